@@ -23,6 +23,9 @@ import { plotOptions } from './plot-options.js'
  * @property {number} height px
  */
 
+/** One screen above and below. */
+const NEAR = '100%'
+
 /** A chart over time: the drawing, a legend with values, a summary for screen readers, and a table. */
 export class Chart {
   #terms
@@ -32,7 +35,12 @@ export class Chart {
   #box = h('div', { class: 'plot' })
   #table
   #resize
+  #near
   #offTheme
+  /** Drawing costs a phone more than all else on the page, and most charts are below the screen. */
+  #isNear = false
+  /** What is drawn once the chart is near. */
+  #draw = () => {}
   /** @type {Values[]} as measured, not stacked */
   #raw = []
   /** @type {number[]} */
@@ -68,11 +76,9 @@ export class Chart {
     this.#plot = new uPlot({ ...options, plugins }, [[], ...terms.lines.map(() => [])], this.#box)
     this.#resize = new ResizeObserver(([entry]) => this.#fit(entry?.contentRect.width ?? 0))
     this.#resize.observe(this.#box)
+    this.#near = new IntersectionObserver(([entry]) => this.#came(entry?.isIntersecting === true), { rootMargin: NEAR })
+    this.#near.observe(this.element)
     this.#offTheme = onTheme(() => this.#plot.redraw(false))
-  }
-
-  get plot() {
-    return this.#plot
   }
 
   /**
@@ -84,10 +90,12 @@ export class Chart {
     this.#at = figures.at
     this.#now = lines.map(({ now }) => now?.(queue))
     this.#raw = lines.map(({ values }) => values(figures, queue))
-    this.#plot.batch(() => {
-      this.#plot.setData(/** @type {uPlot.AlignedData} */ ([figures.at, ...stacked(lines, this.#raw)]), false)
-      this.#plot.setScale('x', { min: from, max: to })
-    })
+    this.#draw = () =>
+      this.#plot.batch(() => {
+        this.#plot.setData(/** @type {uPlot.AlignedData} */ ([figures.at, ...stacked(lines, this.#raw)]), false)
+        this.#plot.setScale('x', { min: from, max: to })
+      })
+    if (this.#isNear) this.#draw()
     if (this.#plot.cursor.idx === null || this.#plot.cursor.idx === undefined) this.#showValues(null)
     setText(this.#summary, this.#summarise(from))
     this.#table.show(this.#at, this.#raw)
@@ -95,8 +103,15 @@ export class Chart {
 
   close() {
     this.#resize.disconnect()
+    this.#near.disconnect()
     this.#offTheme()
     this.#plot.destroy()
+  }
+
+  /** @param {boolean} isNear */
+  #came(isNear) {
+    this.#isNear = isNear
+    if (isNear) this.#draw()
   }
 
   /** @param {number} width */

@@ -4,6 +4,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { ShapedQueue } from '../../../src/index.ts'
 import { findFreePort } from '../../../workers/services/free-port.ts'
 import { startRedis } from '../../../workers/services/redis.ts'
+import { ShardShop } from '../../sharding/support/shop.ts'
 import { connectionOptions, useRedis } from '../../support/redis.ts'
 import { departuresOf, Workshop } from '../../worker/support.ts'
 import { describePage, PageStage } from './support.ts'
@@ -99,6 +100,32 @@ describePage('the page while jobs flow', () => {
     await card.getByLabel('Find group').fill('nobody')
     await card.getByRole('button', { name: 'Show' }).click()
     await page.getByRole('dialog', { name: 'Group nobody' }).getByText('No job waits.').waitFor()
+    expect(errors).toEqual([])
+  })
+
+  test('a sharded queue is one queue, its shards are a table, and an action is for all of them', async () => {
+    const sharded = new ShardShop({ connection, prefix }).queue('sharded', {
+      shards: 3,
+      shape: { rate: '3/min', capacity: 90 },
+    })
+    await sharded.waitUntilReady()
+    const [job] = await sharded.addBulk(Array.from({ length: 6 }, () => ({ name: 'job', data: {} })))
+    const { page, errors } = await stage.open({ options: { connection, prefix, allowActions: true } })
+    const row = page.getByRole('row', { name: 'sharded' })
+    await row.getByText(/^6/).waitFor()
+    expect(await row.count()).toBe(1)
+    await page.getByRole('link', { name: 'sharded', exact: true }).click()
+    const shards = page.getByRole('region', { name: 'Shards' }).locator('tbody').getByRole('row')
+    await expect.poll(() => shards.count()).toBe(3)
+    await page.getByRole('tab', { name: /^Waiting 6/ }).waitFor()
+    await page.getByRole('button', { name: job?.id as string, exact: true }).click()
+    await page.getByRole('dialog', { name: `Job ${job?.id}` }).waitFor()
+    await page.keyboard.press('Escape')
+    await page.getByRole('button', { name: 'Pause', exact: true }).click()
+    const dialog = page.getByRole('dialog', { name: /^Pause/ })
+    await dialog.getByLabel('Why').fill('a test')
+    await dialog.getByRole('button', { name: 'Pause', exact: true }).click()
+    await expect.poll(() => shards.filter({ hasText: /pause$/ }).count(), { timeout: 10_000 }).toBe(3)
     expect(errors).toEqual([])
   })
 

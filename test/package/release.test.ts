@@ -38,9 +38,27 @@ test('a tag publishes with provenance, which needs an identity of the job', () =
   const { on, jobs } = parse(readFileSync(join(ROOT, '.github/workflows/release.yml'), 'utf8'))
   expect(on.push.tags).toEqual(['v*'])
   expect(jobs.publish.permissions['id-token']).toBe('write')
-  const commands = jobs.publish.steps.flatMap(({ run }: { run?: string }) => run ?? [])
-  expect(commands).toContain('npm publish --provenance --access public')
+  expect(commandsOf(jobs.publish)).toContain('npm publish ./sluice-*.tgz --provenance --access public')
 })
+
+test('what may write and sign runs no code of packages', () => {
+  const { permissions, jobs } = parse(readFileSync(join(ROOT, '.github/workflows/release.yml'), 'utf8'))
+  expect([permissions, jobs.package.permissions]).toEqual([{ contents: 'read' }, undefined])
+  expect(commandsOf(jobs.package)).toContain('bash .ci/run')
+  expect(jobs.publish.needs).toBe('package')
+  expect(commandsOf(jobs.publish).map((command) => command.split(' ').slice(0, 2).join(' '))).toEqual([
+    'npm publish',
+    'gh release',
+  ])
+})
+
+interface Job {
+  readonly steps: readonly { readonly run?: string }[]
+}
+
+function commandsOf({ steps }: Job): string[] {
+  return steps.flatMap(({ run }) => run ?? [])
+}
 
 test('npm publishes the manifest as it is', () => {
   // npm 11 warns about a path that begins with ./ and writes another.

@@ -85,9 +85,20 @@ export function ageText({ headAgeMs, oldestAgeMs }: Pick<QueueStatus, 'headAgeMs
 }
 
 /** Colours causes that are out of the ordinary. */
-export function causeText({ colors }: Cli, { cause }: Pick<QueueStatus, 'cause'>): string {
+export function causeText({ colors }: Cli, { cause, unread }: Pick<QueueStatus, 'cause' | 'unread'>): string {
+  if (unread) return colors.yellow(`${cause}, ${unreadText(unread)}`)
   if (cause === 'paused' || cause === 'meter paused') return colors.yellow(cause)
   return cause === 'feedback' || cause === 'override' ? colors.cyan(cause) : cause
+}
+
+/** Which parts of a sharded queue did not answer: the numbers lack them. */
+function unreadText(unread: NonNullable<QueueStatus['unread']>): string {
+  const shards = unread.filter((part) => part !== 'head')
+  const parts = [
+    ...(unread.includes('head') ? ['head'] : []),
+    ...(shards.length === 0 ? [] : [`${shards.length === 1 ? 'shard' : 'shards'} ${shards.join(', ')}`]),
+  ]
+  return `without ${parts.join(' and ')}`
 }
 
 /** The queues, one line each. */

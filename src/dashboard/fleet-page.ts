@@ -76,6 +76,7 @@ type Label = readonly [label: string, is: (status: QueueStatus) => boolean]
 
 /** The badges of the page, what needs a look first at the top, as `STATES` of `web/base/states.js`. */
 const LABELS: readonly Label[] = [
+  ['Unread', ({ unread }) => unread !== undefined],
   ['No worker', (queue) => queue.waiting > 0 && queue.workers.length === 0 && !areAllHeld(queue)],
   ['Not taken', isUntaken],
   ['Full', ({ capacity, depth }) => capacity !== undefined && depth >= capacity],

@@ -20,14 +20,17 @@ const noScripts = new WeakSet<BatchClient>()
 /** Read commands that are sent together, in one round trip whatever their number, except on a cluster. */
 export class Batch {
   readonly #redis: BatchClient
+  readonly #near: string | undefined
   readonly #commands: Command[] = []
   /** Indices of replies that hold bytes. */
   readonly #bytes = new Set<number>()
   /** The replies, an Error for a command that failed. */
   #replies: readonly unknown[] | undefined
 
-  constructor(redis: BatchClient) {
+  /** @param near on a cluster: a key prefix, to whose node commands without a key are sent */
+  constructor(redis: BatchClient, near?: string) {
     this.#redis = redis
+    this.#near = near
   }
 
   /** @param command its name in lower case, by which ioredis decodes the reply, and its arguments */
@@ -86,10 +89,20 @@ export class Batch {
   async #callOf([name, ...args]: Command, index: number): Promise<unknown> {
     const redis = this.#redis
     try {
+      if (args.length === 0 && this.#near !== undefined) return await this.#callNear(name, this.#near)
       return await (this.#bytes.has(index) ? redis.callBuffer(name, ...args) : redis.call(name, ...args))
     } catch (error) {
       return error
     }
+  }
+
+  /** ioredis sends a pipeline to the node of its keys. */
+  async #callNear(name: string, base: string): Promise<unknown> {
+    const pipeline = this.#redis.pipeline()
+    pipeline.call(name)
+    pipeline.call('llen', `${base}wait`)
+    const [answer] = (await pipeline.exec()) ?? []
+    return answer?.[0] ?? answer?.[1]
   }
 }
 

@@ -17,14 +17,10 @@ export class CrowdReading {
   readonly #later: readonly Answer<number>[]
   readonly #capacity: Answer<string | null>
 
-  /** @param parts where its jobs are: the queue itself, or its shards */
-  constructor(name: string, base: string, batch: Batch, parts: readonly string[] = [base]) {
+  constructor(name: string, base: string, batch: Batch) {
     this.#name = name
-    this.#ready = parts.flatMap((part) => [batch.add('llen', `${part}wait`), batch.add('zcard', `${part}prioritized`)])
-    this.#later = parts.flatMap((part) => [
-      batch.add('zcard', `${part}delayed`),
-      batch.add('zcard', `${part}waiting-children`),
-    ])
+    this.#ready = [batch.add('llen', `${base}wait`), batch.add('zcard', `${base}prioritized`)]
+    this.#later = [batch.add('zcard', `${base}delayed`), batch.add('zcard', `${base}waiting-children`)]
     this.#capacity = batch.add('hget', `${base}meta:shape`, 'capacity')
   }
 
@@ -34,6 +30,12 @@ export class CrowdReading {
     const depth = waiting + sumOf(this.#later)
     return { name: this.#name, waiting, depth, capacity: capacity === null ? undefined : Number(capacity) }
   }
+}
+
+/** A sharded queue as one. @param parts its head, which has the capacity, and its shards; undefined if unread */
+export function wholeCrowd(name: string, [head, ...shards]: readonly (Crowd | undefined)[]): Crowd {
+  const sum = (of: 'waiting' | 'depth') => shards.reduce((total, shard) => total + (shard?.[of] ?? 0), 0)
+  return { name, waiting: sum('waiting'), depth: sum('depth'), capacity: head?.capacity }
 }
 
 function sumOf(counts: readonly Answer<number>[]): number {

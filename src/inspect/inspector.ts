@@ -1,11 +1,11 @@
+import type { Cluster } from 'ioredis'
 import { InvalidInputError } from '../errors.ts'
-import { shapedQueuesKey, shardedQueuesKey } from '../redis/keys.ts'
-import { groupKey, headPrefix, shardOf, shardPrefix } from '../redis/shards.ts'
+import { groupKey, shardOf } from '../redis/shards.ts'
 import type { GroupOverride } from '../shape/groups.ts'
 import { AuditReading } from './audit.ts'
 import { Batch, type BatchClient, tolerant } from './batch.ts'
 import { type InspectorConnection, readClient } from './client.ts'
-import { CrowdReading, compareCrowds, TopList } from './crowd.ts'
+import { type Crowd, CrowdReading, compareCrowds, TopList, wholeCrowd } from './crowd.ts'
 import { explain } from './explain.ts'
 import { type GroupDetail, type GroupsView, groupDetail, groupOverridesOf, groupsOf } from './groups.ts'
 import { type HistoryOptions, HistoryReading } from './history.ts'
@@ -19,13 +19,15 @@ import {
   type JobsOptions,
   searchFailed,
 } from './jobs.ts'
+import { baseIn, type PartAnswer, PartReads, type QueueParts } from './parts.ts'
+import { QueueLists } from './queue-lists.ts'
 import { QueueReading } from './queue-reading.ts'
 import type { AuditEntry, Explanation, HistoryEntry, QueueStatus, Sample } from './queue-status.ts'
 import { redisTime } from './redis-time.ts'
 import { type Replication, readReplication } from './replication.ts'
 import { RESOLUTIONS, ReachReading, type Resolution, type SeriesOptions, SeriesReading } from './series.ts'
 import { allMatches, inTurns, wholeGroups, wholeHistory, wholeSeries } from './whole-lists.ts'
-import { wholeStatus } from './whole-status.ts'
+import { wholeOf } from './whole-status.ts'
 
 export interface InspectorOptions {
   /**
@@ -44,6 +46,9 @@ const READ_AT_ONCE = 30
  * treat all later ones as long-lived too, and use a third more memory.
  */
 const STREAMED_AT_ONCE = 8
+/** So long the state of queues waits for a node of a cluster that does not answer, and anything else of one queue, ms. */
+const STATUS_WAIT_MS = 2000
+const PAGE_WAIT_MS = 5000
 /** Reads of a stream that are under way, so that Redis and the reader do not wait for each other. */
 const READS_AHEAD = 4
 
@@ -55,6 +60,9 @@ export class Inspector {
   readonly #redis: BatchClient
   readonly #isOwn: boolean
   readonly #prefix: string
+  readonly #partReads = new PartReads(STATUS_WAIT_MS)
+  readonly #pageReads = new PartReads(PAGE_WAIT_MS)
+  readonly #lists: QueueLists
   /** Whether the user may run SORT_RO, by the last read; undefined where unknown. */
   #canSort: boolean | undefined
 
@@ -64,23 +72,23 @@ export class Inspector {
     this.#redis = redis
     this.#isOwn = isOwn
     this.#prefix = prefix
+    this.#lists = new QueueLists(redis, prefix, this.#partReads)
   }
 
   /** Names of the queues that have or had a shape, sorted. A sharded queue is one. */
   async queues(): Promise<string[]> {
-    const { names, sharded } = await this.#read((batch) => ({
-      names: batch.add<string[]>('smembers', shapedQueuesKey(this.#base(''))),
-      sharded: batch.add<Record<string, string>>('hgetall', shardedQueuesKey(this.#prefix)),
-    }))
-    return [...new Set([...names(), ...Object.keys(tolerant(sharded) ?? {})])].sort()
+    return [...(await this.#lists.names())]
   }
 
   /** How many shards a queue has; 0: it is not a sharded one. */
   async shardsOf(name: string): Promise<number> {
-    return (await this.#shardedAmong([name])).get(name)?.shards.length ?? 0
+    return (await this.#lists.shardedAmong([name])).get(name)?.shards.length ?? 0
   }
 
-  /** The state of each queue; undefined for one that does not exist. One round trip per {@link READ_AT_ONCE} queues. */
+  /**
+   * The state of each queue; undefined for one that does not exist. One round trip per {@link READ_AT_ONCE} queues. If a
+   * node of a cluster does not answer, the queues with shards on it have `unread` parts, after 2 s.
+   */
   async status(names: readonly string[]): Promise<(QueueStatus | undefined)[]> {
     const found: (QueueStatus | undefined)[] = []
     for (let from = 0; from < names.length; from += READ_AT_ONCE) {
@@ -118,65 +126,105 @@ export class Inspector {
    */
   async fullest(names: readonly string[], count: number): Promise<string[]> {
     const top = new TopList(count, compareCrowds)
-    const sharded = await this.#shardedAmong(names)
     for (let from = 0; from < names.length; from += READ_AT_ONCE) {
-      const crowds = await this.#read((batch) =>
-        names.slice(from, from + READ_AT_ONCE).map((name) => {
-          const parts = sharded.get(name)
-          return parts
-            ? new CrowdReading(name, parts.head, batch, parts.shards)
-            : new CrowdReading(name, this.#base(name), batch)
-        }),
-      )
-      for (const crowd of crowds) top.add(crowd.crowd())
+      const some = names.slice(from, from + READ_AT_ONCE)
+      const sharded = await this.#lists.shardedAmong(some)
+      const plain = await this.#crowdsAt(this.#plainOf(some, sharded))
+      for (const crowd of plain) top.add(crowd)
+      const wholes = await this.#wholes(sharded, (places) => this.#crowdsAt(places))
+      for (const [name, parts] of wholes) {
+        top.add(
+          wholeCrowd(
+            name,
+            parts.map((part) => ('value' in part ? part.value : undefined)),
+          ),
+        )
+      }
     }
     return top.sorted().map(({ name }) => name)
   }
 
+  async #crowdsAt(places: readonly QueuePlace[]): Promise<Crowd[]> {
+    const crowds = await this.#read((batch) => places.map(({ name, base }) => new CrowdReading(name, base, batch)))
+    return crowds.map((crowd) => crowd.crowd())
+  }
+
   async #statusOf(names: readonly string[]): Promise<(QueueStatus | undefined)[]> {
+    if (this.#redis.isCluster) return this.#statusOnCluster(names)
     let sharded: () => ReadonlyMap<string, QueueParts> = () => new Map()
-    const found = await this.#statusAt(
-      names.map((name) => ({ name, base: this.#base(name) })),
-      (batch) => {
-        sharded = this.#askForParts(names, batch)
+    const found = await this.#statusAt(this.#plainOf(names, new Map()), {
+      alsoAsk: (batch) => {
+        sharded = this.#lists.askForParts(names, batch)
       },
-    )
+    })
     const parts = sharded()
     if (parts.size === 0) return found
-    return Promise.all(
-      names.map((name, i) => {
-        const own = parts.get(name)
-        return own ? this.#wholeStatus(name, own) : found[i]
-      }),
-    )
+    const wholes = await this.#wholeStatuses(parts)
+    return names.map((name, i) => (parts.has(name) ? wholes.get(name) : found[i]))
   }
 
-  async #wholeStatus(name: string, { head, shards }: QueueParts): Promise<QueueStatus | undefined> {
-    const [whole, ...each] = await this.#statusAt([head, ...shards].map((base) => ({ name, base })))
-    return whole && wholeStatus(whole, each)
+  /** The keys that a sharded queue would have without shards may be on a node that is away: they are not read. */
+  async #statusOnCluster(names: readonly string[]): Promise<(QueueStatus | undefined)[]> {
+    const sharded = await this.#lists.shardedAmong(names)
+    const places = this.#plainOf(names, sharded)
+    const [plain, wholes] = await Promise.all([this.#statusAt(places), this.#wholeStatuses(sharded)])
+    const found = new Map(places.map(({ name }, i) => [name, plain[i]]))
+    return names.map((name) => (sharded.has(name) ? wholes.get(name) : found.get(name)))
   }
 
+  #plainOf(names: readonly string[], sharded: ReadonlyMap<string, QueueParts>): QueuePlace[] {
+    return names.filter((name) => !sharded.has(name)).map((name) => ({ name, base: this.#base(name) }))
+  }
+
+  async #wholeStatuses(sharded: ReadonlyMap<string, QueueParts>): Promise<Map<string, QueueStatus | undefined>> {
+    const wholes = await this.#wholes(sharded, (places) => this.#statusAt(places, { near: places[0]?.base }))
+    return new Map([...wholes].map(([name, [head, ...shards]]) => [name, wholeOf(head, shards)]))
+  }
+
+  /**
+   * Reads the parts of sharded queues, the head first: {@link READ_AT_ONCE} together or, on a cluster, each by itself,
+   * since some may not answer.
+   */
+  async #wholes<T>(
+    sharded: ReadonlyMap<string, QueueParts>,
+    read: (places: readonly QueuePlace[]) => Promise<T[]>,
+  ): Promise<Map<string, PartAnswer<T>[]>> {
+    const places = [...sharded].flatMap(([name, { head, shards }]) => [head, ...shards].map((base) => ({ name, base })))
+    const answers = this.#redis.isCluster
+      ? await Promise.all(
+          places.map((place) => this.#partReads.read(place.base, async () => (await read([place]))[0] as T)),
+        )
+      : (await inSlices(places, READ_AT_ONCE, read)).map((value) => ({ value }))
+    const wholes = new Map<string, PartAnswer<T>[]>()
+    for (const [i, { name }] of places.entries()) {
+      wholes.set(name, [...(wholes.get(name) ?? []), answers[i] as PartAnswer<T>])
+    }
+    return wholes
+  }
+
+  /** @param near whose clock counts on a cluster: that of the node of these keys */
   async #statusAt(
-    queues: readonly { readonly name: string; readonly base: string }[],
-    alsoAsk: (batch: Batch) => void = () => {},
+    queues: readonly QueuePlace[],
+    { alsoAsk, near }: { alsoAsk?: (batch: Batch) => void; near?: string | undefined } = {},
   ): Promise<(QueueStatus | undefined)[]> {
+    if (queues.length === 0) return []
     const canSort = this.#canSort
     this.#canSort = undefined
     const { time, readings } = await this.#read((batch) => {
-      alsoAsk(batch)
+      alsoAsk?.(batch)
       return {
         time: redisTime(batch),
         readings: queues.map(({ name, base }) => new QueueReading(name, base, batch, canSort)),
       }
-    })
+    }, near)
     const nowUs = time()
     await this.#read((batch) => {
       for (const reading of readings) reading.more(batch, nowUs)
-    })
+    }, near)
     await Promise.all(readings.map((reading) => reading.age(this.#redis, nowUs)))
     await this.#read((batch) => {
       for (const reading of readings) reading.last(batch)
-    })
+    }, near)
     const statuses = readings.map((reading) => (reading.exists ? reading.status(nowUs) : undefined))
     this.#canSort = readings.find(({ sorted }) => sorted !== undefined)?.sorted ?? canSort
     return statuses
@@ -211,7 +259,9 @@ export class Inspector {
       const history = await this.#read((batch) => new HistoryReading(base, batch, options))
       return history.entries()
     }
-    return this.#each(name, read, async (shards, { head }) => wholeHistory(await read(head), shards, options.count))
+    return this.#each(name, read, async (shards, { head }) =>
+      wholeHistory(await this.#part(head, () => read(head)), shards, options.count),
+    )
   }
 
   /**
@@ -312,6 +362,9 @@ export class Inspector {
 
   /** Whether a master or a replica answers, and how old its data may be. */
   async replication(): Promise<Replication> {
+    // On a cluster each part is read from its own node.
+    if (this.#redis.isCluster)
+      return { role: (this.#redis as Cluster).options.scaleReads === 'master' ? 'master' : 'unknown' }
     const info = await this.#read((batch) => batch.add<string>('info', 'replication'))
     const text = tolerant(info)
     return text === undefined ? { role: 'unknown' } : readReplication(text)
@@ -323,8 +376,8 @@ export class Inspector {
   }
 
   /** One round trip for all that `ask` adds to the batch. */
-  async #read<T>(ask: (batch: Batch) => T): Promise<T> {
-    const batch = new Batch(this.#redis)
+  async #read<T>(ask: (batch: Batch) => T, near?: string): Promise<T> {
+    const batch = new Batch(this.#redis, near)
     const asked = ask(batch)
     await batch.run()
     return asked
@@ -345,30 +398,21 @@ export class Inspector {
     join: (found: T[], parts: QueueParts) => T | Promise<T>,
     page?: JobsOptions,
   ): Promise<T> {
-    const [sharded, found] = await Promise.allSettled([this.#shardedAmong([name]), read(this.#base(name))])
+    // On a cluster, the keys that a sharded queue would have without shards may be on a node that is away.
+    const early = this.#redis.isCluster ? undefined : read(this.#base(name))
+    early?.catch(() => {})
     // Without the answer, a sharded queue would look like one without jobs.
-    if (sharded.status === 'rejected') throw sharded.reason
-    const parts = sharded.value.get(name)
-    if (parts) return join(await Promise.all(parts.shards.map((base) => read(base, page))), parts)
-    if (found.status === 'rejected') throw found.reason
-    return found.value
+    const parts = (await this.#lists.shardedAmong([name])).get(name)
+    if (!parts) return early ?? read(this.#base(name))
+    return join(await Promise.all(parts.shards.map((base) => this.#part(base, () => read(base, page)))), parts)
   }
 
-  /** Those of the queues that are sharded, and where their parts are. */
-  async #shardedAmong(names: readonly string[]): Promise<ReadonlyMap<string, QueueParts>> {
-    const found = await this.#read((batch) => this.#askForParts(names, batch))
-    return found()
-  }
-
-  #askForParts(names: readonly string[], batch: Batch): () => ReadonlyMap<string, QueueParts> {
-    if (names.length === 0) return () => new Map()
-    const counts = batch.add<(string | null)[]>('hmget', shardedQueuesKey(this.#prefix), ...names)
-    return () => {
-      const known = tolerant(counts) ?? []
-      return new Map(
-        names.flatMap((name, i) => (known[i] ? [[name, partsOf(this.#prefix, name, Number(known[i]))] as const] : [])),
-      )
-    }
+  /** Reads a part of a sharded queue. Rejects if it does not answer. */
+  async #part<T>(base: string, read: () => Promise<T>): Promise<T> {
+    if (!this.#redis.isCluster) return read()
+    const answer = await this.#pageReads.read(base, read)
+    if ('error' in answer) throw answer.error
+    return answer.value
   }
 
   #base(name: string): string {
@@ -382,21 +426,18 @@ interface JobPlace {
   readonly id: string
 }
 
-/** The key prefixes of a sharded queue's parts, with their colons. */
-interface QueueParts {
-  readonly head: string
-  readonly shards: readonly string[]
+/** A queue or a part of one, and where its keys are. */
+interface QueuePlace {
+  readonly name: string
+  readonly base: string
 }
 
-function partsOf(prefix: string, name: string, count: number): QueueParts {
-  return {
-    head: baseIn(headPrefix(prefix, name), name),
-    shards: Array.from({ length: count }, (_, shard) => baseIn(shardPrefix(prefix, name, shard), name)),
-  }
-}
-
-function baseIn(prefix: string, name: string): string {
-  return `${prefix}:${name}:`
+/** Reads slices of a list at the same time. */
+async function inSlices<P, T>(places: readonly P[], size: number, read: (some: readonly P[]) => Promise<T[]>) {
+  const slices = Array.from({ length: Math.ceil(places.length / size) }, (_, i) =>
+    places.slice(i * size, (i + 1) * size),
+  )
+  return (await Promise.all(slices.map(read))).flat()
 }
 
 /** All jobs up to the end of a page: of each shard as many may be on it. */

@@ -95,6 +95,11 @@ export interface QueueStatus extends MeterState {
   readonly deadLetterQueues: readonly string[]
   /** Its shards, where it is a sharded queue: then all of the above is that of the whole. */
   readonly shards?: readonly ShardStatus[]
+  /**
+   * The parts of a sharded queue that could not be read: shards, which the sums lack, or its head, without which its
+   * shape is unknown. Absent where all could be.
+   */
+  readonly unread?: readonly (number | 'head')[]
 }
 
 /** A shard of a sharded queue: what it has of the whole, and what it holds. */

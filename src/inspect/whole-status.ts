@@ -2,14 +2,51 @@ import type { GroupCounts } from '../queue/groups.ts'
 import type { ConcurrencyState, RateCause } from '../queue/meter-state.ts'
 import { formatRate, unitsPerSecond } from '../rate.ts'
 import { mapCauses } from './held.ts'
+import type { PartAnswer } from './parts.ts'
 import type { Hold, QueueStatus, ShardStatus, StartTotals, WorkerStatus } from './queue-status.ts'
+
+type StatusAnswer = PartAnswer<QueueStatus | undefined>
+
+/**
+ * A sharded queue as one, of the parts that could be read.
+ * @returns undefined where there is no such queue
+ * @throws the error of its head if no part could be read
+ */
+export function wholeOf(head: StatusAnswer | undefined, shards: readonly StatusAnswer[]): QueueStatus | undefined {
+  if (!head) return undefined
+  const unread = shards.flatMap((shard, i) => ('error' in shard ? [i] : []))
+  const each = shards.map((shard) => ('value' in shard ? shard.value : undefined))
+  if ('value' in head) return head.value && wholeStatus(head.value, each, unread)
+  const basis = each.find((shard) => shard !== undefined)
+  if (!basis) throw head.error
+  return wholeStatus(headless(basis, each), each, ['head', ...unread])
+}
+
+/** What stands for a head that could not be read: what the shards have of the whole. */
+function headless(basis: QueueStatus, shards: readonly (QueueStatus | undefined)[]): QueueStatus {
+  const known = shards.filter((shard) => shard !== undefined)
+  const capacities = known.flatMap(({ capacity }) => capacity ?? [])
+  return {
+    ...basis,
+    shape: undefined,
+    rate: addedRate(known),
+    capacity: capacities.length === 0 ? undefined : capacities.reduce((sum, places) => sum + places, 0),
+    concurrency: undefined,
+  }
+}
 
 /**
  * A sharded queue as one: the shape is that of its head, which has no jobs, and what its shards hold is added up.
  * @param shards in order; undefined for one that has no keys yet
+ * @param unread the parts that could not be read
  */
-export function wholeStatus(head: QueueStatus, shards: readonly (QueueStatus | undefined)[]): QueueStatus {
+export function wholeStatus(
+  head: QueueStatus,
+  shards: readonly (QueueStatus | undefined)[],
+  unread: readonly (number | 'head')[] = [],
+): QueueStatus {
   const known = shards.filter((shard) => shard !== undefined)
+  const answered = Math.max(1, shards.length - unread.filter((part) => part !== 'head').length)
   const sum = (of: (shard: QueueStatus) => number) => known.reduce((total, shard) => total + of(shard), 0)
   const departed = sum((shard) => shard.departedTotal)
   return {
@@ -45,12 +82,13 @@ export function wholeStatus(head: QueueStatus, shards: readonly (QueueStatus | u
     failed: sum((shard) => shard.failed),
     hold: longestHold(known),
     // Over all shards a second is a second.
-    heldMs: mapCauses((cause) => sum(({ heldMs }) => heldMs[cause]) / Math.max(1, shards.length)),
+    heldMs: mapCauses((cause) => sum(({ heldMs }) => heldMs[cause]) / answered),
     starts: startsOf(known),
     workers: workersOf(known),
     // Each shard has queues of dead letters of its own, below its prefix.
     deadLetterQueues: [],
     shards: known.map((shard) => shardStatus(shard, shards.indexOf(shard))),
+    ...(unread.length === 0 ? {} : { unread }),
   }
 }
 
@@ -84,7 +122,13 @@ function causeOf(head: QueueStatus, shards: readonly QueueStatus[]): RateCause {
 function rateOf(head: QueueStatus, shards: readonly QueueStatus[]): string | undefined {
   const isFed = shards.some(({ cause }) => cause === 'feedback')
   if (head.rate === undefined || !isFed) return head.rate
-  const perSecond = shards.reduce((sum, { rate }) => sum + (rate === undefined ? 0 : unitsPerSecond(rate)), 0)
+  return addedRate(shards)
+}
+
+function addedRate(shards: readonly QueueStatus[]): string | undefined {
+  const rates = shards.flatMap(({ rate }) => rate ?? [])
+  if (rates.length === 0) return undefined
+  const perSecond = rates.reduce((sum, rate) => sum + unitsPerSecond(rate), 0)
   return formatRate({ limit: Number(perSecond.toPrecision(6)), periodMs: 1000 })
 }
 

@@ -37,6 +37,14 @@ const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
     labels: {},
     read: ({ replicationLagMs }) => one(replicationLagMs === undefined ? undefined : replicationLagMs / 1000),
   },
+  {
+    name: 'sluice_unread_queues',
+    type: 'gauge',
+    unit: 'queues',
+    help: 'Sharded queues that are left out because one of their nodes does not answer.',
+    labels: {},
+    read: ({ unreadQueues }) => one(unreadQueues),
+  },
 ]
 
 const QUEUE_FAMILIES = [...TRAFFIC_FAMILIES, ...STATE_FAMILIES, ...GROUP_FAMILIES]

@@ -18,7 +18,10 @@ export interface FleetReaderOptions {
   readonly timeoutMs: number
 }
 
-const NOTHING: FleetReading = { up: false, atMs: undefined, replicationLagMs: undefined, queues: [], others: new Map() }
+const NOTHING: FleetReading = {
+  ...{ up: false, atMs: undefined, replicationLagMs: undefined, unreadQueues: undefined },
+  ...{ queues: [], others: new Map() },
+}
 
 /**
  * Reads all queues for scrapes: concurrent scrapes share one read, and none fails. A queue without a label of its own
@@ -53,12 +56,20 @@ export class FleetReader {
     const queues: QueueReading[] = []
     const others = new Others(this.#options.families)
     let atMs = 0
+    let unreadQueues = 0
+    let isOtherUnread = false
     for await (const status of inspector.statuses(names)) {
       const { name } = status
       // The totals of queues that no longer exist are dropped.
       const known = this.#totals.get(name) ?? new RunningTotals()
       totals.set(name, known)
       atMs = Math.max(atMs, status.at.getTime())
+      // Sums that lack a shard would look like a counter that was reset.
+      if (status.unread) {
+        unreadQueues += 1
+        isOtherUnread ||= !labels.claim(name)
+        continue
+      }
       const reading = await this.#reading(status, known)
       if (!labels.claim(name)) others.add(reading)
       else queues.push({ ...reading, groups: await this.#groups(status) })
@@ -66,7 +77,10 @@ export class FleetReader {
     this.#totals = totals
     labels.keep(totals)
     const lagMs = replication?.lagMs
-    this.#last = { up: true, atMs: atMs || this.#last.atMs, replicationLagMs: lagMs, queues, others: others.points() }
+    this.#last = {
+      ...{ up: true, atMs: atMs || this.#last.atMs, replicationLagMs: lagMs, unreadQueues },
+      ...{ queues, others: isOtherUnread ? this.#last.others : others.points() },
+    }
   }
 
   /** The history is read only where it may hold entries to count. */

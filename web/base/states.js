@@ -20,6 +20,7 @@ const UNTAKEN_MS = 60_000
  * @type {readonly (readonly [label: string, kind: State['kind'], why: (queue: Queue) => string | undefined])[]}
  */
 const STATES = [
+  ['Unread', 'full', unreadText],
   ['No worker', 'full', workersText],
   ['Not taken', 'full', untakenText],
   ['Full', 'full', (queue) => textIf(isFull(queue), 'new jobs are refused')],
@@ -50,6 +51,12 @@ export function statesOf(queue) {
  */
 export function urgencyOf(queue) {
   return STATES.reduce((sum, [, , why]) => 2 * sum + Number(why(queue) !== undefined), 0)
+}
+
+/** @param {Queue} queue */
+function unreadText({ unread }) {
+  const parts = unread?.map((part) => (part === 'head' ? 'its head' : `shard ${part}`))
+  return parts && `${parts.join(', ')} did not answer: the numbers lack what is there`
 }
 
 /** @param {Queue} queue */

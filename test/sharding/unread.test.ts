@@ -1,0 +1,131 @@
+import type { Redis } from 'ioredis'
+import { expect, onTestFinished, test } from 'vitest'
+import { Inspector } from '../../src/inspect/index.ts'
+import { PartReads } from '../../src/inspect/parts.ts'
+import { createMetrics } from '../../src/metrics/index.ts'
+import { headPrefix, shardPrefix } from '../../src/redis/shards.ts'
+import { useRedis } from '../support/redis.ts'
+import { ShardShop } from './support/shop.ts'
+
+const redis = useRedis(import.meta.url)
+const { connection, prefix } = redis
+const SHAPE = { rate: '600/s', burst: 6, capacity: 90 } as const
+
+async function filled(name: string) {
+  const queue = new ShardShop({ connection, prefix }).queue(name, { shards: 3, shape: SHAPE })
+  for (let shard = 0; shard < 3; shard++) await queue.add('job', {})
+  onTestFinished(() => queue.obliterate({ force: true }))
+  return queue
+}
+
+/** A client as of a cluster, whose commands on keys that begin with one of the texts fail. */
+function clusterWithout(away: Set<string>): { client: Redis; times: unknown[] } {
+  const real = redis.client()
+  const times: unknown[] = []
+  const check = (args: readonly unknown[]) => {
+    if (args.some((arg) => [...away].some((text) => String(arg).startsWith(text))))
+      throw new Error('Connection is closed.')
+  }
+  const call = async (...args: [string, ...string[]]) => {
+    if (args[0] === 'time') times.push(args)
+    check(args)
+    return real.call(...args)
+  }
+  const pipeline = () => {
+    const made = real.pipeline()
+    const sent: unknown[] = []
+    const send = made.call.bind(made) as (...args: unknown[]) => unknown
+    made.call = ((...args: unknown[]) => {
+      sent.push(...args)
+      return send(...args)
+    }) as never
+    const exec = made.exec.bind(made)
+    made.exec = async () => {
+      check(sent)
+      return exec()
+    }
+    return made
+  }
+  const fake = { isCluster: true, options: { scaleReads: 'master' }, call, pipeline }
+  return { client: new Proxy(real, { get: (on, key) => Reflect.get(key in fake ? fake : on, key) }), times }
+}
+
+test('a part that does not answer is not waited for again, until it has', async () => {
+  const reads = new PartReads(20)
+  let answer: (value: string) => void = () => {}
+  let asked = 0
+  const ask = () => {
+    asked += 1
+    return new Promise<string>((resolve) => {
+      answer = resolve
+    })
+  }
+  const late = await reads.read('{a}:q:', ask)
+  expect('error' in late && late.error.message).toContain('the node of {a}:q:* has not answered within 20 ms')
+  expect(await reads.read('{a}:q:', ask)).toEqual(late)
+  expect(await reads.read('{b}:q:', async () => 1)).toEqual({ value: 1 })
+  expect(asked).toBe(1)
+  answer('back')
+  await new Promise(setImmediate)
+  expect(await reads.read('{a}:q:', async () => 2)).toEqual({ value: 2 })
+})
+
+test('a shard that is away is marked in its own queue, and views of other queues are as before', async () => {
+  await filled('hurt')
+  await filled('well')
+  const away = new Set<string>()
+  const { client, times } = clusterWithout(away)
+  const inspector = new Inspector({ connection: client, prefix })
+  const before = await inspector.status(['hurt', 'well'])
+  expect(before.map((status) => status?.unread)).toEqual([undefined, undefined])
+  expect(times).toEqual([])
+
+  away.add(shardPrefix(prefix, 'hurt', 1))
+  // The plain keys of a sharded queue are nowhere, and may belong to the node that is away.
+  away.add(`${prefix}:hurt:`)
+  const [hurt, well] = await inspector.status(['hurt', 'well'])
+  expect(well).toMatchObject({ depth: 3, rate: '600/s' })
+  expect(well?.unread).toBeUndefined()
+  expect(hurt).toMatchObject({ depth: 2, rate: '600/s', capacity: 90, unread: [1] })
+  expect(hurt?.shards?.map(({ shard }) => shard)).toEqual([0, 2])
+  expect(await inspector.fullest(['hurt', 'well'], 2)).toEqual(['well', 'hurt'])
+  await expect(inspector.jobs('hurt', 'waiting')).rejects.toThrow('Connection is closed.')
+  expect(await inspector.jobs('well', 'waiting')).toHaveLength(3)
+
+  away.add(headPrefix(prefix, 'hurt'))
+  const [headless] = await inspector.status(['hurt'])
+  expect(headless).toMatchObject({ depth: 2, shape: undefined, unread: ['head', 1] })
+  expect(headless?.capacity).toBeLessThan(90)
+  for (const shard of [0, 2]) away.add(shardPrefix(prefix, 'hurt', shard))
+  await expect(inspector.status(['hurt', 'well'])).rejects.toThrow('Connection is closed.')
+})
+
+test('a list that cannot be read any more counts as it was', async () => {
+  await filled('listed')
+  const away = new Set<string>()
+  const { client } = clusterWithout(away)
+  const inspector = new Inspector({ connection: client, prefix })
+  expect(await inspector.queues()).toEqual(['listed'])
+  expect((await inspector.status(['listed']))[0]?.shards).toHaveLength(3)
+  away.add(`${prefix}:sharded-queues`)
+  expect(await inspector.queues()).toEqual(['listed'])
+  expect((await inspector.status(['listed']))[0]?.shards).toHaveLength(3)
+  // Nothing is known of it: it may be a sharded one.
+  await expect(inspector.status(['other'])).rejects.toThrow('Connection is closed.')
+})
+
+test('metrics leave out a queue with an unread shard, rather than count back, and go on where they were', async () => {
+  await filled('gap')
+  await filled('rest')
+  const away = new Set<string>()
+  const metrics = createMetrics({ connection: clusterWithout(away).client, prefix, groups: 5 })
+  onTestFinished(() => metrics.close())
+  expect(await metrics.text()).toContain('sluice_accepted_total{queue="gap"} 3')
+  away.add(shardPrefix(prefix, 'gap', 0))
+  const hurt = await metrics.text()
+  expect(hurt).toContain('sluice_accepted_total{queue="rest"} 3')
+  expect(hurt).toMatch(/^sluice_unread_queues 1$/m)
+  expect(hurt).not.toContain('sluice_accepted_total{queue="gap"}')
+  away.clear()
+  expect(await metrics.text()).toContain('sluice_accepted_total{queue="gap"} 3')
+})

@@ -52,34 +52,17 @@ export function wholeStatus(
   return {
     ...head,
     ...pausesOf(known),
+    ...sumsOf(known),
     ...{ cause: causeOf(head, known), rate: rateOf(head, known) },
     concurrency: concurrencyOf(head, known),
     feedback: known.find(({ cause }) => cause === 'feedback')?.feedback ?? known.find((one) => one.feedback)?.feedback,
-    depth: sum((shard) => shard.depth),
-    waiting: sum((shard) => shard.waiting),
-    delayed: sum((shard) => shard.delayed),
-    waitingChildren: sum((shard) => shard.waitingChildren),
-    active: sum((shard) => shard.active),
     headAgeMs: greatest(known.map((shard) => shard.headAgeMs)),
     oldestAgeMs: greatest(known.map((shard) => shard.oldestAgeMs)),
     nextDueAt: known.some(({ waiting }) => waiting > 0) ? undefined : earliest(known.map((shard) => shard.nextDueAt)),
     nextDepartureAt: earliest(known.map((shard) => shard.nextDepartureAt)),
-    level: sum((shard) => shard.level),
     meanCost: departed === 0 ? 1 : sum((shard) => shard.meanCost * shard.departedTotal) / departed,
     groups: groupsOf(known),
     grouped: known.some(({ grouped }) => grouped !== undefined) ? sum(({ grouped = 0 }) => grouped) : undefined,
-    prioritized: sum((shard) => shard.prioritized),
-    acceptedTotal: sum((shard) => shard.acceptedTotal),
-    departedTotal: departed,
-    refusedTotal: sum((shard) => shard.refusedTotal),
-    refusedLateTotal: sum((shard) => shard.refusedLateTotal),
-    shadowRefusedTotal: sum((shard) => shard.shadowRefusedTotal),
-    shadowDelayedTotal: sum((shard) => shard.shadowDelayedTotal),
-    droppedTotal: sum((shard) => shard.droppedTotal),
-    refundedTotal: sum((shard) => shard.refundedTotal),
-    forfeitedTotal: sum((shard) => shard.forfeitedTotal),
-    completed: sum((shard) => shard.completed),
-    failed: sum((shard) => shard.failed),
     hold: longestHold(known),
     // Over all shards a second is a second.
     heldMs: mapCauses((cause) => sum(({ heldMs }) => heldMs[cause]) / answered),
@@ -90,6 +73,33 @@ export function wholeStatus(
     shards: known.map((shard) => shardStatus(shard, shards.indexOf(shard))),
     ...(unread.length === 0 ? {} : { unread }),
   }
+}
+
+/** What a whole has as many of as its shards together. */
+const SUMMED = [
+  'depth',
+  'waiting',
+  'delayed',
+  'waitingChildren',
+  'active',
+  'level',
+  'prioritized',
+  'acceptedTotal',
+  'departedTotal',
+  'refusedTotal',
+  'refusedLateTotal',
+  'shadowRefusedTotal',
+  'shadowDelayedTotal',
+  'droppedTotal',
+  'refundedTotal',
+  'forfeitedTotal',
+  'completed',
+  'failed',
+] as const
+
+function sumsOf(shards: readonly QueueStatus[]): Pick<QueueStatus, (typeof SUMMED)[number]> {
+  const sums = SUMMED.map((field) => [field, shards.reduce((total, shard) => total + shard[field], 0)])
+  return Object.fromEntries(sums)
 }
 
 function shardStatus(status: QueueStatus, shard: number): ShardStatus {

@@ -1,11 +1,13 @@
 import { afterAll, describe, expect, test } from 'vitest'
 import { createLimiter, type LimiterOptions } from '../../src/limits/index.ts'
+import { PATIENT } from '../limits/support/limiters.ts'
 import { useRedis } from '../support/redis.ts'
 import { jsonHere, runHere } from './run-here.ts'
 
 const redis = useRedis(import.meta.url)
 const client = redis.client()
-const under = (options: Omit<LimiterOptions, 'prefix'>) => createLimiter(client, { ...options, prefix: redis.prefix })
+const under = (options: Omit<LimiterOptions, 'prefix'>) =>
+  createLimiter(client, { ...options, ...PATIENT, prefix: redis.prefix })
 const run = (command: string, ...args: string[]) =>
   runHere(redis, ['limits', command, ...args, '--limits-prefix', redis.prefix])
 const json = (command: string, ...args: string[]) =>

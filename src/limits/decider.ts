@@ -149,8 +149,7 @@ function inTime<T>(timeoutMs: number, run: (givenUp: GivenUp) => Promise<T>): Pr
       isGivenUp = true
       reject(new Error(`Command timed out: Redis did not answer within ${timeoutMs} ms`))
     }
-    // In a busy process the reply may have arrived but not been read yet.
-    const done = deadlinesOf(timeoutMs).add(() => setImmediate(late))
+    const done = deadlinesOf(timeoutMs).add(late)
     run(() => isGivenUp)
       .finally(done)
       .then(resolve, reject)

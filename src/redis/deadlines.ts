@@ -47,7 +47,8 @@ export class Deadlines {
   }
 
   #arm(ms: number): void {
-    this.#timer = setTimeout(() => this.#fire(), Math.ceil(ms))
+    // In a busy process the reply may have arrived but not been read yet.
+    this.#timer = setTimeout(() => setImmediate(() => this.#fire()), Math.ceil(ms))
     this.#timer.unref()
   }
 

@@ -1,13 +1,18 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { Deadlines } from '../../src/redis/deadlines.ts'
+import { useRedis } from '../support/redis.ts'
 
 const LENGTH_MS = 100
+const redis = useRedis(import.meta.url)
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
+  // There are no answers to be read.
+  vi.stubGlobal('setImmediate', (call: () => void) => call())
 })
 afterEach(() => {
   vi.useRealTimers()
+  vi.unstubAllGlobals()
 })
 
 /** Waits that begin 10 ms after each other. */
@@ -72,4 +77,17 @@ test('a wait that begins in the callback of another one is its own', () => {
   expect(over).toEqual([])
   vi.advanceTimersByTime(LENGTH_MS)
   expect(over).toEqual(['second'])
+})
+
+test('an answer that came while this process was busy is in time', async () => {
+  vi.useRealTimers()
+  vi.unstubAllGlobals()
+  const client = redis.client()
+  await client.ping()
+  const over = vi.fn()
+  const done = new Deadlines(20).add(over)
+  const answered = client.ping().then(done)
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500)
+  await answered
+  expect(over).not.toHaveBeenCalled()
 })

@@ -322,11 +322,12 @@ const STARTS_AND_ENDS: Record<string, Scenario> = {
   },
   'jobs given back by a worker that closes': {
     script: 'give-back',
-    shape: { rate: '5/s', burst: 1, capacity: 100, horizonMs: 2000 } as never,
+    // Slots that are far apart: a busy machine starts none of them meanwhile.
+    shape: { rate: '12/min', burst: 1, capacity: 100, horizonMs: 60_000 } as never,
     run: async (stage) => {
       await fill(stage, 5)
       const { fleet, connection, prefix, name } = stage
-      const worker = fleet.worker(name, { connection, prefix, concurrency: 5 })
+      const worker = fleet.worker(name, { connection, prefix, concurrency: 5, lockDuration: 400_000 })
       await fleet.until(() => fleet.completed.length === 1)
       // The first call may not have known how far ahead it could ask.
       await expect.poll(() => stage.queue.getActiveCount()).toBe(4)

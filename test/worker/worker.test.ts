@@ -8,11 +8,11 @@ import { asksUntil, callsOf, departuresOf, eventsOf, gate, jobs, Workshop } from
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
 const client = redis.client()
-/** No job is late, however busy the machine is. */
-const FAST = { rate: '1000/s', burst: 10, maxLatenessMs: 60_000 }
+const FAST = { rate: '1000/s', burst: 10 }
 
+/** A queue whose jobs start, however late a busy machine is for their slots. */
 async function readyQueue(shape: object = FAST) {
-  const queue = shop.queue(shape)
+  const queue = shop.queue({ maxLatenessMs: 60_000, ...shape })
   await queue.waitUntilReady()
   return queue
 }
@@ -233,7 +233,7 @@ test('concurrency is obeyed, and can be changed while it runs', async () => {
 })
 
 test('jobs can be fetched by hand, no sooner than their slots', async () => {
-  const queue = await readyQueue({ rate: '10/s' })
+  const queue = await readyQueue({ rate: '2/s' })
   const worker = shop.worker(queue, null, { autorun: false })
   await queue.addBulk(jobs(3))
   const first = (await worker.getNextJob('t')) as Job
@@ -245,7 +245,7 @@ test('jobs can be fetched by hand, no sooner than their slots', async () => {
   expect(next?.[0] ?? undefined).toBeUndefined()
   let second: Job | undefined
   while (!second) second = (await worker.getNextJob('t', { block: false })) as Job | undefined
-  expect((await slot(second)) - (await slot(first))).toBeGreaterThanOrEqual(99_999)
+  expect((await slot(second)) - (await slot(first))).toBeGreaterThanOrEqual(499_999)
   expect((Date.now() + 1) * 1000).toBeGreaterThanOrEqual(await slot(second))
   await second.moveToCompleted('done', 't', false)
   expect(await second.getState()).toBe('completed')
@@ -281,7 +281,7 @@ test('without autorun nothing runs until run() is called, and run() twice is ref
 })
 
 test('events tell of each job once, in BullMQ’s order, and active at the departure', async () => {
-  const queue = await readyQueue({ rate: '10/s', horizonMs: 2000, maxLatenessMs: 60_000 })
+  const queue = await readyQueue({ rate: '10/s', horizonMs: 2000 })
   const worker = shop.worker(queue, async (job) => {
     if (job.name === 'job1') throw new UnrecoverableError('for good')
     return 'fine'

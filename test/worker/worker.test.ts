@@ -252,7 +252,7 @@ test('jobs can be fetched by hand, no sooner than their slots', async () => {
 })
 
 test('a finish by hand hands out the next job only when its slot has come', async () => {
-  const queue = await readyQueue({ rate: '1/min', horizonMs: 120_000 })
+  const queue = await readyQueue({ rate: '1/s', horizonMs: 2000 })
   await queue.addBulk(jobs(2))
   const worker = shop.worker(queue, null, { autorun: false })
   const first = (await worker.getNextJob('t')) as Job

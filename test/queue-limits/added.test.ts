@@ -44,7 +44,7 @@ const WAYS: Record<string, Add> = {
 }
 
 test.each(Object.entries(WAYS))('%s carries costs: of jobs of 30, three leave under 100', async (_name, add) => {
-  const queue = shop.queue({ limits: [TOKENS] })
+  const queue = shop.queue({ maxLatenessMs: 60_000, limits: [TOKENS] })
   await queue.waitUntilReady()
   await add(queue, 5, { costs: { tokens: 30 } })
   const departed = departuresOf(shop.worker(queue, async () => {}, { concurrency: 3 }))
@@ -56,7 +56,10 @@ test.each(Object.entries(WAYS))('%s carries costs: of jobs of 30, three leave un
 test.each(Object.entries(WAYS).filter(([name]) => name !== 'a scheduler'))(
   '%s refuses a job that costs more than a limit ever allows, and adds nothing',
   async (_name, add) => {
-    const queue = shop.queue({ limits: [TOKENS, { name: 'window', algorithm: 'fixed-window', rate: '7/h' }] })
+    const queue = shop.queue({
+      maxLatenessMs: 60_000,
+      limits: [TOKENS, { name: 'window', algorithm: 'fixed-window', rate: '7/h' }],
+    })
     await queue.waitUntilReady()
     const error = await rejection<CostTooHighError>(add(queue, 2, { costs: { tokens: 101 } }))
     expect(error).toBeInstanceOf(CostTooHighError)

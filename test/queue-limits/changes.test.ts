@@ -16,7 +16,7 @@ const WIDE: QueueLimit = { name: 'wide', rate: '1000/s', burst: 10 }
 
 /** Two workers that sleep because of a limit, with jobs waiting. */
 async function sleeping(limits: QueueLimit[], count: number) {
-  const queue = shop.queue({ limits })
+  const queue = shop.queue({ maxLatenessMs: 60_000, limits })
   await queue.addBulk(jobs(count))
   const workers = [1, 2].map(() => shop.worker(queue, async () => {}, { concurrency: 5, autorun: false }))
   const calls = workers.map(callsOf)
@@ -56,7 +56,7 @@ test('limits: null lifts all of them for workers that sleep, and the declared on
 
 test('what is owed to a limit is kept for as long as it takes to pay it at a lower rate', async () => {
   const limit = { name: 'lowered', algorithm: 'token-bucket', rate: '10/min', burst: 50, prefix: redis.prefix } as const
-  const queue = shop.queue({ limits: [{ ...limit, shared: true, version: 1 }] })
+  const queue = shop.queue({ maxLatenessMs: 60_000, limits: [{ ...limit, shared: true, version: 1 }] })
   await queue.waitUntilReady()
   const limiter = createLimiter(client, { ...limit, version: 1, timeoutMs: 10_000 })
   expect(await limiter.take(undefined, { cost: 50 })).toMatchObject({ allowed: true })

@@ -25,7 +25,7 @@ const RULES: Record<string, LimitRule> = {
 async function share(name: string, rule: LimitRule) {
   const limiter = createLimiter(client, { name, prefix, timeoutMs: 10_000, ...rule })
   const limit: QueueLimit = { name, ...rule, shared: true, prefix }
-  const queue = shop.queue({ limits: [limit] })
+  const queue = shop.queue({ maxLatenessMs: 60_000, limits: [limit] })
   await queue.addBulk(jobs(20))
   const start = () => departuresOf(shop.worker(queue, async () => {}, { concurrency: 15 }))
   return { limiter, queue, start }

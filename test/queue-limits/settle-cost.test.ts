@@ -51,7 +51,7 @@ test.each(Object.entries(ALGORITHMS))(
   'what a job cost more is charged, what it cost less is given back: %s',
   async (_name, rule) => {
     const { limit, left } = tokens(rule)
-    const queue = shop.queue({ limits: [limit] })
+    const queue = shop.queue({ maxLatenessMs: 60_000, limits: [limit] })
     await queue.add('job', {}, { costs: { tokens: 20 } })
     const seen: number[] = []
     await run(queue, async (job) => {
@@ -70,7 +70,7 @@ test.each(Object.entries(ALGORITHMS))(
 
 test('a debt holds the jobs behind, and may be more than the limit', async () => {
   const { limit, left } = tokens()
-  const queue = shop.queue({ limits: [limit] })
+  const queue = shop.queue({ maxLatenessMs: 60_000, limits: [limit] })
   await queue.addBulk(jobs(3, { costs: { tokens: 10 } }))
   const worker = shop.worker(queue, (async (job: ShapedJob) => job.settleCost({ tokens: 400 })) as never)
   const departed = departuresOf(worker)
@@ -82,7 +82,7 @@ test('a debt holds the jobs behind, and may be more than the limit', async () =>
 
 test('what is given back goes to the jobs behind, at once', async () => {
   const { limit } = tokens()
-  const queue = shop.queue({ limits: [limit] })
+  const queue = shop.queue({ maxLatenessMs: 60_000, limits: [limit] })
   await queue.addBulk(jobs(2, { costs: { tokens: 60 } }))
   const known = gate()
   shop.keep({ close: async () => known.open() })
@@ -103,7 +103,7 @@ test('what is given back goes to the jobs behind, at once', async () => {
 
 test('each attempt is charged by itself', async () => {
   const { limit, left } = tokens()
-  const queue = shop.queue({ limits: [limit] })
+  const queue = shop.queue({ maxLatenessMs: 60_000, limits: [limit] })
   await queue.add('job', {}, { costs: { tokens: 20 }, attempts: 2 })
   const seen: number[] = []
   await run(queue, async (job) => {
@@ -118,7 +118,7 @@ test('each attempt is charged by itself', async () => {
 test('a job that gave no costs was charged 1 of each unit, and limits of one unit are settled together', async () => {
   const [one, other] = [tokens(), tokens({ algorithm: 'token-bucket', rate: '50/day', burst: 50 })]
   const requests: QueueLimit = { name: 'requests', rate: '10/day', burst: 10 }
-  const queue = shop.queue({ limits: [one.limit, other.limit, requests] })
+  const queue = shop.queue({ maxLatenessMs: 60_000, limits: [one.limit, other.limit, requests] })
   await queue.add('job', {})
   await run(queue, async (job) => {
     await expect(job.settleCost({ tokens: 11, unheard: 3 })).rejects.toThrow("no limit of this queue counts 'unheard'")
@@ -145,7 +145,7 @@ test('a number is what it cost of the rate, and of the limits without a unit', a
 
 test('a credit fills no bucket above its burst', async () => {
   const { limit, left } = tokens()
-  const queue = shop.queue({ limits: [limit] })
+  const queue = shop.queue({ maxLatenessMs: 60_000, limits: [limit] })
   await queue.add('job', {}, { costs: { tokens: 20 } })
   await run(queue, async (job) => {
     await job.settleCost({ tokens: 60 })
@@ -156,7 +156,7 @@ test('a credit fills no bucket above its burst', async () => {
 
 test('a job may have cost nothing', async () => {
   const { limit, left } = tokens()
-  const queue = shop.queue({ limits: [limit] })
+  const queue = shop.queue({ maxLatenessMs: 60_000, limits: [limit] })
   await queue.add('job', {}, { costs: { tokens: 20 } })
   await run(queue, (job) => job.settleCost({ tokens: 0 }))
   expect(await left()).toBeGreaterThanOrEqual(99)
@@ -164,7 +164,7 @@ test('a job may have cost nothing', async () => {
 
 test('what has come back by itself is not given back again: others have it', async () => {
   const { limit, left } = tokens({ rate: { limit: 100, period: 1000 }, burst: 100 })
-  const queue = shop.queue({ limits: [limit] })
+  const queue = shop.queue({ maxLatenessMs: 60_000, limits: [limit] })
   await queue.add('job', {}, { costs: { tokens: 100 } })
   await run(queue, async (job) => {
     await expect.poll(left, { timeout: 10_000, interval: 20 }).toBe(100)
@@ -181,7 +181,7 @@ test.each([-1, Number.NaN, Number.POSITIVE_INFINITY, '3', {}, { tokens: -1 }, { 
   'what is no cost is refused, and nothing is changed: %j',
   async (bad) => {
     const { limit, left } = tokens()
-    const queue = shop.queue({ limits: [limit] })
+    const queue = shop.queue({ maxLatenessMs: 60_000, limits: [limit] })
     await queue.add('job', {}, { costs: { tokens: 20 } })
     let error: unknown
     await run(queue, async (job) => {

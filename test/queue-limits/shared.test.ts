@@ -31,7 +31,7 @@ function mostInWindow(passed: readonly Passed[], windowUs: number): number {
 test('two queues and a limiter in three processes never pass more together than one limit', async () => {
   const rule = { algorithm: 'sliding-window-log', rate: { limit: 20, period: 300 } } as const
   const limit: QueueLimit = { name: 'upstream', ...rule, shared: true, prefix }
-  const queues = [1, 2].map(() => shop.queue({ limits: [limit] }))
+  const queues = [1, 2].map(() => shop.queue({ maxLatenessMs: 60_000, limits: [limit] }))
   type Worker = { type: 'ready' } | ({ type: 'departed' } & Seen)
   const worker = new URL('../worker/programs/paced-worker.ts', import.meta.url)
   const workers = queues.map(({ name }) =>
@@ -72,7 +72,7 @@ const OTHER = { algorithm: 'token-bucket', rate: '1/day', burst: 9 } as const
 const shared = (name: string, rule: Omit<QueueLimit, 'name'>): QueueLimit => ({ name, ...rule, shared: true, prefix })
 
 test('a shared name that means something else is refused, both are named, and nothing is changed', async () => {
-  const queue = shop.queue({ limits: [shared('name', RULE)] })
+  const queue = shop.queue({ maxLatenessMs: 60_000, limits: [shared('name', RULE)] })
   await queue.waitUntilReady()
   const other = shop.queue({ capacity: 7 })
   await other.waitUntilReady()
@@ -99,13 +99,13 @@ test('a shared name that means something else is refused, both are named, and no
 
 /** A queue whose declaration may be refused. */
 function declare(limits: QueueLimit[]): ShapedQueue {
-  const queue = shop.queue({ limits })
+  const queue = shop.queue({ maxLatenessMs: 60_000, limits })
   queue.on('error', () => {})
   return queue
 }
 
 test('a higher version changes a shared limit for the queues and limiters that knew the lower one', async () => {
-  const queue = shop.queue({ limits: [shared('versions', { ...RULE, version: 1 })] })
+  const queue = shop.queue({ maxLatenessMs: 60_000, limits: [shared('versions', { ...RULE, version: 1 })] })
   await queue.addBulk(jobs(20))
   const departed = departuresOf(shop.worker(queue, async () => {}, { concurrency: 3 }))
   await departed.reach(5)
@@ -113,7 +113,10 @@ test('a higher version changes a shared limit for the queues and limiters that k
   const limiter = createLimiter(client, { name: 'versions', prefix, timeoutMs: 10_000, version: 1, ...RULE })
   expect(await limiter.take()).toMatchObject({ allowed: false, limit: 5 })
 
-  const newer = shop.queue({ limits: [shared('versions', { ...RULE, rate: '1000/s', version: 2 })] })
+  const newer = shop.queue({
+    maxLatenessMs: 60_000,
+    limits: [shared('versions', { ...RULE, rate: '1000/s', version: 2 })],
+  })
   await newer.waitUntilReady()
   const follows = createLimiter(client, { name: 'versions', prefix, timeoutMs: 10_000, version: 1, ...RULE })
   // The workers may have taken what comes free in their next horizon.
@@ -127,7 +130,9 @@ test('a higher version changes a shared limit for the queues and limiters that k
 
 test('queues that share a limit under one key share one bucket; another key is another bucket', async () => {
   const keyed = (key: string): QueueLimit => ({ ...shared('keys', RULE), key })
-  const queues = [keyed('ann'), keyed('ann'), keyed('bo')].map((limit) => shop.queue({ limits: [limit] }))
+  const queues = [keyed('ann'), keyed('ann'), keyed('bo')].map((limit) =>
+    shop.queue({ maxLatenessMs: 60_000, limits: [limit] }),
+  )
   const limiter = createLimiter(client, { name: 'keys', prefix, timeoutMs: 10_000, ...RULE })
   expect(await limiter.take('ann', { cost: 2 })).toMatchObject({ allowed: true })
   for (const queue of queues) await queue.addBulk(jobs(10))

@@ -16,7 +16,11 @@ const PATIENT = { prefix: redis.prefix, timeoutMs: 10_000 }
 test.each([0.5, 1.5, 1e6])(
   'under concurrency a cost of %d takes whole places, and no more than there are',
   async (cost) => {
-    const queue = shop.queue({ limits: [{ name: 'places', algorithm: 'concurrency', concurrency: 3 }], burst: 1e6 })
+    const queue = shop.queue({
+      maxLatenessMs: 60_000,
+      limits: [{ name: 'places', algorithm: 'concurrency', concurrency: 3 }],
+      burst: 1e6,
+    })
     const { backend } = queue as unknown as { backend: { store: { memory: { forget(): void } } } }
     await queue.waitUntilReady()
     // Added by a program that does not know the limit.
@@ -40,7 +44,7 @@ test.each([0.5, 1.5, 1e6])(
 
 test('the place that a job gives back goes to a program that waits for it', async () => {
   const limit: QueueLimit = { name: 'place', algorithm: 'concurrency', concurrency: 1, leaseMs: 60_000, ...shared }
-  const queue = shop.queue({ limits: [limit] })
+  const queue = shop.queue({ maxLatenessMs: 60_000, limits: [limit] })
   await queue.add('job', {})
   const end = gate()
   const worker = shop.worker(queue, () => end.opened)
@@ -62,7 +66,7 @@ const CHANGES = [
 
 test.each(CHANGES)('a queue that sleeps for a shared limit is woken when %s', async (_what, change) => {
   const rule = { name: `day-${_what.replaceAll(' ', '-')}`, algorithm: 'fixed-window', rate: '1/day' } as const
-  const queue = shop.queue({ limits: [{ ...rule, ...shared }] })
+  const queue = shop.queue({ maxLatenessMs: 60_000, limits: [{ ...rule, ...shared }] })
   await queue.addBulk(jobs(2))
   const departed = departuresOf(shop.worker(queue, async () => {}))
   await departed.reach(1)

@@ -88,7 +88,7 @@ test('one call brings as many jobs as there are places', async () => {
 })
 
 test('nothing is granted further ahead than the horizon', async () => {
-  const queue = shop.queue({ rate: '20/s', horizonMs: 120 })
+  const queue = shop.queue({ rate: '20/s', horizonMs: 120, maxLatenessMs: 60_000 })
   await queue.addBulk(jobs(15))
   const worker = shop.worker(queue, async () => {}, { concurrency: 15, autorun: false })
   const calls = callsOf(worker)

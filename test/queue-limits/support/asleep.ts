@@ -4,7 +4,8 @@ import type { ShapedQueue } from '../../../src/index.ts'
 
 /**
  * Resolves once so many workers of the queue sleep for a minute or more: no matter whether a call for jobs or the end of
- * one told them that a limit is met, and nothing else than news wakes them.
+ * one told them that a limit is met, and nothing else than news wakes them. The shape has to let jobs be late: one that
+ * goes back leaves its worker asleep for a moment, as if it had run.
  */
 export async function asleep(queue: ShapedQueue, client: Redis, workers = 1): Promise<void> {
   const key = queue.toKey('meta:sleepers')

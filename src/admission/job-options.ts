@@ -116,7 +116,10 @@ function checkGroup(group: unknown, options: JobsOptions): void {
   }
   const { id, priority, ...others } = group as Readonly<Record<string, unknown>>
   const [other] = Object.keys(others)
-  if (other) throw new InvalidGroupError(`group has no field '${other}'; it has id, priority`)
+  if (other) {
+    const instead = other === 'maxSize' ? ". BullMQ Pro's maxSize is the capacity of the shape's groups" : ''
+    throw new InvalidGroupError(`group has no field '${other}'; it has id, priority${instead}`)
+  }
   checkGroupId(id)
   const isPriority = Number.isSafeInteger(priority) && (priority as number) >= 0
   if (priority !== undefined && !(isPriority && (priority as number) <= MAX_GROUP_PRIORITY)) {

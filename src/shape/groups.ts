@@ -150,7 +150,15 @@ const MAX_ID_BYTES = 256
 /** @throws InvalidGroupError */
 export function checkGroupId(id: unknown): void {
   if (typeof id === 'string' && id !== '' && Buffer.byteLength(id) <= MAX_ID_BYTES) return
-  throw new InvalidGroupError(
-    `the id of a group must be a string of 1 to ${MAX_ID_BYTES} bytes; got ${JSON.stringify(id) ?? String(id)}`,
-  )
+  throw new InvalidGroupError(`the id of a group must be a string of 1 to ${MAX_ID_BYTES} bytes; got ${shownId(id)}`)
+}
+
+/** Most of a long id says nothing. */
+const SHOWN = 40
+
+function shownId(id: unknown): string {
+  if (typeof id === 'number' || typeof id === 'bigint') return `the number ${id}: use String(id)`
+  const text = JSON.stringify(id) ?? String(id)
+  if (typeof id !== 'string' || id.length <= SHOWN) return text
+  return `${JSON.stringify(`${id.slice(0, SHOWN)}…`)}, ${Buffer.byteLength(id)} bytes: use a hash of it`
 }

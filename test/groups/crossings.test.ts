@@ -233,3 +233,20 @@ test('a job that was stalled goes back to where it was, and its place is free at
   expect(await worker.getNextJob('token')).toMatchObject({ name: 'stalled' })
   expect(await worker.getNextJob('token')).toBeUndefined()
 })
+
+test.each(['a:b:c', 'a b\n"c"', '\u{1f600}', '0', '__proto__', 'x'.repeat(256)])(
+  'any text is the id of a group: %j',
+  async (id) => {
+    const queue = shop.queue({ groups: { rate: '100/s', concurrency: 1, capacity: 3 } })
+    await queue.setGroup(id, { weight: 2 }, by)
+    await queue.addBulk(Array.from({ length: 3 }, (_, i) => ({ name: `${i}`, data: {}, opts: of(id) })))
+    await expect(queue.add('full', {}, of(id))).rejects.toMatchObject({ groupId: id })
+    expect(await queue.getGroup(id)).toMatchObject({ waiting: 3, inForce: { weight: 2 } })
+    expect(await queue.getGroupsByStatus('waiting')).toEqual([id])
+    await eventsOf(
+      'completed',
+      shop.worker(queue, async () => {}),
+    ).reach(3)
+    expect(await queue.getGroup(id)).toMatchObject({ waiting: 0, active: 0, status: 'idle' })
+  },
+)

@@ -89,7 +89,10 @@ test.each([
 test.each<[Options, RegExp]>([
   [{ group: 'a' }, /group must be \{ id, priority \}; got "a"/],
   [{ group: { id: '' } }, /the id of a group must be a string of 1 to 256 bytes; got ""/],
-  [{ group: { id: 'a', maxSize: 5 } }, /group has no field 'maxSize'/],
+  [{ group: { id: 'a', maxSize: 5 } }, /group has no field 'maxSize'.*capacity of the shape's groups/],
+  [{ group: { id: 42 } }, /got the number 42: use String\(id\)/],
+  [{ group: { id: 'é'.repeat(129) } }, /got "é{40}…", 258 bytes: use a hash of it/],
+  [{ group: 'tenant-42' }, /group must be \{ id, priority \}; got "tenant-42"/],
   [{ group: { id: 'a', priority: 1.5 } }, /group\.priority must be a whole number from 0 to 2097152; got 1\.5/],
   [{ group: { id: 'a' }, priority: 1 }, /group\.priority instead of priority/],
   [{ group: { id: 'a' }, lifo: true }, /cannot be lifo/],

@@ -211,6 +211,26 @@ test('a job that is tried again waits since it went back', async () => {
   expect((await explained(inspector, queue, id)).waitedMs).toBe(0)
 })
 
+test('without its events, a job that is tried again waits as long as the views of its queue say: since its last start', async () => {
+  const queue = shop.queue({ rate: '1/h', burst: 3, groups: {} })
+  const inspector = inspectorOf(redis, shop)
+  const taker = new Taker(shop, queue)
+  const { id } = await queue.add('job', {}, { attempts: 3, timestamp: Date.now() - HOUR_MS, group: { id: 'a' } })
+  const waitsSince = async () => {
+    const { readyAt } = await explained(inspector, queue, id)
+    const [[status], group] = [await inspector.status([queue.name]), await inspector.group(queue.name, 'a')]
+    const since = [status, await queue.meter(), group].map((view) => Number(view!.at) - view!.headAgeMs!)
+    for (const ms of since) expect(Math.abs(ms - readyAt.getTime())).toBeLessThan(2)
+    return readyAt.getTime()
+  }
+  expect(await waitsSince()).toBeLessThan(Date.now() - HOUR_MS + 10_000)
+  const taken = await taker.take()
+  const startMs = Number(await redis.client().hget(queue.toKey(id as string), 'processedOn'))
+  await taken.moveToFailed(new Error('again'), taken.token as string, false)
+  await redis.client().del(queue.toKey('events'))
+  expect(await waitsSince()).toBe(startMs)
+})
+
 test('what has the name of one of the lists or sets is no job', async () => {
   const queue = shop.queue({ rate: '1/s' })
   await queue.addBulk(many(2))

@@ -59,6 +59,11 @@ function connectionText(error: Error): string {
   if (error instanceof AggregateError && error.message === '') {
     return error.errors.map((one) => connectionText(one as Error)).join(', ')
   }
+  // ioredis says of a cluster only that no node answered well; why is in the error of the last one.
+  if ('lastNodeError' in error && error.lastNodeError instanceof Error) {
+    const why = connectionText(error.lastNodeError)
+    return /cluster support disabled/i.test(why) ? 'it is not a cluster: leave out --cluster and REDIS_CLUSTER' : why
+  }
   return error.message || error.name
 }
 

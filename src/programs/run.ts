@@ -16,6 +16,8 @@ export interface RunSettings {
 export interface Started {
   /** Logged with the line "ready". */
   readonly facts: object
+  /** The address that a person opens in a browser. */
+  readonly page?: string
   /** Rejects if the program fails while it runs. */
   readonly ended?: Promise<void>
 }
@@ -84,8 +86,10 @@ async function runUntilStopped<S extends RunSettings>(
   events: ProcessEvents,
 ): Promise<number> {
   const closers = new Closers()
-  const { facts, ended } = await start(program, settings, log, closers)
+  const { facts, page, ended } = await start(program, settings, log, closers)
   log.info(facts, 'ready')
+  // Lines of JSON are for programs: at a terminal, a person looks for the address.
+  if (page !== undefined && process.stdout.isTTY) process.stdout.write(`Open ${page} in a browser; Ctrl+C stops it.\n`)
   try {
     await (ended ? Promise.race([events.stopRequested, ended]) : events.stopRequested)
   } finally {

@@ -6,6 +6,7 @@ import { runCommandLine } from '../../src/cli/program.ts'
 import { VERSION } from '../../src/version.ts'
 import { findFreePort } from '../../workers/services/free-port.ts'
 import { useRedis } from '../support/redis.ts'
+import { runHere } from './run-here.ts'
 import { useSluice } from './sluice-process.ts'
 
 const redis = useRedis(import.meta.url)
@@ -96,6 +97,19 @@ test.each([[['status']], [['pause', 'emails', '--reason', 'x']], [['top', '--jso
     expect(stderr).toBe(`sluice: cannot use Redis at 127.0.0.1:${port}: connect ECONNREFUSED 127.0.0.1:${port}\n`)
   },
 )
+
+test('the dashboard is refused for a cluster before any package is asked for', async () => {
+  const { code, stderr } = await runHere(redis, ['dashboard', '--cluster'])
+  expect([code, stderr]).toEqual([2, expect.stringMatching(/^sluice: on a cluster, mount the dashboard in an app/)])
+})
+
+test('--cluster on a Redis that is none says so, with 3', async () => {
+  const { code, stderr } = await runHere(redis, ['status', '--cluster'])
+  expect(code).toBe(3)
+  expect(stderr).toMatch(
+    /^sluice: cannot use Redis at \S+: it is not a cluster: leave out --cluster and REDIS_CLUSTER\n$/,
+  )
+})
 
 test('a wrong password is told with 3', async () => {
   const { host, port } = redis.connection

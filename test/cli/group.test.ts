@@ -35,6 +35,14 @@ test('lists how many groups are held, and those that are', async () => {
   expect(await json('group', 'list', queue.name, '--status', 'paused')).toMatchObject({ groups: [] })
 })
 
+test('a queue without groups has none to list', async () => {
+  const plain = new ShapedQueue('plain', { connection, prefix, shape: { rate: '1/h' } })
+  await plain.waitUntilReady()
+  const { code, stderr } = await run('group', 'list', 'plain')
+  await plain.close()
+  expect([code, stderr]).toEqual([2, expect.stringMatching(/^sluice: queue "plain" has no groups: /)])
+})
+
 test('sets, shows and clears what applies to a group', async () => {
   await json(
     'group',

@@ -34,16 +34,16 @@ export const addDashboardCommand: AddCommand = (program, run) => {
     .addHelpText('after', EXAMPLES)
     .action(
       run(async (cli, given: Options) => {
-        const { runDashboard } = await loadWithPackages(
-          'dashboard',
-          () => import('../../programs/dashboard/program.ts'),
-        )
         if (cli.options.cluster) {
           throw new CommandError(
             EXIT_CODES.usage,
             'on a cluster, mount the dashboard in an app, with a Cluster as its connection: see docs/dashboard.md',
           )
         }
+        const { runDashboard } = await loadWithPackages(
+          'dashboard',
+          () => import('../../programs/dashboard/program.ts'),
+        )
         // If Redis cannot be read now, the command fails here with the usual error.
         await cli.inspector().queues()
         const { redisUrl, readUrl, prefix, by } = cli.options

@@ -1,4 +1,5 @@
 import { type Command, Option } from 'commander'
+import { NoGroupsError } from '../../errors.ts'
 import { addedCounts } from '../../inspect/whole-status.ts'
 import { plainText } from '../../plain-text.ts'
 import type { GroupState } from '../../queue/groups.ts'
@@ -99,6 +100,7 @@ interface ListOptions {
 
 async function list(cli: Cli, name: string, { status, limit }: ListOptions): Promise<void> {
   const parts = await existingParts(cli, name)
+  if ((await (parts[0] as ShapedQueue).getShape())?.groups === undefined) throw new NoGroupsError(name)
   const counts = addedCounts(await Promise.all(parts.map((queue) => queue.getGroupsCountByStatus())))
   const statuses = status === undefined ? LISTED : [status]
   const groups = (await Promise.all(statuses.map((one) => groupsWith(parts, one, limit)))).flat()

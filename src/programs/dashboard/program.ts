@@ -47,7 +47,7 @@ async function start(settings: DashboardSettings, log: Logger, closers: Closers)
   const address = app.server.address()
   const listening = typeof address === 'object' && address ? address.port : port
   const page = `http://${host.includes(':') ? `[${host}]` : host}:${listening}/`
-  return { facts: { page, host, port: listening, tokens: tokenFile !== '', allowActions, showData } }
+  return { page, facts: { page, host, port: listening, tokens: tokenFile !== '', allowActions, showData } }
 }
 
 async function openApp(settings: DashboardSettings, log: Logger): Promise<FastifyInstance> {

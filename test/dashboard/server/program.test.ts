@@ -17,8 +17,8 @@ interface Run {
 }
 
 /** `sluice dashboard`, as a process. */
-function start(args: readonly string[], options: readonly string[] = OPTIONS): Run {
-  const child = spawn(process.execPath, [sluiceProgram(), 'dashboard', ...options, ...args])
+function start(args: readonly string[], options: readonly string[] = OPTIONS, nodeArgs: readonly string[] = []): Run {
+  const child = spawn(process.execPath, [...nodeArgs, sluiceProgram(), 'dashboard', ...options, ...args])
   onTestFinished(() => void child.kill('SIGKILL'))
   let output = ''
   for (const stream of [child.stdout, child.stderr]) {
@@ -38,8 +38,10 @@ async function ready(run: Run): Promise<string> {
 
 test('it serves the page and the queues, and stops while pages are open', async () => {
   await shapedQueue(redis, 'emails')
-  const run = start(['--port', '0', '--allow-actions', '--by', 'ada', '--title', 'Mails'])
+  const atTerminal = ['--import', 'data:text/javascript,process.stdout.isTTY = true']
+  const run = start(['--port', '0', '--allow-actions', '--by', 'ada', '--title', 'Mails'], OPTIONS, atTerminal)
   const page = await ready(run)
+  await expect.poll(run.output).toContain(`Open ${page} in a browser; Ctrl+C stops it.\n`)
   expect(new URL(page).hostname).toBe('127.0.0.1')
   expect((await fetch(page)).status).toBe(200)
   const fleet = await (await fetch(`${page}api/fleet`)).json()

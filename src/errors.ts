@@ -275,6 +275,25 @@ export class NotReplicatedError extends QueueUnavailableError implements Unrepli
   }
 }
 
+/** Thrown if a change reached some shards of a sharded queue alone. Repeating it when all answer completes it. */
+export class ShardsUnavailableError extends QueueUnavailableError {
+  /** The shards that have the change, and those of which it is not known. */
+  readonly done: readonly number[]
+  readonly failed: readonly number[]
+
+  /** @param options its cause: the error of the first of the shards that failed */
+  constructor(queueName: string, done: readonly number[], failed: readonly number[], options: { cause: Error }) {
+    super(queueName, 'shards did not answer', true, options)
+    const those = (shards: readonly number[]) => `${shards.length === 1 ? 'shard' : 'shards'} ${shards.join(', ')}`
+    const have = done.length === 0 ? 'no shard is known to have the change' : `${those(done)} of it have the change`
+    this.message =
+      `Queue "${queueName}" is unavailable in part: ${have}, but ${those(failed)} did not confirm it ` +
+      `(${options.cause.message}): repeat the call when all answer`
+    this.done = done
+    this.failed = failed
+  }
+}
+
 /** Passed to a worker's `error` listeners if no shape is known for its queue: the worker waits for one. */
 export class NoShapeError extends SluiceError {
   constructor(queueName: string) {

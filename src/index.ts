@@ -29,6 +29,7 @@ export {
   QueueUnavailableError,
   type Refusal,
   ShardCountError,
+  ShardsUnavailableError,
   SluiceError,
   TooLargeError,
   UncertainClockError,

@@ -46,7 +46,6 @@ export function wholeStatus(
   unread: readonly (number | 'head')[] = [],
 ): QueueStatus {
   const known = shards.filter((shard) => shard !== undefined)
-  const answered = Math.max(1, shards.length - unread.filter((part) => part !== 'head').length)
   const sum = (of: (shard: QueueStatus) => number) => known.reduce((total, shard) => total + of(shard), 0)
   const departed = sum((shard) => shard.departedTotal)
   return {
@@ -61,11 +60,9 @@ export function wholeStatus(
     nextDueAt: known.some(({ waiting }) => waiting > 0) ? undefined : earliest(known.map((shard) => shard.nextDueAt)),
     nextDepartureAt: earliest(known.map((shard) => shard.nextDepartureAt)),
     meanCost: departed === 0 ? 1 : sum((shard) => shard.meanCost * shard.departedTotal) / departed,
-    groups: groupsOf(known),
-    grouped: known.some(({ grouped }) => grouped !== undefined) ? sum(({ grouped = 0 }) => grouped) : undefined,
+    ...{ groups: groupsOf(known), grouped: groupedOf(known) },
     hold: longestHold(known),
-    // Over all shards a second is a second.
-    heldMs: mapCauses((cause) => sum(({ heldMs }) => heldMs[cause]) / answered),
+    heldMs: heldOf(known, shards.length - unread.filter((part) => part !== 'head').length),
     starts: startsOf(known),
     workers: workersOf(known),
     // Each shard has queues of dead letters of its own, below its prefix.
@@ -100,6 +97,11 @@ const SUMMED = [
 function sumsOf(shards: readonly QueueStatus[]): Pick<QueueStatus, (typeof SUMMED)[number]> {
   const sums = SUMMED.map((field) => [field, shards.reduce((total, shard) => total + shard[field], 0)])
   return Object.fromEntries(sums)
+}
+
+/** Over all shards a second is a second. */
+function heldOf(known: readonly QueueStatus[], answered: number): QueueStatus['heldMs'] {
+  return mapCauses((cause) => known.reduce((sum, { heldMs }) => sum + heldMs[cause], 0) / Math.max(1, answered))
 }
 
 function shardStatus(status: QueueStatus, shard: number): ShardStatus {
@@ -148,6 +150,11 @@ function concurrencyOf(head: QueueStatus, shards: readonly QueueStatus[]): Concu
   if (!head.concurrency || !fed) return head.concurrency
   const inForce = shards.reduce((total, { concurrency }) => total + (concurrency?.inForce ?? 0), 0)
   return { ...head.concurrency, inForce, cause: 'feedback', until: fed.until }
+}
+
+function groupedOf(shards: readonly QueueStatus[]): number | undefined {
+  const counts = shards.flatMap(({ grouped }) => grouped ?? [])
+  return counts.length === 0 ? undefined : counts.reduce((sum, count) => sum + count, 0)
 }
 
 function groupsOf(shards: readonly QueueStatus[]): GroupCounts | undefined {

@@ -93,12 +93,17 @@ export class Coordinator {
   constructor(queue: CoordinatedQueue, time = systemTime) {
     this.#queue = queue
     this.#time = time
-    this.#started = new Promise((resolve, reject) => {
+    this.#started = this.#untilStarted()
+    this.#wake(0)
+  }
+
+  #untilStarted(): Promise<void> {
+    const started = new Promise<void>((resolve, reject) => {
       this.#start = resolve
       this.#refuse = reject
     })
-    this.#started.catch(() => undefined)
-    this.#wake(0)
+    started.catch(() => undefined)
+    return started
   }
 
   /**
@@ -137,6 +142,15 @@ export class Coordinator {
     this.#stopTimer()
     this.#start()
     await this.#running?.catch(() => undefined)
+  }
+
+  /** Begins anew after {@link close}: the shards may have no leases any more. */
+  reopen(): void {
+    this.#closed = false
+    this.#isStarted = false
+    this.#dividedMs = undefined
+    this.#started = this.#untilStarted()
+    this.#wake(0)
   }
 
   #begun(): void {

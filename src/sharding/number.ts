@@ -36,6 +36,11 @@ export class ShardNumber {
     return this.#asking
   }
 
+  /** The head has been removed. */
+  forget(): void {
+    this.#isStored = false
+  }
+
   get isStored(): boolean {
     return this.#isStored
   }

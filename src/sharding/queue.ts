@@ -21,6 +21,7 @@ import { shardOf } from '../redis/shards.ts'
 import type { ShapeField, ShapeOverride } from '../shape/shape.ts'
 import type { Attribution, ShapeConflict, StateLoss } from '../shape/store.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
+import { inAllShards } from './all-shards.ts'
 import { Coordinator } from './coordinator.ts'
 import { ShardNumber } from './number.ts'
 import { checkPlaceBy, checkShards, type ShardedQueueOptions, type ShardedState } from './options.ts'
@@ -59,6 +60,8 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
   readonly #head: ShapedQueue
   readonly #queues: ShapedQueue<DataType, ResultType>[] = []
   readonly #coordinator: Coordinator
+  /** Whether it was removed: what comes next begins it anew. */
+  #isGone = false
   #turn = Math.floor(Math.random() * 1000)
 
   /**
@@ -239,7 +242,8 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
   /**
    * Overrides fields of the shape for the whole queue. It resolves once all shards that answer obey: what is lower then
    * holds, and a shard that does not answer has lost its lease.
-   * @throws InvalidShapeError, InvalidRateError, InvalidInputError, UnsupportedOptionError
+   * @throws InvalidShapeError, InvalidRateError, InvalidInputError, UnsupportedOptionError; ShardsUnavailableError if a
+   * field that is not leased did not reach all shards
    */
   async setShape(override: ShapeOverride, change: ShapeChange): Promise<void> {
     const { whole, each } = splitOverride(override, this.shards)
@@ -257,7 +261,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     await this.#coordinator.settle()
   }
 
-  /** BullMQ's pause, in all shards. */
+  /** BullMQ's pause, in all shards. @throws ShardsUnavailableError if some did not answer; the others are paused */
   async pause(who?: Attribution): Promise<void> {
     await this.#inAll((queue) => queue.pause(who))
   }
@@ -289,15 +293,30 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     return found?.queue ?? this.#queue(Math.min(shardNamedBy(jobId) ?? 0, this.shards - 1))
   }
 
-  /** Removes all jobs and everything of the queue. */
+  /**
+   * Removes all jobs and everything of the queue.
+   * @throws what BullMQ throws, such as for running jobs without `force`; ShardsUnavailableError. Then the queue goes on
+   * with what is left, and repeating the call removes that.
+   */
   async obliterate(options?: { force?: boolean; count?: number }): Promise<void> {
+    await this.#number.agree()
     await this.#coordinator.close()
-    await this.#inAll((queue) => queue.obliterate(options))
-    await this.#head.obliterate(options)
-    await delistShardedQueue((await this.#head.backend.client) as never, this.#options.prefix ?? 'bull', this.name)
+    try {
+      await inAllShards(
+        this.name,
+        this.#acts((queue) => queue.obliterate(options)),
+      )
+      await this.#head.obliterate(options)
+      await delistShardedQueue((await this.#head.backend.client) as never, this.#options.prefix ?? 'bull', this.name)
+      this.#isGone = true
+    } catch (error) {
+      this.#coordinator.reopen()
+      throw error
+    }
   }
 
   async close(): Promise<void> {
+    this.#isGone = false
     await this.#coordinator.close()
     await Promise.all([this.#head, ...this.#queues].map((queue) => queue.close()))
   }
@@ -315,14 +334,21 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
 
   /** @throws ShardCountError, QueueUnavailableError */
   async #started(): Promise<void> {
+    if (this.#isGone) this.#beginAnew()
     if (this.#coordinator.isStarted) return
-    const { admitTimeoutMs = DEFAULT_ADMIT_TIMEOUT_MS } = this.#options
+    const admitTimeoutMs = this.#admitTimeoutMs
     const reason = `its shards got no leases within ${admitTimeoutMs} ms`
     let timer: NodeJS.Timeout | undefined
     const tooLate = new Promise<never>((_, reject) => {
       timer = setTimeout(() => reject(new QueueUnavailableError(this.name, reason, false)), admitTimeoutMs)
     })
     await Promise.race([this.#coordinator.started, tooLate]).finally(() => clearTimeout(timer))
+  }
+
+  #beginAnew(): void {
+    this.#isGone = false
+    this.#number.forget()
+    this.#coordinator.reopen()
   }
 
   #relayed<Q extends ShapedQueue>(queue: Q): Q {
@@ -337,11 +363,17 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     else console.error(error)
   }
 
-  /** Rejects with the error of one shard, once all others are done: it does not keep them from it. */
   async #inAll(act: (queue: ShapedQueue) => Promise<unknown>): Promise<void> {
     await this.#started()
-    const ends = await Promise.allSettled(this.each.map((queue) => act(queue as ShapedQueue)))
-    for (const end of ends) if (end.status === 'rejected') throw end.reason
+    await inAllShards(this.name, this.#acts(act), this.#admitTimeoutMs)
+  }
+
+  #acts(act: (queue: ShapedQueue) => Promise<unknown>): Promise<unknown>[] {
+    return this.each.map((queue) => act(queue as ShapedQueue))
+  }
+
+  get #admitTimeoutMs(): number {
+    return this.#options.admitTimeoutMs ?? DEFAULT_ADMIT_TIMEOUT_MS
   }
 
   /** Without a declared rate the shards hold nothing when their leases end. */

@@ -26,6 +26,12 @@ const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly
     ['"mail"', '6 shards', 'must be 6', 'got 1'],
     { queueName: 'mail', expected: 6, given: 1 },
   ],
+  [
+    new sluice.ShardsUnavailableError('mail', [0, 2], [1], { cause: new Error('away') }),
+    'ShardsUnavailableError',
+    ['"mail"', 'shards 0, 2 of it have the change', 'shard 1 did not confirm it', 'away', 'repeat the call'],
+    { queueName: 'mail', done: [0, 2], failed: [1], mayBeStored: true },
+  ],
   [new sluice.UnsupportedOptionError('x'), 'UnsupportedOptionError', ['x'], {}],
   [new sluice.CostTooHighError(2, 1), 'CostTooHighError', ['2', '1', 'set burst'], { cost: 2, burst: 1 }],
   [

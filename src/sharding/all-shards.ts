@@ -1,0 +1,35 @@
+import { QueueUnavailableError, ShardsUnavailableError } from '../errors.ts'
+import { failureKind } from '../redis/failures.ts'
+
+/**
+ * Waits for a change in each shard: one that fails does not keep the others from it.
+ * @param timeoutMs after so long a shard counts as unavailable; undefined: the change takes as long as it takes
+ * @throws ShardsUnavailableError if shards are unavailable; any other error of a shard, which all of them may have
+ */
+export async function inAllShards(queueName: string, changes: readonly Promise<unknown>[], timeoutMs?: number) {
+  const ends = await Promise.allSettled(
+    changes.map((change) => (timeoutMs === undefined ? change : answered(queueName, change, timeoutMs))),
+  )
+  const errors = ends.map((end) => (end.status === 'rejected' ? (end.reason as Error) : undefined))
+  const [cause] = errors.filter((error) => error !== undefined)
+  if (!cause) return
+  const other = errors.find((error) => error && !isUnavailable(error))
+  if (other) throw other
+  const shardsWith = (failed: boolean) =>
+    errors.flatMap((error, shard) => ((error !== undefined) === failed ? [shard] : []))
+  throw new ShardsUnavailableError(queueName, shardsWith(false), shardsWith(true), { cause })
+}
+
+function isUnavailable(error: Error): boolean {
+  return error instanceof QueueUnavailableError || failureKind(error) !== undefined
+}
+
+/** The result of a promise. @throws QueueUnavailableError if it takes longer */
+async function answered<T>(queueName: string, promise: Promise<T>, timeoutMs: number): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  const tooLate = new Promise<never>((_, reject) => {
+    const reason = `Redis did not answer within ${timeoutMs} ms`
+    timer = setTimeout(() => reject(new QueueUnavailableError(queueName, reason, true)), timeoutMs)
+  })
+  return Promise.race([promise, tooLate]).finally(() => clearTimeout(timer))
+}

@@ -18,6 +18,7 @@
 --- @include "lib/batch-open"
 --- @include "lib/began"
 --- @include "lib/delay-clock"
+--- @include "lib/ends-handled"
 --- @include "lib/group-wake"
 --- @include "lib/quick-answer"
 --- @include "lib/quick-groups"

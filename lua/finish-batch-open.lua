@@ -20,6 +20,7 @@
 --- @include "lib/batch-open"
 --- @include "lib/began"
 --- @include "lib/delay-clock"
+--- @include "lib/ends-plain"
 --- @include "lib/quick-answer"
 local FIRST = 6
 local base, unreported = string.sub(KEYS[12], 1, -11), ARGV[4]

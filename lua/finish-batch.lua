@@ -20,6 +20,7 @@
 ]]
 --- @include "lib/batch-ends"
 --- @include "lib/began"
+--- @include "lib/ends-handled"
 --- @include "lib/fetched-before"
 --- @include "lib/finished"
 --- @include "lib/grants"

@@ -3,15 +3,9 @@
 -- The ends of jobs, for scripts that finish many: BullMQ's moveToFinished for each. Their keys are those of
 -- lua/finish-batch.lua.
 --   ends.kinds    the parsed kinds, by their text: most jobs of a batch are of one kind
---   ends.scripts  BullMQ's script, by what it gets as `redis`: its functions are made once
+--   ends.scripts  BullMQ's script, by what it gets as `redis`: its functions are made once, by ends.script(redis) of
+--                 lib/ends-plain or lib/ends-handled
 local ends = { FIELDS = 6, keys = {}, args = {}, kinds = {}, scripts = {} }
-
-function ends.script(redis)
-  --- @original moveToFinished functions
-  return function(KEYS, ARGV)
-    --- @original moveToFinished rest
-  end
-end
 
 function ends.begin(keys, prefix)
   for i = 1, 10 do ends.keys[i] = keys[i] end

@@ -63,7 +63,7 @@ local function group_rules(groups)
   -- What was set for the group and has ended is forgotten, once its bucket has taken over until when it applied.
   function groups.forget(g, group, s, own, live)
     local b, key = groups.bucket(g, group, s), groups.key(g, 'settings')
-    if b then groups.keep_bucket(g, group, b) end
+    if b then groups.keep_bucket(g, b) end
     s.before = nil
     for field, entry in pairs(own.fields) do
       if entry['until'] and entry['until'] * 1000 <= g.now then own.fields[field] = nil end
@@ -110,18 +110,35 @@ local function group_rules(groups)
     bucket.reshape(b, s.interval, s.burst, math.min(g.now, s.changed_at) - b.origin)
   end
 
-  function groups.bucket(g, group, s)
-    if not s.interval then return nil end
-    local text = redis.call('GET', g.base .. 'meta:group:bucket:' .. group)
+  -- How a bucket of these settings is stored, behind its origin and `tat`.
+  function groups.rate_text(g, s)
+    s.stored = s.stored or ' ' .. exact_text(s.interval) .. ' ' .. exact_text(s.burst) .. ' ' .. us_text(g.back)
+    return s.stored
+  end
+
+  -- What is stored of it, under the settings of now. text: nil if nothing is
+  function groups.read_bucket(g, s, text, stored)
     if not text then return groups.new_bucket(g, s) end
-    local origin, tat, interval, burst, back = string.match(text, '^(%S+) (%S+) (%S+) (%S+) (%S+)$')
-    local b = {
-      origin = tonumber(origin) - (g.back - tonumber(back)), tat = tonumber(tat), last = 0, interval = tonumber(interval),
-      burst = tonumber(burst),
-    }
+    -- Most often, nothing has changed since.
+    local same = string.sub(text, -#stored) == stored and not (s.before and s.before[1])
+    local origin, tat, interval, burst, back = string.match(text, same and '^(%S+) (%S+)' or '^(%S+) (%S+) (%S+) (%S+) (%S+)$')
+    local b = { origin = tonumber(origin), tat = tonumber(tat), last = 0, interval = s.interval, burst = s.burst }
+    if not same then
+      b.origin, b.interval, b.burst = b.origin - (g.back - tonumber(back)), tonumber(interval), tonumber(burst)
+    end
     if b.origin < g.filled then return groups.new_bucket(g, s) end
+    if same then return b end
     for _, before in ipairs(s.before or {}) do groups.reshape(g, b, before) end
     groups.reshape(g, b, s)
+    return b
+  end
+
+  -- Nil without a rate.
+  function groups.bucket(g, group, s)
+    if not s.interval then return nil end
+    local key, stored = g.base .. 'meta:group:bucket:' .. group, s.stored or groups.rate_text(g, s)
+    local b = groups.read_bucket(g, s, redis.call('GET', key), stored)
+    b.key, b.stored = key, stored
     return b
   end
 
@@ -133,14 +150,18 @@ local function group_rules(groups)
     return last and last >= g.filled and last or nil
   end
 
-  -- A bucket that is empty is not kept for long.
-  function groups.keep_bucket(g, group, b)
-    local key, origin = g.base .. 'meta:group:bucket:' .. group, b.origin + math.floor(b.last)
-    local tat = b.tat - math.floor(b.last)
-    local state = us_text(origin) .. ' ' .. exact_text(tat) .. ' ' .. exact_text(b.interval) .. ' '
-      .. exact_text(b.burst) .. ' ' .. us_text(g.back)
+  -- A bucket that is empty is not kept for long. b: as groups.bucket returned it, and charged
+  function groups.keep_bucket(g, b)
+    local last = math.floor(b.last)
+    local origin, tat = b.origin + last, b.tat - last
     -- Redis's clock may go back, but not by much.
-    redis.call('SET', key, state, 'PX', math.ceil(math.max(0, origin + tat - g.now) / 1000) + 60000)
+    local seconds = math.ceil(math.max(0, origin + tat - g.now) / 1000000) + 59
+    local kept_ms = g.kept_ms[seconds] or seconds .. '000'
+    g.kept_ms[seconds] = kept_ms
+    -- The same text, which takes less for whole numbers.
+    local is_whole = tat % 1 == 0 and tat < 1000000000000000
+    local state = is_whole and string.format('%d %d', origin, tat) or us_text(origin) .. ' ' .. exact_text(tat)
+    redis.call('SET', b.key, state .. b.stored, 'PX', kept_ms)
   end
 
   function groups.slot(g, b, cost)

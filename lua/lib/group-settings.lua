@@ -10,7 +10,7 @@ local group_settings = {
 -- The bucket takes over what applied until now.
 function group_settings.settle(g, group)
   local b = g:bucket(group, g:settings(group))
-  if b then g:keep_bucket(group, b) end
+  if b then g:keep_bucket(b) end
 end
 
 function group_settings.stored(g, group)

@@ -73,7 +73,7 @@ local function groups_library()
       base = base, now = now, v = tonumber(f[1]) or 0, t = tonumber(f[2]) or 0, tracked = f[3] == '1',
       given = cjson.decode(shape.groups), changed_at = shape.groups_at, enforced = shape.mode == 'enforce', known = {},
       applied_at = f[4], back = tonumber(f[6]) or 0, filled = tonumber(f[7]) or 0, seq = tonumber(f[8]) or 0,
-      plain_held = f[9], sorted = 0, occupied = {}, moved = {}, begun = {}, ended = {}, most = 1,
+      plain_held = f[9], sorted = 0, occupied = {}, moved = {}, begun = {}, ended = {}, kept_ms = {}, most = 1,
       together = true, ageing = ageing_open(base, shape, now),
     }, { __index = groups })
     g.defaults = groups.fields(g.given)
@@ -334,7 +334,7 @@ local function groups_library()
   function groups.try(g, group, tag, by)
     if group == '' then return groups.try_plain(g, tag, by) end
     local jobs = g.base .. 'meta:group:jobs:' .. group
-    local heads = g.ageing and g.ageing.first_two(jobs) or redis.call('ZRANGE', jobs, 0, 1, 'WITHSCORES')
+    local heads = g.ageing and g.ageing.first_two(jobs) or redis.call('ZRANGE', jobs, '0', '1', 'WITHSCORES')
     local id = heads[1]
     if not id then
       groups.leave_ready(g, group, tag)
@@ -342,9 +342,15 @@ local function groups_library()
     end
     local s = groups.settings(g, group)
     if s.paused then return groups.hold_as_set(g, group, tag, s) end
-    local full, pick = g.enforced and groups.is_full(g, group, s.concurrency), {
-      group = group, id = id, number = string.format('%d', tonumber(heads[2]) % groups.BAND), from = 'group', tag = tag,
-      slot = 0, weight = s.weight, following = heads[3],
+    local full, most, number = false, s.concurrency, heads[2]
+    if most and g.enforced then full = groups.is_full(g, group, most) end
+    -- Nine digits have no priority in them.
+    if #number > 9 then number = string.format('%d', tonumber(number) % groups.BAND) end
+    -- All of its fields: more of them would make the table anew.
+    local pick = {
+      group = group, id = id, number = number, from = 'group', tag = tag, slot = 0, weight = s.weight,
+      following = heads[3], jobs = jobs, bucket = nil, cost = nil, deferred = nil, costs = nil, deadline = nil,
+      hold = nil, parts = nil,
     }
     if g.trusts and not full and not s.limited then
       pick.bucket = groups.bucket(g, group, s)
@@ -449,6 +455,21 @@ local function groups_library()
     return slots
   end
 
+  -- By how much a job takes the tag of its group further.
+  function groups.step(cost, weight)
+    if cost == weight then return groups.UNIT end
+    return math.max(1, math.floor(cost * groups.UNIT / weight + 0.5))
+  end
+
+  -- Whether something may hold the job behind one that has left with this slot. For a caller that starts many, one that
+  -- could go if it cost the same is not looked at before its turn.
+  function groups.may_be_held(g, pick, slot, cost)
+    local b = pick.bucket
+    if pick.parts or pick.hold then return true end
+    if not b or not g.trusts or slot > g.now then return b end
+    return b.origin + b.tat + bucket.ceil((math.min(cost, b.burst) - b.burst) * b.interval) > g.now
+  end
+
   -- The earliest slot of the job behind one that has left; 0 if it will only be failed.
   function groups.next_slot(g, pick)
     local cost, deferred, costs, deadline = job_cost(g.base .. pick.following)
@@ -461,27 +482,28 @@ local function groups_library()
   -- The picked job has left with this slot (µs). runs: false for one that will only be failed
   function groups.served(g, pick, slot, cost, runs)
     g.v, g.changed = math.max(g.v, pick.tag), true
-    local tag = pick.tag + (runs and math.max(1, math.floor(cost * groups.UNIT / (pick.weight or 1) + 0.5)) or 0)
+    local tag, group = pick.tag, pick.group
+    if runs then tag = tag + groups.step(cost, pick.weight or 1) end
     if runs and pick.parts then g.limits.charge(pick.parts, slot) end
-    if pick.group == '' then
+    if group == '' then
       groups.move(g, '', tag)
       g.plain_known = false
       return
     end
+    redis.call('ZREM', pick.jobs, pick.id)
+    if runs and g.tracked then groups.hold(g, group, pick.id) end
     local b, following = pick.bucket, pick.following
-    redis.call('ZREM', g.base .. 'meta:group:jobs:' .. pick.group, pick.id)
-    if runs and g.tracked then groups.hold(g, pick.group, pick.id) end
     if runs and b then
       bucket.charge(b, cost, slot - b.origin)
-      groups.keep_bucket(g, pick.group, b)
+      groups.keep_bucket(g, b)
     end
     if not following then
-      g.occupied[pick.group] = nil
-      return groups.leave_ready(g, pick.group, tag)
+      g.occupied[group] = nil
+      return groups.leave_ready(g, group, tag)
     end
-    local next_slot = (b or pick.parts or pick.hold) and groups.next_slot(g, pick) or 0
-    if next_slot > g.now then return groups.hold_back(g, pick.group, tag, 'limited', us_text(next_slot)) end
-    groups.move(g, pick.group, tag)
+    local next_slot = groups.may_be_held(g, pick, slot, cost) and groups.next_slot(g, pick) or 0
+    if next_slot > g.now then return groups.hold_back(g, group, tag, 'limited', us_text(next_slot)) end
+    groups.move(g, group, tag)
   end
 
   group_jobs(groups)

@@ -62,10 +62,14 @@ function quick_groups.choose(q)
   return nil
 end
 
-function quick_groups.field(fields, name)
-  for i = 1, #fields, 2 do
-    if fields[i] == name then return fields[i + 1] end
+-- The options of a job and its deferred failure, nil if it has none, of its hash.
+function quick_groups.fields(hash)
+  local options, deferred
+  for i = 1, #hash, 2 do
+    local name = hash[i]
+    if name == 'opts' then options = hash[i + 1] elseif name == 'defa' then deferred = hash[i + 1] end
   end
+  return options, deferred
 end
 
 -- The chosen job has left. fields: its hash. One that is too late is failed. Returns its hash.
@@ -73,8 +77,9 @@ function quick_groups.left(q, key, fields)
   local pick = q.pick
   q.pick = nil
   if not pick.cost then
-    local cost, _, deadline = cost_of_options(quick_groups.field(fields, 'opts'))
-    pick.cost, pick.deferred = cost, quick_groups.field(fields, 'defa')
+    local options, deferred = quick_groups.fields(fields)
+    local cost, _, deadline = cost_of_options(options)
+    pick.cost, pick.deferred = cost, deferred
     pick.deadline = deadline and deadline * 1000
   end
   local late = not pick.deferred and pick.deadline and math.max(q.now, pick.slot) > pick.deadline

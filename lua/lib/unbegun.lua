@@ -99,7 +99,7 @@ function unbegun.refund_buckets(base, shape, now, jobs)
     if b then
       -- The slot itself is kept: none goes before it.
       bucket.refund(b, bucket.ceil(cost * b.interval), b.last)
-      g:keep_bucket(group, b)
+      g:keep_bucket(b)
       g:release(group, 'limited')
     end
   end

@@ -83,6 +83,14 @@ export function onDelayClock(lua: string): string {
   return DELAY_TIMES.reduce((text, { line, instead }) => text.replaceAll(line, instead), lua)
 }
 
+/**
+ * Calls the handler of each command by its name, `handler_of` of `lua/lib/hooks.lua`, where the script names one: the way
+ * through `redis.call`, which `rcall` is, takes longer than many commands.
+ */
+export function onHandlers(lua: string): string {
+  return lua.replaceAll(/\brcall\((["'])([A-Z]+)\1/g, 'handler_of.$2("$2"')
+}
+
 /** A script in two parts: its functions, and the rest, which calls them. */
 export interface DividedScript {
   readonly functions: string

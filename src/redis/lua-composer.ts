@@ -1,6 +1,9 @@
-/** `--- @include "file"`, in a function with `here`; `--- @original`, of one script by name, whole or in part. */
+/**
+ * `--- @include "file"`, in a function with `here`; `--- @original`, of one script by name, whole or in part; a part with
+ * `handled` calls the handler of each command by its name.
+ */
 const MARK =
-  /^[ \t]*--- @(?:include "([\w-]+(?:\/[\w-]+)?)"( here)?|original(?: (\w+)(?: (functions|rest))?)?)[ \t]*$/gm
+  /^[ \t]*--- @(?:include "([\w-]+(?:\/[\w-]+)?)"( here)?|original(?: (\w+)(?: (functions|rest)( handled)?)?)?)[ \t]*$/gm
 
 /** A piece of a text, or what is inserted there. */
 type Part = string | Inclusion | Original
@@ -17,10 +20,11 @@ interface Original {
   /** Default: the script that the text is composed around. */
   readonly original: string | undefined
   readonly part: 'functions' | 'rest' | undefined
+  readonly isHandled: boolean
 }
 
 /** The text of a script of BullMQ, or one of its parts. */
-export type OriginalText = (name: string | undefined, part: Original['part']) => string
+export type OriginalText = (original: Original) => string
 
 /** Composes scripts of files that include each other, and of BullMQ's texts. Each file is read and divided once. */
 export class LuaComposer {
@@ -55,7 +59,7 @@ export class LuaComposer {
         if (part.isHere && !part.follows) here = new Set(done)
         text += this.#include(part.file, part.isHere ? here : done, original)
       } else if (original) {
-        text += original(part.original, part.part)
+        text += original(part)
       }
     }
     return text
@@ -80,11 +84,11 @@ export class LuaComposer {
 function partsOf(text: string): Part[] {
   const parts: Part[] = []
   let [end, hereEnd] = [0, Number.NaN]
-  for (const { 0: line, 1: name, 2: here, 3: original, 4: part, index } of text.matchAll(MARK)) {
+  for (const { 0: line, 1: name, 2: here, 3: original, 4: part, 5: handled, index } of text.matchAll(MARK)) {
     parts.push(text.slice(end, index))
     end = index + line.length
     if (name === undefined) {
-      parts.push({ original, part: part as Original['part'] })
+      parts.push({ original, part: part as Original['part'], isHandled: handled !== undefined })
       continue
     }
     const file = name.includes('/') ? name : `lib/${name}`

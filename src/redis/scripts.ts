@@ -6,6 +6,7 @@ import {
   keysOfAdd,
   keysOfEnd,
   onDelayClock,
+  onHandlers,
 } from './bullmq-scripts.ts'
 import type { Command } from './commands.ts'
 import { LuaComposer } from './lua-composer.ts'
@@ -170,9 +171,10 @@ export class ScriptSet {
     )
     const textOf = (name: string) => (originals.get(name) as OriginalScript).whole
     const compose = (file: string, around = '') =>
-      composer.file(file, (name, part) => {
-        const original = originals.get(name ?? around) as OriginalScript
-        return part ? original.divided[part] : original.whole
+      composer.file(file, ({ original, part, isHandled }) => {
+        const script = originals.get(original ?? around) as OriginalScript
+        if (!part) return script.whole
+        return isHandled ? onHandlers(script.divided[part]) : script.divided[part]
       })
     for (const [file, numberOfKeys] of Object.entries(OWN))
       this.#definitions.set(file, { lua: compose(file), numberOfKeys })

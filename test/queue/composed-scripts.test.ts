@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import { embedded } from '../../embedded-files.ts'
-import { captureBullmqScripts, divideScript } from '../../src/redis/bullmq-scripts.ts'
+import { captureBullmqScripts, divideScript, onHandlers } from '../../src/redis/bullmq-scripts.ts'
 import { LuaComposer } from '../../src/redis/lua-composer.ts'
 import { ScriptSet } from '../../src/redis/scripts.ts'
 
@@ -39,6 +39,24 @@ describe('a script of BullMQ in two parts', () => {
       'local id = 1\nlocal function f(id)\n  return id\nend\nlocal function g(a)\n  return a.id, "id"\nend\nreturn f(id)'
     expect(divideScript(lua).rest).toBe('local id = 1\nreturn f(id)')
   })
+})
+
+test('commands that a text names go to their handlers, others by a variable through redis.call', () => {
+  const lua = `local rcall = redis.call\nrcall("SREM", KEYS[1], "rcall")\nreturn rcall('GET', KEYS[2]), rcall(push, KEYS[3])`
+  expect(onHandlers(lua)).toBe(
+    'local rcall = redis.call\nhandler_of.SREM("SREM", KEYS[1], "rcall")\n' +
+      'return handler_of.GET("GET", KEYS[2]), rcall(push, KEYS[3])',
+  )
+})
+
+test('a batch that something may hold calls handlers by their names, one that nothing holds calls Redis', () => {
+  const scripts = new ScriptSet(captureBullmqScripts(), 'handled').definitions()
+  const textOf = (name: string) => (scripts.get(name) as { readonly lua: string }).lua
+  for (const name of ['finish-batch', 'finish-batch-groups']) {
+    expect(textOf(name)).toContain('handler_of.HGETALL("HGETALL", jobKey)')
+    expect(textOf(name)).not.toContain('rcall("HGETALL"')
+  }
+  expect(textOf('finish-batch-open')).toContain('rcall("HGETALL", jobKey)')
 })
 
 describe('included files', () => {

@@ -208,7 +208,8 @@ class History {
     }
     this.limits = this.#random() < 0.5 ? Array.from({ length: this.#one([1, 1, 2]) }, () => this.#limit()) : []
     this.ageingMs = this.#one([undefined, undefined, 1, 30, 500])
-    this.#reference = new ReferenceGroups(this.defaults, this.limits, this.ageingMs)
+    const isTrusting = seed % 2 === 1 && this.limits.length === 0
+    this.#reference = new ReferenceGroups(this.defaults, this.limits, this.ageingMs, isTrusting)
   }
 
   #limit(): Limit {

@@ -97,16 +97,21 @@ export class ReferenceGroups {
   readonly #defaults: Settings
   readonly #limits: readonly Limit[]
   readonly #ageingMs: number | undefined
+  readonly #isTrusting: boolean
   #virtual = 0
   #lastTag = 0
   #numbers = 0
   #plainNumbers = 0
 
-  /** @param ageingMs after which a job counts as one level more important; undefined where jobs do not age */
-  constructor(defaults: Settings, limits: readonly Limit[], ageingMs: number | undefined) {
+  /**
+   * @param ageingMs after which a job counts as one level more important; undefined where jobs do not age
+   * @param isTrusting whether a group is held at its turn, not before, if its next job could go at the cost of the last one
+   */
+  constructor(defaults: Settings, limits: readonly Limit[], ageingMs: number | undefined, isTrusting = false) {
     this.#defaults = defaults
     this.#limits = limits
     this.#ageingMs = ageingMs
+    this.#isTrusting = isTrusting
   }
 
   /**
@@ -415,7 +420,7 @@ export class ReferenceGroups {
     const { weight = 1 } = this.#settings(group)
     this.#virtual = Math.max(this.#virtual, group.tag)
     if (isLate(job, slotUs)) {
-      this.#follow(group, nowUs, !isLate(job, nowUs))
+      this.#follow(group, nowUs, job.cost, !isLate(job, nowUs))
       return { id: job.id, isLate: true }
     }
     group.tag += Math.max(1, Math.floor((job.cost * UNIT) / weight + 0.5))
@@ -430,21 +435,23 @@ export class ReferenceGroups {
       const cost = costUnder(limit, job)
       if (cost > 0) group.charges[i]?.push({ atUs: slotUs, cost })
     }
-    this.#follow(group, nowUs, true)
+    this.#follow(group, nowUs, job.cost, true)
     return { id: job.id, slotUs }
   }
 
   /**
    * A job of the group has left: the next one may be held at once.
+   * @param cost of the job that has left
    * @param isKnown whether its slot is known: it is not asked for behind a job that is past its deadline
    */
-  #follow(group: Group, nowUs: number, isKnown: boolean): void {
+  #follow(group: Group, nowUs: number, cost: number, isKnown: boolean): void {
     if (group.name === '') return
     const next = this.#head(group)
     if (!next) {
       this.#hold(group, 'empty', 0)
       return
     }
+    if (this.#isTrusting && !group.own.has('limited') && this.#byRate(group, cost, nowUs) <= nowUs) return
     const nextUs = isKnown ? this.#conforming(group, next, nowUs) : 0
     if (nextUs > nowUs && !isLate(next, nextUs)) this.#hold(group, 'limited', nextUs)
   }

@@ -35,9 +35,8 @@ if not q then return false end
 delay_clock_known[base .. 'delayed'], delay_clock_known.now = true, q.now
 -- When the first of them started, if that is to be recorded.
 local began, ended = job_began(base, ARGV[FIRST]), {}
-batch_open.finish_all(ARGV, FIRST, ARGV[2], q.redis, function(id, fetch, reply)
-  if not fetch then ended[#ended + 1] = id end
-  if quick_fetched(reply) then reply[5] = q.score end
+batch_open.finish_all(ARGV, FIRST, ARGV[2], q.redis, function(id, fetch, found)
+  if found then found[5] = q.score elseif not fetch then ended[#ended + 1] = id end
 end)
 local results, last = batch_open.results, batch_open.last
 local freed = quick_groups.save(q, call, ended, began)

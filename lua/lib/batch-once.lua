@@ -8,8 +8,9 @@ function batch_once.handlers(base)
   local promoted_until, marked, trimmed, attributes, most_events = -1, false, false, {}, nil
   -- A fetch reads four attributes of the queue: whether it is paused, and its limits; an add reads two of them.
   function handlers.HMGET(command, key, ...)
+    if key ~= meta then return call(command, key, ...) end
     local count = select('#', ...)
-    if key ~= meta or (count ~= 4 and count ~= 2) then return call(command, key, ...) end
+    if count ~= 4 and count ~= 2 then return call(command, key, ...) end
     attributes[count] = attributes[count] or call(command, key, ...)
     return attributes[count]
   end

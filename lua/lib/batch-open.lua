@@ -12,7 +12,8 @@
 -- One table: a script has no room for more than 200 local names.
 local batch_open = { results = {}, ended = 0, fetched = 0, dry = false, repeated = false }
 
--- Returns the result of the job whose arguments begin at argv[at]. each(id, fetch, reply): called for each end
+-- Returns the result of the job whose arguments begin at argv[at]. each(id, fetch, next): called for each end; next: BullMQ's
+-- tuple with the next job, nil if it has fetched none
 function batch_open.finish(argv, at, memo_ms, redis, quiet, each)
   local b, id, ended, kind = batch_open, argv[at], argv[at + 1], ends.kind(argv[at + 5])
   local fetch = kind.wants and not b.dry
@@ -25,15 +26,16 @@ function batch_open.finish(argv, at, memo_ms, redis, quiet, each)
   end
   b.ended = b.ended + 1
   if kind.discarded then finished_remember(ends.base, id, ended, memo_ms) end
-  if each then each(id, fetch, reply) end
+  local found = fetch and quick_fetched(reply) and reply or nil
+  if each then each(id, fetch, found) end
   if not fetch then return 0 end
   b.last = reply
-  if not quick_fetched(reply) then
+  if not found then
     b.dry = true
     return 0
   end
   b.fetched = b.fetched + 1
-  return reply
+  return found
 end
 
 -- The same for all jobs, whose arguments begin at argv[first].

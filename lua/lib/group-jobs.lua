@@ -234,7 +234,7 @@ local function group_jobs(groups)
 
   -- Takes a picked job out of BullMQ's set. False if another script than ours has removed it: then it is forgotten.
   function groups.take(g, pick)
-    if redis.call('ZREM', g.base .. 'prioritized', pick.id) == 1 then return true end
+    if redis.call('ZREM', g.prioritized, pick.id) == 1 then return true end
     groups.remove(g, pick.group, pick.id)
     return false
   end

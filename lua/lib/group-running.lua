@@ -35,8 +35,9 @@ local function group_running(groups)
 
   -- Scripts that choose jobs write the hash of all running ones by groups.save.
   function groups.hold(g, group, id)
-    g.begun[#g.begun + 1] = id
-    g.begun[#g.begun + 1] = group
+    local begun = g.begun
+    local n = #begun
+    begun[n + 1], begun[n + 2] = id, group
     if g.running then g.running = g.running + 1 end
     redis.call('SADD', g.base .. 'meta:group:held:' .. group, id)
   end

@@ -70,7 +70,7 @@ local function groups_library()
     local f = redis.call('HMGET', base .. 'meta:groups', 'v', 't', 'tracked', 'at', 'seen', 'back', 'filled', 'seq',
       'plain')
     local g = setmetatable({
-      base = base, now = now, v = tonumber(f[1]) or 0, t = tonumber(f[2]) or 0, tracked = f[3] == '1',
+      base = base, prioritized = base .. 'prioritized', now = now, v = tonumber(f[1]) or 0, t = tonumber(f[2]) or 0, tracked = f[3] == '1',
       given = cjson.decode(shape.groups), changed_at = shape.groups_at, enforced = shape.mode == 'enforce', known = {},
       applied_at = f[4], back = tonumber(f[6]) or 0, filled = tonumber(f[7]) or 0, seq = tonumber(f[8]) or 0,
       plain_held = f[9], sorted = 0, occupied = {}, moved = {}, begun = {}, ended = {}, kept_ms = {}, most = 1,
@@ -418,10 +418,10 @@ local function groups_library()
   -- slot of the queue, up to which a group is not held; latest: if all groups are held, one may go ahead to a slot by then. Second, if there is none: the first slot of a
   -- group (µs), nil if that depends on the end of a job or of a pause; 0 if more groups have to be tried.
   function groups.pick(g, soon, latest)
-    groups.begin(g)
-    groups.plain(g)
-    local due = math.min(soon, latest)
-    if groups.first_limited(g) <= due then groups.release_due(g, 'limited', due) end
+    if not g.began then groups.begin(g) end
+    if not g.plain_known then groups.plain(g) end
+    local due = soon < latest and soon or latest
+    if (g.soonest or groups.first_limited(g)) <= due then groups.release_due(g, 'limited', due) end
     if g.plain_id and g.defaults.ungrouped == 'first' then
       local tag = groups.ready_tag(g, '')
       local pick = tag and groups.try_plain(g, tag, soon)

@@ -86,6 +86,14 @@ interface Family {
   readonly blocks?: boolean
 }
 
+/** What is used of ioredis beyond its types, to end a client. */
+interface Endable {
+  readonly status: string
+  disconnect(): void
+  setStatus(status: string): void
+  flushQueue(error: Error): void
+}
+
 /**
  * BullMQ's Redis backend with admission and the meter inside its scripts: any BullMQ class that uses it obeys the shape
  * stored for the queue. Without a stored shape it behaves like plain BullMQ.
@@ -171,6 +179,20 @@ export class ShapedBackend extends RedisQueueBackend {
       this.#stopWatching()
       this.#leaveSentinels()
     }
+  }
+
+  /**
+   * Of a client that waits to reconnect, ioredis cancels the attempt, but never reports that the connection has ended,
+   * and BullMQ's close and pause would wait for that for ever.
+   */
+  override async disconnectBlocking(wait = true): Promise<void> {
+    const client = (await this.blockingConnection?.client) as unknown as Endable | undefined
+    if (client?.status === 'reconnecting') {
+      client.disconnect()
+      client.setStatus('end')
+      client.flushQueue(new Error('Connection is closed.'))
+    }
+    return super.disconnectBlocking(wait)
   }
 
   override async disconnect(): Promise<void> {

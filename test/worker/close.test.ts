@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import type { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
 import type { ShapedQueue } from '../../src/index.ts'
 import { startProxy } from '../support/proxy.ts'
@@ -277,3 +279,20 @@ test('a forced close does not wait for a Redis that is gone', async () => {
   expect(departed.all.length).toBe(1)
   expect(await queue.getActiveCount()).toBeGreaterThanOrEqual(4)
 })
+
+test.each(['close', 'pause'] as const)(
+  'a %s does not wait for a blocking connection that waits to reconnect',
+  async (call) => {
+    const queue = shop.queue({ rate: '100/s' })
+    const worker = shop.worker(queue, async () => {})
+    await worker.waitUntilReady()
+    const { blockingConnection } = worker.backend as unknown as { blockingConnection: { client: Promise<Redis> } }
+    const client = await blockingConnection.client
+    client.options.retryStrategy = () => 3_600_000
+    const waits = once(client, 'reconnecting')
+    client.stream.destroy()
+    await waits
+    await worker[call]()
+    expect(client.status).toBe(call === 'close' ? 'end' : 'ready')
+  },
+)

@@ -1,9 +1,10 @@
 import { readFileSync } from 'node:fs'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { tokens } from '../../src/http/index.ts'
 import { readConfigFile } from '../../src/programs/gateway/config-file.ts'
 import { gatewayTable } from '../../src/programs/gateway/settings.ts'
 import { useProcesses } from '../support/processes.ts'
+import { startProxy } from '../support/proxy.ts'
 import { useRedis } from '../support/redis.ts'
 import { ANY, jsonFile, post, startGateway, tokenFile } from './gateway-support.ts'
 import { withQueue } from './queues.ts'
@@ -180,7 +181,11 @@ test('a limit that is another one for others ends it with 2; with a higher versi
   })
   const first = await startGateway(processes, config('10/s'), env)
   await first.program.kill('SIGTERM')
-  const start = startGateway(processes, config('20/s'), env)
+  // Redis answers later than a decision may take.
+  const proxy = await startProxy(redis.url)
+  onTestFinished(() => proxy.stop())
+  proxy.latency(120)
+  const start = startGateway(processes, config('20/s'), { ...env, REDIS_URL: proxy.url })
   await expect(start).rejects.toThrow('CONFIG: limit "changed" is already defined')
   const second = await startGateway(processes, config('20/s', 2), env)
   await second.program.kill('SIGTERM')

@@ -31,6 +31,9 @@ import type { GatewayHealth } from './health.ts'
 import type { RequestLog } from './request-log.ts'
 import type { GatewaySettings } from './settings.ts'
 
+/** As long as its connection waits for a reply, ms. */
+const CHECK_TIMEOUT_MS = 1000
+
 export interface Opening {
   readonly settings: GatewaySettings
   readonly log: Logger
@@ -138,24 +141,29 @@ async function rateLimits(
   }
   return Promise.all(
     limits.map(async ({ per, tiers = {}, rate, burst, concurrency, ...common }) => {
-      const limiterOf = (fields: object) =>
-        createLimiter(redis, { ...common, ...fields, prefix, onFailure } as LimiterOptions)
-      const byTier = Object.entries(tiers).map(([tier, terms]): [string, Limiter] => [
-        tier,
-        limiterOf({ ...terms, name: `${common.name}.${tier}` }),
-      ])
-      const limit: Record<string, Limiter> = {
-        default: limiterOf({ rate, burst, concurrency }),
-        ...Object.fromEntries(byTier),
-      }
-      await Promise.all(Object.values(limit).map(checkDefinition))
+      const optionsOf = (fields: object) => ({ ...common, ...fields, prefix, onFailure }) as LimiterOptions
+      const byTier: [string, LimiterOptions][] = [
+        ['default', optionsOf({ rate, burst, concurrency })],
+        ...Object.entries(tiers).map(([tier, terms]): [string, LimiterOptions] => [
+          tier,
+          optionsOf({ ...terms, name: `${common.name}.${tier}` }),
+        ]),
+      ]
+      await Promise.all(byTier.map(([, options]) => checkDefinition(redis, options)))
+      const limit: Record<string, Limiter> = Object.fromEntries(
+        byTier.map(([tier, options]) => [tier, createLimiter(redis, options)]),
+      )
       return rateLimit({ limit, key: keys[per] })
     }),
   )
 }
 
-/** A limit is defined on first use. Using it here makes the start fail on a conflict, rather than the first request. */
-async function checkDefinition(limiter: Limiter): Promise<void> {
+/**
+ * A limit is defined on first use. Using it here makes the start fail on a conflict, rather than the first request. No
+ * caller waits for it, and a process that starts is busy: it takes longer than a decision may.
+ */
+async function checkDefinition(redis: LimitRedis, options: LimiterOptions): Promise<void> {
+  const limiter = createLimiter(redis, { ...options, timeoutMs: CHECK_TIMEOUT_MS })
   try {
     await limiter.peek()
   } catch (error) {

@@ -140,7 +140,8 @@ test('the time that a call stands behind the question of another is part of its 
   const { commandQueue } = (await queue.backend.connection.client) as unknown as {
     commandQueue: { peekFront(): { command: { name: string } } | undefined }
   }
-  expect(commandQueue.peekFront()?.command.name).toBe('wait')
+  // What was sent before it is answered by then, but perhaps not read.
+  await expect.poll(() => commandQueue.peekFront()?.command.name, { interval: 5 }).toBe('wait')
   // Its command is answered only after that question.
   const other = queue.add('job', {}).catch((error: unknown) => error)
   expect(await Promise.all([one, other])).toEqual([unconfirmed, unconfirmed])

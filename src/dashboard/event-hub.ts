@@ -138,7 +138,9 @@ class TurnFrames {
     if (!status) return new EventFrame('gone', { queue: stream.queue })
     stream.lastId ??= `${status.at.getTime()}-0`
     const tail = this.#tails.of(status.name)
-    const history = tail?.after(stream.lastId) ?? []
+    const history = tail?.after(stream.lastId, stream.changes) ?? []
+    stream.changes = tail?.count
+    // If a shard's clock is behind, this may go back: after a reconnect the page gets some again, and knows them.
     stream.lastId = history[0]?.id ?? stream.lastId
     return new EventFrame('queue', { status, history, read }, stream.lastId)
   }

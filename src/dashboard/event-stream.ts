@@ -35,6 +35,8 @@ export class EventStream implements StreamTerms {
   readonly zips: boolean
   /** The last change of the queue that was sent. */
   lastId: string | undefined
+  /** How many of its changes had been read then; undefined before they were read. */
+  changes: number | undefined
   readonly #response: ServerResponse
   #skipped = 0
 

@@ -28,8 +28,8 @@ export class HistoryTails {
 
   async #read(queue: string): Promise<void> {
     const tail = this.#tails.get(queue) ?? new HistoryTail()
-    const { newestId } = tail
-    const only = newestId === undefined ? {} : { after: newestId }
+    const { readAfter } = tail
+    const only = readAfter === undefined ? {} : { after: readAfter }
     tail.add(await this.#inspector.history(queue, { count: COUNT, ...only }))
     // Moves the queue to the end of the order.
     this.#tails.delete(queue)
@@ -38,32 +38,59 @@ export class HistoryTails {
 }
 
 const MAX_KEPT = 200
+/** The shards of a queue may be on servers whose clocks differ by this much: an id may come after greater ones. */
+const OVERLAP_MS = 10_000
+
+interface Arrival {
+  readonly entry: HistoryEntry
+  /** Streams of several shards may use an id twice. */
+  readonly key: string
+  /** How many came before it. */
+  readonly place: number
+}
 
 /** The newest changes of one queue. */
 export class HistoryTail {
   /** Newest first. */
-  #entries: readonly HistoryEntry[] = []
+  #arrivals: readonly Arrival[] = []
+  /** How many entries have arrived. */
+  count = 0
 
-  get newestId(): string | undefined {
-    return this.#entries[0]?.id
+  /** From where new entries are read: some of those after it are known. */
+  get readAfter(): string | undefined {
+    const newest = this.#arrivals[0]?.entry
+    return newest && `${Math.max(0, idParts(newest.id)[0] - OVERLAP_MS)}-0`
   }
 
   /** @param found newest first, as they are read */
   add(found: readonly HistoryEntry[]): void {
-    const { newestId } = this
-    const later = newestId === undefined ? found : found.filter(({ id }) => isAfter(id, newestId))
-    this.#entries = [...later, ...this.#entries].slice(0, MAX_KEPT)
+    const known = new Set(this.#arrivals.map(({ key }) => key))
+    const news = found.map((entry) => ({ entry, key: JSON.stringify(entry) })).filter(({ key }) => !known.has(key))
+    const arrivals = news.reverse().map((one) => ({ ...one, place: this.count++ }))
+    const all = [...arrivals, ...this.#arrivals].sort((one, other) => compareIds(other.entry.id, one.entry.id))
+    this.#arrivals = all.slice(0, MAX_KEPT)
   }
 
-  /** The entries after an id, newest first. */
-  after(id: string): readonly HistoryEntry[] {
-    return this.#entries.filter((entry) => isAfter(entry.id, id))
+  /**
+   * The entries that a client does not have, newest first.
+   * @param id of the last one it has
+   * @param count how many had arrived when it was sent the last ones; undefined if it was sent none of this tail
+   */
+  after(id: string, count?: number): readonly HistoryEntry[] {
+    const isNew = ({ entry, place }: Arrival) => (count === undefined ? compareIds(entry.id, id) > 0 : place >= count)
+    return this.#arrivals.filter(isNew).map(({ entry }) => entry)
   }
 }
 
-/** Whether a stream id comes after another. */
-function isAfter(id: string, other: string): boolean {
-  const [ms = 0, sequence = 0] = id.split('-').map(Number)
-  const [otherMs = 0, otherSequence = 0] = other.split('-').map(Number)
-  return ms === otherMs ? sequence > otherSequence : ms > otherMs
+/** The order in which two entries were written: negative where the first is older. */
+function compareIds(one: string, other: string): number {
+  const [oneMs, oneCount] = idParts(one)
+  const [otherMs, otherCount] = idParts(other)
+  return oneMs - otherMs || oneCount - otherCount
+}
+
+/** The time of a stream id, ms, and its number in that millisecond. */
+function idParts(id: string): [number, number] {
+  const [ms = 0, count = 0] = id.split('-').map(Number)
+  return [ms, count]
 }

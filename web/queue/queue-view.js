@@ -190,6 +190,7 @@ function card(title, body) {
  */
 function merged(news, known) {
   if (news.length === 0) return known
-  const all = new Map([...known, ...news].map((change) => [change.id, change]))
+  // Two shards may use one id.
+  const all = new Map([...known, ...news].map((change) => [JSON.stringify(change), change]))
   return [...all.values()].sort((one, other) => Date.parse(other.at) - Date.parse(one.at)).slice(0, MAX_CHANGES)
 }

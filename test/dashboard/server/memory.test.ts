@@ -92,7 +92,19 @@ test('a tail of the history knows what came after an entry, by number', () => {
   expect(tail.after('9-10').map(({ id }) => id)).toEqual(['10-2', '10-1'])
   tail.add([entry('11-0'), entry('10-10'), entry('10-2')])
   expect(tail.after('10-2').map(({ id }) => id)).toEqual(['11-0', '10-10'])
-  expect(tail.newestId).toBe('11-0')
+  expect(tail.readAfter).toBe('0-0')
   for (let i = 12; i < 1000; i++) tail.add([entry(`${i}-0`)])
   expect(tail.after('0-0')).toHaveLength(200)
+})
+
+test('a tail of the history has what shards wrote by a clock that is behind, and at one moment', () => {
+  const entry = (id: string, by = 'ada') => ({ id, by }) as HistoryEntry
+  const tail = new HistoryTail()
+  tail.add([entry('20000-0')])
+  const count = tail.count
+  expect(tail.readAfter).toBe('10000-0')
+  tail.add([entry('20000-0', 'bob'), entry('20000-0'), entry('15000-0')])
+  expect(tail.after('20000-0', count).map(({ id, by }) => `${id} ${by}`)).toEqual(['20000-0 bob', '15000-0 ada'])
+  tail.add([entry('20000-0', 'bob'), entry('20000-0'), entry('15000-0')])
+  expect(tail.count).toBe(3)
 })

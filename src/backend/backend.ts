@@ -186,7 +186,7 @@ export class ShapedBackend extends RedisQueueBackend {
    * and BullMQ's close and pause would wait for that for ever.
    */
   override async disconnectBlocking(wait = true): Promise<void> {
-    const client = (await this.blockingConnection?.client) as unknown as Endable | undefined
+    const client = this.blockingConnection && (clientOf(this.blockingConnection) as unknown as Endable)
     if (client?.status === 'reconnecting') {
       client.disconnect()
       client.setStatus('end')

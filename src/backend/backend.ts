@@ -88,7 +88,9 @@ interface Family {
 
 /** What is used of ioredis beyond its types, to end a client. */
 interface Endable {
-  readonly status: string
+  /** Pending while it waits to reconnect, whatever its status: the nodes of a cluster that end late change that. */
+  readonly reconnectTimeout: unknown
+  manuallyClosing: boolean
   disconnect(): void
   setStatus(status: string): void
   flushQueue(error: Error): void
@@ -187,10 +189,12 @@ export class ShapedBackend extends RedisQueueBackend {
    */
   override async disconnectBlocking(wait = true): Promise<void> {
     const client = this.blockingConnection && (clientOf(this.blockingConnection) as unknown as Endable)
-    if (client?.status === 'reconnecting') {
-      client.disconnect()
+    if (client?.reconnectTimeout) {
+      void client.disconnect()
       client.setStatus('end')
       client.flushQueue(new Error('Connection is closed.'))
+      // After a pause it is used again.
+      client.manuallyClosing = false
     }
     return super.disconnectBlocking(wait)
   }

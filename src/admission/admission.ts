@@ -271,6 +271,7 @@ export class Admission {
   async each(client: Client, calls: readonly AddCall[], toKey: (type: string) => string): Promise<unknown[]> {
     const refusals = calls.map((call) => this.#limitRefusal([call]))
     const sent = calls.filter((_, i) => !refusals[i])
+    if (sent.length === 0) return refusals
     // All are sent before the first reply: Redis runs them in order, with other clients' commands in between.
     const parts = partsOf(sent).map((part) =>
       this.#eachOf(client, part, toKey).catch((error: unknown) => part.map(() => error)),

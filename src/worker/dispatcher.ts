@@ -286,7 +286,7 @@ export class Dispatcher {
       if (this.#isPaused(job)) continue
       if (this.#isBehind(job)) {
         this.#timer.hold(job)
-        void this.#fireNextTurn()
+        this.#fireNextTurn().catch((error: Error) => this.#host.onError(error))
       } else this.#timer.add(job)
     }
     this.#returnPaused()

@@ -27,12 +27,12 @@ local base, jobs = string.sub(KEYS[12], 1, -11), (#ARGV - FIRST + 1) / FIELDS
 local claim, delayed = ARGV[3], redis.call('ZCARD', KEYS[6])
 
 -- As lib/fits: whether only the number of free places decides, and they suffice.
-local function fits(names)
+local function fits(names, now)
   local f = redis.call('HMGET', KEYS[12], 'born', 'rev', 'groups', 'capacity', 'reservedPlaces', 'claimed', 'interval',
     'burst', 'mode', 'expires', 'maxWaitMs', 'priorityAgeingMs')
   if not f[3] or f[1] .. ':' .. f[2] ~= ARGV[1] then return false end
   if (f[9] and f[9] ~= 'enforce') or f[10] or f[11] or f[12] then return false end
-  if group_bounds(base, f[3], names, tonumber(ARGV[2])) then return false end
+  if group_bounds(base, f[3], names, tonumber(ARGV[2]), now) then return false end
   if f[7] and tonumber(ARGV[2]) > (tonumber(f[8]) or 1) then return false end
   if claim ~= '' or not f[4] then return true end
   if f[6] and f[6] ~= '0' then return false end
@@ -43,8 +43,8 @@ end
 
 local names = {}
 for at = FIRST, #ARGV, FIELDS do names[#names + 1] = ARGV[at + 3] end
-if not fits(names) then return false end
 local now = redis_now()
+if not fits(names, now) then return false end
 if claim ~= '' and not claims.take(KEYS[12], base, claim, jobs, now) then return false end
 local groups, replies, pushed, pushes = groups_library().bare(base), {}, nil, nil
 groups:gather()

@@ -40,7 +40,7 @@ if not shape then return { 1, {}, 0 } end
 local highest = 0
 for at = FIRST, #ARGV, FIELDS do highest = math.max(highest, tonumber(ARGV[at + 2])) end
 local groups = ARGV[6] ~= '' and shape.groups
-if groups and group_bounds(base, groups, cjson.decode(ARGV[6]), highest) then return { 1, {}, 2 } end
+if groups and group_bounds(base, groups, cjson.decode(ARGV[6]), highest, now) then return { 1, {}, 2 } end
 
 local new, seen = { count = 0 }, {}
 for at = FIRST, #ARGV, FIELDS do

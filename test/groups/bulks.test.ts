@@ -170,3 +170,19 @@ test('a large bulk that has no place in one of its groups adds nothing', async (
   await expect(queue.addBulk(bulk)).rejects.toBeInstanceOf(GroupFullError)
   expect(await queue.getJobCountByTypes('prioritized')).toBe(before)
 })
+
+test.each([
+  ['a rate alone, with the burst of all groups', { rate: '50/s' }],
+  ['a burst that suffices', { burst: 5 }],
+  ['a rate that has ended', { rate: '1/h', burst: 1 }, 1],
+] as const)(
+  'a large bulk of costly jobs is sent in parts if a group has %s of its own',
+  async (_, own, ttlMs?: number) => {
+    const queue = shop.queue({ capacity: 1000, groups: { rate: '100/s', burst: 10 } })
+    await queue.setGroup('own', own, { ...BY, ...(ttlMs === undefined ? {} : { ttlMs }) })
+    if (ttlMs !== undefined) await expect.poll(async () => (await queue.getGroup('own')).overrides).toEqual({})
+    const names = await sent(queue)
+    await queue.addBulk(Array.from({ length: 600 }, (_, n) => job('own', n, { cost: 2 })))
+    expect(names.filter((name) => name.startsWith('admit-bulk')).length).toBeGreaterThanOrEqual(3)
+  },
+)

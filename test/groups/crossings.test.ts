@@ -203,7 +203,7 @@ test('two workers that limit the same group: it is held until the later time, an
   const nowUs = departed.all[1]?.departureTimeUs as number
   await expect.poll(() => queue.getGroup('a')).toMatchObject({ status: 'limited', waiting: 3 })
   expect(await queue.getGroupsCountByStatus()).toMatchObject({ limited: 1, waiting: 0 })
-  // They go back to where they were, before the one that has not run.
+  // They go back before the one that has not run, in the order of their returns.
   expect((await waiting(queue, 'a'))[2]).toBe('a3')
   await queue.add('b', {}, of('b'))
   await completed.reach(4)

@@ -93,7 +93,7 @@ async function lookUp(
   { name, base, id }: { readonly name: string; readonly base: string; readonly id: string },
   isLast: boolean,
 ): Promise<Found | undefined> {
-  const batch = new Batch(redis)
+  const batch = new Batch(redis, base)
   const time = redisTime(batch)
   const reading = new JobReading(base, id, batch, isLast)
   const queue = new QueueReading(name, base, batch)

@@ -219,7 +219,7 @@ export class GroupReading {
 
 /** @param count how many groups of each kind; undefined for a queue whose shape has no groups */
 export async function groupsOf(redis: BatchClient, base: string, count: number): Promise<GroupsView | undefined> {
-  const first = new Batch(redis)
+  const first = new Batch(redis, base)
   const time = redisTime(first)
   const stored = first.add<(string | null)[]>('hmget', `${base}meta:shape`, ...POLICY_FIELDS)
   const counts = new GroupCountsReading(base, first)
@@ -275,7 +275,7 @@ export async function groupDetail(
   id: string,
   count: number,
 ): Promise<GroupDetail | undefined> {
-  const first = new Batch(redis)
+  const first = new Batch(redis, base)
   const time = redisTime(first)
   const stored = first.add<(string | null)[]>('hmget', `${base}meta:shape`, ...POLICY_FIELDS)
   const size = first.add<number>('zcount', `${base}prioritized`, '-inf', `(${BAND}`)
@@ -298,7 +298,7 @@ export async function groupOverridesOf(
   redis: BatchClient,
   base: string,
 ): Promise<Readonly<Record<string, GroupOverride>>> {
-  const batch = new Batch(redis)
+  const batch = new Batch(redis, base)
   const time = redisTime(batch)
   const settings = batch.add<Readonly<Record<string, string>>>('hgetall', `${base}meta:groups:settings`)
   await batch.run()

@@ -167,7 +167,10 @@ export class Inspector {
   async #statusOnCluster(names: readonly string[]): Promise<(QueueStatus | undefined)[]> {
     const sharded = await this.#lists.shardedAmong(names)
     const places = this.#plainOf(names, sharded)
-    const [plain, wholes] = await Promise.all([this.#statusAt(places), this.#wholeStatuses(sharded)])
+    const [plain, wholes] = await Promise.all([
+      this.#statusAt(places, { near: places[0]?.base }),
+      this.#wholeStatuses(sharded),
+    ])
     const found = new Map(places.map(({ name }, i) => [name, plain[i]]))
     return names.map((name) => (sharded.has(name) ? wholes.get(name) : found.get(name)))
   }

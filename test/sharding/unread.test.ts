@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
+import type { Shape } from '../../src/index.ts'
 import { Inspector } from '../../src/inspect/index.ts'
 import { PartReads } from '../../src/inspect/parts.ts'
 import { createMetrics } from '../../src/metrics/index.ts'
@@ -11,8 +12,8 @@ const redis = useRedis(import.meta.url)
 const { connection, prefix } = redis
 const SHAPE = { rate: '600/s', burst: 6, capacity: 90 } as const
 
-async function filled(name: string) {
-  const queue = new ShardShop({ connection, prefix }).queue(name, { shards: 3, shape: SHAPE })
+async function filled(name: string, shape: Shape = SHAPE) {
+  const queue = new ShardShop({ connection, prefix }).queue(name, { shards: 3, shape })
   for (let shard = 0; shard < 3; shard++) await queue.add('job', {})
   onTestFinished(() => queue.obliterate({ force: true }))
   return queue
@@ -98,6 +99,21 @@ test('a shard that is away is marked in its own queue, and views of other queues
   expect(headless?.capacity).toBeLessThan(90)
   for (const shard of [0, 2]) away.add(shardPrefix(prefix, 'hurt', shard))
   await expect(inspector.status(['hurt', 'well'])).rejects.toThrow('Connection is closed.')
+})
+
+test('on a cluster, the clock of the node with the keys counts, since any other may be away', async () => {
+  const queue = await filled('timed', { ...SHAPE, groups: {} })
+  const job = await queue.add('job', {}, { group: { id: 'a' } })
+  const shard = shardPrefix(prefix, 'timed', Number(job.id?.split('-')[0]))
+  const { client, times } = clusterWithout(new Set())
+  for (const inspector of [prefix, shard].map((at) => new Inspector({ connection: client, prefix: at }))) {
+    expect((await inspector.status(['timed']))[0]?.waiting).toBeGreaterThan(0)
+    expect(await inspector.groups('timed')).toMatchObject({ waiting: 1 })
+    expect(await inspector.group('timed', 'a')).toMatchObject({ waiting: 1 })
+    expect(await inspector.groupOverrides('timed')).toEqual({})
+    expect(await inspector.explain('timed', job.id as string)).toMatchObject({ state: 'prioritized' })
+  }
+  expect(times).toEqual([])
 })
 
 test('a list that cannot be read any more counts as it was', async () => {

@@ -181,7 +181,7 @@ export class Inspector {
 
   async #wholeStatuses(sharded: ReadonlyMap<string, QueueParts>): Promise<Map<string, QueueStatus | undefined>> {
     const wholes = await this.#wholes(sharded, (places) => this.#statusAt(places, { near: places[0]?.base }))
-    return new Map([...wholes].map(([name, [head, ...shards]]) => [name, wholeOf(head, shards)]))
+    return new Map([...wholes].map(([name, [head, ...shards]]) => [name, wholeOf(name, head, shards)]))
   }
 
   /**

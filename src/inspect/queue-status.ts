@@ -97,7 +97,7 @@ export interface QueueStatus extends MeterState {
   readonly shards?: readonly ShardStatus[]
   /**
    * The parts of a sharded queue that could not be read: shards, which the sums lack, or its head, without which its
-   * shape is unknown. Absent where all could be.
+   * shape is unknown; without any, all counts are 0. Absent where all could be.
    */
   readonly unread?: readonly (number | 'head')[]
 }

@@ -1,5 +1,5 @@
 import type { GroupCounts } from '../queue/groups.ts'
-import type { ConcurrencyState, RateCause } from '../queue/meter-state.ts'
+import { type ConcurrencyState, meterStateOf, type RateCause } from '../queue/meter-state.ts'
 import { formatRate, unitsPerSecond } from '../rate.ts'
 import { mapCauses } from './held.ts'
 import type { PartAnswer } from './parts.ts'
@@ -10,19 +10,21 @@ type StatusAnswer = PartAnswer<QueueStatus | undefined>
 /**
  * A sharded queue as one, of the parts that could be read.
  * @returns undefined where there is no such queue
- * @throws the error of its head if no part could be read
  */
-export function wholeOf(head: StatusAnswer | undefined, shards: readonly StatusAnswer[]): QueueStatus | undefined {
+export function wholeOf(
+  name: string,
+  head: StatusAnswer | undefined,
+  shards: readonly StatusAnswer[],
+): QueueStatus | undefined {
   if (!head) return undefined
   const unread = shards.flatMap((shard, i) => ('error' in shard ? [i] : []))
   const each = shards.map((shard) => ('value' in shard ? shard.value : undefined))
   if ('value' in head) return head.value && wholeStatus(head.value, each, unread)
   const basis = each.find((shard) => shard !== undefined)
-  if (!basis) throw head.error
-  return wholeStatus(headless(basis, each), each, ['head', ...unread])
+  return wholeStatus(basis ? headless(basis, each) : unknownStatus(name), each, ['head', ...unread])
 }
 
-/** What stands for a head that could not be read: what the shards have of the whole. */
+/** Replaces a head that could not be read: what the shards have of the whole. */
 function headless(basis: QueueStatus, shards: readonly (QueueStatus | undefined)[]): QueueStatus {
   const known = shards.filter((shard) => shard !== undefined)
   const capacities = known.flatMap(({ capacity }) => capacity ?? [])
@@ -32,6 +34,23 @@ function headless(basis: QueueStatus, shards: readonly (QueueStatus | undefined)
     rate: addedRate(known),
     capacity: capacities.length === 0 ? undefined : capacities.reduce((sum, places) => sum + places, 0),
     concurrency: undefined,
+  }
+}
+
+/** A queue of which nothing could be read: all counts are 0, and the time is this machine's. */
+function unknownStatus(name: string): QueueStatus {
+  const state = meterStateOf({
+    nowUs: Date.now() * 1000,
+    ...{ depth: 0, waiting: 0, delayed: 0, waitingChildren: 0, active: 0, level: 0 },
+    ...{ shape: undefined, groups: undefined, globalConcurrency: undefined, nextSlotUs: undefined },
+    ...{ paused: false, counter: () => undefined, head: [] },
+  })
+  return {
+    ...state,
+    name,
+    ...sumsOf([]),
+    ...{ oldestAgeMs: undefined, nextDueAt: undefined, hold: undefined, grouped: undefined },
+    ...{ heldMs: mapCauses(() => 0), starts: startsOf([]), workers: [], deadLetterQueues: [] },
   }
 }
 

@@ -63,13 +63,13 @@ export class FleetReader {
       // The totals of queues that no longer exist are dropped.
       const known = this.#totals.get(name) ?? new RunningTotals()
       totals.set(name, known)
-      atMs = Math.max(atMs, status.at.getTime())
       // Sums that lack a shard would look like a counter that was reset.
       if (status.unread) {
         unreadQueues += 1
         isOtherUnread ||= !labels.claim(name)
         continue
       }
+      atMs = Math.max(atMs, status.at.getTime())
       const reading = await this.#reading(status, known)
       if (!labels.claim(name)) others.add(reading)
       else queues.push({ ...reading, groups: await this.#groups(status) })

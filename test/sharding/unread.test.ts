@@ -98,7 +98,9 @@ test('a shard that is away is marked in its own queue, and views of other queues
   expect(headless).toMatchObject({ depth: 2, shape: undefined, unread: ['head', 1] })
   expect(headless?.capacity).toBeLessThan(90)
   for (const shard of [0, 2]) away.add(shardPrefix(prefix, 'hurt', shard))
-  await expect(inspector.status(['hurt', 'well'])).rejects.toThrow('Connection is closed.')
+  const [unknown, still] = await inspector.status(['hurt', 'well'])
+  expect(unknown).toMatchObject({ name: 'hurt', depth: 0, shape: undefined, shards: [], unread: ['head', 0, 1, 2] })
+  expect(still).toMatchObject({ depth: 3, rate: '600/s' })
 })
 
 test('on a cluster, the clock of the node with the keys counts, since any other may be away', async () => {
@@ -142,6 +144,12 @@ test('metrics leave out a queue with an unread shard, rather than count back, an
   expect(hurt).toContain('sluice_accepted_total{queue="rest"} 3')
   expect(hurt).toMatch(/^sluice_unread_queues 1$/m)
   expect(hurt).not.toContain('sluice_accepted_total{queue="gap"}')
+  for (const text of [headPrefix, shardPrefix].map((of) => of(prefix, 'gap', 1))) away.add(text)
+  away.add(shardPrefix(prefix, 'gap', 2))
+  const lost = await metrics.text()
+  expect(lost).toMatch(/^sluice_up 1$/m)
+  expect(lost).toContain('sluice_accepted_total{queue="rest"} 3')
+  expect(lost).toMatch(/^sluice_unread_queues 1$/m)
   away.clear()
   expect(await metrics.text()).toContain('sluice_accepted_total{queue="gap"} 3')
 })

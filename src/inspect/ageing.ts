@@ -1,9 +1,8 @@
 import { Batch, type BatchClient } from './batch.ts'
+import { BAND, type PriorityHead, priorityHeads } from './priorities.ts'
 
 /** As in `lua/lib/ageing.lua`: so many priorities are looked at. */
 const MOST = 64
-/** BullMQ's score of a prioritized job is its priority times this, plus a counter; so is that in the line of a group. */
-const BAND = 2 ** 32
 
 /** Jobs that age: those of a sorted set with scores from one on, and those of a wait list. */
 export interface AgeingLine {
@@ -21,8 +20,9 @@ interface Level {
 }
 
 /**
- * The order of jobs that age, for users that may only read: the formulas of `lua/lib/ageing.lua`. It takes some round
- * trips for each priority, and as many as a binary search of the longest line needs.
+ * The order of jobs that age, for users that may only read: the formulas of `lua/lib/ageing.lua`. The first
+ * job takes a few round trips, however many priorities there are; a job's place as many more as a binary search of the
+ * longest line needs.
  */
 export class AgeingOrder {
   readonly #redis: BatchClient
@@ -69,17 +69,17 @@ export class AgeingOrder {
 
   /** The job of a line that leaves next; undefined where none waits. */
   async first(line: AgeingLine): Promise<string | undefined> {
-    const levels = await this.#levels(line)
-    const ids = await this.#run((batch) => {
-      const answers = levels.map((level) => level.idAt(batch, 0))
-      return () => answers.map((answer) => answer())
-    })
-    const since = await this.#since(ids.map((id) => id ?? ''))
-    const keyUs = (i: number) => (since[i] as number) + (levels[i] as Level).priority * this.#stepUs
+    const { list } = line
+    const [listed, heads] = await Promise.all([
+      list === undefined ? null : this.#run((batch) => batch.add<string | null>('lindex', list, -1)),
+      this.#heads(line),
+    ])
+    const firsts = [...(listed === null ? [] : [{ id: listed, priority: 0 }]), ...heads]
+    const since = await this.#since(firsts.map(({ id }) => id))
+    const keyUs = (i: number) => (since[i] as number) + (firsts[i] as PriorityHead).priority * this.#stepUs
     // Of equal ones the first leaves, which is of the wait list or of the lowest priority.
-    return ids.reduce<{ id: string; us: number } | undefined>((best, id, i) => {
-      return id !== undefined && (!best || keyUs(i) < best.us) ? { id, us: keyUs(i) } : best
-    }, undefined)?.id
+    const best = firsts.reduce((least, _, i) => (keyUs(i) < keyUs(least) ? i : least), 0)
+    return firsts[best]?.id
   }
 
   async #run<T>(ask: (batch: Batch) => () => T): Promise<T> {
@@ -89,41 +89,27 @@ export class AgeingOrder {
     return answer()
   }
 
-  async #levels({ set, from, list }: AgeingLine): Promise<Level[]> {
-    const levels: Level[] = []
-    if (list !== undefined) {
-      const length = await this.#run((batch) => batch.add<number>('llen', list))
-      const idAt = (batch: Batch, index: number) => {
-        const id = batch.add<string | null>('lindex', list, -1 - index)
-        return () => id() ?? undefined
-      }
-      levels.push({ priority: 0, isList: true, length, idAt })
-    }
-    let least = from
-    for (let i = 0; i < MOST; i++) {
-      const first = await this.#run((batch) =>
-        batch.add<string[]>('zrange', set, least, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES'),
-      )
-      const [id, score] = first.flat()
-      if (id === undefined) break
-      const priority = Math.floor(Number(score) / BAND)
-      least = (priority + 1) * BAND
-      levels.push(await this.#levelOf(set, priority, id))
-    }
-    return levels
+  #heads({ set, from }: AgeingLine): Promise<PriorityHead[]> {
+    return priorityHeads(this.#redis, set, { least: from / BAND, most: MOST })
   }
 
-  async #levelOf(set: string, priority: number, first: string): Promise<Level> {
-    const [rank, length] = await this.#run((batch) => {
-      const at = batch.add<number | null>('zrank', set, first)
-      const count = batch.add<number>('zcount', set, priority * BAND, `(${(priority + 1) * BAND}`)
-      return () => [at() ?? 0, count()] as const
+  async #levels(line: AgeingLine): Promise<Level[]> {
+    const { set, list } = line
+    const heads = await this.#heads(line)
+    return this.#run((batch) => {
+      const length = list === undefined ? undefined : batch.add<number>('llen', list)
+      const sizes = heads.map(({ id, priority }) => ({
+        rank: batch.add<number | null>('zrank', set, id),
+        length: batch.add<number>('zcount', set, priority * BAND, `(${(priority + 1) * BAND}`),
+      }))
+      return () => {
+        const listed = list !== undefined && length ? [listLevel(list, length())] : []
+        const levels = sizes.map((size, i) =>
+          setLevel(set, (heads[i] as PriorityHead).priority, { rank: size.rank() ?? 0, length: size.length() }),
+        )
+        return [...listed, ...levels]
+      }
     })
-    const idAt = (batch: Batch, index: number) => {
-      const ids = batch.add<string[]>('zrange', set, rank + index, rank + index)
-      return () => ids()[0]
-    }
-    return { priority, isList: false, length, idAt }
   }
 
   /** How many jobs of each level leave before a key; all levels are searched in the same round trips. */
@@ -164,4 +150,24 @@ export class AgeingOrder {
       return Math.min(this.#nowUs, (Number(timestamp) + delay) * 1000)
     })
   }
+}
+
+function listLevel(list: string, length: number): Level {
+  const idAt = (batch: Batch, index: number) => {
+    const id = batch.add<string | null>('lindex', list, -1 - index)
+    return () => id() ?? undefined
+  }
+  return { priority: 0, isList: true, length, idAt }
+}
+
+function setLevel(
+  set: string,
+  priority: number,
+  { rank, length }: { readonly rank: number; readonly length: number },
+): Level {
+  const idAt = (batch: Batch, index: number) => {
+    const ids = batch.add<string[]>('zrange', set, rank + index, rank + index)
+    return () => ids()[0]
+  }
+  return { priority, isList: false, length, idAt }
 }

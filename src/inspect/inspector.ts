@@ -39,7 +39,7 @@ export interface InspectorOptions {
   readonly prefix?: string
 }
 
-/** Queues read in one round trip: the pending replies of more would take much memory. */
+/** Queues read at once: the pending replies of more would take much memory. */
 const READ_AT_ONCE = 30
 /**
  * The same for streams of very many queues. If more are decoded at once, they are most of the live heap: V8 may then
@@ -86,8 +86,9 @@ export class Inspector {
   }
 
   /**
-   * The state of each queue; undefined for one that does not exist. One round trip per {@link READ_AT_ONCE} queues. If a
-   * node of a cluster does not answer, the queues with shards on it have `unread` parts, after 2 s.
+   * The state of each queue; undefined for one that does not exist. At most three round trips per {@link READ_AT_ONCE}
+   * queues, and a few more where jobs age or queues are sharded. If a node of a cluster does not answer, the queues with
+   * shards on it have `unread` parts, after 2 s.
    */
   async status(names: readonly string[]): Promise<(QueueStatus | undefined)[]> {
     const found: (QueueStatus | undefined)[] = []
@@ -221,10 +222,10 @@ export class Inspector {
       }
     }, near)
     const nowUs = time()
-    await this.#read((batch) => {
+    const more = this.#read((batch) => {
       for (const reading of readings) reading.more(batch, nowUs)
     }, near)
-    await Promise.all(readings.map((reading) => reading.age(this.#redis, nowUs)))
+    await Promise.all([more, ...readings.map((reading) => reading.age(this.#redis, nowUs))])
     await this.#read((batch) => {
       for (const reading of readings) reading.last(batch)
     }, near)

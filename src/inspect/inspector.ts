@@ -129,8 +129,7 @@ export class Inspector {
     const top = new TopList(count, compareCrowds)
     for (let from = 0; from < names.length; from += READ_AT_ONCE) {
       const some = names.slice(from, from + READ_AT_ONCE)
-      const sharded = await this.#lists.shardedAmong(some)
-      const plain = await this.#crowdsAt(this.#plainOf(some, sharded))
+      const { plain, sharded } = await this.#crowdsOf(some)
       for (const crowd of plain) top.add(crowd)
       const wholes = await this.#wholes(sharded, (places) => this.#crowdsAt(places))
       for (const [name, parts] of wholes) {
@@ -145,8 +144,23 @@ export class Inspector {
     return top.sorted().map(({ name }) => name)
   }
 
-  async #crowdsAt(places: readonly QueuePlace[]): Promise<Crowd[]> {
-    const crowds = await this.#read((batch) => places.map(({ name, base }) => new CrowdReading(name, base, batch)))
+  /** The plain ones of some queues, and which others are sharded: in one round trip, except on a cluster. */
+  async #crowdsOf(names: readonly string[]) {
+    // On a cluster, the keys that a sharded queue would have without shards may be on a node that is away.
+    const known = this.#redis.isCluster ? await this.#lists.shardedAmong(names) : undefined
+    let sharded = () => known ?? new Map<string, QueueParts>()
+    const crowds = await this.#crowdsAt(this.#plainOf(names, sharded()), (batch) => {
+      if (!known) sharded = this.#lists.askForParts(names, batch)
+    })
+    const parts = sharded()
+    return { plain: crowds.filter(({ name }) => !parts.has(name)), sharded: parts }
+  }
+
+  async #crowdsAt(places: readonly QueuePlace[], alsoAsk?: (batch: Batch) => void): Promise<Crowd[]> {
+    const crowds = await this.#read((batch) => {
+      alsoAsk?.(batch)
+      return places.map(({ name, base }) => new CrowdReading(name, base, batch))
+    })
     return crowds.map((crowd) => crowd.crowd())
   }
 

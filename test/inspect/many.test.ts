@@ -4,7 +4,7 @@ import { Inspector } from '../../src/inspect/index.ts'
 import { many } from '../queue/support.ts'
 import { useRedis } from '../support/redis.ts'
 import { Workshop } from '../worker/support.ts'
-import { inspectorOf } from './support.ts'
+import { inspectorOf, writesOn } from './support.ts'
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
@@ -25,6 +25,13 @@ test('those in which jobs wait come first, the fullest at the top', async () => 
   const statuses = await inspector.status(queues)
   const sorted = statuses.flatMap((status) => status ?? []).sort(compareCrowds)
   expect(sorted.map(({ name }) => name)).toEqual(['full', 'half', 'few', 'open', 'idle'])
+})
+
+test('the fullest of 300 are found in ten round trips', async () => {
+  const client = redis.client()
+  const inspector = new Inspector({ connection: client, prefix: redis.prefix })
+  const names = Array.from({ length: 300 }, (_, i) => `none${i}`)
+  expect(await writesOn(client, () => inspector.fullest(names, 10))).toBe(10)
 })
 
 test('a list of the first is that of all, sorted and cut', () => {

@@ -4,25 +4,13 @@ import { Inspector } from '../../src/inspect/index.ts'
 import { BAND, priorityHeads } from '../../src/inspect/priorities.ts'
 import { useRedis } from '../support/redis.ts'
 import { Workshop } from '../worker/support.ts'
+import { writesOn } from './support.ts'
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
 const client = redis.client()
 
-/** How often something is written to Redis while a function runs. */
-async function writesOf(run: () => Promise<unknown>): Promise<number> {
-  await client.ping()
-  const { stream } = client
-  const { write } = stream
-  let writes = 0
-  stream.write = ((...args: Parameters<typeof write>) => {
-    writes += 1
-    return write.apply(stream, args)
-  }) as typeof write
-  await run()
-  stream.write = write
-  return writes
-}
+const writesOf = (run: () => Promise<unknown>) => writesOn(client, run)
 
 const spread = fc.oneof(fc.integer({ min: 1, max: 80 }), fc.integer({ min: 1, max: 2 ** 21 }))
 const some = fc.uniqueArray(spread, { maxLength: 120 })

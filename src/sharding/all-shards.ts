@@ -3,7 +3,7 @@ import { failureKind } from '../redis/failures.ts'
 
 /**
  * Waits for a change in each shard: one that fails does not keep the others from it.
- * @param timeoutMs after so long a shard counts as unavailable; undefined: the change takes as long as it takes
+ * @param timeoutMs after so long a shard counts as unavailable; undefined: the change has a limit of its own
  * @throws ShardsUnavailableError if shards are unavailable; any other error of a shard, which all of them may have
  */
 export async function inAllShards(queueName: string, changes: readonly Promise<unknown>[], timeoutMs?: number) {
@@ -25,7 +25,7 @@ function isUnavailable(error: Error): boolean {
 }
 
 /** The result of a promise. @throws QueueUnavailableError if it takes longer */
-async function answered<T>(queueName: string, promise: Promise<T>, timeoutMs: number): Promise<T> {
+export async function answered<T>(queueName: string, promise: Promise<T>, timeoutMs: number): Promise<T> {
   let timer: NodeJS.Timeout | undefined
   const tooLate = new Promise<never>((_, reject) => {
     const reason = `Redis did not answer within ${timeoutMs} ms`

@@ -21,12 +21,13 @@ import { shardOf } from '../redis/shards.ts'
 import type { ShapeField, ShapeOverride } from '../shape/shape.ts'
 import type { Attribution, ShapeConflict, StateLoss } from '../shape/store.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
-import { inAllShards } from './all-shards.ts'
+import { answered, inAllShards } from './all-shards.ts'
 import { Coordinator } from './coordinator.ts'
 import { ShardNumber } from './number.ts'
 import { checkPlaceBy, checkShards, type ShardedQueueOptions, type ShardedState } from './options.ts'
 import { enlist, openHead, partOf, shardOptions } from './parts.ts'
 import { jobIdIn, type PlaceBy, placeKey, shardNamedBy } from './placement.ts'
+import { Removal, type RemovalOptions } from './removal.ts'
 import { ownFields, splitOverride } from './shapes.ts'
 
 export interface ShardedQueueEvents {
@@ -62,6 +63,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
   readonly #coordinator: Coordinator
   /** Whether it was removed: what comes next begins it anew. */
   #isGone = false
+  #isClosed = false
   #turn = Math.floor(Math.random() * 1000)
 
   /**
@@ -294,31 +296,44 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
   }
 
   /**
-   * Removes all jobs and everything of the queue.
-   * @throws what BullMQ throws, such as for running jobs without `force`; ShardsUnavailableError. Then the queue goes on
+   * Removes all jobs and everything of the queue. It takes as long as its jobs need, but no longer than `admitTimeoutMs`
+   * without an answer of Redis.
+   * @throws what BullMQ throws, such as for running jobs without `force`; ShardsUnavailableError if shards do not answer,
+   * QueueUnavailableError if the head does not. Nothing is removed unless all answer at first; then the queue goes on
    * with what is left, and repeating the call removes that.
    */
-  async obliterate(options?: { force?: boolean; count?: number }): Promise<void> {
-    await this.#number.agree()
+  async obliterate(options?: RemovalOptions): Promise<void> {
+    const removal = new Removal(this.name, this.#admitTimeoutMs)
+    await this.#within(this.#number.agree())
+    await removal.reach(this.#head, this.each as readonly ShapedQueue[])
     await this.#coordinator.close()
     try {
       await inAllShards(
         this.name,
-        this.#acts((queue) => queue.obliterate(options)),
+        this.#acts((queue) => removal.run(queue, options)),
       )
-      await this.#head.obliterate(options)
-      await delistShardedQueue((await this.#head.backend.client) as never, this.#options.prefix ?? 'bull', this.name)
-      this.#isGone = true
+      await removal.run(this.#head, options)
+      await this.#within(this.#delist())
+      this.#isGone = !this.#isClosed
     } catch (error) {
-      this.#coordinator.reopen()
+      if (!this.#isClosed) this.#coordinator.reopen()
       throw error
     }
   }
 
   async close(): Promise<void> {
+    this.#isClosed = true
     this.#isGone = false
     await this.#coordinator.close()
     await Promise.all([this.#head, ...this.#queues].map((queue) => queue.close()))
+  }
+
+  async #delist(): Promise<void> {
+    await delistShardedQueue((await this.#head.backend.client) as never, this.#options.prefix ?? 'bull', this.name)
+  }
+
+  #within<T>(promise: Promise<T>): Promise<T> {
+    return answered(this.name, promise, this.#admitTimeoutMs)
   }
 
   #queue(shard: number): ShapedQueue<DataType, ResultType> {

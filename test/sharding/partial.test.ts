@@ -1,6 +1,8 @@
 import { expect, test, vi } from 'vitest'
 import { ShapedQueue, ShardsUnavailableError } from '../../src/index.ts'
 import { shardPrefix } from '../../src/redis/shards.ts'
+import { Coordinator } from '../../src/sharding/coordinator.ts'
+import type { ShardedQueue } from '../../src/sharding/index.ts'
 import { useRedis } from '../support/redis.ts'
 import { endsOf, ShardShop } from './support/shop.ts'
 
@@ -60,6 +62,79 @@ test('a shard that never answers does not hang a pause', async () => {
   await expect(queue.pause(WHO)).rejects.toMatchObject({ done: [0], failed: [1], cause: { mayBeStored: true } })
   heal()
   await queue.obliterate({ force: true })
+})
+
+/** The backend of the second shard, whose `obliterate` and PING are those of the test. */
+async function secondShard(queue: ShardedQueue) {
+  const [, { backend }] = queue.each as [ShapedQueue, ShapedQueue]
+  const client = (await backend.client) as unknown as { ping(): Promise<string>; llen(key: string): Promise<number> }
+  return { batch: vi.spyOn(backend, 'obliterate'), ping: vi.spyOn(client, 'ping'), look: vi.spyOn(client, 'llen') }
+}
+
+const never = () => new Promise<never>(() => {})
+
+test('an obliterate removes nothing if a shard does not answer at first, and the queue goes on', async () => {
+  const queue = new ShardShop({ connection, prefix }).queue('kept', { shards: 2, shape: SHAPE, admitTimeoutMs: 300 })
+  await queue.waitUntilReady()
+  const { look } = await secondShard(queue)
+  await queue.add('job', {})
+  look.mockImplementationOnce(never)
+  const error = await queue.obliterate({ force: true }).catch((reason: unknown) => reason)
+  expect(error).toBeInstanceOf(ShardsUnavailableError)
+  expect(error).toMatchObject({ done: [], failed: [1] })
+  expect(await queue.count()).toBe(1)
+  await queue.obliterate({ force: true })
+})
+
+test('an obliterate takes as long as Redis answers, and then ends, without another batch', async () => {
+  const queue = new ShardShop({ connection, prefix }).queue('slow', { shards: 2, shape: SHAPE, admitTimeoutMs: 400 })
+  await queue.waitUntilReady()
+  const { batch, ping } = await secondShard(queue)
+  let endBatch: (left: number) => void = () => {}
+  batch.mockImplementationOnce(
+    () =>
+      new Promise((resolve) => {
+        endBatch = resolve
+      }),
+  )
+  let isOver = false
+  const done = queue.obliterate({ force: true }).finally(() => {
+    isOver = true
+  })
+  done.catch(() => undefined)
+  await expect.poll(() => ping.mock.calls.length, { timeout: 10_000 }).toBeGreaterThan(1)
+  expect(isOver).toBe(false)
+  ping.mockImplementation(never)
+  await expect(done).rejects.toMatchObject({ done: [0], failed: [1], cause: { mayBeStored: true } })
+  endBatch(1)
+  ping.mockRestore()
+  await queue.add('job', {})
+  expect(batch).toHaveBeenCalledTimes(1)
+  await queue.obliterate({ force: true })
+  expect(await queue.count()).toBe(0)
+})
+
+test('a queue that is closed while it is removed stays closed', async () => {
+  const queue = new ShardShop({ connection, prefix }).queue('shut', { shards: 2, shape: SHAPE })
+  await queue.waitUntilReady()
+  const reopen = vi.spyOn(Coordinator.prototype, 'reopen')
+  const { batch } = await secondShard(queue)
+  let failBatch: (error: Error) => void = () => {}
+  batch.mockImplementationOnce(
+    () =>
+      new Promise((_, reject) => {
+        failBatch = reject
+      }),
+  )
+  const done = queue.obliterate({ force: true })
+  done.catch(() => undefined)
+  await expect.poll(() => batch.mock.calls.length).toBe(1)
+  await queue.close()
+  failBatch(new Error('Connection is closed.'))
+  await expect(done).rejects.toThrow(ShardsUnavailableError)
+  expect(reopen).not.toHaveBeenCalled()
+  reopen.mockRestore()
+  await new ShardShop({ connection, prefix }).queue('shut', { shards: 2, shape: SHAPE }).obliterate({ force: true })
 })
 
 test('an obliterate that BullMQ refuses leaves a queue that goes on, and close may be repeated', async () => {

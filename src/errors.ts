@@ -285,9 +285,10 @@ export class ShardsUnavailableError extends QueueUnavailableError {
   constructor(queueName: string, done: readonly number[], failed: readonly number[], options: { cause: Error }) {
     super(queueName, 'shards did not answer', true, options)
     const those = (shards: readonly number[]) => `${shards.length === 1 ? 'shard' : 'shards'} ${shards.join(', ')}`
-    const have = done.length === 0 ? 'no shard is known to have the change' : `${those(done)} of it have the change`
+    const have = done.length === 1 ? 'has' : 'have'
+    const known = done.length === 0 ? 'no shard is known to have the change' : `${those(done)} ${have} the change`
     this.message =
-      `Queue "${queueName}" is unavailable in part: ${have}, but ${those(failed)} did not confirm it ` +
+      `Queue "${queueName}" is unavailable in part: ${known}, but ${those(failed)} did not confirm it ` +
       `(${options.cause.message}): repeat the call when all answer`
     this.done = done
     this.failed = failed

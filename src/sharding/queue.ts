@@ -249,6 +249,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
    */
   async setShape(override: ShapeOverride, change: ShapeChange): Promise<void> {
     const { whole, each } = splitOverride(override, this.shards)
+    if (this.#isGone) this.#beginAnew()
     await this.#checkPaced(override)
     await this.#head.setShape(whole, change)
     if (Object.keys(each).length > 0) await this.#inAll((queue) => queue.setShape(each, change))
@@ -257,6 +258,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
 
   /** Lifts overrides of the given fields, or all. */
   async clearShape(clearing: Clearing<ShapeField> = {}): Promise<void> {
+    if (this.#isGone) this.#beginAnew()
     await this.#head.clearShape(clearing)
     const fields = ownFields(clearing.fields)
     if (fields.length > 0) await this.#inAll((queue) => queue.clearShape({ ...clearing, fields }))

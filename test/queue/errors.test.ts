@@ -29,8 +29,20 @@ const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly
   [
     new sluice.ShardsUnavailableError('mail', [0, 2], [1], { cause: new Error('away') }),
     'ShardsUnavailableError',
-    ['"mail"', 'shards 0, 2 of it have the change', 'shard 1 did not confirm it', 'away', 'repeat the call'],
+    ['"mail"', ': shards 0, 2 have the change, but shard 1 did not confirm it', 'away', 'repeat the call'],
     { queueName: 'mail', done: [0, 2], failed: [1], mayBeStored: true },
+  ],
+  [
+    new sluice.ShardsUnavailableError('mail', [0], [1, 2], { cause: new Error('away') }),
+    'ShardsUnavailableError',
+    [': shard 0 has the change, but shards 1, 2 did not confirm it'],
+    { done: [0], failed: [1, 2] },
+  ],
+  [
+    new sluice.ShardsUnavailableError('mail', [], [1], { cause: new Error('away') }),
+    'ShardsUnavailableError',
+    [': no shard is known to have the change, but shard 1 did not confirm it'],
+    { done: [], failed: [1] },
   ],
   [new sluice.UnsupportedOptionError('x'), 'UnsupportedOptionError', ['x'], {}],
   [new sluice.CostTooHighError(2, 1), 'CostTooHighError', ['2', '1', 'set burst'], { cost: 2, burst: 1 }],

@@ -145,7 +145,6 @@ test('an obliterate that BullMQ refuses leaves a queue that goes on, and close m
     release = resolve
   })
   const worker = shop.worker('goes-on', () => held, { shards: 2, concurrency: 2, shape: SHAPE })
-  const ends = endsOf(worker)
   const active = new Promise((resolve) => worker.once('active', resolve))
   await queue.add('job', {})
   await active
@@ -159,7 +158,12 @@ test('an obliterate that BullMQ refuses leaves a queue that goes on, and close m
       timeout: 5000,
     })
     .toSatisfy((after: number[]) => after.every((until, shard) => until > (before[shard] ?? 0)))
-  expect(ends.ids.length).toBeLessThanOrEqual(1)
+  // What was refused had paused the queue.
+  await queue.resume()
+  const added = await Promise.all(Array.from({ length: 6 }, () => queue.add('job', {})))
+  const ends = endsOf(shop.worker('goes-on', async () => {}, { shards: 2, concurrency: 2, shape: SHAPE }))
+  await ends.reach(added.length)
+  expect(ends.ids.toSorted()).toEqual(added.map(({ id }) => id).toSorted())
   await queue.obliterate({ force: true })
   await Promise.all([queue.close(), queue.close()])
   await queue.close()
@@ -176,6 +180,21 @@ test('jobs that are added after an obliterate meet the whole, as in BullMQ', asy
   expect(shape?.rate).toBe('600/s')
   expect(each.reduce((sum, { capacity = 0 }) => sum + capacity, 0)).toBeGreaterThan(2)
   await queue.obliterate({ force: true })
+  await queue.obliterate({ force: true })
+  expect(shop.errors).toEqual([])
+})
+
+test.each([
+  ['setShape', (queue: ShardedQueue) => queue.setShape({ rate: '300/s' }, WHO)],
+  ['clearShape', (queue: ShardedQueue) => queue.clearShape({ ...WHO, fields: ['rate'] })],
+] as const)('%s after an obliterate gives the shards their leases', async (method, change) => {
+  const shop = new ShardShop({ connection, prefix })
+  const queue = shop.queue(`anew-${method}`, { shards: 2, shape: SHAPE })
+  await queue.add('job', {})
+  await queue.obliterate({ force: true })
+  await change(queue)
+  const { each } = await queue.meter()
+  expect(each.reduce((sum, { capacity = 0 }) => sum + capacity, 0)).toBeGreaterThan(2)
   await queue.obliterate({ force: true })
   expect(shop.errors).toEqual([])
 })

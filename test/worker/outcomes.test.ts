@@ -160,7 +160,7 @@ test('what a crashed worker held or ran is found by the stalled check and runs a
   await asksUntil(calls, 'empty')
   await departed.reach(3)
   await stalled.reach(3)
-  expect(new Set(stalled.all.map(({ jobId }) => jobId))).toEqual(new Set(added.map(({ id }) => id)))
+  expect(stalled.all.map(({ jobId }) => jobId).toSorted()).toEqual(added.map(({ id }) => id).toSorted())
   const slots = departed.all.map(({ departureTimeUs }) => departureTimeUs)
   for (const i of [1, 2]) expect(slots[i]! - slots[i - 1]!).toBeGreaterThanOrEqual(19_999)
 })

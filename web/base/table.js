@@ -18,7 +18,9 @@ export class Table {
   #columns
   #keyOf
   #body = h('tbody')
-  #empty
+  #emptyText
+  /** In place of rows. That there are none is known once they have been read. */
+  #empty = h('p', { class: 'empty muted' }, 'Not read yet.')
   /** @type {Map<string, { row: HTMLTableRowElement, cells: HTMLTableCellElement[] }>} */
   #rows = new Map()
   element
@@ -30,7 +32,7 @@ export class Table {
   constructor(label, { columns, key, empty }) {
     this.#columns = columns
     this.#keyOf = key
-    this.#empty = h('p', { class: 'empty muted' }, empty)
+    this.#emptyText = empty
     const heads = columns.map((column) => h('th', { scope: 'col', class: column.isNumber ? 'num' : '' }, column.label))
     this.element = h(
       'div',
@@ -57,6 +59,7 @@ export class Table {
       this.#body,
       [...this.#rows.values()].map(({ row }) => row),
     )
+    setText(this.#empty, this.#emptyText)
     this.#empty.hidden = rows.length > 0
   }
 

@@ -41,6 +41,8 @@ export class Chart {
   #isNear = false
   /** What is drawn once the chart is near. */
   #draw = () => {}
+  /** Paper shows all charts. uPlot draws in a microtask, before the browser prints. */
+  #onPrint = () => this.#draw()
   /** @type {Values[]} as measured, not stacked */
   #raw = []
   /** @type {number[]} */
@@ -76,8 +78,12 @@ export class Chart {
     this.#plot = new uPlot({ ...options, plugins }, [[], ...terms.lines.map(() => [])], this.#box)
     this.#resize = new ResizeObserver(([entry]) => this.#fit(entry?.contentRect.width ?? 0))
     this.#resize.observe(this.#box)
-    this.#near = new IntersectionObserver(([entry]) => this.#came(entry?.isIntersecting === true), { rootMargin: NEAR })
+    // Of several changes at once the last one counts.
+    const onMove = (/** @type {IntersectionObserverEntry[]} */ entries) =>
+      this.#came(entries.at(-1)?.isIntersecting === true)
+    this.#near = new IntersectionObserver(onMove, { rootMargin: NEAR })
     this.#near.observe(this.element)
+    addEventListener('beforeprint', this.#onPrint)
     this.#offTheme = onTheme(() => this.#plot.redraw(false))
   }
 
@@ -104,6 +110,7 @@ export class Chart {
   close() {
     this.#resize.disconnect()
     this.#near.disconnect()
+    removeEventListener('beforeprint', this.#onPrint)
     this.#offTheme()
     this.#plot.destroy()
   }

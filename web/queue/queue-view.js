@@ -20,6 +20,8 @@ import { workersTable } from './workers-table.js'
  */
 
 const MAX_CHANGES = 200
+/** Lists that take longer come after the page. */
+const LISTS_MS = 1000
 
 /** The view of one queue. */
 export class QueueView {
@@ -146,9 +148,10 @@ export class QueueView {
     if (this.#content.hidden) void this.#reveal()
   }
 
-  /** Waits for the first lists, so that nothing moves when they arrive. */
+  /** Waits a moment for the first lists, so that nothing moves when they arrive. */
   async #reveal() {
-    await Promise.all([this.#jobs.read, this.#groups.read])
+    const late = new Promise((resolve) => setTimeout(resolve, LISTS_MS))
+    await Promise.race([Promise.all([this.#jobs.read, this.#groups.read]), late])
     this.#content.hidden = this.#isUnknown
   }
 

@@ -65,6 +65,26 @@ describePage('the first load, on a phone with two hundred queues', () => {
     expect(await page.evaluate('moved')).toBeLessThan(0.05)
   })
 
+  test('the page of a queue appears without a list that is not answered, which is filled in later', async () => {
+    await fleet()
+    const { url } = await stage.serve({ connection, prefix })
+    const { page } = await stage.look('about:blank', '', PHONE)
+    let release: () => void = () => {}
+    const held = new Promise<void>((resolve) => {
+      release = resolve
+    })
+    await page.route('**/api/queues/queue-007/jobs**', async (route) => {
+      await held
+      await route.continue()
+    })
+    await page.goto(`${url}?queue=queue-007`)
+    await page.locator('.queue').waitFor({ state: 'visible' })
+    const empty = page.getByRole('tabpanel').getByText('No job waits without a priority or a group.')
+    expect(await empty.count()).toBe(0)
+    release()
+    await empty.waitFor()
+  })
+
   test('loads what a queue needs once its link is near', async () => {
     await fleet()
     const { page, errors } = await stage.open({ options: { connection, prefix }, context: PHONE })
@@ -99,5 +119,17 @@ describePage('the first load, on a phone with two hundred queues', () => {
     await redis.client().del(`${prefix}:queue-007:meta:shape`)
     await redis.client().srem(`${prefix}:shaped-queues`, 'queue-007')
     await page.getByText('There is no queue “queue-007” with a shape here.').waitFor()
+  })
+  test('all charts of a page are printed, also those below the screen', async () => {
+    await fleet()
+    const { page } = await stage.open({ options: { connection, prefix }, query: '?queue=queue-007', context: PHONE })
+    await page.getByText(/Departures: [\d.]+\/s now/).waitFor({ state: 'attached' })
+    const canvases = page.locator('figure.chart canvas')
+    const drawings = () =>
+      canvases.evaluateAll((all) => all.map((canvas) => (canvas as unknown as { toDataURL(): string }).toDataURL()))
+    const before = await drawings()
+    await page.pdf()
+    const after = await drawings()
+    expect(after.at(-1)).not.toBe(before.at(-1))
   })
 })

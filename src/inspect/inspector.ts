@@ -1,6 +1,6 @@
 import type { Cluster } from 'ioredis'
 import { InvalidInputError } from '../errors.ts'
-import { groupKey, shardOf } from '../redis/shards.ts'
+import { groupKey, shardOf, slotOfKey } from '../redis/shards.ts'
 import type { GroupOverride } from '../shape/groups.ts'
 import { AuditReading } from './audit.ts'
 import { Batch, type BatchClient, tolerant } from './batch.ts'
@@ -46,7 +46,7 @@ const READ_AT_ONCE = 30
  * treat all later ones as long-lived too, and use a third more memory.
  */
 const STREAMED_AT_ONCE = 8
-/** So long the state of queues waits for a node of a cluster that does not answer, and anything else of one queue, ms. */
+/** How long the state of queues waits for a node of a cluster that does not answer, and what else is read of one queue, ms. */
 const STATUS_WAIT_MS = 2000
 const PAGE_WAIT_MS = 5000
 /** Reads of a stream that are under way, so that Redis and the reader do not wait for each other. */
@@ -60,8 +60,8 @@ export class Inspector {
   readonly #redis: BatchClient
   readonly #isOwn: boolean
   readonly #prefix: string
-  readonly #partReads = new PartReads(STATUS_WAIT_MS)
-  readonly #pageReads = new PartReads(PAGE_WAIT_MS)
+  readonly #partReads: PartReads
+  readonly #pageReads: PartReads
   readonly #lists: QueueLists
   /** Whether the user may run SORT_RO, by the last read; undefined where unknown. */
   #canSort: boolean | undefined
@@ -72,6 +72,9 @@ export class Inspector {
     this.#redis = redis
     this.#isOwn = isOwn
     this.#prefix = prefix
+    const nodeOf = (key: string) => nodeWith(redis, key)
+    this.#partReads = new PartReads(STATUS_WAIT_MS, nodeOf)
+    this.#pageReads = new PartReads(PAGE_WAIT_MS, nodeOf)
     this.#lists = new QueueLists(redis, prefix, this.#partReads)
   }
 
@@ -436,6 +439,12 @@ export class Inspector {
   #base(name: string): string {
     return baseIn(this.#prefix, name)
   }
+}
+
+/** The master with a key; the key itself where that is not known. */
+function nodeWith(redis: BatchClient, key: string): string {
+  const nodes = redis.isCluster ? (redis as Cluster).slots[slotOfKey(key)] : undefined
+  return nodes?.[0] ?? key
 }
 
 /** The id of a job, and the key prefix of its queue or shard. */

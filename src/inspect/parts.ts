@@ -21,28 +21,33 @@ export function baseIn(prefix: string, name: string): string {
 /** What was read of a part, or why it could not be read. */
 export type PartAnswer<T> = { readonly value: T } | { readonly error: Error }
 
-/** So long a part that did not answer is not asked again, ms: its commands would pile up. */
+/** A node that did not answer is not asked again for this time after the wait, ms: its commands would pile up. */
 const SILENT_MS = 5000
 
 /** Reads parts of sharded queues, each on a node of its own, of which one may be away or silent. */
 export class PartReads {
   readonly #waitMs: number
-  /** The parts that did not answer, and when they were asked. */
+  readonly #nodeOf: (key: string) => string
+  /** The nodes that did not answer, and when the last wait for each ended. */
   readonly #silentMs = new Map<string, number>()
 
-  /** @param waitMs how long a part may take to answer */
-  constructor(waitMs: number) {
+  /**
+   * @param waitMs how long a node may take to answer
+   * @param nodeOf the node with a key. Default: each key has its own
+   */
+  constructor(waitMs: number, nodeOf: (key: string) => string = (key) => key) {
     this.#waitMs = waitMs
+    this.#nodeOf = nodeOf
   }
 
   /**
    * Rejects only if the node answered and the read failed nevertheless.
-   * @param base the key prefix of the part
+   * @param key the key prefix of the part, or the one key that is read
    */
-  async read<T>(base: string, read: () => Promise<T>): Promise<PartAnswer<T>> {
-    const askedMs = performance.now()
-    const silentMs = this.#silentMs.get(base)
-    if (silentMs !== undefined && askedMs < silentMs + SILENT_MS) return { error: this.#unanswered(base) }
+  async read<T>(key: string, read: () => Promise<T>): Promise<PartAnswer<T>> {
+    const node = this.#nodeOf(key)
+    const silentMs = this.#silentMs.get(node)
+    if (silentMs !== undefined && performance.now() < silentMs + SILENT_MS) return { error: this.#unanswered(key) }
     const asked = read().then(
       (value) => ({ value }),
       (error: Error) => {
@@ -52,14 +57,14 @@ export class PartReads {
     )
     const answer = await withinMs(this.#waitMs, asked)
     if (answer) return answer
-    this.#silentMs.set(base, askedMs)
-    const answered = () => this.#silentMs.delete(base)
+    this.#silentMs.set(node, performance.now())
+    const answered = () => this.#silentMs.delete(node)
     asked.then(answered, answered)
-    return { error: this.#unanswered(base) }
+    return { error: this.#unanswered(key) }
   }
 
-  #unanswered(base: string): Error {
-    return new Error(`Command timed out: the node of ${base}* has not answered within ${this.#waitMs} ms`)
+  #unanswered(key: string): Error {
+    return new Error(`Command timed out: the node of ${key}* has not answered within ${this.#waitMs} ms`)
   }
 }
 

@@ -2,6 +2,9 @@ import { shapedQueuesKey, shardedQueuesKey } from '../redis/keys.ts'
 import { Batch, type BatchClient, tolerant } from './batch.ts'
 import { baseIn, type PartReads, partsOf, type QueueParts } from './parts.ts'
 
+/** How many names are remembered, if not more are listed. */
+const MOST_KNOWN = 1000
+
 /**
  * Which queues there are, and which of them are sharded. On a cluster, the node that has these lists may not answer:
  * then what they held last counts.
@@ -10,8 +13,9 @@ export class QueueLists {
   readonly #redis: BatchClient
   readonly #prefix: string
   readonly #partReads: PartReads
-  #names: readonly string[] | undefined
-  /** The parts of each queue read so far on a cluster; undefined: it is not a sharded one. */
+  #shapedNames: readonly string[] | undefined
+  #shardedNames: readonly string[] | undefined
+  /** The parts of queues read so far on a cluster; undefined: it is not a sharded one. The queue read last is last. */
   readonly #known = new Map<string, QueueParts | undefined>()
 
   constructor(redis: BatchClient, prefix: string, partReads: PartReads) {
@@ -22,9 +26,9 @@ export class QueueLists {
 
   /** Names of the queues that have or had a shape, sorted. */
   async names(): Promise<readonly string[]> {
-    const names = await this.#answer('names', () => this.#readNames(), this.#names)
-    this.#names = names
-    return names
+    // On a cluster the two lists may be on two nodes.
+    const [shaped, sharded] = await Promise.all([this.#readShaped(), this.#readSharded()])
+    return [...new Set([...shaped, ...sharded])].sort()
   }
 
   /** Those of the queues that are sharded, and where their parts are. */
@@ -36,8 +40,9 @@ export class QueueLists {
       return parts()
     }
     const areKnown = names.every((name) => this.#known.has(name))
-    const sharded = await this.#answer('shards', read, areKnown ? this.#knownAmong(names) : undefined)
-    if (this.#redis.isCluster) for (const name of names) this.#known.set(name, sharded.get(name))
+    const known = areKnown ? this.#knownAmong(names) : undefined
+    const sharded = await this.#answer(shardedQueuesKey(this.#prefix), read, known)
+    if (this.#redis.isCluster) this.#remember(names, sharded)
     return sharded
   }
 
@@ -53,6 +58,20 @@ export class QueueLists {
     }
   }
 
+  /** Anyone may ask for names that no queue has. */
+  #remember(names: readonly string[], sharded: ReadonlyMap<string, QueueParts>): void {
+    for (const name of names) {
+      this.#known.delete(name)
+      this.#known.set(name, sharded.get(name))
+    }
+    const listed = (this.#shapedNames?.length ?? 0) + (this.#shardedNames?.length ?? 0)
+    const most = Math.max(MOST_KNOWN, listed, names.length)
+    for (const name of this.#known.keys()) {
+      if (this.#known.size <= most) break
+      this.#known.delete(name)
+    }
+  }
+
   #knownAmong(names: readonly string[]): ReadonlyMap<string, QueueParts> {
     return new Map(
       names.flatMap((name) => {
@@ -62,17 +81,33 @@ export class QueueLists {
     )
   }
 
-  async #readNames(): Promise<readonly string[]> {
-    const batch = new Batch(this.#redis)
-    const names = batch.add<string[]>('smembers', shapedQueuesKey(baseIn(this.#prefix, '')))
-    const sharded = batch.add<Record<string, string>>('hgetall', shardedQueuesKey(this.#prefix))
-    await batch.run()
-    return [...new Set([...names(), ...Object.keys(tolerant(sharded) ?? {})])].sort()
+  async #readShaped(): Promise<readonly string[]> {
+    const key = shapedQueuesKey(baseIn(this.#prefix, ''))
+    const read = async () => {
+      const batch = new Batch(this.#redis)
+      const names = batch.add<string[]>('smembers', key)
+      await batch.run()
+      return names()
+    }
+    this.#shapedNames = await this.#answer(key, read, this.#shapedNames)
+    return this.#shapedNames
   }
 
-  async #answer<T>(list: string, read: () => Promise<T>, known: T | undefined): Promise<T> {
+  async #readSharded(): Promise<readonly string[]> {
+    const key = shardedQueuesKey(this.#prefix)
+    const read = async () => {
+      const batch = new Batch(this.#redis)
+      const counts = batch.add<Record<string, string>>('hgetall', key)
+      await batch.run()
+      return Object.keys(tolerant(counts) ?? {})
+    }
+    this.#shardedNames = await this.#answer(key, read, this.#shardedNames)
+    return this.#shardedNames
+  }
+
+  async #answer<T>(key: string, read: () => Promise<T>, known: T | undefined): Promise<T> {
     if (!this.#redis.isCluster || known === undefined) return read()
-    const answer = await this.#partReads.read(list, read)
+    const answer = await this.#partReads.read(key, read)
     return 'value' in answer ? answer.value : known
   }
 }

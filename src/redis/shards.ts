@@ -34,6 +34,13 @@ function tagOf(prefix: string, name: string): string {
   return `${prefix.replaceAll(/[{}]/g, '')}:${name}`
 }
 
+/** The cluster slot of a key, which is that of its hash tag where it has one. */
+export function slotOfKey(key: string): number {
+  const from = key.indexOf('{') + 1
+  const to = key.indexOf('}', from)
+  return slotOf(from > 0 && to > from ? key.slice(from, to) : key)
+}
+
 /** The cluster slot of a hash tag: CRC-16/XMODEM. */
 function slotOf(tag: string): number {
   let crc = 0

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { headPrefix, shardOf, shardPrefix } from '../../src/redis/shards.ts'
+import { headPrefix, shardOf, shardPrefix, slotOfKey } from '../../src/redis/shards.ts'
 import { Permits } from '../../src/sharding/permits.ts'
 import { jobIdIn, placeKey, shardNamedBy } from '../../src/sharding/placement.ts'
 import { randomOf } from '../../src/simulate/random.ts'
@@ -70,6 +70,13 @@ test('places of a process: never more in hand than the whole, whatever its worke
       expect(Math.min(...workers.map(({ concurrency }) => concurrency))).toBeGreaterThanOrEqual(1)
     }
   }
+})
+
+test('the slot of a key is that of its first hash tag, unless that is empty', () => {
+  // As CLUSTER KEYSLOT answers.
+  const tagged = { '123456789': 12_739, 'a{123456789}b{c}': 12_739, '{user1000}.following': 3443, '}{user1000}': 3443 }
+  const whole = { 'foo{}{bar}': 8363, 'foo{bar': 15_278 }
+  for (const [key, slot] of Object.entries({ ...tagged, ...whole })) expect(slotOfKey(key)).toBe(slot)
 })
 
 /** As in the specification of Redis Cluster: the CRC of what stands between the first braces. */

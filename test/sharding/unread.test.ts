@@ -1,10 +1,10 @@
-import type { Redis } from 'ioredis'
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import type { Shape } from '../../src/index.ts'
 import { Inspector } from '../../src/inspect/index.ts'
 import { PartReads } from '../../src/inspect/parts.ts'
+import { QueueLists } from '../../src/inspect/queue-lists.ts'
 import { createMetrics } from '../../src/metrics/index.ts'
-import { headPrefix, shardPrefix } from '../../src/redis/shards.ts'
+import { headPrefix, shardPrefix, slotOfKey } from '../../src/redis/shards.ts'
 import { useRedis } from '../support/redis.ts'
 import { ShardShop } from './support/shop.ts'
 
@@ -19,17 +19,23 @@ async function filled(name: string, shape: Shape = SHAPE) {
   return queue
 }
 
-/** A client as of a cluster, whose commands on keys that begin with one of the texts fail. */
-function clusterWithout(away: Set<string>): { client: Redis; times: unknown[] } {
+type Unanswered = (args: readonly unknown[]) => Promise<never>
+
+const closed: Unanswered = async () => {
+  throw new Error('Connection is closed.')
+}
+
+/** A client as of a cluster, whose commands on keys that begin with one of the texts are not answered. */
+function clusterWithout(away: Set<string>, unanswered = closed) {
   const real = redis.client()
   const times: unknown[] = []
-  const check = (args: readonly unknown[]) => {
-    if (args.some((arg) => [...away].some((text) => String(arg).startsWith(text))))
-      throw new Error('Connection is closed.')
+  const slots: string[][] = []
+  const check = async (args: readonly unknown[]) => {
+    if (args.some((arg) => [...away].some((text) => String(arg).startsWith(text)))) await unanswered(args)
   }
   const call = async (...args: [string, ...string[]]) => {
     if (args[0] === 'time') times.push(args)
-    check(args)
+    await check(args)
     return real.call(...args)
   }
   const pipeline = () => {
@@ -42,13 +48,14 @@ function clusterWithout(away: Set<string>): { client: Redis; times: unknown[] } 
     }) as never
     const exec = made.exec.bind(made)
     made.exec = async () => {
-      check(sent)
+      await check(sent)
       return exec()
     }
     return made
   }
-  const fake = { isCluster: true, options: { scaleReads: 'master' }, call, pipeline }
-  return { client: new Proxy(real, { get: (on, key) => Reflect.get(key in fake ? fake : on, key) }), times }
+  const fake = { isCluster: true, options: { scaleReads: 'master' }, slots, call, pipeline }
+  const client = new Proxy(real, { get: (on, key) => Reflect.get(key in fake ? fake : on, key) })
+  return { client, times, slots }
 }
 
 test('a part that does not answer is not waited for again, until it has', async () => {
@@ -69,6 +76,62 @@ test('a part that does not answer is not waited for again, until it has', async 
   answer('back')
   await new Promise(setImmediate)
   expect(await reads.read('{a}:q:', async () => 2)).toEqual({ value: 2 })
+})
+
+test('a node that did not answer is left alone for 5 s after the wait, whichever of its parts is asked for', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const reads = new PartReads(5000, (key) => key.slice(0, 3))
+  const asked: string[] = []
+  const read = (key: string) =>
+    reads.read(key, () => {
+      asked.push(key)
+      return new Promise<never>(() => {})
+    })
+  const first = read('{a}:q:')
+  await vi.advanceTimersByTimeAsync(5000)
+  expect(await first).toHaveProperty('error')
+  expect(await read('{a}:q:')).toEqual(await first)
+  expect(await read('{a}:other:')).toHaveProperty('error')
+  await vi.advanceTimersByTimeAsync(4999)
+  expect(await read('{a}:q:')).toHaveProperty('error')
+  expect(asked).toEqual(['{a}:q:'])
+  await vi.advanceTimersByTimeAsync(1)
+  const again = read('{a}:other:')
+  await vi.advanceTimersByTimeAsync(5000)
+  expect(await again).toHaveProperty('error')
+  expect(asked).toEqual(['{a}:q:', '{a}:other:'])
+})
+
+test('a call waits once for a node that does not answer, however many queues it reads', async () => {
+  const names = Array.from({ length: 31 }, (_, i) => `many${i}`)
+  const real = redis.client()
+  await real.hset(`${prefix}:sharded-queues`, Object.fromEntries(names.map((name) => [name, '1'])))
+  const shards = names.map((name) => shardPrefix(prefix, name, 0))
+  const bases = [...shards, ...names.map((name) => headPrefix(prefix, name))]
+  const keys = bases.map((base, i) => `${base}:${names[i % names.length]}:meta:shape`)
+  for (const key of keys) await real.hset(key, 'rate', '1')
+  onTestFinished(async () => void (await real.del(`${prefix}:sharded-queues`, ...keys)))
+  const asked: unknown[] = []
+  const { client, slots } = clusterWithout(new Set(shards), (args) => {
+    asked.push(...args)
+    return new Promise(() => {})
+  })
+  for (const base of bases) slots[slotOfKey(base)] = [shards.includes(base) ? 'silent' : 'well']
+  const found = await new Inspector({ connection: client, prefix }).status(names)
+  expect(found.map((status) => status?.unread)).toEqual(names.map(() => [0]))
+  const isAsked = (shard = '') => asked.some((arg) => String(arg).startsWith(shard))
+  expect(shards.map(isAsked)).toEqual(names.map((_, i) => i < 30))
+})
+
+test('of names that no queue has, those asked for last are remembered', async () => {
+  const away = new Set<string>()
+  const lists = new QueueLists(clusterWithout(away).client, prefix, new PartReads(20))
+  const names = Array.from({ length: 1200 }, (_, i) => `none${i}`)
+  for (let from = 0; from < names.length; from += 100) await lists.shardedAmong(names.slice(from, from + 100))
+  away.add(`${prefix}:sharded-queues`)
+  expect(await lists.shardedAmong(['none200', 'none1199'])).toEqual(new Map())
+  await expect(lists.shardedAmong(['none199'])).rejects.toThrow('Connection is closed.')
 })
 
 test('a shard that is away is marked in its own queue, and views of other queues are as before', async () => {

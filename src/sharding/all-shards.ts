@@ -24,12 +24,21 @@ function isUnavailable(error: Error): boolean {
   return error instanceof QueueUnavailableError || failureKind(error) !== undefined
 }
 
-/** The result of a promise. @throws QueueUnavailableError if it takes longer */
-export async function answered<T>(queueName: string, promise: Promise<T>, timeoutMs: number): Promise<T> {
+/**
+ * The result of a promise.
+ * @param mayChange whether it may change something after it was given up
+ * @throws QueueUnavailableError if it takes longer
+ */
+export async function answered<T>(
+  queueName: string,
+  promise: Promise<T>,
+  timeoutMs: number,
+  mayChange = true,
+): Promise<T> {
   let timer: NodeJS.Timeout | undefined
   const tooLate = new Promise<never>((_, reject) => {
     const reason = `Redis did not answer within ${timeoutMs} ms`
-    timer = setTimeout(() => reject(new QueueUnavailableError(queueName, reason, true)), timeoutMs)
+    timer = setTimeout(() => reject(new QueueUnavailableError(queueName, reason, mayChange)), timeoutMs)
   })
   return Promise.race([promise, tooLate]).finally(() => clearTimeout(timer))
 }

@@ -306,7 +306,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
    */
   async obliterate(options?: RemovalOptions): Promise<void> {
     const removal = new Removal(this.name, this.#admitTimeoutMs)
-    await this.#within(this.#number.agree())
+    await answered(this.name, this.#number.agree(), this.#admitTimeoutMs, false)
     await removal.reach(this.#head, this.each as readonly ShapedQueue[])
     await this.#coordinator.close()
     try {
@@ -315,7 +315,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
         this.#acts((queue) => removal.run(queue, options)),
       )
       await removal.run(this.#head, options)
-      await this.#within(this.#delist())
+      await answered(this.name, this.#delist(), this.#admitTimeoutMs)
       this.#isGone = !this.#isClosed
     } catch (error) {
       if (!this.#isClosed) this.#coordinator.reopen()
@@ -332,10 +332,6 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
 
   async #delist(): Promise<void> {
     await delistShardedQueue((await this.#head.backend.client) as never, this.#options.prefix ?? 'bull', this.name)
-  }
-
-  #within<T>(promise: Promise<T>): Promise<T> {
-    return answered(this.name, promise, this.#admitTimeoutMs)
   }
 
   #queue(shard: number): ShapedQueue<DataType, ResultType> {

@@ -24,7 +24,9 @@ export class Removal {
 
   /** A round trip to each part. @throws ShardsUnavailableError, or QueueUnavailableError if only the head is silent */
   async reach(head: ShapedQueue, shards: readonly ShapedQueue[]): Promise<void> {
-    const [ofHead, ...ends] = await Promise.allSettled([head, ...shards].map((queue) => this.#within(lookAt(queue))))
+    const [ofHead, ...ends] = await Promise.allSettled(
+      [head, ...shards].map((queue) => this.#within(lookAt(queue), false)),
+    )
     const failed = ends.flatMap(({ status }, shard) => (status === 'rejected' ? [shard] : []))
     const cause = ends.find((end) => end.status === 'rejected')?.reason as Error | undefined
     if (cause) throw new ShardsUnavailableError(this.#queueName, [], failed, { cause })
@@ -51,15 +53,15 @@ export class Removal {
     }
   }
 
-  #within<T>(call: Promise<T>): Promise<T> {
-    return answered(this.#queueName, call, this.#timeoutMs)
+  #within<T>(call: Promise<T>, mayChange: boolean): Promise<T> {
+    return answered(this.#queueName, call, this.#timeoutMs, mayChange)
   }
 
   /** Rejects once Redis does not answer. */
   async #silence(queue: ShapedQueue, over: AbortSignal): Promise<never> {
     for (;;) {
       await sleep(this.#timeoutMs, undefined, { signal: over })
-      await this.#within(pingAll(queue))
+      await this.#within(pingAll(queue), true)
     }
   }
 }

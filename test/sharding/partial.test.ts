@@ -81,7 +81,7 @@ test('an obliterate removes nothing if a shard does not answer at first, and the
   look.mockImplementationOnce(never)
   const error = await queue.obliterate({ force: true }).catch((reason: unknown) => reason)
   expect(error).toBeInstanceOf(ShardsUnavailableError)
-  expect(error).toMatchObject({ done: [], failed: [1] })
+  expect(error).toMatchObject({ done: [], failed: [1], cause: { mayBeStored: false } })
   expect(await queue.count()).toBe(1)
   await queue.obliterate({ force: true })
 })

@@ -89,7 +89,8 @@ export class Batch {
   async #callOf([name, ...args]: Command, index: number): Promise<unknown> {
     const redis = this.#redis
     try {
-      if (args.length === 0 && this.#near !== undefined) return await this.#callNear(name, this.#near)
+      if (args.length === 0 && this.#near !== undefined && asksMasters(redis))
+        return await this.#callNear(name, this.#near)
       return await (this.#bytes.has(index) ? redis.callBuffer(name, ...args) : redis.call(name, ...args))
     } catch (error) {
       return error
@@ -104,6 +105,11 @@ export class Batch {
     const [answer] = (await pipeline.exec()) ?? []
     return answer?.[0] ?? answer?.[1]
   }
+}
+
+/** To ioredis, a pipeline with a command that takes no key is a write: it would go to a master although reads do not. */
+function asksMasters(redis: BatchClient): boolean {
+  return (redis as Partial<Cluster>).options?.scaleReads === 'master'
 }
 
 /** Read from disk once. It is sent in full with each call, since it is short. */

@@ -443,7 +443,7 @@ export class Inspector {
 
 /** The master with a key; the key itself where that is not known. */
 function nodeWith(redis: BatchClient, key: string): string {
-  const nodes = redis.isCluster ? (redis as Cluster).slots[slotOfKey(key)] : undefined
+  const nodes = redis.isCluster ? (redis as Partial<Cluster>).slots?.[slotOfKey(key)] : undefined
   return nodes?.[0] ?? key
 }
 

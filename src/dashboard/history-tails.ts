@@ -1,4 +1,5 @@
 import type { HistoryEntry, Inspector } from '../inspect/index.ts'
+import { compareIds } from '../inspect/stream.ts'
 
 /** Queues read in one turn, which bounds the load on Redis however many are followed. */
 const READS_PER_TURN = 6
@@ -59,7 +60,7 @@ export class HistoryTail {
   /** From where new entries are read: some of those after it are known. */
   get readAfter(): string | undefined {
     const newest = this.#arrivals[0]?.entry
-    return newest && `${Math.max(0, idParts(newest.id)[0] - OVERLAP_MS)}-0`
+    return newest && `${Math.max(0, Number.parseInt(newest.id, 10) - OVERLAP_MS)}-0`
   }
 
   /** @param found newest first, as they are read */
@@ -80,17 +81,4 @@ export class HistoryTail {
     const isNew = ({ entry, place }: Arrival) => (count === undefined ? compareIds(entry.id, id) > 0 : place >= count)
     return this.#arrivals.filter(isNew).map(({ entry }) => entry)
   }
-}
-
-/** The order in which two entries were written: negative where the first is older. */
-function compareIds(one: string, other: string): number {
-  const [oneMs, oneCount] = idParts(one)
-  const [otherMs, otherCount] = idParts(other)
-  return oneMs - otherMs || oneCount - otherCount
-}
-
-/** The time of a stream id, ms, and its number in that millisecond. */
-function idParts(id: string): [number, number] {
-  const [ms = 0, count = 0] = id.split('-').map(Number)
-  return [ms, count]
 }

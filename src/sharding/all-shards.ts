@@ -24,20 +24,26 @@ function isUnavailable(error: Error): boolean {
   return error instanceof QueueUnavailableError || failureKind(error) !== undefined
 }
 
+interface WaitTerms {
+  /** Whether it may change something after it was given up. Default true. */
+  readonly mayChange?: boolean
+  /** What did not come in time. */
+  readonly missing?: string
+}
+
 /**
  * The result of a promise.
- * @param mayChange whether it may change something after it was given up
  * @throws QueueUnavailableError if it takes longer
  */
 export async function answered<T>(
   queueName: string,
   promise: Promise<T>,
   timeoutMs: number,
-  mayChange = true,
+  { mayChange = true, missing = 'Redis did not answer' }: WaitTerms = {},
 ): Promise<T> {
   let timer: NodeJS.Timeout | undefined
   const tooLate = new Promise<never>((_, reject) => {
-    const reason = `Redis did not answer within ${timeoutMs} ms`
+    const reason = `${missing} within ${timeoutMs} ms`
     timer = setTimeout(() => reject(new QueueUnavailableError(queueName, reason, mayChange)), timeoutMs)
   })
   return Promise.race([promise, tooLate]).finally(() => clearTimeout(timer))

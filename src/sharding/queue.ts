@@ -2,14 +2,7 @@ import { EventEmitter } from 'node:events'
 import type { BulkJobOptions, Job, JobType } from 'bullmq'
 import type { OnceOptions } from '../admission/idempotency-key.ts'
 import type { JobTerms, ShapedJobsOptions } from '../admission/job-options.ts'
-import {
-  InvalidInputError,
-  InvalidShapeError,
-  isRefusal,
-  QueueFullError,
-  QueueUnavailableError,
-  type Refusal,
-} from '../errors.ts'
+import { InvalidInputError, InvalidShapeError, isRefusal, QueueFullError, type Refusal } from '../errors.ts'
 import { Inspector } from '../inspect/inspector.ts'
 import type { Explanation } from '../inspect/queue-status.ts'
 import type { AddedOnce } from '../queue/add-once.ts'
@@ -306,7 +299,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
    */
   async obliterate(options?: RemovalOptions): Promise<void> {
     const removal = new Removal(this.name, this.#admitTimeoutMs)
-    await answered(this.name, this.#number.agree(), this.#admitTimeoutMs, false)
+    await answered(this.name, this.#number.agree(), this.#admitTimeoutMs, { mayChange: false })
     await removal.reach(this.#head, this.each as readonly ShapedQueue[])
     await this.#coordinator.close()
     try {
@@ -349,13 +342,8 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
   async #started(): Promise<void> {
     if (this.#isGone) this.#beginAnew()
     if (this.#coordinator.isStarted) return
-    const admitTimeoutMs = this.#admitTimeoutMs
-    const reason = `its shards got no leases within ${admitTimeoutMs} ms`
-    let timer: NodeJS.Timeout | undefined
-    const tooLate = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => reject(new QueueUnavailableError(this.name, reason, false)), admitTimeoutMs)
-    })
-    await Promise.race([this.#coordinator.started, tooLate]).finally(() => clearTimeout(timer))
+    const terms = { mayChange: false, missing: 'its shards got no leases' }
+    await answered(this.name, this.#coordinator.started, this.#admitTimeoutMs, terms)
   }
 
   #beginAnew(): void {

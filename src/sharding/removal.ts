@@ -54,7 +54,7 @@ export class Removal {
   }
 
   #within<T>(call: Promise<T>, mayChange: boolean): Promise<T> {
-    return answered(this.#queueName, call, this.#timeoutMs, mayChange)
+    return answered(this.#queueName, call, this.#timeoutMs, { mayChange })
   }
 
   /** Rejects once Redis does not answer. */

@@ -1,12 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Redis } from 'ioredis'
 import type { Figure, Row } from '../figure.ts'
-import { describeSlow, type SlowCommand, SlowCommands } from '../measure/slow-commands.ts'
+import { SlowCommands, slowRow } from '../measure/slow-commands.ts'
 import { makeQueue, removeQueue } from '../queues.ts'
 import { memoryOf } from '../scale/deep-queue.ts'
 import { paced } from '../scale/pacing.ts'
 
-const ASKED_MS = 5
 const MIB = 1024 * 1024
 const WORK = { perSecond: 20, processes: 1, workers: 1, concurrency: 10, jobMs: 5 }
 
@@ -19,11 +18,6 @@ async function bytesThrough(client: Redis): Promise<{ in: number; out: number }>
 function times(setup: string, bytes: number, jobs: number): Row {
   const each = bytes / jobs / MIB
   return { setup, asked: 'once', reached: `${each.toFixed(2)} times`, ok: each < 1.2, values: { bytes, jobs } }
-}
-
-function slowRow(setup: string, slowest: readonly SlowCommand[]): Row {
-  const ok = slowest.every(({ ms }) => ms <= ASKED_MS)
-  return { setup, asked: `<= ${ASKED_MS} ms`, reached: describeSlow(slowest), ok, values: { slowest } }
 }
 
 export const scaleData: Figure = {

@@ -1,12 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ShapedQueue } from 'sluice'
 import type { Figure, Row } from '../figure.ts'
-import { describeSlow, SlowCommands } from '../measure/slow-commands.ts'
+import { SlowCommands, slowRow } from '../measure/slow-commands.ts'
 import { makeQueue } from '../queues.ts'
 import { memoryOf } from '../scale/deep-queue.ts'
 import { describePace, paced, paceOf, type Work } from '../scale/pacing.ts'
 
-const ASKED_MS = 5
 const WORK: Work = { perSecond: 200, processes: 2, workers: 2, concurrency: 20, jobMs: 5 }
 const HOURS = 24
 /** Arrivals come in so many steps an hour. */
@@ -85,13 +84,7 @@ export const scaleDay: Figure = {
         ok: Math.abs(evening.rateKept - morning.rateKept) <= 0.001,
         values: { ...evening },
       },
-      {
-        setup: 'the slowest script',
-        asked: `<= ${ASKED_MS} ms`,
-        reached: describeSlow(slowest),
-        ok: slowest.every(({ ms }) => ms <= ASKED_MS),
-        values: { slowest },
-      },
+      slowRow('the slowest script', slowest),
       {
         setup: `after ${starts.length} jobs, the queue is empty`,
         reached: `${keysAfter} keys (before: ${keys}), ${((memoryAfter - memory) / 1024).toFixed(0)} KB more memory`,

@@ -2,12 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { ShapedQueue } from 'sluice'
 import { Inspector } from 'sluice/inspect'
 import { type Bench, connectionTo, type Figure, type Row } from '../figure.ts'
-import { describeSlow, type SlowCommand, SlowCommands } from '../measure/slow-commands.ts'
+import { describeSlow, type SlowCommand, SlowCommands, slowRow } from '../measure/slow-commands.ts'
 import { addJobs, makeQueue, removeQueue } from '../queues.ts'
 import { DEPTHS, type DeepQueue, type Depth, deepQueue, jobsOf, memoryOf } from '../scale/deep-queue.ts'
 import { describePace, type Paced, paced, type Work } from '../scale/pacing.ts'
 
-const ASKED_MS = 5
 const PER_SECOND = 500
 const WORK: Work = { perSecond: PER_SECOND, processes: 2, workers: 1, concurrency: 20, jobMs: 5 }
 /** How often the same is done, to tell what takes Redis long from what else the machine does. */
@@ -62,16 +61,6 @@ async function stockBytesPerJob(bench: Bench, { opts }: Depth, jobs: number): Pr
   const bytes = (await memoryOf(bench)) - before
   await removeQueue(queue)
   return bytes / jobs
-}
-
-function slowRow(setup: string, slowest: readonly SlowCommand[], reached = describeSlow(slowest)): Row {
-  return {
-    setup,
-    asked: `<= ${ASKED_MS} ms`,
-    reached,
-    ok: slowest.every(({ ms }) => ms <= ASKED_MS),
-    values: { slowest },
-  }
 }
 
 /** The slowest command of each deed, the slowest deed first. */

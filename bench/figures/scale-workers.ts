@@ -1,9 +1,8 @@
 import type { Bench, Figure, Row } from '../figure.ts'
-import { describeSlow, SlowCommands } from '../measure/slow-commands.ts'
+import { SlowCommands, slowRow } from '../measure/slow-commands.ts'
 import { addJobs, makeQueue, removeQueue } from '../queues.ts'
 import { describePace, type Paced, paced, type Work } from '../scale/pacing.ts'
 
-const ASKED_MS = 5
 const CALLS_ASKED = 3
 const WAKES_ASKED = 0.1
 const WORK: Work = { perSecond: 500, processes: 4, workers: 1, concurrency: 40, jobMs: 20 }
@@ -61,13 +60,7 @@ export const scaleWorkers: Figure = {
       row(`${workers} workers × ${MANY.concurrency}`, many, few),
       callsRow(many, few),
       { setup: 'connections per worker', reached: each.toFixed(2), values: { ...many, starts: undefined } },
-      {
-        setup: 'the slowest script',
-        asked: `<= ${ASKED_MS} ms`,
-        reached: describeSlow(slowest),
-        ok: slowest.every(({ ms }) => ms <= ASKED_MS),
-        values: { slowest },
-      },
+      slowRow('the slowest script', slowest),
     ]
   },
 }

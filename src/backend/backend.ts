@@ -32,14 +32,16 @@ import {
 } from '../redis/commands.ts'
 import { watchConnection } from '../redis/connection-watch.ts'
 import { isPassing } from '../redis/failures.ts'
-import { uniqueId } from '../redis/ids.ts'
 import { replicatedKey } from '../redis/keys.ts'
 import { isPrepared, type ScriptSet, WRAPPED } from '../redis/scripts.ts'
 import { removeOwnKeys } from '../redis/shaped-queues.ts'
 import { untilMoved, untilServed } from '../redis/until-served.ts'
 import { ShapeStore } from '../shape/store.ts'
+import { argumentsOf, CallCollector, type ScriptCall } from './captured-calls.ts'
+import { clientOf, endReconnecting, leaveSentinels } from './connections.ts'
 import { type FoundIteration, onRedisClock } from './cron-clock.ts'
 import { deadLetterId, deadLetterOf, letterJob } from './dead-letters.ts'
+import { drainInParts, fitsOneScript } from './draining.ts'
 import { failWithLetter } from './fail-with-letter.ts'
 import type { ShapedBackendOptions } from './options.ts'
 
@@ -63,11 +65,6 @@ const ENDS: Readonly<Record<string, number>> = {
   moveJobFromActiveToWait: 0,
 }
 
-/** BullMQ's connection has its client from the start, but exposes it only when it is ready. */
-function clientOf(connection: RedisConnection): Client {
-  return (connection as unknown as { readonly _client: Client })._client
-}
-
 /** A job for which BullMQ's code is to make the add call. */
 interface JobToAdd {
   readonly job: JobJson
@@ -84,16 +81,6 @@ interface Family {
   readonly options: ShapedBackendOptions
   /** The connection runs blocking commands, like that of QueueEvents. */
   readonly blocks?: boolean
-}
-
-/** What is used of ioredis beyond its types, to end a client. */
-interface Endable {
-  /** Pending while it waits to reconnect, whatever its status: the nodes of a cluster that end late change that. */
-  readonly reconnectTimeout: unknown
-  manuallyClosing: boolean
-  disconnect(): void
-  setStatus(status: string): void
-  flushQueue(error: Error): void
 }
 
 /**
@@ -179,23 +166,13 @@ export class ShapedBackend extends RedisQueueBackend {
     } finally {
       // Only now, so that calls in flight do not wait on a silent connection.
       this.#stopWatching()
-      this.#leaveSentinels()
+      leaveSentinels(this.connection)
+      if (this.blockingConnection) leaveSentinels(this.blockingConnection)
     }
   }
 
-  /**
-   * Of a client that waits to reconnect, ioredis cancels the attempt, but never reports that the connection has ended,
-   * and BullMQ's close and pause would wait for that for ever.
-   */
   override async disconnectBlocking(wait = true): Promise<void> {
-    const client = this.blockingConnection && (clientOf(this.blockingConnection) as unknown as Endable)
-    if (client?.reconnectTimeout) {
-      void client.disconnect()
-      client.setStatus('end')
-      client.flushQueue(new Error('Connection is closed.'))
-      // After a pause it is used again.
-      client.manuallyClosing = false
-    }
+    if (this.blockingConnection) endReconnecting(this.blockingConnection)
     return super.disconnectBlocking(wait)
   }
 
@@ -448,23 +425,8 @@ export class ShapedBackend extends RedisQueueBackend {
     return 1
   }
 
-  /**
-   * A long queue is drained in parts: one script would block Redis for seconds. So is one in which groups are held, or
-   * have delayed jobs: they have to be told that those jobs are gone.
-   */
   override async drain(delayed: boolean): Promise<void> {
-    const client = await this.queue.client
-    const keys = ['wait', 'paused', 'prioritized', ...(delayed ? ['delayed'] : [])].map((type) => this.toKey(type))
-    const lengths = keys.map((key, i) => (i < 2 ? client.llen(key) : client.zcard(key)))
-    const [drains, heldGroups, laterJobs, ...counts] = await Promise.all([
-      client.smembers(this.toKey('meta:draining')),
-      client.zcard(this.toKey('meta:groups:limited')),
-      client.zcard(this.toKey('meta:groups:later')),
-      ...lengths,
-    ])
-    const jobs = counts.reduce((sum, length) => sum + length, 0)
-    if (jobs <= DRAIN_PART_JOBS && drains.length === 0 && heldGroups === 0 && !(delayed && laterJobs > 0))
-      return super.drain(delayed)
+    if (await fitsOneScript(await this.queue.client, (type) => this.toKey(type), delayed)) return super.drain(delayed)
     return drainInParts(this.store, delayed)
   }
 
@@ -520,14 +482,6 @@ export class ShapedBackend extends RedisQueueBackend {
   #watchConnections(): void {
     this.#watches.push(watchConnection(clientOf(this.connection), !this.#family.blocks))
     if (this.blockingConnection) this.#watches.push(watchConnection(clientOf(this.blockingConnection), false))
-  }
-
-  /** The connections to Sentinels, which ioredis leaves open after QUIT, would keep the program alive. */
-  #leaveSentinels(): void {
-    for (const connection of [this.connection, this.blockingConnection]) {
-      const client = connection && (clientOf(connection) as Client & { options?: { failoverDetector?: boolean } })
-      if (client?.options?.failoverDetector && client.status === 'end') client.disconnect()
-    }
   }
 
   #stopWatching(): void {
@@ -611,46 +565,4 @@ export class ShapedBackend extends RedisQueueBackend {
   #keysOf(script: string): number {
     return this.#family.scripts.originalKeys(script)
   }
-}
-
-/** Jobs per part, which blocks Redis for less than 5 ms. BullMQ's own script drains a queue of up to this many. */
-const DRAIN_PART_JOBS = 150
-
-/**
- * Removes all jobs that wait now, and the delayed ones on request; jobs added meanwhile stay. Drains that were
- * interrupted are completed too.
- */
-async function drainInParts(store: ShapeStore, withDelayed: boolean): Promise<void> {
-  const begin = [uniqueId(), withDelayed ? 'begin all' : 'begin', DRAIN_PART_JOBS]
-  const drains = (await store.run('drain-part', begin)) as readonly string[]
-  for (const drain of drains) {
-    while ((await store.run('drain-part', [drain, 'go', DRAIN_PART_JOBS])) === 1);
-  }
-}
-
-interface ScriptCall {
-  readonly script: string
-  readonly args: Argument[]
-}
-
-/** Mimics a client: keeps the script calls of BullMQ's own code instead of sending them. */
-class CallCollector {
-  readonly calls: ScriptCall[] = []
-
-  /** Replaces a backend's `execCommand`. */
-  keep(script: string, args: Argument[]): number {
-    this.calls.push({ script, args })
-    return 0
-  }
-}
-
-/** The arguments with which a method of BullMQ's backend would call its script, captured by a copy of the backend. */
-export async function argumentsOf<B extends object>(
-  backend: B,
-  method: (this: B) => Promise<unknown>,
-): Promise<Argument[]> {
-  const collector = new CallCollector()
-  const execCommand = (_client: unknown, script: string, args: Argument[]) => collector.keep(script, args)
-  await method.call(Object.create(backend, { execCommand: { value: execCommand } }))
-  return (collector.calls[0] as { args: Argument[] }).args
 }

@@ -1,5 +1,5 @@
 import { type JobJson, QueueKeys, RedisQueueBackend } from 'bullmq'
-import { argumentsOf } from '../../src/backend/backend.ts'
+import { argumentsOf } from '../../src/backend/captured-calls.ts'
 import type { HeldJob } from '../../src/departure/held-job.ts'
 import type { Argument } from '../../src/redis/commands.ts'
 

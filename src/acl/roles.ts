@@ -82,7 +82,7 @@ export const ROLE_NEEDS: Readonly<Record<Role, RoleNeeds>> = {
   worker: {
     scripts: [...ADD, ...DECLARE, ...LOOK, ...RUN],
     commands: [
-      ...[...CONNECT, ...EVAL, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS, ...BEFORE],
+      ...[...CONNECT, ...EVAL, ...CONFIRM, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS, ...BEFORE],
       ...['bzpopmin', 'subscribe', 'unsubscribe'],
     ],
     keys: [`~${QUEUES}`, `~${LIMITS}`],

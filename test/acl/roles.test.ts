@@ -81,6 +81,11 @@ test('a producer adds jobs of every kind, asks for them, and keeps schedulers', 
   expect((await dropping.meter()).droppedTotal).toBe(1)
 })
 
+test.each(['producer', 'worker'] as const)('a %s asks whether replicas have what it adds', async (role) => {
+  const queue = queueAs(role, `durable-${role}`, { durability: { replicas: 1, timeoutMs: 1 } })
+  await expect(queue.add('job', {})).rejects.toThrow('0 of 1 replicas')
+})
+
 test('a producer adds flows', async () => {
   const flows = new ShapedFlowProducer({ connection: redis.connection('producer'), prefix })
   onTestFinished(() => flows.close())

@@ -8,8 +8,8 @@ const WARNING_MS = 1000
 const ERROR_MS = 60_000
 
 /**
- * The offset between this machine's clock and Redis's. Slots follow Redis's clock; BullMQ's delays and retries follow
- * those of the clients.
+ * The offset between this machine's clock and Redis's. Slots, and delays on a queue with a shape, follow Redis's clock;
+ * delays of plain BullMQ, and the age of finished jobs, follow those of the clients.
  */
 export async function clockOffset({ client, nowMs }: Examined): Promise<Finding[]> {
   const findings = new Findings('clock')
@@ -18,7 +18,8 @@ export async function clockOffset({ client, nowMs }: Examined): Promise<Finding[
     const apart = Math.abs(offsetMs)
     const text = `${apart.toFixed(apart < 100 ? 1 : 0)} ms ${offsetMs < 0 ? 'ahead of' : 'behind'} Redis's (± ${errorMs.toFixed(1)} ms)`
     const message = `the clock of this machine is ${text}`
-    const remedy = 'run NTP on both machines: delays and backoffs are computed by the clock of the client'
+    const remedy =
+      'run NTP on both machines: plain BullMQ delays jobs, and all clients date finished ones, by their own clock'
     if (apart - errorMs >= ERROR_MS) return [findings.error(message, remedy)]
     if (apart - errorMs >= WARNING_MS) return [findings.warning(message, remedy)]
     return [findings.ok(message)]

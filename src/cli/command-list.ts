@@ -63,7 +63,7 @@ export const COMMANDS: readonly ListedCommand[] = [
   },
   {
     name: 'redrive',
-    summary: 'put dead jobs back into their queue',
+    summary: 'put the jobs of dead letters back',
     load: async () => (await import('./commands/redrive.ts')).addRedriveCommand,
   },
   {
@@ -98,7 +98,7 @@ export const COMMANDS: readonly ListedCommand[] = [
   },
   {
     name: 'gateway',
-    summary: 'take jobs over HTTP into bounded queues',
+    summary: 'accept jobs over HTTP for bounded queues',
     load: async () => (await import('./commands/gateway.ts')).addGatewayCommand,
   },
   {

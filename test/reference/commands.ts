@@ -1,3 +1,4 @@
+import type { EventEmitter } from 'node:events'
 import { type Argument, Command, Help, type Option } from 'commander'
 import { COMMANDS } from '../../src/cli/command-list.ts'
 import { addGlobalOptions } from '../../src/cli/global-options.ts'
@@ -11,7 +12,7 @@ export function globalOptionsTable(): string {
 
 const HEAD = `# Commands
 
-Every command with its arguments and options, as \`sluice COMMAND --help\` prints them. [The command line](cli.md) says what the commands do, and has the [options that all of them take](cli.md#options-of-every-command).
+Every command with its options and examples, as \`sluice COMMAND --help\` prints them. [The command line](cli.md) says more about each, and has the [options that all of them take](cli.md#options-of-every-command).
 
 <!-- Written by npm run reference from the commands themselves. -->
 `
@@ -20,33 +21,45 @@ Every command with its arguments and options, as \`sluice COMMAND --help\` print
 export async function commandsPage(): Promise<string> {
   const program = new Command('sluice')
   for (const { load } of COMMANDS) (await load())(program, () => () => Promise.resolve())
-  return [HEAD, ...program.commands.flatMap((command) => sectionsOf(command, []))].join('\n')
+  const overview = table(
+    ['command', 'what it does'],
+    COMMANDS.map(({ name, summary }) => [`[${name}](#${name})`, summary]),
+  )
+  return [HEAD, `${overview}\n`, ...program.commands.flatMap((command) => sectionsOf(command, []))].join('\n')
 }
 
 function sectionsOf(command: Command, parents: readonly string[]): string[] {
   const path = [...parents, command.name()]
   const words = path.join(' ')
-  const { commands, options, registeredArguments } = command
-  const own = commands.length > 0 ? [] : [`\`\`\`\nsluice ${words} ${command.usage()}\n\`\`\`\n`]
-  const args = registeredArguments.length > 0 ? [`${argumentsTable(registeredArguments)}\n`] : []
-  const named = options.length > 0 ? [`${optionsTable(options)}\n`] : []
-  const section = [`${'#'.repeat(path.length + 1)} ${words}\n`, `${command.description()}\n`, ...own, ...args, ...named]
-  return [...section, ...commands.flatMap((one) => sectionsOf(one, path))]
+  const { commands, options } = command
+  const own = commands.length > 0 ? [] : [`\`\`\`\n${`sluice ${words} ${command.usage()}`.trim()}\n\`\`\`\n`]
+  const args = command.registeredArguments.filter(({ description }) => !EVIDENT.includes(description))
+  const named = args.length + options.length > 0 ? [`${optionsTable(options, args)}\n`] : []
+  const section = [`${'#'.repeat(path.length + 1)} ${words}\n`, `${command.description()}\n`, ...own, ...named]
+  return [...section, ...examplesOf(command), ...commands.flatMap((one) => sectionsOf(one, path))]
 }
 
-function argumentsTable(args: readonly Argument[]): string {
-  return table(
-    ['argument', 'meaning'],
-    args.map((argument) => [`\`${argument.name()}\``, escaped(argument.description)]),
-  )
-}
+/** Arguments whose names say as much. */
+const EVIDENT = ['the queue', 'the id of the job', 'the id of the group', 'the id of the letter', 'the ids of jobs']
 
-function optionsTable(options: readonly Option[]): string {
+function optionsTable(options: readonly Option[], args: readonly Argument[] = []): string {
   const help = new Help()
   return table(
     ['option', 'meaning'],
-    options.map((option) => [`\`${option.flags}\``, escaped(help.optionDescription(option))]),
+    [
+      ...args.map((argument) => [`\`${argument.name()}\``, escaped(argument.description)]),
+      ...options.map((option) => [`\`${option.flags}\``, escaped(help.optionDescription(option))]),
+    ],
   )
+}
+
+/** What its help shows after the options. */
+function examplesOf(command: Command): string[] {
+  let text = ''
+  // It is an emitter, which its types do not say.
+  const emitter = command as unknown as EventEmitter
+  emitter.emit('afterHelp', { error: false, command, write: (part: string) => (text += part) })
+  return text.trim() === '' ? [] : [`\`\`\`\n${text.trim()}\n\`\`\`\n`]
 }
 
 function escaped(text: string): string {

@@ -30,7 +30,7 @@ Examples:
 `
 
 export const addDashboardCommand: AddCommand = (program, run) => {
-  withOptions(program.command('dashboard').description('queues and workers in a browser'))
+  withOptions(program.command('dashboard').description('Shows queues and workers in a browser, until it is stopped.'))
     .addHelpText('after', EXAMPLES)
     .action(
       run(async (cli, given: Options) => {

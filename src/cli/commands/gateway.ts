@@ -6,7 +6,7 @@ import { hostProgram } from '../run-program.ts'
 export const addGatewayCommand: AddCommand = (program) => {
   const command = program
     .command('gateway')
-    .description('Takes jobs over HTTP into bounded queues, until it is stopped.')
+    .description('Accepts jobs over HTTP for bounded queues, until it is stopped.')
     .option('--new-token <name>', 'print a new token and its entry for the token file, and exit')
   hostProgram(command, async () => {
     const { runGateway } = await loadWithPackages('gateway', () => import('../../programs/gateway/program.ts'))

@@ -21,7 +21,7 @@ export const addMetricsCommand: AddCommand = (program, run) => {
     )
     .argument('[queues...]', 'only these queues (default: all that have a shape)')
     .option('--host <host>', 'where to listen', parseNonEmpty, '127.0.0.1')
-    .option('--port <number>', '0 lets the system choose', wholeNumber(0, 65_535), 9464)
+    .option('--port <number>', 'the port; 0: any that is free', wholeNumber(0, 65_535), 9464)
     .option('--max-queues <number>', 'how many queues get their own label', wholeNumber(1, 100_000), 100)
     .option('--groups <number>', 'how many groups of each queue get their own label', wholeNumber(0, 1000), 0)
     .addHelpText(

@@ -23,7 +23,7 @@ export const addRecordCommand: AddCommand = (program, run) => {
     .command('record')
     .description('Records the jobs that arrive at a queue, for sluice simulate. Only reads. Ctrl-C ends it.')
     .argument('<queue>', 'the queue', parseQueueName)
-    .option('--out <file>', 'where to (default: stdout)')
+    .option('--out <file>', 'the file to write (default: stdout)')
     .addOption(
       durationOption('--for <duration>', 'for how long, counted from --since if given (default: until interrupted)'),
     )

@@ -79,11 +79,11 @@ export const addSimulateCommand: AddCommand = (program, run) => {
       wholeNumber(2, 1e6),
       DEFAULT_GROUP_SIZE,
     )
-    .option('--seed <n>', 'of a load: the same seed, the same arrivals', wholeNumber(0, 2 ** 32), 1)
+    .option('--seed <n>', 'of a load: the same seed gives the same arrivals', wholeNumber(0, 2 ** 32), 1)
     .addOption(new Option('--cost <n>', "of the jobs of a load: '2', or a range '1-5'").argParser(parseCost).default(1))
     .option(
       '--groups <n>',
-      'of a load: jobs of so many groups, few of which have most of them',
+      'of a load: divides the jobs among so many groups, a few of which have most of them',
       wholeNumber(0, 10_000),
       0,
     )

@@ -20,7 +20,7 @@ import { problem, RequestProblem } from './request-problem.ts'
 import { jsonResponse } from './responses.ts'
 import { METHODS, type Route, routeOf } from './route.ts'
 
-/** Takes jobs over HTTP: middleware that handles the paths of its queues, and lets everything else pass. */
+/** Accepts jobs over HTTP: middleware that handles the paths of its queues, and lets everything else pass. */
 export interface Gateway extends Middleware {
   /** Resolves once every queue is connected to Redis. Until then requests get 503. */
   waitUntilReady(): Promise<void>

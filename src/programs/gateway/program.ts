@@ -16,7 +16,7 @@ const gatewayProgram: Runnable<GatewaySettings> = {
   name: 'gateway',
   settings: gatewayTable,
   about: [
-    'Takes jobs over HTTP into bounded queues, and says when to retry if a queue is full.',
+    'Accepts jobs over HTTP for bounded queues, and says when to retry if a queue is full.',
     '',
     '--new-token NAME prints a new token, and its entry for TOKEN_FILE.',
   ],

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
@@ -52,8 +52,26 @@ test('what may write and sign runs no code of packages', () => {
   ])
 })
 
+test('workflows name each action by its commit, and keep no credentials of a check-out', () => {
+  const folder = join(ROOT, '.github/workflows')
+  const jobs = readdirSync(folder).flatMap((file): Job[] =>
+    Object.values(parse(readFileSync(join(folder, file), 'utf8')).jobs),
+  )
+  const used = jobs.flatMap(({ steps }) => steps).filter(({ uses }) => uses !== undefined)
+  expect(used.length).toBeGreaterThan(8)
+  expect(used.filter(({ uses = '' }) => !/@[0-9a-f]{40}$/.test(uses))).toEqual([])
+  const checkouts = used.filter(({ uses = '' }) => uses.startsWith('actions/checkout@'))
+  expect(checkouts.filter((step) => step.with?.['persist-credentials'] !== false)).toEqual([])
+})
+
+interface Step {
+  readonly run?: string
+  readonly uses?: string
+  readonly with?: Readonly<Record<string, unknown>>
+}
+
 interface Job {
-  readonly steps: readonly { readonly run?: string }[]
+  readonly steps: readonly Step[]
 }
 
 function commandsOf({ steps }: Job): string[] {

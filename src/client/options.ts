@@ -24,7 +24,7 @@ export interface PoliteFetchOptions {
   readonly fetch?: Fetch
   /** The most times a request is sent, the first included. Default 5. */
   readonly attempts?: number
-  /** The backoff is random, from 0 to `min(capMs, baseMs × 2^attempt)`. ms, default 500. */
+  /** The backoff is random, from 0 to `min(capMs, baseMs × 2^(attempt − 1))`. ms, default 500. */
   readonly baseMs?: number
   /** The longest backoff. ms, default 20,000. */
   readonly capMs?: number

@@ -29,7 +29,7 @@ function withoutWorkers(findings: Findings, { depth, active }: QueueStatus): Fin
   if (depth + active === 0) return findings.ok('no live workers, and no waiting jobs')
   return findings.warning(
     `${depth === 1 ? '1 job waits' : `${depth} jobs wait`}, and no worker has reported itself for a minute`,
-    'start a ShapedWorker of this queue, or look why none runs',
+    'start a ShapedWorker of this queue, or find out why none runs',
   )
 }
 

@@ -11,6 +11,8 @@ export default defineConfig({
     isolate: false,
     restoreMocks: true,
     maxWorkers: 2,
+    // Of the tests of a file that say so (test/support/concurrent.ts): with more, they would keep each other waiting.
+    maxConcurrency: 3,
     testTimeout: 30_000,
     hookTimeout: 60_000,
     // For an event to come, which is no guarantee: vitest's 1 s is less than a busy machine needs to start a process.

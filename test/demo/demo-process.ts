@@ -4,7 +4,7 @@ import { chmodSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from 'no
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { onTestFinished } from 'vitest'
+import { onTestFinished } from '../support/concurrent.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))

@@ -13,6 +13,7 @@ import {
   type ShapedWorkerOptions,
 } from '../../src/index.ts'
 import { wakeChannel } from '../../src/redis/keys.ts'
+import { PerTest } from '../support/concurrent.ts'
 import type { TestRedis } from '../support/redis.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: tests give jobs of any kind
@@ -36,7 +37,7 @@ interface Closing {
 /** Makes queues and workers for a test, and closes them after it: workers first, in the order they were made. */
 export class Workshop {
   readonly #redis: TestRedis
-  readonly #open: Closing[] = []
+  readonly #open = new PerTest<Closing>()
   #names = 0
 
   constructor(redis: TestRedis) {
@@ -88,12 +89,12 @@ export class Workshop {
 
   /** Closes what the test leaves open. */
   keep<T extends Closing>(thing: T): T {
-    this.#open.unshift(thing)
+    this.#open.list.unshift(thing)
     return thing
   }
 
   async close(): Promise<void> {
-    const open = this.#open.splice(0)
+    const open = this.#open.list.splice(0)
     const queues = open.filter((thing) => thing instanceof ShapedQueue)
     await Promise.all(open.filter((thing) => !queues.includes(thing as ShapedQueue)).map((thing) => thing.close()))
     await Promise.all(queues.map((queue) => queue.close()))

@@ -3,6 +3,7 @@ import type { Browser, BrowserContextOptions, Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe } from 'vitest'
 import { type DashboardOptions, dashboard } from '../../../src/dashboard/index.ts'
 import { findBrowser, launchBrowser } from '../../support/browser.ts'
+import { PerTest } from '../../support/concurrent.ts'
 
 const found = await findBrowser()
 if ('missing' in found) process.stdout.write(`Tests of the dashboard's page are skipped: ${found.missing}\n`)
@@ -31,14 +32,14 @@ interface OpenTerms {
 /** One browser for a file, with dashboards to look at, all closed after their tests. Call it within {@link describePage}. */
 export class PageStage {
   #browser: Browser | undefined
-  readonly #open: (() => Promise<unknown>)[] = []
+  readonly #open = new PerTest<() => Promise<unknown>>()
 
   constructor() {
     beforeAll(async () => {
       if ('path' in found) this.#browser = await launchBrowser(found.path)
     })
     afterEach(async () => {
-      for (const close of this.#open.splice(0).reverse()) await close()
+      for (const close of this.#open.list.splice(0).reverse()) await close()
     })
     afterAll(() => this.#browser?.close())
   }
@@ -51,7 +52,7 @@ export class PageStage {
     const app = fastify({ routerOptions: { maxParamLength: 1024 } })
     await app.register(dashboard(options), { prefix: mount })
     const address = await app.listen({ host: '127.0.0.1', port })
-    this.#open.push(() => app.close())
+    this.#open.list.push(() => app.close())
     return { app, url: `${address}${mount}/` }
   }
 
@@ -64,7 +65,7 @@ export class PageStage {
   /** Opens a page. */
   async look(url: string, query = '', options: BrowserContextOptions = {}): Promise<Opened> {
     const context = await (this.#browser as Browser).newContext({ viewport: { width: 1280, height: 900 }, ...options })
-    this.#open.push(() => context.close())
+    this.#open.list.push(() => context.close())
     const page = await context.newPage()
     // Below the test's own: then the error names what was waited for.
     page.setDefaultTimeout(15_000)

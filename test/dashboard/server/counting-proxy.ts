@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
-import { onTestFinished } from 'vitest'
+import { onTestFinished } from '../../support/concurrent.ts'
 
 /** A proxy before a Redis that counts round trips: how often a connection asks after it was answered. */
 export interface CountingProxy {

@@ -1,4 +1,4 @@
-import { onTestFinished } from 'vitest'
+import { onTestFinished } from '../../support/concurrent.ts'
 
 /** An event as a browser would hand it on. */
 export interface ServerEvent {

@@ -1,4 +1,3 @@
-import { onTestFinished } from 'vitest'
 import {
   type Departure,
   ShapedQueue,
@@ -7,6 +6,7 @@ import {
   type ShapedWorkerOptions,
   type StateLoss,
 } from '../../../src/index.ts'
+import { onTestFinished } from '../../support/concurrent.ts'
 
 /** What the system and ioredis say of a connection that is gone. */
 const CONNECTION = /ECONNRE(FUSED|SET)|EPIPE|Connection is closed/

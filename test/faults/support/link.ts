@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
-import { onTestFinished } from 'vitest'
+import { onTestFinished } from '../../support/concurrent.ts'
 
 const HOST = '127.0.0.1'
 

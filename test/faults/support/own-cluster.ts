@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
 import { Cluster, type ClusterOptions, type Redis } from 'ioredis'
-import { expect, onTestFinished } from 'vitest'
 import type { RedisService } from '../../../workers/services/redis.ts'
 import { CLUSTER_ARGS, formCluster } from '../../support/cluster.ts'
+import { expect, onTestFinished } from '../../support/concurrent.ts'
 import { type RedisProxy, startProxy } from '../../support/proxy.ts'
 import { adminOf, startOwnRedis } from './own-redis.ts'
 

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis'
-import { onTestFinished } from 'vitest'
 import { type RedisService, type StartRedisOptions, startRedis } from '../../../workers/services/redis.ts'
+import { onTestFinished } from '../../support/concurrent.ts'
 import { connectionOptions } from '../../support/redis.ts'
 
 /** Where a Redis is, for BullMQ: with quick reconnection, so that a test does not wait for it. */

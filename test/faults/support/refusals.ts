@@ -1,7 +1,7 @@
 import { mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Redis } from 'ioredis'
-import { expect } from 'vitest'
+import { expect } from '../../support/concurrent.ts'
 
 /** What makes a real Redis refuse what is asked of it, and what ends that. */
 export interface Refusal {

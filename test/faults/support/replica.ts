@@ -1,5 +1,5 @@
-import { expect } from 'vitest'
 import type { RedisService, StartRedisOptions } from '../../../workers/services/redis.ts'
+import { expect } from '../../support/concurrent.ts'
 import { startLink } from './link.ts'
 import { adminOf, startOwnRedis } from './own-redis.ts'
 

@@ -1,6 +1,6 @@
 import { Cluster, type ClusterOptions } from 'ioredis'
-import { expect, onTestFinished } from 'vitest'
 import { CLUSTER_ARGS, formCluster } from '../../support/cluster.ts'
+import { expect, onTestFinished } from '../../support/concurrent.ts'
 import { type LinkedRedis, startLinkedRedis } from './linked-redis.ts'
 
 const MASTERS = 3

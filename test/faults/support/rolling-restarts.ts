@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { QueueEvents } from 'bullmq'
-import { expect, onTestFinished } from 'vitest'
 import { ShapedQueue } from '../../../src/index.ts'
+import { expect, onTestFinished } from '../../support/concurrent.ts'
 import type { Processes } from '../../support/processes.ts'
 import type { TestRedis } from '../../support/redis.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Redis } from 'ioredis'
-import { expect } from 'vitest'
+import { expect } from '../../support/concurrent.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { type Link, startLink } from './link.ts'
 import { type LinkedRedis, startLinkedRedis } from './linked-redis.ts'

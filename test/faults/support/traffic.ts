@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis'
-import { expect } from 'vitest'
 import { QueueUnavailableError, type ShapedQueueOptions } from '../../../src/index.ts'
+import { expect } from '../../support/concurrent.ts'
 import { audit, type Verdict } from '../../torture/audit.ts'
 import { Fleet } from './fleet.ts'
 import { Producer } from './producer.ts'

@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis'
-import { onTestFinished } from 'vitest'
+import { onTestFinished } from '../../support/concurrent.ts'
 import { type RedisProxy, startProxy } from '../../support/proxy.ts'
 import type { ClientOptions, TestRedis } from '../../support/redis.ts'
 

@@ -1,5 +1,4 @@
 import type { Job } from 'bullmq'
-import { onTestFinished } from 'vitest'
 import { Inspector } from '../../../src/inspect/index.ts'
 import { shardPrefix } from '../../../src/redis/shards.ts'
 import {
@@ -8,6 +7,7 @@ import {
   ShardedWorker,
   type ShardedWorkerOptions,
 } from '../../../src/sharding/index.ts'
+import { onTestFinished } from '../../support/concurrent.ts'
 
 /** Queues and workers of one test, closed when it ends. */
 export class ShardShop {

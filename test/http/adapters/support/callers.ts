@@ -1,7 +1,7 @@
 import { type IncomingMessage, type RequestOptions, request } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { text } from 'node:stream/consumers'
-import { onTestFinished } from 'vitest'
+import { onTestFinished } from '../../../support/concurrent.ts'
 
 export interface Said {
   readonly status: number | undefined

@@ -4,12 +4,12 @@ import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import express from 'express'
 import Fastify from 'fastify'
-import { onTestFinished } from 'vitest'
 import { connectMiddleware } from '../../../../src/http/adapters/connect.ts'
 import type { AdapterOptions } from '../../../../src/http/adapters/enter.ts'
 import { fastifyMiddleware } from '../../../../src/http/adapters/fastify.ts'
 import { fetchMiddleware } from '../../../../src/http/adapters/fetch.ts'
 import type { Middleware } from '../../../../src/http/middleware.ts'
+import { onTestFinished } from '../../../support/concurrent.ts'
 
 /** What stands behind the middleware. @param body what it reads of the request */
 export type Behind = (body: string) => string | Readable | Promise<string | Readable>

@@ -1,11 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { describe, expect, test } from 'vitest'
+import { describe } from 'vitest'
 import { InvalidDeadlineError, ShapedFlowProducer, type ShapedQueue } from '../../src/index.ts'
+import { expect, test, useConcurrentTests } from '../support/concurrent.ts'
 import { useRedis } from '../support/redis.ts'
 import { departuresOf, eventsOf, type Seen, Workshop } from '../worker/support.ts'
 import { lettersOf } from './support.ts'
 
 const redis = useRedis(import.meta.url)
+useConcurrentTests()
 const shop = new Workshop(redis)
 const INTERVAL_MS = 1000
 

@@ -1,35 +1,39 @@
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { createServer } from 'node:net'
-import { afterEach, beforeAll, expect, test } from 'vitest'
+import { afterEach } from 'vitest'
 import { QueueUnavailableError, ShapedFlowProducer, ShapedQueue } from '../../src/index.ts'
 import { findFreePort } from '../../workers/services/free-port.ts'
+import { expect, PerTest, test, useConcurrentTests } from '../support/concurrent.ts'
 import { type RedisProxy, startProxy } from '../support/proxy.ts'
 import { useRedis } from '../support/redis.ts'
 import { many, rejection } from './support.ts'
 
 const redis = useRedis(import.meta.url)
+useConcurrentTests()
 // Long enough for a busy machine to answer what is not held back.
 const ADMIT_TIMEOUT_MS = 1000
 const shape = { rate: '50/s', capacity: 100 }
 
-let proxy: RedisProxy
-const opened: { close(): Promise<unknown> }[] = []
+const opened = new PerTest<{ close(): Promise<unknown> }>()
+const proxies = new PerTest<RedisProxy>()
 
-beforeAll(async () => {
-  proxy = await startProxy(redis.url)
-  return () => proxy.stop()
-})
+async function proxied(): Promise<RedisProxy> {
+  const proxy = await startProxy(redis.url)
+  proxies.list.push(proxy)
+  return proxy
+}
 
 afterEach(async () => {
-  proxy.restore()
-  await Promise.all(opened.splice(0).map((thing) => thing.close()))
+  for (const proxy of proxies.list) proxy.restore()
+  await Promise.all(opened.list.map((thing) => thing.close()))
+  for (const proxy of proxies.list) await proxy.stop()
 })
 
 function keep<T extends { close(): Promise<unknown>; on(event: 'error', listener: () => void): unknown }>(thing: T): T {
   // A connection that is gone is what these tests are about.
   thing.on('error', () => {})
-  opened.push(thing)
+  opened.list.push(thing)
   return thing
 }
 
@@ -90,6 +94,7 @@ test('a Redis that was never reached: nothing is stored, now or later', async ()
 })
 
 test('a connection that is lost: nothing is stored, now or later', async () => {
+  const proxy = await proxied()
   const queue = queueAt(proxy.port, 'lost')
   await queue.add('job', {})
   const closed = once(queue, 'ioredis:close')
@@ -104,6 +109,7 @@ test('a connection that is lost: nothing is stored, now or later', async () => {
 })
 
 test('a command that was sent and is not answered: the job may be stored', async () => {
+  const proxy = await proxied()
   const queue = queueAt(proxy.port, 'hole')
   await queue.add('job', {})
   proxy.blackhole()
@@ -117,6 +123,7 @@ test('a command that was sent and is not answered: the job may be stored', async
 })
 
 test('a job whose answer got lost is stored once, and the caller never learns that it failed', async () => {
+  const proxy = await proxied()
   const queue = queueAt(proxy.port, 'dropped')
   await queue.waitUntilReady()
   const dropped = proxy.dropReplyOf((words) => /^eval/i.test(words[0] ?? '') && words.some((w) => w.includes('once')))
@@ -127,6 +134,7 @@ test('a job whose answer got lost is stored once, and the caller never learns th
 })
 
 test('a flow: in time, and truthful', async () => {
+  const proxy = await proxied()
   const { prefix } = redis
   const producer = (port: number) =>
     keep(new ShapedFlowProducer({ connection: connectionTo(port), prefix, admitTimeoutMs: ADMIT_TIMEOUT_MS }))
@@ -141,6 +149,7 @@ test('a flow: in time, and truthful', async () => {
 })
 
 test('a Redis that can not serve is unavailable, not full, and nothing is stored', async () => {
+  const proxy = await proxied()
   const queue = queueAt(proxy.port, 'refusing')
   await queue.waitUntilReady()
   const server = createServer((socket) => {
@@ -156,6 +165,7 @@ test('a Redis that can not serve is unavailable, not full, and nothing is stored
 })
 
 test('waitUntilReady resolves once the declared shape is stored', async () => {
+  const proxy = await proxied()
   const queue = queueAt(proxy.port, 'ready')
   await queue.waitUntilReady()
   expect(await redis.client().hget(queue.toKey('meta:shape'), 'capacity')).toBe('100')

@@ -3,15 +3,17 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { IncomingMessage, request, ServerResponse } from 'node:http'
 import { connect, Socket } from 'node:net'
 import { createGunzip } from 'node:zlib'
-import { expect, test, vi } from 'vitest'
+import { vi } from 'vitest'
 import { EventHub } from '../../../src/dashboard/event-hub.ts'
 import { EventStream } from '../../../src/dashboard/event-stream.ts'
+import { expect, test, useConcurrentTests } from '../../support/concurrent.ts'
 import { startProxy } from '../../support/proxy.ts'
 import { connectionOptions, useRedis } from '../../support/redis.ts'
 import { readEvents } from './event-reader.ts'
 import { SAME_ORIGIN, serve, shapedQueue, tokenFile } from './support.ts'
 
 const redis = useRedis(import.meta.url)
+useConcurrentTests()
 const options = { connection: redis.connection, prefix: redis.prefix }
 
 test('the fleet comes at once and every second, as /api/fleet tells it', async () => {

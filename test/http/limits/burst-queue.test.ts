@@ -1,7 +1,8 @@
-import { expect, test, vi } from 'vitest'
+import { vi } from 'vitest'
 import { byUser } from '../../../src/http/limits/key-functions.ts'
 import { rateLimit } from '../../../src/http/limits/rate-limit.ts'
 import { useLimiters } from '../../limits/support/limiters.ts'
+import { expect, test, useConcurrentTests } from '../../support/concurrent.ts'
 import { useRedis } from '../../support/redis.ts'
 import { call, connected } from '../adapters/support/callers.ts'
 import { held } from '../adapters/support/middleware.ts'
@@ -9,6 +10,7 @@ import { KINDS, serve } from '../adapters/support/servers.ts'
 import { requestOf } from './support/requests.ts'
 
 const redis = useRedis(import.meta.url)
+useConcurrentTests()
 const { client, limiter } = useLimiters(redis)
 const key = byUser(() => 'joe')
 

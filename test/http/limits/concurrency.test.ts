@@ -1,9 +1,10 @@
-import { expect, test, vi } from 'vitest'
+import { vi } from 'vitest'
 import { byUser } from '../../../src/http/limits/key-functions.ts'
 import { keepLease, rateLimit } from '../../../src/http/limits/rate-limit.ts'
 import { combine, type Limiter } from '../../../src/limits/index.ts'
 import { redisTime, sleepUntil, useLimiters } from '../../limits/support/limiters.ts'
 import { giveBack, takeAway, throughProxy } from '../../limits/support/lost-redis.ts'
+import { expect, test, useConcurrentTests } from '../../support/concurrent.ts'
 import { useRedis } from '../../support/redis.ts'
 import { call, connected } from '../adapters/support/callers.ts'
 import { held } from '../adapters/support/middleware.ts'
@@ -11,6 +12,7 @@ import { KINDS, serve } from '../adapters/support/servers.ts'
 import { readList } from '../responses/fields.ts'
 
 const redis = useRedis(import.meta.url)
+useConcurrentTests()
 const { client, limiter } = useLimiters(redis)
 const algorithm = 'concurrency'
 const key = byUser(() => 'joe')

@@ -1,9 +1,12 @@
-import { expect, onTestFinished, test, vi } from 'vitest'
+import { vi } from 'vitest'
 import { ClusterPrefixError, QueueUnavailableError, ShapedFlowProducer, ShapedQueue } from '../../src/index.ts'
+import { expect, onTestFinished, test, useConcurrentTests } from '../support/concurrent.ts'
 import { eventsOf } from '../worker/support.ts'
 import { worstExcess } from './support/bound.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
 import { OwnCluster, startOwnCluster } from './support/own-cluster.ts'
+
+useConcurrentTests()
 
 test('on a cluster queue, worker and flow work under a tagged prefix and are paced; an untagged one is refused', async () => {
   const connection = await startOwnCluster()
@@ -123,4 +126,6 @@ test('a slot that moves is no loss: adds fail with QueueUnavailableError meanwhi
   await queue.addBulk(manyJobs(20))
   await fleet.until(() => fleet.completed.length === added.length + 20)
   expect(fleet.losses).toMatchObject([{ policy: 'hold' }])
+  // While the node that took over is there: it is the first that goes.
+  await Promise.all(fleet.workers.map((worker) => worker.close()))
 }, 60_000)

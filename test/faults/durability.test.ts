@@ -1,9 +1,11 @@
 import type { Redis } from 'ioredis'
-import { expect, onTestFinished, test } from 'vitest'
 import { NotReplicatedError, type Shape, ShapedFlowProducer, ShapedQueue } from '../../src/index.ts'
 import type { RedisService } from '../../workers/services/redis.ts'
+import { expect, onTestFinished, test, useConcurrentTests } from '../support/concurrent.ts'
 import { startProxy } from '../support/proxy.ts'
 import { adminOf, quickConnection, startOwnRedis } from './support/own-redis.ts'
+
+useConcurrentTests()
 
 const SHAPE = { durability: { replicas: 1, timeoutMs: 300 } } as const
 /** Where replicas do answer, however busy the machine is. */

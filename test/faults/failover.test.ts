@@ -1,11 +1,13 @@
 import type { Redis } from 'ioredis'
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished, test, useConcurrentTests } from '../support/concurrent.ts'
 import { startProxy } from '../support/proxy.ts'
 import { worstExcess } from './support/bound.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
 import { adminOf, quickConnection, startOwnRedis } from './support/own-redis.ts'
 import { Producer } from './support/producer.ts'
 import { startReplica } from './support/replica.ts'
+
+useConcurrentTests()
 
 const RATE = 20
 const BUCKET = { intervalUs: 1_000_000 / RATE, burst: 10 }

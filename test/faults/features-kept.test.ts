@@ -1,7 +1,9 @@
-import { expect, onTestFinished, test } from 'vitest'
 import { type Shape, ShapedQueue, type ShapedQueueOptions, ShapedWorker } from '../../src/index.ts'
+import { expect, onTestFinished, test, useConcurrentTests } from '../support/concurrent.ts'
 import { quickConnection, startOwnRedis } from './support/own-redis.ts'
 import { ReplicatedCluster } from './support/replicated-cluster.ts'
+
+useConcurrentTests()
 
 const PREFIX = '{b}'
 const MANY = { timeout: 20_000, interval: 20 }

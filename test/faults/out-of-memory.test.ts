@@ -1,10 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Redis } from 'ioredis'
-import { expect, onTestFinished, test, vi } from 'vitest'
+import { vi } from 'vitest'
 import { PauseQueueError, QueueUnavailableError, type Shape, type ShapedQueue } from '../../src/index.ts'
+import { expect, onTestFinished, test, useConcurrentTests } from '../support/concurrent.ts'
 import { dumpQueue } from './support/dump.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
 import { adminOf, quickConnection, startOwnRedis } from './support/own-redis.ts'
+
+useConcurrentTests()
 
 /** Leaves the server without memory for anything new. */
 async function fillUp(admin: Redis): Promise<void> {

@@ -1,8 +1,10 @@
 import type { Cluster } from 'ioredis'
-import { expect, test } from 'vitest'
 import { createLimiter, LimiterUnavailableError } from '../../src/limits/index.ts'
 import { partControls, partOfKey } from '../../src/limits/spread-keys.ts'
+import { expect, test, useConcurrentTests } from '../support/concurrent.ts'
 import { OwnCluster } from './support/own-cluster.ts'
+
+useConcurrentTests()
 
 const RULE = { name: 'api', rate: '1/h', burst: 5, spread: 'key', timeoutMs: 10_000 } as const
 /** Little patience, so that a test sees the end of it. */

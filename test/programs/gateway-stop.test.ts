@@ -1,4 +1,5 @@
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { describe } from 'vitest'
+import { expect, onTestFinished, test, useConcurrentTests } from '../support/concurrent.ts'
 import { useProcesses } from '../support/processes.ts'
 import { startProxy } from '../support/proxy.ts'
 import { useRedis } from '../support/redis.ts'
@@ -9,6 +10,7 @@ import { RawConnection } from './raw-connection.ts'
 const WAIT = { timeout: 15_000, interval: 20 }
 
 const redis = useRedis(import.meta.url)
+useConcurrentTests()
 const processes = useProcesses()
 
 /** Who sends slowly has more time than stopping has. */

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { releaseNotes } from '../../.ci/release-notes.ts'
+import { checkInstructions, releaseNotes } from '../../.ci/release-notes.ts'
 import { VERSION } from '../../src/version.ts'
 import { ROOT } from './code-blocks.ts'
 
@@ -23,6 +23,18 @@ test('a release has the notes of its version, and no others', () => {
   expect(releaseNotes('v1.1.0', '1.1.0', text)).toBe('### Added\n\n- b')
   expect(releaseNotes('v1.0.0', '1.0.0', text)).toBe('- a')
   expect(releaseNotes(`v${VERSION}`, manifest.version, changelog)).toMatch(/^### Added$/m)
+})
+
+test('the notes of a release have no line breaks inside of sentences, and links that lead to its files', () => {
+  const text = '## [1.0.0] - 2026-01-01\n\n### Added\n\n- a [b](docs/b.md#c)\n  and\n  c\n- [d](https://d.test)\n'
+  expect(releaseNotes('v1.0.0', '1.0.0', text, 'https://git.test/me/it')).toBe(
+    '### Added\n\n- a [b](https://git.test/me/it/blob/v1.0.0/docs/b.md#c) and c\n- [d](https://d.test)',
+  )
+})
+
+test('a document that says that the package is not published yet ends a release', () => {
+  expect(() => checkInstructions({ 'README.md': 'Sluice is not on npm yet.' })).toThrow('README.md says that Sluice')
+  checkInstructions({ 'README.md': 'npm install sluice' })
 })
 
 test('a tag that is not the version, and a version without notes, end a release', () => {

@@ -39,6 +39,18 @@ const ascii = {
   },
 }
 
+/** What an entry shares with others is in chunks of groups; the bundler leaves an empty chunk where that is all of it. */
+const withoutEmptyChunks = {
+  name: 'without-empty-chunks',
+  generateBundle(_options: unknown, bundle: Record<string, unknown>) {
+    const chunks = Object.values(bundle) as Chunk[]
+    for (const { fileName } of chunks.filter(({ code }) => code?.trim() === 'export {};')) {
+      delete bundle[fileName]
+      for (const chunk of chunks) if (chunk.code) chunk.code = chunk.code.replace(`import "./${fileName}";\n`, '')
+    }
+  },
+}
+
 /** The licences of the packages whose code becomes part of ours ask to be passed on. */
 const licenses = license({ thirdParty: { output: { file: join(ROOT, 'dist', 'THIRD-PARTY-LICENSES.txt') } } })
 
@@ -64,9 +76,11 @@ function packagesOf(id: string): ReadonlySet<string> {
 /** The rooms of the library itself, from which all entries take some modules. */
 const LIBRARY = /src\/(?:admission|backend|departure|limits|queue|redis|reports|shape)\//
 
-/** Declarations are divided by entries alone. */
+const ENTRY_FILES: ReadonlySet<string> = new Set(Object.values(ENTRIES).map((file) => join(ROOT, file)))
+
+/** Declarations are divided by entries alone. An entry that shares a chunk exports what others need of the chunk. */
 function isOfLibrary(id: string): boolean {
-  return LIBRARY.test(id) && !id.endsWith('.d.ts') && !isEmbedded(id)
+  return LIBRARY.test(id) && !ENTRY_FILES.has(id) && !id.endsWith('.d.ts') && !isEmbedded(id)
 }
 
 /** What the programs share. */
@@ -104,7 +118,7 @@ export default defineConfig([
     format: 'esm',
     dts: false,
     clean: true,
-    plugins: [embedded, ascii, licenses],
+    plugins: [embedded, ascii, withoutEmptyChunks, licenses],
   },
   { ...common, entry: ENTRIES, format: 'esm', dts: { emitDtsOnly: true }, plugins: [embedded] },
   {

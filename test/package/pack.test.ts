@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync, readFileSync } from 'node:fs'
 import { cp, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
@@ -100,6 +100,26 @@ test.each(['js', 'cjs'])('the chunks of an entry load no package that the entry 
     expect(packagesLoadedBy(`${looks}.${ending}`)).not.toContain('bullmq')
   }
   expect(packagesLoadedBy(`index.${ending}`)).toEqual(['bullmq'])
+})
+
+/** The names that a file of `dist` exports. */
+function exportedBy(file: string): string[] {
+  const text = readFileSync(join(built.folder, 'dist', file), 'utf8')
+  const names = file.endsWith('.cjs')
+    ? text.matchAll(/^exports\.(\w+) = |^Object\.defineProperty\(exports, "(\w+)"/gm)
+    : (/^export \{ (.*) \};$/m.exec(text)?.[1] ?? '').matchAll(/(\w+)(?:,|$)/g)
+  return [...new Set([...names].map(([, name, defined]) => (name ?? defined) as string))].sort()
+}
+
+test('an entry exports the same from its ES module and its CommonJS module: nothing that only other entries need', () => {
+  const { exports } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { exports: object }
+  const entries = Object.values(exports).flatMap(({ require }) => (require ? [basename(require.default)] : []))
+  expect(entries.length).toBeGreaterThan(10)
+  for (const entry of entries) {
+    const names = exportedBy(entry.replace('.cjs', '.js'))
+    expect(names.length, entry).toBeGreaterThan(0)
+    expect(exportedBy(entry), entry).toEqual(names)
+  }
 })
 
 test('the commands that only look load no BullMQ, which takes memory', () => {

@@ -2,14 +2,18 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { expect, onTestFinished, test } from 'vitest'
 import { startPostgres } from '../workers/services/postgres.ts'
 import { runCommand } from '../workers/services/run-command.ts'
 import { compile, useBuiltPackage } from './package/built-package.ts'
+import { expect, onTestFinished, test, useConcurrentTests } from './support/concurrent.ts'
 import { useRedis } from './support/redis.ts'
 
 const redis = useRedis(import.meta.url)
+useConcurrentTests()
 const built = useBuiltPackage()
+
+/** Each example has keys of its own. */
+const prefixOf = (program: string) => `${redis.prefix}-${program}`
 
 /** Runs an example to its own end. @returns the lines that it printed, warnings included */
 function run(cwd: string, ...args: string[]): Promise<string[]> {
@@ -17,14 +21,14 @@ function run(cwd: string, ...args: string[]): Promise<string[]> {
 }
 
 async function runWith(settings: NodeJS.ProcessEnv, cwd: string, ...args: string[]): Promise<string[]> {
-  const env = { PATH: process.env.PATH, REDIS_URL: redis.url, PREFIX: redis.prefix, ...settings }
+  const env = { PATH: process.env.PATH, REDIS_URL: redis.url, PREFIX: prefixOf(args.at(-1) as string), ...settings }
   const output = await runCommand(process.execPath, args, { cwd, env, withStderr: true, timeoutMs: 25_000 })
   return output.trim().split('\n')
 }
 
 /** Starts a program that runs until it is told to end. @returns it, and its lines */
 function start(cwd: string, program: string, settings: NodeJS.ProcessEnv = {}) {
-  const env = { PATH: process.env.PATH, REDIS_URL: redis.url, PREFIX: redis.prefix, ...settings }
+  const env = { PATH: process.env.PATH, REDIS_URL: redis.url, PREFIX: prefixOf('start'), ...settings }
   const child = spawn(process.execPath, [program], { cwd, env, stdio: ['ignore', 'pipe', 'inherit'] })
   return { child, lines: createInterface({ input: child.stdout })[Symbol.asyncIterator]() }
 }
@@ -35,8 +39,8 @@ async function stop(child: ChildProcess): Promise<void> {
   await ended
 }
 
-async function expectNoKeys(): Promise<void> {
-  expect(await redis.client().keys(`${redis.prefix}*`)).toEqual([])
+async function expectNoKeys(program: string): Promise<void> {
+  expect(await redis.client().keys(`${prefixOf(program)}*`)).toEqual([])
 }
 
 test('the ES module refuses what does not fit, waits for places and leaves at its rate', async () => {
@@ -48,7 +52,7 @@ test('the ES module refuses what does not fit, waits for places and leaves at it
   ])
   // Slots are told in whole microseconds.
   expect(Number(lines[2]?.split(' ')[6])).toBeGreaterThanOrEqual(49.999)
-  await expectNoKeys()
+  await expectNoKeys('esm.mjs')
 })
 
 test('jobs and a request share the limits of an upstream, and jobs give back what they did not use', async () => {
@@ -60,11 +64,11 @@ test('jobs and a request share the limits of an upstream, and jobs give back wha
   // 1440 tokens less a bucket of 1000, of which 300 were taken: some had to wait.
   expect(Number(lines[1]?.split(' ').at(-2))).toBeGreaterThanOrEqual(100)
   // How far ahead the jobs of a shared limit were granted is known for a minute.
-  for (const key of await redis.client().keys(`${redis.prefix}:limit:*:switch`)) {
+  for (const key of await redis.client().keys(`${prefixOf('limits.mjs')}:limit:*:switch`)) {
     expect(await redis.client().pttl(key)).toBeGreaterThan(0)
     await redis.client().del(key)
   }
-  await expectNoKeys()
+  await expectNoKeys('limits.mjs')
 })
 
 test('a refusal holds the queue as long as the API says, and the refused jobs are done all the same', async () => {
@@ -75,7 +79,7 @@ test('a refusal holds the queue as long as the API says, and the refused jobs ar
     expect.stringMatching(/^jobs done: 20, requests refused: [1-9]\d*$/),
     'nothing was sent before its time',
   ])
-  await expectNoKeys()
+  await expectNoKeys('feedback.mjs')
 })
 
 test('an endpoint that refuses holds its own group, and no other', async () => {
@@ -86,7 +90,7 @@ test('an endpoint that refuses holds its own group, and no other', async () => {
     'the calm endpoint did not wait',
     'delivered: 10 and 10',
   ])
-  await expectNoKeys()
+  await expectNoKeys('groups.mjs')
 })
 
 test('sluice/http takes a job once, refuses what is too much or wrong, and the job is done after all', async () => {
@@ -99,7 +103,7 @@ test('sluice/http takes a job once, refuses what is too much or wrong, and the j
     'search 4: 429 "searches";r=0',
     'cy: completed, mailed cy@example.com',
   ])
-  await expectNoKeys()
+  await expectNoKeys('http.mjs')
 })
 
 test('a program reads why a job waits, when it will start, what was changed and by whom, and the metrics', async () => {
@@ -121,7 +125,7 @@ test('a program reads why a job waits, when it will start, what was changed and 
   ]
   expect(pauseMs).toBeGreaterThan(900)
   expect((rateMs ?? 0) + (pauseMs ?? 0) + workersMs).toBeGreaterThan(waitedMs * 0.9)
-  await expectNoKeys()
+  await expectNoKeys('watching.mjs')
 })
 
 test('the CommonJS program has a job refused and a job done', async () => {
@@ -129,7 +133,7 @@ test('the CommonJS program has a job refused and a job done', async () => {
     expect.stringMatching(/^refused: Queue "commonjs" is full \(1 of 1\): try again in \d+ ms$/),
     'job report is done: 2026-10',
   ])
-  await expectNoKeys()
+  await expectNoKeys('commonjs.cjs')
 })
 
 test('the NestJS application runs on the shaped classes: paced, and a flow refused whole', async () => {
@@ -145,14 +149,14 @@ test('the NestJS application runs on the shaped classes: paced, and a flow refus
   ])
   const gapsMs = lines.slice(1, 3).map((line) => Number(line.split(' ')[4]))
   expect(Math.min(...gapsMs)).toBeGreaterThanOrEqual(50)
-  await expectNoKeys()
+  await expectNoKeys('main.ts')
 }, 60_000)
 
 test('the tutorial: a full queue refuses, and two workers share one rate', async () => {
   const folder = join(built.folder, 'examples', 'start')
   const mailbox = start(folder, 'mailbox.mjs', { SMTP_PORT: '0' })
   const [SMTP_PORT] = (await mailbox.lines.next()).value.match(/\d+$/)
-  const offers = await run(folder, 'signups.mjs')
+  const offers = await runWith({ PREFIX: prefixOf('start') }, folder, 'signups.mjs')
   expect(offers.filter((line) => /^user\d+: accepted as job \w+, \d+ before it$/.test(line))).toHaveLength(60)
   expect(offers.slice(60)).toEqual([
     expect.stringMatching(/^user61: full, come back in \d+ ms$/),
@@ -168,14 +172,14 @@ test('the tutorial: a full queue refuses, and two workers share one rate', async
   const [first = 0, ...others] = mails.map(([at]) => Number(at))
   expect((Number(others.at(-1)) - first + 60) % 60).toBeGreaterThan(1)
   await Promise.all([mailbox, ...workers].map(({ child }) => stop(child)))
-  await redis.cleanup()
+  await redis.client().del(...(await redis.client().keys(`${prefixOf('start')}*`)))
 })
 
 test('mails go through a provider that allows 20 a second', async () => {
   expect(await run(join(built.folder, 'examples'), 'mail.mjs')).toEqual([
     expect.stringMatching(/^30 mails sent, \d refused$/),
   ])
-  await expectNoKeys()
+  await expectNoKeys('mail.mjs')
 })
 
 test('a full tenant is refused alone, and a tenant with four times the weight gets four times the share', async () => {
@@ -183,14 +187,14 @@ test('a full tenant is refused alone, and a tenant with four times the weight ge
     'hobby is full: 30 of 30 wait',
     expect.stringMatching(/^of the first 25 mails (19|20|21) were acme's$/),
   ])
-  await expectNoKeys()
+  await expectNoKeys('tenants.mjs')
 })
 
 test('a sign-up form refuses who would wait for longer than two seconds, and says when to come back', async () => {
   const [accepted, refused] = await run(join(built.folder, 'examples'), 'signup.mjs')
   expect(accepted).toMatch(/^1\d accepted: Look for our mail at .+\.$/)
   expect(refused).toMatch(/^\d+ refused: Very busy\. Please try again in \d s\.$/)
-  await expectNoKeys()
+  await expectNoKeys('signup.mjs')
 })
 
 test('rows are written in batches, at a rate of rows', async () => {
@@ -201,14 +205,14 @@ test('rows are written in batches, at a rate of rows', async () => {
   expect(line).toMatch(/^550 rows in 6 statements within \d+ ms$/)
   // 450 ms between the first slot and the last, less the lateness that a start may have.
   expect(Number(line?.split(' ').at(-2))).toBeGreaterThan(300)
-  await expectNoKeys()
+  await expectNoKeys('batches.mjs')
 }, 60_000)
 
 test('what p-queue did is done at the rate, two at a time, and callers get the results', async () => {
   expect(await run(join(built.folder, 'examples'), 'p-queue.mjs')).toEqual([
     expect.stringMatching(/^12 pages, 86 characters, [12] at once at most$/),
   ])
-  await expectNoKeys()
+  await expectNoKeys('p-queue.mjs')
 })
 
 test('a route of Express and one of Fastify share a limit', async () => {
@@ -217,7 +221,7 @@ test('a route of Express and one of Fastify share a limit', async () => {
     'Fastify: 200 200 429',
     'Quota exceeded: back in 15 minutes, "logins";q=5;w=900',
   ])
-  await expectNoKeys()
+  await expectNoKeys('routes.mjs')
 })
 
 test('a route handler of Next.js takes jobs, and says when the queue is full', async () => {
@@ -226,5 +230,5 @@ test('a route handler of Next.js takes jobs, and says when the queue is full', a
     'bo@example.com: 202 1 before it',
     'cy@example.com: 503 The queue is full.',
   ])
-  await expectNoKeys()
+  await expectNoKeys('main.mjs')
 })

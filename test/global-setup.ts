@@ -31,7 +31,11 @@ export default async function setup(project: TestProject): Promise<() => Promise
   await linkPackages(folder)
   const compile = () => compilePrograms(programsFolder, PROGRAMS)
   await compile()
-  project.onTestsRerun(compile)
+  project.onTestsRerun(async () => {
+    // What test/package/built-package.ts built there is out of date.
+    rmSync(join(folder, 'package'), { recursive: true, force: true })
+    await compile()
+  })
   project.provide('programsFolder', programsFolder)
   return async () => {
     rmSync(folder, { recursive: true, force: true })

@@ -1,55 +1,78 @@
-import { cp, mkdtemp, readdir, rm, symlink } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { cp, mkdir, mkdtemp, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { afterAll, beforeAll } from 'vitest'
+import { afterAll, beforeAll, inject } from 'vitest'
 import { runCommand } from '../../workers/services/run-command.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** What a check-out has and a package does not need to be built. */
-const LEFT_OUT = ['node_modules', 'dist', 'coverage', 'site']
+const LEFT_OUT = /^(?:node_modules|dist|coverage|site|\.(?!gitignore$).*|.*\.tgz)$/
 
 const BUILD_TIMEOUT_MS = 120_000
+const LOOK_MS = 100
 
 /** A copy of this check-out with `dist` built, so that no run of tests disturbs another or the developer's own build. */
 export interface BuiltPackage {
-  /** The copy: programs in it that import `sluice` get its `dist`. */
+  /** The copy, which other files use too: programs in it that import `sluice` get its `dist`. */
   readonly folder: string
-  /** A folder beside it, for projects that install the package: no node_modules above it. */
+  /** A folder of the file's own, for projects that install the package: no node_modules above it. */
   readonly projects: string
   /** Runs npm's pack in the copy. @returns the path of the tarball */
   pack(): Promise<string>
 }
 
-/** Builds the package before the tests of a file, and removes it after them. */
+/** Builds the package before the tests of a file, unless another file of this run has. */
 export function useBuiltPackage(): BuiltPackage {
-  let top = ''
-  const folder = () => join(top, 'package')
+  let folder = ''
+  let projects = ''
   beforeAll(async () => {
-    top = await mkdtemp(join(tmpdir(), 'sluice-package-'))
-    for (const name of await readdir(ROOT)) {
-      if (LEFT_OUT.includes(name) || (name.startsWith('.') && name !== '.gitignore')) continue
-      await cp(join(ROOT, name), join(folder(), name), { recursive: true })
-    }
-    await symlink(join(ROOT, 'node_modules'), join(folder(), 'node_modules'), 'junction')
-    // Not by npm, which would run it in the check-out that node_modules belongs to.
-    const tsdown = join(ROOT, 'node_modules', 'tsdown', 'dist', 'run.mjs')
-    await runCommand(process.execPath, [tsdown, '--log-level', 'error'], { cwd: folder() })
+    projects = await mkdtemp(join(tmpdir(), 'sluice-package-'))
+    folder = await builtInThisRun()
   }, BUILD_TIMEOUT_MS)
-  afterAll(() => rm(top, { recursive: true, force: true }))
+  afterAll(() => rm(projects, { recursive: true, force: true }))
   return {
     get folder() {
-      return folder()
+      return folder
     },
     get projects() {
-      return top
+      return projects
     },
     pack: async () => {
-      const output = await npm(folder(), ['pack', '--ignore-scripts', '--json', '--pack-destination', top])
+      const output = await npm(folder, ['pack', '--ignore-scripts', '--json', '--pack-destination', projects])
       const [packed] = JSON.parse(output) as [{ filename: string }]
-      return join(top, packed.filename)
+      return join(projects, packed.filename)
     },
   }
+}
+
+/** Builds the copy, or waits for the file that does, which may run in another process. */
+async function builtInThisRun(): Promise<string> {
+  const top = join(inject('runFolder'), 'package')
+  const [folder, failure] = [join(top, 'built'), join(top, 'failure')]
+  const isFirst = await mkdir(top).then(
+    () => true,
+    () => false,
+  )
+  if (isFirst) {
+    await build(join(top, 'building')).catch((error: Error) => writeFile(failure, error.message))
+    if (!existsSync(failure)) await rename(join(top, 'building'), folder)
+  }
+  while (!existsSync(folder) && !existsSync(failure)) await delay(LOOK_MS)
+  if (existsSync(failure)) throw new Error(`the package could not be built: ${await readFile(failure, 'utf8')}`)
+  return folder
+}
+
+async function build(folder: string): Promise<void> {
+  for (const name of await readdir(ROOT)) {
+    if (!LEFT_OUT.test(name)) await cp(join(ROOT, name), join(folder, name), { recursive: true })
+  }
+  await symlink(join(ROOT, 'node_modules'), join(folder, 'node_modules'), 'junction')
+  // Not by npm, which would run it in the check-out that node_modules belongs to.
+  const tsdown = join(ROOT, 'node_modules', 'tsdown', 'dist', 'run.mjs')
+  await runCommand(process.execPath, [tsdown, '--log-level', 'error'], { cwd: folder })
 }
 
 /** Runs npm without asking the network for what its cache has. */

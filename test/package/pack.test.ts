@@ -31,21 +31,46 @@ const PROJECTS = process.env.ALL_PEERS ? ALL_PROJECTS : ALL_PROJECTS.slice(0, 1)
 const built = useBuiltPackage()
 let redis: RedisService
 let tarball: string
+/** Makes one project after the other, while tests of those before it run: npm waits and computes in turn. */
+let made: Promise<unknown> = Promise.resolve()
+const projects: (() => void)[] = []
 
 beforeAll(async () => {
   redis = await startRedis({ ignoreGiven: true })
   tarball = await built.pack()
+  for (const make of projects) make()
 })
-afterAll(() => redis?.stop())
+afterAll(async () => {
+  await made
+  await redis?.stop()
+})
 
-/** A new project beside the package, with nothing in it but the package and its two peers. */
-async function project({ bullmq, ioredis }: (typeof ALL_PROJECTS)[number]): Promise<string> {
-  const folder = join(built.projects, `bullmq-${bullmq}`)
+/** A new project beside the package, with nothing in it but the package and those packages. */
+async function makeProject(name: string, packages: readonly string[]): Promise<string> {
+  const folder = join(built.projects, name)
   await mkdir(folder, { recursive: true })
-  await writeFile(join(folder, 'package.json'), JSON.stringify({ name: 'consumer', private: true }))
-  await npm(folder, ['install', '--ignore-scripts', tarball, `bullmq@${bullmq}`, `ioredis@${ioredis}`])
+  await writeFile(join(folder, 'package.json'), JSON.stringify({ name, private: true }))
+  await npm(folder, ['install', '--ignore-scripts', tarball, ...packages])
   await cp(CONSUMER, folder, { recursive: true })
   return folder
+}
+
+/** A project for the tests of a block. */
+function useProject(name: string, packages: readonly string[]): { readonly folder: string } {
+  let making: Promise<string>
+  let folder = ''
+  projects.push(() => {
+    making = made.then(() => makeProject(name, packages))
+    made = making.catch(() => {})
+  })
+  beforeAll(async () => {
+    folder = await making
+  }, INSTALL_TIMEOUT_MS)
+  return {
+    get folder() {
+      return folder
+    },
+  }
 }
 
 async function run(folder: string, program: string): Promise<unknown> {
@@ -131,24 +156,22 @@ test('the commands that only look load no BullMQ, which takes memory', () => {
 })
 
 describe.each(PROJECTS)('a project that has only bullmq $bullmq and ioredis $ioredis', (peers) => {
-  let folder: string
-  beforeAll(async () => {
-    folder = await project(peers)
-  }, INSTALL_TIMEOUT_MS)
+  const { bullmq, ioredis } = peers
+  const project = useProject(`bullmq-${bullmq}`, [`bullmq@${bullmq}`, `ioredis@${ioredis}`])
 
   test('gets none of the optional peers', async () => {
-    const installed = await readdir(join(folder, 'node_modules'))
+    const installed = await readdir(join(project.folder, 'node_modules'))
     expect(installed).toContain('sluice')
-    const manifest = JSON.parse(await readFile(join(folder, 'node_modules/sluice/package.json'), 'utf8'))
+    const manifest = JSON.parse(await readFile(join(project.folder, 'node_modules/sluice/package.json'), 'utf8'))
     for (const peer of Object.keys(manifest.peerDependenciesMeta)) expect(installed).not.toContain(peer)
   })
 
   test('runs a job through a queue, imported as an ES module', async () => {
-    expect(await run(folder, 'esm.mjs')).toEqual({ result: 42, sized: 'function', safe: 1 })
+    expect(await run(project.folder, 'esm.mjs')).toEqual({ result: 42, sized: 'function', safe: 1 })
   })
 
   test('runs a job through a queue, loaded with require()', async () => {
-    expect(await run(folder, 'commonjs.cjs')).toEqual({ result: 42, refused: true, level: 0 })
+    expect(await run(project.folder, 'commonjs.cjs')).toEqual({ result: 42, refused: true, level: 0 })
   })
 
   test.each([
@@ -158,7 +181,7 @@ describe.each(PROJECTS)('a project that has only bullmq $bullmq and ioredis $ior
     ['sluice/http', 'fastify-plugin|structured-headers'],
   ])('is told by %s which package is missing: %s', async (entry, missing) => {
     const program = `await import('${entry}').catch(({ code, message }) => console.log(code, message))`
-    const output = await runCommand(process.execPath, ['--input-type=module', '-e', program], { cwd: folder })
+    const output = await runCommand(process.execPath, ['--input-type=module', '-e', program], { cwd: project.folder })
     expect(output).toMatch(new RegExp(`^ERR_MODULE_NOT_FOUND Cannot find package '(?:${missing})'`))
   })
 
@@ -181,7 +204,7 @@ describe.each(PROJECTS)('a project that has only bullmq $bullmq and ioredis $ior
     ['sluice/dashboard', ['@fastify/cookie@11', 'structured-headers@2', 'zod@4']],
   ])('is told by require(%s) all packages that are missing', async (entry, missing) => {
     const program = `try { require('${entry}') } catch ({ code, message }) { console.log(code, message) }`
-    const output = await runCommand(process.execPath, ['-e', program], { cwd: folder })
+    const output = await runCommand(process.execPath, ['-e', program], { cwd: project.folder })
     const [said, listed = ''] = output.trim().split(': npm install ')
     expect(said).toBe(`MODULE_NOT_FOUND ${entry} needs packages that are not installed`)
     expect(listed.split(' ').toSorted()).toEqual(missing)
@@ -192,8 +215,8 @@ describe.each(PROJECTS)('a project that has only bullmq $bullmq and ioredis $ior
     async (...resolution) => {
       const strict = ['--noEmit', '--strict', '--target', 'es2022', '--skipLibCheck', 'false']
       // Top-level await asks for an ES module.
-      await cp(join(folder, 'types.ts'), join(folder, 'types.mts'))
-      await compile(folder, [...strict, ...resolution, ...NODE_TYPES, 'types.mts'])
+      await cp(join(project.folder, 'types.ts'), join(project.folder, 'types.mts'))
+      await compile(project.folder, [...strict, ...resolution, ...NODE_TYPES, 'types.mts'])
     },
     90_000,
   )
@@ -203,8 +226,8 @@ describe.each(PROJECTS)('a project that has only bullmq $bullmq and ioredis $ior
     // Only where its Redis listens is another.
     const text = program?.code.replace('port: 6379', `port: ${redis.port}`)
     expect(text).toContain(`port: ${redis.port}`)
-    await writeFile(join(folder, 'readme.mjs'), text as string)
-    const child = spawn(process.execPath, ['readme.mjs'], { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] })
+    await writeFile(join(project.folder, 'readme.mjs'), text as string)
+    const child = spawn(process.execPath, ['readme.mjs'], { cwd: project.folder, stdio: ['ignore', 'pipe', 'pipe'] })
     let complaints = ''
     child.stderr.on('data', (chunk) => {
       complaints += chunk
@@ -225,40 +248,28 @@ describe.each(PROJECTS)('a project that has only bullmq $bullmq and ioredis $ior
   })
 })
 
-test(
-  'a project with the optional peers beside it calls, listens and tests rules',
-  async () => {
-    const folder = join(built.projects, 'egress')
-    await mkdir(folder, { recursive: true })
-    await writeFile(join(folder, 'package.json'), JSON.stringify({ name: 'egress', private: true }))
-    await npm(folder, ['install', '--ignore-scripts', tarball, 'structured-headers', 'undici@7'])
-    await cp(CONSUMER, folder, { recursive: true })
-    expect(await run(folder, 'egress.mjs')).toEqual({
+describe('a project with the optional peers beside it', () => {
+  const project = useProject('egress', ['structured-headers', 'undici@7'])
+
+  test('calls, listens and tests rules', async () => {
+    expect(await run(project.folder, 'egress.mjs')).toEqual({
       ...{ isTyped: true, pauseMs: 7000, wins: true, polite: 'function', refusedForMs: 7000 },
       required: [true, true, true],
     })
-  },
-  INSTALL_TIMEOUT_MS,
-)
+  })
+})
 
 describe('a project with the packages of sluice/http beside it', () => {
-  let folder: string
-  beforeAll(async () => {
-    folder = join(built.projects, 'http')
-    await mkdir(folder, { recursive: true })
-    await writeFile(join(folder, 'package.json'), JSON.stringify({ name: 'http', private: true }))
-    const [, , ...listed] =
-      codeBlocks(join(ROOT, 'docs', 'http.md'))[0]
-        ?.code.split('#')[0]
-        ?.trim()
-        .split(' ') ?? []
-    await npm(folder, ['install', '--ignore-scripts', tarball, 'fastify@5', ...listed])
-    await cp(CONSUMER, folder, { recursive: true })
-  }, INSTALL_TIMEOUT_MS)
+  const [, , ...listed] =
+    codeBlocks(join(ROOT, 'docs', 'http.md'))[0]
+      ?.code.split('#')[0]
+      ?.trim()
+      .split(' ') ?? []
+  const project = useProject('http', ['fastify@5', ...listed])
 
   test('takes a job and refuses one, limits a route, and gets as much by require()', async () => {
     const refused = 'GatewayRefusedError 429'
-    expect(await run(folder, 'http.mjs')).toEqual({
+    expect(await run(project.folder, 'http.mjs')).toEqual({
       state: 'waiting',
       refused,
       limited: [200, 429],
@@ -267,25 +278,20 @@ describe('a project with the packages of sluice/http beside it', () => {
   })
 
   test('compiles, declarations included', async () => {
-    await cp(join(folder, 'http-types.ts'), join(folder, 'http-types.mts'))
+    await cp(join(project.folder, 'http-types.ts'), join(project.folder, 'http-types.mts'))
     const strict = ['--noEmit', '--strict', '--target', 'es2022', '--skipLibCheck', 'false']
-    await compile(folder, [...strict, ...NODENEXT, ...NODE_TYPES, 'http-types.mts'])
+    await compile(project.folder, [...strict, ...NODENEXT, ...NODE_TYPES, 'http-types.mts'])
   }, 90_000)
 })
 
 describe('a project with the tools of others', () => {
   const OLDEST = 'typescript@5.0.4'
-  let folder: string
+  const peers = ['bullmq@6.7.0', 'ioredis@6.0.0', 'structured-headers', 'undici@7']
+  const project = useProject('tools', [...peers, OLDEST, 'jest@29', `vitest@${installedVersion('vitest')}`])
   beforeAll(async () => {
-    folder = join(built.projects, 'tools')
-    await mkdir(folder, { recursive: true })
-    await writeFile(join(folder, 'package.json'), JSON.stringify({ name: 'tools', private: true }))
-    const peers = ['bullmq@6.7.0', 'ioredis@6.0.0', 'structured-headers', 'undici@7']
-    const tools = [OLDEST, 'jest@29', `vitest@${installedVersion('vitest')}`]
-    await npm(folder, ['install', '--ignore-scripts', tarball, ...peers, ...tools])
-    await cp(CONSUMER, folder, { recursive: true })
-    for (const ending of ['mts', 'cts']) await cp(join(folder, 'entries.ts'), join(folder, `entries.${ending}`))
-  }, INSTALL_TIMEOUT_MS)
+    const entries = join(project.folder, 'entries.ts')
+    for (const ending of ['mts', 'cts']) await cp(entries, entries.replace(/ts$/, ending))
+  })
 
   test.each([
     ['node16 from ESM', 'entries.mts', ['--module', 'node16', '--moduleResolution', 'node16']],
@@ -295,9 +301,9 @@ describe('a project with the tools of others', () => {
   ])(
     `${OLDEST} finds the declarations: %s`,
     async (_way, file, resolution) => {
-      const tsc = join(folder, 'node_modules', 'typescript', 'bin', 'tsc')
+      const tsc = join(project.folder, 'node_modules', 'typescript', 'bin', 'tsc')
       const strict = ['--noEmit', '--strict', '--target', 'es2022', '--skipLibCheck', ...NODE_TYPES]
-      await runCommand(process.execPath, [tsc, ...strict, ...resolution, file], { cwd: folder })
+      await runCommand(process.execPath, [tsc, ...strict, ...resolution, file], { cwd: project.folder })
     },
     60_000,
   )
@@ -310,8 +316,8 @@ describe('a project with the tools of others', () => {
     async (tool, args) => {
       const bin = { jest: ['jest', 'bin', 'jest.js'], vitest: ['vitest', 'vitest.mjs'] }[tool] as string[]
       const env = { PATH: process.env.PATH, REDIS_URL: redis.url }
-      const output = await runCommand(process.execPath, [join(folder, 'node_modules', ...bin), ...args], {
-        ...{ cwd: folder, env, withStderr: true, timeoutMs: 50_000 },
+      const output = await runCommand(process.execPath, [join(project.folder, 'node_modules', ...bin), ...args], {
+        ...{ cwd: project.folder, env, withStderr: true, timeoutMs: 50_000 },
       })
       expect(output).toMatch(/Tests[\s\S]*1 passed/)
     },

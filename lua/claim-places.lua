@@ -36,6 +36,8 @@ for at = FIRST, #ARGV, FIELDS do
   local missed = admission.deadline_error(now, terms_read(ARGV[at + 3]))
   if missed then return missed end
 end
+-- As in a bulk of one script (lib/group-admission).
+if ARGV[6] ~= '' and not (shape and shape.groups) then return { -7, {} } end
 if not shape then return { 1, {}, 0 } end
 local highest = 0
 for at = FIRST, #ARGV, FIELDS do highest = math.max(highest, tonumber(ARGV[at + 2])) end

@@ -300,6 +300,8 @@ export class Admission {
     if (once) return this.#once(client, calls, keys, once)
     const parts = partsOf(calls)
     if (parts.length === 1 || this.#dependsOnGroups(calls)) return this.#wholeBulk(client, calls, keys)
+    // Before any part is sent: none is taken back.
+    this.#checkLimits(calls)
     const claim = uniqueId()
     const claimed = await this.#claim(claim, calls)
     if (claimed === BOUND_BY_GROUPS) return this.#wholeBulk(client, calls, keys)
@@ -337,7 +339,10 @@ export class Admission {
     try {
       for (const part of parts) {
         if (sent.length === IN_FLIGHT) replies.push(...(await (sent.shift() as Promise<unknown[]>)))
-        sent.push(this.#bulkPart(client, part, keys, { claim, kind: PART }))
+        const adding = this.#bulkPart(client, part, keys, { claim, kind: PART })
+        // It may fail before an earlier part is answered: without a handler, that would end the program.
+        adding.catch(() => undefined)
+        sent.push(adding)
       }
       while (sent.length > 0) replies.push(...(await (sent.shift() as Promise<unknown[]>)))
       return replies
@@ -353,7 +358,6 @@ export class Admission {
     keys: readonly string[],
     { claim, kind = WHOLE }: { claim: string; kind?: BulkKind },
   ): Promise<unknown[]> {
-    this.#checkLimits(calls)
     const added = claim === '' ? undefined : await this.#addShort(client, calls, keys, claim)
     if (added) return allAdded(added)
     const raw = await this.#runBulk(client, calls, keys, [claim, CLAIM_LEASE_MS, kind, ''])

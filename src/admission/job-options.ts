@@ -1,5 +1,11 @@
 import type { JobsOptions } from 'bullmq'
-import { InvalidCostError, InvalidDeadlineError, InvalidGroupError, InvalidJobIdError } from '../errors.ts'
+import {
+  InvalidCostError,
+  InvalidDeadlineError,
+  InvalidGroupError,
+  InvalidInputError,
+  InvalidJobIdError,
+} from '../errors.ts'
 import { checkGroupId } from '../shape/groups.ts'
 import { checkOptionNames } from './option-names.ts'
 
@@ -52,6 +58,74 @@ const MAX_GROUP_PRIORITY = 2_097_152
 
 /** The prefix of the ids of job schedulers. */
 const SCHEDULER_ID = /^repeat:/
+/** Half of a pair: it has no form in UTF-8, and Redis's JSON refuses it. */
+const LONE_SURROGATE = /\p{Surrogate}/u
+
+/** Options of BullMQ whose scripts fail for other values once they have added other jobs of a bulk. */
+const NUMBERS: ReadonlySet<string> = new Set(['delay', 'timestamp', 'priority', 'attempts'])
+
+/**
+ * @throws InvalidInputError for a name that Redis cannot store
+ */
+export function checkJobName(name: unknown): void {
+  if (typeof name === 'string' || typeof name === 'number') return
+  throw new InvalidInputError(`the name of a job must be a string; got ${shown(name)}`)
+}
+
+/**
+ * Checks what every job of a call has to be, apart from its options.
+ * @throws InvalidInputError
+ */
+export function checkJobList(call: string, jobs: unknown): void {
+  if (!Array.isArray(jobs)) throw new InvalidInputError(`${call} takes an array of jobs; got ${shown(jobs)}`)
+  for (const job of jobs as readonly unknown[]) {
+    if (typeof job !== 'object' || job === null) {
+      throw new InvalidInputError(`${call} takes jobs such as { name, data, opts }; got ${shown(job)}`)
+    }
+    checkJobName((job as { readonly name?: unknown }).name)
+  }
+}
+
+/**
+ * BullMQ's own options, as far as a wrong value would only be found by a script, which may have added other jobs.
+ * @throws InvalidInputError
+ */
+function checkValues(options: object): void {
+  for (const name in options) {
+    const value = (options as Readonly<Record<string, unknown>>)[name]
+    if (typeof value === 'string' || value === undefined || value === null) continue
+    if (typeof value === 'object') checkParts(name, value)
+    else if (typeof value === 'number' ? !Number.isFinite(value) : NUMBERS.has(name)) throw wrongValue(name, value)
+  }
+}
+
+/** Of an option such as `backoff`. Own options are checked elsewhere. */
+function checkParts(name: string, value: object): void {
+  if (NUMBERS.has(name) || (value instanceof Date && name !== 'mustStartBefore')) throw wrongValue(name, value)
+  for (const [part, inner] of Object.entries(value)) {
+    if (typeof inner === 'number' && !Number.isFinite(inner)) throw wrongValue(`${name}.${part}`, inner)
+  }
+}
+
+function wrongValue(name: string, value: unknown): InvalidInputError {
+  return new InvalidInputError(`the job option '${name}' must be a finite number; got ${shown(value)}`)
+}
+
+/** @throws InvalidInputError */
+function checkDeduplication(deduplication: JobsOptions['deduplication']): void {
+  if (deduplication === undefined || deduplication === null) return
+  const { id, ttl } = deduplication as { readonly id?: unknown; readonly ttl?: unknown }
+  const isId = (typeof id === 'string' && id !== '' && !LONE_SURROGATE.test(id)) || typeof id === 'number'
+  if (!isId) throw new InvalidInputError(`deduplication.id must be a string that is not empty; got ${shown(id)}`)
+  if (ttl === undefined || (Number.isSafeInteger(ttl) && (ttl as number) >= 0)) return
+  throw new InvalidInputError(`deduplication.ttl must be a whole number of ms; got ${shown(ttl)}`)
+}
+
+/** Bigints and symbols have no JSON. */
+function shown(value: unknown): string {
+  const isText = typeof value === 'object' || typeof value === 'string'
+  return (isText ? JSON.stringify(value) : undefined) ?? String(value)
+}
 
 /**
  * @throws InvalidJobIdError
@@ -59,8 +133,8 @@ const SCHEDULER_ID = /^repeat:/
 export function checkJobId(jobId: string | undefined): void {
   // BullMQ generates an id if it is empty.
   if (jobId === undefined || jobId === '') return
-  if (typeof jobId !== 'string') {
-    throw new InvalidJobIdError(`job id must be a string; got ${JSON.stringify(jobId) ?? String(jobId)}`)
+  if (typeof jobId !== 'string' || LONE_SURROGATE.test(jobId)) {
+    throw new InvalidJobIdError(`job id must be a string; got ${shown(jobId)}`)
   }
   if (RESERVED.has(jobId)) {
     throw new InvalidJobIdError(
@@ -80,9 +154,7 @@ export function checkJobId(jobId: string | undefined): void {
 function checkCost(cost: unknown): void {
   if (cost === undefined) return
   if (typeof cost !== 'number' || !(cost > 0 && cost <= MAX_COST)) {
-    throw new InvalidCostError(
-      `cost must be a number > 0 and at most ${MAX_COST}; got ${JSON.stringify(cost) ?? String(cost)}`,
-    )
+    throw new InvalidCostError(`cost must be a number > 0 and at most ${MAX_COST}; got ${shown(cost)}`)
   }
 }
 
@@ -94,16 +166,14 @@ export function checkCosts(options: JobCosts | undefined): void {
   if (options?.costs === undefined) return
   for (const [unit, cost] of Object.entries(checkUnits(options.costs))) {
     if (typeof cost === 'number' && cost >= 0 && cost <= MAX_COST) continue
-    throw new InvalidCostError(
-      `costs.${unit} must be a number from 0 to ${MAX_COST}; got ${JSON.stringify(cost) ?? String(cost)}`,
-    )
+    throw new InvalidCostError(`costs.${unit} must be a number from 0 to ${MAX_COST}; got ${shown(cost)}`)
   }
 }
 
 /** @throws InvalidCostError */
 export function checkUnits(costs: unknown): Readonly<Record<string, unknown>> {
   if (typeof costs !== 'object' || costs === null || Array.isArray(costs)) {
-    throw new InvalidCostError(`costs must be an object of units and numbers; got ${JSON.stringify(costs)}`)
+    throw new InvalidCostError(`costs must be an object of units and numbers; got ${shown(costs)}`)
   }
   return costs as Readonly<Record<string, unknown>>
 }
@@ -112,7 +182,7 @@ export function checkUnits(costs: unknown): Readonly<Record<string, unknown>> {
 function checkGroup(group: unknown, options: JobsOptions): void {
   if (group === undefined) return
   if (typeof group !== 'object' || group === null) {
-    throw new InvalidGroupError(`group must be { id, priority }; got ${JSON.stringify(group) ?? String(group)}`)
+    throw new InvalidGroupError(`group must be { id, priority }; got ${shown(group)}`)
   }
   const { id, priority, ...others } = group as Readonly<Record<string, unknown>>
   const [other] = Object.keys(others)
@@ -124,7 +194,7 @@ function checkGroup(group: unknown, options: JobsOptions): void {
   const isPriority = Number.isSafeInteger(priority) && (priority as number) >= 0
   if (priority !== undefined && !(isPriority && (priority as number) <= MAX_GROUP_PRIORITY)) {
     throw new InvalidGroupError(
-      `group.priority must be a whole number from 0 to ${MAX_GROUP_PRIORITY}; got ${JSON.stringify(priority)}`,
+      `group.priority must be a whole number from 0 to ${MAX_GROUP_PRIORITY}; got ${shown(priority)}`,
     )
   }
   if (options.priority) throw new InvalidGroupError('a job of a group has group.priority instead of priority')
@@ -135,9 +205,7 @@ function checkGroup(group: unknown, options: JobsOptions): void {
 function deadlineMs(given: unknown): number {
   const ms = given instanceof Date ? given.getTime() : given
   if (typeof ms !== 'number' || !Number.isFinite(ms)) {
-    throw new InvalidDeadlineError(
-      `mustStartBefore must be a valid Date, or ms since 1970; got ${JSON.stringify(given) ?? String(given)}`,
-    )
+    throw new InvalidDeadlineError(`mustStartBefore must be a valid Date, or ms since 1970; got ${shown(given)}`)
   }
   return Math.floor(ms)
 }
@@ -147,9 +215,14 @@ function deadlineMs(given: unknown): number {
  * @throws InvalidCostError, InvalidGroupError, InvalidInputError, UnsupportedOptionError
  */
 export function checkJobDefaults(options: ShapedJobsOptions | undefined): void {
+  if (options === undefined || options === null) return
+  if (typeof options !== 'object')
+    throw new InvalidInputError(`the options of a job are an object; got ${shown(options)}`)
   checkOptionNames('job', options)
   checkCosts(options)
-  if (options) checkGroup(options.group, options)
+  checkGroup(options.group, options)
+  checkDeduplication(options.deduplication)
+  checkValues(options)
 }
 
 /**

@@ -3,6 +3,7 @@
 
 import { randomUUID } from 'node:crypto'
 import {
+  ErrorCode,
   isNotConnectionError,
   type JobJson,
   type JobSchedulerJobOptions,
@@ -245,6 +246,7 @@ export class ShapedBackend extends RedisQueueBackend {
   override async addJobs(entries: AddJobsEntries): Promise<string[]> {
     if (entries.length === 0) return []
     await this.store.prepared()
+    await this.#checkParents(entries)
     const jobs = entries.map((entry) => {
       const jobId = this.#admission.idFor(entry.jobId) as string
       return { ...entry, jobId, hasNewId: !entry.jobId }
@@ -263,6 +265,17 @@ export class ShapedBackend extends RedisQueueBackend {
     const durability = this.store.memory.stored?.durability
     if (durability) await this.#confirmation.confirm(client, durability, replies as string[], keptMs, first)
     return replies as string[]
+  }
+
+  /** BullMQ's script would find that a parent is missing once it has added the jobs before. */
+  async #checkParents(entries: AddJobsEntries): Promise<void> {
+    const keys = new Set(entries.flatMap(({ parentKeyOpts }) => parentKeyOpts?.parentKey ?? []))
+    if (keys.size === 0 || !this.store.memory.stored) return
+    const client = await this.queue.client
+    for (const parentKey of keys) {
+      if (await client.hexists(parentKey, 'name')) continue
+      throw this.finishedErrors({ code: ErrorCode.ParentJobNotExist, parentKey, command: 'addJob' })
+    }
   }
 
   override async addFlow(entries: FlowEntries): Promise<FlowResult[]> {

@@ -12,7 +12,7 @@ import {
   recordName,
   STEM,
 } from '../admission/idempotency-key.ts'
-import { checkJobOptions, type ShapedJobsOptions } from '../admission/job-options.ts'
+import { checkJobList, checkJobOptions, type ShapedJobsOptions } from '../admission/job-options.ts'
 import type { AdmissionEstimate } from '../admission/reply.ts'
 import {
   IdempotencyInFlightError,
@@ -58,6 +58,7 @@ export class OnceCalls {
     add: (jobs: J[]) => Promise<readonly { id?: string | undefined }[]>,
   ): Promise<AddedOnce> {
     checkOnceOptions(options)
+    checkJobList('addOnce', jobs)
     this.#checkCount(jobs.length)
     const { checked, refusal } = checkJobs(jobs)
     const record = recordName(options.key)

@@ -1,8 +1,15 @@
 import { type FlowJob, type FlowOpts, FlowProducer, type FlowProducerOptions, type JobNode } from 'bullmq'
-import { checkJobDefaults, checkJobOptions, type JobTerms, type ShapedJobsOptions } from '../admission/job-options.ts'
+import {
+  checkJobDefaults,
+  checkJobList,
+  checkJobOptions,
+  type JobTerms,
+  type ShapedJobsOptions,
+} from '../admission/job-options.ts'
 import { checkOptionNames } from '../admission/option-names.ts'
 import type { ShapedBackend } from '../backend/backend.ts'
 import { shapedBackendFactory } from '../backend/factory.ts'
+import { InvalidInputError } from '../errors.ts'
 import { withShapedTelemetry } from '../reports/telemetry.ts'
 import { AdmitTimeout } from './unavailable.ts'
 
@@ -49,6 +56,7 @@ export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
 
   /** Adds several flows, all or none. */
   override async addBulk(flows: ShapedFlowJob[]): Promise<JobNode[]> {
+    checkJobList('addBulk', flows)
     const checked = flows.map((flow) => checkFlow(flow) as FlowJob)
     return this.#admit(flows[0]?.queueName ?? '', () => super.addBulk(checked))
   }
@@ -58,11 +66,22 @@ export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
   }
 }
 
+/** @throws InvalidInputError, and what is wrong with the options */
 function checkFlow(node: ShapedFlowJob): ShapedFlowJob {
-  const { opts, children } = node
+  checkJobList('a flow', [node])
+  const { opts, children, queueName } = node
+  if (typeof queueName !== 'string' || queueName === '') {
+    throw new InvalidInputError(`each job of a flow needs its queueName; "${node.name}" has ${String(queueName)}`)
+  }
   return {
     ...node,
     ...(opts ? { opts: checkJobOptions(opts as ShapedJobsOptions) as NonNullable<ShapedFlowJob['opts']> } : {}),
-    ...(children ? { children: children.map(checkFlow) } : {}),
+    ...(children ? { children: childrenOf(children).map(checkFlow) } : {}),
   }
+}
+
+/** @throws InvalidInputError */
+function childrenOf(children: ShapedFlowJob[]): ShapedFlowJob[] {
+  checkJobList('children', children)
+  return children
 }

@@ -4,7 +4,14 @@
 import { type BulkJobOptions, type Job, type JobSchedulerTemplateOptions, type JobsOptions, Queue } from 'bullmq'
 import { ESTIMATE } from '../admission/add-call.ts'
 import type { OnceOptions } from '../admission/idempotency-key.ts'
-import { checkJobDefaults, checkJobOptions, type JobTerms, type ShapedJobsOptions } from '../admission/job-options.ts'
+import {
+  checkJobDefaults,
+  checkJobList,
+  checkJobName,
+  checkJobOptions,
+  type JobTerms,
+  type ShapedJobsOptions,
+} from '../admission/job-options.ts'
 import { checkOptionNames } from '../admission/option-names.ts'
 import type { AdmissionEstimate } from '../admission/reply.ts'
 import type { ShapedBackend } from '../backend/backend.ts'
@@ -76,6 +83,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   ): Promise<JobOf<DataTypeOrJob, ResultType, NameType>> {
     // Not an async function, which would add promises to each call.
     try {
+      checkJobName(name)
       const checked = checkJobOptions(opts)
       return this.#admit(() => super.add(name, data, checked as JobsOptions))
     } catch (error) {
@@ -95,6 +103,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
       opts?: BulkJobOptions & JobTerms
     }[],
   ): Promise<JobOf<DataTypeOrJob, ResultType, NameType>[]> {
+    checkJobList('addBulk', jobs)
     const checked = jobs.map((job) => ({ ...job, opts: checkJobOptions(job.opts) as BulkJobOptions }))
     return this.#admit(() => super.addBulk(checked))
   }

@@ -147,9 +147,13 @@ function readableRate(value: StoredGroupValue): string {
 /** As in lua/lib/groups.lua, in bytes. */
 const MAX_ID_BYTES = 256
 
+/** Half of a pair: it has no form in UTF-8, and Redis's JSON refuses it. */
+const LONE_SURROGATE = /\p{Surrogate}/u
+
 /** @throws InvalidGroupError */
 export function checkGroupId(id: unknown): void {
-  if (typeof id === 'string' && id !== '' && Buffer.byteLength(id) <= MAX_ID_BYTES) return
+  const isText = typeof id === 'string' && id !== '' && !LONE_SURROGATE.test(id)
+  if (isText && Buffer.byteLength(id) <= MAX_ID_BYTES) return
   throw new InvalidGroupError(`the id of a group must be a string of 1 to ${MAX_ID_BYTES} bytes; got ${shownId(id)}`)
 }
 

@@ -1,5 +1,12 @@
 import { expect, test } from 'vitest'
-import { CostTooHighError, QueueFullError, type ShapedQueue, TooLargeError } from '../../src/index.ts'
+import {
+  CostTooHighError,
+  InvalidInputError,
+  NoGroupsError,
+  QueueFullError,
+  type ShapedQueue,
+  TooLargeError,
+} from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
 import { Workshop } from '../worker/support.ts'
 import { many, refusal, rejection, Taker } from './support.ts'
@@ -172,4 +179,45 @@ test('one job of a bulk that costs more than the burst refuses the bulk, also in
   expect(await rejection(queue.addBulk(jobs.slice(-3)))).toBeInstanceOf(CostTooHighError)
   expect(await rejection(queue.addBulk(jobs))).toBeInstanceOf(CostTooHighError)
   expect(await waiting(queue)).toBe(0)
+})
+
+test.each([
+  ['limits', { limits: [{ name: 'tokens', unit: 'tokens', rate: '100/min' }] }, { costs: { tokens: 1000 } }],
+  ['a capacity', { capacity: 1000 }, { group: { id: 'a' } }],
+  ['a rate', { rate: '10/s' }, { group: { id: 'a' } }],
+] as const)('a job in a later part that a queue with %s refuses keeps out the bulk', async (_, shape, opts) => {
+  const queue = shop.queue(shape)
+  const bulk = many(250).map((job, i) => (i === 240 ? { ...job, opts } : job))
+  const error = await rejection(queue.addBulk(bulk))
+  expect(error).toBeInstanceOf('group' in opts ? NoGroupsError : CostTooHighError)
+  expect(await waiting(queue)).toBe(0)
+})
+
+test.each([
+  ['a delay that is no number', { opts: { delay: Number.NaN } }],
+  ['a priority that is none', { opts: { priority: Number.NaN } }],
+  ['a delay that never ends', { opts: { delay: Number.POSITIVE_INFINITY } }],
+  ['a date as its timestamp', { opts: { timestamp: new Date() } }],
+  ['a backoff without a number', { opts: { backoff: { type: 'fixed', delay: Number.NaN } } }],
+  ['a deduplication for part of a ms', { opts: { deduplication: { id: 'a', ttl: 1.5 } } }],
+  ['a deduplication that no JSON holds', { opts: { deduplication: { id: '\ud800' } } }],
+  ['options that are a text', { opts: 'later' }],
+  ['no name', { name: undefined }],
+])('a job with %s keeps out the bulk', async (_, wrong) => {
+  const queue = shop.queue({ capacity: 10 })
+  const [job] = many(1)
+  const error = await rejection(queue.addBulk([...many(2), { ...job, ...wrong } as never]))
+  expect(error).toBeInstanceOf(InvalidInputError)
+  expect(await queue.count()).toBe(0)
+  for (const list of [undefined, 'jobs', [null]]) {
+    expect(await rejection(queue.addBulk(list as never))).toBeInstanceOf(InvalidInputError)
+  }
+})
+
+test('a job whose parent is missing keeps out the bulk', async () => {
+  const queue = shop.queue({ capacity: 10 })
+  const jobs = [...many(2), ...many(1, { parent: { id: 'gone', queue: queue.qualifiedName } })]
+  const error = await rejection(queue.addBulk(jobs))
+  expect(error.message).toBe(`Missing key for parent job ${queue.toKey('gone')}. addJob`)
+  expect(await queue.count()).toBe(0)
 })

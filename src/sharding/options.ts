@@ -1,8 +1,10 @@
-import { InvalidInputError } from '../errors.ts'
+import { checkDeadLetterQueue } from '../backend/dead-letters.ts'
+import { InvalidInputError, UnsupportedOptionError } from '../errors.ts'
+import { checkFeedbackOptions } from '../feedback/options.ts'
 import type { MeterState } from '../queue/meter-state.ts'
 import type { ShapedQueueOptions } from '../queue/options.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
-import type { ShapedWorkerOptions } from '../worker/options.ts'
+import { checkWorkerOptions, type ShapedWorkerOptions } from '../worker/options.ts'
 import type { PlaceBy } from './placement.ts'
 
 /** More shards than this would leave each too little, and each process too many connections. */
@@ -44,22 +46,49 @@ export interface ShardedState {
 }
 
 /** @throws InvalidInputError */
-export function checkShards(shards: unknown): number {
-  if (Number.isSafeInteger(shards) && (shards as number) >= 1 && (shards as number) <= MAX_SHARDS) {
-    return shards as number
+export function checkShardedQueue(options: ShardedQueueOptions): void {
+  if (typeof options !== 'object' || options === null) {
+    throw new InvalidInputError(`a queue needs options, such as { connection, shards, shape }; got ${String(options)}`)
   }
+  checkShards(options.shards)
+  checkPlaceBy(options.placeBy)
+}
+
+/** @throws InvalidInputError */
+function checkShards(shards: unknown): void {
+  if (Number.isSafeInteger(shards) && (shards as number) >= 1 && (shards as number) <= MAX_SHARDS) return
   throw new InvalidInputError(`shards must be a whole number from 1 to ${MAX_SHARDS}; got ${JSON.stringify(shards)}`)
 }
 
 /** @throws InvalidInputError */
-export function checkPlaceBy(placeBy: unknown): void {
+function checkPlaceBy(placeBy: unknown): void {
   if (placeBy === undefined || typeof placeBy === 'function') return
   throw new InvalidInputError(`placeBy must be a function of a job; got ${typeof placeBy}`)
 }
 
+/**
+ * What the workers of the shards would refuse, before any of them is opened.
+ * @throws InvalidInputError, InvalidRateError, UnsupportedOptionError
+ */
+export function checkShardedWorker(name: string, processor: unknown, options: ShardedWorkerOptions): void {
+  checkWorkerOptions(options)
+  checkShards(options.shards)
+  checkConcurrency(options.concurrency, options.shards)
+  checkDeadLetterQueue(options.deadLetter, name)
+  checkFeedbackOptions(options)
+  if (typeof processor !== 'function' && typeof processor !== 'string' && !(processor instanceof URL)) {
+    throw new InvalidInputError(
+      `a worker needs a processor: a function, or the path or URL of a file; got ${processor}`,
+    )
+  }
+  if (options.autorun === false) {
+    throw new UnsupportedOptionError('autorun: false is not supported by a worker of shards: pause it instead')
+  }
+}
+
 /** @throws InvalidInputError if a worker has too few places to ask each shard for a job */
-export function checkConcurrency(concurrency: unknown, shards: number): number {
-  if (Number.isSafeInteger(concurrency) && (concurrency as number) >= shards) return concurrency as number
+function checkConcurrency(concurrency: unknown, shards: number): void {
+  if (Number.isSafeInteger(concurrency) && (concurrency as number) >= shards) return
   throw new InvalidInputError(
     `concurrency must be a whole number of at least ${shards}, one for each shard; got ${JSON.stringify(concurrency)}`,
   )

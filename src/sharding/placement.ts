@@ -1,8 +1,9 @@
 import type { ShapedJobsOptions } from '../admission/job-options.ts'
+import { InvalidInputError } from '../errors.ts'
 import { uniqueId } from '../redis/ids.ts'
-import { groupKey } from '../redis/shards.ts'
+import { groupKey, shardOf } from '../redis/shards.ts'
 
-/** What decides the shard of a job; undefined: any will do. */
+/** What decides the shard of a job; undefined: any will do. `opts` include the queue's `defaultJobOptions`. */
 export type PlaceBy = (job: {
   readonly name: string
   readonly data: unknown
@@ -15,7 +16,46 @@ export type PlaceBy = (job: {
  */
 export function placeKey({ group, jobId, deduplication }: ShapedJobsOptions): string | undefined {
   if (group) return groupKey(group.id)
-  return jobId === undefined ? deduplication?.id : jobId
+  // BullMQ makes an id where it is empty.
+  const id: unknown = jobId || deduplication?.id
+  // Untyped programs may give a number.
+  return id === undefined ? undefined : String(id)
+}
+
+/** A job as it is added. */
+interface PlacedJob {
+  readonly name: string
+  readonly data: unknown
+  readonly opts?: ShapedJobsOptions | undefined
+}
+
+/** Which shard the jobs of a queue belong into. */
+export class Placement {
+  readonly #shards: number
+  readonly #placeBy: PlaceBy | undefined
+  readonly #defaults: ShapedJobsOptions
+
+  constructor(shards: number, placeBy: PlaceBy | undefined, defaults: ShapedJobsOptions = {}) {
+    this.#shards = shards
+    this.#placeBy = placeBy
+    this.#defaults = defaults
+  }
+
+  /** The shard of a job; undefined if any will do. @throws InvalidInputError for what placeBy returns */
+  shardFor({ name, data, opts: own }: PlacedJob): number | undefined {
+    // As BullMQ joins them: a job has no id by default.
+    const { jobId: _jobId, ...defaults } = this.#defaults
+    const opts: ShapedJobsOptions = { ...defaults, ...own }
+    const key = opts.group ? placeKey(opts) : (this.#placedBy({ name, data, opts }) ?? placeKey(opts))
+    return key === undefined ? undefined : shardOf(key, this.#shards)
+  }
+
+  #placedBy(job: Parameters<PlaceBy>[0]): string | undefined {
+    const key: unknown = this.#placeBy?.(job)
+    if (key === undefined || typeof key === 'string') return key
+    // Of a number, all jobs would be in one shard.
+    throw new InvalidInputError(`placeBy must return a string, or undefined; got ${JSON.stringify(key) ?? String(key)}`)
+  }
 }
 
 const GENERATED = /^(\d{1,4})-[0-9A-Z]{14,}$/
@@ -25,7 +65,7 @@ export function jobIdIn(shard: number): string {
   return `${shard}-${uniqueId()}`
 }
 
-/** The shard that an id names; undefined for an id of the caller's own. */
+/** The shard that an id names, which may be a caller's own that looks like a generated one; undefined for all others. */
 export function shardNamedBy(jobId: string): number | undefined {
   const shard = GENERATED.exec(jobId)?.[1]
   return shard === undefined ? undefined : Number(shard)

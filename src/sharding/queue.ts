@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events'
 import type { BulkJobOptions, Job, JobType } from 'bullmq'
 import type { OnceOptions } from '../admission/idempotency-key.ts'
-import type { JobTerms, ShapedJobsOptions } from '../admission/job-options.ts'
+import { checkJobList, checkJobOptions, type JobTerms, type ShapedJobsOptions } from '../admission/job-options.ts'
 import { InvalidInputError, InvalidShapeError, isRefusal, QueueFullError, type Refusal } from '../errors.ts'
 import { Inspector } from '../inspect/inspector.ts'
 import type { Explanation } from '../inspect/queue-status.ts'
@@ -10,16 +10,17 @@ import type { Clearing, Offer, ShapeChange, ShapedQueueOptions } from '../queue/
 import { ShapedQueue } from '../queue/queue.ts'
 import { DEFAULT_ADMIT_TIMEOUT_MS } from '../queue/unavailable.ts'
 import { delistShardedQueue } from '../redis/shaped-queues.ts'
-import { shardOf } from '../redis/shards.ts'
+import { groupKey, shardOf } from '../redis/shards.ts'
+import { checkGroupId } from '../shape/groups.ts'
 import type { ShapeField, ShapeOverride } from '../shape/shape.ts'
 import type { Attribution, ShapeConflict, StateLoss } from '../shape/store.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 import { answered, inAllShards } from './all-shards.ts'
 import { Coordinator } from './coordinator.ts'
 import { ShardNumber } from './number.ts'
-import { checkPlaceBy, checkShards, type ShardedQueueOptions, type ShardedState } from './options.ts'
+import { checkShardedQueue, type ShardedQueueOptions, type ShardedState } from './options.ts'
 import { enlist, openHead, partOf, shardOptions } from './parts.ts'
-import { jobIdIn, type PlaceBy, placeKey, shardNamedBy } from './placement.ts'
+import { jobIdIn, Placement, shardNamedBy } from './placement.ts'
 import { Removal, type RemovalOptions } from './removal.ts'
 import { ownFields, splitOverride } from './shapes.ts'
 
@@ -38,7 +39,7 @@ export interface ShardedQueueEvents {
 export interface ShardedJob<DataType = any> {
   readonly name: string
   readonly data: DataType
-  readonly opts?: BulkJobOptions & JobTerms & Pick<ShapedJobsOptions, 'group'>
+  readonly opts?: (BulkJobOptions & JobTerms & Pick<ShapedJobsOptions, 'group'>) | undefined
 }
 
 /**
@@ -50,7 +51,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
   readonly name: string
   readonly #options: ShapedQueueOptions
   readonly #number: ShardNumber
-  readonly #placeBy: PlaceBy | undefined
+  readonly #placement: Placement
   readonly #head: ShapedQueue
   readonly #queues: ShapedQueue<DataType, ResultType>[] = []
   readonly #coordinator: Coordinator
@@ -65,12 +66,11 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
    */
   constructor(name: string, options: ShardedQueueOptions) {
     super()
+    checkShardedQueue(options)
     const { shards, placeBy, ...opts } = options
-    checkShards(shards)
-    checkPlaceBy(placeBy)
     this.name = name
     this.#options = opts
-    this.#placeBy = placeBy
+    this.#placement = new Placement(shards, placeBy, opts.defaultJobOptions)
     this.#head = this.#relayed(openHead(name, opts, opts.shape, shards))
     this.#head.on('shape', (shape, before) => this.emit('shape', shape, before))
     this.#head.on('shapeConflict', (conflict) => this.emit('shapeConflict', conflict))
@@ -138,11 +138,14 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
    * @throws as {@link add}; if an earlier part was added already, the error has the jobs of it in `added`
    */
   async addBulk(jobs: readonly ShardedJob<DataType>[]): Promise<Job<DataType, ResultType>[]> {
+    // Of a wrong job nothing is added, whatever shard it belongs into.
+    checkJobList('addBulk', jobs)
+    for (const { opts } of jobs) checkJobOptions(opts)
     await this.#started()
     const parts = new Map<number, number[]>()
     const free = this.#nextTurn()
     for (const [i, job] of jobs.entries()) {
-      const shard = this.#shardFor({ opts: {}, ...job }) ?? free
+      const shard = this.#placement.shardFor(job) ?? free
       parts.set(shard, [...(parts.get(shard) ?? []), i])
     }
     const added = new Array<Job<DataType, ResultType>>(jobs.length)
@@ -163,12 +166,13 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
    * @throws InvalidInputError if a job belongs into another shard, and what {@link ShapedQueue.addOnce} throws
    */
   async addOnce(jobs: readonly ShardedJob<DataType>[], options: OnceOptions): Promise<AddedOnce> {
+    checkJobList('addOnce', jobs)
     await this.#started()
     const [first] = jobs
-    const found = first && this.#shardFor({ opts: {}, ...first })
+    const found = first && this.#placement.shardFor(first)
     const shard = found ?? shardOf(String(options?.key), this.shards)
     for (const job of jobs.slice(1)) {
-      const other = this.#shardFor({ opts: {}, ...job }) ?? shard
+      const other = this.#placement.shardFor(job) ?? shard
       if (other === shard) continue
       throw new InvalidInputError(
         `addOnce of queue "${this.name}" adds its jobs to one shard; "${job.name}" belongs into another than "${first?.name}"`,
@@ -278,7 +282,8 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
 
   /** The shard in which the jobs of a group are, for what concerns a group alone. */
   async queueOfGroup(id: string): Promise<ShapedQueue<DataType, ResultType>> {
-    return this.#queue(this.#shardFor({ name: '', data: undefined, opts: { group: { id } } }) as number)
+    checkGroupId(id)
+    return this.#queue(shardOf(groupKey(id), this.shards))
   }
 
   /**
@@ -386,13 +391,6 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     )
   }
 
-  /** The shard of a job, undefined if any will do. */
-  #shardFor(job: { name: string; data: unknown; opts: ShapedJobsOptions }): number | undefined {
-    const { group } = job.opts
-    const key = group ? placeKey(job.opts) : (this.#placeBy?.(job as never) ?? placeKey(job.opts))
-    return key === undefined ? undefined : shardOf(key, this.shards)
-  }
-
   #nextTurn(): number {
     this.#turn += 1
     return this.#turn % this.shards
@@ -404,7 +402,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     job: { name: string; data: DataType; opts: ShapedJobsOptions },
   ): Promise<T> {
     await this.#started()
-    const fixed = this.#shardFor(job)
+    const fixed = this.#placement.shardFor(job)
     const first = fixed ?? this.#nextTurn()
     const count = fixed === undefined ? this.shards : 1
     const shards = Array.from({ length: count }, (_, i) => (first + i) % this.shards)
@@ -429,8 +427,20 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
 
   async #find(jobId: string) {
     await this.#number.agree()
-    const named = shardNamedBy(jobId)
-    const shards = named !== undefined && named < this.shards ? [named] : this.each.map((_, shard) => shard)
+    const all = this.each.map((_, shard) => shard)
+    const named = all.filter((shard) => shard === shardNamedBy(jobId))
+    const found = await this.#findIn(named, jobId)
+    // An id of the caller's own may look as if it named a shard.
+    return (
+      found ??
+      this.#findIn(
+        all.filter((shard) => !named.includes(shard)),
+        jobId,
+      )
+    )
+  }
+
+  async #findIn(shards: readonly number[], jobId: string) {
     const found = await Promise.all(
       shards.map(async (shard) => {
         const queue = this.#queue(shard)
@@ -453,9 +463,9 @@ class Refused extends Error {
 }
 
 /** A job without an id of its own gets one that names its shard. */
-function withId<J extends { readonly opts?: ShapedJobsOptions | BulkJobOptions }>(job: J, shard: number) {
-  const { opts = {} } = job
-  return { ...job, opts: opts.jobId === undefined ? { ...opts, jobId: jobIdIn(shard) } : opts }
+function withId<J extends { readonly opts?: ShapedJobsOptions | BulkJobOptions | undefined }>(job: J, shard: number) {
+  const { opts } = job
+  return { ...job, opts: opts?.jobId ? opts : { ...opts, jobId: jobIdIn(shard) } }
 }
 
 /** Of the refusals of several shards the one with the earliest retry; all were full together. */

@@ -7,7 +7,7 @@ import { MAX_HORIZON } from '../worker/options.ts'
 import { ShapedWorker } from '../worker/worker.ts'
 import { Coordinator } from './coordinator.ts'
 import { ShardNumber } from './number.ts'
-import { checkConcurrency, checkShards, type ShardedWorkerOptions } from './options.ts'
+import { checkShardedWorker, type ShardedWorkerOptions } from './options.ts'
 import { enlist, openHead, partOf, shardOptions } from './parts.ts'
 import { Permits } from './permits.ts'
 import { MAX_HORIZON_MS } from './shapes.ts'
@@ -22,7 +22,7 @@ const RELAYED = [
 const REBALANCE_MS = 50
 
 type Listeners<D, R> = {
-  [E in keyof ShapedWorkerListener<D, R, string>]: Parameters<ShapedWorkerListener<D, R, string>[E]>
+  [E in (typeof RELAYED)[number]]: Parameters<ShapedWorkerListener<D, R, string>[E]>
 }
 
 /** A worker of all shards of a queue: one ShapedWorker for each, which share its places. */
@@ -43,9 +43,9 @@ export class ShardedWorker<DataType = any, ResultType = any> extends EventEmitte
   /** @throws InvalidInputError, InvalidShapeError, InvalidRateError, UnsupportedOptionError */
   constructor(name: string, processor: ShapedProcessor<DataType, ResultType, string>, options: ShardedWorkerOptions) {
     super()
+    checkShardedWorker(name, processor, options)
     const { shards, ...opts } = options
-    checkShards(shards)
-    this.#permits = new Permits(checkConcurrency(options.concurrency, shards))
+    this.#permits = new Permits(options.concurrency)
     this.name = name
     this.#processor = processor
     this.#options = opts

@@ -1,7 +1,9 @@
 import { expect, test } from 'vitest'
-import { headPrefix, shardOf, shardPrefix, slotOfKey } from '../../src/redis/shards.ts'
+import type { ShapedJobsOptions } from '../../src/admission/job-options.ts'
+import { InvalidInputError } from '../../src/errors.ts'
+import { groupKey, headPrefix, shardOf, shardPrefix, slotOfKey } from '../../src/redis/shards.ts'
 import { Permits } from '../../src/sharding/permits.ts'
-import { jobIdIn, placeKey, shardNamedBy } from '../../src/sharding/placement.ts'
+import { jobIdIn, Placement, placeKey, shardNamedBy } from '../../src/sharding/placement.ts'
 import { randomOf } from '../../src/simulate/random.ts'
 
 const KEYS = Array.from({ length: 20_000 }, (_, i) => `group:tenant-${i}`)
@@ -28,6 +30,29 @@ test('a group goes before an id, and an id before a deduplication', () => {
   expect(placeKey({ jobId: 'b', deduplication: { id: 'c' } })).toBe('b')
   expect(placeKey({ deduplication: { id: 'c' } })).toBe('c')
   expect(placeKey({})).toBeUndefined()
+})
+
+test('what all jobs have by default decides as what a job has itself', () => {
+  const job = { name: 'job', data: {} }
+  const shardFor = (defaults: ShapedJobsOptions, opts?: ShapedJobsOptions) =>
+    new Placement(64, undefined, defaults).shardFor({ ...job, opts })
+  expect(shardFor({ group: { id: 'a' } })).toBe(shardOf(groupKey('a'), 64))
+  expect(shardFor({ group: { id: 'a' } }, { jobId: 'mine' })).toBe(shardOf(groupKey('a'), 64))
+  expect(shardFor({ group: { id: 'a' } }, { group: { id: 'b' } })).toBe(shardOf(groupKey('b'), 64))
+  expect(shardFor({ deduplication: { id: 'd' } })).toBe(shardOf('d', 64))
+  // BullMQ gives no two jobs one id.
+  expect(shardFor({ jobId: 'one' })).toBeUndefined()
+  expect(shardFor({}, { jobId: '' })).toBeUndefined()
+  const byTenant = new Placement(64, ({ opts }) => opts.deduplication?.id.slice(0, 1), { deduplication: { id: 'de' } })
+  expect(byTenant.shardFor(job)).toBe(shardOf('d', 64))
+})
+
+test('of what placeBy returns only a string is a key', () => {
+  for (const wrong of [5, null, { id: 'a' }, Symbol('a')]) {
+    const placement = new Placement(3, () => wrong as never)
+    expect(() => placement.shardFor({ name: 'job', data: {} })).toThrow(InvalidInputError)
+  }
+  expect(new Placement(3, () => undefined).shardFor({ name: 'job', data: {} })).toBeUndefined()
 })
 
 test('generated ids name their shard, others do not', () => {

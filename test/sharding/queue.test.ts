@@ -1,9 +1,20 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test, vi } from 'vitest'
-import { InvalidInputError, InvalidShapeError, QueueFullError, UnsupportedOptionError } from '../../src/errors.ts'
+import {
+  InvalidCostError,
+  InvalidDeadlineError,
+  InvalidGroupError,
+  InvalidInputError,
+  InvalidJobIdError,
+  InvalidShapeError,
+  QueueFullError,
+  SluiceError,
+  UnsupportedOptionError,
+} from '../../src/errors.ts'
 import type { ShapedJob, ShapedQueue } from '../../src/index.ts'
 import { shardOf } from '../../src/redis/shards.ts'
 import { ShardedQueue, ShardedWorker } from '../../src/sharding/index.ts'
+import { shardNamedBy } from '../../src/sharding/placement.ts'
 import { worstWindow } from '../../src/testing/worst-window.ts'
 import { useRedis } from '../support/redis.ts'
 import { endsOf, ShardShop } from './support/shop.ts'
@@ -341,3 +352,76 @@ function use(made: ShardShop) {
     errors: made.errors,
   }
 }
+
+test('the jobs of a group by default are all in its shard', async () => {
+  const { queue } = use(shop())
+  const mail = queue('default-group', {
+    shards: 3,
+    shape: { groups: {} },
+    defaultJobOptions: { group: { id: 'a' } } as {},
+  })
+  for (let i = 0; i < 3; i++) await mail.add('job', {})
+  await mail.addBulk(jobs(3))
+  await mail.addOnce(jobs(3), { key: 'k', fingerprint: 'f' })
+  expect((await mail.meter()).each.map(({ waiting }) => waiting).filter(Boolean)).toEqual([9])
+  expect(await (await mail.queueOfGroup('a')).getGroupJobsCount('a')).toBe(9)
+  await mail.obliterate({ force: true })
+})
+
+test('a job is found by an id of its own that looks like a generated one', async () => {
+  const { queue } = use(shop())
+  const mail = queue('alike', { shards: 2, shape: {} })
+  for (const jobId of ['0-01HZX5V8ABCDEFGH', '1-01HZX5V8ABCDEFGH', '1-20240101AAAAAA']) {
+    await mail.add('job', {}, { jobId })
+    expect((await mail.getJob(jobId))?.id).toBe(jobId)
+    expect((await mail.queueOfJob(jobId)).opts.prefix).toBe(mail.each[shardOf(jobId, 2)]?.opts.prefix)
+    expect(await mail.explain(jobId)).toMatchObject({ shard: shardOf(jobId, 2) })
+  }
+  const ids = [1, 2].map(async () => (await mail.add('job', {}, { jobId: '' })).id as string)
+  expect((await Promise.all(ids)).map((id) => shardNamedBy(id)).toSorted()).toEqual([0, 1])
+  await mail.obliterate({ force: true })
+})
+
+test('of a bulk with a wrong job nothing is added, whatever shards its jobs belong into', async () => {
+  const { queue } = use(shop())
+  const mail = queue('wrong', { shards: 3, shape: { groups: {} } })
+  const good = ['a', 'b', 'c', 'd', 'e', 'f'].map((id) => ({ name: 'job', data: {}, opts: { group: { id } } }))
+  for (const [opts, error] of [
+    [{ cost: -1 }, InvalidCostError],
+    [{ jobId: 5 }, InvalidJobIdError],
+    [{ group: 'a' }, InvalidGroupError],
+    [{ mustStartBefore: 'soon' }, InvalidDeadlineError],
+  ] as const) {
+    await expect(mail.addBulk([...good, { name: 'job', data: {}, opts: opts as never }])).rejects.toThrow(error)
+  }
+  for (const wrong of [undefined, {}, [null], ['job']]) {
+    await expect(mail.addBulk(wrong as never)).rejects.toThrow(InvalidInputError)
+    await expect(mail.addOnce(wrong as never, { key: 'k', fingerprint: 'f' })).rejects.toThrow(InvalidInputError)
+  }
+  expect(await mail.count()).toBe(0)
+  expect(await mail.addBulk([{ name: 'job', data: {}, opts: undefined }])).toHaveLength(1)
+  await expect(mail.queueOfGroup(undefined as never)).rejects.toThrow(InvalidGroupError)
+  await mail.obliterate({ force: true })
+})
+
+test('what shards would refuse is refused before any is opened', () => {
+  const run = async () => undefined
+  const good = { connection, prefix, shards: 2, concurrency: 2 }
+  const wrong = [
+    [undefined, run],
+    [{ ...good, shards: 0 }, run],
+    [{ ...good, concurrency: 1 }, run],
+    [{ ...good, limiter: { max: 1, duration: 1 } }, run],
+    [{ ...good, deadLetter: 'work' }, run],
+    [{ ...good, maxLoopUtilization: 0.5 }, run],
+    [{ ...good, feedback: 'http' }, run],
+    [{ ...good, autorun: false }, run],
+    [good, undefined],
+  ] as const
+  for (const [options, processor] of wrong) {
+    expect(() => new ShardedWorker('work', processor as never, options as never)).toThrow(SluiceError)
+  }
+  for (const options of [undefined, null, { ...good, shards: 65 }, { ...good, placeBy: 'group' }]) {
+    expect(() => new ShardedQueue('work', options as never)).toThrow(InvalidInputError)
+  }
+})

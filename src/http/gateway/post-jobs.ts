@@ -26,8 +26,7 @@ export async function postJobs(request: HttpRequest, queue: GatewayQueue): Promi
   checkLength(bytes.byteLength, maxBodyBytes)
   const body = parseJson(bytes, maxDepth)
   const jobs = queue.items.read(body, request)
-  const once: Once | undefined =
-    key === undefined ? undefined : { key: scopedKey(request.identity, key), fingerprint: fingerprintOf(bytes) }
+  const once = key === undefined ? undefined : onceOf(request, key, bytes, groupInHeader(queue, jobs))
   const admitted = await queue.admit(jobs, request.identity, once)
   const isOne = !Array.isArray(body)
   const waitS = isOne ? waitSeconds(request, queue) : 0
@@ -129,15 +128,24 @@ function readIdempotencyKey(field: string | undefined, required: boolean): strin
   throw problem(400, `The Idempotency-Key is not one String of RFC 9651 with 1 to ${MAX_LENGTH} characters.`)
 }
 
+function onceOf({ identity }: HttpRequest, key: string, body: Uint8Array, group: string | undefined): Once {
+  return { key: scopedKey(identity, key), fingerprint: fingerprintOf(body, group) }
+}
+
+/** The group that a field of the request names: the body does not say it. */
+function groupInHeader({ rule: { group } }: GatewayQueue, [first]: readonly NewJob[]): string | undefined {
+  return typeof group === 'object' && 'header' in group ? first?.opts.group?.id : undefined
+}
+
 /** A caller's key as it is stored in Redis: equal keys of two callers are unrelated. */
 export function scopedKey(identity: Identity | undefined, key: string): string {
   // JSON keeps the parts apart.
   return sha256(JSON.stringify([identity?.name ?? null, key]))
 }
 
-/** Identifies the content of a request, byte for byte. */
-export function fingerprintOf(body: Uint8Array): string {
-  return sha256(body)
+/** Identifies the content of a request, byte for byte. @param group of its jobs, if the body does not say it */
+export function fingerprintOf(body: Uint8Array, group?: string): string {
+  return group === undefined ? sha256(body) : sha256(JSON.stringify([sha256(body), group]))
 }
 
 function stringOf(field: string): string | undefined {

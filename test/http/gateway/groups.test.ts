@@ -45,6 +45,36 @@ test.each<[string, Exclude<QueueRule['group'], undefined>, unknown, string | und
   }
 })
 
+test.each([
+  ['ann@EXAMPLE.com.', 'example.com'],
+  ['ann@example.com,', 'example.com'],
+  ['<ann@example.com>;', 'example.com'],
+  ['ann@example.com (Ann)', 'example.com'],
+  ['ann@example.com (ann@other.example)', 'example.com'],
+  ['ann@example.com "ann@other.example"', 'example.com'],
+  ['"\\"" ann@example.com "(@other.example"', 'example.com'],
+  ['ann@bücher.example', 'xn--bcher-kva.example'],
+  ['ann@XN--BCHER-KVA.example', 'xn--bcher-kva.example'],
+  ['ann@', undefined],
+])('a domain is one group, however it is written: %s', (to, group) => {
+  expect(groupOf({ data: '/to', as: 'mail-domain' }, request, { to }, '')).toBe(group)
+})
+
+test.each(['https://example.com./a', 'HTTP://ann:secret@EXAMPLE.com:80'])('a host likewise: %s', (url) => {
+  expect(groupOf({ data: '/url', as: 'url-host' }, request, { url }, '')).toBe('example.com')
+})
+
+test('a key that comes again for another group is a conflict: its job would be lost', async () => {
+  const { jobs, queue } = await serving('keys', { group: { header: 'X-Tenant' } })
+  const send = (tenant?: string) =>
+    told(post(jobs, { data: 1 }, { 'idempotency-key': 'k', ...(tenant && { 'x-tenant': tenant }) }))
+  const first = await send('acme')
+  expect(await send('acme')).toMatchObject({ status: 202, id: first.id })
+  expect(await send('other')).toMatchObject({ status: 422 })
+  expect(await send()).toMatchObject({ status: 422 })
+  expect((await queue.meter()).depth).toBe(1)
+})
+
 test('by a field of the header: the jobs of one request are in one group', async () => {
   const { jobs, queue } = await serving('header', { group: { header: 'X-Tenant' }, allow: ['priority'] })
   const body = [

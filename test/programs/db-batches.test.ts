@@ -22,6 +22,11 @@ const statements = parseStatements(
           'insert into orders (id, amount, details) select * from unnest($1::text[], $2::integer[], $3::jsonb[])',
         parameters,
       },
+      visit: {
+        sql: 'insert into visits (id) values ($1)',
+        batchSql: 'insert into visits (id) select * from unnest($1::text[])',
+        parameters: parameters.slice(0, 1),
+      },
       single: { sql: 'insert into orders (id, amount, details) values ($1, $2, $3)', parameters },
     },
   }),
@@ -46,7 +51,8 @@ afterAll(async () => {
   await server.stop()
 })
 beforeEach(async () => {
-  await pool.query(`drop table if exists orders, ${LEDGER}`)
+  await pool.query(`drop table if exists orders, visits, ${LEDGER}`)
+  await pool.query('create table visits (id text not null)')
   // xmin tells which transaction wrote a row.
   await pool.query(
     'create table orders (id text primary key, amount integer check (amount > 0), details jsonb not null)',
@@ -101,6 +107,18 @@ test('what PostgreSQL refuses fails for itself, and the others are written', asy
   expect((ends[1] as PromiseRejectedResult).reason).toBeInstanceOf(UnrecoverableError)
   const { rows } = await pool.query('select id from orders order by id')
   expect(rows.map(({ id }) => id)).toEqual(['a', 'c', 'd'])
+})
+
+test('of two deliveries of one job in one batch, the first writes', async () => {
+  const run = processor(3, 60_000)
+  const visit = (id: string) => run({ ...job(id), data: { statement: 'visit', parameters: { id } } })
+  const results = await Promise.all([visit('a'), visit('a'), visit('b')])
+  expect(results.map(({ rows, duplicate }) => ({ rows, duplicate }))).toEqual([
+    { rows: 1, duplicate: false },
+    { rows: 0, duplicate: true },
+    { rows: 1, duplicate: false },
+  ])
+  expect((await pool.query('select id from visits order by id')).rows).toEqual([{ id: 'a' }, { id: 'b' }])
 })
 
 test('a second delivery in a batch writes nothing, the others of the batch do', async () => {

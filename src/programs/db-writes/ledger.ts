@@ -74,14 +74,16 @@ export function writeBatchOnce(pool: Pool, table: string, writes: readonly Write
         select * from unnest($1::text[], $2::text[], $3::text[], $4::text[]) on conflict do nothing returning effect_id`,
       columns,
     )
-    const ours = new Set(claimed.rows.map(({ effect_id }) => effect_id))
-    const fresh = writes.filter(({ entry }) => ours.has(entry.effectId))
+    const unwritten = new Set(claimed.rows.map(({ effect_id }) => effect_id))
+    // Of two deliveries of one job, the first writes.
+    const fresh = writes.filter(({ entry }) => unwritten.delete(entry.effectId))
     const [first] = fresh
     const { batchSql = '', values = [] } = first?.statement ?? {}
     const arrays = values.map((_, i) => fresh.map(({ statement }) => statement.values[i]))
     const rows = first ? (await querySingle(client, batchSql, arrays)).rowCount : 0
-    return writes.map(({ entry, statement }) => {
-      const duplicate = !ours.has(entry.effectId)
+    return writes.map((write) => {
+      const { entry, statement } = write
+      const duplicate = !fresh.includes(write)
       return {
         effectId: entry.effectId,
         statement: statement.name,

@@ -60,10 +60,28 @@ local function group_rules(groups)
     return s
   end
 
+  -- What applied to a group until `at` (µs) is forgotten: lib/settling has to know that it was another rate.
+  function groups.note_change(g, group, at)
+    local key = groups.key(g, 'changed')
+    redis.call('ZREMRANGEBYSCORE', key, '-inf', us_text(g.now - groups.CHANGED_US))
+    redis.call('ZADD', key, us_text(at), group)
+    redis.call('PEXPIRE', key, us_text(groups.CHANGED_US / 1000))
+  end
+
+  -- Since when, at the latest, what applies to a group is in force, µs. s: as groups.settings returned it
+  function groups.in_force_since(g, group, s)
+    local noted = tonumber(redis.call('ZSCORE', groups.key(g, 'changed'), group) or nil) or 0
+    local forgotten = g.now - groups.CHANGED_US
+    return math.max(s.changed_at, noted, forgotten > 0 and forgotten or 0)
+  end
+
   -- What was set for the group and has ended is forgotten, once its bucket has taken over until when it applied.
   function groups.forget(g, group, s, own, live)
     local b, key = groups.bucket(g, group, s), groups.key(g, 'settings')
-    if b then groups.keep_bucket(g, b) end
+    if b then
+      groups.keep_bucket(g, b)
+      groups.note_change(g, group, s.changed_at)
+    end
     s.before = nil
     for field, entry in pairs(own.fields) do
       if entry['until'] and entry['until'] * 1000 <= g.now then own.fields[field] = nil end
@@ -92,6 +110,17 @@ local function group_rules(groups)
       groups.note_ends(g, group)
       groups.release_held(g, group)
     end
+  end
+
+  -- What was set for a group and has ended ends at once, not with the next departure.
+  function groups.end_own(g, group)
+    local ends = g.has_settings and tonumber(redis.call('ZSCORE', groups.key(g, 'ends'), group) or nil)
+    if not ends or ends > g.now then return end
+    local began = g.began
+    g.began = true
+    groups.note_ends(g, group)
+    groups.release_held(g, group)
+    g.began = began
   end
 
   -- An empty bucket or, after a loss of state, one that was full when what had been granted before was over.

@@ -53,6 +53,7 @@ function group_settings.change(g, group, change, by, reason, until_ms, lifts_oth
     redis.call('HDEL', g:key('settings'), group)
     -- The defaults apply from now on, not since they were set.
     g.known[group] = setmetatable({ changed_at = g.now }, { __index = g.defaults })
+    if g.defaults.interval then g:note_change(group, g.now) end
   else
     redis.call('HSET', g:key('settings'), group, cjson.encode(own))
   end

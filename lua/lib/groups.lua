@@ -31,6 +31,7 @@
 --                              feedback, until a time: `slowed` (the most that its rate is) and `crowded` (the most
 --                              of its jobs that run)
 --   meta:groups:ends           group -> when something that was set for it for a time ends next, µs
+--   meta:groups:changed        group -> when something that was set for it ended, µs; for an hour
 --   meta:groups:held           hash, running job -> group
 --   meta:groups:later          jobs that hold places, but are in no line (lib/group-later)
 --   meta:group:jobs:<group>    sorted set of its waiting jobs: priority * 2^32 + the number of the job
@@ -54,7 +55,11 @@ local function groups_library()
     VERIFIED = 200,
     -- How often a group at its limit on running jobs is verified, µs.
     VERIFY_US = 1000000,
+    -- For so long it is known when the rate of a group changed, µs.
+    CHANGED_US = 3600000000,
     MAX_PRIORITY = 2097152, MAX_ID = 256,
+    -- Numbers begin behind this one: jobs may go before the first of them.
+    FIRST = 1048576,
     -- From so many groups in one call on, a tree is faster than a list.
     LISTED = 16,
     -- The names of all ready groups are read for jobs of some, if they are at most so many times as many.
@@ -72,8 +77,8 @@ local function groups_library()
     local g = setmetatable({
       base = base, prioritized = base .. 'prioritized', now = now, v = tonumber(f[1]) or 0, t = tonumber(f[2]) or 0, tracked = f[3] == '1',
       given = cjson.decode(shape.groups), changed_at = shape.groups_at, enforced = shape.mode == 'enforce', known = {},
-      applied_at = f[4], back = tonumber(f[6]) or 0, filled = tonumber(f[7]) or 0, seq = tonumber(f[8]) or 0,
-      plain_held = f[9], sorted = 0, occupied = {}, moved = {}, begun = {}, ended = {}, kept_ms = {}, most = 1,
+      applied_at = f[4], back = tonumber(f[6]) or 0, filled = tonumber(f[7]) or 0, seq = tonumber(f[8]) or groups.FIRST,
+      plain_held = f[9], sorted = 0, occupied = {}, moved = {}, begun = {}, ended = {}, kept_ms = {}, most = 1, released = {},
       together = true, ageing = ageing_open(base, shape, now),
     }, { __index = groups })
     g.defaults = groups.fields(g.given)
@@ -95,7 +100,7 @@ local function groups_library()
   function groups.load_tags(g)
     if g.v then return end
     local f = redis.call('HMGET', g.base .. 'meta:groups', 'v', 't', 'seq')
-    g.v, g.t, g.seq = tonumber(f[1]) or 0, tonumber(f[2]) or 0, tonumber(f[3]) or 0
+    g.v, g.t, g.seq = tonumber(f[1]) or 0, tonumber(f[2]) or 0, tonumber(f[3]) or groups.FIRST
   end
 
   -- Calls send with the arguments of a command in parts: Lua has room for some thousand.

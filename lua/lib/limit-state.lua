@@ -51,9 +51,10 @@ local function limit_settle(l, s, cost)
   l.verbs.save(s, l)
 end
 
--- How much of a charge made at `since` (µs) can be refunded: what has refilled since then may have gone to others.
+-- How much of a charge made at `since` (µs) can be refunded: what has refilled since then may have gone to others, and
+-- what refills until the last granted slot has been promised to them.
 local function limit_credit(l, s, cost, since)
-  if l.interval then return math.max(0, cost - math.max(0, s.now - since) / l.interval) end
+  if l.interval then return math.max(0, cost - math.max(0, s.now + s.ahead - since) / l.interval) end
   if l.verbs.charged_until then return math.min(cost, math.max(0, l.verbs.charged_until(s, since) - s.base)) end
   return since >= s.start and cost or 0
 end

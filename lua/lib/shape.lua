@@ -13,6 +13,7 @@
 --                          places, 't' if departures are timed, the highest cost, each '' if there is none
 --   open                   'id:revision', if nothing of the shape can hold a job (lib/quick)
 --   changedAt              since when the effective rate and burst are in force (µs)
+--   rulesAt                since when the limits and the mode are in force (µs), if they have changed
 --   metered                set once jobs may have departed through its meter
 --   restored               the run of Redis in which it was restored after a loss
 --   pausedUntil, pauseReason   the meter's pause (µs)
@@ -124,7 +125,7 @@ local function shape_resolve(key, base, declared, overrides, now, at)
     end
   end
   local before = redis.call('HMGET', key, 'concurrency', 'interval', 'burst', 'changedAt', 'ownConcurrency', 'limits',
-    'groups')
+    'groups', 'mode')
   redis.call('HDEL', key, 'expires', 'ownConcurrency', unpack(SHAPE_FIELDS))
   local set = { 'declared', shape_encode(declared), 'overrides', shape_encode(overrides) }
   local interval = effective.rate and shape_interval(effective.rate)
@@ -143,6 +144,9 @@ local function shape_resolve(key, base, declared, overrides, now, at)
   end
   if effective.limits and effective.limits ~= before[6] then limit_bucket.change(base, effective.limits, at or now) end
   if (effective.groups or false) ~= before[7] then set[#set + 1] = 'groupsAt'; set[#set + 1] = us_text(at or now) end
+  if before[4] and ((effective.limits or false) ~= before[6] or (effective.mode or false) ~= before[8]) then
+    set[#set + 1] = 'rulesAt'; set[#set + 1] = us_text(at or now)
+  end
   for _, field in ipairs(SHAPE_FIELDS) do
     if effective[field] ~= nil then set[#set + 1] = field; set[#set + 1] = effective[field] end
   end
@@ -165,7 +169,7 @@ local function shape_read(key)
   local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'mode',
     'onStateLoss', 'expires', 'pausedUntil', 'claimed', 'claimedUntil', 'metered', 'concurrency', 'horizonMs',
     'changedAt', 'limits', 'probe', 'ownConcurrency', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo', 'audit',
-    'groups', 'groupsAt', 'priorityAgeingMs')
+    'groups', 'groupsAt', 'priorityAgeingMs', 'rulesAt')
   if not f[1] then return nil end
   -- Limits per group come last. Without groups, all jobs are one.
   local limits, group_limits = f[17], nil
@@ -181,7 +185,7 @@ local function shape_read(key)
     horizon = (tonumber(f[15]) or DEFAULT_HORIZON_MS) * 1000, changed_at = tonumber(f[16]) or math.huge,
     limits = limits, group_limits = group_limits, probe = f[18], own_concurrency = f[19], max_wait_ms = tonumber(f[20]), reserved = f[21],
     overflow = f[22], overflow_to = f[23], audit = tonumber(f[24]), groups = f[25], groups_at = tonumber(f[26]) or 0,
-    ageing_ms = tonumber(f[27]),
+    ageing_ms = tonumber(f[27]), rules_at = tonumber(f[28]) or 0,
   }
 end
 

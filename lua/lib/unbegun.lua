@@ -23,12 +23,13 @@ function unbegun.charged(base, part)
   for from = 0, unbegun.MOST - 1, unbegun.CHUNK do
     local ids = redis.call('LRANGE', base .. 'active', from, from + unbegun.CHUNK - 1)
     for _, id in ipairs(ids) do
-      local job = redis.call('HMGET', base .. id, 'departure', 'opts')
+      local job = redis.call('HMGET', base .. id, 'departure', 'opts', 'ats')
       local slot = tonumber(job[1])
       local counts = not part.group or (groups_library().named(job[2]) or '') == part.group
       if counts and slot and slot >= s.start and slot < s.finish then
         local cost, costs = cost_of_options(job[2])
-        found[#found + 1] = { id = id, slot = slot, cost = queue_limit_cost(l, cost, costs) }
+        local settled = redis.call('HGET', base .. 'meta:settled:' .. id, (job[3] or '') .. ':' .. (l.unit or ''))
+        found[#found + 1] = { id = id, slot = slot, cost = tonumber(settled) or queue_limit_cost(l, cost, costs) }
         sum = sum + found[#found].cost
         if sum == s.used then return found end
       end

@@ -48,6 +48,7 @@ function inForce({
   open,
   changedAt,
   groupsAt,
+  rulesAt,
   expires,
   declared,
   overrides,

@@ -6,7 +6,8 @@ import { LuaComposer } from '../../../src/redis/lua-composer.ts'
 import { readLuaFile } from '../../../src/redis/lua-files.ts'
 import { randomOf } from '../../../src/simulate/random.ts'
 import { useRedis } from '../../support/redis.ts'
-import { type Decision, type Limit, ReferenceGroups, type Settings } from './reference.ts'
+import type { Limit } from './charges.ts'
+import { type Decision, ReferenceGroups, type Settings } from './reference.ts'
 
 const redis = useRedis(import.meta.url)
 const client = redis.client()
@@ -62,6 +63,15 @@ test.each([
     "if group ~= '' then",
   ],
   ['grants ahead of a hold', 'pick.hold = runs and s.limited or nil', ''],
+  ['gives back what jobs granted ahead were promised', 's.now + s.ahead - since', 's.now - since'],
+  ['gives a group back what was promised', 'math.max(c.now, last) - c.since', 'c.now - c.since'],
+  ['gives back by a rate that has changed', 'if not settling.under(c, at) then return 0 end', ''],
+  ['does not hold a group for what a job cost more', 'settling.move(b, c.now - b.origin, by)', ''],
+  [
+    'does not end what was set before it settles',
+    'if not ends or ends > g.now then return end',
+    'if true then return end',
+  ],
   ['has another second job', 'return { best.id, best.score, second and second.id', 'return { best.id, best.score, nil'],
 ])('a script that has limits per group, holds and ageing and %s is found out', async (_what, text, broken) => {
   const careless = scriptText.replace(text, broken)
@@ -228,7 +238,7 @@ class History {
     if (!this.#hasBegun) return this.#depart()
     const chance = this.#random()
     if (chance < 0.36) return this.#add()
-    if (chance < 0.86) return this.#depart()
+    if (chance < 0.84) return this.#depart()
     if (chance < 0.93) return this.#end()
     if (chance < 0.96) return this.#remove()
     return this.#set()
@@ -272,12 +282,22 @@ class History {
     const { running } = this.#reference
     if (running.length === 0) return this.#add()
     const id = this.#one(running)
+    // Soon after its departure, more is left to give back.
+    if (this.#random() < 0.3) return this.#settle(this.#one(this.#random() < 0.5 ? running.slice(-3) : running))
     if (this.#random() < 0.8 || !this.#reference.isGrouped(id)) {
       this.#reference.finish(id)
       return [['finish', this.#nowUs, id], '']
     }
     if (this.#random() < 0.5) return [['back', this.#nowUs, id, this.#reference.back(id, this.#nowUs)], '']
     return [['late', this.#nowUs, id, this.#reference.late(id, this.#nowUs)], '']
+  }
+
+  #settle(id: string): [Operation, string] {
+    const isOfTokens = this.limits.some((limit) => limit.isOfTokens) && this.#random() < 0.6
+    const actual = this.#one([0, 0.5, 1, 2, 4, 11])
+    const attempt = this.#reference.attempt(id)
+    this.#reference.settle(id, isOfTokens ? 'tokens' : 'cost', actual, this.#nowUs)
+    return [['settle', this.#nowUs, id, attempt, isOfTokens ? 'tokens' : '', actual], '']
   }
 
   #remove(): [Operation, string] {

@@ -1,14 +1,31 @@
 // Start-time fair queueing over groups with rates, limits, limits on running jobs, weights and pauses, in plain
 // TypeScript: what `lua/lib/groups.lua` is compared with. Everything is looked up by going through all groups.
 
+import {
+  type Bucket,
+  type Charge,
+  ceil,
+  check,
+  checkLimit,
+  costUnder,
+  earliest,
+  givenBack,
+  intervalOf,
+  type Limit,
+  type Rate,
+  reshaped,
+  type Seen,
+  settleLimit,
+  trueTat,
+} from './charges.ts'
+
 /** What a cost of 1 and a weight of 1 add to a tag. */
 const UNIT = 2 ** 20
-const GRID = 1024
 /** At most this many groups become ready, or are tried, by one call. */
 const DUE = 16
 const TRIES = 64
-
-type Rate = readonly [limit: number, periodMs: number]
+/** Slots so close behind a change of a rate, µs, may have been granted before it. */
+export const AHEAD_US = 200_000
 
 /** What applies to a group. */
 export interface Settings {
@@ -25,21 +42,18 @@ export interface Settings {
 
 type Entry = { readonly value: unknown; readonly untilUs: number }
 
-/** A limit that holds for each group. */
-export interface Limit {
-  readonly algorithm: 'gcra' | 'fixed-window' | 'sliding-window-log'
-  readonly limit: number
-  readonly periodMs: number
-  /** Of `gcra`. */
-  readonly burst: number
-  /** Whether it counts tokens, and not the cost of a job. */
-  readonly isOfTokens: boolean
-}
-
-interface Charge {
-  readonly atUs: number
-  /** 0 once it was given back. */
-  cost: number
+/** A job that has left. */
+interface Left {
+  readonly job: Job
+  readonly group: Group
+  readonly slotUs: number
+  /** How many had left before it. */
+  readonly attempt: number
+  /** What it was charged, by limit, and under the rate. */
+  readonly charges: readonly (Charge | undefined)[]
+  readonly seen: { trueCost: number } | undefined
+  /** What is known of its cost: that of the rate, and its tokens. */
+  readonly known: { cost: number; tokens: number }
 }
 
 interface Job {
@@ -56,13 +70,6 @@ interface Job {
   isGone: boolean
 }
 
-interface Bucket {
-  tat: number
-  last: number
-  intervalUs: number
-  burst: number
-}
-
 type State = 'empty' | 'ready' | 'limited' | 'full' | 'paused'
 
 interface Group {
@@ -77,6 +84,9 @@ interface Group {
   /** The job without a group that is held. */
   held: Job | undefined
   bucket: Bucket | undefined
+  readonly seen: Seen[]
+  /** Since when what applies to it is in force, µs; 0 if it has never changed. */
+  changedUs: number
   /** What was set for it, by field, and until when. */
   readonly own: Map<keyof Settings, Entry>
   /** What each limit has let pass. */
@@ -89,19 +99,19 @@ export type Decision =
   | { readonly id: string; readonly isLate: true }
   | { readonly untilUs: number | undefined }
 
-const ceil = (us: number) => Math.ceil(us * GRID) / GRID
-
 export class ReferenceGroups {
   readonly #groups = new Map<string, Group>()
-  readonly #left = new Map<string, { readonly job: Job; readonly group: Group; readonly slotUs: number }>()
+  readonly #left = new Map<string, Left>()
   readonly #defaults: Settings
   readonly #limits: readonly Limit[]
   readonly #ageingMs: number | undefined
   readonly #isTrusting: boolean
   #virtual = 0
   #lastTag = 0
-  #numbers = 0
+  /** As in the Lua: some may go before the first. */
+  #numbers = 2 ** 20
   #plainNumbers = 0
+  #departures = 0
 
   /**
    * @param ageingMs after which a job counts as one level more important; undefined where jobs do not age
@@ -202,7 +212,7 @@ export class ReferenceGroups {
    * own, and a window that still lasts does.
    */
   late(id: string, nowUs: number): number {
-    const { group, job, slotUs } = this.#left.get(id) as { group: Group; job: Job; slotUs: number }
+    const { group, job, slotUs, charges: own, seen } = this.#left.get(id) as Left
     const charged = this.#limits.map((limit, i) => {
       const charges = limit.algorithm === 'fixed-window' ? (group.charges[i] as Charge[]) : []
       const windowOf = (us: number) => Math.floor(us / (limit.periodMs * 1000))
@@ -212,11 +222,56 @@ export class ReferenceGroups {
       return charges.find((one) => one.atUs === slotUs && one.cost === cost)
     })
     for (const charge of charged) if (charge) charge.cost = 0
+    for (const charge of own) if (charge) charge.trueCost = 0
+    if (seen) seen.trueCost = 0
     const bucket = this.#reshape(group, nowUs)
     const isLast = bucket?.last === slotUs
     if (bucket && isLast) bucket.tat -= ceil(job.cost * bucket.intervalUs)
     if (group.state === 'limited' && (isLast || charged.some(Boolean))) this.#enter(group)
     return this.back(id, nowUs)
+  }
+
+  /**
+   * What a running job has cost is known: what it cost more is charged now, what it cost less is given back as far as
+   * it has not come back by itself.
+   * @param unit of the rate, or tokens
+   */
+  settle(id: string, unit: 'cost' | 'tokens', actual: number, nowUs: number): void {
+    const left = this.#left.get(id) as Left
+    const { group, known } = left
+    const change = actual - known[unit]
+    known[unit] = actual
+    if (change === 0) return
+    let isCorrected = unit === 'cost' && this.#settleBucket(left, change, nowUs)
+    for (const [i, limit] of this.#limits.entries()) {
+      if (limit.isOfTokens !== (unit === 'tokens')) continue
+      settleLimit(limit, group.charges[i] as Charge[], left.slotUs, change, nowUs)
+      const charge = left.charges[i]
+      if (charge) charge.trueCost = actual
+      checkLimit(limit, group.charges[i] as Charge[], nowUs)
+      isCorrected = true
+    }
+    if (isCorrected && group.state === 'limited') this.#enter(group)
+  }
+
+  attempt(id: string): number {
+    return (this.#left.get(id) as Left).attempt
+  }
+
+  /** @returns whether its group has a rate */
+  #settleBucket({ group, slotUs, seen, known }: Left, change: number, nowUs: number): boolean {
+    if (group.name === '') return false
+    this.#end(nowUs, [group])
+    const bucket = this.#reshape(group, nowUs)
+    if (!bucket) return false
+    if (change > 0) {
+      bucket.tat = Math.max(bucket.tat, nowUs) + ceil(change * bucket.intervalUs)
+    } else if (group.changedUs === 0 || slotUs > group.changedUs + AHEAD_US) {
+      bucket.tat -= givenBack(bucket, -change, slotUs, nowUs)
+    }
+    if (seen) seen.trueCost = known.cost
+    check('the rate', Math.max(nowUs, bucket.tat), trueTat(group.seen))
+    return true
   }
 
   /** Removes a waiting job without a word to its group. Jobs without a group have no line of their own to be told. */
@@ -275,6 +330,7 @@ export class ReferenceGroups {
     this.#reshape(group, nowUs)
     change()
     this.#reshape(group, nowUs)
+    group.changedUs = nowUs
   }
 
   /** A group that is paused or held as set is not ready for a moment. */
@@ -310,6 +366,8 @@ export class ReferenceGroups {
         at: 0,
         held: undefined,
         bucket: undefined,
+        seen: [],
+        changedUs: 0,
         own: new Map<keyof Settings, Entry>(),
         charges: this.#limits.map(() => []),
       },
@@ -332,6 +390,7 @@ export class ReferenceGroups {
         this.#reshape(group, us)
         for (const [field, { untilUs }] of group.own) if (untilUs === us) group.own.delete(field)
         this.#reshape(group, us)
+        group.changedUs = us
       }
       if (endsUs.length > 0) over.push([Math.min(...endsUs), group])
     }
@@ -424,19 +483,29 @@ export class ReferenceGroups {
       return { id: job.id, isLate: true }
     }
     group.tag += Math.max(1, Math.floor((job.cost * UNIT) / weight + 0.5))
-    this.#left.set(job.id, { job, group, slotUs })
     group.running.add(job.id)
-    const bucket = this.#reshape(group, nowUs)
-    if (bucket) {
-      bucket.tat = Math.max(bucket.tat, slotUs) + ceil(job.cost * bucket.intervalUs)
-      bucket.last = slotUs
-    }
-    for (const [i, limit] of this.#limits.entries()) {
+    const seen = this.#charge(group, job.cost, nowUs, slotUs)
+    const charges = this.#limits.map((limit, i) => {
       const cost = costUnder(limit, job)
-      if (cost > 0) group.charges[i]?.push({ atUs: slotUs, cost })
-    }
+      if (cost === 0) return undefined
+      const charge = { atUs: slotUs, cost, trueCost: cost }
+      group.charges[i]?.push(charge)
+      return charge
+    })
+    const known = { cost: job.cost, tokens: job.tokens }
+    this.#left.set(job.id, { job, group, slotUs, attempt: ++this.#departures, charges, seen, known })
     this.#follow(group, nowUs, job.cost, true)
     return { id: job.id, slotUs }
+  }
+
+  #charge(group: Group, cost: number, nowUs: number, slotUs: number): { trueCost: number } | undefined {
+    const bucket = this.#reshape(group, nowUs)
+    if (!bucket) return undefined
+    bucket.tat = Math.max(bucket.tat, slotUs) + ceil(cost * bucket.intervalUs)
+    bucket.last = slotUs
+    const seen = { slotUs, trueCost: cost }
+    group.seen.push(seen)
+    return seen
   }
 
   /**
@@ -465,11 +534,11 @@ export class ReferenceGroups {
     const { bucket } = group
     if (!bucket) {
       group.bucket = { tat: 0, last: 0, intervalUs, burst }
+      group.seen.push({ fromUs: nowUs, intervalUs, burst })
     } else if (bucket.intervalUs !== intervalUs || bucket.burst !== burst) {
-      const from = Math.max(nowUs, bucket.last)
-      const debt = Math.max(0, bucket.tat - from) / bucket.intervalUs
-      const owed = Math.max(0, burst - (bucket.burst - debt))
-      group.bucket = { tat: from + ceil(owed * intervalUs), last: bucket.last, intervalUs, burst }
+      const fromUs = Math.max(nowUs, bucket.last)
+      group.bucket = { ...reshaped(bucket, fromUs, intervalUs, burst), last: bucket.last }
+      group.seen.push({ fromUs, intervalUs, burst })
     }
     return group.bucket
   }
@@ -493,54 +562,6 @@ export class ReferenceGroups {
   }
 }
 
-function intervalOf([limit, periodMs]: Rate): number {
-  return ceil((periodMs * 1000) / limit)
-}
-
 function isLate({ deadlineUs }: Job, slotUs: number): boolean {
   return deadlineUs !== undefined && slotUs > deadlineUs
-}
-
-function costUnder({ isOfTokens }: Limit, { cost, tokens }: Job): number {
-  return isOfTokens ? tokens : cost
-}
-
-/** The first time at which a cost conforms, by all that was charged before; it may lie in the past. */
-function earliest(limit: Limit, charges: readonly Charge[], cost: number): number {
-  switch (limit.algorithm) {
-    case 'gcra':
-      return byBucket(limit, charges, cost)
-    case 'fixed-window':
-      return byWindow(limit, charges, cost)
-    default:
-      return byLog(limit, charges, cost)
-  }
-}
-
-function byBucket({ limit, periodMs, burst }: Limit, charges: readonly Charge[], cost: number): number {
-  const intervalUs = ceil((periodMs * 1000) / limit)
-  const tatUs = charges.reduce((tat, charge) => Math.max(tat, charge.atUs) + ceil(charge.cost * intervalUs), 0)
-  return Math.ceil(tatUs + ceil((Math.min(cost, burst) - burst) * intervalUs))
-}
-
-/** In the window of the last charge, if it fits there or nothing was charged; else in the next one. */
-function byWindow({ limit, periodMs }: Limit, charges: readonly Charge[], cost: number): number {
-  const windowOf = ({ atUs }: Charge) => Math.floor(atUs / (periodMs * 1000))
-  const last = charges.at(-1)
-  if (!last) return 0
-  const inLast = charges.filter((charge) => windowOf(charge) === windowOf(last))
-  const used = inLast.reduce((sum, charge) => sum + charge.cost, 0)
-  return (used === 0 || used + cost <= limit ? windowOf(last) : windowOf(last) + 1) * periodMs * 1000
-}
-
-/** Not before the last charge, and once so much has left the window that the cost fits. */
-function byLog({ limit, periodMs }: Limit, charges: readonly Charge[], cost: number): number {
-  const lastUs = charges.at(-1)?.atUs ?? 0
-  const most = Math.max(0, limit - cost)
-  let kept = 0
-  for (let i = charges.length - 1; i >= 0; i--) {
-    kept += (charges[i] as Charge).cost
-    if (kept > most) return Math.max(lastUs, (charges[i] as Charge).atUs + periodMs * 1000)
-  }
-  return lastUs
 }

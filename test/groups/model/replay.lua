@@ -13,9 +13,12 @@
 --- @include "lib/clock"
 --- @include "lib/group-limits"
 --- @include "lib/group-settings"
+--- @include "lib/settling"
 --- @include "lib/unbegun"
 -- No slot was granted before the limits were there.
 unbegun.AHEAD_US = -1
+-- As in reference.ts: no slot is granted further ahead.
+settling.AHEAD_US = 200000
 local base = string.sub(KEYS[1], 1, -11)
 local wait, active, prioritized = base .. 'wait', base .. 'active', base .. 'prioritized'
 local library = groups_library()
@@ -30,6 +33,7 @@ local function close()
 end
 
 local shape = {
+  id = '0', rules_at = 0,
   groups = ARGV[1], groups_at = 0, mode = 'enforce', ageing_ms = tonumber(ARGV[4]),
   group_limits = ARGV[3] ~= '' and ARGV[3] or nil,
 }
@@ -117,6 +121,14 @@ function operations.late(now, id, number)
   unbegun.leave_windows(base, shape, now, {}, jobs)
   unbegun.refund_buckets(base, shape, now, jobs)
   return operations.back(now, id, number)
+end
+
+-- As lua/settle-cost.lua. unit: '' for that of the rate
+function operations.settle(now, id, attempt, unit, actual)
+  local charge = settling.open(base, shape, now, id)
+  settling.correct(charge, unit, settling.outstanding(charge, attempt, unit, actual, 60000))
+  settling.close(charge)
+  return ''
 end
 
 -- ready: until when the slots that were granted before may lie, µs

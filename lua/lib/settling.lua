@@ -1,0 +1,132 @@
+--- @include "clock"
+--- @include "shape"
+--- @include "meter"
+--- @include "job"
+--- @include "group-limits"
+
+-- Corrects what a job was charged when it left, once its cost is known: under the rate of its queue and that of its
+-- group, and the limits of both. What it cost more is charged now. What it cost less is given back as far as it has not
+-- come back by itself, counted from the last granted slot: jobs that were granted ahead were promised what comes back
+-- until then. How much that is follows from the rate since the job left: of a job that left before a change of the rate,
+-- nothing is given back. Shares of groups count what jobs were expected to cost.
+-- One table: a script has no room for more than 200 local names.
+local settling = {
+  -- Slots that lie this close behind a change, µs, may have been granted before it: as in lib/unbegun.
+  AHEAD_US = 60000000,
+}
+
+-- When the job was charged, not later: whole ms if nothing more exact was stored for its last start. job: departure
+-- and processedOn, as stored
+function settling.since(departure, started)
+  local slot, started_ms = tonumber(departure), tonumber(started) or 0
+  local exact = slot and math.ceil(slot / 1000) == started_ms
+  return exact and slot or (started_ms - 1) * 1000
+end
+
+-- Nil if the job is gone: its charge is then unknown.
+function settling.open(base, shape, now, id)
+  local job = redis.call('HMGET', base .. id, 'opts', 'departure', 'processedOn')
+  if not job[1] then return nil end
+  local c = { base = base, shape = shape, now = now, id = id, corrected = 0, since = settling.since(job[2], job[3]) }
+  c.cost, c.costs = cost_of_options(job[1])
+  c.limits = shape.limits and queue_limits_open(shape, base, now) or {}
+  local own = group_limits_of(base, shape, now)
+  if shape.groups then c.group, c.g = groups_library().named(job[1]) or '', groups_library().open(base, shape, now) end
+  for _, part in ipairs(own and own.open(c.group) or {}) do c.limits[#c.limits + 1] = part end
+  return c
+end
+
+-- A unit that no limit counts, nil if there is none. '' is that of the rate.
+function settling.unknown(c, actuals)
+  for unit in pairs(actuals) do
+    local known = unit == ''
+    for _, part in ipairs(c.limits) do known = known or part.l.unit == unit end
+    if not known then return unit end
+  end
+end
+
+-- What is still to be charged in a unit; below 0 it is given back. kept_ms: how long that is remembered
+function settling.outstanding(c, attempt, unit, actual, kept_ms)
+  local memory, field = c.base .. 'meta:settled:' .. c.id, attempt .. ':' .. unit
+  local expected = unit == '' and c.cost or c.costs and c.costs[unit] or 1
+  local charged = tonumber(redis.call('HGET', memory, field)) or expected
+  redis.call('HSET', memory, field, exact_text(actual))
+  redis.call('PEXPIRE', memory, kept_ms)
+  return actual - charged
+end
+
+-- Whether the job was charged under the rules of now, which are in force since `at` (µs): the first ones of a shape are
+-- as old as that.
+function settling.under(c, at)
+  return at <= (tonumber(c.shape.id) or 0) or c.since > at + settling.AHEAD_US
+end
+
+-- How far a correction moves TAT, µs. last: of the last granted slot, µs
+function settling.moves(c, change, interval, last, at)
+  if change > 0 then return bucket.ceil(change * interval) end
+  if not settling.under(c, at) then return 0 end
+  local back = -change - math.max(0, math.max(c.now, last) - c.since) / interval
+  return -math.floor(math.max(0, back) * interval * 1024) / 1024
+end
+
+function settling.move(b, now, by)
+  b.tat = (by > 0 and math.max(b.tat, now) or b.tat) + by
+end
+
+function settling.meter(c, change)
+  local shape, key = c.shape, c.base .. 'meta:meter'
+  if not shape.interval then return end
+  local m = meter.open(key, c.now, shape, '')
+  local at = math.max(shape.changed_at, shape.rules_at)
+  settling.move(m, m.now, settling.moves(c, change, m.interval, m.origin + m.last, at))
+  -- As lib/meter charges in shadow mode.
+  if shape.mode == 'shadow' then m.tat = math.min(m.tat, m.now + m.burst * m.interval) end
+  meter.save(key, m)
+  c.corrected = c.corrected + 1
+end
+
+function settling.group(c, change)
+  local g, group = c.g, c.group
+  if not g or group == '' or not g.enforced then return end
+  g:end_own(group)
+  local s = g:settings(group)
+  local b = g:bucket(group, s)
+  if not b then return end
+  local at = math.max(g:in_force_since(group, s), c.shape.rules_at)
+  local by = settling.moves(c, change, b.interval, b.origin + b.last, at)
+  if by ~= 0 then
+    settling.move(b, c.now - b.origin, by)
+    g:keep_bucket(b)
+  end
+  c.corrected = c.corrected + 1
+end
+
+function settling.limit(c, part, change)
+  local l, s = part.l, part.s
+  -- In shadow mode it may not have been charged.
+  if not l.verbs.adjust or l.mode ~= 'enforce' then return end
+  if change < 0 then change = settling.under(c, c.shape.rules_at) and -limit_credit(l, s, -change, c.since) or 0 end
+  limit_settle(l, s, change)
+  if change < 0 and l.shared then queue_limit_call_others(l.control, c.base) end
+  c.corrected = c.corrected + 1
+end
+
+-- Corrects what was charged in a unit.
+function settling.correct(c, unit, change)
+  if change == 0 then return end
+  if unit == '' then
+    settling.meter(c, change)
+    settling.group(c, change)
+  end
+  for _, part in ipairs(c.limits) do
+    if (part.l.unit or '') == unit then settling.limit(c, part, change) end
+  end
+end
+
+-- Its group may go sooner. Returns how many buckets and limits were corrected.
+function settling.close(c)
+  if not c.g then return c.corrected end
+  if c.corrected > 0 then c.g:release(c.group, 'limited') end
+  c.g:save()
+  return c.corrected
+end

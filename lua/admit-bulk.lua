@@ -152,7 +152,7 @@ local function admit(at)
   if inspects and admission.is_new(base, ARGV[at + 4], ARGV[at + 5], {}) then
     refusal = costly
     if group and not refusal then
-      refusal = grouped.cost_error(groups, group[1], tonumber(ARGV[at + 6])) or grouped.refusal(groups, shape, group[1], 1)
+      refusal = grouped.refusal_of_one(groups, shape, group[1], tonumber(ARGV[at + 6]))
     end
     if not refusal then
       refusal, gone = admission.refusal(base, shape, now, { job_at(at), line = line, groups = groups }, overflow.choose)

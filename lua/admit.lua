@@ -54,7 +54,7 @@ if shape then
   local refusal
   if not known and admission.is_new(base, id, deduplication_id, {}) then
     refusal = admission.cost_error(shape, cost)
-      or (groups and (grouped.cost_error(groups, group[1], cost) or grouped.refusal(groups, shape, group[1], 1)))
+      or (groups and grouped.refusal_of_one(groups, shape, group[1], cost))
     if not refusal then
       local new = {
         { cost = cost, terms = terms, group = group }, line = group_line.of(groups, shape), groups = groups,

@@ -274,9 +274,7 @@ function events.arrive(number, now, cost, opts, priority, delay, group)
   group = tenants.used and group or nil
   local g = group and grouped.open(base, shape, now)
   local refusal, gone = admission.cost_error(shape, cost), nil
-  if g and not refusal then
-    refusal = grouped.cost_error(g, group[1], cost) or grouped.refusal(g, shape, group[1], 1)
-  end
+  if g and not refusal then refusal = grouped.refusal_of_one(g, shape, group[1], cost) end
   if not refusal then
     local new = { { cost = cost, terms = terms, group = group }, line = group_line.of(g, shape), groups = g }
     refusal, gone = admission.refusal(base, shape, now, new, overflow.choose)

@@ -70,6 +70,11 @@ function grouped.refusal(g, shape, group, count)
   return { -8, { retry_ms, waiting, limit, paused and '1' or '0', count, group } }
 end
 
+-- Nil if a new job of that cost may come into its group, else the refusal.
+function grouped.refusal_of_one(g, shape, group, cost)
+  return grouped.cost_error(g, group, cost) or grouped.refusal(g, shape, group, 1)
+end
+
 -- The first refusal of the jobs of several groups. counts: group -> how many
 function grouped.refusal_of_all(g, shape, counts)
   for group, count in pairs(counts) do

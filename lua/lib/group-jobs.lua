@@ -122,6 +122,12 @@ local function group_jobs(groups)
   -- number: of the job, if it has one; first: whether it goes before the others of its priority
   function groups.insert(g, group, id, priority, number, first)
     priority = priority or 0
+    if g.gathered and first then
+      -- It goes before those that are not stored yet, too.
+      groups.store_gathered(g)
+      groups.insert(g, group, id, priority, number, first)
+      return groups.gather(g)
+    end
     if g.gathered then return groups.gather_job(g, group, id, number or groups.next_number(g), priority) end
     local jobs = g.base .. 'meta:group:jobs:' .. group
     number = number or (first and groups.first_number(g, jobs, priority)) or groups.next_number(g)
@@ -162,18 +168,36 @@ local function group_jobs(groups)
     if group then groups.remove(g, group, id) else groups.removed_plain(g) end
   end
 
+  -- Whether BullMQ's scripts have put a waiting job at the head: a parent whose children have ended.
+  function groups.is_released(g, id)
+    local key = g.base .. id
+    return redis.call('EXISTS', key .. ':processed', key .. ':failed', key .. ':unsuccessful') > 0
+      and redis.call('HEXISTS', key, 'ats') == 0
+  end
+
+  -- The number of such a job, which goes before the others of its priority in its group; those of one call are in the
+  -- order in which they are sorted in, the first of them first.
+  function groups.released_number(g, group, priority)
+    local line = priority .. ' ' .. group
+    local last = g.released[line]
+    local number = last and last + 1 or groups.first_number(g, g.base .. 'meta:group:jobs:' .. group, priority) - groups.STALE
+    g.released[line] = math.max(0, number)
+    return g.released[line]
+  end
+
   -- A job of a group that came to the head by another way than our scripts: a retry, a promoted or stalled job, one of a
   -- stock producer. Returns whether it was one.
   function groups.sort_in(g, id, from)
     local group, priority = groups.of_job(g.base, id)
     if not group then return false end
     group_later.remove(g.base, group, id)
+    local released = from == 'wait' and groups.is_released(g, id)
     if from == 'wait' then
       redis.call('RPOP', g.base .. 'wait')
     elseif not priority then
       priority = math.floor(tonumber(redis.call('ZSCORE', g.base .. 'prioritized', id)) / groups.BAND)
     end
-    groups.insert(g, group, id, priority)
+    groups.insert(g, group, id, priority, released and groups.released_number(g, group, priority or 0), released)
     return true
   end
 
@@ -307,8 +331,10 @@ local function group_jobs(groups)
         return 1
       end
       local group, priority
-      if g.adding then group, priority = g.adding[1], g.adding[2]
-      elseif g.adding == nil then
+      -- Of all that an added job of a group does, only the parent that it releases goes to the head.
+      local released = command == 'RPUSH'
+      if g.adding and not released then group, priority = g.adding[1], g.adding[2]
+      elseif g.adding == nil or released then
         group, priority = groups.of_job(g.base, id)
         if group then group_later.remove(g.base, group, id) end
       end

@@ -140,7 +140,7 @@ test('a parent in the same queue that a job releases goes into its own group', a
   await client.zadd(`${base}waiting-children`, 1, 'parent')
   const parent = { id: 'parent', queue: queue.qualifiedName }
   await queue.addBulk([{ ...job('a', 1), opts: { jobId: 'child', group: { id: 'a' }, parent } as object }, job('b', 1)])
-  expect((await queue.getGroupJobs('ready', 0, 9)).map(({ id }) => id)).toEqual(['ready-0', 'parent'])
+  expect((await queue.getGroupJobs('ready', 0, 9)).map(({ id }) => id)).toEqual(['parent', 'ready-0'])
   expect(await queue.getGroupJobsCount('a')).toBe(0)
 })
 

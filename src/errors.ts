@@ -1,6 +1,11 @@
 /** Base class of every error that Sluice throws; `name` is the class's name, also across copies of the package. */
 export class SluiceError extends Error {
   override name = this.constructor.name
+  /**
+   * If a bulk that was sent in parts failed in the middle: for each of its jobs, in their order, the id if it was added,
+   * undefined if it was not, null if that is not known.
+   */
+  declare readonly addedIds?: readonly (string | null | undefined)[]
 }
 
 /** Input that can never work: a caller's mistake. Nothing was changed. */

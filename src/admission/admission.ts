@@ -1,7 +1,7 @@
 // admission/: how jobs enter a queue: their options and terms, the add scripts and their replies, for single jobs,
 // bulks, flows and idempotent calls. It must not know how jobs leave.
 
-import { QueueUnavailableError } from '../errors.ts'
+import { QueueUnavailableError, SluiceError } from '../errors.ts'
 import { Collector } from '../redis/collector.ts'
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import { uniqueId } from '../redis/ids.ts'
@@ -56,6 +56,19 @@ const IN_FLIGHT = 4
 const MIN_BATCH = 4
 
 const MAX_RESTORES = 3
+
+/**
+ * What became of the jobs of a bulk in parts, of which one failed: the id of each that was added, undefined for one that
+ * was not, null if that is not known.
+ */
+function addedIdsOf(parts: readonly (readonly AddCall[])[], ends: readonly PromiseSettledResult<unknown[]>[]) {
+  return parts.flatMap((part, i) => {
+    const end = ends[i]
+    if (end?.status === 'fulfilled') return end.value.map((reply) => (typeof reply === 'string' ? reply : undefined))
+    const isRefused = !end || (end.reason instanceof SluiceError && !(end.reason instanceof QueueUnavailableError))
+    return part.map(() => (isRefused ? undefined : null))
+  })
+}
 
 /** Splices our key and arguments into those of an add script. */
 function admitArguments(call: AddCall, keys: number, store: ShapeStore): Argument[] {
@@ -334,21 +347,20 @@ export class Admission {
     keys: readonly string[],
     claim: string,
   ): Promise<unknown[]> {
-    const replies: unknown[] = []
     const sent: Promise<unknown[]>[] = []
     try {
-      for (const part of parts) {
-        if (sent.length === IN_FLIGHT) replies.push(...(await (sent.shift() as Promise<unknown[]>)))
-        const adding = this.#bulkPart(client, part, keys, { claim, kind: PART })
-        // It may fail before an earlier part is answered: without a handler, that would end the program.
-        adding.catch(() => undefined)
-        sent.push(adding)
+      for (const [i, part] of parts.entries()) {
+        if (i >= IN_FLIGHT) await sent[i - IN_FLIGHT]
+        const added = this.#bulkPart(client, part, keys, { claim, kind: PART })
+        // It may fail while another one is awaited.
+        added.catch(() => {})
+        sent.push(added)
       }
-      while (sent.length > 0) replies.push(...(await (sent.shift() as Promise<unknown[]>)))
-      return replies
-    } finally {
-      // After a failure, what is in flight must end before its claim does.
-      await Promise.allSettled(sent)
+      return (await Promise.all(sent)).flat()
+    } catch (error) {
+      // What is in flight must end before its claim does.
+      const ends = await Promise.allSettled(sent)
+      throw Object.assign(error as Error, { addedIds: addedIdsOf(parts, ends) })
     }
   }
 

@@ -2,7 +2,15 @@ import { EventEmitter } from 'node:events'
 import type { BulkJobOptions, Job, JobType } from 'bullmq'
 import type { OnceOptions } from '../admission/idempotency-key.ts'
 import { checkJobList, checkJobOptions, type JobTerms, type ShapedJobsOptions } from '../admission/job-options.ts'
-import { InvalidInputError, InvalidShapeError, isRefusal, QueueFullError, type Refusal } from '../errors.ts'
+import {
+  InvalidInputError,
+  InvalidShapeError,
+  isRefusal,
+  QueueFullError,
+  QueueUnavailableError,
+  type Refusal,
+  type SluiceError,
+} from '../errors.ts'
 import { Inspector } from '../inspect/inspector.ts'
 import type { Explanation } from '../inspect/queue-status.ts'
 import type { AddedOnce } from '../queue/add-once.ts'
@@ -153,8 +161,11 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
       const own = places.map((i) => withId(jobs[i] as ShardedJob<DataType>, shard))
       const found = await this.#queue(shard)
         .addBulk(own as never)
-        .catch((error: Error) => {
-          throw Object.assign(error, { added: added.filter(Boolean) })
+        .catch((error: SluiceError) => {
+          const unsaid = error instanceof QueueUnavailableError ? null : undefined
+          const addedIds: (string | null | undefined)[] = Array.from(added, (job) => job?.id)
+          for (const [at, i] of places.entries()) addedIds[i] = error.addedIds ? error.addedIds[at] : unsaid
+          throw Object.assign(error, { added: added.filter(Boolean), addedIds })
         })
       for (const [at, i] of places.entries()) added[i] = found[at] as never
     }

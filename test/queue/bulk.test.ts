@@ -221,3 +221,28 @@ test('a job whose parent is missing keeps out the bulk', async () => {
   expect(error.message).toBe(`Missing key for parent job ${queue.toKey('gone')}. addJob`)
   expect(await queue.count()).toBe(0)
 })
+
+test.each([
+  ['a queue', { rate: '50/s', burst: 3 }, { burst: 2 }, {}],
+  ['a group', { groups: { rate: '50/s', burst: 3 } }, { groups: { rate: '50/s', burst: 2 } }, { group: { id: 'a' } }],
+] as const)(
+  'a bulk of which a later part is refused says which of its jobs are in: %s',
+  async (_what, shape, change, opts) => {
+    const queue = shop.queue({ capacity: 1000, ...shape })
+    const other = shop.queueNamed(queue.name)
+    await other.waitUntilReady()
+    const claimed = claimedBy(queue, () => other.setShape(change, { by: 'test', reason: 'test' }))
+    // The second part of six is refused, while three more are on their way.
+    const jobs = many(300).map((job) => ({ ...job, opts: { cost: job.data.n === 60 ? 3 : 1, ...opts } }))
+    const bulk = rejection<CostTooHighError>(queue.addBulk(jobs))
+    await claimed
+    const { addedIds = [], ...error } = await bulk
+    expect(error).toMatchObject({ name: 'CostTooHighError', cost: 3, burst: 2 })
+    const present = await queue.getJobs(['waiting', 'prioritized'])
+    expect(addedIds.map((id) => present.find((job) => job.id === id)?.data.n)).toEqual(
+      jobs.map(({ data: { n } }) => (n < 50 || (n >= 100 && addedIds[n] !== undefined) ? n : undefined)),
+    )
+    expect(addedIds.filter(Boolean)).toHaveLength(present.length)
+    expect(addedIds.slice(50, 100)).toEqual(Array(50).fill(undefined))
+  },
+)

@@ -1,7 +1,9 @@
 import { expect, test } from 'vitest'
 import { CostTooHighError, ShapedFlowProducer, type ShapedJobsOptions, type ShapedQueue } from '../../src/index.ts'
+import { changeFailed } from '../../src/queue/failed-jobs.ts'
+import { lettersOf } from '../failures/support.ts'
 import { useRedis } from '../support/redis.ts'
-import { Workshop } from '../worker/support.ts'
+import { departuresOf, eventsOf, Workshop } from '../worker/support.ts'
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
@@ -64,4 +66,45 @@ test('groups without a rate take any cost, also while feedback slows them', asyn
   const { store } = queue.getBackend() as unknown as { store: { changeGroup: (...args: unknown[]) => Promise<void> } }
   await store.changeGroup('a', { slowed: [1, 1000] }, by, 60_000)
   await queue.add('job', {}, { cost: 3, group: { id: 'a' } })
+})
+
+/** How a job that has failed comes back. */
+const RETURNS: Record<string, (queue: ShapedQueue, letters: string) => Promise<unknown>> = {
+  'is redriven': (queue, from) => queue.redrive({ from }),
+  'is retried': async (queue) => (await queue.getJobs(['failed']))[0]?.retry(),
+  'is retried with all others': (queue) => queue.retryJobs(),
+  'is retried where there is a place': async (queue) => {
+    const [failed] = await queue.getJobs(['failed'])
+    return changeFailed(queue, failed?.id as string, { kind: 'retry' })
+  },
+}
+
+test.each(
+  Object.entries(RETURNS).flatMap(([how, back]) => [
+    { how, back, of: 'its rate', shape: { groups: { rate: '20/s', burst: 5 } } },
+    ...(['gcra', 'token-bucket', 'leaky-bucket'] as const).map((algorithm) => ({
+      ...{ how, back, of: `a limit of ${algorithm}` },
+      shape: { groups: {}, limits: [{ name: 'units', per: 'group', algorithm, rate: '20/s', burst: 5 }] as const },
+    })),
+  ]),
+)('a job above the burst of $of that $how leaves once nothing is owed, and owes all that it costs', async (one) => {
+  const queue = shop.queue(one.shape)
+  const letters = lettersOf(shop)
+  await queue.addBulk([job('a', 5)])
+  const failing = shop.worker(queue, () => Promise.reject(new Error('no')), { deadLetter: letters.name })
+  await eventsOf('failed', failing).reach(1)
+  await failing.close()
+  const lower =
+    'limits' in one.shape ? { limits: [{ ...one.shape.limits[0], burst: 2 }] } : { groups: { rate: '20/s', burst: 2 } }
+  await queue.setShape(lower, by)
+  await queue.addBulk([job('a', 1), job('a', 1)])
+  await one.back(queue, letters.name)
+  await queue.addBulk([job('a', 1)])
+  const departed = await departuresOf(shop.worker(queue, async () => {}, { concurrency: 9 })).reach(4)
+  const slots = departed.map(({ departureTimeUs }) => departureTimeUs)
+  const [, second = 0, dear = 0, last = 0] = slots
+  expect(await queue.getCompletedCount()).toBeGreaterThan(0)
+  // The second one owes a unit more at least; the dear one has five, of which one may still be owed.
+  expect(dear - second).toBeGreaterThanOrEqual(50_000)
+  expect(last - dear).toBeGreaterThanOrEqual(200_000)
 })

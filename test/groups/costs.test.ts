@@ -88,7 +88,7 @@ test.each(
     })),
   ]),
 )('a job above the burst of $of that $how leaves once nothing is owed, and owes all that it costs', async (one) => {
-  const queue = shop.queue(one.shape)
+  const queue = shop.queue({ ...one.shape, maxLatenessMs: 60_000 })
   const letters = lettersOf(shop)
   await queue.addBulk([job('a', 5)])
   const failing = shop.worker(queue, () => Promise.reject(new Error('no')), { deadLetter: letters.name })

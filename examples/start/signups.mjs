@@ -2,7 +2,7 @@
 import { ShapedQueue } from 'sluice'
 import { connection, prefix, shape } from './settings.mjs'
 
-const queue = new ShapedQueue('emails', { connection, prefix, shape })
+const queue = new ShapedQueue('tutorial', { connection, prefix, shape })
 for (let i = 1; i <= 62; i++) {
   const offer = await queue.offer('welcome', { to: `user${i}@example.com` })
   if (offer.accepted) console.log(`user${i}: accepted as job ${offer.job.id}, ${offer.position} before it`)

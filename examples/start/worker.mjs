@@ -9,7 +9,7 @@ async function send(job) {
   await mailServer.sendMail({ from: 'shop@example.com', to: job.data.to, subject: 'Welcome', text: 'Hello!' })
 }
 
-const worker = new ShapedWorker('emails', send, { connection, prefix, shape, concurrency: 5 })
+const worker = new ShapedWorker('tutorial', send, { connection, prefix, shape, concurrency: 5 })
 console.log('worker started')
 
 process.once('SIGINT', async () => {

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { expect, test } from 'vitest'
 import { sidebar } from '../../site/.vitepress/sidebar.ts'
 import { codeBlocks, documents, examples, isExample, pages, ROOT, showsExamples } from './code-blocks.ts'
@@ -20,6 +20,16 @@ test('the links of the first page lead to pages', () => {
   const links = [...readFileSync(join(ROOT, 'docs', HOME), 'utf8').matchAll(/^ +link: \/(\S+)$/gm)]
   expect(links.length).toBeGreaterThan(5)
   for (const [, link = ''] of links) expect(pages()).toContain(`${link.replace(/\/$/, '/index')}.md`)
+})
+
+test('no page links to a document outside of docs, which the site does not have', () => {
+  const outside = pages().flatMap((page) => {
+    const links = readFileSync(join(ROOT, 'docs', page), 'utf8').matchAll(/\]\((?!https?:)([^)#\s]+\.md)/g)
+    return [...links]
+      .filter(([, path = '']) => join(dirname(page), path).startsWith('..'))
+      .map(([link]) => [page, link])
+  })
+  expect(outside).toEqual([])
 })
 
 test('the code of the tutorial and of the recipes is that of examples', () => {

@@ -50,6 +50,12 @@ local function parse(text)
   return tonumber(times), verb == 'take', list
 end
 
+-- Whether the lease is held already: this call was sent before, and its reply was lost.
+local function is_held(l, place, lease)
+  if l.algorithm ~= 'concurrency' or lease == '' then return false end
+  return (tonumber(redis.call('ZSCORE', place, '1 ' .. lease)) or 0) > now
+end
+
 local function add_part(part, key, packed)
   local l = limits[part.number] or limit_of(part.number)
   local place = key
@@ -65,6 +71,7 @@ local function add_part(part, key, packed)
   parts = parts + 1
   asked[parts], of[parts], keys[parts], states_of[parts] = part, l, place, s
   waits[parts] = limit_wait_of(l, s, key, part.cost, now)
+  if waits[parts] > 0 and is_held(l, place, part.lease) then waits[parts], s.used = 0, s.used - part.cost end
   if l.outdated then outdated = true end
 end
 

@@ -252,7 +252,7 @@ export class Limiter {
     if (limit.algorithm === 'concurrency') {
       throw new InvalidLimitError(`limit "${this.name}" counts leases: release or extend them, they cannot be charged`)
     }
-    const settling = this.run<number[]>('settle-limit', key, [limit.wire, units])
+    const settling = this.run<number[]>('settle-limit', key, [limit.wire, units, uniqueId()])
     const reply = await settling.finally(() => {
       if (units < 0) this.#front?.gaveBack(key)
     })

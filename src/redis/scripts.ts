@@ -150,6 +150,9 @@ export const WITHOUT_ABSENT_KEY = 'KEYS[#KEYS] = nil '
 const DELAY_CLOCK = '--- @include "delay-clock"'
 const GROUP_HOOKS = '--- @include "group-hooks"'
 const GROUP_CLEAN = '--- @include "group-clean"'
+/** BullMQ's script that puts a job back for its next attempt, and is to do so once. */
+const RETRY = 'retryJob'
+const RETRIED = '--- @include "retried"'
 
 /** The queues of a flow are its keys, so this script is defined once for each number of queues. */
 const ADMIT_FLOW = 'admit-flow'
@@ -256,14 +259,14 @@ function onCluster({ lua, numberOfKeys }: ScriptDefinition): ScriptDefinition {
 function prepared(name: string, text: string, composer: LuaComposer): string {
   const isGrouped = (GROUPED as readonly string[]).includes(name)
   const hooks = name === CLEAN ? [GROUP_CLEAN] : isGrouped ? [GROUP_HOOKS] : []
-  const included = [...(name in CLOCKED ? [DELAY_CLOCK] : []), ...hooks]
+  const included = [...(name in CLOCKED ? [DELAY_CLOCK] : []), ...hooks, ...(name === RETRY ? [RETRIED] : [])]
   const first = name in UNREFUSED ? `redis.call('SREM', KEYS[${UNREFUSED[name]}], '')` : ''
   return [
     composer.text(included.join('\n')),
     name === NEXT_ITERATION.script ? NEXT_ITERATION.begin : first,
     isGrouped ? 'local redis = groups_redis(redis)' : '',
     name === CLEAN ? 'local redis = groups_clean_redis(redis, ARGV[1], ARGV[4])' : '',
-    text,
+    name === RETRY ? `local function retry()\n${text}\nend\nreturn retried(ARGV[1], ARGV[4], ARGV[5], retry())` : text,
   ].join('\n')
 }
 

@@ -22,7 +22,10 @@ interface Stage {
 }
 
 interface Scenario {
-  readonly script: string
+  /** Its name, or whether a command as sent runs it. */
+  readonly script: string | ((command: readonly string[]) => boolean)
+  /** Events that BullMQ's script emits each time. */
+  readonly repeated?: readonly string[]
   /** Of the queue. Default: paced and bounded. */
   readonly shape?: Parameters<ShapedQueue['setShape']>[0] | null
   run(stage: Stage): Promise<unknown>
@@ -38,7 +41,7 @@ const ofGroups = (count: number) =>
     opts: { group: { id: `g${n % 3}` } } as object,
   }))
 
-/** An upsert of BullMQ puts the next iteration in the place of the last one and tells of it, each time. */
+/** An upsert of BullMQ puts the next iteration in the place of the last one and emits events, each time. */
 const UPSERTED = ['added repeat:s:<time>', 'waiting repeat:s:<time>']
 
 /** Drops the reply of the only call that there is. */
@@ -48,7 +51,7 @@ const armed = (act: (stage: Stage) => Promise<unknown>) => (stage: Stage) => {
 }
 
 /** Runs the scenario with or without the reply dropped and returns what Redis holds after it. */
-async function play({ script, shape = PACED, run }: Scenario, name: 'plain' | 'dropped', proxy: RedisProxy) {
+async function play({ script, shape = PACED, repeated, run }: Scenario, name: 'plain' | 'dropped', proxy: RedisProxy) {
   const { prefix } = redis
   const connection = { ...quickConnection(proxy.url), connectionName: prefix }
   const fleet = new Fleet()
@@ -56,7 +59,7 @@ async function play({ script, shape = PACED, run }: Scenario, name: 'plain' | 'd
   await queue.waitUntilReady()
   let dropped = Promise.resolve()
   const arm = () => {
-    if (name === 'dropped') dropped = proxy.dropReplyOf(runs(script))
+    if (name === 'dropped') dropped = proxy.dropReplyOf(typeof script === 'string' ? runs(script) : script)
   }
   const answer = await run({ queue, fleet, connection, prefix, name, arm })
   await dropped
@@ -67,7 +70,7 @@ async function play({ script, shape = PACED, run }: Scenario, name: 'plain' | 'd
   return {
     answer,
     state,
-    events: script === 'addJobScheduler' ? [...new Set([...(events as string[]), ...UPSERTED])].sort() : events,
+    events: repeated ? [...new Set([...(events as string[]), ...repeated])].sort() : events,
   }
 }
 
@@ -168,6 +171,7 @@ const ADMISSIONS: Record<string, Scenario> = {
   },
   'a job scheduler': {
     script: 'addJobScheduler',
+    repeated: UPSERTED,
     run: armed(({ queue }) => queue.upsertJobScheduler('s', { every: 3_600_000 }, { name: 'job' }).then(() => {})),
   },
   'the first job of a process that declared nothing': {
@@ -204,11 +208,68 @@ const CHANGES: Record<string, Scenario> = {
     script: 'pause-meter',
     run: armed(({ queue }) => queue.pauseUntil(Date.now() + 60_000, { reason: 'test' })),
   },
+  'a change of a group': {
+    script: 'set-group',
+    shape: { groups: {} },
+    run: armed(({ queue }) => queue.setGroup('a', { rate: '5/s' }, { by: 'test', reason: 'test', ttlMs: 60_000 })),
+  },
+  "BullMQ's pause": {
+    script: (words) => /^eval/i.test(words[0] ?? '') && words.includes('paused'),
+    repeated: ['paused '],
+    run: armed(({ queue }) => queue.pause({ by: 'test', reason: 'test' })),
+  },
 }
+
+/** Of BullMQ's script: the keys are `meta` and the prefix of all. */
+const obliterates = ([command, , keys, , base]: readonly string[]) =>
+  /^eval/i.test(command ?? '') && keys === '2' && base?.endsWith(':') === true
+
+const REMOVALS: Record<string, Scenario> = {
+  'an obliterate': {
+    script: obliterates,
+    run: async (stage) => {
+      await fill(stage, 5)
+      stage.arm()
+      await stage.queue.obliterate()
+      await stage.queue.resume()
+      await stage.queue.add('job', {}, { jobId: 'later' })
+    },
+  },
+  'a drain': {
+    script: 'drain-part',
+    run: async (stage) => {
+      await fill(stage, 200)
+      stage.arm()
+      await stage.queue.drain()
+      await stage.queue.add('job', {}, { jobId: 'later' })
+    },
+  },
+}
+
+describe('the reply of a removal is lost once, and nothing else is removed:', () => {
+  test.each(Object.entries(REMOVALS))('%s', (_name, scenario) => expectOneExecution(scenario))
+})
 
 describe('the reply of a change of the shape is lost once, and the shape is that of one change:', () => {
   test.each(Object.entries(CHANGES))('%s', (_name, scenario) => expectOneExecution(scenario))
 })
+
+const refuse = async () => {
+  throw new Error('refused')
+}
+
+/** Runs one job whose first attempt fails. */
+async function runFailing({ fleet, queue, connection, prefix, name }: Stage) {
+  let attempts = 0
+  const worker = fleet.worker(name, { connection, prefix }, async () => {
+    if (++attempts === 1) throw new Error('once')
+  })
+  await fleet.until(() => fleet.completed.length === 1)
+  fleet.failed.length = 0
+  await worker.close()
+  const [kept] = await queue.getCompleted()
+  return [attempts, kept?.attemptsMade, kept?.attemptsStarted]
+}
 
 /** Jobs to start with. */
 async function fill({ queue }: Stage, jobs: number): Promise<void> {
@@ -305,19 +366,51 @@ const STARTS_AND_ENDS: Record<string, Scenario> = {
     run: async (stage) => {
       await stage.queue.add('job', {}, { jobId: 'a', attempts: 2, backoff: 30 })
       stage.arm()
-      let attempts = 0
+      return runFailing(stage)
+    },
+  },
+  'a retry without a backoff': {
+    script: 'retryJob',
+    shape: { ...PACED, burst: 1 },
+    run: async (stage) => {
+      await stage.queue.add('job', {}, { jobId: 'a', attempts: 2 })
+      stage.arm()
+      return runFailing(stage)
+    },
+  },
+  'a job that fails for good and leaves a letter': {
+    script: 'dead-letter',
+    run: async (stage) => {
+      await stage.queue.add('job', {}, { jobId: 'a' })
+      stage.arm()
+      const letters = `letters-of-${stage.name}`
+      const dead = stage.fleet.queue(letters, { connection: stage.connection, prefix: stage.prefix })
       const worker = stage.fleet.worker(
         stage.name,
-        { connection: stage.connection, prefix: stage.prefix },
-        async () => {
-          if (++attempts === 1) throw new Error('once')
-        },
+        { connection: stage.connection, prefix: stage.prefix, deadLetter: letters },
+        refuse,
       )
-      await stage.fleet.until(() => stage.fleet.completed.length === 1)
+      await stage.fleet.until(() => stage.fleet.failed.length === 1)
       stage.fleet.failed.length = 0
       await worker.close()
-      const [kept] = await stage.queue.getCompleted()
-      return [attempts, kept?.attemptsMade, kept?.attemptsStarted]
+      return dead.getWaitingCount()
+    },
+  },
+  'a redrive': {
+    script: 'redrive',
+    run: async (stage) => {
+      await stage.queue.add('job', {}, { jobId: 'a' })
+      const letters = `redriven-of-${stage.name}`
+      const worker = stage.fleet.worker(
+        stage.name,
+        { connection: stage.connection, prefix: stage.prefix, deadLetter: letters },
+        refuse,
+      )
+      await stage.fleet.until(() => stage.fleet.failed.length === 1)
+      stage.fleet.failed.length = 0
+      await worker.close()
+      stage.arm()
+      return (await stage.queue.redrive({ from: letters })).back
     },
   },
   'jobs given back by a worker that closes': {

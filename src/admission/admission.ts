@@ -247,7 +247,7 @@ export class Admission {
    */
   idFor(jobId: string | undefined): string | undefined {
     if (jobId) return jobId
-    return this.#store.memory.stored?.hasCapacity ? uniqueId() : jobId
+    return this.#store.memory.stored ? uniqueId() : jobId
   }
 
   /**

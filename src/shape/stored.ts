@@ -107,8 +107,6 @@ export class StoredShape implements ShapeIdentity {
    * groups, its jobs do not age, and none of its values expires.
    */
   readonly fits: string | undefined
-  /** Whether its queue is bounded. */
-  readonly hasCapacity: boolean
 
   /** @param stored alternating names and values, as in replies of scripts, or values by name */
   constructor(stored: readonly string[] | Readonly<Record<string, string>>) {
@@ -118,7 +116,6 @@ export class StoredShape implements ShapeIdentity {
     const fits = fields.get('fits')
     // An older version of this package leaves the field as it was.
     this.fits = fits?.startsWith(`${this.identity} `) ? fits : undefined
-    this.hasCapacity = fields.has('capacity')
   }
 
   get id(): string {

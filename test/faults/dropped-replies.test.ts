@@ -111,6 +111,16 @@ const ADMISSIONS: Record<string, Scenario> = {
     script: 'addStandardJob-fitting',
     run: armed(({ queue }) => queue.add('job', {}, { deduplication: { id: 'd' } }).then(() => {})),
   },
+  'a job without an id, where no capacity bounds the queue': {
+    script: 'addStandardJob-fitting',
+    shape: { rate: '20/s' },
+    run: armed(({ queue }) => queue.add('job', {}).then(() => {})),
+  },
+  'a bulk of jobs without ids, where no capacity bounds the queue': {
+    script: 'admit-bulk-fitting',
+    shape: { rate: '20/s' },
+    run: armed(({ queue }) => queue.addBulk([1, 2, 3].map(() => ({ name: 'job', data: {} }))).then(() => {})),
+  },
   'a prioritized job': {
     script: 'addPrioritizedJob-fitting',
     run: armed(({ queue }) => queue.add('job', {}, { priority: 7 }).then(() => {})),

@@ -245,6 +245,20 @@ export class QueueUnavailableError extends SluiceError {
   }
 }
 
+/**
+ * Thrown by a read if nothing of its answer has arrived for `timeoutMs`: Redis, or a node of a cluster, is away or
+ * silent.
+ */
+export class ReadTimeoutError extends SluiceError {
+  readonly timeoutMs: number
+
+  /** @param what did not answer */
+  constructor(what: string, timeoutMs: number) {
+    super(`Command timed out: ${what} has not answered within ${timeoutMs} ms`)
+    this.timeoutMs = timeoutMs
+  }
+}
+
 /** What is known of jobs that too few replicas have. */
 export interface Unreplicated {
   readonly jobIds: readonly string[]

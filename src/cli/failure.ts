@@ -5,6 +5,7 @@ import {
   NotReplicatedError,
   QueueFullError,
   QueueUnavailableError,
+  ReadTimeoutError,
   SluiceError,
   WaitTimeoutError,
 } from '../errors.ts'
@@ -37,7 +38,7 @@ export function failureOf(error: unknown, where?: { readonly host: string; reado
 
 function exitCodeOf(error: Error): number {
   if (error instanceof CommandError) return error.exitCode
-  if (error instanceof QueueUnavailableError) return EXIT_CODES.redis
+  if (error instanceof QueueUnavailableError || error instanceof ReadTimeoutError) return EXIT_CODES.redis
   if (error instanceof QueueFullError || error instanceof CannotStartInTimeError || error instanceof WaitTimeoutError) {
     return EXIT_CODES.refused
   }

@@ -86,6 +86,7 @@ export function ageText({ headAgeMs, oldestAgeMs }: Pick<QueueStatus, 'headAgeMs
 
 /** Colours causes that are out of the ordinary. */
 export function causeText({ colors }: Cli, { cause, unread }: Pick<QueueStatus, 'cause' | 'unread'>): string {
+  if (unread?.includes('queue')) return colors.yellow('unread')
   if (unread) return colors.yellow(`${cause}, ${unreadText(unread)}`)
   if (cause === 'paused' || cause === 'meter paused') return colors.yellow(cause)
   return cause === 'feedback' || cause === 'override' ? colors.cyan(cause) : cause

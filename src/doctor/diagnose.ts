@@ -88,7 +88,10 @@ async function examineQueues(examined: Examined, wanted: readonly string[] = [])
     const status = statuses[i]
     if (!status && wanted.includes(queue))
       found.push(new Findings('queues', queue).error('there is no such queue', 'check its name and the prefix'))
-    if (status) for (const check of QUEUE_CHECKS) found.push(...(await check({ ...examined, queue, status })))
+    if (status?.unread) {
+      const text = 'it cannot be read as a whole: a node of the cluster does not answer'
+      found.push(new Findings('queues', queue).error(text, 'repeat this when all nodes answer'))
+    } else if (status) for (const check of QUEUE_CHECKS) found.push(...(await check({ ...examined, queue, status })))
   }
   return found
 }

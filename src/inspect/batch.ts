@@ -1,5 +1,8 @@
 import type { Cluster, Redis } from 'ioredis'
+import { ReadTimeoutError } from '../errors.ts'
+import { withinMs } from '../redis/deadlines.ts'
 import { readLuaFile } from '../redis/lua-files.ts'
+import { slotOfKey } from '../redis/shards.ts'
 
 export type BatchClient = Redis | Cluster
 
@@ -14,6 +17,11 @@ type Command = readonly [name: string, ...args: (string | number)[]]
  */
 const MANY = 100
 
+/** How long a read that goes to replicas waits for the clock of their master, ms. */
+const MASTER_WAIT_MS = 200
+/** Redis is silent if nothing of an answer arrives for so long, ms. */
+const SILENT_MS = 5000
+
 /** Clients whose user is not allowed to run scripts. */
 const noScripts = new WeakSet<BatchClient>()
 
@@ -26,6 +34,8 @@ export class Batch {
   readonly #bytes = new Set<number>()
   /** The replies, an Error for a command that failed. */
   #replies: readonly unknown[] | undefined
+  /** On a cluster: how many commands were answered. */
+  #answered = 0
 
   /** @param near on a cluster: a key prefix, to whose node commands without a key are sent */
   constructor(redis: BatchClient, near?: string) {
@@ -52,9 +62,31 @@ export class Batch {
     return reply
   }
 
+  /** @throws ReadTimeoutError if Redis is silent */
   async run(): Promise<void> {
     if (this.#commands.length === 0) return
-    this.#replies = (await this.#together()) ?? (await this.#oneByOne())
+    const asked = this.#ask()
+    for (;;) {
+      const before = this.#received
+      const answer = await withinMs(SILENT_MS, asked)
+      if (answer) {
+        this.#replies = answer.value
+        return
+      }
+      if (this.#received > before) continue
+      asked.catch(() => {})
+      throw new ReadTimeoutError('Redis', SILENT_MS)
+    }
+  }
+
+  async #ask(): Promise<{ readonly value: readonly unknown[] }> {
+    return { value: (await this.#together()) ?? (await this.#oneByOne()) }
+  }
+
+  /** Grows while something arrives: an answer may be long, and its way slow. */
+  get #received(): number {
+    if (this.#redis.isCluster) return this.#answered
+    return (this.#redis as unknown as Receiving).stream?.bytesRead ?? 0
   }
 
   /**
@@ -89,11 +121,13 @@ export class Batch {
   async #callOf([name, ...args]: Command, index: number): Promise<unknown> {
     const redis = this.#redis
     try {
-      if (args.length === 0 && this.#near !== undefined && asksMasters(redis))
-        return await this.#callNear(name, this.#near)
+      if (args.length === 0 && this.#near !== undefined)
+        return await (asksMasters(redis) ? this.#callNear(name, this.#near) : this.#callNode(name, this.#near))
       return await (this.#bytes.has(index) ? redis.callBuffer(name, ...args) : redis.call(name, ...args))
     } catch (error) {
       return error
+    } finally {
+      this.#answered += 1
     }
   }
 
@@ -105,6 +139,30 @@ export class Batch {
     const [answer] = (await pipeline.exec()) ?? []
     return answer?.[0] ?? answer?.[1]
   }
+
+  /** Asks the master with the keys although reads do not go there: its clock counts. A replica's is the next best. */
+  async #callNode(name: string, base: string): Promise<unknown> {
+    const cluster = this.#redis as Cluster & Slotted
+    const nodes = cluster.nodes()
+    for (const key of cluster.slots?.[slotOfKey(base)] ?? []) {
+      const node = nodes.find(({ options }) => `${options.host}:${options.port}` === key)
+      const answer = await withinMs(
+        MASTER_WAIT_MS,
+        node?.call(name).catch(() => undefined),
+      )
+      if (answer !== undefined) return answer
+    }
+    return cluster.call(name)
+  }
+}
+
+/** What is used of ioredis beyond its types. */
+interface Slotted {
+  /** The nodes with each slot, the master first, as `host:port`. */
+  readonly slots?: readonly (readonly string[] | undefined)[]
+}
+interface Receiving {
+  readonly stream?: { readonly bytesRead: number }
 }
 
 /** To ioredis, a pipeline with a command that takes no key is a write: it would go to a master although reads do not. */

@@ -32,6 +32,11 @@ export class CrowdReading {
   }
 }
 
+/** A queue that could not be read. */
+export function unknownCrowd(name: string): Crowd {
+  return { name, waiting: 0, depth: 0, capacity: undefined }
+}
+
 /** A sharded queue as one. @param parts its head, which has the capacity, and its shards; undefined if unread */
 export function wholeCrowd(name: string, [head, ...shards]: readonly (Crowd | undefined)[]): Crowd {
   const sum = (of: 'waiting' | 'depth') => shards.reduce((total, shard) => total + (shard?.[of] ?? 0), 0)

@@ -1,6 +1,7 @@
 // inspect/: what Redis holds of a queue, and what follows from it: status, explain, the next starts; it only reads. It
 // must not know BullMQ, which takes long to load, or the code that shows its results.
 
+export { ReadTimeoutError } from '../errors.ts'
 export type { InspectorConnection } from './client.ts'
 export type { GroupCounts, GroupDetail, GroupRow, GroupsView } from './groups.ts'
 export type { HistoryOptions } from './history.ts'

@@ -5,7 +5,7 @@ import type { GroupOverride } from '../shape/groups.ts'
 import { AuditReading } from './audit.ts'
 import { Batch, type BatchClient, tolerant } from './batch.ts'
 import { type InspectorConnection, readClient } from './client.ts'
-import { type Crowd, CrowdReading, compareCrowds, TopList, wholeCrowd } from './crowd.ts'
+import { type Crowd, CrowdReading, compareCrowds, TopList, unknownCrowd, wholeCrowd } from './crowd.ts'
 import { explain } from './explain.ts'
 import { type GroupDetail, type GroupsView, groupDetail, groupOverridesOf, groupsOf } from './groups.ts'
 import { type HistoryOptions, HistoryReading } from './history.ts'
@@ -27,7 +27,7 @@ import { redisTime } from './redis-time.ts'
 import { type Replication, readReplication } from './replication.ts'
 import { RESOLUTIONS, ReachReading, type Resolution, type SeriesOptions, SeriesReading } from './series.ts'
 import { allMatches, inTurns, wholeGroups, wholeHistory, wholeSeries } from './whole-lists.ts'
-import { wholeOf } from './whole-status.ts'
+import { unreadStatus, wholeOf } from './whole-status.ts'
 
 export interface InspectorOptions {
   /**
@@ -54,7 +54,8 @@ const READS_AHEAD = 4
 
 /**
  * Reads queues and their meters by plain read commands; it writes nothing. Many commands are sent as one script, where
- * the user may run scripts. Rejects with the error of Redis or ioredis.
+ * the user may run scripts. Rejects with the error of Redis or ioredis, and with ReadTimeoutError if nothing of an answer
+ * arrives for 5 s.
  */
 export class Inspector {
   readonly #redis: BatchClient
@@ -91,7 +92,7 @@ export class Inspector {
   /**
    * The state of each queue; undefined for one that does not exist. At most three round trips per {@link READ_AT_ONCE}
    * queues, and a few more where jobs age or queues are sharded. If a node of a cluster does not answer, the queues with
-   * shards on it have `unread` parts, after 2 s.
+   * keys on it are `unread`, or parts of them are, after 2 s.
    */
   async status(names: readonly string[]): Promise<(QueueStatus | undefined)[]> {
     const found: (QueueStatus | undefined)[] = []
@@ -152,9 +153,12 @@ export class Inspector {
     // On a cluster, the keys that a sharded queue would have without shards may be on a node that is away.
     const known = this.#redis.isCluster ? await this.#lists.shardedAmong(names) : undefined
     let sharded = () => known ?? new Map<string, QueueParts>()
-    const crowds = await this.#crowdsAt(this.#plainOf(names, sharded()), (batch) => {
-      if (!known) sharded = this.#lists.askForParts(names, batch)
-    })
+    const places = this.#plainOf(names, sharded())
+    const crowds = known
+      ? await this.#plainOnCluster(places, (some) => this.#crowdsAt(some), unknownCrowd)
+      : await this.#crowdsAt(places, (batch) => {
+          sharded = this.#lists.askForParts(names, batch)
+        })
     const parts = sharded()
     return { plain: crowds.filter(({ name }) => !parts.has(name)), sharded: parts }
   }
@@ -186,11 +190,28 @@ export class Inspector {
     const sharded = await this.#lists.shardedAmong(names)
     const places = this.#plainOf(names, sharded)
     const [plain, wholes] = await Promise.all([
-      this.#statusAt(places, { near: places[0]?.base }),
+      this.#plainOnCluster(places, (some) => this.#statusAt(some, { near: some[0]?.base }), unreadStatus),
       this.#wholeStatuses(sharded),
     ])
     const found = new Map(places.map(({ name }, i) => [name, plain[i]]))
     return names.map((name) => (sharded.has(name) ? wholes.get(name) : found.get(name)))
+  }
+
+  /** Reads plain queues on each node together: one that does not answer keeps no others back. */
+  async #plainOnCluster<T>(
+    places: readonly QueuePlace[],
+    read: (some: readonly QueuePlace[]) => Promise<T[]>,
+    unread: (name: string) => T,
+  ): Promise<T[]> {
+    const found = new Map<QueuePlace, T>()
+    const readOn = async (some: readonly QueuePlace[]) => {
+      const answer = await this.#partReads.read((some[0] as QueuePlace).base, () => read(some))
+      for (const [i, place] of some.entries()) {
+        found.set(place, 'value' in answer ? (answer.value[i] as T) : unread(place.name))
+      }
+    }
+    await Promise.all(this.#partReads.byNode(places, ({ base }) => base).map(readOn))
+    return places.map((place) => found.get(place) as T)
   }
 
   #plainOf(names: readonly string[], sharded: ReadonlyMap<string, QueueParts>): QueuePlace[] {
@@ -424,11 +445,11 @@ export class Inspector {
     early?.catch(() => {})
     // Without the answer, a sharded queue would look like one without jobs.
     const parts = (await this.#lists.shardedAmong([name])).get(name)
-    if (!parts) return early ?? read(this.#base(name))
+    if (!parts) return early ?? this.#part(this.#base(name), () => read(this.#base(name)))
     return join(await Promise.all(parts.shards.map((base) => this.#part(base, () => read(base, page)))), parts)
   }
 
-  /** Reads a part of a sharded queue. Rejects if it does not answer. */
+  /** Reads a queue or a part of a sharded one. Rejects if its node does not answer. */
   async #part<T>(base: string, read: () => Promise<T>): Promise<T> {
     if (!this.#redis.isCluster) return read()
     const answer = await this.#pageReads.read(base, read)

@@ -1,3 +1,5 @@
+import { ReadTimeoutError } from '../errors.ts'
+import { withinMs } from '../redis/deadlines.ts'
 import { failureKind } from '../redis/failures.ts'
 import { headPrefix, shardPrefix } from '../redis/shards.ts'
 
@@ -24,7 +26,7 @@ export type PartAnswer<T> = { readonly value: T } | { readonly error: Error }
 /** A node that did not answer is not asked again for this time after the wait, ms: its commands would pile up. */
 const SILENT_MS = 5000
 
-/** Reads parts of sharded queues, each on a node of its own, of which one may be away or silent. */
+/** Reads queues and parts of sharded ones on the nodes of a cluster, of which one may be away or silent. */
 export class PartReads {
   readonly #waitMs: number
   readonly #nodeOf: (key: string) => string
@@ -40,9 +42,19 @@ export class PartReads {
     this.#nodeOf = nodeOf
   }
 
+  /** The keys by node, in order. */
+  byNode<T>(places: readonly T[], keyOf: (place: T) => string): T[][] {
+    const nodes = new Map<string, T[]>()
+    for (const place of places) {
+      const node = this.#nodeOf(keyOf(place))
+      nodes.set(node, [...(nodes.get(node) ?? []), place])
+    }
+    return [...nodes.values()]
+  }
+
   /**
    * Rejects only if the node answered and the read failed nevertheless.
-   * @param key the key prefix of the part, or the one key that is read
+   * @param key the key prefix of the queue or the part, or the one key that is read
    */
   async read<T>(key: string, read: () => Promise<T>): Promise<PartAnswer<T>> {
     const node = this.#nodeOf(key)
@@ -56,23 +68,18 @@ export class PartReads {
       },
     )
     const answer = await withinMs(this.#waitMs, asked)
-    if (answer) return answer
+    if (answer && !isSilence(answer)) return answer
     this.#silentMs.set(node, performance.now())
     const answered = () => this.#silentMs.delete(node)
-    asked.then(answered, answered)
+    asked.then((late) => isSilence(late) || answered(), answered)
     return { error: this.#unanswered(key) }
   }
 
   #unanswered(key: string): Error {
-    return new Error(`Command timed out: the node of ${key}* has not answered within ${this.#waitMs} ms`)
+    return new ReadTimeoutError(`the node of ${key}*`, this.#waitMs)
   }
 }
 
-/** Undefined if it takes longer. */
-async function withinMs<T>(timeoutMs: number, promise: Promise<T>): Promise<T | undefined> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<undefined>((resolve) => {
-    timer = setTimeout(resolve, timeoutMs, undefined)
-  })
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer))
+function isSilence(answer: PartAnswer<unknown>): boolean {
+  return 'error' in answer && answer.error instanceof ReadTimeoutError
 }

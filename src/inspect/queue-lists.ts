@@ -106,8 +106,10 @@ export class QueueLists {
   }
 
   async #answer<T>(key: string, read: () => Promise<T>, known: T | undefined): Promise<T> {
-    if (!this.#redis.isCluster || known === undefined) return read()
+    if (!this.#redis.isCluster) return read()
     const answer = await this.#partReads.read(key, read)
-    return 'value' in answer ? answer.value : known
+    if ('value' in answer) return answer.value
+    if (known === undefined) throw answer.error
+    return known
   }
 }

@@ -96,10 +96,11 @@ export interface QueueStatus extends MeterState {
   /** Its shards, where it is a sharded queue: then all of the above is that of the whole. */
   readonly shards?: readonly ShardStatus[]
   /**
-   * The parts of a sharded queue that could not be read: shards, which the sums lack, or its head, without which its
-   * shape is unknown; without any, all counts are 0. Absent where all could be.
+   * What could not be read: shards of a sharded queue, which the sums lack, or its head, without which its shape is
+   * unknown; `queue`: the whole of a queue without shards. Where nothing could be, all counts are 0. Absent where all
+   * could be.
    */
-  readonly unread?: readonly (number | 'head')[]
+  readonly unread?: readonly (number | 'head' | 'queue')[]
 }
 
 /** A shard of a sharded queue: what it has of the whole, and what it holds. */

@@ -37,6 +37,11 @@ function headless(basis: QueueStatus, shards: readonly (QueueStatus | undefined)
   }
 }
 
+/** A queue that is not sharded and could not be read. */
+export function unreadStatus(name: string): QueueStatus {
+  return { ...unknownStatus(name), unread: ['queue'] }
+}
+
 /** A queue of which nothing could be read: all counts are 0, and the time is this machine's. */
 function unknownStatus(name: string): QueueStatus {
   const state = meterStateOf({

@@ -41,9 +41,9 @@ const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
     name: 'sluice_unread_queues',
     type: 'gauge',
     unit: 'queues',
-    help: 'Sharded queues that are left out because one of their nodes does not answer.',
-    labels: {},
-    read: ({ unreadQueues }) => one(unreadQueues),
+    help: 'Queues that are left out because a node of the cluster does not answer; absent where all are read.',
+    labels: { queue: [] },
+    read: ({ unreadQueues }) => [...unreadQueues].map(([queue, value]) => ({ labels: { queue }, value })),
   },
 ]
 

@@ -3,7 +3,7 @@ import type { HistoryEntry, QueueStatus } from '../inspect/queue-status.ts'
 import type { Family } from './families.ts'
 import type { FleetReading, QueueReading } from './fleet-reading.ts'
 import { MergedPoints } from './points.ts'
-import type { QueueLabels } from './queue-labels.ts'
+import { OTHER, type QueueLabels } from './queue-labels.ts'
 import { HISTORY_ENTRIES, RunningTotals } from './running-totals.ts'
 
 export interface FleetReaderOptions {
@@ -19,7 +19,7 @@ export interface FleetReaderOptions {
 }
 
 const NOTHING: FleetReading = {
-  ...{ up: false, atMs: undefined, replicationLagMs: undefined, unreadQueues: undefined },
+  ...{ up: false, atMs: undefined, replicationLagMs: undefined, unreadQueues: new Map() },
   ...{ queues: [], others: new Map() },
 }
 
@@ -56,17 +56,18 @@ export class FleetReader {
     const queues: QueueReading[] = []
     const others = new Others(this.#options.families)
     let atMs = 0
-    let unreadQueues = 0
-    let isOtherUnread = false
+    const unreadQueues = new Map<string, number>()
+    let isAnyRead = false
     for await (const status of inspector.statuses(names)) {
       const { name } = status
       // The totals of queues that no longer exist are dropped.
       const known = this.#totals.get(name) ?? new RunningTotals()
       totals.set(name, known)
+      isAnyRead ||= !isBlank(status)
       // Sums that lack a shard would look like a counter that was reset.
       if (status.unread) {
-        unreadQueues += 1
-        isOtherUnread ||= !labels.claim(name)
+        const label = labels.claim(name) ? name : OTHER
+        unreadQueues.set(label, (unreadQueues.get(label) ?? 0) + 1)
         continue
       }
       atMs = Math.max(atMs, status.at.getTime())
@@ -74,12 +75,13 @@ export class FleetReader {
       if (!labels.claim(name)) others.add(reading)
       else queues.push({ ...reading, groups: await this.#groups(status) })
     }
+    if (!isAnyRead && unreadQueues.size > 0) throw new Error('no queue could be read')
     this.#totals = totals
     labels.keep(totals)
     const lagMs = replication?.lagMs
     this.#last = {
       ...{ up: true, atMs: atMs || this.#last.atMs, replicationLagMs: lagMs, unreadQueues },
-      ...{ queues, others: isOtherUnread ? this.#last.others : others.points() },
+      ...{ queues, others: unreadQueues.has(OTHER) ? this.#last.others : others.points() },
     }
   }
 
@@ -101,6 +103,11 @@ export class FleetReader {
     const count = after === undefined && shape?.audit === undefined ? 1 : HISTORY_ENTRIES
     return this.#options.inspector.history(name, { count, ...(after === undefined ? {} : { after }) })
   }
+}
+
+/** Whether nothing of a queue could be read. */
+function isBlank({ unread, shards }: QueueStatus): boolean {
+  return unread?.includes('queue') === true || (unread?.includes('head') === true && shards?.length === 0)
 }
 
 /** The queues that share one label. */

@@ -32,8 +32,8 @@ export interface FleetReading {
   readonly atMs: number | undefined
   /** How far the replica that was read lags behind; undefined where it is the master. */
   readonly replicationLagMs: number | undefined
-  /** Queues that are left out because a shard of them did not answer; undefined where Redis never answered. */
-  readonly unreadQueues: number | undefined
+  /** How many queues of each label are left out because a node of the cluster did not answer. */
+  readonly unreadQueues: ReadonlyMap<string, number>
   /** Queues with a label of their own. */
   readonly queues: readonly QueueReading[]
   /** The merged points of all other queues, by the names of the families; empty where there are no others. */

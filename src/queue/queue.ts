@@ -33,6 +33,15 @@ import type { Clearing, Offer, ShapeChange, ShapedQueueListener, ShapedQueueOpti
 import { type RedriveOptions, type RedriveResult, redrive } from './redrive.ts'
 import { AdmitTimeout } from './unavailable.ts'
 
+/** BullMQ's reads, which would wait for as long as Redis is silent. Its other getters call these. */
+const READS = [
+  ...(['count', 'getJob', 'getJobs', 'getJobState', 'getJobLogs', 'getDependencies', 'getRanges'] as const),
+  ...(['getJobCounts', 'getJobCountByTypes', 'getDelayedCount', 'getCountsPerPriority', 'getMeta'] as const),
+  ...(['getRateLimitTtl', 'getDebounceJobId', 'getDeduplicationJobId', 'getGlobalConcurrency'] as const),
+  ...(['getWorkers', 'getWorkersCount', 'getQueueEvents', 'getMetrics', 'isPaused', 'isMaxed'] as const),
+  ...(['getJobScheduler', 'getJobSchedulers', 'getJobSchedulersCount'] as const),
+]
+
 /**
  * A bounded BullMQ queue: a job that does not fit is refused at once, with the time to retry at. Its generics are
  * Queue's, in Queue's order.
@@ -52,6 +61,16 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   readonly #once: OnceCalls
   readonly #arrivals: ArrivalReports
   readonly #groups: QueueGroups
+
+  static {
+    for (const name of READS) {
+      const read = Queue.prototype[name] as (...args: unknown[]) => Promise<unknown>
+      const value = function (this: ShapedQueue, ...args: unknown[]) {
+        return this.#read(() => read.apply(this, args))
+      }
+      Object.defineProperty(ShapedQueue.prototype, name, { value, configurable: true, writable: true })
+    }
+  }
 
   /**
    * @throws InvalidShapeError, InvalidRateError, InvalidCostError for a wrong shape or default cost; InvalidInputError,
@@ -249,14 +268,14 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   /** BullMQ's pause, which has no end. `who`, if given, goes into the history. */
   override async pause(who?: Attribution): Promise<void> {
     if (who) checkWho('pause', who)
-    await super.pause()
+    await this.#admit(() => super.pause())
     if (who) await this.#admit(() => this.backend.store.note('pause', QUEUE_PAUSE, who))
   }
 
   /** Ends BullMQ's pause. */
   override async resume(who?: Attribution): Promise<void> {
     if (who) checkWho('resume', who)
-    await super.resume()
+    await this.#admit(() => super.resume())
     if (who) await this.#admit(() => this.backend.store.note('resume', QUEUE_PAUSE, who))
   }
 
@@ -314,33 +333,33 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
 
   /** @throws InvalidGroupError if the queue has no groups */
   async getGroup(id: string): Promise<GroupState> {
-    return this.#groups.state(id)
+    return this.#read(() => this.#groups.state(id))
   }
 
   async getGroupStatus(id: string): Promise<GroupStatus> {
-    return (await this.#groups.state(id)).status
+    return (await this.getGroup(id)).status
   }
 
   /** Number of waiting jobs of a group. */
   async getGroupJobsCount(id: string): Promise<number> {
-    return (await this.#groups.state(id)).waiting
+    return (await this.getGroup(id)).waiting
   }
 
   /** Waiting jobs of a group in their order. @param end inclusive; -1 is the last */
   async getGroupJobs(id: string, start = 0, end = -1): Promise<JobOf<DataTypeOrJob, ResultType, NameType>[]> {
-    const ids = await this.#groups.jobIds(id, start, end)
+    const ids = await this.#read(() => this.#groups.jobIds(id, start, end))
     const jobs = await Promise.all(ids.map((jobId) => this.getJob(jobId)))
     return jobs.filter((job) => job !== undefined) as JobOf<DataTypeOrJob, ResultType, NameType>[]
   }
 
   /** Ids of groups with waiting jobs in this state, in the order in which they are due. */
   async getGroupsByStatus(status: Exclude<GroupStatus, 'idle'>, start = 0, end = -1): Promise<string[]> {
-    return this.#groups.byStatus(status, start, end)
+    return this.#read(() => this.#groups.byStatus(status, start, end))
   }
 
   /** Number of groups with waiting jobs in each state. */
   async getGroupsCountByStatus(): Promise<Readonly<Record<Exclude<GroupStatus, 'idle'>, number>>> {
-    return this.#groups.counts()
+    return this.#read(() => this.#groups.counts())
   }
 
   /** @throws UnsupportedOptionError always: a second limiter next to the meter would silently lower its rate. */
@@ -367,6 +386,10 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
 
   override emit<U extends keyof ShapedQueueListener>(event: U, ...args: Parameters<ShapedQueueListener[U]>): boolean {
     return super.emit(event as never, ...(args as never))
+  }
+
+  #read<T>(read: () => Promise<T>): Promise<T> {
+    return this.#admitTimeout.read(this.name, read, (client) => client.llen(this.toKey('wait')))
   }
 
   #admit<T>(run: () => Promise<T>): Promise<T> {

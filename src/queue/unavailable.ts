@@ -1,13 +1,13 @@
 import type { RedisConnection } from 'bullmq'
 import { QueueUnavailableError, SluiceError } from '../errors.ts'
 import type { Client } from '../redis/commands.ts'
-import { Deadlines } from '../redis/deadlines.ts'
+import { Deadlines, withinMs } from '../redis/deadlines.ts'
 import { failureKind } from '../redis/failures.ts'
 
 export const DEFAULT_ADMIT_TIMEOUT_MS = 5000
 
 /**
- * Bounds how long a producer's command may take: a job that cannot be stored in time is reported, not kept in memory.
+ * Bounds how long a producer's command may take, and for how long Redis may be silent to a read: a job that cannot be stored in time is reported, not kept in memory.
  */
 export class AdmitTimeout {
   readonly #connection: RedisConnection
@@ -53,6 +53,33 @@ export class AdmitTimeout {
         },
       )
     })
+  }
+
+  /**
+   * Runs a read: it may take longer while Redis answers.
+   * @param probe a command that Redis answers at once, to the same node
+   * @throws QueueUnavailableError
+   */
+  async read<T>(queueName: string, read: () => Promise<T>, probe: (client: Client) => Promise<unknown>): Promise<T> {
+    const halfMs = this.#timeoutMs / 2
+    const reading = read().then((value) => ({ value }))
+    const heard = async () => {
+      await probe(await this.#connection.client)
+      return true as const
+    }
+    try {
+      for (;;) {
+        const answer = await withinMs(halfMs, reading)
+        if (answer) return answer.value
+        const sooner = await withinMs(halfMs, Promise.race([reading, heard()]))
+        if (sooner === undefined) break
+        if (sooner !== true) return sooner.value
+      }
+    } catch (error) {
+      throw asUnavailable(queueName, error, false)
+    }
+    reading.catch(() => {})
+    throw new QueueUnavailableError(queueName, `Redis did not answer within ${this.#timeoutMs} ms`, false)
   }
 
   // Concurrent callers share one listener.

@@ -67,3 +67,13 @@ export class Deadlines {
     }
   }
 }
+
+/** Undefined if it takes longer. */
+export async function withinMs<T>(timeoutMs: number, promise: Promise<T> | undefined): Promise<T | undefined> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<undefined>((resolve) => {
+    // In a busy process the reply may have arrived but not been read yet.
+    timer = setTimeout(() => setImmediate(resolve, undefined), timeoutMs)
+  })
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer))
+}

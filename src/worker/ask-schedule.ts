@@ -4,7 +4,7 @@ import { isOutOfMemory } from '../redis/failures.ts'
 
 /** After an error the wait doubles up to this, so that a failing Redis does not get thousands of requests a second. */
 const FIRST_ERROR_DELAY_MS = 50
-const MAX_ERROR_DELAY_MS = 5000
+const MAX_ERROR_DELAY_MS = 1000
 /** The same when Redis is out of memory: producers soon use up any memory that is freed. */
 const MAX_FULL_DELAY_MS = 200
 /** Longest sleep of a worker that may have missed a wake-up, ms. */

@@ -3,6 +3,7 @@ import type { Redis } from 'ioredis'
 import { vi } from 'vitest'
 import { PauseQueueError, QueueUnavailableError, type Shape, type ShapedQueue } from '../../src/index.ts'
 import { expect, onTestFinished, test, useConcurrentTests } from '../support/concurrent.ts'
+import { worstExcess } from './support/bound.ts'
 import { dumpQueue } from './support/dump.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
 import { adminOf, quickConnection, startOwnRedis } from './support/own-redis.ts'
@@ -81,6 +82,8 @@ test.each([
   expect(fleet.failed).toEqual([])
   expect(new Set(fleet.departures.map(({ jobId }) => jobId)).size).toBe(fleet.departures.length)
   expect(fleet.errors.filter(({ error }) => !error.message.startsWith('OOM'))).toEqual([])
+  expect(new Set(fleet.completed)).toEqual(new Set(ids))
+  if ('rate' in shape) expect(worstExcess(fleet.slotsUs, { intervalUs: 5000, burst: 5 })).toBeLessThanOrEqual(0)
   expect(refused.length).toBeGreaterThan(0)
   for (const error of refused) expect(error).toMatchObject({ mayBeStored: false, message: /OOM/ })
   await giveMemory(admin)

@@ -54,6 +54,9 @@ test('Redis killed and restarted with its AOF: nothing accepted is lost, nothing
   }
   const { delayed, failed } = await queue.getJobCounts('delayed', 'failed')
   expect({ delayed, failed, reported: fleet.failed }).toEqual({ delayed: 0, failed: 0, reported: [] })
+  const runs = fleet.departures.map(({ jobId }) => jobId)
+  // What was in hand at the kill may run again, and nothing else.
+  expect(runs.length - new Set(runs).size).toBeLessThanOrEqual(2 * 10)
   expect(await queue.getShape()).toMatchObject({ rate: '100/s', burst: 5, capacity: 1500 })
   expect(fleet.losses).toHaveLength(1)
   expect(fleet.errors).toEqual([])

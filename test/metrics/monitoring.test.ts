@@ -119,7 +119,7 @@ describe('the dashboard', () => {
   test('shows every metric of a queue, but for those that others say as well', () => {
     const all = shown.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr)).join('\n')
     const missing = METRICS.filter(({ name, labels }) => 'queue' in labels && !all.includes(name))
-    expect(missing.map(({ name }) => name)).toEqual(['sluice_paused_seconds_total'])
+    expect(missing.map(({ name }) => name)).toEqual(['sluice_unread_queues', 'sluice_paused_seconds_total'])
   })
 })
 

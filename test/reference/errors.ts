@@ -3,6 +3,7 @@ import * as fetching from '../../src/egress/fetch/index.ts'
 import * as egress from '../../src/egress/index.ts'
 import * as http from '../../src/http/index.ts'
 import * as sluice from '../../src/index.ts'
+import * as inspect from '../../src/inspect/index.ts'
 import * as limits from '../../src/limits/index.ts'
 import type { Declarations } from './declarations.ts'
 import { table } from './tables.ts'
@@ -10,6 +11,7 @@ import { table } from './tables.ts'
 const ENTRIES = {
   sluice,
   'sluice/limits': limits,
+  'sluice/inspect': inspect,
   'sluice/client': client,
   'sluice/egress': egress,
   'sluice/egress/fetch': fetching,

@@ -5,6 +5,7 @@ import { PartReads } from '../../src/inspect/parts.ts'
 import { QueueLists } from '../../src/inspect/queue-lists.ts'
 import { createMetrics } from '../../src/metrics/index.ts'
 import { headPrefix, shardPrefix, slotOfKey } from '../../src/redis/shards.ts'
+import { fakeCluster, type Unanswered } from '../support/fake-cluster.ts'
 import { useRedis } from '../support/redis.ts'
 import { ShardShop } from './support/shop.ts'
 
@@ -19,44 +20,8 @@ async function filled(name: string, shape: Shape = SHAPE) {
   return queue
 }
 
-type Unanswered = (args: readonly unknown[]) => Promise<never>
-
-const closed: Unanswered = async () => {
-  throw new Error('Connection is closed.')
-}
-
-/** A client as of a cluster, whose commands on keys that begin with one of the texts are not answered. */
-function clusterWithout(away: Set<string>, unanswered = closed) {
-  const real = redis.client()
-  const times: unknown[] = []
-  const slots: string[][] = []
-  const check = async (args: readonly unknown[]) => {
-    if (args.some((arg) => [...away].some((text) => String(arg).startsWith(text)))) await unanswered(args)
-  }
-  const call = async (...args: [string, ...string[]]) => {
-    if (args[0] === 'time') times.push(args)
-    await check(args)
-    return real.call(...args)
-  }
-  const pipeline = () => {
-    const made = real.pipeline()
-    const sent: unknown[] = []
-    const send = made.call.bind(made) as (...args: unknown[]) => unknown
-    made.call = ((...args: unknown[]) => {
-      sent.push(...args)
-      return send(...args)
-    }) as never
-    const exec = made.exec.bind(made)
-    made.exec = async () => {
-      await check(sent)
-      return exec()
-    }
-    return made
-  }
-  const fake = { isCluster: true, options: { scaleReads: 'master' }, slots, call, pipeline }
-  const client = new Proxy(real, { get: (on, key) => Reflect.get(key in fake ? fake : on, key) })
-  return { client, times, slots }
-}
+const clusterWithout = (away: Set<string>, unanswered?: Unanswered) =>
+  fakeCluster(redis.client(), away, unanswered ? { unanswered } : {})
 
 test('a part that does not answer is not waited for again, until it has', async () => {
   const reads = new PartReads(20)
@@ -126,7 +91,7 @@ test('a call waits once for a node that does not answer, however many queues it 
 
 test('of names that no queue has, those asked for last are remembered', async () => {
   const away = new Set<string>()
-  const lists = new QueueLists(clusterWithout(away).client, prefix, new PartReads(20))
+  const lists = new QueueLists(clusterWithout(away).client, prefix, new PartReads(5000))
   const names = Array.from({ length: 1200 }, (_, i) => `none${i}`)
   for (let from = 0; from < names.length; from += 100) await lists.shardedAmong(names.slice(from, from + 100))
   away.add(`${prefix}:sharded-queues`)
@@ -205,14 +170,24 @@ test('metrics leave out a queue with an unread shard, rather than count back, an
   away.add(shardPrefix(prefix, 'gap', 0))
   const hurt = await metrics.text()
   expect(hurt).toContain('sluice_accepted_total{queue="rest"} 3')
-  expect(hurt).toMatch(/^sluice_unread_queues 1$/m)
+  expect(hurt).toContain('sluice_unread_queues{queue="gap"} 1')
   expect(hurt).not.toContain('sluice_accepted_total{queue="gap"}')
   for (const text of [headPrefix, shardPrefix].map((of) => of(prefix, 'gap', 1))) away.add(text)
   away.add(shardPrefix(prefix, 'gap', 2))
   const lost = await metrics.text()
   expect(lost).toMatch(/^sluice_up 1$/m)
   expect(lost).toContain('sluice_accepted_total{queue="rest"} 3')
-  expect(lost).toMatch(/^sluice_unread_queues 1$/m)
+  expect(lost).toContain('sluice_unread_queues{queue="gap"} 1')
+  for (const text of [
+    headPrefix,
+    ...[0, 1, 2].map((shard) => (on: string, name: string) => shardPrefix(on, name, shard)),
+  ])
+    away.add(text(prefix, 'rest'))
+  const none = await metrics.text()
+  expect(none).toMatch(/^sluice_up 0$/m)
+  expect(none).toContain('sluice_accepted_total{queue="rest"} 3')
   away.clear()
-  expect(await metrics.text()).toContain('sluice_accepted_total{queue="gap"} 3')
+  const all = await metrics.text()
+  expect(all).toContain('sluice_accepted_total{queue="gap"} 3')
+  expect(all).not.toContain('sluice_unread_queues{')
 })

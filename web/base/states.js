@@ -55,6 +55,7 @@ export function urgencyOf(queue) {
 
 /** @param {Queue} queue */
 function unreadText({ unread }) {
+  if (unread?.includes('queue')) return 'its node of Redis did not answer: nothing is known of it'
   const parts = unread?.map((part) => (part === 'head' ? 'its head' : `shard ${part}`))
   return parts && `${parts.join(', ')} did not answer: the numbers lack what is there`
 }

@@ -1,4 +1,4 @@
-import { ApiError, getFleet, logOut } from './base/api.js'
+import { ApiError, forgetAnswers, getFleet, logOut } from './base/api.js'
 import { Connection } from './base/connection.js'
 import { byId, h } from './base/dom.js'
 import { keep, kept } from './base/kept.js'
@@ -71,7 +71,7 @@ async function showView(moveFocus) {
   const turn = asked
   const params = new URLSearchParams(location.search)
   const name = params.get('queue') ?? undefined
-  const shown = name === undefined ? new FleetView(() => listen(undefined)) : await queueView(name)
+  const shown = name === undefined ? new FleetView(() => listen(undefined), turn === 1) : await queueView(name)
   if (turn !== asked) return shown.close()
   view = shown
   // A page of very many queues may be sorted differently, so it is not reused for the fleet view.
@@ -88,15 +88,12 @@ async function showView(moveFocus) {
   scrollTo(0, 0)
 }
 
-/** What only the page of a queue needs is not part of the first load: it is most of the code, and the charts. */
-async function loadQueueView() {
-  const [{ QueueView }] = await Promise.all([import('./queue/queue-view.js'), import('./uPlot.esm.js')])
-  return QueueView
-}
+/** What only the page of a queue needs is most of the code: the page of all queues loads it later. */
+const loadQueueView = () => import('./queue/queue-view.js')
 
 /** @param {string} name */
 async function queueView(name) {
-  const QueueView = await loadQueueView()
+  const { QueueView } = await loadQueueView()
   // Where there is no such queue, no stream could be about it.
   return new QueueView(name, known, { onUnknown: () => listen(undefined), onKnown: () => void tryView(false) })
 }
@@ -122,6 +119,7 @@ function listen(name) {
       missed = undefined
     },
     onState: (state) => {
+      forgetAnswers()
       connection.state(state)
       if (state === 'signed out') return askForToken()
       if (state === 'broken') missed = 'all'
@@ -182,5 +180,6 @@ function onLink(event) {
 function onNearLink({ target }) {
   const link = target instanceof Element ? target.closest('a[data-route]') : null
   // A failure is shown when the link is followed.
-  if (link instanceof HTMLAnchorElement && link.search !== '') void loadQueueView().catch(() => {})
+  if (!(link instanceof HTMLAnchorElement) || link.search === '') return
+  void Promise.all([loadQueueView(), import('./uPlot.esm.js')]).catch(() => {})
 }

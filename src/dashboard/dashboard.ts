@@ -12,17 +12,20 @@ import { readAction } from './action.ts'
 import { addApiRoutes, knownName } from './api-routes.ts'
 import { addAssetRoutes } from './asset-routes.ts'
 import { readAssets } from './assets.ts'
-import { compressJson, takesGzip } from './compression.ts'
+import { compressJson, takes } from './compression.ts'
 import { readingConnection } from './connections.ts'
 import { EventHub } from './event-hub.ts'
 import { EventStream } from './event-stream.ts'
+import type { AnswerParts } from './first-answers.ts'
 import { FleetReader } from './fleet-reader.ts'
 import { admit, checkChange } from './guard.ts'
 import { type DashboardOptions, type ResolvedOptions, resolveOptions } from './options.ts'
+import { addPageRoute } from './page-route.ts'
 import { DashboardProblem } from './problem-error.ts'
 import { QueueChanges } from './queue-changes.ts'
 import { eventsQuery, readQuery } from './queue-params.ts'
 import { QueueReads } from './queue-reads.ts'
+import { SECURITY_HEADERS } from './security-headers.ts'
 
 const MAX_BODY_BYTES = 65_536
 
@@ -43,9 +46,12 @@ export function dashboard(options: DashboardOptions): FastifyPluginAsync {
     const access = openAccessOf(resolved, app)
     app.addHook('onClose', async () => access.close())
     await prepare(app)
+    const reading = readingParts(resolved)
+    app.addHook('onClose', () => reading.inspector.close())
+    addPageRoute(app, assets, { access, ...reading })
     addAssetRoutes(app, assets)
     addSessionRoutes(app, access)
-    await app.register(async (api) => addApi(api, access, resolved), { prefix: '/api' })
+    await app.register(async (api) => addApi(api, access, resolved, reading), { prefix: '/api' })
   }
 }
 
@@ -75,11 +81,22 @@ async function prepare(app: FastifyInstance): Promise<void> {
   })
 }
 
-function addApi(api: FastifyInstance, access: Access, options: ResolvedOptions): void {
-  const { prefix, allowActions, showData, title, actor } = options
+interface ReadingParts extends AnswerParts {
+  readonly inspector: Inspector
+}
+
+/** What the page and the API read with. */
+function readingParts(options: ResolvedOptions): ReadingParts {
+  const { prefix, allowActions, showData, title } = options
   const inspector = new Inspector({ connection: readingConnection(options.readConnection), prefix })
   const fleet = new FleetReader(inspector)
-  const facts = { title, allowActions, showData }
+  const reads = new QueueReads(inspector, fleet, { prefix, showData })
+  return { inspector, fleet, reads, facts: { title, allowActions, showData } }
+}
+
+function addApi(api: FastifyInstance, access: Access, options: ResolvedOptions, reading: ReadingParts): void {
+  const { prefix, allowActions, actor } = options
+  const { inspector, fleet, reads, facts } = reading
   const hub = new EventHub({
     ...{ inspector, reader: fleet, facts },
     onTurn: (failure) =>
@@ -96,13 +113,9 @@ function addApi(api: FastifyInstance, access: Access, options: ResolvedOptions):
   })
   // A stream does not end by itself: the server would wait for it.
   api.addHook('preClose', async () => hub.close())
-  api.addHook('onClose', async () => {
-    await changes.close()
-    await inspector.close()
-  })
+  api.addHook('onClose', () => changes.close())
   compressJson(api)
   const callerOf = addGuard(api, access)
-  const reads = new QueueReads(inspector, fleet, { prefix, showData })
   addApiRoutes(api, { fleet, callerOf, facts, reads })
   addEventRoutes(api, { fleet, hub, access, callerOf })
   addActionRoutes(api, { fleet, reads, changes, allowActions, actor, callerOf })
@@ -206,7 +219,7 @@ function addEventRoutes(api: FastifyInstance, { fleet, hub, access, callerOf }: 
       queue,
       // Otherwise nothing would be sent.
       fleet: withFleet || queue === undefined,
-      zips: takesGzip(request.headers['accept-encoding']),
+      zips: takes('gzip', request.headers['accept-encoding']),
       lastId: typeof lastId === 'string' && STREAM_ID.test(lastId) ? lastId : undefined,
       identify: () => access.callerOf(request).catch(() => undefined),
     })
@@ -248,18 +261,4 @@ function errorResponse(error: unknown): HttpResponse | undefined {
 function unavailable(): HttpResponse {
   const detail = 'Redis cannot be reached, or cannot serve now; a change may have been made nevertheless'
   return problemResponse({ status: 503, kind: 'about:blank', detail, retryAfterMs: RETRY_MS })
-}
-
-/**
- * Headers of every response: nothing is loaded from other origins, no site may frame the page, and the page has no
- * inline script or style. (W3C Content Security Policy Level 3; OWASP HTTP Headers Cheat Sheet)
- */
-const SECURITY_HEADERS: Readonly<Record<string, string>> = {
-  'content-security-policy':
-    "default-src 'self'; base-uri 'none'; form-action 'self'; object-src 'none'; frame-ancestors 'none'",
-  'x-content-type-options': 'nosniff',
-  'x-frame-options': 'DENY',
-  'referrer-policy': 'no-referrer',
-  'cross-origin-opener-policy': 'same-origin',
-  'cross-origin-resource-policy': 'same-origin',
 }

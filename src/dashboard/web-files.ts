@@ -21,11 +21,15 @@ async function read(): Promise<ReadonlyMap<string, string>> {
   const names = readdirSync(WEB_FOLDER, { recursive: true, encoding: 'utf8' })
   const plain = names.filter((name) => /^first-theme\.js$|\.(html|css|svg)$/.test(name)).toSorted()
   const texts = plain.map((name) => [name.replaceAll('\\', '/'), readFileSync(join(WEB_FOLDER, name), 'utf8')] as const)
-  return new Map([...texts, ...(await scripts())])
+  const [parts, whole] = await Promise.all([scripts(true), scripts(false)])
+  return new Map([...texts, ...parts, ['whole.js', whole.get('main.js') as string]])
 }
 
-/** The modules of the page: `main.js`, and what it loads later. */
-async function scripts(): Promise<(readonly [name: string, text: string])[]> {
+/**
+ * The modules of the page: `main.js`, and what it loads later.
+ * @param isSplit whether that is a script of its own; if not, it is part of `main.js`
+ */
+async function scripts(isSplit: boolean): Promise<ReadonlyMap<string, string>> {
   const { output } = await build({
     cwd: WEB_FOLDER,
     input: './main.js',
@@ -38,7 +42,7 @@ async function scripts(): Promise<(readonly [name: string, text: string])[]> {
         resolveId: (id) => (id.endsWith(CHARTS.slice(1)) ? { id: CHARTS, external: 'relative' } : null),
       },
     ],
-    output: { minify: true, entryFileNames: '[name].js', chunkFileNames: '[name].js' },
+    output: { minify: true, entryFileNames: '[name].js', chunkFileNames: '[name].js', codeSplitting: isSplit },
   })
-  return output.flatMap((file) => (file.type === 'chunk' ? [[file.fileName, file.code] as const] : []))
+  return new Map(output.flatMap((file) => (file.type === 'chunk' ? [[file.fileName, file.code] as const] : [])))
 }

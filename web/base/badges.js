@@ -1,13 +1,11 @@
 import { h, setAttribute, setChildren, setText } from './dom.js'
-import { statesOf } from './states.js'
 
 /**
  * Shows what is out of the ordinary about a queue.
  * @param {HTMLElement} parent
- * @param {import('../wire.d.ts').Queue} queue
+ * @param {readonly import('./states.js').State[]} states
  */
-export function showBadges(parent, queue) {
-  const states = statesOf(queue)
+export function showBadges(parent, states) {
   const badges = states.map((state, i) => {
     const badge = parent.children[i] ?? h('span', { class: 'badge' })
     setText(badge, state.label)

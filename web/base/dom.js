@@ -63,8 +63,10 @@ export function setAttribute(element, name, value) {
 export function setChildren(parent, wanted) {
   const keep = new Set(wanted)
   for (const child of [...parent.children]) if (!keep.has(child)) child.remove()
-  for (const [i, child] of wanted.entries()) {
-    if (parent.children[i] !== child) parent.insertBefore(child, parent.children[i] ?? null)
+  let next = parent.firstElementChild
+  for (const child of wanted) {
+    if (child === next) next = next.nextElementSibling
+    else parent.insertBefore(child, next)
   }
 }
 

@@ -1,6 +1,5 @@
-const WHOLE = new Intl.NumberFormat('en', { maximumFractionDigits: 0 })
-const TIME = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' })
-const DAY = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' })
+// Without Intl: on a phone its first use takes longer than all else before the page is shown.
+const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec']
 
 const UNITS_MS = { ms: 1, s: 1000, min: 60_000, h: 3_600_000, day: 86_400_000 }
 const RATE = /^([\d.]+(?:e[+-]?\d+)?)\/([\d.]*)(ms|s|min|h|day)$/i
@@ -14,13 +13,21 @@ export const NONE = '–'
  */
 export function number(value) {
   if (value === undefined || value === null || !Number.isFinite(value)) return NONE
-  if (Math.abs(value) >= 100) return WHOLE.format(value)
+  if (Math.abs(value) >= 100) return whole(value)
   return String(Number(value.toPrecision(value === 0 ? 1 : 3)))
 }
 
 /** @param {number | undefined | null} value */
 export function count(value) {
-  return value === undefined || value === null ? NONE : WHOLE.format(value)
+  return value === undefined || value === null ? NONE : whole(value)
+}
+
+/** @param {number} value */
+function whole(value) {
+  const digits = String(Math.round(Math.abs(value)))
+  let text = digits.slice(-3)
+  for (let end = digits.length - 3; end > 0; end -= 3) text = `${digits.slice(Math.max(0, end - 3), end)},${text}`
+  return value < 0 && digits !== '0' ? `-${text}` : text
 }
 
 /** @param {number | undefined} value per second */
@@ -60,7 +67,16 @@ export function time(at, now = new Date()) {
   if (at === undefined) return NONE
   const date = new Date(at)
   const isToday = date.toDateString() === now.toDateString()
-  return isToday ? TIME.format(date) : `${DAY.format(date)}, ${TIME.format(date)}`
+  return isToday ? clock(date) : `${date.getDate()} ${MONTHS[date.getMonth()]}, ${clock(date)}`
+}
+
+/**
+ * @param {Date} date
+ * @param {boolean} [hasSeconds]
+ */
+export function clock(date, hasSeconds = true) {
+  const parts = [date.getHours(), date.getMinutes(), ...(hasSeconds ? [date.getSeconds()] : [])]
+  return parts.map((part) => String(part).padStart(2, '0')).join(':')
 }
 
 /**

@@ -46,11 +46,11 @@ export function statesOf(queue) {
 }
 
 /**
- * @param {Queue} queue
+ * @param {readonly State[]} states
  * @returns {number} greater where a look is needed sooner; 0 where all is as usual
  */
-export function urgencyOf(queue) {
-  return STATES.reduce((sum, [, , why]) => 2 * sum + Number(why(queue) !== undefined), 0)
+export function urgencyOf(states) {
+  return STATES.reduce((sum, [label]) => 2 * sum + Number(states.some((state) => state.label === label)), 0)
 }
 
 /** @param {Queue} queue */

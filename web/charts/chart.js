@@ -1,11 +1,12 @@
 import { h, s, setAttribute, setText } from '../base/dom.js'
+import { say } from '../base/said.js'
 import { onTheme } from '../base/theme.js'
-import uPlot from '../uPlot.esm.js'
 import { DataTable } from './data-table.js'
 import { plotOptions } from './plot-options.js'
 
 /**
  * @typedef {import('./points.js').Figures} Figures
+ * @typedef {import('../uPlot.esm.js').default} Plot
  * @typedef {(number | null)[]} Values
  * @typedef {object} Line
  * @property {string} label
@@ -23,12 +24,17 @@ import { plotOptions } from './plot-options.js'
  * @property {number} height px
  */
 
-/** One screen above and below. */
-const NEAR = '100%'
+/** Half a screen above and below. */
+const NEAR = '50%'
 
-/** A chart over time: the drawing, a legend with values, a summary for screen readers, and a table. */
+/**
+ * A chart over time: a legend with values, a summary for screen readers, a table, and, once it comes near the screen, the
+ * drawing.
+ */
 export class Chart {
   #terms
+  #plugins
+  /** @type {Plot | undefined} */
   #plot
   #values
   #summary
@@ -39,6 +45,7 @@ export class Chart {
   #offTheme
   /** Drawing costs a phone more than all else on the page, and most charts are below the screen. */
   #isNear = false
+  #isClosed = false
   /** What is drawn once the chart is near. */
   #draw = () => {}
   /** Paper shows all charts. uPlot draws in a microtask, before the browser prints. */
@@ -53,10 +60,12 @@ export class Chart {
 
   /**
    * @param {ChartTerms} terms
-   * @param {uPlot.Plugin[]} plugins
+   * @param {import('../uPlot.esm.js').default.Plugin[]} plugins
    */
   constructor(terms, plugins) {
     this.#terms = terms
+    this.#plugins = plugins
+    this.#box.style.height = `${terms.height}px`
     this.#values = terms.lines.map(() => h('b', { class: 'num' }))
     this.#summary = h('p', { class: 'hidden', id: `${terms.id}-text` })
     this.#table = new DataTable(terms)
@@ -74,17 +83,33 @@ export class Chart {
       this.#summary,
       this.#table.element,
     )
-    const options = plotOptions(terms, (index) => this.#showValues(index))
-    this.#plot = new uPlot({ ...options, plugins }, [[], ...terms.lines.map(() => [])], this.#box)
     this.#resize = new ResizeObserver(([entry]) => this.#fit(entry?.contentRect.width ?? 0))
-    this.#resize.observe(this.#box)
     // Of several changes at once the last one counts.
     const onMove = (/** @type {IntersectionObserverEntry[]} */ entries) =>
       this.#came(entries.at(-1)?.isIntersecting === true)
     this.#near = new IntersectionObserver(onMove, { rootMargin: NEAR })
     this.#near.observe(this.element)
     addEventListener('beforeprint', this.#onPrint)
-    this.#offTheme = onTheme(() => this.#plot.redraw(false))
+    this.#offTheme = onTheme(() => this.#plot?.redraw(false))
+  }
+
+  /** Makes the drawing. */
+  async start() {
+    try {
+      const { default: UPlot } = await import('../uPlot.esm.js')
+      if (!this.#plot && !this.#isClosed) this.#make(UPlot)
+    } catch {
+      say('The charts could not be loaded; their values are in the tables below them.')
+    }
+  }
+
+  /** @param {typeof import('../uPlot.esm.js').default} UPlot */
+  #make(UPlot) {
+    const options = plotOptions(UPlot, this.#terms, (index) => this.#showValues(index))
+    const data = /** @type {uPlot.AlignedData} */ ([[], ...this.#terms.lines.map(() => [])])
+    this.#plot = new UPlot({ ...options, plugins: this.#plugins }, data, this.#box)
+    this.#resize.observe(this.#box)
+    if (this.#isNear) this.#draw()
   }
 
   /**
@@ -97,33 +122,36 @@ export class Chart {
     this.#now = lines.map(({ now }) => now?.(queue))
     this.#raw = lines.map(({ values }) => values(figures, queue))
     this.#draw = () =>
-      this.#plot.batch(() => {
-        this.#plot.setData(/** @type {uPlot.AlignedData} */ ([figures.at, ...stacked(lines, this.#raw)]), false)
-        this.#plot.setScale('x', { min: from, max: to })
+      this.#plot?.batch((/** @type {Plot} */ plot) => {
+        plot.setData(/** @type {uPlot.AlignedData} */ ([figures.at, ...stacked(lines, this.#raw)]), false)
+        plot.setScale('x', { min: from, max: to })
       })
     if (this.#isNear) this.#draw()
-    if (this.#plot.cursor.idx === null || this.#plot.cursor.idx === undefined) this.#showValues(null)
+    if (typeof this.#plot?.cursor.idx !== 'number') this.#showValues(null)
     setText(this.#summary, this.#summarise(from))
     this.#table.show(this.#at, this.#raw)
   }
 
   close() {
+    this.#isClosed = true
     this.#resize.disconnect()
     this.#near.disconnect()
     removeEventListener('beforeprint', this.#onPrint)
     this.#offTheme()
-    this.#plot.destroy()
+    this.#plot?.destroy()
   }
 
   /** @param {boolean} isNear */
   #came(isNear) {
     this.#isNear = isNear
-    if (isNear) this.#draw()
+    if (!isNear) return
+    if (this.#plot) this.#draw()
+    else void this.start()
   }
 
   /** @param {number} width */
   #fit(width) {
-    if (width > 0) this.#plot.setSize({ width, height: this.#terms.height })
+    if (width > 0) this.#plot?.setSize({ width, height: this.#terms.height })
   }
 
   /** @param {number | null | undefined} index the newest value where it is missing */

@@ -1,14 +1,17 @@
+import { clock } from '../base/format.js'
 import { colorOf } from '../base/theme.js'
-import uPlot from '../uPlot.esm.js'
+
+/** @typedef {typeof import('../uPlot.esm.js').default} UPlotClass */
 
 const FONT = '11px system-ui, sans-serif'
 
 /**
+ * @param {UPlotClass} UPlot
  * @param {import('./chart.js').ChartTerms} terms
  * @param {(index: number | null | undefined) => void} onCursor
  * @returns {uPlot.Options}
  */
-export function plotOptions(terms, onCursor) {
+export function plotOptions(UPlot, terms, onCursor) {
   const { lines, height, format } = terms
   const drawn = lines[0]?.kind === 'stacked' ? [...lines].reverse() : lines
   return {
@@ -24,7 +27,7 @@ export function plotOptions(terms, onCursor) {
     },
     scales: { x: { time: true }, y: { range: (_plot, _min, max) => [0, topOf(terms, max)] } },
     axes: [xAxis(), yAxis(format)],
-    series: [{}, ...drawn.map(seriesOf)],
+    series: [{}, ...drawn.map((line) => seriesOf(UPlot, line))],
     hooks: { setCursor: [(plot) => onCursor(plot.cursor.idx)] },
   }
 }
@@ -38,10 +41,11 @@ function topOf({ top = 1, most }, max) {
 }
 
 /**
+ * @param {UPlotClass} UPlot
  * @param {import('./chart.js').Line} line
  * @returns {uPlot.Series}
  */
-function seriesOf({ label, color, kind }) {
+function seriesOf(UPlot, { label, color, kind }) {
   const isFilled = kind === 'area' || kind === 'stacked'
   return {
     label,
@@ -49,14 +53,16 @@ function seriesOf({ label, color, kind }) {
     points: { show: false },
     spanGaps: false,
     stroke: () => colorOf(color),
-    ...(kind === 'dashed' && { dash: [5, 4], ...steps() }),
+    ...(kind === 'dashed' && { dash: [5, 4], ...steps(UPlot) }),
     ...(isFilled && { fill: () => (kind === 'stacked' ? colorOf(color) : faint(colorOf(color))) }),
   }
 }
 
-/** Values that hold until they change are drawn as steps. */
-function steps() {
-  const { stepped } = uPlot.paths
+/**
+ * Values that hold until they change are drawn as steps.
+ * @param {UPlotClass} UPlot
+ */
+function steps({ paths: { stepped } }) {
   return stepped ? { paths: stepped({ align: 1 }) } : {}
 }
 
@@ -99,7 +105,5 @@ function lookOfAxis() {
  * @param {number} step both in seconds
  */
 function timeOf(at, step) {
-  const date = new Date(at * 1000)
-  const options = { hour: /** @type {const} */ ('2-digit'), minute: /** @type {const} */ ('2-digit') }
-  return date.toLocaleTimeString('en-GB', step < 60 ? { ...options, second: '2-digit' } : options)
+  return clock(new Date(at * 1000), step < 60)
 }

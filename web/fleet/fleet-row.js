@@ -10,23 +10,38 @@ import { Sparkline } from './sparkline.js'
  * @typedef {'name' | 'look' | 'rate' | 'arrivals' | 'departures' | 'refusals' | 'depth' | 'failed' | 'age'} SortKey
  */
 
-/** One row of the table of queues. Until it comes near the screen, it is no more than the name of its queue. */
+/**
+ * One row of the table of queues. It has no element until it is shown, and until it comes near the screen that is no
+ * more than the name of its queue.
+ */
 export class FleetRow {
   #flow = new Flow()
+  /** @type {HTMLTableRowElement | undefined} */
+  #element
   /** @type {RowCells | undefined} */
   #cells
   spark = new Sparkline()
   isSeeded = false
   /** @type {Queue} */
   queue
-  element
+  /** @type {readonly import('../base/states.js').State[]} */
+  states = []
 
   /** @param {Queue} queue */
   constructor(queue) {
     this.queue = queue
-    const link = h('a', { href: `?queue=${encodeURIComponent(queue.name)}`, 'data-route': true }, queue.name)
-    this.element = h('tr', { role: 'row' }, h('th', { role: 'rowheader', scope: 'row' }, link))
     this.update(queue)
+  }
+
+  get element() {
+    this.#element ??= this.#make()
+    return this.#element
+  }
+
+  #make() {
+    const { name } = this.queue
+    const link = h('a', { href: `?queue=${encodeURIComponent(name)}`, 'data-route': true }, name)
+    return h('tr', { role: 'row' }, h('th', { role: 'rowheader', scope: 'row' }, link))
   }
 
   get flow() {
@@ -36,25 +51,25 @@ export class FleetRow {
   /** @param {Queue} queue */
   update(queue) {
     this.queue = queue
+    this.states = statesOf(queue)
     this.#flow.push(queue)
     this.spark.push(queue)
-    this.#cells?.show(queue, this.flow)
+    this.#cells?.show(this)
   }
 
   /** Fills the row. */
   fill() {
     if (this.#cells) return
     this.#cells = new RowCells(this.spark.element())
-    this.#cells.show(this.queue, this.flow)
+    this.#cells.show(this)
     this.element.append(...this.#cells.elements)
   }
 
   /** @param {string} words of the filter, in lower case */
   matches(words) {
+    if (words === '') return true
     const { name } = this.queue
-    const text = `${name} ${statesOf(this.queue)
-      .map(({ label }) => label)
-      .join(' ')}`.toLowerCase()
+    const text = [name, ...this.states.map(({ label }) => label)].join(' ').toLowerCase()
     return words.split(/\s+/).every((word) => text.includes(word))
   }
 
@@ -65,7 +80,7 @@ export class FleetRow {
   sortValue(key) {
     const { name, depth, failed, headAgeMs = -1, rate } = this.queue
     if (key === 'name') return name.toLowerCase()
-    if (key === 'look') return urgencyOf(this.queue)
+    if (key === 'look') return urgencyOf(this.states)
     if (key === 'failed') return failed
     if (key === 'rate') return unitsPerSecond(rate) ?? Number.POSITIVE_INFINITY
     if (key === 'depth') return depth

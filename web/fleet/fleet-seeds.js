@@ -1,6 +1,8 @@
 import { getSeries } from '../base/api.js'
 
 const SPAN_MS = 300_000
+/** Until then, the connection is left to what the page is shown with. */
+const FIRST_MS = 500
 /** Half a screen above and below. */
 const NEAR = '50%'
 
@@ -13,7 +15,8 @@ export class Seeds {
   #rows = new Map()
   /** @type {import('./fleet-row.js').FleetRow[]} */
   #asked = []
-  #isAsking = false
+  #isAsking = true
+  #first = setTimeout(() => this.#askAll(), FIRST_MS)
   #observer = new IntersectionObserver(
     (entries) => {
       for (const { isIntersecting, target } of entries) if (isIntersecting) this.#came(target)
@@ -23,11 +26,13 @@ export class Seeds {
 
   /** @param {import('./fleet-row.js').FleetRow} row */
   watch(row) {
+    if (this.#rows.has(row.element)) return
     this.#rows.set(row.element, row)
     this.#observer.observe(row.element)
   }
 
   close() {
+    clearTimeout(this.#first)
     this.#observer.disconnect()
     this.#asked = []
   }

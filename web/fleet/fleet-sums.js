@@ -1,6 +1,5 @@
 import { h, setAttribute, setText } from '../base/dom.js'
 import { count, perSecond } from '../base/format.js'
-import { statesOf } from '../base/states.js'
 
 /** The sums over all queues. */
 export class FleetSums {
@@ -48,7 +47,7 @@ export class FleetSums {
       depth: queues.reduce((total, { depth }) => total + depth, 0),
       active: queues.reduce((total, { active }) => total + active, 0),
       failed: queues.reduce((total, { failed }) => total + failed, 0),
-      marked: queues.filter((queue) => statesOf(queue).length > 0).length,
+      marked: rows.filter(({ states }) => states.length > 0).length,
     })
     if (flows.length === 0)
       for (const label of ['Arrivals', 'Departures', 'Refused']) this.#set(label, perSecond(undefined))

@@ -14,6 +14,8 @@ const PAGE = 100
 const TYPING_MS = 300
 /** No row is lower. px */
 const ROW_HEIGHT = 50
+/** While the page loads, so many rows are added at a time, and it can be used meanwhile. */
+const PIECE = 25
 
 /** Every queue in one table; very many are shown in pages. */
 export class FleetView {
@@ -26,6 +28,12 @@ export class FleetView {
   #isPart = false
   #start = 0
   #onTerms
+  /** In display order. @type {readonly FleetRow[]} */
+  #shown = []
+  /** How many of them there may be by now. */
+  #most
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #adding
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #typing
   #filter = h('input', { id: 'filter', type: 'search', placeholder: 'Name or state', oninput: () => this.#filtered() })
@@ -66,9 +74,14 @@ export class FleetView {
   element = h('div', {}, h('h1', { class: 'hidden' }, 'Queues'), this.#list, this.#help)
   title = 'Queues'
 
-  /** @param {() => void} onTerms called when another page is needed */
-  constructor(onTerms) {
+  /**
+   * @param {() => void} onTerms called when another page is needed
+   * @param {boolean} isFirst whether the page is being loaded
+   */
+  constructor(onTerms, isFirst) {
     this.#onTerms = onTerms
+    // At first those on the first screen. Later all at once, so that a browser that goes back finds the place.
+    this.#most = isFirst ? onScreen() : Number.POSITIVE_INFINITY
   }
 
   /** The requested page of very many queues. @returns {import('../wire.d.ts').PageTerms} */
@@ -84,7 +97,7 @@ export class FleetView {
     for (const queue of queues) {
       const row = this.#rows.get(queue.name)
       if (row) row.update(queue)
-      else this.#add(new FleetRow(queue))
+      else this.#rows.set(queue.name, new FleetRow(queue))
     }
     this.#isPart = total > queues.length
     this.#list.hidden = total === 0
@@ -103,13 +116,8 @@ export class FleetView {
 
   close() {
     clearTimeout(this.#typing)
+    clearTimeout(this.#adding)
     this.#seeds.close()
-  }
-
-  /** @param {FleetRow} row */
-  #add(row) {
-    this.#rows.set(row.queue.name, row)
-    this.#seeds.watch(row)
   }
 
   /**
@@ -139,32 +147,34 @@ export class FleetView {
     const words = this.#filter.value.trim().toLowerCase()
     const all = [...this.#rows.values()]
     const { marked } = this.#sums
+    const { key, down } = this.#sort
     const shown = all
       .filter((row) => row.matches(words) && (!marked || row.sortValue('look') !== 0))
-      .sort((one, other) => this.#compare(one, other))
+      .map((row) => ({ row, value: row.sortValue(key) }))
+      .sort((one, other) => compare(one, other, down))
+      .map(({ row }) => row)
     this.#showRows(shown)
     setText(this.#matches, shown.length === all.length ? '' : `${shown.length} of ${all.length}`)
   }
 
   /** @param {readonly FleetRow[]} rows in display order */
   #showRows(rows) {
+    this.#shown = rows
     // Those on the first screen at once, so that it is never seen without its numbers.
-    for (const row of rows.slice(0, Math.ceil(innerHeight / ROW_HEIGHT))) row.fill()
+    for (const row of rows.slice(0, onScreen())) row.fill()
+    const present = rows.slice(0, this.#most)
+    for (const row of present) this.#seeds.watch(row)
     setChildren(
       this.#body,
-      rows.map(({ element }) => element),
+      present.map(({ element }) => element),
     )
+    if (this.#most < rows.length) this.#adding ??= setTimeout(() => this.#addPiece())
   }
 
-  /**
-   * @param {FleetRow} one
-   * @param {FleetRow} other
-   */
-  #compare(one, other) {
-    const { key, down } = this.#sort
-    const [a, b] = [one.sortValue(key), other.sortValue(key)]
-    const sign = down ? -1 : 1
-    return a < b ? -sign : a > b ? sign : one.queue.name < other.queue.name ? -1 : 1
+  #addPiece() {
+    this.#adding = undefined
+    this.#most += PIECE
+    this.#showRows(this.#shown)
   }
 
   /** @param {(typeof COLUMNS)[number]} column */
@@ -204,4 +214,22 @@ export class FleetView {
     if (this.#isPart) this.#turnTo(0)
     else this.#arrange()
   }
+}
+
+/** The most rows that a screen has room for. */
+function onScreen() {
+  return Math.ceil(innerHeight / ROW_HEIGHT)
+}
+
+/** @typedef {{ row: FleetRow, value: number | string }} Sorted */
+
+/**
+ * @param {Sorted} one
+ * @param {Sorted} other
+ * @param {boolean} down
+ */
+function compare({ row, value }, other, down) {
+  const sign = down ? -1 : 1
+  if (value !== other.value) return value < other.value ? -sign : sign
+  return row.queue.name < other.row.queue.name ? -1 : 1
 }

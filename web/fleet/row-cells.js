@@ -3,7 +3,6 @@ import { DepthBar } from '../base/depth-bar.js'
 import { h, setText } from '../base/dom.js'
 import { count, perSecond } from '../base/format.js'
 import { headAge, oldestText, rateCause, rateNow } from '../base/queue-text.js'
-import { statesOf } from '../base/states.js'
 
 /** Columns of the table of queues. */
 export const COLUMNS = /** @type {const} */ ([
@@ -56,13 +55,9 @@ export class RowCells {
     ]
   }
 
-  /**
-   * @param {import('../wire.d.ts').Queue} queue
-   * @param {import('../base/flow.js').PerSecond | undefined} flow
-   */
-  show(queue, flow) {
-    showBadges(this.#badges, queue)
-    const states = statesOf(queue)
+  /** @param {import('./fleet-row.js').FleetRow} row */
+  show({ queue, states, flow }) {
+    showBadges(this.#badges, states)
     // Full is a consequence: where there is a cause beside it, that is shown.
     const shown = states.find(({ label }) => label !== 'Full') ?? states[0]
     setText(this.#why, shown?.title ?? '')

@@ -3,6 +3,7 @@ import { ApiError, getQueue } from '../base/api.js'
 import { showBadges } from '../base/badges.js'
 import { h, setText } from '../base/dom.js'
 import { Flow } from '../base/flow.js'
+import { statesOf } from '../base/states.js'
 import { explainJob } from '../jobs/explain.js'
 import { Jobs } from '../jobs/jobs.js'
 import { Bucket } from './bucket.js'
@@ -44,6 +45,8 @@ export class QueueView {
   /** @type {readonly Change[]} newest first */
   #changes = []
   #mayChange
+  /** Shows what is below the first screen. */
+  #showBelow = () => {}
   #isUnknown = false
   #onUnknown
   #onKnown
@@ -133,19 +136,22 @@ export class QueueView {
     this.#changes = merged(history, this.#changes)
     this.#flow.push(status)
     const flow = this.#flow.perSecond()
-    showBadges(this.#badges, status)
+    showBadges(this.#badges, statesOf(status))
     this.#bucket.show(status, flow)
     this.#facts.show(status, flow)
-    this.#timeline.show(status, this.#changes)
-    this.#limits.show(status)
     this.#jobs.show(status)
     this.#groups.show(status, this.#mayChange)
-    this.#workers.show(status.workers)
-    this.#shardsCard.hidden = status.shards === undefined
-    this.#shards.show(status.shards ?? [])
-    this.#history.show(this.#changes)
     this.#actions.show(status, this.#mayChange)
+    this.#showBelow = () => {
+      this.#timeline.show(status, this.#changes)
+      this.#limits.show(status)
+      this.#workers.show(status.workers)
+      this.#shardsCard.hidden = status.shards === undefined
+      this.#shards.show(status.shards ?? [])
+      this.#history.show(this.#changes)
+    }
     if (this.#content.hidden) void this.#reveal()
+    else this.#showBelow()
   }
 
   /** Waits a moment for the first lists, so that nothing moves when they arrive. */
@@ -153,6 +159,8 @@ export class QueueView {
     const late = new Promise((resolve) => setTimeout(resolve, LISTS_MS))
     await Promise.race([Promise.all([this.#jobs.read, this.#groups.read]), late])
     this.#content.hidden = this.#isUnknown
+    // Once the browser has drawn the first screen.
+    setTimeout(() => this.#showBelow())
   }
 
   /** @param {string} id */

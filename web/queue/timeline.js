@@ -9,6 +9,9 @@ import { QUEUE_CHARTS } from './queue-charts.js'
 
 /** @typedef {import('../wire.d.ts').Queue} Queue */
 
+/** By then also the drawings of charts that did not come near the screen are made, and can be printed. */
+const LATE_MS = 3000
+
 /** The charts of a queue over one range: filled from what Redis keeps, then from events. */
 export class Timeline {
   #name
@@ -23,6 +26,7 @@ export class Timeline {
   /** @type {(typeof RANGES)[number]} */
   #range = RANGES.find(({ name }) => name === kept('range')) ?? RANGES[0]
   #line = new LineOfTime(this.#range)
+  #late
   /** @type {Queue | undefined} */
   #queue
   element = h(
@@ -41,6 +45,7 @@ export class Timeline {
   constructor(name) {
     this.#name = name
     void this.#choose(this.#range)
+    this.#late = setTimeout(() => this.#startAll(), LATE_MS)
   }
 
   /**
@@ -59,7 +64,16 @@ export class Timeline {
   }
 
   close() {
+    clearTimeout(this.#late)
     for (const chart of this.#charts) chart.close()
+  }
+
+  /** One by one, so that the page can be used meanwhile. */
+  async #startAll() {
+    for (const chart of this.#charts) {
+      await chart.start()
+      await new Promise((resolve) => setTimeout(resolve))
+    }
   }
 
   /** @type {readonly import('../wire.d.ts').Change[]} */

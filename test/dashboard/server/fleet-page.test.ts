@@ -97,7 +97,7 @@ test.each(['sort=size', 'down=1', 'marked=1', 'count=201', 'start=-1', `filter=$
 
 interface States {
   readonly statesOf: (queue: object) => { readonly label: string; readonly kind: string; readonly title: string }[]
-  readonly urgencyOf: (queue: object) => number
+  readonly urgencyOf: (states: readonly object[]) => number
 }
 
 test('badges have the words and the order of the page', async () => {
@@ -135,7 +135,7 @@ test('badges have the words and the order of the page', async () => {
   for (const one of found) {
     const wire = JSON.parse(JSON.stringify(one))
     expect(labelsOf(one)).toEqual(states.statesOf(wire).map(({ label }) => label))
-    expect(urgencyOf(labelsOf(one))).toBe(states.urgencyOf(wire))
+    expect(urgencyOf(labelsOf(one))).toBe(states.urgencyOf(states.statesOf(wire)))
   }
   expect(labelsOf(found[1] as never)).toEqual(['No worker', 'Starving', 'Groups held'])
   // All jobs are of groups that are held; then one is not.

@@ -20,7 +20,7 @@
 --- @include "lib/claims"
 --- @include "lib/group-bounds"
 --- @include "lib/overflow"
--- The maximum per script in src/admission/admission.ts.
+-- The maximum per script in src/admission/bulk-parts.ts.
 local MOST_DROPPED = 200
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()

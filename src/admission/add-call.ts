@@ -91,3 +91,8 @@ export function fitsBulk({ script, job }: AddCall): boolean {
 export function baseOfCall({ script, args }: Pick<AddCall, 'script' | 'args'>): string {
   return baseOfMetaKey(args[META_KEY_AT[script] as number] as string)
 }
+
+/** A script with these jobs, or the claim of their bulk, was answered. */
+export function noteAnswer(calls: readonly AddCall[]): void {
+  for (const { first } of calls) first?.note()
+}

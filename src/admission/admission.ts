@@ -1,19 +1,19 @@
 // admission/: how jobs enter a queue: their options and terms, the add scripts and their replies, for single jobs,
 // bulks, flows and idempotent calls. It must not know how jobs leave.
 
-import { QueueUnavailableError, SluiceError } from '../errors.ts'
-import { Collector } from '../redis/collector.ts'
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import { uniqueId } from '../redis/ids.ts'
-import { queueNameOf } from '../redis/keys.ts'
 import { FITTING, type ScriptSet } from '../redis/scripts.ts'
 import { ShortTries } from '../redis/short-tries.ts'
 import type { ShapeStore } from '../shape/store.ts'
-import { type AddCall, type AddedJob, BULK_KIND, fitsBulk } from './add-call.ts'
+import { type AddCall, type AddedJob, BULK_KIND, noteAnswer } from './add-call.ts'
+import { BOUND_BY_GROUPS, BulkClaims, CLAIM_LEASE_MS, CLAIMED } from './bulk-claims.ts'
+import { addedIdsOf, bytesOf, IN_FLIGHT, partsOf } from './bulk-parts.ts'
 import type { OnceCall } from './idempotency-key.ts'
 import { hasDeadline } from './job-terms.ts'
 import { checkLimitCosts } from './limit-costs.ts'
 import { isLost, readEstimate, refusalOf } from './reply.ts'
+import { withRestore } from './restore.ts'
 
 const BULK_KEYS = [
   'wait',
@@ -29,46 +29,13 @@ const BULK_KEYS = [
   'pc',
 ]
 
-/** At most this many jobs, and bytes of them, are added by one script. */
-export const BULK_JOBS = 200
-const BULK_BYTES = 1024 * 1024
-/** Jobs per script of a larger bulk: a part blocks Redis for less than 5 ms, in groups too. */
-const PART_JOBS = 50
 /** A call with more data has it sent once, to the full script: sending it twice costs more than the short one saves. */
 const LARGE_BYTES = 64 * 1024
-/** Jobs per script that looks for existing ones: it blocks Redis for about 3 ms. */
-const FOUND_AT_ONCE = 400
-const CLAIM_LEASE_MS = 10_000
-
 /** How `lua/admit-bulk.lua` takes its jobs: all or none, each by itself, or as a part whose places are claimed. */
 const WHOLE = '0'
 const EACH = '1'
 const PART = '2'
 type BulkKind = typeof WHOLE | typeof PART
-
-/** What `lua/claim-places.lua` returns of the places of a bulk. */
-const CLAIMED = 1
-const BOUND_BY_GROUPS = 2
-
-/** Jobs added together are sent in this many parts, so that Redis works on one while the program prepares the next. */
-const IN_FLIGHT = 4
-/** For fewer jobs, one script costs Redis more than a script for each job. */
-const MIN_BATCH = 4
-
-const MAX_RESTORES = 3
-
-/**
- * What became of the jobs of a bulk in parts, of which one failed: the id of each that was added, undefined for one that
- * was not, null if that is not known.
- */
-function addedIdsOf(parts: readonly (readonly AddCall[])[], ends: readonly PromiseSettledResult<unknown[]>[]) {
-  return parts.flatMap((part, i) => {
-    const end = ends[i]
-    if (end?.status === 'fulfilled') return end.value.map((reply) => (typeof reply === 'string' ? reply : undefined))
-    const isRefused = !end || (end.reason instanceof SluiceError && !(end.reason instanceof QueueUnavailableError))
-    return part.map(() => (isRefused ? undefined : null))
-  })
-}
 
 /** Splices our key and arguments into those of an add script. */
 function admitArguments(call: AddCall, keys: number, store: ShapeStore): Argument[] {
@@ -95,45 +62,6 @@ function fittingArguments({ args, job }: AddCall, store: ShapeStore): Argument[]
   return short
 }
 
-/**
- * The jobs of a bulk in the format of `lua/claim-places.lua`: a run of like jobs is sent once, with the number of new
- * ones.
- */
-function claimedJobs(calls: readonly AddCall[], isNew: (call: AddCall) => boolean): Argument[] {
-  const args: Argument[] = []
-  let last: readonly Argument[] | undefined
-  let count = 0
-  for (const call of calls) {
-    const one = ['', '', call.job.cost, call.job.terms]
-    if (last && one.some((value, i) => value !== last?.[i])) {
-      args.push(...last, count)
-      count = 0
-    }
-    if (isNew(call)) count += 1
-    last = one
-  }
-  args.push(...(last ?? []), count)
-  return args
-}
-
-/** Whether BullMQ might find a job with its id, or its deduplication id, and add none. */
-function mayExist({ job }: AddCall): boolean {
-  return job.deduplicationId !== '' || (job.id !== '' && !job.hasNewId)
-}
-
-/** The new jobs of a bulk. @param found for each that may exist whether Redis knows it, as if it were the first */
-function newJobs(calls: readonly AddCall[], found: ReadonlyMap<AddCall, boolean>): ReadonlySet<AddCall> {
-  const [added, ids, deduplicationIds] = [new Set<AddCall>(), new Set<unknown>(), new Set<unknown>()]
-  for (const call of calls) {
-    const { id, deduplicationId } = call.job
-    if (found.get(call) || (id !== '' && ids.has(id)) || deduplicationIds.has(deduplicationId)) continue
-    added.add(call)
-    ids.add(id)
-    if (deduplicationId !== '') deduplicationIds.add(deduplicationId)
-  }
-  return added
-}
-
 /** Whether the jobs of a bulk are all new or, if the call was resent, were all added by it before. */
 function areNewOrNone(calls: readonly AddCall[]): boolean {
   return calls.length > 0 && calls.every(({ job }) => job.hasNewId && job.deduplicationId === '')
@@ -146,33 +74,6 @@ function pushJob(to: Argument[], { script, args, job }: AddCall): void {
   to.push(job.id, job.deduplicationId, job.cost, job.terms, job.group ? JSON.stringify(job.group) : '')
 }
 
-/** Cuts a bulk into parts of one script each, in order. A job larger than a part is one by itself. */
-function partsOf(calls: readonly AddCall[]): AddCall[][] {
-  const most = calls.length > BULK_JOBS ? PART_JOBS : BULK_JOBS
-  const parts: AddCall[][] = []
-  let part: AddCall[] = []
-  let bytes = 0
-  for (const call of calls) {
-    const more = bytesOf(call)
-    if (part.length > 0 && (part.length === most || bytes + more > BULK_BYTES)) {
-      parts.push(part)
-      part = []
-      bytes = 0
-    }
-    part.push(call)
-    bytes += more
-  }
-  parts.push(part)
-  return parts
-}
-
-/** Size of the job in BullMQ's add script: its own arguments, the data and the options. */
-function bytesOf({ args }: AddCall): number {
-  let bytes = 0
-  for (let i = args.length - 3; i < args.length; i++) bytes += Buffer.byteLength(args[i] as string | Buffer)
-  return bytes
-}
-
 /** @throws the first error among the replies */
 function allAdded(replies: unknown[]): unknown[] {
   const failed = replies.find((reply) => reply instanceof Error)
@@ -183,10 +84,6 @@ function allAdded(replies: unknown[]): unknown[] {
 /** A short script returns the text of an error in an array. */
 function errorOrReply(reply: unknown): unknown {
   return Array.isArray(reply) ? new Error(String(reply[0])) : reply
-}
-
-function noteAnswer(calls: readonly AddCall[]): void {
-  for (const { first } of calls) first?.note()
 }
 
 /** BullMQ's reply follows the position; an error code comes alone. */
@@ -207,31 +104,12 @@ function tellPositions(calls: readonly AddCall[], replies: readonly unknown[], w
   }
 }
 
-/** Repeats a call after restoring what Redis had lost; `storeOf` returns the store of the queue concerned. */
-export async function withRestore(
-  storeOf: (raw: readonly unknown[]) => ShapeStore,
-  run: () => Promise<readonly unknown[]>,
-): Promise<readonly unknown[]> {
-  for (let attempt = 0; ; attempt++) {
-    const raw = await run()
-    if (!isLost(raw)) return raw
-    const store = storeOf(raw)
-    if (attempt === MAX_RESTORES) {
-      throw new QueueUnavailableError(
-        queueNameOf(store.base),
-        `its shape was lost ${attempt + 1} times in a row`,
-        false,
-      )
-    }
-    await store.restore()
-  }
-}
-
 /** Admits jobs to one queue, singly or in bulk. */
 export class Admission {
   readonly #scripts: ScriptSet
   readonly #store: ShapeStore
   readonly #queueName: string
+  readonly #claims: BulkClaims
   readonly #fitting = new ShortTries()
   readonly #fittingInGroups = new ShortTries()
 
@@ -239,6 +117,7 @@ export class Admission {
     this.#scripts = scripts
     this.#store = store
     this.#queueName = queueName
+    this.#claims = new BulkClaims(store, queueName)
   }
 
   /**
@@ -316,14 +195,14 @@ export class Admission {
     // Before any part is sent: none is taken back.
     this.#checkLimits(calls)
     const claim = uniqueId()
-    const claimed = await this.#claim(claim, calls)
+    const claimed = await this.#claims.take(claim, calls)
     if (claimed === BOUND_BY_GROUPS) return this.#wholeBulk(client, calls, keys)
     // Without places to claim, the parts are still one bulk.
     if (claimed !== CLAIMED) return this.#bulkParts(client, parts, keys, '')
     try {
       return await this.#bulkParts(client, parts, keys, claim)
     } finally {
-      await this.#store.run('claim-places', ['', '', claim, 'release', CLAIM_LEASE_MS])
+      await this.#claims.release(claim)
     }
   }
 
@@ -503,81 +382,5 @@ export class Admission {
     const refusal = refusalOf(raw, this.#queueName)
     if (refusal) throw refusal
     return raw
-  }
-
-  /** Looks for the jobs of a large bulk in parts: their number decides how long Redis is busy. */
-  async #findExisting(calls: readonly AddCall[]): Promise<ReadonlyMap<AddCall, boolean>> {
-    const found = new Map<AddCall, boolean>()
-    const asked = calls.filter(mayExist)
-    for (let from = 0; from < asked.length; from += FOUND_AT_ONCE) {
-      const part = asked.slice(from, from + FOUND_AT_ONCE)
-      const args = part.flatMap(({ job }) => [job.hasNewId ? '' : job.id, job.deduplicationId])
-      const isNew = (await this.#store.run('find-new', args)) as readonly number[]
-      for (const [i, call] of part.entries()) found.set(call, isNew[i] === 0)
-    }
-    return found
-  }
-
-  /** @returns whether places were claimed, which requires a capacity, and that no group of a job has one of its own */
-  async #claim(claim: string, calls: readonly AddCall[]): Promise<unknown> {
-    const added = newJobs(calls, await this.#findExisting(calls))
-    const jobs = claimedJobs(calls, (call) => added.has(call))
-    const groups = new Set(calls.flatMap(({ job }) => (job.group ? [job.group[0]] : [])))
-    const named = groups.size > 0 ? JSON.stringify([...groups]) : ''
-    const raw = await withRestore(
-      () => this.#store,
-      () => {
-        const args = [...this.#store.memory.identity, claim, 'claim', CLAIM_LEASE_MS, named, ...jobs]
-        return this.#store.run('claim-places', args) as Promise<unknown[]>
-      },
-    )
-    noteAnswer(calls)
-    const refusal = refusalOf(raw, this.#queueName)
-    if (refusal) throw refusal
-    return raw[2]
-  }
-}
-
-interface Addition {
-  readonly client: Client
-  readonly call: AddCall
-}
-
-/** The two ways to add jobs. */
-export interface Admitting {
-  one(client: Client, call: AddCall): Promise<unknown>
-  /** Each by itself, in one script. @returns for each job BullMQ's reply, or why it was not added */
-  each(client: Client, calls: readonly AddCall[]): Promise<readonly unknown[]>
-}
-
-/**
- * Sends concurrent adds in one script: while others are in flight, it collects those of one turn of the event loop.
- */
-export class AdmitBatch {
-  readonly #collector: Collector<Addition, unknown>
-
-  constructor(admitting: Admitting) {
-    this.#collector = new Collector({
-      one: ({ client, call }) => admitting.one(client, call),
-      many: (additions) =>
-        admitting.each(
-          (additions[0] as Addition).client,
-          additions.map(({ call }) => call),
-        ),
-      // HTTP requests that arrive together run in separate callbacks: setImmediate comes after all of them.
-      defer: setImmediate,
-      least: MIN_BATCH,
-      enough: (jobs) => Math.min(BULK_JOBS, Math.max(MIN_BATCH, Math.ceil(jobs / IN_FLIGHT))),
-    })
-  }
-
-  add(call: AddCall, client: Client): Promise<unknown> {
-    const collects = this.#collector.underWay > 0 && fitsBulk(call)
-    return collects ? this.#collector.add({ client, call }) : this.#collector.alone({ client, call })
-  }
-
-  /** Sends what is collected now, before a call that must come after it. */
-  flush(): void {
-    this.#collector.flush()
   }
 }

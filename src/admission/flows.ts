@@ -5,10 +5,10 @@ import type { ScriptSet } from '../redis/scripts.ts'
 import { type Durability, strongerOf } from '../shape/durability.ts'
 import type { ShapeStore } from '../shape/store.ts'
 import { type AddCall, baseOfCall } from './add-call.ts'
-import { withRestore } from './admission.ts'
 import { waitsForChildren } from './job-terms.ts'
 import { checkLimitCosts } from './limit-costs.ts'
 import { refusalOf } from './reply.ts'
+import { withRestore } from './restore.ts'
 
 export type FlowEntries = Parameters<RedisQueueBackend['addFlow']>[0]
 export type FlowResult = Awaited<ReturnType<RedisQueueBackend['addFlow']>>[number]

@@ -16,7 +16,8 @@ import {
   type WorkerOptions,
 } from 'bullmq'
 import { type AddCall, type AddedJob, addedJob } from '../admission/add-call.ts'
-import { Admission, AdmitBatch } from '../admission/admission.ts'
+import { Admission } from '../admission/admission.ts'
+import { AdmitBatch } from '../admission/admit-batch.ts'
 import { FirstAnswer, ReplicaConfirmation } from '../admission/confirmation.ts'
 import { FlowAdmission, type FlowEntries, type FlowResult, parentReleases } from '../admission/flows.ts'
 import { type BatchResult, type DepartureRequest, Departures, type FinishedJob } from '../departure/departures.ts'

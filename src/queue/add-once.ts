@@ -1,4 +1,4 @@
-import { BULK_JOBS } from '../admission/admission.ts'
+import { BULK_JOBS } from '../admission/bulk-parts.ts'
 import {
   checkOnceOptions,
   DEFAULT_KEY_TTL_MS,

@@ -1,5 +1,5 @@
-import { withRestore } from '../admission/admission.ts'
 import { refusalOf } from '../admission/reply.ts'
+import { withRestore } from '../admission/restore.ts'
 import { checkDeadLetterQueue, deadLetterId, deadLetterOfFailed, letterJob } from '../backend/dead-letters.ts'
 import { PlaceLine } from './add-when-free.ts'
 import type { ShapedQueue } from './queue.ts'

@@ -1,5 +1,5 @@
-import { withRestore } from '../admission/admission.ts'
 import { refusalOf } from '../admission/reply.ts'
+import { withRestore } from '../admission/restore.ts'
 import type { ShapedBackend } from '../backend/backend.ts'
 import { checkDeadLetterQueue, type DeadLetter, readDeadLetter, redrivenJob } from '../backend/dead-letters.ts'
 import { checkCallOptions } from '../call-options.ts'

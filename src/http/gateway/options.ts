@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { BULK_JOBS } from '../../admission/admission.ts'
+import { BULK_JOBS } from '../../admission/bulk-parts.ts'
 import { InvalidInputError } from '../../errors.ts'
 import type { ShapedQueueOptions } from '../../queue/options.ts'
 import { encodeShape, type Shape } from '../../shape/shape.ts'

@@ -1,0 +1,50 @@
+import { QueueUnavailableError, SluiceError } from '../errors.ts'
+import type { AddCall } from './add-call.ts'
+
+/** At most this many jobs, and bytes of them, are added by one script. */
+export const BULK_JOBS = 200
+const BULK_BYTES = 1024 * 1024
+/** Jobs per script of a larger bulk: a part blocks Redis for less than 5 ms, in groups too. */
+const PART_JOBS = 50
+/** Jobs added together are sent in this many parts, so that Redis works on one while the program prepares the next. */
+export const IN_FLIGHT = 4
+
+/** Cuts a bulk into parts of one script each, in order. A job larger than a part is one by itself. */
+export function partsOf(calls: readonly AddCall[]): AddCall[][] {
+  const most = calls.length > BULK_JOBS ? PART_JOBS : BULK_JOBS
+  const parts: AddCall[][] = []
+  let part: AddCall[] = []
+  let bytes = 0
+  for (const call of calls) {
+    const more = bytesOf(call)
+    if (part.length > 0 && (part.length === most || bytes + more > BULK_BYTES)) {
+      parts.push(part)
+      part = []
+      bytes = 0
+    }
+    part.push(call)
+    bytes += more
+  }
+  parts.push(part)
+  return parts
+}
+
+/** Size of the job in BullMQ's add script: its own arguments, the data and the options. */
+export function bytesOf({ args }: AddCall): number {
+  let bytes = 0
+  for (let i = args.length - 3; i < args.length; i++) bytes += Buffer.byteLength(args[i] as string | Buffer)
+  return bytes
+}
+
+/**
+ * What became of the jobs of a bulk in parts, of which one failed: the id of each that was added, undefined for one that
+ * was not, null if that is not known.
+ */
+export function addedIdsOf(parts: readonly (readonly AddCall[])[], ends: readonly PromiseSettledResult<unknown[]>[]) {
+  return parts.flatMap((part, i) => {
+    const end = ends[i]
+    if (end?.status === 'fulfilled') return end.value.map((reply) => (typeof reply === 'string' ? reply : undefined))
+    const isRefused = !end || (end.reason instanceof SluiceError && !(end.reason instanceof QueueUnavailableError))
+    return part.map(() => (isRefused ? undefined : null))
+  })
+}

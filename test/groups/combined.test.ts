@@ -1,6 +1,8 @@
 import { type Job, Queue } from 'bullmq'
 import { expect, test } from 'vitest'
-import type { QueueLimit } from '../../src/index.ts'
+import type { Feedback } from '../../src/feedback/feedback.ts'
+import type { FeedbackChange, QueueLimit, ShapedJob } from '../../src/index.ts'
+import { ears, said, Told } from '../feedback/support/told.ts'
 import { useRedis } from '../support/redis.ts'
 import { departuresOf, eventsOf, excess, rounding, Workshop } from '../worker/support.ts'
 
@@ -64,4 +66,37 @@ test('with limits per group and ageing, every job runs within the limit of its g
   await Promise.all(workers.map((worker) => worker.close()))
   await queue.obliterate()
   expect(await client.keys(queue.toKey('*'))).toEqual([])
+})
+
+test('feedback about a group, with its rate, limits and ageing: it waits, and nothing is above its bound', async () => {
+  const rate = { rate: '100/s', burst: 2 }
+  const queue = shop.queue({ groups: { ...rate, concurrency: 3 }, limits: [tokens], priorityAgeingMs: 50 })
+  await queue.addBulk(bulk(90))
+  const pause = { ...said, scope: 'group', kind: 'pause', forMs: 300, hard: true } as unknown as Feedback
+  let answered = 0
+  const run = async (job: ShapedJob) => {
+    if (job.name === 'a' && ++answered % 8 === 4) throw new Told(pause)
+    await job.settleCost({ tokens: answered % 3 })
+  }
+  const workers = [1, 2].map(() => shop.worker(queue, run as never, { concurrency: 8, feedback: ears }))
+  const departed = departuresOf(...workers)
+  const changes = eventsOf<FeedbackChange>('feedback', ...workers)
+  await eventsOf('completed', ...workers).reach(90)
+  const slotsOf = (group: string) =>
+    departed.all
+      .flatMap(({ name, departureTimeUs }) => (name === group ? [departureTimeUs] : []))
+      .toSorted((a, b) => a - b)
+  for (const group of ['a', 'b']) {
+    expect(excess(slotsOf(group), 10_000, 2)).toBeLessThanOrEqual(rounding(10_000))
+  }
+  // A slot that was granted before the answer came may lie behind it, by no more than a horizon.
+  const holds = changes.all.flatMap(({ kind, until }) => (kind === 'pause' && until ? [until.getTime() * 1000] : []))
+  expect(holds.length).toBeGreaterThan(1)
+  for (const untilUs of holds) {
+    const within = slotsOf('a').filter((us) => us > untilUs - 300_000 + 60_000 && us < untilUs)
+    expect(within).toEqual([])
+  }
+  const longest = (slots: readonly number[]) => Math.max(...slots.slice(1).map((us, i) => us - (slots[i] as number)))
+  expect(longest(slotsOf('a'))).toBeGreaterThanOrEqual(240_000)
+  expect(await queue.getGroup('a')).toMatchObject({ waiting: 0, active: 0 })
 })

@@ -185,6 +185,7 @@ describePage('the page while jobs flow', () => {
     shop.worker(queue, async () => {}, { concurrency: 4 })
     const { page } = await stage.open({ options: { connection, prefix }, query: `?queue=${queue.name}` })
     await page.getByText(/Departures: [\d.]+\/s now/).waitFor({ state: 'attached' })
+    await page.locator('#chart-depth').scrollIntoViewIfNeeded()
     const before = { flow: await chartOf(page, 'chart-flow'), depth: await chartOf(page, 'chart-depth') }
     const text = page.locator('#chart-depth-text')
     await expect.poll(() => text.textContent(), { timeout: 10_000 }).not.toBe(before.depth.text)

@@ -112,7 +112,7 @@ describePage('the page while jobs flow', () => {
     const [job] = await sharded.addBulk(Array.from({ length: 6 }, () => ({ name: 'job', data: {} })))
     const { page, errors } = await stage.open({ options: { connection, prefix, allowActions: true } })
     const row = page.getByRole('row', { name: 'sharded' })
-    await row.getByText(/^6/).waitFor()
+    await row.getByText(/^6 of 90/).waitFor()
     expect(await row.count()).toBe(1)
     await page.getByRole('link', { name: 'sharded', exact: true }).click()
     const shards = page.getByRole('region', { name: 'Shards' }).locator('tbody').getByRole('row')

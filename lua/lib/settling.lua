@@ -46,8 +46,9 @@ function settling.unknown(c, actuals)
 end
 
 -- What is still to be charged in a unit; below 0 it is given back. kept_ms: how long that is remembered
+-- A job that the downstream refused runs again with the number of its attempt, and is charged again.
 function settling.outstanding(c, attempt, unit, actual, kept_ms)
-  local memory, field = c.base .. 'meta:settled:' .. c.id, attempt .. ':' .. unit
+  local memory, field = c.base .. 'meta:settled:' .. c.id, attempt .. ':' .. us_text(c.since) .. ':' .. unit
   local expected = unit == '' and c.cost or c.costs and c.costs[unit] or 1
   local charged = tonumber(redis.call('HGET', memory, field)) or expected
   redis.call('HSET', memory, field, exact_text(actual))

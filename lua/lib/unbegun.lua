@@ -28,7 +28,8 @@ function unbegun.charged(base, part)
       local counts = not part.group or (groups_library().named(job[2]) or '') == part.group
       if counts and slot and slot >= s.start and slot < s.finish then
         local cost, costs = cost_of_options(job[2])
-        local settled = redis.call('HGET', base .. 'meta:settled:' .. id, (job[3] or '') .. ':' .. (l.unit or ''))
+        local field = (job[3] or '') .. ':' .. job[1] .. ':' .. (l.unit or '')
+        local settled = redis.call('HGET', base .. 'meta:settled:' .. id, field)
         found[#found + 1] = { id = id, slot = slot, cost = tonumber(settled) or queue_limit_cost(l, cost, costs) }
         sum = sum + found[#found].cost
         if sum == s.used then return found end

@@ -316,3 +316,16 @@ test('a window that begins with its first unit does not begin with a job of the 
   const found = await starts()
   expect(found.a!.map(Math.round)).toEqual([10, 70])
 })
+
+test('what another job has really cost stays in such a window, and no more', async () => {
+  await held.reset({ groups: {}, limits: [per({ algorithm: 'fixed-window', rate: '10/min', align: 'first' })] })
+  const first = await held.add(of('a', 5))
+  await held.add(of('a', 5))
+  const job = (await held.depart(2)).grants.find(({ id }) => id !== first.id)!
+  await run('settle-cost', first.id!, '1', '{"tokens":2}', '60000')
+  const lock = (await client.get(`${held.base}${job.id}:lock`))!
+  await run('give-back', '', '0', '0', '', job.id, lock, job.score ?? '', '0')
+  await held.add(of('a', 3))
+  await held.advanceTo(START_US + 10_000_000)
+  expect((await starts()).a!.map(Math.round)).toEqual([10, 10])
+})

@@ -1,6 +1,9 @@
+import { Worker } from 'bullmq'
 import { expect, test } from 'vitest'
+import type { Feedback } from '../../src/feedback/feedback.ts'
 import { InvalidCostError, type QueueLimit, type ShapedJob, type ShapedQueue } from '../../src/index.ts'
 import { createLimiter } from '../../src/limits/index.ts'
+import { ears, said, Told } from '../feedback/support/told.ts'
 import { rejection } from '../queue/support.ts'
 import { useRedis } from '../support/redis.ts'
 import { asksUntil, callsOf, departuresOf, eventsOf, gate, jobs, settled, Workshop } from '../worker/support.ts'
@@ -113,6 +116,31 @@ test('each attempt is charged by itself', async () => {
     if (job.attemptsStarted === 1) throw new Error('on purpose')
   })
   expect(seen).toEqual([80, 70, 50, 40])
+})
+
+test.each([
+  ['by its group', { groups: {} }],
+  ['by the downstream', { groups: {} }],
+] as const)('a job that goes back to the queue, held %s, is charged and settled anew', async (held, shape) => {
+  const { limit, left } = tokens({ rate: '1000/day', burst: 1000 })
+  const queue = shop.queue({ ...shape, maxLatenessMs: 60_000, limits: [limit] })
+  await queue.add('job', {}, { costs: { tokens: 20 }, group: { id: 'a' } })
+  const seen: number[] = []
+  const pause = { ...said, scope: 'group', kind: 'pause', forMs: 50, hard: true } as unknown as Feedback
+  const worker = shop.worker(
+    queue,
+    (async (job: ShapedJob) => {
+      await job.settleCost({ tokens: 120 })
+      seen.push(await left())
+      if (seen.length > 1) return
+      if (held === 'by the downstream') throw new Told(pause)
+      await worker.rateLimitGroup(job, 50)
+      throw Worker.RateLimitError()
+    }) as never,
+    { feedback: ears },
+  )
+  await eventsOf('completed', worker).reach(1)
+  expect(seen).toEqual([880, 760])
 })
 
 test('a job that gave no costs was charged 1 of each unit, and limits of one unit are settled together', async () => {

@@ -20,6 +20,18 @@ const HEAD = [
   'finished after',
 ]
 
+const LONGEST_LABEL = 40
+
+/** Numbers shapes that would make the table too wide, as JSON does. @returns them, and a line for each number */
+export function withShortLabels<T extends SimulatedShape>(shapes: readonly T[]): { shapes: T[]; legend: string[] } {
+  const isLong = ({ label }: T) => label.length > LONGEST_LABEL
+  const numbered = (at: number) => `shape ${at + 1}`
+  return {
+    shapes: shapes.map((shape, at) => (isLong(shape) ? { ...shape, label: numbered(at) } : shape)),
+    legend: shapes.flatMap((shape, at) => (isLong(shape) ? [`${numbered(at)}: ${shape.label}`] : [])),
+  }
+}
+
 /** One row per shape. */
 export function simulationTable(
   shapes: readonly SimulatedShape[],

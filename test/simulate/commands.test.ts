@@ -50,11 +50,22 @@ test('groups: one line beside turns, with fairness as a column', SLOW, async () 
   const { stdout, code } = await sluice.run([...load, '--shape', fair])
   expect(code).toBe(0)
   expect(stdout).toMatch(/finished after +fairness\n/)
+  expect(stdout).toMatch(/^\{"rate":"8\/s","groups":\{\}\} +\d/m)
   expect(stdout).toMatch(/of 10 groups, group-\d+ waited longest, up to .*; the median group up to/)
   const { shapes } = await sluice.json([...load, '--shape', fair])
   expect(shapes[1].groups.fairness).toBeGreaterThanOrEqual(shapes[0].groups.fairness)
   expect(shapes[1].groups.medianLongestWaitMs).toBeLessThan(shapes[0].groups.medianLongestWaitMs)
   expect((await sluice.run([...load.slice(0, 4), '0.5', '--shape', fair])).code).toBe(2)
+})
+
+test('a long shape is a number in the table, and a line of its own before it', SLOW, async () => {
+  const long = '{"rate":"8/s","burst":10,"capacity":1000,"concurrency":20}'
+  const load = ['simulate', '--load', '9/s for 10s', '--job-time', '100ms']
+  const { stdout } = await sluice.run([...load, '--shape', 'rate=9/s', '--shape', long])
+  expect(stdout).toMatch(/^shape 2: \{"rate":"8\/s","burst":10,"capacity":1000,"concurrency":20\}\nshape +accepted/)
+  expect(stdout).toMatch(/^rate=9\/s +\d/m)
+  expect(stdout).toMatch(/^shape 2 +\d/m)
+  expect(stdout).toMatch(/^shape 2: concurrency/m)
 })
 
 test('what is set for groups of a queue is simulated, and so is what a shape sets', SLOW, async () => {

@@ -18,7 +18,13 @@ import { type AddCommand, type Cli, CommandError } from '../cli.ts'
 import { formatDuration, parseDuration } from '../duration.ts'
 import { existingStatus } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
-import { type SimulatedShape, simulationLegend, simulationNotes, simulationTable } from '../simulation-text.ts'
+import {
+  type SimulatedShape,
+  simulationLegend,
+  simulationNotes,
+  simulationTable,
+  withShortLabels,
+} from '../simulation-text.ts'
 
 interface SimulateOptions {
   readonly arrivals?: string
@@ -114,9 +120,11 @@ async function runSimulations(cli: Cli, options: SimulateOptions): Promise<void>
     cli.note(`${label}: ${arrivals.length} arrivals in ${seconds.toFixed(1)} s`)
     results.push({ label, outcome, summary: summarize(outcome, shape, arrivals, service) })
   }
-  cli.print({ shapes: results.map(({ label, summary }) => ({ label, ...summary })) }, () =>
-    [simulationTable(results, (head, rows) => cli.table(head, rows)), ...results.flatMap(simulationNotes)].join('\n'),
-  )
+  cli.print({ shapes: results.map(({ label, summary }) => ({ label, ...summary })) }, () => {
+    const { shapes, legend } = withShortLabels(results)
+    const table = simulationTable(shapes, (head, rows) => cli.table(head, rows))
+    return [...legend, table, ...shapes.flatMap(simulationNotes)].join('\n')
+  })
   // Last, so that the results of a long run are printed even if the file cannot be written.
   if (options.svg !== undefined) await writePlot(options.svg, results, arrivals)
 }

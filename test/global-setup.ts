@@ -29,7 +29,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   project.provide('runFolder', folder)
   const programsFolder = join(folder, 'programs')
   await linkPackages(folder)
-  const compile = () => compilePrograms(programsFolder, PROGRAMS)
+  const compile = () => compilePrograms(programsFolder, PROGRAMS, 'inside')
   await compile()
   project.onTestsRerun(async () => {
     // What test/package/built-package.ts built there is out of date.

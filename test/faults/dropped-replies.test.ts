@@ -510,3 +510,20 @@ test('the reply of a flow that is added is lost once, and the flow is there once
       return children?.length
     },
   }))
+
+test('jobs that are added before a drain is sent again stay', async () => {
+  const { prefix } = redis
+  const proxy = await startProxy(redis.url)
+  onTestFinished(() => proxy.stop())
+  const fleet = new Fleet()
+  const slow = { ...quickConnection(proxy.url), connectionName: prefix, retryStrategy: () => 300 }
+  const queue = fleet.queue('few', { connection: slow, prefix, shape: PACED })
+  const other = fleet.queue('few', { connection: redis.connection, prefix })
+  await queue.addBulk([job('a'), job('b')])
+  const dropped = proxy.dropReplyOf(([command]) => /^eval/i.test(command ?? ''))
+  const draining = queue.drain()
+  await dropped
+  await other.add('job', {}, { jobId: 'between' })
+  await draining
+  expect((await other.getWaiting()).map(({ id }) => id)).toEqual(['between'])
+})

@@ -51,7 +51,7 @@ async function fill(queue: ShapedQueue): Promise<void> {
 test.each([
   ['with a shape', { rate: '1/h', capacity: 10_000 }],
   ['without a shape', undefined],
-])('a long queue %s is drained in parts, as a short one is at once', async (_name, shape) => {
+])('a long queue %s is drained in parts; a short one at once by BullMQ, if it has no shape', async (_name, shape) => {
   const queue = shop.queue(shape)
   await fill(queue)
   const sent = await watchScripts(queue)
@@ -66,7 +66,8 @@ test.each([
 
   await queue.addBulk(many(PART))
   await queue.drain()
-  expect(sent.filter(({ name }) => /^drain/.test(name))).toHaveLength(1)
+  // That one may be sent twice, and would remove what was accepted meanwhile.
+  expect(sent.filter(({ name }) => /^drain/.test(name))).toHaveLength(shape ? 0 : 1)
   expect(await queue.count()).toBe(0)
 })
 

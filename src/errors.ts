@@ -90,14 +90,24 @@ export class TooLargeError extends InvalidInputError {
   readonly jobs: number
   readonly capacity: number
   readonly queueName: string
+  /** The group that holds no more; undefined if it is the queue. */
+  readonly groupId: string | undefined
 
-  /** @param method whose single call takes at most `capacity` jobs; without it, `capacity` is the queue's */
-  constructor(queueName: string, jobs: number, capacity: number, method?: string) {
-    const into = method === undefined ? `queue "${queueName}"` : `one ${method} of queue "${queueName}"`
+  /** @param what holds at most `capacity` jobs, if it is not the queue */
+  constructor(
+    queueName: string,
+    jobs: number,
+    capacity: number,
+    what: { readonly method?: string; readonly groupId?: string } = {},
+  ) {
+    const { method, groupId } = what
+    const part = groupId === undefined ? method && `one ${method}` : `group "${groupId}"`
+    const into = part ? `${part} of queue "${queueName}"` : `queue "${queueName}"`
     super(`${jobs} jobs at once do not fit into ${into}, which holds ${capacity}: add them in smaller parts`)
     this.queueName = queueName
     this.jobs = jobs
     this.capacity = capacity
+    this.groupId = groupId
   }
 }
 

@@ -53,7 +53,7 @@ export function refusalOf(raw: Raw, queueName: string): SluiceError | undefined 
     case COST:
       return costOf(detail)
     case LARGE:
-      return new TooLargeError(queueName, Number(detail[0]), Number(detail[1]))
+      return largeOf(detail, queueName)
     case LATE:
       return lateOf(detail, queueName)
     case DEADLINE:
@@ -63,6 +63,12 @@ export function refusalOf(raw: Raw, queueName: string): SluiceError | undefined 
     default:
       return undefined
   }
+}
+
+/** @param detail the number of jobs, what holds no more, and the group if it is one */
+function largeOf([jobs, capacity, groupId]: readonly (string | number)[], queueName: string): TooLargeError {
+  const what = groupId === undefined ? {} : { groupId: String(groupId) }
+  return new TooLargeError(queueName, Number(jobs), Number(capacity), what)
 }
 
 function fullOf(detail: readonly (string | number)[]) {

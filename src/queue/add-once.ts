@@ -81,7 +81,7 @@ export class OnceCalls {
 
   #checkCount(jobs: number): void {
     if (jobs === 0) throw new InvalidInputError('addOnce needs at least one job; got none')
-    if (jobs > BULK_JOBS) throw new TooLargeError(this.#queueName, jobs, BULK_JOBS, 'addOnce')
+    if (jobs > BULK_JOBS) throw new TooLargeError(this.#queueName, jobs, BULK_JOBS, { method: 'addOnce' })
   }
 }
 

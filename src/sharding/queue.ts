@@ -10,6 +10,7 @@ import {
   QueueUnavailableError,
   type Refusal,
   type SluiceError,
+  TooLargeError,
 } from '../errors.ts'
 import { Inspector } from '../inspect/inspector.ts'
 import type { Explanation } from '../inspect/queue-status.ts'
@@ -49,6 +50,9 @@ export interface ShardedJob<DataType = any> {
   readonly data: DataType
   readonly opts?: (BulkJobOptions & JobTerms & Pick<ShapedJobsOptions, 'group'>) | undefined
 }
+
+/** By then a shard that answers has a lease, ms. */
+const LEASED_MS = 250
 
 /**
  * One logical queue in several BullMQ queues, each in a slot of its own of a Redis Cluster. Their rates and places are
@@ -161,11 +165,11 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
       const own = places.map((i) => withId(jobs[i] as ShardedJob<DataType>, shard))
       const found = await this.#queue(shard)
         .addBulk(own as never)
-        .catch((error: SluiceError) => {
+        .catch(async (error: SluiceError) => {
           const unsaid = error instanceof QueueUnavailableError ? null : undefined
           const addedIds: (string | null | undefined)[] = Array.from(added, (job) => job?.id)
           for (const [at, i] of places.entries()) addedIds[i] = error.addedIds ? error.addedIds[at] : unsaid
-          throw Object.assign(error, { added: added.filter(Boolean), addedIds })
+          throw Object.assign(await this.#orFull(shard, error), { added: added.filter(Boolean), addedIds })
         })
       for (const [at, i] of places.entries()) added[i] = found[at] as never
     }
@@ -189,7 +193,11 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
         `addOnce of queue "${this.name}" adds its jobs to one shard; "${job.name}" belongs into another than "${first?.name}"`,
       )
     }
-    return this.#queue(shard).addOnce(jobs as never, options)
+    return this.#queue(shard)
+      .addOnce(jobs as never, options)
+      .catch(async (error: Error) => {
+        throw await this.#orFull(shard, error)
+      })
   }
 
   /** The job with this id, from the shard that it names; an id of the caller's own is looked for in all. */
@@ -434,6 +442,21 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     const error = soonest(this.name, refusals)
     this.emit('refused', error instanceof Refused ? (error.offer as Refusal) : (error as Error & Refusal))
     return error
+  }
+
+  /**
+   * A shard without a lease holds a single job: more are too large for it, but not for the part of the places that it will
+   * have.
+   */
+  async #orFull(shard: number, error: Error): Promise<Error> {
+    if (!(error instanceof TooLargeError) || error.groupId !== undefined) return error
+    const whole = await this.#head.getShape().catch(() => undefined)
+    const part = Math.floor((whole?.capacity ?? 0) / this.shards)
+    if (error.capacity >= part || error.jobs > part) return error
+    this.#coordinator.nudge()
+    const { depth, paused } = await this.#queue(shard).meter()
+    const { capacity, jobs: needed } = error
+    return new QueueFullError(this.name, { depth, capacity, paused, needed, retryAfterMs: LEASED_MS })
   }
 
   async #find(jobId: string) {

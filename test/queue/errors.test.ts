@@ -53,7 +53,7 @@ const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly
     { queueName: 'mail', jobs: 5, capacity: 3 },
   ],
   [
-    new sluice.TooLargeError('mail', 201, 200, 'addOnce'),
+    new sluice.TooLargeError('mail', 201, 200, { method: 'addOnce' }),
     'TooLargeError',
     ['201', 'one addOnce of queue "mail"', '200', 'smaller parts'],
     { queueName: 'mail', jobs: 201, capacity: 200 },

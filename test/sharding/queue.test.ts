@@ -9,6 +9,7 @@ import {
   InvalidShapeError,
   QueueFullError,
   SluiceError,
+  TooLargeError,
   UnsupportedOptionError,
 } from '../../src/errors.ts'
 import type { ShapedJob, ShapedQueue } from '../../src/index.ts'
@@ -401,6 +402,31 @@ test('of a bulk with a wrong job nothing is added, whatever shards its jobs belo
   expect(await mail.count()).toBe(0)
   expect(await mail.addBulk([{ name: 'job', data: {}, opts: undefined }])).toHaveLength(1)
   await expect(mail.queueOfGroup(undefined as never)).rejects.toThrow(InvalidGroupError)
+  await mail.obliterate({ force: true })
+})
+
+test('a bulk for a shard without a lease may come again, one that is too large for its part may not', async () => {
+  const { queue } = use(shop())
+  const mail = queue('unleased', { shards: 2, shape: { capacity: 40, groups: { capacity: 5 } } })
+  await mail.waitUntilReady()
+  const refused = async (count: number, holds: number, groupId?: string) => {
+    for (const one of mail.each) {
+      const error = new TooLargeError('unleased', count, holds, groupId === undefined ? {} : { groupId })
+      vi.spyOn(one, 'addBulk').mockRejectedValue(error)
+      vi.spyOn(one, 'addOnce').mockRejectedValue(error)
+    }
+    const calls = [mail.addBulk(jobs(count)), mail.addOnce(jobs(count), { key: 'k', fingerprint: 'f' })]
+    const errors = (await Promise.allSettled(calls)).map((end) => end.status === 'rejected' && end.reason)
+    vi.restoreAllMocks()
+    return errors
+  }
+  const full = { name: 'QueueFullError', needed: 10, capacity: 1, retryAfterMs: 250 }
+  expect(await refused(10, 1)).toMatchObject([full, full])
+  for (const large of [await refused(30, 20), await refused(10, 5, 'a')]) {
+    expect(large).toMatchObject([{ name: 'TooLargeError' }, { name: 'TooLargeError' }])
+  }
+  const group = await mail.addBulk(jobs(6, { group: { id: 'a' } })).catch((error: unknown) => error)
+  expect(group).toMatchObject({ groupId: 'a', message: expect.stringContaining('group "a" of queue "unleased"') })
   await mail.obliterate({ force: true })
 })
 

@@ -75,11 +75,6 @@ test.each([
   ['gives a group back what was promised', 'math.max(c.now, last) - c.since', 'c.now - c.since'],
   ['gives back by a rate that has changed', 'if not settling.under(c, at) then return 0 end', ''],
   ['does not hold a group for what a job cost more', 'settling.move(b, c.now - b.origin, by)', ''],
-  [
-    'does not end what was set before it settles',
-    'if not ends or ends > g.now then return end',
-    'if true then return end',
-  ],
   ['has another second job', 'return { best.id, best.score, second and second.id', 'return { best.id, best.score, nil'],
 ])('a script that has limits per group, holds and ageing and %s is found out', async (_what, text, broken) => {
   const careless = scriptText.replace(text, broken)

@@ -53,6 +53,7 @@ test.each<[string, (queue: ShapedQueue, child: object) => Promise<unknown>]>([
 
 test.each([1, 10])('%i children that end together release them to the head', async (count) => {
   const queue = shop.queue({ groups: {} })
+  await queue.waitUntilReady()
   const flows = shop.keep(new ShapedFlowProducer({ connection: shop.connection, prefix: shop.prefix }))
   const tree = (i: number) => ({
     ...{ name: `parent${i}`, queueName: queue.name, data: {}, opts: of('p') },

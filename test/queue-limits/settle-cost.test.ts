@@ -161,7 +161,12 @@ test('a job that gave no costs was charged 1 of each unit, and limits of one uni
 })
 
 test('a number is what it cost of the rate, and of the limits without a unit', async () => {
-  const queue = shop.queue({ rate: '10/day', burst: 10, limits: [{ name: 'all', rate: '8/day', burst: 8 }] })
+  const queue = shop.queue({
+    maxLatenessMs: 60_000,
+    rate: '10/day',
+    burst: 10,
+    limits: [{ name: 'all', rate: '8/day', burst: 8 }],
+  })
   await queue.add('job', {}, { cost: 5 })
   await run(queue, (job) => job.settleCost(3))
   expect((await queue.meter()).level).toBeCloseTo(3, 1)

@@ -85,13 +85,25 @@ function isCleared(value) {
 /**
  * @param {string} field
  * @param {unknown} value
+ * @returns {string}
  */
 export function valueText(field, value) {
   if (value === null) return 'no limit'
   if (typeof value === 'number') return number(value) + (field === 'from' || field === 'rate' ? '/s' : '')
   if (typeof value === 'string') return field === 'rate' ? rate(value) : value
   if (field === 'rate' && Array.isArray(value)) return rateOf(value[0], value[1])
-  return JSON.stringify(value) ?? ''
+  if (field !== 'groups' && field !== 'durability') return JSON.stringify(value) ?? ''
+  const parts = Object.entries(Object(value)).map(([name, part]) => [name, partText(name, part)].join(' '))
+  return parts.join(', ') || 'no defaults'
+}
+
+/**
+ * @param {string} name
+ * @param {unknown} value
+ * @returns {string}
+ */
+function partText(name, value) {
+  return name.endsWith('Ms') ? duration(Number(value)) : valueText(name, value)
 }
 
 const PERIODS = /** @type {const} */ ([

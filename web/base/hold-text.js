@@ -1,5 +1,5 @@
 import { perSecond, plural, time } from './format.js'
-import { areAllHeld, heldGroupsText, overCapacityText, placesText } from './queue-text.js'
+import { areAllHeld, fullText, heldGroupsText, overCapacityText, placesText } from './queue-text.js'
 
 /**
  * @typedef {import('../wire.d.ts').Queue} Queue
@@ -11,12 +11,14 @@ const ASK_MS = 1000
 
 /**
  * @param {Queue} queue
- * @returns {string} what holds the next job, or that none is ready; and why the queue is over its capacity
+ * @returns {string} what holds the next job, or that none is ready; and what follows where the queue is full, or why it
+ *   is over its capacity
  */
 export function nowSentence(queue) {
   const sentence = heldGroupsSentence(queue) || nextJobSentence(queue)
   const over = overCapacityText(queue)
-  return over === '' ? sentence : `${sentence} ${over}.`
+  const full = fullText(queue)
+  return [sentence, full && `The queue is full: ${full}.`, over && `${over}.`].filter(Boolean).join(' ')
 }
 
 /** @param {Queue} queue */
@@ -24,18 +26,22 @@ function nextJobSentence(queue) {
   const hold = holdThatLasts(queue)
   const places = hold?.cause === 'workers' && hold.group === undefined ? placesText(queue) : ''
   if (hold && places !== '') return `${holdSentence(hold).slice(0, -1)}: ${places}.`
+  if (hold?.cause === 'pause' && queue.pauseReason) return `${holdSentence(hold).slice(0, -1)}: ${queue.pauseReason}.`
   if (hold) return holdSentence(hold)
   return queue.hold ? 'A worker is about to take the next job.' : idleSentence(queue)
 }
 
 /**
- * If all waiting jobs belong to groups that are held, workers find none to take: that is no lack of workers.
+ * If all waiting jobs belong to groups that are held, workers find none to take: that is no lack of workers. Where the
+ * first group is due, the queue reports its rate as the hold: that is not the queue's.
  * @param {Queue} queue
  * @returns {string} '' where that is not so
  */
 function heldGroupsSentence(queue) {
-  if (queue.hold?.cause !== 'workers' || !queue.groups || !areAllHeld(queue)) return ''
-  return `All waiting jobs belong to groups that are held: ${heldGroupsText(queue.groups)}. See Groups below.`
+  const { hold, groups } = queue
+  if ((hold?.cause !== 'workers' && hold?.cause !== 'rate') || !groups || !areAllHeld(queue)) return ''
+  const until = hold.until === undefined ? '' : `, the first until ${time(hold.until)}`
+  return `All waiting jobs belong to groups that are held: ${heldGroupsText(groups)}${until}. See Groups below.`
 }
 
 /**

@@ -1,5 +1,5 @@
 import { count, duration, time } from './format.js'
-import { areAllHeld, heldGroupsText, placesText } from './queue-text.js'
+import { areAllHeld, fullText, heldGroupsText, placesText } from './queue-text.js'
 
 /**
  * @typedef {import('../wire.d.ts').Queue} Queue
@@ -23,7 +23,7 @@ const STATES = [
   ['Unread', 'full', unreadText],
   ['No worker', 'full', workersText],
   ['Not taken', 'full', untakenText],
-  ['Full', 'full', (queue) => textIf(isFull(queue), 'new jobs are refused')],
+  ['Full', 'full', (queue) => fullText(queue) || undefined],
   ['Starving', 'full', starvingText],
   ['Groups held', 'paused', groupsText],
   ['Paused', 'paused', pauseText],
@@ -72,11 +72,6 @@ function untakenText(queue) {
   if (hold?.cause !== 'workers' || workers.length === 0 || areAllHeld(queue)) return undefined
   const sinceMs = Date.parse(at) - Date.parse(hold.since)
   return textIf(sinceMs >= UNTAKEN_MS, `${placesText(queue)}; the next job waits ${duration(sinceMs)}`)
-}
-
-/** @param {Queue} queue */
-function isFull(queue) {
-  return queue.capacity !== undefined && queue.depth >= queue.capacity
 }
 
 /**

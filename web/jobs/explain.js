@@ -1,7 +1,7 @@
 import { JobActions } from '../actions/job-actions.js'
 import { ApiError, getExplanation, getJob } from '../base/api.js'
 import { openDialog } from '../base/dialog.js'
-import { h, setText } from '../base/dom.js'
+import { h, setAttribute, setText } from '../base/dom.js'
 import { count, duration, number, time } from '../base/format.js'
 import { holdSentence } from '../base/hold-text.js'
 import { SplitBar } from '../base/split-bar.js'
@@ -82,6 +82,7 @@ class Answer {
   show(found) {
     this.#rest.hidden = false
     setText(this.#sentence, sentenceOf(found))
+    setAttribute(this.#sentence, 'data-cause', found.state === 'failed' ? 'failed' : found.hold?.cause)
     this.#facts.replaceChildren(...factsOf(found).flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]))
     setText(
       this.#waited,
@@ -126,7 +127,7 @@ function factsOf(found) {
           /** @type {[string, string]} */ (['Group', `${group.id}: ${count(group.ahead)} of its jobs before this one`]),
         ]),
     ...(throttledFor === undefined ? [] : [/** @type {[string, string]} */ (['Throttled for', throttledFor])]),
-    ...(failedReason === undefined ? [] : [/** @type {[string, string]} */ (['Failed for', failedReason])]),
+    ...(failedReason === undefined ? [] : [/** @type {[string, string]} */ (['Reason', failedReason])]),
     ...(startedAt === undefined
       ? /** @type {[string, string][]} */ ([
           ['Ahead of it', ahead === undefined ? 'not known' : `${isAheadAtLeast ? 'at least ' : ''}${count(ahead)}`],

@@ -36,7 +36,7 @@ export class Failed {
     const terms = {
       columns,
       key: (/** @type {import('../wire.d.ts').Job} */ { id }) => id,
-      empty: 'No job has failed so.',
+      empty: 'No failed job is kept, or none with this reason.',
     }
     this.#paged = new Paged('Failed jobs', terms, (start, size) => this.#read(start, size))
     const chosen = () => ({ failedReason: this.#text, count: this.#matching, deadQueues: deadQueues() })

@@ -1,7 +1,7 @@
 import { GroupActions } from '../actions/group-actions.js'
 import { ApiError, getGroup, getGroups } from '../base/api.js'
 import { openDialog } from '../base/dialog.js'
-import { h, setText } from '../base/dom.js'
+import { h, setAttribute, setText } from '../base/dom.js'
 import { count, duration, NONE, number, rate, time } from '../base/format.js'
 import { Table } from '../base/table.js'
 import { jobColumns } from '../jobs/job-columns.js'
@@ -22,6 +22,9 @@ const STATUS = {
   paused: 'paused',
   idle: 'no job waits',
 }
+
+/** The colour of what holds a group. @type {Partial<Record<keyof typeof STATUS, string>>} */
+const CAUSE_OF = { limited: 'rate', maxed: 'concurrency', paused: 'pause' }
 
 /** The groups of a queue that have waited longest, have the most jobs, or are held; hidden where it has none. */
 export class Groups {
@@ -114,8 +117,8 @@ export class Groups {
 /** @param {import('../wire.d.ts').Groups['counts']} counts */
 function countsText({ waiting, limited, maxed, paused }) {
   const held = [
-    limited > 0 && `${count(limited)} held by their rate`,
-    maxed > 0 && `${count(maxed)} by their running jobs`,
+    limited > 0 && `${count(limited)} held by a rate`,
+    maxed > 0 && `${count(maxed)} held by running jobs`,
     paused > 0 && `${count(paused)} paused`,
   ]
   const parts = [`${count(waiting)} in line`, ...held.filter(Boolean)]
@@ -181,6 +184,7 @@ function showGroup(queue, id, { rows, isAllowed, onClose }) {
     try {
       const group = await getGroup(queue, id)
       setText(status, sentence(group))
+      setAttribute(status, 'data-cause', CAUSE_OF[group.status])
       if (isAllowed) actions.show(group)
       facts.replaceChildren(...factsOf(group).flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]))
       if (!jobs.element.contains(document.activeElement)) jobs.show(group.jobs)

@@ -1,7 +1,14 @@
 import { count, NONE, rate } from '../base/format.js'
+import { CAUSES } from '../base/queue-text.js'
 import { Table } from '../base/table.js'
 
 /** @typedef {import('../wire.d.ts').Shard} Shard */
+
+/** @param {Shard} shard */
+function heldBy({ paused, hold }) {
+  const found = paused ? 'pause' : hold?.cause
+  return CAUSES.find(({ cause }) => cause === found)?.label ?? NONE
+}
 
 /** What each shard of a sharded queue has of the whole, and what it holds. */
 export function shardsTable() {
@@ -17,7 +24,7 @@ export function shardsTable() {
       },
       { label: 'Waiting', isNumber: true, text: ({ waiting }) => count(waiting) },
       { label: 'Active', isNumber: true, text: ({ active }) => count(active) },
-      { label: 'Held by', text: ({ paused, hold }) => (paused ? 'pause' : hold ? hold.cause : NONE) },
+      { label: 'Held by', text: heldBy },
     ]),
     key: ({ shard }) => String(shard),
     empty: 'No shard has a shape yet.',

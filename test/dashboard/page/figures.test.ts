@@ -220,6 +220,14 @@ describe('changes in words', () => {
     ['group', { group: 'acme', paused: true }, 'Group', 'acme paused'],
     ['group', { group: 'acme', paused: { clear: true }, limited: { clear: true } }, 'Group', 'acme resumed'],
     ['declared', { limits: [{ name: 'a' }] }, 'Declared', 'limits [{"name":"a"}]'],
+    ['declared', { groups: { rate: [2, 1000], share: 0.5 } }, 'Declared', 'groups rate 2/s, share 0.5'],
+    ['declared', { groups: {} }, 'Declared', 'groups no defaults'],
+    [
+      'declared',
+      { durability: { replicas: 1, timeoutMs: 500 } },
+      'Declared',
+      'durability replicas 1, timeoutMs 500 ms',
+    ],
   ])('%s %j', (kind, change, title, text) => {
     const entry = { id: '1-0', at: new Date(START).toISOString(), kind, by: 'ada', reason: '', change }
     expect([kindOf(entry), whatOf(entry)]).toEqual([title, text])
@@ -245,5 +253,39 @@ describe('what holds the next job, in a sentence', () => {
     for (const other of [sentence('workers', { workers: [] }), sentence('rate', { workers })]) {
       expect(other).not.toContain('places')
     }
+  })
+
+  test('says why the queue is paused, if that is known', () => {
+    expect(sentence('pause', { pauseReason: 'credentials are rotated' })).toMatch(
+      /since [^.]*: credentials are rotated\.$/,
+    )
+    expect(sentence('pause', {})).toMatch(/since [\d:, \w]+\.$/)
+  })
+
+  test('says that the rate of a group holds, where it is not that of the queue', () => {
+    const groups = { waiting: 0, limited: 1, maxed: 0, paused: 2 }
+    const hold = { cause: 'rate', since: new Date(START).toISOString(), until: new Date(START + 9000).toISOString() }
+    const held = { hold, groups, waiting: 5, grouped: 5 }
+    expect(sentence('rate', held)).toMatch(
+      /^All waiting jobs belong to groups that are held: 2 groups paused, 1 group held by its rate, the first until .*\. See/,
+    )
+    for (const more of [
+      { ...held, grouped: 4 },
+      { ...held, groups: { ...groups, waiting: 1 } },
+    ]) {
+      expect(sentence('rate', more)).toMatch(/^The rate holds/)
+    }
+  })
+
+  test.each([
+    [undefined, 'enforce', 'new jobs are refused'],
+    ['drop-oldest', 'enforce', 'each new job drops the oldest'],
+    ['drop-lowest', 'enforce', 'each new job drops a less important one, or is refused'],
+    [undefined, 'shadow', 'new jobs would be refused'],
+    [undefined, 'off', 'nothing is refused, since the mode is off'],
+  ])('says what follows where the queue is full: overflow %j, mode %s', (overflow, mode, text) => {
+    const shape = { overflow, mode, overrides: {} }
+    expect(sentence('rate', { depth: 5, capacity: 5, shape })).toMatch(new RegExp(`The queue is full: ${text}\\.$`))
+    expect(sentence('rate', { depth: 4, capacity: 5, shape })).not.toContain('full')
   })
 })

@@ -125,7 +125,7 @@ describePage('the page while jobs flow', () => {
     const dialog = page.getByRole('dialog', { name: /^Pause/ })
     await dialog.getByLabel('Why').fill('a test')
     await dialog.getByRole('button', { name: 'Pause', exact: true }).click()
-    await expect.poll(() => shards.filter({ hasText: /pause$/ }).count(), { timeout: 10_000 }).toBe(3)
+    await expect.poll(() => shards.filter({ hasText: /Pause$/ }).count(), { timeout: 10_000 }).toBe(3)
     expect(errors).toEqual([])
   })
 

@@ -1,7 +1,7 @@
-import { expect, test } from 'vitest'
 import type { Feedback } from '../../src/feedback/feedback.ts'
 import { checkFeedbackOptions } from '../../src/feedback/options.ts'
 import { createRandom } from '../../workers/demo/outbox/random.ts'
+import { expect, test, useConcurrentTests } from '../support/concurrent.ts'
 import { useRedis } from '../support/redis.ts'
 import { ClosedLoop } from './support/closed-loop.ts'
 import { type BadAnswer, type BadJobs, EPOCH_MS, Fleet } from './support/fleet.ts'
@@ -9,6 +9,7 @@ import { BucketServer } from './support/limited-server.ts'
 
 // Jobs that are refused whenever they are called, among others that are good: virtual time, the scripts are the real ones.
 const redis = useRedis(import.meta.url)
+useConcurrentTests()
 const PER_SECOND = 100
 
 const said = { scope: 'queue', source: 'status' } as const

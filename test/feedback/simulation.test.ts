@@ -1,4 +1,4 @@
-import { test } from 'vitest'
+import { test, useConcurrentTests } from '../support/concurrent.ts'
 import { useRedis } from '../support/redis.ts'
 import { BucketServer, type LimitedServer, WindowServer } from './support/limited-server.ts'
 import { type Phase, simulate } from './support/simulation.ts'
@@ -6,6 +6,7 @@ import { type Phase, simulate } from './support/simulation.ts'
 // Virtual time: the scripts of lua/ and the reports of workers are the real ones, only their clocks are held.
 // test/slow/feedback.test.ts takes every server through all of it.
 const redis = useRedis(import.meta.url)
+useConcurrentTests()
 
 const at = (limit: number, seconds: number): Phase => ({ limit, seconds })
 

@@ -1,14 +1,15 @@
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { createServer } from 'node:net'
-import { expect, onTestFinished, test } from 'vitest'
 import { findFreePort } from '../../workers/services/free-port.ts'
 import { type Running, useSluice } from '../cli/sluice-process.ts'
+import { expect, onTestFinished, test, useConcurrentTests } from '../support/concurrent.ts'
 import { useRedis } from '../support/redis.ts'
 import { jobs, Workshop } from '../worker/support.ts'
 import { readScrape, type Scrape, sample } from './support/scrape.ts'
 
 const redis = useRedis(import.meta.url)
+useConcurrentTests()
 const shop = new Workshop(redis)
 const sluice = useSluice(redis)
 

@@ -1,13 +1,14 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { connect } from 'node:net'
-import { expect, onTestFinished, test } from 'vitest'
 import { sluiceProgram } from '../../cli/sluice-process.ts'
+import { expect, onTestFinished, test, useConcurrentTests } from '../../support/concurrent.ts'
 import { useRedis } from '../../support/redis.ts'
 import { readEvents } from './event-reader.ts'
 import { shapedQueue, tokenFile } from './support.ts'
 
 const redis = useRedis(import.meta.url)
+useConcurrentTests()
 const OPTIONS = ['--redis-url', redis.url, '--prefix', redis.prefix]
 
 interface Run {

@@ -59,10 +59,4 @@ describe.skipIf(process.platform !== 'linux')('npm start -- --tenants', { timeou
     await expect.poll(() => [...demo.processes().values()], { timeout: 15_000 }).toEqual([])
     await expect.poll(() => demo.leftFiles(), { timeout: 15_000 }).toEqual([])
   })
-
-  test('what only tenants have is refused without them', async () => {
-    const demo = startDemo('--seconds', '4')
-    expect(await demo.exitCode).toBe(2)
-    expect(demo.errors).toContain("option '--seconds' needs '--tenants <number>'")
-  })
 })

@@ -21,3 +21,8 @@ export function plainJson(json: string): string {
 function escaped(character: string): string {
   return `\\u${(character.codePointAt(0) as number).toString(16).padStart(4, '0')}`
 }
+
+/** Whether a text has no half of a surrogate pair, which has no form in UTF-8 and which Redis's JSON refuses. */
+export function isWellFormed(text: string): boolean {
+  return !/\p{Surrogate}/u.test(text)
+}

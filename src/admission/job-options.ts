@@ -6,6 +6,7 @@ import {
   InvalidInputError,
   InvalidJobIdError,
 } from '../errors.ts'
+import { isWellFormed } from '../plain-text.ts'
 import { checkGroupId } from '../shape/groups.ts'
 import { checkOptionNames } from './option-names.ts'
 
@@ -58,8 +59,6 @@ const MAX_GROUP_PRIORITY = 2_097_152
 
 /** The prefix of the ids of job schedulers. */
 const SCHEDULER_ID = /^repeat:/
-/** Half of a pair: it has no form in UTF-8, and Redis's JSON refuses it. */
-const LONE_SURROGATE = /\p{Surrogate}/u
 
 /** Options of BullMQ whose scripts fail for other values once they have added other jobs of a bulk. */
 const NUMBERS: ReadonlySet<string> = new Set(['delay', 'timestamp', 'priority', 'attempts'])
@@ -115,15 +114,18 @@ function wrongValue(name: string, value: unknown): InvalidInputError {
 function checkDeduplication(deduplication: JobsOptions['deduplication']): void {
   if (deduplication === undefined || deduplication === null) return
   const { id, ttl } = deduplication as { readonly id?: unknown; readonly ttl?: unknown }
-  const isId = (typeof id === 'string' && id !== '' && !LONE_SURROGATE.test(id)) || typeof id === 'number'
-  if (!isId) throw new InvalidInputError(`deduplication.id must be a string that is not empty; got ${shown(id)}`)
+  const isId = (typeof id === 'string' && id !== '' && isWellFormed(id)) || typeof id === 'number'
+  if (!isId)
+    throw new InvalidInputError(
+      `deduplication.id must be a string that is not empty, well-formed in Unicode; got ${shown(id)}`,
+    )
   if (ttl === undefined || (Number.isSafeInteger(ttl) && (ttl as number) >= 0)) return
   throw new InvalidInputError(`deduplication.ttl must be a whole number of ms; got ${shown(ttl)}`)
 }
 
 /** Bigints and symbols have no JSON. */
 function shown(value: unknown): string {
-  const isText = typeof value === 'object' || typeof value === 'string'
+  const isText = (typeof value === 'object' && !(value instanceof Date)) || typeof value === 'string'
   return (isText ? JSON.stringify(value) : undefined) ?? String(value)
 }
 
@@ -133,8 +135,8 @@ function shown(value: unknown): string {
 export function checkJobId(jobId: string | undefined): void {
   // BullMQ generates an id if it is empty.
   if (jobId === undefined || jobId === '') return
-  if (typeof jobId !== 'string' || LONE_SURROGATE.test(jobId)) {
-    throw new InvalidJobIdError(`job id must be a string; got ${shown(jobId)}`)
+  if (typeof jobId !== 'string' || !isWellFormed(jobId)) {
+    throw new InvalidJobIdError(`job id must be a string, well-formed in Unicode; got ${shown(jobId)}`)
   }
   if (RESERVED.has(jobId)) {
     throw new InvalidJobIdError(

@@ -1,5 +1,6 @@
 import { didYouMean } from '../call-options.ts'
 import { InvalidGroupError, InvalidShapeError } from '../errors.ts'
+import { isWellFormed } from '../plain-text.ts'
 import { formatRate, parseRate, type Rate, type RateInput } from '../rate.ts'
 
 /** What applies to one group of a queue. A field left out sets no limit. */
@@ -147,14 +148,14 @@ function readableRate(value: StoredGroupValue): string {
 /** As in lua/lib/groups.lua, in bytes. */
 const MAX_ID_BYTES = 256
 
-/** Half of a pair: it has no form in UTF-8, and Redis's JSON refuses it. */
-const LONE_SURROGATE = /\p{Surrogate}/u
-
 /** @throws InvalidGroupError */
 export function checkGroupId(id: unknown): void {
-  const isText = typeof id === 'string' && id !== '' && !LONE_SURROGATE.test(id)
-  if (isText && Buffer.byteLength(id) <= MAX_ID_BYTES) return
-  throw new InvalidGroupError(`the id of a group must be a string of 1 to ${MAX_ID_BYTES} bytes; got ${shownId(id)}`)
+  const isText = typeof id === 'string' && id !== ''
+  const form = isText && !isWellFormed(id) ? ', well-formed in Unicode' : ''
+  if (isText && form === '' && Buffer.byteLength(id) <= MAX_ID_BYTES) return
+  throw new InvalidGroupError(
+    `the id of a group must be a string of 1 to ${MAX_ID_BYTES} bytes${form}; got ${shownId(id)}`,
+  )
 }
 
 /** Most of a long id says nothing. */

@@ -4,6 +4,7 @@ import type { AdmissionEstimate } from '../../admission/reply.ts'
 import type { MeterState } from '../../queue/meter-state.ts'
 import { ShapedQueue } from '../../queue/queue.ts'
 import { AdmitTimeout } from '../../queue/unavailable.ts'
+import { shardedQueuesKey } from '../../redis/keys.ts'
 import { decodeDurability, encodeDurability } from '../../shape/durability.ts'
 import type { StoredShape } from '../../shape/stored.ts'
 import type { Identity } from '../middleware.ts'
@@ -80,8 +81,17 @@ export class GatewayQueue {
     })
   }
 
+  /** @throws InvalidGatewayOptionError for a sharded queue: no worker of its shards would take the jobs */
   async waitUntilReady(): Promise<void> {
-    await this.#open().shaped.waitUntilReady()
+    const { shaped } = this.#open()
+    const client = await shaped.backend.client
+    if (await client.hexists(shardedQueuesKey(this.#options.prefix), this.name)) {
+      throw new InvalidGatewayOptionError(
+        `queues.${this.name} is a sharded queue, and a gateway adds to queues without shards: add to it in a route of ` +
+          'your own, with ShardedQueue and refusalResponse',
+      )
+    }
+    await shaped.waitUntilReady()
   }
 
   /**

@@ -1,8 +1,10 @@
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { groupOf } from '../../../src/http/gateway/job-group.ts'
 import type { QueueRule } from '../../../src/http/gateway/options.ts'
 import { RequestProblem } from '../../../src/http/gateway/request-problem.ts'
 import type { HttpRequest, Identity } from '../../../src/http/middleware.ts'
+import { shardedQueuesKey } from '../../../src/redis/keys.ts'
+import { ShardedQueue } from '../../../src/sharding/index.ts'
 import { useRedis } from '../../support/redis.ts'
 import { placeIn, post, queueOf, type StartOptions, startGateway, told, workerOf } from './support.ts'
 
@@ -146,4 +148,16 @@ test('a queue without groups is a mistake of its operator', async () => {
   await queueOf(place, 'none').setShape({ rate: '1/s' }, { by: 'ann', reason: 'test' })
   expect(await told(post(`${url}/queues/none/jobs`, { data: 1 }, { 'x-tenant': 'a' }))).toMatchObject({ status: 500 })
   expect(errors.map(({ name }) => name)).toEqual(['NoGroupsError'])
+})
+
+test('a sharded queue is a mistake of its operator, too: no worker would take the jobs', async () => {
+  const mail = new ShardedQueue('sharded', { ...redis, shards: 2, shape: {} })
+  onTestFinished(() => mail.close())
+  await mail.waitUntilReady()
+  const listed = () => redis.client().hget(shardedQueuesKey(redis.prefix), 'sharded')
+  await expect.poll(listed).toBe('2')
+  await expect(startGateway(place, { sharded: { schema: true } })).rejects.toThrow(
+    'queues.sharded is a sharded queue, and a gateway adds to queues without shards',
+  )
+  await mail.obliterate()
 })

@@ -18,7 +18,7 @@ export const JOB_STATES = /** @type {const} */ ([
   { state: 'delayed', label: 'Delayed', columns: ['id', 'name', 'added', 'due', 'cost', 'attempts'] },
   { state: 'active', label: 'Active', columns: ['id', 'name', 'added', 'started', 'runs', 'attempts'] },
   { state: 'waiting-children', label: 'Waiting for children', columns: ['id', 'name', 'added', 'age', 'attempts'] },
-  { state: 'failed', label: 'Failed', columns: ['id', 'name', 'ended', 'reason', 'attempts'] },
+  { state: 'failed', label: 'Failed', columns: ['id', 'reason', 'name', 'ended', 'attempts'] },
   { state: 'completed', label: 'Completed', columns: ['id', 'name', 'added', 'started', 'ended', 'attempts'] },
 ])
 
@@ -81,9 +81,9 @@ function idColumn(explain) {
 export function letterColumns({ showData, mayChange, explain }, actions) {
   return [
     idColumn(explain),
+    { label: 'Reason', isWide: true, text: ({ failedReason }) => failedReason },
     { label: 'Name', text: ({ name }) => name },
     { label: 'Failed', text: ({ failedAt }) => time(failedAt) },
-    { label: 'Reason', isWide: true, text: ({ failedReason }) => failedReason },
     { label: 'Attempts', isNumber: true, text: ({ attemptsMade }) => count(attemptsMade) },
     { label: 'Redriven', isNumber: true, text: ({ redriven }) => count(redriven) },
     ...(showData ? [DATA] : []),

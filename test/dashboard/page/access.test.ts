@@ -102,6 +102,13 @@ describePage('the page for everybody', () => {
       .first()
       .waitFor()
     expect(await width()).toBe(375)
+    await page.evaluate('scrollTo(0, 0)')
+    // Without scrolling it is seen what holds the queue, and a job is found on one line.
+    const sentence = await page.locator('.facts .hold').boundingBox()
+    expect((sentence?.y ?? 999) + (sentence?.height ?? 0)).toBeLessThan(812 / 2)
+    const find = await page.getByRole('button', { name: 'Explain', exact: true }).boundingBox()
+    const field = await page.getByLabel('Explain job').boundingBox()
+    expect([find?.y, (find?.x ?? 999) + (find?.width ?? 0) < 375]).toEqual([field?.y, true])
     await page.getByRole('button', { name: 'Change limits' }).click()
     expect(await width()).toBe(375)
     const box = await page.getByRole('dialog').boundingBox()

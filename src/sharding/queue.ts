@@ -16,7 +16,7 @@ import { Inspector } from '../inspect/inspector.ts'
 import type { Explanation } from '../inspect/queue-status.ts'
 import type { AddedOnce } from '../queue/add-once.ts'
 import type { Clearing, Offer, ShapeChange, ShapedQueueOptions } from '../queue/options.ts'
-import { ShapedQueue } from '../queue/queue.ts'
+import type { ShapedQueue } from '../queue/queue.ts'
 import { DEFAULT_ADMIT_TIMEOUT_MS } from '../queue/unavailable.ts'
 import { delistShardedQueue } from '../redis/shaped-queues.ts'
 import { groupKey, shardOf } from '../redis/shards.ts'
@@ -32,6 +32,7 @@ import { enlist, openHead, partOf, shardOptions } from './parts.ts'
 import { jobIdIn, Placement, shardNamedBy } from './placement.ts'
 import { Removal, type RemovalOptions } from './removal.ts'
 import { ownFields, splitOverride } from './shapes.ts'
+import { ShardQueue } from './shard-queue.ts'
 
 export interface ShardedQueueEvents {
   error: [error: Error]
@@ -357,7 +358,8 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
 
   #open(shard: number): ShapedQueue<DataType, ResultType> {
     const options = shardOptions(this.name, this.#options, this.#options.shape, shard, this.shards)
-    const queue = this.#relayed(new ShapedQueue<DataType, ResultType>(this.name, options))
+    const place = { shard, shards: this.shards }
+    const queue = this.#relayed(new ShardQueue<DataType, ResultType>(this.name, options, place))
     queue.backend.store.declareAfter(() => this.#number.agree())
     return queue
   }

@@ -359,13 +359,36 @@ test('the jobs of a group by default are all in its shard', async () => {
   const mail = queue('default-group', {
     shards: 3,
     shape: { groups: {} },
-    defaultJobOptions: { group: { id: 'a' } } as {},
+    defaultJobOptions: { group: { id: 'a' } } as never,
   })
   for (let i = 0; i < 3; i++) await mail.add('job', {})
   await mail.addBulk(jobs(3))
   await mail.addOnce(jobs(3), { key: 'k', fingerprint: 'f' })
   expect((await mail.meter()).each.map(({ waiting }) => waiting).filter(Boolean)).toEqual([9])
   expect(await (await mail.queueOfGroup('a')).getGroupJobsCount('a')).toBe(9)
+  await mail.obliterate({ force: true })
+})
+
+test('a shard takes no jobs of a group that belongs into another one', async () => {
+  const { queue } = use(shop())
+  const mail = queue('foreign-group', { shards: 2, shape: { groups: {} } })
+  await mail.waitUntilReady()
+  const home = await mail.queueOfGroup('a')
+  const other = mail.each.find((one) => one !== home) as ShapedQueue
+  const job = { name: 'job', data: {}, opts: { group: { id: 'a' } } }
+  for (const call of [
+    () => other.add(job.name, job.data, job.opts),
+    () => other.offer(job.name, job.data, job.opts),
+    () => other.addBulk([job]),
+    () => other.addOnce([job], { key: 'k', fingerprint: 'f' }),
+    () => other.upsertJobScheduler('s', { every: 60_000 }, job),
+  ]) {
+    await expect(call()).rejects.toThrow(InvalidGroupError)
+  }
+  expect(await other.count()).toBe(0)
+  await home.upsertJobScheduler('s', { every: 60_000 }, job)
+  await home.add(job.name, job.data, job.opts)
+  expect(await mail.count()).toBe(2)
   await mail.obliterate({ force: true })
 })
 

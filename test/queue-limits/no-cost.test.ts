@@ -44,7 +44,7 @@ describe.each(ALGORITHMS)('a limit of %s', (algorithm, terms) => {
 
 test.each([
   [-1, 'costs.tokens must be a number from 0 to 1000000000; got -1'],
-  [Number.NaN, 'costs.tokens must be a number from 0 to 1000000000; got null'],
+  [Number.NaN, 'costs.tokens must be a number from 0 to 1000000000; got NaN'],
   ['2', 'costs.tokens must be a number from 0 to 1000000000; got "2"'],
 ])('a cost of %j is refused by name', async (cost, message) => {
   const error = await rejection(shop.queue().add('job', {}, { costs: { tokens: cost as number } }))

@@ -126,8 +126,8 @@ test('a job that was accepted is not blocked by a burst that is lowered below it
 const WRONG: [cost: unknown, came: string][] = [
   [0, '0'],
   [-1, '-1'],
-  [Number.NaN, 'null'],
-  [Number.POSITIVE_INFINITY, 'null'],
+  [Number.NaN, 'NaN'],
+  [Number.POSITIVE_INFINITY, 'Infinity'],
   ['2', '"2"'],
   [null, 'null'],
 ]

@@ -44,7 +44,6 @@ export class Timeline {
   /** @param {string} name of the queue */
   constructor(name) {
     this.#name = name
-    void this.#choose(this.#range)
     this.#late = setTimeout(() => this.#startAll(), LATE_MS)
   }
 
@@ -53,7 +52,9 @@ export class Timeline {
    * @param {readonly import('../wire.d.ts').Change[]} changes newest first
    */
   show(queue, changes) {
+    const isFirst = this.#queue === undefined
     this.#queue = queue
+    if (isFirst) void this.#choose(this.#range)
     this.#line.push(queue)
     this.#draw(changes)
   }

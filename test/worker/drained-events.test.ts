@@ -1,10 +1,11 @@
 import { type Job, Queue, Worker } from 'bullmq'
-import { expect, test } from 'vitest'
 import { type Shape, ShapedQueue, ShapedWorker, type ShapedWorkerOptions } from '../../src/index.ts'
+import { expect, test, useConcurrentTests } from '../support/concurrent.ts'
 import { useRedis } from '../support/redis.ts'
 import { eventsOf, Workshop } from './support.ts'
 
 const redis = useRedis(import.meta.url)
+useConcurrentTests()
 const shop = new Workshop(redis)
 const base = { connection: redis.connection, prefix: redis.prefix }
 

@@ -1,12 +1,15 @@
-/** The first attempts after a lost connection: it may have been closed because another master is there. */
-const FIRST_ATTEMPTS = 3
+/**
+ * Before the first attempt: if one Sentinel has named another master, the others may still name the old one, which goes
+ * on accepting for a while what the new one will not have.
+ */
+const FIRST_MS = 1000
 /** About as many attempts as a failover takes. */
 const QUICK_ATTEMPTS = 40
 const LONGEST_MS = 20_000
 
 /** ms until the next attempt to connect. @param random 0 to 1: clients must not all return at once */
 export function sentinelRetryMs(attempt: number, random: number): number {
-  if (attempt <= FIRST_ATTEMPTS) return Math.round(50 + 100 * random)
+  if (attempt === 1) return Math.round(FIRST_MS * (0.9 + 0.2 * random))
   if (attempt <= QUICK_ATTEMPTS) return Math.round(200 + 100 * random)
   const ceiling = Math.min(LONGEST_MS, 300 * 2 ** Math.min(attempt - QUICK_ATTEMPTS, 10))
   return Math.round(ceiling * (0.5 + random / 2))

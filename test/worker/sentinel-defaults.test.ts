@@ -8,7 +8,7 @@ test('a connection by way of Sentinels is soon tried again, and what the program
   const given = { sentinels, name: 'mymaster', connectTimeout: 7 }
   const completed = withSentinelDefaults(given) as Record<string, unknown>
   expect(completed).toMatchObject(given)
-  expect((completed.retryStrategy as (attempt: number) => number)(1)).toBeLessThanOrEqual(150)
+  expect((completed.retryStrategy as (attempt: number) => number)(2)).toBeLessThanOrEqual(300)
   const own = () => 1
   expect(withSentinelDefaults({ sentinels, retryStrategy: own })).toMatchObject({
     retryStrategy: own,
@@ -24,8 +24,8 @@ test('a connection by way of Sentinels is soon tried again, and what the program
 test('attempts are frequent for as long as a failover takes, then rarer, and spread', () => {
   const sumOf = (random: number, attempts: number) =>
     Array.from({ length: attempts }, (_, i) => sentinelRetryMs(i + 1, random)).reduce((sum, ms) => sum + ms, 0)
-  expect([sentinelRetryMs(1, 0), sentinelRetryMs(3, 1), sentinelRetryMs(4, 0), sentinelRetryMs(40, 1)]).toEqual([
-    50, 150, 200, 300,
+  expect([sentinelRetryMs(1, 0), sentinelRetryMs(1, 1), sentinelRetryMs(2, 0), sentinelRetryMs(40, 1)]).toEqual([
+    900, 1100, 200, 300,
   ])
   expect(sumOf(0, 40)).toBeGreaterThan(7000)
   expect([sentinelRetryMs(60, 0), sentinelRetryMs(60, 1)]).toEqual([10_000, 20_000])

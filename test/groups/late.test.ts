@@ -27,10 +27,15 @@ const daily: QueueLimit = {
 const goBack = (reply: DepartureReply) =>
   held.backend.store.run('give-back', giveBackArguments(heldJobs(reply, 'token'), ''))
 
-/** The start of a queue whose groups have a rate, and jobs of one of them. */
-async function beginPaced(groups: GroupDefaults, costs: readonly number[]): Promise<void> {
+/**
+ * The start of a queue whose groups have a rate, and jobs of one of them.
+ * @returns their ids
+ */
+async function beginPaced(groups: GroupDefaults, costs: readonly number[]): Promise<(string | undefined)[]> {
   await held.reset({ groups })
-  for (const cost of costs) await held.add({ cost, group: { id: 'a' } })
+  const ids: (string | undefined)[] = []
+  for (const cost of costs) ids.push((await held.add({ cost, group: { id: 'a' } })).id)
+  return ids
 }
 
 async function begin(jobs: number): Promise<void> {
@@ -124,14 +129,14 @@ test('units of a job before the last of its group are not given back: its slots 
 })
 
 test('a job that took no unit of the bucket of its group gives none back', async () => {
-  await beginPaced({ rate: '1/min' }, [1, 1, 1])
+  const [first, second] = await beginPaced({ rate: '1/min' }, [1, 1, 1])
   // Those with a deferred failure leave without a slot.
-  await redis.client().hset(`${held.base}2`, 'defa', 'on purpose')
+  await redis.client().hset(`${held.base}${second}`, 'defa', 'on purpose')
   const { grants, ...reply } = await held.depart(3)
-  expect(grants.map(({ id }) => id)).toEqual(['1', '2'])
+  expect(grants.map(({ id }) => id)).toEqual([first, second])
   await goBack({ ...reply, grants: grants.slice(1) })
   const again = await held.depart(3)
-  expect(again.grants.map(({ id }) => id)).toEqual(['2'])
+  expect(again.grants.map(({ id }) => id)).toEqual([second])
   expect(again.nextUs).toBe(START_US + MINUTE_US)
 })
 

@@ -17,9 +17,9 @@ local now, count = redis_now(), tonumber(ARGV[1])
 if ARGV[2] ~= '' and now > tonumber(ARGV[2]) then return { now } end
 local fetched = redis.call('MGET', unpack(KEYS))
 local limits, states, reply, size, saved = {}, {}, { now }, 1, {}
--- For the parts of one decision: their number, the request, its limit, its key, the key's state, its wait. The tables
--- are reused, as this runs for each of many decisions.
-local parts, asked, of, keys, states_of, waits, others = 0, {}, {}, {}, {}, {}, {}
+-- For the parts of one decision: their number, the request, its limit, its key, the key's state, its wait, and below
+-- whether its lease is held. The tables are reused, as this runs for each of many decisions.
+local parts, asked, of, keys, states_of, waits, others, held = 0, {}, {}, {}, {}, {}, {}, {}
 local shared, outdated = false, false
 
 -- The parts of a spread limit share one definition.
@@ -56,7 +56,7 @@ local function is_held(l, place, lease)
   return (tonumber(redis.call('ZSCORE', place, '1 ' .. lease)) or 0) > now
 end
 
-local function add_part(part, key, packed)
+local function add_part(part, key, packed, takes)
   local l = limits[part.number] or limit_of(part.number)
   local place = key
   if l.maxKeys then
@@ -71,13 +71,15 @@ local function add_part(part, key, packed)
   parts = parts + 1
   asked[parts], of[parts], keys[parts], states_of[parts] = part, l, place, s
   waits[parts] = limit_wait_of(l, s, key, part.cost, now)
-  if waits[parts] > 0 and is_held(l, place, part.lease) then waits[parts], s.used = 0, s.used - part.cost end
+  held[parts] = takes and waits[parts] > 0 and is_held(l, place, part.lease)
+  if held[parts] then waits[parts] = 0 end
   if l.outdated then outdated = true end
 end
 
 -- A charged state is stored once, at the end.
-local function charge(l, s, part)
+local function charge(l, s, part, is_counted)
   s.lease = part.lease
+  if is_counted then s.used = s.used - part.cost end
   l.verbs.charge(s, l, part.cost, 0)
   if s.charged then return end
   s.charged = l
@@ -93,7 +95,7 @@ local function decide(takes)
   for i = 1, parts do
     local l, s = of[i], states_of[i]
     if takes and l.reserve then limit_note_take(l, now) end
-    if takes and passes and waits[i] == 0 and l.mode ~= 'off' then charge(l, s, asked[i]) end
+    if takes and passes and waits[i] == 0 and l.mode ~= 'off' then charge(l, s, asked[i], held[i]) end
     size = limit_tell(l, s, waits[i], reply, size)
     if takes and passes and l.maxKeys and not others[i] then limit_keep_place(l, keys[i], now + reply[size]) end
   end
@@ -106,7 +108,7 @@ for i = count + 3, #ARGV do
   for _ = 1, times do
     for p = 1, #list do
       key = key + 1
-      add_part(list[p], KEYS[key], fetched[key])
+      add_part(list[p], KEYS[key], fetched[key], takes)
     end
     decide(takes)
   end

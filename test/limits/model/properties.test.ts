@@ -238,6 +238,13 @@ describe('several limits together', () => {
     )
   })
 
+  test('a lease is asked for again by a take, not by a peek: that has none', async () => {
+    const wire = encodeRule({ algorithm: 'concurrency', concurrency: 1, leaseMs: 2000 })
+    const [take, peek] = (['takeAll', 'peekAll'] as const).map((verb) => ({ verb, now: START_US, lease: 1 }))
+    const answers = await replayer.replay(newBase(), [wire], [take!, take!, peek!])
+    expect(answers.map(({ allowed }) => allowed)).toEqual([true, true, false])
+  })
+
   test('refused together, none of them has changed', async () => {
     let refused = 0
     await fc.assert(

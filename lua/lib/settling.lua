@@ -57,9 +57,11 @@ function settling.outstanding(c, attempt, unit, actual, kept_ms)
 end
 
 -- Whether the job was charged under the rules of now, which are in force since `at` (µs): the first ones of a shape are
--- as old as that.
+-- as old as that. Jobs that left before it were not charged.
 function settling.under(c, at)
-  return at <= (tonumber(c.shape.id) or 0) or c.since > at + settling.AHEAD_US
+  local born = tonumber(c.shape.id) or 0
+  if at <= born then return c.since >= born end
+  return c.since > at + settling.AHEAD_US
 end
 
 -- How far a correction moves TAT, µs. last: of the last granted slot, µs

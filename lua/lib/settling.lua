@@ -108,6 +108,7 @@ function settling.limit(c, part, change)
   local l, s = part.l, part.s
   -- In shadow mode it may not have been charged.
   if not l.verbs.adjust or l.mode ~= 'enforce' then return end
+  if change < 0 and c.shape.mode ~= 'enforce' then return end
   if change < 0 then change = settling.under(c, c.shape.rules_at) and -limit_credit(l, s, -change, c.since) or 0 end
   limit_settle(l, s, change)
   if change < 0 and l.shared then queue_limit_call_others(l.control, c.base) end

@@ -1,12 +1,14 @@
-import { afterAll, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import type { QueueLimit, Shape } from '../../src/index.ts'
+import { LimitClient } from '../../src/limits/limit-client.ts'
 import { HeldQueue, START_US } from '../model/held-queue.ts'
 import { useRedis } from '../support/redis.ts'
 
 // Only what a job was charged is given back when it cost less.
 const redis = useRedis(import.meta.url)
 const held = new HeldQueue(redis, redis.client(), 'held')
-afterAll(() => held.close())
+const other = new HeldQueue(redis, redis.client(), 'other')
+afterAll(() => Promise.all([held.close(), other.close()]))
 
 const SIZE = 10
 
@@ -16,7 +18,7 @@ const settle = (id: string | undefined, actual: number, attempt = 1) => {
 }
 
 /** @returns how many jobs leave now */
-const leave = async (jobs = 1) => (await held.depart(jobs)).grants.length
+const leave = async (queue = held) => (await queue.depart(1)).grants.length
 
 const WINDOW: QueueLimit = { name: 'limit', algorithm: 'fixed-window', rate: '10/day' }
 
@@ -36,4 +38,31 @@ test.each<[string, Shape]>([
   expect(await leave()).toBe(1)
   await settle('old', 0)
   expect(await leave()).toBe(0)
+})
+
+describe('of a shared limit', () => {
+  const limits = LimitClient.of(redis.client())
+  let names = 0
+  const sharedLimit = () => {
+    names += 1
+    const name = `shared${names}`
+    const limit: QueueLimit = { ...WINDOW, name, shared: true, prefix: redis.prefix }
+    return { limit, control: `${redis.prefix}:limit:{${name}}` }
+  }
+
+  /** Jobs of the two queues that share it, each of which costs all of it. */
+  const begin = async (limit: QueueLimit, shape: Shape = {}) => {
+    await held.reset({ limits: [limit], ...shape })
+    await other.reset({ limits: [limit] })
+    for (let i = 0; i < 2; i++) await other.add({ cost: SIZE })
+    return held.add({ cost: SIZE })
+  }
+
+  test('a queue in shadow mode gives nothing back, as it may not have been charged', async () => {
+    const { limit } = sharedLimit()
+    const { id } = await begin(limit, { mode: 'shadow' })
+    expect([await leave(other), await leave()]).toEqual([1, 1])
+    await settle(id, 0)
+    expect(await leave(other)).toBe(0)
+  })
 })

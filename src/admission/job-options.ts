@@ -91,6 +91,8 @@ export function checkJobList(call: string, jobs: unknown): void {
  */
 function checkValues(options: object): void {
   for (const name in options) {
+    // It has an error of its own: see deadlineMs.
+    if (name === 'mustStartBefore') continue
     const value = (options as Readonly<Record<string, unknown>>)[name]
     if (typeof value === 'string' || value === undefined || value === null) continue
     if (typeof value === 'object') checkParts(name, value)
@@ -98,9 +100,9 @@ function checkValues(options: object): void {
   }
 }
 
-/** Of an option such as `backoff`. Own options are checked elsewhere. */
+/** Of an option such as `backoff`. */
 function checkParts(name: string, value: object): void {
-  if (NUMBERS.has(name) || (value instanceof Date && name !== 'mustStartBefore')) throw wrongValue(name, value)
+  if (NUMBERS.has(name) || value instanceof Date) throw wrongValue(name, value)
   for (const [part, inner] of Object.entries(value)) {
     if (typeof inner === 'number' && !Number.isFinite(inner)) throw wrongValue(`${name}.${part}`, inner)
   }

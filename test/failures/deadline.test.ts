@@ -196,7 +196,7 @@ describe('a deadline that can not be met is refused', () => {
   test.each([
     [{ mustStartBefore: Date.now() - hour }, /must be in the future; got 20.*Z, which is 36\d+ ms ago/],
     [{ mustStartBefore: new Date(Date.now() - hour) }, /must be in the future/],
-    [{ mustStartBefore: new Date(Number.NaN) }, /must be a valid Date, or ms since 1970; got null/],
+    [{ mustStartBefore: new Date(Number.NaN) }, /must be a valid Date, or ms since 1970; got Invalid Date/],
     [{ mustStartBefore: '2030-01-01' as never }, /got "2030-01-01"/],
     [{ mustStartBefore: Number.POSITIVE_INFINITY }, /must be a valid Date/],
     [{ mustStartBefore: Date.now() + hour, delay: 2 * hour }, /end of the delay, 7200000 ms from now; got 20/],

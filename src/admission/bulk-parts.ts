@@ -1,4 +1,5 @@
 import { QueueUnavailableError, SluiceError } from '../errors.ts'
+import { failureKind } from '../redis/failures.ts'
 import type { AddCall } from './add-call.ts'
 
 /** At most this many jobs, and bytes of them, are added by one script. */
@@ -44,7 +45,12 @@ export function addedIdsOf(parts: readonly (readonly AddCall[])[], ends: readonl
   return parts.flatMap((part, i) => {
     const end = ends[i]
     if (end?.status === 'fulfilled') return end.value.map((reply) => (typeof reply === 'string' ? reply : undefined))
-    const isRefused = !end || (end.reason instanceof SluiceError && !(end.reason instanceof QueueUnavailableError))
-    return part.map(() => (isRefused ? undefined : null))
+    return part.map(() => (!end || isRefused(end.reason as Error) ? undefined : null))
   })
+}
+
+/** Whether Redis, or a script, refused a part as a whole. */
+function isRefused(error: Error): boolean {
+  if (error instanceof SluiceError) return !(error instanceof QueueUnavailableError)
+  return failureKind(error) === 'refused'
 }

@@ -7,7 +7,8 @@ import { failureKind } from '../redis/failures.ts'
 export const DEFAULT_ADMIT_TIMEOUT_MS = 5000
 
 /**
- * Bounds how long a producer's command may take, and for how long Redis may be silent to a read: a job that cannot be stored in time is reported, not kept in memory.
+ * Bounds how long a producer's command may take, and for how long Redis may be silent to a read: a job that cannot be
+ * stored in time is reported, not kept in memory.
  */
 export class AdmitTimeout {
   readonly #connection: RedisConnection
@@ -100,7 +101,11 @@ function asUnavailable(queueName: string, error: unknown, sent: boolean): unknow
   if (error instanceof SluiceError || !(error instanceof Error)) return error
   const kind = failureKind(error)
   if (!kind) return error
-  return new QueueUnavailableError(queueName, error.message, sent && kind === 'connection', { cause: error })
+  const { addedIds } = error as { readonly addedIds?: SluiceError['addedIds'] }
+  const isPartlyStored = addedIds?.some((id) => id !== undefined) ?? false
+  const mayBeStored = isPartlyStored || (sent && kind === 'connection')
+  const unavailable = new QueueUnavailableError(queueName, error.message, mayBeStored, { cause: error })
+  return addedIds ? Object.assign(unavailable, { addedIds }) : unavailable
 }
 
 async function waitUntilLive(client: Client, timeoutMs: number): Promise<void> {

@@ -51,6 +51,25 @@ test('Redis out of memory: admissions are refused as unavailable and nothing is 
   await queue.add('job', {})
 })
 
+test('Redis out of memory in the middle of a bulk: the error says which of its jobs are in', async () => {
+  const { admin, queue } = await start({ capacity: 10_000 })
+  const usedBytes = Number(/^used_memory:(\d+)/m.exec(await admin.info('memory'))?.[1])
+  await admin.config('SET', 'maxmemory', String(usedBytes + 3_000_000))
+  const jobs = Array.from({ length: 1500 }, (_, n) => ({ name: 'job', data: { n, filling: 'x'.repeat(4000) } }))
+  const error = (await queue.addBulk(jobs).catch((reason: unknown) => reason)) as QueueUnavailableError
+  await giveMemory(admin)
+  expect(error).toBeInstanceOf(QueueUnavailableError)
+  expect(error.mayBeStored).toBe(true)
+  expect(error.message).toMatch(/OOM .*; the job may have been stored$/)
+  const present = await queue.getWaiting()
+  expect(present.length).toBeGreaterThan(0)
+  const { addedIds = [] } = error
+  expect(addedIds).toHaveLength(jobs.length)
+  expect(addedIds).not.toContain(null)
+  expect(addedIds.filter(Boolean)).toEqual(present.map(({ id }) => id))
+  expect(addedIds.map((id, n) => id && n).filter(Boolean)).toEqual(present.map(({ data }) => data.n).filter(Boolean))
+})
+
 /** Adds whatever Redis takes, until the test ends, as a fleet of producers does. */
 function keepAdding(queue: ShapedQueue): { refused: QueueUnavailableError[] } {
   const refused: QueueUnavailableError[] = []

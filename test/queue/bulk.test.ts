@@ -4,6 +4,7 @@ import {
   InvalidInputError,
   NoGroupsError,
   QueueFullError,
+  type QueueUnavailableError,
   type ShapedQueue,
   TooLargeError,
 } from '../../src/index.ts'
@@ -246,3 +247,37 @@ test.each([
     expect(addedIds.slice(50, 100)).toEqual(Array(50).fill(undefined))
   },
 )
+
+/** Fails the commands of a queue that this is true of. */
+async function failing(queue: ShapedQueue, why: (args: readonly unknown[]) => string | undefined): Promise<void> {
+  const its = (await queue.getBackend().client) as unknown as {
+    runCommand(name: string, args: unknown[]): Promise<unknown>
+  }
+  const run = its.runCommand.bind(its)
+  its.runCommand = async (name, args) => {
+    const message = why(args)
+    if (message !== undefined) throw new Error(message)
+    return run(name, args)
+  }
+}
+
+test('a bulk of which a part is lost with its connection does not know of that part alone', async () => {
+  const queue = shop.queue({ capacity: 1000 })
+  await queue.waitUntilReady()
+  const third = (args: readonly unknown[]) => args.some((arg) => String(arg).includes('"n":120'))
+  await failing(queue, (args) => (third(args) ? 'Connection is closed.' : undefined))
+  const error = await rejection<QueueUnavailableError>(queue.addBulk(many(300)))
+  expect(error).toMatchObject({ name: 'QueueUnavailableError', mayBeStored: true })
+  const { addedIds = [] } = error
+  expect(addedIds.slice(100, 150)).toEqual(Array(50).fill(null))
+  const present = await queue.getWaiting()
+  expect(addedIds.filter(Boolean)).toEqual(present.map(({ id }) => id))
+  expect(addedIds.slice(0, 100).every(Boolean)).toBe(true)
+})
+
+test('a bulk that is in has not failed if its claim cannot be released', async () => {
+  const queue = shop.queue({ capacity: 1000 })
+  await queue.waitUntilReady()
+  await failing(queue, (args) => (args.includes('release') ? 'OOM command not allowed' : undefined))
+  expect(await queue.addBulk(many(300))).toHaveLength(300)
+})

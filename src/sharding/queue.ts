@@ -7,7 +7,6 @@ import {
   InvalidShapeError,
   isRefusal,
   QueueFullError,
-  QueueUnavailableError,
   type Refusal,
   type SluiceError,
   TooLargeError,
@@ -25,6 +24,7 @@ import type { ShapeField, ShapeOverride } from '../shape/shape.ts'
 import type { Attribution, ShapeConflict, StateLoss } from '../shape/store.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 import { answered, inAllShards } from './all-shards.ts'
+import { ShardedBulk } from './bulk.ts'
 import { Coordinator } from './coordinator.ts'
 import { ShardNumber } from './number.ts'
 import { checkShardedQueue, type ShardedQueueOptions, type ShardedState } from './options.ts'
@@ -148,7 +148,8 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
 
   /**
    * Adds jobs, all or none of those of one shard. Jobs without group or key stay together in one shard.
-   * @throws as {@link add}; if an earlier part was added already, the error has the jobs of it in `added`
+   * @throws as {@link add}; if an earlier part was added already, the error has the jobs of it in `added`.
+   * NotReplicatedError once all shards have their jobs
    */
   async addBulk(jobs: readonly ShardedJob<DataType>[]): Promise<Job<DataType, ResultType>[]> {
     // Of a wrong job nothing is added, whatever shard it belongs into.
@@ -161,20 +162,17 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
       const shard = this.#placement.shardFor(job) ?? free
       parts.set(shard, [...(parts.get(shard) ?? []), i])
     }
-    const added = new Array<Job<DataType, ResultType>>(jobs.length)
+    const bulk = new ShardedBulk<Job<DataType, ResultType>>(this.name, jobs.length)
     for (const [shard, places] of parts) {
       const own = places.map((i) => withId(jobs[i] as ShardedJob<DataType>, shard))
-      const found = await this.#queue(shard)
-        .addBulk(own as never)
-        .catch(async (error: SluiceError) => {
-          const unsaid = error instanceof QueueUnavailableError ? null : undefined
-          const addedIds: (string | null | undefined)[] = Array.from(added, (job) => job?.id)
-          for (const [at, i] of places.entries()) addedIds[i] = error.addedIds ? error.addedIds[at] : unsaid
-          throw Object.assign(await this.#orFull(shard, error), { added: added.filter(Boolean), addedIds })
-        })
-      for (const [at, i] of places.entries()) added[i] = found[at] as never
+      try {
+        bulk.added(places, (await this.#queue(shard).addBulk(own as never)) as never)
+      } catch (error) {
+        if (bulk.failed(places, error as SluiceError)) continue
+        throw bulk.errorOf(await this.#orFull(shard, error as Error))
+      }
     }
-    return added
+    return bulk.all()
   }
 
   /**
@@ -456,7 +454,11 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     const part = Math.floor((whole?.capacity ?? 0) / this.shards)
     if (error.capacity >= part || error.jobs > part) return error
     this.#coordinator.nudge()
-    const { depth, paused } = await this.#queue(shard).meter()
+    const seen = await this.#queue(shard)
+      .meter()
+      .catch(() => undefined)
+    if (!seen) return error
+    const { depth, paused } = seen
     const { capacity, jobs: needed } = error
     return new QueueFullError(this.name, { depth, capacity, paused, needed, retryAfterMs: LEASED_MS })
   }

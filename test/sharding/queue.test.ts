@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { expect, test, vi } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import {
   InvalidCostError,
   InvalidDeadlineError,
@@ -7,7 +7,9 @@ import {
   InvalidInputError,
   InvalidJobIdError,
   InvalidShapeError,
+  NotReplicatedError,
   QueueFullError,
+  QueueUnavailableError,
   SluiceError,
   TooLargeError,
   UnsupportedOptionError,
@@ -451,6 +453,62 @@ test('a bulk for a shard without a lease may come again, one that is too large f
   const group = await mail.addBulk(jobs(6, { group: { id: 'a' } })).catch((error: unknown) => error)
   expect(group).toMatchObject({ groupId: 'a', message: expect.stringContaining('group "a" of queue "unleased"') })
   await mail.obliterate({ force: true })
+})
+
+describe('a bulk over several shards', () => {
+  const grouped = ['a', 'b', 'c', 'd', 'e', 'f'].map((id) => ({ name: 'job', data: { id }, opts: { group: { id } } }))
+
+  test('of which replicas have not confirmed some shards: all have their jobs, and their ids are known', async () => {
+    const { queue } = use(shop())
+    const mail = queue('unconfirmed', { shards: 2, shape: { groups: {} } })
+    await mail.waitUntilReady()
+    const terms = { replicas: 1, timeoutMs: 300 }
+    for (const [shard, one] of mail.each.entries()) {
+      const add = one.addBulk.bind(one)
+      vi.spyOn(one, 'addBulk').mockImplementation(async (...call) => {
+        const jobIds = (await add(...call)).map(({ id }) => id as string)
+        throw new NotReplicatedError('unconfirmed', { jobIds, acknowledged: shard, ...terms })
+      })
+    }
+    const error = (await mail.addBulk(grouped).catch((reason: unknown) => reason)) as NotReplicatedError
+    vi.restoreAllMocks()
+    expect(error).toBeInstanceOf(NotReplicatedError)
+    expect(error).toMatchObject({ acknowledged: 0, ...terms })
+    expect(error.jobIds).toHaveLength(grouped.length)
+    const found = await Promise.all((error.addedIds ?? []).map((id) => mail.getJob(id as string)))
+    expect(found.map((job) => job?.data)).toEqual(grouped.map(({ data }) => data))
+    await mail.obliterate({ force: true })
+  })
+
+  test.each([
+    [false, undefined],
+    [true, null],
+  ])('of which one is unavailable (may be stored: %s)', async (mayBeStored, unsaid) => {
+    const { queue } = use(shop())
+    const mail = queue(`away-${mayBeStored}`, { shards: 2, shape: { groups: {} } })
+    await mail.waitUntilReady()
+    for (const one of mail.each) {
+      vi.spyOn(one, 'addBulk').mockRejectedValue(new QueueUnavailableError(mail.name, 'away', mayBeStored))
+    }
+    const error = (await mail.addBulk(grouped.slice(0, 1)).catch((reason: unknown) => reason)) as SluiceError
+    vi.restoreAllMocks()
+    expect(error).toMatchObject({ name: 'QueueUnavailableError', addedIds: [unsaid] })
+    await mail.obliterate({ force: true })
+  })
+
+  test('of which one is too large keeps its error if the shard cannot be asked for more', async () => {
+    const { queue } = use(shop())
+    const mail = queue('silent', { shards: 2, shape: { capacity: 40 } })
+    await mail.waitUntilReady()
+    for (const one of mail.each) {
+      vi.spyOn(one, 'addBulk').mockRejectedValue(new TooLargeError('silent', 10, 1, {}))
+      vi.spyOn(one, 'meter').mockRejectedValue(new Error('Connection is closed.'))
+    }
+    const error = await mail.addBulk(jobs(10)).catch((reason: unknown) => reason)
+    vi.restoreAllMocks()
+    expect(error).toMatchObject({ name: 'TooLargeError', addedIds: Array(10).fill(undefined) })
+    await mail.obliterate({ force: true })
+  })
 })
 
 test('what shards would refuse is refused before any is opened', () => {

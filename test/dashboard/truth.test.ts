@@ -55,6 +55,8 @@ function stopped(client: Redis, nowUs: number): Redis {
       // Of a cluster, commands are sent one by one.
       if (key === 'isCluster') return true
       if (key === 'call') return call
+      // Its clock must not count.
+      if (key === 'nodes') return () => []
       const value = Reflect.get(target, key) as unknown
       return typeof value === 'function' ? value.bind(target) : value
     },

@@ -1,13 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Job } from 'bullmq'
-import { describe, vi } from 'vitest'
-import { expect, onTestFinished, test, useConcurrentTests } from '../support/concurrent.ts'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { worstExcess } from './support/bound.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
 import { quickConnection, startOwnRedis } from './support/own-redis.ts'
 import { buildClock, whyNoClock } from './support/settable-clock.ts'
-
-useConcurrentTests()
 
 const missing = whyNoClock()
 

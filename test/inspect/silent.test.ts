@@ -125,9 +125,10 @@ test("a queue's own reads, and its pause, are over after `admitTimeoutMs` where 
   const proxy = await startProxy(redis.url)
   onTestFinished(() => proxy.stop())
   const quick = { ...quickConnection(proxy.url), connectionName: prefix }
-  const queue = new ShapedQueue('own', { connection: quick, prefix, admitTimeoutMs: 200 })
+  const queue = new ShapedQueue('own', { connection: quick, prefix, admitTimeoutMs: 1000 })
   queue.on('error', () => {})
   onTestFinished(() => queue.close())
+  await queue.waitUntilReady()
   expect((await queue.getJob(id))?.id).toBe(id)
   expect(await queue.getWaitingCount()).toBe(2)
   proxy.blackhole()

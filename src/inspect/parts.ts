@@ -1,6 +1,6 @@
 import { ReadTimeoutError } from '../errors.ts'
 import { withinMs } from '../redis/deadlines.ts'
-import { failureKind } from '../redis/failures.ts'
+import { isPassing } from '../redis/failures.ts'
 import { headPrefix, shardPrefix } from '../redis/shards.ts'
 
 /** The key prefixes of a sharded queue's parts, with their colons. */
@@ -53,7 +53,7 @@ export class PartReads {
   }
 
   /**
-   * Rejects only if the node answered and the read failed nevertheless.
+   * Rejects only if the node answered and the read failed nevertheless, as where the caller lacks permission.
    * @param key the key prefix of the queue or the part, or the one key that is read
    */
   async read<T>(key: string, read: () => Promise<T>): Promise<PartAnswer<T>> {
@@ -63,7 +63,7 @@ export class PartReads {
     const asked = read().then(
       (value) => ({ value }),
       (error: Error) => {
-        if (failureKind(error)) return { error }
+        if (isPassing(error)) return { error }
         throw error
       },
     )

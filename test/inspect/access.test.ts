@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest'
 import { InvalidInputError, ShapedQueue } from '../../src/index.ts'
 import { Inspector, type InspectorConnection } from '../../src/inspect/index.ts'
 import { type RedisService, startRedis } from '../../workers/services/redis.ts'
+import { fakeCluster } from '../support/fake-cluster.ts'
 import { connectionOptions } from '../support/redis.ts'
 
 const QUEUE = 'mails'
@@ -133,6 +134,14 @@ test('a user who may read nothing is told so', async () => {
   const inspector = inspect(await user('nobody', '+@read'))
   await expect(inspector.status([QUEUE])).rejects.toThrow(/NOPERM|permission/i)
   await expect(inspector.explain(QUEUE, jobId)).rejects.toThrow(/NOPERM|permission/i)
+})
+
+test('of a cluster, a user who may not read a queue is told so, and not that its node did not answer', async () => {
+  const connection = await user('outsider', '%R~bull:s*', '+@read', '+time')
+  const real = new Redis({ ...(connection as object), enableReadyCheck: false })
+  onTestFinished(() => real.disconnect())
+  const inspector = inspect(fakeCluster(real, new Set()).client)
+  await expect(inspector.status([QUEUE])).rejects.toThrow(/NOPERM|permission/i)
 })
 
 test('a replica tells the same, that it is one, and how old its answers may be', async () => {

@@ -56,11 +56,22 @@ async function existingPlain(cli: Cli, name: string): Promise<ShapedQueue> {
 
 /**
  * The state of an existing queue, from `--read-url` if given.
- * @throws CommandError
+ * @throws CommandError; also if its node of a cluster did not answer
  */
 export async function existingStatus(cli: Cli, name: string): Promise<QueueStatus> {
   const [status] = await cli.inspector().status([name])
   if (!status) throw noSuchQueue(cli, name)
+  if (status.unread?.includes('queue')) throw unread(`queue "${plainText(name)}"`)
+  return status
+}
+
+/**
+ * The same, for commands that go by the shape, which a sharded queue has in its head.
+ * @throws CommandError
+ */
+export async function existingWithShape(cli: Cli, name: string): Promise<QueueStatus> {
+  const status = await existingStatus(cli, name)
+  if (status.unread?.includes('head')) throw unread(`the head of queue "${plainText(name)}"`)
   return status
 }
 
@@ -81,6 +92,10 @@ function onlyOneShard(cli: Cli, name: string, shards: number): CommandError {
     `queue "${plainText(name)}" has ${shards} shards, and this command works on one of them: give its prefix, such as ` +
       `--prefix '${plainText(example)}'`,
   )
+}
+
+function unread(what: string): CommandError {
+  return new CommandError(EXIT_CODES.redis, `cannot read ${what}: its node of Redis did not answer`)
 }
 
 function noSuchQueue(cli: Cli, name: string): CommandError {

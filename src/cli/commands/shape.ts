@@ -3,7 +3,7 @@ import type { ShapeField } from '../../shape/shape.ts'
 import { addReason, durationOption, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
 import { formatDuration } from '../duration.ts'
-import { existingStatus, existingWhole } from '../existing-queue.ts'
+import { existingStatus, existingWhole, existingWithShape } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 import { addFieldOptions, FIELD_OPTIONS, overrideFrom } from '../shape-fields.ts'
 import { historyTable, shapeText } from '../shape-text.ts'
@@ -68,7 +68,7 @@ function addHistory(shape: Command, run: Runner): void {
 }
 
 async function show(cli: Cli, name: string): Promise<void> {
-  const status = await existingStatus(cli, name)
+  const status = await existingWithShape(cli, name)
   const { shape, rate, cause, concurrency, at } = status
   cli.print({ queue: name, at, rate, cause, concurrency, shape: shape ?? null }, () =>
     shape

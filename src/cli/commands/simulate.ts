@@ -16,7 +16,7 @@ import { drawSimulation } from '../../simulate/svg.ts'
 import { durationOption, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError } from '../cli.ts'
 import { formatDuration, parseDuration } from '../duration.ts'
-import { existingStatus } from '../existing-queue.ts'
+import { existingWithShape } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 import {
   type SimulatedShape,
@@ -135,7 +135,7 @@ async function candidatesOf(cli: Cli, { shape, queue }: SimulateOptions): Promis
   }
   const given = shape.map((text) => ({ label: text.trim(), ...parseShapeText(text) }))
   const stored: Candidate[] = []
-  for (const name of queue) stored.push(await candidateOf(cli, await existingStatus(cli, name)))
+  for (const name of queue) stored.push(await candidateOf(cli, await existingWithShape(cli, name)))
   return [...stored, ...given]
 }
 

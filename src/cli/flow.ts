@@ -8,11 +8,15 @@ export interface Flow {
 }
 
 /** The fields of a queue's status from which flows are computed. */
-export type Totals = Pick<QueueStatus, 'at' | 'acceptedTotal' | 'departedTotal' | 'refusedTotal'>
+export type Totals = Pick<QueueStatus, 'at' | 'acceptedTotal' | 'departedTotal' | 'refusedTotal' | 'unread'>
 
-/** Refused jobs do not count as arrivals. If a total decreased, the queue was created anew and its flow is unknown. */
+/**
+ * Refused jobs do not count as arrivals. If a total decreased, the queue was created anew and its flow is unknown; so it
+ * is if only one of the totals lacks a part that could not be read, or both lack all.
+ */
 export function flowBetween(before: Totals | undefined, now: Totals): Flow {
-  const seconds = before ? (now.at.getTime() - before.at.getTime()) / 1000 : 0
+  const isComparable = String(before?.unread) === String(now.unread) && !now.unread?.includes('queue')
+  const seconds = before && isComparable ? (now.at.getTime() - before.at.getTime()) / 1000 : 0
   const perSecond = (total: 'acceptedTotal' | 'departedTotal' | 'refusedTotal') => {
     const more = before ? now[total] - before[total] : -1
     return seconds > 0 && more >= 0 ? more / seconds : undefined

@@ -23,6 +23,8 @@ export interface FleetRow {
   readonly name: string
   readonly atMs: number
   readonly totals: readonly [accepted: number, departed: number, refused: number]
+  /** The parts that the totals lack. */
+  readonly unread: string
   /** Badges, in lower case. */
   readonly labels: string
   /** Greater where a look is needed sooner. */
@@ -32,7 +34,7 @@ export interface FleetRow {
   readonly rate: number
   readonly depth: number
   readonly age: number
-  /** Jobs per second since the previous read; -1 before the second read. */
+  /** Jobs per second since the previous read; -1 before the second read, and where the totals of one of the two lack a part. */
   readonly arrivals: number
   readonly departures: number
   readonly refusals: number
@@ -54,10 +56,12 @@ export function rowOf(status: QueueStatus, before?: FleetRow): FleetRow {
   const { name, at, active, depth, failed, headAgeMs: age = -1, rate } = status
   const labels = labelsOf(status)
   const totals = [status.acceptedTotal, status.departedTotal, status.refusedTotal] as const
-  const seconds = before ? (at.getTime() - before.atMs) / 1000 : 0
+  const unread = String(status.unread ?? '')
+  const isComparable = before?.unread === unread && !status.unread?.includes('queue')
+  const seconds = before && isComparable ? (at.getTime() - before.atMs) / 1000 : 0
   const perSecond = (i: 0 | 1 | 2) => (before && seconds > 0 ? Math.max(0, totals[i] - before.totals[i]) / seconds : -1)
   return {
-    ...{ name, totals, active, depth, failed, age },
+    ...{ name, totals, unread, active, depth, failed, age },
     atMs: at.getTime(),
     labels: labels.join(' ').toLowerCase(),
     look: urgencyOf(labels),

@@ -82,7 +82,9 @@ test('columns of a table are as wide as their cells, colours do not count', () =
 })
 
 describe('flow between two looks', () => {
-  const at = (seconds: number, accepted: number, departed: number, refused: number) => ({
+  type Unread = readonly (number | 'head' | 'queue')[]
+  const at = (seconds: number, accepted: number, departed: number, refused: number, unread?: Unread) => ({
+    ...(unread && { unread }),
     at: new Date(1000 * seconds),
     acceptedTotal: accepted,
     departedTotal: departed,
@@ -99,6 +101,16 @@ describe('flow between two looks', () => {
       { arrivalsPerSecond: 10, departuresPerSecond: 5, refusalsPerSecond: 1.5 },
     ],
     ['a queue that was made anew', at(10, 100, 50, 9), at(12, 1, 0, 0), unknown],
+    ['a queue that could not be read', at(10, 100, 50, 9), at(12, 0, 0, 0, ['queue']), unknown],
+    ['nor a moment later', at(10, 0, 0, 0, ['queue']), at(12, 0, 0, 0, ['queue']), unknown],
+    ['one that can be read again', at(10, 0, 0, 0, ['queue']), at(12, 1e6, 1e6, 9), unknown],
+    ['one of which a shard is back', at(10, 60, 50, 0, [1]), at(12, 100, 80, 0), unknown],
+    [
+      'one without the same shard',
+      at(10, 60, 50, 0, [1]),
+      at(12, 80, 60, 3, [1]),
+      { arrivalsPerSecond: 10, departuresPerSecond: 5, refusalsPerSecond: 1.5 },
+    ],
     ['no time went by', at(10, 1, 1, 1), at(10, 2, 2, 2), unknown],
   ])('%s', (_, before, now, flow) => {
     expect(flowBetween(before, now)).toEqual(flow)

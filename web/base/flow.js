@@ -9,11 +9,18 @@ const WINDOW_MS = 10_000
 export class Flow {
   /** @type {Totals[]} */
   #totals = []
+  /** The parts that the totals lack. */
+  #unread = ''
 
   /** @param {import('../wire.d.ts').Queue} queue */
   push(queue) {
     const atMs = Date.parse(queue.at)
     const { acceptedTotal: accepted, departedTotal: departed, refusedTotal, droppedTotal } = queue
+    const unread = String(queue.unread ?? '')
+    // Totals that lack a part, or all of them, are no smaller or greater than others.
+    if (unread !== this.#unread || queue.unread?.includes('queue')) this.#totals = []
+    this.#unread = unread
+    if (queue.unread?.includes('queue')) return
     const last = this.#totals.at(-1)
     if (last && (atMs <= last.atMs || accepted < last.accepted || departed < last.departed)) {
       // The same moment again, or a queue that was created again.

@@ -33,6 +33,8 @@ export class LineOfTime {
 
   /** @param {import('../wire.d.ts').Queue} queue */
   push(queue) {
+    // Without a part that could not be read, the totals would seem to fall, and to rise at once when it is back.
+    if (queue.unread) return
     const point = pointOf(queue, unitsPerSecond(queue.rate))
     const atMs = Date.parse(point.at)
     this.#tip = point

@@ -44,6 +44,8 @@ export class Sparkline {
 
   /** @param {import('../wire.d.ts').Queue} queue */
   push(queue) {
+    // Without a part that could not be read, the total would seem to fall, and to rise at once when it is back.
+    if (queue.unread) return
     const atMs = Date.parse(queue.at)
     if (atMs - (this.#points.at(-1)?.atMs ?? 0) < STEP_MS) return
     this.#meanCost = queue.meanCost

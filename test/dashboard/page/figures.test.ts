@@ -152,6 +152,14 @@ describe('the line of time', () => {
     line.push(queueAt(23_000, 0, 0))
     expect(line.figures().figures.at.at(-1)).toBe(START / 1000 + 23)
   })
+
+  test('has no peak where the queue could not be read for a while', () => {
+    const line = new LineOfTime(RANGES[0])
+    for (const ms of [0, 2000, 4000]) line.push(queueAt(ms, 1e6 + ms / 100, 1e6 + ms / 100))
+    for (const ms of [6000, 8000]) line.push({ ...queueAt(ms, 0, 0), unread: ['queue'] })
+    line.push(queueAt(10_000, 1e6 + 100, 1e6 + 100))
+    expect(Math.max(...line.figures().figures.departures)).toBe(10)
+  })
 })
 
 describe('flow', () => {
@@ -171,6 +179,21 @@ describe('flow', () => {
     expect(flow.perSecond()).toBeUndefined()
     flow.push(queueAt(2000, 13, 12))
     expect(flow.perSecond()).toEqual({ arrivals: 3, departures: 2, refusals: 0, drops: 0 })
+  })
+
+  test('is unknown while the queue cannot be read, and has no peak afterwards', () => {
+    const flow = new Flow()
+    for (const s of [0, 1]) flow.push(queueAt(s * 1000, 1e6 + s, 1e6 + s))
+    for (const s of [2, 3]) flow.push({ ...queueAt(s * 1000, 0, 0), unread: ['queue'] })
+    expect(flow.perSecond()).toBeUndefined()
+    flow.push(queueAt(4000, 1e6 + 4, 1e6 + 4))
+    expect(flow.perSecond()).toBeUndefined()
+    flow.push(queueAt(5000, 1e6 + 5, 1e6 + 5))
+    expect(flow.perSecond()).toEqual({ arrivals: 1, departures: 1, refusals: 0, drops: 0 })
+    for (const s of [6, 7]) flow.push({ ...queueAt(s * 1000, 2 * s, s), unread: [1] })
+    expect(flow.perSecond()).toEqual({ arrivals: 2, departures: 1, refusals: 0, drops: 0 })
+    flow.push(queueAt(8000, 1e6 + 8, 1e6 + 8))
+    expect(flow.perSecond()).toBeUndefined()
   })
 })
 

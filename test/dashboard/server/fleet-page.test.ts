@@ -1,5 +1,5 @@
 import { beforeAll, expect, onTestFinished, test } from 'vitest'
-import { labelsOf, urgencyOf } from '../../../src/dashboard/fleet-page.ts'
+import { labelsOf, rowOf, urgencyOf } from '../../../src/dashboard/fleet-page.ts'
 import { ShapedQueue } from '../../../src/index.ts'
 import { Inspector, type QueueStatus, type WorkerStatus } from '../../../src/inspect/index.ts'
 import { useRedis } from '../../support/redis.ts'
@@ -160,4 +160,19 @@ test('a job with a priority and no group needs a worker, though all groups are h
   expect(await look()).toEqual([1, 1, ['Groups held']])
   await queue.add('job', {}, { priority: 5 })
   expect(await look()).toEqual([2, 1, ['No worker', 'Groups held']])
+})
+
+test('a queue that could not be read has no flow, nor a peak when it is back', async () => {
+  const inspector = new Inspector({ connection, prefix })
+  onTestFinished(() => inspector.close())
+  const [status] = (await inspector.status([nameOf(0)])) as [QueueStatus]
+  const at = (ms: number, more: Partial<QueueStatus>) => ({ ...status, at: new Date(ms), ...more })
+  const unread = { acceptedTotal: 0, departedTotal: 0, refusedTotal: 0, unread: ['queue' as const] }
+  const read = { acceptedTotal: 1e6, departedTotal: 1e6, refusedTotal: 1e6 }
+  const looks = [read, unread, unread, read, read].map((more, i) => at(1000 * i, more))
+  const rows = looks.map((_, i) =>
+    rowOf(looks[i] as QueueStatus, i > 0 ? rowOf(looks[i - 1] as QueueStatus) : undefined),
+  )
+  const flows = rows.map(({ arrivals, departures, refusals }) => [arrivals, departures, refusals])
+  expect(flows).toEqual([...Array(4).fill([-1, -1, -1]), [0, 0, 0]])
 })

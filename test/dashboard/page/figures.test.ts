@@ -156,8 +156,8 @@ describe('the line of time', () => {
   test('has no peak where the queue could not be read for a while', () => {
     const line = new LineOfTime(RANGES[0])
     for (const ms of [0, 2000, 4000]) line.push(queueAt(ms, 1e6 + ms / 100, 1e6 + ms / 100))
-    for (const ms of [6000, 8000]) line.push({ ...queueAt(ms, 0, 0), unread: ['queue'] })
-    line.push(queueAt(10_000, 1e6 + 100, 1e6 + 100))
+    for (let ms = 6000; ms <= 38_000; ms += 2000) line.push({ ...queueAt(ms, 0, 0), unread: ['queue'] })
+    for (const ms of [40_000, 42_000]) line.push(queueAt(ms, 1e6 + ms / 100, 1e6 + ms / 100))
     expect(Math.max(...line.figures().figures.departures)).toBe(10)
   })
 })

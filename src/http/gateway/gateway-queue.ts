@@ -83,15 +83,27 @@ export class GatewayQueue {
 
   /** @throws InvalidGatewayOptionError for a sharded queue: no worker of its shards would take the jobs */
   async waitUntilReady(): Promise<void> {
-    const { shaped } = this.#open()
-    const client = await shaped.backend.client
-    if (await client.hexists(shardedQueuesKey(this.#options.prefix), this.name)) {
+    if (await this.#isSharded()) {
       throw new InvalidGatewayOptionError(
         `queues.${this.name} is a sharded queue, and a gateway adds to queues without shards: add to it in a route of ` +
           'your own, with ShardedQueue and refusalResponse',
       )
     }
-    await shaped.waitUntilReady()
+    await this.#open().shaped.waitUntilReady()
+  }
+
+  /** Asked over a connection of its own: once the queue is open, its shape is declared. */
+  async #isSharded(): Promise<boolean> {
+    const { connection: given, prefix } = this.#options
+    const connection = admissionConnection(given, this.#replicasMs)
+    const asking = new ShapedQueue(this.name, { connection, prefix, skipMetasUpdate: true })
+    asking.on('error', (error) => this.#options.onError(error, this.name))
+    try {
+      const client = await asking.backend.client
+      return (await client.hexists(shardedQueuesKey(prefix), this.name)) === 1
+    } finally {
+      await close(asking)
+    }
   }
 
   /**

@@ -156,8 +156,11 @@ test('a sharded queue is a mistake of its operator, too: no worker would take th
   await mail.waitUntilReady()
   const listed = () => redis.client().hget(shardedQueuesKey(redis.prefix), 'sharded')
   await expect.poll(listed).toBe('2')
-  await expect(startGateway(place, { sharded: { schema: true } })).rejects.toThrow(
+  await expect(startGateway(place, { sharded: { schema: true, shape } })).rejects.toThrow(
     'queues.sharded is a sharded queue, and a gateway adds to queues without shards',
   )
+  // It wrote nothing of a queue without shards.
+  expect(await redis.client().keys(`${redis.prefix}:sharded:*`)).toEqual([])
+  expect(await redis.client().smembers(`${redis.prefix}:shaped-queues`)).not.toContain('sharded')
   await mail.obliterate()
 })

@@ -6,7 +6,11 @@
   Returns 1 if there was any, else 0.
 ]]
 --- @include "lib/limit-place"
+--- @include "lib/clock"
 local blocked = redis.call('ZREM', KEYS[1] .. ':blocks', KEYS[2])
 redis.call('ZREM', KEYS[1] .. ':keys', KEYS[2])
+-- Jobs that were charged before it give nothing back (lib/settling). Parts of a spread limit, which queues cannot share,
+-- have no definition.
+if redis.call('HEXISTS', KEYS[1], 'definition') == 1 then redis.call('HSET', KEYS[1], 'resetAt', us_text(redis_now())) end
 queue_limit_call_others(KEYS[1], '')
 return math.min(1, redis.call('UNLINK', KEYS[2], KEYS[2] .. '~waiting') + blocked)

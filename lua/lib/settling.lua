@@ -104,12 +104,20 @@ function settling.group(c, change)
   c.corrected = c.corrected + 1
 end
 
+-- Since when a limit charges the states that it charges now, µs: its mode may have been set or a state of it reset, and
+-- a limit per group has one state for all jobs while there are no groups.
+function settling.limited_at(c, l)
+  local changed = redis.call('HMGET', l.control, 'modeAt', 'resetAt')
+  local at = math.max(c.shape.rules_at, tonumber(changed[1]) or 0, tonumber(changed[2]) or 0)
+  return l.per == 'group' and math.max(at, c.shape.groups_at) or at
+end
+
 function settling.limit(c, part, change)
   local l, s = part.l, part.s
   -- In shadow mode it may not have been charged.
   if not l.verbs.adjust or l.mode ~= 'enforce' then return end
   if change < 0 and c.shape.mode ~= 'enforce' then return end
-  if change < 0 then change = settling.under(c, c.shape.rules_at) and -limit_credit(l, s, -change, c.since) or 0 end
+  if change < 0 then change = settling.under(c, settling.limited_at(c, l)) and -limit_credit(l, s, -change, c.since) or 0 end
   limit_settle(l, s, change)
   if change < 0 and l.shared then queue_limit_call_others(l.control, c.base) end
   c.corrected = c.corrected + 1

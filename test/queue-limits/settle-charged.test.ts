@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, test } from 'vitest'
 import type { QueueLimit, Shape } from '../../src/index.ts'
 import { LimitClient } from '../../src/limits/limit-client.ts'
+import { encodeShape } from '../../src/shape/shape.ts'
 import { HeldQueue, START_US } from '../model/held-queue.ts'
 import { useRedis } from '../support/redis.ts'
 
@@ -65,4 +66,44 @@ describe('of a shared limit', () => {
     await settle(id, 0)
     expect(await leave(other)).toBe(0)
   })
+
+  test('a job that left while the switch of the limit was on shadow gives nothing back', async () => {
+    const { limit, control } = sharedLimit()
+    const setMode = (mode: string) => limits.run('set-limit-mode', [control], [mode, held.nowUs])
+    const { id } = await begin(limit)
+    await setMode('shadow')
+    expect([await leave(other), await leave()]).toEqual([1, 1])
+    await held.advanceTo(START_US + 1)
+    await setMode('enforce')
+    await settle(id, 0)
+    expect(await leave(other)).toBe(0)
+  })
+
+  test('a job that left before the state was reset gives nothing back', async () => {
+    const { limit, control } = sharedLimit()
+    const { id } = await begin(limit)
+    expect([await leave(), await leave(other)]).toEqual([1, 0])
+    const [state] = await redis.client().keys(`${control}:f:*`)
+    expect(await limits.run('reset-key', [control, state as string], [])).toBe(1)
+    expect(await leave(other)).toBe(1)
+    await settle(id, 0)
+    expect(await leave(other)).toBe(0)
+  })
+})
+
+test('a job that left while there were no groups gives nothing back to the limit of one group', async () => {
+  const { limits } = encodeShape({ groups: {}, limits: [{ ...WINDOW, per: 'group' }] }).fields
+  await held.reset({})
+  const { store } = held.backend
+  await store.override({ groups: '{}' }, 'ops', 'test', 1000)
+  await store.override({ limits: limits as string }, 'ops', 'test', undefined)
+  await held.advanceTo(START_US + 2_000_000)
+  const opts = { cost: SIZE }
+  const { id } = await held.add(opts)
+  expect(await leave()).toBe(1)
+  await store.override({ groups: '{}' }, 'ops', 'test', undefined)
+  for (let i = 0; i < 2; i++) await held.add(opts)
+  expect(await leave()).toBe(1)
+  await settle(id, 0)
+  expect(await leave()).toBe(0)
 })

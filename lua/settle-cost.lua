@@ -7,8 +7,8 @@
     [2]  number of the attempt
     [3]  JSON: unit -> what it cost; '' is the unit of the rate
     [4]  how long it is remembered, ms
-  Returns how many buckets and limits were corrected; 0 if the job is gone, since its charge is then unknown; {unit} if no
-  limit counts that unit: then nothing was done.
+  Returns how many buckets and limits were corrected; 0 if the job is gone or, as a stalled one, was started again since:
+  its charge is then unknown; {unit} if no limit counts that unit: then nothing was done.
 ]]
 --- @include "lib/clock"
 --- @include "lib/settling"
@@ -17,7 +17,7 @@ local now = redis_now()
 local shape = shape_load(key, base, now)
 if not shape or shape.mode == 'off' then return 0 end
 local charge, actuals = settling.open(base, shape, now, ARGV[1]), cjson.decode(ARGV[3])
-if not charge then return 0 end
+if not charge or charge.attempt ~= ARGV[2] then return 0 end
 local unknown = settling.unknown(charge, actuals)
 if unknown then return { unknown } end
 for unit, actual in pairs(actuals) do

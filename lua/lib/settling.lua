@@ -25,10 +25,10 @@ end
 
 -- Nil if the job is gone: its charge is then unknown.
 function settling.open(base, shape, now, id)
-  local job = redis.call('HMGET', base .. id, 'opts', 'departure', 'processedOn')
+  local job = redis.call('HMGET', base .. id, 'opts', 'departure', 'processedOn', 'ats')
   if not job[1] then return nil end
   local c = { base = base, shape = shape, now = now, id = id, corrected = 0, since = settling.since(job[2], job[3]) }
-  c.cost, c.costs = cost_of_options(job[1])
+  c.attempt, c.cost, c.costs = job[4], cost_of_options(job[1])
   c.limits = shape.limits and queue_limits_open(shape, base, now) or {}
   local own = group_limits_of(base, shape, now)
   if shape.groups then c.group, c.g = groups_library().named(job[1]) or '', groups_library().open(base, shape, now) end

@@ -107,3 +107,20 @@ test('a job that left while there were no groups gives nothing back to the limit
   await settle(id, 0)
   expect(await leave()).toBe(0)
 })
+
+test('an attempt that was replaced by another gives nothing back: its slot is that of the other', async () => {
+  await held.reset({ rate: { limit: 10, period: 30_000 }, burst: SIZE })
+  const { id } = await held.add({ cost: SIZE })
+  expect(await leave()).toBe(1)
+  await held.advanceTo(START_US + 30_000_000)
+  // It stalled: another worker starts it.
+  const client = redis.client()
+  await client.lrem(`${held.base}active`, 1, id as string)
+  await client.rpush(`${held.base}wait`, id as string)
+  expect(await leave()).toBe(1)
+  await held.add({ cost: SIZE - 1 })
+  expect(await settle(id, 0, 1)).toBe(0)
+  expect(await leave()).toBe(0)
+  expect(await settle(id, 0, 2)).toBe(1)
+  expect(await leave()).toBe(1)
+})

@@ -23,6 +23,6 @@ if unknown then return { unknown } end
 for unit, actual in pairs(actuals) do
   settling.correct(charge, unit, settling.outstanding(charge, ARGV[2], unit, actual, ARGV[4]))
 end
-local corrected = settling.close(charge)
-if corrected > 0 then sleepers_call_first(base) end
+local corrected, gave = settling.close(charge)
+if gave then sleepers_call_first(base) end
 return corrected

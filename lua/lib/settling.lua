@@ -72,6 +72,11 @@ function settling.moves(c, change, interval, last, at)
   return -math.floor(math.max(0, back) * interval * 1024) / 1024
 end
 
+-- by: below 0 if something was given back, so that jobs may leave sooner
+function settling.count(c, by)
+  c.corrected, c.gave = c.corrected + 1, c.gave or by < 0
+end
+
 function settling.move(b, now, by)
   b.tat = (by > 0 and math.max(b.tat, now) or b.tat) + by
 end
@@ -81,11 +86,14 @@ function settling.meter(c, change)
   if not shape.interval then return end
   local m = meter.open(key, c.now, shape, '')
   local at = math.max(shape.changed_at, shape.rules_at)
-  settling.move(m, m.now, settling.moves(c, change, m.interval, m.origin + m.last, at))
+  local by = settling.moves(c, change, m.interval, m.origin + m.last, at)
+  -- Each save is a new state of the meter: a job that goes back could not tell that its slot is still the last one.
+  if by == 0 then return end
+  settling.move(m, m.now, by)
   -- As lib/meter charges in shadow mode.
   if shape.mode == 'shadow' then m.tat = math.min(m.tat, m.now + m.burst * m.interval) end
   meter.save(key, m)
-  c.corrected = c.corrected + 1
+  settling.count(c, by)
 end
 
 function settling.group(c, change)
@@ -97,11 +105,11 @@ function settling.group(c, change)
   if not b then return end
   local at = math.max(g:in_force_since(group, s), c.shape.rules_at)
   local by = settling.moves(c, change, b.interval, b.origin + b.last, at)
-  if by ~= 0 then
-    settling.move(b, c.now - b.origin, by)
-    g:keep_bucket(b)
-  end
-  c.corrected = c.corrected + 1
+  c.reached = true
+  if by == 0 then return end
+  settling.move(b, c.now - b.origin, by)
+  g:keep_bucket(b)
+  settling.count(c, by)
 end
 
 -- Since when a limit charges the states that it charges now, µs: its mode may have been set or a state of it reset, and
@@ -117,10 +125,12 @@ function settling.limit(c, part, change)
   -- In shadow mode it may not have been charged.
   if not l.verbs.adjust or l.mode ~= 'enforce' then return end
   if change < 0 and c.shape.mode ~= 'enforce' then return end
+  c.reached = true
   if change < 0 then change = settling.under(c, settling.limited_at(c, l)) and -limit_credit(l, s, -change, c.since) or 0 end
+  if change == 0 then return end
   limit_settle(l, s, change)
   if change < 0 and l.shared then queue_limit_call_others(l.control, c.base) end
-  c.corrected = c.corrected + 1
+  settling.count(c, change)
 end
 
 -- Corrects what was charged in a unit.
@@ -135,10 +145,12 @@ function settling.correct(c, unit, change)
   end
 end
 
--- Its group may go sooner. Returns how many buckets and limits were corrected.
+-- Its group is looked at anew: it may go sooner. Returns how many buckets and limits were corrected, and whether
+-- something was given back.
 function settling.close(c)
-  if not c.g then return c.corrected end
-  if c.corrected > 0 then c.g:release(c.group, 'limited') end
-  c.g:save()
-  return c.corrected
+  if c.g then
+    if c.reached or c.gave then c.g:release(c.group, 'limited') end
+    c.g:save()
+  end
+  return c.corrected, c.gave
 end

@@ -124,3 +124,28 @@ test('an attempt that was replaced by another gives nothing back: its slot is th
   expect(await settle(id, 0, 2)).toBe(1)
   expect(await leave()).toBe(1)
 })
+
+test('a credit wakes a worker; a cost that has come back already changes nothing, and what cost more wakes none', async () => {
+  await held.reset({ rate: '10/s', burst: SIZE })
+  const [old, last] = [await held.add({ cost: SIZE }), await held.add({ cost: SIZE })]
+  await leave()
+  await held.advanceTo(START_US + 1_500_000)
+  await leave()
+  const [client, listener] = [redis.client(), redis.client()]
+  await client.zadd(`${held.base}meta:sleepers`, held.nowUs, 'sleeper')
+  const woken: string[] = []
+  const channel = `${held.base}meta:wake`
+  await listener.subscribe(channel)
+  listener.on('message', (_channel, worker: string) => woken.push(worker))
+  const heard = async () => {
+    const end = new Promise((resolve) => listener.on('message', (_channel, worker) => worker === 'end' && resolve('')))
+    await client.publish(channel, 'end')
+    await end
+    return woken.splice(0).filter((worker) => worker !== 'end')
+  }
+  const seq = () => client.hget(`${held.base}meta:meter`, 'seq')
+  const before = await seq()
+  expect([await settle(old.id, 0), await heard(), await seq()]).toEqual([0, [], before])
+  expect([await settle(last.id, SIZE + 1), await heard()]).toEqual([1, []])
+  expect([await settle(last.id, 1), await heard()]).toEqual([1, ['sleeper']])
+})

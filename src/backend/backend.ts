@@ -40,7 +40,7 @@ import { removeOwnKeys } from '../redis/shaped-queues.ts'
 import { untilMoved, untilServed } from '../redis/until-served.ts'
 import { ShapeStore } from '../shape/store.ts'
 import { argumentsOf, CallCollector, type ScriptCall } from './captured-calls.ts'
-import { clientOf, endReconnecting, leaveSentinels } from './connections.ts'
+import { clientOf, endReconnecting, leaveSentinels, openUntilServed } from './connections.ts'
 import { type FoundIteration, onRedisClock } from './cron-clock.ts'
 import { deadLetterId, deadLetterOf, letterJob } from './dead-letters.ts'
 import { drainInParts, fitsOneScript } from './draining.ts'
@@ -131,6 +131,7 @@ export class ShapedBackend extends RedisQueueBackend {
     this.#departures = new Departures(family.scripts, this.store, randomUUID(), lockDuration)
     if (family.options.declaration && ownsConnection) this.store.declare(family.options.declaration)
     if (ownsConnection) this.#watchConnections()
+    if (ownsConnection) for (const one of [connection, blockingConnection]) if (one) openUntilServed(one)
     // Before anything else awaits the client: a pipeline only has the commands defined before it was created.
     if (ownsConnection) connection.client.then((client) => family.scripts.define(client)).catch(() => {})
   }

@@ -1,5 +1,6 @@
 import type { RedisConnection } from 'bullmq'
 import type { Client } from '../redis/commands.ts'
+import { untilServed } from '../redis/until-served.ts'
 
 /** What is used of ioredis beyond its types, to end a client. */
 interface Endable {
@@ -9,6 +10,17 @@ interface Endable {
   disconnect(): void
   setStatus(status: string): void
   flushQueue(error: Error): void
+}
+
+/** What is used of BullMQ's connection beyond its types, to open it again. */
+interface Initializable {
+  readonly _client: Client
+  readonly closing: boolean
+  initializing: Promise<Client>
+  init(): Promise<Client>
+  readonly handleClientError: () => void
+  readonly handleClientClose: () => void
+  readonly handleClientReady: () => void
 }
 
 /** BullMQ's connection has its client from the start, but exposes it only when it is ready. */
@@ -34,4 +46,29 @@ export function endReconnecting(connection: RedisConnection): void {
 export function leaveSentinels(connection: RedisConnection): void {
   const client = clientOf(connection) as Client & { options?: { failoverDetector?: boolean } }
   if (client.options?.failoverDetector && client.status === 'end') client.disconnect()
+}
+
+/**
+ * BullMQ asks a new connection once for the version of Redis. If Redis does not serve just then, as a cluster of which a
+ * node has died, whatever needs the connection would fail for as long as the process lives: a worker's ends of jobs do,
+ * and jobs that succeeded would be recorded as failed. So it is asked again.
+ */
+export function openUntilServed(connection: RedisConnection): void {
+  const opening = connection as unknown as Initializable
+  const again = () => {
+    opening._client.off('error', opening.handleClientError)
+    opening._client.off('close', opening.handleClientClose)
+    opening._client.off('ready', opening.handleClientReady)
+    return opening.init()
+  }
+  // BullMQ itself reports the first failure.
+  opening.initializing = opening.initializing.catch((error: unknown) =>
+    untilServed(
+      error,
+      again,
+      () => opening.closing,
+      () => {},
+    ),
+  )
+  opening.initializing.catch(() => {})
 }

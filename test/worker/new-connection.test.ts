@@ -1,0 +1,43 @@
+import { RedisConnection } from 'bullmq'
+import { afterEach, expect, test, vi } from 'vitest'
+import { useRedis } from '../support/redis.ts'
+import { eventsOf, Workshop } from './support.ts'
+
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
+afterEach(() => void vi.restoreAllMocks())
+
+/** What BullMQ asks each new connection. */
+interface Asking {
+  readonly extraOptions: { readonly blocking: boolean }
+  getRedisVersionAndType(): Promise<unknown>
+}
+
+/** The blocking connection of the next worker gets this answer to the first question of BullMQ. */
+function failFirstQuestion(message: string): { readonly count: number } {
+  const asked = { count: 0 }
+  const asking = RedisConnection.prototype as unknown as Asking
+  const ask = asking.getRedisVersionAndType
+  vi.spyOn(asking, 'getRedisVersionAndType').mockImplementation(async function (this: Asking) {
+    if (this.extraOptions.blocking && ++asked.count === 1) throw new Error(message)
+    return ask.call(this)
+  })
+  return asked
+}
+
+test.each([
+  'Too many Cluster redirections. Last error: Error: Connection is closed.',
+  'CLUSTERDOWN The cluster is down',
+])('a worker whose second connection was not served at first (%s) stores what succeeds', async (message) => {
+  const queue = shop.queue({ rate: '100/s' })
+  await queue.waitUntilReady()
+  const asked = failFirstQuestion(message)
+  const worker = shop.worker(queue, async () => 'done')
+  const errors = eventsOf<Error>('error', worker)
+  const [completed, failed] = [eventsOf('completed', worker), eventsOf('failed', worker)]
+  await queue.add('job', {})
+  await vi.waitFor(() => expect(completed.all.length + failed.all.length).toBe(1), 5000)
+  expect(failed.all).toEqual([])
+  expect(errors.all).toMatchObject([{ message }])
+  expect(asked.count).toBe(2)
+})

@@ -14,6 +14,8 @@ export interface AnswerParts {
 
 /** The first page of a list. `PAGE` of `web/jobs/paged.js` is the same number. */
 const FIRST = { start: 0, count: 10 }
+/** Lists with more text than this are left to the page to ask for: with the data of jobs they may have megabytes. */
+const MAX_LISTS_LENGTH = 256 * 1024
 /** The list that is open at first is the first of these that has jobs, as in `web/jobs/jobs.js`. */
 const WAITING = ['waiting', 'prioritized', 'delayed'] as const
 
@@ -48,7 +50,9 @@ async function queueAnswers(reads: QueueReads, news: { readonly status: QueueSta
     return [`${path}/jobs?state=${state}&start=${start}&count=${count}`, await reads.jobs(name, state, FIRST)] as const
   })
   const more = groups === undefined ? [] : [reads.groups(name).then((found) => [`${path}/groups`, found] as const)]
-  return { [path]: news, ...Object.fromEntries(await Promise.all([...jobs, ...more])) }
+  const [found, others] = await Promise.all([Promise.all(jobs), Promise.all(more)])
+  const brought = JSON.stringify(found).length > MAX_LISTS_LENGTH ? [] : found
+  return { [path]: news, ...Object.fromEntries([...brought, ...others]) }
 }
 
 function openList({ waiting, prioritized, delayed }: QueueStatus): (typeof WAITING)[number] {

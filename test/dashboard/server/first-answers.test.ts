@@ -57,6 +57,15 @@ test('the page of a queue with groups holds these', async () => {
   expect(answers['api/queues/grouped/groups']).toMatchObject({ counts: { waiting: 1 } })
 })
 
+test('lists of jobs with much data are not in the page: it asks for them', async () => {
+  const queue = await shapedQueue(redis, 'heavy')
+  for (let i = 0; i < 3; i++) await queue.add('job', { text: 'x'.repeat(100_000) })
+  const { get } = await serve({ ...options, showData: true })
+  const text = await (await get('?queue=heavy')).text()
+  expect(Object.keys(answersIn(text))).toEqual(['api/fleet', 'api/queues/heavy'])
+  expect(text).not.toContain('xxx')
+})
+
 test('markup in names, reasons and data is no markup in the page', async () => {
   const evil = '</script><!--<script>'
   const queue = await shapedQueue(redis, 'evil')

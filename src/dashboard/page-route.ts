@@ -31,7 +31,9 @@ export function addPageRoute(app: FastifyInstance, { fleetPage, queuePage }: Ass
     const queue = new URLSearchParams(query).get('queue') ?? undefined
     const page = queue === undefined ? fleetPage : queuePage
     const coding = codingOf(request.headers['accept-encoding'])
-    reply.headers({ ...withPolicy(page.policy), 'cache-control': 'no-store', vary: 'accept-encoding' })
+    // A proxy that rewrites the document would change what the policy names by its hash.
+    const headers = { 'cache-control': 'no-store, no-transform', vary: 'accept-encoding' }
+    reply.headers({ ...withPolicy(page.policy), ...headers })
     reply.type('text/html; charset=utf-8')
     const text = Readable.from(textOf(page, answersFor(request, parts, queue)))
     if (!coding) return reply.send(text)

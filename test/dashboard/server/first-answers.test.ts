@@ -88,7 +88,7 @@ test('it holds no answers for who may not see them', async () => {
   const { get, post } = await serve({ ...options, tokens: file })
   const answers = async (query: string, headers: Record<string, string> = {}) => {
     const page = await get(query, headers)
-    expect([page.status, page.headers.get('cache-control')]).toEqual([200, 'no-store'])
+    expect([page.status, page.headers.get('cache-control')]).toEqual([200, 'no-store, no-transform'])
     return answersIn(await page.text())
   }
   const cookieOf = async (token: string) =>

@@ -37,7 +37,7 @@ test.each(['', '/sluice', '/a/b'])(
       'x-content-type-options': 'nosniff',
       'referrer-policy': 'no-referrer',
       'x-frame-options': 'DENY',
-      'cache-control': 'no-store',
+      'cache-control': 'no-store, no-transform',
     })
     expect(page.headers.get('content-security-policy')).not.toContain('unsafe')
   },

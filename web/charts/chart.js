@@ -95,12 +95,10 @@ export class Chart {
 
   /** Makes the drawing. */
   async start() {
-    try {
-      const { default: UPlot } = await import('../uPlot.esm.js')
-      if (!this.#plot && !this.#isClosed) this.#make(UPlot)
-    } catch {
-      say('The charts could not be loaded; their values are in the tables below them.')
-    }
+    const UPlot = await loadPlot()
+    if (this.#isClosed) return
+    if (!UPlot) say('The charts could not be loaded; their values are in the tables below them.')
+    else if (!this.#plot) this.#make(UPlot)
   }
 
   /** @param {typeof import('../uPlot.esm.js').default} UPlot */
@@ -210,4 +208,13 @@ function swatch(color, kind) {
   line.style.stroke = `var(${color})`
   if (kind === 'dashed') setAttribute(line, 'stroke-dasharray', '4 3')
   return s('svg', { class: 'swatch', viewBox: '0 0 16 10', 'aria-hidden': 'true' }, line)
+}
+
+/** @returns {Promise<typeof import('../uPlot.esm.js').default | undefined>} undefined if it could not be loaded */
+async function loadPlot() {
+  try {
+    return (await import('../uPlot.esm.js')).default
+  } catch {
+    return undefined
+  }
 }

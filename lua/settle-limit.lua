@@ -6,22 +6,26 @@
   ARGV
     [1]  the definition, JSON
     [2]  units; below 0 they are refunded
-    [3]  id of this call: sent again within a minute, it changes nothing
-  Returns the reply of decide, for one unit.
+    [3]  id of this call: sent again, it changes nothing
+    [4]  the latest time to settle (µs): after it nothing is done, and the id is forgotten; '' for in a minute
+  Returns the reply of decide, for one unit; {now (µs)} if it was too late.
 ]]
 --- @include "lib/limits"
 --- @include "lib/limit-place"
-local now = redis_now()
+local now, AGAIN_US, FORGOTTEN = redis_now(), 60000000, 10
+local ends = tonumber(ARGV[4]) or now + AGAIN_US
+if now > ends then return { now } end
 local l = limit_read(KEYS[1], ARGV[1], now)
 if l.outdated then return { now, 4, 0, 0, 0 } end
 
 -- Whether this call was sent before and its reply was lost: units that are given back twice would let too much pass.
-local AGAIN_MS = 60000
+-- Each call forgets a few ids, however many are over.
 local function was_sent()
-  local settled = KEYS[1] .. ':settled'
-  redis.call('ZREMRANGEBYSCORE', settled, '-inf', us_text(now - AGAIN_MS * 1000))
-  local is_new = redis.call('ZADD', settled, 'NX', us_text(now), ARGV[3]) == 1
-  redis.call('PEXPIRE', settled, AGAIN_MS)
+  local settled, lasts = KEYS[1] .. ':settled', math.ceil((ends - now) / 1000) + 1
+  local over = redis.call('ZRANGEBYSCORE', settled, '-inf', '(' .. us_text(now), 'LIMIT', 0, FORGOTTEN)
+  if over[1] then redis.call('ZREM', settled, unpack(over)) end
+  local is_new = redis.call('ZADD', settled, 'NX', us_text(ends), ARGV[3]) == 1
+  if redis.call('PTTL', settled) < lasts then redis.call('PEXPIRE', settled, lasts) end
   return not is_new
 end
 

@@ -89,6 +89,27 @@ export class Decider {
     }
   }
 
+  /**
+   * As `run`, for a script whose last argument is the latest time to act: nothing is done after its caller has given up.
+   */
+  async runBefore(
+    name: string,
+    timeoutMs: number,
+    script: LimitScript,
+    keys: readonly string[],
+    args: Arguments,
+  ): Promise<number[]> {
+    const deadlineMs = performance.now() + timeoutMs
+    try {
+      return await inTime(timeoutMs, async (givenUp) => {
+        await this.#untilLive(givenUp)
+        return this.#runBefore(deadlineMs, (deadlineUs) => this.#client.run(script, keys, [...args, deadlineUs]))
+      })
+    } catch (error) {
+      throw asUnavailable(name, error)
+    }
+  }
+
   #newCollector(timeoutMs: number): Collector<Question, Decision> {
     const many = (questions: readonly Question[]) => this.#together(questions, timeoutMs)
     const collector: Collector<Question, Decision> = new Collector({
@@ -123,21 +144,31 @@ export class Decider {
     if (givenUp()) throw new Error('Connection is closed')
   }
 
+  async #send(questions: readonly Question[], deadlineMs: number): Promise<readonly Decision[]> {
+    const reply = await this.#runBefore(deadlineMs, (deadlineUs) => {
+      const { keys, args } = encodeQuestions(questions, deadlineUs)
+      return this.#client.run<number[]>('decide', keys, args)
+    })
+    return readDecisions(questions, reply)
+  }
+
   /**
    * The client resends a command whose reply was lost, hence the deadline: nothing may be charged after all callers
    * have given up. If Redis's clock jumped forward, that looks the same: the reply holds the new time, so the script is
    * sent once more.
    */
-  async #send(questions: readonly Question[], deadlineMs: number, again = false): Promise<readonly Decision[]> {
+  async #runBefore(
+    deadlineMs: number,
+    run: (deadlineUs: number | '') => Promise<number[]>,
+    again = false,
+  ): Promise<number[]> {
     const sentMs = performance.now()
-    const deadlineUs = this.#clockUs === undefined ? '' : Math.ceil(this.#clockUs + deadlineMs * 1000)
-    const { keys, args } = encodeQuestions(questions, deadlineUs)
-    const reply = await this.#client.run<number[]>('decide', keys, args)
+    const reply = await run(this.#clockUs === undefined ? '' : Math.ceil(this.#clockUs + deadlineMs * 1000))
     this.#clockUs = (reply[0] as number) - sentMs * 1000
     this.#clock.sample(reply[0] as number, sentMs)
-    if (reply.length > 1) return readDecisions(questions, reply)
+    if (reply.length > 1) return reply
     if (again || performance.now() > deadlineMs) throw new Error('Command timed out')
-    return this.#send(questions, deadlineMs, true)
+    return this.#runBefore(deadlineMs, run, true)
   }
 }
 

@@ -252,7 +252,12 @@ export class Limiter {
     if (limit.algorithm === 'concurrency') {
       throw new InvalidLimitError(`limit "${this.name}" counts leases: release or extend them, they cannot be charged`)
     }
-    const settling = this.run<number[]>('settle-limit', key, [limit.wire, units, uniqueId()])
+    const { limit: place, state } = limit.placeOf(key)
+    const [keys, args] = [
+      [place.control, state],
+      [limit.wire, units, uniqueId()],
+    ]
+    const settling = this.#decider.runBefore(this.name, this.timeoutMs, 'settle-limit', keys, args)
     const reply = await settling.finally(() => {
       if (units < 0) this.#front?.gaveBack(key)
     })

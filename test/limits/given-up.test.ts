@@ -1,6 +1,7 @@
 import { setImmediate } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { createLimiter, LimiterUnavailableError } from '../../src/limits/index.ts'
+import { LimitClient } from '../../src/limits/limit-client.ts'
 import { useRedis } from '../support/redis.ts'
 import { PATIENT, times, useLimiters } from './support/limiters.ts'
 import { giveBack, takeAway, throughProxy, until } from './support/lost-redis.ts'
@@ -113,4 +114,22 @@ test('an answer that came in time counts, also when the program was busy meanwhi
   const start = performance.now()
   while (performance.now() - start < 200);
   expect((await taking).remaining).toBe(7)
+})
+
+test('a penalty after its caller has given up charges nothing, and its id is forgotten', async () => {
+  const client = redis.client()
+  const api = limiter({ name: 'too-late', rate: '9/h', burst: 9 })
+  await api.take('joe')
+  const limit = await api.limitOf('joe')
+  const { limit: place, state } = limit.placeOf('joe')
+  const settled = `${place.control}:settled`
+  const [seconds] = await client.time()
+  const pastUs = (Number(seconds) - 1) * 1_000_000
+  const late = LimitClient.of(client).run('settle-limit', [place.control, state], [limit.wire, 3, 'late', pastUs])
+  expect(await late).toHaveLength(1)
+  expect((await api.peek('joe')).remaining).toBe(8)
+  for (let i = 0; i < 25; i++) await client.zadd(settled, pastUs, `old${i}`)
+  for (let i = 0; i < 3; i++) await api.penalty('joe')
+  expect(await client.zcard(settled)).toBe(3)
+  expect((await api.peek('joe')).remaining).toBe(5)
 })

@@ -11,7 +11,7 @@ import type { ShapedBackend } from '../backend/backend.ts'
 import { shapedBackendFactory } from '../backend/factory.ts'
 import { InvalidInputError } from '../errors.ts'
 import { withShapedTelemetry } from '../reports/telemetry.ts'
-import { AdmitTimeout } from './unavailable.ts'
+import { AdmitTimeout, checkAdmitTimeout } from './unavailable.ts'
 
 /** Options of a {@link ShapedFlowProducer}: BullMQ's, and the timeout of an admission. */
 export interface ShapedFlowProducerOptions extends FlowProducerOptions {
@@ -36,6 +36,7 @@ export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
   constructor(options: ShapedFlowProducerOptions) {
     checkOptionNames('flow producer', options)
     const { admitTimeoutMs, ...opts } = options
+    checkAdmitTimeout(admitTimeoutMs)
     super(withShapedTelemetry(opts), shapedBackendFactory({ alwaysShaped: true }))
     this.#admitTimeout = new AdmitTimeout(this.backend.connection, admitTimeoutMs)
   }

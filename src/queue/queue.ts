@@ -31,7 +31,7 @@ import { type GroupState, type GroupStatus, QueueGroups } from './groups.ts'
 import { type MeterState, readMeterState } from './meter-state.ts'
 import type { Clearing, Offer, ShapeChange, ShapedQueueListener, ShapedQueueOptions } from './options.ts'
 import { type RedriveOptions, type RedriveResult, redrive } from './redrive.ts'
-import { AdmitTimeout } from './unavailable.ts'
+import { AdmitTimeout, checkAdmitTimeout } from './unavailable.ts'
 
 /** BullMQ's reads, which would wait for as long as Redis is silent. Its other getters call these. */
 const READS = [
@@ -80,6 +80,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     checkOptionNames('queue', options)
     const { shape, admitTimeoutMs, declarer, ...opts } = options
     checkJobDefaults(opts.defaultJobOptions)
+    checkAdmitTimeout(admitTimeoutMs)
     super(name, withShapedTelemetry(opts), shapedBackendFactory(declaringBackendOptions(shape, declarer)))
     this.#admitTimeout = new AdmitTimeout(this.backend.connection, admitTimeoutMs)
     this.#once = new OnceCalls(name, this.backend.store.base)

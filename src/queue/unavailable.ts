@@ -1,10 +1,21 @@
 import type { RedisConnection } from 'bullmq'
-import { QueueUnavailableError, SluiceError } from '../errors.ts'
+import { InvalidInputError, QueueUnavailableError, SluiceError } from '../errors.ts'
 import type { Client } from '../redis/commands.ts'
 import { Deadlines, withinMs } from '../redis/deadlines.ts'
 import { failureKind } from '../redis/failures.ts'
 
 export const DEFAULT_ADMIT_TIMEOUT_MS = 5000
+/** A timer that is set for longer ends at once. */
+const MAX_ADMIT_TIMEOUT_MS = 2 ** 31 - 1
+
+/** @throws InvalidInputError */
+export function checkAdmitTimeout(admitTimeoutMs: unknown): void {
+  if (admitTimeoutMs === undefined) return
+  if (typeof admitTimeoutMs === 'number' && admitTimeoutMs > 0 && admitTimeoutMs <= MAX_ADMIT_TIMEOUT_MS) return
+  throw new InvalidInputError(
+    `admitTimeoutMs must be a number of ms > 0 and at most ${MAX_ADMIT_TIMEOUT_MS}; got ${String(admitTimeoutMs)}`,
+  )
+}
 
 /**
  * Bounds how long a producer's command may take, and for how long Redis may be silent to a read: a job that cannot be

@@ -3,6 +3,7 @@ import { InvalidInputError, UnsupportedOptionError } from '../errors.ts'
 import { checkFeedbackOptions } from '../feedback/options.ts'
 import type { MeterState } from '../queue/meter-state.ts'
 import type { ShapedQueueOptions } from '../queue/options.ts'
+import { checkAdmitTimeout } from '../queue/unavailable.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 import { checkWorkerOptions, type ShapedWorkerOptions } from '../worker/options.ts'
 import type { PlaceBy } from './placement.ts'
@@ -52,6 +53,7 @@ export function checkShardedQueue(options: ShardedQueueOptions): void {
   }
   checkShards(options.shards)
   checkPlaceBy(options.placeBy)
+  checkAdmitTimeout(options.admitTimeoutMs)
 }
 
 /** @throws InvalidInputError */

@@ -2,7 +2,8 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { createServer } from 'node:net'
 import { afterEach } from 'vitest'
-import { QueueUnavailableError, ShapedFlowProducer, ShapedQueue } from '../../src/index.ts'
+import { InvalidInputError, QueueUnavailableError, ShapedFlowProducer, ShapedQueue } from '../../src/index.ts'
+import { ShardedQueue } from '../../src/sharding/index.ts'
 import { findFreePort } from '../../workers/services/free-port.ts'
 import { expect, PerTest, test, useConcurrentTests } from '../support/concurrent.ts'
 import { type RedisProxy, startProxy } from '../support/proxy.ts'
@@ -206,3 +207,19 @@ async function startProxyOn(port: number): Promise<{ stop(): Promise<void> }> {
     },
   }
 }
+
+test.each([Number.POSITIVE_INFINITY, Number.NaN, 0, -1, 2 ** 31, '5000'])(
+  'admitTimeoutMs: %s is refused before a connection is opened',
+  (wrong) => {
+    const admitTimeoutMs = wrong as number
+    const { connection } = redis
+    for (const open of [
+      () => new ShapedQueue('wrong', { connection, admitTimeoutMs }),
+      () => new ShapedFlowProducer({ connection, admitTimeoutMs }),
+      () => new ShardedQueue('wrong', { connection, shards: 2, admitTimeoutMs }),
+    ]) {
+      expect(open).toThrow(InvalidInputError)
+      expect(open).toThrow(`admitTimeoutMs must be a number of ms > 0 and at most 2147483647; got ${wrong}`)
+    }
+  },
+)

@@ -98,11 +98,15 @@ test('also a producer that does not declare it, from its first job on', async ()
   expect((await other.add('job', {})).id).toMatch(GENERATED)
 })
 
-test("a queue without a shape keeps BullMQ's numbers", async () => {
+test('nor does a queue need a capacity for such ids', async () => {
   const queue = shop.queue({ rate: '50/s' })
   expect((await queue.add('job', {})).id).toMatch(GENERATED)
   for (const { id } of await queue.addBulk(many(2))) expect(id).toMatch(GENERATED)
+})
+
+test("a queue without a shape keeps BullMQ's numbers", async () => {
   const unshaped = shop.queue()
   expect((await unshaped.add('job', {})).id).toBe('1')
+  expect((await unshaped.addBulk(many(2))).map(({ id }) => id)).toEqual(['2', '3'])
   expect(await ownKeys(unshaped)).toEqual([])
 })

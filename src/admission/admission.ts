@@ -185,11 +185,21 @@ export class Admission {
     })
   }
 
-  /** All jobs or none. @returns BullMQ's replies, in order */
-  async bulk(client: Client, calls: readonly AddCall[], toKey: (type: string) => string): Promise<unknown[]> {
+  /**
+   * All jobs or none.
+   * @param refusal why none can be added; jobs of an idempotency key are looked up all the same
+   * @returns BullMQ's replies, in order
+   */
+  async bulk(
+    client: Client,
+    calls: readonly AddCall[],
+    toKey: (type: string) => string,
+    refusal?: Error,
+  ): Promise<unknown[]> {
     const keys = BULK_KEYS.map(toKey)
     const once = calls[0]?.job.once
-    if (once) return this.#once(client, calls, keys, once)
+    if (once) return this.#once(client, calls, keys, refusal ? { ...once, refusal: once.refusal ?? refusal } : once)
+    if (refusal) throw refusal
     const parts = partsOf(calls)
     if (parts.length === 1 || this.#dependsOnGroups(calls)) return this.#wholeBulk(client, calls, keys)
     // Before any part is sent: none is taken back.

@@ -67,6 +67,10 @@ const ENDS: Readonly<Record<string, number>> = {
   moveJobFromActiveToWait: 0,
 }
 
+/** Keys of the jobs that have not ended. */
+const JOB_LISTS = ['wait', 'paused', 'active'] as const
+const JOB_SETS = ['prioritized', 'delayed', 'waiting-children'] as const
+
 /** A job for which BullMQ's code is to make the add call. */
 interface JobToAdd {
   readonly job: JobJson
@@ -248,18 +252,19 @@ export class ShapedBackend extends RedisQueueBackend {
   override async addJobs(entries: AddJobsEntries): Promise<string[]> {
     if (entries.length === 0) return []
     await this.store.prepared()
-    await this.#checkParents(entries)
     const jobs = entries.map((entry) => {
       const jobId = this.#admission.idFor(entry.jobId) as string
       return { ...entry, jobId, hasNewId: !entry.jobId }
     })
+    const ids = jobs.map(({ jobId }) => jobId)
+    const refusal = await this.#missingParent(entries, ids)
     const collected = await this.#collect(jobs)
     const client = await this.queue.client
     const first = new FirstAnswer(client)
     const { keptMs } = this.#confirmation
     const calls = collected.map((call) => ({ ...call, first }))
     this.#admissions.flush()
-    const replies = await this.#admission.bulk(client, calls, (key) => this.toKey(key))
+    const replies = await this.#admission.bulk(client, calls, (key) => this.toKey(key), refusal)
     const code = replies.find((reply) => Number(reply) < 0)
     // BullMQ returns such a code as a job id; a shaped queue throws the error.
     if (code !== undefined && this.store.memory.stored)
@@ -269,15 +274,26 @@ export class ShapedBackend extends RedisQueueBackend {
     return replies as string[]
   }
 
-  /** BullMQ's script would find that a parent is missing once it has added the jobs before. */
-  async #checkParents(entries: AddJobsEntries): Promise<void> {
-    const keys = new Set(entries.flatMap(({ parentKeyOpts }) => parentKeyOpts?.parentKey ?? []))
-    if (keys.size === 0 || !this.store.memory.stored) return
-    const client = await this.queue.client
-    for (const parentKey of keys) {
-      if (await client.hexists(parentKey, 'name')) continue
-      throw this.finishedErrors({ code: ErrorCode.ParentJobNotExist, parentKey, command: 'addJob' })
+  /**
+   * BullMQ's script would find that a parent is missing once it has added the jobs before. A parent may be an earlier job
+   * of the same bulk.
+   * @param ids of the jobs
+   */
+  async #missingParent(entries: AddJobsEntries, ids: readonly string[]): Promise<Error | undefined> {
+    const added = new Set<string>()
+    const asked = new Set<string>()
+    for (const [i, { parentKeyOpts }] of entries.entries()) {
+      const { parentKey } = parentKeyOpts ?? {}
+      if (parentKey && !added.has(parentKey)) asked.add(parentKey)
+      added.add(this.toKey(ids[i] as string))
     }
+    if (asked.size === 0 || !this.store.memory.stored) return undefined
+    const client = await this.queue.client
+    const keys = [...asked]
+    const found = await Promise.all(keys.map((key) => client.hexists(key, 'name')))
+    const parentKey = keys.find((_, i) => !found[i])
+    if (parentKey === undefined) return undefined
+    return this.finishedErrors({ code: ErrorCode.ParentJobNotExist, parentKey, command: 'addJob' })
   }
 
   override async addFlow(entries: FlowEntries): Promise<FlowResult[]> {
@@ -442,6 +458,7 @@ export class ShapedBackend extends RedisQueueBackend {
 
   /** Of a shaped queue by an id: BullMQ's script, sent again, would also remove what was accepted meanwhile. */
   override async drain(delayed: boolean): Promise<void> {
+    await this.store.prepared()
     if (!this.store.memory.stored) {
       const client = await this.queue.client
       if (await fitsOneScript(client, (type) => this.toKey(type), delayed)) return super.drain(delayed)
@@ -457,11 +474,17 @@ export class ShapedBackend extends RedisQueueBackend {
     return left
   }
 
-  /** A call that is sent again since its reply was lost finds a queue that is gone, and so is no longer paused. */
+  /**
+   * A call that is sent again since its reply was lost finds a queue that is gone, and so is no longer paused. One that
+   * another program resumed has jobs, or may be empty: then nothing is lost with it.
+   */
   async #unlessGone(error: Error): Promise<number> {
     if (!error.message.includes('non-paused')) throw error
-    const meta = await (await this.queue.client).hgetall(this.toKey('meta'))
-    if (Object.keys(meta).length > 0) throw error
+    const client = await this.queue.client
+    const lists = JOB_LISTS.map((type) => client.llen(this.toKey(type)))
+    const sets = JOB_SETS.map((type) => client.zcard(this.toKey(type)))
+    const [meta, ...lengths] = await Promise.all([client.hgetall(this.toKey('meta')), ...lists, ...sets])
+    if (Object.keys(meta).length > 0 || lengths.some((length) => length > 0)) throw error
     return 0
   }
 

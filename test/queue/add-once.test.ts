@@ -52,6 +52,20 @@ describe('a key that comes again', () => {
     expect(await queue.getJob(id)).toMatchObject({ name: 'job', data: { key: 'k' }, opts: { jobId: id } })
   })
 
+  test('is answered although its parent is gone; another key is refused', async () => {
+    const queue = shop.queue(SHAPE)
+    const parent = await queue.add('parent', {})
+    const jobs = [
+      { name: 'child', data: {}, opts: { parent: { id: parent.id as string, queue: queue.qualifiedName } } },
+    ]
+    const first = await queue.addOnce(jobs, { key: 'k', fingerprint: 'f' })
+    await client.del(queue.toKey(parent.id as string))
+    expect(await queue.addOnce(jobs, { key: 'k', fingerprint: 'f' })).toMatchObject({ ids: first.ids, replayed: true })
+    const error = await rejection(queue.addOnce(jobs, { key: 'other', fingerprint: 'f' }))
+    expect(error.message).toMatch('Missing key for parent')
+    expect(await queue.count()).toBe(2)
+  })
+
   test('is answered although the queue is full, paused, and has lost its shape', async () => {
     const queue = shop.queue({ rate: '50/s', capacity: 1 })
     const first = await once(queue, 'k')

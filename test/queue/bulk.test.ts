@@ -223,6 +223,21 @@ test('a job whose parent is missing keeps out the bulk', async () => {
   expect(await queue.count()).toBe(0)
 })
 
+test('a bulk may have the parent of its later jobs, but not of earlier ones', async () => {
+  const queue = shop.queue({ capacity: 10 })
+  const parent = { id: 'parent', queue: queue.qualifiedName }
+  const [first, child] = await queue.addBulk([
+    { name: 'parent', data: {}, opts: { jobId: 'parent' } },
+    { name: 'child', data: {}, opts: { parent } },
+  ])
+  expect(first?.id).toBe('parent')
+  expect(child?.parentKey).toBe(queue.toKey('parent'))
+  const before = [{ name: 'child', data: {}, opts: { parent: { ...parent, id: 'later' } } }]
+  const later = { name: 'parent', data: {}, opts: { jobId: 'later' } }
+  expect((await rejection(queue.addBulk([...before, later]))).message).toMatch('Missing key for parent')
+  expect(await queue.count()).toBe(2)
+})
+
 test.each([
   ['a queue', { rate: '50/s', burst: 3 }, { burst: 2 }, {}],
   ['a group', { groups: { rate: '50/s', burst: 3 } }, { groups: { rate: '50/s', burst: 2 } }, { group: { id: 'a' } }],

@@ -71,6 +71,28 @@ test.each([
   expect(await queue.count()).toBe(0)
 })
 
+test('a program that has not looked at the shape yet does not drain with a script that may be sent twice', async () => {
+  const queue = shop.queue({ rate: '1/h' })
+  await queue.addBulk(many(3))
+  const other = shop.queueNamed(queue.name)
+  const sent = await watchScripts(other)
+  await other.drain()
+  expect(sent.filter(({ name }) => /^drain/.test(name))).toEqual([])
+  expect(await queue.count()).toBe(0)
+})
+
+test('an obliterate of a queue that another program resumed meanwhile is refused, and the shape stays', async () => {
+  const queue = shop.queue({ rate: '1/h', capacity: 10 })
+  await queue.addBulk(many(3))
+  // Its meta is empty then, as with skipMetasUpdate.
+  await watchScripts(queue, async ({ name }) => {
+    if (name.startsWith('obliterate')) await client.del(queue.toKey('meta'))
+  })
+  expect((await rejection(queue.obliterate())).message).toMatch('non-paused')
+  expect(await queue.count()).toBe(3)
+  expect((await queue.getShape())?.capacity).toBe(10)
+})
+
 test('jobs that are added while a queue is drained stay, and those that run go on', async () => {
   const queue = shop.queue({ rate: '1000/s' })
   await queue.addBulk(many(3 * PART))

@@ -114,6 +114,7 @@ export class ShapedBackend extends RedisQueueBackend {
   readonly #confirmation: ReplicaConfirmation
   readonly #schedulerJobs = new Map<string, Pick<AddedJob, 'cost' | 'terms'>>()
   readonly #watches: (() => void)[] = []
+  #leavesBlocking = false
 
   /** @internal */
   constructor(
@@ -135,7 +136,8 @@ export class ShapedBackend extends RedisQueueBackend {
     this.#departures = new Departures(family.scripts, this.store, randomUUID(), lockDuration)
     if (family.options.declaration && ownsConnection) this.store.declare(family.options.declaration)
     if (ownsConnection) this.#watchConnections()
-    if (ownsConnection) for (const one of [connection, blockingConnection]) if (one) openUntilServed(one)
+    if (ownsConnection) openUntilServed(connection, () => false)
+    if (ownsConnection) this.#openBlocking()
     // Before anything else awaits the client: a pipeline only has the commands defined before it was created.
     if (ownsConnection) connection.client.then((client) => family.scripts.define(client)).catch(() => {})
   }
@@ -180,7 +182,19 @@ export class ShapedBackend extends RedisQueueBackend {
 
   override async disconnectBlocking(wait = true): Promise<void> {
     if (this.blockingConnection) endReconnecting(this.blockingConnection)
+    this.#leavesBlocking = true
     return super.disconnectBlocking(wait)
+  }
+
+  /** After a pause. */
+  override async reconnectBlocking(): Promise<void> {
+    this.#openBlocking()
+    return super.reconnectBlocking()
+  }
+
+  #openBlocking(): void {
+    this.#leavesBlocking = false
+    if (this.blockingConnection) openUntilServed(this.blockingConnection, () => this.#leavesBlocking)
   }
 
   override async disconnect(): Promise<void> {

@@ -52,8 +52,9 @@ export function leaveSentinels(connection: RedisConnection): void {
  * BullMQ asks a new connection once for the version of Redis. If Redis does not serve just then, as a cluster of which a
  * node has died, whatever needs the connection would fail for as long as the process lives: a worker's ends of jobs do,
  * and jobs that succeeded would be recorded as failed. So it is asked again.
+ * @param over whether the connection is no longer needed
  */
-export function openUntilServed(connection: RedisConnection): void {
+export function openUntilServed(connection: RedisConnection, over: () => boolean): void {
   const opening = connection as unknown as Initializable
   const again = () => {
     opening._client.off('error', opening.handleClientError)
@@ -66,7 +67,7 @@ export function openUntilServed(connection: RedisConnection): void {
     untilServed(
       error,
       again,
-      () => opening.closing,
+      () => opening.closing || over(),
       () => {},
     ),
   )

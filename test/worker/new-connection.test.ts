@@ -13,13 +13,13 @@ interface Asking {
   getRedisVersionAndType(): Promise<unknown>
 }
 
-/** The blocking connection of the next worker gets this answer to the first question of BullMQ. */
-function failFirstQuestion(message: string): { readonly count: number } {
+/** The blocking connection of the next worker gets this answer to the first questions of BullMQ. */
+function failQuestions(message: string, times = 1): { readonly count: number } {
   const asked = { count: 0 }
   const asking = RedisConnection.prototype as unknown as Asking
   const ask = asking.getRedisVersionAndType
   vi.spyOn(asking, 'getRedisVersionAndType').mockImplementation(async function (this: Asking) {
-    if (this.extraOptions.blocking && ++asked.count === 1) throw new Error(message)
+    if (this.extraOptions.blocking && ++asked.count <= times) throw new Error(message)
     return ask.call(this)
   })
   return asked
@@ -31,7 +31,7 @@ test.each([
 ])('a worker whose second connection was not served at first (%s) stores what succeeds', async (message) => {
   const queue = shop.queue({ rate: '100/s' })
   await queue.waitUntilReady()
-  const asked = failFirstQuestion(message)
+  const asked = failQuestions(message)
   const worker = shop.worker(queue, async () => 'done')
   const errors = eventsOf<Error>('error', worker)
   const [completed, failed] = [eventsOf('completed', worker), eventsOf('failed', worker)]
@@ -40,4 +40,14 @@ test.each([
   expect(failed.all).toEqual([])
   expect(errors.all).toMatchObject([{ message }])
   expect(asked.count).toBe(2)
+})
+
+test('a worker closes while its second connection is not served', async () => {
+  const queue = shop.queue({ rate: '100/s' })
+  await queue.waitUntilReady()
+  const asked = failQuestions('CLUSTERDOWN The cluster is down', Number.POSITIVE_INFINITY)
+  const worker = shop.worker(queue, async () => 'done')
+  worker.on('error', () => {})
+  await vi.waitFor(() => expect(asked.count).toBeGreaterThan(1), 5000)
+  await worker.close().catch((error: Error) => expect(error.message).toMatch('CLUSTERDOWN'))
 })

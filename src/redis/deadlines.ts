@@ -77,3 +77,13 @@ export async function withinMs<T>(timeoutMs: number, promise: Promise<T> | undef
   })
   return Promise.race([promise, late]).finally(() => clearTimeout(timer))
 }
+
+/** The result of a promise. @throws what `late` returns, if it takes longer */
+export async function orLate<T>(timeoutMs: number, promise: Promise<T>, late: () => Error): Promise<T> {
+  const answer = await withinMs(
+    timeoutMs,
+    promise.then((value) => ({ value })),
+  )
+  if (!answer) throw late()
+  return answer.value
+}

@@ -1,4 +1,5 @@
 import { QueueUnavailableError, ShardsUnavailableError } from '../errors.ts'
+import { orLate } from '../redis/deadlines.ts'
 import { failureKind } from '../redis/failures.ts'
 
 /**
@@ -35,16 +36,12 @@ interface WaitTerms {
  * The result of a promise.
  * @throws QueueUnavailableError if it takes longer
  */
-export async function answered<T>(
+export function answered<T>(
   queueName: string,
   promise: Promise<T>,
   timeoutMs: number,
   { mayChange = true, missing = 'Redis did not answer' }: WaitTerms = {},
 ): Promise<T> {
-  let timer: NodeJS.Timeout | undefined
-  const tooLate = new Promise<never>((_, reject) => {
-    const reason = `${missing} within ${timeoutMs} ms`
-    timer = setTimeout(() => reject(new QueueUnavailableError(queueName, reason, mayChange)), timeoutMs)
-  })
-  return Promise.race([promise, tooLate]).finally(() => clearTimeout(timer))
+  const reason = `${missing} within ${timeoutMs} ms`
+  return orLate(timeoutMs, promise, () => new QueueUnavailableError(queueName, reason, mayChange))
 }

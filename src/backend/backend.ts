@@ -34,6 +34,7 @@ import {
 } from '../redis/commands.ts'
 import { watchConnection } from '../redis/connection-watch.ts'
 import { isPassing } from '../redis/failures.ts'
+import { uniqueId } from '../redis/ids.ts'
 import { replicatedKey } from '../redis/keys.ts'
 import { isPrepared, type ScriptSet, WRAPPED } from '../redis/scripts.ts'
 import { removeOwnKeys } from '../redis/shaped-queues.ts'
@@ -43,7 +44,6 @@ import { argumentsOf, CallCollector, type ScriptCall } from './captured-calls.ts
 import { clientOf, endReconnecting, leaveSentinels, openUntilServed } from './connections.ts'
 import { type FoundIteration, onRedisClock } from './cron-clock.ts'
 import { deadLetterId, deadLetterOf, letterJob } from './dead-letters.ts'
-import { drainInParts, fitsOneScript } from './draining.ts'
 import { failWithLetter } from './fail-with-letter.ts'
 import type { ShapedBackendOptions } from './options.ts'
 
@@ -54,6 +54,9 @@ type KeysMap = ReturnType<QueueKeys['getKeys']>
 
 /** If fewer finished jobs are kept, a job may be evicted before its finish call is repeated. */
 const FEW_KEPT = 100
+
+/** Jobs that a script of a drain removes, which blocks Redis for less than 5 ms. */
+const DRAINED_TOGETHER = 150
 
 /** BullMQ's script that finishes jobs. */
 const FINISH = 'moveToFinished'
@@ -470,14 +473,18 @@ export class ShapedBackend extends RedisQueueBackend {
     return 1
   }
 
-  /** Of a shaped queue by an id: BullMQ's script, sent again, would also remove what was accepted meanwhile. */
+  /**
+   * Removes all jobs that wait now, by an id: BullMQ's script, sent again, would also remove what was added meanwhile. It
+   * would block Redis for seconds where the queue is long, and groups that are held, or have delayed jobs, would not
+   * learn that those jobs are gone. Drains that were interrupted are completed too.
+   */
   override async drain(delayed: boolean): Promise<void> {
     await this.store.prepared()
-    if (!this.store.memory.stored) {
-      const client = await this.queue.client
-      if (await fitsOneScript(client, (type) => this.toKey(type), delayed)) return super.drain(delayed)
+    const begin = [uniqueId(), delayed ? 'begin all' : 'begin', DRAINED_TOGETHER]
+    const drains = (await this.store.run('drain-part', begin)) as readonly string[]
+    for (const drain of drains) {
+      while ((await this.store.run('drain-part', [drain, 'go', DRAINED_TOGETHER])) === 1);
     }
-    return drainInParts(this.store, delayed)
   }
 
   override async obliterate(opts: Parameters<RedisQueueBackend['obliterate']>[0]): Promise<number> {

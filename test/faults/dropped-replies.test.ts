@@ -511,13 +511,17 @@ test('the reply of a flow that is added is lost once, and the flow is there once
     },
   }))
 
-test('jobs that are added before a drain is sent again stay', async () => {
+test.each([
+  ['a queue', PACED],
+  ['a queue without a shape', undefined],
+])('jobs that are added before a drain of %s is sent again stay', async (_title, shape) => {
   const { prefix } = redis
+  await redis.cleanup()
   const proxy = await startProxy(redis.url)
   onTestFinished(() => proxy.stop())
   const fleet = new Fleet()
   const slow = { ...quickConnection(proxy.url), connectionName: prefix, retryStrategy: () => 300 }
-  const queue = fleet.queue('few', { connection: slow, prefix, shape: PACED })
+  const queue = fleet.queue('few', { connection: slow, prefix, ...(shape ? { shape } : {}) })
   const other = fleet.queue('few', { connection: redis.connection, prefix })
   await queue.addBulk([job('a'), job('b')])
   const dropped = proxy.dropReplyOf(([command]) => /^eval/i.test(command ?? ''))

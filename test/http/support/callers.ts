@@ -15,15 +15,22 @@ export interface Callers {
   stop(): Promise<Seen>
 }
 
-/** Lets callers post jobs, each after the other, with a pause between them. */
-export function startCallers(url: string, { count = 4, everyMs = 20 } = {}): Callers {
+/**
+ * Lets callers post jobs, each after the other, with a pause between them.
+ * @param address that a trusted proxy would name as theirs; without one it is that of the connection
+ */
+export function startCallers(
+  url: string,
+  { count = 4, everyMs = 20, address }: { count?: number; everyMs?: number; address?: string } = {},
+): Callers {
+  const headers = address === undefined ? {} : { 'x-forwarded-for': address }
   const stop = new AbortController()
   const statuses: number[] = []
   const times: number[] = []
   const call = async () => {
     while (!stop.signal.aborted) {
       const startedAt = performance.now()
-      const response = await post(url, 'jobs', 'good')
+      const response = await post(url, 'jobs', 'good', headers)
       await response.arrayBuffer()
       times.push(performance.now() - startedAt)
       statuses.push(response.status)

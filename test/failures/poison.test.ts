@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { useProcesses } from '../support/processes.ts'
 import { useRedis } from '../support/redis.ts'
-import { eventsOf, jobs, Workshop } from '../worker/support.ts'
+import { departuresOf, eventsOf, jobs, Workshop } from '../worker/support.ts'
 import { lettersOf } from './support.ts'
 
 const redis = useRedis(import.meta.url)
@@ -26,16 +26,20 @@ test('a job whose worker died three times fails with a reason that every tool sh
   await events.waitUntilReady()
   const failed = eventsOf<{ jobId: string; failedReason: string }>('failed', events)
   const completed = eventsOf<{ jobId: string }>('completed', events)
-  await queue.addBulk(jobs(GOOD / 2))
+  const good = await queue.addBulk(jobs(GOOD / 2))
   const { id } = await queue.add('poison', { why: 'it kills' }, { attempts: 10 })
-  await queue.addBulk(jobs(GOOD / 2))
+  good.push(...(await queue.addBulk(jobs(GOOD / 2))))
 
+  // Each of them dies of its first start of the poisonous job.
   await killWorkers(queue.name, DEATHS)
-  shop.worker(queue, async () => {}, {
+  const last = shop.worker(queue, async () => {}, {
     ...{ concurrency: 2, stalledInterval: 200, deadLetter: letters.name },
   })
+  const started = departuresOf(last)
 
   await Promise.all([failed.reach(1), completed.reach(GOOD)])
+  expect(started.all.filter(({ name }) => name === 'poison')).toEqual([])
+  expect(completed.all.map(({ jobId }) => jobId).toSorted()).toEqual(good.map(({ id }) => id).toSorted())
   const reason = `poison: worker died ${DEATHS} times`
   expect(failed.all).toMatchObject([{ jobId: id, failedReason: reason }])
   expect(await queue.getJobCounts()).toMatchObject({ failed: 1, completed: GOOD, active: 0, waiting: 0 })

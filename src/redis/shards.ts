@@ -10,7 +10,7 @@ const POLYNOMIAL = 0x1021
  */
 const TWELFTHS = [0, 11, 5, 7, 3, 8, 1, 10, 4, 6, 2, 9]
 
-/** The prefix of the whole queue's own keys: its shape and its ledger. Braces of the prefix itself would be another tag. */
+/** The prefix of the whole queue's own keys: its shape and its ledger. */
 export function headPrefix(prefix: string, name: string): string {
   return `{${tagOf(prefix, name)}}`
 }
@@ -30,8 +30,9 @@ export function shardPrefix(prefix: string, name: string, shard: number): string
   return found
 }
 
+/** Without braces of the prefix and the name: the first closing one would end the tag, and all shards share a slot. */
 function tagOf(prefix: string, name: string): string {
-  return `${prefix.replaceAll(/[{}]/g, '')}:${name}`
+  return `${prefix}:${name}`.replaceAll(/[{}]/g, '')
 }
 
 /** The cluster slot of a key, which is that of its hash tag where it has one. */

@@ -52,6 +52,7 @@ export function checkShardedQueue(options: ShardedQueueOptions): void {
     throw new InvalidInputError(`a queue needs options, such as { connection, shards, shape }; got ${String(options)}`)
   }
   checkShards(options.shards)
+  checkPrefix(options.prefix)
   checkPlaceBy(options.placeBy)
   checkAdmitTimeout(options.admitTimeoutMs)
 }
@@ -60,6 +61,12 @@ export function checkShardedQueue(options: ShardedQueueOptions): void {
 function checkShards(shards: unknown): void {
   if (Number.isSafeInteger(shards) && (shards as number) >= 1 && (shards as number) <= MAX_SHARDS) return
   throw new InvalidInputError(`shards must be a whole number from 1 to ${MAX_SHARDS}; got ${JSON.stringify(shards)}`)
+}
+
+/** @throws InvalidInputError */
+function checkPrefix(prefix: unknown): void {
+  if (prefix === undefined || typeof prefix === 'string') return
+  throw new InvalidInputError(`prefix must be a string; got ${JSON.stringify(prefix) ?? String(prefix)}`)
 }
 
 /** @throws InvalidInputError */
@@ -75,6 +82,7 @@ function checkPlaceBy(placeBy: unknown): void {
 export function checkShardedWorker(name: string, processor: unknown, options: ShardedWorkerOptions): void {
   checkWorkerOptions(options)
   checkShards(options.shards)
+  checkPrefix(options.prefix)
   checkConcurrency(options.concurrency, options.shards)
   checkDeadLetterQueue(options.deadLetter, name)
   checkFeedbackOptions(options)

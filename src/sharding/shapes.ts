@@ -1,6 +1,13 @@
 import { InvalidShapeError, UnsupportedOptionError } from '../errors.ts'
 import { intervalUs, parseRate } from '../rate.ts'
-import { SETTABLE_FIELDS, type Shape, type ShapeField, type ShapeOverride } from '../shape/shape.ts'
+import {
+  encodeOverride,
+  encodeShape,
+  SETTABLE_FIELDS,
+  type Shape,
+  type ShapeField,
+  type ShapeOverride,
+} from '../shape/shape.ts'
 
 /** Fields of which each shard has a part by its leases. */
 const LEASED = ['rate', 'capacity', 'concurrency'] as const
@@ -18,6 +25,7 @@ const SLOWEST_US = 60_000_000
  * @throws InvalidShapeError, InvalidRateError, UnsupportedOptionError
  */
 export function wholeShape(shape: Shape, shards: number): Shape {
+  encodeShape(shape)
   const whole = { ...shape, burst: shape.burst ?? shards }
   checkWhole(whole, shards)
   return whole
@@ -48,6 +56,7 @@ export function splitOverride(
   override: ShapeOverride,
   shards: number,
 ): { readonly whole: ShapeOverride; readonly each: ShapeOverride } {
+  encodeOverride(override)
   // While it reaches one shard after the other, some would have the higher one and others still theirs.
   if (override.burst !== undefined) throw unsupported('burst', 'it cannot change at run time: declare it')
   checkWhole(override as Shape, shards)
@@ -82,7 +91,7 @@ function checkWhole(shape: Shape, shards: number): void {
     throw new InvalidShapeError(`shape.horizonMs must be at most ${MAX_HORIZON_MS} in shards; got ${shape.horizonMs}`)
   }
   if (shape.reservedPlaces) throw unsupported('reservedPlaces', 'each shard would need places of its own for them')
-  for (const limit of Array.isArray(shape.limits) ? (shape.limits as NonNullable<Shape['limits']>) : []) {
+  for (const limit of shape.limits ?? []) {
     if (limit.per !== 'group') {
       throw unsupported(`limits ("${limit.name}")`, "a limit is kept in one shard: give it per: 'group'")
     }

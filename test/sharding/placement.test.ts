@@ -67,9 +67,11 @@ test.each([2, 3, 4, 6])('the first shards are on different masters of %i with eq
   expect(found.toSorted()).toEqual(Array.from({ length: masters }, (_, i) => i))
 })
 
-test('a prefix with a hash tag of its own does not put all shards into one slot', () => {
+test('braces of the prefix and the name do not put all shards into one slot', () => {
   expect(headPrefix('{bull}', 'mail')).toBe('{bull:mail}')
   expect(shardPrefix('{bull}', 'mail', 0)).toBe(shardPrefix('bull', 'mail', 0))
+  const slots = [0, 1, 2].map((shard) => slotOfKey(`${shardPrefix('bull', '{mail}', shard)}:{mail}:wait`))
+  expect(new Set(slots).size).toBe(3)
 })
 
 test('places of a process: never more in hand than the whole, whatever its workers do', () => {

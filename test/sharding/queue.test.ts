@@ -6,6 +6,7 @@ import {
   InvalidGroupError,
   InvalidInputError,
   InvalidJobIdError,
+  InvalidLimitError,
   InvalidShapeError,
   NotReplicatedError,
   QueueFullError,
@@ -281,8 +282,11 @@ test('a change of the whole that the shards could not keep is refused, and chang
     ],
     [{ concurrency: 2 }, InvalidShapeError, 'shape.concurrency of a queue with 3 shards must be at least 3'],
     [{ rate: '1/min' }, InvalidShapeError, 'must be at least 3 a minute'],
+    [undefined, InvalidShapeError, 'setShape needs an object; got undefined'],
+    [null, InvalidShapeError, 'setShape needs an object; got null'],
+    [{ limits: [null] }, InvalidLimitError, 'shape.limits must be a list of limits; got null in it'],
   ] as const) {
-    const error = await mail.setShape(override, WHO).catch((thrown: unknown) => thrown)
+    const error = await mail.setShape(override as never, WHO).catch((thrown: unknown) => thrown)
     expect(error).toBeInstanceOf(type)
     expect((error as Error).message).toContain(message)
   }
@@ -523,12 +527,24 @@ test('what shards would refuse is refused before any is opened', () => {
     [{ ...good, maxLoopUtilization: 0.5 }, run],
     [{ ...good, feedback: 'http' }, run],
     [{ ...good, autorun: false }, run],
+    [{ ...good, prefix: 5 }, run],
+    [{ ...good, shape: 5 }, run],
+    [{ ...good, shape: { limits: [null] } }, run],
     [good, undefined],
   ] as const
   for (const [options, processor] of wrong) {
     expect(() => new ShardedWorker('work', processor as never, options as never)).toThrow(SluiceError)
   }
-  for (const options of [undefined, null, { ...good, shards: 65 }, { ...good, placeBy: 'group' }]) {
+  for (const options of [
+    undefined,
+    null,
+    { ...good, shards: 65 },
+    { ...good, placeBy: 'group' },
+    { ...good, prefix: 5 },
+  ]) {
     expect(() => new ShardedQueue('work', options as never)).toThrow(InvalidInputError)
+  }
+  for (const shape of [null, 5, { limits: [null] }]) {
+    expect(() => new ShardedQueue('work', { ...good, shape } as never)).toThrow(SluiceError)
   }
 })

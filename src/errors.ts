@@ -1,3 +1,5 @@
+import { countText } from './plain-text.ts'
+
 /** Base class of every error that Sluice throws; `name` is the class's name, also across copies of the package. */
 export class SluiceError extends Error {
   override name = this.constructor.name
@@ -48,7 +50,7 @@ export class ShardCountError extends InvalidInputError {
   readonly given: number
 
   constructor(queueName: string, expected: number, given: number) {
-    super(`queue "${queueName}" has ${expected} shards: shards must be ${expected}; got ${given}`)
+    super(`queue "${queueName}" has ${countText(expected, 'shard')}: shards must be ${expected}; got ${given}`)
     this.queueName = queueName
     this.expected = expected
     this.given = given

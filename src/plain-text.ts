@@ -22,6 +22,13 @@ function escaped(character: string): string {
   return `\\u${(character.codePointAt(0) as number).toString(16).padStart(4, '0')}`
 }
 
+const NUMBERS = new Intl.NumberFormat('en', { maximumFractionDigits: 2 })
+
+/** A number of things: `1 job`, `1,200 jobs`. */
+export function countText(count: number, noun: string): string {
+  return `${NUMBERS.format(count)} ${noun}${count === 1 ? '' : 's'}`
+}
+
 /** Whether a text has no half of a surrogate pair, which has no form in UTF-8 and which Redis's JSON refuses. */
 export function isWellFormed(text: string): boolean {
   return !/\p{Surrogate}/u.test(text)

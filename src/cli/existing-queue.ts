@@ -1,5 +1,5 @@
 import type { QueueStatus } from '../inspect/queue-status.ts'
-import { plainText } from '../plain-text.ts'
+import { countText, plainText } from '../plain-text.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
 import { groupKey, shardOf, shardPrefix } from '../redis/shards.ts'
 import type { ShardedQueue } from '../sharding/index.ts'
@@ -89,7 +89,7 @@ function onlyOneShard(cli: Cli, name: string, shards: number): CommandError {
   const example = shardPrefix(cli.options.prefix, name, 0)
   return new CommandError(
     EXIT_CODES.usage,
-    `queue "${plainText(name)}" has ${shards} shards, and this command works on one of them: give its prefix, such as ` +
+    `queue "${plainText(name)}" has ${countText(shards, 'shard')}, and this command works on one of them: give its prefix, such as ` +
       `--prefix '${plainText(example)}'`,
   )
 }

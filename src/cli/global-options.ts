@@ -1,5 +1,6 @@
 import { hostname, userInfo } from 'node:os'
 import { type Command, Option } from 'commander'
+import { countText } from '../plain-text.ts'
 import { CommandError } from './command-error.ts'
 import { EXIT_CODES } from './exit-codes.ts'
 
@@ -71,7 +72,9 @@ export function hostOf(url: string): string {
 function checkUrl(option: string, text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined
   if (url && REDIS_PROTOCOLS.includes(url.protocol) && url.hostname !== '') return text
-  throw usage(`${option}: expected a redis:// or rediss:// URL; got another text of ${text.length} characters`)
+  throw usage(
+    `${option}: expected a redis:// or rediss:// URL; got another text of ${countText(text.length, 'character')}`,
+  )
 }
 
 function defaultName(): string {

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { checkJobOptions, type ShapedJobsOptions } from '../admission/job-options.ts'
 import { InvalidInputError } from '../errors.ts'
+import { countText } from '../plain-text.ts'
 import { CommandError } from './cli.ts'
 import { EXIT_CODES } from './exit-codes.ts'
 
@@ -95,5 +96,5 @@ function kindOf(value: unknown): string {
     ? 'a list'
     : typeof value === 'object'
       ? 'an object'
-      : `${String(value).length} characters`
+      : countText(String(value).length, 'character')
 }

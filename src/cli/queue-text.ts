@@ -7,7 +7,7 @@ import {
   type ShardStatus,
   type WorkerStatus,
 } from '../inspect/queue-status.ts'
-import { plainText } from '../plain-text.ts'
+import { countText, plainText } from '../plain-text.ts'
 import { concurrencyText } from '../queue/meter-state.ts'
 import type { Cli } from './cli.ts'
 import { formatDuration } from './duration.ts'
@@ -18,11 +18,6 @@ const NUMBERS = new Intl.NumberFormat('en', { maximumFractionDigits: 2 })
 /** A number for display: `12,345`, `0.25`; `—` for none. */
 export function numberText(value: number | undefined): string {
   return value === undefined || !Number.isFinite(value) ? NONE : NUMBERS.format(value)
-}
-
-/** A number of things: `1 job`, `1,200 jobs`. */
-export function countText(count: number, noun: string): string {
-  return `${numberText(count)} ${noun}${count === 1 ? '' : 's'}`
 }
 
 /** The part of a table's width that the column with a name may take. */

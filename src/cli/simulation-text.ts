@@ -1,4 +1,4 @@
-import { plainText } from '../plain-text.ts'
+import { countText, plainText } from '../plain-text.ts'
 import type { Summary } from '../simulate/summary.ts'
 import { formatDuration } from './duration.ts'
 
@@ -70,10 +70,10 @@ export function simulationNotes({ label, summary }: SimulatedShape): string[] {
     const { group, ms } = groups.longestWait
     const median = formatDuration(groups.medianLongestWaitMs)
     notes.push(
-      `${label}: of ${groups.count} groups, ${plainText(group)} waited longest, up to ${formatDuration(ms)}; the median group up to ${median}`,
+      `${label}: of ${countText(groups.count, 'group')}, ${plainText(group)} waited longest, up to ${formatDuration(ms)}; the median group up to ${median}`,
     )
   }
-  if (dropped > 0) notes.push(`${label}: ${dropped} were dropped to make room for later ones`)
+  if (dropped > 0) notes.push(`${label}: ${dropped} dropped to make room for later ones`)
   if (placeBound > 0) {
     const running = placeUtilisation === undefined ? '' : `; the places are ${percent(placeUtilisation)} in use`
     notes.push(

@@ -1,8 +1,8 @@
+import { countText } from '../plain-text.ts'
 import type { Cli } from './cli.ts'
 import {
   ageText,
   causeText,
-  countText,
   depthText,
   heldByText,
   NAME_SHARE,

@@ -1,4 +1,5 @@
 import type { Colors } from 'picocolors/types.js'
+import { countText } from '../plain-text.ts'
 import type { Finding, Level } from './finding.ts'
 
 const SIGNS: Readonly<Record<Level, string>> = { ok: '✓', warning: '!', error: '✗', skipped: '–' }
@@ -41,8 +42,8 @@ function painterOf(level: Level, colors: Colors): (text: string) => string {
 }
 
 function summary(counts: Record<Level, number>, colors: Colors): string {
-  const errors = `${counts.error} ${counts.error === 1 ? 'error' : 'errors'}`
-  const warnings = `${counts.warning} ${counts.warning === 1 ? 'warning' : 'warnings'}`
+  const errors = countText(counts.error, 'error')
+  const warnings = countText(counts.warning, 'warning')
   return [
     counts.error > 0 ? colors.red(errors) : errors,
     counts.warning > 0 ? colors.yellow(warnings) : warnings,

@@ -1,3 +1,5 @@
+import { countText } from '../plain-text.ts'
+
 /** The state of the queue, as far as the liveness of a worker depends on it. */
 export interface QueueFacts {
   /** Jobs that BullMQ would let start now (waiting and prioritized; not delayed). */
@@ -62,7 +64,9 @@ export function judgeLiveness(
   const idleMs = nowMs - Math.max(expectedSinceMs, lastProgressMs)
   const limitMs = Math.max(stallTimeoutMs, queue.intervalMs * (queue.burst + DEPARTURES_PER_TURN))
   const live = idleMs < limitMs
-  const reason = live ? 'working' : `${queue.waiting} jobs wait and none started or finished here for ${idleMs} ms`
+  const reason = live
+    ? 'working'
+    : `${countText(queue.waiting, 'job')} waiting and none started or finished here for ${idleMs} ms`
   return { live, reason, state: { expectedSinceMs } }
 }
 

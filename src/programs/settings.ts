@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { countText } from '../plain-text.ts'
 import { type SettingProblem, SettingsError } from './errors.ts'
 
 /** One environment variable: how it is read and explained, and whether it is kept out of messages. */
@@ -67,7 +68,7 @@ function problemsOf(setting: Setting<unknown>, given: string | undefined, error?
 
 function cameText({ secret }: Setting<unknown>, given: string | undefined): string {
   if (given === undefined) return 'nothing'
-  if (secret) return `a text of ${given.length} characters (not shown: it may hold a password)`
+  if (secret) return `a text of ${countText(given.length, 'character')} (not shown: it may hold a password)`
   return JSON.stringify(given.length > SHOWN_CHARACTERS ? `${given.slice(0, SHOWN_CHARACTERS)}…` : given)
 }
 

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { runHere } from '../cli/run-here.ts'
 import { useSluice } from '../cli/sluice-process.ts'
 import { useRedis } from '../support/redis.ts'
 import { departuresOf, jobs, Workshop } from '../worker/support.ts'
@@ -40,7 +41,9 @@ test('groups: each kept its own rate, and a planted departure of one is found', 
   await queue.addBulk(['a', 'b', 'c'].flatMap((id) => jobs(10, { group: { id } })))
   await departuresOf(shop.worker(queue, async () => {}, { concurrency: 10 })).reach(30)
   const kept = await sluice.run(['audit', queue.name])
-  expect(kept.stdout).toMatch(/groups: 30 departures of 3 with a rate of their own; of group [abc]: kept; the fullest/)
+  expect(kept.stdout).toMatch(
+    /groups: 30 departures of 3 groups with a rate of their own; of group [abc]: kept; the fullest/,
+  )
   expect(kept.code).toBe(0)
   const stream = `${redis.prefix}:${queue.name}:meta:audit`
   const [entry] = await client.xrevrange(stream, '+', '-', 'COUNT', 1)
@@ -56,7 +59,7 @@ test('groups: each kept its own rate, and a planted departure of one is found', 
   ])
   await client.xadd(stream, '*', 'n', JSON.stringify(planted.map((one) => [...one, ['a', '20000', '2']])))
   const broken = await sluice.run(['audit', queue.name])
-  expect(broken.stdout).toMatch(/; 1 broke their bounds; of group a: BROKEN: 3 of 2\.5 units/)
+  expect(broken.stdout).toMatch(/; 1 broke its bound; of group a: BROKEN: 3 of 2\.5 units/)
   expect(broken.stdout).toMatch(/rate: kept/)
   expect(broken.code).toBe(1)
 })
@@ -89,6 +92,22 @@ test('limits per group: each group kept its own, and a planted departure of one 
   expect(broken.stdout).toMatch(/limit tokens \(gcra\) of group b: BROKEN/)
   expect(broken.stdout).toMatch(/rate: kept/)
   expect(broken.code).toBe(1)
+})
+
+test('one of a thing is not called several', async () => {
+  const queue = shop.queue({ rate: '100/s', audit: 100 })
+  await queue.waitUntilReady()
+  const stream = `${redis.prefix}:${queue.name}:meta:audit`
+  const own = [1, 1, '10000', '1', 0, ['a', '20000', '1']]
+  await client.xadd(stream, '*', 'n', JSON.stringify([['given back', 1, '1', 0, 0, 0]]))
+  await client.xadd(stream, '*', 'n', JSON.stringify([['given back', ...own]]))
+  const { stdout } = await runHere(redis, ['audit', queue.name])
+  expect(stdout).toContain(`${queue.name}: 1 departure from`)
+  expect(stdout).toContain('1 of 1 unit within 0ms')
+  expect(stdout).toContain('groups: 1 departure of 1 group with a rate of its own')
+  expect(stdout).toContain('1 departure given back before the start')
+  await client.xadd(stream, '*', 'n', JSON.stringify([['not paced', 2, '1', 0, 0, 0]]))
+  expect((await runHere(redis, ['audit', queue.name])).stdout).toContain('1 departure not paced')
 })
 
 test('without shape.audit it says how to turn it on', SLOW, async () => {

@@ -4,7 +4,7 @@ import { formatDuration, parseDuration } from '../../src/cli/duration.ts'
 import { flowBetween } from '../../src/cli/flow.ts'
 import { jsonLine } from '../../src/cli/json-line.ts'
 import { formatTable } from '../../src/cli/open-cli.ts'
-import { plainText } from '../../src/plain-text.ts'
+import { countText, plainText } from '../../src/plain-text.ts'
 
 describe('durations', () => {
   test.each([
@@ -53,6 +53,10 @@ test('arguments say what was expected', () => {
   for (const text of ['5', 'tomorrow', '2999-13-01T00:00:00Z'])
     expect(() => parseFutureTime(text)).toThrow('a time such')
   expect(() => parseFutureTime('2001-01-01T00:00:00Z')).toThrow('in the future')
+})
+
+test('one of a thing is not called several', () => {
+  expect([0, 1, 2, 1200].map((count) => countText(count, 'job'))).toEqual(['0 jobs', '1 job', '2 jobs', '1,200 jobs'])
 })
 
 test('control characters in data become visible', () => {

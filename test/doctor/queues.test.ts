@@ -92,7 +92,7 @@ test('a stock worker is found by its connection and by its job', async () => {
   expect(levelsOf(found, 'foreign-workers')).toEqual(['error', 'warning'])
   const [running, connected] = found.filter(({ check }) => check === 'foreign-workers')
   expect(running?.message).toContain('jobs are running that the meter did not release')
-  expect(connected?.message).toContain('1 workers are connected and 0 report themselves')
+  expect(connected?.message).toContain('1 worker connected, 0 reported')
   expect(running?.remedy).toContain('ShapedWorker')
   expect(levelsOf(await ward.examine({ queues: ['bypassed'] }), 'foreign-workers')).toEqual(['error'])
   finish()

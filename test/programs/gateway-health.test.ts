@@ -47,7 +47,7 @@ test('it is alive while requests are answered, and when none waits', () => {
   state.nowMs += 59_999
   expect(health.live().ok).toBe(true)
   state.nowMs += 1
-  expect(health.live()).toEqual({ ok: false, reason: '3 requests wait and none was answered for 60000 ms' })
+  expect(health.live()).toEqual({ ok: false, reason: '3 requests waiting and none answered for 60000 ms' })
   state.waiting = 0
   expect(health.live().ok).toBe(true)
 })

@@ -32,7 +32,7 @@ test('/live remembers between questions since when work waits', async () => {
   world.nowMs = 6000
   expect(await ask('/live')).toEqual({
     status: 503,
-    reason: '3 jobs wait and none started or finished here for 1000 ms',
+    reason: '3 jobs waiting and none started or finished here for 1000 ms',
   })
 })
 

@@ -1,5 +1,5 @@
 import { h, s, setAttribute, setText } from '../base/dom.js'
-import { count, number, perSecond } from '../base/format.js'
+import { count, number, perSecond, plural } from '../base/format.js'
 import { keep, kept } from '../base/kept.js'
 import { Drops } from './drops.js'
 
@@ -64,11 +64,11 @@ export class Bucket {
    * @param {import('../base/flow.js').PerSecond | undefined} flow
    */
   #summary({ depth, capacity, level, shape }, flow) {
-    const of = capacity === undefined ? '' : ` of ${count(capacity)}`
+    const of = capacity === undefined ? '' : `, of at most ${count(capacity)}`
     const flows = flow
       ? ` ${perSecond(flow.arrivals)} arrive, ${perSecond(flow.departures)} leave, ${perSecond(flow.refusals)} are refused.`
       : ''
-    return `${count(depth)}${of} jobs wait.${flows} The burst is used up to ${number(level)} of ${count(shape?.burst ?? 1)}.`
+    return `${plural(depth, 'job')} waiting${of}.${flows} The burst is used up to ${number(level)} of ${count(shape?.burst ?? 1)}.`
   }
 
   #draw() {

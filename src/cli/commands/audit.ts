@@ -4,7 +4,7 @@ import { changesUs } from '../../audit/changes.ts'
 import type { Gap } from '../../audit/gaps.ts'
 import type { Inspector } from '../../inspect/inspector.ts'
 import type { HistoryEntry, QueueStatus } from '../../inspect/queue-status.ts'
-import { plainText } from '../../plain-text.ts'
+import { countText, plainText } from '../../plain-text.ts'
 import { parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError } from '../cli.ts'
 import { formatDuration } from '../duration.ts'
@@ -96,7 +96,7 @@ interface ExplainedGap extends Gap {
 
 function auditText(name: string, found: Audit, gaps: readonly ExplainedGap[]): string {
   const lines = [
-    `${plainText(name)}: ${found.departures} departures${spanText(found)}`,
+    `${plainText(name)}: ${countText(found.departures, 'departure')}${spanText(found)}`,
     `rate: ${boundText(found.worst, found.stretches)}`,
   ]
   for (const { name: limit, algorithm, group, worst, note, broken } of found.limits) {
@@ -108,9 +108,10 @@ function auditText(name: string, found: Audit, gaps: readonly ExplainedGap[]): s
   }
   if (found.groups) lines.push(groupsText(found.groups))
   lines.push(latenessText(found))
-  if (found.unpaced > 0) lines.push(`${found.unpaced} departures were not paced: no rate, or mode shadow or off`)
-  if (found.givenBack > 0)
-    lines.push(`${found.givenBack} departures were given back before they started, and are not counted`)
+  const { unpaced, givenBack } = found
+  if (unpaced > 0) lines.push(`${countText(unpaced, 'departure')} not paced: no rate, or mode shadow or off`)
+  if (givenBack > 0)
+    lines.push(`${countText(givenBack, 'departure')} given back before the start, and not counted above`)
   lines.push(...gapLines(gaps), found.broken ? 'BROKEN' : 'every bound was kept')
   return lines.join('\n')
 }
@@ -127,15 +128,15 @@ function boundText(worst: AuditedWindow | undefined, stretches: number): string 
 }
 
 function windowText({ fromUs, toUs, cost, allowed, excessUs }: AuditedWindow, broken: boolean): string {
-  const window = `${number(cost)} of ${number(allowed)} units within ${formatDuration((toUs - fromUs) / 1000)}`
+  const window = `${number(cost)} of ${allowedText(allowed)} within ${formatDuration((toUs - fromUs) / 1000)}`
   if (!broken) return `kept; the fullest window has ${window}`
   const by = Number.isFinite(excessUs) ? `, ${formatDuration(excessUs / 1000)} too soon` : ''
   return `BROKEN: ${window}${by}, from ${timeText(fromUs)} on`
 }
 
 function groupsText({ groups, departures, worst, broken }: GroupsAudit): string {
-  const of = `groups: ${departures} departures of ${groups} with a rate of their own`
-  const ending = broken > 0 ? `; ${broken} broke their bounds` : ''
+  const of = `groups: ${countText(departures, 'departure')} of ${countText(groups, 'group')} with a rate of ${groups === 1 ? 'its' : 'their'} own`
+  const ending = broken > 0 ? `; ${broken} broke ${broken === 1 ? 'its bound' : 'their bounds'}` : ''
   return `${of}${ending}; of group ${plainText(worst.group)}: ${windowText(worst, worst.excessUs > 1)}`
 }
 
@@ -160,6 +161,10 @@ function gapLines(gaps: readonly ExplainedGap[]): string[] {
 
 function timeText(us: number): string {
   return new Date(us / 1000).toISOString()
+}
+
+function allowedText(units: number): string {
+  return `${number(units)} unit${number(units) === '1' ? '' : 's'}`
 }
 
 function number(units: number): string {

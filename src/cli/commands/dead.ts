@@ -1,13 +1,13 @@
 import type { Command } from 'commander'
 import { type DeadLetter, readDeadLetter } from '../../backend/dead-letters.ts'
-import { plainText } from '../../plain-text.ts'
+import { countText, plainText } from '../../plain-text.ts'
 import { dropLetter, dropLetters, findLetter } from '../../queue/letters.ts'
 import type { ShapedQueue } from '../../queue/queue.ts'
 import { parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
 import { existingQueue, existingStatus } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
-import { countText, indentedJson, reasonText } from '../queue-text.ts'
+import { indentedJson, reasonText } from '../queue-text.ts'
 import { type Choice, checkChoice, fullId, shortId } from '../short-ids.ts'
 
 export const addDeadCommand: AddCommand = (program, run) => {

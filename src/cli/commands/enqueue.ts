@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import { Presets, SingleBar } from 'cli-progress'
 import { InvalidArgumentError } from 'commander'
+import { countText } from '../../plain-text.ts'
 import { durationOption, parseNonEmpty, parseQueueName } from '../arguments.ts'
 import type { AddCommand, Cli } from '../cli.ts'
 import { existingQueue } from '../existing-queue.ts'
 import { JobAdder } from '../job-adder.ts'
 import { checkJobFile, jobsIn, jobsOfFile } from '../job-file.ts'
-import { countText, numberText } from '../queue-text.ts'
+import { numberText } from '../queue-text.ts'
 
 const DAY_MS = 86_400_000
 const MAX_KEY_LENGTH = 512

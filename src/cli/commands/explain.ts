@@ -1,12 +1,12 @@
 import { type Explanation, HOLD_CAUSES } from '../../inspect/queue-status.ts'
-import { plainText } from '../../plain-text.ts'
+import { countText, plainText } from '../../plain-text.ts'
 import { concurrencyText } from '../../queue/meter-state.ts'
 import { parseNonEmpty, parseQueueName } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError } from '../cli.ts'
 import { formatDuration } from '../duration.ts'
 import { existingStatus } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
-import { countText, holdText, numberText } from '../queue-text.ts'
+import { holdText, numberText } from '../queue-text.ts'
 
 export const addExplainCommand: AddCommand = (program, run) => {
   program

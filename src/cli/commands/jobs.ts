@@ -1,14 +1,14 @@
 import type { Command } from 'commander'
 import type { JobDetail } from '../../inspect/job-detail.ts'
 import type { JobRow } from '../../inspect/jobs.ts'
-import { plainText } from '../../plain-text.ts'
+import { countText, plainText } from '../../plain-text.ts'
 import { changeFailed, changeMatching } from '../../queue/failed-jobs.ts'
 import type { ShapedQueue } from '../../queue/queue.ts'
 import { parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
 import { existingParts, existingQueue, existingStatus } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
-import { countText, indentedJson, reasonText } from '../queue-text.ts'
+import { indentedJson, reasonText } from '../queue-text.ts'
 import { type Choice, checkChoice, fullId, shortId } from '../short-ids.ts'
 
 export const addJobsCommand: AddCommand = (program, run) => {

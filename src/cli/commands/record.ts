@@ -3,6 +3,7 @@ import { createWriteStream } from 'node:fs'
 import type { Writable } from 'node:stream'
 import { finished } from 'node:stream/promises'
 import { InvalidArgumentError, Option } from 'commander'
+import { countText } from '../../plain-text.ts'
 import type { RecordedArrival } from '../../simulate/arrival.ts'
 import { type Recording, recordArrivals } from '../../simulate/recorder.ts'
 import { durationOption, parseQueueName, wholeNumber } from '../arguments.ts'
@@ -82,10 +83,9 @@ async function writeLine(out: Writable, arrival: RecordedArrival): Promise<void>
 }
 
 function summaryText({ arrivals, gone, refused, isIncomplete }: Recording): string {
-  const parts = [`recorded ${arrivals} arrivals`]
-  if (gone > 0) parts.push(`${gone} were gone already: their cost is taken as 1`)
-  if (refused > 0)
-    parts.push(`${refused} of them were refused: their cost is taken as 1, their times are known to a second`)
+  const parts = [`recorded ${countText(arrivals, 'arrival')}`]
+  if (gone > 0) parts.push(`${gone} gone already: cost taken as 1`)
+  if (refused > 0) parts.push(`${refused} of these refused: cost taken as 1, times known to a second`)
   if (isIncomplete) parts.push('some events were trimmed before they were read: the recording is not complete')
   return parts.join('; ')
 }

@@ -1,7 +1,8 @@
+import { countText } from '../../plain-text.ts'
 import { parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
 import type { AddCommand, Cli } from '../cli.ts'
 import { existingQueue } from '../existing-queue.ts'
-import { countText, numberText } from '../queue-text.ts'
+import { numberText } from '../queue-text.ts'
 
 interface RedriveOptions {
   readonly from: string

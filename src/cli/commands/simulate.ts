@@ -4,6 +4,7 @@ import { writeFile } from 'node:fs/promises'
 import { createInterface } from 'node:readline'
 import { InvalidArgumentError, Option } from 'commander'
 import type { QueueStatus } from '../../inspect/queue-status.ts'
+import { countText } from '../../plain-text.ts'
 import { parseRate } from '../../rate.ts'
 import type { Arrival } from '../../simulate/arrival.ts'
 import { arrivalsOf, DEFAULT_GROUP_SIZE, type LoadPart, type LoadPattern } from '../../simulate/load.ts'
@@ -117,7 +118,7 @@ async function runSimulations(cli: Cli, options: SimulateOptions): Promise<void>
     const startedMs = performance.now()
     const outcome = await simulate(client, shape, arrivals, { ...service, setGroup })
     const seconds = (performance.now() - startedMs) / 1000
-    cli.note(`${label}: ${arrivals.length} arrivals in ${seconds.toFixed(1)} s`)
+    cli.note(`${label}: ${countText(arrivals.length, 'arrival')} in ${seconds.toFixed(1)} s`)
     results.push({ label, outcome, summary: summarize(outcome, shape, arrivals, service) })
   }
   cli.print({ shapes: results.map(({ label, summary }) => ({ label, ...summary })) }, () => {
@@ -173,7 +174,7 @@ async function writePlot(
   const [first, last] = [arrivals[0] as Arrival, arrivals.at(-1) as Arrival]
   const plot = drawSimulation({
     title: 'Queue length and waits, simulated',
-    subtitle: `${arrivals.length.toLocaleString('en')} arrivals within ${formatDuration((last.atUs - first.atUs) / 1000)}`,
+    subtitle: `${countText(arrivals.length, 'arrival')} within ${formatDuration((last.atUs - first.atUs) / 1000)}`,
     shapes: results.map(({ label, summary, outcome }) => ({
       label,
       note: simulationLegend(summary),

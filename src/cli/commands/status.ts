@@ -2,12 +2,13 @@ import { once } from 'node:events'
 import { compareCrowds } from '../../inspect/crowd.ts'
 import type { QueueStatus } from '../../inspect/queue-status.ts'
 import type { Replication } from '../../inspect/replication.ts'
+import { countText } from '../../plain-text.ts'
 import { parseQueueName, wholeNumber } from '../arguments.ts'
 import type { AddCommand, Cli } from '../cli.ts'
 import { formatDuration } from '../duration.ts'
 import { existingStatus } from '../existing-queue.ts'
 import { jsonLine } from '../json-line.ts'
-import { countText, fleetTable, queueText } from '../queue-text.ts'
+import { fleetTable, queueText } from '../queue-text.ts'
 
 /** Maximum number of queues in the table. */
 const LIMIT = 100

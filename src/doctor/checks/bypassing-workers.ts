@@ -1,4 +1,5 @@
 import type { Redis } from 'ioredis'
+import { countText } from '../../plain-text.ts'
 import { shardPrefix } from '../../redis/shards.ts'
 import type { ExaminedQueue } from '../check.ts'
 import { type Finding, Findings } from '../finding.ts'
@@ -56,7 +57,7 @@ async function strangeConnections(findings: Findings, examined: ExaminedQueue): 
   const strange = settled.length - status.workers.length
   if (strange <= 0) return []
   const message =
-    `${settled.length} workers are connected and ${status.workers.length} report themselves: ` +
+    `${countText(settled.length, 'worker')} connected, ${status.workers.length} reported: ` +
     `${strange} may bypass the meter (connections from ${shownIds(settled.map(({ address }) => address))})`
   return [findings.warning(message, REMEDY)]
 }

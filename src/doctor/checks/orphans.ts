@@ -1,3 +1,4 @@
+import { countText } from '../../plain-text.ts'
 import type { Examined } from '../check.ts'
 import { type Finding, Findings } from '../finding.ts'
 import { answers } from '../orphans/job-places.ts'
@@ -28,7 +29,7 @@ export async function orphans(examined: Examined): Promise<Finding[]> {
     if (!scanned.complete) {
       found.push(findings.skipped(`only ${scanned.keys} keys were checked: there are too many`, 'none'))
     }
-    return found.length > 0 ? found : [findings.ok(`none among ${scanned.keys} keys under ${prefix}:`)]
+    return found.length > 0 ? found : [findings.ok(`none among ${countText(scanned.keys, 'key')} under ${prefix}:`)]
   })
 }
 

@@ -1,3 +1,4 @@
+import { countText } from '../../plain-text.ts'
 import type { Examined } from '../check.ts'
 import { type Finding, Findings } from '../finding.ts'
 import { permitted } from '../permission.ts'
@@ -45,7 +46,7 @@ function masterFindings(findings: Findings, info: ServerInfo): Finding[] {
       ),
     )
   }
-  return found.length > 0 ? found : [findings.ok(`a primary with ${replicas.length} replicas in step`)]
+  return found.length > 0 ? found : [findings.ok(`a primary with ${countText(replicas.length, 'replica')} in step`)]
 }
 
 /** `slave0:ip=127.0.0.1,port=7000,state=online,offset=14,lag=0` */

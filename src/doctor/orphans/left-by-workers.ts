@@ -1,4 +1,5 @@
 import type { Redis } from 'ioredis'
+import { countText } from '../../plain-text.ts'
 import { type Finding, Findings } from '../finding.ts'
 import { answers } from './job-places.ts'
 import { shownIds } from './shown-ids.ts'
@@ -64,6 +65,6 @@ async function claims(findings: Findings, client: Redis, base: string, goneUs: n
   const ended = Object.entries(await client.hgetall(key)).filter(([, claim]) => Number(claim.split(':')[1]) < goneUs)
   if (ended.length === 0) return []
   const places = ended.reduce((sum, [, claim]) => sum + Number(claim.split(':')[0]), 0)
-  const message = `claims of ${places} places have expired and are still there: ${shownIds(ended.map(([id]) => id))}`
+  const message = `expired claims of ${countText(places, 'place')} are still there: ${shownIds(ended.map(([id]) => id))}`
   return [findings.warning(message, `HDEL ${key} <id>`)]
 }

@@ -1,4 +1,5 @@
 import type { Middleware } from '../../http/index.ts'
+import { countText } from '../../plain-text.ts'
 import { reasonOf } from '../errors.ts'
 
 /** Whether the gateway is healthy, and why. */
@@ -64,7 +65,10 @@ export class GatewayHealth {
     this.#waitingSinceMs ??= nowMs
     const idleMs = nowMs - Math.max(this.#waitingSinceMs, lastAnswerMs())
     if (idleMs < stallTimeoutMs) return { ok: true, reason: 'working' }
-    return { ok: false, reason: `${requests} requests wait and none was answered for ${Math.round(idleMs)} ms` }
+    return {
+      ok: false,
+      reason: `${countText(requests, 'request')} waiting and none answered for ${Math.round(idleMs)} ms`,
+    }
   }
 
   /** Whether it should receive requests. */

@@ -15,6 +15,7 @@ import { compiledProgram, compileInto, makeRunFolder } from '../run-folder.ts'
 import type { Screen } from '../screen.ts'
 import { paceOf } from '../stage.ts'
 import { worstExcess } from '../windows.ts'
+import { counted } from '../words.ts'
 import { type Tenant, tenantsOf } from './load.ts'
 import { type TenantMail, type TenantRun, tenantPlot, tenantTable } from './report.ts'
 
@@ -89,7 +90,7 @@ async function conclude(
   const expected = tenants.reduce((sum, { addedAtMs }) => sum + addedAtMs.length, 0)
   const wrong = runs.flatMap(({ title, mails, excess }) => [
     ...(mails.length === expected ? [] : [`${title}: ${mails.length} of ${expected} mails arrived`]),
-    ...(excess > 0 ? [`${title}: ${excess} jobs above the bound of the rate`] : []),
+    ...(excess > 0 ? [`${title}: ${counted(excess, 'job')} above the bound of the rate`] : []),
   ])
   if (wrong.length > 0) screen.say(`Not as promised:\n${wrong.map((line) => `  ${line}`).join('\n')}`)
   else screen.say('No departure above the bound, every mail delivered once.')

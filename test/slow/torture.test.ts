@@ -17,6 +17,8 @@ const MINUTES = Number(process.env.TORTURE_MINUTES ?? 1)
 const SEED = Number(process.env.TORTURE_SEED ?? Date.now() % 1_000_000)
 /** The version that half of the processes run; TORTURE_BESIDE. */
 const BESIDE = process.env.TORTURE_BESIDE
+/** Where what all processes wrote stays, and when which fault was; TORTURE_KEEP. */
+const KEEP = process.env.TORTURE_KEEP
 const REST_MS = 60_000
 /** No fault takes so long, and a process that was told to end has ended. */
 const FAULT_MS = 240_000
@@ -38,7 +40,7 @@ interface Outcome {
 }
 
 function report({ verdict, faults, losses, stuck, keysLeft, growths }: Outcome, commit: string | undefined): string {
-  const { accepted, unsure, lost, forgotten, duplicated, needless, unexpected, recovered, excess } = verdict
+  const { accepted, unsure, lost, forgotten, duplicated, needless, unexpected, recovered, worst } = verdict
   const kills = KILLS.reduce((sum, kind) => sum + (faults.get(kind) ?? 0), 0)
   const grown = growths.map(
     ({ heapBytes, handles, timers }) => `${mb(heapBytes)} MB, ${handles} handles, ${timers} timers`,
@@ -47,7 +49,7 @@ function report({ verdict, faults, losses, stuck, keysLeft, growths }: Outcome, 
     `torture for ${MINUTES} min, ${commit ? `beside ${commit}` : 'without an older version'}: ` +
     `${[...faults].map(([kind, count]) => `${kind} ${count}`).join(', ')}\n` +
     `${kills} kills survived; ${accepted} accepted, ${unsure} unsure, ${forgotten.length} lost by Redis itself; started ` +
-    `again without a lost lock ${needless.length}, worst excess ${Math.max(0, excess).toFixed(2)}, latest start ` +
+    `again without a lost lock ${needless.length}, worst excess ${Math.max(0, worst.excess).toFixed(2)}, latest start ` +
     `${verdict.latestMs.toFixed(0)} ms, over capacity ${verdict.overCapacity.length}, stuck ${stuck}, keys left ${keysLeft}, ` +
     `mishaps ${verdict.mishaps.length}, losses of data noticed ${losses}\n` +
     `growth of processes that lived all the while: ${grown.join('; ')}\n` +
@@ -75,12 +77,12 @@ async function within<T>(limitMs: number, promise: Promise<T>, what: string): Pr
 async function torture(field: Field): Promise<Map<string, number>> {
   const random = createRandom(SEED)
   const faults = new Map<string, number>()
-  const last: string[] = []
+  const all: string[] = []
   for (const end = performance.now() + MINUTES * 60_000; performance.now() < end; ) {
     const fault = nextFault(random)
-    last.push(JSON.stringify({ at: new Date(), ...fault }))
-    if (last.length > TOLD) last.shift()
-    await within(FAULT_MS, inject(fault, field), `the last of ${last.join('\n')}`)
+    all.push(JSON.stringify({ at: new Date(), ...fault }))
+    field.keep('faults', all)
+    await within(FAULT_MS, inject(fault, field), `the last of ${all.slice(-TOLD).join('\n')}`)
     faults.set(fault.kind, (faults.get(fault.kind) ?? 0) + 1)
     await sleep(fault.restMs)
   }
@@ -105,23 +107,27 @@ test(
   async () => {
     const older = await olderVersion(BESIDE)
     process.stdout.write(`repeat these faults: npm run test:torture -- --minutes ${MINUTES} --seed ${SEED}\n`)
-    const field = await Field.open(processes, older)
+    const field = await Field.open(processes, { older, keep: KEEP })
     const faults = await torture(field)
     const { stuck, keysLeft } = await within(REST_MS + FAULT_MS, comeToRest(field), 'the end')
 
     const lines = field.lines()
+    field.keep(
+      'rates',
+      field.rates.map((change) => JSON.stringify(change)),
+    )
     const verdict = audit(lines, { ...SHAPE, rates: field.rates, forgotten: field.forgotten, setBack: field.setBack })
     const growths = growthsOf(lines)
     const losses = lines.filter((line) => line === 'loss').length
     process.stdout.write(report({ verdict, faults, losses, stuck, keysLeft, growths }, older?.commit))
-    const { lost, needless, unexpected, overCapacity, mishaps } = verdict
+    const { lost, needless, unexpected, overCapacity, mishaps, worst } = verdict
     expect({ lost, needless, unexpected, overCapacity, mishaps, stuck, keysLeft }).toEqual({
       ...{ lost: [], needless: [], unexpected: [], overCapacity: [], mishaps: [], stuck: 0, keysLeft: 0 },
     })
     expect(field.crashes).toEqual([])
     expect(verdict.accepted).toBeGreaterThan(MINUTES * 60)
     // Slots are told in whole microseconds.
-    expect(verdict.excess).toBeLessThanOrEqual(0.001)
+    expect(verdict.worst.excess, `from ${worst.fromUs} to ${worst.untilUs} µs`).toBeLessThanOrEqual(0.001)
     if (MINUTES >= MINUTES_TO_GROW) expect(growths.filter(({ isFlat }) => !isFlat)).toEqual([])
   },
   MINUTES * 60_000 + 2 * FAULT_MS,

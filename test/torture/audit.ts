@@ -1,4 +1,4 @@
-import { worstExcessOver } from '../faults/support/bound.ts'
+import { type WorstWindow, worstWindow } from '../faults/support/bound.ts'
 
 /** A rate, per second, and when it was set: Redis took it at some time between the two. */
 export interface RateChange {
@@ -39,8 +39,8 @@ export interface Verdict {
   readonly needless: readonly string[]
   /** Accepted behind more jobs than the queue may hold. */
   readonly overCapacity: readonly string[]
-  /** By how much the worst window is above what the rates let through; 0 or less when the bound holds. */
-  readonly excess: number
+  /** The window that is most above what the rates let through; its excess is 0 or less when the bound holds. */
+  readonly worst: WorstWindow
   readonly latestMs: number
   /** What no one caught, and jobs that failed. */
   readonly mishaps: readonly string[]
@@ -86,7 +86,7 @@ export function audit(lines: readonly string[], terms: Terms): Verdict {
     unsure: unsure.length,
     needless: [...needless],
     overCapacity: of('accepted').flatMap(([, id = '', position]) => (Number(position) < capacity ? [] : id)),
-    excess: worstExcessOver(slots, burst, drainedBy(rates, horizonMs)),
+    worst: worstWindow(slots, burst, drainedBy(rates, horizonMs)),
     latestMs: starts.reduce((most, { latenessUs }) => Math.max(most, latenessUs / 1000), 0),
     mishaps: [...of('unhandled'), ...of('failed')].map((told) => told.join(' ')),
   }

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Redis } from 'ioredis'
@@ -31,6 +31,13 @@ export const REDIS: StartRedisOptions = {
   args: ['--appendfsync', 'always', '--repl-diskless-sync-delay', '0'],
 }
 
+export interface FieldOptions {
+  /** Default: all processes are of this version. */
+  readonly older?: OlderVersion | undefined
+  /** A folder in which the logs of all processes stay. Default: they are removed. */
+  readonly keep?: string | undefined
+}
+
 /**
  * Everything that faults happen to. All processes reach Redis through a proxy, which a failover moves; faults of
  * connections happen to every other process. Every other pair of processes is of the older version, if there is one.
@@ -50,15 +57,19 @@ export class Field {
   /** Jobs that Redis lost with its data, and those that a failover set back to what they had been. */
   readonly forgotten = new Set<string>()
   readonly setBack = new Set<string>()
-  readonly #logs = temporaryFolder()
+  readonly #kept: string | undefined
+  readonly #logs: string
 
   private constructor(
     service: RedisService,
     proxies: readonly [RedisProxy, RedisProxy],
     processes: Processes,
-    older: OlderVersion | undefined,
+    { older, keep }: FieldOptions,
   ) {
     this.service = service
+    this.#kept = keep
+    this.#logs = keep === undefined ? temporaryFolder() : join(keep, 'logs')
+    mkdirSync(this.#logs, { recursive: true })
     const [front, proxy] = proxies
     this.front = front
     this.proxy = proxy
@@ -81,10 +92,10 @@ export class Field {
     ]
   }
 
-  static async open(processes: Processes, older?: OlderVersion): Promise<Field> {
+  static async open(processes: Processes, options: FieldOptions): Promise<Field> {
     const service = await startOwnRedis(REDIS)
     const proxies = [await startProxy(service.url), await startProxy(service.url)] as const
-    const field = new Field(service, proxies, processes, older)
+    const field = new Field(service, proxies, processes, options)
     onTestFinished(async () => {
       await Promise.all(field.#crews.map((crew) => crew.end('SIGKILL')))
       await field.queue.close()
@@ -153,6 +164,11 @@ export class Field {
   /** Jobs that have not ended. */
   unfinished(): Promise<number> {
     return this.queue.getJobCountByTypes('wait', 'prioritized', 'delayed', 'active')
+  }
+
+  /** Puts these lines beside the logs that are kept, if they are. */
+  keep(name: string, lines: readonly string[]): void {
+    if (this.#kept !== undefined) writeFileSync(join(this.#kept, `${name}.jsonl`), `${lines.join('\n')}\n`)
   }
 
   /** What all processes wrote; one that was killed may have left half a line. */

@@ -1,3 +1,4 @@
+import { resolve } from 'node:path'
 import { Command } from 'commander'
 import { runSuite } from '../../workers/services/run-suite.ts'
 
@@ -10,12 +11,19 @@ const program = new Command('test:torture')
   .option('--minutes <minutes>', 'how long faults go on', '30')
   .option('--seed <seed>', 'repeats the sequence of faults of the run that printed it')
   .option('--beside <ref>', 'the older version: a commit, tag or branch (default: the last release, or a day ago)')
+  .option('--keep <folder>', 'keeps the logs of all processes there, and when the faults and changes of the rate were')
   .parse()
-const { minutes, seed, beside } = program.opts<{ minutes: string; seed?: string; beside?: string }>()
+const { minutes, seed, beside, keep } = program.opts<{
+  minutes: string
+  seed?: string
+  beside?: string
+  keep?: string
+}>()
 const env = {
   ...process.env,
   TORTURE_MINUTES: minutes,
   ...(seed === undefined ? {} : { TORTURE_SEED: seed }),
   ...(beside === undefined ? {} : { TORTURE_BESIDE: beside }),
+  ...(keep === undefined ? {} : { TORTURE_KEEP: resolve(keep) }),
 }
 process.exitCode = await runSuite(env, ['--config', 'vitest.slow.config.ts', 'test/slow/torture.test.ts'])

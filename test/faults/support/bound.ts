@@ -12,26 +12,39 @@ const TOLERANCE_US = 1
  * @param timesUs of the departures, in any order
  */
 export function worstExcess(timesUs: readonly number[], { intervalUs, burst }: Bucket): number {
-  return worstExcessOver(timesUs, burst, (timeUs) => timeUs / intervalUs) - TOLERANCE_US / intervalUs
+  return worstWindow(timesUs, burst, (timeUs) => timeUs / intervalUs).excess - TOLERANCE_US / intervalUs
+}
+
+/** The closed window of departures that is most above its bound. */
+export interface WorstWindow {
+  readonly excess: number
+  /** Of its first and last departure; 0 and 0 if there are no departures. */
+  readonly fromUs: number
+  readonly untilUs: number
 }
 
 /**
- * The same where the rate changes, without a tolerance.
+ * That window, where the rate may change; without a tolerance.
  * @param drainedBy how much the rate lets through until a time, from any time on
  */
-export function worstExcessOver(
+export function worstWindow(
   timesUs: readonly number[],
   burst: number,
   drainedBy: (timeUs: number) => number,
-): number {
+): WorstWindow {
   const sorted = [...timesUs].sort((a, b) => a - b)
   // With f(i) = i - drainedBy(t(i)), the window from i to j is over by f(j) - f(i) + 1 - b.
   let lowest = Number.POSITIVE_INFINITY
-  let worst = -burst
+  let lowestUs = 0
+  let worst = { excess: -burst, fromUs: 0, untilUs: 0 }
   for (const [i, timeUs] of sorted.entries()) {
     const f = i - drainedBy(timeUs)
-    lowest = Math.min(lowest, f)
-    worst = Math.max(worst, f - lowest + 1 - burst)
+    if (f < lowest) {
+      lowest = f
+      lowestUs = timeUs
+    }
+    const excess = f - lowest + 1 - burst
+    if (excess > worst.excess) worst = { excess, fromUs: lowestUs, untilUs: timeUs }
   }
   return worst
 }

@@ -170,11 +170,11 @@ export class Traffic {
 
 /** One line for people. */
 export function summary(what: string, account: Account, gap?: Gap): string {
-  const { accepted, lost, duplicated, unexpected, recovered, excess, losses } = account
+  const { accepted, lost, duplicated, unexpected, recovered, worst, losses } = account
   const pause = gap ? `no start for ${gap.startsMs} ms, no acceptance for ${gap.acceptancesMs} ms; ` : ''
   return (
     `${what}: ${pause}${accepted} accepted, lost ${lost.length}, duplicated ${duplicated.length}, ` +
-    `unexpected ${unexpected.length}, recovered ${recovered.length}; above by ${Math.max(0, excess).toFixed(2)}, ` +
+    `unexpected ${unexpected.length}, recovered ${recovered.length}; above by ${Math.max(0, worst.excess).toFixed(2)}, ` +
     `losses reported ${losses}\n`
   )
 }

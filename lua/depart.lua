@@ -14,17 +14,19 @@
     [a + 7]  '1' if jobs may leave although no shape is stored
     [a + 8]  how long the grant is remembered, ms
     [a + 9]  mean time from slot to end of the caller's jobs and mean deviation, 'mean off', µs; '' if unknown
+    [a + 10] the longest horizon of a worker that the caller knows of, its own among them, µs; used after a loss of state
   Returns the reply of lib/departure.
 ]]
 --- @include "lib/departure"
 --- @include "lib/unrefused"
-local k, a = #KEYS - 1, #ARGV - 9
+local k, a = #KEYS - 1, #ARGV - 10
 local asked = tonumber(ARGV[a + 3])
 local ran, off = string.match(ARGV[a + 9], '^(%d+) (%d+)$')
 begin_unrefused(KEYS[k + 1])
 local d = departure.open({
   key = KEYS[k + 1], base = string.sub(KEYS[k + 1], 1, -11), shape_id = ARGV[a + 1], revision = ARGV[a + 2],
-  horizon = tonumber(ARGV[a + 4]), grant = ARGV[a + 5], caller = ARGV[a + 6], memo_ms = ARGV[a + 8],
+  horizon = tonumber(ARGV[a + 4]), longest = tonumber(ARGV[a + 10]), grant = ARGV[a + 5], caller = ARGV[a + 6],
+  memo_ms = ARGV[a + 8],
   token = asked > 1 and cmsgpack.unpack(ARGV[3]).token,
   ran = ran and { tonumber(ran), tonumber(off) },
 })

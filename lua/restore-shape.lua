@@ -77,7 +77,7 @@ local answer = reshape_end(key, base, now)
 local shape, hold = shape_load(key, base, now), 0
 if shape.interval then
   local meter_key = base .. 'meta:meter'
-  local m = meter.open(meter_key, now, shape, run)
+  local m = meter.open(meter_key, now, shape, run, 0)
   if m.loss or m.known then meter.save(meter_key, m) end
   hold = m.hold_us or 0
 end

@@ -25,13 +25,15 @@
 --   8 delayed     BullMQ's time of the next delayed job (ms), or 0
 --   9 limited     ms that BullMQ's own limiter asks to wait, or 0
 --  10 notes       with a meter: {loss, hold µs, step µs, foreign job id, last slot before these grants µs, number of
---                 this grant, how often the clock has gone back so far}
+--                 this grant, how often the clock has gone back so far, the longest horizon of the
+--                 last minute µs, '' if that is the caller's}
 --  11 id, 12 revision of the shape by which the jobs were granted, '' if there is none
 --  13 news       the shape, if the caller knows another
 --  14 lead       how much sooner than one horizon before its slot a job is requested, µs, and
 --  15 span       that horizon, if queues share a limit (lib/limit-horizon); else 0 and ''
 --  16 passable   1 if a job that comes may leave before the next slot: all groups are held
 -- call: key, base, shape_id, revision, horizon µs (0 for a stock worker, which gets no wake-up time of its own),
+--   longest (the longest horizon of a worker that the caller knows of, µs, if it is not its own),
 --   caller (worker id; if '' the grant is not remembered), grant (id of this call), memo_ms, token (locks the jobs, if
 --   several may be granted); ends, if jobs of the caller end in this call, and began as in lib/departures for one of
 --   them; ran, as in lua/depart: {mean, off}; now (µs), meter, limits and fetched (jobs, as in lib/grants), if
@@ -53,7 +55,7 @@ function departure.open(call)
   end
   if d.shape and d.shape.interval and d.shape.mode ~= 'off' then
     d.meter_key = base .. 'meta:meter'
-    d.meter = call.meter or meter.open(d.meter_key, d.now, d.shape, redis_run_id(), call.horizon)
+    d.meter = call.meter or meter.open(d.meter_key, d.now, d.shape, redis_run_id(), call.longest or call.horizon)
     d.last_before = d.meter.origin + math.ceil(d.meter.last)
     meter.note_horizon(d.meter, call.horizon, d.now)
     d.meter.lock_ms = tonumber(call.memo_ms)
@@ -61,7 +63,9 @@ function departure.open(call)
   end
   d.gate = gate_new(d.shape, d.meter, base, d.now, call.horizon, call.once)
   d.gate.limits, d.gate.lock_ms = call.limits, tonumber(call.memo_ms)
-  if d.gate.groups and d.meter and d.meter.loss == 'hold' then d.gate.groups:fill(d.meter.origin + math.ceil(d.meter.last)) end
+  if d.gate.groups and d.meter and d.meter.filled then
+    d.gate.groups:fill(d.meter.origin + math.ceil(d.meter.filled))
+  end
   if call.horizon > 0 and not d.gate.open then
     d.woken = tonumber(redis.call('ZSCORE', base .. 'meta:sleepers', call.caller) or nil)
   end
@@ -307,7 +311,7 @@ function departure.reply(d, result, wake)
     1, us_text(d.now), result, d.granted, d.stop, wake, next_slot and us_text(next_slot) or '',
     math.floor(d.delayed), d.limited,
     m and { m.loss or '', us_text(m.hold_us or 0), us_text(m.step_us or 0), notes.foreign or '',
-      us_text(d.last_before), m.seq, m.steps } or {},
+      us_text(d.last_before), m.seq, m.steps, m.horizon > d.call.horizon and us_text(m.horizon) or '' } or {},
     shape and shape.id or '', revision or '',
     shape and shape_news(d.call.key, shape, d.call.shape_id, d.call.revision) or false,
     lead == 0 and 0 or us_text(lead), d.gate.span and us_text(span) or '', d.gate.passable and 1 or 0,

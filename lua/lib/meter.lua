@@ -5,6 +5,7 @@
 -- The meter: the bucket as stored in Redis, and what can happen to it between two calls.
 --   m.changed   whether it must be saved
 --   m.reset     whether more has changed than a departure changes: then all fields are saved
+--   m.filled    until when a loss fills the bucket, if this call found that out
 -- 2^42 µs: up to there a time is exact on the bucket's grid (lib/bucket).
 local REBASE_US = 4398046511104
 local HORIZON_MEMORY_US = 60000000
@@ -18,14 +19,15 @@ function meter.rebase(m, now)
   m.reset = true
   m.tat = m.tat - m.now
   m.last = m.last - m.now
+  m.loss_at = m.loss_at and m.loss_at - m.now
   m.now = now - m.origin
 end
 
 -- State was lost or may be stale (another run of Redis): the grants that other workers hold are unknown, so the bucket
--- is full after the longest horizon that one of them may have. Not if the hash slot of the queue moved to another
--- node of a cluster, with all its data: a node that ran before the meter was last written, and was never promoted, has
--- missed nothing.
-function meter.recover(m, shape, horizon)
+-- is full after the longest horizon that one of them may have, as far as it is known by now (meter.prolong_hold). Not if
+-- the hash slot of the queue moved to another node of a cluster, with all its data: a node that ran before the meter
+-- was last written, and was never promoted, has missed nothing.
+function meter.recover(m, shape, longest, now)
   local server = redis.call('INFO', 'server')
   -- The uptime is the difference of two times in whole seconds.
   local up_s = tonumber(string.match(server, 'uptime_in_seconds:(%d+)')) or 0
@@ -35,21 +37,33 @@ function meter.recover(m, shape, horizon)
     and string.find(redis.call('INFO', 'replication'), 'master_replid2:0+%s') then return end
   m.loss = 'burst'
   if shape.on_state_loss ~= 'hold' then return end
-  bucket.fill(m, m.now + math.max(m.horizon, shape.horizon, horizon or 0))
+  m.loss_at = m.now
+  m.filled = m.now + math.max(m.horizon, shape.horizon, longest)
+  bucket.fill(m, m.filled)
+  meter.note_horizon(m, longest, now)
   m.loss = 'hold'
   m.hold_us = math.max(0, bucket.slot(m, 1, m.now) - m.now)
 end
 
+-- Slots may have been granted up to the longest horizon after the loss (m.loss_at), and the process that noticed it may
+-- know only shorter ones: a longer one prolongs the hold. One that is not longer changes nothing.
+function meter.prolong_hold(m, longest, now)
+  m.filled = m.loss_at + longest
+  bucket.fill(m, m.filled)
+  meter.note_horizon(m, longest, now)
+  m.changed = true
+end
+
 function meter.read(key, now, shape)
   local f = redis.call('HMGET', key, 'origin', 'tat', 'last', 'seen', 'run', 'interval', 'burst', 'mode', 'horizon',
-    'horizonAt', 'meanCost', 'seq', 'steps', 'departedTotal', 'foreignAt')
+    'horizonAt', 'meanCost', 'seq', 'steps', 'departedTotal', 'foreignAt', 'lossAt')
   local m = {
     origin = tonumber(f[1]) or now, tat = tonumber(f[2]) or 0, last = tonumber(f[3]) or 0,
     seen = tonumber(f[4]) or now, run = f[5] or '', interval = tonumber(f[6]) or shape.interval,
     burst = tonumber(f[7]) or shape.burst, mode = f[8] or shape.mode, horizon = tonumber(f[9]) or 0,
     horizon_at = tonumber(f[10]) or 0, mean_cost = tonumber(f[11]) or 1, known = f[1] and true,
     seq = tonumber(f[12]) or 0, steps = tonumber(f[13]) or 0, departed = tonumber(f[14]) or 0,
-    foreign_at = tonumber(f[15]) or 0,
+    foreign_at = tonumber(f[15]) or 0, loss_at = tonumber(f[16]),
   }
   m.now = now - m.origin
   -- Older versions did not store all of them.
@@ -58,8 +72,9 @@ function meter.read(key, now, shape)
 end
 
 -- Brings the bucket up to `now`: lost state, a clock that went back, a changed shape. run is Redis's run_id, '' if the
--- caller does not read it (a restart is then not noticed here); horizon is the caller's, if it has one.
-function meter.open(key, now, shape, run, horizon)
+-- caller does not read it (a restart is then not noticed here); longest is the longest horizon of a worker that the
+-- caller knows of, 0 if none.
+function meter.open(key, now, shape, run, longest)
   local m = meter.read(key, now, shape)
   m.changed = not m.known
   if m.now > REBASE_US then meter.rebase(m, now) end
@@ -82,9 +97,11 @@ function meter.open(key, now, shape, run, horizon)
     m.mode = shape.mode
   end
   if run ~= '' and m.run ~= run then
-    if m.run ~= '' or shape.metered then meter.recover(m, shape, horizon) end
+    if m.run ~= '' or shape.metered then meter.recover(m, shape, longest, now) end
     m.run = run
     m.changed, m.reset = true, true
+  elseif run ~= '' and m.loss_at and m.now - m.loss_at < longest then
+    meter.prolong_hold(m, longest, now)
   end
   m.seen = now
   return m
@@ -100,7 +117,8 @@ function meter.save(key, m)
   if m.reset then
     redis.call('HSET', key, 'origin', us_text(m.origin), 'tat', tat, 'last', last, 'seen', seen, 'run', m.run,
       'interval', exact_text(m.interval), 'burst', exact_text(m.burst), 'mode', m.mode, 'horizon', us_text(m.horizon),
-      'horizonAt', horizon_at, 'meanCost', mean_cost, 'seq', m.seq, 'steps', m.steps, 'departedTotal', departed)
+      'horizonAt', horizon_at, 'meanCost', mean_cost, 'seq', m.seq, 'steps', m.steps, 'departedTotal', departed,
+      'lossAt', m.loss_at and exact_text(m.loss_at) or '')
     m.reset = false
   else
     redis.call('HSET', key, 'tat', tat, 'last', last, 'seen', seen, 'horizonAt', horizon_at, 'meanCost', mean_cost,

@@ -15,6 +15,8 @@ export interface DepartureRequest {
   readonly jobs: number
   /** How far ahead slots may lie, µs; 0: only jobs that may start now. */
   readonly horizonUs: number
+  /** The longest horizon of a worker that is known here, µs. Default: that of this request. */
+  readonly longestHorizonUs?: number
   readonly workerId: string
   readonly allowUnshaped: boolean
   /** Run times of its jobs, as in `RunTimes`. Default '': unknown, or measured by the scripts that finish them. */
@@ -382,7 +384,7 @@ export class Departures {
     keys: number,
     request: DepartureRequest,
   ): Promise<[DepartureReply, readonly unknown[]]> {
-    const { jobs, horizonUs, workerId, allowUnshaped, ran = '' } = request
+    const { jobs, horizonUs, longestHorizonUs = horizonUs, workerId, allowUnshaped, ran = '' } = request
     const call = this.#nextCall()
     for (let attempt = 0; ; attempt++) {
       const ours = [
@@ -394,6 +396,7 @@ export class Departures {
         allowUnshaped ? '1' : '0',
         this.#memoMs,
         ran,
+        longestHorizonUs,
       ]
       const command = this.#scripts.command('moveToActive')
       const raw = (await runScript(client, command, this.#splice(args, keys, ours))) as unknown[]

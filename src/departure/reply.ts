@@ -52,6 +52,8 @@ export interface DepartureReply {
   /** How often Redis's clock has gone back so far; undefined if the meter was not involved. */
   readonly clockSteps: number | undefined
   readonly foreignJobId: string | undefined
+  /** The longest horizon of a worker in the last minute, µs, if it is longer than that of the caller. */
+  readonly longestHorizonUs: number | undefined
   readonly lastBeforeUs: string
   readonly grantNumber: string
   /** The shape by which the jobs were granted; '' in both parts if there was none. */
@@ -82,6 +84,7 @@ export function readDeparture(raw: Raw): DepartureReply {
     clockStepUs: Number(notes[2] ?? 0),
     clockSteps: optional(notes[6]),
     foreignJobId: notes[3] || undefined,
+    longestHorizonUs: optional(notes[7]),
     lastBeforeUs: notes[4] ?? '',
     grantNumber: String(notes[5] ?? ''),
     grantedBy: { id: String(raw[10] ?? ''), revision: String(raw[11] ?? '') },

@@ -30,6 +30,8 @@ export interface BucketState {
   /** The largest horizon requested in the last minute, µs. */
   readonly horizonUs: number
   readonly horizonAtUs: number
+  /** When a loss filled the bucket, µs. */
+  readonly lossAtUs?: number
 }
 
 const HORIZON_MEMORY_US = 60_000_000
@@ -74,7 +76,9 @@ export function reshaped(state: BucketState, { intervalUs, burst }: BucketShape,
 /** The clock was set back: time differences are kept. */
 export function steppedBack(state: BucketState, backUs: number): BucketState {
   const back = ticksOf(backUs)
-  return { ...state, tat: state.tat - back, last: state.last - back }
+  const { lossAtUs } = state
+  const loss = lossAtUs === undefined ? {} : { lossAtUs: lossAtUs - backUs }
+  return { ...state, ...loss, tat: state.tat - back, last: state.last - back }
 }
 
 /** When shadow ends, the debt is at most one full bucket. */
@@ -83,9 +87,15 @@ export function enforced(state: BucketState, nowUs: number): BucketState {
 }
 
 /** After a loss: full until the last slot that any worker may hold has passed; that slot counts as granted. */
-export function filled(state: BucketState, nowUs: number, horizonUs: number): BucketState {
-  const ready = ticksOf(nowUs + horizonUs)
-  return { ...state, tat: latest(state.tat, ready + fullOf(state)), last: latest(state.last, ready) }
+export function filled(state: BucketState, lossAtUs: number, horizonUs: number): BucketState {
+  const ready = ticksOf(lossAtUs + horizonUs)
+  return { ...state, lossAtUs, tat: latest(state.tat, ready + fullOf(state)), last: latest(state.last, ready) }
+}
+
+/** A longer horizon, of which the process that noticed the loss did not know, prolongs the hold. */
+export function prolonged(state: BucketState, nowUs: number, horizonUs: number): BucketState {
+  const { lossAtUs } = state
+  return lossAtUs !== undefined && nowUs - lossAtUs < horizonUs ? filled(state, lossAtUs, horizonUs) : state
 }
 
 /** Takes back the charge of the slots granted last; `lastUs` is the slot before them. */

@@ -10,6 +10,7 @@ import {
   gridIntervalUs,
   latest,
   newState,
+  prolonged,
   refunded,
   reshaped,
   slotOf,
@@ -204,7 +205,8 @@ export class ReferenceBucket {
     const known = this.#state
     const state = known ? this.#openKnown(known) : newState(this.#nowUs, this.#shape)
     const lost = known ? this.#restarted : this.#used
-    if (!lost || this.#shape.onStateLoss !== 'hold') return state
+    if (!lost) return prolonged(state, this.#nowUs, horizonUs)
+    if (this.#shape.onStateLoss !== 'hold') return state
     return filled(state, this.#nowUs, Math.max(state.horizonUs, this.#shape.horizonUs, horizonUs))
   }
 

@@ -100,6 +100,8 @@ export class Dispatcher {
   readonly #schedule: AskSchedule
   #marker: Promise<void> | undefined
   #clockSteps: number | undefined
+  /** The longest horizon of another worker, µs, as of the last reply; 0 if none is longer than this one's. */
+  #longestHorizonUs = 0
   /** The slot of the next job, µs, if the last reply filled this worker. */
   #nextSlotUs: number | undefined
   #signal: (() => void) | undefined
@@ -395,6 +397,7 @@ export class Dispatcher {
       const reply = await this.#host.depart(token, {
         jobs: this.#asked,
         horizonUs: careful ? 0 : this.horizonUs,
+        longestHorizonUs: Math.max(this.horizonUs, this.#longestHorizonUs),
         workerId: this.#host.workerId,
         allowUnshaped: this.#host.allowUnshaped,
         ran: this.#runTimes.text,
@@ -434,6 +437,7 @@ export class Dispatcher {
     // Slots from before a clock step now mean other times. Only one worker detects the step; the others see the
     // counter.
     if ((reply.clockStepUs > 0 || stepped) && this.#timer.size > 0) this.#returning.start(this.#timer.takeAll())
+    if (reply.clockSteps !== undefined) this.#longestHorizonUs = reply.longestHorizonUs ?? 0
     if (reply.nowUs !== undefined) this.#clock.sample(reply.nowUs, sentMs)
     this.#nextSlotUs = reply.stop === 'full' ? reply.nextUs : undefined
     this.#host.onReply(reply)

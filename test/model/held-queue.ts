@@ -67,9 +67,13 @@ export class HeldQueue {
     return this.queue.add('job', {}, opts)
   }
 
-  /** Asks for jobs with slots up to a horizon (µs) from now. */
-  depart(jobs: number, horizonUs = 0): Promise<DepartureReply> {
-    return this.backend.depart('token', undefined, { jobs, horizonUs, workerId: 'held', allowUnshaped: false })
+  /**
+   * Asks for jobs with slots up to a horizon (µs) from now.
+   * @param longestHorizonUs the longest horizon that the caller knows of
+   */
+  depart(jobs: number, horizonUs = 0, longestHorizonUs = horizonUs): Promise<DepartureReply> {
+    const request = { jobs, horizonUs, longestHorizonUs, workerId: 'held', allowUnshaped: false }
+    return this.backend.depart('token', undefined, request)
   }
 
   /** Grants all waiting jobs, moving the clock to each wake-up. Returns ids and slots in order. */

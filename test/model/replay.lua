@@ -48,7 +48,7 @@ function operations.depart(op)
     redis.call('HSET', base .. job[1], 'opts', job[2])
     redis.call('LPUSH', wait, job[1])
   end
-  local answer = depart({ wait, active, shape_key }, { '', '0', options, '', '', op.asked, op.horizonUs, '', '', '0', '1', '' })
+  local answer = depart({ wait, active, shape_key }, { '', '0', options, '', '', op.asked, op.horizonUs, '', '', '0', '1', '', op.horizonUs })
   if #answer[4] > 0 then granted, last_before = answer, answer[10][5] end
   local grants = {}
   for i, grant in ipairs(answer[4]) do grants[i] = { grant[2], grant[3] } end

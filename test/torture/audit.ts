@@ -5,6 +5,8 @@ export interface RateChange {
   readonly perSecond: number
   readonly begunUs: number
   readonly doneUs: number
+  /** How far ahead slots had been granted at most, which leave by the rate before. Default: the shape's horizon. */
+  readonly aheadUs?: number
 }
 
 /** What is known of the shape of the queue. */
@@ -104,7 +106,7 @@ function drainedBy(rates: readonly RateChange[], horizonMs: number): (timeUs: nu
   const spans = rates.map(({ perSecond, begunUs }, i) => ({
     perSecond,
     fromUs: i === 0 ? Number.NEGATIVE_INFINITY : begunUs,
-    untilUs: (rates[i + 1]?.doneUs ?? Number.POSITIVE_INFINITY) + horizonMs * 1000,
+    untilUs: (rates[i + 1]?.doneUs ?? Number.POSITIVE_INFINITY) + (rates[i + 1]?.aheadUs ?? horizonMs * 1000),
   }))
   const edges = spans.flatMap(({ fromUs, untilUs }) => [fromUs, untilUs]).filter(Number.isFinite)
   const sorted = [...new Set(edges)].toSorted((a, b) => a - b)

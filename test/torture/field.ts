@@ -69,7 +69,11 @@ export class Field {
     this.service = service
     this.#kept = keep
     this.#logs = keep === undefined ? temporaryFolder() : join(keep, 'logs')
-    mkdirSync(this.#logs, { recursive: true })
+    if (keep !== undefined) {
+      mkdirSync(keep, { recursive: true })
+      // Not recursive: the logs of another run would be taken for those of this one.
+      mkdirSync(this.#logs)
+    }
     const [front, proxy] = proxies
     this.front = front
     this.proxy = proxy
@@ -138,8 +142,15 @@ export class Field {
   /** Sets the rate, however often that has to be tried. */
   async setRate(perSecond: number): Promise<void> {
     const begunUs = Date.now() * 1000
+    const aheadUs = await this.#longestHorizonUs()
     await insist(() => this.queue.setShape({ rate: `${perSecond}/s` }, { by: 'torture', reason: 'torture' }))
-    this.rates.push({ perSecond, begunUs, doneUs: Date.now() * 1000 })
+    this.rates.push({ perSecond, begunUs, doneUs: Date.now() * 1000, aheadUs })
+  }
+
+  /** Of all workers, in the last minute: distant ones are granted slots further ahead than the shape says. */
+  async #longestHorizonUs(): Promise<number> {
+    const horizonUs = await this.admin.hget(`bull:${QUEUE}:meta:meter`, 'horizon')
+    return Math.max(SHAPE.horizonMs * 1000, Number(horizonUs ?? 0))
   }
 
   /**

@@ -11,7 +11,10 @@ const program = new Command('test:torture')
   .option('--minutes <minutes>', 'how long faults go on', '30')
   .option('--seed <seed>', 'repeats the sequence of faults of the run that printed it')
   .option('--beside <ref>', 'the older version: a commit, tag or branch (default: the last release, or a day ago)')
-  .option('--keep <folder>', 'keeps the logs of all processes there, and when the faults and changes of the rate were')
+  .option(
+    '--keep <folder>',
+    'keeps the logs of all processes in a new folder, and when the faults and changes of the rate were',
+  )
   .parse()
 const { minutes, seed, beside, keep } = program.opts<{
   minutes: string

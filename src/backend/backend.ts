@@ -551,8 +551,10 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   #watchConnections(): void {
-    this.#watches.push(watchConnection(clientOf(this.connection), !this.#family.blocks))
-    if (this.blockingConnection) this.#watches.push(watchConnection(clientOf(this.blockingConnection), false))
+    const client = clientOf(this.connection)
+    this.#watches.push(watchConnection(client, !this.#family.blocks))
+    const blocking = this.blockingConnection && clientOf(this.blockingConnection)
+    if (blocking) this.#watches.push(watchConnection(blocking, false, client))
   }
 
   #stopWatching(): void {

@@ -19,6 +19,8 @@ const MOST_WAITING_LOOKS = 15
 const BYTES_PER_LOOK = 64 * 1024
 /** The bound while a connection opens: a Redis that loads its data is only polled every 10 s. */
 const MOST_OPENING_LOOKS = 25
+/** From this check on, a node of a cluster that says nothing is doubted: another one may have its slots by now. */
+const DOUBTED_LOOKS = 2
 /**
  * A check that comes this late is not counted, ms: the program was suspended or busy, and may not have read yet what has
  * arrived.
@@ -27,8 +29,8 @@ const LATE_LOOK_MS = 2 * LOOK_MS
 
 /** A connection, as its watch needs it. */
 export interface Watched {
-  /** `away` if there is no socket: opening the next one has its own timeout. */
-  state(): 'live' | 'opening' | 'away'
+  /** `away` if there is no socket; `dialling`, too, is left alone, since it has its own timeout. */
+  state(): 'live' | 'opening' | 'dialling' | 'away'
   /** Whether Redis was asked to wait for replicas, and has not answered yet. */
   waits?(): boolean
   /** Whether a command has not been answered yet. */
@@ -39,6 +41,8 @@ export interface Watched {
   received(): number
   /** Sends a command that Redis answers at once; undefined: nothing is sent on this connection. */
   ask(): Promise<unknown> | undefined
+  /** Nothing has arrived for a while: called at each check until something does. */
+  doubt?(): void
   /** The connection is silent and will not recover. */
   replace(): void
 }
@@ -70,11 +74,13 @@ export class SilenceWatch {
     const state = this.#watched.state()
     const isLate = this.#isLate()
     const received = this.#watched.received()
-    const waits = state === 'opening' || (state === 'live' && (this.#asked || this.#watched.owes?.() === true))
+    const opens = state === 'opening' || state === 'dialling'
+    const waits = opens || (state === 'live' && (this.#asked || this.#watched.owes?.() === true))
     if (!waits || received !== this.#received) this.#silentLooks = 0
     else if (!isLate) this.#silentLooks += 1
     this.#received = received
     this.#looksUntilAsk -= 1
+    if (this.#silentLooks >= DOUBTED_LOOKS) this.#watched.doubt?.()
     if (this.#silentLooks >= this.#mostLooks(state)) {
       this.#silentLooks = 0
       this.#asked = false
@@ -89,6 +95,7 @@ export class SilenceWatch {
   }
 
   #mostLooks(state: ReturnType<Watched['state']>): number {
+    if (state === 'dialling') return Number.POSITIVE_INFINITY
     if (state === 'opening') return MOST_OPENING_LOOKS
     if (this.#watched.waits?.()) return MOST_WAITING_LOOKS
     if (this.#silentLooks < MOST_SILENT_LOOKS) return MOST_SILENT_LOOKS
@@ -126,7 +133,7 @@ interface SentCommand {
 /** What is used of ioredis beyond its types: other clients have no socket to inspect and are left alone. */
 interface Socketed {
   readonly status: string
-  readonly options?: { readonly failoverDetector?: boolean }
+  readonly options?: { readonly failoverDetector?: boolean; readonly host?: string; readonly port?: number }
   /** Whether the program closed it. */
   readonly manuallyClosing?: boolean
   connect(): Promise<unknown>
@@ -142,13 +149,19 @@ function bytesOf(args: readonly unknown[]): number {
   return bytes
 }
 
+interface Clustered extends Socketed {
+  readonly isCluster?: boolean
+  nodes?(): Socketed[]
+  refreshSlotsCache?(done?: () => void): void
+}
+
+const STATES = { ready: 'live', connect: 'opening', connecting: 'dialling' } as const
+
 /** @param asks whether to send PING: not where BullMQ's commands block, which have timeouts of their own */
-function watchedNode(node: Socketed, asks: boolean): Watched {
+function watchedNode(client: Clustered, node: Socketed, asks: boolean): Watched {
   return {
-    state: () => {
-      if (!node.stream) return 'away'
-      return node.status === 'ready' ? 'live' : node.status === 'connect' ? 'opening' : 'away'
-    },
+    state: () => (node.stream && STATES[node.status as keyof typeof STATES]) ?? 'away',
+    doubt: () => client.isCluster && refresh(client, () => leave(client, node)),
     waits: () => node.commandQueue?.peekFront()?.command.name === 'wait',
     owes: () => asks && node.commandQueue?.peekFront() !== undefined,
     owedBytes: () => bytesOf(node.commandQueue?.peekFront()?.command.args ?? []),
@@ -170,10 +183,12 @@ const shared = new WeakMap<object, Shared>()
 /**
  * Replaces the sockets of a client that become silent; on a cluster, those of each node.
  * @param asks as for one node
+ * @param other of the same cluster, which notices what this one does not
  * @returns stops watching
  */
-export function watchConnection(client: Client, asks: boolean): () => void {
-  const watch = shared.get(client) ?? { users: 0, stop: startWatch(client as unknown as Socketed, asks) }
+export function watchConnection(client: Client, asks: boolean, other?: Client): () => void {
+  const start = () => startWatch(client as unknown as Clustered, asks, other as Clustered | undefined)
+  const watch = shared.get(client) ?? { users: 0, stop: start() }
   shared.set(client, watch)
   watch.users += 1
   let stopped = false
@@ -192,14 +207,36 @@ function hasGivenUp({ status, options, manuallyClosing }: Socketed): boolean {
   return status === 'end' && options?.failoverDetector === true && manuallyClosing !== true
 }
 
-function startWatch(client: Socketed & { readonly isCluster?: boolean; nodes?(): Socketed[] }, asks: boolean) {
+/** Asks another node who has the slots. */
+function refresh(client: Clustered, done?: () => void): void {
+  if (client.status === 'ready') client.refreshSlotsCache?.(done)
+}
+
+/**
+ * ioredis leaves a node that has no slots any more, and then sends elsewhere what that has not answered, but gives it 2 s
+ * to close the connection.
+ */
+function leave(client: Clustered, silent: Socketed): void {
+  if (client.nodes?.().includes(silent)) return
+  silent.stream?.destroy(new Error('Connection is silent, and another node of the cluster has its slots'))
+}
+
+/** Whether it is connected to a node that the other one has left. */
+function lags(client: Clustered, other: Clustered): boolean {
+  const keyOf = ({ options }: Socketed) => `${options?.host}:${options?.port}`
+  const known = new Set(other.nodes?.().map(keyOf))
+  return client.nodes?.().some((node) => !known.has(keyOf(node))) === true
+}
+
+function startWatch(client: Clustered, asks: boolean, other: Clustered | undefined) {
   const watches = new WeakMap<Socketed, SilenceWatch>()
   return everyLook(() => {
     for (const node of client.isCluster ? (client.nodes?.() ?? []) : [client]) {
-      const watch = watches.get(node) ?? new SilenceWatch(watchedNode(node, asks))
+      const watch = watches.get(node) ?? new SilenceWatch(watchedNode(client, node, asks))
       watches.set(node, watch)
       watch.look()
       if (hasGivenUp(node)) node.connect().catch(() => undefined)
     }
+    if (other?.isCluster && other.status === 'ready' && lags(client, other)) refresh(client)
   })
 }

@@ -176,6 +176,55 @@ test('each node of a cluster is watched by itself', async () => {
   stop()
 })
 
+/** A cluster whose nodes are asked who has the slots. */
+function clusterOf(...names: string[]) {
+  const nodes = names.map((host) => Object.assign(new FakeNode(), { options: { host, port: 1 } }))
+  const callbacks: ((() => void) | undefined)[] = []
+  const refreshSlotsCache = (done?: () => void) => void callbacks.push(done)
+  return { isCluster: true, status: 'ready', nodes: () => nodes, refreshSlotsCache, callbacks, all: nodes }
+}
+
+test('while a node of a cluster says nothing, the others are asked who has its slots', async () => {
+  const cluster = clusterOf('silent', 'answering')
+  const [silent] = cluster.all
+  const stop = watchConnection(cluster as unknown as Client, true)
+  await look(2)
+  Object.assign(silent!, { answers: false }).leave('evalsha')
+  await look(1)
+  expect(cluster.callbacks).toHaveLength(0)
+  await look(2)
+  expect(cluster.callbacks).toHaveLength(2)
+  cluster.callbacks[0]?.()
+  expect(silent?.replaced).toBe(0)
+  cluster.all.shift()
+  cluster.callbacks[1]?.()
+  expect(silent?.replaced).toBe(1)
+  stop()
+})
+
+test('while a node of a cluster cannot be reached, the others are asked', async () => {
+  const cluster = clusterOf('gone', 'answering')
+  Object.assign(cluster.all[0]!, { status: 'connecting' })
+  const stop = watchConnection(cluster as unknown as Client, true)
+  await look(40)
+  expect(cluster.callbacks).toHaveLength(39)
+  expect(cluster.all[0]?.replaced).toBe(0)
+  stop()
+})
+
+test('a blocking connection leaves the node of a cluster that the other connection has left', async () => {
+  const [plain, blocking] = [clusterOf('a', 'b'), clusterOf('a', 'b')]
+  const stop = watchConnection(blocking as unknown as Client, false, plain as unknown as Client)
+  await look(20)
+  expect(blocking.callbacks).toHaveLength(0)
+  plain.all.shift()
+  await look(1)
+  blocking.all.shift()
+  await look(20)
+  expect(blocking.callbacks).toHaveLength(1)
+  stop()
+})
+
 test('a client that is shared is watched once, until its last user stops', async () => {
   const node = new FakeNode()
   const [one, other] = [watched(node), watched(node)]

@@ -1,27 +1,31 @@
-/**
- * Before the first attempt: if one Sentinel has named another master, the others may still name the old one, which goes
- * on accepting for a while what the new one will not have.
- */
-const FIRST_MS = 1000
+import { NewestMasterConnector } from './sentinel-connector.ts'
+
 /** About as many attempts as a failover takes. */
 const QUICK_ATTEMPTS = 40
 const LONGEST_MS = 20_000
+/** ioredis waits 10 s for a connection, and for ever for an answer. */
+const LONGEST_ASK_MS = 2000
+/** Between attempts to hear from a Sentinel again. By default, ioredis makes none. */
+const LONGEST_LISTEN_MS = 10_000
 
 /** ms until the next attempt to connect. @param random 0 to 1: clients must not all return at once */
 export function sentinelRetryMs(attempt: number, random: number): number {
-  if (attempt === 1) return Math.round(FIRST_MS * (0.9 + 0.2 * random))
+  if (attempt === 1) return Math.round(50 + 100 * random)
   if (attempt <= QUICK_ATTEMPTS) return Math.round(200 + 100 * random)
   const ceiling = Math.min(LONGEST_MS, 300 * 2 ** Math.min(attempt - QUICK_ATTEMPTS, 10))
   return Math.round(ceiling * (0.5 + random / 2))
 }
 
 /**
- * Options of a connection by way of Sentinels. BullMQ waits a second or more between two attempts, and ioredis ten for a
- * server or a Sentinel whose network is gone, while another master is there. What the program gives counts.
+ * Options of a connection by way of Sentinels, which BullMQ and ioredis take longer to bring to another master: BullMQ
+ * waits a second or more between two attempts. What the program gives counts.
  */
 const DEFAULTS = {
   retryStrategy: (attempt: number) => sentinelRetryMs(attempt, Math.random()),
-  connectTimeout: 2000,
+  connectTimeout: LONGEST_ASK_MS,
+  sentinelCommandTimeout: LONGEST_ASK_MS,
+  sentinelReconnectStrategy: (attempt: number) => Math.min(LONGEST_LISTEN_MS, 1000 * attempt),
+  Connector: NewestMasterConnector,
 }
 
 /** Other connections are returned as they are. */

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { expect, test, vi } from 'vitest'
+import { Redis } from 'ioredis'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { LOOK_MS } from '../../src/redis/connection-watch.ts'
 import { Fleet } from './support/fleet.ts'
 import { SentinelSetup } from './support/sentinel.ts'
@@ -44,10 +45,14 @@ test('a client that ioredis ended during a failover is reconnected, and close le
   const fleet = new Fleet()
   const connection = { ...setup.connection(), retryStrategy: () => 200 }
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
-  const queue = fleet.queue('mail', { connection, shape: { rate: '50/s' } })
+  // With ioredis's own connector.
+  const own = new Redis(connection)
+  own.on('error', () => {})
+  onTestFinished(() => own.disconnect())
+  const queue = fleet.queue('mail', { connection: own, shape: { rate: '50/s' } })
   const worker = fleet.worker('mail', { connection })
   await Promise.all([queue.waitUntilReady(), worker.waitUntilReady()])
-  const client = (await queue.getBackend().client) as unknown as Detecting
+  const client = own as unknown as Detecting
   await endFor(client)
   vi.advanceTimersByTime(LOOK_MS)
   await expect.poll(() => client.status, { timeout: 10_000 }).toBe('ready')
@@ -55,5 +60,6 @@ test('a client that ioredis ended during a failover is reconnected, and close le
   await fleet.until(() => fleet.completed.includes(id as string))
   vi.useRealTimers()
   await Promise.all([queue.close(), worker.close()])
+  own.disconnect()
   await expect.poll(() => setup.clientsOfSentinels(), { timeout: 10_000 }).toBe(0)
 }, 60_000)

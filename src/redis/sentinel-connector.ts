@@ -1,0 +1,174 @@
+import type { Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { SentinelConnector } from 'ioredis'
+
+/** Once one Sentinel has answered, the others have this long, ms: one may be on the machine that is gone. */
+const OTHERS_MS = 200
+/** On which a Sentinel says that a master was replaced: its name, the old host and port, the new host and port. */
+const SWITCHED = '+switch-master'
+
+interface Endpoint {
+  readonly host?: string
+  readonly port?: number
+}
+
+interface SentinelClient {
+  sentinel(command: string, name: string): Promise<unknown>
+  subscribe(channel: string): Promise<unknown>
+  connect(): Promise<unknown>
+  disconnect(): void
+  on(event: string, listener: (...args: never[]) => void): unknown
+}
+
+interface ConnectorOptions {
+  readonly name: string
+  readonly role?: string
+  readonly failoverDetector?: boolean
+  readonly connectTimeout: number
+  readonly sentinelMaxConnections: number
+  readonly sentinelReconnectStrategy?: (attempt: number) => number | null
+}
+
+/** What is used of ioredis's connector beyond its types. */
+interface IoredisConnector {
+  readonly options: ConnectorOptions
+  readonly sentinelIterator: {
+    readonly sentinels: readonly Endpoint[]
+    next(): { readonly done: boolean }
+    reset(first: boolean): void
+  }
+  readonly stream?: Socket
+  failoverDetector: { cleanup(): void } | null
+  connect(emitter: unknown): Promise<Socket>
+  disconnect(): void
+  check(info: { role?: string }): boolean
+  resolve(sentinel: Endpoint): Promise<Endpoint | null>
+  connectToSentinel(sentinel: Endpoint, options?: object): SentinelClient
+  updateSentinels(client: SentinelClient): Promise<void>
+  sentinelNatResolve(address: Endpoint): Endpoint
+}
+
+const Base = SentinelConnector as unknown as new (options: ConnectorOptions) => IoredisConnector
+
+interface Answer {
+  /** Grows with each failover. */
+  readonly epoch: number
+  readonly address: Required<Endpoint>
+}
+
+const keyOf = ({ host, port }: Endpoint) => `${host}:${port}`
+const ignore = () => {}
+
+/**
+ * Where ioredis goes with the first Sentinel that answers, this goes with the newest answer of all: for a second or two
+ * after a failover, some still name the old master. And it leaves a master only if another one is named, while ioredis
+ * leaves the new one, too, when the next Sentinel names it.
+ */
+export class NewestMasterConnector extends Base {
+  /** Of the server that the connection leads to, as the Sentinels name it; undefined while they are asked. */
+  #address: string | undefined
+  /** The master that was named last, as far as one of the Sentinels said so by itself. */
+  #named: string | undefined
+  /** The server that they agreed on turned out to be a replica: each of them is believed in turn, as by ioredis. */
+  #misled = false
+  readonly #heard = new Map<string, SentinelClient>()
+
+  override connect(emitter: unknown): Promise<Socket> {
+    this.sentinelIterator.reset(false)
+    if (this.options.failoverDetector) this.#listen()
+    return super.connect(emitter)
+  }
+
+  override check(info: { role?: string }): boolean {
+    this.#misled = !super.check(info)
+    return !this.#misled
+  }
+
+  override async resolve(sentinel: Endpoint): Promise<Endpoint | null> {
+    this.#address = undefined
+    if (this.options.role === 'slave' || this.#misled) return super.resolve(sentinel)
+    for (;;) {
+      const named = this.#named
+      const { address } = await this.#newest()
+      const key = keyOf(address)
+      // Named while the others were asked.
+      if (this.#named !== named && this.#named !== key) continue
+      this.#address = key
+      return this.sentinelNatResolve(address)
+    }
+  }
+
+  /** ioredis would listen from now on, until the next connection. */
+  initFailoverDetector(): void {}
+
+  async #newest(): Promise<Answer> {
+    const answers: Answer[] = []
+    const asked = this.#sentinels().map((one) => this.#ask(one).then((answer) => answers.push(answer)))
+    const all = Promise.allSettled(asked)
+    await Promise.any(asked).catch((error: AggregateError) => {
+      // All of them were asked: ioredis need not try the next one.
+      while (!this.sentinelIterator.next().done);
+      throw error.errors[0]
+    })
+    await within(all, OTHERS_MS)
+    const isKnown = this.#named === undefined || answers.some(({ address }) => keyOf(address) === this.#named)
+    if (!isKnown) await within(all, this.options.connectTimeout)
+    return answers.reduce((newest, answer) => (answer.epoch > newest.epoch ? answer : newest))
+  }
+
+  async #ask(sentinel: Endpoint): Promise<Answer> {
+    const client = this.connectToSentinel(sentinel)
+    client.on('error', ignore)
+    try {
+      const { name } = this.options
+      const [fields, address] = await Promise.all([
+        // Not everyone may ask this.
+        client.sentinel('master', name).catch(() => []) as Promise<string[]>,
+        client.sentinel('get-master-addr-by-name', name) as Promise<[string, string] | null>,
+        this.updateSentinels(client),
+      ])
+      if (!address) throw new Error(`Sentinel ${keyOf(sentinel)} knows no master ${name}`)
+      const epoch = Number(fields[fields.indexOf('config-epoch') + 1]) || 0
+      return { epoch, address: { host: address[0], port: Number(address[1]) } }
+    } finally {
+      client.disconnect()
+    }
+  }
+
+  #sentinels(): readonly Endpoint[] {
+    return this.sentinelIterator.sentinels.slice(0, this.options.sentinelMaxConnections)
+  }
+
+  #listen(): void {
+    const { sentinelReconnectStrategy: retryStrategy } = this.options
+    for (const sentinel of this.#sentinels()) {
+      if (this.#heard.has(keyOf(sentinel))) continue
+      const client = this.connectToSentinel(sentinel, { lazyConnect: true, retryStrategy })
+      this.#heard.set(keyOf(sentinel), client)
+      client.on('error', ignore)
+      client.on('ready', () => void client.subscribe(SWITCHED).catch(ignore))
+      client.on('message', (_channel: string, message: string) => this.#learn(message))
+      client.connect().catch(ignore)
+    }
+    this.failoverDetector = { cleanup: () => this.#stopListening() }
+  }
+
+  #stopListening(): void {
+    for (const client of this.#heard.values()) client.disconnect()
+    this.#heard.clear()
+  }
+
+  #learn(message: string): void {
+    const [name, , , host = '', port] = message.split(' ')
+    if (name !== this.options.name) return
+    this.#named = keyOf({ host, port: Number(port) })
+    // What it waits for is sent again to the new master; a silent server would not even answer the end of the connection.
+    if (this.#address !== undefined && this.#address !== this.#named) this.stream?.destroy()
+  }
+}
+
+async function within(done: Promise<unknown>, ms: number): Promise<void> {
+  const timer = new AbortController()
+  await Promise.race([done, sleep(ms, undefined, { signal: timer.signal }).catch(ignore)])
+  timer.abort()
+}

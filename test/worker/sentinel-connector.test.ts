@@ -1,0 +1,123 @@
+import { once } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Redis } from 'ioredis'
+import { expect, onTestFinished, test, vi } from 'vitest'
+import { withSentinelDefaults } from '../../src/redis/sentinel-defaults.ts'
+import { startProxy } from '../support/proxy.ts'
+import { useRedis } from '../support/redis.ts'
+import { FakeSentinel, MASTER } from './fixtures/fake-sentinel.ts'
+
+const redis = useRedis(import.meta.url)
+
+/** Two addresses of the same Redis: the master before and after a failover. */
+async function addresses() {
+  const proxies = await Promise.all([startProxy(redis.url), startProxy(redis.url)])
+  for (const proxy of proxies) onTestFinished(() => proxy.stop())
+  return proxies.map(({ port }) => port) as [number, number]
+}
+
+async function sentinelsOf(...masters: number[]) {
+  return Promise.all(masters.map((master) => FakeSentinel.start(master)))
+}
+
+function connect(sentinels: readonly FakeSentinel[], options: object = {}): Redis {
+  const { host, port, ...others } = redis.connection
+  const client = new Redis(
+    withSentinelDefaults({
+      ...others,
+      sentinels: sentinels.map((one) => ({ host: '127.0.0.1', port: one.port })),
+      name: MASTER,
+      failoverDetector: true,
+      retryStrategy: () => 10,
+      ...options,
+    }),
+  )
+  client.on('error', () => {})
+  onTestFinished(() => client.disconnect())
+  return client
+}
+
+const portOf = (client: Redis) => client.stream.remotePort
+
+test('of several answers the newest counts', async () => {
+  const [before, now] = await addresses()
+  const sentinels = await sentinelsOf(before, now, before)
+  sentinels[1]?.names(now, 1)
+  const client = connect(sentinels)
+  await once(client, 'ready')
+  expect(portOf(client)).toBe(now)
+})
+
+test('a Sentinel that does not answer holds nothing up, nor does one that may not be asked for the epoch', async () => {
+  const [master] = await addresses()
+  const sentinels = await sentinelsOf(master, master)
+  sentinels[0]!.mode = 'silent'
+  sentinels[1]!.mode = 'denies'
+  const client = connect(sentinels, { sentinelCommandTimeout: 1_000_000, connectTimeout: 1_000_000 })
+  await once(client, 'ready')
+  expect(portOf(client)).toBe(master)
+})
+
+test('a master is left once another one is named, and not again when the next Sentinel names the same', async () => {
+  const [before, now] = await addresses()
+  const sentinels = await sentinelsOf(before, before, before)
+  const client = connect(sentinels)
+  await once(client, 'ready')
+  await vi.waitFor(() => expect(sentinels.map(({ listeners }) => listeners)).toEqual([1, 1, 1]), 5000)
+  const first = vi.spyOn(client.stream, 'destroy')
+  sentinels[2]?.names(now, 1)
+  sentinels[2]?.tell(now, 'another')
+  sentinels[2]?.tell(now)
+  await once(client, 'ready')
+  expect(portOf(client)).toBe(now)
+  expect(first).toHaveBeenCalledTimes(1)
+  const second = vi.spyOn(client.stream, 'destroy')
+  for (const sentinel of sentinels.slice(0, 2)) {
+    sentinel.names(now, 1)
+    sentinel.tell(now)
+  }
+  // The next failover arrives after these.
+  for (const sentinel of sentinels) sentinel.names(before, 2)
+  sentinels[0]?.tell(before)
+  await once(client, 'ready')
+  expect(portOf(client)).toBe(before)
+  expect(second).toHaveBeenCalledTimes(1)
+})
+
+test('the one that named another master is waited for', async () => {
+  const [before, now] = await addresses()
+  const sentinels = await sentinelsOf(before, before)
+  const client = connect(sentinels, { sentinelCommandTimeout: 1_000_000, connectTimeout: 1_000_000 })
+  await once(client, 'ready')
+  await vi.waitFor(() => expect(sentinels[1]?.listeners).toBe(1), 5000)
+  sentinels[1]!.mode = 'silent'
+  sentinels[1]?.names(now, 1)
+  sentinels[1]?.tell(now)
+  // Longer than others are waited for.
+  await sleep(500)
+  sentinels[1]?.answer()
+  await once(client, 'ready')
+  expect(portOf(client)).toBe(now)
+})
+
+test('a server that turns out to be a replica is not asked for ever: the Sentinels are believed in turn', async () => {
+  const [replica, master] = await addresses()
+  const sentinels = await sentinelsOf(master, replica)
+  sentinels[1]?.names(replica, 7)
+  const client = connect(sentinels)
+  const { connector } = client as unknown as { connector: { check(info: object): boolean } }
+  const check = connector.check.bind(connector)
+  connector.check = (info) => check({ ...info, role: portOf(client) === replica ? 'slave' : 'master' })
+  await once(client, 'ready')
+  expect(portOf(client)).toBe(master)
+})
+
+test('a client that is disconnected hears no Sentinel any more', async () => {
+  const [master] = await addresses()
+  const sentinels = await sentinelsOf(master, master)
+  const client = connect(sentinels)
+  await once(client, 'ready')
+  await vi.waitFor(() => expect(sentinels.map(({ listeners }) => listeners)).toEqual([1, 1]), 5000)
+  client.disconnect()
+  await vi.waitFor(() => expect(sentinels.map(({ listeners }) => listeners)).toEqual([0, 0]), 5000)
+})

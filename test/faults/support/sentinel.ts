@@ -14,8 +14,8 @@ const REPLICAS = 2
 const HOST = '127.0.0.1'
 /** Twice the time between two pings: with less, a busy machine is taken for a dead one. */
 const DOWN_AFTER_MS = 2000
-/** A replica says each second how far it is. */
-const MAX_LAG_S = 2
+/** The least: a replica says each second how far it is. A master without any then refuses after at most 3 s. */
+const MAX_LAG_S = 1
 const TOLD = { timeout: 20_000, interval: 50 }
 
 interface Watcher {
@@ -75,7 +75,11 @@ export class SentinelSetup {
 
   /** The same for one that stays with whichever master is parted from the others. */
   connectionAside(): object {
-    const ways = this.#servers.map(({ link, aside }) => [`${HOST}:${link.port}`, { host: HOST, port: aside.port }])
+    const pairs = [
+      ...this.#servers.map(({ link, aside }) => [link.port, aside.port]),
+      ...this.#sentinels.map(({ port, aside }) => [port, aside.port]),
+    ]
+    const ways = pairs.map(([port, aside]) => [`${HOST}:${port}`, { host: HOST, port: aside }])
     return this.#options(({ aside }) => aside.port, { natMap: Object.fromEntries(ways) })
   }
 
@@ -89,6 +93,16 @@ export class SentinelSetup {
     const { admin } = this.#sentinels[0] as Watcher
     const [, port] = (await admin.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', MASTER)) as string[]
     return this.#servers.find(({ link }) => link.port === Number(port)) as LinkedRedis
+  }
+
+  /** Resolves once one of the Sentinels names another master. */
+  async named(master: LinkedRedis): Promise<void> {
+    const names = async ({ admin }: Watcher) => {
+      const [, port] = (await admin.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', MASTER)) as string[]
+      return Number(port) !== master.link.port
+    }
+    const isNamed = async () => (await Promise.all(this.#sentinels.map(names))).some(Boolean)
+    await expect.poll(isNamed, { ...TOLD, interval: 20 }).toBe(true)
   }
 
   /** Kills the master, and resolves once another one is named. */

@@ -35,6 +35,22 @@ export interface TrafficOptions {
 export interface Gap {
   readonly startsMs: number
   readonly acceptancesMs: number
+  /** From the fault until starts, and acceptances, went on. */
+  readonly resumedMs: number
+  readonly acceptedMs: number
+  /** From the fault until the new master was named; undefined where that was not watched. */
+  readonly namedMs: number | undefined
+}
+
+/** The longest time without one of them since `begunMs`, and when it ended. */
+function longestGap(times: readonly number[], begunMs: number): { readonly gapMs: number; readonly endedMs: number } {
+  const since = times.filter((timeMs) => timeMs > begunMs).toSorted((a, b) => a - b)
+  let longest = { gapMs: 0, endedMs: 0 }
+  for (const [i, timeMs] of since.entries()) {
+    const gapMs = Math.round(timeMs - (since[i - 1] ?? begunMs))
+    if (gapMs > longest.gapMs) longest = { gapMs, endedMs: Math.round(timeMs - begunMs) }
+  }
+  return longest
 }
 
 /** What came of every job. */
@@ -101,23 +117,37 @@ export class Traffic {
   /**
    * A fault, while it is noted what the replicas of the master have: of the acceptances before it Redis may lose none.
    * @param master of the queue, and a key of the same slot
+   * @param named resolves once a new master is named
    * @returns for how long nothing went on, until all goes on
    */
-  async through([master, key]: readonly [Redis, string], fault: () => Promise<unknown>): Promise<Gap> {
+  async through(
+    [master, key]: readonly [Redis, string],
+    fault: () => Promise<unknown>,
+    named?: () => Promise<unknown>,
+  ): Promise<Gap> {
     const watch = this.#watchReplication(master, key)
     await this.goOn()
     const begunMs = performance.now()
     const isOver = fault()
+    const naming = named?.().then(() => Math.round(performance.now() - begunMs))
     watch.stop()
     await isOver
+    const namedMs = await naming
     await this.goOn()
-    const longest = (times: readonly number[]) => {
-      const since = times.filter((timeMs) => timeMs > begunMs).toSorted((a, b) => a - b)
-      return Math.round(since.reduce((most, timeMs, i) => Math.max(most, timeMs - (since[i - 1] ?? begunMs)), 0))
-    }
+    const starts = longestGap(
+      this.fleet.departures.map(({ startedMs }) => startedMs),
+      begunMs,
+    )
+    const acceptances = longestGap(
+      this.#producers.flatMap(({ acceptedMs }) => acceptedMs),
+      begunMs,
+    )
     return {
-      startsMs: longest(this.fleet.departures.map(({ startedMs }) => startedMs)),
-      acceptancesMs: longest(this.#producers.flatMap(({ acceptedMs }) => acceptedMs)),
+      startsMs: starts.gapMs,
+      acceptancesMs: acceptances.gapMs,
+      resumedMs: starts.endedMs,
+      acceptedMs: acceptances.endedMs,
+      namedMs,
     }
   }
 
@@ -168,8 +198,18 @@ export class Traffic {
   }
 }
 
+/** When all went on after each of some faults, and how much of that is ours. */
+export function course(gaps: readonly Gap[]): string {
+  return gaps
+    .map(({ namedMs, resumedMs, acceptedMs }) => {
+      const ours = (ms: number) => (namedMs === undefined ? '' : ` (${ms - namedMs} after the new master was named)`)
+      return `  starts went on after ${resumedMs} ms${ours(resumedMs)}, acceptances after ${acceptedMs} ms${ours(acceptedMs)}\n`
+    })
+    .join('')
+}
+
 /** One line for people. */
-export function summary(what: string, account: Account, gap?: Gap): string {
+export function summary(what: string, account: Account, gap?: Pick<Gap, 'startsMs' | 'acceptancesMs'>): string {
   const { accepted, lost, duplicated, unexpected, recovered, worst, losses } = account
   const pause = gap ? `no start for ${gap.startsMs} ms, no acceptance for ${gap.acceptancesMs} ms; ` : ''
   return (

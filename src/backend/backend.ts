@@ -118,6 +118,7 @@ export class ShapedBackend extends RedisQueueBackend {
   readonly #schedulerJobs = new Map<string, Pick<AddedJob, 'cost' | 'terms'>>()
   readonly #watches: (() => void)[] = []
   #leavesBlocking = false
+  #opening: Promise<void> | undefined
 
   /** @internal */
   constructor(
@@ -197,7 +198,22 @@ export class ShapedBackend extends RedisQueueBackend {
 
   #openBlocking(): void {
     this.#leavesBlocking = false
-    if (this.blockingConnection) openUntilServed(this.blockingConnection, () => this.#leavesBlocking)
+    if (!this.blockingConnection) return
+    openUntilServed(this.blockingConnection, () => this.#leavesBlocking)
+    const opened = () => {
+      if (this.#opening === opening) this.#opening = undefined
+    }
+    const opening = this.blockingConnection.client.then(opened, opened)
+    this.#opening = opening
+  }
+
+  /**
+   * While the blocking connection opens, which BullMQ's code awaits before it ends a job: resolves once it is open, or
+   * was given up.
+   * @internal
+   */
+  get opening(): Promise<void> | undefined {
+    return this.#opening
   }
 
   override async disconnect(): Promise<void> {

@@ -283,6 +283,16 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     return running
   }
 
+  protected override handleCompleted(
+    result: ResultType,
+    job: Job<DataType, ResultType, NameType>,
+    token: string,
+    fetchNext?: () => boolean,
+    span?: Span,
+  ): Promise<Job<DataType, ResultType, NameType>> {
+    return this.#onceOpen(job.id, () => super.handleCompleted(result, job, token, fetchNext, span))
+  }
+
   /**
    * Whose end Redis did not take has not failed: another worker has the job, or will. Told as a failure it could still
    * end that worker's run.
@@ -294,7 +304,19 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     fetchNext?: () => boolean,
     span?: Span,
   ): Promise<Job<DataType, ResultType, NameType>> {
-    return isLost(error, job.id) ? Promise.reject(error) : super.handleFailed(error, job, token, fetchNext, span)
+    if (isLost(error, job.id)) return Promise.reject(error)
+    return this.#onceOpen(job.id, () => super.handleFailed(error, job, token, fetchNext, span))
+  }
+
+  /** Keeps the lock of a job whose work is done until the end can be sent. */
+  #onceOpen<T>(jobId: string | undefined, end: () => Promise<T>): Promise<T> {
+    const { opening } = this.backend
+    if (!opening) return end()
+    const release = this.#keepLock(jobId as string)
+    return opening.then(() => {
+      release?.()
+      return end()
+    })
   }
 
   /** Aborts only once the processor listens: most processors miss a signal aborted before that. */

@@ -14,8 +14,13 @@ interface Asking {
 }
 
 /** The blocking connection of the next worker gets this answer to the first questions of BullMQ. */
-function failQuestions(message: string, times = 1): { readonly count: number } {
-  const asked = { count: 0 }
+function failQuestions(message: string, times = 1): { readonly count: number; serve(): void } {
+  const asked = {
+    count: 0,
+    serve: () => {
+      times = 0
+    },
+  }
   const asking = RedisConnection.prototype as unknown as Asking
   const ask = asking.getRedisVersionAndType
   vi.spyOn(asking, 'getRedisVersionAndType').mockImplementation(async function (this: Asking) {
@@ -40,6 +45,22 @@ test.each([
   expect(failed.all).toEqual([])
   expect(errors.all).toMatchObject([{ message }])
   expect(asked.count).toBe(2)
+})
+
+test('while its second connection is not served, a worker keeps the locks of jobs whose work is done', async () => {
+  const queue = shop.queue({ rate: '100/s' })
+  await queue.waitUntilReady()
+  const asked = failQuestions('CLUSTERDOWN The cluster is down', Number.POSITIVE_INFINITY)
+  const worker = shop.worker(queue, async () => 'done', { lockDuration: 2000, lockRenewTime: 100 })
+  worker.on('error', () => {})
+  const completed = eventsOf('completed', worker)
+  const renewals: string[] = []
+  worker.on('locksRenewed', ({ jobIds }) => renewals.push(...jobIds))
+  const { id } = await queue.add('job', {})
+  await vi.waitFor(() => expect(renewals.filter((renewed) => renewed === id).length).toBeGreaterThan(2), 5000)
+  expect(completed.all).toEqual([])
+  asked.serve()
+  await vi.waitFor(() => expect(completed.all).toHaveLength(1), 5000)
 })
 
 test('a worker closes while its second connection is not served', async () => {

@@ -1,11 +1,14 @@
 --[[
   Charges limits, or only peeks: any number of decisions, each over one or more limits, all or none of them.
   KEYS
-    [1…]  the switch of each limit; then for each part of each decision the state of its key
+    [1…]  the switch of each limit; then for each part of each decision the state of its key; then the record of what
+          this call charged, which takes the place of that of an answered call
   ARGV
     [1]   how many limits
     [2]   the latest time to decide (µs): after it nothing is decided; '' for none
-    [3…]  the definition of each, JSON, or the number of another limit that has the same; then the requests, with spaces
+    [3]   number of this call, with a space behind it: what it has charged is not charged again if it is sent again
+    [4]   how long the record lasts from its first call on, ms
+    [5…]  the definition of each, JSON, or the number of another limit that has the same; then the requests, with spaces
           between: how many consecutive decisions are alike; 'take' or 'peek'; and for each part the number of
           its limit, the cost, the lease and a semicolon
   Returns {now (µs), then for each decision: 0 if it is refused, 1 if it is allowed, + 2 if keys share a state, + 4 if a
@@ -16,19 +19,23 @@
 local now, count = redis_now(), tonumber(ARGV[1])
 if ARGV[2] ~= '' and now > tonumber(ARGV[2]) then return { now } end
 local fetched = redis.call('MGET', unpack(KEYS))
+
+-- The record: a call, and for each of its decisions '1' if it charged.
+local record, call, charges = fetched[#KEYS], ARGV[3], {}
+local again = record and string.find(record, call, 1, true) == 1
 local limits, states, reply, size, saved = {}, {}, { now }, 1, {}
--- For the parts of one decision: their number, the request, its limit, its key, the key's state, its wait, and below
--- whether its lease is held. The tables are reused, as this runs for each of many decisions.
-local parts, asked, of, keys, states_of, waits, others, held = 0, {}, {}, {}, {}, {}, {}, {}
+-- For the parts of one decision: their number, the request, its limit, its key, the key's state, its wait. The tables are
+-- reused, as this runs for each of many decisions.
+local parts, asked, of, keys, states_of, waits, others = 0, {}, {}, {}, {}, {}, {}
 local shared, outdated = false, false
 
 -- The parts of a spread limit share one definition.
 local same = {}
 local function definition_of(number)
-  local text = ARGV[number + 2]
+  local text = ARGV[number + 4]
   local like = tonumber(text)
   if not like then return cjson.decode(text) end
-  same[like] = same[like] or cjson.decode(ARGV[like + 2])
+  same[like] = same[like] or cjson.decode(ARGV[like + 4])
   local l = {}
   for field, value in pairs(same[like]) do l[field] = value end
   return l
@@ -50,13 +57,7 @@ local function parse(text)
   return tonumber(times), verb == 'take', list
 end
 
--- Whether the lease is held already: this call was sent before, and its reply was lost.
-local function is_held(l, place, lease)
-  if l.algorithm ~= 'concurrency' or lease == '' then return false end
-  return (tonumber(redis.call('ZSCORE', place, '1 ' .. lease)) or 0) > now
-end
-
-local function add_part(part, key, packed, takes)
+local function add_part(part, key, packed)
   local l = limits[part.number] or limit_of(part.number)
   local place = key
   if l.maxKeys then
@@ -71,15 +72,14 @@ local function add_part(part, key, packed, takes)
   parts = parts + 1
   asked[parts], of[parts], keys[parts], states_of[parts] = part, l, place, s
   waits[parts] = limit_wait_of(l, s, key, part.cost, now)
-  held[parts] = takes and waits[parts] > 0 and is_held(l, place, part.lease)
-  if held[parts] then waits[parts] = 0 end
   if l.outdated then outdated = true end
 end
 
--- A charged state is stored once, at the end.
-local function charge(l, s, part, is_counted)
+-- A charged state is stored once, at the end. A call that is sent again only renews its leases.
+local function charge(l, s, part, charged)
+  if charged and l.algorithm ~= 'concurrency' then return end
   s.lease = part.lease
-  if is_counted then s.used = s.used - part.cost end
+  if charged then s.used = s.used - part.cost end
   l.verbs.charge(s, l, part.cost, 0)
   if s.charged then return end
   s.charged = l
@@ -89,13 +89,19 @@ end
 local function decide(takes)
   local passes = true
   takes = takes and not outdated
-  for i = 1, parts do if waits[i] > 0 then passes = false end end
+  local decision = #charges + 1
+  local charged = again and string.sub(record, #call + decision, #call + decision) == '1'
+  for i = 1, parts do
+    if charged then waits[i] = math.min(waits[i], 0) end
+    if waits[i] > 0 then passes = false end
+  end
+  charges[decision] = takes and passes and '1' or '0'
   reply[size + 1] = (passes and 1 or 0) + (shared and 2 or 0) + (outdated and 4 or 0)
   size = size + 1
   for i = 1, parts do
     local l, s = of[i], states_of[i]
     if takes and l.reserve then limit_note_take(l, now) end
-    if takes and passes and waits[i] == 0 and l.mode ~= 'off' then charge(l, s, asked[i], held[i]) end
+    if takes and passes and waits[i] == 0 and l.mode ~= 'off' then charge(l, s, asked[i], charged) end
     size = limit_tell(l, s, waits[i], reply, size)
     if takes and passes and l.maxKeys and not others[i] then limit_keep_place(l, keys[i], now + reply[size]) end
   end
@@ -103,15 +109,20 @@ local function decide(takes)
 end
 
 local key = count
-for i = count + 3, #ARGV do
+for i = count + 5, #ARGV do
   local times, takes, list = parse(ARGV[i])
   for _ = 1, times do
     for p = 1, #list do
       key = key + 1
-      add_part(list[p], KEYS[key], fetched[key], takes)
+      add_part(list[p], KEYS[key], fetched[key])
     end
     decide(takes)
   end
 end
 for _, s in ipairs(saved) do s.charged.verbs.save(s, s.charged) end
+if saved[1] then
+  call = call .. table.concat(charges)
+  if record then redis.call('SET', KEYS[#KEYS], call, 'KEEPTTL')
+  else redis.call('PSETEX', KEYS[#KEYS], ARGV[4], call) end
+end
 return reply

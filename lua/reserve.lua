@@ -4,6 +4,7 @@
     [1]  the control hash of the limit
     [2]  the state of the key
     [3]  the waiting callers: a sorted set, by their slots (µs)
+    [4]  the turn of this caller: a call that is sent again gets the same one
   ARGV
     [1]  the definition, JSON
     [2]  cost
@@ -11,13 +12,24 @@
     [4]  how many may wait, '' for any number
     [5]  how many of them do not wait, though their slots are charged like the others'
     [6]  the longest wait, µs, '' for any
-  Returns {'ok' | 'full' | 'late' | 'outdated' (nothing was done), µs until the turn; for 'full' and 'late' until a
-  retry makes sense, stamp of the state, units left, µs at which all are available again, now (µs)}.
+    [7]  the latest time to reserve (µs): after it nothing is done, and the turn is forgotten; '' for in a minute
+  Returns {now (µs), 'ok' | 'full' | 'late' | 'outdated' (nothing was done), µs until the turn; for 'full' and 'late'
+  until a retry makes sense, stamp of the state, units left, µs at which all are available again}; {now} if it was too
+  late.
 ]]
 --- @include "lib/limits"
-local now = redis_now()
+local now, AGAIN_US = redis_now(), 60000000
+local ends = tonumber(ARGV[7]) or now + AGAIN_US
+if now > ends then return { now } end
+local turn_before = redis.call('GET', KEYS[4])
+if turn_before then
+  local reserved = cmsgpack.unpack(turn_before)
+  reserved[3] = math.max(0, reserved[3] - (now - reserved[1]))
+  reserved[1] = now
+  return reserved
+end
 local l = limit_read(KEYS[1], ARGV[1], now)
-if l.outdated then return { 'outdated', 0, '', 0, 0, now } end
+if l.outdated then return { now, 'outdated', 0, '', 0, 0 } end
 local part = limit_ask(l, KEYS[2], tonumber(ARGV[2]), now)
 local offset, waiting = limit_wait(part), KEYS[3]
 redis.call('ZREMRANGEBYSCORE', waiting, '-inf', us_text(now))
@@ -26,7 +38,7 @@ local ahead, most, undelayed = redis.call('ZCARD', waiting), tonumber(ARGV[4]), 
 local function answer(verdict, us)
   local left, reset = l.verbs.view(part.s, l)
   local stamp = verdict == 'ok' and limit_stamp(part.key, l.algorithm) or ''
-  return { verdict, us, stamp, math.max(0, math.floor(left)), math.ceil(reset), now }
+  return { now, verdict, us, stamp, math.max(0, math.floor(left)), math.ceil(reset) }
 end
 
 -- The slot of the n-th waiting caller, µs from now.
@@ -48,4 +60,6 @@ if offset > 0 then
   local last = slot_of(-1)
   redis.call('PEXPIRE', waiting, string.format('%.0f', math.ceil(last / 1000) + LIMIT_SLACK_MS))
 end
-return answer('ok', turn)
+local reserved = answer('ok', turn)
+redis.call('PSETEX', KEYS[4], string.format('%d', math.ceil((ends - now) / 1000) + 1), cmsgpack.pack(reserved))
+return reserved

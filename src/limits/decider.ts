@@ -3,7 +3,8 @@ import { RedisClock } from '../redis/clock.ts'
 import { Collector } from '../redis/collector.ts'
 import { Deadlines } from '../redis/deadlines.ts'
 import { failureKind } from '../redis/failures.ts'
-import { type Decision, encodeQuestions, type Part, type Question, readDecisions } from './decision.ts'
+import { uniqueId } from '../redis/ids.ts'
+import { type Call, type Decision, encodeQuestions, type Part, type Question, readDecisions } from './decision.ts'
 import { type Arguments, LimitClient, type LimitRedis, type LimitScript } from './limit-client.ts'
 import { hashTag } from './limit-keys.ts'
 
@@ -92,18 +93,18 @@ export class Decider {
   /**
    * As `run`, for a script whose last argument is the latest time to act: nothing is done after its caller has given up.
    */
-  async runBefore(
+  async runBefore<T extends readonly unknown[]>(
     name: string,
     timeoutMs: number,
     script: LimitScript,
     keys: readonly string[],
     args: Arguments,
-  ): Promise<number[]> {
+  ): Promise<T> {
     const deadlineMs = performance.now() + timeoutMs
     try {
       return await inTime(timeoutMs, async (givenUp) => {
         await this.#untilLive(givenUp)
-        return this.#runBefore(deadlineMs, (deadlineUs) => this.#client.run(script, keys, [...args, deadlineUs]))
+        return this.#runBefore(deadlineMs, (deadlineUs) => this.#client.run<T>(script, keys, [...args, deadlineUs]))
       })
     } catch (error) {
       throw asUnavailable(name, error)
@@ -111,7 +112,8 @@ export class Decider {
   }
 
   #newCollector(timeoutMs: number): Collector<Question, Decision> {
-    const many = (questions: readonly Question[]) => this.#together(questions, timeoutMs)
+    const calls = new Calls(timeoutMs)
+    const many = (questions: readonly Question[]) => this.#together(questions, timeoutMs, calls)
     const collector: Collector<Question, Decision> = new Collector({
       many,
       one: async (question) => {
@@ -127,12 +129,16 @@ export class Decider {
     return collector
   }
 
-  async #together(questions: readonly Question[], timeoutMs: number): Promise<readonly (Decision | Error)[]> {
+  async #together(
+    questions: readonly Question[],
+    timeoutMs: number,
+    calls: Calls,
+  ): Promise<readonly (Decision | Error)[]> {
     const deadlineMs = performance.now() + timeoutMs
     try {
       return await inTime(timeoutMs, async (givenUp) => {
         await this.#untilLive(givenUp)
-        return this.#send(questions, deadlineMs)
+        return this.#send(questions, deadlineMs, calls)
       })
     } catch (error) {
       return questions.map(({ parts }) => asUnavailable((parts[0] as Part).limit.name, error) as Error)
@@ -144,9 +150,9 @@ export class Decider {
     if (givenUp()) throw new Error('Connection is closed')
   }
 
-  async #send(questions: readonly Question[], deadlineMs: number): Promise<readonly Decision[]> {
+  async #send(questions: readonly Question[], deadlineMs: number, calls: Calls): Promise<readonly Decision[]> {
     const reply = await this.#runBefore(deadlineMs, (deadlineUs) => {
-      const { keys, args } = encodeQuestions(questions, deadlineUs)
+      const { keys, args } = encodeQuestions(questions, deadlineUs, calls.next())
       return this.#client.run<number[]>('decide', keys, args)
     })
     return readDecisions(questions, reply)
@@ -157,11 +163,11 @@ export class Decider {
    * have given up. If Redis's clock jumped forward, that looks the same: the reply holds the new time, so the script is
    * sent once more.
    */
-  async #runBefore(
+  async #runBefore<T extends readonly unknown[]>(
     deadlineMs: number,
-    run: (deadlineUs: number | '') => Promise<number[]>,
+    run: (deadlineUs: number | '') => Promise<T>,
     again = false,
-  ): Promise<number[]> {
+  ): Promise<T> {
     const sentMs = performance.now()
     const reply = await run(this.#clockUs === undefined ? '' : Math.ceil(this.#clockUs + deadlineMs * 1000))
     this.#clockUs = (reply[0] as number) - sentMs * 1000
@@ -169,6 +175,29 @@ export class Decider {
     if (reply.length > 1) return reply
     if (again || performance.now() > deadlineMs) throw new Error('Command timed out')
     return this.#runBefore(deadlineMs, run, true)
+  }
+}
+
+/** How long a record is used, ms: to give it a new lifetime with each call would cost as much as a charge. */
+const RECORD_MS = 60_000
+
+/**
+ * Numbers the scripts of a collector, so that one that is sent again counts once. A connection answers in order: when a
+ * script is sent, the one before the last has been answered, and its record can be used again.
+ */
+class Calls {
+  readonly #caller = uniqueId()
+  readonly #lastsMs: number
+  #number = 0
+
+  constructor(timeoutMs: number) {
+    this.#lastsMs = 2 * RECORD_MS + timeoutMs
+  }
+
+  next(): Call {
+    this.#number += 1
+    const record = `${this.#caller}:${Math.floor(performance.now() / RECORD_MS)}:${this.#number % SCRIPTS_UNDER_WAY}`
+    return { number: this.#number, record, lastsMs: this.#lastsMs }
   }
 }
 

@@ -25,6 +25,15 @@ export interface Question {
   readonly parts: readonly Part[]
 }
 
+/** Identifies a call of `lua/decide.lua`, so that it counts once if it is sent again. */
+export interface Call {
+  readonly number: number
+  /** Part of the key that remembers what it charged. Later calls use it too, once this one is answered. */
+  readonly record: string
+  /** How long that key lasts, ms. */
+  readonly lastsMs: number
+}
+
 const NUMBERS_PER_PART = 3
 
 /** The answer to one question, read from a script's reply to many. `lua/decide.lua` has the format. */
@@ -84,6 +93,7 @@ export class Decision {
 export function encodeQuestions(
   questions: readonly Question[],
   deadlineUs: number | '',
+  call: Call,
 ): { keys: string[]; args: (string | number)[] } {
   const limits = new Map<LimitRef, number>()
   const states: string[] = []
@@ -99,7 +109,7 @@ export function encodeQuestions(
     asked.add(text)
   }
   const keys: string[] = []
-  const args: (string | number)[] = [limits.size, deadlineUs]
+  const args: (string | number)[] = [limits.size, deadlineUs, `${call.number} `, call.lastsMs]
   const defined = new Map<string, number>()
   for (const [{ control, wire }, number] of limits) {
     keys.push(switchKey(control))
@@ -107,6 +117,8 @@ export function encodeQuestions(
     if (same === undefined) defined.set(wire, number)
     args.push(same ?? wire)
   }
+  const [first] = questions[0]?.parts ?? []
+  states.push(`${first?.limit.control}:last:${call.record}`)
   return { keys: keys.concat(states), args: args.concat(asked.end()) }
 }
 

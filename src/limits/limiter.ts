@@ -13,10 +13,7 @@ import { type LimitKey, ONE_FOR_ALL } from './limit-keys.ts'
 import { checkLimiterOptions, DEFAULT_TIMEOUT_MS, type LimiterOptions } from './limiter-options.ts'
 import { LocalFront } from './local-front.ts'
 import { NamedLimit } from './named-limit.ts'
-import { type WaitOptions, waitForTurn } from './waiting.ts'
-
-/** How many keys a script takes, default 2: the control hash, the state, and the callers waiting for it. */
-const KEYS: { readonly [S in LimitScript]?: number } = { reserve: 3, 'cancel-reservation': 3 }
+import { type ReserveReply, type WaitOptions, waitForTurn } from './waiting.ts'
 
 const TAKE_OPTIONS = ['cost']
 const WAIT_OPTIONS = ['cost', 'timeoutMs', 'signal', 'maxWaiting', 'nodelay']
@@ -178,7 +175,15 @@ export class Limiter {
   /** Runs a script on the control hash and a state of this limit, within `timeoutMs`. */
   async run<T>(script: LimitScript, key: LimitKey, args: Arguments): Promise<T> {
     const { limit, state } = (await this.limitOf(key)).placeOf(key)
-    return this.#run<T>(script, [limit.control, state, waitingKey(state)].slice(0, KEYS[script] ?? 2), args)
+    const keys = [limit.control, state]
+    return this.#run<T>(script, script === 'cancel-reservation' ? [...keys, waitingKey(state)] : keys, args)
+  }
+
+  /** Reserves a turn, within `timeoutMs`: once, even if the call is sent twice. */
+  async reserve(key: LimitKey, id: string, args: Arguments): Promise<ReserveReply> {
+    const { limit, state } = (await this.limitOf(key)).placeOf(key)
+    const keys = [limit.control, state, waitingKey(state), `${state}~turn:${id}`]
+    return this.#decider.runBefore(this.name, this.timeoutMs, 'reserve', keys, args)
   }
 
   /** Answers an error as `onError` says. @throws the error by default, and if Redis did not cause it */
@@ -257,7 +262,7 @@ export class Limiter {
       [place.control, state],
       [limit.wire, units, uniqueId()],
     ]
-    const settling = this.#decider.runBefore(this.name, this.timeoutMs, 'settle-limit', keys, args)
+    const settling = this.#decider.runBefore<readonly number[]>(this.name, this.timeoutMs, 'settle-limit', keys, args)
     const reply = await settling.finally(() => {
       if (units < 0) this.#front?.gaveBack(key)
     })

@@ -4,7 +4,7 @@ import { MAX_TIMER_MS } from '../max-timer.ts'
 import { uniqueId } from '../redis/ids.ts'
 import { type LimitAnswer, passed } from './answer.ts'
 import type { Limit } from './limit.ts'
-import type { LimitScript } from './limit-client.ts'
+import type { Arguments, LimitScript } from './limit-client.ts'
 import type { LimitKey } from './limit-keys.ts'
 
 export interface WaitOptions {
@@ -19,19 +19,21 @@ export interface WaitOptions {
   readonly nodelay?: number
 }
 
-type ReserveReply = readonly [
+export type ReserveReply = readonly [
+  nowUs: number,
   verdict: 'ok' | 'full' | 'late' | 'outdated',
   us: number,
   stamp: string,
   left: number,
   resetUs: number,
-  nowUs: number,
 ]
 
 /** What waiting needs from a limiter. */
 export interface Reserving {
   readonly name: string
-  run<T>(script: LimitScript, key: LimitKey, args: readonly (string | number)[]): Promise<T>
+  run<T>(script: LimitScript, key: LimitKey, args: Arguments): Promise<T>
+  /** Runs `lua/reserve.lua`. @param id of the waiting caller */
+  reserve(key: LimitKey, id: string, args: Arguments): Promise<ReserveReply>
   /** The rule for a key after a newer definition was seen. */
   relearn(key: LimitKey): Promise<Limit>
 }
@@ -53,7 +55,7 @@ export async function waitForTurn(
   const timeoutUs = timeoutMs === undefined ? '' : timeoutMs * 1000
   limit.part(key, cost)
   const args = [limit.wire, cost, id, maxWaiting ?? '', nodelay, timeoutUs]
-  const [verdict, us, stamp, left, resetUs, nowUs] = await limiter.run<ReserveReply>('reserve', key, args)
+  const [nowUs, verdict, us, stamp, left, resetUs] = await limiter.reserve(key, id, args)
   if (verdict === 'outdated') return waitForTurn(limiter, await limiter.relearn(key), key, options)
   if (verdict !== 'ok') {
     const retryAfterMs = Math.max(1, Math.ceil(us / 1000))

@@ -50,16 +50,6 @@ test('what was given up in a half-open connection is not charged when it is back
   expect((await patient.peek('joe')).remaining).toBe(8)
 })
 
-test('a take whose reply was lost may be charged twice while somebody waits for it, but never lets more pass', async () => {
-  const { client, proxy } = await throughProxy(redis)
-  const api = createLimiter(client, { name: 'lost-reply', prefix: redis.prefix, rate: '9/h', burst: 9, ...PATIENT })
-  await api.take('joe')
-  const dropped = proxy.dropReplyOf(([name]) => /^evalsha$/i.test(name ?? ''))
-  await api.take('joe').catch(() => {})
-  await dropped
-  expect([6, 7]).toContain((await api.peek('joe')).remaining)
-})
-
 test('units whose giving back was answered, but the answer was lost, are given back once; so are penalties', async () => {
   const { client, proxy } = await throughProxy(redis)
   const api = createLimiter(client, { name: 'settled', prefix: redis.prefix, rate: '1/day', burst: 100, ...PATIENT })
@@ -72,20 +62,6 @@ test('units whose giving back was answered, but the answer was lost, are given b
     return (await api.peek('joe')).remaining
   }
   expect([await settle(-10), await settle(20), await settle(-20)]).toEqual([61, 41, 61])
-})
-
-test('a place whose grant was answered, but the answer was lost, is had by its caller, not held by no one', async () => {
-  const { client, proxy } = await throughProxy(redis)
-  const options = { name: 'place', prefix: redis.prefix, algorithm: 'concurrency', concurrency: 1 } as const
-  const api = createLimiter(client, { ...options, ...PATIENT })
-  await (await api.take('joe')).lease?.release()
-  const dropped = proxy.dropReplyOf(([name]) => /^evalsha$/i.test(name ?? ''))
-  const { allowed, lease } = await api.take('joe')
-  await dropped
-  expect(allowed).toBe(true)
-  expect((await api.take('joe')).allowed).toBe(false)
-  await lease?.release()
-  expect((await api.take('joe')).allowed).toBe(true)
 })
 
 test('an outage makes no more listeners with each take', async () => {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { Algorithm, LimiterOptions } from '../../src/limits/index.ts'
 import { useRedis } from '../support/redis.ts'
-import { countAllowed, keysWith, useLimiters } from './support/limiters.ts'
+import { countAllowed, keysWith, statesWith, useLimiters } from './support/limiters.ts'
 
 const redis = useRedis(import.meta.url)
 const { client, limiter } = useLimiters(redis)
@@ -36,7 +36,7 @@ test.each(rules)(
     const answers = []
     for (let i = 0; i < 60; i++) answers.push(await api.take('joe'))
     expect(countAllowed(answers)).toBe(50)
-    const keys = await keysWith(client, `{${name}}:`)
+    const keys = await statesWith(client, `{${name}}:`)
     expect(keys).toHaveLength(1)
     const [key] = keys as [string]
     expect(await client.pttl(key)).toBeGreaterThan(0)
@@ -72,7 +72,7 @@ test.each(rules)(
 test('a state is gone once it says nothing any more', async () => {
   const api = limiter({ name: 'gone', rate: '100/s' })
   await api.take('joe')
-  await expect.poll(() => keysWith(client, '{gone}:'), { timeout: 10_000 }).toEqual([])
+  await expect.poll(() => statesWith(client, '{gone}:'), { timeout: 10_000 }).toEqual([])
 })
 
 test('beyond the maximum number of keys all further ones share one state, and their answers say so', async () => {
@@ -103,7 +103,7 @@ test('a key makes room once it says nothing any more', async () => {
 test('those that wait are as many keys as there may be', async () => {
   const api = limiter({ name: 'waiters', rate: '1/h', maxKeys: 2 })
   for (let i = 0; i < 5; i++) await api.wait(`key-${i}`, { timeoutMs: 0 }).catch(() => {})
-  expect(await keysWith(client, '{waiters}:g:')).toHaveLength(2)
+  expect(await statesWith(client, '{waiters}:g:')).toHaveLength(2)
 })
 
 test('the answer to a penalty says that the key shares its state', async () => {

@@ -1,7 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest'
-import { encodeQuestions, type Question, readDecisions } from '../../src/limits/decision.ts'
 import { combine } from '../../src/limits/index.ts'
-import { LimitClient } from '../../src/limits/limit-client.ts'
 import { type Program, useProcesses } from '../support/processes.ts'
 import { useRedis } from '../support/redis.ts'
 import type { Message } from './programs/limited.ts'
@@ -142,22 +140,4 @@ test('in shadow, whoever would have been refused has no lease that has run out',
   await api.take('joe')
   const { lease } = await api.take('joe')
   expect((await lease?.extend()) ?? true).toBe(true)
-})
-
-test('a lease that is asked for again, in vain because of another limit, makes no place for a third caller', async () => {
-  const places = limiter({ name: 'again-places', algorithm: 'concurrency', concurrency: 1 })
-  const bucket = limiter({ name: 'again-bucket', rate: '1/day' })
-  await bucket.take('joe')
-  const [place, unit] = [await places.limitOf('joe'), await bucket.limitOf('joe')]
-  const limits = LimitClient.of(client)
-  const decide = async (questions: readonly Question[]) => {
-    const { keys, args } = encodeQuestions(questions, '')
-    return readDecisions(questions, await limits.run('decide', keys, args)).map(({ allowed }) => allowed)
-  }
-  const first: Question = { takes: true, parts: [place.part('joe', 1, 'first')] }
-  expect(await decide([first])).toEqual([true])
-  const both: Question = { takes: true, parts: [place.part('joe', 1, 'first'), unit.part('joe', 1)] }
-  const second: Question = { takes: true, parts: [place.part('joe', 1, 'second')] }
-  expect(await decide([both, second])).toEqual([false, false])
-  expect(await decide([first, second])).toEqual([true, false])
 })

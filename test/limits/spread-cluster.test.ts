@@ -9,7 +9,7 @@ import { partControls, SPREAD_PARTS } from '../../src/limits/spread-keys.ts'
 import { uniqueId } from '../../src/redis/ids.ts'
 import { createModel } from './model/model.ts'
 import { scriptsOfNodes, useCluster } from './support/cluster.ts'
-import { countAllowed, keysWith, PATIENT, times } from './support/limiters.ts'
+import { countAllowed, keysWith, PATIENT, statesWith, times } from './support/limiters.ts'
 import { KEY_OF_PART } from './support/part-keys.ts'
 
 const cluster = useCluster()
@@ -155,7 +155,7 @@ test('what stays for good of a limit does not grow with its users, and the rest 
   const told = [...whatStays, ...partControls('sluice', 'stays')].sort()
   await use(400)
   expect(await forGood('stays')).toEqual(told)
-  await expect.poll(() => keysWith(cluster.client, 'stays'), { timeout: 20_000, interval: 200 }).toEqual(told)
+  await expect.poll(() => statesWith(cluster.client, 'stays'), { timeout: 20_000, interval: 200 }).toEqual(told)
 })
 
 test('a mode that is set holds for every key in every program once setMode has resolved', async () => {

@@ -30,7 +30,8 @@ test('all that is known of a key lies under the tag of its part', async () => {
   }
   const found = await Promise.all(names.map((name) => keysWith(client, `:${name}:`)))
   const tags = new Set(found.flat().map((key) => /\{(keys:\w:)\}/.exec(key)?.[1]))
-  expect(found.map(({ length }) => length)).toEqual([3, 3])
+  // Its state, its block, its switch, what the take charged, and the turn.
+  expect(found.map(({ length }) => length)).toEqual([4, 4])
   expect(tags.size).toBe(1)
 })
 

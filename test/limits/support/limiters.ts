@@ -53,6 +53,11 @@ export async function keysWith(client: Redis | Cluster, text: string): Promise<s
   return found.flat().sort()
 }
 
+/** Those of them that are about keys of a limit: not what a call charged, in case that it is sent again. */
+export async function statesWith(client: Redis | Cluster, text: string): Promise<string[]> {
+  return (await keysWith(client, text)).filter((key) => !/:last:|~turn:/.test(key))
+}
+
 /** How many answers let the request pass. */
 export function countAllowed(answers: readonly { readonly allowed: boolean }[]): number {
   return answers.filter(({ allowed }) => allowed).length

@@ -38,6 +38,13 @@ test('an error ends with 1', async () => {
   expect((await doctor('missing')).code).toBe(1)
 })
 
+// Fault table, row 20.
+test('a Redis that may evict keys is an error, which ends with 1 and says what to set', async () => {
+  await ward.configure({ 'maxmemory-policy': 'allkeys-lru' })
+  const { code, out } = await doctor()
+  expect([code, out]).toEqual([1, expect.stringMatching(/allkeys-lru[\s\S]*maxmemory-policy noeviction/)])
+})
+
 test('a warning ends with 0, and with 1 when it is strict', async () => {
   await ward.configure({ appendonly: 'no' })
   const ended = await Promise.all([doctor(), doctor('--strict')])

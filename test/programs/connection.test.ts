@@ -1,9 +1,3 @@
-import { execFileSync, spawnSync } from 'node:child_process'
-import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
-import { type AddressInfo, connect } from 'node:net'
-import { join } from 'node:path'
-import { createServer as createTlsServer } from 'node:tls'
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { checkRedis, reconnectDelayMs } from '../../src/programs/connection.ts'
@@ -11,7 +5,7 @@ import { StartError } from '../../src/programs/errors.ts'
 import { findFreePort } from '../../workers/services/free-port.ts'
 import { startRedis } from '../../workers/services/redis.ts'
 import { useRedis } from '../support/redis.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
+import { noCertificate, startTlsFront } from './tls-front.ts'
 
 const redis = useRedis(import.meta.url)
 
@@ -44,28 +38,6 @@ test('a Redis that is not there is named, with the reason and without the passwo
   await expect(failure).rejects.not.toThrow(/CANARY/)
 })
 
-/** Why there is no certificate to refuse, or undefined. */
-const noCertificate = spawnSync('openssl', ['version']).status === 0 ? undefined : 'openssl is not installed'
-
-/** A server that speaks TLS before a Redis, with a certificate for a name that nobody vouches for. */
-async function startTls(name: string, target: string): Promise<number> {
-  const folder = temporaryFolder()
-  const [key, cert] = [join(folder, 'key.pem'), join(folder, 'cert.pem')]
-  const asked = ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '1', '-subj', `/CN=${name}`]
-  execFileSync('openssl', [...asked, '-keyout', key, '-out', cert], { stdio: 'ignore' })
-  const { hostname, port } = new URL(target)
-  const server = createTlsServer({ key: readFileSync(key), cert: readFileSync(cert) }, (socket) => {
-    const redis = connect(Number(port), hostname)
-    for (const end of [socket, redis]) end.on('error', () => end.destroy())
-    socket.pipe(redis).pipe(socket)
-  })
-  server.on('tlsClientError', () => {})
-  server.listen(0, '127.0.0.1')
-  onTestFinished(() => void server.close())
-  await once(server, 'listening')
-  return (server.address() as AddressInfo).port
-}
-
 /** Refused before anything is built, with a reason and without the password. */
 async function expectRefused(url: string, reason: RegExp): Promise<void> {
   const failure = await checkRedis(url).catch((error: unknown) => error)
@@ -87,10 +59,10 @@ test('a wrong password is refused, and so is none', async () => {
   await expect(checkRedis(`redis://:right@${host}:${port}`)).resolves.toBeUndefined()
 })
 
-test.skipIf(noCertificate)(
+test.skipIf(noCertificate !== undefined)(
   `an untrusted certificate is refused${noCertificate ? ` (${noCertificate})` : ''}`,
   async () => {
-    const port = await startTls('127.0.0.1', redis.url)
+    const { port } = await startTlsFront(redis.url, 'IP:127.0.0.1')
     await expectRefused(`rediss://:CANARY@127.0.0.1:${port}`, /self-signed certificate/)
   },
 )

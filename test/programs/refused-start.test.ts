@@ -68,19 +68,17 @@ test.each(PROGRAMS)('%s does not start with a wrong password', async (name) => {
   await expectRefused(name, `redis://:CANARY@${guarded.host}:${guarded.port}`, /WRONGPASS/)
 })
 
-test.skipIf(noCertificate !== undefined)(
-  'a certificate for another name is refused, though its authority is trusted; one for this name is not',
-  async () => {
-    const [other, right] = await Promise.all([
-      startTlsFront(guarded.url, 'DNS:redis.example'),
-      startTlsFront(guarded.url, 'IP:127.0.0.1'),
-    ])
-    const trusting = ({ certificate }: typeof other) => ({ NODE_EXTRA_CA_CERTS: certificate })
-    const url = (port: number) => `rediss://:right@127.0.0.1:${port}`
-    await expectRefused('http', url(other.port), /certificate's altnames/, trusting(other))
-    const program = start('http', url(right.port), trusting(right))
-    await expect.poll(() => program.output, WAIT).toContain('"msg":"ready"')
-    expect(await program.kill('SIGTERM'), program.output).toEqual({ code: 0, signal: null })
-    expect(program.output).not.toContain('right@')
-  },
-)
+test('a certificate for another name is refused, though its authority is trusted; one for this name is not', async (context) => {
+  if (noCertificate) return context.skip(noCertificate)
+  const [other, right] = await Promise.all([
+    startTlsFront(guarded.url, 'DNS:redis.example'),
+    startTlsFront(guarded.url, 'IP:127.0.0.1'),
+  ])
+  const trusting = ({ certificate }: typeof other) => ({ NODE_EXTRA_CA_CERTS: certificate })
+  const url = (port: number) => `rediss://:right@127.0.0.1:${port}`
+  await expectRefused('http', url(other.port), /certificate's altnames/, trusting(other))
+  const program = start('http', url(right.port), trusting(right))
+  await expect.poll(() => program.output, WAIT).toContain('"msg":"ready"')
+  expect(await program.kill('SIGTERM'), program.output).toEqual({ code: 0, signal: null })
+  expect(program.output).not.toContain('right@')
+})

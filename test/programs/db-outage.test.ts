@@ -6,14 +6,14 @@ import { join } from 'node:path'
 import { Client } from 'pg'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { type Feedback, profiles } from '../../src/egress/index.ts'
-import type { FeedbackChange } from '../../src/index.ts'
+import { type FeedbackChange, QueueFullError } from '../../src/index.ts'
 import { ensureLedger } from '../../src/programs/db-writes/ledger.ts'
 import { createDatabasePool } from '../../src/programs/db-writes/pool.ts'
 import { createDatabaseWriteProcessor } from '../../src/programs/db-writes/processor.ts'
 import { parseStatements } from '../../src/programs/db-writes/statements.ts'
 import { type PostgresService, startPostgres } from '../../workers/services/postgres.ts'
 import { useRedis } from '../support/redis.ts'
-import { eventsOf, Workshop } from '../worker/support.ts'
+import { departuresOf, eventsOf, excess, rounding, Workshop } from '../worker/support.ts'
 
 // A real PostgreSQL that shuts down, is gone and comes up again, under the processor of the database program.
 const redis = useRedis(import.meta.url)
@@ -22,6 +22,7 @@ const shop = new Workshop(redis)
 const LOCK = 4712
 const LEDGER = 'sluice_ledger'
 const JOBS = 12
+const RATE = 500
 const WAIT = { timeout: 15_000, interval: 20 }
 const statements = parseStatements(
   JSON.stringify({
@@ -77,17 +78,21 @@ const write = (id: string) => ({ name: 'write', data: { statement: 'order', para
 
 /** A queue of writes that may be tried once, and a worker of them. */
 async function start(name: string) {
-  const queue = shop.queue({ rate: '500/s' })
+  const queue = shop.queue({ rate: `${RATE}/s` })
   await queue.addBulk(Array.from({ length: JOBS }, (_, i) => write(`${name}-${i}`)))
   const open = () => {
     const worker = shop.worker(queue, processorOf(server.url), { feedback: profiles.postgres, concurrency: 4 })
     const changes = eventsOf<FeedbackChange>('feedback', worker)
     return {
-      ...{ completed: eventsOf('completed', worker), failed: eventsOf('failed', worker) },
+      ...{
+        completed: eventsOf('completed', worker),
+        failed: eventsOf('failed', worker),
+        departed: departuresOf(worker),
+      },
       heard: (text: string) => changes.until((all) => all.some(({ reason }) => reason.includes(text))),
     }
   }
-  return { open, written: () => rowsOf(name) }
+  return { queue, open, written: () => rowsOf(name) }
 }
 
 async function rowsOf(name: string): Promise<number> {
@@ -97,13 +102,18 @@ async function rowsOf(name: string): Promise<number> {
   return rows[0].count
 }
 
-function expectAllAtTheFirst({ completed, failed }: Awaited<ReturnType<Awaited<ReturnType<typeof start>>['open']>>) {
+type OpenWorker = ReturnType<Awaited<ReturnType<typeof start>>['open']>
+
+/** Each job ended at its first attempt, and every departure, also of those that went back, kept the rate. */
+function expectAllAtTheFirst({ completed, failed, departed }: OpenWorker) {
   expect(failed.all).toEqual([])
+  const slotsUs = departed.all.map(({ departureTimeUs }) => departureTimeUs)
+  expect(excess(slotsUs, 1_000_000 / RATE)).toBeLessThanOrEqual(rounding(1_000_000 / RATE))
   expect(completed.all.map(({ attemptsMade }) => attemptsMade)).toEqual(Array(JOBS).fill(1))
 }
 
 test('it shuts down (57P03), is gone (ECONNREFUSED) and comes up: no attempt is used, and each row is written once', async () => {
-  const { open, written } = await start('away')
+  const { queue, open, written } = await start('away')
   // A smart shutdown: it waits for this session, and lets in no other.
   const last = await session()
   process.kill(Number(readFileSync(join(folder, 'postmaster.pid'), 'utf8').split('\n')[0]), 'SIGTERM')
@@ -117,6 +127,8 @@ test('it shuts down (57P03), is gone (ECONNREFUSED) and comes up: no attempt is 
   await worker.heard('57P03')
   await last.end()
   await worker.heard('ECONNREFUSED')
+  await queue.setShape({ capacity: JOBS / 2 }, { by: 'test', reason: 'more wait than may' })
+  await expect(queue.add('write', {})).rejects.toBeInstanceOf(QueueFullError)
   await up()
   await worker.completed.reach(JOBS)
   expectAllAtTheFirst(worker)

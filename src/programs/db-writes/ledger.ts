@@ -114,12 +114,26 @@ async function inTransaction<T>(pool: Pool, run: (client: PoolClient) => Promise
     return result
   } catch (error) {
     broken ??= await rollBack(client, error)
-    throw error
+    throw isUnanswered(error) ? connectionLost() : error
   } finally {
     client.off('error', onError)
     // A connection in an unknown state is destroyed rather than reused.
     client.release(broken)
   }
+}
+
+/** The error of `pg` after `query_timeout`. */
+function isUnanswered(error: unknown): boolean {
+  return error instanceof Error && error.message === 'Query read timeout'
+}
+
+/**
+ * PostgreSQL ends a statement that is slow well before `query_timeout`. So where no answer comes, it or the network is
+ * gone: that says nothing about the job, which is retried as after a connection that was closed. Profiles read causes
+ * too: the time-out is none.
+ */
+function connectionLost(): Error {
+  return Object.assign(new Error('PostgreSQL did not answer: the connection was given up'), { code: 'ECONNRESET' })
 }
 
 /** Resolves to an error if the connection must not be reused; the server then rolls back its transaction. */

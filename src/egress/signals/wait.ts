@@ -21,7 +21,7 @@ const DELAY = /^-?\d{1,15}(?:\.\d{1,9})?$/
 
 /**
  * When to retry: a vendor's field in ms, else `Retry-After` (seconds, or a date measured against the answer's own
- * `Date`), else a vendor's field in the form of a reset.
+ * `Date`; the longest of several), else a vendor's field in the form of a reset.
  * @param vendorField such as MailerLite's 'x-ratelimit-retry-after'
  */
 export function readWait(answer: HttpAnswer, vendorField?: string): Wait | undefined {
@@ -35,11 +35,19 @@ export function readWait(answer: HttpAnswer, vendorField?: string): Wait | undef
   return typeof vendorMs === 'number' ? { ms: vendorMs, name: vendorField as string, source: 'retry-after' } : undefined
 }
 
+/** One value of several lines, joined by commas: a date may have one after its weekday. */
+const ONE_OF_SEVERAL = /[A-Z][a-z]{2,8}, [^,]+|[^,\s][^,]*/g
+
+/** Of several lines, as where a proxy adds one, the longest: until then someone on the way wants no call. */
 function retryAfterMs(answer: HttpAnswer): number | undefined {
-  const text = field(answer, 'retry-after')
-  if (text === undefined) return undefined
-  if (DELAY.test(text)) return clampReset(Number(text) * 1000)
+  const lines = field(answer, 'retry-after')?.match(ONE_OF_SEVERAL) ?? []
   const nowMs = peerNowMs(answer)
+  const waits = lines.map((line) => delayMs(line.trim(), nowMs)).filter((ms) => ms !== undefined)
+  return waits.length > 0 ? Math.max(...waits) : undefined
+}
+
+function delayMs(text: string, nowMs: number): number | undefined {
+  if (DELAY.test(text)) return clampReset(Number(text) * 1000)
   const instant = parseHttpDate(text, nowMs)
   return instant === undefined ? undefined : clampReset(instant - nowMs)
 }

@@ -1,9 +1,9 @@
 import type { Redis } from 'ioredis'
 import { NotReplicatedError, type Shape, ShapedFlowProducer, ShapedQueue } from '../../src/index.ts'
-import type { RedisService } from '../../workers/services/redis.ts'
 import { expect, onTestFinished, test, useConcurrentTests } from '../support/concurrent.ts'
 import { startProxy } from '../support/proxy.ts'
 import { adminOf, quickConnection, startOwnRedis } from './support/own-redis.ts'
+import { startPair } from './support/replicated-pair.ts'
 
 useConcurrentTests()
 
@@ -18,32 +18,6 @@ function queueOf(url: string, shape: Shape = SHAPE): ShapedQueue {
   queue.on('error', () => {})
   onTestFinished(() => queue.close())
   return queue
-}
-
-interface Pair {
-  readonly master: RedisService
-  readonly admin: Redis
-  readonly replica: Redis
-  /** Stops the replica's process, which stays connected. */
-  freeze(): void
-  thaw(): void
-}
-
-async function startPair(): Promise<Pair> {
-  const master = await startOwnRedis({ args: ['--repl-diskless-sync-delay', '0'] })
-  const following = ['--replicaof', master.host, String(master.port)]
-  const service = await startOwnRedis({ args: following })
-  const replica = adminOf(service.url)
-  const told = { timeout: 20_000, interval: 20 }
-  await expect.poll(() => replica.info('replication'), told).toContain('master_link_status:up')
-  let isFrozen = false
-  const send = (signal: NodeJS.Signals, frozen: boolean) => {
-    if (isFrozen !== frozen) process.kill(service.pid as number, signal)
-    isFrozen = frozen
-  }
-  const thaw = () => send('SIGCONT', false)
-  onTestFinished(thaw)
-  return { master, admin: adminOf(master.url), replica, freeze: () => send('SIGSTOP', true), thaw }
 }
 
 /** The calls of a command so far. */
@@ -112,10 +86,7 @@ test('a replica that stands still: the jobs are there and unconfirmed, and askin
   const once = (await queue.addOnce(JOBS, ONCE).catch((error: unknown) => error)) as NotReplicatedError
   expect(once).toMatchObject({ ...known, name: 'NotReplicatedError' })
   expect(await queue.getWaitingCount()).toBe(4)
-  thaw()
-  // It has to catch up first.
-  await admin.set('caught-up', 1)
-  await expect.poll(() => admin.wait(1, 1000), { timeout: 20_000 }).toBe(1)
+  await thaw()
   await queue.setShape(PATIENT, { by: 'ops', reason: 'test' })
   expect((await added()).id).toBe('mine')
   expect(await queue.addOnce(JOBS, ONCE)).toMatchObject({ ids: once.jobIds, replayed: true })

@@ -21,8 +21,8 @@ afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close()
 })
 
-function processorOf(url: string) {
-  const transport = createMailTransport({ url, timeoutMs: 5000 })
+function processorOf(url: string, timeoutMs = 5000) {
+  const transport = createMailTransport({ url, timeoutMs })
   closers.push(() => transport.close())
   return createEmailProcessor(transport, { prefix: redis.prefix, allowMultipleRecipients: false })
 }
@@ -50,8 +50,8 @@ async function listening(server: Server): Promise<number> {
   return (server.address() as AddressInfo).port
 }
 
-/** What the server waits for before it goes away, or 'never'. */
-type Stage = 'connection' | 'EHLO' | 'MAIL' | 'RCPT' | 'DATA' | '.' | 'never'
+/** What the server waits for before it goes away, or 'never'; at 'silence' it has the message, and says nothing more. */
+type Stage = 'connection' | 'EHLO' | 'MAIL' | 'RCPT' | 'DATA' | '.' | 'silence' | 'never'
 
 const REPLIES: Readonly<Record<string, string>> = { EHLO: '250 mx', DATA: '354 go on', QUIT: '221 bye' }
 
@@ -62,30 +62,38 @@ const REPLIES: Readonly<Record<string, string>> = { EHLO: '250 mx', DATA: '354 g
 async function startServer(
   stageOf: (connection: number) => Stage,
   replyTo: (line: string) => string | undefined = () => undefined,
-): Promise<{ url: string; taken: () => number }> {
+): Promise<{ url: string; taken: () => number; received: readonly string[] }> {
   let connections = 0
   let taken = 0
+  /** The Message-ID of each message that came as a whole. */
+  const received: string[] = []
   const server = createServer((socket) => {
     const stage = stageOf(connections++)
     if (stage === 'connection') return socket.destroy()
     socket.write('220 mx\r\n')
     let text = ''
     let inMessage = false
+    let messageId = ''
     socket.on('data', (chunk) => {
       text += chunk
       for (let end = text.indexOf('\r\n'); end >= 0; end = text.indexOf('\r\n')) {
         const line = text.slice(0, end)
         text = text.slice(end + 2)
-        if (inMessage && line !== '.') continue
+        if (inMessage && line !== '.') {
+          messageId = /<[\da-f]{64}@\S+>/.exec(line)?.[0] ?? messageId
+          continue
+        }
         const verb = (line.split(/[ :]/, 1)[0] as string).toUpperCase()
+        if (verb === '.') received.push(messageId)
         if (verb === stage) return socket.destroy()
+        if (verb === '.' && stage === 'silence') return
         inMessage = verb === 'DATA'
         if (verb === '.') taken += 1
         socket.write(`${replyTo(line) ?? REPLIES[verb] ?? '250 ok'}\r\n`)
       }
     })
   })
-  return { url: `smtp://127.0.0.1:${await listening(server)}`, taken: () => taken }
+  return { url: `smtp://127.0.0.1:${await listening(server)}`, taken: () => taken, received }
 }
 
 async function startTls(options: object): Promise<number> {
@@ -121,6 +129,36 @@ test.each<[Stage]>([['connection'], ['EHLO'], ['MAIL'], ['RCPT'], ['DATA']])(
 test('a server that goes away after the message may have taken it', async () => {
   expect(await found((await startServer(() => '.')).url)).toMatchObject([{ kind: 'pause', mayBeDone: true }])
 })
+
+test.each<[string, Stage]>([
+  ['goes away', '.'],
+  ['stops answering', 'silence'],
+])(
+  'a server that %s after the message: a mail that may be tried once is not sent again, another is, under its Message-ID',
+  async (_, stage) => {
+    for (const attempts of [1, 2]) {
+      const server = await startServer((connection) => (connection === 0 ? stage : 'never'))
+      const queue = shop.queue({ rate: '500/s' })
+      await queue.add('mail', mail, { attempts })
+      const worker = shop.worker(queue, processorOf(server.url, 500) as never, { feedback: profiles.smtp })
+      const ends = eventsOf('completed', worker)
+      const failures = eventsOf<{ attemptsMade: number }>('failed', worker)
+      if (attempts === 1) {
+        await failures.reach(1)
+        // What comes after it proves that it was left.
+        await queue.add('mail', { ...mail, subject: 'next' })
+        await ends.reach(1)
+        expect(failures.all).toMatchObject([{ attemptsMade: 1 }])
+        expect([server.received.length, new Set(server.received).size]).toEqual([2, 2])
+      } else {
+        await ends.reach(1)
+        expect([server.received.length, new Set(server.received).size]).toEqual([2, 1])
+        expect(server.received[0]).toMatch(/^<[\da-f]{64}@/)
+      }
+      expect(server.taken()).toBe(1)
+    }
+  },
+)
 
 test('mails that may be tried once outlast connections that break before the message is sent', async () => {
   const MAILS = 8

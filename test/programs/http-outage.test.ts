@@ -6,7 +6,8 @@ import { useServer } from '../egress/fetch/server.ts'
 import { useRedis } from '../support/redis.ts'
 import { eventsOf, jobs, Workshop } from '../worker/support.ts'
 
-// Fault table, row 30: the processor of the HTTP program, asked to wait by a real server in every form.
+// Fault table, row 30: the processor of the HTTP program, before a real server that asks to wait in every form, or goes
+// away with the answer.
 const JOBS = 4
 const DAY_MS = 86_400_000
 const HOUR_MS = 3_600_000
@@ -76,4 +77,30 @@ test('as long as a 429 asks nothing is sent; then every job is sent once more at
     expect(sent[name], name).toHaveLength(JOBS + 1)
   })
   await Promise.all(runs)
+})
+
+test('a server that goes away instead of an answer may have taken the call: it is repeated where the job may be tried again, with its key', async () => {
+  for (const attempts of [1, 2]) {
+    const path = `/gone-${attempts}`
+    const keys: unknown[] = []
+    server.answer((request, response) => {
+      if (request.url !== path) return response.end('next')
+      keys.push(request.headers['idempotency-key'])
+      if (keys.length === 1) request.socket.destroy()
+      else response.end('ok')
+    })
+    const queue = shop.queue({ rate: '100/s' })
+    await queue.add('call', { target: 'here', path }, { attempts })
+    const worker = shop.worker(queue, createHttpProcessor(fetch) as never, { feedback: profiles.http, concurrency: 1 })
+    const [completed, failed] = [eventsOf('completed', worker), eventsOf('failed', worker)]
+    if (attempts === 1) {
+      await failed.reach(1)
+      // What runs after it shows that it was left.
+      await queue.add('call', { target: 'here', path: '/next' })
+    }
+    await completed.reach(1)
+    expect(failed.all).toHaveLength(2 - attempts)
+    expect(keys).toEqual(Array(attempts).fill(expect.stringMatching(/^[\da-f]{64}$/)))
+    expect(new Set(keys).size).toBe(1)
+  }
 })

@@ -8,6 +8,7 @@ local lease = {}
 
 -- Author of the overrides: as in src/shape/events.ts.
 lease.AUTHOR = 'shards'
+lease.FIELDS = { 'rate', 'capacity', 'concurrency' }
 
 -- The lease in force: its epoch and number, each '' before the first.
 function lease.identity(key)
@@ -58,7 +59,7 @@ function lease.apply(key, base, now, given)
     concurrency = override(given.concurrency, declared.concurrency, overrides.concurrency, tonumber),
   }
   local changed = false
-  for _, field in ipairs({ 'rate', 'capacity', 'concurrency' }) do
+  for _, field in ipairs(lease.FIELDS) do
     local value = values[field]
     changed = changed or not same(overrides[field], value)
     overrides[field] = value ~= nil and { value = value, by = lease.AUTHOR, reason = 'lease', at = math.floor(now / 1000) } or nil
@@ -114,14 +115,16 @@ function lease.report(key, base, now)
   })
 end
 
--- Overrides without the leased rate.
+-- Overrides without what is leased.
 function lease.without(overrides)
-  if overrides.rate and overrides.rate.by == lease.AUTHOR then overrides.rate = nil end
+  for _, field in ipairs(lease.FIELDS) do
+    if overrides[field] and overrides[field].by == lease.AUTHOR then overrides[field] = nil end
+  end
   return overrides
 end
 
--- A copy of the shape from the memory of a process may have a rate that was taken back since: the shard holds until
--- its next lease.
+-- A copy of the shape from the memory of a process may have a rate and places that were taken back since: until its next
+-- lease the shard has what it declares.
 function lease.forget(key, base, now)
   local stored = redis.call('HMGET', key, 'declared', 'overrides')
   redis.call('HDEL', key, 'lease')

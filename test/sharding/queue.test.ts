@@ -15,7 +15,7 @@ import {
   TooLargeError,
   UnsupportedOptionError,
 } from '../../src/errors.ts'
-import type { ShapedJob, ShapedQueue } from '../../src/index.ts'
+import { type ShapedJob, ShapedQueue } from '../../src/index.ts'
 import { shardOf } from '../../src/redis/shards.ts'
 import { ShardedQueue, ShardedWorker } from '../../src/sharding/index.ts'
 import { shardNamedBy } from '../../src/sharding/placement.ts'
@@ -332,6 +332,27 @@ test('a shard reports its lease, also while feedback keeps it below that', async
   expect(overrides.concurrency?.value).toBeGreaterThan(1)
   expect((await reports()).concurrency).toBe(overrides.concurrency?.value)
   await mail.obliterate({ force: true })
+})
+
+test('of a lost shape that a process restores, the places of an earlier lease are not in force', async () => {
+  const { queue } = use(shop())
+  const mail = queue('restored', { shards: 2, shape: { rate: '90/s', capacity: 50, concurrency: 10 } })
+  await mail.waitUntilReady()
+  const { backend, opts } = mail.each[0] as ShapedQueue
+  const client = redis.client()
+  const copy = await client.hgetall(backend.store.key)
+  expect(copy).toMatchObject({ capacity: '25', concurrency: '5' })
+  await mail.close()
+  await client.del(backend.store.key)
+  // No coordinator gives it a lease.
+  const shard = new ShapedQueue('restored', { connection, prefix: opts.prefix as string })
+  await shard.backend.store.run('restore-shape', [
+    copy.born as string,
+    copy.rev as string,
+    ...Object.entries(copy).flat(),
+  ])
+  expect(await shard.getShape()).toMatchObject({ capacity: 1, concurrency: 1 })
+  await shard.close()
 })
 
 test('an add fails in time where the shards get no leases', async () => {

@@ -8,6 +8,10 @@ const redis = useRedis(import.meta.url)
 const scripts = new VirtualScripts(redis.client())
 const STORIES = Number(process.env.SHARDING_STORIES ?? 1)
 const SEED = Number(process.env.SHARDING_SEED ?? 1)
+/** A lease that a shard has is over by then, whatever is set meanwhile. */
+const LEASE_US = 2_050_000
+/** By then, all coordinators and masters that died or stood still are back, or have been replaced. */
+const SETTLED_US = 15_000_000
 /** Slots are whole microseconds. */
 const TOLERANCE_US = 2
 
@@ -34,6 +38,10 @@ const PLOTS: Readonly<Record<string, Omit<Plot, 'seed'>>> = {
     ...{ ...QUIET, shards: 3, rate: 60, seconds: 7, load: 1.2, coordinators: 2 },
     ...{ deaths: 1, failovers: 4 },
   },
+  'what the whole allows is lowered and raised': {
+    ...{ ...QUIET, shards: 4, rate: 60, seconds: 9, load: 1.2, coordinators: 3 },
+    ...{ lost: 20, slow: 20, deaths: 2, freezes: 2, failovers: 1, changes: 4 },
+  },
   "the head's clock is set": {
     ...{ ...QUIET, shards: 3, rate: 40, seconds: 7, load: 1, coordinators: 2 },
     ...{ lost: 20, slow: 20, freezes: 2, steps: 'head' },
@@ -42,6 +50,15 @@ const PLOTS: Readonly<Record<string, Omit<Plot, 'seed'>>> = {
     ...{ ...QUIET, shards: 3, rate: 40, seconds: 7, load: 1, coordinators: 2 },
     ...{ lost: 20, slow: 20, freezes: 2, losses: 2, steps: 'all' },
   },
+}
+
+/** The slots under each rate that was set, from when on no lease of an earlier one was in force nor slots granted by it. */
+function sinceChanges({ wholes, departedUs, plot }: Story): [rate: string, slotsUs: number[]][] {
+  const overUs = LEASE_US + 1000 * (plot.horizonMs ?? 50)
+  return wholes.slice(1).map(({ atUs, whole }, i) => {
+    const endsUs = wholes[i + 2]?.atUs ?? Number.POSITIVE_INFINITY
+    return [`${whole.perSecond}/s`, departedUs.filter((slotUs) => slotUs > atUs + overUs && slotUs < endsUs)]
+  })
 }
 
 async function play(plot: Plot): Promise<Story> {
@@ -57,9 +74,12 @@ test.each(Object.entries(PLOTS))(
       const seed = SEED + i
       const story = await play({ ...plot, seed })
       const which = `SHARDING_SEED=${seed} SHARDING_STORIES=1, ${name}`
-      const most = Math.max(...story.together.map(({ perSecond }) => perSecond))
       expect(story.together.length, which).toBeGreaterThan(10)
-      expect(most, which).toBeLessThanOrEqual(plot.rate)
+      for (const { atUs, perSecond, capacity, concurrency } of story.together) {
+        expect(perSecond, which).toBeLessThanOrEqual(story.mostOf('perSecond', atUs, LEASE_US))
+        expect(capacity, which).toBeLessThanOrEqual(story.mostOf('capacity', atUs, SETTLED_US))
+        expect(concurrency, which).toBeLessThanOrEqual(story.mostOf('concurrency', atUs, SETTLED_US))
+      }
       expect(
         story.fleets.map(({ ended, jobs }) => jobs.length - ended),
         which,
@@ -68,6 +88,11 @@ test.each(Object.entries(PLOTS))(
       if (plot.steps === 'all') continue
       const worst = worstWindow(story.departedUs, { rate: `${plot.rate}/s`, burst: story.burst })
       expect(worst?.excessUs, which).toBeLessThanOrEqual(TOLERANCE_US)
+      for (const [rate, slotsUs] of sinceChanges(story)) {
+        expect(worstWindow(slotsUs, { rate, burst: story.burst })?.excessUs ?? 0, which).toBeLessThanOrEqual(
+          TOLERANCE_US,
+        )
+      }
     }
   },
   120_000 * STORIES,

@@ -1,5 +1,5 @@
 import type { Argument } from '../../../src/redis/commands.ts'
-import { encodeShape, type Shape } from '../../../src/shape/shape.ts'
+import { encodeOverride, encodeShape, type Shape } from '../../../src/shape/shape.ts'
 import { Coordinator, type Part } from '../../../src/sharding/coordinator.ts'
 import { shapeOfShard, wholeShape } from '../../../src/sharding/shapes.ts'
 import { randomOf } from '../../../src/simulate/random.ts'
@@ -32,14 +32,31 @@ export interface Plot {
   readonly failovers: number
   /** Clocks that are set, of the head alone or of any Redis. */
   readonly steps: 'none' | 'head' | 'all'
+  /** How often the rate, the places and the running jobs of the whole are set, to a part of what is declared. */
+  readonly changes?: number
 }
 
-/** What was in force together at one moment. */
-interface Together {
-  readonly atUs: number
+/** What is in force of the whole. */
+interface Whole {
   readonly perSecond: number
-  readonly by: readonly number[]
+  readonly capacity: number
+  readonly concurrency: number
 }
+
+/** What the leases allowed together at one moment. */
+interface Together extends Whole {
+  readonly atUs: number
+}
+
+/** The overrides of a shard. */
+interface Leased {
+  readonly rate?: { readonly value: readonly [limit: number, periodMs: number]; readonly until: number }
+  readonly capacity?: { readonly value: number }
+  readonly concurrency?: { readonly value: number }
+}
+
+const CAPACITY = 10_000
+const CONCURRENCY = 300
 
 /** A sharded queue in virtual time: the library's coordinators, ledger, scripts and dispatch loops. */
 export class Story {
@@ -53,6 +70,8 @@ export class Story {
   readonly #frozenUntilUs = new Map<number, number>()
   readonly #dead = new Set<number>()
   readonly #coordinators: Coordinator[] = []
+  /** What the whole has had in force, and from when on. */
+  readonly wholes: { readonly atUs: number; readonly whole: Whole }[] = []
   #ledger: Buffer | undefined
 
   constructor(base: string, scripts: VirtualScripts, plot: Plot) {
@@ -65,6 +84,7 @@ export class Story {
       const waiting = jobs.map((atUs) => ({ cost: 1, runsUs: 5000, atUs }))
       return new Fleet(`${base}${name}:`, world, { jobs: waiting, startUs: START_US, uniform: this.#uniform })
     }
+    this.wholes.push({ atUs: 0, whole: { perSecond: plot.rate, capacity: CAPACITY, concurrency: CONCURRENCY } })
     this.head = fleet('head', [])
     for (let shard = 0; shard < plot.shards; shard++) this.fleets.push(fleet(`s${shard}`, this.#arrivals()))
   }
@@ -75,7 +95,8 @@ export class Story {
 
   get #whole(): Shape {
     const { shards, rate, horizonMs = 50 } = this.plot
-    return wholeShape({ rate: `${rate}/s`, burst: this.burst, capacity: 10_000, horizonMs }, shards)
+    const shape = { rate: `${rate}/s`, burst: this.burst, capacity: CAPACITY, concurrency: CONCURRENCY, horizonMs }
+    return wholeShape(shape, shards)
   }
 
   async run(): Promise<void> {
@@ -101,6 +122,15 @@ export class Story {
     return this.fleets.flatMap(({ departed, redis }) => departed.map(({ slotUs }) => slotUs - redis.world.aheadUs))
   }
 
+  /** The most that the whole allowed at any moment of the last time. */
+  mostOf(field: keyof Whole, atUs: number, latelyUs: number): number {
+    const inForce = this.wholes.filter((one, i) => {
+      const endsUs = this.wholes[i + 1]?.atUs ?? Number.POSITIVE_INFINITY
+      return one.atUs <= atUs && endsUs >= atUs - latelyUs
+    })
+    return Math.max(...inForce.map(({ whole }) => whole[field]))
+  }
+
   #end(): void {
     for (const [number, coordinator] of this.#coordinators.entries()) {
       this.#dead.add(number)
@@ -123,7 +153,7 @@ export class Story {
 
   /** Everything goes wrong in the first part of the story; after that all jobs have to leave. */
   #plan(): void {
-    const { deaths, freezes, losses, failovers, steps, seconds } = this.plot
+    const { deaths, freezes, losses, failovers, steps, seconds, changes = 0 } = this.plot
     const at = (act: () => void) => this.time.at(START_US + this.#uniform() * seconds * SECOND_US, act)
     const times = (n: number, act: () => void) => {
       for (let i = 0; i < n; i++) at(act)
@@ -135,6 +165,7 @@ export class Story {
     })
     times(losses, () => void this.time.real(this.#lose()))
     times(failovers, () => this.#failOver())
+    times(changes, () => void this.time.real(this.#change()))
     if (steps === 'none') return
     times(2, () => {
       const all = steps === 'all' ? [this.head, ...this.fleets] : [this.head]
@@ -169,6 +200,21 @@ export class Story {
     }
     const { base } = this.#anyShard().redis
     await client.del(`${base}meta:shape`, `${base}meta:meter`)
+  }
+
+  /** As `setShape` of the whole. */
+  async #change(): Promise<void> {
+    const part = (of: number) => Math.ceil(of * (0.3 + 0.7 * this.#uniform()))
+    const whole = {
+      perSecond: part(this.plot.rate),
+      capacity: part(CAPACITY),
+      concurrency: part(CONCURRENCY),
+    }
+    const { perSecond, capacity, concurrency } = whole
+    const override = encodeOverride({ rate: `${perSecond}/s`, capacity, concurrency })
+    const args = [JSON.stringify(override), 'test', 'test', '', '', '', '']
+    this.wholes.push({ atUs: this.time.nowUs, whole })
+    await this.head.redis.run('sluice:override-shape', [`${this.head.redis.base}meta:shape`, ...args])
   }
 
   #failOver(): void {
@@ -247,10 +293,17 @@ export class Story {
     const by = await Promise.all(
       this.fleets.map(async ({ redis }) => {
         const text = await redis.scripts.client.hget(`${redis.base}meta:shape`, 'overrides')
-        const { rate } = JSON.parse(text ?? '{}') as { rate?: { value: [number, number]; until: number } }
-        return rate && rate.until * 1000 > redis.world.redisUs ? (rate.value[0] * 1000) / rate.value[1] : 0
+        const { rate, capacity, concurrency } = JSON.parse(text ?? '{}') as Leased
+        const perSecond = rate && rate.until * 1000 > redis.world.redisUs ? (rate.value[0] * 1000) / rate.value[1] : 0
+        return { perSecond, capacity: capacity?.value ?? 1, concurrency: concurrency?.value ?? 1 }
       }),
     )
-    this.together.push({ atUs, perSecond: by.reduce((sum, one) => sum + one, 0), by })
+    const sum = (field: keyof Whole) => by.reduce((total, one) => total + one[field], 0)
+    this.together.push({
+      atUs,
+      perSecond: sum('perSecond'),
+      capacity: sum('capacity'),
+      concurrency: sum('concurrency'),
+    })
   }
 }

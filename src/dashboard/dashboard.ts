@@ -74,7 +74,7 @@ async function prepare(app: FastifyInstance): Promise<void> {
   const options = { parseAs: 'string', bodyLimit: MAX_BODY_BYTES } as const
   app.addContentTypeParser('application/json', options, app.getDefaultJsonParser('error', 'error'))
   app.setErrorHandler((error, request, reply) => {
-    const response = errorResponse(error)
+    const response = errorResponse(error, request.method !== 'GET')
     if (response) return sendResponse(reply, response)
     request.log.error({ err: error }, 'the dashboard failed')
     return sendResponse(reply, problemResponse({ status: 500, kind: 'about:blank', detail: 'the dashboard failed' }))
@@ -236,7 +236,7 @@ const RETRY_MS = 2000
  * The response to an error; undefined for an internal one, which becomes a 500. 422 for what can never work, 503 where
  * Redis does not answer.
  */
-function errorResponse(error: unknown): HttpResponse | undefined {
+function errorResponse(error: unknown, changes: boolean): HttpResponse | undefined {
   if (error instanceof DashboardProblem) return problemResponse(error.terms)
   if (!(error instanceof Error)) return undefined
   if (error instanceof InvalidInputError) {
@@ -247,7 +247,7 @@ function errorResponse(error: unknown): HttpResponse | undefined {
     const kind = 'temporary-reduced-capacity'
     return problemResponse({ status: 503, kind, detail, retryAfterMs, extra: { depth, capacity } })
   }
-  if (error instanceof QueueUnavailableError || failureKind(error)) return unavailable()
+  if (error instanceof QueueUnavailableError || failureKind(error)) return unavailable(changes)
   const { statusCode, code } = error as { statusCode?: number; code?: string }
   if (statusCode === undefined || statusCode < 400 || statusCode >= 500) return undefined
   return problemResponse({
@@ -258,7 +258,8 @@ function errorResponse(error: unknown): HttpResponse | undefined {
 }
 
 /** Without the message of Redis or the system, which names hosts. */
-function unavailable(): HttpResponse {
-  const detail = 'Redis cannot be reached, or cannot serve now; a change may have been made nevertheless'
+function unavailable(changes: boolean): HttpResponse {
+  const state = 'Redis cannot be reached, or cannot serve now'
+  const detail = changes ? `${state}; a change may have been made nevertheless` : state
   return problemResponse({ status: 503, kind: 'about:blank', detail, retryAfterMs: RETRY_MS })
 }

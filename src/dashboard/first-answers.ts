@@ -44,6 +44,8 @@ export async function firstAnswers(
 async function queueAnswers(reads: QueueReads, news: { readonly status: QueueStatus }) {
   const { name, groups } = news.status
   const path = `api/queues/${encodeURIComponent(name)}`
+  // The page is shown before its lists: they need the part that does not answer.
+  if (news.status.unread) return { [path]: news }
   const lists = new Set<(typeof WAITING)[number]>(['waiting', openList(news.status)])
   const jobs = [...lists].map(async (state) => {
     const { start, count } = FIRST

@@ -1,14 +1,19 @@
 import type { HistoryEntry, Inspector } from '../inspect/index.ts'
 import { compareIds } from '../inspect/stream.ts'
+import { withinMs } from '../redis/deadlines.ts'
+import { isPassing } from '../redis/failures.ts'
 
 /** Queues read in one turn, which bounds the load on Redis however many are followed. */
 const READS_PER_TURN = 6
 const COUNT = 100
+/** A turn waits no longer for a history, ms: what comes later is sent with a later one. */
+const WAIT_MS = 500
 
 /** The newest changes of the queues that clients follow. */
 export class HistoryTails {
   readonly #inspector: Inspector
   readonly #tails = new Map<string, HistoryTail>()
+  readonly #reading = new Set<string>()
 
   constructor(inspector: Inspector) {
     this.#inspector = inspector
@@ -23,15 +28,25 @@ export class HistoryTails {
   async readNext(followed: ReadonlySet<string>): Promise<void> {
     for (const queue of this.#tails.keys()) if (!followed.has(queue)) this.#tails.delete(queue)
     const unread = [...followed].filter((queue) => !this.#tails.has(queue))
-    const longest = [...unread, ...this.#tails.keys()].slice(0, READS_PER_TURN)
-    await Promise.all(longest.map((queue) => this.#read(queue)))
+    const free = [...unread, ...this.#tails.keys()].filter((queue) => !this.#reading.has(queue))
+    const reads = free.slice(0, READS_PER_TURN).map((queue) => this.#read(queue))
+    await withinMs(WAIT_MS, Promise.all(reads))
   }
 
+  /** Of a queue on a node that does not answer, nothing is new; the others have their events. */
   async #read(queue: string): Promise<void> {
     const tail = this.#tails.get(queue) ?? new HistoryTail()
     const { readAfter } = tail
     const only = readAfter === undefined ? {} : { after: readAfter }
-    tail.add(await this.#inspector.history(queue, { count: COUNT, ...only }))
+    this.#reading.add(queue)
+    try {
+      tail.add(await this.#inspector.history(queue, { count: COUNT, ...only }))
+    } catch (error) {
+      if (!isPassing(error as Error)) throw error
+      return
+    } finally {
+      this.#reading.delete(queue)
+    }
     // Moves the queue to the end of the order.
     this.#tails.delete(queue)
     this.#tails.set(queue, tail)

@@ -11,11 +11,15 @@ import type {
   QueueStatus,
   Sample,
 } from '../inspect/index.ts'
+import { withinMs } from '../redis/deadlines.ts'
+import { isPassing } from '../redis/failures.ts'
 import type { FleetReader } from './fleet-reader.ts'
 import { SharedReads } from './shared-reads.ts'
 
 const MAX_AGE_MS = 500
 const HISTORY_COUNT = 50
+/** For the history of a queue of which a part does not answer, ms. */
+const UNREAD_WAIT_MS = 200
 /** Lines of a job's log. */
 const LOG_COUNT = 100
 
@@ -42,13 +46,18 @@ export class QueueReads {
     this.#shows = shows
   }
 
-  /** undefined where the queue does not exist. */
+  /** undefined where the queue does not exist. Where a part of it does not answer, nothing is known of its history. */
   async news(name: string): Promise<{ status: QueueStatus; history: readonly HistoryEntry[] } | undefined> {
-    const [status, history] = await Promise.all([
-      this.#fleet.status(name),
-      this.#read(['history', name], () => this.#inspector.history(name, { count: HISTORY_COUNT })),
-    ])
-    return status && { status, history }
+    const reading = this.#read(['history', name], () => this.#inspector.history(name, { count: HISTORY_COUNT }))
+    // It is awaited below.
+    reading.catch(() => undefined)
+    const status = await this.#fleet.status(name)
+    if (!status?.unread) return status && { status, history: await reading }
+    const known = reading.catch((error: Error) => {
+      if (isPassing(error)) return undefined
+      throw error
+    })
+    return { status, history: (await withinMs(UNREAD_WAIT_MS, known)) ?? [] }
   }
 
   async series(name: string, since: Date | undefined): Promise<{ samples: readonly Sample[] }> {

@@ -1,10 +1,13 @@
+import { fastify } from 'fastify'
 import { expect, onTestFinished, test, vi } from 'vitest'
+import { dashboard } from '../../src/dashboard/index.ts'
 import type { Shape } from '../../src/index.ts'
 import { Inspector } from '../../src/inspect/index.ts'
 import { PartReads } from '../../src/inspect/parts.ts'
 import { QueueLists } from '../../src/inspect/queue-lists.ts'
 import { createMetrics } from '../../src/metrics/index.ts'
 import { headPrefix, shardPrefix, slotOfKey } from '../../src/redis/shards.ts'
+import { readEvents } from '../dashboard/server/event-reader.ts'
 import { fakeCluster, type Unanswered } from '../support/fake-cluster.ts'
 import { useRedis } from '../support/redis.ts'
 import { ShardShop } from './support/shop.ts'
@@ -129,6 +132,30 @@ test('a shard that is away is marked in its own queue, and views of other queues
   const [unknown, still] = await inspector.status(['hurt', 'well'])
   expect(unknown).toMatchObject({ name: 'hurt', depth: 0, shape: undefined, shards: [], unread: ['head', 0, 1, 2] })
   expect(still).toMatchObject({ depth: 3, rate: '600/s' })
+})
+
+test('the page of a queue with a shard that is away is live and says so, and the events of others go on', async () => {
+  await filled('lame')
+  await filled('fine')
+  const away = new Set<string>()
+  const app = fastify()
+  onTestFinished(() => app.close())
+  await app.register(dashboard({ connection: clusterWithout(away).client, prefix }))
+  const url = await app.listen({ host: '127.0.0.1', port: 0 })
+  away.add(shardPrefix(prefix, 'lame', 1)).add(`${prefix}:lame:`)
+  const lame = await (await fetch(`${url}/api/queues/lame`)).json()
+  expect(lame).toMatchObject({ status: { depth: 2, unread: [1] }, history: [] })
+  const page = await (await fetch(`${url}/?queue=lame`)).text()
+  expect(page).toContain('"unread":[1]')
+  const list = await fetch(`${url}/api/queues/lame/jobs?state=waiting`)
+  expect(await list.json()).toMatchObject({ status: 503, detail: 'Redis cannot be reached, or cannot serve now' })
+  const readers = await Promise.all(
+    ['lame', 'fine'].map((name) => readEvents(`${url}/api/events?queue=${name}&fleet=false`)),
+  )
+  for (const reader of readers) {
+    for (let turn = 0; turn < 3; turn++) expect((await reader.next())?.event).toBe('queue')
+    reader.close()
+  }
 })
 
 test('on a cluster, the clock of the node with the keys counts, since any other may be away', async () => {

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Cluster, Redis } from 'ioredis'
-import { ShapedQueue, ShapedWorker } from 'sluice'
+import { type Shape, ShapedQueue, ShapedWorker } from 'sluice'
 import { Inspector } from 'sluice/inspect'
 import { ShardedQueue, ShardedWorker } from 'sluice/sharding'
 import { worstWindow } from 'sluice/testing'
@@ -165,36 +165,75 @@ async function costs({ quick }: Bench): Promise<Row[]> {
 
 const SHAPE = { rate: `${RATE}/s`, burst: MASTERS, capacity: 100_000, groups: {}, audit: true } as const
 
+/** A queue whose shards have a master each, with a worker. */
+interface Sharded {
+  readonly queue: ShardedQueue
+  readonly worker: ShardedWorker
+  /** Groups of each shard. */
+  readonly groups: readonly (readonly string[])[]
+}
+
+async function withQueue<T>(
+  cluster: Cluster,
+  name: string,
+  use: (sharded: Sharded) => Promise<T>,
+  shape: Shape = SHAPE,
+): Promise<T> {
+  const options = { connection: cluster as never, shards: MASTERS, shape }
+  const queue = new ShardedQueue(name, options)
+  const worker = new ShardedWorker(name, async () => undefined, { ...options, concurrency: 90 })
+  try {
+    await Promise.all([queue.waitUntilReady(), worker.waitUntilReady()])
+    return await use({ queue, worker, groups: await groupsOf(queue) })
+  } finally {
+    await worker.close()
+    await queue.close()
+  }
+}
+
+/** Twenty groups of each shard. */
+async function groupsOf(queue: ShardedQueue): Promise<string[][]> {
+  const found: string[][] = queue.each.map(() => [])
+  for (let i = 0; found.some((ids) => ids.length < 20); i++) {
+    const shard = queue.each.indexOf(await queue.queueOfGroup(`g${i}`))
+    if ((found[shard] as string[]).length < 20) found[shard]?.push(`g${i}`)
+  }
+  return found
+}
+
+function inGroups(groups: readonly string[], count: number) {
+  return Array.from({ length: count }, (_, i) => ({
+    name: 'job',
+    data: {},
+    opts: { group: { id: groups[i % groups.length] as string } },
+  }))
+}
+
 /** From when a shard has a backlog while the others become idle, until it has 95 % of the rate; and the bound. */
-async function shares(bench: Bench): Promise<Row[]> {
-  return withCluster(MASTERS, async ({ cluster }) => {
-    const rounds = bench.quick ? 2 : 8
-    const options = { connection: cluster as never, shards: MASTERS, shape: SHAPE }
-    const queue = new ShardedQueue('shares', options)
-    const worker = new ShardedWorker('shares', async () => undefined, { ...options, concurrency: 90 })
-    await queue.waitUntilReady()
-    const movedMs: number[] = []
+async function shares(cluster: Cluster, rounds: number): Promise<Row[]> {
+  return withQueue(cluster, 'shares', async ({ queue, groups }) => {
+    const emptiedMs: number[] = []
+    const wokenMs: number[] = []
     for (let round = 0; round < rounds; round++) {
       const busy = round % MASTERS
-      await loadAll(queue)
       const own = queue.each[busy] as ShapedQueue
-      await own.addBulk(jobsOf(6 * RATE) as never)
+      const backlog = inGroups(groups[busy] as string[], 3 * RATE)
+      for (const ids of groups) await queue.addBulk(inGroups(ids, RATE / 3))
+      await queue.addBulk(backlog)
       await untilIdle(queue, busy)
-      const startedMs = performance.now()
-      while (Number.parseFloat((await own.meter()).rate ?? '0') < 0.95 * RATE) await sleep(5)
-      movedMs.push(performance.now() - startedMs)
+      emptiedMs.push(await untilHasAll(own))
+      await untilIdle(queue)
+      // All shards have even shares again.
+      await sleep(1000)
+      await queue.addBulk(backlog)
+      wokenMs.push(await untilHasAll(own))
       await untilIdle(queue)
     }
     const slots = await slotsOf(queue, cluster)
-    await worker.close()
-    await queue.close()
     const worst = worstWindow(slots, SHAPE)
     return [
-      {
-        setup: 'from when the other shards have no job until the last one has 95 % of the rate',
-        reached: `${Math.round(median(movedMs))} ms in the median, ${Math.round(Math.max(...movedMs))} at most of ${rounds}`,
-        values: { movedMs },
-      },
+      timesRow('from when the other shards have no job until the last one has 95 % of the rate', emptiedMs),
+      timesRow('from when one of the idle shards gets jobs until it has 95 % of the rate', wokenMs),
       {
         setup: `the bound over all shards, ${slots.length} departures`,
         reached: `${((worst?.excessUs ?? 0) / 1000).toFixed(3)} ms over in the worst window (negative: below)`,
@@ -205,8 +244,89 @@ async function shares(bench: Bench): Promise<Row[]> {
   })
 }
 
-async function loadAll(queue: ShardedQueue): Promise<void> {
-  await Promise.all(queue.each.map((shard) => shard.addBulk(jobsOf(RATE / 3) as never)))
+/** How long a shard waits for its share, ms. */
+async function untilHasAll(shard: ShapedQueue): Promise<number> {
+  const startedMs = performance.now()
+  while (Number.parseFloat((await shard.meter()).rate ?? '0') < 0.95 * RATE) await sleep(5)
+  return performance.now() - startedMs
+}
+
+function timesRow(setup: string, timesMs: readonly number[]): Row {
+  const [least, mid, most] = [Math.min(...timesMs), median(timesMs), Math.max(...timesMs)].map(Math.round)
+  return { setup, reached: `${mid} ms in the median, ${least} to ${most} of ${timesMs.length}`, values: { timesMs } }
+}
+
+/** How much earlier the first shard has started its last job than the last one, of jobs that were added together. */
+async function order(cluster: Cluster, rounds: number): Promise<Row[]> {
+  const { groups: _groups, ...shape } = SHAPE
+  return withQueue(
+    cluster,
+    'order',
+    async ({ queue, worker }) => {
+      const apartMs: number[] = []
+      const startsMs = startsByShard(worker)
+      for (let round = 0; round < rounds; round++) {
+        for (const one of startsMs) one.length = 0
+        // A shard has twice and another one four times as many jobs as the first.
+        const counts = queue.each.map((_, shard) => (RATE / 2) * 2 ** ((shard + round) % MASTERS))
+        await Promise.all(
+          queue.each.map((one, shard) => one.addBulk(namedAfter(shard, round, counts[shard] as number))),
+        )
+        await untilIdle(queue)
+        const lasts = startsMs.map((starts) => starts.at(-1) as number)
+        apartMs.push(Math.max(...lasts) - Math.min(...lasts))
+        await sleep(1000)
+      }
+      return [timesRow('apart start the last jobs of the shards, of jobs that were added together', apartMs)]
+    },
+    shape,
+  )
+}
+
+/** Jobs whose ids begin with their shard. */
+function namedAfter(shard: number, round: number, count: number) {
+  const jobIdOf = (i: number) => `${shard}-${round}-${i}`
+  return Array.from({ length: count }, (_, i) => ({ name: 'job', data: {}, opts: { jobId: jobIdOf(i) } }))
+}
+
+function startsByShard(worker: ShardedWorker): number[][] {
+  const starts: number[][] = Array.from({ length: MASTERS }, () => [])
+  worker.on('departed', ({ id }) => starts[Number.parseInt(id as string, 10)]?.push(performance.now()))
+  return starts
+}
+
+/** What groups of shards with few and with many groups get of the rate, each second, in relation to an even part. */
+async function fairness(cluster: Cluster, seconds: number): Promise<Row[]> {
+  return withQueue(cluster, 'fairness', async ({ queue, worker, groups }) => {
+    const busy = groups.map((ids, shard) => ids.slice(0, [2, 4, 9][shard]))
+    const all = busy.flat()
+    await queue.addBulk(
+      busy.flatMap((ids) => inGroups(ids, ids.length * Math.ceil((RATE * (seconds + 3)) / all.length))),
+    )
+    // The shares follow the groups by then.
+    await sleep(1000)
+    const counts = new Map(all.map((id) => [id, 0]))
+    const parts: number[] = []
+    worker.on('departed', (job) => {
+      const { id } = (job.opts as unknown as { group: { id: string } }).group
+      counts.set(id, (counts.get(id) ?? 0) + 1)
+    })
+    for (let second = 0; second < seconds; second++) {
+      for (const id of all) counts.set(id, 0)
+      await sleep(1000)
+      const sum = [...counts.values()].reduce((a, b) => a + b)
+      for (const n of counts.values()) parts.push((n * all.length) / sum)
+    }
+    await worker.close()
+    const texts = [Math.min(...parts), median(parts), Math.max(...parts)].map((part) => part.toFixed(2))
+    return [
+      {
+        setup: 'a group gets so much in a second, where its shard has 2, 4 or 9 of the groups (1: an even part)',
+        reached: `${texts[1]} in the median, ${texts[0]} to ${texts[2]}`,
+        values: { parts },
+      },
+    ]
+  })
 }
 
 async function untilIdle(queue: ShardedQueue, but?: number): Promise<void> {
@@ -230,6 +350,13 @@ export const sharding: Figure = {
   title:
     'One queue in several slots of a cluster: the work of Redis for each job, added and drained, by number of masters ' +
     'with a shard each (medians, the first round discarded; the last figure is computed from the time of the busiest ' +
-    'master: what it could do on a core of its own), how fast a share moves, and the bound',
-  run: async (bench) => [...(await costs(bench)), ...(await shares(bench))],
+    'master: what it could do on a core of its own), how fast a share moves, the bound, and what is approximate',
+  run: async (bench) => [
+    ...(await costs(bench)),
+    ...(await withCluster(MASTERS, async ({ cluster }) => [
+      ...(await shares(cluster, bench.quick ? 2 : 24)),
+      ...(await order(cluster, bench.quick ? 2 : 12)),
+      ...(await fairness(cluster, bench.quick ? 3 : 15)),
+    ])),
+  ],
 }

@@ -16,19 +16,22 @@ local demand = {
   SLACK = 0.25,
 }
 
--- Units per second that left between two reports.
+-- Units per second that left, and that came, between two reports. The mean cost may have changed since.
 function demand.note(s, r)
-  local span, departed = r.at - s.at, r.departed * r.mean
-  if s.at > 0 and span > 0 and departed >= s.departed then
-    local now = (departed - s.departed) * 1e6 / span
-    s.used = s.used + (now - s.used) * (1 - math.exp(-span / demand.MEAN_US))
+  local span, left = r.at - s.at, r.departed - s.departed
+  if s.at > 0 and span > 0 and left >= 0 then
+    local per_s, part = r.mean * 1e6 / span, 1 - math.exp(-span / demand.MEAN_US)
+    local came = math.max(0, left + r.waiting - (s.waiting or r.waiting))
+    s.used = s.used + (left * per_s - s.used) * part
+    s.arrivals = (s.arrivals or 0) + (came * per_s - (s.arrivals or 0)) * part
   end
-  s.departed = departed
+  s.departed, s.waiting = r.departed, r.waiting
 end
 
 -- Nano-units per second with which a shard would soon have no job that waits for the rate.
 local function need(s, r, even)
-  local used = demand.MORE * s.used * 1e9
+  -- What left may have been a backlog: without jobs that come, no more will leave.
+  local used = demand.MORE * math.min(s.used, s.arrivals or s.used) * 1e9
   if r.waiting > 0 and not r.wants then return used + demand.HELD * even end
   return used + r.waiting * r.mean * 1e9 / demand.SOON_S
 end

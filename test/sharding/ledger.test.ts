@@ -11,6 +11,10 @@ interface Shard {
   capacity: number
   untilMs: string
   places: number
+  departed: number
+  /** Mean cost of a job. */
+  mean: number
+  rate: number
 }
 
 type Answer = [status: number, nowUs: string, inMs: number, shards: number, short: string, grants: (string[] | '')[]]
@@ -22,16 +26,20 @@ async function ledgerOf(name: string, capacity: number, count: number) {
   await head.waitUntilReady()
   const shards = Array.from(
     { length: count },
-    (): Shard => ({ epoch: '', number: 0, capacity: 1, untilMs: '0', places: 0 }),
+    (): Shard => ({ epoch: '', number: 0, capacity: 1, untilMs: '0', places: 0, departed: 0, mean: 1, rate: 0 }),
   )
   const ask = (...args: string[]) => head.backend.store.run('grant-leases', [count, ...args]) as Promise<Answer>
+  /** How far the clocks of the shards are ahead of the head's. */
+  const clock = { aheadUs: 0 }
   const round = async () => {
     const [, nowUs] = await ask('', '1')
-    const [, , , , short, grants] = await ask(nowUs, '1', ...shards.map((shard) => reportOf(shard, nowUs)))
+    const atUs = String(Number(nowUs) + clock.aheadUs)
+    const [, , , , short, grants] = await ask(nowUs, '1', ...shards.map((shard) => reportOf(shard, atUs)))
     for (const [i, grant] of grants.entries()) {
       if (grant === '') continue
-      const [epoch = '', number, , untilMs = '', places] = grant
-      Object.assign(shards[i] as Shard, { epoch, number: Number(number), untilMs, capacity: Number(places) })
+      const [epoch = '', number, rate, untilMs = '', places] = grant
+      const leased = { rate: Number(rate), capacity: Number(places) }
+      Object.assign(shards[i] as Shard, { epoch, number: Number(number), untilMs, ...leased })
     }
     return short
   }
@@ -40,12 +48,12 @@ async function ledgerOf(name: string, capacity: number, count: number) {
     for (let rounds = 1; rounds <= 20; rounds++) if ((await round()) === '0') return rounds
     return undefined
   }
-  return { head, shards, settled }
+  return { head, shards, settled, clock }
 }
 
-function reportOf({ epoch, number, untilMs, capacity, places }: Shard, nowUs: string): string {
-  const idle = { running: 0, waiting: places, groups: 1, wants: true, departed: 0, mean: 1, horizon: 0, last: '0' }
-  return JSON.stringify({ ...idle, at: nowUs, epoch, number, until_ms: untilMs, capacity, places, empty: places === 0 })
+function reportOf({ epoch, number, untilMs, capacity, places, departed, mean }: Shard, atUs: string): string {
+  const idle = { running: 0, waiting: places, groups: 1, wants: true, departed, mean, horizon: 0, last: '0' }
+  return JSON.stringify({ ...idle, at: atUs, epoch, number, until_ms: untilMs, capacity, places, empty: places === 0 })
 }
 
 test.each([
@@ -81,3 +89,31 @@ test.each([
     await head.obliterate({ force: true })
   },
 )
+
+test('a shard whose backlog has left has no part of the rate any more in the next round', async () => {
+  const { head, shards, settled, clock } = await ledgerOf('drained', 10_000, 2)
+  const [drained, busy] = shards as [Shard, Shard]
+  Object.assign(drained, { places: 300 })
+  Object.assign(busy, { places: 2000 })
+  expect(await settled()).toBeDefined()
+  expect([drained.rate, busy.rate].map(Math.round)).toEqual([300, 300])
+  clock.aheadUs += 250_000
+  Object.assign(drained, { places: 0, departed: 300 })
+  Object.assign(busy, { places: 1925, departed: 75 })
+  expect(await settled()).toBeDefined()
+  expect(busy.rate).toBeGreaterThan(0.98 * 600)
+  await head.obliterate({ force: true })
+})
+
+test('a mean cost that changes is no departure', async () => {
+  const { head, shards, settled, clock } = await ledgerOf('costs', 10_000, 2)
+  const [one, other] = shards as [Shard, Shard]
+  Object.assign(one, { departed: 1_000_000 })
+  Object.assign(other, { places: 300 })
+  expect(await settled()).toBeDefined()
+  clock.aheadUs += 250_000
+  Object.assign(one, { mean: 1.5 })
+  expect(await settled()).toBeDefined()
+  expect(other.rate).toBeGreaterThan(0.98 * 600)
+  await head.obliterate({ force: true })
+})

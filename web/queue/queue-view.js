@@ -48,6 +48,7 @@ export class QueueView {
   /** Shows what is below the first screen. */
   #showBelow = () => {}
   #isUnknown = false
+  #wasUnread = false
   #onUnknown
   #onKnown
   element
@@ -134,6 +135,9 @@ export class QueueView {
   /** @param {import('../wire.d.ts').QueueNews} news */
   onQueue({ status, history }) {
     this.#changes = merged(history, this.#changes)
+    // What was changed meanwhile, and before, could not be read.
+    if (this.#wasUnread && !status.unread) this.restored()
+    this.#wasUnread = status.unread !== undefined
     this.#flow.push(status)
     const flow = this.#flow.perSecond()
     showBadges(this.#badges, statesOf(status))
@@ -148,7 +152,7 @@ export class QueueView {
       this.#workers.show(status.workers)
       this.#shardsCard.hidden = status.shards === undefined
       this.#shards.show(status.shards ?? [])
-      this.#history.show(this.#changes)
+      if (!status.unread || this.#changes.length > 0) this.#history.show(this.#changes)
     }
     if (this.#content.hidden) void this.#reveal()
     else this.#showBelow()

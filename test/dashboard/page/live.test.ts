@@ -2,9 +2,11 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Page } from 'playwright-core'
 import { expect, onTestFinished, test } from 'vitest'
 import { ShapedQueue } from '../../../src/index.ts'
+import { shardPrefix } from '../../../src/redis/shards.ts'
 import { findFreePort } from '../../../workers/services/free-port.ts'
 import { startRedis } from '../../../workers/services/redis.ts'
 import { ShardShop } from '../../sharding/support/shop.ts'
+import { fakeCluster } from '../../support/fake-cluster.ts'
 import { connectionOptions, useRedis } from '../../support/redis.ts'
 import { departuresOf, Workshop } from '../../worker/support.ts'
 import { describePage, PageStage } from './support.ts'
@@ -127,6 +129,27 @@ describePage('the page while jobs flow', () => {
     await dialog.getByRole('button', { name: 'Pause', exact: true }).click()
     await expect.poll(() => shards.filter({ hasText: /Pause$/ }).count(), { timeout: 10_000 }).toBe(3)
     expect(errors).toEqual([])
+  })
+
+  test('the page of a sharded queue says which shard does not answer, and goes on once it does', async () => {
+    const sharded = new ShardShop({ connection, prefix }).queue('lame', {
+      shards: 3,
+      shape: { rate: '3/min', capacity: 90 },
+    })
+    await sharded.waitUntilReady()
+    const away = new Set([shardPrefix(prefix, 'lame', 1), `${prefix}:lame:`])
+    const { client } = fakeCluster(redis.client(), away)
+    const { page } = await stage.open({ options: { connection: client, prefix }, query: '?queue=lame' })
+    await page.getByText('Unread', { exact: true }).waitFor()
+    await page.getByText('Live', { exact: true }).waitFor()
+    const shards = page.getByRole('region', { name: 'Shards', exact: true }).locator('tbody').getByRole('row')
+    await expect.poll(() => shards.count()).toBe(2)
+    const history = page.getByRole('region', { name: 'History', exact: true })
+    await history.getByText('Not read yet.').waitFor()
+    away.clear()
+    await history.getByRole('row', { name: /Declared/ }).waitFor()
+    await expect.poll(() => shards.count()).toBe(3)
+    expect(await page.getByText('Unread', { exact: true }).isVisible()).toBe(false)
   })
 
   test('a group is paused and resumed in its dialog, with the reason in the history', async () => {

@@ -119,6 +119,7 @@ export class ShapedBackend extends RedisQueueBackend {
   readonly #watches: (() => void)[] = []
   #leavesBlocking = false
   #opening: Promise<void> | undefined
+  #isClosing = false
 
   /** @internal */
   constructor(
@@ -172,6 +173,7 @@ export class ShapedBackend extends RedisQueueBackend {
 
   /** Sends what the program requested before the close. */
   override async close(force?: boolean): Promise<void> {
+    this.#isClosing = true
     await new Promise((resolve) => setImmediate(resolve))
     this.#admissions.flush()
     try {
@@ -192,6 +194,7 @@ export class ShapedBackend extends RedisQueueBackend {
 
   /** After a pause. */
   override async reconnectBlocking(): Promise<void> {
+    if (this.#isClosing) return
     this.#openBlocking()
     return super.reconnectBlocking()
   }

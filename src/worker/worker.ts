@@ -154,7 +154,13 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   override async pause(doNotWaitActive?: boolean): Promise<void> {
     const paused = super.pause(doNotWaitActive)
     this.#dispatcher.wake()
-    return paused
+    try {
+      await paused
+    } catch (error) {
+      // A close that overtakes it ends the connection that it opens again, and does all that it was to do.
+      if (!this.closing) throw error
+      await this.closing
+    }
   }
 
   override async resume(): Promise<void> {

@@ -1,4 +1,5 @@
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
+import type { ShapedBackend } from '../../src/backend/backend.ts'
 import { useRedis } from '../support/redis.ts'
 import { asksUntil, callsOf, departuresOf, eventsOf, gate, jobs, settled, Workshop } from './support.ts'
 
@@ -134,4 +135,25 @@ test('a worker that was paused while it waited does not keep a job from the othe
   await queue.add('a', {})
   await departed.reach(1)
   expect(Date.now() - addedAt).toBeLessThan(1000)
+})
+
+test.each([
+  ['while it opens its connection again', false, false],
+  ['while it opens its connection again, forced', true, false],
+  ['before that', false, true],
+])('a close that overtakes a pause lets it resolve, and leaves no connection: %s', async (_when, force, isBefore) => {
+  const { worker } = await holding()
+  const { backend } = worker as unknown as { readonly backend: ShapedBackend }
+  const reconnect = backend.reconnectBlocking.bind(backend)
+  let closing: Promise<void> | undefined
+  vi.spyOn(backend, 'reconnectBlocking').mockImplementation(async () => {
+    const opened = isBefore ? undefined : reconnect()
+    closing = worker.close(force)
+    if (isBefore) await closing
+    return opened ?? reconnect()
+  })
+  await worker.pause()
+  expect(closing).toBeDefined()
+  await closing
+  await worker.pause()
 })

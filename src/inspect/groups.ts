@@ -76,6 +76,7 @@ export class GroupCountsReading {
   readonly #ungrouped: Answer<string | null>
   readonly #heldUngrouped: Answer<string | null>
   readonly #first: Answer<string[]>
+  readonly #others: readonly Answer<string[]>[]
   readonly #jobs: Answer<number>
 
   constructor(base: string, batch: Batch) {
@@ -85,6 +86,7 @@ export class GroupCountsReading {
     this.#ungrouped = batch.add('zscore', `${base}meta:groups:ready`, '')
     this.#heldUngrouped = batch.add('zscore', `${base}meta:groups:limited`, '')
     this.#first = batch.add('zrange', `${base}meta:groups:limited`, 0, 0, 'WITHSCORES')
+    this.#others = (['full', 'paused'] as const).map((key) => batch.add('zrange', `${base}meta:groups:${key}`, 0, 0))
     this.#jobs = batch.add('zcount', `${base}prioritized`, '-inf', `(${BAND}`)
   }
 
@@ -103,6 +105,11 @@ export class GroupCountsReading {
     const plainMayGo = waiting > this.jobs && this.#heldUngrouped() === null
     if (ready() + stale() > 0 || plainMayGo) return 0
     return Number(this.#first().flat()[1] ?? Number.POSITIVE_INFINITY)
+  }
+
+  /** Of the groups that are held, the one that goes first, as far as that is known; '' for the jobs without a group. */
+  get firstHeld(): string | undefined {
+    return [this.#first().flat(), ...this.#others.map((other) => other())].find((ids) => ids.length > 0)?.[0]
   }
 
   counts(): GroupCounts {

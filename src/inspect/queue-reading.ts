@@ -1,15 +1,16 @@
 import { headAgeMs, type MeterState, meterStateOf } from '../queue/meter-state.ts'
 import { DEAD_FIELD, LATENESS_BOUNDS_US, WAIT_BOUNDS_MS } from '../reports/start-counts.ts'
+import { decodeGroups } from '../shape/groups.ts'
 import { StoredShape } from '../shape/stored.ts'
 import { AgeingOrder } from './ageing.ts'
 import type { Answer, Batch, BatchClient } from './batch.ts'
 import { type Bucket, levelOf, openBucket } from './bucket.ts'
-import { GroupCountsReading } from './groups.ts'
+import { GroupCountsReading, GroupReading } from './groups.ts'
 import { HEAD_FIELDS, HeadReading } from './head.ts'
 import { heldAt, mapCauses } from './held.ts'
 import { jobCostOf } from './job-cost.ts'
 import { askForLimits, type QueueLimits } from './limit-reading.ts'
-import type { QueueStatus, StartTotals } from './queue-status.ts'
+import type { Hold, QueueStatus, StartTotals } from './queue-status.ts'
 import { shapeInForce } from './shape-in-force.ts'
 import { headStartUs } from './start-estimate.ts'
 import { workerRows } from './worker-rows.ts'
@@ -40,6 +41,8 @@ export class QueueReading {
   #oldest: OldestReading | undefined
   #limits: Answer<QueueLimits> | undefined
   #groups: GroupCountsReading | undefined
+  /** Where all waiting jobs belong to groups that are held: the group that goes first. */
+  #holder: GroupReading | undefined
   #inForce: { readonly shape: StoredShape; readonly concurrency: string | undefined } | undefined
 
   /** @param canSort as for {@link HeadReading} */
@@ -100,6 +103,8 @@ export class QueueReading {
   /** Asks for what depends on the second replies. */
   last(batch: Batch): void {
     this.#oldest?.more(batch)
+    const group = this.#groups && this.#groups.heldUntilUs(this.waiting) > 0 ? this.#groups.firstHeld : undefined
+    if (group) this.#holder = new GroupReading(this.base, group, batch)
     if (this.#aged !== undefined) this.#agedFields = batch.add('hmget', this.base + this.#aged, ...HEAD_FIELDS)
   }
 
@@ -191,7 +196,7 @@ export class QueueReading {
     })
     const number = (field: string) => Number(meter[field] ?? 0)
     const dueUs = this.#dueUs
-    const { hold, heldMs, wantedMs } = this.#held(state, shape, nowUs)
+    const { hold, heldMs, wantedMs } = this.#held(state, bucket, shape, nowUs)
     // The state is a fresh object: with very many queues, a copy would be most of the work.
     return Object.assign(state, {
       hold,
@@ -214,9 +219,9 @@ export class QueueReading {
     })
   }
 
-  #held(state: MeterState, shape: StoredShape | undefined, nowUs: number) {
+  #held(state: MeterState, bucket: Bucket | undefined, shape: StoredShape | undefined, nowUs: number) {
     const [ageMs, dueUs] = [state.headAgeMs, this.#dueUs]
-    return heldAt(this.#meter(), {
+    const held = heldAt(this.#meter(), {
       nowUs,
       // A due job is promoted by the next worker that looks.
       isWaiting: this.waiting > 0 || (dueUs !== undefined && dueUs <= nowUs),
@@ -225,6 +230,7 @@ export class QueueReading {
       isPaused: state.paused || state.pausedUntil !== undefined,
       pausedUntilUs: state.paused ? undefined : shape?.pausedUntilUs,
     })
+    return { ...held, hold: held.hold && this.#heldByGroup(held.hold, bucket, shape, nowUs) }
   }
 
   /** Whether a job older than the one that leaves next may be waiting. */
@@ -267,11 +273,41 @@ export class QueueReading {
     return this.waiting + delayed + this.#counts.waitingChildren() + claimed
   }
 
-  #nextSlotUs(bucket: Bucket | undefined, shape: StoredShape | undefined, nowUs: number): number | undefined {
-    const fromUs = Math.max(nowUs, shape?.pausedUntilUs ?? 0)
-    if (shape?.mode !== 'enforce') return bucket && fromUs
+  /**
+   * What holds the next job where all waiting jobs belong to groups that are held. Workers note the rate or a limit,
+   * whether it is that of the queue or of a group, and nothing of jobs that came later: these wake none of them.
+   */
+  #heldByGroup(hold: Hold, bucket: Bucket | undefined, shape: StoredShape | undefined, nowUs: number): Hold {
+    const { cause, limit, until, since } = hold
+    const isFull =
+      cause === 'concurrency' && this.#counts.active() >= (this.#globalConcurrency ?? Number.POSITIVE_INFINITY)
+    const ofQueue = cause === 'pause' || isFull || (limit !== undefined && !this.#isPerGroup(shape, limit))
+    if (!this.#holder || shape?.mode !== 'enforce' || ofQueue) return hold
+    const groupUs = this.#groups?.heldUntilUs(this.waiting) ?? 0
+    if (groupUs <= (this.#queueSlotUs(bucket, shape, nowUs) ?? nowUs)) return hold
+    const { id, status, overrides } = this.#holder.state(decodeGroups(shape.storedGroups ?? ''), nowUs)
+    if (status === 'paused' || overrides.limited)
+      return { cause: 'pause', group: id, since, ...(until ? { until } : {}) }
+    if (status === 'maxed') return { cause: 'concurrency', group: id, since }
+    const isNoted = cause === 'rate' || cause === 'limits'
+    const noted = isNoted ? hold : ({ cause: shape.storedGroupLimits ? 'limits' : 'rate', since } as const)
+    return { ...noted, group: id, until: new Date(groupUs / 1000) }
+  }
+
+  #isPerGroup(shape: StoredShape | undefined, limit: string): boolean {
+    return shape?.limits.some(({ name, per }) => name === limit && per === 'group') ?? false
+  }
+
+  /** When the rate and the limits of the queue let its next job go, whatever its groups do. */
+  #queueSlotUs(bucket: Bucket | undefined, shape: StoredShape, nowUs: number): number | undefined {
+    const fromUs = Math.max(nowUs, shape.pausedUntilUs)
     const job = jobCostOf(this.#nextFields?.[1])
-    const slotUs = headStartUs({ job, bucket, limits: this.#limits?.() ?? UNLIMITED, fromUs }, nowUs)
+    return headStartUs({ job, bucket, limits: this.#limits?.() ?? UNLIMITED, fromUs }, nowUs)
+  }
+
+  #nextSlotUs(bucket: Bucket | undefined, shape: StoredShape | undefined, nowUs: number): number | undefined {
+    if (shape?.mode !== 'enforce') return bucket && Math.max(nowUs, shape?.pausedUntilUs ?? 0)
+    const slotUs = this.#queueSlotUs(bucket, shape, nowUs)
     const isOpen = slotUs !== undefined || (!bucket && !shape.isLimited)
     if (!this.#groups || !isOpen || this.waiting === 0) return slotUs
     const groupUs = this.#groups.heldUntilUs(this.waiting)

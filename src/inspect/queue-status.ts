@@ -9,7 +9,10 @@ export interface Hold {
   readonly cause: HoldCause
   /** The name of the limit, where a limit holds it. */
   readonly limit?: string
-  /** The group that holds it, where its own rate, running jobs or pause do, and not those of the queue. */
+  /**
+   * The group that holds it, where its own rate, limits, running jobs or pause do, and not those of the queue. Of a queue
+   * whose waiting jobs all belong to groups that are held: the one that goes first of those that their rates or limits hold.
+   */
   readonly group?: string
   /** Never before the job could have started. */
   readonly since: Date

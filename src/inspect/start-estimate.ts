@@ -213,5 +213,5 @@ function lacksWorkers({ status: { hold, at, active, concurrency }, pace }: Drain
   // Whether or not a worker has looked since.
   if (concurrency && active >= concurrency.inForce) return true
   if (hold?.cause === 'workers') return at.getTime() - hold.since.getTime() >= LACK_MS
-  return hold?.cause === 'concurrency'
+  return hold?.cause === 'concurrency' && hold.group === undefined
 }

@@ -1,6 +1,7 @@
 import type { Job } from 'bullmq'
 import { expect, test } from 'vitest'
 import type { ShapedJobsOptions, ShapedQueue } from '../../src/index.ts'
+import { runHere } from '../cli/run-here.ts'
 import { useRedis } from '../support/redis.ts'
 import { eventsOf, gate, Workshop } from '../worker/support.ts'
 import { inspectorOf, statusOf } from './support.ts'
@@ -98,6 +99,7 @@ test('a job says which part of its group holds it', async () => {
   const until = hold!.until!.getTime()
   const [meter, status] = [await queue.meter(), await statusOf(inspectorOf(redis, shop), queue.name)]
   expect([meter, status].map(({ nextDepartureAt }) => nextDepartureAt!.getTime())).toEqual([until, until])
+  expect(status.hold).toMatchObject({ cause: 'rate', group: 'rated', until: new Date(until) })
   expect(byPlaces!.hold).toMatchObject({ cause: 'concurrency', group: 'full' })
   expect(byPlaces!.startsAt).toBeUndefined()
   expect(byPlaces!.assumptions).toEqual(['Group "full" runs as many jobs as it may.'])
@@ -105,6 +107,28 @@ test('a job says which part of its group holds it', async () => {
   expect(byPause!.group).toMatchObject({ ahead: 1, overrides: { paused: BY } })
   expect(byPause!.assumptions).toEqual(['Group "off" is paused without an end.'])
   door.open()
+})
+
+test('the queue names the group that holds its next job, and how, once all are held', async () => {
+  const queue = shop.queue({ rate: '1000/s', groups: { concurrency: 1 } })
+  const inspector = inspectorOf(redis, shop)
+  const held = async () => (await statusOf(inspector, queue.name)).hold
+  const door = gate()
+  const completed = eventsOf(
+    'completed',
+    shop.worker(queue, () => door.opened, { concurrency: 4 }),
+  )
+  await queue.addBulk(jobsOf('full', 2))
+  await expect.poll(() => queue.getGroupStatus('full')).toBe('maxed')
+  await expect.poll(held).toMatchObject({ cause: 'concurrency', group: 'full' })
+  expect((await runHere(redis, ['status', queue.name])).stdout).toMatch(/held by +the concurrency of group full for/)
+  await queue.pauseGroup('full', BY)
+  door.open()
+  await completed.reach(1)
+  await expect.poll(held).toMatchObject({ cause: 'pause', group: 'full' })
+  await queue.resumeGroup('full', BY)
+  await completed.reach(2)
+  expect(await held()).toBeUndefined()
 })
 
 test('where jobs age, a group is held by the job that leaves next, and not by the most important', async () => {
@@ -128,6 +152,7 @@ test('where jobs age, a group is held by the job that leaves next, and not by th
     expect(row.headAgeMs).toBeGreaterThan(20)
   }
   expect((await explained(queue, dear.id))?.hold).toMatchObject({ group: 'a', cause: 'limits', limit: 'tokens' })
+  expect((await statusOf(inspector, queue.name)).hold).toMatchObject({ group: 'a', cause: 'limits' })
   expect(await explained(queue, cheap.id)).toMatchObject({ ahead: 1, hold: { cause: 'limits', limit: 'tokens' } })
 })
 

@@ -32,14 +32,15 @@ function nextJobSentence(queue) {
 }
 
 /**
- * If all waiting jobs belong to groups that are held, workers find none to take: that is no lack of workers. Where the
- * first group is due, the queue reports its rate as the hold: that is not the queue's.
+ * If all waiting jobs belong to groups that are held, workers find none to take: that is no lack of workers, and the
+ * rate or the limit is not the queue's.
  * @param {Queue} queue
  * @returns {string} '' where that is not so
  */
 function heldGroupsSentence(queue) {
   const { hold, groups } = queue
-  if ((hold?.cause !== 'workers' && hold?.cause !== 'rate') || !groups || !areAllHeld(queue)) return ''
+  const isOfGroup = hold?.group !== undefined || hold?.cause === 'workers' || hold?.cause === 'rate'
+  if (!hold || !isOfGroup || !groups || !areAllHeld(queue)) return ''
   const until = hold.until === undefined ? '' : `, the first until ${time(hold.until)}`
   return `All waiting jobs belong to groups that are held: ${heldGroupsText(groups)}${until}. See Groups below.`
 }
@@ -61,9 +62,13 @@ export function holdThatLasts({ hold, at }) {
 export function holdSentence(hold, whom = 'the next job') {
   if (!hold) return 'No job is ready.'
   const until = hold.until === undefined ? '' : `, until ${time(hold.until)}`
-  const who =
-    hold.group === undefined ? HELD_BY[hold.cause](hold.limit) : `The ${hold.cause} of group ${hold.group} holds`
-  return `${who} ${whom} since ${time(hold.since)}${until}.`
+  return `${holderText(hold)} ${whom} since ${time(hold.since)}${until}.`
+}
+
+/** @param {NonNullable<import('../wire.d.ts').Explained['hold']>} hold */
+function holderText({ cause, limit, group }) {
+  if (group === undefined) return HELD_BY[cause](limit)
+  return limit === undefined ? `The ${cause} of group ${group} holds` : `The limit ${limit} of group ${group} holds`
 }
 
 /** @type {Record<HoldCause, (limit?: string) => string>} */

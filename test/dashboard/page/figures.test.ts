@@ -285,6 +285,14 @@ describe('what holds the next job, in a sentence', () => {
     expect(sentence('pause', {})).toMatch(/since [\d:, \w]+\.$/)
   })
 
+  test('names the limit and the group that hold it', () => {
+    const since = new Date(START).toISOString()
+    expect(sentence('limits', { hold: { cause: 'limits', limit: 'tokens', group: 'a', since } })).toMatch(
+      /^The limit tokens of group a holds the next job/,
+    )
+    expect(sentence('rate', { hold: { cause: 'rate', group: 'a', since } })).toMatch(/^The rate of group a holds/)
+  })
+
   test('says that the rate of a group holds, where it is not that of the queue', () => {
     const groups = { waiting: 0, limited: 1, maxed: 0, paused: 2 }
     const hold = { cause: 'rate', since: new Date(START).toISOString(), until: new Date(START + 9000).toISOString() }

@@ -8,14 +8,25 @@
 -- Jobs without a group are one group, named ''.
 -- One table: a script has no room for more than 200 local names.
 local group_line = {
-  -- So many groups are looked at; their mean stands for the rest.
+  -- So many groups are looked at; their mean stands for the rest. As many of those that jobs come to.
   MOST = 100,
 }
 
--- The tag of a group; of one that is not ready, that with which it would become so as the n-th of those.
+-- Adds these rows. Of more than MOST, one stands for several that follow each other by their tags: `n` of them.
+function group_line.add_rows(rows, found)
+  local every = math.max(1, math.ceil(#found / group_line.MOST))
+  if every > 1 then table.sort(found, function(one, other) return one.tag < other.tag end) end
+  for i = math.ceil(every / 2), #found, every do
+    found[i].n = every
+    rows[#rows + 1] = found[i]
+  end
+end
+
+-- The tag of a group, and whether it is ready; of one that is not, that with which it would become so as the n-th of
+-- those.
 function group_line.tag(g, group, n)
   local ready = redis.call('ZSCORE', g:key('ready'), group)
-  if ready then return tonumber(ready) end
+  if ready then return tonumber(ready), true end
   local kept = tonumber(redis.call('ZSCORE', g:key('tags'), group) or nil)
   return kept and kept > g.v and kept or math.max(g.v, g.t) + n
 end
@@ -26,20 +37,22 @@ function group_line.open(g, shape, coming)
   local line = {
     g = g, mean = m and m.mean_cost or 1, rows = {}, by_group = {}, limits = group_schedule.of(g, shape),
   }
-  local function row(group, tag)
+  local function row(rows, group, tag, is_ready)
     if line.by_group[group] then return end
     local new = {
-      group = group, tag = tag, step = line.mean * g.UNIT / (g:settings(group).weight or 1),
+      group = group, tag = tag, is_ready = is_ready, n = 1, step = line.mean * g.UNIT / (g:settings(group).weight or 1),
       waiting = (group_schedule.jobs(g, group)) + (coming.jobs[group] or 0),
     }
-    line.by_group[group], line.rows[#line.rows + 1] = new, new
+    line.by_group[group], rows[#rows + 1] = new, new
   end
   local ready = redis.call('ZRANGE', g:key('ready'), 0, group_line.MOST - 1, 'WITHSCORES')
-  for i = 1, #ready, 2 do row(ready[i], tonumber(ready[i + 1])) end
+  for i = 1, #ready, 2 do row(line.rows, ready[i], tonumber(ready[i + 1])) end
   line.seen, line.last = #line.rows, line.rows[1] and line.rows[#line.rows].tag
-  for n, group in ipairs(coming) do row(group, group_line.tag(g, group, n)) end
+  local found = {}
+  for n, group in ipairs(coming) do row(found, group, group_line.tag(g, group, n)) end
+  group_line.add_rows(line.rows, found)
   -- Its turn is noted with the first departure.
-  row('', group_line.tag(g, '', #coming + 1))
+  row(line.rows, '', (group_line.tag(g, '', #coming + 1)))
   return line
 end
 
@@ -48,20 +61,23 @@ function group_line.ahead(line, group, before)
   local plain_first = line.g.defaults.ungrouped == 'first'
   if group == '' and plain_first then return before end
   local own = line.by_group[group]
-  local tag, others = own.tag + before * own.step, 0
-  for _, row in ipairs(line.rows) do
+  local tag, others, seen, known = own.tag + before * own.step, 0, 0, 0
+  for i, row in ipairs(line.rows) do
+    local n = row == own and row.n - 1 or row.n
+    if row.is_ready and row.tag <= tag then known = known + row.n end
     if row.group == '' and plain_first then
       others = others + row.waiting
-    elseif row ~= own and row.tag <= tag then
+    elseif n > 0 and row.tag <= tag then
       local steps = (tag - row.tag) / row.step
       -- Of equal tags the one of the first name leaves first.
       local ties = steps == math.floor(steps) and row.group < group and 1 or 0
-      others = others + math.min(row.waiting, math.ceil(steps) + ties)
+      others = others + n * math.min(row.waiting, math.ceil(steps) + ties)
     end
+    if i == line.seen then seen = others end
   end
   if line.seen == group_line.MOST and tag > line.last then
     local rest = redis.call('ZCOUNT', line.g:key('ready'), '(' .. us_text(line.last), '(' .. us_text(math.ceil(tag)))
-    others = others + math.floor(rest * others / line.seen)
+    others = others + math.floor(math.max(0, rest - known) * seen / line.seen)
   end
   return before + others
 end

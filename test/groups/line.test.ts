@@ -128,6 +128,22 @@ test('among more than a hundred groups the rest is estimated by those looked at'
   expect(Math.abs(position! - 300)).toBeLessThanOrEqual(3)
 })
 
+test('a bulk of more than a hundred groups is estimated by some of them', async () => {
+  await held.reset({ rate: '10/s', groups: {} })
+  const latest = Math.floor(START_US / 1000) + 20_000
+  const bulk = (mustStartBefore: number) =>
+    held.queue.addBulk(
+      Array.from({ length: 450 }, (_, i) => ({ name: 'job', data: {}, opts: { ...group(`g${i}`), mustStartBefore } })),
+    )
+  const error = await bulk(latest).catch((thrown) => thrown)
+  expect(error).toBeInstanceOf(CannotStartInTimeError)
+  // The last starts behind 449 others.
+  expect(Math.abs(error.startsAt.getTime() - START_US / 1000 - 44_900)).toBeLessThan(500)
+  await bulk(latest + 30_000)
+  const again = await bulk(latest).catch((thrown) => thrown)
+  expect(Math.abs(again.startsAt.getTime() - START_US / 1000 - 89_900)).toBeLessThan(1500)
+})
+
 describe('a latest start', () => {
   const inS = (seconds: number) => Math.floor(START_US / 1000) + seconds * 1000
 

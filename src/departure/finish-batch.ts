@@ -32,6 +32,8 @@ export interface FinishCall {
 
 /** The two ways to finish jobs. They return BullMQ's code, or the tuple with the next job. */
 export interface Finishing {
+  /** How many jobs one script may finish. */
+  most(): number
   one(call: FinishCall): Promise<unknown>
   /** Fetches as many as are asked for. */
   many(client: Client, jobs: readonly FinishedJob[]): Promise<readonly BatchResult[]>
@@ -51,7 +53,7 @@ export class FinishBatch {
         const results = await finishing.many((calls[0] as FinishCall).client, calls.map(finishedJob))
         return results.map((result) => (typeof result === 'string' ? new Error(result) : result))
       },
-      enough: () => Math.max(MIN_BATCH, Math.ceil(this.#running / IN_FLIGHT)),
+      enough: () => Math.min(finishing.most(), Math.max(MIN_BATCH, Math.ceil(this.#running / IN_FLIGHT))),
       defer: setImmediate,
     })
   }

@@ -22,6 +22,16 @@ const LOCK_LIFE_HELD = 1 / 4
 const MAX_UNSURE_RETURNS = 3
 const UNSURE_WAIT_MS = 2000
 
+/**
+ * Each job that a call starts keeps Redis busy for 0.02 ms, in groups for 0.06 ms, while all other clients wait. Jobs
+ * that start together may end together: as many as then fit into one script.
+ */
+const MOST_ASKED = 100
+const MOST_ASKED_IN_GROUPS = 50
+/** A worker whose round trip is longer than this, ms, may ask for more: calls follow each other slowly there. */
+const NEAR_MS = 5
+const MOST_ASKED_FAR = 256
+
 /** How late a job is, and how much later it may be by the error of this worker's estimate of Redis's clock. µs */
 export interface Lateness {
   readonly latenessUs: number
@@ -384,13 +394,23 @@ export class Dispatcher {
     }
   }
 
+  /** A distant worker asks for what departs in two round trips, or it could not keep a high rate. */
+  get #mostAsked(): number {
+    const shape = this.#host.shape()
+    // The first call does not know the shape.
+    const most = !shape || shape.hasGroups ? MOST_ASKED_IN_GROUPS : MOST_ASKED
+    const intervalUs = shape?.pacedIntervalUs
+    if (intervalUs === undefined || this.roundTrip.ms < NEAR_MS) return most
+    return Math.min(MOST_ASKED_FAR, Math.max(most, Math.ceil((2 * this.roundTrip.ms * 1000) / intervalUs)))
+  }
+
   async #ask(free: number): Promise<void> {
     const careful = this.#isCareful
     if (careful && this.#timer.size > 0) return this.#rest(undefined)
     const token = this.#host.nextToken()
     const { wakes } = this.#schedule
     this.#asking = true
-    this.#asked = careful ? 1 : free
+    this.#asked = careful ? 1 : Math.min(free, this.#mostAsked)
     try {
       if (this.#clock.nowUs() === undefined) await this.#host.ready()
       const sentMs = this.#clock.time.monotonicMs()

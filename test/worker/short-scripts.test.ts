@@ -1,0 +1,45 @@
+import { expect, test } from 'vitest'
+import { useRedis } from '../support/redis.ts'
+import { callsOf, departuresOf, gate, Workshop } from './support.ts'
+
+// However many jobs a worker runs at once, no script of it keeps Redis busy for long.
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
+
+const SHAPES = [
+  ['nothing that holds its jobs', {}, 100, 100],
+  ['a limit', { limits: [{ name: 'open', rate: '1000000/s', burst: 1_000_000 }] }, 100, 50],
+  ['groups', { groups: {} }, 50, 50],
+] as const
+
+/** How many jobs ended in each call, by the ids among its arguments. */
+function endsOf(worker: ReturnType<typeof shop.worker>, ids: ReadonlySet<unknown>): number[] {
+  const sizes: number[] = []
+  void worker.getBackend().client.then((client) => {
+    const sender = client as unknown as { runCommand(name: string, args: unknown[]): Promise<unknown> }
+    const run = sender.runCommand.bind(sender)
+    sender.runCommand = (name, args) => {
+      if (name.includes('finish-batch')) sizes.push(args.filter((argument) => ids.has(argument)).length)
+      return run(name, args)
+    }
+  })
+  return sizes
+}
+
+test.each(SHAPES)('a worker of 240 on a queue with %s', async (_, shape, mostStarted, mostEnded) => {
+  const queue = shop.queue(shape)
+  const opts = 'groups' in shape ? { group: { id: 'a' } } : {}
+  const added = await queue.addBulk(Array.from({ length: 480 }, () => ({ name: 'job', data: {}, opts })))
+  const first = gate()
+  let started = 0
+  const worker = shop.worker(queue, () => (++started <= 240 ? first.opened : undefined), { concurrency: 240 })
+  const calls = callsOf(worker)
+  const ends = endsOf(worker, new Set(added.map(({ id }) => id)))
+  const departed = departuresOf(worker)
+  await departed.reach(240)
+  const starts = calls.all.map(({ reply }) => reply.grants.length)
+  first.open()
+  await departed.reach(480)
+  expect(Math.max(...starts)).toBe(mostStarted)
+  expect(Math.max(...ends)).toBe(mostEnded)
+})

@@ -2,9 +2,11 @@ import { QueueUnavailableError, SluiceError } from '../errors.ts'
 import { failureKind } from '../redis/failures.ts'
 import type { AddCall } from './add-call.ts'
 
-/** At most this many jobs, and bytes of them, are added by one script. */
-export const BULK_JOBS = 200
-const BULK_BYTES = 1024 * 1024
+/** At most this many jobs, and bytes of them, are added by one script, but for those of an idempotency key. */
+export const BULK_JOBS = 100
+const BULK_BYTES = 512 * 1024
+/** Jobs of one idempotency key, which are added by one script. */
+export const ONCE_JOBS = 200
 /** Jobs per script of a larger bulk: a part blocks Redis for less than 5 ms, in groups too. */
 const PART_JOBS = 50
 /** Jobs added together are sent in this many parts, so that Redis works on one while the program prepares the next. */

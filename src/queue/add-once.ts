@@ -1,4 +1,4 @@
-import { BULK_JOBS } from '../admission/bulk-parts.ts'
+import { ONCE_JOBS } from '../admission/bulk-parts.ts'
 import {
   checkOnceOptions,
   DEFAULT_KEY_TTL_MS,
@@ -81,7 +81,7 @@ export class OnceCalls {
 
   #checkCount(jobs: number): void {
     if (jobs === 0) throw new InvalidInputError('addOnce needs at least one job; got none')
-    if (jobs > BULK_JOBS) throw new TooLargeError(this.#queueName, jobs, BULK_JOBS, { method: 'addOnce' })
+    if (jobs > ONCE_JOBS) throw new TooLargeError(this.#queueName, jobs, ONCE_JOBS, { method: 'addOnce' })
   }
 }
 

@@ -113,7 +113,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
 
   /**
    * Adds all jobs or none: if they do not all fit, none is added. A crash, or a stall of more than ten seconds, can
-   * still leave a call with more than 200 jobs, or 1 MiB of them, half done, as can a change of the shape: `addedIds` of
+   * still leave a call with more than 100 jobs, or 512 KiB of them, half done, as can a change of the shape: `addedIds` of
    * the error says which are in.
    * @throws as {@link add}, and TooLargeError if there are more jobs than the queue can ever hold
    */

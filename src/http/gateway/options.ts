@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { BULK_JOBS } from '../../admission/bulk-parts.ts'
+import { ONCE_JOBS } from '../../admission/bulk-parts.ts'
 import { InvalidInputError } from '../../errors.ts'
 import type { ShapedQueueOptions } from '../../queue/options.ts'
 import { encodeShape, type Shape } from '../../shape/shape.ts'
@@ -161,7 +161,7 @@ const rule = z
         removeOnFail: kept.optional(),
       })
       .default({}),
-    maxJobs: wholeFrom(1, BULK_JOBS).default(BULK_JOBS),
+    maxJobs: wholeFrom(1, ONCE_JOBS).default(ONCE_JOBS),
     maxBodyBytes: wholeFrom(1, 2 ** 30).default(DEFAULT_MAX_BODY_BYTES),
     maxDepth: wholeFrom(1, 1000).default(64),
     maxWaitMs: wholeFrom(0, MAX_TIME_MS).default(0),

@@ -202,8 +202,11 @@ export function watchConnection(client: Client, asks: boolean, other?: Client): 
   }
 }
 
+/** What is used of a client that ioredis may end. */
+type Endable = Partial<Pick<Socketed, 'status' | 'options' | 'manuallyClosing'>>
+
 /** With a `failoverDetector`, ioredis ends a client for good if a Sentinel names another master while it connects. */
-function hasGivenUp({ status, options, manuallyClosing }: Socketed): boolean {
+export function hasGivenUp({ status, options, manuallyClosing }: Endable): boolean {
   return status === 'end' && options?.failoverDetector === true && manuallyClosing !== true
 }
 

@@ -1,5 +1,5 @@
 import type { Client } from './commands.ts'
-import { everyLook, SilenceWatch } from './connection-watch.ts'
+import { everyLook, hasGivenUp, SilenceWatch } from './connection-watch.ts'
 
 /** Receives the published message, or '' if messages may have been missed. */
 type Listener = (message: string) => void
@@ -7,6 +7,7 @@ type Listener = (message: string) => void
 /** What is used of ioredis beyond BullMQ's client type. */
 interface Subscriber {
   readonly status?: string
+  readonly options?: { readonly failoverDetector?: boolean }
   readonly stream?: { readonly bytesRead: number }
   subscribe(channel: string): Promise<unknown>
   unsubscribe(channel: string): Promise<unknown>
@@ -33,7 +34,10 @@ class Hub {
       ask: () => this.#again(),
       replace: () => this.#replace(),
     })
-    this.#stopWatching = everyLook(() => this.#watch.look())
+    this.#stopWatching = everyLook(() => {
+      this.#watch.look()
+      if (hasGivenUp(this.#subscriber)) this.#replace()
+    })
   }
 
   /** Redis answers in order, after what it has published. */

@@ -191,6 +191,19 @@ test('the message is handed on; after a gap it is empty', async () => {
   stop()
 })
 
+test('a subscriber that ioredis ended over a failover is replaced', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const { client, subscribers } = fakeClient()
+  const woken = counter()
+  const stop = await listening(client, 'a', woken.listener)
+  Object.assign(subscribers[0]!, { status: 'end', options: { failoverDetector: true } })
+  vi.advanceTimersByTime(LOOK_MS)
+  await vi.waitFor(() => expect(woken.count).toBe(2))
+  expect(subscribers.map(({ channels }) => [...channels])).toEqual([['a'], ['a']])
+  stop()
+})
+
 test('a subscriber that answers nothing is replaced, also that of a cluster: all channels anew, and everybody is woken', async () => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
   onTestFinished(() => void vi.useRealTimers())

@@ -131,13 +131,13 @@ export class ReplicatedCluster {
 
   /** Resolves once another node says that a key is not this master's any more. */
   async named(master: LinkedRedis, key: string): Promise<void> {
-    const slot = (await this.#nodes[0]?.admin.call('CLUSTER', 'KEYSLOT', key)) as number
+    const others = this.#nodes.filter((node) => node !== master && !this.#dead.has(node))
+    const slot = (await others[0]?.admin.call('CLUSTER', 'KEYSLOT', key)) as number
     const names = async (node: LinkedRedis) => {
       const members = await this.#members(node).catch(() => [])
       const owner = members.find(({ slots }) => slots.some(([from, to]) => from <= slot && slot <= to))
       return owner !== undefined && owner.id !== this.#idOf(master)
     }
-    const others = this.#nodes.filter((node) => node !== master && !this.#dead.has(node))
     const isNamed = async () => (await Promise.all(others.map(names))).some(Boolean)
     await expect.poll(isNamed, { ...TOLD, interval: 20 }).toBe(true)
   }

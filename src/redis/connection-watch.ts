@@ -152,7 +152,8 @@ function bytesOf(args: readonly unknown[]): number {
 interface Clustered extends Socketed {
   readonly isCluster?: boolean
   nodes?(): Socketed[]
-  refreshSlotsCache?(done?: () => void): void
+  /** Asks a node who has the slots, and leaves the nodes that have none. */
+  getInfoFromNode?(node: Socketed, done: () => void): void
 }
 
 const STATES = { ready: 'live', connect: 'opening', connecting: 'dialling' } as const
@@ -161,7 +162,7 @@ const STATES = { ready: 'live', connect: 'opening', connecting: 'dialling' } as 
 function watchedNode(client: Clustered, node: Socketed, asks: boolean): Watched {
   return {
     state: () => (node.stream && STATES[node.status as keyof typeof STATES]) ?? 'away',
-    doubt: () => client.isCluster && refresh(client, () => leave(client, node)),
+    doubt: () => client.isCluster && askAnother(client, node),
     waits: () => node.commandQueue?.peekFront()?.command.name === 'wait',
     owes: () => asks && node.commandQueue?.peekFront() !== undefined,
     owedBytes: () => bytesOf(node.commandQueue?.peekFront()?.command.args ?? []),
@@ -210,9 +211,19 @@ export function hasGivenUp({ status, options, manuallyClosing }: Endable): boole
   return status === 'end' && options?.failoverDetector === true && manuallyClosing !== true
 }
 
-/** Asks another node who has the slots. */
-function refresh(client: Clustered, done?: () => void): void {
-  if (client.status === 'ready') client.refreshSlotsCache?.(done)
+const asking = new WeakSet<Socketed>()
+
+/** Asks another node who has the slots: ioredis might ask this one, and wait for a second. */
+function askAnother(client: Clustered, silent: Socketed): void {
+  if (client.status !== 'ready' || asking.has(silent)) return
+  const others = client.nodes?.().filter((node) => node !== silent) ?? []
+  const other = others[Math.floor(Math.random() * others.length)]
+  if (!other) return
+  asking.add(silent)
+  client.getInfoFromNode?.(other, () => {
+    asking.delete(silent)
+    leave(client, silent)
+  })
 }
 
 /**
@@ -224,11 +235,11 @@ function leave(client: Clustered, silent: Socketed): void {
   silent.stream?.destroy(new Error('Connection is silent, and another node of the cluster has its slots'))
 }
 
-/** Whether it is connected to a node that the other one has left. */
-function lags(client: Clustered, other: Clustered): boolean {
+/** A node that it is connected to, and the other one has left. */
+function leftBy(other: Clustered, client: Clustered): Socketed | undefined {
   const keyOf = ({ options }: Socketed) => `${options?.host}:${options?.port}`
   const known = new Set(other.nodes?.().map(keyOf))
-  return client.nodes?.().some((node) => !known.has(keyOf(node))) === true
+  return client.nodes?.().find((node) => !known.has(keyOf(node)))
 }
 
 function startWatch(client: Clustered, asks: boolean, other: Clustered | undefined) {
@@ -240,6 +251,7 @@ function startWatch(client: Clustered, asks: boolean, other: Clustered | undefin
       watch.look()
       if (hasGivenUp(node)) node.connect().catch(() => undefined)
     }
-    if (other?.isCluster && other.status === 'ready' && lags(client, other)) refresh(client)
+    const left = other?.isCluster && other.status === 'ready' && leftBy(other, client)
+    if (left) askAnother(client, left)
   })
 }

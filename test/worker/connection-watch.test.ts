@@ -179,9 +179,10 @@ test('each node of a cluster is watched by itself', async () => {
 /** A cluster whose nodes are asked who has the slots. */
 function clusterOf(...names: string[]) {
   const nodes = names.map((host) => Object.assign(new FakeNode(), { options: { host, port: 1 } }))
-  const callbacks: ((() => void) | undefined)[] = []
-  const refreshSlotsCache = (done?: () => void) => void callbacks.push(done)
-  return { isCluster: true, status: 'ready', nodes: () => nodes, refreshSlotsCache, callbacks, all: nodes }
+  const asked: { readonly host: string; readonly answer: () => void }[] = []
+  const getInfoFromNode = ({ options }: (typeof nodes)[number], answer: () => void) =>
+    void asked.push({ host: options.host, answer })
+  return { isCluster: true, status: 'ready', nodes: () => nodes, getInfoFromNode, asked, all: nodes }
 }
 
 test('while a node of a cluster says nothing, the others are asked who has its slots', async () => {
@@ -191,13 +192,15 @@ test('while a node of a cluster says nothing, the others are asked who has its s
   await look(2)
   Object.assign(silent!, { answers: false }).leave('evalsha')
   await look(1)
-  expect(cluster.callbacks).toHaveLength(0)
+  expect(cluster.asked).toHaveLength(0)
   await look(2)
-  expect(cluster.callbacks).toHaveLength(2)
-  cluster.callbacks[0]?.()
+  expect(cluster.asked).toHaveLength(1)
+  cluster.asked[0]?.answer()
   expect(silent?.replaced).toBe(0)
+  await look(1)
+  expect(cluster.asked.map(({ host }) => host)).toEqual(['answering', 'answering'])
   cluster.all.shift()
-  cluster.callbacks[1]?.()
+  cluster.asked[1]?.answer()
   expect(silent?.replaced).toBe(1)
   stop()
 })
@@ -206,8 +209,11 @@ test('while a node of a cluster cannot be reached, the others are asked', async 
   const cluster = clusterOf('gone', 'answering')
   Object.assign(cluster.all[0]!, { status: 'connecting' })
   const stop = watchConnection(cluster as unknown as Client, true)
-  await look(40)
-  expect(cluster.callbacks).toHaveLength(39)
+  for (let i = 0; i < 40; i++) {
+    await look(1)
+    cluster.asked.at(-1)?.answer()
+  }
+  expect(cluster.asked.length).toBeGreaterThan(30)
   expect(cluster.all[0]?.replaced).toBe(0)
   stop()
 })
@@ -216,12 +222,15 @@ test('a blocking connection leaves the node of a cluster that the other connecti
   const [plain, blocking] = [clusterOf('a', 'b'), clusterOf('a', 'b')]
   const stop = watchConnection(blocking as unknown as Client, false, plain as unknown as Client)
   await look(20)
-  expect(blocking.callbacks).toHaveLength(0)
+  expect(blocking.asked).toHaveLength(0)
+  const [left] = blocking.all
   plain.all.shift()
   await look(1)
   blocking.all.shift()
+  blocking.asked[0]?.answer()
   await look(20)
-  expect(blocking.callbacks).toHaveLength(1)
+  expect(blocking.asked.map(({ host }) => host)).toEqual(['b'])
+  expect(left?.replaced).toBe(1)
   stop()
 })
 

@@ -5,7 +5,7 @@
   KEYS
     [1]  …:meta:shape
   ARGV
-    [1]  JSON: found (what src/feedback/request.ts makes of each finding), sent (µs at which the job departed,
+    [1]  JSON: call (id of this call: sent again, it changes nothing) or nothing, found (what src/feedback/request.ts makes of each finding), sent (µs at which the job departed,
          text), by, jitter (0 to 1), oks (successful calls since the last report), ok_at (departure of the worker's last
          one, ms) and ok_ago (ms since that ended) or nothing, group (that of the job, '' if it has none) or nothing,
          group_calls (oks, ok_at, ok_ago of that group) or nothing, limits (ms: pauseMs, maxBackoffMs, maxSlowPauseMs,
@@ -30,6 +30,14 @@ begin_unrefused(key)
 local declared, overrides = reshape_begin(key, base, now, ARGV[2], ARGV[3])
 if not declared then return { -1 } end
 local r = cjson.decode(ARGV[1])
+
+-- What the answer did, for a call that is sent again.
+local AGAIN_MS, record = 60000, r.call and base .. 'meta:answered:' .. r.call
+local before = record and redis.call('GET', record)
+if before then
+  local changes, count, outcome = unpack(cmsgpack.unpack(before))
+  return { 1, redis.call('HGETALL', key), changes, count, outcome }
+end
 local stored = redis.call('HMGET', key, 'feedback', 'rate', 'limits', 'mode')
 r.key, r.base, r.now, r.now_ms, r.changes = key, base, now, math.floor(now / 1000), {}
 r.doc = shape_document(stored[1])
@@ -154,4 +162,6 @@ else
   if r.news then shape_revise(key) end
   shape = redis.call('HGETALL', key)
 end
-return { 1, shape, cjson.encode(changes), scope.judged and scope.count or 0, outcome }
+local done = { cjson.encode(changes), scope.judged and scope.count or 0, outcome }
+if record then redis.call('SET', record, cmsgpack.pack(done), 'PX', AGAIN_MS) end
+return { 1, shape, unpack(done) }

@@ -9,6 +9,7 @@
     [3]  JSON: field of meta:starts -> what is to be added to it
     [4]  its greatest lateness since its last report, µs
     [5]  what `shape.audit` keeps: JSON list of {slot µs, when the processor was called µs}, or ''
+    [6]  number of the worker's report: sent again, it adds nothing
   Returns {now µs, µs that each cause has held the head of the queue so far, in the order of lib/held, number of workers
   that report}; {now µs} if no shape is stored.
 ]]
@@ -28,17 +29,31 @@ local shape = shape_load(key, base, now)
 if not shape then return { us_text(now) } end
 local meter_key, starts_key, workers_key = base .. 'meta:meter', base .. 'meta:starts', base .. 'meta:workers'
 
-if worker == '' then
-  -- A program that only adds jobs has no row.
-elseif ARGV[2] == '' then
-  redis.call('HDEL', workers_key, worker)
-else
-  redis.call('HSET', workers_key, worker, string.format('{"seen":%.0f,%s', now / 1000, string.sub(ARGV[2], 2)))
+-- Whether it is here already: its reply was lost, and it is sent again. The row of a worker that left is gone.
+local LEFT_MS, left_key = 60000, base .. 'meta:left:' .. worker
+local function was_sent()
+  local row = redis.call('HGET', workers_key, worker)
+  local last = row and string.match(row, '"report":(%d+)') or redis.call('GET', left_key)
+  return last and tonumber(last) >= tonumber(ARGV[6])
 end
-for field, count in pairs(cjson.decode(ARGV[3])) do redis.call('HINCRBY', starts_key, field, count) end
-if ARGV[5] ~= '' and shape.audit then
-  audit.add(base .. 'meta:audit:starts', shape.audit, ARGV[5], #cjson.decode(ARGV[5]))
+
+local function add_report()
+  if ARGV[2] == '' then
+    redis.call('HDEL', workers_key, worker)
+    redis.call('SET', left_key, ARGV[6], 'PX', LEFT_MS)
+  else
+    local row = string.format('{"seen":%.0f,"report":%s,%s', now / 1000, ARGV[6], string.sub(ARGV[2], 2))
+    redis.call('HSET', workers_key, worker, row)
+  end
+  for field, count in pairs(cjson.decode(ARGV[3])) do redis.call('HINCRBY', starts_key, field, count) end
+  if ARGV[5] ~= '' and shape.audit then
+    audit.add(base .. 'meta:audit:starts', shape.audit, ARGV[5], #cjson.decode(ARGV[5]))
+  end
 end
+
+-- A program that only adds jobs has no row.
+local adds = worker ~= '' and not was_sent()
+if adds then add_report() end
 
 local clocks = held.open(meter_key)
 held.account(clocks, now)
@@ -83,7 +98,7 @@ local function forget_gone()
 end
 
 -- The greatest lateness since the last sample of each list.
-for _, level in ipairs(SERIES) do
+for _, level in ipairs(adds and SERIES or {}) do
   local field = 'max:' .. level[1]
   local greatest = tonumber(redis.call('HGET', starts_key, field)) or 0
   if tonumber(ARGV[4]) > greatest then redis.call('HSET', starts_key, field, ARGV[4]) end

@@ -84,7 +84,8 @@ export class FeedbackLoop {
   /** Feedback that a processor gives while it runs. */
   async say(attempt: Attempt, feedback: Feedback): Promise<void> {
     attempt.said.push(feedback)
-    if (feedback.kind !== 'retryJob' && feedback.kind !== 'fatal') await this.#apply(attempt, [{ feedback }])
+    if (feedback.kind !== 'retryJob' && feedback.kind !== 'fatal')
+      await this.#send(this.#request(attempt, [{ feedback }]))
   }
 
   /**
@@ -101,7 +102,8 @@ export class FeedbackLoop {
     const refusals = found.filter(decides).map(({ feedback }) => feedback.kind)
     if (refusals.includes('pause') || refusals.includes('retryJob')) return this.#refused(attempt, found)
     const forFleet = found.filter(({ feedback }) => feedback.kind === 'slow' || feedback.kind === 'concurrency')
-    if (forFleet.length > 0) await this.#apply(attempt, forFleet).catch((error) => this.#host.onError(error))
+    if (forFleet.length > 0)
+      await this.#send(this.#request(attempt, forFleet)).catch((error) => this.#host.onError(error))
     else if (attempt.said.every(({ kind }) => kind === 'ok')) this.#wentWell(attempt, found)
     return { kind: 'own' }
   }
@@ -140,7 +142,7 @@ export class FeedbackLoop {
     const throttled = !final && !fatal && (forFleet.some(decides) || retry?.afterMs !== undefined)
     try {
       if (throttled) return await this.#throttled(attempt, forFleet, retry, targetIn(found))
-      if (forFleet.length > 0) await this.#apply(attempt, forFleet)
+      if (forFleet.length > 0) await this.#send(this.#request(attempt, forFleet))
     } catch (error) {
       this.#host.onError(error)
       // The worker closes or lacks permission: the job fails or is retried as without feedback.
@@ -167,8 +169,8 @@ export class FeedbackLoop {
       retried: retry !== undefined,
       target: this.#targets.refused(target),
     }
-    const send = () => this.#apply(attempt, unsaid(attempt, forFleet), job)
-    const reply = await this.#host.untilStored(attempt.held.id, send)
+    const request = this.#request(attempt, unsaid(attempt, forFleet), job)
+    const reply = await this.#host.untilStored(attempt.held.id, () => this.#send(request))
     if (reply.throttled === 0 || reply.back) return { kind: 'gone' }
     if (reply.throttled > most) return { kind: 'worn out', reason: `throttled ${most} times: ${reason}` }
     if (reply.isWorn) return backoffOf(reason, retry?.afterMs ?? longestPauseMs(forFleet))
@@ -188,16 +190,16 @@ export class FeedbackLoop {
     const isOfQueue = report.quotas.some(({ scope }) => !isOfGroup(scope))
     const reported = isOfQueue ? report.quotas : [...report.quotas, PLAIN_OK]
     const findings = reported.map((feedback) => ({ feedback }))
-    this.#apply(attempt, findings, undefined, report).catch((error) => this.#host.onError(error))
+    this.#send(this.#request(attempt, findings, undefined, report)).catch((error) => this.#host.onError(error))
   }
 
-  async #apply(
+  #request(
     { held, group }: Attempt,
     found: readonly Found[],
     job?: RefusedJob,
     oks: OkCount = job ? this.#oks.take() : NO_OKS,
-  ): Promise<FeedbackReply> {
-    const request = {
+  ): string {
+    return encodeFeedbackRequest({
       found,
       sentUs: held.slotUs,
       by: this.#host.workerId,
@@ -207,8 +209,11 @@ export class FeedbackLoop {
       okAgoMs: oks.agoMs,
       group: group === undefined ? undefined : { id: group, oks: this.#oksOfGroup(group, found) },
       ...(job && { job }),
-    }
-    const reply = await applyFeedback(this.#host.store, encodeFeedbackRequest(request))
+    })
+  }
+
+  async #send(request: string): Promise<FeedbackReply> {
+    const reply = await applyFeedback(this.#host.store, request)
     for (const change of reply.changes) this.#host.onChange(change)
     return reply
   }

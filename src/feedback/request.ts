@@ -1,4 +1,5 @@
 import type { HeldJob } from '../departure/held-job.ts'
+import { uniqueId } from '../redis/ids.ts'
 import type { ShapeStore } from '../shape/store.ts'
 import type { Scope, Source } from './feedback.ts'
 import type { OkCount } from './ok-reports.ts'
@@ -96,10 +97,11 @@ const LIMITS = {
   quietMs: 10_000,
 }
 
-/** The first argument of `lua/apply-feedback.lua`. */
+/** The first argument of `lua/apply-feedback.lua`: sent again, it takes effect once. */
 export function encodeFeedbackRequest(request: FeedbackRequest): string {
   const { found, sentUs, by, adapt, oks, okUs, okAgoMs, group, job } = request
   const call = {
+    call: uniqueId(),
     found: found.map(({ feedback, rule }) => ({ feedback, rule: rule?.id, trigger: rule?.trigger })),
     sent: sentUs.toFixed(0),
     by,

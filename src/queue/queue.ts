@@ -443,6 +443,6 @@ class ArrivalReports {
   noted(nowMs: number): void {
     if (nowMs - this.#reportedAtMs < REPORT_MS || !this.#store.memory.stored) return
     this.#reportedAtMs = nowMs
-    this.#store.run('report', ['', '', '{}', 0, '']).catch(() => undefined)
+    this.#store.run('report', ['', '', '{}', 0, '', 0]).catch(() => undefined)
   }
 }

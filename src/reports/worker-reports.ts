@@ -78,6 +78,7 @@ export class WorkerReports {
   #reported = new StartCounts()
   #audit: [slotUs: number, startedUs: number][] = []
   #started = 0
+  #reports = 0
   #timer: NodeJS.Timeout | undefined
   #reportedAtMs = performance.now()
   #reporting = false
@@ -204,6 +205,7 @@ export class WorkerReports {
         JSON.stringify(fields),
         Math.round(counts.latenessMaxUs),
         audit.length > 0 ? JSON.stringify(audit) : '',
+        ++this.#reports,
       ])
       this.#learn(reply as [string, string[]?, number?])
     } catch (error) {

@@ -1,5 +1,6 @@
 import { Worker } from 'bullmq'
 import { describe, expect, onTestFinished, test } from 'vitest'
+import { extendProfile, profiles } from '../../src/egress/index.ts'
 import { createShapedBackend, ShapedFlowProducer, type ShapedQueue } from '../../src/index.ts'
 import { type RedisProxy, startProxy } from '../support/proxy.ts'
 import { useRedis } from '../support/redis.ts'
@@ -530,4 +531,53 @@ test.each([
   await other.add('job', {}, { jobId: 'between' })
   await draining
   expect((await other.getWaiting()).map(({ id }) => id)).toEqual(['between'])
+})
+
+test('an answer of the downstream whose report is sent again counts once toward a rule and toward maxThrottled', async () => {
+  const { prefix } = redis
+  await redis.cleanup()
+  const proxy = await startProxy(redis.url)
+  onTestFinished(() => proxy.stop())
+  const fleet = new Fleet()
+  const connection = { ...quickConnection(proxy.url), connectionName: prefix }
+  const queue = fleet.queue('answers', { connection: redis.connection, prefix, shape: { rate: '1000/s' } })
+  const rule = { match: { status: 429 }, trigger: '2/10min', action: { pause: '1 h' } } as const
+  const feedback = extendProfile(profiles.http, { rules: [rule] })
+  await queue.add('job', {}, { jobId: 'a' })
+  const dropped = proxy.dropReplyOf(runs('apply-feedback'))
+  let calls = 0
+  fleet.worker('answers', { connection, prefix, feedback }, async () => {
+    if (++calls === 1) throw Object.assign(new Error('429'), { status: 429 })
+  })
+  await dropped
+  await fleet.until(() => fleet.completed.length === 1)
+  const client = redis.client()
+  const base = `${prefix}:answers:`
+  const [matches] = (await client.keys(`${base}meta:matches:*`)) as [string]
+  expect(await client.zcard(matches)).toBe(1)
+  expect(await client.hget(`${base}a`, 'throttled')).toBe('1')
+})
+
+test('a report of a worker that is sent again adds its starts once, also when the worker left', async () => {
+  const { prefix } = redis
+  await redis.cleanup()
+  const proxy = await startProxy(redis.url)
+  onTestFinished(() => proxy.stop())
+  const fleet = new Fleet()
+  const connection = { ...quickConnection(proxy.url), connectionName: prefix }
+  const queue = fleet.queue('reports', { connection: redis.connection, prefix, shape: { rate: '1000/s' } })
+  const started = () => redis.client().hget(`${prefix}:reports:meta:starts`, 'count')
+  await queue.addBulk([job('a'), job('b')])
+  const dropped = proxy.dropReplyOf(
+    ([command, ...words]) =>
+      runs('report')([command ?? '', ...words]) && words.some((word) => word.includes('"count":2')),
+  )
+  const worker = fleet.worker('reports', { connection, prefix })
+  await dropped
+  await queue.add('job', {}, { jobId: 'c' })
+  await fleet.until(() => fleet.completed.length === 3)
+  const left = proxy.dropReplyOf(runs('report'))
+  await worker.close()
+  await left
+  expect(await started()).toBe('3')
 })

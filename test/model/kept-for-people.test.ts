@@ -13,7 +13,7 @@ const SECOND = 1_000_000
 
 /** For how long each cause has held the head so far, µs, and what holds it now. */
 async function held() {
-  const [, told] = (await queue.backend.store.run('report', ['a worker', '', '{}', 0, ''])) as [string, string[]]
+  const [, told] = (await queue.backend.store.run('report', ['a worker', '', '{}', 0, '', 1])) as [string, string[]]
   const us = Object.fromEntries(HOLD_CAUSES.map((cause, i) => [cause, Number(told[i])]))
   return { ...us, holds: (await client.hget(`${queue.base}meta:meter`, 'holds')) ?? undefined }
 }
@@ -140,7 +140,7 @@ test('so many departures are kept as `audit` asks for, and starts, however many 
     const { grants } = await queue.depart(50, SECOND)
     expect(grants).toHaveLength(50)
     const starts = JSON.stringify(grants.map(({ slotUs }) => [slotUs, slotUs]))
-    await queue.backend.store.run('report', ['w', '{"host":""}', '{}', 0, starts])
+    await queue.backend.store.run('report', ['w', '{"host":""}', '{}', 0, starts, i + 1])
   }
   for (const stream of ['meta:audit', 'meta:audit:starts']) {
     const kept = await lists(stream)

@@ -147,6 +147,10 @@ test('obliterate leaves no key, and a job that is added later meets the declared
   expect(await queue.getShape()).toMatchObject({ rate: '1/h', capacity: 2, concurrency: 9, burst: 1, overrides: {} })
   expect(await queue.getGlobalConcurrency()).toBe(9)
   expect(losses.all).toEqual([])
+  // Nothing is owed for what left before, and one an hour may leave, as before.
+  const fresh = new Taker(shop, queue)
+  await fresh.take()
+  expect(await fresh.tryTake()).toBeUndefined()
 })
 
 test('obliterate refuses as BullMQ does while jobs run, and takes nothing of ours then', async () => {

@@ -3,7 +3,9 @@ import { join } from 'node:path'
 import { Client } from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { ShapedQueue } from '../../../src/index.ts'
+import { createMetrics } from '../../../src/metrics/index.ts'
 import { type PostgresService, startPostgres } from '../../../workers/services/postgres.ts'
+import { serve } from '../../dashboard/server/support.ts'
 import { useServer } from '../../egress/fetch/server.ts'
 import { useProcesses } from '../../support/processes.ts'
 import { useRedis } from '../../support/redis.ts'
@@ -53,8 +55,27 @@ async function tracesOf(script: string, queue: ShapedQueue, env: Record<string, 
   const changes = events.flatMap(([, fields]) => (fields[1] === 'feedback' ? fields : []))
   return {
     ...{ output: program.output, reasons: JSON.stringify(reasons), meter },
-    changes: changes.join(),
+    ...{ changes: changes.join(), metrics: await metricsOf(queue), pages: await pagesOf(queue) },
   }
+}
+
+async function metricsOf({ name }: ShapedQueue): Promise<string> {
+  const metrics = createMetrics({ connection: redis.connection, prefix: redis.prefix, queues: [name] })
+  const text = await metrics.text()
+  await metrics.close()
+  expect(text).toContain(`queue="${name}"`)
+  return text
+}
+
+/** What the dashboard shows of a queue and of its failed jobs, unless it is told to show their data. */
+async function pagesOf(queue: ShapedQueue): Promise<string> {
+  const { get } = await serve({ connection: redis.connection, prefix: redis.prefix })
+  const failed = await queue.getFailed()
+  const base = `api/queues/${queue.name}`
+  const paths = [base, `${base}/jobs?state=failed`, ...failed.map(({ id }) => `${base}/jobs/${id}`)]
+  const answers = await Promise.all(paths.map((path) => get(path)))
+  expect(answers.map(({ status }) => status)).toEqual(paths.map(() => 200))
+  return (await Promise.all(answers.map((answer) => answer.text()))).join('\n')
 }
 
 /** What was to be seen was seen, and the canary nowhere. */

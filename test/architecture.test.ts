@@ -56,6 +56,7 @@ const KNOW_BULLMQ = [
   ...['flow-producer', 'options', 'queue', 'queue-events', 'unavailable'].map((name) => `queue/${name}`),
   ...['bullmq-scripts', 'commands'].map((name) => `redis/${name}`),
   'reports/telemetry',
+  'sharding/adds',
   'sharding/queue',
   ...['attempts', 'deadline', 'events', 'marker-wait', 'options', 'shaped-job', 'worker'].map(
     (name) => `worker/${name}`,

@@ -14,7 +14,8 @@
 //   - what is not known (a lost ledger, a clock that was set, a lease forgotten by a shard) counts as all there is.
 // docs/sharding.md says what this keeps exact, and what it does not.
 
+export type { ShardedJob } from './adds.ts'
 export type { ShardedQueueOptions, ShardedState, ShardedWorkerOptions, ShardingOptions } from './options.ts'
 export type { PlaceBy } from './placement.ts'
-export { type ShardedJob, ShardedQueue, type ShardedQueueEvents } from './queue.ts'
+export { ShardedQueue, type ShardedQueueEvents } from './queue.ts'
 export { ShardedWorker } from './worker.ts'

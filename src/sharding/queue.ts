@@ -1,16 +1,8 @@
 import { EventEmitter } from 'node:events'
-import type { BulkJobOptions, Job, JobType } from 'bullmq'
+import type { Job, JobType } from 'bullmq'
 import type { OnceOptions } from '../admission/idempotency-key.ts'
-import { checkJobList, checkJobOptions, type JobTerms, type ShapedJobsOptions } from '../admission/job-options.ts'
-import {
-  InvalidInputError,
-  InvalidShapeError,
-  isRefusal,
-  QueueFullError,
-  type Refusal,
-  type SluiceError,
-  TooLargeError,
-} from '../errors.ts'
+import type { ShapedJobsOptions } from '../admission/job-options.ts'
+import { InvalidShapeError, type Refusal } from '../errors.ts'
 import { Inspector } from '../inspect/inspector.ts'
 import type { Explanation } from '../inspect/queue-status.ts'
 import type { AddedOnce } from '../queue/add-once.ts'
@@ -23,13 +15,13 @@ import { checkGroupId } from '../shape/groups.ts'
 import type { ShapeField, ShapeOverride } from '../shape/shape.ts'
 import type { Attribution, ShapeConflict, StateLoss } from '../shape/store.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
+import { ShardedAdds, type ShardedJob } from './adds.ts'
 import { answered, inAllShards } from './all-shards.ts'
-import { ShardedBulk } from './bulk.ts'
 import { Coordinator } from './coordinator.ts'
 import { ShardNumber } from './number.ts'
 import { checkShardedQueue, type ShardedQueueOptions, type ShardedState } from './options.ts'
 import { enlist, openHead, partOf, shardOptions } from './parts.ts'
-import { jobIdIn, Placement, shardNamedBy } from './placement.ts'
+import { Placement, shardNamedBy } from './placement.ts'
 import { Removal, type RemovalOptions } from './removal.ts'
 import { ownFields, splitOverride } from './shapes.ts'
 import { ShardQueue } from './shard-queue.ts'
@@ -44,17 +36,6 @@ export interface ShardedQueueEvents {
   stateLoss: [loss: StateLoss]
 }
 
-/** A job as `addBulk` and `addOnce` take it. */
-// biome-ignore lint/suspicious/noExplicitAny: as BullMQ's data
-export interface ShardedJob<DataType = any> {
-  readonly name: string
-  readonly data: DataType
-  readonly opts?: (BulkJobOptions & JobTerms & Pick<ShapedJobsOptions, 'group'>) | undefined
-}
-
-/** By then a shard that answers has a lease, ms. */
-const LEASED_MS = 250
-
 /**
  * One logical queue in several BullMQ queues, each in a slot of its own of a Redis Cluster. Their rates and places are
  * leased to them out of one shape, and are together never above it.
@@ -64,14 +45,13 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
   readonly name: string
   readonly #options: ShapedQueueOptions
   readonly #number: ShardNumber
-  readonly #placement: Placement
+  readonly #adds: ShardedAdds<DataType, ResultType>
   readonly #head: ShapedQueue
   readonly #queues: ShapedQueue<DataType, ResultType>[] = []
   readonly #coordinator: Coordinator
   /** Whether it was removed: what comes next begins it anew. */
   #isGone = false
   #isClosed = false
-  #turn = Math.floor(Math.random() * 1000)
 
   /**
    * @throws InvalidInputError, InvalidShapeError, InvalidRateError, UnsupportedOptionError; ClusterPrefixError never: the
@@ -83,7 +63,6 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     const { shards, placeBy, ...opts } = options
     this.name = name
     this.#options = opts
-    this.#placement = new Placement(shards, placeBy, opts.defaultJobOptions)
     this.#head = this.#relayed(openHead(name, opts, opts.shape, shards))
     this.#head.on('shape', (shape, before) => this.emit('shape', shape, before))
     this.#head.on('shapeConflict', (conflict) => this.emit('shapeConflict', conflict))
@@ -97,6 +76,16 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
       check: (stored) => this.#number.check(stored),
       parts: () => this.each.map((queue) => partOf(queue.backend.store)),
       onError: (error) => this.#fails(error),
+    })
+    this.#adds = new ShardedAdds({
+      name,
+      shards,
+      placement: new Placement(shards, placeBy, opts.defaultJobOptions),
+      queue: (shard) => this.#queue(shard),
+      started: () => this.#started(),
+      getShape: () => this.#head.getShape(),
+      onFull: () => this.#coordinator.nudge(),
+      onRefused: (refusal) => this.emit('refused', refusal),
     })
   }
 
@@ -126,24 +115,12 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
    * throws
    */
   async add(name: string, data: DataType, opts: ShapedJobsOptions = {}): Promise<Job<DataType, ResultType>> {
-    return this.#try((queue, own) => queue.add(name as never, data as never, own) as never, { name, data, opts })
+    return this.#adds.add({ name, data, opts })
   }
 
   /** Like {@link add}, but a refusal is returned, not thrown. */
   async offer(name: string, data: DataType, opts: ShapedJobsOptions = {}): Promise<Offer<Job<DataType, ResultType>>> {
-    try {
-      return await this.#try(
-        async (queue, own) => {
-          const offer = await queue.offer(name as never, data as never, own)
-          if (!offer.accepted) throw new Refused(offer)
-          return offer as never
-        },
-        { name, data, opts },
-      )
-    } catch (error) {
-      if (error instanceof Refused) return error.offer as { accepted: false } & Refusal
-      throw error
-    }
+    return this.#adds.offer({ name, data, opts })
   }
 
   /**
@@ -152,27 +129,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
    * NotReplicatedError once all shards have their jobs
    */
   async addBulk(jobs: readonly ShardedJob<DataType>[]): Promise<Job<DataType, ResultType>[]> {
-    // Of a wrong job nothing is added, whatever shard it belongs into.
-    checkJobList('addBulk', jobs)
-    for (const { opts } of jobs) checkJobOptions(opts)
-    await this.#started()
-    const parts = new Map<number, number[]>()
-    const free = this.#nextTurn()
-    for (const [i, job] of jobs.entries()) {
-      const shard = this.#placement.shardFor(job) ?? free
-      parts.set(shard, [...(parts.get(shard) ?? []), i])
-    }
-    const bulk = new ShardedBulk<Job<DataType, ResultType>>(this.name, jobs.length)
-    for (const [shard, places] of parts) {
-      const own = places.map((i) => withId(jobs[i] as ShardedJob<DataType>, shard))
-      try {
-        bulk.added(places, (await this.#queue(shard).addBulk(own as never)) as never)
-      } catch (error) {
-        if (bulk.failed(places, error as SluiceError)) continue
-        throw bulk.errorOf(await this.#orFull(shard, error as Error))
-      }
-    }
-    return bulk.all()
+    return this.#adds.addBulk(jobs)
   }
 
   /**
@@ -180,23 +137,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
    * @throws InvalidInputError if a job belongs into another shard, and what {@link ShapedQueue.addOnce} throws
    */
   async addOnce(jobs: readonly ShardedJob<DataType>[], options: OnceOptions): Promise<AddedOnce> {
-    checkJobList('addOnce', jobs)
-    await this.#started()
-    const [first] = jobs
-    const found = first && this.#placement.shardFor(first)
-    const shard = found ?? shardOf(String(options?.key), this.shards)
-    for (const job of jobs.slice(1)) {
-      const other = this.#placement.shardFor(job) ?? shard
-      if (other === shard) continue
-      throw new InvalidInputError(
-        `addOnce of queue "${this.name}" adds its jobs to one shard; "${job.name}" belongs into another than "${first?.name}"`,
-      )
-    }
-    return this.#queue(shard)
-      .addOnce(jobs as never, options)
-      .catch(async (error: Error) => {
-        throw await this.#orFull(shard, error)
-      })
+    return this.#adds.addOnce(jobs, options)
   }
 
   /** The job with this id, from the shard that it names; an id of the caller's own is looked for in all. */
@@ -410,59 +351,6 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     )
   }
 
-  #nextTurn(): number {
-    this.#turn += 1
-    return this.#turn % this.shards
-  }
-
-  /** Calls with the shard of a job; if any will do, with one after the other until one has a place. */
-  async #try<T>(
-    add: (queue: ShapedQueue<DataType, ResultType>, opts: ShapedJobsOptions) => Promise<T>,
-    job: { name: string; data: DataType; opts: ShapedJobsOptions },
-  ): Promise<T> {
-    await this.#started()
-    const fixed = this.#placement.shardFor(job)
-    const first = fixed ?? this.#nextTurn()
-    const count = fixed === undefined ? this.shards : 1
-    const shards = Array.from({ length: count }, (_, i) => (first + i) % this.shards)
-    const refusals: (Error & Partial<Refusal>)[] = []
-    for (const shard of shards) {
-      try {
-        return await add(this.#queue(shard), withId(job, shard).opts)
-      } catch (error) {
-        if (!isRefusal(error) && !(error instanceof Refused)) throw error
-        refusals.push(error as Error)
-      }
-    }
-    throw this.#refused(refusals)
-  }
-
-  #refused(refusals: readonly Error[]): Error {
-    this.#coordinator.nudge()
-    const error = soonest(this.name, refusals)
-    this.emit('refused', error instanceof Refused ? (error.offer as Refusal) : (error as Error & Refusal))
-    return error
-  }
-
-  /**
-   * A shard without a lease holds a single job: more are too large for it, but not for the part of the places that it will
-   * have.
-   */
-  async #orFull(shard: number, error: Error): Promise<Error> {
-    if (!(error instanceof TooLargeError) || error.groupId !== undefined) return error
-    const whole = await this.#head.getShape().catch(() => undefined)
-    const part = Math.floor((whole?.capacity ?? 0) / this.shards)
-    if (error.capacity >= part || error.jobs > part) return error
-    this.#coordinator.nudge()
-    const seen = await this.#queue(shard)
-      .meter()
-      .catch(() => undefined)
-    if (!seen) return error
-    const { depth, paused } = seen
-    const { capacity, jobs: needed } = error
-    return new QueueFullError(this.name, { depth, capacity, paused, needed, retryAfterMs: LEASED_MS })
-  }
-
   async #find(jobId: string) {
     await this.#number.agree()
     const all = this.each.map((_, shard) => shard)
@@ -488,36 +376,4 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     )
     return found.find((one) => one !== undefined)
   }
-}
-
-/** A refusal that `offer` returned. */
-class Refused extends Error {
-  readonly offer: { readonly accepted: false } & Refusal
-
-  constructor(offer: { readonly accepted: false } & Refusal) {
-    super('refused')
-    this.offer = offer
-  }
-}
-
-/** A job without an id of its own gets one that names its shard. */
-function withId<J extends { readonly opts?: ShapedJobsOptions | BulkJobOptions | undefined }>(job: J, shard: number) {
-  const { opts } = job
-  return { ...job, opts: opts?.jobId ? opts : { ...opts, jobId: jobIdIn(shard) } }
-}
-
-/** Of the refusals of several shards the one with the earliest retry; all were full together. */
-function soonest(name: string, refusals: readonly Error[]): Error {
-  const [first, ...rest] = refusals as [Error, ...Error[]]
-  if (rest.length === 0) return first
-  const offers = refusals.map((one) => (one instanceof Refused ? one.offer : (one as Error & Refusal)))
-  const sum = (field: 'depth' | 'capacity') => offers.reduce((total, offer) => total + (offer[field] ?? 0), 0)
-  const whole = {
-    retryAfterMs: Math.min(...offers.map(({ retryAfterMs }) => retryAfterMs)),
-    depth: sum('depth'),
-    capacity: sum('capacity'),
-    paused: offers.every(({ paused }) => paused),
-  }
-  if (first instanceof Refused) return new Refused({ accepted: false, ...whole })
-  return first instanceof QueueFullError ? new QueueFullError(name, whole) : first
 }

@@ -1,0 +1,213 @@
+import type { BulkJobOptions, Job } from 'bullmq'
+import type { OnceOptions } from '../admission/idempotency-key.ts'
+import { checkJobList, checkJobOptions, type JobTerms, type ShapedJobsOptions } from '../admission/job-options.ts'
+import {
+  InvalidInputError,
+  isRefusal,
+  QueueFullError,
+  type Refusal,
+  type SluiceError,
+  TooLargeError,
+} from '../errors.ts'
+import type { AddedOnce } from '../queue/add-once.ts'
+import type { Offer } from '../queue/options.ts'
+import type { ShapedQueue } from '../queue/queue.ts'
+import { shardOf } from '../redis/shards.ts'
+import type { EffectiveShape } from '../shape/stored.ts'
+import { ShardedBulk } from './bulk.ts'
+import { jobIdIn, type Placement } from './placement.ts'
+
+/** A job as `addBulk` and `addOnce` take it. */
+// biome-ignore lint/suspicious/noExplicitAny: as BullMQ's data
+export interface ShardedJob<DataType = any> {
+  readonly name: string
+  readonly data: DataType
+  readonly opts?: (BulkJobOptions & JobTerms & Pick<ShapedJobsOptions, 'group'>) | undefined
+}
+
+/** A job as `add` and `offer` take it. */
+interface AddedJob<DataType> {
+  readonly name: string
+  readonly data: DataType
+  readonly opts: ShapedJobsOptions
+}
+
+/** What adding jobs needs of their queue. */
+interface AddTerms<DataType, ResultType> {
+  readonly name: string
+  readonly shards: number
+  readonly placement: Placement
+  queue(shard: number): ShapedQueue<DataType, ResultType>
+  /** Resolves once the shards that answer have leases. */
+  started(): Promise<void>
+  /** That of the whole. */
+  getShape(): Promise<EffectiveShape | undefined>
+  /** A shard lacks places. */
+  onFull(): void
+  onRefused(refusal: Refusal): void
+}
+
+/** By then a shard that answers has a lease, ms. */
+const LEASED_MS = 250
+
+/** How jobs come into the shard that they belong into, or into any that has a place. */
+export class ShardedAdds<DataType, ResultType> {
+  readonly #terms: AddTerms<DataType, ResultType>
+  #turn = Math.floor(Math.random() * 1000)
+
+  constructor(terms: AddTerms<DataType, ResultType>) {
+    this.#terms = terms
+  }
+
+  /** As `ShardedQueue.add`. */
+  add(job: AddedJob<DataType>): Promise<Job<DataType, ResultType>> {
+    return this.#try((queue, own) => queue.add(job.name as never, job.data as never, own) as never, job)
+  }
+
+  /** Like {@link add}, but a refusal is returned, not thrown. */
+  async offer(job: AddedJob<DataType>): Promise<Offer<Job<DataType, ResultType>>> {
+    try {
+      return await this.#try(async (queue, own) => {
+        const offer = await queue.offer(job.name as never, job.data as never, own)
+        if (!offer.accepted) throw new Refused(offer)
+        return offer as never
+      }, job)
+    } catch (error) {
+      if (error instanceof Refused) return error.offer as { accepted: false } & Refusal
+      throw error
+    }
+  }
+
+  /** As `ShardedQueue.addBulk`. */
+  async addBulk(jobs: readonly ShardedJob<DataType>[]): Promise<Job<DataType, ResultType>[]> {
+    // Of a wrong job nothing is added, whatever shard it belongs into.
+    checkJobList('addBulk', jobs)
+    for (const { opts } of jobs) checkJobOptions(opts)
+    await this.#terms.started()
+    const parts = new Map<number, number[]>()
+    const free = this.#nextTurn()
+    for (const [i, job] of jobs.entries()) {
+      const shard = this.#terms.placement.shardFor(job) ?? free
+      parts.set(shard, [...(parts.get(shard) ?? []), i])
+    }
+    const bulk = new ShardedBulk<Job<DataType, ResultType>>(this.#terms.name, jobs.length)
+    for (const [shard, places] of parts) {
+      const own = places.map((i) => withId(jobs[i] as ShardedJob<DataType>, shard))
+      try {
+        bulk.added(places, (await this.#terms.queue(shard).addBulk(own as never)) as never)
+      } catch (error) {
+        if (bulk.failed(places, error as SluiceError)) continue
+        throw bulk.errorOf(await this.#orFull(shard, error as Error))
+      }
+    }
+    return bulk.all()
+  }
+
+  /** As `ShardedQueue.addOnce`. */
+  async addOnce(jobs: readonly ShardedJob<DataType>[], options: OnceOptions): Promise<AddedOnce> {
+    checkJobList('addOnce', jobs)
+    await this.#terms.started()
+    const [first] = jobs
+    const found = first && this.#terms.placement.shardFor(first)
+    const shard = found ?? shardOf(String(options?.key), this.#terms.shards)
+    for (const job of jobs.slice(1)) {
+      const other = this.#terms.placement.shardFor(job) ?? shard
+      if (other === shard) continue
+      throw new InvalidInputError(
+        `addOnce of queue "${this.#terms.name}" adds its jobs to one shard; "${job.name}" belongs into another than "${first?.name}"`,
+      )
+    }
+    return this.#terms
+      .queue(shard)
+      .addOnce(jobs as never, options)
+      .catch(async (error: Error) => {
+        throw await this.#orFull(shard, error)
+      })
+  }
+
+  #nextTurn(): number {
+    this.#turn += 1
+    return this.#turn % this.#terms.shards
+  }
+
+  /** Calls with the shard of a job; if any will do, with one after the other until one has a place. */
+  async #try<T>(
+    add: (queue: ShapedQueue<DataType, ResultType>, opts: ShapedJobsOptions) => Promise<T>,
+    job: AddedJob<DataType>,
+  ): Promise<T> {
+    await this.#terms.started()
+    const fixed = this.#terms.placement.shardFor(job)
+    const first = fixed ?? this.#nextTurn()
+    const count = fixed === undefined ? this.#terms.shards : 1
+    const shards = Array.from({ length: count }, (_, i) => (first + i) % this.#terms.shards)
+    const refusals: (Error & Partial<Refusal>)[] = []
+    for (const shard of shards) {
+      try {
+        return await add(this.#terms.queue(shard), withId(job, shard).opts)
+      } catch (error) {
+        if (!isRefusal(error) && !(error instanceof Refused)) throw error
+        refusals.push(error as Error)
+      }
+    }
+    throw this.#refused(refusals)
+  }
+
+  #refused(refusals: readonly Error[]): Error {
+    this.#terms.onFull()
+    const error = soonest(this.#terms.name, refusals)
+    this.#terms.onRefused(error instanceof Refused ? error.offer : (error as Error & Refusal))
+    return error
+  }
+
+  /**
+   * A shard without a lease holds a single job: more are too large for it, but not for the part of the places that it will
+   * have.
+   */
+  async #orFull(shard: number, error: Error): Promise<Error> {
+    if (!(error instanceof TooLargeError) || error.groupId !== undefined) return error
+    const whole = await this.#terms.getShape().catch(() => undefined)
+    const part = Math.floor((whole?.capacity ?? 0) / this.#terms.shards)
+    if (error.capacity >= part || error.jobs > part) return error
+    this.#terms.onFull()
+    const seen = await this.#terms
+      .queue(shard)
+      .meter()
+      .catch(() => undefined)
+    if (!seen) return error
+    const { depth, paused } = seen
+    const { capacity, jobs: needed } = error
+    return new QueueFullError(this.#terms.name, { depth, capacity, paused, needed, retryAfterMs: LEASED_MS })
+  }
+}
+
+/** A refusal that `offer` returned. */
+class Refused extends Error {
+  readonly offer: { readonly accepted: false } & Refusal
+
+  constructor(offer: { readonly accepted: false } & Refusal) {
+    super('refused')
+    this.offer = offer
+  }
+}
+
+/** A job without an id of its own gets one that names its shard. */
+function withId<J extends { readonly opts?: ShapedJobsOptions | BulkJobOptions | undefined }>(job: J, shard: number) {
+  const { opts } = job
+  return { ...job, opts: opts?.jobId ? opts : { ...opts, jobId: jobIdIn(shard) } }
+}
+
+/** Of the refusals of several shards the one with the earliest retry; all were full together. */
+function soonest(name: string, refusals: readonly Error[]): Error {
+  const [first, ...rest] = refusals as [Error, ...Error[]]
+  if (rest.length === 0) return first
+  const offers = refusals.map((one) => (one instanceof Refused ? one.offer : (one as Error & Refusal)))
+  const sum = (field: 'depth' | 'capacity') => offers.reduce((total, offer) => total + (offer[field] ?? 0), 0)
+  const whole = {
+    retryAfterMs: Math.min(...offers.map(({ retryAfterMs }) => retryAfterMs)),
+    depth: sum('depth'),
+    capacity: sum('capacity'),
+    paused: offers.every(({ paused }) => paused),
+  }
+  if (first instanceof Refused) return new Refused({ accepted: false, ...whole })
+  return first instanceof QueueFullError ? new QueueFullError(name, whole) : first
+}

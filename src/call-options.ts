@@ -17,8 +17,7 @@ export function wrongCallOptions(
   known: readonly string[],
 ): InvalidInputError | undefined {
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
-    const came = JSON.stringify(options) ?? String(options)
-    return new InvalidInputError(`${call} takes an object of options, of ${known.join(', ')}; got ${came}`)
+    return new InvalidInputError(`${call} takes an object of options, of ${known.join(', ')}; got ${gotText(options)}`)
   }
   for (const name in options) {
     if (known.includes(name) || (options as Readonly<Record<string, unknown>>)[name] === undefined) continue
@@ -27,6 +26,44 @@ export function wrongCallOptions(
     )
   }
   return undefined
+}
+
+/**
+ * Refuses an argument of another kind, as untyped programs may pass it.
+ * @throws InvalidInputError
+ */
+export function checkArgument(isRight: boolean, what: string, expected: string, value: unknown): void {
+  if (!isRight) throw new InvalidInputError(`${what} must be ${expected}; got ${gotText(value)}`)
+}
+
+/** @throws InvalidInputError; a name without a queue would be a key of its own, and BullMQ's error has no type */
+export function checkQueueName(name: unknown): void {
+  if (typeof name !== 'string' || name === '') {
+    throw new InvalidInputError(`Queue name must be provided: expected a string without ':'; got ${gotText(name)}`)
+  }
+  if (name.includes(':')) throw new InvalidInputError(`Queue name cannot contain ':'; got ${gotText(name)}`)
+}
+
+/** @throws InvalidInputError */
+export function checkSignal(call: string, signal: unknown): void {
+  const isRight = signal === undefined || signal instanceof AbortSignal
+  checkArgument(isRight, `${call}: signal`, 'an AbortSignal', signal)
+}
+
+const MAX_GOT = 100
+
+/** What came instead, for a message. */
+export function gotText(value: unknown): string {
+  if (typeof value === 'function') return 'a function'
+  if (typeof value === 'number') return String(value)
+  let text: string | undefined
+  try {
+    text = JSON.stringify(value)
+  } catch {
+    // Circular, or a BigInt.
+  }
+  const got = text ?? String(value)
+  return got.length > MAX_GOT ? `${got.slice(0, MAX_GOT)}…` : got
 }
 
 /** For messages about a name that is unknown: ` (did you mean 'rate'?)`, or nothing if no known name is near it. */

@@ -41,6 +41,7 @@ export function parseRate(input: RateInput): Rate {
 
 /** The emission interval I in microseconds per unit of cost, not rounded. */
 export function intervalUs(rate: Rate): number {
+  checkParsed(rate)
   return (rate.periodMs * 1000) / rate.limit
 }
 
@@ -56,12 +57,20 @@ export function unitsPerSecond(rate: string): number {
 }
 
 /** Formats a rate for {@link parseRate}, in the largest unit that fits. */
-export function formatRate({ limit, periodMs }: Rate): string {
+export function formatRate(rate: Rate): string {
+  checkParsed(rate)
+  const { limit, periodMs } = rate
   for (const unit of ['day', 'h', 'min', 's'] as const) {
     const count = periodMs / (UNITS_MS[unit] as number)
     if (Number.isInteger(count)) return `${limit}/${count === 1 ? '' : count}${unit}`
   }
   return `${limit}/${periodMs}ms`
+}
+
+function checkParsed(rate: unknown): void {
+  const { limit, periodMs } = (rate ?? {}) as { readonly limit?: unknown; readonly periodMs?: unknown }
+  if (typeof limit === 'number' && typeof periodMs === 'number') return
+  throw new InvalidRateError(`a parsed rate must be { limit, periodMs }, as from parseRate; got ${describe(rate)}`)
 }
 
 function parseText(text: string): Rate | undefined {

@@ -85,6 +85,7 @@ const INDEXES = [
 /** What the programs and the tests' helpers may take of the library, besides its index. */
 const ARITHMETIC = [
   'errors',
+  'call-options',
   'rate',
   'shape/shape',
   'mode',

@@ -1,7 +1,9 @@
 import type { Cluster } from 'ioredis'
+import { checkArgument, checkCallOptions } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
 import { groupKey, shardOf, slotOfKey } from '../redis/shards.ts'
 import type { GroupOverride } from '../shape/groups.ts'
+import { checkId, checkName, checkNames, checkOptions, checkWhole } from './arguments.ts'
 import { AuditReading } from './audit.ts'
 import { Batch, type BatchClient, tolerant } from './batch.ts'
 import { type InspectorConnection, readClient } from './client.ts'
@@ -13,6 +15,7 @@ import { type JobDetail, type JobDetailOptions, jobDetail } from './job-detail.t
 import {
   askForIds,
   type FailedMatches,
+  JOB_STATES,
   type JobRow,
   JobRowReading,
   type JobState,
@@ -68,7 +71,10 @@ export class Inspector {
   #canSort: boolean | undefined
 
   /** @throws InvalidInputError for a client of another library */
-  constructor({ connection, prefix = 'bull' }: InspectorOptions) {
+  constructor(options: InspectorOptions) {
+    checkCallOptions('Inspector', options, ['connection', 'prefix'])
+    const { connection, prefix = 'bull' } = options
+    checkArgument(typeof prefix === 'string', 'Inspector: prefix', 'a string', prefix)
     const { redis, isOwn } = readClient(connection)
     this.#redis = redis
     this.#isOwn = isOwn
@@ -86,6 +92,7 @@ export class Inspector {
 
   /** How many shards a queue has; 0: it is not a sharded one. */
   async shardsOf(name: string): Promise<number> {
+    checkName('shardsOf', name)
     return (await this.#lists.shardedAmong([name])).get(name)?.shards.length ?? 0
   }
 
@@ -95,6 +102,7 @@ export class Inspector {
    * keys on it are `unread`, or parts of them are, after 2 s.
    */
   async status(names: readonly string[]): Promise<(QueueStatus | undefined)[]> {
+    checkNames('status', names)
     const found: (QueueStatus | undefined)[] = []
     for (let from = 0; from < names.length; from += READ_AT_ONCE) {
       found.push(...(await this.#statusOf(names.slice(from, from + READ_AT_ONCE))))
@@ -107,6 +115,7 @@ export class Inspector {
    * results are in memory at a time.
    */
   async *statuses(names: readonly string[]): AsyncGenerator<QueueStatus> {
+    checkNames('statuses', names)
     const reads: Promise<(QueueStatus | undefined)[]>[] = []
     let asked = 0
     const readNext = () => {
@@ -130,6 +139,9 @@ export class Inspector {
    * share of their capacity taken, then those with the most jobs.
    */
   async fullest(names: readonly string[], count: number): Promise<string[]> {
+    checkNames('fullest', names)
+    checkArgument(count !== undefined, 'fullest: count', 'a whole number >= 0', count)
+    checkWhole('fullest', 'count', count)
     const top = new TopList(count, compareCrowds)
     for (let from = 0; from < names.length; from += READ_AT_ONCE) {
       const some = names.slice(from, from + READ_AT_ONCE)
@@ -274,6 +286,13 @@ export class Inspector {
 
   /** Samples of the queue, oldest first; empty where no worker has reported. */
   async series(name: string, options: SeriesOptions = {}): Promise<Sample[]> {
+    checkName('series', name)
+    checkOptions('series', options, ['since', 'resolution'])
+    const { since: from, resolution: every } = options
+    const isDate = from instanceof Date && !Number.isNaN(from.getTime())
+    checkArgument(from === undefined || isDate, 'series: since', 'a valid Date', from)
+    const isKnown = every === undefined || RESOLUTIONS.includes(every)
+    checkArgument(isKnown, 'series: resolution', `one of ${RESOLUTIONS.join(', ')} (s)`, every)
     const read = async (base: string) => {
       const { since, resolution = since ? await this.#finest(base, since) : RESOLUTIONS[0] } = options
       const list = await this.#read((batch) => new SeriesReading(base, resolution, batch))
@@ -297,6 +316,8 @@ export class Inspector {
    * known.
    */
   async history(name: string, options: HistoryOptions = {}): Promise<HistoryEntry[]> {
+    checkName('history', name)
+    checkOptions('history', options, ['count', 'after'])
     const read = async (base: string) => {
       const history = await this.#read((batch) => new HistoryReading(base, batch, options))
       return history.entries()
@@ -311,6 +332,9 @@ export class Inspector {
    * turns. A job that moves to another state during the read is still listed; one that is removed is not.
    */
   async jobs(name: string, state: JobState, options: JobsOptions = {}): Promise<JobRow[]> {
+    checkName('jobs', name)
+    checkArgument(JOB_STATES.includes(state), 'jobs: the state', `one of ${JOB_STATES.join(', ')}`, state)
+    checkOptions('jobs', options, ['start', 'count', 'data'])
     const read = async (base: string, page: JobsOptions = options) => {
       const ids = await this.#read((batch) => askForIds(base, state, batch, page))
       return ids().map((id) => ({ base, id }))
@@ -321,6 +345,10 @@ export class Inspector {
 
   /** Failed jobs whose reason contains a text, those that failed last first: of the last 10,000 that failed. */
   async failedJobs(name: string, options: JobsOptions & { readonly failedReason: string }): Promise<FailedMatches> {
+    checkName('failedJobs', name)
+    checkOptions('failedJobs', options, ['start', 'count', 'data', 'failedReason'])
+    const { failedReason } = options
+    checkArgument(typeof failedReason === 'string', 'failedJobs: failedReason', 'a string', failedReason)
     const read = async (base: string, { start = 0, count = 50 }: JobsOptions = options): Promise<FailedMatches> => {
       const { ids, isAll } = await searchFailed(this.#redis, base, options.failedReason)
       const places = ids.slice(start, start + count).map((id) => ({ base, id }))
@@ -337,12 +365,18 @@ export class Inspector {
 
   /** One job in full; undefined where there is no such job. */
   async job(name: string, jobId: string, options: JobDetailOptions = {}): Promise<JobDetail | undefined> {
+    checkName('job', name)
+    checkId('job', 'job', jobId)
+    checkCallOptions('job', options, ['data', 'logs'])
+    checkWhole('job', 'logs', options.logs)
     const read = (base: string) => jobDetail(this.#redis, base, jobId, options)
     return this.#each(name, read, (found) => found.find((one) => one !== undefined))
   }
 
   /** Why a job has not started and when it may, or what it waited for; undefined where there is no such job. */
   async explain(name: string, jobId: string): Promise<Explanation | undefined> {
+    checkName('explain', name)
+    checkId('explain', 'job', jobId)
     const read = (base: string) => explain(this.#redis, name, base, jobId)
     return this.#each(name, read, (found) => {
       const shard = found.findIndex((one) => one !== undefined)
@@ -356,7 +390,10 @@ export class Inspector {
    * @param count how many of each; of held ones as many of each kind. Default 10
    * @returns undefined for a queue whose shape has no groups
    */
-  async groups(name: string, { count = 10 }: { readonly count?: number } = {}): Promise<GroupsView | undefined> {
+  async groups(name: string, options: { readonly count?: number } = {}): Promise<GroupsView | undefined> {
+    checkName('groups', name)
+    checkOptions('groups', options, ['count'])
+    const { count = 10 } = options
     const read = (base: string) => groupsOf(this.#redis, base, count)
     return this.#each(name, read, (found) =>
       wholeGroups(
@@ -370,17 +407,18 @@ export class Inspector {
    * One group as it stands, with its next jobs, at most `count`. Default 20
    * @returns undefined for a queue whose shape has no groups
    */
-  async group(
-    name: string,
-    id: string,
-    { count = 20 }: { readonly count?: number } = {},
-  ): Promise<GroupDetail | undefined> {
+  async group(name: string, id: string, options: { readonly count?: number } = {}): Promise<GroupDetail | undefined> {
+    checkName('group', name)
+    checkId('group', 'group', id)
+    checkOptions('group', options, ['count'])
+    const { count = 20 } = options
     const read = (base: string) => groupDetail(this.#redis, base, id, count)
     return this.#each(name, read, (found) => found[shardOf(groupKey(id), found.length)])
   }
 
   /** What `setGroup` has set for groups and is in force, by their ids. Pauses and feedback are not among it. */
   async groupOverrides(name: string): Promise<Readonly<Record<string, GroupOverride>>> {
+    checkName('groupOverrides', name)
     const read = (base: string) => groupOverridesOf(this.#redis, base)
     return this.#each(name, read, (found) => Object.assign({}, ...found))
   }
@@ -390,6 +428,7 @@ export class Inspector {
    * @throws InvalidInputError for a sharded queue: each shard has an audit of its own, at its part of the rate
    */
   async audit(name: string): Promise<AuditEntry[]> {
+    checkName('audit', name)
     const read = async (base: string) => {
       const audit = await this.#read((batch) => new AuditReading(base, batch))
       return audit.entries()

@@ -2,7 +2,12 @@ import { type Answer, Batch, type BatchClient } from './batch.ts'
 import { jobCostOf } from './job-cost.ts'
 import { groupIdOf } from './job-group.ts'
 
-export type JobState = 'waiting' | 'prioritized' | 'delayed' | 'active' | 'completed' | 'failed' | 'waiting-children'
+/** The states of jobs that can be listed. */
+export const JOB_STATES = [
+  ...(['waiting', 'prioritized', 'delayed', 'active', 'completed', 'failed', 'waiting-children'] as const),
+]
+
+export type JobState = (typeof JOB_STATES)[number]
 
 export interface JobsOptions {
   /** How many to skip. Default 0. */

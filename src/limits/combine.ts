@@ -1,4 +1,4 @@
-import { checkCallOptions } from '../call-options.ts'
+import { checkArgument, checkCallOptions } from '../call-options.ts'
 import { InvalidLimitError } from '../errors.ts'
 import { uniqueId } from '../redis/ids.ts'
 import { bindingOf, type CombinedAnswer, type LimitAnswer } from './answer.ts'
@@ -50,6 +50,12 @@ export class CombinedLimiter {
   readonly #timeoutMs: number
 
   constructor(limiters: readonly Limiter[]) {
+    checkArgument(
+      Array.isArray(limiters),
+      'combine: its argument',
+      'a list of limiters, made by createLimiter',
+      limiters,
+    )
     const [first] = limiters
     if (!first) throw new InvalidLimitError('combine needs at least one limit; got none')
     const other = limiters.find((limiter) => typeof limiter?.limitOf !== 'function')

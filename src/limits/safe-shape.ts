@@ -1,3 +1,4 @@
+import { checkArgument } from '../call-options.ts'
 import { InvalidLimitError } from '../errors.ts'
 import { intervalUs, parseRate, type RateInput } from '../rate.ts'
 
@@ -56,6 +57,12 @@ const DEFAULT_BURST_SHARE = 0.02
  * @throws InvalidLimitError, InvalidRateError
  */
 export function safeShape(provider: WindowProvider | TokenBucketProvider): SafeShape {
+  checkArgument(
+    typeof provider === 'object' && provider !== null,
+    'safeShape: the provider',
+    '{ q, w } or { model, … }',
+    provider,
+  )
   checkNumber('jitterMs', provider.jitterMs ?? 0, 'a number of ms >= 0', (value) => value >= 0)
   return provider.model === 'token-bucket' ? forTokenBucket(provider) : forWindow(provider)
 }

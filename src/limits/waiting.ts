@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { checkSignal } from '../call-options.ts'
 import { InvalidLimitError, LimitExceededError } from '../errors.ts'
 import { MAX_TIMER_MS } from '../max-timer.ts'
 import { uniqueId } from '../redis/ids.ts'
@@ -50,6 +51,7 @@ export async function waitForTurn(
 ): Promise<LimitAnswer> {
   checkWaitOptions(options)
   const { cost = 1, timeoutMs, signal, maxWaiting, nodelay = 0 } = options
+  checkSignal('wait', signal)
   signal?.throwIfAborted()
   const id = uniqueId()
   const timeoutUs = timeoutMs === undefined ? '' : timeoutMs * 1000

@@ -9,6 +9,7 @@ import {
 import { checkOptionNames } from '../admission/option-names.ts'
 import type { ShapedBackend } from '../backend/backend.ts'
 import { shapedBackendFactory } from '../backend/factory.ts'
+import { checkArgument } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
 import { withShapedTelemetry } from '../reports/telemetry.ts'
 import { AdmitTimeout, checkAdmitTimeout } from './unavailable.ts'
@@ -34,6 +35,8 @@ export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
   readonly #admitTimeout: AdmitTimeout
 
   constructor(options: ShapedFlowProducerOptions) {
+    const isObject = typeof options === 'object' && options !== null
+    checkArgument(isObject, 'the options of a flow producer', 'an object, such as { connection }', options)
     checkOptionNames('flow producer', options)
     const { admitTimeoutMs, ...opts } = options
     checkAdmitTimeout(admitTimeoutMs)

@@ -1,4 +1,11 @@
-import { QueueEvents, type QueueEventsListener } from 'bullmq'
+import {
+  type BackendFactory,
+  QueueEvents,
+  type QueueEventsListener,
+  type QueueEventsOptions,
+  type RedisQueueBackend,
+} from 'bullmq'
+import { checkQueueName } from '../call-options.ts'
 
 /**
  * Events of a whole queue, from every process: BullMQ's, and those of its shape. Redis keeps events as text, so numbers
@@ -25,6 +32,12 @@ export interface ShapedQueueEventsListener<ReturnType = any> extends QueueEvents
  */
 // biome-ignore lint/suspicious/noExplicitAny: the default is that of BullMQ's QueueEvents
 export class ShapedQueueEvents<ReturnType = any> extends QueueEvents<ReturnType> {
+  /** @throws InvalidInputError for a wrong name */
+  constructor(name: string, options?: QueueEventsOptions, backendFactory?: BackendFactory<RedisQueueBackend>) {
+    checkQueueName(name)
+    super(name, options as QueueEventsOptions, backendFactory as never)
+  }
+
   override on<
     L extends QueueEventsListener<ReturnType> = ShapedQueueEventsListener<ReturnType>,
     U extends KeyOf<L> = KeyOf<L>,

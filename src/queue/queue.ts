@@ -16,7 +16,7 @@ import { checkOptionNames } from '../admission/option-names.ts'
 import type { AdmissionEstimate } from '../admission/reply.ts'
 import type { ShapedBackend } from '../backend/backend.ts'
 import { declaringBackendOptions, shapedBackendFactory } from '../backend/factory.ts'
-import { checkCallOptions } from '../call-options.ts'
+import { checkArgument, checkCallOptions, checkQueueName, checkSignal } from '../call-options.ts'
 import { InvalidInputError, isRefusal, UnsupportedOptionError } from '../errors.ts'
 import type { Client } from '../redis/commands.ts'
 import { withShapedTelemetry } from '../reports/telemetry.ts'
@@ -77,6 +77,8 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
    * UnsupportedOptionError for options that would be ignored
    */
   constructor(name: string, options: ShapedQueueOptions = { connection: {} }) {
+    checkQueueName(name)
+    checkArgument(typeof options === 'object' && options !== null, 'the options of a queue', 'an object', options)
     checkOptionNames('queue', options)
     const { shape, admitTimeoutMs, declarer, ...opts } = options
     checkJobDefaults(opts.defaultJobOptions)
@@ -162,7 +164,9 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     data: DataOf<DataTypeOrJob>,
     options: WaitOptions & ShapedJobsOptions = {},
   ): Promise<JobOf<DataTypeOrJob, ResultType, NameType>> {
+    checkArgument(typeof options === 'object' && options !== null, 'addWhenFree: its options', 'an object', options)
     checkOptionNames('wait', options)
+    checkSignal('addWhenFree', options.signal)
     const { timeoutMs, signal, ...opts } = options
     return this.#line.wait(this.name, () => this.add(name, data, opts), { timeoutMs, signal }, opts.group?.id)
   }
@@ -215,6 +219,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
       opts?: JobSchedulerTemplateOptions & Omit<JobTerms, 'mustStartBefore'>
     },
   ): Promise<JobOf<DataTypeOrJob, ResultType, NameType>> {
+    checkScheduler(jobSchedulerId, repeatOpts, jobTemplate)
     checkJobDefaults(jobTemplate?.opts)
     return this.#admit(() => super.upsertJobScheduler(jobSchedulerId, repeatOpts, jobTemplate))
   }
@@ -363,6 +368,12 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     return this.#read(() => this.#groups.counts())
   }
 
+  override async rateLimit(expireTimeMs: number): Promise<void> {
+    const isRight = typeof expireTimeMs === 'number' && expireTimeMs >= 0 && Number.isFinite(expireTimeMs)
+    checkArgument(isRight, 'rateLimit: for how long', 'a number of ms >= 0', expireTimeMs)
+    return super.rateLimit(expireTimeMs)
+  }
+
   /** @throws UnsupportedOptionError always: a second limiter next to the meter would silently lower its rate. */
   override setGlobalRateLimit(max: number, duration: number): Promise<number> {
     return Promise.reject(
@@ -401,6 +412,26 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
       throw error
     })
   }
+}
+
+/** BullMQ would fail in its own code, or store what no script can compute with. */
+function checkScheduler(id: unknown, repeat: unknown, template: unknown): void {
+  const isObject = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value)
+  checkArgument(typeof id === 'string' && id !== '', 'upsertJobScheduler: the id of the scheduler', 'a string', id)
+  checkArgument(isObject(repeat), 'upsertJobScheduler: when to repeat', '{ every } or { pattern }', repeat)
+  const { every, pattern } = repeat as { readonly every?: unknown; readonly pattern?: unknown }
+  const isOne = (every === undefined) !== (pattern === undefined)
+  checkArgument(isOne, 'upsertJobScheduler: when to repeat', '{ every } or { pattern }, and not both', repeat)
+  const isEvery = every === undefined || (typeof every === 'number' && every > 0 && Number.isFinite(every))
+  checkArgument(isEvery, 'upsertJobScheduler: every', 'a number of ms > 0', every)
+  const isPattern = pattern === undefined || (typeof pattern === 'string' && pattern !== '')
+  checkArgument(isPattern, 'upsertJobScheduler: pattern', 'a string', pattern)
+  checkArgument(
+    template === undefined || isObject(template),
+    'upsertJobScheduler: the job',
+    '{ name, data, opts }',
+    template,
+  )
 }
 
 function checkWho(call: string, who: Attribution): void {

@@ -2,7 +2,7 @@ import { refusalOf } from '../admission/reply.ts'
 import { withRestore } from '../admission/restore.ts'
 import type { ShapedBackend } from '../backend/backend.ts'
 import { checkDeadLetterQueue, type DeadLetter, readDeadLetter, redrivenJob } from '../backend/dead-letters.ts'
-import { checkCallOptions } from '../call-options.ts'
+import { checkCallOptions, checkSignal } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
 import type { WaitOptions } from './add-when-free.ts'
 
@@ -146,6 +146,7 @@ async function putBack(backend: ShapedBackend, letter: DeadLetter, letterKey: st
 
 function checkRedriveOptions({ name }: RedriveHost, options: RedriveOptions): void {
   checkCallOptions('redrive', options, ['from', 'filter', 'limit', 'by', 'reason', 'signal'])
+  checkSignal('redrive', (options as RedriveOptions).signal)
   const { from, limit, filter } = options
   if (from === undefined) throw new InvalidInputError('redrive needs { from }: the queue of dead letters')
   checkDeadLetterQueue(from, name)

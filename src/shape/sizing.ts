@@ -1,3 +1,4 @@
+import { checkArgument } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
 import { intervalUs, parseRate, type RateInput } from '../rate.ts'
 import { DEFAULT_HORIZON_MS } from './shape.ts'
@@ -39,6 +40,12 @@ export interface Sizing {
  * @throws InvalidRateError for a wrong rate, InvalidInputError for any other wrong number
  */
 export function sizeShape(input: SizingInput): Sizing {
+  checkArgument(
+    typeof input === 'object' && input !== null,
+    'sizeShape: its input',
+    'an object, such as { rate, … }',
+    input,
+  )
   const { rate, arrivalsPerSecond, spikeSeconds, jobSeconds, meanCost = 1, horizonMs = DEFAULT_HORIZON_MS } = input
   const parsed = parseRate(rate)
   for (const [name, value] of Object.entries({ arrivalsPerSecond, spikeSeconds, jobSeconds, horizonMs })) {

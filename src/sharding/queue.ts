@@ -2,6 +2,7 @@ import { EventEmitter } from 'node:events'
 import type { Job, JobType } from 'bullmq'
 import type { OnceOptions } from '../admission/idempotency-key.ts'
 import type { ShapedJobsOptions } from '../admission/job-options.ts'
+import { checkArgument, checkQueueName } from '../call-options.ts'
 import { InvalidShapeError, type Refusal } from '../errors.ts'
 import { Inspector } from '../inspect/inspector.ts'
 import type { Explanation } from '../inspect/queue-status.ts'
@@ -59,6 +60,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
    */
   constructor(name: string, options: ShardedQueueOptions) {
     super()
+    checkQueueName(name)
     checkShardedQueue(options)
     const { shards, placeBy, ...opts } = options
     this.name = name
@@ -204,6 +206,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
    * field that is not leased did not reach all shards
    */
   async setShape(override: ShapeOverride, change: ShapeChange): Promise<void> {
+    checkArgument(typeof override === 'object' && override !== null, 'setShape: the fields', 'an object', override)
     const { whole, each } = splitOverride(override, this.shards)
     if (this.#isGone) this.#beginAnew()
     await this.#checkPaced(override)

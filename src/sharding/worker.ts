@@ -1,4 +1,5 @@
 import { EventEmitter } from 'node:events'
+import { checkQueueName } from '../call-options.ts'
 import { ShardCountError } from '../errors.ts'
 import type { FeedbackChange } from '../feedback/request.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
@@ -43,6 +44,7 @@ export class ShardedWorker<DataType = any, ResultType = any> extends EventEmitte
   /** @throws InvalidInputError, InvalidShapeError, InvalidRateError, UnsupportedOptionError */
   constructor(name: string, processor: ShapedProcessor<DataType, ResultType, string>, options: ShardedWorkerOptions) {
     super()
+    checkQueueName(name)
     checkShardedWorker(name, processor, options)
     const { shards, ...opts } = options
     this.#permits = new Permits(options.concurrency)

@@ -1,4 +1,5 @@
 import { AssertionError } from 'node:assert'
+import { InvalidInputError } from '../errors.ts'
 import { formatRate, parseRate } from '../rate.ts'
 import type { Shape } from '../shape/shape.ts'
 import { type Start, type Window, worstWindow } from './worst-window.ts'
@@ -25,15 +26,15 @@ export interface ExpectPacedOptions {
  * ```
  * @param starts µs, in any order; of one clock
  * @throws AssertionError naming the worst window
- * @throws InvalidRateError; TypeError for a shape without a rate
+ * @throws InvalidRateError; InvalidInputError for a shape without a rate
  */
 export function expectPaced(
   starts: readonly Start[],
   shape: Pick<Shape, 'rate' | 'burst'>,
   { toleranceUs = DEFAULT_TOLERANCE_US }: ExpectPacedOptions = {},
 ): void {
-  if (shape.rate === undefined)
-    throw new TypeError("expectPaced needs a shape with a rate, as { rate: '50/s' }; got none")
+  if (shape?.rate === undefined)
+    throw new InvalidInputError("expectPaced needs a shape with a rate, as { rate: '50/s' }; got none")
   const worst = worstWindow(starts, shape)
   if (!worst || worst.excessUs <= toleranceUs) return
   const rate = formatRate(parseRate(shape.rate))

@@ -1,3 +1,4 @@
+import { checkArgument } from '../call-options.ts'
 import { intervalUs, parseRate } from '../rate.ts'
 import type { Shape } from '../shape/shape.ts'
 
@@ -28,6 +29,8 @@ export interface Window {
  * @throws InvalidRateError
  */
 export function worstWindow(starts: readonly Start[], shape: Pick<Shape, 'rate' | 'burst'>): Window | undefined {
+  checkArgument(Array.isArray(starts), 'the starts', 'a list', starts)
+  checkArgument(typeof shape === 'object' && shape !== null, 'the shape', 'an object', shape)
   if (starts.length === 0 || shape.rate === undefined) return undefined
   const sorted = starts.map(timed).sort((one, other) => one.us - other.us)
   const interval = intervalUs(parseRate(shape.rate))

@@ -1,5 +1,6 @@
 import type { Job, Processor, WorkerListener, WorkerOptions } from 'bullmq'
 import { checkOptionNames } from '../admission/option-names.ts'
+import { checkArgument, gotText } from '../call-options.ts'
 import type { Departure } from '../departure/departure.ts'
 import { InvalidInputError, UnsupportedOptionError } from '../errors.ts'
 import type { FeedbackOptions } from '../feedback/options.ts'
@@ -76,10 +77,19 @@ export interface ShapedWorkerListener<D, R, N extends string> extends WorkerList
   foreignWorker: (found: { jobId: string }) => void
 }
 
+/** @throws InvalidInputError; a text is the file of a sandboxed processor */
+export function checkProcessor(processor: unknown): void {
+  const isRight = processor == null || ['function', 'string'].includes(typeof processor) || processor instanceof URL
+  checkArgument(isRight, 'the processor', 'a function, or the path or URL of its file', processor)
+}
+
 /** @throws UnsupportedOptionError for `limiter` and options of BullMQ Pro, InvalidInputError */
 export function checkWorkerOptions(options: ShapedWorkerOptions): void {
   if (typeof options !== 'object' || options === null) {
     throw new InvalidInputError(`a worker needs options, such as { connection, shape }; got ${String(options)}`)
+  }
+  if (!options.connection) {
+    throw new InvalidInputError(`Worker requires a connection: expected { connection }; got ${gotText(options)}`)
   }
   refuseLimiter(options as WorkerOptions)
   checkOptionNames('worker', options)

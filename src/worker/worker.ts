@@ -13,6 +13,7 @@ import {
 import type { ShapedJobsOptions } from '../admission/job-options.ts'
 import { checkDeadLetterQueue } from '../backend/dead-letters.ts'
 import { declaringBackendOptions, shapedBackendFactory } from '../backend/factory.ts'
+import { checkQueueName } from '../call-options.ts'
 import type { Departure } from '../departure/departure.ts'
 import { giveBackArguments } from '../departure/give-back.ts'
 import type { HeldJob } from '../departure/held-job.ts'
@@ -35,6 +36,7 @@ import { EventfulWorker } from './events.ts'
 import { JobsInHand } from './jobs-in-hand.ts'
 import { type MarkerWaiter, waitForMarker } from './marker-wait.ts'
 import {
+  checkProcessor,
   checkWorkerOptions,
   DEFAULT_MAX_STALLED_COUNT,
   MAX_HORIZON,
@@ -101,6 +103,8 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     processor: string | URL | null | undefined | ShapedProcessor<DataType, ResultType, NameType>,
     options: ShapedWorkerOptions,
   ) {
+    checkQueueName(name)
+    checkProcessor(processor)
     checkWorkerOptions(options)
     const { shape, allowUnshaped = false, declarer, deadLetter, maxLoopUtilisation, ...others } = options
     const { report = true, autorun = true, ...opts } = others

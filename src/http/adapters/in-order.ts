@@ -1,3 +1,4 @@
+import { checkArgument } from '../../call-options.ts'
 import { InvalidInputError } from '../../errors.ts'
 import type { Entry, HttpRequest, Middleware, Pass } from '../middleware.ts'
 import { withHeaders } from './response-headers.ts'
@@ -8,6 +9,7 @@ import { withHeaders } from './response-headers.ts'
  * @throws InvalidInputError
  */
 export function inOrder(stack: readonly Middleware[]): Middleware {
+  checkArgument(Array.isArray(stack), 'inOrder: its argument', 'a list of middleware', stack)
   stack.forEach((one, i) => {
     if (typeof one?.enter !== 'function') {
       throw new InvalidInputError(`middleware ${i} has no function enter; got ${one}`)

@@ -1,7 +1,7 @@
 import { timingSafeEqual } from 'node:crypto'
 import { type Stats, statSync } from 'node:fs'
 import { stat } from 'node:fs/promises'
-import { checkCallOptions } from '../../call-options.ts'
+import { checkArgument, checkCallOptions } from '../../call-options.ts'
 import type { Entry, HttpRequest, HttpResponse, Identity, Middleware } from '../middleware.ts'
 import { problemResponse } from '../responses/problem.ts'
 import { MIN_TOKEN_BYTES, type TokenEntry, tokenHash } from './token-entry.ts'
@@ -39,6 +39,7 @@ export interface TokenMiddleware extends Middleware {
  */
 export function tokens(options: TokensOptions): TokenMiddleware {
   checkCallOptions('tokens', options, ['file', 'checkIntervalMs', 'onReload'])
+  checkArgument(typeof options.file === 'string', 'tokens: file', 'the path of the token file', options.file)
   const { file, checkIntervalMs = DEFAULT_CHECK_INTERVAL_MS, onReload } = options
   // Taken before the file is read, so that a change in between is noticed, at worst by one reload too many.
   let version = versionOf(statSync(file, NONE_IF_GONE))

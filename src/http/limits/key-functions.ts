@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { checkCallOptions } from '../../call-options.ts'
+import { checkArgument, checkCallOptions } from '../../call-options.ts'
 import { InvalidInputError } from '../../errors.ts'
 import type { LimitKey } from '../../limits/limit-keys.ts'
 import type { HttpRequest } from '../middleware.ts'
@@ -36,6 +36,7 @@ export function byApiKey(options: ApiKeyOptions = {}): KeyOf {
 
 /** The key that {@link byApiKey} derives from an API key, for the keys of `allow`. */
 export function hashOfApiKey(apiKey: string): string {
+  checkArgument(typeof apiKey === 'string', 'hashOfApiKey: the key', 'a string', typeof apiKey)
   return hash('sha256', apiKey, 'base64url')
 }
 

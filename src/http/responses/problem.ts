@@ -1,4 +1,5 @@
 import { STATUS_CODES } from 'node:http'
+import { checkArgument } from '../../call-options.ts'
 import type { HttpResponse } from '../middleware.ts'
 import { fieldName, type Policy, resetSeconds, tightest, wholeUnits } from './policy.ts'
 import { DEFAULT_FORMS, type HeaderForm, rateLimitFields } from './rate-limit-fields.ts'
@@ -64,6 +65,7 @@ export function problemResponse(
   terms: ProblemTerms,
   { nowMs = Date.now(), random = Math.random }: Given = {},
 ): HttpResponse {
+  checkArgument(typeof terms === 'object' && terms !== null, 'problemResponse: its terms', 'an object', terms)
   const { status, forms = DEFAULT_FORMS } = terms
   const policies = reportedPolicies(terms)
   const retryAfterMs = terms.retryAfterMs ?? (status === 429 || status === 503 ? DEFAULT_RETRY_MS : undefined)

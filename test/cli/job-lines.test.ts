@@ -32,7 +32,7 @@ test.each([
   ['{"name":"a","opts":[]}', 'expected opts to be an object; got a list'],
   ['{"name":"a","opts":{"dealy":1}}', "opts has no 'dealy' here"],
   ['{"name":"a","opts":{"toString":1}}', "opts has no 'toString' here"],
-  ['{"name":"a","opts":{"delay":"5"}}', 'expected opts.delay to be a number of ms; got 1 characters'],
+  ['{"name":"a","opts":{"delay":"5"}}', 'expected opts.delay to be a number of ms; got 1 character'],
   ['{"name":"a","opts":{"attempts":-1}}', 'expected opts.attempts to be a number; got -1'],
   ['{"name":"a","opts":{"cost":0}}', 'cost must be a number > 0'],
   ['{"name":"a","opts":{"group":"acme"}}', 'expected opts.group to be an object such as {"id":"tenant-42"}; got 4'],

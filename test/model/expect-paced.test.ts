@@ -1,6 +1,7 @@
 import { AssertionError } from 'node:assert'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
+import { InvalidInputError } from '../../src/errors.ts'
 import { expectPaced, ReferenceBucket, worstWindow } from '../../src/testing/index.ts'
 
 test('evenly spaced starts are paced, in any order', () => {
@@ -32,7 +33,7 @@ test('the tolerance is given in time', () => {
 })
 
 test('without a rate there is nothing to assert', () => {
-  expect(() => expectPaced([0], { burst: 2 })).toThrow(TypeError)
+  expect(() => expectPaced([0], { burst: 2 })).toThrow(InvalidInputError)
   expect(worstWindow([0], {})).toBeUndefined()
   expect(worstWindow([], { rate: '1/s' })).toBeUndefined()
 })

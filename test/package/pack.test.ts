@@ -16,7 +16,8 @@ const CONSUMER = fileURLToPath(new URL('consumer', import.meta.url))
 
 const INSTALL_TIMEOUT_MS = 120_000
 
-const NODENEXT = ['--module', 'nodenext', '--moduleResolution', 'nodenext']
+/** With the strictest option about optional fields, which the others leave off: declarations have to suit both. */
+const NODENEXT = ['--module', 'nodenext', '--moduleResolution', 'nodenext', '--exactOptionalPropertyTypes']
 const NODE_TYPES = ['--types', 'node', '--typeRoots', TYPE_ROOTS]
 const BUNDLER = ['--module', 'preserve', '--moduleResolution', 'bundler']
 

@@ -21,7 +21,9 @@ import {
 } from 'sluice/client'
 import { answerOf, extendProfile, type Profile, profiles, type Rule, testRules } from 'sluice/egress'
 import { type EgressAnswer, egressFetch, HttpResponseError } from 'sluice/egress/fetch'
+import { Inspector, type QueueStatus } from 'sluice/inspect'
 import { combine, createLimiter, type LimitAnswer } from 'sluice/limits'
+import { ShardedQueue, ShardedWorker } from 'sluice/sharding'
 import { expectPaced, unshaped } from 'sluice/testing'
 
 interface Mail {
@@ -86,3 +88,11 @@ export const refusedBy = (error: unknown) => (error instanceof GatewayRefusedErr
 // @ts-expect-error a gateway without its URL
 createGatewayClient({ token: 'a' })
 export const late = (error: unknown): number => (error instanceof LimitExceededError ? error.retryAfterMs : 0)
+
+export const statuses: Promise<(QueueStatus | undefined)[]> = new Inspector({ connection }).status(['mails'])
+const shards = { connection, shards: 2 }
+export const sharded = new ShardedQueue<Mail, string>('mails', { ...shards, shape })
+export const ofShards = new ShardedWorker<Mail, string>('mails', async ({ data }) => data.to, {
+  ...shards,
+  concurrency: 2,
+})

@@ -71,7 +71,7 @@ function admission.refusal(base, shape, now, jobs, choose, timed)
   end
   local detail = places_refuse(base, shape, now, jobs, lack, late)
   if not late then return { -2, detail } end
-  redis.call('HINCRBY', base .. 'meta:meter', 'refusedLate', jobs.count or #jobs)
+  redis.call('HINCRBY', base .. 'meta:meter', 'refusedLate', refusals_of(jobs))
   detail[5], detail[6] = us_text(late.start), late.max_wait or ''
   detail[7] = late.deadline and us_text(late.deadline) or ''
   return { -5, detail }

@@ -56,7 +56,7 @@ local function places_refuse(base, shape, now, jobs, lack, late)
   end
   local depth = lack and lack.depth or capacity_depth(base, shape, now) + capacity_claimed(shape, now)
   local capacity = lack and lack.limit or shape.capacity or ''
-  refusals_note(base .. 'meta:meter', base .. 'events', now, jobs.count or #jobs, depth, capacity)
+  refusals_note(base .. 'meta:meter', base .. 'events', now, refusals_of(jobs), depth, capacity)
   local paused = open_ended or shape.paused_until > now
   return { retry, depth, capacity, paused and '1' or '0', lack and lack.jobs or jobs.count or #jobs }
 end

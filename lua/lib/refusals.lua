@@ -15,7 +15,17 @@ local function refusals_tell(meter_key, events_key, now, count, depth, capacity)
     'capacity', capacity or '')
 end
 
+-- How many of the refused jobs count: {terms} each, and `count` if there are more.
+local function refusals_of(jobs)
+  local count = jobs.count or #jobs
+  for _, job in ipairs(jobs) do
+    if job.terms and job.terms.asked then count = count - 1 end
+  end
+  return count
+end
+
 local function refusals_note(meter_key, events_key, now, jobs, depth, capacity)
+  if jobs == 0 then return end
   redis.call('HINCRBY', meter_key, 'refused', jobs)
   redis.call('HINCRBY', meter_key, 'refusedTotal', jobs)
   local count = refusals_due(meter_key, now)

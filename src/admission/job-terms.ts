@@ -1,17 +1,21 @@
 import type { JobJson } from 'bullmq'
 import type { JobTerms } from './job-options.ts'
 
+/** Set to true for a job that another shard has refused: a refusal was counted there. */
+export const ASKED_BEFORE = Symbol('sluice.asked-before')
+
 /** The format of `lua/lib/terms.lua`: '' if there are none, else place, priority, delay and deadline (ms). */
 export type JobTermsText = string
 
 /** The place of a new job in its queue, and its deadline. */
 export function termsOf(job: Pick<JobJson, 'opts'>): JobTermsText {
-  const { priority, lifo, delay, mustStartBefore } = job.opts as JobJson['opts'] & JobTerms
-  if (!priority && !lifo && !delay && mustStartBefore === undefined) return ''
+  const opts = job.opts as JobJson['opts'] & JobTerms & { [ASKED_BEFORE]?: boolean }
+  const { priority, lifo, delay, mustStartBefore, [ASKED_BEFORE]: wasAsked } = opts
+  if (!priority && !lifo && !delay && !wasAsked && mustStartBefore === undefined) return ''
   const delayMs = delay ? Math.max(0, Math.ceil(delay)) : 0
   // A stock queue does not check deadlines.
   const deadline = Number.isSafeInteger(mustStartBefore) ? Math.max(0, mustStartBefore as number) : ''
-  return `${lifo ? 'l' : ''},${priority || ''},${delayMs || ''},${deadline}`
+  return `${wasAsked ? 'a' : ''}${lifo ? 'l' : ''},${priority || ''},${delayMs || ''},${deadline}`
 }
 
 export function hasDeadline(terms: JobTermsText): boolean {

@@ -1,6 +1,7 @@
 import type { BulkJobOptions, Job } from 'bullmq'
 import type { OnceOptions } from '../admission/idempotency-key.ts'
 import { checkJobList, checkJobOptions, type JobTerms, type ShapedJobsOptions } from '../admission/job-options.ts'
+import { ASKED_BEFORE } from '../admission/job-terms.ts'
 import {
   InvalidInputError,
   isRefusal,
@@ -88,7 +89,9 @@ export class ShardedAdds<DataType, ResultType> {
     const free = this.#nextTurn()
     for (const [i, job] of jobs.entries()) {
       const shard = this.#terms.placement.shardFor(job) ?? free
-      parts.set(shard, [...(parts.get(shard) ?? []), i])
+      const places = parts.get(shard)
+      if (places) places.push(i)
+      else parts.set(shard, [i])
     }
     const bulk = new ShardedBulk<Job<DataType, ResultType>>(this.#terms.name, jobs.length)
     for (const [shard, places] of parts) {
@@ -143,7 +146,8 @@ export class ShardedAdds<DataType, ResultType> {
     const refusals: (Error & Partial<Refusal>)[] = []
     for (const shard of shards) {
       try {
-        return await add(this.#terms.queue(shard), withId(job, shard).opts)
+        const { opts } = withId(job, shard)
+        return await add(this.#terms.queue(shard), refusals.length === 0 ? opts : { ...opts, [ASKED_BEFORE]: true })
       } catch (error) {
         if (!isRefusal(error) && !(error instanceof Refused)) throw error
         refusals.push(error as Error)

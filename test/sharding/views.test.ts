@@ -195,6 +195,17 @@ test('a shard that does not answer keeps neither the others, nor BullMQ, from a 
   await queue.obliterate({ force: true })
 }, 30_000)
 
+test('a job that all shards refuse is one refusal', async () => {
+  const queue = new ShardShop({ connection, prefix }).queue('refusing', { shards: 3, shape: { capacity: 3 } })
+  await queue.waitUntilReady()
+  for (let i = 0; i < 3; i++) await queue.add('job', {})
+  const options = [{}, { lifo: true }, { priority: 3 }, { mustStartBefore: Date.now() + 60_000 }]
+  for (const one of options) expect(await queue.offer('job', {}, one)).toMatchObject({ accepted: false })
+  const [status] = await inspect().status(['refusing'])
+  expect(status).toMatchObject({ depth: 3, refusedTotal: 4 })
+  await queue.obliterate({ force: true })
+})
+
 test('the metrics of a sharded queue have one label, and are sums', async () => {
   const { queue } = await filled('counted')
   const metrics = createMetrics({ connection, prefix, groups: 5 })

@@ -3,6 +3,7 @@ import { checkQueueName } from '../call-options.ts'
 import { ShardCountError } from '../errors.ts'
 import type { FeedbackChange } from '../feedback/request.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
+import { failureKind } from '../redis/failures.ts'
 import type { ShapedProcessor, ShapedWorkerListener } from '../worker/options.ts'
 import { MAX_HORIZON } from '../worker/options.ts'
 import { ShapedWorker } from '../worker/worker.ts'
@@ -115,6 +116,8 @@ export class ShardedWorker<DataType = any, ResultType = any> extends EventEmitte
   #fails(error: Error): void {
     // Until it is started again, with the number of shards that the queue has now.
     if (error instanceof ShardCountError) void this.pause(true)
+    // Workers of some shards close before those of others, whose leases are still renewed.
+    if (this.#closing && failureKind(error)) return
     this.#emit('error', error)
   }
 

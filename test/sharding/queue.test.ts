@@ -282,8 +282,8 @@ test('a change of the whole that the shards could not keep is refused, and chang
     ],
     [{ concurrency: 2 }, InvalidShapeError, 'shape.concurrency of a queue with 3 shards must be at least 3'],
     [{ rate: '1/min' }, InvalidShapeError, 'must be at least 3 a minute'],
-    [undefined, InvalidShapeError, 'setShape needs an object; got undefined'],
-    [null, InvalidShapeError, 'setShape needs an object; got null'],
+    [undefined, SluiceError, 'got undefined'],
+    [null, SluiceError, 'got null'],
     [{ limits: [null] }, InvalidLimitError, 'shape.limits must be a list of limits; got null in it'],
   ] as const) {
     const error = await mail.setShape(override as never, WHO).catch((thrown: unknown) => thrown)

@@ -100,6 +100,8 @@ const ARITHMETIC = [
   'http/auth/tokens',
   'http/limits/address',
   'egress/fetch/target',
+  'acl/roles',
+  'doctor/checks/rights',
 ].map(inSrc)
 
 /** Fewer lines than these are no file of their own, unless several files need them. */

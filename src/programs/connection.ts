@@ -1,4 +1,6 @@
 import { Redis } from 'ioredis'
+import type { Role } from '../acl/roles.ts'
+import { neededRights } from '../doctor/checks/rights.ts'
 import { StartError } from './errors.ts'
 
 const PROBE_TIMEOUT_MS = 5000
@@ -54,11 +56,19 @@ export function reconnectDelayMs(attempt: number, random: number): number {
   return Math.round(MIN_RECONNECT_MS + random * (ceiling - MIN_RECONNECT_MS))
 }
 
+/** What the user of a program has to be allowed: see docs/acl. */
+export interface NeededRights {
+  readonly role: Role
+  readonly prefix: string
+  readonly queueName: string
+}
+
 /**
- * Checks, before anything is built, that Redis answers and does not evict data.
- * @throws StartError when Redis cannot be reached or may evict keys.
+ * Checks, before anything is built, that Redis answers, does not evict data, and lets the program do all that it needs:
+ * a script that is denied a command leaves half of its work behind, such as a job that ran and is in no state.
+ * @throws StartError when Redis cannot be reached, may evict keys, or denies a command.
  */
-export async function checkRedis(url: string): Promise<void> {
+export async function checkRedis(url: string, needed?: NeededRights): Promise<void> {
   const redis = new Redis(url, {
     lazyConnect: true,
     connectTimeout: PROBE_TIMEOUT_MS,
@@ -74,6 +84,7 @@ export async function checkRedis(url: string): Promise<void> {
     await redis.connect()
     const memory = await redis.info('memory')
     refuseEviction(/^maxmemory_policy:(\S+)/m.exec(memory)?.[1])
+    if (needed) await refuseMissingRights(redis, needed)
   } catch (error) {
     if (error instanceof StartError) throw error
     // ioredis rejects with "Connection is closed"; the error event before it has the reason.
@@ -93,4 +104,9 @@ function refuseEviction(policy: string | undefined): void {
   throw new StartError(
     `Redis may evict queued jobs: expected maxmemory-policy noeviction, got ${policy} (set it with: redis-cli config set maxmemory-policy noeviction)`,
   )
+}
+
+async function refuseMissingRights(redis: Redis, { role, prefix, queueName }: NeededRights): Promise<void> {
+  const lacking = (await neededRights(`${prefix}:${queueName}`, redis, role)).find(({ level }) => level === 'error')
+  if (lacking) throw new StartError(`${lacking.message} (grant it what docs/acl/${role}.acl lists)`)
 }

@@ -1,6 +1,5 @@
 import { afterEach, expect, test } from 'vitest'
 import { commandsOfRole } from '../../src/acl/acl-line.ts'
-import type { Role } from '../../src/acl/roles.ts'
 import { rights } from '../../src/doctor/checks/rights.ts'
 import { levelsOf, Ward } from './support.ts'
 
@@ -25,16 +24,20 @@ test.each([
   expect(rights?.message.split(' ')).toContain(lacks)
 })
 
+const HALVES = (['producer', 'worker', 'gateway', 'operator', 'limiter'] as const).flatMap((role) =>
+  [0, 1].map((half) => [role, half] as const),
+)
+
 // Each half in turn: what is named is exactly what is missing.
-test.each([0, 1])('each command that a worker lacks is named (half %i)', async (half) => {
-  const client = await ward.userLike('worker')
+test.each(HALVES)('each command that a %s lacks is named (half %i)', async (role, half) => {
+  const client = await ward.userLike(role)
   // Without these the check itself cannot run.
-  const commands = commandsOfRole('worker').filter((one) => !['eval', 'info', 'select'].includes(one))
+  const commands = commandsOfRole(role).filter((one) => !['eval', 'info', 'select'].includes(one))
   const lacking = commands.filter((_, i) => i % 2 === half)
   await ward.admin.call('ACL', 'SETUSER', client.options.username as string, ...lacking.map((one) => `-${one}`))
-  const examined = { client, prefix: ward.prefix, limitsPrefix: ward.redis.limits, role: 'worker' as Role }
+  const examined = { client, prefix: ward.prefix, limitsPrefix: ward.redis.limits, role }
   const [found] = await rights(examined as never)
-  expect(found?.message).toMatch(/^the user lacks rights of a worker: /)
+  expect(found?.message).toMatch(new RegExp(`^the user lacks rights of an? ${role}: `))
   expect(found?.message.split(': ')[1]?.split(' ')).toEqual(lacking.map((one) => `+${one}`))
 })
 

@@ -3,18 +3,19 @@ import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import { beforeAll } from 'vitest'
 import { type RedisService, startRedis } from '../../workers/services/redis.ts'
-import { expect, test, useConcurrentTests } from '../support/concurrent.ts'
+import { expect, onTestFinished, test, useConcurrentTests } from '../support/concurrent.ts'
 import { useProcesses } from '../support/processes.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { ANY, jsonFile } from './gateway-support.ts'
 import { noCertificate, startTlsFront } from './tls-front.ts'
 
-// Fault table, rows 20 and 33: the programs as they are shipped, with servers of their own.
+// Fault table, rows 20, 32 and 33: the programs as they are shipped, with servers of their own.
 const SCRIPTS = {
   http: new URL('../../workers/http.ts', import.meta.url),
   gateway: new URL('../../workers/gateway.ts', import.meta.url),
 }
 const PROGRAMS = Object.keys(SCRIPTS) as (keyof typeof SCRIPTS)[]
+const PREFIX = 'refused'
 const WAIT = { timeout: 20_000, interval: 20 }
 
 useConcurrentTests()
@@ -44,7 +45,7 @@ function start(name: keyof typeof SCRIPTS, url: string, env: Record<string, stri
     CONFIG: jsonFile('gateway.json', { queues: { q: ANY } }),
   }
   return processes.fork(SCRIPTS[name], {
-    env: { ...settings, REDIS_URL: url, PREFIX: 'refused', PORT: '0', LOG_LEVEL: 'trace', ...env },
+    env: { ...settings, REDIS_URL: url, PREFIX, PORT: '0', LOG_LEVEL: 'trace', ...env },
   })
 }
 
@@ -66,6 +67,19 @@ test.each(PROGRAMS)('%s does not start with a Redis that may evict keys, and wri
 
 test.each(PROGRAMS)('%s does not start with a wrong password', async (name) => {
   await expectRefused(name, `redis://:CANARY@${guarded.host}:${guarded.port}`, /WRONGPASS/)
+})
+
+test.each<[keyof typeof SCRIPTS, string]>([
+  ['http', 'xtrim'],
+  ['gateway', 'lpush'],
+])('%s does not start as a user that may not run %s, and leaves the queue alone', async (name, command) => {
+  const admin = new Redis(guarded.url, { password: 'right' })
+  onTestFinished(() => admin.disconnect())
+  // Without it, a job would run and then be in no state; what 0.1.0 did not ask for can be done without.
+  await admin.call('ACL', 'SETUSER', name, 'on', '>CANARY', '~*', '&*', '+@all', `-${command}`, '-zmscore', '-wait')
+  const url = `redis://${name}:CANARY@${guarded.host}:${guarded.port}`
+  await expectRefused(name, url, new RegExp(`the user lacks rights of a (worker|gateway): \\+${command} \\(grant it`))
+  expect(await admin.keys(`${PREFIX}:*`)).toEqual([])
 })
 
 test('a certificate for another name is refused, though its authority is trusted; one for this name is not', async (context) => {

@@ -21,15 +21,38 @@ return denied`
  * Whether the user has all the rights of its role, checked one command at a time. A script that lacks one fails midway,
  * and Redis does not roll back its writes: jobs would be in no state at all.
  */
-export async function rights({ client, prefix, limitsPrefix, role }: Examined): Promise<Finding[]> {
+export function rights({ client, prefix, limitsPrefix, role }: Examined): Promise<Finding[]> {
+  const limit = `${limitsPrefix}:limit:{sluice-doctor}`
+  return rightsOn(role === 'limiter' ? limit : `${prefix}:sluice-doctor`, client, role, commandsOfRole(role))
+}
+
+/**
+ * Version 0.1.0 asked for none of these. Scripts that may not run ZMSCORE take longer; without WAIT no acceptance is
+ * confirmed (`durability`), and the jobs are stored all the same.
+ */
+const DONE_WITHOUT = ['zmscore', 'wait']
+
+/**
+ * Whether the user has the rights without which its role fails.
+ * @param base of the keys that the role works on, without a colon at its end
+ */
+export function neededRights(base: string, client: Redis, role: Role): Promise<Finding[]> {
+  return rightsOn(
+    base,
+    client,
+    role,
+    commandsOfRole(role).filter((command) => !DONE_WITHOUT.includes(command)),
+  )
+}
+
+async function rightsOn(base: string, client: Redis, role: Role, commands: readonly string[]): Promise<Finding[]> {
   const findings = new Findings('rights')
   if (role === 'observer') {
     const message = 'an observer runs no scripts, so its rights cannot be checked one by one'
     return [findings.skipped(message, 'none: a missing right shows up when the observer reads')]
   }
-  const commands = commandsOfRole(role)
-  const key = role === 'limiter' ? `${limitsPrefix}:limit:{sluice-doctor}` : `${prefix}:sluice-doctor:meta:wake`
-  const channel = role === 'limiter' ? `${key}:wake` : key
+  const key = role === 'limiter' ? base : `${base}:meta:wake`
+  const channel = role === 'limiter' ? `${base}:wake` : key
   try {
     const denied = await deniedOf(
       client,

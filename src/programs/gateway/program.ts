@@ -23,7 +23,8 @@ const gatewayProgram: Runnable<GatewaySettings> = {
   work: 'requests',
   check: async (settings) => checkExposure(settings),
   async start(settings, log, closers) {
-    await checkRedis(settings.redisUrl)
+    const [queueName = ''] = settings.config.queueNames
+    await checkRedis(settings.redisUrl, { role: 'gateway', prefix: settings.prefix, queueName })
     try {
       return await start(settings, log, closers)
     } catch (error) {

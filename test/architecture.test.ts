@@ -86,6 +86,7 @@ const INDEXES = [
 const ARITHMETIC = [
   'errors',
   'call-options',
+  'redis/deadlines',
   'rate',
   'shape/shape',
   'mode',

@@ -1,5 +1,6 @@
 import type { Inspector } from '../inspect/inspector.ts'
 import type { HistoryEntry, QueueStatus } from '../inspect/queue-status.ts'
+import { withinMs } from '../redis/deadlines.ts'
 import type { Family } from './families.ts'
 import type { FleetReading, QueueReading } from './fleet-reading.ts'
 import { MergedPoints } from './points.ts'
@@ -43,7 +44,11 @@ export class FleetReader {
     this.#looking ??= this.#look().finally(() => {
       this.#looking = undefined
     })
-    const up = await inTime(this.#looking, this.#options.timeoutMs)
+    const looked = this.#looking.then(
+      () => true,
+      () => false,
+    )
+    const up = (await withinMs(this.#options.timeoutMs, looked)) ?? false
     return { ...this.#last, up }
   }
 
@@ -128,17 +133,4 @@ class Others {
     if (this.#isEmpty) return new Map()
     return new Map(this.#families.map(({ family, merged }) => [family.name, merged.points()]))
   }
-}
-
-/** Whether the work succeeded within the time. */
-async function inTime(work: Promise<void>, timeoutMs: number): Promise<boolean> {
-  let timer: NodeJS.Timeout | undefined
-  const tooLate = new Promise<boolean>((resolve) => {
-    timer = setTimeout(resolve, timeoutMs, false)
-  })
-  const done = work.then(
-    () => true,
-    () => false,
-  )
-  return Promise.race([done, tooLate]).finally(() => clearTimeout(timer))
 }

@@ -1,3 +1,4 @@
+import { orLate } from '../redis/deadlines.ts'
 import { Closers } from './closers.ts'
 import { reasonOf, SettingsError } from './errors.ts'
 import { createLogger, type Logger } from './log.ts'
@@ -93,7 +94,8 @@ async function runUntilStopped<S extends RunSettings>(
   try {
     await (ended ? Promise.race([events.stopRequested, ended]) : events.stopRequested)
   } finally {
-    await withinMs(settings.shutdownTimeoutMs, closers.closeAll(), program.work)
+    const { shutdownTimeoutMs: ms } = settings
+    await orLate(ms, closers.closeAll(), () => new Error(`${program.work} did not finish within ${ms} ms`))
   }
   log.info('stopped')
   return EXIT.stopped
@@ -112,14 +114,6 @@ async function start<S extends RunSettings>(
     await closers.closeAll().catch(() => undefined)
     throw error
   }
-}
-
-async function withinMs(timeoutMs: number, closed: Promise<void>, work: string): Promise<void> {
-  let timer: NodeJS.Timeout | undefined
-  const timeout = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`${work} did not finish within ${timeoutMs} ms`)), timeoutMs)
-  })
-  await Promise.race([closed, timeout]).finally(() => clearTimeout(timer))
 }
 
 function helpText<S extends RunSettings>(program: Runnable<S>): string {

@@ -1,4 +1,4 @@
-// Jobs that call an API which allows 10 requests per second and refuses what comes beyond that for a second. The first
+// Jobs that call an API which allows 10 requests, refuses the next, and allows as many again after a second. The first
 // refusal holds the queue, the refused jobs come again by themselves, and the rate follows what the API takes. Needs a
 // Redis: REDIS_URL, or one on this machine, and the package structured-headers.
 //   npm run build && node examples/feedback.mjs
@@ -12,21 +12,19 @@ const prefix = process.env.PREFIX ?? 'sluice-examples'
 const JOBS = 20
 const ALLOWED = 10
 const WAIT_MS = 1000
-/** What had left when the refusal came may still arrive. */
-const UNDER_WAY_MS = 250
 
-// The API: a fixed window of a second, and `Retry-After` once it is used up.
-let window = { endsAt: 0, left: 0 }
+// The API: a quota, and `Retry-After` once it is used up.
+let left = ALLOWED
 let refusedAt = Number.NEGATIVE_INFINITY
 let refused = 0
-let early = 0
 const server = createServer((_request, response) => {
   const now = performance.now()
   const sinceRefusal = now - refusedAt
-  if (sinceRefusal > UNDER_WAY_MS && sinceRefusal < WAIT_MS) early++
-  if (now >= window.endsAt) window = { endsAt: now + WAIT_MS, left: ALLOWED }
-  if (sinceRefusal >= WAIT_MS && window.left-- > 0) return response.end('charged')
-  if (sinceRefusal >= WAIT_MS) refusedAt = now
+  if (sinceRefusal >= WAIT_MS && left-- > 0) return response.end('charged')
+  if (sinceRefusal >= WAIT_MS) {
+    refusedAt = now
+    left = ALLOWED
+  }
   refused++
   response.writeHead(429, { 'retry-after': WAIT_MS / 1000 }).end()
 }).listen(0, '127.0.0.1')
@@ -47,7 +45,18 @@ const feedback = { feedback: profiles.http, adapt: true }
 const worker = new ShapedWorker('charges', charge, { connection, prefix, shape, concurrency: 5, ...feedback })
 
 const changes = []
-worker.on('feedback', (change) => changes.push(change))
+// Jobs must not get a slot between the moment the worker knows of a pause and its end. What had left may still arrive.
+let paused = { fromMs: 0, untilMs: 0 }
+let early = 0
+worker.on('feedback', (change) => {
+  changes.push(change)
+  if (change.kind === 'pause') paused = { fromMs: Date.now(), untilMs: change.until.getTime() }
+})
+worker.on('departed', (_job, { departureTimeUs }) => {
+  // The end of the pause is in whole ms.
+  const slotMs = departureTimeUs / 1000
+  if (slotMs > paused.fromMs && slotMs < paused.untilMs - 1) early++
+})
 let charged = 0
 const allDone = new Promise((resolve, reject) => {
   worker.on('completed', () => ++charged === JOBS && resolve())

@@ -35,6 +35,7 @@ import { scaleData } from './figures/scale-data.ts'
 import { scaleDay } from './figures/scale-day.ts'
 import { scaleDistance } from './figures/scale-distance.ts'
 import { scaleQueues } from './figures/scale-queues.ts'
+import { scaleScripts } from './figures/scale-scripts.ts'
 import { scaleWaiting } from './figures/scale-waiting.ts'
 import { scaleWorkers } from './figures/scale-workers.ts'
 import { sharding } from './figures/sharding.ts'
@@ -57,7 +58,7 @@ const GROUPS: Readonly<Record<string, readonly Figure[]>> = {
   views: [views],
   groups,
   sharding: [sharding],
-  scale: [...scaleWaiting, scaleQueues, scaleData, scaleWorkers, scaleDistance, scaleDay],
+  scale: [...scaleWaiting, scaleScripts, scaleQueues, scaleData, scaleWorkers, scaleDistance, scaleDay],
   gateway: [gatewayPost, gatewayLimited, gatewayRefused, gatewayKeys],
 }
 const FIGURES: readonly Figure[] = Object.values(GROUPS).flat()

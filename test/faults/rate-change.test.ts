@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { useRedis } from '../support/redis.ts'
-import { worstExcess, worstExcessOver } from './support/bound.ts'
+import { worstExcess, worstWindow } from './support/bound.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
 
 const redis = useRedis(import.meta.url)
@@ -55,7 +55,7 @@ test('the rate is lowered and raised while jobs leave, and the queue obliterated
   await change(2)
   await leave(3)
 
-  const excess = worstExcessOver(fleet.slotsUs, BURST, (timeUs) => drainedBy(steps, timeUs))
+  const excess = worstWindow(fleet.slotsUs, BURST, (timeUs) => drainedBy(steps, timeUs)).excess
   expect(excess).toBeLessThanOrEqual(TOLERANCE)
 
   // What is owed at this rate would take hours.

@@ -133,7 +133,10 @@ test('a bulk of more than a hundred groups is estimated by some of them', async 
   const latest = Math.floor(START_US / 1000) + 20_000
   const bulk = (mustStartBefore: number) =>
     held.queue.addBulk(
-      Array.from({ length: 450 }, (_, i) => ({ name: 'job', data: {}, opts: { ...group(`g${i}`), mustStartBefore } })),
+      Array.from({ length: 450 }, (_, i) => {
+        const opts: ShapedJobsOptions = { ...group(`g${i}`), mustStartBefore }
+        return { name: 'job', data: {}, opts }
+      }),
     )
   const error = await bulk(latest).catch((thrown) => thrown)
   expect(error).toBeInstanceOf(CannotStartInTimeError)

@@ -32,7 +32,7 @@ test.each(SHAPES)('a worker of 240 on a queue with %s', async (_, shape, mostSta
   const added = await queue.addBulk(Array.from({ length: 480 }, () => ({ name: 'job', data: {}, opts })))
   const first = gate()
   let started = 0
-  const worker = shop.worker(queue, () => (++started <= 240 ? first.opened : undefined), { concurrency: 240 })
+  const worker = shop.worker(queue, async () => (++started <= 240 ? first.opened : undefined), { concurrency: 240 })
   const calls = callsOf(worker)
   const ends = endsOf(worker, new Set(added.map(({ id }) => id)))
   const departed = departuresOf(worker)

@@ -4,8 +4,8 @@ import { type AddCall, noteAnswer } from './add-call.ts'
 import { refusalOf } from './reply.ts'
 import { withRestore } from './restore.ts'
 
-/** Jobs per script that looks for existing ones: it blocks Redis for about 3 ms. */
-const FOUND_AT_ONCE = 400
+/** Jobs per script that looks for existing ones: it blocks Redis for about 2 ms. */
+const FOUND_AT_ONCE = 200
 export const CLAIM_LEASE_MS = 10_000
 
 /** What `lua/claim-places.lua` returns of the places of a bulk. */

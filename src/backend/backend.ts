@@ -113,7 +113,6 @@ export class ShapedBackend extends RedisQueueBackend {
     one: ({ client, args, discarded }) =>
       this.#departures.finish(client, FINISH, args, this.#keysOf(FINISH), discarded),
     many: (client, jobs) => this.#finishTogether(client, jobs),
-    most: () => this.#departures.mostTogether,
   })
   readonly #confirmation: ReplicaConfirmation
   readonly #schedulerJobs = new Map<string, Pick<AddedJob, 'cost' | 'terms'>>()

@@ -62,13 +62,6 @@ const DEFAULT_LOCK_MS = 30_000
 /** Index of BullMQ's "fetch the next job" among the arguments of the two scripts that can do it. */
 const FETCH_ARGUMENT: Readonly<Record<string, number>> = { moveToFinished: 5, moveToDelayed: 7 }
 
-/**
- * Jobs that one script finishes: each keeps Redis busy for about 0.03 ms, at the gate and in groups for 0.05 ms, while
- * all other clients wait. Each script takes 0.4 ms by itself, so smaller ones would cost more in all.
- */
-const MOST_TOGETHER = 100
-const MOST_AT_GATE = 50
-
 /** Starts and finishes jobs of one queue through the meter. */
 export class Departures {
   readonly #scripts: ScriptSet
@@ -141,12 +134,6 @@ export class Departures {
     // After a job went back, BullMQ's code fetches the next one by itself.
     if (reply.grants.length > 0) this.#dispatching?.onDeparture(reply, sentMs)
     return stockTuple(reply, raw)
-  }
-
-  /** How many jobs {@link finishBatch} may be given. */
-  get mostTogether(): number {
-    const { stored } = this.#store.memory
-    return stored && (stored.isPaced || stored.hasGroups || stored.ages) ? MOST_AT_GATE : MOST_TOGETHER
   }
 
   /**

@@ -22,6 +22,12 @@ const IN_FLIGHT = 2
 /** Smaller parts cost more than they gain. */
 const MIN_BATCH = 5
 
+/**
+ * Jobs that one script finishes: each keeps Redis busy for about 0.05 ms, while all other clients wait. Each script takes
+ * up to 0.4 ms by itself, so smaller ones would cost more in all.
+ */
+const MOST_TOGETHER = 50
+
 /** A call of BullMQ's moveToFinished. */
 export interface FinishCall {
   readonly client: Client
@@ -32,8 +38,6 @@ export interface FinishCall {
 
 /** The two ways to finish jobs. They return BullMQ's code, or the tuple with the next job. */
 export interface Finishing {
-  /** How many jobs one script may finish. */
-  most(): number
   one(call: FinishCall): Promise<unknown>
   /** Fetches as many as are asked for. */
   many(client: Client, jobs: readonly FinishedJob[]): Promise<readonly BatchResult[]>
@@ -53,7 +57,7 @@ export class FinishBatch {
         const results = await finishing.many((calls[0] as FinishCall).client, calls.map(finishedJob))
         return results.map((result) => (typeof result === 'string' ? new Error(result) : result))
       },
-      enough: () => Math.min(finishing.most(), Math.max(MIN_BATCH, Math.ceil(this.#running / IN_FLIGHT))),
+      enough: () => Math.min(MOST_TOGETHER, Math.max(MIN_BATCH, Math.ceil(this.#running / IN_FLIGHT))),
       defer: setImmediate,
     })
   }

@@ -23,11 +23,10 @@ const MAX_UNSURE_RETURNS = 3
 const UNSURE_WAIT_MS = 2000
 
 /**
- * Each job that a call starts keeps Redis busy for 0.02 ms, in groups for 0.06 ms, while all other clients wait. Jobs
- * that start together may end together: as many as then fit into one script.
+ * Each job that a call starts keeps Redis busy for 0.02 to 0.06 ms, while all other clients wait. Jobs that start together
+ * may end together: as many as fit into one script then.
  */
-const MOST_ASKED = 100
-const MOST_ASKED_IN_GROUPS = 50
+const MOST_ASKED = 50
 /** A worker whose round trip is longer than this, ms, may ask for more: calls follow each other slowly there. */
 const NEAR_MS = 5
 const MOST_ASKED_FAR = 256
@@ -396,12 +395,9 @@ export class Dispatcher {
 
   /** A distant worker asks for what departs in two round trips, or it could not keep a high rate. */
   get #mostAsked(): number {
-    const shape = this.#host.shape()
-    // The first call does not know the shape.
-    const most = !shape || shape.hasGroups ? MOST_ASKED_IN_GROUPS : MOST_ASKED
-    const intervalUs = shape?.pacedIntervalUs
-    if (intervalUs === undefined || this.roundTrip.ms < NEAR_MS) return most
-    return Math.min(MOST_ASKED_FAR, Math.max(most, Math.ceil((2 * this.roundTrip.ms * 1000) / intervalUs)))
+    const intervalUs = this.#host.shape()?.pacedIntervalUs
+    if (intervalUs === undefined || this.roundTrip.ms < NEAR_MS) return MOST_ASKED
+    return Math.min(MOST_ASKED_FAR, Math.max(MOST_ASKED, Math.ceil((2 * this.roundTrip.ms * 1000) / intervalUs)))
   }
 
   async #ask(free: number): Promise<void> {

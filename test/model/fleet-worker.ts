@@ -93,7 +93,6 @@ export class FleetWorker {
         const token = this.#nextToken()
         return this.#departures.finishBatch(client, await this.#activeArguments(token), token, jobs)
       },
-      most: () => this.#departures.mostTogether,
     })
     this.#store.on('shape', (shape, before) => {
       const later = shape.pausedUntilUs > (before?.pausedUntilUs ?? 0)

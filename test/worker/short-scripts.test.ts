@@ -7,9 +7,9 @@ const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
 
 const SHAPES = [
-  ['nothing that holds its jobs', {}, 100, 100],
-  ['a limit', { limits: [{ name: 'open', rate: '1000000/s', burst: 1_000_000 }] }, 100, 50],
-  ['groups', { groups: {} }, 50, 50],
+  ['nothing that holds its jobs', {}],
+  ['a limit', { limits: [{ name: 'open', rate: '1000000/s', burst: 1_000_000 }] }],
+  ['groups', { groups: {} }],
 ] as const
 
 /** How many jobs ended in each call, by the ids among its arguments. */
@@ -26,7 +26,7 @@ function endsOf(worker: ReturnType<typeof shop.worker>, ids: ReadonlySet<unknown
   return sizes
 }
 
-test.each(SHAPES)('a worker of 240 on a queue with %s', async (_, shape, mostStarted, mostEnded) => {
+test.each(SHAPES)('a worker of 240 on a queue with %s', async (_, shape) => {
   const queue = shop.queue(shape)
   const opts = 'groups' in shape ? { group: { id: 'a' } } : {}
   const added = await queue.addBulk(Array.from({ length: 480 }, () => ({ name: 'job', data: {}, opts })))
@@ -40,6 +40,6 @@ test.each(SHAPES)('a worker of 240 on a queue with %s', async (_, shape, mostSta
   const starts = calls.all.map(({ reply }) => reply.grants.length)
   first.open()
   await departed.reach(480)
-  expect(Math.max(...starts)).toBe(mostStarted)
-  expect(Math.max(...ends)).toBe(mostEnded)
+  expect(Math.max(...starts)).toBe(50)
+  expect(Math.max(...ends)).toBe(50)
 })

@@ -56,7 +56,7 @@ type KeysMap = ReturnType<QueueKeys['getKeys']>
 const FEW_KEPT = 100
 
 /** Jobs that a script of a drain removes, which blocks Redis for less than 5 ms. */
-const DRAINED_TOGETHER = 150
+const DRAINED_TOGETHER = 60
 
 /** BullMQ's script that finishes jobs. */
 const FINISH = 'moveToFinished'

@@ -8,7 +8,7 @@ const redis = useRedis(import.meta.url)
 const client = redis.client()
 const shop = new Workshop(redis)
 
-const PART = 150
+const PART = 60
 const HOUR_MS = 3_600_000
 
 interface Script {
@@ -43,9 +43,9 @@ async function leftovers(queue: ShapedQueue): Promise<string[]> {
 }
 
 async function fill(queue: ShapedQueue): Promise<void> {
-  await queue.addBulk(many(PART + 100))
-  await queue.addBulk(many(PART + 100, { priority: 3 }))
-  await queue.addBulk(many(PART + 100, { delay: HOUR_MS }))
+  await queue.addBulk(many(PART + 40))
+  await queue.addBulk(many(PART + 40, { priority: 3 }))
+  await queue.addBulk(many(PART + 40, { delay: HOUR_MS }))
 }
 
 test.each([
@@ -56,11 +56,11 @@ test.each([
   await fill(queue)
   const sent = await watchScripts(queue)
   await queue.drain()
-  expect(await counts(queue)).toEqual({ wait: 0, prioritized: 0, delayed: PART + 100, active: 0 })
+  expect(await counts(queue)).toEqual({ wait: 0, prioritized: 0, delayed: PART + 40, active: 0 })
   await queue.drain(true)
   expect(await counts(queue)).toEqual({ wait: 0, prioritized: 0, delayed: 0, active: 0 })
   expect(await leftovers(queue)).toEqual([])
-  // Two beginnings, a part for each 150 jobs or less of a kind, and two that found nothing more.
+  // Two beginnings, a part for each 60 jobs or less of a kind, and two that found nothing more.
   expect(sent.filter(({ name }) => name.includes('drain-part'))).toHaveLength(2 + 3 * 2 + 2)
 
   await queue.addBulk(many(PART))

@@ -11,6 +11,9 @@ import { formatDuration } from '../duration.ts'
 import { existingStatus } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 
+/** Said with a broken bound, since it may be why. */
+const EXPECTED_COSTS = 'by the costs expected at the departures: what settleCost gave back later looks like an excess'
+
 /** The number of history entries that a queue keeps. */
 const HISTORY = 1000
 
@@ -112,7 +115,7 @@ function auditText(name: string, found: Audit, gaps: readonly ExplainedGap[]): s
   if (unpaced > 0) lines.push(`${countText(unpaced, 'departure')} not paced: no rate, or mode shadow or off`)
   if (givenBack > 0)
     lines.push(`${countText(givenBack, 'departure')} given back before the start, and not counted above`)
-  lines.push(...gapLines(gaps), found.broken ? 'BROKEN' : 'every bound was kept')
+  lines.push(...gapLines(gaps), found.broken ? `BROKEN (${EXPECTED_COSTS})` : 'every bound was kept')
   return lines.join('\n')
 }
 

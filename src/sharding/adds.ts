@@ -147,7 +147,8 @@ export class ShardedAdds<DataType, ResultType> {
     for (const shard of shards) {
       try {
         const { opts } = withId(job, shard)
-        return await add(this.#terms.queue(shard), refusals.length === 0 ? opts : { ...opts, [ASKED_BEFORE]: true })
+        const asked = { ...opts, [ASKED_BEFORE]: refusals.length > 0 }
+        return await add(this.#terms.queue(shard), asked)
       } catch (error) {
         if (!isRefusal(error) && !(error instanceof Refused)) throw error
         refusals.push(error as Error)

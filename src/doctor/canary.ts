@@ -87,12 +87,13 @@ export class Canary {
       ...[2, 15, 120].map((seconds) => queue.toKey(`meta:series:${seconds}`)),
       ...[JOB_ID, `${JOB_ID}:lock`, `${JOB_ID}:logs`].map((suffix) => queue.toKey(suffix)),
       queue.toKey(`meta:postponed:${JOB_ID}`),
-      ...(this.#worker ? this.#keysOfGrants(this.#worker.id) : []),
+      ...(this.#worker ? this.#keysOf(this.#worker.id) : []),
     ]
   }
 
-  #keysOfGrants(workerId: string): string[] {
-    return Array.from({ length: GRANT_MEMOS }, (_, n) => this.#queue.toKey(`meta:grants:${workerId}:${n}`))
+  #keysOf(workerId: string): string[] {
+    const grants = Array.from({ length: GRANT_MEMOS }, (_, n) => `meta:grants:${workerId}:${n}`)
+    return [...grants, `meta:left:${workerId}`].map((suffix) => this.#queue.toKey(suffix))
   }
 
   /** BullMQ carries on after most errors, but a permission error would only be repeated. */

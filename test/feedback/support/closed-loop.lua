@@ -53,7 +53,8 @@ function steps.depart(shape_id, revision, asked, horizon, ...)
   end
   for _ = redis.call('LLEN', wait) + 1, asked + BACKLOG do redis.call('LPUSH', wait, redis.call('INCR', base .. 'id')) end
   local options = cmsgpack.pack({ token = 'token' })
-  local reply = depart({ wait, active, shape_key }, { '', '0', options, shape_id, revision, asked, horizon, '', '', '0', '1', '' })
+  local request = { shape_id, revision, asked, horizon, '', '', '0', '1', '', horizon }
+  local reply = depart({ wait, active, shape_key }, { '', '0', options, unpack(request) })
   for _, granted in ipairs(reply[4] or {}) do
     redis.call('SET', base .. granted[2] .. ':lock', granted[7] == '' and 'token' or granted[7])
   end

@@ -112,10 +112,14 @@ function verbs.release(op)
   return release_lease({ op.l.control, op.key }, { lease_name(op), op.cost }), 0, 0, 0
 end
 
--- All limits together, by the script itself.
+-- All limits together, by the script itself. A call with the same verb and lease is sent again, but within a replay only.
+local replayed = false
 local function decide_all(op, verb)
-  local args, keys = { #definitions, '', unpack(definitions) }, { unpack(KEYS) }
+  if not replayed then redis.call('DEL', KEYS[1] .. ':last') end
+  replayed = true
+  local args, keys = { #definitions, '', verb .. lease_name(op) .. ' ', '1000', unpack(definitions) }, { unpack(KEYS) }
   for i = 1, #definitions do keys[i] = KEYS[i] .. ':switch' end
+  keys[#keys + 1] = KEYS[1] .. ':last'
   local asked = '1 ' .. verb
   for i = 1, #definitions do asked = asked .. string.format(' %d %.17g %s;', i, op.cost, lease_name(op)) end
   args[#args + 1] = asked

@@ -24,9 +24,9 @@ local fetched = redis.call('MGET', unpack(KEYS))
 local record, call, charges = fetched[#KEYS], ARGV[3], {}
 local again = record and string.find(record, call, 1, true) == 1
 local limits, states, reply, size, saved = {}, {}, { now }, 1, {}
--- For the parts of one decision: their number, the request, its limit, its key, the key's state, its wait. The tables are
--- reused, as this runs for each of many decisions.
-local parts, asked, of, keys, states_of, waits, others = 0, {}, {}, {}, {}, {}, {}
+-- For the parts of one decision: their number, the request, its limit, its key, the key's state, its wait, and
+-- whether this call has charged it before. The tables are reused, as this runs for each of many decisions.
+local parts, asked, of, keys, states_of, waits, others, paid = 0, {}, {}, {}, {}, {}, {}, {}
 local shared, outdated = false, false
 
 -- The parts of a spread limit share one definition.
@@ -75,6 +75,13 @@ local function add_part(part, key, packed)
   if l.outdated then outdated = true end
 end
 
+-- Whether this call has charged a part already. A lease that has expired since is taken anew: another caller may have its
+-- place.
+local function is_charged(i)
+  if of[i].algorithm ~= 'concurrency' then return true end
+  return (tonumber(redis.call('ZSCORE', keys[i], '1 ' .. asked[i].lease) or nil) or 0) > now
+end
+
 -- A charged state is stored once, at the end. A call that is sent again only renews its leases.
 local function charge(l, s, part, charged)
   if charged and l.algorithm ~= 'concurrency' then return end
@@ -92,16 +99,17 @@ local function decide(takes)
   local decision = #charges + 1
   local charged = again and string.sub(record, #call + decision, #call + decision) == '1'
   for i = 1, parts do
-    if charged then waits[i] = math.min(waits[i], 0) end
+    paid[i] = charged and is_charged(i)
+    if paid[i] then waits[i] = math.min(waits[i], 0) end
     if waits[i] > 0 then passes = false end
   end
-  charges[decision] = takes and passes and '1' or '0'
+  charges[decision] = (charged or takes and passes) and '1' or '0'
   reply[size + 1] = (passes and 1 or 0) + (shared and 2 or 0) + (outdated and 4 or 0)
   size = size + 1
   for i = 1, parts do
     local l, s = of[i], states_of[i]
     if takes and l.reserve then limit_note_take(l, now) end
-    if takes and passes and waits[i] == 0 and l.mode ~= 'off' then charge(l, s, asked[i], charged) end
+    if takes and passes and waits[i] == 0 and l.mode ~= 'off' then charge(l, s, asked[i], paid[i]) end
     size = limit_tell(l, s, waits[i], reply, size)
     if takes and passes and l.maxKeys and not others[i] then limit_keep_place(l, keys[i], now + reply[size]) end
   end

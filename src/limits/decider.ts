@@ -152,8 +152,10 @@ export class Decider {
 
   async #send(questions: readonly Question[], deadlineMs: number, calls: Calls): Promise<readonly Decision[]> {
     const reply = await this.#runBefore(deadlineMs, (deadlineUs) => {
-      const { keys, args } = encodeQuestions(questions, deadlineUs, calls.next())
-      return this.#client.run<number[]>('decide', keys, args)
+      return calls.run((call) => {
+        const { keys, args } = encodeQuestions(questions, deadlineUs, call)
+        return this.#client.run<number[]>('decide', keys, args)
+      })
     })
     return readDecisions(questions, reply)
   }
@@ -182,22 +184,30 @@ export class Decider {
 const RECORD_MS = 60_000
 
 /**
- * Numbers the scripts of a collector, so that one that is sent again counts once. A connection answers in order: when a
- * script is sent, the one before the last has been answered, and its record can be used again.
+ * Numbers the scripts of a collector, so that one that is sent again counts once. A call has a record of its own until it
+ * is answered: after that it is not sent again, and a later one uses the record.
  */
 class Calls {
   readonly #caller = uniqueId()
   readonly #lastsMs: number
+  readonly #recordsInUse = new Set<number>()
   #number = 0
 
   constructor(timeoutMs: number) {
     this.#lastsMs = 2 * RECORD_MS + timeoutMs
   }
 
-  next(): Call {
+  async run<T>(send: (call: Call) => Promise<T>): Promise<T> {
+    let free = 0
+    while (this.#recordsInUse.has(free)) free += 1
+    this.#recordsInUse.add(free)
     this.#number += 1
-    const record = `${this.#caller}:${Math.floor(performance.now() / RECORD_MS)}:${this.#number % SCRIPTS_UNDER_WAY}`
-    return { number: this.#number, record, lastsMs: this.#lastsMs }
+    const record = `${this.#caller}:${Math.floor(performance.now() / RECORD_MS)}:${free}`
+    try {
+      return await send({ number: this.#number, record, lastsMs: this.#lastsMs })
+    } finally {
+      this.#recordsInUse.delete(free)
+    }
   }
 }
 

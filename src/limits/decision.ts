@@ -28,7 +28,7 @@ export interface Question {
 /** Identifies a call of `lua/decide.lua`, so that it counts once if it is sent again. */
 export interface Call {
   readonly number: number
-  /** Part of the key that remembers what it charged. Later calls use it too, once this one is answered. */
+  /** Part of the key that remembers what it charged. A later call uses it too, once this one is answered. */
   readonly record: string
   /** How long that key lasts, ms. */
   readonly lastsMs: number

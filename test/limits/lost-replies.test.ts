@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { combine, createLimiter, type LimiterOptions } from '../../src/limits/index.ts'
 import { useRedis } from '../support/redis.ts'
-import { keysWith, PATIENT, times, useLimiters } from './support/limiters.ts'
+import { keysWith, PATIENT, statesWith, times, useLimiters } from './support/limiters.ts'
 import { throughProxy } from './support/lost-redis.ts'
 
 const redis = useRedis(import.meta.url)
@@ -93,7 +93,42 @@ test('limits that are combined are each charged once', async () => {
   expect((await places.peek('joe')).remaining).toBe(9)
 })
 
-test('a caller has two records at most, which do not stay', async () => {
+/** A limiter whose connection falls silent with the reply of the next call, until it is cut and its calls are sent again. */
+async function silenced(of: LimiterOptions) {
+  const { client: lossy, proxy } = await throughProxy(redis)
+  const api = createLimiter(lossy, { ...of, prefix: redis.prefix, ...PATIENT })
+  await api.peek('ann')
+  return { api, silent: proxy.dropReplyOf(isScript, 1, { holdOpen: true }), cut: () => proxy.cut() }
+}
+
+test('takes that fill many scripts are each charged once, however many of those are sent again', async () => {
+  const many = { name: 'many', rate: '1000/day', burst: 1000 } as const
+  const { api, silent, cut } = await silenced(many)
+  const other = limiter(many)
+  const taking = Promise.all(times(400, () => api.take('joe')))
+  await silent
+  const left = async () => (await other.peek('joe')).remaining
+  await expect.poll(left).toBe(600)
+  cut()
+  expect((await taking).every(({ allowed }) => allowed)).toBe(true)
+  expect(await left()).toBe(600)
+})
+
+test('a lease that ended before its take was sent again does not come on top of that of another caller', async () => {
+  const places = { name: 'ended', algorithm: 'concurrency', concurrency: 1 } as const
+  const { api, silent, cut } = await silenced(places)
+  const other = limiter(places)
+  const taking = api.take('joe')
+  await silent
+  const [state] = (await statesWith(client, '{ended}:n:joe')) as [string]
+  const [lease] = (await client.zrange(state, '0', '-1')) as [string]
+  await client.zadd(state, 'XX', 1, lease)
+  expect((await other.take('joe')).allowed).toBe(true)
+  cut()
+  expect((await taking).allowed).toBe(false)
+})
+
+test('a caller that takes one after the other has one record, which does not stay', async () => {
   const api = createLimiter(redis.client(), {
     name: 'records',
     rate: '1/day',
@@ -103,7 +138,7 @@ test('a caller has two records at most, which do not stay', async () => {
   })
   for (const key of times(20, (i) => `k${i}`)) await api.take(key)
   const records = await keysWith(client, '{records}:last:')
-  expect(records).toHaveLength(2)
+  expect(records).toHaveLength(1)
   for (const record of records) expect(await client.pttl(record)).toBeGreaterThan(60_000 + PATIENT.timeoutMs)
   for (const record of records) expect(await client.pttl(record)).toBeLessThanOrEqual(120_000 + PATIENT.timeoutMs)
 })

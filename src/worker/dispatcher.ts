@@ -31,6 +31,9 @@ const MOST_ASKED = 50
 const NEAR_MS = 5
 const MOST_ASKED_FAR = 256
 
+/** For so long a horizon counts, as in the meter (`lua/lib/meter.lua`), which a loss makes forget it. */
+const HORIZON_MEMORY_MS = 60_000
+
 /** How late a job is, and how much later it may be by the error of this worker's estimate of Redis's clock. µs */
 export interface Lateness {
   readonly latenessUs: number
@@ -109,8 +112,8 @@ export class Dispatcher {
   readonly #schedule: AskSchedule
   #marker: Promise<void> | undefined
   #clockSteps: number | undefined
-  /** The longest horizon of another worker, µs, as of the last reply; 0 if none is longer than this one's. */
-  #longestHorizonUs = 0
+  /** The longest horizon of another worker in the last minute; 0 if none was longer than this one's. */
+  #longestHorizon = { us: 0, untilMs: 0 }
   /** The slot of the next job, µs, if the last reply filled this worker. */
   #nextSlotUs: number | undefined
   #signal: (() => void) | undefined
@@ -413,7 +416,7 @@ export class Dispatcher {
       const reply = await this.#host.depart(token, {
         jobs: this.#asked,
         horizonUs: careful ? 0 : this.horizonUs,
-        longestHorizonUs: Math.max(this.horizonUs, this.#longestHorizonUs),
+        longestHorizonUs: Math.max(this.horizonUs, this.#longestHorizon.us),
         workerId: this.#host.workerId,
         allowUnshaped: this.#host.allowUnshaped,
         ran: this.#runTimes.text,
@@ -453,10 +456,16 @@ export class Dispatcher {
     // Slots from before a clock step now mean other times. Only one worker detects the step; the others see the
     // counter.
     if ((reply.clockStepUs > 0 || stepped) && this.#timer.size > 0) this.#returning.start(this.#timer.takeAll())
-    if (reply.clockSteps !== undefined) this.#longestHorizonUs = reply.longestHorizonUs ?? 0
+    if (reply.clockSteps !== undefined) this.#noteHorizon(reply.longestHorizonUs ?? 0)
     if (reply.nowUs !== undefined) this.#clock.sample(reply.nowUs, sentMs)
     this.#nextSlotUs = reply.stop === 'full' ? reply.nextUs : undefined
     this.#host.onReply(reply)
+  }
+
+  /** The reply that reports a loss knows nothing of horizons from before it. */
+  #noteHorizon(us: number): void {
+    if (us < this.#longestHorizon.us && this.nowMs < this.#longestHorizon.untilMs) return
+    this.#longestHorizon = { us, untilMs: this.nowMs + HORIZON_MEMORY_MS }
   }
 
   #answered(reply: DepartureReply, { isOvertaken, handedOn }: { isOvertaken: boolean; handedOn?: boolean }): void {

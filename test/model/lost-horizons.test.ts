@@ -14,7 +14,7 @@ const INTERVAL_US = 10_000
 /** More than can leave in a story. */
 const JOBS = 400
 
-/** A worker that has asked once, and remembers what it was told, as `Dispatcher` does. */
+/** A worker that has asked once, and remembers what it was told last; `Dispatcher` remembers it for longer. */
 class Asking {
   #longestUs = 0
 

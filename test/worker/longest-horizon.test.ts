@@ -1,6 +1,10 @@
 import { expect, onTestFinished, test, vi } from 'vitest'
+import { readDeparture } from '../../src/departure/reply.ts'
 import { ShapedQueue, ShapedWorker } from '../../src/index.ts'
+import { RedisClock } from '../../src/redis/clock.ts'
+import { Dispatcher } from '../../src/worker/dispatcher.ts'
 import { useRedis } from '../support/redis.ts'
+import { idleHost } from './idle-host.ts'
 
 const redis = useRedis(import.meta.url)
 
@@ -22,4 +26,35 @@ test('a worker passes on the longest horizon that it knows of, for the time afte
 
   await expect.poll(() => known().some((request) => request.longestHorizonUs === 700_000), { interval: 5 }).toBe(true)
   expect(known().every(({ horizonUs }) => horizonUs < 700_000)).toBe(true)
+})
+
+/** What Redis answers while the next slot is a day ahead. */
+function closed(loss: '' | 'hold', longestHorizonUs: string) {
+  const nowUs = Date.now() * 1000
+  const slotUs = String(nowUs + 86_400_000_000)
+  const notes = [loss, '0', '0', '', '0', 1, 0, longestHorizonUs]
+  return readDeparture([1, String(nowUs), 0, [], 'closed', slotUs, slotUs, 0, 0, notes])
+}
+
+test('a loss that the end of a job finds does not make a worker forget the longest horizon', async () => {
+  const asked: (number | undefined)[] = []
+  let closing = false
+  const host = idleHost({
+    closing: () => closing,
+    depart: async (_, { longestHorizonUs }) => {
+      asked.push(longestHorizonUs)
+      return closed('', '700000')
+    },
+    process: async () => 0,
+  })
+  const dispatcher = new Dispatcher(host, new RedisClock())
+  const running = dispatcher.run()
+  await expect.poll(() => asked.length).toBe(1)
+  dispatcher.noteReply(closed('hold', ''), dispatcher.nowMs)
+  dispatcher.wake()
+  await expect.poll(() => asked.length).toBe(2)
+  expect(asked[1]).toBe(700_000)
+  closing = true
+  dispatcher.wake()
+  await running
 })

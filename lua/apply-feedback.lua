@@ -5,15 +5,15 @@
   KEYS
     [1]  …:meta:shape
   ARGV
-    [1]  JSON: call (id of this call: sent again, it changes nothing) or nothing, found (what src/feedback/request.ts makes of each finding), sent (µs at which the job departed,
-         text), by, jitter (0 to 1), oks (successful calls since the last report), ok_at (departure of the worker's last
-         one, ms) and ok_ago (ms since that ended) or nothing, group (that of the job, '' if it has none) or nothing,
-         group_calls (oks, ok_at, ok_ago of that group) or nothing, limits (ms: pauseMs, maxBackoffMs, maxSlowPauseMs,
-         maxDownMs, maxPauseMs, jitterMs, probeMs, slowStartMs, slowMs, quietMs), adapt (decrease, increase, quietMs,
-         floor) or nothing, job or nothing: the one that was refused (id, token, score; head: whether no time was given
-         for its retry; most: how often it may be throttled; reason: why, if it is to be kept; retried: whether the
-         answer asks for a retry of this job; target or nothing, same and others: when the last successful call to its
-         target, and to any other, departed, ms)
+    [1]  JSON: call (id of this call, which takes effect once) or nothing, found (what src/feedback/request.ts makes of
+         each finding), sent (µs at which the job departed, text), by, jitter (0 to 1), oks (successful calls since the
+         last report), ok_at (departure of the worker's last one, ms) and ok_ago (ms since that ended) or nothing, group
+         (that of the job, '' if it has none) or nothing, group_calls (oks, ok_at, ok_ago of that group) or nothing,
+         limits (ms: pauseMs, maxBackoffMs, maxSlowPauseMs, maxDownMs, maxPauseMs, jitterMs, probeMs, slowStartMs,
+         slowMs, quietMs), adapt (decrease, increase, quietMs, floor) or nothing, job or nothing: the one that was
+         refused (id, token, score; head: whether no time was given for its retry; most: how often it may be throttled;
+         reason: why, if it is to be kept; retried: whether the answer asks for a retry of this job; target or nothing,
+         same and others: when the last successful call to its target, and to any other, departed, ms)
     [2]  id of the shape that the caller knows, '' if none
     [3]  its revision
   Returns {1, the shape, JSON of the changes, how often the job was throttled so far (0: there is none, or it no longer

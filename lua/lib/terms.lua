@@ -7,6 +7,7 @@ local function terms_read(text)
   if text == '' then return PLAIN_TERMS end
   local asked, place, priority, delay, deadline = string.match(text, '^(a?)(%a?),(%d*),(%d*),(%d*)$')
   return {
-    asked = asked ~= '', place = place, priority = tonumber(priority) or 0, delay = tonumber(delay) or 0, deadline = tonumber(deadline),
+    asked = asked ~= '', place = place,
+    priority = tonumber(priority) or 0, delay = tonumber(delay) or 0, deadline = tonumber(deadline),
   }
 end

@@ -2,6 +2,8 @@ import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { SentinelConnector } from 'ioredis'
 
+/** After so many failures to reach the server that was named, every second attempt believes a single Sentinel. */
+const TRUSTED_ATTEMPTS = 20
 /** Once one Sentinel has answered, the others have this long, ms: one may be on the machine that is gone. */
 const OTHERS_MS = 200
 /** On which a Sentinel says that a master was replaced: its name, the old host and port, the new host and port. */
@@ -33,11 +35,13 @@ interface ConnectorOptions {
 interface IoredisConnector {
   readonly options: ConnectorOptions
   readonly sentinelIterator: {
-    readonly sentinels: readonly Endpoint[]
+    readonly sentinels: Endpoint[]
     next(): { readonly done: boolean }
     reset(first: boolean): void
   }
   readonly stream?: Socket
+  /** Until it is disconnected. */
+  readonly connecting: boolean
   failoverDetector: { cleanup(): void } | null
   connect(emitter: unknown): Promise<Socket>
   disconnect(): void
@@ -69,13 +73,18 @@ export class NewestMasterConnector extends Base {
   #address: string | undefined
   /** The master that was named last, as far as one of the Sentinels said so by itself. */
   #named: string | undefined
-  /** The server that they agreed on turned out to be a replica: each of them is believed in turn, as by ioredis. */
+  /** The server that they named turned out to be a replica. */
   #misled = false
+  /** To connect, since a server was reached. */
+  #attempts = 0
   readonly #heard = new Map<string, SentinelClient>()
 
   override connect(emitter: unknown): Promise<Socket> {
+    this.#attempts += 1
+    const { sentinels } = this.sentinelIterator
+    if (this.#attempts > 1 && this.#asksInTurn) sentinels.push(...sentinels.splice(0, 1))
     this.sentinelIterator.reset(false)
-    if (this.options.failoverDetector) this.#listen()
+    this.#listen()
     return super.connect(emitter)
   }
 
@@ -86,28 +95,54 @@ export class NewestMasterConnector extends Base {
 
   override async resolve(sentinel: Endpoint): Promise<Endpoint | null> {
     this.#address = undefined
-    if (this.options.role === 'slave' || this.#misled) return super.resolve(sentinel)
+    if (this.options.role === 'slave') return super.resolve(sentinel)
     for (;;) {
       const named = this.#named
-      const { address } = await this.#newest()
+      const { address } = this.#asksInTurn ? await this.#ask(sentinel) : await this.#newest()
       const key = keyOf(address)
-      // Named while the others were asked.
+      // Named while they were asked.
       if (this.#named !== named && this.#named !== key) continue
       this.#address = key
       return this.sentinelNatResolve(address)
     }
   }
 
-  /** ioredis would listen from now on, until the next connection. */
-  initFailoverDetector(): void {}
+  /** Called by ioredis once the server is reached: by then, further Sentinels are known. */
+  initFailoverDetector(): void {
+    this.#attempts = 0
+    if (this.connecting) this.#listen()
+  }
+
+  /**
+   * Whether each Sentinel is believed in turn, as by ioredis: the newest answer may be wrong for good, such as that of one
+   * that was left running with an old configuration.
+   */
+  get #asksInTurn(): boolean {
+    return (
+      this.options.role === 'slave' || this.#misled || (this.#attempts > TRUSTED_ATTEMPTS && this.#attempts % 2 === 0)
+    )
+  }
 
   async #newest(): Promise<Answer> {
+    const sentinels = [...this.sentinelIterator.sentinels]
+    const most = Math.max(1, this.options.sentinelMaxConnections)
+    for (;;) {
+      try {
+        return await this.#newestOf(sentinels.splice(0, most))
+      } catch (error) {
+        if (sentinels.length > 0) continue
+        // All of them were asked: ioredis need not try the next one.
+        while (!this.sentinelIterator.next().done);
+        throw error
+      }
+    }
+  }
+
+  async #newestOf(sentinels: readonly Endpoint[]): Promise<Answer> {
     const answers: Answer[] = []
-    const asked = this.#sentinels().map((one) => this.#ask(one).then((answer) => answers.push(answer)))
+    const asked = sentinels.map((one) => this.#ask(one).then((answer) => answers.push(answer)))
     const all = Promise.allSettled(asked)
     await Promise.any(asked).catch((error: AggregateError) => {
-      // All of them were asked: ioredis need not try the next one.
-      while (!this.sentinelIterator.next().done);
       throw error.errors[0]
     })
     await within(all, OTHERS_MS)
@@ -135,22 +170,28 @@ export class NewestMasterConnector extends Base {
     }
   }
 
-  #sentinels(): readonly Endpoint[] {
-    return this.sentinelIterator.sentinels.slice(0, this.options.sentinelMaxConnections)
-  }
-
   #listen(): void {
-    const { sentinelReconnectStrategy: retryStrategy } = this.options
-    for (const sentinel of this.#sentinels()) {
-      if (this.#heard.has(keyOf(sentinel))) continue
-      const client = this.connectToSentinel(sentinel, { lazyConnect: true, retryStrategy })
-      this.#heard.set(keyOf(sentinel), client)
-      client.on('error', ignore)
-      client.on('ready', () => void client.subscribe(SWITCHED).catch(ignore))
-      client.on('message', (_channel: string, message: string) => this.#learn(message))
-      client.connect().catch(ignore)
+    if (!this.options.failoverDetector) return
+    for (const sentinel of this.sentinelIterator.sentinels) {
+      if (this.#heard.size >= this.options.sentinelMaxConnections) break
+      if (!this.#heard.has(keyOf(sentinel))) this.#listenTo(sentinel)
     }
     this.failoverDetector = { cleanup: () => this.#stopListening() }
+  }
+
+  #listenTo(sentinel: Endpoint): void {
+    const { sentinelReconnectStrategy: retryStrategy } = this.options
+    const client = this.connectToSentinel(sentinel, { lazyConnect: true, retryStrategy })
+    const key = keyOf(sentinel)
+    this.#heard.set(key, client)
+    client.on('error', ignore)
+    // The program wants no further attempt: there is one with the next connection.
+    client.on('end', () => {
+      if (this.#heard.get(key) === client) this.#heard.delete(key)
+    })
+    client.on('ready', () => void client.subscribe(SWITCHED).catch(ignore))
+    client.on('message', (_channel: string, message: string) => this.#learn(message))
+    client.connect().catch(ignore)
   }
 
   #stopListening(): void {

@@ -20,7 +20,7 @@ async function sentinelsOf(...masters: number[]) {
   return Promise.all(masters.map((master) => FakeSentinel.start(master)))
 }
 
-function connect(sentinels: readonly FakeSentinel[], options: object = {}): Redis {
+function connect(sentinels: readonly { readonly port: number }[], options: object = {}): Redis {
   const { host, port, ...others } = redis.connection
   const client = new Redis(
     withSentinelDefaults({
@@ -36,6 +36,9 @@ function connect(sentinels: readonly FakeSentinel[], options: object = {}): Redi
   onTestFinished(() => client.disconnect())
   return client
 }
+
+/** Nothing listens there. */
+const NOWHERE = 1
 
 const portOf = (client: Redis) => client.stream.remotePort
 
@@ -120,4 +123,46 @@ test('a client that is disconnected hears no Sentinel any more', async () => {
   await vi.waitFor(() => expect(sentinels.map(({ listeners }) => listeners)).toEqual([1, 1]), 5000)
   client.disconnect()
   await vi.waitFor(() => expect(sentinels.map(({ listeners }) => listeners)).toEqual([0, 0]), 5000)
+})
+
+test('further Sentinels, of which one of the given ones knows, are heard, too', async () => {
+  const [master] = await addresses()
+  const sentinels = await sentinelsOf(master, master)
+  sentinels[0]!.others = [sentinels[1]!.port]
+  connect(sentinels.slice(0, 1))
+  await vi.waitFor(() => expect(sentinels.map(({ listeners }) => listeners)).toEqual([1, 1]), 5000)
+})
+
+test('if those that may be asked at once do not answer, the next ones are asked', async () => {
+  const [master] = await addresses()
+  const sentinels = await sentinelsOf(master)
+  const client = connect([{ port: NOWHERE }, ...sentinels], { sentinelMaxConnections: 1 })
+  await once(client, 'ready')
+  expect(portOf(client)).toBe(master)
+})
+
+test('a Sentinel whose newer answer leads nowhere keeps no client from the master, which then hears of the next one', async () => {
+  const [master, next] = await addresses()
+  const sentinels = await sentinelsOf(NOWHERE, master)
+  sentinels[0]?.names(NOWHERE, 7)
+  const client = connect(sentinels, { retryStrategy: () => 1 })
+  await vi.waitFor(() => expect(client.status).toBe('ready'), 5000)
+  expect(portOf(client)).toBe(master)
+  await vi.waitFor(() => expect(sentinels[1]?.listeners).toBe(1), 5000)
+  sentinels[1]?.names(next, 8)
+  sentinels[1]?.tell(next)
+  await once(client, 'ready')
+  expect(portOf(client)).toBe(next)
+})
+
+test('a Sentinel that is not to be connected to again is heard again with the next connection', async () => {
+  const [master] = await addresses()
+  const [sentinel] = await sentinelsOf(master)
+  const client = connect([sentinel!], { sentinelReconnectStrategy: () => null })
+  await once(client, 'ready')
+  await vi.waitFor(() => expect(sentinel?.listeners).toBe(1), 5000)
+  sentinel?.drop()
+  await vi.waitFor(() => expect(sentinel?.listeners).toBe(0), 5000)
+  client.stream.destroy()
+  await vi.waitFor(() => expect(sentinel?.listeners).toBe(1), 5000)
 })

@@ -134,8 +134,10 @@ interface SentCommand {
 interface Socketed {
   readonly status: string
   readonly options?: { readonly failoverDetector?: boolean; readonly host?: string; readonly port?: number }
-  /** Whether the program closed it. */
+  /** Whether the program closes it: until it is closed. */
   readonly manuallyClosing?: boolean
+  on?(event: string, listener: () => void): unknown
+  off?(event: string, listener: () => void): unknown
   connect(): Promise<unknown>
   readonly stream?: { readonly bytesRead: number; destroy(error: Error): unknown }
   /** What was sent and is not answered yet. */
@@ -204,11 +206,27 @@ export function watchConnection(client: Client, asks: boolean, other?: Client): 
 }
 
 /** What is used of a client that ioredis may end. */
-type Endable = Partial<Pick<Socketed, 'status' | 'options' | 'manuallyClosing'>>
+type Endable = Partial<Pick<Socketed, 'status' | 'options' | 'manuallyClosing' | 'on' | 'off'>>
+
+/** Clients that were closed since they last connected: what ends then was ended by the program, or by its options. */
+const closed = new WeakSet<Endable>()
+
+/** For {@link hasGivenUp}. @returns ends it */
+export function noteCloses(client: Endable): () => void {
+  const closes = () => void closed.add(client)
+  const connects = () => void closed.delete(client)
+  client.on?.('close', closes)
+  client.on?.('connecting', connects)
+  return () => {
+    client.off?.('close', closes)
+    client.off?.('connecting', connects)
+  }
+}
 
 /** With a `failoverDetector`, ioredis ends a client for good if a Sentinel names another master while it connects. */
-export function hasGivenUp({ status, options, manuallyClosing }: Endable): boolean {
-  return status === 'end' && options?.failoverDetector === true && manuallyClosing !== true
+export function hasGivenUp(client: Endable): boolean {
+  const { status, options, manuallyClosing } = client
+  return status === 'end' && options?.failoverDetector === true && manuallyClosing !== true && !closed.has(client)
 }
 
 const asking = new WeakSet<Socketed>()
@@ -235,16 +253,17 @@ function leave(client: Clustered, silent: Socketed): void {
   silent.stream?.destroy(new Error('Connection is silent, and another node of the cluster has its slots'))
 }
 
-/** A node that it is connected to, and the other one has left. */
+/** A node that it is connected to, and the other one has left. Of those that it never used, the other may not know yet. */
 function leftBy(other: Clustered, client: Clustered): Socketed | undefined {
   const keyOf = ({ options }: Socketed) => `${options?.host}:${options?.port}`
   const known = new Set(other.nodes?.().map(keyOf))
-  return client.nodes?.().find((node) => !known.has(keyOf(node)))
+  return client.nodes?.().find((node) => node.status in STATES && !known.has(keyOf(node)))
 }
 
 function startWatch(client: Clustered, asks: boolean, other: Clustered | undefined) {
   const watches = new WeakMap<Socketed, SilenceWatch>()
-  return everyLook(() => {
+  const stopNoting = noteCloses(client)
+  const stopLooking = everyLook(() => {
     for (const node of client.isCluster ? (client.nodes?.() ?? []) : [client]) {
       const watch = watches.get(node) ?? new SilenceWatch(watchedNode(client, node, asks))
       watches.set(node, watch)
@@ -254,4 +273,8 @@ function startWatch(client: Clustered, asks: boolean, other: Clustered | undefin
     const left = other?.isCluster && other.status === 'ready' && leftBy(other, client)
     if (left) askAnother(client, left)
   })
+  return () => {
+    stopLooking()
+    stopNoting()
+  }
 }

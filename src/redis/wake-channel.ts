@@ -1,5 +1,5 @@
 import type { Client } from './commands.ts'
-import { everyLook, hasGivenUp, SilenceWatch } from './connection-watch.ts'
+import { everyLook, hasGivenUp, noteCloses, SilenceWatch } from './connection-watch.ts'
 
 /** Receives the published message, or '' if messages may have been missed. */
 type Listener = (message: string) => void
@@ -74,6 +74,7 @@ class Hub {
 
   #open(): Subscriber {
     const subscriber = this.#connect()
+    noteCloses(subscriber)
     subscriber.on('message', (channel: string, message: string) => this.#wake(channel, message))
     // Messages published while the connection was down are lost: all listeners ask again.
     subscriber.on('ready', () => {

@@ -1,3 +1,4 @@
+import { EventEmitter } from 'node:events'
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest'
 import { InvalidShapeError } from '../../src/errors.ts'
 import type { Client } from '../../src/redis/commands.ts'
@@ -232,6 +233,29 @@ test('a blocking connection leaves the node of a cluster that the other connecti
   expect(blocking.asked.map(({ host }) => host)).toEqual(['b'])
   expect(left?.replaced).toBe(1)
   stop()
+})
+
+test('a blocking connection asks nothing over a node that it never used, and that the other one does not know yet', async () => {
+  const [plain, blocking] = [clusterOf('a'), clusterOf('a', 'replica')]
+  Object.assign(blocking.all[1]!, { status: 'wait' })
+  const stop = watchConnection(blocking as unknown as Client, false, plain as unknown as Client)
+  await look(5)
+  expect(blocking.asked).toHaveLength(0)
+  stop()
+})
+
+test('a client that ioredis gave up is connected again, one that the program has closed is not', async () => {
+  const connect = vi.fn(async () => {})
+  const client = Object.assign(new EventEmitter(), { status: 'end', options: { failoverDetector: true }, connect })
+  const stop = watchConnection(client as unknown as Client, true)
+  client.emit('close')
+  await look(2)
+  expect(connect).not.toHaveBeenCalled()
+  client.emit('connecting')
+  await look(1)
+  expect(connect).toHaveBeenCalledTimes(1)
+  stop()
+  expect(client.eventNames()).toEqual([])
 })
 
 test('a client that is shared is watched once, until its last user stops', async () => {

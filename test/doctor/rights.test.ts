@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from 'vitest'
 import { commandsOfRole } from '../../src/acl/acl-line.ts'
-import { rights } from '../../src/doctor/checks/rights.ts'
+import { neededRights, rights } from '../../src/doctor/checks/rights.ts'
 import { levelsOf, Ward } from './support.ts'
 
 const ward = new Ward()
@@ -67,4 +67,10 @@ test('what a worker may not look at is skipped, and says what it needs', async (
   expect(skipped.map(({ check }) => check)).toEqual(['persistence', 'orphans'])
   expect(skipped[1]?.remedy).toContain('+scan')
   expect(found.filter(({ level }) => level === 'error')).toEqual([])
+})
+
+test('a server that cannot tell what a user may run lacks no right', async () => {
+  const asked = { eval: (lua: string, ...rest: [0, string]) => ward.admin.eval(`local redis = {}\n${lua}`, ...rest) }
+  const [found] = await neededRights(`${ward.prefix}:q`, asked as never, 'worker')
+  expect(found).toMatchObject({ level: 'skipped', remedy: 'needs Redis 7 or Valkey 8' })
 })

@@ -7,9 +7,10 @@ import { isDenied } from '../permission.ts'
 
 /**
  * A script can ask what its user may run, without running it (redis.acl_check_cmd, since 7.0). Returns the indices of
- * denied commands, from 1.
+ * denied commands, from 1; null on a server where it cannot ask.
  */
 const MAY_NOT = `
+if not redis.acl_check_cmd then return false end
 local denied = {}
 for i, command in ipairs(cjson.decode(ARGV[1])) do
   local known, allowed = pcall(redis.acl_check_cmd, unpack(command))
@@ -58,6 +59,9 @@ async function rightsOn(base: string, client: Redis, role: Role, commands: reado
       client,
       commands.map((command) => exampleOf(command, key, channel)),
     )
+    if (!denied) {
+      return [findings.skipped('this server cannot tell which commands the user may run', 'needs Redis 7 or Valkey 8')]
+    }
     if (denied.length === 0) return [findings.ok(`the user has all ${commands.length} rights of a ${role}`)]
     const names = denied.map((place) => `+${commands[place - 1]}`).join(' ')
     return [findings.error(`the user lacks rights of a ${role}: ${names}`, remedyFor(role))]
@@ -71,8 +75,8 @@ function remedyFor(role: Role): string {
   return `grant it what docs/acl/${role}.acl lists, with keys under this prefix, or give its actual role with --role`
 }
 
-function deniedOf(client: Redis, examples: readonly (readonly string[])[]): Promise<number[]> {
-  return client.eval(MAY_NOT, 0, JSON.stringify(examples)) as Promise<number[]>
+function deniedOf(client: Redis, examples: readonly (readonly string[])[]): Promise<number[] | null> {
+  return client.eval(MAY_NOT, 0, JSON.stringify(examples)) as Promise<number[] | null>
 }
 
 /** A call of a command in which Redis finds the keys. It is not run. */

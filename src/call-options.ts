@@ -51,8 +51,10 @@ export function checkSignal(call: string, signal: unknown): void {
 }
 
 const MAX_GOT = 100
+/** As in the URL of a Redis. */
+const CREDENTIALS = /:\/\/\S*@/g
 
-/** What came instead, for a message. */
+/** What came instead, for a message; without the credentials of a URL. */
 export function gotText(value: unknown): string {
   if (typeof value === 'function') return 'a function'
   if (typeof value === 'number') return String(value)
@@ -62,7 +64,7 @@ export function gotText(value: unknown): string {
   } catch {
     // Circular, or a BigInt.
   }
-  const got = text ?? String(value)
+  const got = (text ?? String(value)).replace(CREDENTIALS, '://…@')
   return got.length > MAX_GOT ? `${got.slice(0, MAX_GOT)}…` : got
 }
 

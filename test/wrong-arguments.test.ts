@@ -178,6 +178,26 @@ describe('wrong arguments are refused by an error of Sluice, before anything is 
     await queue.close()
   })
 
+  test.each<[string, (given: Wrong) => unknown]>([
+    ['ShapedQueue', (given) => new ShapedQueue('q', given)],
+    ['ShapedWorker', (given) => new ShapedWorker('q', process, given)],
+    ['ShapedFlowProducer', (given) => new ShapedFlowProducer(given)],
+    ['Inspector', (given) => new Inspector(given)],
+    ['Inspector, connection', (connection) => new Inspector({ connection })],
+    ['ShardedQueue', (given) => new ShardedQueue('q', given)],
+    ['createLimiter', (given) => createLimiter(given, { name: 'a', rate: '1/s' })],
+    ['ModeSwitch', (given) => new http.ModeSwitch(given)],
+  ])('%s: no password is in the error', (_, make) => {
+    const url = 'redis://ann:CANARY@127.0.0.1:1'
+    expect(() => make(url)).toThrow(sluice.SluiceError)
+    expect(() => make(url)).not.toThrow(/CANARY/)
+  })
+
+  test('ShapedWorker: nor is that of options where { connection } was meant', () => {
+    const given = { host: '127.0.0.1', password: 'CANARY' } as Wrong
+    expect(() => new ShapedWorker('q', process, given)).toThrow(/got the options host, password$/)
+  })
+
   test('the signal of a wait for a limit', async () => {
     const limiter = createLimiter(redis.client(), { name: 'api', prefix: redis.prefix, rate: '1/s' })
     const wait: Case = ['wait', NO_SIGNAL, (v) => limiter.wait('k', { signal: v })]

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify'
-import { checkCallOptions } from '../call-options.ts'
+import { checkCallOptions, gotText } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
 import type { InspectorOptions } from '../inspect/index.ts'
 
@@ -61,7 +61,7 @@ export function resolveOptions(options: DashboardOptions): ResolvedOptions {
   const { connection, readConnection = connection } = options
   for (const [name, value] of Object.entries({ connection, readConnection })) {
     if (typeof value !== 'object' || value === null) {
-      throw new InvalidInputError(`${name} must be an ioredis client or its options; got ${String(value)}`)
+      throw new InvalidInputError(`${name} must be an ioredis client or its options; got ${gotText(value)}`)
     }
   }
   for (const [name, type] of Object.entries(TYPES)) {

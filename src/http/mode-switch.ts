@@ -1,3 +1,4 @@
+import { gotText } from '../call-options.ts'
 import { InvalidInputError, SluiceError } from '../errors.ts'
 import type { ShapeMode } from '../mode.ts'
 
@@ -74,7 +75,8 @@ export class ModeSwitch {
   /** @throws InvalidInputError */
   constructor(redis: ModeRedis, options: ModeSwitchOptions = {}) {
     const { prefix = 'sluice', refreshMs = 1000, timeoutMs = 100, onError = () => {} } = options
-    if (typeof redis?.hgetall !== 'function') throw new InvalidInputError(`modes need an ioredis client; got ${redis}`)
+    if (typeof redis?.hgetall !== 'function')
+      throw new InvalidInputError(`modes need an ioredis client; got ${gotText(String(redis))}`)
     if (!/[^:]$/.test(prefix))
       throw new InvalidInputError(`prefix must be a string without a colon at its end; got ${prefix}`)
     for (const [name, ms] of Object.entries({ refreshMs, timeoutMs })) {

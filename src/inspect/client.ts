@@ -1,4 +1,5 @@
 import { Redis, type RedisOptions } from 'ioredis'
+import { gotText } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
 import type { ShapedQueueOptions } from '../queue/options.ts'
 import type { BatchClient } from './batch.ts'
@@ -17,7 +18,7 @@ export interface ReadClient {
  * @throws InvalidInputError for a client of another library
  */
 export function readClient(connection: InspectorConnection): ReadClient {
-  if (typeof connection !== 'object' || connection === null) throw unusable(connection)
+  if (typeof connection !== 'object' || connection === null) throw unusable(gotText(connection))
   if ('pipeline' in connection && typeof connection.pipeline === 'function') {
     return { redis: connection as unknown as Redis, isOwn: false }
   }
@@ -35,6 +36,6 @@ export function readClient(connection: InspectorConnection): ReadClient {
   return { redis, isOwn: true }
 }
 
-function unusable(came: unknown): InvalidInputError {
-  return new InvalidInputError(`connection must be an ioredis client or its options; got ${String(came)}`)
+function unusable(came: string): InvalidInputError {
+  return new InvalidInputError(`connection must be an ioredis client or its options; got ${came}`)
 }

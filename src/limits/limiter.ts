@@ -1,4 +1,4 @@
-import { checkCallOptions, wrongCallOptions } from '../call-options.ts'
+import { checkCallOptions, gotText, wrongCallOptions } from '../call-options.ts'
 import { InvalidLimitError, LimiterUnavailableError } from '../errors.ts'
 import type { ShapeMode } from '../mode.ts'
 import { uniqueId } from '../redis/ids.ts'
@@ -53,7 +53,7 @@ export class Limiter {
 
   constructor(redis: LimitRedis, options: LimiterOptions) {
     if (typeof redis?.defineCommand !== 'function') {
-      throw new InvalidLimitError(`a limiter needs an ioredis client, Redis or Cluster; got ${redis}`)
+      throw new InvalidLimitError(`a limiter needs an ioredis client, Redis or Cluster; got ${gotText(String(redis))}`)
     }
     checkLimiterOptions(options)
     this.name = options.name

@@ -1,4 +1,5 @@
 import { checkDeadLetterQueue } from '../backend/dead-letters.ts'
+import { gotText } from '../call-options.ts'
 import { InvalidInputError, UnsupportedOptionError } from '../errors.ts'
 import { checkFeedbackOptions } from '../feedback/options.ts'
 import type { MeterState } from '../queue/meter-state.ts'
@@ -49,7 +50,7 @@ export interface ShardedState {
 /** @throws InvalidInputError */
 export function checkShardedQueue(options: ShardedQueueOptions): void {
   if (typeof options !== 'object' || options === null) {
-    throw new InvalidInputError(`a queue needs options, such as { connection, shards, shape }; got ${String(options)}`)
+    throw new InvalidInputError(`a queue needs options, such as { connection, shards, shape }; got ${gotText(options)}`)
   }
   checkShards(options.shards)
   checkPrefix(options.prefix)

@@ -86,10 +86,12 @@ export function checkProcessor(processor: unknown): void {
 /** @throws UnsupportedOptionError for `limiter` and options of BullMQ Pro, InvalidInputError */
 export function checkWorkerOptions(options: ShapedWorkerOptions): void {
   if (typeof options !== 'object' || options === null) {
-    throw new InvalidInputError(`a worker needs options, such as { connection, shape }; got ${String(options)}`)
+    throw new InvalidInputError(`a worker needs options, such as { connection, shape }; got ${gotText(options)}`)
   }
   if (!options.connection) {
-    throw new InvalidInputError(`Worker requires a connection: expected { connection }; got ${gotText(options)}`)
+    // Without their values: a password may be among them.
+    const names = Object.keys(options).join(', ') || 'none'
+    throw new InvalidInputError(`Worker requires a connection: expected { connection }; got the options ${names}`)
   }
   refuseLimiter(options as WorkerOptions)
   checkOptionNames('worker', options)

@@ -31,7 +31,7 @@ test('a queue that kept its bound, and one in which a departure was planted', SL
   const broken = await sluice.run(['audit', queue.name])
   expect(broken.code).toBe(1)
   expect(broken.stdout).toMatch(/rate: BROKEN: [\d.]+ of [\d.]+ units within .*too soon/)
-  expect(broken.stdout).toMatch(/^BROKEN \(by the costs expected at the departures: what settleCost gave back later/m)
+  expect(broken.stdout).toMatch(/^BROKEN \(costs are those expected at departure: what settleCost gave back later/m)
   const { stdout, code } = await sluice.run(['audit', queue.name, '--json', '--last', '6'])
   expect(code).toBe(1)
   expect(JSON.parse(stdout)).toMatchObject({ departures: 6, broken: true, worst: { cost: 6 } })

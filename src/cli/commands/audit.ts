@@ -12,7 +12,7 @@ import { existingStatus } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 
 /** Said with a broken bound, since it may be why. */
-const EXPECTED_COSTS = 'by the costs expected at the departures: what settleCost gave back later looks like an excess'
+const EXPECTED_COSTS = 'costs are those expected at departure: what settleCost gave back later looks like an excess'
 
 /** The number of history entries that a queue keeps. */
 const HISTORY = 1000

@@ -129,7 +129,8 @@ local function group_rules(groups)
     return { origin = g.filled > 0 and g.filled or g.now, tat = full, last = 0, interval = s.interval, burst = s.burst }
   end
 
-  -- Redis has lost, or may have lost, charges of buckets: nothing leaves before `ready`, and none has burst left then.
+  -- Redis has lost, or may have lost, charges of buckets: nothing leaves before `ready`, and none has burst left then. What
+  -- is still known of a bucket counts too: a job that cost more than expected may have charged more than its burst.
   function groups.fill(g, ready)
     g.filled, g.changed = math.max(g.filled, ready), true
   end
@@ -155,11 +156,14 @@ local function group_rules(groups)
     if not same then
       b.origin, b.interval, b.burst = b.origin - (g.back - tonumber(back)), tonumber(interval), tonumber(burst)
     end
-    if b.origin < g.filled then return groups.new_bucket(g, s) end
-    if same then return b end
-    for _, before in ipairs(s.before or {}) do groups.reshape(g, b, before) end
-    groups.reshape(g, b, s)
-    return b
+    if not same then
+      for _, before in ipairs(s.before or {}) do groups.reshape(g, b, before) end
+      groups.reshape(g, b, s)
+    end
+    if b.origin >= g.filled then return b end
+    local full = groups.new_bucket(g, s)
+    full.tat = math.max(full.tat, b.origin + b.tat - full.origin)
+    return full
   end
 
   -- Nil without a rate.

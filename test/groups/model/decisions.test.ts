@@ -133,6 +133,20 @@ test('after a loss of state no group has burst left', async () => {
   ])
 })
 
+test('after a loss of state a group still pays what is known of its debts', async () => {
+  const operations: Operation[] = [
+    ...['j1', 'j2'].map((id) => ['add', 1_000_000_000, id, OPTIONS('a'), 'a', 0] as const),
+    ['depart', 1_000_000_000, 0, 0],
+    ['settle', 1_000_000_000, 'j1', 1, '', 11],
+    ['lose', 1_000_000_000, 1_000_050_000],
+    ['depart', 1_000_050_000, 0, 20_000_000],
+  ]
+  expect(await replay(operations, { rate: [1, 1000], burst: 3 })).toEqual([
+    ...['', '', 'j1 1000000000', '', ''],
+    'j2 1009000000',
+  ])
+})
+
 async function replay(operations: readonly Operation[], defaults: Settings): Promise<string[]> {
   const sha = (await client.script('LOAD', scriptText)) as string
   const key = `${redis.prefix}:told:meta:shape`

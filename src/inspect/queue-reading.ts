@@ -278,24 +278,25 @@ export class QueueReading {
    * whether it is that of the queue or of a group, and nothing of jobs that came later: these wake none of them.
    */
   #heldByGroup(hold: Hold, bucket: Bucket | undefined, shape: StoredShape | undefined, nowUs: number): Hold {
-    const { cause, limit, until, since } = hold
-    const isFull =
-      cause === 'concurrency' && this.#counts.active() >= (this.#globalConcurrency ?? Number.POSITIVE_INFINITY)
-    const ofQueue = cause === 'pause' || isFull || (limit !== undefined && !this.#isPerGroup(shape, limit))
-    if (!this.#holder || shape?.mode !== 'enforce' || ofQueue) return hold
+    const { cause, until, since } = hold
+    if (!this.#holder || shape?.mode !== 'enforce' || this.#isOfQueue(hold, shape)) return hold
     const groupUs = this.#groups?.heldUntilUs(this.waiting) ?? 0
     if (groupUs <= (this.#queueSlotUs(bucket, shape, nowUs) ?? nowUs)) return hold
     const { id, status, overrides } = this.#holder.state(decodeGroups(shape.storedGroups ?? ''), nowUs)
     if (status === 'paused' || overrides.limited)
       return { cause: 'pause', group: id, since, ...(until ? { until } : {}) }
     if (status === 'maxed') return { cause: 'concurrency', group: id, since }
+    // It is read after the others: by now it may be in line, or have no job.
+    if (status !== 'limited' || groupUs === Number.POSITIVE_INFINITY) return hold
     const isNoted = cause === 'rate' || cause === 'limits'
     const noted = isNoted ? hold : ({ cause: shape.storedGroupLimits ? 'limits' : 'rate', since } as const)
     return { ...noted, group: id, until: new Date(groupUs / 1000) }
   }
 
-  #isPerGroup(shape: StoredShape | undefined, limit: string): boolean {
-    return shape?.limits.some(({ name, per }) => name === limit && per === 'group') ?? false
+  #isOfQueue({ cause, limit }: Hold, shape: StoredShape): boolean {
+    if (cause === 'pause') return true
+    if (cause === 'concurrency') return this.#counts.active() >= (this.#globalConcurrency ?? Number.POSITIVE_INFINITY)
+    return limit !== undefined && !shape.limits.some(({ name, per }) => name === limit && per === 'group')
   }
 
   /** When the rate and the limits of the queue let its next job go, whatever its groups do. */

@@ -1,6 +1,8 @@
 import type { Job } from 'bullmq'
-import { expect, test } from 'vitest'
+import { Redis } from 'ioredis'
+import { expect, test, vi } from 'vitest'
 import type { ShapedJobsOptions, ShapedQueue } from '../../src/index.ts'
+import { Inspector } from '../../src/inspect/index.ts'
 import { runHere } from '../cli/run-here.ts'
 import { useRedis } from '../support/redis.ts'
 import { eventsOf, gate, Workshop } from '../worker/support.ts'
@@ -129,6 +131,37 @@ test('the queue names the group that holds its next job, and how, once all are h
   await queue.resumeGroup('full', BY)
   await completed.reach(2)
   expect(await held()).toBeUndefined()
+})
+
+test('a group that has left its state by the time it is read holds nothing', async () => {
+  const queue = shop.queue({ groups: { concurrency: 1 } })
+  const door = gate()
+  const completed = eventsOf(
+    'completed',
+    shop.worker(queue, () => door.opened, { concurrency: 4 }),
+  )
+  await queue.addBulk(jobsOf('full', 2))
+  await expect.poll(() => queue.getGroupStatus('full')).toBe('maxed')
+  const client = new Redis(redis.connection)
+  const inspector = new Inspector({ connection: client, prefix: redis.prefix })
+  const key = queue.toKey('meta:groups:full')
+  const tag = (await client.zscore(key, 'full')) as string
+  const pipeline = client.pipeline.bind(client)
+  let reads = 0
+  vi.spyOn(client, 'pipeline').mockImplementation((commands) => {
+    reads += 1
+    // The third one reads the group.
+    if (reads === 3) void client.zrem(key, 'full')
+    return pipeline(commands)
+  })
+  const { hold } = await statusOf(inspector, queue.name)
+  await client.zadd(key, tag, 'full')
+  client.disconnect()
+  door.open()
+  await completed.reach(2)
+  expect(reads).toBe(3)
+  expect(hold).not.toHaveProperty('group')
+  expect(hold).not.toHaveProperty('until')
 })
 
 test('where jobs age, a group is held by the job that leaves next, and not by the most important', async () => {

@@ -4,6 +4,8 @@
 local demand = {
   -- What left lately is a mean over about this time.
   MEAN_US = 300000,
+  -- A shard without jobs to which none has come for so long needs nothing: less than a round.
+  QUIET_US = 200000,
   -- Of what left lately, so that a shard may leave faster than it did; of an even share: what each keeps, and what one
   -- keeps whose jobs wait for something else than the rate.
   MORE = 1.25, LEAST = 0.01, HELD = 0.1,
@@ -22,6 +24,7 @@ function demand.note(s, r)
   if s.at > 0 and span > 0 and left >= 0 then
     local per_s, part = r.mean * 1e6 / span, 1 - math.exp(-span / demand.MEAN_US)
     local came = math.max(0, left + r.waiting - (s.waiting or r.waiting))
+    if came > 0 then s.came = r.at end
     s.used = s.used + (left * per_s - s.used) * part
     s.arrivals = (s.arrivals or 0) + (came * per_s - (s.arrivals or 0)) * part
   end
@@ -30,6 +33,7 @@ end
 
 -- Nano-units per second with which a shard would soon have no job that waits for the rate.
 local function need(s, r, even)
+  if r.waiting == 0 and s.came and r.at - s.came >= demand.QUIET_US then return 0 end
   -- What left may have been a backlog: without jobs that come, no more will leave.
   local used = demand.MORE * math.min(s.used, s.arrivals or s.used) * 1e9
   if r.waiting > 0 and not r.wants then return used + demand.HELD * even end

@@ -15,6 +15,7 @@
 --     at, offset   its clock at the last report (µs), and how far it was ahead of this Redis's at the first one of the epoch
 --     used, arrivals   units per second that left, and that came, lately
 --     departed, waiting   jobs that had left by then, and that waited
+--     came         its clock at the last report after which jobs had come (µs)
 --     rates        {number, rate, ends, last} each: the rate that may be in force (nano-units per second) by a lease
 --                  until this Redis's time `ends`; `last` once a later lease is confirmed: the last slot by the shard's
 --                  clock that may have been granted before that

@@ -105,6 +105,21 @@ test('a shard whose backlog has left has no part of the rate any more in the nex
   await head.obliterate({ force: true })
 })
 
+test('a shard that had jobs just before it ran empty has no part of the rate any more a round later', async () => {
+  const { head, shards, settled, clock } = await ledgerOf('just-drained', 10_000, 2)
+  const [drained, busy] = shards as [Shard, Shard]
+  Object.assign(busy, { places: 2000 })
+  expect(await settled()).toBeDefined()
+  for (const departed of [60, 60]) {
+    clock.aheadUs += 250_000
+    Object.assign(drained, { departed })
+    Object.assign(busy, { places: busy.places - 90, departed: busy.departed + 90 })
+    expect(await settled()).toBeDefined()
+  }
+  expect(busy.rate).toBeGreaterThan(0.95 * 600)
+  await head.obliterate({ force: true })
+})
+
 test('a mean cost that changes is no departure', async () => {
   const { head, shards, settled, clock } = await ledgerOf('costs', 10_000, 2)
   const [one, other] = shards as [Shard, Shard]

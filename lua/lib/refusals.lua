@@ -19,7 +19,7 @@ end
 local function refusals_of(jobs)
   local count = jobs.count or #jobs
   for _, job in ipairs(jobs) do
-    if job.terms and job.terms.asked then count = count - 1 end
+    if job.terms and job.terms.elsewhere then count = count - 1 end
   end
   return count
 end

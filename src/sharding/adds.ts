@@ -1,7 +1,7 @@
 import type { BulkJobOptions, Job } from 'bullmq'
 import type { OnceOptions } from '../admission/idempotency-key.ts'
 import { checkJobList, checkJobOptions, type JobTerms, type ShapedJobsOptions } from '../admission/job-options.ts'
-import { ASKED_BEFORE } from '../admission/job-terms.ts'
+import { ASKED_ELSEWHERE } from '../admission/job-terms.ts'
 import {
   InvalidInputError,
   isRefusal,
@@ -62,7 +62,11 @@ export class ShardedAdds<DataType, ResultType> {
 
   /** As `ShardedQueue.add`. */
   add(job: AddedJob<DataType>): Promise<Job<DataType, ResultType>> {
-    return this.#try((queue, own) => queue.add(job.name as never, job.data as never, own) as never, job)
+    return this.#try(async (queue, own) => {
+      const added = await queue.add(job.name as never, job.data as never, own)
+      unmark(added)
+      return added as never
+    }, job)
   }
 
   /** Like {@link add}, but a refusal is returned, not thrown. */
@@ -71,6 +75,7 @@ export class ShardedAdds<DataType, ResultType> {
       return await this.#try(async (queue, own) => {
         const offer = await queue.offer(job.name as never, job.data as never, own)
         if (!offer.accepted) throw new Refused(offer)
+        unmark(offer.job)
         return offer as never
       }, job)
     } catch (error) {
@@ -100,7 +105,7 @@ export class ShardedAdds<DataType, ResultType> {
         bulk.added(places, (await this.#terms.queue(shard).addBulk(own as never)) as never)
       } catch (error) {
         if (bulk.failed(places, error as SluiceError)) continue
-        throw bulk.errorOf(await this.#orFull(shard, error as Error))
+        throw bulk.errorOf(await this.#failed(shard, error as Error))
       }
     }
     return bulk.all()
@@ -124,7 +129,7 @@ export class ShardedAdds<DataType, ResultType> {
       .queue(shard)
       .addOnce(jobs as never, options)
       .catch(async (error: Error) => {
-        throw await this.#orFull(shard, error)
+        throw await this.#failed(shard, error)
       })
   }
 
@@ -144,11 +149,11 @@ export class ShardedAdds<DataType, ResultType> {
     const count = fixed === undefined ? this.#terms.shards : 1
     const shards = Array.from({ length: count }, (_, i) => (first + i) % this.#terms.shards)
     const refusals: (Error & Partial<Refusal>)[] = []
-    for (const shard of shards) {
+    for (const [i, shard] of shards.entries()) {
       try {
         const { opts } = withId(job, shard)
-        const asked = { ...opts, [ASKED_BEFORE]: refusals.length > 0 }
-        return await add(this.#terms.queue(shard), asked)
+        const isLast = i === shards.length - 1
+        return await add(this.#terms.queue(shard), isLast ? opts : marked(opts))
       } catch (error) {
         if (!isRefusal(error) && !(error instanceof Refused)) throw error
         refusals.push(error as Error)
@@ -162,6 +167,13 @@ export class ShardedAdds<DataType, ResultType> {
     const error = soonest(this.#terms.name, refusals)
     this.#terms.onRefused(error instanceof Refused ? error.offer : (error as Error & Refusal))
     return error
+  }
+
+  /** Why several jobs were not added. */
+  async #failed(shard: number, error: Error): Promise<Error> {
+    const failed = await this.#orFull(shard, error)
+    if (isRefusal(failed)) this.#terms.onRefused(failed)
+    return failed
   }
 
   /**
@@ -199,6 +211,14 @@ class Refused extends Error {
 function withId<J extends { readonly opts?: ShapedJobsOptions | BulkJobOptions | undefined }>(job: J, shard: number) {
   const { opts } = job
   return { ...job, opts: opts?.jobId ? opts : { ...opts, jobId: jobIdIn(shard) } }
+}
+
+function marked(opts: ShapedJobsOptions): ShapedJobsOptions {
+  return { ...opts, [ASKED_ELSEWHERE]: true } as ShapedJobsOptions
+}
+
+function unmark(job: { readonly opts: object }): void {
+  delete (job.opts as { [ASKED_ELSEWHERE]?: true })[ASKED_ELSEWHERE]
 }
 
 /** Of the refusals of several shards the one with the earliest retry; all were full together. */

@@ -195,14 +195,23 @@ test('a shard that does not answer keeps neither the others, nor BullMQ, from a 
   await queue.obliterate({ force: true })
 }, 30_000)
 
-test('a job that all shards refuse is one refusal', async () => {
+test('a job that all shards refuse is one refusal, and one that the next shard takes is none', async () => {
   const queue = new ShardShop({ connection, prefix }).queue('refusing', { shards: 3, shape: { capacity: 3 } })
   await queue.waitUntilReady()
-  for (let i = 0; i < 3; i++) await queue.add('job', {})
+  const refused = vi.fn()
+  queue.on('refused', refused)
+  const jobs = [await queue.add('job', {}), await queue.add('job', {}), await queue.add('job', {})]
+  expect(jobs.flatMap(({ opts }) => Object.getOwnPropertySymbols(opts))).toEqual([])
+  // The next one asks the shard of the first, which is full.
+  await jobs[1]?.remove()
+  await queue.add('job', {})
   const options = [{}, { lifo: true }, { priority: 3 }, { mustStartBefore: Date.now() + 60_000 }]
   for (const one of options) expect(await queue.offer('job', {}, one)).toMatchObject({ accepted: false })
+  await expect(queue.addBulk([{ name: 'job', data: {} }])).rejects.toThrow('is full')
+  await expect(queue.addOnce([{ name: 'job', data: {} }], { key: 'once', fingerprint: 'f' })).rejects.toThrow('is full')
   const [status] = await inspect().status(['refusing'])
-  expect(status).toMatchObject({ depth: 3, refusedTotal: 4 })
+  expect(status).toMatchObject({ depth: 3, refusedTotal: options.length + 2 })
+  expect(refused).toHaveBeenCalledTimes(options.length + 2)
   await queue.obliterate({ force: true })
 })
 

@@ -137,6 +137,7 @@ async function useEverything(fleet: Fleet): Promise<void> {
     shape: { rate: '1000/s', burst: 5, capacity: 900, groups: {}, maxLatenessMs: 600_000 },
   })
   const open = fleet.queue('open', { connection, prefix, shape: { capacity: 5, maxWaitMs: 60_000 } })
+  const fitting = fleet.queue('fitting', { connection, prefix, shape: { capacity: 900 } })
   const flows = new ShapedFlowProducer({ connection, prefix })
   onTestFinished(() => flows.close())
   await queue.add('job', {})
@@ -162,8 +163,11 @@ async function useEverything(fleet: Fleet): Promise<void> {
   await fleet.until(() => fleet.completed.length === 15 && fleet.failed.length === 1)
   await worker.close()
   expect((await queue.redrive({ from: 'dead' })).back).toBe(1)
-  await queue.addBulk(Array.from({ length: 250 }, (_, n) => ({ name: 'job', data: {}, opts: { jobId: `given${n}` } })))
+  // In parts, and so is the drain.
+  await queue.addBulk(Array.from({ length: 101 }, (_, n) => ({ name: 'job', data: {}, opts: { jobId: `given${n}` } })))
   await queue.drain(true)
+  for (const opts of [{}, {}, { priority: 2 }]) await fitting.add('job', {}, opts)
+  await fitting.addBulk(jobs(3))
   for (let i = 0; i < 7; i++) await open.add('job', {}).catch(() => {})
   const limit = createLimiter(admin, { name: 'l', prefix, rate: '20/s', burst: 2, timeoutMs: 10_000 })
   await limit.take('joe')
@@ -189,6 +193,7 @@ test('each script that is sent again at once changes nothing, but for what is li
   const changed = await sendTwice()
   await useEverything(fleet)
   expect(new Set(fleet.completed).size).toBe(fleet.completed.length)
+  expect([...changed.keys()]).toEqual(expect.arrayContaining(Object.keys(CHANGES)))
   const unexpected = [...changed]
     .filter(([name]) => !IN_PARTS.includes(name))
     .flatMap(([name, found]) =>

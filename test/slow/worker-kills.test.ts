@@ -54,21 +54,28 @@ test(
     const log = join(temporaryFolder(), 'departures')
     const script = new URL('../faults/programs/logging-worker.ts', import.meta.url)
     const env = { MAX_STALLED_COUNT: '1000', LOCK_MS: '2000' }
-    const start = () => processes.fork<Message>(script, { args: [redis.url, prefix, 'kills', log], env })
-    const alive = new Set(Array.from({ length: WORKERS }, start))
+    const alive = new Map<Program<Message>, Promise<Program<Message>>>()
+    const start = () => {
+      const worker = processes.fork<Message>(script, { args: [redis.url, prefix, 'kills', log], env })
+      const started = busy(worker)
+      // One that is idle at the end never gets there.
+      started.catch(() => {})
+      alive.set(worker, started)
+    }
+    for (let n = 0; n < WORKERS; n++) start()
 
     const producing = produce(queue, KILLS * JOBS_PER_KILL)
     for (let kills = 0; kills < KILLS; kills++) {
-      const victim = await Promise.any([...alive].map(busy))
+      const victim = await Promise.any(alive.values())
       alive.delete(victim)
       await victim.kill()
-      alive.add(start())
+      start()
     }
     const accepted = await producing
     const counts = () => queue.getJobCounts('wait', 'active', 'delayed', 'failed', 'completed')
     const done = { wait: 0, active: 0, delayed: 0, failed: 0, completed: accepted.length }
     await expect.poll(counts, { timeout: 120_000, interval: 200 }).toEqual(done)
-    for (const worker of alive) {
+    for (const worker of alive.keys()) {
       await worker.waitFor('ready')
       await worker.kill('SIGTERM')
     }

@@ -9,10 +9,12 @@ import { RedisWork } from '../measure/redis-work.ts'
 import { SlowCommands } from '../measure/slow-commands.ts'
 import { median } from '../measure/statistics.ts'
 import { removeQueue } from '../queues.ts'
-import { DEPTHS, type Depth, deepQueue, jobsOf } from '../scale/deep-queue.ts'
+import { DEPTHS, type Depth, deepQueue, jobsOf as jobsInFull, refill } from '../scale/deep-queue.ts'
+import { closeStock, openStock, type StockScene, stockInputs } from '../scale/stock-inputs.ts'
 import {
   adds,
   closeScene,
+  type DeepScene,
   dropping,
   explanation,
   failures,
@@ -25,6 +27,8 @@ import { limiters, otherPrograms } from '../scale/worst-limits.ts'
 
 /** After one that is not measured: it loads the scripts. */
 const ROUNDS = 3
+const QUICK_ROUNDS = 1
+const QUICK_JOBS = 10_000
 const ASKED_MS = 5
 const OPEN = '1000000/s'
 const WITH_RATE = { rate: OPEN, burst: 1_000_000 }
@@ -37,6 +41,16 @@ const WITH_LIMITS = {
     { name: 'log', algorithm: 'sliding-window-log', rate: '1000000/hour' },
   ],
 } as const
+
+/** BullMQ's scripts, by the names of ours that do the same and have other names. */
+const STOCK: Readonly<Record<string, string>> = {
+  ...Object.fromEntries(Object.entries(FITTING).map(([original, name]) => [name, original])),
+  ...Object.fromEntries(Object.entries(SHORT).map(([name, [, original]]) => [name, original])),
+  ...{ 'drain-part': 'drain', 'remove-waiting': 'removeJob' },
+}
+
+/** How many jobs wait. */
+const jobsOf = (bench: Bench): number => (bench.quick ? QUICK_JOBS : jobsInFull(bench))
 
 /** The slowest calls of a script with an input, one of each round. */
 interface Found {
@@ -70,11 +84,13 @@ function simulationDigest(): string {
 /** What each command costs with each input that was tried. */
 class Slowest {
   readonly #work: RedisWork
+  readonly #rounds: number
   readonly #names = new Map([[simulationDigest(), 'simulate']])
   readonly #found = new Map<string, Found[]>()
 
-  constructor(work: RedisWork) {
+  constructor(work: RedisWork, rounds: number) {
     this.#work = work
+    this.#rounds = rounds
   }
 
   /** Learns the scripts that are defined on a client. */
@@ -90,7 +106,7 @@ class Slowest {
     clients: readonly Redis[] = [],
   ): Promise<ReadonlyMap<string, readonly number[]>> {
     const slowest = new Map<string, number[]>()
-    for (let round = 0; round <= ROUNDS; round++) {
+    for (let round = 0; round <= this.#rounds; round++) {
       await input.prepare?.(round)
       const calls = await this.#work.during(() => input.run(round))
       await input.clear?.()
@@ -107,21 +123,30 @@ class Slowest {
     return slowest
   }
 
-  /** The worst input of each script of ours. */
-  rows(): Row[] {
+  /** The worst input of a script. */
+  worstOf(name: string): Found | undefined {
+    return this.#found.get(name)?.toSorted((one, other) => median(other.us) - median(one.us))[0]
+  }
+
+  /**
+   * The worst input of each script of ours.
+   * @param stock what BullMQ's own scripts cost
+   */
+  rows(stock: Slowest): Row[] {
     const found = [...this.#found].filter(([name]) => OURS.includes(FILES[name] ?? name))
-    const rows = found.map(([name, inputs]) => {
-      const [worst] = inputs.toSorted((one, other) => median(other.us) - median(one.us)) as [Found]
-      return { name, ...worst, ms: median(worst.us) / 1000 }
+    const rows = found.map(([name]) => {
+      const worst = this.worstOf(name) as Found
+      return { name, ...worst, ms: median(worst.us) / 1000, beside: stock.worstOf(STOCK[name] ?? name) }
     })
     return rows
       .toSorted((one, other) => other.ms - one.ms)
-      .map(({ name, what, us, ms }) => ({
+      .map(({ name, what, us, ms, beside }) => ({
         setup: name,
         asked: `<= ${ASKED_MS} ms`,
         reached: `${ms.toFixed(2)} ms, at most ${(Math.max(...us) / 1000).toFixed(2)} (${what})`,
         ok: ms <= ASKED_MS,
-        values: { us, all: this.#found.get(name) },
+        beside: beside ? `${(median(beside.us) / 1000).toFixed(2)} ms (${beside.what})` : '',
+        values: { us, beside, all: this.#found.get(name) },
       }))
   }
 
@@ -151,6 +176,19 @@ function explainedRow(label: string, calls: ReadonlyMap<string, readonly number[
   }
 }
 
+type Waiting = Pick<DeepScene, 'near' | 'jobs' | 'opts'> | StockScene
+
+/** The same input, each time on a queue in which as many jobs wait: workers take thousands. */
+function refilled({ near, jobs, opts }: Waiting, input: WorstInput): WorstInput {
+  return {
+    ...input,
+    prepare: async (round) => {
+      await refill(near, jobs, opts)
+      await input.prepare?.(round)
+    },
+  }
+}
+
 /** All inputs on a queue in which very many jobs wait. */
 async function inDepth(bench: Bench, work: RedisWork, slowest: Slowest, depth: Depth): Promise<Row[]> {
   await bench.client.flushall()
@@ -167,11 +205,11 @@ async function inDepth(bench: Bench, work: RedisWork, slowest: Slowest, depth: D
     ...workers(scene, 'with limits', WITH_LIMITS),
     ...failures(scene),
   ]
-  for (const input of inputs) await slowest.of(label, input, [scene.client])
+  for (const input of inputs) await slowest.of(label, refilled(scene, input), [scene.client])
   const rows = [explainedRow(label, await slowest.of(label, explanation(scene)))]
   await queue.setShape({ priorityAgeingMs: 60_000, limits: WITH_LIMITS.limits }, { by: 'bench', reason: 'scale' })
   for (const input of [...adds(scene), ...workers(scene, 'with ageing', { ...WITH_LIMITS, priorityAgeingMs: 60_000 })])
-    await slowest.of(`${label} and age`, input)
+    await slowest.of(`${label} and age`, refilled(scene, input))
   await queue.setShape({ priorityAgeingMs: 60_000, limits: WITH_LIMITS.limits }, { by: 'bench', reason: 'scale' })
   rows.push(explainedRow(`${label} and age, with limits`, await slowest.of(label, explanation(scene))))
   await queue.clearShape()
@@ -181,18 +219,29 @@ async function inDepth(bench: Bench, work: RedisWork, slowest: Slowest, depth: D
   return rows
 }
 
+/** BullMQ's own scripts, on a queue of its own in which as many jobs wait. */
+async function besides(bench: Bench, work: RedisWork, stock: Slowest, depth: Depth): Promise<void> {
+  const scene = await openStock(bench, depth, jobsOf(bench), work.address)
+  const label = `${scene.jobs} in ${depth.what}`
+  for (const input of stockInputs(scene)) await stock.of(label, refilled(scene, input), [scene.client])
+  await closeStock(scene)
+}
+
 export const scaleScripts: Figure = {
   name: 'scale-scripts',
   title:
     'Every script with its worst input, one call at a time: CPU time of Redis’s main thread, the slowest of each round, median of rounds',
   run: async (bench) => {
     const work = await RedisWork.start(bench.redis)
-    const slowest = new Slowest(work)
+    const rounds = bench.quick ? QUICK_ROUNDS : ROUNDS
+    const [slowest, stock] = [new Slowest(work, rounds), new Slowest(work, rounds)]
     const redis = new Redis(connectionTo(work.address))
     const rows: Row[] = []
     try {
-      for (const depth of DEPTHS)
-        if (depth.what !== 'delays') rows.push(...(await inDepth(bench, work, slowest, depth)))
+      for (const depth of DEPTHS.filter(({ what }) => what !== 'delays')) {
+        rows.push(...(await inDepth(bench, work, slowest, depth)))
+        if (!('groups' in depth.shape)) await besides(bench, work, stock, depth)
+      }
       await bench.client.flushall()
       for (const input of [...limiters(redis), ...otherPrograms(redis)])
         await slowest.of('other programs', input, [redis])
@@ -200,6 +249,6 @@ export const scaleScripts: Figure = {
       redis.disconnect()
       work.stop()
     }
-    return [...slowest.rows(), slowest.missing(), ...rows]
+    return [...slowest.rows(stock), slowest.missing(), ...rows]
   },
 }

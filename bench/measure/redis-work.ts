@@ -132,6 +132,7 @@ function digestOf(command: string, request: Buffer, first: string): string | und
 /** The replies on one connection, in the order of the requests. */
 class Replies {
   readonly #due: (() => void)[] = []
+  #isClosed = false
 
   constructor(redis: Socket, client: Socket) {
     let rest: Buffer = Buffer.alloc(0)
@@ -144,12 +145,14 @@ class Replies {
       }
     })
     redis.on('close', () => {
-      for (const arrived of this.#due) arrived()
+      this.#isClosed = true
+      for (const arrived of this.#due.splice(0)) arrived()
     })
   }
 
-  /** Resolves when the reply has arrived. */
+  /** Resolves when the reply has arrived, or can no longer come. */
   send(redis: Socket, request: Buffer): Promise<void> {
+    if (this.#isClosed) return Promise.resolve()
     return new Promise((resolve) => {
       this.#due.push(resolve)
       redis.write(request)

@@ -1,3 +1,4 @@
+import type { Queue } from 'bullmq'
 import type { Shape, ShapedQueue } from 'sluice'
 import type { Bench } from '../figure.ts'
 import type { SlowCommand, SlowCommands } from '../measure/slow-commands.ts'
@@ -54,4 +55,10 @@ export async function deepQueue(bench: Bench, depth: Depth, jobs: number, slow: 
     bytesPerJob: ((await memoryOf(bench)) - bytes) / jobs,
     keysPerJob: ((await bench.client.dbsize()) - keys) / jobs,
   }
+}
+
+/** Adds as many jobs as have left. */
+export async function refill(queue: Queue, jobs: number, opts: OptionsOf): Promise<void> {
+  const left = jobs - (await queue.getJobCountByTypes('wait', 'prioritized'))
+  if (left > 0) await addJobs(queue, left, opts)
 }

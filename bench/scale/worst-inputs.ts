@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Worker } from 'bullmq'
 import { Redis } from 'ioredis'
 import { type Shape, ShapedFlowProducer, ShapedQueue, ShapedWorker, type ShapedWorkerOptions } from 'sluice'
 import { Inspector } from 'sluice/inspect'
@@ -57,21 +58,21 @@ export async function closeScene({ far, inspector, flows, client }: DeepScene): 
 }
 
 const BY = { by: 'bench', reason: 'scale' }
-const MIB = 1024 * 1024
+export const MIB = 1024 * 1024
 /** The largest bulk of one script, and one in parts. */
-const BULK = 100
+export const BULK = 100
 const ONCE = 200
 const LARGE = 10_000
 /** How far into the wait list a job is searched for. */
 const SEARCHED = 10_000
 /** More than one script starts or ends. */
-const PLACES = 300
+export const PLACES = 300
 /** Jobs that are refused never end. */
 const MOST_MS = 3000
-const HOUR_MS = 3_600_000
+export const HOUR_MS = 3_600_000
 const FAR_MS = Date.now() + 1_000_000 * HOUR_MS
 
-function optionsAt({ opts }: DeepScene, i: number, more: object): object {
+export function optionsAt({ opts }: Pick<DeepScene, 'opts'>, i: number, more: object): object {
   return { ...(typeof opts === 'function' ? opts(i) : opts), ...more }
 }
 
@@ -85,7 +86,7 @@ export function adds(scene: DeepScene): WorstInput[] {
   const hasGroups = scene.opts !== undefined && 'group' in optionsAt(scene, 0, {})
   const prioritized = hasGroups ? {} : { priority: 3 }
   const mebibyte = { text: 'x'.repeat(MIB) }
-  const large = Math.min(LARGE, scene.jobs / 100)
+  const large = Math.min(LARGE, Math.max(10 * BULK, scene.jobs / 100))
   const one = (what: string, more: object, data: object = {}): WorstInput => ({
     what: `add${what}`,
     run: () => far.add('job', data, optionsAt(scene, 0, more)),
@@ -151,6 +152,11 @@ async function work(
   processor: (job: never) => Promise<unknown> = async () => {},
 ): Promise<void> {
   const worker = new ShapedWorker(near.name, processor as never, { connection: connectionTo(measured), ...options })
+  await untilEnded(worker, jobs)
+}
+
+/** Waits until so many jobs have ended, and closes the worker. */
+export async function untilEnded(worker: Worker, jobs: number): Promise<void> {
   worker.on('error', () => {})
   let ended = 0
   const end = new Promise<void>((resolve) => {
@@ -165,7 +171,7 @@ async function work(
   await worker.close()
 }
 
-async function fails(): Promise<never> {
+export async function fails(): Promise<never> {
   throw new Error('bench')
 }
 
@@ -207,11 +213,13 @@ export function workers(scene: DeepScene, name: string, shape: Shape): WorstInpu
 
 /** A queue with few jobs, which retry and have failed: what is sent for each of them does not depend on how many wait. */
 export function failures(scene: DeepScene): WorstInput[] {
+  // Workers wait for a shape.
+  const shape = { capacity: 100_000 }
   const small = {
     ...scene,
-    near: new ShapedQueue(`${scene.near.name}-fails`, { connection: scene.near.opts.connection }),
+    near: new ShapedQueue(`${scene.near.name}-fails`, { connection: scene.near.opts.connection, shape }),
   }
-  const far = new ShapedQueue(small.near.name, { connection: scene.far.opts.connection, shape: { capacity: 100_000 } })
+  const far = new ShapedQueue(small.near.name, { connection: scene.far.opts.connection, shape })
   const dead = `${small.near.name}-dead`
   const failed = async (count: number, opts: object, options: object = {}) => {
     await addJobs(small.near, count, opts)

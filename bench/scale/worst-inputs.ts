@@ -177,7 +177,9 @@ export async function fails(): Promise<never> {
 
 const overloads = {
   name: 'bench',
-  listen: () => [{ feedback: { kind: 'throttle', retryAfterMs: 1 }, target: 'bench' }],
+  listen: () => [
+    { feedback: { kind: 'pause', forMs: 1, hard: false, scope: 'queue', reason: 'bench' }, target: 'bench' },
+  ],
 }
 
 /** What workers send. @param shape overrides that of the queue meanwhile */

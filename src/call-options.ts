@@ -51,8 +51,6 @@ export function checkSignal(call: string, signal: unknown): void {
 }
 
 const MAX_GOT = 100
-/** As in the URL of a Redis. */
-const CREDENTIALS = /:\/\/\S*@/g
 
 /** What came instead, for a message; without the credentials of a URL. */
 export function gotText(value: unknown): string {
@@ -64,8 +62,15 @@ export function gotText(value: unknown): string {
   } catch {
     // Circular, or a BigInt.
   }
-  const got = (text ?? String(value)).replace(CREDENTIALS, '://…@')
+  const got = withoutCredentials(text ?? String(value))
   return got.length > MAX_GOT ? `${got.slice(0, MAX_GOT)}…` : got
+}
+
+/** As those in the URL of a Redis. */
+function withoutCredentials(text: string): string {
+  const from = text.indexOf('://')
+  const at = text.lastIndexOf('@')
+  return from !== -1 && at > from ? `${text.slice(0, from)}://…${text.slice(at)}` : text
 }
 
 /** For messages about a name that is unknown: ` (did you mean 'rate'?)`, or nothing if no known name is near it. */

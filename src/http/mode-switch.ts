@@ -76,7 +76,9 @@ export class ModeSwitch {
   constructor(redis: ModeRedis, options: ModeSwitchOptions = {}) {
     const { prefix = 'sluice', refreshMs = 1000, timeoutMs = 100, onError = () => {} } = options
     if (typeof redis?.hgetall !== 'function')
-      throw new InvalidInputError(`modes need an ioredis client; got ${gotText(String(redis))}`)
+      throw new InvalidInputError(
+        `modes need an ioredis client; got ${Object(redis) === redis ? 'another object' : gotText(redis)}`,
+      )
     if (!/[^:]$/.test(prefix))
       throw new InvalidInputError(`prefix must be a string without a colon at its end; got ${prefix}`)
     for (const [name, ms] of Object.entries({ refreshMs, timeoutMs })) {

@@ -46,8 +46,9 @@ async function crash(service: RedisService, fleet: Fleet, queue: ShapedQueue, de
   await Promise.all([
     expect(queue.add('job', {})).rejects.toThrow(QueueUnavailableError),
     expect(queue.offer('job', {})).rejects.toThrow(QueueUnavailableError),
-    producer.stop(),
+    producer.firstRefusal,
   ])
+  await producer.stop()
   await service.restart()
   return producer
 }

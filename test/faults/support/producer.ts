@@ -14,6 +14,9 @@ export class Producer {
   /** When each of them was, on this process's clock. */
   readonly acceptedMs: number[] = []
   readonly refused: Refused[] = []
+  /** Resolves once a job was refused. */
+  readonly firstRefusal: Promise<void>
+  #noteRefusal: () => void = () => {}
   #stopped = false
   #done: Promise<void>
 
@@ -22,6 +25,9 @@ export class Producer {
    * @param name its jobs have the ids `name0`, `name1` and so on
    */
   constructor(queue: ShapedQueue, { everyMs = 0, name = 'j' } = {}) {
+    this.firstRefusal = new Promise((resolve) => {
+      this.#noteRefusal = resolve
+    })
     this.#done = this.#run(queue, everyMs, name)
   }
 
@@ -38,8 +44,10 @@ export class Producer {
         () => undefined,
         (error: unknown) => ({ jobId, error, afterMs: performance.now() - begunMs }),
       )
-      if (refusal) this.refused.push(refusal)
-      else {
+      if (refusal) {
+        this.refused.push(refusal)
+        this.#noteRefusal()
+      } else {
         this.accepted.push(jobId)
         this.acceptedMs.push(performance.now())
       }

@@ -80,14 +80,7 @@ export class Decider {
     keys: readonly string[],
     args: Arguments,
   ): Promise<T> {
-    try {
-      return await inTime(timeoutMs, async (givenUp) => {
-        await this.#untilLive(givenUp)
-        return this.#client.run<T>(script, keys, args)
-      })
-    } catch (error) {
-      throw asUnavailable(name, error)
-    }
+    return this.#whenLive(name, timeoutMs, () => this.#client.run<T>(script, keys, args))
   }
 
   /**
@@ -101,10 +94,16 @@ export class Decider {
     args: Arguments,
   ): Promise<T> {
     const deadlineMs = performance.now() + timeoutMs
+    return this.#whenLive(name, timeoutMs, () =>
+      this.#runBefore(deadlineMs, (deadlineUs) => this.#client.run<T>(script, keys, [...args, deadlineUs])),
+    )
+  }
+
+  async #whenLive<T>(name: string, timeoutMs: number, call: () => Promise<T>): Promise<T> {
     try {
       return await inTime(timeoutMs, async (givenUp) => {
         await this.#untilLive(givenUp)
-        return this.#runBefore(deadlineMs, (deadlineUs) => this.#client.run<T>(script, keys, [...args, deadlineUs]))
+        return call()
       })
     } catch (error) {
       throw asUnavailable(name, error)

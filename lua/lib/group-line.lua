@@ -31,17 +31,26 @@ function group_line.tag(g, group, n)
   return kept and kept > g.v and kept or math.max(g.v, g.t) + n
 end
 
+-- How many jobs wait once all that come are there.
+function group_line.all(g, coming)
+  local all = redis.call('LLEN', g.base .. 'wait') + redis.call('ZCARD', g.base .. 'prioritized')
+  for _, jobs in pairs(coming.jobs) do all = all + jobs end
+  return all
+end
+
 -- coming: groups in the order in which they would come, and by name the number of their jobs that are not stored yet
 function group_line.open(g, shape, coming)
   local m = capacity_meter(g.base, shape, g.now)
   local line = {
     g = g, mean = m and m.mean_cost or 1, rows = {}, by_group = {}, limits = group_schedule.of(g, shape),
+    all = group_line.all(g, coming),
   }
   local function row(rows, group, tag, is_ready)
     if line.by_group[group] then return end
+    local stored = (group_schedule.waiting(g, group))
     local new = {
       group = group, tag = tag, is_ready = is_ready, n = 1, step = line.mean * g.UNIT / (g:settings(group).weight or 1),
-      waiting = (group_schedule.jobs(g, group)) + (coming.jobs[group] or 0),
+      stored = stored, waiting = stored + (coming.jobs[group] or 0),
     }
     line.by_group[group], rows[#rows + 1] = new, new
   end
@@ -56,30 +65,44 @@ function group_line.open(g, shape, coming)
   return line
 end
 
+-- How many jobs of the rows from..to leave before one of the row `own` with this tag. It is computed for each job of a bulk,
+-- over all rows: no function is called in the loop.
+function group_line.turns(line, from, to, own, tag)
+  local rows, first, jobs = line.rows, line.g.defaults.ungrouped == 'first' and '', 0
+  for i = from, to do
+    local row = rows[i]
+    local ahead, n, waiting = tag - row.tag, row.n, row.waiting
+    if row == own then n = n - 1 end
+    if row.group == first then
+      jobs = jobs + waiting
+    elseif ahead >= 0 and n > 0 then
+      local steps = ahead / row.step
+      if steps < waiting then
+        local part = steps % 1
+        -- Of equal tags the one of the first name leaves first.
+        waiting = steps - part + ((part > 0 or row.group < own.group) and 1 or 0)
+      end
+      jobs = jobs + n * waiting
+    end
+  end
+  return jobs
+end
+
 -- How many jobs leave before the one that has `before` others of its group ahead of it.
 function group_line.ahead(line, group, before)
-  local plain_first = line.g.defaults.ungrouped == 'first'
-  if group == '' and plain_first then return before end
+  if group == '' and line.g.defaults.ungrouped == 'first' then return before end
   local own = line.by_group[group]
-  local tag, others, seen, known = own.tag + before * own.step, 0, 0, 0
-  for i, row in ipairs(line.rows) do
-    local n = row == own and row.n - 1 or row.n
-    if row.is_ready and row.tag <= tag then known = known + row.n end
-    if row.group == '' and plain_first then
-      others = others + row.waiting
-    elseif n > 0 and row.tag <= tag then
-      local steps = (tag - row.tag) / row.step
-      -- Of equal tags the one of the first name leaves first.
-      local ties = steps == math.floor(steps) and row.group < group and 1 or 0
-      others = others + n * math.min(row.waiting, math.ceil(steps) + ties)
-    end
-    if i == line.seen then seen = others end
-  end
+  local tag = own.tag + before * own.step
+  local seen = group_line.turns(line, 1, line.seen, own, tag)
+  local others = seen + group_line.turns(line, line.seen + 1, #line.rows, own, tag)
   if line.seen == group_line.MOST and tag > line.last then
+    local known = 0
+    for _, row in ipairs(line.rows) do if row.is_ready and row.tag <= tag then known = known + row.n end end
     local rest = redis.call('ZCOUNT', line.g:key('ready'), '(' .. us_text(line.last), '(' .. us_text(math.ceil(tag)))
     others = others + math.floor(math.max(0, rest - known) * seen / line.seen)
   end
-  return before + others
+  -- The mean of some groups may make more than there are.
+  return math.max(0, math.min(before + others, line.all - 1))
 end
 
 -- The first time, µs, at which a group itself lets a job go that has `before` others of it ahead; 0 if nothing holds it,
@@ -98,11 +121,24 @@ function group_line.own_start(line, group, before, cost)
   return math.max(start, line.limits(group, before + 1, from))
 end
 
--- Number of waiting jobs that a new one of a group comes behind.
-function group_line.present(g, group, priority, gone)
-  if g.ageing then return g.ageing.behind(g:line(group), g.now, priority) - (group == '' and gone or 0) end
-  local beyond = '(' .. us_text((priority + 1) * g.BAND)
-  if group ~= '' then return redis.call('ZCOUNT', g.base .. 'meta:group:jobs:' .. group, '-inf', beyond) end
+-- Whether a group itself may hold its jobs.
+function group_line.may_hold(g, shape, group)
+  if g.enforced and shape.group_limits then return true end
+  local s = group == '' and {} or g:settings(group)
+  return s.paused or s.limited or (g.enforced and s.interval)
+end
+
+-- Number of waiting jobs that a new one of a group comes behind. stored: how many of the group wait
+function group_line.present(g, group, priority, gone, stored)
+  if stored == 0 then return 0 end
+  local jobs, beyond = g.base .. 'meta:group:jobs:' .. group, '(' .. us_text((priority + 1) * g.BAND)
+  if g.ageing then
+    -- Among jobs of one priority, ageing changes nothing.
+    local alike = group ~= '' and redis.call('ZCOUNT', jobs, us_text(priority * g.BAND), beyond)
+    if alike == stored then return stored end
+    return g.ageing.behind(g:line(group), g.now, priority) - (group == '' and gone or 0)
+  end
+  if group ~= '' then return redis.call('ZCOUNT', jobs, '-inf', beyond) end
   local listed = redis.call('LLEN', g.base .. 'wait') - gone
   if priority == 0 then return listed end
   return listed + redis.call('ZCOUNT', g.base .. 'prioritized', us_text(g.BAND), beyond)
@@ -116,37 +152,57 @@ function group_line.rank(job)
   return 2, job.group and job.group[2] or terms.priority
 end
 
+-- The new jobs of each group, and these in the order in which they would come.
+function group_line.coming(jobs)
+  local lists, coming = {}, { jobs = {} }
+  for i, job in ipairs(jobs) do
+    job.at = i
+    job.class, job.key = group_line.rank(job)
+    local group = job.group and job.group[1] or ''
+    if job.terms.place ~= 'w' then
+      if not lists[group] then
+        lists[group], coming[#coming + 1] = {}, group
+      end
+      table.insert(lists[group], job)
+      coming.jobs[group] = #lists[group]
+    end
+  end
+  return lists, coming
+end
+
+-- Whether one of the new jobs of a group leaves before another one.
+function group_line.sooner(one, other)
+  if one.class ~= other.class then return one.class < other.class end
+  if one.key ~= other.key then return one.key < other.key end
+  return one.at < other.at
+end
+
 -- As lateness.line, which stays in force without groups; third, the start that the group of a job sets. jobs: with their
--- group, {id, priority}, each. g: the opened groups, if they are
+-- group, {id, priority}, each. g: the opened groups, if they are. No turn is looked for if all others may go first.
 function group_line.of(g, shape)
   if not shape.groups then return nil end
-  return function(base, now, jobs, gone, each)
+  return function(base, now, jobs, gone, each, in_time)
     g = g or groups_library().open(base, shape, now)
-    local lists, coming = {}, { jobs = {} }
-    for i, job in ipairs(jobs) do
-      job.at = i
-      job.class, job.key = group_line.rank(job)
-      local group = job.group and job.group[1] or ''
-      if job.terms.place ~= 'w' then
-        if not lists[group] then
-          lists[group], coming[#coming + 1] = {}, group
-        end
-        table.insert(lists[group], job)
-        coming.jobs[group] = #lists[group]
-      end
+    local lists, coming = group_line.coming(jobs)
+    local all, line = group_line.all(g, coming), nil
+    local function is_sure(group, list)
+      if group_line.may_hold(g, shape, group) then return false end
+      for _, job in ipairs(list) do if not in_time(job, all) then return false end end
+      return true
     end
-    local line = group_line.open(g, shape, coming)
     for _, group in ipairs(coming) do
       local list = lists[group]
-      table.sort(list, function(one, other)
-        if one.class ~= other.class then return one.class < other.class end
-        if one.key ~= other.key then return one.key < other.key end
-        return one.at < other.at
-      end)
-      for i, job in ipairs(list) do
-        local priority = job.group and job.group[2] or job.terms.priority
-        local before = i - 1 + (job.class == 1 and 0 or group_line.present(g, group, priority, gone))
-        each(job, group_line.ahead(line, group, before), group_line.own_start(line, group, before, job.cost))
+      if not is_sure(group, list) then
+        line = line or group_line.open(g, shape, coming)
+        table.sort(list, group_line.sooner)
+        for i, job in ipairs(list) do
+          local priority = job.group and job.group[2] or job.terms.priority
+          local before = i - 1
+          if job.class ~= 1 then
+            before = before + group_line.present(g, group, priority, gone, line.by_group[group].stored)
+          end
+          each(job, group_line.ahead(line, group, before), group_line.own_start(line, group, before, job.cost))
+        end
       end
     end
   end

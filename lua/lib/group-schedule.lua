@@ -5,15 +5,20 @@
 -- One table: a script has no room for more than 200 local names.
 local group_schedule = {}
 
--- Number of waiting jobs of a group; second, the id of the n-th of them, nil if there is none.
+-- Number of waiting jobs of a group. Of those without a group also how many are in the wait list, and how many of BullMQ's
+-- set go before the others: those of groups.
+function group_schedule.waiting(g, group)
+  if group ~= '' then return redis.call('ZCARD', g.base .. 'meta:group:jobs:' .. group), 0, 0 end
+  local listed, key = redis.call('LLEN', g.base .. 'wait'), g.base .. 'prioritized'
+  local skipped = redis.call('ZCOUNT', key, '-inf', '(' .. us_text(g.BAND))
+  return listed + redis.call('ZCARD', key) - skipped, listed, skipped
+end
+
+-- The same number; second, the id of the n-th of them, nil if there is none.
 function group_schedule.jobs(g, group)
-  local key, listed, skipped = g.base .. 'meta:group:jobs:' .. group, 0, 0
-  if group == '' then
-    listed, key = redis.call('LLEN', g.base .. 'wait'), g.base .. 'prioritized'
-    skipped = redis.call('ZCOUNT', key, '-inf', '(' .. us_text(g.BAND))
-  end
-  local count = listed + redis.call('ZCARD', key) - skipped
+  local count, listed, skipped = group_schedule.waiting(g, group)
   if g.ageing then return count, g.ageing.order(g:line(group)) end
+  local key = group ~= '' and g.base .. 'meta:group:jobs:' .. group or g.base .. 'prioritized'
   return count, function(n)
     if n <= listed then return redis.call('LINDEX', g.base .. 'wait', -n) end
     local rank = n - listed - 1 + skipped

@@ -91,22 +91,40 @@ end
 
 -- Nil if all start in time, else the details of the job that is late by the most: {retry_ms, start (µs), max_wait,
 -- deadline (ms; nil if it is met)}. A wait counts from when the job could start: for a delayed job from its due
--- time. jobs.line: takes the place of lateness.line, and may know a start below which its group holds a job (µs)
+-- time. jobs.line: takes the place of lateness.line, and may know a start below which its group holds a job (µs); it may
+-- leave out jobs that start in time with any number of jobs ahead up to one, by a function of both
 function lateness.find(base, shape, now, jobs, gone)
   if not lateness.asked(shape, jobs) or redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return nil end
   local starts, line, late = lateness.schedule(base, shape, now), jobs.line or lateness.line, nil
   if not starts and not jobs.line then return nil end
   jobs.ageing = ageing_open(base, shape, now)
-  line(base, now, jobs, gone, function(job, ahead, own)
-    if own == math.huge then return end
+  local known = {}
+  local function start_behind(ahead, cost)
+    if not starts then return 0 end
+    if ahead == 0 then return starts(0, cost) end
+    known[ahead] = known[ahead] or starts(ahead, cost)
+    return known[ahead]
+  end
+  -- By how much the job is late, µs; its start; by how much it waits for too long, and misses its deadline.
+  local function lateness_of(job, ahead, own)
     local due, deadline = now + job.terms.delay * 1000, job.terms.deadline
-    local start = math.max(due, own or 0, starts and starts(ahead, job.cost) or 0)
+    local start = math.max(due, own, start_behind(ahead, job.cost))
     local waits = shape.max_wait_ms and start - due - shape.max_wait_ms * 1000 or 0
     local misses = deadline and start - deadline * 1000 or 0
-    local us = math.max(waits, misses)
+    return math.max(waits, misses), start, waits, misses
+  end
+  line(base, now, jobs, gone, function(job, ahead, own)
+    if own == math.huge then return end
+    local us, start, waits, misses = lateness_of(job, ahead, own or 0)
     if us > 0 and (not late or us > late.us) then
-      late = { us = us, start = start, max_wait = waits > 0 and shape.max_wait_ms, deadline = misses > 0 and deadline }
+      late = {
+        us = us, start = start, max_wait = waits > 0 and shape.max_wait_ms,
+        deadline = misses > 0 and job.terms.deadline,
+      }
     end
+  end, function(job, most)
+    -- Only the first to leave starts by its own cost.
+    return (lateness_of(job, 0, 0)) <= 0 and (lateness_of(job, most, 0)) <= 0
   end)
   if late then late.retry_ms = math.min(free_places.MAX_MS, math.ceil(late.us / 1000)) end
   return late

@@ -128,6 +128,22 @@ test('among more than a hundred groups the rest is estimated by those looked at'
   expect(Math.abs(position! - 300)).toBeLessThanOrEqual(3)
 })
 
+test('if those looked at have more jobs than the rest, no more are counted than wait', async () => {
+  await held.reset({ rate: '10/s', groups: {} })
+  for (let i = 0; i < 150; i++) {
+    const opts: ShapedJobsOptions = group(`g${i}`)
+    await held.queue.addBulk(Array.from({ length: i < 100 ? 5 : 1 }, () => ({ name: 'job', data: {}, opts })))
+  }
+  const afterS = (seconds: number) => ({
+    ...group('g3'),
+    mustStartBefore: Math.floor(START_US / 1000) + seconds * 1000,
+  })
+  // All 550 go first.
+  await expect(held.add(afterS(54))).rejects.toThrow(CannotStartInTimeError)
+  await held.add(afterS(56))
+  expect((await offer(group('g3'))).position).toBe(551)
+})
+
 test('a bulk of more than a hundred groups is estimated by some of them', async () => {
   await held.reset({ rate: '10/s', groups: {} })
   const latest = Math.floor(START_US / 1000) + 20_000

@@ -20,59 +20,75 @@
 --- @include "lib/group-line"
 --- @include "lib/sleepers"
 local FIELDS = 5
-local shape_keys, argv = {}, {}
-for i = 1, #KEYS do shape_keys[i] = KEYS[i] end
-for i = 1, #ARGV do argv[i] = ARGV[i] end
 local now = redis_now()
 
-local run, known = {}, {}
+local known = {}
 local redis = groups_redis(redis, known)
-function run.addStandardJob()
-  --- @original addStandardJob
+
+-- BullMQ's scripts by their names, once one is used: their functions are made once.
+local scripts, make = {}, {}
+function make.addStandardJob()
+  --- @original addStandardJob functions
+  return function(KEYS, ARGV)
+    --- @original addStandardJob rest
+  end
 end
-function run.addPrioritizedJob()
-  --- @original addPrioritizedJob
+function make.addPrioritizedJob()
+  --- @original addPrioritizedJob functions
+  return function(KEYS, ARGV)
+    --- @original addPrioritizedJob rest
+  end
 end
-function run.addDelayedJob()
-  --- @original addDelayedJob
+function make.addDelayedJob()
+  --- @original addDelayedJob functions
+  return function(KEYS, ARGV)
+    --- @original addDelayedJob rest
+  end
 end
-function run.addParentJob()
-  --- @original addParentJob
+function make.addParentJob()
+  --- @original addParentJob functions
+  return function(KEYS, ARGV)
+    --- @original addParentJob rest
+  end
 end
-function run.releaseParentIfNoPendingDependencies()
-  --- @original releaseParentIfNoPendingDependencies
+function make.releaseParentIfNoPendingDependencies()
+  --- @original releaseParentIfNoPendingDependencies functions
+  return function(KEYS, ARGV)
+    --- @original releaseParentIfNoPendingDependencies rest
+  end
 end
 
 local function base_of(i)
-  return string.sub(shape_keys[i], 1, -11)
+  return string.sub(KEYS[i], 1, -11)
 end
 
 -- Index of the arguments of the next queue.
 local function after_jobs(at)
-  return at + 3 + FIELDS * tonumber(argv[at + 2])
+  return at + 3 + FIELDS * tonumber(ARGV[at + 2])
 end
 
--- Returns nil if the jobs of a queue may enter, else the refusal; second, its shape. A flow drops no other jobs.
+-- Returns nil if the jobs of a queue may enter, else the refusal; second, its shape; third, its groups. A flow drops no
+-- other jobs.
 local function refusal_of(i, at)
   local base = base_of(i)
-  local shape = shape_load(shape_keys[i], base, now)
-  if shape_lost(shape, argv[at], argv[at + 1]) then return { -1, {} } end
+  local shape = shape_load(KEYS[i], base, now)
+  if shape_lost(shape, ARGV[at], ARGV[at + 1]) then return { -1, {} } end
   for job = at + 3, after_jobs(at) - 1, FIELDS do
-    local missed = admission.deadline_error(now, terms_read(argv[job + 3]))
+    local missed = admission.deadline_error(now, terms_read(ARGV[job + 3]))
     if missed then return missed end
   end
   local groups = grouped.open(base, shape, now)
   for job = at + 3, after_jobs(at) - 1, FIELDS do
-    if argv[job + 4] ~= '' and not groups then return { -7, {} } end
+    if ARGV[job + 4] ~= '' and not groups then return { -7, {} } end
   end
   if not shape then return nil end
   local new, seen, highest, counts, costly = { line = group_line.of(groups, shape) }, {}, 0, {}, nil
   for job = at + 3, after_jobs(at) - 1, FIELDS do
-    local cost = tonumber(argv[job + 2])
+    local cost = tonumber(ARGV[job + 2])
     highest = math.max(highest, cost)
-    if admission.is_new(base, argv[job], argv[job + 1], seen) then
-      local group = grouped.read(argv[job + 4])
-      new[#new + 1] = { cost = cost, terms = terms_read(argv[job + 3]), group = group }
+    if admission.is_new(base, ARGV[job], ARGV[job + 1], seen) then
+      local group = grouped.read(ARGV[job + 4])
+      new[#new + 1] = { cost = cost, terms = terms_read(ARGV[job + 3]), group = group }
       if group then
         counts[group[1]] = (counts[group[1]] or 0) + 1
         costly = costly or grouped.cost_error(groups, group[1], cost)
@@ -80,35 +96,53 @@ local function refusal_of(i, at)
     end
   end
   local full = groups and (costly or grouped.refusal_of_all(groups, shape, counts))
-  return admission.cost_error(shape, highest) or full or admission.refusal(base, shape, now, new), shape
+  return admission.cost_error(shape, highest) or full or admission.refusal(base, shape, now, new), shape, groups
+end
+
+-- By the base of a queue with groups, these, and the index of the group of its next job.
+local opened, group_at = {}, {}
+
+-- The group of a job that is added is known: the calls of a queue are in the order of its jobs.
+local function note_group(key)
+  local base = string.match(key, '^(.*:)[^:]+$')
+  local groups, at = opened[base], group_at[base]
+  if not groups then return end
+  groups.adding = grouped.read(ARGV[at]) or false
+  group_at[base] = at + FIELDS
 end
 
 -- Runs the call at index `at`; returns its reply and the index of the next call.
 local function run_call(at)
-  local keys, arguments = tonumber(argv[at + 1]), tonumber(argv[at + 2])
-  for i = 1, keys do KEYS[i] = argv[at + 2 + i] end
-  for i = 1, arguments do ARGV[i] = argv[at + 2 + keys + i] end
-  local done, reply = pcall(run[argv[at]])
+  local name, keys, arguments = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local first = at + 2 + keys
+  if name ~= 'releaseParentIfNoPendingDependencies' then note_group(ARGV[at + 3]) end
+  local script = scripts[name] or make[name]()
+  scripts[name] = script
+  local done, reply = pcall(script, { unpack(ARGV, at + 3, first) }, { unpack(ARGV, first + 1, first + arguments) })
   if not done then reply = { type(reply) == 'table' and reply.err or tostring(reply) } end
   return reply or false, at + 3 + keys + arguments
 end
 
 local at, shapes, news = 2, {}, {}
-for i = 1, #shape_keys do
-  local refusal, shape = refusal_of(i, at)
+for i = 1, #KEYS do
+  local base = base_of(i)
+  local refusal, shape, groups = refusal_of(i, at)
   if refusal then
     refusal[3] = i
     return refusal
   end
   shapes[i] = shape or false
-  news[i] = shape and shape_news(shape_keys[i], shape, argv[at], argv[at + 1]) or false
-  known[base_of(i)] = { shape and shape.groups, shape and shape.ageing_ms }
+  news[i] = shape and shape_news(KEYS[i], shape, ARGV[at], ARGV[at + 1]) or false
+  if groups then groups:gather() end
+  known[base] = { groups, shape and shape.ageing_ms, groups }
+  opened[base], group_at[base] = groups, at + 7
   at = after_jobs(at)
 end
 local replies = {}
-for call = 1, tonumber(argv[1]) do replies[call], at = run_call(at) end
-for i = 1, #shape_keys do
-  local shape = shapes[i]
+for call = 1, tonumber(ARGV[1]) do replies[call], at = run_call(at) end
+for i = 1, #KEYS do
+  local shape, groups = shapes[i], opened[base_of(i)]
+  if groups then groups_store(groups) end
   if shape and (shape.interval or shape.limits or shape.groups) then sleepers_expect_delayed(base_of(i), now) end
 end
 return { 1, {}, 0, replies, news }

@@ -4,27 +4,41 @@
 --- @include "hooks"
 --- @include "queued-at"
 
+-- Stores what has changed of groups, and wakes a worker if none was ready.
+local function groups_store(g)
+  g:save()
+  -- A job without a group is ready once a worker looks.
+  if g.awaited or (g.plain_known == false and redis.call('EXISTS', g:key('ready')) == 0) then group_wake(g.base) end
+end
+
 -- The `redis` for scripts of BullMQ that put jobs into a wait list, or take them from the running ones: in a queue with
 -- groups, the jobs are sorted in, and their places become free; where jobs age, since when they wait is recorded. Other
 -- queues pay one command.
--- known: base -> {whether the queue has groups, whether its jobs age}, of queues whose shape was read
+-- known: base -> {whether the queue has groups, whether its jobs age, its groups if they are opened: then the caller
+-- stores them}, of queues whose shape was read
 local function groups_redis(redis, known)
-  local call = redis.call
+  local call, library = redis.call, nil
   known = known or {}
-  local function shape_of(base)
-    if not known[base] then known[base] = call('HMGET', base .. 'meta:shape', 'groups', 'priorityAgeingMs') end
-    return known[base][1], known[base][2]
+  -- What the commands of a queue go to; second, the groups that are to be stored after each.
+  local function target_of(base)
+    local of = known[base] or call('HMGET', base .. 'meta:shape', 'groups', 'priorityAgeingMs')
+    known[base] = of
+    if of.target then return of.target end
+    local g, target = of[3], redis
+    if of[1] and not g then
+      library = library or groups_library()
+      g = library.bare(base)
+    end
+    if g then target = hooked_redis(redis, g:storing_handlers(redis)) end
+    if of[2] then target = queued_at_redis(target, base, redis_now()) end
+    if g and not of[3] then return target, g end
+    of.target = target
+    return target
   end
   local function run(base, command, ...)
-    local grouped, ages = shape_of(base)
-    local g, inner = grouped and groups_library().bare(base), redis
-    if g then inner = hooked_redis(redis, g:storing_handlers(redis)) end
-    if ages then inner = queued_at_redis(inner, base, redis_now()) end
-    local reply = inner.call(command, ...)
-    if not g then return reply end
-    g:save()
-    -- A job without a group is ready once a worker looks.
-    if g.awaited or (g.plain_known == false and redis.call('EXISTS', g:key('ready')) == 0) then group_wake(base) end
+    local target, g = target_of(base)
+    local reply = target.call(command, ...)
+    if g then groups_store(g) end
     return reply
   end
   local function of(lists)

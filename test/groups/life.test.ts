@@ -174,6 +174,36 @@ test('children of a flow belong to groups, and a full group refuses the flow', a
   expect(namesOf(await departed.reach(3))).toEqual(['a0', 'a1', 'parent'])
 })
 
+test('jobs of a flow stand in the lines of their groups as if added one by one, in each of its queues', async () => {
+  const [one, other] = [shop.queue({ rate: '200/s', groups: {} }), shop.queue({ rate: '200/s', groups: {} })]
+  await Promise.all([one.waitUntilReady(), other.waitUntilReady()])
+  const jobs = [
+    { name: 'late', opts: { group: { id: 'a', priority: 5 } } },
+    { name: 'b0', opts: { group: { id: 'b' } } },
+    { name: 'a0', opts: { group: { id: 'a' } } },
+    { name: 'plain', opts: {} },
+    { name: 'head', opts: { lifo: true } },
+    { name: 'a1', opts: { group: { id: 'a' } } },
+    { name: 'delayed', opts: { group: { id: 'b' }, delay: 60_000 } },
+    { name: 'b1', opts: { group: { id: 'b' } } },
+  ].map((job) => ({ ...job, data: {} }))
+  const flows = shop.keep(new ShapedFlowProducer({ connection: redis.connection, prefix: redis.prefix }))
+  const children = jobs.flatMap((job) => [one, other].map((queue) => ({ ...job, queueName: queue.name })))
+  const parent = { name: 'parent', data: {}, opts: { group: { id: 'a' } } }
+  await flows.add({ ...parent, queueName: one.name, children: children as never })
+  const alone = shop.queue({ rate: '200/s', groups: {} })
+  for (const { name, data, opts } of jobs) await alone.add(name, data, opts)
+  for (const group of ['a', 'b']) {
+    const expected = namesOf(await alone.getGroupJobs(group))
+    expect(expected).toHaveLength(group === 'a' ? 3 : 2)
+    for (const queue of [one, other]) expect(namesOf(await queue.getGroupJobs(group))).toEqual(expected)
+  }
+  for (const queue of [one, other]) {
+    const departed = departuresOf(shop.worker(queue, async () => {}))
+    expect(namesOf(await departed.reach(7))).toContain('plain')
+  }
+})
+
 test("jobs of a scheduler keep the template's group", async () => {
   const queue = shop.queue({ rate: '200/s', groups: {} })
   await queue.upsertJobScheduler('s', { every: 60_000 }, { name: 'tick', opts: { group: { id: 'a' } } })

@@ -119,9 +119,27 @@ overflow.OPTION_NAMES = {
   idof = 'ignoreDependencyOnFailure', kl = 'keepLogs', rdof = 'removeDependencyOnFailure',
 }
 
--- BullMQ's scripts work on these parameters, not on the KEYS and ARGV of this script.
-function overflow.add_letter(KEYS, ARGV)
-  --- @original addStandardJob
+-- BullMQ's scripts by their names, once one is used: their functions are made once, and they work on these parameters, not
+-- on the KEYS and ARGV of this script.
+overflow.scripts, overflow.make = {}, {}
+
+function overflow.make.add_letter()
+  --- @original addStandardJob functions
+  return function(KEYS, ARGV)
+    --- @original addStandardJob rest
+  end
+end
+
+function overflow.make.move_to_finished()
+  --- @original moveToFinished functions
+  return function(KEYS, ARGV)
+    --- @original moveToFinished rest
+  end
+end
+
+function overflow.run(name, keys, args)
+  overflow.scripts[name] = overflow.scripts[name] or overflow.make[name]()
+  return overflow.scripts[name](keys, args)
 end
 
 -- Stored JSON is not decoded and encoded again unless necessary: Lua turns an empty list into an empty object.
@@ -150,11 +168,7 @@ function overflow.letter(base, to, id, options, reason, now_ms)
     'wait', 'paused', 'meta', 'id', 'completed', 'delayed', 'active', 'events', 'marker',
   })
   local letter = cmsgpack.pack({ letters, letter_id, f[1], tonumber(now_ms) })
-  overflow.add_letter(keys, { letter, data, cmsgpack.pack({}) })
-end
-
-function overflow.move_to_finished(KEYS, ARGV)
-  --- @original moveToFinished
+  overflow.run('add_letter', keys, { letter, data, cmsgpack.pack({}) })
 end
 
 -- Like BullMQ's getKeepJobs.
@@ -173,7 +187,7 @@ function overflow.fail(base, id, keeps, reason, now_ms)
   })
   -- It made no attempt: none is counted, and no last attempt is reported.
   local options = cmsgpack.pack({ token = '0', keepJobs = keeps, attempts = 1000000000, maxMetricsSize = '' })
-  overflow.move_to_finished(keys, { id, now_ms, 'failedReason', reason, 'failed', '0', base, options, '' })
+  overflow.run('move_to_finished', keys, { id, now_ms, 'failedReason', reason, 'failed', '0', base, options, '' })
   if redis.call('EXISTS', base .. id) == 1 then redis.call('HINCRBY', base .. id, 'atm', -1) end
 end
 

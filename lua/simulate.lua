@@ -5,8 +5,8 @@
     [1]  …:meta:shape of the scratch queue
   ARGV
     [1]  the shape, JSON: field -> value, with the first call; later ''
-    [2]  JSON: first (number of the first arrival), steps (about how many it may take), last (whether no further
-         arrivals follow), places (jobs that may run at once; absent: any number), jobUs (how long one runs), ttlMs
+    [2]  JSON: first (number of the first arrival), steps (about how many it may take), budgetMs (after which it
+         takes no more; absent: any), last (whether no further arrivals follow), places (jobs that may run at once; absent: any number), jobUs (how long one runs), ttlMs
          (after which a key expires by itself), startUs and sliceUs (the time slices whose longest queue is reported);
          with the first call also groups (what is set for single groups, as in meta:groups:settings)
     [3]  JSON: the arrivals in their order: µs, or {µs, cost, options (JSON, '' for none), priority, delay ms, and the
@@ -15,7 +15,7 @@
     1 arrivals taken, 2 number and slot (µs) of each job that departed, 3 number and status of each that was
     refused (lib/admission), 4 numbers of those that overflow dropped, 5 slice, longest queue in it and its length at
     the end, for each slice that is over, 6 longest queue so far, 7 starts so far that waited for a place, 8 1 if all
-    is done
+    is done, 9 steps taken
   }
 ]]
 --- @include "lib/virtual"
@@ -310,8 +310,9 @@ function events.advance(at)
 end
 
 local arrivals, taken, steps = cjson.decode(ARGV[3]), 0, 0
-local done = false
-while not done and steps < options.steps do
+-- Redis's clock is looked at once for so many steps.
+local done, ends, LOOK = false, virtual.real_time() + (options.budgetMs or math.huge) * 1000, 8
+while not done and steps < options.steps and (steps == 0 or steps % LOOK > 0 or virtual.real_time() < ends) do
   local arrival = arrivals[taken + 1]
   local at = type(arrival) == 'table' and arrival[1] or arrival
   if not arrival and not options.last then break end
@@ -332,4 +333,4 @@ while not done and steps < options.steps do
 end
 virtual_store(tenants.keys({ wait, prioritized, delayed, key, base .. 'meta' }))
 redis.call('SET', state_key, cmsgpack.pack(s), 'PX', virtual.ttl_ms)
-return { taken, departed, refused, dropped, slices, s.peak, s.place_bound, done and 1 or 0 }
+return { taken, departed, refused, dropped, slices, s.peak, s.place_bound, done and 1 or 0, steps }

@@ -5,7 +5,13 @@
 -- Included first, so that everything after it uses it.
 --   virtual.hashes   hashes that are kept in memory while a script runs, by their keys: field -> text
 --   virtual.settle   called before one of them is read: brings it up to date
-local virtual = { now = 0, ttl_ms = 0, hashes = {}, settle = function() end }
+local virtual = { now = 0, ttl_ms = 0, hashes = {}, settle = function() end, call = redis.call }
+
+-- Redis's own time, µs.
+function virtual.real_time()
+  local time = virtual.call('TIME')
+  return time[1] * 1000000 + time[2]
+end
 
 -- The commands of a hash that is kept in memory.
 local function virtual_hash_handlers(call, handlers)

@@ -24,6 +24,8 @@ export interface Chunk {
   readonly isLast: boolean
   /** Approximate number of arrivals, departures and similar steps that the script may process. */
   readonly steps: number
+  /** After which the script processes no more, ms. Default: any. */
+  readonly budgetMs?: number
 }
 
 /** The result of one call. Numbers are indices of arrivals. */
@@ -40,6 +42,8 @@ export interface ChunkReply {
   /** Starts so far that waited for a place. */
   readonly placeBound: number
   readonly done: boolean
+  /** How many steps the script processed. */
+  readonly steps: number
 }
 
 /** Settings that are constant during a simulation. */
@@ -72,13 +76,14 @@ export class ScratchQueue {
     this.base = `{${prefix}-${randomBytes(8).toString('hex')}}:queue:`
   }
 
-  async run({ first, arrivals, isLast, steps }: Chunk): Promise<ChunkReply> {
+  async run({ first, arrivals, isLast, steps, budgetMs }: Chunk): Promise<ChunkReply> {
     const { fields, groups, places, jobUs, startUs, sliceUs } = this.#settings
     const shape = this.#begun ? '' : JSON.stringify(fields)
     const options = {
       groups: this.#begun ? {} : groups,
       first,
       steps,
+      budgetMs,
       last: isLast,
       places,
       jobUs,
@@ -89,7 +94,7 @@ export class ScratchQueue {
     const args = [shape, JSON.stringify(options), JSON.stringify(arrivals.map(encode))]
     const reply = (await this.#call(args)) as readonly unknown[]
     this.#begun = true
-    const [taken, departed, refused, dropped, slices, longest, placeBound, done] = reply
+    const [taken, departed, refused, dropped, slices, longest, placeBound, done, processed] = reply
     return {
       taken: taken as number,
       departed: departed as number[],
@@ -99,6 +104,7 @@ export class ScratchQueue {
       longest: longest as number,
       placeBound: placeBound as number,
       done: done === 1,
+      steps: processed as number,
     }
   }
 

@@ -58,8 +58,10 @@ const SLICES = 240
 const FIRST_STEPS = 200
 const MIN_STEPS = 20
 const MAX_STEPS = 20_000
-/** Target duration of a script call, ms, so that Redis is not blocked for much longer. */
-const CHUNK_MS = 15
+/** How long a script call may process steps, ms, so that Redis is blocked for less than 5. */
+const BUDGET_MS = 3
+/** How much more than the last call processed within its time the next one is sent. */
+const MORE = 1.25
 /** Shorter than the TTL of the first keys, ms. */
 const LONGEST_MS = SCRATCH_TTL_MS * 0.9
 
@@ -118,18 +120,18 @@ async function runAll(
     }
     const part = arrivals.slice(next, next + steps)
     const isLast = next + part.length === arrivals.length
-    const reply = await scratch.run({ first: next, arrivals: part, isLast, steps })
+    const reply = await scratch.run({ first: next, arrivals: part, isLast, steps, budgetMs: BUDGET_MS })
     collected.add(reply, numbers)
     next += reply.taken
     done = reply.done
     onProgress?.(next)
-    steps = adapted(steps, performance.now() - nowMs)
+    steps = adapted(steps, reply.steps)
   }
 }
 
-/** Adapts the number of steps so that a call takes about its target duration. */
-function adapted(steps: number, ms: number): number {
-  const wanted = Math.min(steps * 2, Math.max(steps / 4, (steps * CHUNK_MS) / ms))
+/** How many steps the next call may take: what it cannot process within its time is sent again. */
+function adapted(asked: number, processed: number): number {
+  const wanted = processed < asked ? processed * MORE : asked * 2
   return Math.round(Math.min(MAX_STEPS, Math.max(MIN_STEPS, wanted)))
 }
 

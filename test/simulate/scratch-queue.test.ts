@@ -42,7 +42,7 @@ describe('the scratch queue', () => {
     arrival(i * 9000, { cost: 1 + (i % 3), priority: i % 4 === 3 ? 2 : 0, delayMs: i % 7 === 6 ? 40 : 0 }),
   )
 
-  async function all(steps: number): Promise<unknown> {
+  async function all(steps: number, budgetMs?: number): Promise<unknown> {
     const scratch = new ScratchQueue(client, settings)
     const found = {
       departed: [] as number[],
@@ -59,6 +59,7 @@ describe('the scratch queue', () => {
           arrivals: part,
           isLast: next + part.length === arrivals.length,
           steps,
+          ...(budgetMs !== undefined && { budgetMs }),
         })
         found.departed.push(...reply.departed)
         found.refused.push(...reply.refused)
@@ -77,7 +78,19 @@ describe('the scratch queue', () => {
     const whole = await all(10_000)
     expect(await all(1)).toEqual(whole)
     expect(await all(7)).toEqual(whole)
+    expect(await all(10_000, 0)).toEqual(whole)
     expect((whole as { refused: number[] }).refused.length).toBeGreaterThan(4)
+  })
+
+  test('a call ends once its time is over, and says how far it came', async () => {
+    const scratch = new ScratchQueue(client, settings)
+    const call = { first: 0, arrivals, isLast: true, steps: 10_000 }
+    const cut = await scratch.run({ ...call, budgetMs: 0 })
+    expect(cut).toMatchObject({ done: false })
+    expect(cut.steps).toBeLessThan(arrivals.length)
+    const rest = await scratch.run({ ...call, first: cut.taken, arrivals: arrivals.slice(cut.taken), budgetMs: 60_000 })
+    expect(rest).toMatchObject({ done: true, taken: arrivals.length - cut.taken })
+    await scratch.close()
   })
 
   const grouped = { ...fields, groups: '{"rate":[5,1000]}' }

@@ -220,7 +220,7 @@ describe.each(PROJECTS)('a project that has only bullmq $bullmq and ioredis $ior
       await cp(join(project.folder, 'types.ts'), join(project.folder, 'types.mts'))
       await compile(project.folder, [...strict, ...resolution, ...NODE_TYPES, 'types.mts'])
     },
-    90_000,
+    180_000,
   )
 
   test('runs the program at the top of the README as it stands', async () => {
@@ -283,7 +283,7 @@ describe('a project with the packages of sluice/http beside it', () => {
     await cp(join(project.folder, 'http-types.ts'), join(project.folder, 'http-types.mts'))
     const strict = ['--noEmit', '--strict', '--target', 'es2022', '--skipLibCheck', 'false']
     await compile(project.folder, [...strict, ...NODENEXT, ...NODE_TYPES, 'http-types.mts'])
-  }, 90_000)
+  }, 180_000)
 })
 
 describe('a project with the tools of others', () => {

@@ -1,10 +1,13 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, expect, test } from 'vitest'
+import { describe, test as testAlone } from 'vitest'
 import { nextSteps } from '../../workers/demo/verdict.ts'
 import { documents } from '../package/code-blocks.ts'
+import { expect, test, useConcurrentTests } from '../support/concurrent.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { type DemoProcess, startDemo } from './demo-process.ts'
+
+useConcurrentTests()
 
 const example = readFileSync(new URL('../../examples/outbox.ndjson', import.meta.url), 'utf8').split('\n')
 
@@ -37,7 +40,8 @@ async function expectNothingLeft(demo: DemoProcess): Promise<void> {
 
 // How processes and their environments are found is Linux's way.
 describe.skipIf(process.platform !== 'linux')('npm start', { timeout: 90_000 }, () => {
-  test('sends everything once, at the rate, and leaves nothing behind', async () => {
+  // How close starts are is measured.
+  testAlone('sends everything once, at the rate, and leaves nothing behind', async () => {
     const input = smallOutbox(30, 20)
     const demo = startDemo('--rate', '20/s', '--capacity', '5', '--workers', '2', '--compare', '--input', input)
     expect(await demo.exitCode, demo.output).toBe(0)
@@ -71,18 +75,7 @@ describe.skipIf(process.platform !== 'linux')('npm start', { timeout: 90_000 }, 
     await expectNothingLeft(demo)
   })
 
-  test('--dashboard serves the queues of the run, and says where', async () => {
-    const demo = startDemo('--rate', '10/s', '--workers', '1', '--input', smallOutbox(20, 20), '--dashboard')
-    await demo.printed(/^Dashboard +http:\/\/127\.0\.0\.1:\d+$/m)
-    const [, address] = /^Dashboard +(\S+)$/m.exec(demo.output) ?? []
-    const page = await fetch(`${address}/`)
-    expect([page.status, await page.text()]).toEqual([200, expect.stringContaining('<html')])
-    expect(await demo.exitCode, demo.output).toBe(0)
-    expect(demo.output).not.toContain('npm start -- --dashboard')
-    await expectNothingLeft(demo)
-  })
-
-  test('ends with 1, and says why, when a job never arrives', async () => {
+  test('ends with 1, and says why, when a job never arrives; --dashboard serves the queues of the run until then', async () => {
     const input = smallOutbox(1, 1)
     // PostgreSQL's jsonb cannot hold NUL, and nobody before it refuses one.
     const parameters = { name: 'odd', details: { text: '\0' } }
@@ -90,8 +83,13 @@ describe.skipIf(process.platform !== 'linux')('npm start', { timeout: 90_000 }, 
       input,
       `${readFileSync(input, 'utf8')}\n${JSON.stringify({ kind: 'write', statement: 'record-event', parameters })}`,
     )
-    const demo = startDemo('--workers', '1', '--input', input)
+    const demo = startDemo('--workers', '1', '--input', input, '--dashboard')
+    await demo.printed(/^Dashboard +http:\/\/127\.0\.0\.1:\d+$/m)
+    const [, address] = /^Dashboard +(\S+)$/m.exec(demo.output) ?? []
+    const page = await fetch(`${address}/`)
+    expect([page.status, await page.text()]).toEqual([200, expect.stringContaining('<html')])
     expect(await demo.exitCode, demo.output).toBe(1)
+    expect(demo.output).not.toContain('npm start -- --dashboard')
     expect(row(demo.output, 'delivered')).toEqual(['1', '1'])
     expect(demo.output).toContain('db-writes: accepted jobs that never arrived: 1')
     expect(demo.output).toMatch(

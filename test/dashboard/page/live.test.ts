@@ -1,11 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Page } from 'playwright-core'
-import { expect, onTestFinished, test } from 'vitest'
 import { ShapedQueue } from '../../../src/index.ts'
 import { shardPrefix } from '../../../src/redis/shards.ts'
 import { findFreePort } from '../../../workers/services/free-port.ts'
 import { startRedis } from '../../../workers/services/redis.ts'
 import { ShardShop } from '../../sharding/support/shop.ts'
+import { expect, onTestFinished, test, useConcurrentTests } from '../../support/concurrent.ts'
 import { fakeCluster } from '../../support/fake-cluster.ts'
 import { connectionOptions, useRedis } from '../../support/redis.ts'
 import { departuresOf, Workshop } from '../../worker/support.ts'
@@ -13,6 +13,7 @@ import { describePage, PageStage } from './support.ts'
 
 const redis = useRedis(import.meta.url)
 const { connection, prefix } = redis
+useConcurrentTests()
 
 /** What is drawn, and what is said of it. */
 async function chartOf(page: Page, id: string) {

@@ -300,18 +300,28 @@ export async function groupDetail(
   return { ...rowOf(reading, surroundings), jobs: jobs.flatMap((job) => job.row() ?? []) }
 }
 
-/** Of each group for which anything is set: the fields that `setGroup` takes. */
-export async function groupOverridesOf(
+/** All that is set for groups and is in force, by their ids. */
+export async function groupSettingsOf(
   redis: BatchClient,
   base: string,
-): Promise<Readonly<Record<string, GroupOverride>>> {
+): Promise<Readonly<Record<string, GroupState['overrides']>>> {
   const batch = new Batch(redis, base)
   const time = redisTime(batch)
   const settings = batch.add<Readonly<Record<string, string>>>('hgetall', `${base}meta:groups:settings`)
   await batch.run()
   const set = Object.entries(settings()).map(([id, text]) => {
-    const stored = readEntries((JSON.parse(text) as { fields: Record<string, StoredEntry> }).fields, time() / 1000)
-    const fields = GROUP_FIELDS.flatMap((field) => (stored[field] ? [[field, stored[field].value]] : []))
+    const { fields } = JSON.parse(text) as { fields: Record<string, StoredEntry> }
+    return [id, readEntries(fields, time() / 1000)] as const
+  })
+  return Object.fromEntries(set.filter(([, entries]) => Object.keys(entries).length > 0))
+}
+
+/** Of what is set for groups: the fields that `setGroup` takes. */
+export function groupOverridesIn(
+  settings: Readonly<Record<string, GroupState['overrides']>>,
+): Readonly<Record<string, GroupOverride>> {
+  const set = Object.entries(settings).map(([id, entries]) => {
+    const fields = GROUP_FIELDS.flatMap((field) => (entries[field] ? [[field, entries[field].value]] : []))
     return [id, Object.fromEntries(fields) as GroupOverride] as const
   })
   return Object.fromEntries(set.filter(([, override]) => Object.keys(override).length > 0))

@@ -1,6 +1,7 @@
 import type { Cluster } from 'ioredis'
 import { checkArgument, checkCallOptions } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
+import type { GroupState } from '../queue/groups.ts'
 import { groupKey, shardOf, slotOfKey } from '../redis/shards.ts'
 import type { GroupOverride } from '../shape/groups.ts'
 import { checkId, checkName, checkNames, checkOptions, checkWhole } from './arguments.ts'
@@ -9,7 +10,14 @@ import { Batch, type BatchClient, tolerant } from './batch.ts'
 import { type InspectorConnection, readClient } from './client.ts'
 import { type Crowd, CrowdReading, compareCrowds, TopList, unknownCrowd, wholeCrowd } from './crowd.ts'
 import { explain } from './explain.ts'
-import { type GroupDetail, type GroupsView, groupDetail, groupOverridesOf, groupsOf } from './groups.ts'
+import {
+  type GroupDetail,
+  type GroupsView,
+  groupDetail,
+  groupOverridesIn,
+  groupSettingsOf,
+  groupsOf,
+} from './groups.ts'
 import { type HistoryOptions, HistoryReading } from './history.ts'
 import { type JobDetail, type JobDetailOptions, jobDetail } from './job-detail.ts'
 import {
@@ -419,8 +427,16 @@ export class Inspector {
   /** What `setGroup` has set for groups and is in force, by their ids. Pauses and feedback are not among it. */
   async groupOverrides(name: string): Promise<Readonly<Record<string, GroupOverride>>> {
     checkName('groupOverrides', name)
-    const read = (base: string) => groupOverridesOf(this.#redis, base)
-    return this.#each(name, read, (found) => Object.assign({}, ...found))
+    return groupOverridesIn(await this.#groupSettings(name))
+  }
+
+  /**
+   * All that is set for groups and is in force, by their ids, as {@link GroupState.overrides} has it: also pauses and
+   * feedback, with who, when, why and until when.
+   */
+  async groupSettings(name: string): Promise<Readonly<Record<string, GroupState['overrides']>>> {
+    checkName('groupSettings', name)
+    return this.#groupSettings(name)
   }
 
   /**
@@ -457,6 +473,11 @@ export class Inspector {
   }
 
   /** One round trip for all that `ask` adds to the batch. */
+  async #groupSettings(name: string): Promise<Readonly<Record<string, GroupState['overrides']>>> {
+    const read = (base: string) => groupSettingsOf(this.#redis, base)
+    return this.#each(name, read, (found) => Object.assign({}, ...found))
+  }
+
   async #read<T>(ask: (batch: Batch) => T, near?: string): Promise<T> {
     const batch = new Batch(this.#redis, near)
     const asked = ask(batch)

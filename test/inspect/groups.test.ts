@@ -70,6 +70,10 @@ test('what is set for groups, without pauses and what feedback holds', async () 
   const over = async () => (await queue.getGroup('over')).overrides
   await expect.poll(over).toEqual({})
   expect(await inspector.groupOverrides(queue.name)).toEqual({ a: { rate: '50/s', capacity: null }, b: { weight: 2 } })
+  const settings = await inspector.groupSettings(queue.name)
+  expect(Object.keys(settings).toSorted()).toEqual(['a', 'b', 'c'])
+  for (const id of ['a', 'b', 'c']) expect(settings[id]).toEqual((await queue.getGroup(id)).overrides)
+  expect(settings.b).toMatchObject({ weight: { value: 2, ...BY, until: expect.any(Date) }, paused: { value: true } })
 })
 
 test('a job says which part of its group holds it', async () => {

@@ -326,6 +326,34 @@ export class ShardsUnavailableError extends QueueUnavailableError {
   }
 }
 
+/** Why a move between sharded queues does not begin, or does not go on. */
+export type MoveStop =
+  | 'missing'
+  | 'not empty'
+  | 'other move'
+  | 'paused'
+  | 'resumed'
+  | 'shape'
+  | 'schedulers'
+  | 'workers'
+  | 'timeout'
+
+/**
+ * Thrown by `moveShardedQueue` if a move cannot begin or go on. Unless `stop` is `resumed` or `timeout`, nothing was
+ * changed. Repeating the call goes on where the move stopped.
+ */
+export class MoveError extends SluiceError {
+  /** The queue that the message is about. */
+  readonly queueName: string
+  readonly stop: MoveStop
+
+  constructor(queueName: string, stop: MoveStop, message: string, options?: ErrorOptions) {
+    super(`queue "${queueName}" ${message}`, options)
+    this.queueName = queueName
+    this.stop = stop
+  }
+}
+
 /** Passed to a worker's `error` listeners if no shape is known for its queue: the worker waits for one. */
 export class NoShapeError extends SluiceError {
   constructor(queueName: string) {

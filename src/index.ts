@@ -21,6 +21,8 @@ export {
   InvalidShapeError,
   type LateStart,
   LimitConflictError,
+  MoveError,
+  type MoveStop,
   NoGroupsError,
   NoShapeError,
   NotReplicatedError,

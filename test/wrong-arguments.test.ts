@@ -3,7 +3,7 @@ import * as http from '../src/http/index.ts'
 import * as sluice from '../src/index.ts'
 import { Inspector } from '../src/inspect/index.ts'
 import { combine, createLimiter, safeShape } from '../src/limits/index.ts'
-import { ShardedQueue, ShardedWorker } from '../src/sharding/index.ts'
+import { moveShardedQueue, ShardedQueue, ShardedWorker } from '../src/sharding/index.ts'
 import { expectPaced, worstWindow } from '../src/testing/index.ts'
 import { useRedis } from './support/redis.ts'
 
@@ -17,6 +17,7 @@ const NO_LIST = [undefined, null, 5, 'x', {}, [5], [null]]
 const NO_COUNT = [null, -1, 1.5, Number.NaN, 'x', {}]
 const NO_SIGNAL = [null, 5, 'x', {}, [], new AbortController()]
 const NO_ID = NO_TEXT.filter((value) => value !== undefined)
+const WHO = { by: 'ann', reason: 'test' }
 
 // biome-ignore lint/suspicious/noExplicitAny: this is about programs without types
 type Wrong = any
@@ -82,6 +83,12 @@ const CONSTRUCTORS: readonly Case[] = [
   ['ShapedFlowProducer', [undefined, ...NO_OBJECT], (v) => closed(new ShapedFlowProducer(v))],
   ['ShapedQueueEvents, name', NAMES, (v) => closed(new ShapedQueueEvents(v, idle))],
   ['ShardedQueue, name', NAMES, (v) => closed(new ShardedQueue(v, { ...options, shards: 2 }))],
+  ['moveShardedQueue, queues', [undefined, ...NO_OBJECT, {}], (v) => moveShardedQueue(v, v, WHO)],
+  [
+    'moveShardedQueue, options',
+    [undefined, ...NO_OBJECT, {}, { ...WHO, timeoutMs: 'x' }, { ...WHO, nope: 1 }],
+    (v) => moveShardedQueue({} as Wrong, {} as Wrong, v),
+  ],
   ['ShardedQueue, options', [undefined, ...NO_OBJECT, {}], (v) => closed(new ShardedQueue('q', v))],
   [
     'ShardedWorker, name',
@@ -104,8 +111,6 @@ const CALLS: readonly Case[] = [
   ['hashOfApiKey', NO_TEXT, http.hashOfApiKey],
   ['tokens', [undefined, ...NO_OBJECT, {}, { file: 5 }], http.tokens as Wrong],
 ]
-
-const WHO = { by: 'ann', reason: 'test' }
 
 function callsOf(queue: Wrong): readonly Case[] {
   const scheduler = (repeat: unknown, template?: unknown) => queue.upsertJobScheduler('s', repeat, template)

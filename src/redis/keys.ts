@@ -21,6 +21,11 @@ export function replicatedKey(base: string): string {
   return `${base}meta:replicated`
 }
 
+/** How far a move to this sharded queue has come, in its first shard. */
+export function moveKey(base: string): string {
+  return `${base}meta:move`
+}
+
 /** The set of the names of all queues with this prefix that have a shape. */
 export function shapedQueuesKey(base: string): string {
   return `${base.slice(0, -`${queueNameOf(base)}:`.length)}shaped-queues`

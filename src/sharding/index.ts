@@ -15,6 +15,7 @@
 // docs/sharding.md says what this keeps exact, and what it does not.
 
 export type { ShardedJob } from './adds.ts'
+export { type MoveHold, type MoveOptions, type MoveProgress, type MoveResult, moveShardedQueue } from './move.ts'
 export type { ShardedQueueOptions, ShardedState, ShardedWorkerOptions, ShardingOptions } from './options.ts'
 export type { PlaceBy } from './placement.ts'
 export { ShardedQueue, type ShardedQueueEvents } from './queue.ts'

@@ -44,6 +44,12 @@ const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly
     [': no shard is known to have the change, but shard 1 did not confirm it'],
     { done: [], failed: [1] },
   ],
+  [
+    new sluice.MoveError('mail', 'paused', 'is paused'),
+    'MoveError',
+    ['queue "mail" is paused'],
+    { queueName: 'mail', stop: 'paused' },
+  ],
   [new sluice.UnsupportedOptionError('x'), 'UnsupportedOptionError', ['x'], {}],
   [new sluice.CostTooHighError(2, 1), 'CostTooHighError', ['2', '1', 'set burst'], { cost: 2, burst: 1 }],
   [

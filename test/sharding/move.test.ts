@@ -1,119 +1,315 @@
-import { setTimeout as sleep } from 'node:timers/promises'
-import type { Job } from 'bullmq'
+import { Job } from 'bullmq'
 import { expect, onTestFinished, test } from 'vitest'
-import { ShapedFlowProducer } from '../../src/index.ts'
+import { type Shape, ShapedFlowProducer, ShapedQueue } from '../../src/index.ts'
 import { shardPrefix } from '../../src/redis/shards.ts'
-import type { ShardedQueue } from '../../src/sharding/index.ts'
+import { type MoveProgress, moveShardedQueue, type ShardedQueue, type ShardedWorker } from '../../src/sharding/index.ts'
 import { worstWindow } from '../../src/testing/worst-window.ts'
 import { useRedis } from '../support/redis.ts'
 import { endsOf, ShardShop } from './support/shop.ts'
 
-const { connection, prefix } = useRedis(import.meta.url)
+const redis = useRedis(import.meta.url)
+const { connection, prefix } = redis
 const RATE = 300
 const BURST = 6
 const SHAPE = { rate: `${RATE}/s`, burst: BURST, capacity: 500, groups: {}, audit: 500 } as const
-const STATES = ['waiting', 'prioritized', 'delayed', 'waiting-children', 'active'] as const
 
-// As docs/sharding.md says, under "The number of shards".
-test('a move to a queue with more shards: each job runs once, groups keep their order, and the bound holds', async () => {
+const BY = { by: 'test', reason: 'more shards' }
+
+interface Opened {
+  readonly queue: ShardedQueue
+  work(): ShardedWorker
+}
+
+function opened(shop: ShardShop, process: (job: Job) => Promise<unknown>, shape: Shape = SHAPE) {
+  return (name: string, shards: number): Opened => {
+    const queue = shop.queue(name, { shards, shape })
+    return { queue, work: () => shop.worker(name, process, { shards, concurrency: 12, shape }) }
+  }
+}
+
+test('each job runs once, groups keep their order, and the bound holds over both queues', async () => {
   const shop = new ShardShop({ connection, prefix })
   const order: string[] = []
-  const process = async ({ data }: { data: { group: string; n: number } }) => {
+  const open = opened(shop, async ({ data }) => {
     order.push(`${data.group} ${data.n}`)
-  }
-  const open = (name: string, shards: number) => {
-    const queue = shop.queue(name, { shards, shape: SHAPE })
-    return { queue, work: () => shop.worker(name, process, { shards, concurrency: 12, shape: SHAPE }) }
-  }
+  })
   const expected: string[] = []
-  const produce = async (queue: ShardedQueue, from: number) => {
-    for (let n = from; n < from + 12; n++) {
+  const produce = async (queue: ShardedQueue, from: number, count = 12) => {
+    for (let n = from; n < from + count; n++) {
       for (const group of ['a', 'b', 'c', 'd', 'e']) {
         await queue.add('job', { group, n }, { group: { id: group }, ...(n === from ? { delay: 50 } : {}) })
         expected.push(`${group} ${n}`)
       }
     }
   }
-  const old = open('old', 2)
+  const [old, renewed] = [open('old', 2), open('new', 5)]
   await produce(old.queue, 0)
-  const oldWorker = old.work()
-  const ends = [endsOf(oldWorker)]
-  const renewed = open('new', 5)
-  await renewed.queue.pause({ by: 'test', reason: 'the old queue is not empty yet' })
-  ends.push(endsOf(renewed.work()))
-  await produce(renewed.queue, 100)
-  await ends[0]?.reach(60)
-  const left = async () => Object.values(await old.queue.getJobCounts(...STATES))
-  await expect.poll(left).toEqual([0, 0, 0, 0, 0])
-  expect(ends[1]?.ids).toEqual([])
-  await sleep((1000 * BURST) / RATE)
-  await renewed.queue.resume()
-  await ends[1]?.reach(60)
+  await renewed.queue.waitUntilReady()
+  const workers = [old.work(), old.work(), renewed.work(), renewed.work()]
+  const seen: MoveProgress[] = []
+  let switched: Promise<void> | undefined
+  const onProgress = (progress: MoveProgress) => {
+    seen.push(progress)
+    switched ??= Promise.all([produce(renewed.queue, 100), produce(old.queue, 50, 2)]).then(() => undefined)
+  }
+  const result = await moveShardedQueue(old.queue, renewed.queue, { ...BY, onProgress })
+  expect(result).toMatchObject({ resumed: true, obliterated: false, failed: 0, deadLetters: [] })
+  await switched
+  await expect.poll(() => order.length, { timeout: 10_000 }).toBe(expected.length)
   expect(order.toSorted()).toEqual(expected.toSorted())
-  expect(order.findIndex((one) => Number(one.split(' ')[1]) >= 100)).toBe(60)
+  expect(order.findIndex((one) => Number(one.split(' ')[1]) >= 100)).toBe(70)
+  // A producer that still adds to the old queue is noticed.
+  expect(seen.at(-1)).toMatchObject({ phase: 'resting', arrived: 10, restMs: (1000 * BURST) / RATE })
   const slots = [await shop.slotsUs(old.queue), await shop.slotsUs(renewed.queue)].flat()
-  expect(slots).toHaveLength(120)
+  expect(slots).toHaveLength(expected.length)
   expect(worstWindow(slots, { rate: SHAPE.rate, burst: BURST })?.excessUs).toBeLessThanOrEqual(1)
-  await oldWorker.close()
-  await old.queue.obliterate()
+  // Repeated, it has nothing to do.
+  expect(await moveShardedQueue(old.queue, renewed.queue, BY)).toEqual({ ...result, schedulers: 0 })
+  await expect(moveShardedQueue(old.queue, renewed.queue, { ...BY, obliterate: true })).rejects.toMatchObject({
+    name: 'MoveError',
+    queueName: 'old',
+    stop: 'workers',
+  })
+  await Promise.all(workers.map((worker) => worker.close()))
+  const last = await moveShardedQueue(old.queue, renewed.queue, { ...BY, obliterate: true })
+  expect(last).toMatchObject({ resumed: true, obliterated: true })
   await renewed.queue.obliterate({ force: true })
   expect(shop.errors).toEqual([])
 }, 30_000)
 
-test('a move of delayed and prioritized jobs, flows and schedulers: nothing is lost, and old workers go on', async () => {
+test('delayed and prioritized jobs, flows and schedulers: nothing is lost, and no iteration is missed or repeated', async () => {
   const shop = new ShardShop({ connection, prefix })
   const ended: string[] = []
-  const process = async (job: Job) => {
-    const { name, data } = job
+  const ticks: { readonly queue: string; readonly atMs: number }[] = []
+  const open = opened(shop, async (job) => {
+    const { name, data, queueName: queue, id } = job
     if (name === 'parent') expect(Object.keys(await job.getChildrenValues())).toHaveLength(2)
-    ended.push(name === 'tick' ? `tick of ${data.from}` : `${name} ${data.n}`)
-  }
-  const open = (name: string, shards: number) => {
-    const queue = shop.queue(name, { shards, shape: SHAPE })
-    return { queue, work: () => shop.worker(name, process, { shards, concurrency: 12, shape: SHAPE }) }
-  }
+    if (name === 'tick') ticks.push({ queue, atMs: Number(id?.split(':').at(-1)) })
+    else ended.push(`${name} ${data.n} ${queue}`)
+  })
+  const [old, renewed] = [open('mixed-old', 2), open('mixed-new', 5)]
   const flows = new ShapedFlowProducer({ connection, prefix: shardPrefix(prefix, 'mixed-old', 1) })
   onTestFinished(() => flows.close())
-  const old = open('mixed-old', 2)
-  await old.queue.waitUntilReady()
+  await Promise.all([old.queue.waitUntilReady(), renewed.queue.waitUntilReady()])
   await old.queue.add('delayed', { n: 0 }, { delay: 700 })
   await old.queue.add('delayed', { n: 1 }, { delay: 700, group: { id: 'a' } })
   await old.queue.add('prioritized', { n: 0 }, { priority: 5 })
   const child = (n: number) => ({ name: 'child', data: { n }, queueName: 'mixed-old' })
   await flows.add({ name: 'parent', data: { n: 0 }, queueName: 'mixed-old', children: [child(0), child(1)] })
-  const scheduled = (queue: ShardedQueue, from: string) =>
-    queue.queueOfGroup('a').then((shard) => shard.upsertJobScheduler('ticks', { every: 100 }, ticksOf(from)))
-  await scheduled(old.queue, 'old')
+  const ofGroup = await old.queue.queueOfGroup('a')
+  const [first] = old.queue.each as [ShapedQueue]
+  await ofGroup.upsertJobScheduler('ticks', { every: 100 }, { name: 'tick', opts: { group: { id: 'a' } } as never })
+  await first.upsertJobScheduler('yearly', { pattern: '0 0 1 1 *', tz: 'Asia/Tokyo' }, { name: 'year', data: { n: 7 } })
+  await first.upsertJobScheduler('twice', { every: 60, limit: 2 }, { name: 'twice', data: { n: 0 } })
+  const yearly = await first.getJobScheduler('yearly')
   old.work()
-  await expect.poll(() => ended.filter((one) => one === 'tick of old').length).toBeGreaterThan(1)
-  // The steps of docs/sharding.md.
-  const renewed = open('mixed-new', 5)
-  await renewed.queue.pause({ by: 'test', reason: 'the old queue is not empty yet' })
+  await expect.poll(() => ticks.length).toBeGreaterThan(1)
   renewed.work()
-  await renewed.queue.add('prioritized', { n: 1 }, { priority: 5 })
-  await scheduled(renewed.queue, 'new')
-  for (const shard of old.queue.each) {
-    for (const { key } of await shard.getJobSchedulers()) await shard.removeJobScheduler(key)
-  }
-  const left = async () => Object.values(await old.queue.getJobCounts(...STATES))
-  await expect.poll(left, { timeout: 10_000 }).toEqual([0, 0, 0, 0, 0])
-  const before = ended.filter((one) => !one.startsWith('tick'))
-  expect(before.toSorted()).toEqual(['child 0', 'child 1', 'delayed 0', 'delayed 1', 'parent 0', 'prioritized 0'])
-  expect(ended).not.toContain('tick of new')
-  await sleep((1000 * BURST) / RATE)
+  await renewed.queue.pause()
   await renewed.queue.resume()
-  await expect.poll(() => ended.includes('prioritized 1') && ended.includes('tick of new')).toBe(true)
+  const result = await moveShardedQueue(old.queue, renewed.queue, BY)
+  expect(result.schedulers).toBe(3)
+  const before = ended.filter((one) => one.endsWith('mixed-old'))
+  const all = ['child 0', 'child 1', 'delayed 0', 'delayed 1', 'parent 0', 'prioritized 0', 'twice 0', 'twice 0']
+  expect(before.toSorted()).toEqual(all.map((one) => `${one} mixed-old`))
+  await expect.poll(() => ticks.filter(({ queue }) => queue === 'mixed-new').length).toBeGreaterThan(1)
+  expect(new Set(ticks.map(({ atMs }) => atMs)).size).toBe(ticks.length)
+  // The first iteration there is the one that was taken from the old queue.
+  const events = (await redis.client().xrange(`${ofGroup.toKey('')}events`, '-', '+')) as [string, string[]][]
+  const removed = events
+    .filter(([, fields]) => fields.includes('removed'))
+    .map(([, fields]) => fields[fields.indexOf('jobId') + 1])
+  expect(removed).toEqual([`repeat:ticks:${ticks.find(({ queue }) => queue === 'mixed-new')?.atMs}`])
+  const schedulers = await Promise.all(renewed.queue.each.map((shard) => shard.getJobSchedulers()))
+  expect(
+    schedulers
+      .flat()
+      .map(({ key }) => key)
+      .toSorted(),
+  ).toEqual(['ticks', 'yearly'])
+  expect(await renewed.queue.each[0]?.getJobScheduler('yearly')).toEqual(yearly)
+  expect(await old.queue.count()).toBe(0)
   const slots = [await shop.slotsUs(old.queue), await shop.slotsUs(renewed.queue)].flat()
   expect(worstWindow(slots, { rate: SHAPE.rate, burst: BURST })?.excessUs).toBeLessThanOrEqual(1)
-  expect(await old.queue.count()).toBe(0)
   for (const { queue } of [old, renewed]) await queue.obliterate({ force: true })
   expect(shop.errors).toEqual([])
 }, 30_000)
 
-/** Jobs of a scheduler that have a group. */
-function ticksOf(from: string) {
-  return { name: 'tick', data: { from }, opts: { group: { id: 'a' } } as never }
+test('what was set at run time is carried over, and a queue that was paused before stays so', async () => {
+  const shop = new ShardShop({ connection, prefix })
+  const open = opened(shop, async () => undefined)
+  const [old, renewed] = [open('set-old', 3), open('set-new', 2)]
+  await Promise.all([old.queue.waitUntilReady(), renewed.queue.waitUntilReady()])
+  const shardOf = (id: string) => old.queue.queueOfGroup(id)
+  const why = { by: 'ops', reason: 'enterprise' }
+  await (await shardOf('a')).setGroup('a', { rate: '100/s', burst: 40, capacity: null }, why)
+  await (await shardOf('b')).pauseGroup('b', { ...why, ttlMs: 60_000 })
+  await old.queue.setShape({ rate: '50/s', maxWaitMs: 9000 }, { ...why, ttlMs: 60_000 })
+  await renewed.queue.pause()
+  const seen: MoveProgress[] = []
+  const onProgress = (progress: MoveProgress) => seen.push(progress)
+  const result = await moveShardedQueue(old.queue, renewed.queue, { ...BY, onProgress })
+  expect(result).toMatchObject({ groups: 2, overrides: 2, resumed: false })
+  // 40 units of group a take longer than 6 of the whole.
+  expect(seen.at(-1)).toMatchObject({ phase: 'resting', restMs: 400 })
+  expect((await renewed.queue.meter()).each.map(({ paused }) => paused)).toEqual([true, true])
+  const groups = await Promise.all(
+    ['a', 'b'].map(async (id) => (await (await renewed.queue.queueOfGroup(id)).getGroup(id)).overrides),
+  )
+  expect(groups[0]).toMatchObject({ rate: { value: '100/s', ...why }, capacity: { value: null }, burst: { value: 40 } })
+  expect(groups[1]).toMatchObject({ paused: { value: true, ...why, until: expect.any(Date) } })
+  const { rate, maxWaitMs, overrides } = (await renewed.queue.getShape()) ?? {}
+  expect({ rate, maxWaitMs }).toEqual({ rate: '50/s', maxWaitMs: 9000 })
+  expect(overrides?.rate).toMatchObject({ ...why, until: expect.any(Date) })
+  for (const { queue } of [old, renewed]) await queue.obliterate({ force: true })
+}, 30_000)
+
+test('what a move refuses, before it changes anything', async () => {
+  const shop = new ShardShop({ connection, prefix })
+  const open = opened(shop, async () => undefined)
+  const [old, renewed, full] = [open('no-old', 3), open('no-new', 2), open('no-full', 2)]
+  const plain = shop.queue('no-plain', { shards: 2, shape: { rate: '300/s' } })
+  const absent = shop.queue('no-absent', { shards: 2 })
+  await Promise.all([old, renewed, full].map(({ queue }) => queue.waitUntilReady()))
+  await full.queue.add('job', {})
+  await plain.waitUntilReady()
+  const refused = (from: ShardedQueue, to: ShardedQueue) =>
+    moveShardedQueue(from, to, BY).then(
+      () => 'moved',
+      ({ name, stop, message }) => `${stop ?? name}: ${message}`,
+    )
+  expect(await refused(old.queue, old.queue)).toMatch(/^InvalidInputError: .* got "no-old" twice$/)
+  expect(await refused(old.queue, absent)).toMatch(/^missing: queue "no-absent" does not exist: expected/)
+  expect(await refused(old.queue, plain)).toMatch(/^shape: queue "no-plain" declares no shape.groups: expected one/)
+  expect(await refused(old.queue, full.queue)).toMatch(/^not empty: queue "no-full" has 1 job: expected an empty queue/)
+  const two = shop.queue('no-new', { shards: 4 })
+  expect(await refused(old.queue, two)).toMatch(/^ShardCountError: .* shards must be 2; got 4$/)
+  for (const shard of old.queue.each) await shard.upsertJobScheduler('same', { every: 60_000 })
+  expect(await refused(old.queue, renewed.queue)).toMatch(/^schedulers: .* has two schedulers "same" .* in shard 0/)
+  for (const shard of old.queue.each) await shard.removeJobScheduler('same')
+  await old.queue.pause()
+  expect(await refused(old.queue, renewed.queue)).toMatch(/^paused: queue "no-old" is paused: expected it to run empty/)
+  await old.queue.resume()
+  expect((await renewed.queue.meter()).each.map(({ paused }) => paused)).toEqual([false, false])
+  expect(await renewed.queue.count()).toBe(0)
+  for (const { queue } of [old, renewed, full]) await queue.obliterate({ force: true })
+  await plain.obliterate({ force: true })
+}, 30_000)
+
+test('a move says why it waits, gives up in time, and goes on; meanwhile no other one begins', async () => {
+  const shop = new ShardShop({ connection, prefix })
+  const open = opened(shop, async () => undefined)
+  const [old, renewed, other] = [open('held-old', 2), open('held-new', 3), open('held-other', 2)]
+  await Promise.all([old, renewed, other].map(({ queue }) => queue.waitUntilReady()))
+  await old.queue.add('job', {}, { delay: 3_600_000 })
+  const holds = new Set<string | undefined>()
+  const onProgress = ({ hold }: MoveProgress) => holds.add(hold)
+  const move = (from: ShardedQueue, options: object) => moveShardedQueue(from, renewed.queue, { ...BY, ...options })
+  await expect(move(old.queue, { onProgress, timeoutMs: 1 })).rejects.toMatchObject({ stop: 'timeout' })
+  expect([...holds]).toEqual(['workers'])
+  await expect(move(other.queue, {})).rejects.toMatchObject({ stop: 'other move', queueName: 'held-new' })
+  old.work()
+  const abort = new AbortController()
+  const stopped = move(old.queue, {
+    signal: abort.signal,
+    onProgress: ({ hold, nextDueAt, delayed }: MoveProgress) => {
+      if (hold !== 'delayed') return
+      expect({ delayed, isDue: (nextDueAt?.getTime() ?? 0) > Date.now() + 3_000_000 }).toEqual({
+        delayed: 1,
+        isDue: true,
+      })
+      abort.abort(new Error('stopped'))
+    },
+  })
+  await expect(stopped).rejects.toThrow('stopped')
+  const resumed = move(old.queue, { onProgress: () => void renewed.queue.resume() })
+  await expect(resumed).rejects.toMatchObject({ stop: 'resumed', queueName: 'held-new' })
+  await Promise.all(old.queue.each.map((shard) => shard.drain(true)))
+  // Two at once do the same.
+  const both = await Promise.all([move(old.queue, {}), move(old.queue, {})])
+  expect(both.map((one) => one.resumed)).toEqual([true, true])
+  expect((await renewed.queue.meter()).each.map(({ paused }) => paused)).toEqual([false, false, false])
+  for (const { queue } of [old, renewed, other]) await queue.obliterate({ force: true })
+  expect(shop.errors).toEqual([])
+}, 30_000)
+
+/** Handled, whether or not the caller waits for it. A pipeline is no promise. */
+function dead(name: string): Promise<never> {
+  if (name === 'pipeline') throw new Error('dead')
+  const rejected = Promise.reject(new Error('dead'))
+  rejected.catch(() => undefined)
+  return rejected
 }
+
+/** An object of a process that dies: after so many calls, nothing that it sends arrives. */
+function mortal<T extends object>(target: T, life: { left: number }, made = new Map<object, object>()): T {
+  const found = made.get(target) as T | undefined
+  if (found) return found
+  const wrap = (value: unknown) =>
+    value instanceof ShapedQueue || value instanceof Job ? mortal(value, life, made) : value
+  const get = (of: T, name: string) => {
+    // biome-ignore lint/suspicious/noExplicitAny: whatever it has
+    const value: any = Reflect.get(of, name, of)
+    if (name === 'each') return value.map(wrap)
+    if (name === 'backend') return mortal(value, life, made)
+    if (name === 'client') return value.then((client: object) => mortal(client, life, made))
+    if (typeof value !== 'function') return value
+    return (...args: unknown[]) => {
+      life.left -= 1
+      if (life.left < 0) return dead(name)
+      const result = value.apply(of, args)
+      return result instanceof Promise ? result.then(wrap) : result
+    }
+  }
+  const proxy = new Proxy(target, { get: get as never })
+  made.set(target, proxy)
+  return proxy
+}
+
+test('a process that dies at any of its calls leaves what the next one completes', async () => {
+  const shop = new ShardShop({ connection, prefix })
+  const open = opened(shop, async () => undefined)
+  const [old, renewed] = [open('dies-old', 2), open('dies-new', 3)]
+  await Promise.all([old.queue.waitUntilReady(), renewed.queue.waitUntilReady()])
+  const [first] = old.queue.each as [ShapedQueue]
+  await first.upsertJobScheduler('hourly', { every: 3_600_000, offset: 1_800_000 }, { name: 'hour' })
+  const { next } = (await first.getJobScheduler('hourly')) as { next: number }
+  await (await old.queue.queueOfGroup('a')).setGroup('a', { weight: 2 }, BY)
+  const there = renewed.queue.each[0] as ShapedQueue
+  const record = `${shardPrefix(prefix, 'dies-new', 0)}:dies-new:meta:move`
+  const client = redis.client()
+  let wasAdded = false
+  let deaths = 0
+  for (let calls = 1; deaths < 300; calls++) {
+    const life = { left: calls }
+    const made = new Map()
+    const ended = await moveShardedQueue(mortal(old.queue, life, made), mortal(renewed.queue, life, made), BY).then(
+      () => true,
+      (error) => {
+        expect(error).toMatchObject({ message: 'dead' })
+        return false
+      },
+    )
+    if (ended) break
+    deaths += 1
+    if (wasAdded || (await client.exists(record)) === 0) continue
+    // Its job is due at once, and is not the next one of the old queue's.
+    await there.upsertJobScheduler('hourly', { every: 3_600_000 }, { name: 'hour' })
+    expect(await there.getWaitingCount()).toBe(1)
+    wasAdded = true
+  }
+  expect(wasAdded && deaths > 20).toBe(true)
+  expect(await renewed.queue.getJobCounts('waiting', 'delayed')).toEqual({ waiting: 0, delayed: 1 })
+  expect(await there.getJobScheduler('hourly')).toMatchObject({ name: 'hour', every: 3_600_000, next })
+  expect(await old.queue.count()).toBe(0)
+  expect((await (await renewed.queue.queueOfGroup('a')).getGroup('a')).overrides).toMatchObject({
+    weight: { value: 2 },
+  })
+  expect((await renewed.queue.meter()).each.map(({ paused }) => paused)).toEqual([false, false, false])
+  expect(Object.keys(await client.hgetall(record)).toSorted()).toEqual(['begun', 'copied', 'phase'])
+  for (const { queue } of [old, renewed]) await queue.obliterate({ force: true })
+  expect(shop.errors).toEqual([])
+}, 30_000)
 
 test('the same name with another number, once the queue is empty and obliterated', async () => {
   const shop = new ShardShop({ connection, prefix })

@@ -1,0 +1,207 @@
+import { InvalidShapeError, MoveError } from '../errors.ts'
+import { Inspector } from '../inspect/inspector.ts'
+import type { GroupState } from '../queue/groups.ts'
+import type { ShapedQueue } from '../queue/queue.ts'
+import { GROUP_FIELDS } from '../shape/groups.ts'
+import type { ShapeOverride } from '../shape/shape.ts'
+import type { EffectiveShape } from '../shape/stored.ts'
+import type { MoveRecord } from './move-record.ts'
+import type { ShardedQueue } from './queue.ts'
+import { splitOverride } from './shapes.ts'
+
+/** For so long the next job of a scheduler is put off before it is removed, ms. */
+const PUT_OFF_MS = 30 * 86_400_000
+/** BullMQ's codes: there is no such job, or it is not delayed. */
+const NOT_DELAYED = [-1, -3]
+
+/** Reads one shard of a queue. */
+export async function inspectorOf(shard: ShapedQueue): Promise<Inspector> {
+  return new Inspector({ connection: (await shard.backend.client) as never, prefix: shard.opts.prefix as string })
+}
+
+/**
+ * What the new queue must be able to take over.
+ * @throws MoveError, InvalidShapeError
+ */
+export function checkShapes(from: ShardedQueue, to: ShardedQueue, old: EffectiveShape, renewed: EffectiveShape): void {
+  for (const field of ['groups', 'rate'] as const) {
+    if (!old.declared[field] || renewed.declared[field]) continue
+    const given = JSON.stringify(old.declared[field].value)
+    throw new MoveError(
+      to.name,
+      'shape',
+      `declares no shape.${field}: expected one, as queue "${from.name}" has ${given}`,
+    )
+  }
+  const overrides = overridesOf(old)
+  if (overrides.rate && !renewed.declared.rate) {
+    throw new InvalidShapeError(
+      `queue "${to.name}" must declare a rate to be given the override of queue "${from.name}"; it has none`,
+    )
+  }
+  if (Object.keys(overrides).length > 0) splitOverride(overrides, to.shards)
+}
+
+function overridesOf({ overrides }: EffectiveShape): ShapeOverride {
+  return Object.fromEntries(Object.entries(overrides).map(([field, { value }]) => [field, value]))
+}
+
+/** Copies overrides of the shape, with author, reason and end. What is set in the new queue stays. @returns how many */
+export async function copyOverrides(from: ShardedQueue, to: ShardedQueue): Promise<number> {
+  const [{ shape, each }, own] = await Promise.all([from.meter(), to.getShape()])
+  let copied = 0
+  for (const [field, { value, by, reason, until }] of Object.entries(shape?.overrides ?? {})) {
+    if (own?.overrides[field]) continue
+    await to.setShape({ [field]: value }, { by, reason, ...ttlOf(until, each[0]?.at) })
+    copied += 1
+  }
+  return copied
+}
+
+/** Copies what is set for single groups in the same way, without what feedback holds. @returns for how many */
+export async function copyGroups(from: ShardedQueue, to: ShardedQueue): Promise<number> {
+  const copies = from.each.map(async (shard) => {
+    const inspector = await inspectorOf(shard)
+    const [settings, { at }] = await Promise.all([inspector.groupSettings(shard.name), shard.meter()])
+    let copied = 0
+    for (const [id, entries] of Object.entries(settings)) {
+      copied += (await copyGroup(await to.queueOfGroup(id), id, { entries, at })) ? 1 : 0
+    }
+    return copied
+  })
+  return (await Promise.all(copies)).reduce((sum, copied) => sum + copied, 0)
+}
+
+interface SetForGroup {
+  readonly entries: GroupState['overrides']
+  /** The time of its Redis. */
+  readonly at: Date
+}
+
+async function copyGroup(target: ShapedQueue, id: string, { entries, at }: SetForGroup): Promise<boolean> {
+  const fields = [...GROUP_FIELDS, 'paused'].filter((field) => entries[field])
+  if (fields.length === 0) return false
+  const { overrides } = await target.getGroup(id)
+  for (const field of fields.filter((one) => !overrides[one])) {
+    const { value, by, reason, until } = entries[field] as GroupState['overrides'][string]
+    const change = { by, reason, ...ttlOf(until, at) }
+    if (field === 'paused') await target.pauseGroup(id, change)
+    else await target.setGroup(id, { [field]: value }, change)
+  }
+  return true
+}
+
+function ttlOf(until: Date | undefined, now = new Date()): { readonly ttlMs?: number } {
+  return until ? { ttlMs: Math.max(1, until.getTime() - now.getTime()) } : {}
+}
+
+type Scheduler = Awaited<ReturnType<ShapedQueue['getJobSchedulers']>>[number]
+
+/** A scheduler, and where it is to be. */
+interface Carried {
+  readonly scheduler: Scheduler
+  readonly old: ShapedQueue
+  readonly target: ShapedQueue
+}
+
+/** Those of the old queue. The scheduler of a group goes to the group's shard, any other to that of the same number. */
+async function schedulersOf(from: ShardedQueue, to: ShardedQueue): Promise<Carried[]> {
+  const found = from.each.map(async (old, shard) =>
+    (await old.getJobSchedulers()).map(async (scheduler) => {
+      const { group } = (scheduler.template?.opts ?? {}) as { readonly group?: { readonly id: string } }
+      const target = group ? await to.queueOfGroup(group.id) : (to.each[shard % to.shards] as ShapedQueue)
+      return { scheduler, old, target }
+    }),
+  )
+  return Promise.all((await Promise.all(found)).flat())
+}
+
+/** @throws MoveError if two schedulers of different shards have one id, and would be in one shard */
+export async function checkSchedulers(from: ShardedQueue, to: ShardedQueue): Promise<void> {
+  const places = new Set<string>()
+  for (const { scheduler, target } of await schedulersOf(from, to)) {
+    const shard = to.each.indexOf(target)
+    const place = `${shard}:${scheduler.key}`
+    if (places.has(place)) {
+      throw new MoveError(
+        from.name,
+        'schedulers',
+        `has two schedulers "${scheduler.key}" that would both be in shard ${shard} of queue "${to.name}": ` +
+          'expected different ids; rename one of them',
+      )
+    }
+    places.add(place)
+  }
+}
+
+/**
+ * Moves the schedulers whose next jobs are not due yet: those of the others start in the old queue, and a later call
+ * moves what follows.
+ */
+export async function moveSchedulers(
+  from: ShardedQueue,
+  to: ShardedQueue,
+  record: MoveRecord,
+): Promise<{ readonly moved: number; readonly left: number }> {
+  const all = await schedulersOf(from, to)
+  let moved = 0
+  for (const carried of all) moved += (await moveScheduler(carried, record)) ? 1 : 0
+  return { moved, left: all.length - moved }
+}
+
+/**
+ * The new queue, which is paused, has the next job before the old one gives it up. If that one starts after all, the
+ * next call places the one that follows.
+ */
+async function moveScheduler(carried: Carried, record: MoveRecord): Promise<boolean> {
+  const { scheduler, old } = carried
+  const { key, next } = scheduler
+  const job = await old.getJob(`repeat:${key}:${next}`)
+  const state = await job?.getState()
+  if (job && state === 'delayed') {
+    const { repeat } = job.opts as { readonly repeat?: { readonly count?: number } }
+    if (!(await place(carried, repeat?.count, record)) || !(await putOff(job))) return false
+    await old.removeJobScheduler(key)
+    return true
+  }
+  if (job && state !== 'completed' && state !== 'failed') return false
+  // The one that follows is stored before a job begins. Without it, this was the last one.
+  if ((await old.getJobScheduler(key))?.next !== next) return false
+  await old.removeJobScheduler(key)
+  return true
+}
+
+/** Whether it can no longer start in the old queue. */
+async function putOff(job: { changeDelay(ms: number): Promise<void> }): Promise<boolean> {
+  try {
+    await job.changeDelay(PUT_OFF_MS)
+    return true
+  } catch (error) {
+    if (NOT_DELAYED.includes((error as { code?: number }).code ?? 0)) return false
+    throw error
+  }
+}
+
+/** @returns whether the new queue's scheduler has its next job at the time of the old one's, or is another one */
+async function place({ scheduler, target }: Carried, count: number | undefined, record: MoveRecord): Promise<boolean> {
+  const { key, name, next, every, pattern, tz, offset, limit, startDate, endDate, template } = scheduler
+  const found = await target.getJobScheduler(key)
+  // The producers have given it another schedule.
+  if (found && !isSameSchedule(found, scheduler)) return true
+  if (found?.next === next) return true
+  if (found) await record.drop(target, key, `repeat:${key}:${found.next}`)
+  // Without a start, a job of `every` would be due at once.
+  const repeat = every ? { every: Number(every), offset, startDate: next } : { pattern, tz, startDate }
+  const ends = { limit, endDate, count: count && count > 1 ? count - 1 : undefined }
+  const job = defined({ name, ...template })
+  await target.upsertJobScheduler(key, defined({ ...repeat, ...ends }) as never, job as never)
+  return (await target.getJobScheduler(key))?.next === next
+}
+
+function isSameSchedule(one: Scheduler, other: Scheduler): boolean {
+  return (['every', 'pattern', 'tz'] as const).every((field) => String(one[field]) === String(other[field]))
+}
+
+function defined<T extends object>(fields: T): T {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as T
+}

@@ -1,0 +1,372 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { checkArgument, checkCallOptions, checkSignal } from '../call-options.ts'
+import { InvalidInputError, MoveError, QueueUnavailableError } from '../errors.ts'
+import type { QueueStatus } from '../inspect/queue-status.ts'
+import { MAX_TIMER_MS } from '../max-timer.ts'
+import { countText } from '../plain-text.ts'
+import type { ShapedQueue } from '../queue/queue.ts'
+import { intervalUs, parseRate, type RateInput } from '../rate.ts'
+import type { EffectiveShape } from '../shape/stored.ts'
+import { checkSchedulers, checkShapes, copyGroups, copyOverrides, inspectorOf, moveSchedulers } from './carry.ts'
+import { MoveRecord, type RecordedMove } from './move-record.ts'
+import type { ShardedState } from './options.ts'
+import type { ShardedQueue } from './queue.ts'
+
+export interface MoveOptions {
+  /** Who moves the queue, and why: for the history of the new one. */
+  readonly by: string
+  readonly reason: string
+  /** How long it may take, ms; then it rejects, and the new queue stays paused. Default: as long as it takes. */
+  readonly timeoutMs?: number | undefined
+  /** Stops it; the promise rejects with its reason, and the new queue stays paused. */
+  readonly signal?: AbortSignal | undefined
+  /**
+   * Whether the old queue is removed in the end, with its completed and failed jobs. Its workers must be closed by then.
+   * Default false.
+   */
+  readonly obliterate?: boolean | undefined
+  /** Called after each look at the old queue, twice a second. */
+  readonly onProgress?: ((progress: MoveProgress) => void) | undefined
+}
+
+/**
+ * Why an old queue does not run empty: it is paused, shards with jobs have no worker, only delayed jobs or only parents
+ * that wait for children of other queues are left, or Redis does not answer.
+ */
+export type MoveHold = 'paused' | 'workers' | 'delayed' | 'children' | 'unavailable'
+
+/** What is left of an old queue. */
+export interface MoveProgress {
+  /** `draining`: the old queue has jobs. `resting`: it has none, and its last departures still count. */
+  readonly phase: 'draining' | 'resting'
+  readonly waiting: number
+  readonly delayed: number
+  readonly waitingChildren: number
+  readonly active: number
+  /** Schedulers whose next jobs are due, and start in the old queue. */
+  readonly schedulers: number
+  /** Jobs that came into the old queue since this call: producers still add to it. */
+  readonly arrived: number
+  readonly hold: MoveHold | undefined
+  /** When the first delayed job is due, where `hold` is `delayed`. */
+  readonly nextDueAt: Date | undefined
+  /** How long the new queue stays paused after the last departure of the old one, ms. */
+  readonly restMs: number | undefined
+}
+
+/** The outcome of a move. */
+export interface MoveResult {
+  /** Groups, overrides of the shape and schedulers that this call carried over. */
+  readonly groups: number
+  readonly overrides: number
+  readonly schedulers: number
+  /** Whether jobs leave the new queue; false: it was paused before the move, and still is. */
+  readonly resumed: boolean
+  /** Whether the old queue is removed. */
+  readonly obliterated: boolean
+  /** Failed jobs of the old queue, which stay in it. */
+  readonly failed: number
+  /** Queues of dead letters of the old queue's shards that have letters: they stay, each under the prefix of its shard. */
+  readonly deadLetters: readonly { readonly prefix: string; readonly queue: string; readonly letters: number }[]
+}
+
+const OPTIONS = ['by', 'reason', 'timeoutMs', 'signal', 'obliterate', 'onProgress']
+/** Between two looks at the old queue. */
+const LOOK_MS = 500
+
+/**
+ * Moves a sharded queue to one with another name, as a rule with another number of shards: pauses the new one, which
+ * accepts jobs meanwhile, carries over schedulers and what was set at run time, waits until the old one has no jobs and
+ * its last departures no longer count, and resumes the new one. So the rates hold over both queues, and no job is lost
+ * or runs twice. A call that failed, or whose process died, is repeated: it goes on where it stopped.
+ * @throws MoveError if the move cannot begin, or not go on; InvalidInputError, InvalidShapeError, ShardCountError,
+ * QueueUnavailableError, QueueFullError if the new queue has no place for the job of a scheduler
+ */
+export async function moveShardedQueue(
+  from: ShardedQueue,
+  to: ShardedQueue,
+  options: MoveOptions,
+): Promise<MoveResult> {
+  checkMove(from, to, options)
+  return new Move(from, to, options).run()
+}
+
+/** @throws InvalidInputError */
+function checkMove(from: ShardedQueue, to: ShardedQueue, options: MoveOptions): void {
+  const call = 'moveShardedQueue'
+  checkCallOptions(call, options, OPTIONS)
+  const { by, reason, timeoutMs, signal, obliterate, onProgress } = options
+  if (!by || !reason) throw new InvalidInputError(`${call} needs { by, reason }: who moves the queue, and why`)
+  const isTime = timeoutMs === undefined || (Number.isFinite(timeoutMs) && timeoutMs > 0)
+  checkArgument(isTime, `${call}: timeoutMs`, 'a number of ms > 0', timeoutMs)
+  checkSignal(call, signal)
+  checkArgument([undefined, true, false].includes(obliterate), `${call}: obliterate`, 'true or false', obliterate)
+  const isCall = onProgress === undefined || typeof onProgress === 'function'
+  checkArgument(isCall, `${call}: onProgress`, 'a function', onProgress)
+  const areQueues = [from, to].every((queue) => Array.isArray(queue?.each) && typeof queue.meter === 'function')
+  checkArgument(areQueues, `${call}: from and to`, 'two ShardedQueue objects', [typeof from, typeof to])
+  if (from.name !== to.name) return
+  throw new InvalidInputError(`${call} needs two queues of different names; got "${from.name}" twice`)
+}
+
+/** An old queue at one moment. */
+interface Look {
+  readonly state: ShardedState
+  readonly shards: readonly QueueStatus[]
+  readonly isEmpty: boolean
+  /** Changes with each job that comes, leaves or ends. */
+  readonly mark: string
+}
+
+class Move {
+  readonly #from: ShardedQueue
+  readonly #to: ShardedQueue
+  readonly #options: MoveOptions
+  readonly #record: MoveRecord
+  readonly #startedMs = performance.now()
+  readonly #carried = { groups: 0, overrides: 0, schedulers: 0 }
+  #acceptedAtFirst: number | undefined
+
+  constructor(from: ShardedQueue, to: ShardedQueue, options: MoveOptions) {
+    this.#from = from
+    this.#to = to
+    this.#options = options
+    this.#record = new MoveRecord(from, to)
+  }
+
+  async run(): Promise<MoveResult> {
+    const { by, reason, obliterate = false } = this.#options
+    const { phase, wasPaused, isCopied } = await this.#begin()
+    if (phase === 'draining') {
+      if (!wasPaused) await this.#to.pause({ by, reason })
+      await this.#record.dropRest()
+      if (!isCopied) await this.#copy()
+      await this.#drain()
+    }
+    if (phase !== 'done') await this.#resume(wasPaused)
+    const found = await this.#look()
+    const deadLetters = await lettersOf(this.#from)
+    if (obliterate) await this.#obliterate(found)
+    const failed = found.shards.reduce((sum, one) => sum + one.failed, 0)
+    return { ...this.#carried, resumed: !wasPaused, obliterated: obliterate, failed, deadLetters }
+  }
+
+  /** Where to begin or go on. Nothing is changed if something is wrong. */
+  async #begin(): Promise<RecordedMove> {
+    const [old, renewed] = await Promise.all([stateOf(this.#from), stateOf(this.#to)])
+    const found = await this.#record.read()
+    const isEmpty = old.depth + old.active === 0
+    if (found?.phase === 'done' && isEmpty) return found
+    const arePaused = renewed.each.every(({ paused }) => paused)
+    // Jobs leave some of its shards already.
+    if (found?.phase === 'resuming' && !arePaused) return found
+    this.#check(old, renewed, found)
+    await checkSchedulers(this.#from, this.#to)
+    if (found && found.phase !== 'done') return { ...found, phase: 'draining' }
+    await this.#record.forget()
+    await this.#record.begin(arePaused)
+    return (await this.#record.read()) as RecordedMove
+  }
+
+  /** @throws MoveError, InvalidShapeError */
+  #check(old: KnownState, renewed: KnownState, found: RecordedMove | undefined): void {
+    checkShapes(this.#from, this.#to, old.shape, renewed.shape)
+    const paused = old.each.flatMap((shard, i) => (shard.paused ? [i] : []))
+    if (paused.length > 0) {
+      const which = paused.length === old.each.length ? '' : ` in ${countText(paused.length, 'shard')}`
+      throw new MoveError(this.#from.name, 'paused', `is paused${which}: expected it to run empty; resume it first`)
+    }
+    const jobs = renewed.depth + renewed.active
+    if (found || jobs === 0) return
+    const came = `has ${countText(jobs, 'job')}: expected an empty queue, or one that a move has begun to fill`
+    throw new MoveError(this.#to.name, 'not empty', came)
+  }
+
+  async #copy(): Promise<void> {
+    this.#carried.overrides = await copyOverrides(this.#from, this.#to)
+    this.#carried.groups = await copyGroups(this.#from, this.#to)
+    await this.#record.copied()
+  }
+
+  async #drain(): Promise<void> {
+    for (;;) {
+      const seen = await this.#untilEmpty()
+      const restMs = await restMsOf(this.#from, this.#to)
+      this.#report({ ...seen, schedulers: 0, phase: 'resting', restMs })
+      await this.#sleep(restMs)
+      const now = await this.#look()
+      await this.#checkHeld()
+      if (now.isEmpty && now.mark === seen.mark) return
+    }
+  }
+
+  async #untilEmpty(): Promise<Look> {
+    for (;;) {
+      const found = await this.#step().catch((error: unknown) => {
+        if (!(error instanceof QueueUnavailableError)) throw error
+        return undefined
+      })
+      if (found?.isEmpty && found.schedulers === 0) return found
+      this.#report({ phase: 'draining', ...found })
+      await this.#sleep(LOOK_MS)
+    }
+  }
+
+  async #step(): Promise<Look & { readonly schedulers: number }> {
+    await this.#checkHeld()
+    const { moved, left } = await moveSchedulers(this.#from, this.#to, this.#record)
+    this.#carried.schedulers += moved
+    return { ...(await this.#look()), schedulers: left }
+  }
+
+  /** @throws MoveError if jobs leave the new queue */
+  async #checkHeld(): Promise<void> {
+    const { each } = await this.#to.meter()
+    const open = each.filter(({ paused }) => !paused).length
+    if (open === 0) return
+    throw new MoveError(
+      this.#to.name,
+      'resumed',
+      `is not paused in ${countText(open, 'shard')}: expected it to be, until queue "${this.#from.name}" is empty. If ` +
+        'the move is to go on, repeat it',
+    )
+  }
+
+  /** Each shard is read as it is at one moment. */
+  async #look(): Promise<Look> {
+    const [state, shards] = await Promise.all([this.#from.meter(), Promise.all(this.#from.each.map(statusOf))])
+    const { waiting, delayed, waitingChildren, active } = state
+    const sum = (of: (one: QueueStatus) => number) => shards.reduce((total, one) => total + of(one), 0)
+    const accepted = sum((one) => one.acceptedTotal)
+    this.#acceptedAtFirst ??= accepted
+    const ended = sum((one) => one.departedTotal + one.completed + one.failed)
+    return {
+      state,
+      shards,
+      isEmpty: waiting + delayed + waitingChildren + active === 0,
+      mark: `${accepted} ${ended}`,
+    }
+  }
+
+  #report(found: Partial<Look> & Pick<MoveProgress, 'phase'> & Partial<MoveProgress>): void {
+    const { state, shards = [], phase, schedulers = 0, restMs } = found
+    const { waiting = 0, delayed = 0, waitingChildren = 0, active = 0 } = state ?? {}
+    const accepted = shards.reduce((sum, { acceptedTotal }) => sum + acceptedTotal, 0)
+    const hold = phase === 'draining' ? holdOf(state, shards) : undefined
+    const dueMs = shards.flatMap(({ nextDueAt }) => nextDueAt?.getTime() ?? [])
+    this.#options.onProgress?.({
+      ...{ phase, waiting, delayed, waitingChildren, active, schedulers, hold, restMs },
+      arrived: state ? accepted - (this.#acceptedAtFirst ?? accepted) : 0,
+      nextDueAt: hold === 'delayed' && dueMs.length > 0 ? new Date(Math.min(...dueMs)) : undefined,
+    })
+  }
+
+  /** @throws MoveError at the end of the time, and the signal's reason */
+  async #sleep(ms: number): Promise<void> {
+    const { timeoutMs, signal } = this.#options
+    const leftMs = timeoutMs === undefined ? Infinity : timeoutMs - (performance.now() - this.#startedMs)
+    if (leftMs > 0) {
+      await sleep(Math.min(ms, leftMs, MAX_TIMER_MS), undefined, { signal }).catch((error: unknown) => {
+        throw signal?.aborted ? signal.reason : error
+      })
+    }
+    if (ms < leftMs) return
+    throw new MoveError(
+      this.#from.name,
+      'timeout',
+      `did not run empty in time: expected ${timeoutMs} ms to suffice. Queue "${this.#to.name}" stays paused: repeat the ` +
+        'move, and it goes on',
+    )
+  }
+
+  async #resume(wasPaused: boolean): Promise<void> {
+    const { by, reason } = this.#options
+    // Another call may have ended the move, and the queue been paused since.
+    if ((await this.#record.read())?.phase === 'done') return
+    await this.#record.reach('resuming')
+    if (!wasPaused) await this.#to.resume({ by, reason })
+    await this.#record.reach('done')
+  }
+
+  /** @throws MoveError if it has jobs or workers */
+  async #obliterate({ isEmpty, state, shards }: Look): Promise<void> {
+    if (!isEmpty) {
+      const jobs = countText(state.depth + state.active, 'job')
+      throw new MoveError(this.#from.name, 'not empty', `has ${jobs}: expected none before it is removed`)
+    }
+    const workers = Math.max(...shards.map((shard) => shard.workers.length))
+    if (workers > 0) {
+      throw new MoveError(
+        this.#from.name,
+        'workers',
+        `has ${countText(workers, 'worker')}: expected none before it is removed, since they would declare it again. ` +
+          'Close them, and repeat the move',
+      )
+    }
+    await this.#from.obliterate()
+  }
+}
+
+type KnownState = ShardedState & { readonly shape: EffectiveShape }
+
+/** @throws MoveError if no process has declared the queue */
+async function stateOf(queue: ShardedQueue): Promise<KnownState> {
+  const shape = await queue.getShape()
+  if (shape) return { ...(await queue.meter()), shape }
+  throw new MoveError(
+    queue.name,
+    'missing',
+    'does not exist: expected a queue with shards that a process has declared with a shape',
+  )
+}
+
+async function statusOf(shard: ShapedQueue): Promise<QueueStatus> {
+  const [status] = await (await inspectorOf(shard)).status([shard.name])
+  if (status && !status.unread) return status
+  throw new QueueUnavailableError(shard.name, 'a shard did not answer', false)
+}
+
+function holdOf(state: ShardedState | undefined, shards: readonly QueueStatus[]): MoveHold | undefined {
+  if (!state) return 'unavailable'
+  if (state.each.some(({ paused, pausedUntil }) => paused || pausedUntil)) return 'paused'
+  if (shards.some(({ depth, active, workers }) => depth + active > 0 && workers.length === 0)) return 'workers'
+  const { waiting, active, delayed, waitingChildren } = state
+  if (waiting + active > 0) return undefined
+  if (delayed > 0) return 'delayed'
+  return waitingChildren > 0 ? 'children' : undefined
+}
+
+/** How long a bucket takes to be full again, for that of the whole and that of any group, in either queue. */
+async function restMsOf(...queues: readonly ShardedQueue[]): Promise<number> {
+  const found = queues.map(async (queue) => {
+    const shape: Partial<EffectiveShape> = (await queue.getShape()) ?? {}
+    const set = queue.each.map(async (shard) => (await inspectorOf(shard)).groupOverrides(shard.name))
+    const groups = (await Promise.all(set)).flatMap((overrides) => Object.values(overrides))
+    const ofGroups = groups.map((override) => refillMs({ ...shape.groups, ...override }))
+    return ofGroups.reduce(
+      (longest, ms) => Math.max(longest, ms),
+      Math.max(refillMs(shape), refillMs(shape.groups ?? {})),
+    )
+  })
+  return Math.ceil(Math.max(...(await Promise.all(found))))
+}
+
+function refillMs({ rate, burst }: { readonly rate?: RateInput | null; readonly burst?: number | null }): number {
+  return rate ? ((burst ?? 1) * intervalUs(parseRate(rate))) / 1000 : 0
+}
+
+async function lettersOf(from: ShardedQueue): Promise<MoveResult['deadLetters']> {
+  const found = from.each.map(async (shard) => {
+    const inspector = await inspectorOf(shard)
+    const { deadLetterQueues, shape } = await statusOf(shard)
+    const names = [...new Set([...deadLetterQueues, ...(shape?.overflowTo ? [shape.overflowTo] : [])])]
+    const letters = await inspector.status(names)
+    return letters.flatMap((status, i) => {
+      const queue = names[i] as string
+      return status && status.waiting > 0
+        ? [{ prefix: shard.opts.prefix as string, queue, letters: status.waiting }]
+        : []
+    })
+  })
+  return (await Promise.all(found)).flat()
+}

@@ -18,7 +18,7 @@ export interface Cli {
    * @param prefix default: that of the command line
    */
   queue(name: string, prefix?: string): Promise<ShapedQueue>
-  /** The same for a sharded queue, one for each command. */
+  /** The same for a sharded queue. */
   shardedQueue(name: string, shards: number): Promise<ShardedQueue>
   /** How many shards a queue has; 0: it is not a sharded one. */
   shardsOf(name: string): Promise<number>

@@ -52,6 +52,11 @@ export const COMMANDS: readonly ListedCommand[] = [
     load: async () => (await import('./commands/limits.ts')).addLimitsCommand,
   },
   {
+    name: 'shards',
+    summary: 'change the number of shards of a queue',
+    load: async () => (await import('./commands/shards.ts')).addShardsCommand,
+  },
+  {
     name: 'enqueue',
     summary: 'add the jobs of a file',
     load: async () => (await import('./commands/enqueue.ts')).addEnqueueCommand,

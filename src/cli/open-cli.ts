@@ -32,7 +32,7 @@ class ConnectedCli implements OpenedCli {
   readonly by: string
   readonly #clients = new Map<string, Redis | Cluster>()
   readonly #queues = new Map<string, ShapedQueue>()
-  #sharded: ShardedQueue | undefined
+  readonly #sharded = new Map<string, ShardedQueue>()
   #inspector: Inspector | undefined
   #reached: OpenedCli['reached']
 
@@ -69,11 +69,14 @@ class ConnectedCli implements OpenedCli {
 
   async shardedQueue(name: string, shards: number): Promise<ShardedQueue> {
     const { ShardedQueue } = await import('../sharding/index.ts')
+    const found = this.#sharded.get(name)
+    if (found) return found
     const connection = this.#client(this.options.redisUrl) as never
     const { prefix } = this.options
-    this.#sharded ??= new ShardedQueue(name, { connection, prefix, skipMetasUpdate: true, shards })
-    this.#sharded.on('error', () => undefined)
-    return this.#sharded
+    const queue = new ShardedQueue(name, { connection, prefix, skipMetasUpdate: true, shards })
+    queue.on('error', () => undefined)
+    this.#sharded.set(name, queue)
+    return queue
   }
 
   async shardsOf(name: string): Promise<number> {
@@ -108,7 +111,7 @@ class ConnectedCli implements OpenedCli {
   }
 
   async close(): Promise<void> {
-    const queues = [...this.#queues.values(), this.#sharded].map((queue) => queue?.close())
+    const queues = [...this.#queues.values(), ...this.#sharded.values()].map((queue) => queue.close())
     await Promise.allSettled([this.#inspector?.close(), ...queues])
     for (const client of this.#clients.values()) client.disconnect()
   }

@@ -13,7 +13,8 @@
     [6]  '' or, JSON, the idempotency key of the whole bulk: [record, mark, call, time to live in ms, number of jobs,
          stem of their ids if that is not the mark] (lib/once). Without jobs it is only looked up
     [7]  '1' if the caller made all ids for this bulk and no job has a deduplication id: then all are new or, if the
-         call was resent, none is
+         call was resent, none is. Or, if the call was sent before, JSON: [when, µs, the ids that the caller made]
+         (lib/sent-again)
     then nine for each job: kind (standard, prioritized, delayed), BullMQ's three arguments, job id or '',
     deduplication id or '', cost, terms (lib/terms), its group or '' (lib/group-admission)
   Returns the reply of lib/admission, then 3 BullMQ's replies, 4 id, 5 revision, 6 news. If each is admitted by
@@ -54,6 +55,16 @@ if known then
 end
 if shape_lost(shape, ARGV[1], ARGV[2]) then return { -1, {} } end
 
+-- The jobs that this call added when it was sent before.
+local before = {}
+
+local function find_before(sent_us, ids)
+  --- @include "lib/sent-again" here
+  before = sent_again.added(base, ids, sent_us, now)
+end
+if string.byte(ARGV[7]) == 91 then find_before(unpack(cjson.decode(ARGV[7]))) end
+if not before then return { -11, {} } end
+
 local each, part = ARGV[5] == '1', ARGV[5] == '2'
 local groups
 
@@ -70,6 +81,7 @@ end
 local plain = false
 
 local function add(at)
+  if before[ARGV[at + 4]] then return ARGV[at + 4] end
   local group = group_at(at)
   plain = plain or not group
   if groups then groups.adding = group or false end
@@ -95,7 +107,7 @@ end
 
 -- Cheap check first: few jobs have a deadline.
 local function deadline_error(at)
-  if not string.find(ARGV[at + 7], ',%d+$') then return nil end
+  if before[ARGV[at + 4]] or not string.find(ARGV[at + 7], ',%d+$') then return nil end
   return admission.deadline_error(now, terms_read(ARGV[at + 7]))
 end
 
@@ -117,7 +129,7 @@ local function refusal_of_all()
   if like_first and not admission.is_new(base, ARGV[FIRST + 4], '', {}) then return nil end
   if like_first and not groups and claimed_all() then return nil end
   for at = FIRST, #ARGV, FIELDS do
-    if like_first or admission.is_new(base, ARGV[at + 4], ARGV[at + 5], seen) then
+    if not before[ARGV[at + 4]] and (like_first or admission.is_new(base, ARGV[at + 4], ARGV[at + 5], seen)) then
       local job = job_at(at)
       new[#new + 1] = job
       local group = groups and job.group
@@ -142,6 +154,7 @@ local places = each and shape and admission.places(base, shape, now) or math.hug
 local timed = shape and shape.max_wait_ms
 
 local function admit(at)
+  if before[ARGV[at + 4]] then return ARGV[at + 4] end
   local missed = deadline_error(at)
   if missed then return missed end
   local costly = shape and shape.interval and admission.cost_error(shape, tonumber(ARGV[at + 6]))

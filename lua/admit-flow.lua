@@ -4,7 +4,8 @@
   KEYS
     [1…]  …:meta:shape of each queue
   ARGV
-    [1]  number of calls
+    [1]  number of calls; if the flow was sent before, JSON: that, when, µs, and for each job its id, the number of its
+         queue, and whether the caller made its id (lib/sent-again)
     then for each queue: id and revision of its shape, number of jobs, and for each job its id or '', its
     deduplication id or '', its cost, its terms (lib/terms) and its group or '' (lib/group-admission)
     then for each call: BullMQ's script, number of its keys, number of its arguments, its keys, its arguments. The keys
@@ -123,6 +124,34 @@ local function run_call(at)
   return reply or false, at + 3 + keys + arguments
 end
 
+-- Returns the ids of the jobs if an earlier run of this call added them, which it did with all or none; second, whether
+-- that is not known.
+local function added_before(again)
+  --- @include "lib/sent-again" here
+  local ids, made, found = {}, {}, false
+  for i = 3, #again do
+    ids[#ids + 1] = again[i][1]
+    if again[i][3] then
+      made[again[i][2]] = made[again[i][2]] or {}
+      table.insert(made[again[i][2]], again[i][1])
+    end
+  end
+  local unknown = false
+  for queue, of_queue in pairs(made) do
+    local added = sent_again.added(base_of(queue), of_queue, again[2], now)
+    unknown = unknown or not added
+    found = found or (added and next(added) ~= nil)
+  end
+  return found and ids, unknown
+end
+
+local again = string.byte(argv[1]) == 91 and cjson.decode(argv[1])
+if again then
+  local ids, unknown = added_before(again)
+  if ids then return { 1, {}, 0, ids, {} } end
+  if unknown then return { -11, {}, 1 } end
+  argv[1] = again[1]
+end
 local at, shapes, news = 2, {}, {}
 for i = 1, #KEYS do
   local base = base_of(i)

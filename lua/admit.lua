@@ -7,7 +7,8 @@
     [a + 1]  'id:revision' of the shape that the caller knows, '' if none
     [a + 2]  the job, JSON: [cost, id or '' if BullMQ generates it, deduplication id or '', job scheduler id or ''
              (iterations of one that exists are never refused), its terms (lib/terms), 1 to return the position and the
-             estimated start, 0 for neither, its group [id, priority] or nothing]
+             estimated start, 0 for neither, its group [id, priority], false or nothing, when the call was first sent, µs
+             (lib/sent-again), or nothing]
   Returns the reply of lib/admission, then 3 BullMQ's reply, 4 now µs, 5 position or '', 6 start µs or '', 7 id,
     8 revision, 9 news: the shape, if the caller knows another.
 ]]
@@ -35,6 +36,13 @@ local function add_job()
   --- @original
 end
 
+-- Whether this call added the job when it was sent before; nil if that is not known.
+local function added_before()
+  --- @include "lib/sent-again" here
+  local added = sent_again.added(base, { id }, job[8], now)
+  return added and added[id] == true
+end
+
 local function refused(refusal)
   refusal[7], refusal[8] = shape and shape.id or '', shape and shape.revision or ''
   for i = 3, 6 do refusal[i] = '' end
@@ -42,13 +50,18 @@ local function refused(refusal)
   return refusal
 end
 
+local before = false
+if job[8] then
+  before = added_before()
+  if before == nil then return { -11, {} } end
+end
 local terms = terms_read(job[5])
-local missed = scheduler_id == '' and admission.deadline_error(now, terms)
+local missed = not before and scheduler_id == '' and admission.deadline_error(now, terms)
 if missed then return refused(missed) end
 local group, gone = job[7], nil
 groups = group and grouped.open(base, shape, now)
 if groups then groups.adding = group end
-local known = scheduler_id ~= '' and redis.call('ZSCORE', base .. 'repeat', scheduler_id)
+local known = before or scheduler_id ~= '' and redis.call('ZSCORE', base .. 'repeat', scheduler_id)
 if group and not groups and not known then return refused({ -7, {} }) end
 if shape then
   local refusal
@@ -64,7 +77,7 @@ if shape then
   end
   if refusal then return refused(refusal) end
 end
-local reply = add_job()
+local reply = before and id or add_job()
 -- A negative number is BullMQ's refusal.
 if gone and type(reply) ~= 'number' then overflow.drop(base, shape, gone, now) end
 if groups then groups:save() end

@@ -4,7 +4,7 @@
   KEYS
     [1]  …:meta:shape
   ARGV
-    [1]  id of the drain: beginning it again changes nothing
+    [1]  id of the drain: beginning it again within an hour changes nothing, even if it has ended since
     [2]  'begin', 'begin all' (delayed jobs too) or 'go'
     [3]  maximum number of jobs per part
   Returns for 'begin' and 'begin all' the ids of all unfinished drains, including those of processes that died; else 1,
@@ -40,8 +40,11 @@ local function keep_iteration(job)
   end
 end
 
+local MEMORY_MS = 3600000
+
 local function begin(kinds)
-  if redis.call('SADD', drains, id) == 0 then return end
+  if not redis.call('SET', base .. 'meta:drained:' .. id, '', 'NX', 'PX', MEMORY_MS) then return end
+  redis.call('SADD', drains, id)
   for _, kind in ipairs(kinds) do
     if redis.call('EXISTS', base .. kind) == 1 then redis.call('RENAME', base .. kind, aside(kind)) end
   end

@@ -1,5 +1,11 @@
+--- @include "clock"
+
 -- The ends of jobs that are not kept are remembered in a hash for each tenth of a second (id -> when the job ended, ms):
--- a key for each job would cost more than the rest of that, most of it when the key expires.
+-- a key for each job would cost more than the rest of that, most of it when the key expires. A sorted set has these
+-- hashes, which are named by the clocks of workers, by the time at which they expire, ms.
+
+-- The least time that they are remembered for lib/sent-again.
+local FINISHED_MS = 30000
 local function finished_key(base, timestamp)
   return base .. 'meta:ended:' .. string.sub(timestamp, 1, -3)
 end
@@ -10,11 +16,16 @@ local finished_hash
 local function finished_remember(base, id, timestamp, memo_ms)
   local key = finished_key(base, timestamp)
   redis.call('HSET', key, id, timestamp)
-  -- Workers differ in it. The longest applies, and the ends of the same tenth of a second need no other one.
-  if key ~= finished_hash and redis.call('PTTL', key) < tonumber(memo_ms) then
-    redis.call('PEXPIRE', key, memo_ms + 100)
-  end
+  if key == finished_hash then return end
   finished_hash = key
+  -- Workers differ in it. The longest applies, and the ends of the same tenth of a second need no other one.
+  local least_ms, hashes = math.max(memo_ms, FINISHED_MS), base .. 'meta:ended'
+  if redis.call('PTTL', key) >= least_ms then return end
+  local now_ms, lasts_ms = math.floor(redis_now() / 1000), least_ms + 100
+  redis.call('PEXPIRE', key, lasts_ms)
+  redis.call('ZADD', hashes, now_ms + lasts_ms, key)
+  redis.call('ZREMRANGEBYSCORE', hashes, '-inf', now_ms)
+  if redis.call('PTTL', hashes) < lasts_ms then redis.call('PEXPIRE', hashes, lasts_ms) end
 end
 
 -- Whether this end of the job is recorded already: the script ran, its reply was lost, the client resent it. target:

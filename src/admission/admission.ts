@@ -3,6 +3,7 @@
 
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import { uniqueId } from '../redis/ids.ts'
+import { MayHaveRun, untilCertain } from '../redis/resends.ts'
 import { FITTING, type ScriptSet } from '../redis/scripts.ts'
 import { ShortTries } from '../redis/short-tries.ts'
 import type { ShapeStore } from '../shape/store.ts'
@@ -37,10 +38,14 @@ const EACH = '1'
 const PART = '2'
 type BulkKind = typeof WHOLE | typeof PART
 
-/** Splices our key and arguments into those of an add script. */
-function admitArguments(call: AddCall, keys: number, store: ShapeStore): Argument[] {
-  const { cost, id, deduplicationId, schedulerId, terms, group, estimate, position } = call.job
+/**
+ * Splices our key and arguments into those of an add script.
+ * @param sentUs when it was first sent, if it may have run then
+ */
+function admitArguments(call: AddCall, keys: number, store: ShapeStore, sentUs?: number): Argument[] {
+  const { cost, id, hasNewId, deduplicationId, schedulerId, terms, group, estimate, position } = call.job
   const estimates = estimate || position ? 1 : 0
+  const again = sentUs !== undefined && hasNewId && id !== '' ? [group ?? false, sentUs] : undefined
   const job = JSON.stringify([
     cost,
     id,
@@ -48,7 +53,7 @@ function admitArguments(call: AddCall, keys: number, store: ShapeStore): Argumen
     schedulerId ?? '',
     terms,
     estimates,
-    ...(group ? [group] : []),
+    ...(again ?? (group ? [group] : [])),
   ])
   return [...call.args.slice(0, keys), store.key, ...call.args.slice(keys), store.memory.identityText, job]
 }
@@ -65,6 +70,12 @@ function fittingArguments({ args, job }: AddCall, store: ShapeStore): Argument[]
 /** Whether the jobs of a bulk are all new or, if the call was resent, were all added by it before. */
 function areNewOrNone(calls: readonly AddCall[]): boolean {
   return calls.length > 0 && calls.every(({ job }) => job.hasNewId && job.deduplicationId === '')
+}
+
+/** What lua/admit-bulk.lua gets to know of the ids of its jobs. @param sentUs as above */
+function idsMade(calls: readonly AddCall[], sentUs?: number): string {
+  if (sentUs === undefined) return areNewOrNone(calls) ? '1' : ''
+  return JSON.stringify([sentUs, calls.filter(({ job }) => job.hasNewId && job.id !== '').map(({ job }) => job.id)])
 }
 
 /** Appends one job of a bulk. */
@@ -139,15 +150,19 @@ export class Admission {
     if (!this.#mayFit([call])) return this.#decided(client, call, keys)
     const command = this.#scripts.command(FITTING[call.script] as string)
     const args = fittingArguments(call, this.#store)
-    return runScript<string | number | null, unknown>(client, command, args, (reply) => {
+    return runScript<string | number | null | MayHaveRun, unknown>(client, command, args, (reply) => {
+      if (reply instanceof MayHaveRun) return this.#decided(client, call, keys, reply)
       if (!this.#fitting.served(reply)) return this.#decided(client, call, keys)
       return call.job.position ? placed(reply, call.job) : reply
     })
   }
 
-  async #decided(client: Client, call: AddCall, keys: number): Promise<unknown> {
+  /** @param lost of the short script */
+  async #decided(client: Client, call: AddCall, keys: number, lost?: MayHaveRun): Promise<unknown> {
     const command = this.#scripts.command(call.script)
-    const run = () => runScript<readonly unknown[]>(client, command, admitArguments(call, keys, this.#store))
+    const send = (sentUs?: number) =>
+      runScript<readonly unknown[]>(client, command, admitArguments(call, keys, this.#store, sentUs))
+    const run = untilCertain(send, lost)
     const first = await run()
     const raw = isLost(first) ? await withRestore(() => this.#store, run) : first
     this.#store.memory.learn(raw[8] as readonly string[] | null)
@@ -175,8 +190,8 @@ export class Admission {
   async #eachOf(client: Client, calls: readonly AddCall[], toKey: (type: string) => string): Promise<unknown[]> {
     const keys = BULK_KEYS.map(toKey)
     const added = await this.#addShort(client, calls, keys)
-    if (added) return added
-    const raw = await this.#runBulk(client, calls, keys, ['', CLAIM_LEASE_MS, EACH, ''])
+    if (Array.isArray(added)) return added
+    const raw = await this.#runBulk(client, calls, keys, ['', CLAIM_LEASE_MS, EACH, ''], added)
     const replies = raw[2] as unknown[]
     tellPositions(calls, replies, Number(raw[6]))
     return replies.map((reply) => {
@@ -227,7 +242,7 @@ export class Admission {
   async #wholeBulk(client: Client, calls: readonly AddCall[], keys: readonly string[]): Promise<unknown[]> {
     this.#checkLimits(calls)
     const added = await this.#addShort(client, calls, keys)
-    return added ? allAdded(added) : this.#bulkPart(client, calls, keys, { claim: '' })
+    return Array.isArray(added) ? allAdded(added) : this.#bulkPart(client, calls, keys, { claim: '', lost: added })
   }
 
   /** Some parts are sent before the first is answered, in order. */
@@ -258,11 +273,11 @@ export class Admission {
     client: Client,
     calls: readonly AddCall[],
     keys: readonly string[],
-    { claim, kind = WHOLE }: { claim: string; kind?: BulkKind },
+    { claim, kind = WHOLE, lost }: { claim: string; kind?: BulkKind; lost?: MayHaveRun | undefined },
   ): Promise<unknown[]> {
-    const added = claim === '' ? undefined : await this.#addShort(client, calls, keys, claim)
-    if (added) return allAdded(added)
-    const raw = await this.#runBulk(client, calls, keys, [claim, CLAIM_LEASE_MS, kind, ''])
+    const added = claim === '' ? lost : await this.#addShort(client, calls, keys, claim)
+    if (Array.isArray(added)) return allAdded(added)
+    const raw = await this.#runBulk(client, calls, keys, [claim, CLAIM_LEASE_MS, kind, ''], added)
     return raw[2] as unknown[]
   }
 
@@ -328,7 +343,7 @@ export class Admission {
     calls: readonly AddCall[],
     keys: readonly string[],
     claim = '',
-  ): Promise<unknown[] | undefined> {
+  ): Promise<unknown[] | MayHaveRun | undefined> {
     if (claim !== '' && !areNewOrNone(calls)) return undefined
     const highestCost = calls.reduce((highest, { job }) => Math.max(highest, job.cost), 0)
     const places = claim === '' ? '' : `${claim} ${CLAIM_LEASE_MS} ${calls[0]?.job.id}`
@@ -343,13 +358,15 @@ export class Admission {
     calls: readonly AddCall[],
     keys: readonly string[],
     terms: readonly Argument[],
-  ): Promise<unknown[] | undefined> {
+  ): Promise<unknown[] | MayHaveRun | undefined> {
     const args: Argument[] = [...keys, this.#store.key, this.#store.memory.identityText, ...terms]
     for (const { args: theirs, job } of calls) {
       const { length } = theirs
       args.push(theirs[length - 3], theirs[length - 2], theirs[length - 1], job.group?.[0])
     }
-    const raw = await runScript<unknown[] | null>(client, this.#scripts.command('admit-bulk-groups'), args)
+    const command = this.#scripts.command('admit-bulk-groups')
+    const raw = await runScript<unknown[] | MayHaveRun | null>(client, command, args)
+    if (raw instanceof MayHaveRun) return raw
     if (!this.#fittingInGroups.served(raw)) return undefined
     noteAnswer(calls)
     return (raw as unknown[]).map(errorOrReply)
@@ -360,10 +377,12 @@ export class Admission {
     calls: readonly AddCall[],
     keys: readonly string[],
     terms: readonly Argument[],
-  ): Promise<unknown[] | undefined> {
+  ): Promise<unknown[] | MayHaveRun | undefined> {
     const args: Argument[] = [...keys, this.#store.key, this.#store.memory.stored?.fits ?? '', ...terms]
     for (const { script, args: theirs } of calls) args.push(BULK_KIND[script], ...theirs.slice(-3))
-    const raw = await runScript<[number, unknown[]] | null>(client, this.#scripts.command('admit-bulk-fitting'), args)
+    const command = this.#scripts.command('admit-bulk-fitting')
+    const raw = await runScript<[number, unknown[]] | MayHaveRun | null>(client, command, args)
+    if (raw instanceof MayHaveRun) return raw
     if (!this.#fitting.served(raw)) return undefined
     noteAnswer(calls)
     const [waiting, replies] = raw as [number, unknown[]]
@@ -371,23 +390,24 @@ export class Admission {
     return replies.map(errorOrReply)
   }
 
-  /** @param terms the arguments between the shape's identity and the jobs */
+  /**
+   * @param terms the arguments between the shape's identity and the jobs
+   * @param lost of a short script with the same jobs
+   */
   async #runBulk(
     client: Client,
     calls: readonly AddCall[],
     keys: readonly string[],
     terms: readonly Argument[],
+    lost?: MayHaveRun,
   ): Promise<readonly unknown[]> {
     const command = this.#scripts.command('admit-bulk')
-    const raw = await withRestore(
-      () => this.#store,
-      () => {
-        const areNew = areNewOrNone(calls) ? '1' : ''
-        const args = [...keys, this.#store.key, ...this.#store.memory.identity, ...terms, areNew]
-        for (const call of calls) pushJob(args, call)
-        return runScript(client, command, args)
-      },
-    )
+    const send = (sentUs?: number): Promise<readonly unknown[] | MayHaveRun> => {
+      const args = [...keys, this.#store.key, ...this.#store.memory.identity, ...terms, idsMade(calls, sentUs)]
+      for (const call of calls) pushJob(args, call)
+      return runScript(client, command, args)
+    }
+    const raw = await withRestore(() => this.#store, untilCertain(send, lost))
     this.#store.memory.learn(raw[5] as string[] | null)
     noteAnswer(calls)
     const refusal = refusalOf(raw, this.#queueName)

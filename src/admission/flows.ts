@@ -1,6 +1,7 @@
 import type { RedisQueueBackend } from 'bullmq'
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import { queueNameOf } from '../redis/keys.ts'
+import { untilCertain } from '../redis/resends.ts'
 import type { ScriptSet } from '../redis/scripts.ts'
 import { type Durability, strongerOf } from '../shape/durability.ts'
 import type { ShapeStore } from '../shape/store.ts'
@@ -42,16 +43,14 @@ export class FlowAdmission {
     })
     const command = this.#scripts.admitFlowCommand(client, queues.length)
     const all = [...calls, ...after].flatMap((call) => this.#callArguments(call))
-    const raw = await withRestore(
-      (refusal) => stores[Number(refusal[2]) - 1] as ShapeStore,
-      () =>
-        runScript(client, command, [
-          ...stores.map(({ key }) => key),
-          calls.length + after.length,
-          ...queues.flatMap(([, jobs], i) => queueArguments(jobs, stores[i] as ShapeStore)),
-          ...all,
-        ]) as Promise<unknown[]>,
-    )
+    const send = (sentUs?: number) =>
+      runScript<readonly unknown[]>(client, command, [
+        ...stores.map(({ key }) => key),
+        sentUs === undefined ? calls.length + after.length : sentAgain(queues, calls, after.length, sentUs),
+        ...queues.flatMap(([, jobs], i) => queueArguments(jobs, stores[i] as ShapeStore)),
+        ...all,
+      ])
+    const raw = await withRestore((refusal) => stores[Number(refusal[2]) - 1] as ShapeStore, untilCertain(send))
     const news = (raw[4] ?? []) as readonly (string[] | null)[]
     stores.forEach(({ memory }, i) => {
       memory.learn(news[i])
@@ -100,6 +99,20 @@ function byQueue(calls: readonly AddCall[]): [string, AddCall[]][] {
     else queues.set(base, [call])
   }
   return [...queues]
+}
+
+/** What the script needs of a flow that was sent before. */
+function sentAgain(
+  queues: readonly (readonly [string, readonly AddCall[]])[],
+  calls: readonly AddCall[],
+  after: number,
+  sentUs: number,
+): string {
+  const jobs = calls.map((call) => {
+    const queue = queues.findIndex(([, jobs]) => jobs.includes(call))
+    return [call.job.id, queue + 1, call.job.hasNewId === true]
+  })
+  return JSON.stringify([calls.length + after, sentUs, ...jobs])
 }
 
 function queueArguments(jobs: readonly AddCall[], store: ShapeStore): Argument[] {

@@ -6,6 +6,7 @@ import {
   InvalidDeadlineError,
   NoGroupsError,
   QueueFullError,
+  QueueUnavailableError,
   type SluiceError,
   TooLargeError,
 } from '../errors.ts'
@@ -29,6 +30,8 @@ const DEADLINE = -6
 const NO_GROUPS = -7
 const GROUP_FULL = -8
 const OTHER_REQUEST = -10
+/** Of `lua/lib/sent-again.lua`. */
+const UNKNOWN = -11
 
 /** The latest time that a Date holds. */
 const MAX_DATE_MS = 8_640_000_000_000_000
@@ -58,6 +61,8 @@ export function refusalOf(raw: Raw, queueName: string): SluiceError | undefined 
       return lateOf(detail, queueName)
     case DEADLINE:
       return missedOf(detail)
+    case UNKNOWN:
+      return new QueueUnavailableError(queueName, 'the connection was lost before the reply, and for too long', true)
     case OTHER_REQUEST:
       return new IdempotencyConflictError(queueName)
     default:

@@ -278,7 +278,7 @@ export class ShapedBackend extends RedisQueueBackend {
     const { call, making } = this.#captureAdd(job, id, parentKeyOpts, this.queue.keys)
     if (!call) return making
     const { script, args } = call
-    const reply = await this.#admit(client, { script, args, job: addedJob(job, id), first })
+    const reply = await this.#admit(client, { script, args, job: addedJob(job, id, !jobId), first })
     const added = this.#added(reply, parentKeyOpts)
     const durability = this.store.memory.stored?.durability
     if (durability) await this.#confirmation.confirm(client, durability, [added], keptMs, first)
@@ -338,6 +338,8 @@ export class ShapedBackend extends RedisQueueBackend {
       entries.map((entry) => ({
         job: entry.jobData,
         jobId: entry.jobId,
+        // BullMQ's flow producer makes the others.
+        hasNewId: entry.jobData.opts.jobId === undefined,
         parentKeyOpts: { ...entry.parentKeyOpts, deferParentRelease: true },
         keys: new QueueKeys(entry.prefix).getKeys(entry.queueName),
       })),

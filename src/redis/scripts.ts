@@ -11,6 +11,7 @@ import {
 import type { Command } from './commands.ts'
 import { LuaComposer } from './lua-composer.ts'
 import { readLuaFile } from './lua-files.ts'
+import { sendOnce } from './resends.ts'
 
 /** A script as BullMQ's client takes it. */
 export interface ScriptDefinition {
@@ -157,6 +158,13 @@ const RETRIED = '--- @include "retried"'
 /** The queues of a flow are its keys, so this script is defined once for each number of queues. */
 const ADMIT_FLOW = 'admit-flow'
 
+/** Scripts that add jobs: sent again, they would add one that has run and been removed meanwhile. */
+const SENT_ONCE = new Set([
+  ...Object.keys(WRAPPED).filter((script) => WRAPPED[script] === 'admit'),
+  ...Object.values(FITTING),
+  ...['admit-bulk', 'admit-bulk-fitting', 'admit-bulk-groups'],
+])
+
 /** All scripts for one pair of versions, ready to be defined on a client. Texts are static: no queue name, no rate. */
 export class ScriptSet {
   readonly #definitions = new Map<string, ScriptDefinition>()
@@ -219,14 +227,14 @@ export class ScriptSet {
   define(client: DefiningClient): void {
     const others = client.isCluster ? this.#bullmq.scripts : []
     for (const [name, definition] of new Map([...others, ...this.#definitions])) {
-      this.#defineOnce(client, this.command(name), definition)
+      this.#defineOnce(client, this.command(name), definition, SENT_ONCE.has(name))
     }
   }
 
   /** The command that adds a flow over this many queues, defined on first use. */
   admitFlowCommand(client: DefiningClient, queues: number): Command {
     const command = this.#named(`${ADMIT_FLOW}-${queues}`, queues)
-    this.#defineOnce(client, command, { lua: this.#admitFlow, numberOfKeys: queues })
+    this.#defineOnce(client, command, { lua: this.#admitFlow, numberOfKeys: queues }, true)
     return command
   }
 
@@ -244,9 +252,10 @@ export class ScriptSet {
     return this.#admitFlow
   }
 
-  #defineOnce(client: DefiningClient, { name }: Command, definition: ScriptDefinition): void {
+  #defineOnce(client: DefiningClient, { name }: Command, definition: ScriptDefinition, isSentOnce: boolean): void {
     if (name in client) return
     client.defineCommand(name, client.isCluster ? onCluster(definition) : definition)
+    if (isSentOnce) sendOnce(client, name)
   }
 }
 

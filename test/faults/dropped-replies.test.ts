@@ -1,7 +1,7 @@
 import { Worker } from 'bullmq'
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { extendProfile, profiles } from '../../src/egress/index.ts'
-import { createShapedBackend, ShapedFlowProducer, type ShapedQueue } from '../../src/index.ts'
+import { createShapedBackend, ShapedFlowProducer, type ShapedQueue, type ShapedQueueOptions } from '../../src/index.ts'
 import { type RedisProxy, startProxy } from '../support/proxy.ts'
 import { useRedis } from '../support/redis.ts'
 import { dumpQueue } from './support/dump.ts'
@@ -511,6 +511,148 @@ test('the reply of a flow that is added is lost once, and the flow is there once
       return children?.length
     },
   }))
+
+/** Jobs of which nothing is left once they have run. */
+const GONE = { removeOnComplete: true }
+const goneJobs = (count: number, opts: object = {}) =>
+  Array.from({ length: count }, (_, n) => ({ name: 'job', data: { n }, opts: { ...GONE, ...opts } }))
+
+/** A producer behind a proxy, which waits to reconnect, and workers that reach the same queue past it. */
+async function behindProxy(name: string, shape?: ShapedQueueOptions['shape']) {
+  const { prefix } = redis
+  await redis.cleanup()
+  const proxy = await startProxy(redis.url)
+  onTestFinished(() => proxy.stop())
+  const fleet = new Fleet()
+  const slow = { ...quickConnection(proxy.url), connectionName: prefix, retryStrategy: () => 300 }
+  const connection = { ...slow, maxRetriesPerRequest: null }
+  const queue = fleet.queue(name, { connection, prefix, admitTimeoutMs: 60_000, ...(shape ? { shape } : {}) })
+  await queue.waitUntilReady()
+  return { proxy, fleet, queue, connection, prefix, other: fleet.queue(name, { connection: redis.connection, prefix }) }
+}
+
+/** The last is how many jobs the call adds, unless others beside it may not have arrived. */
+const ENDED: [title: string, script: string, shape: object, (queue: ShapedQueue) => Promise<object[]>, number?][] = [
+  ['a job', 'addStandardJob-fitting', { capacity: 99 }, async (queue) => [await queue.add('job', {}, GONE)], 1],
+  [
+    'a job that must start in time',
+    'addStandardJob',
+    { maxWaitMs: 600_000 },
+    async (queue) => [await queue.add('job', {}, GONE)],
+    1,
+  ],
+  ['a bulk', 'admit-bulk-fitting', { capacity: 99 }, (queue) => queue.addBulk(goneJobs(3)), 3],
+  [
+    'a bulk that must start in time',
+    'admit-bulk',
+    { capacity: 99, maxWaitMs: 600_000 },
+    (queue) => queue.addBulk(goneJobs(3)),
+    3,
+  ],
+  [
+    'a bulk of jobs of groups',
+    'admit-bulk-groups',
+    { capacity: 99, groups: {} },
+    (queue) => queue.addBulk(goneJobs(3, { group: { id: 'a' } })),
+    3,
+  ],
+  [
+    'jobs that are added beside each other',
+    'admit-bulk-fitting',
+    { capacity: 99 },
+    (queue) => Promise.all(goneJobs(40).map(({ name, data, opts }) => queue.add(name, data, opts))),
+  ],
+]
+
+test.each(ENDED)(
+  '%s that has ended and is gone by then is not added once more',
+  async (...[, script, shape, act, stored]) => {
+    const { proxy, fleet, queue, prefix, other } = await behindProxy('gone', shape)
+    const dropped = proxy.dropReplyOf(runs(script))
+    const adding = act(queue)
+    await dropped
+    await proxy.refuse()
+    const worker = fleet.worker('gone', { connection: redis.connection, prefix, concurrency: 5 })
+    await fleet.until(() => fleet.completed.length >= (stored ?? 1))
+    await expect.poll(() => other.getJobCountByTypes('wait', 'active')).toBe(0)
+    await worker.close()
+    await proxy.resume()
+    const ids = ((await adding) as { id: string }[]).map(({ id }) => id)
+    const there = await Promise.all(ids.map((id) => redis.client().exists(other.toKey(id))))
+    // What had not been stored when the connection was lost waits now.
+    expect([...fleet.completed, ...ids.filter((_, i) => there[i])].toSorted()).toEqual(ids.toSorted())
+  },
+)
+
+test('a flow whose jobs have ended and are gone by then is not added once more', async () => {
+  const { proxy, fleet, connection, prefix, other } = await behindProxy('flow', { capacity: 99 })
+  const flows = new ShapedFlowProducer({ connection, prefix })
+  onTestFinished(() => flows.close())
+  await flows.waitUntilReady()
+  const dropped = proxy.dropReplyOf(runs('admit-flow'))
+  const child = { name: 'child', queueName: 'flow', opts: GONE }
+  const adding = flows.add({ name: 'parent', queueName: 'flow', opts: GONE, children: [child, child] })
+  await dropped
+  await proxy.refuse()
+  const worker = fleet.worker('flow', { connection: redis.connection, prefix })
+  await fleet.until(() => fleet.completed.length === 3)
+  await worker.close()
+  await proxy.resume()
+  const { job: parent, children } = await adding
+  expect(fleet.completed.toSorted()).toEqual(
+    [parent, ...children!.map(({ job }) => job)].map(({ id }) => id).toSorted(),
+  )
+  expect(await other.getJobCountByTypes('wait', 'waiting-children')).toBe(0)
+})
+
+test.each([
+  ['without an id', {}],
+  ['with the id of one that has ended', { jobId: 'a' }],
+])('a job %s, whose call is lost before it runs, is added', async (_title, opts) => {
+  const { proxy, fleet, queue, prefix, other } = await behindProxy('lost', { capacity: 99 })
+  const worker = fleet.worker('lost', { connection: redis.connection, prefix })
+  await queue.add('job', {}, { ...GONE, ...opts })
+  await fleet.until(() => fleet.completed.length === 1)
+  await worker.close()
+  proxy.blackhole()
+  const adding = queue.add('job', {}, { ...GONE, ...opts })
+  await new Promise((resolve) => setImmediate(resolve))
+  proxy.restore()
+  proxy.cut()
+  const { id } = await adding
+  expect((await other.getWaiting()).map((waiting) => waiting.id)).toEqual([id])
+})
+
+test('a job whose call is sent again too late to know whether it has run is reported, and not added once more', async () => {
+  const { proxy, queue, other } = await behindProxy('late', { capacity: 99 })
+  const dropped = proxy.dropReplyOf(runs('addStandardJob-fitting'))
+  const adding = queue.add('job', {}, GONE)
+  await dropped
+  await proxy.refuse()
+  const [waiting] = await other.getWaiting()
+  await waiting!.remove()
+  // As after a suspension of the machine.
+  const later = Date.now() + 3_600_000
+  const clock = vi.spyOn(Date, 'now').mockReturnValue(later)
+  onTestFinished(() => clock.mockRestore())
+  await proxy.resume()
+  await expect(adding).rejects.toMatchObject({ name: 'QueueUnavailableError', mayBeStored: true })
+  expect(await other.getWaitingCount()).toBe(0)
+})
+
+test('a drain that another process has completed by then removes nothing that was added since', async () => {
+  const { proxy, queue, other } = await behindProxy('drain')
+  await queue.addBulk([job('a'), job('b')])
+  const dropped = proxy.dropReplyOf(runs('drain-part'))
+  const draining = queue.drain()
+  await dropped
+  await proxy.refuse()
+  await other.drain()
+  await other.add('job', {}, { jobId: 'since' })
+  await proxy.resume()
+  await draining
+  expect((await other.getWaiting()).map(({ id }) => id)).toEqual(['since'])
+})
 
 test.each([
   ['a queue', PACED],

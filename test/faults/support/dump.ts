@@ -10,7 +10,7 @@ const REPEATED = 'duplicated'
  * What wakes processes, what workers tell of themselves and of their times, and the numbers that BullMQ would give to jobs
  * without an id: none of the state of a job.
  */
-const OF_THE_MOMENT = /^(id|marker|stalled-check|meta:sleepers|meta:workers|meta:starts|meta:series:\d+)$/
+const OF_THE_MOMENT = /^(id|marker|stalled-check|meta:ended|meta:sleepers|meta:workers|meta:starts|meta:series:\d+)$/
 
 /** What of a meter does not follow from the calls alone. */
 const METER_NOISE = ['foreignAt', 'seen', 'origin', 'horizonAt', 'horizon', 'refusedAt', 'pace']

@@ -1,0 +1,100 @@
+import { failureKind } from './failures.ts'
+
+/** For a call that was sent, and whose connection was lost before its reply: it may have run. */
+export class MayHaveRun {
+  /** When it was first sent, or earlier: Redis's time, µs. */
+  readonly sentUs: number
+
+  constructor(sentUs: number) {
+    this.sentUs = sentUs
+  }
+}
+
+/** A command, as it is used beyond ioredis's types. */
+interface SentCommand {
+  name: string
+  args: unknown[]
+  bufferMode?: boolean
+  reject: (error: Error) => void
+  toWritable(socket: unknown): string | Buffer
+  transformReply(reply: unknown): unknown
+}
+
+type CommandClass = new (...args: never[]) => SentCommand
+
+/** The scripts of a client: ioredis makes a class of commands for each. Other clients have none. */
+interface Scripted {
+  readonly scriptsSet?: Readonly<Record<string, { Command?: CommandClass }>>
+}
+
+/**
+ * From now on, ioredis sends no command of this script a second time once its connection is lost: it asks for Redis's
+ * time instead, and the caller gets {@link MayHaveRun}.
+ */
+export function sendOnce(client: object, name: string): void {
+  const script = (client as Scripted).scriptsSet?.[name]
+  if (script?.Command) script.Command = onceOnly(script.Command)
+}
+
+function onceOnly(ScriptCommand: CommandClass): CommandClass {
+  /** Of commands without a script. */
+  const { toWritable } = Object.getPrototypeOf(ScriptCommand.prototype) as SentCommand
+  return class extends ScriptCommand {
+    /** On both clocks: one may be set back, the other stands still while the machine is suspended. */
+    sentAtMs: { readonly monotonic: number; readonly wall: number } | undefined
+
+    /** ioredis calls it whenever it writes the command to a connection. */
+    override toWritable(socket: unknown): string | Buffer {
+      if (this.sentAtMs === undefined) {
+        this.sentAtMs = { monotonic: performance.now(), wall: Date.now() }
+        return super.toWritable(socket)
+      }
+      if (this.name !== 'time') askForTime(this)
+      return toWritable.call(this, socket)
+    }
+
+    override transformReply(reply: unknown): unknown {
+      if (this.name !== 'time' || !this.sentAtMs) return super.transformReply(reply)
+      const [s, us] = (reply as unknown[]).map(String)
+      const { monotonic, wall } = this.sentAtMs
+      const ageMs = Math.max(performance.now() - monotonic, Date.now() - wall)
+      return new MayHaveRun(Math.floor(Number(s) * 1_000_000 + Number(us) - ageMs * 1000))
+    }
+  }
+}
+
+function askForTime(command: SentCommand): void {
+  const { reject } = command
+  command.name = 'time'
+  command.args = []
+  command.bufferMode = false
+  command.reject = (error) => reject.call(command, mayHaveRun(error))
+}
+
+/** A refusal does not mean that nothing has run, as the call was sent before. */
+function mayHaveRun(error: unknown): Error {
+  const isRefusal = error instanceof Error && failureKind(error) === 'refused'
+  if (!isRefusal) return error as Error
+  return new Error(`Connection is closed before the reply, and then Redis refused: ${error.message}`, { cause: error })
+}
+
+/**
+ * A call that tells the script of each try whether an earlier one may have run.
+ * @param send gets when it was first sent, Redis's µs; undefined if none can have run
+ * @param lost of an earlier call for the same
+ */
+export function untilCertain<T>(
+  send: (sentUs?: number) => Promise<T | MayHaveRun>,
+  lost?: MayHaveRun,
+): () => Promise<T> {
+  let sentUs = lost?.sentUs
+  return async () => {
+    for (;;) {
+      const reply = await send(sentUs).catch((error: unknown) => {
+        throw sentUs === undefined ? error : mayHaveRun(error)
+      })
+      if (!(reply instanceof MayHaveRun)) return reply
+      sentUs ??= reply.sentUs
+    }
+  }
+}

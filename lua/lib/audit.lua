@@ -45,3 +45,12 @@ function audit.keep(base, kept, entries)
   if #entries == 0 then return end
   audit.add(base .. 'meta:audit', kept, cjson.encode(entries), #entries)
 end
+
+-- What changed later of the charge of a departure, by `settleCost`: {job id, slot µs, units of the rate of the queue,
+-- units of that of its group}; below 0 they were given back. It follows the departure in the same stream, so it is kept
+-- for as long. Its id counts no departure.
+function audit.settled(base, change)
+  local key = base .. 'meta:audit'
+  local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
+  if last then redis.call('XADD', key, string.match(last[1], '^%d+') .. '-*', 's', cjson.encode(change)) end
+end

@@ -1,6 +1,7 @@
 --- @include "clock"
 --- @include "shape"
 --- @include "meter"
+--- @include "audit"
 --- @include "job"
 --- @include "group-limits"
 
@@ -29,6 +30,8 @@ function settling.open(base, shape, now, id)
   if not job[1] then return nil end
   local c = { base = base, shape = shape, now = now, id = id, corrected = 0, since = settling.since(job[2], job[3]) }
   c.attempt, c.cost, c.costs = job[4], cost_of_options(job[1])
+  -- How the charges changed, in units: of the rate, of that of its group.
+  c.changed = { 0, 0 }
   c.limits = shape.limits and queue_limits_open(shape, base, now) or {}
   local own = group_limits_of(base, shape, now)
   if shape.groups then c.group, c.g = groups_library().named(job[1]) or '', groups_library().open(base, shape, now) end
@@ -93,6 +96,7 @@ function settling.meter(c, change)
   -- As lib/meter charges in shadow mode.
   if shape.mode == 'shadow' then m.tat = math.min(m.tat, m.now + m.burst * m.interval) end
   meter.save(key, m)
+  c.changed[1] = by / m.interval
   settling.count(c, by)
 end
 
@@ -109,6 +113,7 @@ function settling.group(c, change)
   if by == 0 then return end
   settling.move(b, c.now - b.origin, by)
   g:keep_bucket(b)
+  c.changed[2] = by / b.interval
   settling.count(c, by)
 end
 
@@ -151,6 +156,10 @@ function settling.close(c)
   if c.g then
     if c.reached or c.gave then c.g:release(c.group, 'limited') end
     c.g:save()
+  end
+  local of_queue, of_group = c.changed[1], c.changed[2]
+  if c.shape.audit and (of_queue ~= 0 or of_group ~= 0) then
+    audit.settled(c.base, { c.id, us_text(c.since), exact_text(of_queue), exact_text(of_group) })
   end
   return c.corrected, c.gave
 end

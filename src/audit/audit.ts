@@ -147,7 +147,7 @@ function groupsOf(entries: readonly AuditEntry[], changesUs: readonly number[] |
   let broken = 0
   for (const [id, own] of byGroup) {
     const { paced } = stretchesOf(
-      own.map((one) => ({ ...one, ...one.group })),
+      own.map(({ refunded: _, ...one }) => ({ ...one, ...one.group })),
       changesUs,
     )
     const window = worseOf(paced.map(worstBucketWindow))

@@ -3,6 +3,7 @@ import type { AuditEntry } from '../inspect/queue-status.ts'
 /** A departure from an enforced bucket. */
 export interface PacedDeparture {
   readonly slotUs: number
+  /** What it was charged, without what was given back of it. */
   readonly cost: number
   readonly intervalUs: number
   readonly burst: number
@@ -30,7 +31,7 @@ export function stretchesOf(entries: readonly AuditEntry[], changesUs: readonly 
     if (current.length > 0) paced.push(current)
     current = []
   }
-  for (const { slotUs, cost, intervalUs, burst } of entries) {
+  for (const { slotUs, cost, refunded = 0, intervalUs, burst } of entries) {
     if (intervalUs === undefined || burst === undefined) {
       unpaced += 1
       cut()
@@ -38,7 +39,7 @@ export function stretchesOf(entries: readonly AuditEntry[], changesUs: readonly 
     }
     const before = current.at(-1)
     if (before && (slotUs < before.slotUs || changesIn(changesUs, before.slotUs, slotUs) > 1)) cut()
-    current.push({ slotUs, cost, intervalUs, burst })
+    current.push({ slotUs, cost: Math.max(0, cost - refunded), intervalUs, burst })
   }
   cut()
   return { paced, unpaced }

@@ -174,14 +174,23 @@ export interface AuditEntry {
   readonly jobId: string
   /** µs on Redis's clock. */
   readonly slotUs: number
+  /** What it was charged when it left. */
   readonly cost: number
+  /** What `settleCost` gave back of it to the rate; undefined where nothing. */
+  readonly refunded?: number
   /** The bucket that granted it; undefined where none was enforced. */
   readonly intervalUs?: number
   readonly burst?: number
   /** What it took of each limit, by name. */
   readonly limits: Readonly<Record<string, number>>
   /** The group whose bucket granted it as well; undefined where it has none, or one without a rate. */
-  readonly group?: { readonly id: string; readonly intervalUs: number; readonly burst: number }
+  readonly group?: {
+    readonly id: string
+    readonly intervalUs: number
+    readonly burst: number
+    /** What `settleCost` gave back to its rate. */
+    readonly refunded?: number
+  }
   /** What it took of the limits of its group, by name; undefined where there are none. The id is '' without a group. */
   readonly groupLimits?: { readonly id: string; readonly taken: Readonly<Record<string, number>> }
   /** When its processor was called, µs on Redis's clock as its worker estimates it; undefined where unreported. */

@@ -10,10 +10,12 @@ const shop = new Workshop(redis)
 /** Processes take their time to start on a busy machine. */
 const SLOW = { timeout: 120_000 }
 const client = redis.client()
+/** On a busy machine late jobs would go back and depart twice. */
+const ON_TIME = { maxLatenessMs: 60_000, audit: true } as const
 
 test('a queue that kept its bound, and one in which a departure was planted', SLOW, async () => {
   const limits = [{ name: 'tokens', unit: 'tokens', rate: '1000/s', burst: 50 }] as const
-  const queue = shop.queue({ rate: '100/s', burst: 3, limits, audit: true })
+  const queue = shop.queue({ rate: '100/s', burst: 3, limits, ...ON_TIME })
   await queue.addBulk(jobs(30, { costs: { tokens: 4 } }))
   const departed = departuresOf(shop.worker(queue, async () => {}, { concurrency: 10 }))
   const departures = await departed.reach(30)
@@ -31,14 +33,14 @@ test('a queue that kept its bound, and one in which a departure was planted', SL
   const broken = await sluice.run(['audit', queue.name])
   expect(broken.code).toBe(1)
   expect(broken.stdout).toMatch(/rate: BROKEN: [\d.]+ of [\d.]+ units within .*too soon/)
-  expect(broken.stdout).toMatch(/^BROKEN \(costs are those expected at departure: what settleCost gave back later/m)
+  expect(broken.stdout).toMatch(/^BROKEN$/m)
   const { stdout, code } = await sluice.run(['audit', queue.name, '--json', '--last', '6'])
   expect(code).toBe(1)
   expect(JSON.parse(stdout)).toMatchObject({ departures: 6, broken: true, worst: { cost: 6 } })
 })
 
 test('groups: each kept its own rate, and a planted departure of one is found', SLOW, async () => {
-  const queue = shop.queue({ rate: '200/s', groups: { rate: '50/s', burst: 2 }, audit: true })
+  const queue = shop.queue({ rate: '200/s', groups: { rate: '50/s', burst: 2 }, ...ON_TIME })
   await queue.addBulk(['a', 'b', 'c'].flatMap((id) => jobs(10, { group: { id } })))
   await departuresOf(shop.worker(queue, async () => {}, { concurrency: 10 })).reach(30)
   const kept = await sluice.run(['audit', queue.name])
@@ -67,7 +69,7 @@ test('groups: each kept its own rate, and a planted departure of one is found', 
 
 test('limits per group: each group kept its own, and a planted departure of one is found', SLOW, async () => {
   const tokens = { name: 'tokens', per: 'group', rate: '100/s', burst: 5, unit: 'tokens' } as const
-  const queue = shop.queue({ rate: '200/s', groups: {}, limits: [tokens], audit: true })
+  const queue = shop.queue({ rate: '200/s', groups: {}, limits: [tokens], ...ON_TIME })
   await queue.addBulk(['a', 'b'].flatMap((id) => jobs(6, { group: { id }, costs: { tokens: 2 } })))
   await queue.addBulk(jobs(3))
   await departuresOf(shop.worker(queue, async () => {}, { concurrency: 10 })).reach(15)
@@ -91,6 +93,9 @@ test('limits per group: each group kept its own, and a planted departure of one 
   await client.xadd(stream, '*', 'n', JSON.stringify(planted))
   const broken = await sluice.run(['audit', queue.name])
   expect(broken.stdout).toMatch(/limit tokens \(gcra\) of group b: BROKEN/)
+  expect(broken.stdout).toMatch(
+    /^BROKEN \(limits count costs as expected at departure: what settleCost gave back later/m,
+  )
   expect(broken.stdout).toMatch(/rate: kept/)
   expect(broken.code).toBe(1)
 })

@@ -1,0 +1,92 @@
+import { afterAll, expect, test } from 'vitest'
+import { audit } from '../../src/audit/audit.ts'
+import { Inspector } from '../../src/inspect/index.ts'
+import type { Shape } from '../../src/shape/shape.ts'
+import { randomOf } from '../../src/simulate/random.ts'
+import { HeldQueue } from '../model/held-queue.ts'
+import { useRedis } from '../support/redis.ts'
+
+// What `settleCost` gives back lets others leave: departures keep the bound of what they cost in the end.
+const redis = useRedis(import.meta.url)
+const held = new HeldQueue(redis, redis.client(), 'held')
+const inspector = new Inspector({ connection: redis.connection, prefix: redis.prefix })
+afterAll(() => Promise.all([held.close(), inspector.close()]))
+
+const SECOND = 1_000_000
+
+/** The audit, and that of the costs that were expected when the jobs left. */
+async function audited() {
+  const entries = await inspector.audit('held')
+  const expected = entries.map(({ refunded: _, group, ...entry }) => {
+    if (!group) return entry
+    const { refunded: __, ...charged } = group
+    return { ...entry, group: charged }
+  })
+  return { entries, found: audit(entries), expected: audit(expected) }
+}
+
+const settle = (id: string, actual: number) =>
+  held.backend.store.run('settle-cost', [id, 1, JSON.stringify({ '': actual }), '600000'])
+
+async function leave(): Promise<string> {
+  const { grants } = await held.depart(1)
+  expect(grants).toHaveLength(1)
+  return grants[0]?.id as string
+}
+
+test('what was given back counts no more, but held the queue until then; what a job cost more breaks nothing', async () => {
+  await held.reset({ rate: '1/s', burst: 10, audit: 100 })
+  for (const cost of [10, 8, 2]) await held.add({ cost })
+  const first = await leave()
+  await held.advanceTo(held.nowUs + 2 * SECOND)
+  await settle(first, 2)
+  const second = await leave()
+  await settle(second, 9)
+  await held.advanceTo(held.nowUs + 3 * SECOND)
+  await leave()
+  const { entries, found, expected } = await audited()
+  // Of the 8 units, 2 had come back by themselves.
+  expect(entries.map(({ cost, refunded }) => [cost, refunded])).toEqual([
+    [10, 6],
+    [8, undefined],
+    [2, undefined],
+  ])
+  expect(found).toMatchObject({ broken: false, worst: { cost: 12, allowed: 12 }, gaps: [] })
+  expect(expected.broken).toBe(true)
+})
+
+test('a cost that is settled to less and back to more counts as the least in between', async () => {
+  await held.reset({ rate: '1/s', burst: 10, audit: 100 })
+  for (let i = 0; i < 2; i++) await held.add({ cost: 10 })
+  const first = await leave()
+  await settle(first, 0)
+  await leave()
+  await settle(first, 10)
+  const { entries, found } = await audited()
+  expect(entries[0]?.refunded).toBe(10)
+  expect(found.broken).toBe(false)
+})
+
+test.each<[string, Shape]>([
+  ['the rate', { rate: '10/s', burst: 10 }],
+  ['the rates of groups', { groups: { rate: '5/s', burst: 10 } }],
+])('whatever is settled and when, the bound of %s is kept, and only just', async (_what, shape) => {
+  const random = randomOf(7).uniform
+  const below = (n: number) => Math.floor(random() * n)
+  await held.reset({ ...shape, audit: 1000 })
+  const left: string[] = []
+  for (let step = 0; step < 200; step++) {
+    if (random() < 0.6)
+      await held.add({ cost: 1 + below(8), ...(shape.groups ? { group: { id: 'ab'[below(2)] as string } } : {}) })
+    await held.advanceTo(held.nowUs + below(300_000))
+    for (const { id } of (await held.depart(5, 500_000)).grants) left.push(id)
+    const id = left[left.length - 1 - below(4)]
+    if (id && random() < 0.5) await settle(id, below(12))
+  }
+  const { found, expected } = await audited()
+  expect(found).toMatchObject({ broken: false })
+  expect(expected.broken).toBe(true)
+  const worst = found.groups?.worst ?? found.worst
+  // Costs are whole units.
+  expect(worst?.excessUs).toBeGreaterThan((-1.1 * SECOND) / (shape.groups ? 5 : 10))
+})

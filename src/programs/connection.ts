@@ -60,7 +60,7 @@ export function reconnectDelayMs(attempt: number, random: number): number {
 export interface NeededRights {
   readonly role: Role
   readonly prefix: string
-  readonly queueName: string
+  readonly queueNames: readonly string[]
 }
 
 /**
@@ -106,7 +106,10 @@ function refuseEviction(policy: string | undefined): void {
   )
 }
 
-async function refuseMissingRights(redis: Redis, { role, prefix, queueName }: NeededRights): Promise<void> {
-  const lacking = (await neededRights(`${prefix}:${queueName}`, redis, role)).find(({ level }) => level === 'error')
-  if (lacking) throw new StartError(`${lacking.message} (grant it what docs/acl/${role}.acl lists)`)
+async function refuseMissingRights(redis: Redis, { role, prefix, queueNames }: NeededRights): Promise<void> {
+  for (const name of queueNames) {
+    const lacking = (await neededRights(`${prefix}:${name}`, redis, role)).find(({ level }) => level === 'error')
+    if (!lacking) continue
+    throw new StartError(`queue "${name}": ${lacking.message} (grant it what docs/acl/${role}.acl lists)`)
+  }
 }

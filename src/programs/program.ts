@@ -24,7 +24,8 @@ export function runProgram<S extends CommonSettings>(
       ...{ name, settings, about: aboutText(program), work: 'jobs' },
       check: async (given) => program.check?.(given),
       async start(given, log, closers) {
-        await checkRedis(given.redisUrl, { role: 'worker', ...given })
+        const { redisUrl, prefix } = given
+        await checkRedis(redisUrl, { role: 'worker', prefix, queueNames: [given.queueName] })
         const destination = await program.open(given, log)
         closers.push(() => destination.close())
         const worker = await buildWorker(given, destination, log, closers)

@@ -59,6 +59,22 @@ test('a wrong password is refused, and so is none', async () => {
   await expect(checkRedis(`redis://:right@${host}:${port}`)).resolves.toBeUndefined()
 })
 
+test('rights for some of the queues are refused, and the first queue without them is named', async () => {
+  const guarded = await startRedis({ ignoreGiven: true })
+  onTestFinished(() => guarded.stop())
+  const admin = new Redis(guarded.url)
+  await admin.call('ACL', 'SETUSER', 'some', 'on', '>right', '~bull:a:*', '~bull:b:*', '&*', '+@all')
+  admin.disconnect()
+  const check = (...queueNames: string[]) => {
+    const url = `redis://some:right@${guarded.host}:${guarded.port}`
+    return checkRedis(url, { role: 'gateway', prefix: 'bull', queueNames })
+  }
+  await expect(check('a', 'b')).resolves.toBeUndefined()
+  await expect(check('a', 'b', 'c')).rejects.toThrow(
+    /^queue "c": the user lacks rights of a gateway: .*\(grant it what/,
+  )
+})
+
 test.skipIf(noCertificate !== undefined)(
   `an untrusted certificate is refused${noCertificate ? ` (${noCertificate})` : ''}`,
   async () => {

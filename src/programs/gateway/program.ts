@@ -23,8 +23,8 @@ const gatewayProgram: Runnable<GatewaySettings> = {
   work: 'requests',
   check: async (settings) => checkExposure(settings),
   async start(settings, log, closers) {
-    const [queueName = ''] = settings.config.queueNames
-    await checkRedis(settings.redisUrl, { role: 'gateway', prefix: settings.prefix, queueName })
+    const { queueNames } = settings.config
+    await checkRedis(settings.redisUrl, { role: 'gateway', prefix: settings.prefix, queueNames })
     try {
       return await start(settings, log, closers)
     } catch (error) {

@@ -123,6 +123,9 @@ local function finish_at_gate(call, at)
       local granted, starts = departure.take(d, reply, cmsgpack.unpack(ARGV[at + 3]).token)
       if starts then result = reply end
       dry = not granted
+    elseif fetches and d.gate.order then
+      -- It may have let its parent in without the gate.
+      d.gate.order.forget()
     end
     results[#results + 1] = result
   end

@@ -13,7 +13,8 @@
 
 -- Nil if jobs do not age.
 --   ageing.queue   the line of a queue without groups
---   ageing.keeps   whether what is found out of a job is stored, for scripts that start jobs
+--   ageing.keeps   for scripts that start jobs: what is found out of a job is stored, and the first jobs of a line are
+--                  remembered while jobs leave it
 -- One function creates all the others: a script that needs none of them does not pay for them.
 local function ageing_open(base, shape, now)
   if not shape or not shape.ageing_ms or shape.mode == 'off' then return nil end
@@ -21,6 +22,8 @@ local function ageing_open(base, shape, now)
   local step = shape.ageing_ms * 1000
   -- Of more priorities than this, the first ones are compared, and one at random, so that none starves.
   local BAND, MOST = 4294967296, 64
+  -- What is remembered of lines: the first jobs of a set, as `levels` returns them, and that of a wait list.
+  local levels_of, head_of = {}, {}
 
   local function since(id)
     local key = base .. id
@@ -46,24 +49,42 @@ local function ageing_open(base, shape, now)
     return found[1] and entry(found[1], found[2])
   end
 
-  local function first_from(set, score)
-    local found = redis.call('ZRANGEBYSCORE', set, us_text(score), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  -- to: the score before which it has to be
+  local function first_from(set, score, to)
+    local found = redis.call('ZRANGEBYSCORE', set, us_text(score), to and '(' .. us_text(to) or '+inf', 'WITHSCORES',
+      'LIMIT', 0, 1)
     return found[1] and entry(found[1], found[2])
   end
 
-  -- The first job of each priority.
-  local function firsts(line)
-    local found, from = {}, line.from
-    while #found < MOST do
-      local first = first_from(line.set, from)
-      if not first then return found end
-      found[#found + 1], from = first, (first.priority + 1) * BAND
+  -- The first job of each priority, of MOST at most; levels.from: where the others begin, nil if there are none.
+  local function levels(line)
+    local set = line.set
+    local found = levels_of[set] or { from = line.from }
+    if ageing.keeps then levels_of[set] = found end
+    for at = #found, 1, -1 do
+      local priority = found[at].left and found[at].priority
+      if priority then
+        found[at] = first_from(set, priority * BAND, (priority + 1) * BAND) or false
+        if not found[at] then table.remove(found, at) end
+      end
     end
-    local others = redis.call('ZCOUNT', line.set, us_text(from), '+inf')
+    while found.from and #found < MOST do
+      local first = first_from(set, found.from)
+      found.from = first and (first.priority + 1) * BAND
+      found[#found + 1] = first
+    end
+    return found
+  end
+
+  -- The first job of each priority; of more than MOST, of that many and of one at random.
+  local function firsts(line)
+    local found = levels(line)
+    local others = found.from and redis.call('ZCOUNT', line.set, us_text(found.from), '+inf') or 0
     if others == 0 then return found end
     local any = at_rank(line.set, redis.call('ZCARD', line.set) - 1 - now % others)
-    found[#found + 1] = first_from(line.set, any.priority * BAND)
-    return found
+    local all = { unpack(found) }
+    all[#all + 1] = first_from(line.set, any.priority * BAND)
+    return all
   end
 
   local function before(one, other)
@@ -71,29 +92,62 @@ local function ageing_open(base, shape, now)
     return one.priority < other.priority
   end
 
+  -- The first job of the wait list of a line, nil if there is none.
+  local function head(line)
+    local list = line.list
+    if not list then return nil end
+    if head_of[list] then return head_of[list] end
+    local id = redis.call('LINDEX', list, -1)
+    if not id then return nil end
+    -- '0:...' are markers that queues of BullMQ 4 left in the list.
+    if string.sub(id, 1, 2) == '0:' then return { id = id, from = 'wait', marker = true } end
+    local first = { id = id, from = 'wait', priority = -1, key = since(id) }
+    if ageing.keeps then head_of[list] = first end
+    return first
+  end
+
   -- The job that leaves next: {id, from: wait or prioritized, score}, nil if none waits.
   function ageing.first(line)
-    local id = line.list and redis.call('LINDEX', line.list, -1)
-    -- '0:...' are markers that queues of BullMQ 4 left in the list.
-    if id and string.sub(id, 1, 2) == '0:' then return { id = id, from = 'wait' } end
-    local best = id and { id = id, from = 'wait', priority = -1, key = since(id) } or nil
+    local best = head(line)
+    if best and best.marker then return best end
     for _, first in ipairs(firsts(line)) do
       if not best or before(first, best) then best = first end
     end
     return best
   end
 
+  -- A job has left a line, which had it in front or anywhere else.
+  function ageing.left(line, id)
+    local first, found = line.list and head_of[line.list], levels_of[line.set]
+    if first and first.id == id then head_of[line.list] = nil end
+    if not found then return end
+    for _, level in ipairs(found) do if level.id == id then level.left = true end end
+  end
+
+  -- A job has come into a line, or what left it is not known.
+  function ageing.forget()
+    levels_of, head_of = {}, {}
+  end
+
   -- The first two jobs of a set, as ZRANGE with their scores would return them.
   function ageing.first_two(set)
-    local line, best, second = firsts({ set = set, from = 0 }), nil, nil
+    local two = redis.call('ZRANGE', set, 0, 1, 'WITHSCORES')
+    if not two[3] then
+      -- Where it is alone, nothing is compared.
+      if two[1] and ageing.keeps then since(two[1]) end
+      return two
+    end
+    local line = firsts({ set = set, from = 0 })
+    if #line == 1 then return two end
+    local best, second
     for _, first in ipairs(line) do
       if not best or before(first, best) then best, second = first, best
       elseif not second or before(first, second) then second = first end
     end
-    if not best then return {} end
-    local behind = at_rank(set, redis.call('ZRANK', set, best.id) + 1)
-    if behind and behind.priority == best.priority and (not second or before(behind, second)) then second = behind end
-    return { best.id, best.score, second and second.id, second and second.score }
+    local behind = redis.call('ZRANGEBYSCORE', set, best.score, '+inf', 'WITHSCORES', 'LIMIT', 1, 1)
+    behind = behind[1] and entry(behind[1], behind[2])
+    if behind and behind.priority == best.priority and before(behind, second) then second = behind end
+    return { best.id, best.score, second.id, second.score }
   end
 
   -- The job behind another one of its priority, if there is one.
@@ -114,7 +168,7 @@ local function ageing_open(base, shape, now)
   function ageing.order(line)
     local heads, ids = nil, {}
     local function begin()
-      heads = firsts(line)
+      heads = { unpack(firsts(line)) }
       local id = line.list and redis.call('LINDEX', line.list, -1)
       if id then table.insert(heads, 1, { id = id, from = 'wait', priority = -1, key = since(id), index = 0 }) end
     end
@@ -138,47 +192,78 @@ local function ageing_open(base, shape, now)
 
   -- How many of the `length` jobs of one priority, in the order of their coming, leave before a key.
   local function sooner(length, key_at, key, ties)
-    local low, high = 0, length
+    -- Most often all of them do.
+    local low, high, middle = 0, length, length - 1
     while low < high do
-      local middle = math.floor((low + high) / 2)
       local other = key_at(middle)
       if other < key or (ties and other == key) then low = middle + 1 else high = middle end
+      middle = math.floor((low + high) / 2)
     end
     return low
   end
 
+  -- The jobs of a priority as they are counted: {length, key_at}; each key is looked up once.
+  local function counted(length, look_up)
+    local keys = {}
+    return { length = length, key_at = function(place)
+      keys[place] = keys[place] or look_up(place)
+      return keys[place]
+    end }
+  end
+
+  local function count_list(list)
+    return counted(redis.call('LLEN', list), function(place) return since(redis.call('LINDEX', list, -1 - place)) end)
+  end
+
+  local function count_level(set, first)
+    local rank = redis.call('ZRANK', set, first.id)
+    return counted(level_size(set, first.priority), function(place) return at_rank(set, rank + place).key end)
+  end
+
   -- How many jobs of other priorities leave before one that has waited since `at` (µs), with this priority.
-  -- in_list: whether it is one of the wait list
-  function ageing.others(line, at, priority, in_list)
+  -- in_list: whether it is one of the wait list; seen: what was looked up of the line, for those who ask again
+  function ageing.others(line, at, priority, in_list, seen)
     local key, count = at + priority * step, 0
     if line.list and not in_list then
-      count = sooner(redis.call('LLEN', line.list), function(i)
-        return since(redis.call('LINDEX', line.list, -1 - i))
-      end, key, true)
+      seen[-1] = seen[-1] or count_list(line.list)
+      count = sooner(seen[-1].length, seen[-1].key_at, key, true)
     end
-    for _, first in ipairs(firsts(line)) do
+    seen.firsts = seen.firsts or firsts(line)
+    for _, first in ipairs(seen.firsts) do
       local other = first.priority
       if (in_list or other ~= priority) and (first.key < key or (first.key == key and other < priority)) then
-        local rank = redis.call('ZRANK', line.set, first.id)
-        local length = level_size(line.set, other)
-        count = count + sooner(length, function(i) return at_rank(line.set, rank + i).key end, key, other < priority)
+        seen[other] = seen[other] or count_level(line.set, first)
+        count = count + sooner(seen[other].length, seen[other].key_at, key, other < priority)
       end
     end
     return count
   end
 
   -- How many waiting jobs leave before a new one that comes at `at` (µs).
-  function ageing.behind(line, at, priority)
-    if line.list and priority == 0 then return redis.call('LLEN', line.list) + ageing.others(line, at, 0, true) end
-    return level_size(line.set, priority) + ageing.others(line, at, priority, false)
+  function ageing.behind(line, at, priority, seen)
+    if line.list and priority == 0 then
+      return redis.call('LLEN', line.list) + ageing.others(line, at, 0, true, seen or {})
+    end
+    return level_size(line.set, priority) + ageing.others(line, at, priority, false, seen or {})
+  end
+
+  -- The same for many new jobs: a function of `at` and the priority, as long as no job comes or leaves.
+  function ageing.behind_all(line)
+    local seen, counts = {}, {}
+    return function(at, priority)
+      local known = counts[priority] or {}
+      counts[priority] = known
+      known[at] = known[at] or ageing.behind(line, at, priority, seen)
+      return known[at]
+    end
   end
 
   -- How many jobs leave before a waiting one. index: its place in the wait list, 0 for the next; nil for a job of the set
   function ageing.ahead(line, id, index)
-    if index then return index + ageing.others(line, since(id), 0, true) end
+    if index then return index + ageing.others(line, since(id), 0, true, {}) end
     local own = entry(id, redis.call('ZSCORE', line.set, id))
     local same = redis.call('ZCOUNT', line.set, us_text(own.priority * BAND), '(' .. own.score)
-    return same + ageing.others(line, own.key - own.priority * step, own.priority, false)
+    return same + ageing.others(line, own.key - own.priority * step, own.priority, false, {})
   end
 
   return ageing

@@ -25,6 +25,7 @@
 --   gate.passable          whether only groups hold the jobs: one that comes may leave before gate.next
 --   gate.idle              whether jobs wait, but none may leave before another ends or a pause does
 --   gate.ageing            the order of jobs that age (lib/ageing), if there are no groups
+--   gate.order             the same, also with groups
 --   gate.aged              the prioritized job that goes before the wait list
 --   gate.tried             whether the script looked for a job at all (for a paused or maxed queue it does not)
 local ESTIMATE_US = 5000000
@@ -275,9 +276,10 @@ local function gate_handlers(gate)
     if probes.seeks(gate) then sought, from = probes.in_list(gate, source) end
     gate.aged = gate.ageing and not sought and gate.ageing.first(gate.ageing.queue)
     if gate.aged and gate.aged.from == 'prioritized' then return false end
-    local id = sought or call('LINDEX', source, -1)
+    local id = sought or (gate.aged and gate.aged.id) or call('LINDEX', source, -1)
     -- '0:...' are markers that queues of BullMQ 4 left in the list.
     if id and string.sub(id, 1, 2) ~= '0:' and not gate_admits(gate, id) then return false end
+    if gate.ageing then gate.ageing.left(gate.ageing.queue, id) end
     if not sought then return call(command, source, target) end
     call('LREM', source, from, id)
     call('LPUSH', target, id)
@@ -286,11 +288,14 @@ local function gate_handlers(gate)
   function handlers.ZPOPMIN(command, key)
     gate.tried = true
     if gate.shut then return {} end
-    local sought = probes.seeks(gate) and probes.in_set(gate, key) or (gate.aged and gate.aged.id)
+    local aged = gate.aged
+    local sought = probes.seeks(gate) and probes.in_set(gate, key) or (aged and aged.id)
     local id = sought or call('ZRANGE', key, 0, 0)[1]
     if id and not gate_admits(gate, id) then return {} end
-    local popped = sought and { id, call('ZSCORE', key, id) } or call(command, key)
+    local popped = not sought and call(command, key)
+      or { id, aged and aged.id == id and aged.score or call('ZSCORE', key, id) }
     if sought then call('ZREM', key, id) end
+    if gate.ageing then gate.ageing.left(gate.ageing.queue, id) end
     gate.score = popped[2]
     return popped
   end
@@ -333,6 +338,9 @@ local function gate_new(shape, m, base, now, horizon, once)
   local handlers = gate_handlers(gate)
   for command, handler in pairs(once or {}) do handlers[command] = handler end
   gate.redis = hooked_redis(redis, handlers)
-  if ageing then gate.redis = queued_at_redis(gate.redis, base, now) end
+  if ageing then
+    gate.order = grouped and gate.groups.ageing or ageing
+    gate.redis = queued_at_redis(gate.redis, base, now, gate.order.forget)
+  end
   return gate
 end

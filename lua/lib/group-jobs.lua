@@ -130,6 +130,7 @@ local function group_jobs(groups)
     end
     if g.gathered then return groups.gather_job(g, group, id, number or groups.next_number(g), priority) end
     local jobs = g.base .. 'meta:group:jobs:' .. group
+    if g.ageing then g.ageing.forget() end
     number = number or (first and groups.first_number(g, jobs, priority)) or groups.next_number(g)
     redis.call('ZADD', g.base .. 'prioritized', us_text(number), id)
     redis.call('ZADD', jobs, us_text(priority * groups.BAND + number), id)
@@ -150,6 +151,7 @@ local function group_jobs(groups)
   function groups.remove(g, group, id)
     local jobs = g.base .. 'meta:group:jobs:' .. group
     if id then redis.call('ZREM', jobs, id) end
+    if id and g.ageing then g.ageing.left(groups.line(g, group), id) end
     if redis.call('EXISTS', jobs) == 1 then
       -- Its next job may be another one, which is not held for as long.
       if id then groups.release(g, group, 'limited') end

@@ -490,6 +490,7 @@ local function groups_library()
     local tag, group = pick.tag, pick.group
     if runs then tag = tag + groups.step(cost, pick.weight or 1) end
     if runs and pick.parts then g.limits.charge(pick.parts, slot) end
+    if g.ageing then g.ageing.left(groups.line(g, group), pick.id) end
     if group == '' then
       groups.move(g, '', tag)
       g.plain_known = false

@@ -34,12 +34,21 @@ function lateness.schedule(base, shape, now)
   end
 end
 
+-- The jobs sorted by one of their terms, a number; equal ones as they came. Many have few different ones.
 function lateness.sorted(jobs, field)
-  table.sort(jobs, function(one, other)
-    if one.terms[field] ~= other.terms[field] then return one.terms[field] < other.terms[field] end
-    return one.at < other.at
-  end)
-  return jobs
+  local alike, values, sorted = {}, {}, {}
+  for _, job in ipairs(jobs) do
+    local value = job.terms[field]
+    if not alike[value] then
+      alike[value], values[#values + 1] = {}, value
+    end
+    table.insert(alike[value], job)
+  end
+  table.sort(values)
+  for _, value in ipairs(values) do
+    for _, job in ipairs(alike[value]) do sorted[#sorted + 1] = job end
+  end
+  return sorted
 end
 
 -- Calls each(job, ahead) for every new job that has a start, in the order in which they leave, with the number of old
@@ -57,9 +66,10 @@ function lateness.line(base, now, jobs, gone, each)
     if terms.place ~= 'w' then kind[#kind + 1] = job end
   end
   local listed, counts = redis.call('LLEN', base .. 'wait'), {}
+  local behind = jobs.ageing and jobs.ageing.behind_all(jobs.ageing.queue)
   -- How many jobs of the prioritized set go before one that comes at `at` (µs).
   local function as_important(priority, at)
-    if jobs.ageing then return jobs.ageing.behind(jobs.ageing.queue, at, priority) - listed end
+    if behind then return behind(at, priority) - listed end
     if priority == 0 then return 0 end
     -- BullMQ's score is the priority * 2^32 + a counter.
     counts[priority] = counts[priority]

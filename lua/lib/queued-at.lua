@@ -3,10 +3,11 @@
 
 -- The `redis` for BullMQ's scripts in a queue whose jobs age (lib/ageing): records since when they wait. A job that goes
 -- before the others of its priority (a stalled or rate-limited one, one of a flow whose children are done) has waited
--- before.
-local function queued_at_redis(redis, base, now)
+-- before. told: called for each job that comes, or nil
+local function queued_at_redis(redis, base, now, told)
   local call, wait, prioritized, at = redis.call, base .. 'wait', base .. 'prioritized', us_text(now)
   local function came(id, first)
+    if told then told() end
     if first then return call('HSETNX', base .. id, 'queuedAt', at) end
     call('HSET', base .. id, 'queuedAt', at)
   end

@@ -1,9 +1,10 @@
 import { Queue, Worker } from 'bullmq'
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
+import { Departures, type FinishedJob } from '../../src/departure/departures.ts'
 import { ShapedFlowProducer, type ShapedQueue } from '../../src/index.ts'
 import { HeldQueue } from '../model/held-queue.ts'
 import { useRedis } from '../support/redis.ts'
-import { departuresOf, eventsOf, Workshop } from '../worker/support.ts'
+import { callsOf, departuresOf, eventsOf, gate, settled, Workshop } from '../worker/support.ts'
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
@@ -17,6 +18,16 @@ const namesOf = (departures: readonly { name: string }[]) => departures.map(({ n
 async function queuedAt(queue: ShapedQueue): Promise<(string | null)[]> {
   const jobs = await queue.getJobs(['waiting', 'prioritized', 'delayed', 'waiting-children'])
   return Promise.all(jobs.map(({ id }) => client.hget(queue.toKey(id as string), 'queuedAt')))
+}
+
+/** The end of this job fetches no other one. */
+function withoutFetch(jobs: readonly FinishedJob[], id: string): FinishedJob[] {
+  return jobs.map((job) => {
+    const [jobId, ...fields] = job.fields
+    if (jobId !== id) return job
+    const kind = String(fields.pop()).replace(/1$/, '0')
+    return { fields: [jobId, ...fields, kind], fetches: false }
+  })
 }
 
 function heldQueue(name: string): HeldQueue {
@@ -100,6 +111,40 @@ test('a queue that a stock worker has emptied has left nothing, and jobs of stoc
   await stock.addBulk(bulk([2, 0, 7]) as never)
   const again = shop.queueNamed(queue.name, { priorityAgeingMs: 20 })
   expect(await departuresOf(shop.worker(again, async () => {})).reach(3)).toHaveLength(3)
+})
+
+test.each([
+  ['fetches', true],
+  ['does not fetch', false],
+])('a parent that comes with an end that %s goes before the jobs that were next until then', async (_, fetches) => {
+  const queue = shop.queue({ priorityAgeingMs: 60_000 })
+  const flows = shop.keep(new ShapedFlowProducer({ connection, prefix }))
+  const at = { queueName: queue.name }
+  // The ends of twelve jobs are sent in two calls: in the second one, the child ends behind two others.
+  await queue.addBulk(bulk(Array<number>(8).fill(0)))
+  await flows.add({ name: 'parent', ...at, opts: { priority: 1 }, children: [{ name: 'child', ...at }] })
+  await queue.addBulk(bulk([0, 0, 0, ...Array<number>(20).fill(9)]))
+  const [first, rest] = [gate(), gate()]
+  let started = 0
+  const worker = shop.worker(queue, () => (++started <= 12 ? first : rest).opened, { concurrency: 12 })
+  const calls = callsOf(worker)
+  const departed = departuresOf(worker)
+  const [child] = (await departed.reach(12)).filter(({ name }) => name === 'child')
+  await settled(queue, client, calls)
+  const finish = Departures.prototype.finishBatch
+  vi.spyOn(Departures.prototype, 'finishBatch').mockImplementation(function (
+    this: Departures,
+    to,
+    active,
+    token,
+    jobs,
+  ) {
+    return finish.call(this, to, active, token, fetches ? jobs : withoutFetch(jobs, child?.id as string))
+  })
+  first.open()
+  const names = namesOf(await departed.reach(24)).slice(12)
+  expect(names.indexOf('parent')).toBe(8)
+  rest.open()
 })
 
 test('drain, clean and obliterate leave nothing of jobs that age', async () => {

@@ -20,7 +20,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
   { weight: 8, arbitrary: step('add', priorities) },
   { weight: 2, arbitrary: step('stock', priorities, fc.integer({ min: -20_000, max: 20_000 })) },
   { weight: 2, arbitrary: step('delay', priorities, fc.integer({ min: 1, max: 20_000 })) },
-  { weight: 8, arbitrary: step('depart', fc.constant(0)) },
+  { weight: 8, arbitrary: step('depart', fc.constantFrom(1, 1, 2, 5, 20)) },
   { weight: 8, arbitrary: step('wait', fc.oneof(fc.nat({ max: 5000 }), fc.constantFrom(100, 1000, 5000))) },
   { weight: 1, arbitrary: step('remove', pick) },
   { weight: 1, arbitrary: step('priority', pick, priorities) },
@@ -65,7 +65,7 @@ class Story {
       const fromUs = (Math.ceil(held.nowUs / 1000) + other) * 1000
       line.addDelayed(`j${this.#jobs}`, one, { dueUs: (nowMs + other) * 1000, fromUs })
     } else if (name === 'wait') await held.advanceTo(held.nowUs + one * 1000)
-    else if (name === 'depart') await this.#depart()
+    else if (name === 'depart') await this.#depart(one)
     else if (name === 'ageing' || name === 'off') {
       const ageingMs = name === 'off' ? null : one
       await held.backend.store.override({ priorityAgeingMs: ageingMs }, 'test', 'test', undefined)
@@ -90,19 +90,22 @@ class Story {
     }
   }
 
-  async #depart(): Promise<void> {
+  /** As many as one call starts. */
+  async #depart(jobs: number): Promise<void> {
     this.#line.promoteDue(held.nowUs)
-    const expected = this.#line.next(held.nowUs)
-    const { grants, stop } = await held.depart(1)
-    if (stop === 'closed') return
-    expect(grants.map(({ id }) => id)).toEqual(expected === undefined ? [] : [expected])
-    if (expected !== undefined) this.#line.remove(expected)
+    const { grants, stop } = await held.depart(jobs)
+    for (const { id } of grants) {
+      expect(id).toBe(this.#line.next(held.nowUs))
+      this.#line.remove(id)
+    }
+    const next = grants.length < jobs ? this.#line.next(held.nowUs) : undefined
+    if (stop !== 'closed') expect(next).toBeUndefined()
   }
 
   /** Until nothing waits. */
   async end(): Promise<void> {
     while (this.#line.waiting.length + this.#line.delayed.length > 0) {
-      await this.#depart()
+      await this.#depart(3)
       await held.advanceTo(held.nowUs + 1_000_000)
     }
     expect((await held.depart(1)).stop).toBe('empty')
@@ -126,4 +129,60 @@ describe.each([
       { numRuns: Number(process.env.AGEING_STORIES ?? 60) },
     )
   })
+})
+
+/** A line whose jobs come at a few times: of so many priorities that not all are compared, or of some, in groups too. */
+const line = fc.record({
+  levels: fc.constantFrom(2, 5, 70, 100),
+  groups: fc.constantFrom(0, 1, 4),
+  bulks: fc.array(fc.array(fc.nat({ max: 10_000 }), { minLength: 1, maxLength: 45 }), { minLength: 1, maxLength: 4 }),
+  waitMs: fc.constantFrom(1, 1000, 60_000),
+  ageingMs: ageings,
+})
+
+type Line = typeof line extends fc.Arbitrary<infer T> ? T : never
+
+async function fill({ levels, groups, bulks, waitMs, ageingMs }: Line): Promise<void> {
+  await held.reset({ ...(groups > 0 && { groups: {} }), priorityAgeingMs: ageingMs })
+  for (const [at, bulk] of bulks.entries()) {
+    // Every other bulk comes from a stock producer, whose jobs of groups are sorted in once they are the next ones.
+    const producer = at % 2 === 0 ? held.queue : stock
+    await producer.addBulk(
+      bulk.map((number, i) => {
+        const priority = number % levels
+        const group = groups > 0 && number % (groups + 1)
+        const own = group ? { group: { id: `g${group}`, priority } } : priority === 0 ? {} : { priority }
+        const told = { jobId: `j${at}-${i}`, timestamp: Story.nowMs }
+        const opts = { ...own, ...told, ...(number % 7 === 0 && { delay: 2 * waitMs }) }
+        return { name: 'job', data: {}, opts: opts as object }
+      }),
+    )
+    await held.advanceTo(held.nowUs + waitMs * 1000)
+  }
+}
+
+test('one call takes the jobs that as many calls would take, of any number of priorities', async () => {
+  const take = async (told: Line, each: number) => {
+    await fill(told)
+    const taken: string[] = []
+    for (let more = true; more; ) {
+      for (let i = 0; i < 12 && more; i += each) {
+        const { grants, stop } = await held.depart(each)
+        taken.push(...grants.map(({ id }) => id))
+        more = stop !== 'empty'
+      }
+      if (!more && (await held.queue.getDelayedCount()) > 0) more = true
+      await held.advanceTo(held.nowUs + told.waitMs * 1000)
+    }
+    return taken
+  }
+  await fc.assert(
+    fc.asyncProperty(line, async (told) => {
+      const one = await take(told, 1)
+      expect(one).toHaveLength(told.bulks.flat().length)
+      expect(await take(told, 12)).toEqual(one)
+      expect(await take(told, 4)).toEqual(one)
+    }),
+    { numRuns: Number(process.env.AGEING_STORIES ?? 15) },
+  )
 })

@@ -75,7 +75,8 @@ test.each([
   ['gives a group back what was promised', 'math.max(c.now, last) - c.since', 'c.now - c.since'],
   ['gives back by a rate that has changed', 'if not settling.under(c, at) then return 0 end', ''],
   ['does not hold a group for what a job cost more', 'settling.move(b, c.now - b.origin, by)', ''],
-  ['has another second job', 'return { best.id, best.score, second and second.id', 'return { best.id, best.score, nil'],
+  ['has another second job', 'return { best.id, best.score, second.id', 'return { best.id, best.score, nil'],
+  ['remembers a first job that has left', 'if first and first.id == id then head_of[line.list] = nil end', ''],
 ])('a script that has limits per group, holds and ageing and %s is found out', async (_what, text, broken) => {
   const careless = scriptText.replace(text, broken)
   expect(careless).not.toBe(scriptText)

@@ -35,6 +35,8 @@ export interface Figure {
   readonly title: string
   /** Default: the headings of rows with a required value and a comparison with BullMQ. */
   readonly headings?: readonly string[]
+  /** After which it is given up. Default: 20, most take a few. */
+  readonly mostMinutes?: number
   run(bench: Bench): Promise<Row[]>
 }
 

@@ -71,14 +71,12 @@ interface Measured {
   readonly rows: readonly Row[]
 }
 
-/** After which a figure is given up: most take a few minutes. */
-const MOST_MS = 20 * 60_000
-
 /** What a figure found; one that fails is a row that says so, and the others are measured with new processes. */
 async function rowsOf(bench: Bench, figure: Figure): Promise<readonly Row[]> {
   const stop = new AbortController()
-  const tooLong = sleep(MOST_MS, undefined, { signal: stop.signal }).then(
-    () => Promise.reject(new Error(`it took longer than ${MOST_MS / 60_000} minutes`)),
+  const { mostMinutes = 20 } = figure
+  const tooLong = sleep(mostMinutes * 60_000, undefined, { signal: stop.signal }).then(
+    () => Promise.reject(new Error(`it took longer than ${mostMinutes} minutes`)),
     () => [],
   )
   try {

@@ -25,9 +25,8 @@ import {
 } from '../scale/worst-inputs.ts'
 import { limiters, otherPrograms } from '../scale/worst-limits.ts'
 
-/** After one that is not measured: it loads the scripts. */
+/** After one that is not measured: it loads the scripts. The slowest call of one round is often that of a busy moment. */
 const ROUNDS = 3
-const QUICK_ROUNDS = 1
 const QUICK_JOBS = 10_000
 const ASKED_MS = 5
 const OPEN = '1000000/s'
@@ -84,13 +83,11 @@ function simulationDigest(): string {
 /** What each command costs with each input that was tried. */
 class Slowest {
   readonly #work: RedisWork
-  readonly #rounds: number
   readonly #names = new Map([[simulationDigest(), 'simulate']])
   readonly #found = new Map<string, Found[]>()
 
-  constructor(work: RedisWork, rounds: number) {
+  constructor(work: RedisWork) {
     this.#work = work
-    this.#rounds = rounds
   }
 
   /** Learns the scripts that are defined on a client. */
@@ -106,7 +103,7 @@ class Slowest {
     clients: readonly Redis[] = [],
   ): Promise<ReadonlyMap<string, readonly number[]>> {
     const slowest = new Map<string, number[]>()
-    for (let round = 0; round <= this.#rounds; round++) {
+    for (let round = 0; round <= ROUNDS; round++) {
       await input.prepare?.(round)
       const calls = await this.#work.during(() => input.run(round))
       await input.clear?.()
@@ -203,7 +200,8 @@ async function inDepth(bench: Bench, work: RedisWork, slowest: Slowest, depth: D
     ...workers(scene, 'without a rate', { rate: null as never }),
     ...workers(scene, 'with a rate', WITH_RATE),
     ...workers(scene, 'with limits', WITH_LIMITS),
-    ...failures(scene),
+    // On a queue of their own.
+    ...(depth === DEPTHS[0] ? failures(scene) : []),
   ]
   for (const input of inputs) await slowest.of(label, refilled(scene, input), [scene.client])
   const rows = [explainedRow(label, await slowest.of(label, explanation(scene)))]
@@ -231,10 +229,10 @@ export const scaleScripts: Figure = {
   name: 'scale-scripts',
   title:
     'Every script with its worst input, one call at a time: CPU time of Redis’s main thread, the slowest of each round, median of rounds',
+  mostMinutes: 60,
   run: async (bench) => {
     const work = await RedisWork.start(bench.redis)
-    const rounds = bench.quick ? QUICK_ROUNDS : ROUNDS
-    const [slowest, stock] = [new Slowest(work, rounds), new Slowest(work, rounds)]
+    const [slowest, stock] = [new Slowest(work), new Slowest(work)]
     const redis = new Redis(connectionTo(work.address))
     const rows: Row[] = []
     try {

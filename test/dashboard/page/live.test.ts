@@ -22,7 +22,8 @@ async function chartOf(page: Page, id: string) {
   return { image, text: await page.locator(`#${id}-text`).textContent() }
 }
 
-describePage('the page while jobs flow', () => {
+// Three of them at once.
+describePage('the page while jobs flow', { timeout: 60_000 }, () => {
   const stage = new PageStage()
   const shop = new Workshop(redis)
 

@@ -8,6 +8,14 @@ const TRUSTED_ATTEMPTS = 20
 const OTHERS_MS = 200
 /** On which a Sentinel says that a master was replaced: its name, the old host and port, the new host and port. */
 const SWITCHED = '+switch-master'
+/**
+ * On which the Sentinel that leads a failover says, up to 0.1 s before, that it promotes a replica, and that the replica
+ * has become the master: the type, name, host and port of the replica, `@`, and name, host and port of the master.
+ */
+const PROMOTES = '+failover-state-send-slaveof-noone'
+const PROMOTED = '+promoted-slave'
+/** How long a promotion is waited for, ms: the Sentinel looks for it once a second. If it fails, the master stays. */
+const PROMOTION_MS = 3000
 
 interface Endpoint {
   readonly host?: string
@@ -63,16 +71,25 @@ interface Answer {
 const keyOf = ({ host, port }: Endpoint) => `${host}:${port}`
 const ignore = () => {}
 
+/** A master that is about to be replaced: what is written to it is lost. */
+interface Leaving {
+  readonly key: string
+  /** Once another one is named, or the promotion takes too long. */
+  readonly over: Promise<void>
+  end(): void
+}
+
 /**
  * Where ioredis goes with the first Sentinel that answers, this goes with the newest answer of all: for a second or two
- * after a failover, some still name the old master. And it leaves a master only if another one is named, while ioredis
- * leaves the new one, too, when the next Sentinel names it.
+ * after a failover, some still name the old master. It leaves a master before a replica is promoted, as far as a Sentinel
+ * announces that, and else once another one is named; ioredis leaves the new one, too, when the next Sentinel names it.
  */
 export class NewestMasterConnector extends Base {
   /** Of the server that the connection leads to, as the Sentinels name it; undefined while they are asked. */
   #address: string | undefined
   /** The master that was named last, as far as one of the Sentinels said so by itself. */
   #named: string | undefined
+  #leaving: Leaving | undefined
   /** The server that they named turned out to be a replica. */
   #misled = false
   /** To connect, since a server was reached. */
@@ -97,11 +114,13 @@ export class NewestMasterConnector extends Base {
     this.#address = undefined
     if (this.options.role === 'slave') return super.resolve(sentinel)
     for (;;) {
+      await this.#leaving?.over
+      if (!this.connecting) return null
       const named = this.#named
       const { address } = this.#asksInTurn ? await this.#ask(sentinel) : await this.#newest()
       const key = keyOf(address)
-      // Named while they were asked.
-      if (this.#named !== named && this.#named !== key) continue
+      // Named, or about to be replaced, while they were asked.
+      if ((this.#named !== named && this.#named !== key) || this.#leaving?.key === key) continue
       this.#address = key
       return this.sentinelNatResolve(address)
     }
@@ -189,22 +208,46 @@ export class NewestMasterConnector extends Base {
     client.on('end', () => {
       if (this.#heard.get(key) === client) this.#heard.delete(key)
     })
-    client.on('ready', () => void client.subscribe(SWITCHED).catch(ignore))
-    client.on('message', (_channel: string, message: string) => this.#learn(message))
+    // One by one: not everyone may hear all.
+    client.on('ready', () => {
+      for (const channel of [SWITCHED, PROMOTES, PROMOTED]) client.subscribe(channel).catch(ignore)
+    })
+    client.on('message', (channel: string, message: string) => this.#learn(channel, message.split(' ')))
     client.connect().catch(ignore)
   }
 
   #stopListening(): void {
+    this.#leaving?.end()
     for (const client of this.#heard.values()) client.disconnect()
     this.#heard.clear()
   }
 
-  #learn(message: string): void {
-    const [name, , , host = '', port] = message.split(' ')
-    if (name !== this.options.name) return
-    this.#named = keyOf({ host, port: Number(port) })
+  #learn(channel: string, words: readonly string[]): void {
+    const addressAt = (i: number) => `${words[i]}:${words[i + 1]}`
+    if (words[channel === SWITCHED ? 0 : 5] !== this.options.name) return
+    if (channel === SWITCHED) this.#goTo(addressAt(3))
+    else if (channel === PROMOTED) this.#goTo(addressAt(2))
+    else this.#leave(addressAt(6))
+  }
+
+  #goTo(key: string): void {
+    this.#named = key
+    this.#leaving?.end()
     // What it waits for is sent again to the new master; a silent server would not even answer the end of the connection.
-    if (this.#address !== undefined && this.#address !== this.#named) this.stream?.destroy()
+    if (this.#address !== undefined && this.#address !== key) this.stream?.destroy()
+  }
+
+  #leave(key: string): void {
+    this.#leaving?.end()
+    const wait = new AbortController()
+    const over = sleep(PROMOTION_MS, undefined, { signal: wait.signal })
+      .catch(ignore)
+      .then(() => {
+        if (this.#leaving === leaving) this.#leaving = undefined
+      })
+    const leaving = { key, over, end: () => wait.abort() }
+    this.#leaving = leaving
+    if (this.#address === key) this.stream?.destroy()
   }
 }
 

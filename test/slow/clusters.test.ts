@@ -154,7 +154,10 @@ test(
         () => setup.named(master),
       )
     })
-    expect((await accountOf('SENTINEL FAILOVER', traffic, gaps)).losses).toBe(ROUNDS)
+    const { losses, lost, duplicated } = await accountOf('SENTINEL FAILOVER', traffic, gaps)
+    expect(losses).toBe(ROUNDS)
+    // Clients that stayed with the old master until another one is named would lose or repeat some hundred each time.
+    expect(lost.length + duplicated.length).toBeLessThan(100 * ROUNDS)
   },
   TIMEOUT_MS,
 )

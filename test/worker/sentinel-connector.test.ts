@@ -87,6 +87,46 @@ test('a master is left once another one is named, and not again when the next Se
   expect(second).toHaveBeenCalledTimes(1)
 })
 
+test('a master is left before a replica takes over, and no other connection to it is opened until it has', async () => {
+  const [before, now] = await addresses()
+  const sentinels = await sentinelsOf(before, before)
+  const client = connect(sentinels)
+  await once(client, 'ready')
+  await vi.waitFor(() => expect(sentinels.map(({ listeners }) => listeners)).toEqual([1, 1]), 5000)
+  sentinels[0]?.tellOf('+failover-state-send-slaveof-noone', now, before)
+  const left = once(client, 'connecting')
+  sentinels[0]?.tellOf('+failover-state-send-slaveof-noone', before, now)
+  await left
+  // It would have connected by now, as one does that has heard nothing.
+  await once(connect(sentinels), 'ready')
+  expect(client.status).toBe('connecting')
+  sentinels[0]?.names(now, 1)
+  sentinels[0]?.tellOf('+promoted-slave', before, now)
+  await once(client, 'ready')
+  expect(portOf(client)).toBe(now)
+})
+
+test('if no replica takes over, the master is used again; a client that is disconnected does not wait for that', async () => {
+  const [master, replica] = await addresses()
+  const [sentinel] = await sentinelsOf(master)
+  const clients = [connect([sentinel!]), connect([sentinel!])] as const
+  await Promise.all(clients.map((client) => once(client, 'ready')))
+  await vi.waitFor(() => expect(sentinel?.listeners).toBe(2), 5000)
+  const { connector } = clients[1] as unknown as { readonly connector: { resolve(): Promise<unknown> } }
+  const resolving = vi.spyOn(connector, 'resolve')
+  const left = Promise.all(clients.map((client) => once(client, 'connecting')))
+  sentinel?.tellOf('+failover-state-send-slaveof-noone', master, replica)
+  await left
+  const [staying, leaving] = clients
+  leaving.disconnect()
+  // Meanwhile another one has connected.
+  await once(connect([sentinel!]), 'ready')
+  expect(resolving.mock.settledResults).toEqual([{ type: 'fulfilled', value: null }])
+  expect(staying.status).toBe('connecting')
+  await once(staying, 'ready')
+  expect(portOf(staying)).toBe(master)
+})
+
 test('the one that named another master is waited for', async () => {
   const [before, now] = await addresses()
   const sentinels = await sentinelsOf(before, before)

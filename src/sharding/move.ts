@@ -30,10 +30,10 @@ export interface MoveOptions {
 }
 
 /**
- * Why an old queue does not run empty: it is paused, shards with jobs have no worker, only delayed jobs or only parents
- * that wait for children of other queues are left, or Redis does not answer.
+ * Why an old queue does not run empty: it is paused, shards with jobs have no worker, only jobs of paused groups, delayed
+ * jobs or parents that wait for children of other queues are left, or Redis does not answer.
  */
-export type MoveHold = 'paused' | 'workers' | 'delayed' | 'children' | 'unavailable'
+export type MoveHold = 'paused' | 'workers' | 'groups' | 'delayed' | 'children' | 'unavailable'
 
 /** What is left of an old queue. */
 export interface MoveProgress {
@@ -136,6 +136,10 @@ class Move {
 
   async run(): Promise<MoveResult> {
     const { by, reason, obliterate = false } = this.#options
+    if (obliterate && (await this.#isRemoved())) {
+      await this.#from.obliterate()
+      return { ...this.#carried, resumed: true, obliterated: true, failed: 0, deadLetters: [] }
+    }
     const { phase, wasPaused, isCopied } = await this.#begin()
     if (phase === 'draining') {
       if (!wasPaused) await this.#to.pause({ by, reason })
@@ -149,6 +153,13 @@ class Move {
     if (obliterate) await this.#obliterate(found)
     const failed = found.shards.reduce((sum, one) => sum + one.failed, 0)
     return { ...this.#carried, resumed: !wasPaused, obliterated: obliterate, failed, deadLetters }
+  }
+
+  /** Whether an earlier call has removed the old queue, or died shortly before the end. */
+  async #isRemoved(): Promise<boolean> {
+    if (await this.#from.getShape()) return false
+    await stateOf(this.#to)
+    return (await this.#record.read())?.phase === 'done'
   }
 
   /** Where to begin or go on. Nothing is changed if something is wrong. */
@@ -331,9 +342,17 @@ function holdOf(state: ShardedState | undefined, shards: readonly QueueStatus[])
   if (state.each.some(({ paused, pausedUntil }) => paused || pausedUntil)) return 'paused'
   if (shards.some(({ depth, active, workers }) => depth + active > 0 && workers.length === 0)) return 'workers'
   const { waiting, active, delayed, waitingChildren } = state
+  if (active === 0 && waiting > 0 && state.each.every(holdsPausedGroups)) return 'groups'
   if (waiting + active > 0) return undefined
   if (delayed > 0) return 'delayed'
   return waitingChildren > 0 ? 'children' : undefined
+}
+
+/** Whether what waits in a shard, if anything does, belongs to groups that are paused. */
+function holdsPausedGroups({ waiting, groups }: ShardedState['each'][number]): boolean {
+  return (
+    waiting === 0 || (groups !== undefined && groups.paused > 0 && groups.waiting + groups.limited + groups.maxed === 0)
+  )
 }
 
 /** How long a bucket takes to be full again, for that of the whole and that of any group, in either queue. */

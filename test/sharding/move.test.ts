@@ -13,6 +13,7 @@ const RATE = 300
 const BURST = 6
 const SHAPE = { rate: `${RATE}/s`, burst: BURST, capacity: 500, groups: {}, audit: 500 } as const
 
+const HOUR_MS = 3_600_000
 const BY = { by: 'test', reason: 'more shards' }
 
 interface Opened {
@@ -45,7 +46,7 @@ test('each job runs once, groups keep their order, and the bound holds over both
   const [old, renewed] = [open('old', 2), open('new', 5)]
   await produce(old.queue, 0)
   await renewed.queue.waitUntilReady()
-  const workers = [old.work(), old.work(), renewed.work(), renewed.work()]
+  const workers = [old.work(), old.work(), renewed.work()]
   const seen: MoveProgress[] = []
   let switched: Promise<void> | undefined
   const onProgress = (progress: MoveProgress) => {
@@ -73,8 +74,34 @@ test('each job runs once, groups keep their order, and the bound holds over both
   await Promise.all(workers.map((worker) => worker.close()))
   const last = await moveShardedQueue(old.queue, renewed.queue, { ...BY, obliterate: true })
   expect(last).toMatchObject({ resumed: true, obliterated: true })
+  // Also where a process died at the very end.
+  expect(await moveShardedQueue(old.queue, renewed.queue, { ...BY, obliterate: true })).toEqual(last)
   await renewed.queue.obliterate({ force: true })
   expect(shop.errors).toEqual([])
+}, 30_000)
+
+test('the burst of the new queue does not follow that of the old one', async () => {
+  const shop = new ShardShop({ connection, prefix })
+  const bound = { rate: '20/s', burst: 20 } as const
+  const ran: string[] = []
+  const open = opened(shop, async ({ queueName }) => void ran.push(queueName), { ...bound, capacity: 90, audit: 90 })
+  const [old, renewed] = [open('burst-old', 2), open('burst-new', 3)]
+  const jobs = Array.from({ length: 30 }, (_, n) => ({ name: 'job', data: {}, opts: { jobId: `job-${n}` } }))
+  await old.queue.addBulk(jobs)
+  await renewed.queue.waitUntilReady()
+  const workers = [old, renewed].map(({ work }) => work())
+  let switched: Promise<unknown> | undefined
+  const onProgress = () => {
+    switched ??= renewed.queue.addBulk(jobs)
+  }
+  await moveShardedQueue(old.queue, renewed.queue, { ...BY, onProgress })
+  await switched
+  await expect.poll(() => ran.length, { timeout: 10_000 }).toBe(60)
+  expect(ran.lastIndexOf('burst-old')).toBe(29)
+  const slots = [await shop.slotsUs(old.queue), await shop.slotsUs(renewed.queue)].flat()
+  expect(worstWindow(slots, bound)?.excessUs).toBeLessThanOrEqual(1)
+  await Promise.all(workers.map((worker) => worker.close()))
+  for (const { queue } of [old, renewed]) await queue.obliterate()
 }, 30_000)
 
 test('delayed and prioritized jobs, flows and schedulers: nothing is lost, and no iteration is missed or repeated', async () => {
@@ -101,16 +128,27 @@ test('delayed and prioritized jobs, flows and schedulers: nothing is lost, and n
   await ofGroup.upsertJobScheduler('ticks', { every: 100 }, { name: 'tick', opts: { group: { id: 'a' } } as never })
   await first.upsertJobScheduler('yearly', { pattern: '0 0 1 1 *', tz: 'Asia/Tokyo' }, { name: 'year', data: { n: 7 } })
   await first.upsertJobScheduler('twice', { every: 60, limit: 2 }, { name: 'twice', data: { n: 0 } })
+  await first.upsertJobScheduler('thrice', { every: HOUR_MS, limit: 3 }, { name: 'thrice', data: { n: 0 } })
   const yearly = await first.getJobScheduler('yearly')
   old.work()
-  await expect.poll(() => ticks.length).toBeGreaterThan(1)
+  await expect.poll(() => ticks.length > 1 && ended.includes('thrice 0 mixed-old')).toBe(true)
   renewed.work()
   await renewed.queue.pause()
   await renewed.queue.resume()
   const result = await moveShardedQueue(old.queue, renewed.queue, BY)
-  expect(result.schedulers).toBe(3)
+  expect(result.schedulers).toBe(4)
   const before = ended.filter((one) => one.endsWith('mixed-old'))
-  const all = ['child 0', 'child 1', 'delayed 0', 'delayed 1', 'parent 0', 'prioritized 0', 'twice 0', 'twice 0']
+  const all = [
+    'child 0',
+    'child 1',
+    'delayed 0',
+    'delayed 1',
+    'parent 0',
+    'prioritized 0',
+    'thrice 0',
+    'twice 0',
+    'twice 0',
+  ]
   expect(before.toSorted()).toEqual(all.map((one) => `${one} mixed-old`))
   await expect.poll(() => ticks.filter(({ queue }) => queue === 'mixed-new').length).toBeGreaterThan(1)
   expect(new Set(ticks.map(({ atMs }) => atMs)).size).toBe(ticks.length)
@@ -126,7 +164,11 @@ test('delayed and prioritized jobs, flows and schedulers: nothing is lost, and n
       .flat()
       .map(({ key }) => key)
       .toSorted(),
-  ).toEqual(['ticks', 'yearly'])
+  ).toEqual(['thrice', 'ticks', 'yearly'])
+  const [second] = await (renewed.queue.each[0] as ShapedQueue)
+    .getJobs(['delayed'])
+    .then((all) => all.filter(({ name }) => name === 'thrice'))
+  expect(second?.opts).toMatchObject({ repeat: { limit: 3, count: 2 } })
   expect(await renewed.queue.each[0]?.getJobScheduler('yearly')).toEqual(yearly)
   expect(await old.queue.count()).toBe(0)
   const slots = [await shop.slotsUs(old.queue), await shop.slotsUs(renewed.queue)].flat()
@@ -201,7 +243,7 @@ test('a move says why it waits, gives up in time, and goes on; meanwhile no othe
   const open = opened(shop, async () => undefined)
   const [old, renewed, other] = [open('held-old', 2), open('held-new', 3), open('held-other', 2)]
   await Promise.all([old, renewed, other].map(({ queue }) => queue.waitUntilReady()))
-  await old.queue.add('job', {}, { delay: 3_600_000 })
+  await old.queue.add('job', {}, { delay: HOUR_MS })
   const holds = new Set<string | undefined>()
   const onProgress = ({ hold }: MoveProgress) => holds.add(hold)
   const move = (from: ShardedQueue, options: object) => moveShardedQueue(from, renewed.queue, { ...BY, ...options })
@@ -225,7 +267,14 @@ test('a move says why it waits, gives up in time, and goes on; meanwhile no othe
   const resumed = move(old.queue, { onProgress: () => void renewed.queue.resume() })
   await expect(resumed).rejects.toMatchObject({ stop: 'resumed', queueName: 'held-new' })
   await Promise.all(old.queue.each.map((shard) => shard.drain(true)))
+  await (await old.queue.queueOfGroup('a')).pauseGroup('a')
+  await old.queue.add('job', {}, { group: { id: 'a' } })
+  const onGroups = ({ hold }: MoveProgress) => {
+    if (hold === 'groups') void old.queue.queueOfGroup('a').then((shard) => shard.resumeGroup('a'))
+  }
+  await move(old.queue, { onProgress: onGroups })
   // Two at once do the same.
+  await old.queue.add('job', {}, { group: { id: 'a' } })
   const both = await Promise.all([move(old.queue, {}), move(old.queue, {})])
   expect(both.map((one) => one.resumed)).toEqual([true, true])
   expect((await renewed.queue.meter()).each.map(({ paused }) => paused)).toEqual([false, false, false])
@@ -272,7 +321,9 @@ test('a process that dies at any of its calls leaves what the next one completes
   const [old, renewed] = [open('dies-old', 2), open('dies-new', 3)]
   await Promise.all([old.queue.waitUntilReady(), renewed.queue.waitUntilReady()])
   const [first] = old.queue.each as [ShapedQueue]
-  await first.upsertJobScheduler('hourly', { every: 3_600_000, offset: 1_800_000 }, { name: 'hour' })
+  // At a full hour: a schedule of \`every\` alone would begin at once.
+  const startDate = (Math.floor(Date.now() / HOUR_MS) + 2) * HOUR_MS
+  await first.upsertJobScheduler('hourly', { every: HOUR_MS, startDate }, { name: 'hour' })
   const { next } = (await first.getJobScheduler('hourly')) as { next: number }
   await (await old.queue.queueOfGroup('a')).setGroup('a', { weight: 2 }, BY)
   const there = renewed.queue.each[0] as ShapedQueue
@@ -294,13 +345,13 @@ test('a process that dies at any of its calls leaves what the next one completes
     deaths += 1
     if (wasAdded || (await client.exists(record)) === 0) continue
     // Its job is due at once, and is not the next one of the old queue's.
-    await there.upsertJobScheduler('hourly', { every: 3_600_000 }, { name: 'hour' })
+    await there.upsertJobScheduler('hourly', { every: HOUR_MS }, { name: 'hour' })
     expect(await there.getWaitingCount()).toBe(1)
     wasAdded = true
   }
   expect(wasAdded && deaths > 20).toBe(true)
   expect(await renewed.queue.getJobCounts('waiting', 'delayed')).toEqual({ waiting: 0, delayed: 1 })
-  expect(await there.getJobScheduler('hourly')).toMatchObject({ name: 'hour', every: 3_600_000, next })
+  expect(await there.getJobScheduler('hourly')).toMatchObject({ name: 'hour', every: HOUR_MS, next })
   expect(await old.queue.count()).toBe(0)
   expect((await (await renewed.queue.queueOfGroup('a')).getGroup('a')).overrides).toMatchObject({
     weight: { value: 2 },

@@ -106,6 +106,8 @@ function holdText({ hold, nextDueAt }: MoveProgress): string[] {
       return ['it is paused, and does not run empty until that ends']
     case 'workers':
       return ['shards with jobs have no live worker: start the workers of the old queue']
+    case 'groups':
+      return ['only jobs of paused groups are left: sluice group list shows them']
     case 'delayed':
       return [
         `only delayed jobs are left, the first is due at ${nextDueAt?.toISOString() ?? 'an unknown time'}: if that is too ` +

@@ -18,13 +18,14 @@ interface SentCommand {
   reject: (error: Error) => void
   toWritable(socket: unknown): string | Buffer
   transformReply(reply: unknown): unknown
+  /** When it was written first. On both clocks: one may be set, the other stops while the machine is suspended. */
+  writtenAtMs?: number
+  wallAtMs?: number
 }
-
-type CommandClass = new (...args: never[]) => SentCommand
 
 /** The scripts of a client: ioredis makes a class of commands for each. Other clients have none. */
 interface Scripted {
-  readonly scriptsSet?: Readonly<Record<string, { Command?: CommandClass }>>
+  readonly scriptsSet?: Readonly<Record<string, { readonly Command?: { readonly prototype: SentCommand } }>>
 }
 
 /**
@@ -32,35 +33,30 @@ interface Scripted {
  * time instead, and the caller gets {@link MayHaveRun}.
  */
 export function sendOnce(client: object, name: string): void {
-  const script = (client as Scripted).scriptsSet?.[name]
-  if (script?.Command) script.Command = onceOnly(script.Command)
-}
-
-function onceOnly(ScriptCommand: CommandClass): CommandClass {
+  const commands = (client as Scripted).scriptsSet?.[name]?.Command?.prototype
+  if (!commands) return
+  const { toWritable, transformReply } = commands
   /** Of commands without a script. */
-  const { toWritable } = Object.getPrototypeOf(ScriptCommand.prototype) as SentCommand
-  return class extends ScriptCommand {
-    /** On both clocks: one may be set back, the other stands still while the machine is suspended. */
-    sentAtMs: { readonly monotonic: number; readonly wall: number } | undefined
-
-    /** ioredis calls it whenever it writes the command to a connection. */
-    override toWritable(socket: unknown): string | Buffer {
-      if (this.sentAtMs === undefined) {
-        this.sentAtMs = { monotonic: performance.now(), wall: Date.now() }
-        return super.toWritable(socket)
-      }
-      if (this.name !== 'time') askForTime(this)
+  const plain = (Object.getPrototypeOf(commands) as SentCommand).toWritable
+  // ioredis calls it whenever it writes the command to a connection.
+  commands.toWritable = function (this: SentCommand, socket) {
+    if (this.writtenAtMs === undefined) {
+      this.writtenAtMs = performance.now()
+      this.wallAtMs = Date.now()
       return toWritable.call(this, socket)
     }
-
-    override transformReply(reply: unknown): unknown {
-      if (this.name !== 'time' || !this.sentAtMs) return super.transformReply(reply)
-      const [s, us] = (reply as unknown[]).map(String)
-      const { monotonic, wall } = this.sentAtMs
-      const ageMs = Math.max(performance.now() - monotonic, Date.now() - wall)
-      return new MayHaveRun(Math.floor(Number(s) * 1_000_000 + Number(us) - ageMs * 1000))
-    }
+    if (this.name !== 'time') askForTime(this)
+    return plain.call(this, socket)
   }
+  commands.transformReply = function (this: SentCommand, reply) {
+    return this.name === 'time' ? mayHaveRunSince(this, reply as unknown[]) : transformReply.call(this, reply)
+  }
+}
+
+function mayHaveRunSince({ writtenAtMs = 0, wallAtMs = 0 }: SentCommand, time: readonly unknown[]): MayHaveRun {
+  const [seconds, us] = time.map(String)
+  const ageMs = Math.max(performance.now() - writtenAtMs, Date.now() - wallAtMs)
+  return new MayHaveRun(Math.floor(Number(seconds) * 1_000_000 + Number(us) - ageMs * 1000))
 }
 
 function askForTime(command: SentCommand): void {

@@ -77,7 +77,9 @@ test('replicas: their master, themselves, and when the master is gone', async ()
   await expect.poll(() => master.client.info('replication')).toContain('state=online')
 
   const exposed = (await ward.examineWith(master.client)).filter(({ check }) => check === 'replication')
-  expect(exposed).toMatchObject([{ level: 'warning', remedy: expect.stringContaining('min-replicas-to-write') }])
+  expect(exposed).toMatchObject([
+    { level: 'warning', remedy: expect.stringContaining('min-replicas-to-write 1 min-replicas-max-lag 1') },
+  ])
   await master.client.config('SET', 'min-replicas-to-write', '1')
   expect(levelsOf(await ward.examineWith(master.client), 'replication')).toEqual(['ok'])
 

@@ -38,7 +38,8 @@ function masterFindings(findings: Findings, info: ServerInfo): Finding[] {
   })
   // INFO has this field only if min-replicas-to-write and min-replicas-max-lag are set.
   if (!info.has('min_slaves_good_slaves')) {
-    const remedy = 'CONFIG SET min-replicas-to-write 1 (min-replicas-max-lag is 10 s), and the same in redis.conf'
+    const remedy =
+      'CONFIG SET min-replicas-to-write 1 min-replicas-max-lag 1 (its default is 10 s), and the same in redis.conf'
     found.push(
       findings.warning(
         'a primary that is cut off from its replicas keeps taking jobs, and a failover loses them',

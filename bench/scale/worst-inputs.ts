@@ -7,6 +7,7 @@ import { changeFailed, type FailedChange } from '../../src/queue/failed-jobs.ts'
 import { connectionTo } from '../figure.ts'
 import type { RedisAddress } from '../fleet/protocol.ts'
 import { addJobs, type OptionsOf } from '../queues.ts'
+import { scriptOf } from './script-of.ts'
 
 /** What makes some scripts as slow as they can be. */
 export interface WorstInput {
@@ -273,7 +274,7 @@ export function failures(scene: DeepScene): WorstInput[] {
 export function views(scene: DeepScene): WorstInput[] {
   const { near, far, inspector, middle, jobs, redis } = scene
   const { name } = near
-  const script = (file: string, ...args: (string | number)[]) => far.backend.store.run(file, args)
+  const script = scriptOf(far)
   const group = 'g1'
   const isGrouped = 'group' in optionsAt(scene, 0, {})
   return [

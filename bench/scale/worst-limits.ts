@@ -3,6 +3,7 @@ import { ShapedQueue } from 'sluice'
 import { createLimiter } from 'sluice/limits'
 import { simulate } from '../../src/simulate/simulation.ts'
 import { connectionTo } from '../figure.ts'
+import { scriptOf } from './script-of.ts'
 import type { WorstInput } from './worst-inputs.ts'
 
 const TOGETHER = 1000
@@ -70,7 +71,7 @@ export function otherPrograms(redis: Redis): WorstInput[] {
           shape: { rate: '6400/s', burst: SHARDS, capacity: 100_000, concurrency: 1000 },
         })
         await queue.add('job', {})
-        const script = (file: string, ...args: (string | number)[]) => queue.backend.store.run(file, args)
+        const script = scriptOf(queue)
         await script('claim-shards', SHARDS, '1')
         const [, report] = (await script('apply-lease', '', '', '', '', '', '')) as [number, string]
         for (let i = 0; i < 3; i++) {

@@ -61,7 +61,7 @@ function group_line.open(g, shape, coming)
   for n, group in ipairs(coming) do row(found, group, group_line.tag(g, group, n)) end
   group_line.add_rows(line.rows, found)
   -- Its turn is noted with the first departure.
-  row(line.rows, '', (group_line.tag(g, '', #coming + 1)))
+  row(line.rows, '', group_line.tag(g, '', #coming + 1))
   return line
 end
 

@@ -144,6 +144,19 @@ test('if those looked at have more jobs than the rest, no more are counted than 
   expect((await offer(group('g3'))).position).toBe(551)
 })
 
+test('the jobs without a group count once among more than a hundred groups', async () => {
+  await held.reset({ rate: '10/s', groups: {} })
+  const ids = [...Array.from({ length: 110 }, (_, i) => `g${i}`), undefined]
+  const jobs = ids.flatMap((id) =>
+    Array.from({ length: 8 }, () => ({ name: 'job', data: {}, opts: id ? group(id) : {} })),
+  )
+  await held.queue.addBulk(jobs)
+  // The jobs without a group are in line from the first departure on, behind a hundred groups.
+  const { grants } = await held.depart(1)
+  const { position } = await offer(group('g3'))
+  expect(Math.abs(position! - (jobs.length - grants.length))).toBeLessThanOrEqual(3)
+})
+
 test('a bulk of more than a hundred groups is estimated by some of them', async () => {
   await held.reset({ rate: '10/s', groups: {} })
   const latest = Math.floor(START_US / 1000) + 20_000

@@ -23,6 +23,7 @@ import { FlowAdmission, type FlowEntries, type FlowResult, parentReleases } from
 import { type BatchResult, type DepartureRequest, Departures, type FinishedJob } from '../departure/departures.ts'
 import type { Dispatching } from '../departure/dispatching.ts'
 import { FinishBatch } from '../departure/finish-batch.ts'
+import { mostEnded } from '../departure/jobs-per-script.ts'
 import type { DepartureReply } from '../departure/reply.ts'
 import {
   type Argument,
@@ -113,6 +114,7 @@ export class ShapedBackend extends RedisQueueBackend {
     one: ({ client, args, discarded }) =>
       this.#departures.finish(client, FINISH, args, this.#keysOf(FINISH), discarded),
     many: (client, jobs) => this.#finishTogether(client, jobs),
+    most: () => mostEnded(this.store.memory.stored),
   })
   readonly #confirmation: ReplicaConfirmation
   readonly #schedulerJobs = new Map<string, Pick<AddedJob, 'cost' | 'terms'>>()

@@ -19,14 +19,8 @@ const BATCHING_FROM = 8
  * Jobs that end together are finished in this many parts, so that Redis works on one and the worker on another.
  */
 const IN_FLIGHT = 2
-/** Smaller parts cost more than they gain. */
+/** Smaller parts cost more than they gain: each script takes up to 0.4 ms by itself. */
 const MIN_BATCH = 5
-
-/**
- * Jobs that one script finishes: each keeps Redis busy for about 0.05 ms, while all other clients wait. Each script takes
- * up to 0.4 ms by itself, so smaller ones would cost more in all.
- */
-const MOST_TOGETHER = 50
 
 /** A call of BullMQ's moveToFinished. */
 export interface FinishCall {
@@ -41,6 +35,8 @@ export interface Finishing {
   one(call: FinishCall): Promise<unknown>
   /** Fetches as many as are asked for. */
   many(client: Client, jobs: readonly FinishedJob[]): Promise<readonly BatchResult[]>
+  /** How many jobs one script should end at most. */
+  most(): number
 }
 
 /** Collects the jobs that end in one turn of the event loop, so that one script finishes them all. */
@@ -57,7 +53,7 @@ export class FinishBatch {
         const results = await finishing.many((calls[0] as FinishCall).client, calls.map(finishedJob))
         return results.map((result) => (typeof result === 'string' ? new Error(result) : result))
       },
-      enough: () => Math.min(MOST_TOGETHER, Math.max(MIN_BATCH, Math.ceil(this.#running / IN_FLIGHT))),
+      enough: () => Math.min(finishing.most(), Math.max(MIN_BATCH, Math.ceil(this.#running / IN_FLIGHT))),
       defer: setImmediate,
     })
   }

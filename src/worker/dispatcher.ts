@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { DepartureRequest } from '../departure/departures.ts'
 import { type HeldJob, heldJobs, unheldJob } from '../departure/held-job.ts'
+import { mostStarted } from '../departure/jobs-per-script.ts'
 import type { DepartureReply, FetchedJob } from '../departure/reply.ts'
 import { UncertainClockError } from '../errors.ts'
 import type { RedisClock } from '../redis/clock.ts'
@@ -22,14 +23,10 @@ const LOCK_LIFE_HELD = 1 / 4
 const MAX_UNSURE_RETURNS = 3
 const UNSURE_WAIT_MS = 2000
 
-/**
- * Each job that a call starts keeps Redis busy for 0.02 to 0.06 ms, while all other clients wait. Jobs that start together
- * may end together: as many as fit into one script then.
- */
+/** Jobs that start together may end together: about as many as one script ends. */
 const MOST_ASKED = 50
 /** A worker whose round trip is longer than this, ms, may ask for more: calls follow each other slowly there. */
 const NEAR_MS = 5
-const MOST_ASKED_FAR = 256
 
 /** For so long a horizon counts, as in the meter (`lua/lib/meter.lua`), which a loss makes forget it. */
 const HORIZON_MEMORY_MS = 60_000
@@ -398,9 +395,11 @@ export class Dispatcher {
 
   /** A distant worker asks for what departs in two round trips, or it could not keep a high rate. */
   get #mostAsked(): number {
-    const intervalUs = this.#host.shape()?.pacedIntervalUs
-    if (intervalUs === undefined || this.roundTrip.ms < NEAR_MS) return MOST_ASKED
-    return Math.min(MOST_ASKED_FAR, Math.max(MOST_ASKED, Math.ceil((2 * this.roundTrip.ms * 1000) / intervalUs)))
+    const shape = this.#host.shape()
+    const intervalUs = shape?.pacedIntervalUs
+    const isNear = intervalUs === undefined || this.roundTrip.ms < NEAR_MS
+    const wanted = isNear ? 0 : Math.ceil((2 * this.roundTrip.ms * 1000) / intervalUs)
+    return Math.min(mostStarted(shape), Math.max(MOST_ASKED, wanted))
   }
 
   async #ask(free: number): Promise<void> {
@@ -409,9 +408,10 @@ export class Dispatcher {
     const token = this.#host.nextToken()
     const { wakes } = this.#schedule
     this.#asking = true
-    this.#asked = careful ? 1 : Math.min(free, this.#mostAsked)
+    this.#asked = careful ? 1 : free
     try {
       if (this.#clock.nowUs() === undefined) await this.#host.ready()
+      this.#asked = Math.min(this.#asked, this.#mostAsked)
       const sentMs = this.#clock.time.monotonicMs()
       const reply = await this.#host.depart(token, {
         jobs: this.#asked,

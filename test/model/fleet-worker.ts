@@ -4,6 +4,7 @@ import type { Dispatching } from '../../src/departure/dispatching.ts'
 import { FinishBatch } from '../../src/departure/finish-batch.ts'
 import { giveBackArguments } from '../../src/departure/give-back.ts'
 import type { HeldJob } from '../../src/departure/held-job.ts'
+import { mostEnded } from '../../src/departure/jobs-per-script.ts'
 import type { DepartureReply, FetchedJob } from '../../src/departure/reply.ts'
 import type { Feedback } from '../../src/feedback/feedback.ts'
 import {
@@ -93,6 +94,7 @@ export class FleetWorker {
         const token = this.#nextToken()
         return this.#departures.finishBatch(client, await this.#activeArguments(token), token, jobs)
       },
+      most: () => mostEnded(this.#store.memory.stored),
     })
     this.#store.on('shape', (shape, before) => {
       const later = shape.pausedUntilUs > (before?.pausedUntilUs ?? 0)

@@ -1,0 +1,29 @@
+import type { StoredShape } from '../shape/stored.ts'
+
+/**
+ * How long a script that starts or ends jobs may keep Redis busy, µs of CPU time: all other clients wait meanwhile. Some
+ * calls take twice as long as most.
+ */
+const SCRIPT_US = 3000
+
+/** What a job takes of it on a machine with two cores, µs: its start, its end, and more for what its shape has. */
+const START_US = 35
+const END_US = 25
+const LIMITS_US = 15
+const GROUPS_US = 25
+const AGEING_US = 15
+
+function startUs(shape: StoredShape | undefined): number {
+  if (!shape) return START_US
+  return START_US + (shape.isLimited ? LIMITS_US : 0) + (shape.hasGroups ? GROUPS_US : 0) + (shape.ages ? AGEING_US : 0)
+}
+
+/** @returns how many jobs one script should start at most */
+export function mostStarted(shape: StoredShape | undefined): number {
+  return Math.floor(SCRIPT_US / startUs(shape))
+}
+
+/** @returns how many jobs one script should end at most, where each end also starts a job */
+export function mostEnded(shape: StoredShape | undefined): number {
+  return Math.floor(SCRIPT_US / (END_US + startUs(shape)))
+}

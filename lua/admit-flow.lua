@@ -145,12 +145,12 @@ local function added_before(again)
   return found and ids, unknown
 end
 
-local again = string.byte(argv[1]) == 91 and cjson.decode(argv[1])
+local again = string.byte(ARGV[1]) == 91 and cjson.decode(ARGV[1])
 if again then
   local ids, unknown = added_before(again)
   if ids then return { 1, {}, 0, ids, {} } end
   if unknown then return { -11, {}, 1 } end
-  argv[1] = again[1]
+  ARGV[1] = again[1]
 end
 local at, shapes, news = 2, {}, {}
 for i = 1, #KEYS do

@@ -64,7 +64,7 @@ export interface MoveResult {
   readonly resumed: boolean
   /** Whether the old queue is removed. */
   readonly obliterated: boolean
-  /** Failed jobs of the old queue, which stay in it. */
+  /** Failed jobs of the old queue, which stay in it until it is removed. */
   readonly failed: number
   /** Queues of dead letters of the old queue's shards that have letters: they stay, each under the prefix of its shard. */
   readonly deadLetters: readonly { readonly prefix: string; readonly queue: string; readonly letters: number }[]

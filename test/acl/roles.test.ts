@@ -12,6 +12,7 @@ import {
 } from '../../src/index.ts'
 import { Inspector } from '../../src/inspect/inspector.ts'
 import { createLimiter } from '../../src/limits/index.ts'
+import { moveShardedQueue, ShardedQueue } from '../../src/sharding/index.ts'
 import { post, startGateway, told, workerOf } from '../http/gateway/support.ts'
 import { PATIENT } from '../limits/support/limiters.ts'
 import { eventsOf, jobs } from '../worker/support.ts'
@@ -256,6 +257,27 @@ test('an operator changes, pauses, redrives, repairs and removes', async () => {
   const modes = new ModeSwitch(redis.client('operator'), { prefix: limits })
   await modes.setMode('load', 'shadow', { by: 'ops', reason: 'to try' })
   await modes.setMode('load', null, { by: 'ops', reason: 'to try' })
+})
+
+test('an operator moves a sharded queue to another number of shards', async () => {
+  await redis.setUser(`${redis.fileOf('operator')} ~{${prefix}:* &{${prefix}:*:meta:wake`)
+  onTestFinished(() => redis.setUser(redis.fileOf('operator')))
+  const open = (name: string, shards: number) => {
+    const shape = { rate: '500/s', burst: 5, groups: {} } as const
+    const queue = new ShardedQueue(name, { connection: redis.connection('operator'), prefix, shards, shape })
+    onTestFinished(() => queue.close())
+    return queue
+  }
+  const [from, to] = [open('narrow', 2), open('wide', 3)]
+  await Promise.all([from.waitUntilReady(), to.waitUntilReady()])
+  const why = { by: 'ops', reason: 'to try' }
+  await from.setShape({ rate: '100/s' }, why)
+  await (await from.queueOfGroup('a')).setGroup('a', { weight: 2 }, why)
+  await from.each[0]?.upsertJobScheduler('yearly', { pattern: '0 0 1 1 *' }, { name: 'yearly' })
+  const moved = await moveShardedQueue(from, to, { ...why, obliterate: true })
+  expect(moved).toMatchObject({ overrides: 1, groups: 1, schedulers: 1, resumed: true, obliterated: true })
+  await to.each[0]?.removeJobScheduler('yearly')
+  await to.obliterate({ force: true })
 })
 
 test('an observer inspects', async () => {

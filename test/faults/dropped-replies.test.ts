@@ -265,10 +265,6 @@ describe('the reply of a change of the shape is lost once, and the shape is that
   test.each(Object.entries(CHANGES))('%s', (_name, scenario) => expectOneExecution(scenario))
 })
 
-const refuse = async () => {
-  throw new Error('refused')
-}
-
 /** Runs one job whose first attempt fails. */
 async function runFailing({ fleet, queue, connection, prefix, name }: Stage) {
   let attempts = 0
@@ -287,65 +283,56 @@ async function fill({ queue }: Stage, jobs: number): Promise<void> {
   await queue.addBulk(Array.from({ length: jobs }, (_, i) => job(`j${i}`)))
 }
 
+/** The reply is dropped after so many jobs were added; they are worked off. */
+const workedOff =
+  (jobs: number, options = {}) =>
+  async (stage: Stage) => {
+    await fill(stage, jobs)
+    stage.arm()
+    return workOff(stage, jobs, options)
+  }
+
+/** Runs the queue's job to its failure for good, of which a letter is left. */
+async function leaveLetter({ fleet, connection, prefix, name }: Stage, letters: string): Promise<void> {
+  const worker = fleet.worker(name, { connection, prefix, deadLetter: letters }, async () => {
+    throw new Error('refused')
+  })
+  await fleet.until(() => fleet.failed.length === 1)
+  fleet.failed.length = 0
+  await worker.close()
+}
+
 const STARTS_AND_ENDS: Record<string, Scenario> = {
   'a grant of several jobs': {
     script: 'moveToActive',
-    run: async (stage) => {
-      await fill(stage, 3)
-      stage.arm()
-      return workOff(stage, 3)
-    },
+    run: workedOff(3),
   },
   'a job that ended': {
     script: 'moveToFinished-only',
-    run: async (stage) => {
-      await fill(stage, 1)
-      stage.arm()
-      return workOff(stage, 1)
-    },
+    run: workedOff(1),
   },
   'a job that ended and is not kept': {
     script: 'moveToFinished-only',
-    run: async (stage) => {
-      await fill(stage, 1)
-      stage.arm()
-      return workOff(stage, 1, { removeOnComplete: { count: 0 } })
-    },
+    run: workedOff(1, { removeOnComplete: { count: 0 } }),
   },
   'jobs that ended together, of which one is kept': {
     script: 'moveToFinished-only',
-    run: async (stage) => {
-      await fill(stage, 3)
-      stage.arm()
-      return workOff(stage, 3, { removeOnComplete: { count: 1 } })
-    },
+    run: workedOff(3, { removeOnComplete: { count: 1 } }),
   },
   'the end of an unpaced job, which fetches the next': {
     script: 'moveToFinished-open',
     shape: { capacity: 1000 },
-    run: async (stage) => {
-      await fill(stage, 5)
-      stage.arm()
-      return workOff(stage, 5, { concurrency: 1 })
-    },
+    run: workedOff(5, { concurrency: 1 }),
   },
   'the end of an unpaced job that is not kept, which fetches the next': {
     script: 'moveToFinished-open',
     shape: { capacity: 1000 },
-    run: async (stage) => {
-      await fill(stage, 5)
-      stage.arm()
-      return workOff(stage, 5, { concurrency: 1, removeOnComplete: { count: 0 } })
-    },
+    run: workedOff(5, { concurrency: 1, removeOnComplete: { count: 0 } }),
   },
   'a batch of unpaced jobs that end together': {
     script: 'finish-batch-open',
     shape: { capacity: 1000 },
-    run: async (stage) => {
-      await fill(stage, 120)
-      stage.arm()
-      return workOff(stage, 120, { concurrency: 50 })
-    },
+    run: workedOff(120, { concurrency: 50 }),
   },
   'a batch of jobs of groups that end together': {
     script: 'finish-batch-groups',
@@ -365,11 +352,7 @@ const STARTS_AND_ENDS: Record<string, Scenario> = {
   'a batch of unpaced jobs that are not kept': {
     script: 'finish-batch-open',
     shape: { capacity: 1000 },
-    run: async (stage) => {
-      await fill(stage, 120)
-      stage.arm()
-      return workOff(stage, 120, { concurrency: 50, removeOnComplete: { count: 0 } })
-    },
+    run: workedOff(120, { concurrency: 50, removeOnComplete: { count: 0 } }),
   },
   'a retry with a backoff': {
     script: 'moveToDelayed',
@@ -396,14 +379,7 @@ const STARTS_AND_ENDS: Record<string, Scenario> = {
       stage.arm()
       const letters = `letters-of-${stage.name}`
       const dead = stage.fleet.queue(letters, { connection: stage.connection, prefix: stage.prefix })
-      const worker = stage.fleet.worker(
-        stage.name,
-        { connection: stage.connection, prefix: stage.prefix, deadLetter: letters },
-        refuse,
-      )
-      await stage.fleet.until(() => stage.fleet.failed.length === 1)
-      stage.fleet.failed.length = 0
-      await worker.close()
+      await leaveLetter(stage, letters)
       return dead.getWaitingCount()
     },
   },
@@ -412,14 +388,7 @@ const STARTS_AND_ENDS: Record<string, Scenario> = {
     run: async (stage) => {
       await stage.queue.add('job', {}, { jobId: 'a' })
       const letters = `redriven-of-${stage.name}`
-      const worker = stage.fleet.worker(
-        stage.name,
-        { connection: stage.connection, prefix: stage.prefix, deadLetter: letters },
-        refuse,
-      )
-      await stage.fleet.until(() => stage.fleet.failed.length === 1)
-      stage.fleet.failed.length = 0
-      await worker.close()
+      await leaveLetter(stage, letters)
       stage.arm()
       return (await stage.queue.redrive({ from: letters })).back
     },
@@ -519,13 +488,8 @@ const goneJobs = (count: number, opts: object = {}) =>
 
 /** A producer behind a proxy, which waits to reconnect, and workers that reach the same queue past it. */
 async function behindProxy(name: string, shape?: ShapedQueueOptions['shape']) {
-  const { prefix } = redis
-  await redis.cleanup()
-  const proxy = await startProxy(redis.url)
-  onTestFinished(() => proxy.stop())
-  const fleet = new Fleet()
-  const slow = { ...quickConnection(proxy.url), connectionName: prefix, retryStrategy: () => 300 }
-  const connection = { ...slow, maxRetriesPerRequest: null }
+  const { prefix, proxy, fleet, connection: quick } = await proxied()
+  const connection = { ...quick, retryStrategy: () => 300, maxRetriesPerRequest: null }
   const queue = fleet.queue(name, { connection, prefix, admitTimeoutMs: 60_000, ...(shape ? { shape } : {}) })
   await queue.waitUntilReady()
   return { proxy, fleet, queue, connection, prefix, other: fleet.queue(name, { connection: redis.connection, prefix }) }
@@ -654,16 +618,21 @@ test('a drain that another process has completed by then removes nothing that wa
   expect((await other.getWaiting()).map(({ id }) => id)).toEqual(['since'])
 })
 
-test.each([
-  ['a queue', PACED],
-  ['a queue without a shape', undefined],
-])('jobs that are added before a drain of %s is sent again stay', async (_title, shape) => {
+/** A fleet, and a connection through a proxy. */
+async function proxied() {
   const { prefix } = redis
   await redis.cleanup()
   const proxy = await startProxy(redis.url)
   onTestFinished(() => proxy.stop())
-  const fleet = new Fleet()
-  const slow = { ...quickConnection(proxy.url), connectionName: prefix, retryStrategy: () => 300 }
+  return { prefix, proxy, fleet: new Fleet(), connection: { ...quickConnection(proxy.url), connectionName: prefix } }
+}
+
+test.each([
+  ['a queue', PACED],
+  ['a queue without a shape', undefined],
+])('jobs that are added before a drain of %s is sent again stay', async (_title, shape) => {
+  const { prefix, proxy, fleet, connection } = await proxied()
+  const slow = { ...connection, retryStrategy: () => 300 }
   const queue = fleet.queue('few', { connection: slow, prefix, ...(shape ? { shape } : {}) })
   const other = fleet.queue('few', { connection: redis.connection, prefix })
   await queue.addBulk([job('a'), job('b')])
@@ -676,12 +645,7 @@ test.each([
 })
 
 test('an answer of the downstream whose report is sent again counts once toward a rule and toward maxThrottled', async () => {
-  const { prefix } = redis
-  await redis.cleanup()
-  const proxy = await startProxy(redis.url)
-  onTestFinished(() => proxy.stop())
-  const fleet = new Fleet()
-  const connection = { ...quickConnection(proxy.url), connectionName: prefix }
+  const { prefix, proxy, fleet, connection } = await proxied()
   const queue = fleet.queue('answers', { connection: redis.connection, prefix, shape: { rate: '1000/s' } })
   const rule = { match: { status: 429 }, trigger: '2/10min', action: { pause: '1 h' } } as const
   const feedback = extendProfile(profiles.http, { rules: [rule] })
@@ -701,12 +665,7 @@ test('an answer of the downstream whose report is sent again counts once toward 
 })
 
 test('a report of a worker that is sent again adds its starts once, also when the worker left', async () => {
-  const { prefix } = redis
-  await redis.cleanup()
-  const proxy = await startProxy(redis.url)
-  onTestFinished(() => proxy.stop())
-  const fleet = new Fleet()
-  const connection = { ...quickConnection(proxy.url), connectionName: prefix }
+  const { prefix, proxy, fleet, connection } = await proxied()
   const queue = fleet.queue('reports', { connection: redis.connection, prefix, shape: { rate: '1000/s' } })
   const started = () => redis.client().hget(`${prefix}:reports:meta:starts`, 'count')
   await queue.addBulk([job('a'), job('b')])

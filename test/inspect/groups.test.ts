@@ -15,6 +15,18 @@ const BY = { by: 'ann', reason: 'unpaid' }
 const jobsOf = (group: string, count: number) =>
   Array.from({ length: count }, () => ({ name: 'job', data: {}, opts: { group: { id: group } } }))
 
+/** Runs one of two jobs of the group `full`, which may run one, until the door opens. */
+async function fill(queue: ShapedQueue) {
+  const door = gate()
+  const completed = eventsOf(
+    'completed',
+    shop.worker(queue, () => door.opened, { concurrency: 4 }),
+  )
+  await queue.addBulk(jobsOf('full', 2))
+  await expect.poll(() => queue.getGroupStatus('full')).toBe('maxed')
+  return { door, completed }
+}
+
 function explained(queue: ShapedQueue, id: string | undefined) {
   return inspectorOf(redis, shop).explain(queue.name, id as string)
 }
@@ -119,13 +131,7 @@ test('the queue names the group that holds its next job, and how, once all are h
   const queue = shop.queue({ rate: '1000/s', groups: { concurrency: 1 } })
   const inspector = inspectorOf(redis, shop)
   const held = async () => (await statusOf(inspector, queue.name)).hold
-  const door = gate()
-  const completed = eventsOf(
-    'completed',
-    shop.worker(queue, () => door.opened, { concurrency: 4 }),
-  )
-  await queue.addBulk(jobsOf('full', 2))
-  await expect.poll(() => queue.getGroupStatus('full')).toBe('maxed')
+  const { door, completed } = await fill(queue)
   await expect.poll(held).toMatchObject({ cause: 'concurrency', group: 'full' })
   expect((await runHere(redis, ['status', queue.name])).stdout).toMatch(/held by +the concurrency of group full for/)
   await queue.pauseGroup('full', BY)
@@ -139,13 +145,7 @@ test('the queue names the group that holds its next job, and how, once all are h
 
 test('a group that has left its state by the time it is read holds nothing', async () => {
   const queue = shop.queue({ groups: { concurrency: 1 } })
-  const door = gate()
-  const completed = eventsOf(
-    'completed',
-    shop.worker(queue, () => door.opened, { concurrency: 4 }),
-  )
-  await queue.addBulk(jobsOf('full', 2))
-  await expect.poll(() => queue.getGroupStatus('full')).toBe('maxed')
+  const { door, completed } = await fill(queue)
   const client = new Redis(redis.connection)
   const inspector = new Inspector({ connection: client, prefix: redis.prefix })
   const key = queue.toKey('meta:groups:full')

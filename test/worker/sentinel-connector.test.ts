@@ -37,6 +37,17 @@ function connect(sentinels: readonly { readonly port: number }[], options: objec
   return client
 }
 
+async function connected(...how: Parameters<typeof connect>): Promise<Redis> {
+  const client = connect(...how)
+  await once(client, 'ready')
+  return client
+}
+
+/** Waits until so many clients listen to each. */
+async function heardBy(sentinels: readonly FakeSentinel[], listeners: readonly number[]): Promise<void> {
+  await vi.waitFor(() => expect(sentinels.map((sentinel) => sentinel.listeners)).toEqual(listeners), 5000)
+}
+
 /** Nothing listens there. */
 const NOWHERE = 1
 
@@ -46,8 +57,7 @@ test('of several answers the newest counts', async () => {
   const [before, now] = await addresses()
   const sentinels = await sentinelsOf(before, now, before)
   sentinels[1]?.names(now, 1)
-  const client = connect(sentinels)
-  await once(client, 'ready')
+  const client = await connected(sentinels)
   expect(portOf(client)).toBe(now)
 })
 
@@ -56,17 +66,15 @@ test('a Sentinel that does not answer holds nothing up, nor does one that may no
   const sentinels = await sentinelsOf(master, master)
   sentinels[0]!.mode = 'silent'
   sentinels[1]!.mode = 'denies'
-  const client = connect(sentinels, { sentinelCommandTimeout: 1_000_000, connectTimeout: 1_000_000 })
-  await once(client, 'ready')
+  const client = await connected(sentinels, { sentinelCommandTimeout: 1_000_000, connectTimeout: 1_000_000 })
   expect(portOf(client)).toBe(master)
 })
 
 test('a master is left once another one is named, and not again when the next Sentinel names the same', async () => {
   const [before, now] = await addresses()
   const sentinels = await sentinelsOf(before, before, before)
-  const client = connect(sentinels)
-  await once(client, 'ready')
-  await vi.waitFor(() => expect(sentinels.map(({ listeners }) => listeners)).toEqual([1, 1, 1]), 5000)
+  const client = await connected(sentinels)
+  await heardBy(sentinels, [1, 1, 1])
   const first = vi.spyOn(client.stream, 'destroy')
   sentinels[2]?.names(now, 1)
   sentinels[2]?.tell(now, 'another')
@@ -130,8 +138,7 @@ test('if no replica takes over, the master is used again; a client that is disco
 test('the one that named another master is waited for', async () => {
   const [before, now] = await addresses()
   const sentinels = await sentinelsOf(before, before)
-  const client = connect(sentinels, { sentinelCommandTimeout: 1_000_000, connectTimeout: 1_000_000 })
-  await once(client, 'ready')
+  const client = await connected(sentinels, { sentinelCommandTimeout: 1_000_000, connectTimeout: 1_000_000 })
   await vi.waitFor(() => expect(sentinels[1]?.listeners).toBe(1), 5000)
   sentinels[1]!.mode = 'silent'
   sentinels[1]?.names(now, 1)
@@ -158,11 +165,10 @@ test('a server that turns out to be a replica is not asked for ever: the Sentine
 test('a client that is disconnected hears no Sentinel any more', async () => {
   const [master] = await addresses()
   const sentinels = await sentinelsOf(master, master)
-  const client = connect(sentinels)
-  await once(client, 'ready')
-  await vi.waitFor(() => expect(sentinels.map(({ listeners }) => listeners)).toEqual([1, 1]), 5000)
+  const client = await connected(sentinels)
+  await heardBy(sentinels, [1, 1])
   client.disconnect()
-  await vi.waitFor(() => expect(sentinels.map(({ listeners }) => listeners)).toEqual([0, 0]), 5000)
+  await heardBy(sentinels, [0, 0])
 })
 
 test('further Sentinels, of which one of the given ones knows, are heard, too', async () => {
@@ -170,14 +176,13 @@ test('further Sentinels, of which one of the given ones knows, are heard, too', 
   const sentinels = await sentinelsOf(master, master)
   sentinels[0]!.others = [sentinels[1]!.port]
   connect(sentinels.slice(0, 1))
-  await vi.waitFor(() => expect(sentinels.map(({ listeners }) => listeners)).toEqual([1, 1]), 5000)
+  await heardBy(sentinels, [1, 1])
 })
 
 test('if those that may be asked at once do not answer, the next ones are asked', async () => {
   const [master] = await addresses()
   const sentinels = await sentinelsOf(master)
-  const client = connect([{ port: NOWHERE }, ...sentinels], { sentinelMaxConnections: 1 })
-  await once(client, 'ready')
+  const client = await connected([{ port: NOWHERE }, ...sentinels], { sentinelMaxConnections: 1 })
   expect(portOf(client)).toBe(master)
 })
 
@@ -198,8 +203,7 @@ test('a Sentinel whose newer answer leads nowhere keeps no client from the maste
 test('a Sentinel that is not to be connected to again is heard again with the next connection', async () => {
   const [master] = await addresses()
   const [sentinel] = await sentinelsOf(master)
-  const client = connect([sentinel!], { sentinelReconnectStrategy: () => null })
-  await once(client, 'ready')
+  const client = await connected([sentinel!], { sentinelReconnectStrategy: () => null })
   await vi.waitFor(() => expect(sentinel?.listeners).toBe(1), 5000)
   sentinel?.drop()
   await vi.waitFor(() => expect(sentinel?.listeners).toBe(0), 5000)

@@ -1,9 +1,12 @@
 import type { Job, JobsOptions } from 'bullmq'
-import { describe, expect, test } from 'vitest'
+import { describe, test as testAlone } from 'vitest'
 import { PauseQueueError, type ShapedWorker, type ShapedWorkerOptions } from '../../src/index.ts'
+import { expect, test, useConcurrentTests } from '../support/concurrent.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
 import { adminOf, quickConnection, startOwnRedis } from './support/own-redis.ts'
 import { type Refusal, refusals } from './support/refusals.ts'
+
+useConcurrentTests()
 
 const JOBS = 20
 const BURST = { rate: '1000/s', burst: JOBS }
@@ -142,7 +145,8 @@ describe.each(['BUSY', 'READONLY'])('Redis answers %s to a job that is not runni
     await untilEnded()
   })
 
-  test('where a job is late, it goes back, and the worker reports what was refused', async () => {
+  // It keeps the process busy.
+  testAlone('where a job is late, it goes back, and the worker reports what was refused', async () => {
     const { fleet, late, untilReported, untilEnded } = await refusedBeforeStart(name)
     // As a processor that keeps the process busy past the slot.
     const endMs = performance.now() + 2500

@@ -19,6 +19,11 @@ const INSTALL_TIMEOUT_MS = 120_000
 /** With the strictest option about optional fields, which the others leave off: declarations have to suit both. */
 const NODENEXT = ['--module', 'nodenext', '--moduleResolution', 'nodenext', '--exactOptionalPropertyTypes']
 const NODE_TYPES = ['--types', 'node', '--typeRoots', TYPE_ROOTS]
+/** Checks all declarations but those of the language and of browsers, which come with the compiler. */
+const STRICT = [
+  ...['--noEmit', '--strict', '--target', 'es2022'],
+  ...['--skipLibCheck', 'false', '--skipDefaultLibCheck', 'true'],
+]
 const BUNDLER = ['--module', 'preserve', '--moduleResolution', 'bundler']
 
 /** The newest and the oldest of the peers that the package allows, and how projects with them compile. */
@@ -215,10 +220,9 @@ describe.each(PROJECTS)('a project that has only bullmq $bullmq and ioredis $ior
   test.each(peers.resolutions)(
     'compiles with %s %s %s %s, declarations included',
     async (...resolution) => {
-      const strict = ['--noEmit', '--strict', '--target', 'es2022', '--skipLibCheck', 'false']
       // Top-level await asks for an ES module.
       await cp(join(project.folder, 'types.ts'), join(project.folder, 'types.mts'))
-      await compile(project.folder, [...strict, ...resolution, ...NODE_TYPES, 'types.mts'])
+      await compile(project.folder, [...STRICT, ...resolution, ...NODE_TYPES, 'types.mts'])
     },
     180_000,
   )
@@ -250,17 +254,6 @@ describe.each(PROJECTS)('a project that has only bullmq $bullmq and ioredis $ior
   })
 })
 
-describe('a project with the optional peers beside it', () => {
-  const project = useProject('egress', ['structured-headers', 'undici@7'])
-
-  test('calls, listens and tests rules', async () => {
-    expect(await run(project.folder, 'egress.mjs')).toEqual({
-      ...{ isTyped: true, pauseMs: 7000, wins: true, polite: 'function', refusedForMs: 7000 },
-      required: [true, true, true],
-    })
-  })
-})
-
 describe('a project with the packages of sluice/http beside it', () => {
   const [, , ...listed] =
     codeBlocks(join(ROOT, 'docs', 'http.md'))[0]
@@ -281,18 +274,24 @@ describe('a project with the packages of sluice/http beside it', () => {
 
   test('compiles, declarations included', async () => {
     await cp(join(project.folder, 'http-types.ts'), join(project.folder, 'http-types.mts'))
-    const strict = ['--noEmit', '--strict', '--target', 'es2022', '--skipLibCheck', 'false']
-    await compile(project.folder, [...strict, ...NODENEXT, ...NODE_TYPES, 'http-types.mts'])
+    await compile(project.folder, [...STRICT, ...NODENEXT, ...NODE_TYPES, 'http-types.mts'])
   }, 180_000)
 })
 
-describe('a project with the tools of others', () => {
+describe('a project with the optional peers, and the tools of others', () => {
   const OLDEST = 'typescript@5.0.4'
   const peers = ['bullmq@6.7.0', 'ioredis@6.0.0', 'structured-headers', 'undici@7']
   const project = useProject('tools', [...peers, OLDEST, 'jest@29', `vitest@${installedVersion('vitest')}`])
   beforeAll(async () => {
     const entries = join(project.folder, 'entries.ts')
     for (const ending of ['mts', 'cts']) await cp(entries, entries.replace(/ts$/, ending))
+  })
+
+  test('calls, listens and tests rules', async () => {
+    expect(await run(project.folder, 'egress.mjs')).toEqual({
+      ...{ isTyped: true, pauseMs: 7000, wins: true, polite: 'function', refusedForMs: 7000 },
+      required: [true, true, true],
+    })
   })
 
   test.each([

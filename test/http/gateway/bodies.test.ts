@@ -1,7 +1,7 @@
 import { gzipSync } from 'node:zlib'
 import { describe, expect, test } from 'vitest'
 import { useRedis } from '../../support/redis.ts'
-import { MAIL, placeIn, post, queueOf, startGateway, told } from './support.ts'
+import { MAIL, placeIn, post, queueOf, told, useGateway } from './support.ts'
 
 const redis = useRedis(import.meta.url)
 const place = placeIn(redis)
@@ -10,6 +10,8 @@ const QUEUES = {
   any: { schema: true },
   flat: { schema: true, maxDepth: 3 },
 } as const
+
+const gateway = useGateway(place, QUEUES)
 
 const item = (data: string) => `{"data":${data}}`
 const nested = (depth: number) => item('['.repeat(depth) + ']'.repeat(depth))
@@ -56,7 +58,7 @@ const BODIES: readonly [what: string, queue: keyof typeof QUEUES, body: string |
 ]
 
 test.each(BODIES)('%s (%s)', async (_what, queue, body, status) => {
-  const { url, errors } = await startGateway(place, QUEUES)
+  const { url, errors } = gateway()
   const response = await post(`${url}/queues/${queue}/jobs`, body)
   expect(response.status).toBe(status)
   const type = status < 400 ? 'application/json' : 'application/problem+json'
@@ -67,7 +69,7 @@ test.each(BODIES)('%s (%s)', async (_what, queue, body, status) => {
 })
 
 test('a stream without a length is cut off', async () => {
-  const { url } = await startGateway(place, QUEUES)
+  const { url } = gateway()
   let sent = 0
   const body = new ReadableStream({
     pull: (controller) => {
@@ -86,7 +88,7 @@ test('a stream without a length is cut off', async () => {
 })
 
 test('what was said to be wrong has a pointer', async () => {
-  const { url } = await startGateway(place, QUEUES)
+  const { url } = gateway()
   const body = [{ data: { to: 'a@example.com' } }, { data: { to: 'nobody' } }, { data: {} }, {}]
   expect(await told(post(`${url}/queues/mails/jobs`, body))).toMatchObject({
     status: 422,
@@ -112,14 +114,14 @@ const JSON_TYPES: readonly [type: string | undefined, status: number][] = [
 ]
 
 test.each(JSON_TYPES)('content type %j: %i', async (type, status) => {
-  const { url } = await startGateway(place, QUEUES)
+  const { url } = gateway()
   const response = await post(`${url}/queues/any/jobs`, Buffer.from(item('1')), { 'content-type': type as string })
   expect(response.status).toBe(status)
   expect(response.headers.get('accept-post')).toBe(status === 415 ? 'application/json' : null)
 })
 
 test.each(['gzip', 'br', 'deflate', 'gzip, gzip', 'identity, gzip', 'bzip2'])('coding %s: 415', async (coding) => {
-  const { url } = await startGateway(place, QUEUES)
+  const { url } = gateway()
   const bomb = gzipSync(Buffer.alloc(20_000_000, '['))
   const response = await post(`${url}/queues/any/jobs`, bomb, { 'content-encoding': coding })
   expect(response.status).toBe(415)
@@ -128,7 +130,7 @@ test.each(['gzip', 'br', 'deflate', 'gzip, gzip', 'identity, gzip', 'bzip2'])('c
 
 describe('strings of callers', () => {
   test('no prototype is reached, and no id is accepted', async () => {
-    const { url } = await startGateway(place, QUEUES)
+    const { url } = gateway()
     for (const body of ['{"__proto__":{"x":1}}', '{"constructor":{"prototype":{"x":1}}}']) {
       await post(`${url}/queues/any/jobs`, item(body))
     }
@@ -151,7 +153,7 @@ describe('strings of callers', () => {
   ]
 
   test.each(IDS)('no job has the id %s, and the queue goes on', async (id) => {
-    const { url } = await startGateway(place, QUEUES)
+    const { url } = gateway()
     const jobs = `${url}/queues/any/jobs`
     expect(await told(fetch(`${jobs}/${id}`))).toMatchObject({ status: 404 })
     expect(await told(fetch(`${jobs}/${id}`, { method: 'DELETE' }))).toMatchObject({ status: 404 })
@@ -161,7 +163,7 @@ describe('strings of callers', () => {
   const KEYS = ['active', 'a:b:c', '{}', 'x}{y', '__proto__', '*', 'meta']
 
   test.each(KEYS)('the Idempotency-Key %s becomes no key of Redis', async (key) => {
-    const { url } = await startGateway(place, QUEUES)
+    const { url } = gateway()
     const jobs = `${url}/queues/any/jobs`
     const headers = { 'idempotency-key': JSON.stringify(key) }
     const { status, id } = await told(post(jobs, { data: key }, headers))
@@ -175,7 +177,7 @@ describe('strings of callers', () => {
   test.each([`"${'x'.repeat(129)}"`, '""', '"a', '"a", "b"', 'a b', 'é', '?1', ''])(
     'the Idempotency-Key %j is malformed',
     async (key) => {
-      const { url } = await startGateway(place, QUEUES)
+      const { url } = gateway()
       const answer = told(post(`${url}/queues/any/jobs`, { data: 1 }, { 'idempotency-key': key }))
       expect(await answer).toMatchObject({ status: 400 })
     },
@@ -195,7 +197,7 @@ describe('strings of callers', () => {
     '/queues//jobs',
     '/queues/__proto__/jobs',
   ])('%s is not there', async (path) => {
-    const { url } = await startGateway(place, QUEUES)
+    const { url } = gateway()
     const response = await post(`${url}${path}`, { data: 1 })
     expect(response.headers.get('content-type')).toBe('application/problem+json')
     expect(await told(response)).toMatchObject({ status: 404 })

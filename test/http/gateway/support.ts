@@ -1,7 +1,7 @@
 import type { AddressInfo } from 'node:net'
 import express from 'express'
 import fastify from 'fastify'
-import { onTestFinished } from 'vitest'
+import { afterAll, beforeAll, onTestFinished } from 'vitest'
 import { connectMiddleware } from '../../../src/http/adapters/connect.ts'
 import { fastifyMiddleware } from '../../../src/http/adapters/fastify.ts'
 import { inOrder } from '../../../src/http/adapters/in-order.ts'
@@ -45,11 +45,15 @@ export function placeIn(redis: TestRedis): Place {
   return { connection, prefix: redis.prefix }
 }
 
+/** Takes what closes something once it is not needed any more; the last one is called first. */
+type Closing = (close: () => unknown) => void
+
 /** Serves a gateway over a real socket until the test ends. */
 export async function startGateway(
   place: Place,
   queues: Readonly<Record<string, QueueRule>>,
   { identity, through = 'fastify', waits = true, ...options }: StartOptions = {},
+  closing: Closing = onTestFinished,
 ): Promise<RunningGateway> {
   const errors: Error[] = []
   const gateway = createGateway({
@@ -58,11 +62,24 @@ export async function startGateway(
     onError: (error) => errors.push(error),
     ...options,
   })
-  onTestFinished(() => gateway.close())
+  closing(() => gateway.close())
   if (waits) await gateway.waitUntilReady()
   const middleware = identity ? inOrder([identifying(identity), gateway]) : gateway
-  const url = through === 'fastify' ? await serveFastify(middleware) : await serveExpress(middleware)
+  const url = through === 'fastify' ? await serveFastify(middleware, closing) : await serveExpress(middleware, closing)
   return { url, gateway, errors }
+}
+
+/** One gateway for all tests of a file that leave it as it was. */
+export function useGateway(place: Place, queues: Readonly<Record<string, QueueRule>>): () => RunningGateway {
+  const closers: (() => unknown)[] = []
+  let running: RunningGateway
+  beforeAll(async () => {
+    running = await startGateway(place, queues, {}, (close) => closers.unshift(close))
+  })
+  afterAll(async () => {
+    for (const close of closers) await close()
+  })
+  return () => running
 }
 
 function identifying(identity: Identity): Middleware {
@@ -74,21 +91,21 @@ function identifying(identity: Identity): Middleware {
   }
 }
 
-async function serveFastify(middleware: Middleware): Promise<string> {
+async function serveFastify(middleware: Middleware, closing: Closing): Promise<string> {
   const app = fastify()
   await app.register(fastifyMiddleware(middleware))
   app.get('/else', async () => 'from behind the middleware')
-  onTestFinished(() => app.close())
+  closing(() => app.close())
   return app.listen({ host: '127.0.0.1', port: 0 })
 }
 
-async function serveExpress(middleware: Middleware): Promise<string> {
+async function serveExpress(middleware: Middleware, closing: Closing): Promise<string> {
   const app = express()
   app.use(connectMiddleware(middleware))
   app.get('/else', (_, response) => void response.send('from behind the middleware'))
   const server = app.listen(0, '127.0.0.1')
   await new Promise((resolve) => server.once('listening', resolve))
-  onTestFinished(async () => {
+  closing(async () => {
     server.closeAllConnections()
     await new Promise((resolve) => server.close(resolve))
   })

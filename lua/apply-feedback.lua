@@ -16,6 +16,7 @@
          same and others: when the last successful call to its target, and to any other, departed, ms)
     [2]  id of the shape that the caller knows, '' if none
     [3]  its revision
+    [4]  when the call was first sent, µs, if it may have run already
   Returns {1, the shape, JSON of the changes, how often the job was throttled so far (0: there is none, or it no longer
   belongs to the caller), its outcome}; {-1} if Redis has lost what the caller knows. Outcome: -2 it uses up an attempt,
   -1 it went back, else the delay until its retry, ms (0 if the caller knows it).
@@ -38,6 +39,8 @@ if before then
   local changes, count, outcome = unpack(cmsgpack.unpack(before))
   return { 1, redis.call('HGETALL', key), changes, count, outcome }
 end
+-- What it did, if anything, may be forgotten. No worker has kept the lock of its job for as long.
+if ARGV[4] and now - tonumber(ARGV[4]) > AGAIN_MS * 1000 then return { 1, redis.call('HGETALL', key), '{}', 0, 0 } end
 local stored = redis.call('HMGET', key, 'feedback', 'rate', 'limits', 'mode')
 r.key, r.base, r.now, r.now_ms, r.changes = key, base, now, math.floor(now / 1000), {}
 r.doc = shape_document(stored[1])

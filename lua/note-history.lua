@@ -7,9 +7,12 @@
     [2]  who
     [3]  why
     [4]  JSON: what was changed
+    [5]  when the call was first sent, µs, if it may have run already
   Returns 1.
 ]]
 --- @include "lib/clock"
 --- @include "lib/history"
-history.note(string.sub(KEYS[1], 1, -11), redis_now(), ARGV[1], ARGV[2], ARGV[3], ARGV[4], '')
+local base = string.sub(KEYS[1], 1, -11)
+if history.made(base, ARGV[5], ARGV[1], ARGV[2], ARGV[3], ARGV[4], '') then return 1 end
+history.note(base, redis_now(), ARGV[1], ARGV[2], ARGV[3], ARGV[4], '')
 return 1

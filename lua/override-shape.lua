@@ -10,6 +10,7 @@
     [5]  '1' to lift all other overrides first
     [6]  id of the shape that the caller knows, '' if none
     [7]  its revision
+    [8]  when the call was first sent, µs, if it may have run already
   Returns {1, the shape}; {-1} if Redis has lost what the caller knows; {1, {}} if there is nothing to lift; {-5, {name,
   given, stored}} if the name of a shared limit has another definition; {-9} if a limit per group would have no groups.
 ]]
@@ -57,7 +58,9 @@ for field, value in pairs(fields) do
     overrides[field], set[field] = entry, value
   end
 end
-shape_resolve(key, base, declared, overrides, now)
 local lifts = next(set) == nil
-history.note(base, now, lifts and 'cleared' or 'override', ARGV[2], ARGV[3], lifts and ARGV[1] or cjson.encode(set), until_ms or '')
+local kind, change = lifts and 'cleared' or 'override', lifts and ARGV[1] or cjson.encode(set)
+if history.made(base, ARGV[8], kind, ARGV[2], ARGV[3], change, ARGV[4]) then return { 1, redis.call('HGETALL', key) } end
+shape_resolve(key, base, declared, overrides, now)
+history.note(base, now, kind, ARGV[2], ARGV[3], change, until_ms or '')
 return reshape_end(key, base, now)

@@ -9,6 +9,7 @@
     [4]  id of the shape that the caller knows, '' if none
     [5]  its revision
     [6]  who
+    [7]  when the call was first sent, µs, if it may have run already
   Returns {1, the shape}; {-1} if Redis has lost what the caller knows; {1, {}} if there is nothing to clear.
 ]]
 --- @include "lib/history"
@@ -20,6 +21,7 @@ begin_unrefused(key)
 if ARGV[1] == 'clear' and ARGV[4] == '' and redis.call('EXISTS', key) == 0 then return { 1, {} } end
 if not reshape_begin(key, base, now, ARGV[4], ARGV[5]) then return { -1 } end
 if ARGV[1] == 'clear' then
+  if history.made(base, ARGV[7], 'resume', ARGV[6], ARGV[3], '{}', '') then return { 1, redis.call('HGETALL', key) } end
   redis.call('HDEL', key, 'pausedUntil', 'pauseReason', 'probe')
   history.note(base, now, 'resume', ARGV[6], ARGV[3], '{}', '')
 else

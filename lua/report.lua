@@ -10,6 +10,7 @@
     [4]  its greatest lateness since its last report, µs
     [5]  what `shape.audit` keeps: JSON list of {slot µs, when the processor was called µs}, or ''
     [6]  number of the worker's report: sent again, it adds nothing
+    [7]  when the call was first sent, µs, if it may have run already
   Returns {now µs, µs that each cause has held the head of the queue so far, in the order of lib/held, number of workers
   that report}; {now µs} if no shape is stored.
 ]]
@@ -32,6 +33,8 @@ local meter_key, starts_key, workers_key = base .. 'meta:meter', base .. 'meta:s
 -- Whether it is here already: its reply was lost, and it is sent again. The row of a worker that left is gone.
 local LEFT_MS, left_key = 60000, base .. 'meta:left:' .. worker
 local function was_sent()
+  -- What it added, if anything, may be forgotten.
+  if ARGV[7] and now - tonumber(ARGV[7]) > LEFT_MS * 1000 then return true end
   local row = redis.call('HGET', workers_key, worker)
   local last = row and string.match(row, '"report":(%d+)') or redis.call('GET', left_key)
   return last and tonumber(last) >= tonumber(ARGV[6])

@@ -12,6 +12,7 @@
     [6]  '1' to lift all other fields first
     [7]  id of the shape that the caller knows, '' if none
     [8]  its revision
+    [9]  when the call was first sent, µs, if it may have run already
   Returns {1, JSON of what is set for the group now}; {-1} if Redis has lost what the caller knows; {-7} if the queue has
   no groups.
 ]]
@@ -29,6 +30,17 @@ if not shape or not shape.groups then return { -7 } end
 local g = groups_library().open(base, shape, now)
 local until_ms = ARGV[5] ~= '' and math.floor(now / 1000) + math.ceil(tonumber(ARGV[5])) or nil
 local change = cjson.decode(ARGV[2])
+
+local function made_before()
+  local noted = cjson.decode(ARGV[2])
+  noted.group = group
+  return history.made(base, ARGV[9], 'group', ARGV[3], ARGV[4], cjson.encode(noted), ARGV[5])
+end
+
+if ARGV[9] and made_before() then
+  local fields = group_settings.stored(g, group).fields
+  return { 1, next(fields) and cjson.encode(fields) or '{}' }
+end
 local fields = group_settings.set(g, group, change, ARGV[3], ARGV[4], until_ms, ARGV[6] == '1')
 g:save()
 if g.awaited then group_wake(base) end

@@ -158,11 +158,15 @@ const RETRIED = '--- @include "retried"'
 /** The queues of a flow are its keys, so this script is defined once for each number of queues. */
 const ADMIT_FLOW = 'admit-flow'
 
-/** Scripts that add jobs: sent again, they would add one that has run and been removed meanwhile. */
+/**
+ * Scripts that may come too late if they are sent again: they would add a job that has run and been removed meanwhile,
+ * count what was forgotten, or undo a later change.
+ */
 const SENT_ONCE = new Set([
   ...Object.keys(WRAPPED).filter((script) => WRAPPED[script] === 'admit'),
   ...Object.values(FITTING),
   ...['admit-bulk', 'admit-bulk-fitting', 'admit-bulk-groups'],
+  ...['apply-feedback', 'report', 'override-shape', 'pause-meter', 'set-group', 'note-history'],
 ])
 
 /** All scripts for one pair of versions, ready to be defined on a client. Texts are static: no queue name, no rate. */

@@ -2,6 +2,7 @@ import { EventEmitter } from 'node:events'
 import { InvalidInputError, LimitConflictError, NoGroupsError } from '../errors.ts'
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import { queueNameOf, shapeKey } from '../redis/keys.ts'
+import { untilCertain } from '../redis/resends.ts'
 import type { ScriptSet } from '../redis/scripts.ts'
 import { enlistShapedQueue } from '../redis/shaped-queues.ts'
 import { untilMoved } from '../redis/until-served.ts'
@@ -166,11 +167,16 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     return { leftMs, reason: shape.effective().pauseReason }
   }
 
-  /** Runs one of our scripts whose only key is the shape. */
+  /**
+   * Runs one of our scripts whose only key is the shape. If the call may have run already, and is one of those that are
+   * sent once (`redis/scripts.ts`), it has one argument more: when it was first sent.
+   */
   async run(name: string, args: readonly Argument[]): Promise<unknown> {
     const client = await this.#client()
     const command = this.#scripts.command(name)
-    return untilMoved(() => runScript(client, command, [this.key, ...args]))
+    const send = (sentUs?: number) =>
+      untilMoved(() => runScript(client, command, [this.key, ...args, ...(sentUs === undefined ? [] : [sentUs])]))
+    return untilCertain(send)()
   }
 
   /** Lists this queue for tools that look for queues. Nothing else depends on it, so no caller waits for it. */

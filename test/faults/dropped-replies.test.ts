@@ -604,6 +604,37 @@ test('a job whose call is sent again too late to know whether it has run is repo
   expect(await other.getWaitingCount()).toBe(0)
 })
 
+const BY = { by: 'test', reason: 'test' }
+const CHANGED: [title: string, script: string, change: (queue: ShapedQueue, slower: boolean) => Promise<unknown>][] = [
+  ['a shape', 'override-shape', (queue, slower) => queue.setShape({ rate: slower ? '5/s' : '9/s' }, BY)],
+  [
+    'a shape, for a time',
+    'override-shape',
+    (queue, slower) => queue.setShape({ rate: slower ? '5/s' : '9/s' }, { ...BY, ttlMs: 600_000 }),
+  ],
+  ['a group', 'set-group', (queue, slower) => queue.setGroup('a', { rate: slower ? '5/s' : '9/s' }, BY)],
+]
+
+test.each(CHANGED)(
+  'a change of %s that is sent again after another one does not undo it',
+  async (...[, script, change]) => {
+    const { proxy, queue, other } = await behindProxy('changed', { rate: '1/s', groups: {} })
+    await other.waitUntilReady()
+    const dropped = proxy.dropReplyOf(runs(script))
+    const changing = change(queue, true)
+    await dropped
+    await proxy.refuse()
+    await change(other, false)
+    const states = async () => [await other.getShape(), { ...(await other.getGroup('a')), at: undefined }]
+    const before = await states()
+    await proxy.resume()
+    await changing
+    expect(await states()).toEqual(before)
+    const history = await redis.client().xrange(other.toKey('meta:history'), '-', '+')
+    expect(history.filter(([, fields]) => fields.includes('test')).length).toBe(2)
+  },
+)
+
 test('a drain that another process has completed by then removes nothing that was added since', async () => {
   const { proxy, queue, other } = await behindProxy('drain')
   await queue.addBulk([job('a'), job('b')])
@@ -662,6 +693,30 @@ test('an answer of the downstream whose report is sent again counts once toward 
   const [matches] = (await client.keys(`${base}meta:matches:*`)) as [string]
   expect(await client.zcard(matches)).toBe(1)
   expect(await client.hget(`${base}a`, 'throttled')).toBe('1')
+})
+
+test('an answer of the downstream whose report is sent again after it was forgotten counts once', async () => {
+  const { prefix } = redis
+  const { proxy, fleet, connection, other } = await behindProxy('forgotten', { rate: '1000/s' })
+  const rule = { match: { status: 429 }, trigger: '2/10min', action: { pause: '1 h' } } as const
+  const feedback = extendProfile(profiles.http, { rules: [rule] })
+  await other.add('job', {}, { attempts: 2, backoff: 1 })
+  const dropped = proxy.dropReplyOf(runs('apply-feedback'))
+  let calls = 0
+  fleet.worker('forgotten', { connection, prefix, feedback }, async () => {
+    if (++calls === 1) throw Object.assign(new Error('429'), { status: 429 })
+  })
+  await dropped
+  await proxy.refuse()
+  const client = redis.client()
+  await client.del(await client.keys(other.toKey('meta:answered:*')))
+  const now = Date.now
+  const clock = vi.spyOn(Date, 'now').mockImplementation(() => now() + 120_000)
+  onTestFinished(() => clock.mockRestore())
+  await proxy.resume()
+  await fleet.until(() => fleet.completed.length + fleet.failed.length > 0)
+  const [matches] = (await client.keys(other.toKey('meta:matches:*'))) as [string]
+  expect(await client.zcard(matches)).toBe(1)
 })
 
 test('a report of a worker that is sent again adds its starts once, also when the worker left', async () => {

@@ -50,8 +50,8 @@ const CHANGES: Readonly<Record<string, readonly string[]>> = {
 }
 /** They take the next part of a job list, once for each call; what is added meanwhile stays. */
 const IN_PARTS = ['drain-part']
-/** How long the head has been held, and when others were looked for: up to now. */
-const UNTIL_NOW = /^meta:meter\.(held|holds|foreignAt)/
+/** How long the head has been held, when others were looked for, and samples, of which the next may be due: up to now. */
+const UNTIL_NOW = /^meta:(meter\.(held|holds|foreignAt)|series:|starts\.max:)/
 
 /** The names of all scripts, by their texts and digests. */
 function scriptNames(): Map<string, string> {

@@ -35,7 +35,6 @@ import {
 } from '../redis/commands.ts'
 import { watchConnection } from '../redis/connection-watch.ts'
 import { isPassing } from '../redis/failures.ts'
-import { uniqueId } from '../redis/ids.ts'
 import { replicatedKey } from '../redis/keys.ts'
 import { isPrepared, type ScriptSet, WRAPPED } from '../redis/scripts.ts'
 import { removeOwnKeys } from '../redis/shaped-queues.ts'
@@ -47,6 +46,7 @@ import { type FoundIteration, onRedisClock } from './cron-clock.ts'
 import { deadLetterId, deadLetterOf, letterJob } from './dead-letters.ts'
 import { failWithLetter } from './fail-with-letter.ts'
 import type { ShapedBackendOptions } from './options.ts'
+import { drainQueue, isGone } from './removal.ts'
 
 type AddJobsEntries = Parameters<RedisQueueBackend['addJobs']>[0]
 type MovedJob = Awaited<ReturnType<RedisQueueBackend['moveToCompleted']>>
@@ -55,9 +55,6 @@ type KeysMap = ReturnType<QueueKeys['getKeys']>
 
 /** If fewer finished jobs are kept, a job may be evicted before its finish call is repeated. */
 const FEW_KEPT = 100
-
-/** Jobs that a script of a drain removes, which blocks Redis for less than 5 ms. */
-const DRAINED_TOGETHER = 60
 
 /** BullMQ's script that finishes jobs. */
 const FINISH = 'moveToFinished'
@@ -70,10 +67,6 @@ const ENDS: Readonly<Record<string, number>> = {
   moveToWaitingChildren: 3,
   moveJobFromActiveToWait: 0,
 }
-
-/** Keys of the jobs that have not ended. */
-const JOB_LISTS = ['wait', 'paused', 'active'] as const
-const JOB_SETS = ['prioritized', 'delayed', 'waiting-children'] as const
 
 /** A job for which BullMQ's code is to make the add call. */
 interface JobToAdd {
@@ -496,40 +489,20 @@ export class ShapedBackend extends RedisQueueBackend {
     return 1
   }
 
-  /**
-   * Removes all jobs that wait now, by an id: BullMQ's script, sent again, would also remove what was added meanwhile. It
-   * would block Redis for seconds where the queue is long, and groups that are held, or have delayed jobs, would not
-   * learn that those jobs are gone. Drains that were interrupted are completed too.
-   */
-  override async drain(delayed: boolean): Promise<void> {
-    await this.store.prepared()
-    const begin = [uniqueId(), delayed ? 'begin all' : 'begin', DRAINED_TOGETHER]
-    const drains = (await this.store.run('drain-part', begin)) as readonly string[]
-    for (const drain of drains) {
-      while ((await this.store.run('drain-part', [drain, 'go', DRAINED_TOGETHER])) === 1);
-    }
+  override drain(delayed: boolean): Promise<void> {
+    return drainQueue(this.store, delayed)
   }
 
   override async obliterate(opts: Parameters<RedisQueueBackend['obliterate']>[0]): Promise<number> {
-    const left = await super.obliterate(opts).catch((error: Error) => this.#unlessGone(error))
+    const client = await this.queue.client
+    const left = await super.obliterate(opts).catch(async (error: Error) => {
+      if (await isGone(error, client, (type) => this.toKey(type))) return 0
+      throw error
+    })
     if (left) return left
-    await removeOwnKeys(await this.queue.client, this.toKey(''))
+    await removeOwnKeys(client, this.toKey(''))
     this.store.forget()
     return left
-  }
-
-  /**
-   * A call that is sent again since its reply was lost finds a queue that is gone, and so is no longer paused. One that
-   * another program resumed has jobs, or may be empty: then nothing is lost with it.
-   */
-  async #unlessGone(error: Error): Promise<number> {
-    if (!error.message.includes('non-paused')) throw error
-    const client = await this.queue.client
-    const lists = JOB_LISTS.map((type) => client.llen(this.toKey(type)))
-    const sets = JOB_SETS.map((type) => client.zcard(this.toKey(type)))
-    const [meta, ...lengths] = await Promise.all([client.hgetall(this.toKey('meta')), ...lists, ...sets])
-    if (Object.keys(meta).length > 0 || lengths.some((length) => length > 0)) throw error
-    return 0
   }
 
   /**

@@ -121,13 +121,6 @@ function group_line.own_start(line, group, before, cost)
   return math.max(start, line.limits(group, before + 1, from))
 end
 
--- Whether a group itself may hold its jobs.
-function group_line.may_hold(g, shape, group)
-  if g.enforced and shape.group_limits then return true end
-  local s = group == '' and {} or g:settings(group)
-  return s.paused or s.limited or (g.enforced and s.interval)
-end
-
 -- Number of waiting jobs that a new one of a group comes behind. stored: how many of the group wait
 function group_line.present(g, group, priority, gone, stored)
   if stored == 0 then return 0 end
@@ -152,60 +145,17 @@ function group_line.rank(job)
   return 2, job.group and job.group[2] or terms.priority
 end
 
--- The new jobs of each group, and these in the order in which they would come.
-function group_line.coming(jobs)
-  local lists, coming = {}, { jobs = {} }
-  for i, job in ipairs(jobs) do
-    job.at = i
-    job.class, job.key = group_line.rank(job)
-    local group = job.group and job.group[1] or ''
-    if job.terms.place ~= 'w' then
-      if not lists[group] then
-        lists[group], coming[#coming + 1] = {}, group
-      end
-      table.insert(lists[group], job)
-      coming.jobs[group] = #lists[group]
-    end
-  end
-  return lists, coming
-end
-
--- Whether one of the new jobs of a group leaves before another one.
-function group_line.sooner(one, other)
-  if one.class ~= other.class then return one.class < other.class end
-  if one.key ~= other.key then return one.key < other.key end
-  return one.at < other.at
-end
-
 -- As lateness.line, which stays in force without groups; third, the start that the group of a job sets. jobs: with their
 -- group, {id, priority}, each. g: the opened groups, if they are. No turn is looked for if all others may go first.
 function group_line.of(g, shape)
   if not shape.groups then return nil end
-  return function(base, now, jobs, gone, each, in_time)
-    g = g or groups_library().open(base, shape, now)
-    local lists, coming = group_line.coming(jobs)
-    local all, line = group_line.all(g, coming), nil
-    local function is_sure(group, list)
-      if group_line.may_hold(g, shape, group) then return false end
-      for _, job in ipairs(list) do if not in_time(job, all) then return false end end
-      return true
-    end
-    for _, group in ipairs(coming) do
-      local list = lists[group]
-      if not is_sure(group, list) then
-        line = line or group_line.open(g, shape, coming)
-        table.sort(list, group_line.sooner)
-        for i, job in ipairs(list) do
-          local priority = job.group and job.group[2] or job.terms.priority
-          local before = i - 1
-          if job.class ~= 1 then
-            before = before + group_line.present(g, group, priority, gone, line.by_group[group].stored)
-          end
-          each(job, group_line.ahead(line, group, before), group_line.own_start(line, group, before, job.cost))
-        end
-      end
-    end
+  local function line(base, now, jobs, gone, each, in_time)
+    --- @include "group-line-bulk" here
+    group_line_bulk({
+      g = g or groups_library().open(base, shape, now), shape = shape, gone = gone, each = each, in_time = in_time,
+    }, jobs)
   end
+  return line
 end
 
 -- How many waiting jobs of its group (nil: none) are ahead of a job; nil if it does not wait, or is not sorted in yet.

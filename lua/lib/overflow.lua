@@ -119,18 +119,17 @@ overflow.OPTION_NAMES = {
   idof = 'ignoreDependencyOnFailure', kl = 'keepLogs', rdof = 'removeDependencyOnFailure',
 }
 
--- BullMQ's scripts by their names, once one is used: their functions are made once, and they work on these parameters, not
--- on the KEYS and ARGV of this script.
-overflow.scripts, overflow.make = {}, {}
+-- BullMQ's scripts, once one is used: their functions are made once, and they work on these parameters, not on the KEYS and
+-- ARGV of this script.
+overflow.scripts = {}
 
-function overflow.make.add_letter()
-  --- @original addStandardJob functions
-  return function(KEYS, ARGV)
-    --- @original addStandardJob rest
+function overflow.make(name)
+  if name == 'addStandardJob' then
+    --- @original addStandardJob functions
+    return function(KEYS, ARGV)
+      --- @original addStandardJob rest
+    end
   end
-end
-
-function overflow.make.move_to_finished()
   --- @original moveToFinished functions
   return function(KEYS, ARGV)
     --- @original moveToFinished rest
@@ -138,7 +137,7 @@ function overflow.make.move_to_finished()
 end
 
 function overflow.run(name, keys, args)
-  overflow.scripts[name] = overflow.scripts[name] or overflow.make[name]()
+  overflow.scripts[name] = overflow.scripts[name] or overflow.make(name)
   return overflow.scripts[name](keys, args)
 end
 
@@ -168,7 +167,7 @@ function overflow.letter(base, to, id, options, reason, now_ms)
     'wait', 'paused', 'meta', 'id', 'completed', 'delayed', 'active', 'events', 'marker',
   })
   local letter = cmsgpack.pack({ letters, letter_id, f[1], tonumber(now_ms) })
-  overflow.run('add_letter', keys, { letter, data, cmsgpack.pack({}) })
+  overflow.run('addStandardJob', keys, { letter, data, cmsgpack.pack({}) })
 end
 
 -- Like BullMQ's getKeepJobs.
@@ -187,7 +186,7 @@ function overflow.fail(base, id, keeps, reason, now_ms)
   })
   -- It made no attempt: none is counted, and no last attempt is reported.
   local options = cmsgpack.pack({ token = '0', keepJobs = keeps, attempts = 1000000000, maxMetricsSize = '' })
-  overflow.run('move_to_finished', keys, { id, now_ms, 'failedReason', reason, 'failed', '0', base, options, '' })
+  overflow.run('moveToFinished', keys, { id, now_ms, 'failedReason', reason, 'failed', '0', base, options, '' })
   if redis.call('EXISTS', base .. id) == 1 then redis.call('HINCRBY', base .. id, 'atm', -1) end
 end
 

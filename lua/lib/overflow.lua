@@ -56,19 +56,25 @@ function overflow.choose_plain(base, shape, jobs, n)
   end)
 end
 
+-- Calls found(id, score) for the first jobs of a group's line, or the last, until it returns true. n: how many are looked
+-- for. Those that cannot be dropped are rarely before them.
+function overflow.each_of_group(base, group, oldest, n, found)
+  local key, command = base .. 'meta:group:jobs:' .. group, oldest and 'ZRANGE' or 'ZREVRANGE'
+  for _, range in ipairs({ { 0, n - 1 }, { n, n + overflow.PASSED_BY - 1 } }) do
+    local ids = redis.call(command, key, range[1], range[2], 'WITHSCORES')
+    for i = 1, #ids, 2 do if found(ids[i], tonumber(ids[i + 1])) then return end end
+  end
+end
+
 -- Up to n jobs of a group: the next to leave, or the last of those that are less important than all new ones.
 function overflow.of_group(base, shape, group, jobs, n)
-  local key, least, found = base .. 'meta:group:jobs:' .. group, 0, {}
+  local least, found, oldest = 0, {}, shape.overflow == 'drop-oldest'
   for _, job in ipairs(jobs) do least = math.max(least, job.group[2]) end
-  local oldest, last = shape.overflow == 'drop-oldest', n + overflow.PASSED_BY - 1
-  local ids = oldest and redis.call('ZRANGE', key, 0, last, 'WITHSCORES')
-    or redis.call('ZREVRANGE', key, 0, last, 'WITHSCORES')
-  for i = 1, #ids, 2 do
-    if not oldest and math.floor(tonumber(ids[i + 1]) / overflow.PRIORITY_UNIT) <= least then break end
-    local waits = redis.call('ZSCORE', base .. 'prioritized', ids[i])
-    if waits and overflow.droppable(base, ids[i]) then found[#found + 1] = ids[i] end
-    if #found == n then break end
-  end
+  overflow.each_of_group(base, group, oldest, n, function(id, score)
+    if not oldest and math.floor(score / overflow.PRIORITY_UNIT) <= least then return true end
+    if redis.call('ZSCORE', base .. 'prioritized', id) and overflow.droppable(base, id) then found[#found + 1] = id end
+    return #found == n
+  end)
   return found
 end
 

@@ -4,7 +4,7 @@ import { InvalidInputError, ShapedQueue } from '../../src/index.ts'
 import { Inspector, type InspectorConnection } from '../../src/inspect/index.ts'
 import { type RedisService, startRedis } from '../../workers/services/redis.ts'
 import { fakeCluster } from '../support/fake-cluster.ts'
-import { connectionOptions } from '../support/redis.ts'
+import { connectionOptions, FOLLOWED_AT_ONCE } from '../support/redis.ts'
 
 const QUEUE = 'mails'
 let master: RedisService
@@ -13,7 +13,7 @@ let admin: Redis
 let jobId: string
 
 beforeAll(async () => {
-  master = await startRedis({ ignoreGiven: true })
+  master = await startRedis({ ignoreGiven: true, args: [...FOLLOWED_AT_ONCE] })
   replica = await startRedis({ ignoreGiven: true, args: ['--replicaof', master.host, String(master.port)] })
   admin = new Redis(master.url)
   const queue = new ShapedQueue(QUEUE, { connection: connectionOptions(master.url), shape: { rate: '1/h', burst: 3 } })
@@ -159,7 +159,7 @@ test('a replica tells the same, that it is one, and how old its answers may be',
 })
 
 test('a replica that lost its master says since when', async () => {
-  const lost = await startRedis({ ignoreGiven: true })
+  const lost = await startRedis({ ignoreGiven: true, args: [...FOLLOWED_AT_ONCE] })
   const orphan = await startRedis({ ignoreGiven: true, args: ['--replicaof', lost.host, String(lost.port)] })
   onTestFinished(() => orphan.stop())
   const inspector = inspect({ url: orphan.url })

@@ -6,6 +6,9 @@ import { afterAll, inject } from 'vitest'
 
 const CLOSE_TIMEOUT_MS = 3000
 
+/** Arguments of a server that replicas follow at once: by default it waits five seconds for further ones. */
+export const FOLLOWED_AT_ONCE: readonly string[] = ['--repl-diskless-sync-delay', '0']
+
 /** ioredis's options, without the one that changes the type of the client. */
 export type ClientOptions = Omit<RedisOptions, 'replyMapping'>
 

@@ -7,7 +7,7 @@ import { startRedis } from '../../../workers/services/redis.ts'
 import { ShardShop } from '../../sharding/support/shop.ts'
 import { expect, onTestFinished, test, useConcurrentTests } from '../../support/concurrent.ts'
 import { fakeCluster } from '../../support/fake-cluster.ts'
-import { connectionOptions, useRedis } from '../../support/redis.ts'
+import { connectionOptions, FOLLOWED_AT_ONCE, useRedis } from '../../support/redis.ts'
 import { departuresOf, Workshop } from '../../worker/support.ts'
 import { describePage, PageStage } from './support.ts'
 
@@ -425,7 +425,7 @@ describePage('the page while jobs flow', { timeout: 60_000 }, () => {
   })
 
   test('tells how far behind a replica is that it reads from', async () => {
-    const master = await startRedis({ ignoreGiven: true })
+    const master = await startRedis({ ignoreGiven: true, args: [...FOLLOWED_AT_ONCE] })
     const replica = await startRedis({ ignoreGiven: true, args: ['--replicaof', master.host, String(master.port)] })
     onTestFinished(async () => {
       await replica.stop()

@@ -1,12 +1,14 @@
-import { expect, test } from 'vitest'
+import { expect, test, useConcurrentTests } from '../../support/concurrent.ts'
 import { useRedis } from '../../support/redis.ts'
 import { Workshop } from '../../worker/support.ts'
 import { describePage, PageStage } from './support.ts'
 
 const redis = useRedis(import.meta.url)
 const { connection, prefix } = redis
+useConcurrentTests()
 
-describePage('an operator', () => {
+// Three of them at once.
+describePage('an operator', { timeout: 60_000 }, () => {
   const stage = new PageStage()
   const shop = new Workshop(redis)
   const options = { connection, prefix, allowActions: true }

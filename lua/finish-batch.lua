@@ -135,7 +135,8 @@ local function finish_at_gate(call, at)
   for _, id in ipairs(d.gate.groups and unseen or {}) do freed = d.gate.groups:left(id) or freed end
   if d.gate.groups then d.gate.groups:save() end
   if unshaped then d.stop = 'unshaped' end
-  if unshaped or remembered then return departure.reply(d, results, '') end
+  if remembered then return departure.reply_again(d, results) end
+  if unshaped then return departure.reply(d, results, '') end
   -- If no job was looked for, the worker asks for jobs.
   if found == wanted or not (last or #d.fetched > 0) then
     if freed then group_wake(base) end

@@ -153,6 +153,12 @@ function departure.replay(d)
   return true
 end
 
+-- The reply to a call that was sent again, which stores nothing: a loss that it found is left to the next call.
+function departure.reply_again(d, result)
+  if d.meter then d.meter.loss = nil end
+  return departure.reply(d, result, '')
+end
+
 function departure.remember(d)
   local call, jobs = d.call, d.fetched
   for _, g in ipairs(d.granted) do jobs[#jobs + 1] = departure.memo(g) end

@@ -1,5 +1,8 @@
 import { expect, test, vi } from 'vitest'
 import { Departures } from '../../src/departure/departures.ts'
+import { captureBullmqScripts } from '../../src/redis/bullmq-scripts.ts'
+import { ScriptSet } from '../../src/redis/scripts.ts'
+import { VERSION } from '../../src/version.ts'
 import { useRedis } from '../support/redis.ts'
 import { Workshop } from './support.ts'
 
@@ -80,4 +83,27 @@ test('of jobs that end together one has lost its lock and one is locked by anoth
   await client.del(`${queue.toKey(ended[6]!)}:lock`)
   for (const end of running.values()) end()
   await worker.close(true)
+})
+
+test('a grant that is sent again to a server that took over leaves the loss to the next call, which stores and reports it', async () => {
+  const queue = shop.queue({ rate: '100/s', burst: 10 })
+  await queue.addBulk([1, 2, 3].map((n) => ({ name: 'job', data: { n } })))
+  const worker = shop.worker(queue, null, { autorun: false })
+  await worker.waitUntilReady()
+  const stock = vi.spyOn(Departures.prototype, 'departStock')
+  await worker.getNextJob('token')
+  const [client, args, keys] = stock.mock.lastCall!
+  const scripts = new ScriptSet(captureBullmqScripts(), VERSION)
+  const request = { jobs: 1, horizonUs: 0, workerId: 'w', allowUnshaped: true }
+  /** The first call of each has the same id, if their names are the same. */
+  const depart = async (sender: string) => {
+    const departures = new Departures(scripts, worker.getBackend().store, sender, undefined)
+    const { grants, loss } = await departures.depart(client, args, keys, request)
+    return [grants.length, loss?.policy]
+  }
+  expect(await depart('same')).toEqual([1, undefined])
+  await redis.client().hset(queue.toKey('meta:meter'), 'run', 'another')
+  expect(await depart('same')).toEqual([1, undefined])
+  expect(await depart('next')).toEqual([0, 'hold'])
+  expect(await depart('last')).toEqual([0, undefined])
 })

@@ -82,7 +82,7 @@ test.each([
     expect(lost.filter((id) => safe.includes(id))).toEqual([])
     expect(fleet.losses).toMatchObject([{ policy: onStateLoss }])
     // What ended after the cut the replica knows as waiting, or as running under another lock.
-    const errors = fleet.errors.filter(({ error }) => !error.message.startsWith('Missing lock for job'))
+    const errors = fleet.errors.filter(({ error }) => !/^(Missing lock|Lock mismatch) for job /.test(error.message))
     expect({ failed: fleet.failed, errors }).toEqual({ failed: [], errors: [] })
     expect(excess).toBeLessThanOrEqual(mostAbove(lagMs))
   },

@@ -32,9 +32,15 @@ end
 if shape_lost(shape, ARGV[1], ARGV[2]) then return { -1, {} } end
 if shape and claims.left(base, ARGV[3], now) then return { 1, {}, 1 } end
 local FIELDS, FIRST = 5, 7
+-- By their text: many jobs have the same.
+local terms_of = {}
 for at = FIRST, #ARGV, FIELDS do
-  local missed = admission.deadline_error(now, terms_read(ARGV[at + 3]))
-  if missed then return missed end
+  local text = ARGV[at + 3]
+  if not terms_of[text] then
+    terms_of[text] = terms_read(text)
+    local missed = admission.deadline_error(now, terms_of[text])
+    if missed then return missed end
+  end
 end
 -- As in a bulk of one script (lib/group-admission).
 if ARGV[6] ~= '' and not (shape and shape.groups) then return { -7, {} } end
@@ -48,7 +54,7 @@ local new, seen = { count = 0 }, {}
 for at = FIRST, #ARGV, FIELDS do
   local cost = tonumber(ARGV[at + 2])
   if admission.is_new(base, ARGV[at], ARGV[at + 1], seen) then
-    local terms, n = terms_read(ARGV[at + 3]), tonumber(ARGV[at + 4])
+    local terms, n = terms_of[ARGV[at + 3]], tonumber(ARGV[at + 4])
     if n > 0 then new[#new + 1] = { cost = cost, terms = terms, n = n } end
     new.count = new.count + n
   end

@@ -34,7 +34,8 @@ function lateness.schedule(base, shape, now)
   end
 end
 
--- The jobs sorted by one of their terms, a number; equal ones as they came. Many have few different ones.
+-- The jobs sorted by one of their terms, a number; equal ones as they came. Neighbours with the same terms and cost are
+-- one, as in lateness.line.
 function lateness.sorted(jobs, field)
   local alike, values, sorted = {}, {}, {}
   for _, job in ipairs(jobs) do
@@ -46,7 +47,11 @@ function lateness.sorted(jobs, field)
   end
   table.sort(values)
   for _, value in ipairs(values) do
-    for _, job in ipairs(alike[value]) do sorted[#sorted + 1] = job end
+    for _, job in ipairs(alike[value]) do
+      local last, n = sorted[#sorted], job.n or 1
+      if last and last.terms == job.terms and last.cost == job.cost then last.n = last.n + n
+      else sorted[#sorted + 1] = { terms = job.terms, cost = job.cost, n = n } end
+    end
   end
   return sorted
 end

@@ -6,12 +6,15 @@ import type { StoredShape } from '../shape/stored.ts'
  */
 const SCRIPT_US = 3000
 
-/** What a job takes of it on a machine with two cores, µs: its start, its end, and more for what its shape has. */
+/**
+ * What a job takes of it on a machine with two cores, µs: its start, its end, and more for what its shape has, whose
+ * scripts are also longer: a connection sends the text of each once.
+ */
 const START_US = 35
 const END_US = 25
-const LIMITS_US = 15
-const GROUPS_US = 25
-const AGEING_US = 15
+const LIMITS_US = 25
+const GROUPS_US = 35
+const AGEING_US = 25
 
 function startUs(shape: StoredShape | undefined): number {
   if (!shape) return START_US

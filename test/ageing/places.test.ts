@@ -122,3 +122,51 @@ test('a second worker sleeps until the slot of the job that leaves second, with 
     { numRuns: 40 },
   )
 })
+
+/** Claims places and gives them back. @param jobs five values for each, as in `lua/claim-places.lua` */
+async function claim(jobs: readonly string[]): Promise<unknown> {
+  const { store } = held.backend
+  const reply = await store.run('claim-places', [...store.memory.identity, 'claim', 'claim', '1000', '', ...jobs])
+  await store.run('claim-places', ['', '', 'claim', 'release', 1000])
+  return reply
+}
+
+test('a claim with a deadline that is missed is answered alike, whatever comes behind it', async () => {
+  await held.reset({ rate: '1/s', capacity: 10_000, priorityAgeingMs: 1000 })
+  await held.queue.addBulk(Array.from({ length: 40 }, () => ({ name: 'job', data: {}, opts: { priority: 2 } })))
+  const jobOf = (inMs: number) => ['', '', '1', `,2,0,${Math.floor(held.nowUs / 1000) + inMs}`, '1']
+  const missed = await claim(jobOf(10_000))
+  expect((missed as unknown[])[0]).toBe(-5)
+  const behind = Array.from({ length: 20 }, () => jobOf(900_000)).flat()
+  expect(await claim([...jobOf(10_000), ...behind])).toEqual(missed)
+})
+
+test('a claim for like jobs is answered as one for jobs whose terms only look different', async () => {
+  const asked = fc.record({
+    priority: fc.constantFrom(0, 1, 2, 2, 7),
+    delayMs: fc.constantFrom(0, 0, 500),
+    inMs: fc.constantFrom(10_000, 30_000, 90_000),
+    cost: fc.constantFrom(1, 1, 3),
+  })
+  await fc.assert(
+    fc.asyncProperty(
+      jobs,
+      fc.option(ageings, { nil: undefined }),
+      fc.array(asked, { minLength: 5, maxLength: 30 }),
+      fc.constantFrom(1, 20),
+      async (added, priorityAgeingMs, many, each) => {
+        await held.reset({ rate: '1/s', burst: 3, capacity: 10_000, priorityAgeingMs })
+        await held.queue.addBulk(added.map(({ priority }) => ({ name: 'job', data: {}, opts: { priority } })))
+        const nowMs = Math.floor(held.nowUs / 1000)
+        const claimed = (different: boolean) =>
+          many.flatMap(({ priority, delayMs, inMs, cost }, i) => {
+            const terms = `,${priority},${delayMs},${'0'.repeat(different ? i : 0)}${nowMs + inMs}`
+            return ['', '', String(cost), terms, String(each)]
+          })
+        const expected = await claim(claimed(true))
+        expect(await claim(claimed(false))).toEqual(expected)
+      },
+    ),
+    { numRuns: 30 },
+  )
+})

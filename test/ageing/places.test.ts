@@ -154,8 +154,8 @@ test('a claim for like jobs is answered as one for jobs whose terms only look di
       fc.option(ageings, { nil: undefined }),
       fc.array(asked, { minLength: 5, maxLength: 30 }),
       fc.constantFrom(1, 20),
-      async (added, priorityAgeingMs, many, each) => {
-        await held.reset({ rate: '1/s', burst: 3, capacity: 10_000, priorityAgeingMs })
+      async (added, ages, many, each) => {
+        await held.reset({ rate: '1/s', burst: 3, capacity: 10_000, ...(ages && { priorityAgeingMs: ages }) })
         await held.queue.addBulk(added.map(({ priority }) => ({ name: 'job', data: {}, opts: { priority } })))
         const nowMs = Math.floor(held.nowUs / 1000)
         const claimed = (different: boolean) =>

@@ -46,7 +46,7 @@ export function placeIn(redis: TestRedis): Place {
 }
 
 /** Takes what closes something once it is not needed any more; the last one is called first. */
-type Closing = (close: () => unknown) => void
+type Closing = (close: () => void | PromiseLike<void>) => void
 
 /** Serves a gateway over a real socket until the test ends. */
 export async function startGateway(
@@ -71,7 +71,7 @@ export async function startGateway(
 
 /** One gateway for all tests of a file that leave it as it was. */
 export function useGateway(place: Place, queues: Readonly<Record<string, QueueRule>>): () => RunningGateway {
-  const closers: (() => unknown)[] = []
+  const closers: (() => void | PromiseLike<void>)[] = []
   let running: RunningGateway
   beforeAll(async () => {
     running = await startGateway(place, queues, {}, (close) => closers.unshift(close))

@@ -9,7 +9,6 @@ interface HashCommands {
   hsetnx(key: string, field: string, value: string): Promise<number>
   hset(key: string, field: string, value: string): Promise<number>
   hdel(key: string, field: string): Promise<number>
-  del(key: string): Promise<number>
 }
 
 /** How far a move has come. `resuming`: nothing is left to wait for. */
@@ -17,6 +16,8 @@ export type MovePhase = 'draining' | 'resuming' | 'done'
 
 /** What is stored of a move. */
 export interface RecordedMove {
+  /** Counts the moves to the new queue. */
+  readonly number: number
   /** The name of the old queue. */
   readonly from: string
   /** The key prefix of its first shard: two queues with different prefixes may have one name. */
@@ -28,49 +29,56 @@ export interface RecordedMove {
   readonly isCopied: boolean
 }
 
+const BEGUN = 'begun:'
 const DROPPED = 'drop:'
 
 /** What a move has done so far, stored in the first shard of the new queue: a repeated call goes on from there. */
 export class MoveRecord {
   readonly #from: ShardedQueue
   readonly #to: ShardedQueue
+  /** The number of the last move when it was read. */
+  #last = 0
 
   constructor(from: ShardedQueue, to: ShardedQueue) {
     this.#from = from
     this.#to = to
   }
 
-  /** @throws MoveError if it is a move of another queue that has not ended */
+  /** The last move, if it is one of this old queue. @throws MoveError if it is one of another that has not ended */
   async read(): Promise<RecordedMove | undefined> {
-    const { begun, phase = 'draining', copied } = await (await this.#client()).hgetall(this.#key)
-    if (!begun) return undefined
-    const stored = JSON.parse(begun) as Pick<RecordedMove, 'from' | 'base' | 'wasPaused'>
-    const found = { ...stored, phase: phase as MovePhase, isCopied: copied === '1' }
-    if (found.base === baseOf(this.#from)) return found
+    const stored = await (await this.#client()).hgetall(this.#key)
+    const numbers = Object.keys(stored).flatMap((name) =>
+      name.startsWith(BEGUN) ? Number(name.slice(BEGUN.length)) : [],
+    )
+    const number = Math.max(0, ...numbers)
+    this.#last = number
+    if (number === 0) return undefined
+    const begun = JSON.parse(stored[`${BEGUN}${number}`] as string) as Pick<RecordedMove, 'from' | 'base' | 'wasPaused'>
+    const phase = (stored[`phase:${number}`] ?? 'draining') as MovePhase
+    if (begun.base === baseOf(this.#from)) {
+      return { ...begun, number, phase, isCopied: stored[`copied:${number}`] === '1' }
+    }
     if (phase === 'done') return undefined
     throw new MoveError(
       this.#to.name,
       'other move',
-      `gets the jobs of queue "${found.from}": expected that move to be over; got one from queue "${this.#from.name}"`,
+      `gets the jobs of queue "${begun.from}": expected that move to be over; got one from queue "${this.#from.name}"`,
     )
   }
 
-  /** Of two moves that begin together, the first one counts. */
-  async begin(wasPaused: boolean): Promise<void> {
+  /** Begins another move than the one that was read. Of two that begin together, the first one counts for both. */
+  async begin(wasPaused: boolean): Promise<RecordedMove> {
     const begun = JSON.stringify({ from: this.#from.name, base: baseOf(this.#from), wasPaused })
-    await (await this.#client()).hsetnx(this.#key, 'begun', begun)
+    await (await this.#client()).hsetnx(this.#key, `${BEGUN}${this.#last + 1}`, begun)
+    return (await this.read()) as RecordedMove
   }
 
-  async reach(phase: MovePhase): Promise<void> {
-    await (await this.#client()).hset(this.#key, 'phase', phase)
+  async reach(number: number, phase: MovePhase): Promise<void> {
+    await (await this.#client()).hset(this.#key, `phase:${number}`, phase)
   }
 
-  async copied(): Promise<void> {
-    await (await this.#client()).hset(this.#key, 'copied', '1')
-  }
-
-  async forget(): Promise<void> {
-    await (await this.#client()).del(this.#key)
+  async copied(number: number): Promise<void> {
+    await (await this.#client()).hset(this.#key, `copied:${number}`, '1')
   }
 
   /**

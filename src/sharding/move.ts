@@ -135,24 +135,35 @@ class Move {
   }
 
   async run(): Promise<MoveResult> {
-    const { by, reason, obliterate = false } = this.#options
+    const { obliterate = false } = this.#options
     if (obliterate && (await this.#isRemoved())) {
       await this.#from.obliterate()
       return { ...this.#carried, resumed: true, obliterated: true, failed: 0, deadLetters: [] }
     }
-    const { phase, wasPaused, isCopied } = await this.#begin()
-    if (phase === 'draining') {
-      if (!wasPaused) await this.#to.pause({ by, reason })
-      await this.#record.dropRest()
-      if (!isCopied) await this.#copy()
-      await this.#drain()
-    }
-    if (phase !== 'done') await this.#resume(wasPaused)
+    const begun = await this.#begin()
+    if (begun.phase !== 'done') await this.#moveOn(begun)
     const found = await this.#look()
     const deadLetters = await lettersOf(this.#from)
     if (obliterate) await this.#obliterate(found)
     const failed = found.shards.reduce((sum, one) => sum + one.failed, 0)
-    return { ...this.#carried, resumed: !wasPaused, obliterated: obliterate, failed, deadLetters }
+    return { ...this.#carried, resumed: !begun.wasPaused, obliterated: obliterate, failed, deadLetters }
+  }
+
+  async #moveOn(begun: RecordedMove): Promise<void> {
+    const { by, reason } = this.#options
+    if (begun.phase === 'resuming') return this.#resume(begun)
+    await this.#record.reach(begun.number, 'draining')
+    if (!begun.wasPaused) await this.#to.pause({ by, reason })
+    await this.#record.dropRest()
+    if (!begun.isCopied) await this.#copy(begun)
+    // The pause may have come after another call's resume, so what is still held is resumed in any case.
+    if (await this.#drain(begun)) await this.#resume(begun)
+  }
+
+  /** Whether another call that runs at the same time has found nothing left to wait for. */
+  async #hasEnded({ number }: RecordedMove): Promise<boolean> {
+    const now = await this.#record.read()
+    return now?.number !== number || now.phase !== 'draining'
   }
 
   /** Whether an earlier call has removed the old queue, or died shortly before the end. */
@@ -174,9 +185,7 @@ class Move {
     this.#check(old, renewed, found)
     await checkSchedulers(this.#from, this.#to)
     if (found && found.phase !== 'done') return { ...found, phase: 'draining' }
-    await this.#record.forget()
-    await this.#record.begin(arePaused)
-    return (await this.#record.read()) as RecordedMove
+    return this.#record.begin(arePaused)
   }
 
   /** @throws MoveError, InvalidShapeError */
@@ -193,48 +202,53 @@ class Move {
     throw new MoveError(this.#to.name, 'not empty', came)
   }
 
-  async #copy(): Promise<void> {
+  async #copy({ number }: RecordedMove): Promise<void> {
     this.#carried.overrides = await copyOverrides(this.#from, this.#to)
     this.#carried.groups = await copyGroups(this.#from, this.#to)
-    await this.#record.copied()
+    await this.#record.copied(number)
   }
 
-  async #drain(): Promise<void> {
+  /** False where another call has ended the move. */
+  async #drain(begun: RecordedMove): Promise<boolean> {
     for (;;) {
-      const seen = await this.#untilEmpty()
+      const seen = await this.#untilEmpty(begun)
+      if (!seen) return false
       const restMs = await restMsOf(this.#from, this.#to)
       this.#report({ ...seen, schedulers: 0, phase: 'resting', restMs })
       await this.#sleep(restMs)
       const now = await this.#look()
-      await this.#checkHeld()
-      if (now.isEmpty && now.mark === seen.mark) return
+      if (!(await this.#isHeld(begun))) return false
+      if (now.isEmpty && now.mark === seen.mark) return true
     }
   }
 
-  async #untilEmpty(): Promise<Look> {
+  /** Undefined where another call has ended the move. */
+  async #untilEmpty(begun: RecordedMove): Promise<Look | undefined> {
     for (;;) {
-      const found = await this.#step().catch((error: unknown) => {
+      const found = await this.#step(begun).catch((error: unknown) => {
         if (!(error instanceof QueueUnavailableError)) throw error
         return undefined
       })
+      if (found === 'ended') return undefined
       if (found?.isEmpty && found.schedulers === 0) return found
       this.#report({ phase: 'draining', ...found })
       await this.#sleep(LOOK_MS)
     }
   }
 
-  async #step(): Promise<Look & { readonly schedulers: number }> {
-    await this.#checkHeld()
+  async #step(begun: RecordedMove): Promise<(Look & { readonly schedulers: number }) | 'ended'> {
+    if (!(await this.#isHeld(begun))) return 'ended'
     const { moved, left } = await moveSchedulers(this.#from, this.#to, this.#record)
     this.#carried.schedulers += moved
     return { ...(await this.#look()), schedulers: left }
   }
 
-  /** @throws MoveError if jobs leave the new queue */
-  async #checkHeld(): Promise<void> {
+  /** False where another call has ended the move. @throws MoveError if jobs leave the new queue all the same */
+  async #isHeld(begun: RecordedMove): Promise<boolean> {
     const { each } = await this.#to.meter()
     const open = each.filter(({ paused }) => !paused).length
-    if (open === 0) return
+    if (open === 0) return true
+    if (await this.#hasEnded(begun)) return false
     throw new MoveError(
       this.#to.name,
       'resumed',
@@ -290,13 +304,11 @@ class Move {
     )
   }
 
-  async #resume(wasPaused: boolean): Promise<void> {
+  async #resume({ number, wasPaused }: RecordedMove): Promise<void> {
     const { by, reason } = this.#options
-    // Another call may have ended the move, and the queue been paused since.
-    if ((await this.#record.read())?.phase === 'done') return
-    await this.#record.reach('resuming')
+    await this.#record.reach(number, 'resuming')
     if (!wasPaused) await this.#to.resume({ by, reason })
-    await this.#record.reach('done')
+    await this.#record.reach(number, 'done')
   }
 
   /** @throws MoveError if it has jobs or workers */

@@ -2,6 +2,7 @@ import type { Job } from 'bullmq'
 import { expect, test } from 'vitest'
 import type { Shape } from '../../src/index.ts'
 import { shardPrefix } from '../../src/redis/shards.ts'
+import type { ShardedWorker } from '../../src/sharding/index.ts'
 import { worstWindow } from '../../src/testing/worst-window.ts'
 import { useSluice } from '../cli/sluice-process.ts'
 import { useRedis } from '../support/redis.ts'
@@ -21,9 +22,10 @@ test('killed wherever, a move goes on when it is run again, and ends as if it ha
   const process = async ({ name, id, queueName, data }: Job) => {
     ran.push(name === 'tick' ? `${id?.split(':').at(-1)}` : `${queueName} ${data.n}`)
   }
+  const workers: ShardedWorker[] = []
   const open = (name: string, shards: number) => {
     const queue = shop.queue(name, { shards, shape: SHAPE })
-    shop.worker(name, process, { shards, concurrency: 10, shape: SHAPE })
+    workers.push(shop.worker(name, process, { shards, concurrency: 10, shape: SHAPE }))
     return queue
   }
   const [old, renewed] = [open('old', 2), open('new', 3)]
@@ -38,7 +40,7 @@ test('killed wherever, a move goes on when it is run again, and ends as if it ha
   const recorded = () => client.hgetall(key)
   const begin = () => sluice.start(['shards', 'move', 'old', 'new', '--reason', 'three shards'])
   const points: readonly ((stderr: string) => Promise<unknown>)[] = [
-    async () => (await recorded()).begun,
+    async () => (await recorded())['begun:1'],
     async (stderr) => stderr.includes('old: '),
     async (stderr) => stderr.includes('old is empty'),
   ]
@@ -68,6 +70,7 @@ test('killed wherever, a move goes on when it is run again, and ends as if it ha
   expect((await renewed.meter()).each.map(({ paused }) => paused)).toEqual([false, false, false])
   const slots = [await shop.slotsUs(old), await shop.slotsUs(renewed)].flat()
   expect(worstWindow(slots, { rate: `${RATE}/s`, burst: BURST })?.excessUs).toBeLessThanOrEqual(1)
+  await Promise.all(workers.map((worker) => worker.close()))
   for (const queue of [old, renewed]) await queue.obliterate({ force: true })
   expect(shop.errors).toEqual([])
 }, 60_000)

@@ -130,11 +130,9 @@ test('delayed and prioritized jobs, flows and schedulers: nothing is lost, and n
   await first.upsertJobScheduler('twice', { every: 60, limit: 2 }, { name: 'twice', data: { n: 0 } })
   await first.upsertJobScheduler('thrice', { every: HOUR_MS, limit: 3 }, { name: 'thrice', data: { n: 0 } })
   const yearly = await first.getJobScheduler('yearly')
-  old.work()
+  const workers = [old.work()]
   await expect.poll(() => ticks.length > 1 && ended.includes('thrice 0 mixed-old')).toBe(true)
-  renewed.work()
-  await renewed.queue.pause()
-  await renewed.queue.resume()
+  workers.push(renewed.work())
   const result = await moveShardedQueue(old.queue, renewed.queue, BY)
   expect(result.schedulers).toBe(4)
   const before = ended.filter((one) => one.endsWith('mixed-old'))
@@ -173,6 +171,7 @@ test('delayed and prioritized jobs, flows and schedulers: nothing is lost, and n
   expect(await old.queue.count()).toBe(0)
   const slots = [await shop.slotsUs(old.queue), await shop.slotsUs(renewed.queue)].flat()
   expect(worstWindow(slots, { rate: SHAPE.rate, burst: BURST })?.excessUs).toBeLessThanOrEqual(1)
+  await Promise.all(workers.map((worker) => worker.close()))
   for (const { queue } of [old, renewed]) await queue.obliterate({ force: true })
   expect(shop.errors).toEqual([])
 }, 30_000)
@@ -250,7 +249,7 @@ test('a move says why it waits, gives up in time, and goes on; meanwhile no othe
   await expect(move(old.queue, { onProgress, timeoutMs: 1 })).rejects.toMatchObject({ stop: 'timeout' })
   expect([...holds]).toEqual(['workers'])
   await expect(move(other.queue, {})).rejects.toMatchObject({ stop: 'other move', queueName: 'held-new' })
-  old.work()
+  const worker = old.work()
   const abort = new AbortController()
   const stopped = move(old.queue, {
     signal: abort.signal,
@@ -273,11 +272,24 @@ test('a move says why it waits, gives up in time, and goes on; meanwhile no othe
     if (hold === 'groups') void old.queue.queueOfGroup('a').then((shard) => shard.resumeGroup('a'))
   }
   await move(old.queue, { onProgress: onGroups })
-  // Two at once do the same.
-  await old.queue.add('job', {}, { group: { id: 'a' } })
-  const both = await Promise.all([move(old.queue, {}), move(old.queue, {})])
-  expect(both.map((one) => one.resumed)).toEqual([true, true])
-  expect((await renewed.queue.meter()).each.map(({ paused }) => paused)).toEqual([false, false, false])
+  // Two at once do the same, even if one of them is so slow that its pause comes when the other one has resumed.
+  const after = (sooner: Promise<unknown>) => async () => {
+    await sooner
+    await renewed.queue.pause()
+  }
+  for (const isSlow of [false, true]) {
+    await old.queue.add('job', {}, { group: { id: 'a' }, delay: 100 })
+    const one = move(old.queue, {})
+    const pause = isSlow ? after(one) : () => renewed.queue.pause()
+    const get = (of: ShardedQueue, name: string) => {
+      const value = Reflect.get(of, name, of)
+      return name === 'pause' ? pause : typeof value === 'function' ? value.bind(of) : value
+    }
+    const other = moveShardedQueue(old.queue, new Proxy(renewed.queue, { get: get as never }), BY)
+    expect((await Promise.all([one, other])).map(({ resumed }) => resumed)).toEqual([true, true])
+    expect((await renewed.queue.meter()).each.map(({ paused }) => paused)).toEqual([false, false, false])
+  }
+  await worker.close()
   for (const { queue } of [old, renewed, other]) await queue.obliterate({ force: true })
   expect(shop.errors).toEqual([])
 }, 30_000)
@@ -357,7 +369,7 @@ test('a process that dies at any of its calls leaves what the next one completes
     weight: { value: 2 },
   })
   expect((await renewed.queue.meter()).each.map(({ paused }) => paused)).toEqual([false, false, false])
-  expect(Object.keys(await client.hgetall(record)).toSorted()).toEqual(['begun', 'copied', 'phase'])
+  expect(Object.keys(await client.hgetall(record)).toSorted()).toEqual(['begun:1', 'copied:1', 'phase:1'])
   for (const { queue } of [old, renewed]) await queue.obliterate({ force: true })
   expect(shop.errors).toEqual([])
 }, 30_000)

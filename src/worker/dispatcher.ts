@@ -101,6 +101,8 @@ export class Dispatcher {
   /** Jobs granted before that pause, to be given back. */
   #paused: HeldJob[] = []
   #asking = false
+  /** Called at the end of a call for jobs. */
+  readonly #whenAsked: (() => void)[] = []
   /** How many jobs it asks for at this moment. */
   #asked = 0
   /** Consecutive returns since the estimate of Redis's clock became too imprecise. */
@@ -219,6 +221,13 @@ export class Dispatcher {
     this.#pause = shape
     this.#paused.push(...this.#timer.takeAll())
     this.#returnPaused()
+  }
+
+  /** Resolves once the jobs that were granted before a known pause are back. */
+  async pausedBack(): Promise<void> {
+    // They wait for the reply to a call for more.
+    if (this.#paused.length > 0) await new Promise<void>((resolve) => this.#whenAsked.push(resolve))
+    await this.#returning.allBack()
   }
 
   /**
@@ -438,6 +447,7 @@ export class Dispatcher {
       this.#asking = false
       this.#asked = 0
       this.#returnPaused()
+      for (const asked of this.#whenAsked.splice(0)) asked()
     }
   }
 

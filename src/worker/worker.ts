@@ -9,6 +9,7 @@ import {
   type Processor,
   type Span,
   WaitingError,
+  Worker,
 } from 'bullmq'
 import type { ShapedJobsOptions } from '../admission/job-options.ts'
 import { checkDeadLetterQueue } from '../backend/dead-letters.ts'
@@ -50,6 +51,9 @@ import { ThroughputWatch } from './throughput-watch.ts'
 
 /** Why Redis takes no end of a job: its lock is gone or another worker's, or it does not run any more. */
 const NOT_OURS: readonly unknown[] = [ErrorCode.JobLockNotExist, ErrorCode.JobLockMismatch, ErrorCode.JobNotInState]
+
+/** BullMQ's message of `Worker.RateLimitError()`. */
+const RATE_LIMITED = Worker.RateLimitError().message
 
 /** Whether an error says that the worker that ran a job has it no longer. */
 function isLost({ message, code }: Error & { readonly code?: unknown }, jobId = ''): boolean {
@@ -315,7 +319,18 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     span?: Span,
   ): Promise<Job<DataType, ResultType, NameType>> {
     if (isLost(error, job.id)) return Promise.reject(error)
-    return this.#onceOpen(job.id, () => super.handleFailed(error, job, token, fetchNext, span))
+    const end = () => super.handleFailed(error, job, token, fetchNext, span)
+    const goesBack = error.message === RATE_LIMITED && this.#dispatcher.held.length > 0
+    return this.#onceOpen(job.id, goesBack ? () => this.#heldFirst().then(end) : end)
+  }
+
+  /**
+   * A job is about to go back to the head, and a pause that its processor made may not be known here yet: the jobs that
+   * are held go back before it, and so behind it.
+   */
+  async #heldFirst(): Promise<void> {
+    await this.backend.store.readMeter().catch(() => undefined)
+    await this.#dispatcher.pausedBack()
   }
 
   /** Keeps the lock of a job whose work is done until the end can be sent. */

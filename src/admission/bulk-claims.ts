@@ -1,6 +1,7 @@
 import type { Argument } from '../redis/commands.ts'
 import type { ShapeStore } from '../shape/store.ts'
 import { type AddCall, noteAnswer } from './add-call.ts'
+import { hasDeadline } from './job-terms.ts'
 import { refusalOf } from './reply.ts'
 import { withRestore } from './restore.ts'
 
@@ -13,24 +14,26 @@ export const CLAIMED = 1
 export const BOUND_BY_GROUPS = 2
 
 /**
- * The jobs of a bulk in the format of `lua/claim-places.lua`: a run of like jobs is sent once, with the number of new
- * ones.
+ * The jobs of a bulk in the format of `lua/claim-places.lua`: like jobs are sent once, with the number of new ones. With
+ * deadlines only those that follow each other: which of two different jobs comes first decides when they start.
  */
 function claimedJobs(calls: readonly AddCall[], isNew: (call: AddCall) => boolean): Argument[] {
-  const args: Argument[] = []
-  let last: readonly Argument[] | undefined
-  let count = 0
+  const isOrdered = calls.some(({ job }) => hasDeadline(job.terms))
+  const sent: { job: AddCall['job']; count: number }[] = []
+  const alike = new Map<string, (typeof sent)[number]>()
   for (const call of calls) {
-    const one = ['', '', call.job.cost, call.job.terms]
-    if (last && one.some((value, i) => value !== last?.[i])) {
-      args.push(...last, count)
-      count = 0
+    const { job } = call
+    const key = `${job.cost} ${job.terms}`
+    let run = alike.get(key)
+    if (!run) {
+      if (isOrdered) alike.clear()
+      run = { job, count: 0 }
+      alike.set(key, run)
+      sent.push(run)
     }
-    if (isNew(call)) count += 1
-    last = one
+    if (isNew(call)) run.count += 1
   }
-  args.push(...(last ?? []), count)
-  return args
+  return sent.flatMap(({ job, count }) => ['', '', job.cost, job.terms, count])
 }
 
 /** Whether BullMQ might find a job with its id, or its deduplication id, and add none. */

@@ -13,6 +13,9 @@ local function put_back_probe(base, id)
   sleepers_call_first(base)
 end
 
+-- What lib/groups makes, once a job of a group goes back: as long as several commands.
+local put_back_library
+
 -- score: of a prioritized job, or ''; second: whether another job of the wait list goes before it. False if the job no
 -- longer belongs to the caller, by its lock token.
 local function put_back(base, id, token, score, second)
@@ -26,7 +29,8 @@ local function put_back(base, id, token, score, second)
   put_back_probe(base, id)
   if score ~= '' and tonumber(score) < 4294967296 then
     -- A job of a group.
-    local g = groups_library().bare(base)
+    put_back_library = put_back_library or groups_library()
+    local g = put_back_library.bare(base)
     g:back_in(id, score)
     g:save()
   elseif score ~= '' then

@@ -59,9 +59,10 @@ end
 -- Calls found(id, score) for the first jobs of a group's line, or the last, until it returns true. n: how many are looked
 -- for. Those that cannot be dropped are rarely before them.
 function overflow.each_of_group(base, group, oldest, n, found)
-  local key, command = base .. 'meta:group:jobs:' .. group, oldest and 'ZRANGE' or 'ZREVRANGE'
+  local key = base .. 'meta:group:jobs:' .. group
   for _, range in ipairs({ { 0, n - 1 }, { n, n + overflow.PASSED_BY - 1 } }) do
-    local ids = redis.call(command, key, range[1], range[2], 'WITHSCORES')
+    local ids = oldest and redis.call('ZRANGE', key, range[1], range[2], 'WITHSCORES')
+      or redis.call('ZREVRANGE', key, range[1], range[2], 'WITHSCORES')
     for i = 1, #ids, 2 do if found(ids[i], tonumber(ids[i + 1])) then return end end
   end
 end

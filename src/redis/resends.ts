@@ -18,8 +18,11 @@ interface SentCommand {
   reject: (error: Error) => void
   toWritable(socket: unknown): string | Buffer
   transformReply(reply: unknown): unknown
-  /** When it was written first. On both clocks: one may be set, the other stops while the machine is suspended. */
-  writtenAtMs?: number
+  /**
+   * When it was written, unless Redis refused it. On both clocks: one may be set, the other stops while the machine is
+   * suspended.
+   */
+  writtenAtMs?: number | undefined
   wallAtMs?: number
 }
 
@@ -41,8 +44,7 @@ export function sendOnce(client: object, name: string): void {
   // ioredis calls it whenever it writes the command to a connection.
   commands.toWritable = function (this: SentCommand, socket) {
     if (this.writtenAtMs === undefined) {
-      this.writtenAtMs = performance.now()
-      this.wallAtMs = Date.now()
+      noteWrite(this)
       return toWritable.call(this, socket)
     }
     if (this.name !== 'time') askForTime(this)
@@ -50,6 +52,17 @@ export function sendOnce(client: object, name: string): void {
   }
   commands.transformReply = function (this: SentCommand, reply) {
     return this.name === 'time' ? mayHaveRunSince(this, reply as unknown[]) : transformReply.call(this, reply)
+  }
+}
+
+function noteWrite(command: SentCommand): void {
+  const { reject } = command
+  command.writtenAtMs = performance.now()
+  command.wallAtMs = Date.now()
+  command.reject = (error) => {
+    // It has not run. On a cluster, ioredis goes on to the next node with it, as it is.
+    if (failureKind(error) === 'refused') command.writtenAtMs = undefined
+    reject.call(command, error)
   }
 }
 

@@ -102,6 +102,7 @@ test('a slot that moves is no loss: adds fail with QueueUnavailableError meanwhi
   })
   await fleet.until(() => fleet.departures.length - fleet.completed.length === 10)
 
+  await producer.getShape()
   await cluster.beginMove(place)
   await cluster.moveKeys(place, ['{b}:mail:meta:shape'])
   end()
@@ -114,7 +115,11 @@ test('a slot that moves is no loss: adds fail with QueueUnavailableError meanwhi
     () => producer.addOnce(manyJobs(1), { key: 'k', fingerprint: 'f' }),
     () => producer.offer('job', {}),
   ]
-  for (const way of ways) await expect(way()).rejects.toBeInstanceOf(QueueUnavailableError)
+  for (const way of ways) {
+    const error = await way().catch((thrown: unknown) => thrown)
+    expect(error).toBeInstanceOf(QueueUnavailableError)
+    expect(error).toMatchObject({ mayBeStored: false, cause: { message: expect.stringMatching(refusal) } })
+  }
   await cluster.moveKeys(place)
   await cluster.endMove(place)
   added.push(...idsOf(await queue.addBulk(manyJobs(50))))

@@ -4,8 +4,8 @@
 -- a key for each job would cost more than the rest of that, most of it when the key expires. A sorted set has these
 -- hashes, which are named by the clocks of workers, by the time at which they expire, ms.
 
--- The least time that they are remembered for lib/sent-again.
-local FINISHED_MS = 30000
+-- The least time that they are remembered for lib/sent-again: 30 s, and what it allows for clocks.
+local FINISHED_MS = 31000
 local function finished_key(base, timestamp)
   return base .. 'meta:ended:' .. string.sub(timestamp, 1, -3)
 end

@@ -548,6 +548,30 @@ test.each(ENDED)(
   },
 )
 
+test('a job that has ended and is gone is not added once more if the clock of the next server is ahead by less than a second', async () => {
+  const { proxy, fleet, queue, prefix, other } = await behindProxy('ahead', { capacity: 99 })
+  const dropped = proxy.dropReplyOf(runs('addStandardJob-fitting'))
+  const sentMs = Date.now()
+  const adding = queue.add('job', {}, GONE)
+  await dropped
+  await proxy.refuse()
+  const worker = fleet.worker('ahead', { connection: redis.connection, prefix })
+  await fleet.until(() => fleet.completed.length === 1)
+  await worker.close()
+  const [ends] = await redis.client().zrange(other.toKey('meta:ended'), 0, -1)
+  const [endedMs] = await redis.client().hvals(ends as string)
+  // So that the call seems to be sent half a second after the end.
+  const aheadMs = Number(endedMs) + 500 - sentMs
+  for (const clock of [performance, Date] as { now(): number }[]) {
+    const now = clock.now.bind(clock)
+    const spy = vi.spyOn(clock, 'now').mockImplementation(() => now() - aheadMs)
+    onTestFinished(() => spy.mockRestore())
+  }
+  await proxy.resume()
+  expect((await adding).id).toBe(fleet.completed[0])
+  expect(await other.getWaitingCount()).toBe(0)
+})
+
 test('a flow whose jobs have ended and are gone by then is not added once more', async () => {
   const { proxy, fleet, connection, prefix, other } = await behindProxy('flow', { capacity: 99 })
   const flows = new ShapedFlowProducer({ connection, prefix })

@@ -183,6 +183,11 @@ export class Dispatcher {
     return this.#timer.items.map(({ id }) => id)
   }
 
+  /** Whether jobs wait for their slots here, or may be on their way here. */
+  get mayHold(): boolean {
+    return this.#asking || this.#timer.size > 0
+  }
+
   /** Something changed that the loop does not see by itself. */
   wake(): void {
     this.#schedule.wake()
@@ -223,10 +228,9 @@ export class Dispatcher {
     this.#returnPaused()
   }
 
-  /** Resolves once the jobs that were granted before a known pause are back. */
+  /** Resolves once the jobs that were granted before a known pause are back, including those on their way here. */
   async pausedBack(): Promise<void> {
-    // They wait for the reply to a call for more.
-    if (this.#paused.length > 0) await new Promise<void>((resolve) => this.#whenAsked.push(resolve))
+    if (this.#asking) await new Promise<void>((resolve) => this.#whenAsked.push(resolve))
     await this.#returning.allBack()
   }
 

@@ -320,13 +320,13 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   ): Promise<Job<DataType, ResultType, NameType>> {
     if (isLost(error, job.id)) return Promise.reject(error)
     const end = () => super.handleFailed(error, job, token, fetchNext, span)
-    const goesBack = error.message === RATE_LIMITED && this.#dispatcher.held.length > 0
+    const goesBack = error.message === RATE_LIMITED && this.#dispatcher.mayHold
     return this.#onceOpen(job.id, goesBack ? () => this.#heldFirst().then(end) : end)
   }
 
   /**
    * A job is about to go back to the head, and a pause that its processor made may not be known here yet: the jobs that
-   * are held go back before it, and so behind it.
+   * are held, or on their way here, go back before it, and so behind it.
    */
   async #heldFirst(): Promise<void> {
     await this.backend.store.readMeter().catch(() => undefined)

@@ -3,7 +3,7 @@ import { DelayedError, type Job, UnrecoverableError, WaitingChildrenError, Waiti
 import { expect, test } from 'vitest'
 import { ShapedFlowProducer, type ShapedQueue } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
-import { asksUntil, callsOf, departuresOf, eventsOf, jobs, Workshop } from './support.ts'
+import { asksUntil, callsOf, departuresOf, eventsOf, gate, jobs, Workshop } from './support.ts'
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
@@ -81,6 +81,45 @@ test('a job that goes back by RateLimitError stays ahead of those that its worke
   const late = departed.all.filter(({ departureTimeUs }) => departureTimeUs > untilUs - 1000).map(({ name }) => name)
   expect(late[0]).toBe('job1')
   expect(late).toEqual(late.toSorted())
+})
+
+test('a job that goes back by RateLimitError stays ahead of those that are on their way to its worker', async () => {
+  const queue = shop.queue({ rate: '10/s', horizonMs: 400, maxLatenessMs: 60_000 })
+  await queue.waitUntilReady()
+  const [granted, limited] = [gate(), gate()]
+  let isBack: Promise<unknown> | undefined
+  let begun = false
+  const worker = shop.worker(
+    queue,
+    async ({ id, name }: Job) => {
+      if (name !== 'job0' || begun) return
+      begun = true
+      await queue.addBulk(jobs(4).slice(1))
+      await granted.opened
+      await queue.rateLimit(900)
+      isBack = expect.poll(() => client.lpos(queue.toKey('wait'), id as string), { interval: 5 }).not.toBe(null)
+      limited.open()
+      throw Worker.RateLimitError()
+    },
+    { concurrency: 8 },
+  )
+  const backend = worker.getBackend()
+  const depart = backend.depart.bind(backend)
+  backend.depart = async (...call) => {
+    const reply = await depart(...call)
+    if (begun && !isBack && reply.grants.length > 0) {
+      granted.open()
+      await limited.opened
+      await Promise.race([isBack, sleep(200)])
+    }
+    return reply
+  }
+  const [departed, completed] = [departuresOf(worker), eventsOf('completed', worker)]
+  await queue.addBulk(jobs(1))
+  await completed.reach(4)
+  const untilUs = await pausedUntilUs(queue)
+  const late = departed.all.filter(({ departureTimeUs }) => departureTimeUs > untilUs - 1000).map(({ name }) => name)
+  expect(late).toEqual(['job0', 'job1', 'job2', 'job3'])
 })
 
 test('DelayedError: the job waits for its time, and is charged when it starts again', async () => {

@@ -472,12 +472,12 @@ export class Inspector {
     if (this.#isOwn) this.#redis.disconnect()
   }
 
-  /** One round trip for all that `ask` adds to the batch. */
   async #groupSettings(name: string): Promise<Readonly<Record<string, GroupState['overrides']>>> {
     const read = (base: string) => groupSettingsOf(this.#redis, base)
     return this.#each(name, read, (found) => Object.assign({}, ...found))
   }
 
+  /** One round trip for all that `ask` adds to the batch. */
   async #read<T>(ask: (batch: Batch) => T, near?: string): Promise<T> {
     const batch = new Batch(this.#redis, near)
     const asked = ask(batch)

@@ -339,8 +339,8 @@ export type MoveStop =
   | 'timeout'
 
 /**
- * Thrown by `moveShardedQueue` if a move cannot begin or go on. Unless `stop` is `resumed` or `timeout`, nothing was
- * changed. Repeating the call goes on where the move stopped.
+ * Thrown by `moveShardedQueue` if a move cannot begin or go on. Unless `stop` is `resumed` or `timeout`, or the old queue
+ * was to be removed, nothing was changed. Repeating the call goes on where the move stopped.
  */
 export class MoveError extends SluiceError {
   /** The queue that the message is about. */

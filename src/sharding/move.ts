@@ -6,6 +6,7 @@ import { MAX_TIMER_MS } from '../max-timer.ts'
 import { countText } from '../plain-text.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
 import { intervalUs, parseRate, type RateInput } from '../rate.ts'
+import { isPassing } from '../redis/failures.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 import { checkSchedulers, checkShapes, copyGroups, copyOverrides, inspectorOf, moveSchedulers } from './carry.ts'
 import { MoveRecord, type RecordedMove } from './move-record.ts'
@@ -21,8 +22,8 @@ export interface MoveOptions {
   /** Stops it; the promise rejects with its reason, and the new queue stays paused. */
   readonly signal?: AbortSignal | undefined
   /**
-   * Whether the old queue is removed in the end, with its completed and failed jobs. Its workers must be closed by then.
-   * Default false.
+   * Whether the old queue is removed in the end, with its completed and failed jobs. Its workers and
+   * producers must be closed by then. Default false.
    */
   readonly obliterate?: boolean | undefined
   /** Called after each look at the old queue, twice a second. */
@@ -106,7 +107,7 @@ function checkMove(from: ShardedQueue, to: ShardedQueue, options: MoveOptions): 
   const areQueues = [from, to].every((queue) => Array.isArray(queue?.each) && typeof queue.meter === 'function')
   checkArgument(areQueues, `${call}: from and to`, 'two ShardedQueue objects', [typeof from, typeof to])
   if (from.name !== to.name) return
-  throw new InvalidInputError(`${call} needs two queues of different names; got "${from.name}" twice`)
+  throw new InvalidInputError(`the old and the new queue must have different names; got "${from.name}" twice`)
 }
 
 /** An old queue at one moment. */
@@ -163,7 +164,8 @@ class Move {
   /** Whether another call that runs at the same time has found nothing left to wait for. */
   async #hasEnded({ number }: RecordedMove): Promise<boolean> {
     const now = await this.#record.read()
-    return now?.number !== number || now.phase !== 'draining'
+    // Without a record, Redis has lost the new queue, or it was obliterated.
+    return now !== undefined && (now.number !== number || now.phase !== 'draining')
   }
 
   /** Whether an earlier call has removed the old queue, or died shortly before the end. */
@@ -213,22 +215,24 @@ class Move {
     for (;;) {
       const seen = await this.#untilEmpty(begun)
       if (!seen) return false
-      const restMs = await restMsOf(this.#from, this.#to)
-      this.#report({ ...seen, schedulers: 0, phase: 'resting', restMs })
-      await this.#sleep(restMs)
-      const now = await this.#look()
-      if (!(await this.#isHeld(begun))) return false
-      if (now.isEmpty && now.mark === seen.mark) return true
+      const now = await unlessAway(this.#rest(begun, seen))
+      if (now === 'ended') return false
+      if (now?.isEmpty && now.mark === seen.mark) return true
     }
+  }
+
+  async #rest(begun: RecordedMove, seen: Look): Promise<Look | 'ended'> {
+    const restMs = await restMsOf(this.#from, this.#to)
+    this.#report({ ...seen, schedulers: 0, phase: 'resting', restMs })
+    await this.#sleep(restMs)
+    const now = await this.#look()
+    return (await this.#isHeld(begun)) ? now : 'ended'
   }
 
   /** Undefined where another call has ended the move. */
   async #untilEmpty(begun: RecordedMove): Promise<Look | undefined> {
     for (;;) {
-      const found = await this.#step(begun).catch((error: unknown) => {
-        if (!(error instanceof QueueUnavailableError)) throw error
-        return undefined
-      })
+      const found = await unlessAway(this.#step(begun))
       if (found === 'ended') return undefined
       if (found?.isEmpty && found.schedulers === 0) return found
       this.#report({ phase: 'draining', ...found })
@@ -327,6 +331,17 @@ class Move {
       )
     }
     await this.#from.obliterate()
+  }
+}
+
+/** Undefined if Redis was away, and may be back at the next look. */
+async function unlessAway<T>(looking: Promise<T>): Promise<T | undefined> {
+  try {
+    return await looking
+  } catch (error) {
+    const cause = error instanceof QueueUnavailableError ? error.cause : error
+    if (cause === undefined || (cause instanceof Error && isPassing(cause))) return undefined
+    throw error
   }
 }
 

@@ -1,12 +1,13 @@
 import { Job } from 'bullmq'
-import { expect, onTestFinished, test } from 'vitest'
 import { type Shape, ShapedFlowProducer, ShapedQueue } from '../../src/index.ts'
 import { shardPrefix } from '../../src/redis/shards.ts'
 import { type MoveProgress, moveShardedQueue, type ShardedQueue, type ShardedWorker } from '../../src/sharding/index.ts'
 import { worstWindow } from '../../src/testing/worst-window.ts'
+import { expect, onTestFinished, test, useConcurrentTests } from '../support/concurrent.ts'
 import { useRedis } from '../support/redis.ts'
 import { endsOf, ShardShop } from './support/shop.ts'
 
+useConcurrentTests()
 const redis = useRedis(import.meta.url)
 const { connection, prefix } = redis
 const RATE = 300
@@ -78,7 +79,7 @@ test('each job runs once, groups keep their order, and the bound holds over both
   expect(await moveShardedQueue(old.queue, renewed.queue, { ...BY, obliterate: true })).toEqual(last)
   await renewed.queue.obliterate({ force: true })
   expect(shop.errors).toEqual([])
-}, 30_000)
+}, 60_000)
 
 test('the burst of the new queue does not follow that of the old one', async () => {
   const shop = new ShardShop({ connection, prefix })
@@ -102,7 +103,7 @@ test('the burst of the new queue does not follow that of the old one', async () 
   expect(worstWindow(slots, bound)?.excessUs).toBeLessThanOrEqual(1)
   await Promise.all(workers.map((worker) => worker.close()))
   for (const { queue } of [old, renewed]) await queue.obliterate()
-}, 30_000)
+}, 60_000)
 
 test('delayed and prioritized jobs, flows and schedulers: nothing is lost, and no iteration is missed or repeated', async () => {
   const shop = new ShardShop({ connection, prefix })
@@ -174,7 +175,7 @@ test('delayed and prioritized jobs, flows and schedulers: nothing is lost, and n
   await Promise.all(workers.map((worker) => worker.close()))
   for (const { queue } of [old, renewed]) await queue.obliterate({ force: true })
   expect(shop.errors).toEqual([])
-}, 30_000)
+}, 60_000)
 
 test('what was set at run time is carried over, and a queue that was paused before stays so', async () => {
   const shop = new ShardShop({ connection, prefix })
@@ -203,7 +204,7 @@ test('what was set at run time is carried over, and a queue that was paused befo
   expect({ rate, maxWaitMs }).toEqual({ rate: '50/s', maxWaitMs: 9000 })
   expect(overrides?.rate).toMatchObject({ ...why, until: expect.any(Date) })
   for (const { queue } of [old, renewed]) await queue.obliterate({ force: true })
-}, 30_000)
+}, 60_000)
 
 test('what a move refuses, before it changes anything', async () => {
   const shop = new ShardShop({ connection, prefix })
@@ -235,7 +236,7 @@ test('what a move refuses, before it changes anything', async () => {
   expect(await renewed.queue.count()).toBe(0)
   for (const { queue } of [old, renewed, full]) await queue.obliterate({ force: true })
   await plain.obliterate({ force: true })
-}, 30_000)
+}, 60_000)
 
 test('a move says why it waits, gives up in time, and goes on; meanwhile no other one begins', async () => {
   const shop = new ShardShop({ connection, prefix })
@@ -292,7 +293,7 @@ test('a move says why it waits, gives up in time, and goes on; meanwhile no othe
   await worker.close()
   for (const { queue } of [old, renewed, other]) await queue.obliterate({ force: true })
   expect(shop.errors).toEqual([])
-}, 30_000)
+}, 60_000)
 
 /** Handled, whether or not the caller waits for it. A pipeline is no promise. */
 function dead(name: string): Promise<never> {
@@ -372,7 +373,61 @@ test('a process that dies at any of its calls leaves what the next one completes
   expect(Object.keys(await client.hgetall(record)).toSorted()).toEqual(['begun:1', 'copied:1', 'phase:1'])
   for (const { queue } of [old, renewed]) await queue.obliterate({ force: true })
   expect(shop.errors).toEqual([])
-}, 30_000)
+}, 60_000)
+
+/** Its shards, and it, refuse a call where `fails` says so. */
+function failing<T extends object>(target: T, fails: (name: string) => boolean): T {
+  const get = (of: T, name: string) => {
+    const value = Reflect.get(of, name, of)
+    if (name === 'each') return (value as object[]).map((shard) => failing(shard, fails))
+    if (typeof value !== 'function') return value
+    return (...args: unknown[]) => {
+      if (fails(name)) return Promise.reject(new Error('Connection is closed.'))
+      return value.apply(of, args)
+    }
+  }
+  return new Proxy(target, { get: get as never })
+}
+
+test('Redis is away for a moment: a move looks again, and rests again', async () => {
+  const shop = new ShardShop({ connection, prefix })
+  const open = opened(shop, async () => undefined)
+  const [old, renewed] = [open('away-old', 1), open('away-new', 2)]
+  await Promise.all([old, renewed].map(({ queue }) => queue.waitUntilReady()))
+  const seen: string[] = []
+  let looks = 0
+  const fails = (name: string) => {
+    // The first look at the schedulers is before anything is changed, the second one while it drains.
+    if (name === 'getJobSchedulers') {
+      looks += 1
+      return looks === 2
+    }
+    return name === 'meter' && seen.at(-1) === 'resting' && seen.filter((phase) => phase === 'resting').length === 1
+  }
+  const result = await moveShardedQueue(failing(old.queue, fails), renewed.queue, {
+    ...BY,
+    onProgress: ({ phase, hold }) => seen.push(hold ?? phase),
+  })
+  expect(result).toMatchObject({ resumed: true })
+  expect(seen.filter((one) => one !== 'draining')).toEqual(['unavailable', 'resting', 'unavailable', 'resting'])
+  for (const { queue } of [old, renewed]) await queue.obliterate({ force: true })
+}, 60_000)
+
+test('a move does not end as done where the new queue is gone', async () => {
+  const shop = new ShardShop({ connection, prefix })
+  const open = opened(shop, async () => undefined)
+  const [old, renewed] = [open('gone-old', 1), open('gone-new', 2)]
+  await Promise.all([old, renewed].map(({ queue }) => queue.waitUntilReady()))
+  await old.queue.add('job', {})
+  let gone: Promise<void> | undefined
+  const onProgress = () => {
+    gone ??= renewed.queue.obliterate()
+  }
+  const move = moveShardedQueue(old.queue, renewed.queue, { ...BY, onProgress, timeoutMs: 10_000 })
+  await expect(move).rejects.toMatchObject({ name: 'MoveError', queueName: 'gone-new' })
+  await gone
+  await old.queue.obliterate({ force: true })
+}, 60_000)
 
 test('the same name with another number, once the queue is empty and obliterated', async () => {
   const shop = new ShardShop({ connection, prefix })
@@ -390,4 +445,4 @@ test('the same name with another number, once the queue is empty and obliterated
   expect((await renewed.add('job', {})).id).toBeDefined()
   expect(await renewed.meter()).toMatchObject({ shards: 3, depth: 1 })
   await renewed.obliterate({ force: true })
-}, 30_000)
+}, 60_000)

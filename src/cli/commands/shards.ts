@@ -28,7 +28,7 @@ export const addShardsCommand: AddCommand = (program, run) => {
     .argument('<from>', 'the old queue', parseQueueName)
     .argument('<to>', 'the new queue, which is empty', parseQueueName)
     .addOption(durationOption('--timeout <duration>', 'give up after so long; the new queue stays paused'))
-    .option('--obliterate', 'remove the old queue in the end; its workers must be closed by then')
+    .option('--obliterate', 'remove the old queue in the end; its workers and producers must be closed by then')
     .addHelpText(
       'after',
       `
@@ -116,7 +116,7 @@ function holdText({ hold, nextDueAt }: MoveProgress): string[] {
     case 'children':
       return ['only parents are left, whose children are in other queues']
     case 'unavailable':
-      return ['Redis does not answer; trying again']
+      return ['Redis does not answer, or refuses to; trying again']
     default:
       return []
   }
@@ -132,10 +132,10 @@ function resultText(from: string, to: string, result: MoveResult): string {
   return [
     `${from} is moved to ${to} (carried over: ${carried})`,
     resumed ? `${to} is resumed` : `${to} stays paused, as it was before the move: sluice resume ${to}`,
-    ...(failed > 0 && !obliterated ? [`${countText(failed, 'failed job')} stay in ${from}`] : []),
+    ...(failed > 0 && !obliterated ? [`${from} keeps ${countText(failed, 'failed job')} until it is removed`] : []),
     ...deadLetters.map(({ prefix, queue, letters }) => {
       return `${countText(letters, 'dead letter')} in ${plainText(queue)}, --prefix '${plainText(prefix)}'`
     }),
-    obliterated ? `${from} is removed` : `close the workers of ${from}; --obliterate removes it`,
+    obliterated ? `${from} is removed` : `close the workers and producers of ${from}; then --obliterate removes it`,
   ].join('\n')
 }

@@ -79,15 +79,29 @@ export function didYouMean(name: string, known: readonly string[]): string {
   return near === undefined ? '' : ` (did you mean '${near}'?)`
 }
 
-/** The name that was probably meant: equal apart from case, a plural or a unit or, for longer names, two letters. */
+/** The name that was probably meant: equal apart from case, a plural or a unit or, the longer they are, a few letters. */
 export function nearName(name: string, known: readonly string[]): string | undefined {
   const bare = bareName(name)
   const same = known.find((one) => bareName(one) === bare)
-  return same ?? known.find((one) => one.length >= MIN_LENGTH_FOR_TYPOS && distance(bare, bareName(one)) <= 2)
+  return same ?? known.find((one) => isTypo(bare, one))
 }
 
-/** Shorter names are too near each other. */
-const MIN_LENGTH_FOR_TYPOS = 8
+function isTypo(bare: string, known: string): boolean {
+  const meant = bareName(known)
+  if (known.length >= MIN_LENGTH_FOR_TWO) return distance(bare, meant) <= 2
+  return meant.length >= MIN_LENGTH_FOR_ONE && (distance(bare, meant) <= 1 || areSwapped(bare, meant))
+}
+
+/** Of letters that may be wrong: shorter names are too near each other. */
+const MIN_LENGTH_FOR_TWO = 8
+const MIN_LENGTH_FOR_ONE = 5
+
+/** Whether two neighbouring letters have changed places. */
+function areSwapped(one: string, other: string): boolean {
+  const at = [...one].findIndex((letter, i) => letter !== other[i])
+  const swapped = one.slice(0, at) + one.charAt(at + 1) + one.charAt(at) + one.slice(at + 2)
+  return at !== -1 && swapped === other
+}
 
 function bareName(name: string): string {
   return name.toLowerCase().replace(/[_-]/g, '').replace(/m?s$/, '')

@@ -32,8 +32,8 @@ const OWN: Readonly<Record<Kind, readonly string[]>> = {
 /** Fields of a shape that mean something else, or nothing, outside it. */
 const SHAPE_FIELDS: readonly string[] = [...settableFields(), 'horizonMs', 'onStateLoss', 'version']
 
-/** BullMQ options with the name of one of ours. */
-const BULLMQ: ReadonlySet<string> = new Set(['concurrency'])
+/** Options of BullMQ's worker with the name of a field of a shape. */
+const BULLMQ: readonly string[] = ['concurrency']
 
 /** Names that passed are remembered, because a job's are checked on every add; at most this many. */
 const MAX_PASSED = 1000
@@ -75,7 +75,9 @@ function checkName(kind: Kind, name: string): void {
 function meantBy(kind: Kind, name: string): string | undefined {
   const own = nearName(name, OWN[kind])
   if (own !== undefined) return `'${own}'`
-  if (kind === 'job' || kind === 'wait' || (kind === 'worker' && BULLMQ.has(name))) return undefined
+  if (kind === 'job' || kind === 'wait' || (kind === 'worker' && BULLMQ.includes(name))) return undefined
+  const stock = kind === 'worker' ? nearName(name, BULLMQ) : undefined
+  if (stock !== undefined) return `'${stock}'`
   const field = nearName(name, ['shape', ...SHAPE_FIELDS])
   if (field === undefined) return undefined
   return kind === 'flow producer' ? 'a shape of each queue of the flow' : `shape: { ${field} }`

@@ -558,8 +558,8 @@ test('a job that has ended and is gone is not added once more if the clock of th
   const worker = fleet.worker('ahead', { connection: redis.connection, prefix })
   await fleet.until(() => fleet.completed.length === 1)
   await worker.close()
-  const [ends] = await redis.client().zrange(other.toKey('meta:ended'), 0, -1)
-  const [endedMs] = await redis.client().hvals(ends as string)
+  const [ends] = (await redis.client().zrange(other.toKey('meta:ended'), '0', '-1')) as [string]
+  const [endedMs] = await redis.client().hvals(ends)
   // So that the call seems to be sent half a second after the end.
   const aheadMs = Number(endedMs) + 500 - sentMs
   for (const clock of [performance, Date] as { now(): number }[]) {

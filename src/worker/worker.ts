@@ -321,16 +321,18 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     if (isLost(error, job.id)) return Promise.reject(error)
     const end = () => super.handleFailed(error, job, token, fetchNext, span)
     const goesBack = error.message === RATE_LIMITED && this.#dispatcher.mayHold
-    return this.#onceOpen(job.id, goesBack ? () => this.#heldFirst().then(end) : end)
+    return this.#onceOpen(job.id, goesBack ? () => this.#heldFirst(job.id as string).then(end) : end)
   }
 
   /**
    * A job is about to go back to the head, and a pause that its processor made may not be known here yet: the jobs that
    * are held, or on their way here, go back before it, and so behind it.
    */
-  async #heldFirst(): Promise<void> {
+  async #heldFirst(jobId: string): Promise<void> {
+    const release = this.#keepLock(jobId)
     await this.backend.store.readMeter().catch(() => undefined)
     await this.#dispatcher.pausedBack()
+    release?.()
   }
 
   /** Keeps the lock of a job whose work is done until the end can be sent. */

@@ -83,7 +83,8 @@ test('a job that goes back by RateLimitError stays ahead of those that its worke
   expect(late).toEqual(late.toSorted())
 })
 
-test('a job that goes back by RateLimitError stays ahead of those that are on their way to its worker', async () => {
+/** Workers of a queue whose first job is limited while the grant of three others is on its way, for so long. */
+async function limitedWhileAsking(onTheWayMs: number, options: object = {}) {
   const queue = shop.queue({ rate: '10/s', horizonMs: 400, maxLatenessMs: 60_000 })
   await queue.waitUntilReady()
   const [granted, limited] = [gate(), gate()]
@@ -101,7 +102,7 @@ test('a job that goes back by RateLimitError stays ahead of those that are on th
       limited.open()
       throw Worker.RateLimitError()
     },
-    { concurrency: 8 },
+    { concurrency: 8, ...options },
   )
   const backend = worker.getBackend()
   const depart = backend.depart.bind(backend)
@@ -110,16 +111,26 @@ test('a job that goes back by RateLimitError stays ahead of those that are on th
     if (begun && !isBack && reply.grants.length > 0) {
       granted.open()
       await limited.opened
-      await Promise.race([isBack, sleep(200)])
+      await Promise.race([isBack, sleep(onTheWayMs)])
     }
     return reply
   }
   const [departed, completed] = [departuresOf(worker), eventsOf('completed', worker)]
-  await queue.addBulk(jobs(1))
+  const stalled = eventsOf<string>('stalled', worker)
+  const [first] = await queue.addBulk(jobs(1))
   await completed.reach(4)
   const untilUs = await pausedUntilUs(queue)
   const late = departed.all.filter(({ departureTimeUs }) => departureTimeUs > untilUs - 1000).map(({ name }) => name)
-  expect(late).toEqual(['job0', 'job1', 'job2', 'job3'])
+  return { late, stalled: stalled.all, first: first!.id }
+}
+
+test('a job that goes back by RateLimitError stays ahead of those that are on their way to its worker', async () => {
+  expect((await limitedWhileAsking(200)).late).toEqual(['job0', 'job1', 'job2', 'job3'])
+})
+
+test('a job that waits for those before it goes back by RateLimitError keeps its lock', async () => {
+  const { stalled, first } = await limitedWhileAsking(800, { lockDuration: 400, stalledInterval: 100 })
+  expect(stalled).not.toContain(first)
 })
 
 test('DelayedError: the job waits for its time, and is charged when it starts again', async () => {

@@ -25,6 +25,10 @@ if ARGV[1] == 'clear' then
   redis.call('HDEL', key, 'pausedUntil', 'pauseReason', 'probe')
   history.note(base, now, 'resume', ARGV[6], ARGV[3], '{}', '')
 else
+  local ends_ms = ARGV[1] == 'until' and math.ceil(tonumber(ARGV[2])) or nil
+  if history.made(base, ARGV[7], 'pause', ARGV[6], ARGV[3], '{}', ARGV[2], ends_ms) then
+    return { 1, redis.call('HGETALL', key) }
+  end
   local at = math.ceil(tonumber(ARGV[2]) * 1000)
   if ARGV[1] == 'for' then at = now + at end
   if at > (tonumber(redis.call('HGET', key, 'pausedUntil')) or 0) then

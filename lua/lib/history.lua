@@ -20,15 +20,18 @@ function history.has(key, now_ms, entry, until_ms)
 end
 
 -- Whether a change that may have been made before is in the history: then it is not made again, as another one may have
--- come since. sent_us: when it was first sent, nil if it cannot have been made; lasts_ms: '' if it has no end
-function history.made(base, sent_us, kind, by, reason, change, lasts_ms)
+-- come since. sent_us: when it was first sent, nil if it cannot have been made; lasts_ms: '' if it has no end; ends_ms:
+-- its end, if it does not follow from lasts_ms
+function history.made(base, sent_us, kind, by, reason, change, lasts_ms, ends_ms)
   if not sent_us then return false end
   local entry = { 'kind', kind, 'by', by, 'reason', reason, 'change', change }
   for _, found in ipairs(redis.call('XREVRANGE', base .. 'meta:history', '+', math.floor(sent_us / 1000))) do
     local until_ms = tonumber(found[2][10])
-    local lasted_ms = until_ms and until_ms - tonumber(string.match(found[1], '^%d+'))
     local same = (lasts_ms == '') == not until_ms
-    if same and until_ms then same = math.abs(lasted_ms - tonumber(lasts_ms)) <= history.SAME_END_MS end
+    if same and until_ms then
+      local expected_ms = ends_ms or tonumber(string.match(found[1], '^%d+')) + tonumber(lasts_ms)
+      same = math.abs(until_ms - expected_ms) <= history.SAME_END_MS
+    end
     for i = 1, 8 do same = same and found[2][i] == entry[i] end
     if same then return true end
   end

@@ -659,6 +659,22 @@ test.each(CHANGED)(
   },
 )
 
+test.each<[title: string, pause: (queue: ShapedQueue) => Promise<unknown>]>([
+  ['until a time', (queue) => queue.pauseUntil(Date.now() + 600_000, BY)],
+  ['for a time', (queue) => queue.rateLimit(600_000)],
+])('a pause %s that is sent again after its end was set does not begin anew', async (...[, pause]) => {
+  const { proxy, queue, other } = await behindProxy('paused', { rate: '1/s' })
+  await other.waitUntilReady()
+  const dropped = proxy.dropReplyOf(runs('pause-meter'))
+  const pausing = pause(queue)
+  await dropped
+  await proxy.refuse()
+  await other.clearPause(BY)
+  await proxy.resume()
+  await pausing
+  expect(await redis.client().hget(other.toKey('meta:shape'), 'pausedUntil')).toBe(null)
+})
+
 test('a drain that another process has completed by then removes nothing that was added since', async () => {
   const { proxy, queue, other } = await behindProxy('drain')
   await queue.addBulk([job('a'), job('b')])

@@ -36,7 +36,7 @@ export interface MoveOptions {
  */
 export type MoveHold = 'paused' | 'workers' | 'groups' | 'delayed' | 'children' | 'unavailable'
 
-/** What is left of an old queue. */
+/** What is left of an old queue. Where `hold` is `unavailable` nothing is known, and all counts are 0. */
 export interface MoveProgress {
   /** `draining`: the old queue has jobs. `resting`: it has none, and its last departures still count. */
   readonly phase: 'draining' | 'resting'

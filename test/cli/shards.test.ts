@@ -2,11 +2,14 @@ import { expect, test } from 'vitest'
 import { ShapedQueue } from '../../src/index.ts'
 import { ShardShop } from '../sharding/support/shop.ts'
 import { onTestFinished } from '../support/concurrent.ts'
+import { startProxy } from '../support/proxy.ts'
 import { useRedis } from '../support/redis.ts'
 import { jsonHere, runHere } from './run-here.ts'
+import { useSluice } from './sluice-process.ts'
 
 const redis = useRedis(import.meta.url)
 const { connection, prefix } = redis
+const sluice = useSluice(redis)
 const SHAPE = { rate: '600/s', burst: 6, capacity: 90, groups: {} } as const
 const move = (from: string, to: string, ...more: string[]) => ['shards', 'move', from, to, '--reason', 'more', ...more]
 
@@ -48,3 +51,23 @@ test('shards move: queues that are not sharded, or do not exist', async () => {
   expect(sharded).toMatchObject({ code: 2, stderr: 'sluice: queue "plain" has no shards: expected a sharded queue\n' })
   expect(await runHere(redis, move('none', 'plain'))).toMatchObject({ code: 4 })
 })
+
+test('shards move: waits for Redis, and does not count what it cannot see', async () => {
+  const shop = new ShardShop({ connection, prefix })
+  const old = shop.queue('away-old', { shards: 1, shape: SHAPE })
+  const renewed = shop.queue('away-new', { shards: 2, shape: SHAPE })
+  await Promise.all([old.waitUntilReady(), renewed.waitUntilReady()])
+  await old.add('job', {})
+  const proxy = await startProxy(redis.url)
+  onTestFinished(() => proxy.stop())
+  const running = sluice.start(move('away-old', 'away-new'), { env: { REDIS_URL: proxy.url } })
+  await expect.poll(() => running.stderr, { timeout: 20_000 }).toContain('away-old: 1 waiting')
+  await proxy.refuse()
+  await expect
+    .poll(() => running.stderr, { timeout: 20_000 })
+    .toContain('\naway-old: Redis does not answer, or refuses to; trying again\n')
+  await proxy.resume()
+  await old.each[0]?.drain()
+  expect(await running.ended).toMatchObject({ code: 0, stdout: expect.stringContaining('away-new is resumed\n') })
+  for (const queue of [old, renewed]) await queue.obliterate({ force: true })
+}, 60_000)

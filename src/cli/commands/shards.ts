@@ -84,10 +84,12 @@ class ProgressNotes {
 }
 
 function progressText(from: string, progress: MoveProgress): string {
-  const { phase, restMs, waiting, delayed, waitingChildren, active, schedulers, arrived } = progress
+  const { phase, restMs, waiting, delayed, waitingChildren, active, schedulers, arrived, hold } = progress
   if (phase === 'resting') {
     return `${from} is empty; ${formatDuration(restMs)} until its last departures no longer count`
   }
+  // Nothing is known of the queue then.
+  if (hold === 'unavailable') return `${from}: Redis does not answer, or refuses to; trying again`
   const parts = [
     `${from}: ${waiting} waiting, ${delayed} delayed, ${active} running`,
     ...(waitingChildren > 0 ? [`${waitingChildren} waiting for children`] : []),
@@ -115,8 +117,6 @@ function holdText({ hold, nextDueAt }: MoveProgress): string[] {
       ]
     case 'children':
       return ['only parents are left, whose children are in other queues']
-    case 'unavailable':
-      return ['Redis does not answer, or refuses to; trying again']
     default:
       return []
   }

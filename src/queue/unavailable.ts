@@ -27,11 +27,19 @@ export class AdmitTimeout {
   readonly #deadlines: Deadlines
   #client: Client | undefined
   #living: Promise<void> | undefined
+  /** Of the connection, since it was last ready: such as a wrong password. */
+  #lastError: Error | undefined
 
   constructor(connection: RedisConnection, timeoutMs = DEFAULT_ADMIT_TIMEOUT_MS) {
     this.#connection = connection
     this.#timeoutMs = timeoutMs
     this.#deadlines = new Deadlines(timeoutMs)
+    connection.on('error', (error: Error) => {
+      this.#lastError = error
+    })
+    connection.on('ready', () => {
+      this.#lastError = undefined
+    })
   }
 
   /**
@@ -45,7 +53,7 @@ export class AdmitTimeout {
       let givenUp = false
       const done = this.#deadlines.add(() => {
         givenUp = true
-        reject(new QueueUnavailableError(queueName, `Redis did not answer within ${this.#timeoutMs} ms`, sent))
+        reject(this.#unanswered(queueName, sent))
       }, nowMs)
       const send = () => {
         // The caller was told that nothing was stored; that must stay true when Redis comes back.
@@ -91,7 +99,13 @@ export class AdmitTimeout {
       throw asUnavailable(queueName, error, false)
     }
     reading.catch(() => {})
-    throw new QueueUnavailableError(queueName, `Redis did not answer within ${this.#timeoutMs} ms`, false)
+    throw this.#unanswered(queueName, false)
+  }
+
+  #unanswered(queueName: string, sent: boolean): QueueUnavailableError {
+    const cause = this.#lastError
+    const reason = `Redis did not answer within ${this.#timeoutMs} ms${cause ? ` (${cause.message})` : ''}`
+    return new QueueUnavailableError(queueName, reason, sent, cause && { cause })
   }
 
   // Concurrent callers share one listener.

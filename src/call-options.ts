@@ -75,26 +75,28 @@ function withoutCredentials(text: string): string {
 
 /** For messages about a name that is unknown: ` (did you mean 'rate'?)`, or nothing if no known name is near it. */
 export function didYouMean(name: string, known: readonly string[]): string {
-  const near = nearName(name, known)
+  const near = nearName(name, known, MIN_LENGTH_OF_HINTS)
   return near === undefined ? '' : ` (did you mean '${near}'?)`
 }
 
 /** The name that was probably meant: equal apart from case, a plural or a unit or, the longer they are, a few letters. */
-export function nearName(name: string, known: readonly string[]): string | undefined {
+export function nearName(name: string, known: readonly string[], minLength = MIN_LENGTH_FOR_ONE): string | undefined {
   const bare = bareName(name)
   const same = known.find((one) => bareName(one) === bare)
-  return same ?? known.find((one) => isTypo(bare, one))
+  return same ?? known.find((one) => isTypo(bare, one, minLength))
 }
 
-function isTypo(bare: string, known: string): boolean {
+function isTypo(bare: string, known: string, minLength: number): boolean {
   const meant = bareName(known)
   if (known.length >= MIN_LENGTH_FOR_TWO) return distance(bare, meant) <= 2
-  return meant.length >= MIN_LENGTH_FOR_ONE && (distance(bare, meant) <= 1 || areSwapped(bare, meant))
+  return meant.length >= minLength && (distance(bare, meant) <= 1 || areSwapped(bare, meant))
 }
 
 /** Of letters that may be wrong: shorter names are too near each other. */
 const MIN_LENGTH_FOR_TWO = 8
 const MIN_LENGTH_FOR_ONE = 5
+/** Where the name is refused in any case. */
+const MIN_LENGTH_OF_HINTS = 4
 
 /** Whether two neighbouring letters have changed places. */
 function areSwapped(one: string, other: string): boolean {

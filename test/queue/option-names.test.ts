@@ -48,6 +48,7 @@ const NEAR: readonly [string[], Options, RegExp][] = [
   [SHAPED, { max_wait: 5 }, /did you mean shape: \{ maxWaitMs \}\?/],
   [SHAPED, { capcity: 5 }, /did you mean shape: \{ capacity \}\?/],
   [SHAPED, { shape: { rates: '5/s' } }, /shape has no field 'rates'; it has .* \(did you mean 'rate'\?\)/],
+  [SHAPED, { shape: { rat: '5/s' } }, /shape has no field 'rat'; it has .* \(did you mean 'rate'\?\)/],
   [
     SHAPED,
     { shape: { groups: { weights: 2 } } },

@@ -12,7 +12,8 @@
     [5]  lease, ms
     [6]  the groups of the jobs, JSON, '' if they have none
     then five for each job: its id, or '' if no job has it yet, its deduplication id or '', its cost, its terms
-    (lib/terms), and how many such jobs follow each other, not counting those that exist
+    (lib/terms), and how many such jobs there are, not counting those that exist. With deadlines, like jobs follow each
+    other: which of two different jobs comes first decides when they start
   Returns the reply of lib/admission, then 3: 1 if there is a claim now, 2 if groups of the jobs have bounds of their own,
   whose places cannot be claimed, or may refuse one for its cost.
 ]]

@@ -1,14 +1,16 @@
 --[[
   Puts jobs that were granted but not started back at the head of the queue, in order, as if never started. A job whose
-  lock no longer belongs to the caller is left alone.
+  lock no longer belongs to the caller is left alone. A long list comes in several calls, the first jobs first.
   KEYS
     [1]  …:meta:shape
   ARGV
-    [1]  number of the grant that the last job of the list came with, '' if no slots are to be refunded
-    [2]  how many jobs at the end of the list were granted with no slot for other workers in between
+    [1]  number of the grant that the last job of the whole list came with, '' if no slots are to be refunded here
+    [2]  cost of the slots at the end of the whole list with no slot for other workers in between, µs
     [3]  the slot granted before the first of these, µs
     [4]  id of a worker that leaves: its wake-up time goes to another; '' if the worker stays
-    then four for each job, in the order of their slots: id, lock token, score of a prioritized job or '', cost µs
+    [5]  the last job of the wait list that an earlier call put back: as long as it waits, these go behind it; or ''
+    [6]  1 if an earlier call refunded the slots of these jobs, or ''
+    then three for each job, in the order of their slots: id, lock token, score of a prioritized job or ''
   Returns {jobs put back, 1 if slots were refunded}.
 ]]
 --- @include "lib/text"
@@ -19,7 +21,9 @@
 --- @include "lib/unbegun"
 --- @include "lib/next-delayed"
 --- @include "lib/unrefused"
-local FIELDS = 4
+local FIELDS, FIRST = 3, 7
+-- So many jobs are looked at for the one that these go behind.
+local MOST_AHEAD = 1000
 local base = string.sub(KEYS[1], 1, -11)
 begin_unrefused(KEYS[1])
 
@@ -34,21 +38,30 @@ local function refund(cost_us)
   return 1
 end
 
-local jobs = (#ARGV - 4) / FIELDS
-local back, refundable, cost_us, leaving = 0, ARGV[1] ~= '', 0, {}
+-- Takes the jobs that earlier calls put back off the head of the wait list.
+local function lift()
+  local wait = base .. 'wait'
+  local at = ARGV[5] ~= '' and redis.call('LPOS', wait, ARGV[5], 'RANK', -1, 'MAXLEN', MOST_AHEAD)
+  return at and redis.call('RPOP', wait, redis.call('LLEN', wait) - at) or {}
+end
+
+local function lower(ahead)
+  for i = #ahead, 1, -1 do redis.call('RPUSH', base .. 'wait', ahead[i]) end
+end
+
+local jobs = (#ARGV - FIRST + 1) / FIELDS
+local back, leaving = 0, {}
 for job = 1, jobs do
-  local at = 5 + (job - 1) * FIELDS
+  local at = FIRST + (job - 1) * FIELDS
   if redis.call('GET', base .. ARGV[at] .. ':lock') == ARGV[at + 1] then leaving[ARGV[at]] = true end
 end
 unbegun.give_back(base, leaving)
+local ahead = lift()
 for job = jobs, 1, -1 do
-  local at = 5 + (job - 1) * FIELDS
-  local done = put_back(base, ARGV[at], ARGV[at + 1], ARGV[at + 2])
-  if done then back = back + 1 end
-  if jobs - job < tonumber(ARGV[2]) then
-    if done then cost_us = cost_us + tonumber(ARGV[at + 3]) else refundable = false end
-  end
+  local at = FIRST + (job - 1) * FIELDS
+  if put_back(base, ARGV[at], ARGV[at + 1], ARGV[at + 2]) then back = back + 1 end
 end
+lower(ahead)
 -- A worker that leaves may have consumed a marker: it is set again for another worker.
 local function mark_again()
   local leaving = ARGV[4] ~= ''
@@ -58,10 +71,13 @@ end
 
 mark_again()
 if back > 0 then queue_limits_freed(base, redis.call('HGET', KEYS[1], 'limits')) end
-local refunded = refundable and cost_us > 0 and refund(cost_us) or 0
+-- A call that is sent again finds no jobs, and refunds no second time. None of the slots can be used by the caller, even
+-- those of jobs that come in later calls.
+local cost_us = tonumber(ARGV[2]) or 0
+local refunded = ARGV[1] ~= '' and back == jobs and cost_us > 0 and refund(cost_us) or 0
 if back > 0 and redis.call('EXISTS', KEYS[1]) == 1 then
   redis.call('HINCRBY', base .. 'meta:meter', 'departedTotal', -back)
-  redis.call('HINCRBY', base .. 'meta:meter', refunded == 1 and 'refundedTotal' or 'forfeitedTotal', back)
+  redis.call('HINCRBY', base .. 'meta:meter', (refunded == 1 or ARGV[6] == '1') and 'refundedTotal' or 'forfeitedTotal', back)
 end
 if ARGV[4] ~= '' then
   local slept = redis.call('ZREM', base .. 'meta:sleepers', ARGV[4])

@@ -2,18 +2,46 @@ import type { Argument } from '../redis/commands.ts'
 import type { HeldJob } from './held-job.ts'
 
 /**
- * The arguments of `lua/give-back.lua`.
+ * Gives jobs back, in as many calls of `lua/give-back.lua` as are needed, one after another. The first jobs come first:
+ * whatever happens in between, other workers fetch them in their order.
  * @param jobs in the order of their slots
  * @param leavingWorkerId of a worker that asks for no more, or '': only such a worker's slots are refunded
+ * @param most how many jobs go into a call
  */
-export function giveBackArguments(jobs: readonly HeldJob[], leavingWorkerId: string): Argument[] {
-  const refundable = leavingWorkerId ? lastGranted(jobs) : []
+export async function giveBack(
+  jobs: readonly HeldJob[],
+  leavingWorkerId: string,
+  most: number,
+  send: (args: readonly Argument[]) => Promise<unknown>,
+): Promise<void> {
+  let isRefunded = false
+  for (let from = 0; from === 0 || from < jobs.length; from += most) {
+    const args = giveBackArguments(jobs, leavingWorkerId, { from, to: from + most, isRefunded })
+    const [, refunded] = (await send(args)) as [number, number]
+    isRefunded ||= refunded === 1
+  }
+}
+
+/**
+ * The arguments of `lua/give-back.lua`.
+ * @param part which of the jobs, and whether an earlier part refunded the slots
+ */
+export function giveBackArguments(
+  jobs: readonly HeldJob[],
+  leavingWorkerId: string,
+  part = { from: 0, to: jobs.length, isRefunded: false },
+): Argument[] {
+  // With the first call: later, other workers have woken up and asked for slots.
+  const refundable = leavingWorkerId && part.from === 0 ? lastGranted(jobs) : []
+  const ahead = jobs.slice(0, part.from).findLast(({ score }) => score === '')
   return [
     refundable.at(-1)?.grantNumber ?? '',
-    refundable.length,
+    refundable.reduce((sumUs, { costUs }) => sumUs + Number(costUs), 0),
     refundable[0]?.previousSlotUs ?? '',
     leavingWorkerId,
-    ...jobs.flatMap(({ id, token, score, costUs }) => [id, token, score, costUs]),
+    ahead?.id ?? '',
+    part.isRefunded ? 1 : '',
+    ...jobs.slice(part.from, part.to).flatMap(({ id, token, score }) => [id, token, score]),
   ]
 }
 

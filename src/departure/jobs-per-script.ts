@@ -1,20 +1,22 @@
 import type { StoredShape } from '../shape/stored.ts'
 
 /**
- * How long a script that starts or ends jobs may keep Redis busy, µs of CPU time: all other clients wait meanwhile. Some
+ * How long a script that starts, ends or gives back jobs may keep Redis busy, µs of CPU time: all other clients wait meanwhile. Some
  * calls take twice as long as most.
  */
 const SCRIPT_US = 3000
 
 /**
- * What a job takes of it on a machine with two cores, µs: its start, its end, and more for what its shape has, whose
- * scripts are also longer: a connection sends the text of each once.
+ * What a job takes of it on a machine with two cores, µs: its start, its end, its return, and more for what its shape has,
+ * whose scripts are also longer: a connection sends the text of each once.
  */
 const START_US = 35
 const END_US = 25
 const LIMITS_US = 25
 const GROUPS_US = 35
 const AGEING_US = 25
+const RETURN_US = 25
+const GROUP_RETURN_US = 60
 
 function startUs(shape: StoredShape | undefined): number {
   if (!shape) return START_US
@@ -29,4 +31,9 @@ export function mostStarted(shape: StoredShape | undefined): number {
 /** @returns how many jobs one script should end at most, where each end also starts a job */
 export function mostEnded(shape: StoredShape | undefined): number {
   return Math.floor(SCRIPT_US / (END_US + startUs(shape)))
+}
+
+/** @returns how many jobs one script should give back at most */
+export function mostGivenBack(shape: StoredShape | undefined): number {
+  return Math.floor(SCRIPT_US / (shape?.hasGroups ? GROUP_RETURN_US : RETURN_US))
 }

@@ -16,14 +16,15 @@ import { checkDeadLetterQueue } from '../backend/dead-letters.ts'
 import { declaringBackendOptions, shapedBackendFactory } from '../backend/factory.ts'
 import { checkQueueName } from '../call-options.ts'
 import type { Departure } from '../departure/departure.ts'
-import { giveBackArguments } from '../departure/give-back.ts'
+import { giveBack } from '../departure/give-back.ts'
 import type { HeldJob } from '../departure/held-job.ts'
+import { mostGivenBack } from '../departure/jobs-per-script.ts'
 import { type DepartureReply, jobOfGrant } from '../departure/reply.ts'
 import { InvalidGroupError, NoShapeError } from '../errors.ts'
 import { type FeedbackHost, FeedbackLoop } from '../feedback/loop.ts'
 import { checkFeedbackOptions } from '../feedback/options.ts'
 import { RedisClock } from '../redis/clock.ts'
-import type { Client } from '../redis/commands.ts'
+import type { Argument, Client } from '../redis/commands.ts'
 import { wakeChannel } from '../redis/keys.ts'
 import { untilServed } from '../redis/until-served.ts'
 import { traceDepartures, withShapedTelemetry } from '../reports/telemetry.ts'
@@ -498,15 +499,18 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     const client = await this.backend.client
     // Without a job at stake, a close need not wait for an unreachable Redis.
     if (!last && client.status !== 'ready') return
-    const args = giveBackArguments(jobs, leaving ? this.id : '')
+    const { store } = this.backend
     // A forced close waits for nothing: the jobs that it leaves are recovered as stalled.
-    const give = () => this.backend.store.run('give-back', args)
     const over = () => !last || this.#forced
-    const given = give()
-      .catch((error: unknown) => untilServed(error, give, over, (refused) => this.#report(refused)))
-      .catch((error: unknown) => {
+    const send = (args: readonly Argument[]) => {
+      const give = () => store.run('give-back', args)
+      return give().catch((error: unknown) => untilServed(error, give, over, (refused) => this.#report(refused)))
+    }
+    const given = giveBack(jobs, leaving ? this.id : '', mostGivenBack(store.memory.stored), send).catch(
+      (error: unknown) => {
         if (!this.#forced) throw error
-      })
+      },
+    )
     await (last ? given : orClosed(client, given))
   }
 

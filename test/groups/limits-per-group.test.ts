@@ -311,7 +311,7 @@ test('a window that begins with its first unit does not begin with a job of the 
   expect(grants).toHaveLength(2)
   const job = grants[0]!
   const lock = (await client.get(`${held.base}${job.id}:lock`))!
-  await run('give-back', '', '0', '0', '', job.id, lock, job.score ?? '', '0')
+  await run('give-back', '', '0', '0', '', '', '', job.id, lock, job.score ?? '')
   await held.advanceTo(START_US + 10_000_000)
   const found = await starts()
   expect(found.a!.map(Math.round)).toEqual([10, 70])
@@ -324,7 +324,7 @@ test('what another job has really cost stays in such a window, and no more', asy
   const job = (await held.depart(2)).grants.find(({ id }) => id !== first.id)!
   await run('settle-cost', first.id!, '1', '{"tokens":2}', '60000')
   const lock = (await client.get(`${held.base}${job.id}:lock`))!
-  await run('give-back', '', '0', '0', '', job.id, lock, job.score ?? '', '0')
+  await run('give-back', '', '0', '0', '', '', '', job.id, lock, job.score ?? '')
   await held.add(of('a', 3))
   await held.advanceTo(START_US + 10_000_000)
   expect((await starts()).a!.map(Math.round)).toEqual([10, 10])

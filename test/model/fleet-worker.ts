@@ -2,9 +2,9 @@ import { randomUUID } from 'node:crypto'
 import { Departures } from '../../src/departure/departures.ts'
 import type { Dispatching } from '../../src/departure/dispatching.ts'
 import { FinishBatch } from '../../src/departure/finish-batch.ts'
-import { giveBackArguments } from '../../src/departure/give-back.ts'
+import { giveBack } from '../../src/departure/give-back.ts'
 import type { HeldJob } from '../../src/departure/held-job.ts'
-import { mostEnded } from '../../src/departure/jobs-per-script.ts'
+import { mostEnded, mostGivenBack } from '../../src/departure/jobs-per-script.ts'
 import type { DepartureReply, FetchedJob } from '../../src/departure/reply.ts'
 import type { Feedback } from '../../src/feedback/feedback.ts'
 import {
@@ -232,7 +232,8 @@ export class FleetWorker {
       giveBack: async (jobs, leaving) => {
         if (this.#dead) return
         for (const { id } of jobs) this.#fleet.givenBack += this.#fleet.jobs[Number(id)]?.cost ?? 1
-        await this.#store.run('give-back', giveBackArguments(jobs, leaving ? this.#id : ''))
+        const most = mostGivenBack(this.#store.memory.stored)
+        await giveBack(jobs, leaving ? this.#id : '', most, (args) => this.#store.run('give-back', args))
       },
       onReply: () => {},
       onFetched: () => {},

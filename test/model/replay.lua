@@ -60,10 +60,13 @@ function operations.giveBack(op)
   local grants = granted and granted[4] or {}
   local first = #grants - op.count + 1
   if op.count == 0 or first < 1 then return 0 end
-  local args = { tostring(granted[10][6] or ''), op.count, first > 1 and grants[first - 1][3] or last_before or '', '' }
+  local cost_us = 0
+  for i = first, #grants do cost_us = cost_us + tonumber(grants[i][5]) end
+  local before = first > 1 and grants[first - 1][3] or last_before or ''
+  local args = { tostring(granted[10][6] or ''), cost_us, before, '', '', '' }
   for i = first, #grants do
     local id = grants[i][2]
-    for _, value in ipairs({ id, redis.call('GET', base .. id .. ':lock'), '', grants[i][5] }) do args[#args + 1] = value end
+    for _, value in ipairs({ id, redis.call('GET', base .. id .. ':lock'), '' }) do args[#args + 1] = value end
   end
   for _ = first, #grants do table.remove(grants) end
   return give_back({ shape_key }, args)[2]

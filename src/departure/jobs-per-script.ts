@@ -5,6 +5,8 @@ import type { StoredShape } from '../shape/stored.ts'
  * calls take twice as long as most.
  */
 const SCRIPT_US = 3000
+/** The same for starts under a rate alone: only a distant worker asks for so many, and its rate depends on them. */
+const DISTANT_US = 4200
 
 /**
  * What a job takes of it on a machine with two cores, µs: its start, its end, its return, and more for what its shape has,
@@ -25,7 +27,8 @@ function startUs(shape: StoredShape | undefined): number {
 
 /** @returns how many jobs one script should start at most */
 export function mostStarted(shape: StoredShape | undefined): number {
-  return Math.floor(SCRIPT_US / startUs(shape))
+  const us = startUs(shape)
+  return Math.floor((us === START_US ? DISTANT_US : SCRIPT_US) / us)
 }
 
 /** @returns how many jobs one script should end at most, where each end also starts a job */

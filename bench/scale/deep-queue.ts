@@ -15,6 +15,8 @@ export interface Depth {
 
 const GROUPS = 10_000
 const FILLINGS = 10
+/** For what the inputs of scale-scripts add, however few jobs wait before. */
+const ROOM = 50_000
 
 export const DEPTHS: readonly Depth[] = [
   { figure: 'scale-waiting', what: 'the wait list', shape: {}, opts: {} },
@@ -27,6 +29,9 @@ export const DEPTHS: readonly Depth[] = [
   },
   { figure: 'scale-delays', what: 'delays', shape: {}, opts: (i) => ({ delay: 3_600_000 + i }) },
 ]
+
+/** Of a queue in which so many jobs wait. */
+export const capacityFor = (jobs: number): number => 2 * jobs + ROOM
 
 export const jobsOf = (bench: Bench): number => (bench.quick ? 50_000 : 1_000_000)
 
@@ -44,7 +49,7 @@ export interface DeepQueue {
 /** A shaped queue in which so many jobs wait, filled in some rounds. */
 export async function deepQueue(bench: Bench, depth: Depth, jobs: number, slow: SlowCommands): Promise<DeepQueue> {
   const { what, shape, opts } = depth
-  const queue = await makeQueue(bench, 'sluice', 'deep', { rate: '500/s', capacity: 2 * jobs, ...shape })
+  const queue = await makeQueue(bench, 'sluice', 'deep', { rate: '500/s', capacity: capacityFor(jobs), ...shape })
   const [bytes, keys] = [await memoryOf(bench), await bench.client.dbsize()]
   const filling = await slow.during(FILLINGS, () => addJobs(queue, jobs / FILLINGS, opts))
   const waiting = await queue.getJobCountByTypes('wait', 'prioritized', 'delayed')

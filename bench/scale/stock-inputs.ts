@@ -13,7 +13,8 @@ export interface StockScene {
   readonly far: Queue
   /** That of `far`: all scripts of BullMQ are defined on it. */
   readonly client: Redis
-  readonly measured: RedisAddress
+  /** That of each worker, measured: later rounds send no text of scripts. */
+  readonly workers: Redis
   readonly jobs: number
   readonly opts: Depth['opts']
 }
@@ -28,7 +29,8 @@ export async function openStock(
   await addJobs(near, jobs, opts)
   const client = new Redis(connectionTo(measured))
   const far = new Queue(near.name, { connection: client })
-  return { near, far, client, measured, jobs, opts }
+  const workers = new Redis(connectionTo(measured))
+  return { near, far, client, workers, jobs, opts }
 }
 
 /** What BullMQ's own producers and workers send: as much of worst-inputs.ts as they have, with the same words. */
@@ -51,7 +53,7 @@ export function stockInputs(scene: StockScene): WorstInput[] {
   ]
 }
 
-function stockWorkers({ near, measured }: StockScene): WorstInput[] {
+function stockWorkers({ near, workers }: StockScene): WorstInput[] {
   const work = (
     what: string,
     jobs: number,
@@ -59,7 +61,7 @@ function stockWorkers({ near, measured }: StockScene): WorstInput[] {
     process: () => Promise<unknown> = async () => {},
   ): WorstInput => ({
     what,
-    run: () => untilEnded(new Worker(near.name, process, { connection: connectionTo(measured), ...options }), jobs),
+    run: () => untilEnded(new Worker(near.name, process, { connection: workers, ...options }), jobs),
   })
   const many = { concurrency: PLACES }
   return [
@@ -71,9 +73,10 @@ function stockWorkers({ near, measured }: StockScene): WorstInput[] {
   ]
 }
 
-export async function closeStock({ near, far, client }: StockScene): Promise<void> {
+export async function closeStock({ near, far, client, workers }: StockScene): Promise<void> {
   await far.close()
   client.disconnect()
+  workers.disconnect()
   await near.obliterate({ force: true })
   await near.close()
 }

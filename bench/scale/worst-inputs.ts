@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Worker } from 'bullmq'
+import type { ConnectionOptions, Worker } from 'bullmq'
 import { Redis } from 'ioredis'
 import { type Shape, ShapedFlowProducer, ShapedQueue, ShapedWorker, type ShapedWorkerOptions } from 'sluice'
 import { Inspector } from 'sluice/inspect'
@@ -7,6 +7,7 @@ import { changeFailed, type FailedChange } from '../../src/queue/failed-jobs.ts'
 import { connectionTo } from '../figure.ts'
 import type { RedisAddress } from '../fleet/protocol.ts'
 import { addJobs, type OptionsOf } from '../queues.ts'
+import { capacityFor } from './deep-queue.ts'
 import { scriptOf } from './script-of.ts'
 
 /** What makes some scripts as slow as they can be. */
@@ -21,8 +22,6 @@ export interface WorstInput {
 /** A queue in which very many jobs wait. */
 export interface DeepScene {
   readonly redis: Redis
-  /** What connects there is measured. */
-  readonly measured: RedisAddress
   readonly near: ShapedQueue
   /** The same queue, measured, like the next two. */
   readonly far: ShapedQueue
@@ -30,32 +29,37 @@ export interface DeepScene {
   readonly flows: ShapedFlowProducer
   /** That of `flows`: all scripts are defined on it. */
   readonly client: Redis
+  /** That of each worker, measured. The first call of a script on a connection has its text: later rounds send none. */
+  readonly workers: Redis
   readonly jobs: number
   readonly opts: OptionsOf
   readonly middle: string
 }
 
+/** @param measured what connects there is measured */
 export async function openScene(
   redis: Redis,
   near: ShapedQueue,
-  { measured, jobs, opts }: Pick<DeepScene, 'measured' | 'jobs' | 'opts'>,
+  { measured, jobs, opts }: Pick<DeepScene, 'jobs' | 'opts'> & { readonly measured: RedisAddress },
 ): Promise<DeepScene> {
   const connection = connectionTo(measured)
   const client = new Redis(connection)
   const [middle] = await near.getJobs(['wait', 'prioritized'], jobs / 2, jobs / 2)
   return {
-    ...{ redis, measured, near, jobs, opts, middle: middle?.id as string },
+    ...{ redis, near, jobs, opts, middle: middle?.id as string },
     // One command at a time takes long.
     far: new ShapedQueue(near.name, { connection, admitTimeoutMs: 600_000 }),
     inspector: new Inspector({ connection }),
     flows: new ShapedFlowProducer({ connection: client }),
     client,
+    workers: new Redis(connection),
   }
 }
 
-export async function closeScene({ far, inspector, flows, client }: DeepScene): Promise<void> {
+export async function closeScene({ far, inspector, flows, client, workers }: DeepScene): Promise<void> {
   await Promise.all([far.close(), inspector.close(), flows.close()])
   client.disconnect()
+  workers.disconnect()
 }
 
 const BY = { by: 'bench', reason: 'scale' }
@@ -148,13 +152,13 @@ export function dropping(scene: DeepScene): WorstInput[] {
 
 /** Workers run so many jobs. */
 async function work(
-  { near, measured }: Pick<DeepScene, 'near' | 'measured'>,
+  { near, workers }: { near: ShapedQueue; workers: ConnectionOptions },
   jobs: number,
   options: Partial<ShapedWorkerOptions>,
   processor: (job: never) => Promise<unknown> = async () => {},
   mostMs = MOST_MS,
 ): Promise<void> {
-  const worker = new ShapedWorker(near.name, processor as never, { connection: connectionTo(measured), ...options })
+  const worker = new ShapedWorker(near.name, processor as never, { connection: workers, ...options })
   await untilEnded(worker, jobs, mostMs)
 }
 
@@ -231,7 +235,7 @@ export function failures(scene: DeepScene): WorstInput[] {
   const failed = async (count: number, opts: object, options: object = {}) => {
     await addJobs(small.near, count, opts)
     await work(
-      { ...small, measured: { host: '127.0.0.1', port: scene.redis.options.port as number } },
+      { ...small, workers: { host: '127.0.0.1', port: scene.redis.options.port as number } },
       count,
       { concurrency: 10, ...options },
       fails,
@@ -311,7 +315,8 @@ export function views(scene: DeepScene): WorstInput[] {
     {
       what: 'a program declares a shape',
       run: async (round) => {
-        const shape = { rate: `${500 + round}/s`, capacity: 2 * jobs, ...(isGrouped && { groups: { concurrency: 2 } }) }
+        const rate = `${500 + round}/s`
+        const shape = { rate, capacity: capacityFor(jobs), ...(isGrouped && { groups: { concurrency: 2 } }) }
         const queue = new ShapedQueue(name, { connection: far.opts.connection, shape })
         await queue.getShape()
         await queue.close()

@@ -144,7 +144,7 @@ test("a queue's own reads, and its pause, are over after `admitTimeoutMs` where 
 
 test('a read may take longer than that while Redis answers', async () => {
   const client = { status: 'ready', llen: async () => 0 }
-  const timeout = new AdmitTimeout({ client: Promise.resolve(client) } as never, 20)
+  const timeout = new AdmitTimeout({ client: Promise.resolve(client), on: () => {} } as never, 20)
   const later = () => new Promise<string>((resolve) => setTimeout(resolve, 100, 'long'))
   expect(await timeout.read('mail', later, () => client.llen())).toBe('long')
 })

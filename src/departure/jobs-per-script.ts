@@ -1,8 +1,8 @@
 import type { StoredShape } from '../shape/stored.ts'
 
 /**
- * How long a script that starts, ends or gives back jobs may keep Redis busy, µs of CPU time: all other clients wait meanwhile. Some
- * calls take twice as long as most.
+ * How long a script that starts, ends or gives back jobs may keep Redis busy, µs of CPU time: all other clients wait
+ * meanwhile. Some calls take twice as long as most.
  */
 const SCRIPT_US = 3000
 /** The same for starts under a rate alone: only a distant worker asks for so many, and its rate depends on them. */

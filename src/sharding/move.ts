@@ -22,8 +22,8 @@ export interface MoveOptions {
   /** Stops it; the promise rejects with its reason, and the new queue stays paused. */
   readonly signal?: AbortSignal | undefined
   /**
-   * Whether the old queue is removed in the end, with its completed and failed jobs. Its workers and
-   * producers must be closed by then. Default false.
+   * Whether the old queue is removed in the end, with its completed and failed jobs. Its workers and producers must be
+   * closed by then. Default false.
    */
   readonly obliterate?: boolean | undefined
   /** Called after each look at the old queue, twice a second. */

@@ -22,6 +22,8 @@ const DECLARED = Number.parseInt(SHAPE.rate, 10)
 /** So many jobs wait when Redis loses its data, if that is so within a while. */
 const BACKLOG = 30
 const BACKLOG_MS = 5000
+/** A change of the rate is known to every process after so long: its own connection may have been cut just before. */
+const KNOWN_AFTER_MS = 2000
 /** For so long no fault follows a loss of data. */
 const AFTERWARDS_MS = 1000
 
@@ -155,10 +157,12 @@ export class Field {
 
   /**
    * Lets Redis lose its data while the bucket is full, so that a start too many is one above the bound. Before and after
-   * that the rate is the declared one: whichever process puts the shape back, and whatever it remembers.
+   * that the rate is the declared one: whichever process puts the shape back, and whatever it remembers. A change that
+   * only its caller knows is lost with the data, as docs/faults.md says.
    */
   async loseData(lose: () => Promise<void>, perSecond: number): Promise<void> {
     await this.setRate(DECLARED)
+    await sleep(KNOWN_AFTER_MS)
     for (const end = performance.now() + BACKLOG_MS; performance.now() < end; await sleep(50)) {
       if ((await this.unfinished()) > BACKLOG) break
     }

@@ -66,10 +66,14 @@ async function builtInThisRun(): Promise<string> {
 }
 
 async function build(folder: string): Promise<void> {
+  // In CI, the check-out has been built for all who need it.
+  const isBuilt = process.env.PACKAGE_IS_BUILT === '1'
   for (const name of await readdir(ROOT)) {
-    if (!LEFT_OUT.test(name)) await cp(join(ROOT, name), join(folder, name), { recursive: true })
+    if ((isBuilt && name === 'dist') || !LEFT_OUT.test(name))
+      await cp(join(ROOT, name), join(folder, name), { recursive: true })
   }
   await symlink(join(ROOT, 'node_modules'), join(folder, 'node_modules'), 'junction')
+  if (isBuilt) return
   // Not by npm, which would run it in the check-out that node_modules belongs to.
   const tsdown = join(ROOT, 'node_modules', 'tsdown', 'dist', 'run.mjs')
   await runCommand(process.execPath, [tsdown, '--log-level', 'error'], { cwd: folder })

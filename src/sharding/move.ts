@@ -1,8 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { checkArgument, checkCallOptions, checkSignal } from '../call-options.ts'
 import { InvalidInputError, MoveError, QueueUnavailableError } from '../errors.ts'
 import type { QueueStatus } from '../inspect/queue-status.ts'
-import { MAX_TIMER_MS } from '../max-timer.ts'
 import { countText } from '../plain-text.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
 import { intervalUs, parseRate, type RateInput } from '../rate.ts'
@@ -10,6 +8,7 @@ import { isPassing } from '../redis/failures.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 import { checkSchedulers, checkShapes, copyGroups, copyOverrides, inspectorOf, moveSchedulers } from './carry.ts'
 import { MoveRecord, type RecordedMove } from './move-record.ts'
+import { MoveTime } from './move-time.ts'
 import type { ShardedState } from './options.ts'
 import type { ShardedQueue } from './queue.ts'
 
@@ -17,9 +16,12 @@ export interface MoveOptions {
   /** Who moves the queue, and why: for the history of the new one. */
   readonly by: string
   readonly reason: string
-  /** How long it may take, ms; then it rejects, and the new queue stays paused. Default: as long as it takes. */
+  /**
+   * How long it may take, ms; then it rejects, also while Redis does not answer, and the new queue stays paused unless
+   * it was about to be resumed. Default: as long as it takes.
+   */
   readonly timeoutMs?: number | undefined
-  /** Stops it; the promise rejects with its reason, and the new queue stays paused. */
+  /** Stops it in the same way; the promise rejects with its reason. */
   readonly signal?: AbortSignal | undefined
   /**
    * Whether the old queue is removed in the end, with its completed and failed jobs. Its workers and producers must be
@@ -124,28 +126,38 @@ class Move {
   readonly #to: ShardedQueue
   readonly #options: MoveOptions
   readonly #record: MoveRecord
-  readonly #startedMs = performance.now()
+  readonly #time: MoveTime
   readonly #carried = { groups: 0, overrides: 0, schedulers: 0 }
   #acceptedAtFirst: number | undefined
+  #isResuming = false
 
   constructor(from: ShardedQueue, to: ShardedQueue, options: MoveOptions) {
     this.#from = from
     this.#to = to
     this.#options = options
     this.#record = new MoveRecord(from, to)
+    this.#time = new MoveTime(options, (timeoutMs) => this.#late(timeoutMs))
   }
 
   async run(): Promise<MoveResult> {
+    try {
+      return await this.#run()
+    } finally {
+      this.#time.close()
+    }
+  }
+
+  async #run(): Promise<MoveResult> {
     const { obliterate = false } = this.#options
-    if (obliterate && (await this.#isRemoved())) {
-      await this.#from.obliterate()
+    if (obliterate && (await this.#within(() => this.#isRemoved()))) {
+      await this.#within(() => this.#from.obliterate())
       return { ...this.#carried, resumed: true, obliterated: true, failed: 0, deadLetters: [] }
     }
-    const begun = await this.#begin()
+    const begun = await this.#within(() => this.#begin())
     if (begun.phase !== 'done') await this.#moveOn(begun)
-    const found = await this.#look()
-    const deadLetters = await lettersOf(this.#from)
-    if (obliterate) await this.#obliterate(found)
+    const found = await this.#within(() => this.#look())
+    const deadLetters = await this.#within(() => lettersOf(this.#from))
+    if (obliterate) await this.#within(() => this.#obliterate(found))
     const failed = found.shards.reduce((sum, one) => sum + one.failed, 0)
     return { ...this.#carried, resumed: !begun.wasPaused, obliterated: obliterate, failed, deadLetters }
   }
@@ -153,10 +165,10 @@ class Move {
   async #moveOn(begun: RecordedMove): Promise<void> {
     const { by, reason } = this.#options
     if (begun.phase === 'resuming') return this.#resume(begun)
-    await this.#record.reach(begun.number, 'draining')
-    if (!begun.wasPaused) await this.#to.pause({ by, reason })
-    await this.#record.dropRest()
-    if (!begun.isCopied) await this.#copy(begun)
+    await this.#within(() => this.#record.reach(begun.number, 'draining'))
+    if (!begun.wasPaused) await this.#within(() => this.#to.pause({ by, reason }))
+    await this.#within(() => this.#record.dropRest())
+    if (!begun.isCopied) await this.#within(() => this.#copy(begun))
     // The pause may have come after another call's resume, so what is still held is resumed in any case.
     if (await this.#drain(begun)) await this.#resume(begun)
   }
@@ -222,11 +234,11 @@ class Move {
   }
 
   async #rest(begun: RecordedMove, seen: Look): Promise<Look | 'ended'> {
-    const restMs = await restMsOf(this.#from, this.#to)
+    const restMs = await this.#within(() => restMsOf(this.#from, this.#to))
     this.#report({ ...seen, schedulers: 0, phase: 'resting', restMs })
-    await this.#sleep(restMs)
-    const now = await this.#look()
-    return (await this.#isHeld(begun)) ? now : 'ended'
+    await this.#time.sleep(restMs)
+    const now = await this.#within(() => this.#look())
+    return (await this.#within(() => this.#isHeld(begun))) ? now : 'ended'
   }
 
   /** Undefined where another call has ended the move. */
@@ -236,15 +248,15 @@ class Move {
       if (found === 'ended') return undefined
       if (found?.isEmpty && found.schedulers === 0) return found
       this.#report({ phase: 'draining', ...found })
-      await this.#sleep(LOOK_MS)
+      await this.#time.sleep(LOOK_MS)
     }
   }
 
   async #step(begun: RecordedMove): Promise<(Look & { readonly schedulers: number }) | 'ended'> {
-    if (!(await this.#isHeld(begun))) return 'ended'
-    const { moved, left } = await moveSchedulers(this.#from, this.#to, this.#record)
+    if (!(await this.#within(() => this.#isHeld(begun)))) return 'ended'
+    const { moved, left } = await this.#within(() => moveSchedulers(this.#from, this.#to, this.#record))
     this.#carried.schedulers += moved
-    return { ...(await this.#look()), schedulers: left }
+    return { ...(await this.#within(() => this.#look())), schedulers: left }
   }
 
   /** False where another call has ended the move. @throws MoveError if jobs leave the new queue all the same */
@@ -290,29 +302,26 @@ class Move {
     })
   }
 
-  /** @throws MoveError at the end of the time, and the signal's reason */
-  async #sleep(ms: number): Promise<void> {
-    const { timeoutMs, signal } = this.#options
-    const leftMs = timeoutMs === undefined ? Infinity : timeoutMs - (performance.now() - this.#startedMs)
-    if (leftMs > 0) {
-      await sleep(Math.min(ms, leftMs, MAX_TIMER_MS), undefined, { signal }).catch((error: unknown) => {
-        throw signal?.aborted ? signal.reason : error
-      })
-    }
-    if (ms < leftMs) return
-    throw new MoveError(
+  #within<T>(step: () => Promise<T>): Promise<T> {
+    return this.#time.run(step)
+  }
+
+  #late(timeoutMs: number): MoveError {
+    const is = this.#isResuming ? 'may be resumed already' : 'stays paused, if the move has paused it'
+    return new MoveError(
       this.#from.name,
       'timeout',
-      `did not run empty in time: expected ${timeoutMs} ms to suffice. Queue "${this.#to.name}" stays paused: repeat the ` +
-        'move, and it goes on',
+      `is not moved in time: expected ${timeoutMs} ms to suffice. Queue "${this.#to.name}" ${is}: repeat the move, and it ` +
+        'goes on',
     )
   }
 
   async #resume({ number, wasPaused }: RecordedMove): Promise<void> {
     const { by, reason } = this.#options
-    await this.#record.reach(number, 'resuming')
-    if (!wasPaused) await this.#to.resume({ by, reason })
-    await this.#record.reach(number, 'done')
+    await this.#within(() => this.#record.reach(number, 'resuming'))
+    this.#isResuming = true
+    if (!wasPaused) await this.#within(() => this.#to.resume({ by, reason }))
+    await this.#within(() => this.#record.reach(number, 'done'))
   }
 
   /** @throws MoveError if it has jobs or workers */

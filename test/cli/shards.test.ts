@@ -25,7 +25,7 @@ test('shards move: says what it waits for, what it carried over and where the re
   expect(late.stderr).toMatch(
     /^new is paused: switch the producers of old to it\nold: 2 waiting, 0 delayed, 0 running; shards/,
   )
-  expect(late.stderr).toMatch(/no live worker.*\nsluice: queue "old" did not run empty in time: .*repeat the move/)
+  expect(late.stderr).toMatch(/no live worker.*\nsluice: queue "old" is not moved in time: .*repeat the move/)
   const process = async ({ data }: { data: { n: number } }) => {
     if (data.n === 2) throw new Error('refused')
   }

@@ -247,7 +247,13 @@ test('a move says why it waits, gives up in time, and goes on; meanwhile no othe
   const holds = new Set<string | undefined>()
   const onProgress = ({ hold }: MoveProgress) => holds.add(hold)
   const move = (from: ShardedQueue, options: object) => moveShardedQueue(from, renewed.queue, { ...BY, ...options })
-  await expect(move(old.queue, { onProgress, timeoutMs: 1 })).rejects.toMatchObject({ stop: 'timeout' })
+  await expect(move(old.queue, { timeoutMs: 1 })).rejects.toMatchObject({ stop: 'timeout' })
+  const seen = new AbortController()
+  const onFirst = (progress: MoveProgress) => {
+    onProgress(progress)
+    seen.abort(new Error('seen'))
+  }
+  await expect(move(old.queue, { onProgress: onFirst, signal: seen.signal })).rejects.toThrow('seen')
   expect([...holds]).toEqual(['workers'])
   await expect(move(other.queue, {})).rejects.toMatchObject({ stop: 'other move', queueName: 'held-new' })
   const worker = old.work()
@@ -411,6 +417,47 @@ test('Redis is away for a moment: a move looks again, and rests again', async ()
   expect(result).toMatchObject({ resumed: true })
   expect(seen.filter((one) => one !== 'draining')).toEqual(['unavailable', 'resting', 'unavailable', 'resting'])
   for (const { queue } of [old, renewed]) await queue.obliterate({ force: true })
+}, 60_000)
+
+/** A call with this name, of it or of its shards, never ends; `reached` is called when one begins. */
+function silent<T extends object>(target: T, call: string, reached: () => void): T {
+  const get = (of: T, name: string) => {
+    const value = Reflect.get(of, name, of)
+    if (name === 'each') return (value as object[]).map((shard) => silent(shard, call, reached))
+    if (typeof value !== 'function') return value
+    return (...args: unknown[]) => {
+      if (name !== call) return value.apply(of, args)
+      reached()
+      return new Promise(() => {})
+    }
+  }
+  return new Proxy(target, { get: get as never })
+}
+
+test('Redis does not answer a call: the signal and the time end a move all the same', async () => {
+  const shop = new ShardShop({ connection, prefix })
+  const open = opened(shop, async () => undefined)
+  const [old, renewed] = [open('silent-old', 1), open('silent-new', 2)]
+  await Promise.all([old, renewed].map(({ queue }) => queue.waitUntilReady()))
+  // At its first call, before anything is changed, while it drains, and at the end.
+  for (const call of ['getShape', 'getJobSchedulers', 'meter', 'resume']) {
+    const abort = new AbortController()
+    const stop = () => abort.abort(new Error('stopped'))
+    const which = call === 'resume' ? 'new' : 'old'
+    const from = which === 'old' ? silent(old.queue, call, stop) : old.queue
+    const to = which === 'new' ? silent(renewed.queue, call, stop) : renewed.queue
+    await expect(moveShardedQueue(from, to, { ...BY, signal: abort.signal })).rejects.toThrow('stopped')
+    const late = moveShardedQueue(
+      which === 'old' ? silent(old.queue, call, () => {}) : old.queue,
+      which === 'new' ? silent(renewed.queue, call, () => {}) : renewed.queue,
+      { ...BY, timeoutMs: 500 },
+    )
+    await expect(late).rejects.toMatchObject({ name: 'MoveError', stop: 'timeout', queueName: 'silent-old' })
+  }
+  expect((await renewed.queue.meter()).each.map(({ paused }) => paused)).toEqual([true, true])
+  expect(await moveShardedQueue(old.queue, renewed.queue, BY)).toMatchObject({ resumed: true })
+  for (const { queue } of [old, renewed]) await queue.obliterate({ force: true })
+  expect(shop.errors).toEqual([])
 }, 60_000)
 
 test('a move does not end as done where the new queue is gone', async () => {

@@ -30,8 +30,8 @@ function settling.open(base, shape, now, id)
   if not job[1] then return nil end
   local c = { base = base, shape = shape, now = now, id = id, corrected = 0, since = settling.since(job[2], job[3]) }
   c.attempt, c.cost, c.costs = job[4], cost_of_options(job[1])
-  -- How the charges changed, in units: of the rate, of that of its group.
-  c.changed = { 0, 0 }
+  -- How the charges changed, in units: of the rate, of that of its group, and by name of the limits of both.
+  c.changed = { 0, 0, {}, {} }
   c.limits = shape.limits and queue_limits_open(shape, base, now) or {}
   local own = group_limits_of(base, shape, now)
   if shape.groups then c.group, c.g = groups_library().named(job[1]) or '', groups_library().open(base, shape, now) end
@@ -134,6 +134,7 @@ function settling.limit(c, part, change)
   if change < 0 then change = settling.under(c, settling.limited_at(c, l)) and -limit_credit(l, s, -change, c.since) or 0 end
   if change == 0 then return end
   limit_settle(l, s, change)
+  c.changed[l.per == 'group' and 4 or 3][l.name] = exact_text(change)
   if change < 0 and l.shared then queue_limit_call_others(l.control, c.base) end
   settling.count(c, change)
 end
@@ -157,9 +158,12 @@ function settling.close(c)
     if c.reached or c.gave then c.g:release(c.group, 'limited') end
     c.g:save()
   end
-  local of_queue, of_group = c.changed[1], c.changed[2]
-  if c.shape.audit and (of_queue ~= 0 or of_group ~= 0) then
-    audit.settled(c.base, { c.id, us_text(c.since), exact_text(of_queue), exact_text(of_group) })
+  if c.shape.audit and c.corrected > 0 then
+    local rate, group, limits, of_group = unpack(c.changed)
+    audit.settled(c.base, {
+      c.id, us_text(c.since), exact_text(rate), exact_text(group), next(limits) and limits or 0,
+      next(of_group) and of_group or 0, us_text(c.now),
+    })
   end
   return c.corrected, c.gave
 end

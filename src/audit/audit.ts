@@ -1,10 +1,10 @@
 // audit/: whether recorded departures kept the rate and the limits. It must not know where they were read.
 
-import type { AuditEntry } from '../inspect/queue-status.ts'
+import type { AuditEntry, SettledLimit } from '../inspect/queue-status.ts'
 import type { QueueLimit } from '../limits/queue-limits.ts'
 import { type AuditedWindow, TOLERANCE_US, worseOf, worstBucketWindow } from './bucket-window.ts'
 import { type Gap, longestGaps } from './gaps.ts'
-import { auditLimit, type LimitAudit } from './limit-audit.ts'
+import { auditLimit, type Charge, type LimitAudit } from './limit-audit.ts'
 import { keptDepartures, stretchesOf } from './stretches.ts'
 
 /** How long after their slots the processors were called, µs. */
@@ -95,11 +95,11 @@ function limitOf(entries: readonly AuditEntry[], limit: QueueLimit, options: Aud
   if (per !== 'group')
     return auditLimit(
       limit,
-      chargesOf(entries, ({ limits }) => limits[name], options),
+      chargesOf(entries, ({ limits, limitsSettled }) => [limits[name], limitsSettled?.[name]], options),
     )
   const byGroup = groupedBy(entries, ({ groupLimits }) => groupLimits?.id)
   const found = [...byGroup].map(([group, own]) => {
-    const charges = chargesOf(own, ({ groupLimits }) => groupLimits?.taken[name], options)
+    const charges = chargesOf(own, ({ groupLimits: its }) => [its?.taken[name], its?.settled?.[name]], options)
     return { ...auditLimit(limit, charges), group }
   })
   const [first = auditLimit(limit, [])] = found
@@ -127,16 +127,20 @@ function groupedBy(
   return groups
 }
 
+/** What was charged again is no departure, but may have begun a window. */
 function chargesOf(
   entries: readonly AuditEntry[],
-  takenBy: (entry: AuditEntry) => number | undefined,
+  takenBy: (entry: AuditEntry) => readonly [cost: number | undefined, settled: SettledLimit | undefined],
   { limitsSinceUs = 0 }: AuditOptions,
-) {
+): Charge[] {
   return entries
-    .flatMap((entry) => {
-      const cost = takenBy(entry)
-      return cost === undefined || entry.slotUs < limitsSinceUs ? [] : [{ us: entry.slotUs, cost }]
+    .flatMap((entry): Charge[] => {
+      const [cost, { refunded = 0, chargedUs = [] } = {}] = takenBy(entry)
+      if (cost === undefined) return []
+      const later = chargedUs.map((us): Charge => ({ us, cost: 0, isSettled: true }))
+      return [{ us: entry.slotUs, cost: Math.max(0, cost - refunded) }, ...later]
     })
+    .filter(({ us }) => us >= limitsSinceUs)
     .sort((one, other) => one.us - other.us)
 }
 

@@ -23,7 +23,8 @@ export interface LimitAudit {
  */
 export function auditLimit(limit: QueueLimit, charges: readonly Charge[]): LimitAudit {
   const { algorithm = 'gcra', name, mode = 'enforce', shared } = limit
-  const found = { name, algorithm, departures: charges.length }
+  const departures = charges.filter(({ isSettled }) => !isSettled)
+  const found = { name, algorithm, departures: departures.length }
   if (mode !== 'enforce') return { ...found, worst: undefined, broken: false, note: `mode ${mode}: it holds nothing` }
   if (algorithm === 'concurrency') {
     return { ...found, worst: undefined, broken: false, note: 'not checked: departures do not tell when jobs end' }
@@ -39,7 +40,8 @@ export function auditLimit(limit: QueueLimit, charges: readonly Charge[]): Limit
     per: ________,
     ...rule
   } = limit
-  const worst = worstWindow(encodeRule(rule), limit, charges)
+  const wire = encodeRule(rule)
+  const worst = worstWindow(wire, limit, wire.align === 'first' ? charges : departures)
   const note = shared ? { note: 'shared: only what this queue took' } : {}
   return { ...found, worst, broken: (worst?.excessUs ?? 0) > TOLERANCE_US, ...note }
 }
@@ -76,7 +78,10 @@ function dayOf(timeZone: string): (us: number) => string {
 
 export interface Charge {
   readonly us: number
+  /** Without what was given back of it. */
   readonly cost: number
+  /** A later charge for a job that cost more than expected, of cost 0: it breaks no bound, but may begin a window. */
+  readonly isSettled?: boolean
 }
 
 /** The cost in a window, up to the charge at which it was fullest. */
@@ -119,15 +124,17 @@ function worstFixedWindow(
 
 /**
  * Windows that begin with their first unit. The first one whose beginning is known comes after a whole window without a
- * charge; charges before it are not counted.
+ * charge; charges before it are not counted. Nor is a beginning known after a window of which all was given back: if that
+ * was before the next charge, that one began another window.
  */
 function worstFirstWindow(charges: readonly Charge[], limit: number, windowUs: number): AuditedWindow | undefined {
   const counts: Count[] = []
   let current: Count | undefined
   let before: number | undefined
   for (const { us, cost } of charges) {
+    const within = current && us < current.fromUs + windowUs ? current : undefined
     const quiet = before !== undefined && us - before >= windowUs
-    if (current && us < current.fromUs + windowUs) current = { ...current, toUs: us, cost: current.cost + cost }
+    if (within) current = within.cost > 0 ? { ...within, toUs: us, cost: within.cost + cost } : undefined
     else if (current || quiet) current = { fromUs: us, toUs: us, cost }
     if (current) counts.push(current)
     before = us

@@ -16,8 +16,16 @@ type Granted = readonly [
 
 type GrantedGroup = readonly [id: string, interval: number | string, burst: number | string]
 
-/** What changed later of a charge, as written by `lua/lib/audit.lua`. */
-type Settled = readonly [id: string, slotUs: string, rate: string, group: string]
+/** What changed later of a charge, as written by `lua/lib/audit.lua`; older versions wrote the first four. */
+type Settled = readonly [
+  id: string,
+  slotUs: string,
+  rate: string,
+  group: string,
+  limits?: Readonly<Record<string, string>> | 0,
+  groupLimits?: Readonly<Record<string, string>> | 0,
+  atUs?: string,
+]
 
 /** The departures that `shape.audit` recorded, in the order in which they were granted. */
 export class AuditReading {
@@ -31,22 +39,23 @@ export class AuditReading {
 
   entries(): AuditEntry[] {
     const starts = startsBySlot(this.#started())
-    const refunds = refundsOf(this.#granted())
+    const settled = settledOf(this.#granted())
     // A returned slot may have been granted again: the last entry of a slot is the one that was used.
     return listed<Granted>(this.#granted())
       .toReversed()
       .map(([jobId, slot, cost, interval, burst, limits, group, own]) => {
         const startedUs = starts.get(Number(slot))?.pop()
-        const refund = refunds.get(departureKey(jobId, slot))
+        const later = settled.get(departureKey(jobId, slot))
         return {
           jobId,
           slotUs: Number(slot),
           cost: Number(cost),
-          ...(refund && refund.rate.most > 0 ? { refunded: refund.rate.most } : {}),
+          ...(later && later.rate.refunded > 0 ? { refunded: later.rate.refunded } : {}),
           ...(Number(interval) > 0 ? { intervalUs: Number(interval), burst: Number(burst) } : {}),
           limits: limits === 0 ? {} : limits,
-          ...(group ? { group: groupOf(group, refund?.group.most ?? 0) } : {}),
-          ...(own ? { groupLimits: { id: own[0], taken: own[1] } } : {}),
+          ...(later && later.limits.size > 0 ? { limitsSettled: Object.fromEntries(later.limits) } : {}),
+          ...(group ? { group: groupOf(group, later?.group.refunded ?? 0) } : {}),
+          ...(own ? { groupLimits: groupLimitsOf(own, later) } : {}),
           ...(startedUs === undefined ? {} : { startedUs }),
         }
       })
@@ -58,34 +67,68 @@ function groupOf([id, interval, burst]: GrantedGroup, refunded: number): NonNull
   return { id, intervalUs: Number(interval), burst: Number(burst), ...(refunded > 0 ? { refunded } : {}) }
 }
 
+function groupLimitsOf(
+  [id, taken]: NonNullable<Granted[7]>,
+  later: SettledCharges | undefined,
+): NonNullable<AuditEntry['groupLimits']> {
+  const own = later?.groupLimits
+  return { id, taken, ...(own && own.size > 0 ? { settled: Object.fromEntries(own) } : {}) }
+}
+
 function departureKey(jobId: string, slot: number | string): string {
   return `${slot} ${jobId}`
 }
 
-/** What `settleCost` gave back of a charge. */
-class Refund {
+/** What `settleCost` changed of one charge. */
+class SettledCharge {
   #units = 0
-  /** At most, over time: others may have left on it before more was charged again. */
-  most = 0
+  /** The most that was given back at any time: others may have left on it before more was charged again. */
+  refunded = 0
+  /** When more was charged, µs. */
+  readonly chargedUs: number[] = []
 
-  add(units: number): void {
-    this.#units += units
-    this.most = Math.max(this.most, this.#units)
+  change(units: number, atUs: number): void {
+    this.#units -= units
+    this.refunded = Math.max(this.refunded, this.#units)
+    if (units > 0) this.chargedUs.push(atUs)
   }
 }
 
-function refundsOf(reply: StreamReply): Map<string, { readonly rate: Refund; readonly group: Refund }> {
-  const refunds = new Map<string, { readonly rate: Refund; readonly group: Refund }>()
+class SettledCharges {
+  readonly rate = new SettledCharge()
+  readonly group = new SettledCharge()
+  /** By name. */
+  readonly limits = new Map<string, SettledCharge>()
+  readonly groupLimits = new Map<string, SettledCharge>()
+
+  change([, , rate, group, limits, groupLimits, at]: Settled): void {
+    const atUs = Number(at)
+    this.rate.change(Number(rate), atUs)
+    this.group.change(Number(group), atUs)
+    changeEach(this.limits, limits || {}, atUs)
+    changeEach(this.groupLimits, groupLimits || {}, atUs)
+  }
+}
+
+function changeEach(charges: Map<string, SettledCharge>, units: Readonly<Record<string, string>>, atUs: number): void {
+  for (const [name, text] of Object.entries(units)) {
+    const charge = charges.get(name) ?? new SettledCharge()
+    charge.change(Number(text), atUs)
+    charges.set(name, charge)
+  }
+}
+
+function settledOf(reply: StreamReply): Map<string, SettledCharges> {
+  const settled = new Map<string, SettledCharges>()
   for (const { fields } of streamEntries(reply)) {
     if (fields.s === undefined) continue
-    const [jobId, slot, rate, group] = JSON.parse(fields.s) as Settled
-    const key = departureKey(jobId, slot)
-    const refund = refunds.get(key) ?? { rate: new Refund(), group: new Refund() }
-    refund.rate.add(-Number(rate))
-    refund.group.add(-Number(group))
-    refunds.set(key, refund)
+    const change = JSON.parse(fields.s) as Settled
+    const key = departureKey(change[0], change[1])
+    const charges = settled.get(key) ?? new SettledCharges()
+    charges.change(change)
+    settled.set(key, charges)
   }
-  return refunds
+  return settled
 }
 
 /** When processors were called, by the slots of their jobs; the latest call of a slot comes last. */

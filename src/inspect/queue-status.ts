@@ -169,6 +169,14 @@ export interface HistoryEntry {
   readonly until?: Date
 }
 
+/** What `settleCost` changed of what a departure took of a limit. */
+export interface SettledLimit {
+  /** Units that it gave back. */
+  readonly refunded: number
+  /** When it charged more, µs on Redis's clock. */
+  readonly chargedUs: readonly number[]
+}
+
 /** A departure that `shape.audit` recorded. */
 export interface AuditEntry {
   readonly jobId: string
@@ -181,8 +189,10 @@ export interface AuditEntry {
   /** The bucket that granted it; undefined where none was enforced. */
   readonly intervalUs?: number
   readonly burst?: number
-  /** What it took of each limit, by name. */
+  /** What it took of each limit when it left, by name. */
   readonly limits: Readonly<Record<string, number>>
+  /** What `settleCost` changed of that, by name; undefined where nothing. */
+  readonly limitsSettled?: Readonly<Record<string, SettledLimit>>
   /** The group whose bucket granted it as well; undefined where it has none, or one without a rate. */
   readonly group?: {
     readonly id: string
@@ -192,7 +202,12 @@ export interface AuditEntry {
     readonly refunded?: number
   }
   /** What it took of the limits of its group, by name; undefined where there are none. The id is '' without a group. */
-  readonly groupLimits?: { readonly id: string; readonly taken: Readonly<Record<string, number>> }
+  readonly groupLimits?: {
+    readonly id: string
+    readonly taken: Readonly<Record<string, number>>
+    /** As `limitsSettled`. */
+    readonly settled?: Readonly<Record<string, SettledLimit>>
+  }
   /** When its processor was called, µs on Redis's clock as its worker estimates it; undefined where unreported. */
   readonly startedUs?: number
 }

@@ -72,6 +72,29 @@ test('windows that begin with their first unit are known after a quiet one', () 
   expect(auditLimit(limit, [0, 2000, 2500, 2999].map(at))).toMatchObject({ broken: true, worst: { cost: 3 } })
 })
 
+describe('windows that begin with their first unit, and costs that were settled', () => {
+  const limit: QueueLimit = { name: 'calls', algorithm: 'fixed-window', rate: '2/s', align: 'first' }
+  const at = (ms: number, cost = 1): Charge => ({ us: ms * 1000, cost })
+  const settledAt = (ms: number): Charge => ({ ...at(ms, 0), isSettled: true })
+  const broken = (...charges: Charge[]) => auditLimit(limit, charges).broken
+
+  test('the next charge may begin another window once all of one was given back', () => {
+    // Of the windows from 2,500 and from 3,500 each holds two.
+    const later = [2500, 3400, 3500, 3600].map((ms) => at(ms))
+    expect(broken(at(0), at(2000), ...later)).toBe(true)
+    expect(broken(at(0), at(2000, 0), ...later)).toBe(false)
+    expect(broken(at(0), at(2000, 0), ...later, ...[5000, 5100, 5200].map((ms) => at(ms)))).toBe(true)
+  })
+
+  test('what is charged again later begins a window', () => {
+    // From 2,500, where one unit is charged again, and from 3,500.
+    const later = [3400, 3500, 3600].map((ms) => at(ms))
+    expect(broken(at(0), ...later)).toBe(true)
+    expect(broken(at(0), settledAt(2500), ...later)).toBe(false)
+    expect(auditLimit(limit, [at(0), settledAt(2500), ...later]).departures).toBe(4)
+  })
+})
+
 test('days are those of the time zone', () => {
   const limit: QueueLimit = {
     name: 'calls',

@@ -1,6 +1,8 @@
 import { afterAll, expect, test } from 'vitest'
 import { audit } from '../../src/audit/audit.ts'
+import type { LimitAudit } from '../../src/audit/limit-audit.ts'
 import { Inspector } from '../../src/inspect/index.ts'
+import type { QueueLimit } from '../../src/limits/queue-limits.ts'
 import type { Shape } from '../../src/shape/shape.ts'
 import { randomOf } from '../../src/simulate/random.ts'
 import { HeldQueue } from '../model/held-queue.ts'
@@ -15,18 +17,18 @@ afterAll(() => Promise.all([held.close(), inspector.close()]))
 const SECOND = 1_000_000
 
 /** The audit, and that of the costs that were expected when the jobs left. */
-async function audited() {
+async function audited(limits: readonly QueueLimit[] = []) {
   const entries = await inspector.audit('held')
-  const expected = entries.map(({ refunded: _, group, ...entry }) => {
-    if (!group) return entry
-    const { refunded: __, ...charged } = group
-    return { ...entry, group: charged }
-  })
-  return { entries, found: audit(entries), expected: audit(expected) }
+  const expected = entries.map(({ refunded: _, limitsSettled: __, group, groupLimits, ...entry }) => ({
+    ...entry,
+    ...(group ? { group: { ...group, refunded: 0 } } : {}),
+    ...(groupLimits ? { groupLimits: { ...groupLimits, settled: {} } } : {}),
+  }))
+  return { entries, found: audit(entries, { limits }), expected: audit(expected, { limits }) }
 }
 
-const settle = (id: string, actual: number) =>
-  held.backend.store.run('settle-cost', [id, 1, JSON.stringify({ '': actual }), '600000'])
+const settle = (id: string, actual: number, unit = '') =>
+  held.backend.store.run('settle-cost', [id, 1, JSON.stringify({ [unit]: actual }), '600000'])
 
 async function leave(): Promise<string> {
   const { grants } = await held.depart(1)
@@ -90,3 +92,56 @@ test.each<[string, Shape]>([
   // Costs are whole units.
   expect(worst?.excessUs).toBeGreaterThan((-1.1 * SECOND) / (shape.groups ? 5 : 10))
 })
+
+const ALGORITHMS = ['gcra', 'token-bucket', 'leaky-bucket', 'sliding-window-log', 'sliding-window-counter'] as const
+const RULES: readonly [string, QueueLimit][] = [
+  ...ALGORITHMS.map((algorithm): [string, QueueLimit] => [
+    algorithm,
+    { name: 'tokens', unit: 'tokens', algorithm, rate: '10/s', ...(algorithm.includes('window') ? {} : { burst: 10 }) },
+  ]),
+  ['fixed-window', { name: 'tokens', unit: 'tokens', algorithm: 'fixed-window', rate: '10/s' }],
+  [
+    'fixed-window from the first unit',
+    { name: 'tokens', unit: 'tokens', algorithm: 'fixed-window', rate: '10/s', align: 'first' },
+  ],
+]
+const ofGroups = (limit: QueueLimit): QueueLimit => ({ ...limit, per: 'group' })
+const OF_LIMITS: readonly [string, Shape, QueueLimit][] = [
+  ...RULES.map(([title, limit]): [string, Shape, QueueLimit] => [title, { limits: [limit] }, limit]),
+  ...RULES.filter(([title]) => ['gcra', 'sliding-window-log'].includes(title)).map(
+    ([title, limit]): [string, Shape, QueueLimit] => [
+      `${title} of groups`,
+      { groups: {}, limits: [ofGroups(limit)] },
+      ofGroups(limit),
+    ],
+  ),
+]
+
+test.each(OF_LIMITS)(
+  'whatever is settled and when, a limit is kept, and only just: %s',
+  async (_title, shape, limit) => {
+    const random = randomOf(2).uniform
+    const below = (n: number) => Math.floor(random() * n)
+    await held.reset({ ...shape, audit: 1000 })
+    const left: string[] = []
+    for (let step = 0; step < 120; step++) {
+      const group = shape.groups ? { group: { id: 'ab'[below(2)] as string } } : {}
+      if (random() < 0.6) await held.add({ costs: { tokens: 1 + below(8) }, ...group })
+      // Now and then long enough for windows to end.
+      await held.advanceTo(held.nowUs + below(step % 20 === 0 ? 3 * SECOND : 300_000))
+      for (const { id } of (await held.depart(5, 500_000)).grants) left.push(id)
+      const id = left[left.length - 1 - below(4)]
+      if (id && random() < 0.5) await settle(id, below(12), 'tokens')
+    }
+    const { found, expected } = await audited([limit])
+    const [{ worst, departures }] = found.limits as [LimitAudit]
+    // Costs are whole units.
+    const short = limit.algorithm?.includes('window')
+      ? (worst?.allowed ?? 0) - (worst?.cost ?? 0)
+      : -(worst?.excessUs ?? 0) / (SECOND / 10)
+    expect(found.broken).toBe(false)
+    expect(short).toBeLessThan(1.1)
+    expect(expected.broken).toBe(true)
+    expect(departures).toBe(left.length)
+  },
+)

@@ -11,10 +11,6 @@ import { formatDuration } from '../duration.ts'
 import { existingStatus } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 
-/** Said with a broken limit, since it may be why. */
-const EXPECTED_COSTS =
-  'limits count costs as expected at departure: what settleCost gave back later looks like an excess'
-
 /** The number of history entries that a queue keeps. */
 const HISTORY = 1000
 
@@ -116,13 +112,8 @@ function auditText(name: string, found: Audit, gaps: readonly ExplainedGap[]): s
   if (unpaced > 0) lines.push(`${countText(unpaced, 'departure')} not paced: no rate, or mode shadow or off`)
   if (givenBack > 0)
     lines.push(`${countText(givenBack, 'departure')} given back before the start, and not counted above`)
-  lines.push(...gapLines(gaps), verdictOf(found))
+  lines.push(...gapLines(gaps), found.broken ? 'BROKEN' : 'every bound was kept')
   return lines.join('\n')
-}
-
-function verdictOf({ broken, limits }: Audit): string {
-  if (!broken) return 'every bound was kept'
-  return limits.some((limit) => limit.broken) ? `BROKEN (${EXPECTED_COSTS})` : 'BROKEN'
 }
 
 function spanText({ fromUs, toUs }: Audit): string {

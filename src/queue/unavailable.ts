@@ -122,7 +122,8 @@ export class AdmitTimeout {
   }
 }
 
-function asUnavailable(queueName: string, error: unknown, sent: boolean): unknown {
+/** An error of Redis or of the connection as that of a queue; any other error stays. */
+export function asUnavailable(queueName: string, error: unknown, sent: boolean): unknown {
   if (error instanceof SluiceError || !(error instanceof Error)) return error
   const kind = failureKind(error)
   if (!kind) return error

@@ -28,8 +28,13 @@ function isUnavailable(error: Error): boolean {
 interface WaitTerms {
   /** Whether it may change something after it was given up. Default true. */
   readonly mayChange?: boolean
-  /** What did not come in time. */
-  readonly missing?: string
+  /** What did not come in time, and why, once it is late. */
+  readonly missing?: () => Missing
+}
+
+interface Missing {
+  readonly text?: string | undefined
+  readonly cause?: Error | undefined
 }
 
 /**
@@ -40,8 +45,11 @@ export function answered<T>(
   queueName: string,
   promise: Promise<T>,
   timeoutMs: number,
-  { mayChange = true, missing = 'Redis did not answer' }: WaitTerms = {},
+  { mayChange = true, missing = () => ({}) }: WaitTerms = {},
 ): Promise<T> {
-  const reason = `${missing} within ${timeoutMs} ms`
-  return orLate(timeoutMs, promise, () => new QueueUnavailableError(queueName, reason, mayChange))
+  return orLate(timeoutMs, promise, () => {
+    const { text = 'Redis did not answer', cause } = missing()
+    const reason = `${text} within ${timeoutMs} ms${cause ? ` (${cause.message})` : ''}`
+    return new QueueUnavailableError(queueName, reason, mayChange, cause && { cause })
+  })
 }

@@ -12,6 +12,7 @@ export class ShardNumber {
   readonly #declares: boolean
   readonly #onStored: () => void
   #isStored = false
+  #isUndeclared = false
   #asking: Promise<void> | undefined
 
   /** @param onStored called once the head has this number */
@@ -45,6 +46,11 @@ export class ShardNumber {
     return this.#isStored
   }
 
+  /** Whether Redis said last that no process has declared the queue. */
+  get isUndeclared(): boolean {
+    return this.#isUndeclared
+  }
+
   /** @throws ShardCountError if the stored number is another one */
   check(stored: number): void {
     if (stored !== this.count) throw new ShardCountError(this.#queueName, stored, this.count)
@@ -52,8 +58,8 @@ export class ShardNumber {
 
   async #ask(): Promise<void> {
     const stored = (await this.#head.run('claim-shards', [this.count, this.#declares ? '1' : ''])) as number
-    // No process has declared the queue yet.
-    if (stored === 0) return
+    this.#isUndeclared = stored === 0
+    if (this.#isUndeclared) return
     this.check(stored)
     this.#isStored = true
     this.#onStored()

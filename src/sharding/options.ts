@@ -1,5 +1,5 @@
 import { checkDeadLetterQueue } from '../backend/dead-letters.ts'
-import { gotText } from '../call-options.ts'
+import { gotText, nearName } from '../call-options.ts'
 import { InvalidInputError, UnsupportedOptionError } from '../errors.ts'
 import { checkFeedbackOptions } from '../feedback/options.ts'
 import type { MeterState } from '../queue/meter-state.ts'
@@ -52,22 +52,35 @@ export function checkShardedQueue(options: ShardedQueueOptions): void {
   if (typeof options !== 'object' || options === null) {
     throw new InvalidInputError(`a queue needs options, such as { connection, shards, shape }; got ${gotText(options)}`)
   }
+  checkNames(options)
   checkShards(options.shards)
   checkPrefix(options.prefix)
   checkPlaceBy(options.placeBy)
   checkAdmitTimeout(options.admitTimeoutMs)
 }
 
+/** Queues and workers are often created with the same object, so each accepts the other's. */
+const OWN = ['shards', 'placeBy']
+
+/** @throws InvalidInputError for a name that almost matches one of ours, and would be ignored */
+function checkNames(options: object): void {
+  for (const name in options) {
+    const meant = OWN.includes(name) ? undefined : nearName(name, OWN)
+    if (meant === undefined) continue
+    throw new InvalidInputError(`there is no option '${name}' of a queue with shards: did you mean '${meant}'?`)
+  }
+}
+
 /** @throws InvalidInputError */
 function checkShards(shards: unknown): void {
   if (Number.isSafeInteger(shards) && (shards as number) >= 1 && (shards as number) <= MAX_SHARDS) return
-  throw new InvalidInputError(`shards must be a whole number from 1 to ${MAX_SHARDS}; got ${JSON.stringify(shards)}`)
+  throw new InvalidInputError(`shards must be a whole number from 1 to ${MAX_SHARDS}; got ${gotText(shards)}`)
 }
 
 /** @throws InvalidInputError */
 function checkPrefix(prefix: unknown): void {
   if (prefix === undefined || typeof prefix === 'string') return
-  throw new InvalidInputError(`prefix must be a string; got ${JSON.stringify(prefix) ?? String(prefix)}`)
+  throw new InvalidInputError(`prefix must be a string; got ${gotText(prefix)}`)
 }
 
 /** @throws InvalidInputError */
@@ -82,6 +95,7 @@ function checkPlaceBy(placeBy: unknown): void {
  */
 export function checkShardedWorker(name: string, processor: unknown, options: ShardedWorkerOptions): void {
   checkWorkerOptions(options)
+  checkNames(options)
   checkShards(options.shards)
   checkPrefix(options.prefix)
   checkConcurrency(options.concurrency, options.shards)
@@ -89,7 +103,7 @@ export function checkShardedWorker(name: string, processor: unknown, options: Sh
   checkFeedbackOptions(options)
   if (typeof processor !== 'function' && typeof processor !== 'string' && !(processor instanceof URL)) {
     throw new InvalidInputError(
-      `a worker needs a processor: a function, or the path or URL of a file; got ${processor}`,
+      `a worker needs a processor: a function, or the path or URL of a file; got ${gotText(processor)}`,
     )
   }
   if (options.autorun === false) {
@@ -101,6 +115,6 @@ export function checkShardedWorker(name: string, processor: unknown, options: Sh
 function checkConcurrency(concurrency: unknown, shards: number): void {
   if (Number.isSafeInteger(concurrency) && (concurrency as number) >= shards) return
   throw new InvalidInputError(
-    `concurrency must be a whole number of at least ${shards}, one for each shard; got ${JSON.stringify(concurrency)}`,
+    `concurrency must be a whole number of at least ${shards}, one for each shard; got ${gotText(concurrency)}`,
   )
 }

@@ -1,4 +1,5 @@
 import type { ShapedJobsOptions } from '../admission/job-options.ts'
+import { gotText } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
 import { uniqueId } from '../redis/ids.ts'
 import { groupKey, shardOf } from '../redis/shards.ts'
@@ -54,7 +55,7 @@ export class Placement {
     const key: unknown = this.#placeBy?.(job)
     if (key === undefined || typeof key === 'string') return key
     // Of a number, all jobs would be in one shard.
-    throw new InvalidInputError(`placeBy must return a string, or undefined; got ${JSON.stringify(key) ?? String(key)}`)
+    throw new InvalidInputError(`placeBy must return a string, or undefined; got ${gotText(key)}`)
   }
 }
 

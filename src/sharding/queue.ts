@@ -9,7 +9,7 @@ import type { Explanation } from '../inspect/queue-status.ts'
 import type { AddedOnce } from '../queue/add-once.ts'
 import type { Clearing, Offer, ShapeChange, ShapedQueueOptions } from '../queue/options.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
-import { DEFAULT_ADMIT_TIMEOUT_MS } from '../queue/unavailable.ts'
+import { asUnavailable, DEFAULT_ADMIT_TIMEOUT_MS } from '../queue/unavailable.ts'
 import { delistShardedQueue } from '../redis/shaped-queues.ts'
 import { groupKey, shardOf } from '../redis/shards.ts'
 import { checkGroupId } from '../shape/groups.ts'
@@ -26,6 +26,9 @@ import { Placement, shardNamedBy } from './placement.ts'
 import { Removal, type RemovalOptions } from './removal.ts'
 import { ownFields, splitOverride } from './shapes.ts'
 import { ShardQueue } from './shard-queue.ts'
+
+/** So long BullMQ waits at most before it connects again, ms. */
+const BETWEEN_ATTEMPTS_MS = 20_000
 
 export interface ShardedQueueEvents {
   error: [error: Error]
@@ -53,6 +56,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
   /** Whether it was removed: what comes next begins it anew. */
   #isGone = false
   #isClosed = false
+  #lastError: { readonly error: Error; readonly atMs: number } | undefined
 
   /**
    * @throws InvalidInputError, InvalidShapeError, InvalidRateError, UnsupportedOptionError; ClusterPrefixError never: the
@@ -149,7 +153,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
 
   /** Numbers of jobs by state, over all shards. */
   async getJobCounts(...types: JobType[]): Promise<Record<string, number>> {
-    await this.#number.agree()
+    await this.#agreed()
     const counts = await Promise.all(this.each.map((queue) => queue.getJobCounts(...types)))
     const sums: Record<string, number> = {}
     for (const one of counts) for (const [type, n] of Object.entries(one)) sums[type] = (sums[type] ?? 0) + n
@@ -158,14 +162,14 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
 
   /** Jobs that wait, are delayed or wait for children, over all shards. */
   async count(): Promise<number> {
-    await this.#number.agree()
+    await this.#agreed()
     const counts = await Promise.all(this.each.map((queue) => queue.count()))
     return counts.reduce((sum, n) => sum + n, 0)
   }
 
   /** The whole, and each of the shards. */
   async meter(): Promise<ShardedState> {
-    await this.#number.agree()
+    await this.#agreed()
     const [shape, ...each] = await Promise.all([this.#head.getShape(), ...this.each.map((queue) => queue.meter())])
     const sum = (field: 'depth' | 'waiting' | 'delayed' | 'waitingChildren' | 'active') =>
       each.reduce((total, state) => total + state[field], 0)
@@ -266,7 +270,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
    */
   async obliterate(options?: RemovalOptions): Promise<void> {
     const removal = new Removal(this.name, this.#admitTimeoutMs)
-    await answered(this.name, this.#number.agree(), this.#admitTimeoutMs, { mayChange: false })
+    await this.#agreed()
     await removal.reach(this.#head, this.each as readonly ShapedQueue[])
     await this.#coordinator.close()
     try {
@@ -310,8 +314,27 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
   async #started(): Promise<void> {
     if (this.#isGone) this.#beginAnew()
     if (this.#coordinator.isStarted) return
-    const terms = { mayChange: false, missing: 'its shards got no leases' }
-    await answered(this.name, this.#coordinator.started, this.#admitTimeoutMs, terms)
+    const missing = () => {
+      if (this.#number.isUndeclared) return { text: 'no process has declared its shape' }
+      return { text: 'its shards got no leases', cause: this.#lastCause() }
+    }
+    await answered(this.name, this.#coordinator.started, this.#admitTimeoutMs, { mayChange: false, missing })
+  }
+
+  /** Before a read. @throws ShardCountError, QueueUnavailableError */
+  async #agreed(): Promise<void> {
+    if (this.#number.isStored) return
+    const missing = () => ({ cause: this.#lastCause() })
+    const agreeing = this.#number.agree().catch((error: unknown) => {
+      throw asUnavailable(this.name, error, false)
+    })
+    await answered(this.name, agreeing, this.#admitTimeoutMs, { mayChange: false, missing })
+  }
+
+  /** The last error, unless there have been attempts without one since. */
+  #lastCause(): Error | undefined {
+    const { error, atMs = 0 } = this.#lastError ?? {}
+    return performance.now() - atMs <= BETWEEN_ATTEMPTS_MS ? error : undefined
   }
 
   #beginAnew(): void {
@@ -328,6 +351,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
 
   /** As BullMQ does: an error without a listener does not end the program. */
   #fails(error: Error): void {
+    this.#lastError = { error, atMs: performance.now() }
     if (this.listenerCount('error') > 0) this.emit('error', error)
     else console.error(error)
   }
@@ -355,7 +379,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
   }
 
   async #find(jobId: string) {
-    await this.#number.agree()
+    await this.#agreed()
     const all = this.each.map((_, shard) => shard)
     const named = all.filter((shard) => shard === shardNamedBy(jobId))
     const found = await this.#findIn(named, jobId)

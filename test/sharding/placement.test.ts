@@ -48,7 +48,7 @@ test('what all jobs have by default decides as what a job has itself', () => {
 })
 
 test('of what placeBy returns only a string is a key', () => {
-  for (const wrong of [5, null, { id: 'a' }, Symbol('a')]) {
+  for (const wrong of [5, 5n, null, { id: 'a' }, Symbol('a')]) {
     const placement = new Placement(3, () => wrong as never)
     expect(() => placement.shardFor({ name: 'job', data: {} })).toThrow(InvalidInputError)
   }

@@ -20,6 +20,7 @@ import { shardOf } from '../../src/redis/shards.ts'
 import { ShardedQueue, ShardedWorker } from '../../src/sharding/index.ts'
 import { shardNamedBy } from '../../src/sharding/placement.ts'
 import { worstWindow } from '../../src/testing/worst-window.ts'
+import { findFreePort } from '../../workers/services/free-port.ts'
 import { useRedis } from '../support/redis.ts'
 import { endsOf, ShardShop } from './support/shop.ts'
 
@@ -223,6 +224,7 @@ async function keysOf(name: string): Promise<Record<string, unknown>> {
 
 test.each([
   [{ shards: 0 }, InvalidInputError, 'shards must be a whole number from 1 to 64; got 0'],
+  [{ shards: Number.NaN }, InvalidInputError, 'shards must be a whole number from 1 to 64; got NaN'],
   [{ shards: 3, placeBy: 'group' }, InvalidInputError, 'placeBy must be a function of a job; got string'],
   [{ shards: 3, shape: { burst: 2 } }, InvalidShapeError, 'shape.burst of a queue with 3 shards must be at least 3'],
   [
@@ -246,6 +248,16 @@ test.each([
   const made = () => new ShardedQueue('x', { connection, prefix, ...options } as never)
   expect(made).toThrow(type)
   expect(made).toThrow(message)
+})
+
+test.each([
+  [{ shard: 3 }, "there is no option 'shard' of a queue with shards: did you mean 'shards'?"],
+  [{ shards: 3, placeby: () => 'a' }, "there is no option 'placeby' of a queue with shards: did you mean 'placeBy'?"],
+])('a misspelt option is not ignored: %j', (options, message) => {
+  const all = { connection, prefix, concurrency: 3, ...options } as never
+  expect(() => new ShardedWorker('x', async () => 0, all)).toThrow(message)
+  const { concurrency: _, ...rest } = all as Record<string, unknown>
+  expect(() => new ShardedQueue('x', rest as never)).toThrow(message)
 })
 
 test('a worker needs a place for each shard', () => {
@@ -360,9 +372,29 @@ test('an add fails in time where the shards get no leases', async () => {
   const mail = queue('leaseless', { shards: 2, admitTimeoutMs: 200 })
   const refusal = { name: 'QueueUnavailableError', queueName: 'leaseless', mayBeStored: false }
   await expect(mail.add('job', {})).rejects.toMatchObject(refusal)
+  await expect(mail.add('job', {})).rejects.toThrow('no process has declared its shape within 200 ms')
   await expect(mail.addBulk(jobs(2))).rejects.toMatchObject(refusal)
   expect(await mail.getJobCounts('waiting')).toEqual({ waiting: 0 })
   await mail.obliterate({ force: true })
+})
+
+test('without Redis, calls fail in time and say why', async () => {
+  const away = new ShardShop({ connection: { host: '127.0.0.1', port: await findFreePort() }, prefix })
+  const mail = away.queue('away', { shards: 2, shape: { capacity: 50 }, admitTimeoutMs: 300 })
+  const cause = { code: 'ECONNREFUSED' }
+  const adding = mail.add('job', {})
+  await expect(adding).rejects.toMatchObject({ name: 'QueueUnavailableError', mayBeStored: false, cause })
+  await expect(adding).rejects.toThrow(/got no leases within 300 ms \(.*ECONNREFUSED/)
+  const reads = [
+    () => mail.getJobCounts(),
+    () => mail.count(),
+    () => mail.getJob('a'),
+    () => mail.meter(),
+    () => mail.explain('a'),
+    () => mail.queueOfJob('a'),
+  ]
+  for (const read of reads)
+    await expect(read(), `${read}`).rejects.toMatchObject({ name: 'QueueUnavailableError', cause })
 })
 
 test('a rate that was never declared is not set at run time', async () => {
@@ -543,6 +575,7 @@ test('what shards would refuse is refused before any is opened', () => {
     [undefined, run],
     [{ ...good, shards: 0 }, run],
     [{ ...good, concurrency: 1 }, run],
+    [{ ...good, concurrency: 3n }, run],
     [{ ...good, limiter: { max: 1, duration: 1 } }, run],
     [{ ...good, deadLetter: 'work' }, run],
     [{ ...good, maxLoopUtilization: 0.5 }, run],
@@ -552,6 +585,7 @@ test('what shards would refuse is refused before any is opened', () => {
     [{ ...good, shape: 5 }, run],
     [{ ...good, shape: { limits: [null] } }, run],
     [good, undefined],
+    [good, Symbol('run')],
   ] as const
   for (const [options, processor] of wrong) {
     expect(() => new ShardedWorker('work', processor as never, options as never)).toThrow(SluiceError)
@@ -560,6 +594,8 @@ test('what shards would refuse is refused before any is opened', () => {
     undefined,
     null,
     { ...good, shards: 65 },
+    { ...good, shards: 3n },
+    { ...good, prefix: 3n },
     { ...good, placeBy: 'group' },
     { ...good, prefix: 5 },
   ]) {

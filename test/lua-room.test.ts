@@ -13,5 +13,7 @@ const SPARE = 32
 const more = `local ${Array.from({ length: SPARE }, (_, i) => `spare_${i}`).join(', ')}`
 
 test.each(scripts)('%s has room for more names', async (_name, lua) => {
-  await expect(client.script('LOAD', `${more}\n${lua}`)).resolves.toHaveLength(40)
+  // Some run in a function, which then is what has to have room.
+  const [, before = '', rest = lua] = /^([\s\S]*?\nlocal function run\(\)\n)([\s\S]*)$/.exec(lua) ?? []
+  await expect(client.script('LOAD', `${before}${more}\n${rest}`)).resolves.toHaveLength(40)
 })

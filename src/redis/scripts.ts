@@ -169,6 +169,12 @@ const SENT_ONCE = new Set([
   ...['apply-feedback', 'report', 'override-shape', 'pause-meter', 'set-group', 'note-history'],
 ])
 
+/** Files whose calls make the most garbage, since each handles many jobs: `lua/lib/steady.lua` spreads its collection. */
+const STEADY: ReadonlySet<string> = new Set([
+  ...['admit-bulk', 'admit-bulk-fitting', 'admit-bulk-groups', ADMIT_FLOW],
+  ...['depart', 'finish-batch', 'finish-batch-open', 'finish-batch-groups', 'give-back', 'drain-part', 'report'],
+])
+
 /** All scripts for one pair of versions, ready to be defined on a client. Texts are static: no queue name, no rate. */
 export class ScriptSet {
   readonly #definitions = new Map<string, ScriptDefinition>()
@@ -185,12 +191,14 @@ export class ScriptSet {
       [...bullmq.scripts].map(([name, { lua }]) => [name, new OriginalScript(onDelayClock(lua))] as const),
     )
     const textOf = (name: string) => (originals.get(name) as OriginalScript).whole
-    const compose = (file: string, around = '') =>
-      composer.file(file, ({ original, part, isHandled }) => {
+    const compose = (file: string, around = '') => {
+      const text = composer.file(file, ({ original, part, isHandled }) => {
         const script = originals.get(original ?? around) as OriginalScript
         if (!part) return script.whole
         return isHandled ? onHandlers(script.divided[part]) : script.divided[part]
       })
+      return STEADY.has(file) ? steady(text, composer) : text
+    }
     for (const [file, numberOfKeys] of Object.entries(OWN))
       this.#definitions.set(file, { lua: compose(file), numberOfKeys })
     const wrap = (as: string, file: string, name: string) => {
@@ -266,6 +274,11 @@ export class ScriptSet {
 /** A script as it is sent to a cluster: with one key more (`absentKey`), which its text does not see. */
 function onCluster({ lua, numberOfKeys }: ScriptDefinition): ScriptDefinition {
   return { lua: `${WITHOUT_ABSENT_KEY}${lua}`, numberOfKeys: numberOfKeys + 1 }
+}
+
+/** A script that makes much garbage, which is then freed in more calls. */
+function steady(text: string, composer: LuaComposer): string {
+  return `${composer.text('--- @include "steady"')}\nlocal function run()\n${text}\nend\nsteady_begin()\nreturn steady_end(run())`
 }
 
 /** A script of BullMQ with what it needs before it. */

@@ -58,7 +58,7 @@ export async function copyOverrides(from: ShardedQueue, to: ShardedQueue): Promi
   return copied
 }
 
-/** Copies what is set for single groups in the same way, without what feedback holds. @returns for how many */
+/** Copies what is set for single groups in the same way, without what holds them for a time. @returns for how many */
 export async function copyGroups(from: ShardedQueue, to: ShardedQueue): Promise<number> {
   const copies = from.each.map(async (shard) => {
     const inspector = await inspectorOf(shard)
@@ -188,7 +188,8 @@ async function place({ scheduler, target }: Carried, count: number | undefined, 
   const found = await target.getJobScheduler(key)
   // The producers have given it another schedule.
   if (found && !isSameSchedule(found, scheduler)) return true
-  if (found?.next === next) return true
+  // With replicas to wait for, an earlier call may not have seen them confirm it: only this one's own counts.
+  if (found?.next === next && !target.backend.store.memory.stored?.durability) return true
   if (found) await record.drop(target, key, `repeat:${key}:${found.next}`)
   // Without a start, a job of `every` would be due at once.
   const repeat = every ? { every: Number(every), offset, startDate: next } : { pattern, tz, startDate }

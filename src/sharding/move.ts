@@ -7,6 +7,7 @@ import { intervalUs, parseRate, type RateInput } from '../rate.ts'
 import { isPassing } from '../redis/failures.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 import { checkSchedulers, checkShapes, copyGroups, copyOverrides, inspectorOf, moveSchedulers } from './carry.ts'
+import { copyHolds } from './carry-holds.ts'
 import { MoveRecord, type RecordedMove } from './move-record.ts'
 import { MoveTime } from './move-time.ts'
 import type { ShardedState } from './options.ts'
@@ -117,6 +118,8 @@ interface Look {
   readonly state: ShardedState
   readonly shards: readonly QueueStatus[]
   readonly isEmpty: boolean
+  /** By a person, who does not expect its jobs to start elsewhere. */
+  readonly isPaused: boolean
   /** Changes with each job that comes, leaves or ends. */
   readonly mark: string
 }
@@ -229,7 +232,7 @@ class Move {
       if (!seen) return false
       const now = await unlessAway(this.#rest(begun, seen))
       if (now === 'ended') return false
-      if (now?.isEmpty && now.mark === seen.mark) return true
+      if (now?.isEmpty && !now.isPaused && now.mark === seen.mark) return true
     }
   }
 
@@ -246,7 +249,7 @@ class Move {
     for (;;) {
       const found = await unlessAway(this.#step(begun))
       if (found === 'ended') return undefined
-      if (found?.isEmpty && found.schedulers === 0) return found
+      if (found?.isEmpty && !found.isPaused && found.schedulers === 0) return found
       this.#report({ phase: 'draining', ...found })
       await this.#time.sleep(LOOK_MS)
     }
@@ -284,6 +287,7 @@ class Move {
     return {
       state,
       shards,
+      isPaused: state.each.some(({ paused }) => paused),
       isEmpty: waiting + delayed + waitingChildren + active === 0,
       mark: `${accepted} ${ended}`,
     }
@@ -318,6 +322,8 @@ class Move {
 
   async #resume({ number, wasPaused }: RecordedMove): Promise<void> {
     const { by, reason } = this.#options
+    // By then the old queue no longer hears of any.
+    await this.#within(() => copyHolds(this.#from, this.#to, by))
     await this.#within(() => this.#record.reach(number, 'resuming'))
     this.#isResuming = true
     if (!wasPaused) await this.#within(() => this.#to.resume({ by, reason }))

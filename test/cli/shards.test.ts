@@ -22,15 +22,18 @@ test('shards move: says what it waits for, what it carried over and where the re
   await old.addBulk([1, 2].map((n) => ({ name: 'job', data: { n }, opts: { group: { id: 'a' } } })))
   const late = await runHere(redis, move('old', 'new', '--timeout', '1ms'))
   expect(late).toMatchObject({ code: 1, stdout: '' })
-  expect(late.stderr).toMatch(
-    /^new is paused: switch the producers of old to it\nold: 2 waiting, 0 delayed, 0 running; shards/,
-  )
-  expect(late.stderr).toMatch(/no live worker.*\nsluice: queue "old" is not moved in time: .*repeat the move/)
+  expect(late.stderr).toMatch(/^sluice: queue "old" is not moved in time: .*repeat the move/)
+  const running = sluice.start(move('old', 'new'))
+  await expect
+    .poll(() => running.stderr, { timeout: 20_000 })
+    .toMatch(
+      /^new is paused: switch the producers of old to it\nold: 2 waiting, 0 delayed, 0 running; shards.*no live worker/,
+    )
   const process = async ({ data }: { data: { n: number } }) => {
     if (data.n === 2) throw new Error('refused')
   }
   const worker = shop.worker('old', process, { shards: 2, concurrency: 4, shape: SHAPE, deadLetter: 'dead' })
-  const done = await runHere(redis, move('old', 'new'))
+  const done = await running.ended
   expect(done).toMatchObject({ code: 0 })
   expect(done.stderr).toContain('old is empty; 10ms until its last departures no longer count')
   expect(done.stdout).toContain('new is resumed\n')

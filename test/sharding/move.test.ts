@@ -1,4 +1,5 @@
 import { Job } from 'bullmq'
+import { applyFeedback, encodeFeedbackRequest } from '../../src/feedback/request.ts'
 import { type Shape, ShapedFlowProducer, ShapedQueue } from '../../src/index.ts'
 import { shardPrefix } from '../../src/redis/shards.ts'
 import { type MoveProgress, moveShardedQueue, type ShardedQueue, type ShardedWorker } from '../../src/sharding/index.ts'
@@ -417,6 +418,64 @@ test('Redis is away for a moment: a move looks again, and rests again', async ()
   expect(result).toMatchObject({ resumed: true })
   expect(seen.filter((one) => one !== 'draining')).toEqual(['unavailable', 'resting', 'unavailable', 'resting'])
   for (const { queue } of [old, renewed]) await queue.obliterate({ force: true })
+}, 60_000)
+
+test("what a downstream has asked for holds the new queue too, and a person's pause of the old one is kept", async () => {
+  const shop = new ShardShop({ connection, prefix })
+  const open = opened(shop, async () => undefined)
+  const [old, renewed] = [open('asked-old', 2), open('asked-new', 4)]
+  await Promise.all([old, renewed].map(({ queue }) => queue.waitUntilReady()))
+  const [first] = old.queue.each as [ShapedQueue]
+  const who = { by: 'a worker', reason: 'Retry-After' }
+  const store = (await old.queue.queueOfGroup('a')).backend.store
+  await store.changeGroup('a', { limited: true }, who, HOUR_MS)
+  await store.changeGroup('a', { slowed: [1, 500], crowded: 2 }, who, HOUR_MS)
+  const said = { scope: 'queue', source: 'retry-after', reason: 'too many' } as const
+  const found = [
+    { feedback: { kind: 'slow', ...said, rate: { limit: 8, period: 1000 }, ttlMs: HOUR_MS } },
+    { feedback: { kind: 'concurrency', ...said, limit: 6, ttlMs: HOUR_MS } },
+  ] as const
+  await applyFeedback(
+    first.backend.store,
+    encodeFeedbackRequest({ found, by: 'a worker', sentUs: Date.now() * 1000, adapt: undefined, oks: 0 }),
+  )
+  let paused: Promise<void> | undefined
+  const holds: (string | undefined)[] = []
+  const onProgress = ({ phase, hold }: MoveProgress) => {
+    holds.push(hold)
+    // It is empty; the pause of a person comes before the resume, and so does what the last job is told.
+    if (phase === 'resting') {
+      paused ??= (async () => {
+        await old.queue.pause()
+        await first.pauseUntil(Date.now() + HOUR_MS, who)
+      })()
+    }
+    if (hold === 'paused') void old.queue.resume()
+  }
+  const isPaused = old.queue.each.map((shard) => ({ shard, meter: shard.meter.bind(shard) }))
+  // The look after the rest comes when the pause is there.
+  for (const { shard, meter } of isPaused) {
+    Object.assign(shard, {
+      meter: async () => {
+        await paused
+        return meter()
+      },
+    })
+  }
+  expect(await moveShardedQueue(old.queue, renewed.queue, { ...BY, onProgress })).toMatchObject({ resumed: true })
+  expect(holds).toContain('paused')
+  const states = await Promise.all(renewed.queue.each.map((shard) => shard.meter()))
+  for (const { paused, pausedUntil, pauseReason, feedback } of states) {
+    expect({ paused, pauseReason }).toEqual({ paused: false, pauseReason: 'Retry-After' })
+    expect(pausedUntil?.getTime()).toBeGreaterThan(Date.now() + 0.9 * HOUR_MS)
+    // Of 8/s and 6 jobs for each of two shards, a quarter of the whole.
+    expect(feedback).toMatchObject({ rates: { slow: 4 }, concurrency: 3 })
+  }
+  const { overrides, status } = await (await renewed.queue.queueOfGroup('a')).getGroup('a')
+  expect(overrides).toMatchObject({ limited: who, slowed: { value: '1/500ms', ...who }, crowded: { value: 2, ...who } })
+  expect(status).toBe('limited')
+  for (const { queue } of [old, renewed]) await queue.obliterate({ force: true })
+  expect(shop.errors).toEqual([])
 }, 60_000)
 
 /** A call with this name, of it or of its shards, never ends; `reached` is called when one begins. */

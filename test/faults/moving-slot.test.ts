@@ -166,3 +166,61 @@ test('while a slot moves slowly, each call is refused before it changes anything
   expect(await results).toEqual([])
   expect({ losses: fleet.losses, stalled: fleet.stalled }).toEqual({ losses: [], stalled: [] })
 }, 60_000)
+
+test('a slot begins to move between two parts of the jobs that a closing worker gives back: none is lost or overtaken', async () => {
+  const cluster = await OwnCluster.start()
+  const fleet = new Fleet()
+  // Slots that are far apart: a busy machine starts few of them meanwhile.
+  const shape = { rate: '5/s', burst: 1, horizonMs: 60_000, groups: {} } as const
+  const queue = fleet.queue('mail', { connection: cluster.connect(), prefix: PREFIX, shape })
+  const ids = Array.from({ length: 120 }, (_, i) => `j${i}`)
+  await queue.addBulk(ids.map((jobId) => ({ name: 'job', data: {}, opts: { jobId, group: { id: 'a' } } })))
+  const worker = fleet.worker('mail', {
+    connection: cluster.connect(IMPATIENT),
+    ...{ prefix: PREFIX, concurrency: 110, lockDuration: 400_000 },
+  })
+  await expect.poll(() => queue.getActiveCount(), { timeout: 20_000 }).toBeGreaterThan(80)
+  const place = await cluster.placeOf(PREFIX)
+  const { store } = worker.backend
+  const run = store.run.bind(store)
+  let returned = 0
+  let refused = 0
+  store.run = async (script, args) => {
+    if (script !== 'give-back') return run(script, args)
+    try {
+      const reply = await run(script, args)
+      returned += 1
+      if (returned === 1) await moveHalf(cluster, place)
+      return reply
+    } catch (error) {
+      refused += 1
+      // Half of the keys are at either node.
+      if (refused === 3) await moveAll(cluster, place)
+      throw error
+    }
+  }
+  await worker.close()
+  expect({ returned: returned > 1, refused: refused >= 3 }).toEqual({ returned: true, refused: true })
+  expect(await queue.getActiveCount()).toBe(0)
+  await queue.setShape({ rate: '10000/s' }, { by: 'test', reason: 'the rest runs at once' })
+  fleet.worker('mail', { connection: cluster.connect(), prefix: PREFIX })
+  await fleet.until(() => fleet.completed.length === ids.length)
+  expect(fleet.completed).toEqual(ids)
+  expect({ losses: fleet.losses, stalled: fleet.stalled }).toEqual({ losses: [], stalled: [] })
+}, 60_000)
+
+type Place = Awaited<ReturnType<OwnCluster['placeOf']>>
+
+async function moveHalf(cluster: OwnCluster, place: Place): Promise<void> {
+  await cluster.beginMove(place)
+  const keys = (await cluster.keysAt(place.slot, place.from)).toSorted()
+  await cluster.moveKeys(
+    place,
+    keys.filter((key, i) => i % 2 === 0 && !key.endsWith('meta:shape')),
+  )
+}
+
+async function moveAll(cluster: OwnCluster, place: Place): Promise<void> {
+  await cluster.moveRest(place)
+  await cluster.endMove(place)
+}

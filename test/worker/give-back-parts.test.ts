@@ -1,6 +1,7 @@
 import { afterAll, expect, test } from 'vitest'
 import { giveBack } from '../../src/departure/give-back.ts'
 import { type HeldJob, heldJobs } from '../../src/departure/held-job.ts'
+import { mostGivenBack } from '../../src/departure/jobs-per-script.ts'
 import type { Argument } from '../../src/redis/commands.ts'
 import { Fleet } from '../faults/support/fleet.ts'
 import { quickConnection } from '../faults/support/own-redis.ts'
@@ -104,7 +105,17 @@ test('a worker that closes returns a hundred jobs although its connection breaks
   const worker = fleet.worker(name, { connection, prefix, concurrency: 110, lockDuration: 400_000 })
   await expect.poll(() => queue.getActiveCount(), { timeout: 20_000 }).toBeGreaterThan(80)
   const dropped = proxy.dropReplyOf(runs('give-back'))
+  const parts: number[] = []
+  const { store } = worker.backend
+  const run = store.run.bind(store)
+  store.run = (script, args) => {
+    if (script === 'give-back') parts.push((args.length - 6) / 3)
+    return run(script, args)
+  }
   await worker.close()
+  // No call has so many jobs that other clients would notice it.
+  expect(Math.max(...parts)).toBe(mostGivenBack(store.memory.stored))
+  expect(new Set(parts).size).toBeGreaterThan(1)
   await dropped
   await proxy.stop()
   expect(await queue.getActiveCount()).toBe(0)

@@ -70,13 +70,19 @@ export class CostTooHighError extends InvalidInputError {
   /** The group whose burst it is; undefined for that of the queue or of a limit. */
   readonly groupId: string | undefined
 
-  constructor(cost: number, burst: number, limitName?: string, groupId?: string) {
-    super(costText(cost, burst, limitName, groupId))
+  /** @param shards of a queue, each of which has that burst */
+  constructor(cost: number, burst: number, limitName?: string, groupId?: string, shards = 1) {
+    super(shards > 1 ? shardCostText(cost, burst, shards) : costText(cost, burst, limitName, groupId))
     this.cost = cost
     this.burst = burst
     this.limitName = limitName
     this.groupId = groupId
   }
+}
+
+function shardCostText(cost: number, burst: number, shards: number): string {
+  const needed = Math.ceil(cost) * shards
+  return `cost ${cost} exceeds burst ${burst}, the part of each of ${shards} shards: declare a burst of at least ${needed}`
 }
 
 function costText(cost: number, burst: number, limitName?: string, groupId?: string): string {

@@ -51,6 +51,9 @@ function exitCodeOf(error: Error): number {
 function redisText(error: Error, where: Parameters<typeof failureOf>[1]): string {
   const at = where ? ` at ${where.host}` : ''
   const source = error instanceof QueueUnavailableError && error.cause instanceof Error ? error.cause : error
+  // A client of a cluster follows these, and its own error begins otherwise.
+  if (source.message.startsWith('MOVED '))
+    return `Redis${at} is a node of a cluster: give --cluster or set REDIS_CLUSTER`
   if (failureKind(source) === 'refused') return `Redis${at} refuses: ${source.message}`
   return `cannot use Redis${at}: ${connectionText(where?.lastError ?? source)}`
 }

@@ -3,6 +3,7 @@ import type { OnceOptions } from '../admission/idempotency-key.ts'
 import { checkJobList, checkJobOptions, type JobTerms, type ShapedJobsOptions } from '../admission/job-options.ts'
 import { ASKED_ELSEWHERE } from '../admission/job-terms.ts'
 import {
+  CostTooHighError,
   InvalidInputError,
   isRefusal,
   QueueFullError,
@@ -155,7 +156,7 @@ export class ShardedAdds<DataType, ResultType> {
         const isLast = i === shards.length - 1
         return await add(this.#terms.queue(shard), isLast ? opts : marked(opts))
       } catch (error) {
-        if (!isRefusal(error) && !(error instanceof Refused)) throw error
+        if (!isRefusal(error) && !(error instanceof Refused)) throw this.#ofWhole(error as Error)
         refusals.push(error as Error)
       }
     }
@@ -171,9 +172,16 @@ export class ShardedAdds<DataType, ResultType> {
 
   /** Why several jobs were not added. */
   async #failed(shard: number, error: Error): Promise<Error> {
-    const failed = await this.#orFull(shard, error)
+    const failed = await this.#orFull(shard, this.#ofWhole(error))
     if (isRefusal(failed)) this.#terms.onRefused(failed)
     return failed
+  }
+
+  /** A shard does not know that it has a part of the burst. */
+  #ofWhole(error: Error): Error {
+    if (!(error instanceof CostTooHighError) || error.limitName !== undefined || error.groupId !== undefined)
+      return error
+    return new CostTooHighError(error.cost, error.burst, undefined, undefined, this.#terms.shards)
   }
 
   /**

@@ -4,6 +4,7 @@ import { afterEach, expect, test, vi } from 'vitest'
 import { COMMANDS } from '../../src/cli/command-list.ts'
 import { failureOf } from '../../src/cli/failure.ts'
 import { runCommandLine } from '../../src/cli/program.ts'
+import { QueueUnavailableError } from '../../src/errors.ts'
 import { VERSION } from '../../src/version.ts'
 import { compilePrograms, linkPackages } from '../../workers/services/compile-programs.ts'
 import { findFreePort } from '../../workers/services/free-port.ts'
@@ -119,6 +120,16 @@ test('--cluster on a Redis that is none says so, with 3', async () => {
   expect(stderr).toMatch(
     /^sluice: cannot use Redis at \S+: it is not a cluster: leave out --cluster and REDIS_CLUSTER\n$/,
   )
+})
+
+test('a node of a cluster without --cluster is named as one, with 3', () => {
+  const moved = new Error('MOVED 3112 127.0.0.1:7000')
+  for (const error of [moved, new QueueUnavailableError('mail', moved.message, false, { cause: moved })]) {
+    expect(failureOf(error, { host: 'redis:7001' })).toEqual({
+      exitCode: 3,
+      message: 'Redis at redis:7001 is a node of a cluster: give --cluster or set REDIS_CLUSTER',
+    })
+  }
 })
 
 test('a wrong password is told with 3', async () => {

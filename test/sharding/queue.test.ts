@@ -465,6 +465,23 @@ test('a job is found by an id of its own that looks like a generated one', async
   await mail.obliterate({ force: true })
 })
 
+test('a cost above the part of a shard is refused with the burst that the whole would need', async () => {
+  const { queue } = use(shop())
+  const mail = queue('dear', { shards: 3, shape: { rate: '90/s', burst: 5 } })
+  const job = { name: 'job', data: {}, opts: { cost: 2 } }
+  for (const call of [
+    () => mail.add(job.name, job.data, job.opts),
+    () => mail.offer(job.name, job.data, job.opts),
+    () => mail.addBulk([job]),
+    () => mail.addOnce([job], { key: 'k', fingerprint: 'f' }),
+  ]) {
+    const refused = call()
+    await expect(refused).rejects.toMatchObject({ name: 'CostTooHighError', cost: 2, burst: 1 })
+    await expect(refused).rejects.toThrow('the part of each of 3 shards: declare a burst of at least 6')
+  }
+  await mail.obliterate({ force: true })
+})
+
 test('of a bulk with a wrong job nothing is added, whatever shards its jobs belong into', async () => {
   const { queue } = use(shop())
   const mail = queue('wrong', { shards: 3, shape: { groups: {} } })

@@ -185,7 +185,7 @@ if not (each or part) then
 end
 if not refusal and shape and not each then refusal, gone = refusal_of_all() end
 if refusal then return refusal end
-if groups and not (each or once or gone) then
+if groups and not (each or once) then
   groups:gather()
 elseif groups then
   local names = {}
@@ -201,19 +201,21 @@ for at = FIRST, #ARGV, FIELDS do
   if each then reply = admit(at) else done, reply = pcall(add, at) end
   if not done then
     -- What was added before is complete. The error is that of the command, not of this line.
+    overflow.drop_due(base, shape, gone, now)
     if groups then grouped.save(groups) end
     return type(reply) == 'table' and reply or redis.error_reply(reply)
   end
   replies[#replies + 1] = reply
   if gone and type(reply) ~= 'number' then
-    overflow.drop(base, shape, gone, now)
-    gone = nil
+    gone.due = true
+    if not (groups and groups.gathered) then gone = overflow.drop_due(base, shape, gone, now) end
   end
   if once then
     asked[#asked + 1] = ARGV[at + 4]
     if at == FIRST then position, start = group_line.estimate(base, shape, now, replies[1], groups) end
   end
 end
+overflow.drop_due(base, shape, gone, now)
 if groups then grouped.save(groups) end
 if shape and shape.groups then
   local none_ready = plain and redis.call('EXISTS', base .. 'meta:groups:ready') == 0

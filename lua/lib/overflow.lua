@@ -1,5 +1,6 @@
 --- @include "places"
 --- @include "delay-clock"
+--- @include "hooks"
 
 -- Overflow: a full queue accepts a new job and drops a waiting one for it. The dropped job fails for good, like any job
 -- of BullMQ, and is reported in an event; if shape.overflow_to names a queue, it leaves a dead letter there.
@@ -7,6 +8,8 @@
 local overflow = {}
 -- Jobs that cannot be dropped are skipped, up to this many.
 overflow.PASSED_BY = 100
+-- The options of jobs that can be dropped, by their ids.
+overflow.options = {}
 -- As in BullMQ: its scores of prioritized jobs are the priority * 2^32 + a counter.
 overflow.PRIORITY_UNIT = 4294967296
 
@@ -17,7 +20,9 @@ function overflow.droppable(base, id)
   local f = redis.call('HMGET', key, 'name', 'parentKey', 'parent', 'rjk', 'defa', 'opts')
   if not f[1] or f[2] or f[3] or f[4] or f[5] then return false end
   -- If its options cannot be parsed, it is unknown whether the job is to be kept: it stays, and nothing is changed.
-  if not pcall(cjson.decode, f[6] or '{}') then return false end
+  local parsed, options = pcall(cjson.decode, f[6] or '{}')
+  if not parsed then return false end
+  overflow.options[id] = options
   return redis.call('EXISTS', key .. ':dependencies', key .. ':processed', key .. ':failed', key .. ':unsuccessful') == 0
 end
 
@@ -130,7 +135,30 @@ overflow.OPTION_NAMES = {
 -- ARGV of this script.
 overflow.scripts = {}
 
-function overflow.make(name)
+-- Handlers (lib/hooks) for BullMQ's moveToFinished, of one queue. It only ends active jobs and counts an attempt: a
+-- dropped job was not active and made none. What it would repeat for each job with the same result is done once.
+function overflow.handlers(base)
+  local call, handlers = redis.call, {}
+  local active, meta, trimmed, most_events = base .. 'active', base .. 'meta', false, nil
+  function handlers.LREM(command, key, ...)
+    return key == active and 1 or call(command, key, ...)
+  end
+  function handlers.HINCRBY(command, key, field, by)
+    return field == 'atm' and 0 or call(command, key, field, by)
+  end
+  function handlers.HGET(command, key, field)
+    if key ~= meta or field ~= 'opts.maxLenEvents' then return call(command, key, field) end
+    most_events = most_events or call(command, key, field)
+    return most_events
+  end
+  function handlers.XTRIM(...)
+    if not trimmed then call(...) end
+    trimmed = true
+  end
+  return handlers
+end
+
+function overflow.make(name, redis)
   if name == 'addStandardJob' then
     --- @original addStandardJob functions
     return function(KEYS, ARGV)
@@ -143,8 +171,8 @@ function overflow.make(name)
   end
 end
 
-function overflow.run(name, keys, args)
-  overflow.scripts[name] = overflow.scripts[name] or overflow.make(name)
+function overflow.run(name, redis, keys, args)
+  overflow.scripts[name] = overflow.scripts[name] or overflow.make(name, redis)
   return overflow.scripts[name](keys, args)
 end
 
@@ -174,7 +202,7 @@ function overflow.letter(base, to, id, options, reason, now_ms)
     'wait', 'paused', 'meta', 'id', 'completed', 'delayed', 'active', 'events', 'marker',
   })
   local letter = cmsgpack.pack({ letters, letter_id, f[1], tonumber(now_ms) })
-  overflow.run('addStandardJob', keys, { letter, data, cmsgpack.pack({}) })
+  overflow.run('addStandardJob', redis, keys, { letter, data, cmsgpack.pack({}) })
 end
 
 -- Like BullMQ's getKeepJobs.
@@ -184,23 +212,23 @@ function overflow.keeps(rule)
   return { count = rule == true and 0 or -1 }
 end
 
--- BullMQ only finishes active jobs: this one is active for the moment.
 function overflow.fail(base, id, keeps, reason, now_ms)
-  redis.call('RPUSH', base .. 'active', id)
-  local keys = overflow.keys(base, {
-    'wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc', 'failed', id,
+  overflow.keys_of_end = overflow.keys_of_end or overflow.keys(base, {
+    'wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc', 'failed', '',
     'metrics:failed', 'marker',
   })
-  -- It made no attempt: none is counted, and no last attempt is reported.
+  overflow.redis_of_end = overflow.redis_of_end or hooked_redis(redis, overflow.handlers(base))
+  overflow.keys_of_end[12] = base .. id
+  -- No last attempt is reported.
   local options = cmsgpack.pack({ token = '0', keepJobs = keeps, attempts = 1000000000, maxMetricsSize = '' })
-  overflow.run('moveToFinished', keys, { id, now_ms, 'failedReason', reason, 'failed', '0', base, options, '' })
-  if redis.call('EXISTS', base .. id) == 1 then redis.call('HINCRBY', base .. id, 'atm', -1) end
+  overflow.run('moveToFinished', overflow.redis_of_end, overflow.keys_of_end,
+    { id, now_ms, 'failedReason', reason, 'failed', '0', base, options, '' })
 end
 
 -- group: of a job of a group, and the opened groups
 function overflow.drop_one(base, shape, id, now_ms, group, groups)
   local reason = 'dropped: queue full (overflow ' .. shape.overflow .. ')'
-  local options = cjson.decode(redis.call('HGET', base .. id, 'opts') or '{}')
+  local options = overflow.options[id]
   local keeps, to = overflow.keeps(options.removeOnFail), shape.overflow_to
   -- A job whose letter cannot be written (an ACL, a key of another type) is kept whatever its options say.
   if to and not pcall(overflow.letter, base, to, id, options, reason, now_ms) then keeps = { count = -1 } end
@@ -220,4 +248,13 @@ function overflow.drop(base, shape, ids, now)
   local now_ms = us_text(math.floor(now / 1000))
   for _, id in ipairs(ids) do overflow.drop_one(base, shape, id, now_ms, ids.of and ids.of[id], ids.groups) end
   redis.call('HINCRBY', base .. 'meta:meter', 'droppedTotal', #ids)
+end
+
+-- Drops jobs once, if ids.due says that one of the jobs that replace them is in. Those that are gathered (lib/group-jobs)
+-- have to be in their groups before others leave these.
+function overflow.drop_due(base, shape, ids, now)
+  if not ids or not ids.due then return end
+  ids.due = nil
+  if ids.groups and ids.groups.gathered then ids.groups:store_gathered() end
+  overflow.drop(base, shape, ids, now)
 end

@@ -1,6 +1,6 @@
 import { MoveError } from '../errors.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
-import { moveKey } from '../redis/keys.ts'
+import { moveKey, shapeKey } from '../redis/keys.ts'
 import type { ShardedQueue } from './queue.ts'
 
 /** Commands of ioredis that BullMQ's client type lacks. */
@@ -9,6 +9,7 @@ interface HashCommands {
   hsetnx(key: string, field: string, value: string): Promise<number>
   hset(key: string, field: string, value: string): Promise<number>
   hdel(key: string, field: string): Promise<number>
+  exists(key: string): Promise<number>
 }
 
 /** How far a move has come. `resuming`: nothing is left to wait for. */
@@ -22,6 +23,11 @@ export interface RecordedMove {
   readonly from: string
   /** The key prefix of its first shard: two queues with different prefixes may have one name. */
   readonly base: string
+  /**
+   * The key prefixes of its shards, by which it is known to be removed; none if it was not in the Redis of the new one
+   * when the move began.
+   */
+  readonly parts: readonly string[]
   /** Whether the new queue was paused before the move. */
   readonly wasPaused: boolean
   readonly phase: MovePhase
@@ -38,13 +44,22 @@ export class MoveRecord {
   readonly #to: ShardedQueue
   /** The number of the last move when it was read. */
   #last = 0
+  #abandoned: RecordedMove | undefined
 
   constructor(from: ShardedQueue, to: ShardedQueue) {
     this.#from = from
     this.#to = to
   }
 
-  /** The last move, if it is one of this old queue. @throws MoveError if it is one of another that has not ended */
+  /** The move of another queue that was removed before it had ended: this one may take its place. */
+  get abandoned(): RecordedMove | undefined {
+    return this.#abandoned
+  }
+
+  /**
+   * The last move, if it is one of this old queue.
+   * @throws MoveError if it is one of another that has not ended, and still exists
+   */
   async read(): Promise<RecordedMove | undefined> {
     const stored = await (await this.#client()).hgetall(this.#key)
     const numbers = Object.keys(stored).flatMap((name) =>
@@ -53,22 +68,38 @@ export class MoveRecord {
     const number = Math.max(0, ...numbers)
     this.#last = number
     if (number === 0) return undefined
-    const begun = JSON.parse(stored[`${BEGUN}${number}`] as string) as Pick<RecordedMove, 'from' | 'base' | 'wasPaused'>
+    const begun = JSON.parse(stored[`${BEGUN}${number}`] as string) as Omit<
+      RecordedMove,
+      'number' | 'phase' | 'isCopied'
+    >
     const phase = (stored[`phase:${number}`] ?? 'draining') as MovePhase
-    if (begun.base === baseOf(this.#from)) {
-      return { ...begun, number, phase, isCopied: stored[`copied:${number}`] === '1' }
-    }
+    const found = { ...begun, number, phase, isCopied: stored[`copied:${number}`] === '1' }
+    if (begun.base === baseOf(this.#from)) return found
     if (phase === 'done') return undefined
-    throw new MoveError(
-      this.#to.name,
-      'other move',
-      `gets the jobs of queue "${begun.from}": expected that move to be over; got one from queue "${this.#from.name}"`,
+    if (!(await this.#isRemoved(found))) throw otherMove(this.#to.name, begun.from, this.#from.name)
+    this.#abandoned = found
+    return undefined
+  }
+
+  /** No shard of it is left. One that has lost its data is not alone in its Redis, or this record is lost too. */
+  async #isRemoved({ parts }: RecordedMove): Promise<boolean> {
+    return parts.length > 0 && (await this.#count(parts)) === 0
+  }
+
+  /** How many of these shards the Redis of the new queue has. */
+  async #count(bases: readonly string[]): Promise<number> {
+    const client = await this.#client()
+    const found = await Promise.all(
+      bases.flatMap((base) => [client.exists(shapeKey(base)), client.exists(`${base}meta`)]),
     )
+    return found.reduce((sum, count) => sum + count, 0)
   }
 
   /** Begins another move than the one that was read. Of two that begin together, the first one counts for both. */
   async begin(wasPaused: boolean): Promise<RecordedMove> {
-    const begun = JSON.stringify({ from: this.#from.name, base: baseOf(this.#from), wasPaused })
+    const bases = this.#from.each.map(({ backend }) => backend.store.base)
+    const parts = (await this.#count(bases)) > 0 ? bases : []
+    const begun = JSON.stringify({ from: this.#from.name, base: baseOf(this.#from), parts, wasPaused })
     await (await this.#client()).hsetnx(this.#key, `${BEGUN}${this.#last + 1}`, begun)
     return (await this.read()) as RecordedMove
   }
@@ -121,4 +152,13 @@ export class MoveRecord {
 /** The key prefix of the first shard, which says which queue it is. */
 function baseOf(queue: ShardedQueue): string {
   return (queue.each[0] as ShapedQueue).backend.store.base
+}
+
+function otherMove(queueName: string, old: string, given: string): MoveError {
+  return new MoveError(
+    queueName,
+    'other move',
+    `gets the jobs of queue "${old}": expected that move to be over, or queue "${old}" to be removed; got a move of queue ` +
+      `"${given}"`,
+  )
 }

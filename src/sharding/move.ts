@@ -199,10 +199,11 @@ class Move {
     const arePaused = renewed.each.every(({ paused }) => paused)
     // Jobs leave some of its shards already.
     if (found?.phase === 'resuming' && !arePaused) return found
-    this.#check(old, renewed, found)
+    const abandoned = arePaused ? this.#record.abandoned : undefined
+    this.#check(old, renewed, found ?? abandoned)
     await checkSchedulers(this.#from, this.#to)
     if (found && found.phase !== 'done') return { ...found, phase: 'draining' }
-    return this.#record.begin(arePaused)
+    return this.#record.begin(abandoned ? abandoned.wasPaused : arePaused)
   }
 
   /** @throws MoveError, InvalidShapeError */

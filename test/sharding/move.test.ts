@@ -478,6 +478,29 @@ test("what a downstream has asked for holds the new queue too, and a person's pa
   expect(shop.errors).toEqual([])
 }, 60_000)
 
+test('another move may begin once the old queue of one that was given up is removed', async () => {
+  const shop = new ShardShop({ connection, prefix })
+  const open = opened(shop, async () => undefined)
+  const [old, renewed, other] = [open('left-old', 2), open('left-new', 3), open('left-other', 1)]
+  await Promise.all([old, renewed, other].map(({ queue }) => queue.waitUntilReady()))
+  await old.queue.add('job', {}, { delay: HOUR_MS })
+  const abort = new AbortController()
+  const onProgress = () => abort.abort(new Error('given up'))
+  const given = moveShardedQueue(old.queue, renewed.queue, { ...BY, onProgress, signal: abort.signal })
+  await expect(given).rejects.toThrow('given up')
+  await renewed.queue.add('job', {}, { delay: HOUR_MS })
+  const move = () => moveShardedQueue(other.queue, renewed.queue, BY)
+  const message = expect.stringMatching(/expected that move to be over, or queue "left-old" to be removed/)
+  await expect(move()).rejects.toMatchObject({ stop: 'other move', message })
+  await old.queue.obliterate({ force: true })
+  expect((await renewed.queue.meter()).each.map(({ paused }) => paused)).toEqual([true, true, true])
+  // It was not paused before the first move, and has the job of a producer that was switched to it.
+  expect(await move()).toMatchObject({ resumed: true })
+  expect(await renewed.queue.meter()).toMatchObject({ delayed: 1, each: [1, 2, 3].map(() => ({ paused: false })) })
+  for (const { queue } of [renewed, other]) await queue.obliterate({ force: true })
+  expect(shop.errors).toEqual([])
+}, 60_000)
+
 /** A call with this name, of it or of its shards, never ends; `reached` is called when one begins. */
 function silent<T extends object>(target: T, call: string, reached: () => void): T {
   const get = (of: T, name: string) => {

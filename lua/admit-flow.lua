@@ -5,7 +5,7 @@
     [1…]  …:meta:shape of each queue
   ARGV
     [1]  number of calls; if the flow was sent before, JSON: that, when, µs, and for each job its id, the number of its
-         queue, and whether the caller made its id (lib/sent-again)
+         queue, whether the caller made its id (lib/sent-again), and its deduplication id or ''
     then for each queue: id and revision of its shape, number of jobs, and for each job its id or '', its
     deduplication id or '', its cost, its terms (lib/terms) and its group or '' (lib/group-admission)
     then for each call: BullMQ's script, number of its keys, number of its arguments, its keys, its arguments. The keys
@@ -124,31 +124,38 @@ local function run_call(at)
   return reply or false, at + 3 + keys + arguments
 end
 
--- Returns the ids of the jobs if an earlier run of this call added them, which it did with all or none; second, whether
--- that is not known.
+-- Returns BullMQ's replies for the jobs if an earlier run of this call added them, which it did with all or none; second,
+-- whether that is not known.
 local function added_before(again)
   --- @include "lib/sent-again" here
-  local ids, made, found = {}, {}, false
+  local made, added, found, unknown = {}, {}, false, false
   for i = 3, #again do
-    ids[#ids + 1] = again[i][1]
-    if again[i][3] then
-      made[again[i][2]] = made[again[i][2]] or {}
-      table.insert(made[again[i][2]], again[i][1])
+    local id, queue, is_made = unpack(again[i])
+    if is_made then
+      made[queue] = made[queue] or {}
+      table.insert(made[queue], id)
     end
   end
-  local unknown = false
-  for queue, of_queue in pairs(made) do
-    local added = sent_again.added(base_of(queue), of_queue, again[2], now)
-    unknown = unknown or not added
-    found = found or (added and next(added) ~= nil)
+  for queue, ids in pairs(made) do
+    added[queue] = sent_again.added(base_of(queue), ids, again[2], now)
+    unknown = unknown or not added[queue]
+    found = found or (added[queue] and next(added[queue]) ~= nil)
   end
-  return found and ids, unknown
+  if not found then return nil, unknown end
+  local replies = {}
+  for i = 3, #again do
+    local id, queue, is_made, deduplicated = unpack(again[i])
+    local other = is_made and deduplicated ~= '' and not (added[queue] and added[queue][id])
+      and redis.call('GET', base_of(queue) .. 'de:' .. deduplicated)
+    replies[#replies + 1] = other or id
+  end
+  return replies
 end
 
 local again = string.byte(ARGV[1]) == 91 and cjson.decode(ARGV[1])
 if again then
-  local ids, unknown = added_before(again)
-  if ids then return { 1, {}, 0, ids, {} } end
+  local before, unknown = added_before(again)
+  if before then return { 1, {}, 0, before, {} } end
   if unknown then return { -11, {}, 1 } end
   ARGV[1] = again[1]
 end

@@ -108,9 +108,10 @@ function sentAgain(
   after: number,
   sentUs: number,
 ): string {
+  const numbers = new Map(queues.map(([base], i) => [base, i + 1]))
   const jobs = calls.map((call) => {
-    const queue = queues.findIndex(([, jobs]) => jobs.includes(call))
-    return [call.job.id, queue + 1, call.job.hasNewId === true]
+    const { id, hasNewId, deduplicationId } = call.job
+    return [id, numbers.get(baseOfCall(call)), hasNewId === true, deduplicationId ?? '']
   })
   return JSON.stringify([calls.length + after, sentUs, ...jobs])
 }

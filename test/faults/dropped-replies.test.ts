@@ -593,6 +593,33 @@ test('a flow whose jobs have ended and are gone by then is not added once more',
   expect(await other.getJobCountByTypes('wait', 'waiting-children')).toBe(0)
 })
 
+test('flows over several queues, whose reply is lost, are there once, whole, with the id of a job that was deduplicated', async () => {
+  const { prefix, proxy, fleet, connection } = await proxied()
+  const queues = ['one', 'two', 'three'].map((name) =>
+    fleet.queue(name, { connection: redis.connection, prefix, shape: { capacity: 99 } }),
+  )
+  const [first] = queues as [ShapedQueue]
+  await Promise.all(queues.map((queue) => queue.waitUntilReady()))
+  const { id: earlier } = await first.add('job', {}, { deduplication: { id: 'd' } })
+  const flows = new ShapedFlowProducer({ connection, prefix })
+  onTestFinished(() => flows.close())
+  await flows.waitUntilReady()
+  const leaf = (queueName: string) => ({ name: 'leaf', queueName })
+  const dropped = proxy.dropReplyOf(runs('admit-flow'))
+  const adding = flows.addBulk([
+    { name: 'root', queueName: 'one', children: [leaf('two'), { ...leaf('three'), children: [leaf('two')] }] },
+    { name: 'job', queueName: 'one', opts: { deduplication: { id: 'd' } } },
+  ])
+  await dropped
+  const [tree, again] = await adding
+  expect(again?.job.id).toBe(earlier)
+  const stored = await Promise.all(
+    queues.map(async (queue) => (await queue.getJobs(['wait', 'waiting-children'])).map(({ id }) => id)),
+  )
+  expect(stored.map((ids) => ids.length)).toEqual([2, 2, 1])
+  expect(stored[0]).toContain(tree?.job.id)
+})
+
 test.each([
   ['without an id', {}],
   ['with the id of one that has ended', { jobId: 'a' }],

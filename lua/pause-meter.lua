@@ -33,8 +33,9 @@ else
   if ARGV[1] == 'for' then at = now + at end
   if at > (tonumber(redis.call('HGET', key, 'pausedUntil')) or 0) then
     redis.call('HSET', key, 'pausedUntil', us_text(at), 'pauseReason', ARGV[3])
-    history.note(base, now, 'pause', ARGV[6], ARGV[3], '{}', us_text(math.ceil(at / 1000)))
   end
+  -- Also one that changes nothing: sent again after the longer one was ended, it would.
+  history.note(base, now, 'pause', ARGV[6], ARGV[3], '{}', us_text(math.ceil(at / 1000)))
 end
 shape_revise(key)
 return reshape_end(key, base, now)

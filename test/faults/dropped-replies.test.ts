@@ -702,6 +702,67 @@ test.each<[title: string, pause: (queue: ShapedQueue) => Promise<unknown>]>([
   expect(await redis.client().hget(other.toKey('meta:shape'), 'pausedUntil')).toBe(null)
 })
 
+const inAnHour = Date.now() + 3_600_000
+
+test.each<
+  [title: string, before: (queue: ShapedQueue) => Promise<unknown>, again: (queue: ShapedQueue) => Promise<unknown>]
+>([
+  [
+    'until a time, beside a longer one,',
+    (queue) => queue.pauseUntil(inAnHour, { by: 'another', reason: 'another' }),
+    (queue) => queue.pauseUntil(inAnHour - 600_000, BY),
+  ],
+  [
+    'until a time, for the second time,',
+    (queue) => queue.pauseUntil(inAnHour, BY),
+    (queue) => queue.pauseUntil(inAnHour, BY),
+  ],
+  ['for a time, for the second time,', (queue) => queue.rateLimit(600_000), (queue) => queue.rateLimit(600_000)],
+])('a pause %s that is sent again after its end was set does not begin anew', async (...[, before, again]) => {
+  const { proxy, queue, other } = await behindProxy('paused', { rate: '1/s' })
+  await before(other)
+  const dropped = proxy.dropReplyOf(runs('pause-meter'))
+  const pausing = again(queue)
+  await dropped
+  await proxy.refuse()
+  await other.clearPause(BY)
+  await proxy.resume()
+  await pausing
+  expect(await redis.client().hget(other.toKey('meta:shape'), 'pausedUntil')).toBe(null)
+})
+
+test('a pause that was sent after an equal one had been ended, and is lost, is made', async () => {
+  const { proxy, queue, other } = await behindProxy('paused', { rate: '1/s' })
+  await other.pauseUntil(inAnHour, BY)
+  await other.clearPause(BY)
+  proxy.blackhole()
+  const pausing = queue.pauseUntil(inAnHour, BY)
+  await new Promise((resolve) => setImmediate(resolve))
+  await other.setShape({ burst: 2 }, BY)
+  proxy.restore()
+  proxy.cut()
+  await pausing
+  expect(Number(await redis.client().hget(other.toKey('meta:shape'), 'pausedUntil'))).toBe(inAnHour * 1000)
+})
+
+test.each(CHANGED)(
+  'a change of %s that is made twice, the second time again after another one, does not undo it',
+  async (...[, script, change]) => {
+    const { proxy, queue, other } = await behindProxy('changed', { rate: '1/s', groups: {} })
+    await change(other, true)
+    const dropped = proxy.dropReplyOf(runs(script))
+    const changing = change(queue, true)
+    await dropped
+    await proxy.refuse()
+    await change(other, false)
+    const states = async () => [await other.getShape(), { ...(await other.getGroup('a')), at: undefined }]
+    const before = await states()
+    await proxy.resume()
+    await changing
+    expect(await states()).toEqual(before)
+  },
+)
+
 test('a drain that another process has completed by then removes nothing that was added since', async () => {
   const { proxy, queue, other } = await behindProxy('drain')
   await queue.addBulk([job('a'), job('b')])

@@ -18,6 +18,9 @@ const ADDED = ['id', 'events']
 /** Refusals are counted each time: a record of each would cost those most who are refused most. */
 const REFUSED = ['meta:meter.refused', 'meta:meter.refusedTotal']
 
+/** A change that is made again. Nothing changes if it comes as one that is sent again. */
+const AGAIN = 'meta:history:again'
+
 /**
  * What a script changes if it runs again at once: keys, or `key.field`, without the prefix of the queue. Most are times:
  * when a claim, an override, a block, a lease or a pause ends, which begins again.
@@ -39,9 +42,11 @@ const CHANGES: Readonly<Record<string, readonly string[]>> = {
     'meta:shape.rev',
     'meta:shape.fits',
     'meta:shape.open',
+    AGAIN,
   ],
-  'pause-meter': ['meta:shape.rev', 'meta:shape.fits', 'meta:shape.open'],
-  'set-group': ['meta:groups:settings.a'],
+  'pause-meter': [AGAIN, 'meta:shape.rev', 'meta:shape.fits', 'meta:shape.open'],
+  'note-history': [AGAIN],
+  'set-group': [AGAIN, 'meta:groups:settings.a'],
   decide: ['{p}:n:joe'],
   'extend-lease': ['{p}:n:joe'],
   'block-key': ['{l}:blocks', '{l}:switch'],

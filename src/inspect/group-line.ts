@@ -45,6 +45,8 @@ export class GroupLineReading {
   readonly #clock: Answer<(string | null)[]>
   readonly #tag: Answer<string | null>
   readonly #ready: Answer<string[]>
+  readonly #ownTurn: Answer<string | null>
+  readonly #plainTurn: Answer<string | null>
   #others: readonly { readonly id: string; readonly tag: number; readonly reading: GroupReading }[] = []
 
   /** @param group undefined for a job without one */
@@ -58,6 +60,9 @@ export class GroupLineReading {
     this.#plain = batch.add('zcount', `${base}prioritized`, BAND, '+inf')
     this.#clock = batch.add('hmget', `${base}meta:groups`, 'v', 't')
     this.#tag = batch.add('zscore', `${base}meta:groups:tags`, this.#id)
+    // It may be behind the first ones.
+    this.#ownTurn = batch.add('zscore', `${base}meta:groups:ready`, this.#id)
+    this.#plainTurn = batch.add('zscore', `${base}meta:groups:ready`, PLAIN)
     this.#ready = batch.add('zrange', `${base}meta:groups:ready`, 0, MOST - 1, 'WITHSCORES')
   }
 
@@ -118,17 +123,16 @@ export class GroupLineReading {
     const plainFirst = defaults.ungrouped === 'first'
     if (this.#id === PLAIN && plainFirst) return 0
     const stepOf = ({ weight = 1 }: GroupFields) => (meanCost * UNIT) / weight
-    const tags = this.#tags()
     const newTag = Math.max(...this.#clock().map(Number)) + 1
     const kept = Number(this.#tag() ?? 0)
-    const ownTag = tags.get(this.#id) ?? (kept > Number(this.#clock()[0]) ? kept : newTag)
+    const ownTag = Number(this.#ownTurn() ?? (kept > Number(this.#clock()[0]) ? kept : newTag))
     const rows = this.#others.map(({ id, tag, reading }) => {
       const { waiting, inForce } = reading.state(defaults, nowUs)
       return { id, tag, waiting, step: stepOf(inForce) }
     })
     const plain = {
       id: PLAIN,
-      tag: tags.get(PLAIN) ?? newTag + 1,
+      tag: Number(this.#plainTurn() ?? newTag + 1),
       waiting: this.#listed() + this.#plain(),
       step: stepOf({}),
     }

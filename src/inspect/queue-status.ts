@@ -244,8 +244,8 @@ export interface Explanation {
   /** Jobs that leave before it. */
   readonly ahead: number | undefined
   /**
-   * Whether there may be more: of a long list only 10,000 jobs at each end are searched. Then `startsAt` is the
-   * earliest.
+   * Whether there may be more: of a long list only 10,000 jobs at each end are searched, and of more than a hundred
+   * groups in line only the first hundred are counted. Then `startsAt` is the earliest.
    */
   readonly isAheadAtLeast: boolean
   readonly startsAt: Date | undefined

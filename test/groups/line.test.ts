@@ -16,6 +16,8 @@ afterAll(() => held.close())
 const SECOND_US = 1_000_000
 const group = (id: string, priority = 0) => ({ group: { id, priority } })
 
+const job = (opts: ShapedJobsOptions) => ({ name: 'job', data: {}, opts })
+
 async function placeOf(id: string) {
   return readPlace(await held.backend.store.run('locate-job', [id, 1000]))!
 }
@@ -92,6 +94,17 @@ test('positions and starts of all that wait are those of the departures that fol
     { numRuns: 100, endOnFailure: true },
   )
 }, 120_000)
+
+test('behind a hundred groups the turn of jobs without one is known, and at least those of a hundred are ahead', async () => {
+  await held.reset({ rate: '1000/s', burst: 1000, groups: {} })
+  for (let n = 0; n < 3; n++) await held.queue.addBulk(Array.from({ length: 120 }, (_, i) => job(group(`g${i}`))))
+  // The first of them brings the turn of the second to three rounds later.
+  const [, second] = await held.queue.addBulk([job({ cost: 3 }), job({ cost: 3 })])
+  expect((await held.depart(121)).grants).toHaveLength(121)
+  const found = await inspector.explain('held', second!.id!)
+  expect(found).toMatchObject({ ahead: 200, isAheadAtLeast: true })
+  expect(found!.assumptions.join(' ')).toContain('the earliest start')
+})
 
 test('the estimate of an offer counts the turns of other groups and the own rate, whichever is later', async () => {
   await held.reset({ rate: '10/s', groups: { rate: '2/s' } })

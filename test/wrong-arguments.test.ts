@@ -1,4 +1,5 @@
-import { describe, expect, test } from 'vitest'
+import { Job } from 'bullmq'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import * as http from '../src/http/index.ts'
 import * as sluice from '../src/index.ts'
 import { Inspector } from '../src/inspect/index.ts'
@@ -201,6 +202,16 @@ describe('wrong arguments are refused by an error of Sluice, before anything is 
   test('ShapedWorker: nor is that of options where { connection } was meant', () => {
     const given = { host: '127.0.0.1', password: 'CANARY' } as Wrong
     expect(() => new ShapedWorker('q', process, given)).toThrow(/got the options host, password$/)
+  })
+
+  test('a MULTI to add a job with: nothing is queued', async () => {
+    const queue = new sluice.ShapedQueue('multi', { connection: redis.connection, prefix: redis.prefix })
+    onTestFinished(() => queue.close())
+    const multi = redis.client().multi()
+    const adding = new Job(queue, 'job', {}, {}, 'a').addJob(multi as never)
+    await expect(adding).rejects.toThrow(sluice.InvalidInputError)
+    // The MULTI itself.
+    expect(multi.length).toBe(1)
   })
 
   test('the signal of a wait for a limit', async () => {

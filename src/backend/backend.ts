@@ -25,6 +25,7 @@ import type { Dispatching } from '../departure/dispatching.ts'
 import { FinishBatch } from '../departure/finish-batch.ts'
 import { mostEnded } from '../departure/jobs-per-script.ts'
 import type { DepartureReply } from '../departure/reply.ts'
+import { InvalidInputError } from '../errors.ts'
 import {
   type Argument,
   type Client,
@@ -55,6 +56,9 @@ type KeysMap = ReturnType<QueueKeys['getKeys']>
 
 /** If fewer finished jobs are kept, a job may be evicted before its finish call is repeated. */
 const FEW_KEPT = 100
+
+const NO_TRANSACTION =
+  'addJob: expected a connection, got a MULTI or a pipeline; an admission is answered by itself, and flows and addBulk add all or none'
 
 /** BullMQ's script that finishes jobs. */
 const FINISH = 'moveToFinished'
@@ -256,6 +260,8 @@ export class ShapedBackend extends RedisQueueBackend {
     parentKeyOpts: ParentKeyOpts = {},
     keys: KeysMap = this.queue.keys,
   ): Promise<string> {
+    // Its reply would come with that of the transaction: as a refusal, or as MayHaveRun, which no one would read.
+    if (isTransaction(client)) throw new InvalidInputError(NO_TRANSACTION)
     const { call, making } = this.#captureAdd(job, jobId, parentKeyOpts, keys)
     if (!call) return making
     const { script, args } = call

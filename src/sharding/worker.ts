@@ -53,7 +53,7 @@ export class ShardedWorker<DataType = any, ResultType = any> extends EventEmitte
     this.#processor = processor
     this.#options = opts
     const { connection, prefix, declarer } = opts
-    const queueOptions = { connection, ...(prefix ? { prefix } : {}), ...(declarer ? { declarer } : {}) }
+    const queueOptions = { connection, ...(prefix === undefined ? {} : { prefix }), ...(declarer ? { declarer } : {}) }
     this.#head = openHead(name, queueOptions, opts.shape, shards)
     this.#head.on('error', (error) => this.#emit('error', error))
     const enlistHere = () => enlist(this.#head, name, prefix, shards)

@@ -110,6 +110,16 @@ test('a shard that fails does not keep the others from a pause', async () => {
   await mail.obliterate({ force: true })
 }, 30_000)
 
+test('the empty prefix is one of its own, for workers too', async () => {
+  const { queue, worker } = use(new ShardShop({ connection, prefix: '' }))
+  const name = `${prefix}-empty`
+  const mail = queue(name, { shards: 2, shape: { capacity: 10 } })
+  const ends = endsOf(worker(name, async () => 0, { shards: 2, concurrency: 2 }))
+  await mail.addBulk(jobs(4))
+  await ends.reach(4)
+  await mail.obliterate({ force: true })
+})
+
 test('jobs are found, counted, explained, paused', async () => {
   const { queue, worker } = use(shop())
   const shape = { rate: '500/s', capacity: 100, concurrency: 20 }

@@ -13,13 +13,14 @@ import { captureBullmqScripts } from '../../src/redis/bullmq-scripts.ts'
 import { readLuaFile } from '../../src/redis/lua-files.ts'
 import { ScriptSet } from '../../src/redis/scripts.ts'
 import { encodeShape, type Shape } from '../../src/shape/shape.ts'
+import { LASTING_KEYS } from './lasting-keys.ts'
 
 /** Start of the clock, µs: not a round number. */
 export const START_US = 1_764_000_000_000_017
 
 /**
- * A queue with the real scripts, except for their clock, which stands still until it is moved. Jobs are fetched by
- * explicit calls, as a worker would fetch them.
+ * A queue with the real scripts, except for their clock, which stands still until it is moved; no key expires
+ * by real time. Jobs are fetched by explicit calls, as a worker would fetch them.
  */
 export class HeldQueue {
   readonly base: string
@@ -93,6 +94,6 @@ export class HeldQueue {
 }
 
 function heldScripts(clockKey: string): ScriptSet {
-  const clock = `local function redis_now()\n  return tonumber(redis.call('GET', '${clockKey}'))\nend`
+  const clock = `${LASTING_KEYS}local function redis_now()\n  return tonumber(redis.call('GET', '${clockKey}'))\nend`
   return new ScriptSet(captureBullmqScripts(), 'held', (file) => (file === 'lib/clock' ? clock : readLuaFile(file)))
 }

@@ -4,6 +4,7 @@ import { LuaComposer } from '../../src/redis/lua-composer.ts'
 import { readLuaFile } from '../../src/redis/lua-files.ts'
 import type { StoredValue } from '../../src/shape/shape.ts'
 import type { BucketState } from '../../src/testing/bucket-state.ts'
+import { LASTING_KEYS } from './lasting-keys.ts'
 
 /** An operation on a queue, at a time of Redis's clock (µs) and in a run of Redis. */
 export type Operation = { readonly now: number; readonly run: string } & Deed
@@ -54,10 +55,10 @@ const POP = `
   redis.call('SET', job_key .. ':lock', '')
   return { {}, id, 0, 0 }`
 
-/** Replaces files of `lua/`: the clock and the run of Redis come from `faked`. */
+/** Replaces files of `lua/`: the clock and the run of Redis come from `faked`; no key expires by real time. */
 const HELD: Readonly<Record<string, string>> = {
   'lib/clock': 'local function redis_now() return faked.now end',
-  'lib/faked': `
+  'lib/faked': `${LASTING_KEYS}
 local redis = setmetatable({
   call = function(command, ...)
     if command == 'INFO' then return 'run_id:' .. faked.run end

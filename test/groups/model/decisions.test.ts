@@ -5,6 +5,7 @@ import { encodeQueueLimits } from '../../../src/limits/queue-limits.ts'
 import { LuaComposer } from '../../../src/redis/lua-composer.ts'
 import { readLuaFile } from '../../../src/redis/lua-files.ts'
 import { randomOf } from '../../../src/simulate/random.ts'
+import { LASTING_KEYS } from '../../model/lasting-keys.ts'
 import { useRedis } from '../../support/redis.ts'
 import type { Limit } from './charges.ts'
 import { type Decision, ReferenceGroups, type Settings } from './reference.ts'
@@ -20,27 +21,10 @@ const CALLS_PER_HISTORY = 10
 /** Redis replays one history while this process computes the next. */
 const TOGETHER = 3
 
-/** The clock is at the time of each operation; keys do not expire, since real time runs differently between two calls. */
-const CLOCK = `
+/** The clock is at the time of each operation. */
+const CLOCK = `${LASTING_KEYS}
 local replay_clock = {}
 local function redis_now() return replay_clock.now end
-local redis = (function(real)
-  local handlers = {
-    PEXPIRE = function() return 1 end,
-    PEXPIREAT = function() return 1 end,
-    PSETEX = function(key, _, value) return real.call('SET', key, value) end,
-    SET = function(key, value, option, ...)
-      if option == 'PX' then return real.call('SET', key, value) end
-      return real.call('SET', key, value, option, ...)
-    end,
-  }
-  local function call(command, ...)
-    local handler = handlers[command]
-    if handler then return handler(...) end
-    return real.call(command, ...)
-  end
-  return setmetatable({ call = call }, { __index = real })
-end)(redis)
 `
 const composer = new LuaComposer((file) => (file === 'lib/clock' ? CLOCK : readLuaFile(file)))
 const scriptText = composer.text(readFileSync(new URL('replay.lua', import.meta.url), 'utf8'))

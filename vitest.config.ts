@@ -27,8 +27,8 @@ export default defineConfig({
     // Of the tests of a file that say so (test/support/concurrent.ts): with more, they would keep each other waiting.
     maxConcurrency: 3,
     // What runs at the lowest priority may have to wait for long.
-    testTimeout: part === 'computing' ? 120_000 : 30_000,
-    hookTimeout: part === 'computing' ? 180_000 : 60_000,
+    testTimeout: part === 'computing' ? 600_000 : 60_000,
+    hookTimeout: part === 'computing' ? 600_000 : 60_000,
     // For an event to come, which is no guarantee: vitest's 1 s is less than a busy machine needs to start a process.
     expect: { poll: { timeout: 20_000 } },
     // A test that passes the second time has a race in it.

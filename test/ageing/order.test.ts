@@ -118,7 +118,7 @@ describe.each([
   ['inside a group', { groups: {} }, true],
   ['of jobs without a group among groups', { groups: { rate: '2/s' } }, false],
 ] as const)('jobs %s', (_, shape, group) => {
-  test('leave in the order of the reference, whatever happens to them', { timeout: 120_000 }, async () => {
+  test('leave in the order of the reference, whatever happens to them', { timeout: 600_000 }, async () => {
     await fc.assert(
       fc.asyncProperty(ageings, fc.array(steps, { minLength: 10, maxLength: 60 }), async (ageingMs, story) => {
         await held.reset({ ...shape, priorityAgeingMs: ageingMs })

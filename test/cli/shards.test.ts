@@ -64,11 +64,9 @@ test('shards move: waits for Redis, and does not count what it cannot see', asyn
   const proxy = await startProxy(redis.url)
   onTestFinished(() => proxy.stop())
   const running = sluice.start(move('away-old', 'away-new'), { env: { REDIS_URL: proxy.url } })
-  await expect.poll(() => running.stderr, { timeout: 20_000 }).toContain('away-old: 1 waiting')
+  await expect.poll(() => running.stderr).toContain('away-old: 1 waiting')
   await proxy.refuse()
-  await expect
-    .poll(() => running.stderr, { timeout: 20_000 })
-    .toContain('\naway-old: Redis does not answer, or refuses to; trying again\n')
+  await expect.poll(() => running.stderr).toContain('\naway-old: Redis does not answer, or refuses to; trying again\n')
   await proxy.resume()
   await old.each[0]?.drain()
   expect(await running.ended).toMatchObject({ code: 0, stdout: expect.stringContaining('away-new is resumed\n') })

@@ -80,7 +80,7 @@ async function work(name: string, feedback: Story['feedback'], client: Redis): P
     { connection, prefix, concurrency: 4 },
   )
   worker.on('error', () => {})
-  await expect.poll(() => client.hlen(`${prefix}:${name}:meta:workers`), { timeout: 10_000, interval: 5 }).toBe(1)
+  await expect.poll(() => client.hlen(`${prefix}:${name}:meta:workers`), { interval: 5 }).toBe(1)
   await worker.close(true)
   until.abort()
 }

@@ -40,4 +40,4 @@ test('on a cluster jobs expire, leave dead letters and come back, where the pref
   expect(await letters.getWaiting()).toMatchObject([{ data: { name: 'expires' } }, { data: { name: 'dropped' } }])
   expect(await queue.getWaiting()).toMatchObject([{ name: 'stays' }])
   expect(fleet.errors).toEqual([])
-}, 30_000)
+})

@@ -99,7 +99,7 @@ test('on a cluster the key lies where its queue does', async () => {
   const conflict = await rejection(queue.addOnce(JOBS, { key: 'k', fingerprint: 'g' }))
   expect(conflict).toBeInstanceOf(IdempotencyConflictError)
   expect(await queue.count()).toBe(9)
-}, 30_000)
+})
 
 test('obliterate finds the keys of a queue on whatever node of a cluster they lie', async () => {
   const connection = await startOwnCluster()
@@ -111,4 +111,4 @@ test('obliterate finds the keys of a queue on whatever node of a cluster they li
     await queue.obliterate({ force: true })
     expect(await queue.addOnce(JOBS, OPTIONS)).toMatchObject({ replayed: false })
   }
-}, 30_000)
+})

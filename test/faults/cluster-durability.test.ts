@@ -38,13 +38,13 @@ test('on a cluster replicas are asked of the node that has the queue: one that s
 
   process.kill(pid, 'SIGCONT')
   await master.admin.set(`${PREFIX}:caught-up`, 1)
-  await expect.poll(() => master.admin.wait(1, 1000), { timeout: 20_000 }).toBe(1)
+  await expect.poll(() => master.admin.wait(1, 1000)).toBe(1)
   const again = () =>
     queue.add('job', {}, { jobId: 'mine' }).then(
       ({ id }) => id,
       () => undefined,
     )
-  await expect.poll(again, { timeout: 20_000 }).toBe('mine')
+  await expect.poll(again).toBe('mine')
   await replica.admin.call('READONLY')
   for (const id of ['mine', ...bulk.jobIds]) expect(await replica.admin.exists(`${PREFIX}:mail:${id}`)).toBe(1)
 }, 60_000)

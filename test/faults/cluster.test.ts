@@ -33,7 +33,7 @@ test('on a cluster queue, worker and flow work under a tagged prefix and are pac
 
   await queue.addBulk(Array.from({ length: 60 }, () => ({ name: 'job', data: {}, opts: { delay: 60_000 } })))
   await expect(queue.add('job', {})).rejects.toThrow('is full (60 of 60)')
-}, 30_000)
+})
 
 /** Little patience, so that a test sees the end of it. */
 const IMPATIENT = { maxRedirections: 2, retryDelayOnTryAgain: 1, retryDelayOnMoved: 1, retryDelayOnClusterDown: 1 }

@@ -121,7 +121,7 @@ test('the time that a call stands behind the question of another is part of its 
   expect(waits).toHaveLength(2)
   expect(waits[1]).toBeLessThan(waits[0] as number)
   expect(await admin.llen('bull:mail:wait')).toBe(2)
-}, 30_000)
+})
 
 test('no replica at all: the same, after the time that is waited for it', async () => {
   const { url } = await startOwnRedis()
@@ -130,7 +130,7 @@ test('no replica at all: the same, after the time that is waited for it', async 
     'accepted 3 jobs, but 0 of 1 replicas confirmed them within 300 ms: they will run',
   )
   expect(await queue.getWaitingCount()).toBe(3)
-}, 30_000)
+})
 
 /** Another program sets the field, and lifts it. */
 function fieldOf(url: string) {
@@ -154,7 +154,7 @@ test('flows obey a field that another program sets, and one that it lifts', asyn
   await expect(add()).rejects.toMatchObject({ name: 'NotReplicatedError', replicas: 1 })
   await field.lift()
   expect((await add()).children).toHaveLength(1)
-}, 30_000)
+})
 
 test('so do replayed calls', async () => {
   const { url } = await startOwnRedis()
@@ -165,7 +165,7 @@ test('so do replayed calls', async () => {
   await expect(queue.addOnce(JOBS, ONCE)).rejects.toMatchObject({ name: 'NotReplicatedError', jobIds: ids })
   await field.lift()
   expect(await queue.addOnce(JOBS, ONCE)).toMatchObject({ ids, replayed: true })
-}, 30_000)
+})
 
 test('a connection that is replaced before replicas have answered confirms nothing: the next one may lead to another server', async () => {
   const { master } = await startPair()

@@ -40,7 +40,7 @@ async function start(onStateLoss: 'hold' | 'burst', admitTimeoutMs: number) {
 /** Whatever was accepted before is on the replica. */
 async function untilReplicated(admin: Redis): Promise<void> {
   await admin.set('replicated', 1)
-  await expect.poll(() => admin.wait(1, 1000), { timeout: 20_000 }).toBe(1)
+  await expect.poll(() => admin.wait(1, 1000)).toBe(1)
 }
 
 // Fault table, row 8.
@@ -69,7 +69,7 @@ test.each([
     await producer.stop()
     const slotsUs = fleet.slotsUs
     await queue.setShape({ rate: null }, { by: 'test', reason: 'to see the end' })
-    await expect.poll(() => queue.getJobCountByTypes('wait', 'active'), { timeout: 20_000 }).toBe(0)
+    await expect.poll(() => queue.getJobCountByTypes('wait', 'active')).toBe(0)
 
     const done = new Set(fleet.completed)
     const accepted = [...ids, ...producer.accepted]
@@ -101,11 +101,11 @@ test('a master that is cut off from its replica with its clients refuses within 
   await untilReplicated(admin)
   replica.silence()
   const cutMs = performance.now()
-  await expect.poll(() => producer.refused.length, { timeout: 10_000, interval: 10 }).toBeGreaterThan(0)
+  await expect.poll(() => producer.refused.length, { interval: 10 }).toBeGreaterThan(0)
   const refusedAfterMs = performance.now() - cutMs
   const refusedUs = Date.now() * 1000
   const accepted = producer.accepted.length
-  await expect.poll(() => producer.refused.length, { timeout: 10_000, interval: 10 }).toBeGreaterThan(20)
+  await expect.poll(() => producer.refused.length, { interval: 10 }).toBeGreaterThan(20)
   expect(producer.accepted).toHaveLength(accepted)
   for (const { error } of producer.refused) {
     expect(error).toMatchObject({ mayBeStored: false, message: expect.stringContaining('NOREPLICAS') })

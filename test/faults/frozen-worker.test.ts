@@ -43,7 +43,7 @@ test('a worker is stopped for longer than its locks last: it does not start late
   await sleep(3 * LOCK_MS)
   const againUs = Date.now() * 1000
   process.kill(stopped?.pid as number, 'SIGCONT')
-  await expect.poll(() => queue.getJobCountByTypes('wait', 'active'), { timeout: 20_000 }).toBe(0)
+  await expect.poll(() => queue.getJobCountByTypes('wait', 'active')).toBe(0)
   for (const worker of workers) await worker.kill('SIGTERM')
 
   const after = loggedDepartures(log).slice(before)

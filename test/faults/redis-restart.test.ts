@@ -75,7 +75,7 @@ test('Redis killed and restarted with its AOF: nothing accepted is lost, nothing
   expect(fleet.losses).toHaveLength(1)
   expect(fleet.errors).toEqual([])
   expect(worstExcess(fleet.slotsUs, BUCKET)).toBeLessThanOrEqual(0)
-}, 30_000)
+})
 
 test.each([
   ['hold', 0],

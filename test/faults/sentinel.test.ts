@@ -37,7 +37,7 @@ async function endFor(client: Detecting): Promise<void> {
   // The state has no event.
   while (client.status !== 'connecting') await sleep(1)
   failoverDetector.disconnect()
-  await expect.poll(() => client.status, { timeout: 10_000, interval: 5 }).toBe('end')
+  await expect.poll(() => client.status, { interval: 5 }).toBe('end')
 }
 
 test('a client that ioredis ended during a failover is reconnected, and close leaves no connection to a Sentinel', async () => {
@@ -55,11 +55,11 @@ test('a client that ioredis ended during a failover is reconnected, and close le
   const client = own as unknown as Detecting
   await endFor(client)
   vi.advanceTimersByTime(LOOK_MS)
-  await expect.poll(() => client.status, { timeout: 10_000 }).toBe('ready')
+  await expect.poll(() => client.status).toBe('ready')
   const { id } = await queue.add('job', {})
   await fleet.until(() => fleet.completed.includes(id as string))
   vi.useRealTimers()
   await Promise.all([queue.close(), worker.close()])
   own.disconnect()
-  await expect.poll(() => setup.clientsOfSentinels(), { timeout: 10_000 }).toBe(0)
+  await expect.poll(() => setup.clientsOfSentinels()).toBe(0)
 }, 60_000)

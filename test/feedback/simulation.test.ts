@@ -19,6 +19,6 @@ test.each<[string, LimitedServer, readonly Phase[]]>([
   ['a tenth of it', new BucketServer(20, 10, 'seconds'), [at(20, 120)]],
   // One step past the wall is two thirds of the limit.
   ['so little that a step goes far past it', new BucketServer(3, 2, 'exactly'), [at(3, 360)]],
-])('%s: the hidden limit is found and kept to', { timeout: 180_000 }, (name, server, phases) =>
+])('%s: the hidden limit is found and kept to', { timeout: 600_000 }, (name, server, phases) =>
   simulate(redis, name, server, phases),
 )

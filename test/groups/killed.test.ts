@@ -80,7 +80,7 @@ test('killed holders under limits per group: never above a limit, never one more
   const completed = eventsOf('completed', ...workers)
   const counts = () => queue.getJobCounts('active', 'prioritized', 'waiting', 'failed')
   await completed.until(() => completed.all.filter(({ name }) => name === 'poison').length === 6)
-  await expect.poll(counts, { timeout: 20_000 }).toEqual({ active: 0, prioritized: 0, waiting: 0, failed: 0 })
+  await expect.poll(counts).toEqual({ active: 0, prioritized: 0, waiting: 0, failed: 0 })
   expect(await queue.getCompletedCount()).toBe(18)
   expect(seen.most).toBeLessThanOrEqual(2)
   // All slots, with those of the killed workers.

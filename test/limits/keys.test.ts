@@ -72,7 +72,7 @@ test.each(rules)(
 test('a state is gone once it says nothing any more', async () => {
   const api = limiter({ name: 'gone', rate: '100/s' })
   await api.take('joe')
-  await expect.poll(() => statesWith(client, '{gone}:'), { timeout: 10_000 }).toEqual([])
+  await expect.poll(() => statesWith(client, '{gone}:')).toEqual([])
 })
 
 test('beyond the maximum number of keys all further ones share one state, and their answers say so', async () => {
@@ -96,7 +96,7 @@ test('beyond the maximum number of keys all further ones share one state, and th
 test('a key makes room once it says nothing any more', async () => {
   const api = limiter({ name: 'room', rate: '20/s', maxKeys: 1 })
   await api.take('ann')
-  await expect.poll(async () => 'sharesKey' in (await api.peek('bob')), { timeout: 10_000 }).toBe(false)
+  await expect.poll(async () => 'sharesKey' in (await api.peek('bob'))).toBe(false)
   expect(await api.take('bob')).not.toHaveProperty('sharesKey')
 })
 

@@ -85,7 +85,7 @@ test('the leases of a holder that was killed run out by themselves', async () =>
   // A pair in a list, or just the pair: that is for the version of the protocol.
   const last = (await client.call('ZRANGE', state, -1, -1, 'WITHSCORES')) as unknown[]
   expect(await holder.kill()).toMatchObject({ signal: 'SIGKILL' })
-  await expect.poll(async () => (await api.peek('joe')).remaining, { timeout: 10_000 }).toBe(3)
+  await expect.poll(async () => (await api.peek('joe')).remaining).toBe(3)
   expect((await redisTime(client)) * 1000).toBeGreaterThanOrEqual(Number(last.flat()[1]))
   expect(countAllowed(await Promise.all(times(4, () => api.take('joe'))))).toBe(3)
 })

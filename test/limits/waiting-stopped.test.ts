@@ -11,8 +11,7 @@ async function countWaiting(name: string): Promise<number> {
   const [waiting] = (await keysWith(client, `{${name}}:`)).filter((key) => key.endsWith('~waiting'))
   return waiting === undefined ? 0 : client.zcard(waiting)
 }
-const untilWaiting = (name: string, count: number) =>
-  expect.poll(() => countWaiting(name), { interval: 2, timeout: 10_000 }).toBe(count)
+const untilWaiting = (name: string, count: number) => expect.poll(() => countWaiting(name), { interval: 2 }).toBe(count)
 
 /** Reserves a turn, and stops waiting for it. */
 async function waitAndStop(api: Limiter, cost = 1): Promise<void> {

@@ -15,7 +15,7 @@ const TOGETHER = 8
 const MOST_TOLD = 20
 
 test(`${COMBINATIONS} combinations of holds, jobs, changes and workers leave by their exact schedules`, {
-  timeout: 120_000 + COMBINATIONS * 1000,
+  timeout: 600_000 + COMBINATIONS * 1000,
 }, async () => {
   const failures: string[] = []
   let next = SEED

@@ -18,7 +18,7 @@ const shapeOf = fc.record({
 })
 
 test('the composed scripts grant the jobs of a queue in its order, at the slots of the reference', {
-  timeout: 120_000,
+  timeout: 600_000,
 }, async () => {
   const callOf = fc.record({ asked: fc.integer({ min: 1, max: 6 }), horizonMs: fc.constantFrom(0, 50, 400) })
   await fc.assert(

@@ -43,7 +43,7 @@ function combinationOf(seed: number): Combination {
 }
 
 test(`${COMBINATIONS} queues whose jobs end together leave by their exact schedules`, {
-  timeout: 300_000,
+  timeout: 600_000,
 }, async () => {
   const failures: string[] = []
   let next = 1

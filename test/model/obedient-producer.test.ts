@@ -141,6 +141,6 @@ test('jobs that are slow at first are soon forgotten', { timeout: 600_000 }, asy
   expect(await run(places.map((scenario) => ({ ...scenario, slowJobs: 4, seconds: 5 })))).toEqual([])
 })
 
-test(`${RANDOM} random shapes`, { timeout: 60_000 + RANDOM * 20_000 }, async () => {
+test(`${RANDOM} random shapes`, { timeout: 600_000 + RANDOM * 20_000 }, async () => {
   expect(await run(Array.from({ length: RANDOM }, (_, i) => randomScenario(i)))).toEqual([])
 })

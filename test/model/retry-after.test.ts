@@ -14,7 +14,7 @@ const queue = new HeldQueue(redis, client, 'retry')
 afterAll(() => queue.close())
 
 const HINTS = Number(process.env.MODEL_HINTS ?? 150)
-const LONG = { timeout: 60_000 + 200 * HINTS }
+const LONG = { timeout: 600_000 + 200 * HINTS }
 
 /** Tolerance for times that are rounded in different ways, and hints in whole ms. */
 const ROUNDED_MS = 2

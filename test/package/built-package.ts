@@ -11,7 +11,7 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** What a check-out has and a package does not need to be built. */
 const LEFT_OUT = /^(?:node_modules|dist|coverage|site|\.(?!gitignore$).*|.*\.tgz)$/
 
-const BUILD_TIMEOUT_MS = 180_000
+const BUILD_TIMEOUT_MS = 600_000
 const LOOK_MS = 100
 
 /** A copy of this check-out with `dist` built, so that no run of tests disturbs another or the developer's own build. */

@@ -64,7 +64,7 @@ test('every snippet of the README and of docs compiles, but for those of example
   expect(blocks.length).toBeGreaterThan(5)
   const wrong = { document: join(ROOT, 'wrong.md'), language: 'ts', code: "queue.add('job', { to: 1 })\n", line: 7 }
   expect(mistakesOf([wrong, ...blocks])).toEqual([expect.stringMatching(/^wrong\.md:8 .*number/)])
-}, 240_000)
+}, 600_000)
 
 test('docs/sizing.md and the docstring of sizeShape show what it computes', () => {
   const texts = [join(ROOT, 'docs', 'sizing.md'), join(ROOT, 'src', 'shape', 'sizing.ts')].map((file) =>

@@ -15,7 +15,7 @@ import { codeBlocks, README, ROOT } from './code-blocks.ts'
 const CONSUMER = fileURLToPath(new URL('consumer', import.meta.url))
 
 /** At the lowest priority, as in CI, npm may have to wait for long. */
-const INSTALL_TIMEOUT_MS = 180_000
+const INSTALL_TIMEOUT_MS = 600_000
 
 /** With the strictest option about optional fields, which the others leave off: declarations have to suit both. */
 const NODENEXT = ['--module', 'nodenext', '--moduleResolution', 'nodenext', '--exactOptionalPropertyTypes']

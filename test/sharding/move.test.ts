@@ -58,7 +58,7 @@ test('each job runs once, groups keep their order, and the bound holds over both
   const result = await moveShardedQueue(old.queue, renewed.queue, { ...BY, onProgress })
   expect(result).toMatchObject({ resumed: true, obliterated: false, failed: 0, deadLetters: [] })
   await switched
-  await expect.poll(() => order.length, { timeout: 10_000 }).toBe(expected.length)
+  await expect.poll(() => order.length).toBe(expected.length)
   expect(order.toSorted()).toEqual(expected.toSorted())
   expect(order.findIndex((one) => Number(one.split(' ')[1]) >= 100)).toBe(70)
   // A producer that still adds to the old queue is noticed.
@@ -98,7 +98,7 @@ test('the burst of the new queue does not follow that of the old one', async () 
   }
   await moveShardedQueue(old.queue, renewed.queue, { ...BY, onProgress })
   await switched
-  await expect.poll(() => ran.length, { timeout: 10_000 }).toBe(60)
+  await expect.poll(() => ran.length).toBe(60)
   expect(ran.lastIndexOf('burst-old')).toBe(29)
   const slots = [await shop.slotsUs(old.queue), await shop.slotsUs(renewed.queue)].flat()
   expect(worstWindow(slots, bound)?.excessUs).toBeLessThanOrEqual(1)

@@ -48,7 +48,7 @@ test('every job runs once, and all shards together keep the rate, also while it 
   // Each shard has a burst of its own.
   expect(worstWindow(await slotsUs(mail), { rate: '400/s', burst: 6 })?.excessUs).toBeLessThanOrEqual(1)
   expect(errors).toEqual([])
-}, 30_000)
+})
 
 test('the places of all shards are as many as the whole has, wherever jobs are added', async () => {
   const { queue } = use(shop())
@@ -75,7 +75,7 @@ test('the places of all shards are as many as the whole has, wherever jobs are a
   expect(full).toMatchObject({ name: 'QueueFullError', depth: 40, capacity: 40 })
   expect(await mail.count()).toBe(40)
   await mail.obliterate({ force: true })
-}, 30_000)
+})
 
 test('a shard whose jobs wait gets what the idle ones do not need', async () => {
   const { queue, worker } = use(shop())
@@ -84,14 +84,14 @@ test('a shard whose jobs wait gets what the idle ones do not need', async () => 
   const busy = shardOf('group:busy', 3)
   // A shard that answers late has its lease a little later.
   const places = async () => (await mail.meter()).each[busy]?.capacity ?? 0
-  await expect.poll(places, { timeout: 10_000, interval: 20 }).toBeGreaterThan(1500)
+  await expect.poll(places, { interval: 20 }).toBeGreaterThan(1500)
   // So many that some still wait when the rate has moved, however long that takes.
   await mail.addBulk(jobs(1500, { group: { id: 'busy' } }))
   worker('demand', async () => undefined, { shards: 3, concurrency: 60, shape })
   const rate = async () => Number.parseFloat((await mail.meter()).each[busy]?.rate ?? '0')
-  await expect.poll(rate, { timeout: 10_000, interval: 20 }).toBeGreaterThan(270)
+  await expect.poll(rate, { interval: 20 }).toBeGreaterThan(270)
   await mail.obliterate({ force: true })
-}, 30_000)
+})
 
 test('a shard that fails does not keep the others from a pause', async () => {
   const { queue } = use(shop())
@@ -108,7 +108,7 @@ test('a shard that fails does not keep the others from a pause', async () => {
   expect((await mail.meter()).each.map(({ paused }) => paused)).toEqual([false, true, true])
   vi.restoreAllMocks()
   await mail.obliterate({ force: true })
-}, 30_000)
+})
 
 test('the empty prefix is one of its own, for workers too', async () => {
   const { queue, worker } = use(new ShardShop({ connection, prefix: '' }))
@@ -145,7 +145,7 @@ test('jobs are found, counted, explained, paused', async () => {
   await mail.resume()
   await ends.reach(5)
   await mail.obliterate({ force: true })
-}, 30_000)
+})
 
 test('the jobs in hand of a worker are never more than its concurrency, and a busy shard gets the most of it', async () => {
   const { queue, worker } = use(shop())
@@ -168,13 +168,13 @@ test('the jobs in hand of a worker are never more than its concurrency, and a bu
   )
   const ends = endsOf(hands)
   // One place stays with each of the others.
-  await expect.poll(() => running, { timeout: 10_000, interval: 10 }).toBe(10)
+  await expect.poll(() => running, { interval: 10 }).toBe(10)
   await mail.addBulk(jobs(60))
   release()
   await ends.reach(120)
   expect(most).toBeLessThanOrEqual(12)
   await mail.obliterate({ force: true })
-}, 30_000)
+})
 
 test.each([1, 8])(
   'a process with %i shards is refused by a queue of three, and changes nothing',
@@ -221,7 +221,7 @@ test('of two processes that declare a queue at the same moment with different nu
   const winner = made[ready[0]?.status === 'fulfilled' ? 0 : 1] as ShardedQueue
   expect((await winner.getShape())?.burst).toBe(winner.shards)
   await winner.obliterate({ force: true })
-}, 30_000)
+})
 
 /** Everything that declares something, but for leases. */
 async function keysOf(name: string): Promise<Record<string, unknown>> {

@@ -103,7 +103,7 @@ test('a worker that closes returns a hundred jobs although its connection breaks
   await queue.addBulk(ids.map((jobId) => ({ name: 'job', data: {}, opts: { jobId, group: { id: 'a' } } })))
   const connection = { ...quickConnection(proxy.url), connectionName: prefix }
   const worker = fleet.worker(name, { connection, prefix, concurrency: 110, lockDuration: 400_000 })
-  await expect.poll(() => queue.getActiveCount(), { timeout: 20_000 }).toBeGreaterThan(80)
+  await expect.poll(() => queue.getActiveCount()).toBeGreaterThan(80)
   const dropped = proxy.dropReplyOf(runs('give-back'))
   const parts: number[] = []
   const { store } = worker.backend

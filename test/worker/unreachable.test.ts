@@ -97,6 +97,6 @@ test('workers resume after an outage that is longer than they wait for a job', a
   // So many that one worker would not be enough.
   await queue.addBulk(jobs(40))
   await proxy.resume()
-  await expect.poll(count, { timeout: 10_000 }).toBe(41)
+  await expect.poll(count).toBe(41)
   expect(ends.filter(({ all }) => all.length === 0)).toEqual([])
 })

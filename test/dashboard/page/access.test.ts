@@ -193,7 +193,7 @@ describePage('the page for everybody', () => {
       await client.hset(`${own}:${name}:meta:shape`, 'rate', '1')
     }
     const { page } = await stage.open({ options: { connection, prefix: own } })
-    await expect.poll(() => page.locator('tbody tr').count(), { timeout: 10_000 }).toBe(200)
+    await expect.poll(() => page.locator('tbody tr').count()).toBe(200)
     await page.getByLabel('Filter').fill('queue-19')
     await page.getByText('10 of 200').waitFor()
     const first = () => page.locator('tbody tr').first().getByRole('link').textContent()

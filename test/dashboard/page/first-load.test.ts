@@ -41,7 +41,7 @@ describePage('the first load, on a phone with two hundred queues', () => {
     await network.send('Network.enable')
     await page.goto(url)
     const rows = page.locator('tbody tr')
-    await expect.poll(() => rows.count(), { timeout: 10_000 }).toBe(QUEUES)
+    await expect.poll(() => rows.count()).toBe(QUEUES)
     await page.getByText('Live', { exact: true }).waitFor()
     // Departures before the page was opened come later, and events then.
     const loaded = asked.filter((name) => !/series\?since$|^api\/events|favicon/.test(name))
@@ -51,7 +51,7 @@ describePage('the first load, on a phone with two hundred queues', () => {
     expect(await rows.first().locator('td').count()).toBe(9)
     expect(await rows.last().locator('td').count()).toBe(0)
     await rows.last().scrollIntoViewIfNeeded()
-    await expect.poll(() => rows.last().locator('td').count(), { timeout: 10_000 }).toBe(9)
+    await expect.poll(() => rows.last().locator('td').count()).toBe(9)
   })
 
   test('the page of a queue is one response, and its charts come later', async () => {
@@ -128,9 +128,7 @@ describePage('the first load, on a phone with two hundred queues', () => {
     page.on('request', (request) => asked.push(request.url().replace(/.*\//, '')))
     const link = page.getByRole('link', { name: 'queue-000', exact: true })
     await link.focus()
-    await expect
-      .poll(() => asked, { timeout: 10_000 })
-      .toEqual(expect.arrayContaining(['queue-view.js', 'uPlot.esm.js']))
+    await expect.poll(() => asked).toEqual(expect.arrayContaining(['queue-view.js', 'uPlot.esm.js']))
     await link.click()
     await page.getByRole('heading', { name: 'queue-000', level: 1 }).waitFor()
     await page.goBack()
@@ -151,7 +149,7 @@ describePage('the first load, on a phone with two hundred queues', () => {
     await page.locator('#chart-lateness').scrollIntoViewIfNeeded()
     const isDrawn = `document.querySelector('#chart-lateness canvas')?.getContext('2d')
       .getImageData(0, 0, 300, 100).data.some((value) => value !== 0)`
-    await expect.poll(() => page.evaluate(isDrawn), { timeout: 10_000 }).toBe(true)
+    await expect.poll(() => page.evaluate(isDrawn)).toBe(true)
     await redis.client().del(`${prefix}:queue-007:meta:shape`)
     await redis.client().srem(`${prefix}:shaped-queues`, 'queue-007')
     await page.getByText('There is no queue “queue-007” with a shape here.').waitFor()

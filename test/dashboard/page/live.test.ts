@@ -130,7 +130,7 @@ describePage('the page while jobs flow', { timeout: 60_000 }, () => {
     const dialog = page.getByRole('dialog', { name: /^Pause/ })
     await dialog.getByLabel('Why').fill('a test')
     await dialog.getByRole('button', { name: 'Pause', exact: true }).click()
-    await expect.poll(() => shards.filter({ hasText: /Pause$/ }).count(), { timeout: 10_000 }).toBe(3)
+    await expect.poll(() => shards.filter({ hasText: /Pause$/ }).count()).toBe(3)
     expect(errors).toEqual([])
   })
 
@@ -214,7 +214,7 @@ describePage('the page while jobs flow', { timeout: 60_000 }, () => {
     await page.locator('#chart-depth').scrollIntoViewIfNeeded()
     const before = { flow: await chartOf(page, 'chart-flow'), depth: await chartOf(page, 'chart-depth') }
     const text = page.locator('#chart-depth-text')
-    await expect.poll(() => text.textContent(), { timeout: 10_000 }).not.toBe(before.depth.text)
+    await expect.poll(() => text.textContent()).not.toBe(before.depth.text)
     const after = { flow: await chartOf(page, 'chart-flow'), depth: await chartOf(page, 'chart-depth') }
     expect(after.flow.image).not.toBe(before.flow.image)
     expect(after.depth.image).not.toBe(before.depth.image)
@@ -280,7 +280,7 @@ describePage('the page while jobs flow', { timeout: 60_000 }, () => {
       throw new Error(`no <i>route</i> for ${job.name}`)
     })
     for (const jobId of ['ann', 'bob']) await queue.add(jobId, { secret: 'canary' }, { jobId })
-    await expect.poll(() => queue.getFailedCount(), { timeout: 10_000 }).toBe(2)
+    await expect.poll(() => queue.getFailedCount()).toBe(2)
     await worker.close()
     await queue.add('later', {}, { jobId: 'cid', delay: 3_600_000 })
     const options = { connection, prefix, allowActions: true, actor: () => 'ada' }
@@ -336,13 +336,13 @@ describePage('the page while jobs flow', { timeout: 60_000 }, () => {
     const reasons = ['ECONNREFUSED <1>', 'no user', 'ECONNREFUSED <2>']
     const worker = shop.worker(queue, async ({ data }) => Promise.reject(new Error(data)))
     for (const [i, why] of reasons.entries()) await queue.add('mail', why, { jobId: `job-${i}` })
-    await expect.poll(() => queue.getFailedCount(), { timeout: 10_000 }).toBe(3)
+    await expect.poll(() => queue.getFailedCount()).toBe(3)
     await worker.close()
     // Only reports: what failed before is where it was.
     const client = redis.client()
     const reports = shop.worker(queue, async () => {}, { deadLetter: dead })
     const reported = () => client.hexists(queue.toKey('meta:starts'), `dead:${dead}`)
-    await expect.poll(reported, { timeout: 10_000 }).toBe(1)
+    await expect.poll(reported).toBe(1)
     await reports.close()
     const options = { connection, prefix, allowActions: true }
     const { page, errors } = await stage.open({ options, query: `?queue=${queue.name}` })
@@ -419,7 +419,7 @@ describePage('the page while jobs flow', { timeout: 60_000 }, () => {
     expect(new URL(page.url()).searchParams.get('job')).toBe(id)
     const ahead = async () => Number(await dialog.locator('dt:text("Ahead of it") + dd').textContent())
     const before = await ahead()
-    await expect.poll(ahead, { timeout: 10_000 }).toBeLessThan(before)
+    await expect.poll(ahead).toBeLessThan(before)
     await page.keyboard.press('Escape')
     await dialog.waitFor({ state: 'detached' })
     await expect.poll(() => new URL(page.url()).searchParams.has('job')).toBe(false)

@@ -20,7 +20,7 @@ describePage('an operator', { timeout: 60_000 }, () => {
     const reasons = ['no user 1', 'no user 2', 'timed out', 'no user 3']
     for (const [i, why] of reasons.entries()) await queue.add('mail', why, { jobId: `job-${i}` })
     const letters = () => redis.client().llen(`${prefix}:${dead}:wait`)
-    await expect.poll(letters, { timeout: 10_000 }).toBe(4)
+    await expect.poll(letters).toBe(4)
     await worker.close()
     const { page, errors } = await stage.open({ options, query: `?queue=${queue.name}` })
     await page.getByRole('tab', { name: /^Dead letters 4$/ }).click()
@@ -103,7 +103,7 @@ describePage('an operator', { timeout: 60_000 }, () => {
     const queue = shop.queue({ rate: '100/s', capacity: 1 })
     await queue.pauseUntil(Date.now() + 600_000, { by: 'jonas', reason: 'credentials are rotated' })
     shop.worker(queue, async () => {})
-    await expect.poll(() => redis.client().hlen(queue.toKey('meta:workers')), { timeout: 10_000 }).toBe(1)
+    await expect.poll(() => redis.client().hlen(queue.toKey('meta:workers'))).toBe(1)
     await queue.add('mail', {})
     const { page } = await stage.open({ options })
     const row = page.getByRole('row', { name: queue.name })

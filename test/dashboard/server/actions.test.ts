@@ -131,7 +131,7 @@ async function failedJobs(queue: ShapedQueue, reasons: readonly string[]): Promi
   const ids: string[] = []
   for (const [i, why] of reasons.entries()) {
     ids.push((await queue.add('job', why, { jobId: `job-${i}` })).id as string)
-    await expect.poll(() => queue.getFailedCount(), { timeout: 10_000 }).toBe(i + 1)
+    await expect.poll(() => queue.getFailedCount()).toBe(i + 1)
   }
   await worker.close()
   return ids
@@ -143,7 +143,7 @@ test('failed jobs with a reason are retried, each as soon as there is a place; o
   const served = await serve({ ...options, actor: () => 'ada' })
   const retry = { action: 'retryJobs', failedReason: 'ECONNREFUSED', reason }
   expect((await act(served, 'retry-many', retry)).status).toBe(204)
-  await expect.poll(() => queue.count(), { timeout: 10_000 }).toBe(2)
+  await expect.poll(() => queue.count()).toBe(2)
   const again = await act(served, 'retry-many', retry)
   expect([again.status, await again.json()]).toMatchObject([
     409,
@@ -152,9 +152,9 @@ test('failed jobs with a reason are retried, each as soon as there is a place; o
   expect((await queue.getFailed()).map(({ id }) => id).toSorted()).toEqual([ids[1], ids[3]])
   const worker = new ShapedWorker('retry-many', async () => {}, { connection: redis.connection, prefix: redis.prefix })
   onTestFinished(() => worker.close())
-  await expect.poll(() => queue.getFailedCount(), { timeout: 10_000 }).toBe(1)
+  await expect.poll(() => queue.getFailedCount()).toBe(1)
   await expect
-    .poll(() => jobsTold(served, 'retry-many'), { timeout: 10_000 })
+    .poll(() => jobsTold(served, 'retry-many'))
     .toMatchObject([{ by: 'ada', reason, change: { retried: 3, failedReason: 'ECONNREFUSED' } }])
 })
 
@@ -164,13 +164,13 @@ test('failed jobs are removed by their reason, or all', async () => {
   const served = await serve(options)
   const remove = { action: 'removeJobs', reason }
   expect((await act(served, 'remove-many', { ...remove, failedReason: 'no user' })).status).toBe(204)
-  await expect.poll(() => queue.getFailedCount(), { timeout: 10_000 }).toBe(1)
+  await expect.poll(() => queue.getFailedCount()).toBe(1)
   expect(await queue.getJobState(ids[0] as string)).toBe('failed')
   await expect
-    .poll(() => jobsTold(served, 'remove-many'), { timeout: 10_000 })
+    .poll(() => jobsTold(served, 'remove-many'))
     .toMatchObject([{ change: { removed: 2, failedReason: 'no user' } }])
   expect((await act(served, 'remove-many', remove)).status).toBe(204)
-  await expect.poll(() => queue.getFailedCount(), { timeout: 10_000 }).toBe(0)
+  await expect.poll(() => queue.getFailedCount()).toBe(0)
 })
 
 test('failed jobs go to the dead letters, one or all with a reason, and come back as they were', async () => {
@@ -183,18 +183,18 @@ test('failed jobs go to the dead letters, one or all with a reason, and come bac
   expect([await queue.getJob(ids[1]), await letters.count()]).toEqual([undefined, 1])
   expect(await jobsTold(served, 'bury')).toMatchObject([{ by: 'ada', change: { 'moved to dead letters': ids[1] } }])
   expect((await act(served, 'bury', { ...bury, action: 'buryJobs', failedReason: 'no user' })).status).toBe(204)
-  await expect.poll(() => letters.count(), { timeout: 10_000 }).toBe(3)
-  await expect.poll(() => queue.getFailedCount(), { timeout: 10_000 }).toBe(0)
+  await expect.poll(() => letters.count()).toBe(3)
+  await expect.poll(() => queue.getFailedCount()).toBe(0)
   const { status } = (await (await served.get('api/queues/bury')).json()) as { status: object }
   expect(status).toMatchObject({ deadLetterQueues: ['bury-dead'] })
   const { letters: listed } = (await (await served.get('api/queues/bury/dead?from=bury-dead')).json()) as Letters
   expect(listed).toMatchObject([{ id: ids[1], failedReason: 'ECONNREFUSED', attemptsMade: 1 }, { id: ids[0] }, {}])
   const back = { action: 'redrive', from: 'bury-dead', reason }
   expect((await act(served, 'bury', { ...back, jobId: ids[2] })).status).toBe(204)
-  await expect.poll(() => queue.getJobState(ids[2]), { timeout: 10_000 }).toBe('waiting')
-  await expect.poll(() => letters.count(), { timeout: 10_000 }).toBe(2)
+  await expect.poll(() => queue.getJobState(ids[2])).toBe('waiting')
+  await expect.poll(() => letters.count()).toBe(2)
   await expect.poll(async () => (await act(served, 'bury', { ...back, failedReason: 'ECONN' })).status).toBe(204)
-  await expect.poll(() => queue.getJobState(ids[1]), { timeout: 10_000 }).toBe('waiting')
+  await expect.poll(() => queue.getJobState(ids[1])).toBe('waiting')
   const job = await queue.getJob(ids[1])
   expect([job?.data, job?.attemptsMade]).toEqual(['ECONNREFUSED', 0])
   expect(await queue.getJobState(ids[0])).toBe('unknown')
@@ -227,7 +227,7 @@ test('a failed parent is not removed while one of its children runs', async () =
     ],
   })
   const jobId = job.id as string
-  await expect.poll(() => queue.getJobState(jobId), { timeout: 10_000 }).toBe('failed')
+  await expect.poll(() => queue.getJobState(jobId)).toBe('failed')
   const served = await serve(options)
   const refused = await act(served, 'family', { action: 'removeJob', jobId, reason })
   expect([refused.status, await queue.getJobState(jobId)]).toEqual([409, 'failed'])
@@ -283,7 +283,7 @@ test('a redrive goes on behind its answer', async () => {
   expect(status).toMatchObject({ deadLetterQueues: ['redrive-dead'], workers: [] })
   const started = await act(served, 'redrive', { action: 'redrive', from: 'redrive-dead', reason })
   expect(started.status).toBe(204)
-  await expect.poll(async () => (await queue.getJob(id as string))?.getState(), { timeout: 10_000 }).toBe('waiting')
+  await expect.poll(async () => (await queue.getJob(id as string))?.getState()).toBe('waiting')
 })
 
 test('one redrive of a queue runs at a time, and closing stops it', async () => {
@@ -344,7 +344,7 @@ test('dead letters of the queue are dropped, one or all whose reason matches, an
   expect(await left()).toEqual(['lb', 'lc', 'ld', 'le'])
   const matching = { action: 'dropLetters', failedReason: 'no user', ...drop }
   expect((await act(served, 'drop', matching)).status).toBe(204)
-  await expect.poll(left, { timeout: 10_000 }).toEqual(['ld', 'le'])
+  await expect.poll(left).toEqual(['ld', 'le'])
   const history = async () => {
     const { history } = (await (await served.get('api/queues/drop')).json()) as { history: { change: object }[] }
     return history.slice(0, 2).map(({ change }) => change)
@@ -353,7 +353,7 @@ test('dead letters of the queue are dropped, one or all whose reason matches, an
     { 'dead letters dropped': 2, in: 'drop-dead', failedReason: 'no user' },
     { 'dead letter dropped': 'a', in: 'drop-dead' },
   ]
-  await expect.poll(history, { timeout: 10_000 }).toEqual(noted)
+  await expect.poll(history).toEqual(noted)
   expect(await queue.count()).toBe(0)
 })
 
@@ -372,7 +372,7 @@ test('a rate that is changed here reaches a worker that runs', async () => {
   const served = await serve(options)
   // At one a minute it would take twenty minutes.
   expect((await act(served, 'live', { action: 'setShape', shape: { rate: '200/s' }, reason })).status).toBe(204)
-  await expect.poll(() => started.length, { timeout: 20_000 }).toBe(20)
+  await expect.poll(() => started.length).toBe(20)
 })
 
 test.each<[object, RegExp]>([

@@ -93,7 +93,7 @@ export class OwnCluster {
   async beginMove({ slot, from, to }: Place): Promise<void> {
     const uptimeS = async () =>
       Number(/uptime_in_seconds:(\d+)/.exec((await this.#admins[to]?.info('server')) ?? '')?.[1])
-    await expect.poll(uptimeS, { timeout: 10_000, interval: 100 }).toBeGreaterThan(3)
+    await expect.poll(uptimeS, { interval: 100 }).toBeGreaterThan(3)
     const ids = await this.#ids()
     await this.#admins[to]?.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', ids[from] as string)
     await this.#admins[from]?.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', ids[to] as string)

@@ -31,7 +31,7 @@ export async function startPair(): Promise<Pair> {
   const thaw = async () => {
     send('SIGCONT', false)
     await admin.set('caught-up', 1)
-    await expect.poll(() => admin.wait(1, 1000), { timeout: 20_000 }).toBe(1)
+    await expect.poll(() => admin.wait(1, 1000)).toBe(1)
   }
   return { master, admin, replica, freeze: () => send('SIGSTOP', true), thaw }
 }

@@ -120,7 +120,7 @@ export class Traffic {
           () => true,
           (error: unknown) => error instanceof NotReplicatedError,
         )
-      await expect.poll(isIn, { timeout: 20_000 }).toBe(true)
+      await expect.poll(isIn).toBe(true)
       this.#filled.push(...ids)
     }
   }

@@ -34,7 +34,7 @@ afterEach(async () => {
 })
 
 test(`the Lua serves groups as the reference does, ${DECISIONS} times`, {
-  timeout: 180_000 + DECISIONS / 2,
+  timeout: 600_000 + DECISIONS / 2,
 }, async () => {
   const sha = (await client.script('LOAD', scriptText)) as string
   let [seed, decisions] = [SEED, 0]

@@ -37,8 +37,8 @@ export async function killUnderLoad(redis: TestRedis, processes: Processes, kill
   for (let kill = 0; kill < kills; kill++) {
     const next = start()
     // Whoever was left without an answer by the last kill has it now.
-    await expect.poll(() => told.replays, { timeout: 20_000 }).toBeGreaterThanOrEqual(kill)
-    await expect.poll(() => told.ids.size, { timeout: 20_000 }).toBeGreaterThan(kill)
+    await expect.poll(() => told.replays).toBeGreaterThanOrEqual(kill)
+    await expect.poll(() => told.ids.size).toBeGreaterThan(kill)
     const withheld = proxy.dropReplyOf((words) => words.some((word) => word.includes(MARK)), 1, { holdOpen: true })
     await withheld
     await gateway.program.kill('SIGKILL')

@@ -34,7 +34,7 @@ afterEach(async () => {
 test.each(ALGORITHMS)(
   `%s decides as its model does, ${DECISIONS} times`,
   {
-    timeout: 180_000 + DECISIONS / 4,
+    timeout: 600_000 + DECISIONS / 4,
   },
   async (algorithm) => {
     const replayer = new Replayer(client)

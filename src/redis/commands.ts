@@ -8,6 +8,18 @@ export type Client = RedisClient
 export type Transaction = IRedisTransaction
 export type ClientOrTransaction = Client | Transaction
 
+/** Commands of ioredis that the type of BullMQ's client lacks. */
+export interface PlainCommands {
+  sadd(key: string, member: string): Promise<number>
+  srem(key: string, member: string): Promise<number>
+  hgetall(key: string): Promise<Readonly<Record<string, string>>>
+  hset(key: string, field: string, value: string | number): Promise<number>
+  hsetnx(key: string, field: string, value: string): Promise<number>
+  hdel(key: string, field: string): Promise<number>
+  exists(key: string): Promise<number>
+  publish(channel: string, message: string): Promise<number>
+}
+
 /** Commands take keys and arguments in one flat list. */
 export type Argument = string | number | Buffer | null | undefined
 

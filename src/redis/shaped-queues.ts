@@ -1,30 +1,22 @@
-import type { Client } from './commands.ts'
+import type { Client, PlainCommands } from './commands.ts'
 import { OBLITERATED, ownKeysPattern, queueNameOf, shapedQueuesKey, shardedQueuesKey, wakeChannel } from './keys.ts'
-
-/** Commands of ioredis that BullMQ's client type lacks. */
-interface SetCommands {
-  sadd(key: string, member: string): Promise<number>
-  srem(key: string, member: string): Promise<number>
-  hset(key: string, field: string, value: number): Promise<number>
-  hdel(key: string, field: string): Promise<number>
-}
 
 /** Lists the queue for tools that look for shaped queues. */
 export async function enlistShapedQueue(client: Client, base: string): Promise<void> {
-  await (client as unknown as SetCommands).sadd(shapedQueuesKey(base), queueNameOf(base))
+  await (client as unknown as PlainCommands).sadd(shapedQueuesKey(base), queueNameOf(base))
 }
 
 async function delistShapedQueue(client: Client, base: string): Promise<void> {
-  await (client as unknown as SetCommands).srem(shapedQueuesKey(base), queueNameOf(base))
+  await (client as unknown as PlainCommands).srem(shapedQueuesKey(base), queueNameOf(base))
 }
 
 /** Says that a queue is divided into shards, for tools that show them as one queue. */
 export async function enlistShardedQueue(client: Client, prefix: string, name: string, shards: number): Promise<void> {
-  await (client as unknown as SetCommands).hset(shardedQueuesKey(prefix), name, shards)
+  await (client as unknown as PlainCommands).hset(shardedQueuesKey(prefix), name, shards)
 }
 
 export async function delistShardedQueue(client: Client, prefix: string, name: string): Promise<void> {
-  await (client as unknown as SetCommands).hdel(shardedQueuesKey(prefix), name)
+  await (client as unknown as PlainCommands).hdel(shardedQueuesKey(prefix), name)
 }
 
 /**
@@ -38,6 +30,6 @@ export async function removeOwnKeys(client: Client, base: string): Promise<void>
     for await (const keys of found) if (keys.length > 0) await client.del(...keys)
   }
   await delistShapedQueue(client, base)
-  const publisher = client as unknown as { publish(channel: string, message: string): Promise<number> }
+  const publisher = client as unknown as PlainCommands
   await publisher.publish(wakeChannel(base), OBLITERATED)
 }

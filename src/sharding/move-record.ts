@@ -1,16 +1,8 @@
 import { MoveError } from '../errors.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
+import type { PlainCommands } from '../redis/commands.ts'
 import { moveKey, shapeKey } from '../redis/keys.ts'
 import type { ShardedQueue } from './queue.ts'
-
-/** Commands of ioredis that BullMQ's client type lacks. */
-interface HashCommands {
-  hgetall(key: string): Promise<Readonly<Record<string, string>>>
-  hsetnx(key: string, field: string, value: string): Promise<number>
-  hset(key: string, field: string, value: string): Promise<number>
-  hdel(key: string, field: string): Promise<number>
-  exists(key: string): Promise<number>
-}
 
 /** How far a move has come. `resuming`: nothing is left to wait for. */
 export type MovePhase = 'draining' | 'resuming' | 'done'
@@ -144,8 +136,8 @@ export class MoveRecord {
     return moveKey(baseOf(this.#to))
   }
 
-  async #client(): Promise<HashCommands> {
-    return (await (this.#to.each[0] as ShapedQueue).backend.client) as unknown as HashCommands
+  async #client(): Promise<PlainCommands> {
+    return (await (this.#to.each[0] as ShapedQueue).backend.client) as unknown as PlainCommands
   }
 }
 

@@ -35,6 +35,27 @@ test('on a cluster queue, worker and flow work under a tagged prefix and are pac
   await expect(queue.add('job', {})).rejects.toThrow('is full (60 of 60)')
 })
 
+test('on a cluster adds whose reply is lost are there once: a job, a bulk and a flow', async () => {
+  const cluster = await OwnCluster.start()
+  const prefix = '{b}'
+  const { from } = await cluster.placeOf(prefix)
+  const { connection, proxies } = await cluster.connectThroughProxies()
+  const queue = new Fleet().queue('mail', { connection, prefix, shape: { capacity: 60 } })
+  const flows = new ShapedFlowProducer({ connection, prefix })
+  onTestFinished(() => flows.close())
+  await Promise.all([queue.waitUntilReady(), flows.waitUntilReady()])
+  const lost = async (add: () => Promise<unknown>) => {
+    // Redis knows the script then.
+    await add()
+    const dropped = proxies[from]?.dropReplyOf(([command]) => /^eval/i.test(command ?? ''))
+    await Promise.all([dropped, add()])
+  }
+  await lost(() => queue.add('job', {}))
+  await lost(() => queue.addBulk(manyJobs(3)))
+  await lost(() => flows.add({ name: 'a', queueName: 'mail', children: [{ name: 'b', queueName: 'mail' }] }))
+  expect(await queue.getJobCountByTypes('wait', 'waiting-children')).toBe(12)
+}, 30_000)
+
 /** Little patience, so that a test sees the end of it. */
 const IMPATIENT = { maxRedirections: 2, retryDelayOnTryAgain: 1, retryDelayOnMoved: 1, retryDelayOnClusterDown: 1 }
 const manyJobs = (count: number) => Array.from({ length: count }, () => ({ name: 'job', data: {} }))

@@ -1,5 +1,5 @@
 import type { Job } from 'bullmq'
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import type { Shape } from '../../src/index.ts'
 import { shardPrefix } from '../../src/redis/shards.ts'
 import type { ShardedWorker } from '../../src/sharding/index.ts'
@@ -34,7 +34,9 @@ test('killed wherever, a move goes on when it is run again, and ends as if it ha
   const shard = await old.queueOfGroup('a')
   await shard.setGroup('a', { weight: 3 }, { by: 'ops', reason: 'enterprise' })
   await shard.upsertJobScheduler('ticks', { every: 300 }, { name: 'tick', opts: { group } as never })
-  await old.addBulk(Array.from({ length: JOBS }, (_, n) => ({ name: 'job', data: { n }, opts: { group } })))
+  // One shard takes all of them or none: until it has been leased places for them, it has one.
+  const toAdd = Array.from({ length: JOBS }, (_, n) => ({ name: 'job', data: { n }, opts: { group } }))
+  await vi.waitFor(() => old.addBulk(toAdd), 20_000)
   const key = `${shardPrefix(prefix, 'new', 0)}:new:meta:move`
   const client = redis.client()
   const recorded = () => client.hgetall(key)

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { ShapedQueue } from '../../src/index.ts'
 import { ShardShop } from '../sharding/support/shop.ts'
 import { onTestFinished } from '../support/concurrent.ts'
@@ -19,7 +19,9 @@ test('shards move: says what it waits for, what it carried over and where the re
   const renewed = shop.queue('new', { shards: 3, shape: SHAPE })
   await Promise.all([old.waitUntilReady(), renewed.waitUntilReady()])
   await (await old.queueOfGroup('a')).setGroup('a', { weight: 2 }, { by: 'ops', reason: 'enterprise' })
-  await old.addBulk([1, 2].map((n) => ({ name: 'job', data: { n }, opts: { group: { id: 'a' } } })))
+  const toAdd = [1, 2].map((n) => ({ name: 'job', data: { n }, opts: { group: { id: 'a' } } }))
+  // The shard takes both or none: until it has been leased places for them, it has one.
+  await vi.waitFor(() => old.addBulk(toAdd), 20_000)
   const late = await runHere(redis, move('old', 'new', '--timeout', '1ms'))
   expect(late).toMatchObject({ code: 1, stdout: '' })
   expect(late.stderr).toMatch(/^sluice: queue "old" is not moved in time: .*repeat the move/)

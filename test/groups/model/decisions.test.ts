@@ -225,6 +225,8 @@ class History {
   #nowUs = 1_000_000_000
   #jobs = 0
   #hasBegun = false
+  /** Jobs that have left, and whose cost is known. */
+  readonly #settled = new Set<string>()
 
   constructor(seed: number) {
     // Seeds that follow each other begin far apart.
@@ -310,13 +312,17 @@ class History {
       this.#reference.finish(id)
       return [['finish', this.#nowUs, id], '']
     }
-    if (this.#random() < 0.5) return [['back', this.#nowUs, id, this.#reference.back(id, this.#nowUs)], '']
+    // A job whose cost is known has started, and is no longer given back as if it had not.
+    const goesBack = this.#random() < 0.5 || this.#settled.has(id)
+    this.#settled.delete(id)
+    if (goesBack) return [['back', this.#nowUs, id, this.#reference.back(id, this.#nowUs)], '']
     return [['late', this.#nowUs, id, this.#reference.late(id, this.#nowUs)], '']
   }
 
   #settle(id: string): [Operation, string] {
     const isOfTokens = this.limits.some((limit) => limit.isOfTokens) && this.#random() < 0.6
     const actual = this.#one([0, 0.5, 1, 2, 4, 11])
+    this.#settled.add(id)
     const attempt = this.#reference.attempt(id)
     this.#reference.settle(id, isOfTokens ? 'tokens' : 'cost', actual, this.#nowUs)
     return [['settle', this.#nowUs, id, attempt, isOfTokens ? 'tokens' : '', actual], '']

@@ -259,7 +259,7 @@ export class ReferenceGroups {
   }
 
   /** @returns whether its group has a rate */
-  #settleBucket({ group, slotUs, seen, known }: Left, change: number, nowUs: number): boolean {
+  #settleBucket({ group, slotUs, seen }: Left, change: number, nowUs: number): boolean {
     if (group.name === '') return false
     this.#end(nowUs, [group])
     const bucket = this.#reshape(group, nowUs)
@@ -269,7 +269,8 @@ export class ReferenceGroups {
     } else if (group.changedUs === 0 || slotUs > group.changedUs + AHEAD_US) {
       bucket.tat -= givenBack(bucket, -change, slotUs, nowUs)
     }
-    if (seen) seen.trueCost = known.cost
+    // Not all of known.cost: what became known while no rate held is of no rate.
+    if (seen) seen.trueCost += change
     check('the rate', Math.max(nowUs, bucket.tat), trueTat(group.seen))
     return true
   }

@@ -203,7 +203,8 @@ test('with workers it is when the one wakes that takes the last of the jobs', LO
       const batches = Math.ceil((needed * 1000) / limit / BATCH_MS)
       const dense = BATCH_MS + 1000 / limit + (batches * lateUs) / 1000 + ROUNDED_MS
       const sparse = ROUNDED_MS + 1 + (needed === 1 ? 0 : lateUs / 1000)
-      const tolerance = needed === 1 || limit <= 40 ? sparse : dense
+      // At 40/s the next slot lies at the very end of half a horizon, and a rounded wake-up decides whether it is within.
+      const tolerance = needed === 1 || limit < 40 ? sparse : dense
       expect(Math.abs(told - expected), `told ${told}, was ${expected}`).toBeLessThanOrEqual(tolerance)
     }),
     { numRuns: HINTS, includeErrorInReport: true },

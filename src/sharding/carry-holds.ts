@@ -11,8 +11,8 @@ const GROUP_HOLDS = ['limited', 'slowed', 'crowded']
 
 /**
  * Copies what holds the old queue for a time, by hand or by feedback, and its groups: the downstream that asked for it
- * is the same. Of two holds the stronger one counts, so it can be repeated. What has no end, an adaptive rate, is not
- * copied.
+ * is the same. It can be repeated: of two holds the stronger one counts, of two limits of running jobs the later one.
+ * What has no end, an adaptive rate, is not copied.
  * @param by who moves the queue
  */
 export async function copyHolds(from: ShardedQueue, to: ShardedQueue, by: string): Promise<void> {
@@ -34,7 +34,7 @@ async function copyPause(from: ShardedQueue, to: ShardedQueue, by: string): Prom
 
 /**
  * A slower rate and fewer running jobs are those of single shards. The new shards get equal parts of what the old ones
- * would have if each had the lowest.
+ * would have if each had the lowest; of running jobs, at least one each.
  */
 async function copyPace(from: ShardedQueue, to: ShardedQueue, by: string): Promise<void> {
   const { each } = await from.meter()

@@ -73,7 +73,7 @@ export class MoveRecord {
     return undefined
   }
 
-  /** No shard of it is left. One that has lost its data is not alone in its Redis, or this record is lost too. */
+  /** No shard of it is left: it was removed, or Redis has lost it with all of its jobs. */
   async #isRemoved({ parts }: RecordedMove): Promise<boolean> {
     return parts.length > 0 && (await this.#count(parts)) === 0
   }

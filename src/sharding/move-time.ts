@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { MAX_TIMER_MS } from '../max-timer.ts'
 
 /** How long a move may take: its time and the caller's signal end each of its waits, also for an answer of Redis. */
@@ -37,22 +38,7 @@ export class MoveTime {
 
   /** @throws as {@link run} */
   async sleep(ms: number): Promise<void> {
-    const { signal } = this.#over
-    signal.throwIfAborted()
-    await new Promise<void>((resolve, reject) => {
-      const stop = () => {
-        clearTimeout(timer)
-        reject(signal.reason)
-      }
-      const timer = setTimeout(
-        () => {
-          signal.removeEventListener('abort', stop)
-          resolve()
-        },
-        Math.min(ms, MAX_TIMER_MS),
-      )
-      signal.addEventListener('abort', stop, { once: true })
-    })
+    await this.run(() => sleep(Math.min(ms, MAX_TIMER_MS), undefined, { signal: this.#over.signal }))
   }
 
   close(): void {

@@ -132,7 +132,8 @@ class Move {
   readonly #time: MoveTime
   readonly #carried = { groups: 0, overrides: 0, schedulers: 0 }
   #acceptedAtFirst: number | undefined
-  #isResuming = false
+  /** What is known of the new queue, for an error. */
+  #newQueue = 'is as it was'
 
   constructor(from: ShardedQueue, to: ShardedQueue, options: MoveOptions) {
     this.#from = from
@@ -157,6 +158,7 @@ class Move {
       return { ...this.#carried, resumed: true, obliterated: true, failed: 0, deadLetters: [] }
     }
     const begun = await this.#within(() => this.#begin())
+    if (begun.phase === 'draining') this.#newQueue = 'stays paused, if the move has paused it'
     if (begun.phase !== 'done') await this.#moveOn(begun)
     const found = await this.#within(() => this.#look())
     const deadLetters = await this.#within(() => lettersOf(this.#from))
@@ -172,15 +174,11 @@ class Move {
     if (!begun.wasPaused) await this.#within(() => this.#to.pause({ by, reason }))
     await this.#within(() => this.#record.dropRest())
     if (!begun.isCopied) await this.#within(() => this.#copy(begun))
+    if (!(await this.#drain(begun))) return
+    // Once jobs leave the new queue, what it hears itself counts.
+    await this.#within(() => copyHolds(this.#from, this.#to, by))
     // The pause may have come after another call's resume, so what is still held is resumed in any case.
-    if (await this.#drain(begun)) await this.#resume(begun)
-  }
-
-  /** Whether another call that runs at the same time has found nothing left to wait for. */
-  async #hasEnded({ number }: RecordedMove): Promise<boolean> {
-    const now = await this.#record.read()
-    // Without a record, Redis has lost the new queue, or it was obliterated.
-    return now !== undefined && (now.number !== number || now.phase !== 'draining')
+    await this.#resume(begun)
   }
 
   /** Whether an earlier call has removed the old queue, or died shortly before the end. */
@@ -263,12 +261,18 @@ class Move {
     return { ...(await this.#within(() => this.#look())), schedulers: left }
   }
 
-  /** False where another call has ended the move. @throws MoveError if jobs leave the new queue all the same */
-  async #isHeld(begun: RecordedMove): Promise<boolean> {
+  /**
+   * False where another call has ended the move.
+   * @throws MoveError if jobs leave the new queue all the same, or if another move to it has begun since
+   */
+  async #isHeld({ number }: RecordedMove): Promise<boolean> {
     const { each } = await this.#to.meter()
     const open = each.filter(({ paused }) => !paused).length
+    const last = await this.#record.read()
+    // Without a record, Redis has lost the new queue, or it was obliterated: the move has not ended.
+    if (last && last.number !== number) return false
     if (open === 0) return true
-    if (await this.#hasEnded(begun)) return false
+    if (last && last.phase !== 'draining') return false
     throw new MoveError(
       this.#to.name,
       'resumed',
@@ -312,21 +316,18 @@ class Move {
   }
 
   #late(timeoutMs: number): MoveError {
-    const is = this.#isResuming ? 'may be resumed already' : 'stays paused, if the move has paused it'
     return new MoveError(
       this.#from.name,
       'timeout',
-      `is not moved in time: expected ${timeoutMs} ms to suffice. Queue "${this.#to.name}" ${is}: repeat the move, and it ` +
-        'goes on',
+      `is not moved in time: expected ${timeoutMs} ms to suffice. Queue "${this.#to.name}" ${this.#newQueue}: repeat the ` +
+        'move, and it goes on',
     )
   }
 
   async #resume({ number, wasPaused }: RecordedMove): Promise<void> {
     const { by, reason } = this.#options
-    // By then the old queue no longer hears of any.
-    await this.#within(() => copyHolds(this.#from, this.#to, by))
     await this.#within(() => this.#record.reach(number, 'resuming'))
-    this.#isResuming = true
+    this.#newQueue = 'may be resumed already'
     if (!wasPaused) await this.#within(() => this.#to.resume({ by, reason }))
     await this.#within(() => this.#record.reach(number, 'done'))
   }
@@ -367,16 +368,19 @@ type KnownState = ShardedState & { readonly shape: EffectiveShape }
 async function stateOf(queue: ShardedQueue): Promise<KnownState> {
   const shape = await queue.getShape()
   if (shape) return { ...(await queue.meter()), shape }
-  throw new MoveError(
-    queue.name,
-    'missing',
-    'does not exist: expected a queue with shards that a process has declared with a shape',
-  )
+  throw missing(queue.name)
 }
 
+function missing(queueName: string): MoveError {
+  const expected = 'expected a queue with shards that a process has declared with a shape'
+  return new MoveError(queueName, 'missing', `does not exist: ${expected}`)
+}
+
+/** @throws MoveError if it was removed; QueueUnavailableError */
 async function statusOf(shard: ShapedQueue): Promise<QueueStatus> {
   const [status] = await (await inspectorOf(shard)).status([shard.name])
-  if (status && !status.unread) return status
+  if (!status) throw missing(shard.name)
+  if (!status.unread) return status
   throw new QueueUnavailableError(shard.name, 'a shard did not answer', false)
 }
 

@@ -1,8 +1,15 @@
 import { Job } from 'bullmq'
+import type { Feedback } from '../../src/feedback/feedback.ts'
 import { applyFeedback, encodeFeedbackRequest } from '../../src/feedback/request.ts'
 import { type Shape, ShapedFlowProducer, ShapedQueue } from '../../src/index.ts'
 import { shardPrefix } from '../../src/redis/shards.ts'
-import { type MoveProgress, moveShardedQueue, type ShardedQueue, type ShardedWorker } from '../../src/sharding/index.ts'
+import {
+  type MoveOptions,
+  type MoveProgress,
+  moveShardedQueue,
+  type ShardedQueue,
+  type ShardedWorker,
+} from '../../src/sharding/index.ts'
 import { worstWindow } from '../../src/testing/worst-window.ts'
 import { expect, onTestFinished, test, useConcurrentTests } from '../support/concurrent.ts'
 import { useRedis } from '../support/redis.ts'
@@ -30,11 +37,17 @@ function opened(shop: ShardShop, process: (job: Job) => Promise<unknown>, shape:
   }
 }
 
-test('each job runs once, groups keep their order, and the bound holds over both queues', async () => {
+test('each job runs once, those of the old queue first, and the bound holds over both queues', async () => {
   const shop = new ShardShop({ connection, prefix })
   const order: string[] = []
+  let end = () => {}
+  const added = new Promise<void>((resolve) => {
+    end = resolve
+  })
   const open = opened(shop, async ({ data }) => {
     order.push(`${data.group} ${data.n}`)
+    // However slow the producers are, they add to the old queue before it is empty.
+    if (data.n === 0) await added
   })
   const expected: string[] = []
   const produce = async (queue: ShardedQueue, from: number, count = 12) => {
@@ -53,7 +66,7 @@ test('each job runs once, groups keep their order, and the bound holds over both
   let switched: Promise<void> | undefined
   const onProgress = (progress: MoveProgress) => {
     seen.push(progress)
-    switched ??= Promise.all([produce(renewed.queue, 100), produce(old.queue, 50, 2)]).then(() => undefined)
+    switched ??= Promise.all([produce(renewed.queue, 100), produce(old.queue, 50, 2).then(end)]).then(() => undefined)
   }
   const result = await moveShardedQueue(old.queue, renewed.queue, { ...BY, onProgress })
   expect(result).toMatchObject({ resumed: true, obliterated: false, failed: 0, deadLetters: [] })
@@ -382,18 +395,20 @@ test('a process that dies at any of its calls leaves what the next one completes
   expect(shop.errors).toEqual([])
 }, 60_000)
 
-/** Its shards, and it, refuse a call where `fails` says so. */
-function failing<T extends object>(target: T, fails: (name: string) => boolean): T {
+/** What `instead` returns, unless it is undefined, comes of a call with that name, of the queue or of its shards. */
+function changed<T extends object>(target: T, instead: (name: string) => Promise<unknown> | undefined): T {
   const get = (of: T, name: string) => {
     const value = Reflect.get(of, name, of)
-    if (name === 'each') return (value as object[]).map((shard) => failing(shard, fails))
+    if (name === 'each') return (value as object[]).map((shard) => changed(shard, instead))
     if (typeof value !== 'function') return value
-    return (...args: unknown[]) => {
-      if (fails(name)) return Promise.reject(new Error('Connection is closed.'))
-      return value.apply(of, args)
-    }
+    return (...args: unknown[]) => instead(name) ?? value.apply(of, args)
   }
   return new Proxy(target, { get: get as never })
+}
+
+/** It refuses the calls for which `fails` says so. */
+function failing<T extends object>(target: T, fails: (name: string) => boolean): T {
+  return changed(target, (name) => (fails(name) ? Promise.reject(new Error('Connection is closed.')) : undefined))
 }
 
 test('Redis is away for a moment: a move looks again, and rests again', async () => {
@@ -431,14 +446,12 @@ test("what a downstream has asked for holds the new queue too, and a person's pa
   await store.changeGroup('a', { limited: true }, who, HOUR_MS)
   await store.changeGroup('a', { slowed: [1, 500], crowded: 2 }, who, HOUR_MS)
   const said = { scope: 'queue', source: 'retry-after', reason: 'too many' } as const
-  const found = [
-    { feedback: { kind: 'slow', ...said, rate: { limit: 8, period: 1000 }, ttlMs: HOUR_MS } },
-    { feedback: { kind: 'concurrency', ...said, limit: 6, ttlMs: HOUR_MS } },
-  ] as const
-  await applyFeedback(
-    first.backend.store,
-    encodeFeedbackRequest({ found, by: 'a worker', sentUs: Date.now() * 1000, adapt: undefined, oks: 0 }),
-  )
+  const asked = (...all: Feedback[]) => {
+    const found = all.map((feedback) => ({ feedback }))
+    return encodeFeedbackRequest({ found, by: 'a worker', sentUs: Date.now() * 1000, adapt: undefined, oks: 0 })
+  }
+  const slow = { kind: 'slow', ...said, rate: { limit: 8, period: 1000 }, ttlMs: HOUR_MS } as const
+  await applyFeedback(first.backend.store, asked(slow, { kind: 'concurrency', ...said, limit: 6, ttlMs: HOUR_MS }))
   let paused: Promise<void> | undefined
   const holds: (string | undefined)[] = []
   const onProgress = ({ phase, hold }: MoveProgress) => {
@@ -462,9 +475,16 @@ test("what a downstream has asked for holds the new queue too, and a person's pa
       },
     })
   }
-  expect(await moveShardedQueue(old.queue, renewed.queue, { ...BY, onProgress })).toMatchObject({ resumed: true })
+  const unresumed = failing(renewed.queue, (name) => name === 'resume')
+  await expect(moveShardedQueue(old.queue, unresumed, { ...BY, onProgress })).rejects.toThrow('closed')
   expect(holds).toContain('paused')
-  const states = await Promise.all(renewed.queue.each.map((shard) => shard.meter()))
+  // It died when it had resumed one shard, which then hears for itself.
+  const [begun] = renewed.queue.each as [ShapedQueue]
+  await begun.resume()
+  await applyFeedback(begun.backend.store, asked({ kind: 'concurrency', ...said, limit: 1, ttlMs: HOUR_MS }))
+  expect(await moveShardedQueue(old.queue, renewed.queue, BY)).toMatchObject({ resumed: true })
+  const [own, ...states] = await Promise.all(renewed.queue.each.map((shard) => shard.meter()))
+  expect(own).toMatchObject({ paused: false, feedback: { rates: { slow: 4 }, concurrency: 1 } })
   for (const { paused, pausedUntil, pauseReason, feedback } of states) {
     expect({ paused, pauseReason }).toEqual({ paused: false, pauseReason: 'Retry-After' })
     expect(pausedUntil?.getTime()).toBeGreaterThan(Date.now() + 0.9 * HOUR_MS)
@@ -478,21 +498,25 @@ test("what a downstream has asked for holds the new queue too, and a person's pa
   expect(shop.errors).toEqual([])
 }, 60_000)
 
-test('another move may begin once the old queue of one that was given up is removed', async () => {
+test('another move may begin once the old queue of one that has not ended is removed', async () => {
   const shop = new ShardShop({ connection, prefix })
   const open = opened(shop, async () => undefined)
   const [old, renewed, other] = [open('left-old', 2), open('left-new', 3), open('left-other', 1)]
   await Promise.all([old, renewed, other].map(({ queue }) => queue.waitUntilReady()))
   await old.queue.add('job', {}, { delay: HOUR_MS })
-  const abort = new AbortController()
-  const onProgress = () => abort.abort(new Error('given up'))
-  const given = moveShardedQueue(old.queue, renewed.queue, { ...BY, onProgress, signal: abort.signal })
-  await expect(given).rejects.toThrow('given up')
+  // As in a process that does not declare it.
+  const from = shop.queue('left-old', { shards: 2 })
+  let ended: Promise<void> | undefined
+  await new Promise<void>((begun) => {
+    const moving = moveShardedQueue(from, renewed.queue, { ...BY, onProgress: () => begun() })
+    ended = expect(moving).rejects.toMatchObject({ stop: 'missing', queueName: 'left-old' })
+  })
   await renewed.queue.add('job', {}, { delay: HOUR_MS })
   const move = () => moveShardedQueue(other.queue, renewed.queue, BY)
   const message = expect.stringMatching(/expected that move to be over, or queue "left-old" to be removed/)
   await expect(move()).rejects.toMatchObject({ stop: 'other move', message })
   await old.queue.obliterate({ force: true })
+  await ended
   expect((await renewed.queue.meter()).each.map(({ paused }) => paused)).toEqual([true, true, true])
   // It was not paused before the first move, and has the job of a producer that was switched to it.
   expect(await move()).toMatchObject({ resumed: true })
@@ -501,19 +525,58 @@ test('another move may begin once the old queue of one that was given up is remo
   expect(shop.errors).toEqual([])
 }, 60_000)
 
-/** A call with this name, of it or of its shards, never ends; `reached` is called when one begins. */
-function silent<T extends object>(target: T, call: string, reached: () => void): T {
-  const get = (of: T, name: string) => {
-    const value = Reflect.get(of, name, of)
-    if (name === 'each') return (value as object[]).map((shard) => silent(shard, call, reached))
-    if (typeof value !== 'function') return value
-    return (...args: unknown[]) => {
-      if (name !== call) return value.apply(of, args)
-      reached()
-      return new Promise(() => {})
-    }
-  }
-  return new Proxy(target, { get: get as never })
+test('a process that stood still does not resume the new queue of another move', async () => {
+  const shop = new ShardShop({ connection, prefix })
+  const open = opened(shop, async () => undefined)
+  const [old, renewed, other] = [open('still-old', 1), open('still-new', 2), open('still-other', 1)]
+  await Promise.all([old, renewed, other].map(({ queue }) => queue.waitUntilReady()))
+  let goOn = () => {}
+  const still = new Promise<void>((resolve) => {
+    goOn = resolve
+  })
+  const late = await new Promise<{ readonly ended: Promise<unknown> }>((resolve) => {
+    let looks = 0
+    const from = changed(old.queue, (name) => {
+      if (name !== 'getJobSchedulers') return undefined
+      looks += 1
+      // The first look is before anything is changed. There are no schedulers.
+      if (looks === 1) return undefined
+      resolve({ ended })
+      return still.then(() => [])
+    })
+    const ended = moveShardedQueue(from, renewed.queue, BY).catch((error: unknown) => error)
+  })
+  expect(await moveShardedQueue(old.queue, renewed.queue, BY)).toMatchObject({ resumed: true })
+  await other.queue.add('job', {}, { delay: HOUR_MS })
+  const abort = new AbortController()
+  let next: Promise<void> | undefined
+  await new Promise<void>((resolve) => {
+    const options = { ...BY, onProgress: () => resolve(), signal: abort.signal }
+    next = expect(moveShardedQueue(other.queue, renewed.queue, options)).rejects.toThrow('over')
+  })
+  goOn()
+  expect(await late.ended).toMatchObject({ name: 'MoveError', stop: 'other move', queueName: 'still-new' })
+  expect((await renewed.queue.meter()).each.map(({ paused }) => paused)).toEqual([true, true])
+  abort.abort(new Error('over'))
+  await next
+  for (const { queue } of [old, renewed, other]) await queue.obliterate({ force: true })
+  expect(shop.errors).toEqual([])
+}, 60_000)
+
+/** A call with this name, from the given one on, never ends; `reached` is called when it begins. */
+function silent<T extends object>(target: T, { call, from }: SilentCall, reached = () => {}): T {
+  let calls = 0
+  return changed(target, (name) => {
+    if (name === call) calls += 1
+    if (name !== call || calls < from) return undefined
+    reached()
+    return new Promise(() => {})
+  })
+}
+
+interface SilentCall {
+  readonly call: string
+  readonly from: number
 }
 
 test('Redis does not answer a call: the signal and the time end a move all the same', async () => {
@@ -521,20 +584,25 @@ test('Redis does not answer a call: the signal and the time end a move all the s
   const open = opened(shop, async () => undefined)
   const [old, renewed] = [open('silent-old', 1), open('silent-new', 2)]
   await Promise.all([old, renewed].map(({ queue }) => queue.waitUntilReady()))
-  // At its first call, before anything is changed, while it drains, and at the end.
-  for (const call of ['getShape', 'getJobSchedulers', 'meter', 'resume']) {
+  const unanswered = async (call: string, from: number, options: Partial<MoveOptions>, reached?: () => void) => {
+    const queues = [old, renewed].map(({ queue }, i) => {
+      return (call === 'resume') === (i === 1) ? silent(queue, { call, from }, reached) : queue
+    }) as [ShardedQueue, ShardedQueue]
+    return moveShardedQueue(...queues, { ...BY, ...options })
+  }
+  const timeout = { name: 'MoveError', stop: 'timeout', queueName: 'silent-old' }
+  const asItWas = { ...timeout, message: expect.stringContaining('Queue "silent-new" is as it was: repeat the move') }
+  // At its first call, while it drains, and at the end.
+  for (const [call, from] of [
+    ['getShape', 1],
+    ['getJobSchedulers', 2],
+    ['resume', 1],
+  ] as const) {
     const abort = new AbortController()
     const stop = () => abort.abort(new Error('stopped'))
-    const which = call === 'resume' ? 'new' : 'old'
-    const from = which === 'old' ? silent(old.queue, call, stop) : old.queue
-    const to = which === 'new' ? silent(renewed.queue, call, stop) : renewed.queue
-    await expect(moveShardedQueue(from, to, { ...BY, signal: abort.signal })).rejects.toThrow('stopped')
-    const late = moveShardedQueue(
-      which === 'old' ? silent(old.queue, call, () => {}) : old.queue,
-      which === 'new' ? silent(renewed.queue, call, () => {}) : renewed.queue,
-      { ...BY, timeoutMs: 500 },
-    )
-    await expect(late).rejects.toMatchObject({ name: 'MoveError', stop: 'timeout', queueName: 'silent-old' })
+    await expect(unanswered(call, from, { signal: abort.signal }, stop)).rejects.toThrow('stopped')
+    const late = unanswered(call, from, { timeoutMs: 500 })
+    await expect(late).rejects.toMatchObject(call === 'getShape' ? asItWas : timeout)
   }
   expect((await renewed.queue.meter()).each.map(({ paused }) => paused)).toEqual([true, true])
   expect(await moveShardedQueue(old.queue, renewed.queue, BY)).toMatchObject({ resumed: true })

@@ -19,6 +19,7 @@ async function killWorkers(queueName: string, count: number): Promise<void> {
   }
 }
 
+// Fault table, row 2.
 test('a job whose worker died three times fails with a reason that every tool shows; the others succeed', async () => {
   const queue = shop.queue({ rate: '100/s', burst: 5 })
   const letters = lettersOf(shop)

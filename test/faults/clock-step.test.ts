@@ -39,11 +39,12 @@ function onTime({ departures }: Fleet): number[] {
 describe.skipIf(missing)(
   `Redis's clock is set while workers hold jobs for their slots${missing ? ` (${missing})` : ''}:`,
   () => {
+    // Fault table, row 16.
     test.each([
       ['an hour back', -3_600_000, 50],
       ['an hour back, with a second granted ahead', -3_600_000, 1000],
       ['a second back', -1000, 200],
-    ])('%s: nothing hangs, and nothing leaves faster in true time', async (_name, offsetMs, horizonMs) => {
+    ])('%s: nothing hangs, and nothing leaves faster in true time', async (name, offsetMs, horizonMs) => {
       const { clock, fleet, ids } = await start(horizonMs)
       clock.set(offsetMs)
       const left = JOBS - fleet.departures.length
@@ -51,7 +52,9 @@ describe.skipIf(missing)(
       await fleet.until(() => fleet.departures.length === JOBS)
 
       // What was granted ahead may be given back, and its slots are lost then.
-      expect(performance.now() - steppedMs).toBeLessThan((left * INTERVAL_US) / 1000 + horizonMs + 1500)
+      const lostMs = performance.now() - steppedMs - (left * INTERVAL_US) / 1000
+      process.stdout.write(`${name}: ${lostMs.toFixed(0)} ms lost\n`)
+      expect(lostMs).toBeLessThan(horizonMs + 1500)
       expect(fleet.clockSteps.length).toBeGreaterThan(0)
       expect(Math.max(...fleet.clockSteps)).toBeLessThanOrEqual(-offsetMs * 1000)
       const startsUs = onTime(fleet)
@@ -84,6 +87,7 @@ describe.skipIf(missing)(
       end()
     })
 
+    // Fault table, row 15.
     test('an hour ahead: at most one bucket more leaves, once', async () => {
       const { clock, fleet, queue, ids } = await start(50)
       clock.set(3_600_000)

@@ -8,6 +8,7 @@ import { OwnCluster, startOwnCluster } from './support/own-cluster.ts'
 
 useConcurrentTests()
 
+// Fault table, row 23.
 test('on a cluster queue, worker and flow work under a tagged prefix and are paced; an untagged one is refused', async () => {
   const connection = await startOwnCluster()
   expect(() => new ShapedQueue('mail', { connection })).toThrow(ClusterPrefixError)

@@ -197,6 +197,7 @@ const ADMISSIONS: Record<string, Scenario> = {
   },
 }
 
+// Fault table, row 4.
 describe('the reply of an admission is lost once, and the job is there once:', () => {
   test.each(Object.entries(ADMISSIONS))('%s', (_name, scenario) => expectOneExecution(scenario))
 })

@@ -44,7 +44,9 @@ test.each([
     expect(restored).toMatchObject({ rate: '100/s', overrides: { rate: OVERRIDE } })
     expect(fleet.losses).toHaveLength(1)
     expect(fleet.losses[0]?.policy).toBe(onStateLoss)
-    expect(worstExcess(fleet.slotsUs, BUCKET)).toBeLessThanOrEqual(mostAbove)
+    const excess = worstExcess(fleet.slotsUs, BUCKET)
+    process.stdout.write(`FLUSHALL (${onStateLoss}): above the rate by ${Math.max(0, excess).toFixed(1)}\n`)
+    expect(excess).toBeLessThanOrEqual(mostAbove)
   },
 )
 

@@ -28,6 +28,7 @@ async function start(shape: Shape = { rate: '200/s', burst: 5, capacity: 1000 })
   return { admin: adminOf(service.url), connection, fleet, queue }
 }
 
+// Fault table, row 19.
 test('Redis out of memory: admissions are refused as unavailable and nothing is half written', async () => {
   const { admin, queue } = await start()
   await queue.add('job', {})

@@ -56,6 +56,9 @@ test('the rate is lowered and raised while jobs leave, and the queue obliterated
   await leave(3)
 
   const excess = worstWindow(fleet.slotsUs, BURST, (timeUs) => drainedBy(steps, timeUs)).excess
+  process.stdout.write(
+    `rate changed ${steps.length - 1} times: above what was in force by ${Math.max(0, excess).toFixed(1)}\n`,
+  )
   expect(excess).toBeLessThanOrEqual(TOLERANCE)
 
   // What is owed at this rate would take hours.

@@ -53,6 +53,7 @@ async function crash(service: RedisService, fleet: Fleet, queue: ShapedQueue, de
   return producer
 }
 
+// Fault table, row 6.
 test('Redis killed and restarted with its AOF: nothing accepted is lost, nothing leaves faster', async () => {
   const { service, fleet, queue } = await start('aof')
   const producer = await crash(service, fleet, queue)
@@ -77,6 +78,7 @@ test('Redis killed and restarted with its AOF: nothing accepted is lost, nothing
   expect(worstExcess(fleet.slotsUs, BUCKET)).toBeLessThanOrEqual(0)
 })
 
+// Fault table, row 7.
 test.each([
   ['hold', 0],
   ['burst', LARGE_BUCKET.burst + (HORIZON_MS * 1000) / LARGE_BUCKET.intervalUs],
@@ -103,7 +105,9 @@ test.each([
     const errors = fleet.errors.filter(({ error }) => !/^Missing (lock|key) for job/.test(error.message))
     expect({ failed: fleet.failed, errors }).toEqual({ failed: [], errors: [] })
     expect(new Set([...before, ...after]).size).toBe(before.length + after.length)
-    expect(worstExcess(fleet.slotsUs, LARGE_BUCKET)).toBeLessThanOrEqual(mostAbove)
+    const excess = worstExcess(fleet.slotsUs, LARGE_BUCKET)
+    globalThis.process.stdout.write(`empty (${onStateLoss}): above the rate by ${Math.max(0, excess).toFixed(1)}\n`)
+    expect(excess).toBeLessThanOrEqual(mostAbove)
   },
   30_000,
 )

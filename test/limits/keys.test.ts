@@ -28,6 +28,7 @@ const MOST_BYTES: Readonly<Record<Algorithm, number>> = {
   concurrency: 200 + 50 * 40,
 }
 
+// Fault table, row 25.
 test.each(rules)(
   '$algorithm: one key for any number of requests, which expires by itself, of a stated size',
   async (rule) => {

@@ -4,7 +4,7 @@ import ts from 'typescript'
 import { expect, test } from 'vitest'
 import { ROOT } from './code-blocks.ts'
 
-const ROWS = 38
+const ROWS = 39
 const text = readFileSync(join(ROOT, 'docs', 'faults.md'), 'utf8')
 const [before = '', tests = ''] = text.split('\n## The tests\n')
 /** Row, fault and outcome of each line of the tables before the figures. */
@@ -39,6 +39,13 @@ function titlesIn(file: string): string[] {
   return titles
 }
 
+/** The rows that the comments of a file say its tests are for. */
+function rowsTestedIn(file: string): number[] {
+  const source = readFileSync(join(ROOT, 'test', file), 'utf8')
+  const comments = [...source.matchAll(/\/\/ Fault table, rows? ([\d, and]+)/g)]
+  return comments.flatMap(([, rows = '']) => rows.match(/\d+/g) ?? []).map(Number)
+}
+
 test('docs/faults.md has every row once, with its outcome and its tests', () => {
   const all = Array.from({ length: ROWS }, (_, i) => i + 1)
   expect(rows.map(([row]) => Number(row)).toSorted((a, b) => a - b)).toEqual(all)
@@ -46,6 +53,13 @@ test('docs/faults.md has every row once, with its outcome and its tests', () => 
   for (const cells of rows) expect(cells, cells[0]).toHaveLength(3)
   for (const cells of [...rows, ...testRows]) expect(cells.filter((cell) => cell.trim() === '')).toEqual([])
 })
+
+test.each(testRows.map(([row, tests = '']) => [row, /^`(.+?)`/.exec(tests)?.[1] ?? ''] as const))(
+  'row %s: %s, the file of its first test, names the row',
+  (row, file) => {
+    expect(rowsTestedIn(file)).toContain(Number(row))
+  },
+)
 
 test.each(testRows.map(([row, tests = '']) => [row, tests] as const))(
   'row %s: the tests that it names exist',

@@ -112,6 +112,7 @@ function expectAllAtTheFirst({ completed, failed, departed }: OpenWorker) {
   expect(completed.all.map(({ attemptsMade }) => attemptsMade)).toEqual(Array(JOBS).fill(1))
 }
 
+// Fault table, row 38.
 test('it shuts down (57P03), is gone (ECONNREFUSED) and comes up: no attempt is used, and each row is written once', async () => {
   const { queue, open, written } = await start('away')
   // A smart shutdown: it waits for this session, and lets in no other.

@@ -71,6 +71,7 @@ test('a mail arrives as the job says, under a Message-ID that a second delivery 
   })
 })
 
+// Fault table, row 28.
 test('nothing that is refused opens a connection', async () => {
   let connections = 0
   const server = createServer(() => connections++).listen(0, '127.0.0.1')

@@ -47,6 +47,7 @@ function idOf(job: Job): string {
   return job.id as string
 }
 
+// Fault table, row 17.
 describe.each(SKEWS)('a process whose clock is %s', (_name, aheadMs) => {
   test.each(SHAPES)('adds delayed jobs to a queue %s: they are due on the clock of Redis', async (_shape, shape) => {
     const queue = shop.queue(shape)

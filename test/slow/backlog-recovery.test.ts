@@ -20,6 +20,7 @@ async function connectionsOf(admin: Redis): Promise<number> {
   return Number(/total_connections_received:(\d+)/.exec(await admin.info('stats'))?.[1])
 }
 
+// Fault table, row 31.
 test(`Redis is killed with ${JOBS} jobs waiting: they leave at the rate, without a storm of connections`, async () => {
   const service = await startOwnRedis({ persistence: 'aof' })
   const connection = quickConnection(service.url)

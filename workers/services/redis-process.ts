@@ -88,9 +88,10 @@ class RedisProcess implements RedisService {
     const { binary, dir, options } = this.#settings
     const file = options.configFile === undefined ? [] : [options.configFile]
     const args = [...file, '--bind', HOST, '--port', String(this.port), '--dir', dir, ...serverArguments(options)]
+    const [command = binary, ...itsArgs] = [...(options.launcher ?? []), binary, ...args]
     this.#log = ''
     // A session of its own: Ctrl-C in a terminal reaches this process only, and it decides when its Redis ends.
-    const child = spawn(binary, args, {
+    const child = spawn(command, itsArgs, {
       env: { ...process.env, ...options.env },
       stdio: ['ignore', 'pipe', 'pipe'],
       detached: true,

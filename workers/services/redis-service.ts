@@ -12,6 +12,8 @@ export interface StartRedisOptions {
   ignoreGiven?: boolean
   /** Further arguments of the server, after ours, so that they win. */
   args?: string[]
+  /** A command that runs the server: what it runs, and with which arguments, comes after its own. Not in a container. */
+  launcher?: readonly string[]
   /** A configuration file that is read first. The server may write it, as a Sentinel does. */
   configFile?: string
   /** Added to this process's environment, both for the search (`PATH`, `REDIS_URL`) and for the server. */

@@ -23,6 +23,7 @@ async function problemOf(answer: Response): Promise<unknown> {
   return answer.json()
 }
 
+// Fault table, row 34.
 test('without a token the page is served, but nothing about any queue', async () => {
   const { file } = tokenFile({ ada: undefined })
   const { get, post } = await serve({ ...options, tokens: file, allowActions: true })

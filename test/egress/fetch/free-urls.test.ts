@@ -22,6 +22,7 @@ test('the server counts connections', async () => {
   expect(server.connections).toBe(1)
 })
 
+// Fault table, row 29.
 describe('no connection is made to', () => {
   test.each([
     '127.0.0.1',

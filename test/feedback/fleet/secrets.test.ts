@@ -88,6 +88,7 @@ function expectNoSecret(traces: Awaited<ReturnType<typeof tracesOf>>): void {
   }
 }
 
+// Fault table, row 35.
 test('HTTP: a token that the server repeats, and data', async () => {
   const seen = new Set<string>()
   http.answer((request, response) => {

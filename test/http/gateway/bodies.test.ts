@@ -57,6 +57,7 @@ const BODIES: readonly [what: string, queue: keyof typeof QUEUES, body: string |
   ['more bytes than the adapter reads', 'any', item(`"${'a'.repeat(1_048_576)}"`), 413],
 ]
 
+// Fault table, rows 26 and 27.
 test.each(BODIES)('%s (%s)', async (_what, queue, body, status) => {
   const { url, errors } = gateway()
   const response = await post(`${url}/queues/${queue}/jobs`, body)

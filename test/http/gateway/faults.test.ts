@@ -1,6 +1,7 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { ShapedQueue } from '../../../src/index.ts'
 import { dumpQueue } from '../../faults/support/dump.ts'
+import { fillDisk, freeDisk, onDisk, whyNoFullDisk } from '../../faults/support/full-disk.ts'
 import { adminOf, startOwnRedis } from '../../faults/support/own-redis.ts'
 import { startProxy } from '../../support/proxy.ts'
 import { connectionOptions } from '../../support/redis.ts'
@@ -46,6 +47,34 @@ test('Redis out of memory: 503, nothing half written, and reads still work', asy
   expect([then.status, then.headers.get('idempotency-replayed')]).toEqual([202, null])
   expect(errors).toEqual([])
 })
+
+const noFullDisk = whyNoFullDisk()
+
+// Fault table, row 39.
+test.skipIf(noFullDisk)(
+  `Redis's disk is full: 503, and all that was accepted is there after a restart${noFullDisk ? ` (${noFullDisk})` : ''}`,
+  async () => {
+    const service = await startOwnRedis(onDisk('everysec'))
+    const { url, errors } = await startGateway(placeAt(service.url), QUEUES)
+    const jobs = `${url}/queues/mails/jobs`
+    const ids = [(await told(post(jobs, { data: 1 }))).id]
+    await fillDisk(service, adminOf(service.url))
+    // The command that meets the full disk has run: Redis keeps it, and writes it once there is room.
+    let answer = await post(jobs, { data: 2 })
+    for (; answer.status === 202; answer = await post(jobs, { data: 2 })) ids.push((await told(answer)).id)
+    await expectUnavailable(answer)
+    await expectUnavailable(await post(jobs, { data: 2 }, key))
+    await expectUnavailable(await post(jobs, [{ data: 2 }, { data: 3 }]))
+    expect(await told(fetch(`${jobs}/${ids[0]}`))).toMatchObject({ status: 200, state: 'waiting' })
+    freeDisk(service)
+    await expect.poll(async () => (await post(jobs, { data: 2 }, key)).status).toBe(202)
+    expect(errors).toEqual([])
+    await service.restart()
+    for (const id of ids) {
+      await expect.poll(() => told(fetch(`${jobs}/${id}`))).toMatchObject({ status: 200, state: 'waiting' })
+    }
+  },
+)
 
 // Fault table, row 21.
 test('Redis busy with the script of another client: 503 and no hang; then it resumes', async () => {

@@ -26,6 +26,7 @@ test('the same request with the same key adds one job, and both get its id', asy
   expect(await told(post(jobs, { data: 1 }, headers))).toMatchObject({ status: 202, id, state: 'removed' })
 })
 
+// Fault table, row 5.
 test('the same key with another body: 422, and nothing is stored', async () => {
   const { url } = await startGateway(place, { other: { schema: true } })
   const jobs = `${url}/queues/other/jobs`

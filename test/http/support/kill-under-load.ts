@@ -52,6 +52,9 @@ export async function killUnderLoad(redis: TestRedis, processes: Processes, kill
     const stored = jobs.map(({ id = '', data }) => [(data as { key: string }).key, id] as const)
     expect(stored.toSorted()).toEqual([...told.ids].toSorted())
   })
+  process.stdout.write(
+    `${kills} gateways killed: ${told.ids.size} jobs accepted, each there once, ${told.replays} replays\n`,
+  )
   // Each kill left at least one producer whose job was stored, and who was not told so.
   expect(told.replays).toBeGreaterThanOrEqual(kills)
   expect(told.failures).toBeGreaterThanOrEqual(kills)

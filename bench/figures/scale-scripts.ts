@@ -228,7 +228,7 @@ async function besides(bench: Bench, work: RedisWork, stock: Slowest, depth: Dep
 export const scaleScripts: Figure = {
   name: 'scale-scripts',
   title:
-    'Every script with its worst input, one call at a time: CPU time of Redis’s main thread, the slowest of each round, median of rounds',
+    'Every script with its worst input, one call at a time: how long Redis was busy, the slowest of each round, median of rounds',
   mostMinutes: 60,
   run: async (bench) => {
     const work = await RedisWork.start(bench.redis)

@@ -6,11 +6,22 @@ import type { RedisAddress } from '../fleet/protocol.ts'
 import { argumentsOf, commandOf, endOfMessage } from './resp.ts'
 import { median } from './statistics.ts'
 
-/** One call of one command, and the CPU time of Redis's main thread for it. */
+/** One call of one command. */
 export interface Work {
   /** The command, or the digest of the script that it runs. */
   readonly name: string
+  /**
+   * How long it kept Redis busy: the CPU time of its main thread or, if that is less, the time that Redis counts for the
+   * command itself. What else the machine does meanwhile is in the second only, and what Redis does between commands
+   * (its timers, which also expire keys) in the first only.
+   */
   readonly us: number
+}
+
+interface Reading {
+  readonly cpuUs: number
+  /** By command. */
+  readonly spentUs: ReadonlyMap<string, number>
 }
 
 /** They wait in Redis, so others have to pass. */
@@ -18,8 +29,8 @@ const WAITS = /^(b[lrz]|xread|subscribe|psubscribe|unsubscribe)/
 const BASELINES = 200
 
 /**
- * What each command costs Redis, in CPU time of its main thread: what else the machine does is not in it. Clients
- * connect to `address`, and their commands reach Redis one at a time, between two readings of that time.
+ * What each command costs Redis. Clients connect to `address`, and their commands reach Redis one at a time, between two
+ * readings of its clocks.
  */
 export class RedisWork {
   readonly #redis: RedisAddress
@@ -41,7 +52,7 @@ export class RedisWork {
     work.#server.listen(0, '127.0.0.1')
     await once(work.#server, 'listening')
     const readings: number[] = []
-    for (let i = 0; i < BASELINES; i++) readings.push(-(await work.#cpuUs()) + (await work.#cpuUs()))
+    for (let i = 0; i < BASELINES; i++) readings.push(-(await work.#read()).cpuUs + (await work.#read()).cpuUs)
     work.#readingUs = median(readings)
     return work
   }
@@ -70,10 +81,13 @@ export class RedisWork {
     this.#meter.disconnect()
   }
 
-  async #cpuUs(): Promise<number> {
-    const info = await this.#meter.info('cpu')
+  async #read(): Promise<Reading> {
+    const info = await this.#meter.info('cpu', 'commandstats')
     const of = (what: string) => Number(new RegExp(`^used_cpu_${what}_main_thread:([\\d.]+)`, 'm').exec(info)?.[1])
-    return Math.round((of('user') + of('sys')) * 1e6)
+    const spentUs = new Map<string, number>()
+    for (const [, command = '', us] of info.matchAll(/^cmdstat_([^:|]+)[^:]*:calls=\d+,usec=(\d+)/gm))
+      spentUs.set(command, (spentUs.get(command) ?? 0) + Number(us))
+    return { cpuUs: Math.round((of('user') + of('sys')) * 1e6), spentUs }
   }
 
   #pass(client: Socket): void {
@@ -109,10 +123,12 @@ export class RedisWork {
       return
     }
     const turn = this.#turn.then(async () => {
-      const before = await this.#cpuUs()
+      const before = await this.#read()
       await replies.send(redis, request)
-      const us = Math.max(0, (await this.#cpuUs()) - before - this.#readingUs)
-      this.#found?.push({ name: digestOf(command, request, first) ?? command, us })
+      const after = await this.#read()
+      const cpuUs = Math.max(0, after.cpuUs - before.cpuUs - this.#readingUs)
+      const spentUs = (after.spentUs.get(command) ?? 0) - (before.spentUs.get(command) ?? 0)
+      this.#found?.push({ name: digestOf(command, request, first) ?? command, us: Math.min(cpuUs, spentUs) })
     })
     this.#turn = turn.catch(() => {})
     await turn

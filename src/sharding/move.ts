@@ -175,7 +175,7 @@ class Move {
     await this.#within(() => this.#record.dropRest())
     if (!begun.isCopied) await this.#within(() => this.#copy(begun))
     if (!(await this.#drain(begun))) return
-    // Once jobs leave the new queue, what it hears itself counts.
+    // Not later: once jobs leave the new queue, what it hears itself counts.
     await this.#within(() => copyHolds(this.#from, this.#to, by))
     // The pause may have come after another call's resume, so what is still held is resumed in any case.
     await this.#resume(begun)
@@ -368,19 +368,17 @@ type KnownState = ShardedState & { readonly shape: EffectiveShape }
 async function stateOf(queue: ShardedQueue): Promise<KnownState> {
   const shape = await queue.getShape()
   if (shape) return { ...(await queue.meter()), shape }
-  throw missing(queue.name)
+  throw new MoveError(
+    queue.name,
+    'missing',
+    'does not exist: expected a queue with shards that a process has declared with a shape',
+  )
 }
 
-function missing(queueName: string): MoveError {
-  const expected = 'expected a queue with shards that a process has declared with a shape'
-  return new MoveError(queueName, 'missing', `does not exist: ${expected}`)
-}
-
-/** @throws MoveError if it was removed; QueueUnavailableError */
+/** @throws QueueUnavailableError also if it was removed, until a process restores it: this one does, too */
 async function statusOf(shard: ShapedQueue): Promise<QueueStatus> {
   const [status] = await (await inspectorOf(shard)).status([shard.name])
-  if (!status) throw missing(shard.name)
-  if (!status.unread) return status
+  if (status && !status.unread) return status
   throw new QueueUnavailableError(shard.name, 'a shard did not answer', false)
 }
 

@@ -141,7 +141,8 @@ test('delayed and prioritized jobs, flows and schedulers: nothing is lost, and n
   await flows.add({ name: 'parent', data: { n: 0 }, queueName: 'mixed-old', children: [child(0), child(1)] })
   const ofGroup = await old.queue.queueOfGroup('a')
   const [first] = old.queue.each as [ShapedQueue]
-  await ofGroup.upsertJobScheduler('ticks', { every: 100 }, { name: 'tick', opts: { group: { id: 'a' } } as never })
+  // Longer than a busy machine takes for the ten calls that move it between two iterations.
+  await ofGroup.upsertJobScheduler('ticks', { every: 400 }, { name: 'tick', opts: { group: { id: 'a' } } as never })
   await first.upsertJobScheduler('yearly', { pattern: '0 0 1 1 *', tz: 'Asia/Tokyo' }, { name: 'year', data: { n: 7 } })
   await first.upsertJobScheduler('twice', { every: 60, limit: 2 }, { name: 'twice', data: { n: 0 } })
   await first.upsertJobScheduler('thrice', { every: HOUR_MS, limit: 3 }, { name: 'thrice', data: { n: 0 } })

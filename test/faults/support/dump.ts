@@ -10,7 +10,7 @@ const REPEATED = 'duplicated'
  * What wakes processes, what workers tell of themselves and of their times, and the numbers that BullMQ would give to jobs
  * without an id: none of the state of a job.
  */
-const OF_THE_MOMENT = /^(id|marker|stalled-check|meta:ended|meta:sleepers|meta:workers|meta:starts|meta:series:\d+)$/
+const OF_THE_MOMENT = /^(id|marker|stalled-check|meta:(ended|sleepers|workers|starts|series:\d+|grants:.*))$/
 
 /** What of a meter does not follow from the calls alone. */
 const METER_NOISE = ['foreignAt', 'seen', 'origin', 'horizonAt', 'horizon', 'refusedAt', 'pace']
@@ -22,19 +22,26 @@ const METER_NOISE = ['foreignAt', 'seen', 'origin', 'horizonAt', 'horizon', 'ref
 export async function dumpQueue(client: Redis, base: string): Promise<Dump> {
   const keys = (await client.keys(`${base}*`)).sort()
   const entries: [string, unknown][] = []
+  const ends: [string, string][] = []
   for (const key of keys) {
     const name = key.slice(base.length)
-    if (!OF_THE_MOMENT.test(name)) entries.push([mask(name), await read(client, key, name)])
+    // As one hash: on how many tenths of a second they fall depends on the machine.
+    if (name.startsWith('meta:ended:')) ends.push(...masked(await client.hgetall(key)))
+    else if (!OF_THE_MOMENT.test(name)) entries.push([mask(name), await read(client, key, name)])
   }
-  return Object.fromEntries(joinEnds(entries))
+  if (ends.length > 0) entries.push(['meta:ended', byName(ends)])
+  return byName(entries)
 }
 
-/** The ends that are remembered, as one hash: on how many tenths of a second they fall depends on the machine. */
-function joinEnds(entries: readonly [string, unknown][]): [string, unknown][] {
-  const isEnds = ([name]: readonly [string, unknown]) => name.startsWith('meta:ended:')
-  const ends = entries.filter(isEnds).map(([, hash]) => hash as Record<string, string>)
-  const others = entries.filter((entry) => !isEnds(entry))
-  return ends.length === 0 ? others : [...others, ['meta:ended', Object.assign({}, ...ends)]]
+/** Values whose names are masked alike as one list, in an order of their own: that of generated ids says nothing. */
+function byName(entries: readonly (readonly [string, unknown])[]): Record<string, unknown> {
+  const named = new Map<string, unknown[]>()
+  for (const [name, value] of entries) named.set(name, [...(named.get(name) ?? []), value])
+  return Object.fromEntries([...named].map(([name, [value, ...others]]) => [name, joined(value, others)]))
+}
+
+function joined(value: unknown, others: readonly unknown[]): unknown {
+  return others.length === 0 ? value : [value, ...others].map((one) => JSON.stringify(one)).sort()
 }
 
 async function read(client: Redis, key: string, name: string): Promise<unknown> {
@@ -52,13 +59,13 @@ async function read(client: Redis, key: string, name: string): Promise<unknown> 
       if (name === 'meta:history') return kindsOf((await client.xrange(key, '-', '+')) as [string, string[]][])
       return eventsOf((await client.xrange(key, '-', '+')) as [string, string[]][])
     case 'string':
-      return name.startsWith('meta:grants') ? 'grants' : mask((await client.get(key)) as string)
+      return mask((await client.get(key)) as string)
     default:
       return undefined
   }
 }
 
-function readHash(fields: Record<string, string>, name: string): Record<string, string> {
+function readHash(fields: Record<string, string>, name: string): Record<string, unknown> {
   if (name === 'meta:meter') {
     const owed = String(Number(fields.tat) - Number(fields.last))
     const held = Object.keys(fields).filter((field) => /^(held|holds)/.test(field))
@@ -75,7 +82,12 @@ function readHash(fields: Record<string, string>, name: string): Record<string, 
   }
   // BullMQ takes the start of a scheduler's grid from the clock.
   if (name.startsWith('repeat:')) delete fields.offset
-  return Object.fromEntries(Object.entries(fields).map(([field, value]) => [mask(field), mask(value)]))
+  return byName(masked(fields))
+}
+
+function masked(fields: Record<string, string>): [string, string][] {
+  const entries = Object.entries(fields).map(([field, value]): [string, string] => [mask(field), mask(value)])
+  return entries.sort(([one], [other]) => (one < other ? -1 : 1))
 }
 
 function sorted(json: string): string {

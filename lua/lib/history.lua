@@ -5,16 +5,16 @@
 local history = { KEPT = 1000 }
 -- A change resent within this time, because its reply was lost, counts once. With an end and without one are two.
 history.AGAIN_MS = 10000
--- What is left out of the history for that is kept apart, for calls that are sent again.
+-- Changes that are left out are kept apart, so that a call that is sent again finds its own.
 history.AGAIN_KEPT, history.AGAIN_KEPT_MS = 1000, 3600000
 -- A pause whose end is later by more than this is a new entry, because its end is what people look for.
 history.SAME_END_MS = 500
 
-local function history_time(found)
+function history.at_ms(found)
   return tonumber(string.match(found[1], '^%d+'))
 end
 
-local function history_same(found, entry)
+function history.is_same(found, entry)
   for i = 1, 8 do
     if found[2][i] ~= entry[i] then return false end
   end
@@ -23,7 +23,7 @@ end
 
 function history.has(key, now_ms, entry, until_ms)
   local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
-  if not last or now_ms - history_time(last) > history.AGAIN_MS or not history_same(last, entry) then return false end
+  if not last or now_ms - history.at_ms(last) > history.AGAIN_MS or not history.is_same(last, entry) then return false end
   if (until_ms == '') ~= (last[2][10] == '') then return false end
   local later_ms = (tonumber(until_ms) or 0) - (tonumber(last[2][10]) or 0)
   return entry[2] ~= 'pause' or later_ms <= history.SAME_END_MS
@@ -37,9 +37,9 @@ function history.made(base, sent_us, kind, by, reason, change, lasts_ms, ends_ms
   local entry = { 'kind', kind, 'by', by, 'reason', reason, 'change', change }
   local function is_it(found)
     local until_ms = tonumber(found[2][10])
-    if (lasts_ms == '') ~= not until_ms or not history_same(found, entry) then return false end
+    if (lasts_ms == '') ~= not until_ms or not history.is_same(found, entry) then return false end
     if not until_ms then return true end
-    local expected_ms = ends_ms or history_time(found) + tonumber(lasts_ms)
+    local expected_ms = ends_ms or history.at_ms(found) + tonumber(lasts_ms)
     return math.abs(until_ms - expected_ms) <= history.SAME_END_MS
   end
   for _, name in ipairs({ 'meta:history', 'meta:history:again' }) do

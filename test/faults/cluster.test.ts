@@ -55,7 +55,7 @@ test('on a cluster adds whose reply is lost are there once: a job, a bulk and a 
   await lost(() => queue.addBulk(manyJobs(3)))
   await lost(() => flows.add({ name: 'a', queueName: 'mail', children: [{ name: 'b', queueName: 'mail' }] }))
   expect(await queue.getJobCountByTypes('wait', 'waiting-children')).toBe(12)
-}, 30_000)
+})
 
 /** Little patience, so that a test sees the end of it. */
 const IMPATIENT = { maxRedirections: 2, retryDelayOnTryAgain: 1, retryDelayOnMoved: 1, retryDelayOnClusterDown: 1 }
@@ -97,7 +97,7 @@ test('a cluster that is down: adds fail with QueueUnavailableError, ends are sto
   await cluster.comeUp(to, from)
   await fleet.until(() => ids.every((id) => fleet.completed.includes(id)))
   expect(runs.filter((id) => ids.includes(id)).toSorted()).toEqual(ids.toSorted())
-  const later = (await vi.waitFor(() => queue.add('job', {}), 10_000)).id as string
+  const later = (await vi.waitFor(() => queue.add('job', {}), 20_000)).id as string
   await fleet.until(() => fleet.completed.includes(later))
   expect({ losses: fleet.losses, failed: fleet.failed }).toEqual({ losses: [], failed: [] })
 }, 60_000)

@@ -141,7 +141,7 @@ test.each([
   const paused = Date.now()
   await vi.waitFor(
     async () => expect((await statusOf(inspector, queue.name)).heldMs.pause).toBeGreaterThan(900),
-    10_000,
+    20_000,
   )
   const leastMs = Date.now() - paused
   await queue.clearPause()
@@ -167,10 +167,10 @@ test('running jobs hold the next one', async () => {
   const [, second] = await queue.addBulk(many(2))
   await vi.waitFor(async () => {
     expect((await explained(inspector, queue, second?.id)).hold?.cause).toBe('concurrency')
-  }, 10_000)
+  }, 20_000)
   await vi.waitFor(async () => {
     expect((await explained(inspector, queue, second?.id)).parts.concurrency).toBeGreaterThan(300)
-  }, 5000)
+  }, 20_000)
   open()
 })
 
@@ -187,7 +187,7 @@ test('the name of the limit that holds it', async () => {
     expect(hold).toMatchObject({ cause: 'limits', limit: 'llm-tokens' })
     expect(Math.abs(startsAt!.getTime() - at.getTime() - 2 * HOUR_MS)).toBeLessThan(5000)
     expect(assumptions[0]).toContain('llm-tokens')
-  }, 10_000)
+  }, 20_000)
 })
 
 test('a job that is tried again waits since it went back', async () => {

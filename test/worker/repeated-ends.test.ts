@@ -78,7 +78,7 @@ test('of jobs that end together one has lost its lock and one is locked by anoth
     expect(completed.mock.calls.flat().sort()).toEqual(ended.filter((_, i) => i !== 6).sort())
     // Its end was refused, and so was its failure, which BullMQ's code tries then.
     expect(errors.map(({ message }) => message.split(' for ')[0])).toEqual(['Lock mismatch', 'Lock mismatch'])
-  }, 10_000)
+  }, 20_000)
   expect(drained).not.toHaveBeenCalled()
   await client.del(`${queue.toKey(ended[6]!)}:lock`)
   for (const end of running.values()) end()

@@ -278,7 +278,7 @@ function onCluster({ lua, numberOfKeys }: ScriptDefinition): ScriptDefinition {
 
 /** A script that makes much garbage, which is then freed in more calls. */
 function steady(text: string, composer: LuaComposer): string {
-  return `${composer.text('--- @include "steady"')}\nlocal function run()\n${text}\nend\nsteady_begin()\nreturn steady_end(run())`
+  return `${composer.text('--- @include "steady"')}\nlocal function run()\n${text}\nend\nreturn steady(run)`
 }
 
 /** A script of BullMQ with what it needs before it. */

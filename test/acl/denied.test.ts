@@ -5,8 +5,8 @@ import { useAclRedis } from './support.ts'
 const redis = useAclRedis()
 const { prefix, limits } = redis
 const KEY = `${prefix}:q:wait`
-/** Within a script Redis 7.0 says it in another way. */
-const DENIED = /^NOPERM|The user executing the script can't/
+/** Within a script, Redis 7 and later ones say it in other ways. */
+const DENIED = /^NOPERM|The user executing the script can't|^ERR ACL failure in script/
 const FOREIGN = 'somebody-else:q:wait'
 
 beforeEach(async () => {

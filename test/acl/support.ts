@@ -7,6 +7,8 @@ import type { Role } from '../../src/acl/roles.ts'
 import { ROLES } from '../../src/acl/roles.ts'
 import { type RedisService, startRedis } from '../../workers/services/redis.ts'
 
+/** ioredis says its version to Redis 7.2 and later, and goes on without (docs/acl.md). */
+const HARMLESS = 'client|setinfo'
 const PASSWORD = 'a password of the tests'
 
 /** What a denial says, as Redis logs it. */
@@ -79,10 +81,11 @@ export class AclRedis {
   async denials(): Promise<Denial[]> {
     const log = (await this.admin.call('ACL', 'LOG')) as string[][]
     await this.admin.call('ACL', 'LOG', 'RESET')
-    return log.map((entry) => {
+    const denials = log.map((entry): Denial => {
       const fields = new Map(Array.from({ length: entry.length / 2 }, (_, i) => [entry[2 * i], entry[2 * i + 1]]))
       return Object.fromEntries(['reason', 'object', 'username'].map((name) => [name, fields.get(name)])) as never
     })
+    return denials.filter(({ object }) => object !== HARMLESS)
   }
 }
 

@@ -9,6 +9,8 @@ const text = readFileSync(join(ROOT, 'docs', 'faults.md'), 'utf8')
 const [before = '', tests = ''] = text.split('\n## The tests\n')
 /** Row, fault and outcome of each line of the tables before the figures. */
 const rows = rowsOf(before.split('\n## Figures\n')[0])
+/** Row and figure of each line of the tables of figures. */
+const figureRows = rowsOf(before.split('\n## Figures\n')[1]?.split('\n## ')[0])
 /** Row and tests of each line of the last table. */
 const testRows = rowsOf(tests)
 
@@ -46,12 +48,14 @@ function rowsTestedIn(file: string): number[] {
   return comments.flatMap(([, rows = '']) => rows.match(/\d+/g) ?? []).map(Number)
 }
 
-test('docs/faults.md has every row once, with its outcome and its tests', () => {
+test('docs/faults.md has every row once, with its outcome, its tests and a figure', () => {
   const all = Array.from({ length: ROWS }, (_, i) => i + 1)
   expect(rows.map(([row]) => Number(row)).toSorted((a, b) => a - b)).toEqual(all)
   expect(testRows.map(([row]) => Number(row))).toEqual(all)
+  expect(new Set(figureRows.map(([row]) => Number(row)))).toEqual(new Set(all))
   for (const cells of rows) expect(cells, cells[0]).toHaveLength(3)
-  for (const cells of [...rows, ...testRows]) expect(cells.filter((cell) => cell.trim() === '')).toEqual([])
+  for (const cells of [...rows, ...figureRows, ...testRows])
+    expect(cells.filter((cell) => cell.trim() === '')).toEqual([])
 })
 
 test.each(testRows.map(([row, tests = '']) => [row, /^`(.+?)`/.exec(tests)?.[1] ?? ''] as const))(

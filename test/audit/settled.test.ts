@@ -1,4 +1,5 @@
 import { afterAll, expect, test } from 'vitest'
+import type { ShapedJobsOptions } from '../../src/admission/job-options.ts'
 import { audit } from '../../src/audit/audit.ts'
 import type { LimitAudit } from '../../src/audit/limit-audit.ts'
 import { Inspector } from '../../src/inspect/index.ts'
@@ -69,22 +70,34 @@ test('a cost that is settled to less and back to more counts as the least in bet
   expect(found.broken).toBe(false)
 })
 
+/** Jobs leave, and what they cost is settled, at random times. Returns the ids of those that left. */
+async function story(shape: Shape, unit: '' | 'tokens', seed: number, steps: number): Promise<string[]> {
+  const random = randomOf(seed).uniform
+  const below = (n: number) => Math.floor(random() * n)
+  await held.reset({ ...shape, audit: 1000 })
+  const jobs = Array.from({ length: steps }, () => {
+    const cost = 1 + below(8)
+    const group = shape.groups ? { group: { id: 'ab'[below(2)] as string } } : {}
+    const opts: ShapedJobsOptions = { ...(unit ? { costs: { [unit]: cost } } : { cost }), ...group }
+    return { name: 'job', data: {}, opts }
+  })
+  await held.queue.addBulk(jobs)
+  const left: string[] = []
+  for (let step = 0; step < steps; step++) {
+    // Now and then long enough for windows to end.
+    await held.advanceTo(held.nowUs + below(step % 20 === 0 ? 3 * SECOND : 300_000))
+    for (const { id } of (await held.depart(5, 500_000)).grants) left.push(id)
+    const id = left[left.length - 1 - below(4)]
+    if (id && random() < 0.5) await settle(id, below(12), unit)
+  }
+  return left
+}
+
 test.each<[string, Shape]>([
   ['the rate', { rate: '10/s', burst: 10 }],
   ['the rates of groups', { groups: { rate: '5/s', burst: 10 } }],
 ])('whatever is settled and when, the bound of %s is kept, and only just', async (_what, shape) => {
-  const random = randomOf(7).uniform
-  const below = (n: number) => Math.floor(random() * n)
-  await held.reset({ ...shape, audit: 1000 })
-  const left: string[] = []
-  for (let step = 0; step < 200; step++) {
-    if (random() < 0.6)
-      await held.add({ cost: 1 + below(8), ...(shape.groups ? { group: { id: 'ab'[below(2)] as string } } : {}) })
-    await held.advanceTo(held.nowUs + below(300_000))
-    for (const { id } of (await held.depart(5, 500_000)).grants) left.push(id)
-    const id = left[left.length - 1 - below(4)]
-    if (id && random() < 0.5) await settle(id, below(12))
-  }
+  await story(shape, '', 7, 200)
   const { found, expected } = await audited()
   expect(found).toMatchObject({ broken: false })
   expect(expected.broken).toBe(true)
@@ -120,19 +133,7 @@ const OF_LIMITS: readonly [string, Shape, QueueLimit][] = [
 test.each(OF_LIMITS)(
   'whatever is settled and when, a limit is kept, and only just: %s',
   async (_title, shape, limit) => {
-    const random = randomOf(2).uniform
-    const below = (n: number) => Math.floor(random() * n)
-    await held.reset({ ...shape, audit: 1000 })
-    const left: string[] = []
-    for (let step = 0; step < 120; step++) {
-      const group = shape.groups ? { group: { id: 'ab'[below(2)] as string } } : {}
-      if (random() < 0.6) await held.add({ costs: { tokens: 1 + below(8) }, ...group })
-      // Now and then long enough for windows to end.
-      await held.advanceTo(held.nowUs + below(step % 20 === 0 ? 3 * SECOND : 300_000))
-      for (const { id } of (await held.depart(5, 500_000)).grants) left.push(id)
-      const id = left[left.length - 1 - below(4)]
-      if (id && random() < 0.5) await settle(id, below(12), 'tokens')
-    }
+    const left = await story(shape, 'tokens', 1, 70)
     const { found, expected } = await audited([limit])
     const [{ worst, departures }] = found.limits as [LimitAudit]
     // Costs are whole units.

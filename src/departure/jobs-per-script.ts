@@ -19,6 +19,8 @@ const GROUPS_US = 35
 const AGEING_US = 25
 const RETURN_US = 25
 const GROUP_RETURN_US = 60
+/** More for a job of a group if the shape has limits, and if its jobs age. */
+const RETURN_MORE_US = 15
 
 function startUs(shape: StoredShape | undefined): number {
   if (!shape) return START_US
@@ -36,7 +38,12 @@ export function mostEnded(shape: StoredShape | undefined): number {
   return Math.floor(SCRIPT_US / (END_US + startUs(shape)))
 }
 
+function returnUs(shape: StoredShape | undefined): number {
+  if (!shape?.hasGroups) return RETURN_US
+  return GROUP_RETURN_US + (shape.isLimited ? RETURN_MORE_US : 0) + (shape.ages ? RETURN_MORE_US : 0)
+}
+
 /** @returns how many jobs one script should give back at most */
 export function mostGivenBack(shape: StoredShape | undefined): number {
-  return Math.floor(SCRIPT_US / (shape?.hasGroups ? GROUP_RETURN_US : RETURN_US))
+  return Math.floor(SCRIPT_US / returnUs(shape))
 }

@@ -14,9 +14,9 @@ const DISTANT_US = 4200
  */
 const START_US = 35
 const END_US = 25
-const LIMITS_US = 25
-const GROUPS_US = 35
-const AGEING_US = 25
+const LIMITS_US = 30
+const GROUPS_US = 42
+const AGEING_US = 40
 const RETURN_US = 25
 const GROUP_RETURN_US = 60
 /** More for a job of a group if the shape has limits, and if its jobs age. */

@@ -31,7 +31,7 @@ const scriptText = composer.text(readFileSync(new URL('replay.lua', import.meta.
 
 afterEach(async () => {
   await redis.cleanup()
-})
+}, 60_000 + DECISIONS / 20)
 
 test(`the Lua serves groups as the reference does, ${DECISIONS} times`, {
   timeout: 600_000 + DECISIONS / 2,

@@ -1,5 +1,13 @@
 import type { Client, PlainCommands } from './commands.ts'
-import { OBLITERATED, ownKeysPattern, queueNameOf, shapedQueuesKey, shardedQueuesKey, wakeChannel } from './keys.ts'
+import {
+  OBLITERATED,
+  ownKeysPattern,
+  queueNameOf,
+  shapedQueuesKey,
+  shapeKey,
+  shardedQueuesKey,
+  wakeChannel,
+} from './keys.ts'
 
 /** Lists the queue for tools that look for shaped queues. */
 export async function enlistShapedQueue(client: Client, base: string): Promise<void> {
@@ -24,12 +32,19 @@ export async function delistShardedQueue(client: Client, prefix: string, name: s
  * shape.
  */
 export async function removeOwnKeys(client: Client, base: string): Promise<void> {
+  const others: string[] = []
   // A node of a cluster lists only its own keys.
   for (const node of client.nodes?.() ?? [client]) {
     const found: AsyncIterable<string[]> = node.scanStream({ match: ownKeysPattern(base), count: 1000 })
-    for await (const keys of found) if (keys.length > 0) await client.del(...keys)
+    for await (const keys of found) others.push(...keys)
   }
-  await delistShapedQueue(client, base)
+  // What a worker misses as lost goes last, and together with the message: it restores what it has not heard is gone.
+  const last = [shapeKey(base), `${base}meta:meter`]
+  for (let at = 0; at < others.length; at += 1000) {
+    const keys = others.slice(at, at + 1000).filter((key) => !last.includes(key))
+    if (keys.length > 0) await client.del(...keys)
+  }
   const publisher = client as unknown as PlainCommands
-  await publisher.publish(wakeChannel(base), OBLITERATED)
+  await Promise.all([client.del(...last), publisher.publish(wakeChannel(base), OBLITERATED)])
+  await delistShapedQueue(client, base)
 }

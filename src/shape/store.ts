@@ -1,4 +1,5 @@
 import { EventEmitter } from 'node:events'
+import { setImmediate } from 'node:timers/promises'
 import { InvalidInputError, LimitConflictError, NoGroupsError } from '../errors.ts'
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import { queueNameOf, shapeKey } from '../redis/keys.ts'
@@ -249,6 +250,8 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   }
 
   async #restore(): Promise<void> {
+    // The message that the queue was obliterated may have arrived with the reply that misses the shape.
+    await setImmediate()
     const known = this.memory.stored
     if (!known) return
     const args = [known.id, known.revision, ...known.flat()]

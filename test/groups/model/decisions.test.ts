@@ -29,9 +29,12 @@ local function redis_now() return replay_clock.now end
 const composer = new LuaComposer((file) => (file === 'lib/clock' ? CLOCK : readLuaFile(file)))
 const scriptText = composer.text(readFileSync(new URL('replay.lua', import.meta.url), 'utf8'))
 
-afterEach(async () => {
-  await redis.cleanup()
-}, 60_000 + DECISIONS / 20)
+afterEach(
+  async () => {
+    await redis.cleanup()
+  },
+  60_000 + DECISIONS / 20,
+)
 
 test(`the Lua serves groups as the reference does, ${DECISIONS} times`, {
   timeout: 600_000 + DECISIONS / 2,

@@ -1,6 +1,7 @@
 --- @include "places"
 --- @include "delay-clock"
 --- @include "hooks"
+--- @include "batch-once"
 
 -- Overflow: a full queue accepts a new job and drops a waiting one for it. The dropped job fails for good, like any job
 -- of BullMQ, and is reported in an event; if shape.overflow_to names a queue, it leaves a dead letter there.
@@ -136,24 +137,14 @@ overflow.OPTION_NAMES = {
 overflow.scripts = {}
 
 -- Handlers (lib/hooks) for BullMQ's moveToFinished, of one queue. It only ends active jobs and counts an attempt: a
--- dropped job was not active and made none. What it would repeat for each job with the same result is done once.
+-- dropped job was not active and made none.
 function overflow.handlers(base)
-  local call, handlers = redis.call, {}
-  local active, meta, trimmed, most_events = base .. 'active', base .. 'meta', false, nil
+  local call, handlers, active = redis.call, batch_once.handlers(base), base .. 'active'
   function handlers.LREM(command, key, ...)
     return key == active and 1 or call(command, key, ...)
   end
   function handlers.HINCRBY(command, key, field, by)
     return field == 'atm' and 0 or call(command, key, field, by)
-  end
-  function handlers.HGET(command, key, field)
-    if key ~= meta or field ~= 'opts.maxLenEvents' then return call(command, key, field) end
-    most_events = most_events or call(command, key, field)
-    return most_events
-  end
-  function handlers.XTRIM(...)
-    if not trimmed then call(...) end
-    trimmed = true
   end
   return handlers
 end

@@ -1,5 +1,6 @@
 import { applyFeedback, encodeFeedbackRequest } from '../feedback/request.ts'
 import type { Found } from '../feedback/source.ts'
+import type { MeterState } from '../queue/meter-state.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
 import { encodeGroupOverride } from '../shape/groups.ts'
 import type { StoredFeedback } from '../shape/stored.ts'
@@ -16,14 +17,14 @@ const GROUP_HOLDS = ['limited', 'slowed', 'crowded']
  * @param by who moves the queue
  */
 export async function copyHolds(from: ShardedQueue, to: ShardedQueue, by: string): Promise<void> {
-  await copyPause(from, to, by)
-  await copyPace(from, to, by)
-  await Promise.all(from.each.map((shard) => copyGroupHolds(shard, to)))
+  const { each } = await from.meter()
+  await copyPause(each, to, by)
+  await copyPace(from, each, to, by)
+  await Promise.all(from.each.map((shard, i) => copyGroupHolds(shard, (each[i] as MeterState).at, to)))
 }
 
 /** A pause is one of the whole queue, whichever shard has it. */
-async function copyPause(from: ShardedQueue, to: ShardedQueue, by: string): Promise<void> {
-  const { each } = await from.meter()
+async function copyPause(each: readonly MeterState[], to: ShardedQueue, by: string): Promise<void> {
   const pauses = each.flatMap(({ at, pausedUntil, pauseReason }) =>
     pausedUntil ? [{ ms: pausedUntil.getTime() - at.getTime(), reason: pauseReason ?? '' }] : [],
   )
@@ -36,8 +37,7 @@ async function copyPause(from: ShardedQueue, to: ShardedQueue, by: string): Prom
  * A slower rate and fewer running jobs are those of single shards. The new shards get equal parts of what the old ones
  * would have if each had the lowest; of running jobs, at least one each.
  */
-async function copyPace(from: ShardedQueue, to: ShardedQueue, by: string): Promise<void> {
-  const { each } = await from.meter()
+async function copyPace(from: ShardedQueue, each: readonly MeterState[], to: ShardedQueue, by: string): Promise<void> {
   const holds = each.flatMap(({ at }, i) => {
     const feedback = from.each[i]?.backend.store.memory.stored?.feedback
     return feedback ? holdsOf(feedback, at.getTime()) : []
@@ -84,9 +84,9 @@ function longestMs(holds: readonly Hold[]): number {
   return Math.max(...holds.map(({ ttlMs }) => ttlMs))
 }
 
-async function copyGroupHolds(shard: ShapedQueue, to: ShardedQueue): Promise<void> {
-  const inspector = await inspectorOf(shard)
-  const [settings, { at }] = await Promise.all([inspector.groupSettings(shard.name), shard.meter()])
+/** @param at the time of the shard's Redis */
+async function copyGroupHolds(shard: ShapedQueue, at: Date, to: ShardedQueue): Promise<void> {
+  const settings = await (await inspectorOf(shard)).groupSettings(shard.name)
   for (const [id, entries] of Object.entries(settings)) {
     for (const field of GROUP_HOLDS) {
       const { value, by, reason, until } = entries[field] ?? {}

@@ -83,7 +83,9 @@ describe.each(Object.entries(refusals))('Redis answers %s to jobs that end', (na
   })
 
   test('also where the locks are over by then, as long as nobody else has the jobs', async () => {
-    const { admin, fleet, queue, runs, ids, over } = await endWhileRefused(name, refusal, {})
+    // Who looks for stalled jobs would have them.
+    const ends = { worker: { stalledInterval: 60_000 } }
+    const { admin, fleet, queue, runs, ids, over } = await endWhileRefused(name, refusal, ends)
     await over()
     await Promise.all(ids.map((id) => admin.del(`${queue.toKey(id)}:lock`)))
     await fleet.until(() => fleet.completed.length === JOBS)

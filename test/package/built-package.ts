@@ -76,19 +76,23 @@ async function build(folder: string): Promise<void> {
   if (isBuilt) return
   // Not by npm, which would run it in the check-out that node_modules belongs to.
   const tsdown = join(ROOT, 'node_modules', 'tsdown', 'dist', 'run.mjs')
-  await runCommand(process.execPath, [tsdown, '--log-level', 'error'], { cwd: folder })
+  await runCommand(process.execPath, [tsdown, '--log-level', 'error'], { cwd: folder, timeoutMs: PATIENCE_MS })
 }
+
+/** At the lowest priority, as in CI, npm and the compiler may have to wait for long. */
+export const PATIENCE_MS = 600_000
 
 /** Runs npm without asking the network for what its cache has. */
 export function npm(cwd: string, args: readonly string[]): Promise<string> {
   const options = ['--prefer-offline', '--no-audit', '--no-fund', '--loglevel=error']
-  return runCommand('npm', [...args, ...options], { cwd })
+  return runCommand('npm', [...args, ...options], { cwd, timeoutMs: PATIENCE_MS })
 }
 
 /** Runs the TypeScript compiler. @throws with everything that it found */
 export async function compile(cwd: string, args: readonly string[]): Promise<void> {
   const tsc = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc')
-  await runCommand(process.execPath, [tsc, '--pretty', 'false', ...args], { cwd }).catch((error: Error) => {
+  const command = [tsc, '--pretty', 'false', ...args]
+  await runCommand(process.execPath, command, { cwd, timeoutMs: PATIENCE_MS }).catch((error: Error) => {
     const { stdout = error.message } = error.cause as { stdout?: string }
     throw new Error(`tsc ${args.join(' ')}:\n${stdout}`, { cause: error })
   })

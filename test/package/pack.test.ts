@@ -9,13 +9,10 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type RedisService, startRedis } from '../../workers/services/redis.ts'
 import { runCommand } from '../../workers/services/run-command.ts'
-import { compile, npm, TYPE_ROOTS, useBuiltPackage } from './built-package.ts'
+import { compile, npm, PATIENCE_MS, TYPE_ROOTS, useBuiltPackage } from './built-package.ts'
 import { codeBlocks, README, ROOT } from './code-blocks.ts'
 
 const CONSUMER = fileURLToPath(new URL('consumer', import.meta.url))
-
-/** At the lowest priority, as in CI, npm may have to wait for long. */
-const INSTALL_TIMEOUT_MS = 600_000
 
 /** With the strictest option about optional fields, which the others leave off: declarations have to suit both. */
 const NODENEXT = ['--module', 'nodenext', '--moduleResolution', 'nodenext', '--exactOptionalPropertyTypes']
@@ -72,7 +69,7 @@ function useProject(name: string, packages: readonly string[]): { readonly folde
   })
   beforeAll(async () => {
     folder = await making
-  }, INSTALL_TIMEOUT_MS)
+  }, PATIENCE_MS)
   return {
     get folder() {
       return folder
@@ -225,7 +222,7 @@ describe.each(PROJECTS)('a project that has only bullmq $bullmq and ioredis $ior
       await cp(join(project.folder, 'types.ts'), join(project.folder, 'types.mts'))
       await compile(project.folder, [...STRICT, ...resolution, ...NODE_TYPES, 'types.mts'])
     },
-    180_000,
+    PATIENCE_MS,
   )
 
   test('runs the program at the top of the README as it stands', async () => {
@@ -273,10 +270,14 @@ describe('a project with the packages of sluice/http beside it', () => {
     })
   })
 
-  test('compiles, declarations included', async () => {
-    await cp(join(project.folder, 'http-types.ts'), join(project.folder, 'http-types.mts'))
-    await compile(project.folder, [...STRICT, ...NODENEXT, ...NODE_TYPES, 'http-types.mts'])
-  }, 180_000)
+  test(
+    'compiles, declarations included',
+    async () => {
+      await cp(join(project.folder, 'http-types.ts'), join(project.folder, 'http-types.mts'))
+      await compile(project.folder, [...STRICT, ...NODENEXT, ...NODE_TYPES, 'http-types.mts'])
+    },
+    PATIENCE_MS,
+  )
 })
 
 describe('a project with the optional peers, and the tools of others', () => {
@@ -305,9 +306,12 @@ describe('a project with the optional peers, and the tools of others', () => {
     async (_way, file, resolution) => {
       const tsc = join(project.folder, 'node_modules', 'typescript', 'bin', 'tsc')
       const strict = ['--noEmit', '--strict', '--target', 'es2022', '--skipLibCheck', ...NODE_TYPES]
-      await runCommand(process.execPath, [tsc, ...strict, ...resolution, file], { cwd: project.folder })
+      await runCommand(process.execPath, [tsc, ...strict, ...resolution, file], {
+        cwd: project.folder,
+        timeoutMs: PATIENCE_MS,
+      })
     },
-    60_000,
+    PATIENCE_MS,
   )
 
   test.each([
@@ -319,11 +323,11 @@ describe('a project with the optional peers, and the tools of others', () => {
       const bin = { jest: ['jest', 'bin', 'jest.js'], vitest: ['vitest', 'vitest.mjs'] }[tool] as string[]
       const env = { PATH: process.env.PATH, REDIS_URL: redis.url }
       const output = await runCommand(process.execPath, [join(project.folder, 'node_modules', ...bin), ...args], {
-        ...{ cwd: project.folder, env, withStderr: true, timeoutMs: 50_000 },
+        ...{ cwd: project.folder, env, withStderr: true, timeoutMs: PATIENCE_MS },
       })
       expect(output).toMatch(/Tests[\s\S]*1 passed/)
     },
-    60_000,
+    PATIENCE_MS,
   )
 })
 

@@ -14,7 +14,7 @@ const redis = useRedis(import.meta.url)
 const client = redis.client()
 
 /** `npm run test:model` asks for 10 million. */
-const DECISIONS = Number(process.env.MODEL_DECISIONS ?? 200_000)
+const DECISIONS = Number(process.env.MODEL_DECISIONS ?? 100_000)
 const SEED = Number(process.env.MODEL_SEED ?? 1)
 const OPERATIONS_PER_CALL = 200
 const CALLS_PER_HISTORY = 10

@@ -42,7 +42,14 @@ import { removeOwnKeys } from '../redis/shaped-queues.ts'
 import { untilMoved, untilServed } from '../redis/until-served.ts'
 import { ShapeStore } from '../shape/store.ts'
 import { argumentsOf, CallCollector, type ScriptCall } from './captured-calls.ts'
-import { clientOf, endReconnecting, leaveSentinels, openUntilServed } from './connections.ts'
+import {
+  clientOf,
+  endReconnecting,
+  leaveCluster,
+  leaveSentinels,
+  openUntilServed,
+  returnToCluster,
+} from './connections.ts'
 import { type FoundIteration, onRedisClock } from './cron-clock.ts'
 import { deadLetterId, deadLetterOf, letterJob } from './dead-letters.ts'
 import { failWithLetter } from './fail-with-letter.ts'
@@ -186,7 +193,10 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   override async disconnectBlocking(wait = true): Promise<void> {
-    if (this.blockingConnection) endReconnecting(this.blockingConnection)
+    if (this.blockingConnection) {
+      endReconnecting(this.blockingConnection)
+      leaveCluster(this.blockingConnection)
+    }
     this.#leavesBlocking = true
     return super.disconnectBlocking(wait)
   }
@@ -201,6 +211,7 @@ export class ShapedBackend extends RedisQueueBackend {
   #openBlocking(): void {
     this.#leavesBlocking = false
     if (!this.blockingConnection) return
+    returnToCluster(this.blockingConnection)
     openUntilServed(this.blockingConnection, () => this.#leavesBlocking)
     const opened = () => {
       if (this.#opening === opening) this.#opening = undefined
@@ -220,6 +231,7 @@ export class ShapedBackend extends RedisQueueBackend {
 
   override async disconnect(): Promise<void> {
     this.#stopWatching()
+    leaveCluster(this.connection)
     return super.disconnect()
   }
 

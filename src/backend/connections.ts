@@ -23,6 +23,15 @@ interface Initializable {
   readonly handleClientReady: () => void
 }
 
+/** What is used of BullMQ's connection beyond its types, to have it recover from the loss of all nodes of a cluster. */
+interface Recovering {
+  readonly patchedBlockingClusterClient?: unknown
+  patchBlockingClusterClient?(): void
+  /** Until the client is released. */
+  disableBlockingClusterReconnect?(): void
+  releaseBlockingClusterClientPatch?(): void
+}
+
 /** BullMQ's connection has its client from the start, but exposes it only when it is ready. */
 export function clientOf(connection: RedisConnection): Client {
   return (connection as unknown as { readonly _client: Client })._client
@@ -40,6 +49,31 @@ export function endReconnecting(connection: RedisConnection): void {
   client.flushQueue(new Error('Connection is closed.'))
   // After a pause it is used again.
   client.manuallyClosing = false
+}
+
+/**
+ * A cluster client has ended once the last of its nodes has. If a command in flight is redirected then, as during a
+ * failover, ioredis opens a node again; if one finds no node, BullMQ connects again; and BullMQ's close and pause would
+ * wait for the end for ever.
+ */
+export function leaveCluster(connection: RedisConnection): void {
+  const client = clientOf(connection)
+  if (!client.isCluster || client.status === 'end') return
+  const recovering = connection as unknown as Recovering
+  recovering.disableBlockingClusterReconnect?.()
+  const leave = (node: Client) => {
+    if (client.status === 'disconnecting') node.disconnect()
+  }
+  client.on('+node', leave)
+  client.once('end', () => client.removeListener('+node', leave))
+}
+
+/** After a pause: BullMQ may connect again where a command finds no node. */
+export function returnToCluster(connection: RedisConnection): void {
+  const recovering = connection as unknown as Recovering
+  if (!recovering.patchedBlockingClusterClient) return
+  recovering.releaseBlockingClusterClientPatch?.()
+  recovering.patchBlockingClusterClient?.()
 }
 
 /** The connections to Sentinels, which ioredis leaves open after QUIT, would keep the program alive. */

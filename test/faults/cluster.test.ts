@@ -1,3 +1,4 @@
+import type { Cluster, Redis } from 'ioredis'
 import { vi } from 'vitest'
 import { ClusterPrefixError, QueueUnavailableError, ShapedFlowProducer, ShapedQueue } from '../../src/index.ts'
 import { expect, onTestFinished, test, useConcurrentTests } from '../support/concurrent.ts'
@@ -101,6 +102,42 @@ test('a cluster that is down: adds fail with QueueUnavailableError, ends are sto
   await fleet.until(() => fleet.completed.includes(later))
   expect({ losses: fleet.losses, failed: fleet.failed }).toEqual({ losses: [], failed: [] })
 }, 60_000)
+
+/** What happens to the blocking command in flight while its client disconnects: in one failover of nine, if all is slow. */
+const interferences: Readonly<Record<string, (client: Cluster) => void>> = {
+  'is redirected': (client) => {
+    const [{ options }] = client.nodes() as [Redis]
+    const { connectionPool } = client as unknown as { connectionPool: { findOrCreate(node: object): Redis } }
+    client.once('disconnecting', () => connectionPool.findOrCreate({ host: options.host, port: options.port }))
+  },
+  'finds no node': (client) => {
+    client.once('disconnecting', () => client.bzpopmin('{b}:none', 1).catch(() => {}))
+  },
+}
+
+test.each(Object.entries(interferences))(
+  'a worker pauses, resumes and closes although a command in flight %s',
+  async (_what, interfere) => {
+    const connection = await startOwnCluster()
+    const fleet = new Fleet()
+    const worker = fleet.worker('mail', { connection, prefix: '{b}' })
+    const queue = fleet.queue('mail', { connection, prefix: '{b}', shape: { rate: '100/s' } })
+    const runs = async (count: number) => {
+      await queue.add('job', {})
+      await fleet.until(() => fleet.completed.length === count)
+    }
+    await runs(1)
+    const { blockingConnection } = worker.backend as unknown as { blockingConnection: { client: Promise<Cluster> } }
+    const client = await blockingConnection.client
+    interfere(client)
+    await worker.pause()
+    worker.resume()
+    await runs(2)
+    interfere(client)
+    await worker.close()
+    expect(client.status).toBe('end')
+  },
+)
 
 test('a slot that moves is no loss: adds fail with QueueUnavailableError meanwhile, ends are stored later; a failover is one', async () => {
   const cluster = await OwnCluster.start()

@@ -129,13 +129,18 @@ test.each(Object.entries(interferences))(
     await runs(1)
     const { blockingConnection } = worker.backend as unknown as { blockingConnection: { client: Promise<Cluster> } }
     const client = await blockingConnection.client
+    const connecting = vi.fn()
+    client.on('connecting', connecting)
     interfere(client)
     await worker.pause()
+    // Once, for the resume: BullMQ connects again at the end of a pause.
+    expect(connecting).toHaveBeenCalledTimes(1)
     worker.resume()
     await runs(2)
     interfere(client)
     await worker.close()
     expect(client.status).toBe('end')
+    expect(connecting).toHaveBeenCalledTimes(1)
   },
 )
 

@@ -75,5 +75,7 @@ test('the rate is lowered and raised while jobs leave, and the queue obliterated
   expect(worstExcess(later, { intervalUs: 1_000_000 / DECLARED, burst: BURST })).toBeLessThanOrEqual(0)
   expect((await queue.getShape())?.rate).toBe(`${DECLARED}/s`)
   expect(Math.min(...later)).toBeGreaterThanOrEqual(obliteratedMs * 1000)
-  expect({ failed: fleet.failed, losses: fleet.losses }).toEqual({ failed: [], losses: [] })
+  expect(fleet.failed).toEqual([])
+  // A worker that calls before it is told finds nothing: it holds for the declared horizon, never for that of 1/h.
+  for (const { holdMs } of fleet.losses) expect(holdMs).toBeLessThan(2 * (HORIZON_US / 1000))
 })

@@ -134,9 +134,11 @@ test('a worker that closes gives back what it holds, in order', async () => {
   expect(waiting.length).toBeGreaterThan(0)
   expect(await queue.getActiveCount()).toBe(0)
 
+  // In the list, not by their starts: a job that is late for its slot goes back once more.
+  const left = new Set(before.all.map(({ id }) => id))
+  expect(waiting.map(({ id }) => id)).toEqual(added.map(({ id }) => id).filter((id) => !left.has(id as string)))
+
   const after = departuresOf(shop.worker(queue, async () => {}, { concurrency: 8 }))
   await after.reach(waiting.length)
-  const order = [...before.all, ...after.all].map(({ id }) => id)
-  expect(order).toEqual(added.map(({ id }) => id))
   expectBound(limit, leftOf([...before.all, ...after.all]))
 })

@@ -93,9 +93,9 @@ async function limitPerGroup(ground: Ground): Promise<() => Promise<void>> {
   }
 }
 
-/** Groups go on in turn, by the weights that were set. */
+/** Groups go on in turn, by the weights that were set; a late job that goes back would miss its turn. */
 async function turns(ground: Ground): Promise<() => Promise<void>> {
-  const { queue, ran, start } = await open(ground, 'turns', { groups: {} })
+  const { queue, ran, start } = await open(ground, 'turns', { maxLatenessMs: 60_000, groups: {} })
   await queue.addBulk([...jobsOf('a', 4), ...jobsOf('b', 2)])
   await queue.setGroup('a', { weight: 2 }, { by: 'test', reason: 'to see it kept' })
   return async () => {

@@ -60,6 +60,7 @@ test('the rate is lowered and raised while jobs leave, and the queue obliterated
     `rate changed ${steps.length - 1} times: above what was in force by ${Math.max(0, excess).toFixed(1)}\n`,
   )
   expect(excess).toBeLessThanOrEqual(TOLERANCE)
+  expect(fleet.losses).toEqual([])
 
   // What is owed at this rate would take hours.
   await queue.setShape({ rate: '1/h' }, WHO)

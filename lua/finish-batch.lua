@@ -114,18 +114,22 @@ local function finish_at_gate(call, at)
   local unshaped = not d.lost and not d.shape and allow_unshaped ~= '1'
   remembered = not d.lost and not unshaped and departure.replay(d)
   local fetches = not (d.lost or unshaped or remembered)
+  -- Ends that BullMQ's script refuses look for no job.
+  local unasked = 0
   for at = at, #ARGV, ends.FIELDS do
     -- Each finish may wake other workers, and promotes due jobs, by itself.
     if fetches then d.gate.again = nil end
+    local asks = fetches and not dry and ends.kind(ARGV[at + 5]).wants
     local result, reply = finish(at, fetches, fetches and d.gate.redis or redis)
     last = last or reply
     if reply then
       local granted, starts = departure.take(d, reply, cmsgpack.unpack(ARGV[at + 3]).token)
       if starts then result = reply end
       dry = not granted
-    elseif fetches and d.gate.order then
+    else
+      if asks and type(result) ~= 'table' then unasked = unasked + 1 end
       -- It may have let its parent in without the gate.
-      d.gate.order.forget()
+      if fetches and d.gate.order then d.gate.order.forget() end
     end
     results[#results + 1] = result
   end
@@ -142,7 +146,7 @@ local function finish_at_gate(call, at)
     if freed then group_wake(base) end
     return { 1, us_text(d.now), results }
   end
-  local wake = departure.settle(d, wanted - found - #d.fetched)
+  local wake = departure.settle(d, wanted - found - #d.fetched - unasked)
   departure.save(d)
   departure.remember(d)
   if freed then group_wake(base) end

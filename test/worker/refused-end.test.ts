@@ -1,7 +1,7 @@
 import type { Job } from 'bullmq'
 import { expect, test } from 'vitest'
 import { useRedis } from '../support/redis.ts'
-import { eventsOf, Workshop } from './support.ts'
+import { departuresOf, eventsOf, gate, jobs, Workshop } from './support.ts'
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
@@ -38,4 +38,32 @@ test('an end that Redis refuses, since the job is another one’s by now, does n
   expect(failed.all).toEqual([])
   expect(errors.all[0]?.message).toBe(`Missing lock for job ${id}. moveToFinished`)
   expect(await queue.getJobCounts('failed', 'completed')).toEqual({ failed: 0, completed: 1 })
+})
+
+test('an end that Redis refuses leaves its place to a job that waits', async () => {
+  const queue = shop.queue({ limits: [{ name: 'places', algorithm: 'concurrency', concurrency: 1000 }] })
+  await queue.addBulk(jobs(30))
+  const [first, second] = [gate(), gate()]
+  let started = 0
+  const worker = shop.worker(queue, () => (++started <= 10 ? first : second).opened, { concurrency: 10 })
+  const [errors, departed] = [eventsOf<Error>('error', worker), departuresOf(worker)]
+  const id = (await departed.reach(10)).at(-1)?.id as string
+  // As if it had been stalled, and had begun again elsewhere.
+  await client.set(`${queue.toKey(id)}:lock`, 'of another worker')
+  const stops: unknown[] = []
+  const sender = (await worker.getBackend().client) as unknown as { runCommand(...args: unknown[]): Promise<unknown[]> }
+  const run = sender.runCommand.bind(sender)
+  sender.runCommand = async (...args) => {
+    const reply = await run(...args)
+    if (String(args[0]).endsWith('finish-batch')) stops.push(reply[4])
+    return reply
+  }
+  first.open()
+  await departed.reach(20)
+  // It does not wait for a marker, as if the queue were empty.
+  expect(stops.slice(0, 2)).toEqual(['full', 'full'])
+  expect(errors.all[0]?.message).toContain(`job ${id}`)
+  second.open()
+  await departed.reach(30)
+  await client.del(`${queue.toKey(id)}:lock`)
 })

@@ -22,6 +22,7 @@
 --- @include "lib/began"
 --- @include "lib/ends-handled"
 --- @include "lib/fetched-before"
+--- @include "lib/fetched-size"
 --- @include "lib/finished"
 --- @include "lib/grants"
 --- @include "lib/quick"
@@ -86,7 +87,7 @@ local function finish_quickly(call)
     local result, reply = finish(at, true, quick.redis)
     if reply then
       last = reply
-      if quick_fetched(reply) then result = reply else dry = true end
+      if quick_fetched(reply) then result, dry = reply, fetched_size.is_enough(reply[1]) else dry = true end
     end
     results[#results + 1] = result
     at = at + ends.FIELDS

@@ -1,4 +1,5 @@
 --- @include "batch-ends"
+--- @include "fetched-size"
 --- @include "finished"
 --- @include "quick"
 --- @include "without-fetch"
@@ -7,7 +8,7 @@
 -- because the lock is missing, or because this call was sent before, is left to lua/finish-batch.lua.
 --   results   for each job BullMQ's code, the text of an error, BullMQ's tuple with the next job, or false if it is left
 --   ended     how many have ended; fetched: how many were fetched; last: the last reply of a fetch; dry: once no job was
---             found, none is looked for
+--             found, or enough were (lib/fetched-size), none is looked for
 --   repeated  whether this call was sent before: then its departures are counted already
 -- One table: a script has no room for more than 200 local names.
 local batch_open = { results = {}, ended = 0, fetched = 0, dry = false, repeated = false }
@@ -34,7 +35,7 @@ function batch_open.finish(argv, at, memo_ms, redis, quiet, each)
     b.dry = true
     return 0
   end
-  b.fetched = b.fetched + 1
+  b.fetched, b.dry = b.fetched + 1, fetched_size.is_enough(found[1])
   return found
 end
 

@@ -7,6 +7,7 @@
 --- @include "sleepers"
 --- @include "plan"
 --- @include "departures"
+--- @include "fetched-size"
 --- @include "grants"
 --- @include "capacity"
 --- @include "held"
@@ -126,7 +127,9 @@ function departure.take(d, reply, token)
     end
     departure.count(d, reply[2], slot)
     gate.slot, gate.score, gate.again, gate.tried = nil, nil, true, false
-    return true, starts
+    local enough = fetched_size.is_enough(reply[1])
+    if enough then d.stop = 'full' end
+    return not enough, starts
   end
   if type(reply) == 'table' then
     d.limited, d.delayed = tonumber(reply[3]) or 0, tonumber(reply[4]) or 0

@@ -1,0 +1,86 @@
+import { expect, test } from 'vitest'
+import { useRedis } from '../support/redis.ts'
+import { callsOf, departuresOf, eventsOf, gate, Workshop } from './support.ts'
+
+// Jobs with much data, or large results: no script copies more than about 256 KiB of them, and the worker asks for the rest.
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
+
+const OPEN = { rate: '1000000/s', burst: 1_000_000 }
+const limits = [{ name: 'open', ...OPEN }] as const
+const SHAPES = [
+  ['nothing that holds its jobs', {}],
+  ['a rate', OPEN],
+  ['a limit', { limits }],
+  ['places', { limits: [{ name: 'places', algorithm: 'concurrency', concurrency: 1000 }] }],
+  ['groups', { groups: {} }],
+  ['all of them and ageing', { ...OPEN, limits, groups: {}, priorityAgeingMs: 1000 }],
+] as const
+
+const TEXT = 'x'.repeat(40 * 1024)
+/** The first whole number of such texts that is 256 KiB or more. */
+const MOST = 7
+const PLACES = 50
+const JOBS = 90
+
+type Send = (name: string, args: unknown[]) => Promise<unknown>
+
+/** How often that text is in what each call that ends several jobs sends, and in its reply. */
+function textsOf(worker: ReturnType<typeof shop.worker>): { readonly sent: number[]; readonly fetched: number[] } {
+  const texts = { sent: [] as number[], fetched: [] as number[] }
+  const count = (of: unknown) => JSON.stringify(of ?? '').split(TEXT).length - 1
+  void worker.getBackend().client.then((client) => {
+    const sender = client as unknown as { runCommand: Send }
+    const run = sender.runCommand.bind(sender)
+    sender.runCommand = async (name, args) => {
+      if (!name.includes('finish-batch')) return run(name, args)
+      texts.sent.push(count(args))
+      const reply = await run(name, args)
+      texts.fetched.push(count(reply))
+      return reply
+    }
+  })
+  return texts
+}
+
+test.each(SHAPES)('jobs of 40 KiB in a queue with %s', async (_, shape) => {
+  // One that were late on a busy machine would leave behind others.
+  const queue = shop.queue({ ...(shape as object), maxLatenessMs: 60_000 })
+  const opts = 'groups' in shape ? { group: { id: 'a' } } : {}
+  const added = await queue.addBulk(Array.from({ length: JOBS }, () => ({ name: 'job', data: { TEXT }, opts })))
+  const first = gate()
+  let started = 0
+  const worker = shop.worker(queue, async () => (++started <= PLACES ? first.opened : undefined), {
+    concurrency: PLACES,
+  })
+  const calls = callsOf(worker)
+  const texts = textsOf(worker)
+  const departed = departuresOf(worker)
+  const completed = eventsOf('completed', worker)
+  await departed.reach(PLACES)
+  first.open()
+  await departed.reach(JOBS)
+  await completed.reach(JOBS)
+  const [ids, left] = [added, departed.all].map((all) => all.map(({ id }) => id as string)) as [string[], string[]]
+  // Without anything that holds jobs, those of an end and those asked for meanwhile start as their replies come.
+  const orderOf = Object.keys(shape).length > 0 ? (all: string[]) => all : (all: string[]) => all.toSorted()
+  expect(orderOf(left)).toEqual(orderOf(ids))
+  expect(Math.max(...calls.all.map(({ reply }) => reply.grants.length))).toBe(MOST)
+  expect(Math.max(...texts.fetched)).toBe(MOST)
+})
+
+test('large results of jobs that end together are stored by several calls', async () => {
+  const queue = shop.queue({})
+  const added = await queue.addBulk(Array.from({ length: PLACES }, () => ({ name: 'job', data: {} })))
+  const all = gate()
+  const worker = shop.worker(queue, async () => all.opened.then(() => TEXT), { concurrency: PLACES })
+  const [departed, completed] = [departuresOf(worker), eventsOf('completed', worker)]
+  await departed.reach(PLACES)
+  const texts = textsOf(worker)
+  all.open()
+  await completed.reach(PLACES)
+  expect(Math.max(...texts.sent)).toBe(MOST)
+  expect(
+    (await Promise.all(added.map(({ id }) => queue.getJob(id as string)))).every((job) => job?.returnvalue === TEXT),
+  ).toBe(true)
+})

@@ -4,7 +4,7 @@ import { type Bench, connectionTo } from '../figure.ts'
 import type { RedisAddress } from '../fleet/protocol.ts'
 import { addJobs, makeQueue } from '../queues.ts'
 import type { Depth } from './deep-queue.ts'
-import { BULK, fails, HOUR_MS, MIB, optionsAt, PLACES, untilEnded, type WorstInput } from './worst-inputs.ts'
+import { BULK, fails, HOUR_MS, largeJobs, MIB, optionsAt, PLACES, untilEnded, type WorstInput } from './worst-inputs.ts'
 
 /** A queue of BullMQ's own in which as many jobs wait. */
 export interface StockScene {
@@ -67,6 +67,9 @@ function stockWorkers({ near, workers }: StockScene): WorstInput[] {
   return [
     work(`${PLACES} at once`, 3 * PLACES, many),
     work(`${PLACES} at once, not kept`, 3 * PLACES, { ...many, removeOnComplete: { count: 0 } }),
+    largeJobs(near, (jobs, processor) =>
+      untilEnded(new Worker(near.name, processor, { connection: workers, ...many }), jobs),
+    ),
     work('one at once', 50),
     work('results of 1 MiB', 10, {}, async () => 'x'.repeat(MIB)),
     work('jobs fail', 50, { concurrency: 10 }, fails),

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { ConnectionOptions, Worker } from 'bullmq'
+import type { ConnectionOptions, Job, Queue, Worker } from 'bullmq'
 import { Redis } from 'ioredis'
 import { type Shape, ShapedFlowProducer, ShapedQueue, ShapedWorker, type ShapedWorkerOptions } from 'sluice'
 import { Inspector } from 'sluice/inspect'
@@ -74,6 +74,7 @@ const SEARCHED = 10_000
 export const PLACES = 300
 /** Jobs that are refused never end: by then, a thousand answers were applied. */
 const REFUSED_MS = 1000
+const LARGE_JOBS = 40
 const MOST_MS = 5000
 export const HOUR_MS = 3_600_000
 const FAR_MS = Date.now() + 1_000_000 * HOUR_MS
@@ -150,6 +151,22 @@ export function dropping(scene: DeepScene): WorstInput[] {
   }))
 }
 
+/** @returns jobs of 1 MiB, ahead of all others, which a worker runs at once, and whose results are as large */
+export function largeJobs(near: Queue, run: (jobs: number, processor: (job: Job) => Promise<string>) => Promise<void>) {
+  const data = { text: 'x'.repeat(MIB) }
+  return {
+    what: `${LARGE_JOBS} of 1 MiB at once, with results of 1 MiB`,
+    prepare: async () => {
+      for (let i = 0; i < LARGE_JOBS; i++) await near.add('job', data, { lifo: true })
+    },
+    run: () => run(LARGE_JOBS, async (job) => job.data.text),
+    clear: async () => {
+      await near.clean(0, 0, 'completed')
+      await near.trimEvents(0)
+    },
+  }
+}
+
 /** Workers run so many jobs. */
 async function work(
   { near, workers }: { near: ShapedQueue; workers: ConnectionOptions },
@@ -194,15 +211,23 @@ export function workers(scene: DeepScene, name: string, shape: Shape): WorstInpu
   const { near, redis } = scene
   const dead = `${near.name}-dead`
   const many = { concurrency: PLACES }
-  const worst = (what: string, run: () => Promise<unknown>): WorstInput => ({
+  const held = ({ what, prepare, run, clear }: WorstInput): WorstInput => ({
     what: `${what}, ${name}`,
-    prepare: () => near.setShape(shape as Parameters<ShapedQueue['setShape']>[0], BY),
+    prepare: async (round) => {
+      await prepare?.(round)
+      await near.setShape(shape as Parameters<ShapedQueue['setShape']>[0], BY)
+    },
     run,
-    clear: () => near.clearShape(BY),
+    clear: async () => {
+      await near.clearShape(BY)
+      await clear?.()
+    },
   })
+  const worst = (what: string, run: () => Promise<unknown>) => held({ what, run })
   return [
     worst(`${PLACES} at once`, () => work(scene, 3 * PLACES, many)),
     worst(`${PLACES} at once, not kept`, () => work(scene, 3 * PLACES, { ...many, removeOnComplete: { count: 0 } })),
+    held(largeJobs(near, (jobs, processor) => work(scene, jobs, many, processor))),
     worst('one at once', () => work(scene, 50, {})),
     worst('results of 1 MiB', () => work(scene, 10, {}, async () => 'x'.repeat(MIB))),
     worst('jobs fail', () => work(scene, 50, { concurrency: 10 }, fails)),

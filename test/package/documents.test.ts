@@ -44,7 +44,13 @@ function mistakesOf(blocks: readonly CodeBlock[]): string[] {
     return text === undefined ? getSourceFile(name, version, ...rest) : ts.createSourceFile(name, text, version)
   }
   const program = ts.createProgram([...files.keys()], settings, host)
-  return ts.getPreEmitDiagnostics(program).map(({ file, start = 0, messageText }) => {
+  // Of the blocks alone: `npm run typecheck` reads the sources that they import.
+  const diagnostics = [...files.keys()].flatMap((name) => {
+    const file = program.getSourceFile(name)
+    return [...program.getSyntacticDiagnostics(file), ...program.getSemanticDiagnostics(file)]
+  })
+  diagnostics.push(...program.getOptionsDiagnostics(), ...program.getGlobalDiagnostics())
+  return diagnostics.map(({ file, start = 0, messageText }) => {
     const line = (file?.getLineAndCharacterOfPosition(start).line ?? 0) + 1
     const name = file ? relative(ROOT, file.fileName).replace(/\.\d+\.ts$/, '') : ''
     return `${name}:${line} ${ts.flattenDiagnosticMessageText(messageText, ' ')}`

@@ -297,16 +297,19 @@ describe('a project with the optional peers, and the tools of others', () => {
   })
 
   test.each([
-    ['node16 from ESM', 'entries.mts', ['--module', 'node16', '--moduleResolution', 'node16']],
-    ['node16 from CommonJS', 'entries.cts', ['--module', 'node16', '--moduleResolution', 'node16']],
-    ['node10', 'entries.ts', ['--module', 'commonjs', '--moduleResolution', 'node']],
-    ['bundler', 'entries.ts', ['--module', 'esnext', '--moduleResolution', 'bundler']],
+    [
+      'node16, from ESM and CommonJS',
+      ['entries.mts', 'entries.cts'],
+      ['--module', 'node16', '--moduleResolution', 'node16'],
+    ],
+    ['node10', ['entries.ts'], ['--module', 'commonjs', '--moduleResolution', 'node']],
+    ['bundler', ['entries.ts'], ['--module', 'esnext', '--moduleResolution', 'bundler']],
   ])(
     `${OLDEST} finds the declarations: %s`,
-    async (_way, file, resolution) => {
+    async (_way, files, resolution) => {
       const tsc = join(project.folder, 'node_modules', 'typescript', 'bin', 'tsc')
       const strict = ['--noEmit', '--strict', '--target', 'es2022', '--skipLibCheck', ...NODE_TYPES]
-      await runCommand(process.execPath, [tsc, ...strict, ...resolution, file], {
+      await runCommand(process.execPath, [tsc, ...strict, ...resolution, ...files], {
         cwd: project.folder,
         timeoutMs: PATIENCE_MS,
       })

@@ -86,7 +86,7 @@ export function useProcesses(): Processes {
     fork: (script, options = {}) => {
       const file = compiledProgram(script, options.folder)
       const child = fork(file, options.args ?? [], {
-        execArgv: ['--enable-source-maps'],
+        execArgv: [],
         env: { ...process.env, ...options.env },
         stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
       })

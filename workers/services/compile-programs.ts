@@ -13,7 +13,6 @@ export const COMPILED = {
   platform: 'node',
   target: 'node20.19',
   dts: false,
-  sourcemap: true,
   logLevel: 'warn',
   deps: { skipNodeModulesBundle: true },
   inputOptions: { checks: { pluginTimings: false, ineffectiveDynamicImport: false } },

@@ -8,7 +8,7 @@ const redis = useRedis(import.meta.url)
 const scripts = new VirtualScripts(redis.client())
 
 /** `npm run test:model` runs 10,000. */
-const COMBINATIONS = Number(process.env.MODEL_COMBINATIONS ?? 200)
+const COMBINATIONS = Number(process.env.MODEL_COMBINATIONS ?? 100)
 const SEED = Number(process.env.MODEL_SEED ?? 1)
 /** With this many at once, Redis and this process are equally busy. */
 const TOGETHER = 8

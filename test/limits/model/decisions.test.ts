@@ -10,7 +10,7 @@ const redis = useRedis(import.meta.url)
 const client = redis.client()
 
 /** Of each algorithm. `npm run test:model` asks for 10 million. */
-const DECISIONS = Number(process.env.MODEL_DECISIONS ?? 100_000)
+const DECISIONS = Number(process.env.MODEL_DECISIONS ?? 50_000)
 const SEED = Number(process.env.MODEL_SEED ?? 1)
 /** A call holds Redis up for others: some milliseconds. */
 const OPERATIONS_PER_CALL = 150

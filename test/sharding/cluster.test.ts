@@ -56,4 +56,4 @@ test('three masters: each shard is on its own, every job runs once, the bound of
   expect(await queue.count()).toBe(0)
   expect(await narrow.getJobCounts('delayed', 'waiting')).toEqual({ delayed: 1, waiting: 0 })
   expect((await narrow.meter()).each.map(({ paused }) => paused)).toEqual([false, false])
-}, 60_000)
+})

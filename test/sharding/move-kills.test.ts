@@ -53,7 +53,7 @@ test('killed wherever, a move goes on when it is run again, and ends as if it ha
       code = ended
     })
     await expect
-      .poll(async () => code ?? (await isThere(running.stderr)), { interval: 1, timeout: 20_000 })
+      .poll(async () => code ?? (await isThere(running.stderr)), { interval: 1, timeout: 60_000 })
       .toBeTruthy()
     running.child.kill('SIGKILL')
     await running.ended
@@ -75,4 +75,4 @@ test('killed wherever, a move goes on when it is run again, and ends as if it ha
   await Promise.all(workers.map((worker) => worker.close()))
   for (const queue of [old, renewed]) await queue.obliterate({ force: true })
   expect(shop.errors).toEqual([])
-}, 60_000)
+})

@@ -94,7 +94,7 @@ test('each job runs once, those of the old queue first, and the bound holds over
   expect(await moveShardedQueue(old.queue, renewed.queue, { ...BY, obliterate: true })).toEqual(last)
   await renewed.queue.obliterate({ force: true })
   expect(shop.errors).toEqual([])
-}, 60_000)
+})
 
 test('the burst of the new queue does not follow that of the old one', async () => {
   const shop = new ShardShop({ connection, prefix })
@@ -118,7 +118,7 @@ test('the burst of the new queue does not follow that of the old one', async () 
   expect(worstWindow(slots, bound)?.excessUs).toBeLessThanOrEqual(1)
   await Promise.all(workers.map((worker) => worker.close()))
   for (const { queue } of [old, renewed]) await queue.obliterate()
-}, 60_000)
+})
 
 test('delayed and prioritized jobs, flows and schedulers: nothing is lost, and no iteration is missed or repeated', async () => {
   const shop = new ShardShop({ connection, prefix })
@@ -191,7 +191,7 @@ test('delayed and prioritized jobs, flows and schedulers: nothing is lost, and n
   await Promise.all(workers.map((worker) => worker.close()))
   for (const { queue } of [old, renewed]) await queue.obliterate({ force: true })
   expect(shop.errors).toEqual([])
-}, 60_000)
+})
 
 test('what was set at run time is carried over, and a queue that was paused before stays so', async () => {
   const shop = new ShardShop({ connection, prefix })
@@ -220,7 +220,7 @@ test('what was set at run time is carried over, and a queue that was paused befo
   expect({ rate, maxWaitMs }).toEqual({ rate: '50/s', maxWaitMs: 9000 })
   expect(overrides?.rate).toMatchObject({ ...why, until: expect.any(Date) })
   for (const { queue } of [old, renewed]) await queue.obliterate({ force: true })
-}, 60_000)
+})
 
 test('what a move refuses, before it changes anything', async () => {
   const shop = new ShardShop({ connection, prefix })
@@ -252,7 +252,7 @@ test('what a move refuses, before it changes anything', async () => {
   expect(await renewed.queue.count()).toBe(0)
   for (const { queue } of [old, renewed, full]) await queue.obliterate({ force: true })
   await plain.obliterate({ force: true })
-}, 60_000)
+})
 
 test('a move says why it waits, gives up in time, and goes on; meanwhile no other one begins', async () => {
   const shop = new ShardShop({ connection, prefix })
@@ -315,7 +315,7 @@ test('a move says why it waits, gives up in time, and goes on; meanwhile no othe
   await worker.close()
   for (const { queue } of [old, renewed, other]) await queue.obliterate({ force: true })
   expect(shop.errors).toEqual([])
-}, 60_000)
+})
 
 /** Handled, whether or not the caller waits for it. A pipeline is no promise. */
 function dead(name: string): Promise<never> {
@@ -395,7 +395,7 @@ test('a process that dies at any of its calls leaves what the next one completes
   expect(Object.keys(await client.hgetall(record)).toSorted()).toEqual(['begun:1', 'copied:1', 'phase:1'])
   for (const { queue } of [old, renewed]) await queue.obliterate({ force: true })
   expect(shop.errors).toEqual([])
-}, 60_000)
+})
 
 /** What `instead` returns, unless it is undefined, comes of a call with that name, of the queue or of its shards. */
 function changed<T extends object>(target: T, instead: (name: string) => Promise<unknown> | undefined): T {
@@ -435,7 +435,7 @@ test('Redis is away for a moment: a move looks again, and rests again', async ()
   expect(result).toMatchObject({ resumed: true })
   expect(seen.filter((one) => one !== 'draining')).toEqual(['unavailable', 'resting', 'unavailable', 'resting'])
   for (const { queue } of [old, renewed]) await queue.obliterate({ force: true })
-}, 60_000)
+})
 
 test("what a downstream has asked for holds the new queue too, and a person's pause of the old one is kept", async () => {
   const shop = new ShardShop({ connection, prefix })
@@ -498,7 +498,7 @@ test("what a downstream has asked for holds the new queue too, and a person's pa
   expect(status).toBe('limited')
   for (const { queue } of [old, renewed]) await queue.obliterate({ force: true })
   expect(shop.errors).toEqual([])
-}, 60_000)
+})
 
 test('another move may begin once the old queue of one that was given up is removed', async () => {
   const shop = new ShardShop({ connection, prefix })
@@ -521,7 +521,7 @@ test('another move may begin once the old queue of one that was given up is remo
   expect(await renewed.queue.meter()).toMatchObject({ delayed: 1, each: [1, 2, 3].map(() => ({ paused: false })) })
   for (const { queue } of [renewed, other]) await queue.obliterate({ force: true })
   expect(shop.errors).toEqual([])
-}, 60_000)
+})
 
 test('a process that stood still does not resume the new queue of another move', async () => {
   const shop = new ShardShop({ connection, prefix })
@@ -559,7 +559,7 @@ test('a process that stood still does not resume the new queue of another move',
   await next
   for (const { queue } of [old, renewed, other]) await queue.obliterate({ force: true })
   expect(shop.errors).toEqual([])
-}, 60_000)
+})
 
 /** A call with this name, from the given one on, never ends; `reached` is called when it begins. */
 function silent<T extends object>(target: T, { call, from }: SilentCall, reached = () => {}): T {
@@ -606,7 +606,7 @@ test('Redis does not answer a call: the signal and the time end a move all the s
   expect(await moveShardedQueue(old.queue, renewed.queue, BY)).toMatchObject({ resumed: true })
   for (const { queue } of [old, renewed]) await queue.obliterate({ force: true })
   expect(shop.errors).toEqual([])
-}, 60_000)
+})
 
 test('a move does not end as done where the new queue is gone', async () => {
   const shop = new ShardShop({ connection, prefix })
@@ -622,7 +622,7 @@ test('a move does not end as done where the new queue is gone', async () => {
   await expect(move).rejects.toMatchObject({ name: 'MoveError', queueName: 'gone-new' })
   await gone
   await old.queue.obliterate({ force: true })
-}, 60_000)
+})
 
 test('the same name with another number, once the queue is empty and obliterated', async () => {
   const shop = new ShardShop({ connection, prefix })
@@ -640,4 +640,4 @@ test('the same name with another number, once the queue is empty and obliterated
   expect((await renewed.add('job', {})).id).toBeDefined()
   expect(await renewed.meter()).toMatchObject({ shards: 3, depth: 1 })
   await renewed.obliterate({ force: true })
-}, 60_000)
+})

@@ -28,6 +28,8 @@ const redis = useRedis(import.meta.url)
 const { connection, prefix } = redis
 const shop = () => new ShardShop({ connection, prefix })
 const WHO = { by: 'test', reason: 'test' }
+/** For so long a busy machine may keep an answer waiting, or the news that no one listens. */
+const BUSY_MS = 2500
 const jobs = (count: number, opts = {}) => Array.from({ length: count }, (_, i) => ({ name: 'job', data: { i }, opts }))
 
 test('every job runs once, and all shards together keep the rate, also while it is lowered', async () => {
@@ -177,42 +179,38 @@ test('the jobs in hand of a worker are never more than its concurrency, and a bu
   await mail.obliterate({ force: true })
 })
 
-test.each([1, 8])(
-  'a process with %i shards is refused by a queue of three, and changes nothing',
-  async (wrong) => {
-    const made = shop()
-    const { queue, worker, errors } = use(made)
-    const name = `refuses-${wrong}`
-    const mail = queue(name, { shards: 3, shape: { rate: '100/s', burst: 6, capacity: 50, audit: true } })
-    await mail.add('job', {}, { jobId: 'mine' })
-    const before = await keysOf(name)
-    const shape = { rate: '900/s', burst: 90, capacity: 900 }
-    const other = queue(name, { shards: wrong, shape })
-    const refusal = { name: 'ShardCountError', queueName: name, expected: 3, given: wrong }
-    for (const call of [
-      () => other.waitUntilReady(),
-      () => other.add('job', {}),
-      () => other.addBulk(jobs(2)),
-      () => other.addOnce(jobs(1), { key: 'k', fingerprint: 'f' }),
-      () => other.setShape({ capacity: 40 }, WHO),
-      () => other.pause(),
-      () => other.meter(),
-      () => other.getJob('mine'),
-    ]) {
-      await expect(call()).rejects.toMatchObject(refusal)
-    }
-    const hands = worker(name, async () => undefined, { shards: wrong, concurrency: 8, shape })
-    await expect(hands.waitUntilReady()).rejects.toMatchObject(refusal)
-    expect(hands.workers).toEqual([])
-    // Without a shape of its own it would take the stored one.
-    await expect(queue(name, { shards: wrong }).add('job', {})).rejects.toMatchObject(refusal)
-    expect(errors).toMatchObject([refusal, refusal, refusal])
-    expect(await keysOf(name)).toEqual(before)
-    expect((await mail.meter()).shape).toMatchObject({ rate: '100/s', burst: 6, capacity: 50 })
-    await mail.obliterate({ force: true })
-  },
-  30_000,
-)
+test.each([1, 8])('a process with %i shards is refused by a queue of three, and changes nothing', async (wrong) => {
+  const made = shop()
+  const { queue, worker, errors } = use(made)
+  const name = `refuses-${wrong}`
+  const mail = queue(name, { shards: 3, shape: { rate: '100/s', burst: 6, capacity: 50, audit: true } })
+  await mail.add('job', {}, { jobId: 'mine' })
+  const before = await keysOf(name)
+  const shape = { rate: '900/s', burst: 90, capacity: 900 }
+  const other = queue(name, { shards: wrong, shape })
+  const refusal = { name: 'ShardCountError', queueName: name, expected: 3, given: wrong }
+  for (const call of [
+    () => other.waitUntilReady(),
+    () => other.add('job', {}),
+    () => other.addBulk(jobs(2)),
+    () => other.addOnce(jobs(1), { key: 'k', fingerprint: 'f' }),
+    () => other.setShape({ capacity: 40 }, WHO),
+    () => other.pause(),
+    () => other.meter(),
+    () => other.getJob('mine'),
+  ]) {
+    await expect(call()).rejects.toMatchObject(refusal)
+  }
+  const hands = worker(name, async () => undefined, { shards: wrong, concurrency: 8, shape })
+  await expect(hands.waitUntilReady()).rejects.toMatchObject(refusal)
+  expect(hands.workers).toEqual([])
+  // Without a shape of its own it would take the stored one.
+  await expect(queue(name, { shards: wrong }).add('job', {})).rejects.toMatchObject(refusal)
+  expect(errors).toMatchObject([refusal, refusal, refusal])
+  expect(await keysOf(name)).toEqual(before)
+  expect((await mail.meter()).shape).toMatchObject({ rate: '100/s', burst: 6, capacity: 50 })
+  await mail.obliterate({ force: true })
+})
 
 test('of two processes that declare a queue at the same moment with different numbers, one is refused', async () => {
   const { queue } = use(shop())
@@ -380,22 +378,23 @@ test('of a lost shape that a process restores, the places of an earlier lease ar
 
 test('an add fails in time where the shards get no leases', async () => {
   const { queue } = use(shop())
-  const mail = queue('leaseless', { shards: 2, admitTimeoutMs: 200 })
+  const mail = queue('leaseless', { shards: 2, admitTimeoutMs: BUSY_MS })
   const refusal = { name: 'QueueUnavailableError', queueName: 'leaseless', mayBeStored: false }
-  await expect(mail.add('job', {})).rejects.toMatchObject(refusal)
-  await expect(mail.add('job', {})).rejects.toThrow('no process has declared its shape within 200 ms')
-  await expect(mail.addBulk(jobs(2))).rejects.toMatchObject(refusal)
+  const adds = [mail.add('job', {}), mail.addBulk(jobs(2))]
+  for (const add of adds) add.catch(() => {})
+  for (const add of adds) await expect(add).rejects.toMatchObject(refusal)
+  await expect(adds[0]).rejects.toThrow(`no process has declared its shape within ${BUSY_MS} ms`)
   expect(await mail.getJobCounts('waiting')).toEqual({ waiting: 0 })
   await mail.obliterate({ force: true })
 })
 
 test('without Redis, calls fail in time and say why', async () => {
   const away = new ShardShop({ connection: { host: '127.0.0.1', port: await findFreePort() }, prefix })
-  const mail = away.queue('away', { shards: 2, shape: { capacity: 50 }, admitTimeoutMs: 300 })
+  const mail = away.queue('away', { shards: 2, shape: { capacity: 50 }, admitTimeoutMs: BUSY_MS })
   const cause = { code: 'ECONNREFUSED' }
   const adding = mail.add('job', {})
   await expect(adding).rejects.toMatchObject({ name: 'QueueUnavailableError', mayBeStored: false, cause })
-  await expect(adding).rejects.toThrow(/got no leases within 300 ms \(.*ECONNREFUSED/)
+  await expect(adding).rejects.toThrow(/got no leases within 2500 ms \(.*ECONNREFUSED/)
   const reads = [
     () => mail.getJobCounts(),
     () => mail.count(),
@@ -404,8 +403,10 @@ test('without Redis, calls fail in time and say why', async () => {
     () => mail.explain('a'),
     () => mail.queueOfJob('a'),
   ]
-  for (const read of reads)
-    await expect(read(), `${read}`).rejects.toMatchObject({ name: 'QueueUnavailableError', cause })
+  const refusals = reads.map((read) =>
+    expect(read(), `${read}`).rejects.toMatchObject({ name: 'QueueUnavailableError', cause }),
+  )
+  await Promise.all(refusals)
 })
 
 test('a rate that was never declared is not set at run time', async () => {

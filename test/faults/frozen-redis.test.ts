@@ -72,7 +72,7 @@ test('Redis stands still for longer than a lock lasts: each job in flight runs o
   // A sink that knows what it has seen has each effect once.
   expect(new Set(runs.map(({ effect }) => effect)).size).toBe(ids.length + calls.length)
   expect(new Set(fleet.completed).size).toBe(fleet.completed.length)
-  expect(await queue.getJobCounts('completed', 'failed', 'active', 'wait')).toEqual({
+  expect(await patient.getJobCounts('completed', 'failed', 'active', 'wait')).toEqual({
     completed: ids.length + calls.length,
     failed: 0,
     active: 0,

@@ -5,7 +5,7 @@ import { ShapedWorker } from '../../../src/index.ts'
 /** A worker that declares nothing; every start is in the file before its job runs, also if it is killed then. */
 const [url, prefix, name, log] = process.argv.slice(2) as [string, string, string, string]
 const { hostname, port } = new URL(url)
-const worker = new ShapedWorker(name, () => sleep(20), {
+const worker = new ShapedWorker(name, () => sleep(Number(process.env.JOB_MS ?? 20)), {
   connection: { host: hostname, port: Number(port), maxRetriesPerRequest: null },
   prefix,
   concurrency: 10,

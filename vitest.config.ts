@@ -26,11 +26,11 @@ export default defineConfig({
     maxWorkers: 2,
     // Of the tests of a file that say so (test/support/concurrent.ts): with more, they would keep each other waiting.
     maxConcurrency: 3,
-    // What runs at the lowest priority may have to wait for long.
-    testTimeout: part === 'computing' ? 600_000 : 60_000,
-    hookTimeout: part === 'computing' ? 600_000 : 60_000,
+    // Ten times what the slowest tests take. What runs at the lowest priority may have to wait for longer.
+    testTimeout: part === 'computing' ? 600_000 : 180_000,
+    hookTimeout: part === 'computing' ? 600_000 : 180_000,
     // For an event to come, which is no guarantee: vitest's 1 s is less than a busy machine needs to start a process.
-    expect: { poll: { timeout: 20_000 } },
+    expect: { poll: { timeout: 60_000 } },
     // A test that passes the second time has a race in it.
     retry: 0,
     // Clean-up registered first runs last, so that test/support sees what the file's own hooks left behind.

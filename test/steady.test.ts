@@ -62,7 +62,7 @@ test('a script that is killed leaves the default speed', async () => {
   const killed = adminOf(url)
     .eval(`${library}\nlocal function script() while true do end end\nreturn steady(script)`, 0)
     .catch((error: Error) => error.message)
-  await expect.poll(() => admin.call('SCRIPT', 'KILL').catch(() => ''), { interval: 5, timeout: 20_000 }).toBe('OK')
+  await expect.poll(() => admin.call('SCRIPT', 'KILL').catch(() => ''), { interval: 5, timeout: 60_000 }).toBe('OK')
   expect(await killed).toContain('killed by user')
   expect(await speedNow(admin)).toBe(200)
 })

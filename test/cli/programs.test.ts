@@ -17,7 +17,7 @@ test('--redis-url and --prefix stand in for the variables of a worker, which run
   const args = ['worker', 'email', '--redis-url', redis.url, '--prefix', redis.prefix]
   const env = { RATE: '5/s', SMTP_URL: sink.url, REDIS_URL: 'redis://127.0.0.1:1', PREFIX: 'another' }
   const running = sluice.start(args, { env })
-  await expect.poll(() => running.stdout, { timeout: 20_000, interval: 20 }).toContain('"msg":"ready"')
+  await expect.poll(() => running.stdout, { timeout: 60_000, interval: 20 }).toContain('"msg":"ready"')
   expect(await redis.client().exists(`${redis.prefix}:emails:meta:shape`)).toBe(1)
   running.child.kill('SIGTERM')
   expect((await running.ended).code).toBe(0)

@@ -5,7 +5,7 @@ import { jsonHere, runHere } from './run-here.ts'
 
 const redis = useRedis(import.meta.url)
 const { connection, prefix } = redis
-const WAIT = { timeout: 15_000, interval: 20 }
+const WAIT = { timeout: 60_000, interval: 20 }
 const json = (...args: string[]) => jsonHere(redis, args)
 const run = (...args: string[]) => runHere(redis, args)
 

@@ -27,7 +27,7 @@ test('shards move: says what it waits for, what it carried over and where the re
   expect(late.stderr).toMatch(/^sluice: queue "old" is not moved in time: .*repeat the move/)
   const running = sluice.start(move('old', 'new'))
   await expect
-    .poll(() => running.stderr, { timeout: 20_000 })
+    .poll(() => running.stderr, { timeout: 60_000 })
     .toMatch(
       /^new is paused: switch the producers of old to it\nold: 2 waiting, 0 delayed, 0 running; shards.*no live worker/,
     )
@@ -73,4 +73,4 @@ test('shards move: waits for Redis, and does not count what it cannot see', asyn
   await old.each[0]?.drain()
   expect(await running.ended).toMatchObject({ code: 0, stdout: expect.stringContaining('away-new is resumed\n') })
   for (const queue of [old, renewed]) await queue.obliterate({ force: true })
-}, 60_000)
+})

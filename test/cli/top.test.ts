@@ -16,7 +16,7 @@ import { sluiceProgram, useSluice } from './sluice-process.ts'
 const redis = useRedis(import.meta.url)
 const { connection, prefix } = redis
 const sluice = useSluice(redis)
-const WAIT = { timeout: 20_000, interval: 20 }
+const WAIT = { timeout: 60_000, interval: 20 }
 
 let queue: ShapedQueue
 

@@ -205,4 +205,4 @@ test('a page agrees with itself, and with why the next job waits', async () => {
     }
   })
   await fc.assert(property, { numRuns: RUNS, endOnFailure: true })
-}, 120_000)
+})

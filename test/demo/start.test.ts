@@ -34,12 +34,12 @@ function optionsOfStart(text: string): string[] {
 
 /** A process that was told to end may take a moment to go. */
 async function expectNothingLeft(demo: DemoProcess): Promise<void> {
-  await expect.poll(() => [...demo.processes().values()], { timeout: 15_000 }).toEqual([])
-  await expect.poll(() => demo.leftFiles(), { timeout: 15_000 }).toEqual([])
+  await expect.poll(() => [...demo.processes().values()], { timeout: 60_000 }).toEqual([])
+  await expect.poll(() => demo.leftFiles(), { timeout: 60_000 }).toEqual([])
 }
 
 // How processes and their environments are found is Linux's way.
-describe.skipIf(process.platform !== 'linux')('npm start', { timeout: 90_000 }, () => {
+describe.skipIf(process.platform !== 'linux')('npm start', () => {
   // How close starts are is measured.
   testAlone('sends everything once, at the rate, and leaves nothing behind', async () => {
     const input = smallOutbox(30, 20)

@@ -28,4 +28,4 @@ test('a cluster with replicas, under 300/s: a failover by agreement, a slot that
   expect(account).toMatchObject({ lostThoughReplicated: [], unexpected: [], mishaps: [] })
   expect(account.worst.excess).toBeLessThanOrEqual(0)
   expect(traffic.fleet.losses).toMatchObject([{ policy: 'hold' }, { policy: 'hold' }])
-}, 90_000)
+})

@@ -101,7 +101,7 @@ test('a cluster that is down: adds fail with QueueUnavailableError, ends are sto
   const later = (await vi.waitFor(() => queue.add('job', {}), 20_000)).id as string
   await fleet.until(() => fleet.completed.includes(later))
   expect({ losses: fleet.losses, failed: fleet.failed }).toEqual({ losses: [], failed: [] })
-}, 60_000)
+})
 
 /** What happens to the blocking command in flight while its client disconnects: in one failover of nine, if all is slow. */
 const interferences: Readonly<Record<string, (client: Cluster) => void>> = {
@@ -199,4 +199,4 @@ test('a slot that moves is no loss: adds fail with QueueUnavailableError meanwhi
   expect(fleet.losses).toMatchObject([{ policy: 'hold' }])
   // While the node that took over is there: it is the first that goes.
   await Promise.all(fleet.workers.map((worker) => worker.close()))
-}, 60_000)
+})

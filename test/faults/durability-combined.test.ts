@@ -64,7 +64,7 @@ test('a bulk in parts, whose places are claimed first: all of it is in, once, an
   // Of all of them the replica has heard by now.
   expect((await queue.addBulk(jobs.slice(0, 50))).map(({ id }) => id)).toEqual(idsIn(jobs.slice(0, 50)))
   await expectRuns(idsIn(jobs))
-}, 60_000)
+})
 
 test('groups: a repeated add takes no second place of its group, and a full group refuses at once', async () => {
   const { queue, heal, expectRuns } = await start({ groups: { capacity: 2, concurrency: 1 } })
@@ -84,7 +84,7 @@ test('groups: a repeated add takes no second place of its group, and a full grou
   await heal()
   expect(await queue.addOnce(other, once)).toMatchObject({ ids: jobIds, replayed: true })
   await expectRuns(['one', 'two', ...jobIds])
-}, 60_000)
+})
 
 test('flows: parent and children are there once, and a repeated flow adds none of them again', async () => {
   const { queue, connection, heal, expectRuns } = await start({ capacity: 100, groups: {} })
@@ -103,7 +103,7 @@ test('flows: parent and children are there once, and a repeated flow adds none o
   await heal()
   expect((await flows.add(flow)).job.id).toBe('flow0')
   await expectRuns(ids)
-}, 60_000)
+})
 
 /** The ids of all jobs in Redis, one for each time that a shard has it. */
 async function jobsOn(admin: Redis): Promise<string[]> {
@@ -141,4 +141,4 @@ test('a sharded queue: an unconfirmed job is not tried in another shard, and not
     replayed: true,
   })
   expect(await mail.count()).toBe(ids.size)
-}, 60_000)
+})

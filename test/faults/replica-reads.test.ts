@@ -54,4 +54,4 @@ test('an inspector whose ioredis reads from replicas sees what one of the master
   expect(await look(inspectorOf('slave'))).toEqual(seen)
   expect(await readsOf(master.admin)).toBe(0)
   expect(await readsOf(replica.admin)).toBeGreaterThan(5)
-}, 60_000)
+})

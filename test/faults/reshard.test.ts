@@ -52,4 +52,4 @@ test(`the slot of a queue moves ${MOVES} times under load: no caller has an erro
     errors: [],
   })
   expect(worstExcess(fleet.slotsUs, BUCKET)).toBeLessThanOrEqual(0)
-}, 60_000)
+})

@@ -207,4 +207,4 @@ test('each script that is sent again at once changes nothing, but for what is li
         .map((what) => `${name}: ${what}`),
     )
   expect(unexpected).toEqual([])
-}, 60_000)
+})

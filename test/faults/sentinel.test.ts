@@ -21,7 +21,7 @@ test('Sentinel with two replicas, under 300/s: the master is killed, another one
   process.stdout.write(summary('Sentinel, the master killed', account, gap))
   expect(account).toMatchObject({ lost: [], unexpected: [], mishaps: [], losses: 1 })
   expect(account.worst.excess).toBeLessThanOrEqual(0)
-}, 90_000)
+})
 
 /** What is used of a client of ioredis that learns of failovers. */
 interface Detecting {
@@ -62,4 +62,4 @@ test('a client that ioredis ended during a failover is reconnected, and close le
   await Promise.all([queue.close(), worker.close()])
   own.disconnect()
   await expect.poll(() => setup.clientsOfSentinels()).toBe(0)
-}, 60_000)
+})

@@ -48,7 +48,7 @@ const run = (script: string, ...args: string[]) => held.backend.store.run(script
 describe.each(ALGORITHMS.map((rule) => [`${rule.algorithm ?? 'gcra'} ${rule.align ?? ''}`, rule] as const))(
   'a limit per group: %s',
   (_name, rule) => {
-    test('each group leaves when it would under that limit alone in a queue', { timeout: 60_000 }, async () => {
+    test('each group leaves when it would under that limit alone in a queue', async () => {
       const job = fc.record({ group: fc.constantFrom('a', 'b', undefined), tokens: fc.integer({ min: 0, max: 10 }) })
       await fc.assert(
         fc.asyncProperty(

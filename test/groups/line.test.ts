@@ -93,7 +93,7 @@ test('positions and starts of all that wait are those of the departures that fol
     ),
     { numRuns: 100, endOnFailure: true },
   )
-}, 120_000)
+})
 
 test('behind a hundred groups the turn of jobs without one is known, and at least those of a hundred are ahead', async () => {
   await held.reset({ rate: '1000/s', burst: 1000, groups: {} })

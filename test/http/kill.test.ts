@@ -9,4 +9,4 @@ const processes = useProcesses()
 // Fault table, row 3; 200 times: test/slow/gateway-kill.test.ts.
 test('a gateway killed between script and answer, 10 times under load: every accepted job is there exactly once', async () => {
   await killUnderLoad(redis, processes, 10)
-}, 120_000)
+})

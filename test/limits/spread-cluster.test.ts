@@ -155,7 +155,7 @@ test('what stays for good of a limit does not grow with its users, and the rest 
   const told = [...whatStays, ...partControls('sluice', 'stays')].sort()
   await use(400)
   expect(await forGood('stays')).toEqual(told)
-  await expect.poll(() => statesWith(cluster.client, 'stays'), { timeout: 20_000, interval: 200 }).toEqual(told)
+  await expect.poll(() => statesWith(cluster.client, 'stays'), { timeout: 60_000, interval: 200 }).toEqual(told)
 })
 
 test('a mode that is set holds for every key in every program once setMode has resolved', async () => {

@@ -14,7 +14,7 @@ const shop = new Workshop(redis)
 const { connection, prefix } = redis
 
 /** Workers tell of themselves once in two seconds. */
-const TOLD = { timeout: 20_000, interval: 100 }
+const TOLD = { timeout: 60_000, interval: 100 }
 
 const open: Metrics[] = []
 afterEach(async () => {

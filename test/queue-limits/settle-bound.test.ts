@@ -84,7 +84,7 @@ async function settle(id: string, actual: number): Promise<void> {
   }
 }
 
-test.each(cases)('jobs that cost less: %s', { timeout: 60_000 }, async (_what, shape, excess) => {
+test.each(cases)('jobs that cost less: %s', async (_what, shape, excess) => {
   await fc.assert(
     fc.asyncProperty(fc.array(operation, { minLength: 10, maxLength: 40 }), async (operations) => {
       await held.reset(shape)

@@ -5,7 +5,7 @@ import { useRedis } from '../support/redis.ts'
 
 const redis = useRedis(import.meta.url)
 const { connection, prefix } = redis
-const WAIT = { timeout: 20_000, interval: 20 }
+const WAIT = { timeout: 60_000, interval: 20 }
 const wide: Shape = { rate: '1000/s', burst: 100, capacity: 100 }
 const ids = (count: number) => Array.from({ length: count }, (_, i) => `job-${i}`)
 

@@ -3,7 +3,7 @@ import { Redis } from 'ioredis'
 import type { RedisService } from '../../workers/services/redis.ts'
 
 const SLOTS = 16_384
-const READY_TIMEOUT_MS = 15_000
+const READY_TIMEOUT_MS = 60_000
 
 /** Arguments that make a Redis a cluster node. */
 export const CLUSTER_ARGS = [

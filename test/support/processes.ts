@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, inject } from 'vitest'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-const WAIT_TIMEOUT_MS = 20_000
+const WAIT_TIMEOUT_MS = 60_000
 
 /** A message that a program sends to its parent with `process.send`: an object distinguished by `type`. */
 export interface ProgramMessage {
@@ -41,7 +41,7 @@ export interface Program<Message extends ProgramMessage> {
   onMessage(listen: (message: Message) => void): void
   /**
    * The first message of a type that passes `accept`, including those received before the call. Rejects, with the
-   * program's output, when the program ends first or no such message arrives within `timeoutMs` (default 20 s).
+   * program's output, when the program ends first or no such message arrives within `timeoutMs` (default 60 s).
    */
   waitFor<Type extends Message['type']>(
     type: Type,

@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { Redis, type RedisOptions } from 'ioredis'
 import { afterAll, inject } from 'vitest'
 
-const CLOSE_TIMEOUT_MS = 3000
+const CLOSE_TIMEOUT_MS = 20_000
 
 /** Arguments of a server that replicas follow at once: by default it waits five seconds for further ones. */
 export const FOLLOWED_AT_ONCE: readonly string[] = ['--repl-diskless-sync-delay', '0']

@@ -8,7 +8,7 @@ const { connection, prefix } = redis
 useConcurrentTests()
 
 // Three of them at once.
-describePage('an operator', { timeout: 60_000 }, () => {
+describePage('an operator', () => {
   const stage = new PageStage()
   const shop = new Workshop(redis)
   const options = { connection, prefix, allowActions: true }

@@ -68,7 +68,7 @@ export class PageStage {
     this.#open.list.push(() => context.close())
     const page = await context.newPage()
     // Below the test's own: then the error names what was waited for.
-    page.setDefaultTimeout(15_000)
+    page.setDefaultTimeout(60_000)
     const errors: string[] = []
     const foreign: string[] = []
     page.on('console', (message) => message.type() === 'error' && errors.push(message.text()))

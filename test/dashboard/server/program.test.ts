@@ -33,7 +33,7 @@ function start(args: readonly string[], options: readonly string[] = OPTIONS, no
 /** Resolves with its address once it listens. */
 async function ready(run: Run): Promise<string> {
   const found = () => /"page":"([^"]+)"/.exec(run.output())?.[1]
-  await expect.poll(found, { timeout: 25_000, message: run.output() }).toBeDefined()
+  await expect.poll(found, { timeout: 60_000, message: run.output() }).toBeDefined()
   return found() as string
 }
 

@@ -11,7 +11,7 @@ import { onTestFinished } from '../../support/concurrent.ts'
 /** What the system and ioredis say of a connection that is gone. */
 const CONNECTION = /ECONNRE(FUSED|SET)|EPIPE|Connection is closed/
 
-const PATIENCE_MS = 50_000
+const PATIENCE_MS = 120_000
 
 /** What the workers and queues of a test tell of themselves. */
 export class Fleet {
@@ -65,7 +65,7 @@ export class Fleet {
    * @throws an error that tells what was seen, well before a test is over its time
    */
   async until(holds: () => boolean): Promise<void> {
-    const since = new Error('waited 50 s in vain')
+    const since = new Error('waited two minutes in vain')
     let isLate = false
     const timer = setTimeout(() => {
       isLate = true

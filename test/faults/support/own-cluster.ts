@@ -152,7 +152,7 @@ export class OwnCluster {
     const id = (await this.#ids())[master] as string
     const { host, port } = this.#nodes[master] as RedisService
     await admin.call('CLUSTER', 'MEET', host, port)
-    const told = { timeout: 10_000, interval: 50 }
+    const told = { timeout: 60_000, interval: 50 }
     await expect.poll(() => admin.call('CLUSTER', 'NODES'), told).toContain(id)
     await expect.poll(() => admin.call('CLUSTER', 'REPLICATE', id).catch(String), told).toBe('OK')
     await expect.poll(() => admin.info('replication'), told).toContain('master_link_status:up')
@@ -169,7 +169,7 @@ export class OwnCluster {
 
   async #untilState(node: number, state: 'ok' | 'fail'): Promise<void> {
     const info = () => this.#admins[node]?.call('CLUSTER', 'INFO')
-    await expect.poll(info, { timeout: 20_000, interval: 50 }).toContain(`cluster_state:${state}`)
+    await expect.poll(info, { timeout: 60_000, interval: 50 }).toContain(`cluster_state:${state}`)
   }
 
   #ids(): Promise<string[]> {

@@ -19,7 +19,7 @@ const ping = (admin: Redis) => admin.ping().catch((error: Error) => error.messag
 
 /** Until the server answers PING with this: it has no event for what it begins or ends. */
 async function untilPing(admin: Redis, answer: RegExp): Promise<void> {
-  await expect.poll(() => ping(admin), { timeout: 20_000, interval: 5 }).toMatch(answer)
+  await expect.poll(() => ping(admin), { timeout: 60_000, interval: 5 }).toMatch(answer)
 }
 
 /** Runs a command that holds the server up, on a connection of its own. */

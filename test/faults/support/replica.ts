@@ -23,7 +23,7 @@ export async function startReplica(master: RedisService, options: StartRedisOpti
   // Not by an argument: once promoted, it is to be a master after a restart too.
   await admin.replicaof('127.0.0.1', link.port)
   const state = () => admin.info('replication')
-  const told = { timeout: 20_000, interval: 20 }
+  const told = { timeout: 60_000, interval: 20 }
   await expect.poll(state, told).toContain('master_link_status:up')
   return {
     url: service.url,

@@ -5,7 +5,7 @@ import { type LinkedRedis, startLinkedRedis } from './linked-redis.ts'
 
 const MASTERS = 3
 const SLOTS = 16_384
-const TOLD = { timeout: 20_000, interval: 50 }
+const TOLD = { timeout: 60_000, interval: 50 }
 /** In a message of the bus, the id of its sender follows 40 bytes of numbers. */
 const SENDER = { from: 40, to: 80 }
 

@@ -19,7 +19,7 @@ export async function startPair(): Promise<Pair> {
   const following = ['--replicaof', master.host, String(master.port)]
   const service = await startOwnRedis({ args: following })
   const replica = adminOf(service.url)
-  const told = { timeout: 20_000, interval: 20 }
+  const told = { timeout: 60_000, interval: 20 }
   await expect.poll(() => replica.info('replication'), told).toContain('master_link_status:up')
   let isFrozen = false
   const send = (signal: NodeJS.Signals, frozen: boolean) => {

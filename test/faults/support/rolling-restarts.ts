@@ -52,10 +52,10 @@ export async function rollingRestarts(
     expect(exit).toEqual({ code: 0, signal: null })
   }
   // Restarts can be over before there are enough starts to judge the rate by.
-  await expect.poll(() => loggedDepartures(log).length, { timeout: 30_000 }).toBeGreaterThan(RATE)
+  await expect.poll(() => loggedDepartures(log).length, { timeout: 60_000 }).toBeGreaterThan(RATE)
   const restartedUs = Date.now() * 1000
   await queue.setShape({ rate: null }, { by: 'test', reason: 'to see the end' })
-  await expect.poll(() => queue.getJobCountByTypes('wait', 'active'), { timeout: 30_000 }).toBe(0)
+  await expect.poll(() => queue.getJobCountByTypes('wait', 'active'), { timeout: 60_000 }).toBe(0)
   for (const worker of workers) await worker.kill('SIGTERM')
 
   const departures = loggedDepartures(log)

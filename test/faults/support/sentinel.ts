@@ -16,7 +16,7 @@ const HOST = '127.0.0.1'
 const DOWN_AFTER_MS = 2000
 /** The least: a replica says each second how far it is. A master without any then refuses after at most 3 s. */
 const MAX_LAG_S = 1
-const TOLD = { timeout: 20_000, interval: 50 }
+const TOLD = { timeout: 60_000, interval: 50 }
 
 interface Watcher {
   readonly port: number

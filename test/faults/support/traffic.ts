@@ -129,7 +129,7 @@ export class Traffic {
   async goOn(): Promise<void> {
     const [starts, accepted] = [this.fleet.departures.length, this.accepted.length]
     await this.fleet.until(() => this.fleet.departures.length >= starts + RESUMED)
-    await expect.poll(() => this.accepted.length, { timeout: 30_000 }).toBeGreaterThan(accepted + 20)
+    await expect.poll(() => this.accepted.length, { timeout: 60_000 }).toBeGreaterThan(accepted + 20)
   }
 
   /**

@@ -14,7 +14,7 @@ import { Workshop } from '../../worker/support.ts'
 import { startMailServer } from './support/mail-server.ts'
 
 const CANARY = 'SECRET_CANARY'
-const WAIT = { timeout: 20_000, interval: 20 }
+const WAIT = { timeout: 60_000, interval: 20 }
 const ATTEMPTS = { attempts: 2, backoff: 1 }
 
 const redis = useRedis(import.meta.url)

@@ -21,7 +21,7 @@ export function turnstile(entry: Omit<Entry, 'response'> = {}) {
 
 /** Waits for that many calls, and sees that no more come while others have their turn. */
 export async function expectCalls(spy: ReturnType<typeof vi.fn>, times: number): Promise<void> {
-  await vi.waitFor(() => expect(spy).toHaveBeenCalledTimes(times), { timeout: 20_000, interval: 5 })
+  await vi.waitFor(() => expect(spy).toHaveBeenCalledTimes(times), { timeout: 60_000, interval: 5 })
   for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve))
   expect(spy).toHaveBeenCalledTimes(times)
 }

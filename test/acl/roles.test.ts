@@ -127,7 +127,15 @@ test('a worker runs jobs of every kind', async () => {
     await job.updateData({ seen: true })
     await job.settleCost(0.5)
   }
-  const options = { connection, prefix, concurrency: 3, deadLetter: 'dead', feedback, lockDuration: 1000 }
+  const options = {
+    connection,
+    prefix,
+    concurrency: 3,
+    deadLetter: 'dead',
+    feedback,
+    lockDuration: 20_000,
+    lockRenewTime: 500,
+  }
   const workers = [1, 2].map(() => new ShapedWorker('worked', process, options))
   for (const worker of workers) worker.on('error', (error) => errors.push(error))
   const completed = eventsOf('completed', ...workers)

@@ -23,7 +23,7 @@ const LOCK = 4712
 const LEDGER = 'sluice_ledger'
 const JOBS = 12
 const RATE = 500
-const WAIT = { timeout: 15_000, interval: 20 }
+const WAIT = { timeout: 60_000, interval: 20 }
 const statements = parseStatements(
   JSON.stringify({
     statements: {

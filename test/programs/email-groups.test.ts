@@ -6,7 +6,7 @@ import { withQueue } from './queues.ts'
 import { mail } from './refused-mails.ts'
 
 const EMAIL = new URL('../../workers/email.ts', import.meta.url)
-const WAIT = { timeout: 15_000, interval: 20 }
+const WAIT = { timeout: 60_000, interval: 20 }
 
 const redis = useRedis(import.meta.url)
 const processes = useProcesses()

@@ -140,7 +140,7 @@ test.each<[string, Stage]>([
       const server = await startServer((connection) => (connection === 0 ? stage : 'never'))
       const queue = shop.queue({ rate: '500/s' })
       await queue.add('mail', mail, { attempts })
-      const worker = shop.worker(queue, processorOf(server.url, 500) as never, { feedback: profiles.smtp })
+      const worker = shop.worker(queue, processorOf(server.url, 4000) as never, { feedback: profiles.smtp })
       const ends = eventsOf('completed', worker)
       const failures = eventsOf<{ attemptsMade: number }>('failed', worker)
       if (attempts === 1) {

@@ -18,7 +18,7 @@ afterEach(async () => {
 })
 
 function connect(url: string): MailTransport {
-  const transport = createMailTransport({ url, timeoutMs: 2000 })
+  const transport = createMailTransport({ url, timeoutMs: 20_000 })
   closers.push(() => transport.close())
   return transport
 }

@@ -44,7 +44,7 @@ async function startServer(replyTo: (recipient: string) => Reply | undefined) {
   await once(server.server, 'listening')
   closers.push(() => new Promise<void>((resolve) => server.close(resolve)))
   const { port } = server.server.address() as AddressInfo
-  const transport = createMailTransport({ url: `smtp://127.0.0.1:${port}`, timeoutMs: 2000 })
+  const transport = createMailTransport({ url: `smtp://127.0.0.1:${port}`, timeoutMs: 20_000 })
   closers.push(() => transport.close())
   return { taken, transport }
 }

@@ -4,7 +4,7 @@ import { useProcesses } from '../support/processes.ts'
 import { type RedisProxy, startProxy } from '../support/proxy.ts'
 import { ANY, post, startGateway } from './gateway-support.ts'
 
-const WAIT = { timeout: 20_000, interval: 50 }
+const WAIT = { timeout: 60_000, interval: 50 }
 const BURST = 20
 
 const processes = useProcesses()
@@ -38,8 +38,9 @@ test.each<
   const proxy = await startProxy(service.url)
   onTestFinished(() => proxy.stop())
   const admin = adminOf(service.url)
-  const { program, url } = await startGateway(processes, { queues: { mail: ANY } }, { REDIS_URL: proxy.url })
-  expect((await post(url, 'mail', 'before')).status).toBe(202)
+  const config = { queues: { mail: ANY }, redisTimeoutMs: 1000 }
+  const { program, url } = await startGateway(processes, config, { REDIS_URL: `${proxy.url}?commandTimeout=1000` })
+  await expect.poll(async () => (await post(url, 'mail', 'before')).status, WAIT).toBe(202)
   await breakIt(admin, service.url, proxy)
   const refused = await Promise.all(Array.from({ length: BURST }, (_, i) => post(url, 'mail', i)))
   for (const response of refused) {

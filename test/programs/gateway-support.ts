@@ -5,7 +5,7 @@ import { newToken, type TokenEntry } from '../../src/http/index.ts'
 import type { Processes, Program, ProgramMessage } from '../support/processes.ts'
 
 const GATEWAY = new URL('../../workers/gateway.ts', import.meta.url)
-const START_TIMEOUT_MS = 20_000
+const START_TIMEOUT_MS = 60_000
 
 /** A queue that takes anything. */
 export const ANY = { schema: true } as const
@@ -34,6 +34,15 @@ export interface RunningGateway {
   readonly url: string
 }
 
+/** For so long it waits for Redis, unless a test says otherwise: a busy machine may take longer than the default. */
+const PATIENCE_MS = 20_000
+
+function patient(redisUrl: string): string {
+  const url = new URL(redisUrl)
+  if (!url.searchParams.has('commandTimeout')) url.searchParams.set('commandTimeout', `${PATIENCE_MS}`)
+  return url.href
+}
+
 /** Starts the gateway program on a free port, and waits until it listens. */
 export async function startGateway(
   processes: Processes,
@@ -42,7 +51,14 @@ export async function startGateway(
   script: URL = GATEWAY,
 ): Promise<RunningGateway> {
   const program = processes.fork(script, {
-    env: { PORT: '0', LOG_LEVEL: 'debug', CONFIG: jsonFile('gateway.json', config), ...env },
+    env: {
+      ...{
+        PORT: '0',
+        LOG_LEVEL: 'debug',
+        CONFIG: jsonFile('gateway.json', { redisTimeoutMs: PATIENCE_MS, ...config }),
+      },
+      ...{ ...env, ...(env.REDIS_URL && { REDIS_URL: patient(env.REDIS_URL) }) },
+    },
   })
   const port = await readyPort(program)
   return { program, url: `http://127.0.0.1:${port}` }

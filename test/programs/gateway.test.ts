@@ -10,7 +10,7 @@ import { ANY, jsonFile, post, startGateway, tokenFile } from './gateway-support.
 import { withQueue } from './queues.ts'
 
 const GATEWAY = new URL('../../workers/gateway.ts', import.meta.url)
-const WAIT = { timeout: 15_000, interval: 20 }
+const WAIT = { timeout: 60_000, interval: 20 }
 
 const redis = useRedis(import.meta.url)
 const processes = useProcesses()

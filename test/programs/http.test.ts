@@ -8,7 +8,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 import { departuresIn, withQueue } from './queues.ts'
 
 const HTTP = new URL('../../workers/http.ts', import.meta.url)
-const WAIT = { timeout: 15_000, interval: 20 }
+const WAIT = { timeout: 60_000, interval: 20 }
 const TOKEN = 'TOKEN_CANARY_1'
 
 const redis = useRedis(import.meta.url)

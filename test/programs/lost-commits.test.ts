@@ -93,7 +93,7 @@ test.each<[string, string, Loss]>([
   'a batch of writes whose connection breaks: %s, and each row is written once, at the first attempt',
   async (_, text, loss) => {
     const way = await startLossyWay(text, loss, 2)
-    const pool = createDatabasePool({ url: way.url, size: 4, statementTimeoutMs: 1000, onError: () => {} })
+    const pool = createDatabasePool({ url: way.url, size: 4, statementTimeoutMs: 4000, onError: () => {} })
     const options = { statements, ledgerTable: LEDGER, batchRows: BATCH, batchWaitMs: 50, prefix: redis.prefix }
     const process = createDatabaseWriteProcessor(pool, options)
     const queue = shop.queue({ rate: '500/s' })

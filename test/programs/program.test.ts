@@ -15,7 +15,7 @@ import { mail } from './refused-mails.ts'
 const EMAIL = new URL('../../workers/email.ts', import.meta.url)
 const DB_WRITES = new URL('../../workers/db-writes.ts', import.meta.url)
 const LOCK = 4711
-const WAIT = { timeout: 15_000, interval: 20 }
+const WAIT = { timeout: 60_000, interval: 20 }
 
 const redis = useRedis(import.meta.url)
 const processes = useProcesses()

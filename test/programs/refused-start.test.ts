@@ -16,7 +16,7 @@ const SCRIPTS = {
 }
 const PROGRAMS = Object.keys(SCRIPTS) as (keyof typeof SCRIPTS)[]
 const PREFIX = 'refused'
-const WAIT = { timeout: 20_000, interval: 20 }
+const WAIT = { timeout: 60_000, interval: 20 }
 
 useConcurrentTests()
 const processes = useProcesses()

@@ -15,7 +15,7 @@ const processes = useProcesses()
 const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
 
 test('10 times more requests than may be in flight: no critical one is refused while it has reserved places', {
-  timeout: 60_000,
+  timeout: 180_000,
 }, async () => {
   const { file, tokens } = tokenFile({ bulk: { trafficClass: 'sheddable' }, pay: { trafficClass: 'critical' } })
   const shape = { rate: '1/h', capacity: CAPACITY, reservedPlaces: { 1: RESERVED } }

@@ -5,13 +5,29 @@ import { fillDisk, freeDisk, onDisk, whyNoFullDisk } from '../../faults/support/
 import { adminOf, startOwnRedis } from '../../faults/support/own-redis.ts'
 import { startProxy } from '../../support/proxy.ts'
 import { connectionOptions } from '../../support/redis.ts'
-import { type Place, post, startGateway, told } from './support.ts'
+import { RunningTime } from '../../support/running-time.ts'
+import { type Place, post, type StartOptions, startGateway as start, told } from './support.ts'
 
 const QUEUES = { mails: { schema: true, results: true, shape: { rate: '100/s', capacity: 100 } } } as const
 const key = { 'idempotency-key': '"one"' }
 
 function placeAt(url: string): Place {
   return { connection: { ...connectionOptions(url), retryStrategy: () => 20 }, prefix: 'bull' }
+}
+
+/** With the times for which a gateway waits for Redis. */
+const startGateway = (place: Place, queues: Parameters<typeof start>[1], options: StartOptions = {}) =>
+  start(place, queues, { patient: false, ...options })
+
+/** Where Redis does answer, also on a busy machine that keeps a gateway waiting for longer. */
+async function admitted(jobs: string): Promise<{ readonly id: string }> {
+  let answer: Awaited<ReturnType<typeof told>> | undefined
+  const status = async () => {
+    answer = await told(post(jobs, { data: 1 }, { 'idempotency-key': '"admitted"' }))
+    return answer.status
+  }
+  await expect.poll(status).toBe(202)
+  return answer as unknown as { id: string }
 }
 
 /** Never "stored", never the caller's fault, and always when to come again. */
@@ -33,7 +49,7 @@ test('Redis out of memory: 503, nothing half written, and reads still work', asy
   const admin = adminOf(service.url)
   const { url, errors } = await startGateway(placeAt(service.url), QUEUES)
   const jobs = `${url}/queues/mails/jobs`
-  const { id } = await told(post(jobs, { data: 1 }))
+  const { id } = await admitted(jobs)
   const before = await dumpQueue(admin, 'bull:mails:')
   await admin.config('SET', 'maxmemory', '1')
   await expectUnavailable(await post(jobs, { data: 2 }))
@@ -42,7 +58,7 @@ test('Redis out of memory: 503, nothing half written, and reads still work', asy
   await expectUnavailable(await post(jobs, [{ data: 2 }, { data: 3 }], { 'idempotency-key': 'two' }))
   expect(await dumpQueue(admin, 'bull:mails:')).toEqual(before)
   await admin.config('SET', 'maxmemory', '0')
-  expect(await told(fetch(`${jobs}/${id}`))).toMatchObject({ status: 200, state: 'waiting' })
+  await expect.poll(() => told(fetch(`${jobs}/${id}`))).toMatchObject({ status: 200, state: 'waiting' })
   const then = await post(jobs, { data: 2 }, key)
   expect([then.status, then.headers.get('idempotency-replayed')]).toEqual([202, null])
   expect(errors).toEqual([])
@@ -57,7 +73,7 @@ test.skipIf(noFullDisk)(
     const service = await startOwnRedis(onDisk('everysec'))
     const { url, errors } = await startGateway(placeAt(service.url), QUEUES)
     const jobs = `${url}/queues/mails/jobs`
-    const ids = [(await told(post(jobs, { data: 1 }))).id]
+    const ids: unknown[] = [(await admitted(jobs)).id]
     await fillDisk(service, adminOf(service.url))
     // The command that meets the full disk has run: Redis keeps it, and writes it once there is room.
     let answer = await post(jobs, { data: 2 })
@@ -65,7 +81,7 @@ test.skipIf(noFullDisk)(
     await expectUnavailable(answer)
     await expectUnavailable(await post(jobs, { data: 2 }, key))
     await expectUnavailable(await post(jobs, [{ data: 2 }, { data: 3 }]))
-    expect(await told(fetch(`${jobs}/${ids[0]}`))).toMatchObject({ status: 200, state: 'waiting' })
+    await expect.poll(() => told(fetch(`${jobs}/${ids[0]}`))).toMatchObject({ status: 200, state: 'waiting' })
     freeDisk(service)
     await expect.poll(async () => (await post(jobs, { data: 2 }, key)).status).toBe(202)
     expect(errors).toEqual([])
@@ -83,17 +99,17 @@ test('Redis busy with the script of another client: 503 and no hang; then it res
   const killer = adminOf(service.url)
   const { url } = await startGateway(placeAt(service.url), QUEUES)
   const jobs = `${url}/queues/mails/jobs`
-  await post(jobs, { data: 1 })
+  await admitted(jobs)
   await admin.config('SET', 'busy-reply-threshold', '10')
   const endless = admin.eval('while true do end', 0).catch((error: Error) => error.message)
   await expect.poll(() => killer.ping().catch((error: Error) => error.message)).toMatch(/^BUSY/)
-  const startedMs = performance.now()
+  const running = new RunningTime()
   await expectUnavailable(await post(jobs, { data: 2 }, key))
   await expectUnavailable(await fetch(`${url}/queues/mails/meter`))
-  expect(performance.now() - startedMs).toBeLessThan(4000)
+  expect(running.ms).toBeLessThan(4000)
   await killer.script('KILL')
   expect(await endless).toMatch(/killed/i)
-  expect((await post(jobs, { data: 2 }, key)).status).toBe(202)
+  await expect.poll(async () => (await post(jobs, { data: 2 }, key)).status).toBe(202)
 })
 
 test('Redis read-only: 503', async () => {
@@ -101,11 +117,11 @@ test('Redis read-only: 503', async () => {
   const admin = adminOf(service.url)
   const { url } = await startGateway(placeAt(service.url), QUEUES)
   const jobs = `${url}/queues/mails/jobs`
-  await post(jobs, { data: 1 })
+  await admitted(jobs)
   await admin.replicaof('127.0.0.1', '1')
   await expectUnavailable(await post(jobs, { data: 2 }))
   await admin.replicaof('NO', 'ONE')
-  expect((await post(jobs, { data: 2 })).status).toBe(202)
+  await expect.poll(async () => (await post(jobs, { data: 2 })).status).toBe(202)
 })
 
 // Fault table, rows 6 and 11.
@@ -121,9 +137,9 @@ test.each(['refuse', 'blackhole'] as const)(
         QUEUES,
       )
       const jobs = `${url}/queues/mails/jobs`
-      const { id } = await told(post(jobs, { data: 1 }))
+      const { id } = await admitted(jobs)
       await proxy[fault]()
-      const startedMs = performance.now()
+      const running = new RunningTime()
       const answers = await Promise.all([
         post(jobs, { data: 2 }),
         post(jobs, { data: 2 }, key),
@@ -132,7 +148,7 @@ test.each(['refuse', 'blackhole'] as const)(
         fetch(`${jobs}/${id}`, { method: 'DELETE' }),
         fetch(`${url}/queues/mails/meter`),
       ])
-      expect(performance.now() - startedMs).toBeLessThan(2000)
+      expect(running.ms).toBeLessThan(2000)
       for (const answer of answers) await expectUnavailable(answer)
       if (fault === 'refuse') await proxy.resume()
       else proxy.restore()
@@ -154,7 +170,7 @@ test('Redis away at the start: 503, and it goes on once it is there', async () =
   await expectUnavailable(await post(jobs, { data: 1 }))
   await proxy.resume()
   await gateway.waitUntilReady()
-  expect((await post(jobs, { data: 1 })).status).toBe(202)
+  await expect.poll(async () => (await post(jobs, { data: 1 })).status).toBe(202)
   await gateway.close()
   await proxy.stop()
 })

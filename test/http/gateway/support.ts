@@ -29,6 +29,8 @@ export type StartOptions = Partial<Omit<GatewayOptions, 'queues'>> & {
   readonly through?: 'fastify' | 'express'
   /** Whether it is served only once Redis was reached. Default true. */
   readonly waits?: boolean
+  /** Whether it waits for Redis as long as a busy machine may take, and not only as by default. Default true. */
+  readonly patient?: boolean
 }
 
 /** The data of jobs in most tests. */
@@ -45,6 +47,8 @@ export function placeIn(redis: TestRedis): Place {
   return { connection, prefix: redis.prefix }
 }
 
+const PATIENT = { commandTimeout: 20_000, socketTimeout: 20_000 } as const
+
 /** Takes what closes something once it is not needed any more; the last one is called first. */
 type Closing = (close: () => void | PromiseLike<void>) => void
 
@@ -52,12 +56,13 @@ type Closing = (close: () => void | PromiseLike<void>) => void
 export async function startGateway(
   place: Place,
   queues: Readonly<Record<string, QueueRule>>,
-  { identity, through = 'fastify', waits = true, ...options }: StartOptions = {},
+  { identity, through = 'fastify', waits = true, patient = true, ...options }: StartOptions = {},
   closing: Closing = onTestFinished,
 ): Promise<RunningGateway> {
   const errors: Error[] = []
   const gateway = createGateway({
     ...place,
+    ...(patient && { connection: { ...PATIENT, ...place.connection }, redisTimeoutMs: PATIENT.commandTimeout }),
     queues,
     onError: (error) => errors.push(error),
     ...options,

@@ -9,7 +9,8 @@ import { lettersOf } from './support.ts'
 const redis = useRedis(import.meta.url)
 useConcurrentTests()
 const shop = new Workshop(redis)
-const INTERVAL_MS = 1000
+/** So long that jobs come in long before deadlines within it, also on a busy machine. */
+const INTERVAL_MS = 5000
 
 /** A worker that has not begun, and all that it will tell. */
 function watch(queue: ShapedQueue, options: object = {}) {
@@ -119,7 +120,7 @@ test('with the limits a place that may come free is waited for until the deadlin
   const worker = shop.worker(queue, async (job) => void (job.name === 'holds' && (await held)), { concurrency: 2 })
   const departures = departuresOf(worker)
   const waits = await queue.add('holds', {})
-  const patient = await queue.add('patient', {}, { mustStartBefore: Date.now() + 4000 })
+  const patient = await queue.add('patient', {}, { mustStartBefore: Date.now() + 20_000 })
   await departures.reach(1)
   await delay(100)
   end()
@@ -136,7 +137,7 @@ describe('where nothing holds the jobs of a queue', () => {
     const queue = shop.queue(shape)
     const stream = await streamOf(queue)
     const holds = await queue.add('holds', {})
-    const mustStartBefore = Date.now() + 1000
+    const mustStartBefore = Date.now() + 4000
     const late = await queue.add('late', {}, { mustStartBefore })
     const after = await queue.add('after', {})
     const started: string[] = []
@@ -163,7 +164,7 @@ test('a retry that comes too late expires too', async () => {
   const expired = eventsOf('expired', worker)
   await Promise.all([queue.waitUntilReady(), worker.waitUntilReady()])
   // Time enough for the first attempt on a busy machine; the second one is due after it.
-  const opts = { attempts: 5, backoff: 1500, mustStartBefore: Date.now() + 1400 }
+  const opts = { attempts: 5, backoff: 5100, mustStartBefore: Date.now() + 5000 }
   const { id } = await queue.add('again', {}, opts)
   await expired.reach(1)
   expect(expired.all).toMatchObject([{ id, attemptsMade: 2 }])

@@ -242,7 +242,7 @@ describe('a job', () => {
     // Off, it takes a job whose deadline it can not meet.
     const queue = shop.queue({ rate: '500/s', burst: 5, mode: 'off' })
     const letters = lettersOf(shop)
-    const mustStartBefore = Date.now() + 1000
+    const mustStartBefore = Date.now() + 4000
     const opts = {
       ...{ priority: 7, cost: 2, attempts: 4, delay: 30, mustStartBefore, deduplication: { id: 'once' } },
       ...{ removeOnComplete: false },

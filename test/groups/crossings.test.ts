@@ -169,7 +169,7 @@ test('a latest start in a paused group: refused if the pause ends too late, fail
   await add('in time', 120_000)
   // No one knows when this one ends, so it is admitted, as in a paused queue.
   await queue.pauseGroup('a', by)
-  const late = await add('too late', 300)
+  const late = await add('too late', 4000)
   await queue.add('of another', {}, of('b'))
   await completed.reach(1)
   await expect.poll(() => Date.now()).toBeGreaterThan((late.opts as { mustStartBefore: number }).mustStartBefore)

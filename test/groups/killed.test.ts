@@ -33,7 +33,7 @@ function survivors(queue: ShapedQueue, jobMs: number, ungrouped: string, options
         await delay(jobMs)
         running.set(group, (running.get(group) as number) - 1)
       },
-      { lockDuration: 500, stalledInterval: 200, ...options },
+      { stalledInterval: 200, ...options },
     ),
   )
   return { workers, seen }

@@ -64,12 +64,13 @@ test('the estimate is that of the script, wherever the job stands', async () => 
   await taker.take()
   await taker.take()
   for (const opts of [{}, { cost: 3 }, { lifo: true }, { lifo: true, cost: 0.5 }, { priority: 9 }]) {
+    const askedMs = performance.now()
     const offer = await queue.offer('job', {}, opts)
     if (!offer.accepted) throw new Error('expected a place')
     const { ahead, startsAt } = await explained(inspector, queue, offer.job.id)
     expect(ahead).toBe(offer.position)
     // While the slot moves with the clock, or is rounded to a whole ms.
-    expect(Math.abs(startsAt!.getTime() - offer.startsAt!.getTime())).toBeLessThan(200)
+    expect(Math.abs(startsAt!.getTime() - offer.startsAt!.getTime())).toBeLessThan(200 + performance.now() - askedMs)
   }
 })
 
@@ -99,11 +100,12 @@ test.each<QueueLimit>([
   const isLeft = limit.rate === '4/h' && limit.burst === undefined
   if (isLeft) expect(early.startsAt!.getTime() - early.at.getTime()).toBeLessThan(40_000)
   for (const opts of [{ lifo: true }, {}, { priority: 9 }]) {
+    const askedMs = performance.now()
     const offer = await queue.offer('job', {}, opts)
     if (!offer.accepted) throw new Error('expected a place')
     const { ahead, startsAt, assumptions } = await explained(inspector, queue, offer.job.id)
     expect(ahead).toBe(offer.position)
-    expect(Math.abs(startsAt!.getTime() - offer.startsAt!.getTime())).toBeLessThan(1000)
+    expect(Math.abs(startsAt!.getTime() - offer.startsAt!.getTime())).toBeLessThan(1000 + performance.now() - askedMs)
     if (offer.position! > 5) expect(assumptions[0]).toMatch(/^Limit "(one|two)" allows it then/)
   }
 })
@@ -132,7 +134,7 @@ test.each([
   ["BullMQ's", async (queue: ShapedQueue) => queue.pause()],
 ])('a pause, %s, is told as long as it was, and the rate with the rest', async (_, pause) => {
   // Slow enough that what a busy machine is late by, which is the workers' part, is little beside the rate's.
-  const queue = shop.queue({ rate: '5/s' })
+  const queue = shop.queue({ rate: '2/s' })
   const inspector = inspectorOf(redis, shop)
   const worker = shop.worker(queue, async () => {})
   const departures = departuresOf(worker)

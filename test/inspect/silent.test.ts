@@ -125,7 +125,7 @@ test("a queue's own reads, and its pause, are over after `admitTimeoutMs` where 
   const proxy = await startProxy(redis.url)
   onTestFinished(() => proxy.stop())
   const quick = { ...quickConnection(proxy.url), connectionName: prefix }
-  const queue = new ShapedQueue('own', { connection: quick, prefix, admitTimeoutMs: 1000 })
+  const queue = new ShapedQueue('own', { connection: quick, prefix, admitTimeoutMs: 4000 })
   queue.on('error', () => {})
   onTestFinished(() => queue.close())
   await queue.waitUntilReady()

@@ -41,7 +41,7 @@ test('a queue that a worker with a limiter worked on goes on under a shape', asy
 })
 
 test('a burst as big as the limiter’s max lets as many through at once as it did', async () => {
-  const queue = shop.queue({ rate: { limit: 5, period: 10_000 }, burst: 5 })
+  const queue = shop.queue({ rate: { limit: 5, period: 10_000 }, burst: 5, maxLatenessMs: 60_000 })
   await queue.addBulk(jobs(8))
   const departed = departuresOf(shop.worker(queue, async () => {}, { concurrency: 8 }))
   const all = await departed.reach(5)

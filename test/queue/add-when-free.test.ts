@@ -49,10 +49,10 @@ test('where nobody takes what is due, a waiter does not hammer at the queue', as
   const queue = shop.queue({ rate: '1000/s', capacity: 1 })
   await queue.add('filler', {})
   const refusals = refusalsOf(queue)
-  await rejection(queue.addWhenFree('job', {}, { timeoutMs: 1000 }))
+  await rejection(queue.addWhenFree('job', {}, { timeoutMs: 4000 }))
   expect(Math.min(...refusals.told)).toBeGreaterThanOrEqual(100)
   expect(refusals.count).toBeGreaterThanOrEqual(2)
-  expect(refusals.count).toBeLessThanOrEqual(11)
+  expect(refusals.count).toBeLessThanOrEqual(41)
 })
 
 test('callers of one process are served in their order', async () => {

@@ -36,7 +36,7 @@ test('a job that expires is named with its deadline, and a listener that is off 
   events.on('expired', off).off('expired', off)
   const heard = new Promise((resolve) => events.once('expired', resolve))
   await queue.waitUntilReady()
-  const mustStartBefore = Date.now() + 300
+  const mustStartBefore = Date.now() + 60_000
   const { id } = await queue.add('late', {}, { mustStartBefore })
   await queue.pauseUntil(mustStartBefore + 10, { reason: 'so that it expires' })
   const worker = new ShapedWorker('late', async () => undefined, base)

@@ -97,7 +97,7 @@ test('a recording whose events were trimmed is not complete', async () => {
 })
 
 test('waits of a simulation are those of a real run of the same arrivals, within 5 %', {
-  timeout: 60_000,
+  timeout: 180_000,
 }, async () => {
   const shape = { rate: '20/s', burst: 3 }
   // A program that is held up for a moment neither asks too late for a slot nor gives one back.

@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis'
 import { expect, onTestFinished, test, useConcurrentTests } from '../support/concurrent.ts'
 import { startProxy } from '../support/proxy.ts'
+import { RunningTime } from '../support/running-time.ts'
 import { worstExcess } from './support/bound.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
 import { adminOf, quickConnection, startOwnRedis } from './support/own-redis.ts'
@@ -34,7 +35,7 @@ async function start(onStateLoss: 'hold' | 'burst', admitTimeoutMs: number) {
   for (let i = 0; i < 2; i++)
     fleet.worker('mail', { connection, concurrency: 10, lockDuration: 2000, stalledInterval: 500 })
   await fleet.until(() => fleet.departures.length >= BUCKET.burst + 5)
-  return { master, replica, front, fleet, queue, ids }
+  return { master, replica, front, fleet, queue, filling, ids }
 }
 
 /** Whatever was accepted before is on the replica. */
@@ -50,7 +51,7 @@ test.each([
 ] as const)(
   'a master is killed, and a replica that lags takes over (%s): the bound holds, and nothing older than the lag is lost',
   async (onStateLoss, mostAbove) => {
-    const { master, replica, front, fleet, queue, ids } = await start(onStateLoss, 500)
+    const { master, replica, front, fleet, queue, filling, ids } = await start(onStateLoss, 500)
     const producer = new Producer(queue, { everyMs: 20 })
     await fleet.until(() => fleet.departures.length >= BUCKET.burst + 10)
     const safe = [...ids, ...producer.accepted]
@@ -68,8 +69,8 @@ test.each([
     await fleet.until(() => fleet.departures.length >= killed + 30)
     await producer.stop()
     const slotsUs = fleet.slotsUs
-    await queue.setShape({ rate: null }, { by: 'test', reason: 'to see the end' })
-    await expect.poll(() => queue.getJobCountByTypes('wait', 'active')).toBe(0)
+    await filling.setShape({ rate: null }, { by: 'test', reason: 'to see the end' })
+    await expect.poll(() => filling.getJobCountByTypes('wait', 'active')).toBe(0)
 
     const done = new Set(fleet.completed)
     const accepted = [...ids, ...producer.accepted]
@@ -86,7 +87,6 @@ test.each([
     expect({ failed: fleet.failed, errors }).toEqual({ failed: [], errors: [] })
     expect(excess).toBeLessThanOrEqual(mostAbove(lagMs))
   },
-  60_000,
 )
 
 // Fault table, row 9.
@@ -100,9 +100,9 @@ test('a master that is cut off from its replica with its clients refuses within 
   const safe = [...ids, ...producer.accepted]
   await untilReplicated(admin)
   replica.silence()
-  const cutMs = performance.now()
+  const running = new RunningTime(admin)
   await expect.poll(() => producer.refused.length, { interval: 10 }).toBeGreaterThan(0)
-  const refusedAfterMs = performance.now() - cutMs
+  const refusedAfterMs = running.ms
   const refusedUs = Date.now() * 1000
   const accepted = producer.accepted.length
   await expect.poll(() => producer.refused.length, { interval: 10 }).toBeGreaterThan(20)
@@ -124,4 +124,4 @@ test('a master that is cut off from its replica with its clients refuses within 
   expect(refusedAfterMs).toBeLessThan((MAX_LAG_S + 3) * 1000)
   expect(fleet.losses).toMatchObject([{ policy: 'hold' }])
   expect(worstExcess(fleet.slotsUs, BUCKET)).toBeLessThanOrEqual(0)
-}, 60_000)
+})

@@ -1,10 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ShapedQueue } from '../../../src/index.ts'
+import { RunningTime } from '../../support/running-time.ts'
 
 /** A job that was not accepted. */
 export interface Refused {
   readonly jobId: string
   readonly error: unknown
+  /** Of the time that this process was running. */
   readonly afterMs: number
 }
 
@@ -37,12 +39,13 @@ export class Producer {
   }
 
   async #run(queue: ShapedQueue, everyMs: number, name: string): Promise<void> {
+    const running = new RunningTime()
     for (let n = 0; !this.#stopped; n++) {
       const jobId = `${name}${n}`
-      const begunMs = performance.now()
+      const begunMs = running.ms
       const refusal = await queue.add('job', {}, { jobId }).then(
         () => undefined,
-        (error: unknown) => ({ jobId, error, afterMs: performance.now() - begunMs }),
+        (error: unknown) => ({ jobId, error, afterMs: running.ms - begunMs }),
       )
       if (refusal) {
         this.refused.push(refusal)

@@ -51,7 +51,7 @@ test('while its second connection is not served, a worker keeps the locks of job
   const queue = shop.queue({ rate: '100/s' })
   await queue.waitUntilReady()
   const asked = failQuestions('CLUSTERDOWN The cluster is down', Number.POSITIVE_INFINITY)
-  const worker = shop.worker(queue, async () => 'done', { lockDuration: 2000, lockRenewTime: 100 })
+  const worker = shop.worker(queue, async () => 'done', { lockDuration: 20_000, lockRenewTime: 100 })
   worker.on('error', () => {})
   const completed = eventsOf('completed', worker)
   const renewals: string[] = []

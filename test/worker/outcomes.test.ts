@@ -129,7 +129,7 @@ test('a job that goes back by RateLimitError stays ahead of those that are on th
 })
 
 test('a job that waits for those before it goes back by RateLimitError keeps its lock', async () => {
-  const { stalled, first } = await limitedWhileAsking(800, { lockDuration: 400, stalledInterval: 100 })
+  const { stalled, first } = await limitedWhileAsking(6000, { lockDuration: 4000, stalledInterval: 100 })
   expect(stalled).not.toContain(first)
 })
 

@@ -177,6 +177,9 @@ export async function settled(queue: ShapedQueue, client: Redis, ...calls: Recor
   do {
     before = count()
     await delay(QUIET_MS)
+    // Where Redis is kept waiting, quiet is only what follows its answers.
+    await client.ping()
+    await delay(QUIET_MS)
   } while (count() > before)
 }
 

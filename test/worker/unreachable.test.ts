@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { useProcesses } from '../support/processes.ts'
 import { startProxy } from '../support/proxy.ts'
 import { useRedis } from '../support/redis.ts'
-import { eventsOf, jobs, Workshop } from './support.ts'
+import { eventsOf, gate, jobs, Workshop } from './support.ts'
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
@@ -84,8 +84,16 @@ test('workers resume after an outage that is longer than they wait for a job', a
   const queue = shop.queue({ rate: '100/s' })
   await queue.waitUntilReady()
   const connection = { ...redis.connection, host: proxy.host, port: proxy.port, retryStrategy: () => 20 }
-  const ends = [1, 2].map(() => {
-    const worker = shop.worker(queue, async () => {}, { connection, drainDelay: DRAIN_DELAY_S })
+  const begun = new Set<number>()
+  const both = gate()
+  const ends = [1, 2].map((number) => {
+    const process = async ({ name }: { name: string }) => {
+      if (name === 'before') return
+      // However late one of them is, the other leaves it a job.
+      if (begun.add(number).size === 2) both.open()
+      await both.opened
+    }
+    const worker = shop.worker(queue, process, { connection, drainDelay: DRAIN_DELAY_S })
     worker.on('error', () => {})
     return eventsOf('completed', worker)
   })
@@ -94,7 +102,6 @@ test('workers resume after an outage that is longer than they wait for a job', a
   await expect.poll(count).toBe(1)
   await proxy.refuse()
   await sleep((DRAIN_DELAY_S + 1.5) * 1000)
-  // So many that one worker would not be enough.
   await queue.addBulk(jobs(40))
   await proxy.resume()
   await expect.poll(count).toBe(41)

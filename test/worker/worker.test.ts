@@ -145,15 +145,16 @@ test('the lock of a long job is renewed', async () => {
   const queue = await readyQueue()
   const released = gate()
   const worker = shop.worker(queue, () => released.opened, {
-    lockDuration: 1200,
-    lockRenewTime: 200,
+    // A busy machine may be late to renew it.
+    lockDuration: 5000,
+    lockRenewTime: 500,
     stalledInterval: 200,
   })
   const [renewed, stalled] = [eventsOf<{ jobIds: string[] }>('locksRenewed', worker), eventsOf('stalled', worker)]
   const completed = eventsOf<Job>('completed', worker)
   const job = await queue.add('long', {})
   // By then the first lock would be over.
-  await renewed.reach(7)
+  await renewed.reach(11)
   expect(renewed.all[0]!.jobIds).toEqual([job.id])
   released.open()
   await completed.reach(1)
@@ -302,18 +303,15 @@ test('events tell of each job once, in BullMQ’s order, and active at the depar
   await drained.reach(1)
   const added = await queue.addBulk(jobs(3, { attempts: 3 }))
   await drained.reach(2)
-  expect(told.filter((line) => !line.includes('job1'))).toEqual([
-    'active job0 waiting',
+  const toldOf = (name: string) => told.filter((line) => line.split(' ')[1] === name)
+  expect(toldOf('job0')).toEqual(['active job0 waiting', 'departed job0', 'completed job0 fine'])
+  expect(toldOf('job1')).toEqual(['active job1 waiting', 'departed job1', 'failed job1 for good'])
+  expect(toldOf('job2')).toEqual(['active job2 waiting', 'departed job2', 'completed job2 fine'])
+  // On a busy machine they may start together.
+  expect(told.filter((line) => line.startsWith('departed'))).toEqual([
     'departed job0',
-    'completed job0 fine',
-    'active job2 waiting',
-    'departed job2',
-    'completed job2 fine',
-  ])
-  expect(told.filter((line) => line.includes('job1'))).toEqual([
-    'active job1 waiting',
     'departed job1',
-    'failed job1 for good',
+    'departed job2',
   ])
   expect(drained.all.length).toBe(2)
   // All three were granted together; each became active at its own slot.

@@ -10,10 +10,11 @@
 ]]
 --- @include "lib/text"
 --- @include "lib/clock"
+--- @include "lib/keep-key"
 local now = redis_now()
 local ends = now + tonumber(ARGV[3])
 if (tonumber(redis.call('ZSCORE', KEYS[1], '1 ' .. ARGV[1])) or 0) <= now then return 0 end
 for i = 1, tonumber(ARGV[2]) do redis.call('ZADD', KEYS[1], us_text(ends), i .. ' ' .. ARGV[1]) end
 local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
-redis.call('PEXPIRE', KEYS[1], math.ceil((last - now) / 1000) + 1000)
+keep_key(KEYS[1], math.ceil((last - now) / 1000) + 1000)
 return ends

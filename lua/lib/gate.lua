@@ -187,7 +187,7 @@ local function gate_admits(gate, id)
   end
   gate.slot = slot
   if patience_ms then probes.send(gate, slot, patience_ms, id) end
-  if offset then queue_limits_charge(gate.limits, offset, gate.base .. id) end
+  if offset then queue_limits_charge(gate.limits, offset, gate.base .. id, gate.lock_ms) end
   if exact then
     local m = gate.meter
     meter.charge(m, gate.cost, exact)

@@ -46,11 +46,12 @@ local function queue_limits_wait(parts, cost, costs)
   return wait, estimated, name
 end
 
--- Charges the costs last passed to queue_limits_wait, for a time not before its result.
-local function queue_limits_charge(parts, offset, job_key)
+-- Charges the costs last passed to queue_limits_wait, for a time not before its result. lock_ms: as in
+-- limits/concurrency
+local function queue_limits_charge(parts, offset, job_key, lock_ms)
   for _, part in ipairs(parts) do
     local l = part.l
-    part.s.lease = job_key
+    part.s.lease, part.s.lock_ms = job_key, lock_ms
     if l.mode ~= 'off' and part.cost > 0 and part.offset <= offset then
       l.verbs.charge(part.s, l, part.cost, offset)
       part.charged, part.ahead = true, part.ahead or offset > 0

@@ -1,9 +1,12 @@
 --- @include "lib/limit-state"
+--- @include "lib/keep-key"
 
 -- Limits how many run at once. Each holder has a lease, which it extends or gives back; that of a dead holder expires.
 --   l.limit   leases at once; a cost of n takes n of them
 --   l.window  µs that a lease lasts
--- A lease named by a job's key lasts as long as the job's lock.
+-- A lease named by a job's key lasts as long as the job's lock: those that have run out are renewed at the next look,
+-- and what extends the lock keeps the sorted set (lib/kept-places), or it would expire while no job is looked for.
+--   s.lock_ms  how long the lock of such a job lasts at first
 -- A sorted set: member = '1 ' and the lease ('2 ' and so on for the others of one decision), score = when it expires
 -- (µs).
 -- A waiting caller gets the time at which enough leases expire, an estimate: most are given back earlier.
@@ -18,9 +21,10 @@ limit_factories['concurrency'] = function()
     return job_key and redis.call('EXISTS', job_key .. ':lock') == 1, job_key
   end
 
-  local function expire(key, now)
+  local function expire(key, now, lock_ms)
     local last = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
-    if last then redis.call('PEXPIRE', key, math.ceil((last - now) / 1000) + LIMIT_SLACK_MS) end
+    if not last then return end
+    keep_key(key, math.max(math.ceil((last - now) / 1000), lock_ms or 0) + LIMIT_SLACK_MS)
   end
 
   local function open(key, l, now)
@@ -65,7 +69,7 @@ limit_factories['concurrency'] = function()
 
   local function save(s)
     redis.call('ZREMRANGEBYSCORE', s.key, '-inf', us_text(s.now))
-    expire(s.key, s.now)
+    expire(s.key, s.now, s.lock_ms)
   end
 
   local function view(s, l)

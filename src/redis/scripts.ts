@@ -102,6 +102,9 @@ const UNREFUSED: Readonly<Record<string, number>> = {
   moveStalledJobsToWait: 1,
 }
 
+/** Those that extend locks, and the index of the new duration, ms, among their arguments (`lua/lib/kept-places.lua`). */
+const EXTENDING: Readonly<Record<string, number>> = { extendLock: 2, extendLocks: 4 }
+
 /**
  * BullMQ's scripts that put jobs back into the wait list, or take them from the running ones: in a queue with groups the
  * jobs are sorted in (`lua/lib/group-hooks.lua`).
@@ -151,6 +154,7 @@ export const WITHOUT_ABSENT_KEY = 'KEYS[#KEYS] = nil '
 const DELAY_CLOCK = '--- @include "delay-clock"'
 const GROUP_HOOKS = '--- @include "group-hooks"'
 const GROUP_CLEAN = '--- @include "group-clean"'
+const KEPT_PLACES = '--- @include "kept-places"'
 /** BullMQ's script that puts a job back for its next attempt, and is to do so once. */
 const RETRY = 'retryJob'
 const RETRIED = '--- @include "retried"'
@@ -285,11 +289,18 @@ function steady(text: string, composer: LuaComposer): string {
 function prepared(name: string, text: string, composer: LuaComposer): string {
   const isGrouped = (GROUPED as readonly string[]).includes(name)
   const hooks = name === CLEAN ? [GROUP_CLEAN] : isGrouped ? [GROUP_HOOKS] : []
-  const included = [...(name in CLOCKED ? [DELAY_CLOCK] : []), ...hooks, ...(name === RETRY ? [RETRIED] : [])]
-  const first = name in UNREFUSED ? `redis.call('SREM', KEYS[${UNREFUSED[name]}], '')` : ''
+  const included = [
+    ...(name in CLOCKED ? [DELAY_CLOCK] : []),
+    ...hooks,
+    ...(name === RETRY ? [RETRIED] : []),
+    ...(name in EXTENDING ? [KEPT_PLACES] : []),
+  ]
+  const stalled = `KEYS[${UNREFUSED[name]}]`
+  const first = name in UNREFUSED ? `redis.call('SREM', ${stalled}, '')` : ''
   return [
     composer.text(included.join('\n')),
     name === NEXT_ITERATION.script ? NEXT_ITERATION.begin : first,
+    name in EXTENDING ? `keep_places(string.sub(${stalled}, 1, -8), ARGV[${EXTENDING[name]}])` : '',
     isGrouped ? 'local redis = groups_redis(redis)' : '',
     name === CLEAN ? 'local redis = groups_clean_redis(redis, ARGV[1], ARGV[4])' : '',
     name === RETRY ? `local function retry()\n${text}\nend\nreturn retried(ARGV[1], ARGV[4], ARGV[5], retry())` : text,

@@ -107,6 +107,43 @@ test('a place that a limiter gives back goes to a queue that waits for it', asyn
   expect(running.ms).toBeLessThan(5000)
 })
 
+test('places last as long as the locks of their jobs, even if no job is looked for meanwhile', async () => {
+  const limit = places(2, { leaseMs: 5000 })
+  const [holding, waiting] = [shop.queue({ limits: [limit] }), shop.queue({ limits: [limit] })]
+  const run = gate()
+  shop.keep({ close: async () => run.open() })
+  const lockDuration = 90_000
+  const held = departuresOf(shop.worker(holding, () => run.opened, { lockDuration, lockRenewTime: 50 }))
+  const { id } = await holding.add('job', {})
+  await held.reach(1)
+  const keys = await client.keys(`${redis.prefix}:limit:*${limit.name}*`)
+  const types = await Promise.all(keys.map((key) => client.type(key)))
+  const key = keys[types.indexOf('zset')] as string
+  const lock = `${holding.toKey(id as string)}:lock`
+  expect(await client.pttl(key)).toBeGreaterThan(await client.pttl(lock))
+
+  await client.pexpire(key, 60_000)
+  await expect.poll(() => client.pttl(key)).toBeGreaterThan(lockDuration)
+  const job = await holding.getJob(id as string)
+  await job?.extendLock((await client.get(lock)) as string, 200_000)
+  expect(await client.pttl(key)).toBeGreaterThan(200_000)
+
+  const { shared: _shared, ...rule } = limit
+  const limiter = createLimiter(client, { ...rule, prefix: redis.prefix, timeoutMs: 10_000 })
+  const { lease } = await limiter.take()
+  await lease?.extend()
+  expect(await client.pttl(key)).toBeGreaterThan(190_000)
+
+  const worker = shop.worker(waiting, async () => {}, { autorun: false })
+  const [calls, departed] = [callsOf(worker), departuresOf(worker)]
+  await waiting.add('job', {})
+  void worker.run()
+  await asksUntil(calls, 'closed')
+  expect(departed.all).toEqual([])
+  run.open()
+  await departed.reach(1)
+})
+
 test('the places of a worker that was killed are free once the locks of its jobs have run out', async () => {
   const limit = places(2, { leaseMs: 200 })
   const [holding, waiting] = [shop.queue({ limits: [limit] }), shop.queue({ limits: [limit] })]

@@ -39,6 +39,8 @@ local quiet = without_fetch.quiet(base)
 local results, found, last, dry = {}, 0, nil, false
 -- The jobs whose ends the gate has not seen, since nothing was fetched for them.
 local unseen = {}
+-- How many ends were to look for a job and did not, since BullMQ's script refused them.
+local unasked = 0
 -- Whether the grant of this call is remembered, because it was sent before.
 local remembered = false
 
@@ -88,6 +90,8 @@ local function finish_quickly(call)
     if reply then
       last = reply
       if quick_fetched(reply) then result, dry = reply, fetched_size.is_enough(reply[1]) else dry = true end
+    elseif wants and type(result) ~= 'table' then
+      unasked = unasked + 1
     end
     results[#results + 1] = result
     at = at + ends.FIELDS
@@ -115,8 +119,6 @@ local function finish_at_gate(call, at)
   local unshaped = not d.lost and not d.shape and allow_unshaped ~= '1'
   remembered = not d.lost and not unshaped and departure.replay(d)
   local fetches = not (d.lost or unshaped or remembered)
-  -- Ends that BullMQ's script refuses look for no job.
-  local unasked = 0
   for at = at, #ARGV, ends.FIELDS do
     -- Each finish may wake other workers, and promotes due jobs, by itself.
     if fetches then d.gate.again = nil end
@@ -140,7 +142,7 @@ local function finish_at_gate(call, at)
   for _, id in ipairs(d.gate.groups and unseen or {}) do freed = d.gate.groups:left(id) or freed end
   if d.gate.groups then d.gate.groups:save() end
   if unshaped then d.stop = 'unshaped' end
-  if remembered then return departure.reply_again(d, results) end
+  if remembered then return departure.reply_again(d, results, found + #d.granted < wanted) end
   if unshaped then return departure.reply(d, results, '') end
   -- If no job was looked for, the worker asks for jobs.
   if found == wanted or not (last or #d.fetched > 0) then

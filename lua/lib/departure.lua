@@ -20,7 +20,8 @@
 --   3 result      BullMQ's own reply if it is not a job
 --   4 grants      {job fields, id, slot µs, cost, cost µs, score of a prioritized job, lock token or '' if that
 --                 of the call} each
---   5 stop        full | closed | empty | halted (paused or maxed) | limited (BullMQ's limiter) | unshaped
+--   5 stop        full (of jobs, or of data: lib/fetched-size) | closed | empty | halted (paused or maxed) | limited
+--                 (BullMQ's limiter) | unshaped
 --   6 wake        µs at which the caller must ask again, '' if it need not
 --   7 next        µs, the slot that the head of the queue would get, '' if unknown
 --   8 delayed     BullMQ's time of the next delayed job (ms), or 0
@@ -157,9 +158,10 @@ function departure.replay(d)
 end
 
 -- The reply to a call that was sent again, which stores nothing: a loss that it found is left to the next call.
-function departure.reply_again(d, result)
+-- fewer: whether it is about ends that fetched fewer jobs than they were to
+function departure.reply_again(d, result, fewer)
   if d.meter then d.meter.loss = nil end
-  return departure.reply(d, result, '')
+  return departure.reply(d, result, fewer and d.stop == 'full' and us_text(d.now) or '')
 end
 
 function departure.remember(d)
@@ -184,7 +186,7 @@ function departure.find_foreign(d)
   if started >= d.shape.changed_at and not ours then d.notes.foreign = id end
 end
 
--- A worker that has taken all it can hands on to sleeping workers, even if nothing waits: otherwise the next job would
+-- A worker that has taken all it can at once hands on to sleeping workers, even if nothing waits: otherwise the next job would
 -- find only full workers, and others that do not listen for it. Returns whether the head may leave now and no
 -- sleeping worker could take it.
 function departure.hand_on(d)
@@ -221,14 +223,15 @@ function departure.settle(d, asked)
   local spare = asked - #d.granted
   if d.stop == 'empty' and spare == 0 then d.stop = 'full' end
   local holds = d.meter or d.gate.limits
-  -- A worker that got as many jobs as it finished keeps its wake-up time, if it has one: it may have room for more.
+  -- A worker that got as many jobs as it finished keeps its wake-up time, if it has one: it may have room for more. One
+  -- that got fewer, since they are large (lib/fetched-size), asks again at once.
   local goes_on = call.ends and d.stop == 'full'
   if holds and d.stop ~= 'closed' and not goes_on then
     sleepers.remove(call.base .. 'meta:sleepers', call.caller)
   end
   local left = d.stop == 'full' and departure.hand_on(d)
   if call.horizon == 0 then return '' end
-  if left and goes_on then return us_text(d.now) end
+  if goes_on and (left or spare > 0) then return us_text(d.now) end
   local marker = call.base .. 'marker'
   if d.stop == 'closed' then
     local wake = departure.sleep(d, spare)

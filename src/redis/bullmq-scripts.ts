@@ -144,6 +144,9 @@ function namesIn(list = ''): string[] {
 const POPPING = ['moveToActive', 'moveToDelayed', 'moveToFinished']
 const POPS = /"(RPOPLPUSH|ZPOPMIN|LMOVE|BLMOVE|ZMPOP|LMPOP)"/i
 
+/** Those that extend locks, before which a queue's places are kept (`lua/lib/kept-places.lua`), and their keys. */
+const EXTENDING: Readonly<Record<string, number>> = { extendLock: 2, extendLocks: 1 }
+
 /** What the gate and the arguments of our scripts rely on, by script. */
 const FRAGMENTS: Readonly<Record<string, readonly RegExp[]>> = {
   moveToActive: [
@@ -154,6 +157,8 @@ const FRAGMENTS: Readonly<Record<string, readonly RegExp[]>> = {
   ],
   moveToFinished: [/ARGV\[6\] == "1"/, /"RPOPLPUSH", waitKey, activeKey/],
   moveToDelayed: [/ARGV\[8\] == "1"/, /"RPOPLPUSH", waitKey, activeKey/],
+  extendLock: [/"SET", KEYS\[1\], ARGV\[1\], "PX", ARGV\[2\]/],
+  extendLocks: [/stalledKey = KEYS\[1\]/, /lockDuration = ARGV\[4\]/],
 }
 
 /** Reads the scripts of the installed BullMQ, without a connection and without a deep import. */
@@ -228,7 +233,7 @@ export function checkBullmqScripts({ version, scripts }: BullmqScripts): string 
 
 function layoutDifferences(scripts: ReadonlyMap<string, BullmqScript>): string[] {
   const differences: string[] = []
-  for (const [name, keys] of Object.entries({ ...COMPOSED, ...CLOCKED })) {
+  for (const [name, keys] of Object.entries({ ...COMPOSED, ...CLOCKED, ...EXTENDING })) {
     const script = scripts.get(name)
     if (!script) differences.push(`${name} is missing`)
     else if (script.numberOfKeys !== keys) differences.push(`${name} has ${script.numberOfKeys} keys, expected ${keys}`)

@@ -295,12 +295,11 @@ function prepared(name: string, text: string, composer: LuaComposer): string {
     ...(name === RETRY ? [RETRIED] : []),
     ...(name in EXTENDING ? [KEPT_PLACES] : []),
   ]
-  const stalled = `KEYS[${UNREFUSED[name]}]`
-  const first = name in UNREFUSED ? `redis.call('SREM', ${stalled}, '')` : ''
+  const first = name in UNREFUSED ? `redis.call('SREM', KEYS[${UNREFUSED[name]}], '')` : ''
   return [
     composer.text(included.join('\n')),
     name === NEXT_ITERATION.script ? NEXT_ITERATION.begin : first,
-    name in EXTENDING ? `keep_places(string.sub(${stalled}, 1, -8), ARGV[${EXTENDING[name]}])` : '',
+    name in EXTENDING ? `keep_places(string.sub(KEYS[${UNREFUSED[name]}], 1, -8), ARGV[${EXTENDING[name]}])` : '',
     isGrouped ? 'local redis = groups_redis(redis)' : '',
     name === CLEAN ? 'local redis = groups_clean_redis(redis, ARGV[1], ARGV[4])' : '',
     name === RETRY ? `local function retry()\n${text}\nend\nreturn retried(ARGV[1], ARGV[4], ARGV[5], retry())` : text,

@@ -28,7 +28,7 @@ export interface AskConditions {
 
 /**
  * When a worker asks for jobs again, given its last reply:
- *   full     every place is taken: when one is free, or the next slot comes near
+ *   full     every place is taken, or as many jobs came as one call gives: when one is free, or the next slot comes near
  *   closed   the next slot is beyond the horizon: at the wake-up time that Redis assigned; where only groups hold the
  *            jobs, also at the marker, since a stock producer wakes no one else for a job of another group
  *   empty    nothing waits: at BullMQ's marker

@@ -24,13 +24,16 @@ export class ThroughputWatch {
     this.#jobMs.add(ms)
   }
 
-  /** A reply arrived; the one before it may have filled the worker. */
-  asked(reply: DepartureReply, shape: StoredShape | undefined, concurrency: number): void {
+  /**
+   * A reply arrived; the one before it may have filled the worker.
+   * @param isFull whether this one did, so that slots may pass unused from now on
+   */
+  asked(reply: DepartureReply, isFull: boolean, shape: StoredShape | undefined, concurrency: number): void {
     const [first] = reply.grants
     // The slot is due now although it was requested as soon as a place was free: earlier slots have passed unused.
     const late = first !== undefined && reply.nowUs !== undefined && first.slotUs <= reply.nowUs
     this.#lost = this.#wasFull && late ? this.#lost + 1 : 0
-    this.#wasFull = reply.stop === 'full'
+    this.#wasFull = isFull
     this.#warn(shape, concurrency)
   }
 

@@ -517,7 +517,9 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   #onReply(reply: DepartureReply): void {
     if (reply.clockStepUs > 0) this.emit('clockStep', { backUs: reply.clockStepUs })
     if (reply.foreignJobId) this.emit('foreignWorker', { jobId: reply.foreignJobId })
-    this.#watch.asked(reply, this.backend.store.memory.stored, this.concurrency)
+    const { running, held } = this.#dispatcher
+    const isFull = reply.stop === 'full' && running + held.length + reply.grants.length >= this.concurrency
+    this.#watch.asked(reply, isFull, this.backend.store.memory.stored, this.concurrency)
   }
 
   /** A lost connection reports itself, as in BullMQ's loop. */

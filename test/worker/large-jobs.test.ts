@@ -1,10 +1,13 @@
-import { expect, test } from 'vitest'
+import { randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import { expect, onTestFinished, test } from 'vitest'
 import { useRedis } from '../support/redis.ts'
-import { callsOf, departuresOf, eventsOf, gate, Workshop } from './support.ts'
+import { asksUntil, callsOf, departuresOf, eventsOf, gate, Workshop } from './support.ts'
 
 // Jobs with much data, or large results: no script copies more than about 256 KiB of them, and the worker asks for the rest.
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
+const client = redis.client()
 
 const OPEN = { rate: '1000000/s', burst: 1_000_000 }
 const limits = [{ name: 'open', ...OPEN }] as const
@@ -83,4 +86,36 @@ test('large results of jobs that end together are stored by several calls', asyn
   expect(
     (await Promise.all(added.map(({ id }) => queue.getJob(id as string)))).every((job) => job?.returnvalue === TEXT),
   ).toBe(true)
+})
+
+test('a worker that has got as much data as a call gives asks again at once, whoever else sleeps', async () => {
+  const queue = shop.queue({ limits: [{ name: 'places', algorithm: 'concurrency', concurrency: 20 }] })
+  await queue.addBulk(Array.from({ length: 60 }, () => ({ name: 'job', data: { text: TEXT.repeat(7) } })))
+  const [first, second] = [gate(), gate()]
+  shop.keep({ close: async () => second.open() })
+  let started = 0
+  const worker = shop.worker(queue, () => (++started <= 20 ? first : second).opened, { concurrency: 40 })
+  const [calls, departed] = [callsOf(worker), departuresOf(worker)]
+  await departed.reach(20)
+  await asksUntil(calls, 'closed')
+  // A worker that has died in its sleep is handed what is left, and does not answer.
+  const [seconds] = await client.time()
+  await client.zadd(queue.toKey('meta:sleepers'), (Number(seconds) + 3600) * 1e6, randomUUID())
+  first.open()
+  await departed.reach(40)
+})
+
+test('a worker with free places is not said to have too few', async () => {
+  const warnings: (Error & { readonly code?: string })[] = []
+  const hear = (warning: Error) => warnings.push(warning)
+  process.on('warning', hear)
+  onTestFinished(() => void process.off('warning', hear))
+  const queue = shop.queue({ rate: '1000/s', burst: 100, maxLatenessMs: 60_000 })
+  const worker = shop.worker(queue, () => delay(100), { concurrency: 50 })
+  const completed = eventsOf('completed', worker)
+  for (const sum of [30, 60]) {
+    await queue.addBulk(Array.from({ length: 30 }, () => ({ name: 'job', data: { text: TEXT.repeat(7) } })))
+    await completed.reach(sum)
+  }
+  expect(warnings.filter(({ code }) => code === 'SLUICE_CONCURRENCY')).toEqual([])
 })

@@ -40,16 +40,8 @@ test('an end that Redis refuses, since the job is another one’s by now, does n
   expect(await queue.getJobCounts('failed', 'completed')).toEqual({ failed: 0, completed: 1 })
 })
 
-test('an end that Redis refuses leaves its place to a job that waits', async () => {
-  const queue = shop.queue({ limits: [{ name: 'places', algorithm: 'concurrency', concurrency: 1000 }] })
-  await queue.addBulk(jobs(30))
-  const [first, second] = [gate(), gate()]
-  let started = 0
-  const worker = shop.worker(queue, () => (++started <= 10 ? first : second).opened, { concurrency: 10 })
-  const [errors, departed] = [eventsOf<Error>('error', worker), departuresOf(worker)]
-  const id = (await departed.reach(10)).at(-1)?.id as string
-  // As if it had been stalled, and had begun again elsewhere.
-  await client.set(`${queue.toKey(id)}:lock`, 'of another worker')
+/** Why the batches of ends of a worker looked for no more jobs. */
+async function stopsOf(worker: ReturnType<typeof shop.worker>): Promise<unknown[]> {
   const stops: unknown[] = []
   const sender = (await worker.getBackend().client) as unknown as { runCommand(...args: unknown[]): Promise<unknown[]> }
   const run = sender.runCommand.bind(sender)
@@ -58,12 +50,30 @@ test('an end that Redis refuses leaves its place to a job that waits', async () 
     if (String(args[0]).endsWith('finish-batch')) stops.push(reply[4])
     return reply
   }
+  return stops
+}
+
+// Then it does not wait for a marker, as if the queue were empty.
+test.each([
+  ['behind the gate', { name: 'places', algorithm: 'concurrency', concurrency: 1000 }, 9, 30, 0],
+  // The last of the first five ends needs the gate, since the next job is prioritized.
+  ['before another one comes to the gate', { name: 'open', rate: '1000000/s', burst: 1_000_000 }, 0, 13, 15],
+] as const)('an end that Redis refuses %s leaves its place to a job that waits', async (_, limit, nth, plain, more) => {
+  const queue = shop.queue({ limits: [limit] })
+  await queue.addBulk([...jobs(plain), ...jobs(more, { priority: 5 })])
+  const [first, second] = [gate(), gate()]
+  let started = 0
+  const worker = shop.worker(queue, () => (++started <= 10 ? first : second).opened, { concurrency: 10 })
+  const [errors, departed] = [eventsOf<Error>('error', worker), departuresOf(worker)]
+  const id = (await departed.reach(10))[nth]?.id as string
+  // As if it had been stalled, and had begun again elsewhere.
+  await client.set(`${queue.toKey(id)}:lock`, 'of another worker')
+  const stops = await stopsOf(worker)
   first.open()
   await departed.reach(20)
-  // It does not wait for a marker, as if the queue were empty.
   expect(stops.slice(0, 2)).toEqual(['full', 'full'])
   expect(errors.all[0]?.message).toContain(`job ${id}`)
   second.open()
-  await departed.reach(30)
+  await departed.reach(plain + more)
   await client.del(`${queue.toKey(id)}:lock`)
 })

@@ -1,8 +1,12 @@
-import { afterEach, expect, test } from 'vitest'
+import { afterEach, expect, test, vi } from 'vitest'
+import { readDeparture } from '../../src/departure/reply.ts'
 import { InvalidInputError } from '../../src/errors.ts'
+import { RedisClock } from '../../src/redis/clock.ts'
 import { LoopLoad } from '../../src/reports/loop-load.ts'
+import { Dispatcher } from '../../src/worker/dispatcher.ts'
 import { OverloadWatch } from '../../src/worker/overload-watch.ts'
 import { useRedis } from '../support/redis.ts'
+import { idleHost } from './idle-host.ts'
 import { callsOf, departuresOf, eventsOf, gate, jobs, Record, Workshop } from './support.ts'
 
 const redis = useRedis(import.meta.url)
@@ -37,6 +41,29 @@ function burn(): () => void {
     burning = false
   }
   return stopBurning
+}
+
+/**
+ * As {@link burn}, for workers made after this call, whose measured loop is busy while it burns and never else: on a
+ * busy machine, a process that is stopped while it runs is overloaded before it burns.
+ */
+function burner(): () => () => void {
+  let [burntMs, sinceMs] = [0, Number.POSITIVE_INFINITY]
+  const burntBy = (now: number) => burntMs + Math.max(0, now - sinceMs)
+  vi.spyOn(performance, 'eventLoopUtilization').mockImplementation(() => {
+    const now = performance.now()
+    const active = burntBy(now)
+    return { active, idle: now - active, utilization: active / now }
+  })
+  return () => {
+    sinceMs = performance.now()
+    const stop = burn()
+    return () => {
+      stop()
+      burntMs = burntBy(performance.now())
+      sinceMs = Number.POSITIVE_INFINITY
+    }
+  }
 }
 
 type Load = { utilisation: number }
@@ -104,11 +131,13 @@ test.each([0, -1, 1.1, Number.NaN])('maxLoopUtilisation %s is refused', (maxLoop
 })
 
 test('an overloaded worker gives back what it holds, lets run what runs, and goes on when it is relieved', async () => {
-  const queue = shop.queue({ rate: '6/min', horizonMs: 40_000 })
+  // No job is late, and no second slot comes, however long the machine stops.
+  const queue = shop.queue({ rate: '1/min', horizonMs: 240_000, maxLatenessMs: 60_000 })
   await queue.waitUntilReady()
   const released = gate()
+  const burnOn = burner()
   const worker = shop.worker(queue, (job) => (job.name === 'job0' ? released.opened : Promise.resolve()), {
-    ...{ concurrency: 4, lockDuration: 200_000, maxLoopUtilisation: MAX },
+    ...{ concurrency: 4, lockDuration: 1_200_000, maxLoopUtilisation: MAX },
   })
   const [calls, departed] = [callsOf(worker), departuresOf(worker)]
   const [overloaded, relieved] = [eventsOf<Load>('overloaded', worker), eventsOf<Load>('relieved', worker)]
@@ -117,7 +146,7 @@ test('an overloaded worker gives back what it holds, lets run what runs, and goe
   await calls.until((all) => all.reduce((sum, { reply }) => sum + reply.grants.length, 0) === 4)
   await departed.reach(1)
   expect(await queue.getJobCounts('wait', 'active')).toEqual({ wait: 1, active: 4 })
-  const stop = burn()
+  const stop = burnOn()
   const [load] = await overloaded.reach(1)
   expect(load?.utilisation).toBeGreaterThan(MAX)
   const asked = calls.all.length
@@ -142,12 +171,13 @@ test('where a finish fetches the next job, an overloaded worker finishes without
   const queue = shop.queue({ capacity: 100 })
   await queue.addBulk(jobs(3))
   const released = gate()
+  const burnOn = burner()
   const worker = shop.worker(queue, () => released.opened, { maxLoopUtilisation: MAX })
   const departed = departuresOf(worker)
   const completed = eventsOf('completed', worker)
   const [overloaded, relieved] = [eventsOf<Load>('overloaded', worker), eventsOf<Load>('relieved', worker)]
   await departed.reach(1)
-  const stop = burn()
+  const stop = burnOn()
   await overloaded.reach(1)
   released.open()
   await completed.reach(1)
@@ -161,9 +191,17 @@ test('where a finish fetches the next job, an overloaded worker finishes without
 test('a marker that an overloaded worker takes goes to another one', async () => {
   const queue = shop.queue({ capacity: 100 })
   await queue.waitUntilReady()
-  const ran = new Record<string>()
+  const burnOn = burner()
+  const [ran, took] = [new Record<string>(), new Record<string>()]
   const make = (name: string, options = {}) => {
     const worker = shop.worker(queue, async () => ran.add(name), { ...options, drainDelay: 300, autorun: false })
+    const backend = worker.getBackend()
+    const wait = backend.waitForJob.bind(backend)
+    backend.waitForJob = async (timeoutS) => {
+      const marker = await wait(timeoutS)
+      if (marker) took.add(name)
+      return marker
+    }
     return { worker, calls: callsOf(worker) }
   }
   const busy = make('busy', { maxLoopUtilisation: MAX })
@@ -180,14 +218,46 @@ test('a marker that an overloaded worker takes goes to another one', async () =>
   await blocked(1)
   void other.worker.run()
   await blocked(2)
-  const stop = burn()
+  const stop = burnOn()
   await overloaded.reach(1)
   const asked = busy.calls.all.length
   await queue.add('job', {})
   await ran.reach(1)
   expect(ran.all).toEqual(['other'])
+  // Woken by the marker, and not because its own wait was over.
+  expect(took.all).toEqual(['busy', 'other'])
   expect(busy.calls.all.length).toBe(asked)
   stop()
+})
+
+test('a marker that came just before the overload is noticed is left to others before the worker sits out', async () => {
+  const marker = gate<number>()
+  const given: [number, boolean][] = []
+  let [asks, overloaded, closing] = [0, false, false]
+  const host = idleHost({
+    closing: () => closing,
+    overloaded: () => overloaded,
+    depart: async () => {
+      asks += 1
+      return readDeparture([1, String(Date.now() * 1000), 0, [], 'empty', '', '', 0, 0])
+    },
+    waitForMarker: () => (asks === 1 ? marker.opened : new Promise<number>(() => {})),
+    giveBack: async (held, leaving) => void given.push([held.length, leaving]),
+    process: async () => 0,
+  })
+  const dispatcher = new Dispatcher(host, new RedisClock())
+  const running = dispatcher.run()
+  await expect.poll(() => asks).toBe(1)
+  marker.open(0)
+  overloaded = true
+  await expect.poll(() => given).toEqual([[0, true]])
+  expect(asks).toBe(1)
+  overloaded = false
+  dispatcher.wake()
+  await expect.poll(() => asks).toBe(2)
+  closing = true
+  dispatcher.wake()
+  await running
 })
 
 test('an overloaded worker can be paused, resumed and closed', async () => {

@@ -20,6 +20,7 @@ const limitSchema = z.strictObject({
   tiers: z.record(z.string(), z.strictObject(ruleFields)).optional(),
   maxKeys: z.number().optional(),
   onError: z.enum(['throw', 'allow']).optional(),
+  timeoutMs: z.number().optional(),
   mode: mode.optional(),
 })
 

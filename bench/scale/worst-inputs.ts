@@ -94,10 +94,17 @@ export function adds(scene: DeepScene): WorstInput[] {
   const prioritized = hasGroups ? {} : { priority: 3 }
   const mebibyte = { text: 'x'.repeat(MIB) }
   const large = Math.min(LARGE, Math.max(10 * BULK, scene.jobs / 100))
-  const one = (what: string, more: object, data: object = {}): WorstInput => ({
-    what: `add${what}`,
-    run: () => far.add('job', data, optionsAt(scene, 0, more)),
-  })
+  const one = (what: string, more: object, data: object = {}): WorstInput => {
+    let added: Job | undefined
+    return {
+      what: `add${what}`,
+      run: async () => {
+        added = await far.add('job', data, optionsAt(scene, 0, more))
+      },
+      // Workers would come to a large one while something else is measured.
+      clear: async () => (await near.getJob(added?.id as string))?.remove(),
+    }
+  }
   const bulk = (what: string, count: number, more: (i: number) => object = () => ({}), data: object = {}) => ({
     what: `addBulk of ${count}${what}`,
     run: () => far.addBulk(bulkOf(scene, count, more, data)),
@@ -154,14 +161,17 @@ export function dropping(scene: DeepScene): WorstInput[] {
 /** @returns jobs of 1 MiB, ahead of all others, which a worker runs at once, and whose results are as large */
 export function largeJobs(near: Queue, run: (jobs: number, processor: (job: Job) => Promise<string>) => Promise<void>) {
   const data = { text: 'x'.repeat(MIB) }
+  let added: string[] = []
   return {
     what: `${LARGE_JOBS} of 1 MiB at once, with results of 1 MiB`,
     prepare: async () => {
-      for (let i = 0; i < LARGE_JOBS; i++) await near.add('job', data, { lifo: true })
+      added = []
+      for (let i = 0; i < LARGE_JOBS; i++) added.push((await near.add('job', data, { lifo: true })).id as string)
     },
     run: () => run(LARGE_JOBS, async (job) => job.data.text),
     clear: async () => {
       await near.clean(0, 0, 'completed')
+      for (const id of added) await near.remove(id)
       await near.trimEvents(0)
     },
   }

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
 import { useRedis } from '../support/redis.ts'
-import { asksUntil, callsOf, departuresOf, eventsOf, gate, Workshop } from './support.ts'
+import { asksUntil, callsOf, departuresOf, eventsOf, gate, Workshop, watchScripts } from './support.ts'
 
 // Jobs with much data, or large results: no script copies more than about 256 KiB of them, and the worker asks for the rest.
 const redis = useRedis(import.meta.url)
@@ -26,22 +26,14 @@ const MOST = 7
 const PLACES = 50
 const JOBS = 90
 
-type Send = (name: string, args: unknown[]) => Promise<unknown>
-
 /** How often that text is in what each call that ends several jobs sends, and in its reply. */
 function textsOf(worker: ReturnType<typeof shop.worker>): { readonly sent: number[]; readonly fetched: number[] } {
   const texts = { sent: [] as number[], fetched: [] as number[] }
   const count = (of: unknown) => JSON.stringify(of ?? '').split(TEXT).length - 1
-  void worker.getBackend().client.then((client) => {
-    const sender = client as unknown as { runCommand: Send }
-    const run = sender.runCommand.bind(sender)
-    sender.runCommand = async (name, args) => {
-      if (!name.includes('finish-batch')) return run(name, args)
-      texts.sent.push(count(args))
-      const reply = await run(name, args)
-      texts.fetched.push(count(reply))
-      return reply
-    }
+  void watchScripts(worker, (name, args, reply) => {
+    if (!name.includes('finish-batch')) return
+    texts.sent.push(count(args))
+    texts.fetched.push(count(reply))
   })
   return texts
 }

@@ -1,7 +1,7 @@
 import type { Job } from 'bullmq'
 import { expect, test } from 'vitest'
 import { useRedis } from '../support/redis.ts'
-import { departuresOf, eventsOf, gate, jobs, Workshop } from './support.ts'
+import { departuresOf, eventsOf, gate, jobs, Workshop, watchScripts } from './support.ts'
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
@@ -43,13 +43,9 @@ test('an end that Redis refuses, since the job is another one’s by now, does n
 /** Why the batches of ends of a worker looked for no more jobs. */
 async function stopsOf(worker: ReturnType<typeof shop.worker>): Promise<unknown[]> {
   const stops: unknown[] = []
-  const sender = (await worker.getBackend().client) as unknown as { runCommand(...args: unknown[]): Promise<unknown[]> }
-  const run = sender.runCommand.bind(sender)
-  sender.runCommand = async (...args) => {
-    const reply = await run(...args)
-    if (String(args[0]).endsWith('finish-batch')) stops.push(reply[4])
-    return reply
-  }
+  await watchScripts(worker, (name, _, reply) => {
+    if (name.endsWith('finish-batch')) stops.push((reply as unknown[])[4])
+  })
   return stops
 }
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { useRedis } from '../support/redis.ts'
-import { callsOf, departuresOf, gate, Workshop } from './support.ts'
+import { callsOf, departuresOf, gate, Workshop, watchScripts } from './support.ts'
 
 // However many jobs a worker runs at once, no script of it keeps Redis busy for long.
 const redis = useRedis(import.meta.url)
@@ -23,13 +23,8 @@ const SHAPES = [
 /** How many jobs ended in each call, by the ids among its arguments. */
 function endsOf(worker: ReturnType<typeof shop.worker>, ids: ReadonlySet<unknown>): number[] {
   const sizes: number[] = []
-  void worker.getBackend().client.then((client) => {
-    const sender = client as unknown as { runCommand(name: string, args: unknown[]): Promise<unknown> }
-    const run = sender.runCommand.bind(sender)
-    sender.runCommand = (name, args) => {
-      if (name.includes('finish-batch')) sizes.push(args.filter((argument) => ids.has(argument)).length)
-      return run(name, args)
-    }
+  void watchScripts(worker, (name, args) => {
+    if (name.includes('finish-batch')) sizes.push(args.filter((argument) => ids.has(argument)).length)
   })
   return sizes
 }

@@ -161,6 +161,21 @@ export function callsOf(worker: ShapedWorker): Record<Asked> {
   return record
 }
 
+/** Calls `seen` for each script that a worker sends from now on, once it is answered. */
+export async function watchScripts(
+  worker: ShapedWorker,
+  seen: (name: string, args: readonly unknown[], reply: unknown) => void,
+): Promise<void> {
+  const client = await worker.getBackend().client
+  const sender = client as unknown as { runCommand(name: string, args: unknown[]): Promise<unknown> }
+  const run = sender.runCommand.bind(sender)
+  sender.runCommand = async (name, args) => {
+    const reply = await run(name, args)
+    seen(name, args, reply)
+    return reply
+  }
+}
+
 /** A worker that was told of an answer before it goes on: resolves when its next call for jobs is answered so. */
 export async function asksUntil(calls: Record<Asked>, stop: DepartureReply['stop']): Promise<void> {
   await calls.until((all) => all.at(-1)?.reply.stop === stop)

@@ -144,8 +144,14 @@ function namesIn(list = ''): string[] {
 const POPPING = ['moveToActive', 'moveToDelayed', 'moveToFinished']
 const POPS = /"(RPOPLPUSH|ZPOPMIN|LMOVE|BLMOVE|ZMPOP|LMPOP)"/i
 
-/** Those that extend locks, before which a queue's places are kept (`lua/lib/kept-places.lua`), and their keys. */
-const EXTENDING: Readonly<Record<string, number>> = { extendLock: 2, extendLocks: 1 }
+/**
+ * Those that extend locks, before which a queue's places are kept (`lua/lib/kept-places.lua`): their number of keys, and
+ * the index of the new duration, ms, among their arguments.
+ */
+export const EXTENDING: Readonly<Record<string, { readonly keys: number; readonly duration: number }>> = {
+  extendLock: { keys: 2, duration: 2 },
+  extendLocks: { keys: 1, duration: 4 },
+}
 
 /** What the gate and the arguments of our scripts rely on, by script. */
 const FRAGMENTS: Readonly<Record<string, readonly RegExp[]>> = {
@@ -233,7 +239,8 @@ export function checkBullmqScripts({ version, scripts }: BullmqScripts): string 
 
 function layoutDifferences(scripts: ReadonlyMap<string, BullmqScript>): string[] {
   const differences: string[] = []
-  for (const [name, keys] of Object.entries({ ...COMPOSED, ...CLOCKED, ...EXTENDING })) {
+  const extending = Object.entries(EXTENDING).map(([name, { keys }]) => [name, keys] as const)
+  for (const [name, keys] of [...Object.entries({ ...COMPOSED, ...CLOCKED }), ...extending]) {
     const script = scripts.get(name)
     if (!script) differences.push(`${name} is missing`)
     else if (script.numberOfKeys !== keys) differences.push(`${name} has ${script.numberOfKeys} keys, expected ${keys}`)

@@ -3,6 +3,7 @@ import {
   CLOCKED,
   type DividedScript,
   divideScript,
+  EXTENDING,
   keysOfAdd,
   keysOfEnd,
   onDelayClock,
@@ -101,9 +102,6 @@ const UNREFUSED: Readonly<Record<string, number>> = {
   extendLocks: 1,
   moveStalledJobsToWait: 1,
 }
-
-/** Those that extend locks, and the index of the new duration, ms, among their arguments (`lua/lib/kept-places.lua`). */
-const EXTENDING: Readonly<Record<string, number>> = { extendLock: 2, extendLocks: 4 }
 
 /**
  * BullMQ's scripts that put jobs back into the wait list, or take them from the running ones: in a queue with groups the
@@ -288,18 +286,19 @@ function steady(text: string, composer: LuaComposer): string {
 /** A script of BullMQ with what it needs before it. */
 function prepared(name: string, text: string, composer: LuaComposer): string {
   const isGrouped = (GROUPED as readonly string[]).includes(name)
+  const extending = EXTENDING[name]
   const hooks = name === CLEAN ? [GROUP_CLEAN] : isGrouped ? [GROUP_HOOKS] : []
   const included = [
     ...(name in CLOCKED ? [DELAY_CLOCK] : []),
     ...hooks,
     ...(name === RETRY ? [RETRIED] : []),
-    ...(name in EXTENDING ? [KEPT_PLACES] : []),
+    ...(extending ? [KEPT_PLACES] : []),
   ]
   const first = name in UNREFUSED ? `redis.call('SREM', KEYS[${UNREFUSED[name]}], '')` : ''
   return [
     composer.text(included.join('\n')),
     name === NEXT_ITERATION.script ? NEXT_ITERATION.begin : first,
-    name in EXTENDING ? `keep_places(string.sub(KEYS[${UNREFUSED[name]}], 1, -8), ARGV[${EXTENDING[name]}])` : '',
+    extending ? `keep_places(string.sub(KEYS[${UNREFUSED[name]}], 1, -8), ARGV[${extending.duration}])` : '',
     isGrouped ? 'local redis = groups_redis(redis)' : '',
     name === CLEAN ? 'local redis = groups_clean_redis(redis, ARGV[1], ARGV[4])' : '',
     name === RETRY ? `local function retry()\n${text}\nend\nreturn retried(ARGV[1], ARGV[4], ARGV[5], retry())` : text,

@@ -91,11 +91,17 @@ export function npm(cwd: string, args: readonly string[]): Promise<string> {
 /** Runs the TypeScript compiler. @throws with everything that it found */
 export async function compile(cwd: string, args: readonly string[]): Promise<void> {
   const tsc = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc')
-  const command = [tsc, '--pretty', 'false', ...args]
-  await runCommand(process.execPath, command, { cwd, timeoutMs: PATIENCE_MS }).catch((error: Error) => {
-    const { stdout = error.message } = error.cause as { stdout?: string }
-    throw new Error(`tsc ${args.join(' ')}:\n${stdout}`, { cause: error })
-  })
+  await runTool(cwd, [tsc, '--pretty', 'false', ...args])
+}
+
+/** Runs a program of Node and returns all that it printed. @throws with all of it */
+export async function runTool(cwd: string, args: readonly string[], env = process.env): Promise<string> {
+  try {
+    return await runCommand(process.execPath, args, { cwd, env, withStderr: true, timeoutMs: PATIENCE_MS })
+  } catch (error) {
+    const { stdout = '', stderr = '' } = (error as Error).cause as { stdout?: string; stderr?: string }
+    throw new Error(`node ${args.join(' ')}:\n${stdout + stderr || (error as Error).message}`, { cause: error })
+  }
 }
 
 /** Where the type definitions of Node are, for projects that do not install them. */

@@ -54,7 +54,7 @@ import { type FoundIteration, onRedisClock } from './cron-clock.ts'
 import { deadLetterId, deadLetterOf, letterJob } from './dead-letters.ts'
 import { failWithLetter } from './fail-with-letter.ts'
 import type { ShapedBackendOptions } from './options.ts'
-import { drainQueue, isGone } from './removal.ts'
+import { drainQueue, isGone, OBLITERATED_TOGETHER } from './removal.ts'
 
 type AddJobsEntries = Parameters<RedisQueueBackend['addJobs']>[0]
 type MovedJob = Awaited<ReturnType<RedisQueueBackend['moveToCompleted']>>
@@ -513,7 +513,8 @@ export class ShapedBackend extends RedisQueueBackend {
 
   override async obliterate(opts: Parameters<RedisQueueBackend['obliterate']>[0]): Promise<number> {
     const client = await this.queue.client
-    const left = await super.obliterate(opts).catch(async (error: Error) => {
+    const count = Math.min(opts.count, OBLITERATED_TOGETHER)
+    const left = await super.obliterate({ ...opts, count }).catch(async (error: Error) => {
       if (await isGone(error, client, (type) => this.toKey(type))) return 0
       throw error
     })

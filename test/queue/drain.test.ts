@@ -82,6 +82,19 @@ test('an obliterate of a queue that another program resumed meanwhile is refused
   expect((await queue.getShape())?.capacity).toBe(10)
 })
 
+test('an obliterate removes 250 jobs at a time, or fewer if it is told to', async () => {
+  const queue = shop.queue()
+  const sent = await watchScripts(queue)
+  for (const [opts, count] of [[{ force: true }, 250] as const, [{ force: true, count: 100 }, 100] as const]) {
+    await queue.addBulk(Array.from({ length: 600 }, () => ({ name: 'job', data: {} })))
+    sent.length = 0
+    await queue.obliterate(opts)
+    const removals = sent.filter(({ name }) => name.startsWith('obliterate'))
+    expect(removals.map(({ args }) => args[2])).toEqual(Array.from({ length: Math.ceil(601 / count) }, () => count))
+    expect(await client.keys(`${queue.toKey('')}*`)).toEqual([])
+  }
+})
+
 test('jobs that are added while a queue is drained stay, and those that run go on', async () => {
   const queue = shop.queue({ rate: '1000/s' })
   await queue.addBulk(many(3 * PART))

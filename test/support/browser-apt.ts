@@ -6,23 +6,24 @@ import { downloadPackages } from '../../workers/services/apt-download.ts'
 import { buildOnce } from '../../workers/services/build-once.ts'
 import { runCommand } from '../../workers/services/run-command.ts'
 
-const FOLDER = fileURLToPath(new URL(`../../.cache/browser/chromium-${process.arch}/`, import.meta.url))
+const PACKAGE = 'chromium-headless-shell'
+const FOLDER = fileURLToPath(new URL(`../../.cache/browser/${PACKAGE}-${process.arch}/`, import.meta.url))
 
 /**
  * The path of a start script for Debian's Chromium, downloaded with apt into the project's cache folder unless it is
- * already there. It needs no root rights and does not change installed packages. Several processes may call it at the
- * same time.
+ * already there: the build that never has a window, whose pages take half of the CPU time. It needs no root rights and
+ * does not change installed packages. Several processes may call it at the same time.
  */
 export async function fetchAptChromium(): Promise<string> {
-  const starter = join(FOLDER, 'bin', 'chromium')
+  const starter = join(FOLDER, 'bin', PACKAGE)
   if (!existsSync(starter)) await buildOnce(FOLDER.replace(/[\\/]$/, ''), build)
   return starter
 }
 
 async function build(building: string): Promise<void> {
   const root = join(building, 'root')
-  await downloadPackages(['chromium', 'fonts-inter'], join(building, 'apt'), root)
-  const starter = join(building, 'bin', 'chromium')
+  await downloadPackages([PACKAGE, 'fonts-inter'], join(building, 'apt'), root)
+  const starter = join(building, 'bin', PACKAGE)
   await mkdir(dirname(starter))
   await writeFile(join(building, 'fonts.conf'), FONTS)
   await writeFile(starter, starterScript(await libraryFolders(root)))
@@ -37,7 +38,7 @@ function starterScript(folders: readonly string[]): string {
     '#!/bin/sh',
     'here=$(cd "$' + '{0%/*}/.." && pwd)',
     'export FONTCONFIG_FILE="$here/fonts.conf"',
-    `LD_LIBRARY_PATH="${paths}" exec "$here/root/usr/lib/chromium/chromium" "$@"`,
+    `LD_LIBRARY_PATH="${paths}" exec "$here/root/usr/lib/chromium/${PACKAGE}" "$@"`,
     '',
   ].join('\n')
 }

@@ -72,7 +72,7 @@ describePage('the page for everybody', () => {
   test.each(['light', 'dark'] as const)('axe finds nothing wrong in %s', async (colorScheme) => {
     const queue = await fullQueue(`axe-${colorScheme}`)
     // Its source is no file of the dashboard: the policy would not let it in.
-    const context = { colorScheme, bypassCSP: true }
+    const context = { colorScheme, bypassCSP: true, reducedMotion: 'no-preference' as const }
     const { page, url } = await stage.open({ options, context })
     await page.getByRole('link', { name: queue.name, exact: true }).waitFor()
     expect(await violationsOf(page)).toEqual([])

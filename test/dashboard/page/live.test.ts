@@ -32,7 +32,8 @@ describePage('the page while jobs flow', () => {
     const queue = shop.queueNamed('shown', { rate: '20/s', capacity: 500 })
     await queue.addBulk(Array.from({ length: 480 }, () => ({ name: 'job', data: {} })))
     shop.worker(queue, async () => delay(5), { concurrency: 4 })
-    const { page, errors, foreign } = await stage.open({ options: { connection, prefix }, mount: '/ops' })
+    const context = { reducedMotion: 'no-preference' as const }
+    const { page, errors, foreign } = await stage.open({ options: { connection, prefix }, mount: '/ops', context })
     const row = page.getByRole('row', { name: queue.name })
     await row.getByText('20/s', { exact: true }).waitFor()
     await row.getByText(/of 500$/).waitFor()

@@ -62,9 +62,10 @@ export class PageStage {
     return this.look(url, query, context)
   }
 
-  /** Opens a page. */
+  /** Opens a page. Without motion, unless a test is about it: a browser without a GPU draws each frame on the CPU. */
   async look(url: string, query = '', options: BrowserContextOptions = {}): Promise<Opened> {
-    const context = await (this.#browser as Browser).newContext({ viewport: { width: 1280, height: 900 }, ...options })
+    const usual: BrowserContextOptions = { viewport: { width: 1280, height: 900 }, reducedMotion: 'reduce' }
+    const context = await (this.#browser as Browser).newContext({ ...usual, ...options })
     this.#open.list.push(() => context.close())
     const page = await context.newPage()
     // Below the test's own: then the error names what was waited for.

@@ -1,9 +1,8 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { Redis } from 'ioredis'
 import type { TestProject } from 'vitest/node'
-import { compilePrograms, linkPackages } from '../workers/services/compile-programs.ts'
 import { startRedis } from '../workers/services/redis.ts'
 
 /** Programs that tests start as separate processes. */
@@ -28,15 +27,11 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const folder = mkdtempSync(join(tmpdir(), 'sluice-tests-'))
   project.provide('runFolder', folder)
   const programsFolder = join(folder, 'programs')
-  await linkPackages(folder)
-  const compile = () => compilePrograms(programsFolder, PROGRAMS, 'inside')
-  await compile()
-  project.onTestsRerun(async () => {
-    // What test/package/built-package.ts built there is out of date.
-    rmSync(join(folder, 'package'), { recursive: true, force: true })
-    await compile()
-  })
   project.provide('programsFolder', programsFolder)
+  // The tests that compute start no program, and compiling takes seconds.
+  if (process.env.TEST_PART !== 'computing') await preparePrograms(programsFolder, project)
+  // What test/package/built-package.ts built there is out of date.
+  project.onTestsRerun(() => rmSync(join(folder, 'package'), { recursive: true, force: true }))
   return async () => {
     rmSync(folder, { recursive: true, force: true })
     try {
@@ -46,6 +41,16 @@ export default async function setup(project: TestProject): Promise<() => Promise
       await service.stop()
     }
   }
+}
+
+/** Compiles the programs that tests start, again before each further run. */
+async function preparePrograms(programsFolder: string, project: TestProject): Promise<void> {
+  // The compiler alone takes a second to load.
+  const { compilePrograms, linkPackages } = await import('../workers/services/compile-programs.ts')
+  await linkPackages(dirname(programsFolder))
+  const compile = () => compilePrograms(programsFolder, PROGRAMS, 'inside')
+  await compile()
+  project.onTestsRerun(compile)
 }
 
 async function assertEmpty(url: string): Promise<void> {

@@ -1,22 +1,27 @@
 import { InvalidInputError } from '../errors.ts'
 import { ROLE_NEEDS, type Role } from './roles.ts'
-import { commandsOfScripts, scriptTexts } from './script-commands.ts'
+import { commandsOfScripts } from './script-commands.ts'
+
+/** By role. Scripts stay the same while a process runs, and searching all of a role takes tenths of a second. */
+const known = new Map<Role, readonly string[]>()
 
 /** The commands of a role, in lower case and sorted: those of its scripts and those of its clients. */
-export function commandsOfRole(role: Role, texts = scriptTexts()): string[] {
+export function commandsOfRole(role: Role): readonly string[] {
   const { scripts, commands } = ROLE_NEEDS[role]
-  return [...new Set([...commandsOfScripts(scripts, texts), ...commands])].toSorted()
+  const all = known.get(role) ?? [...new Set([...commandsOfScripts(scripts), ...commands])].toSorted()
+  known.set(role, all)
+  return all
 }
 
 /**
  * The line of an ACL file that creates a role's user, with the placeholders `{prefix}`, `{limits}` and `{sha256}` (of
  * the password, hex). It begins with a reset, so that it can be given to ACL SETUSER again.
  */
-export function aclTemplate(role: Role, texts = scriptTexts()): string {
+export function aclTemplate(role: Role): string {
   const { keys, channels } = ROLE_NEEDS[role]
   const rules = [
     ...['reset', 'on', '#{sha256}', ...keys, ...channels.map((channel) => `&${channel}`), '-@all'],
-    ...commandsOfRole(role, texts).map((command) => `+${command}`),
+    ...commandsOfRole(role).map((command) => `+${command}`),
   ]
   return `user sluice-${role} ${rules.join(' ')}`
 }

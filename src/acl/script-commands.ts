@@ -18,7 +18,8 @@ export function scriptTexts(): ReadonlyMap<string, string> {
  * The commands that scripts can call, sorted.
  * @throws InvalidInputError for a script that the installed BullMQ lacks, or a call that cannot be understood
  */
-export function commandsOfScripts(names: readonly string[], texts = scriptTexts()): string[] {
+export function commandsOfScripts(names: readonly string[]): string[] {
+  const texts = scriptTexts()
   const commands = names.flatMap((name) => {
     const text = texts.get(name)
     if (text === undefined) throw new InvalidInputError(`a role runs the script "${name}", which does not exist`)

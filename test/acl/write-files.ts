@@ -1,11 +1,9 @@
 import { writeFileSync } from 'node:fs'
 import { aclTemplate } from '../../src/acl/acl-line.ts'
 import { ROLES } from '../../src/acl/roles.ts'
-import { scriptTexts } from '../../src/acl/script-commands.ts'
 
 /** Writes docs/acl/<role>.acl anew: `npm run acl`, after a change of Lua or of BullMQ. */
-const texts = scriptTexts()
 for (const role of ROLES) {
   const file = new URL(`../../docs/acl/${role}.acl`, import.meta.url)
-  writeFileSync(file, `${aclTemplate(role, texts)}\n`)
+  writeFileSync(file, `${aclTemplate(role)}\n`)
 }

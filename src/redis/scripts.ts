@@ -13,6 +13,7 @@ import type { Command } from './commands.ts'
 import { LuaComposer } from './lua-composer.ts'
 import { readLuaFile } from './lua-files.ts'
 import { sendOnce } from './resends.ts'
+import { SharedScripts } from './shared-scripts.ts'
 
 /** A script as BullMQ's client takes it. */
 export interface ScriptDefinition {
@@ -183,6 +184,7 @@ export class ScriptSet {
   readonly #admitFlow: string
   readonly #suffix: string
   readonly #commands = new Map<string, Command>()
+  readonly #shared = new SharedScripts()
   readonly #bullmq: BullmqScripts
 
   constructor(bullmq: BullmqScripts, ownVersion: string, readLua: (file: string) => string = readLuaFile) {
@@ -267,9 +269,10 @@ export class ScriptSet {
   }
 
   #defineOnce(client: DefiningClient, { name }: Command, definition: ScriptDefinition, isSentOnce: boolean): void {
-    if (name in client) return
+    if (name in client || this.#shared.take(client, name)) return
     client.defineCommand(name, client.isCluster ? onCluster(definition) : definition)
     if (isSentOnce) sendOnce(client, name)
+    this.#shared.keep(client, name)
   }
 }
 

@@ -37,7 +37,8 @@ describe.each([
         }
         for (let i = 0; i < leaving; i++) for (const { id } of (await held.depart(1)).grants) ids.delete(id)
         const places = await Promise.all([...ids].map(async (id) => ({ id, ...(await placeOf(id)) })))
-        for (const { id, position } of places) expect((await inspector.explain('held', id))?.ahead).toBe(position)
+        const explained = await Promise.all(places.map(({ id }) => inspector.explain('held', id)))
+        expect(explained.map((one) => one?.ahead)).toEqual(places.map(({ position }) => position))
         const found = places.toSorted((one, other) => one.position! - other.position!)
         const expected = await held.drain(1, 0)
         expect(found.map(({ id, position }) => [id, position])).toEqual(expected.map(({ id }, i) => [id, i]))
@@ -92,8 +93,8 @@ test.each([
           await held.advanceTo(held.nowUs + waitMs * 1000)
         }
         for (let i = 0; i < leaving; i++) for (const { id } of (await held.depart(1)).grants) ids.delete(id)
-        const places = new Map<string, number>()
-        for (const id of ids) places.set(id, (await placeOf(id)).startsAt!.getTime())
+        const starts = [...ids].map(async (id) => [id, (await placeOf(id)).startsAt!.getTime()] as const)
+        const places = new Map(await Promise.all(starts))
         for (const { id, slotUs } of await held.drain(1, 0)) {
           expect(Math.abs(places.get(id)! * 1000 - slotUs), `${id}`).toBeLessThan(2000)
         }

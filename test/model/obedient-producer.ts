@@ -2,7 +2,7 @@ import { Admission } from '../../src/admission/admission.ts'
 import { QueueFullError } from '../../src/errors.ts'
 import type { Client } from '../../src/redis/commands.ts'
 import { ShapeStore } from '../../src/shape/store.ts'
-import { bullmqArguments } from './bullmq-arguments.ts'
+import { type BullmqArguments, bullmqArguments } from './bullmq-arguments.ts'
 import type { Fleet } from './fleet.ts'
 
 /** A refusal: when Redis made it, and its hint. */
@@ -22,7 +22,7 @@ export class ObedientProducer {
   /** The error of a call that ended with neither a refusal nor an id. */
   failure: unknown
   readonly #fleet: Fleet
-  readonly #base: string
+  readonly #bullmq: BullmqArguments
   readonly #client: Client
   readonly #admission: Admission
   readonly #keys: number
@@ -31,7 +31,7 @@ export class ObedientProducer {
   constructor(fleet: Fleet, base: string, roundTripUs: number) {
     const { set } = fleet.redis.scripts
     this.#fleet = fleet
-    this.#base = base
+    this.#bullmq = bullmqArguments(base, {})
     const halfTripUs = () => (roundTripUs / 2) * (1 + 0.2 * fleet.uniform())
     this.#client = fleet.redis.clientAt(halfTripUs, () => {
       this.#arrivedUs = fleet.time.nowUs
@@ -58,7 +58,7 @@ export class ObedientProducer {
   /** @returns undefined where it is accepted */
   async #offer(number: number): Promise<number | undefined> {
     const { time } = this.#fleet
-    const args = await bullmqArguments(this.#base, {}).addStandardJob(String(number), Math.floor(time.nowUs / 1000))
+    const args = await this.#bullmq.addStandardJob(String(number), Math.floor(time.nowUs / 1000))
     const job = { cost: 1, id: String(number), deduplicationId: '', terms: '' }
     const call = { script: 'addStandardJob', args, job }
     try {

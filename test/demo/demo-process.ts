@@ -1,8 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chmodSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { basename, join } from 'node:path'
+import { chmodSync, readdirSync, readFileSync } from 'node:fs'
+import { basename } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { onTestFinished } from '../support/concurrent.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -52,20 +51,11 @@ function endGroup(child: ChildProcess): void {
   }
 }
 
-/** The cache of compiled sources is that of the machine: each of the demonstration's processes would compile all anew. */
-function shareCompiledSources(folder: string): void {
-  const name = `tsx-${process.getuid?.()}`
-  const cache = join(tmpdir(), name)
-  mkdirSync(cache, { recursive: true })
-  symlinkSync(cache, join(folder, name))
-}
-
 /** Starts the demonstration with `args`; what is left of it when the test is over is killed. */
 export function startDemo(...args: string[]): DemoProcess {
   const folder = temporaryFolder()
   // PostgreSQL may run as another user, who has to get through.
   chmodSync(folder, 0o755)
-  shareCompiledSources(folder)
   const child = spawn(process.execPath, ['workers/start.mjs', ...args], {
     cwd: root,
     env: { ...process.env, TMPDIR: folder },

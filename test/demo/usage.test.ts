@@ -16,7 +16,7 @@ async function start(...args: string[]): Promise<{ code: number; output: string 
     }),
   )
   try {
-    return { code: await main(args), output }
+    return { code: await main(args, 'nothing is started'), output }
   } finally {
     for (const spy of spies) spy.mockRestore()
     // Those of a program stay until it ends.

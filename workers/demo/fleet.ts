@@ -37,9 +37,6 @@ const workerPrograms: Readonly<Record<FleetSettings['shaper'], Readonly<Record<Q
   bullmq: { email: 'workers/demo/limited-email.ts', write: 'workers/demo/limited-db-writes.ts' },
 }
 
-/** All programs of the demonstration. */
-export const demoPrograms = [...Object.values(workerPrograms).flatMap((pair) => Object.values(pair)), producerProgram]
-
 function workerEnv(kind: QueueKind, settings: FleetSettings): Record<string, string> {
   return {
     ...queueEnv(settings),

@@ -7,7 +7,7 @@ import { parseStatements } from '../../src/programs/db-writes/statements.ts'
 import { reasonOf } from '../../src/programs/errors.ts'
 import { statementsFile } from './fleet.ts'
 import { checkDuration, TooLongError } from './limits.ts'
-import { type DemoOptions, parseOptions, seeHelp } from './options.ts'
+import { type DemoOptions, parseOptions, type StartOptions, seeHelp } from './options.ts'
 import { type QueueKind, queueKinds, queueNames, type Shaper } from './queues.ts'
 import { OutboxError, type OutboxLine, readOutbox } from './read-outbox.ts'
 import { broken, isSlow, reportOn } from './report.ts'
@@ -95,7 +95,7 @@ async function runAndConclude(options: DemoOptions, context: RunContext): Promis
 }
 
 async function demonstrate(
-  options: DemoOptions,
+  options: StartOptions,
   lines: readonly OutboxLine[],
   screen: Screen,
   outputLost: AbortSignal,
@@ -121,9 +121,10 @@ async function demonstrate(
 /**
  * Runs the demonstration.
  * @param args the command line without node and script
+ * @param programs the folder of the compiled programs
  * @returns the exit code
  */
-export async function main(args: readonly string[]): Promise<number> {
+export async function main(args: readonly string[], programs: string): Promise<number> {
   const outputLost = listenForLostOutput(process.stdout, process.stderr)
   let options: DemoOptions
   let lines: OutboxLine[]
@@ -138,5 +139,5 @@ export async function main(args: readonly string[]): Promise<number> {
     process.stderr.write(`error: ${error.message}\n${seeHelp}\n`)
     return exitCodes.usage
   }
-  return demonstrate(options, lines, openScreen(process.stdout, process.env), outputLost)
+  return demonstrate({ ...options, programs }, lines, openScreen(process.stdout, process.env), outputLost)
 }

@@ -21,6 +21,12 @@ export interface DemoOptions {
   plot?: string
 }
 
+/** What a run is started with. */
+export interface StartOptions extends DemoOptions {
+  /** The folder of the compiled programs. */
+  programs: string
+}
+
 const description = [
   'Sends real mail through an SMTP server and writes rows to PostgreSQL, from several worker processes, at a fixed rate.',
   '',

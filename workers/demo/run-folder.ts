@@ -2,7 +2,6 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Closers } from '../../src/programs/closers.ts'
-import { compilePrograms, linkPackages } from '../services/compile-programs.ts'
 import { holdLifeline } from '../services/exit-hook.ts'
 
 /** Makes the temporary folder of the demonstration. It is removed in the end, also when this process is killed. */
@@ -14,14 +13,6 @@ export async function makeRunFolder(closers: Closers): Promise<string> {
     callOff()
   })
   return dir
-}
-
-/** Compiles the programs that the demonstration starts as processes. @returns their folder */
-export async function compileInto(dir: string, entry: readonly string[]): Promise<string> {
-  const folder = join(dir, 'programs')
-  await linkPackages(dir)
-  await compilePrograms(folder, entry)
-  return folder
 }
 
 /** The compiled form of a program, which is named as in the project. */

@@ -1,17 +1,16 @@
 import type { Closers } from '../../src/programs/closers.ts'
 import { startPostgres } from '../services/postgres.ts'
 import { startRedis } from '../services/redis.ts'
-import { demoPrograms } from './fleet.ts'
 import { limitsFor } from './limits.ts'
-import type { DemoOptions } from './options.ts'
+import type { StartOptions } from './options.ts'
 import type { OutboxLine } from './read-outbox.ts'
-import { compileInto, makeRunFolder } from './run-folder.ts'
+import { makeRunFolder } from './run-folder.ts'
 import type { Screen } from './screen.ts'
 import type { RunContext } from './stage.ts'
 
 /** Starts the services that all runs share, prints which they are, and returns the context of the runs. */
 export async function openServices(
-  options: DemoOptions,
+  options: StartOptions,
   lines: readonly OutboxLine[],
   screen: Screen,
   signal: AbortSignal,
@@ -19,16 +18,15 @@ export async function openServices(
 ): Promise<RunContext> {
   const dir = await makeRunFolder(closers)
   screen.say('Starting Redis, SMTP server and PostgreSQL …')
-  const [redis, postgres, programs] = await allStarted([
+  const [redis, postgres] = await allStarted([
     keep(startRedis({ allowEmulator: true }), closers),
     keep(startPostgres(), closers),
-    compileInto(dir, demoPrograms),
   ])
   screen.say(`Redis       ${redis.source}`)
   screen.say(`PostgreSQL  ${postgres.source}`)
   screen.say('SMTP        smtp-server, inside this process')
   signal.throwIfAborted()
-  const { rate, capacity, workers } = options
+  const { rate, capacity, workers, programs } = options
   const asked = { ...(rate !== undefined && { rate }), ...(capacity !== undefined && { capacity }) }
   const { notice, ...limits } = limitsFor(redis.kind, lines, asked)
   if (notice) screen.say(notice)

@@ -1,6 +1,6 @@
 import { symlink } from 'node:fs/promises'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { build } from 'tsdown'
 import { embedded } from '../../embedded-files.ts'
 
@@ -29,6 +29,15 @@ const PACKAGES = {
   },
 }
 
+/** A compiled module of ours finds the files of the project as its source does. */
+const sourceUrls = {
+  name: 'source-urls',
+  transform(code: string, id: string) {
+    if (id.includes('node_modules') || !code.includes('import.meta.url')) return undefined
+    return code.replaceAll('import.meta.url', JSON.stringify(pathToFileURL(id).href))
+  },
+}
+
 /**
  * Compiles TypeScript programs into a folder, at the same paths as their sources in the project. If each process
  * compiled its own, that would take more CPU time than most of them use.
@@ -43,7 +52,8 @@ export async function compilePrograms(
   packages: keyof typeof PACKAGES = 'beside',
 ): Promise<void> {
   const deps = PACKAGES[packages]
-  await build({ ...COMPILED, deps, cwd: ROOT, root: ROOT, entry: [...entry], outDir: folder, plugins: [embedded] })
+  const plugins = [embedded, sourceUrls]
+  await build({ ...COMPILED, deps, cwd: ROOT, root: ROOT, entry: [...entry], outDir: folder, plugins })
 }
 
 /** Lets programs that are compiled to somewhere below `folder` find the project's packages. */

@@ -10,8 +10,8 @@ import { type Child, startChild } from '../child.ts'
 import { followDepartures } from '../departure-log.ts'
 import { stopAll } from '../fleet.ts'
 import { usual } from '../limits.ts'
-import type { DemoOptions } from '../options.ts'
-import { compiledProgram, compileInto, makeRunFolder } from '../run-folder.ts'
+import type { StartOptions } from '../options.ts'
+import { compiledProgram, makeRunFolder } from '../run-folder.ts'
 import type { Screen } from '../screen.ts'
 import { paceOf } from '../stage.ts'
 import { worstExcess } from '../windows.ts'
@@ -42,17 +42,16 @@ const GRACE_MS = 30_000
 
 /** Mails of many tenants through one queue, first as one line and then in groups. @returns the exit code: 0 or 1 */
 export async function runTenants(
-  options: DemoOptions & { readonly tenants: number },
+  options: StartOptions & { readonly tenants: number },
   screen: Screen,
   signal: AbortSignal,
   closers: Closers,
 ): Promise<number> {
-  const { rate = usual.rate, workers, tenants: count, seconds = 20, plot } = options
+  const { rate = usual.rate, workers, tenants: count, seconds = 20, plot, programs } = options
   const dir = await makeRunFolder(closers)
   screen.say('Starting Redis and SMTP server …')
   const redis = await startRedis()
   closers.push(() => redis.stop())
-  const programs = await compileInto(dir, [WORKER])
   screen.say(`Redis       ${redis.source}`)
   signal.throwIfAborted()
   const { limit, periodUs } = paceOf(rate)

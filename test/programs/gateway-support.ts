@@ -1,7 +1,8 @@
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { inject } from 'vitest'
+import { inject, vi } from 'vitest'
 import { newToken, type TokenEntry } from '../../src/http/index.ts'
+import { runGateway } from '../../src/programs/gateway/program.ts'
 import type { Processes, Program, ProgramMessage } from '../support/processes.ts'
 
 const GATEWAY = new URL('../../workers/gateway.ts', import.meta.url)
@@ -41,6 +42,22 @@ function patient(redisUrl: string): string {
   const url = new URL(redisUrl)
   if (!url.searchParams.has('commandTimeout')) url.searchParams.set('commandTimeout', `${PATIENCE_MS}`)
   return url.href
+}
+
+/** Runs the gateway in this process as far as to its end: for what ends it before it listens. */
+export async function runHere(args: readonly string[], env: Readonly<Record<string, string>>) {
+  let output = ''
+  const spies = [process.stdout, process.stderr].map((stream) =>
+    vi.spyOn(stream, 'write').mockImplementation((text) => {
+      output += text
+      return true
+    }),
+  )
+  try {
+    return { code: await runGateway(args, { ...process.env, ...env }), output }
+  } finally {
+    for (const spy of spies) spy.mockRestore()
+  }
 }
 
 /** Starts the gateway program on a free port, and waits until it listens. */

@@ -6,7 +6,7 @@ import { gatewayTable } from '../../src/programs/gateway/settings.ts'
 import { useProcesses } from '../support/processes.ts'
 import { startProxy } from '../support/proxy.ts'
 import { useRedis } from '../support/redis.ts'
-import { ANY, jsonFile, post, startGateway, tokenFile } from './gateway-support.ts'
+import { ANY, jsonFile, post, runHere, startGateway, tokenFile } from './gateway-support.ts'
 import { withQueue } from './queues.ts'
 
 const GATEWAY = new URL('../../workers/gateway.ts', import.meta.url)
@@ -96,9 +96,9 @@ describe('off loopback', () => {
     ['a reason', { TRUST_PROXY: '10.0.0.0/8' }, 'TRUST_PROXY_REASON: expected what the proxies do to keep others out'],
     ['proxies', { TRUST_PROXY_REASON: 'they ask who it is' }, 'HOST: 0.0.0.0 can be reached from other machines'],
   ])('without %s it ends with 2 before it opens anything', async (_, more, problem) => {
-    const program = processes.fork(GATEWAY, { env: { ...nowhere, CONFIG: config(), ...more } })
-    expect(await program.exited).toEqual({ code: 2, signal: null })
-    expect(program.output).toContain(`sluice gateway: 1 setting is wrong:\n  ${problem}`)
+    const { code, output } = await runHere([], { ...nowhere, CONFIG: config(), ...more })
+    expect(code).toBe(2)
+    expect(output).toContain(`sluice gateway: 1 setting is wrong:\n  ${problem}`)
   })
 
   test('behind proxies it takes requests from these alone', async () => {
@@ -126,11 +126,9 @@ test.each([
   ['a port', { PORT: 'http' }, 'PORT: expected a port from 0 to 65535'],
   ['HOST', { HOST: 'localhost' }, 'HOST: expected an IP address'],
 ])('with a wrong value of %s it ends with 2', async (_, more, problem) => {
-  const program = processes.fork(GATEWAY, {
-    env: { ...env, CONFIG: jsonFile('g.json', { queues: { q: ANY } }), ...more },
-  })
-  expect(await program.exited).toEqual({ code: 2, signal: null })
-  expect(program.output).toContain(problem)
+  const { code, output } = await runHere([], { ...env, CONFIG: jsonFile('g.json', { queues: { q: ANY } }), ...more })
+  expect(code).toBe(2)
+  expect(output).toContain(problem)
 })
 
 test.each([
@@ -143,11 +141,12 @@ test.each([
     'shedding.queues.p: expected the name of a queue',
   ],
 ])('a configuration with %s ends it with 2', async (_, config, problem) => {
-  const program = processes.fork(GATEWAY, { env: { ...env, CONFIG: jsonFile('gateway.json', config) } })
-  expect(await program.exited).toEqual({ code: 2, signal: null })
-  expect(program.output).toContain(problem)
+  const { code, output } = await runHere([], { ...env, CONFIG: jsonFile('gateway.json', config) })
+  expect(code).toBe(2)
+  expect(output).toContain(problem)
 })
 
+// In a process of its own: the exit code is that of the program.
 test('a token file that is wrong ends it with 2', async () => {
   const CONFIG = jsonFile('gateway.json', { queues: { q: ANY } })
   const program = processes.fork(GATEWAY, { env: { ...env, CONFIG, TOKEN_FILE: jsonFile('tokens.json', []) } })

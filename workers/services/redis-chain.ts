@@ -39,10 +39,17 @@ async function startFromPath(options: StartRedisOptions, env: NodeJS.ProcessEnv)
   return runRedisProcess(binary, 'path', `found on PATH (${binary})`, options)
 }
 
+/** They are not asked again: a question takes 80 ms of CPU time, and tests start hundreds of servers. */
+const silentEngines = new Set<string>()
+
 async function startInDocker(options: StartRedisOptions, env: NodeJS.ProcessEnv): Promise<RedisService> {
   const docker = findProgram(['docker'], env)
   if (!docker) throw new SourceUnavailableError('docker is not on PATH')
-  if (!(await dockerAnswers(docker, env))) throw new SourceUnavailableError('no Docker engine answers')
+  const engine = `${docker} ${env.DOCKER_HOST ?? ''}`
+  if (silentEngines.has(engine) || !(await dockerAnswers(docker, env))) {
+    silentEngines.add(engine)
+    throw new SourceUnavailableError('no Docker engine answers')
+  }
   return runRedisContainer(docker, options).catch((error: Error) => {
     throw new SourceUnavailableError(`Docker answers, but ${REDIS_IMAGE} does not run: ${error.message}`, {
       cause: error,

@@ -88,10 +88,10 @@ export function npm(cwd: string, args: readonly string[]): Promise<string> {
   return runCommand('npm', [...args, ...options], { cwd, timeoutMs: PATIENCE_MS })
 }
 
-/** Runs the TypeScript compiler. @throws with everything that it found */
+/** Runs the newest TypeScript compiler. @throws with everything that it found */
 export async function compile(cwd: string, args: readonly string[]): Promise<void> {
-  const tsc = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc')
-  await runTool(cwd, [tsc, '--pretty', 'false', ...args])
+  const tsc = join(ROOT, 'node_modules', 'typescript7', 'bin', 'tsc')
+  await runTool(cwd, [tsc, '--singleThreaded', '--pretty', 'false', ...args])
 }
 
 /** Runs a program of Node and returns all that it printed. @throws with all of it */

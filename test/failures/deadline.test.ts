@@ -40,7 +40,7 @@ async function streamOf(queue: ShapedQueue) {
   }
 }
 
-describe.each([
+test.each([
   ['in line', {}, { rate: { limit: 1, period: INTERVAL_MS } }],
   ['by priority', { priority: 1 }, { rate: { limit: 1, period: INTERVAL_MS } }],
   [
@@ -48,8 +48,9 @@ describe.each([
     {},
     { limits: [{ name: 'slow', algorithm: 'gcra', rate: { limit: 1, period: INTERVAL_MS }, burst: 1 }] as never },
   ],
-])('%s', (_what, opts, shape) => {
-  test('a job whose slot lies behind its deadline fails, does not start, and the next one has the slot', async () => {
+])(
+  '%s, a job whose slot lies behind its deadline fails, does not start, and the next one has the slot',
+  async (_what, opts, shape) => {
     const queue = shop.queue({ ...shape, mode: 'off' })
     const letters = lettersOf(shop)
     const stream = await streamOf(queue)
@@ -71,8 +72,8 @@ describe.each([
     expect(stream.expired.all).toMatchObject([{ jobId: late.id, deadline: String(deadline.getTime()) }])
     expect(stream.failed.all).toMatchObject([{ jobId: late.id, failedReason: reason }])
     expect(await letters.all()).toMatchObject([{ id: late.id, failedReason: reason, attemptsMade: 1 }])
-  })
-})
+  },
+)
 
 test('a deadline that the slot meets changes nothing, and a Date is stored in ms', async () => {
   const queue = shop.queue({ rate: '100/s' })
@@ -127,35 +128,33 @@ test('with the limits a place that may come free is waited for until the deadlin
   expect((await departures.reach(2)).map(({ id }) => id)).toEqual([waits.id, patient.id])
 })
 
-describe('where nothing holds the jobs of a queue', () => {
-  test.each([
-    ['without a shape', undefined],
-    ['with a capacity alone', { capacity: 10 }],
-    ['with the meter off', { rate: '1/min', mode: 'off' } as const],
-    ['in shadow mode', { rate: '1/min', mode: 'shadow' } as const],
-  ])('%s, a job is not started after its deadline', async (_what, shape) => {
-    const queue = shop.queue(shape)
-    const stream = await streamOf(queue)
-    const holds = await queue.add('holds', {})
-    const mustStartBefore = Date.now() + 4000
-    const late = await queue.add('late', {}, { mustStartBefore })
-    const after = await queue.add('after', {})
-    const started: string[] = []
-    const worker = shop.worker(
-      queue,
-      async (job) => {
-        started.push(job.id as string)
-        while (job.name === 'holds' && Date.now() <= mustStartBefore + 20) await delay(10)
-      },
-      { allowUnshaped: true },
-    )
-    const [departures, expired] = [departuresOf(worker), eventsOf('expired', worker)]
-    await departures.reach(2)
-    await Promise.all([expired.reach(1), stream.expired.reach(1)])
-    expect(started).toEqual([holds.id, after.id])
-    expect(departures.all.map(({ id }) => id)).toEqual([holds.id, after.id])
-    expect(stream.expired.all).toMatchObject([{ jobId: late.id, deadline: String(mustStartBefore) }])
-  })
+test.each([
+  ['without a shape', undefined],
+  ['with a capacity alone', { capacity: 10 }],
+  ['with the meter off', { rate: '1/min', mode: 'off' } as const],
+  ['in shadow mode', { rate: '1/min', mode: 'shadow' } as const],
+])('%s, where nothing holds the jobs, one is not started after its deadline', async (_what, shape) => {
+  const queue = shop.queue(shape)
+  const stream = await streamOf(queue)
+  const holds = await queue.add('holds', {})
+  const mustStartBefore = Date.now() + 4000
+  const late = await queue.add('late', {}, { mustStartBefore })
+  const after = await queue.add('after', {})
+  const started: string[] = []
+  const worker = shop.worker(
+    queue,
+    async (job) => {
+      started.push(job.id as string)
+      while (job.name === 'holds' && Date.now() <= mustStartBefore + 20) await delay(10)
+    },
+    { allowUnshaped: true },
+  )
+  const [departures, expired] = [departuresOf(worker), eventsOf('expired', worker)]
+  await departures.reach(2)
+  await Promise.all([expired.reach(1), stream.expired.reach(1)])
+  expect(started).toEqual([holds.id, after.id])
+  expect(departures.all.map(({ id }) => id)).toEqual([holds.id, after.id])
+  expect(stream.expired.all).toMatchObject([{ jobId: late.id, deadline: String(mustStartBefore) }])
 })
 
 test('a retry that comes too late expires too', async () => {

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, renameSync, utimesSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, renameSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { expect, test } from 'vitest'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -12,7 +12,8 @@ function project() {
     mkdirSync(join(root, file, '..'), { recursive: true })
     writeFileSync(join(root, file), text)
   }
-  const files = ['embedded-files.ts', 'lua/lib/a.lua', 'node_modules/.package-lock.json', 'src/a/b.ts', 'web/a.js']
+  const alone = ['embedded-files.ts', 'node_modules/.package-lock.json', 'tsconfig.json']
+  const files = [...alone, 'lua/lib/a.lua', 'src/a/b.ts', 'web/a.js']
   for (const file of [...files, 'workers/start.mjs']) write(file, 'text')
   const made: string[] = []
   const start = (at = root): Promise<string> =>
@@ -38,6 +39,15 @@ test('is compiled again after a change of any source, a new one included, or of 
     await start()
   }
   expect(new Set(made).size).toBe(files.length + 2)
+})
+
+test('what editors hide among the sources is none: a lock that is a link to nowhere, and unsaved text', async () => {
+  const { root, write, start, made } = project()
+  await start()
+  symlinkSync('nowhere', join(root, 'src', '.#b.ts'))
+  write('src/a/.b.ts.swp', 'unsaved')
+  await start()
+  expect(made).toHaveLength(1)
 })
 
 test('is compiled again at another place, which it names', async () => {

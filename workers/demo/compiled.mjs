@@ -7,7 +7,8 @@ import { fileURLToPath } from 'node:url'
 const projectRoot = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
 
 /** What the compiled programs are made of. The packages are known by npm's record of them. */
-const SOURCES = ['embedded-files.ts', 'lua', 'node_modules/.package-lock.json', 'src', 'web', 'workers']
+const FILES = ['embedded-files.ts', 'node_modules/.package-lock.json', 'tsconfig.json']
+const FOLDERS = ['lua', 'src', 'web', 'workers']
 
 /** The demonstration, and all that it starts as processes. */
 const PROGRAMS = ['workers/{email,db-writes}.ts', 'workers/demo/{main,producer,limited-email,limited-db-writes}.ts']
@@ -16,15 +17,17 @@ const PROGRAMS = ['workers/{email,db-writes}.ts', 'workers/demo/{main,producer,l
 const KEPT_MS = 24 * 3600 * 1000
 
 /**
+ * The files of a folder, without those that editors and systems hide there: a lock may be a link to nowhere.
  * @param {string} root
- * @param {string} path of a file or a folder
+ * @param {string} folder
  * @returns {string[]}
  */
-function filesOf(root, path) {
-  if (statSync(join(root, path)).isFile()) return [path]
-  return readdirSync(join(root, path))
-    .toSorted()
-    .flatMap((name) => filesOf(root, join(path, name)))
+function filesIn(root, folder) {
+  return readdirSync(join(root, folder), { withFileTypes: true })
+    .filter((entry) => !entry.name.startsWith('.') && (entry.isFile() || entry.isDirectory()))
+    .map((entry) => ({ path: join(folder, entry.name), isFolder: entry.isDirectory() }))
+    .toSorted((one, other) => (one.path < other.path ? -1 : 1))
+    .flatMap(({ path, isFolder }) => (isFolder ? filesIn(root, path) : [path]))
 }
 
 /**
@@ -33,7 +36,7 @@ function filesOf(root, path) {
  */
 function versionOf(root) {
   const hash = createHash('sha256').update(root)
-  for (const file of SOURCES.flatMap((path) => filesOf(root, path))) {
+  for (const file of [...FILES, ...FOLDERS.flatMap((folder) => filesIn(root, folder))]) {
     hash.update(`\0${file}\0`).update(readFileSync(join(root, file)))
   }
   return hash.digest('hex').slice(0, 20)

@@ -1,5 +1,5 @@
 import { symlink } from 'node:fs/promises'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { build } from 'tsdown'
 import { embedded } from '../../embedded-files.ts'
@@ -33,7 +33,7 @@ const PACKAGES = {
 const sourceUrls = {
   name: 'source-urls',
   transform(code: string, id: string) {
-    if (id.includes('node_modules') || !code.includes('import.meta.url')) return undefined
+    if (relative(ROOT, id).includes('node_modules') || !code.includes('import.meta.url')) return undefined
     return code.replaceAll('import.meta.url', JSON.stringify(pathToFileURL(id).href))
   },
 }

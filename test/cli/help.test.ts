@@ -1,19 +1,12 @@
-import { expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import { COMMANDS } from '../../src/cli/command-list.ts'
 import { runCommandLine } from '../../src/cli/program.ts'
+import { printedBy } from '../support/printed.ts'
 
 async function helpOf(path: readonly string[]): Promise<string> {
-  let text = ''
-  const out = vi.spyOn(process.stdout, 'write').mockImplementation((part) => {
-    text += part
-    return true
-  })
-  try {
-    expect(await runCommandLine([...path, '--help'])).toBe(0)
-    return text
-  } finally {
-    out.mockRestore()
-  }
+  const { code, stdout } = await printedBy(() => runCommandLine([...path, '--help']))
+  expect(code).toBe(0)
+  return stdout
 }
 
 /** The names of the commands that a help lists. */
@@ -23,14 +16,8 @@ function listed(help: string): string[] {
 }
 
 test('the help of an unknown command says that there is none', async () => {
-  let text = ''
-  const err = vi.spyOn(process.stderr, 'write').mockImplementation((part) => {
-    text += part
-    return true
-  })
-  const code = await runCommandLine(['help', 'statsu'])
-  err.mockRestore()
-  expect({ code, text }).toEqual({ code: 2, text: "sluice: unknown command 'statsu'\n" })
+  const { code, stderr } = await printedBy(() => runCommandLine(['help', 'statsu']))
+  expect({ code, stderr }).toEqual({ code: 2, stderr: "sluice: unknown command 'statsu'\n" })
 })
 
 // The settings of the programs are a table, which is wider.

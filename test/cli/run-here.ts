@@ -1,27 +1,13 @@
-import { vi } from 'vitest'
 import { runCommandLine } from '../../src/cli/program.ts'
+import { printedBy } from '../support/printed.ts'
 import type { TestRedis } from '../support/redis.ts'
 import type { Ended } from './sluice-process.ts'
 
 /** Runs the command line in this process, which is quicker, with the Redis and the prefix of a test file. */
 export async function runHere({ url, prefix }: TestRedis, args: readonly string[]): Promise<Ended> {
-  let stdout = ''
-  let stderr = ''
-  const out = vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
-    stdout += text
-    return true
-  })
-  const err = vi.spyOn(process.stderr, 'write').mockImplementation((text) => {
-    stderr += text
-    return true
-  })
-  try {
-    const code = await runCommandLine([...args, '--redis-url', url, '--prefix', prefix, '--by', 'tester'])
-    return { code, stdout, stderr }
-  } finally {
-    out.mockRestore()
-    err.mockRestore()
-  }
+  const command = [...args, '--redis-url', url, '--prefix', prefix, '--by', 'tester']
+  const { code, stdout, stderr } = await printedBy(() => runCommandLine(command))
+  return { code, stdout, stderr }
 }
 
 /** The same with `--json`: what it printed. Fails if it did not end with 0. */

@@ -1,24 +1,17 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import { main } from '../../workers/demo/main.ts'
+import { type Printed, printedBy } from '../support/printed.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 /** Runs `npm start` in this process, as far as to its first error. @returns its exit code, and what it printed */
-async function start(...args: string[]): Promise<{ code: number; output: string }> {
-  let output = ''
+async function start(...args: string[]): Promise<Printed> {
   const streams = [process.stdout, process.stderr]
   const listeners = streams.map((stream) => stream.listeners('error'))
-  const spies = streams.map((stream) =>
-    vi.spyOn(stream, 'write').mockImplementation((chunk) => {
-      output += chunk
-      return true
-    }),
-  )
   try {
-    return { code: await main(args, 'nothing is started'), output }
+    return await printedBy(() => main(args, 'nothing is started'))
   } finally {
-    for (const spy of spies) spy.mockRestore()
     // Those of a program stay until it ends.
     for (const [i, stream] of streams.entries()) {
       for (const listener of stream.listeners('error')) {

@@ -1,8 +1,9 @@
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { inject, vi } from 'vitest'
+import { inject } from 'vitest'
 import { newToken, type TokenEntry } from '../../src/http/index.ts'
 import { runGateway } from '../../src/programs/gateway/program.ts'
+import { type Printed, printedBy } from '../support/printed.ts'
 import type { Processes, Program, ProgramMessage } from '../support/processes.ts'
 
 const GATEWAY = new URL('../../workers/gateway.ts', import.meta.url)
@@ -45,19 +46,8 @@ function patient(redisUrl: string): string {
 }
 
 /** Runs the gateway in this process as far as to its end: for what ends it before it listens. */
-export async function runHere(args: readonly string[], env: Readonly<Record<string, string>>) {
-  let output = ''
-  const spies = [process.stdout, process.stderr].map((stream) =>
-    vi.spyOn(stream, 'write').mockImplementation((text) => {
-      output += text
-      return true
-    }),
-  )
-  try {
-    return { code: await runGateway(args, { ...process.env, ...env }), output }
-  } finally {
-    for (const spy of spies) spy.mockRestore()
-  }
+export function runHere(args: readonly string[], env: Readonly<Record<string, string>>): Promise<Printed> {
+  return printedBy(() => runGateway(args, { ...process.env, ...env }))
 }
 
 /** Starts the gateway program on a free port, and waits until it listens. */

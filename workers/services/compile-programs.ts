@@ -41,7 +41,7 @@ const sourceUrls = {
 /**
  * Compiles TypeScript programs into a folder, at the same paths as their sources in the project. If each process
  * compiled its own, that would take more CPU time than most of them use.
- * @param folder within a folder that {@link linkPackages} has prepared
+ * @param folder within the project, or within a folder that {@link linkPackages} has prepared
  * @param entry their paths in the project, or patterns
  * @param packages with `inside` they are compiled in, which takes a second or two more, and each start takes half as
  * long: most of it is the loading of hundreds of files

@@ -95,7 +95,7 @@ const shapeSettings = {
     fallback: '10000',
   },
   groups: {
-    variable: 'GROUPS',
+    variable: 'GROUP_DEFAULTS',
     expected: `JSON of what applies to each group of the queue, such as {"rate":"5/s","concurrency":2}`,
     schema: readBy(readGroups),
     fallback: '',

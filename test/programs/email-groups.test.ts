@@ -19,10 +19,8 @@ test('with groups, a mail domain that defers everything holds its own mails alon
   try {
     await withQueue(redis, 'mails', async (queue) => {
       const program = processes.fork(EMAIL, {
-        env: {
-          ...{ REDIS_URL: redis.url, PREFIX: redis.prefix, QUEUE: 'mails', RATE: '1000/s', SMTP_URL: sink.url },
-          ...{ GROUPS: '{}', FEEDBACK_SCOPE: 'group' },
-        },
+        env: { REDIS_URL: redis.url, PREFIX: redis.prefix, QUEUE: 'mails', RATE: '1000/s', SMTP_URL: sink.url },
+        assignments: "GROUP_DEFAULTS='{}' FEEDBACK_SCOPE=group",
       })
       await expect.poll(async () => (await queue.meter()).shape?.groups, WAIT).toEqual({})
       const send = (domain: string) => queue.add('mail', { ...mail, to: `ann@${domain}` }, { group: { id: domain } })

@@ -32,7 +32,7 @@ test('with groups, a host that says it is too much holds the jobs of its own gro
       if (request.url === '/busy') response.writeHead(429, { 'retry-after': '3600' }).end()
       else response.writeHead(200).end()
     })
-    const groups = { GROUPS: '{}', FEEDBACK_SCOPE: 'group' }
+    const groups = { GROUP_DEFAULTS: '{}', FEEDBACK_SCOPE: 'group' }
     const program = processes.fork(HTTP, { env: { ...settings('hosts'), ...groups } })
     await expect.poll(async () => (await queue.meter()).shape?.groups, WAIT).toEqual({})
     const call = (group: string, path: string) => queue.add('call', { target: 'here', path }, { group: { id: group } })

@@ -77,12 +77,12 @@ test('one message lists everything that is wrong, each with what was expected an
 })
 
 test('what applies to groups is JSON, and is checked as the shape would be', () => {
-  const groups = (text: string) => readSettings(emailProgram.settings, { ...emailEnv, GROUPS: text }).groups
+  const groups = (text: string) => readSettings(emailProgram.settings, { ...emailEnv, GROUP_DEFAULTS: text }).groups
   expect(groups('{"rate":"5/s","concurrency":2}')).toEqual({ rate: '5/s', concurrency: 2 })
-  const wrong = (GROUPS: string) => problemsOf(emailProgram.settings, { ...emailEnv, GROUPS })
-  expect(wrong('rate=5/s')).toContain('GROUPS: expected JSON such as {"rate":"5/s"}, got "rate=5/s"')
-  expect(wrong('{"speed":5}')).toContain("GROUPS: shape.groups has no field 'speed'; it has rate, burst")
-  expect(wrong('[]')).toContain('GROUPS: shape.groups must be an object; got []')
+  const wrong = (groups: string) => problemsOf(emailProgram.settings, { ...emailEnv, GROUP_DEFAULTS: groups })
+  expect(wrong('rate=5/s')).toContain('GROUP_DEFAULTS: expected JSON such as {"rate":"5/s"}, got "rate=5/s"')
+  expect(wrong('{"speed":5}')).toContain("GROUP_DEFAULTS: shape.groups has no field 'speed'; it has rate, burst")
+  expect(wrong('[]')).toContain('GROUP_DEFAULTS: shape.groups must be an object; got []')
 })
 
 describe('the statement file', () => {

@@ -19,6 +19,8 @@ export interface ForkOptions {
   env?: Record<string, string | undefined>
   /** Where it was compiled to. Default: the folder of this run. */
   folder?: string
+  /** What stands before the program in a command line of bash, such as `RATE='50/s'`. Default: no shell starts it. */
+  assignments?: string
 }
 
 /** How a program ended: one of the two is null. */
@@ -85,8 +87,11 @@ export function useProcesses(): Processes {
   return {
     fork: (script, options = {}) => {
       const file = compiledProgram(script, options.folder)
+      const { assignments } = options
       const child = fork(file, options.args ?? [], {
-        execArgv: [],
+        ...(assignments === undefined
+          ? { execArgv: [] }
+          : { execPath: 'bash', execArgv: ['-c', `${assignments} exec '${process.execPath}' "$0" "$@"`] }),
         env: { ...process.env, ...options.env },
         stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
       })

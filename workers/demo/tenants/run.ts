@@ -167,7 +167,7 @@ async function runOnce(
   closers.push(() => log.close())
   const env = {
     ...{ REDIS_URL: context.redisUrl, PREFIX: prefix, QUEUE, RATE: rate, CAPACITY: String(mailing.total) },
-    ...{ GROUPS: groups ? JSON.stringify(groups) : '', SMTP_URL: sink.url, DEPARTURE_LOG: departureLog },
+    ...{ GROUP_DEFAULTS: groups ? JSON.stringify(groups) : '', SMTP_URL: sink.url, DEPARTURE_LOG: departureLog },
   }
   const children = Array.from({ length: workers }, (_, i) => startWorker(`worker ${i + 1}`, { ...context, dir }, env))
   closers.push(() => stopAll(children))

@@ -1,14 +1,17 @@
 import { ApiError, act } from '../base/api.js'
 import { openDialog, tryInForm } from '../base/dialog.js'
-import { h } from '../base/dom.js'
+import { h, setText } from '../base/dom.js'
+import { clock, time } from '../base/format.js'
 import { say } from '../base/said.js'
 
 const MINUTE_MS = 60_000
 
-/** How long a change lasts; '': until it is cleared. */
+/** What is forgotten ends by itself. */
+const USUAL_MS = 60 * MINUTE_MS
+/** How long a change lasts. */
 const TIMES = /** @type {const} */ ([
   [15 * MINUTE_MS, '15 minutes'],
-  [60 * MINUTE_MS, '1 hour'],
+  [USUAL_MS, '1 hour'],
   [240 * MINUTE_MS, '4 hours'],
   [1440 * MINUTE_MS, '1 day'],
 ])
@@ -22,7 +25,7 @@ const TIMES = /** @type {const} */ ([
  * @param {string} terms.button
  * @param {string} terms.done the message afterwards
  * @param {readonly HTMLElement[]} [terms.fields]
- * @param {string} [terms.forGood] label for no duration; without it, no duration can be chosen
+ * @param {string} [terms.forGood] label for no duration, which has to be chosen; without it, no duration can be
  * @param {() => object} terms.action what is sent, without reason and duration
  * @param {() => void} [terms.onDone] called afterwards
  */
@@ -34,7 +37,7 @@ export function openAction(queue, { title, note, button, done, fields = [], forG
     maxlength: 500,
     autocomplete: 'off',
   })
-  const time = forGood === undefined ? undefined : timeSelect(forGood)
+  const lasting = forGood === undefined ? undefined : new Lasting(forGood)
   const error = h('p', { class: 'error', role: 'alert' })
   const submit = h('button', { type: 'submit', class: 'primary' }, button)
   const form = h(
@@ -44,18 +47,18 @@ export function openAction(queue, { title, note, button, done, fields = [], forG
       onsubmit: (event) => {
         event.preventDefault()
         void tryInForm(error, submit, async () => {
-          const ttlMs = time?.value ? { ttlMs: Number(time.value) } : {}
-          const made = () => act(queue, { ...action(), ...ttlMs, reason: reason.value.trim() })
+          const end = lasting?.end
+          const made = () => act(queue, { ...action(), ...lasting?.terms, reason: reason.value.trim() })
           if (!(await isAccepted(form, made))) return
           dialog.close()
-          say(done)
+          say([done, end].filter(Boolean).join(' '))
           onDone?.()
         })
       },
     },
     h('p', { class: 'muted' }, note),
     ...fields,
-    ...(time ? [field('For how long', time)] : []),
+    ...(lasting ? [lasting.element] : []),
     field('Why', reason, 'Shown in the history.'),
     error,
     h(
@@ -169,8 +172,39 @@ export function checklist(label, names) {
   }
 }
 
-/** @param {string} forGood */
-function timeSelect(forGood) {
-  const options = TIMES.map(([ms, label]) => h('option', { value: ms }, label))
-  return h('select', { id: 'action-time', name: 'ttlMs' }, h('option', { value: '' }, forGood), ...options)
+/** The field for how long a change lasts, which says when it ends. */
+class Lasting {
+  #select
+  element
+
+  /** @param {string} forGood */
+  constructor(forGood) {
+    const options = TIMES.map(([ms, label]) => h('option', { value: ms, selected: ms === USUAL_MS }, label))
+    this.#select = h(
+      'select',
+      { id: 'action-time', name: 'ttlMs', onchange: () => this.#show() },
+      ...options,
+      h('option', { value: '' }, forGood),
+    )
+    this.element = field('For how long', this.#select, this.end)
+  }
+
+  /** What is sent. */
+  get terms() {
+    return this.#select.value === '' ? {} : { ttlMs: Number(this.#select.value) }
+  }
+
+  /** @returns {string} a sentence */
+  get end() {
+    const { ttlMs } = this.terms
+    if (ttlMs === undefined) return 'Stays until someone ends it.'
+    const at = new Date(Date.now() + ttlMs)
+    const isToday = at.toDateString() === new Date().toDateString()
+    return `Ends by itself at ${isToday ? clock(at, false) : time(at)}.`
+  }
+
+  #show() {
+    const note = this.element.querySelector('p')
+    if (note) setText(note, this.end)
+  }
 }

@@ -3,7 +3,8 @@ import { h, setText } from './dom.js'
 let made = 0
 
 /**
- * Opens a native dialog: focus stays in it, Escape closes it, and then focus goes back. It is removed when closed.
+ * Opens a native dialog: focus begins at its first field, or else at its title, stays in it, and goes back once Escape has
+ * closed it. It is removed when closed.
  * @param {string} title
  * @param {{ body: HTMLElement, onClose?: () => void, className?: string }} terms
  * @returns {HTMLDialogElement} open
@@ -16,6 +17,7 @@ export function openDialog(title, { body, onClose, className = '' }) {
     { type: 'button', class: 'close', 'aria-label': 'Close', onclick: () => dialog.close() },
     '×',
   )
+  const heading = h('h2', { id, tabindex: -1 }, title)
   /** @type {HTMLDialogElement} */
   const dialog = h(
     'dialog',
@@ -29,10 +31,13 @@ export function openDialog(title, { body, onClose, className = '' }) {
       // A click on the backdrop.
       onclick: (event) => event.target === dialog && dialog.close(),
     },
-    h('div', { class: 'dialog-box' }, h('div', { class: 'dialog-head' }, h('h2', { id }, title), close), body),
+    h('div', { class: 'dialog-box' }, h('div', { class: 'dialog-head' }, heading, close), body),
   )
   document.body.append(dialog)
   dialog.showModal()
+  // The browser would choose the button that closes it.
+  const [field = heading] = body.querySelectorAll('input, select')
+  if (field instanceof HTMLElement) field.focus()
   return dialog
 }
 

@@ -172,6 +172,7 @@ describePage('the page while jobs flow', () => {
       // Why is asked for: the browser keeps the dialog.
       expect(await dialog.isVisible()).toBe(true)
       await dialog.getByLabel('Why').fill('an <i>invoice</i>')
+      if (name === 'Pause') await dialog.getByLabel('For how long').selectOption('Until it is resumed')
       await submit.click()
       await dialog.waitFor({ state: 'detached' })
     }
@@ -254,6 +255,7 @@ describePage('the page while jobs flow', () => {
       await page.getByRole('button', { name, exact: true }).click()
       const dialog = page.getByRole('dialog', { name })
       for (const [label, value] of Object.entries(more)) await dialog.getByLabel(label).fill(value)
+      if (name === 'Pause') await dialog.getByLabel('For how long').selectOption('Until it is resumed')
       await dialog.getByLabel('Why').fill('to see')
       await dialog.locator('button[type=submit]').click()
       return dialog

@@ -86,6 +86,34 @@ describePage('an operator', () => {
     expect(errors.filter((error) => !error.includes('422'))).toEqual([])
   })
 
+  test('pauses for an hour unless told otherwise, reads when that ends, and starts in the form', async () => {
+    const queue = shop.queue({ rate: '100/s', groups: {} })
+    await queue.add('mail', {}, { jobId: 'mail-1', group: { id: 'acme' } })
+    const { page, errors } = await stage.open({ options, query: `?queue=${queue.name}` })
+    const opens = async (button: string, dialogName: string, focus: string) => {
+      await page.getByRole('button', { name: button, exact: true }).first().click()
+      const dialog = page.getByRole('dialog', { name: dialogName, exact: true })
+      await expect.poll(() => dialog.locator(':focus').getAttribute('id')).toBe(focus)
+      return dialog
+    }
+    const pause = await opens('Pause', 'Pause', 'action-time')
+    await pause.getByText(/^Ends by itself at .*\d\d:\d\d.*\.$/).waitFor()
+    await pause.getByLabel('For how long').selectOption('Until it is resumed')
+    await pause.getByText('Stays until someone ends it.').waitFor()
+    await pause.getByLabel('For how long').selectOption('1 hour')
+    await pause.getByLabel('Why').fill('to see')
+    await pause.getByRole('button', { name: 'Pause', exact: true }).click()
+    await page.getByText(/^The queue is paused\. Ends by itself at/).waitFor()
+    const { pausedUntil } = await queue.meter()
+    const leftMs = (pausedUntil?.getTime() ?? 0) - Date.now()
+    expect([leftMs > 3_000_000, leftMs <= 3_600_000]).toEqual([true, true])
+    await (await opens('Change limits', 'Change limits', 'field-rate')).press('Escape')
+    await (await opens('Resume', 'Resume', 'action-reason')).press('Escape')
+    const group = await opens('acme', 'Group acme', 'dialog-4')
+    expect(await group.getByRole('heading', { level: 2 }).getAttribute('id')).toBe('dialog-4')
+    expect(errors).toEqual([])
+  })
+
   test('is not sent to look for workers where a paused group holds all jobs', async () => {
     const queue = shop.queue({ rate: '100/s', groups: {} })
     await queue.pauseGroup('acme', { by: 'jonas', reason: 'unpaid' })

@@ -29,21 +29,3 @@ export function parseDuration(text: string): number {
   if (whole < 1 || !Number.isSafeInteger(whole)) throw new InvalidArgumentError(EXPECTED)
   return whole
 }
-
-/** A duration for display: at most two units, `—` for undefined. */
-export function formatDuration(ms: number | undefined): string {
-  if (ms === undefined) return '—'
-  if (ms < 0) return `-${formatDuration(-ms)}`
-  if (ms < 1000) return `${ms < 10 && ms > 0 ? Number(ms.toFixed(1)) : Math.round(ms)}ms`
-  if (ms < 60_000) return `${Number((ms / 1000).toFixed(ms < 10_000 ? 2 : 1))}s`
-  const seconds = Math.round(ms / 1000)
-  if (seconds < 3600) return join(Math.floor(seconds / 60), 'm', seconds % 60, 's')
-  const minutes = Math.round(seconds / 60)
-  if (minutes < 1440) return join(Math.floor(minutes / 60), 'h', minutes % 60, 'm')
-  const hours = Math.round(minutes / 60)
-  return join(Math.floor(hours / 24), 'd', hours % 24, 'h')
-}
-
-function join(many: number, unit: string, few: number, small: string): string {
-  return few === 0 ? `${many}${unit}` : `${many}${unit}${few}${small}`
-}

@@ -7,10 +7,9 @@ import {
   type ShardStatus,
   type WorkerStatus,
 } from '../inspect/queue-status.ts'
-import { countText, plainText } from '../plain-text.ts'
+import { countText, formatDuration, plainText } from '../plain-text.ts'
 import { concurrencyText } from '../queue/meter-state.ts'
 import type { Cli } from './cli.ts'
-import { formatDuration } from './duration.ts'
 
 const NONE = '—'
 const NUMBERS = new Intl.NumberFormat('en', { maximumFractionDigits: 2 })

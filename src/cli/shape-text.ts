@@ -1,9 +1,8 @@
 import type { HistoryEntry, QueueStatus } from '../inspect/queue-status.ts'
-import { plainText } from '../plain-text.ts'
+import { formatDuration, plainText } from '../plain-text.ts'
 import { decodeField, formatValue, type ShapeValue, type StoredValue } from '../shape/shape.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 import type { Cli } from './cli.ts'
-import { formatDuration } from './duration.ts'
 
 /** Keys of an effective shape that are not fields. */
 const NO_FIELDS = ['revision', 'pausedUntil', 'pauseReason', 'declared', 'overrides']

@@ -1,6 +1,5 @@
-import { countText, plainText } from '../plain-text.ts'
+import { countText, formatDuration, plainText } from '../plain-text.ts'
 import type { Summary } from '../simulate/summary.ts'
-import { formatDuration } from './duration.ts'
 
 export interface SimulatedShape {
   readonly label: string

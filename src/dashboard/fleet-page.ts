@@ -1,4 +1,5 @@
-import type { QueueStatus } from '../inspect/index.ts'
+import { urgencyOf } from '../inspect/conditions.ts'
+import type { QueueStatus } from '../inspect/queue-status.ts'
 import { unitsPerSecond } from '../rate.ts'
 
 /** The sort keys of a page. */
@@ -25,8 +26,8 @@ export interface FleetRow {
   readonly totals: readonly [accepted: number, departed: number, refused: number]
   /** The parts that the totals lack. */
   readonly unread: string
-  /** Badges, in lower case. */
-  readonly labels: string
+  /** In lower case. */
+  readonly badges: string
   /** Greater where a look is needed sooner. */
   readonly look: number
   readonly failed: number
@@ -54,7 +55,6 @@ export interface FleetSums {
 /** @param before the same queue at the previous read */
 export function rowOf(status: QueueStatus, before?: FleetRow): FleetRow {
   const { name, at, active, depth, failed, headAgeMs: age = -1, rate } = status
-  const labels = labelsOf(status)
   const totals = [status.acceptedTotal, status.departedTotal, status.refusedTotal] as const
   const unread = String(status.unread ?? '')
   const isComparable = before?.unread === unread && !status.unread?.includes('queue')
@@ -63,8 +63,8 @@ export function rowOf(status: QueueStatus, before?: FleetRow): FleetRow {
   return {
     ...{ name, totals, unread, active, depth, failed, age },
     atMs: at.getTime(),
-    labels: labels.join(' ').toLowerCase(),
-    look: urgencyOf(labels),
+    badges: status.conditions.map(({ name }) => name.toLowerCase()).join(' '),
+    look: urgencyOf(status.conditions),
     rate: rate === undefined ? Number.POSITIVE_INFINITY : unitsPerSecond(rate),
     arrivals: perSecond(0),
     departures: perSecond(1),
@@ -72,76 +72,12 @@ export function rowOf(status: QueueStatus, before?: FleetRow): FleetRow {
   }
 }
 
-/** The oldest job starves where it has waited this long, and so many times as long as the one that leaves next. */
-const STARVING_MS = 60_000
-const STARVING_TIMES = 10
-
-type Label = readonly [label: string, is: (status: QueueStatus) => boolean]
-
-/** The badges of the page, what needs a look first at the top, as `STATES` of `web/base/states.js`. */
-const LABELS: readonly Label[] = [
-  ['Unread', ({ unread }) => unread !== undefined],
-  ['No worker', (queue) => queue.waiting > 0 && queue.workers.length === 0 && !areAllHeld(queue)],
-  ['Not taken', isUntaken],
-  ['Full', ({ capacity, depth }) => capacity !== undefined && depth >= capacity],
-  ['Starving', isStarving],
-  ['Groups held', ({ groups }) => groups !== undefined && groups.paused + groups.maxed > 0],
-  ['Paused', ({ paused, pausedUntil }) => paused || pausedUntil !== undefined],
-  ['At concurrency', isCrowded],
-  ['Feedback', isFedBack],
-  ['Override', ({ shape }) => Object.keys(shape?.overrides ?? {}).length > 0],
-  ['Shadow', ({ shape }) => shape?.mode === 'shadow'],
-  ['Off', ({ shape }) => shape?.mode === 'off'],
-]
-
-/** What is out of the ordinary about a queue. */
-export function labelsOf(status: QueueStatus): string[] {
-  return LABELS.flatMap(([label, is]) => (is(status) ? [label] : []))
-}
-
-/** Greater where a look is needed sooner. */
-export function urgencyOf(labels: readonly string[]): number {
-  return LABELS.reduce((sum, [label]) => 2 * sum + Number(labels.includes(label)), 0)
-}
-
-/** Whether all waiting jobs belong to groups that are held. Workers that find none to take do not report. */
-function areAllHeld({ groups, waiting, grouped = 0 }: QueueStatus): boolean {
-  if (!groups || groups.waiting > 0) return false
-  // Read a moment later than the others.
-  return grouped >= waiting && groups.paused + groups.maxed + groups.limited > 0
-}
-
-function isStarving({ headAgeMs, oldestAgeMs }: QueueStatus): boolean {
-  if (headAgeMs === undefined || oldestAgeMs === undefined) return false
-  return oldestAgeMs >= Math.max(STARVING_MS, STARVING_TIMES * headAgeMs)
-}
-
-/** Where the limit on running jobs holds the next one for this long, they may hang. */
-const CROWDED_MS = 60_000
-
-function isCrowded({ hold, headAgeMs = 0 }: QueueStatus): boolean {
-  return hold?.cause === 'concurrency' && hold.group === undefined && headAgeMs >= CROWDED_MS
-}
-
-/** Where workers report but have not asked for a job for this long, their jobs may hang. */
-const UNTAKEN_MS = 60_000
-
-function isUntaken(status: QueueStatus): boolean {
-  const { hold, at, workers } = status
-  if (hold?.cause !== 'workers' || workers.length === 0 || areAllHeld(status)) return false
-  return at.getTime() - hold.since.getTime() >= UNTAKEN_MS
-}
-
-function isFedBack({ cause, concurrency, feedback }: QueueStatus): boolean {
-  return cause === 'feedback' || concurrency?.cause === 'feedback' || feedback?.probing === true
-}
-
 /** The rows that match, sorted. */
 export function arranged(rows: Iterable<FleetRow>, { filter, sort, down, marked }: PageTerms): FleetRow[] {
   const words = filter.trim().toLowerCase().split(/\s+/)
-  const found = [...rows].filter(({ name, labels }) => {
-    if (marked && labels === '') return false
-    const text = `${name.toLowerCase()} ${labels}`
+  const found = [...rows].filter(({ name, badges }) => {
+    if (marked && badges === '') return false
+    const text = `${name.toLowerCase()} ${badges}`
     return words.every((word) => text.includes(word))
   })
   const sign = down ? -1 : 1
@@ -158,7 +94,7 @@ export function sumsOf(rows: Iterable<FleetRow>): FleetSums {
     sums.depth += row.depth
     sums.active += row.active
     sums.failed += row.failed
-    sums.marked += Number(row.labels !== '')
+    sums.marked += Number(row.badges !== '')
   }
   return sums
 }

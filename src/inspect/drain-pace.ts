@@ -1,4 +1,4 @@
-import type { QueueStatus, Sample } from './queue-status.ts'
+import type { QueueFacts, Sample } from './queue-status.ts'
 
 /** How fast a queue drained recently, over the time in which jobs waited and no pause held. */
 export interface DrainPace {
@@ -16,7 +16,7 @@ const SHORTEST_MS = 1000
  * @param samples oldest first
  * @param sinceMs since when the rate and the burst are in force
  */
-export function drainPace(samples: readonly Sample[], status: QueueStatus, sinceMs: number): DrainPace | undefined {
+export function drainPace(samples: readonly Sample[], status: QueueFacts, sinceMs: number): DrainPace | undefined {
   const nowMs = status.at.getTime()
   const earliestMs = Math.max(sinceMs, nowMs - LONGEST_MS)
   const before = samples.findLastIndex(

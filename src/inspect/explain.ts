@@ -7,7 +7,7 @@ import { type FoundJob, JobReading } from './job-reading.ts'
 import { type QueueLimits, readLimits } from './limit-reading.ts'
 import { type PauseMark, pausesOf } from './pauses.ts'
 import { QueueReading } from './queue-reading.ts'
-import type { Explanation, HeldMs, Hold, QueueStatus, Sample } from './queue-status.ts'
+import type { Explanation, HeldMs, Hold, QueueFacts, Sample } from './queue-status.ts'
 import { redisTime } from './redis-time.ts'
 import { RESOLUTIONS, SeriesReading } from './series.ts'
 import { estimateStart } from './start-estimate.ts'
@@ -32,7 +32,7 @@ interface Found {
   /** undefined where its queue has no groups, or where it does not wait. */
   readonly place: PlaceAmongGroups | undefined
   readonly queue: QueueReading
-  readonly status: QueueStatus
+  readonly status: QueueFacts
   readonly nowUs: number
 }
 

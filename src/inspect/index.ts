@@ -10,6 +10,8 @@ export type { JobDetail, JobDetailOptions } from './job-detail.ts'
 export type { FailedMatches, JobRow, JobState, JobsOptions } from './jobs.ts'
 export type {
   AuditEntry,
+  Condition,
+  ConditionName,
   Explanation,
   HeldMs,
   HistoryEntry,

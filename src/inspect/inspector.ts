@@ -8,6 +8,7 @@ import { checkId, checkName, checkNames, checkOptions, checkWhole } from './argu
 import { AuditReading } from './audit.ts'
 import { Batch, type BatchClient, tolerant } from './batch.ts'
 import { type InspectorConnection, readClient } from './client.ts'
+import { areAllHeld, conditionsOf } from './conditions.ts'
 import { type Crowd, CrowdReading, compareCrowds, TopList, unknownCrowd, wholeCrowd } from './crowd.ts'
 import { explain } from './explain.ts'
 import {
@@ -33,7 +34,7 @@ import {
 import { baseIn, type PartAnswer, PartReads, type QueueParts } from './parts.ts'
 import { QueueLists } from './queue-lists.ts'
 import { QueueReading } from './queue-reading.ts'
-import type { AuditEntry, Explanation, HistoryEntry, QueueStatus, Sample } from './queue-status.ts'
+import type { AuditEntry, Explanation, HistoryEntry, QueueFacts, QueueStatus, Sample } from './queue-status.ts'
 import { redisTime } from './redis-time.ts'
 import { type Replication, readReplication } from './replication.ts'
 import { RESOLUTIONS, ReachReading, type Resolution, type SeriesOptions, SeriesReading } from './series.ts'
@@ -192,26 +193,34 @@ export class Inspector {
   }
 
   async #statusOf(names: readonly string[]): Promise<(QueueStatus | undefined)[]> {
-    if (this.#redis.isCluster) return this.#statusOnCluster(names)
+    const found = await this.#factsOf(names)
+    // A fresh object each: with very many queues, copies would be most of the work.
+    return found.map(
+      (facts) => facts && Object.assign(facts, { conditions: conditionsOf(facts), areAllHeld: areAllHeld(facts) }),
+    )
+  }
+
+  async #factsOf(names: readonly string[]): Promise<(QueueFacts | undefined)[]> {
+    if (this.#redis.isCluster) return this.#factsOnCluster(names)
     let sharded: () => ReadonlyMap<string, QueueParts> = () => new Map()
-    const found = await this.#statusAt(this.#plainOf(names, new Map()), {
+    const found = await this.#factsAt(this.#plainOf(names, new Map()), {
       alsoAsk: (batch) => {
         sharded = this.#lists.askForParts(names, batch)
       },
     })
     const parts = sharded()
     if (parts.size === 0) return found
-    const wholes = await this.#wholeStatuses(parts)
+    const wholes = await this.#wholeFacts(parts)
     return names.map((name, i) => (parts.has(name) ? wholes.get(name) : found[i]))
   }
 
   /** The keys that a sharded queue would have without shards may be on a node that is away: they are not read. */
-  async #statusOnCluster(names: readonly string[]): Promise<(QueueStatus | undefined)[]> {
+  async #factsOnCluster(names: readonly string[]): Promise<(QueueFacts | undefined)[]> {
     const sharded = await this.#lists.shardedAmong(names)
     const places = this.#plainOf(names, sharded)
     const [plain, wholes] = await Promise.all([
-      this.#plainOnCluster(places, (some) => this.#statusAt(some, { near: some[0]?.base }), unreadStatus),
-      this.#wholeStatuses(sharded),
+      this.#plainOnCluster(places, (some) => this.#factsAt(some, { near: some[0]?.base }), unreadStatus),
+      this.#wholeFacts(sharded),
     ])
     const found = new Map(places.map(({ name }, i) => [name, plain[i]]))
     return names.map((name) => (sharded.has(name) ? wholes.get(name) : found.get(name)))
@@ -238,8 +247,8 @@ export class Inspector {
     return names.filter((name) => !sharded.has(name)).map((name) => ({ name, base: this.#base(name) }))
   }
 
-  async #wholeStatuses(sharded: ReadonlyMap<string, QueueParts>): Promise<Map<string, QueueStatus | undefined>> {
-    const wholes = await this.#wholes(sharded, (places) => this.#statusAt(places, { near: places[0]?.base }))
+  async #wholeFacts(sharded: ReadonlyMap<string, QueueParts>): Promise<Map<string, QueueFacts | undefined>> {
+    const wholes = await this.#wholes(sharded, (places) => this.#factsAt(places, { near: places[0]?.base }))
     return new Map([...wholes].map(([name, [head, ...shards]]) => [name, wholeOf(name, head, shards)]))
   }
 
@@ -265,10 +274,10 @@ export class Inspector {
   }
 
   /** @param near whose clock counts on a cluster: that of the node of these keys */
-  async #statusAt(
+  async #factsAt(
     queues: readonly QueuePlace[],
     { alsoAsk, near }: { alsoAsk?: (batch: Batch) => void; near?: string | undefined } = {},
-  ): Promise<(QueueStatus | undefined)[]> {
+  ): Promise<(QueueFacts | undefined)[]> {
     if (queues.length === 0) return []
     const canSort = this.#canSort
     this.#canSort = undefined

@@ -10,7 +10,7 @@ import { HEAD_FIELDS, HeadReading } from './head.ts'
 import { heldAt, mapCauses } from './held.ts'
 import { jobCostOf } from './job-cost.ts'
 import { askForLimits, type QueueLimits } from './limit-reading.ts'
-import type { Hold, QueueStatus, StartTotals } from './queue-status.ts'
+import type { Hold, QueueFacts, StartTotals } from './queue-status.ts'
 import { shapeInForce } from './shape-in-force.ts'
 import { headStartUs } from './start-estimate.ts'
 import { workerRows } from './worker-rows.ts'
@@ -173,7 +173,7 @@ export class QueueReading {
     return (this.#storedShape(nowUs)?.number('changedAt') ?? 0) / 1000
   }
 
-  status(nowUs: number): QueueStatus {
+  status(nowUs: number): QueueFacts {
     const shape = this.#storedShape(nowUs)
     const bucket = this.bucket(nowUs)
     const counts = this.#counts

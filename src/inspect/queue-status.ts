@@ -66,7 +66,7 @@ export interface WorkerStatus {
 }
 
 /** A queue at one moment, as plain read commands find it. */
-export interface QueueStatus extends MeterState {
+export interface QueueFacts extends MeterState {
   readonly name: string
   /**
    * How long the oldest ready job has been ready, ms: more than `headAgeMs` where jobs with a higher priority or newer
@@ -104,6 +104,45 @@ export interface QueueStatus extends MeterState {
    * could be.
    */
   readonly unread?: readonly (number | 'head' | 'queue')[]
+}
+
+/** How a condition is called, in badges and tables. */
+export type ConditionName =
+  | 'Unread'
+  | 'No worker'
+  | 'Not taken'
+  | 'Full'
+  | 'Starving'
+  | 'Groups held'
+  | 'Paused'
+  | 'At concurrency'
+  | 'Feedback'
+  | 'Override'
+  | 'Shadow'
+  | 'Off'
+
+/** What is out of the ordinary about a queue. */
+export interface Condition {
+  readonly name: ConditionName
+  /**
+   * `error`: jobs do not leave, or leave wrongly. `warning`: a person should look. `note`: it is meant to be so, or ends
+   * by itself.
+   */
+  readonly level: 'error' | 'warning' | 'note'
+  /** Why, without a full stop. */
+  readonly text: string
+  /** The next command or step; '' if there is none. */
+  readonly next: string
+  /** Greater where a look is needed sooner: twice that of the next kind. Those of several conditions add up. */
+  readonly weight: number
+}
+
+/** A queue at one moment, and what follows from it. */
+export interface QueueStatus extends QueueFacts {
+  /** What is out of the ordinary, what needs a look first at the top; empty where all is as usual. */
+  readonly conditions: readonly Condition[]
+  /** Whether all waiting jobs belong to groups that are held: then it needs no worker. */
+  readonly areAllHeld: boolean
 }
 
 /** A shard of a sharded queue: what it has of the whole, and what it holds. */

@@ -3,7 +3,7 @@ import type { DrainPace } from './drain-pace.ts'
 import type { PlaceAmongGroups } from './group-line.ts'
 import type { JobCost } from './job-cost.ts'
 import type { HoldingLimit, QueueLimits } from './limit-reading.ts'
-import type { QueueStatus } from './queue-status.ts'
+import type { QueueFacts } from './queue-status.ts'
 
 /** Below these, the lack of workers is ignored: a short wait for a worker, or a small share of the time. */
 const LACK_MS = 1000
@@ -23,7 +23,7 @@ export interface WaitingJob extends JobCost {
 
 /** The queue in which it waits. */
 export interface DrainingQueue {
-  readonly status: QueueStatus
+  readonly status: QueueFacts
   /** When it was read, in µs: the status has only ms. */
   readonly nowUs: number
   /** undefined where no rate is enforced. */
@@ -93,7 +93,7 @@ function unknown(because: string): StartEstimate {
   return { startsAt: undefined, assumptions: [because] }
 }
 
-function earliest({ ahead, readyMs }: WaitingJob, { at, pausedUntil, waiting }: QueueStatus): Bound {
+function earliest({ ahead, readyMs }: WaitingJob, { at, pausedUntil, waiting }: QueueFacts): Bound {
   const atMs = Math.max(at.getTime(), readyMs, pausedUntil?.getTime() ?? 0)
   const because = ahead > 0 || waiting > 1 ? 'The jobs ahead of it leave at once.' : 'A worker has a place for it.'
   return { atMs, because }

@@ -3,9 +3,9 @@ import { type ConcurrencyState, meterStateOf, type RateCause } from '../queue/me
 import { formatRate, unitsPerSecond } from '../rate.ts'
 import { mapCauses } from './held.ts'
 import type { PartAnswer } from './parts.ts'
-import type { Hold, QueueStatus, ShardStatus, StartTotals, WorkerStatus } from './queue-status.ts'
+import type { Hold, QueueFacts, ShardStatus, StartTotals, WorkerStatus } from './queue-status.ts'
 
-type StatusAnswer = PartAnswer<QueueStatus | undefined>
+type StatusAnswer = PartAnswer<QueueFacts | undefined>
 
 /**
  * A sharded queue as one, of the parts that could be read.
@@ -15,7 +15,7 @@ export function wholeOf(
   name: string,
   head: StatusAnswer | undefined,
   shards: readonly StatusAnswer[],
-): QueueStatus | undefined {
+): QueueFacts | undefined {
   if (!head) return undefined
   const unread = shards.flatMap((shard, i) => ('error' in shard ? [i] : []))
   const each = shards.map((shard) => ('value' in shard ? shard.value : undefined))
@@ -25,7 +25,7 @@ export function wholeOf(
 }
 
 /** Replaces a head that could not be read: what the shards have of the whole. */
-function headless(basis: QueueStatus, shards: readonly (QueueStatus | undefined)[]): QueueStatus {
+function headless(basis: QueueFacts, shards: readonly (QueueFacts | undefined)[]): QueueFacts {
   const known = shards.filter((shard) => shard !== undefined)
   const capacities = known.flatMap(({ capacity }) => capacity ?? [])
   return {
@@ -38,12 +38,12 @@ function headless(basis: QueueStatus, shards: readonly (QueueStatus | undefined)
 }
 
 /** A queue that is not sharded and could not be read. */
-export function unreadStatus(name: string): QueueStatus {
+export function unreadStatus(name: string): QueueFacts {
   return { ...unknownStatus(name), unread: ['queue'] }
 }
 
 /** A queue of which nothing could be read: all counts are 0, and the time is this machine's. */
-function unknownStatus(name: string): QueueStatus {
+function unknownStatus(name: string): QueueFacts {
   const state = meterStateOf({
     nowUs: Date.now() * 1000,
     ...{ depth: 0, waiting: 0, delayed: 0, waitingChildren: 0, active: 0, level: 0 },
@@ -65,12 +65,12 @@ function unknownStatus(name: string): QueueStatus {
  * @param unread the parts that could not be read
  */
 export function wholeStatus(
-  head: QueueStatus,
-  shards: readonly (QueueStatus | undefined)[],
+  head: QueueFacts,
+  shards: readonly (QueueFacts | undefined)[],
   unread: readonly (number | 'head')[] = [],
-): QueueStatus {
+): QueueFacts {
   const known = shards.filter((shard) => shard !== undefined)
-  const sum = (of: (shard: QueueStatus) => number) => known.reduce((total, shard) => total + of(shard), 0)
+  const sum = (of: (shard: QueueFacts) => number) => known.reduce((total, shard) => total + of(shard), 0)
   const departed = sum((shard) => shard.departedTotal)
   return {
     ...head,
@@ -118,17 +118,17 @@ const SUMMED = [
   'failed',
 ] as const
 
-function sumsOf(shards: readonly QueueStatus[]): Pick<QueueStatus, (typeof SUMMED)[number]> {
+function sumsOf(shards: readonly QueueFacts[]): Pick<QueueFacts, (typeof SUMMED)[number]> {
   const sums = SUMMED.map((field) => [field, shards.reduce((total, shard) => total + shard[field], 0)])
   return Object.fromEntries(sums)
 }
 
 /** Over all shards a second is a second. */
-function heldOf(known: readonly QueueStatus[], answered: number): QueueStatus['heldMs'] {
+function heldOf(known: readonly QueueFacts[], answered: number): QueueFacts['heldMs'] {
   return mapCauses((cause) => known.reduce((sum, { heldMs }) => sum + heldMs[cause], 0) / Math.max(1, answered))
 }
 
-function shardStatus(status: QueueStatus, shard: number): ShardStatus {
+function shardStatus(status: QueueFacts, shard: number): ShardStatus {
   const { rate, capacity, concurrency, depth, waiting, delayed, active, hold, paused, pausedUntil, cause } = status
   return {
     ...{ shard, rate, capacity, depth, waiting, delayed, active, hold, cause },
@@ -138,7 +138,7 @@ function shardStatus(status: QueueStatus, shard: number): ShardStatus {
 }
 
 /** A pause is one of the whole where it holds all shards. */
-function pausesOf(shards: readonly QueueStatus[]) {
+function pausesOf(shards: readonly QueueFacts[]) {
   const [first] = shards
   const isPaused = shards.length > 0 && shards.every(({ paused }) => paused)
   const until = shards.every(({ pausedUntil }) => pausedUntil)
@@ -147,7 +147,7 @@ function pausesOf(shards: readonly QueueStatus[]) {
   return { paused: isPaused, pausedUntil: until, pauseReason: until && first?.pauseReason }
 }
 
-function causeOf(head: QueueStatus, shards: readonly QueueStatus[]): RateCause {
+function causeOf(head: QueueFacts, shards: readonly QueueFacts[]): RateCause {
   const pauses: readonly RateCause[] = ['paused', 'meter paused']
   const [first] = shards
   if (first && pauses.includes(first.cause) && shards.every(({ cause }) => cause === first.cause)) return first.cause
@@ -155,13 +155,13 @@ function causeOf(head: QueueStatus, shards: readonly QueueStatus[]): RateCause {
 }
 
 /** Feedback may keep a shard below its part: then the parts are added up. */
-function rateOf(head: QueueStatus, shards: readonly QueueStatus[]): string | undefined {
+function rateOf(head: QueueFacts, shards: readonly QueueFacts[]): string | undefined {
   const isFed = shards.some(({ cause }) => cause === 'feedback')
   if (head.rate === undefined || !isFed) return head.rate
   return addedRate(shards)
 }
 
-function addedRate(shards: readonly QueueStatus[]): string | undefined {
+function addedRate(shards: readonly QueueFacts[]): string | undefined {
   const rates = shards.flatMap(({ rate }) => rate ?? [])
   if (rates.length === 0) return undefined
   const perSecond = rates.reduce((sum, rate) => sum + unitsPerSecond(rate), 0)
@@ -169,19 +169,19 @@ function addedRate(shards: readonly QueueStatus[]): string | undefined {
 }
 
 /** Feedback may keep a shard below its part. */
-function concurrencyOf(head: QueueStatus, shards: readonly QueueStatus[]): ConcurrencyState | undefined {
+function concurrencyOf(head: QueueFacts, shards: readonly QueueFacts[]): ConcurrencyState | undefined {
   const fed = shards.find(({ concurrency }) => concurrency?.cause === 'feedback')?.concurrency
   if (!head.concurrency || !fed) return head.concurrency
   const inForce = shards.reduce((total, { concurrency }) => total + (concurrency?.inForce ?? 0), 0)
   return { ...head.concurrency, inForce, cause: 'feedback', until: fed.until }
 }
 
-function groupedOf(shards: readonly QueueStatus[]): number | undefined {
+function groupedOf(shards: readonly QueueFacts[]): number | undefined {
   const counts = shards.flatMap(({ grouped }) => grouped ?? [])
   return counts.length === 0 ? undefined : counts.reduce((sum, count) => sum + count, 0)
 }
 
-function groupsOf(shards: readonly QueueStatus[]): GroupCounts | undefined {
+function groupsOf(shards: readonly QueueFacts[]): GroupCounts | undefined {
   const counts = shards.flatMap(({ groups }) => groups ?? [])
   return counts.length === 0 ? undefined : addedCounts(counts)
 }
@@ -192,12 +192,12 @@ export function addedCounts(counts: readonly GroupCounts[]): GroupCounts {
 }
 
 /** Of the shards whose heads wait, that whose head has waited longest. */
-function longestHold(shards: readonly QueueStatus[]): Hold | undefined {
+function longestHold(shards: readonly QueueFacts[]): Hold | undefined {
   const holds = shards.flatMap(({ hold }) => hold ?? [])
   return holds.sort((one, other) => one.since.getTime() - other.since.getTime())[0]
 }
 
-function startsOf(shards: readonly QueueStatus[]): StartTotals {
+function startsOf(shards: readonly QueueFacts[]): StartTotals {
   const totals = shards.map(({ starts }) => starts)
   const sum = (of: (starts: StartTotals) => number) => totals.reduce((total, one) => total + of(one), 0)
   const histogram = (field: 'lateness' | 'wait') =>
@@ -215,7 +215,7 @@ function startsOf(shards: readonly QueueStatus[]): StartTotals {
 }
 
 /** A sharded worker is a worker in each shard: those of one process and name are shown as one. */
-function workersOf(shards: readonly QueueStatus[]): WorkerStatus[] {
+function workersOf(shards: readonly QueueFacts[]): WorkerStatus[] {
   const merged = new Map<string, WorkerStatus>()
   for (const worker of shards.flatMap(({ workers }) => workers)) {
     const key = JSON.stringify([worker.host, worker.pid, worker.name])

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import { parseFutureTime, parseQueueName, wholeNumber } from '../../src/cli/arguments.ts'
-import { formatDuration, parseDuration } from '../../src/cli/duration.ts'
+import { parseDuration } from '../../src/cli/duration.ts'
 import { flowBetween } from '../../src/cli/flow.ts'
 import { jsonLine } from '../../src/cli/json-line.ts'
 import { formatTable } from '../../src/cli/open-cli.ts'
-import { countText, plainText } from '../../src/plain-text.ts'
+import { countText, formatDuration, plainText } from '../../src/plain-text.ts'
 
 describe('durations', () => {
   test.each([

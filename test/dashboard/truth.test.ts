@@ -14,7 +14,6 @@ const RUNS = Number(process.env.TRUTH_RUNS ?? 25)
 const WEB = new URL('../../web/base/', import.meta.url)
 const { feedbackText, holdSentence, holdThatLasts, nowSentence } = await import(new URL('hold-text.js', WEB).href)
 const { concurrencyText, headAge, oldestText, rateNow } = await import(new URL('queue-text.js', WEB).href)
-const { statesOf } = await import(new URL('states.js', WEB).href)
 
 const GROUPS = ['a', 'b'] as const
 
@@ -133,7 +132,7 @@ function checkPage(status: QueueStatus): void {
   if (isReady) expect(status.hold).toBeDefined()
   if (status.paused || status.pausedUntil) {
     expect(rateNow(page)).toBe('paused')
-    expect(statesOf(page)).toContainEqual(expect.objectContaining({ label: 'Paused' }))
+    expect(status.conditions).toContainEqual(expect.objectContaining({ name: 'Paused' }))
     if (isReady) expect(status.hold?.cause).toBe('pause')
   }
   if (status.pausedUntil && status.feedback?.last?.kind === 'pause') {

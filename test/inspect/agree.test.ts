@@ -117,10 +117,14 @@ type Views = Awaited<ReturnType<typeof viewsOf>>
 /** What goes on while nothing happens. */
 const MOVING = ['at', 'headAgeMs', 'oldestAgeMs', 'level', 'nextDepartureAt', 'heldMs', 'hold'] as const
 
+/** Of conditions the names: their texts count time. */
 function still(status: object): object {
-  return JSON.parse(
-    JSON.stringify(Object.fromEntries(Object.entries(status).filter(([name]) => !MOVING.includes(name as never)))),
-  )
+  const facts = Object.entries(status).filter(([name]) => !MOVING.includes(name as never))
+  const named = facts.map(([field, value]) => [
+    field,
+    field === 'conditions' ? (value as QueueStatus['conditions']).map(({ name }) => name) : value,
+  ])
+  return JSON.parse(JSON.stringify(Object.fromEntries(named)))
 }
 
 function between(value: number | undefined, one: number | undefined, other: number | undefined, what: string): void {

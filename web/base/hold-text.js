@@ -1,5 +1,5 @@
 import { perSecond, plural, time } from './format.js'
-import { areAllHeld, fullText, heldGroupsText, overCapacityText, placesText } from './queue-text.js'
+import { heldGroupsText, overCapacityText, placesText } from './queue-text.js'
 
 /**
  * @typedef {import('../wire.d.ts').Queue} Queue
@@ -17,7 +17,7 @@ const ASK_MS = 1000
 export function nowSentence(queue) {
   const sentence = heldGroupsSentence(queue) || nextJobSentence(queue)
   const over = overCapacityText(queue)
-  const full = fullText(queue)
+  const full = queue.conditions.find(({ name }) => name === 'Full')?.text
   return [sentence, full && `The queue is full: ${full}.`, over && `${over}.`].filter(Boolean).join(' ')
 }
 
@@ -38,9 +38,9 @@ function nextJobSentence(queue) {
  * @returns {string} '' where that is not so
  */
 function heldGroupsSentence(queue) {
-  const { hold, groups } = queue
+  const { hold, groups, areAllHeld } = queue
   const isOfGroup = hold?.group !== undefined || hold?.cause === 'workers' || hold?.cause === 'rate'
-  if (!hold || !isOfGroup || !groups || !areAllHeld(queue)) return ''
+  if (!hold || !isOfGroup || !groups || !areAllHeld) return ''
   const until = hold.until === undefined ? '' : `, the first until ${time(hold.until)}`
   return `All waiting jobs belong to groups that are held: ${heldGroupsText(groups)}${until}. See Groups below.`
 }

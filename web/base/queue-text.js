@@ -62,23 +62,6 @@ export function overCapacityText({ depth, capacity, shape }) {
   return `${count(depth - capacity)} over: ${lowered}retried jobs, redriven jobs and jobs added past Sluice take a place without asking`
 }
 
-/** What becomes of jobs when a queue is full. */
-const WHEN_FULL = {
-  reject: 'new jobs are refused',
-  'drop-oldest': 'each new job drops the oldest',
-  'drop-lowest': 'each new job drops a less important one, or is refused',
-}
-
-/**
- * @param {Pick<Queue, 'depth' | 'capacity' | 'shape'>} queue
- * @returns {string} what follows from it; '' where it is not full
- */
-export function fullText({ depth, capacity, shape }) {
-  if (capacity === undefined || depth < capacity) return ''
-  if (shape?.mode === 'off') return 'nothing is refused, since the mode is off'
-  return shape?.mode === 'shadow' ? 'new jobs would be refused' : WHEN_FULL[shape?.overflow ?? 'reject']
-}
-
 /** @param {Queue} queue */
 export function headAge({ headAgeMs }) {
   return headAgeMs === undefined ? NONE : duration(headAgeMs)
@@ -121,14 +104,4 @@ export function heldGroupsText({ paused, maxed, limited }) {
     limited > 0 && `${plural(limited, 'group')} held by ${limited === 1 ? 'its' : 'their'} rate`,
   ]
   return parts.filter(Boolean).join(', ')
-}
-
-/**
- * Whether all waiting jobs belong to groups that are held. Workers that find none to take do not report.
- * @param {Pick<Queue, 'groups' | 'waiting' | 'grouped'>} queue
- */
-export function areAllHeld({ groups, waiting, grouped = 0 }) {
-  if (!groups || groups.waiting > 0) return false
-  // Read a moment later than the others.
-  return grouped >= waiting && groups.paused + groups.maxed + groups.limited > 0
 }

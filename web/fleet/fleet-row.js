@@ -1,7 +1,7 @@
+import { urgencyOf } from '../base/badges.js'
 import { h } from '../base/dom.js'
 import { Flow } from '../base/flow.js'
 import { unitsPerSecond } from '../base/format.js'
-import { statesOf, urgencyOf } from '../base/states.js'
 import { RowCells } from './row-cells.js'
 import { Sparkline } from './sparkline.js'
 
@@ -24,8 +24,6 @@ export class FleetRow {
   isSeeded = false
   /** @type {Queue} */
   queue
-  /** @type {readonly import('../base/states.js').State[]} */
-  states = []
 
   /** @param {Queue} queue */
   constructor(queue) {
@@ -51,7 +49,6 @@ export class FleetRow {
   /** @param {Queue} queue */
   update(queue) {
     this.queue = queue
-    this.states = statesOf(queue)
     this.#flow.push(queue)
     this.spark.push(queue)
     this.#cells?.show(this)
@@ -68,8 +65,8 @@ export class FleetRow {
   /** @param {string} words of the filter, in lower case */
   matches(words) {
     if (words === '') return true
-    const { name } = this.queue
-    const text = [name, ...this.states.map(({ label }) => label)].join(' ').toLowerCase()
+    const { name, conditions } = this.queue
+    const text = [name, ...conditions.map((condition) => condition.name)].join(' ').toLowerCase()
     return words.split(/\s+/).every((word) => text.includes(word))
   }
 
@@ -80,7 +77,7 @@ export class FleetRow {
   sortValue(key) {
     const { name, depth, failed, headAgeMs = -1, rate } = this.queue
     if (key === 'name') return name.toLowerCase()
-    if (key === 'look') return urgencyOf(this.states)
+    if (key === 'look') return urgencyOf(this.queue.conditions)
     if (key === 'failed') return failed
     if (key === 'rate') return unitsPerSecond(rate) ?? Number.POSITIVE_INFINITY
     if (key === 'depth') return depth

@@ -47,7 +47,7 @@ export class FleetSums {
       depth: queues.reduce((total, { depth }) => total + depth, 0),
       active: queues.reduce((total, { active }) => total + active, 0),
       failed: queues.reduce((total, { failed }) => total + failed, 0),
-      marked: rows.filter(({ states }) => states.length > 0).length,
+      marked: rows.filter(({ queue }) => queue.conditions.length > 0).length,
     })
     if (flows.length === 0)
       for (const label of ['Arrivals', 'Departures', 'Refused']) this.#set(label, perSecond(undefined))

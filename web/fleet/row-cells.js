@@ -56,11 +56,12 @@ export class RowCells {
   }
 
   /** @param {import('./fleet-row.js').FleetRow} row */
-  show({ queue, states, flow }) {
-    showBadges(this.#badges, states)
+  show({ queue, flow }) {
+    const { conditions } = queue
+    showBadges(this.#badges, conditions)
     // Full is a consequence: where there is a cause beside it, that is shown.
-    const shown = states.find(({ label }) => label !== 'Full') ?? states[0]
-    setText(this.#why, shown?.title ?? '')
+    const shown = conditions.find(({ name }) => name !== 'Full') ?? conditions[0]
+    setText(this.#why, shown?.text ?? '')
     this.#look.classList.toggle('empty', shown === undefined)
     setText(this.#rate, rateNow(queue))
     setText(this.#cause, rateCause(queue))

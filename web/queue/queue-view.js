@@ -3,7 +3,6 @@ import { ApiError, getQueue } from '../base/api.js'
 import { showBadges } from '../base/badges.js'
 import { h, setText } from '../base/dom.js'
 import { Flow } from '../base/flow.js'
-import { statesOf } from '../base/states.js'
 import { explainJob } from '../jobs/explain.js'
 import { Jobs } from '../jobs/jobs.js'
 import { Bucket } from './bucket.js'
@@ -140,7 +139,7 @@ export class QueueView {
     this.#wasUnread = status.unread !== undefined
     this.#flow.push(status)
     const flow = this.#flow.perSecond()
-    showBadges(this.#badges, statesOf(status))
+    showBadges(this.#badges, status.conditions)
     this.#bucket.show(status, flow)
     this.#facts.show(status, flow)
     this.#jobs.show(status)

@@ -9,10 +9,9 @@ import {
   type StoredLimit,
   storedLimit,
 } from '../../limits/stored-limits.ts'
-import { countText, plainText } from '../../plain-text.ts'
+import { countText, formatDuration, plainText } from '../../plain-text.ts'
 import { durationOption, parseNonEmpty } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
-import { formatDuration } from '../duration.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 import { numberText } from '../queue-text.ts'
 import { shortId } from '../short-ids.ts'

@@ -1,8 +1,7 @@
-import { countText, plainText } from '../../plain-text.ts'
+import { countText, formatDuration, plainText } from '../../plain-text.ts'
 import type { MoveProgress, MoveResult, ShardedQueue } from '../../sharding/index.ts'
 import { addReason, durationOption, parseQueueName } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError } from '../cli.ts'
-import { formatDuration } from '../duration.ts'
 import { existingWhole } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 

@@ -136,6 +136,6 @@ describePage('an operator', () => {
     const { page } = await stage.open({ options })
     const row = page.getByRole('row', { name: queue.name })
     await row.getByText('Full', { exact: true }).waitFor()
-    await row.getByText(/^until .*: credentials are rotated$/).waitFor()
+    await row.getByText(/^for another .*: credentials are rotated$/).waitFor()
   })
 })

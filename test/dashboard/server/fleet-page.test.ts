@@ -1,10 +1,10 @@
 import { beforeAll, expect, onTestFinished, test } from 'vitest'
-import { labelsOf, rowOf, urgencyOf } from '../../../src/dashboard/fleet-page.ts'
+import { rowOf } from '../../../src/dashboard/fleet-page.ts'
 import { ShapedQueue } from '../../../src/index.ts'
-import { Inspector, type QueueStatus, type WorkerStatus } from '../../../src/inspect/index.ts'
+import { Inspector, type QueueStatus } from '../../../src/inspect/index.ts'
 import { useRedis } from '../../support/redis.ts'
 import { readEvents } from './event-reader.ts'
-import { serve, shapedQueue, tokenFile } from './support.ts'
+import { serve, tokenFile } from './support.ts'
 
 const redis = useRedis(import.meta.url)
 const { connection, prefix } = redis
@@ -94,73 +94,6 @@ test.each(['sort=size', 'down=1', 'marked=1', 'count=201', 'start=-1', `filter=$
     expect((await get(`api/fleet?${query}`)).status).toBe(400)
   },
 )
-
-interface States {
-  readonly statesOf: (queue: object) => { readonly label: string; readonly kind: string; readonly title: string }[]
-  readonly urgencyOf: (states: readonly object[]) => number
-}
-
-test('badges have the words and the order of the page', async () => {
-  const states = (await import(new URL('../../../web/base/states.js', import.meta.url).href)) as States
-  const inspector = new Inspector(options)
-  onTestFinished(() => inspector.close())
-  const [status] = (await inspector.status([nameOf(10)])).flatMap((one) => one ?? [])
-  if (!status?.shape) return expect.fail('expected a shape')
-  const { shape } = status
-  const feedback = { rates: {}, concurrency: 1, probing: true, last: undefined }
-  const override = { value: 1, by: 'ada', reason: '', setAt: new Date() }
-  const groups = { waiting: 1, limited: 2, maxed: 0, paused: 3 }
-  const workers = [{ concurrency: 5, running: 3, held: 1, state: 'running' } as WorkerStatus]
-  const heldByWorkersFor = (ms: number) => {
-    return { cause: 'workers' as const, since: new Date(status.at.getTime() - ms) }
-  }
-  const found = [
-    status,
-    { ...status, headAgeMs: 3000, oldestAgeMs: 61_000, groups },
-    { ...status, headAgeMs: 3000, oldestAgeMs: 59_000, groups: { ...groups, paused: 0 } },
-    { ...status, headAgeMs: 30_000, oldestAgeMs: 61_000, groups: { ...groups, paused: 0, maxed: 1 } },
-    ...[0, 1].map((waiting) => ({ ...status, grouped: status.waiting, groups: { ...groups, waiting } })),
-    { ...status, paused: true, depth: 2000 },
-    { ...status, pausedUntil: new Date(), waiting: 0, feedback },
-    { ...status, cause: 'feedback' as const, shape: { ...shape, mode: 'shadow' as const } },
-    { ...status, shape: { ...shape, mode: 'off' as const, overrides: { capacity: override } } },
-    ...[59_999, 60_000].map((headAgeMs) => ({
-      ...status,
-      ...{ headAgeMs, active: 5, concurrency: { set: 5, inForce: 5, cause: 'declared' as const, until: undefined } },
-      hold: { cause: 'concurrency' as const, since: new Date() },
-    })),
-    { ...status, concurrency: { set: 5, inForce: 1, cause: 'feedback' as const, until: new Date() } },
-    ...[59_999, 60_000].map((ms) => ({ ...status, workers, hold: heldByWorkersFor(ms) })),
-  ]
-  for (const one of found) {
-    const wire = JSON.parse(JSON.stringify(one))
-    expect(labelsOf(one)).toEqual(states.statesOf(wire).map(({ label }) => label))
-    expect(urgencyOf(labelsOf(one))).toBe(states.urgencyOf(states.statesOf(wire)))
-  }
-  expect(labelsOf(found[1] as never)).toEqual(['No worker', 'Starving', 'Groups held'])
-  // All jobs are of groups that are held; then one is not.
-  expect(labelsOf(found[4] as never)).toEqual(['Groups held'])
-  expect(labelsOf(found[5] as never)).toEqual(['No worker', 'Groups held'])
-  expect(labelsOf(found.at(-2) as never)).toEqual([])
-  expect(states.statesOf(JSON.parse(JSON.stringify(found.at(-1))))).toEqual([
-    { label: 'Not taken', kind: 'full', title: '1 worker, 4 of 5 places taken; the next job waits 1 min' },
-  ])
-})
-
-test('a job with a priority and no group needs a worker, though all groups are held', async () => {
-  const queue = await shapedQueue(redis, 'held', { groups: {} })
-  const inspector = new Inspector(options)
-  onTestFinished(() => inspector.close())
-  const look = async () => {
-    const [status] = await inspector.status(['held'])
-    return [status?.waiting, status?.grouped, labelsOf(status as QueueStatus)]
-  }
-  await queue.add('job', {}, { group: { id: 'acme' } })
-  await queue.pauseGroup('acme', { by: 'ada', reason: 'unpaid' })
-  expect(await look()).toEqual([1, 1, ['Groups held']])
-  await queue.add('job', {}, { priority: 5 })
-  expect(await look()).toEqual([2, 1, ['No worker', 'Groups held']])
-})
 
 test('a queue that could not be read has no flow, nor a peak when it is back', async () => {
   const inspector = new Inspector({ connection, prefix })

@@ -1,0 +1,189 @@
+import { countText, formatDuration } from '../plain-text.ts'
+import type { GroupCounts } from '../queue/groups.ts'
+import type { Condition, ConditionName, QueueFacts } from './queue-status.ts'
+
+type Found = Pick<Condition, 'level' | 'text' | 'next'>
+
+/** The oldest job starves where it has waited this long, and so many times as long as the one that leaves next. */
+const STARVING_MS = 60_000
+const STARVING_TIMES = 10
+/** Where the limit on running jobs holds the next one for this long, they may hang. */
+const CROWDED_MS = 60_000
+/** Where workers report but have not asked for a job for this long, their jobs may hang. */
+const UNTAKEN_MS = 60_000
+
+/**
+ * All conditions, what needs a look first at the top. The fleet page, `sluice status`, `sluice top` and `sluice doctor`
+ * show these, and decide nothing themselves.
+ */
+const CONDITIONS: Readonly<Record<ConditionName, (queue: QueueFacts) => Found | undefined>> = {
+  Unread: unread,
+  'No worker': withoutWorker,
+  'Not taken': untaken,
+  Full: full,
+  Starving: starving,
+  'Groups held': groupsHeld,
+  Paused: paused,
+  'At concurrency': crowded,
+  Feedback: fedBack,
+  Override: overridden,
+  Shadow: ({ shape }) =>
+    when(shape?.mode === 'shadow', { level: 'note', text: 'nothing is held, only counted', next: '' }),
+  Off: ({ shape }) => when(shape?.mode === 'off', { level: 'note', text: 'nothing is held or counted', next: '' }),
+}
+
+const NAMES = Object.keys(CONDITIONS) as ConditionName[]
+const CHECKS = NAMES.map((name, i) => ({ name, find: CONDITIONS[name], weight: 2 ** (NAMES.length - 1 - i) }))
+
+/** The conditions of a queue, what needs a look first at the top; empty where all is as usual. */
+export function conditionsOf(queue: QueueFacts): Condition[] {
+  return CHECKS.flatMap(({ name, find, weight }) => {
+    const found = find(queue)
+    return found ? [{ name, ...found, weight }] : []
+  })
+}
+
+/** Greater where a look is needed sooner; 0 where all is as usual. */
+export function urgencyOf(conditions: readonly Condition[]): number {
+  return conditions.reduce((sum, { weight }) => sum + weight, 0)
+}
+
+/** Whether all waiting jobs belong to groups that are held. Workers that find none to take do not report. */
+export function areAllHeld({ groups, waiting, grouped = 0 }: QueueFacts): boolean {
+  if (!groups || groups.waiting > 0) return false
+  // Read a moment later than the others.
+  return grouped >= waiting && groups.paused + groups.maxed + groups.limited > 0
+}
+
+function when(is: boolean, found: Found): Found | undefined {
+  return is ? found : undefined
+}
+
+/** A queue's name as an argument of a shell. */
+function argument(name: string): string {
+  return /^[\w.@%+=,/][\w.@%+=,/-]*$/.test(name) ? name : `'${name.replaceAll("'", String.raw`'\''`)}'`
+}
+
+function unread({ unread: parts }: QueueFacts): Found | undefined {
+  if (!parts) return undefined
+  const next = 'see why a node of the Redis Cluster does not answer'
+  if (parts.includes('queue')) {
+    return { level: 'error', text: 'its node of Redis did not answer: nothing is known of it', next }
+  }
+  const names = parts.map((part) => (part === 'head' ? 'its head' : `shard ${part}`))
+  return { level: 'error', text: `${names.join(', ')} did not answer: the numbers lack what is there`, next }
+}
+
+function withoutWorker(queue: QueueFacts): Found | undefined {
+  const { waiting, workers } = queue
+  if (waiting === 0 || workers.length > 0 || areAllHeld(queue)) return undefined
+  const text = `${waiting === 1 ? '1 job waits' : `${countText(waiting, 'job')} wait`}, and no worker has reported`
+  return { level: 'error', text, next: 'start a ShapedWorker of this queue, or find out why none runs' }
+}
+
+function untaken(queue: QueueFacts): Found | undefined {
+  const { name, hold, at, workers } = queue
+  if (hold?.cause !== 'workers' || workers.length === 0 || areAllHeld(queue)) return undefined
+  const sinceMs = at.getTime() - hold.since.getTime()
+  if (sinceMs < UNTAKEN_MS) return undefined
+  const text = `${placesText(workers)}; the next job waits ${formatDuration(sinceMs)}`
+  return { level: 'error', text, next: `sluice top ${argument(name)} shows which worker hangs: restart it` }
+}
+
+/** `2 workers, 10 of 10 places taken, 1 paused`. */
+function placesText(workers: QueueFacts['workers']): string {
+  const taken = workers.reduce((sum, { running, held }) => sum + running + held, 0)
+  const places = workers.reduce((sum, { concurrency }) => sum + concurrency, 0)
+  const away = (['paused', 'overloaded'] as const).flatMap((state) => {
+    const count = workers.filter((worker) => worker.state === state).length
+    return count === 0 ? [] : [`${count} ${state}`]
+  })
+  return [countText(workers.length, 'worker'), `${taken} of ${places} places taken`, ...away].join(', ')
+}
+
+/** What becomes of jobs when a queue is full. */
+const WHEN_FULL = {
+  reject: 'new jobs are refused',
+  'drop-oldest': 'each new job drops the oldest',
+  'drop-lowest': 'each new job drops a less important one, or is refused',
+}
+
+function full({ name, depth, capacity, shape, groups }: QueueFacts): Found | undefined {
+  if (capacity === undefined || depth < capacity) return undefined
+  const next = groups
+    ? `sluice group list ${argument(name)} shows which groups hold its places`
+    : `sluice top ${argument(name)} shows whether it drains`
+  if (shape?.mode === 'off') return { level: 'note', text: 'nothing is refused, since the mode is off', next }
+  if (shape?.mode === 'shadow') return { level: 'note', text: 'new jobs would be refused', next }
+  return { level: 'warning', text: WHEN_FULL[shape?.overflow ?? 'reject'], next }
+}
+
+function starving({ name, headAgeMs, oldestAgeMs }: QueueFacts): Found | undefined {
+  if (headAgeMs === undefined || oldestAgeMs === undefined) return undefined
+  if (oldestAgeMs < Math.max(STARVING_MS, STARVING_TIMES * headAgeMs)) return undefined
+  const text = `the oldest job waits for ${formatDuration(oldestAgeMs)}, the next one for ${formatDuration(headAgeMs)}`
+  const next = `sluice shape set ${argument(name)} --priority-ageing 1m --reason '…' lets jobs rise as they wait`
+  return { level: 'warning', text, next }
+}
+
+function groupsHeld({ name, groups }: QueueFacts): Found | undefined {
+  if (!groups || groups.paused + groups.maxed === 0) return undefined
+  const status = groups.paused > 0 ? 'paused' : 'maxed'
+  return {
+    level: groups.paused > 0 ? 'warning' : 'note',
+    text: heldGroupsText(groups),
+    next: `sluice group list ${argument(name)} --status ${status}`,
+  }
+}
+
+/** `1 group paused, 2 groups held by their rate`. */
+function heldGroupsText({ paused: stopped, maxed, limited }: GroupCounts): string {
+  const parts = [
+    stopped > 0 && `${countText(stopped, 'group')} paused`,
+    maxed > 0 && `${countText(maxed, 'group')} held by running jobs`,
+    limited > 0 && `${countText(limited, 'group')} held by ${limited === 1 ? 'its' : 'their'} rate`,
+  ]
+  return parts.filter((part) => part !== false).join(', ')
+}
+
+function paused({ name, at, paused: isPaused, pausedUntil, pauseReason }: QueueFacts): Found | undefined {
+  const next = `sluice shape history ${argument(name)} says who and why; sluice resume ${argument(name)} --reason '…' lifts it`
+  if (isPaused) return { level: 'warning', text: 'until it is resumed', next }
+  if (!pausedUntil) return undefined
+  const reason = pauseReason === undefined ? '' : `: ${pauseReason}`
+  return { level: 'note', text: `for another ${formatDuration(pausedUntil.getTime() - at.getTime())}${reason}`, next }
+}
+
+function crowded({ name, hold, headAgeMs = 0, active, concurrency }: QueueFacts): Found | undefined {
+  if (hold?.cause !== 'concurrency' || hold.group !== undefined || headAgeMs < CROWDED_MS) return undefined
+  const most = concurrency === undefined ? '' : ` of ${concurrency.inForce}`
+  return {
+    level: 'warning',
+    text: `${active}${most} run, the next waits ${formatDuration(headAgeMs)}`,
+    next: `sluice top ${argument(name)} shows whether jobs end; sluice shape set ${argument(name)} --concurrency N --reason '…' lets more run`,
+  }
+}
+
+function fedBack({ name, cause, concurrency, feedback }: QueueFacts): Found | undefined {
+  const holds = cause === 'feedback' || concurrency?.cause === 'feedback' || feedback?.probing === true
+  if (!holds) return undefined
+  const text = feedback?.last?.reason || 'slowed by the downstream'
+  return { level: 'warning', text, next: `sluice shape history ${argument(name)} has the answers of the downstream` }
+}
+
+function overridden({ name, at, shape }: QueueFacts): Found | undefined {
+  const overrides = Object.entries(shape?.overrides ?? {})
+  if (overrides.length === 0) return undefined
+  const texts = overrides.map(([field, { by, reason, setAt, until }]) => {
+    const age = formatDuration(Math.max(0, at.getTime() - setAt.getTime()))
+    const end = until ? `ends in ${formatDuration(until.getTime() - at.getTime())}` : 'has no end'
+    return `${field} by ${by} ${age} ago, ${end}${reason === '' ? '' : `: ${reason}`}`
+  })
+  const lasting = overrides.filter(([, { until }]) => until === undefined).map(([field]) => field)
+  const fields = lasting.length > 0 ? lasting : overrides.map(([field]) => field)
+  return {
+    level: lasting.length > 0 ? 'warning' : 'note',
+    text: texts.join('; '),
+    next: `sluice shape clear ${argument(name)} ${fields.join(' ')} --reason '…' ends it`,
+  }
+}

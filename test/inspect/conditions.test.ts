@@ -1,0 +1,158 @@
+import { beforeAll, expect, test } from 'vitest'
+import { ShapedQueue } from '../../src/index.ts'
+import { conditionsOf, urgencyOf } from '../../src/inspect/conditions.ts'
+import { type Condition, Inspector, type QueueStatus, type WorkerStatus } from '../../src/inspect/index.ts'
+import { useRedis } from '../support/redis.ts'
+import { Workshop } from '../worker/support.ts'
+import { inspectorOf, statusOf } from './support.ts'
+
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
+
+let quiet: QueueStatus
+const names = (conditions: readonly Condition[]) => conditions.map(({ name }) => name)
+const ago = (ms: number) => new Date(quiet.at.getTime() - ms)
+/** What is found in a queue that is otherwise as usual. */
+const found = (facts: Partial<QueueStatus>) => conditionsOf({ ...quiet, ...facts })
+const only = (facts: Partial<QueueStatus>) => {
+  const conditions = found(facts)
+  expect(conditions).toHaveLength(1)
+  return conditions[0] as Condition
+}
+const working = { workers: [{ concurrency: 5, running: 3, held: 1, state: 'running' } as WorkerStatus] }
+const waiting = { ...working, waiting: 7, depth: 7 }
+const groups = { waiting: 1, limited: 2, maxed: 0, paused: 3 }
+
+beforeAll(async () => {
+  const { connection, prefix } = redis
+  const queue = new ShapedQueue('a queue', { connection, prefix, shape: { rate: '1/h', capacity: 1000 } })
+  await queue.getShape()
+  const inspector = new Inspector({ connection, prefix })
+  quiet = await statusOf(inspector, 'a queue')
+  await Promise.all([queue.close(), inspector.close()])
+})
+
+test('a queue that is as usual has no conditions', () => {
+  expect([quiet.conditions, quiet.areAllHeld, urgencyOf([])]).toEqual([[], false, 0])
+  expect(found(waiting)).toEqual([])
+})
+
+test('jobs that wait while no worker has reported', () => {
+  expect(only({ waiting: 7 })).toMatchObject({
+    name: 'No worker',
+    level: 'error',
+    text: '7 jobs wait, and no worker has reported',
+  })
+  expect(only({ waiting: 1 }).text).toMatch(/^1 job waits,/)
+  // All of them are of groups that are held; then one is not.
+  expect(names(found({ waiting: 7, grouped: 7, groups: { ...groups, waiting: 0 } }))).toEqual(['Groups held'])
+  expect(names(found({ waiting: 7, grouped: 7, groups }))).toEqual(['No worker', 'Groups held'])
+})
+
+test('workers that report and take nothing for a minute', () => {
+  const heldFor = (ms: number) => ({ ...waiting, hold: { cause: 'workers' as const, since: ago(ms) } })
+  expect(found(heldFor(59_999))).toEqual([])
+  expect(only(heldFor(60_000))).toMatchObject({
+    ...{ name: 'Not taken', level: 'error' },
+    text: '1 worker, 4 of 5 places taken; the next job waits 1m',
+    next: "sluice top 'a queue' shows which worker hangs: restart it",
+  })
+})
+
+test('a full queue says what becomes of new jobs, and is meant so where nothing is refused', () => {
+  const full = (shape: object) => only({ ...waiting, depth: 1000, shape: { ...quiet.shape, ...shape } as never })
+  expect(found({ ...waiting, depth: 999 })).toEqual([])
+  expect(full({})).toMatchObject({ name: 'Full', level: 'warning', text: 'new jobs are refused' })
+  expect(full({ overflow: 'drop-oldest' }).text).toBe('each new job drops the oldest')
+  const shadow = found({ ...waiting, depth: 1000, shape: { ...quiet.shape, mode: 'shadow' } as never })
+  expect(shadow).toMatchObject([
+    { name: 'Full', level: 'note' },
+    { name: 'Shadow', level: 'note' },
+  ])
+})
+
+test('an old job that others overtake', () => {
+  expect(found({ ...waiting, headAgeMs: 3000, oldestAgeMs: 59_000 })).toEqual([])
+  expect(found({ ...waiting, headAgeMs: 30_000, oldestAgeMs: 61_000 })).toEqual([])
+  expect(only({ ...waiting, headAgeMs: 3000, oldestAgeMs: 61_000 })).toMatchObject({
+    ...{ name: 'Starving', level: 'warning' },
+    text: 'the oldest job waits for 1m1s, the next one for 3s',
+  })
+})
+
+test('groups that are paused need a look, those at their running jobs do not', () => {
+  const next = (status: string) => `sluice group list 'a queue' --status ${status}`
+  const text = '3 groups paused, 2 groups held by their rate'
+  expect(only({ ...waiting, groups })).toMatchObject({ level: 'warning', text, next: next('paused') })
+  expect(only({ ...waiting, groups: { ...groups, paused: 0, maxed: 1 } })).toMatchObject({
+    level: 'note',
+    next: next('maxed'),
+  })
+  expect(found({ ...waiting, groups: { ...groups, paused: 0 } })).toEqual([])
+})
+
+test('a pause without an end needs a look, one with an end does not', () => {
+  expect(only({ paused: true })).toMatchObject({ name: 'Paused', level: 'warning', text: 'until it is resumed' })
+  const timed = { pausedUntil: ago(-90_000), pauseReason: 'holidays' }
+  expect(only(timed)).toMatchObject({ level: 'note', text: 'for another 1m30s: holidays' })
+})
+
+test('running jobs that keep the next one out for a minute', () => {
+  const hold = { cause: 'concurrency' as const, since: ago(0) }
+  const concurrency = { set: 5, inForce: 5, cause: 'declared' as const, until: undefined }
+  const heldFor = (headAgeMs: number) => found({ ...waiting, active: 5, concurrency, hold, headAgeMs })
+  expect(heldFor(59_999)).toEqual([])
+  expect(heldFor(60_000)).toMatchObject([
+    { name: 'At concurrency', level: 'warning', text: '5 of 5 run, the next waits 1m' },
+  ])
+})
+
+test('feedback of the downstream, by its rate, its concurrency or its probe', () => {
+  const feedback = { rates: {}, concurrency: 1, probing: true, last: undefined }
+  const concurrency = { set: 5, inForce: 1, cause: 'feedback' as const, until: ago(0) }
+  for (const facts of [{ feedback }, { cause: 'feedback' as const }, { concurrency }]) {
+    expect(only(facts)).toMatchObject({ name: 'Feedback', level: 'warning', text: 'slowed by the downstream' })
+  }
+})
+
+test('an override says who set it, how long ago and until when; one without an end needs a look', () => {
+  const override = { value: 1, by: 'ada', reason: '', setAt: ago(3 * 86_400_000) }
+  const shape = (overrides: object) => ({ shape: { ...quiet.shape, overrides } as never })
+  expect(only(shape({ capacity: override }))).toMatchObject({
+    ...{ name: 'Override', level: 'warning', text: 'capacity by ada 3d ago, has no end' },
+    next: "sluice shape clear 'a queue' capacity --reason '…' ends it",
+  })
+  const timed = { ...override, reason: 'a sale', until: ago(-3_600_000) }
+  expect(only(shape({ rate: timed }))).toMatchObject({
+    ...{ level: 'note', text: 'rate by ada 3d ago, ends in 1h: a sale' },
+  })
+  expect(only(shape({ rate: timed, capacity: override })).next).toContain(' capacity --reason')
+})
+
+test('parts that did not answer', () => {
+  expect(only({ unread: ['queue'] })).toMatchObject({ name: 'Unread', level: 'error' })
+  expect(only({ unread: ['head', 2] }).text).toBe('its head, shard 2 did not answer: the numbers lack what is there')
+})
+
+test('what needs a look sooner weighs more than all that comes after it', () => {
+  const all = found({
+    ...{ waiting: 7, depth: 1000, headAgeMs: 1, oldestAgeMs: 61_000, groups, paused: true, cause: 'feedback' },
+  })
+  expect(names(all)).toEqual(['No worker', 'Full', 'Starving', 'Groups held', 'Paused', 'Feedback'])
+  for (let i = 0; i < all.length; i++) {
+    expect(all[i]?.weight).toBeGreaterThan(urgencyOf(all.slice(i + 1)))
+  }
+})
+
+test('a job with a priority and no group needs a worker, though all groups are held', async () => {
+  const queue = shop.queueNamed('held', { groups: {} })
+  const look = async () => {
+    const { waiting, grouped, areAllHeld, conditions } = await statusOf(inspectorOf(redis, shop), 'held')
+    return [waiting, grouped, areAllHeld, names(conditions)]
+  }
+  await queue.add('job', {}, { group: { id: 'acme' } })
+  await queue.pauseGroup('acme', { by: 'ada', reason: 'unpaid' })
+  expect(await look()).toEqual([1, 1, true, ['Groups held']])
+  await queue.add('job', {}, { priority: 5 })
+  expect(await look()).toEqual([2, 1, false, ['No worker', 'Groups held']])
+})

@@ -1,5 +1,6 @@
 import { NotReplicatedError } from '../errors.ts'
 import type { Client } from '../redis/commands.ts'
+import { replicatedKey } from '../redis/keys.ts'
 import type { Durability } from '../shape/durability.ts'
 
 /** The key that is written to before replicas are asked expires after this. ms */
@@ -8,6 +9,8 @@ const MARK_LIFETIME_MS = 60_000
 const LEAST_MS = 1
 /** For the way of an answer that Redis gives at the last moment. ms */
 const ANSWER_MS = 50
+/** The jobs that were accepted and not confirmed, in the hash of the meter. */
+const COUNTER = 'unconfirmedTotal'
 
 type Terms = Required<Durability>
 
@@ -17,6 +20,7 @@ interface Connected {
   readonly stream?: object | null
   nodes?(role: 'master'): Connected[]
   pipeline(): Chain
+  hincrby(key: string, field: string, by: number): Promise<number>
 }
 interface Chain {
   call(name: string, ...args: (string | number)[]): Chain
@@ -54,6 +58,7 @@ export class FirstAnswer {
 export class ReplicaConfirmation {
   readonly #queueName: string
   readonly #key: string
+  readonly #meterKey: string
   #underWay: Promise<unknown> = Promise.resolve()
   /** The next question, which waits for the answer to the one before: calls until then share it. */
   #next: Question | undefined
@@ -61,10 +66,11 @@ export class ReplicaConfirmation {
   #keptMs = 0
   #askedAtMs: number | undefined
 
-  /** @param key of the queue, in its slot */
-  constructor(queueName: string, key: string) {
+  /** @param toKey names a key of the queue, in its slot */
+  constructor(queueName: string, toKey: (type: string) => string) {
     this.#queueName = queueName
-    this.#key = key
+    this.#key = replicatedKey(toKey(''))
+    this.#meterKey = toKey('meta:meter')
   }
 
   /**
@@ -97,6 +103,14 @@ export class ReplicaConfirmation {
     )
     const isSame = areStill(before, connectionsOf(connected))
     if (acknowledged >= terms.replicas && isSame) return
+    // Only where Redis answers: a count is not worth a wait.
+    if (isSame && cause === undefined) {
+      const counted = connected.hincrby(this.#meterKey, COUNTER, jobIds.length)
+      await within(
+        0,
+        counted.catch(() => 0),
+      )
+    }
     const known = { jobIds, acknowledged: isSame ? acknowledged : 0, ...terms }
     throw new NotReplicatedError(this.#queueName, known, cause === undefined ? {} : { cause })
   }

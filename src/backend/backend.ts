@@ -36,7 +36,6 @@ import {
 } from '../redis/commands.ts'
 import { watchConnection } from '../redis/connection-watch.ts'
 import { isPassing } from '../redis/failures.ts'
-import { replicatedKey } from '../redis/keys.ts'
 import { isPrepared, type ScriptSet, WRAPPED } from '../redis/scripts.ts'
 import { removeOwnKeys } from '../redis/shaped-queues.ts'
 import { untilMoved, untilServed } from '../redis/until-served.ts'
@@ -142,7 +141,7 @@ export class ShapedBackend extends RedisQueueBackend {
     this.#family = family
     this.store = this.#storeOf(this.toKey(''))
     this.#admission = new Admission(family.scripts, this.store, name)
-    this.#confirmation = new ReplicaConfirmation(name, replicatedKey(this.toKey('')))
+    this.#confirmation = new ReplicaConfirmation(name, (type) => this.toKey(type))
     const { lockDuration } = opts as { lockDuration?: number }
     this.#departures = new Departures(family.scripts, this.store, randomUUID(), lockDuration)
     if (family.options.declaration && ownsConnection) this.store.declare(family.options.declaration)

@@ -18,8 +18,9 @@ export function checkReach(identity: Identity | undefined, queueName: string): v
 }
 
 /**
- * Checks what an override affects besides its own queue: the queue that dropped jobs go to, and limits shared with
- * other queues. Values that the queue already has are allowed.
+ * Checks what an override affects besides its own queue: the queue that dropped jobs go to, limits shared with other
+ * queues, and `durability`, which lets everything on the same connection wait for replicas. Values that the queue
+ * already has are allowed.
  * @param has the shape before the change
  * @throws DashboardProblem 403
  */
@@ -29,9 +30,12 @@ export function checkShapeReach(
   has: EffectiveShape | undefined,
 ): void {
   if (identity?.queues === undefined) return
-  const { overflowTo, limits } = override
-  const had = (field: 'overflowTo' | 'limits') => [has?.[field], has?.declared[field]?.value]
+  const { overflowTo, limits, durability } = override
+  const had = (field: 'overflowTo' | 'limits' | 'durability') => [has?.[field], has?.declared[field]?.value]
   if (typeof overflowTo === 'string' && !had('overflowTo').includes(overflowTo)) checkReach(identity, overflowTo)
+  if (durability && !had('durability').some((one) => isDeepStrictEqual(one, durability))) {
+    throw new DashboardProblem(403, 'this token is limited to some queues: it cannot make calls wait for replicas')
+  }
   const known = had('limits').flat()
   const foreign = [limits]
     .flat()

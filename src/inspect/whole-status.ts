@@ -112,6 +112,7 @@ const SUMMED = [
   'shadowRefusedTotal',
   'shadowDelayedTotal',
   'droppedTotal',
+  'unconfirmedTotal',
   'refundedTotal',
   'forfeitedTotal',
   'completed',

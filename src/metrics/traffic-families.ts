@@ -28,6 +28,12 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
   counter('sluice_dropped_total', 'jobs', 'Waiting jobs that overflow dropped for new ones.', ({ status }) =>
     one(status.droppedTotal),
   ),
+  counter(
+    'sluice_unconfirmed_total',
+    'jobs',
+    'Jobs that were accepted and that too few replicas confirmed in time.',
+    ({ status }) => one(status.unconfirmedTotal),
+  ),
   counter('sluice_shadow_refused_total', 'jobs', 'Jobs that shadow mode would have refused.', ({ status }) =>
     one(status.shadowRefusedTotal),
   ),

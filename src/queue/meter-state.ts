@@ -81,6 +81,8 @@ export interface MeterState {
   readonly shadowDelayedTotal: number
   /** Jobs that overflow dropped since the queue was created. */
   readonly droppedTotal: number
+  /** Jobs that were accepted and that too few replicas confirmed in time (`shape.durability`), since then too. */
+  readonly unconfirmedTotal: number
 }
 
 /** State of a queue and its meter at one moment, read by a script or by plain commands. */
@@ -178,6 +180,7 @@ export function meterStateOf(reading: MeterReading): MeterState {
     shadowRefusedTotal: counter('shadowRefused') ?? 0,
     shadowDelayedTotal: counter('shadowDelayed') ?? 0,
     droppedTotal: counter('droppedTotal') ?? 0,
+    unconfirmedTotal: counter('unconfirmedTotal') ?? 0,
   }
 }
 

@@ -86,6 +86,7 @@ test('a replica that stands still: the jobs are there and unconfirmed, and askin
   const once = (await queue.addOnce(JOBS, ONCE).catch((error: unknown) => error)) as NotReplicatedError
   expect(once).toMatchObject({ ...known, name: 'NotReplicatedError' })
   expect(await queue.getWaitingCount()).toBe(4)
+  expect((await queue.meter()).unconfirmedTotal).toBe(1 + 1 + 1 + JOBS.length)
   await thaw()
   await queue.setShape(PATIENT, { by: 'ops', reason: 'test' })
   expect((await added()).id).toBe('mine')

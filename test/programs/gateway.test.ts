@@ -83,6 +83,31 @@ test('health is told without a token, and tells why on loopback alone', async ()
   await open.program.kill('SIGTERM')
 })
 
+test('a queue that cannot be added to leaves the gateway ready for the others', async () => {
+  await withQueue(redis, 'torn', async (torn) => {
+    await withQueue(redis, 'alone', async (alone) => {
+      const client = redis.client()
+      const config = { queues: { torn: ANY, alone: ANY, well: ANY } }
+      const { program, url } = await startGateway(processes, config, env)
+      await alone.setShape({ durability: { replicas: 3, timeoutMs: 100 } }, { by: 'tenant', reason: 'test' })
+      await client.set(torn.toKey('wait'), 'not a list')
+      await expect.poll(async () => (await post(url, 'alone', {})).status, WAIT).toBe(503)
+      expect((await post(url, 'torn', {})).status).toBe(500)
+      expect(await (await fetch(`${url}/readyz`)).json()).toEqual({ ok: true, reason: 'taking requests' })
+      expect((await post(url, 'well', {})).status).toBe(202)
+      await client.del(torn.toKey('wait'))
+      expect((await post(url, 'torn', {})).status).toBe(202)
+      expect(await program.kill('SIGTERM'), program.output).toEqual({ code: 0, signal: null })
+      const turns = program.output.split('\n').filter((line) => line.includes('admissions'))
+      expect(turns.map((line) => JSON.parse(line))).toEqual([
+        expect.objectContaining({ queue: 'alone', msg: 'admissions fail' }),
+        expect.objectContaining({ queue: 'torn', msg: 'admissions fail' }),
+        expect.objectContaining({ queue: 'torn', msg: 'admissions succeed again' }),
+      ])
+    })
+  })
+})
+
 describe('off loopback', () => {
   const nowhere = { REDIS_URL: 'redis://127.0.0.1:1', HOST: '0.0.0.0', PORT: '0' }
   const config = () => jsonFile('gateway.json', { queues: { q: ANY } })

@@ -30,6 +30,7 @@ test('a queue without a shape has a meter that is open', async () => {
       shadowRefusedTotal: 0,
       shadowDelayedTotal: 0,
       droppedTotal: 0,
+      unconfirmedTotal: 0,
     },
   })
 })

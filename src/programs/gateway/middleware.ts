@@ -27,7 +27,6 @@ import { decidingConnection } from '../connection.ts'
 import { reasonOf } from '../errors.ts'
 import { createErrorLog, type Logger } from '../log.ts'
 import type { GatewayConfig, LimitConfig } from './config-file.ts'
-import type { GatewayHealth } from './health.ts'
 import type { RequestLog } from './request-log.ts'
 import type { GatewaySettings } from './settings.ts'
 
@@ -38,8 +37,9 @@ export interface Opening {
   readonly settings: GatewaySettings
   readonly log: Logger
   readonly closers: Closers
+  /** For limits and modes. */
+  readonly redis: Redis
   readonly gateway: Gateway
-  readonly health: GatewayHealth
   readonly requests: RequestLog
 }
 
@@ -52,14 +52,13 @@ export async function openMiddleware({
   settings,
   log,
   closers,
+  redis,
   gateway,
-  health,
   requests,
 }: Opening): Promise<Middleware> {
   const { config, trustProxy, limitsPrefix: prefix } = settings
   const proxies = trustProxy.length > 0 ? { trustProxy } : {}
   const onError = createErrorLog(log)
-  const redis = await openRedis(settings.redisUrl, onError, closers)
   const addressOf = callerAddress(proxies.trustProxy)
   const shedding = {
     key: (request: Parameters<typeof addressOf>[0]) => request.identity?.name ?? addressOf(request),
@@ -73,17 +72,44 @@ export async function openMiddleware({
     ...processShedders(config, shedding),
     ...(await rateLimits(config.limits, { redis, prefix }, byAddress(proxies), onError)),
     queueShedders(config, shedding, (name) => ({ name, meter: () => gateway.meter(name) }), onError),
-    health.watching(gateway),
+    notedAdmissions(gateway, log),
   ])
 }
 
 /** A connection for limits and modes: callers wait for these decisions. */
-async function openRedis(url: string, onError: (error: Error) => void, closers: Closers): Promise<Redis> {
+export async function openRedis(url: string, onError: (error: Error) => void, closers: Closers): Promise<Redis> {
   const redis = new Redis(url, decidingConnection(url))
   redis.on('error', onError)
   closers.push(() => redis.disconnect())
   await once(redis, 'ready')
   return redis
+}
+
+/** Redis refuses this script wherever it would refuse a write, and it needs no key. */
+const WRITES_NOTHING = '#!lua\nreturn 1'
+
+/** Rejects when Redis does not answer, or takes no writes: it is a replica, or its memory or its disk is full. */
+export async function takesWrites(redis: Redis): Promise<void> {
+  await redis.eval(WRITES_NOTHING, 0)
+}
+
+/** Logs when the admissions to a queue begin to fail, and when one succeeds again. The caller's mistakes do not count. */
+function notedAdmissions(gateway: Gateway, log: Logger): Middleware {
+  const failing = new Set<string>()
+  const note = (queue: string, status: number) => {
+    if (status < 300 && failing.delete(queue)) log.info({ queue }, 'admissions succeed again')
+    if (status < 500 || failing.has(queue)) return
+    failing.add(queue)
+    log.error({ queue }, 'admissions fail')
+  }
+  return {
+    enter: async (request) => {
+      const entry = await gateway.enter(request)
+      const queue = request.method === 'POST' ? queueNameOf(request) : undefined
+      if (queue !== undefined && entry.response) note(queue, entry.response.status)
+      return entry
+    },
+  }
 }
 
 /** Reads the whole request before any limit counts it, so that slow senders do not take up places. */

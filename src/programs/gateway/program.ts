@@ -7,7 +7,7 @@ import { SettingsError } from '../errors.ts'
 import { createErrorLog, type Logger } from '../log.ts'
 import { EXIT, type Runnable, run, type Started } from '../run.ts'
 import { GatewayHealth } from './health.ts'
-import { openMiddleware } from './middleware.ts'
+import { openMiddleware, openRedis, takesWrites } from './middleware.ts'
 import { RequestLog } from './request-log.ts'
 import { GatewayServer } from './server.ts'
 import { checkExposure, type GatewaySettings, gatewayTable, isLoopback } from './settings.ts'
@@ -56,15 +56,15 @@ async function start(settings: GatewaySettings, log: Logger, closers: Closers): 
   })
   let accepting = true
   const gateway = await openGateway(settings, log, closers)
+  const redis = await openRedis(settings.redisUrl, createErrorLog(log), closers)
   const health = new GatewayHealth({
-    readQueues: () => Promise.all(config.queueNames.map((name) => gateway.meter(name))),
+    askRedis: () => takesWrites(redis),
     waiting: () => server.connections.waiting,
     lastAnswerMs: () => server.connections.lastAnswerMs,
     accepting: () => accepting,
     stallTimeoutMs: settings.stallTimeoutMs,
-    onTurn: (failing) => (failing ? log.error('admissions fail') : log.info('admissions succeed again')),
   })
-  const middleware = await openMiddleware({ settings, log, closers, gateway, health, requests })
+  const middleware = await openMiddleware({ settings, log, closers, redis, gateway, requests })
   const port = await server.listen(middleware, health, host, settings.port)
   closers.push(async () => {
     accepting = false

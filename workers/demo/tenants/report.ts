@@ -68,12 +68,17 @@ const LEFT = 110
 const RIGHT = 90
 const ROW = 22
 const TOP = 78
-const COLORS = ['#d97706', '#2563eb']
-const TEXT = '#1f2937'
-const GRID = '#6b7280'
+/** Light or dark by the viewer's preference, as the plots of `sluice simulate`. */
+const STYLES = `<style>
+text { font: 12px system-ui, sans-serif; fill: var(--text) } .title { font-weight: 600 }
+.middle { text-anchor: middle } .end { text-anchor: end }
+.paper { fill: var(--paper) } .run0 { fill: #d97706 } .run1 { fill: var(--second) } .grid { stroke: #6b7280; stroke-opacity: 0.3 }
+:root { --paper: #ffffff; --text: #1f2937; --second: #2563eb }
+@media (prefers-color-scheme: dark) { :root { --paper: #0d1117; --text: #e6edf3; --second: #60a5fa } }
+</style>`
 
-function text(x: number, y: number, content: string, more = ''): string {
-  return `<text x="${x}" y="${y}" font-family="system-ui, sans-serif" font-size="12" fill="${TEXT}" ${more}>${content}</text>`
+function text(x: number, y: number, content: string, classes = ''): string {
+  return `<text x="${x}" y="${y}" class="${classes}">${content}</text>`
 }
 
 /** The longest wait of each tenant in each run, as bars on a logarithmic axis. */
@@ -85,26 +90,27 @@ export function tenantPlot(tenants: readonly Tenant[], runs: readonly TenantRun[
   const bottom = TOP + tenants.length * ROW
   const marks = Array.from({ length: decades + 1 }, (_, i) => 10 ** (i + 1)).map((ms) => {
     const label = ms < 1000 ? `${ms} ms` : `${ms / 1000} s`
-    const grid = `<line x1="${x(ms)}" y1="${TOP - 6}" x2="${x(ms)}" y2="${bottom}" stroke="${GRID}" stroke-opacity="0.3"/>`
-    return grid + text(x(ms), bottom + 18, label, 'text-anchor="middle"')
+    const grid = `<line x1="${x(ms)}" y1="${TOP - 6}" x2="${x(ms)}" y2="${bottom}" class="grid"/>`
+    return grid + text(x(ms), bottom + 18, label, 'middle')
   })
   const bars = tenants.flatMap((tenant, row) => {
     const y = TOP + row * ROW
-    const name = text(LEFT - 8, y + 14, `${tenant.name} (${tenant.addedAtMs.length})`, 'text-anchor="end"')
+    const name = text(LEFT - 8, y + 14, `${tenant.name} (${tenant.addedAtMs.length})`, 'end')
     const own = runs.map((run, i) => {
       const ms = waitOf(run, tenant)
-      return `<rect x="${LEFT}" y="${y + 2 + i * 9}" width="${x(ms) - LEFT}" height="8" fill="${COLORS[i]}"/>`
+      return `<rect x="${LEFT}" y="${y + 2 + i * 9}" width="${x(ms) - LEFT}" height="8" class="run${i}"/>`
     })
     return [name, ...own]
   })
   const legend = runs.map((run, i) => {
     const left = LEFT + i * 220
-    return `<rect x="${left}" y="42" width="12" height="12" fill="${COLORS[i]}"/>${text(left + 18, 52, run.title)}`
+    return `<rect x="${left}" y="42" width="12" height="12" class="run${i}"/>${text(left + 18, 52, run.title)}`
   })
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${bottom + 34}" role="img" aria-label="${title}">`,
-    `<rect width="${WIDTH}" height="${bottom + 34}" fill="#ffffff"/>`,
-    text(LEFT, 26, title, 'font-weight="600"'),
+    STYLES,
+    `<rect width="${WIDTH}" height="${bottom + 34}" class="paper"/>`,
+    text(LEFT, 26, title, 'title'),
     ...legend,
     ...marks,
     ...bars,

@@ -1,92 +1,98 @@
-/** A series of the plot: the starts of jobs. */
-export interface Series {
+/** What started in each 100 ms. */
+export interface Bars {
   readonly label: string
-  readonly color: string
-  /** ms since the first start. */
-  readonly startsMs: readonly number[]
+  /** What the reader should take from the bars. */
+  readonly remark: string
+  readonly counts: readonly number[]
+  /** Whether this is the system that exceeds the provider's limit. */
+  readonly exceeds: boolean
 }
 
-export interface Plot {
-  readonly title: string
+/** A column of the picture: the systems at one rate. */
+export interface Column {
   readonly perSecond: number
-  readonly forMs: number
-  readonly series: readonly Series[]
+  readonly setup: string
+  readonly rows: readonly Bars[]
 }
 
-const WIDTH = 860
-const LEFT = 60
-const RIGHT = 20
-const CURVES = { top: 70, height: 260 }
-const LANE = { height: 34, gap: 30 }
-const AXIS = '#6b7280'
-const TEXT = '#1f2937'
-const FONT = 'font-family="system-ui, sans-serif"'
+export const BIN_MS = 100
+
+const WIDTH = 880
+const MARGIN = 24
+const GAP = 48
+const TOP = 76
+const PANEL = { width: (WIDTH - 2 * MARGIN - GAP) / 2, height: 110, title: 40, axis: 24 }
+const ROW = PANEL.title + PANEL.height + PANEL.axis
+
+/** Light or dark by the viewer's preference, as the plots of `sluice simulate`. */
+const STYLES = `<style>
+text { font: 12px system-ui, sans-serif; fill: var(--text) }
+.title { font-weight: 700; font-size: 16px } .label { font-weight: 600; font-size: 13px }
+.faint { fill: var(--faint) } .small { font-size: 11px } .middle { text-anchor: middle } .end { text-anchor: end }
+.count { font-size: 10px; text-anchor: middle; paint-order: stroke; stroke: var(--paper); stroke-width: 3px }
+.paper { fill: var(--paper) } .kept { fill: var(--kept) } .exceeded { fill: var(--exceeded) } .refused { fill: var(--exceeded); fill-opacity: 0.08 }
+.limit { stroke: var(--exceeded); stroke-dasharray: 5 4 } .ground { stroke: var(--faint) }
+:root { --paper: #ffffff; --text: #1f2937; --faint: #6b7280; --kept: #0f766e; --exceeded: #be123c }
+@media (prefers-color-scheme: dark) { :root { --paper: #0d1117; --text: #e6edf3; --faint: #8b949e; --kept: #2dd4bf; --exceeded: #fb7185 } }
+</style>`
 
 const round = (value: number): number => Math.round(value * 10) / 10
 
-function text(x: number, y: number, content: string, more = ''): string {
-  return `<text x="${round(x)}" y="${round(y)}" ${FONT} font-size="13" fill="${TEXT}" ${more}>${content}</text>`
+function text(x: number, y: number, content: string, classes: string): string {
+  return `<text x="${round(x)}" y="${round(y)}" class="${classes}">${content}</text>`
 }
 
-function line(x1: number, y1: number, x2: number, y2: number, more: string): string {
-  return `<line x1="${round(x1)}" y1="${round(y1)}" x2="${round(x2)}" y2="${round(y2)}" ${more}/>`
+function rect(x: number, y: number, width: number, height: number, classes: string): string {
+  return `<rect x="${round(x)}" y="${round(y)}" width="${round(width)}" height="${round(height)}" class="${classes}"/>`
 }
 
-/** Number of jobs started so far, as a step curve. */
-function curve({ startsMs, color }: Series, x: (ms: number) => number, y: (jobs: number) => number): string {
-  const steps = startsMs.map((ms, i) => `H${round(x(ms))}V${round(y(i + 1))}`).join('')
-  return `<path d="M${round(x(0))} ${round(y(0))}${steps}" fill="none" stroke="${color}" stroke-width="2"/>`
-}
+const limitOf = ({ perSecond }: Column): number => (perSecond * BIN_MS) / 1000
 
-/** One tick per start. */
-function lane({ startsMs, color, label }: Series, x: (ms: number) => number, top: number): string {
-  const ticks = startsMs.map((ms) => `M${round(x(ms))} ${top}v${LANE.height}`).join('')
-  const name = text(LEFT, top - 7, label, `font-weight="600"`)
-  return `${name}<path d="${ticks}" stroke="${color}" stroke-width="1"/>`
-}
-
-function seconds(plot: Plot, x: (ms: number) => number, bottom: number): string[] {
-  const marks = Array.from({ length: Math.floor(plot.forMs / 1000) + 1 }, (_, i) => i)
-  return marks.map((s) => {
-    const grid = line(x(s * 1000), CURVES.top, x(s * 1000), bottom, `stroke="${AXIS}" stroke-opacity="0.25"`)
-    return grid + text(x(s * 1000), bottom + 18, `${s} s`, 'text-anchor="middle"')
-  })
-}
-
-function curves(plot: Plot, x: (ms: number) => number): string[] {
-  const allowed = (plot.perSecond * plot.forMs) / 1000 + 1
-  const most = Math.max(allowed, ...plot.series.map(({ startsMs }) => startsMs.length))
-  const bottom = CURVES.top + CURVES.height
-  const y = (jobs: number) => bottom - (jobs / most) * CURVES.height
-  const dashes = `stroke="${AXIS}" stroke-dasharray="5 4" stroke-width="1.5"`
-  const levels = Array.from({ length: Math.floor(most / 50) + 1 }, (_, i) => i * 50)
+function panel(column: Column, { label, remark, counts, exceeds }: Bars, left: number, top: number): string {
+  const limit = limitOf(column)
+  // Room for the numbers above the highest bar.
+  const most = Math.max(limit * 2, ...column.rows.flatMap((row) => row.counts)) * 1.15
+  const ground = top + PANEL.title + PANEL.height
+  const right = left + PANEL.width
+  const step = PANEL.width / counts.length
+  const y = (count: number) => ground - (count / most) * PANEL.height
+  const marks = Array.from({ length: Math.floor((counts.length * BIN_MS) / 500) + 1 }, (_, i) => i / 2)
   return [
-    ...levels.map((jobs) => text(LEFT - 8, y(jobs) + 4, String(jobs), 'text-anchor="end"')),
-    line(x(0), y(1), x(plot.forMs), y(allowed), dashes),
-    ...plot.series.map((series) => curve(series, x, y)),
-  ]
+    text(left, top + 12, label, 'label'),
+    text(left, top + 29, remark, 'faint'),
+    rect(left, y(most), PANEL.width, y(limit) - y(most), 'refused'),
+    `<path d="M${left} ${round(y(limit))}H${right}" class="limit"/>`,
+    // In the middle of the bars that a burst leaves empty.
+    text(left + step * 6.3, y(limit) - 24, `above the provider's limit of ${limit}: 429`, 'small middle exceeded'),
+    ...counts.map((count, i) => {
+      const bar = rect(left + i * step + 2, y(count), step - 4, ground - y(count), exceeds ? 'exceeded' : 'kept')
+      return bar + text(left + (i + 0.5) * step, y(count) - 4, String(count), 'count')
+    }),
+    `<path d="M${left} ${ground}H${right}" class="ground"/>`,
+    ...marks.map((s) => {
+      const anchor = s === 0 ? '' : s === marks.at(-1) ? 'end' : 'middle'
+      return text(left + ((s * 1000) / BIN_MS) * step, ground + 15, `${s} s`, `small faint ${anchor}`)
+    }),
+  ].join('\n')
 }
 
-/** Draws the number of started jobs over time against the rate, and below it every single start. */
-export function drawStarts(plot: Plot): string {
-  const x = (ms: number) => LEFT + (ms / plot.forMs) * (WIDTH - LEFT - RIGHT)
-  const firstLane = CURVES.top + CURVES.height + 40
-  const laneTop = (i: number) => firstLane + i * (LANE.height + LANE.gap)
-  const bottom = laneTop(plot.series.length - 1) + LANE.height + 6
-  const height = bottom + 34
-  const within = plot.series.map((series) => ({
-    ...series,
-    startsMs: series.startsMs.filter((ms) => ms <= plot.forMs),
-  }))
+/** Draws starts per 100 ms as bars, with the provider's limit as a line: a panel for each system at each rate. */
+export function drawStarts(title: string, columns: readonly Column[]): string {
+  const height = TOP + Math.max(...columns.map(({ rows }) => rows.length)) * ROW + 8
+  const drawn = columns.flatMap((column, c) => {
+    const left = MARGIN + c * (PANEL.width + GAP)
+    return [
+      text(left, 56, `${column.perSecond}/s: ${column.setup}`, 'faint'),
+      ...column.rows.map((bars, r) => panel(column, bars, left, TOP + r * ROW)),
+    ]
+  })
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${height}" viewBox="0 0 ${WIDTH} ${height}" role="img">`,
-    `<title>${plot.title}</title>`,
-    `<rect width="${WIDTH}" height="${height}" rx="8" fill="#ffffff"/>`,
-    text(LEFT, 28, plot.title, 'font-weight="700"'),
-    text(LEFT, 50, `jobs started since the first; dashed: ${plot.perSecond}/s. Below: every single start`),
-    ...seconds(plot, x, bottom),
-    ...curves({ ...plot, series: within }, x),
-    ...within.map((series, i) => lane(series, x, laneTop(i))),
+    `<title>${title}</title>`,
+    STYLES,
+    rect(0, 0, WIDTH, height, 'paper'),
+    text(MARGIN, 32, title, 'title'),
+    ...drawn,
     '</svg>',
     '',
   ].join('\n')

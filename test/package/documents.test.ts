@@ -117,8 +117,10 @@ test('docs/errors.md has a section for every exported error, and for no other', 
   expect(sections.toSorted()).toEqual([...exportedErrors().keys()].toSorted())
 })
 
-test('the README has at most 1,000 words: what is reference belongs into docs', () => {
-  expect(readFileSync(README, 'utf8').split(/\s+/).length).toBeLessThanOrEqual(1000)
+test('the README has at most 750 words, and the CHANGELOG 600: reference belongs in docs', () => {
+  const wordsOf = (file: string) => readFileSync(file, 'utf8').split(/\s+/).length
+  expect(wordsOf(README)).toBeLessThanOrEqual(750)
+  expect(wordsOf(join(ROOT, 'CHANGELOG.md'))).toBeLessThanOrEqual(600)
 })
 
 function literal<T>(text: string | undefined): T {

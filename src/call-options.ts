@@ -92,7 +92,7 @@ function isTypo(bare: string, known: string, minLength: number): boolean {
   return meant.length >= minLength && (distance(bare, meant) <= 1 || areSwapped(bare, meant))
 }
 
-/** Of letters that may be wrong: shorter names are too near each other. */
+/** Minimum length for suggestions: shorter names are all within one edit. */
 const MIN_LENGTH_FOR_TWO = 8
 const MIN_LENGTH_FOR_ONE = 5
 /** Where the name is refused in any case. */

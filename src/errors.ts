@@ -36,7 +36,7 @@ export class NoGroupsError extends InvalidGroupError {
   readonly queueName: string
 
   constructor(queueName: string) {
-    super(`queue "${queueName}" has no groups: its shape needs groups, such as groups: {}`)
+    super(`queue "${queueName}" has no groups; declare shape.groups first, e.g. groups: {}`)
     this.queueName = queueName
   }
 }
@@ -124,7 +124,7 @@ export class IdempotencyConflictError extends InvalidInputError {
   readonly queueName: string
 
   constructor(queueName: string) {
-    super(`The idempotency key was used for another request to queue "${queueName}": use a new key for each request`)
+    super(`the idempotency key was used for another request to queue "${queueName}": use a new key for each request`)
     this.queueName = queueName
   }
 }
@@ -136,9 +136,7 @@ export class IdempotencyInFlightError extends SluiceError {
   readonly retryAfterMs: number
 
   constructor(queueName: string, retryAfterMs: number) {
-    super(
-      `A call with the same idempotency key to queue "${queueName}" is not answered yet; try again in ${retryAfterMs} ms`,
-    )
+    super(`another call with this idempotency key is in flight on queue "${queueName}"; retry in ${retryAfterMs} ms`)
     this.queueName = queueName
     this.retryAfterMs = retryAfterMs
   }

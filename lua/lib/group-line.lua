@@ -2,9 +2,9 @@
 --- @include "estimate"
 --- @include "late"
 
--- Which jobs leave before one of a queue with groups, and when its own group lets it go: by the tags of now, as if no
--- jobs came and no group were held or released. Where nothing holds a group and all costs are equal, that is exact; a
--- group that waits for its turns and for its rate may go later than either.
+-- Estimates how many jobs start before a given one, and when its group would let it start, from the current tags;
+-- assumes no arrivals and no change of holds. Exact where nothing holds a group and all costs are equal; a group that
+-- waits for its turns and for its rate may start later than either says.
 -- Jobs without a group are one group, named ''.
 -- One table: a script has no room for more than 200 local names.
 local group_line = {

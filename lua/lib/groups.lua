@@ -55,7 +55,7 @@ local function groups_library()
     VERIFIED = 200,
     -- How often a group at its limit on running jobs is verified, µs.
     VERIFY_US = 1000000,
-    -- For so long it is known when the rate of a group changed, µs.
+    -- How long a group's last rate change is remembered, µs.
     CHANGED_US = 3600000000,
     MAX_PRIORITY = 2097152, MAX_ID = 256,
     -- Numbers begin behind this one: jobs may go before the first of them.

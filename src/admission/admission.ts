@@ -227,7 +227,7 @@ export class Admission {
     try {
       return await this.#bulkParts(client, parts, keys, claim)
     } finally {
-      // What the bulk came to counts: places that are not released are free again when the lease of the claim ends.
+      // Ignore failures here: unreleased places free themselves when the claim's lease expires.
       await this.#claims.release(claim).catch(() => {})
     }
   }

@@ -7,7 +7,7 @@ import type { Durability } from '../shape/durability.ts'
 const MARK_LIFETIME_MS = 60_000
 /** WAIT takes 0 for ever. ms */
 const LEAST_MS = 1
-/** For the way of an answer that Redis gives at the last moment. ms */
+/** Slack for a reply sent just before the timeout, ms. */
 const ANSWER_MS = 50
 /** The jobs that were accepted and not confirmed, in the hash of the meter. */
 const COUNTER = 'unconfirmedTotal'

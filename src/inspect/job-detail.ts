@@ -15,7 +15,7 @@ export interface JobDetail {
   readonly id: string
   readonly name: string
   readonly state: Explanation['state']
-  /** How often it was tried to the end. */
+  /** Attempts that ran to an outcome. */
   readonly attemptsMade: number
   readonly addedAt: Date
   /** When its last attempt began. */

@@ -210,7 +210,7 @@ function isHeldBack({ status, bucket }: DrainingQueue): boolean {
 
 function lacksWorkers({ status: { hold, at, active, concurrency }, pace }: DrainingQueue): boolean {
   if (pace && pace.lack > LACK) return true
-  // Whether or not a worker has looked since.
+  // Applies even if no worker has polled since.
   if (concurrency && active >= concurrency.inForce) return true
   if (hold?.cause === 'workers') return at.getTime() - hold.since.getTime() >= LACK_MS
   return hold?.cause === 'concurrency' && hold.group === undefined

@@ -126,7 +126,7 @@ function parsed(text: string): unknown {
 const feedbackSettings = {
   feedbackScope: {
     variable: 'FEEDBACK_SCOPE',
-    expected: 'queue or group: what an overloaded destination holds, all of the queue or the group of the job',
+    expected: 'queue or group: what to pause when the destination is overloaded',
     schema: oneOf(['queue', 'group']),
     fallback: 'queue',
   },

@@ -105,8 +105,8 @@ const UNREFUSED: Readonly<Record<string, number>> = {
 }
 
 /**
- * BullMQ's scripts that put jobs back into the wait list, or take them from the running ones: in a queue with groups the
- * jobs are sorted in (`lua/lib/group-hooks.lua`).
+ * BullMQ's scripts that requeue jobs or remove active ones. With groups, those jobs must be filed under their group
+ * (`lua/lib/group-hooks.lua`).
  */
 const GROUPED = [
   'moveJobFromActiveToWait',
@@ -233,7 +233,7 @@ export class ScriptSet {
   }
 
   #named(name: string, keys: number): Command {
-    // A text that is made anew is hashed anew at each look-up.
+    // Cached: a new string would be rehashed on every property lookup.
     const command = { name: `sluice:${this.#suffix}:${name}`, keys }
     this.#commands.set(name, command)
     return command
@@ -276,7 +276,7 @@ export class ScriptSet {
   }
 }
 
-/** A script as it is sent to a cluster: with one key more (`absentKey`), which its text does not see. */
+/** The cluster variant of a script: takes one extra key (`absentKey`), which it drops before the body runs. */
 function onCluster({ lua, numberOfKeys }: ScriptDefinition): ScriptDefinition {
   return { lua: `${WITHOUT_ABSENT_KEY}${lua}`, numberOfKeys: numberOfKeys + 1 }
 }

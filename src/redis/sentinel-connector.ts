@@ -80,9 +80,10 @@ interface Leaving {
 }
 
 /**
- * Where ioredis goes with the first Sentinel that answers, this goes with the newest answer of all: for a second or two
- * after a failover, some still name the old master. It leaves a master before a replica is promoted, as far as a Sentinel
- * announces that, and else once another one is named; ioredis leaves the new one, too, when the next Sentinel names it.
+ * ioredis trusts the first Sentinel to answer; this connector asks all and uses the highest config epoch: for a second
+ * or two after a failover, some still name the old master. It leaves a master before a replica is promoted, if a
+ * Sentinel announces that, otherwise once another one is named; ioredis leaves the new one, too, when the next Sentinel
+ * names it.
  */
 export class NewestMasterConnector extends Base {
   /** Of the server that the connection leads to, as the Sentinels name it; undefined while they are asked. */
@@ -208,7 +209,7 @@ export class NewestMasterConnector extends Base {
     client.on('end', () => {
       if (this.#heard.get(key) === client) this.#heard.delete(key)
     })
-    // One by one: not everyone may hear all.
+    // Subscribed separately: ACLs may allow only some of these channels.
     client.on('ready', () => {
       for (const channel of [SWITCHED, PROMOTES, PROMOTED]) client.subscribe(channel).catch(ignore)
     })

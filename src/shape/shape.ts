@@ -22,8 +22,8 @@ export interface Shape {
   readonly capacityHorizonMs?: number
   /**
    * Places of the capacity reserved for important jobs: `{ 1: 50 }` keeps the last 50 for jobs of priority 1, `{ 1: 50,
-   * 10: 100 }` also the 100 before them for those up to 10. Jobs without a priority get none of them, unless some are
-   * reserved for priority 0, which means these jobs. Default: none.
+   * 10: 100 }` also the 100 before them for those up to 10. Jobs without a priority cannot use reserved
+   * places. To reserve places for them, use key `0`. Default: no place is reserved.
    */
   readonly reservedPlaces?: ReservedPlaces
   /**
@@ -40,9 +40,8 @@ export interface Shape {
   /** The queue serves groups of jobs in turn, each with limits of its own: their defaults. Default: no groups. */
   readonly groups?: GroupDefaults
   /**
-   * Ageing: a waiting job counts as one level of priority more important after each of these, so that no job starves; at
-   * level 0 it competes with jobs without a priority, the longest wait first. With groups, inside each group. ms.
-   * Default: none, a job waits for all that are more important.
+   * Priority ageing: a waiting job gains one priority level per interval, so none starves. At level 0 it competes with
+   * jobs without a priority, the longest wait first. With groups, inside each group. ms. Default: no ageing.
    */
   readonly priorityAgeingMs?: number
   /** Further limits on departures: other windows, other units of cost, limits per group or shared by several queues. */
@@ -58,16 +57,16 @@ export interface Shape {
    */
   readonly maxLatenessMs?: number
   /**
-   * How far ahead of its slot a job may be granted to a worker, at least. ms, default 50; a worker uses twice its round
-   * trip if that is more, or what queues use that share a limit with this one, but never more than a quarter of its
-   * `lockDuration`.
+   * Minimum look-ahead: how many ms before its slot a job may be handed to a worker. Default 50. Workers raise it to
+   * twice their round trip, and to the largest look-ahead of any queue that shares a limit; it never exceeds
+   * `lockDuration / 4`.
    */
   readonly horizonMs?: number
   /** After a loss of state: `hold` (default) treats the bucket as full, never exceeding the rate; `burst`, as empty. */
   readonly onStateLoss?: 'hold' | 'burst'
   /**
-   * An acceptance means that so many replicas have the job as well: `{ replicas: 1, timeoutMs: 500 }`. If too few
-   * confirm it in time, `add` throws NotReplicatedError, though the job is in the queue. Default: the master has it.
+   * `add` resolves only once this many replicas have acknowledged the job: `{ replicas: 1, timeoutMs: 500 }`. If too
+   * few confirm it in time, `add` throws NotReplicatedError, though the job is in the queue. Default: no replica has to.
    */
   readonly durability?: Durability
   /**

@@ -1,6 +1,6 @@
 import { EventEmitter } from 'node:events'
 import { setImmediate } from 'node:timers/promises'
-import { InvalidInputError, LimitConflictError, NoGroupsError } from '../errors.ts'
+import { InvalidInputError, LimitConflictError, NoGroupsError, SluiceError } from '../errors.ts'
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import { queueNameOf, shapeKey } from '../redis/keys.ts'
 import { untilCertain } from '../redis/resends.ts'
@@ -224,9 +224,13 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
       this.memory.learn(raw[1])
       // Lost state is restored before the change; otherwise the change would be all that is stored.
       if (raw[0] === 1) return raw
-      if (attempt === MAX_RESTORES) throw new Error(`the shape of ${this.key} is lost again and again`)
-      await this.restore()
+      await this.#restoreAgain(attempt)
     }
+  }
+
+  async #restoreAgain(attempt: number): Promise<void> {
+    if (attempt < MAX_RESTORES) return this.restore()
+    throw new SluiceError(`Redis keeps losing the shape of ${this.key}: it was restored ${MAX_RESTORES} times`)
   }
 
   /**
@@ -244,8 +248,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
       const [status] = (await this.run('set-group', [...args, ...this.memory.identity])) as readonly unknown[]
       if (status === NO_GROUPS) throw new NoGroupsError(queueNameOf(this.base))
       if (status === 1) return
-      if (attempt === MAX_RESTORES) throw new Error(`the shape of ${this.key} is lost again and again`)
-      await this.restore()
+      await this.#restoreAgain(attempt)
     }
   }
 

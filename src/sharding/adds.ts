@@ -52,7 +52,7 @@ interface AddTerms<DataType, ResultType> {
 /** By then a shard that answers has a lease, ms. */
 const LEASED_MS = 250
 
-/** How jobs come into the shard that they belong into, or into any that has a place. */
+/** Adds jobs to the shard that they belong to, or to any that has a place. */
 export class ShardedAdds<DataType, ResultType> {
   readonly #terms: AddTerms<DataType, ResultType>
   #turn = Math.floor(Math.random() * 1000)
@@ -87,7 +87,7 @@ export class ShardedAdds<DataType, ResultType> {
 
   /** As `ShardedQueue.addBulk`. */
   async addBulk(jobs: readonly ShardedJob<DataType>[]): Promise<Job<DataType, ResultType>[]> {
-    // Of a wrong job nothing is added, whatever shard it belongs into.
+    // If any job is invalid, nothing is added to any shard.
     checkJobList('addBulk', jobs)
     for (const { opts } of jobs) checkJobOptions(opts)
     await this.#terms.started()
@@ -123,7 +123,7 @@ export class ShardedAdds<DataType, ResultType> {
       const other = this.#terms.placement.shardFor(job) ?? shard
       if (other === shard) continue
       throw new InvalidInputError(
-        `addOnce of queue "${this.#terms.name}" adds its jobs to one shard; "${job.name}" belongs into another than "${first?.name}"`,
+        `addOnce of queue "${this.#terms.name}": all jobs must map to one shard, but "${first?.name}" and "${job.name}" map to different ones`,
       )
     }
     return this.#terms

@@ -20,7 +20,7 @@ export interface ShardingOptions {
 /** Options of a {@link ShardedQueue}: those of a ShapedQueue, whose shape is that of the whole, and the shards. */
 export interface ShardedQueueOptions extends ShapedQueueOptions, ShardingOptions {
   /**
-   * What jobs that belong into one shard have in common. Default: their group, else their `jobId` or that of their
+   * What the jobs of one shard have in common. Default: their group, else their `jobId` or that of their
    * `deduplication`; those with neither are dealt out in turn. The jobs of a group always share a shard.
    */
   readonly placeBy?: PlaceBy

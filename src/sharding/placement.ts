@@ -30,7 +30,7 @@ interface PlacedJob {
   readonly opts?: ShapedJobsOptions | undefined
 }
 
-/** Which shard the jobs of a queue belong into. */
+/** Which shard each job of a queue belongs to. */
 export class Placement {
   readonly #shards: number
   readonly #placeBy: PlaceBy | undefined

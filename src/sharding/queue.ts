@@ -27,7 +27,7 @@ import { Removal, type RemovalOptions } from './removal.ts'
 import { ownFields, splitOverride } from './shapes.ts'
 import { ShardQueue } from './shard-queue.ts'
 
-/** So long BullMQ waits at most before it connects again, ms. */
+/** Longest delay between BullMQ's reconnect attempts, ms. */
 const BETWEEN_ATTEMPTS_MS = 20_000
 
 export interface ShardedQueueEvents {
@@ -140,7 +140,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
 
   /**
    * Adds jobs once per key, all or none: they share the shard of the key, or of the group of the first one.
-   * @throws InvalidInputError if a job belongs into another shard, and what {@link ShapedQueue.addOnce} throws
+   * @throws InvalidInputError if the jobs belong to different shards, and what {@link ShapedQueue.addOnce} throws
    */
   async addOnce(jobs: readonly ShardedJob<DataType>[], options: OnceOptions): Promise<AddedOnce> {
     return this.#adds.addOnce(jobs, options)
@@ -253,8 +253,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
   }
 
   /**
-   * The shard that a job is in, for what concerns a job alone; that which the id names, or the first, where there is no
-   * such job.
+   * The shard that holds the job; if there is no such job, the shard encoded in its id, or shard 0.
    */
   async queueOfJob(jobId: string): Promise<ShapedQueue<DataType, ResultType>> {
     const found = await this.#find(jobId)

@@ -12,7 +12,7 @@ export interface ShardPlace {
 }
 
 /**
- * The queue of one shard. It takes no jobs of groups that belong into another one: there the group would have its rate
+ * The queue of one shard. It takes no jobs of groups that belong to another one: there the group would have its rate
  * and its places a second time.
  */
 export class ShardQueue<DataType, ResultType> extends ShapedQueue<DataType, ResultType> {
@@ -61,7 +61,7 @@ export class ShardQueue<DataType, ResultType> extends ShapedQueue<DataType, Resu
     if (own === shard) return undefined
     const id = JSON.stringify(group.id)
     return new InvalidGroupError(
-      `group ${id} belongs into shard ${own} of queue "${this.name}", not ${shard}: queueOfGroup(${id}) is its queue`,
+      `group "${id}" belongs to shard ${own} of queue "${this.name}", not shard ${shard}; use queueOfGroup("${id}")`,
     )
   }
 }

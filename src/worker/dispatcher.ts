@@ -28,7 +28,7 @@ const MOST_ASKED = 50
 /** A worker whose round trip is longer than this, ms, may ask for more: calls follow each other slowly there. */
 const NEAR_MS = 5
 
-/** For so long a horizon counts, as in the meter (`lua/lib/meter.lua`), which a loss makes forget it. */
+/** How long another worker's horizon is remembered, ms. Same as in the meter, which forgets it on data loss. */
 const HORIZON_MEMORY_MS = 60_000
 
 /** How late a job is, and how much later it may be by the error of this worker's estimate of Redis's clock. µs */

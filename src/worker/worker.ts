@@ -309,7 +309,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   }
 
   /**
-   * Whose end Redis did not take has not failed: another worker has the job, or will. Told as a failure it could still
+   * A job whose completion Redis rejected has not failed: another worker owns it, or will. Reporting a failure now could
    * end that worker's run.
    */
   protected override handleFailed(

@@ -63,7 +63,7 @@ test('a run that is named goes on in a file that grew, and refuses one that says
   const other = fileOf(11, (line) => (line === 4 ? { name: 'other' } : {}))
   const { code, stderr } = await runHere(redis, ['enqueue', queue.name, '--file', other, '--key', 'today'])
   expect(code).toBe(2)
-  expect(stderr).toContain('sluice: line 4: The idempotency key was used for another request')
+  expect(stderr).toContain('sluice: line 4: the idempotency key was used for another request')
 })
 
 test('a line that is wrong stops it before anything is added', async () => {

@@ -440,7 +440,7 @@ test('the jobs of a group by default are all in its shard', async () => {
   await mail.obliterate({ force: true })
 })
 
-test('a shard takes no jobs of a group that belongs into another one', async () => {
+test('a shard takes no jobs of a group that belongs to another one', async () => {
   const { queue } = use(shop())
   const mail = queue('foreign-group', { shards: 2, shape: { groups: {} } })
   await mail.waitUntilReady()
@@ -494,7 +494,7 @@ test('a cost above the part of a shard is refused with the burst that the whole 
   await mail.obliterate({ force: true })
 })
 
-test('of a bulk with a wrong job nothing is added, whatever shards its jobs belong into', async () => {
+test('of a bulk with a wrong job nothing is added, whatever shards its jobs belong to', async () => {
   const { queue } = use(shop())
   const mail = queue('wrong', { shards: 3, shape: { groups: {} } })
   const good = ['a', 'b', 'c', 'd', 'e', 'f'].map((id) => ({ name: 'job', data: {}, opts: { group: { id } } }))

@@ -90,7 +90,7 @@ export const addSimulateCommand: AddCommand = (program, run) => {
     .addOption(new Option('--cost <n>', "of the jobs of a load: '2', or a range '1-5'").argParser(parseCost).default(1))
     .option(
       '--groups <n>',
-      'of a load: divides the jobs among so many groups, a few of which have most of them',
+      'with a generated load: spread jobs over this many groups, most of them in a few',
       wholeNumber(0, 10_000),
       0,
     )

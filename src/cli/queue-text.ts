@@ -1,5 +1,6 @@
 import type { GroupCounts } from '../inspect/groups.ts'
 import {
+  type Condition,
   type HeldMs,
   HOLD_CAUSES,
   type Hold,
@@ -96,13 +97,45 @@ function unreadText(unread: NonNullable<QueueStatus['unread']>): string {
   return `without ${parts.join(' and ')}`
 }
 
+/** The names of what is out of the ordinary about a queue, in the colours of their levels. */
+function stateText(cli: Cli, { conditions }: Pick<QueueStatus, 'conditions'>): string {
+  return conditions.map(({ name, level }) => paintOf(cli, level)(name)).join(', ')
+}
+
+function paintOf({ colors }: Cli, level: Condition['level']): (text: string) => string {
+  return { error: colors.red, warning: colors.yellow, note: colors.cyan }[level]
+}
+
+/** Of how many queues it is said below their table why they need a look. */
+const EXPLAINED = 10
+
+/** Why queues need a look and what to do, the worst first; '' if none needs one. */
+export function needLookText(cli: Cli, queues: readonly QueueStatus[]): string {
+  const marked = queues.filter(({ conditions }) => conditions.some(({ level }) => level !== 'note'))
+  const lines = marked.slice(0, EXPLAINED).map((status) => {
+    return [cli.colors.bold(plainText(status.name)), ...conditionLines(cli, status)].join('\n')
+  })
+  const rest = marked.length - lines.length
+  if (rest > 0) lines.push(cli.colors.dim(`… ${countText(rest, 'more queue')} to look at: sluice doctor`))
+  return lines.join('\n')
+}
+
+/** Each condition, why it holds, and the next command. */
+function conditionLines(cli: Cli, { conditions }: QueueStatus): string[] {
+  return conditions.flatMap(({ name, level, text, next }) => {
+    const line = `  ${paintOf(cli, level)(name)}: ${plainText(text)}`
+    return next === '' ? [line] : [line, cli.colors.dim(`    → ${plainText(next)}`)]
+  })
+}
+
 /** The queues, one line each. */
 export function fleetTable(cli: Cli, queues: readonly QueueStatus[]): string {
-  const head = ['queue', 'rate', 'cause', 'depth', 'active', 'head age', 'held by', 'workers', 'refused']
+  const head = ['queue', 'state', 'rate', 'cause', 'depth', 'active', 'head age', 'held by', 'workers', 'refused']
   return cli.table(
     head,
     queues.map((status) => [
       plainText(status.name),
+      stateText(cli, status) || NONE,
       rateText(status),
       causeText(cli, status),
       depthText(status),
@@ -117,7 +150,8 @@ export function fleetTable(cli: Cli, queues: readonly QueueStatus[]): string {
 
 /** One queue in detail. */
 export function queueText(cli: Cli, status: QueueStatus): string {
-  const parts = [cli.colors.bold(plainText(status.name)), cli.table([], detailRows(cli, status))]
+  const name = cli.colors.bold(plainText(status.name))
+  const parts = [name, ...conditionLines(cli, status), cli.table([], detailRows(cli, status))]
   if (status.shards) parts.push('', shardTable(cli, status.shards))
   if (status.workers.length > 0) parts.push('', workerTable(cli, [status]))
   return parts.join('\n')
@@ -146,7 +180,6 @@ function detailRows(cli: Cli, status: QueueStatus): string[][] {
   return [
     ['rate', `${rateText(status)} (${causeText(cli, status)})`],
     ...(shape ? [['mode', shape.mode]] : []),
-    ...pauseRows(status),
     ['depth', `${depthText(status)} (${waiting.join(', ')})`],
     ...overRows(status),
     ...(status.groups ? [['groups', groupsText(status.groups)]] : []),
@@ -181,15 +214,6 @@ function holdDetail(status: QueueStatus): string {
   if (!nextDueAt) return heldByText(status)
   const then = paused ? '; BullMQ holds the queue then' : ''
   return `delay: the first is due in ${formatDuration(msBetween(at, nextDueAt))}${then}`
-}
-
-function pauseRows({ paused, pausedUntil, pauseReason, at }: QueueStatus): string[][] {
-  const rows = paused ? [['paused', 'by BullMQ, until it is resumed']] : []
-  if (pausedUntil) {
-    const reason = pauseReason === undefined ? '' : `: ${plainText(pauseReason)}`
-    rows.push(['paused', `until ${pausedUntil.toISOString()} (${formatDuration(msBetween(at, pausedUntil))})${reason}`])
-  }
-  return rows
 }
 
 /** When the next job may start. The end of BullMQ's pause or of a running job is not known. */

@@ -2,14 +2,17 @@
 
 import type { Redis } from 'ioredis'
 import type { Role } from '../acl/roles.ts'
+import { urgencyOf } from '../inspect/conditions.ts'
 import type { Inspector } from '../inspect/inspector.ts'
+import type { QueueStatus } from '../inspect/queue-status.ts'
 import { CANARY } from './canary.ts'
-import type { Check, Examined, QueueCheck } from './check.ts'
+import type { Check, Examined, ExaminedQueue, QueueCheck } from './check.ts'
 import { access } from './checks/access.ts'
 import { bypassingWorkers } from './checks/bypassing-workers.ts'
 import { canaryJob } from './checks/canary-job.ts'
 import { clockOffset } from './checks/clock-offset.ts'
 import { concurrencyForRate } from './checks/concurrency-for-rate.ts'
+import { conditions } from './checks/conditions.ts'
 import { eviction } from './checks/eviction.ts'
 import { orphans } from './checks/orphans.ts'
 import { persistence } from './checks/persistence.ts'
@@ -17,7 +20,7 @@ import { replication } from './checks/replication.ts'
 import { rights } from './checks/rights.ts'
 import { versions } from './checks/versions.ts'
 import { workerClocks } from './checks/worker-clocks.ts'
-import { type Finding, Findings } from './finding.ts'
+import { type Finding, Findings, type Level } from './finding.ts'
 import { permitted } from './permission.ts'
 
 /** In the order in which they are reported. */
@@ -32,7 +35,7 @@ const CHECKS: readonly Check[] = [
   canaryJob,
   orphans,
 ]
-const QUEUE_CHECKS: readonly QueueCheck[] = [bypassingWorkers, workerClocks, concurrencyForRate]
+const QUEUE_CHECKS: readonly QueueCheck[] = [conditions, bypassingWorkers, workerClocks, concurrencyForRate]
 
 const READING = 'to read the keys of queues'
 
@@ -83,15 +86,34 @@ async function namedQueues(inspector: Inspector, found: Finding[]): Promise<read
 async function examineQueues(examined: Examined, wanted: readonly string[] = []): Promise<Finding[]> {
   const { inspector, queues } = examined
   const statuses = await inspector.status(queues)
-  const found: Finding[] = []
+  const found: QueueFindings[] = []
   for (const [i, queue] of queues.entries()) {
     const status = statuses[i]
-    if (!status && wanted.includes(queue))
-      found.push(new Findings('queues', queue).error('there is no such queue', 'check its name and the prefix'))
-    if (status?.unread) {
-      const text = 'it cannot be read as a whole: a node of the cluster does not answer'
-      found.push(new Findings('queues', queue).error(text, 'repeat this when all nodes answer'))
-    } else if (status) for (const check of QUEUE_CHECKS) found.push(...(await check({ ...examined, queue, status })))
+    const missing = new Findings('queues', queue).error('there is no such queue', 'check its name and the prefix')
+    if (status) found.push({ status, findings: await examineQueue({ ...examined, queue, status }) })
+    else if (wanted.includes(queue)) found.push({ status, findings: [missing] })
   }
+  return found.toSorted(compareQueues).flatMap(({ findings }) => findings)
+}
+
+/** The numbers of a queue that could not be read as a whole say nothing. */
+async function examineQueue(examined: ExaminedQueue): Promise<Finding[]> {
+  const found: Finding[] = []
+  const checks = examined.status.unread ? [conditions] : QUEUE_CHECKS
+  for (const check of checks) found.push(...(await check(examined)))
   return found
 }
+
+interface QueueFindings {
+  readonly status: QueueStatus | undefined
+  readonly findings: readonly Finding[]
+}
+
+/** The worst first: by its worst finding, then by what needs a look first. */
+function compareQueues(one: QueueFindings, other: QueueFindings): number {
+  const badness = ({ findings }: QueueFindings) => Math.max(...findings.map(({ level }) => WORSE.indexOf(level)))
+  const urgency = ({ status }: QueueFindings) => (status ? urgencyOf(status.conditions) : Number.POSITIVE_INFINITY)
+  return badness(other) - badness(one) || urgency(other) - urgency(one)
+}
+
+const WORSE: readonly Level[] = ['ok', 'skipped', 'note', 'warning', 'error']

@@ -1,5 +1,8 @@
-/** How bad a finding is. `skipped`: the check could not run; the finding says what it needs. */
-export type Level = 'ok' | 'warning' | 'error' | 'skipped'
+/**
+ * How bad a finding is. `note`: out of the ordinary, but meant to be so. `skipped`: the check could not run; the finding
+ * says what it needs.
+ */
+export type Level = 'ok' | 'note' | 'warning' | 'error' | 'skipped'
 
 export interface Finding {
   /** The check's name, such as `eviction`. */
@@ -24,6 +27,10 @@ export class Findings {
 
   ok(message: string): Finding {
     return this.#of('ok', message, '')
+  }
+
+  note(message: string, remedy: string): Finding {
+    return this.#of('note', message, remedy)
   }
 
   warning(message: string, remedy: string): Finding {

@@ -13,8 +13,8 @@ const CROWDED_MS = 60_000
 const UNTAKEN_MS = 60_000
 
 /**
- * All conditions, what needs a look first at the top. The fleet page, `sluice status`, `sluice top` and `sluice doctor`
- * show these, and decide nothing themselves.
+ * All conditions, what needs a look first at the top. The fleet page, `sluice status` and `sluice doctor` show these, and
+ * decide nothing themselves.
  */
 const CONDITIONS: Readonly<Record<ConditionName, (queue: QueueFacts) => Found | undefined>> = {
   Unread: unread,
@@ -75,9 +75,15 @@ function unread({ unread: parts }: QueueFacts): Found | undefined {
 }
 
 function withoutWorker(queue: QueueFacts): Found | undefined {
-  const { waiting, workers } = queue
-  if (waiting === 0 || workers.length > 0 || areAllHeld(queue)) return undefined
-  const text = `${waiting === 1 ? '1 job waits' : `${countText(waiting, 'job')} wait`}, and no worker has reported`
+  const { waiting, workers, nextDueAt, at, shape } = queue
+  // Those of a queue without a shape do not report.
+  if (!shape) return undefined
+  // Only a worker promotes a delayed job that is due.
+  const isDue = nextDueAt !== undefined && nextDueAt <= at
+  if ((waiting === 0 && !isDue) || workers.length > 0 || areAllHeld(queue)) return undefined
+  const jobs =
+    waiting === 1 ? '1 job waits' : waiting === 0 ? 'a delayed job is due' : `${countText(waiting, 'job')} wait`
+  const text = `${jobs}, and no worker has reported`
   return { level: 'error', text, next: 'start a ShapedWorker of this queue, or find out why none runs' }
 }
 

@@ -36,6 +36,35 @@ describe('status', () => {
     expect(stdout).not.toContain('\u001b')
   })
 
+  test('says what is out of the ordinary, and the next command, the worst queue first', async () => {
+    const shape = { rate: '5/s', capacity: 1 }
+    const [changed, full] = ['changed', 'full'].map(
+      (name) => new ShapedQueue(`a-${name}`, { connection, prefix, shape }),
+    )
+    await changed?.setShape({ rate: '2/s' }, { by: 'ada', reason: 'a sale' })
+    await full?.add('mail', {})
+    const { stdout } = await run('status')
+    const lines = stdout.split('\n')
+    const states = lines.flatMap((line) => /^(a-\w+)\s+(\S.*?)\s{2,}/.exec(line)?.slice(1, 3).join(': ') ?? [])
+    expect(states).toEqual(['a-full: No worker, Full', 'a-changed: Override'])
+    const why = lines.slice(lines.lastIndexOf('a-full')).join('\n')
+    expect(why).toMatch(/^ {2}No worker: 1 job waits, and no worker has reported\n {4}→ start a ShapedWorker/m)
+    expect(why).toMatch(
+      /^ {2}Override: rate by ada .* ago, has no end: a sale\n {4}→ sluice shape clear a-changed rate /m,
+    )
+    const one = await run('status', 'a-full')
+    expect(one.stdout).toMatch(
+      /^a-full\n {2}No worker: 1 job waits.*\n.*\n {2}Full: new jobs are refused\n {4}→ sluice top /,
+    )
+    const found = await json('status', 'a-full')
+    expect(found.queues[0].conditions).toMatchObject([{ name: 'No worker', level: 'error' }, { name: 'Full' }])
+    for (const one of [changed, full]) {
+      await one?.obliterate({ force: true })
+      await redis.client().srem(`${prefix}:shaped-queues`, one?.name as string)
+      await one?.close()
+    }
+  })
+
   test('the next start is told as far as it is known', async () => {
     const next = async () => /^next start\s+(.*)$/m.exec((await run('status', queue.name)).stdout)?.[1]
     expect(await next()).toBe('now')

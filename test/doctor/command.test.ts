@@ -28,7 +28,7 @@ test('a server as it should be ends with 0, for people and as JSON', async () =>
   const human = await doctor('--limits-prefix', ward.redis.limits)
   expect(human).toMatchObject({ code: 0, err: '' })
   expect(human.out).toContain('Redis and this process')
-  expect(human.out).toMatch(/0 errors, 0 warnings, \d+ ok, 1 skipped/)
+  expect(human.out).toMatch(/0 errors, 0 warnings, 0 notes, \d+ ok, 1 skipped/)
   const json = await doctor('--json', '--strict', '--limits-prefix', ward.redis.limits)
   expect(json).toMatchObject({ code: 0, err: '' })
   expect(JSON.parse(json.out)).toMatchObject({ counts: { error: 0, warning: 0 } })
@@ -60,9 +60,11 @@ test('what is told to people is grouped, with what is to be done below', () => {
     { check: 'eviction', level: 'ok', message: 'fine', remedy: '' },
     { check: 'orphans', level: 'error', queue: 'b', message: 'lost', remedy: 'find them' },
     { check: 'clock', level: 'warning', message: 'late', remedy: 'run NTP' },
+    { check: 'override', level: 'note', queue: 'c', message: 'for an hour', remedy: '' },
+    ...['d', 'e'].map((queue) => ({ check: 'state', level: 'ok' as const, queue, message: 'as usual', remedy: '' })),
   ]
   const mark = (text: string) => text.toUpperCase()
-  expect(reportText(findings, createColors(false), mark)).toBe(
+  expect(reportText(findings, { colors: createColors(false), plain: mark, isFull: false })).toBe(
     [
       'Redis and this process',
       '  ✓ eviction        FINE',
@@ -73,7 +75,14 @@ test('what is told to people is grouped, with what is to be done below', () => {
       '  ✗ orphans         LOST',
       '                    → FIND THEM',
       '',
-      '1 error, 1 warning, 1 ok, 0 skipped',
+      'queue C',
+      '  · override        FOR AN HOUR',
+      '',
+      '✓ 2 queues without findings: D, E',
+      '',
+      '1 error, 1 warning, 1 note, 3 ok, 0 skipped',
     ].join('\n'),
   )
+  const full = reportText(findings, { colors: createColors(false), plain: mark, isFull: true })
+  expect(full).toContain('queue E\n  ✓ state           AS USUAL')
 })

@@ -127,10 +127,43 @@ test('too little concurrency, of workers and of the shape', async () => {
 test('jobs wait and nobody takes them', async () => {
   const queue = queueOf('deserted', { rate: '10/s' })
   await queue.add('job', {})
-  expect(of(await ward.examine({ queues: ['deserted'] }), 'concurrency')).toMatchObject({
-    level: 'warning',
-    message: expect.stringContaining('1 job waits'),
+  const found = await ward.examine({ queues: ['deserted'] })
+  expect(of(found, 'no-worker')).toMatchObject({
+    level: 'error',
+    message: '1 job waits, and no worker has reported',
+    remedy: expect.stringContaining('ShapedWorker'),
   })
+  expect(of(found, 'concurrency')?.level).toBe('skipped')
+})
+
+test('what the fleet page marks is found, with the next command, the worst queue first', async () => {
+  const who = { by: 'ada', reason: 'a test' }
+  queueOf('well', { rate: '10/s' })
+  const [changed, paused, full] = ['changed', 'paused', 'full'].map((name) =>
+    queueOf(name, { rate: '10/s', capacity: 1 }),
+  )
+  await changed?.setShape({ rate: '1/s' }, { ...who, ttlMs: 600_000 })
+  await paused?.pause(who)
+  await full?.add('job', {})
+  const found = await ward.examine({ queues: ['well', 'changed', 'paused', 'full'] })
+  expect([...new Set(found.flatMap(({ queue }) => queue ?? []))]).toEqual(['full', 'paused', 'changed', 'well'])
+  expect(['no-worker', 'full', 'paused', 'override', 'state'].map((check) => of(found, check))).toMatchObject([
+    { queue: 'full', level: 'error' },
+    {
+      queue: 'full',
+      level: 'warning',
+      message: 'new jobs are refused',
+      remedy: expect.stringMatching(/^sluice top full /),
+    },
+    {
+      queue: 'paused',
+      level: 'warning',
+      message: 'until it is resumed',
+      remedy: expect.stringContaining('sluice resume paused'),
+    },
+    { queue: 'changed', level: 'note', message: expect.stringMatching(/^rate by ada .* ends in .*: a test$/) },
+    { queue: 'well', level: 'ok', message: 'nothing is out of the ordinary' },
+  ])
 })
 
 /** What a worker would say of itself. */
@@ -154,7 +187,7 @@ test('how long jobs run is told by those that run, where none that ended is kept
   })
 })
 
-test('a worker that knows the clock less well than maxLatenessMs asks is found', async () => {
+test('a worker that does not know the clock, or less well than maxLatenessMs asks, is found', async () => {
   const queue = queueOf('unsure', { rate: '10/s', maxLatenessMs: 50 })
   await queue.waitUntilReady()
   const found = async () => of(await ward.examine({ queues: ['unsure'] }), 'worker-clocks')
@@ -168,6 +201,12 @@ test('a worker that knows the clock less well than maxLatenessMs asks is found',
   expect(await found()).toMatchObject({
     level: 'warning',
     message: 'workers know the clock of Redis to 60.0 ms, and maxLatenessMs is 50: h:1 give their jobs back',
+  })
+  await queue.setShape({ maxLatenessMs: null }, { by: 'ada', reason: 'a test' })
+  await saysOfItself('unsure', { clockErrorUs: 361_000 })
+  expect(await found()).toMatchObject({
+    level: 'warning',
+    message: 'workers know the clock of Redis to 361.0 ms: jobs of h:1 may start that much later than reported',
   })
 })
 

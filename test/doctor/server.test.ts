@@ -98,6 +98,7 @@ test('replicas: their master, themselves, and when the master is gone', async ()
 
 test.each([
   [0, 'ok'],
+  [361, 'warning'],
   [5_000, 'warning'],
   [-5_000, 'warning'],
   [3_600_000, 'error'],

@@ -44,6 +44,10 @@ test('jobs that wait while no worker has reported', () => {
     text: '7 jobs wait, and no worker has reported',
   })
   expect(only({ waiting: 1 }).text).toMatch(/^1 job waits,/)
+  expect(only({ waiting: 0, nextDueAt: ago(1) }).text).toMatch(/^a delayed job is due,/)
+  expect(found({ waiting: 0, nextDueAt: ago(-1) })).toEqual([])
+  // Workers of a stock queue do not report.
+  expect(found({ waiting: 7, shape: undefined })).toEqual([])
   // All of them are of groups that are held; then one is not.
   expect(names(found({ waiting: 7, grouped: 7, groups: { ...groups, waiting: 0 } }))).toEqual(['Groups held'])
   expect(names(found({ waiting: 7, grouped: 7, groups }))).toEqual(['No worker', 'Groups held'])

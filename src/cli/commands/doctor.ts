@@ -17,8 +17,9 @@ export const addDoctorCommand: AddCommand = (program, run) => {
   program
     .command('doctor')
     .description(
-      'Checks Redis, the rights of its user, the queues and their workers, and says what to do about what it finds. ' +
-        'It tests the rights with a job on a temporary queue.',
+      'Checks Redis, the rights of its user, the queues and their workers, and says what to do about what it finds, the ' +
+        'worst queue first. Without a queue, those that are well are only named. It tests the rights with a job on a ' +
+        'temporary queue.',
     )
     .argument('[queue...]', 'queues (default: all that have a shape)', collectQueues)
     .addOption(
@@ -46,12 +47,13 @@ function collectQueues(text: string, before: readonly string[] | undefined): str
   return [...(before ?? []), parseQueueName(text)]
 }
 
-async function examine(cli: Cli, queues: readonly string[], options: DoctorOptions): Promise<number> {
+async function examine(cli: Cli, queues: readonly string[] = [], options: DoctorOptions): Promise<number> {
   const { role, limitsPrefix, strict } = options
   const { prefix } = cli.options
   const client = await cli.client()
   const findings = await diagnose({ client, inspector: cli.inspector(), prefix, limitsPrefix, role, queues })
   const counts = countLevels(findings)
-  cli.print({ counts, findings }, () => reportText(findings, cli.colors, plainText))
+  const isFull = queues.length > 0
+  cli.print({ counts, findings }, () => reportText(findings, { colors: cli.colors, plain: plainText, isFull }))
   return counts.error > 0 || (strict && counts.warning > 0) ? EXIT_CODES.failed : EXIT_CODES.done
 }

@@ -1,4 +1,5 @@
 import { once } from 'node:events'
+import { urgencyOf } from '../../inspect/conditions.ts'
 import { compareCrowds } from '../../inspect/crowd.ts'
 import type { QueueStatus } from '../../inspect/queue-status.ts'
 import type { Replication } from '../../inspect/replication.ts'
@@ -7,7 +8,7 @@ import { parseQueueName, wholeNumber } from '../arguments.ts'
 import type { AddCommand, Cli } from '../cli.ts'
 import { existingStatus } from '../existing-queue.ts'
 import { jsonLine } from '../json-line.ts'
-import { fleetTable, queueText } from '../queue-text.ts'
+import { fleetTable, needLookText, queueText } from '../queue-text.ts'
 
 /** Maximum number of queues in the table. */
 const LIMIT = 100
@@ -23,8 +24,9 @@ export const addStatusCommand: AddCommand = (program, run) => {
   program
     .command('status')
     .description(
-      'The current state of queues: how fast jobs leave and why, what waits, and what holds the head. Queues with ' +
-        'waiting jobs come first, the fullest at the top.',
+      'The current state of queues: what is out of the ordinary and the next command, how fast jobs leave and why, what ' +
+        'waits, and what holds the head. The worst queues come first. Of more than 100 queues it takes those with waiting ' +
+        'jobs, the fullest first.',
     )
     .argument('[queue]', 'one queue, in detail', parseQueueName)
     .option(
@@ -60,14 +62,19 @@ async function showQueues(cli: Cli, read: ReadFrom, { limit, all }: StatusOption
   const shown = most < names.length ? await inspector.fullest(names, most) : names
   if (cli.options.json) return printJson(read, inspector.statuses(shown))
   // A queue may have been removed since.
-  const queues = (await inspector.status(shown)).filter((status) => status !== undefined).sort(compareCrowds)
+  const queues = (await inspector.status(shown)).filter((status) => status !== undefined).sort(compareQueues)
   cli.print(queues, () => {
     if (queues.length === 0) return `no shaped queues under prefix "${cli.options.prefix}"`
     const rest = names.length - shown.length
-    return rest === 0
-      ? fleetTable(cli, queues)
-      : `${fleetTable(cli, queues)}\n${cli.colors.dim(`… ${countText(rest, 'more queue')}: --all shows them`)}`
+    const more = rest === 0 ? [] : [cli.colors.dim(`… ${countText(rest, 'more queue')}: --all shows them`)]
+    const why = needLookText(cli, queues)
+    return [fleetTable(cli, queues), ...more, ...(why === '' ? [] : ['', why])].join('\n')
   })
+}
+
+/** Those that need a look first, then the fullest. */
+function compareQueues(one: QueueStatus, other: QueueStatus): number {
+  return urgencyOf(other.conditions) - urgencyOf(one.conditions) || compareCrowds(one, other)
 }
 
 /** Prints one object on one line, written as it is read, since there may be very many queues. */

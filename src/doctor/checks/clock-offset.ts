@@ -4,7 +4,8 @@ import { type Finding, Findings } from '../finding.ts'
 import { permitted } from '../permission.ts'
 
 const SAMPLES = 7
-const WARNING_MS = 1000
+/** NTP keeps clocks within a few ms. */
+const WARNING_MS = 100
 const ERROR_MS = 60_000
 
 /**

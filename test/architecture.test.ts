@@ -100,6 +100,7 @@ const ARITHMETIC = [
   'http/auth/token-file',
   'http/auth/tokens',
   'http/limits/address',
+  'http/responses/problem',
   'egress/fetch/target',
   'acl/roles',
   'doctor/checks/rights',

@@ -21,6 +21,7 @@ import { FleetReader } from './fleet-reader.ts'
 import { admit, checkChange } from './guard.ts'
 import { type DashboardOptions, type ResolvedOptions, resolveOptions } from './options.ts'
 import { addPageRoute } from './page-route.ts'
+import { nameIn } from './path-segment.ts'
 import { DashboardProblem } from './problem-error.ts'
 import { QueueChanges } from './queue-changes.ts'
 import { eventsQuery, readQuery } from './queue-params.ts'
@@ -69,6 +70,12 @@ async function prepare(app: FastifyInstance): Promise<void> {
     reply.headers(SECURITY_HEADERS)
   })
   if (!app.hasReplyDecorator('setCookie')) await app.register(cookie)
+  // At the root of an app, what is not found is not only ours.
+  if (app.prefix !== '') {
+    app.setNotFoundHandler(async () => {
+      throw nothingHere()
+    })
+  }
   // Content types that the app parses are not accepted here.
   app.removeAllContentTypeParsers()
   const options = { parseAs: 'string', bodyLimit: MAX_BODY_BYTES } as const
@@ -120,8 +127,12 @@ function addApi(api: FastifyInstance, access: Access, options: ResolvedOptions, 
   addEventRoutes(api, { fleet, hub, access, callerOf })
   addActionRoutes(api, { fleet, reads, changes, allowActions, actor, callerOf })
   api.all('/*', async () => {
-    throw new DashboardProblem(404, 'there is nothing here')
+    throw nothingHere()
   })
+}
+
+function nothingHere(): DashboardProblem {
+  return new DashboardProblem(404, 'there is nothing here')
 }
 
 /** Runs before every route of the API. @returns a function that gives the caller of a request */
@@ -130,6 +141,10 @@ function addGuard(api: FastifyInstance, access: Access): (request: FastifyReques
   api.addHook('onRequest', async (request, reply) => {
     reply.header('cache-control', 'no-store')
     callers.set(request, await admit(request, access))
+  })
+  api.addHook('preValidation', async ({ params }) => {
+    const names = params as Record<string, string>
+    for (const [param, segment] of Object.entries(names)) names[param] = nameIn(segment)
   })
   return (request) => callers.get(request) as Caller
 }
@@ -198,6 +213,8 @@ function addActionRoutes(api: FastifyInstance, parts: ActionParts): void {
   })
 }
 
+/** How soon a page asks for a stream again, if there are too many. ms */
+const FULL_RETRY_MS = 10_000
 const STREAM_ID = /^\d{1,15}-\d{1,15}$/
 
 interface EventParts {
@@ -212,9 +229,14 @@ function addEventRoutes(api: FastifyInstance, { fleet, hub, access, callerOf }: 
   api.get('/events', { exposeHeadRoute: false }, async (request, reply) => {
     const { queue, fleet: withFleet, ...page } = readQuery(eventsQuery, request.query)
     if (queue !== undefined) await knownName(fleet, callerOf(request), queue)
-    if (!hub.hasRoom) throw new DashboardProblem(503, 'too many pages are open', { retryAfterMs: 10_000 })
+    const holder = { token: callerOf(request).identity?.name, address: request.ip }
+    if (!hub.hasRoom) throw new DashboardProblem(503, 'too many pages are open', { retryAfterMs: FULL_RETRY_MS })
+    if (!hub.hasShareFor(holder)) {
+      throw new DashboardProblem(429, 'you have too many pages open: close some', { retryAfterMs: FULL_RETRY_MS })
+    }
     const lastId = request.headers['last-event-id']
     const stream = new EventStream(reply.raw, {
+      holder,
       page,
       queue,
       // Otherwise nothing would be sent.

@@ -13,6 +13,13 @@ const INTERVAL_MS = 1000
 const READ_TIMEOUT_MS = 5000
 const MAX_STREAMS = 500
 
+/** Who opens a stream. */
+export interface Holder {
+  /** The name of the token; undefined where callers are not authenticated. */
+  readonly token: string | undefined
+  readonly address: string
+}
+
 export interface HubOptions {
   readonly inspector: Inspector
   readonly reader: FleetReader
@@ -36,9 +43,21 @@ export class EventHub {
     this.#tails = new HistoryTails(options.inspector)
   }
 
-  /** Whether another stream may be opened. */
+  /** Whether any stream may be opened. */
   get hasRoom(): boolean {
     return !this.#closed && this.#streams.size < MAX_STREAMS
+  }
+
+  /**
+   * Whether a holder may open another stream: those that a token has, and again those that it has from one address, must
+   * be fewer than the free ones. So however many one takes, others find room: a token gets at most half of all streams,
+   * one address of it a third.
+   */
+  hasShareFor({ token, address }: Holder): boolean {
+    const ofToken = [...this.#streams].filter(({ holder }) => holder.token === token)
+    const ofAddress = ofToken.filter(({ holder }) => holder.address === address)
+    const held = ofAddress.length + (token === undefined ? 0 : ofToken.length)
+    return held < MAX_STREAMS - this.#streams.size
   }
 
   /** Sends events to a stream from now on, the first at once. */

@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import type { Caller } from './access.ts'
 import { type EventFrame, streamStart } from './event-frame.ts'
+import type { Holder } from './event-hub.ts'
 import type { PageTerms } from './fleet-page.ts'
 
 /** A client that leaves its data unread for this many turns in a row is disconnected; it may reconnect. */
@@ -9,6 +10,7 @@ const MAX_SKIPPED = 30
 const RETRY_MS = 2000
 
 export interface StreamTerms {
+  readonly holder: Holder
   /** The part of the fleet that the page shows. */
   readonly page: PageTerms
   /** Whether the fleet is sent. */
@@ -28,6 +30,7 @@ export interface StreamTerms {
  * some: at most one turn waits in memory for it.
  */
 export class EventStream implements StreamTerms {
+  readonly holder: Holder
   readonly page: PageTerms
   readonly fleet: boolean
   readonly queue: string | undefined
@@ -40,8 +43,9 @@ export class EventStream implements StreamTerms {
   readonly #response: ServerResponse
   #skipped = 0
 
-  constructor(response: ServerResponse, { page, fleet, queue, lastId, identify, zips }: StreamTerms) {
+  constructor(response: ServerResponse, { holder, page, fleet, queue, lastId, identify, zips }: StreamTerms) {
     this.#response = response
+    this.holder = holder
     this.page = page
     this.fleet = fleet
     this.queue = queue

@@ -2,6 +2,7 @@ import type { Identity } from '../http/middleware.ts'
 import type { QueueStatus } from '../inspect/index.ts'
 import { type FleetFacts, fleetAnswer } from './fleet-answer.ts'
 import type { FleetReader } from './fleet-reader.ts'
+import { segmentOf } from './path-segment.ts'
 import { fleetQuery, readQuery } from './queue-params.ts'
 import type { QueueReads } from './queue-reads.ts'
 import { maySee } from './visible.ts'
@@ -43,7 +44,7 @@ export async function firstAnswers(
 
 async function queueAnswers(reads: QueueReads, news: { readonly status: QueueStatus }) {
   const { name, groups } = news.status
-  const path = `api/queues/${encodeURIComponent(name)}`
+  const path = `api/queues/${segmentOf(name)}`
   // The page is shown before its lists: they need the part that does not answer.
   if (news.status.unread) return { [path]: news }
   const lists = new Set<(typeof WAITING)[number]>(['waiting', openList(news.status)])

@@ -74,8 +74,14 @@ async function problemOf(response) {
   return new ApiError(response.status, text, typeof body.field === 'string' ? body.field : undefined)
 }
 
+/**
+ * As src/dashboard/path-segment.ts writes it: browsers resolve the names `.` and `..`.
+ * @param {string} name
+ */
+const segment = (name) => encodeURIComponent(/^(~|\.{1,2}$)/.test(name) ? `~${name}` : name)
+
 /** @param {string} name */
-const queue = (name) => `api/queues/${encodeURIComponent(name)}`
+const queue = (name) => `api/queues/${segment(name)}`
 
 /**
  * @param {import('../wire.d.ts').PageTerms} [terms] the page to show of very many queues
@@ -134,14 +140,14 @@ export const getDead = (name, from, start, size) =>
  * @param {string} id
  * @returns {Promise<import('../wire.d.ts').JobInDetail>}
  */
-export const getJob = (name, id) => get(`${queue(name)}/jobs/${encodeURIComponent(id)}`)
+export const getJob = (name, id) => get(`${queue(name)}/jobs/${segment(id)}`)
 
 /**
  * @param {string} name
  * @param {string} id
  * @returns {Promise<import('../wire.d.ts').Explained>}
  */
-export const getExplanation = (name, id) => get(`${queue(name)}/jobs/${encodeURIComponent(id)}/explain`)
+export const getExplanation = (name, id) => get(`${queue(name)}/jobs/${segment(id)}/explain`)
 
 /**
  * @param {string} name
@@ -154,7 +160,7 @@ export const getGroups = (name) => get(`${queue(name)}/groups`)
  * @param {string} id
  * @returns {Promise<import('../wire.d.ts').GroupInDetail>}
  */
-export const getGroup = (name, id) => get(`${queue(name)}/groups/${encodeURIComponent(id)}`)
+export const getGroup = (name, id) => get(`${queue(name)}/groups/${segment(id)}`)
 
 /**
  * @param {string} name

@@ -181,7 +181,13 @@ const options = z.strictObject({
   }),
   prefix: z.string().min(1).default('bull'),
   queues: z
-    .record(z.string().regex(/^[^:\p{Cc}]{1,128}$/u, 'expected the name of a queue, without a colon'), rule)
+    .record(
+      z
+        .string()
+        .regex(/^[^:\p{Cc}]{1,128}$/u, 'expected the name of a queue, without a colon')
+        .refine((name) => name !== '.' && name !== '..', 'clients resolve . and .. in the path of its jobs: rename it'),
+      rule,
+    )
     .refine((queues) => Object.keys(queues).length > 0, 'expected at least one queue'),
   basePath: z
     .string()

@@ -1,9 +1,12 @@
-import { type FastifyInstance, fastify, LogController } from 'fastify'
-import { dashboard } from '../../dashboard/index.ts'
+import type { Socket } from 'node:net'
+import { type FastifyInstance, type FastifyReply, fastify, LogController } from 'fastify'
+import { dashboard, SECURITY_HEADERS } from '../../dashboard/index.ts'
 import { fastifyMiddleware } from '../../http/adapters/fastify.ts'
 import { onlyFrom } from '../../http/auth/only-from.ts'
 import { isWorldReadable } from '../../http/auth/token-file.ts'
+import { problemResponse } from '../../http/responses/problem.ts'
 import type { Closers } from '../closers.ts'
+import { answerClientError } from '../gateway/client-errors.ts'
 import { Connections } from '../gateway/connections.ts'
 import type { Logger } from '../log.ts'
 import { type Runnable, run, type Started } from '../run.ts'
@@ -39,8 +42,7 @@ async function start(settings: DashboardSettings, log: Logger, closers: Closers)
   if (tokenFile !== '' && isWorldReadable(tokenFile)) {
     log.warn({ file: tokenFile }, 'every user of this machine can read the token file: chmod 600')
   }
-  const app = await openApp(settings, log)
-  const connections = new Connections(app.server)
+  const { app, connections } = await openApp(settings, log)
   // The app ends event streams; a connection without a request would delay its close.
   closers.push(async () => void (await Promise.all([app.close(), connections.close(RECEIVE_MS)])))
   await app.listen({ host, port })
@@ -50,7 +52,12 @@ async function start(settings: DashboardSettings, log: Logger, closers: Closers)
   return { page, facts: { page, host, port: listening, tokens: tokenFile !== '', allowActions, showData } }
 }
 
-async function openApp(settings: DashboardSettings, log: Logger): Promise<FastifyInstance> {
+interface OpenedApp {
+  readonly app: FastifyInstance
+  readonly connections: Connections
+}
+
+async function openApp(settings: DashboardSettings, log: Logger): Promise<OpenedApp> {
   const { redisUrl, readUrl, tokenFile, trustProxy, trustProxyReason } = settings
   const { prefix, allowActions, showData, title, by } = settings
   const app = fastify({
@@ -61,7 +68,14 @@ async function openApp(settings: DashboardSettings, log: Logger): Promise<Fastif
     keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH },
     trustProxy: trustProxy.length > 0 ? [...trustProxy] : false,
+    frameworkErrors: (error, _request, reply) => refuse(reply, error.statusCode ?? 400, `refused: ${error.code}`),
+    clientErrorHandler: (error, socket) => answerClientError(error, socket as Socket, connections, SECURITY_HEADERS),
   }) as unknown as FastifyInstance
+  const connections = new Connections(app.server)
+  app.addHook('onRequest', async (_request, reply) => {
+    reply.headers(SECURITY_HEADERS)
+  })
+  app.setNotFoundHandler((_request, reply) => refuse(reply, 404, 'there is nothing here'))
   if (isGuarded(settings)) {
     log.warn({ trustProxy, reason: trustProxyReason }, 'requests from these proxies count as authenticated')
     await app.register(fastifyMiddleware(onlyFrom(trustProxy)))
@@ -74,5 +88,14 @@ async function openApp(settings: DashboardSettings, log: Logger): Promise<Fastif
       ...{ prefix, allowActions, showData, title, guardedBefore: isGuarded(settings) },
     }),
   )
-  return app
+  return { app, connections }
+}
+
+function refuse(reply: FastifyReply, status: number, detail: string): FastifyReply {
+  const { headers, body = '' } = problemResponse({ status, kind: 'about:blank', detail })
+  // As bytes: Fastify would add a charset to a string, which this media type does not have.
+  return reply
+    .code(status)
+    .headers({ ...SECURITY_HEADERS, ...headers })
+    .send(Buffer.from(body))
 }

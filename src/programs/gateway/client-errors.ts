@@ -1,6 +1,6 @@
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
-import { problemResponse } from '../../http/index.ts'
+import { problemResponse } from '../../http/responses/problem.ts'
 import type { Connections } from './connections.ts'
 
 const DETAILS: Readonly<Record<string, readonly [status: number, detail: string]>> = {
@@ -16,8 +16,16 @@ const DETAILS: Readonly<Record<string, readonly [status: number, detail: string]
 const LINGER_MS = 1000
 const closing = new WeakSet<Socket>()
 
-/** Responds to an unreadable request and closes its connection. */
-export function answerClientError(error: Error & { code?: string }, socket: Socket, connections: Connections): void {
+/**
+ * Responds to an unreadable request and closes its connection.
+ * @param common header fields of every response
+ */
+export function answerClientError(
+  error: Error & { code?: string },
+  socket: Socket,
+  connections: Connections,
+  common: Readonly<Record<string, string>> = {},
+): void {
   if (closing.has(socket)) return
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy()
@@ -28,7 +36,7 @@ export function answerClientError(error: Error & { code?: string }, socket: Sock
   if (connections.closeAnswered(socket)) return
   const [status, detail] = DETAILS[error.code ?? ''] ?? [400, 'this is not an HTTP request']
   const { headers, body = '' } = problemResponse({ status, kind: 'about:blank', detail })
-  const fields = { ...headers, 'content-length': String(Buffer.byteLength(body)), connection: 'close' }
+  const fields = { ...common, ...headers, 'content-length': String(Buffer.byteLength(body)), connection: 'close' }
   const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}\r\n`)
   socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`)
   socket.resume()

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { startProxy } from '../../support/proxy.ts'
 import { connectionOptions, useRedis } from '../../support/redis.ts'
 import { failedJob, serve, shapedQueue } from './support.ts'
@@ -37,6 +37,25 @@ test('one queue: its state and its last changes', async () => {
   expect(status).toMatchObject({ name: 'one', rate: '5/s', cause: 'override' })
   expect(history[0]).toMatchObject({ kind: 'override', by: 'ada', reason: 'slower' })
 })
+
+test.each(['.', '..', '~', '~..', '%2e%2e'])(
+  'what is named %j is found by the URL that the page asks',
+  async (name) => {
+    const queue = await shapedQueue(redis, name, { rate: '1/h', groups: {} })
+    await queue.add('job', {}, { group: { id: name } })
+    await queue.add('job', {}, { jobId: name })
+    const { url } = await serve(options)
+    vi.stubGlobal('document', { getElementById: () => null })
+    vi.stubGlobal('location', { href: url })
+    onTestFinished(() => void vi.unstubAllGlobals())
+    vi.resetModules()
+    const api = await import(new URL('../../../web/base/api.js', import.meta.url).href)
+    expect(await api.getQueue(name)).toMatchObject({ status: { name } })
+    expect(await api.getGroup(name, name)).toMatchObject({ id: name })
+    expect(await api.getJob(name, name)).toMatchObject({ id: name })
+    expect(await api.getExplanation(name, name)).toMatchObject({ id: name })
+  },
+)
 
 test('series, oldest first, since a time', async () => {
   await shapedQueue(redis, 'series')

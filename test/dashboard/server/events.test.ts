@@ -6,7 +6,7 @@ import { createGunzip } from 'node:zlib'
 import { vi } from 'vitest'
 import { EventHub } from '../../../src/dashboard/event-hub.ts'
 import { EventStream } from '../../../src/dashboard/event-stream.ts'
-import { expect, test, useConcurrentTests } from '../../support/concurrent.ts'
+import { expect, onTestFinished, test, useConcurrentTests } from '../../support/concurrent.ts'
 import { startProxy } from '../../support/proxy.ts'
 import { connectionOptions, useRedis } from '../../support/redis.ts'
 import { readEvents } from './event-reader.ts'
@@ -36,6 +36,33 @@ test('the fleet comes at once and every second, as /api/fleet tells it', async (
     const { data } = (await events.next('fleet')) ?? {}
     if (data.queues.find(({ name }: { name: string }) => name === 'fleet').waiting === 1) break
   }
+})
+
+test('one token, or one address of it, leaves room for others', async () => {
+  await shapedQueue(redis, 'shared')
+  const { file, tokens } = tokenFile({ one: undefined, two: undefined })
+  const { port } = await serve({ ...options, tokens: file })
+  const open = async (token: string, localAddress: string): Promise<number> => {
+    const asked = request({
+      ...{ port, localAddress, host: '127.0.0.1', path: '/api/events', agent: false },
+      headers: { authorization: `Bearer ${token}` },
+    })
+    asked.on('error', () => {})
+    const [answer] = (await once(asked.end(), 'response')) as [IncomingMessage]
+    answer.resume().on('error', () => {})
+    onTestFinished(() => void asked.destroy())
+    return answer.statusCode ?? 0
+  }
+  const opened = async (token: string, address: string) => {
+    for (let count = 0; ; count += 1) {
+      const status = await open(token, address)
+      if (status !== 200) return { count, status }
+    }
+  }
+  expect(await opened(tokens.one, '127.0.0.1')).toEqual({ count: 167, status: 429 })
+  expect(await opened(tokens.one, '127.0.0.2')).toEqual({ count: 56, status: 429 })
+  expect(await opened(tokens.two, '127.0.0.1')).toEqual({ count: 93, status: 429 })
+  expect(await open(tokens.two, '127.0.0.3')).toBe(200)
 })
 
 test('a queue that is followed tells of each change once, to each who follows', async () => {
@@ -189,7 +216,8 @@ test('whoever has gone before the stream begins leaves nothing behind: nobody is
   const hub = new EventHub(parts as never)
   const response = new ServerResponse(new IncomingMessage(new Socket()))
   response.destroy()
-  const terms = { page, fleet: true, queue: undefined, lastId: undefined, zips: false }
+  const holder = { token: undefined, address: '127.0.0.1' }
+  const terms = { holder, page, fleet: true, queue: undefined, lastId: undefined, zips: false }
   hub.add(new EventStream(response, { ...terms, identify: async () => undefined }))
   expect(names).not.toHaveBeenCalled()
 })

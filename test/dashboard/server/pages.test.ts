@@ -40,6 +40,8 @@ test.each(['', '/sluice', '/a/b'])(
       'cache-control': 'no-store, no-transform',
     })
     expect(page.headers.get('content-security-policy')).not.toContain('unsafe')
+    const nothing = await get('nowhere')
+    expect([nothing.status, nothing.headers.get('x-frame-options')]).toEqual([404, mount === '' ? null : 'DENY'])
   },
 )
 

@@ -45,6 +45,19 @@ test('it serves the page and the queues, and stops while pages are open', async 
   await expect.poll(run.output).toContain(`Open ${page} in a browser; Ctrl+C stops it.\n`)
   expect(new URL(page).hostname).toBe('127.0.0.1')
   expect((await fetch(page)).status).toBe(200)
+  for (const [path, status] of [
+    ['nowhere', 404],
+    ['%E0%A4%A', 400],
+    [`api/queues/${'x'.repeat(2000)}`, 404],
+  ] as const) {
+    const answer = await fetch(page + path)
+    expect([path, answer.status, answer.headers.get('x-frame-options')]).toEqual([path, status, 'DENY'])
+    expect(answer.headers.get('content-security-policy')).toContain("default-src 'self'")
+  }
+  const raw = connect(Number(new URL(page).port), '127.0.0.1')
+  raw.end('no HTTP\r\n\r\n')
+  const [unreadable] = await once(raw, 'data')
+  expect(String(unreadable)).toMatch(/^HTTP\/1\.1 400 [\s\S]*x-frame-options: DENY/)
   const fleet = await (await fetch(`${page}api/fleet`)).json()
   expect(fleet).toMatchObject({ title: 'Mails', allowActions: true, showData: false, queues: [{ name: 'emails' }] })
   const paused = await fetch(`${page}api/queues/emails/actions`, {

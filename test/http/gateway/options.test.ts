@@ -10,6 +10,7 @@ test.each<[object, string]>([
   [{ connection, queues: {} }, 'queues: expected at least one queue'],
   [{ queues: { a: { schema: true } } }, "connection: expected ioredis's options"],
   [{ connection, queues: { 'a:b': { schema: true } } }, 'queues.a:b: '],
+  [{ connection, queues: { '..': { schema: true } } }, 'queues...: clients resolve . and .. in the path'],
   [{ connection, queues: { mails: {} } }, 'queues.mails.schema: expected a JSON Schema'],
   [withRule({ shape: { rate: 'fast' } }), 'queues.mails.shape: '],
   [withRule({ shape: { speed: 1 } }), 'queues.mails.shape: '],

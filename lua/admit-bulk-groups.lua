@@ -20,7 +20,7 @@
 --- @include "lib/clock"
 --- @include "lib/group-adds"
 --- @include "lib/group-bounds"
---- @include "lib/group-wake"
+--- @include "lib/wake"
 --- @include "lib/sleepers"
 local FIELDS, FIRST = 4, 4
 local base, jobs = string.sub(KEYS[12], 1, -11), (#ARGV - FIRST + 1) / FIELDS
@@ -72,6 +72,6 @@ for i, group in ipairs(names) do
 end
 grouped.save(groups)
 -- A parent without a group is ready once a worker looks.
-if groups.awaited or groups.plain_known == false then group_wake(base) end
-if delayed > 0 then sleepers_expect_delayed(base, now) end
+if groups.awaited or groups.plain_known == false then wake.one(base) end
+if delayed > 0 then wake.delayed(base) end
 return replies

@@ -30,7 +30,7 @@
 --- @include "lib/claims"
 --- @include "lib/group-admission"
 --- @include "lib/group-line"
---- @include "lib/group-wake"
+--- @include "lib/wake"
 --- @include "lib/once"
 --- @include "lib/overflow"
 --- @include "lib/queued-at"
@@ -219,12 +219,12 @@ overflow.drop_due(base, shape, gone, now)
 if groups then grouped.save(groups) end
 if shape and shape.groups then
   local none_ready = plain and redis.call('EXISTS', base .. 'meta:groups:ready') == 0
-  if none_ready or (groups and groups.awaited) then group_wake(base) end
+  if none_ready or (groups and groups.awaited) then wake.one(base) end
 end
 if once and asked[1] then once_keep(base, once, asked, replies) end
 -- Among groups the length of the list is no position.
 if each and not (shape and shape.groups) then position = redis.call('LLEN', base .. 'wait') end
-if shape and (shape.interval or shape.limits or shape.groups) then sleepers_expect_delayed(base, now) end
+if shape and (shape.interval or shape.limits or shape.groups) then wake.delayed(base) end
 return {
   1, {}, replies, shape and shape.id or '', shape and shape.revision or '',
   shape and shape_news(KEYS[12], shape, ARGV[1], ARGV[2]) or false, position, start, '0',

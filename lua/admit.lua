@@ -16,7 +16,7 @@
 --- @include "lib/admission"
 --- @include "lib/group-admission"
 --- @include "lib/group-line"
---- @include "lib/group-wake"
+--- @include "lib/wake"
 --- @include "lib/overflow"
 --- @include "lib/queued-at"
 --- @include "lib/sleepers"
@@ -81,9 +81,9 @@ local reply = before and id or add_job()
 -- A negative number is BullMQ's refusal.
 if gone and type(reply) ~= 'number' then overflow.drop(base, shape, gone, now) end
 if groups then groups:save() end
-if groups and groups.awaited then group_wake(base) end
-if shape and shape.groups and not group and redis.call('EXISTS', base .. 'meta:groups:ready') == 0 then group_wake(base) end
-if shape and (shape.interval or shape.limits or shape.groups) then sleepers_expect_delayed(base, now) end
+if groups and groups.awaited then wake.one(base) end
+if shape and shape.groups and not group and redis.call('EXISTS', base .. 'meta:groups:ready') == 0 then wake.one(base) end
+if shape and (shape.interval or shape.limits or shape.groups) then wake.delayed(base) end
 local position, start = '', ''
 if job[6] == 1 and type(reply) == 'string' then
   position, start = group_line.estimate(base, shape, now, reply, groups)

@@ -150,7 +150,7 @@ local function give_back(job)
   if evidence.is_own(scope) then return own_delay_ms() end
   local second = scope.unnamed or (scope.heard and scope.count > 1)
   if not put_back(base, job.id, job.token, job.score, second) then return 0 end
-  put_back_mark(base)
+  wake.marked(base)
   queue_limits_freed(base, stored[3])
   return -1
 end

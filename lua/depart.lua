@@ -43,7 +43,7 @@ if not d.shape and ARGV[a + 7] ~= '1' then
 end
 if departure.replay(d) then return departure.reply_again(d, 0) end
 while #d.granted < asked and departure.take(d, move_to_active()) do end
-local wake = departure.settle(d, asked)
+local asks = departure.settle(d, asked)
 departure.save(d)
 departure.remember(d)
-return departure.reply(d, 0, wake)
+return departure.reply(d, 0, asks)

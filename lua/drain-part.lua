@@ -79,7 +79,7 @@ local jobs, delayed = take(tonumber(ARGV[3]))
 if not jobs then
   redis.call('SREM', drains, id)
   -- Groups that were held by jobs that are gone are looked at again.
-  if redis.call('HDEL', base .. 'meta:groups', 'at') == 1 then group_wake(base) end
+  if redis.call('HDEL', base .. 'meta:groups', 'at') == 1 then wake.one(base) end
   return 0
 end
 local g = delayed and redis.call('EXISTS', group_later.key(base)) == 1 and groups_library().bare(base)

@@ -19,7 +19,7 @@
 --- @include "lib/began"
 --- @include "lib/delay-clock"
 --- @include "lib/ends-handled"
---- @include "lib/group-wake"
+--- @include "lib/wake"
 --- @include "lib/quick-answer"
 --- @include "lib/quick-groups"
 local FIRST = 5
@@ -40,7 +40,7 @@ batch_open.finish_all(ARGV, FIRST, ARGV[2], q.redis, function(id, fetch, found)
 end)
 local results, last = batch_open.results, batch_open.last
 local freed = quick_groups.save(q, call, ended, began)
-if freed then group_wake(base) end
+if freed then wake.one(base) end
 local answer = last and quick_answer(base, results, last, q.time)
 -- BullMQ's text takes held jobs for none.
 local held = answer and answer[5] == 'empty' and redis.call('EXISTS', base .. 'prioritized', base .. 'wait') > 0

@@ -112,7 +112,7 @@ end
 local function finish_at_gate(call, at)
   --- @include "lib/batch-once" here
   --- @include "lib/departure" here
-  --- @include "lib/group-wake" here
+  --- @include "lib/wake" here
   call.shape_id, call.revision = identity_parts(identity)
   call.once = batch_once.handlers(base)
   local d = departure.open(call)
@@ -146,14 +146,14 @@ local function finish_at_gate(call, at)
   if unshaped then return departure.reply(d, results, '') end
   -- If no job was looked for, the worker asks for jobs.
   if found == wanted or not (last or #d.fetched > 0) then
-    if freed then group_wake(base) end
+    if freed then wake.one(base) end
     return { 1, us_text(d.now), results }
   end
-  local wake = departure.settle(d, wanted - found - #d.fetched - unasked)
+  local asks = departure.settle(d, wanted - found - #d.fetched - unasked)
   departure.save(d)
   departure.remember(d)
-  if freed then group_wake(base) end
-  return departure.reply(d, results, wake)
+  if freed then wake.one(base) end
+  return departure.reply(d, results, asks)
 end
 
 if wanted == 0 then return finish_all() end

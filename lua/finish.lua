@@ -74,10 +74,10 @@ local function finish_and_fetch()
   -- If no job was looked for, the worker asks for jobs.
   if code < 0 or (again and not departure.replay(d)) then return { 1, us_text(d.now), code } end
   if not again then departure.take(d, reply) end
-  local wake = departure.settle(d, 1)
+  local asks = departure.settle(d, 1)
   departure.save(d)
   departure.remember(d)
-  return departure.reply(d, code, wake)
+  return departure.reply(d, code, asks)
 end
 
 if ARGV[6] == '1' then return finish_and_fetch() end

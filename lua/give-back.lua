@@ -19,7 +19,7 @@
 --- @include "lib/limit-place"
 --- @include "lib/put-back"
 --- @include "lib/unbegun"
---- @include "lib/next-delayed"
+--- @include "lib/wake"
 --- @include "lib/unrefused"
 local FIELDS, FIRST = 3, 7
 -- So many jobs are looked at for the one that these go behind.
@@ -65,8 +65,8 @@ lower(ahead)
 -- A worker that leaves may have consumed a marker: it is set again for another worker.
 local function mark_again()
   local leaving = ARGV[4] ~= ''
-  if back > 0 or leaving then put_back_mark(base) end
-  if leaving then next_delayed_mark(base) end
+  if back > 0 or leaving then wake.marked(base) end
+  if leaving then wake.when_due(base) end
 end
 
 mark_again()
@@ -81,6 +81,6 @@ if back > 0 and redis.call('EXISTS', KEYS[1]) == 1 then
 end
 if ARGV[4] ~= '' then
   local slept = redis.call('ZREM', base .. 'meta:sleepers', ARGV[4])
-  if slept > 0 or back > 0 then sleepers_call_first(base) end
+  if slept > 0 or back > 0 then wake.sleeper(base) end
 end
 return { back, refunded }

@@ -61,11 +61,11 @@ elseif code == 0 then
   end
 end
 if code == 0 then
-  sleepers_expect_delayed(base, redis_now())
+  wake.delayed(base)
   groups_note_delayed(base, ARGV[3])
 end
 if not fetch then return { d and -1 or 1, '', code } end
-local wake = departure.settle(d, 1)
+local asks = departure.settle(d, 1)
 departure.save(d)
 departure.remember(d)
-return departure.reply(d, code, wake)
+return departure.reply(d, code, asks)

@@ -18,7 +18,7 @@
 ]]
 --- @include "lib/clock"
 --- @include "lib/group-settings"
---- @include "lib/group-wake"
+--- @include "lib/wake"
 --- @include "lib/history"
 --- @include "lib/unrefused"
 local key, base, group = KEYS[1], string.sub(KEYS[1], 1, -11), ARGV[1]
@@ -43,7 +43,7 @@ if ARGV[9] and made_before() then
 end
 local fields = group_settings.set(g, group, change, ARGV[3], ARGV[4], until_ms, ARGV[6] == '1')
 g:save()
-if g.awaited then group_wake(base) end
+if g.awaited then wake.one(base) end
 change.group = group
 history.note(base, now, 'group', ARGV[3], ARGV[4], cjson.encode(change), until_ms or '')
 return { 1, next(fields) and cjson.encode(fields) or '{}' }

@@ -24,5 +24,5 @@ for unit, actual in pairs(actuals) do
   settling.correct(charge, unit, settling.outstanding(charge, ARGV[2], unit, actual, ARGV[4]))
 end
 local corrected, gave = settling.close(charge)
-if gave then sleepers_call_first(base) end
+if gave then wake.sleeper(base) end
 return corrected

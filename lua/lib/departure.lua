@@ -24,7 +24,8 @@
 --                 (BullMQ's limiter) | unshaped
 --   6 wake        µs at which the caller must ask again, '' if it need not
 --   7 next        µs, the slot that the head of the queue would get, '' if unknown
---   8 delayed     BullMQ's time of the next delayed job (ms), or 0
+--   8 delayed     when a worker that waits for the marker asks without one (ms): BullMQ's time of the next delayed job, or
+--                 the end of an override; or 0
 --   9 limited     ms that BullMQ's own limiter asks to wait, or 0
 --  10 notes       with a meter: {loss, hold µs, step µs, foreign job id, last slot before these grants µs, number of
 --                 this grant, how often the clock has gone back so far, the longest horizon of the
@@ -208,13 +209,13 @@ function departure.sleep(d, spare)
   local key, planned = call.base .. 'meta:sleepers', plan.new(gate, gate.next)
   local function slots(i) return plan.slot(planned, i) end
   local span, lead = departure.span(d)
-  local wake = sleepers.add(key, call.caller, d.now, span, sleepers.sooner(slots, lead), spare)
+  local asks = sleepers.add(key, call.caller, d.now, span, sleepers.sooner(slots, lead), spare)
   if d.delayed > 0 then
     local due = math.max(d.now + 1000, d.delayed * 1000)
-    wake = sleepers.hasten(key, call.caller, wake, due)
+    asks = sleepers.hasten(key, call.caller, asks, due)
   end
-  if d.shape.expires then wake = math.min(wake, d.shape.expires * 1000) end
-  return wake
+  if d.shape.expires then asks = math.min(asks, d.shape.expires * 1000) end
+  return asks
 end
 
 -- Decides which worker asks next: this one at a time of its own, or one that BullMQ's marker wakes.
@@ -234,10 +235,10 @@ function departure.settle(d, asked)
   if goes_on and (left or spare > 0) then return us_text(d.now) end
   local marker = call.base .. 'marker'
   if d.stop == 'closed' then
-    local wake = departure.sleep(d, spare)
+    local asks = departure.sleep(d, spare)
     -- One sleeper is enough: another worker woken now would find the gate shut.
     redis.call('ZREM', marker, '0')
-    return us_text(wake)
+    return us_text(asks)
   end
   -- Nor would it get a job at the global concurrency limit (the end of a job sets the marker again), or if none waits.
   local settled = d.stop == 'halted' or (d.stop == 'empty' and #d.granted + #d.fetched > 0)
@@ -312,7 +313,15 @@ function departure.save(d)
   departure.pace(d, count)
 end
 
-function departure.reply(d, result, wake)
+-- When a worker that waits for the marker asks although none comes, ms: when the next delayed job is due, or at the end
+-- of an override, which may have a higher concurrency behind it. 0 if there is neither.
+function departure.due(d)
+  local ends = d.shape and d.shape.concurrency and d.shape.expires
+  if not ends or (d.stop ~= 'empty' and d.stop ~= 'halted') then return math.floor(d.delayed) end
+  return math.floor(d.delayed > 0 and math.min(d.delayed, ends) or ends)
+end
+
+function departure.reply(d, result, asks)
   local shape, m, notes = d.shape, d.meter, d.notes
   -- A repeated grant was made with what the caller knew at its first request, or later: pauses since then are news to
   -- it.
@@ -320,8 +329,8 @@ function departure.reply(d, result, wake)
   local next_slot, span, lead = d.gate.next, departure.span(d)
   if not next_slot and m then next_slot = m.origin + math.ceil(meter.slot(m, 1, shape.paused_until)) end
   return {
-    1, us_text(d.now), result, d.granted, d.stop, wake, next_slot and us_text(next_slot) or '',
-    math.floor(d.delayed), d.limited,
+    1, us_text(d.now), result, d.granted, d.stop, asks, next_slot and us_text(next_slot) or '',
+    departure.due(d), d.limited,
     m and { m.loss or '', us_text(m.hold_us or 0), us_text(m.step_us or 0), notes.foreign or '',
       us_text(d.last_before), m.seq, m.steps, m.horizon > d.call.horizon and us_text(m.horizon) or '' } or {},
     shape and shape.id or '', revision or '',

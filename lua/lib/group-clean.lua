@@ -21,7 +21,7 @@ local function groups_clean_redis(redis, base, state)
     -- BullMQ reports at the end.
     XADD = function(...)
       g:save()
-      if g.awaited then group_wake(base) end
+      if g.awaited then wake.one(base) end
       return call(...)
     end,
   })

@@ -1,12 +1,12 @@
 --- @include "groups"
---- @include "group-wake"
+--- @include "wake"
 
 -- Jobs that ended, or went elsewhere, make room for others of their groups.
 local function groups_note_ends(base, ids)
   local g = groups_library().bare(base)
   for _, id in ipairs(ids) do g:left(id) end
   g:save()
-  if g.awaited then group_wake(base) end
+  if g.awaited then wake.one(base) end
 end
 
 -- A job that ran is delayed: it holds a place of its group, unless the same call has promoted it already.

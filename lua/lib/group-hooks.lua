@@ -1,6 +1,6 @@
 --- @include "clock"
 --- @include "groups"
---- @include "group-wake"
+--- @include "wake"
 --- @include "hooks"
 --- @include "queued-at"
 
@@ -8,7 +8,7 @@
 local function groups_store(g)
   g:save()
   -- A job without a group is ready once a worker looks.
-  if g.awaited or (g.plain_known == false and redis.call('EXISTS', g:key('ready')) == 0) then group_wake(g.base) end
+  if g.awaited or (g.plain_known == false and redis.call('EXISTS', g:key('ready')) == 0) then wake.one(g.base) end
 end
 
 -- The `redis` for scripts of BullMQ that put jobs into a wait list, or take them from the running ones: in a queue with

@@ -12,7 +12,7 @@ local function queue_limit_call_others(control, base)
   redis.call('PUBLISH', control .. ':wake', '')
   for _, other in ipairs(redis.call('SMEMBERS', queue_limit_waiting(control))) do
     redis.call('SREM', queue_limit_waiting(control), other)
-    if other ~= base then sleepers_call_first(other) end
+    if other ~= base then wake.sleeper(other) end
   end
 end
 
@@ -31,6 +31,6 @@ end
 -- A job has ended: one that waits for its place may start, here or in a queue that shares the limit.
 local function queue_limits_freed(base, limits)
   if not queue_limits_have_places(limits) then return end
-  sleepers_call_first(base)
+  wake.sleeper(base)
   queue_limits_free_others(base, limits)
 end

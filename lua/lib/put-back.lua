@@ -10,7 +10,7 @@ local function put_back_probe(base, id)
   local state, patience_ms, probe = string.match(redis.call('HGET', key, 'probe') or '', '^(%a+) %d+ (%d+) (.*)$')
   if probe ~= id then return end
   redis.call('HSET', key, 'probe', (state == 'sought' and 'seek ' or 'armed ') .. patience_ms)
-  sleepers_call_first(base)
+  wake.sleeper(base)
 end
 
 -- What lib/groups makes, once a job of a group goes back: as long as several commands.
@@ -42,12 +42,4 @@ local function put_back(base, id, token, score, second)
   end
   redis.call('XADD', base .. 'events', '*', 'event', 'waiting', 'jobId', id, 'prev', 'active')
   return true
-end
-
--- Sets BullMQ's marker, for a worker that waits for a job.
-local function put_back_mark(base)
-  if redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return end
-  if redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized') > 0 then
-    redis.call('ZADD', base .. 'marker', 0, '0')
-  end
 end

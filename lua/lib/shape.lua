@@ -1,7 +1,7 @@
 --- @include "text"
 --- @include "bucket"
 --- @include "global-concurrency"
---- @include "next-delayed"
+--- @include "wake"
 --- @include "limit-bucket"
 
 -- The shape: a hash with the declared values, the overrides, and what follows from both.
@@ -161,8 +161,7 @@ local function shape_resolve(key, base, declared, overrides, now, at)
   elseif before[1] then
     redis.call('HDEL', base .. 'meta', 'concurrency')
   end
-  -- A worker that found every place taken does not know when the next delayed job is due (lib/without-fetch).
-  if before[1] and (concurrency or math.huge) > tonumber(before[1]) then next_delayed_mark(base) end
+  if before[1] and (concurrency or math.huge) > tonumber(before[1]) then wake.place(base) end
 end
 
 local function shape_read(key)

@@ -1,4 +1,5 @@
 --- @include "text"
+--- @include "wake"
 
 -- Waiting workers and their wake-up times: a sorted set, worker id -> µs. Each worker with room for more jobs gets a
 -- time of its own, one horizon before the first slot that no other sleeper will ask for.
@@ -72,10 +73,10 @@ function sleepers.add(key, worker, now, horizon, slots, spare)
   local first = redis.call('ZRANGE', key, 0, sleepers.ENOUGH - 1, 'WITHSCORES')
   local at, covered, enough = sleepers.gap(first, slots, horizon, spare)
   local last = at and math.min(sleepers.batch_end(slots, at, horizon), at + spare - 1)
-  local wake = last and slots(last) - horizon or sleepers.behind(key, slots, horizon, covered, enough)
-  wake = math.max(now, math.floor(wake))
-  redis.call('ZADD', key, us_text(wake), worker)
-  return wake
+  local asks = last and slots(last) - horizon or sleepers.behind(key, slots, horizon, covered, enough)
+  asks = math.max(now, math.floor(asks))
+  redis.call('ZADD', key, us_text(asks), worker)
+  return asks
 end
 
 -- The asking worker has no place left: if the first other sleeper would wake too late for the next slot, it is woken
@@ -93,8 +94,7 @@ function sleepers.hand_on(base, worker, now, horizon, slots)
       local slot = slots(known)
       if not slot or slot > slots(1) then return true end
       if tonumber(wakes[i + 1]) > math.max(now, sleepers.latest(slot, horizon)) then
-        redis.call('ZADD', key, us_text(math.max(now, math.floor(slot - horizon))), wakes[i])
-        redis.call('PUBLISH', base .. 'meta:wake', wakes[i])
+        wake.call(base, wakes[i], math.max(now, math.floor(slot - horizon)))
       end
     end
   end
@@ -102,28 +102,12 @@ function sleepers.hand_on(base, worker, now, horizon, slots)
 end
 
 -- Makes a wake-up earlier: `at` (when the next delayed job is due) unless another sleeper is awake by then.
-function sleepers.hasten(key, worker, wake, at)
-  if at >= wake then return wake end
+function sleepers.hasten(key, worker, asks, at)
+  if at >= asks then return asks end
   local earlier = redis.call('ZRANGEBYSCORE', key, '-inf', us_text(at), 'LIMIT', 0, 1)
-  if earlier[1] then return wake end
+  if earlier[1] then return asks end
   redis.call('ZADD', key, us_text(at), worker)
   return at
-end
-
--- Makes the first sleeper ask at once: the message names it, the others sleep on.
-local function sleepers_call_first(base)
-  local first = redis.call('ZRANGE', base .. 'meta:sleepers', 0, 0)[1]
-  if first then redis.call('PUBLISH', base .. 'meta:wake', first) end
-end
-
--- A delayed job may be due before any worker wakes to promote it. Scores of BullMQ's delayed jobs are ms * 4096.
-local function sleepers_expect_delayed(base, now)
-  local first = redis.call('ZRANGEBYSCORE', base .. 'meta:sleepers', us_text(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  if not first[1] then return end
-  local delayed = redis.call('ZRANGE', base .. 'delayed', 0, 0, 'WITHSCORES')
-  if delayed[1] and tonumber(delayed[2]) / 4.096 < tonumber(first[2]) then
-    redis.call('PUBLISH', base .. 'meta:wake', first[1])
-  end
 end
 
 function sleepers.remove(key, worker)

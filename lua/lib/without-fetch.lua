@@ -1,6 +1,6 @@
 --- @include "hooks"
 --- @include "limit-place"
---- @include "next-delayed"
+--- @include "wake"
 
 -- What remains to be done after a finish that does not fetch the next job.
 local without_fetch = {}
@@ -21,12 +21,7 @@ function without_fetch.frees_place(base, ended)
   queue_limits_freed(base, redis.call('HGET', base .. 'meta:shape', 'limits'))
   local places = tonumber(redis.call('HGET', base .. 'meta', 'concurrency') or nil)
   if not places then return end
-  if redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized') > 0 then
-    redis.call('ZADD', base .. 'marker', 0, '0')
-    return
-  end
-  -- While every place is taken, BullMQ's script does not report when the next delayed job is due: workers that asked
-  -- meanwhile do not know. It matters again from here on.
+  if wake.marked(base) then return end
   local running = redis.call('LLEN', base .. 'active')
-  if running < places and running + ended >= places then next_delayed_mark(base) end
+  if running < places and running + ended >= places then wake.when_due(base) end
 end

@@ -132,7 +132,7 @@ test('a credit wakes a worker; a cost that has come back already changes nothing
   await held.advanceTo(START_US + 1_500_000)
   await leave()
   const [client, listener] = [redis.client(), redis.client()]
-  await client.zadd(`${held.base}meta:sleepers`, held.nowUs, 'sleeper')
+  await client.zadd(`${held.base}meta:sleepers`, held.nowUs + 1_000_000, 'sleeper')
   const woken: string[] = []
   const channel = `${held.base}meta:wake`
   await listener.subscribe(channel)

@@ -187,6 +187,11 @@ const QUIET_MS = 60
 export async function settled(queue: ShapedQueue, client: Redis, ...calls: Record<Asked>[]): Promise<void> {
   const channel = wakeChannel(queue.toKey(''))
   while ((await client.publish(channel, '')) === 0);
+  await quiet(client, ...calls)
+}
+
+/** Resolves once these workers have stopped asking. */
+export async function quiet(client: Redis, ...calls: Record<Asked>[]): Promise<void> {
   const count = () => calls.reduce((sum, { all }) => sum + all.length, 0)
   let before: number
   do {

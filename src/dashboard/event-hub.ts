@@ -1,7 +1,7 @@
 import type { Identity } from '../http/middleware.ts'
 import type { Inspector } from '../inspect/index.ts'
 import { EventFrame } from './event-frame.ts'
-import type { EventStream } from './event-stream.ts'
+import type { EventStream, Holder } from './event-stream.ts'
 import { type FleetFacts, fleetAnswer } from './fleet-answer.ts'
 import type { PageTerms } from './fleet-page.ts'
 import type { FleetPage, FleetReader } from './fleet-reader.ts'
@@ -12,13 +12,6 @@ import { withinMs } from './within-ms.ts'
 const INTERVAL_MS = 1000
 const READ_TIMEOUT_MS = 5000
 const MAX_STREAMS = 500
-
-/** Who opens a stream. */
-export interface Holder {
-  /** The name of the token; undefined where callers are not authenticated. */
-  readonly token: string | undefined
-  readonly address: string
-}
 
 export interface HubOptions {
   readonly inspector: Inspector

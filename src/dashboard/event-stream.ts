@@ -1,13 +1,19 @@
 import type { ServerResponse } from 'node:http'
 import type { Caller } from './access.ts'
 import { type EventFrame, streamStart } from './event-frame.ts'
-import type { Holder } from './event-hub.ts'
 import type { PageTerms } from './fleet-page.ts'
 
 /** A client that leaves its data unread for this many turns in a row is disconnected; it may reconnect. */
 const MAX_SKIPPED = 30
 /** How soon a browser reconnects. ms */
 const RETRY_MS = 2000
+
+/** Who opens a stream. */
+export interface Holder {
+  /** The name of the token; undefined where callers are not authenticated. */
+  readonly token: string | undefined
+  readonly address: string
+}
 
 export interface StreamTerms {
   readonly holder: Holder

@@ -26,8 +26,8 @@ const deliver = async (job) => {
   if (!response.ok) throw Object.assign(new Error(`the endpoint answered ${response.status}`), { response })
 }
 
-// No endpoint gets more than 50 a second, or two at once, and none takes all the places of the queue.
-const shape = { rate: '200/s', capacity: 1000, groups: { rate: '50/s', concurrency: 2, share: 0.5 } }
+// No endpoint gets more than 50 a second, or two at once. Each holds at most as many places as are free: the default.
+const shape = { rate: '200/s', capacity: 1000, groups: { rate: '50/s', concurrency: 2, share: { ofFree: 1 } } }
 const queue = new ShapedQueue('webhooks', { connection, prefix, shape })
 const feedback = { feedback: profiles.http, feedbackScope: 'group' }
 const worker = new ShapedWorker('webhooks', deliver, { connection, prefix, shape, concurrency: 10, ...feedback })

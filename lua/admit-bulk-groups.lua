@@ -32,13 +32,16 @@ local function fits(names, now)
     'burst', 'mode', 'expires', 'maxWaitMs', 'priorityAgeingMs')
   if not f[3] or f[1] .. ':' .. f[2] ~= ARGV[1] then return false end
   if (f[9] and f[9] ~= 'enforce') or f[10] or f[11] or f[12] then return false end
-  if group_bounds(base, f[3], names, tonumber(ARGV[2]), now) then return false end
-  if f[7] and tonumber(ARGV[2]) > (tonumber(f[8]) or 1) then return false end
-  if claim ~= '' or not f[4] then return true end
-  if f[6] and f[6] ~= '0' then return false end
-  local depth = redis.call('LLEN', KEYS[1]) + redis.call('ZCARD', KEYS[10]) + delayed
-    + redis.call('ZCARD', base .. 'waiting-children')
-  return depth + jobs <= tonumber(f[4]) - (f[5] and tonumber(string.match(f[5], '^%d+')) or 0)
+  local queue = {}
+  if claim == '' and f[4] then
+    if f[6] and f[6] ~= '0' then return false end
+    queue.capacity = tonumber(f[4]) - (f[5] and tonumber(string.match(f[5], '^%d+')) or 0)
+    queue.depth = redis.call('LLEN', KEYS[1]) + redis.call('ZCARD', KEYS[10]) + delayed
+      + redis.call('ZCARD', base .. 'waiting-children') + jobs
+    if queue.depth > queue.capacity then return false end
+  end
+  if group_bounds(base, f[3], names, tonumber(ARGV[2]), now, queue) then return false end
+  return not (f[7] and tonumber(ARGV[2]) > (tonumber(f[8]) or 1))
 end
 
 local names = {}

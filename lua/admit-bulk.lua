@@ -139,12 +139,16 @@ local function refusal_of_all()
       if refusal then return refusal end
     end
   end
-  local refusal = groups and grouped.refusal_of_all(groups, shape, counts)
-  if refusal then return refusal end
-  if ARGV[3] ~= '' then
+  local left = ARGV[3] ~= '' and claims.left(base, ARGV[3], now) or 0
+  if groups and #new > left then
+    local refusal
+    refusal, new.swaps = grouped.refusal_of_all(groups, shape, counts, #new, not part)
+    if refusal then return refusal end
+  end
+  if left > 0 then
     -- A claim whose lease has expired covers nothing.
     local covered = claims.use(KEYS[12], base, ARGV[3], #new, now, tonumber(ARGV[4]))
-    new = { line = line, groups = groups, unpack(new, covered + 1) }
+    new = { line = line, groups = groups, swaps = new.swaps, unpack(new, covered + 1) }
   end
   return admission.refusal(base, shape, now, new, not part and overflow.choose, not part)
 end
@@ -164,11 +168,13 @@ local function admit(at)
   local refusal, gone
   if inspects and admission.is_new(base, ARGV[at + 4], ARGV[at + 5], {}) then
     refusal = costly
+    local swaps
     if group and not refusal then
-      refusal = grouped.refusal_of_one(groups, shape, group[1], tonumber(ARGV[at + 6]))
+      refusal, swaps = grouped.refusal_of_one(groups, shape, group[1], tonumber(ARGV[at + 6]), true)
     end
     if not refusal then
-      refusal, gone = admission.refusal(base, shape, now, { job_at(at), line = line, groups = groups }, overflow.choose)
+      local new = { job_at(at), line = line, groups = groups, swaps = swaps }
+      refusal, gone = admission.refusal(base, shape, now, new, overflow.choose)
     end
     if refusal then return refusal end
   end

@@ -96,7 +96,7 @@ local function refusal_of(i, at)
       end
     end
   end
-  local full = groups and (costly or grouped.refusal_of_all(groups, shape, counts))
+  local full = groups and (costly or grouped.refusal_of_all(groups, shape, counts, #new))
   return admission.cost_error(shape, highest) or full or admission.refusal(base, shape, now, new), shape, groups
 end
 

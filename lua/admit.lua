@@ -66,11 +66,12 @@ if group and not groups and not known then return refused({ -7, {} }) end
 if shape then
   local refusal
   if not known and admission.is_new(base, id, deduplication_id, {}) then
+    local swaps
     refusal = admission.cost_error(shape, cost)
-      or (groups and grouped.refusal_of_one(groups, shape, group[1], cost))
+    if groups and not refusal then refusal, swaps = grouped.refusal_of_one(groups, shape, group[1], cost, true) end
     if not refusal then
       local new = {
-        { cost = cost, terms = terms, group = group }, line = group_line.of(groups, shape), groups = groups,
+        { cost = cost, terms = terms, group = group }, line = group_line.of(groups, shape), groups = groups, swaps = swaps,
       }
       refusal, gone = admission.refusal(base, shape, now, new, overflow.choose, scheduler_id == '')
     end

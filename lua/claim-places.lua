@@ -48,9 +48,6 @@ if ARGV[6] ~= '' and not (shape and shape.groups) then return { -7, {} } end
 if not shape then return { 1, {}, 0 } end
 local highest = 0
 for at = FIRST, #ARGV, FIELDS do highest = math.max(highest, tonumber(ARGV[at + 2])) end
-local groups = ARGV[6] ~= '' and shape.groups
-if groups and group_bounds(base, groups, cjson.decode(ARGV[6]), highest, now) then return { 1, {}, 2 } end
-
 local new, seen = { count = 0 }, {}
 for at = FIRST, #ARGV, FIELDS do
   local cost = tonumber(ARGV[at + 2])
@@ -60,6 +57,12 @@ for at = FIRST, #ARGV, FIELDS do
     new.count = new.count + n
   end
 end
+local groups = ARGV[6] ~= '' and shape.groups
+local queue = groups and {
+  capacity = shape.capacity and places_limit(shape, 0),
+  depth = capacity_depth(base, shape, now) + capacity_claimed(shape, now) + new.count,
+}
+if groups and group_bounds(base, groups, cjson.decode(ARGV[6]), highest, now, queue) then return { 1, {}, 2 } end
 -- What may be dropped for them depends on each.
 if new.count <= MOST_DROPPED then
   local few = { count = new.count }

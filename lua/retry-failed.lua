@@ -34,7 +34,7 @@ local function refusal()
   local groups = grouped.open(base, shape, now)
   local group = groups and { groups.named(f[1]) }
   if group and not group[1] then group = nil end
-  local full = group and grouped.refusal(groups, shape, group[1], 1)
+  local full = group and grouped.refusal_of_all(groups, shape, { [group[1]] = 1 }, 1)
   local terms = terms_read((lifo and 'l,' or ',') .. (f[2] or 0) .. ',,')
   local job = { cost = 1, terms = terms, group = group }
   return full or admission.refusal(base, shape, now, { job, line = group_line.of(groups, shape), groups = groups })

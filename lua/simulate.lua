@@ -273,10 +273,10 @@ function events.arrive(number, now, cost, opts, priority, delay, group)
   if priority > 0 or delay > 0 then terms = { place = '', priority = priority, delay = delay } end
   group = tenants.used and group or nil
   local g = group and grouped.open(base, shape, now)
-  local refusal, gone = admission.cost_error(shape, cost), nil
-  if g and not refusal then refusal = grouped.refusal_of_one(g, shape, group[1], cost) end
+  local refusal, gone, swaps = admission.cost_error(shape, cost), nil, nil
+  if g and not refusal then refusal, swaps = grouped.refusal_of_one(g, shape, group[1], cost, true) end
   if not refusal then
-    local new = { { cost = cost, terms = terms, group = group }, line = group_line.of(g, shape), groups = g }
+    local new = { { cost = cost, terms = terms, group = group }, line = group_line.of(g, shape), groups = g, swaps = swaps }
     refusal, gone = admission.refusal(base, shape, now, new, overflow.choose)
   end
   if refusal then

@@ -191,8 +191,8 @@ export class QueueFullError extends SluiceError implements Refusal {
 }
 
 /**
- * Thrown if a group has no place left, although its queue may have some. `depth` and `capacity` are the group's. Nothing
- * was added.
+ * Thrown if a group has no place left, although its queue may have some. `depth` is what the group holds, `capacity` what it
+ * may hold now: by `groups.share` that changes with what other groups hold. Nothing was added.
  */
 export class GroupFullError extends QueueFullError {
   readonly groupId: string

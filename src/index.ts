@@ -56,7 +56,7 @@ export { ShapedQueueEvents, type ShapedQueueEventsListener } from './queue/queue
 export type { RedriveOptions, RedriveResult } from './queue/redrive.ts'
 export { formatRate, intervalUs, parseRate, type Rate, type RateInput } from './rate.ts'
 export type { Durability } from './shape/durability.ts'
-export type { GroupDefaults, GroupFields, GroupOverride } from './shape/groups.ts'
+export type { GroupDefaults, GroupFields, GroupOverride, GroupShare } from './shape/groups.ts'
 export type { ReservedPlaces } from './shape/reserved-places.ts'
 export type { Overflow, Shape, ShapeField, ShapeOverride, ShapeValue } from './shape/shape.ts'
 export { type Sizing, type SizingInput, sizeShape } from './shape/sizing.ts'

@@ -52,7 +52,8 @@ end
 
 -- Nil if all the new jobs may enter, else the refusal. jobs: {cost, terms} each, and `count` if there are more: then n of
 -- each.
--- choose (lib/overflow): set if waiting jobs may be dropped for them; its choice is the second result.
+-- choose (lib/overflow): set if waiting jobs may be dropped for them; its choice is the second result. jobs.swaps: how many
+-- of each group have to replace others of it, and the refusal if they cannot (lib/group-admission), nil if none has to
 -- timed: false if their start times were checked before.
 function admission.refusal(base, shape, now, jobs, choose, timed)
   if shape.mode == 'off' or #jobs == 0 then return nil end
@@ -60,7 +61,9 @@ function admission.refusal(base, shape, now, jobs, choose, timed)
   local lack = places_lack(base, shape, now, jobs)
   local large = enforced and admission.too_large(shape, jobs, lack)
   if large then return large end
-  local gone = lack and enforced and choose and choose(base, shape, jobs, lack.swaps)
+  local full = lack or jobs.swaps
+  local gone = full and enforced and choose and choose(base, shape, jobs, lack and lack.swaps or 0)
+  if jobs.swaps and not gone and not lack then return jobs.swaps.refuse() end
   local left = gone and shape.overflow == 'drop-oldest' and #gone or 0
   local late = timed ~= false and lateness.find(base, shape, now, jobs, left)
   if gone then lack = nil end

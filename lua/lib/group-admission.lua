@@ -1,5 +1,6 @@
 --- @include "group-adds"
---- @include "group-schedule"
+--- @include "group-retry"
+--- @include "group-share"
 --- @include "places"
 
 -- What the admission of jobs of groups adds to lib/admission: their queue must have groups, and each group has a bound.
@@ -17,34 +18,6 @@ function grouped.read(text)
   return text ~= '' and cjson.decode(text) or nil
 end
 
--- How many places the jobs of a group may hold.
-function grouped.bound(g, shape, s)
-  local part = s.share and shape.capacity and math.max(1, math.floor(s.share * shape.capacity)) or math.huge
-  return math.min(s.capacity or math.huge, part)
-end
-
--- When the group has `missing` more places, ms from now: by its own rate and limits, and by its turns among the other
--- groups. line: how many of its jobs are in line; then delayed ones have to come first.
-function grouped.retry_ms(g, shape, group, missing, line)
-  local s = g:settings(group)
-  if s.paused then
-    if s.paused == math.huge then return free_places.UNKNOWN_MS end
-    return math.max(1, math.ceil((s.paused - g.now) / 1000))
-  end
-  local b, own = g:bucket(group, s), 0
-  if b then own = math.ceil((b.origin + bucket.nth_slot(b, missing, 1, 1, g.now - b.origin) - g.now) / 1000) end
-  local limits = group_schedule.of(g, shape)
-  if limits then own = math.max(own, math.ceil((limits(group, missing, 0) - g.now) / 1000)) end
-  if missing > line then
-    local due = group_later.due(g.base, group, missing - line)
-    own = math.max(own, due and due - math.floor(g.now / 1000) or free_places.UNKNOWN_MS)
-  end
-  local turns = missing * math.max(1, redis.call('ZCARD', g:key('ready')))
-  local depth = redis.call('LLEN', g.base .. 'wait') + redis.call('ZCARD', g.base .. 'prioritized')
-  local queue = free_places.retry_ms(g.base, shape, g.now, math.min(turns, math.max(1, depth)))
-  return math.max(1, own, queue)
-end
-
 -- As admission.cost_error, by the rate and burst of the group; third, the group. A rate of feedback refuses none: it ends.
 function grouped.cost_error(g, group, cost)
   if cost <= 1 or not g.enforced then return nil end
@@ -53,32 +26,93 @@ function grouped.cost_error(g, group, cost)
   return { -3, { exact_text(cost), exact_text(s.burst), group } }
 end
 
--- Nil if so many new jobs of the group have places, else the refusal, which is counted.
-function grouped.refusal(g, shape, group, count)
-  local limit = grouped.bound(g, shape, g:settings(group))
-  if shape.mode == 'off' or limit == math.huge then return nil end
-  local waiting, line = g:places(group, limit - count, capacity_due(shape, g.now))
-  if waiting + count <= limit then return nil end
-  if count > limit and shape.mode == 'enforce' then return { -4, { count, limit, group } } end
+-- The places of the queue for the new jobs of one call. total: how many these are; drops: whether waiting jobs may be dropped
+-- for them
+function grouped.call(g, shape, total, drops)
+  local call = { total = total, kept = 0, of_free = shape.capacity and group_share.of_free(g.given) or nil }
+  if not call.of_free then return call end
+  call.capacity = places_limit(shape, 0)
+  call.depth = capacity_depth(g.base, shape, g.now) + capacity_claimed(shape, g.now)
+  call.is_sure = call.depth + total <= group_share.sure(call.of_free, call.capacity)
+  call.drops = drops and shape.mode == 'enforce' and (shape.overflow or 'reject') ~= 'reject'
+  return call
+end
+
+-- How a group is bounded in a call that adds so many of its jobs: own, by a capacity of its own; most(held), also by what is
+-- free. largest: the most that it could ever hold.
+function grouped.bound(g, call, group, count)
+  local s = g:settings(group)
+  local bound, is_held = { own = s.capacity or math.huge }, (s.paused or s.limited) and true or false
+  -- Jobs of the call come first. Of those that replace others it does not matter how many.
+  local of_free, others = call.of_free, call.drops and call.kept or call.total - count
+  local function room(held) return call.capacity - (call.depth - held) - others end
+  function bound.most(held)
+    if not of_free then return bound.own end
+    return math.min(bound.own, group_share.most(of_free, call.capacity, room(held), is_held))
+  end
+  -- How many jobs of others have to leave, so that a group that holds `held` may hold so many.
+  function bound.lacks(held, jobs)
+    return of_free and math.max(0, group_share.room(of_free, call.capacity, jobs, is_held) - room(held)) or 0
+  end
+  bound.largest = math.min(bound.own, of_free and group_share.most(of_free, call.capacity, call.capacity) or math.huge)
+  return bound
+end
+
+-- Nil if so many new jobs of the group have places, else the refusal, which is counted. Second, how many of them have to
+-- replace other jobs of the group; third, a function that refuses them. While the queue itself lacks places, only a capacity
+-- of its own refuses: lib/admission does for the queue.
+function grouped.refusal(g, shape, group, count, call)
+  if shape.mode == 'off' then return nil end
+  local bound = grouped.bound(g, call, group, count)
+  if bound.own == math.huge and (not call.of_free or call.is_sure) then return nil end
+  local held, line = g:places(group, function(n) return n + count <= bound.most(n) end, capacity_due(shape, g.now))
+  local limit = bound.most(held)
+  if held + count <= limit then return nil end
+  if count > bound.largest and bound.largest > 0 and shape.mode == 'enforce' then
+    return { -4, { count, bound.largest, group } }
+  end
+  local asked = { count = count, held = held, line = line, limit = limit, bound = bound }
+  if held + count <= bound.own then
+    if call.drops then
+      return nil, count - math.max(0, limit - held), function() return grouped.refuse(g, shape, group, asked) end
+    end
+    if call.depth + call.total > call.capacity then return nil end
+  end
   if shape.mode ~= 'enforce' then
     redis.call('HINCRBY', g.base .. 'meta:meter', 'shadowRefused', count)
     return nil
   end
-  refusals_note(g.base .. 'meta:meter', g.base .. 'events', g.now, count, waiting, limit)
+  return grouped.refuse(g, shape, group, asked)
+end
+
+function grouped.refuse(g, shape, group, asked)
+  local count, held, limit = asked.count, asked.held, asked.limit
+  refusals_note(g.base .. 'meta:meter', g.base .. 'events', g.now, count, held, limit)
   local paused = redis.call('HEXISTS', g.base .. 'meta', 'paused') == 1 or shape.paused_until > g.now
-  local retry_ms = grouped.retry_ms(g, shape, group, waiting + count - limit, line)
-  return { -8, { retry_ms, waiting, limit, paused and '1' or '0', count, group } }
+  return { -8, { grouped.retry_ms(g, shape, group, asked), held, limit, paused and '1' or '0', count, group } }
 end
 
--- Nil if a new job of that cost may come into its group, else the refusal.
-function grouped.refusal_of_one(g, shape, group, cost)
-  return grouped.cost_error(g, group, cost) or grouped.refusal(g, shape, group, 1)
+-- Nil if a new job of that cost may come into its group, else the refusal. Second, as of grouped.refusal_of_all.
+function grouped.refusal_of_one(g, shape, group, cost, drops)
+  local refused = grouped.cost_error(g, group, cost)
+  if refused then return refused end
+  return grouped.refusal_of_all(g, shape, { [group] = 1 }, 1, drops)
 end
 
--- The first refusal of the jobs of several groups. counts: group -> how many
-function grouped.refusal_of_all(g, shape, counts)
-  for group, count in pairs(counts) do
-    local refusal = grouped.refusal(g, shape, group, count)
+-- The first refusal of the jobs of several groups. counts: group -> how many; total, drops: as in grouped.call. Second, the
+-- `swaps` of lib/admission.
+function grouped.refusal_of_all(g, shape, counts, total, drops)
+  local call, swaps, names = grouped.call(g, shape, total, drops), nil, {}
+  for group in pairs(counts) do names[#names + 1] = group end
+  if call.drops then table.sort(names) end
+  for _, group in ipairs(names) do
+    local refusal, missing, refuse = grouped.refusal(g, shape, group, counts[group], call)
     if refusal then return refusal end
+    if missing then
+      swaps = swaps or { of = {}, refuse = refuse }
+      swaps.of[group] = missing
+    end
+    call.kept = call.kept + counts[group] - (missing or 0)
   end
+  return nil, swaps
 end

@@ -1,8 +1,13 @@
+--- @include "group-share"
+
 -- Whether groups have bounds of their own, by the defaults or as set for one of these, or might refuse a job for its
--- cost. groups: the defaults (JSON); cost: the highest of the jobs
-local function group_bounds(base, groups, names, cost, now)
-  if string.find(groups, '"capacity":', 1, true) or string.find(groups, '"share":', 1, true) then return true end
-  local defaults = cost > 1 and cjson.decode(groups) or {}
+-- cost. groups: the defaults (JSON); cost: the highest of the jobs; queue: where a bound follows from what is free, the
+-- capacity, nil without one, and the depth with these jobs
+local function group_bounds(base, groups, names, cost, now, queue)
+  if string.find(groups, '"capacity":', 1, true) then return true end
+  local defaults = cjson.decode(groups)
+  local is_sure = not queue.capacity or queue.depth <= group_share.sure(group_share.of_free(defaults), queue.capacity)
+  if not is_sure then return true end
   local function refuses(given) return given.rate and cost > (given.burst or 1) end
   local settings = base .. 'meta:groups:settings'
   if redis.call('EXISTS', settings) == 0 then return refuses(defaults) end

@@ -291,11 +291,11 @@ local function group_jobs(groups)
 
   -- How many places the jobs of a group hold: those in its line, and those that are delayed or wait for their children.
   -- Jobs that other scripts removed, and those beyond the horizon of the capacity (due, as in lib/group-later), only
-  -- count as long as that makes no more than `most`. Second, how many are in line.
-  function groups.places(g, group, most, due)
+  -- count as long as `fits` accepts that number. Second, how many are in line.
+  function groups.places(g, group, fits, due)
     local base, jobs = g.base, g.base .. 'meta:group:jobs:' .. group
     local line, later = redis.call('ZCARD', jobs), group_later.count(base, group)
-    if line + later <= most then return line + later, line end
+    if fits(line + later) then return line + later, line end
     groups.verify(g, line, function(from, count) return redis.call('ZRANGE', jobs, from, from + count - 1) end,
       function(id) return redis.call('ZSCORE', base .. 'prioritized', id), true end,
       function(id) groups.remove(g, group, id) end)

@@ -2,6 +2,7 @@
 --- @include "delay-clock"
 --- @include "hooks"
 --- @include "batch-once"
+--- @include "group-share"
 
 -- Overflow: a full queue accepts a new job and drops a waiting one for it. The dropped job fails for good, like any job
 -- of BullMQ, and is reported in an event; if shape.overflow_to names a queue, it leaves a dead letter there.
@@ -86,13 +87,17 @@ function overflow.of_group(base, shape, group, jobs, n)
 end
 
 -- With groups, new jobs replace jobs of their own groups: none is dropped for another tenant's. Jobs without a group are
--- one group. jobs.groups: the opened groups, if a job has one
+-- one group. jobs.groups: the opened groups, if a job has one. With a bound by what is free (lib/group-share), jobs.swaps says
+-- how many of each group are to be replaced, whatever the queue lacks.
 function overflow.choose_grouped(base, shape, jobs, n)
   local lists, names, found = {}, {}, { groups = jobs.groups, of = {} }
+  local shares = jobs.groups and group_share.of_free(jobs.groups.given)
   for _, job in ipairs(jobs) do
     local group = job.group and job.group[1] or ''
     if not lists[group] then
-      lists[group], names[#names + 1] = {}, group
+      lists[group] = {}
+      -- The jobs without a group come last: they replace what the others do not.
+      table.insert(names, group ~= '' and 1 or #names + 1, group)
     end
     table.insert(lists[group], job)
   end
@@ -100,7 +105,9 @@ function overflow.choose_grouped(base, shape, jobs, n)
     local own = lists[group]
     local most, ids = math.min(#own, n - #found), nil
     if group ~= '' then
-      ids = overflow.of_group(base, shape, group, own, most)
+      if shares then most = jobs.swaps and jobs.swaps.of[group] or 0 end
+      ids = most > 0 and overflow.of_group(base, shape, group, own, most) or {}
+      if shares and #ids < most then return nil end
     elseif most > 0 then
       ids = overflow.choose_plain(base, shape, own, most)
     end
@@ -108,9 +115,9 @@ function overflow.choose_grouped(base, shape, jobs, n)
       found[#found + 1] = id
       if group ~= '' then found.of[id] = group end
     end
-    if #found == n then return found end
+    if #found == n and not shares then return found end
   end
-  return nil
+  return #found >= n and found or nil
 end
 
 -- The n jobs to drop for the new ones, or nil if there are not enough. None is dropped for a less important one, or

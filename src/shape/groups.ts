@@ -23,10 +23,20 @@ export interface GroupFields {
   readonly weight?: number
 }
 
-/** The defaults of all groups of a queue. `{}` is fairness alone: equal parts, no limits of a group. */
+/** How much of a queue one group may hold: a dynamic threshold (Choudhury and Hahne 1998), as in shared switch buffers. */
+export interface GroupShare {
+  readonly ofFree: number
+}
+
+/** The defaults of all groups of a queue. `{}` is fairness alone: equal parts, and a bound if the queue has one. */
 export interface GroupDefaults extends GroupFields {
-  /** The most of the queue's capacity that one group may hold, as a fraction > 0 and <= 1. Default: no limit. */
-  readonly share?: number
+  /**
+   * Bounds each group by what is free in a queue with a `capacity`: its jobs may hold at most `ofFree` × the free places, and
+   * fewer where other groups hold many. k groups leave capacity / (1 + `ofFree` × k) places to the others, however long they
+   * are held, and one alone holds half of the queue with `ofFree` 1. 0.001 to 1000. Default: `{ ofFree: 1 }` in a queue with a
+   * `capacity` whose groups have no `capacity`, otherwise no such bound.
+   */
+  readonly share?: GroupShare
   /**
    * `'fair'`: jobs without a group form one group of weight 1. `'first'`: they go before all groups, as in BullMQ Pro.
    * Default 'fair'.
@@ -48,6 +58,15 @@ const WHOLE: Check = {
 }
 /** Weights beyond this would not be exact. */
 const MAX_WEIGHT = 1000
+/** More would leave the others nothing. */
+const MAX_OF_FREE = 1000
+
+const isWithin = (value: unknown, most: number) => typeof value === 'number' && value >= 1 / most && value <= most
+
+function isShare(value: unknown): value is GroupShare {
+  if (typeof value !== 'object' || value === null || Object.keys(value).join() !== 'ofFree') return false
+  return isWithin((value as GroupShare).ofFree, MAX_OF_FREE)
+}
 
 const FIELD_CHECKS: { readonly [F in Exclude<keyof GroupFields, 'rate'>]: Check } = {
   burst: WHOLE,
@@ -55,13 +74,13 @@ const FIELD_CHECKS: { readonly [F in Exclude<keyof GroupFields, 'rate'>]: Check 
   capacity: WHOLE,
   weight: {
     expected: `a number from ${1 / MAX_WEIGHT} to ${MAX_WEIGHT}`,
-    ok: (value) => typeof value === 'number' && value >= 1 / MAX_WEIGHT && value <= MAX_WEIGHT,
+    ok: (value) => isWithin(value, MAX_WEIGHT),
   },
 }
 
 const DEFAULT_CHECKS: Readonly<Record<string, Check>> = {
   ...FIELD_CHECKS,
-  share: { expected: 'a number > 0 and <= 1', ok: (value) => typeof value === 'number' && value > 0 && value <= 1 },
+  share: { expected: `{ ofFree: a number from ${1 / MAX_OF_FREE} to ${MAX_OF_FREE} }`, ok: isShare },
   ungrouped: { expected: "'fair' or 'first'", ok: (value) => value === 'fair' || value === 'first' },
 }
 
@@ -74,7 +93,7 @@ export function checkGroupField(field: string): void {
   throw new InvalidShapeError(`a group has no field '${field}' to be cleared; it has ${GROUP_FIELDS.join(', ')}`)
 }
 
-type StoredGroupValue = number | string | readonly [limit: number, periodMs: number]
+type StoredGroupValue = number | string | GroupShare | readonly [limit: number, periodMs: number]
 
 function encodeFields(
   where: string,

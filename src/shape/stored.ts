@@ -160,11 +160,11 @@ export class StoredShape implements ShapeIdentity {
     return this.#fields.get('groups')
   }
 
-  /** Whether a group's bound or its turns may refuse a job that has a place in the queue. */
+  /** Whether groups have bounds of their own, or turns, that the short script does not check. */
   get boundsGroups(): boolean {
     const groups = this.#fields.get('groups')
     if (groups === undefined) return false
-    return this.#fields.has('maxWaitMs') || this.#fields.has('overflow') || /"(capacity|share)":/.test(groups)
+    return this.#fields.has('maxWaitMs') || this.#fields.has('overflow') || groups.includes('"capacity":')
   }
 
   /** Whether it has limits that hold for the queue as a whole. */

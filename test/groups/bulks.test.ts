@@ -178,7 +178,7 @@ test.each([
 ] as const)(
   'a large bulk of costly jobs is sent in parts if a group has %s of its own',
   async (_, own, ttlMs?: number) => {
-    const queue = shop.queue({ capacity: 1000, groups: { rate: '100/s', burst: 10 } })
+    const queue = shop.queue({ capacity: 2000, groups: { rate: '100/s', burst: 10 } })
     await queue.setGroup('own', own, { ...BY, ...(ttlMs === undefined ? {} : { ttlMs }) })
     if (ttlMs !== undefined) await expect.poll(async () => (await queue.getGroup('own')).overrides).toEqual({})
     const names = await sent(queue)

@@ -150,7 +150,7 @@ test('addOnce to a full group stores nothing; repeated after it was added it add
 })
 
 test('jobs of groups take none of the reserved places, whatever their priority in the group', async () => {
-  const queue = shop.queue({ capacity: 3, reservedPlaces: { 1: 1 }, groups: { share: 1 } })
+  const queue = shop.queue({ capacity: 3, reservedPlaces: { 1: 1 }, groups: { share: { ofFree: 1000 } } })
   await queue.add('a', {}, { group: { id: 'a', priority: 1 } })
   await queue.add('b', {}, of('b'))
   await expect(queue.add('c', {}, { group: { id: 'c', priority: 1 } })).rejects.toBeInstanceOf(QueueFullError)

@@ -97,13 +97,6 @@ test('who waits for a place in a full group keeps no other waiting', async () =>
   await refused
 })
 
-test('one group may take only its share of the capacity', async () => {
-  const queue = shop.queue({ capacity: 10, groups: { share: 0.2 } })
-  await queue.addBulk(bulk('a', 2))
-  await expect(queue.add('a', {}, { group: { id: 'a' } })).rejects.toMatchObject({ groupId: 'a', capacity: 2 })
-  await queue.add('b', {}, { group: { id: 'b' } })
-})
-
 test('a queue without groups refuses jobs of groups', async () => {
   const queue = shop.queue({ rate: '10/s' })
   await expect(queue.add('a', {}, { group: { id: 'a' } })).rejects.toBeInstanceOf(InvalidGroupError)

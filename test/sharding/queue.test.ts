@@ -54,7 +54,7 @@ test('every job runs once, and all shards together keep the rate, also while it 
 
 test('the places of all shards are as many as the whole has, wherever jobs are added', async () => {
   const { queue } = use(shop())
-  const mail = queue('places', { shards: 4, shape: { capacity: 40, groups: {} } })
+  const mail = queue('places', { shards: 4, shape: { capacity: 40, groups: { share: { ofFree: 1000 } } } })
   // All of one group: its shard gets the places of the others, but for one each.
   const group = { id: 'a' }
   let [accepted, retries] = [0, 0]
@@ -81,7 +81,7 @@ test('the places of all shards are as many as the whole has, wherever jobs are a
 
 test('a shard whose jobs wait gets what the idle ones do not need', async () => {
   const { queue, worker } = use(shop())
-  const shape = { rate: '300/s', groups: {}, capacity: 5000 }
+  const shape = { rate: '300/s', groups: { share: { ofFree: 1000 } }, capacity: 5000 }
   const mail = queue('demand', { shards: 3, shape })
   const busy = shardOf('group:busy', 3)
   // A shard that answers late has its lease a little later.

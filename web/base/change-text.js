@@ -92,6 +92,7 @@ export function valueText(field, value) {
   if (typeof value === 'number') return number(value) + (field === 'from' || field === 'rate' ? '/s' : '')
   if (typeof value === 'string') return field === 'rate' ? rate(value) : value
   if (field === 'rate' && Array.isArray(value)) return rateOf(value[0], value[1])
+  if (field === 'share') return `${number(Object(value).ofFree)} × the free places`
   if (field !== 'groups' && field !== 'durability') return JSON.stringify(value) ?? ''
   const parts = Object.entries(Object(value)).map(([name, part]) => [name, partText(name, part)].join(' '))
   return parts.join(', ') || 'no defaults'

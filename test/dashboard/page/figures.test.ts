@@ -243,7 +243,12 @@ describe('changes in words', () => {
     ['group', { group: 'acme', paused: true }, 'Group', 'acme paused'],
     ['group', { group: 'acme', paused: { clear: true }, limited: { clear: true } }, 'Group', 'acme resumed'],
     ['declared', { limits: [{ name: 'a' }] }, 'Declared', 'limits [{"name":"a"}]'],
-    ['declared', { groups: { rate: [2, 1000], share: 0.5 } }, 'Declared', 'groups rate 2/s, share 0.5'],
+    [
+      'declared',
+      { groups: { rate: [2, 1000], share: { ofFree: 0.5 } } },
+      'Declared',
+      'groups rate 2/s, share 0.5 × the free places',
+    ],
     ['declared', { groups: {} }, 'Declared', 'groups no defaults'],
     [
       'declared',

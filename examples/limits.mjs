@@ -35,7 +35,7 @@ const worker = new ShapedWorker(
 // A request that a person waits for takes from the same limit, beside the jobs.
 const redis = new Redis(url)
 const limiter = createLimiter(redis, { ...tokens, prefix, timeoutMs: 1000 })
-const answer = await limiter.take('all', { cost: 300 })
+const answer = await limiter.take(undefined, { cost: 300 })
 console.log(`a request of 300 tokens is ${answer.allowed ? 'allowed' : 'refused'}, ${answer.remaining} are left`)
 
 const starts = []

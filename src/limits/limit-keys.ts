@@ -7,8 +7,13 @@ export type LimitKey = string | number | readonly (string | number)[]
 
 export const DEFAULT_LIMIT_PREFIX = 'sluice'
 
-/** The key of a limit without keys: all requests share one state. */
-export const ONE_FOR_ALL = 'all'
+/**
+ * Stands where no key is given: all such calls share one state, which no key of a caller names. A key of no parts, since
+ * no other one may have none; it is told by its identity.
+ */
+export const ONE_FOR_ALL: LimitKey = Object.freeze([])
+/** As it is stored. */
+const KEYLESS = '*'
 
 /** Short, since they are part of each key. A limit whose algorithm changes does not find the old one's state. */
 const CODES: Readonly<Record<Algorithm, string>> = {
@@ -60,12 +65,13 @@ export function hashTag(key: string): string | undefined {
 
 /**
  * A key as it is stored in Redis. Text that is long or has characters other than letters, digits, '_', '.', '@' and '-'
- * is hashed to a fixed length, so that no input collides with another key.
+ * is hashed to a fixed length, so that no input collides with another key, or with the state of calls without one.
  * @throws InvalidKeyError
  */
 export function encodeKey(key: LimitKey): string {
   if (typeof key === 'string' && PLAIN.test(key)) return key
   if (typeof key === 'number' && Number.isFinite(key)) return String(key)
+  if (key === ONE_FOR_ALL) return KEYLESS
   if (Array.isArray(key) && key.length > 0) return encodeParts(key as readonly (string | number)[])
   return encodeText(key)
 }

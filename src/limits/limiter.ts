@@ -82,7 +82,7 @@ export class Limiter {
   /**
    * Asks whether a request may pass, and charges it if it may. With `sync`, `remaining` of a request that passes is
    * what is left of this process's share.
-   * @param key default: one state for all
+   * @param key default: the one state of all calls without a key
    * @throws InvalidKeyError, InvalidCostError, CostTooHighError, LimitConflictError, LimiterUnavailableError
    */
   take(key: LimitKey = ONE_FOR_ALL, options: TakeOptions = {}): Promise<LimitAnswer> {
@@ -114,19 +114,20 @@ export class Limiter {
   }
 
   /** Charges units unconditionally: a key may owe more than the limit for a while. */
-  penalty(key: LimitKey, units = 1): Promise<LimitAnswer> {
+  penalty(key: LimitKey = ONE_FOR_ALL, units = 1): Promise<LimitAnswer> {
     return this.#settle(key, units)
   }
 
   /** Gives units back. */
-  reward(key: LimitKey, units = 1): Promise<LimitAnswer> {
+  reward(key: LimitKey = ONE_FOR_ALL, units = 1): Promise<LimitAnswer> {
     return this.#settle(key, -units)
   }
 
   /** Refuses a key for a while, whatever it has left. It never shortens a longer block; 0 lifts the block. */
-  async block(key: LimitKey, ms: number): Promise<void> {
+  async block(key: LimitKey | undefined, ms: number): Promise<void> {
     if (!(Number.isFinite(ms) && ms >= 0)) throw new InvalidLimitError(`block needs a number of ms >= 0; got ${ms}`)
-    await this.run('block-key', key, [ms]).finally(() => this.#front?.forget(key))
+    const named = key ?? ONE_FOR_ALL
+    await this.run('block-key', named, [ms]).finally(() => this.#front?.forget(named))
   }
 
   /** Deletes the state of a key, a block included. */

@@ -1,4 +1,4 @@
-import { encodeKey, type LimitKey } from './limit-keys.ts'
+import { encodeKey, type LimitKey, ONE_FOR_ALL } from './limit-keys.ts'
 
 const COLON = ':'
 /** Longer names are hashed, so that caller input takes no more memory than that. */
@@ -15,6 +15,7 @@ export function localName(key: LimitKey): string {
     // The parts of an array have colons between them, but none before the first.
     return key.includes(COLON) ? COLON + key : key
   }
+  if (key === ONE_FOR_ALL) return COLON
   if (Array.isArray(key) && key.length === 1 && !Array.isArray(key[0])) return localName(key[0] as LimitKey)
   return encodeKey(key)
 }

@@ -229,7 +229,7 @@ test('a limiter hands out places', async () => {
     ...{ name: 'places', algorithm: 'concurrency', concurrency: 1, prefix: limits, leaseMs: 5000, ...PATIENT },
   })
   const { lease } = await limiter.take()
-  const waiting = limiter.wait('all', { timeoutMs: 10_000 })
+  const waiting = limiter.wait(undefined, { timeoutMs: 10_000 })
   expect(await lease?.extend()).toBe(true)
   await lease?.release()
   await (await waiting).lease?.release()

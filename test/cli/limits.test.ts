@@ -55,6 +55,22 @@ describe('limits show', () => {
     expect((await logins.peek('bob')).remaining).toBe(2)
   })
 
+  test('what calls without a key share, which is no key', async () => {
+    await plans.take()
+    expect((await json('show', 'plans', '--keyless', '--tier', 'pro')).remaining).toBe(9)
+    expect((await run('show', 'plans', '--keyless')).stdout).toMatch(/^key +\(no key\)\n/)
+    expect(await json('block', 'plans', '--keyless', '--tier', 'pro', '--for', '1h')).toMatchObject({ limit: 'plans' })
+    expect((await plans.peek()).allowed).toBe(false)
+    await run('reset', 'plans', '--keyless', '--tier', 'pro')
+    expect((await plans.peek()).remaining).toBe(10)
+    for (const args of [
+      ['reset', 'plans'],
+      ['reset', 'plans', 'a', '--keyless'],
+    ]) {
+      expect(await run(...(args as ['reset']))).toMatchObject({ code: 2, stderr: expect.stringContaining('--keyless') })
+    }
+  })
+
   test('a key of a tier', async () => {
     await plans.take('carol')
     expect((await json('show', 'plans', 'carol', '--tier', 'pro')).remaining).toBe(9)

@@ -28,6 +28,22 @@ const MOST_BYTES: Readonly<Record<Algorithm, number>> = {
   concurrency: 200 + 50 * 40,
 }
 
+test.each([[{}], [{ sync: { intervalMs: 60_000 } }], [{ spread: 'key' as const }]])(
+  'calls without a key share a state that no key names (%j)',
+  async (more) => {
+    const api = limiter({ name: `keyless-${Object.keys(more)}`, algorithm: 'fixed-window', rate: '9/day', ...more })
+    const keys = ['all', '*', ':', '[]', '~', ['*', '*']]
+    for (const key of keys) await api.take(key, { cost: 9 })
+    expect((await api.take()).allowed).toBe(true)
+    await api.block(undefined, 60_000)
+    expect((await api.take(undefined, { cost: 2 })).allowed).toBe(false)
+    await api.reset()
+    await api.penalty(undefined, 4)
+    expect((await api.peek()).remaining).toBe(5)
+    for (const key of keys) expect([key, (await api.peek(key)).allowed]).toEqual([key, false])
+  },
+)
+
 // Fault table, row 25.
 test.each(rules)(
   '$algorithm: one key for any number of requests, which expires by itself, of a stated size',

@@ -90,7 +90,7 @@ test('jobs that end together fetch as many as conform, in their order, and no mo
   await vi.waitFor(async () => expect(await queue.getJobCountByTypes('active')).toBe(CONCURRENCY - 10), 20_000)
   expect(new Set(running.started)).toEqual(new Set(ids.slice(0, 50)))
   expect(await charged()).toBe(99)
-  await tokens.reward('all', 2)
+  await tokens.reward(undefined, 2)
   await running.until(51)
   expect(await charged()).toBe(100)
 })
@@ -128,7 +128,7 @@ test('a job that an end puts before all others is not taken for the one that was
   // It costs more than is left, and none overtakes it.
   await vi.waitFor(async () => expect(await queue.getJobCountByTypes('active')).toBe(CONCURRENCY - 10), 20_000)
   expect(await charged()).toBe(CONCURRENCY)
-  await tokens.reward('all', CONCURRENCY)
+  await tokens.reward(undefined, CONCURRENCY)
   await running.until(30)
   expect(await charged()).toBe(99)
 })

@@ -136,7 +136,7 @@ test('a job that one limit holds is charged by none', async () => {
 
 /** What the limits and the meter have been charged. */
 async function states(): Promise<Record<string, unknown>> {
-  const found = (await client.keys(`${redis.prefix}*limit*:all`)).sort()
+  const found = (await client.keys(`${redis.prefix}*limit*:\\*`)).sort()
   const entries = await Promise.all(found.map(async (key) => [key, (await client.dumpBuffer(key)).toString('hex')]))
   const { tat, last } = await client.hgetall(`${held.base}meta:meter`)
   return Object.fromEntries([...entries, ['meter', `${tat} ${last}`]])

@@ -201,7 +201,7 @@ test('what has come back by itself is not given back again: others have it', asy
   await queue.add('job', {}, { costs: { tokens: 100 } })
   await run(queue, async (job) => {
     await expect.poll(left, { interval: 20 }).toBe(100)
-    await createLimiter(client, limiterOf(limit)).take('all', { cost: 100 })
+    await createLimiter(client, limiterOf(limit)).take(undefined, { cost: 100 })
     const before = await left()
     await job.settleCost({ tokens: 1 })
     // No more than what the time since then has brought.

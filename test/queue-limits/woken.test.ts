@@ -52,7 +52,7 @@ test('the place that a job gives back goes to a program that waits for it', asyn
   const { shared: _shared, ...rule } = limit
   const limiter = createLimiter(client, { ...rule, ...PATIENT })
   expect((await limiter.take()).allowed).toBe(false)
-  const waiting = limiter.wait('all', { timeoutMs: 20_000 })
+  const waiting = limiter.wait(undefined, { timeoutMs: 20_000 })
   end.open()
   const { lease } = await waiting
   await lease?.release()
@@ -61,7 +61,7 @@ test('the place that a job gives back goes to a program that waits for it', asyn
 const CHANGES = [
   ['the limit is switched off', (limiter: ReturnType<typeof createLimiter>) => limiter.setMode('off')],
   ['the key begins anew', (limiter: ReturnType<typeof createLimiter>) => limiter.reset()],
-  ['units are given back', (limiter: ReturnType<typeof createLimiter>) => limiter.reward('all')],
+  ['units are given back', (limiter: ReturnType<typeof createLimiter>) => limiter.reward()],
 ] as const
 
 test.each(CHANGES)('a queue that sleeps for a shared limit is woken when %s', async (_what, change) => {
@@ -80,13 +80,13 @@ test('only so many wait in line for places, and a signal that was fired takes no
   const held = await limiter.take()
   const stop = new AbortController()
   const options = { maxWaiting: 2, signal: stop.signal }
-  const ends = Array.from({ length: 10 }, () => limiter.wait('all', options).catch((error: unknown) => error))
+  const ends = Array.from({ length: 10 }, () => limiter.wait(undefined, options).catch((error: unknown) => error))
   const refused = await Promise.all(ends.slice(2))
   expect(refused.every((error) => error instanceof LimitExceededError)).toBe(true)
   stop.abort(new Error('enough'))
   expect(await Promise.all(ends.slice(0, 2))).toEqual([new Error('enough'), new Error('enough')])
   await held.lease?.release()
-  await expect(limiter.wait('all', { signal: stop.signal })).rejects.toThrow('enough')
+  await expect(limiter.wait(undefined, { signal: stop.signal })).rejects.toThrow('enough')
   expect((await limiter.peek()).remaining).toBe(1)
 })
 

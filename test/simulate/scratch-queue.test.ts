@@ -26,7 +26,7 @@ describe('the scratch queue', () => {
     burst: 3,
     capacity: 12,
     limits: JSON.stringify([
-      { algorithm: 'sliding-window-log', mode: 'enforce', limit: 9, window: 1e6, name: 'w', state: ':l:all' },
+      { algorithm: 'sliding-window-log', mode: 'enforce', limit: 9, window: 1e6, name: 'w', state: ':l:*' },
     ]),
   }
   const settings = {

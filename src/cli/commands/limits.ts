@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import type { LimitAnswer } from '../../limits/answer.ts'
-import type { LimitKey } from '../../limits/limit-keys.ts'
+import { type LimitKey, ONE_FOR_ALL } from '../../limits/limit-keys.ts'
 import {
   type Block,
   blockedKeys,
@@ -29,6 +29,7 @@ export const addLimitsCommand: AddCommand = (program, run) => {
 interface LimitOptions {
   readonly limitsPrefix: string
   readonly tier?: string
+  readonly keyless?: boolean
 }
 
 function addPrefix(command: Command): Command {
@@ -36,10 +37,11 @@ function addPrefix(command: Command): Command {
 }
 
 /** Adds the arguments and options of commands about keys of a limit. */
-function addKey(command: Command, key: string): Command {
+function addKey(command: Command): Command {
   return addPrefix(command)
     .argument('<limit>', 'the name of the limit', parseNonEmpty)
-    .argument(key, 'the key; several words are the parts of one key')
+    .argument('[key...]', 'the key; several words are the parts of one key')
+    .option('--keyless', 'in place of a key: what calls without one share')
     .option('--tier <name>', 'the tier of the key', parseNonEmpty)
 }
 
@@ -51,7 +53,7 @@ function addList(limits: Command, run: Runner): void {
 }
 
 function addShow(limits: Command, run: Runner): void {
-  addKey(limits.command('show'), '[key...]')
+  addKey(limits.command('show'))
     .description('What a limit allows, who declared it, and which keys are blocked; of one key, what it has left.')
     .addHelpText(
       'after',
@@ -61,7 +63,7 @@ function addShow(limits: Command, run: Runner): void {
 }
 
 function addReset(limits: Command, run: Runner): void {
-  addKey(limits.command('reset'), '<key...>')
+  addKey(limits.command('reset'))
     .description('Forgets what a key has used, and lifts its block.')
     .addHelpText('after', '\nExample:\n  $ sluice limits reset logins 203.0.113.7 alice\n')
     .action(run(reset))
@@ -69,7 +71,7 @@ function addReset(limits: Command, run: Runner): void {
 
 function addBlock(limits: Command, run: Runner): void {
   const option = durationOption('--for <duration>', 'how long (required)').makeOptionMandatory()
-  addKey(limits.command('block'), '<key...>')
+  addKey(limits.command('block'))
     .description('Refuses a key for a while, whatever it has left. A longer block is not shortened: reset lifts it.')
     .addOption(option)
     .addHelpText('after', '\nExample:\n  $ sluice limits block api tenant-42 --for 1h\n')
@@ -92,19 +94,21 @@ async function show(cli: Cli, name: string, words: readonly string[], options: L
   const limit = await existingLimit(cli, name, options)
   const client = await cli.client()
   const { limitsPrefix: prefix, tier } = options
-  if (words.length === 0) {
+  if (words.length === 0 && !options.keyless) {
     const blocked = await blockedKeys(client, limit, prefix)
     return cli.print({ ...limit, blocked }, () => limitText(cli, limit, blocked))
   }
-  const answer = await limiterOf(client, limit, { prefix, tier }).peek(keyOf(words))
-  cli.print({ key: keyOf(words), ...answer }, () => answerText(cli, words, answer))
+  const { key, text, said } = keyOf(words, options)
+  const answer = await limiterOf(client, limit, { prefix, tier }).peek(key)
+  cli.print({ ...said, ...answer }, () => answerText(cli, text, answer))
 }
 
 async function reset(cli: Cli, name: string, words: readonly string[], options: LimitOptions): Promise<void> {
   const limit = await existingLimit(cli, name, options)
   const { limitsPrefix: prefix, tier } = options
-  await limiterOf(await cli.client(), limit, { prefix, tier }).reset(keyOf(words))
-  cli.print({ limit: name, key: keyOf(words), reset: true }, () => `${name}: ${keyText(words)} is reset`)
+  const { key, text, said } = keyOf(words, options)
+  await limiterOf(await cli.client(), limit, { prefix, tier }).reset(key)
+  cli.print({ limit: name, ...said, reset: true }, () => `${name}: ${text} is reset`)
 }
 
 interface BlockOptions extends LimitOptions {
@@ -114,9 +118,9 @@ interface BlockOptions extends LimitOptions {
 async function block(cli: Cli, name: string, words: readonly string[], options: BlockOptions): Promise<void> {
   const limit = await existingLimit(cli, name, options)
   const { limitsPrefix: prefix, tier, for: ms } = options
-  await limiterOf(await cli.client(), limit, { prefix, tier }).block(keyOf(words), ms)
-  const text = () => `${name}: ${keyText(words)} is blocked for ${formatDuration(ms)}`
-  cli.print({ limit: name, key: keyOf(words), blockedMs: ms }, text)
+  const { key, text, said } = keyOf(words, options)
+  await limiterOf(await cli.client(), limit, { prefix, tier }).block(key, ms)
+  cli.print({ limit: name, ...said, blockedMs: ms }, () => `${name}: ${text} is blocked for ${formatDuration(ms)}`)
 }
 
 /** @throws CommandError; a mistyped name must not declare a limit */
@@ -127,13 +131,24 @@ async function existingLimit(cli: Cli, name: string, { limitsPrefix }: LimitOpti
   throw new CommandError(EXIT_CODES.notFound, `no limit "${plainText(name)}" ${where}: sluice limits list`)
 }
 
-function keyOf(words: readonly string[]): LimitKey {
-  return words.length === 1 ? (words[0] as string) : words
+interface GivenKey {
+  readonly key: LimitKey
+  readonly text: string
+  /** In JSON: the state of calls without a key has none. */
+  readonly said: { readonly key?: LimitKey }
 }
 
-function keyText(words: readonly string[]): string {
-  return words.map(plainText).join(' ')
+/** @throws CommandError */
+function keyOf(words: readonly string[], { keyless = false }: LimitOptions): GivenKey {
+  if (keyless !== (words.length === 0)) {
+    throw new CommandError(EXIT_CODES.usage, `expected a key or --keyless; got ${keyless ? 'both' : 'neither'}`)
+  }
+  if (keyless) return { key: ONE_FOR_ALL, text: KEYLESS, said: {} }
+  const key = words.length === 1 ? (words[0] as string) : words
+  return { key, text: words.map(plainText).join(' '), said: { key } }
 }
+
+const KEYLESS = '(no key)'
 
 function allowedText({ definition }: StoredLimit): string {
   const { algorithm, rate, concurrency, tiers } = definition
@@ -163,12 +178,12 @@ function limitText(cli: Cli, limit: StoredLimit, blocked: readonly Block[]): str
   return [...parts, '', cli.table(['blocked key', 'until'], blocks)].join('\n')
 }
 
-function answerText(cli: Cli, words: readonly string[], answer: LimitAnswer): string {
+function answerText(cli: Cli, key: string, answer: LimitAnswer): string {
   const { allowed, remaining, limit, retryAfterMs, resetAt } = answer
   return cli.table(
     [],
     [
-      ['key', keyText(words)],
+      ['key', key],
       ['one unit now', allowed ? 'allowed' : `refused, retry in ${formatDuration(retryAfterMs)}`],
       ['left', `${numberText(remaining)} of ${numberText(limit)}`],
       ['all again', resetAt.toISOString()],

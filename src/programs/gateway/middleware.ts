@@ -160,10 +160,10 @@ async function rateLimits(
   address: KeyOf,
   onFailure: (error: Error) => void,
 ): Promise<Middleware[]> {
-  const keys: Readonly<Record<LimitConfig['per'], KeyOf>> = {
+  const keys: Readonly<Record<LimitConfig['per'], KeyOf | Record<string, never>>> = {
     caller: (request) => request.identity?.name ?? address(request),
     address,
-    all: () => 'all',
+    all: {},
   }
   return Promise.all(
     limits.map(async ({ per, tiers = {}, rate, burst, concurrency, ...common }) => {

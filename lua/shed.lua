@@ -1,14 +1,17 @@
 --[[
-  Redis is out of memory: deletes what is only kept for people to read, to make room for jobs. The last changes of the
-  history stay.
+  Redis is out of memory: deletes what is only kept for people to read, to make room for jobs, and stores when. The last
+  changes of the history stay, and the coarsest samples: they are few, and reach back furthest.
   KEYS
     [1]  …:meta:shape
   ARGV  none
   Returns nothing.
 ]]
+--- @include "lib/clock"
 --- @include "lib/series"
 local base = string.sub(KEYS[1], 1, -11)
 local KEPT = 10
-redis.call('DEL', base .. 'meta:audit', base .. 'meta:audit:starts')
-for _, level in ipairs(SERIES) do redis.call('DEL', series_key(base, level[1])) end
+local deleted = redis.call('DEL', base .. 'meta:audit', base .. 'meta:audit:starts')
+for i = 1, #SERIES - 1 do deleted = deleted + redis.call('DEL', series_key(base, SERIES[i][1])) end
 for _, key in ipairs({ 'meta:history', 'meta:feedback' }) do redis.call('XTRIM', base .. key, 'MAXLEN', KEPT) end
+-- Redis refuses what needs memory only until a script has written.
+if deleted > 0 then redis.call('HSET', base .. 'meta:meter', 'shedAt', us_text(redis_now())) end

@@ -26,6 +26,8 @@ let known
 let knownAtMs = 0
 /** An older state is not shown: the stream sends the present one at once. */
 const FRESH_MS = 3000
+/** While the dashboard or Redis is away, the page asks again so often. */
+const AGAIN_MS = 3000
 
 startTheme()
 document.addEventListener('click', onLink)
@@ -59,7 +61,10 @@ async function tryView(moveFocus) {
 function showFailure(error, again) {
   const text = String(error instanceof Error ? error.message : error)
   const button = h('button', { type: 'button', onclick: again }, 'Try again')
-  main.replaceChildren(h('div', { class: 'card notice', role: 'alert' }, h('p', {}, text), button))
+  const notice = h('div', { class: 'card notice', role: 'alert' }, h('p', {}, text), button)
+  main.replaceChildren(notice)
+  const isPassing = error instanceof ApiError && (error.status === 0 || error.status === 503)
+  if (isPassing) setTimeout(() => notice.isConnected && again(), AGAIN_MS)
 }
 
 /**
@@ -110,7 +115,7 @@ function listen(name) {
       if (view && !(view instanceof FleetView)) void view.refill()
     },
     onQueue: (news) => {
-      connection.read({ at: news.status.at, read: news.read ?? { role: 'master' } })
+      connection.read({ at: news.status.at, redis: news.redis ?? { role: 'unknown' }, queues: [news.status] })
       view?.onQueue(news)
       if (view && !(view instanceof FleetView)) {
         if (missed === 'all') view.restored()
@@ -118,11 +123,11 @@ function listen(name) {
       }
       missed = undefined
     },
-    onState: (state) => {
+    onState: (state, cause) => {
       forgetAnswers()
-      connection.state(state)
+      connection.state(state, cause)
       if (state === 'signed out') return askForToken()
-      if (state === 'broken') missed = 'all'
+      if (state === 'broken' || state === 'away') missed = 'all'
     },
   })
 }

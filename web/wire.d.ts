@@ -44,7 +44,7 @@ export interface QueueNews {
   readonly status: Queue
   readonly history: readonly Change[]
   /** Of events. */
-  readonly read?: Fleet['read']
+  readonly redis?: Fleet['redis']
 }
 
 export type Groups = Wire<GroupsView>

@@ -26,6 +26,7 @@ import { DashboardProblem } from './problem-error.ts'
 import { QueueChanges } from './queue-changes.ts'
 import { eventsQuery, readQuery } from './queue-params.ts'
 import { QueueReads } from './queue-reads.ts'
+import { redisTrouble } from './redis-trouble.ts'
 import { SECURITY_HEADERS } from './security-headers.ts'
 
 const MAX_BODY_BYTES = 65_536
@@ -269,7 +270,7 @@ function errorResponse(error: unknown, changes: boolean): HttpResponse | undefin
     const kind = 'temporary-reduced-capacity'
     return problemResponse({ status: 503, kind, detail, retryAfterMs, extra: { depth, capacity } })
   }
-  if (error instanceof QueueUnavailableError || failureKind(error)) return unavailable(changes)
+  if (error instanceof QueueUnavailableError || failureKind(error)) return unavailable(error, changes)
   const { statusCode, code } = error as { statusCode?: number; code?: string }
   if (statusCode === undefined || statusCode < 400 || statusCode >= 500) return undefined
   return problemResponse({
@@ -279,9 +280,8 @@ function errorResponse(error: unknown, changes: boolean): HttpResponse | undefin
   })
 }
 
-/** Without the message of Redis or the system, which names hosts. */
-function unavailable(changes: boolean): HttpResponse {
-  const state = 'Redis cannot be reached, or cannot serve now'
+function unavailable(error: Error, changes: boolean): HttpResponse {
+  const state = redisTrouble(error)
   const detail = changes ? `${state}; a change may have been made nevertheless` : state
   return problemResponse({ status: 503, kind: 'about:blank', detail, retryAfterMs: RETRY_MS })
 }

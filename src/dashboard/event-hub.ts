@@ -6,6 +6,7 @@ import { type FleetFacts, fleetAnswer } from './fleet-answer.ts'
 import type { PageTerms } from './fleet-page.ts'
 import type { FleetPage, FleetReader } from './fleet-reader.ts'
 import { HistoryTails } from './history-tails.ts'
+import { redisTrouble } from './redis-trouble.ts'
 import { maySee } from './visible.ts'
 import { withinMs } from './within-ms.ts'
 
@@ -94,7 +95,7 @@ export class EventHub {
       this.#note(undefined)
     } catch (error) {
       this.#note(error)
-      const frame = new EventFrame('unavailable', { at: new Date(), detail: 'Redis cannot be read now' })
+      const frame = new EventFrame('unavailable', { at: new Date(), detail: redisTrouble(error) })
       await Promise.all(streams.map((stream) => sendTo(stream, async () => [frame])))
     }
   }
@@ -143,8 +144,8 @@ class TurnFrames {
 
   async #queueFrame(stream: EventStream, identity: Identity | undefined): Promise<EventFrame | undefined> {
     if (stream.queue === undefined) return undefined
-    const [read, status] = await Promise.all([
-      this.#reader.replication(),
+    const [redis, status] = await Promise.all([
+      this.#reader.redis(identity),
       maySee(identity, stream.queue) ? this.#reader.status(stream.queue) : undefined,
     ])
     if (!status) return new EventFrame('gone', { queue: stream.queue })
@@ -154,6 +155,6 @@ class TurnFrames {
     stream.changes = tail?.count
     // If a shard's clock is behind, this may go back: after a reconnect the page gets some again, and knows them.
     stream.lastId = history[0]?.id ?? stream.lastId
-    return new EventFrame('queue', { status, history, read }, stream.lastId)
+    return new EventFrame('queue', { status, history, redis }, stream.lastId)
   }
 }

@@ -33,12 +33,12 @@ export async function firstAnswers(
   if (name === undefined) {
     return { 'api/fleet': fleetAnswer(await fleet.page(readQuery(fleetQuery, {}), identity), facts) }
   }
-  const [names, read] = await Promise.all([fleet.names(), fleet.replication()])
+  const [names, redis] = await Promise.all([fleet.names(), fleet.redis(identity)])
   const seen = names.filter((one) => maySee(identity, one))
   const news = seen.includes(name) ? await reads.news(name) : undefined
   const queues = news ? [news.status] : []
   const at = news?.status.at ?? new Date()
-  const page = { at, read, queues, total: seen.length, matching: seen.length, start: 0, sums: undefined }
+  const page = { at, redis, queues, total: seen.length, matching: seen.length, start: 0, sums: undefined }
   return { 'api/fleet': fleetAnswer(page, facts), ...(news && (await queueAnswers(reads, news))) }
 }
 

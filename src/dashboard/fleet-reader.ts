@@ -1,15 +1,19 @@
 import type { Identity } from '../http/middleware.ts'
-import type { Inspector, QueueStatus, Replication } from '../inspect/index.ts'
+import type { Inspector, QueueStatus, RedisReplica, RedisState } from '../inspect/index.ts'
 import { arranged, type FleetRow, type FleetSums, type PageTerms, sumsOf } from './fleet-page.ts'
 import { FleetSurvey } from './fleet-survey.ts'
 import { SharedReads } from './shared-reads.ts'
 import { maySee } from './visible.ts'
 
+/** What Redis says of itself, without the addresses of replicas: callers need not know these. */
+export interface ShownRedis extends Omit<RedisState, 'replicas'> {
+  readonly replicas?: readonly Omit<RedisReplica, 'address'>[]
+}
+
 /** Queues at one moment: all that the caller may see, or a page of very many. */
 export interface FleetPage {
   readonly at: Date
-  /** Whether a master or a replica answers. */
-  readonly read: Replication
+  readonly redis: ShownRedis
   readonly queues: readonly QueueStatus[]
   /** How many queues the caller may see, and how many of these match the filter. */
   readonly total: number
@@ -54,22 +58,27 @@ export class FleetReader {
     return queues.find((queue) => queue.name === name)
   }
 
-  /** Whether a master or a replica answers. */
-  replication(): Promise<Replication> {
-    return this.#reads.read('replication', () => this.#inspector.replication())
+  /** What Redis says of itself. Its memory would tell who sees only some queues what happens in others. */
+  async redis(identity: Identity | undefined): Promise<ShownRedis> {
+    const { replicas, memory, ...state } = await this.#reads.read('redis', () => this.#inspector.redisState())
+    return {
+      ...state,
+      ...(replicas ? { replicas: replicas.map(({ address: _, ...replica }) => replica) } : {}),
+      ...(memory && identity?.queues === undefined ? { memory } : {}),
+    }
   }
 
   async #readPage(terms: PageTerms, identity: Identity | undefined): Promise<FleetPage> {
-    const [names, read] = await Promise.all([this.names(), this.replication()])
+    const [names, redis] = await Promise.all([this.names(), this.redis(identity)])
     const seen = names.filter((name) => maySee(identity, name))
     if (seen.length <= WHOLE) {
       // One read for all callers also serves those that see only a part.
       const found = await this.#statuses(names.length <= WHOLE ? names : seen)
       const queues = found.filter(({ name }) => maySee(identity, name))
       const count = queues.length
-      return { at: atOf(queues), read, queues, total: count, matching: count, start: 0, sums: undefined }
+      return { at: atOf(queues), redis, queues, total: count, matching: count, start: 0, sums: undefined }
     }
-    return { read, ...(await this.#readPart(terms, names, seen)) }
+    return { redis, ...(await this.#readPart(terms, names, seen)) }
   }
 
   async #readPart(terms: PageTerms, names: readonly string[], seen: readonly string[]) {

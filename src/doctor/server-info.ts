@@ -1,12 +1,8 @@
 import type { Redis } from 'ioredis'
+import { type InfoFields, infoFields } from '../inspect/redis-state.ts'
 
-/** Fields of INFO by name. */
-export type ServerInfo = ReadonlyMap<string, string>
-
-export async function serverInfo(client: Redis, section: string): Promise<ServerInfo> {
-  const text = await client.info(section)
-  const lines = text.split(/\r?\n/).filter((line) => line.includes(':') && !line.startsWith('#'))
-  return new Map(lines.map((line) => [line.slice(0, line.indexOf(':')), line.slice(line.indexOf(':') + 1)]))
+export async function serverInfo(client: Redis, section: string): Promise<InfoFields> {
+  return infoFields(await client.info(section))
 }
 
 /** A setting of the server; undefined if it has none of this name. */

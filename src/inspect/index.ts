@@ -23,5 +23,5 @@ export type {
   StartTotals,
   WorkerStatus,
 } from './queue-status.ts'
-export type { Replication } from './replication.ts'
+export type { RedisMemory, RedisReplica, RedisState } from './redis-state.ts'
 export type { Resolution, SeriesOptions } from './series.ts'

@@ -35,8 +35,8 @@ import { baseIn, type PartAnswer, PartReads, type QueueParts } from './parts.ts'
 import { QueueLists } from './queue-lists.ts'
 import { QueueReading } from './queue-reading.ts'
 import type { AuditEntry, Explanation, HistoryEntry, QueueFacts, QueueStatus, Sample } from './queue-status.ts'
+import { clusterState, infoFields, REDIS_SECTIONS, type RedisState, readRedisState } from './redis-state.ts'
 import { redisTime } from './redis-time.ts'
-import { type Replication, readReplication } from './replication.ts'
 import { RESOLUTIONS, ReachReading, type Resolution, type SeriesOptions, SeriesReading } from './series.ts'
 import { allMatches, inTurns, wholeGroups, wholeHistory, wholeSeries } from './whole-lists.ts'
 import { unreadStatus, wholeOf } from './whole-status.ts'
@@ -466,14 +466,12 @@ export class Inspector {
     })
   }
 
-  /** Whether a master or a replica answers, and how old its data may be. */
-  async replication(): Promise<Replication> {
-    // On a cluster each part is read from its own node.
-    if (this.#redis.isCluster)
-      return { role: (this.#redis as Cluster).options.scaleReads === 'master' ? 'master' : 'unknown' }
-    const info = await this.#read((batch) => batch.add<string>('info', 'replication'))
+  /** What Redis says of itself: its role, version, memory and replicas, and whether it refuses writes. */
+  async redisState(): Promise<RedisState> {
+    if (this.#redis.isCluster) return clusterState(this.#redis as Cluster)
+    const info = await this.#read((batch) => batch.add<string>('info', ...REDIS_SECTIONS))
     const text = tolerant(info)
-    return text === undefined ? { role: 'unknown' } : readReplication(text)
+    return text === undefined ? { role: 'unknown' } : readRedisState(infoFields(text))
   }
 
   /** Closes the connection, if the inspector opened it. */

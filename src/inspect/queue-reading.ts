@@ -211,10 +211,10 @@ export class QueueReading {
       forfeitedTotal: number('forfeitedTotal'),
       prioritized: counts.prioritized(),
       grouped: this.#groups?.jobs,
-      completed: counts.completed(),
-      failed: counts.failed(),
+      ...{ completed: counts.completed(), failed: counts.failed() },
       starts: startTotals(this.#starts()),
       workers: workerRows(this.#workers(), nowUs / 1000, wantedMs),
+      samplesDeletedAt: meter.shedAt === undefined ? undefined : new Date(Number(meter.shedAt) / 1000),
       deadLetterQueues: deadLetterQueues(this.#starts()),
     })
   }

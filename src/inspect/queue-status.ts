@@ -94,6 +94,8 @@ export interface QueueFacts extends MeterState {
   readonly heldMs: HeldMs
   readonly starts: StartTotals
   readonly workers: readonly WorkerStatus[]
+  /** When samples of the series were last deleted because Redis was full; undefined where they never were. */
+  readonly samplesDeletedAt: Date | undefined
   /** The queues of dead letters that workers have reported so far, by name. */
   readonly deadLetterQueues: readonly string[]
   /** Its shards, where it is a sharded queue: then all of the above is that of the whole. */

@@ -54,7 +54,13 @@ function unknownStatus(name: string): QueueFacts {
     ...state,
     name,
     ...sumsOf([]),
-    ...{ oldestAgeMs: undefined, nextDueAt: undefined, hold: undefined, grouped: undefined },
+    ...{
+      oldestAgeMs: undefined,
+      nextDueAt: undefined,
+      hold: undefined,
+      grouped: undefined,
+      samplesDeletedAt: undefined,
+    },
     ...{ heldMs: mapCauses(() => 0), starts: startsOf([]), workers: [], deadLetterQueues: [] },
   }
 }
@@ -89,6 +95,7 @@ export function wholeStatus(
     heldMs: heldOf(known, shards.length - unread.filter((part) => part !== 'head').length),
     starts: startsOf(known),
     workers: workersOf(known),
+    samplesDeletedAt: latest(known.map((shard) => shard.samplesDeletedAt)),
     // Each shard has queues of dead letters of its own, below its prefix.
     deadLetterQueues: [],
     shards: known.map((shard) => shardStatus(shard, shards.indexOf(shard))),
@@ -254,4 +261,9 @@ function greatest(numbers: readonly (number | undefined)[]): number | undefined 
 function earliest(dates: readonly (Date | undefined)[]): Date | undefined {
   const known = dates.filter((date) => date !== undefined)
   return known.length === 0 ? undefined : new Date(Math.min(...known.map((date) => date.getTime())))
+}
+
+function latest(dates: readonly (Date | undefined)[]): Date | undefined {
+  const ms = greatest(dates.map((date) => date?.getTime()))
+  return ms === undefined ? undefined : new Date(ms)
 }

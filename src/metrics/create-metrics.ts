@@ -2,6 +2,7 @@ import { Counter, Gauge, Histogram, type OpenMetricsContentType, Registry } from
 import { checkCallOptions } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
 import { Inspector, type InspectorOptions } from '../inspect/inspector.ts'
+import type { RedisState } from '../inspect/redis-state.ts'
 import { type Family, one } from './families.ts'
 import { FleetReader } from './fleet-reader.ts'
 import type { FleetReading, QueueReading } from './fleet-reading.ts'
@@ -10,6 +11,8 @@ import type { Point } from './points.ts'
 import { OTHER, QueueLabels } from './queue-labels.ts'
 import { STATE_FAMILIES } from './state-families.ts'
 import { TRAFFIC_FAMILIES } from './traffic-families.ts'
+
+const REFUSAL_CAUSES = ['memory', 'disk', 'replicas'] as const
 
 /** Metrics that are exported once, whatever the number of queues. */
 const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
@@ -35,7 +38,31 @@ const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
     unit: 'seconds',
     help: 'How far the replica that is read is behind; absent where the master is read.',
     labels: {},
-    read: ({ replicationLagMs }) => one(replicationLagMs === undefined ? undefined : replicationLagMs / 1000),
+    read: ({ redis }) => one(redis?.lagMs === undefined ? undefined : redis.lagMs / 1000),
+  },
+  {
+    name: 'sluice_redis_memory_used_bytes',
+    type: 'gauge',
+    unit: 'bytes',
+    help: 'Memory of Redis that counts against its maximum; on a cluster that of the fullest master.',
+    labels: {},
+    read: ({ redis }) => one(redis?.memory?.usedBytes),
+  },
+  {
+    name: 'sluice_redis_memory_max_bytes',
+    type: 'gauge',
+    unit: 'bytes',
+    help: 'The maximum (`maxmemory`); absent where there is none.',
+    labels: {},
+    read: ({ redis }) => one(redis?.memory?.maxBytes),
+  },
+  {
+    name: 'sluice_redis_refuses_writes',
+    type: 'gauge',
+    unit: '1 or 0',
+    help: 'Whether Redis refuses writes, and jobs with them: its memory or its disk is full, or too few replicas are in step; absent where a replica is read.',
+    labels: { cause: REFUSAL_CAUSES },
+    read: ({ redis }) => (redis?.role === 'master' ? refusals(redis) : []),
   },
   {
     name: 'sluice_unread_queues',
@@ -46,6 +73,10 @@ const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
     read: ({ unreadQueues }) => [...unreadQueues].map(([queue, value]) => ({ labels: { queue }, value })),
   },
 ]
+
+function refusals({ refusesWrites }: RedisState) {
+  return REFUSAL_CAUSES.map((cause) => ({ labels: { cause }, value: Number(cause === refusesWrites) }))
+}
 
 const QUEUE_FAMILIES = [...TRAFFIC_FAMILIES, ...STATE_FAMILIES, ...GROUP_FAMILIES]
 

@@ -20,7 +20,7 @@ export interface FleetReaderOptions {
 }
 
 const NOTHING: FleetReading = {
-  ...{ up: false, atMs: undefined, replicationLagMs: undefined, unreadQueues: new Map() },
+  ...{ up: false, atMs: undefined, redis: undefined, unreadQueues: new Map() },
   ...{ queues: [], others: new Map() },
 }
 
@@ -56,7 +56,7 @@ export class FleetReader {
     const { inspector, labels } = this.#options
     const names = this.#options.queues ?? (await inspector.queues())
     // A user with access only to the keys of queues is not allowed to run INFO.
-    const replication = await inspector.replication().catch(() => undefined)
+    const redis = await inspector.redisState().catch(() => undefined)
     const totals = new Map<string, RunningTotals>()
     const queues: QueueReading[] = []
     const others = new Others(this.#options.families)
@@ -83,9 +83,8 @@ export class FleetReader {
     if (!isAnyRead && unreadQueues.size > 0) throw new Error('no queue could be read')
     this.#totals = totals
     labels.keep(totals)
-    const lagMs = replication?.lagMs
     this.#last = {
-      ...{ up: true, atMs: atMs || this.#last.atMs, replicationLagMs: lagMs, unreadQueues },
+      ...{ up: true, atMs: atMs || this.#last.atMs, redis, unreadQueues },
       ...{ queues, others: unreadQueues.has(OTHER) ? this.#last.others : others.points() },
     }
   }

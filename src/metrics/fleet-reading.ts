@@ -1,5 +1,6 @@
 import type { GroupsView } from '../inspect/groups.ts'
 import type { HeldMs, QueueStatus } from '../inspect/queue-status.ts'
+import type { RedisState } from '../inspect/redis-state.ts'
 import type { Point } from './points.ts'
 
 /** How often feedback changed a queue since this process first read it. */
@@ -30,8 +31,8 @@ export interface FleetReading {
   readonly up: boolean
   /** Redis's time, ms; undefined where it never answered. */
   readonly atMs: number | undefined
-  /** How far the replica that was read lags behind; undefined where it is the master. */
-  readonly replicationLagMs: number | undefined
+  /** What Redis says of itself; undefined where that is not known. */
+  readonly redis: RedisState | undefined
   /** How many queues of each label are left out because a node of the cluster did not answer. */
   readonly unreadQueues: ReadonlyMap<string, number>
   /** Queues with a label of their own. */

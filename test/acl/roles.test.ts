@@ -296,7 +296,7 @@ test('an observer inspects', async () => {
   onTestFinished(() => inspector.close())
   await inspector.queues()
   expect(await inspector.status(['observed', 'missing'])).toMatchObject([{ name: 'observed', depth: 1 }, undefined])
-  expect(await inspector.replication()).toMatchObject({ role: 'master' })
+  expect(await inspector.redisState()).toMatchObject({ role: 'master' })
   await inspector.series('observed')
   await inspector.history('observed')
   expect(await inspector.jobs('observed', 'waiting')).toHaveLength(1)

@@ -41,11 +41,14 @@ test.each([
   expect(found[0]?.remedy === '').toBe(levels[0] === 'ok')
 })
 
-test('memory that is nearly used up', async () => {
+test.each([
+  [1.02, 'warning', /^9\d % of maxmemory is used/],
+  [0.9, 'error', /^1\d\d % of maxmemory is used: writes are refused/],
+] as const)('memory of %s times what is used', async (times, level, message) => {
   const [, used] = /used_memory:(\d+)/.exec(await ward.admin.info('memory')) ?? []
-  await ward.configure({ maxmemory: String(Math.round(Number(used) * 1.02)) })
+  await ward.configure({ maxmemory: String(Math.round(Number(used) * times)) })
   const found = (await ward.examine({ role: 'limiter' })).filter(({ check }) => check === 'eviction')
-  expect(found).toMatchObject([{ level: 'warning', message: expect.stringContaining('% of maxmemory') }])
+  expect(found).toMatchObject([{ level, message: expect.stringMatching(message) }])
 })
 
 test('who may not read settings is told what can be known without', async () => {

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Redis } from 'ioredis'
 import { vi } from 'vitest'
 import { PauseQueueError, QueueUnavailableError, type Shape, type ShapedQueue } from '../../src/index.ts'
+import { Inspector } from '../../src/inspect/index.ts'
 import { expect, onTestFinished, test, useConcurrentTests } from '../support/concurrent.ts'
 import { worstExcess } from './support/bound.ts'
 import { dumpQueue } from './support/dump.ts'
@@ -115,13 +116,22 @@ test.each([
 
 test('Redis out of memory: what is kept for people goes first, jobs that go back and pauses are stored', async () => {
   const { admin, connection, fleet, queue } = await start({ rate: '5/s', horizonMs: 2000, audit: 100 })
-  const kept = ['meta:series:2', 'meta:audit'].map((key) => queue.toKey(key))
+  const [kept, coarse] = [
+    ['meta:series:2', 'meta:audit'].map((key) => queue.toKey(key)),
+    queue.toKey('meta:series:120'),
+  ]
+  const inspector = new Inspector({ connection })
+  onTestFinished(() => inspector.close())
+  const deletedAt = async () => (await inspector.status(['mail']))[0]?.samplesDeletedAt
   await queue.addBulk(Array.from({ length: 30 }, () => ({ name: 'job', data: {} })))
   const worker = fleet.worker('mail', { connection, concurrency: 20 })
   await fleet.until(() => fleet.departures.length >= 2)
   await vi.waitFor(async () => expect(await admin.exists(...kept)).toBe(2), 20_000)
+  expect(await deletedAt()).toBeUndefined()
   await fillUp(admin)
   await vi.waitFor(async () => expect(await admin.exists(...kept)).toBe(0), 20_000)
+  expect(await admin.exists(coarse)).toBe(1)
+  expect(Math.abs(Date.now() - ((await deletedAt())?.getTime() ?? 0))).toBeLessThan(60_000)
   await queue.pauseUntil(Date.now() + 60_000, { reason: 'full' })
   await worker.close()
   expect(await queue.getJobCountByTypes('active')).toBe(0)

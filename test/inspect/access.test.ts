@@ -69,7 +69,7 @@ test('a user who may only read is told everything, in one round trip, and on no 
   const inspector = inspect(await user('reader', '%R~*', '+@read'))
   expectAll(await tellAll(inspector))
   // Neither may it ask for the role, nor for the time: this machine's is taken.
-  expect(await inspector.replication()).toEqual({ role: 'unknown' })
+  expect(await inspector.redisState()).toEqual({ role: 'unknown' })
   const [status] = await inspector.status([QUEUE])
   expect(Math.abs(Date.now() - (status?.at.getTime() ?? 0))).toBeLessThan(5000)
   expect(warned).not.toHaveBeenCalled()
@@ -86,7 +86,7 @@ test('a user who may read some keys is told the same, in two round trips', async
   await inspector.status([QUEUE])
   expect(written).toHaveBeenCalledTimes(2)
   expectAll(await tellAll(inspector))
-  expect(await inspector.replication()).toEqual({ role: 'master' })
+  expect(await inspector.redisState()).toMatchObject({ role: 'master', replicas: [{ state: 'online' }] })
 })
 
 const MANY = 40
@@ -151,11 +151,11 @@ test('a replica tells the same, that it is one, and how old its answers may be',
   await admin.wait(1, 10_000)
   const inspector = inspect({ url: replica.url })
   expectAll(await tellAll(inspector))
-  const replication = await inspector.replication()
-  expect(replication).toEqual({ role: 'replica', lagMs: expect.any(Number) })
-  expect(replication.lagMs).toBeLessThan(60_000)
+  const state = await inspector.redisState()
+  expect(state).toMatchObject({ role: 'replica', lagMs: expect.any(Number), version: expect.any(String) })
+  expect(state.lagMs).toBeLessThan(60_000)
   await synced.replicaof('NO', 'ONE')
-  expect(await inspector.replication()).toEqual({ role: 'master' })
+  expect(await inspector.redisState()).toMatchObject({ role: 'master', replicas: [] })
 })
 
 test('a replica that lost its master says since when', async () => {
@@ -163,9 +163,9 @@ test('a replica that lost its master says since when', async () => {
   const orphan = await startRedis({ ignoreGiven: true, args: ['--replicaof', lost.host, String(lost.port)] })
   onTestFinished(() => orphan.stop())
   const inspector = inspect({ url: orphan.url })
-  await vi.waitFor(async () => expect((await inspector.replication()).lagMs).toBeGreaterThanOrEqual(0), 20_000)
+  await vi.waitFor(async () => expect((await inspector.redisState()).lagMs).toBeGreaterThanOrEqual(0), 20_000)
   await lost.stop()
-  await vi.waitFor(async () => expect((await inspector.replication()).lagMs).toBeGreaterThanOrEqual(1000), 20_000)
+  await vi.waitFor(async () => expect((await inspector.redisState()).lagMs).toBeGreaterThanOrEqual(1000), 20_000)
 })
 
 test.each([

@@ -85,7 +85,7 @@ test('a Redis that is silent: every read is over after 5 s, and says so', async 
   proxy.blackhole()
   fakeTimeouts()
   const errors = [
-    ...[inspector.queues(), inspector.status(['mute']), inspector.fullest(['mute'], 1), inspector.replication()],
+    ...[inspector.queues(), inspector.status(['mute']), inspector.fullest(['mute'], 1), inspector.redisState()],
     ...[inspector.explain('mute', id), inspector.job('mute', id), inspector.jobs('mute', 'failed')],
     ...[inspector.series('mute'), inspector.history('mute'), inspector.audit('mute')],
     ...[inspector.groups('mute'), inspector.group('mute', 'a'), inspector.groupOverrides('mute')],

@@ -81,6 +81,8 @@ describe('alerts', () => {
     ['no workers', /sluice_workers\) == 0/],
     ['feedback', /feedback_changes/],
     ['Redis', /sluice_up == 0/],
+    ['a Redis that refuses writes', /sluice_redis_refuses_writes > 0/],
+    ['the memory of Redis', /memory_used_bytes .* > 0\.9/],
     ['queues that cannot be read', /sluice_unread_queues > 0/],
   ])('there is one for %s', (_, expression) => {
     expect(rules.filter(({ expr }) => expression.test(expr))).toHaveLength(1)

@@ -22,7 +22,6 @@ const OWN_TEXTS = [
 const COMPUTED: Readonly<Record<string, string>> = {
   'src/egress/rule-match.ts': 'the rules are those of the program, and meet 64 kB at most',
   'src/egress/signals/instant.ts': 'dates: every part has a fixed length',
-  'src/inspect/replication.ts': 'one line of the answer of Redis to INFO, from its beginning to its end',
   'src/programs/common-settings.ts': 'a list of names',
   'src/secret-mask.ts': 'the secrets are those of the program, and nothing in their patterns repeats without a bound',
 }

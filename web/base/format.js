@@ -30,6 +30,17 @@ function whole(value) {
   return value < 0 && digits !== '0' ? `-${text}` : text
 }
 
+const BYTES = ['B', 'kB', 'MB', 'GB', 'TB']
+
+/**
+ * @param {number} value
+ * @returns {string} as Redis counts: 1 kB is 1,024 bytes
+ */
+export function bytes(value) {
+  const unit = Math.min(BYTES.length - 1, Math.floor(Math.log2(Math.max(1, value)) / 10))
+  return `${number(value / 1024 ** unit)} ${BYTES[unit]}`
+}
+
 /** @param {number | undefined} value per second */
 export function perSecond(value) {
   return value === undefined ? NONE : `${number(value)}/s`

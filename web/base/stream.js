@@ -10,7 +10,7 @@ const RETRIES_MS = [1000, 2000, 4000, 8000, 15_000]
  * @property {(fleet: Fleet) => void} onFleet
  * @property {(news: QueueNews) => void} onQueue
  * @property {() => void} onGone called where the queue is no more
- * @property {(state: 'live' | 'broken' | 'signed out') => void} onState
+ * @property {(state: 'live' | 'broken' | 'away' | 'signed out', cause?: string) => void} onState `away`: Redis is, and why
  */
 
 /** The server's events. A stream that broke, or is silent for too long, is reopened after a growing delay. */
@@ -21,6 +21,8 @@ export class Stream {
   /** @type {EventSource | undefined} */
   #source
   #failures = 0
+  /** Whether Redis is, as far as is known: the stream may then be silent for longer. */
+  #isAway = false
   #closed = false
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer
@@ -54,6 +56,7 @@ export class Stream {
     source.addEventListener('fleet', ({ data }) => this.#heard(() => this.#listener.onFleet(JSON.parse(data))))
     source.addEventListener('queue', ({ data }) => this.#heard(() => this.#listener.onQueue(JSON.parse(data))))
     source.addEventListener('gone', () => this.#heard(() => this.#listener.onGone()))
+    source.addEventListener('unavailable', ({ data }) => this.#away(JSON.parse(data).detail))
     source.addEventListener('error', () => this.#broke())
     this.#watch()
   }
@@ -67,9 +70,17 @@ export class Stream {
   /** @param {() => void} notify */
   #heard(notify) {
     this.#failures = 0
+    this.#isAway = false
     this.#watch()
     this.#listener.onState('live')
     notify()
+  }
+
+  /** @param {string} cause */
+  #away(cause) {
+    this.#isAway = true
+    this.#watch()
+    this.#listener.onState('away', cause)
   }
 
   #watch() {
@@ -81,11 +92,14 @@ export class Stream {
     this.#stop()
     const waitMs = RETRIES_MS[Math.min(this.#failures, RETRIES_MS.length - 1)] ?? 1000
     this.#failures += 1
-    this.#listener.onState('broken')
+    if (!this.#isAway) this.#listener.onState('broken')
     // The stream itself does not report why it failed.
     const failure = await getFleet().catch((error) => error)
     if (this.#closed || this.#source) return
     if (failure instanceof ApiError && failure.status === 401) return this.#listener.onState('signed out')
+    this.#isAway = failure instanceof ApiError && failure.status === 503
+    if (this.#isAway) this.#listener.onState('away', failure.message)
+    else this.#listener.onState('broken')
     clearTimeout(this.#timer)
     this.#timer = setTimeout(() => this.#open(), waitMs * (0.75 + Math.random() / 2))
   }

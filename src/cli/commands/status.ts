@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { urgencyOf } from '../../inspect/conditions.ts'
 import { compareCrowds } from '../../inspect/crowd.ts'
 import type { QueueStatus } from '../../inspect/queue-status.ts'
-import type { Replication } from '../../inspect/replication.ts'
+import type { RedisState } from '../../inspect/redis-state.ts'
 import { countText, formatDuration } from '../../plain-text.ts'
 import { parseQueueName, wholeNumber } from '../arguments.ts'
 import type { AddCommand, Cli } from '../cli.ts'
@@ -97,13 +97,13 @@ async function write(text: string): Promise<void> {
 
 /** Where the data was read: a replica may lag behind. */
 interface ReadFrom {
-  readonly read?: Replication
+  readonly read?: RedisState
 }
 
 /** With `--read-url`, reads the role of that Redis, and prints the lag of a replica. */
 async function replicaNote(cli: Cli): Promise<ReadFrom> {
   if (cli.options.readUrl === undefined) return {}
-  const read = await cli.inspector().replication()
+  const read = await cli.inspector().redisState()
   if (read.role === 'replica' && !cli.options.json) {
     cli.note(
       `read from a replica, ${read.lagMs === undefined ? 'lag unknown' : `${formatDuration(read.lagMs)} behind`}`,

@@ -1,7 +1,8 @@
+import type { InfoFields } from '../../inspect/redis-state.ts'
 import type { Examined } from '../check.ts'
 import { type Finding, Findings } from '../finding.ts'
 import { permitted } from '../permission.ts'
-import { type ServerInfo, serverInfo, serverSetting } from '../server-info.ts'
+import { serverInfo, serverSetting } from '../server-info.ts'
 
 const AOF = 'CONFIG SET appendonly yes, and the same in redis.conf'
 
@@ -44,7 +45,7 @@ function withoutSettings(findings: Findings, hasLog: boolean): Finding {
   )
 }
 
-function failures(findings: Findings, info: ServerInfo): Finding[] {
+function failures(findings: Findings, info: InfoFields): Finding[] {
   const remedy = "look into the server's log and at its disk: writes may be refused until a save succeeds"
   const names: Readonly<Record<string, string>> = {
     rdb_last_bgsave_status: 'the last snapshot failed',

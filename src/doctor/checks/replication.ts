@@ -1,10 +1,11 @@
+import { type InfoFields, readRedisState } from '../../inspect/redis-state.ts'
 import { countText } from '../../plain-text.ts'
 import type { Examined } from '../check.ts'
 import { type Finding, Findings } from '../finding.ts'
 import { permitted } from '../permission.ts'
-import { type ServerInfo, serverInfo } from '../server-info.ts'
+import { serverInfo } from '../server-info.ts'
 
-const MAX_LAG_S = 5
+const MAX_LAG_MS = 5000
 
 /** Whether this is the server that takes writes, and the state of its replicas. */
 export async function replication({ client }: Examined): Promise<Finding[]> {
@@ -15,7 +16,7 @@ export async function replication({ client }: Examined): Promise<Finding[]> {
   })
 }
 
-function replicaFinding(findings: Findings, info: ServerInfo): Finding {
+function replicaFinding(findings: Findings, info: InfoFields): Finding {
   const master = `${info.get('master_host')}:${info.get('master_port')}`
   const remedy = `connect to ${master}; a replica is for --read-url`
   if (info.get('master_link_status') === 'up')
@@ -23,18 +24,25 @@ function replicaFinding(findings: Findings, info: ServerInfo): Finding {
   return findings.error(`this is a replica, and its link to ${master} is down: its data is old`, remedy)
 }
 
-function masterFindings(findings: Findings, info: ServerInfo): Finding[] {
-  const replicas = replicasOf(info)
+function masterFindings(findings: Findings, info: InfoFields): Finding[] {
+  const { replicas = [], refusesWrites } = readRedisState(info)
+  if (refusesWrites === 'replicas') {
+    const remedy = 'start replicas, or look at their network and load: until one is in step, no job is taken'
+    return [findings.error('writes are refused: no replica is in step, and min-replicas-to-write needs one', remedy)]
+  }
   if (replicas.length === 0) return [findings.ok('a primary without replicas: if it is lost, so is its data')]
-  const found = replicas.flatMap(({ name, state, lagS }) => {
+  const found = replicas.flatMap(({ address, state, lagMs }) => {
     if (state !== 'online') {
       return [
-        findings.warning(`replica ${name} is not in step yet (${state})`, 'wait until it is online, or check its log'),
+        findings.warning(
+          `replica ${address} is not in step yet (${state})`,
+          'wait until it is online, or check its log',
+        ),
       ]
     }
-    if (lagS <= MAX_LAG_S) return []
+    if (lagMs <= MAX_LAG_MS) return []
     const remedy = 'check its network and load: a failover would lose what it has not received'
-    return [findings.warning(`replica ${name} was last heard from ${lagS} s ago`, remedy)]
+    return [findings.warning(`replica ${address} was last heard from ${lagMs / 1000} s ago`, remedy)]
   })
   // INFO has this field only if min-replicas-to-write and min-replicas-max-lag are set.
   if (!info.has('min_slaves_good_slaves')) {
@@ -48,19 +56,4 @@ function masterFindings(findings: Findings, info: ServerInfo): Finding[] {
     )
   }
   return found.length > 0 ? found : [findings.ok(`a primary with ${countText(replicas.length, 'replica')} in step`)]
-}
-
-/** `slave0:ip=127.0.0.1,port=7000,state=online,offset=14,lag=0` */
-function replicasOf(info: ServerInfo): { name: string; state: string; lagS: number }[] {
-  return [...info].flatMap(([field, value]) => {
-    if (!/^slave\d+$/.test(field)) return []
-    const parts = new Map(value.split(',').map((part) => part.split('=') as [string, string]))
-    return [
-      {
-        name: `${parts.get('ip')}:${parts.get('port')}`,
-        state: String(parts.get('state')),
-        lagS: Number(parts.get('lag')),
-      },
-    ]
-  })
 }

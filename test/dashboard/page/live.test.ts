@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { Redis } from 'ioredis'
 import type { Page } from 'playwright-core'
 import { ShapedQueue } from '../../../src/index.ts'
 import { shardPrefix } from '../../../src/redis/shards.ts'
@@ -7,6 +8,7 @@ import { startRedis } from '../../../workers/services/redis.ts'
 import { ShardShop } from '../../sharding/support/shop.ts'
 import { expect, onTestFinished, test, useConcurrentTests } from '../../support/concurrent.ts'
 import { fakeCluster } from '../../support/fake-cluster.ts'
+import { startProxy } from '../../support/proxy.ts'
 import { connectionOptions, FOLLOWED_AT_ONCE, useRedis } from '../../support/redis.ts'
 import { departuresOf, Workshop } from '../../worker/support.ts'
 import { describePage, PageStage } from './support.ts'
@@ -445,6 +447,60 @@ describePage('the page while jobs flow', () => {
     const { page } = await stage.open({ options })
     await page.getByText(/^replica, .+ behind$/).waitFor()
     await page.getByRole('row', { name: 'mails' }).getByText('7/s', { exact: true }).waitFor()
+  })
+
+  test('tells how Redis is: its version and memory, that it is nearly full, and that it refuses writes', async () => {
+    const own = await startRedis({ ignoreGiven: true })
+    const admin = new Redis(own.url)
+    const connection = { ...connectionOptions(own.url), maxRetriesPerRequest: null }
+    onTestFinished(async () => {
+      admin.disconnect()
+      await own.stop()
+    })
+    const queue = shop.keep(new ShapedQueue('mails', { connection, prefix, shape: { rate: '7/s' } }))
+    await queue.getShape()
+    const { page } = await stage.open({ options: { connection, prefix } })
+    const header = page.getByRole('banner')
+    await header.getByText(/^(Redis|Valkey) \d+\.\d+\.\d+, master, [\d.]+ MB, no maximum$/).waitFor()
+    await admin.rpush(queue.toKey('meta:series:2'), '[]')
+    const used = Number(/^used_memory:(\d+)/m.exec(await admin.info('memory'))?.[1])
+    await admin.config('SET', 'maxmemory', String(Math.round(used / 0.95)))
+    await header.getByText(/^Memory 9\d %$/).waitFor()
+    expect(await page.getByText('Redis refuses writes').isVisible()).toBe(false)
+    await admin.config('SET', 'maxmemory', '1')
+    await page
+      .getByText(/^Redis refuses writes: its memory is full \(\d+ % of 1 B\)\. No job can be added\.$/)
+      .waitFor()
+    await header.getByText('Writes refused', { exact: true }).waitFor()
+    await queue.backend.store.run('shed', [])
+    await page.getByText(/No job can be added\. Samples were deleted at \d\d:\d\d to free memory\.$/).waitFor()
+    await admin.config('SET', 'maxmemory', '0')
+    await page.getByText('Redis refuses writes').waitFor({ state: 'hidden' })
+    await header.getByText(/^Samples were deleted at \d\d:\d\d to free memory$/).waitFor()
+  })
+
+  test('while Redis is away, says why and since when over dimmed numbers, also to who comes meanwhile', async () => {
+    const proxy = await startProxy(redis.url)
+    onTestFinished(() => proxy.stop())
+    const { host, port } = connectionOptions(proxy.url)
+    const queue = shop.queueNamed('kept', { rate: '1/h' })
+    await queue.getShape()
+    const { url } = await stage.serve({ connection: { ...redis.connection, host, port }, prefix })
+    const { page } = await stage.look(url)
+    await page.getByText('Live', { exact: true }).waitFor()
+    await proxy.refuse()
+    await page.getByText('Redis cannot be reached. The page goes on by itself.').waitFor()
+    await page.getByText(/^The numbers are from \d\d:\d\d:\d\d, \d+ s ago\.$/).waitFor()
+    await page.getByText('Redis is away', { exact: true }).waitFor()
+    const opacity = () => page.evaluate("Number(getComputedStyle(document.querySelector('main')).opacity)")
+    expect(await opacity()).toBeLessThan(1)
+    const late = await stage.look(url)
+    await late.page.getByText('Redis cannot be reached', { exact: true }).waitFor()
+    await proxy.resume()
+    await late.page.getByRole('link', { name: 'kept', exact: true }).waitFor()
+    await page.getByText('Live', { exact: true }).waitFor()
+    await page.getByText('The page goes on by itself.').waitFor({ state: 'hidden' })
+    expect(await opacity()).toBe(1)
   })
 
   test('says that the connection is lost, and comes back', async () => {

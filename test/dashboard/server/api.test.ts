@@ -23,7 +23,7 @@ test('the fleet: every queue, and what the page may do', async () => {
   await queue.add('one', {})
   const { get } = await serve({ ...options, title: 'Mails', showData: true })
   const fleet = await json<{ at: string; queues: { name: string }[] }>(get('api/fleet'))
-  expect(fleet).toMatchObject({ title: 'Mails', allowActions: false, showData: true, read: { role: 'master' } })
+  expect(fleet).toMatchObject({ title: 'Mails', allowActions: false, showData: true, redis: { role: 'master' } })
   expect(Math.abs(Date.parse(fleet.at) - Date.now())).toBeLessThan(60_000)
   const found = fleet.queues.find(({ name }) => name === 'fleet')
   expect(found).toMatchObject({ waiting: 1, depth: 1, capacity: 100, rate: '50/s', workers: [] })

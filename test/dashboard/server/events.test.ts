@@ -29,7 +29,7 @@ test('the fleet comes at once and every second, as /api/fleet tells it', async (
   await answer.body?.cancel()
   const events = await readEvents(`${url}api/events`)
   const first = await events.next()
-  expect(first).toMatchObject({ event: 'fleet', data: { allowActions: false, read: { role: 'master' } } })
+  expect(first).toMatchObject({ event: 'fleet', data: { allowActions: false, redis: { role: 'master' } } })
   expect(Object.keys(first?.data)).toEqual(Object.keys((await (await get('api/fleet')).json()) as object))
   await queue.add('job', {})
   for (;;) {
@@ -93,7 +93,7 @@ test('a page of one queue need not be sent the others, and learns when its queue
   const events = await readEvents(`${url}api/events?queue=alone&fleet=false`)
   for (let i = 0; i < 2; i++) {
     const event = await events.next()
-    expect([event?.event, event?.data.status.name, event?.data.read]).toEqual(['queue', 'alone', { role: 'master' }])
+    expect([event?.event, event?.data.status.name, event?.data.redis.role]).toEqual(['queue', 'alone', 'master'])
   }
   await queue.obliterate()
   for (;;) {

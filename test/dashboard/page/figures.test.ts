@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { areAllHeld, conditionsOf } from '../../../src/inspect/conditions.ts'
 
 const WEB = new URL('../../../web/', import.meta.url)
 const format = await import(new URL('base/format.js', WEB).href)
@@ -269,6 +270,7 @@ describe('what holds the next job, in a sentence', () => {
   ]
   const sentence = (cause: string, more: object) =>
     nowSentence({
+      conditions: [],
       at: new Date(START + 5000).toISOString(),
       hold: { cause, since: new Date(START).toISOString() },
       ...more,
@@ -302,14 +304,15 @@ describe('what holds the next job, in a sentence', () => {
     const groups = { waiting: 0, limited: 1, maxed: 0, paused: 2 }
     const hold = { cause: 'rate', since: new Date(START).toISOString(), until: new Date(START + 9000).toISOString() }
     const held = { hold, groups, waiting: 5, grouped: 5 }
-    expect(sentence('rate', held)).toMatch(
+    const of = (queue: object) => sentence('rate', { ...queue, areAllHeld: areAllHeld(queue as never) })
+    expect(of(held)).toMatch(
       /^All waiting jobs belong to groups that are held: 2 groups paused, 1 group held by its rate, the first until .*\. See/,
     )
     for (const more of [
       { ...held, grouped: 4 },
       { ...held, groups: { ...groups, waiting: 1 } },
     ]) {
-      expect(sentence('rate', more)).toMatch(/^The rate holds/)
+      expect(of(more)).toMatch(/^The rate holds/)
     }
   })
 
@@ -320,8 +323,11 @@ describe('what holds the next job, in a sentence', () => {
     [undefined, 'shadow', 'new jobs would be refused'],
     [undefined, 'off', 'nothing is refused, since the mode is off'],
   ])('says what follows where the queue is full: overflow %j, mode %s', (overflow, mode, text) => {
-    const shape = { overflow, mode, overrides: {} }
-    expect(sentence('rate', { depth: 5, capacity: 5, shape })).toMatch(new RegExp(`The queue is full: ${text}\\.$`))
-    expect(sentence('rate', { depth: 4, capacity: 5, shape })).not.toContain('full')
+    const of = (depth: number) => {
+      const queue = { name: 'mails', depth, capacity: 5, workers: [], shape: { overflow, mode, overrides: {} } }
+      return sentence('rate', { ...queue, conditions: conditionsOf(queue as never) })
+    }
+    expect(of(5)).toMatch(new RegExp(`The queue is full: ${text}\\.$`))
+    expect(of(4)).not.toContain('full')
   })
 })

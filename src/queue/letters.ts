@@ -6,8 +6,8 @@ export interface DropOptions {
   readonly filter: (letter: DeadLetter) => boolean
   /** Stops before the next letter; the promise rejects with its reason. */
   readonly signal?: AbortSignal
-  /** Called with the id of each letter that was dropped. */
-  readonly onDropped: (letterId: string) => void
+  /** Called with each letter that was dropped. */
+  readonly onDropped: (letterId: string, letter: DeadLetter) => void
 }
 
 /** Letters read at a time. */
@@ -42,7 +42,7 @@ export async function dropLetters(letters: ShapedQueue, { filter, signal, onDrop
       signal?.throwIfAborted()
       // A letter that has left meanwhile holds no position either.
       kept -= 1
-      if (await dropLetter(letters, job.id as string)) onDropped(job.id as string)
+      if (await dropLetter(letters, job.id as string)) onDropped(job.id as string, letter)
     }
   }
 }

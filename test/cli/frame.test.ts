@@ -68,7 +68,8 @@ test.each([
   [['shape', 'clear', 'emails', 'rat', '--reason', 'x'], "no field 'rat' can be cleared; expected rate"],
   [['top', '--interval', '100ms'], 'expected at least 200ms'],
   [['enqueue', 'emails', '--file', '/does/not/exist'], 'cannot read /does/not/exist: ENOENT'],
-  [['dead', 'drop', 'emails-dead'], 'expected the ids of letters, or --all, or --failed-reason'],
+  [['jobs', 'retry', 'emails', '--all'], "required option '--reason <text>' not specified"],
+  [['dead', 'drop', 'emails-dead', '--reason', 'x'], 'expected the ids of letters, or --all, or --failed-reason'],
   [['completion', 'tcsh'], 'Allowed choices are bash, zsh, fish'],
   [['status', '--redis-url', 'http://user:secret@there'], '--redis-url: expected a redis:// or rediss:// URL'],
 ])('%j is wrong usage: one line, and 2', async (args, message) => {

@@ -35,6 +35,8 @@ async function failed(...jobs: { id: string; name?: string; reason?: string }[])
   await worker.close()
 }
 
+const WHY = ['--reason', 'the server is back']
+
 const LONG = ['j_0123456789abcdefghijklmnopq-1', 'j_0123456789abcdefghijklmnopq-2', 'j_0999999999abcdefghijklmnopq-1']
 
 test('failed jobs are listed, the last first, their ids short enough for a table', async () => {
@@ -68,25 +70,31 @@ test('one is shown in full, found by its short id too, without an escape sequenc
 
 test('jobs are retried by id, all or none, and a short id that several have is refused', async () => {
   await failed(...LONG.map((id) => ({ id })))
-  expect(await run('jobs', 'retry', queue.name, 'j_0123…')).toMatchObject({
+  expect(await run('jobs', 'retry', queue.name, 'j_0123…', ...WHY)).toMatchObject({
     code: 2,
     stderr: expect.stringContaining('several ids'),
   })
-  expect((await run('jobs', 'retry', queue.name, LONG[0] as string, 'nobody')).code).toBe(4)
+  expect((await run('jobs', 'retry', queue.name, LONG[0] as string, 'nobody', ...WHY)).code).toBe(4)
   expect(await queue.getWaitingCount()).toBe(0)
-  const retried = await json('jobs', 'retry', queue.name, 'j_09…pq-1', LONG[0] as string)
+  const retried = await json('jobs', 'retry', queue.name, 'j_09…pq-1', LONG[0] as string, ...WHY)
   expect(retried).toEqual({ queue: queue.name, retried: [LONG[2], LONG[0]] })
   expect((await queue.getWaiting()).map(({ id }) => id).toSorted()).toEqual([LONG[0], LONG[2]])
-  const again = await run('jobs', 'retry', queue.name, LONG[0] as string)
+  const again = await run('jobs', 'retry', queue.name, LONG[0] as string, ...WHY)
   expect(again).toMatchObject({ code: 2, stderr: expect.stringContaining('has not failed: it is waiting') })
 })
 
 test('jobs are retried by their reason, or all', async () => {
   await failed({ id: 'a', reason: 'ECONNREFUSED 1' }, { id: 'b', reason: 'no such user' }, { id: 'c' })
-  expect((await run('jobs', 'retry', queue.name)).code).toBe(2)
-  expect((await run('jobs', 'retry', queue.name, 'a', '--all')).code).toBe(2)
-  expect((await json('jobs', 'retry', queue.name, '--failed-reason', 'ECONN')).retried).toEqual(['a'])
-  expect((await run('jobs', 'retry', queue.name, '--all')).stdout).toBe(`${queue.name}: 2 jobs put back\n`)
+  expect((await run('jobs', 'retry', queue.name, ...WHY)).code).toBe(2)
+  expect((await run('jobs', 'retry', queue.name, 'a', '--all', ...WHY)).code).toBe(2)
+  expect((await json('jobs', 'retry', queue.name, '--failed-reason', 'ECONN', ...WHY)).retried).toEqual(['a'])
+  expect((await run('jobs', 'retry', queue.name, '--all', ...WHY)).stdout).toBe(`${queue.name}: 2 jobs put back\n`)
+  const { history } = await json('shape', 'history', queue.name, '--count', '2')
+  const note = { kind: 'job', by: 'tester', reason: 'the server is back' }
+  expect(history).toMatchObject([
+    { ...note, change: { retried: 2 } },
+    { ...note, change: { retried: 'a', failedReason: 'ECONN' } },
+  ])
   expect(await queue.getFailedCount()).toBe(0)
 })
 
@@ -94,11 +102,11 @@ test('a retry has to have a place: one by id is refused, those with a reason wai
   await failed({ id: 'a' }, { id: 'b' }, { id: 'c' })
   await queue.setShape({ capacity: 1 }, { by: 'ada', reason: 'a test' })
   await queue.add('in the way', {})
-  const refused = await run('jobs', 'retry', queue.name, 'b')
+  const refused = await run('jobs', 'retry', queue.name, 'b', ...WHY)
   expect(refused).toMatchObject({ code: 5, stderr: expect.stringContaining('is full (1 of 1)') })
   expect([await queue.getJobState('b'), await queue.count()]).toEqual(['failed', 1])
   const worker = new ShapedWorker(queue.name, async () => {}, { connection, prefix })
-  const { retried } = await json('jobs', 'retry', queue.name, '--all')
+  const { retried } = await json('jobs', 'retry', queue.name, '--all', ...WHY)
   await worker.close()
   expect(retried).toEqual(['a', 'b', 'c'])
   expect(await queue.getFailedCount()).toBe(0)

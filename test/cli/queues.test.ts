@@ -97,10 +97,10 @@ describe('status', () => {
     ['pause', 'nothing', '--reason', 'x'],
     ['pause', 'nothing', '--for', '1m', '--reason', 'x'],
     ['resume', 'nothing', '--reason', 'x'],
-    ['redrive', 'nothing', '--from', 'dead'],
+    ['redrive', 'nothing', '--from', 'dead', '--reason', 'x'],
     ['dead', 'list', 'nothing'],
     ['dead', 'show', 'nothing', '1'],
-    ['dead', 'drop', 'nothing', '--all'],
+    ['dead', 'drop', 'nothing', '--all', '--reason', 'x'],
   ])('%s %s: a queue that is not there is 4, and none is made', async (...args) => {
     const { code, stdout, stderr } = await run(...args)
     expect({ code, stdout }).toEqual({ code: 4, stdout: '' })
@@ -226,6 +226,8 @@ describe('dead letters', () => {
 
   test('are listed, shown, dropped and redriven', async () => {
     const dead = await failing('second', 'third')
+    const why = ['--reason', 'mended']
+    const latest = async () => (await json('shape', 'history', queue.name, '--count', '1')).history[0]
     const listed = await json('dead', 'list', dead)
     expect(listed.total).toBe(3)
     expect(listed.letters.map(({ id }: { id: string }) => id)).toEqual(['first', 'second', 'third'])
@@ -238,23 +240,32 @@ describe('dead letters', () => {
     expect(short).toHaveLength(20)
     expect((await run('dead', 'show', dead, short)).stdout).toBe(stdout)
 
-    const nobody = await run('dead', 'drop', dead, first, 'nobody')
+    const nobody = await run('dead', 'drop', dead, first, 'nobody', ...why)
     expect(nobody).toMatchObject({ code: 4, stderr: `sluice: no dead letter "nobody" in queue "${dead}"\n` })
     expect((await json('dead', 'list', dead)).total).toBe(3)
-    expect(await json('dead', 'drop', dead, '--failed-reason', 'second')).toEqual({ queue: dead, dropped: [second] })
+    expect(await json('dead', 'drop', dead, '--failed-reason', 'second', ...why)).toEqual({
+      queue: dead,
+      dropped: [second],
+    })
+    expect(await latest()).toMatchObject({
+      ...{ kind: 'job', by: 'tester', reason: 'mended' },
+      change: { 'dead letter dropped': 'second', in: dead, failedReason: 'second' },
+    })
 
-    const back = await json('redrive', queue.name, '--from', dead, '--failed-reason', 'third')
+    const back = await json('redrive', queue.name, '--from', dead, '--failed-reason', 'third', ...why)
     expect(back).toEqual({ queue: queue.name, from: dead, redriven: 1, back: 0, taken: 0, skipped: 1 })
     expect((await queue.getWaiting()).map(({ id }) => id)).toEqual(['third'])
-    const [redrive] = (await json('shape', 'history', queue.name, '--count', '1')).history
-    expect(redrive).toMatchObject({ kind: 'redrive', by: 'tester', reason: '', change: { redriven: 1 } })
-    expect((await json('dead', 'drop', dead, '--all')).dropped).toEqual([first])
+    expect(await latest()).toMatchObject({
+      ...{ kind: 'redrive', by: 'tester', reason: 'mended' },
+      change: { redriven: 1 },
+    })
+    expect((await json('dead', 'drop', dead, '--all', ...why)).dropped).toEqual([first])
     expect((await json('dead', 'list', dead)).letters).toEqual([])
   })
 
   test('of a queue of other jobs nothing is dropped', async () => {
-    expect((await run('dead', 'drop', queue.name, 'first')).code).toBe(4)
-    expect((await json('dead', 'drop', queue.name, '--all')).dropped).toEqual([])
+    expect((await run('dead', 'drop', queue.name, 'first', '--reason', 'x')).code).toBe(4)
+    expect((await json('dead', 'drop', queue.name, '--all', '--reason', 'x')).dropped).toEqual([])
     expect(await queue.getWaitingCount()).toBe(1)
   })
 })

@@ -106,7 +106,7 @@ test('the command line shows and changes the whole, and names a shard where it c
   expect(listed.counts).toMatchObject({ waiting: 1, paused: 1 })
   expect(listed.groups.map(({ id }: { id: string }) => id).toSorted()).toEqual(groups.toSorted())
   expect(await jsonHere(redis, ['jobs', 'show', 'lines', 'mine'])).toMatchObject({ id: 'mine', state: 'waiting' })
-  const refused = await run('jobs', 'retry', 'lines', 'mine')
+  const refused = await run('jobs', 'retry', 'lines', 'mine', '--reason', 'test')
   expect(refused.code).toBe(2)
   expect(refused.stderr).toContain('has 3 shards, and this command works on one of them: give its prefix')
   // Nothing would ever arrive at the keys that it reads.

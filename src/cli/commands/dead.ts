@@ -3,7 +3,7 @@ import { type DeadLetter, readDeadLetter } from '../../backend/dead-letters.ts'
 import { countText, plainText } from '../../plain-text.ts'
 import { dropLetter, dropLetters, findLetter } from '../../queue/letters.ts'
 import type { ShapedQueue } from '../../queue/queue.ts'
-import { parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
+import { addReason, parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
 import { existingQueue, existingStatus } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
@@ -40,20 +40,25 @@ function addShow(dead: Command, run: Runner): void {
     .action(run(show))
 }
 
+interface Reason {
+  readonly reason: string
+}
+
 function addDrop(dead: Command, run: Runner): void {
-  dead
+  const command = dead
     .command('drop')
     .description('Removes letters, and with them what is left of their jobs. This cannot be undone.')
     .argument('<dead-queue>', 'the queue of dead letters', parseQueueName)
     .argument('[letters...]', 'the ids of letters')
     .option('--all', 'all of them')
     .option('--failed-reason <text>', 'those whose reason contains this text', parseNonEmpty)
+  addReason(command)
     .addHelpText(
       'after',
       `
 Examples:
-  $ sluice dead drop emails-dead 0b1f… 77aa…
-  $ sluice dead drop emails-dead --failed-reason 'no such mailbox'
+  $ sluice dead drop emails-dead 0b1f… 77aa… --reason 'sent by hand'
+  $ sluice dead drop emails-dead --failed-reason 'no such mailbox' --reason 'they never will be'
 `,
     )
     .action(run(drop))
@@ -84,27 +89,74 @@ async function show(cli: Cli, name: string, given: string): Promise<void> {
   cli.print({ letterId, ...letter }, () => letterText(cli, letter))
 }
 
-async function drop(cli: Cli, name: string, letterIds: string[], options: Choice): Promise<void> {
+async function drop(cli: Cli, name: string, letterIds: string[], options: Choice & Reason): Promise<void> {
   checkChoice('letters', letterIds, options)
-  const dropped = letterIds.length > 0 ? await dropThese(cli, name, letterIds) : await dropMatching(cli, name, options)
-  cli.print({ queue: name, dropped }, () => `${name}: ${countText(dropped.length, 'letter')} dropped`)
+  const dropped = new Map<string, DeadLetter>()
+  const { reason, failedReason } = options
+  try {
+    if (letterIds.length > 0) await dropThese(cli, name, letterIds, dropped)
+    else await dropMatching(cli, name, options, dropped)
+  } finally {
+    await noteDropped(
+      cli,
+      [...dropped.values()],
+      { in: name, ...(failedReason === undefined ? {} : { failedReason }) },
+      reason,
+    )
+  }
+  cli.print(
+    { queue: name, dropped: [...dropped.keys()] },
+    () => `${name}: ${countText(dropped.size, 'letter')} dropped`,
+  )
+}
+
+/** Records it in the history of each queue whose jobs the letters held. */
+async function noteDropped(cli: Cli, letters: readonly DeadLetter[], which: object, reason: string): Promise<void> {
+  const queues = new Map<string, DeadLetter[]>()
+  for (const letter of letters) {
+    const key = `${letter.prefix}:${letter.queueName}`
+    queues.set(key, [...(queues.get(key) ?? []), letter])
+  }
+  const client = await cli.connection()
+  for (const [key, own] of queues) {
+    const [{ id, queueName, prefix }] = own as [DeadLetter]
+    if ((await client.exists(`${key}:meta`)) === 0) continue
+    const what = own.length === 1 ? { 'dead letter dropped': id } : { 'dead letters dropped': own.length }
+    const queue = await cli.queue(queueName, prefix)
+    await queue.backend.store.note('job', { ...what, ...which }, { by: cli.by, reason })
+  }
 }
 
 /** Removes nothing unless all letters exist. */
-async function dropThese(cli: Cli, name: string, letterIds: readonly string[]): Promise<string[]> {
+async function dropThese(
+  cli: Cli,
+  name: string,
+  letterIds: readonly string[],
+  dropped: Map<string, DeadLetter>,
+): Promise<void> {
   const queue = await existingQueue(cli, name)
   const unique = [...new Set(await Promise.all(letterIds.map((id) => fullLetterId(queue, id))))]
-  for (const id of unique) if (!(await findLetter(queue, id))) throw noSuchLetter(name, id)
-  for (const id of unique) await dropLetter(queue, id)
-  return unique
+  const letters: [id: string, letter: DeadLetter][] = []
+  for (const id of unique) {
+    const letter = await findLetter(queue, id)
+    if (!letter) throw noSuchLetter(name, id)
+    letters.push([id, letter])
+  }
+  for (const [id, letter] of letters) {
+    await dropLetter(queue, id)
+    dropped.set(id, letter)
+  }
 }
 
-async function dropMatching(cli: Cli, name: string, { failedReason = '' }: Choice): Promise<string[]> {
+async function dropMatching(
+  cli: Cli,
+  name: string,
+  { failedReason = '' }: Choice,
+  dropped: Map<string, DeadLetter>,
+): Promise<void> {
   const queue = await existingQueue(cli, name)
-  const dropped: string[] = []
   const filter = (letter: DeadLetter) => letter.failedReason.includes(failedReason)
-  await dropLetters(queue, { filter, signal: cli.signal, onDropped: (letterId) => dropped.push(letterId) })
-  return dropped
+  await dropLetters(queue, { filter, signal: cli.signal, onDropped: (id, letter) => dropped.set(id, letter) })
 }
 
 function fullLetterId(queue: ShapedQueue, given: string): Promise<string> {

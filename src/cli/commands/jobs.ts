@@ -4,7 +4,7 @@ import type { JobRow } from '../../inspect/jobs.ts'
 import { countText, plainText } from '../../plain-text.ts'
 import { changeFailed, changeMatching } from '../../queue/failed-jobs.ts'
 import type { ShapedQueue } from '../../queue/queue.ts'
-import { parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
+import { addReason, parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
 import { existingParts, existingQueue, existingStatus } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
@@ -41,8 +41,12 @@ function addShow(jobs: Command, run: Runner): void {
     .action(run(show))
 }
 
+interface Reason {
+  readonly reason: string
+}
+
 function addRetry(jobs: Command, run: Runner): void {
-  jobs
+  const command = jobs
     .command('retry')
     .description(
       'Puts failed jobs back into their queue, each for one more attempt, if there is a place for it. They leave at the ' +
@@ -52,12 +56,13 @@ function addRetry(jobs: Command, run: Runner): void {
     .argument('[jobs...]', 'the ids of jobs')
     .option('--all', 'all that have failed by now')
     .option('--failed-reason <text>', 'those whose reason contains this text', parseNonEmpty)
+  addReason(command)
     .addHelpText(
       'after',
       `
 Examples:
-  $ sluice jobs retry emails 4711 4712
-  $ sluice jobs retry emails --failed-reason ECONNREFUSED
+  $ sluice jobs retry emails 4711 4712 --reason 'the address is right now'
+  $ sluice jobs retry emails --failed-reason ECONNREFUSED --reason 'the server is back'
 `,
     )
     .action(run(retry))
@@ -109,19 +114,35 @@ function jobText(cli: Cli, job: JobDetail & { readonly queue: string }): string 
   return [...parts, ...stacktrace.flatMap((trace) => ['', ...trace.split('\n').map(plainText)])].join('\n')
 }
 
-async function retry(cli: Cli, name: string, given: string[], options: Choice): Promise<void> {
+async function retry(cli: Cli, name: string, given: string[], options: Choice & Reason): Promise<void> {
   checkChoice('jobs', given, options)
   const queue = await existingQueue(cli, name)
-  const retried = given.length > 0 ? await retryThese(queue, given) : await retryMatching(cli, queue, options)
+  const retried: string[] = []
+  const onRetried = (id: string) => retried.push(id)
+  const { reason, failedReason } = options
+  try {
+    if (given.length > 0) await retryThese(queue, given, onRetried)
+    else await changeMatching(queue, { kind: 'retry' }, { failedReason, signal: cli.signal, onChanged: onRetried })
+  } finally {
+    const which = failedReason === undefined ? {} : { failedReason }
+    const change = { retried: retried.length === 1 ? retried[0] : retried.length, ...which }
+    if (retried.length > 0) await queue.backend.store.note('job', change, { by: cli.by, reason })
+  }
   cli.print({ queue: name, retried }, () => `${name}: ${countText(retried.length, 'job')} put back`)
 }
 
 /** Retries nothing unless all jobs exist and have failed, and stops at the first for which there is no place. */
-async function retryThese(queue: ShapedQueue, given: readonly string[]): Promise<string[]> {
+async function retryThese(
+  queue: ShapedQueue,
+  given: readonly string[],
+  onRetried: (id: string) => void,
+): Promise<void> {
   const ids = [...new Set(await Promise.all(given.map((id) => fullJobId([queue], id))))]
   for (const id of ids) await checkFailed(queue, id)
-  for (const id of ids) if (await changeFailed(queue, id, { kind: 'retry' })) await checkFailed(queue, id)
-  return ids
+  for (const id of ids) {
+    if (await changeFailed(queue, id, { kind: 'retry' })) await checkFailed(queue, id)
+    onRetried(id)
+  }
 }
 
 async function checkFailed(queue: ShapedQueue, id: string): Promise<void> {
@@ -129,13 +150,6 @@ async function checkFailed(queue: ShapedQueue, id: string): Promise<void> {
   if (state === 'unknown') noJob(queue.name, id)
   if (state === 'failed') return
   throw new CommandError(EXIT_CODES.usage, `job "${plainText(id)}" has not failed: it is ${state}`)
-}
-
-async function retryMatching(cli: Cli, queue: ShapedQueue, { failedReason }: Choice): Promise<string[]> {
-  const retried: string[] = []
-  const onChanged = (id: string) => retried.push(id)
-  await changeMatching(queue, { kind: 'retry' }, { failedReason, signal: cli.signal, onChanged })
-  return retried
 }
 
 function fullJobId(queues: readonly ShapedQueue[], given: string): Promise<string> {

@@ -1,5 +1,5 @@
 import { countText } from '../../plain-text.ts'
-import { parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
+import { addReason, parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
 import type { AddCommand, Cli } from '../cli.ts'
 import { existingQueue } from '../existing-queue.ts'
 import { numberText } from '../queue-text.ts'
@@ -8,11 +8,11 @@ interface RedriveOptions {
   readonly from: string
   readonly limit?: number
   readonly failedReason?: string
-  readonly reason?: string
+  readonly reason: string
 }
 
 export const addRedriveCommand: AddCommand = (program, run) => {
-  program
+  const command = program
     .command('redrive')
     .description(
       'Puts the jobs of dead letters back into their queue, oldest first, each as soon as there is a place. It may be ' +
@@ -21,14 +21,14 @@ export const addRedriveCommand: AddCommand = (program, run) => {
     .argument('<queue>', 'the queue that they failed in', parseQueueName)
     .requiredOption('--from <queue>', 'the queue of dead letters (required)', parseQueueName)
     .option('--limit <jobs>', 'put back at most this many', wholeNumber(1, 1_000_000_000))
-    .option('--reason <text>', 'why, for the history of the queue', parseNonEmpty)
     .option('--failed-reason <text>', 'only those whose reason contains this text', parseNonEmpty)
+  addReason(command)
     .addHelpText(
       'after',
       `
 Examples:
-  $ sluice redrive emails --from emails-dead
-  $ sluice redrive emails --from emails-dead --failed-reason poison --limit 100
+  $ sluice redrive emails --from emails-dead --reason 'mended in 1.4.2'
+  $ sluice redrive emails --from emails-dead --failed-reason poison --limit 100 --reason 'a first try'
 `,
     )
     .action(run(redrive))
@@ -42,7 +42,7 @@ async function redrive(cli: Cli, name: string, { from, limit, failedReason, reas
     ...(limit === undefined ? {} : { limit }),
     ...(failedReason === undefined ? {} : { filter: (letter) => letter.failedReason.includes(failedReason) }),
     by: cli.by,
-    ...(reason === undefined ? {} : { reason }),
+    reason,
     signal: cli.signal,
   })
   cli.print({ queue: name, from, ...result }, () => {

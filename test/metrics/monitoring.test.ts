@@ -3,7 +3,9 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { z } from 'zod'
+import { HOLD_CAUSES } from '../../src/departure/departure.ts'
 import { METRICS } from '../../src/metrics/create-metrics.ts'
+import type { RateCause } from '../../src/queue/meter-state.ts'
 import { ROOT } from '../package/code-blocks.ts'
 import { labelsOf, mistakesIn } from './support/promql.ts'
 
@@ -17,7 +19,11 @@ const rule = z.strictObject({
   expr: z.string(),
   for: duration.optional(),
   labels: z.strictObject({ severity: z.enum(['critical', 'warning']) }),
-  annotations: z.strictObject({ summary: z.string(), description: z.string() }),
+  annotations: z.strictObject({
+    summary: z.string(),
+    description: z.string(),
+    runbook_url: z.string().startsWith('https://docs.example/runbook#'),
+  }),
 })
 const rulesFile = z.strictObject({ groups: z.array(z.strictObject({ name: z.string(), rules: z.array(rule).min(1) })) })
 const { groups } = rulesFile.parse(parse(read('docs', 'monitoring', 'prometheus-alerts.yml'), { strict: true }))
@@ -38,6 +44,18 @@ const dashboardType = z.looseObject({
 })
 const dashboard = dashboardType.parse(JSON.parse(read('docs', 'monitoring', 'grafana-dashboard.json')))
 const shown = dashboard.panels.filter(({ type }) => type !== 'row')
+
+/** All of them: the compiler says if one is missing. */
+const RATE_CAUSES: Readonly<Record<RateCause, true>> = {
+  declared: true,
+  override: true,
+  feedback: true,
+  paused: true,
+  'meter paused': true,
+  shadow: true,
+  off: true,
+  unpaced: true,
+}
 
 /** What Grafana puts into an expression before it asks. */
 function filledIn(expression: string): string {
@@ -70,6 +88,32 @@ describe('alerts', () => {
       const templates = [...JSON.stringify(annotations).matchAll(/\{\{(.*?)\}\}/g)].map(([, text]) => text?.trim())
       for (const text of templates) expect(text).toMatch(/^\$(labels\.\w+|value( \| humanize(Percentage|Duration)?)?)$/)
     }
+  })
+
+  test('lead to the section of the runbook that names them', () => {
+    const sections = read('docs', 'runbook.md').split(/^## /m).slice(1)
+    const named = sections.flatMap((section) => {
+      const [heading = ''] = section.split('\n')
+      const anchor = heading
+        .toLowerCase()
+        .replaceAll(/[^\w\- ]/g, '')
+        .replaceAll(' ', '-')
+      return [...section.matchAll(/\bSluice[A-Z]\w+/g)].map(([alert]) => `${alert} #${anchor}`)
+    })
+    const leading = rules.map(({ alert, annotations }) => `${alert} ${new URL(annotations.runbook_url).hash}`)
+    const names = new Set(leading)
+    expect([...new Set(named)].toSorted()).toEqual([...names].toSorted())
+    expect(sections[0]).toMatch(/^The queue grows\n/)
+  })
+
+  test('the runbook has a row for each thing that may hold a queue, and each cause of its rate', () => {
+    const [, grows = ''] = /^## The queue grows\n(.*?)^### /ms.exec(read('docs', 'runbook.md')) ?? []
+    const cells = [...grows.matchAll(/^\| (.*?) \| (.*?) \|/gm)].map(([, holds, cause]) => [holds, cause])
+    const told = new Set(
+      cells.flat().flatMap((cell) => [...(cell ?? '').matchAll(/`([\w ]+)`/g)].map(([, word]) => word)),
+    )
+    const holds = HOLD_CAUSES.map((cause) => (cause === 'limits' ? 'limit NAME' : cause))
+    expect([...told]).toEqual(expect.arrayContaining([...holds, 'delay', 'children', ...Object.keys(RATE_CAUSES)]))
   })
 
   test.each([

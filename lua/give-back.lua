@@ -55,7 +55,7 @@ for job = 1, jobs do
   local at = FIRST + (job - 1) * FIELDS
   if redis.call('GET', base .. ARGV[at] .. ':lock') == ARGV[at + 1] then leaving[ARGV[at]] = true end
 end
-unbegun.give_back(base, leaving)
+local shape, granted = unbegun.give_back(base, leaving)
 local ahead = lift()
 for job = jobs, 1, -1 do
   local at = FIRST + (job - 1) * FIELDS
@@ -76,8 +76,10 @@ if back > 0 then queue_limits_freed(base, redis.call('HGET', KEYS[1], 'limits'))
 local cost_us = tonumber(ARGV[2]) or 0
 local refunded = ARGV[1] ~= '' and back == jobs and cost_us > 0 and refund(cost_us) or 0
 if back > 0 and redis.call('EXISTS', KEYS[1]) == 1 then
+  local reused = (refunded == 1 or ARGV[6] == '1') and back or (shape and unbegun.refund_meter(base, shape, granted) or 0)
   redis.call('HINCRBY', base .. 'meta:meter', 'departedTotal', -back)
-  redis.call('HINCRBY', base .. 'meta:meter', (refunded == 1 or ARGV[6] == '1') and 'refundedTotal' or 'forfeitedTotal', back)
+  if reused > 0 then redis.call('HINCRBY', base .. 'meta:meter', 'refundedTotal', reused) end
+  if reused < back then redis.call('HINCRBY', base .. 'meta:meter', 'forfeitedTotal', back - reused) end
 end
 if ARGV[4] ~= '' then
   local slept = redis.call('ZREM', base .. 'meta:sleepers', ARGV[4])

@@ -4,6 +4,7 @@
 --- @include "hooks"
 --- @include "job"
 --- @include "queue-limits"
+--- @include "charged"
 --- @include "group-limits"
 --- @include "ageing"
 --- @include "queued-at"
@@ -265,6 +266,18 @@ function gate_groups.handlers(gate, handlers)
   return handlers
 end
 
+-- What is kept with a job that was just charged under limits (lib/charged); nil if there are none.
+local function gate_charged(gate)
+  local shape, pick = gate.shape, gate.pick
+  local parts, own = gate.limits, pick and pick.parts
+  if not (parts or own) or not gate.runs then return nil end
+  local by, own_by
+  if not gate.meter and gate.lock_ms and not (pick and pick.bucket) then
+    by, own_by = charged.start_by(parts or {}, gate.slot, gate.lock_ms), charged.start_by(own or {}, gate.slot, gate.lock_ms)
+  end
+  return charged.text(charged.rules(shape.rules_at, shape.groups_at), by and own_by and math.min(by, own_by))
+end
+
 local function gate_handlers(gate)
   local base, call = gate.base, redis.call
   local delayed, pc, marker = base .. 'delayed', base .. 'pc', base .. 'marker'
@@ -306,7 +319,9 @@ local function gate_handlers(gate)
   end
   function handlers.HMSET(command, key, field, value, ...)
     if field ~= 'processedOn' then return call(command, key, field, value, ...) end
-    return call(command, key, field, us_text(math.ceil(gate.slot / 1000)), 'departure', us_text(math.ceil(gate.slot)), ...)
+    local started, slot, under = us_text(math.ceil(gate.slot / 1000)), us_text(math.ceil(gate.slot)), gate_charged(gate)
+    if not under then return call(command, key, field, started, 'departure', slot, ...) end
+    return call(command, key, field, started, 'departure', slot, 'charged', under, ...)
   end
   -- From the second job of a call on, delayed jobs have been promoted and other workers woken already.
   function handlers.ZRANGEBYSCORE(command, key, ...)

@@ -17,7 +17,7 @@
 -- in which they came, whatever their names: each gets a tag just above the last one's.
 --   meta:groups                hash: v (virtual time), t (the last tag of a group that came), seq (number of the last
 --                              job), tracked (1 once running jobs are recorded), at (since when the defaults are in
---                              force, µs, and which limits are), since (when a departure first found that, µs), seen (Redis's time, µs), back (how far it has gone back so far, µs), filled
+--                              force, µs, and which limits are), seen (Redis's time, µs), back (how far it has gone back so far, µs), filled
 --                              (until when buckets are full after a loss of state, µs), plain (the job without a group
 --                              that limits per group held last)
 --   meta:groups:ready          sorted set, group -> tag. A group with waiting jobs is in exactly one of these four
@@ -271,7 +271,7 @@ local function groups_library()
         redis.call('RENAME', limited, stale)
       end
       for _, group in ipairs(redis.call('ZRANGE', groups.key(g, 'full'), 0, -1)) do groups.release(g, group, 'full') end
-      redis.call('HSET', g.base .. 'meta:groups', 'at', at, 'since', us_text(g.now))
+      redis.call('HSET', g.base .. 'meta:groups', 'at', at)
       g.applied_at = at
     end
     for _, group in ipairs(redis.call('ZRANGE', stale, 0, groups.STALE - 1)) do groups.release(g, group, 'stale') end

@@ -2,11 +2,10 @@
 --- @include "limit-control"
 
 -- The state of a key in each bucket of lua/limits: when it was changed (µs), its level then, the interval with which
--- that was computed, and how long after that time (µs) the last charged slot lies. The level is in µs, units or tokens,
--- depending on the algorithm. Older versions store only the first two, and can read these. A state expires when it no
--- longer matters: no decision depends on that.
+-- that was computed, and how long after that time (µs) the last charged slot lies (below 0: before it). The level is in
+-- µs, units or tokens, depending on the algorithm. A state expires when it no longer matters: no decision depends on that.
 -- One table: a script has no room for more than 200 local names.
-local limit_bucket = { FORMAT = '<dddd', BYTES = 32, SLACK_MS = 1000 }
+local limit_bucket = { FORMAT = '<dddd', SLACK_MS = 1000 }
 
 -- Stores the state of a key. lasts: how long it matters, µs from now
 function limit_bucket.keep(key, lasts, packed)
@@ -23,25 +22,28 @@ end
 -- and so do refills until then. A lower rate counts from the change or, if its time is not certain, from the last
 -- charge.
 function limit_bucket.at(key, l, at, packed, certain)
-  if #packed < limit_bucket.BYTES then
-    local seen, level = struct.unpack('<dd', packed)
-    return seen, level, 0
-  end
   local seen, level, interval, ahead = struct.unpack(limit_bucket.FORMAT, packed)
   if interval == l.interval then return seen, level, ahead end
   local elapsed, raised = math.max(0, at - seen), interval > l.interval
   local tokens, gcra = l.algorithm == 'token-bucket', l.algorithm == 'gcra'
-  seen, ahead = seen + elapsed, math.max(0, ahead - elapsed)
+  seen, ahead = seen + elapsed, ahead - elapsed
   if not raised and not certain then elapsed = elapsed * interval / l.interval end
   if tokens then level = l.burst - level end
   local debt = math.max(0, (gcra and level or level * interval) - elapsed)
   -- A charge that was refunded no longer reaches that far.
-  local granted = raised and math.min(ahead, debt) or 0
+  local granted = raised and math.max(0, math.min(ahead, debt)) or 0
   debt = (debt - granted) * l.interval / interval + granted
   level = gcra and bucket.ceil(debt) or debt / l.interval
   if tokens then level = l.burst - level end
   limit_bucket.store(key, debt, seen, level, l.interval, ahead)
   return seen, level, ahead
+end
+
+-- Only the last charges are taken back: what was charged behind others would be granted twice.
+function limit_bucket.take_back(s, l, cost, slot)
+  if s.now + math.ceil(s.ahead) ~= slot then return false end
+  l.verbs.adjust(s, l, -cost)
+  return true
 end
 
 -- The limits (JSON) of a queue change at `at` (µs): up to then their buckets use the intervals that they had.

@@ -12,15 +12,15 @@ local function limit_load(key, format, packed)
   if packed then return struct.unpack(format, packed) end
 end
 
--- For a bucket: its level, how long ago that was, and how far ahead of now the last charged slot lies (µs); nothing if
--- nothing is stored.
+-- For a bucket: its level, how long ago that was, and how far ahead of now the last charged slot lies (µs; below 0:
+-- before it); nothing if nothing is stored.
 function limit_bucket.load(key, l, now, packed)
   if packed == nil then packed = redis.call('GET', key) end
   if not packed then return nil end
   local seen, level, ahead = limit_bucket.at(key, l, now, packed, false)
   -- If the clock went back, distances in time are kept.
   local elapsed = math.max(0, now - seen)
-  return level, elapsed, math.max(0, ahead - elapsed)
+  return level, elapsed, ahead - elapsed
 end
 
 -- The algorithms by name, each created on first use: a script uses one or two of them.
@@ -32,7 +32,9 @@ end
 --   adjust(s, l, cost)           charges it now unconditionally, or refunds it (cost < 0)
 --   remove(s, l, cost)           undoes the last charge, if that differs from a refund
 --   charged_until(s, since)      the sum of all charges up to a time; without it, s.start is the start of the window
---   begin(s, l, start, used)     for a window: sets its start, and what was charged in it
+--   take_back(s, l, cost, slot)  undoes a charge for that time (µs) of what never started; false if it cannot be undone
+--                                without letting more pass than is allowed. Not for places: they follow their holders
+--   begin(s, l, start, used, opening)  for a window: sets its start, what was charged in it, and what of that for its start
 --   save(s, l)                   stores what was charged
 --   view(s, l)                   units left now, and when all are available again (µs since 1970)
 -- What conforms once also conforms later, as long as nothing is charged: so the earliest time at which several limits
@@ -54,7 +56,7 @@ end
 -- How much of a charge made at `since` (µs) can be refunded: what has refilled since then may have gone to others, and
 -- what refills until the last granted slot has been promised to them.
 local function limit_credit(l, s, cost, since)
-  if l.interval then return math.max(0, cost - math.max(0, s.now + s.ahead - since) / l.interval) end
+  if l.interval then return math.max(0, cost - math.max(0, s.now + math.max(0, s.ahead) - since) / l.interval) end
   if l.verbs.charged_until then return math.min(cost, math.max(0, l.verbs.charged_until(s, since) - s.base)) end
   return since >= s.start and cost or 0
 end

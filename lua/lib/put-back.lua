@@ -25,7 +25,7 @@ local function put_back(base, id, token, score, second)
   redis.call('DEL', job_key .. ':lock')
   redis.call('SREM', base .. 'stalled', id)
   redis.call('HINCRBY', job_key, 'ats', -1)
-  redis.call('HDEL', job_key, 'processedOn', 'departure', 'pb')
+  redis.call('HDEL', job_key, 'processedOn', 'departure', 'charged', 'pb')
   put_back_probe(base, id)
   if score ~= '' and tonumber(score) < 4294967296 then
     -- A job of a group.

@@ -1,5 +1,6 @@
 --- @include "batch-once"
 --- @include "queue-limits"
+--- @include "charged"
 --- @include "departures"
 --- @include "grants"
 --- @include "job"
@@ -12,6 +13,7 @@
 -- fetches them by itself, as in lib/quick: the rest of the gate is not set up, and the reply is BullMQ's.
 --   q.time, q.now   when all of them depart: Redis's reply to TIME, and µs
 --   q.shape, q.meter   with a rate; q.slot_before is the last slot granted before (µs)
+--   q.charged       what is kept with each job under limits (lib/charged)
 --   q.parts         the limits, as in lib/queue-limits; for each
 --     part.room     units that conform together now; they are charged all at once, at the end
 --     part.asked    what the next job takes of them
@@ -62,8 +64,8 @@ function quick_gate.handlers(q, base)
   end
   function handlers.HMSET(command, key, field, value, ...)
     if field ~= 'processedOn' then return call(command, key, field, value, ...) end
-    if q.meter then return call(command, key, field, started, 'departure', us_text(q.now), ...) end
-    return call(command, key, field, started, ...)
+    if not q.charged then return call(command, key, field, started, 'departure', us_text(q.now), ...) end
+    return call(command, key, field, started, 'departure', us_text(q.now), 'charged', q.charged, ...)
   end
   return handlers
 end
@@ -88,6 +90,12 @@ function quick_gate.open_meter(q, call)
   return m
 end
 
+-- All of them depart now, and some may cost nothing under some limit.
+function quick_gate.charged(q, call)
+  local f = redis.call('HMGET', call.key, 'rulesAt', 'groupsAt')
+  return charged.text(charged.rules(f[1], f[2]), not q.meter and charged.start_by(q.parts, q.now, tonumber(call.memo_ms)))
+end
+
 -- call: base, key of the shape, jobs wanted, grant and memo_ms as in lib/departure, horizon µs; holds, as lib/quick
 -- returns it. Nil if what holds the jobs needs the gate: a limit that is not simply enforced, one of places, which the
 -- ending jobs give back, or one that is used up; or if this call was sent before, and its grant is remembered.
@@ -105,6 +113,7 @@ function quick_gate.open(call)
     part.room, part.total = part.l.plain and quick_gate.room(part, call.wanted) or 0, 0
     if part.room <= 0 then return nil end
   end
+  if limits then q.charged = quick_gate.charged(q, call) end
   q.heads = redis.call('LRANGE', base .. 'wait', -call.wanted, -1)
   q.redis = hooked_redis(redis, quick_gate.handlers(q, base))
   return q

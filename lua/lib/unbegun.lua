@@ -1,24 +1,26 @@
 --- @include "clock"
 --- @include "shape"
 --- @include "job"
+--- @include "meter"
 --- @include "group-limits"
+--- @include "charged"
 
--- The downstream has not seen a job that goes back without having started. A window that begins with its first unit
--- (align 'first') must not begin with such a job: the downstream's own window begins with the next one. The other fixed
--- windows of groups get its units back, or some late returns would use up the day of a tenant, and so does the bucket of
--- its group, if no slot was granted behind it. Of other limits the units come back by themselves, and slots that were
--- granted behind it keep their distance. Called before the jobs go back.
+-- The downstream has not seen a job that goes back without having started, so what it was charged goes back too, where
+-- that lets nothing more pass than is allowed: to the very windows that were charged, and to buckets whose last slot it
+-- had. Slots that were granted behind it keep their distance. A window that begins with its first unit (align 'first')
+-- must not begin with such a job: the downstream's own window begins with the next one. Places of a limit on running
+-- jobs follow the lock of the job. Called before the jobs go back.
 -- One table: a script has no room for more than 200 local names.
 local unbegun = {}
 
 -- Jobs are read in chunks of this size, the last granted first.
 unbegun.CHUNK, unbegun.MOST = 64, 1024
--- Slots that lie this close behind a change of the limits, µs, may have been granted before it.
+-- Slots that lie this close behind a reset or another mode of a limit, µs, may have been granted before it.
 unbegun.AHEAD_US = 60000000
 
--- The running jobs whose slots lie in the window, each with its slot and cost: only if no job is missing, else nil.
--- Jobs that have ended are no longer known.
-function unbegun.charged(base, part)
+-- The running jobs whose slots lie in the window, each with its slot and cost, but not those that gave their units back
+-- (given): only if no job is missing, else nil. Jobs that have ended are no longer known.
+function unbegun.charged(base, part, given)
   local found, sum, l, s = {}, 0, part.l, part.s
   for from = 0, unbegun.MOST - 1, unbegun.CHUNK do
     local ids = redis.call('LRANGE', base .. 'active', from, from + unbegun.CHUNK - 1)
@@ -26,7 +28,7 @@ function unbegun.charged(base, part)
       local job = redis.call('HMGET', base .. id, 'departure', 'opts', 'ats')
       local slot = tonumber(job[1])
       local counts = not part.group or (groups_library().named(job[2]) or '') == part.group
-      if counts and slot and slot >= s.start and slot < s.finish then
+      if counts and slot and slot >= s.start and slot < s.finish and not given[id] then
         local cost, costs = cost_of_options(job[2])
         local field = (job[3] or '') .. ':' .. job[1] .. ':' .. (l.unit or '')
         local settled = redis.call('HGET', base .. 'meta:settled:' .. id, field)
@@ -39,53 +41,74 @@ function unbegun.charged(base, part)
   end
 end
 
-function unbegun.leave(base, part, leaving)
-  local used, start = 0, nil
-  local found = unbegun.charged(base, part)
+-- Some that began the window go back, and others were charged in it later: it begins with the first of these, if all of
+-- them are known. Returns whether anything was given back.
+function unbegun.leave(base, part, leaving, given)
+  local used, opening, start = 0, 0, nil
+  local found = unbegun.charged(base, part, given)
   for _, job in ipairs(found or {}) do
     if not leaving[job.id] then
-      used, start = used + job.cost, math.min(start or job.slot, job.slot)
+      if not start or job.slot < start then start, opening = job.slot, 0 end
+      if job.slot == start then opening = opening + job.cost end
+      used = used + job.cost
     end
   end
-  if not found or used == part.s.used then return end
-  part.l.verbs.begin(part.s, part.l, start or part.s.start, used)
-  unbegun.keep(base, part)
+  if not found or used == part.s.used then return false end
+  part.l.verbs.begin(part.s, part.l, start or part.s.start, used, opening)
+  return true
 end
 
-function unbegun.keep(base, part)
-  part.l.verbs.save(part.s, part.l)
-  if not part.group then return end
-  local g = groups_library().bare(base)
-  g:release(part.group, 'limited')
-  g:save()
-end
-
--- The jobs that go back and were charged when they were granted: {slot, cost, costs, group} each.
-function unbegun.granted(base, leaving)
-  local jobs = {}
+-- The jobs that go back and were charged when they were granted, the last slot first: {id, slot, cost, costs, group}
+-- each; ruled: whether the limits are still those that it was charged under.
+function unbegun.granted(base, shape, leaving)
+  local jobs, rules = {}, charged.rules(shape.rules_at, shape.groups_at)
   for id in pairs(leaving) do
-    local job = redis.call('HMGET', base .. id, 'departure', 'opts', 'processedOn', 'defa')
+    local job = redis.call('HMGET', base .. id, 'departure', 'opts', 'processedOn', 'defa', 'charged')
     local slot = tonumber(job[1]) or 0
     -- Otherwise the slot is that of an attempt before. One that will only be failed was not charged.
     if math.ceil(slot / 1000) == tonumber(job[3]) and not job[4] then
       local cost, costs = cost_of_options(job[2])
-      jobs[#jobs + 1] = { slot = slot, cost = cost, costs = costs, group = groups_library().named(job[2]) or '' }
+      jobs[#jobs + 1] = {
+        id = id, slot = slot, cost = cost, costs = costs, group = groups_library().named(job[2]) or '',
+        ruled = string.match(job[5] or '', '^%S+') == rules,
+      }
     end
   end
+  table.sort(jobs, function(a, b) return a.slot > b.slot end)
   return jobs
 end
 
--- Gives a window of a group the units of its jobs back, unless another one has begun since.
-function unbegun.refund(base, part, jobs)
-  local units, l, s = 0, part.l, part.s
-  local since = tonumber(redis.call('HGET', base .. 'meta:groups', 'since') or nil) or math.huge
-  for _, job in ipairs(jobs) do
-    local counts = job.slot >= s.start and job.slot < s.finish and job.slot > since + unbegun.AHEAD_US
-    if counts and job.group == part.group then units = units + queue_limit_cost(l, job.cost, job.costs) end
+-- Whether a job was certainly charged under a limit, as it is now.
+function unbegun.counts(l, job)
+  if not job.ruled or l.mode ~= 'enforce' or not l.verbs.take_back then return false end
+  if not l.changed_at then
+    local changed = redis.call('HMGET', l.control, 'modeAt', 'resetAt')
+    l.changed_at = math.max(tonumber(changed[1]) or 0, tonumber(changed[2]) or 0)
   end
-  if units == 0 then return end
-  l.verbs.adjust(s, l, -units)
-  unbegun.keep(base, part)
+  return l.changed_at == 0 or job.slot > l.changed_at + unbegun.AHEAD_US
+end
+
+-- Gives a limit the units of its jobs back.
+function unbegun.refund(base, part, jobs, leaving)
+  local l, given, changed, first = part.l, {}, false, false
+  for _, job in ipairs(jobs) do
+    local cost = queue_limit_cost(l, job.cost, job.costs)
+    if cost > 0 and (not part.group or part.group == job.group) and unbegun.counts(l, job) then
+      if l.verbs.take_back(part.s, l, cost, job.slot) then
+        given[job.id], changed = true, true
+      else
+        first = first or l.align == 'first'
+      end
+    end
+  end
+  changed = (first and unbegun.leave(base, part, leaving, given)) or changed
+  if not changed then return end
+  l.verbs.save(part.s, l)
+  if l.shared then queue_limit_call_others(l.control, base) end
+  if not part.group then return end
+  local g = groups_library().bare(base)
+  g:release(part.group, 'limited')
+  g:save()
 end
 
 -- Gives the buckets of groups back what was charged for their last slots. Before these, others may have been granted in
@@ -108,40 +131,44 @@ function unbegun.refund_buckets(base, shape, now, jobs)
   g:save()
 end
 
--- Adds the limits of the groups of these jobs. limits: as in lib/group-limits, or nil
-function unbegun.add_groups(parts, limits, jobs)
-  local seen = {}
-  for _, job in ipairs(limits and jobs or {}) do
-    for _, part in ipairs(not seen[job.group] and limits.open(job.group) or {}) do parts[#parts + 1] = part end
-    seen[job.group] = true
-  end
-end
-
--- leaving: the ids of the jobs that go back, each true
-function unbegun.leave_windows(base, shape, now, leaving, jobs)
-  local parts = shape.limits and queue_limits_open(shape, base, now) or {}
-  unbegun.add_groups(parts, group_limits_of(base, shape, now), jobs)
-  for _, part in ipairs(parts) do
-    if part.l.mode ~= 'enforce' or part.l.algorithm ~= 'fixed-window' then
-    elseif part.l.align == 'first' then
-      unbegun.leave(base, part, leaving)
-    elseif part.group then
-      unbegun.refund(base, part, jobs)
+-- The same for the bucket of the queue. Returns how many jobs had its last slot.
+function unbegun.refund_meter(base, shape, jobs)
+  local key = base .. 'meta:meter'
+  local f = redis.call('HMGET', key, 'origin', 'tat', 'last', 'interval')
+  if not (shape.interval and f[1] and f[4]) then return 0 end
+  local b, count = { tat = tonumber(f[2]), last = tonumber(f[3]), interval = tonumber(f[4]) }, 0
+  for _, job in ipairs(jobs) do
+    if job.slot == tonumber(f[1]) + math.ceil(b.last) then
+      bucket.refund(b, bucket.ceil(job.cost * b.interval), b.last)
+      count = count + 1
     end
   end
+  if count > 0 then redis.call('HSET', key, 'tat', exact_text(b.tat)) end
+  return count
 end
 
--- leaving: as above
+-- Gives limits their units back.
+function unbegun.refund_limits(base, shape, now, jobs, leaving)
+  local parts, seen = shape.limits and queue_limits_open(shape, base, now) or {}, {}
+  local own = group_limits_of(base, shape, now)
+  for _, job in ipairs(own and jobs or {}) do
+    for _, part in ipairs(not seen[job.group] and own.open(job.group) or {}) do parts[#parts + 1] = part end
+    seen[job.group] = true
+  end
+  for _, part in ipairs(parts) do unbegun.refund(base, part, jobs, leaving) end
+end
+
+-- leaving: the ids of the jobs that go back, each true. Returns the shape and the jobs, for unbegun.refund_meter; nil if
+-- nothing was charged.
 function unbegun.give_back(base, leaving)
-  local f = redis.call('HMGET', base .. 'meta:shape', 'limits', 'groups')
-  local limits = f[1] or ''
-  local windows = string.find(limits, '"align":"first"', 1, true)
-    or (string.find(limits, '"per":"group"', 1, true) and string.find(limits, '"fixed-window"', 1, true))
-  if not (windows or f[2]) or next(leaving) == nil then return end
+  local key = base .. 'meta:shape'
+  local f = redis.call('HMGET', key, 'limits', 'groups', 'interval')
+  if not (f[1] or f[2] or f[3]) or next(leaving) == nil then return nil end
   local now = redis_now()
-  local shape = shape_load(base .. 'meta:shape', base, now)
-  if not (shape and shape.mode == 'enforce') then return end
-  local jobs = unbegun.granted(base, leaving)
-  if windows then unbegun.leave_windows(base, shape, now, leaving, jobs) end
+  local shape = shape_load(key, base, now)
+  if not (shape and shape.mode == 'enforce') then return nil end
+  local jobs = unbegun.granted(base, shape, leaving)
+  if shape.limits or shape.group_limits then unbegun.refund_limits(base, shape, now, jobs, leaving) end
   if shape.groups then unbegun.refund_buckets(base, shape, now, jobs) end
+  return shape, jobs
 end

@@ -41,15 +41,17 @@ limit_factories['fixed-window'] = function()
     return start + l.window
   end
 
-  -- s.start may lie ahead, if a caller waits for that window.
+  -- s.start may lie ahead, if a caller waits for that window. s.opening: units charged for s.start itself.
   local function open(key, l, now, packed)
-    local seen, kept, used = limit_load(key, '<ddd', packed)
-    local s = { key = key, now = now, used = 0 }
+    local seen, kept, used, opening = limit_load(key, '<dddd', packed)
+    local s = { key = key, now = now, used = 0, opening = 0 }
     local start = aligned(l, now)
     if seen then
       -- A clock that went back takes the window with it; a window ahead of it stays as far ahead.
       if now < seen then kept = (kept > seen or l.align == 'first') and aligned(l, kept - seen + now) or start end
-      if kept >= start or (l.align == 'first' and now < finish(l, kept)) then s.start, s.used = kept, used end
+      if kept >= start or (l.align == 'first' and now < finish(l, kept)) then
+        s.start, s.used, s.opening = kept, used, opening
+      end
     end
     s.start = s.start or start
     s.finish = finish(l, s.start)
@@ -68,6 +70,8 @@ limit_factories['fixed-window'] = function()
       s.start, s.used = aligned(l, at), 0
       s.finish = finish(l, s.start)
     end
+    if s.used == 0 then s.opening = 0 end
+    if at <= s.start then s.opening = s.opening + cost end
     s.used = s.used + cost
   end
 
@@ -75,12 +79,24 @@ limit_factories['fixed-window'] = function()
     s.used = math.max(0, s.used + cost)
   end
 
-  local function begin(s, l, start, used)
-    s.start, s.used, s.finish = start, used, finish(l, start)
+  -- Another charge would begin a window that begins with its first unit, if this was the only one for its start: when is
+  -- not known here.
+  local function take_back(s, l, cost, slot)
+    if slot < s.start or slot >= s.finish or s.used == 0 then return false end
+    if l.align == 'first' and slot == s.start then
+      if cost >= s.opening and cost < s.used then return false end
+      s.opening = math.max(0, s.opening - cost)
+    end
+    s.used = math.max(0, s.used - cost)
+    return true
+  end
+
+  local function begin(s, l, start, used, opening)
+    s.start, s.used, s.opening, s.finish = start, used, opening, finish(l, start)
   end
 
   local function save(s)
-    limit_store(s.key, s.finish - s.now, struct.pack('<ddd', s.now, s.start, s.used))
+    limit_store(s.key, s.finish - s.now, struct.pack('<dddd', s.now, s.start, s.used, s.opening))
   end
 
   local function view(s, l)
@@ -89,5 +105,8 @@ limit_factories['fixed-window'] = function()
     return l.limit - s.used, s.finish
   end
 
-  return { open = open, earliest = earliest, charge = charge, adjust = adjust, begin = begin, save = save, view = view }
+  return {
+    open = open, earliest = earliest, charge = charge, adjust = adjust, take_back = take_back, begin = begin, save = save,
+    view = view,
+  }
 end

@@ -8,7 +8,7 @@
 limit_factories['gcra'] = function()
   local function open(key, l, now, packed)
     local tat, elapsed, ahead = limit_bucket.load(key, l, now, packed)
-    return { key = key, now = now, tat = tat and math.max(0, tat - elapsed) or 0, ahead = ahead or 0 }
+    return { key = key, now = now, tat = tat and math.max(0, tat - elapsed) or 0, ahead = ahead or -math.huge }
   end
 
   -- A cost above the burst (which was lowered since) conforms when the bucket is empty.
@@ -32,5 +32,8 @@ limit_factories['gcra'] = function()
     return l.burst - s.tat / l.interval, s.now + math.ceil(s.tat)
   end
 
-  return { open = open, earliest = earliest, charge = charge, adjust = adjust, save = save, view = view }
+  return {
+    open = open, earliest = earliest, charge = charge, adjust = adjust, take_back = limit_bucket.take_back, save = save,
+    view = view,
+  }
 end

@@ -6,7 +6,7 @@
 limit_factories['leaky-bucket'] = function()
   local function open(key, l, now, packed)
     local stored, elapsed, ahead = limit_bucket.load(key, l, now, packed)
-    return { key = key, now = now, stored = stored or 0, elapsed = elapsed or 0, ahead = ahead or 0 }
+    return { key = key, now = now, stored = stored or 0, elapsed = elapsed or 0, ahead = ahead or -math.huge }
   end
 
   local function level(s, l)
@@ -36,5 +36,8 @@ limit_factories['leaky-bucket'] = function()
     return l.burst - level(s, l), s.now + math.max(0, math.ceil(s.stored * l.interval - s.elapsed))
   end
 
-  return { open = open, earliest = earliest, charge = charge, adjust = adjust, save = save, view = view }
+  return {
+    open = open, earliest = earliest, charge = charge, adjust = adjust, take_back = limit_bucket.take_back, save = save,
+    view = view,
+  }
 end

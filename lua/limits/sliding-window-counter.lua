@@ -54,6 +54,18 @@ limit_factories['sliding-window-counter'] = function()
     s.used = math.max(0, s.used + cost)
   end
 
+  local function take_back(s, l, cost, slot)
+    local start = aligned(l, slot)
+    if start == s.start then
+      s.used = math.max(0, s.used - cost)
+    elseif start == s.start - l.window then
+      s.before = math.max(0, s.before - cost)
+    else
+      return false
+    end
+    return true
+  end
+
   local function save(s, l)
     local lasts = s.start + 2 * l.window - s.now
     limit_store(s.key, lasts, struct.pack('<dddd', s.now, s.start, s.used, s.before))
@@ -67,5 +79,7 @@ limit_factories['sliding-window-counter'] = function()
     return l.limit - s.used - s.before * reaches, reset
   end
 
-  return { open = open, earliest = earliest, charge = charge, adjust = adjust, save = save, view = view }
+  return {
+    open = open, earliest = earliest, charge = charge, adjust = adjust, take_back = take_back, save = save, view = view,
+  }
 end

@@ -12,6 +12,8 @@ limit_factories['sliding-window-log'] = function()
   local FIRST = 1
   -- Maximum number of old entries removed per call.
   local TRIMMED = 100
+  -- Maximum number of later entries rewritten when a charge is taken back.
+  local REWRITTEN = 1000
 
   local function sum_of(found)
     return tonumber(found[1]) or 0
@@ -116,6 +118,25 @@ limit_factories['sliding-window-log'] = function()
     if before == 'seen' or tonumber(before) < s.sum then redis.call('ZADD', s.key, us_text(s.last), exact_text(s.sum)) end
   end
 
+  -- The sums of all later entries fall.
+  local function take_back(s, l, cost, slot)
+    local rows = redis.call('ZRANGEBYSCORE', s.key, us_text(slot), '+inf', 'WITHSCORES', 'LIMIT', 0, REWRITTEN + 1)
+    if slot <= s.now - l.window or tonumber(rows[2]) ~= slot or #rows > 2 * REWRITTEN then return false end
+    local before = sum_of(redis.call('ZREVRANGEBYSCORE', s.key, '(' .. us_text(slot), 0, 'LIMIT', 0, 1))
+    local charged, kept = tonumber(rows[1]) - before, {}
+    local back = math.min(cost, charged)
+    redis.call('ZREMRANGEBYSCORE', s.key, us_text(slot), '+inf')
+    for i = back == charged and 3 or 1, #rows, 2 do
+      kept[#kept + 1], kept[#kept + 2] = rows[i + 1], exact_text(tonumber(rows[i]) - back)
+    end
+    if #kept > 0 then redis.call('ZADD', s.key, unpack(kept)) end
+    local last = redis.call('ZRANGE', s.key, -1, -1, 'WITHSCORES')
+    s.sum = tonumber(last[1]) or 0
+    s.last = s.sum > 0 and tonumber(last[2]) or 0
+    if s.sum == 0 then redis.call('UNLINK', s.key) else redis.call('ZADD', s.key, us_text(-s.now), 'seen') end
+    return true
+  end
+
   local function adjust(s, l, cost)
     if cost < 0 then return give_back(s, l, -cost) end
     if cost > 0 then charge(s, l, cost, 0) end
@@ -138,7 +159,7 @@ limit_factories['sliding-window-log'] = function()
   end
 
   return {
-    open = open, earliest = earliest, charge = charge, adjust = adjust, remove = remove, charged_until = charged_until,
-    save = save, view = view,
+    open = open, earliest = earliest, charge = charge, adjust = adjust, remove = remove, take_back = take_back,
+    charged_until = charged_until, save = save, view = view,
   }
 end

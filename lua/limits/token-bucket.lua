@@ -7,7 +7,7 @@
 limit_factories['token-bucket'] = function()
   local function open(key, l, now, packed)
     local stored, elapsed, ahead = limit_bucket.load(key, l, now, packed)
-    return { key = key, now = now, stored = stored or l.burst, elapsed = elapsed or 0, ahead = ahead or 0 }
+    return { key = key, now = now, stored = stored or l.burst, elapsed = elapsed or 0, ahead = ahead or -math.huge }
   end
 
   local function tokens(s, l)
@@ -37,5 +37,8 @@ limit_factories['token-bucket'] = function()
     return tokens(s, l), s.now + math.max(0, math.ceil((l.burst - s.stored) * l.interval - s.elapsed))
   end
 
-  return { open = open, earliest = earliest, charge = charge, adjust = adjust, save = save, view = view }
+  return {
+    open = open, earliest = earliest, charge = charge, adjust = adjust, take_back = limit_bucket.take_back, save = save,
+    view = view,
+  }
 end

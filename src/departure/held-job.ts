@@ -60,6 +60,16 @@ export function unheldJob(
   }
 }
 
+/**
+ * Until when a job may start although it is late, µs on Redis's clock: only windows hold it, and until then it counts in
+ * those that it was charged in. Undefined if it has to start at its slot. `charged` is as `lua/lib/gate.lua` writes it.
+ */
+export function startByOf({ fields }: HeldJob): number | undefined {
+  const at = fields.findIndex((name, i) => i % 2 === 0 && name === 'charged')
+  const text = at < 0 ? undefined : fields[at + 1]?.split(' ')[1]
+  return text === undefined ? undefined : Number(text)
+}
+
 /** In the order in which they were granted. */
 export function inOrder(jobs: readonly HeldJob[]): HeldJob[] {
   return [...jobs].sort((one, other) => one.slotUs - other.slotUs || one.place - other.place)

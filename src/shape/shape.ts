@@ -53,7 +53,7 @@ export interface Shape {
   /**
    * A job that may be later than this for its slot, including the error of the worker's clock, does not start: it goes
    * back and gets a new slot. ms. Default 100, except that a worker with a clock error above 50 ms still accepts 50 ms
-   * of measured lateness.
+   * of measured lateness, and that a job which only windows hold may start as long as its window lasts.
    */
   readonly maxLatenessMs?: number
   /**

@@ -146,6 +146,11 @@ export class StoredShape implements ShapeIdentity {
     return this.mode === 'enforce' && holds
   }
 
+  /** Whether departures have slots of limits, and no rate spaces them. */
+  get isLimitedOnly(): boolean {
+    return this.isPaced && this.#fields.has('limits') && !this.#fields.has('interval')
+  }
+
   get hasGroups(): boolean {
     return this.#fields.has('groups')
   }

@@ -154,6 +154,19 @@ export class ReferenceBucket {
   }
 
   /**
+   * Takes back the last slots of a grant that a worker returns and has no use for, as those of late jobs: only the very
+   * last slot granted, which several jobs may have.
+   * @returns how many were taken back; the others are lost
+   */
+  takeBack({ slotsUs, costs }: ReferenceGrant, count = slotsUs.length): number {
+    if (!this.#state || this.#shape.mode !== 'enforce' || count === 0) return 0
+    const lastUs = wholeUs(this.#state.last)
+    const found = costs.slice(-count).filter((_, i) => slotsUs.at(i - count) === lastUs)
+    this.#state = refunded(this.#state, found, lastUs)
+    return found.length
+  }
+
+  /**
    * Changes fields of the shape for every slot not yet granted.
    * @param endedUs when the change happened, if not observed at that time: the end of an override. Default: now
    * @throws InvalidRateError, InvalidShapeError

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { DepartureRequest } from '../departure/departures.ts'
-import { type HeldJob, heldJobs, unheldJob } from '../departure/held-job.ts'
+import { type HeldJob, heldJobs, startByOf, unheldJob } from '../departure/held-job.ts'
 import { mostStarted } from '../departure/jobs-per-script.ts'
 import type { DepartureReply, FetchedJob } from '../departure/reply.ts'
 import { UncertainClockError } from '../errors.ts'
@@ -245,6 +245,8 @@ export class Dispatcher {
     const clockErrorUs = this.#clock.errorUs()
     const maxLatenessMs = shape.number('maxLatenessMs')
     if (latenessUs <= allowedLatenessUs(maxLatenessMs, clockErrorUs)) return undefined
+    const startByUs = maxLatenessMs === undefined && shape.isLimitedOnly ? startByOf(job) : undefined
+    if (startByUs !== undefined && job.slotUs + latenessUs + clockErrorUs < startByUs) return undefined
     this.#late.note(job.id)
     this.#host.onLate(job, { latenessUs, clockErrorUs })
     if (maxLatenessMs !== undefined) this.#unsure(maxLatenessMs, clockErrorUs)

@@ -96,6 +96,7 @@ export class Mirror {
     const left = jobs.length - count
     this.#waiting.unshift(...jobs.splice(left))
     const refunded = this.#bucketNow.refund(grant, count)
+    if (!refunded) this.#bucketNow.takeBack(grant, count)
     const { slotsUs, costs } = grant
     this.#granted = {
       grant: refunded ?? { ...grant, slotsUs: slotsUs.slice(0, left), costs: costs.slice(0, left) },

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { intervalUs, parseRate } from '../../src/rate.ts'
-import { expectPaced, ReferenceBucket, type Start } from '../../src/testing/index.ts'
+import { expectPaced, ReferenceBucket, type ReferenceGrant, type Start } from '../../src/testing/index.ts'
 
 const START_US = 1_764_000_000_000_017
 const RUNS = { numRuns: 2000 }
@@ -57,6 +57,44 @@ describe('whatever is asked for, and however late', () => {
             lastUs = slotUs
           }
         }
+      }),
+      RUNS,
+    )
+  })
+
+  test('jobs that are late and go back let no more start than the bound', () => {
+    const late = fc.array(fc.tuple(call, fc.integer({ min: 0, max: 6 }), fc.nat(3)), {
+      minLength: 1,
+      maxLength: 40,
+    })
+    fc.assert(
+      fc.property(shape, late, (limits, asked) => {
+        const bucket = new ReferenceBucket(limits, START_US)
+        const held: { grant: ReferenceGrant; kept: number }[] = []
+        for (const [{ wait, horizonUs, costs }, back, ago] of asked) {
+          bucket.advance(Math.round(wait * intervalOf(limits)))
+          const grant = bucket.grant(costs, horizonUs)
+          held.push({ grant, kept: grant.slotsUs.length })
+          // Of any grant: what is not the last slot is lost, and never started.
+          const one = held.at(-1 - ago)
+          const count = Math.min(back, one?.kept ?? 0)
+          if (!one || count === 0) continue
+          const { slotsUs, costs: charged } = one.grant
+          bucket.takeBack(
+            { ...one.grant, slotsUs: slotsUs.slice(0, one.kept), costs: charged.slice(0, one.kept) },
+            count,
+          )
+          one.kept -= count
+        }
+        const kept = held.flatMap(({ grant, kept: count }) =>
+          grant.slotsUs
+            .slice(0, count)
+            .map((departureTimeUs, i) => ({ departureTimeUs, cost: grant.costs[i] as number })),
+        )
+        expectPaced(
+          kept.sort((one, other) => one.departureTimeUs - other.departureTimeUs),
+          limits,
+        )
       }),
       RUNS,
     )

@@ -121,3 +121,26 @@ test('jobs that are due at the same moment: a processor that blocks makes the ot
   // Once it is plain that they come late, they are asked for one by one.
   expect(calls.all.filter(({ request }) => request.jobs === 1).length).toBeGreaterThan(10)
 })
+
+// No window ends during the test.
+const RATE = { limit: 3, period: 1000 * 86_400_000 } as const
+const DAYS = { name: 'days', algorithm: 'fixed-window', rate: RATE } as const
+
+test.each([
+  ['per queue', [DAYS]],
+  ['per group', [{ ...DAYS, per: 'group' }]],
+  ['of a log', [{ name: 'days', algorithm: 'sliding-window-log', rate: '3/day' }]],
+  ['of a bucket', [{ name: 'days', algorithm: 'gcra', rate: '3/day', burst: 3 }]],
+] as const)('a processor that computes takes no unit of a day from the others: a limit %s', async (kind, limits) => {
+  const queue = shop.queue({ groups: {}, limits })
+  await queue.waitUntilReady()
+  const worker = shop.worker(queue, async () => block(150), { concurrency: 3 })
+  const [calls, completed, late] = [callsOf(worker), eventsOf('completed', worker), eventsOf('late', worker)]
+  await calls.reach(1)
+  await queue.addBulk(jobs(4).map((job) => ({ ...job, opts: { group: { id: 'acme' } } })))
+  await completed.reach(3)
+  // In a window at a time of its own, a late start is as good as any.
+  if (kind === 'per queue' || kind === 'per group') expect(late.all).toEqual([])
+  else expect(late.all.length).toBeGreaterThan(0)
+  expect((await queue.meter()).nextDepartureAt?.getTime()).toBeGreaterThan(Date.now() + 60_000)
+})

@@ -81,7 +81,7 @@ function byWindow({ limit, periodMs }: Limit, charges: readonly Charge[], cost: 
 
 /** Not before the last charge, and once so much has left the window that the cost fits. */
 function byLog({ limit, periodMs }: Limit, charges: readonly Charge[], cost: number): number {
-  const lastUs = charges.at(-1)?.atUs ?? 0
+  const lastUs = charges.findLast((charge) => charge.cost > 0)?.atUs ?? 0
   const most = Math.max(0, limit - cost)
   let kept = 0
   for (let i = charges.length - 1; i >= 0; i--) {
@@ -132,6 +132,42 @@ export function settleLimit(limit: Limit, charges: Charge[], slotUs: number, cha
   } else {
     settleLog(limit, charges, slotUs, -change, nowUs)
   }
+}
+
+/**
+ * What a job was charged that goes back before it has started: of a bucket only if none has a later slot, of a window if
+ * that still counts.
+ * @returns whether anything was given back
+ */
+export function takeBack(limit: Limit, charges: Charge[], slotUs: number, cost: number, nowUs: number): boolean {
+  if (cost === 0) return false
+  if (limit.algorithm === 'gcra') {
+    const lastUs = Math.max(...charges.flatMap(({ atUs, trueCost }) => (trueCost === undefined ? [] : [atUs])))
+    if (lastUs === slotUs) charges.push({ atUs: nowUs, cost: -cost })
+    return lastUs === slotUs
+  }
+  const windowUs = limit.periodMs * 1000
+  const windowOf = (us: number) => Math.floor(us / windowUs)
+  const currentUs = Math.max(nowUs, charges.at(-1)?.atUs ?? 0)
+  const isWindow = limit.algorithm === 'fixed-window'
+  const counts = isWindow ? windowOf(slotUs) === windowOf(currentUs) : slotUs > nowUs - windowUs
+  const own = charges.filter(({ atUs, cost: charged }) => atUs === slotUs && charged > 0)
+  const used = charges.reduce(
+    (sum, { atUs, cost: charged }) => sum + (windowOf(atUs) === windowOf(slotUs) ? charged : 0),
+    0,
+  )
+  let back = isWindow ? Math.min(cost, used) : cost
+  if (!counts || back <= 0 || (!isWindow && own.length === 0)) return false
+  if (isWindow) {
+    charges.push({ atUs: charges.at(-1)?.atUs ?? 0, cost: -back })
+    return true
+  }
+  for (const charge of own) {
+    const taken = Math.min(back, charge.cost)
+    charge.cost -= taken
+    back -= taken
+  }
+  return true
 }
 
 /** What is given back is that of the oldest charges. */

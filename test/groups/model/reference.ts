@@ -16,6 +16,7 @@ import {
   reshaped,
   type Seen,
   settleLimit,
+  takeBack,
   trueTat,
 } from './charges.ts'
 
@@ -209,21 +210,16 @@ export class ReferenceGroups {
 
   /**
    * It goes back before it has started: the bucket of its group gets its units back if no slot was granted behind its
-   * own, and a window that still lasts does.
+   * own, and so does each of its limits.
    */
   late(id: string, nowUs: number): number {
     const { group, job, slotUs, charges: own, seen } = this.#left.get(id) as Left
-    const charged = this.#limits.map((limit, i) => {
-      const charges = limit.algorithm === 'fixed-window' ? (group.charges[i] as Charge[]) : []
-      const windowOf = (us: number) => Math.floor(us / (limit.periodMs * 1000))
-      const current = Math.max(windowOf(nowUs), windowOf(charges.at(-1)?.atUs ?? 0))
-      const cost = costUnder(limit, job)
-      if (windowOf(slotUs) !== current || cost === 0) return undefined
-      return charges.find((one) => one.atUs === slotUs && one.cost === cost)
-    })
-    for (const charge of charged) if (charge) charge.cost = 0
+    const charged = this.#limits.map((limit, i) =>
+      takeBack(limit, group.charges[i] as Charge[], slotUs, costUnder(limit, job), nowUs),
+    )
     for (const charge of own) if (charge) charge.trueCost = 0
     if (seen) seen.trueCost = 0
+    for (const [i, limit] of this.#limits.entries()) checkLimit(limit, group.charges[i] as Charge[], nowUs)
     const bucket = this.#reshape(group, nowUs)
     const isLast = bucket?.last === slotUs
     if (bucket && isLast) bucket.tat -= ceil(job.cost * bucket.intervalUs)

@@ -15,8 +15,6 @@
 --- @include "lib/group-settings"
 --- @include "lib/settling"
 --- @include "lib/unbegun"
--- No slot was granted before the limits were there.
-unbegun.AHEAD_US = -1
 -- As in reference.ts: no slot is granted further ahead.
 settling.AHEAD_US = 200000
 local base = string.sub(KEYS[1], 1, -11)
@@ -85,7 +83,8 @@ function operations.depart(now, soon, horizon)
     return pick.id .. ' late'
   end
   redis.call('LPUSH', active, pick.id)
-  redis.call('HSET', base .. pick.id, 'departure', us_text(slot), 'processedOn', us_text(math.ceil(slot / 1000)))
+  redis.call('HSET', base .. pick.id, 'departure', us_text(slot), 'processedOn', us_text(math.ceil(slot / 1000)),
+    'charged', charged.rules(shape.rules_at, shape.groups_at))
   g:served(pick, slot, cost, true)
   save(g)
   return pick.id .. ' ' .. us_text(slot)
@@ -117,8 +116,8 @@ end
 
 -- As lua/give-back.lua: it has not started.
 function operations.late(now, id, number)
-  local jobs = unbegun.granted(base, { [id] = true })
-  unbegun.leave_windows(base, shape, now, {}, jobs)
+  local jobs = unbegun.granted(base, shape, { [id] = true })
+  unbegun.refund_limits(base, shape, now, jobs, { [id] = true })
   unbegun.refund_buckets(base, shape, now, jobs)
   return operations.back(now, id, number)
 end

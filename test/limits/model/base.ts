@@ -23,6 +23,11 @@ export interface Model {
   commit(cost: number, offset: number, lease: number): void
   /** Charges a cost now without asking, or gives it back (below 0). */
   settle(cost: number): void
+  /**
+   * What was charged for a time (µs) never came to be: it is as if that had not been charged.
+   * @returns false if that would let more pass than is allowed, or cannot be known: then nothing changes
+   */
+  takeBack(cost: number, slot: number): boolean
   view(): View
   /** The key was lost. */
   lose(): void

@@ -5,8 +5,8 @@ const TICKS_PER_US = 1024
 
 /** What the three have in common: how a debt takes another rate. */
 abstract class BucketModel extends BaseModel {
-  /** µs from the last change of the state to the last slot that was charged for. */
-  #aheadUs = 0
+  /** µs from the last change of the state to the last slot that was charged for; below 0 where that was before it. */
+  #aheadUs = Number.NEGATIVE_INFINITY
 
   override change(rule: LimitWire, certain: boolean): void {
     const before = this.rule.interval ?? 0
@@ -17,20 +17,29 @@ abstract class BucketModel extends BaseModel {
     const passedUs = certain || before > after ? this.elapsed : (this.elapsed * before) / after
     const debtUs = Math.max(0, this.debtOf(rule, before) - passedUs)
     this.changeState(this.changedAt + this.elapsed)
-    const grantedUs = before > after ? Math.min(this.#aheadUs, debtUs) : 0
+    const grantedUs = before > after ? Math.max(0, Math.min(this.#aheadUs, debtUs)) : 0
     this.owe(((debtUs - grantedUs) * after) / before + grantedUs, rule)
   }
 
+  abstract settle(cost: number): void
+
+  /** Only of the last slot: what was charged behind others would be there twice. */
+  takeBack(cost: number, slot: number): boolean {
+    if (this.now + Math.ceil(this.#aheadUs - this.elapsed) !== slot) return false
+    this.settle(-cost)
+    return true
+  }
+
   lose(): void {
-    this.#aheadUs = 0
+    this.#aheadUs = Number.NEGATIVE_INFINITY
   }
 
   /** What was owed at the last change of the state, µs at an interval. */
   protected abstract debtOf(rule: LimitWire, intervalUs: number): number
   protected abstract owe(debtUs: number, rule: LimitWire): void
 
-  protected changeState(at: number, offset = 0): void {
-    this.#aheadUs = Math.max(0, this.#aheadUs - this.elapsed, offset)
+  protected changeState(at: number, offset = Number.NEGATIVE_INFINITY): void {
+    this.#aheadUs = Math.max(this.#aheadUs - this.elapsed, offset)
     this.changedAt = at
   }
 }
@@ -83,7 +92,7 @@ export class GcraModel extends BucketModel implements Model {
     this.#debt = this.#ticks(debtUs)
   }
 
-  #change(debt: bigint, offset = 0): void {
+  #change(debt: bigint, offset?: number): void {
     this.#debt = debt
     this.changeState(this.now, offset)
   }
@@ -147,7 +156,7 @@ export class TokenModel extends BucketModel implements Model {
     if (this.#stored !== undefined) this.#stored = burst - debtUs / interval
   }
 
-  #change(tokens: number, offset = 0): void {
+  #change(tokens: number, offset?: number): void {
     this.#stored = tokens
     this.changeState(this.now, offset)
   }
@@ -202,7 +211,7 @@ export class LeakyModel extends BucketModel implements Model {
     this.#stored = debtUs / interval
   }
 
-  #change(level: number, offset = 0): void {
+  #change(level: number, offset?: number): void {
     this.#stored = level
     this.changeState(this.now, offset)
   }

@@ -67,6 +67,16 @@ export class CounterModel extends BaseModel implements Model {
     this.#change({ start, used: Math.max(0, used + cost), before })
   }
 
+  takeBack(cost: number, slot: number): boolean {
+    const counts = this.#current()
+    const window = this.#windowOf(slot)
+    if (window === counts.start) this.#change({ ...counts, used: Math.max(0, counts.used - cost) })
+    else if (window === counts.start - this.#window)
+      this.#change({ ...counts, before: Math.max(0, counts.before - cost) })
+    else return false
+    return true
+  }
+
   view(): View {
     const { start, used, before } = this.#current()
     const reaches = Math.min(1, Math.max(0, 1 - (this.now - start) / this.#window))

@@ -10,6 +10,8 @@ const DAY_MS = 86_400_000
 const MAX_DRAIN_US = 2 ** 37
 /** A departure of several jobs numbers their leases on. */
 const LEASES_APART = 10
+/** How many charges may still be taken back. */
+const REMEMBERED = 6
 const ZONES = ['Europe/Berlin', 'America/New_York', 'Asia/Kolkata', 'UTC']
 
 /** Repeatable random operations on one key of one limit. */
@@ -19,6 +21,8 @@ export class History {
   #rule: LimitRule
   #now = START_US
   #leases = 0
+  /** The last that may have been charged. */
+  readonly #charged: Operation[] = []
 
   constructor(algorithm: Algorithm, seed: number) {
     this.#random = createRandom(seed)
@@ -46,9 +50,20 @@ export class History {
   }
 
   next(): Operation {
-    const { oneIn, pick, between } = this.#random
+    const { oneIn, pick } = this.#random
     this.#passTime()
-    const now = this.#now
+    // What never starts is known soon, or late.
+    if (this.#algorithm !== 'concurrency' && this.#charged.length > 0 && oneIn(8)) {
+      return { verb: 'back', now: this.#now, of: pick([this.#charged.at(-1) as Operation, pick(this.#charged)]) }
+    }
+    const operation = this.#decision(this.#now)
+    if (['take', 'reserve', 'depart', 'late'].includes(operation.verb)) this.#charged.push(operation)
+    if (this.#charged.length > REMEMBERED) this.#charged.shift()
+    return operation
+  }
+
+  #decision(now: number): Operation {
+    const { oneIn, pick, between } = this.#random
     if (oneIn(300)) return { verb: 'lose', now }
     const verb = pick(['take', 'take', 'take', 'take', 'peek', 'reserve', 'depart', 'late', 'other'] as const)
     const cost = this.#cost()

@@ -34,6 +34,10 @@ export class LeaseModel extends BaseModel implements Model {
     throw new Error('a lease is given back, or it runs out')
   }
 
+  takeBack(): boolean {
+    throw new Error('a place follows its holder')
+  }
+
   view(): View {
     const held = this.#held()
     return { left: (this.rule.limit as number) - held.length, resetAt: held.at(-1) ?? this.now }

@@ -70,6 +70,17 @@ export class LogModel extends BaseModel implements Model {
     this.changedAt = this.now
   }
 
+  takeBack(cost: number, slot: number): boolean {
+    const charges = this.#chargesAt(this.now)
+    const charged = sumOf(charges.filter(({ time }) => time === slot))
+    if (charged === 0) return false
+    const left = charged - Math.min(cost, charged)
+    const others = charges.filter(({ time }) => time !== slot)
+    this.#charges = [...others, ...(left > 0 ? [{ time: slot, cost: left }] : [])].sort((a, b) => a.time - b.time)
+    this.changedAt = this.now
+    return true
+  }
+
   view(): View {
     const used = sumOf(this.#chargesAt(this.now))
     const resetAt = used > 0 ? this.#last() + this.#window : this.now

@@ -6,7 +6,7 @@
     [n + 1…]  the state of its key
   ARGV
     [1]  JSON: the definitions of the limits, each JSON again
-    [2]  the operations: for each six doubles, as in replay.ts
+    [2]  the operations: for each seven doubles, as in replay.ts
     [3]  'never': no key expires; 'held': each expires by the held clock, to the millisecond
   Returns four doubles for each operation, in one string: µs until it conforms, 1 where it was allowed, units left, µs at
   which all are there again.
@@ -99,6 +99,14 @@ function verbs.settle(op)
   return tell({ l = op.l, s = s, offset = 0 }, true)
 end
 
+-- As a queue does with jobs that never started: what was charged for a time (op.at) is taken back.
+function verbs.back(op)
+  local s = op.l.verbs.open(op.key, op.l, held.now)
+  local done = op.l.verbs.take_back(s, op.l, op.cost, op.at)
+  if done then op.l.verbs.save(s, op.l) end
+  return tell({ l = op.l, s = s, offset = 0 }, done)
+end
+
 function verbs.lose(op)
   redis.call('DEL', op.key)
   return 0, 0, 0, 0
@@ -158,11 +166,12 @@ end
 
 local VERBS = {
   'peek', 'take', 'reserve', 'late', 'settle', 'lose', 'extend', 'release', 'depart', 'change', 'takeAll', 'peekAll',
+  'back',
 }
 local answers, position = {}, 1
 while position <= #ARGV[2] do
   local op, verb, number = {}, nil, nil
-  verb, held.now, number, op.cost, op.ahead, op.lease, position = struct.unpack('<dddddd', ARGV[2], position)
+  verb, held.now, number, op.cost, op.ahead, op.lease, op.at, position = struct.unpack('<ddddddd', ARGV[2], position)
   if expires then drop_expired() end
   if number > 0 then
     limits[number] = limits[number] or limit_read(KEYS[number], definitions[number], held.now)

@@ -18,11 +18,13 @@ const VERBS = [
   'change',
   'takeAll',
   'peekAll',
+  'back',
 ] as const
 
 /**
  * `late` charges for a time ahead whatever that is; `settle` charges now, or gives back; `depart` charges a few times and
- * stores once; `change` tells that the rule was changed now, and looks; `takeAll` and `peekAll` decide over all limits together.
+ * stores once; `change` tells that the rule was changed now, and looks; `takeAll` and `peekAll` decide over all limits together;
+ * `back` takes back what was charged for a time.
  */
 export type Verb = (typeof VERBS)[number]
 
@@ -36,6 +38,10 @@ export interface Operation {
   /** µs: `reserve` and `depart` charge up to so far ahead, `late` so much later than the limit would have it. */
   readonly ahead?: number
   readonly lease?: number
+  /** µs: the time that was charged, for `back`. */
+  readonly at?: number
+  /** The operation that charged it, where that time follows from what was decided. */
+  readonly of?: Operation
 }
 
 export interface Answer {
@@ -55,7 +61,7 @@ export const DEPARTURES = 4
 const HELD_CLOCK = 'local function redis_now() return held.now end'
 const SCRIPT = /^ *--- @script ([\w-]+)$/gm
 const DOUBLE_BYTES = 8
-const OPERATION_DOUBLES = 6
+const OPERATION_DOUBLES = 7
 const ANSWER_DOUBLES = 4
 
 /** Replays operations on limits, each list of them in one call. */
@@ -102,9 +108,10 @@ function replayText(readLua: (file: string) => string): string {
 function encode(operations: readonly Operation[]): Buffer {
   const bytes = Buffer.alloc(operations.length * OPERATION_DOUBLES * DOUBLE_BYTES)
   let at = 0
-  for (const { verb, now, limit = 1, cost = 1, ahead = 0, lease = 0 } of operations) {
+  for (const { verb, now, limit = 1, cost = 1, ahead = 0, lease = 0, at: slot = 0 } of operations) {
     const number = verb === 'takeAll' || verb === 'peekAll' ? 0 : limit
-    for (const value of [VERBS.indexOf(verb) + 1, now, number, cost, ahead, lease]) at = bytes.writeDoubleLE(value, at)
+    for (const value of [VERBS.indexOf(verb) + 1, now, number, cost, ahead, lease, slot])
+      at = bytes.writeDoubleLE(value, at)
   }
   return bytes
 }

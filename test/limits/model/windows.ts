@@ -43,6 +43,16 @@ export class AlignedWindowModel extends BaseModel implements Model {
     this.#charge(current, Math.max(cost, -this.#used()))
   }
 
+  /** Only of the window of whoever comes now. */
+  takeBack(cost: number, slot: number): boolean {
+    const current = this.#current()
+    const used = this.#used()
+    if (windowOf(this.rule, slot) !== current || used === 0) return false
+    this.#clockWentBack()
+    this.#charge(current, -Math.min(cost, used))
+    return true
+  }
+
   view(): View {
     const start = this.#current()
     const resetAt = nextWindow(this.rule, start)
@@ -116,16 +126,24 @@ function localDay(zone: readonly number[], second: number): number {
   return Math.floor((second + (zone[Math.max(0, last) + 1] as number)) / DAY_S)
 }
 
+interface Begun {
+  readonly start: number
+  readonly used: number
+  /** What was charged for the very start. */
+  readonly opening: number
+}
+
 /** A fixed window that begins with its first unit. */
 export class FirstWindowModel extends BaseModel implements Model {
-  #begun: { start: number; used: number } | undefined
+  #begun: Begun | undefined
 
   /** The window of whoever comes now, moved with a clock that went back. */
-  #current(): { start: number; used: number } {
+  #current(): Begun {
     const { now, rule } = this
-    if (!this.#begun) return { start: now, used: 0 }
+    const unused = { start: now, used: 0, opening: 0 }
+    if (!this.#begun) return unused
     const start = this.#begun.start - Math.max(0, this.changedAt - now)
-    return now < start + (rule.window as number) ? { start, used: this.#begun.used } : { start: now, used: 0 }
+    return now < start + (rule.window as number) ? { ...this.#begun, start } : unused
   }
 
   earliest(cost: number): number {
@@ -136,14 +154,25 @@ export class FirstWindowModel extends BaseModel implements Model {
 
   commit(cost: number, offset: number): void {
     const at = this.now + Math.ceil(offset)
-    const { start, used } = this.#current()
+    const { start, used, opening } = this.#current()
     const begins = at >= start + (this.rule.window as number) || (used === 0 && at > start)
-    this.#change(begins ? at : start, begins ? cost : used + cost)
+    if (begins) this.#change({ start: at, used: cost, opening: cost })
+    else this.#change({ start, used: used + cost, opening: (used === 0 ? 0 : opening) + (at <= start ? cost : 0) })
   }
 
   settle(cost: number): void {
-    const { start, used } = this.#current()
-    this.#change(start, Math.max(0, used + cost))
+    const current = this.#current()
+    this.#change({ ...current, used: Math.max(0, current.used + cost) })
+  }
+
+  /** Where only what began the window goes, it would have begun with another charge: with which is not remembered. */
+  takeBack(cost: number, slot: number): boolean {
+    const { start, used, opening } = this.#current()
+    if (slot < start || slot >= start + (this.rule.window as number) || used === 0) return false
+    if (slot === start && cost >= opening && cost < used) return false
+    const left = slot === start ? Math.max(0, opening - cost) : opening
+    this.#change({ start, used: Math.max(0, used - cost), opening: left })
+    return true
   }
 
   view(): View {
@@ -158,8 +187,8 @@ export class FirstWindowModel extends BaseModel implements Model {
     this.changedAt = -1
   }
 
-  #change(start: number, used: number): void {
-    this.#begun = { start, used }
+  #change(begun: Begun): void {
+    this.#begun = begun
     this.changedAt = this.now
   }
 }

@@ -1,0 +1,184 @@
+import { afterAll, describe, expect, test } from 'vitest'
+import { giveBackArguments } from '../../src/departure/give-back.ts'
+import { heldJobs, startByOf } from '../../src/departure/held-job.ts'
+import type { DepartureReply } from '../../src/departure/reply.ts'
+import type { QueueLimit, Shape } from '../../src/index.ts'
+import { encodeShape } from '../../src/shape/shape.ts'
+import { HeldQueue, START_US } from '../model/held-queue.ts'
+import { useRedis } from '../support/redis.ts'
+
+// Jobs that were granted and go back before they start, and what they took of the limits and the rate of their queue.
+const redis = useRedis(import.meta.url)
+const held = new HeldQueue(redis, redis.client(), 'held')
+afterAll(() => held.close())
+
+const DAY_US = 86_400_000_000
+const MIDNIGHT_US = Math.ceil(START_US / DAY_US) * DAY_US
+/** How long a processor kept the process of the held jobs busy. */
+const LATE_US = 250_000
+
+const RULES = {
+  day: { algorithm: 'fixed-window', align: 'day', rate: '3/day' },
+  'window since 1970': { algorithm: 'fixed-window', rate: '3/day' },
+  'window that begins with its first unit': { algorithm: 'fixed-window', align: 'first', rate: '3/day' },
+  log: { algorithm: 'sliding-window-log', rate: '3/day' },
+  counter: { algorithm: 'sliding-window-counter', rate: '3/day' },
+  gcra: { algorithm: 'gcra', rate: '3/day', burst: 3 },
+  'token bucket': { algorithm: 'token-bucket', rate: '3/day', burst: 3 },
+  'leaky bucket': { algorithm: 'leaky-bucket', rate: '3/day', burst: 3 },
+} satisfies Record<string, Omit<QueueLimit, 'name'>>
+
+const goBack = (reply: DepartureReply, leaving = '') =>
+  held.backend.store.run('give-back', giveBackArguments(heldJobs(reply, 'token'), leaving))
+
+const part = (reply: DepartureReply, from: number, to?: number) => ({ ...reply, grants: reply.grants.slice(from, to) })
+
+async function begin(shape: Shape, jobs: number): Promise<void> {
+  await held.reset(shape)
+  for (let i = 0; i < jobs; i++) await held.add({ group: { id: 'a' }, costs: { mails: 1 } })
+}
+
+async function advance(us: number): Promise<void> {
+  await held.advanceTo(held.nowUs + us)
+}
+
+describe.each(['queue', 'group'] as const)('a limit per %s', (per) => {
+  const shapeOf = (rule: Omit<QueueLimit, 'name'>): Shape => {
+    const limits = [{ name: 'quota', unit: 'mails', ...rule, ...(per === 'group' ? { per } : {}) } as QueueLimit]
+    return { groups: {}, limits }
+  }
+
+  test.each(Object.entries(RULES))('%s: what goes back takes no unit, from the first minute on', async (_, rule) => {
+    await begin(shapeOf(rule), 6)
+    for (let i = 0; i < 5; i++) {
+      const reply = await held.depart(6)
+      expect(reply.grants).toHaveLength(3)
+      await advance(LATE_US)
+      expect(await goBack(reply, i % 2 === 0 ? '' : 'worker')).toEqual([3, 0])
+    }
+    const { grants, nextUs } = await held.depart(6)
+    expect(grants).toHaveLength(3)
+    expect(nextUs).toBeGreaterThan(held.nowUs + DAY_US / 4)
+  })
+
+  test.each(Object.entries(RULES))('%s: beside a job that runs, and one that has ended', async (_, rule) => {
+    await begin(shapeOf(rule), 8)
+    const reply = await held.depart(6)
+    await redis.client().lrem(`${held.base}active`, 1, reply.grants[0]!.id)
+    await advance(LATE_US)
+    // By two workers, one after the other.
+    await goBack(part(reply, 2))
+    await advance(LATE_US)
+    await goBack(part(reply, 1, 2))
+    expect((await held.depart(6)).grants).toHaveLength(2)
+  })
+
+  test.each(Object.entries(RULES))('%s: no more than that comes back', async (name, rule) => {
+    await begin(shapeOf(rule), 12)
+    const before = await held.depart(2)
+    await advance(LATE_US)
+    const behind = await held.depart(6)
+    expect(behind.grants).toHaveLength(1)
+    await goBack(before)
+    // Of a bucket, slots behind which others were granted are lost.
+    const isBucket = 'burst' in rule
+    const again = await held.depart(6)
+    expect(again.grants).toHaveLength(isBucket ? 0 : 2)
+    // Of a window that begins with its first unit, that is now the one that stays.
+    const from = name.endsWith('first unit') ? behind.grants[0]!.slotUs : undefined
+    if (from) expect(again.nextUs).toBe(from + DAY_US)
+  })
+
+  test('a job that goes back on the next day leaves the units of that day alone', async () => {
+    await begin(shapeOf(RULES.day), 12)
+    await held.advanceTo(MIDNIGHT_US - LATE_US)
+    const before = await held.depart(2)
+    await held.advanceTo(MIDNIGHT_US)
+    expect((await held.depart(2)).grants).toHaveLength(2)
+    await goBack(before)
+    expect((await held.depart(6)).grants).toHaveLength(1)
+  })
+
+  test('what was granted before the limit was there gives nothing back', async () => {
+    await begin({ groups: {} }, 12)
+    const before = await held.depart(2)
+    await held.backend.store.override(
+      { limits: encodeShape(shapeOf(RULES.day)).fields.limits as string },
+      'test',
+      'test',
+      undefined,
+    )
+    expect((await held.depart(2)).grants).toHaveLength(2)
+    await goBack(before)
+    expect((await held.depart(6)).grants).toHaveLength(1)
+  })
+
+  test('a job that takes nothing of a limit gives nothing back', async () => {
+    await begin(shapeOf(RULES.day), 0)
+    await held.add({ group: { id: 'a' }, costs: { mails: 0 } })
+    for (let i = 0; i < 6; i++) await held.add({ group: { id: 'a' }, costs: { mails: 1 } })
+    const free = await held.depart(1)
+    expect((await held.depart(6)).grants).toHaveLength(3)
+    await goBack(free)
+    expect((await held.depart(6)).grants.map(({ id }) => id)).toEqual([free.grants[0]!.id])
+  })
+
+  test('only windows at times of their own let a job start late, until they end', async () => {
+    for (const [name, rule] of Object.entries(RULES)) {
+      await begin(shapeOf(rule), 1)
+      const reply = await held.depart(1)
+      const [job] = heldJobs(reply, 'token')
+      const isPlaced = name === 'day' || name === 'window since 1970'
+      // A quarter of the life of its lock.
+      expect(startByOf(job!), name).toBe(isPlaced ? START_US + 7_500_000 : undefined)
+    }
+    await begin(shapeOf(RULES.day), 1)
+    await held.advanceTo(MIDNIGHT_US - LATE_US)
+    expect(startByOf(heldJobs(await held.depart(1), 'token')[0]!)).toBe(MIDNIGHT_US)
+  })
+})
+
+test('units of a limit that was reset meanwhile are not given back', async () => {
+  await begin({ groups: {}, limits: [{ name: 'quota', ...RULES.day }] }, 8)
+  const before = await held.depart(2)
+  // As lua/reset-key.lua does.
+  const control = `${held.base}meta:limit:quota`
+  await redis.client().del(...(await redis.client().keys(`${control}:*`)))
+  await redis.client().hset(control, 'resetAt', held.nowUs)
+  expect((await held.depart(2)).grants).toHaveLength(2)
+  await goBack(before)
+  expect((await held.depart(6)).grants).toHaveLength(1)
+})
+
+test('the last slot of the rate of a queue is given back, also if the worker stays', async () => {
+  await begin({ groups: {}, rate: '3/day', burst: 3 }, 6)
+  for (let i = 0; i < 5; i++) {
+    const reply = await held.depart(6)
+    expect(reply.grants).toHaveLength(3)
+    await advance(LATE_US)
+    await goBack(part(reply, 1))
+    await goBack(part(reply, 0, 1))
+  }
+  const reply = await held.depart(6)
+  expect(reply.grants).toHaveLength(3)
+  expect(reply.nextUs).toBeGreaterThan(held.nowUs + DAY_US / 4)
+  await advance(LATE_US)
+  await goBack(part(reply, 2))
+  // At another rate, a unit is still one.
+  await held.backend.store.override(
+    { rate: encodeShape({ rate: '6/day' }).fields.rate as string },
+    'test',
+    'test',
+    undefined,
+  )
+  expect((await held.depart(6)).grants).toHaveLength(1)
+})
+
+test('slots of the rate behind which others were granted are lost', async () => {
+  await begin({ groups: {}, rate: '3/day', burst: 3 }, 6)
+  const before = await held.depart(2)
+  await advance(LATE_US)
+  expect((await held.depart(1)).grants).toHaveLength(1)
+  await goBack(before)
+  expect((await held.depart(6)).grants).toEqual([])
+})

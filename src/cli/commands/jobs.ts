@@ -62,7 +62,7 @@ function addRetry(jobs: Command, run: Runner): void {
       `
 Examples:
   $ sluice jobs retry emails 4711 4712 --reason 'the address is right now'
-  $ sluice jobs retry emails --failed-reason ECONNREFUSED --reason 'the server is back'
+  $ sluice jobs retry emails --failed-reason ECONNREFUSED --reason 'it is back'
 `,
     )
     .action(run(retry))

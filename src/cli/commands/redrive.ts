@@ -28,7 +28,7 @@ export const addRedriveCommand: AddCommand = (program, run) => {
       `
 Examples:
   $ sluice redrive emails --from emails-dead --reason 'mended in 1.4.2'
-  $ sluice redrive emails --from emails-dead --failed-reason poison --limit 100 --reason 'a first try'
+  $ sluice redrive emails --from emails-dead --failed-reason poison --reason mended
 `,
     )
     .action(run(redrive))

@@ -15,6 +15,7 @@ export const sidebar: { text: string; items: Page[] }[] = [
     items: [
       page('Tutorial', 'start'),
       page('In your project', 'projects'),
+      page('Testing your code', 'testing'),
       page('Guarantees and figures', 'guarantees'),
       page('Migrating, and back', 'migrate'),
     ],

@@ -7,23 +7,26 @@ export { type ExpectPacedOptions, expectPaced } from './expect-paced.ts'
 export { type BucketFields, ReferenceBucket, type ReferenceGrant } from './reference-bucket.ts'
 export { type Start, type Window, worstWindow } from './worst-window.ts'
 
-/** Options that switch Sluice off for one queue. */
+/** Options that switch the pacing of one queue off. */
 export interface UnshapedOptions {
-  shape: Pick<Shape, 'mode'>
+  shape: Omit<Shape, 'mode' | 'durability'> & { readonly mode: 'off' }
   allowUnshaped: true
 }
 
 /**
  * Options for tests of your own code, in which pacing would only cost time: nothing is refused and nothing waits for a
- * slot, whatever shape the rest of the code declares. Pass them last, to the queue and to the worker:
+ * slot. Give it the shape of the code under test: what jobs may name stays (groups, units of limits), and only the
+ * `mode` becomes `off`; `durability` is left out, since the Redis of a test has no replicas. For the queue and for its
+ * worker:
  *
  * ```ts
- * const queue = new ShapedQueue('emails', { ...options, ...unshaped() })
- * const worker = new ShapedWorker('emails', send, { ...options, ...unshaped() })
+ * const queue = new ShapedQueue('emails', { connection, ...unshaped(shape) })
+ * const worker = new ShapedWorker('emails', send, { connection, ...unshaped(shape) })
  * ```
- * They declare the mode `off`, which applies to all users of the queue in that Redis: use a separate prefix for the
- * test, never the Redis of a running system.
+ * The mode applies to all users of the queue in that Redis: use a prefix of the test's own, never the Redis of a running
+ * system.
  */
-export function unshaped(): UnshapedOptions {
-  return { shape: { mode: 'off' }, allowUnshaped: true }
+export function unshaped(shape: Shape = {}): UnshapedOptions {
+  const { durability: _, ...kept } = shape
+  return { shape: { ...kept, mode: 'off' }, allowUnshaped: true }
 }

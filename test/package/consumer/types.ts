@@ -55,7 +55,7 @@ new ShapedWorker('mails', null, { connection, limiter: { max: 1, duration: 1 } }
 
 export const flows = new ShapedFlowProducer({ connection })
 export const stock: Queue = new Queue('mails', { connection }, createShapedBackend)
-export const plain = new ShapedQueue('mails', { connection, ...unshaped() })
+export const plain = new ShapedQueue('mails', { connection, ...unshaped({ rate: '50/s', groups: {} }) })
 export const wait = (error: QueueFullError): number => error.retryAfterMs
 
 export async function limited(redis: import('ioredis').Redis): Promise<LimitAnswer> {

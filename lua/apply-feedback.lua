@@ -11,15 +11,15 @@
          (that of the job, '' if it has none) or nothing, group_calls (oks, ok_at, ok_ago of that group) or nothing,
          limits (ms: pauseMs, maxBackoffMs, maxSlowPauseMs, maxDownMs, maxPauseMs, jitterMs, probeMs, slowStartMs,
          slowMs, quietMs), adapt (decrease, increase, quietMs, floor) or nothing, job or nothing: the one that was
-         refused (id, token, score; head: whether no time was given for its retry; most: how often it may be throttled;
+         refused (id, token, score; head: whether no time was given for its retry; give_up_ms: for how long it is tried;
          reason: why, if it is to be kept; retried: whether the answer asks for a retry of this job; target or nothing,
          same and others: when the last successful call to its target, and to any other, departed, ms)
     [2]  id of the shape that the caller knows, '' if none
     [3]  its revision
     [4]  when the call was first sent, µs, if it may have run already
   Returns {1, the shape, JSON of the changes, how often the job was throttled so far (0: there is none, or it no longer
-  belongs to the caller), its outcome}; {-1} if Redis has lost what the caller knows. Outcome: -2 it uses up an attempt,
-  -1 it went back, else the delay until its retry, ms (0 if the caller knows it).
+  belongs to the caller), its outcome}; {-1} if Redis has lost what the caller knows. Outcome: -3 it is given up, -2 it uses
+  up an attempt, -1 it went back, else the delay until its retry, ms (0 if the caller knows it).
 ]]
 --- @include "lib/group-feedback"
 --- @include "lib/put-back"
@@ -145,8 +145,9 @@ end
 -- Without a time, or after an earlier refusal, another job goes first, so that the probe is not always the same job.
 local function give_back(job)
   put_back_probe(base, job.id)
+  if scope.given_up then return -3 end
   if evidence.is_worn(scope) then return -2 end
-  if not job.head or scope.count > job.most then return 0 end
+  if not job.head then return 0 end
   if evidence.is_own(scope) then return own_delay_ms() end
   local second = scope.unnamed or (scope.heard and scope.count > 1)
   if not put_back(base, job.id, job.token, job.score, second) then return 0 end

@@ -136,18 +136,22 @@ end
 --   r.general   the destination is at fault; r.suspected: it may be
 --   r.alone     how often in a row the job was refused while others succeeded
 --   r.count     how often it was throttled, including this time
+--   r.given_up  it has been throttled for as long as its worker tries: since it departed for the first of these calls
 --   r.unnamed   no finding names an end
 function evidence.judge(r, unnamed)
   local key = r.base .. r.job.id
-  local stored = redis.call('HMGET', key, 'throttled', 'refused')
+  local stored = redis.call('HMGET', key, 'throttled', 'refused', 'throttledSince')
   local before = tonumber(stored[1]) or 0
   -- A failed job that is retried by hand starts anew.
   local at, alone = string.match(before > 0 and stored[2] or '', '^(%d+) (%d+)$')
+  local since = before > 0 and tonumber(stored[3]) or math.min(r.now_ms, math.floor(r.sent / 1000))
   r.count, r.unnamed, r.general, r.alone = before + 1, unnamed, true, 0
+  r.given_up = r.now_ms - since >= r.job.give_up_ms
   if r.heard then r.general, r.alone = evidence.weigh(r, tonumber(at), tonumber(alone) or 0) end
   -- The refused call used the rate nevertheless.
   if not r.general and r.doc.pace then r.doc.pace.oks = r.doc.pace.oks + 1 end
-  redis.call('HSET', key, 'throttled', r.count, 'refused', us_text(r.now_ms) .. ' ' .. r.alone)
+  redis.call('HSET', key, 'throttled', r.count, 'throttledSince', us_text(since), 'refused',
+    us_text(r.now_ms) .. ' ' .. r.alone)
   if r.job.reason then redis.call('HSET', key, 'throttledFor', r.job.reason) end
 end
 

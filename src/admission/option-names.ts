@@ -14,7 +14,7 @@ const PRO: Readonly<Record<Kind, readonly string[]>> = {
   wait: [],
 }
 
-const FEEDBACK = ['feedback', 'adapt', 'maxThrottled']
+const FEEDBACK = ['feedback', 'adapt', 'giveUpAfterMs']
 /** Sluice's own. Queues and workers are often created with the same object, so each accepts the other's. */
 const SHAPED = [
   ...['shape', 'declarer', 'admitTimeoutMs', 'allowUnshaped', 'deadLetter', 'maxLoopUtilisation', 'report'],

@@ -423,7 +423,7 @@ export class ShapedBackend extends RedisQueueBackend {
   ): ReturnType<RedisQueueBackend['moveToFailed']> {
     const { deadLetter } = this.#family.options
     const [job, reason, removeOnFail, token, fetchNext] = call
-    // A manual retry, even by plain BullMQ, gets all its throttled attempts back.
+    // A manual retry, even by plain BullMQ, is tried for as long again.
     const fields = { ...call[5], throttled: 0 }
     const args = this.moveToFailedArgs(job, reason, removeOnFail, token, fetchNext && !deadLetter, fields) as Argument[]
     const discarded = this.#isDiscarded('failed', removeOnFail)

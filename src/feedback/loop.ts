@@ -36,7 +36,7 @@ export type Verdict =
   /** It was throttled and must be retried after this many ms. */
   | { readonly kind: 'later'; readonly afterMs: number; readonly reason: string }
   /** It was throttled too often. */
-  | { readonly kind: 'worn out'; readonly reason: string }
+  | { readonly kind: 'given up'; readonly reason: string }
 
 /** One call of a processor. */
 export interface Attempt {
@@ -159,12 +159,12 @@ export class FeedbackLoop {
     target: string | undefined,
   ): Promise<Verdict> {
     this.#latency?.refused()
-    const most = this.#options.maxThrottled
+    const { giveUpAfterMs } = this.#options
     const reason = (forFleet[0]?.feedback ?? retry)?.reason as string
     const job: RefusedJob = {
       held: attempt.held,
       head: retry?.afterMs === undefined,
-      most,
+      giveUpAfterMs,
       reason,
       retried: retry !== undefined,
       target: this.#targets.refused(target),
@@ -172,7 +172,13 @@ export class FeedbackLoop {
     const request = this.#request(attempt, unsaid(attempt, forFleet), job)
     const reply = await this.#host.untilStored(attempt.held.id, () => this.#send(request))
     if (reply.throttled === 0 || reply.back) return { kind: 'gone' }
-    if (reply.throttled > most) return { kind: 'worn out', reason: `throttled ${most} times: ${reason}` }
+    if (reply.isGivenUp) {
+      const times = `throttled ${reply.throttled} ${reply.throttled === 1 ? 'time' : 'times'}`
+      return {
+        kind: 'given up',
+        reason: `given up after ${durationText(giveUpAfterMs)}: ${times}, at last for ${reason}`,
+      }
+    }
     if (reply.isWorn) return backoffOf(reason, retry?.afterMs ?? longestPauseMs(forFleet))
     const afterMs = retry?.afterMs ?? (reply.afterMs || undefined)
     return afterMs === undefined ? { kind: 'gone' } : { kind: 'later', afterMs, reason }
@@ -239,6 +245,18 @@ function decides({ rule }: Found): boolean {
 /** A call that may have taken effect is only repeated if the job allows retries. */
 function mayBeDone(feedback: Feedback): boolean {
   return feedback.kind === 'pause' && feedback.mayBeDone === true
+}
+
+const UNITS = [
+  [86_400_000, 'd'],
+  [3_600_000, 'h'],
+  [60_000, 'min'],
+  [1000, 's'],
+] as const
+
+function durationText(ms: number): string {
+  const [size, unit] = UNITS.find(([one]) => ms > 0 && ms % one === 0) ?? [1, 'ms']
+  return `${ms / size} ${unit}`
 }
 
 function backoffOf(reason: string, afterMs: number | undefined): Verdict {

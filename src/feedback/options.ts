@@ -33,8 +33,11 @@ export interface FeedbackOptions {
    * queues whose groups are the destinations, such as endpoints or mail domains. A job without a group then waits alone.
    */
   readonly feedbackScope?: 'queue' | 'group'
-  /** A throttled attempt does not count towards `attempts`; after this many the job fails. Default 100. */
-  readonly maxThrottled?: number
+  /**
+   * A throttled attempt does not count towards `attempts`: a job that is throttled again and again fails at the first such
+   * answer this long after it first started for one, ms. Default 3 days.
+   */
+  readonly giveUpAfterMs?: number
 }
 
 /** In the format of `lua/apply-feedback.lua`. */
@@ -46,7 +49,8 @@ export interface EncodedAdapt {
   readonly floor?: readonly [number, number]
 }
 
-const DEFAULT_MAX_THROTTLED = 100
+/** Mail servers try for four to five days (RFC 5321 4.5.4.1). */
+const DEFAULT_GIVE_UP_AFTER_MS = 3 * 86_400_000
 const DEFAULT_ADAPT = { decrease: 0.7, increase: 0.01, quietMs: 10_000 }
 
 /** @throws InvalidInputError, InvalidRateError */
@@ -54,9 +58,9 @@ export function checkFeedbackOptions(options: FeedbackOptions): {
   readonly source: FeedbackSource | undefined
   readonly ofGroups: boolean
   readonly adapt: EncodedAdapt | undefined
-  readonly maxThrottled: number
+  readonly giveUpAfterMs: number
 } {
-  const { feedback, adapt = false, feedbackScope = 'queue', maxThrottled } = options
+  const { feedback, adapt = false, feedbackScope = 'queue', giveUpAfterMs = DEFAULT_GIVE_UP_AFTER_MS } = options
   if (feedback !== undefined && typeof (feedback as Partial<FeedbackSource> | null)?.listen !== 'function') {
     throw new InvalidInputError(`feedback must be a profile, such as profiles.http; got ${describe(feedback)}`)
   }
@@ -66,14 +70,14 @@ export function checkFeedbackOptions(options: FeedbackOptions): {
   if (feedbackScope !== 'queue' && feedbackScope !== 'group') {
     throw new InvalidInputError(`feedbackScope must be 'queue' or 'group'; got ${describe(feedbackScope)}`)
   }
-  if (maxThrottled !== undefined && !(Number.isSafeInteger(maxThrottled) && maxThrottled >= 0)) {
-    throw new InvalidInputError(`maxThrottled must be a whole number >= 0; got ${describe(maxThrottled)}`)
+  if (!(Number.isSafeInteger(giveUpAfterMs) && giveUpAfterMs >= 0)) {
+    throw new InvalidInputError(`giveUpAfterMs must be a whole number >= 0 (ms); got ${describe(giveUpAfterMs)}`)
   }
   return {
     source: feedback,
     ofGroups: feedbackScope === 'group',
     adapt: adapt === false ? undefined : encodeAdapt(adapt === true ? {} : adapt),
-    maxThrottled: maxThrottled ?? DEFAULT_MAX_THROTTLED,
+    giveUpAfterMs,
   }
 }
 

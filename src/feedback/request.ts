@@ -40,6 +40,8 @@ export interface FeedbackReply {
   readonly back: boolean
   /** It keeps being refused while others succeed: an attempt is used up. */
   readonly isWorn: boolean
+  /** It has been throttled for as long as it is tried. */
+  readonly isGivenUp: boolean
   /** Delay until it is retried, ms; 0: it is back, or the caller knows the time. */
   readonly afterMs: number
 }
@@ -67,8 +69,8 @@ export interface RefusedJob {
   readonly held: HeldJob
   /** The answer gives no time for the retry. */
   readonly head: boolean
-  /** How often it may be throttled. */
-  readonly most: number
+  /** It fails once it has been throttled for so long, ms. */
+  readonly giveUpAfterMs: number
   /** Reason to be stored, if any. */
   readonly reason?: string
   /** The answer asks for a retry of this job. */
@@ -121,10 +123,19 @@ export function encodeFeedbackRequest(request: FeedbackRequest): string {
   )
 }
 
-function encodeJob({ held, target, ...job }: RefusedJob) {
+function encodeJob({ held, target, giveUpAfterMs, ...job }: RefusedJob) {
   const { id, token, score } = held
   const { id: name, sameUs, othersUs } = target ?? {}
-  return { id, token, score, ...job, target: name, same: wholeMs(sameUs), others: wholeMs(othersUs) }
+  return {
+    id,
+    token,
+    score,
+    ...job,
+    give_up_ms: giveUpAfterMs,
+    target: name,
+    same: wholeMs(sameUs),
+    others: wholeMs(othersUs),
+  }
 }
 
 function wholeMs(us: number | undefined): number | undefined {
@@ -161,6 +172,7 @@ export function readFeedbackReply([changes, throttled, code]: readonly unknown[]
     throttled: Number(throttled),
     back: code === -1,
     isWorn: code === -2,
+    isGivenUp: code === -3,
     afterMs: Math.max(0, Number(code)),
   }
 }

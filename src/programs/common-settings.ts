@@ -130,6 +130,13 @@ const feedbackSettings = {
     schema: oneOf(['queue', 'group']),
     fallback: 'queue',
   },
+  giveUpAfterMs: {
+    variable: 'GIVE_UP_AFTER_MS',
+    expected:
+      'milliseconds from 0: a job that the destination throttles, or cannot be reached for, fails after so long. The default is 3 days',
+    schema: wholeNumber(0, 31_536_000_000),
+    fallback: '259200000',
+  },
   adapt: {
     variable: 'ADAPT',
     expected:

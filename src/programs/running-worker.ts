@@ -39,6 +39,7 @@ export async function buildWorker(
     feedback: destination.feedback,
     adapt: settings.adapt,
     feedbackScope: settings.feedbackScope,
+    giveUpAfterMs: settings.giveUpAfterMs,
     autorun: false,
     removeOnComplete: { count: 1000 },
     removeOnFail: { count: 5000 },

@@ -16,15 +16,15 @@ const BACKOFF = { type: 'exponential', delay: 1000, jitter: 1 } as const
 export interface JobVerdict {
   /**
    * `retryJob`: it is retried, after `afterMs` without using up an attempt, or by its attempts and its backoff;
-   * `fatal`: it fails for good; `maxThrottled`: it fails because it was throttled too often.
+   * `fatal`: it fails for good; `givenUp`: it fails because it was throttled for `giveUpAfterMs`.
    */
-  readonly kind: 'retryJob' | 'fatal' | 'maxThrottled'
+  readonly kind: 'retryJob' | 'fatal' | 'givenUp'
   /** One line: the part of the answer that the verdict is based on. */
   readonly reason: string
   readonly afterMs?: number
 }
 
-const VERDICTS = { later: 'retryJob', backoff: 'retryJob', fatal: 'fatal', 'worn out': 'maxThrottled' } as const
+const VERDICTS = { later: 'retryJob', backoff: 'retryJob', fatal: 'fatal', 'given up': 'givenUp' } as const
 
 /** Calls processors and applies the downstream's verdicts to their jobs. */
 export class Attempts {
@@ -87,7 +87,7 @@ export class Attempts {
       const { kind, reason, afterMs } = verdict as { kind: keyof typeof VERDICTS; reason: string; afterMs?: number }
       this.#onVerdict(job, { kind: VERDICTS[kind], reason, ...(afterMs === undefined ? {} : { afterMs }) })
     }
-    if (verdict.kind === 'fatal' || verdict.kind === 'worn out') throw finalError(verdict.reason, error)
+    if (verdict.kind === 'fatal' || verdict.kind === 'given up') throw finalError(verdict.reason, error)
     if (verdict.kind === 'backoff') setBackoff(job, verdict.afterMs)
     // A job that must be retried has not completed, even if its processor returned.
     if (verdict.kind === 'unreported' || verdict.kind === 'backoff') throw error ?? failureOf(verdict.reason)

@@ -102,16 +102,16 @@ test('a parent that fails because its child did leaves one, as the child does', 
   ])
 })
 
-test('a job that was throttled too often leaves one that says how often', async () => {
+test('a job that was throttled for too long leaves one that says how often', async () => {
   const queue = shop.queue({ rate: '200/s' })
   const letters = lettersOf(shop)
   const refused = () => Promise.reject(new PauseQueueError({ retryAfterMs: 1, reason: 'busy' }))
-  const worker = shop.worker(queue, refused, { deadLetter: letters.name, maxThrottled: 2 })
+  const worker = shop.worker(queue, refused, { deadLetter: letters.name, giveUpAfterMs: 0 })
   const failed = eventsOf('failed', worker)
   await queue.add('mail', {})
   await failed.reach(1)
   expect(await letters.all()).toMatchObject([
-    { failedReason: expect.stringContaining('throttled 2 times'), throttled: 3, attemptsMade: 1 },
+    { failedReason: expect.stringContaining('given up after 0 ms: throttled 1 time,'), throttled: 1, attemptsMade: 1 },
   ])
 })
 

@@ -819,7 +819,7 @@ test.each([
   expect((await other.getWaiting()).map(({ id }) => id)).toEqual(['between'])
 })
 
-test('an answer of the downstream whose report is sent again counts once toward a rule and toward maxThrottled', async () => {
+test('an answer of the downstream whose report is sent again counts once toward a rule and as throttled', async () => {
   const { prefix, proxy, fleet, connection } = await proxied()
   const queue = fleet.queue('answers', { connection: redis.connection, prefix, shape: { rate: '1000/s' } })
   const rule = { match: { status: 429 }, trigger: '2/10min', action: { pause: '1 h' } } as const

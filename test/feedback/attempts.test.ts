@@ -68,11 +68,20 @@ test('what is said of one job alone is told once each time, and explain has the 
   ])
 })
 
-test('after maxThrottled of them the job fails, and says why', async () => {
-  const { failed, calls, queue } = await run(Array(9).fill(pause(1)), { maxThrottled: 2 }, { attempts: 5 })
+test('throttled for giveUpAfterMs since it first started, the job fails, and says why', async () => {
+  const { failed, calls, queue, departed } = await run(
+    Array(99).fill(pause(20)),
+    { giveUpAfterMs: 50 },
+    { attempts: 1 },
+  )
   await failed.reach(1)
-  expect(calls()).toBe(3)
-  expect(failed.all[0]!.failedReason).toBe('told (throttled 2 times: 429)')
+  const [first, last] = [departed.all[0]!, departed.all.at(-1)!]
+  expect(calls()).toBeGreaterThan(1)
+  expect(failed.all[0]!.failedReason).toBe(`told (given up after 50 ms: throttled ${calls()} times, at last for 429)`)
+  expect(failed.all[0]!.finishedOn! - first.departedAtUs / 1000).toBeGreaterThanOrEqual(49)
+  // The one before was within the time.
+  const before = departed.all.at(-2)!
+  expect(before.departedAtUs).toBeLessThan(last.departedAtUs)
   expect(await queue.getJobCounts('failed', 'wait', 'active', 'delayed')).toMatchObject({
     failed: 1,
     wait: 0,
@@ -136,7 +145,9 @@ describe('an HTTP response that is returned', () => {
 })
 
 test.each(['retry', 'retryJobs'])('a job that failed and is put back by %s begins to count anew', async (how) => {
-  const { queue, job, completed, failed, calls } = await run(Array(4).fill(pause(1)), { maxThrottled: 2 })
+  const { queue, job, completed, failed, calls } = await run([pause(1), pause(80), pause(1), pause(1)], {
+    giveUpAfterMs: 60,
+  })
   await failed.reach(1)
   expect(calls()).toBe(3)
   const stock = shop.keep(new Queue(queue.name, { connection: redis.connection, prefix: redis.prefix }))
@@ -283,7 +294,7 @@ test.each([
   [{ adapt: { increase: 0 } }, 'adapt.increase must be a number > 0 and at most 1; got 0'],
   [{ adapt: { quietMs: 0 } }, 'adapt.quietMs must be a number >= 1 (ms); got 0'],
   [{ adapt: { floor: 'fast' } }, 'rate'],
-  [{ maxThrottled: -1 }, 'maxThrottled must be a whole number >= 0; got -1'],
+  [{ giveUpAfterMs: -1 }, 'giveUpAfterMs must be a whole number >= 0 (ms); got -1'],
 ])('the options %o are refused before anything is made', (options, text) => {
   const queue = shop.queue(SHAPE)
   expect(() => shop.worker(queue, async () => {}, options as never)).toThrow(text)

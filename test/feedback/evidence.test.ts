@@ -280,6 +280,26 @@ describe('a destination that can not be reached', () => {
     expect(probes.size).toBe(8)
   })
 
+  test('ends a job after three days, not after so many calls', async () => {
+    await loop.queue.reset({ rate: '200/s' })
+    await loop.fill(1)
+    let job = await loop.next()
+    const [startedUs, DAYS_3_US] = [loop.nowUs, 3 * 86_400e6]
+    const refused = async () => {
+      const reply = await loop.refuse(job, [unreachable])
+      await loop.pass(Math.max(loop.pausedMs, reply.afterMs))
+      if (reply.back) job = await loop.next()
+      return reply
+    }
+    // A hundred calls took 48 minutes.
+    for (let i = 1; i <= 150; i++)
+      expect(await refused()).toMatchObject({ throttled: i, isGivenUp: false, isWorn: false })
+    await loop.queue.advanceTo(startedUs + DAYS_3_US - 1000)
+    expect((await refused()).isGivenUp).toBe(false)
+    await loop.queue.advanceTo(startedUs + DAYS_3_US)
+    expect(await refused()).toMatchObject({ throttled: 152, isGivenUp: true })
+  })
+
   test('is not one host of many: those that go well meanwhile are evidence too', async () => {
     const { reply } = await nextRefused([unreachable], { okUs: loop.nowUs, oks: 20 })
     expect(reply).toMatchObject({ changes: [], afterMs: 1000 })

@@ -102,7 +102,7 @@ describe('a probe', () => {
     hears.on('message', (_, message: string) => heard.add(message))
     await hears.subscribe(wakeChannel(loop.queue.base))
     const [{ id, token, score }] = granted as [HeldJob]
-    const job = { id, token, score, head: true, most: 100 }
+    const job = { id, token, score, head: true, give_up_ms: 259_200_000 }
     const request = JSON.parse(loop.request(concurrency(5, 60_000), { adapt: false })) as object
     const answer = await applyFeedback(loop.queue.backend.store, JSON.stringify({ ...request, job }))
     expect(answer).toMatchObject({ changes: [], back: true })

@@ -345,7 +345,7 @@ export class FleetWorker {
     const { forMs, hard } = this.#fleet.answers as Answers
     this.#fleet.refused.add(number)
     const feedback: Feedback = { kind: 'pause', forMs, hard, scope: 'queue', source: 'retry-after', reason: 'test' }
-    const job = { held, head: true, most: 100, retried: false }
+    const job = { held, head: true, giveUpAfterMs: 259_200_000, retried: false }
     const grant = this.#fleet.granted.get(number) as Grant
     const { throttled, back } = await this.#report(held, feedback, job)
     if (throttled !== 1 || !back) throw new Error(`job ${number} is not back: ${throttled}`)

@@ -27,6 +27,7 @@ test('what is not given takes its default', () => {
     concurrency: 10,
     groups: undefined,
     feedbackScope: 'queue',
+    giveUpAfterMs: 259_200_000,
     healthPort: 0,
     healthHost: '127.0.0.1',
     stallTimeoutMs: 60_000,

@@ -75,7 +75,7 @@ const NEAR: readonly [string[], Options, RegExp][] = [
   [['worker'], { maxLoopUtilization: 0.9 }, /did you mean 'maxLoopUtilisation'/],
   [['worker'], { deadLetters: 'dead' }, /did you mean 'deadLetter'/],
   [['worker'], { allow_unshaped: true }, /did you mean 'allowUnshaped'/],
-  [['worker'], { max_throttled: 5 }, /did you mean 'maxThrottled'/],
+  [['worker'], { give_up_after_ms: 5 }, /did you mean 'giveUpAfterMs'/],
   [
     ['worker'],
     { adapt: { decrese: 0.5 } },

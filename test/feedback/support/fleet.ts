@@ -169,7 +169,7 @@ export class Fleet {
   async #refused(held: HeldJob, worker: number, { found, retried }: BadAnswer): Promise<boolean> {
     const findings = found.map((feedback) => ({ feedback }))
     const target = this.#targets[worker]!.refused(this.#bad?.target?.(held.id))
-    const job = { held, head: true, most: 100, retried, target }
+    const job = { held, head: true, giveUpAfterMs: 259_200_000, retried, target }
     const oks = this.#atVirtualTime(() => this.#oks[worker]!.take())
     const { changes, afterMs, isWorn } = await this.#apply(held, worker, findings, oks, job)
     if (afterMs > 0) await this.#comesLater(held, afterMs)

@@ -91,7 +91,9 @@ export class HeldLoop {
     const request = encodeFeedbackRequest({
       ...{ found: feedback.map((one) => ({ feedback: one })), sentUs: rest.sentUs ?? this.nowUs, by: 'test', adapt },
       ...{ oks, okUs, okAgoMs: okUs && (this.nowUs - okUs) / 1000 },
-      ...{ job: { held: job, head: true, most: 100, retried: rest.retried ?? false, target: rest.target } },
+      ...{
+        job: { held: job, head: true, giveUpAfterMs: 259_200_000, retried: rest.retried ?? false, target: rest.target },
+      },
     })
     return applyFeedback(this.queue.backend.store, request)
   }

@@ -6,19 +6,20 @@
   ARGV
     [1]  worker id, '' for a program that only adds jobs
     [2]  JSON of its report about itself, '' when it leaves
-    [3]  JSON: field of meta:starts -> what is to be added to it
+    [3]  JSON: field of meta:starts (starts and ends of jobs) -> what is to be added to it
     [4]  its greatest lateness since its last report, µs
     [5]  what `shape.audit` keeps: JSON list of {slot µs, when the processor was called µs}, or ''
     [6]  number of the worker's report: sent again, it adds nothing
     [7]  when the call was first sent, µs, if it may have run already
   Returns {now µs, µs that each cause has held the head of the queue so far, in the order of lib/held, number of workers
-  that report}; {now µs} if no shape is stored.
+  that report, id of a job that bypassed the meter, '' if none was found}; {now µs} if no shape is stored.
 ]]
 --- @include "lib/clock"
 --- @include "lib/capacity"
 --- @include "lib/group-later"
 --- @include "lib/held"
 --- @include "lib/audit"
+--- @include "lib/bypass"
 --- @include "lib/series"
 local key, base, worker = KEYS[1], string.sub(KEYS[1], 1, -11), ARGV[1]
 -- A worker that last reported running jobs is gone after this long without a report; an idle one has nothing to report.
@@ -77,8 +78,9 @@ local function note_unseen()
 end
 
 local function sample(level)
-  local totals = redis.call('HMGET', meter_key, 'departedTotal', 'refusedTotal', 'droppedTotal')
-  local starts = redis.call('HMGET', starts_key, 'count', 'latenessUs', 'max:' .. level[1])
+  local totals = redis.call('HMGET', meter_key, 'departedTotal', 'refusedTotal', 'droppedTotal', 'bypassedTotal')
+  local starts = redis.call('HMGET', starts_key, 'count', 'latenessUs', 'max:' .. level[1], 'completed', 'failed',
+    'failedAttempts')
   local waiting = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized')
   local paused = shape.paused_until > now or redis.call('HEXISTS', base .. 'meta', 'paused') == 1
   local paced = shape.interval and shape.mode == 'enforce'
@@ -86,6 +88,7 @@ local function sample(level)
     us_text(now / 1000), redis.call('GET', base .. 'id') or 0, totals[1] or 0, totals[2] or 0, totals[3] or 0,
     capacity_depth(base, shape, now), waiting, redis.call('LLEN', base .. 'active'), us_text(head_age_ms()),
     paced and exact_text(1000000 / shape.interval) or -1, starts[1] or 0, starts[2] or 0, starts[3] or 0,
+    starts[4] or 0, starts[5] or 0, starts[6] or 0, totals[4] or 0,
     causes[1], causes[2], causes[3], causes[4], causes[5], paused and 1 or 0,
   }
 end
@@ -109,9 +112,10 @@ end
 note_unseen()
 if shape.groups then group_later.sweep(base, now) end
 local due = series_due(base, now)
+local bypassing = #due > 0 and bypass.count(base, meter_key, shape, now)
 for _, level in ipairs(due) do
   series_add(base, level, sample(level))
   redis.call('HSET', starts_key, 'max:' .. level[1], 0)
 end
 if #due > 1 then forget_gone() end
-return { us_text(now), causes, redis.call('HLEN', workers_key) }
+return { us_text(now), causes, redis.call('HLEN', workers_key), bypassing or '' }

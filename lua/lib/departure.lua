@@ -12,6 +12,7 @@
 --- @include "capacity"
 --- @include "held"
 --- @include "audit"
+--- @include "bypass"
 
 -- Shared by the three BullMQ scripts that start jobs: opens the meter, lets jobs through the gate, composes the reply.
 -- The reply of each of them has fixed positions (read by src/departure/reply.ts):
@@ -173,18 +174,15 @@ function departure.remember(d)
     us_text(d.now))
 end
 
--- If the last job to start did not pass the meter, some worker bypasses it.
+-- If the last job to start did not pass the meter, some worker bypasses it. The next report counts its jobs.
 function departure.find_foreign(d)
   if not meter.foreign_due(d.meter, d.now) then return end
   redis.call('HSET', d.meter_key, 'foreignAt', us_text(d.now))
   -- The jobs granted just now precede it.
   local id = redis.call('LINDEX', d.call.base .. 'active', #d.granted)
-  if not id then return end
-  local job = redis.call('HMGET', d.call.base .. id, 'processedOn', 'departure')
-  local ours = job[2] and math.ceil(tonumber(job[2]) / 1000) == tonumber(job[1])
-  -- Jobs that started before there was a rate did not have to pass the meter.
-  local started = (tonumber(job[1]) or 0) * 1000
-  if started >= d.shape.changed_at and not ours then d.notes.foreign = id end
+  if not id or not bypass.is_foreign(d.call.base, d.shape, id) then return end
+  bypass.note(d.meter_key, d.now, id, 0)
+  d.notes.foreign = id
 end
 
 -- A worker that has taken all it can at once hands on to sleeping workers, even if nothing waits: otherwise the next job would

@@ -61,8 +61,10 @@ const INSPECT = [
 ]
 /** By which a producer asks whether replicas have a job (`shape.durability`). */
 const CONFIRM = ['set', 'wait']
+/** By which a worker finds out which clients take jobs past the meter. Without them it warns, and names none. */
+const CLIENTS = ['client|info', 'client|list']
 /** What `sluice doctor` asks the server. CONFIG GET is left out: it would reveal the server's passwords. */
-const DOCTOR = ['client|list', 'scan', 'type', 'pttl', 'acl|whoami']
+const DOCTOR = ['scan', 'type', 'pttl', 'acl|whoami']
 
 const QUEUES = '{prefix}:*'
 const LIMITS = '{limits}:limit:*'
@@ -83,7 +85,7 @@ export const ROLE_NEEDS: Readonly<Record<Role, RoleNeeds>> = {
     scripts: [...ADD, ...DECLARE, ...LOOK, ...RUN],
     commands: [
       ...[...CONNECT, ...EVAL, ...CONFIRM, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS, ...BEFORE],
-      ...['bzpopmin', 'subscribe', 'unsubscribe'],
+      ...['bzpopmin', 'subscribe', 'unsubscribe', ...CLIENTS],
     ],
     keys: [`~${QUEUES}`, `~${LIMITS}`],
     channels: WAKE,
@@ -107,7 +109,7 @@ export const ROLE_NEEDS: Readonly<Record<Role, RoleNeeds>> = {
     scripts: [...ADD, ...DECLARE, ...LOOK, ...TAKE_BACK, ...RUN, ...MANAGE, ...LIMIT],
     commands: [
       ...[...CONNECT, ...EVAL, ...CONFIRM, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS, ...BEFORE],
-      ...[...INSPECT, ...DOCTOR],
+      ...[...INSPECT, ...CLIENTS, ...DOCTOR],
       ...[
         'bzpopmin',
         'subscribe',

@@ -228,6 +228,14 @@ export class ShapedBackend extends RedisQueueBackend {
     return this.#opening
   }
 
+  /**
+   * By which a worker waits for jobs; also before it is ready.
+   * @internal
+   */
+  get waitingClient(): Client | undefined {
+    return this.blockingConnection && clientOf(this.blockingConnection)
+  }
+
   override async disconnect(): Promise<void> {
     this.#stopWatching()
     leaveCluster(this.connection)
@@ -567,7 +575,7 @@ export class ShapedBackend extends RedisQueueBackend {
   #watchConnections(): void {
     const client = clientOf(this.connection)
     this.#watches.push(watchConnection(client, !this.#family.blocks))
-    const blocking = this.blockingConnection && clientOf(this.blockingConnection)
+    const blocking = this.waitingClient
     if (blocking) this.#watches.push(watchConnection(blocking, false, client))
   }
 

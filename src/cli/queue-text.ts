@@ -231,8 +231,9 @@ function totalsText(status: QueueStatus): string {
     `departed ${numberText(status.departedTotal)}`,
     `refused ${numberText(status.refusedTotal)}`,
     `dropped ${numberText(status.droppedTotal)}`,
-    `completed ${numberText(status.completed)}`,
-    `failed ${numberText(status.failed)}`,
+    `completed ${numberText(status.completedTotal)}`,
+    `failed ${numberText(status.failedTotal)}`,
+    `failed attempts ${numberText(status.failedAttemptsTotal)}`,
   ]
   return counts.join(', ')
 }

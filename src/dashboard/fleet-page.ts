@@ -3,7 +3,10 @@ import type { QueueStatus } from '../inspect/queue-status.ts'
 import { unitsPerSecond } from '../rate.ts'
 
 /** The sort keys of a page. */
-export const SORTS = ['look', 'name', 'rate', 'arrivals', 'departures', 'refusals', 'depth', 'failed', 'age'] as const
+export const SORTS = [
+  ...(['look', 'name', 'rate', 'arrivals', 'departures', 'refusals'] as const),
+  ...(['completions', 'failures', 'depth', 'age'] as const),
+] as const
 export type Sort = (typeof SORTS)[number]
 
 /** The requested part of very many queues. */
@@ -23,14 +26,16 @@ export interface PageTerms {
 export interface FleetRow {
   readonly name: string
   readonly atMs: number
-  readonly totals: readonly [accepted: number, departed: number, refused: number]
+  readonly totals: readonly [
+    ...[accepted: number, departed: number, refused: number],
+    ...[completed: number, failedAttempts: number],
+  ]
   /** The parts that the totals lack. */
   readonly unread: string
   /** In lower case. */
   readonly badges: string
   /** Greater where a look is needed sooner. */
   readonly look: number
-  readonly failed: number
   readonly active: number
   readonly rate: number
   readonly depth: number
@@ -39,29 +44,35 @@ export interface FleetRow {
   readonly arrivals: number
   readonly departures: number
   readonly refusals: number
+  readonly completions: number
+  /** Attempts that failed, whether the job was retried or not. */
+  readonly failures: number
 }
 
 export interface FleetSums {
   readonly arrivals: number
   readonly departures: number
   readonly refusals: number
+  readonly completions: number
+  readonly failures: number
   readonly depth: number
   readonly active: number
-  readonly failed: number
   /** Queues with a badge. */
   readonly marked: number
 }
 
 /** @param before the same queue at the previous read */
 export function rowOf(status: QueueStatus, before?: FleetRow): FleetRow {
-  const { name, at, active, depth, failed, headAgeMs: age = -1, rate } = status
-  const totals = [status.acceptedTotal, status.departedTotal, status.refusedTotal] as const
+  const { name, at, active, depth, headAgeMs: age = -1, rate } = status
+  const { acceptedTotal, departedTotal, refusedTotal, completedTotal, failedAttemptsTotal } = status
+  const totals = [acceptedTotal, departedTotal, refusedTotal, completedTotal, failedAttemptsTotal] as const
   const unread = String(status.unread ?? '')
   const isComparable = before?.unread === unread && !status.unread?.includes('queue')
   const seconds = before && isComparable ? (at.getTime() - before.atMs) / 1000 : 0
-  const perSecond = (i: 0 | 1 | 2) => (before && seconds > 0 ? Math.max(0, totals[i] - before.totals[i]) / seconds : -1)
+  const perSecond = (i: 0 | 1 | 2 | 3 | 4) =>
+    before && seconds > 0 ? Math.max(0, totals[i] - before.totals[i]) / seconds : -1
   return {
-    ...{ name, totals, unread, active, depth, failed, age },
+    ...{ name, totals, unread, active, depth, age },
     atMs: at.getTime(),
     badges: status.conditions.map(({ name }) => name.toLowerCase()).join(' '),
     look: urgencyOf(status.conditions),
@@ -69,6 +80,8 @@ export function rowOf(status: QueueStatus, before?: FleetRow): FleetRow {
     arrivals: perSecond(0),
     departures: perSecond(1),
     refusals: perSecond(2),
+    completions: perSecond(3),
+    failures: perSecond(4),
   }
 }
 
@@ -87,13 +100,15 @@ export function arranged(rows: Iterable<FleetRow>, { filter, sort, down, marked 
   })
 }
 
+const FLOWS = ['arrivals', 'departures', 'refusals', 'completions', 'failures'] as const
+
 export function sumsOf(rows: Iterable<FleetRow>): FleetSums {
-  const sums = { arrivals: 0, departures: 0, refusals: 0, depth: 0, active: 0, failed: 0, marked: 0 }
+  const flows = { arrivals: 0, departures: 0, refusals: 0, completions: 0, failures: 0 }
+  const sums = { ...flows, depth: 0, active: 0, marked: 0 }
   for (const row of rows) {
-    for (const key of ['arrivals', 'departures', 'refusals'] as const) sums[key] += Math.max(0, row[key])
+    for (const key of FLOWS) sums[key] += Math.max(0, row[key])
     sums.depth += row.depth
     sums.active += row.active
-    sums.failed += row.failed
     sums.marked += Number(row.badges !== '')
   }
   return sums

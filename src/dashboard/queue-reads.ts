@@ -132,9 +132,10 @@ function totalOf(counted: number | undefined, { start, count }: Page, found: num
 }
 
 function countOf(status: QueueStatus, state: JobState): number {
-  const { waiting, prioritized, delayed, waitingChildren, active, completed, failed } = status
+  const { waiting, prioritized, delayed, waitingChildren, active, completedKept, failedKept } = status
   const counts: Readonly<Record<JobState, number>> = {
-    ...{ waiting: waiting - prioritized, prioritized, delayed, active, completed, failed },
+    ...{ waiting: waiting - prioritized, prioritized, delayed, active },
+    ...{ completed: completedKept, failed: failedKept },
     'waiting-children': waitingChildren,
   }
   return counts[state]

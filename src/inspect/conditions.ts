@@ -1,5 +1,6 @@
 import { countText, formatDuration } from '../plain-text.ts'
 import type { GroupCounts } from '../queue/groups.ts'
+import { clientText } from '../reports/queue-clients.ts'
 import type { Condition, ConditionName, QueueFacts } from './queue-status.ts'
 
 type Found = Pick<Condition, 'level' | 'text' | 'next'>
@@ -19,6 +20,8 @@ const UNTAKEN_MS = 60_000
 const CONDITIONS: Readonly<Record<ConditionName, (queue: QueueFacts) => Found | undefined>> = {
   Unread: unread,
   'No worker': withoutWorker,
+  Bypassed: bypassed,
+  Failing: failing,
   'Not taken': untaken,
   Full: full,
   Starving: starving,
@@ -85,6 +88,25 @@ function withoutWorker(queue: QueueFacts): Found | undefined {
     waiting === 1 ? '1 job waits' : waiting === 0 ? 'a delayed job is due' : `${countText(waiting, 'job')} wait`
   const text = `${jobs}, and no worker has reported`
   return { level: 'error', text, next: 'start a ShapedWorker of this queue, or find out why none runs' }
+}
+
+function bypassed({ name, bypass }: QueueFacts): Found | undefined {
+  if (!bypass) return undefined
+  const { perSecond, clients } = bypass
+  const many = perSecond === undefined ? 'jobs' : `${Number(perSecond.toPrecision(2))} jobs per second`
+  const by = clients.length === 0 ? '' : `, by ${clients.map(clientText).join(' or ')}`
+  const find = clients.length === 0 ? `sluice doctor ${argument(name)} looks for the client; ` : ''
+  const next = `${find}make it a ShapedWorker, or give its Worker createShapedBackend()`
+  return { level: 'error', text: `${many} start past the meter${by}: the rate does not hold`, next }
+}
+
+function failing({ name, failing: found }: QueueFacts): Found | undefined {
+  if (!found) return undefined
+  const { share, attempts, failed, reasons } = found
+  const lost = failed === 0 ? '' : `, ${countText(failed, 'job')} for good`
+  const why = reasons[0] === undefined ? '' : `: ${reasons[0][0]}`
+  const text = `${Math.round(share * 100)} % of ${countText(attempts, 'attempt')} failed in 5 min${lost}${why}`
+  return { level: 'error', text, next: `sluice jobs failed ${argument(name)} has the jobs that failed, and why` }
 }
 
 function untaken(queue: QueueFacts): Found | undefined {

@@ -5,6 +5,8 @@ import { StoredShape } from '../shape/stored.ts'
 import { AgeingOrder } from './ageing.ts'
 import type { Answer, Batch, BatchClient } from './batch.ts'
 import { type Bucket, levelOf, openBucket } from './bucket.ts'
+import { bypassOf } from './bypass.ts'
+import { failingOf } from './failing.ts'
 import { GroupCountsReading, GroupReading } from './groups.ts'
 import { HEAD_FIELDS, HeadReading } from './head.ts'
 import { heldAt, mapCauses } from './held.ts'
@@ -211,12 +213,28 @@ export class QueueReading {
       forfeitedTotal: number('forfeitedTotal'),
       prioritized: counts.prioritized(),
       grouped: this.#groups?.jobs,
-      ...{ completed: counts.completed(), failed: counts.failed() },
-      starts: startTotals(this.#starts()),
-      workers: workerRows(this.#workers(), nowUs / 1000, wantedMs),
+      bypassedTotal: number('bypassedTotal'),
+      ...{ completedKept: counts.completed(), failedKept: counts.failed() },
       samplesDeletedAt: meter.shedAt === undefined ? undefined : new Date(Number(meter.shedAt) / 1000),
-      deadLetterQueues: deadLetterQueues(this.#starts()),
+      ...this.#reported(wantedMs, nowUs),
     })
+  }
+
+  /** What workers have reported. */
+  #reported(wantedMs: number, nowUs: number) {
+    const starts = this.#starts()
+    const number = (field: string) => Number(starts[field] ?? 0)
+    const workers = workerRows(this.#workers(), nowUs / 1000, wantedMs)
+    return {
+      completedTotal: number('completed'),
+      failedTotal: number('failed'),
+      failedAttemptsTotal: number('failedAttempts'),
+      failing: failingOf(workers),
+      bypass: bypassOf(this.#meter(), workers, nowUs),
+      starts: startTotals(starts),
+      workers,
+      deadLetterQueues: deadLetterQueues(starts),
+    }
   }
 
   #held(state: MeterState, bucket: Bucket | undefined, shape: StoredShape | undefined, nowUs: number) {

@@ -1,8 +1,11 @@
 import type { HoldCause } from '../departure/departure.ts'
 import type { GroupState } from '../queue/groups.ts'
 import type { ConcurrencyState, MeterState, RateCause } from '../queue/meter-state.ts'
+import type { QueueClient } from '../reports/queue-clients.ts'
+import type { EndCounts, ReasonCount } from '../reports/recent-ends.ts'
 
 export { HOLD_CAUSES, type HoldCause } from '../departure/departure.ts'
+export type { EndCounts, QueueClient, ReasonCount }
 
 /** What holds the job at the head of the queue. */
 export interface Hold {
@@ -63,6 +66,37 @@ export interface WorkerStatus {
   /** Utilisation of its event loop, 0 to 1. */
   readonly loopUtilisation: number
   readonly state: 'running' | 'paused' | 'overloaded'
+  /** What ended in it in the five minutes before its last report, and the most frequent reasons of attempts that failed. */
+  readonly recentEnds: EndCounts
+  readonly failureReasons: readonly ReasonCount[]
+  /** Redis's id of the connection by which it waits for jobs; undefined where not reported. */
+  readonly clientId: number | undefined
+  /** The clients that it takes to have started jobs past the meter in the last minute. */
+  readonly bypassedBy: readonly QueueClient[]
+}
+
+/** What ended in the last five minutes of a queue where too many attempts failed. */
+export interface Failing {
+  /** Attempts that ended, and those that failed, whether the job was retried or not. */
+  readonly attempts: number
+  readonly failedAttempts: number
+  /** `failedAttempts` of `attempts`, 0.1 to 1. */
+  readonly share: number
+  /** Jobs that failed for good. */
+  readonly failed: number
+  /** The most frequent first. */
+  readonly reasons: readonly ReasonCount[]
+}
+
+/** Starts past the meter: some program takes jobs from the queue without it, and the rate does not hold. */
+export interface Bypass {
+  /** When one was last found, and its job. */
+  readonly at: Date
+  readonly jobId: string
+  /** How many were found per second since they began; undefined until that is known. */
+  readonly perSecond: number | undefined
+  /** The clients that workers with Sluice take to have started them: empty where none of these may list clients. */
+  readonly clients: readonly QueueClient[]
 }
 
 /** A queue at one moment, as plain read commands find it. */
@@ -83,12 +117,26 @@ export interface QueueFacts extends MeterState {
   /** Slots that workers gave back: those that were granted again, and those that were lost. */
   readonly refundedTotal: number
   readonly forfeitedTotal: number
+  /**
+   * Jobs that completed, jobs that failed for good, and attempts that failed, whether the job was retried or not: as
+   * workers with Sluice have reported so far.
+   */
+  readonly completedTotal: number
+  readonly failedTotal: number
+  readonly failedAttemptsTotal: number
+  /** undefined where fewer than 5 attempts, or less than a tenth, failed in the last five minutes. */
+  readonly failing: Failing | undefined
+  /** Starts past the meter that were found so far. */
+  readonly bypassedTotal: number
+  /** undefined where none was found in the last minute. */
+  readonly bypass: Bypass | undefined
   /** Of the waiting jobs, those with a priority or a group. */
   readonly prioritized: number
   /** Of the waiting jobs, those with a group; undefined if the shape has no groups. */
   readonly grouped: number | undefined
-  readonly completed: number
-  readonly failed: number
+  /** Jobs that BullMQ keeps: a part of those that have completed and failed. */
+  readonly completedKept: number
+  readonly failedKept: number
   /** undefined where no job is ready. */
   readonly hold: Hold | undefined
   readonly heldMs: HeldMs
@@ -112,6 +160,8 @@ export interface QueueFacts extends MeterState {
 export type ConditionName =
   | 'Unread'
   | 'No worker'
+  | 'Bypassed'
+  | 'Failing'
   | 'Not taken'
   | 'Full'
   | 'Starving'
@@ -181,6 +231,13 @@ export interface Sample {
   readonly latenessSumMs: number
   /** Since the previous sample. */
   readonly latenessMaxMs: number
+  readonly completed: number
+  /** Jobs that failed for good. */
+  readonly failed: number
+  /** Attempts that failed, whether the job was retried or not. */
+  readonly failedAttempts: number
+  /** Starts past the meter. */
+  readonly bypassed: number
   readonly heldMs: HeldMs
   /** Whether a pause held at that moment, BullMQ's or the meter's. */
   readonly paused: boolean

@@ -77,6 +77,10 @@ function addedSamples(samples: readonly Sample[]): Omit<Sample, 'at'> {
     starts: sum((sample) => sample.starts),
     latenessSumMs: sum((sample) => sample.latenessSumMs),
     latenessMaxMs: Math.max(...samples.map(({ latenessMaxMs }) => latenessMaxMs)),
+    completed: sum((sample) => sample.completed),
+    failed: sum((sample) => sample.failed),
+    failedAttempts: sum((sample) => sample.failedAttempts),
+    bypassed: sum((sample) => sample.bypassed),
     heldMs: mapCauses((cause) => sum(({ heldMs }) => heldMs[cause]) / samples.length),
     paused: samples.every(({ paused }) => paused),
   }

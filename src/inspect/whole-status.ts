@@ -1,9 +1,12 @@
 import type { GroupCounts } from '../queue/groups.ts'
 import { type ConcurrencyState, meterStateOf, type RateCause } from '../queue/meter-state.ts'
 import { formatRate, unitsPerSecond } from '../rate.ts'
+import { addedEnds, byReason } from '../reports/recent-ends.ts'
+import { uniqueClients } from './bypass.ts'
+import { failingOf } from './failing.ts'
 import { mapCauses } from './held.ts'
 import type { PartAnswer } from './parts.ts'
-import type { Hold, QueueFacts, ShardStatus, StartTotals, WorkerStatus } from './queue-status.ts'
+import type { Bypass, Hold, QueueFacts, ShardStatus, StartTotals, WorkerStatus } from './queue-status.ts'
 
 type StatusAnswer = PartAnswer<QueueFacts | undefined>
 
@@ -54,13 +57,8 @@ function unknownStatus(name: string): QueueFacts {
     ...state,
     name,
     ...sumsOf([]),
-    ...{
-      oldestAgeMs: undefined,
-      nextDueAt: undefined,
-      hold: undefined,
-      grouped: undefined,
-      samplesDeletedAt: undefined,
-    },
+    ...{ oldestAgeMs: undefined, nextDueAt: undefined, hold: undefined, grouped: undefined },
+    ...{ failing: undefined, bypass: undefined, samplesDeletedAt: undefined },
     ...{ heldMs: mapCauses(() => 0), starts: startsOf([]), workers: [], deadLetterQueues: [] },
   }
 }
@@ -77,6 +75,7 @@ export function wholeStatus(
 ): QueueFacts {
   const known = shards.filter((shard) => shard !== undefined)
   const sum = (of: (shard: QueueFacts) => number) => known.reduce((total, shard) => total + of(shard), 0)
+  const workers = workersOf(known)
   const departed = sum((shard) => shard.departedTotal)
   return {
     ...head,
@@ -91,10 +90,10 @@ export function wholeStatus(
     nextDepartureAt: earliest(known.map((shard) => shard.nextDepartureAt)),
     meanCost: departed === 0 ? 1 : sum((shard) => shard.meanCost * shard.departedTotal) / departed,
     ...{ groups: groupsOf(known), grouped: groupedOf(known) },
-    hold: longestHold(known),
+    ...{ hold: longestHold(known), bypass: bypassOf(known) },
     heldMs: heldOf(known, shards.length - unread.filter((part) => part !== 'head').length),
     starts: startsOf(known),
-    workers: workersOf(known),
+    ...{ workers, failing: failingOf(workers) },
     samplesDeletedAt: latest(known.map((shard) => shard.samplesDeletedAt)),
     // Each shard has queues of dead letters of its own, below its prefix.
     deadLetterQueues: [],
@@ -122,8 +121,12 @@ const SUMMED = [
   'unconfirmedTotal',
   'refundedTotal',
   'forfeitedTotal',
-  'completed',
-  'failed',
+  'completedTotal',
+  'failedTotal',
+  'failedAttemptsTotal',
+  'bypassedTotal',
+  'completedKept',
+  'failedKept',
 ] as const
 
 function sumsOf(shards: readonly QueueFacts[]): Pick<QueueFacts, (typeof SUMMED)[number]> {
@@ -199,6 +202,19 @@ export function addedCounts(counts: readonly GroupCounts[]): GroupCounts {
   return { waiting: sum('waiting'), limited: sum('limited'), maxed: sum('maxed'), paused: sum('paused') }
 }
 
+/** The last one that was found; what starts past the meters of all shards adds up. */
+function bypassOf(shards: readonly QueueFacts[]): Bypass | undefined {
+  const found = shards.flatMap(({ bypass }) => bypass ?? [])
+  const last = found.sort((one, other) => other.at.getTime() - one.at.getTime())[0]
+  const rates = found.flatMap(({ perSecond }) => perSecond ?? [])
+  if (!last) return undefined
+  return {
+    ...last,
+    perSecond: rates.length === 0 ? undefined : rates.reduce((sum, rate) => sum + rate, 0),
+    clients: uniqueClients(found.flatMap(({ clients }) => clients)),
+  }
+}
+
 /** Of the shards whose heads wait, that whose head has waited longest. */
 function longestHold(shards: readonly QueueFacts[]): Hold | undefined {
   const holds = shards.flatMap(({ hold }) => hold ?? [])
@@ -250,6 +266,9 @@ function addedWorkers(one: WorkerStatus, other: WorkerStatus): WorkerStatus {
     clockErrorMs: greatest([one.clockErrorMs, other.clockErrorMs]),
     loopUtilisation: Math.max(one.loopUtilisation, other.loopUtilisation),
     state: WORKER_STATES[rank] ?? one.state,
+    recentEnds: addedEnds([one.recentEnds, other.recentEnds]),
+    failureReasons: byReason([...one.failureReasons, ...other.failureReasons]),
+    bypassedBy: uniqueClients([...one.bypassedBy, ...other.bypassedBy]),
   }
 }
 

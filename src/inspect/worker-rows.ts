@@ -1,4 +1,5 @@
-import type { WorkerStatus } from './queue-status.ts'
+import { RECENT_MS } from '../reports/recent-ends.ts'
+import type { EndCounts, QueueClient, ReasonCount, WorkerStatus } from './queue-status.ts'
 
 /**
  * A worker with jobs counts as gone after this long without a report; an idle one reports only rarely. As in
@@ -24,7 +25,7 @@ interface Row extends Readonly<Record<string, unknown>> {
  */
 export function workerRows(fields: Readonly<Record<string, string>>, nowMs: number, wantedMs: number): WorkerStatus[] {
   return Object.entries(fields)
-    .flatMap(([id, json]) => workerRow(id, json) ?? [])
+    .flatMap(([id, json]) => workerRow(id, json, nowMs) ?? [])
     .filter(({ seenAt, running, held }) => {
       const mayBeSilent = running + held === 0 && wantedMs < GONE_MS
       return nowMs - seenAt.getTime() <= (mayBeSilent ? GONE_IDLE_MS : GONE_MS)
@@ -33,7 +34,7 @@ export function workerRows(fields: Readonly<Record<string, string>>, nowMs: numb
 }
 
 /** An unreadable row is left out: another version may have written it. */
-function workerRow(id: string, json: string): WorkerStatus | undefined {
+function workerRow(id: string, json: string, nowMs: number): WorkerStatus | undefined {
   const row = parsed(json)
   if (!row || !Number.isFinite(row.seen)) return undefined
   const number = (field: string) => (Number.isFinite(row[field]) ? (row[field] as number) : 0)
@@ -54,7 +55,24 @@ function workerRow(id: string, json: string): WorkerStatus | undefined {
     clockErrorMs: Number.isFinite(row.clockErrorUs) ? (row.clockErrorUs as number) / 1000 : undefined,
     loopUtilisation: number('utilisation'),
     state: STATES.includes(row.state) ? row.state : 'running',
+    ...recentOf(row, nowMs - row.seen < RECENT_MS),
+    clientId: Number.isFinite(row.clientId) ? (row.clientId as number) : undefined,
+    bypassedBy: nowMs - row.seen < GONE_MS ? listOf<QueueClient>(row.bypassedBy) : [],
   }
+}
+
+/** An idle worker reports no more: what it said of the last minutes is then true no longer. */
+function recentOf({ ends, reasons }: Row, isRecent: boolean): Pick<WorkerStatus, 'recentEnds' | 'failureReasons'> {
+  const counts = (isRecent && typeof ends === 'object' ? ends : null) as Partial<EndCounts> | null
+  const { completed = 0, failed = 0, failedAttempts = 0 } = counts ?? {}
+  return {
+    recentEnds: { completed, failed, failedAttempts },
+    failureReasons: isRecent ? listOf<ReasonCount>(reasons) : [],
+  }
+}
+
+function listOf<T>(value: unknown): readonly T[] {
+  return Array.isArray(value) ? (value as T[]) : []
 }
 
 function parsed(json: string): Row | undefined {

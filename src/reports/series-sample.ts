@@ -16,6 +16,7 @@ const COUNTS = [
     'ratePerSecond',
   ] as const),
   ...(['starts', 'latenessSumUs', 'latenessMaxUs'] as const),
+  ...(['completed', 'failed', 'failedAttempts', 'bypassed'] as const),
 ] as const
 const HELD_FROM = 1 + COUNTS.length
 const PAUSED_AT = HELD_FROM + HOLD_CAUSES.length

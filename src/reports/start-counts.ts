@@ -1,5 +1,6 @@
 import { HOLD_CAUSES } from '../departure/departure.ts'
 import type { HeldClockMemory } from './held-clocks.ts'
+import type { EndCounts } from './recent-ends.ts'
 
 /** Upper bounds of the histograms, µs and ms, as in `meta:starts`; values above the last count as `inf`. */
 export const LATENESS_BOUNDS_US = [500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000] as const
@@ -8,7 +9,7 @@ export const WAIT_BOUNDS_MS = [10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000
 /** Before the name of a queue of dead letters in `meta:starts`. Always 0: only that it was reported matters. */
 export const DEAD_FIELD = 'dead:'
 
-/** Starts of one worker since its last report: counts by the fields of `meta:starts` that they are added to. */
+/** Starts and ends of one worker since its last report: counts by the fields of `meta:starts` that they are added to. */
 export class StartCounts {
   #started = 0
   #early = 0
@@ -17,6 +18,7 @@ export class StartCounts {
   readonly #lateness = new Array<number>(LATENESS_BOUNDS_US.length + 1).fill(0)
   /** When jobs could have started and when they did, µs, alternating. */
   readonly #waits: number[] = []
+  readonly #ends = { completed: 0, failed: 0, failedAttempts: 0 }
 
   get started(): number {
     return this.#started
@@ -39,8 +41,17 @@ export class StartCounts {
     if (readyUs !== undefined) this.#waits.push(readyUs, slotUs)
   }
 
+  ended(...counted: readonly (keyof EndCounts)[]): void {
+    for (const field of counted) this.#ends[field] += 1
+  }
+
   fields(): Record<string, number> {
-    const fields: Record<string, number> = { count: this.#started, early: this.#early, latenessUs: this.#latenessUs }
+    const fields: Record<string, number> = {
+      ...this.#ends,
+      count: this.#started,
+      early: this.#early,
+      latenessUs: this.#latenessUs,
+    }
     for (const [i, count] of this.#lateness.entries()) fields[`l:${LATENESS_BOUNDS_US[i] ?? 'inf'}`] = count
     return whole(fields)
   }

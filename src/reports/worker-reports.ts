@@ -9,6 +9,8 @@ import { seriesKey } from '../redis/keys.ts'
 import type { StoredShape } from '../shape/stored.ts'
 import { HeldClockMemory } from './held-clocks.ts'
 import { LoopLoad } from './loop-load.ts'
+import type { QueueClient } from './queue-clients.ts'
+import { RecentEnds } from './recent-ends.ts'
 import { readSample } from './series-sample.ts'
 import { DEAD_FIELD, StartCounts } from './start-counts.ts'
 
@@ -22,6 +24,9 @@ const MANY_STARTS = 10
 /** Interval of the series that covers two hours, s. */
 const PAST_SECONDS = 15
 
+/** Of `lua/report.lua`. */
+type ReportReply = readonly [nowUs: string, heldUs?: string[], workers?: number, bypassingJob?: string]
+
 /** What the reports need of their worker. */
 interface ReportingWorker {
   readonly id: string
@@ -29,6 +34,7 @@ interface ReportingWorker {
   readonly concurrency: number
   readonly closing: Promise<void> | undefined
   isPaused(): boolean
+  on(event: 'completed' | 'failed', listener: (job: EndedJob | undefined, outcome: unknown) => void): unknown
   emit(event: 'error', error: Error): unknown
   readonly backend: {
     readonly store: ReportStore
@@ -57,6 +63,22 @@ interface Activity {
   readonly clockErrorUs: number
 }
 
+/** A job of which an attempt has ended, as far as reports need it. */
+interface EndedJob {
+  /** undefined where the job is retried. */
+  readonly finishedOn?: number | undefined
+}
+
+/** What the reports do about starts that bypass the meter. */
+interface Bypassing {
+  /** They were found just now; the job is one of them. */
+  found(jobId: string): void
+  /** The clients that may have taken the jobs, for the report; undefined where none were found lately. */
+  readonly clients: readonly QueueClient[] | undefined
+  /** Redis's id of the connection by which the worker waits for jobs; undefined where unknown. */
+  readonly clientId: number | undefined
+}
+
 /** A started job, as far as reports need it. */
 export interface StartedJob {
   readonly timestamp: number
@@ -70,8 +92,10 @@ export class WorkerReports {
   readonly #worker: ReportingWorker
   readonly #activity: Activity
   readonly #overload: { readonly overloaded: boolean }
+  readonly #bypassing: Bypassing
   readonly #clocks = new HeldClockMemory()
   readonly #load = new LoopLoad({ windowMs: REPORT_MS })
+  readonly #recent = new RecentEnds()
   readonly #sinceMs = Date.now()
   #counts = new StartCounts()
   /** Reported already, except for the waits, which are split by the clocks in the reply. */
@@ -87,10 +111,18 @@ export class WorkerReports {
   /** Workers of the queue that report. */
   #workers = 1
 
-  constructor(worker: ReportingWorker, activity: Activity, overload: { readonly overloaded: boolean }) {
+  constructor(
+    worker: ReportingWorker,
+    activity: Activity,
+    overload: { readonly overloaded: boolean },
+    bypassing: Bypassing,
+  ) {
     this.#worker = worker
     this.#activity = activity
     this.#overload = overload
+    this.#bypassing = bypassing
+    worker.on('completed', () => this.#completed())
+    worker.on('failed', (job, error) => this.#failedAttempt((error as Error).message, job?.finishedOn !== undefined))
   }
 
   departed(job: StartedJob, departure: Departure): void {
@@ -145,12 +177,25 @@ export class WorkerReports {
     await this.#report(false)
   }
 
+  #completed(): void {
+    if (!this.#shape) return
+    this.#counts.ended('completed')
+    this.#recent.completed()
+  }
+
+  #failedAttempt(reason: string, isFinal: boolean): void {
+    if (!this.#shape) return
+    this.#counts.ended('failedAttempts', ...(isFinal ? (['failed'] as const) : []))
+    this.#recent.failed(reason, isFinal)
+  }
+
   #tick(): void {
     if (this.#isDue()) this.#report(false).catch((error: Error) => this.#failed(error))
   }
 
   #isDue(): boolean {
-    if (this.#stateText() !== this.#reportedState) return true
+    // Starts past the meter are counted by reports, also of a worker that gets no job.
+    if (this.#stateText() !== this.#reportedState || this.#bypassing.clients) return true
     // Ticks are a little early or late.
     const sinceMs = performance.now() - this.#reportedAtMs + REPORT_MS / 2
     const runs = this.#activity.running > 0
@@ -207,7 +252,7 @@ export class WorkerReports {
         audit.length > 0 ? JSON.stringify(audit) : '',
         ++this.#reports,
       ])
-      this.#learn(reply as [string, string[]?, number?])
+      this.#learn(reply as ReportReply)
     } catch (error) {
       if (!isOutOfMemory(error as Error)) throw error
       await backend.store.run('shed', [])
@@ -216,7 +261,8 @@ export class WorkerReports {
     }
   }
 
-  #learn([nowUs, held, workers]: readonly [string, string[]?, number?]): void {
+  #learn([nowUs, held, workers, bypassingJob]: ReportReply): void {
+    if (bypassingJob) this.#bypassing.found(bypassingJob)
     if (held) this.#clocks.add({ atUs: Number(nowUs), heldUs: held.map(Number) })
     this.#workers = Math.max(1, workers ?? 1)
   }
@@ -241,6 +287,9 @@ export class WorkerReports {
       ...(Number.isFinite(clockErrorUs) ? { clockErrorUs: Math.round(clockErrorUs) } : {}),
       utilisation: Number(this.#load.utilisation().toFixed(3)),
       state: this.#state(),
+      ...this.#recent.report(),
+      ...(this.#bypassing.clientId === undefined ? {} : { clientId: this.#bypassing.clientId }),
+      ...(this.#bypassing.clients ? { bypassedBy: this.#bypassing.clients } : {}),
     }
   }
 }

@@ -163,7 +163,7 @@ class Move {
     const found = await this.#within(() => this.#look())
     const deadLetters = await this.#within(() => lettersOf(this.#from))
     if (obliterate) await this.#within(() => this.#obliterate(found))
-    const failed = found.shards.reduce((sum, one) => sum + one.failed, 0)
+    const failed = found.shards.reduce((sum, one) => sum + one.failedKept, 0)
     return { ...this.#carried, resumed: !begun.wasPaused, obliterated: obliterate, failed, deadLetters }
   }
 
@@ -288,7 +288,7 @@ class Move {
     const sum = (of: (one: QueueStatus) => number) => shards.reduce((total, one) => total + of(one), 0)
     const accepted = sum((one) => one.acceptedTotal)
     this.#acceptedAtFirst ??= accepted
-    const ended = sum((one) => one.departedTotal + one.completed + one.failed)
+    const ended = sum((one) => one.departedTotal + one.completedKept + one.failedKept)
     return {
       state,
       shards,

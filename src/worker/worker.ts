@@ -31,6 +31,7 @@ import { traceDepartures, withShapedTelemetry } from '../reports/telemetry.ts'
 import { WorkerReports } from '../reports/worker-reports.ts'
 import { relayShapeEvents } from '../shape/events.ts'
 import { Attempts } from './attempts.ts'
+import { BypassWatch } from './bypass-watch.ts'
 import { expiryOf, tellExpired } from './deadline.ts'
 import { Dispatcher, type DispatchHost } from './dispatcher.ts'
 import { dispatchingOf } from './dispatching.ts'
@@ -91,6 +92,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   readonly #attempts: Attempts
   readonly #watch: ThroughputWatch
   readonly #overload: OverloadWatch
+  readonly #bypass: BypassWatch
   readonly #reports: WorkerReports | undefined
   readonly #jobs = new JobsInHand()
   readonly #allowUnshaped: boolean
@@ -128,7 +130,8 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     this.#dispatcher = new Dispatcher(this.#host(), this.#clock)
     this.#overload = new OverloadWatch(maxLoopUtilisation, this.#dispatcher, this as never)
     this.#feedback = new FeedbackLoop(this.#feedbackHost(), listening)
-    this.#reports = report ? new WorkerReports(this, this.#dispatcher, this.#overload) : undefined
+    this.#bypass = new BypassWatch(this)
+    this.#reports = report ? new WorkerReports(this, this.#dispatcher, this.#overload, this.#bypass) : undefined
     this.#attempts = new Attempts(
       this.#feedback,
       this.#jobs,
@@ -516,7 +519,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
 
   #onReply(reply: DepartureReply): void {
     if (reply.clockStepUs > 0) this.emit('clockStep', { backUs: reply.clockStepUs })
-    if (reply.foreignJobId) this.emit('foreignWorker', { jobId: reply.foreignJobId })
+    if (reply.foreignJobId) this.#bypass.found(reply.foreignJobId)
     const { running, held } = this.#dispatcher
     const isFull = reply.stop === 'full' && running + held.length + reply.grants.length >= this.concurrency
     this.#watch.asked(reply, isFull, this.backend.store.memory.stored, this.concurrency)

@@ -67,7 +67,6 @@ test.each(ROLES.flatMap((role) => NOBODY.map((command) => [role, command] as con
 
 const MANAGING = [
   ['SCAN', '0'],
-  ['CLIENT', 'LIST'],
   ['ACL', 'WHOAMI'],
 ]
 test.each(

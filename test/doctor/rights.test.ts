@@ -15,7 +15,7 @@ test.each(['producer', 'worker', 'gateway', 'operator', 'limiter'] as const)('a 
 
 test.each([
   ['producer', 'worker', '+bzpopmin'],
-  ['worker', 'operator', '+client|list'],
+  ['worker', 'operator', '+scan'],
   ['limiter', 'worker', '+xadd'],
 ] as const)('a %s is no %s', async (user, role, lacks) => {
   const found = await ward.examine({ user, role })

@@ -37,6 +37,42 @@ test('a queue that is as usual has no conditions', () => {
   expect(found(waiting)).toEqual([])
 })
 
+test('attempts that fail, with their share and the most frequent reason', () => {
+  const failing = { attempts: 1250, failedAttempts: 625, share: 0.5, failed: 1 }
+  expect(
+    only({
+      failing: {
+        ...failing,
+        reasons: [
+          ['no route', 620],
+          ['gone', 5],
+        ],
+      },
+    }),
+  ).toMatchObject({
+    ...{ name: 'Failing', level: 'error', next: "sluice jobs failed 'a queue' has the jobs that failed, and why" },
+    text: '50 % of 1,250 attempts failed in 5 min, 1 job for good: no route',
+  })
+  expect(only({ failing: { ...failing, failed: 0, reasons: [] } }).text).toBe('50 % of 1,250 attempts failed in 5 min')
+})
+
+test('starts past the meter, with the clients that may have made them', () => {
+  const bypass = { at: ago(1), jobId: '1', perSecond: 6.71 }
+  const clients = [
+    { name: 'old', address: '10.0.0.7:5' },
+    { name: '', address: '10.0.0.8:6' },
+  ]
+  expect(only({ bypass: { ...bypass, clients } })).toMatchObject({
+    ...{ name: 'Bypassed', level: 'error' },
+    text: '6.7 jobs per second start past the meter, by "old" at 10.0.0.7:5 or 10.0.0.8:6: the rate does not hold',
+    next: 'make it a ShapedWorker, or give its Worker createShapedBackend()',
+  })
+  expect(only({ bypass: { ...bypass, perSecond: undefined, clients: [] } })).toMatchObject({
+    text: 'jobs start past the meter: the rate does not hold',
+    next: expect.stringMatching(/^sluice doctor 'a queue' looks for the client; make it/),
+  })
+})
+
 test('jobs that wait while no worker has reported', () => {
   expect(only({ waiting: 7 })).toMatchObject({
     name: 'No worker',

@@ -70,16 +70,18 @@ test('counters, starts and workers as they are told', async () => {
   expect(workers[1]).toEqual({
     ...{ id: 'w2', host: 'b', pid: 7, name: 'w', seenAt: new Date(nowMs), startedAt: new Date(nowMs - 60_000) },
     ...{ concurrency: 5, running: 2, held: 1, started: 40, ratePerSecond: 2.5, latenessMaxMs: 1.5, roundTripMs: 0.3 },
-    ...{ clockErrorMs: 0.41, loopUtilisation: 0.25, state: 'overloaded' },
+    ...{ clockErrorMs: 0.41, loopUtilisation: 0.25, state: 'overloaded', clientId: undefined, bypassedBy: [] },
+    ...{ recentEnds: { completed: 0, failed: 0, failedAttempts: 0 }, failureReasons: [] },
   })
   expect(workers[0]).toMatchObject({ name: undefined, started: 0, state: 'running' })
 })
 
 const sample = (atMs: number): string =>
-  JSON.stringify([atMs, 20, 10, 1, 2, 9, 8, 1, 250, 50, 10, 30_000, 5000, 1e6, 2e6, 3e6, 4e6, 5e6, 1])
+  JSON.stringify([atMs, 20, 10, 1, 2, 9, 8, 1, 250, 50, 10, 30_000, 5000, 6, 3, 4, 7, 1e6, 2e6, 3e6, 4e6, 5e6, 1])
 const ALL: Omit<Sample, 'at'> = {
   ...{ accepted: 20, departed: 10, refused: 1, dropped: 2, depth: 9, waiting: 8, active: 1, headAgeMs: 250 },
   ...{ ratePerSecond: 50, starts: 10, latenessSumMs: 30, latenessMaxMs: 5, paused: true },
+  ...{ completed: 6, failed: 3, failedAttempts: 4, bypassed: 7 },
   heldMs: { rate: 1000, limits: 2000, concurrency: 3000, pause: 4000, workers: 5000 },
 }
 
@@ -112,7 +114,7 @@ test('of a young queue the finest list has it all; what is unknown or broken is 
   const { name, base } = keysOfQueue()
   const client = redis.client()
   for (const seconds of [2, 15, 120]) await client.rpush(`${base}meta:series:${seconds}`, sample(1000))
-  const unknown = JSON.stringify([3000, 1, 0, 0, 0, 1, 1, 0, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+  const unknown = JSON.stringify([3000, 1, 0, 0, 0, 1, 1, 0, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
   await client.lpush(`${base}meta:series:2`, '[1,2]', 'no JSON', unknown)
   const samples = await inspectorOf(redis, shop).series(name, { since: new Date(0) })
   expect(samples.map(({ at }) => at.getTime())).toEqual([1000, 3000])

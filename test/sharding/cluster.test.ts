@@ -38,10 +38,10 @@ test('three masters: each shard is on its own, every job runs once, the bound of
   expect(shop.errors).toEqual([])
   const inspector = new Inspector({ connection: cluster.connect() as never, prefix: NAMES.prefix })
   const [whole] = await inspector.status(await inspector.queues())
-  expect(whole).toMatchObject({ name: 'mail', completed: added.length, rate: shape.rate })
+  expect(whole).toMatchObject({ name: 'mail', completedKept: added.length, rate: shape.rate })
   expect(whole?.shards?.map(({ shard }) => shard)).toEqual([0, 1, 2])
   const cli = { url: cluster.url, prefix: NAMES.prefix } as TestRedis
-  expect((await jsonHere(cli, ['status', '--cluster'])).queues).toMatchObject([{ name: 'mail', completed: 900 }])
+  expect((await jsonHere(cli, ['status', '--cluster'])).queues).toMatchObject([{ name: 'mail', completedKept: 900 }])
   await jsonHere(cli, ['pause', 'mail', '--cluster', '--reason', 'test'])
   expect((await queue.meter()).each.map(({ paused }) => paused)).toEqual([true, true, true])
   await jsonHere(cli, ['resume', 'mail', '--cluster', '--reason', 'test'])

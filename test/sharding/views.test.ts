@@ -75,7 +75,7 @@ test('a sharded queue is one queue with the sums of its shards, and they are its
   const ends = endsOf(shop.worker('one', async () => undefined, { shards: 3, concurrency: 6, shape: SHAPE }))
   await queue.resume(WHO)
   await ends.reach(6)
-  await expect.poll(async () => (await inspector.status(['one']))[0]?.completed).toBe(6)
+  await expect.poll(async () => (await inspector.status(['one']))[0]?.completedKept).toBe(6)
   await queue.obliterate({ force: true })
   expect(await inspector.queues()).toEqual([])
 })

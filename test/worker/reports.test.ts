@@ -32,7 +32,7 @@ test('a worker tells of itself when it comes, of its starts, and that it is gone
   for (const seconds of [2, 15, 120]) {
     const samples = await client.lrange(`${base}meta:series:${seconds}`, 0, -1)
     expect(samples.length).toBeGreaterThan(0)
-    expect(JSON.parse(samples[0] as string)).toHaveLength(19)
+    expect(JSON.parse(samples[0] as string)).toHaveLength(23)
   }
 })
 
@@ -154,10 +154,11 @@ async function reporting(workers: number) {
     run,
   }
   const worker = {
-    ...{ id: 'w', opts: {}, concurrency: 1, closing: undefined, isPaused: () => false, emit: () => true },
+    ...{ id: 'w', opts: {}, concurrency: 1, closing: undefined, isPaused: () => false, emit: () => true, on: () => {} },
     backend: { store, deadLetter: undefined, client: Promise.resolve({ status: 'ready', lrange: async () => [] }) },
   }
-  const reports = new WorkerReports(worker, activity, { overloaded: false })
+  const bypassing = { clients: undefined, clientId: undefined, found: () => {} }
+  const reports = new WorkerReports(worker, activity, { overloaded: false }, bypassing)
   void reports.during(new Promise(() => {}))
   const turn = () => new Promise((resolve) => setImmediate(resolve))
   await turn()

@@ -1,11 +1,25 @@
+/** The totals of which a flow is computed, by its name. */
+const TOTALS = /** @type {const} */ ({
+  arrivals: 'acceptedTotal',
+  departures: 'departedTotal',
+  refusals: 'refusedTotal',
+  drops: 'droppedTotal',
+  completions: 'completedTotal',
+  failures: 'failedAttemptsTotal',
+  bypasses: 'bypassedTotal',
+})
+
 /**
- * @typedef {{ atMs: number, accepted: number, departed: number, refused: number, dropped: number }} Totals
- * @typedef {{ arrivals: number, departures: number, refusals: number, drops: number }} PerSecond
+ * @typedef {keyof typeof TOTALS} FlowName
+ * @typedef {{ atMs: number, of: Readonly<Record<FlowName, number>> }} Totals
+ * @typedef {Record<FlowName, number>} PerSecond
  */
+
+const NAMES = /** @type {FlowName[]} */ (Object.keys(TOTALS))
 
 const WINDOW_MS = 10_000
 
-/** Accepted, departed, refused and dropped jobs per second, over the last ten seconds of totals. */
+/** What happened per second, over the last ten seconds of totals. */
 export class Flow {
   /** @type {Totals[]} */
   #totals = []
@@ -15,19 +29,19 @@ export class Flow {
   /** @param {import('../wire.d.ts').Queue} queue */
   push(queue) {
     const atMs = Date.parse(queue.at)
-    const { acceptedTotal: accepted, departedTotal: departed, refusedTotal, droppedTotal } = queue
     const unread = String(queue.unread ?? '')
     // Totals that lack a part, or all of them, are no smaller or greater than others.
     if (unread !== this.#unread || queue.unread?.includes('queue')) this.#totals = []
     this.#unread = unread
     if (queue.unread?.includes('queue')) return
     const last = this.#totals.at(-1)
-    if (last && (atMs <= last.atMs || accepted < last.accepted || departed < last.departed)) {
+    const of = record((name) => queue[TOTALS[name]])
+    if (last && (atMs <= last.atMs || of.arrivals < last.of.arrivals || of.departures < last.of.departures)) {
       // The same moment again, or a queue that was created again.
       if (atMs <= last.atMs) return
       this.#totals = []
     }
-    this.#totals.push({ atMs, accepted, departed, refused: refusedTotal, dropped: droppedTotal })
+    this.#totals.push({ atMs, of })
     while (this.#totals.length > 2 && (this.#totals[1]?.atMs ?? 0) <= atMs - WINDOW_MS) this.#totals.shift()
   }
 
@@ -37,11 +51,14 @@ export class Flow {
     const last = this.#totals.at(-1)
     if (!first || !last || first === last) return undefined
     const seconds = (last.atMs - first.atMs) / 1000
-    return {
-      arrivals: (last.accepted - first.accepted) / seconds,
-      departures: (last.departed - first.departed) / seconds,
-      refusals: Math.max(0, last.refused - first.refused) / seconds,
-      drops: Math.max(0, last.dropped - first.dropped) / seconds,
-    }
+    return record((name) => Math.max(0, last.of[name] - first.of[name]) / seconds)
   }
+}
+
+/**
+ * @param {(name: FlowName) => number} value
+ * @returns {PerSecond}
+ */
+function record(value) {
+  return /** @type {PerSecond} */ (Object.fromEntries(NAMES.map((name) => [name, value(name)])))
 }

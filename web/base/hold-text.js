@@ -15,10 +15,23 @@ const ASK_MS = 1000
  *   is over its capacity
  */
 export function nowSentence(queue) {
-  const sentence = heldGroupsSentence(queue) || nextJobSentence(queue)
+  const sentence = bypassSentence(queue) || heldGroupsSentence(queue) || nextJobSentence(queue)
   const over = overCapacityText(queue)
   const full = queue.conditions.find(({ name }) => name === 'Full')?.text
   return [sentence, full && `The queue is full: ${full}.`, over && `${over}.`].filter(Boolean).join(' ')
+}
+
+/**
+ * What holds the next job holds only workers that ask the meter.
+ * @param {Queue} queue
+ * @returns {string} '' where no job starts past the meter
+ */
+function bypassSentence(queue) {
+  const text = queue.conditions.find(({ name }) => name === 'Bypassed')?.text
+  if (text === undefined) return ''
+  const hold = holdThatLasts(queue)
+  const held = hold === undefined ? '' : ` ${holdSentence(hold).slice(0, -1)}, for workers that ask the meter.`
+  return `${text[0]?.toUpperCase()}${text.slice(1)}.${held}`
 }
 
 /** @param {Queue} queue */

@@ -1,4 +1,4 @@
-import { count, duration, NONE, plural, rate, time } from './format.js'
+import { count, duration, NONE, perSecond, plural, rate, time } from './format.js'
 
 /**
  * @typedef {import('../wire.d.ts').Queue} Queue
@@ -32,6 +32,17 @@ export function rateCause(queue) {
   if (queue.cause === 'paused') return ''
   if (queue.cause === 'meter paused' && queue.pausedUntil !== undefined) return `until ${time(queue.pausedUntil)}`
   return RATE_CAUSES[queue.cause] ?? queue.cause
+}
+
+/**
+ * @param {Queue} queue
+ * @param {import('./flow.js').PerSecond} [flow]
+ * @returns {string} what starts past the meter, beside what departs; '' where nothing does
+ */
+export function bypassesText({ bypass }, flow) {
+  if (bypass === undefined) return ''
+  const rate = flow?.bypasses || bypass.perSecond
+  return rate === undefined ? 'more past the meter' : `+ ${perSecond(rate)} past the meter`
 }
 
 /** @param {Queue} queue */

@@ -214,6 +214,10 @@ export function pointOf(queue, ratePerSecond) {
     starts: queue.starts.count,
     latenessSumMs: queue.starts.latenessSumMs,
     latenessMaxMs: Math.max(0, ...queue.workers.map(({ latenessMaxMs }) => latenessMaxMs)),
+    completed: queue.completedTotal,
+    failed: queue.failedTotal,
+    failedAttempts: queue.failedAttemptsTotal,
+    bypassed: queue.bypassedTotal,
     heldMs: queue.heldMs,
     paused: queue.paused || queue.pausedUntil !== undefined,
   }

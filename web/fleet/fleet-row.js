@@ -7,7 +7,7 @@ import { Sparkline } from './sparkline.js'
 
 /**
  * @typedef {import('../wire.d.ts').Queue} Queue
- * @typedef {'name' | 'look' | 'rate' | 'arrivals' | 'departures' | 'refusals' | 'depth' | 'failed' | 'age'} SortKey
+ * @typedef {import('../../src/dashboard/fleet-page.ts').Sort} SortKey
  */
 
 /**
@@ -75,10 +75,9 @@ export class FleetRow {
    * @returns {number | string}
    */
   sortValue(key) {
-    const { name, depth, failed, headAgeMs = -1, rate } = this.queue
+    const { name, depth, headAgeMs = -1, rate } = this.queue
     if (key === 'name') return name.toLowerCase()
     if (key === 'look') return urgencyOf(this.queue.conditions)
-    if (key === 'failed') return failed
     if (key === 'rate') return unitsPerSecond(rate) ?? Number.POSITIVE_INFINITY
     if (key === 'depth') return depth
     return key === 'age' ? headAgeMs : (this.flow?.[key] ?? -1)

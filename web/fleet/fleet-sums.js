@@ -3,7 +3,9 @@ import { count, perSecond } from '../base/format.js'
 
 /** The sums over all queues. */
 export class FleetSums {
-  #texts = new Map(['Queues', 'Arrivals', 'Departures', 'Refused', 'Waiting', 'Running', 'Failed'].map(tile))
+  #texts = new Map(
+    ['Queues', 'Arrivals', 'Departures', 'Refused', 'Completed', 'Failed', 'Waiting', 'Running'].map(tile),
+  )
   #marked = h('strong', {}, '–')
   #look
   element
@@ -37,20 +39,22 @@ export class FleetSums {
   show(rows, all) {
     if (all) return this.#showSums(all.total, all.sums)
     const flows = rows.flatMap(({ flow }) => (flow ? [flow] : []))
-    /** @param {'arrivals' | 'departures' | 'refusals'} key */
+    /** @param {'arrivals' | 'departures' | 'refusals' | 'completions' | 'failures'} key */
     const sum = (key) => flows.reduce((total, flow) => total + flow[key], 0)
     const queues = rows.map(({ queue }) => queue)
     this.#showSums(queues.length, {
       arrivals: sum('arrivals'),
       departures: sum('departures'),
       refusals: sum('refusals'),
+      completions: sum('completions'),
+      failures: sum('failures'),
       depth: queues.reduce((total, { depth }) => total + depth, 0),
       active: queues.reduce((total, { active }) => total + active, 0),
-      failed: queues.reduce((total, { failed }) => total + failed, 0),
       marked: rows.filter(({ queue }) => queue.conditions.length > 0).length,
     })
     if (flows.length === 0)
-      for (const label of ['Arrivals', 'Departures', 'Refused']) this.#set(label, perSecond(undefined))
+      for (const label of ['Arrivals', 'Departures', 'Refused', 'Completed', 'Failed'])
+        this.#set(label, perSecond(undefined))
   }
 
   /**
@@ -62,9 +66,10 @@ export class FleetSums {
     this.#set('Arrivals', perSecond(sums?.arrivals))
     this.#set('Departures', perSecond(sums?.departures))
     this.#set('Refused', perSecond(sums?.refusals))
+    this.#set('Completed', perSecond(sums?.completions))
+    this.#set('Failed', perSecond(sums?.failures))
     this.#set('Waiting', count(sums?.depth))
     this.#set('Running', count(sums?.active))
-    this.#set('Failed', count(sums?.failed))
     setText(this.#marked, count(sums?.marked))
     this.#look.classList.toggle('is-some', (sums?.marked ?? 0) > 0)
   }

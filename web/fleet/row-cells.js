@@ -1,8 +1,8 @@
 import { showBadges } from '../base/badges.js'
 import { DepthBar } from '../base/depth-bar.js'
 import { h, setText } from '../base/dom.js'
-import { count, perSecond } from '../base/format.js'
-import { headAge, oldestText, rateCause, rateNow } from '../base/queue-text.js'
+import { perSecond } from '../base/format.js'
+import { bypassesText, headAge, oldestText, rateCause, rateNow } from '../base/queue-text.js'
 
 /** Columns of the table of queues. */
 export const COLUMNS = /** @type {const} */ ([
@@ -12,8 +12,9 @@ export const COLUMNS = /** @type {const} */ ([
   { key: 'arrivals', label: 'Arrivals' },
   { key: 'departures', label: 'Departures' },
   { key: 'refusals', label: 'Refused' },
+  { key: 'completions', label: 'Completed' },
+  { key: 'failures', label: 'Failed' },
   { key: 'depth', label: 'Depth' },
-  { key: 'failed', label: 'Failed' },
   { key: 'age', label: 'Head age' },
   { key: undefined, label: 'Departures against the rate, 5 min' },
 ])
@@ -34,10 +35,12 @@ export class RowCells {
   #cause = h('span', { class: 'muted small' })
   #look = cell(1, 'look', this.#badges, this.#why)
   #arrivals = cell(3, 'num')
-  #departures = cell(4, 'num')
+  #departed = h('span')
   #refusals = cell(5, 'num')
+  #bypasses = h('span', { class: 'why bad small' })
+  #completions = cell(6, 'num')
+  #failures = cell(7, 'num')
   #depth = new DepthBar()
-  #failed = cell(7, 'num')
   #headAge = h('span')
   #oldest = h('span', { class: 'why muted small' })
   elements
@@ -47,11 +50,11 @@ export class RowCells {
     this.elements = [
       this.#look,
       cell(2, 'rate', this.#rate, this.#cause),
-      ...[this.#arrivals, this.#departures, this.#refusals],
-      cell(6, 'depth-cell', this.#depth.element),
-      this.#failed,
-      cell(8, 'num', this.#headAge, this.#oldest),
-      cell(9, 'spark-cell', spark),
+      ...[this.#arrivals, cell(4, 'num', this.#departed, this.#bypasses), this.#refusals],
+      ...[this.#completions, this.#failures],
+      cell(8, 'depth-cell', this.#depth.element),
+      cell(9, 'num', this.#headAge, this.#oldest),
+      cell(10, 'spark-cell', spark),
     ]
   }
 
@@ -66,11 +69,14 @@ export class RowCells {
     setText(this.#rate, rateNow(queue))
     setText(this.#cause, rateCause(queue))
     setText(this.#arrivals, perSecond(flow?.arrivals))
-    setText(this.#departures, perSecond(flow?.departures))
+    setText(this.#departed, perSecond(flow?.departures))
+    setText(this.#bypasses, bypassesText(queue, flow))
     setText(this.#refusals, perSecond(flow?.refusals))
     this.#refusals.classList.toggle('bad', (flow?.refusals ?? 0) > 0)
     this.#depth.show(queue.depth, queue.capacity)
-    setText(this.#failed, count(queue.failed))
+    setText(this.#completions, perSecond(flow?.completions))
+    setText(this.#failures, perSecond(flow?.failures))
+    this.#failures.classList.toggle('bad', queue.failing !== undefined)
     setText(this.#headAge, headAge(queue))
     setText(this.#oldest, oldestText(queue))
   }

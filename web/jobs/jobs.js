@@ -102,6 +102,8 @@ export class Jobs {
  */
 function countOf(status, state) {
   if (state === 'waiting') return status.waiting - status.prioritized
+  if (state === 'completed') return status.completedKept
+  if (state === 'failed') return status.failedKept
   return state === 'waiting-children' ? status.waitingChildren : status[state]
 }
 

@@ -1,7 +1,7 @@
 import { h, setAttribute, setText } from '../base/dom.js'
 import { count, duration, number, perSecond, plural, rate, unitsPerSecond } from '../base/format.js'
 import { feedbackText, holdThatLasts, nowSentence } from '../base/hold-text.js'
-import { concurrencyText, headAge, oldestText, rateCause, rateNow } from '../base/queue-text.js'
+import { bypassesText, concurrencyText, headAge, oldestText, rateCause, rateNow } from '../base/queue-text.js'
 import { SplitBar } from '../base/split-bar.js'
 
 /**
@@ -13,12 +13,13 @@ import { SplitBar } from '../base/split-bar.js'
 const FACTS = [
   ['Rate now', rateNow, rateNote],
   ['Arrivals', (_queue, flow) => perSecond(flow?.arrivals), (queue) => `${count(queue.acceptedTotal)} in all`],
-  ['Departures', (_queue, flow) => perSecond(flow?.departures), useOfRate],
+  ['Departures', (_queue, flow) => perSecond(flow?.departures), departuresNote],
   ['Refused', (_queue, flow) => perSecond(flow?.refusals), refusedNote],
   ['Head age', headAge, headNote],
   ['Running', runningNow, runningNote],
   ['Lateness, mean', latenessMean, (queue) => `${count(queue.starts.early)} early of ${count(queue.starts.count)}`],
-  ['Failed', (queue) => count(queue.failed), (queue) => `${count(queue.completed)} completed are kept`],
+  ['Completed', (_queue, flow) => perSecond(flow?.completions), (queue) => `${count(queue.completedTotal)} in all`],
+  ['Failed attempts', (_queue, flow) => perSecond(flow?.failures), failedNote],
 ]
 
 /** Current numbers of a queue, and how its jobs waited. */
@@ -80,6 +81,14 @@ function rateNote(queue) {
  * @param {Queue} queue
  * @param {PerSecond} [flow]
  */
+function departuresNote(queue, flow) {
+  return bypassesText(queue, flow) || useOfRate(queue, flow)
+}
+
+/**
+ * @param {Queue} queue
+ * @param {PerSecond} [flow]
+ */
 function useOfRate(queue, flow) {
   const units = unitsPerSecond(queue.rate)
   if (!flow || units === undefined) return `${count(queue.departedTotal)} in all`
@@ -95,6 +104,12 @@ function refusedNote({ refusedTotal, droppedTotal, shadowRefusedTotal }, flow) {
   const dropped = droppedTotal > 0 ? `, ${count(droppedTotal)} dropped${drops}` : ''
   const shadow = shadowRefusedTotal > 0 ? `, ${count(shadowRefusedTotal)} would be` : ''
   return `${count(refusedTotal)} in all${dropped}${shadow}`
+}
+
+/** @param {Queue} queue */
+function failedNote({ failing, failedTotal, failedAttemptsTotal }) {
+  const share = failing === undefined ? '' : `${Math.round(failing.share * 100)} % in 5 min; `
+  return `${share}${count(failedAttemptsTotal)} in all, ${plural(failedTotal, 'job')} for good`
 }
 
 /** @param {Queue} queue */

@@ -69,9 +69,11 @@ Examples:
 }
 
 async function listFailed(cli: Cli, name: string, page: { start: number; count: number }): Promise<void> {
-  const { failed } = await existingStatus(cli, name)
+  const { failedKept } = await existingStatus(cli, name)
   const jobs = await cli.inspector().jobs(name, 'failed', page)
-  cli.print({ queue: name, total: failed, jobs }, () => (jobs.length === 0 ? 'no failed jobs' : failedTable(cli, jobs)))
+  cli.print({ queue: name, total: failedKept, jobs }, () =>
+    jobs.length === 0 ? 'no failed jobs' : failedTable(cli, jobs),
+  )
 }
 
 function failedTable(cli: Cli, jobs: readonly JobRow[]): string {

@@ -1,6 +1,6 @@
-import type { Redis } from 'ioredis'
 import { countText } from '../../plain-text.ts'
 import { shardPrefix } from '../../redis/shards.ts'
+import { clientText, unreportedClients } from '../../reports/queue-clients.ts'
 import type { ExaminedQueue } from '../check.ts'
 import { type Finding, Findings } from '../finding.ts'
 import { answers } from '../orphans/job-places.ts'
@@ -34,7 +34,8 @@ async function runningPastMeter(
   const { shape } = status
   if (!shape?.rate || shape.mode !== 'enforce') return []
   const base = `${prefix}:${queue}:`
-  const changedMs = Number(await client.hget(`${base}meta:shape`, 'changedAt')) / 1000
+  const changes = await client.hmget(`${base}meta:shape`, 'changedAt', 'rulesAt')
+  const changedMs = Math.max(...changes.map(Number)) / 1000
   const ids = await client.lrange(`${base}active`, 0, MAX_ACTIVE - 1)
   const jobs = await answers(
     client,
@@ -52,29 +53,13 @@ async function runningPastMeter(
 /** Every BullMQ worker names its connection after its queue; Sluice's workers also report themselves. */
 async function strangeConnections(findings: Findings, examined: ExaminedQueue): Promise<Finding[]> {
   const { client, prefix, queue, status, newWorkerS } = examined
-  const connections = await workerConnections(client, `${prefix}:${Buffer.from(queue).toString('base64')}`)
-  const settled = connections.filter(({ ageS }) => ageS >= newWorkerS)
-  const strange = settled.length - status.workers.length
-  if (strange <= 0) return []
+  const list = String(await client.client('LIST'))
+  const of = (reported: readonly (number | undefined)[]) =>
+    unreportedClients(list, { prefix, queue, reported, newWorkerS })
+  const clients = of(status.workers.map(({ clientId }) => clientId))
+  if (clients.length === 0) return []
   const message =
-    `${countText(settled.length, 'worker')} connected, ${status.workers.length} reported: ` +
-    `${strange} may bypass the meter (connections from ${shownIds(settled.map(({ address }) => address))})`
-  return [findings.warning(message, REMEDY)]
-}
-
-interface WorkerConnection {
-  readonly address: string
-  readonly ageS: number
-}
-
-async function workerConnections(client: Redis, name: string): Promise<WorkerConnection[]> {
-  const list = (await client.client('LIST')) as string
-  return list.split('\n').flatMap((line) => {
-    const fields = new Map(
-      line.split(' ').map((field) => [field.split('=', 1)[0], field.slice(field.indexOf('=') + 1)]),
-    )
-    const own = fields.get('name') ?? ''
-    if (own !== name && !own.startsWith(`${name}:w:`)) return []
-    return [{ address: String(fields.get('addr')), ageS: Number(fields.get('age')) }]
-  })
+    `${countText(of([]).length, 'worker')} connected, ${status.workers.length} reported: ` +
+    `the meter may be bypassed by ${shownIds(clients.map(clientText))}`
+  return [status.bypass ? findings.error(message, REMEDY) : findings.warning(message, REMEDY)]
 }

@@ -61,7 +61,8 @@ test('series, oldest first, since a time', async () => {
   await shapedQueue(redis, 'series')
   const client = redis.client()
   const nowMs = Date.now()
-  const point = (atMs: number) => JSON.stringify([atMs, 1, 1, 0, 0, 0, 0, 0, -1, 50, 1, 0, 0, 0, 0, 0, 0, 0, 0])
+  const point = (atMs: number) =>
+    JSON.stringify([atMs, 1, 1, 0, 0, 0, 0, 0, -1, 50, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
   await client.rpush(`${redis.prefix}:series:meta:series:2`, point(nowMs), point(nowMs - 2000), point(nowMs - 60_000))
   const { get } = await serve(options)
   const all = await json<{ samples: { at: string }[] }>(get('api/queues/series/series'))
@@ -141,7 +142,7 @@ test('jobs are counted by their states', async () => {
   const queue = await shapedQueue(redis, 'states')
   await queue.addBulk([0, 0, 5].map((priority) => ({ name: 'job', data: {}, opts: { priority } })))
   const { get } = await serve(options)
-  expect(await json(get('api/queues/states'))).toMatchObject({ status: { waiting: 3, prioritized: 1, failed: 0 } })
+  expect(await json(get('api/queues/states'))).toMatchObject({ status: { waiting: 3, prioritized: 1, failedKept: 0 } })
   expect(await json(get('api/queues/states/jobs?state=prioritized'))).toMatchObject({ total: 1 })
   expect(await json(get('api/queues/states/jobs?state=waiting'))).toMatchObject({ total: 2 })
 })

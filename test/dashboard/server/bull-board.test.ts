@@ -88,9 +88,9 @@ test('bull-board counts and lists the jobs of a shaped queue as the dashboard do
   expect(await statusOf(served, 'counted')).toMatchObject({
     waiting: 4,
     delayed: 1,
-    failed: 1,
+    failedKept: 1,
     active: 0,
-    completed: 0,
+    completedKept: 0,
   })
   expect((await served.board('waiting')).jobs.map(({ id }) => id).toSorted()).toEqual(['j2', 'j3', 'j4'])
   const { jobs } = (await (await served.get('api/queues/counted/jobs?state=waiting')).json()) as Board
@@ -103,7 +103,7 @@ test('bull-board counts and lists the jobs of a shaped queue as the dashboard do
   expect((await served.board()).counts.delayed).toBe(0)
   await expect
     .poll(async () => statusOf(served, 'counted'))
-    .toMatchObject({ waiting: 5, delayed: 0, failed: 0, depth: 5 })
+    .toMatchObject({ waiting: 5, delayed: 0, failedKept: 0, depth: 5 })
 })
 
 test('a pause of bull-board is seen by the dashboard, and the other way round', async () => {

@@ -58,7 +58,7 @@ function addDrop(dead: Command, run: Runner): void {
       `
 Examples:
   $ sluice dead drop emails-dead 0b1f… 77aa… --reason 'sent by hand'
-  $ sluice dead drop emails-dead --failed-reason 'no such mailbox' --reason obsolete
+  $ sluice dead drop emails-dead --failed-reason 'no such mailbox' --reason old
 `,
     )
     .action(run(drop))

@@ -28,7 +28,7 @@ export const addRedriveCommand: AddCommand = (program, run) => {
       `
 Examples:
   $ sluice redrive emails --from emails-dead --reason 'mended in 1.4.2'
-  $ sluice redrive emails --from emails-dead --failed-reason poison --reason mended
+  $ sluice redrive emails --from emails-dead --limit 100 --reason fixed
 `,
     )
     .action(run(redrive))

@@ -3,9 +3,8 @@
 //   npm run build && node examples/mail.mjs
 import { once } from 'node:events'
 import { createTransport } from 'nodemailer'
-import { ShapedQueue, ShapedWorker } from 'sluice'
+import { ShapedQueue, ShapedWorker, safeShape } from 'sluice'
 import { profiles } from 'sluice/egress'
-import { safeShape } from 'sluice/limits'
 import { SMTPServer } from 'smtp-server'
 
 const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:6379' }
@@ -32,7 +31,7 @@ provider.listen(0, '127.0.0.1')
 await once(provider.server, 'listening')
 
 // 20 per second at the provider, and mails may arrive up to 500 ms later than others: `safeShape` leaves room for that.
-const { rate, burst } = safeShape({ q: 20, w: 1000, burst: 1, jitterMs: 500 })
+const { rate, burst } = safeShape({ quota: 20, windowMs: 1000, burst: 1, jitterMs: 500 })
 const shape = { rate, burst, capacity: 10_000 }
 
 const mailServer = createTransport({ host: '127.0.0.1', port: provider.server.address().port, pool: true })

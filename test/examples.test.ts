@@ -222,6 +222,8 @@ test('a route of Express and one of Fastify share a limit', async () => {
     'Express: 200 200 200',
     'Fastify: 200 200 429',
     'Quota exceeded: back in 15 minutes, "logins";q=5;w=900',
+    'Express: 202 taken, 429 come back',
+    'Fastify: 429 come back, 429 come back',
   ])
   await expectNoKeys('routes.mjs')
 })
@@ -230,7 +232,7 @@ test('a route handler of Next.js takes jobs, and says when the queue is full', a
   expect(await run(join(built.folder, 'examples', 'nextjs'), 'main.mjs')).toEqual([
     'ann@example.com: 202 0 before it',
     'bo@example.com: 202 1 before it',
-    'cy@example.com: 503 The queue is full.',
+    'cy@example.com: 429 The queue is full.',
   ])
   await expectNoKeys('main.mjs')
 })

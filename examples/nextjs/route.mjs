@@ -8,5 +8,5 @@ export async function POST(request) {
   const offer = await mails.offer('welcome', { to })
   if (offer.accepted) return Response.json({ id: offer.job.id, position: offer.position }, { status: 202 })
   const headers = { 'retry-after': String(Math.ceil(offer.retryAfterMs / 1000)) }
-  return Response.json({ error: 'The queue is full.', retryAfterMs: offer.retryAfterMs }, { status: 503, headers })
+  return Response.json({ error: 'The queue is full.', retryAfterMs: offer.retryAfterMs }, { status: 429, headers })
 }

@@ -256,8 +256,8 @@ function addEventRoutes(api: FastifyInstance, { fleet, hub, access, callerOf }: 
 const RETRY_MS = 2000
 
 /**
- * The response to an error; undefined for an internal one, which becomes a 500. 422 for what can never work, 503 where
- * Redis does not answer.
+ * The response to an error; undefined for an internal one, which becomes a 500. 422 for what can never work, 429
+ * for a full queue, 503 where Redis does not answer.
  */
 function errorResponse(error: unknown, changes: boolean): HttpResponse | undefined {
   if (error instanceof DashboardProblem) return problemResponse(error.terms)
@@ -267,8 +267,7 @@ function errorResponse(error: unknown, changes: boolean): HttpResponse | undefin
   }
   if (error instanceof QueueFullError) {
     const { message: detail, retryAfterMs, depth, capacity } = error
-    const kind = 'temporary-reduced-capacity'
-    return problemResponse({ status: 503, kind, detail, retryAfterMs, extra: { depth, capacity } })
+    return problemResponse({ status: 429, kind: 'quota-exceeded', detail, retryAfterMs, extra: { depth, capacity } })
   }
   if (error instanceof QueueUnavailableError || failureKind(error)) return unavailable(error, changes)
   const { statusCode, code } = error as { statusCode?: number; code?: string }

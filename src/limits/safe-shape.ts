@@ -2,16 +2,16 @@ import { checkArgument } from '../call-options.ts'
 import { InvalidLimitError } from '../errors.ts'
 import { intervalUs, parseRate, type RateInput } from '../rate.ts'
 
-/** A provider that allows q units per w ms, in a fixed window or in a sliding log, with unknown window boundaries. */
+/** A provider that allows so many units in each window, a fixed window or a sliding log, with unknown window boundaries. */
 export interface WindowProvider {
   readonly model?: 'window'
   /** Units, whole, at least 1. */
-  readonly q: number
-  /** The window, ms. */
-  readonly w: number
+  readonly quota: number
+  /** Length of the window. */
+  readonly windowMs: number
   /** The largest difference in the time that two units take to reach the provider. ms, default 0. */
   readonly jitterMs?: number
-  /** Units that may leave together, whole, at most q. Default 2 % of q, at least 1. A higher burst lowers the rate. */
+  /** Units that may leave together, whole, at most the quota. Default 2 % of it, at least 1. A higher burst lowers the rate. */
   readonly burst?: number
 }
 
@@ -43,7 +43,7 @@ const DEFAULT_BURST_SHARE = 0.02
  * The fastest shape that never breaks a provider's limit, wherever its windows begin.
  *
  * With an interval I, a burst b and delays from 0 to J, at most b + (w + J) / I units, rounded down, fall into any
- * closed window of w. That is no more than q if I > (w + J) / (q - b + 1): strictly, as at equality the unit at the
+ * closed window of length w. That is no more than the quota q if I > (w + J) / (q - b + 1): strictly, as at equality the unit at the
  * far end of the window would be one too many. The interval is the first above that bound on the grid on which limits
  * keep intervals, 1/1024 µs.
  *
@@ -51,8 +51,8 @@ const DEFAULT_BURST_SHARE = 0.02
  * the burst is the highest that then remains; if none remains, the interval is longer.
  *
  * ```ts
- * safeShape({ q: 100, w: 60_000, jitterMs: 500, burst: 10 }) // a unit every 664.8… ms
- * createLimiter(redis, { name: 'provider', ...safeShape({ q: 100, w: 60_000, jitterMs: 500 }) })
+ * safeShape({ quota: 100, windowMs: 60_000, jitterMs: 500, burst: 10 }) // a unit every 664.8… ms
+ * createLimiter(redis, { name: 'provider', ...safeShape({ quota: 100, windowMs: 60_000, jitterMs: 500 }) })
  * ```
  * @throws InvalidLimitError, InvalidRateError
  */
@@ -60,23 +60,25 @@ export function safeShape(provider: WindowProvider | TokenBucketProvider): SafeS
   checkArgument(
     typeof provider === 'object' && provider !== null,
     'safeShape: the provider',
-    '{ q, w } or { model, … }',
+    '{ quota, windowMs } or { model, … }',
     provider,
   )
   checkNumber('jitterMs', provider.jitterMs ?? 0, 'a number of ms >= 0', (value) => value >= 0)
   return provider.model === 'token-bucket' ? forTokenBucket(provider) : forWindow(provider)
 }
 
-function forWindow({ q, w, jitterMs = 0, burst }: WindowProvider): SafeShape {
-  checkNumber('q', q, 'a whole number >= 1', isWhole)
-  checkNumber('w', w, 'a number of ms > 0', (value) => value > 0)
-  const b = burst ?? Math.max(1, Math.floor(q * DEFAULT_BURST_SHARE))
+function forWindow({ quota, windowMs, jitterMs = 0, burst }: WindowProvider): SafeShape {
+  checkNumber('quota', quota, 'a whole number >= 1', isWhole)
+  checkNumber('windowMs', windowMs, 'a number of ms > 0', (value) => value > 0)
+  const b = burst ?? Math.max(1, Math.floor(quota * DEFAULT_BURST_SHARE))
   checkNumber('burst', b, 'a whole number >= 1', isWhole)
-  if (b > q) {
-    throw new InvalidLimitError(`burst ${b} is more than the ${q} that the provider allows: set it to at most ${q}`)
+  if (b > quota) {
+    throw new InvalidLimitError(
+      `burst ${b} is more than the ${quota} that the provider allows: set it to at most ${quota}`,
+    )
   }
-  const parts = q - b + 1
-  const total = (w + jitterMs) * STEPS_PER_MS
+  const parts = quota - b + 1
+  const total = (windowMs + jitterMs) * STEPS_PER_MS
   let steps = Math.floor(total / parts) + 1
   // Rounding must not make the interval too short.
   while (steps * parts <= total) steps++

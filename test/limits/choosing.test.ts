@@ -23,9 +23,9 @@ test('row 26: choosing, a decision tree for each kind of traffic, and memory, ac
 })
 
 test('the shape that docs/choosing.md shows for a provider is what safeShape computes', () => {
-  const [, input = ''] = /safeShape\((\{ q: .*? \})\)/.exec(document) ?? []
-  expect(input).toBe('{ q: 100, w: 60_000, burst: 10, jitterMs: 500 }')
-  const { rate, burst } = safeShape({ q: 100, w: 60_000, burst: 10, jitterMs: 500 })
+  const [, input = ''] = /safeShape\((\{ quota: .*? \})\)/.exec(document) ?? []
+  expect(input).toBe('{ quota: 100, windowMs: 60_000, burst: 10, jitterMs: 500 }')
+  const { rate, burst } = safeShape({ quota: 100, windowMs: 60_000, burst: 10, jitterMs: 500 })
   expect(burst).toBe(10)
   expect(rate.period).toBeCloseTo(664.8, 1)
 })

@@ -34,22 +34,22 @@ function mostIn(times: readonly number[], length: number): number {
 }
 
 test.each([
-  [{ q: 100, w: 60_000, burst: 10, jitterMs: 500 }, 664.835],
-  [{ q: 100, w: 60_000, burst: 1, jitterMs: 0 }, 600],
-  [{ q: 10, w: 1000, burst: 3, jitterMs: 50 }, 131.25],
-  [{ q: 2, w: 1000, burst: 1, jitterMs: 100 }, 550],
+  [{ quota: 100, windowMs: 60_000, burst: 10, jitterMs: 500 }, 664.835],
+  [{ quota: 100, windowMs: 60_000, burst: 1, jitterMs: 0 }, 600],
+  [{ quota: 10, windowMs: 1000, burst: 3, jitterMs: 50 }, 131.25],
+  [{ quota: 2, windowMs: 1000, burst: 1, jitterMs: 100 }, 550],
 ])('%o leaves every %f ms', (provider, intervalMs) => {
   const shape = safeShape(provider)
   expect(shape.rate.period).toBeCloseTo(intervalMs, 3)
   expect(shape.burst).toBe(provider.burst)
   // The bound itself is not enough: the interval is the first step above it.
-  const bound = ((provider.w + provider.jitterMs) * STEPS_PER_MS) / (provider.q - provider.burst + 1)
+  const bound = ((provider.windowMs + provider.jitterMs) * STEPS_PER_MS) / (provider.quota - provider.burst + 1)
   expect(stepsOf(shape.rate.period)).toBe(Math.floor(bound) + 1)
   expect(shape.rate.limit).toBe(1)
 })
 
 test('one step less breaks the limit of the provider', () => {
-  const shape = safeShape({ q: 100, w: 60_000, burst: 1 })
+  const shape = safeShape({ quota: 100, windowMs: 60_000, burst: 1 })
   const arrivals = Array.from({ length: 200 }, () => 0)
   const shorter = { ...shape, rate: { limit: 1, period: shape.rate.period - 1 / STEPS_PER_MS } }
   expect(mostIn(departures(arrivals, shape), stepsOf(60_000))).toBe(100)
@@ -57,8 +57,8 @@ test('one step less breaks the limit of the provider', () => {
 })
 
 test('the burst is 2 % of the limit where it is not given, and at least 1', () => {
-  expect(safeShape({ q: 1000, w: 1000 }).burst).toBe(20)
-  expect(safeShape({ q: 10, w: 1000 }).burst).toBe(1)
+  expect(safeShape({ quota: 1000, windowMs: 1000 }).burst).toBe(20)
+  expect(safeShape({ quota: 10, windowMs: 1000 }).burst).toBe(1)
 })
 
 const gaps = fc.array(fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 3_000 * STEPS_PER_MS })), {
@@ -86,7 +86,7 @@ test('whatever comes and however late each unit is, no window of the provider is
     apart: readonly number[],
     by: readonly number[],
   ) => {
-    const shape = safeShape({ q, w, jitterMs, burst: Math.max(1, Math.floor(q * share)) })
+    const shape = safeShape({ quota: q, windowMs: w, jitterMs, burst: Math.max(1, Math.floor(q * share)) })
     let now = 0
     const left = departures(
       apart.map((gap) => (now += gap)),
@@ -153,7 +153,7 @@ test('of a bucket the rate is kept, and the burst is what its jitter leaves', ()
 test('a limit takes it as it is: no interval is shortened on the way', () => {
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 1000 }), fc.integer({ min: 1, max: 10_000_000 }), (q, w) => {
-      const { rate, burst } = safeShape({ q, w })
+      const { rate, burst } = safeShape({ quota: q, windowMs: w })
       const interval = Math.ceil(intervalUs({ limit: rate.limit, periodMs: rate.period }) * 1024)
       expect(interval * (q - burst + 1)).toBeGreaterThan(w * STEPS_PER_MS)
     }),
@@ -161,11 +161,11 @@ test('a limit takes it as it is: no interval is shortened on the way', () => {
 })
 
 test.each([
-  [{ q: 10, w: 1000, burst: 11 }, /burst 11 is more than the 10/],
-  [{ q: 0, w: 1000 }, /q must be a whole number >= 1; got 0/],
-  [{ q: 10, w: 0 }, /w must be a number of ms > 0; got 0/],
-  [{ q: 10, w: 1000, jitterMs: -1 }, /jitterMs must be a number of ms >= 0; got -1/],
-  [{ q: 10, w: 1000, burst: 1.5 }, /burst must be a whole number >= 1; got 1.5/],
+  [{ quota: 10, windowMs: 1000, burst: 11 }, /burst 11 is more than the 10/],
+  [{ quota: 0, windowMs: 1000 }, /quota must be a whole number >= 1; got 0/],
+  [{ quota: 10, windowMs: 0 }, /windowMs must be a number of ms > 0; got 0/],
+  [{ quota: 10, windowMs: 1000, jitterMs: -1 }, /jitterMs must be a number of ms >= 0; got -1/],
+  [{ quota: 10, windowMs: 1000, burst: 1.5 }, /burst must be a whole number >= 1; got 1.5/],
   [{ model: 'token-bucket', rate: '1/s', burst: 1, jitterMs: 20 } as const, /burst 1 allows no jitter.* 20 ms/],
   [{ model: 'token-bucket', rate: '1/s', burst: 0.5 } as const, /burst must be a number >= 1; got 0.5/],
 ])('%o can not be met', (provider, message) => {

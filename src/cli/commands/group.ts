@@ -38,7 +38,7 @@ function addList(group: Command, run: Runner): void {
     .description('How many groups have waiting jobs, and which are held.')
     .argument('<queue>', 'the queue', parseQueueName)
     .addOption(new Option('--status <status>', 'only groups in this status').choices(LISTED))
-    .option('--limit <groups>', 'show at most this many of each status', wholeNumber(1, 1000), 10)
+    .option('--count <groups>', 'show at most this many of each status', wholeNumber(1, 1000), 10)
     .addHelpText('after', '\nExample:\n  $ sluice group list emails --status limited\n')
     .action(run(list))
 }
@@ -94,15 +94,15 @@ function addResume(group: Command, run: Runner): void {
 
 interface ListOptions {
   readonly status?: (typeof LISTED)[number]
-  readonly limit: number
+  readonly count: number
 }
 
-async function list(cli: Cli, name: string, { status, limit }: ListOptions): Promise<void> {
+async function list(cli: Cli, name: string, { status, count }: ListOptions): Promise<void> {
   const parts = await existingParts(cli, name)
   if ((await (parts[0] as ShapedQueue).getShape())?.groups === undefined) throw new NoGroupsError(name)
   const counts = addedCounts(await Promise.all(parts.map((queue) => queue.getGroupsCountByStatus())))
   const statuses = status === undefined ? LISTED : [status]
-  const groups = (await Promise.all(statuses.map((one) => groupsWith(parts, one, limit)))).flat()
+  const groups = (await Promise.all(statuses.map((one) => groupsWith(parts, one, count)))).flat()
   cli.print({ queue: name, counts, groups }, () => {
     const summary = LISTED.map((one) => `${counts[one]} ${one}`).join(', ')
     if (groups.length === 0) return `groups of ${name}: ${summary}`
@@ -118,12 +118,12 @@ async function list(cli: Cli, name: string, { status, limit }: ListOptions): Pro
 }
 
 /** At most so many groups of a status; of several shards first those of the first ones. */
-async function groupsWith(parts: readonly ShapedQueue[], status: (typeof LISTED)[number], limit: number) {
+async function groupsWith(parts: readonly ShapedQueue[], status: (typeof LISTED)[number], count: number) {
   const found = parts.map(async (queue) => {
-    const ids = await queue.getGroupsByStatus(status, 0, limit - 1)
+    const ids = await queue.getGroupsByStatus(status, 0, count - 1)
     return ids.map((id) => ({ queue, id }))
   })
-  const most = (await Promise.all(found)).flat().slice(0, limit)
+  const most = (await Promise.all(found)).flat().slice(0, count)
   return Promise.all(most.map(({ queue, id }) => queue.getGroup(id)))
 }
 

@@ -6,7 +6,7 @@ import { numberText } from '../queue-text.ts'
 
 interface RedriveOptions {
   readonly from: string
-  readonly limit?: number
+  readonly count?: number
   readonly failedReason?: string
   readonly reason: string
 }
@@ -20,7 +20,7 @@ export const addRedriveCommand: AddCommand = (program, run) => {
     )
     .argument('<queue>', 'the queue that they failed in', parseQueueName)
     .requiredOption('--from <queue>', 'the queue of dead letters (required)', parseQueueName)
-    .option('--limit <jobs>', 'put back at most this many', wholeNumber(1, 1_000_000_000))
+    .option('--count <jobs>', 'put back at most this many', wholeNumber(1, 1_000_000_000))
     .option('--failed-reason <text>', 'only those whose reason contains this text', parseNonEmpty)
   addReason(command)
     .addHelpText(
@@ -34,12 +34,12 @@ Examples:
     .action(run(redrive))
 }
 
-async function redrive(cli: Cli, name: string, { from, limit, failedReason, reason }: RedriveOptions): Promise<void> {
+async function redrive(cli: Cli, name: string, { from, count, failedReason, reason }: RedriveOptions): Promise<void> {
   const queue = await existingQueue(cli, name)
   await existingQueue(cli, from)
   const result = await queue.redrive({
     from,
-    ...(limit === undefined ? {} : { limit }),
+    ...(count === undefined ? {} : { limit: count }),
     ...(failedReason === undefined ? {} : { filter: (letter) => letter.failedReason.includes(failedReason) }),
     by: cli.by,
     reason,

@@ -62,6 +62,6 @@ export const discord = createProfile({
       ...{ trigger: '4000/10min', action: { pause: '10 min' } },
     },
   ],
-  shape: safeShape({ q: 50, w: 1000, jitterMs: STARTING_JITTER_MS, burst: 1 }),
+  shape: safeShape({ quota: 50, windowMs: 1000, jitterMs: STARTING_JITTER_MS, burst: 1 }),
   read: { on: '2026-11-21', at: 'https://docs.discord.com/developers/topics/rate-limits' },
 })

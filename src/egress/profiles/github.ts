@@ -55,6 +55,9 @@ export const github = createProfile({
   name: 'github',
   dialect: over('http', githubDialect),
   rules: [],
-  shape: { ...safeShape({ q: 5000, w: 3_600_000, jitterMs: STARTING_JITTER_MS, burst: 10 }), concurrency: 100 },
+  shape: {
+    ...safeShape({ quota: 5000, windowMs: 3_600_000, jitterMs: STARTING_JITTER_MS, burst: 10 }),
+    concurrency: 100,
+  },
   read: { on: '2026-11-22', at: 'https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api' },
 })

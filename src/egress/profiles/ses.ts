@@ -49,7 +49,7 @@ export const ses = createProfile({
   dialect: sesDialect,
   rules: [],
   shape: {
-    ...safeShape({ q: 1, w: 1000, jitterMs: STARTING_JITTER_MS }),
+    ...safeShape({ quota: 1, windowMs: 1000, jitterMs: STARTING_JITTER_MS }),
     limits: [
       {
         ...{ name: 'ses-day', algorithm: 'sliding-window-log' },

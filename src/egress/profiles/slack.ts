@@ -35,6 +35,6 @@ export const slack = createProfile({
   name: 'slack',
   dialect: over('http', slackDialect),
   rules: [],
-  shape: safeShape({ q: 1, w: 1000, jitterMs: STARTING_JITTER_MS }),
+  shape: safeShape({ quota: 1, windowMs: 1000, jitterMs: STARTING_JITTER_MS }),
   read: { on: '2026-11-22', at: 'https://docs.slack.dev/apis/web-api/rate-limits' },
 })

@@ -31,6 +31,6 @@ export const stripe = createProfile({
   name: 'stripe',
   dialect: over('http', stripeDialect),
   rules: [],
-  shape: safeShape({ q: 25, w: 1000, jitterMs: STARTING_JITTER_MS, burst: 1 }),
+  shape: safeShape({ quota: 25, windowMs: 1000, jitterMs: STARTING_JITTER_MS, burst: 1 }),
   read: { on: '2026-11-21', at: 'https://docs.stripe.com/rate-limits' },
 })

@@ -98,7 +98,7 @@ test('a retry for which the queue has no place is refused with the time to come 
   const served = await serve(options)
   const retry = { action: 'retryJob', jobId, reason }
   const refused = await act(served, 'crowded', retry)
-  expect([refused.status, refused.headers.get('content-type')]).toEqual([503, 'application/problem+json'])
+  expect([refused.status, refused.headers.get('content-type')]).toEqual([429, 'application/problem+json'])
   expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(30)
   const detail = expect.stringContaining('is full (1 of 1)')
   expect(await refused.json()).toMatchObject({ detail, depth: 1, capacity: 1 })

@@ -88,13 +88,11 @@ local function add(at)
   return bulk.add(KEYS, ARGV, at)
 end
 
-for at = FIRST, #ARGV, FIELDS do
-  if ARGV[at + 8] ~= '' then
-    groups = grouped.open(base, shape, now)
-    if not groups and not each then return { -7, {} } end
-    bulk.redis = groups and grouped.redis(groups, batch_once.handlers(base))
-    break
-  end
+groups = grouped.open(base, shape, now)
+if groups then
+  bulk.redis = grouped.redis(groups, batch_once.handlers(base))
+elseif not each then
+  for at = FIRST, #ARGV, FIELDS do if ARGV[at + 8] ~= '' then return { -7, {} } end end
 end
 
 if shape and shape.ageing_ms then bulk.redis = queued_at_redis(bulk.redis or redis, base, now) end

@@ -59,8 +59,9 @@ local terms = terms_read(job[5])
 local missed = not before and scheduler_id == '' and admission.deadline_error(now, terms)
 if missed then return refused(missed) end
 local group, gone = job[7], nil
-groups = group and grouped.open(base, shape, now)
-if groups then groups.adding = group end
+-- One without a group may replace one that has a group, or release its parent.
+groups = grouped.open(base, shape, now)
+if groups then groups.adding = group or false end
 local known = before or scheduler_id ~= '' and redis.call('ZSCORE', base .. 'repeat', scheduler_id)
 if group and not groups and not known then return refused({ -7, {} }) end
 if shape then
@@ -68,7 +69,7 @@ if shape then
   if not known and admission.is_new(base, id, deduplication_id, {}) then
     local swaps
     refusal = admission.cost_error(shape, cost)
-    if groups and not refusal then refusal, swaps = grouped.refusal_of_one(groups, shape, group[1], cost, true) end
+    if group and not refusal then refusal, swaps = grouped.refusal_of_one(groups, shape, group[1], cost, true) end
     if not refusal then
       local new = {
         { cost = cost, terms = terms, group = group }, line = group_line.of(groups, shape), groups = groups, swaps = swaps,

@@ -24,8 +24,10 @@ local base, id = string.sub(keys[1], 1, -11), argv[1]
 local function add_standard_job()
   --- @original addStandardJob
 end
+local hooked, store_groups = groups_redis(redis)
+
 local function remove_job()
-  local redis = groups_redis(redis)
+  local redis = hooked
   local KEYS, ARGV = { base .. id, base .. 'repeat' }, { id, '0', base }
   --- @original removeJob
 end
@@ -43,4 +45,6 @@ if not added then
 end
 -- Found by the views, as if a worker had reported it.
 redis.call('HINCRBY', base .. 'meta:starts', 'dead:' .. argv[3], 0)
-return remove_job() == 1 and 1 or -2
+local removed = remove_job()
+store_groups()
+return removed == 1 and 1 or -2

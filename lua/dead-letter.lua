@@ -27,7 +27,7 @@
 ]]
 --- @include "lib/delay-clock"
 --- @include "lib/finished"
---- @include "lib/group-ends"
+--- @include "lib/group-hooks"
 --- @include "lib/unrefused"
 --- @include "lib/without-fetch"
 local keys, argv = {}, {}
@@ -63,10 +63,11 @@ if owned() then
 end
 for i = 1, 14 do KEYS[i] = keys[1 + i] end
 for i = 1, 9 do ARGV[i] = argv[i] end
-local code, again = finished_code(move_to_finished(without_fetch.quiet(base)), base, keys[12], id, argv[2])
+local hooked, store_groups = groups_redis(without_fetch.quiet(base))
+local code, again = finished_code(move_to_finished(hooked), base, keys[12], id, argv[2])
+store_groups()
 if code == 0 and not again then
   if argv[13] == '1' then finished_remember(base, id, argv[2], argv[14]) end
   without_fetch.frees_place(base, 1)
-  groups_note_ends(base, { id })
 end
 return code

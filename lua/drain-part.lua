@@ -10,7 +10,7 @@
   Returns for 'begin' and 'begin all' the ids of all unfinished drains, including those of processes that died; else 1,
   or 0 once nothing is left.
 ]]
---- @include "lib/group-ends"
+--- @include "lib/group-hooks"
 local base, id, step = string.sub(KEYS[1], 1, -11), ARGV[1], ARGV[2]
 local drains = base .. 'meta:draining'
 
@@ -18,8 +18,10 @@ local function aside(kind)
   return drains .. ':' .. id .. ':' .. kind
 end
 
+local hooked, store_groups = groups_redis(redis)
+
 local function drain_list(list)
-  local none = drains .. ':none'
+  local redis, none = hooked, drains .. ':none'
   local KEYS, ARGV = { list, none, none, none, base .. 'repeat' }, { base, '0' }
   --- @original drain
 end
@@ -52,7 +54,7 @@ local function begin(kinds)
   for i = 1, #schedulers, 2 do keep_iteration('repeat:' .. schedulers[i] .. ':' .. schedulers[i + 1]) end
 end
 
--- Takes a part of the jobs set aside; nil if none are left. Second, whether they are delayed.
+-- Takes a part of the jobs set aside; nil if none are left.
 local function take(most)
   for _, kind in ipairs({ 'wait', 'paused' }) do
     local jobs = redis.call('LRANGE', aside(kind), 0, most - 1)
@@ -65,7 +67,7 @@ local function take(most)
     local jobs = redis.call('ZRANGE', aside(kind), 0, most - 1)
     if jobs[1] then
       redis.call('ZREMRANGEBYRANK', aside(kind), 0, #jobs - 1)
-      return jobs, kind == 'delayed'
+      return jobs
     end
   end
   return nil
@@ -75,15 +77,14 @@ if step ~= 'go' then
   begin(step == 'begin' and { 'wait', 'paused', 'prioritized' } or { 'wait', 'paused', 'prioritized', 'delayed' })
   return redis.call('SMEMBERS', drains)
 end
-local jobs, delayed = take(tonumber(ARGV[3]))
+local jobs = take(tonumber(ARGV[3]))
 if not jobs then
   redis.call('SREM', drains, id)
   -- Groups that were held by jobs that are gone are looked at again.
   if redis.call('HDEL', base .. 'meta:groups', 'at') == 1 then wake.one(base) end
   return 0
 end
-local g = delayed and redis.call('EXISTS', group_later.key(base)) == 1 and groups_library().bare(base)
-for _, job in ipairs(g and jobs or {}) do g:note_later(job, 'remove') end
 redis.call('RPUSH', aside('part'), unpack(jobs))
 drain_list(aside('part'))
+store_groups()
 return 1

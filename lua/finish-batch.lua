@@ -70,10 +70,12 @@ end
 -- What each of these includes takes as long to make as the ends of several jobs, so it is made only where it is needed.
 
 local function finish_all()
-  --- @include "lib/group-ends" here
+  --- @include "lib/group-hooks" here
+  local store_groups
+  quiet, store_groups = groups_redis(quiet)
   for at = FIRST, #ARGV, ends.FIELDS do results[#results + 1] = finish(at, false, redis) end
+  store_groups()
   without_fetch.frees_place(base, #results)
-  groups_note_ends(base, unseen)
   return { 1, '', results }
 end
 

@@ -45,13 +45,12 @@ end
 -- What each of the two includes takes as long to make as several commands.
 
 local function finish_only()
-  --- @include "lib/group-ends" here
+  --- @include "lib/group-hooks" here
   --- @include "lib/without-fetch" here
-  local _, code = move_to_finished(remembers and without_fetch.quiet(base) or redis)
-  if code == 0 then
-    without_fetch.frees_place(base, 1)
-    groups_note_ends(base, { ARGV[1] })
-  end
+  local hooked, store_groups = groups_redis(remembers and without_fetch.quiet(base) or redis)
+  local _, code = move_to_finished(hooked)
+  store_groups()
+  if code == 0 then without_fetch.frees_place(base, 1) end
   return { 1, '', code }
 end
 

@@ -19,7 +19,7 @@
   The same call sent twice postpones once.
 ]]
 --- @include "lib/departure"
---- @include "lib/group-ends"
+--- @include "lib/group-hooks"
 --- @include "lib/relock"
 --- @include "lib/sleepers"
 --- @include "lib/without-fetch"
@@ -34,8 +34,10 @@ local d = fetch and departure.open({
 })
 if d and d.lost then fetch, ARGV[8] = false, '0' end
 
+local hooked, store_groups = groups_redis(redis)
+
 local function postpone_job()
-  local redis = fetch and d.gate.redis or redis
+  local redis = fetch and d.gate.redis or hooked
   --- @original
 end
 
@@ -46,6 +48,7 @@ local function move_to_delayed()
 end
 
 local reply = move_to_delayed()
+store_groups()
 local code = type(reply) == 'table' and 0 or reply
 local memory = base .. 'meta:postponed:' .. ARGV[3]
 if code < 0 and redis.call('GET', memory) == grant and redis.call('ZSCORE', KEYS[4], ARGV[3]) then
@@ -57,13 +60,9 @@ elseif code == 0 then
     departure.take(d, reply)
   else
     without_fetch.frees_place(base, 1)
-    groups_note_ends(base, { ARGV[3] })
   end
 end
-if code == 0 then
-  wake.delayed(base)
-  groups_note_delayed(base, ARGV[3])
-end
+if code == 0 then wake.delayed(base) end
 if not fetch then return { d and -1 or 1, '', code } end
 local asks = departure.settle(d, 1)
 departure.save(d)

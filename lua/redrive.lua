@@ -32,7 +32,7 @@ for i = 1, 14 do keys[i] = KEYS[i] end
 for i = 1, 9 do argv[i] = ARGV[i] end
 local base, letter, id = string.sub(keys[1], 1, -11), keys[14], argv[7]
 
-local add = { redis = redis }
+local add, store_groups = { redis = redis }, function() end
 function add.standard()
   local redis = add.redis
   --- @original addStandardJob
@@ -50,7 +50,7 @@ local now = redis_now()
 local shape = shape_load(keys[1], base, now)
 if shape_lost(shape, argv[1], argv[2]) then return { -1, {} } end
 if shape and (shape.groups or shape.ageing_ms) then
-  add.redis = groups_redis(redis, { [base] = { shape.groups, shape.ageing_ms } })
+  add.redis, store_groups = groups_redis(redis, { [base] = { shape.groups, shape.ageing_ms } })
 end
 
 local function answer(status, detail, outcome)
@@ -82,6 +82,7 @@ for i, from in ipairs(KEYS_OF[argv[3]]) do KEYS[i] = keys[from] end
 for i = 1, 3 do ARGV[i] = argv[3 + i] end
 -- Redis does not roll back, so a partial job is deleted: it would look like one that is back.
 local added, failure = pcall(add[argv[3]])
+store_groups()
 if not added then
   redis.call('DEL', base .. id)
   return type(failure) == 'table' and failure or { err = failure }

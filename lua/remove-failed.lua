@@ -9,13 +9,16 @@
 --- @include "lib/group-hooks"
 local base, id = string.sub(KEYS[1], 1, -11), ARGV[1]
 
+local hooked, store_groups = groups_redis(redis)
+
 local function remove_job()
-  local redis = groups_redis(redis)
+  local redis = hooked
   local KEYS, ARGV = { base .. id, base .. 'repeat' }, { id, '1', base }
   --- @original removeJob
 end
 
 if not redis.call('ZSCORE', base .. 'failed', id) then return 0 end
 local removed = remove_job()
+store_groups()
 if removed == -8 then return -2 end
 return removed == 1 and 1 or -1

@@ -10,8 +10,10 @@
 --- @include "lib/group-hooks"
 local base, id = string.sub(KEYS[1], 1, -11), ARGV[1]
 
+local hooked, store_groups = groups_redis(redis)
+
 local function remove_job()
-  local redis = groups_redis(redis)
+  local redis = hooked
   local KEYS, ARGV = { base .. id, base .. 'repeat' }, { id, '0', base }
   --- @original removeJob
 end
@@ -20,5 +22,6 @@ if redis.call('EXISTS', base .. id) == 0 then return 0 end
 if redis.call('ZSCORE', base .. 'completed', id) or redis.call('ZSCORE', base .. 'failed', id) then return -2 end
 if redis.call('LPOS', base .. 'active', id) then return -1 end
 local removed = remove_job()
+store_groups()
 if removed == -8 then return -3 end
 return removed == 1 and 1 or -1

@@ -40,8 +40,10 @@ local function refusal()
   return full or admission.refusal(base, shape, now, { job, line = group_line.of(groups, shape), groups = groups })
 end
 
+local hooked, store_groups = groups_redis(redis)
+
 local function reprocess_job()
-  local redis = groups_redis(redis)
+  local redis = hooked
   local KEYS = {
     base .. id, base .. 'events', base .. 'failed', base .. 'wait', base .. 'meta', base .. 'active', base .. 'marker',
     base .. 'prioritized', base .. 'pc',
@@ -52,4 +54,6 @@ end
 
 local refused = refusal()
 if refused then return answer(refused[1], refused[2], '') end
-return answer(1, {}, reprocess_job() == 1 and 'retried' or 'other')
+local retried = reprocess_job()
+store_groups()
+return answer(1, {}, retried == 1 and 'retried' or 'other')

@@ -240,10 +240,10 @@ function gate_groups.served(gate, pick)
   gate.floor = 0
 end
 
--- As the handlers of the gate, with groups: the choice is made at the first pop.
-function gate_groups.handlers(gate, handlers)
+-- Adds groups to the handlers of the gate: the choice is made at the first pop.
+function gate_groups.handle(gate, handlers)
   local call = redis.call
-  for command, handler in pairs(gate.groups:handlers(redis)) do handlers[command] = handler end
+  gate.groups:handle(handlers, redis)
   function handlers.RPOPLPUSH(command, source, target)
     gate.tried = true
     gate.pick = not gate.shut and gate_groups.pick(gate)
@@ -263,7 +263,6 @@ function gate_groups.handlers(gate, handlers)
     gate_groups.served(gate, pick)
     return { pick.id, gate.score }
   end
-  return handlers
 end
 
 -- What is kept with a job that was just charged under limits (lib/charged); nil if there are none.
@@ -332,7 +331,7 @@ local function gate_handlers(gate)
     if gate.again and key == marker then return 0 end
     return call(command, key, ...)
   end
-  return gate.groups and gate_groups.handlers(gate, handlers) or handlers
+  return handlers
 end
 
 -- shape may be nil; m, the meter, is nil without a rate. An open gate lets everything through: BullMQ's script then works on
@@ -352,6 +351,7 @@ local function gate_new(shape, m, base, now, horizon, once)
   end
   local handlers = gate_handlers(gate)
   for command, handler in pairs(once or {}) do handlers[command] = handler end
+  if grouped then gate_groups.handle(gate, handlers) end
   gate.redis = hooked_redis(redis, handlers)
   if ageing then
     gate.order = grouped and gate.groups.ageing or ageing

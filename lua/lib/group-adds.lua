@@ -8,7 +8,7 @@ local grouped = {}
 -- Handlers for BullMQ's add scripts (lib/hooks). While all groups are held, a job of theirs wakes no worker: those that sleep
 -- until the first slot would look for nothing. once: handlers for a call that adds many jobs (lib/batch-once), or nil
 function grouped.handlers(g, once)
-  local handlers, marker = g:storing_handlers(redis), g.base .. 'marker'
+  local handlers, marker = g:handle_deletions({}, redis), g.base .. 'marker'
   local add, ready, stale, marked = handlers.ZADD, g:key('ready'), g:key('stale'), false
   if once then handlers.HMGET, handlers.HGET = once.HMGET, once.HGET end
   function handlers.ZADD(command, key, score, id, ...)

@@ -11,15 +11,16 @@ local function groups_store(g)
   if g.awaited or (g.plain_known == false and redis.call('EXISTS', g:key('ready')) == 0) then wake.one(g.base) end
 end
 
--- The `redis` for scripts of BullMQ that put jobs into a wait list, or take them from the running ones: in a queue with
--- groups, the jobs are sorted in, and their places become free; where jobs age, since when they wait is recorded. Other
+-- The `redis` for scripts of BullMQ that put jobs where they wait, take them from there or from the running ones, or
+-- delete them: in a queue with groups, the jobs enter and leave their lines, and their places become free; where jobs age,
+-- since when they wait is recorded. Second, a function that stores what has changed, for the end of the script. Other
 -- queues pay one command.
 -- known: base -> {whether the queue has groups, whether its jobs age, its groups if they are opened: then the caller
 -- stores them}, of queues whose shape was read
 local function groups_redis(redis, known)
-  local call, library = redis.call, nil
+  local call, library, opened = redis.call, nil, {}
   known = known or {}
-  -- What the commands of a queue go to; second, the groups that are to be stored after each.
+  -- What the commands of a queue go to.
   local function target_of(base)
     local of = known[base] or call('HMGET', base .. 'meta:shape', 'groups', 'priorityAgeingMs')
     known[base] = of
@@ -28,35 +29,37 @@ local function groups_redis(redis, known)
     if of[1] and not g then
       library = library or groups_library()
       g = library.bare(base)
+      opened[#opened + 1] = g
     end
-    if g then target = hooked_redis(redis, g:storing_handlers(redis)) end
+    if g then target = hooked_redis(redis, g:handle_deletions({}, redis)) end
     if of[2] then target = queued_at_redis(target, base, redis_now()) end
-    if g and not of[3] then return target, g end
     of.target = target
     return target
-  end
-  local function run(base, command, ...)
-    local target, g = target_of(base)
-    local reply = target.call(command, ...)
-    if g then groups_store(g) end
-    return reply
   end
   local function of(lists)
     return function(command, key, ...)
       local base, list = string.match(key, '^(.*:)([^:]+)$')
       if not lists[list] then return call(command, key, ...) end
-      return run(base, command, key, ...)
+      return target_of(base).call(command, key, ...)
     end
   end
   local push, later = of({ wait = true }), { delayed = true, ['waiting-children'] = true }
-  return hooked_redis(redis, {
+  local hooked = hooked_redis(redis, {
     LPUSH = push, RPUSH = push, LREM = of({ active = true, wait = true }),
     ZREM = of({ prioritized = true, delayed = true, ['waiting-children'] = true }),
     -- For a queue that is not known yet, the command would be one more: lib/ageing does without.
     ZADD = function(command, key, ...)
       local base, list = string.match(key, '^(.*:)([^:]+)$')
       if not later[list] and not (list == 'prioritized' and known[base]) then return call(command, key, ...) end
-      return run(base, command, key, ...)
+      return target_of(base).call(command, key, ...)
+    end,
+    -- The ids of iterations of schedulers have colons.
+    DEL = function(command, key, part, ...)
+      if not part then return call(command, key) end
+      return target_of(string.match(key, '^(.*:)repeat:.+:%d+$') or string.match(key, '^(.*:)')).call(command, key, part, ...)
     end,
   })
+  return hooked, function()
+    for _, g in ipairs(opened) do groups_store(g) end
+  end
 end

@@ -150,7 +150,8 @@ local function group_jobs(groups)
   -- A waiting job was removed, if id is given. A group without jobs is in no line; it keeps its tag.
   function groups.remove(g, group, id)
     local jobs = g.base .. 'meta:group:jobs:' .. group
-    if id then redis.call('ZREM', jobs, id) end
+    if id and redis.call('ZREM', jobs, id) == 0 then return end
+    g.occupied[group] = nil
     if id and g.ageing then g.ageing.left(groups.line(g, group), id) end
     if redis.call('EXISTS', jobs) == 1 then
       -- Its next job may be another one, which is not held for as long.
@@ -158,16 +159,25 @@ local function group_jobs(groups)
       return
     end
     groups.load_tags(g)
-    g.soonest, g.occupied[group], g.changed = nil, nil, true
+    g.soonest, g.changed = nil, true
     local tag = groups.ready_tag(g, group)
     if tag then groups.leave_ready(g, group, tag) end
     for _, state in ipairs({ 'limited', 'full', 'paused', 'stale' }) do redis.call('ZREM', groups.key(g, state), group) end
   end
 
-  -- A waiting job was removed, or is about to be.
+  -- A waiting job was removed.
   function groups.removed(g, id)
     local group = groups.of_job(g.base, id)
     if group then groups.remove(g, group, id) else groups.removed_plain(g) end
+  end
+
+  -- A job is about to be deleted, with all that would tell its group.
+  function groups.deleted(g, id)
+    groups.left(g, id)
+    local group = groups.of_job(g.base, id)
+    if not group then return end
+    group_later.remove(g.base, group, id)
+    groups.remove(g, group, id)
   end
 
   -- Whether BullMQ's scripts have put a waiting job at the head: a parent whose children have ended.
@@ -319,13 +329,15 @@ local function group_jobs(groups)
     if group then group_later[verb](g.base, group, id) end
   end
 
-  -- The `redis` for BullMQ's scripts: jobs of groups that they add to the wait list are sorted in, those that leave the
-  -- running ones free their places, and those that are removed leave their groups. g.adding: {group, priority} of the
-  -- jobs that are added, false for jobs without a group, nil if it is not known.
-  function groups.handlers(g, redis)
+  -- Adds to the handlers (lib/hooks) for BullMQ's scripts: jobs of groups that they put where jobs wait are sorted in, those
+  -- that leave the running ones free their places, and those that are removed leave their groups. What these leave alone
+  -- goes to the handler that was there, or to `redis`. g.adding: {group, priority} of the jobs that are added, false for
+  -- jobs without a group, nil if it is not known.
+  function groups.handle(g, handlers, redis)
     local call = redis.call
     local wait, active, prioritized = g.base .. 'wait', g.base .. 'active', g.base .. 'prioritized'
     local delayed, parents = g.base .. 'delayed', g.base .. 'waiting-children'
+    local zadd, zrem, lrem = handlers.ZADD or call, handlers.ZREM or call, handlers.LREM or call
     local function push(command, key, id, ...)
       if key ~= wait then return call(command, key, id, ...) end
       if select('#', ...) > 0 then
@@ -347,30 +359,52 @@ local function group_jobs(groups)
       groups.insert(g, group, id, priority, nil, command == 'RPUSH')
       return 1
     end
-    return {
-      LPUSH = push, RPUSH = push,
-      ZREM = function(command, key, id, ...)
-        if key == prioritized then groups.removed(g, id)
-        elseif (key == delayed or key == parents) and select('#', ...) == 0 then groups.note_later(g, id, 'remove') end
-        return call(command, key, id, ...)
-      end,
-      LREM = function(command, key, count, id)
-        local removed = call(command, key, count, id)
-        if key == active and removed > 0 then groups.left(g, id) end
-        if key == wait and removed > 0 then groups.removed_plain(g) end
-        return removed
-      end,
-    }
-  end
-
-  -- The same, for scripts that also put jobs where they hold a place without being in line.
-  function groups.storing_handlers(g, redis)
-    local call, handlers = redis.call, groups.handlers(g, redis)
+    handlers.LPUSH, handlers.RPUSH = push, push
     function handlers.ZADD(command, key, score, id, ...)
-      if key == g.base .. 'prioritized' then g.plain_known = false end
-      if key == g.base .. 'delayed' or key == g.base .. 'waiting-children' then groups.note_later(g, id, 'add') end
-      return call(command, key, score, id, ...)
+      if key == prioritized then
+        local group, priority
+        if g.adding ~= false then group, priority = groups.of_job(g.base, id) end
+        if group then
+          groups.insert(g, group, id, priority, nil, tonumber(score) % groups.BAND == 0)
+          return 1
+        end
+        g.plain_known = false
+      elseif key == delayed or key == parents then
+        groups.note_later(g, id, 'add')
+      end
+      return zadd(command, key, score, id, ...)
+    end
+    function handlers.ZREM(command, key, ...)
+      local removed = zrem(command, key, ...)
+      if removed == 0 then return 0 end
+      if key == prioritized then
+        for _, id in ipairs({ ... }) do groups.removed(g, id) end
+      elseif (key == delayed or key == parents) and select('#', ...) == 1 then
+        groups.note_later(g, ..., 'remove')
+      end
+      return removed
+    end
+    function handlers.LREM(command, key, count, id)
+      local removed = lrem(command, key, count, id)
+      if key == active and removed > 0 then groups.left(g, id) end
+      if key == wait and removed > 0 then groups.removed_plain(g) end
+      return removed
     end
     return handlers
+  end
+
+  -- The same, for scripts that delete jobs which have not ended: together with what belongs to them, most often before
+  -- they leave their list or set.
+  function groups.handle_deletions(g, handlers, redis)
+    local base, call = g.base, redis.call
+    local del = handlers.DEL or call
+    function handlers.DEL(command, key, part, ...)
+      if not part then return del(command, key) end
+      if string.sub(part, 1, #key + 1) == key .. ':' and string.sub(key, 1, #base) == base then
+        groups.deleted(g, string.sub(key, #base + 1))
+      end
+      return del(command, key, part, ...)
+    end
+    return groups.handle(g, handlers, redis)
   end
 end

@@ -96,8 +96,7 @@ end
 function quick_groups.handlers(q)
   local base, call = q.base, redis.call
   local pc, started = base .. 'pc', us_text(math.ceil(q.now / 1000))
-  local handlers = q.g:handlers(redis)
-  for command, handler in pairs(batch_once.handlers(base)) do handlers[command] = handler end
+  local handlers = q.g:handle(batch_once.handlers(base), redis)
   function handlers.RPOPLPUSH()
     q.pick = quick_groups.choose(q)
     return false

@@ -5,7 +5,7 @@ const bullmq = (...names: string[]) => names.map((name) => `bullmq:${name}`)
 export const ADD = [
   ...['addStandardJob', 'addPrioritizedJob', 'addDelayedJob', 'addParentJob', 'addJobScheduler'],
   ...['addStandardJob-fitting', 'addPrioritizedJob-fitting', 'admit-bulk-fitting', 'admit-bulk-groups'],
-  ...['admit-bulk', 'admit-flow', 'claim-places', 'find-new', 'report'],
+  ...['admit-bulk', 'admit-flow', 'claim-places', 'find-new', 'report', 'removeJobScheduler'],
   ...bullmq('releaseParentIfNoPendingDependencies', 'getJobScheduler', 'removeJobScheduler', 'removeDeduplicationKey'),
 ]
 
@@ -46,6 +46,7 @@ export const RUN = [
     'moveToWaitingChildren',
     'moveJobFromActiveToWait',
     'removeUnprocessedChildren',
+    'removeChildDependency',
     'set-group',
   ],
   ...bullmq('moveToWaitingChildren', 'moveJobFromActiveToWait'),
@@ -58,7 +59,8 @@ export const RUN = [
 export const MANAGE = [
   ...['override-shape', 'set-group', 'note-history', 'redrive', 'drain-part'],
   ...['retry-failed', 'remove-failed', 'bury-failed'],
-  ...['promote', 'reprocessJob', 'moveJobsToWait', 'removeJob', 'cleanJobsInSet'],
+  ...['promote', 'reprocessJob', 'moveJobsToWait', 'removeJob', 'cleanJobsInSet', 'changePriority', 'obliterate'],
+  'removeOrphanedJobs',
   ...bullmq('pause', 'promote', 'reprocessJob', 'moveJobsToWait', 'changePriority', 'removeJob', 'drain'),
   ...bullmq('cleanJobsInSet', 'obliterate', 'removeOrphanedJobs'),
 ]

@@ -54,8 +54,8 @@ const RESERVED: ReadonlySet<string> = new Set([
 /** More than any bucket holds; it keeps the arithmetic of the meter exact. */
 export const MAX_COST = 1_000_000_000
 
-/** As in lua/lib/groups.lua. */
-const MAX_GROUP_PRIORITY = 2_097_152
+/** BullMQ's, and as in lua/lib/groups.lua. */
+const MAX_PRIORITY = 2_097_152
 
 /** The prefix of the ids of job schedulers. */
 const SCHEDULER_ID = /^repeat:/
@@ -182,6 +182,20 @@ export function checkUnits(costs: unknown): Readonly<Record<string, unknown>> {
   return costs as Readonly<Record<string, unknown>>
 }
 
+const PRIORITY = `a whole number from 0 to ${MAX_PRIORITY}`
+
+function isPriority(value: unknown): boolean {
+  return Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= MAX_PRIORITY
+}
+
+/**
+ * BullMQ's script would put the job where another priority has its jobs.
+ * @throws InvalidInputError
+ */
+export function checkPriority(priority: unknown): void {
+  if (!isPriority(priority)) throw new InvalidInputError(`priority must be ${PRIORITY}; got ${shown(priority)}`)
+}
+
 /** @throws InvalidGroupError */
 function checkGroup(group: unknown, options: JobsOptions): void {
   if (group === undefined) return
@@ -195,11 +209,8 @@ function checkGroup(group: unknown, options: JobsOptions): void {
     throw new InvalidGroupError(`group has no field '${other}'; it has id, priority${instead}`)
   }
   checkGroupId(id)
-  const isPriority = Number.isSafeInteger(priority) && (priority as number) >= 0
-  if (priority !== undefined && !(isPriority && (priority as number) <= MAX_GROUP_PRIORITY)) {
-    throw new InvalidGroupError(
-      `group.priority must be a whole number from 0 to ${MAX_GROUP_PRIORITY}; got ${shown(priority)}`,
-    )
+  if (priority !== undefined && !isPriority(priority)) {
+    throw new InvalidGroupError(`group.priority must be ${PRIORITY}; got ${shown(priority)}`)
   }
   if (options.priority) throw new InvalidGroupError('a job of a group has group.priority instead of priority')
   if (options.lifo) throw new InvalidGroupError('a job of a group cannot be lifo; use group.priority')

@@ -20,6 +20,7 @@ import { Admission } from '../admission/admission.ts'
 import { AdmitBatch } from '../admission/admit-batch.ts'
 import { FirstAnswer, ReplicaConfirmation } from '../admission/confirmation.ts'
 import { FlowAdmission, type FlowEntries, type FlowResult, parentReleases } from '../admission/flows.ts'
+import { checkPriority } from '../admission/job-options.ts'
 import { type BatchResult, type DepartureRequest, Departures, type FinishedJob } from '../departure/departures.ts'
 import type { Dispatching } from '../departure/dispatching.ts'
 import { FinishBatch } from '../departure/finish-batch.ts'
@@ -491,6 +492,15 @@ export class ShapedBackend extends RedisQueueBackend {
   async callToAdd(job: JobJson, jobId: string): Promise<AddCall> {
     const [call] = await this.#collect([{ job, jobId }])
     return call as AddCall
+  }
+
+  /**
+   * Of a job of a group, the priority is that within its group.
+   * @throws InvalidInputError
+   */
+  override async changePriority(jobId: string, priority = 0, lifo = false): Promise<void> {
+    checkPriority(priority)
+    return super.changePriority(jobId, priority, lifo)
   }
 
   /** A manual rate limit is a pause of the meter; the longest one wins. */

@@ -105,28 +105,32 @@ const UNREFUSED: Readonly<Record<string, number>> = {
 }
 
 /**
- * BullMQ's scripts that requeue jobs or remove active ones. With groups, those jobs must be filed under their group
- * (`lua/lib/group-hooks.lua`).
+ * All other scripts of BullMQ that change where jobs wait or run, or delete jobs: in a queue with groups the jobs enter and
+ * leave the lines of their groups (`lua/lib/group-hooks.lua`). A test finds them by their commands.
  */
-const GROUPED = [
+const GROUPED: ReadonlySet<string> = new Set([
+  'changeDelay',
+  'changePriority',
+  'cleanJobsInSet',
   'moveJobFromActiveToWait',
   'moveJobsToWait',
   'moveStalledJobsToWait',
   'moveToWaitingChildren',
+  'obliterate',
   'promote',
+  'removeChildDependency',
   'removeJob',
+  'removeJobScheduler',
+  'removeOrphanedJobs',
   'removeUnprocessedChildren',
   'reprocessJob',
   'retryJob',
   'updateJobScheduler',
-] as const
-
-/** As above, of many jobs at once, which it deletes first (`lua/lib/group-clean.lua`). */
-const CLEAN = 'cleanJobsInSet'
+])
 
 /** Whether a script of BullMQ is sent in a form of ours that does no more than prepare it. */
 export function isPrepared(script: string): boolean {
-  return script in CLOCKED || script in UNREFUSED || script === CLEAN || (GROUPED as readonly string[]).includes(script)
+  return script in CLOCKED || script in UNREFUSED || GROUPED.has(script)
 }
 
 /** Nor must it refuse the next job of a scheduler, stored when the current one begins. KEYS[5] is BullMQ's `meta`. */
@@ -152,11 +156,13 @@ export const WITHOUT_ABSENT_KEY = 'KEYS[#KEYS] = nil '
 /** Needed by BullMQ's scripts that are not composed with ours. */
 const DELAY_CLOCK = '--- @include "delay-clock"'
 const GROUP_HOOKS = '--- @include "group-hooks"'
-const GROUP_CLEAN = '--- @include "group-clean"'
 const KEPT_PLACES = '--- @include "kept-places"'
 /** BullMQ's script that puts a job back for its next attempt, and is to do so once. */
 const RETRY = 'retryJob'
 const RETRIED = '--- @include "retried"'
+/** For a job of a group, the priority is that within its group. */
+const CHANGE_PRIORITY = 'changePriority'
+const GROUP_PRIORITY = '--- @include "group-priority"'
 
 /** The queues of a flow are its keys, so this script is defined once for each number of queues. */
 const ADMIT_FLOW = 'admit-flow'
@@ -286,14 +292,14 @@ function steady(text: string, composer: LuaComposer): string {
   return `${composer.text('--- @include "steady"')}\nlocal function run()\n${text}\nend\nreturn steady(run)`
 }
 
-/** A script of BullMQ with what it needs before it. */
+/** A script of BullMQ with what it needs before and after it. */
 function prepared(name: string, text: string, composer: LuaComposer): string {
-  const isGrouped = (GROUPED as readonly string[]).includes(name)
+  const isGrouped = GROUPED.has(name)
   const extending = EXTENDING[name]
-  const hooks = name === CLEAN ? [GROUP_CLEAN] : isGrouped ? [GROUP_HOOKS] : []
   const included = [
     ...(name in CLOCKED ? [DELAY_CLOCK] : []),
-    ...hooks,
+    ...(isGrouped ? [GROUP_HOOKS] : []),
+    ...(name === CHANGE_PRIORITY ? [GROUP_PRIORITY] : []),
     ...(name === RETRY ? [RETRIED] : []),
     ...(extending ? [KEPT_PLACES] : []),
   ]
@@ -302,10 +308,15 @@ function prepared(name: string, text: string, composer: LuaComposer): string {
     composer.text(included.join('\n')),
     name === NEXT_ITERATION.script ? NEXT_ITERATION.begin : first,
     extending ? `keep_places(string.sub(KEYS[${UNREFUSED[name]}], 1, -8), ARGV[${extending.duration}])` : '',
-    isGrouped ? 'local redis = groups_redis(redis)' : '',
-    name === CLEAN ? 'local redis = groups_clean_redis(redis, ARGV[1], ARGV[4])' : '',
-    name === RETRY ? `local function retry()\n${text}\nend\nreturn retried(ARGV[1], ARGV[4], ARGV[5], retry())` : text,
+    isGrouped ? grouped(name, text) : text,
   ].join('\n')
+}
+
+function grouped(name: string, text: string): string {
+  const known = name === CHANGE_PRIORITY ? ', group_priority(ARGV)' : ''
+  const reply = name === RETRY ? 'retried(ARGV[1], ARGV[4], ARGV[5], reply)' : 'reply'
+  const begin = `local redis, store_groups = groups_redis(redis${known})\nlocal function run()`
+  return `${begin}\n${text}\nend\nlocal reply = run()\nstore_groups()\nreturn ${reply}`
 }
 
 /** The scripts of sluice/limits include the same files. */

@@ -108,3 +108,27 @@ test('the scripts of the package, whose texts have no comments and no indentatio
     expect(bare(packed.definitions().get(name)?.lua), name).toEqual(bare(lua))
   }
 })
+
+// Whatever puts a job where it waits or runs, takes it from there or deletes it, moves it between the lines of the groups.
+test('every script of BullMQ that moves or deletes jobs is sent with the hooks of groups', () => {
+  const MOVES = /["'](?:LPUSH|RPUSH|LREM|LTRIM|LSET|RPOPLPUSH|ZADD|ZREM|ZPOPMIN|RENAME|DEL|UNLINK)["']/
+  const OTHERS: Readonly<Record<string, string>> = {
+    addLog: 'the log of a job',
+    drain: 'never sent: drain-part contains it',
+    getRateLimitTtl: 'the key of the rate limit',
+    pause: 'a list of older versions, which has no groups',
+    releaseLock: 'a lock',
+    releaseParentIfNoPendingDependencies: 'never sent: admit-flow contains it',
+    removeDeduplicationKey: 'a key of deduplication',
+  }
+  const { scripts } = captureBullmqScripts()
+  const sent = new ScriptSet(captureBullmqScripts(), 'moves').definitions()
+  const moving = [...scripts].filter(
+    ([name, { lua }]) => !name.startsWith('relay') && MOVES.test(lua.replaceAll(/--\[\[[\s\S]*?\]\]|--.*$/gm, '')),
+  )
+  const bare = moving
+    .map(([name]) => name)
+    .filter((name) => !/\bgroup(s_redis|ed\.redis)\(|groups:handle\(/.test(sent.get(name)?.lua ?? ''))
+  expect(bare.toSorted()).toEqual(Object.keys(OTHERS))
+  expect(sent.get('drain-part')?.lua).toContain('groups_redis(')
+})

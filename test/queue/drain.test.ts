@@ -75,7 +75,7 @@ test('an obliterate of a queue that another program resumed meanwhile is refused
   await queue.addBulk(many(3))
   // Its meta is empty then, as with skipMetasUpdate.
   await watchScripts(queue, async ({ name }) => {
-    if (name.startsWith('obliterate')) await client.del(queue.toKey('meta'))
+    if (name.endsWith(':obliterate')) await client.del(queue.toKey('meta'))
   })
   expect((await rejection(queue.obliterate())).message).toMatch('non-paused')
   expect(await queue.count()).toBe(3)
@@ -89,7 +89,7 @@ test('an obliterate removes 250 jobs at a time, or fewer if it is told to', asyn
     await queue.addBulk(Array.from({ length: 600 }, () => ({ name: 'job', data: {} })))
     sent.length = 0
     await queue.obliterate(opts)
-    const removals = sent.filter(({ name }) => name.startsWith('obliterate'))
+    const removals = sent.filter(({ name }) => name.endsWith(':obliterate'))
     expect(removals.map(({ args }) => args[2])).toEqual(Array.from({ length: Math.ceil(601 / count) }, () => count))
     expect(await client.keys(`${queue.toKey('')}*`)).toEqual([])
   }

@@ -61,7 +61,9 @@ function admission.refusal(base, shape, now, jobs, choose, timed)
   local lack = places_lack(base, shape, now, jobs)
   local large = enforced and admission.too_large(shape, jobs, lack)
   if large then return large end
-  local full = lack or jobs.swaps
+  -- Above the capacity, where retries and a lowered capacity may leave a queue, a swap would keep it there.
+  local full = jobs.swaps
+  if lack then full = lack.depth <= shape.capacity end
   local gone = full and enforced and choose and choose(base, shape, jobs, lack and lack.swaps or 0)
   if jobs.swaps and not gone and not lack then return jobs.swaps.refuse() end
   local left = gone and shape.overflow == 'drop-oldest' and #gone or 0

@@ -113,10 +113,10 @@ export class AdmissionMirror {
   }
 
   #victims(jobs: readonly NewJob[], count: number): string[] | undefined {
-    const { overflow = 'reject' } = this.#shape
+    const { capacity = Number.POSITIVE_INFINITY, overflow = 'reject' } = this.#shape
     const [limit = 0] = this.#limits(jobs)
     const least = Math.max(...jobs.map(({ priority }) => priority))
-    if (overflow === 'reject') return undefined
+    if (overflow === 'reject' || this.#line.length > capacity) return undefined
     const candidates =
       overflow === 'drop-oldest'
         ? this.#line.filter(({ priority }) => priority === 0)

@@ -23,6 +23,29 @@ const waiting = async (queue: ShapedQueue) => names(await queue.getWaiting())
 const prioritized = async (queue: ShapedQueue) => names(await queue.getPrioritized())
 const failed = async (queue: ShapedQueue) => names(await queue.getFailed())
 
+test.each([
+  ['drop-oldest', {}],
+  ['drop-lowest', { priority: 2 }],
+  ['drop-oldest', { group: { id: 'a' } }],
+] as const)('%s does not keep a queue above its capacity that a retry %j came back to', async (overflow, opts) => {
+  const queue = shop.queue({ capacity: 2, overflow, groups: { capacity: 9 } })
+  const more = 'priority' in opts ? { priority: 1 } : opts
+  await queue.addBulk([1, 2].map(() => ({ name: 'old', data: {}, opts: { ...opts, attempts: 2 } })))
+  const worker = shop.worker(queue, null, { autorun: false })
+  const job = (await worker.getNextJob('t', { block: false }))!
+  await queue.add('new', {}, opts)
+  await job.moveToFailed(new Error('once'), 't', false)
+  expect(await queue.count()).toBe(3)
+  for (const _ of [1, 2]) {
+    expect(await rejection(queue.add('new', {}, more))).toMatchObject({ name: 'QueueFullError', depth: 3, capacity: 2 })
+    expect(await rejection(queue.addBulk([{ name: 'new', data: {}, opts: more }]))).toBeInstanceOf(QueueFullError)
+  }
+  expect(await failed(queue)).toEqual([])
+  await worker.getNextJob('u', { block: false })
+  await queue.add('new', {}, more)
+  expect([await queue.count(), (await failed(queue)).length]).toEqual([2, 1])
+})
+
 describe('drop-oldest', () => {
   test('a full queue takes a new job, and the oldest one fails', async () => {
     const queue = shop.queue({ rate: '1/h', capacity: 3, overflow: 'drop-oldest' })
@@ -80,12 +103,15 @@ describe('drop-oldest', () => {
     expect(await queue.getJobCounts('waiting', 'failed', 'active')).toEqual({ waiting: 5, failed: 40, active: 0 })
   })
 
-  test('one of a capacity that was lowered is replaced one for one', async () => {
+  test('one of a capacity that was lowered drops none, and refuses until it is at the capacity', async () => {
     const queue = shop.queue({ capacity: 5, overflow: 'drop-oldest' })
-    await queue.addBulk(named('a', 'b', 'c', 'd'))
+    const [a] = await queue.addBulk(named('a', 'b', 'c'))
     await queue.setShape({ capacity: 2 }, { by: 'test', reason: 'smaller' })
-    await queue.add('e', {})
-    expect(await waiting(queue)).toEqual(['b', 'c', 'd', 'e'])
+    expect(await rejection(queue.add('d', {}))).toMatchObject({ depth: 3, capacity: 2 })
+    expect(await waiting(queue)).toEqual(['a', 'b', 'c'])
+    await a!.remove()
+    await queue.add('d', {})
+    expect(await waiting(queue)).toEqual(['c', 'd'])
   })
 
   test('delayed and active jobs, those of flows and iterations of schedulers are never dropped', async () => {

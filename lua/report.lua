@@ -103,6 +103,17 @@ local function forget_gone()
   end
 end
 
+-- Finds out what scripts that know nothing of groups have done: jobs that they removed, and those that they brought to
+-- the head.
+local function sweep_groups()
+  --- @include "lib/group-hooks" here
+  group_later.sweep(base, now)
+  local g = groups_library().open(base, shape, now)
+  g:sweep()
+  g:plain_head()
+  groups_store(g)
+end
+
 -- The greatest lateness since the last sample of each list.
 for _, level in ipairs(adds and SERIES or {}) do
   local field = 'max:' .. level[1]
@@ -110,7 +121,7 @@ for _, level in ipairs(adds and SERIES or {}) do
   if tonumber(ARGV[4]) > greatest then redis.call('HSET', starts_key, field, ARGV[4]) end
 end
 note_unseen()
-if shape.groups then group_later.sweep(base, now) end
+if shape.groups then sweep_groups() end
 local due = series_due(base, now)
 local bypassing = #due > 0 and bypass.count(base, meter_key, shape, now)
 for _, level in ipairs(due) do

@@ -68,6 +68,8 @@ function admission.refusal(base, shape, now, jobs, choose, timed)
   if jobs.swaps and not gone and not lack then return jobs.swaps.refuse() end
   local left = gone and shape.overflow == 'drop-oldest' and #gone or 0
   local late = timed ~= false and lateness.find(base, shape, now, jobs, left)
+  -- Jobs that other scripts have removed make none late.
+  if late and jobs.groups and jobs.groups:sweep() > 0 then late = lateness.find(base, shape, now, jobs, left) end
   if gone then lack = nil end
   if not lack and not late then return nil, gone end
   if not enforced then

@@ -281,7 +281,7 @@ local function group_jobs(groups)
 
   -- Looks up jobs that are counted somewhere, others each time if they are more than VERIFIED, and calls forget(id) for
   -- those that are gone. ids_from(from, most); waits(id): whether it is still there, and whether it holds a place. Returns
-  -- for how many jobs out of all that were looked up the latter is so.
+  -- for how many jobs out of all that were looked up the latter is so; second, how many are gone.
   function groups.verify(g, count, ids_from, waits, forget)
     local gone, seen, held, from = {}, 0, 0, count > groups.VERIFIED and g.now % count or 0
     for _ = 1, math.min(groups.VERIFIED, count), groups.STALE do
@@ -296,7 +296,37 @@ local function group_jobs(groups)
       from = from + groups.STALE < count and from + groups.STALE or 0
     end
     for _, id in ipairs(gone) do forget(id) end
-    return seen > 0 and held / seen or 1
+    return seen > 0 and held / seen or 1, #gone
+  end
+
+  -- Forgets jobs in the line of a group that other scripts have removed. Returns how many were looked up, and how many are
+  -- gone.
+  function groups.verify_line(g, group)
+    local jobs = g.base .. 'meta:group:jobs:' .. group
+    local line = redis.call('ZCARD', jobs)
+    local _, gone = groups.verify(g, line,
+      function(from, count) return redis.call('ZRANGE', jobs, from, from + count - 1) end,
+      function(id) return redis.call('ZSCORE', g.prioritized, id), true end,
+      function(id) groups.remove(g, group, id) end)
+    return math.min(line, groups.VERIFIED), gone
+  end
+
+  -- The same for some groups, others with each call. Returns how many are gone.
+  function groups.sweep(g)
+    local left, all_gone = groups.SWEPT, 0
+    for _, state in ipairs({ 'ready', 'limited', 'full', 'paused', 'stale' }) do
+      local key = groups.key(g, state)
+      local count = redis.call('ZCARD', key)
+      local from = count > groups.DUE and g.now % count or 0
+      for _, group in ipairs(redis.call('ZRANGE', key, from, from + groups.DUE - 1)) do
+        if group ~= '' and left > 0 then
+          local seen, gone = groups.verify_line(g, group)
+          left, all_gone = left - seen, all_gone + gone
+        end
+      end
+    end
+    if all_gone > 0 then groups.save(g) end
+    return all_gone
   end
 
   -- How many places the jobs of a group hold: those in its line, and those that are delayed or wait for their children.
@@ -306,9 +336,7 @@ local function group_jobs(groups)
     local base, jobs = g.base, g.base .. 'meta:group:jobs:' .. group
     local line, later = redis.call('ZCARD', jobs), group_later.count(base, group)
     if fits(line + later) then return line + later, line end
-    groups.verify(g, line, function(from, count) return redis.call('ZRANGE', jobs, from, from + count - 1) end,
-      function(id) return redis.call('ZSCORE', base .. 'prioritized', id), true end,
-      function(id) groups.remove(g, group, id) end)
+    groups.verify_line(g, group)
     local part = groups.verify(g, later, function(from, count) return group_later.ids(base, group, from, count) end,
       function(id) return group_later.waits(base, id, due) end,
       function(id) group_later.remove(base, group, id) end)

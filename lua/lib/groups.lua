@@ -51,8 +51,8 @@ local function groups_library()
     UNIT = 1048576,
     -- At most this many groups become ready, are tried for one job, or are verified by one call.
     DUE = 16, TRIES = 64, STALE = 100,
-    -- At most this many jobs of a group are verified before it is found full.
-    VERIFIED = 200,
+    -- At most this many jobs of a group are verified before it is found full, and about so many of all by a report.
+    VERIFIED = 200, SWEPT = 400,
     -- How often a group at its limit on running jobs is verified, µs.
     VERIFY_US = 1000000,
     -- How long a group's last rate change is remembered, µs.

@@ -130,7 +130,8 @@ function conditionLines(cli: Cli, { conditions }: QueueStatus): string[] {
 
 /** The queues, one line each. */
 export function fleetTable(cli: Cli, queues: readonly QueueStatus[]): string {
-  const head = ['queue', 'state', 'rate', 'cause', 'depth', 'active', 'head age', 'held by', 'workers', 'refused']
+  const now = ['queue', 'state', 'rate', 'cause', 'depth', 'active', 'head age', 'held by', 'workers']
+  const head = [...now, 'refused', 'completed', 'failed']
   return cli.table(
     head,
     queues.map((status) => [
@@ -144,8 +145,16 @@ export function fleetTable(cli: Cli, queues: readonly QueueStatus[]): string {
       heldByText(status),
       numberText(status.workers.length),
       numberText(status.refusedTotal),
+      numberText(status.completedTotal),
+      failedText(cli, status),
     ]),
   )
+}
+
+/** Attempts that failed so far, and their share of the last five minutes where that is high. */
+function failedText({ colors }: Cli, { failedAttemptsTotal, failing }: QueueStatus): string {
+  const text = numberText(failedAttemptsTotal)
+  return failing ? colors.red(`${text} (${Math.round(failing.share * 100)}%)`) : text
 }
 
 /** One queue in detail. */
@@ -232,8 +241,9 @@ function totalsText(status: QueueStatus): string {
     `refused ${numberText(status.refusedTotal)}`,
     `dropped ${numberText(status.droppedTotal)}`,
     `completed ${numberText(status.completedTotal)}`,
-    `failed ${numberText(status.failedTotal)}`,
+    `failed for good ${numberText(status.failedTotal)}`,
     `failed attempts ${numberText(status.failedAttemptsTotal)}`,
+    ...(status.bypassedTotal > 0 ? [`past the meter ${numberText(status.bypassedTotal)}`] : []),
   ]
   return counts.join(', ')
 }

@@ -41,21 +41,22 @@ export function topScreen(cli: Cli, view: TopView, maxLines: number, maxColumns:
 /** The part of the width that what holds the head may take. */
 const CAUSE_SHARE = 0.2
 /** Columns that are left out on a narrow terminal, the least important first. */
-const OMITTED = ['active', 'cause', 'head age', 'refused/s', 'in/s', 'groups']
+const OMITTED = ['done/s', 'active', 'cause', 'head age', 'refused/s', 'in/s', 'failed/s', 'groups']
 
 function flowTable(cli: Cli, queues: readonly QueueFlow[], maxColumns: number): string {
   const hasGroups = queues.some(({ groups }) => groups)
-  const figures = ['queue', 'in/s', 'out/s', 'refused/s', 'rate', 'cause', 'depth', 'active', 'head age']
+  const flows = ['in/s', 'out/s', 'refused/s', 'done/s', 'failed/s']
+  const figures = ['queue', ...flows, 'rate', 'cause', 'depth', 'active', 'head age']
   const head = [...figures, ...(hasGroups ? ['groups'] : []), 'held by']
   return cli.table(
     head,
     queues.map((queue) => [
       shortText(queue.name, maxColumns * NAME_SHARE),
       numberText(queue.arrivalsPerSecond),
-      numberText(queue.departuresPerSecond),
-      (queue.refusalsPerSecond ?? 0) > 0
-        ? cli.colors.red(numberText(queue.refusalsPerSecond))
-        : numberText(queue.refusalsPerSecond),
+      departuresText(cli, queue),
+      redIf(cli, (queue.refusalsPerSecond ?? 0) > 0, numberText(queue.refusalsPerSecond)),
+      numberText(queue.completionsPerSecond),
+      redIf(cli, queue.failing !== undefined, numberText(queue.failuresPerSecond)),
       rateText(queue),
       causeText(cli, queue),
       depthText(queue),
@@ -66,6 +67,16 @@ function flowTable(cli: Cli, queues: readonly QueueFlow[], maxColumns: number): 
     ]),
     { maxColumns, omitted: OMITTED },
   )
+}
+
+/** With what starts past the meter: `2.1 (+6.7)`. */
+function departuresText(cli: Cli, { departuresPerSecond, bypassesPerSecond, bypass }: QueueFlow): string {
+  const text = numberText(departuresPerSecond)
+  return bypass ? `${text} ${cli.colors.red(`(+${numberText(bypassesPerSecond)})`)}` : text
+}
+
+function redIf({ colors }: Cli, is: boolean, text: string): string {
+  return is ? colors.red(text) : text
 }
 
 /** How many groups have jobs waiting, and how many of these are held. */

@@ -34,6 +34,27 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
     'Jobs that were accepted and that too few replicas confirmed in time.',
     ({ status }) => one(status.unconfirmedTotal),
   ),
+  counter('sluice_completed_total', 'jobs', 'Jobs that completed, as workers have reported.', ({ status }) =>
+    one(status.completedTotal),
+  ),
+  counter(
+    'sluice_failed_total',
+    'jobs',
+    'Jobs that failed for good: they are not retried, unless by hand.',
+    ({ status }) => one(status.failedTotal),
+  ),
+  counter(
+    'sluice_failed_attempts_total',
+    'attempts',
+    'Attempts that failed, whether the job was retried or not.',
+    ({ status }) => one(status.failedAttemptsTotal),
+  ),
+  counter(
+    'sluice_bypassed_total',
+    'jobs',
+    'Starts past the meter that were found: some program takes jobs without Sluice, and the rate does not hold.',
+    ({ status }) => one(status.bypassedTotal),
+  ),
   counter('sluice_shadow_refused_total', 'jobs', 'Jobs that shadow mode would have refused.', ({ status }) =>
     one(status.shadowRefusedTotal),
   ),

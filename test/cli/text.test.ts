@@ -93,28 +93,23 @@ describe('flow between two looks', () => {
     acceptedTotal: accepted,
     departedTotal: departed,
     refusedTotal: refused,
+    ...{ completedTotal: departed, failedAttemptsTotal: refused, bypassedTotal: accepted },
   })
-  const unknown = { arrivalsPerSecond: undefined, departuresPerSecond: undefined, refusalsPerSecond: undefined }
+  const flowOf = (arrivals?: number, departures?: number, refusals?: number) => ({
+    ...{ arrivalsPerSecond: arrivals, departuresPerSecond: departures, refusalsPerSecond: refusals },
+    ...{ completionsPerSecond: departures, failuresPerSecond: refusals, bypassesPerSecond: arrivals },
+  })
+  const unknown = flowOf()
 
   test.each([
     ['the first look knows none', undefined, at(10, 5, 5, 5), unknown],
-    [
-      'totals and time',
-      at(10, 100, 50, 0),
-      at(12, 120, 60, 3),
-      { arrivalsPerSecond: 10, departuresPerSecond: 5, refusalsPerSecond: 1.5 },
-    ],
+    ['totals and time', at(10, 100, 50, 0), at(12, 120, 60, 3), flowOf(10, 5, 1.5)],
     ['a queue that was made anew', at(10, 100, 50, 9), at(12, 1, 0, 0), unknown],
     ['a queue that could not be read', at(10, 100, 50, 9), at(12, 0, 0, 0, ['queue']), unknown],
     ['nor a moment later', at(10, 0, 0, 0, ['queue']), at(12, 0, 0, 0, ['queue']), unknown],
     ['one that can be read again', at(10, 0, 0, 0, ['queue']), at(12, 1e6, 1e6, 9), unknown],
     ['one of which a shard is back', at(10, 60, 50, 0, [1]), at(12, 100, 80, 0), unknown],
-    [
-      'one without the same shard',
-      at(10, 60, 50, 0, [1]),
-      at(12, 80, 60, 3, [1]),
-      { arrivalsPerSecond: 10, departuresPerSecond: 5, refusalsPerSecond: 1.5 },
-    ],
+    ['one without the same shard', at(10, 60, 50, 0, [1]), at(12, 80, 60, 3, [1]), flowOf(10, 5, 1.5)],
     ['no time went by', at(10, 1, 1, 1), at(10, 2, 2, 2), unknown],
   ])('%s', (_, before, now, flow) => {
     expect(flowBetween(before, now)).toEqual(flow)

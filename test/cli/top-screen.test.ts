@@ -20,7 +20,13 @@ const QUEUE = {
     depth: 123_456,
   },
   ...{ capacity: 1_000_000, active: 120, headAgeMs: 80_000, oldestAgeMs: 8_000_000, arrivalsPerSecond: 120.25 },
-  ...{ departuresPerSecond: 49.87, refusalsPerSecond: 12.5, workers: [WORKER] },
+  ...{
+    departuresPerSecond: 49.87,
+    refusalsPerSecond: 12.5,
+    completionsPerSecond: 40,
+    failuresPerSecond: 9.5,
+    workers: [WORKER],
+  },
   hold: { cause: 'concurrency', group: 'tenant-4711-of-some-length' },
 } as unknown as QueueFlow
 
@@ -38,10 +44,15 @@ test('at 80 columns no line is wider, and what matters most stays', () => {
 })
 
 test('a table that fits has all of its columns', () => {
-  const head = 'queue in/s out/s refused/s rate cause depth active head age held by'
+  const head = 'queue in/s out/s refused/s done/s failed/s rate cause depth active head age held by'
   expect(screen(250)[3]?.replaceAll(/ +/g, ' ')).toBe(head)
   const short = { ...QUEUE, name: 'sms', oldestAgeMs: undefined, hold: { cause: 'rate' }, rate: '5/s', workers: [] }
-  const small = screen(90, [{ ...short, capacity: undefined, cause: 'declared' } as unknown as QueueFlow])
+  const small = screen(110, [{ ...short, capacity: undefined, cause: 'declared' } as unknown as QueueFlow])
   expect(small[3]?.replaceAll(/ +/g, ' ')).toBe(head)
-  expect(widest(small)).toBeLessThanOrEqual(90)
+  expect(widest(small)).toBeLessThanOrEqual(110)
+})
+
+test('what starts past the meter stands beside what departs', () => {
+  const [, row = ''] = screen(250, [{ ...QUEUE, bypass: {}, bypassesPerSecond: 6.7 } as unknown as QueueFlow]).slice(3)
+  expect(row).toContain(' 49.87 (+6.7) ')
 })

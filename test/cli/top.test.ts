@@ -100,7 +100,7 @@ test.runIf(process.platform === 'linux')('on a terminal it draws a screen, and q
   child.stdin.write('q')
   await closed
   expect(screen).toMatch(/sluice top {2}\d{4}-/)
-  expect(screen).toMatch(/top +— +— +— +50\/s/)
+  expect(screen).toMatch(/top +— +— +— +— +— +50\/s/)
   expect(screen).toContain('ended with 0')
 })
 

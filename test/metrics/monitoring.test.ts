@@ -121,6 +121,8 @@ describe('alerts', () => {
     ['a queue near its capacity', /capacity_jobs > 0/],
     ['the age of the head', /oldest_age/],
     ['a pause', /sluice_paused/],
+    ['starts past the meter', /bypassed_total/],
+    ['jobs that fail', /failed_attempts_total/],
     ['lateness', /quantile\(0\.99.*lateness/],
     ['no workers', /sluice_workers\) == 0/],
     ['feedback', /feedback_changes/],

@@ -28,6 +28,7 @@ function queueAt(ms: number, acceptedTotal: number, departedTotal: number, refus
   return {
     at: new Date(START + ms).toISOString(),
     ...{ acceptedTotal, departedTotal, refusedTotal, droppedTotal },
+    ...{ completedTotal: 2 * departedTotal, failedAttemptsTotal: 3 * refusedTotal, bypassedTotal: 4 * refusedTotal },
     ...{ depth: acceptedTotal - departedTotal, waiting: 0, active: 0, paused: false, rate: '10/s' },
     ...{ starts: { count: 0, latenessSumMs: 0 }, workers: [], heldMs: NOTHING_HELD },
   }
@@ -169,7 +170,10 @@ describe('flow', () => {
     flow.push(queueAt(0, 0, 0))
     expect(flow.perSecond()).toBeUndefined()
     for (let s = 1; s <= 30; s += 1) flow.push(queueAt(s * 1000, s * 100, s <= 20 ? 0 : (s - 20) * 50, s, s))
-    expect(flow.perSecond()).toEqual({ arrivals: 100, departures: 50, refusals: 1, drops: 1 })
+    expect(flow.perSecond()).toEqual({
+      ...{ arrivals: 100, departures: 50, refusals: 1, drops: 1 },
+      ...{ completions: 100, failures: 3, bypasses: 4 },
+    })
   })
 
   test('begins again where totals fall, and takes no moment twice', () => {
@@ -179,7 +183,7 @@ describe('flow', () => {
     flow.push(queueAt(1000, 10, 10))
     expect(flow.perSecond()).toBeUndefined()
     flow.push(queueAt(2000, 13, 12))
-    expect(flow.perSecond()).toEqual({ arrivals: 3, departures: 2, refusals: 0, drops: 0 })
+    expect(flow.perSecond()).toMatchObject({ arrivals: 3, departures: 2, refusals: 0, drops: 0 })
   })
 
   test('is unknown while the queue cannot be read, and has no peak afterwards', () => {
@@ -190,9 +194,9 @@ describe('flow', () => {
     flow.push(queueAt(4000, 1e6 + 4, 1e6 + 4))
     expect(flow.perSecond()).toBeUndefined()
     flow.push(queueAt(5000, 1e6 + 5, 1e6 + 5))
-    expect(flow.perSecond()).toEqual({ arrivals: 1, departures: 1, refusals: 0, drops: 0 })
+    expect(flow.perSecond()).toMatchObject({ arrivals: 1, departures: 1, refusals: 0, drops: 0 })
     for (const s of [6, 7]) flow.push({ ...queueAt(s * 1000, 2 * s, s), unread: [1] })
-    expect(flow.perSecond()).toEqual({ arrivals: 2, departures: 1, refusals: 0, drops: 0 })
+    expect(flow.perSecond()).toMatchObject({ arrivals: 2, departures: 1, refusals: 0, drops: 0 })
     flow.push(queueAt(8000, 1e6 + 8, 1e6 + 8))
     expect(flow.perSecond()).toBeUndefined()
   })

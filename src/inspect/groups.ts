@@ -294,7 +294,7 @@ export async function groupDetail(
   await reading.age(orderOf(redis, base, policy, time()))
   const second = new Batch(redis)
   reading.more(second, policy.limits, time())
-  const jobs = ids().map((jobId) => new JobRowReading(base, jobId, second, false))
+  const jobs = ids().map((jobId) => new JobRowReading(base, jobId, second))
   await second.run()
   const surroundings = { ...policy, nowUs: time(), waiting: size() }
   return { ...rowOf(reading, surroundings), jobs: jobs.flatMap((job) => job.row() ?? []) }

@@ -357,7 +357,7 @@ export class Inspector {
       return ids().map((id) => ({ base, id }))
     }
     const places = await this.#each(name, read, (found) => inTurns(found, options), untilEnd(options))
-    return this.#rows(places, options.data)
+    return this.#rows(places, { data: options.data === true, worker: state === 'active' })
   }
 
   /** Failed jobs whose reason contains a text, those that failed last first: of the last 10,000 that failed. */
@@ -369,14 +369,20 @@ export class Inspector {
     const read = async (base: string, { start = 0, count = 50 }: JobsOptions = options): Promise<FailedMatches> => {
       const { ids, isAll } = await searchFailed(this.#redis, base, options.failedReason)
       const places = ids.slice(start, start + count).map((id) => ({ base, id }))
-      const jobs = await this.#rows(places, options.data)
+      const jobs = await this.#rows(places, { data: options.data === true, worker: false })
       return { jobs, found: ids.length, isFoundAtLeast: !isAll }
     }
     return this.#each(name, read, (found) => allMatches(found, options), untilEnd(options))
   }
 
-  async #rows(places: readonly JobPlace[], withData: boolean | undefined): Promise<JobRow[]> {
-    const rows = await this.#read((batch) => places.map(({ base, id }) => new JobRowReading(base, id, batch, withData)))
+  async #rows(
+    places: readonly JobPlace[],
+    reads: { readonly data: boolean; readonly worker: boolean },
+  ): Promise<JobRow[]> {
+    const rows = await this.#read((batch) => places.map(({ base, id }) => new JobRowReading(base, id, batch, reads)))
+    await this.#read((batch) => {
+      for (const row of rows) row.more(batch)
+    })
     return rows.flatMap((row) => row.row() ?? [])
   }
 

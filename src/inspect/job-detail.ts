@@ -1,5 +1,6 @@
 import { type Answer, Batch, type BatchClient } from './batch.ts'
 import { JobReading } from './job-reading.ts'
+import { JobWorkerReading } from './job-worker.ts'
 import { jsonOf } from './jobs.ts'
 import type { Explanation } from './queue-status.ts'
 
@@ -21,6 +22,8 @@ export interface JobDetail {
   /** When its last attempt began. */
   readonly startedAt?: Date
   readonly endedAt?: Date
+  /** The worker that runs it, or ran it last, by its name, host and process, as far as known. */
+  readonly worker?: string
   readonly failedReason?: string
   /** What its processor reported last: a number, or any JSON. 0: nothing. */
   readonly progress: unknown
@@ -50,6 +53,9 @@ export async function jobDetail(
     const batch = new Batch(redis)
     const reading = new DetailReading(base, id, batch, { ...options, isLast: attempt === ATTEMPTS })
     await batch.run()
+    const more = new Batch(redis)
+    reading.more(more)
+    await more.run()
     const detail = reading.detail()
     if (detail) return detail
   }
@@ -62,6 +68,7 @@ class DetailReading {
   readonly #fields: Answer<(string | null)[]>
   readonly #data: Answer<(string | null)[]> | undefined
   readonly #logs: Answer<string[]>
+  readonly #worker: JobWorkerReading
 
   constructor(
     base: string,
@@ -73,12 +80,18 @@ class DetailReading {
     this.#job = new JobReading(base, id, batch, isLast)
     this.#fields = batch.add('hmget', base + id, ...FIELDS)
     this.#data = data ? batch.add('hmget', base + id, ...DATA_FIELDS) : undefined
+    this.#worker = new JobWorkerReading(base, id, batch)
     this.#logs = batch.add('lrange', `${base}${id}:logs`, logs === undefined ? 0 : -logs, -1)
+  }
+
+  more(batch: Batch): void {
+    if (this.#job.job()) this.#worker.more(batch)
   }
 
   detail(): JobDetail | undefined {
     const job = this.#job.job()
     if (!job) return undefined
+    const worker = this.#worker.worker()
     const [attemptsMade, finishedOn, stacktrace, progress] = this.#fields()
     const { name, state, addedMs, departedMs, failedReason } = job
     return {
@@ -88,6 +101,7 @@ class DetailReading {
       ...(departedMs === undefined ? {} : { startedAt: new Date(departedMs) }),
       ...(finishedOn ? { endedAt: new Date(Number(finishedOn)) } : {}),
       ...(failedReason === undefined ? {} : { failedReason }),
+      ...(worker === undefined ? {} : { worker }),
       progress: jsonOf(progress ?? '0'),
       logs: this.#logs(),
       stacktrace: tracesOf(stacktrace),

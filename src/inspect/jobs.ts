@@ -1,6 +1,7 @@
 import { type Answer, Batch, type BatchClient } from './batch.ts'
 import { jobCostOf } from './job-cost.ts'
 import { groupIdOf } from './job-group.ts'
+import { JobWorkerReading } from './job-worker.ts'
 
 /** The states of jobs that can be listed. */
 export const JOB_STATES = [
@@ -34,6 +35,8 @@ export interface JobRow {
   readonly failedReason?: string
   readonly startedAt?: Date
   readonly finishedAt?: Date
+  /** Of an active job: the worker that runs it, by its name, host and process, as far as known. */
+  readonly worker?: string
   /** Units of the rate. */
   readonly cost: number
   /** The job's data; only where requested. */
@@ -104,13 +107,26 @@ async function inBatch<T>(redis: BatchClient, ask: (batch: Batch) => Answer<T>):
 /** What a list shows of a job. */
 export class JobRowReading {
   readonly #id: string
+  readonly #worker: JobWorkerReading | undefined
   readonly #fields: Answer<(string | null)[]>
   readonly #data: Answer<string | null> | undefined
 
-  constructor(base: string, id: string, batch: Batch, withData = false) {
+  /** @param reads besides its fields: its data, and the worker that runs it */
+  constructor(
+    base: string,
+    id: string,
+    batch: Batch,
+    reads: { readonly data?: boolean; readonly worker?: boolean } = {},
+  ) {
     this.#id = id
+    this.#worker = reads.worker ? new JobWorkerReading(base, id, batch) : undefined
     this.#fields = batch.add('hmget', base + id, ...FIELDS)
-    this.#data = withData ? batch.add('hget', base + id, 'data') : undefined
+    this.#data = reads.data ? batch.add('hget', base + id, 'data') : undefined
+  }
+
+  /** Asks for what depends on the first replies. */
+  more(batch: Batch): void {
+    this.#worker?.more(batch)
   }
 
   /** undefined for a job that no longer exists. */
@@ -118,6 +134,7 @@ export class JobRowReading {
     const [name, timestamp, priority, delay, ats, failedReason, processedOn, finishedOn, opts] = this.#fields()
     if (typeof timestamp !== 'string') return undefined
     const group = groupIdOf(opts)
+    const worker = this.#worker?.worker()
     return {
       id: this.#id,
       name: name ?? '',
@@ -129,6 +146,7 @@ export class JobRowReading {
       ...(failedReason ? { failedReason } : {}),
       ...(processedOn ? { startedAt: new Date(Number(processedOn)) } : {}),
       ...(finishedOn ? { finishedAt: new Date(Number(finishedOn)) } : {}),
+      ...(worker === undefined ? {} : { worker }),
       cost: jobCostOf(opts).cost,
       ...(this.#data ? { data: jsonOf(this.#data() ?? 'null') } : {}),
     }

@@ -35,7 +35,7 @@ export function workerRows(fields: Readonly<Record<string, string>>, nowMs: numb
 
 /** An unreadable row is left out: another version may have written it. */
 function workerRow(id: string, json: string, nowMs: number): WorkerStatus | undefined {
-  const row = parsed(json)
+  const row = parsedRow(json)
   if (!row || !Number.isFinite(row.seen)) return undefined
   const number = (field: string) => (Number.isFinite(row[field]) ? (row[field] as number) : 0)
   return {
@@ -75,7 +75,8 @@ function listOf<T>(value: unknown): readonly T[] {
   return Array.isArray(value) ? (value as T[]) : []
 }
 
-function parsed(json: string): Row | undefined {
+/** undefined for what is not a report. */
+export function parsedRow(json: string): Row | undefined {
   try {
     const row = JSON.parse(json) as Row | null
     return typeof row === 'object' ? (row ?? undefined) : undefined

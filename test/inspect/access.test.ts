@@ -91,7 +91,7 @@ test('a user who may read some keys is told the same, in two round trips', async
 
 const MANY = 40
 /** What goes on while nothing happens. */
-const MOVING = new Set(['at', 'headAgeMs', 'oldestAgeMs', 'nextDepartureAt', 'heldMs', 'hold'])
+const MOVING = new Set(['at', 'conditions', 'headAgeMs', 'oldestAgeMs', 'nextDepartureAt', 'heldMs', 'hold'])
 
 /** Queues in states of many kinds, with names and reasons that have to be escaped. */
 async function manyQueues(): Promise<string[]> {

@@ -1,9 +1,10 @@
+import { hostname } from 'node:os'
 import type { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
 import type { Sample } from '../../src/inspect/index.ts'
 import { many, Taker } from '../queue/support.ts'
 import { useRedis } from '../support/redis.ts'
-import { Workshop } from '../worker/support.ts'
+import { eventsOf, gate, Workshop } from '../worker/support.ts'
 import { inspectorOf, statusOf } from './support.ts'
 
 const redis = useRedis(import.meta.url)
@@ -196,6 +197,28 @@ test('jobs by their states, in the order in which they go on', async () => {
   expect(withData?.data).toEqual({ of: 'd' })
   const [important] = await inspector.jobs(queue.name, 'prioritized')
   expect(important).not.toHaveProperty('group')
+})
+
+test('an active job names the worker that runs it: its name, host and process, as far as known', async () => {
+  const queue = shop.queue({})
+  const inspector = inspectorOf(redis, shop)
+  const client = redis.client()
+  const { open, opened } = gate()
+  const worker = shop.worker(queue, () => opened, { concurrency: 1, name: 'mailer' })
+  const { id = '' } = await queue.add('job', {})
+  const running = async () => (await inspector.jobs(queue.name, 'active'))[0]?.worker
+  await expect.poll(running).toBe(`mailer · ${hostname()} · ${process.pid}`)
+  expect((await inspector.job(queue.name, id))?.worker).toBe(await running())
+  await client.hdel(queue.toKey(id), 'pb')
+  expect(await running()).toBe(`${hostname()} · ${process.pid}`)
+  await client.hdel(queue.toKey('meta:workers'), worker.id)
+  expect(await running()).toBeUndefined()
+  await client.hset(queue.toKey(id), 'pb', 'mailer')
+  expect(await running()).toBe('mailer')
+  open()
+  await eventsOf('completed', worker).reach(1)
+  expect((await inspector.job(queue.name, id))?.worker).toBe('mailer')
+  expect((await inspector.jobs(queue.name, 'completed'))[0]).not.toHaveProperty('worker')
 })
 
 test('a job of a group is listed with the id of the group', async () => {

@@ -117,7 +117,7 @@ function factsOf(found) {
       : `${time(startsAt)}${isAheadAtLeast ? ' at the earliest' : ''}, in ${duration(Math.max(0, Date.parse(startsAt) - Date.parse(at)))}`
   return [
     ['Name', name],
-    ['State', state],
+    ['State', state === 'prioritized' && group !== undefined ? 'waiting in its group' : state],
     ['Added', time(addedAt)],
     ...(readyAt === addedAt ? [] : [/** @type {[string, string]} */ (['Ready', time(readyAt)])]),
     ['Cost', number(cost)],

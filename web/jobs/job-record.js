@@ -1,9 +1,10 @@
 import { h, setText } from '../base/dom.js'
-import { count } from '../base/format.js'
+import { count, NONE } from '../base/format.js'
 
 /** What a job left behind: attempts, progress, stack traces, its log and, where data is shown, its data and result. */
 export class JobRecord {
   #attempts = h('dd')
+  #worker = h('dd')
   #progress = h('dd')
   #traces = part('Stack traces')
   #logs = part('Log, last lines')
@@ -12,13 +13,20 @@ export class JobRecord {
   element = h(
     'div',
     { hidden: true },
-    h('dl', { class: 'facts-list' }, h('dt', {}, 'Attempts'), this.#attempts, h('dt', {}, 'Progress'), this.#progress),
+    h(
+      'dl',
+      { class: 'facts-list' },
+      ...[h('dt', {}, 'Worker'), this.#worker],
+      ...[h('dt', {}, 'Attempts'), this.#attempts],
+      ...[h('dt', {}, 'Progress'), this.#progress],
+    ),
     ...[this.#traces, this.#logs, this.#data, this.#result].map(({ element }) => element),
   )
 
   /** @param {import('../wire.d.ts').JobInDetail} job */
-  show({ attemptsMade, progress, stacktrace, logs, data, returnvalue }) {
+  show({ attemptsMade, worker = NONE, progress, stacktrace, logs, data, returnvalue }) {
     this.element.hidden = false
+    setText(this.#worker, worker)
     setText(this.#attempts, count(attemptsMade))
     setText(this.#progress, JSON.stringify(progress))
     this.#traces.show(stacktrace.join('\n\n'))

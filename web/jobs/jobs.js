@@ -10,6 +10,11 @@ import { Tabs } from './tabs.js'
 const REFRESH_MS = 5000
 /** The tab that is open at first is the first of these that has jobs. @type {readonly string[]} */
 const WAITING = ['waiting', 'prioritized', 'delayed']
+/** Where a list has no job. @type {Readonly<Record<string, string>>} */
+const EMPTY = {
+  waiting: 'No job waits without a priority or a group.',
+  prioritized: 'No job waits with a priority or in a group.',
+}
 /** Dead letters are counted once in so many refreshes: no event reports them. */
 const DEAD_EVERY = 6
 
@@ -61,7 +66,10 @@ export class Jobs {
 
   /** @param {import('../wire.d.ts').Queue} status */
   show(status) {
-    for (const [i, { state }] of JOB_STATES.entries()) this.#tabs.count(i, count(countOf(status, state)))
+    for (const [i, { state }] of JOB_STATES.entries()) {
+      this.#tabs.count(i, count(countOf(status, state)))
+      if (state === 'prioritized') this.#tabs.rename(i, inGroupsText(status))
+    }
     this.dead.show(status)
     const some = JOB_STATES.findIndex(({ state }) => WAITING.includes(state) && countOf(status, state) > 0)
     if (!this.#isOpened) this.#tabs.suggest(Math.max(0, some))
@@ -97,6 +105,15 @@ export class Jobs {
 }
 
 /**
+ * BullMQ keeps the waiting jobs of groups among those with a priority.
+ * @param {import('../wire.d.ts').Queue} status
+ */
+function inGroupsText({ prioritized, grouped }) {
+  if (grouped === undefined) return 'Prioritized'
+  return prioritized > grouped ? 'In groups, prioritized' : 'In groups'
+}
+
+/**
  * @param {import('../wire.d.ts').Queue} status
  * @param {(typeof JOB_STATES)[number]['state']} state
  */
@@ -115,7 +132,7 @@ function listOf(name, { state, label, columns, rows }) {
   const terms = {
     columns: jobColumns(columns, rows),
     key: (/** @type {import('../wire.d.ts').Job} */ { id }) => id,
-    empty: state === 'waiting' ? 'No job waits without a priority or a group.' : `No job is ${label.toLowerCase()}.`,
+    empty: EMPTY[state] ?? `No job is ${label.toLowerCase()}.`,
   }
   return new Paged(`${label} jobs`, terms, async (start, size) => {
     const { jobs, total } = await getJobs(name, state, start, size)

@@ -28,7 +28,7 @@ export class Tabs {
           'aria-controls': `panel-${id}`,
           onclick: () => this.#choose(i),
         },
-        label,
+        h('span', {}, label),
         ' ',
         h('span', { class: 'count' }),
       ),
@@ -53,6 +53,15 @@ export class Tabs {
 
   get shown() {
     return this.#shown
+  }
+
+  /**
+   * @param {number} index
+   * @param {string} label
+   */
+  rename(index, label) {
+    const shown = this.#buttons[index]?.firstElementChild
+    if (shown) setText(shown, label)
   }
 
   /**

@@ -100,7 +100,7 @@ describePage('the page while jobs flow', () => {
     await explained.getByText('acme <b>: 0 of its jobs before this one').waitFor()
     await page.keyboard.press('Escape')
     await page.keyboard.press('Escape')
-    const jobs = page.getByRole('tabpanel', { name: 'Prioritized' }).getByRole('row')
+    const jobs = page.getByRole('tabpanel', { name: 'In groups 4' }).getByRole('row')
     await jobs
       .filter({ has: page.getByRole('button', { name: first!.id as string, exact: true }) })
       .getByRole('cell', { name: 'acme <b>' })

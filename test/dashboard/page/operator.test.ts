@@ -1,6 +1,6 @@
-import { expect, test, useConcurrentTests } from '../../support/concurrent.ts'
+import { expect, onTestFinished, test, useConcurrentTests } from '../../support/concurrent.ts'
 import { useRedis } from '../../support/redis.ts'
-import { Workshop } from '../../worker/support.ts'
+import { gate, Workshop } from '../../worker/support.ts'
 import { describePage, PageStage } from './support.ts'
 
 const redis = useRedis(import.meta.url)
@@ -125,6 +125,23 @@ describePage('an operator', () => {
     await page.getByRole('row', { name: /acme.*paused by jonas: unpaid/ }).waitFor()
     await page.getByRole('button', { name: 'acme', exact: true }).click()
     await page.getByRole('dialog', { name: 'Group acme' }).getByText('Paused.', { exact: true }).waitFor()
+  })
+
+  test('reads which worker runs a job, in the list and in its dialog', async () => {
+    const queue = shop.queue({})
+    const { open, opened } = gate()
+    onTestFinished(() => open())
+    shop.worker(queue, () => opened, { name: 'mailer' })
+    await queue.add('mail', {}, { jobId: 'mail-1' })
+    await expect.poll(() => queue.getActiveCount()).toBe(1)
+    const { page } = await stage.open({ options, query: `?queue=${queue.name}` })
+    await page.getByRole('tab', { name: /^Active 1$/ }).click()
+    const list = page.getByRole('tabpanel', { name: /^Active/ })
+    await list.getByRole('cell', { name: /^mailer · / }).waitFor()
+    await list.getByRole('button', { name: 'mail-1', exact: true }).click()
+    const worker = page.getByRole('dialog', { name: 'Job mail-1' }).locator('dt:text("Worker") + dd')
+    await worker.getByText(/^mailer · /).waitFor()
+    open()
   })
 
   test('sees in the table why a queue is full, not only that it is', async () => {

@@ -1,0 +1,31 @@
+import type { Answer, Batch } from './batch.ts'
+import { parsedRow } from './worker-rows.ts'
+
+/** Which worker runs a job, or ran it last: by the name that BullMQ stores, or else by the worker that has its lock. */
+export class JobWorkerReading {
+  readonly #base: string
+  readonly #name: Answer<string | null>
+  readonly #lock: Answer<string | null>
+  #row: Answer<string | null> | undefined
+
+  constructor(base: string, id: string, batch: Batch) {
+    this.#base = base
+    this.#name = batch.add('hget', base + id, 'pb')
+    this.#lock = batch.add('get', `${base}${id}:lock`)
+  }
+
+  /** Asks for the report of the worker that has the lock. */
+  more(batch: Batch): void {
+    // A token is the id of its worker and a number.
+    const id = this.#lock()?.replace(/:\d+$/, '')
+    if (id) this.#row = batch.add('hget', `${this.#base}meta:workers`, id)
+  }
+
+  /** `mailer · host-a · 4711`, as far as known: its name, host and process. */
+  worker(): string | undefined {
+    const row = parsedRow(this.#row?.() ?? '')
+    const name = this.#name() ?? undefined
+    if (!row) return name
+    return [name, row.host, row.pid].filter(Boolean).join(' · ')
+  }
+}

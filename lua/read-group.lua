@@ -6,10 +6,12 @@
     [1]  the group
   Returns {now µs, state (ready, limited, full, paused, or idle without waiting jobs), waiting jobs, running jobs ('' if
   they are not recorded), its next slot or the end of its pause (µs, '' if there is none), JSON of what is set for it, JSON
-  of the defaults, the limit that holds it or '', jobs that are delayed or wait for their children}; {} if the queue has no groups.
+  of the defaults, the limit that holds it or '', jobs that are delayed or wait for their children, how many jobs it may
+  hold now ('' if nothing bounds it), what says so: capacity or share}; {} if the queue has no groups.
 ]]
 --- @include "lib/clock"
 --- @include "lib/group-limits"
+--- @include "lib/group-places"
 local base, group, now = string.sub(KEYS[1], 1, -11), ARGV[1], redis_now()
 local shape = shape_load(KEYS[1], base, now)
 if not shape or not shape.groups then return {} end
@@ -25,9 +27,13 @@ if s.limited then state, score = 'limited', us_text(s.limited) end
 if s.paused then state, score = 'paused', s.paused == math.huge and '' or us_text(s.paused) end
 local limits = state == 'limited' and not s.limited and group_limits_of(base, shape, now)
 local own = redis.call('HGET', g:key('settings'), group)
+local line, later = redis.call('ZCARD', base .. 'meta:group:jobs:' .. group), group_later.count(base, group)
+local bound = group_share.bound(g, group_share.call(g, shape, 0), group, 0)
+local most = shape.mode == 'off' and math.huge or bound.most(line + later)
 return {
-  us_text(now), state, redis.call('ZCARD', base .. 'meta:group:jobs:' .. group),
+  us_text(now), state, line,
   g.tracked and redis.call('SCARD', base .. 'meta:group:held:' .. group) or '',
   (state == 'limited' or state == 'paused') and score or '', own and cjson.encode(cjson.decode(own).fields) or '{}',
-  shape.groups, limits and limits.cause(g, group) or '', group_later.count(base, group),
+  shape.groups, limits and limits.cause(g, group) or '', later,
+  most < math.huge and most or '', most == bound.own and 'capacity' or 'share',
 }

@@ -49,7 +49,7 @@ export { type SafeShape, safeShape, type TokenBucketProvider, type WindowProvide
 export type { ShapeMode } from './mode.ts'
 export type { AddedOnce } from './queue/add-once.ts'
 export { type ShapedFlowJob, ShapedFlowProducer, type ShapedFlowProducerOptions } from './queue/flow-producer.ts'
-export type { GroupState, GroupStatus } from './queue/groups.ts'
+export type { GroupBound, GroupState, GroupStatus } from './queue/groups.ts'
 export type { FeedbackState, MeterState, RateCause } from './queue/meter-state.ts'
 export type { Clearing, Offer, ShapeChange, ShapedQueueListener, ShapedQueueOptions } from './queue/options.ts'
 export { ShapedQueue } from './queue/queue.ts'

@@ -1,36 +1,13 @@
 --- @include "text"
 --- @include "ageing"
 --- @include "bucket"
+--- @include "depth"
 --- @include "shape"
 --- @include "meter"
 --- @include "job"
 --- @include "refusals"
 
 -- Places: how many are taken, and which job leaves next.
-
--- The highest score of delayed jobs that take a place; nil if all do.
-local function capacity_due(shape, now)
-  if not shape.capacity_horizon_ms then return nil end
-  -- BullMQ's score of a delayed job is its time in ms * 4096 + a counter.
-  return (math.floor(now / 1000) + shape.capacity_horizon_ms + 1) * 4096 - 1
-end
-
--- Number of jobs that take a place. Delayed jobs beyond the capacity horizon, if set, do not.
-local function capacity_depth(base, shape, now)
-  local due, delayed = capacity_due(shape, now), nil
-  if due then
-    delayed = redis.call('ZCOUNT', base .. 'delayed', '-inf', exact_text(due))
-  else
-    delayed = redis.call('ZCARD', base .. 'delayed')
-  end
-  return redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized') + delayed
-    + redis.call('ZCARD', base .. 'waiting-children')
-end
-
-local function capacity_claimed(shape, now)
-  if shape.claimed_until < now then return 0 end
-  return shape.claimed
-end
 
 -- The next job to leave, nil if none waits.
 local function capacity_head(base, shape, now)

@@ -1,6 +1,6 @@
 --- @include "group-adds"
 --- @include "group-retry"
---- @include "group-share"
+--- @include "group-places"
 --- @include "places"
 
 -- What the admission of jobs of groups adds to lib/admission: their queue must have groups, and each group has a bound.
@@ -26,44 +26,12 @@ function grouped.cost_error(g, group, cost)
   return { -3, { exact_text(cost), exact_text(s.burst), group } }
 end
 
--- The places of the queue for the new jobs of one call. total: how many these are; drops: whether waiting jobs may be dropped
--- for them
-function grouped.call(g, shape, total, drops)
-  local call = { total = total, kept = 0, of_free = shape.capacity and group_share.of_free(g.given) or nil }
-  if not call.of_free then return call end
-  call.capacity = places_limit(shape, 0)
-  call.depth = capacity_depth(g.base, shape, g.now) + capacity_claimed(shape, g.now)
-  call.is_sure = call.depth + total <= group_share.sure(call.of_free, call.capacity)
-  call.drops = drops and shape.mode == 'enforce' and (shape.overflow or 'reject') ~= 'reject'
-  return call
-end
-
--- How a group is bounded in a call that adds so many of its jobs: own, by a capacity of its own; most(held), also by what is
--- free. largest: the most that it could ever hold.
-function grouped.bound(g, call, group, count)
-  local s = g:settings(group)
-  local bound, is_held = { own = s.capacity or math.huge }, (s.paused or s.limited) and true or false
-  -- Jobs of the call come first. Of those that replace others it does not matter how many.
-  local of_free, others = call.of_free, call.drops and call.kept or call.total - count
-  local function room(held) return call.capacity - (call.depth - held) - others end
-  function bound.most(held)
-    if not of_free then return bound.own end
-    return math.min(bound.own, group_share.most(of_free, call.capacity, room(held), is_held))
-  end
-  -- How many jobs of others have to leave, so that a group that holds `held` may hold so many.
-  function bound.lacks(held, jobs)
-    return of_free and math.max(0, group_share.room(of_free, call.capacity, jobs, is_held) - room(held)) or 0
-  end
-  bound.largest = math.min(bound.own, of_free and group_share.most(of_free, call.capacity, call.capacity) or math.huge)
-  return bound
-end
-
 -- Nil if so many new jobs of the group have places, else the refusal, which is counted. Second, how many of them have to
 -- replace other jobs of the group; third, a function that refuses them. While the queue itself lacks places, only a capacity
 -- of its own refuses: lib/admission does for the queue.
 function grouped.refusal(g, shape, group, count, call)
   if shape.mode == 'off' then return nil end
-  local bound = grouped.bound(g, call, group, count)
+  local bound = group_share.bound(g, call, group, count)
   if bound.own == math.huge and (not call.of_free or call.is_sure) then return nil end
   local held, line = g:places(group, function(n) return n + count <= bound.most(n) end, capacity_due(shape, g.now))
   local limit = bound.most(held)
@@ -99,10 +67,10 @@ function grouped.refusal_of_one(g, shape, group, cost, drops)
   return grouped.refusal_of_all(g, shape, { [group] = 1 }, 1, drops)
 end
 
--- The first refusal of the jobs of several groups. counts: group -> how many; total, drops: as in grouped.call. Second, the
+-- The first refusal of the jobs of several groups. counts: group -> how many; total, drops: as in group_share.call. Second, the
 -- `swaps` of lib/admission.
 function grouped.refusal_of_all(g, shape, counts, total, drops)
-  local call, swaps, names = grouped.call(g, shape, total, drops), nil, {}
+  local call, swaps, names = group_share.call(g, shape, total, drops), nil, {}
   for group in pairs(counts) do names[#names + 1] = group end
   if call.drops then table.sort(names) end
   for _, group in ipairs(names) do

@@ -3,20 +3,7 @@
 --- @include "refusals"
 --- @include "terms"
 
--- Places for new jobs. Some may be reserved for important ones: shape.reserved is the sum of all, then 'p:n' for each n
--- places that only jobs up to priority p may take (src/shape/reserved-places.ts).
-
--- The maximum depth once a job of this priority is added. Here jobs without a priority are the least important unless
--- places are reserved for them (p is 0): then they are the most important ones, as they are to BullMQ.
-local function places_limit(shape, priority)
-  local limit = shape.capacity
-  if not shape.reserved then return limit end
-  local least = priority == 0 and not string.find(shape.reserved, ' 0:', 1, true)
-  for up_to, places in string.gmatch(shape.reserved, '(%d+):(%d+)') do
-    if least or tonumber(up_to) < priority then limit = limit - tonumber(places) end
-  end
-  return math.max(0, limit)
-end
+-- Places for new jobs.
 
 -- Nil if all the new jobs fit, else the largest shortage: the depth and the limit that they exceed, how many of them
 -- are subject to it, how many places are missing, and how many jobs would have to be dropped, one for one. The order of

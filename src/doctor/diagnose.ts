@@ -15,6 +15,7 @@ import { concurrencyForRate } from './checks/concurrency-for-rate.ts'
 import { conditions } from './checks/conditions.ts'
 import { eviction } from './checks/eviction.ts'
 import { orphans } from './checks/orphans.ts'
+import { pausedGroups } from './checks/paused-groups.ts'
 import { persistence } from './checks/persistence.ts'
 import { replication } from './checks/replication.ts'
 import { rights } from './checks/rights.ts'
@@ -35,7 +36,13 @@ const CHECKS: readonly Check[] = [
   canaryJob,
   orphans,
 ]
-const QUEUE_CHECKS: readonly QueueCheck[] = [conditions, bypassingWorkers, workerClocks, concurrencyForRate]
+const QUEUE_CHECKS: readonly QueueCheck[] = [
+  conditions,
+  pausedGroups,
+  bypassingWorkers,
+  workerClocks,
+  concurrencyForRate,
+]
 
 const READING = 'to read the keys of queues'
 

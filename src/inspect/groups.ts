@@ -19,6 +19,7 @@ import {
 import { AgeingOrder } from './ageing.ts'
 import { type Answer, Batch, type BatchClient } from './batch.ts'
 import { type Bucket, slotOf } from './bucket.ts'
+import { PLACES_FIELDS, PlacesReading } from './group-bound.ts'
 import { HEAD_FIELDS } from './head.ts'
 import { jobCostOf } from './job-cost.ts'
 import { groupIdOf } from './job-group.ts'
@@ -199,7 +200,7 @@ export class GroupReading {
     return this.#head && headAgeMs(this.#head(), nowUs)
   }
 
-  state(defaults: GroupDefaults, nowUs: number): GroupState {
+  state(defaults: GroupDefaults, nowUs: number, places?: PlacesReading): GroupState {
     const text = this.#settings()
     const stored = text === null ? {} : (JSON.parse(text) as { fields: Record<string, StoredEntry> }).fields
     const overrides = readEntries(stored, nowUs / 1000)
@@ -218,6 +219,7 @@ export class GroupReading {
       active: this.#tracked() === '1' ? this.#running() : undefined,
       until: held ? held.until : slotUs === undefined ? undefined : new Date(slotUs / 1000),
       heldBy: isLimited ? this.#heldBy(inForce, nowUs) : undefined,
+      bound: places?.boundOf(defaults, inForce, this.#waiting() + this.#delayed(), held !== undefined),
       inForce,
       overrides,
     }
@@ -295,8 +297,9 @@ export async function groupDetail(
   const second = new Batch(redis)
   reading.more(second, policy.limits, time())
   const jobs = ids().map((jobId) => new JobRowReading(base, jobId, second))
+  const places = placesOf(base, second, policy, time())
   await second.run()
-  const surroundings = { ...policy, nowUs: time(), waiting: size() }
+  const surroundings = { ...policy, nowUs: time(), waiting: size(), places }
   return { ...rowOf(reading, surroundings), jobs: jobs.flatMap((job) => job.row() ?? []) }
 }
 
@@ -354,7 +357,7 @@ function mostFrequent(ids: readonly string[], count: number): string[] {
   return sorted.slice(0, count).map(([id]) => id)
 }
 
-const POLICY_FIELDS = ['groups', 'limits', 'priorityAgeingMs', 'mode']
+const POLICY_FIELDS = ['groups', 'limits', 'priorityAgeingMs', 'mode', ...PLACES_FIELDS]
 
 interface Policy {
   readonly defaults: GroupDefaults
@@ -362,15 +365,18 @@ interface Policy {
   readonly limits: string | undefined
   /** undefined where jobs do not age. */
   readonly ageingMs: number | undefined
+  /** What bounds its groups; undefined where nothing is refused. */
+  readonly bounded: readonly (string | null)[] | undefined
 }
 
 /** undefined for a shape without groups. */
-function policyOf([groups, limits, ageingMs, mode]: readonly (string | null)[]): Policy | undefined {
+function policyOf([groups, limits, ageingMs, mode, ...bounded]: readonly (string | null)[]): Policy | undefined {
   if (!groups) return undefined
   return {
     defaults: decodeGroups(groups),
     limits: limits ? splitQueueLimits(limits).group : undefined,
     ageingMs: ageingMs && mode !== 'off' ? Number(ageingMs) : undefined,
+    bounded: mode === 'off' ? undefined : bounded,
   }
 }
 
@@ -397,14 +403,22 @@ async function rowsOf(
   await Promise.all(readings.map((reading) => reading.age(order)))
   const second = new Batch(redis)
   for (const reading of readings) reading.more(second, surroundings.limits, surroundings.nowUs)
+  const places = placesOf(base, second, surroundings, surroundings.nowUs)
   await second.run()
-  const rows = readings.map((reading) => rowOf(reading, surroundings))
+  const rows = readings.map((reading) => rowOf(reading, { ...surroundings, places }))
   // Some may have been served meanwhile.
   return rows.filter(({ waiting }) => waiting > 0)
 }
 
-function rowOf(reading: GroupReading, { defaults, nowUs, waiting }: Surroundings): GroupRow {
-  const state = reading.state(defaults, nowUs)
+function placesOf(base: string, batch: Batch, { bounded }: Policy, nowUs: number): PlacesReading | undefined {
+  return bounded && new PlacesReading(base, batch, bounded, nowUs)
+}
+
+function rowOf(
+  reading: GroupReading,
+  { defaults, nowUs, waiting, places }: Surroundings & { readonly places: PlacesReading | undefined },
+): GroupRow {
+  const state = reading.state(defaults, nowUs, places)
   const share = Math.min(1, state.waiting / Math.max(1, waiting))
   return { ...state, headAgeMs: reading.headAgeMs(nowUs), share }
 }

@@ -1,4 +1,5 @@
 import { NoGroupsError } from '../errors.ts'
+import { plainText } from '../plain-text.ts'
 import { intervalUs, parseRate, type RateInput } from '../rate.ts'
 import type { Client } from '../redis/commands.ts'
 import {
@@ -21,6 +22,11 @@ import type { ShapeChange } from './options.ts'
  */
 export type GroupStatus = 'waiting' | 'limited' | 'maxed' | 'paused' | 'idle'
 
+export interface GroupBound {
+  readonly jobs: number
+  readonly by: 'capacity' | 'share'
+}
+
 /** The state of one group at one moment of Redis's clock. */
 export interface GroupState {
   readonly id: string
@@ -36,6 +42,11 @@ export interface GroupState {
   readonly until: Date | undefined
   /** The limit of the shape, with `per: 'group'`, that holds it; undefined if none does. */
   readonly heldBy: string | undefined
+  /**
+   * How many jobs it may hold now, and what says so: its own `capacity`, or `share`, which follows what is free. Undefined
+   * if nothing bounds it. It may hold more, of jobs that were admitted before or came back.
+   */
+  readonly bound: GroupBound | undefined
   /** What applies to it: the defaults of the shape, and what was set for it. */
   readonly inForce: GroupFields
   /**
@@ -95,6 +106,16 @@ export class QueueGroups {
     await this.#change(id, { paused: true }, who, ttlMs)
   }
 
+  /** What to say of a paused group that takes jobs without end; undefined if something bounds it, or that is not known. */
+  async unboundedWarning(id: string): Promise<string | undefined> {
+    const state = await this.state(id).catch(() => undefined)
+    if (!state || state.bound) return undefined
+    return plainText(
+      `Queue "${this.#name}": group "${id}" is paused, and nothing bounds the jobs that it takes meanwhile. ` +
+        'Set the capacity of the queue, of its groups (shape.groups) or of this group (setGroup)',
+    )
+  }
+
   /** Lifts a pause, and what `rateLimitGroup` and feedback hold. */
   async resume(id: string, who: Attribution): Promise<void> {
     await this.#change(id, Object.fromEntries(HOLDS.map((field) => [field, { clear: true }])), who)
@@ -108,7 +129,7 @@ export class QueueGroups {
     checkGroupId(id)
     const raw = (await this.#store.run('read-group', [id])) as readonly (string | number)[]
     if (raw.length === 0) throw new NoGroupsError(this.#name)
-    const [nowUs, state, waiting, active, untilUs, own, defaults, heldBy, delayed] = raw
+    const [nowUs, state, waiting, active, untilUs, own, defaults, heldBy, delayed, most, by] = raw
     const overrides = readEntries(JSON.parse(own as string), Number(nowUs) / 1000)
     return {
       id,
@@ -119,6 +140,7 @@ export class QueueGroups {
       active: active === '' ? undefined : Number(active),
       until: untilUs === '' ? undefined : new Date(Number(untilUs) / 1000),
       heldBy: heldBy === '' ? undefined : (heldBy as string),
+      bound: most === '' ? undefined : { jobs: Number(most), by: by as GroupBound['by'] },
       inForce: fieldsInForce(decodeGroups(defaults as string), overrides),
       overrides,
     }

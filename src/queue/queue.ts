@@ -326,10 +326,15 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     await this.#admit(() => this.#groups.clear(id, fields, who))
   }
 
-  /** Holds the jobs of one group, for `ttlMs` or until {@link resumeGroup}. Running jobs go on. */
+  /**
+   * Holds the jobs of one group, for `ttlMs` or until {@link resumeGroup}. Running jobs go on, and new ones are accepted while
+   * the group has places. Where nothing bounds it, that is a process warning (`SLUICE_UNBOUNDED_GROUP`).
+   */
   async pauseGroup(id: string, who: Attribution & { readonly ttlMs?: number } = {}): Promise<void> {
     checkCallOptions('pauseGroup', who, ['by', 'reason', 'ttlMs'])
     await this.#admit(() => this.#groups.pause(id, who, who.ttlMs))
+    const warning = await this.#groups.unboundedWarning(id)
+    if (warning) process.emitWarning(warning, { code: 'SLUICE_UNBOUNDED_GROUP' })
   }
 
   async resumeGroup(id: string, who: Attribution = {}): Promise<void> {

@@ -40,7 +40,7 @@ test('a queue without groups has none to list', async () => {
   await plain.waitUntilReady()
   const { code, stderr } = await run('group', 'list', 'plain')
   await plain.close()
-  expect([code, stderr]).toEqual([2, expect.stringMatching(/^sluice: queue "plain" has no groups: /)])
+  expect([code, stderr]).toEqual([2, expect.stringMatching(/^sluice: queue "plain" has no groups; /)])
 })
 
 test('sets, shows and clears what applies to a group', async () => {

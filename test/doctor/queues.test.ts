@@ -55,6 +55,23 @@ test('a queue that works as it should', async () => {
   expect((await ward.examine()).some(({ queue }) => queue === 'healthy')).toBe(true)
 })
 
+test('a paused group without a bound that goes on to grow', async () => {
+  const queue = queueOf('pausing', { rate: '20/s', groups: {} })
+  const add = (id: string) => queue.add('job', {}, { group: { id } })
+  const by = { by: 'ops', reason: 'test' }
+  await queue.setGroup('bounded', { capacity: 10 }, by)
+  for (const id of ['grows', 'still', 'bounded']) await add(id)
+  for (const id of ['grows', 'still', 'bounded']) await queue.pauseGroup(id, by)
+  await vi.waitFor(async () =>
+    expect(Date.now()).toBeGreaterThan(+(await queue.getGroup('grows')).overrides.paused!.setAt),
+  )
+  for (const id of ['grows', 'bounded']) await add(id)
+  const found = (await ward.examine({ queues: ['pausing'] })).filter(({ check }) => check === 'paused-groups')
+  expect(found).toMatchObject([
+    { level: 'warning', message: 'group grows is paused and grows without a bound: 2 jobs', queue: 'pausing' },
+  ])
+})
+
 test('the canary of another doctor is not examined', async () => {
   queueOf('sluice-doctor-other', { rate: '20/s', capacity: 100 })
   const queue = queueOf('own', { rate: '20/s', capacity: 100 })

@@ -1,5 +1,5 @@
-import { expect, test } from 'vitest'
-import { GroupFullError, InvalidGroupError, QueueFullError, type ShapedQueue } from '../../src/index.ts'
+import { expect, onTestFinished, test, vi } from 'vitest'
+import { GroupFullError, InvalidGroupError, QueueFullError, type Shape, type ShapedQueue } from '../../src/index.ts'
 import { wakeChannel } from '../../src/redis/keys.ts'
 import { useRedis } from '../support/redis.ts'
 import { departuresOf, eventsOf, excess, gate, rounding, type Seen, Workshop } from '../worker/support.ts'
@@ -114,6 +114,20 @@ test('a paused group holds its jobs only, until it is resumed', async () => {
   expect(departed.all).toHaveLength(3)
   await queue.resumeGroup('a', { by: 'ops' })
   await departed.reach(6)
+})
+
+test.each<[string, Shape, string | undefined]>([
+  ['without a bound, which is a warning', { groups: {} }, 'group "a" is paused, and nothing bounds'],
+  ['bounded by what is free', { capacity: 10, groups: {} }, undefined],
+  ['bounded by its capacity', { groups: { capacity: 10 } }, undefined],
+])('a group is paused %s', async (_how, shape, warning) => {
+  const queue = shop.queue(shape)
+  const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
+  onTestFinished(() => warn.mockRestore())
+  await queue.pauseGroup('a', { by: 'ops', reason: 'unpaid' })
+  expect(warn.mock.calls).toEqual(
+    warning ? [[expect.stringContaining(warning), { code: 'SLUICE_UNBOUNDED_GROUP' }]] : [],
+  )
 })
 
 test('a pause of a group is counted at once, though no worker asks', async () => {

@@ -1,5 +1,6 @@
 import { afterAll, describe, expect, test } from 'vitest'
 import { GroupFullError, QueueFullError, type Shape, type ShapedQueue, TooLargeError } from '../../src/index.ts'
+import { Inspector } from '../../src/inspect/index.ts'
 import { randomOf } from '../../src/simulate/random.ts'
 import { HeldQueue } from '../model/held-queue.ts'
 import { useRedis } from '../support/redis.ts'
@@ -152,9 +153,28 @@ test.each<[string, Shape, number]>([
   expect((await fill(queue, 'a')).count).toBe(most)
 })
 
+test('views show what each group may hold, and why', async () => {
+  const queue = shop.queue({ capacity: 100, reservedPlaces: { 1: 10 }, groups: {} })
+  const inspector = shop.keep(new Inspector({ connection: redis.connection, prefix: redis.prefix }))
+  await queue.addBulk(jobs('a', 30))
+  await queue.addBulk(jobs('b', 5, { delay: LATER_MS }))
+  await queue.setGroup('small', { capacity: 3 }, by)
+  await queue.addBulk(jobs('small', 2))
+  await queue.pauseGroup('paused', by)
+  // 90 places; the others leave 83, 58 and 53.
+  const bounds = { a: [40, 'share'], b: [23, 'share'], small: [3, 'capacity'], paused: [19, 'share'] } as const
+  for (const [id, [most, why]] of Object.entries(bounds)) {
+    const bound = { jobs: most, by: why }
+    expect((await queue.getGroup(id)).bound, id).toEqual(bound)
+    expect((await inspector.group(queue.name, id))?.bound, id).toEqual(bound)
+  }
+  expect((await inspector.groups(queue.name, { count: 5 }))?.largest[0]).toMatchObject({ id: 'a', bound: { jobs: 40 } })
+})
+
 test('without a capacity of the queue nothing bounds a group', async () => {
   const queue = shop.queue({ groups: { share: { ofFree: 0.01 } } })
   await queue.addBulk(jobs('a', 50))
+  expect((await queue.getGroup('a')).bound).toBeUndefined()
 })
 
 test('an override of a group counts beside it, and the shadow mode refuses none', async () => {

@@ -107,10 +107,11 @@ function openClear(group, { queue, onDone }) {
  * @param {import('../wire.d.ts').Group} group
  * @param {Terms} terms
  */
-function openPause({ id: group }, { queue, onDone }) {
+function openPause({ id: group, bound }, { queue, onDone }) {
+  const room = bound ? 'new jobs are accepted while there is room' : 'nothing bounds how many new jobs it takes'
   openAction(queue, {
     title: `Pause group ${group}`,
-    note: 'No job of the group starts during the pause; other groups continue. Running jobs continue, and new jobs are accepted while there is room.',
+    note: `No job of the group starts during the pause; other groups continue. Running jobs continue, and ${room}.`,
     button: 'Pause',
     done: 'The group is paused.',
     forGood: 'Until it is resumed',

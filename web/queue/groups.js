@@ -209,6 +209,13 @@ function sentence(group) {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`
 }
 
+/** @param {GroupInDetail} group */
+function placesText({ waiting, delayed, bound }) {
+  const held = count(waiting + delayed)
+  if (!bound) return `${held}, without a bound`
+  return `${held} of ${count(bound.jobs)}, by ${bound.by === 'share' ? 'what is free in the queue' : 'its capacity'}`
+}
+
 /**
  * @param {GroupInDetail} group
  * @returns {[string, string][]}
@@ -225,6 +232,7 @@ function factsOf(group) {
   ])
   return /** @type {[string, string][]} */ ([
     ['Waiting', `${count(waiting)}, ${number(Math.round(share * 1000) / 10)} % of those of all groups`],
+    ['Places', placesText(group)],
     ['Running', active === undefined ? 'not counted' : count(active)],
     ['Head age', duration(headAgeMs)],
     ...rules,

@@ -11,6 +11,7 @@ import { existingParts, existingQueueOfGroup } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 
 const LISTED = ['limited', 'maxed', 'paused', 'waiting'] as const
+const BOUNDS = { capacity: 'its capacity', share: 'what is free in the queue' } as const
 
 export const addGroupCommand: AddCommand = (program, run) => {
   const group = program
@@ -131,7 +132,7 @@ async function show(cli: Cli, name: string, id: string): Promise<void> {
   const queue = await existingQueueOfGroup(cli, name, id)
   const group = await queue.getGroup(id)
   cli.print({ queue: name, ...group }, () => {
-    const { status, waiting, delayed, active, heldBy, inForce, overrides } = group
+    const { status, waiting, delayed, active, heldBy, bound, inForce, overrides } = group
     const until = untilText(group)
     const rows = Object.entries(inForce).map(([field, value]) => [
       field,
@@ -145,6 +146,7 @@ async function show(cli: Cli, name: string, id: string): Promise<void> {
     return [
       `group ${plainText(id)} of ${name}: ${status}${heldBy ? ` by limit ${plainText(heldBy)}` : ''}${until && ` until ${until}`}`,
       `${waiting} waiting${delayed > 0 ? `, ${delayed} delayed` : ''}${active === undefined ? '' : `, ${active} running`}`,
+      bound ? `${waiting + delayed} of ${bound.jobs} places, by ${BOUNDS[bound.by]}` : 'no bound on its jobs',
       ...(rows.length > 0 ? [cli.table(['field', 'value', 'from'], rows)] : []),
       ...set,
     ].join('\n')

@@ -1,0 +1,42 @@
+--- @include "text"
+
+-- How many places are taken, and how many there are.
+
+-- The highest score of delayed jobs that take a place; nil if all do.
+local function capacity_due(shape, now)
+  if not shape.capacity_horizon_ms then return nil end
+  -- BullMQ's score of a delayed job is its time in ms * 4096 + a counter.
+  return (math.floor(now / 1000) + shape.capacity_horizon_ms + 1) * 4096 - 1
+end
+
+-- Number of jobs that take a place. Delayed jobs beyond the capacity horizon, if set, do not.
+local function capacity_depth(base, shape, now)
+  local due, delayed = capacity_due(shape, now), nil
+  if due then
+    delayed = redis.call('ZCOUNT', base .. 'delayed', '-inf', exact_text(due))
+  else
+    delayed = redis.call('ZCARD', base .. 'delayed')
+  end
+  return redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized') + delayed
+    + redis.call('ZCARD', base .. 'waiting-children')
+end
+
+local function capacity_claimed(shape, now)
+  if shape.claimed_until < now then return 0 end
+  return shape.claimed
+end
+
+-- Some places may be reserved for important ones: shape.reserved is the sum of all, then 'p:n' for each n
+-- places that only jobs up to priority p may take (src/shape/reserved-places.ts).
+
+-- The maximum depth once a job of this priority is added. Here jobs without a priority are the least important unless
+-- places are reserved for them (p is 0): then they are the most important ones, as they are to BullMQ.
+local function places_limit(shape, priority)
+  local limit = shape.capacity
+  if not shape.reserved then return limit end
+  local least = priority == 0 and not string.find(shape.reserved, ' 0:', 1, true)
+  for up_to, places in string.gmatch(shape.reserved, '(%d+):(%d+)') do
+    if least or tonumber(up_to) < priority then limit = limit - tonumber(places) end
+  end
+  return math.max(0, limit)
+end

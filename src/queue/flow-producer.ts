@@ -1,4 +1,4 @@
-import { type FlowJob, type FlowOpts, FlowProducer, type FlowProducerOptions, type JobNode } from 'bullmq'
+import { type FlowJob, type FlowOpts, FlowProducer, type FlowProducerOptions, type Job, type JobNode } from 'bullmq'
 import {
   checkJobDefaults,
   checkJobList,
@@ -9,6 +9,7 @@ import {
 import { checkOptionNames } from '../admission/option-names.ts'
 import type { ShapedBackend } from '../backend/backend.ts'
 import { shapedBackendFactory } from '../backend/factory.ts'
+import { GroupedJob } from '../backend/grouped-job.ts'
 import { checkArgument } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
 import { withShapedTelemetry } from '../reports/telemetry.ts'
@@ -42,6 +43,10 @@ export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
     checkAdmitTimeout(admitTimeoutMs)
     super(withShapedTelemetry(opts), shapedBackendFactory({ alwaysShaped: true }))
     this.#admitTimeout = new AdmitTimeout(this.backend.connection, admitTimeoutMs)
+  }
+
+  protected override get Job(): typeof Job {
+    return GroupedJob as typeof Job
   }
 
   /**

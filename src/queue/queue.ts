@@ -16,6 +16,7 @@ import { checkOptionNames } from '../admission/option-names.ts'
 import type { AdmissionEstimate } from '../admission/reply.ts'
 import type { ShapedBackend } from '../backend/backend.ts'
 import { declaringBackendOptions, shapedBackendFactory } from '../backend/factory.ts'
+import { GroupedJob } from '../backend/grouped-job.ts'
 import { checkArgument, checkCallOptions, checkQueueName, checkSignal } from '../call-options.ts'
 import { InvalidInputError, isRefusal, UnsupportedOptionError } from '../errors.ts'
 import type { Client } from '../redis/commands.ts'
@@ -403,6 +404,10 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
 
   override emit<U extends keyof ShapedQueueListener>(event: U, ...args: Parameters<ShapedQueueListener[U]>): boolean {
     return super.emit(event as never, ...(args as never))
+  }
+
+  protected override get Job(): typeof Job {
+    return GroupedJob as typeof Job
   }
 
   #read<T>(read: () => Promise<T>): Promise<T> {

@@ -1,6 +1,7 @@
-import { Job, type JobJson } from 'bullmq'
-import { checkUnits, MAX_COST, type ShapedJobsOptions } from '../admission/job-options.ts'
+import type { Job, JobJson } from 'bullmq'
+import { checkUnits, MAX_COST } from '../admission/job-options.ts'
 import type { ShapedBackend } from '../backend/backend.ts'
+import { GroupedJob } from '../backend/grouped-job.ts'
 import { InvalidCostError, InvalidInputError } from '../errors.ts'
 import { type FeedbackInput, feedbackChannels, readFeedback } from '../feedback/job-feedback.ts'
 import { deferredReason } from './deferred-failure.ts'
@@ -10,13 +11,11 @@ const SETTLED_MS = 86_400_000
 
 /** A job as a processor of a ShapedWorker gets it. Its generics are Job's, in Job's order. */
 // biome-ignore lint/suspicious/noExplicitAny: the defaults are those of BullMQ's Job
-export class ShapedJob<DataType = any, ResultType = any, NameType extends string = string> extends Job<
+export class ShapedJob<DataType = any, ResultType = any, NameType extends string = string> extends GroupedJob<
   DataType,
   ResultType,
   NameType
 > {
-  declare opts: ShapedJobsOptions
-
   /** A worker fails a job with the reason set here. */
   static override fromJSON<D, R, N extends string>(
     queue: Parameters<typeof Job.fromJSON>[0],

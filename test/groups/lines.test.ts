@@ -231,6 +231,12 @@ class World {
     return jobs[n % Math.max(1, jobs.length)]
   }
 
+  /** After jobs were accepted. */
+  async checkBound(): Promise<void> {
+    const [shape, depth] = await Promise.all([this.queue.getShape(), this.queue.count()])
+    if (shape?.mode === 'enforce') expect(depth).toBeLessThanOrEqual(shape.capacity ?? depth)
+  }
+
   async take(): Promise<void> {
     this.#tokens += 1
     const token = `t${this.#tokens}`
@@ -301,16 +307,20 @@ const WHO = { by: 'ada', reason: 'a test' }
 
 /** What users and tools do. */
 const STEPS = {
-  add: (world: World, choice: Choice) =>
-    world.queue.add('add', {}, { ...world.opts(choice), attempts: 1 + (choice.m % 2) }),
-  addBulk: (world: World, choice: Choice) =>
-    world.queue.addBulk(
+  add: async (world: World, choice: Choice) => {
+    await world.queue.add('add', {}, { ...world.opts(choice), attempts: 1 + (choice.m % 2) })
+    await world.checkBound()
+  },
+  addBulk: async (world: World, choice: Choice) => {
+    await world.queue.addBulk(
       [0, 1, 2].map((i) => ({
         name: 'bulk',
         data: {},
         opts: world.opts({ ...choice, n: choice.n + i * (choice.m % 2), yes: i === 2 && choice.yes }),
       })),
-    ),
+    )
+    await world.checkBound()
+  },
   flow: (world: World, choice: Choice) => world.flow(choice),
   offer: async (world: World, choice: Choice) => {
     const before = (await world.queue.count()) - (await world.queue.getDelayedCount())
@@ -541,6 +551,7 @@ test('changePriority orders a job within its group, behind its equals or before 
   expect(await order()).toEqual(['j1', 'j2', 'j3', 'j4'])
   await j1.changePriority({ priority: 2_097_152 })
   expect(await order()).toEqual(['j2', 'j3', 'j4', 'j1'])
+  expect(j1).toMatchObject({ opts: { group: { id: 'a', priority: 2_097_152 } }, priority: 0 })
   expect((await queue.getJob('j1'))?.opts).toMatchObject({ group: { id: 'a', priority: 2_097_152 } })
   expect((await queue.getJob('j1'))?.priority).toBe(0)
   expect(await queue.getCountsPerPriority([1, 2])).toEqual({ 1: 0, 2: 0 })
@@ -565,6 +576,7 @@ test('a delayed job, a parent and a running job come into their group with the p
     ['x', 'y'].map((jobId) => ({ name: 'j', data: {}, opts: { jobId, group: { id: 'a', priority: 3 } } })),
   )
   for (const job of [delayed, flow.job, running]) await job.changePriority({ priority: 2, lifo: true })
+  for (const { opts } of [delayed, flow.job, running]) expect(opts).toMatchObject({ group: { id: 'a', priority: 2 } })
   expect(await queue.getGroup('a')).toMatchObject({ waiting: 2, delayed: 2 })
   await delayed.promote()
   await running.moveToWait('t')

@@ -6,6 +6,7 @@ import {
   type RedisQueueBackend,
 } from 'bullmq'
 import { checkQueueName } from '../call-options.ts'
+import { tellUnheard } from '../redis/unheard-errors.ts'
 
 /**
  * Events of a whole queue, from every process: BullMQ's, and those of its shape. Redis keeps events as text, so numbers
@@ -36,6 +37,14 @@ export class ShapedQueueEvents<ReturnType = any> extends QueueEvents<ReturnType>
   constructor(name: string, options?: QueueEventsOptions, backendFactory?: BackendFactory<RedisQueueBackend>) {
     checkQueueName(name)
     super(name, options as QueueEventsOptions, backendFactory as never)
+  }
+
+  override emit<
+    L extends QueueEventsListener<ReturnType> = QueueEventsListener<ReturnType>,
+    U extends KeyOf<L> = KeyOf<L>,
+  >(event: U, ...args: L[U] extends (...args: infer Args) => void ? Args : never): boolean {
+    if (event === 'error' && this.listenerCount('error') === 0) return tellUnheard(args[0])
+    return super.emit(event as never, ...(args as never))
   }
 
   override on<

@@ -12,6 +12,7 @@ import type { ShapedQueue } from '../queue/queue.ts'
 import { asUnavailable, DEFAULT_ADMIT_TIMEOUT_MS } from '../queue/unavailable.ts'
 import { delistShardedQueue } from '../redis/shaped-queues.ts'
 import { groupKey, shardOf } from '../redis/shards.ts'
+import { tellUnheard } from '../redis/unheard-errors.ts'
 import { checkGroupId } from '../shape/groups.ts'
 import type { ShapeField, ShapeOverride } from '../shape/shape.ts'
 import type { Attribution, ShapeConflict, StateLoss } from '../shape/store.ts'
@@ -352,7 +353,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
   #fails(error: Error): void {
     this.#lastError = { error, atMs: performance.now() }
     if (this.listenerCount('error') > 0) this.emit('error', error)
-    else console.error(error)
+    else tellUnheard(error)
   }
 
   async #inAll(act: (queue: ShapedQueue) => Promise<unknown>): Promise<void> {

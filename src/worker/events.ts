@@ -1,5 +1,6 @@
 import { Worker } from 'bullmq'
 import type { ShapedBackend } from '../backend/backend.ts'
+import { tellUnheard } from '../redis/unheard-errors.ts'
 import type { ShapedWorkerListener } from './options.ts'
 
 /** BullMQ's worker with the events of a ShapedWorker. Its generics are Worker's, in Worker's order. */
@@ -34,6 +35,7 @@ export abstract class EventfulWorker<DataType, ResultType, NameType extends stri
     event: U,
     ...args: Parameters<ShapedWorkerListener<DataType, ResultType, NameType>[U]>
   ): boolean {
+    if (event === 'error' && this.listenerCount('error') === 0) return tellUnheard(args[0])
     return super.emit(event as never, ...(args as never))
   }
 }

@@ -73,7 +73,7 @@ const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly
   [
     new sluice.IdempotencyInFlightError('mail', 100),
     'IdempotencyInFlightError',
-    ['"mail"', 'not answered yet', '100 ms'],
+    ['"mail"', 'in flight', '100 ms'],
     { queueName: 'mail', retryAfterMs: 100 },
   ],
   [

@@ -91,6 +91,8 @@ test('an endpoint that refuses holds its own group, and no other', async () => {
     'nothing went to the busy endpoint before its time',
     'the calm endpoint did not wait',
     'delivered: 10 and 10',
+    'dead letter: the endpoint answered 500',
+    'redriven: 1, delivered: 1',
   ])
   await expectNoKeys('groups.mjs')
 })

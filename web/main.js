@@ -1,6 +1,7 @@
 import { ApiError, forgetAnswers, getFleet, logOut } from './base/api.js'
 import { Connection } from './base/connection.js'
 import { byId, h } from './base/dom.js'
+import { startFinding } from './base/find-job.js'
 import { keep, kept } from './base/kept.js'
 import { loginForm } from './base/login.js'
 import { Stream } from './base/stream.js'
@@ -30,6 +31,10 @@ const FRESH_MS = 3000
 const AGAIN_MS = 3000
 
 startTheme()
+startFinding((url) => {
+  history.pushState(null, '', url)
+  void tryView(true)
+})
 document.addEventListener('click', onLink)
 for (const event of ['pointerover', 'focusin']) document.addEventListener(event, onNearLink)
 addEventListener('popstate', () => void tryView(false))

@@ -52,4 +52,11 @@ export type Group = Wire<GroupRow>
 export type GroupInDetail = Wire<GroupDetail>
 export type Job = Wire<JobRow>
 export type JobInDetail = Wire<JobDetail>
+/** A job with a given id, in one queue. */
+export interface FoundJob {
+  readonly queue: string
+  readonly id: string
+  readonly name: string
+  readonly state: JobInDetail['state']
+}
 export type Letter = Wire<DeadRow>

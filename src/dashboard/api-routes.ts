@@ -29,6 +29,12 @@ export function addApiRoutes(api: FastifyInstance, { fleet, reads, facts, caller
     const terms = readQuery(fleetQuery, request.query)
     return fleetAnswer(await within(fleet.page(terms, callerOf(request).identity)), facts)
   })
+  api.get<{ Params: { id: string } }>('/jobs/:id', async (request) => {
+    const { identity } = callerOf(request as FastifyRequest)
+    const seen = (await fleet.names()).filter((name) => maySee(identity, name))
+    const { jobs, ...searched } = await within(reads.findJob(seen, request.params.id))
+    return orNothing(jobs.length > 0 ? { jobs, ...searched } : undefined)
+  })
   api.get<Named>('/queues/:name', async (request) => orNothing(await within(reads.news(await nameOf(request)))))
   api.get<Named>('/queues/:name/series', async (request) => {
     const { since } = readQuery(seriesQuery, request.query)

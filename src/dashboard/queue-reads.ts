@@ -20,6 +20,9 @@ const MAX_AGE_MS = 500
 const HISTORY_COUNT = 50
 /** For the history of a queue of which a part does not answer, ms. */
 const UNREAD_WAIT_MS = 200
+/** Queues in which a job is searched for, and those of them that are shown. */
+const MAX_SEARCHED = 10_000
+const MAX_FOUND = 20
 /** Lines of a job's log. */
 const LOG_COUNT = 100
 
@@ -95,6 +98,19 @@ export class QueueReads {
     const [jobs, [status]] = await this.#read(['dead', from, start, count], read)
     const letters = deadRows(jobs, { prefix, queueName: name }, showData)
     return { letters, total: totalOf(status?.waiting, page, jobs.length) }
+  }
+
+  /** The job with this id in each of some queues; of very many only the first queues are searched. */
+  async findJob(names: readonly string[], id: string) {
+    const searched = names.slice(0, MAX_SEARCHED)
+    const found = await this.#read(['find', id, ...searched], () => this.#inspector.queuesWithJob(searched, id))
+    const jobs = await Promise.all(
+      found.slice(0, MAX_FOUND).map(async (queue) => {
+        const job = await this.job(queue, id)
+        return job && { queue, id, name: job.name, state: job.state }
+      }),
+    )
+    return { jobs: jobs.filter((job) => job !== undefined), searched: searched.length, total: names.length }
   }
 
   groups(name: string): Promise<GroupsView | undefined> {

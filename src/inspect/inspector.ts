@@ -21,6 +21,7 @@ import {
 } from './groups.ts'
 import { type HistoryOptions, HistoryReading } from './history.ts'
 import { type JobDetail, type JobDetailOptions, jobDetail } from './job-detail.ts'
+import { isJob } from './job-reading.ts'
 import {
   askForIds,
   type FailedMatches,
@@ -58,6 +59,8 @@ const READ_AT_ONCE = 30
  * treat all later ones as long-lived too, and use a third more memory.
  */
 const STREAMED_AT_ONCE = 8
+/** Queues in which a job is looked up by one round trip, so that Redis serves others in between. */
+const LOOKED_UP_AT_ONCE = 500
 /** How long the state of queues waits for a node of a cluster that does not answer, and what else is read of one queue, ms. */
 const STATUS_WAIT_MS = 2000
 const PAGE_WAIT_MS = 5000
@@ -394,6 +397,22 @@ export class Inspector {
     checkWhole('job', 'logs', options.logs)
     const read = (base: string) => jobDetail(this.#redis, base, jobId, options)
     return this.#each(name, read, (found) => found.find((one) => one !== undefined))
+  }
+
+  /** Those of the queues that have a job with this id. For each queue, Redis looks up one key, or one per shard. */
+  async queuesWithJob(names: readonly string[], jobId: string): Promise<string[]> {
+    checkNames('queuesWithJob', names)
+    checkId('queuesWithJob', 'job', jobId)
+    const found: string[] = []
+    for (let from = 0; from < names.length; from += LOOKED_UP_AT_ONCE) {
+      const some = names.slice(from, from + LOOKED_UP_AT_ONCE)
+      const sharded = await this.#lists.shardedAmong(some)
+      const answers = await this.#read((batch) =>
+        some.map((name) => (sharded.get(name)?.shards ?? [this.#base(name)]).map((base) => isJob(base, jobId, batch))),
+      )
+      found.push(...some.filter((_, i) => answers[i]?.some((answer) => answer())))
+    }
+    return found
   }
 
   /** Why a job has not started and when it may, or what it waited for; undefined where there is no such job. */

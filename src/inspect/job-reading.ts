@@ -121,6 +121,12 @@ export class JobReading {
   }
 }
 
+/** Whether there is a job with this id. */
+export function isJob(base: string, id: string, batch: Batch): Answer<boolean> {
+  const fields = batch.add<(string | null)[]>('hmget', base + id, 'timestamp')
+  return () => typeof fieldsOf(fields)[0] === 'string'
+}
+
 /** Jobs leave a list at its end, so that end is searched first. */
 function positionIn(list: string, id: string, batch: Batch): Answer<number | null> {
   const ends = [-1, 1].map((rank) => batch.add<number | null>('lpos', list, id, 'RANK', rank, 'MAXLEN', SEARCHED))

@@ -3,6 +3,7 @@ import type { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
 import type { Sample } from '../../src/inspect/index.ts'
 import { many, Taker } from '../queue/support.ts'
+import { ShardShop } from '../sharding/support/shop.ts'
 import { useRedis } from '../support/redis.ts'
 import { eventsOf, gate, Workshop } from '../worker/support.ts'
 import { inspectorOf, statusOf } from './support.ts'
@@ -219,6 +220,22 @@ test('an active job names the worker that runs it: its name, host and process, a
   await eventsOf('completed', worker).reach(1)
   expect((await inspector.job(queue.name, id))?.worker).toBe('mailer')
   expect((await inspector.jobs(queue.name, 'completed'))[0]).not.toHaveProperty('worker')
+})
+
+test('the queues that have a job with an id, also in a shard; names of lists are no jobs', async () => {
+  const inspector = inspectorOf(redis, shop)
+  const sharded = new ShardShop(redis).queue('split', { shards: 2, shape: { rate: '4/min' } })
+  await sharded.waitUntilReady()
+  const { id = '' } = await sharded.add('job', {})
+  const [one, other, none] = [shop.queue({}), shop.queue({}), shop.queue({})]
+  for (const queue of [one, other]) await queue.add('job', {}, { jobId: 'same' })
+  await none.add('job', {}, { jobId: 'else' })
+  const names = ['split', one.name, other.name, none.name]
+  expect(await inspector.queuesWithJob(names, 'same')).toEqual([one.name, other.name])
+  expect(await inspector.queuesWithJob(names, id)).toEqual(['split'])
+  expect(await inspector.queuesWithJob(names, 'wait')).toEqual([])
+  const many = Array.from({ length: 1200 }, (_, i) => `none-${i}`)
+  expect(await inspector.queuesWithJob([...many, other.name], 'same')).toEqual([other.name])
 })
 
 test('a job of a group is listed with the id of the group', async () => {

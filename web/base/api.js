@@ -150,6 +150,13 @@ export const getJob = (name, id) => get(`${queue(name)}/jobs/${segment(id)}`)
 export const getExplanation = (name, id) => get(`${queue(name)}/jobs/${segment(id)}/explain`)
 
 /**
+ * The job with this id in each queue that has one.
+ * @param {string} id
+ * @returns {Promise<{ jobs: import('../wire.d.ts').FoundJob[] }>}
+ */
+export const findJob = (id) => get(`api/jobs/${encodeURIComponent(id)}`)
+
+/**
  * @param {string} name
  * @returns {Promise<import('../wire.d.ts').Groups>}
  */

@@ -21,14 +21,14 @@ const REFUSALS = {
 
 /**
  * @param {Redis} redis
- * @returns {string} `Redis 7.4.1, master, 61 % of 2 GB`
+ * @returns {string} `Redis 7.4.1, master, memory 61 % of 2 GB`
  */
 export function redisText({ version = 'Redis', role, memory, replicas = [] }) {
   const slowest = slowestOf(replicas)
   const parts = [
     version,
     role === 'master' && role,
-    memory && memoryText(memory),
+    memory && `memory ${memoryText(memory)}`,
     slowest && `${plural(replicas.length, 'replica')} ${duration(slowest.lagMs)} behind`,
   ]
   return parts.filter(Boolean).join(', ')
@@ -86,7 +86,12 @@ export function redisBadges({ role, lagMs, memory, replicas = [], refusesWrites 
       label: `${plural(apart, 'replica')} not in step`,
       title: 'still loading, or cut off',
     },
-    deleted !== '' && { kind: 'feedback', label: deleted, title: 'earlier points of the charts are two minutes apart' },
+    deleted !== '' &&
+      !refusesWrites && {
+        kind: 'feedback',
+        label: deleted,
+        title: 'earlier points of the charts are two minutes apart',
+      },
   ]
   return badges.filter((badge) => typeof badge === 'object')
 }

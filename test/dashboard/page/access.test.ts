@@ -88,6 +88,23 @@ describePage('the page for everybody', () => {
     expect(await violationsOf(page)).toEqual([])
   })
 
+  test.each([
+    [1400, 'light'],
+    [390, 'dark'],
+  ] as const)('what is out of the ordinary can be read at %i px in %s', async (width, colorScheme) => {
+    const queue = await fullQueue(`read-${width}`)
+    const context = { viewport: { width, height: 844 }, colorScheme, bypassCSP: true }
+    const { page } = await stage.open({ options, context })
+    const row = page.getByRole('row', { name: queue.name })
+    await row.getByText('Override', { exact: true }).waitFor()
+    await row.getByText(/a reason that is a little longer than others are$/).waitFor()
+    const cut = '[...document.querySelectorAll(".why")].filter((one) => one.scrollWidth > one.clientWidth).length'
+    expect(await page.evaluate(cut)).toBe(0)
+    const size = 'Number.parseFloat(getComputedStyle(document.querySelector(".badges .badge")).fontSize)'
+    expect(await page.evaluate(size)).toBeGreaterThanOrEqual(11.5)
+    expect(await violationsOf(page)).toEqual([])
+  })
+
   test('at 375 px nothing scrolls sideways but the tables within themselves', async () => {
     const queue = await fullQueue('a-queue-with-a-name-that-is-longer-than-any-phone-is-wide')
     const context = { viewport: { width: 375, height: 812 }, hasTouch: true, isMobile: true }

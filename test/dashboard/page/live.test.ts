@@ -461,7 +461,7 @@ describePage('the page while jobs flow', () => {
     await queue.getShape()
     const { page } = await stage.open({ options: { connection, prefix } })
     const header = page.getByRole('banner')
-    await header.getByText(/^(Redis|Valkey) \d+\.\d+\.\d+, master, [\d.]+ MB, no maximum$/).waitFor()
+    await header.getByText(/^(Redis|Valkey) \d+\.\d+\.\d+, master, memory [\d.]+ MB, no maximum$/).waitFor()
     await admin.rpush(queue.toKey('meta:series:2'), '[]')
     const used = Number(/^used_memory:(\d+)/m.exec(await admin.info('memory'))?.[1])
     await admin.config('SET', 'maxmemory', String(Math.round(used / 0.95)))

@@ -127,6 +127,34 @@ describePage('an operator', () => {
     await page.getByRole('dialog', { name: 'Group acme' }).getByText('Paused.', { exact: true }).waitFor()
   })
 
+  test('finds a job in whichever queue it is, from the keyboard', async () => {
+    const [one, other] = [shop.queueNamed('found-one', {}), shop.queueNamed('found-other', {})]
+    for (const queue of [one, other]) await queue.add('mail', {}, { jobId: 'order-7' })
+    await other.add('mail', {}, { jobId: 'order-8' })
+    const { page } = await stage.open({ options })
+    await page.getByRole('link', { name: 'found-one', exact: true }).waitFor()
+    const find = async (id: string) => {
+      await page.locator('main').focus()
+      await page.keyboard.press('/')
+      expect(await page.locator(':focus').getAttribute('id')).toBe('find-job')
+      await page.keyboard.type(id)
+      await page.keyboard.press('Enter')
+    }
+    await find('order-9')
+    await page.getByText('No queue has a job order-9: it may have been removed.').waitFor()
+    await find('order-8')
+    await page.getByRole('heading', { name: 'found-other', level: 1 }).waitFor()
+    await page.getByRole('dialog', { name: 'Job order-8' }).getByText('waiting', { exact: true }).waitFor()
+    await page.keyboard.press('Escape')
+    await page.getByRole('dialog').waitFor({ state: 'detached' })
+    await find('order-7')
+    const choice = page.getByRole('dialog', { name: 'Queues with a job order-7' })
+    expect(await choice.getByRole('link').allTextContents()).toEqual(['found-one', 'found-other'])
+    await choice.getByRole('link', { name: 'found-one' }).click()
+    await page.getByRole('heading', { name: 'found-one', level: 1 }).waitFor()
+    await page.getByRole('dialog', { name: 'Job order-7' }).waitFor()
+  })
+
   test('reads which worker runs a job, in the list and in its dialog', async () => {
     const queue = shop.queue({})
     const { open, opened } = gate()

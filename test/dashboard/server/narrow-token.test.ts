@@ -44,6 +44,7 @@ const FLEET: Readonly<Record<string, readonly Fill[]>> = {
 }
 /** Each route that reads, with each of its fields. */
 const READS: Readonly<Record<string, Readonly<Record<string, readonly Fill[]>>>> = {
+  '/api/jobs/:id': {},
   '/api/fleet': FLEET,
   '/api/queues/:name': {},
   '/api/queues/:name/series': { since: [['2020-01-01T00:00:00Z', 200]] },

@@ -54,12 +54,16 @@ class QueueOverload implements Overload {
     this.#retryAfterMs = intervalMs
     this.byLevel = new ShedByLevel(classes, intervalMs, options)
     const now = options.now ?? (() => performance.now())
-    const onState = (state: QueueState, intervals: number) => this.byLevel.adjust(this.#pressure(state), intervals)
+    const onState = (state: QueueState, intervals: number) => {
+      const pressure = this.#pressure(state)
+      this.byLevel.adjust(pressure, intervals)
+      return pressure > 1
+    }
     this.watch = new QueueWatch(queue, { intervalMs, now, onState, onError })
   }
 
   judge(arrival: Arrival): Shed | undefined {
-    this.watch.refresh()
+    this.watch.look()
     if (this.#classes.isCritical(arrival.rank) || this.watch.ageMs > this.#staleAfterMs) return undefined
     return this.#withoutRoom(arrival) ?? this.byLevel.judge(arrival)
   }
@@ -122,7 +126,8 @@ class FleetShedder extends Shedder {
  * and these together 80. Several processes may give out the same place between two readings; if that must not
  * happen, use `shape.reservedPlaces`, which Redis itself enforces.
  *
- * Each process reads the queue by one call in `intervalMs`, while requests arrive, and no request waits for it. All
+ * Each process reads the queue by one call in `intervalMs`, while requests arrive, and under overload until a minute
+ * after the last one: so it sheds within two seconds however sparse they are. No request waits for a reading. All
  * processes see the same queue and the same cohorts, but one that has just started begins at level 0. While Redis does
  * not answer, the last state holds for `staleAfterMs`; then all requests are let in, as before the first reading: a
  * shedder must not cause the outage, and the queue itself still refuses. A paused queue ages too. In shadow mode

@@ -12,8 +12,11 @@ export interface WatchedQueue {
 export interface QueueWatchOptions {
   readonly intervalMs: number
   readonly now: () => number
-  /** @param intervals how many have passed since the previous reading */
-  readonly onState: (state: QueueState, intervals: number) => void
+  /**
+   * @param intervals how many have passed since the previous reading
+   * @returns whether to go on reading while no request comes
+   */
+  readonly onState: (state: QueueState, intervals: number) => boolean
   readonly onError: (error: Error) => void
 }
 
@@ -27,6 +30,9 @@ interface Given {
 /** A job may be stored long before its response is sent: after this time, a reading is assumed to include it. */
 const STORED_AFTER_MS = 1000
 
+/** How long after the last request the queue is still read. ms */
+const WATCHED_MS = 60_000
+
 /** Reads the state of a queue on demand, at most once in an interval, and never delays a request. */
 export class QueueWatch {
   readonly #queue: WatchedQueue
@@ -34,7 +40,9 @@ export class QueueWatch {
   #state: QueueState | undefined
   #readAtMs: number | undefined
   #triedAtMs = Number.NEGATIVE_INFINITY
+  #lookedAtMs = Number.NEGATIVE_INFINITY
   #reading = false
+  #timer: NodeJS.Timeout | undefined
   /** Places given out here that the state may not include yet: to requests in flight, and to those answered since. */
   #given: Given[] = [{ places: 0 }]
   #answered = 0
@@ -72,7 +80,13 @@ export class QueueWatch {
     }
   }
 
-  refresh(): void {
+  /** A request needs the state. */
+  look(): void {
+    this.#lookedAtMs = this.#options.now()
+    this.#refresh()
+  }
+
+  #refresh(): void {
     const { now, intervalMs } = this.#options
     if (this.#reading || now() - this.#triedAtMs < intervalMs) return
     this.#triedAtMs = now()
@@ -100,6 +114,13 @@ export class QueueWatch {
     this.#answered -= answered
     this.#given = this.#given.filter((given) => !stored.includes(given))
     const { intervalMs, onState } = this.#options
-    onState(state, Math.max(1, Math.floor((atMs - beforeMs) / intervalMs)))
+    const goesOn = onState(state, Math.max(1, Math.floor((atMs - beforeMs) / intervalMs)))
+    if (goesOn && atMs - this.#lookedAtMs < WATCHED_MS) this.#readLater()
+  }
+
+  #readLater(): void {
+    clearTimeout(this.#timer)
+    this.#timer = setTimeout(() => this.#refresh(), this.#options.intervalMs)
+    this.#timer.unref()
   }
 }

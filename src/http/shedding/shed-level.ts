@@ -3,7 +3,10 @@ import type { TrafficClasses } from './traffic-classes.ts'
 
 /** How fast the level rises and falls. */
 export interface ShedControl {
-  /** How far the level rises in an interval of overload: share of a class. Default 0.05. (DAGOR's alpha) */
+  /**
+   * How far the level rises in an interval of overload: share of a class. Default 0.05. (DAGOR's alpha) Up to what the
+   * pressure calls for it rises faster, by a class in two seconds.
+   */
   readonly shedStep?: number
   /** How far it falls in an interval without overload. Default 0.01. (DAGOR's beta) */
   readonly restoreStep?: number
@@ -13,25 +16,36 @@ export interface ShedControl {
 const RESUME_SHARE = 0.8
 const SHED_STEP = 0.05
 const RESTORE_STEP = 0.01
+/** In how long the level rises by a class, up to what the pressure calls for. ms */
+const CLASS_MS = 2000
 
 /**
  * How much is shed: 0 is nothing, 1 the whole last class, 1.3 also three tenths of the callers of the class before it.
- * It moves by one step per interval: up while the pressure is above 1, down below 0.8, five times as slowly. So
- * shedding takes effect before more is shed, and load returns gradually. (DAGOR, SoCC 2018, §4.2: alpha 5 %
- * down, beta 1 % up, one level over classes and hashed users; Stripe 2017: shed slowly, restore slowly)
+ * While the pressure is above 1, it rises within seconds to the share of all sheddable classes by which the pressure
+ * exceeds 1: twice the bound calls for all of them. Beyond that, and below a pressure of 0.8, it moves by one step per
+ * interval, up five times as fast as down. So shedding takes effect before more is shed, and load returns gradually.
+ * (DAGOR, SoCC 2018, §4.2: alpha 5 % down, beta 1 % up, one level over classes and hashed users; Stripe 2017: shed
+ * slowly, restore slowly)
  */
 export class ShedLevel {
   readonly #classes: number
   readonly #most: number
   readonly #shedStep: number
   readonly #restoreStep: number
+  readonly #calledForStep: number
   #level = 0
 
   /**
    * @param classes how many there are
    * @param most how many of them may be shed, counted from the last
    */
-  constructor(classes: number, most: number, { shedStep = SHED_STEP, restoreStep = RESTORE_STEP }: ShedControl = {}) {
+  constructor(
+    classes: number,
+    most: number,
+    intervalMs: number,
+    { shedStep = SHED_STEP, restoreStep = RESTORE_STEP }: ShedControl = {},
+  ) {
+    this.#calledForStep = intervalMs / CLASS_MS
     this.#classes = classes
     this.#most = most
     this.#shedStep = shedStep
@@ -47,8 +61,10 @@ export class ShedLevel {
    * @param intervals how many have passed since the last call: without requests this process caused no load
    */
   adjust(pressure: number, intervals: number): void {
-    if (pressure > 1) this.#level = Math.min(this.#most, this.#level + this.#shedStep)
-    else if (pressure < RESUME_SHARE) this.#level = Math.max(0, this.#level - this.#restoreStep * intervals)
+    if (pressure > 1) {
+      const calledFor = Math.min(this.#most * (pressure - 1), this.#level + this.#calledForStep)
+      this.#level = Math.min(this.#most, Math.max(calledFor, this.#level + this.#shedStep))
+    } else if (pressure < RESUME_SHARE) this.#level = Math.max(0, this.#level - this.#restoreStep * intervals)
   }
 
   /** The share of the callers of a class that is shed, 0 to 1. */
@@ -77,7 +93,7 @@ export class ShedByLevel {
   readonly #intervalMs: number
 
   constructor(classes: TrafficClasses, intervalMs: number, control: ShedControl) {
-    this.#level = new ShedLevel(classes.names.length, classes.sheddable, control)
+    this.#level = new ShedLevel(classes.names.length, classes.sheddable, intervalMs, control)
     this.#intervalMs = intervalMs
   }
 

@@ -82,6 +82,29 @@ test('the level follows the age of the head, where a target is set, also of a qu
   expect(await blind.show({ headAgeMs: 1e9, capacity: undefined, depth: 1e9 }, 3)).toBe(0)
 })
 
+test.each([480, 2000, 7000, 15_000])(
+  'with a request every %i ms a saturated queue sheds within 2 s, and looks no more a minute after the last one',
+  async (everyMs) => {
+    vi.useFakeTimers({ toFake: ['Date', 'setTimeout', 'clearTimeout'], now: Date.UTC(2026, 0, 1, 12) })
+    const queue = new HeldQueue()
+    queue.state = { depth: 80, capacity: 100, headAgeMs: undefined }
+    const shedder = fleetShedder({ queue, now: () => Date.now() })
+    const early: boolean[] = []
+    const late: boolean[] = []
+    for (let atMs = 0; atMs < 50 * everyMs; atMs += everyMs) {
+      const refused = isRefused(shedder.enter(of('sheddable', `caller ${atMs}`, { method: 'GET' })))
+      ;(atMs < 2000 ? early : late).push(refused)
+      await vi.advanceTimersByTimeAsync(everyMs)
+    }
+    expect(early[0]).toBe(false)
+    expect(late.filter((refused) => !refused)).toEqual([])
+    await vi.advanceTimersByTimeAsync(60_000)
+    const { readings } = queue
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect(queue.readings).toBe(readings)
+  },
+)
+
 test('lower classes are refused first, gradually, critical requests never', async () => {
   const { shedder, show } = held({ shedStep: 0.25, targetAgeMs: 1000 })
   const slow = { headAgeMs: 5000 }
@@ -213,7 +236,7 @@ test('before the queue was read all are let in', () => {
 
 test('after a time without requests the level has fallen for each interval', async () => {
   const { clock, look, show } = held({ targetAgeMs: 1 })
-  expect(await show({ headAgeMs: 1000 }, 20)).toBe(1)
+  expect(await show({ headAgeMs: 1.01 }, 20)).toBe(1)
   await show({ headAgeMs: 0 }, 0)
   clock.pass(20 * INTERVAL_MS)
   expect(await look()).toBeCloseTo(1 - 21 * 0.01, 6)

@@ -3,7 +3,8 @@ import { join, posix } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { Application, Converter, ReflectionKind } from 'typedoc'
 
-// Writes docs/api, which is not committed: a page for each entry of the package, from its types and their comments.
+// Writes docs/api, which is not committed: a page for each entry of the package, from its types and their comments. With
+// --check it writes nothing.
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const OUT = join(ROOT, 'docs', 'api')
@@ -41,7 +42,16 @@ app.converter.on(Converter.EVENT_RESOLVE_BEGIN, ({ project }) => {
   }
 })
 
-rmSync(OUT, { recursive: true, force: true })
 const project = await app.convert()
-if (project) await app.generateOutputs(project)
-if (!project || app.logger.hasErrors() || app.logger.hasWarnings()) process.exitCode = 1
+if (project && !process.argv.includes('--check')) {
+  rmSync(OUT, { recursive: true, force: true })
+  await app.generateOutputs(project)
+}
+const { errorCount, warningCount } = app.logger
+if (!project || errorCount + warningCount > 0) {
+  console.error(
+    `error: the pages of the types cannot be built: ${errorCount} errors and ${warningCount} warnings, see above. ` +
+      'A warning counts as an error: mend the comment in src/ that it names.',
+  )
+  process.exitCode = 1
+}

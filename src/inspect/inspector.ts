@@ -429,7 +429,7 @@ export class Inspector {
 
   /**
    * The groups that have waited longest, that have the most jobs and that are held, out of any number.
-   * @param count how many of each; of held ones as many of each kind. Default 10
+   * @param options `count`: how many of each; of held ones as many of each kind. Default 10
    * @returns undefined for a queue whose shape has no groups
    */
   async groups(name: string, options: { readonly count?: number } = {}): Promise<GroupsView | undefined> {

@@ -1,5 +1,6 @@
 import { checkCallOptions } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
+import { plainText } from '../plain-text.ts'
 import { parseRate, type RateInput } from '../rate.ts'
 import { describe } from './describe.ts'
 import type { FeedbackSource } from './source.ts'
@@ -79,6 +80,22 @@ export function checkFeedbackOptions(options: FeedbackOptions): {
     adapt: adapt === false ? undefined : encodeAdapt(adapt === true ? {} : adapt),
     giveUpAfterMs,
   }
+}
+
+/** Queues whose workers have been warned of in this process, which may have many of one queue. */
+const warned = new Set<string>()
+
+/** Warns, once per queue and process, of options that undo each other. */
+export function warnOfOptions(queueName: string, { adapt = false, feedbackScope }: FeedbackOptions): void {
+  if (adapt === false || feedbackScope !== 'group' || warned.has(queueName)) return
+  warned.add(queueName)
+  process.emitWarning(
+    plainText(
+      `Queue "${queueName}": a worker has adapt and feedbackScope: 'group'. adapt slows the whole queue, and answers only ` +
+        `hold the group of their job, so no rate is adapted: leave out one of them`,
+    ),
+    { code: 'SLUICE_ADAPT_SCOPE' },
+  )
 }
 
 function encodeAdapt(options: AdaptOptions): EncodedAdapt {

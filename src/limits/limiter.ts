@@ -13,6 +13,7 @@ import { type LimitKey, ONE_FOR_ALL } from './limit-keys.ts'
 import { checkLimiterOptions, DEFAULT_TIMEOUT_MS, type LimiterOptions } from './limiter-options.ts'
 import { LocalFront } from './local-front.ts'
 import { NamedLimit } from './named-limit.ts'
+import { noteLimiter } from './same-names.ts'
 import { type ReserveReply, type WaitOptions, waitForTurn } from './waiting.ts'
 
 const TAKE_OPTIONS = ['cost']
@@ -57,6 +58,7 @@ export class Limiter {
     }
     checkLimiterOptions(options)
     this.name = options.name
+    noteLimiter(options.name)
     this.redis = redis
     this.#decider = Decider.of(redis)
     this.#options = options

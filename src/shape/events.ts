@@ -1,3 +1,4 @@
+import { noteQueueLimits } from '../limits/same-names.ts'
 import { plainText } from '../plain-text.ts'
 import { formatValue, isSameValue } from './shape.ts'
 import type { ShapeStore } from './store.ts'
@@ -13,6 +14,7 @@ export function relayShapeEvents(store: ShapeStore, to: Emitter): void {
   const warnings = new OverrideWarnings(to.name)
   store.on('shape', (shape, before) => {
     warnings.check(shape)
+    noteQueueLimits(to.name, shape.effective().limits)
     to.emit('shape', shape.effective(), before?.effective())
   })
   store.on('shapeConflict', (conflict) => to.emit('shapeConflict', conflict))

@@ -142,3 +142,27 @@ test('queues that share a limit under one key share one bucket; another key is a
   expect(departed[2]?.all.length).toBe(5)
   expect(await limiter.peek('ann')).toMatchObject({ allowed: false, remaining: 0 })
 })
+
+test('a limiter and a limit that count apart under one name are reported once, whichever is there first', async () => {
+  const warning = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
+  const told = () =>
+    warning.mock.calls.filter(([, options]) => JSON.stringify(options).includes('SLUICE_LIMIT_NOT_SHARED'))
+  const take = (name: string) => createLimiter(client, { name, prefix, ...RULE })
+  const limits: QueueLimit[] = [
+    { name: 'apart-before', ...RULE },
+    { name: 'apart-after', ...RULE },
+    { name: 'apart-group', ...RULE, per: 'group' },
+    shared('together', RULE),
+  ]
+  take('apart-before')
+  const queues = [1, 2].map(() => shop.queue({ groups: {}, limits }))
+  await Promise.all(queues.map((queue) => queue.waitUntilReady()))
+  await Promise.all(queues.map((queue) => queue.getShape()))
+  for (const name of ['apart-after', 'apart-after', 'apart-group', 'together', 'alone']) take(name)
+  expect(told().map(([text]) => text)).toEqual([
+    expect.stringMatching(/^Limit "apart-before": .* set shared: true in shape.limits, or/),
+    expect.stringMatching(/^Limit "apart-after": .* set shared: true in shape.limits, or/),
+    expect.stringMatching(/^Limit "apart-group": .* limits per group cannot be shared, so/),
+  ])
+  warning.mockRestore()
+})

@@ -57,14 +57,14 @@ const INSPECT = [
     'xrevrange',
     'xlen',
   ],
-  ...['get', 'scard', 'sort_ro'],
+  ...['get', 'pttl', 'scard', 'sort_ro'],
 ]
 /** By which a producer asks whether replicas have a job (`shape.durability`). */
 const CONFIRM = ['set', 'wait']
 /** By which a worker finds out which clients take jobs past the meter. Without them it warns, and names none. */
 const CLIENTS = ['client|info', 'client|list']
 /** What `sluice doctor` asks the server. CONFIG GET is left out: it would reveal the server's passwords. */
-const DOCTOR = ['scan', 'type', 'pttl', 'acl|whoami']
+const DOCTOR = ['scan', 'type', 'acl|whoami']
 
 const QUEUES = '{prefix}:*'
 const LIMITS = '{limits}:limit:*'

@@ -1,3 +1,4 @@
+import type { GroupHolder } from '../inspect/group-holders.ts'
 import type { GroupCounts } from '../inspect/groups.ts'
 import {
   type Condition,
@@ -60,6 +61,17 @@ export function holdText(hold: Hold): string {
   const cause = hold.cause === 'limits' && hold.limit !== undefined ? `limit ${plainText(hold.limit)}` : hold.cause
   if (hold.group === undefined) return cause
   return `${hold.limit === undefined ? `the ${cause}` : cause} of group ${plainText(hold.group)}`
+}
+
+/** What holds a place of a group, and when that ends if its worker has died. */
+export function holderText({ jobId, lockEndsAt, worker, isSilent }: GroupHolder, at: Date): string {
+  const { name, id, host, pid, seenAt } = worker
+  const place = host === undefined ? '' : ` (${host}, process ${pid})`
+  const silent = isSilent && seenAt ? `, silent for ${formatDuration(at.getTime() - seenAt.getTime())}` : ''
+  const lock = lockEndsAt
+    ? `its lock ends at ${lockEndsAt.toISOString()}${isSilent ? '' : ' unless it is renewed'}`
+    : 'its lock has ended: the next check for stalled jobs frees the place'
+  return plainText(`job ${jobId} of worker ${name ?? id ?? 'unknown'}${place}${silent}; ${lock}`)
 }
 
 export function rateText({ rate }: Pick<QueueStatus, 'rate'>): string {

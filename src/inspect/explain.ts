@@ -1,6 +1,7 @@
 import { AgeingOrder } from './ageing.ts'
 import { type Answer, Batch, type BatchClient } from './batch.ts'
 import { drainPace } from './drain-pace.ts'
+import { groupHolders } from './group-holders.ts'
 import { GroupLineReading, type PlaceAmongGroups } from './group-line.ts'
 import { HistoryReading } from './history.ts'
 import { type FoundJob, JobReading } from './job-reading.ts'
@@ -50,7 +51,12 @@ export async function explain(
   const lists = RESOLUTIONS.map((resolution) => new SeriesReading(base, resolution, batch))
   const history = new HistoryReading(base, batch, { count: HISTORY })
   const events = new QueueEventsReading(base, Math.min(job.dueMs, nowUs / 1000) - BEFORE_MS, batch)
-  const [limits] = await Promise.all([readLimits(redis, base, found.queue.limits(nowUs), nowUs), batch.run()])
+  const group = found.place?.group
+  const [limits, holders] = await Promise.all([
+    readLimits(redis, base, found.queue.limits(nowUs), nowUs),
+    group?.status === 'maxed' ? groupHolders(redis, base, group.id, nowUs / 1000) : [],
+    batch.run(),
+  ])
   const samples = lists.flatMap((list) => list.samples()).sort((one, other) => one.at.getTime() - other.at.getTime())
   const wait = waitOf(found, events)
   const points = [...samples, status].map(({ at, heldMs }) => ({ atMs: at.getTime(), heldMs }))
@@ -63,6 +69,7 @@ export async function explain(
   })
   return {
     ...described(found, wait.fromMs),
+    holders,
     readyAt: new Date(wait.fromMs),
     startedAt: wait.startedMs === undefined ? undefined : new Date(wait.startedMs),
     ...estimated(found, samples, limits),

@@ -20,6 +20,7 @@ import { AgeingOrder } from './ageing.ts'
 import { type Answer, Batch, type BatchClient } from './batch.ts'
 import { type Bucket, slotOf } from './bucket.ts'
 import { PLACES_FIELDS, PlacesReading } from './group-bound.ts'
+import { type GroupHolder, groupHolders } from './group-holders.ts'
 import { HEAD_FIELDS } from './head.ts'
 import { jobCostOf } from './job-cost.ts'
 import { groupIdOf } from './job-group.ts'
@@ -54,6 +55,8 @@ export interface GroupsView {
 /** One group, and its next jobs. */
 export interface GroupDetail extends GroupRow {
   readonly jobs: readonly JobRow[]
+  /** The jobs that hold its places, at most 20, where all of these are taken (`maxed`); else none. */
+  readonly holders: readonly GroupHolder[]
 }
 
 /** Waiting jobs that are looked at to find groups: the first, and as many spaced over the rest. */
@@ -300,7 +303,9 @@ export async function groupDetail(
   const places = placesOf(base, second, policy, time())
   await second.run()
   const surroundings = { ...policy, nowUs: time(), waiting: size(), places }
-  return { ...rowOf(reading, surroundings), jobs: jobs.flatMap((job) => job.row() ?? []) }
+  const row = rowOf(reading, surroundings)
+  const holders = row.status === 'maxed' ? await groupHolders(redis, base, id, time() / 1000) : []
+  return { ...row, jobs: jobs.flatMap((job) => job.row() ?? []), holders }
 }
 
 /** All that is set for groups and is in force, by their ids. */

@@ -3,6 +3,7 @@ import type { GroupState } from '../queue/groups.ts'
 import type { ConcurrencyState, MeterState, RateCause } from '../queue/meter-state.ts'
 import type { QueueClient } from '../reports/queue-clients.ts'
 import type { EndCounts, ReasonCount } from '../reports/recent-ends.ts'
+import type { GroupHolder } from './group-holders.ts'
 
 export { HOLD_CAUSES, type HoldCause } from '../departure/departure.ts'
 export type { EndCounts, QueueClient, ReasonCount }
@@ -339,6 +340,8 @@ export interface Explanation {
   readonly concurrency: ConcurrencyState | undefined
   /** Its group and its place there; undefined for a job without one, or one that does not wait. */
   readonly group: GroupPlace | undefined
+  /** The jobs that hold the places of its group, where all of these are taken; else none. */
+  readonly holders: readonly GroupHolder[]
   /** Jobs that leave before it. */
   readonly ahead: number | undefined
   /**

@@ -211,3 +211,38 @@ test.each([
   await queue.add('plain', {}, opts)
   for (const ms of await inMs()) expect(ms).toBeLessThan(60_000)
 })
+
+test('who holds the only place of a group is named, and until when its lock lasts if it has died', async () => {
+  const queue = shop.queue({ groups: { concurrency: 1 } })
+  const { door, completed } = await fill(queue)
+  const [first, second] = (await queue.getJobs(['active', 'prioritized'])) as Job[]
+  const inspector = inspectorOf(redis, shop)
+  const [live] = (await inspector.group(queue.name, 'full'))!.holders
+  const { id } = live!.worker
+  expect(live).toMatchObject({ jobId: first!.id, isSilent: false, worker: { id: expect.any(String) } })
+  const at = () => live!.lockEndsAt!.getTime() - Date.now()
+  expect(at()).toBeGreaterThan(0)
+  expect(at()).toBeLessThanOrEqual(30_000)
+  // As a worker leaves them that is killed.
+  const seen = Date.now() - 25_000
+  const row = { seen, since: 0, host: 'web-1', pid: 123, name: 'mails', state: 'running' }
+  await redis.client().hset(queue.toKey('meta:workers'), id as string, JSON.stringify(row))
+  const worker = { id, name: 'mails', host: 'web-1', pid: 123, seenAt: new Date(seen) }
+  const holders = [{ jobId: first!.id, isSilent: true, worker }]
+  expect(await inspector.group(queue.name, 'full')).toMatchObject({ holders })
+  const told = await explained(queue, second!.id)
+  expect(told).toMatchObject({ hold: { cause: 'concurrency', group: 'full' }, holders })
+  const shown = await runHere(redis, ['group', 'show', queue.name, 'full'])
+  const text = new RegExp(
+    `job ${first!.id} of worker mails \\(web-1, process 123\\), silent for \\d+(\\.\\d+)?s; its lock ends at 20\\d\\d-`,
+  )
+  expect(shown.stdout).toMatch(text)
+  expect((await runHere(redis, ['explain', queue.name, second!.id as string])).stdout).toMatch(text)
+  await redis.client().del(queue.toKey(`${first!.id}:lock`))
+  const [lost] = (await inspector.group(queue.name, 'full'))!.holders
+  expect(lost).toMatchObject({ jobId: first!.id, lockEndsAt: undefined })
+  await redis.client().set(queue.toKey(`${first!.id}:lock`), `${id}:1`, 'PX', 30_000)
+  door.open()
+  await completed.reach(2)
+  expect((await inspector.group(queue.name, 'full'))!.holders).toEqual([])
+})

@@ -84,6 +84,21 @@ function holderText({ cause, limit, group }) {
   return limit === undefined ? `The ${cause} of group ${group} holds` : `The limit ${limit} of group ${group} holds`
 }
 
+/**
+ * What holds a place of a group, and when that ends if its worker has died.
+ * @param {import('../wire.d.ts').GroupInDetail['holders'][number]} holder
+ */
+export function placeHolderText({ jobId, lockEndsAt, worker, isSilent }) {
+  const { name, id, host, pid, seenAt } = worker
+  const place = host === undefined ? '' : ` (${host}, process ${pid})`
+  const silent = isSilent && seenAt !== undefined ? `, silent since ${time(seenAt)}` : ''
+  const lock =
+    lockEndsAt === undefined
+      ? 'its lock has ended: the next check for stalled jobs frees the place'
+      : `its lock ends at ${time(lockEndsAt)}${isSilent ? '' : ' unless it is renewed'}`
+  return `Job ${jobId} of worker ${name ?? id ?? 'unknown'}${place}${silent}; ${lock}`
+}
+
 /** @type {Record<HoldCause, (limit?: string) => string>} */
 const HELD_BY = {
   rate: () => 'The rate holds',

@@ -3,13 +3,15 @@ import { ApiError, getExplanation, getJob } from '../base/api.js'
 import { openDialog } from '../base/dialog.js'
 import { h, setAttribute, setText } from '../base/dom.js'
 import { count, duration, number, time } from '../base/format.js'
-import { holdSentence } from '../base/hold-text.js'
+import { holdSentence, placeHolderText } from '../base/hold-text.js'
 import { SplitBar } from '../base/split-bar.js'
 import { JobRecord } from './job-record.js'
 
 /** @typedef {import('../wire.d.ts').Explained} Explained */
 
 const REFRESH_MS = 2000
+/** Of the jobs that hold the places of its group, so many are named. */
+const HOLDERS = 3
 
 /**
  * Explains why a job has not started, when it may, or what it waited for, and shows what it left behind: in a dialog,
@@ -110,7 +112,7 @@ function sentenceOf({ state, hold, startedAt }) {
  */
 function factsOf(found) {
   const { name, state, addedAt, readyAt, startedAt, startsAt, ahead, isAheadAtLeast, cost, at } = found
-  const { throttledFor, failedReason, group } = found
+  const { throttledFor, failedReason, group, holders } = found
   const starts =
     startsAt === undefined
       ? 'not known'
@@ -126,6 +128,9 @@ function factsOf(found) {
       : [
           /** @type {[string, string]} */ (['Group', `${group.id}: ${count(group.ahead)} of its jobs before this one`]),
         ]),
+    ...holders
+      .slice(0, HOLDERS)
+      .map((holder) => /** @type {[string, string]} */ (['Place held by', placeHolderText(holder)])),
     ...(throttledFor === undefined ? [] : [/** @type {[string, string]} */ (['Throttled for', throttledFor])]),
     ...(failedReason === undefined ? [] : [/** @type {[string, string]} */ (['Reason', failedReason])]),
     ...(startedAt === undefined

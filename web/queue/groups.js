@@ -3,6 +3,7 @@ import { ApiError, getGroup, getGroups } from '../base/api.js'
 import { openDialog } from '../base/dialog.js'
 import { h, setAttribute, setText } from '../base/dom.js'
 import { count, duration, NONE, number, rate, time } from '../base/format.js'
+import { placeHolderText } from '../base/hold-text.js'
 import { Table } from '../base/table.js'
 import { jobColumns } from '../jobs/job-columns.js'
 
@@ -22,6 +23,9 @@ const STATUS = {
   paused: 'paused',
   idle: 'no job waits',
 }
+
+/** Of the jobs that hold its places, so many are named. */
+const HOLDERS = 3
 
 /** The colour of what holds a group. @type {Partial<Record<keyof typeof STATUS, string>>} */
 const CAUSE_OF = { limited: 'rate', maxed: 'concurrency', paused: 'pause' }
@@ -221,7 +225,7 @@ function placesText({ waiting, delayed, bound }) {
  * @returns {[string, string][]}
  */
 function factsOf(group) {
-  const { waiting, active, share, headAgeMs, inForce, overrides } = group
+  const { waiting, active, share, headAgeMs, inForce, overrides, holders } = group
   const rules = Object.entries(inForce).map(([field, value]) => [
     field,
     field === 'rate' ? rateText(value) : String(value),
@@ -235,6 +239,7 @@ function factsOf(group) {
     ['Places', placesText(group)],
     ['Running', active === undefined ? 'not counted' : count(active)],
     ['Head age', duration(headAgeMs)],
+    ...holders.slice(0, HOLDERS).map((holder) => ['Place held by', placeHolderText(holder)]),
     ...rules,
     ...set,
   ])

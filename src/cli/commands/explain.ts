@@ -5,7 +5,10 @@ import { parseNonEmpty, parseQueueName } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError } from '../cli.ts'
 import { existingStatus } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
-import { holdText, numberText } from '../queue-text.ts'
+import { holderText, holdText, numberText } from '../queue-text.ts'
+
+/** Of the jobs that hold the places of a group, at most so many are named. */
+const HOLDERS = 3
 
 export const addExplainCommand: AddCommand = (program, run) => {
   program
@@ -55,6 +58,7 @@ function rowsOf({
   isAheadAtLeast,
   concurrency,
   group,
+  holders,
   cost,
   throttledFor,
   failedReason,
@@ -76,6 +80,7 @@ function rowsOf({
       'group',
       `${plainText(group.id)} (${group.status}), ${countText(group.ahead, 'job')} of it before this one`,
     ])
+  for (const holder of holders.slice(0, HOLDERS)) rows.push(['place held by', holderText(holder, at)])
   if (ahead !== undefined) rows.push(['ahead of it', `${isAheadAtLeast ? 'at least ' : ''}${numberText(ahead)}`])
   if (startsAt) {
     const ms = Math.max(0, startsAt.getTime() - at.getTime())

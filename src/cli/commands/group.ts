@@ -9,6 +9,7 @@ import { addReason, durationOption, parseNonEmpty, parseQueueName, wholeNumber }
 import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
 import { existingParts, existingQueueOfGroup } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
+import { holderText } from '../queue-text.ts'
 
 const LISTED = ['limited', 'maxed', 'paused', 'waiting'] as const
 const BOUNDS = { capacity: 'its capacity', share: 'what is free in the queue' } as const
@@ -131,7 +132,9 @@ async function groupsWith(parts: readonly ShapedQueue[], status: (typeof LISTED)
 async function show(cli: Cli, name: string, id: string): Promise<void> {
   const queue = await existingQueueOfGroup(cli, name, id)
   const group = await queue.getGroup(id)
-  cli.print({ queue: name, ...group }, () => {
+  const isFull = group.status === 'maxed'
+  const holders = (isFull ? (await cli.inspector().group(queue.name, id))?.holders : undefined) ?? []
+  cli.print({ queue: name, ...group, ...(isFull && { holders }) }, () => {
     const { status, waiting, delayed, active, heldBy, bound, inForce, overrides } = group
     const until = untilText(group)
     const rows = Object.entries(inForce).map(([field, value]) => [
@@ -147,6 +150,7 @@ async function show(cli: Cli, name: string, id: string): Promise<void> {
       `group ${plainText(id)} of ${name}: ${status}${heldBy ? ` by limit ${plainText(heldBy)}` : ''}${until && ` until ${until}`}`,
       `${waiting} waiting${delayed > 0 ? `, ${delayed} delayed` : ''}${active === undefined ? '' : `, ${active} running`}`,
       bound ? `${waiting + delayed} of ${bound.jobs} places, by ${BOUNDS[bound.by]}` : 'no bound on its jobs',
+      ...holders.map((holder) => `a place is held by ${holderText(holder, group.at)}`),
       ...(rows.length > 0 ? [cli.table(['field', 'value', 'from'], rows)] : []),
       ...set,
     ].join('\n')

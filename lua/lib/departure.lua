@@ -70,7 +70,7 @@ function departure.open(call)
   if d.gate.groups and d.meter and d.meter.filled then
     d.gate.groups:fill(d.meter.origin + math.ceil(d.meter.filled))
   end
-  if call.horizon > 0 and not d.gate.open then
+  if call.horizon > 0 and not d.gate.open and d.shape.capacity then
     d.woken = tonumber(redis.call('ZSCORE', base .. 'meta:sleepers', call.caller) or nil)
   end
   return d

@@ -223,7 +223,7 @@ function gate_groups.pick(gate)
     slot = 0
   end
   if not slot or slot == math.huge then
-    gate.idle = true
+    gate.idle = groups:may_wait()
   else
     gate.shut, gate.next, gate.next_cost, gate.passable = true, math.max(gate.now, slot), 1, true
     gate.holds = groups.limits and gate_groups.cause(groups) or 'rate'

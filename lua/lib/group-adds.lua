@@ -9,7 +9,7 @@ local grouped = {}
 -- until the first slot would look for nothing. once: handlers for a call that adds many jobs (lib/batch-once), or nil
 function grouped.handlers(g, once)
   local handlers, marker = g:handle_deletions({}, redis), g.base .. 'marker'
-  local add, ready, stale, marked = handlers.ZADD, g:key('ready'), g:key('stale'), false
+  local add, marked = handlers.ZADD, false
   if once then handlers.HMGET, handlers.HGET = once.HMGET, once.HGET end
   function handlers.ZADD(command, key, score, id, ...)
     if key ~= marker or id ~= '0' then return add(command, key, score, id, ...) end
@@ -17,7 +17,7 @@ function grouped.handlers(g, once)
       g.marks = true
       return 0
     end
-    if marked or (g.adding and redis.call('EXISTS', ready, stale) == 0) then return 0 end
+    if marked or (g.adding and redis.call('EXISTS', unpack(g:keys_in_use({ 'ready', 'stale' }))) == 0) then return 0 end
     marked = once ~= nil
     return add(command, key, score, id, ...)
   end
@@ -31,7 +31,7 @@ end
 -- Stores the jobs that were gathered, and wakes a worker for them if a group of theirs may go.
 function grouped.save(g)
   g:save()
-  if g.marks and redis.call('EXISTS', g:key('ready'), g:key('stale')) > 0 then
+  if g.marks and redis.call('EXISTS', unpack(g:keys_in_use({ 'ready', 'stale' }))) > 0 then
     redis.call('ZADD', g.base .. 'marker', 0, '0')
   end
 end

@@ -73,7 +73,7 @@ local function group_jobs(groups)
 
   -- A group has jobs again: it is ready, unless it was paused, or held for a time, before it had any.
   function groups.begin_line(g, group)
-    local text = g.has_settings ~= false and redis.call('HGET', groups.key(g, 'settings'), group)
+    local text = groups.may_have(g, 'settings') and redis.call('HGET', groups.key(g, 'settings'), group)
     local fields, now = text and cjson.decode(text).fields or {}, g.now or (text and redis_now())
     for _, hold in ipairs({ { fields.paused, 'paused' }, { fields.limited, 'limited' } }) do
       local ends = hold[1] and hold[1]['until'] and hold[1]['until'] * 1000
@@ -81,6 +81,7 @@ local function group_jobs(groups)
         g.soonest = nil
         -- Workers that sleep do not know when it ends.
         if ends then groups.note_awaited(g) end
+        groups.note_used(g, hold[2])
         return redis.call('ZADD', groups.key(g, hold[2]), ends and us_text(ends) or '+inf', group)
       end
     end
@@ -254,17 +255,17 @@ local function group_jobs(groups)
     g.plain_id, g.plain_from = groups.plain_head(g)
     if not g.plain_id or redis.call('ZSCORE', groups.key(g, 'ready'), '') then return end
     if not g.limits then return groups.enter(g, '') end
-    if redis.call('ZSCORE', groups.key(g, 'limited'), '') then
+    if groups.may_have(g, 'limited') and redis.call('ZSCORE', groups.key(g, 'limited'), '') then
       -- Another job than the one that is held may go sooner.
       if g.plain_id ~= g.plain_held then groups.release(g, '', 'limited') end
-    elseif not redis.call('ZSCORE', groups.key(g, 'stale'), '') then
+    elseif not (groups.may_have(g, 'stale') and redis.call('ZSCORE', groups.key(g, 'stale'), '')) then
       groups.enter(g, '')
     end
   end
 
   -- A waiting job without a group was removed: what held it may not hold the one behind it.
   function groups.removed_plain(g)
-    if not redis.call('ZSCORE', groups.key(g, 'limited'), '') then return end
+    if not (groups.may_have(g, 'limited') and redis.call('ZSCORE', groups.key(g, 'limited'), '')) then return end
     g.awaited = g.awaited or redis.call('EXISTS', groups.key(g, 'ready')) == 0
   end
 
@@ -316,9 +317,10 @@ local function group_jobs(groups)
     local left, all_gone = groups.SWEPT, 0
     for _, state in ipairs({ 'ready', 'limited', 'full', 'paused', 'stale' }) do
       local key = groups.key(g, state)
-      local count = redis.call('ZCARD', key)
+      local looks = state == 'ready' or groups.may_have(g, state)
+      local count = looks and redis.call('ZCARD', key) or 0
       local from = count > groups.DUE and g.now % count or 0
-      for _, group in ipairs(redis.call('ZRANGE', key, from, from + groups.DUE - 1)) do
+      for _, group in ipairs(count > 0 and redis.call('ZRANGE', key, from, from + groups.DUE - 1) or {}) do
         if group ~= '' and left > 0 then
           local seen, gone = groups.verify_line(g, group)
           left, all_gone = left - seen, all_gone + gone

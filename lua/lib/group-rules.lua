@@ -88,6 +88,7 @@ local function group_rules(groups)
     end
     if live > 0 then return redis.call('HSET', key, group, cjson.encode(own)) end
     redis.call('HDEL', key, group)
+    if redis.call('EXISTS', key) == 0 then groups.note_unused(g, 'settings') end
     redis.call('ZREM', groups.key(g, 'ends'), group)
   end
 

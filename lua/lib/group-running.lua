@@ -8,9 +8,10 @@ local function group_running(groups)
 
   -- Ends of jobs that did not pass our scripts leave their places taken.
   function groups.verify_full(g)
-    local first = redis.call('ZRANGE', groups.key(g, 'full'), 0, 0, 'WITHSCORES')
+    local first = groups.may_have(g, 'full') and redis.call('ZRANGE', groups.key(g, 'full'), 0, 0, 'WITHSCORES') or {}
     local group = first[1]
     g.none_full = not group
+    if not group then groups.note_unused(g, 'full') end
     if not group or tonumber(first[2]) > g.now - groups.VERIFY_US then return end
     for _, id in ipairs(redis.call('SMEMBERS', g.base .. 'meta:group:held:' .. group)) do
       if groups.has_ended(g, id) then groups.unhold(g, group, id) end

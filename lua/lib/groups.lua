@@ -19,7 +19,8 @@
 --                              job), tracked (1 once running jobs are recorded), at (since when the defaults are in
 --                              force, µs, and which limits are), seen (Redis's time, µs), back (how far it has gone back so far, µs), filled
 --                              (until when buckets are full after a loss of state, µs), plain (the job without a group
---                              that limits per group held last)
+--                              that limits per group held last), has-<set> (1 unless that set is certainly empty: then
+--                              nothing looks it up)
 --   meta:groups:ready          sorted set, group -> tag. A group with waiting jobs is in exactly one of these four
 --   meta:groups:limited        group -> its next slot, µs. After a change of the defaults, meta:groups:stale has those
 --                              that are to be looked at again
@@ -64,6 +65,10 @@ local function groups_library()
     LISTED = 16,
     -- The names of all ready groups are read for jobs of some, if they are at most so many times as many.
     NAMES = 4,
+    -- The sets that most queues rarely need: meta:groups says which have had members since they were last found empty.
+    SETS = { 'limited', 'full', 'paused', 'stale', 'tags', 'settings' },
+    -- Queue -> set -> whether it may have members, as read by groups.open.
+    in_use = {},
   }
 
   function groups.key(g, name)
@@ -73,7 +78,10 @@ local function groups_library()
   -- shape: one that has groups
   function groups.open(base, shape, now)
     local f = redis.call('HMGET', base .. 'meta:groups', 'v', 't', 'tracked', 'at', 'seen', 'back', 'filled', 'seq',
-      'plain')
+      'plain', 'has-limited', 'has-full', 'has-paused', 'has-stale', 'has-tags', 'has-settings')
+    local used = {}
+    for i, name in ipairs(groups.SETS) do used[name] = f[9 + i] and true or false end
+    groups.in_use[base] = used
     local g = setmetatable({
       base = base, prioritized = base .. 'prioritized', now = now, v = tonumber(f[1]) or 0, t = tonumber(f[2]) or 0, tracked = f[3] == '1',
       given = cjson.decode(shape.groups), changed_at = shape.groups_at, enforced = shape.mode == 'enforce', known = {},
@@ -82,7 +90,7 @@ local function groups_library()
       together = true, ageing = ageing_open(base, shape, now),
     }, { __index = groups })
     g.defaults = groups.fields(g.given)
-    g.has_settings = redis.call('EXISTS', groups.key(g, 'settings')) == 1
+    g.has_settings = used.settings
     local seen = tonumber(f[5]) or now
     if now < seen then
       -- Redis's clock has gone back: distances in time are kept.
@@ -90,6 +98,46 @@ local function groups_library()
       g.stepped = true
     end
     return g
+  end
+
+  -- Whether a set may have members: looking up one that has none is a miss of Redis's keys, of which users have alarms.
+  function groups.may_have(g, name)
+    local used = groups.in_use[g.base]
+    return not used or used[name]
+  end
+
+  -- Called before a set gets a member.
+  function groups.note_used(g, name)
+    local used = groups.in_use[g.base]
+    if used and used[name] then return end
+    if used then used[name] = true end
+    redis.call('HSET', g.base .. 'meta:groups', 'has-' .. name, 1)
+  end
+
+  -- A set was found empty.
+  function groups.note_unused(g, name)
+    local used = groups.in_use[g.base]
+    if not used or not used[name] then return end
+    used[name] = false
+    redis.call('HDEL', g.base .. 'meta:groups', 'has-' .. name)
+  end
+
+  -- Whether jobs may wait although no group is ready.
+  function groups.may_wait(g)
+    if g.plain_id then return true end
+    for _, name in ipairs({ 'limited', 'full', 'paused', 'stale' }) do
+      if groups.may_have(g, name) then return true end
+    end
+    return false
+  end
+
+  -- The keys of those of these sets that may have members.
+  function groups.keys_in_use(g, names)
+    local keys = {}
+    for _, name in ipairs(names) do
+      if name == 'ready' or groups.may_have(g, name) then keys[#keys + 1] = groups.key(g, name) end
+    end
+    return keys
   end
 
   -- For scripts that only note the end of a job.
@@ -144,10 +192,11 @@ local function groups_library()
     g.ended, g.begun = {}, {}
     if not g.changed then return end
     -- The end of a busy period: no tag is above V any more.
-    local busy = redis.call('EXISTS', groups.key(g, 'ready'), groups.key(g, 'limited'), groups.key(g, 'full'),
-      groups.key(g, 'paused'), groups.key(g, 'stale')) > 0
+    local keys = groups.keys_in_use(g, { 'ready', 'limited', 'full', 'paused', 'stale' })
+    local busy = redis.call('EXISTS', unpack(keys)) > 0
     if not busy then
       redis.call('DEL', groups.key(g, 'tags'))
+      for _, name in ipairs({ 'limited', 'full', 'paused', 'stale', 'tags' }) do groups.note_unused(g, name) end
       g.v, g.t = 0, 0
     end
     local key = g.base .. 'meta:groups'
@@ -172,7 +221,8 @@ local function groups_library()
   function groups.enter(g, group)
     groups.load_tags(g)
     groups.note_awaited(g)
-    local tag = tonumber(redis.call('ZSCORE', groups.key(g, 'tags'), group) or nil)
+    local kept = groups.may_have(g, 'tags') and redis.call('ZSCORE', groups.key(g, 'tags'), group)
+    local tag = tonumber(kept or nil)
     if tag then redis.call('ZREM', groups.key(g, 'tags'), group) end
     if not tag or tag <= g.v then
       tag = math.max(g.v, g.t) + 1
@@ -238,12 +288,16 @@ local function groups_library()
   function groups.leave_ready(g, group, tag)
     groups.step_out(g, group)
     redis.call('ZREM', groups.key(g, 'ready'), group)
-    if tag > g.v then redis.call('ZADD', groups.key(g, 'tags'), us_text(tag), group) end
+    if tag > g.v then
+      groups.note_used(g, 'tags')
+      redis.call('ZADD', groups.key(g, 'tags'), us_text(tag), group)
+    end
     g.changed = true
   end
 
   function groups.hold_back(g, group, tag, state, score)
     groups.leave_ready(g, group, tag)
+    groups.note_used(g, state)
     redis.call('ZADD', groups.key(g, state), score, group)
     if state == 'full' then g.none_full = false end
     if state == 'limited' and g.soonest then g.soonest = math.min(g.soonest, tonumber(score)) end
@@ -264,6 +318,7 @@ local function groups_library()
     local at, limited, stale = us_text(g.changed_at), groups.key(g, 'limited'), groups.key(g, 'stale')
     if g.limits then at = at .. ' ' .. g.limits.revision .. (g.enforced and '' or ' shadow') end
     if g.applied_at ~= at then
+      groups.note_used(g, 'stale')
       if redis.call('EXISTS', stale) == 1 then
         redis.call('ZUNIONSTORE', stale, 2, stale, limited)
         redis.call('DEL', limited)
@@ -274,7 +329,10 @@ local function groups_library()
       redis.call('HSET', g.base .. 'meta:groups', 'at', at)
       g.applied_at = at
     end
-    for _, group in ipairs(redis.call('ZRANGE', stale, 0, groups.STALE - 1)) do groups.release(g, group, 'stale') end
+    if not groups.may_have(g, 'stale') then return end
+    local found = redis.call('ZRANGE', stale, 0, groups.STALE - 1)
+    for _, group in ipairs(found) do groups.release(g, group, 'stale') end
+    if #found < groups.STALE then groups.note_unused(g, 'stale') end
   end
 
   -- What has to be done once before the first job of a call is chosen.
@@ -291,6 +349,7 @@ local function groups_library()
   end
 
   function groups.release_due(g, state, by)
+    if not groups.may_have(g, state) then return end
     local due = redis.call('ZRANGEBYSCORE', groups.key(g, state), '-inf', us_text(by), 'LIMIT', 0, groups.DUE)
     for _, group in ipairs(due) do groups.release(g, group, state) end
   end
@@ -392,7 +451,9 @@ local function groups_library()
   -- The first slot of a group that its rate holds, µs; math.huge if there is none.
   function groups.first_limited(g)
     if not g.soonest then
-      g.soonest = tonumber(redis.call('ZRANGE', groups.key(g, 'limited'), 0, 0, 'WITHSCORES')[2]) or math.huge
+      local first = groups.may_have(g, 'limited') and redis.call('ZRANGE', groups.key(g, 'limited'), 0, 0, 'WITHSCORES')[2]
+      if not first then groups.note_unused(g, 'limited') end
+      g.soonest = tonumber(first or nil) or math.huge
     end
     return g.soonest
   end
@@ -411,7 +472,9 @@ local function groups_library()
   -- When one of the groups that are all held may be ready, µs: at its slot, or at the end of its pause or of what was set
   -- for it, ahead of which (µs) no job is granted. math.huge if all are paused for good, nil if a job has to end first.
   function groups.held_until(g, ahead)
-    local paused = tonumber(redis.call('ZRANGE', groups.key(g, 'paused'), 0, 0, 'WITHSCORES')[2])
+    local found = groups.may_have(g, 'paused') and redis.call('ZRANGE', groups.key(g, 'paused'), 0, 0, 'WITHSCORES')[2]
+    if not found then groups.note_unused(g, 'paused') end
+    local paused = tonumber(found or nil)
     local first = math.min(groups.first_limited(g), math.min(paused or math.huge, groups.first_end(g)) + ahead)
     return (paused or first < math.huge) and first or nil
   end
@@ -454,7 +517,7 @@ local function groups_library()
   -- If all groups are held, the first slots of those whose rate holds them, µs, ascending: at most `most`. Nil if one is
   -- ready: only the queue holds it.
   function groups.slots(g, most)
-    if redis.call('EXISTS', groups.key(g, 'ready'), groups.key(g, 'stale')) > 0 then return nil end
+    if redis.call('EXISTS', unpack(groups.keys_in_use(g, { 'ready', 'stale' }))) > 0 then return nil end
     local found, slots = redis.call('ZRANGE', groups.key(g, 'limited'), 0, most - 1, 'WITHSCORES'), {}
     for i = 2, #found, 2 do slots[#slots + 1] = tonumber(found[i]) end
     return slots

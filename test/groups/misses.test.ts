@@ -1,0 +1,74 @@
+import { Queue, Worker } from 'bullmq'
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type Shape, ShapedQueue, ShapedWorker } from '../../src/index.ts'
+import { type RedisService, startRedis } from '../../workers/services/redis.ts'
+import { connectionOptions } from '../support/redis.ts'
+
+// Alarms of caches look at the share of reads that miss a key. A Redis of its own counts those of nothing else.
+let service: RedisService
+let admin: Redis
+
+beforeAll(async () => {
+  service = await startRedis({ ignoreGiven: true })
+  admin = new Redis(service.url)
+})
+
+afterAll(async () => {
+  admin?.disconnect()
+  await service?.stop()
+})
+
+const JOBS = 100
+
+async function reads(): Promise<{ hits: number; misses: number }> {
+  const stats = await admin.info('stats')
+  const count = (name: string) => Number(new RegExp(`keyspace_${name}:(\\d+)`).exec(stats)?.[1])
+  return { hits: count('hits'), misses: count('misses') }
+}
+
+/** Misses per read while a worker drains a queue. @param shape undefined for BullMQ's own queue and worker */
+async function shareOfMisses(concurrency: number, shape: Shape | undefined): Promise<number> {
+  await admin.flushall()
+  const connection = { ...connectionOptions(service.url), maxRetriesPerRequest: null }
+  const queue = shape ? new ShapedQueue('q', { connection, shape }) : new Queue('q', { connection })
+  const jobs = Array.from({ length: JOBS }, (_, i) => {
+    return { name: 'job', data: {}, opts: shape ? { group: { id: `g${i % 5}` } } : {} }
+  })
+  await queue.addBulk(jobs)
+  const before = await reads()
+  let completed = 0
+  await new Promise<void>((resolve) => {
+    const process = async () => {}
+    const options = { connection, concurrency, autorun: false }
+    const worker = (
+      shape ? new ShapedWorker('q', process, { ...options, report: false }) : new Worker('q', process, options)
+    ) as Worker
+    worker.on('completed', () => {
+      completed += 1
+      if (completed === JOBS) worker.close().then(() => resolve())
+    })
+    void worker.run()
+  })
+  const after = await reads()
+  await queue.close()
+  const [hits, misses] = [after.hits - before.hits, after.misses - before.misses]
+  return misses / (hits + misses)
+}
+
+test.each([1, 10])(
+  'a drain of groups misses no larger share of its reads than BullMQ does, %i at once',
+  async (concurrency) => {
+    const stock = await shareOfMisses(concurrency, undefined)
+    expect(stock).toBeGreaterThan(0)
+    const limit = { name: 'day', per: 'group', algorithm: 'fixed-window', align: 'day', rate: '1000/day' } as const
+    const shapes: Shape[] = [
+      { groups: {} },
+      { groups: { rate: '10000/s', concurrency: 3 } },
+      { groups: {}, limits: [limit] },
+    ]
+    for (const shape of shapes) {
+      expect(await shareOfMisses(concurrency, shape), JSON.stringify(shape)).toBeLessThanOrEqual(stock)
+    }
+  },
+)

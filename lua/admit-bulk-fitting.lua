@@ -17,12 +17,14 @@
 --- @include "lib/fits"
 --- @include "lib/bulk-adds"
 --- @include "lib/claims"
+--- @include "lib/wake"
 local FIELDS, FIRST = 4, 4
 local base = string.sub(KEYS[12], 1, -11)
 local jobs = (#ARGV - FIRST + 1) / FIELDS
 
 local claim = ARGV[3]
-if not fits_surely(KEYS[12], base, ARGV[1], jobs, tonumber(ARGV[2]), claim ~= '') then return false end
+local fits, timed = fits_surely(KEYS[12], base, ARGV[1], jobs, tonumber(ARGV[2]), claim ~= '')
+if not fits then return false end
 -- A resent call is left to the other script, too.
 if claim ~= '' and not claims.take(KEYS[12], base, claim, jobs, redis_now()) then return false end
 local replies = {}
@@ -30,4 +32,6 @@ for at = FIRST, #ARGV, FIELDS do
   local done, reply = pcall(bulk.add, KEYS, ARGV, at)
   replies[#replies + 1] = done and reply or { type(reply) == 'table' and reply.err or tostring(reply) }
 end
+if next(touched) then wake_touched() end
+if timed then wake.head_changed(base) end
 return { redis.call('LLEN', base .. 'wait'), replies }

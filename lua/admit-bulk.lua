@@ -228,7 +228,11 @@ end
 if once and asked[1] then once_keep(base, once, asked, replies) end
 -- Among groups the length of the list is no position.
 if each and not (shape and shape.groups) then position = redis.call('LLEN', base .. 'wait') end
-if shape and (shape.interval or shape.limits or shape.groups) then wake.delayed(base) end
+if shape and (shape.interval or shape.limits or shape.groups) then
+  wake.head_changed(base, groups and groups.fronts)
+  wake.delayed(base)
+end
+if next(touched) then wake_touched() end
 return {
   1, {}, replies, shape and shape.id or '', shape and shape.revision or '',
   shape and shape_news(KEYS[12], shape, ARGV[1], ARGV[2]) or false, position, start, '0',

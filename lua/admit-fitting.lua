@@ -11,6 +11,7 @@
 ]]
 --- @include "lib/delay-clock"
 --- @include "lib/fits"
+--- @include "lib/wake"
 local base = string.sub(KEYS[1], 1, -11)
 
 local function add_job()
@@ -18,8 +19,11 @@ local function add_job()
   --- @original
 end
 
-if not fits_surely(KEYS[1], base, ARGV[4], 1, tonumber(ARGV[5]) or 1) then return false end
+local fits, timed = fits_surely(KEYS[1], base, ARGV[4], 1, tonumber(ARGV[5]) or 1)
+if not fits then return false end
 local reply = add_job()
+if next(touched) then wake_touched() end
+if timed and wake.heads(base, {})[1] == reply then wake.head_changed(base) end
 if ARGV[6] ~= '1' or type(reply) == 'number' then return reply end
 local is_last = redis.call('LINDEX', base .. 'wait', 0) == reply
 return (is_last and redis.call('LLEN', base .. 'wait') - 1 or '') .. ' ' .. reply

@@ -85,7 +85,11 @@ if gone and type(reply) ~= 'number' then overflow.drop(base, shape, gone, now) e
 if groups then groups:save() end
 if groups and groups.awaited then wake.one(base) end
 if shape and shape.groups and not group and redis.call('EXISTS', base .. 'meta:groups:ready') == 0 then wake.one(base) end
-if shape and (shape.interval or shape.limits or shape.groups) then wake.delayed(base) end
+if shape and (shape.interval or shape.limits or shape.groups) then
+  wake.head_changed(base, groups and groups.fronts)
+  wake.delayed(base)
+end
+if next(touched) then wake_touched() end
 local position, start = '', ''
 if job[6] == 1 and type(reply) == 'string' then
   position, start = group_line.estimate(base, shape, now, reply, groups)

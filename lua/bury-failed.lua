@@ -46,5 +46,6 @@ end
 -- Found by the views, as if a worker had reported it.
 redis.call('HINCRBY', base .. 'meta:starts', 'dead:' .. argv[3], 0)
 local removed = remove_job()
+touched[cmsgpack.unpack(argv[4])[1]] = true
 store_groups()
 return removed == 1 and 1 or -2

@@ -75,6 +75,7 @@ end
 
 if step ~= 'go' then
   begin(step == 'begin' and { 'wait', 'paused', 'prioritized' } or { 'wait', 'paused', 'prioritized', 'delayed' })
+  wake.head_changed(base)
   return redis.call('SMEMBERS', drains)
 end
 local jobs = take(tonumber(ARGV[3]))

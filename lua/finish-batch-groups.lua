@@ -41,6 +41,7 @@ end)
 local results, last = batch_open.results, batch_open.last
 local freed = quick_groups.save(q, call, ended, began)
 if freed then wake.one(base) end
+if next(touched) then wake_touched() end
 local answer = last and quick_answer(base, results, last, q.time)
 -- BullMQ's text takes held jobs for none.
 local held = answer and answer[5] == 'empty' and redis.call('EXISTS', base .. 'prioritized', base .. 'wait') > 0

@@ -36,6 +36,7 @@ end
 local began = wanted > 0 and unreported ~= '-1' and job_began(base, ARGV[FIRST])
 batch_open.finish_all(ARGV, FIRST, ARGV[2], redis)
 local results, last = batch_open.results, batch_open.last
+if next(touched) then wake_touched() end
 if wanted == 0 then
   if batch_open.ended > 0 then without_fetch.frees_place(base, batch_open.ended) end
   return { 1, '', results }

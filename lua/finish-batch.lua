@@ -100,6 +100,7 @@ local function finish_quickly(call)
   end
   if not quick then return nil, FIRST end
   quick_gate.charge(quick)
+  if next(touched) then wake_touched() end
   if at <= #ARGV then
     call.now, call.fetched, call.meter, call.limits = quick.now, quick.jobs, quick.meter, quick_gate.limits(quick)
     return nil, at
@@ -148,6 +149,7 @@ local function finish_at_gate(call, at)
   if unshaped then return departure.reply(d, results, '') end
   -- If no job was looked for, the worker asks for jobs.
   if found == wanted or not (last or #d.fetched > 0) then
+    if next(touched) then wake_touched() end
     if freed then wake.one(base) end
     return { 1, us_text(d.now), results }
   end

@@ -53,6 +53,7 @@ if not stored then unreported = '-1' end
 -- When the job that ends started, if that is to be recorded.
 local began = unreported ~= '-1' and job_began(base, ARGV[1])
 local reply = end_job()
+if next(touched) then wake_touched() end
 local refused = type(reply) == 'number' and reply < 0
 if ARGV[a + 2] ~= '' and not refused then finished_remember(base, ARGV[1], ARGV[2], ARGV[a + 2]) end
 if unreported == '-1' and quick_fetched(reply) then return reply end

@@ -89,4 +89,6 @@ if not added then
 end
 if argv[9] ~= '' then redis.call('HSET', base .. id, 'progress', argv[9]) end
 redis.call('HSET', letter, 'redriven', us_text(now))
+touched[base] = true
+wake_touched()
 return answer(1, {}, 'redriven')

@@ -1,4 +1,5 @@
 --- @include "clock"
+--- @include "touched"
 
 -- What is known already: whether a queue has a shape, by the key of its delayed set, and Redis's time, as `now`.
 local delay_clock_known = {}

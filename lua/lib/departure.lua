@@ -196,7 +196,11 @@ function departure.hand_on(d)
     return plan.slot(planned, i)
   end
   local span, lead = departure.span(d)
-  if sleepers.hand_on(call.base, call.caller, d.now, span, sleepers.sooner(slots, lead)) then return false end
+  if sleepers.hand_on(call.base, call.caller, d.now, span, sleepers.sooner(slots, lead)) then
+    local head = planned and planned.first
+    if head then wake.sleep_for(call.base, head.id, head.cost, head.costs) end
+    return false
+  end
   -- The places of a job that ended, under a concurrency limit, may be enough for several that cost less.
   if not queue_limits_have_places(d.shape.limits) or not departure.waiting(call.base) then return false end
   return (slots(1) or math.huge) <= d.now
@@ -208,6 +212,7 @@ function departure.sleep(d, spare)
   local function slots(i) return plan.slot(planned, i) end
   local span, lead = departure.span(d)
   local asks = sleepers.add(key, call.caller, d.now, span, sleepers.sooner(slots, lead), spare)
+  wake.sleep_for(call.base, gate.next_id, not gate.passable and gate.next_cost, gate.costs)
   if d.delayed > 0 then
     local due = math.max(d.now + 1000, d.delayed * 1000)
     asks = sleepers.hasten(key, call.caller, asks, due)
@@ -221,11 +226,10 @@ function departure.settle(d, asked)
   local call = d.call
   local spare = asked - #d.granted
   if d.stop == 'empty' and spare == 0 then d.stop = 'full' end
-  local holds = d.meter or d.gate.limits
   -- A worker that got as many jobs as it finished keeps its wake-up time, if it has one: it may have room for more. One
   -- that got fewer, since they are large (lib/fetched-size), asks again at once.
   local goes_on = call.ends and d.stop == 'full'
-  if holds and d.stop ~= 'closed' and not goes_on then
+  if not d.gate.open and d.stop ~= 'closed' and not goes_on then
     sleepers.remove(call.base .. 'meta:sleepers', call.caller)
   end
   local left = d.stop == 'full' and departure.hand_on(d)
@@ -285,6 +289,7 @@ function departure.pace(d, count)
 end
 
 function departure.save(d)
+  if next(touched) then wake_touched() end
   local count = #d.granted + #d.fetched
   if d.gate.groups then d.gate.groups:save() end
   if count > 0 and d.shape and (d.shape.capacity or d.shape.max_wait_ms) then departure.tell_refusals(d) end

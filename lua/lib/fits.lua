@@ -1,6 +1,6 @@
 -- Whether this many more jobs certainly fit: then it does not matter whether some are duplicates. known: the field `fits`
 -- of the shape that the caller knows, '' if it knows none; cost: the highest among them; claimed: whether their places
--- are claimed
+-- are claimed. Second, whether departures are timed, so that workers may sleep although jobs wait.
 local function fits_surely(key, base, known, jobs, cost, claimed)
   local f = redis.call('HMGET', key, 'rev', 'fits', 'claimed')
   if not f[1] then return known == '' end
@@ -14,10 +14,11 @@ local function fits_surely(key, base, known, jobs, cost, claimed)
   local delayed = others and redis.call('ZCARD', base .. 'delayed') or 0
   -- A delayed job may have to wake a worker that sleeps for its slot.
   if timed ~= '' and delayed > 0 then return false end
-  if claimed or places == '' then return true end
+  timed = timed ~= ''
+  if claimed or places == '' then return true, timed end
   local depth = redis.call('LLEN', base .. 'wait') + delayed
   if others then
     depth = depth + redis.call('ZCARD', base .. 'prioritized') + redis.call('ZCARD', base .. 'waiting-children')
   end
-  return depth + jobs <= tonumber(places)
+  return depth + jobs <= tonumber(places), timed
 end

@@ -13,8 +13,8 @@
 -- the head of the queue may leave; everything else in the script (above all the promotion of delayed jobs)
 -- happens as usual. Once shut it stays shut for the call: a cheap job must not overtake the head.
 --   gate.slot, gate.cost   of the job that was just let through; slot in µs on Redis's clock
---   gate.next              the slot that the refused head would get (µs), with gate.next_cost; gate.holds is why
---                          (lib/held)
+--   gate.next              the slot that the refused head, gate.next_id, would get (µs), with gate.next_cost, and
+--                          gate.costs in other units; gate.holds is why (lib/held)
 --   gate.runs              whether the job at the head will run: one with a deferred failure will not
 --   gate.deadline          when that job must have started (µs), if it has a deadline and its slot is certain
 --   gate.horizon           how far ahead a slot may lie, µs
@@ -83,6 +83,7 @@ local function gate_slot(gate, id)
   end
   local shape, m = gate.shape, gate.meter
   gate.cost, gate.cost_us, gate.runs, gate.deadline = cost, 0, not deferred, not deferred and deadline
+  gate.costs = costs
   if deferred or (deadline and deadline < gate.now) then return gate.now end
   if shape.limits and shape.mode ~= 'off' then return gate_slot_of_limits(gate, cost, costs) end
   -- A pause is an explicit command, not the meter's decision: it holds in every mode.
@@ -182,7 +183,7 @@ local function gate_admits(gate, id)
   local patience_ms, unprobed = nil, slot
   if gate.shape.probe and gate.runs then slot, patience_ms = probes.slot(gate, slot) end
   if slot > gate.now + gate.horizon then
-    gate.shut, gate.next, gate.next_cost = true, slot, gate.cost
+    gate.shut, gate.next, gate.next_cost, gate.next_id = true, slot, gate.cost, id
     gate.holds = gate_holds(gate, slot, slot > unprobed)
     return false
   end

@@ -3,18 +3,20 @@
 --- @include "wake"
 --- @include "hooks"
 --- @include "queued-at"
+--- @include "touched"
 
 -- Stores what has changed of groups, and wakes a worker if none was ready.
 local function groups_store(g)
   g:save()
   -- A job without a group is ready once a worker looks.
   if g.awaited or (g.plain_known == false and redis.call('EXISTS', g:key('ready')) == 0) then wake.one(g.base) end
+  if g.fronts then wake.head_changed(g.base, g.fronts) end
 end
 
 -- The `redis` for scripts of BullMQ that put jobs where they wait, take them from there or from the running ones, or
 -- delete them: in a queue with groups, the jobs enter and leave their lines, and their places become free; where jobs age,
--- since when they wait is recorded. Second, a function that stores what has changed, for the end of the script. Other
--- queues pay one command.
+-- since when they wait is recorded. Second, a function for the end of the script, which stores what has changed, and wakes
+-- a worker where the next job is another one. Other queues pay one command.
 -- known: base -> {whether the queue has groups, whether its jobs age, its groups if they are opened: then the caller
 -- stores them}, of queues whose shape was read
 local function groups_redis(redis, known)
@@ -39,6 +41,7 @@ local function groups_redis(redis, known)
   local function of(lists)
     return function(command, key, ...)
       local base, list = string.match(key, '^(.*:)([^:]+)$')
+      if list ~= 'active' and list ~= 'waiting-children' then touched[base] = true end
       if not lists[list] then return call(command, key, ...) end
       return target_of(base).call(command, key, ...)
     end
@@ -50,6 +53,7 @@ local function groups_redis(redis, known)
     -- For a queue that is not known yet, the command would be one more: lib/ageing does without.
     ZADD = function(command, key, ...)
       local base, list = string.match(key, '^(.*:)([^:]+)$')
+      if list == 'prioritized' or list == 'delayed' then touched[base] = true end
       if not later[list] and not (list == 'prioritized' and known[base]) then return call(command, key, ...) end
       return target_of(base).call(command, key, ...)
     end,
@@ -61,5 +65,6 @@ local function groups_redis(redis, known)
   })
   return hooked, function()
     for _, g in ipairs(opened) do groups_store(g) end
+    if next(touched) then wake_touched() end
   end
 end

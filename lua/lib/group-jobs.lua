@@ -26,12 +26,19 @@ local function group_jobs(groups)
     line[n + 1], line[n + 2] = score, id
   end
 
+  -- A job is the first of its group now: what holds the head of the queue may not hold it (lib/wake).
+  function groups.note_front(g, id)
+    g.fronts = g.fronts or {}
+    g.fronts[#g.fronts + 1] = id
+  end
+
   -- New jobs came into the line of a group that is not ready: it becomes so, unless it is held by a job before them.
   -- line: score and id of each
   function groups.came(g, group, jobs, line)
     local first = redis.call('ZRANGE', jobs, 0, 0)[1]
     for i = 2, #line, 2 do
       if line[i] == first then
+        groups.note_front(g, first)
         if redis.call('ZCARD', jobs) == #line / 2 then groups.begin_line(g, group)
         else groups.release(g, group, 'limited') end
         return
@@ -140,6 +147,7 @@ local function group_jobs(groups)
     g.occupied[group] = priority
     -- With ageing, too, a new job is the next one only if it is before all others here.
     if redis.call('ZRANK', jobs, id) > 0 then return end
+    groups.note_front(g, id)
     if redis.call('ZCARD', jobs) == 1 then return groups.begin_line(g, group) end
     if not first then return groups.release(g, group, 'limited') end
     -- What limits the group now may be why this job went back.

@@ -1,6 +1,7 @@
 --- @include "places"
 --- @include "delay-clock"
 --- @include "hooks"
+--- @include "touched"
 --- @include "batch-once"
 --- @include "group-share"
 
@@ -201,6 +202,7 @@ function overflow.letter(base, to, id, options, reason, now_ms)
   })
   local letter = cmsgpack.pack({ letters, letter_id, f[1], tonumber(now_ms) })
   overflow.run('addStandardJob', redis, keys, { letter, data, cmsgpack.pack({}) })
+  touched[letters] = true
 end
 
 -- Like BullMQ's getKeepJobs.

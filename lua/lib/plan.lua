@@ -6,6 +6,7 @@
 -- with each job in order. Nothing is stored. Computed job by job, only as far as requested.
 --   p.slots   µs on Redis's clock; the first is that of the head
 --   p.floors  with groups that are all held, the first slot of each, µs: none goes before its own
+--   p.first   the job of the first slot: id, nil if none waits, cost, costs
 --   p.ended   nothing more is known: a place that must be given back, a probe, or too far ahead
 -- One table: a script has no room for more than 200 local names.
 local plan = {}
@@ -67,14 +68,14 @@ function plan.next_cost(p)
     p.at = p.at + 1
     local id = p.jobs[p.at]
     if not id then
-      p.last_read = true
+      p.last_read, p.id = true, nil
       return p.cost or 1, p.costs
     end
     if string.sub(id, 1, 2) ~= '0:' then
       local cost, deferred, costs = job_cost(p.base .. id)
       -- A job with a deferred failure passes without a slot.
       if not deferred then
-        p.cost, p.costs = cost, costs
+        p.id, p.cost, p.costs = id, cost, costs
         return cost, costs
       end
     end
@@ -118,6 +119,7 @@ function plan.slot(p, i)
     else
       p.ended = true
     end
+    if known == 0 then p.first = { id = p.id, cost = cost, costs = costs } end
     if not p.ended then plan.charge(p, cost, offset) end
   end
   return p.slots[i]

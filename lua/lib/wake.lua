@@ -1,4 +1,5 @@
 --- @include "clock"
+--- @include "job"
 --- @include "text"
 
 -- The only way in which a script tells workers that a job may start sooner than they know. A worker sleeps until a time
@@ -25,12 +26,18 @@ function wake.call(base, worker, at)
   redis.call('PUBLISH', base .. 'meta:wake', worker)
 end
 
+-- The same, for now, instead of a worker that waits for the marker.
+function wake.call_alone(base, worker, now)
+  wake.call(base, worker, now)
+  redis.call('ZREM', base .. 'marker', '0')
+end
+
 -- A job may start at `at` (µs; now if it is left out): a sleeper asks at once, unless one does by then. Returns whether
 -- there is one.
 function wake.sleeper(base, at)
   local now = redis_now()
   local first, asks = wake.first(base, now)
-  if first and asks > math.max(now, at or 0) then wake.call(base, first, now) end
+  if first and asks > math.max(now, at or 0) then wake.call_alone(base, first, now) end
   return first ~= nil
 end
 
@@ -57,6 +64,50 @@ end
 -- not report when the next delayed job is due: workers that asked meanwhile know of neither.
 function wake.place(base)
   if not wake.marked(base) then wake.when_due(base) end
+end
+
+-- What the first sleeper waits for: the job at the head, from when the times of sleepers were last set. costs: in other
+-- units; nil, like cost, if it is a group that holds its jobs (lib/groups looks at what may change that)
+function wake.sleep_for(base, id, cost, costs)
+  redis.call('HSET', base .. 'meta:meter', 'sleptFor', cost and cjson.encode({ id or '', cost, costs or {} }) or '')
+end
+
+-- Whether a job may go sooner than another one would at the same place: it takes less of something.
+function wake.takes_less(cost, costs, than)
+  if cost < than[2] then return true end
+  for unit, units in pairs(than[3]) do if (costs and costs[unit] or 1) < units then return true end end
+  for unit, units in pairs(costs or {}) do if units < (than[3][unit] or 1) then return true end end
+  return false
+end
+
+-- The first jobs in BullMQ's order. f: groups and priorityAgeingMs of the shape. Jobs of groups are none of them. With
+-- ageing, a new job is next only if it is one of both.
+function wake.heads(base, f)
+  local heads = { redis.call('LINDEX', base .. 'wait', -1) or nil }
+  if heads[1] and not f[2] then return heads end
+  local from = f[1] and '4294967296' or '-inf'
+  heads[#heads + 1] = redis.call('ZRANGEBYSCORE', base .. 'prioritized', from, '+inf', 'LIMIT', 0, 1)[1]
+  return heads
+end
+
+-- Another job may be next than the one that the sleepers wait for: one of them asks at once if it may go sooner.
+-- fronts: with groups, ids of jobs that are the first of their groups now
+function wake.head_changed(base, fronts)
+  local now = redis_now()
+  local first, asks = wake.first(base, now)
+  if not first or asks <= now then return end
+  local text = redis.call('HGET', base .. 'meta:meter', 'sleptFor')
+  if not text or text == '' then return end
+  local than, f = cjson.decode(text), redis.call('HMGET', base .. 'meta:shape', 'groups', 'priorityAgeingMs')
+  local heads = wake.heads(base, f)
+  for _, id in ipairs(fronts or {}) do heads[#heads + 1] = id end
+  -- Which one is next without that job is not known here.
+  local sooner = (f[1] or f[2]) and than[1] ~= '' and redis.call('EXISTS', base .. than[1]) == 0
+  for _, id in ipairs(heads) do
+    local cost, deferred, costs = job_cost(base .. id)
+    sooner = sooner or deferred or wake.takes_less(cost, costs, than)
+  end
+  if sooner then wake.call_alone(base, first, now) end
 end
 
 -- A delayed job may be due before any sleeper asks.

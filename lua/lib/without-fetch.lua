@@ -1,5 +1,6 @@
 --- @include "hooks"
 --- @include "limit-place"
+--- @include "touched"
 --- @include "wake"
 
 -- What remains to be done after a finish that does not fetch the next job.
@@ -18,6 +19,7 @@ end
 
 -- With a limit on running jobs, jobs that ended wake a worker that waits for a place. ended: how many
 function without_fetch.frees_place(base, ended)
+  if next(touched) then wake_touched() end
   queue_limits_freed(base, redis.call('HGET', base .. 'meta:shape', 'limits'))
   local places = tonumber(redis.call('HGET', base .. 'meta', 'concurrency') or nil)
   if not places then return end

@@ -83,6 +83,14 @@ export function onDelayClock(lua: string): string {
   return DELAY_TIMES.reduce((text, { line, instead }) => text.replaceAll(line, instead), lua)
 }
 
+/** Where a parent goes to the wait list of its queue, which may be another one. */
+const RELEASED = 'local parentMarkerKey = parentQueueKey .. ":marker"'
+
+/** A BullMQ script that notes the queues into which it released parents; it needs lua/lib/touched.lua. */
+export function notingReleases(lua: string): string {
+  return lua.replaceAll(RELEASED, `touched[parentQueueKey .. ":"] = true ${RELEASED}`)
+}
+
 /**
  * Calls the handler of each command by its name, `handler_of` of `lua/lib/hooks.lua`, where the script names one: the way
  * through `redis.call`, which `rcall` is, takes longer than many commands.
@@ -161,7 +169,11 @@ const FRAGMENTS: Readonly<Record<string, readonly RegExp[]>> = {
     /"HMSET", jobKey, "processedOn"/,
     /"DEL", priorityCounterKey/,
   ],
-  moveToFinished: [/ARGV\[6\] == "1"/, /"RPOPLPUSH", waitKey, activeKey/],
+  moveToFinished: [
+    /ARGV\[6\] == "1"/,
+    /"RPOPLPUSH", waitKey, activeKey/,
+    /local parentMarkerKey = parentQueueKey .. ":marker"/,
+  ],
   moveToDelayed: [/ARGV\[8\] == "1"/, /"RPOPLPUSH", waitKey, activeKey/],
   extendLock: [/"SET", KEYS\[1\], ARGV\[1\], "PX", ARGV\[2\]/],
   extendLocks: [/stalledKey = KEYS\[1\]/, /lockDuration = ARGV\[4\]/],

@@ -6,6 +6,7 @@ import {
   EXTENDING,
   keysOfAdd,
   keysOfEnd,
+  notingReleases,
   onDelayClock,
   onHandlers,
 } from './bullmq-scripts.ts'
@@ -198,7 +199,9 @@ export class ScriptSet {
     this.#suffix = `${ownVersion}:${bullmq.version}`
     const composer = new LuaComposer(readLua)
     const originals = new Map(
-      [...bullmq.scripts].map(([name, { lua }]) => [name, new OriginalScript(onDelayClock(lua))] as const),
+      [...bullmq.scripts].map(
+        ([name, { lua }]) => [name, new OriginalScript(notingReleases(onDelayClock(lua)))] as const,
+      ),
     )
     const textOf = (name: string) => (originals.get(name) as OriginalScript).whole
     const compose = (file: string, around = '') => {

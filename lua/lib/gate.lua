@@ -206,6 +206,37 @@ function gate_groups.cause(groups)
   return name and 'limits:' .. name
 end
 
+-- The gate as a refused job has left it.
+function gate_groups.refusal(gate)
+  return {
+    shut = true, next = gate.next, next_cost = gate.next_cost, next_id = gate.next_id, costs = gate.costs,
+    holds = gate.holds,
+  }
+end
+
+-- If the job of a group waits for a limit of the queue in a unit, jobs of other groups that take none of it go before it:
+-- they do not keep it waiting for longer. Returns the choice, or nil.
+function gate_groups.pass(gate, held, soon)
+  local groups, unit = gate.groups, nil
+  for _, part in ipairs(gate.limits or {}) do if part.l.name == gate.limit then unit = part.l.unit end end
+  if not unit then return nil end
+  local refusal = gate_groups.refusal(gate)
+  groups:store_tags()
+  for _, group in ipairs(redis.call('ZRANGE', groups:key('ready'), 0, groups.TRIES - 1)) do
+    local id = group ~= held and groups:head(group)
+    local costs = id and select(3, job_cost(gate.base .. id))
+    local pick = costs and costs[unit] == 0 and groups:try(group, groups:ready_tag(group), soon)
+    if pick and (pick.from ~= 'group' or groups:take(pick)) then
+      gate.shut, gate.floor, gate.known = false, pick.slot, pick
+      if gate_admits(gate, pick.id) then return pick end
+      if pick.from == 'group' then groups:put_back(pick) end
+      if gate.next < refusal.next then refusal = gate_groups.refusal(gate) end
+    end
+  end
+  for field, value in pairs(refusal) do gate[field] = value end
+  return nil
+end
+
 -- Chooses the job that goes next, and lets it through or shuts the gate. Returns the choice, or nil.
 function gate_groups.pick(gate)
   local m, groups, soon, slot = gate.meter, gate.groups, math.max(gate.now, gate.shape.paused_until), 0
@@ -218,7 +249,7 @@ function gate_groups.pick(gate)
       gate.floor, gate.known = pick.slot, pick.cost and pick or nil
       if string.sub(pick.id, 1, 2) == '0:' or gate_admits(gate, pick.id) then return pick end
       if pick.from == 'group' then groups:put_back(pick) end
-      return nil
+      return gate_groups.pass(gate, pick.group, soon)
     end
     -- It was gone. After so many the caller asks again.
     slot = 0

@@ -284,10 +284,25 @@ const CASES: readonly Case[] = [
   },
   {
     by: 'admit',
+    when: 'the limit of the queue holds one group, and a job of another takes nothing of it',
+    ...groupHeld,
+    act: ({ queue }) => queue.add('urgent', {}, { group: { id: 'b' }, costs: NOTHING }),
+    starts: 'urgent',
+  },
+  {
+    by: 'admit',
     when: 'the limit of the queue holds a group, and a job comes before the held one',
     ...groupHeld,
     act: ({ queue }) => queue.add('urgent', {}, { group: { id: 'a', priority: 1 }, costs: NOTHING }),
     starts: 'urgent',
+  },
+  {
+    by: 'admit-bulk-groups',
+    when: 'the limit of the queue holds one group, and jobs of others take nothing of it',
+    ...groupHeld,
+    act: ({ queue }) =>
+      queue.addBulk([1, 2].map((i) => ({ name: `b${i}`, data: {}, opts: { group: { id: `b${i}` }, costs: NOTHING } }))),
+    starts: 'b2',
   },
   {
     by: 'removeJob',

@@ -208,6 +208,10 @@ const options = z.strictObject({
 export function resolveGatewayOptions(given: GatewayOptions): ResolvedOptions {
   const parsed = options.safeParse(given)
   if (parsed.success) return parsed.data as ResolvedOptions
-  const lines = parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'options'}: ${message}`)
+  const lines = parsed.error.issues.map((issue) => {
+    // What is wrong with a key is an issue of its own, within.
+    const message = issue.code === 'invalid_key' ? issue.issues[0]?.message : issue.message
+    return `${issue.path.join('.') || 'options'}: ${message}`
+  })
   throw new InvalidGatewayOptionError(lines.join('\n'))
 }

@@ -238,10 +238,11 @@ test('who holds the only place of a group is named, and until when its lock last
   )
   expect(shown.stdout).toMatch(text)
   expect((await runHere(redis, ['explain', queue.name, second!.id as string])).stdout).toMatch(text)
-  await redis.client().del(queue.toKey(`${first!.id}:lock`))
+  const lock = queue.toKey(`${first!.id}:lock`)
+  const token = (await redis.client().getdel(lock)) as string
   const [lost] = (await inspector.group(queue.name, 'full'))!.holders
   expect(lost).toMatchObject({ jobId: first!.id, lockEndsAt: undefined })
-  await redis.client().set(queue.toKey(`${first!.id}:lock`), `${id}:1`, 'PX', 30_000)
+  await redis.client().set(lock, token, 'PX', 30_000)
   door.open()
   await completed.reach(2)
   expect((await inspector.group(queue.name, 'full'))!.holders).toEqual([])

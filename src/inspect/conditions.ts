@@ -1,6 +1,7 @@
 import { countText, formatDuration } from '../plain-text.ts'
 import type { GroupCounts } from '../queue/groups.ts'
 import { clientText } from '../reports/queue-clients.ts'
+import { NEARLY_FULL } from './largest-group.ts'
 import type { Condition, ConditionName, QueueFacts } from './queue-status.ts'
 
 type Found = Pick<Condition, 'level' | 'text' | 'next'>
@@ -8,6 +9,8 @@ type Found = Pick<Condition, 'level' | 'text' | 'next'>
 /** The oldest job starves where it has waited this long, and so many times as long as the one that leaves next. */
 const STARVING_MS = 60_000
 const STARVING_TIMES = 10
+/** A queue that refused a job so lately may be full. */
+const REFUSED_LATELY_MS = 30_000
 /** Where the limit on running jobs holds the next one for this long, they may hang. */
 const CROWDED_MS = 60_000
 /** Where workers report but have not asked for a job for this long, their jobs may hang. */
@@ -136,14 +139,27 @@ const WHEN_FULL = {
   'drop-lowest': 'each new job drops a less important one, or is refused',
 }
 
-function full({ name, depth, capacity, shape, groups }: QueueFacts): Found | undefined {
-  if (capacity === undefined || depth < capacity) return undefined
+/**
+ * Whether new jobs find no place. A worker that takes one frees a place for a moment: a queue that refused a job lately
+ * and has hardly any place is full all the same.
+ */
+function isFull({ depth, capacity, lastRefusedAt, at }: QueueFacts): boolean {
+  if (capacity === undefined) return false
+  if (depth >= capacity) return true
+  const refusedLately = lastRefusedAt !== undefined && at.getTime() - lastRefusedAt.getTime() < REFUSED_LATELY_MS
+  return refusedLately && depth >= NEARLY_FULL * capacity
+}
+
+function full(queue: QueueFacts): Found | undefined {
+  if (!isFull(queue)) return undefined
+  const { name, shape, groups, capacity, largestGroup } = queue
+  const holds = largestGroup ? `; group ${largestGroup.id} holds ${largestGroup.waiting} of ${capacity} places` : ''
   const next = groups
     ? `sluice group list ${argument(name)} shows which groups hold its places`
     : `sluice top ${argument(name)} shows whether it drains`
-  if (shape?.mode === 'off') return { level: 'note', text: 'nothing is refused, since the mode is off', next }
-  if (shape?.mode === 'shadow') return { level: 'note', text: 'new jobs would be refused', next }
-  return { level: 'warning', text: WHEN_FULL[shape?.overflow ?? 'reject'], next }
+  if (shape?.mode === 'off') return { level: 'note', text: `nothing is refused, since the mode is off${holds}`, next }
+  if (shape?.mode === 'shadow') return { level: 'note', text: `new jobs would be refused${holds}`, next }
+  return { level: 'warning', text: `${WHEN_FULL[shape?.overflow ?? 'reject']}${holds}`, next }
 }
 
 function starving({ name, headAgeMs, oldestAgeMs }: QueueFacts): Found | undefined {

@@ -299,6 +299,9 @@ export class Inspector {
     await this.#read((batch) => {
       for (const reading of readings) reading.last(batch)
     }, near)
+    await this.#read((batch) => {
+      for (const reading of readings) reading.end(batch)
+    }, near)
     const statuses = readings.map((reading) => (reading.exists ? reading.status(nowUs) : undefined))
     this.#canSort = readings.find(({ sorted }) => sorted !== undefined)?.sorted ?? canSort
     return statuses

@@ -11,6 +11,7 @@ import { GroupCountsReading, GroupReading } from './groups.ts'
 import { HEAD_FIELDS, HeadReading } from './head.ts'
 import { heldAt, mapCauses } from './held.ts'
 import { jobCostOf } from './job-cost.ts'
+import { LargestGroupReading, NEARLY_FULL } from './largest-group.ts'
 import { askForLimits, type QueueLimits } from './limit-reading.ts'
 import type { Hold, QueueFacts, StartTotals } from './queue-status.ts'
 import { shapeInForce } from './shape-in-force.ts'
@@ -43,6 +44,7 @@ export class QueueReading {
   #oldest: OldestReading | undefined
   #limits: Answer<QueueLimits> | undefined
   #groups: GroupCountsReading | undefined
+  #largest: LargestGroupReading | undefined
   /** Where all waiting jobs belong to groups that are held: the group that goes first. */
   #holder: GroupReading | undefined
   #inForce: { readonly shape: StoredShape; readonly concurrency: string | undefined } | undefined
@@ -81,7 +83,12 @@ export class QueueReading {
     if (shape?.isLimited && shape.mode === 'enforce') {
       this.#limits = askForLimits(batch, this.base, shape.storedLimits, nowUs)
     }
-    if (shape?.hasGroups) this.#groups = new GroupCountsReading(this.base, batch)
+    if (shape?.hasGroups) {
+      this.#groups = new GroupCountsReading(this.base, batch)
+      const isNearlyFull = this.waiting >= NEARLY_FULL * (shape.number('capacity') ?? Number.POSITIVE_INFINITY)
+      const jobs = this.#counts.prioritized()
+      if (isNearlyFull) this.#largest = new LargestGroupReading(this.base, batch, jobs)
+    }
     const horizonMs = shape?.number('capacityHorizonMs')
     if (horizonMs === undefined) return
     const due = (Math.floor(nowUs / 1000) + horizonMs + 1) * DELAYED_SCORE - 1
@@ -105,9 +112,15 @@ export class QueueReading {
   /** Asks for what depends on the second replies. */
   last(batch: Batch): void {
     this.#oldest?.more(batch)
+    this.#largest?.more(batch)
     const group = this.#groups && this.#groups.heldUntilUs(this.waiting) > 0 ? this.#groups.firstHeld : undefined
     if (group) this.#holder = new GroupReading(this.base, group, batch)
     if (this.#aged !== undefined) this.#agedFields = batch.add('hmget', this.base + this.#aged, ...HEAD_FIELDS)
+  }
+
+  /** Asks for what depends on the third replies. */
+  end(batch: Batch): void {
+    this.#largest?.last(batch)
   }
 
   get exists(): boolean {
@@ -215,7 +228,8 @@ export class QueueReading {
       grouped: this.#groups?.jobs,
       bypassedTotal: number('bypassedTotal'),
       ...{ completedKept: counts.completed(), failedKept: counts.failed() },
-      samplesDeletedAt: meter.shedAt === undefined ? undefined : new Date(Number(meter.shedAt) / 1000),
+      ...{ samplesDeletedAt: dateOf(meter.shedAt), lastRefusedAt: dateOf(meter.refusedAt) },
+      largestGroup: this.#largest?.largest(),
       ...this.#reported(wantedMs, nowUs),
     })
   }
@@ -333,6 +347,10 @@ export class QueueReading {
     if (groupUs === 0) return slotUs
     return groupUs === Number.POSITIVE_INFINITY ? undefined : Math.max(nowUs, slotUs ?? 0, groupUs)
   }
+}
+
+function dateOf(us: string | undefined): Date | undefined {
+  return us === undefined ? undefined : new Date(Number(us) / 1000)
 }
 
 const UNLIMITED: QueueLimits = { holding: [], taken: undefined }

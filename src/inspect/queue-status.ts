@@ -143,6 +143,10 @@ export interface QueueFacts extends MeterState {
   readonly heldMs: HeldMs
   readonly starts: StartTotals
   readonly workers: readonly WorkerStatus[]
+  /** When a job was last refused because all places were taken, to a second; undefined where none ever was. */
+  readonly lastRefusedAt: Date | undefined
+  /** Of a queue with groups that is full, or nearly: the group with the most waiting jobs; else undefined. */
+  readonly largestGroup: { readonly id: string; readonly waiting: number } | undefined
   /** When samples of the series were last deleted because Redis was full; undefined where they never were. */
   readonly samplesDeletedAt: Date | undefined
   /** The queues of dead letters that workers have reported so far, by name. */

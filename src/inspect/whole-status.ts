@@ -59,6 +59,7 @@ function unknownStatus(name: string): QueueFacts {
     ...sumsOf([]),
     ...{ oldestAgeMs: undefined, nextDueAt: undefined, hold: undefined, grouped: undefined },
     ...{ failing: undefined, bypass: undefined, samplesDeletedAt: undefined },
+    ...{ lastRefusedAt: undefined, largestGroup: undefined },
     ...{ heldMs: mapCauses(() => 0), starts: startsOf([]), workers: [], deadLetterQueues: [] },
   }
 }
@@ -94,6 +95,11 @@ export function wholeStatus(
     heldMs: heldOf(known, shards.length - unread.filter((part) => part !== 'head').length),
     starts: startsOf(known),
     ...{ workers, failing: failingOf(workers) },
+    lastRefusedAt: latest(known.map((shard) => shard.lastRefusedAt)),
+    // Each group is in one shard.
+    largestGroup: known
+      .flatMap((shard) => shard.largestGroup ?? [])
+      .sort((one, other) => other.waiting - one.waiting)[0],
     samplesDeletedAt: latest(known.map((shard) => shard.samplesDeletedAt)),
     // Each shard has queues of dead letters of its own, below its prefix.
     deadLetterQueues: [],

@@ -111,6 +111,19 @@ test('a full queue says what becomes of new jobs, and is meant so where nothing 
   ])
 })
 
+test('a queue that refused a job lately stays full while workers free a place for a moment', () => {
+  const refused = (depth: number, agoMs: number) => found({ ...waiting, depth, lastRefusedAt: ago(agoMs) })
+  expect(names(refused(999, 29_999))).toEqual(['Full'])
+  expect(names(refused(900, 0))).toEqual(['Full'])
+  expect(refused(899, 0)).toEqual([])
+  expect(refused(999, 30_000)).toEqual([])
+})
+
+test('a full queue names the group that holds most', () => {
+  const queue = { ...waiting, depth: 1000, largestGroup: { id: 'acme', waiting: 960 } }
+  expect(only(queue).text).toBe('new jobs are refused; group acme holds 960 of 1000 places')
+})
+
 test('an old job that others overtake', () => {
   expect(found({ ...waiting, headAgeMs: 3000, oldestAgeMs: 59_000 })).toEqual([])
   expect(found({ ...waiting, headAgeMs: 30_000, oldestAgeMs: 61_000 })).toEqual([])

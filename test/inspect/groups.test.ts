@@ -2,7 +2,7 @@ import type { Job } from 'bullmq'
 import { Redis } from 'ioredis'
 import { expect, test, vi } from 'vitest'
 import type { ShapedJobsOptions, ShapedQueue } from '../../src/index.ts'
-import { Inspector } from '../../src/inspect/index.ts'
+import { Inspector, type QueueStatus } from '../../src/inspect/index.ts'
 import { runHere } from '../cli/run-here.ts'
 import { useRedis } from '../support/redis.ts'
 import { eventsOf, gate, Workshop } from '../worker/support.ts'
@@ -246,4 +246,23 @@ test('who holds the only place of a group is named, and until when its lock last
   door.open()
   await completed.reach(2)
   expect((await inspector.group(queue.name, 'full'))!.holders).toEqual([])
+})
+
+test('a full queue names the group with most places, and stays full for a while after a refusal', async () => {
+  const queue = shop.queue({ capacity: 40, groups: { capacity: 30 } })
+  const inspector = inspectorOf(redis, shop)
+  const read = async () => (await statusOf(inspector, queue.name)) as QueueStatus
+  const fullText = ({ conditions }: QueueStatus) => conditions.find(({ name }) => name === 'Full')?.text
+  for (let i = 0; i < 30; i++) await queue.add('job', {}, { group: { id: i < 10 ? `small-${i}` : 'acme' } })
+  expect((await read()).largestGroup).toBeUndefined()
+  for (let i = 0; i < 9; i++) await queue.add('job', {}, { group: { id: 'acme' } })
+  const nearly = await read()
+  expect(nearly.largestGroup).toEqual({ id: 'acme', waiting: 29 })
+  expect([nearly.lastRefusedAt, fullText(nearly)]).toEqual([undefined, undefined])
+  const { id = '' } = await queue.add('job', {}, { priority: 5 })
+  expect(fullText(await read())).toBe('new jobs are refused; group acme holds 29 of 40 places')
+  expect(await queue.offer('job', {}, { group: { id: 'tiny' } })).toMatchObject({ accepted: false })
+  await queue.remove(id)
+  const after = await read()
+  expect([after.depth, fullText(after)]).toEqual([39, 'new jobs are refused; group acme holds 29 of 40 places'])
 })

@@ -158,7 +158,9 @@ async function runOnce(
   })
   closers.push(() => sink.stop())
   const prefix = `sluice-demo-${randomBytes(6).toString('hex')}`
-  const shape = { rate, capacity: mailing.total, ...(groups ? { groups } : {}) }
+  // A tenant holds at most what is free: none is refused.
+  const capacity = 2 * mailing.total
+  const shape = { rate, capacity, ...(groups ? { groups } : {}) }
   const queue = await openQueue(prefix, shape, context, closers)
   const dir = join(context.dir, prefix)
   await mkdir(dir)
@@ -166,7 +168,7 @@ async function runOnce(
   const log = await followDepartures(departureLog, 'sluice')
   closers.push(() => log.close())
   const env = {
-    ...{ REDIS_URL: context.redisUrl, PREFIX: prefix, QUEUE, RATE: rate, CAPACITY: String(mailing.total) },
+    ...{ REDIS_URL: context.redisUrl, PREFIX: prefix, QUEUE, RATE: rate, CAPACITY: String(capacity) },
     ...{ GROUP_DEFAULTS: groups ? JSON.stringify(groups) : '', SMTP_URL: sink.url, DEPARTURE_LOG: departureLog },
   }
   const children = Array.from({ length: workers }, (_, i) => startWorker(`worker ${i + 1}`, { ...context, dir }, env))

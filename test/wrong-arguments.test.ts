@@ -43,6 +43,8 @@ const INSPECTOR: readonly Case[] = [
     [`${call}, id`, NO_TEXT, (v) => inspector[call]('q', v)],
   ]),
   ...['status', 'statuses', 'fullest'].map((call): Case => [call, NO_LIST, (v) => first(inspector[call](v, 1))]),
+  ['queuesWithJob', NO_LIST, (v) => inspector.queuesWithJob(v, 'x')],
+  ['queuesWithJob, id', NO_TEXT, (v) => inspector.queuesWithJob(['q'], v)],
   ['fullest, count', [undefined, ...NO_COUNT], (v) => inspector.fullest(['q'], v)],
   ['jobs', NO_TEXT, (v) => inspector.jobs(v, 'waiting')],
   ['jobs, state', [...NO_TEXT, 'nope'], (v) => inspector.jobs('q', v)],
@@ -170,7 +172,7 @@ describe('wrong arguments are refused by an error of Sluice, before anything is 
   test('every call of Inspector that takes an argument is among them', async () => {
     const asked = new Set(INSPECTOR.map(([call]) => call.split(',')[0]))
     const calls = Object.getOwnPropertyNames(Inspector.prototype)
-    expect(calls.filter((call) => !asked.has(call))).toEqual(['queues', 'replication', 'close'])
+    expect(calls.filter((call) => !asked.has(call))).toEqual(['queues', 'redisState', 'close'])
     await inspector.close()
   })
 

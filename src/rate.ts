@@ -34,7 +34,8 @@ const EXPECTED =
 export function parseRate(input: RateInput): Rate {
   const rate = typeof input === 'string' ? parseText(input) : parseObject(input)
   if (!rate || !(rate.limit > 0) || !(rate.periodMs > 0) || !isUsable(intervalUs(rate))) {
-    throw new InvalidRateError(`rate must be ${EXPECTED}; got ${describe(input)}`)
+    const hint = rate?.limit === 0 ? '. To let nothing pass, pause the queue or the group, or block the key' : ''
+    throw new InvalidRateError(`rate must be ${EXPECTED}; got ${describe(input)}${hint}`)
   }
   return rate
 }

@@ -95,12 +95,27 @@ const FIELDS: Readonly<Record<keyof LimiterOptions, true>> = {
   mitigation: true,
 }
 
+const ONE_RATE = "units and their window are one option, such as rate: '5/15min'"
+/** What limiters of other packages have, and what to do here. */
+const OF_OTHERS: Readonly<Record<string, string>> = {
+  ...{ points: ONE_RATE, max: ONE_RATE, limit: ONE_RATE, window: ONE_RATE, windowMs: ONE_RATE },
+  duration: `${ONE_RATE}; in place of one without end take a long one, such as '100/365day', and call reset(key)`,
+  blockDuration: 'call block(key, ms) when a request is refused',
+  keyPrefix: 'it is called prefix',
+  execEvenly: "gcra with burst: 1 spaces evenly, and wait(key) waits for the key's turn",
+  inMemoryBlockOnConsumed: 'mitigation refuses in memory',
+  insuranceLimiter: 'onError says what happens while Redis is away',
+}
+
 /** @throws InvalidLimitError */
 export function checkLimiterOptions(options: LimiterOptions): void {
   if (typeof options !== 'object' || options === null) {
     throw new InvalidLimitError(`a limiter needs options, at least name and rate; got ${options}`)
   }
   const unknown = Object.keys(options).find((field) => !Object.hasOwn(FIELDS, field))
+  if (unknown !== undefined && Object.hasOwn(OF_OTHERS, unknown)) {
+    throw new InvalidLimitError(`a limiter has no option '${unknown}': ${OF_OTHERS[unknown]}`)
+  }
   if (unknown !== undefined) {
     const known = Object.keys(FIELDS)
     throw new InvalidLimitError(

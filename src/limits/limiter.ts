@@ -1,5 +1,5 @@
 import { checkCallOptions, gotText, wrongCallOptions } from '../call-options.ts'
-import { InvalidLimitError, LimiterUnavailableError } from '../errors.ts'
+import { InvalidInputError, InvalidLimitError, LimiterUnavailableError } from '../errors.ts'
 import type { ShapeMode } from '../mode.ts'
 import { uniqueId } from '../redis/ids.ts'
 import { type LimitAnswer, readAnswer } from './answer.ts'
@@ -18,6 +18,18 @@ import { type ReserveReply, type WaitOptions, waitForTurn } from './waiting.ts'
 
 const TAKE_OPTIONS = ['cost']
 const WAIT_OPTIONS = ['cost', 'timeoutMs', 'signal', 'maxWaiting', 'nodelay']
+
+const PER_CALL = ['rate', 'points', 'duration', 'customDuration', 'limit', 'window', 'windowMs']
+
+/** Refuses options of a call; a window of its own by what to do. */
+function wrongOptions(call: string, options: unknown, known: readonly string[]): InvalidInputError | undefined {
+  const own = PER_CALL.find((name) => (options as Readonly<Record<string, unknown>> | null)?.[name] !== undefined)
+  if (own === undefined) return wrongCallOptions(call, options, known)
+  return new InvalidInputError(
+    `${call} has no option '${own}': all calls about a key count in one window. Give the keys tiers (tiers, tierOf), or ` +
+      'create a limiter for each window and combine them',
+  )
+}
 
 export interface TakeOptions {
   /** Units, default 1. */
@@ -88,7 +100,7 @@ export class Limiter {
    * @throws InvalidKeyError, InvalidCostError, CostTooHighError, LimitConflictError, LimiterUnavailableError
    */
   take(key: LimitKey = ONE_FOR_ALL, options: TakeOptions = {}): Promise<LimitAnswer> {
-    const wrong = wrongCallOptions('take', options, TAKE_OPTIONS)
+    const wrong = wrongOptions('take', options, TAKE_OPTIONS)
     if (wrong) return Promise.reject(wrong)
     const { cost = 1 } = options
     if (!this.#front) return this.#ask(key, cost, true)
@@ -97,7 +109,7 @@ export class Limiter {
 
   /** Answers as `take` would, but charges nothing. */
   peek(key: LimitKey = ONE_FOR_ALL, options: TakeOptions = {}): Promise<LimitAnswer> {
-    const wrong = wrongCallOptions('peek', options, TAKE_OPTIONS)
+    const wrong = wrongOptions('peek', options, TAKE_OPTIONS)
     return wrong ? Promise.reject(wrong) : this.#ask(key, options.cost ?? 1, false)
   }
 

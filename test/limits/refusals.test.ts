@@ -149,6 +149,28 @@ test('bad costs are refused, and charge nothing', async () => {
   expect((await api.peek('joe')).remaining).toBe(3)
 })
 
+test.each([
+  ['points', 5, "rate: '5/15min'"],
+  ['duration', 0, 'reset(key)'],
+  ['blockDuration', 60, 'block(key, ms)'],
+  ['insuranceLimiter', {}, 'onError'],
+])('%s of another package is refused, and the error says what to do', (option, value, said) => {
+  const make = () => limiter({ name: 'other', rate: '1/s', [option]: value } as never)
+  expect(make).toThrow(InvalidLimitError)
+  expect(make).toThrow(said)
+})
+
+test('a limit of 0 and a window for a call are refused, and the error says what to do; a debt is read as a time', async () => {
+  expect(() => limiter({ name: 'none', rate: '0/s' })).toThrow(/got '0\/s'\. To let nothing pass.*block the key/)
+  const api = limiter({ name: 'debt', algorithm: 'token-bucket', rate: '1/h', burst: 2 })
+  await expect(api.take('joe', { duration: 60 } as never)).rejects.toThrow(/no option 'duration'.*tiers/)
+  await api.penalty('joe', 5)
+  const { allowed, remaining, retryAfterMs } = await api.peek('joe')
+  expect([allowed, remaining]).toEqual([false, 0])
+  // Three units are owed, and one is asked for.
+  expect(Math.abs(retryAfterMs - 4 * 3_600_000)).toBeLessThan(120_000)
+})
+
 test('bad keys are refused', async () => {
   const api = limiter({ name: 'keys', rate: '1/h' })
   const bad = ['', 'k'.repeat(4097), Number.NaN, null, {}, [], [''], ['a', null], [['a']]]

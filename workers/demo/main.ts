@@ -1,4 +1,3 @@
-import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { CommanderError } from 'commander'
@@ -17,6 +16,7 @@ import { openScreen, type Screen } from './screen.ts'
 import { openServices } from './services.ts'
 import { Interrupted, listenForLostOutput, listenForSignals } from './signals.ts'
 import type { RunContext } from './stage.ts'
+import { runStory } from './story.ts'
 import { runTenants } from './tenants/run.ts'
 import { difference, nextSteps, verdict } from './verdict.ts'
 
@@ -74,24 +74,9 @@ function notes(columns: readonly ReportColumn[], ours: RunResult, theirs: RunRes
   return lines
 }
 
-/** On a terminal the dashboard is there to be looked at until Ctrl-C; elsewhere nobody would end it. */
-async function keepDashboard({ dashboard, screen, signal }: RunContext): Promise<void> {
-  if (!dashboard || !process.stdout.isTTY || signal.aborted) return
-  screen.say('\nThe dashboard stays open until Ctrl-C.')
-  await once(signal, 'abort')
-}
-
 async function runAndConclude(options: DemoOptions, context: RunContext): Promise<number> {
-  if (options.compare) {
-    const ours = await runOutbox('sluice', context)
-    return conclude(options, context, ours, await runOutbox('bullmq', context))
-  }
-  let code: number = exitCodes.kept
-  await runOutbox('sluice', context, async (ours) => {
-    code = conclude(options, context, ours)
-    await keepDashboard(context)
-  })
-  return code
+  const ours = await runOutbox('sluice', context)
+  return conclude(options, context, ours, options.compare && (await runOutbox('bullmq', context)))
 }
 
 async function demonstrate(
@@ -105,6 +90,7 @@ async function demonstrate(
   try {
     const stop = AbortSignal.any([signals.aborted, outputLost])
     const { tenants } = options
+    if (options.dashboard) return await runStory(options, screen, stop, closers)
     if (tenants !== undefined) return await runTenants({ ...options, tenants }, screen, stop, closers)
     const context = await openServices(options, lines, screen, stop, closers)
     return await runAndConclude(options, context)

@@ -11,7 +11,7 @@ export interface DemoOptions {
   /** Undefined: examples/outbox.ndjson. */
   input?: string
   compare?: true
-  /** Serve the dashboard while the outbox is sent; on a terminal also afterwards, until Ctrl-C. */
+  /** Serve the dashboard of a queue in which something happens, until Ctrl-C, instead of sending the outbox. */
   dashboard?: true
   /** Undefined: the outbox is sent. */
   tenants?: number
@@ -93,7 +93,14 @@ export function parseOptions(args: readonly string[]): DemoOptions {
     .option('--workers <processes>', 'worker processes for each queue', wholeNumber(1, 32), 3)
     .option('--input <file>', 'your own outbox, NDJSON (default: examples/outbox.ndjson)')
     .option('--compare', "run it again with BullMQ's own limiter and show both")
-    .option('--dashboard', 'serve the dashboard of the run, and print its address')
+    .addOption(
+      new Option('--dashboard', 'serve the dashboard with a story to watch, until Ctrl-C').conflicts([
+        'rate',
+        'capacity',
+        'input',
+        'compare',
+      ]),
+    )
     .addOption(
       new Option('--tenants <number>', 'mails of so many tenants instead, in one line and then in groups')
         .argParser(wholeNumber(2, 200))

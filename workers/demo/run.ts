@@ -2,7 +2,6 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { Closers } from '../../src/programs/closers.ts'
 import { reasonOf } from '../../src/programs/errors.ts'
 import type { Child } from './child.ts'
-import { openDashboard } from './dashboard.ts'
 import { startProducers, startWorkers, stopAll } from './fleet.ts'
 import { countLines } from './limits.ts'
 import { Observer } from './observer.ts'
@@ -112,23 +111,13 @@ async function carryOut(stage: Stage, context: RunContext, closers: Closers): Pr
 /**
  * Sends the whole outbox once, shaped by this library or by BullMQ's own limiter, and returns the observations.
  * Everything it started is stopped when it returns or throws.
- * @param beforeEnd called while the queues are still there
  */
-export async function runOutbox(
-  shaper: Shaper,
-  context: RunContext,
-  beforeEnd?: (result: RunResult) => Promise<void>,
-): Promise<RunResult> {
+export async function runOutbox(shaper: Shaper, context: RunContext): Promise<RunResult> {
   const closers = new Closers()
   try {
     const stage = await setStage(shaper, context, closers)
     context.signal.throwIfAborted()
-    if (context.dashboard && shaper === 'sluice') {
-      context.screen.say(`Dashboard   ${await openDashboard(stage.settings, closers)}`)
-    }
-    const result = await carryOut(stage, context, closers)
-    await beforeEnd?.(result)
-    return result
+    return await carryOut(stage, context, closers)
   } finally {
     await closers.closeAll().catch((error) => context.screen.say(`Not everything was stopped: ${reasonOf(error)}`))
   }

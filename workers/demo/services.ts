@@ -33,7 +33,6 @@ export async function openServices(
   return {
     ...limits,
     workers,
-    dashboard: options.dashboard === true,
     redisUrl: redis.url,
     redisIsGiven: redis.kind === 'given',
     postgresUrl: postgres.url,

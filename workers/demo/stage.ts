@@ -18,8 +18,6 @@ export interface RunContext {
   rate: string
   capacity: number
   workers: number
-  /** Whether the dashboard is served while Sluice shapes the run. */
-  dashboard: boolean
   lines: readonly OutboxLine[]
   redisUrl: string
   /** Whether the Redis already existed: then the run must leave no key behind. */

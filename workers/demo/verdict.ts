@@ -32,11 +32,11 @@ export function difference(ours: readonly QueueReport[], theirs: readonly QueueR
 }
 
 /** What a first run leaves to be seen. */
-export function nextSteps({ compare, dashboard }: { readonly compare?: true; readonly dashboard?: true }): string {
+export function nextSteps({ compare }: { readonly compare?: true }): string {
   const steps = [
     ...(compare ? [] : [['npm start -- --compare', "the same beside BullMQ's own limiter"]]),
     ['npm start -- --tenants 20', 'many tenants in one queue, fairly'],
-    ...(dashboard ? [] : [['npm start -- --dashboard', 'the same in a browser, live']]),
+    ['npm start -- --dashboard', 'a story to watch in a browser'],
     ['npx sluice dashboard', 'your own queues, in a project that has Sluice'],
   ]
   return ['What to try next:', ...steps.map(([command = '', what = '']) => `  ${command.padEnd(28)}${what}`)].join('\n')

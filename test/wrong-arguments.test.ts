@@ -48,6 +48,7 @@ const INSPECTOR: readonly Case[] = [
   ['fullest, count', [undefined, ...NO_COUNT], (v) => inspector.fullest(['q'], v)],
   ['jobs', NO_TEXT, (v) => inspector.jobs(v, 'waiting')],
   ['jobs, state', [...NO_TEXT, 'nope'], (v) => inspector.jobs('q', v)],
+  ['failedReasons', NO_TEXT, (v) => inspector.failedReasons(v)],
   ['failedJobs', NO_TEXT, (v) => inspector.failedJobs(v, { failedReason: 'x' })],
   ['failedJobs, failedReason', NO_TEXT, (v) => inspector.failedJobs('q', { failedReason: v })],
   ...(['jobs', 'failedJobs'] as const).flatMap((call) =>

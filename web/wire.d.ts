@@ -4,6 +4,7 @@ import type { DeadRow } from '../src/dashboard/queue-reads.ts'
 import type { GroupDetail, GroupRow, GroupsView } from '../src/inspect/groups.ts'
 import type { JobRow } from '../src/inspect/inspector.ts'
 import type { JobDetail } from '../src/inspect/job-detail.ts'
+import type { FailedReasons as Reasons } from '../src/inspect/jobs.ts'
 import type {
   Explanation,
   HistoryEntry,
@@ -51,6 +52,7 @@ export type Groups = Wire<GroupsView>
 export type Group = Wire<GroupRow>
 export type GroupInDetail = Wire<GroupDetail>
 export type Job = Wire<JobRow>
+export type FailedReasons = Wire<Reasons>
 export type JobInDetail = Wire<JobDetail>
 /** A job with a given id, in one queue. */
 export interface FoundJob {

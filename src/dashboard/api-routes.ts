@@ -46,6 +46,7 @@ export function addApiRoutes(api: FastifyInstance, { fleet, reads, facts, caller
     if (failedReason !== undefined) return within(reads.failedJobs(name, failedReason, page))
     return within(reads.jobs(name, state, page))
   })
+  api.get<Named>('/queues/:name/failed-reasons', async (request) => within(reads.failedReasons(await nameOf(request))))
   api.get<Named>('/queues/:name/dead', async (request) => {
     const { from, ...page } = readQuery(deadQuery, request.query)
     const name = await nameOf(request)

@@ -1,6 +1,7 @@
 import { type DeadLetter, readDeadLetter } from '../backend/dead-letters.ts'
 import type {
   Explanation,
+  FailedReasons,
   GroupDetail,
   GroupsView,
   HistoryEntry,
@@ -87,6 +88,10 @@ export class QueueReads {
       this.#inspector.failedJobs(name, { failedReason, ...page, data: this.#shows.showData }),
     )
     return { jobs, total: found, isTotalAtLeast: isFoundAtLeast }
+  }
+
+  failedReasons(name: string): Promise<FailedReasons> {
+    return this.#read(['reasons', name], () => this.#inspector.failedReasons(name))
   }
 
   /** Dead letters of a queue, in the dead letter queue `from`, which may have no shape. */

@@ -96,7 +96,7 @@ function withoutWorker(queue: QueueFacts): Found | undefined {
 function bypassed({ name, bypass }: QueueFacts): Found | undefined {
   if (!bypass) return undefined
   const { perSecond, clients } = bypass
-  const many = perSecond === undefined ? 'jobs' : `${Number(perSecond.toPrecision(2))} jobs per second`
+  const many = perSecond === undefined ? 'jobs' : `${Number(perSecond.toPrecision(2))}/s`
   const by = clients.length === 0 ? '' : `, by ${clients.map(clientText).join(' or ')}`
   const find = clients.length === 0 ? `sluice doctor ${argument(name)} looks for the client; ` : ''
   const next = `${find}make it a ShapedWorker, or give its Worker createShapedBackend()`
@@ -108,7 +108,7 @@ function failing({ name, failing: found }: QueueFacts): Found | undefined {
   const { share, attempts, failed, reasons } = found
   const lost = failed === 0 ? '' : `, ${countText(failed, 'job')} for good`
   const why = reasons[0] === undefined ? '' : `: ${reasons[0][0]}`
-  const text = `${Math.round(share * 100)} % of ${countText(attempts, 'attempt')} failed in 5 min${lost}${why}`
+  const text = `${Math.round(share * 100)} % failed${why} (of ${countText(attempts, 'attempt')} in 5 min${lost})`
   return { level: 'error', text, next: `sluice jobs failed ${argument(name)} has the jobs that failed, and why` }
 }
 

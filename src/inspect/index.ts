@@ -8,7 +8,7 @@ export type { GroupCounts, GroupDetail, GroupRow, GroupsView } from './groups.ts
 export type { HistoryOptions } from './history.ts'
 export { Inspector, type InspectorOptions } from './inspector.ts'
 export type { JobDetail, JobDetailOptions } from './job-detail.ts'
-export type { FailedMatches, JobRow, JobState, JobsOptions } from './jobs.ts'
+export type { FailedMatches, FailedReason, FailedReasons, JobRow, JobState, JobsOptions } from './jobs.ts'
 export type {
   AuditEntry,
   Bypass,

@@ -23,13 +23,16 @@ import { type HistoryOptions, HistoryReading } from './history.ts'
 import { type JobDetail, type JobDetailOptions, jobDetail } from './job-detail.ts'
 import { isJob } from './job-reading.ts'
 import {
+  allReasons,
   askForIds,
   type FailedMatches,
+  type FailedReasons,
   JOB_STATES,
   type JobRow,
   JobRowReading,
   type JobState,
   type JobsOptions,
+  readReasons,
   searchFailed,
 } from './jobs.ts'
 import { baseIn, type PartAnswer, PartReads, type QueueParts } from './parts.ts'
@@ -379,6 +382,12 @@ export class Inspector {
       return { jobs, found: ids.length, isFoundAtLeast: !isAll }
     }
     return this.#each(name, read, (found) => allMatches(found, options), untilEnd(options))
+  }
+
+  /** Why jobs have failed: of the last 1,000 that are kept, grouped by reasons that differ only in numbers and ids. */
+  async failedReasons(name: string): Promise<FailedReasons> {
+    checkName('failedReasons', name)
+    return this.#each(name, (base) => readReasons(this.#redis, base), allReasons)
   }
 
   async #rows(

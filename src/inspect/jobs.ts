@@ -1,3 +1,4 @@
+import { byReason, commonPart, type ReasonCount, shortReason } from '../reports/recent-ends.ts'
 import { type Answer, Batch, type BatchClient } from './batch.ts'
 import { jobCostOf } from './job-cost.ts'
 import { groupIdOf } from './job-group.ts'
@@ -52,6 +53,22 @@ export interface FailedMatches {
   readonly isFoundAtLeast: boolean
 }
 
+/** Failed jobs whose reasons differ only in numbers and ids. */
+export interface FailedReason {
+  /** The first line of the reason of one of them. */
+  readonly reason: string
+  readonly count: number
+  /** A part that the reasons have in common, by which {@link FailedMatches} finds them. */
+  readonly contains: string
+}
+
+/** Why jobs of a queue have failed, the most frequent reason first. */
+export interface FailedReasons {
+  readonly reasons: readonly FailedReason[]
+  /** How many jobs were read: of those that are kept, the last that failed. */
+  readonly searched: number
+}
+
 const FIELDS = [
   ...['name', 'timestamp', 'priority', 'delay', 'ats', 'failedReason', 'processedOn', 'finishedOn', 'opts'],
 ] as const
@@ -80,6 +97,38 @@ export function askForIds(
 const SEARCHED = 10_000
 const SEARCHED_AT_ONCE = 1000
 
+/** Failed jobs that are grouped by their reasons. */
+const GROUPED = 1000
+const MOST_REASONS = 20
+
+/** The reasons of the jobs that failed last, and how many failed for each. */
+export async function readReasons(redis: BatchClient, base: string): Promise<FailedReasons> {
+  const ids = await inBatch(redis, (batch) => askForIds(base, 'failed', batch, { count: GROUPED }))
+  const reasons = await reasonsOf(redis, base, ids)
+  return failedReasons(reasons.map((reason) => [shortReason(reason), 1]))
+}
+
+/** Of all shards of a queue. */
+export function allReasons(found: readonly FailedReasons[]): FailedReasons {
+  const counts = found.flatMap(({ reasons }) => reasons.map(({ reason, count }) => [reason, count] as const))
+  return { ...failedReasons(counts), searched: found.reduce((sum, { searched }) => sum + searched, 0) }
+}
+
+function failedReasons(counts: readonly ReasonCount[]): FailedReasons {
+  const reasons = byReason(counts).slice(0, MOST_REASONS)
+  return {
+    reasons: reasons.map(([reason, count]) => ({ reason, count, contains: commonPart(reason) })),
+    searched: counts.reduce((sum, [, count]) => sum + count, 0),
+  }
+}
+
+async function reasonsOf(redis: BatchClient, base: string, ids: readonly string[]): Promise<string[]> {
+  return inBatch(redis, (batch) => {
+    const answers = ids.map((id) => batch.add<string | null>('hget', base + id, 'failedReason'))
+    return () => answers.map((answer) => answer() ?? '')
+  })
+}
+
 /** The ids of the failed jobs whose reason contains a text, those that failed last first. */
 export async function searchFailed(redis: BatchClient, base: string, text: string) {
   const found: string[] = []
@@ -87,10 +136,7 @@ export async function searchFailed(redis: BatchClient, base: string, text: strin
     const ids = await inBatch(redis, (batch) =>
       batch.add<string[]>('zrange', `${base}failed`, from, from + SEARCHED_AT_ONCE - 1, 'REV'),
     )
-    const reasons = await inBatch(redis, (batch) => {
-      const answers = ids.map((id) => batch.add<string | null>('hget', base + id, 'failedReason'))
-      return () => answers.map((answer) => answer() ?? '')
-    })
+    const reasons = await reasonsOf(redis, base, ids)
     for (const [i, id] of ids.entries()) if (reasons[i]?.includes(text)) found.push(id)
     if (ids.length < SEARCHED_AT_ONCE) return { ids: found, isAll: true }
   }

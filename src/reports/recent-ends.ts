@@ -94,13 +94,22 @@ export function byReason(counts: readonly ReasonCount[]): ReasonCount[] {
 }
 
 /** What reasons that differ only in numbers and ids have in common. The codes of HTTP and SMTP tell them apart. */
-function kindOfReason(reason: string): string {
+export function kindOfReason(reason: string): string {
   const isOwn = (word: string) => !/\d/.test(word) || /^[45]\d\d$/.test(word)
   return shortReason(reason).replaceAll(/\w+/g, (word) => (isOwn(word) ? word : '#'))
 }
 
+/** The longest part that reasons of a kind have in common; the whole where they have none. */
+export function commonPart(reason: string): string {
+  const parts = kindOfReason(reason)
+    .split(/[#…]/)
+    .map((part) => part.trim())
+  const longest = parts.reduce((one, other) => (other.length > one.length ? other : one), '')
+  return longest || reason
+}
+
 /** The first line of a reason. */
-function shortReason(reason: string): string {
+export function shortReason(reason: string): string {
   const [line = ''] = reason.trim().split('\n', 1)
   return line.length > MAX_REASON_LENGTH ? `${line.slice(0, MAX_REASON_LENGTH - 1)}…` : line
 }

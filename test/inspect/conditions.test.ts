@@ -51,9 +51,11 @@ test('attempts that fail, with their share and the most frequent reason', () => 
     }),
   ).toMatchObject({
     ...{ name: 'Failing', level: 'error', next: "sluice jobs failed 'a queue' has the jobs that failed, and why" },
-    text: '50 % of 1,250 attempts failed in 5 min, 1 job for good: no route',
+    text: '50 % failed: no route (of 1,250 attempts in 5 min, 1 job for good)',
   })
-  expect(only({ failing: { ...failing, failed: 0, reasons: [] } }).text).toBe('50 % of 1,250 attempts failed in 5 min')
+  expect(only({ failing: { ...failing, failed: 0, reasons: [] } }).text).toBe(
+    '50 % failed (of 1,250 attempts in 5 min)',
+  )
 })
 
 test('starts past the meter, with the clients that may have made them', () => {
@@ -64,7 +66,7 @@ test('starts past the meter, with the clients that may have made them', () => {
   ]
   expect(only({ bypass: { ...bypass, clients } })).toMatchObject({
     ...{ name: 'Bypassed', level: 'error' },
-    text: '6.7 jobs per second start past the meter, by "old" at 10.0.0.7:5 or 10.0.0.8:6: the rate does not hold',
+    text: '6.7/s start past the meter, by "old" at 10.0.0.7:5 or 10.0.0.8:6: the rate does not hold',
     next: 'make it a ShapedWorker, or give its Worker createShapedBackend()',
   })
   expect(only({ bypass: { ...bypass, perSecond: undefined, clients: [] } })).toMatchObject({

@@ -87,6 +87,31 @@ test('recent ends are forgotten after five minutes; reasons that differ in numbe
   expect(byReason([['x'.repeat(500), 1]])[0]?.[0]).toHaveLength(500)
 })
 
+test('failed jobs are grouped by reasons that differ only in numbers and ids, with what finds them', async () => {
+  const queue = shop.queue({ rate: '1000/s', burst: 20 })
+  const worker = shop.worker(queue, async ({ data }) => Promise.reject(new Error(data)))
+  const reasons = ['no user 17 on b7', 'status code 500', 'no user 4 on c9\n  at x', 'status code 404']
+  const ends = eventsOf('failed', worker)
+  await queue.addBulk(reasons.map((data) => ({ name: 'job', data })))
+  await ends.reach(4)
+  const inspector = inspectorOf(redis, shop)
+  const { reasons: found, searched } = await inspector.failedReasons(queue.name)
+  expect([searched, found[0]]).toEqual([
+    4,
+    { reason: expect.stringMatching(/^no user/), count: 2, contains: 'no user' },
+  ])
+  expect(
+    found
+      .slice(1)
+      .map(({ contains }) => contains)
+      .toSorted(),
+  ).toEqual(['status code 404', 'status code 500'])
+  for (const { contains, count } of found) {
+    expect(await inspector.failedJobs(queue.name, { failedReason: contains })).toMatchObject({ found: count })
+  }
+  expect(await inspector.failedReasons('nothing')).toEqual({ reasons: [], searched: 0 })
+})
+
 test('starts past the meter are counted, whether their jobs still run or not', async () => {
   const queue = shop.queue({ rate: '1000/s', burst: 20 })
   await queue.waitUntilReady()

@@ -126,6 +126,13 @@ export const getFailed = (name, failedReason, start, size) => {
 }
 
 /**
+ * Why the jobs that failed last have failed.
+ * @param {string} name
+ * @returns {Promise<import('../wire.d.ts').FailedReasons>}
+ */
+export const getFailedReasons = (name) => get(`${queue(name)}/failed-reasons`)
+
+/**
  * @param {string} name
  * @param {string} from the dead letter queue
  * @param {number} start

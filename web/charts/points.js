@@ -9,6 +9,10 @@ import { CAUSES } from '../base/queue-text.js'
  * @property {Values} departures
  * @property {Values} refused
  * @property {Values} dropped
+ * @property {Values} completed per second, as are failedAttempts, failed and bypassed
+ * @property {Values} failedAttempts
+ * @property {Values} failed
+ * @property {Values} bypassed
  * @property {Values} rate units per second
  * @property {Values} depth
  * @property {Values} latenessMean ms
@@ -16,6 +20,12 @@ import { CAUSES } from '../base/queue-text.js'
  * @property {Values[]} held share of the time in which each of CAUSES held the head, 0 to 1
  * @property {[number, number][]} paused from and to, seconds since 1970
  */
+
+/** What only grows. */
+const TOTALS = /** @type {const} */ ([
+  ...['accepted', 'departed', 'refused', 'dropped'],
+  ...['completed', 'failedAttempts', 'failed', 'bypassed'],
+])
 
 /** Idle workers write less often. */
 const IDLE_STEPS = 2
@@ -91,7 +101,7 @@ function firstOf(past, point, windowMs) {
  * @returns {boolean} whether nothing happened between them: idle workers do not write
  */
 function isSame(before, point) {
-  const totals = /** @type {const} */ (['accepted', 'departed', 'refused', 'dropped', 'starts', 'depth'])
+  const totals = /** @type {const} */ ([...TOTALS, 'starts', 'depth'])
   return totals.every((total) => before[total] === point[total]) && before.paused === point.paused
 }
 
@@ -113,14 +123,12 @@ function isAnew(before, point) {
 function idleStart(before, point, part) {
   /** @param {number} from @param {number} to */
   const between = (from, to) => from + (to - from) * part
-  const { accepted, departed, refused, dropped, heldMs } = point
+  const totals = TOTALS.map((total) => [total, between(before[total], point[total])])
+  const { heldMs } = point
   return {
     ...before,
+    ...Object.fromEntries(totals),
     at: new Date(between(Date.parse(before.at), Date.parse(point.at))).toISOString(),
-    accepted: between(before.accepted, accepted),
-    departed: between(before.departed, departed),
-    refused: between(before.refused, refused),
-    dropped: between(before.dropped, dropped),
     paused: before.paused && point.paused,
     heldMs: /** @type {Point['heldMs']} */ (
       Object.fromEntries(CAUSES.map(({ cause }) => [cause, between(before.heldMs[cause], heldMs[cause])]))
@@ -136,6 +144,10 @@ function emptyFigures() {
     departures: [],
     refused: [],
     dropped: [],
+    completed: [],
+    failedAttempts: [],
+    failed: [],
+    bypassed: [],
     rate: [],
     depth: [],
     latenessMean: [],
@@ -154,7 +166,7 @@ function addPoint(figures, point, past) {
   const from = /** @type {Point} */ (past[0])
   const before = /** @type {Point} */ (past.at(-1))
   const ms = Date.parse(point.at) - Date.parse(from.at)
-  /** @param {'accepted' | 'departed' | 'refused' | 'dropped'} total */
+  /** @param {(typeof TOTALS)[number]} total */
   const perSecond = (total) => (point[total] < from[total] ? null : ((point[total] - from[total]) * 1000) / ms)
   const starts = point.starts - from.starts
   figures.at.push(Date.parse(point.at) / 1000)
@@ -162,6 +174,10 @@ function addPoint(figures, point, past) {
   figures.departures.push(perSecond('departed'))
   figures.refused.push(perSecond('refused'))
   figures.dropped.push(perSecond('dropped'))
+  figures.completed.push(perSecond('completed'))
+  figures.failedAttempts.push(perSecond('failedAttempts'))
+  figures.failed.push(perSecond('failed'))
+  figures.bypassed.push(perSecond('bypassed'))
   figures.rate.push(point.ratePerSecond ?? null)
   figures.depth.push(point.depth)
   figures.latenessMean.push(starts > 0 ? Math.max(0, (point.latenessSumMs - from.latenessSumMs) / starts) : null)

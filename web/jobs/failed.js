@@ -1,6 +1,6 @@
 import { FailedActions } from '../actions/failed-actions.js'
-import { getFailed, getJobs } from '../base/api.js'
-import { h, setText } from '../base/dom.js'
+import { getFailed, getFailedReasons, getJobs } from '../base/api.js'
+import { h, setChildren, setText } from '../base/dom.js'
 import { count } from '../base/format.js'
 import { Paged } from './paged.js'
 
@@ -23,6 +23,7 @@ export class Failed {
     autocomplete: 'off',
     oninput: () => this.#typed(),
   })
+  #reasons = h('ul', { class: 'reasons', 'aria-label': 'Reasons' })
   #found = h('span', { class: 'muted small', role: 'status' })
   element
 
@@ -51,6 +52,7 @@ export class Failed {
         this.#found,
         mayChange && new FailedActions(name, chosen).element,
       ),
+      this.#reasons,
       this.#paged.element,
     )
   }
@@ -59,8 +61,21 @@ export class Failed {
     return this.#paged.hasFocus
   }
 
-  refresh() {
-    return this.#paged.refresh()
+  async refresh() {
+    await Promise.all([this.#paged.refresh(), this.#showReasons()])
+  }
+
+  /** Without them the list is still of use. */
+  async #showReasons() {
+    const { reasons, searched } = await getFailedReasons(this.#name).catch(() => ({ reasons: [], searched: 0 }))
+    const rows = reasons.map((reason) => reasonRow(reason, searched, () => this.#choose(reason.contains)))
+    setChildren(this.#reasons, rows)
+  }
+
+  /** @param {string} contains '' for all */
+  #choose(contains) {
+    this.#reason.value = contains
+    void this.#paged.restart()
   }
 
   get #text() {
@@ -87,4 +102,20 @@ export class Failed {
     setText(this.#found, text === '' ? '' : `${isAtLeast ? 'at least ' : ''}${count(total)} match`)
     return { rows: jobs, total }
   }
+}
+
+/**
+ * @param {import('../wire.d.ts').FailedReasons['reasons'][number]} reason
+ * @param {number} searched
+ * @param {() => void} onclick
+ */
+function reasonRow({ reason, count: jobs }, searched, onclick) {
+  const title = 'Show only these'
+  const share = `${Math.round((jobs * 100) / searched)} %`
+  return h(
+    'li',
+    {},
+    h('button', { type: 'button', class: 'quiet', title, onclick }, reason === '' ? 'no reason' : reason),
+    h('span', { class: 'muted small' }, `${count(jobs)}, ${share}`),
+  )
 }

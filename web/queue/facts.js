@@ -18,7 +18,6 @@ const FACTS = [
   ['Head age', headAge, headNote],
   ['Running', runningNow, runningNote],
   ['Lateness, mean', latenessMean, (queue) => `${count(queue.starts.early)} early of ${count(queue.starts.count)}`],
-  ['Completed', (_queue, flow) => perSecond(flow?.completions), (queue) => `${count(queue.completedTotal)} in all`],
   ['Failed attempts', (_queue, flow) => perSecond(flow?.failures), failedNote],
 ]
 
@@ -107,9 +106,10 @@ function refusedNote({ refusedTotal, droppedTotal, shadowRefusedTotal }, flow) {
 }
 
 /** @param {Queue} queue */
-function failedNote({ failing, failedTotal, failedAttemptsTotal }) {
+function failedNote({ failing, completedTotal, failedTotal, failedAttemptsTotal }) {
   const share = failing === undefined ? '' : `${Math.round(failing.share * 100)} % in 5 min; `
-  return `${share}${count(failedAttemptsTotal)} in all, ${plural(failedTotal, 'job')} for good`
+  const jobs = `${plural(failedTotal, 'job')} for good, ${count(completedTotal)} completed`
+  return `${share}${count(failedAttemptsTotal)} in all, ${jobs}`
 }
 
 /** @param {Queue} queue */

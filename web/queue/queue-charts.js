@@ -20,7 +20,20 @@ export const QUEUE_CHARTS = /** @satisfies {readonly ChartTerms[]} */ ([
     lines: [
       { label: 'Arrivals', color: '--c-arrivals', kind: 'line', values: ({ arrivals }) => arrivals },
       { label: 'Departures', color: '--c-departures', kind: 'area', values: ({ departures }) => departures },
+      { label: 'Past the meter', color: '--c-refused', kind: 'line', values: pastMeter },
       { label: 'Rate', color: '--c-limit-line', kind: 'dashed', values: ({ rate }) => rate },
+    ],
+  },
+  {
+    id: 'chart-ends',
+    title: 'Ends: completed and failed',
+    format: flow,
+    height: 160,
+    top: 1,
+    lines: [
+      { label: 'Completed', color: '--c-departures', kind: 'line', values: ({ completed }) => completed },
+      { label: 'Failed attempts', color: '--c-refused', kind: 'area', values: ({ failedAttempts }) => failedAttempts },
+      { label: 'Failed for good', color: '--c-dropped', kind: 'line', values: ({ failed }) => failed },
     ],
   },
   {
@@ -76,6 +89,14 @@ export const QUEUE_CHARTS = /** @satisfies {readonly ChartTerms[]} */ ([
     ],
   },
 ])
+
+/**
+ * Nothing is drawn where all jobs pass the meter.
+ * @param {Figures} figures
+ */
+function pastMeter({ bypassed }) {
+  return bypassed.map((value) => value || null)
+}
 
 /**
  * The current capacity, unless the depth is so far below it that the curve would look flat.

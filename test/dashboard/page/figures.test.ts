@@ -19,6 +19,7 @@ function pointAt(ms: number, more: object = {}) {
     at: new Date(START + ms).toISOString(),
     ...{ accepted: 0, departed: 0, refused: 0, dropped: 0, depth: 0, waiting: 0, active: 0 },
     ...{ starts: 0, latenessSumMs: 0, latenessMaxMs: 0, heldMs: NOTHING_HELD, paused: false },
+    ...{ completed: 0, failed: 0, failedAttempts: 0, bypassed: 0 },
     ...more,
   }
 }
@@ -83,6 +84,7 @@ describe('what went on between totals', () => {
         pointAt(0),
         pointAt(2000, {
           ...{ accepted: 100, departed: 80, refused: 10, dropped: 4, depth: 20, ratePerSecond: 40 },
+          ...{ completed: 70, failedAttempts: 12, failed: 2, bypassed: 6 },
           ...{ starts: 80, latenessSumMs: 160, latenessMaxMs: 9, heldMs: { ...NOTHING_HELD, rate: 1500, pause: 500 } },
         }),
       ],
@@ -91,6 +93,7 @@ describe('what went on between totals', () => {
     expect(figures).toEqual({
       at: [START / 1000 + 2],
       ...{ arrivals: [50], departures: [40], refused: [5], dropped: [2], rate: [40], depth: [20] },
+      ...{ completed: [35], failedAttempts: [6], failed: [1], bypassed: [3] },
       ...{ latenessMean: [2], latenessMax: [9], held: [[0.75], [0], [0], [0.25], [0]], paused: [] },
     })
   })

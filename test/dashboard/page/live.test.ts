@@ -10,7 +10,7 @@ import { expect, onTestFinished, test, useConcurrentTests } from '../../support/
 import { fakeCluster } from '../../support/fake-cluster.ts'
 import { startProxy } from '../../support/proxy.ts'
 import { connectionOptions, FOLLOWED_AT_ONCE, useRedis } from '../../support/redis.ts'
-import { departuresOf, Workshop } from '../../worker/support.ts'
+import { departuresOf, jobs, Workshop } from '../../worker/support.ts'
 import { describePage, PageStage } from './support.ts'
 
 const redis = useRedis(import.meta.url)
@@ -333,6 +333,48 @@ describePage('the page while jobs flow', () => {
     ])
     // Told by the browser itself: the removed job was asked for once more.
     expect(errors.filter((error) => !error.includes('404'))).toEqual([])
+  })
+
+  test.each([1400, 390])('a queue that fails and one that is bypassed say so in red, %i px wide', async (width) => {
+    const [failing, bypassed] = [shop.queue({ rate: '10/s', capacity: 50 }), shop.queue({ rate: '10/s' })]
+    const client = redis.client()
+    const worker = shop.worker(failing, async () => Promise.reject(new Error('connect ECONNREFUSED 10.0.0.5:25')))
+    await failing.addBulk(Array.from({ length: 6 }, (_, i) => ({ name: 'mail', data: i })))
+    await expect.poll(() => client.hget(failing.toKey('meta:starts'), 'failed')).toBe('6')
+    await bypassed.addBulk(jobs(3))
+    const nowMs = Number((await client.time())[0]) * 1000
+    const clients = [{ name: 'old-mailer', address: '10.0.0.7:51234' }]
+    await client.hset(bypassed.toKey('meta:workers'), 'w1', JSON.stringify({ seen: nowMs, bypassedBy: clients }))
+    await client.hset(bypassed.toKey('meta:meter'), {
+      ...{ bypassedAt: nowMs * 1000, bypassedFrom: (nowMs - 10_000) * 1000, bypassedTotal: 67, bypassedBase: 0 },
+      ...{ bypassedJob: '1', departedTotal: 21 },
+    })
+    const context = { viewport: { width, height: 900 } }
+    const { page, url, errors } = await stage.open({ options: { connection, prefix }, context })
+    const row = (name: string) => page.getByRole('row').filter({ has: page.getByRole('link', { name, exact: true }) })
+    await row(failing.name).getByText('Failing', { exact: true }).waitFor()
+    const why = row(failing.name).getByText(
+      '100 % failed: connect ECONNREFUSED 10.0.0.5:25 (of 6 attempts in 5 min, 6 jobs',
+    )
+    await why.waitFor()
+    await row(bypassed.name).getByText('Bypassed', { exact: true }).waitFor()
+    await row(bypassed.name).getByText('6.7/s start past the meter, by "old-mailer" at 10.0').waitFor()
+    await row(bypassed.name).getByText('+ 6.7/s past the meter').waitFor()
+    expect(await page.evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true)
+    await page.goto(`${url}?queue=${bypassed.name}`)
+    const facts = page.getByRole('region', { name: 'Now' })
+    await facts.getByText(/^6\.7\/s start past the meter, .*: the rate does not hold\./).waitFor()
+    expect(await page.getByText('about to take the next job').count()).toBe(0)
+    await page.goto(`${url}?queue=${failing.name}`)
+    await page.getByText(/^100 % in 5 min; 6 in all, 6 jobs for good, 0 completed$/).waitFor()
+    await page.getByRole('tab', { name: /^Failed 6$/ }).click()
+    const reasons = page.getByRole('list', { name: 'Reasons' }).getByRole('listitem')
+    await expect.poll(() => reasons.allTextContents()).toEqual(['connect ECONNREFUSED 10.0.0.5:256, 100 %'])
+    await reasons.getByRole('button').click()
+    expect(await page.getByLabel('Reason contains').inputValue()).toBe('connect ECONNREFUSED')
+    await page.getByText('6 match', { exact: true }).waitFor()
+    expect(errors).toEqual([])
+    await worker.close()
   })
 
   test('failed jobs with a reason are retried together, others go to the dead letters and come back', async () => {

@@ -72,6 +72,23 @@ test('series, oldest first, since a time', async () => {
   expect(some.samples.map(({ at }) => Date.parse(at))).toEqual([nowMs - 2000, nowMs])
 })
 
+test('why jobs failed, and how many', async () => {
+  await shapedQueue(redis, 'reasons')
+  const client = redis.client()
+  for (const [i, failedReason] of ['no user 1', 'no user 2', 'gone'].entries()) {
+    await client.hset(`${redis.prefix}:reasons:j${i}`, { failedReason })
+    await client.zadd(`${redis.prefix}:reasons:failed`, i, `j${i}`)
+  }
+  const { get } = await serve(options)
+  expect(await json(get('api/queues/reasons/failed-reasons'))).toEqual({
+    searched: 3,
+    reasons: [
+      { reason: 'no user 2', count: 2, contains: 'no user' },
+      { reason: 'gone', count: 1, contains: 'gone' },
+    ],
+  })
+})
+
 test('groups, and one of them; a queue without groups has none', async () => {
   const queue = await shapedQueue(redis, 'grouped', { rate: '50/s', groups: { rate: '1/s' } })
   await shapedQueue(redis, 'ungrouped')

@@ -53,6 +53,7 @@ const READS: Readonly<Record<string, Readonly<Record<string, readonly Fill[]>>>>
     state: jobsQuery.shape.state.unwrap().options.map((state) => [state, 200] as const),
     failedReason: [['no', 200]],
   },
+  '/api/queues/:name/failed-reasons': {},
   '/api/queues/:name/dead': { ...PAGE, from: ALL_FROM },
   '/api/queues/:name/jobs/:id': {},
   '/api/queues/:name/jobs/:id/explain': {},

@@ -56,14 +56,8 @@ export class Facts {
     setText(this.#hold, nowSentence(queue))
     setAttribute(this.#hold, 'data-cause', holdThatLasts(queue)?.cause)
     setText(this.#feedback, feedbackText(queue))
-    const { waits, waitSumMs, waitedMs } = queue.starts
-    this.#split.show(meanOf(waitedMs, waits))
-    setText(
-      this.#waited,
-      waits === 0
-        ? 'No job has started yet.'
-        : `${duration(waitSumMs / waits)} on average, over ${plural(waits, 'start')}.`,
-    )
+    this.#split.show(waitedParts(queue))
+    setText(this.#waited, waitedText(queue))
   }
 }
 
@@ -139,6 +133,28 @@ function runningNote(queue) {
 /** @param {Queue} queue */
 function latenessMean({ starts }) {
   return starts.count === 0 ? '–' : duration(starts.latenessSumMs / starts.count)
+}
+
+/**
+ * Jobs that started are not all: where none does for a while, what holds the next one is a wait as well.
+ * @param {Queue} queue
+ * @returns {Queue['heldMs']} of one wait
+ */
+function waitedParts({ starts: { waits, waitedMs }, hold, headAgeMs, at }) {
+  if (!hold || headAgeMs === undefined) return meanOf(waitedMs, waits)
+  const heldMs = Math.min(headAgeMs, Math.max(0, Date.parse(at) - Date.parse(hold.since)))
+  return meanOf({ ...waitedMs, [hold.cause]: waitedMs[hold.cause] + heldMs }, waits + 1)
+}
+
+/** @param {Queue} queue */
+function waitedText({ starts: { waits, waitSumMs }, headAgeMs, waiting }) {
+  if (headAgeMs === undefined || waiting === 0) {
+    if (waits === 0) return 'No job has started yet.'
+    return `${duration(waitSumMs / waits)} on average, over ${plural(waits, 'start')}.`
+  }
+  const still = `the next of ${count(waiting)} that still wait`
+  if (waits === 0) return `No job has started yet: ${duration(headAgeMs)} so far for ${still}.`
+  return `${duration((waitSumMs + headAgeMs) / (waits + 1))} on average, over ${plural(waits, 'start')} and ${still}.`
 }
 
 /**

@@ -182,5 +182,12 @@ describePage('an operator', () => {
     const row = page.getByRole('row', { name: queue.name })
     await row.getByText('Full', { exact: true }).waitFor()
     await row.getByText(/^for another .*: credentials are rotated$/).waitFor()
+    await row.getByRole('link').click()
+    const now = page.getByRole('region', { name: 'Now' })
+    await now.getByText(/^No job has started yet: .* so far for the next of 1 that still wait\.$/).waitFor()
+    await now
+      .getByRole('listitem')
+      .filter({ hasText: /^Pause.*\(100 %\)$/ })
+      .waitFor()
   })
 })

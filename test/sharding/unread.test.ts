@@ -148,7 +148,7 @@ test('the page of a queue with a shard that is away is live and says so, and the
   const page = await (await fetch(`${url}/?queue=lame`)).text()
   expect(page).toContain('"unread":[1]')
   const list = await fetch(`${url}/api/queues/lame/jobs?state=waiting`)
-  expect(await list.json()).toMatchObject({ status: 503, detail: 'Redis cannot be reached, or cannot serve now' })
+  expect(await list.json()).toMatchObject({ status: 503, detail: 'Redis cannot be reached' })
   const readers = await Promise.all(
     ['lame', 'fine'].map((name) => readEvents(`${url}/api/events?queue=${name}&fleet=false`)),
   )

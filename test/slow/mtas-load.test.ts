@@ -10,6 +10,8 @@ import { attemptsOf, endsOf, linesOf, secondsUntilNext } from './support/program
 // The email program, as it is shipped, with a Postfix that limits or goes away. `npm run test:mtas`.
 const isWanted = process.env.MTAS === '1'
 const EMAIL = new URL('../../workers/email.ts', import.meta.url)
+/** Mails under way at once. */
+const CONCURRENCY = 10
 const redis = useRedis(import.meta.url)
 const processes = useProcesses()
 
@@ -26,7 +28,7 @@ async function startPostfix(lines: string): Promise<RunningMta> {
 
 function startProgram(queue: string, url: string, env: Record<string, string>): Program<ProgramMessage> {
   const settings = { REDIS_URL: redis.url, PREFIX: redis.prefix, QUEUE: queue, SMTP_URL: url, LOG_LEVEL: 'debug' }
-  const program = processes.fork(EMAIL, { env: { ...settings, CONCURRENCY: '10', ...env } })
+  const program = processes.fork(EMAIL, { env: { ...settings, CONCURRENCY: `${CONCURRENCY}`, ...env } })
   closers.push(() => program.kill('SIGTERM'))
   return program
 }
@@ -52,10 +54,15 @@ async function takenBy(server: RunningMta): Promise<number[]> {
   return [...taken.values()]
 }
 
-/** Every mail once: Postfix writes its log a moment after its replies. */
-async function expectEachOnce(server: RunningMta, mails: number): Promise<void> {
+/**
+ * Every mail once: Postfix writes its log a moment after its replies.
+ * @param unanswered how many mails may have been taken without a reply, and so twice
+ */
+async function expectEachOnce(server: RunningMta, mails: number, unanswered = 0): Promise<void> {
   await expect.poll(async () => (await takenBy(server)).length, { timeout: 10_000 }).toBe(mails)
-  expect((await takenBy(server)).filter((times) => times > 1)).toEqual([])
+  const again = (await takenBy(server)).filter((times) => times > 1)
+  expect(again.filter((times) => times > 2)).toEqual([])
+  expect(again.length).toBeLessThanOrEqual(unanswered)
 }
 
 test.skipIf(!isWanted).each([
@@ -115,7 +122,7 @@ test.skipIf(!isWanted).each(['client', 'recipient', 'data', 'end_of_data'])(
 )
 
 test.skipIf(!isWanted)(
-  'Postfix is away for 40 s under load: no attempt is used up, each mail is taken once',
+  'Postfix is away for 40 s under load: no attempt is used up, and each mail is taken once, but for those whose 250 is lost',
   async () => {
     const MAILS = 1000
     const AWAY_MS = 40_000
@@ -132,8 +139,10 @@ test.skipIf(!isWanted)(
       await ends.until(MAILS)
       console.log(`away for ${AWAY_MS / 1000} s: the first mail ${secondsUntilNext(ends, upMs)} s after it is back`)
       expect(ends.failures).toEqual([])
-      expect(await attemptsOf(program)).toEqual(Array(MAILS).fill(1))
-      await expectEachOnce(server, MAILS)
+      // Fault table, row 30: Postfix may have taken what was under way, and stopped before it said so. Such a mail is sent
+      // again, with the same Message-ID, and that is an attempt.
+      expect((await attemptsOf(program)).filter((attempt) => attempt !== 1).length).toBeLessThanOrEqual(CONCURRENCY)
+      await expectEachOnce(server, MAILS, CONCURRENCY)
     })
   },
 )

@@ -46,7 +46,7 @@ export function isExample({ code }: CodeBlock): boolean {
 
 export function codeBlocks(document: string): CodeBlock[] {
   const text = readFileSync(document, 'utf8')
-  return [...text.matchAll(/^```(\w*)\n([\s\S]*?)^```$/gm)].map(({ 1: language = '', 2: code = '', index }) => ({
+  return [...text.matchAll(/^( *)```(\w*)\n([\s\S]*?)^\1```$/gm)].map(({ 2: language = '', 3: code = '', index }) => ({
     document,
     language,
     code,

@@ -7,24 +7,23 @@ import { ReferenceBucket } from '../../src/testing/index.ts'
 import { exportedErrors } from '../reference/errors.ts'
 import { type CodeBlock, codeBlocks, documents, examples, README, ROOT, showsExamples } from './code-blocks.ts'
 
-/** What the snippets of the documents take for granted. */
+/** Values of the reader's own program, which snippets take for granted. What comes from a package they import. */
 const GIVEN = `
   declare const connection: { host: string; port: number }
   declare const prefix: string
   declare const redis: import('ioredis').Redis
-  declare const createLimiter: typeof import('sluice/limits').createLimiter
   declare const shape: import('sluice').Shape
   declare const queue: import('sluice').ShapedQueue<{ to: string }>
   declare const worker: import('sluice').ShapedWorker<{ to: string }>
   declare const flows: import('sluice').ShapedFlowProducer
-  declare const { Queue, Worker, FlowProducer, QueueEvents }: typeof import('bullmq')
-  declare const { ShapedQueue, ShapedWorker, ShapedFlowProducer }: typeof import('sluice')
   declare const log: import('pino').Logger
   declare function send(job: import('bullmq').Job<{ to: string }>): Promise<void>
   declare module 'bottleneck'
   declare module '@taskforcesh/bullmq-pro'
 `
 const CHECKED = ['ts', 'js']
+/** A wrong argument, and a class that is not imported. */
+const WRONG = "queue.add('job', { to: 1 })\nnew ShapedQueue('mails')\n"
 
 /** Everything that the compiler finds in the blocks, each a module of its own beside its document. */
 function mistakesOf(blocks: readonly CodeBlock[]): string[] {
@@ -68,8 +67,9 @@ test('every snippet of the README and of docs compiles, but for those of example
     .flatMap(codeBlocks)
     .filter(({ language }) => CHECKED.includes(language))
   expect(blocks.length).toBeGreaterThan(5)
-  const wrong = { document: join(ROOT, 'wrong.md'), language: 'ts', code: "queue.add('job', { to: 1 })\n", line: 7 }
-  expect(mistakesOf([wrong, ...blocks])).toEqual([expect.stringMatching(/^wrong\.md:8 .*number/)])
+  const wrong = { document: join(ROOT, 'wrong.md'), language: 'ts', code: WRONG, line: 7 }
+  const mistakes = [/^wrong\.md:8 .*number/, /^wrong\.md:9 .*'ShapedQueue'/].map((text) => expect.stringMatching(text))
+  expect(mistakesOf([wrong, ...blocks])).toEqual(mistakes)
 }, 600_000)
 
 test('docs/sizing.md and the docstring of sizeShape show what it computes', () => {

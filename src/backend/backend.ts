@@ -35,7 +35,7 @@ import {
   runScript,
   untilKnown,
 } from '../redis/commands.ts'
-import { watchConnection } from '../redis/connection-watch.ts'
+import { reopenConnection, watchConnection } from '../redis/connection-watch.ts'
 import { isPassing } from '../redis/failures.ts'
 import { isPrepared, type ScriptSet, WRAPPED } from '../redis/scripts.ts'
 import { removeOwnKeys } from '../redis/shaped-queues.ts'
@@ -584,9 +584,16 @@ export class ShapedBackend extends RedisQueueBackend {
 
   #watchConnections(): void {
     const client = clientOf(this.connection)
-    this.#watches.push(watchConnection(client, !this.#family.blocks))
+    const loaded = () => this.#onLoaded()
+    this.#watches.push(watchConnection(client, !this.#family.blocks, { loaded }))
     const blocking = this.waitingClient
-    if (blocking) this.#watches.push(watchConnection(blocking, false, client))
+    if (blocking) this.#watches.push(watchConnection(blocking, false, { other: client }))
+  }
+
+  /** Redis tells no blocked client of the keys that it loads: the wait is sent again, as after a lost connection. */
+  #onLoaded(): void {
+    if (this.waitingClient) reopenConnection(this.waitingClient)
+    this.emit('loaded')
   }
 
   #stopWatching(): void {

@@ -1,4 +1,5 @@
 import type { Client } from './commands.ts'
+import { isLoading } from './failures.ts'
 
 /** Interval between checks of a connection, ms. */
 export const LOOK_MS = 500
@@ -45,6 +46,8 @@ export interface Watched {
   doubt?(): void
   /** The connection is silent and will not recover. */
   replace(): void
+  /** Redis has loaded its data anew and serves again, and the connection stayed: no client that waits for a key was told. */
+  loaded?(): void
 }
 
 /**
@@ -54,6 +57,7 @@ export interface Watched {
 export class SilenceWatch {
   readonly #watched: Watched
   #asked = false
+  #loads = false
   #answeredAskMs = Number.NEGATIVE_INFINITY
   #received = 0
   #silentLooks = 0
@@ -112,10 +116,18 @@ export class SilenceWatch {
     const ended = () => {
       this.#asked = false
     }
-    answer.then(() => {
-      this.#answeredAskMs = askedMs
-      ended()
-    }, ended)
+    answer.then(
+      () => {
+        this.#answeredAskMs = askedMs
+        ended()
+        if (this.#loads) this.#watched.loaded?.()
+        this.#loads = false
+      },
+      (error: Error) => {
+        ended()
+        if (isLoading(error)) this.#loads = true
+      },
+    )
   }
 }
 
@@ -139,7 +151,7 @@ interface Socketed {
   on?(event: string, listener: () => void): unknown
   off?(event: string, listener: () => void): unknown
   connect(): Promise<unknown>
-  readonly stream?: { readonly bytesRead: number; destroy(error: Error): unknown }
+  readonly stream?: { readonly bytesRead: number; destroy(error?: Error): unknown }
   /** What was sent and is not answered yet. */
   readonly commandQueue?: { peekFront(): { readonly command: SentCommand } | undefined }
   ping(): Promise<unknown>
@@ -161,7 +173,7 @@ interface Clustered extends Socketed {
 const STATES = { ready: 'live', connect: 'opening', connecting: 'dialling' } as const
 
 /** @param asks whether to send PING: not where BullMQ's commands block, which have timeouts of their own */
-function watchedNode(client: Clustered, node: Socketed, asks: boolean): Watched {
+function watchedNode(client: Clustered, node: Socketed, asks: boolean, loaded: () => void): Watched {
   return {
     state: () => (node.stream && STATES[node.status as keyof typeof STATES]) ?? 'away',
     doubt: () => client.isCluster && askAnother(client, node),
@@ -172,37 +184,47 @@ function watchedNode(client: Clustered, node: Socketed, asks: boolean): Watched 
     ask: () => (asks ? node.ping() : undefined),
     // As if the socket had been closed: ioredis opens a new one and resends unanswered commands.
     replace: () => node.stream?.destroy(new Error('Connection is silent: Redis did not answer PING; it is replaced')),
+    loaded,
   }
 }
 
 interface Shared {
-  users: number
+  /** One for each user: called when Redis has loaded its data anew. */
+  readonly loaded: Set<() => void>
   stop(): void
 }
 
 /** Clients of the program may be shared by many queues. */
 const shared = new WeakMap<object, Shared>()
 
+/** What a user of a client may know about it. */
+interface WatchOptions {
+  /** Of the same cluster, which notices what this one does not. */
+  readonly other?: Client
+  /** Redis has loaded its data anew under a connection that stayed. */
+  readonly loaded?: () => void
+}
+
 /**
  * Replaces the sockets of a client that become silent; on a cluster, those of each node.
  * @param asks as for one node
- * @param other of the same cluster, which notices what this one does not
  * @returns stops watching
  */
-export function watchConnection(client: Client, asks: boolean, other?: Client): () => void {
-  const start = () => startWatch(client as unknown as Clustered, asks, other as Clustered | undefined)
-  const watch = shared.get(client) ?? { users: 0, stop: start() }
+export function watchConnection(client: Client, asks: boolean, { other, loaded }: WatchOptions = {}): () => void {
+  const watch = shared.get(client) ?? startWatch(client as unknown as Clustered, asks, other as Clustered | undefined)
   shared.set(client, watch)
-  watch.users += 1
-  let stopped = false
+  const user = () => loaded?.()
+  watch.loaded.add(user)
   return () => {
-    if (stopped) return
-    stopped = true
-    watch.users -= 1
-    if (watch.users > 0) return
+    if (!watch.loaded.delete(user) || watch.loaded.size > 0) return
     watch.stop()
     shared.delete(client)
   }
+}
+
+/** Closes the sockets of a client: ioredis opens new ones, and sends again what has no answer. */
+export function reopenConnection(client: Client): void {
+  for (const { stream } of nodesOf(client as unknown as Clustered)) stream?.destroy()
 }
 
 /** What is used of a client that ioredis may end. */
@@ -260,12 +282,20 @@ function leftBy(other: Clustered, client: Clustered): Socketed | undefined {
   return client.nodes?.().find((node) => node.status in STATES && !known.has(keyOf(node)))
 }
 
-function startWatch(client: Clustered, asks: boolean, other: Clustered | undefined) {
+function nodesOf(client: Clustered): readonly Socketed[] {
+  return client.isCluster ? (client.nodes?.() ?? []) : [client]
+}
+
+function startWatch(client: Clustered, asks: boolean, other: Clustered | undefined): Shared {
   const watches = new WeakMap<Socketed, SilenceWatch>()
+  const users = new Set<() => void>()
+  const loaded = () => {
+    for (const user of users) user()
+  }
   const stopNoting = noteCloses(client)
   const stopLooking = everyLook(() => {
-    for (const node of client.isCluster ? (client.nodes?.() ?? []) : [client]) {
-      const watch = watches.get(node) ?? new SilenceWatch(watchedNode(client, node, asks))
+    for (const node of nodesOf(client)) {
+      const watch = watches.get(node) ?? new SilenceWatch(watchedNode(client, node, asks, loaded))
       watches.set(node, watch)
       watch.look()
       if (hasGivenUp(node)) node.connect().catch(() => undefined)
@@ -273,8 +303,9 @@ function startWatch(client: Clustered, asks: boolean, other: Clustered | undefin
     const left = other?.isCluster && other.status === 'ready' && leftBy(other, client)
     if (left) askAnother(client, left)
   })
-  return () => {
+  const stop = () => {
     stopLooking()
     stopNoting()
   }
+  return { loaded: users, stop }
 }

@@ -33,6 +33,11 @@ export function isPassing(error: Error): boolean {
   return failureKind(error) !== undefined && !DENIALS.test(error.message)
 }
 
+/** Whether Redis refused because it loads its data. */
+export function isLoading({ message }: Error): boolean {
+  return message.startsWith('LOADING ')
+}
+
 /** Whether Redis lacked memory for a write; it still runs commands that need none, and those that let jobs leave. */
 export function isOutOfMemory({ message }: Error): boolean {
   return message.startsWith('OOM ')

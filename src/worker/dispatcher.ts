@@ -194,6 +194,12 @@ export class Dispatcher {
     this.#signal?.()
   }
 
+  /** Jobs may have come of which no worker is told: it asks even if it waits for the marker. */
+  askAgain(): void {
+    this.#schedule.markerCame(0)
+    this.#signal?.()
+  }
+
   /** Runs until the worker has stopped: jobs granted but not started are back, and running jobs have ended. */
   async run(): Promise<void> {
     this.#schedule.start()

@@ -442,6 +442,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     this.backend.dispatchTo(dispatchingOf(worker, dispatcher, (held) => this.#jobs.fetched(held)))
     // A new connection may lead to another server.
     this.backend.on('ready', () => this.#clock.reset())
+    this.backend.on('loaded', () => dispatcher.askAgain())
     relayShapeEvents(store, this as never)
     store.on('shape', (shape, before) => {
       const later = shape.pausedUntilUs > (before?.pausedUntilUs ?? 0)

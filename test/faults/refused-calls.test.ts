@@ -3,7 +3,7 @@ import { describe, expect, onTestFinished, test } from 'vitest'
 import { QueueUnavailableError, ShapedFlowProducer, type ShapedQueue } from '../../src/index.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
 import { adminOf, quickConnection, startOwnRedis } from './support/own-redis.ts'
-import { type Refusal, refusals } from './support/refusals.ts'
+import { populate, type Refusal, refusals, reload } from './support/refusals.ts'
 
 const jobs = (count: number) => Array.from({ length: count }, () => ({ name: 'job', data: {} }))
 
@@ -91,4 +91,40 @@ describe.each(Object.entries(refusals))('Redis answers %s', (name, refusal) => {
     expect(fleet.completed.toSorted()).toEqual(ids.toSorted())
     expect(fleet.departures).toHaveLength(ids.length)
   })
+})
+
+/** Resolves once Redis has refused a PING of that client because it loads its data. */
+function refusedPing(client: Redis): Promise<void> {
+  const ping = client.ping.bind(client)
+  return new Promise((resolve) => {
+    client.ping = (() => {
+      const answer = ping()
+      answer.catch((error: Error) => error.message.startsWith('LOADING ') && resolve())
+      return answer
+    }) as typeof client.ping
+  })
+}
+
+// Fault table, row 40.
+test('Redis loads its data anew under a worker that waits for a job: the worker asks again', async () => {
+  const loading = refusals.LOADING as Refusal
+  const { admin, connection, fleet, queue } = await start(loading)
+  await queue.add('job', {}, { jobId: 'loaded' })
+  await populate(admin)
+  await admin.save()
+  const worker = fleet.worker('mail', { connection })
+  const backend = worker.getBackend()
+  const refused = refusedPing((await backend.client) as unknown as Redis)
+  // No wait ends by itself.
+  const wait = backend.waitForJob.bind(backend)
+  backend.waitForJob = () => wait(600)
+  await fleet.until(() => fleet.completed.length === 1)
+  await expect.poll(() => admin.info('clients')).toMatch(/\sblocked_clients:1\s/)
+  await reload(admin, 'NOSAVE')
+  await refused
+  await loading.end(admin)
+  await fleet.until(() => fleet.departures.length === 2)
+  expect(fleet.departures.map(({ jobId }) => jobId)).toEqual(['loaded', 'loaded'])
+  // Nor does a marker that was loaded stay where it is: no further one would be noticed.
+  await expect.poll(() => admin.exists(queue.toKey('marker')), { timeout: 20_000 }).toBe(0)
 })

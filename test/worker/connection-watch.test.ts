@@ -16,6 +16,8 @@ afterEach(() => {
 class FakeNode {
   status = 'ready'
   answers = true
+  /** What PING is refused with. */
+  refusal = ''
   pings = 0
   replaced = 0
   readonly stream = { bytesRead: 0, destroy: () => this.#replace() }
@@ -41,7 +43,7 @@ class FakeNode {
     this.pings += 1
     if (!this.answers) return new Promise(() => {})
     this.stream.bytesRead += 7
-    return Promise.resolve()
+    return this.refusal ? Promise.reject(new Error(this.refusal)) : Promise.resolve()
   }
 }
 
@@ -68,6 +70,27 @@ test('a connection that answers is kept, one that does not is replaced within 5 
   await look(5000 / LOOK_MS)
   expect(node.replaced).toBe(2)
   stop()
+})
+
+test('each user of a client is told once that Redis has loaded its data, when it serves again', async () => {
+  const node = new FakeNode()
+  const told: string[] = []
+  const stops = ['a', 'b'].map((user) =>
+    watchConnection(node as unknown as Client, true, { loaded: () => told.push(user) }),
+  )
+  node.refusal = 'BUSY Redis is busy running a script'
+  await look(6)
+  node.refusal = ''
+  await look(6)
+  expect(told).toEqual([])
+  node.refusal = 'LOADING Redis is loading the dataset in memory'
+  await look(6)
+  expect(told).toEqual([])
+  node.refusal = ''
+  await look(9)
+  expect(told).toEqual(['a', 'b'])
+  expect(node.replaced).toBe(0)
+  for (const stop of stops) stop()
 })
 
 test.each([
@@ -221,7 +244,7 @@ test('while a node of a cluster cannot be reached, the others are asked', async 
 
 test('a blocking connection leaves the node of a cluster that the other connection has left', async () => {
   const [plain, blocking] = [clusterOf('a', 'b'), clusterOf('a', 'b')]
-  const stop = watchConnection(blocking as unknown as Client, false, plain as unknown as Client)
+  const stop = watchConnection(blocking as unknown as Client, false, { other: plain as unknown as Client })
   await look(20)
   expect(blocking.asked).toHaveLength(0)
   const [left] = blocking.all
@@ -238,7 +261,7 @@ test('a blocking connection leaves the node of a cluster that the other connecti
 test('a blocking connection asks nothing over a node that it never used, and that the other one does not know yet', async () => {
   const [plain, blocking] = [clusterOf('a'), clusterOf('a', 'replica')]
   Object.assign(blocking.all[1]!, { status: 'wait' })
-  const stop = watchConnection(blocking as unknown as Client, false, plain as unknown as Client)
+  const stop = watchConnection(blocking as unknown as Client, false, { other: plain as unknown as Client })
   await look(5)
   expect(blocking.asked).toHaveLength(0)
   stop()

@@ -37,6 +37,18 @@ async function snapshotFile(admin: Redis): Promise<string> {
   return join(dir as string, file as string)
 }
 
+/** Gives the server data that take it so long to load. */
+export async function populate(admin: Redis): Promise<void> {
+  await admin.call('DEBUG', 'POPULATE', LOADED_KEYS, 'loaded', 100)
+  await admin.config('SET', 'key-load-delay', LOAD_DELAY_US)
+}
+
+/** Resolves once the server loads its data anew: as they are, or with `NOSAVE` as they were saved. */
+export async function reload(admin: Redis, ...options: 'NOSAVE'[]): Promise<void> {
+  runBeside(admin, (beside) => beside.call('DEBUG', 'RELOAD', ...options))
+  await untilPing(admin, /^LOADING/)
+}
+
 /** Each by the word that its answers begin with. */
 export const refusals: Readonly<Record<string, Refusal>> = {
   BUSY: {
@@ -65,10 +77,8 @@ export const refusals: Readonly<Record<string, Refusal>> = {
   LOADING: {
     args: ['--enable-debug-command', 'yes', '--loading-process-events-interval-bytes', '1024'],
     begin: async (admin) => {
-      await admin.call('DEBUG', 'POPULATE', LOADED_KEYS, 'loaded', 100)
-      await admin.config('SET', 'key-load-delay', LOAD_DELAY_US)
-      runBeside(admin, (beside) => beside.call('DEBUG', 'RELOAD'))
-      await untilPing(admin, /^LOADING/)
+      await populate(admin)
+      await reload(admin)
     },
     end: async (admin) => {
       await admin.config('SET', 'key-load-delay', 0)

@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import ts from 'typescript'
 
 export const ROOT: string = fileURLToPath(new URL('../..', import.meta.url))
 export const README: string = join(ROOT, 'README.md')
@@ -39,9 +40,28 @@ export function examples(): string[] {
   return files.filter((file) => /\.(mjs|cjs|ts)$/.test(file))
 }
 
-/** Whether a block is a part of an example, to the letter. */
+/** Whether a block is a part of an example, to the letter, below the imports of the example that the part uses. */
 export function isExample({ code }: CodeBlock): boolean {
-  return examples().some((file) => readFileSync(join(EXAMPLES, file), 'utf8').includes(code))
+  const imports = importsOf(code)
+  const part = code.replace(/^(?:import .*\n)+\n/, '')
+  return examples().some((file) => {
+    const text = readFileSync(join(EXAMPLES, file), 'utf8')
+    // The top of an example: the linter knows which of its imports it uses.
+    if (imports.length > 0 && text.includes(code)) return true
+    return text.includes(part) && imports.join() === importsUsed(importsOf(text), part).join()
+  })
+}
+
+function importsOf(code: string): string[] {
+  return code.match(/^import .*$/gm) ?? []
+}
+
+/** The imports, each without the names that the code does not use: the compiler leaves those out. */
+function importsUsed(imports: readonly string[], code: string): string[] {
+  const { outputText } = ts.transpileModule([...imports, code].join('\n'), {
+    compilerOptions: { target: ts.ScriptTarget.ESNext, module: ts.ModuleKind.ESNext },
+  })
+  return importsOf(outputText).map((line) => line.replace(/;$/, ''))
 }
 
 export function codeBlocks(document: string): CodeBlock[] {

@@ -13,7 +13,7 @@ const REPEATED = 'duplicated'
 const OF_THE_MOMENT = /^(id|marker|stalled-check|meta:(ended|sleepers|workers|starts|series:\d+|grants:.*))$/
 
 /** What of a meter does not follow from the calls alone. */
-const METER_NOISE = ['foreignAt', 'seen', 'origin', 'horizonAt', 'horizon', 'refusedAt', 'pace']
+const METER_NOISE = ['foreignAt', 'bypassSeen', 'seen', 'origin', 'horizonAt', 'horizon', 'refusedAt', 'pace']
 
 /**
  * Reads all keys of a queue.

@@ -41,7 +41,8 @@ if not d.shape and ARGV[a + 7] ~= '1' then
   d.stop = 'unshaped'
   return departure.reply(d, 0, '')
 end
-if departure.replay(d) then return departure.reply_again(d, 0) end
+local known = ARGV[a + 6] ~= '' and grants_may_be_kept(d.call.base, ARGV[a + 5])
+if known and departure.replay(d) then return departure.reply_again(d, 0) end
 while #d.granted < asked and departure.take(d, move_to_active()) do end
 local asks = departure.settle(d, asked)
 departure.save(d)

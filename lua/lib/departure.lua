@@ -179,7 +179,14 @@ function departure.find_foreign(d)
   if not meter.foreign_due(d.meter, d.now) then return end
   redis.call('HSET', d.meter_key, 'foreignAt', us_text(d.now))
   -- The jobs granted just now precede it.
-  local id = redis.call('LINDEX', d.call.base .. 'active', #d.granted)
+  local active = d.call.base .. 'active'
+  local id
+  if #d.granted > 0 then
+    id = redis.call('LINDEX', active, #d.granted)
+  else
+    -- Looks at the first one, but is no miss of Redis's keys if no job runs.
+    id = redis.call('LMOVE', active, active, 'LEFT', 'LEFT')
+  end
   if not id or not bypass.is_foreign(d.call.base, d.shape, id) then return end
   bypass.note(d.meter_key, d.now, id, 0)
   d.notes.foreign = id

@@ -320,10 +320,17 @@ local function gate_handlers(gate)
     if probes.seeks(gate) then sought, from = probes.in_list(gate, source) end
     gate.aged = gate.ageing and not sought and gate.ageing.first(gate.ageing.queue)
     if gate.aged and gate.aged.from == 'prioritized' then return false end
-    local id = sought or (gate.aged and gate.aged.id) or call('LINDEX', source, -1)
+    local known = sought or (gate.aged and gate.aged.id)
+    -- Looking at an empty list would be a miss of Redis's keys, of which users have alarms; popping from it is none.
+    local popped = not known and call(command, source, target)
+    local id = known or popped
     -- '0:...' are markers that queues of BullMQ 4 left in the list.
-    if id and string.sub(id, 1, 2) ~= '0:' and not gate_admits(gate, id) then return false end
+    if id and string.sub(id, 1, 2) ~= '0:' and not gate_admits(gate, id) then
+      if popped then call('LMOVE', target, source, 'LEFT', 'RIGHT') end
+      return false
+    end
     if gate.ageing then gate.ageing.left(gate.ageing.queue, id) end
+    if not known then return popped end
     if not sought then return call(command, source, target) end
     call('LREM', source, from, id)
     call('LPUSH', target, id)
@@ -355,8 +362,17 @@ local function gate_handlers(gate)
     return call(command, key, field, started, 'departure', slot, 'charged', under, ...)
   end
   -- From the second job of a call on, delayed jobs have been promoted and other workers woken already.
+  -- BullMQ's script looks for jobs that are due, and if it found no job, when the next one is: an empty set is not
+  -- looked up twice.
+  local none_delayed = false
   function handlers.ZRANGEBYSCORE(command, key, ...)
-    if gate.again and key == delayed then return {} end
+    if key ~= delayed then return call(command, key, ...) end
+    none_delayed = not gate.again and redis.call('ZRANGE', delayed, 0, 0)[1] == nil
+    if gate.again or none_delayed then return {} end
+    return call(command, key, ...)
+  end
+  function handlers.ZRANGE(command, key, ...)
+    if key == delayed and none_delayed then return {} end
     return call(command, key, ...)
   end
   function handlers.ZADD(command, key, ...)

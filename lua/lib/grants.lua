@@ -19,6 +19,12 @@ local function grants_keep(base, grant, memo_ms, jobs, stop, last_before, seq, a
   redis.call('SET', grants_key(base, grant), memo, 'PX', memo_ms)
 end
 
+-- Whether something may be kept for this call: unlike GET, it is no miss of Redis's keys if nothing is, as in most calls.
+-- It changes nothing, but a full Redis refuses it to scripts that have not written yet.
+local function grants_may_be_kept(base, grant)
+  return redis.call('SETRANGE', grants_key(base, grant), 0, '') > 0
+end
+
 -- What was kept for this call, or nil.
 local function grants_recall(base, grant)
   local memo = redis.call('GET', grants_key(base, grant))

@@ -64,8 +64,15 @@ local function virtual_redis()
   function handlers.PEXPIRE(_, key)
     return call('PEXPIRE', key, virtual.ttl_ms)
   end
+  local popped
   function handlers.RPOPLPUSH(_, source)
-    return call('RPOP', source)
+    popped = call('RPOP', source)
+    return popped
+  end
+  -- A job that may not leave goes back to its place (lib/gate).
+  function handlers.LMOVE(_, _, target)
+    call('RPUSH', target, popped)
+    return popped
   end
   return hooked_redis(redis, handlers)
 end

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import { Queue, Worker } from 'bullmq'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -72,3 +73,53 @@ test.each([1, 10])(
     }
   },
 )
+
+const POLLS = 40
+
+/** Misses per poll of an idle worker that has run a job. @param shape undefined for BullMQ's own queue and worker */
+async function missesPerPoll(shape: Shape | undefined): Promise<number> {
+  await admin.flushall()
+  const connection = { ...connectionOptions(service.url), maxRetriesPerRequest: null }
+  const queue = shape ? new ShapedQueue('q', { connection, shape }) : new Queue('q', { connection })
+  const process = async () => {}
+  const options = { connection, autorun: false, drainDelay: 0.01 }
+  const worker = (
+    shape ? new ShapedWorker('q', process, { ...options, report: false }) : new Worker('q', process, options)
+  ) as Worker
+  const completed = new Promise((resolve) => worker.once('completed', resolve))
+  void worker.run()
+  await queue.add('job', {}, shape?.groups ? { group: { id: 'g' } } : {})
+  await completed
+  const first = await polls(1)
+  const last = await polls(first.polls + POLLS)
+  await worker.close()
+  await queue.close()
+  // A poll may be under way at either end.
+  return Math.round((last.misses - first.misses) / (last.polls - first.polls))
+}
+
+/** Once a worker has waited for a job at least so often: how often it has, and the misses until then. */
+async function polls(least: number): Promise<{ polls: number; misses: number }> {
+  for (;;) {
+    const all = await admin.info('all')
+    const polls = Number(/cmdstat_bzpopmin:calls=(\d+)/.exec(all)?.[1] ?? 0)
+    if (polls >= least) return { polls, misses: Number(/keyspace_misses:(\d+)/.exec(all)?.[1]) }
+    await delay(10)
+  }
+}
+
+test('an idle worker misses no more keys than BullMQ’s under a rate, and no more than 2.5 times as many with groups', async () => {
+  await admin.config('RESETSTAT')
+  const stock = await missesPerPoll(undefined)
+  expect(stock).toBe(2)
+  const groups = { rate: '10000/s', concurrency: 3 } as const
+  const shapes: [shape: Shape, times: number][] = [
+    [{ rate: '10000/s' }, 1],
+    [{ groups: {} }, 2],
+    [{ rate: '10000/s', capacity: 1000, groups }, 2.5],
+  ]
+  for (const [shape, times] of shapes) {
+    await admin.config('RESETSTAT')
+    expect(await missesPerPoll(shape), JSON.stringify(shape)).toBeLessThanOrEqual(times * stock)
+  }
+})

@@ -54,8 +54,19 @@ class Hub {
     this.#listeners.set(channel, listeners)
     listeners.add(listener)
     if (listeners.size === 1) this.#subscribed.set(channel, this.#subscriber.subscribe(channel))
-    await this.#subscribed.get(channel)
+    await this.#untilSubscribed(channel)
     if (listeners.has(listener)) listener('')
+  }
+
+  /** Also if the connection is replaced meanwhile, which rejects what was asked on the old one. */
+  async #untilSubscribed(channel: string): Promise<void> {
+    const subscribed = this.#subscribed.get(channel)
+    try {
+      await subscribed
+    } catch (error) {
+      if (this.#subscribed.get(channel) === subscribed) throw error
+      await this.#untilSubscribed(channel)
+    }
   }
 
   remove(channel: string, listener: Listener): void {
@@ -76,10 +87,7 @@ class Hub {
     const subscriber = this.#connect()
     noteCloses(subscriber)
     subscriber.on('message', (channel: string, message: string) => this.#wake(channel, message))
-    // Messages published while the connection was down are lost: all listeners ask again.
-    subscriber.on('ready', () => {
-      for (const channel of this.#listeners.keys()) this.#wake(channel, '')
-    })
+    subscriber.on('ready', () => this.#subscribeAll(subscriber))
     // The worker's own connection reports the problem; without a listener an 'error' would throw.
     subscriber.on('error', () => {})
     return subscriber
@@ -93,13 +101,16 @@ class Hub {
   #replace(): void {
     this.#subscriber.disconnect()
     this.#subscriber = this.#open()
+    this.#subscribeAll(this.#subscriber)
+  }
+
+  /** Messages published while there was no connection are lost: all listeners ask again once none can be missed. */
+  #subscribeAll(subscriber: Subscriber): void {
     for (const channel of this.#listeners.keys()) {
-      const subscribed = this.#subscriber.subscribe(channel)
+      const subscribed = subscriber.subscribe(channel)
       this.#subscribed.set(channel, subscribed)
-      subscribed.then(
-        () => this.#wake(channel, ''),
-        () => {},
-      )
+      const wake = () => this.#wake(channel, '')
+      subscribed.then(wake, wake)
     }
   }
 
@@ -132,7 +143,12 @@ export function listenForWake(client: Client, channel: string, listener: Listene
   const key = connectionKey(client)
   let hub = hubs.get(key)
   if (!hub) {
-    const options = { maxRetriesPerRequest: null, connectionName: `${client.options.connectionName ?? ''}:wake` }
+    const options = {
+      maxRetriesPerRequest: null,
+      connectionName: `${client.options.connectionName ?? ''}:wake`,
+      // ioredis would subscribe again by a promise that no one handles if the hub closes meanwhile.
+      autoResubscribe: false,
+    }
     hub = new Hub(() => client.duplicate(options) as unknown as Subscriber)
     hubs.set(key, hub)
   }

@@ -1,8 +1,13 @@
-import { EventEmitter } from 'node:events'
+import { EventEmitter, once } from 'node:events'
+import type { Redis } from 'ioredis'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import type { Client } from '../../src/redis/commands.ts'
 import { LOOK_MS } from '../../src/redis/connection-watch.ts'
 import { listenForWake } from '../../src/redis/wake-channel.ts'
+import { startProxy } from '../support/proxy.ts'
+import { useRedis } from '../support/redis.ts'
+
+const redis = useRedis(import.meta.url)
 
 /** A subscribing connection that does what it is told. */
 class FakeSubscriber extends EventEmitter {
@@ -124,7 +129,16 @@ test('after a reconnect everybody is woken: what was published meanwhile is gone
   const { client, subscribers } = fakeClient()
   const [a, b] = [counter(), counter()]
   const stops = [await listening(client, 'a', a.listener), await listening(client, 'b', b.listener)]
+  let subscribed = () => {}
+  subscribers[0]!.subscribing = new Promise((resolve) => {
+    subscribed = resolve
+  })
   subscribers[0]!.emit('ready')
+  await new Promise((resolve) => setImmediate(resolve))
+  // Asked now, they could miss what is published until the channels are subscribed again.
+  expect([a.count, b.count]).toEqual([1, 1])
+  subscribed()
+  await new Promise((resolve) => setImmediate(resolve))
   expect([a.count, b.count]).toEqual([2, 2])
   for (const stop of stops) stop()
 })
@@ -187,8 +201,61 @@ test('the message is handed on; after a gap it is empty', async () => {
   const stop = await listening(client, 'a', (message) => heard.push(message))
   subscribers[0]!.emit('message', 'a', '7')
   subscribers[0]!.emit('ready')
+  await new Promise((resolve) => setImmediate(resolve))
   expect(heard).toEqual(['', '7', ''])
   stop()
+})
+
+test('whoever waits to be subscribed when the connection is replaced is subscribed on the next one', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const { client, subscribers } = fakeClient()
+  const duplicate = client.duplicate as unknown as () => FakeSubscriber
+  client.duplicate = (() => {
+    const made = duplicate()
+    if (subscribers.length > 1) return made
+    made.subscribing = new Promise((_, reject) => {
+      made.disconnect = () => reject(new Error('Connection is closed.'))
+    })
+    return Object.assign(made, { status: 'end', options: { failoverDetector: true } })
+  }) as never
+  const woken = counter()
+  const listened = listening(client, 'a', woken.listener)
+  vi.advanceTimersByTime(LOOK_MS)
+  const stop = await listened
+  expect(woken.count).toBeGreaterThan(0)
+  expect([...subscribers[1]!.channels]).toEqual(['a'])
+  stop()
+})
+
+test('a listener that stops while a lost connection is subscribed again leaves no rejection without an owner', async () => {
+  const proxy = await startProxy(redis.url)
+  const client = redis.client({ host: proxy.host, port: proxy.port, retryStrategy: () => 1 })
+  const made: Redis[] = []
+  const duplicate = client.duplicate.bind(client)
+  client.duplicate = (options) => {
+    made.push(duplicate(options))
+    return made[0] as Redis
+  }
+  const unhandled: unknown[] = []
+  const note = (reason: unknown) => unhandled.push(reason)
+  process.on('unhandledRejection', note)
+  onTestFinished(async () => {
+    process.off('unhandledRejection', note)
+    client.disconnect()
+    await proxy.stop()
+  })
+  const stop = await listening(client as unknown as Client, redis.prefix, () => {})
+  const [subscriber] = made as [Redis]
+  const ready = once(subscriber, 'ready')
+  proxy.cut()
+  proxy.latency(100)
+  await ready
+  const ended = once(subscriber, 'end')
+  stop()
+  await ended
+  await new Promise((resolve) => setImmediate(resolve))
+  expect(unhandled).toEqual([])
 })
 
 test('a subscriber that ioredis ended over a failover is replaced', async () => {

@@ -12,6 +12,7 @@
 --- @include "lib/clock"
 --- @include "lib/estimate"
 --- @include "lib/groups"
+--- @include "lib/head"
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
 local shape = shape_load(key, base, now)
@@ -52,6 +53,6 @@ return {
   redis.call('ZCARD', base .. 'delayed'), redis.call('ZCARD', base .. 'waiting-children'),
   redis.call('LLEN', base .. 'active'), redis.call('HEXISTS', base .. 'meta', 'paused') == 1 and '1' or '0',
   level, next_slot, redis.call('HGETALL', base .. 'meta:meter'),
-  capacity_head_fields(base, shape, now) or {},
+  head_fields(base, shape, now) or {},
   redis.call('HGET', base .. 'meta', 'concurrency'), groups,
 }

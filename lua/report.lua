@@ -16,6 +16,7 @@
 ]]
 --- @include "lib/clock"
 --- @include "lib/capacity"
+--- @include "lib/head"
 --- @include "lib/group-later"
 --- @include "lib/held"
 --- @include "lib/audit"
@@ -65,8 +66,8 @@ local causes = {}
 for i, cause in ipairs(held.CAUSES) do causes[i] = us_text(clocks[cause]) end
 
 local function head_age_ms()
-  local fields = capacity_head_fields(base, shape, now)
-  return fields and math.max(0, math.floor(now / 1000 - capacity_ready_ms(fields))) or -1
+  local fields = head_fields(base, shape, now)
+  return fields and math.max(0, math.floor(now / 1000 - head_ready_ms(fields))) or -1
 end
 
 -- No worker has looked at the waiting jobs: none is running, or all are busy.

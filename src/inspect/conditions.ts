@@ -162,7 +162,9 @@ function full(queue: QueueFacts): Found | undefined {
   return { level: 'warning', text: `${WHEN_FULL[shape?.overflow ?? 'reject']}${holds}`, next }
 }
 
-function starving({ name, headAgeMs, oldestAgeMs }: QueueFacts): Found | undefined {
+function starving({ name, groups, headAgeMs, oldestAgeMs }: QueueFacts): Found | undefined {
+  // The oldest job may be that of a group that is held: that is told by itself.
+  if (groups && groups.paused + groups.maxed + groups.limited > 0) return undefined
   if (headAgeMs === undefined || oldestAgeMs === undefined) return undefined
   if (oldestAgeMs < Math.max(STARVING_MS, STARVING_TIMES * headAgeMs)) return undefined
   const text = `the oldest job waits for ${formatDuration(oldestAgeMs)}, the next one for ${formatDuration(headAgeMs)}`

@@ -121,6 +121,9 @@ async function lookUp(
   queue.last(third)
   line?.more(third, queue.groupLimits(nowUs), nowUs)
   await third.run()
+  const fourth = new Batch(redis)
+  queue.end(fourth)
+  await fourth.run()
   const status = queue.status(nowUs)
   const before = await jobsBefore(reading, job, line, order, { base, id })
   const timed = { meanCost: status.meanCost, nowUs }

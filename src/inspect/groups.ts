@@ -74,13 +74,15 @@ const STATUS_OF: Readonly<Record<Key, GroupStatus>> = {
   paused: 'paused',
 }
 
-/** How many groups of a queue are in each state. */
+/** So many groups in each state are read. */
+export const FIRST_GROUPS = 16
+
+/** How many groups of a queue are in each state, and which go first. */
 export class GroupCountsReading {
   readonly #sizes: Readonly<Record<Key, Answer<number>>>
   readonly #ungrouped: Answer<string | null>
   readonly #heldUngrouped: Answer<string | null>
-  readonly #first: Answer<string[]>
-  readonly #others: readonly Answer<string[]>[]
+  readonly #firsts: Readonly<Record<Key, Answer<string[]>>>
   readonly #jobs: Answer<number>
 
   constructor(base: string, batch: Batch) {
@@ -89,8 +91,11 @@ export class GroupCountsReading {
     // Jobs without a group are one group without a name.
     this.#ungrouped = batch.add('zscore', `${base}meta:groups:ready`, '')
     this.#heldUngrouped = batch.add('zscore', `${base}meta:groups:limited`, '')
-    this.#first = batch.add('zrange', `${base}meta:groups:limited`, 0, 0, 'WITHSCORES')
-    this.#others = (['full', 'paused'] as const).map((key) => batch.add('zrange', `${base}meta:groups:${key}`, 0, 0))
+    const firsts = KEYS.map((key) => {
+      const scores = key === 'limited' ? ['WITHSCORES'] : []
+      return [key, batch.add<string[]>('zrange', `${base}meta:groups:${key}`, 0, FIRST_GROUPS - 1, ...scores)]
+    })
+    this.#firsts = Object.fromEntries(firsts) as Record<Key, Answer<string[]>>
     this.#jobs = batch.add('zcount', `${base}prioritized`, '-inf', `(${BAND}`)
   }
 
@@ -106,14 +111,32 @@ export class GroupCountsReading {
    */
   heldUntilUs(waiting: number): number {
     const { ready, stale } = this.#sizes
-    const plainMayGo = waiting > this.jobs && this.#heldUngrouped() === null
-    if (ready() + stale() > 0 || plainMayGo) return 0
-    return Number(this.#first().flat()[1] ?? Number.POSITIVE_INFINITY)
+    if (ready() + stale() > 0 || this.plainMayGo(waiting)) return 0
+    return Number(this.#firsts.limited().flat()[1] ?? Number.POSITIVE_INFINITY)
+  }
+
+  /**
+   * Whether jobs without a group wait, and are not held.
+   * @param waiting of the queue
+   */
+  plainMayGo(waiting: number): boolean {
+    return waiting > this.jobs && this.#heldUngrouped() === null
+  }
+
+  /** The first groups in each state, in the order in which they go; '' for the jobs without a group. */
+  firsts(): Readonly<Record<Key, readonly string[]>> {
+    const { ready, limited, stale, full, paused } = this.#firsts
+    const slots = limited().flat()
+    return {
+      ...{ ready: ready(), stale: stale(), full: full(), paused: paused() },
+      limited: slots.filter((_, i) => i % 2 === 0),
+    }
   }
 
   /** Of the groups that are held, the one that goes first, as far as that is known; '' for the jobs without a group. */
   get firstHeld(): string | undefined {
-    return [this.#first().flat(), ...this.#others.map((other) => other())].find((ids) => ids.length > 0)?.[0]
+    const { limited, full, paused } = this.firsts()
+    return [limited, full, paused].find((ids) => ids.length > 0)?.[0]
   }
 
   counts(): GroupCounts {

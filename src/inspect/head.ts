@@ -1,11 +1,13 @@
 import type { Answer, Batch } from './batch.ts'
 import { tolerant } from './batch.ts'
 
+/** timestamp, opts, processedOn of a job; null where it no longer exists. */
+export type JobFields = readonly (string | null)[]
+
 /** The job that leaves next. */
 export interface Head {
   readonly id: string
-  /** timestamp, opts, processedOn; null where the job no longer exists. */
-  readonly fields: readonly (string | null)[]
+  readonly fields: JobFields
 }
 
 /** The fields from which a job's age and cost are computed. */
@@ -82,10 +84,21 @@ export class HeadReading {
     return { id, fields: this.#row()?.slice(1) ?? this.#fields?.() ?? [] }
   }
 
-  /** The first of the wait list and of the prioritized jobs, which are those of groups: either may leave next there. */
-  fronts(): readonly (readonly (string | null)[])[] {
-    const rows = this.#filled().map((row) => row.slice(1))
-    return rows.length > 0 ? rows : [this.#fields?.() ?? [], this.#other?.() ?? []]
+  /** The first job of the wait list. */
+  listed(): JobFields | undefined {
+    if (this.#filled().length > 0) return this.#rowAt(0)
+    return typeof this.#ids[0]?.() === 'string' ? this.#fields?.() : undefined
+  }
+
+  /** The first job of the set of prioritized jobs, which are also those of groups. */
+  prioritized(): JobFields | undefined {
+    if (this.#filled().length > 0) return this.#rowAt(1)
+    return typeof this.#ids[0]?.() === 'string' ? this.#other?.() : this.#fields?.()
+  }
+
+  #rowAt(index: number): JobFields | undefined {
+    const row = this.#answered()[index] ?? []
+    return row.length > 0 ? row.slice(1) : undefined
   }
 
   #id(): string | undefined {
@@ -99,8 +112,11 @@ export class HeadReading {
   }
 
   #filled(): readonly (readonly (string | null)[])[] {
+    return this.#answered().filter((row) => row !== undefined && row.length > 0) as (string | null)[][]
+  }
+
+  #answered(): readonly (readonly (string | null)[] | undefined)[] {
     // Where SORT_RO is the only command, its error is thrown.
-    const rows = this.#rows.map((answer) => (this.#ids.length === 0 ? answer() : tolerant(answer)))
-    return rows.filter((row) => row !== undefined && row.length > 0) as (string | null)[][]
+    return this.#rows.map((answer) => (this.#ids.length === 0 ? answer() : tolerant(answer)))
   }
 }

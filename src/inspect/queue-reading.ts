@@ -7,10 +7,12 @@ import type { Answer, Batch, BatchClient } from './batch.ts'
 import { type Bucket, levelOf, openBucket } from './bucket.ts'
 import { bypassOf } from './bypass.ts'
 import { failingOf } from './failing.ts'
+import { GroupHeadReading } from './group-head.ts'
 import { GroupCountsReading, GroupReading } from './groups.ts'
-import { HEAD_FIELDS, HeadReading } from './head.ts'
+import { HEAD_FIELDS, HeadReading, type JobFields } from './head.ts'
 import { heldAt, mapCauses } from './held.ts'
 import { jobCostOf } from './job-cost.ts'
+import { groupIdOf } from './job-group.ts'
 import { LargestGroupReading, NEARLY_FULL } from './largest-group.ts'
 import { askForLimits, type QueueLimits } from './limit-reading.ts'
 import type { Hold, QueueFacts, StartTotals } from './queue-status.ts'
@@ -44,6 +46,7 @@ export class QueueReading {
   #oldest: OldestReading | undefined
   #limits: Answer<QueueLimits> | undefined
   #groups: GroupCountsReading | undefined
+  #groupHead: GroupHeadReading | undefined
   #largest: LargestGroupReading | undefined
   /** Where all waiting jobs belong to groups that are held: the group that goes first. */
   #holder: GroupReading | undefined
@@ -85,6 +88,7 @@ export class QueueReading {
     }
     if (shape?.hasGroups) {
       this.#groups = new GroupCountsReading(this.base, batch)
+      this.#groupHead = new GroupHeadReading(this.base, this.#groups, this.waiting)
       const isNearlyFull = this.waiting >= NEARLY_FULL * (shape.number('capacity') ?? Number.POSITIVE_INFINITY)
       const jobs = this.#counts.prioritized()
       if (isNearlyFull) this.#largest = new LargestGroupReading(this.base, batch, jobs)
@@ -112,6 +116,7 @@ export class QueueReading {
   /** Asks for what depends on the second replies. */
   last(batch: Batch): void {
     this.#oldest?.more(batch)
+    this.#groupHead?.more(batch, this.#head.prioritized(), this.#head.sorted === true)
     this.#largest?.more(batch)
     const group = this.#groups && this.#groups.heldUntilUs(this.waiting) > 0 ? this.#groups.firstHeld : undefined
     if (group) this.#holder = new GroupReading(this.base, group, batch)
@@ -120,6 +125,7 @@ export class QueueReading {
 
   /** Asks for what depends on the third replies. */
   end(batch: Batch): void {
+    this.#groupHead?.last(batch)
     this.#largest?.last(batch)
   }
 
@@ -207,7 +213,7 @@ export class QueueReading {
       groups: this.#groups?.counts(),
       nextSlotUs: this.#nextSlotUs(bucket, shape, nowUs),
       counter: (field) => (meter[field] === undefined ? undefined : Number(meter[field])),
-      head: this.#headFields(shape, nowUs),
+      head: this.#headFields(nowUs),
     })
     const number = (field: string) => Number(meter[field] ?? 0)
     const dueUs = this.#dueUs
@@ -217,7 +223,7 @@ export class QueueReading {
       hold,
       heldMs,
       name: this.name,
-      oldestAgeMs: greatest([state.headAgeMs, this.#oldest?.ageMs(nowUs), headAgeMs(this.#head.last() ?? [], nowUs)]),
+      oldestAgeMs: this.#oldestAgeMs(state, nowUs),
       nextDueAt: dueUs === undefined ? undefined : new Date(dueUs / 1000),
       acceptedTotal: Number(this.#ids() ?? 0),
       departedTotal: number('departedTotal'),
@@ -232,6 +238,12 @@ export class QueueReading {
       largestGroup: this.#largest?.largest(),
       ...this.#reported(wantedMs, nowUs),
     })
+  }
+
+  #oldestAgeMs({ headAgeMs: ageMs }: MeterState, nowUs: number): number | undefined {
+    const { plain, front } = this.#fronts
+    const others = [plain, front, this.#head.last()].map((fields) => headAgeMs(fields ?? [], nowUs))
+    return greatest([ageMs, this.#oldest?.ageMs(nowUs), ...others])
   }
 
   /** What workers have reported. */
@@ -275,11 +287,15 @@ export class QueueReading {
     return score === undefined ? undefined : Math.floor(Number(score) / DELAYED_SCORE) * 1000
   }
 
-  /** As `capacity_head_fields` of `lua/lib/capacity.lua`. */
-  #headFields(shape: StoredShape | undefined, nowUs: number): readonly (string | null)[] {
-    if (!shape?.hasGroups) return this.#nextFields ?? []
-    const age = (fields: readonly (string | null)[]) => headAgeMs(fields, nowUs) ?? -1
-    return this.#head.fronts().reduce((oldest, fields) => (age(fields) > age(oldest) ? fields : oldest), [])
+  /** As `lua/lib/head.lua`. */
+  #headFields(nowUs: number): JobFields {
+    return this.#groupHead?.fields(this.#fronts, nowUs) ?? this.#nextFields ?? []
+  }
+
+  get #fronts() {
+    const front = this.#head.prioritized()
+    const isPlain = groupIdOf(front?.[1]) === undefined
+    return { plain: this.#head.listed() ?? (isPlain ? front : this.#oldest?.prioritized()), front }
   }
 
   #storedShape(nowUs: number): StoredShape | undefined {
@@ -406,7 +422,7 @@ class OldestReading {
   readonly #base: string
   readonly #last: Answer<string | null>
   readonly #firsts: readonly Answer<string[]>[]
-  #jobs: readonly Answer<(string | null)[]>[] = []
+  #jobs: ReadonlyMap<string, Answer<JobFields>> = new Map()
 
   constructor(base: string, batch: Batch, hasPriorities: boolean) {
     this.#base = base
@@ -418,12 +434,18 @@ class OldestReading {
 
   more(batch: Batch): void {
     const ids = new Set([this.#last(), ...this.#firsts.map((first) => first()[0])].filter((id) => id != null))
-    this.#jobs = [...ids].map((id) => batch.add('hmget', this.#base + id, ...HEAD_FIELDS))
+    this.#jobs = new Map([...ids].map((id) => [id, batch.add('hmget', this.#base + id, ...HEAD_FIELDS)]))
+  }
+
+  /** The first job with a priority, which has no group. */
+  prioritized(): JobFields | undefined {
+    const [id] = this.#firsts[0]?.() ?? []
+    return id === undefined ? undefined : this.#jobs.get(id)?.()
   }
 
   /** How long the oldest of them has been ready, ms. */
   ageMs(nowUs: number): number | undefined {
-    const ages = this.#jobs.flatMap((job) => headAgeMs(job(), nowUs) ?? [])
+    const ages = [...this.#jobs.values()].flatMap((job) => headAgeMs(job(), nowUs) ?? [])
     return ages.length === 0 ? undefined : Math.max(...ages)
   }
 }

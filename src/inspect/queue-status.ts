@@ -105,7 +105,7 @@ export interface QueueFacts extends MeterState {
   readonly name: string
   /**
    * How long the oldest ready job has been ready, ms: more than `headAgeMs` where jobs with a higher priority or newer
-   * jobs go first. Searched at the front of each priority up to 8 and of the lowest one; undefined where none waits.
+   * jobs go first, or where its group is held. Searched at the front of each priority up to 8 and of the lowest one; undefined where none waits.
    */
   readonly oldestAgeMs: number | undefined
   /** When the first delayed job is due, where none waits; undefined where some wait, or none is delayed. */

@@ -28,7 +28,7 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
       'sluice_oldest_age_seconds',
       'seconds',
       'How long the job that became ready first has been ready to leave; 0 where none waits.',
-      ({ status }) => one((status.oldestAgeMs ?? 0) / 1000),
+      ({ status }) => secondsOf(status.oldestAgeMs, status),
     ),
     merge: 'max',
   },
@@ -37,7 +37,7 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
       'sluice_head_age_seconds',
       'seconds',
       'How long the job that leaves next has been ready to leave; 0 where none waits.',
-      ({ status }) => one((status.headAgeMs ?? 0) / 1000),
+      ({ status }) => secondsOf(status.headAgeMs, status),
     ),
     merge: 'max',
   },
@@ -105,6 +105,11 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
 function worstClockError({ workers }: QueueStatus): number | undefined {
   const known = workers.flatMap(({ clockErrorMs }) => clockErrorMs ?? [])
   return known.length === 0 ? undefined : Math.max(...known) / 1000
+}
+
+/** Nothing where jobs wait, but the one whose age was asked for had gone when it was looked at: 0 would be wrong. */
+function secondsOf(ageMs: number | undefined, { waiting }: QueueStatus) {
+  return one(ageMs === undefined ? (waiting > 0 ? undefined : 0) : ageMs / 1000)
 }
 
 function gauge(name: string, unit: string, help: string, read: Family<QueueReading>['read']): Family<QueueReading> {

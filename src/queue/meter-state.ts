@@ -50,8 +50,9 @@ export interface MeterState {
   readonly active: number
   /**
    * How long the next job to leave has been ready, ms: since it was added or its delay ended or, for a retry, since it
-   * last started. By its producer's clock. In a queue with groups that of the older one of the first jobs with and
-   * without a group, since any of them may be next. undefined if no job waits.
+   * last started. By its producer's clock. In a queue with groups that of the oldest of the first jobs that may leave,
+   * since any of them may be next; where all groups are held, of those that go first. undefined if no job waits, or if
+   * the next one is gone.
    */
   readonly headAgeMs: number | undefined
   /** BullMQ's pause. */
@@ -103,7 +104,7 @@ export interface MeterReading {
   readonly nextSlotUs: number | undefined
   /** A field of the hash `…:meta:meter`. */
   readonly counter: (field: string) => number | undefined
-  /** The next job to leave: timestamp, opts, processedOn. */
+  /** The next job to leave: timestamp, opts, processedOn. Empty if none is known. */
   readonly head: readonly (string | null)[]
 }
 

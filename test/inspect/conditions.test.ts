@@ -133,6 +133,14 @@ test('an old job that others overtake', () => {
     ...{ name: 'Starving', level: 'warning' },
     text: 'the oldest job waits for 1m1s, the next one for 3s',
   })
+  const counts = { waiting: 1, limited: 0, maxed: 0, paused: 0 }
+  const named = (groups: object) =>
+    found({ ...waiting, headAgeMs: 3000, oldestAgeMs: 61_000, groups: { ...counts, ...groups } }).map(
+      ({ name }) => name,
+    )
+  expect(named({})).toEqual(['Starving'])
+  // It may be that of a group that is held.
+  for (const held of [{ limited: 1 }, { maxed: 1 }, { paused: 1 }]) expect(named(held)).not.toContain('Starving')
 })
 
 test('groups that are paused need a look, those at their running jobs do not', () => {
@@ -190,12 +198,12 @@ test('parts that did not answer', () => {
 })
 
 test('what needs a look sooner weighs more than all that comes after it', () => {
-  const all = found({
-    ...{ waiting: 7, depth: 1000, headAgeMs: 1, oldestAgeMs: 61_000, groups, paused: true, cause: 'feedback' },
-  })
-  expect(names(all)).toEqual(['No worker', 'Full', 'Starving', 'Groups held', 'Paused', 'Feedback'])
-  for (let i = 0; i < all.length; i++) {
-    expect(all[i]?.weight).toBeGreaterThan(urgencyOf(all.slice(i + 1)))
+  const facts = { waiting: 7, depth: 1000, headAgeMs: 1, oldestAgeMs: 61_000, paused: true, cause: 'feedback' } as const
+  const [plain, grouped] = [found(facts), found({ ...facts, groups })]
+  expect(names(plain)).toEqual(['No worker', 'Full', 'Starving', 'Paused', 'Feedback'])
+  expect(names(grouped)).toEqual(['No worker', 'Full', 'Groups held', 'Paused', 'Feedback'])
+  for (const all of [plain, grouped]) {
+    for (let i = 0; i < all.length; i++) expect(all[i]?.weight).toBeGreaterThan(urgencyOf(all.slice(i + 1)))
   }
 })
 

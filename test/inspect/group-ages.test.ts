@@ -1,16 +1,20 @@
-import { expect, test } from 'vitest'
+import { type Job, type JobsOptions, Queue } from 'bullmq'
+import { describe, expect, test } from 'vitest'
+import type { ShapedQueue } from '../../src/index.ts'
 import { createMetrics } from '../../src/metrics/index.ts'
 import { readScrape, sample } from '../metrics/support/scrape.ts'
+import { Taker } from '../queue/support.ts'
 import { useRedis } from '../support/redis.ts'
 import { Workshop } from '../worker/support.ts'
 import { inspectorOf, statusOf } from './support.ts'
 
-// The age of the head of a queue with groups is that of the job that came first, whether it has a group or not.
+// The age of the head of a queue with groups is that of the oldest job that may leave, whether it has a group or not.
 const redis = useRedis(import.meta.url)
 const { connection, prefix } = redis
 const shop = new Workshop(redis)
 
 const HOUR_MS = 3_600_000
+const BY = { by: 'ada', reason: 'test' }
 
 test.each([
   ['', {}],
@@ -41,6 +45,93 @@ test.each([
   await expectHours(5)
   await add(8, { priority: 4 })
   await expectHours(5, 8)
+})
+
+/** Adds a job that has waited for so long, to a group or to none. */
+function addOld(queue: ShapedQueue, hours: number, id?: string, opts: object = {}) {
+  return queue.add('job', id, { ...opts, timestamp: Date.now() - hours * HOUR_MS, ...(id ? { group: { id } } : {}) })
+}
+
+/** The ages of the head and of the oldest job, hours: every view has the same head. */
+async function agesOf(queue: ShapedQueue): Promise<[head: number, oldest: number]> {
+  const [meter, status] = [await queue.meter(), await statusOf(inspectorOf(redis, shop), queue.name)]
+  const [head, seen, oldest] = [meter, status]
+    .flatMap((view) => view.headAgeMs! / HOUR_MS)
+    .concat(status.oldestAgeMs! / HOUR_MS)
+  expect(seen).toBeCloseTo(head!, 1)
+  return [Math.round(head!), Math.round(oldest!)]
+}
+
+// SORT_RO cannot read the keys of a queue with an asterisk in its name.
+describe.each([
+  ['with SORT_RO', ''],
+  ['without SORT_RO', ' *'],
+])('%s', (_, mark) => {
+  const queueOf = (name: string, shape: object) => shop.queueNamed(name + mark, { mode: 'enforce', ...shape })
+
+  test('the job of a paused group is not the head while another may leave', async () => {
+    const queue = queueOf('paused', { groups: {} })
+    await queue.pauseGroup('paused', BY)
+    await addOld(queue, 9, 'paused')
+    expect(await agesOf(queue)).toEqual([9, 9])
+    await addOld(queue, 2, 'a')
+    await addOld(queue, 3, 'b')
+    expect(await agesOf(queue)).toEqual([3, 9])
+    await addOld(queue, 4, undefined, { priority: 1 })
+    expect(await agesOf(queue)).toEqual([4, 9])
+    await addOld(queue, 1)
+    expect(await agesOf(queue)).toEqual([3, 9])
+    await queue.resumeGroup('paused', BY)
+    expect(await agesOf(queue)).toEqual([9, 9])
+  })
+
+  test('where all groups are held, it is that of a group held by its rate, then by running jobs, then by a pause', async () => {
+    const queue = queueOf('held', { groups: { concurrency: 1 } })
+    await queue.setGroup('limited', { rate: '1/h' }, BY)
+    await queue.pauseGroup('paused', BY)
+    await addOld(queue, 9, 'paused')
+    for (const [id, hours] of [
+      ['maxed', 6],
+      ['limited', 2],
+    ] as const) {
+      await addOld(queue, hours, id)
+      await addOld(queue, hours, id)
+    }
+    const taker = new Taker(shop, queue)
+    const taken = [await taker.take(), await taker.take()]
+    const limited = taken.find(({ data }) => data === 'limited')
+    await taker.complete(limited as Job)
+    // What holds each group is found out when jobs are asked for.
+    expect(await taker.tryTake()).toBeUndefined()
+    expect((await queue.meter()).groups).toMatchObject({ waiting: 0, limited: 1, maxed: 1, paused: 1 })
+    expect(await agesOf(queue)).toEqual([2, 9])
+    await queue.pauseGroup('limited', BY)
+    expect(await agesOf(queue)).toEqual([6, 9])
+    await queue.pauseGroup('maxed', BY)
+    expect(await agesOf(queue)).toEqual([9, 9])
+  })
+
+  test('a job behind more groups than are read is the head as long as its group is in line', async () => {
+    const queue = queueOf('many', { groups: {} })
+    await addOld(queue, 5, 'first')
+    await addOld(queue, 5, 'first')
+    for (let i = 0; i < 20; i++) await addOld(queue, 1, `g${i}`)
+    await new Taker(shop, queue).take()
+    expect(await agesOf(queue)).toEqual([5, 5])
+    await queue.pauseGroup('first', BY)
+    expect(await agesOf(queue)).toEqual([1, 5])
+  })
+})
+
+test('a job of a stock producer whose group has no valid id is one without a group', async () => {
+  const queue = shop.queue({ mode: 'enforce', groups: {} })
+  const stock = new Queue(queue.name, { connection, prefix })
+  for (const id of [{}, '', null]) {
+    await stock.add('job', {}, { priority: 1, timestamp: Date.now() - HOUR_MS, group: { id } } as JobsOptions)
+    expect(await agesOf(queue)).toEqual([1, 1])
+    await stock.drain()
+  }
+  await stock.close()
 })
 
 test('without groups, where jobs age, it is that of the job that leaves next, whatever its priority', async () => {

@@ -2,6 +2,8 @@ import { hostname } from 'node:os'
 import type { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
 import type { Sample } from '../../src/inspect/index.ts'
+import { createMetrics } from '../../src/metrics/index.ts'
+import { readScrape, samples } from '../metrics/support/scrape.ts'
 import { many, Taker } from '../queue/support.ts'
 import { ShardShop } from '../sharding/support/shop.ts'
 import { useRedis } from '../support/redis.ts'
@@ -253,6 +255,11 @@ test('a job that is gone when it is looked at is not told of', async () => {
   const inspector = inspectorOf(redis, shop)
   expect(await inspector.jobs(queue.name, 'waiting')).toHaveLength(2)
   expect(await statusOf(inspector, queue.name)).toMatchObject({ waiting: 3, headAgeMs: undefined })
+  const metrics = createMetrics({ connection: redis.connection, prefix: redis.prefix, queues: [queue.name] })
+  const scrape = readScrape(await metrics.text())
+  await metrics.close()
+  // Not 0, beside a backlog.
+  expect(samples(scrape, 'sluice_head_age_seconds')).toEqual([])
   expect(await inspector.explain(queue.name, 'gone')).toBeUndefined()
 })
 

@@ -20,6 +20,10 @@ beforeAll(async () => {
   const [, job] = await queue.addBulk([1, 2].map(() => ({ name: 'job', data: {}, opts: { cost: 2 } })))
   jobId = job?.id as string
   await queue.close()
+  // From now on the replica is one that has caught up.
+  await admin.set('followed', 1)
+  await admin.wait(1, 0)
+  await admin.del('followed')
 })
 
 afterAll(async () => {

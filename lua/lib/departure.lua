@@ -70,9 +70,6 @@ function departure.open(call)
   if d.gate.groups and d.meter and d.meter.filled then
     d.gate.groups:fill(d.meter.origin + math.ceil(d.meter.filled))
   end
-  if call.horizon > 0 and not d.gate.open and d.shape.capacity then
-    d.woken = tonumber(redis.call('ZSCORE', base .. 'meta:sleepers', call.caller) or nil)
-  end
   return d
 end
 
@@ -233,6 +230,10 @@ function departure.settle(d, asked)
   local call = d.call
   local spare = asked - #d.granted
   if d.stop == 'empty' and spare == 0 then d.stop = 'full' end
+  -- Nothing wakes a worker of an empty queue but the marker.
+  if call.horizon > 0 and not d.gate.open and d.shape.capacity and d.stop ~= 'empty' then
+    d.woken = tonumber(redis.call('ZSCORE', call.base .. 'meta:sleepers', call.caller) or nil)
+  end
   -- A worker that got as many jobs as it finished keeps its wake-up time, if it has one: it may have room for more. One
   -- that got fewer, since they are large (lib/fetched-size), asks again at once.
   local goes_on = call.ends and d.stop == 'full'

@@ -278,7 +278,18 @@ function gate_groups.handle(gate, handlers)
   gate.groups:handle(handlers, redis)
   function handlers.RPOPLPUSH(command, source, target)
     gate.tried = true
-    gate.pick = not gate.shut and gate_groups.pick(gate)
+    if gate.shut then
+      gate.pick = false
+      return false
+    end
+    local groups = gate.groups
+    -- As below: to look at an empty list would be a miss of Redis's keys.
+    if not groups.plain_known and not groups.ageing then
+      groups.none_in_wait = not call(command, source, target)
+      if not groups.none_in_wait then call('LMOVE', target, source, 'LEFT', 'RIGHT') end
+    end
+    gate.pick = gate_groups.pick(gate)
+    groups.none_in_wait = false
     if not gate.pick or gate.pick.from ~= 'wait' then return false end
     local id = call(command, source, target)
     gate_groups.served(gate, gate.pick)

@@ -234,7 +234,7 @@ local function group_jobs(groups)
       if first then return first.id, first.from end
       return nil
     end
-    local id = redis.call('LINDEX', g.base .. 'wait', -1)
+    local id = not g.none_in_wait and redis.call('LINDEX', g.base .. 'wait', -1)
     if id then return id, 'wait' end
     return redis.call('ZRANGEBYSCORE', g.base .. 'prioritized', us_text(groups.BAND), '+inf', 'LIMIT', 0, 1)[1], 'prioritized'
   end

@@ -212,6 +212,8 @@ local function groups_library()
     g.changed = false
   end
 
+  -- g.none_in_wait: whether BullMQ's wait list is known to be empty.
+
   -- g.awaited: whether no group was ready before, so that workers may sleep.
   function groups.note_awaited(g)
     if g.awaited == nil then g.awaited = redis.call('EXISTS', groups.key(g, 'ready')) == 0 end

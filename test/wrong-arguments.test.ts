@@ -3,7 +3,7 @@ import { describe, expect, onTestFinished, test } from 'vitest'
 import * as http from '../src/http/index.ts'
 import * as sluice from '../src/index.ts'
 import { Inspector } from '../src/inspect/index.ts'
-import { combine, createLimiter, safeShape } from '../src/limits/index.ts'
+import { combine, createLimiter } from '../src/limits/index.ts'
 import { moveShardedQueue, ShardedQueue, ShardedWorker } from '../src/sharding/index.ts'
 import { expectPaced, worstWindow } from '../src/testing/index.ts'
 import { useRedis } from './support/redis.ts'
@@ -106,7 +106,7 @@ const CALLS: readonly Case[] = [
   ...(['parseRate', 'formatRate', 'intervalUs', 'sizeShape'] as const).map(
     (call): Case => [call, [undefined, null, 5, 'x', {}, []], (v) => (sluice as Wrong)[call](v)],
   ),
-  ['safeShape', [undefined, null, 5, 'x', {}], safeShape],
+  ['safeShape', [undefined, null, 5, 'x', {}], sluice.safeShape],
   ['combine', NO_LIST, combine as Wrong],
   ['worstWindow', [undefined, null, 5, {}], (v) => worstWindow(v, { rate: '1/s' })],
   ['expectPaced, shape', [undefined, null, {}], (v) => expectPaced([], v)],

@@ -94,7 +94,7 @@ export function byReason(counts: readonly ReasonCount[]): ReasonCount[] {
 }
 
 /** What reasons that differ only in numbers and ids have in common. The codes of HTTP and SMTP tell them apart. */
-export function kindOfReason(reason: string): string {
+function kindOfReason(reason: string): string {
   const isOwn = (word: string) => !/\d/.test(word) || /^[45]\d\d$/.test(word)
   return shortReason(reason).replaceAll(/\w+/g, (word) => (isOwn(word) ? word : '#'))
 }

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
-import { safeShape } from '../../src/limits/index.ts'
+import { safeShape } from '../../src/index.ts'
 
 const document = readFileSync(new URL('../../docs/choosing.md', import.meta.url), 'utf8')
 const [tree = '', table = ''] = document.split('\n## Side by side\n')

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { InvalidLimitError, type SafeShape, safeShape } from '../../src/limits/index.ts'
+import { InvalidLimitError, type SafeShape, safeShape } from '../../src/index.ts'
 import { intervalUs } from '../../src/rate.ts'
 
 /** The grid of intervals, in which times are whole numbers: 1/1024 µs. */

@@ -1,7 +1,7 @@
 // The same as esm.mjs, by require().
 const { once } = require('node:events')
-const { QueueFullError, ShapedQueue, ShapedWorker } = require('sluice')
-const { safeShape } = require('sluice/limits')
+const { QueueFullError, ShapedQueue, ShapedWorker, safeShape } = require('sluice')
+const { createLimiter } = require('sluice/limits')
 const { ReferenceBucket } = require('sluice/testing')
 
 async function main() {
@@ -14,7 +14,8 @@ async function main() {
   const [, result] = await once(worker, 'completed')
   await worker.close()
   await queue.close()
-  console.log(JSON.stringify({ result, refused, level: new ReferenceBucket(safeShape({ q: 1, w: 1000 })).level }))
+  const { level } = new ReferenceBucket(safeShape({ quota: 1, windowMs: 1000 }))
+  console.log(JSON.stringify({ result, refused, limits: typeof createLimiter, level }))
 }
 
 main()

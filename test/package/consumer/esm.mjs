@@ -1,7 +1,7 @@
 // A project's own program: one job through a shaped queue. Prints what came of it as JSON.
 import { once } from 'node:events'
-import { ShapedQueue, ShapedWorker, sizeShape } from 'sluice'
-import { safeShape } from 'sluice/limits'
+import { ShapedQueue, ShapedWorker, safeShape } from 'sluice'
+import { createLimiter } from 'sluice/limits'
 import { expectPaced } from 'sluice/testing'
 
 const connection = { url: process.env.REDIS_URL }
@@ -16,4 +16,5 @@ expectPaced([departureTimeUs], shape)
 const [, result] = await completed
 await worker.close()
 await queue.close()
-console.log(JSON.stringify({ result, sized: typeof sizeShape, safe: safeShape({ q: 2, w: 1000, burst: 1 }).burst }))
+const { burst } = safeShape({ quota: 2, windowMs: 1000, burst: 1 })
+console.log(JSON.stringify({ result, limits: typeof createLimiter, safe: burst }))

@@ -18,64 +18,18 @@ unbegun.CHUNK, unbegun.MOST = 64, 1024
 -- Slots that lie this close behind a reset or another mode of a limit, µs, may have been granted before it.
 unbegun.AHEAD_US = 60000000
 
--- The running jobs whose slots lie in the window, each with its slot and cost, but not those that gave their units back
--- (given): only if no job is missing, else nil. Jobs that have ended are no longer known.
-function unbegun.charged(base, part, given)
-  local found, sum, l, s = {}, 0, part.l, part.s
-  for from = 0, unbegun.MOST - 1, unbegun.CHUNK do
-    local ids = redis.call('LRANGE', base .. 'active', from, from + unbegun.CHUNK - 1)
-    for _, id in ipairs(ids) do
-      local job = redis.call('HMGET', base .. id, 'departure', 'opts', 'ats')
-      local slot = tonumber(job[1])
-      local counts = not part.group or (groups_library().named(job[2]) or '') == part.group
-      if counts and slot and slot >= s.start and slot < s.finish and not given[id] then
-        local cost, costs = cost_of_options(job[2])
-        local field = (job[3] or '') .. ':' .. job[1] .. ':' .. (l.unit or '')
-        local settled = redis.call('HGET', base .. 'meta:settled:' .. id, field)
-        found[#found + 1] = { id = id, slot = slot, cost = tonumber(settled) or queue_limit_cost(l, cost, costs) }
-        sum = sum + found[#found].cost
-        if sum == s.used then return found end
-      end
-    end
-    if #ids < unbegun.CHUNK then return nil end
-  end
-end
-
--- Some that began the window go back, and others were charged in it later: it begins with the first of these, if all of
--- them are known. Returns whether anything was given back.
-function unbegun.leave(base, part, leaving, given)
-  local used, opening, start = 0, 0, nil
-  local found = unbegun.charged(base, part, given)
-  for _, job in ipairs(found or {}) do
-    if not leaving[job.id] then
-      if not start or job.slot < start then start, opening = job.slot, 0 end
-      if job.slot == start then opening = opening + job.cost end
-      used = used + job.cost
-    end
-  end
-  if not found or used == part.s.used then return false end
-  part.l.verbs.begin(part.s, part.l, start or part.s.start, used, opening)
-  return true
-end
-
--- The jobs that go back and were charged when they were granted, the last slot first: {id, slot, cost, costs, group}
--- each; ruled: whether the limits are still those that it was charged under.
-function unbegun.granted(base, shape, leaving)
-  local jobs, rules = {}, charged.rules(shape.rules_at, shape.groups_at)
-  for id in pairs(leaving) do
-    local job = redis.call('HMGET', base .. id, 'departure', 'opts', 'processedOn', 'defa', 'charged')
-    local slot = tonumber(job[1]) or 0
-    -- Otherwise the slot is that of an attempt before. One that will only be failed was not charged.
-    if math.ceil(slot / 1000) == tonumber(job[3]) and not job[4] then
-      local cost, costs = cost_of_options(job[2])
-      jobs[#jobs + 1] = {
-        id = id, slot = slot, cost = cost, costs = costs, group = groups_library().named(job[2]) or '',
-        ruled = string.match(job[5] or '', '^%S+') == rules,
-      }
-    end
-  end
-  table.sort(jobs, function(a, b) return a.slot > b.slot end)
-  return jobs
+-- A job that was charged when it was granted, nil if it was not: {id, slot, cost, costs, group, attempt}. rules: the name
+-- of the limits now; ruled: whether it was charged under these
+function unbegun.job(base, id, rules)
+  local job = redis.call('HMGET', base .. id, 'departure', 'opts', 'processedOn', 'defa', 'charged', 'ats')
+  local slot = tonumber(job[1]) or 0
+  -- Otherwise the slot is that of an attempt before. One that will only be failed was not charged.
+  if math.ceil(slot / 1000) ~= tonumber(job[3]) or job[4] then return nil end
+  local cost, costs = cost_of_options(job[2])
+  return {
+    id = id, slot = slot, cost = cost, costs = costs, group = groups_library().named(job[2]) or '',
+    ruled = string.match(job[5] or '', '^%S+') == rules, attempt = job[6] or '',
+  }
 end
 
 -- Whether a job was certainly charged under a limit, as it is now.
@@ -88,8 +42,65 @@ function unbegun.counts(l, job)
   return l.changed_at == 0 or job.slot > l.changed_at + unbegun.AHEAD_US
 end
 
+-- What a running job has taken of a limit by now, nil if it is not known when it began to: a job that was to take nothing
+-- was charged since.
+function unbegun.taken(base, l, job)
+  local cost = queue_limit_cost(l, job.cost, job.costs)
+  local field = job.attempt .. ':' .. us_text(job.slot) .. ':' .. (l.unit or '')
+  local settled = tonumber(redis.call('HGET', base .. 'meta:settled:' .. job.id, field) or nil)
+  if settled and settled > 0 and cost == 0 then return nil end
+  return settled or cost
+end
+
+-- The running jobs that took units of the window, each {id, slot, cost}, but not those that gave them back (given): only
+-- if no job is missing, else nil. Jobs that have ended are no longer known.
+function unbegun.charged(base, part, rules, given)
+  local found, sum, l, s = {}, 0, part.l, part.s
+  for from = 0, unbegun.MOST - 1, unbegun.CHUNK do
+    local ids = redis.call('LRANGE', base .. 'active', from, from + unbegun.CHUNK - 1)
+    for _, id in ipairs(ids) do
+      local job = not given[id] and unbegun.job(base, id, rules)
+      local own = job and (not part.group or part.group == job.group)
+      if own and job.slot >= s.start and job.slot < s.finish and unbegun.counts(l, job) then
+        local cost = unbegun.taken(base, l, job)
+        if not cost then return nil end
+        -- One that takes nothing begins no window.
+        if cost > 0 then found[#found + 1] = { id = id, slot = job.slot, cost = cost } end
+        sum = sum + cost
+        if sum == s.used then return found end
+      end
+    end
+    if #ids < unbegun.CHUNK then return nil end
+  end
+end
+
+-- Some that began the window go back, and others were charged in it later: it begins with the first of these, if all of
+-- them are known. Returns whether anything was given back.
+function unbegun.leave(base, part, rules, leaving, given)
+  local used, opening, start = 0, 0, nil
+  local found = unbegun.charged(base, part, rules, given)
+  for _, job in ipairs(found or {}) do
+    if not leaving[job.id] then
+      if not start or job.slot < start then start, opening = job.slot, 0 end
+      if job.slot == start then opening = opening + job.cost end
+      used = used + job.cost
+    end
+  end
+  if not found or used == part.s.used then return false end
+  part.l.verbs.begin(part.s, part.l, start or part.s.start, used, opening)
+  return true
+end
+
+-- The jobs that go back and were charged when they were granted, the last slot first.
+function unbegun.granted(base, rules, leaving)
+  local jobs = {}
+  for id in pairs(leaving) do jobs[#jobs + 1] = unbegun.job(base, id, rules) end
+  table.sort(jobs, function(a, b) return a.slot > b.slot end)
+  return jobs
+end
+
 -- Gives a limit the units of its jobs back.
-function unbegun.refund(base, part, jobs, leaving)
+function unbegun.refund(base, part, rules, jobs, leaving)
   local l, given, changed, first = part.l, {}, false, false
   for _, job in ipairs(jobs) do
     local cost = queue_limit_cost(l, job.cost, job.costs)
@@ -101,7 +112,7 @@ function unbegun.refund(base, part, jobs, leaving)
       end
     end
   end
-  changed = (first and unbegun.leave(base, part, leaving, given)) or changed
+  changed = (first and unbegun.leave(base, part, rules, leaving, given)) or changed
   if not changed then return end
   l.verbs.save(part.s, l)
   if l.shared then queue_limit_call_others(l.control, base) end
@@ -148,14 +159,14 @@ function unbegun.refund_meter(base, shape, jobs)
 end
 
 -- Gives limits their units back.
-function unbegun.refund_limits(base, shape, now, jobs, leaving)
+function unbegun.refund_limits(base, shape, now, rules, jobs, leaving)
   local parts, seen = shape.limits and queue_limits_open(shape, base, now) or {}, {}
   local own = group_limits_of(base, shape, now)
   for _, job in ipairs(own and jobs or {}) do
     for _, part in ipairs(not seen[job.group] and own.open(job.group) or {}) do parts[#parts + 1] = part end
     seen[job.group] = true
   end
-  for _, part in ipairs(parts) do unbegun.refund(base, part, jobs, leaving) end
+  for _, part in ipairs(parts) do unbegun.refund(base, part, rules, jobs, leaving) end
 end
 
 -- leaving: the ids of the jobs that go back, each true. Returns the shape and the jobs, for unbegun.refund_meter; nil if
@@ -167,8 +178,9 @@ function unbegun.give_back(base, leaving)
   local now = redis_now()
   local shape = shape_load(key, base, now)
   if not (shape and shape.mode == 'enforce') then return nil end
-  local jobs = unbegun.granted(base, shape, leaving)
-  if shape.limits or shape.group_limits then unbegun.refund_limits(base, shape, now, jobs, leaving) end
+  local rules = charged.rules(shape.rules_at, shape.groups_at)
+  local jobs = unbegun.granted(base, rules, leaving)
+  if shape.limits or shape.group_limits then unbegun.refund_limits(base, shape, now, rules, jobs, leaving) end
   if shape.groups then unbegun.refund_buckets(base, shape, now, jobs) end
   return shape, jobs
 end

@@ -123,6 +123,56 @@ describe.each(['queue', 'group'] as const)('a limit per %s', (per) => {
     expect((await held.depart(6)).grants.map(({ id }) => id)).toEqual([free.grants[0]!.id])
   })
 
+  test('a job that takes nothing of a limit begins no window of it', async () => {
+    await begin(shapeOf({ algorithm: 'fixed-window', align: 'first', rate: '3/min' }), 0)
+    const add = (mails: number) => held.add({ group: { id: 'a' }, costs: { mails } })
+    await add(1)
+    const first = await held.depart(1)
+    await advance(LATE_US)
+    await add(0)
+    expect((await held.depart(1)).grants).toHaveLength(1)
+    await advance(50_000_000)
+    await add(1)
+    const fromUs = held.nowUs
+    expect((await held.depart(1)).grants).toHaveLength(1)
+    await goBack(first)
+    for (let i = 0; i < 6; i++) await add(1)
+    const { grants, nextUs } = await held.depart(6)
+    expect(grants).toHaveLength(2)
+    expect(nextUs).toBe(fromUs + 60_000_000)
+  })
+
+  test.each(['will only be failed', 'was granted before the limit was there'])(
+    'a window that does not know all of its jobs stays, beside a job that %s',
+    async (which) => {
+      const shape = shapeOf({ algorithm: 'fixed-window', align: 'first', rate: '3/min' })
+      const isFailed = which.endsWith('failed')
+      await begin(isFailed ? shape : { groups: {} }, 1)
+      if (!isFailed) {
+        expect((await held.depart(1)).grants).toHaveLength(1)
+        const limits = encodeShape(shape).fields.limits as string
+        await held.backend.store.override({ limits }, 'test', 'test', undefined)
+        await held.add({ group: { id: 'a' }, costs: { mails: 1 } })
+      }
+      const first = await held.depart(1)
+      if (isFailed) {
+        await advance(LATE_US)
+        const { id } = await held.add({ group: { id: 'a' }, costs: { mails: 1 } })
+        await redis.client().hset(`${held.base}${id}`, 'defa', 'failed')
+        expect((await held.depart(1)).grants).toHaveLength(1)
+      }
+      await advance(LATE_US)
+      await held.add({ group: { id: 'a' }, costs: { mails: 1 } })
+      const ended = await held.depart(1)
+      await redis.client().lrem(`${held.base}active`, 1, ended.grants[0]!.id)
+      await goBack(first)
+      for (let i = 0; i < 6; i++) await held.add({ group: { id: 'a' }, costs: { mails: 1 } })
+      const { grants, nextUs } = await held.depart(6)
+      expect(grants).toHaveLength(1)
+      expect(nextUs).toBe(first.grants[0]!.slotUs + 60_000_000)
+    },
+  )
+
   test('only windows at times of their own let a job start late, until they end', async () => {
     for (const [name, rule] of Object.entries(RULES)) {
       await begin(shapeOf(rule), 1)

@@ -9,7 +9,8 @@
     [3]  the slot granted before the first of these, µs
     [4]  id of a worker that leaves: its wake-up time goes to another; '' if the worker stays
     [5]  the last job of the wait list that an earlier call put back: as long as it waits, these go behind it; or ''
-    [6]  1 if an earlier call refunded the slots of these jobs, or ''
+    [6]  for a later call of a worker that leaves, whether the first one refunded the slots of these jobs: 1, or 0 if that
+         is not known; else ''
     then three for each job, in the order of their slots: id, lock token, score of a prioritized job or ''
   Returns {jobs put back, 1 if slots were refunded}.
 ]]
@@ -75,11 +76,18 @@ if back > 0 then queue_limits_freed(base, redis.call('HGET', KEYS[1], 'limits'))
 -- those of jobs that come in later calls.
 local cost_us = tonumber(ARGV[2]) or 0
 local refunded = ARGV[1] ~= '' and back == jobs and cost_us > 0 and refund(cost_us) or 0
+
+-- How many of the jobs that went back had slots that are refunded. A later call refunds none: if the reply of the first
+-- was lost, that one may have refunded them.
+local function reused()
+  if refunded == 1 or ARGV[6] == '1' then return back end
+  return ARGV[6] == '' and shape and unbegun.refund_meter(base, shape, granted) or 0
+end
 if back > 0 and redis.call('EXISTS', KEYS[1]) == 1 then
-  local reused = (refunded == 1 or ARGV[6] == '1') and back or (shape and unbegun.refund_meter(base, shape, granted) or 0)
+  local count = reused()
   redis.call('HINCRBY', base .. 'meta:meter', 'departedTotal', -back)
-  if reused > 0 then redis.call('HINCRBY', base .. 'meta:meter', 'refundedTotal', reused) end
-  if reused < back then redis.call('HINCRBY', base .. 'meta:meter', 'forfeitedTotal', back - reused) end
+  if count > 0 then redis.call('HINCRBY', base .. 'meta:meter', 'refundedTotal', count) end
+  if count < back then redis.call('HINCRBY', base .. 'meta:meter', 'forfeitedTotal', back - count) end
 end
 if ARGV[4] ~= '' then
   local slept = redis.call('ZREM', base .. 'meta:sleepers', ARGV[4])

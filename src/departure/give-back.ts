@@ -24,7 +24,7 @@ export async function giveBack(
 
 /**
  * The arguments of `lua/give-back.lua`.
- * @param part which of the jobs, and whether an earlier part refunded the slots
+ * @param part which of the jobs, and whether the first part is known to have refunded the slots
  */
 export function giveBackArguments(
   jobs: readonly HeldJob[],
@@ -40,7 +40,7 @@ export function giveBackArguments(
     refundable[0]?.previousSlotUs ?? '',
     leavingWorkerId,
     ahead?.id ?? '',
-    part.isRefunded ? 1 : '',
+    leavingWorkerId && part.from > 0 ? Number(part.isRefunded) : '',
     ...jobs.slice(part.from, part.to).flatMap(({ id, token, score }) => [id, token, score]),
   ]
 }

@@ -91,6 +91,22 @@ test('a part that is sent again, and the rest after a failure, change neither th
   expect((await held.drain(1, 60 * SECOND_US)).map(({ id }) => id)).toEqual(all)
 })
 
+test('slots that a call refunded are not refunded again by later parts, if its reply is lost', async () => {
+  await held.reset({ rate: '1/s', burst: JOBS + MOST })
+  for (let i = 0; i < 3 * JOBS; i++) await held.add()
+  // Of one slot, by two workers.
+  expect((await held.depart(MOST)).grants).toHaveLength(MOST)
+  const jobs = heldJobs(await held.depart(JOBS), 'token')
+  let isLost = true
+  await giveBack(jobs, 'worker', MOST, async (args: readonly Argument[]) => {
+    const reply = await held.backend.store.run('give-back', args)
+    const seen = isLost ? await held.backend.store.run('give-back', args) : reply
+    isLost = false
+    return seen
+  })
+  expect((await held.depart(3 * JOBS)).grants).toHaveLength(JOBS)
+})
+
 test('a worker that closes returns a hundred jobs although its connection breaks between two parts', async () => {
   const proxy = await startProxy(redis.url)
   const fleet = new Fleet()

@@ -78,16 +78,22 @@ local function note_unseen()
   held.note(meter_key, now, paused and 'pause' or 'workers', '')
 end
 
-local function sample(level)
+-- What samples of all levels show, read once: keys that are absent, as those of an empty queue, are misses of Redis's keys.
+local function read_state()
+  local depth, waiting = capacity_depth(base, shape, now)
+  return { depth = depth, waiting = waiting, active = redis.call('LLEN', base .. 'active'),
+    age_ms = waiting > 0 and head_age_ms() or -1 }
+end
+
+local function sample(level, state)
   local totals = redis.call('HMGET', meter_key, 'departedTotal', 'refusedTotal', 'droppedTotal', 'bypassedTotal')
   local starts = redis.call('HMGET', starts_key, 'count', 'latenessUs', 'max:' .. level[1], 'completed', 'failed',
     'failedAttempts')
-  local waiting = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized')
   local paused = shape.paused_until > now or redis.call('HEXISTS', base .. 'meta', 'paused') == 1
   local paced = shape.interval and shape.mode == 'enforce'
   return {
     us_text(now / 1000), redis.call('GET', base .. 'id') or 0, totals[1] or 0, totals[2] or 0, totals[3] or 0,
-    capacity_depth(base, shape, now), waiting, redis.call('LLEN', base .. 'active'), us_text(head_age_ms()),
+    state.depth, state.waiting, state.active, us_text(state.age_ms),
     paced and exact_text(1000000 / shape.interval) or -1, starts[1] or 0, starts[2] or 0, starts[3] or 0,
     starts[4] or 0, starts[5] or 0, starts[6] or 0, totals[4] or 0,
     causes[1], causes[2], causes[3], causes[4], causes[5], paused and 1 or 0,
@@ -125,8 +131,9 @@ note_unseen()
 if shape.groups then sweep_groups() end
 local due = series_due(base, now)
 local bypassing = #due > 0 and bypass.count(base, meter_key, shape, now)
+local state = #due > 0 and read_state()
 for _, level in ipairs(due) do
-  series_add(base, level, sample(level))
+  series_add(base, level, sample(level, state))
   redis.call('HSET', starts_key, 'max:' .. level[1], 0)
 end
 if #due > 1 then forget_gone() end

@@ -9,7 +9,8 @@ local function capacity_due(shape, now)
   return (math.floor(now / 1000) + shape.capacity_horizon_ms + 1) * 4096 - 1
 end
 
--- Number of jobs that take a place. Delayed jobs beyond the capacity horizon, if set, do not.
+-- Number of jobs that take a place. Delayed jobs beyond the capacity horizon, if set, do not. Second, how many of them
+-- wait.
 local function capacity_depth(base, shape, now)
   local due, delayed = capacity_due(shape, now), nil
   if due then
@@ -17,8 +18,8 @@ local function capacity_depth(base, shape, now)
   else
     delayed = redis.call('ZCARD', base .. 'delayed')
   end
-  return redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized') + delayed
-    + redis.call('ZCARD', base .. 'waiting-children')
+  local waiting = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized')
+  return waiting + delayed + redis.call('ZCARD', base .. 'waiting-children'), waiting
 end
 
 local function capacity_claimed(shape, now)

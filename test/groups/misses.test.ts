@@ -123,3 +123,24 @@ test('an idle worker misses no more keys than BullMQ’s under a rate, and 1.5 t
     expect(await missesPerPoll(shape), JSON.stringify(shape)).toBeLessThanOrEqual(times * stock)
   }
 })
+
+test('a report looks up once what all samples of a queue show', async () => {
+  await admin.flushall()
+  await admin.config('SET', 'notify-keyspace-events', 'Em')
+  const subscriber = admin.duplicate()
+  const missed: string[] = []
+  subscriber.on('message', (_channel, key: string) => missed.push(key))
+  await subscriber.subscribe('__keyevent@0__:keymiss')
+  const connection = { ...connectionOptions(service.url), maxRetriesPerRequest: null }
+  const queue = new ShapedQueue('q', { connection, shape: { rate: '10000/s' } })
+  const worker = new ShapedWorker('q', async () => {}, { connection, skipStalledCheck: true })
+  while ((await admin.exists('bull:q:meta:series:120')) === 0) await delay(10)
+  // All messages so far have arrived before the reply.
+  await subscriber.ping()
+  // The report makes three samples. What a worker asks when it starts may look that up once, too.
+  expect(missed.filter((key) => key === 'bull:q:active').length).toBeLessThan(3)
+  await worker.close()
+  await queue.close()
+  subscriber.disconnect()
+  await admin.config('SET', 'notify-keyspace-events', '')
+})

@@ -22,7 +22,7 @@ export function nowSentence(queue) {
 }
 
 /**
- * What holds the next job holds only workers that ask the meter.
+ * What holds the next job applies only to workers that ask the meter.
  * @param {Queue} queue
  * @returns {string} '' where no job starts past the meter
  */
@@ -74,14 +74,16 @@ export function holdThatLasts({ hold, at }) {
  */
 export function holdSentence(hold, whom = 'the next job') {
   if (!hold) return 'No job is ready.'
-  const until = hold.until === undefined ? '' : `, until ${time(hold.until)}`
+  const until = hold.until === undefined ? '' : ` and will until ${time(hold.until)}`
   return `${holderText(hold)} ${whom} since ${time(hold.since)}${until}.`
 }
 
 /** @param {NonNullable<import('../wire.d.ts').Explained['hold']>} hold */
 function holderText({ cause, limit, group }) {
   if (group === undefined) return HELD_BY[cause](limit)
-  return limit === undefined ? `The ${cause} of group ${group} holds` : `The limit ${limit} of group ${group} holds`
+  return limit === undefined
+    ? `The ${cause} of group ${group} has held`
+    : `The limit ${limit} of group ${group} has held`
 }
 
 /**
@@ -101,10 +103,10 @@ export function placeHolderText({ jobId, lockEndsAt, worker, isSilent }) {
 
 /** @type {Record<HoldCause, (limit?: string) => string>} */
 const HELD_BY = {
-  rate: () => 'The rate holds',
-  limits: (limit) => (limit === undefined ? 'A limit holds' : `The limit ${limit} holds`),
-  concurrency: () => 'The limit on running jobs holds',
-  pause: () => 'A pause holds',
+  rate: () => 'The rate has held',
+  limits: (limit) => (limit === undefined ? 'A limit has held' : `The limit ${limit} has held`),
+  concurrency: () => 'The limit on running jobs has held',
+  pause: () => 'A pause has held',
   workers: () => 'No worker has asked for',
 }
 

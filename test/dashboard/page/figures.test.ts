@@ -302,9 +302,9 @@ describe('what holds the next job, in a sentence', () => {
   test('names the limit and the group that hold it', () => {
     const since = new Date(START).toISOString()
     expect(sentence('limits', { hold: { cause: 'limits', limit: 'tokens', group: 'a', since } })).toMatch(
-      /^The limit tokens of group a holds the next job/,
+      /^The limit tokens of group a has held the next job/,
     )
-    expect(sentence('rate', { hold: { cause: 'rate', group: 'a', since } })).toMatch(/^The rate of group a holds/)
+    expect(sentence('rate', { hold: { cause: 'rate', group: 'a', since } })).toMatch(/^The rate of group a has held/)
   })
 
   test('says that the rate of a group holds, where it is not that of the queue', () => {
@@ -319,7 +319,7 @@ describe('what holds the next job, in a sentence', () => {
       { ...held, grouped: 4 },
       { ...held, groups: { ...groups, waiting: 1 } },
     ]) {
-      expect(of(more)).toMatch(/^The rate holds/)
+      expect(of(more)).toMatch(/^The rate has held/)
     }
   })
 

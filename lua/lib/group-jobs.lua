@@ -32,6 +32,15 @@ local function group_jobs(groups)
     g.fronts[#g.fronts + 1] = id
   end
 
+  -- The first jobs of the groups that became ready: they may go before the head that workers sleep for (lib/wake).
+  function groups.entered_fronts(g)
+    local fronts = {}
+    for _, group in ipairs(g.entered or {}) do
+      if groups.ready_tag(g, group) then fronts[#fronts + 1] = groups.head(g, group) end
+    end
+    return fronts
+  end
+
   -- New jobs came into the line of a group that is not ready: it becomes so, unless it is held by a job before them.
   -- line: score and id of each
   function groups.came(g, group, jobs, line)

@@ -232,6 +232,8 @@ local function groups_library()
     end
     redis.call('ZADD', groups.key(g, 'ready'), us_text(tag), group)
     groups.line_up(g, group, tag)
+    g.entered = g.entered or {}
+    g.entered[#g.entered + 1] = group
     g.changed = true
     return tag
   end

@@ -165,3 +165,24 @@ test('a pause of a group stays when what was set for the group is cleared', asyn
   ])
   expect(await worker.getNextJob('token')).toBeUndefined()
 })
+
+/** A worker that sleeps for a job that costs five tokens, of which one is left: in two minutes. */
+async function sleepForDear(pause: () => Promise<void>): Promise<void> {
+  await held.reset({ rate: '1/min', burst: 5, groups: {} })
+  for (const id of ['c', 'a', 'c']) await add(id)
+  await held.add({ group: { id: 'a' }, cost: 5 })
+  await held.depart(2, 50_000)
+  await pause()
+  await held.advanceTo(held.nowUs + SECOND_US)
+  expect(await held.depart(1, 50_000)).toMatchObject({ stop: 'closed', grants: [] })
+}
+
+const asks = async (worker = 'held') => Number(await redis.client().zscore(`${held.base}meta:sleepers`, worker))
+
+test('a group that is resumed wakes the worker that sleeps for a dearer job behind it', async () => {
+  await sleepForDear(() => set('c', { paused: true }))
+  expect(await asks()).toBeGreaterThan(held.nowUs + 100 * SECOND_US)
+  await set('c', { paused: { clear: true } })
+  expect(await asks()).toBe(held.nowUs)
+  expect((await held.depart(1, 50_000)).grants).toHaveLength(1)
+})

@@ -193,16 +193,21 @@ end
 -- find only full workers, and others that do not listen for it. Returns whether the head may leave now and no
 -- sleeping worker could take it.
 function departure.hand_on(d)
-  local call, planned = d.call, nil
+  local call, planned, passes = d.call, nil, nil
   if d.gate.open then return false end
   local function slots(i)
     planned = planned or plan.new(d.gate)
-    return plan.slot(planned, i)
+    local slot = plan.slot(planned, i)
+    if i > 1 or (slot and slot <= d.now + d.gate.horizon) then return slot end
+    gate_groups.hold(d.gate, planned)
+    if not d.gate.held then return slot end
+    passes = passes or (gate_groups.passes(d.gate) and d.now) or gate_groups.next_end(d.gate) + d.gate.horizon
+    return math.min(slot or math.huge, passes)
   end
   local span, lead = departure.span(d)
   if sleepers.hand_on(call.base, call.caller, d.now, span, sleepers.sooner(slots, lead)) then
     local head = planned and planned.first
-    if head then wake.sleep_for(call.base, head.id, head.cost, head.costs) end
+    if head then wake.sleep_for(call.base, head.id, not planned.floors and head.cost, head.costs) end
     return false
   end
   -- The places of a job that ended, under a concurrency limit, may be enough for several that cost less.
@@ -216,6 +221,8 @@ function departure.sleep(d, spare)
   local function slots(i) return plan.slot(planned, i) end
   local span, lead = departure.span(d)
   local asks = sleepers.add(key, call.caller, d.now, span, sleepers.sooner(slots, lead), spare)
+  local ends = gate_groups.next_end(gate)
+  if ends < math.huge then asks = sleepers.hasten(key, call.caller, asks, math.max(d.now + 1000, ends)) end
   wake.sleep_for(call.base, gate.next_id, not gate.passable and gate.next_cost, gate.costs)
   if d.delayed > 0 then
     local due = math.max(d.now + 1000, d.delayed * 1000)

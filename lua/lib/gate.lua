@@ -8,6 +8,7 @@
 --- @include "group-limits"
 --- @include "ageing"
 --- @include "queued-at"
+--- @include "wake"
 
 -- The gate: replaces `redis` for BullMQ's script while it looks for the next job. It lets a pop through only if
 -- the head of the queue may leave; everything else in the script (above all the promotion of delayed jobs)
@@ -24,6 +25,9 @@
 --   gate.known             a picked job of which everything is known
 --   gate.floor             the earliest slot that the group of the head allows, µs
 --   gate.passable          whether only groups hold the jobs: one that comes may leave before gate.next
+--   gate.held              the head of a group that may not leave: group, id, tag, cost, costs, and the unit of the limit
+--                          that holds it
+--   gate.costs_of          job -> its costs in units, of first jobs of groups, false if it has none
 --   gate.idle              whether jobs wait, but none may leave before another ends or a pause does
 --   gate.ageing            the order of jobs that age (lib/ageing), if there are no groups
 --   gate.order             the same, also with groups
@@ -214,18 +218,48 @@ function gate_groups.refusal(gate)
   }
 end
 
+-- The unit of the limit of the queue of that name; nil if it has none, or if there is no such limit.
+function gate_groups.unit(parts, name)
+  for _, part in ipairs(parts or {}) do if part.l.name == name then return part.l.unit end end
+end
+
+-- The head may not leave, although it has not been refused: a plan (lib/plan) says so.
+function gate_groups.hold(gate, planned)
+  local first = planned.first
+  if gate.held or not gate.groups or planned.floors or not first.id then return end
+  local group, tag = gate.groups:first_ready()
+  gate.held = {
+    group = group, id = first.id, tag = tag, cost = first.cost, costs = first.costs,
+    unit = gate_groups.unit(planned.limits, planned.limit),
+  }
+end
+
+-- Whether the next job of a group takes none of the unit. Costs are read once: a call may start many jobs.
+function gate_groups.is_free(gate, group, unit)
+  local id = gate.groups:head(group)
+  if not id then return false end
+  gate.costs_of = gate.costs_of or {}
+  local costs = gate.costs_of[id]
+  if costs == nil then
+    costs = select(3, job_cost(gate.base .. id)) or false
+    gate.costs_of[id] = costs
+  end
+  return costs and costs[unit] == 0
+end
+
 -- If the job of a group waits for a limit of the queue in a unit, jobs of other groups that take none of it go before it:
--- they do not keep it waiting for longer. Returns the choice, or nil.
-function gate_groups.pass(gate, held, soon)
-  local groups, unit = gate.groups, nil
-  for _, part in ipairs(gate.limits or {}) do if part.l.name == gate.limit then unit = part.l.unit end end
+-- they do not keep it waiting for longer. As all ready groups do, they may go ahead up to `latest`. Returns the choice,
+-- or nil.
+function gate_groups.pass(gate, held, latest)
+  local groups, unit = gate.groups, gate_groups.unit(gate.limits, gate.limit)
+  gate.held.unit = unit
   if not unit then return nil end
   local refusal = gate_groups.refusal(gate)
+  groups:release_due('limited', latest)
   groups:store_tags()
   for _, group in ipairs(redis.call('ZRANGE', groups:key('ready'), 0, groups.TRIES - 1)) do
-    local id = group ~= held and groups:head(group)
-    local costs = id and select(3, job_cost(gate.base .. id))
-    local pick = costs and costs[unit] == 0 and groups:try(group, groups:ready_tag(group), soon)
+    local free = group ~= held and gate_groups.is_free(gate, group, unit)
+    local pick = free and groups:try(group, groups:ready_tag(group), latest)
     if pick and (pick.from ~= 'group' or groups:take(pick)) then
       gate.shut, gate.floor, gate.known = false, pick.slot, pick
       if gate_admits(gate, pick.id) then return pick end
@@ -235,6 +269,54 @@ function gate_groups.pass(gate, held, soon)
   end
   for field, value in pairs(refusal) do gate[field] = value end
   return nil
+end
+
+-- Whether a group whose hold ends may go before the held head: the one that a unit holds back lets it pass, or it is
+-- before that one in line, and takes less.
+function gate_groups.goes_before(gate, group)
+  local held, groups = gate.held, gate.groups
+  local id = groups:head(group)
+  if not id or string.sub(id, 1, 2) == '0:' then return false end
+  local cost, deferred, costs = job_cost(gate.base .. id)
+  if held.unit and (costs and costs[held.unit] or 1) == 0 then return true end
+  local tag = tonumber(groups:may_have('tags') and redis.call('ZSCORE', groups:key('tags'), group) or nil)
+  if not tag or tag <= groups.v or tag > held.tag then return false end
+  return deferred or wake.takes_less(cost, costs, { held.id, held.cost, held.costs or {} })
+end
+
+-- When a worker that waits for the head of a group has to ask for another group: once its slot, its pause or what was
+-- set for it ends (µs); math.huge if none may go before the head.
+function gate_groups.next_end(gate)
+  local groups, held, first = gate.groups, gate.held, math.huge
+  if not held then return first end
+  local ahead = held.unit and gate.horizon or 0
+  for _, ends in ipairs({ { 'limited', ahead }, { 'paused', 0 }, { 'ends', 0 } }) do
+    local set = ends[1]
+    local has = groups:may_have(set)
+    if set == 'ends' then has = groups.has_settings end
+    local rows = has and redis.call('ZRANGE', groups:key(set), 0, groups.DUE - 1, 'WITHSCORES') or {}
+    for i = 1, #rows, 2 do
+      local at = tonumber(rows[i + 1]) - ends[2]
+      if at >= first then break end
+      -- Behind so many others, the caller looks again.
+      if i + 1 == 2 * groups.DUE or gate_groups.goes_before(gate, rows[i]) then
+        first = at
+        break
+      end
+    end
+  end
+  return first
+end
+
+-- Whether a ready group is let pass by the head that a unit holds back.
+function gate_groups.passes(gate)
+  local groups, held = gate.groups, gate.held
+  if not held or not held.unit then return false end
+  groups:store_tags()
+  for _, group in ipairs(redis.call('ZRANGE', groups:key('ready'), 0, groups.TRIES - 1)) do
+    if group ~= held.group and gate_groups.is_free(gate, group, held.unit) then return true end
+  end
+  return false
 end
 
 -- Chooses the job that goes next, and lets it through or shuts the gate. Returns the choice, or nil.
@@ -249,7 +331,8 @@ function gate_groups.pick(gate)
       gate.floor, gate.known = pick.slot, pick.cost and pick or nil
       if string.sub(pick.id, 1, 2) == '0:' or gate_admits(gate, pick.id) then return pick end
       if pick.from == 'group' then groups:put_back(pick) end
-      return gate_groups.pass(gate, pick.group, soon)
+      gate.held = { group = pick.group, id = pick.id, tag = pick.tag, cost = gate.cost, costs = gate.costs }
+      return gate_groups.pass(gate, pick.group, gate.now + gate.horizon)
     end
     -- It was gone. After so many the caller asks again.
     slot = 0

@@ -6,6 +6,7 @@
 -- with each job in order. Nothing is stored. Computed job by job, only as far as requested.
 --   p.slots   µs on Redis's clock; the first is that of the head
 --   p.floors  with groups that are all held, the first slot of each, µs: none goes before its own
+--   p.limit   the name of the limit that the head waits for, nil if it waits for none
 --   p.first   the job of the first slot: id, nil if none waits, cost, costs
 --   p.ended   nothing more is known: a place that must be given back, a probe, or too far ahead
 -- One table: a script has no room for more than 200 local names.
@@ -26,6 +27,12 @@ function plan.copy_limits(parts)
   return copies
 end
 
+-- The next job of the group whose turn it is.
+function plan.first_of_groups(groups)
+  local group = groups:first_ready()
+  return group and groups:head(group)
+end
+
 -- gate: as lib/gate has left it. head: the slot of a refused head, µs, or nil
 function plan.new(gate, head)
   local shape, m = gate.shape, gate.meter
@@ -36,6 +43,7 @@ function plan.new(gate, head)
   if m then p.meter = { tat = m.tat, last = m.last, interval = m.interval, burst = m.burst, now = m.now, origin = m.origin } end
   if gate.ageing then p.order = gate.ageing.order(gate.ageing.queue) end
   if gate.groups and p.enforced then p.floors = gate.groups:slots(plan.MOST) end
+  if gate.groups and not p.floors then p.jobs[1] = plan.first_of_groups(gate.groups) end
   if shape.limits and shape.mode ~= 'off' then
     p.limits = plan.copy_limits(gate.limits or queue_limits_open(shape, gate.base, gate.now))
   end
@@ -87,7 +95,8 @@ function plan.next_offset(p, cost, costs)
   if not p.enforced then return p.offset end
   local offset = p.offset
   if p.limits then
-    local wait, estimated = queue_limits_wait(p.limits, cost, costs)
+    local wait, estimated, name = queue_limits_wait(p.limits, cost, costs)
+    if #p.slots == 0 then p.limit = name end
     if estimated then return nil end
     offset = math.max(offset, wait)
   end

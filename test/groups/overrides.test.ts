@@ -186,3 +186,67 @@ test('a group that is resumed wakes the worker that sleeps for a dearer job behi
   expect(await asks()).toBe(held.nowUs)
   expect((await held.depart(1, 50_000)).grants).toHaveLength(1)
 })
+
+test('a worker that sleeps for a dear job asks when the pause of a group before it ends', async () => {
+  await sleepForDear(() => set('c', { paused: true }, 10_000))
+  expect((await asks()) - START_US).toBeCloseTo(10 * SECOND_US, -4)
+  await held.advanceTo(await asks())
+  expect((await held.depart(1, 50_000)).grants).toHaveLength(1)
+})
+
+/** One group waits a day for tokens; jobs of the other cost none. */
+async function waitForTokens(shape: object, free: number): Promise<void> {
+  await held.reset({ limits: [{ name: 'tokens', unit: 'tokens', algorithm: 'fixed-window', rate: '1/day' }], ...shape })
+  for (let i = 0; i < 3; i++) await held.add({ group: { id: 'llm' }, costs: { tokens: 1 } })
+  for (let i = 0; i < free; i++) await held.add({ group: { id: 'mail' }, costs: { tokens: 0 } })
+}
+
+test.each([1, 5])(
+  'a rate of its own, with a burst of %i, is all that a group waits for behind a limit in a unit',
+  async (burst) => {
+    await waitForTokens({ groups: { rate: '1/s', burst } }, 12)
+    const found: number[] = []
+    while (found.length < 13) {
+      const { grants, wakeUs } = await held.depart(10, 50_000)
+      for (const { slotUs } of grants) found.push((slotUs - START_US) / SECOND_US)
+      await held.advanceTo(wakeUs as number)
+    }
+    expectSlots(found, [0, ...Array.from({ length: 12 }, (_, i) => Math.max(0, i + 1 - burst))])
+  },
+)
+
+const departAs = (workerId: string) =>
+  held.backend.depart(workerId, undefined, {
+    jobs: 1,
+    horizonUs: 50_000,
+    longestHorizonUs: 50_000,
+    workerId,
+    allowUnshaped: false,
+  })
+
+test('a full worker wakes one that sleeps for a limit in a unit if more jobs take none of it', async () => {
+  await waitForTokens({ groups: {} }, 0)
+  await departAs('full')
+  await departAs('sleeps')
+  for (let i = 0; i < 2; i++) await held.add({ group: { id: 'mail' }, costs: { tokens: 0 } })
+  await redis.client().zadd(`${held.base}meta:sleepers`, START_US + 9 * SECOND_US, 'sleeps')
+  expect(await departAs('full')).toMatchObject({ stop: 'full', grants: [{}] })
+  expect(await asks('sleeps')).toBe(held.nowUs)
+  expect((await departAs('sleeps')).grants).toHaveLength(1)
+})
+
+test('what the others sleep for is the job whose turn it is, not the oldest one', async () => {
+  await held.reset({ rate: '1/min', burst: 5, groups: {} })
+  await set('paused', { paused: true })
+  for (const id of ['paused', 'a', 'a']) await add(id)
+  await held.add({ group: { id: 'a' }, cost: 5 })
+  await departAs('full')
+  await held.advanceTo(held.nowUs + 1000)
+  await departAs('full')
+  await departAs('sleeps')
+  await add('c')
+  await redis.client().zadd(`${held.base}meta:sleepers`, START_US + 100 * SECOND_US, 'sleeps')
+  await departAs('full')
+  const sleptFor = JSON.parse((await redis.client().hget(`${held.base}meta:meter`, 'sleptFor'))!)
+  expect(sleptFor[1]).toBe(5)
+})

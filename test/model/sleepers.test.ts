@@ -1,6 +1,8 @@
+import { Job } from 'bullmq'
 import fc from 'fast-check'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { ShapedJobsOptions } from '../../src/admission/job-options.ts'
+import { heldJobs } from '../../src/departure/held-job.ts'
 import { wakeChannel } from '../../src/redis/keys.ts'
 import type { Shape } from '../../src/shape/shape.ts'
 import { useRedis } from '../support/redis.ts'
@@ -27,7 +29,10 @@ const NEVER = Number.POSITIVE_INFINITY
 /** A worker as its loop is asleep: until a time, or for the marker. */
 interface Sleeper {
   readonly id: string
+  /** Also while it sleeps until a time for which only groups hold the jobs. */
   isBlocked: boolean
+  /** Its last call found every place of the global concurrency taken, or the queue paused. */
+  isHalted: boolean
   /** While it is blocked, when the next delayed job is due, if that is known here. */
   askAtUs: number
 }
@@ -35,15 +40,20 @@ interface Sleeper {
 /** The workers of a queue whose clock stands still between two events. */
 class Fleet {
   readonly #workers: Sleeper[]
+  readonly #running: { readonly id: string; readonly token: string; readonly worker: Sleeper }[] = []
   #asks = 0
 
   constructor(count: number) {
-    this.#workers = Array.from({ length: count }, (_, i) => ({ id: `w-${i}`, isBlocked: true, askAtUs: NEVER }))
+    this.#workers = Array.from({ length: count }, (_, i) => ({
+      ...{ id: `w-${i}`, isBlocked: true, isHalted: false, askAtUs: NEVER },
+    }))
   }
 
   /** Delivers what was published and marked, until all sleep again. */
   async settle(): Promise<void> {
-    for (;;) {
+    for (let turns = 0; ; turns++) {
+      // Workers that wake each other without end would load Redis.
+      expect(turns).toBeLessThan(100)
       const woken = (await published()).map((id) => this.#workers.find((one) => one.id === id) as Sleeper)
       const due = this.#workers.filter(({ askAtUs }) => askAtUs <= held.nowUs)
       const asking = new Set([...woken, ...due])
@@ -56,6 +66,15 @@ class Fleet {
       if (asking.size === 0) return
       for (const worker of asking) await this.#ask(worker)
     }
+  }
+
+  /** One of the jobs that run ends. */
+  async end(at: number): Promise<void> {
+    const [ends] = this.#running.splice(at % Math.max(1, this.#running.length), 1)
+    if (!ends) return
+    const job = await Job.fromId(held.queue, ends.id)
+    await job?.moveToCompleted('', ends.token, false)
+    if (ends.worker.isHalted) await this.#ask(ends.worker)
   }
 
   /** When the first of those that sleep asks, µs; infinite if none does. */
@@ -71,16 +90,26 @@ class Fleet {
   /** None is ever full: those that are hand on what they cannot take. */
   async #ask(worker: Sleeper): Promise<void> {
     this.#asks += 1
-    const { stop, wakeUs, nextUs, delayedMs } = await held.backend.depart(`${worker.id}:${this.#asks}`, undefined, {
+    const token = `${worker.id}:${this.#asks}`
+    const reply = await held.backend.depart(token, undefined, {
       jobs: PLACES,
       horizonUs: HORIZON_US,
       longestHorizonUs: HORIZON_US,
       workerId: worker.id,
       allowUnshaped: false,
     })
-    worker.isBlocked = stop !== 'closed'
-    worker.askAtUs = stop === 'closed' ? ((wakeUs ?? nextUs) as number) : delayedMs * 1000 || NEVER
+    const { stop, wakeUs, nextUs, delayedMs, passable } = reply
+    for (const job of heldJobs(reply, token)) this.#running.push({ id: job.id, token: job.token, worker })
+    worker.isBlocked = stop !== 'closed' || passable
+    worker.isHalted = stop === 'halted'
+    worker.askAtUs = stop === 'closed' ? ((wakeUs ?? nextUs) as number) : delayedMs ? await nextDueUs() : NEVER
   }
+}
+
+/** When the next delayed job is due: replies say it by the clock of their caller, which goes on. */
+async function nextDueUs(): Promise<number> {
+  const [, score] = await client.zrange(`${held.base}delayed`, '0', '0', 'WITHSCORES')
+  return score ? Math.floor(Number(score) / 4096) * 1000 : NEVER
 }
 
 /** The workers that were named since the last time. */
@@ -94,7 +123,7 @@ async function published(): Promise<string[]> {
 type Event =
   | { readonly kind: 'add'; readonly opts: ShapedJobsOptions }
   | { readonly kind: 'bulk'; readonly opts: readonly ShapedJobsOptions[] }
-  | { readonly kind: 'remove' | 'first' | 'last' | 'promote'; readonly at: number }
+  | { readonly kind: 'remove' | 'first' | 'last' | 'promote' | 'end'; readonly at: number }
   | { readonly kind: 'drain' }
   | { readonly kind: 'pass'; readonly us: number }
 
@@ -105,11 +134,12 @@ const opts: fc.Arbitrary<ShapedJobsOptions> = fc
     costs: fc.option(fc.record({ tokens: fc.constantFrom(0, 1, 10) }), { nil: undefined }),
     lifo: fc.boolean(),
     delay: fc.constantFrom(0, 0, 0, 600_000),
+    group: fc.constantFrom(undefined, 'a', 'b', 'c'),
   })
-  .map(({ priority, costs, lifo, delay, cost }) => ({
+  .map(({ priority, costs, lifo, delay, cost, group }) => ({
     cost,
     ...(costs ? { costs } : {}),
-    ...(priority ? { priority } : { lifo }),
+    ...(group ? { group: { id: group, ...(priority ? { priority } : {}) } } : priority ? { priority } : { lifo }),
     ...(delay ? { delay } : {}),
   }))
 
@@ -120,9 +150,9 @@ const event: fc.Arbitrary<Event> = fc.oneof(
     arbitrary: fc.record({ kind: fc.constant('bulk' as const), opts: fc.array(opts, { minLength: 2, maxLength: 4 }) }),
   },
   {
-    weight: 4,
+    weight: 5,
     arbitrary: fc.record({
-      kind: fc.constantFrom('remove' as const, 'first' as const, 'last' as const, 'promote' as const),
+      kind: fc.constantFrom('remove' as const, 'first' as const, 'last' as const, 'promote' as const, 'end' as const),
       at: fc.nat(),
     }),
   },
@@ -139,13 +169,23 @@ const SHAPES: readonly Shape[] = [
   { limits: [TOKENS] },
   { rate: '600/min', burst: 10, limits: [TOKENS] },
   { rate: '60/min', burst: 10, priorityAgeingMs: 60_000 },
+  { concurrency: 2 },
+  { rate: '60/min', burst: 10, concurrency: 3 },
+  { limits: [{ name: 'places', algorithm: 'concurrency', concurrency: 12 }] },
+  { groups: { concurrency: 1 }, concurrency: 3 },
 ]
 
-async function apply(happens: Event): Promise<void> {
-  if (happens.kind === 'add') await held.add(happens.opts)
+/** Without groups in the shape, no job is given one. */
+function optsFor(shape: Shape, { group, ...others }: ShapedJobsOptions): ShapedJobsOptions {
+  return shape.groups && group ? { ...others, group } : others
+}
+
+async function apply(shape: Shape, fleet: Fleet, happens: Event): Promise<void> {
+  if (happens.kind === 'add') await held.add(optsFor(shape, happens.opts))
   if (happens.kind === 'bulk') {
-    await held.queue.addBulk(happens.opts.map((one) => ({ name: 'job', data: {}, opts: one })))
+    await held.queue.addBulk(happens.opts.map((one) => ({ name: 'job', data: {}, opts: optsFor(shape, one) })))
   }
+  if (happens.kind === 'end') await fleet.end(happens.at)
   if (happens.kind === 'drain') await held.queue.drain()
   if (happens.kind === 'promote') await (await jobAt('delayed', happens.at))?.promote()
   if (happens.kind === 'remove') await (await jobAt('waiting', happens.at))?.remove()
@@ -169,7 +209,7 @@ test('whatever happens, the first of the sleeping workers asks by the slot of th
       await fleet.settle()
       for (const happens of events) {
         if (happens.kind === 'pass') await fleet.pass(happens.us)
-        else await apply(happens)
+        else await apply(shape, fleet, happens)
         await fleet.settle()
         // A stock worker that asks now changes nothing unless a job may start.
         const { grants, stop, nextUs } = await held.depart(1)

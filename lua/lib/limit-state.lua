@@ -32,8 +32,10 @@ end
 --   adjust(s, l, cost)           charges it now unconditionally, or refunds it (cost < 0)
 --   remove(s, l, cost)           undoes the last charge, if that differs from a refund
 --   charged_until(s, since)      the sum of all charges up to a time; without it, s.start is the start of the window
---   take_back(s, l, cost, slot)  undoes a charge for that time (µs) of what never started; false if it cannot be undone
---                                without letting more pass than is allowed. Not for places: they follow their holders
+--   take_back(s, l, cost, slot, budget)  undoes a charge for that time (µs) of what never started, the latest first; false
+--                                if it cannot be undone without letting more pass than is allowed, or within the budget
+--                                of the call: budget.entries of logs may still be read. Not for places: they follow
+--                                their holders
 --   begin(s, l, start, used, opening)  for a window: sets its start, what was charged in it, and what of that for its start
 --   save(s, l)                   stores what was charged
 --   view(s, l)                   units left now, and when all are available again (µs since 1970)

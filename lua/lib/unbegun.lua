@@ -15,6 +15,9 @@ local unbegun = {}
 
 -- Jobs are read in chunks of this size, the last granted first.
 unbegun.CHUNK, unbegun.MOST = 64, 1024
+-- So many entries of logs may be read and written by a call, of all limits together. What is charged behind more of them
+-- is not given back: others would wait for Redis meanwhile.
+unbegun.ENTRIES = 500
 -- Slots that lie this close behind a reset or another mode of a limit, µs, may have been granted before it.
 unbegun.AHEAD_US = 60000000
 
@@ -100,12 +103,12 @@ function unbegun.granted(base, rules, leaving)
 end
 
 -- Gives a limit the units of its jobs back.
-function unbegun.refund(base, part, rules, jobs, leaving)
+function unbegun.refund(base, part, rules, jobs, leaving, budget)
   local l, given, changed, first = part.l, {}, false, false
   for _, job in ipairs(jobs) do
     local cost = queue_limit_cost(l, job.cost, job.costs)
     if cost > 0 and (not part.group or part.group == job.group) and unbegun.counts(l, job) then
-      if l.verbs.take_back(part.s, l, cost, job.slot) then
+      if l.verbs.take_back(part.s, l, cost, job.slot, budget) then
         given[job.id], changed = true, true
       else
         first = first or l.align == 'first'
@@ -161,12 +164,12 @@ end
 -- Gives limits their units back.
 function unbegun.refund_limits(base, shape, now, rules, jobs, leaving)
   local parts, seen = shape.limits and queue_limits_open(shape, base, now) or {}, {}
-  local own = group_limits_of(base, shape, now)
+  local own, budget = group_limits_of(base, shape, now), { entries = unbegun.ENTRIES }
   for _, job in ipairs(own and jobs or {}) do
     for _, part in ipairs(not seen[job.group] and own.open(job.group) or {}) do parts[#parts + 1] = part end
     seen[job.group] = true
   end
-  for _, part in ipairs(parts) do unbegun.refund(base, part, rules, jobs, leaving) end
+  for _, part in ipairs(parts) do unbegun.refund(base, part, rules, jobs, leaving, budget) end
 end
 
 -- leaving: the ids of the jobs that go back, each true. Returns the shape and the jobs, for unbegun.refund_meter; nil if

@@ -12,8 +12,8 @@ limit_factories['sliding-window-log'] = function()
   local FIRST = 1
   -- Maximum number of old entries removed per call.
   local TRIMMED = 100
-  -- Maximum number of later entries rewritten when a charge is taken back.
-  local REWRITTEN = 1000
+  -- So many entries are read at once when charges are taken back.
+  local CHUNK = 50
 
   local function sum_of(found)
     return tonumber(found[1]) or 0
@@ -118,23 +118,53 @@ limit_factories['sliding-window-log'] = function()
     if before == 'seen' or tonumber(before) < s.sum then redis.call('ZADD', s.key, us_text(s.last), exact_text(s.sum)) end
   end
 
-  -- The sums of all later entries fall.
-  local function take_back(s, l, cost, slot)
-    local rows = redis.call('ZRANGEBYSCORE', s.key, us_text(slot), '+inf', 'WITHSCORES', 'LIMIT', 0, REWRITTEN + 1)
-    if slot <= s.now - l.window or tonumber(rows[2]) ~= slot or #rows > 2 * REWRITTEN then return false end
-    local before = sum_of(redis.call('ZREVRANGEBYSCORE', s.key, '(' .. us_text(slot), 0, 'LIMIT', 0, 1))
-    local charged, kept = tonumber(rows[1]) - before, {}
-    local back = math.min(cost, charged)
-    redis.call('ZREMRANGEBYSCORE', s.key, us_text(slot), '+inf')
-    for i = back == charged and 3 or 1, #rows, 2 do
-      kept[#kept + 1], kept[#kept + 2] = rows[i + 1], exact_text(tonumber(rows[i]) - back)
+  -- An entry, the newest first: {sum, at, back} each, where `back` is what was taken back of it. 'seen' is the last of
+  -- them. Nil behind that, or if no more may be read.
+  local function entry(s, i, budget)
+    while i > #s.newest and not s.whole do
+      local most = math.min(CHUNK, budget.entries)
+      if most == 0 then return nil end
+      local rows = redis.call('ZREVRANGE', s.key, #s.newest, #s.newest + most - 1, 'WITHSCORES')
+      budget.entries = budget.entries - most
+      for row = 1, #rows, 2 do
+        s.newest[#s.newest + 1] = { sum = tonumber(rows[row]) or 0, at = tonumber(rows[row + 1]), back = 0 }
+      end
+      s.whole = #rows < 2 * most
+    end
+    return s.newest[i]
+  end
+
+  local function take_back(s, l, cost, slot, budget)
+    if slot <= s.now - l.window then return false end
+    s.newest, s.reached = s.newest or {}, s.reached or 1
+    local found = entry(s, s.reached, budget)
+    while found and found.at > slot do
+      s.reached = s.reached + 1
+      found = entry(s, s.reached, budget)
+    end
+    local before = found and found.at == slot and entry(s, s.reached + 1, budget)
+    local back = before and math.min(cost, found.sum - before.sum - found.back) or 0
+    if back <= 0 then return false end
+    found.back, s.oldest = found.back + back, s.reached
+    return true
+  end
+
+  -- The sums of all entries fall that are later than the oldest of those that were taken back.
+  local function rewrite(s)
+    local back, kept = 0, {}
+    redis.call('ZREMRANGEBYSCORE', s.key, us_text(s.newest[s.oldest].at), '+inf')
+    for i = s.oldest, 1, -1 do
+      local one = s.newest[i]
+      back = back + one.back
+      if one.sum - s.newest[i + 1].sum > one.back then
+        kept[#kept + 1], kept[#kept + 2] = us_text(one.at), exact_text(one.sum - back)
+      end
     end
     if #kept > 0 then redis.call('ZADD', s.key, unpack(kept)) end
     local last = redis.call('ZRANGE', s.key, -1, -1, 'WITHSCORES')
     s.sum = tonumber(last[1]) or 0
     s.last = s.sum > 0 and tonumber(last[2]) or 0
     if s.sum == 0 then redis.call('UNLINK', s.key) else redis.call('ZADD', s.key, us_text(-s.now), 'seen') end
-    return true
   end
 
   local function adjust(s, l, cost)
@@ -146,8 +176,9 @@ limit_factories['sliding-window-log'] = function()
     return sum_of(redis.call('ZREVRANGEBYSCORE', s.key, us_text(since), 0, 'LIMIT', 0, 1))
   end
 
-  -- Each entry was written when it was charged.
+  -- Each entry was written when it was charged. What is taken back is written here, in one pass.
   local function save(s, l)
+    if s.oldest then rewrite(s) end
     if s.last == 0 then return end
     trim(s, l)
     expire(s, l)

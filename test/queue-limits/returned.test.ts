@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from 'vitest'
 import { giveBackArguments } from '../../src/departure/give-back.ts'
-import { heldJobs, startByOf } from '../../src/departure/held-job.ts'
+import { type HeldJob, heldJobs, startByOf } from '../../src/departure/held-job.ts'
 import type { DepartureReply } from '../../src/departure/reply.ts'
 import type { QueueLimit, Shape } from '../../src/index.ts'
 import { encodeShape } from '../../src/shape/shape.ts'
@@ -231,4 +231,23 @@ test('slots of the rate behind which others were granted are lost', async () => 
   expect((await held.depart(1)).grants).toHaveLength(1)
   await goBack(before)
   expect((await held.depart(6)).grants).toEqual([])
+})
+
+test('a log gives back what was charged behind a few hundred charges, and nothing behind more', async () => {
+  const limits = [{ name: 'quota', algorithm: 'sliding-window-log', rate: '1000/day' }] as QueueLimit[]
+  await held.reset({ limits })
+  await held.queue.addBulk(Array.from({ length: 560 }, () => ({ name: 'job', data: {} })))
+  const jobs: HeldJob[] = []
+  for (let i = 0; i < 560; i++) {
+    jobs.push(...heldJobs(await held.depart(1), 'token'))
+    await advance(10)
+  }
+  const client = redis.client()
+  const [key] = await client.keys(`${held.base}meta:limit:quota:*`)
+  const isTooEarly = (i: number) => i < 5
+  const returning = jobs.filter((_, i) => isTooEarly(i) || (i >= 100 && i % 5 === 0))
+  await held.backend.store.run('give-back', giveBackArguments(returning, ''))
+  const staying = jobs.filter((job, i) => isTooEarly(i) || !returning.includes(job))
+  const entries = staying.flatMap(({ slotUs }, i) => [String(i + 1), String(slotUs)])
+  expect((await client.zrange(key!, '0', '-1', 'WITHSCORES')).slice(2)).toEqual(entries)
 })

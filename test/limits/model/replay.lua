@@ -102,7 +102,7 @@ end
 -- As a queue does with jobs that never started: what was charged for a time (op.at) is taken back.
 function verbs.back(op)
   local s = op.l.verbs.open(op.key, op.l, held.now)
-  local done = op.l.verbs.take_back(s, op.l, op.cost, op.at)
+  local done = op.l.verbs.take_back(s, op.l, op.cost, op.at, { entries = math.huge })
   if done then op.l.verbs.save(s, op.l) end
   return tell({ l = op.l, s = s, offset = 0 }, done)
 end

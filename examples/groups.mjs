@@ -1,5 +1,5 @@
 // Webhooks of several customers, each endpoint a group: one endpoint answers 429 with the time to come back, and only
-// its own webhooks wait for that; one is broken, and its webhook comes again from the dead letters once it is mended. Needs a Redis: REDIS_URL, or one on this machine, and the package structured-headers.
+// its own webhooks wait for that; one is broken, and its webhook comes again from the dead letters once it is fixed. Needs a Redis: REDIS_URL, or one on this machine, and the package structured-headers.
 //   npm run build && node examples/groups.mjs
 import { once } from 'node:events'
 import { createServer } from 'node:http'
@@ -11,11 +11,11 @@ const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:6379' }
 const prefix = process.env.PREFIX ?? 'sluice-examples'
 const HOOKS = 10
 
-// The endpoints: /busy refuses its first request, and asks for a second; /broken answers 500 until it is mended.
+// The endpoints: /busy refuses its first request, and asks for a second; /broken answers 500 until it is fixed.
 const refusals = []
-let isMended = false
+let isFixed = false
 const server = createServer((request, response) => {
-  if (request.url === '/broken' && !isMended) return response.writeHead(500).end()
+  if (request.url === '/broken' && !isFixed) return response.writeHead(500).end()
   if (request.url !== '/busy' || refusals.length > 0) return response.end('ok')
   refusals.push(performance.now())
   response.writeHead(429, { 'retry-after': 1 }).end()
@@ -75,11 +75,11 @@ console.log(`delivered: ${doneAt.busy.length} and ${doneAt.calm.length}`)
 
 console.log(`dead letter: ${(await buried).failedReason}`)
 const again = once(worker, 'completed')
-// While it is mended, nothing goes to the endpoint. New webhooks are accepted as long as the group has places.
-await queue.pauseGroup('broken', { by: 'ops', reason: 'mended by the customer', ttlMs: 3_600_000 })
+// While the customer fixes it, nothing goes to the endpoint. New webhooks are accepted as long as the group has places.
+await queue.pauseGroup('broken', { by: 'ops', reason: 'the customer is fixing it', ttlMs: 3_600_000 })
 const { redriven } = await queue.redrive({ from: 'webhooks-dead' })
-isMended = true
-await queue.resumeGroup('broken', { by: 'ops', reason: 'mended' })
+isFixed = true
+await queue.resumeGroup('broken', { by: 'ops', reason: 'fixed' })
 await again
 console.log(`redriven: ${redriven}, delivered: ${doneAt.broken.length}`)
 

@@ -27,6 +27,8 @@
 --   gate.passable          whether only groups hold the jobs: one that comes may leave before gate.next
 --   gate.held              the head of a group that may not leave: group, id, tag, cost, costs, and the unit of the limit
 --                          that holds it
+--   gate.from, gate.from_at  the least tag of groups that may pass, and since when earlier ones are not looked at, µs
+--   gate.look_at           when the rest of the groups that may pass is to be looked at, µs
 --   gate.costs_of          job -> its costs in units, of first jobs of groups, false if it has none
 --   gate.idle              whether jobs wait, but none may leave before another ends or a pause does
 --   gate.ageing            the order of jobs that age (lib/ageing), if there are no groups
@@ -45,7 +47,10 @@ local function gate_open_limits(gate)
 end
 
 -- What the gate does about groups. One table: a script has no room for more than 200 local names.
-local gate_groups = {}
+local gate_groups = {
+  -- How often all ready groups are looked at, µs, if one call cannot look at all of them.
+  SEARCH_US = 1000000,
+}
 
 -- No slot lies before this, in µs on Redis's clock.
 function gate_groups.not_before(gate)
@@ -247,6 +252,48 @@ function gate_groups.is_free(gate, group, unit)
   return costs and costs[unit] == 0
 end
 
+-- Where the search for groups that pass goes on. One that did not end in one call does in the next ones; groups before
+-- it, whose jobs may be others by now, are looked at anew after a while.
+function gate_groups.search_from(gate)
+  if gate.from then return gate.from end
+  local text = redis.call('HGET', gate.base .. 'meta:groups', 'search')
+  local from, at = string.match(text or '', '^(%S+) (%d+)$')
+  if from and tonumber(at) <= gate.now and gate.now - tonumber(at) < gate_groups.SEARCH_US then
+    gate.from, gate.from_at = from, tonumber(at)
+  else
+    gate.from, gate.from_at = '-inf', gate.now
+  end
+  return gate.from
+end
+
+-- Calls found(group) for ready groups whose next job takes none of the unit, until it returns true. Bounded: of many
+-- groups, the rest is left to the next calls.
+function gate_groups.search(gate, held, unit, found)
+  local groups, from = gate.groups, nil
+  groups:store_tags()
+  local ready = groups:key('ready')
+  local many = redis.call('ZCARD', ready) > groups.TRIES
+  from = many and gate_groups.search_from(gate) or gate.from or '-inf'
+  local function part(start)
+    local rows = redis.call('ZRANGEBYSCORE', ready, start, '+inf', 'WITHSCORES', 'LIMIT', 0, groups.TRIES)
+    for i = 1, #rows, 2 do
+      if rows[i] ~= held and gate_groups.is_free(gate, rows[i], unit) and found(rows[i]) then
+        gate.from = rows[i + 1]
+        return true
+      end
+    end
+    return false, #rows == 2 * groups.TRIES and rows[#rows]
+  end
+  local ended, last = part(from)
+  if not ended and not many and from ~= '-inf' then ended, last = part('-inf') end
+  if not ended then gate.from = last and (last == from and '(' .. last or last) or '-inf' end
+  if not many then return ended end
+  gate.look_at = not ended and (last and gate.now or gate.now + gate_groups.SEARCH_US) or nil
+  local text = gate.from ~= '-inf' and gate.from .. ' ' .. us_text(gate.from_at or gate.now) or ''
+  redis.call('HSET', gate.base .. 'meta:groups', 'search', text)
+  return ended
+end
+
 -- If the job of a group waits for a limit of the queue in a unit, jobs of other groups that take none of it go before it:
 -- they do not keep it waiting for longer. As all ready groups do, they may go ahead up to `latest`. Returns the choice,
 -- or nil.
@@ -254,19 +301,23 @@ function gate_groups.pass(gate, held, latest)
   local groups, unit = gate.groups, gate_groups.unit(gate.limits, gate.limit)
   gate.held.unit = unit
   if not unit then return nil end
-  local refusal = gate_groups.refusal(gate)
+  local refusal, passed = gate_groups.refusal(gate), nil
+  -- The limits are asked again for other jobs: each that one of them waits for is to call this queue.
+  for _, part in ipairs(gate.limits) do part.awaited = part.awaited or limit_wait(part) > 0 end
   groups:release_due('limited', latest)
-  groups:store_tags()
-  for _, group in ipairs(redis.call('ZRANGE', groups:key('ready'), 0, groups.TRIES - 1)) do
-    local free = group ~= held and gate_groups.is_free(gate, group, unit)
-    local pick = free and groups:try(group, groups:ready_tag(group), latest)
-    if pick and (pick.from ~= 'group' or groups:take(pick)) then
-      gate.shut, gate.floor, gate.known = false, pick.slot, pick
-      if gate_admits(gate, pick.id) then return pick end
-      if pick.from == 'group' then groups:put_back(pick) end
-      if gate.next < refusal.next then refusal = gate_groups.refusal(gate) end
+  gate_groups.search(gate, held, unit, function(group)
+    local pick = groups:try(group, groups:ready_tag(group), latest)
+    if not pick or (pick.from == 'group' and not groups:take(pick)) then return false end
+    gate.shut, gate.floor, gate.known = false, pick.slot, pick
+    if gate_admits(gate, pick.id) then
+      passed = pick
+      return true
     end
-  end
+    if pick.from == 'group' then groups:put_back(pick) end
+    if gate.next < refusal.next then refusal = gate_groups.refusal(gate) end
+    return false
+  end)
+  if passed then return passed end
   for field, value in pairs(refusal) do gate[field] = value end
   return nil
 end
@@ -287,7 +338,7 @@ end
 -- When a worker that waits for the head of a group has to ask for another group: once its slot, its pause or what was
 -- set for it ends (µs); math.huge if none may go before the head.
 function gate_groups.next_end(gate)
-  local groups, held, first = gate.groups, gate.held, math.huge
+  local groups, held, first = gate.groups, gate.held, gate.look_at or math.huge
   if not held then return first end
   local ahead = held.unit and gate.horizon or 0
   for _, ends in ipairs({ { 'limited', ahead }, { 'paused', 0 }, { 'ends', 0 } }) do
@@ -310,13 +361,9 @@ end
 
 -- Whether a ready group is let pass by the head that a unit holds back.
 function gate_groups.passes(gate)
-  local groups, held = gate.groups, gate.held
+  local held = gate.held
   if not held or not held.unit then return false end
-  groups:store_tags()
-  for _, group in ipairs(redis.call('ZRANGE', groups:key('ready'), 0, groups.TRIES - 1)) do
-    if group ~= held.group and gate_groups.is_free(gate, group, held.unit) then return true end
-  end
-  return false
+  return gate_groups.search(gate, held.group, held.unit, function() return true end)
 end
 
 -- Chooses the job that goes next, and lets it through or shuts the gate. Returns the choice, or nil.

@@ -20,7 +20,8 @@
 --                              force, µs, and which limits are), seen (Redis's time, µs), back (how far it has gone back so far, µs), filled
 --                              (until when buckets are full after a loss of state, µs), plain (the job without a group
 --                              that limits per group held last), has-<set> (1 unless that set is certainly empty: then
---                              nothing looks it up)
+--                              nothing looks it up), search (of more groups than one call looks at, the tag
+--                              from which on the next one looks for those that pass the held head, and since when, µs)
 --   meta:groups:ready          sorted set, group -> tag. A group with waiting jobs is in exactly one of these four
 --   meta:groups:limited        group -> its next slot, µs. After a change of the defaults, meta:groups:stale has those
 --                              that are to be looked at again

@@ -72,7 +72,7 @@ local function queue_limits_save(parts, base, closed, horizon)
     local l = part.l
     if part.charged then l.verbs.save(part.s, l) end
     if part.ahead and horizon then limit_horizon.note(l, horizon, part.s.now) end
-    if closed and limit_wait(part) > 0 then
+    if closed and (part.awaited or limit_wait(part) > 0) then
       if l.shared then redis.call('SADD', queue_limit_waiting(l.control), base) end
     else
       queue_limit_pass_on(part, base)

@@ -215,6 +215,50 @@ test.each([1, 5])(
   },
 )
 
+test('a group that takes no tokens is found behind more groups that wait for them than one call looks at', async () => {
+  await waitForTokens({ groups: {} }, 0)
+  for (let i = 0; i < 150; i++) await held.add({ group: { id: `llm${i}` }, costs: { tokens: 1 } })
+  await held.depart(1, 50_000)
+  for (let i = 0; i < 20; i++) await held.add({ group: { id: 'mail' }, costs: { tokens: 0 } })
+  await set('mail', { weight: 0.01 })
+  let [granted, calls] = [0, 0]
+  for (; granted < 20 && calls < 20; calls++) {
+    const { grants, wakeUs } = await held.depart(10, 50_000)
+    granted += grants.length
+    await held.advanceTo((wakeUs as number | undefined) ?? held.nowUs)
+  }
+  expect(granted).toBe(20)
+  expect(calls).toBeLessThan(8)
+  expect(held.nowUs - START_US).toBeLessThan(SECOND_US)
+  // Nothing is left for them: one of the held groups may have another first job meanwhile.
+  for (let i = 0; i < 4; i++) await held.advanceTo((await held.depart(10, 50_000)).wakeUs as number)
+  expect(held.nowUs - START_US).toBeGreaterThan(SECOND_US)
+  await held.add({ group: { id: 'llm7', priority: 0 }, costs: { tokens: 0 } })
+  await held.queue.remove(String((await heads('llm7'))[0]))
+  for (calls = 0, granted = 0; granted < 1 && calls < 8; calls++) {
+    const { grants, wakeUs } = await held.depart(10, 50_000)
+    granted += grants.length
+    await held.advanceTo((wakeUs as number | undefined) ?? held.nowUs)
+  }
+  expect(granted).toBe(1)
+})
+
+const heads = (id: string) => redis.client().zrange(`${held.base}meta:group:jobs:${id}`, '0', '-1')
+
+test('a queue is called for a limit that others share although a job that takes none of it waits for another', async () => {
+  const daily = { algorithm: 'fixed-window', rate: '1/day' } as const
+  const tokens = { name: 'tokens', unit: 'tokens', shared: true, prefix: redis.prefix, key: 'acme', ...daily }
+  await held.reset({ groups: {}, limits: [tokens, { name: 'images', unit: 'images', ...daily }] })
+  for (let i = 0; i < 2; i++) {
+    await held.add({ group: { id: 'llm' }, costs: { tokens: 1, images: 0 } })
+    await held.add({ group: { id: 'art' }, costs: { tokens: 0, images: 1 } })
+  }
+  await held.depart(10, 50_000)
+  const called = await redis.client().keys(`${redis.prefix}*:queues`)
+  expect(called).toHaveLength(1)
+  expect(await redis.client().smembers(called[0]!)).toEqual([held.base])
+})
+
 const departAs = (workerId: string) =>
   held.backend.depart(workerId, undefined, {
     jobs: 1,

@@ -116,8 +116,9 @@ end
 
 -- As lua/give-back.lua: it has not started.
 function operations.late(now, id, number)
-  local jobs = unbegun.granted(base, shape, { [id] = true })
-  unbegun.refund_limits(base, shape, now, jobs, { [id] = true })
+  local rules, leaving = charged.rules(shape.rules_at, shape.groups_at), { [id] = true }
+  local jobs = unbegun.granted(base, rules, leaving)
+  unbegun.refund_limits(base, shape, now, rules, jobs, leaving)
   unbegun.refund_buckets(base, shape, now, jobs)
   return operations.back(now, id, number)
 end

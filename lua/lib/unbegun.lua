@@ -55,33 +55,57 @@ function unbegun.taken(base, l, job)
   return settled or cost
 end
 
--- The running jobs that took units of the window, each {id, slot, cost}, but not those that gave them back (given): only
--- if no job is missing, else nil. Jobs that have ended are no longer known.
-function unbegun.charged(base, part, rules, given)
-  local found, sum, l, s = {}, 0, part.l, part.s
-  for from = 0, unbegun.MOST - 1, unbegun.CHUNK do
-    local ids = redis.call('LRANGE', base .. 'active', from, from + unbegun.CHUNK - 1)
+-- The running jobs that were charged, read once for all limits and only as far as they are asked for. Returns a function
+-- for the i-th of them, or of those of a group; nil behind the last one that is looked at.
+function unbegun.running(base, rules)
+  local all, own, read, whole = {}, {}, 0, false
+
+  local function read_more()
+    local ids = redis.call('LRANGE', base .. 'active', read, read + unbegun.CHUNK - 1)
+    read = read + unbegun.CHUNK
+    whole = #ids < unbegun.CHUNK or read >= unbegun.MOST
     for _, id in ipairs(ids) do
-      local job = not given[id] and unbegun.job(base, id, rules)
-      local own = job and (not part.group or part.group == job.group)
-      if own and job.slot >= s.start and job.slot < s.finish and unbegun.counts(l, job) then
-        local cost = unbegun.taken(base, l, job)
-        if not cost then return nil end
-        -- One that takes nothing begins no window.
-        if cost > 0 then found[#found + 1] = { id = id, slot = job.slot, cost = cost } end
-        sum = sum + cost
-        if sum == s.used then return found end
+      local job = unbegun.job(base, id, rules)
+      if job then
+        own[job.group] = own[job.group] or {}
+        all[#all + 1], own[job.group][#own[job.group] + 1] = job, job
       end
     end
-    if #ids < unbegun.CHUNK then return nil end
+  end
+
+  return function(i, group)
+    while true do
+      local known = group and own[group] or not group and all or {}
+      if known[i] or whole then return known[i] end
+      read_more()
+    end
+  end
+end
+
+-- The running jobs that took units of the window, each {id, slot, cost}, but not those that gave them back (given): only
+-- if no job is missing, else nil. Jobs that have ended are no longer known.
+function unbegun.charged(base, part, running, given)
+  local found, sum, l, s, i = {}, 0, part.l, part.s, 1
+  local job = running(i, part.group)
+  while job do
+    if not given[job.id] and job.slot >= s.start and job.slot < s.finish and unbegun.counts(l, job) then
+      local cost = unbegun.taken(base, l, job)
+      if not cost then return nil end
+      -- One that takes nothing begins no window.
+      if cost > 0 then found[#found + 1] = { id = job.id, slot = job.slot, cost = cost } end
+      sum = sum + cost
+      if sum == s.used then return found end
+    end
+    i = i + 1
+    job = running(i, part.group)
   end
 end
 
 -- Some that began the window go back, and others were charged in it later: it begins with the first of these, if all of
 -- them are known. Returns whether anything was given back.
-function unbegun.leave(base, part, rules, leaving, given)
+function unbegun.leave(base, part, running, leaving, given)
   local used, opening, start = 0, 0, nil
-  local found = unbegun.charged(base, part, rules, given)
+  local found = unbegun.charged(base, part, running, given)
   for _, job in ipairs(found or {}) do
     if not leaving[job.id] then
       if not start or job.slot < start then start, opening = job.slot, 0 end
@@ -102,12 +126,12 @@ function unbegun.granted(base, rules, leaving)
   return jobs
 end
 
--- Gives a limit the units of its jobs back.
-function unbegun.refund(base, part, rules, jobs, leaving, budget)
+-- Gives a limit the units of its jobs back. Returns whether it has.
+function unbegun.refund(base, part, running, jobs, leaving, budget)
   local l, given, changed, first = part.l, {}, false, false
   for _, job in ipairs(jobs) do
     local cost = queue_limit_cost(l, job.cost, job.costs)
-    if cost > 0 and (not part.group or part.group == job.group) and unbegun.counts(l, job) then
+    if cost > 0 and unbegun.counts(l, job) then
       if l.verbs.take_back(part.s, l, cost, job.slot, budget) then
         given[job.id], changed = true, true
       else
@@ -115,14 +139,11 @@ function unbegun.refund(base, part, rules, jobs, leaving, budget)
       end
     end
   end
-  changed = (first and unbegun.leave(base, part, rules, leaving, given)) or changed
-  if not changed then return end
+  changed = (first and unbegun.leave(base, part, running, leaving, given)) or changed
+  if not changed then return false end
   l.verbs.save(part.s, l)
   if l.shared then queue_limit_call_others(l.control, base) end
-  if not part.group then return end
-  local g = groups_library().bare(base)
-  g:release(part.group, 'limited')
-  g:save()
+  return true
 end
 
 -- Gives the buckets of groups back what was charged for their last slots. Before these, others may have been granted in
@@ -163,13 +184,25 @@ end
 
 -- Gives limits their units back.
 function unbegun.refund_limits(base, shape, now, rules, jobs, leaving)
-  local parts, seen = shape.limits and queue_limits_open(shape, base, now) or {}, {}
-  local own, budget = group_limits_of(base, shape, now), { entries = unbegun.ENTRIES }
-  for _, job in ipairs(own and jobs or {}) do
-    for _, part in ipairs(not seen[job.group] and own.open(job.group) or {}) do parts[#parts + 1] = part end
-    seen[job.group] = true
+  local running, budget = unbegun.running(base, rules), { entries = unbegun.ENTRIES }
+  for _, part in ipairs(shape.limits and queue_limits_open(shape, base, now) or {}) do
+    unbegun.refund(base, part, running, jobs, leaving, budget)
   end
-  for _, part in ipairs(parts) do unbegun.refund(base, part, rules, jobs, leaving, budget) end
+  local own = group_limits_of(base, shape, now)
+  if not own then return end
+  local by_group, g = {}, groups_library().bare(base)
+  for _, job in ipairs(jobs) do
+    by_group[job.group] = by_group[job.group] or {}
+    table.insert(by_group[job.group], job)
+  end
+  for group, members in pairs(by_group) do
+    local changed = false
+    for _, part in ipairs(own.open(group)) do
+      changed = unbegun.refund(base, part, running, members, leaving, budget) or changed
+    end
+    if changed then g:release(group, 'limited') end
+  end
+  g:save()
 end
 
 -- leaving: the ids of the jobs that go back, each true. Returns the shape and the jobs, for unbegun.refund_meter; nil if

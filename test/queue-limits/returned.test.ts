@@ -142,6 +142,20 @@ describe.each(['queue', 'group'] as const)('a limit per %s', (per) => {
     expect(nextUs).toBe(fromUs + 60_000_000)
   })
 
+  test('a window finds the job that it begins with now behind many others', async () => {
+    await begin(shapeOf({ algorithm: 'fixed-window', align: 'first', rate: '3/min' }), 2)
+    const first = await held.depart(1)
+    await advance(LATE_US)
+    const [second] = (await held.depart(1)).grants
+    for (let i = 0; i < 70; i++) await held.add({ group: { id: 'b' }, costs: { mails: 0 } })
+    expect((await held.depart(70)).grants).toHaveLength(70)
+    await goBack(first)
+    for (let i = 0; i < 6; i++) await held.add({ group: { id: 'a' }, costs: { mails: 1 } })
+    const { grants, nextUs } = await held.depart(6)
+    expect(grants).toHaveLength(2)
+    expect(nextUs).toBe(second!.slotUs + 60_000_000)
+  })
+
   test.each(['will only be failed', 'was granted before the limit was there'])(
     'a window that does not know all of its jobs stays, beside a job that %s',
     async (which) => {

@@ -138,6 +138,7 @@ local function refusal_of_all()
     end
   end
   local left = ARGV[3] ~= '' and claims.left(base, ARGV[3], now) or 0
+  -- A claim admitted its bulk whole: a bound that groups get between its parts refuses none of the rest.
   if groups and #new > left then
     local refusal
     refusal, new.swaps = grouped.refusal_of_all(groups, shape, counts, #new, not part)

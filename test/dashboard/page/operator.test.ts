@@ -149,6 +149,7 @@ describePage('an operator', () => {
     await page.getByRole('dialog').waitFor({ state: 'detached' })
     await find('order-7')
     const choice = page.getByRole('dialog', { name: 'Queues with a job order-7' })
+    await choice.getByRole('link', { name: 'found-other' }).waitFor()
     expect(await choice.getByRole('link').allTextContents()).toEqual(['found-one', 'found-other'])
     await choice.getByRole('link', { name: 'found-one' }).click()
     await page.getByRole('heading', { name: 'found-one', level: 1 }).waitFor()

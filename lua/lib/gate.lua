@@ -308,7 +308,7 @@ function gate_groups.pass(gate, held, latest)
   gate_groups.search(gate, held, unit, function(group)
     local pick = groups:try(group, groups:ready_tag(group), latest)
     if not pick or (pick.from == 'group' and not groups:take(pick)) then return false end
-    gate.shut, gate.floor, gate.known = false, pick.slot, pick
+    gate.shut, gate.floor, gate.known = false, pick.slot, pick.cost and pick or nil
     if gate_admits(gate, pick.id) then
       passed = pick
       return true

@@ -188,3 +188,13 @@ test('a job without a group that goes before the one that waits for its tokens d
   await queue.add('first', {}, { costs: { tokens: 0 }, lifo: true })
   expect((await departed.reach(2)).map(({ name }) => name)).toEqual(['none', 'first'])
 })
+
+test('a job without a group that takes none of a unit goes before a group that waits for the unit', async () => {
+  const queue = shop.queue({ groups: {}, limits: [{ name: 'tokens', unit: 'tokens', rate: '10/day', burst: 10 }] })
+  const departed = departuresOf(shop.worker(queue, async () => {}))
+  await queue.addBulk(bulk(undefined, 1, 1))
+  await departed.reach(1)
+  // Those without a group have had their turn.
+  await queue.addBulk([...bulk('a', 1, 10), ...bulk(undefined, 1, 0)])
+  expect((await departed.reach(2)).map(({ name }) => name)).toEqual(['none', 'none'])
+})

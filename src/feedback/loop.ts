@@ -4,6 +4,7 @@
 import type { ShapedJobsOptions } from '../admission/job-options.ts'
 import type { HeldJob } from '../departure/held-job.ts'
 import { PauseQueueError } from '../errors.ts'
+import { formatDuration } from '../plain-text.ts'
 import type { ShapeStore } from '../shape/store.ts'
 import { CallTargets } from './call-targets.ts'
 import { type Feedback, isOfGroup, type Ok, type RetryJob } from './feedback.ts'
@@ -176,7 +177,7 @@ export class FeedbackLoop {
       const times = `throttled ${reply.throttled} ${reply.throttled === 1 ? 'time' : 'times'}`
       return {
         kind: 'given up',
-        reason: `given up after ${durationText(giveUpAfterMs)}: ${times}, at last for ${reason}`,
+        reason: `given up after ${formatDuration(giveUpAfterMs)}: ${times}, at last for ${reason}`,
       }
     }
     if (reply.isWorn) return backoffOf(reason, retry?.afterMs ?? longestPauseMs(forFleet))
@@ -245,18 +246,6 @@ function decides({ rule }: Found): boolean {
 /** A call that may have taken effect is only repeated if the job allows retries. */
 function mayBeDone(feedback: Feedback): boolean {
   return feedback.kind === 'pause' && feedback.mayBeDone === true
-}
-
-const UNITS = [
-  [86_400_000, 'd'],
-  [3_600_000, 'h'],
-  [60_000, 'min'],
-  [1000, 's'],
-] as const
-
-function durationText(ms: number): string {
-  const [size, unit] = UNITS.find(([one]) => ms > 0 && ms % one === 0) ?? [1, 'ms']
-  return `${ms / size} ${unit}`
 }
 
 function backoffOf(reason: string, afterMs: number | undefined): Verdict {

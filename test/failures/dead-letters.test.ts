@@ -111,7 +111,7 @@ test('a job that was throttled for too long leaves one that says how often', asy
   await queue.add('mail', {})
   await failed.reach(1)
   expect(await letters.all()).toMatchObject([
-    { failedReason: expect.stringContaining('given up after 0 ms: throttled 1 time,'), throttled: 1, attemptsMade: 1 },
+    { failedReason: expect.stringContaining('given up after 0ms: throttled 1 time,'), throttled: 1, attemptsMade: 1 },
   ])
 })
 

@@ -14,12 +14,18 @@ local bypass = {
   MOST_TIMES = 30,
 }
 
+-- Whether there is a meter to pass: a rate, limits or groups, which BullMQ's own workers do not obey. They obey a
+-- concurrency, which is BullMQ's.
+function bypass.is_metered(shape)
+  return shape.mode ~= 'off' and (shape.interval or shape.limits or shape.groups) and true or false
+end
+
 -- Whether a job started past the meter: one that the meter released has a departure time, which equals its start. Jobs
--- that started under another rate or mode did not have to pass it.
+-- that started under another rate, limit, mode or rule of groups did not have to pass it.
 function bypass.is_foreign(base, shape, id)
   local job = redis.call('HMGET', base .. id, 'processedOn', 'departure')
   local started = tonumber(job[1] or nil)
-  if not started or started * 1000 < math.max(shape.changed_at, shape.rules_at) then return false end
+  if not started or started * 1000 < math.max(shape.changed_at, shape.rules_at, shape.groups_at) then return false end
   return not job[2] or math.ceil(tonumber(job[2]) / 1000) ~= started
 end
 
@@ -40,7 +46,7 @@ end
 -- Counts the starts past the meter since the last look, by BullMQ's events. A job that was removed when it ended is
 -- counted only while it runs. Returns the id of a job, nil if there were none.
 function bypass.count(base, meter_key, shape, now)
-  if not shape.interval or shape.mode == 'off' then return nil end
+  if not bypass.is_metered(shape) then return nil end
   local f = redis.call('HMGET', meter_key, 'bypassedAt', 'bypassSeen')
   local since = now - (tonumber(f[1] or nil) or 0)
   local most = since >= 0 and since <= bypass.GAP_US and bypass.MOST or bypass.SAMPLE

@@ -93,14 +93,21 @@ function withoutWorker(queue: QueueFacts): Found | undefined {
   return { level: 'error', text, next: 'start a ShapedWorker of this queue, or find out why none runs' }
 }
 
-function bypassed({ name, bypass }: QueueFacts): Found | undefined {
+function bypassed({ name, bypass, shape }: QueueFacts): Found | undefined {
   if (!bypass) return undefined
   const { perSecond, clients } = bypass
   const many = perSecond === undefined ? 'jobs' : `${Number(perSecond.toPrecision(2))}/s`
   const by = clients.length === 0 ? '' : `, by ${clients.map(clientText).join(' or ')}`
   const find = clients.length === 0 ? `sluice doctor ${argument(name)} looks for the client; ` : ''
   const next = `${find}make it a ShapedWorker, or give its Worker createShapedBackend()`
-  return { level: 'error', text: `${many} start past the meter${by}: the rate does not hold`, next }
+  return { level: 'error', text: `${many} start past the meter${by}: ${unheldText(shape)}`, next }
+}
+
+/** What does not hold for jobs that start past the meter. */
+function unheldText(shape: QueueFacts['shape']): string {
+  if (shape && !shape.rate && shape.limits) return 'its limits do not hold'
+  if (shape && !shape.rate && shape.groups) return 'its groups get no fair turns'
+  return 'the rate does not hold'
 }
 
 function failing({ name, failing: found }: QueueFacts): Found | undefined {

@@ -89,7 +89,7 @@ export interface Failing {
   readonly reasons: readonly ReasonCount[]
 }
 
-/** Starts past the meter: some program takes jobs from the queue without it, and the rate does not hold. */
+/** Starts past the meter: some program takes jobs from the queue without it, so that no rate, limit or turn of groups holds. */
 export interface Bypass {
   /** When one was last found, and its job. */
   readonly at: Date

@@ -52,7 +52,7 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
   counter(
     'sluice_bypassed_total',
     'jobs',
-    'Starts past the meter that were found: some program takes jobs without Sluice, and the rate does not hold.',
+    'Starts past the meter that were found: some program takes jobs without Sluice, which obey no rate, limits or turns of groups.',
     ({ status }) => one(status.bypassedTotal),
   ),
   counter('sluice_shadow_refused_total', 'jobs', 'Jobs that shadow mode would have refused.', ({ status }) =>

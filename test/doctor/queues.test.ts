@@ -90,28 +90,31 @@ test('a queue that is removed while the doctor looks is no error, unless it was 
   expect(levelsOf(asked, 'queues')).toEqual(['error'])
 })
 
-test('a stock worker is found by its connection and by its job', async () => {
-  const queue = queueOf('bypassed', { rate: '100/s', capacity: 100 })
+test.each([
+  ['bypassed', { rate: '100/s', capacity: 100 }],
+  ['bypassed-limits', { limits: [{ name: 'minute', rate: '600/min' }] }],
+] as const)('a stock worker is found by its connection and by its job: %s', async (name, shape) => {
+  const queue = queueOf(name, shape)
   let finish = () => {}
   const end = new Promise<void>((resolve) => {
     finish = resolve
   })
   await queue.addBulk(jobs(2))
   const { prefix } = ward
-  const stock = new Worker('bypassed', () => end, {
+  const stock = new Worker(name, () => end, {
     connection: ward.redis.connection('worker'),
     prefix,
     concurrency: 2,
   })
   onTestFinished(() => stock.close())
   await eventsOf('active', stock as never).reach(2)
-  const found = await ward.examine({ queues: ['bypassed'], newWorkerS: 0 })
+  const found = await ward.examine({ queues: [name], newWorkerS: 0 })
   expect(levelsOf(found, 'foreign-workers')).toEqual(['error', 'warning'])
   const [running, connected] = found.filter(({ check }) => check === 'foreign-workers')
   expect(running?.message).toContain('jobs are running that the meter did not release')
   expect(connected?.message).toMatch(/^1 worker connected, 0 reported: the meter may be bypassed by 127\.0\.0\.1:\d+$/)
   expect(running?.remedy).toContain('ShapedWorker')
-  expect(levelsOf(await ward.examine({ queues: ['bypassed'] }), 'foreign-workers')).toEqual(['error'])
+  expect(levelsOf(await ward.examine({ queues: [name] }), 'foreign-workers')).toEqual(['error'])
   finish()
 })
 

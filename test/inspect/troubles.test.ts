@@ -1,6 +1,6 @@
 import { UnrecoverableError, Worker } from 'bullmq'
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { createShapedBackend, ShapedFlowProducer, type ShapedQueue, type ShapedWorker } from '../../src/index.ts'
+import { createShapedBackend, type Shape, ShapedFlowProducer, type ShapedQueue, type ShapedWorker } from '../../src/index.ts'
 import { unreportedClients } from '../../src/reports/queue-clients.ts'
 import { byReason, RecentEnds } from '../../src/reports/recent-ends.ts'
 import { BypassWatch } from '../../src/worker/bypass-watch.ts'
@@ -12,6 +12,7 @@ const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
 const client = redis.client()
 const { connection, prefix } = redis
+const LIMITS = [{ name: 'hour', rate: '1000/h', algorithm: 'fixed-window' as const }]
 
 /** A worker that asks for jobs only when it is told to. */
 function asking(queue: ShapedQueue): ShapedWorker {
@@ -55,6 +56,8 @@ test('ends are counted: completed, failed for good, and attempts that failed; an
     [expect.stringMatching(/^no user .* here$/), 4],
     ['status code 503', 2],
   ])
+  // A worker reports when it leaves, and that a sample is due is not left to chance.
+  await client.del(queue.toKey('meta:series:2'))
   await worker.close()
   const [sample] = (await inspector.series(queue.name)).slice(-1)
   expect(sample).toMatchObject({ completed: 8, failed: 4, failedAttempts: 6, bypassed: 0 })
@@ -112,8 +115,12 @@ test('failed jobs are grouped by reasons that differ only in numbers and ids, wi
   expect(await inspector.failedReasons('nothing')).toEqual({ reasons: [], searched: 0 })
 })
 
-test('starts past the meter are counted, whether their jobs still run or not', async () => {
-  const queue = shop.queue({ rate: '1000/s', burst: 20 })
+test.each<[string, Shape]>([
+  ['a rate', { rate: '1000/s', burst: 20 }],
+  ['limits alone', { limits: LIMITS }],
+  ['groups alone', { groups: {} }],
+])('starts past the meter are counted, whether their jobs still run or not: %s', async (_what, shape) => {
+  const queue = shop.queue(shape)
   await queue.waitUntilReady()
   const worker = asking(queue)
   await worker.waitUntilReady()
@@ -130,7 +137,9 @@ test('starts past the meter are counted, whether their jobs still run or not', a
   expect(await reported(queue, worker)).toMatchObject({ bypassedTotal: 95 })
 })
 
-test.each<[string, object, (queue: ShapedQueue, worker: ShapedWorker) => Promise<unknown>]>([
+type NoBypass = [string, object, (queue: ShapedQueue, worker: ShapedWorker) => Promise<unknown>]
+
+test.each<NoBypass>([
   [
     'retries, and the jobs that getNextJob hands out',
     {},
@@ -178,6 +187,38 @@ test.each<[string, object, (queue: ShapedQueue, worker: ShapedWorker) => Promise
       await runStock(queue, 3)
       await queue.setShape({ rate: '1000/s' }, { by: 'test', reason: 'now' })
     },
+  ],
+  [
+    'what ran before there were limits',
+    { rate: undefined, burst: undefined, capacity: 9 },
+    async (queue) => {
+      await runStock(queue, 3)
+      await queue.setShape({ limits: LIMITS }, { by: 'test', reason: 'now' })
+    },
+  ],
+  [
+    'what ran before there were groups',
+    { rate: undefined, burst: undefined, capacity: 9 },
+    async (queue) => {
+      await runStock(queue, 3)
+      await queue.setShape({ groups: {} }, { by: 'test', reason: 'now' })
+    },
+  ],
+  ...[{ limits: LIMITS }, { limits: LIMITS, mode: 'shadow' }, { groups: {} }].map(
+    (shape): NoBypass => [
+      `workers with Sluice under ${JSON.stringify(shape)}`,
+      { rate: undefined, burst: undefined, ...shape },
+      async (queue) => {
+        const running = shop.worker(queue, async () => {}, { report: false, concurrency: 2 })
+        await queue.addBulk(jobs(30))
+        await eventsOf('completed', running).reach(33)
+      },
+    ],
+  ),
+  [
+    'a concurrency alone, which is that of BullMQ, and which its workers obey',
+    { rate: undefined, burst: undefined, concurrency: 1 },
+    (queue) => runStock(queue, 3),
   ],
   [
     'what ran in mode off',
@@ -234,7 +275,7 @@ test('who takes jobs past the meter is named in reports, and in one warning for 
   await found('3')
   expect(watch.clients).toEqual([{ name: 'old', address: 'h:8' }])
   expect(warnings()).toEqual([
-    expect.stringMatching(/: job 2 was started past the meter, by "old" at h:8: the rate does/),
+    expect.stringMatching(/: job 2 was started past the meter, by "old" at h:8: it obeyed neither/),
   ])
   expect(foreign).toEqual(['1', '2', '3'])
   vi.advanceTimersByTime(60_000)
@@ -250,7 +291,7 @@ test('who may not list clients is warned without a name', async () => {
   vi.advanceTimersByTime(15_000)
   await found('2')
   expect(watch.clients).toEqual([])
-  expect(warnings()).toEqual([expect.stringContaining(': job 2 was started past the meter: the rate does not hold.')])
+  expect(warnings()).toEqual([expect.stringContaining(': job 2 was started past the meter: it obeyed neither rate nor limits.')])
 })
 
 test('clients that are those of workers that report are not named, nor new ones', () => {

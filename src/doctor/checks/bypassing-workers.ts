@@ -32,9 +32,9 @@ async function runningPastMeter(
   { client, prefix, queue, status }: ExaminedQueue,
 ): Promise<Finding[]> {
   const { shape } = status
-  if (!shape?.rate || shape.mode !== 'enforce') return []
+  if (!shape || shape.mode !== 'enforce' || !(shape.rate || shape.limits || shape.groups)) return []
   const base = `${prefix}:${queue}:`
-  const changes = await client.hmget(`${base}meta:shape`, 'changedAt', 'rulesAt')
+  const changes = await client.hmget(`${base}meta:shape`, 'changedAt', 'rulesAt', 'groupsAt')
   const changedMs = Math.max(...changes.map(Number)) / 1000
   const ids = await client.lrange(`${base}active`, 0, MAX_ACTIVE - 1)
   const jobs = await answers(

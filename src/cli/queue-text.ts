@@ -1,3 +1,4 @@
+import { urgencyOf } from '../inspect/conditions.ts'
 import type { GroupHolder } from '../inspect/group-holders.ts'
 import type { GroupCounts } from '../inspect/groups.ts'
 import {
@@ -9,6 +10,8 @@ import {
   type ShardStatus,
   type WorkerStatus,
 } from '../inspect/queue-status.ts'
+import { redisConditions } from '../inspect/redis-conditions.ts'
+import type { RedisState } from '../inspect/redis-state.ts'
 import { countText, formatDuration, plainText } from '../plain-text.ts'
 import { concurrencyText } from '../queue/meter-state.ts'
 import type { Cli } from './cli.ts'
@@ -31,6 +34,12 @@ export function shortText(text: string, maxCharacters: number): string {
   if (plain.length <= max) return plain
   const end = Math.floor((max - 1) / 2)
   return `${plain.slice(0, max - 1 - end)}…${plain.slice(plain.length - end)}`
+}
+
+/** Untrusted text for a line, cut at its end. */
+function cutText(text: string, maxCharacters: number): string {
+  const plain = plainText(text)
+  return plain.length <= maxCharacters ? plain : `${plain.slice(0, maxCharacters - 1)}…`
 }
 
 /** Maximum length of a reason in a table, in characters. */
@@ -109,9 +118,15 @@ function unreadText(unread: NonNullable<QueueStatus['unread']>): string {
   return `without ${parts.join(' and ')}`
 }
 
-/** The names of what is out of the ordinary about a queue, in the colours of their levels. */
+/** The names of what is out of the ordinary about a queue, in the colours of their levels; `—` if nothing is. */
 function stateText(cli: Cli, { conditions }: Pick<QueueStatus, 'conditions'>): string {
-  return conditions.map(({ name, level }) => paintOf(cli, level)(name)).join(', ')
+  return conditions.map(({ name, level }) => paintOf(cli, level)(name)).join(', ') || NONE
+}
+
+/** The same in a few characters: the worst, and how many more there are. */
+export function briefStateText(cli: Cli, { conditions }: Pick<QueueStatus, 'conditions'>): string {
+  const more = conditions.length > 1 ? ` +${conditions.length - 1}` : ''
+  return `${stateText(cli, { conditions: conditions.slice(0, 1) })}${more}`
 }
 
 function paintOf({ colors }: Cli, level: Condition['level']): (text: string) => string {
@@ -121,19 +136,59 @@ function paintOf({ colors }: Cli, level: Condition['level']): (text: string) => 
 /** Of how many queues it is said below their table why they need a look. */
 const EXPLAINED = 10
 
-/** Why queues need a look and what to do, the worst first; '' if none needs one. */
-export function needLookText(cli: Cli, queues: readonly QueueStatus[]): string {
+/** Queues that need a look, the worst first. */
+function needLook<Q extends QueueStatus>(queues: readonly Q[]): Q[] {
   const marked = queues.filter(({ conditions }) => conditions.some(({ level }) => level !== 'note'))
-  const lines = marked.slice(0, EXPLAINED).map((status) => {
-    return [cli.colors.bold(plainText(status.name)), ...conditionLines(cli, status)].join('\n')
-  })
-  const rest = marked.length - lines.length
-  if (rest > 0) lines.push(cli.colors.dim(`… ${countText(rest, 'more queue')} to look at: sluice doctor`))
-  return lines.join('\n')
+  return marked.toSorted((one, other) => urgencyOf(other.conditions) - urgencyOf(one.conditions))
 }
 
+/** Lines that say why queues need a look and what to do, the worst first; none if none needs one. */
+export function needLookText(cli: Cli, queues: readonly QueueStatus[]): string[] {
+  const marked = needLook(queues)
+  const lines = marked.slice(0, EXPLAINED).flatMap((status) => {
+    return [cli.colors.bold(plainText(status.name)), ...conditionLines(cli, status.conditions)]
+  })
+  const rest = marked.length - EXPLAINED
+  return rest > 0 ? [...lines, cli.colors.dim(`… ${countText(rest, 'more queue')} to look at: sluice doctor`)] : lines
+}
+
+/** The same of Redis itself. */
+export function redisLookText(cli: Cli, redis: RedisState, queues: readonly QueueStatus[]): string[] {
+  const conditions = redisConditions(redis, queues)
+  return conditions.length === 0 ? [] : [cli.colors.bold('Redis'), ...conditionLines(cli, conditions)]
+}
+
+/** Of how many queues the screen of `top` says why they need a look. */
+const EXPLAINED_LIVE = 5
+
+/** The same in one line for each, cut at its end: the worst of Redis, and that of each queue. */
+export function briefLookText(
+  cli: Cli,
+  redis: RedisState,
+  queues: readonly QueueStatus[],
+  maxColumns: number,
+): string[] {
+  const line = (subject: string, { name, level, text }: NamedCondition) => {
+    const start = `${shortText(subject, maxColumns * NAME_SHARE)}  `
+    const rest = cutText(`${name}: ${text}`, maxColumns - start.length)
+    return start + paintOf(cli, level)(rest)
+  }
+  const marked = needLook(queues)
+  const lines = [
+    ...redisConditions(redis, queues).map((condition) => line('Redis', condition)),
+    ...marked.slice(0, EXPLAINED_LIVE).flatMap(({ name, conditions }) => {
+      const worst = conditions.find(({ level }) => level !== 'note')
+      return worst ? [line(name, worst)] : []
+    }),
+  ]
+  const rest = marked.length - EXPLAINED_LIVE
+  return rest > 0 ? [...lines, cli.colors.dim(`… ${countText(rest, 'more queue')} to look at: sluice status`)] : lines
+}
+
+type NamedCondition = Pick<Condition, 'level' | 'text' | 'next'> & { readonly name: string }
+
 /** Each condition, why it holds, and the next command. */
-function conditionLines(cli: Cli, { conditions }: QueueStatus): string[] {
+function conditionLines(cli: Cli, conditions: readonly NamedCondition[]): string[] {
   return conditions.flatMap(({ name, level, text, next }) => {
     const line = `  ${paintOf(cli, level)(name)}: ${plainText(text)}`
     return next === '' ? [line] : [line, cli.colors.dim(`    → ${plainText(next)}`)]
@@ -148,7 +203,7 @@ export function fleetTable(cli: Cli, queues: readonly QueueStatus[]): string {
     head,
     queues.map((status) => [
       plainText(status.name),
-      stateText(cli, status) || NONE,
+      stateText(cli, status),
       rateText(status),
       causeText(cli, status),
       depthText(status),
@@ -172,7 +227,7 @@ function failedText({ colors }: Cli, { failedAttemptsTotal, failing }: QueueStat
 /** One queue in detail. */
 export function queueText(cli: Cli, status: QueueStatus): string {
   const name = cli.colors.bold(plainText(status.name))
-  const parts = [name, ...conditionLines(cli, status), cli.table([], detailRows(cli, status))]
+  const parts = [name, ...conditionLines(cli, status.conditions), cli.table([], detailRows(cli, status))]
   if (status.shards) parts.push('', shardTable(cli, status.shards))
   if (status.workers.length > 0) parts.push('', workerTable(cli, [status]))
   return parts.join('\n')

@@ -1,7 +1,10 @@
+import type { RedisState } from '../inspect/redis-state.ts'
 import { countText } from '../plain-text.ts'
 import type { Cli } from './cli.ts'
 import {
   ageText,
+  briefLookText,
+  briefStateText,
   causeText,
   depthText,
   heldByText,
@@ -17,6 +20,7 @@ export interface TopView {
   readonly queues: readonly QueueFlow[]
   /** How many queues there are, shown or not. */
   readonly total: number
+  readonly redis: RedisState
   readonly at: Date
   /** Why the last look failed, if it did; the queues are then those of the previous look. */
   readonly trouble?: string
@@ -24,12 +28,13 @@ export interface TopView {
 
 /** The screen of `top`, cut to at most `maxLines` lines of at most `maxColumns`. */
 export function topScreen(cli: Cli, view: TopView, maxLines: number, maxColumns: number): string {
-  const { queues, total, at, trouble } = view
+  const { queues, total, redis, at, trouble } = view
   const count =
     total > queues.length ? `${numberText(queues.length)} of ${countText(total, 'queue')}` : countText(total, 'queue')
   const title = `sluice top  ${at.toISOString()}  ${count}  (q ends)`
   const lines = [cli.colors.bold(title)]
   if (trouble !== undefined) lines.push(cli.colors.red(shortText(trouble, maxColumns)))
+  lines.push(...briefLookText(cli, redis, queues, maxColumns))
   lines.push('', ...flowTable(cli, queues, maxColumns).split('\n'))
   if (queues.some(({ workers }) => workers.length > 0))
     lines.push('', ...workerTable(cli, queues, maxColumns).split('\n'))
@@ -41,17 +46,18 @@ export function topScreen(cli: Cli, view: TopView, maxLines: number, maxColumns:
 /** The part of the width that what holds the head may take. */
 const CAUSE_SHARE = 0.2
 /** Columns that are left out on a narrow terminal, the least important first. */
-const OMITTED = ['done/s', 'active', 'cause', 'head age', 'refused/s', 'in/s', 'failed/s', 'groups']
+const OMITTED = ['done/s', 'active', 'cause', 'head age', 'refused/s', 'in/s', 'failed/s', 'groups', 'state']
 
 function flowTable(cli: Cli, queues: readonly QueueFlow[], maxColumns: number): string {
   const hasGroups = queues.some(({ groups }) => groups)
   const flows = ['in/s', 'out/s', 'refused/s', 'done/s', 'failed/s']
-  const figures = ['queue', ...flows, 'rate', 'cause', 'depth', 'active', 'head age']
+  const figures = ['queue', 'state', ...flows, 'rate', 'cause', 'depth', 'active', 'head age']
   const head = [...figures, ...(hasGroups ? ['groups'] : []), 'held by']
   return cli.table(
     head,
     queues.map((queue) => [
       shortText(queue.name, maxColumns * NAME_SHARE),
+      briefStateText(cli, queue),
       numberText(queue.arrivalsPerSecond),
       departuresText(cli, queue),
       redIf(cli, (queue.refusalsPerSecond ?? 0) > 0, numberText(queue.refusalsPerSecond)),

@@ -4,6 +4,7 @@ import type { Cli } from '../../src/cli/cli.ts'
 import { formatTable } from '../../src/cli/open-cli.ts'
 import { topScreen } from '../../src/cli/top-screen.ts'
 import type { QueueFlow } from '../../src/cli/watch-queues.ts'
+import type { RedisState } from '../../src/inspect/redis-state.ts'
 
 const cli = { colors: pc.createColors(false), table: (head, rows, fit) => formatTable(head, rows, fit) } as Cli
 
@@ -28,10 +29,12 @@ const QUEUE = {
     workers: [WORKER],
   },
   hold: { cause: 'concurrency', group: 'tenant-4711-of-some-length' },
+  conditions: [],
 } as unknown as QueueFlow
 
-const screen = (columns: number, queues: readonly QueueFlow[] = [QUEUE]) =>
-  topScreen(cli, { queues, total: 1200, at: new Date(0), trouble: 'x'.repeat(200) }, 24, columns).split('\n')
+const MASTER: RedisState = { role: 'master' }
+const screen = (columns: number, queues: readonly QueueFlow[] = [QUEUE], redis = MASTER) =>
+  topScreen(cli, { queues, total: 1200, redis, at: new Date(0), trouble: 'x'.repeat(200) }, 24, columns).split('\n')
 const widest = (lines: readonly string[]) => Math.max(...lines.map(({ length }) => length))
 
 test('at 80 columns no line is wider, and what matters most stays', () => {
@@ -44,7 +47,7 @@ test('at 80 columns no line is wider, and what matters most stays', () => {
 })
 
 test('a table that fits has all of its columns', () => {
-  const head = 'queue in/s out/s refused/s done/s failed/s rate cause depth active head age held by'
+  const head = 'queue state in/s out/s refused/s done/s failed/s rate cause depth active head age held by'
   expect(screen(250)[3]?.replaceAll(/ +/g, ' ')).toBe(head)
   const short = { ...QUEUE, name: 'sms', oldestAgeMs: undefined, hold: { cause: 'rate' }, rate: '5/s', workers: [] }
   const small = screen(110, [{ ...short, capacity: undefined, cause: 'declared' } as unknown as QueueFlow])
@@ -55,4 +58,46 @@ test('a table that fits has all of its columns', () => {
 test('what starts past the meter stands beside what departs', () => {
   const [, row = ''] = screen(250, [{ ...QUEUE, bypass: {}, bypassesPerSecond: 6.7 } as unknown as QueueFlow]).slice(3)
   expect(row).toContain(' 49.87 (+6.7) ')
+})
+
+const troubled = (name: string, ...conditions: readonly (readonly [name: string, level: string, weight: number])[]) =>
+  ({
+    ...QUEUE,
+    name,
+    conditions: conditions.map(([what, level, weight]) => ({
+      ...{ name: what, level, weight },
+      text: `what is wrong with ${name} ${'in many words '.repeat(9)}`,
+    })),
+  }) as unknown as QueueFlow
+
+test.each([80, 140])('what needs a look stands above the tables at %i columns, the worst first', (columns) => {
+  const queues = [
+    troubled('late', ['Starving', 'warning', 2]),
+    troubled('sms', ['Bypassed', 'error', 8], ['Override', 'note', 1]),
+    troubled('tried', ['Shadow', 'note', 1]),
+    QUEUE,
+  ]
+  const memory = { usedBytes: 2 ** 26, maxBytes: 2 ** 26 }
+  const lines = screen(columns, queues, { role: 'master', memory, refusesWrites: 'memory' })
+  expect(widest(lines)).toBeLessThanOrEqual(columns)
+  const [redis, first, second, none] = lines.slice(2)
+  expect(redis).toBe('Redis  Writes refused: its memory is full (100 % of 64 MB): no job can be added')
+  expect(first).toMatch(/^sms {2}Bypassed: what is wrong with sms .*…$/)
+  expect(second).toMatch(/^late {2}Starving: what is wrong with late .*…$/)
+  expect(none).toBe('')
+  if (columns < 140) return
+  const rows = ['late +Starving ', 'sms +Bypassed \\+1 ', 'tried +Shadow ', 'transactional-e\\S+ +— ']
+  for (const [i, row] of rows.entries()) expect(lines[7 + i]).toMatch(new RegExp(`^${row}`))
+})
+
+test('of many queues in trouble it names the worst five, and how many more there are', () => {
+  const lines = screen(
+    80,
+    Array.from({ length: 9 }, (_, i) => troubled(`q${i}`, ['Full', 'warning', 100 - i])),
+  )
+  expect(lines.slice(2, 8).map((line) => line.slice(0, 8))).toEqual([
+    ...Array.from({ length: 5 }, (_, i) => `q${i}  Full`),
+    '… 4 more',
+  ])
+  expect(lines[7]).toBe('… 4 more queues to look at: sluice status')
 })

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { stripVTControlCharacters } from 'node:util'
 import { createColors } from 'picocolors'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import type { Cli } from '../../src/cli/cli.ts'
@@ -16,6 +17,7 @@ import { sluiceProgram, useSluice } from './sluice-process.ts'
 const redis = useRedis(import.meta.url)
 const { connection, prefix } = redis
 const sluice = useSluice(redis)
+const REDIS = { role: 'master' } as const
 const WAIT = { timeout: 60_000, interval: 20 }
 
 let queue: ShapedQueue
@@ -100,7 +102,9 @@ test.runIf(process.platform === 'linux')('on a terminal it draws a screen, and q
   child.stdin.write('q')
   await closed
   expect(screen).toMatch(/sluice top {2}\d{4}-/)
-  expect(screen).toMatch(/top +— +— +— +— +— +50\/s/)
+  const plain = stripVTControlCharacters(screen)
+  expect(plain).toMatch(/top +No worker +— +— +— +— +— +50\/s/)
+  expect(plain).toMatch(/top {2}No worker: [\d,]+ jobs wait, and no worker has reported/)
   expect(screen).toContain('ended with 0')
 })
 
@@ -140,13 +144,18 @@ test('where groups have jobs waiting, it says how many, and how many of them are
       { ...seen, groups: undefined },
       { ...seen, groups: counts },
     ]
-    return topScreen(cli, { queues, total: 2, at: seen.at }, 40, columns).split('\n').at(-1)
+    return topScreen(cli, { queues, total: 2, redis: REDIS, at: seen.at }, 40, columns).split('\n').at(-1)
   }
   expect(row(seen.groups)).toMatch(/ 3 +workers$/)
   expect(row({ waiting: 9, limited: 1, maxed: 2, paused: 3 })).toMatch(/ 15 \(6 held\) +workers$/)
   expect(row({ waiting: 9, limited: 1, maxed: 2, paused: 3 }, 80)).toMatch(/ 15 \(6 held\) +workers$/)
   expect(row({ waiting: 0, limited: 0, maxed: 0, paused: 0 })).toMatch(/ 0 +workers$/)
-  const screen = topScreen(cli, { queues: [{ ...seen, groups: undefined }], total: 1, at: seen.at }, 40, 200)
+  const screen = topScreen(
+    cli,
+    { queues: [{ ...seen, groups: undefined }], total: 1, redis: REDIS, at: seen.at },
+    40,
+    200,
+  )
   expect(screen).not.toContain('groups')
   await groups.close()
 })

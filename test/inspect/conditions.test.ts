@@ -73,7 +73,8 @@ test('starts past the meter, with the clients that may have made them', () => {
     text: 'jobs start past the meter: the rate does not hold',
     next: expect.stringMatching(/^sluice doctor 'a queue' looks for the client; make it/),
   })
-  const under = (shape: object) => only({ bypass: { ...bypass, clients: [] }, shape: { ...quiet.shape, ...shape } as never }).text
+  const under = (shape: object) =>
+    only({ bypass: { ...bypass, clients: [] }, shape: { ...quiet.shape, ...shape } as never }).text
   expect(under({ rate: undefined, limits: [] })).toMatch(/: its limits do not hold$/)
   expect(under({ rate: undefined, groups: {} })).toMatch(/: its groups get no fair turns$/)
 })

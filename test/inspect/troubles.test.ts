@@ -1,6 +1,12 @@
 import { UnrecoverableError, Worker } from 'bullmq'
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { createShapedBackend, type Shape, ShapedFlowProducer, type ShapedQueue, type ShapedWorker } from '../../src/index.ts'
+import {
+  createShapedBackend,
+  type Shape,
+  ShapedFlowProducer,
+  type ShapedQueue,
+  type ShapedWorker,
+} from '../../src/index.ts'
 import { unreportedClients } from '../../src/reports/queue-clients.ts'
 import { byReason, RecentEnds } from '../../src/reports/recent-ends.ts'
 import { BypassWatch } from '../../src/worker/bypass-watch.ts'
@@ -291,7 +297,9 @@ test('who may not list clients is warned without a name', async () => {
   vi.advanceTimersByTime(15_000)
   await found('2')
   expect(watch.clients).toEqual([])
-  expect(warnings()).toEqual([expect.stringContaining(': job 2 was started past the meter: it obeyed neither rate nor limits.')])
+  expect(warnings()).toEqual([
+    expect.stringContaining(': job 2 was started past the meter: it obeyed neither rate nor limits.'),
+  ])
 })
 
 test('clients that are those of workers that report are not named, nor new ones', () => {

@@ -8,7 +8,7 @@ import { parseQueueName, wholeNumber } from '../arguments.ts'
 import type { AddCommand, Cli } from '../cli.ts'
 import { existingStatus } from '../existing-queue.ts'
 import { jsonLine } from '../json-line.ts'
-import { fleetTable, needLookText, queueText } from '../queue-text.ts'
+import { fleetTable, needLookText, queueText, redisLookText } from '../queue-text.ts'
 
 /** Maximum number of queues in the table. */
 const LIMIT = 100
@@ -49,26 +49,29 @@ Examples:
 }
 
 async function showStatus(cli: Cli, name: string | undefined, options: StatusOptions): Promise<void> {
-  const read = await replicaNote(cli)
-  if (name === undefined) return showQueues(cli, read, options)
+  const redis = await readRedis(cli)
+  if (name === undefined) return showQueues(cli, redis, options)
   const status = await existingStatus(cli, name)
-  cli.print({ ...read, queues: [status] }, () => queueText(cli, status))
+  cli.print({ redis, queues: [status] }, () => {
+    return [...redisLookText(cli, redis, [status]), queueText(cli, status)].join('\n')
+  })
 }
 
-async function showQueues(cli: Cli, read: ReadFrom, { limit, all }: StatusOptions): Promise<void> {
+async function showQueues(cli: Cli, redis: RedisState, { limit, all }: StatusOptions): Promise<void> {
   const inspector = cli.inspector()
   const names = await inspector.queues()
   const most = all ? Number.POSITIVE_INFINITY : (limit ?? (cli.options.json ? Number.POSITIVE_INFINITY : LIMIT))
   const shown = most < names.length ? await inspector.fullest(names, most) : names
-  if (cli.options.json) return printJson(read, inspector.statuses(shown))
+  if (cli.options.json) return printJson(redis, inspector.statuses(shown))
   // A queue may have been removed since.
   const queues = (await inspector.status(shown)).filter((status) => status !== undefined).sort(compareQueues)
   cli.print(queues, () => {
-    if (queues.length === 0) return `no shaped queues under prefix "${cli.options.prefix}"`
+    const ofRedis = redisLookText(cli, redis, queues)
+    if (queues.length === 0) return [`no shaped queues under prefix "${cli.options.prefix}"`, ...ofRedis].join('\n')
     const rest = names.length - shown.length
     const more = rest === 0 ? [] : [cli.colors.dim(`… ${countText(rest, 'more queue')}: --all shows them`)]
-    const why = needLookText(cli, queues)
-    return [fleetTable(cli, queues), ...more, ...(why === '' ? [] : ['', why])].join('\n')
+    const why = [...ofRedis, ...needLookText(cli, queues)]
+    return [fleetTable(cli, queues), ...more, ...(why.length === 0 ? [] : ['', ...why])].join('\n')
   })
 }
 
@@ -78,8 +81,8 @@ function compareQueues(one: QueueStatus, other: QueueStatus): number {
 }
 
 /** Prints one object on one line, written as it is read, since there may be very many queues. */
-async function printJson(read: ReadFrom, queues: AsyncIterable<QueueStatus>): Promise<void> {
-  let text = jsonLine({ ...read, queues: [] }).slice(0, -2)
+async function printJson(redis: RedisState, queues: AsyncIterable<QueueStatus>): Promise<void> {
+  let text = jsonLine({ redis, queues: [] }).slice(0, -2)
   let separator = ''
   for await (const status of queues) {
     text += separator + jsonLine(status)
@@ -95,19 +98,12 @@ async function write(text: string): Promise<void> {
   if (!process.stdout.write(text)) await once(process.stdout, 'drain')
 }
 
-/** Where the data was read: a replica may lag behind. */
-interface ReadFrom {
-  readonly read?: RedisState
-}
-
-/** With `--read-url`, reads the role of that Redis, and prints the lag of a replica. */
-async function replicaNote(cli: Cli): Promise<ReadFrom> {
-  if (cli.options.readUrl === undefined) return {}
-  const read = await cli.inspector().redisState()
-  if (read.role === 'replica' && !cli.options.json) {
-    cli.note(
-      `read from a replica, ${read.lagMs === undefined ? 'lag unknown' : `${formatDuration(read.lagMs)} behind`}`,
-    )
+/** What Redis says of itself; prints the lag of a replica. */
+async function readRedis(cli: Cli): Promise<RedisState> {
+  const redis = await cli.inspector().redisState()
+  if (redis.role === 'replica' && !cli.options.json) {
+    const { lagMs } = redis
+    cli.note(`read from a replica, ${lagMs === undefined ? 'lag unknown' : `${formatDuration(lagMs)} behind`}`)
   }
-  return { read }
+  return redis
 }

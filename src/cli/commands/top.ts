@@ -62,7 +62,8 @@ async function top(cli: Cli, name: string | undefined, options: TopOptions): Pro
   cli.signal.addEventListener('abort', quit)
   const giveBack = onQuitKey(process.stdin, quit)
   try {
-    await watch(new QueueWatch(cli.inspector(), name, options.limit), options, show.view, stop.signal)
+    const queues = new QueueWatch(cli.inspector(), name, options.limit)
+    await watch((before) => look(cli, queues, before), options, show.view, stop.signal)
   } finally {
     cli.signal.removeEventListener('abort', quit)
     giveBack()
@@ -72,7 +73,7 @@ async function top(cli: Cli, name: string | undefined, options: TopOptions): Pro
 }
 
 async function watch(
-  queues: QueueWatch,
+  look: (before: TopView | undefined) => Promise<TopView>,
   { interval = DEFAULT_INTERVAL_MS, count = Number.POSITIVE_INFINITY }: TopOptions,
   show: (view: TopView) => void,
   signal: AbortSignal,
@@ -81,16 +82,16 @@ async function watch(
   for (let looks = 0; looks < count && !signal.aborted; looks += 1) {
     if (looks > 0) await sleep(interval, undefined, { signal }).catch(() => undefined)
     if (signal.aborted) return
-    view = await look(queues, view)
+    view = await look(view)
     if (!signal.aborted) show(view)
   }
 }
 
 /** While Redis is unavailable, the last view stays; if it never answered, the command fails. */
-async function look(queues: QueueWatch, before: TopView | undefined): Promise<TopView> {
+async function look(cli: Cli, queues: QueueWatch, before: TopView | undefined): Promise<TopView> {
   try {
-    const found = await queues.look()
-    return { queues: found, total: queues.total, at: found[0]?.at ?? new Date() }
+    const [found, redis] = await Promise.all([queues.look(), cli.inspector().redisState()])
+    return { queues: found, total: queues.total, redis, at: found[0]?.at ?? new Date() }
   } catch (error) {
     if (!before || !(error instanceof Error) || !failureKind(error)) throw error
     return { ...before, trouble: `Redis does not answer: ${error.message}` }
@@ -104,8 +105,8 @@ interface Show {
 
 function lines(): Show {
   return {
-    view: ({ at, queues, total, trouble }) => {
-      if (trouble === undefined) process.stdout.write(`${jsonLine({ at, total, queues })}\n`)
+    view: ({ at, queues, total, redis, trouble }) => {
+      if (trouble === undefined) process.stdout.write(`${jsonLine({ at, total, redis, queues })}\n`)
       else process.stderr.write(`sluice: ${trouble}\n`)
     },
     end: () => undefined,

@@ -1,6 +1,9 @@
 import type { QueueStatus } from '../inspect/queue-status.ts'
 
-/** What happened in a queue between two looks, per second; undefined for the first look. */
+/**
+ * What happened in a queue between two looks, per second; undefined for the first look. Workers report ends, and starts
+ * past the meter, every few seconds: their flows are means over a longer time.
+ */
 export interface Flow {
   readonly arrivalsPerSecond: number | undefined
   readonly departuresPerSecond: number | undefined
@@ -26,20 +29,22 @@ type Total =
 /**
  * Refused jobs do not count as arrivals. If a total decreased, the queue was created anew and its flow is unknown; so it
  * is if only one of the totals lacks a part that could not be read, or both lack all.
+ * @param longBefore an earlier look, for what workers report every few seconds
  */
-export function flowBetween(before: Totals | undefined, now: Totals): Flow {
-  const isComparable = String(before?.unread) === String(now.unread) && !now.unread?.includes('queue')
-  const seconds = before && isComparable ? (now.at.getTime() - before.at.getTime()) / 1000 : 0
-  const perSecond = (total: Total) => {
-    const more = before ? now[total] - before[total] : -1
-    return seconds > 0 && more >= 0 ? more / seconds : undefined
-  }
+export function flowBetween(before: Totals | undefined, now: Totals, longBefore = before): Flow {
   return {
-    arrivalsPerSecond: perSecond('acceptedTotal'),
-    departuresPerSecond: perSecond('departedTotal'),
-    refusalsPerSecond: perSecond('refusedTotal'),
-    completionsPerSecond: perSecond('completedTotal'),
-    failuresPerSecond: perSecond('failedAttemptsTotal'),
-    bypassesPerSecond: perSecond('bypassedTotal'),
+    arrivalsPerSecond: perSecond('acceptedTotal', before, now),
+    departuresPerSecond: perSecond('departedTotal', before, now),
+    refusalsPerSecond: perSecond('refusedTotal', before, now),
+    completionsPerSecond: perSecond('completedTotal', longBefore, now),
+    failuresPerSecond: perSecond('failedAttemptsTotal', longBefore, now),
+    bypassesPerSecond: perSecond('bypassedTotal', longBefore, now),
   }
+}
+
+function perSecond(total: Total, before: Totals | undefined, now: Totals): number | undefined {
+  if (!before || String(before.unread) !== String(now.unread) || now.unread?.includes('queue')) return undefined
+  const seconds = (now.at.getTime() - before.at.getTime()) / 1000
+  const more = now[total] - before[total]
+  return seconds > 0 && more >= 0 ? more / seconds : undefined
 }

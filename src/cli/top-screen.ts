@@ -78,7 +78,7 @@ function flowTable(cli: Cli, queues: readonly QueueFlow[], maxColumns: number): 
 /** With what starts past the meter: `2.1 (+6.7)`. */
 function departuresText(cli: Cli, { departuresPerSecond, bypassesPerSecond, bypass }: QueueFlow): string {
   const text = numberText(departuresPerSecond)
-  return bypass ? `${text} ${cli.colors.red(`(+${numberText(bypassesPerSecond)})`)}` : text
+  return bypass ? `${text} ${cli.colors.red(`(+${numberText(bypass.perSecond ?? bypassesPerSecond)})`)}` : text
 }
 
 function redIf({ colors }: Cli, is: boolean, text: string): string {

@@ -5,6 +5,8 @@ import { type Flow, flowBetween, type Totals } from './flow.ts'
 /** A queue at one look, and its flow since the previous look. */
 export type QueueFlow = QueueStatus & Flow
 
+/** Workers report every few seconds, and together: flows of what they report are means over this long. */
+const REPORTED_OVER_MS = 10_000
 /** How often the list of queues, and which of them are fullest, is read again. */
 const NAMES_FOR_MS = 5000
 
@@ -16,7 +18,8 @@ export class QueueWatch {
   #names: readonly string[] = []
   #total = 0
   #namesReadMs = Number.NEGATIVE_INFINITY
-  #before = new Map<string, Totals>()
+  /** Of each queue, the last looks, the oldest first. */
+  #before = new Map<string, readonly Totals[]>()
 
   /**
    * @param name the only queue to look at; undefined: all
@@ -37,9 +40,17 @@ export class QueueWatch {
   async look(): Promise<QueueFlow[]> {
     await this.#readNames()
     const found = (await this.#inspector.status(this.#names)).filter((status) => status !== undefined)
-    const flows = found.map((status) => ({ ...status, ...flowBetween(this.#before.get(status.name), status) }))
-    this.#before = new Map(found.map((status) => [status.name, status]))
-    return flows
+    const looks = found.map((status) => [...this.#recent(status), status])
+    this.#before = new Map(found.map(({ name }, i) => [name, looks[i] as Totals[]]))
+    return found.map((status, i) => ({ ...status, ...flowBetween(looks[i]?.at(-2), status, looks[i]?.[0]) }))
+  }
+
+  /** The looks since the last that is old enough for what workers report, or all since the queue was made anew. */
+  #recent(now: QueueStatus): readonly Totals[] {
+    const looks = this.#before.get(now.name) ?? []
+    const isOld = ({ at }: Totals) => now.at.getTime() - at.getTime() >= REPORTED_OVER_MS
+    const recent = looks.slice(Math.max(0, looks.findLastIndex(isOld)))
+    return recent.slice(recent.findLastIndex(({ completedTotal }) => completedTotal > now.completedTotal) + 1)
   }
 
   async #readNames(): Promise<void> {

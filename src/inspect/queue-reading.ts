@@ -274,7 +274,9 @@ export class QueueReading {
       isPaused: state.paused || state.pausedUntil !== undefined,
       pausedUntilUs: state.paused ? undefined : shape?.pausedUntilUs,
     })
-    return { ...held, hold: held.hold && this.#heldByGroup(held.hold, bucket, shape, nowUs) }
+    const hold = held.hold && this.#heldByGroup(held.hold, bucket, shape, nowUs)
+    // Workers that find only jobs of groups that are held take none, and have nothing to report.
+    return { ...held, hold, wantedMs: hold?.cause === 'workers' ? held.wantedMs : 0 }
   }
 
   /** Whether a job older than the one that leaves next may be waiting. */

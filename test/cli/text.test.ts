@@ -4,6 +4,7 @@ import { parseDuration } from '../../src/cli/duration.ts'
 import { flowBetween } from '../../src/cli/flow.ts'
 import { jsonLine } from '../../src/cli/json-line.ts'
 import { formatTable } from '../../src/cli/open-cli.ts'
+import { QueueWatch } from '../../src/cli/watch-queues.ts'
 import { countText, formatDuration, plainText } from '../../src/plain-text.ts'
 
 describe('durations', () => {
@@ -113,5 +114,25 @@ describe('flow between two looks', () => {
     ['no time went by', at(10, 1, 1, 1), at(10, 2, 2, 2), unknown],
   ])('%s', (_, before, now, flow) => {
     expect(flowBetween(before, now)).toEqual(flow)
+  })
+
+  test('what workers report together, every few seconds, is a mean over ten seconds', async () => {
+    // A job a second: all that left is known at once, and every fifth look what ended.
+    const looks = Array.from({ length: 30 }, (_, s) => ({ ...at(s, s, s, 0), name: 'q', completedTotal: s - (s % 5) }))
+    const inspector = { queues: async () => ['q'], status: async () => [looks.shift()] }
+    const watch = new QueueWatch(inspector as never, undefined, 9)
+    const seen: (number | undefined)[][] = []
+    while (looks.length > 0) {
+      const [flow] = await watch.look()
+      seen.push([flow?.departuresPerSecond, flow?.completionsPerSecond])
+    }
+    expect(seen[0]).toEqual([undefined, undefined])
+    expect(seen.slice(10)).toEqual(Array.from({ length: 20 }, () => [1, 1]))
+    looks.push(
+      { ...at(31, 31, 31, 0), name: 'q', completedTotal: 0 },
+      { ...at(32, 32, 32, 0), name: 'q', completedTotal: 4 },
+    )
+    expect(await watch.look()).toMatchObject([{ departuresPerSecond: undefined, completionsPerSecond: undefined }])
+    expect(await watch.look()).toMatchObject([{ departuresPerSecond: 1, completionsPerSecond: 4 }])
   })
 })

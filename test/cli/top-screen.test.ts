@@ -56,7 +56,9 @@ test('a table that fits has all of its columns', () => {
 })
 
 test('what starts past the meter stands beside what departs', () => {
-  const [, row = ''] = screen(250, [{ ...QUEUE, bypass: {}, bypassesPerSecond: 6.7 } as unknown as QueueFlow]).slice(3)
+  const [, row = ''] = screen(250, [
+    { ...QUEUE, bypass: { perSecond: 6.7 }, bypassesPerSecond: 13.4 } as unknown as QueueFlow,
+  ]).slice(3)
   expect(row).toContain(' 49.87 (+6.7) ')
 })
 

@@ -223,3 +223,16 @@ test('a job with a priority and no group needs a worker, though all groups are h
   await queue.add('job', {}, { priority: 5 })
   expect(await look()).toEqual([2, 1, false, ['No worker', 'Groups held']])
 })
+
+test('a worker that finds only jobs of paused groups is known for as long as any idle one', async () => {
+  const queue = shop.queue({ rate: '100/s', groups: {} })
+  await queue.pauseGroup('acme', { by: 'jonas', reason: 'unpaid' })
+  const twoMinutesAgo = Date.now() - 120_000
+  await queue.add('job', {}, { group: { id: 'acme' }, timestamp: twoMinutesAgo })
+  const row = { seen: twoMinutesAgo, host: 'a', pid: 1, running: 0, held: 0 }
+  await redis.client().hset(queue.toKey('meta:workers'), 'w1', JSON.stringify(row))
+  const inspector = inspectorOf(redis, shop)
+  expect(await statusOf(inspector, queue.name)).toMatchObject({ workers: [{ id: 'w1' }], hold: { group: 'acme' } })
+  await queue.resumeGroup('acme')
+  expect(await statusOf(inspector, queue.name)).toMatchObject({ workers: [], hold: { cause: 'workers' } })
+})

@@ -41,7 +41,8 @@ export function rateCause(queue) {
  */
 export function bypassesText({ bypass }, flow) {
   if (bypass === undefined) return ''
-  const rate = flow?.bypasses || bypass.perSecond
+  // Not the last seconds' flow where more is known: such starts are found every two seconds, many at once.
+  const rate = bypass.perSecond ?? flow?.bypasses
   return rate === undefined ? 'more past the meter' : `+ ${perSecond(rate)} past the meter`
 }
 

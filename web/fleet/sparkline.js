@@ -8,7 +8,7 @@ const STEP_MS = 2000
 /** Each point is the mean over this time, as the numbers beside it are. */
 const WINDOW_MS = 10_000
 
-/** Departures per second over the last five minutes, against the rate: both from 0, without axes. */
+/** Departures per second over the last five minutes, with starts past the meter, against the rate: both from 0, without axes. */
 export class Sparkline {
   /** @type {Record<'line' | 'area' | 'rate', SVGPathElement> | undefined} */
   #paths
@@ -34,8 +34,8 @@ export class Sparkline {
 
   /** @param {readonly import('../wire.d.ts').Point[]} samples from before the page was opened */
   seed(samples) {
-    const older = samples.map(({ at, departed, ratePerSecond }) => {
-      return { atMs: Date.parse(at), departed, rate: this.#jobs(ratePerSecond) }
+    const older = samples.map(({ at, departed, bypassed, ratePerSecond }) => {
+      return { atMs: Date.parse(at), departed: departed + bypassed, rate: this.#jobs(ratePerSecond) }
     })
     const lastMs = older.at(-1)?.atMs ?? 0
     this.#points = [...older, ...this.#points.filter(({ atMs }) => atMs > lastMs)]
@@ -49,7 +49,8 @@ export class Sparkline {
     const atMs = Date.parse(queue.at)
     if (atMs - (this.#points.at(-1)?.atMs ?? 0) < STEP_MS) return
     this.#meanCost = queue.meanCost
-    this.#points.push({ atMs, departed: queue.departedTotal, rate: this.#jobs(unitsPerSecond(queue.rate)) })
+    const departed = queue.departedTotal + queue.bypassedTotal
+    this.#points.push({ atMs, departed, rate: this.#jobs(unitsPerSecond(queue.rate)) })
     while ((this.#points[1]?.atMs ?? atMs) < atMs - SPAN_MS) this.#points.shift()
     this.#draw()
   }

@@ -3,6 +3,7 @@ import type { Role } from '../../acl/roles.ts'
 import { CANARY, Canary } from '../canary.ts'
 import type { Examined } from '../check.ts'
 import { type Finding, Findings } from '../finding.ts'
+import { isDenied } from '../permission.ts'
 
 const TIMEOUT_MS = 10_000
 const ADD: readonly Role[] = ['producer', 'gateway', 'worker', 'operator']
@@ -23,7 +24,9 @@ export async function canaryJob({ client, prefix, role }: Examined): Promise<Fin
     if (RUN.includes(role)) await canary.run()
     found.push(findings.ok(`a job was ${RUN.includes(role) ? 'added, started, finished' : 'added'} and removed`))
   } catch (error) {
-    const remedy = `grant the user what docs/acl/${role}.acl lists, or give its actual role with --role`
+    const remedy = isDenied(error)
+      ? `grant the user what docs/acl/${role}.acl lists, or give its actual role with --role`
+      : 'mend first what is found of this Redis'
     found.push(findings.error(`a job could not ${canary.step}: ${(error as Error).message}`, remedy))
   }
   const left = await canary.close().finally(() => connection.disconnect())

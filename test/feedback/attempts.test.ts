@@ -145,16 +145,15 @@ describe('an HTTP response that is returned', () => {
 })
 
 test.each(['retry', 'retryJobs'])('a job that failed and is put back by %s begins to count anew', async (how) => {
-  const { queue, job, completed, failed, calls } = await run([pause(1), pause(80), pause(1), pause(1)], {
-    giveUpAfterMs: 60,
-  })
+  // Its second start comes after that time, however slow the machine is; after the retry, every start comes before.
+  const { queue, job, completed, failed, calls } = await run([pause(2200), pause(1), pause(1)], { giveUpAfterMs: 2000 })
   await failed.reach(1)
-  expect(calls()).toBe(3)
+  expect(calls()).toBe(2)
   const stock = shop.keep(new Queue(queue.name, { connection: redis.connection, prefix: redis.prefix }))
   if (how === 'retry') await (await stock.getJob(job.id as string))!.retry('failed')
   else await stock.retryJobs({ state: 'failed' })
   await completed.reach(1)
-  expect([calls(), failed.all.length]).toEqual([5, 1])
+  expect([calls(), failed.all.length]).toEqual([4, 1])
 })
 
 test('errors that nothing is found in are as ever', async () => {

@@ -17,7 +17,7 @@
 --- @include "lib/fits"
 --- @include "lib/bulk-adds"
 --- @include "lib/claims"
---- @include "lib/wake"
+--- @include "lib/waking"
 local FIELDS, FIRST = 4, 4
 local base = string.sub(KEYS[12], 1, -11)
 local jobs = (#ARGV - FIRST + 1) / FIELDS

@@ -20,7 +20,7 @@
 --- @include "lib/clock"
 --- @include "lib/group-adds"
 --- @include "lib/group-bounds"
---- @include "lib/wake"
+--- @include "lib/waking"
 --- @include "lib/sleepers"
 local FIELDS, FIRST = 4, 4
 local base, jobs = string.sub(KEYS[12], 1, -11), (#ARGV - FIRST + 1) / FIELDS

@@ -30,7 +30,7 @@
 --- @include "lib/claims"
 --- @include "lib/group-admission"
 --- @include "lib/group-line"
---- @include "lib/wake"
+--- @include "lib/waking"
 --- @include "lib/once"
 --- @include "lib/overflow"
 --- @include "lib/queued-at"

@@ -3,7 +3,8 @@
   lua/admit.lua handles it.
   KEYS
     [1]  …:meta:shape: the keys of the add script are made here, since fewer are sent and read faster
-  ARGV  the three of the add script, then
+  ARGV  the three of the add script
+    [3]  of these, the options of the job; then
     [4]  the field `fits` of the shape that the caller knows, '' if it knows none
     [5]  the cost of the job, 1 if it is left out
     [6]  '1' to return its position; it may be left out
@@ -11,7 +12,6 @@
 ]]
 --- @include "lib/delay-clock"
 --- @include "lib/fits"
---- @include "lib/wake"
 local base = string.sub(KEYS[1], 1, -11)
 
 local function add_job()
@@ -19,11 +19,19 @@ local function add_job()
   --- @original
 end
 
-local fits, timed = fits_surely(KEYS[1], base, ARGV[4], 1, tonumber(ARGV[5]) or 1)
+-- Few jobs need it: making what it includes takes as long as several commands.
+local function wake_if_next(id)
+  --- @include "lib/wake" here
+  if wake.heads(base, {})[1] == id then wake.head_changed(base) end
+end
+
+local fits, timed, waiting = fits_surely(KEYS[1], base, ARGV[4], 1, tonumber(ARGV[5]) or 1)
 if not fits then return false end
 local reply = add_job()
 if next(touched) then wake_touched() end
-if timed and wake.heads(base, {})[1] == reply then wake.head_changed(base) end
+-- Behind others only a job that is `lifo` may be the next one.
+if timed and (waiting or 0) > 0 then timed = string.find(ARGV[3], 'lifo', 1, true) end
+if timed then wake_if_next(reply) end
 if ARGV[6] ~= '1' or type(reply) == 'number' then return reply end
 local is_last = redis.call('LINDEX', base .. 'wait', 0) == reply
 return (is_last and redis.call('LLEN', base .. 'wait') - 1 or '') .. ' ' .. reply

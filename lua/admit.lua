@@ -16,7 +16,7 @@
 --- @include "lib/admission"
 --- @include "lib/group-admission"
 --- @include "lib/group-line"
---- @include "lib/wake"
+--- @include "lib/waking"
 --- @include "lib/overflow"
 --- @include "lib/queued-at"
 --- @include "lib/sleepers"

@@ -19,7 +19,7 @@
 --- @include "lib/began"
 --- @include "lib/delay-clock"
 --- @include "lib/ends-handled"
---- @include "lib/wake"
+--- @include "lib/waking"
 --- @include "lib/quick-answer"
 --- @include "lib/quick-groups"
 local FIRST = 5

@@ -115,7 +115,7 @@ end
 local function finish_at_gate(call, at)
   --- @include "lib/batch-once" here
   --- @include "lib/departure" here
-  --- @include "lib/wake" here
+  --- @include "lib/waking" here
   call.shape_id, call.revision = identity_parts(identity)
   call.once = batch_once.handlers(base)
   local d = departure.open(call)

@@ -20,7 +20,7 @@
 --- @include "lib/limit-place"
 --- @include "lib/put-back"
 --- @include "lib/unbegun"
---- @include "lib/wake"
+--- @include "lib/waking"
 --- @include "lib/unrefused"
 local FIELDS, FIRST = 3, 7
 -- So many jobs are looked at for the one that these go behind.

@@ -18,7 +18,7 @@
 ]]
 --- @include "lib/clock"
 --- @include "lib/group-settings"
---- @include "lib/wake"
+--- @include "lib/waking"
 --- @include "lib/history"
 --- @include "lib/unrefused"
 local key, base, group = KEYS[1], string.sub(KEYS[1], 1, -11), ARGV[1]

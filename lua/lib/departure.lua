@@ -12,7 +12,6 @@
 --- @include "capacity"
 --- @include "held"
 --- @include "audit"
---- @include "bypass"
 
 -- Shared by the three BullMQ scripts that start jobs: opens the meter, lets jobs through the gate, composes the reply.
 -- The reply of each of them has fixed positions (read by src/departure/reply.ts):
@@ -173,7 +172,7 @@ end
 
 -- If the last job to start did not pass the meter, some worker bypasses it. The next report counts its jobs.
 function departure.find_foreign(d)
-  if not meter.foreign_due(d.meter, d.now) then return end
+  --- @include "bypass" here
   redis.call('HSET', d.meter_key, 'foreignAt', us_text(d.now))
   -- The jobs granted just now precede it.
   local active = d.call.base .. 'active'
@@ -321,7 +320,7 @@ function departure.save(d)
     held.note(d.call.base .. 'meta:meter', d.now, departure.holds(d))
   end
   if d.meter then
-    departure.find_foreign(d)
+    if meter.foreign_due(d.meter, d.now) then departure.find_foreign(d) end
     d.meter.departed = d.meter.departed + d.departed
     meter.note_horizon(d.meter, d.gate.horizon, d.now)
     if d.meter.changed then meter.save(d.meter_key, d.meter) end

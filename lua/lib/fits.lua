@@ -1,6 +1,7 @@
 -- Whether this many more jobs certainly fit: then it does not matter whether some are duplicates. known: the field `fits`
 -- of the shape that the caller knows, '' if it knows none; cost: the highest among them; claimed: whether their places
--- are claimed. Second, whether departures are timed, so that workers may sleep although jobs wait.
+-- are claimed. Second, whether departures are timed, so that workers may sleep although jobs wait; third, how many jobs are
+-- in the wait list, nil if that was not counted.
 local function fits_surely(key, base, known, jobs, cost, claimed)
   local f = redis.call('HMGET', key, 'rev', 'fits', 'claimed')
   if not f[1] then return known == '' end
@@ -16,9 +17,10 @@ local function fits_surely(key, base, known, jobs, cost, claimed)
   if timed ~= '' and delayed > 0 then return false end
   timed = timed ~= ''
   if claimed or places == '' then return true, timed end
-  local depth = redis.call('LLEN', base .. 'wait') + delayed
+  local waiting = redis.call('LLEN', base .. 'wait')
+  local depth = waiting + delayed
   if others then
     depth = depth + redis.call('ZCARD', base .. 'prioritized') + redis.call('ZCARD', base .. 'waiting-children')
   end
-  return depth + jobs <= tonumber(places), timed
+  return depth + jobs <= tonumber(places), timed, waiting
 end

@@ -8,7 +8,7 @@
 --- @include "group-limits"
 --- @include "ageing"
 --- @include "queued-at"
---- @include "wake"
+--- @include "waking"
 
 -- The gate: replaces `redis` for BullMQ's script while it looks for the next job. It lets a pop through only if
 -- the head of the queue may leave; everything else in the script (above all the promotion of delayed jobs)

@@ -1,6 +1,6 @@
 --- @include "clock"
 --- @include "groups"
---- @include "wake"
+--- @include "waking"
 --- @include "hooks"
 --- @include "queued-at"
 --- @include "touched"

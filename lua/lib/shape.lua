@@ -1,7 +1,7 @@
 --- @include "text"
 --- @include "bucket"
 --- @include "global-concurrency"
---- @include "wake"
+--- @include "waking"
 --- @include "limit-bucket"
 
 -- The shape: a hash with the declared values, the overrides, and what follows from both.

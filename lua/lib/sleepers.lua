@@ -1,5 +1,5 @@
 --- @include "text"
---- @include "wake"
+--- @include "waking"
 
 -- Waiting workers and their wake-up times: a sorted set, worker id -> µs. Each worker with room for more jobs gets a
 -- time of its own, one horizon before the first slot that no other sleeper will ask for.

@@ -1,7 +1,7 @@
 --- @include "hooks"
 --- @include "limit-place"
 --- @include "touched"
---- @include "wake"
+--- @include "waking"
 
 -- What remains to be done after a finish that does not fetch the next job.
 local without_fetch = {}

@@ -17,8 +17,9 @@ const ASK_MS = 1000
 export function nowSentence(queue) {
   const sentence = bypassSentence(queue) || heldGroupsSentence(queue) || nextJobSentence(queue)
   const over = overCapacityText(queue)
-  const full = queue.conditions.find(({ name }) => name === 'Full')?.text
-  return [sentence, full && `The queue is full: ${full}.`, over && `${over}.`].filter(Boolean).join(' ')
+  const [failing, full] = ['Failing', 'Full'].map((one) => queue.conditions.find(({ name }) => name === one)?.text)
+  const parts = [failing && `${failing}.`, sentence, full && `The queue is full: ${full}.`, over && `${over}.`]
+  return parts.filter(Boolean).join(' ')
 }
 
 /**

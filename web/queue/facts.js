@@ -54,8 +54,8 @@ export class Facts {
       setText(tile.note, note(queue, flow))
     }
     setText(this.#hold, nowSentence(queue))
-    const isBypassed = queue.conditions.some(({ name }) => name === 'Bypassed')
-    setAttribute(this.#hold, 'data-cause', isBypassed ? 'failed' : holdThatLasts(queue)?.cause)
+    const isWrong = queue.conditions.some(({ name }) => name === 'Bypassed' || name === 'Failing')
+    setAttribute(this.#hold, 'data-cause', isWrong ? 'failed' : holdThatLasts(queue)?.cause)
     setText(this.#feedback, feedbackText(queue))
     this.#split.show(waitedParts(queue))
     setText(this.#waited, waitedText(queue))

@@ -369,6 +369,10 @@ describePage('the page while jobs flow', () => {
     expect(await page.getByText('about to take the next job').count()).toBe(0)
     await page.goto(`${url}?queue=${failing.name}`)
     await page.getByText(/^100 % in 5 min; 6 in all, 6 jobs for good, 0 completed$/).waitFor()
+    await page
+      .getByText(/^100 % failed: connect ECONNREFUSED .*, 6 jobs for good\)\. No job waits\.$/)
+      .and(page.locator('[data-cause="failed"]'))
+      .waitFor()
     await page.getByRole('tab', { name: /^Failed 6$/ }).click()
     const reasons = page.getByRole('list', { name: 'Reasons' }).getByRole('listitem')
     await expect.poll(() => reasons.allTextContents()).toEqual(['connect ECONNREFUSED 10.0.0.5:256, 100 %'])

@@ -105,7 +105,7 @@ const unblocked = createLimiter(client, { name: 'unblocked', prefix: redis.prefi
 /** A limit that others share has one unit an hour, which is used up. */
 function usedUp(name: string, act: (limiter: Limiter) => Promise<unknown>) {
   const rule = { name, prefix: redis.prefix, algorithm: 'gcra', rate: '1/h' } as const
-  const limiter = createLimiter(client, rule)
+  const limiter = createLimiter(client, { ...rule, timeoutMs: 5000 })
   return {
     shape: { limits: [{ ...rule, shared: true, key: 'acme' }] } as Shape,
     runs: [['first']] as const,

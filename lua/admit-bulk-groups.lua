@@ -74,9 +74,7 @@ for i, group in ipairs(names) do
   at = at + FIELDS
 end
 grouped.save(groups)
--- A parent without a group is ready once a worker looks.
-if groups.awaited or groups.plain_known == false then wake.one(base) end
-wake.head_changed(base, groups.fronts)
+wake.head_changed(base, groups)
 if next(touched) then wake_touched() end
 if delayed > 0 then wake.delayed(base) end
 return replies

@@ -77,13 +77,9 @@ local function group_at(at)
   return named[text]
 end
 
--- Whether one of the jobs has no group.
-local plain = false
-
 local function add(at)
   if before[ARGV[at + 4]] then return ARGV[at + 4] end
   local group = group_at(at)
-  plain = plain or not group
   if groups then groups.adding = group or false end
   return bulk.add(KEYS, ARGV, at)
 end
@@ -222,15 +218,11 @@ for at = FIRST, #ARGV, FIELDS do
 end
 overflow.drop_due(base, shape, gone, now)
 if groups then grouped.save(groups) end
-if shape and shape.groups then
-  local none_ready = plain and redis.call('EXISTS', base .. 'meta:groups:ready') == 0
-  if none_ready or (groups and groups.awaited) then wake.one(base) end
-end
 if once and asked[1] then once_keep(base, once, asked, replies) end
 -- Among groups the length of the list is no position.
 if each and not (shape and shape.groups) then position = redis.call('LLEN', base .. 'wait') end
 if shape and (shape.interval or shape.limits or shape.groups) then
-  wake.head_changed(base, groups and groups.fronts)
+  wake.head_changed(base, groups)
   wake.delayed(base)
 end
 if next(touched) then wake_touched() end

@@ -178,9 +178,9 @@ local replies = {}
 for call = 1, tonumber(ARGV[1]) do replies[call], at = run_call(at) end
 for i = 1, #KEYS do
   local shape, groups = shapes[i], opened[base_of(i)]
-  if groups then groups_store(groups) end
+  if groups then groups:save() end
   if shape and (shape.interval or shape.limits or shape.groups) then
-    wake.head_changed(base_of(i), groups and groups.fronts)
+    wake.head_changed(base_of(i), groups)
     wake.delayed(base_of(i))
   end
 end

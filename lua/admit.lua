@@ -83,10 +83,8 @@ local reply = before and id or add_job()
 -- A negative number is BullMQ's refusal.
 if gone and type(reply) ~= 'number' then overflow.drop(base, shape, gone, now) end
 if groups then groups:save() end
-if groups and groups.awaited then wake.one(base) end
-if shape and shape.groups and not group and redis.call('EXISTS', base .. 'meta:groups:ready') == 0 then wake.one(base) end
 if shape and (shape.interval or shape.limits or shape.groups) then
-  wake.head_changed(base, groups and groups.fronts)
+  wake.head_changed(base, groups)
   wake.delayed(base)
 end
 if next(touched) then wake_touched() end

@@ -43,7 +43,7 @@ if ARGV[9] and made_before() then
 end
 local fields = group_settings.set(g, group, change, ARGV[3], ARGV[4], until_ms, ARGV[6] == '1')
 g:save()
-if g.awaited then wake.one(base) else wake.head_changed(base, g:entered_fronts()) end
+wake.head_changed(base, g)
 change.group = group
 history.note(base, now, 'group', ARGV[3], ARGV[4], cjson.encode(change), until_ms or '')
 return { 1, next(fields) and cjson.encode(fields) or '{}' }

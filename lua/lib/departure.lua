@@ -206,7 +206,7 @@ function departure.hand_on(d)
   local span, lead = departure.span(d)
   if sleepers.hand_on(call.base, call.caller, d.now, span, sleepers.sooner(slots, lead)) then
     local head = planned and planned.first
-    if head then wake.sleep_for(call.base, head.id, not planned.floors and head.cost, head.costs) end
+    if head then wake.sleep_for(call.base, head.id, not planned.floors and head.cost, head.costs, d.gate.held) end
     return false
   end
   -- The places of a job that ended, under a concurrency limit, may be enough for several that cost less.
@@ -222,7 +222,7 @@ function departure.sleep(d, spare)
   local asks = sleepers.add(key, call.caller, d.now, span, sleepers.sooner(slots, lead), spare)
   local ends = gate_groups.next_end(gate)
   if ends < math.huge then asks = sleepers.hasten(key, call.caller, asks, math.max(d.now + 1000, ends)) end
-  wake.sleep_for(call.base, gate.next_id, not gate.passable and gate.next_cost, gate.costs)
+  wake.sleep_for(call.base, gate.next_id, not gate.passable and gate.next_cost, gate.costs, gate.held)
   if d.delayed > 0 then
     local due = math.max(d.now + 1000, d.delayed * 1000)
     asks = sleepers.hasten(key, call.caller, asks, due)

@@ -232,7 +232,7 @@ end
 function gate_groups.hold(gate, planned)
   local first = planned.first
   if gate.held or not gate.groups or planned.floors or not first.id then return end
-  local group, tag = gate.groups:first_ready()
+  local group, tag = gate.groups:next_in_line()
   gate.held = {
     group = group, id = first.id, tag = tag, cost = first.cost, costs = first.costs,
     unit = gate_groups.unit(planned.limits, planned.limit),
@@ -294,6 +294,35 @@ function gate_groups.search(gate, held, unit, found)
   return ended
 end
 
+-- Whether a group whose hold ends may go before the held head: the one that a unit holds back lets it pass, or it is
+-- before that one in line, and takes less. by_turn: only the latter
+function gate_groups.goes_before(gate, group, by_turn)
+  local held, groups = gate.held, gate.groups
+  local id = groups:head(group)
+  if not id or string.sub(id, 1, 2) == '0:' then return false end
+  local cost, deferred, costs = job_cost(gate.base .. id)
+  if held.unit and (costs and costs[held.unit] or 1) == 0 then return not by_turn end
+  local plain_first = groups.defaults.ungrouped == 'first'
+  if plain_first and held.group == '' then return false end
+  if not (plain_first and group == '') then
+    local tag = tonumber(groups:may_have('tags') and redis.call('ZSCORE', groups:key('tags'), group) or nil)
+    -- As groups.enter.
+    if not tag or tag <= groups.v then tag = math.max(groups.v, groups.t) + 1 end
+    if tag > held.tag then return false end
+  end
+  return deferred or wake.takes_less(cost, costs, { held.id, held.cost, held.costs or {} })
+end
+
+-- The first slot by `latest` of a group that goes before the held head by its turn, µs; math.huge if none does.
+function gate_groups.first_before(gate, latest)
+  local groups = gate.groups
+  if not groups:may_have('limited') then return math.huge end
+  local to = us_text(latest)
+  local rows = redis.call('ZRANGEBYSCORE', groups:key('limited'), '-inf', to, 'WITHSCORES', 'LIMIT', 0, groups.DUE)
+  for i = 1, #rows, 2 do if gate_groups.goes_before(gate, rows[i], true) then return tonumber(rows[i + 1]) end end
+  return math.huge
+end
+
 -- If the job of a group waits for a limit of the queue in a unit, jobs of other groups that take none of it go before it:
 -- they do not keep it waiting for longer. As all ready groups do, they may go ahead up to `latest`. Returns the choice,
 -- or nil.
@@ -304,6 +333,7 @@ function gate_groups.pass(gate, held, latest)
   local refusal, passed = gate_groups.refusal(gate), nil
   -- The limits are asked again for other jobs: each that one of them waits for is to call this queue.
   for _, part in ipairs(gate.limits) do part.awaited = part.awaited or limit_wait(part) > 0 end
+  local before = gate_groups.first_before(gate, latest)
   groups:release_due('limited', latest)
   gate_groups.search(gate, held, unit, function(group)
     local pick = groups:try(group, groups:ready_tag(group), latest)
@@ -319,20 +349,8 @@ function gate_groups.pass(gate, held, latest)
   end)
   if passed then return passed end
   for field, value in pairs(refusal) do gate[field] = value end
+  gate.look_at = math.min(gate.look_at or math.huge, before)
   return nil
-end
-
--- Whether a group whose hold ends may go before the held head: the one that a unit holds back lets it pass, or it is
--- before that one in line, and takes less.
-function gate_groups.goes_before(gate, group)
-  local held, groups = gate.held, gate.groups
-  local id = groups:head(group)
-  if not id or string.sub(id, 1, 2) == '0:' then return false end
-  local cost, deferred, costs = job_cost(gate.base .. id)
-  if held.unit and (costs and costs[held.unit] or 1) == 0 then return true end
-  local tag = tonumber(groups:may_have('tags') and redis.call('ZSCORE', groups:key('tags'), group) or nil)
-  if not tag or tag <= groups.v or tag > held.tag then return false end
-  return deferred or wake.takes_less(cost, costs, { held.id, held.cost, held.costs or {} })
 end
 
 -- When a worker that waits for the head of a group has to ask for another group: once its slot, its pause or what was

@@ -5,12 +5,10 @@
 --- @include "queued-at"
 --- @include "touched"
 
--- Stores what has changed of groups, and wakes a worker if none was ready.
+-- Stores what has changed of groups, and wakes a worker if another job may go now.
 local function groups_store(g)
   g:save()
-  -- A job without a group is ready once a worker looks.
-  if g.awaited or (g.plain_known == false and redis.call('EXISTS', g:key('ready')) == 0) then wake.one(g.base) end
-  if g.fronts then wake.head_changed(g.base, g.fronts) end
+  if g.awaited or g.fronts then wake.head_changed(g.base, g) end
 end
 
 -- The `redis` for scripts of BullMQ that put jobs where they wait, take them from there or from the running ones, or

@@ -26,19 +26,25 @@ local function group_jobs(groups)
     line[n + 1], line[n + 2] = score, id
   end
 
-  -- A job is the first of its group now: what holds the head of the queue may not hold it (lib/wake).
-  function groups.note_front(g, id)
+  -- A group became ready, or its first job is another one: what holds the head of the queue may not hold that (lib/wake).
+  function groups.note_front(g, group)
     g.fronts = g.fronts or {}
-    g.fronts[#g.fronts + 1] = id
+    g.fronts[group] = true
   end
 
-  -- The first jobs of the groups that became ready: they may go before the head that workers sleep for (lib/wake).
-  function groups.entered_fronts(g)
-    local fronts = {}
-    for _, group in ipairs(g.entered or {}) do
-      if groups.ready_tag(g, group) then fronts[#fronts + 1] = groups.head(g, group) end
+  -- Whether may_go(id) is true for the first job of such a group that is ready. ageing_ms: of the shape. Those without a
+  -- group are left to lib/wake.
+  function groups.any_front(g, ageing_ms, may_go)
+    if not g.fronts then return false end
+    if ageing_ms then
+      g.ageing = g.ageing or ageing_open(g.base, { ageing_ms = tonumber(ageing_ms) }, redis_now())
+      g.ageing.forget()
     end
-    return fronts
+    for group in pairs(g.fronts) do
+      local id = group ~= '' and groups.head(g, group)
+      if id and may_go(id) and groups.ready_tag(g, group) then return true end
+    end
+    return false
   end
 
   -- New jobs came into the line of a group that is not ready: it becomes so, unless it is held by a job before them.
@@ -47,7 +53,6 @@ local function group_jobs(groups)
     local first = redis.call('ZRANGE', jobs, 0, 0)[1]
     for i = 2, #line, 2 do
       if line[i] == first then
-        groups.note_front(g, first)
         if redis.call('ZCARD', jobs) == #line / 2 then groups.begin_line(g, group)
         else groups.release(g, group, 'limited') end
         return
@@ -68,6 +73,7 @@ local function group_jobs(groups)
       else
         groups.in_parts(line, function(...) call('ZADD', jobs, ...) end)
       end
+      groups.note_front(g, group)
       if occupied[group] ~= -1 then groups.came(g, group, jobs, line) end
     end
   end
@@ -156,7 +162,7 @@ local function group_jobs(groups)
     g.occupied[group] = priority
     -- With ageing, too, a new job is the next one only if it is before all others here.
     if redis.call('ZRANK', jobs, id) > 0 then return end
-    groups.note_front(g, id)
+    groups.note_front(g, group)
     if redis.call('ZCARD', jobs) == 1 then return groups.begin_line(g, group) end
     if not first then return groups.release(g, group, 'limited') end
     -- What limits the group now may be why this job went back.
@@ -170,6 +176,7 @@ local function group_jobs(groups)
     local jobs = g.base .. 'meta:group:jobs:' .. group
     if id and redis.call('ZREM', jobs, id) == 0 then return end
     g.occupied[group] = nil
+    groups.note_front(g, group)
     if id and g.ageing then g.ageing.left(groups.line(g, group), id) end
     if redis.call('EXISTS', jobs) == 1 then
       -- Its next job may be another one, which is not held for as long.

@@ -233,8 +233,7 @@ local function groups_library()
     end
     redis.call('ZADD', groups.key(g, 'ready'), us_text(tag), group)
     groups.line_up(g, group, tag)
-    g.entered = g.entered or {}
-    g.entered[#g.entered + 1] = group
+    groups.note_front(g, group)
     g.changed = true
     return tag
   end
@@ -275,6 +274,13 @@ local function groups_library()
       end
     end
     return g.names[g.at], g.tags[g.at]
+  end
+
+  -- The ready group whose turn it is, and its tag; nil if none is ready.
+  function groups.next_in_line(g)
+    local plain = g.defaults.ungrouped == 'first' and groups.ready_tag(g, '')
+    if plain and groups.plain_first(g) then return '', plain end
+    return groups.first_ready(g)
   end
 
   -- The tag of a group; nil if it is not ready.

@@ -27,10 +27,11 @@ function plan.copy_limits(parts)
   return copies
 end
 
--- The next job of the group whose turn it is.
-function plan.first_of_groups(groups)
-  local group = groups:first_ready()
-  return group and groups:head(group)
+-- The job that was refused or, if none was, the next one of the group whose turn it is.
+function plan.first_of_groups(gate)
+  if gate.shut then return gate.next_id end
+  local group = gate.groups:next_in_line()
+  return group and gate.groups:head(group)
 end
 
 -- gate: as lib/gate has left it. head: the slot of a refused head, µs, or nil
@@ -43,7 +44,7 @@ function plan.new(gate, head)
   if m then p.meter = { tat = m.tat, last = m.last, interval = m.interval, burst = m.burst, now = m.now, origin = m.origin } end
   if gate.ageing then p.order = gate.ageing.order(gate.ageing.queue) end
   if gate.groups and p.enforced then p.floors = gate.groups:slots(plan.MOST) end
-  if gate.groups and not p.floors then p.jobs[1] = plan.first_of_groups(gate.groups) end
+  if gate.groups and not p.floors then p.jobs[1] = plan.first_of_groups(gate) end
   if shape.limits and shape.mode ~= 'off' then
     p.limits = plan.copy_limits(gate.limits or queue_limits_open(shape, gate.base, gate.now))
   end
@@ -123,6 +124,7 @@ function plan.slot(p, i)
     if known == 0 and p.head then
       p.slots[1] = p.head
       p.ended = not offset or p.probing
+      offset = offset and math.max(offset, p.head - p.now)
     elseif offset and known < plan.MOST then
       p.slots[known + 1] = p.now + math.ceil(offset)
     else

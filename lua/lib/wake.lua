@@ -67,9 +67,11 @@ function wake.place(base)
 end
 
 -- What the first sleeper waits for: the job at the head, from when the times of sleepers were last set. costs: in other
--- units; nil, like cost, if it is a group that holds its jobs (lib/groups looks at what may change that)
-function wake.sleep_for(base, id, cost, costs)
-  redis.call('HSET', base .. 'meta:meter', 'sleptFor', cost and cjson.encode({ id or '', cost, costs or {} }) or '')
+-- units; nil, like cost, if only groups hold the jobs. held: with groups, the head that may not leave, {group, id}; that
+-- job may be one that it lets pass
+function wake.sleep_for(base, id, cost, costs, held)
+  local text = cost and cjson.encode({ id or '', cost, costs or {}, held and held.group, held and held.id }) or ''
+  redis.call('HSET', base .. 'meta:meter', 'sleptFor', text)
 end
 
 -- Whether a job may go sooner than another one would at the same place: it takes less of something.
@@ -90,24 +92,46 @@ function wake.heads(base, f)
   return heads
 end
 
+-- Whether the head that the sleepers wait for is gone, or its group no longer has its turn. Which job is next then is not
+-- known here.
+function wake.is_gone(base, than, f)
+  local group, id = than[4], than[5]
+  if not f[1] or not group then
+    return (f[1] or f[2]) and than[1] ~= '' and redis.call('EXISTS', base .. than[1]) == 0
+  end
+  return redis.call('EXISTS', base .. id) == 0 or not redis.call('ZSCORE', base .. 'meta:groups:ready', group)
+end
+
+-- While only groups hold the jobs: whether the first of those without a group is another one than their group is held for.
+function wake.plain_may_go(base, heads)
+  if not heads[1] then return false end
+  local held = redis.call('HMGET', base .. 'meta:groups', 'plain', 'has-limited')
+  local is_held = held[1] and held[2] and redis.call('ZSCORE', base .. 'meta:groups:limited', '')
+  for _, id in ipairs(heads) do if not is_held or id ~= held[1] then return true end end
+  return false
+end
+
 -- Another job may be next than the one that the sleepers wait for: one of them asks at once if it may go sooner.
--- fronts: with groups, ids of jobs that are the first of their groups now
-function wake.head_changed(base, fronts)
+-- g: the groups that this script has changed (lib/groups), once they are stored
+function wake.head_changed(base, g)
+  -- No group was ready: workers may wait for the marker, too.
+  if g and g.awaited then return wake.one(base) end
   local now = redis_now()
   local first, asks = wake.first(base, now)
   if not first or asks <= now then return end
   local text = redis.call('HGET', base .. 'meta:meter', 'sleptFor')
-  if not text or text == '' then return end
-  local than, f = cjson.decode(text), redis.call('HMGET', base .. 'meta:shape', 'groups', 'priorityAgeingMs')
-  local heads = wake.heads(base, f)
-  for _, id in ipairs(fronts or {}) do heads[#heads + 1] = id end
-  -- Which one is next without that job is not known here.
-  local sooner = (f[1] or f[2]) and than[1] ~= '' and redis.call('EXISTS', base .. than[1]) == 0
-  for _, id in ipairs(heads) do
+  if not text then return end
+  local f = redis.call('HMGET', base .. 'meta:shape', 'groups', 'priorityAgeingMs')
+  local heads, than = wake.heads(base, f), text ~= '' and cjson.decode(text)
+  local function may_go(id)
+    if not than then return true end
     local cost, deferred, costs = job_cost(base .. id)
-    sooner = sooner or deferred or wake.takes_less(cost, costs, than)
+    return deferred or wake.takes_less(cost, costs, than)
   end
-  if sooner then wake.call_alone(base, first, now) end
+  local sooner
+  if than then sooner = wake.is_gone(base, than, f) else sooner = wake.plain_may_go(base, heads) end
+  for _, id in ipairs(than and heads or {}) do sooner = sooner or may_go(id) end
+  if sooner or (g and g:any_front(f[2], may_go)) then wake.call_alone(base, first, now) end
 end
 
 -- A delayed job may be due before any sleeper asks.

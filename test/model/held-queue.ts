@@ -15,6 +15,11 @@ import { ScriptSet } from '../../src/redis/scripts.ts'
 import { encodeShape, type Shape } from '../../src/shape/shape.ts'
 import { LASTING_KEYS } from './lasting-keys.ts'
 
+const COPY = `
+for _, key in ipairs(redis.call('KEYS', ARGV[2] .. '*')) do redis.call('UNLINK', key) end
+for _, key in ipairs(redis.call('KEYS', ARGV[1] .. '*')) do redis.call('COPY', key, ARGV[2] .. string.sub(key, #ARGV[1] + 1)) end
+`
+
 /** Start of the clock, µs: not a round number. */
 export const START_US = 1_764_000_000_000_017
 
@@ -57,6 +62,13 @@ export class HeldQueue {
     await this.advanceTo(START_US)
     this.backend.store.declare({ ...encodeShape(shape), declarer: 'test' })
     await this.backend.waitUntilReady()
+  }
+
+  /** Makes this queue the same as another one is now; nothing is done to that one. */
+  async copy(from: HeldQueue): Promise<void> {
+    this.backend.store.memory.forget()
+    this.nowUs = from.nowUs
+    await this.#client.eval(COPY, 0, from.base, this.base)
   }
 
   async advanceTo(us: number): Promise<void> {

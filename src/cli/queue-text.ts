@@ -195,26 +195,42 @@ function conditionLines(cli: Cli, conditions: readonly NamedCondition[]): string
   })
 }
 
+/** The part of a table's width that what holds the head may take. */
+export const CAUSE_SHARE = 0.2
+/** Columns of {@link fleetTable} that are left out on a narrow terminal, the least important first. */
+const OMITTED_OF_STATUS = [
+  'completed',
+  'active',
+  'refused',
+  'cause',
+  'workers',
+  'failed',
+  'rate',
+  'held by',
+  'head age',
+]
+
 /** The queues, one line each. */
-export function fleetTable(cli: Cli, queues: readonly QueueStatus[]): string {
+export function fleetTable(cli: Cli, queues: readonly QueueStatus[], maxColumns = Number.POSITIVE_INFINITY): string {
   const now = ['queue', 'state', 'rate', 'cause', 'depth', 'active', 'head age', 'held by', 'workers']
   const head = [...now, 'refused', 'completed', 'failed']
   return cli.table(
     head,
     queues.map((status) => [
-      plainText(status.name),
+      shortText(status.name, maxColumns * NAME_SHARE),
       stateText(cli, status),
       rateText(status),
       causeText(cli, status),
       depthText(status),
       numberText(status.active),
       ageText(status),
-      heldByText(status),
+      shortText(heldByText(status), maxColumns * CAUSE_SHARE),
       numberText(status.workers.length),
       numberText(status.refusedTotal),
       numberText(status.completedTotal),
       failedText(cli, status),
     ]),
+    { maxColumns, omitted: OMITTED_OF_STATUS },
   )
 }
 

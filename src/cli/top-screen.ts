@@ -5,6 +5,7 @@ import {
   ageText,
   briefLookText,
   briefStateText,
+  CAUSE_SHARE,
   causeText,
   depthText,
   heldByText,
@@ -43,8 +44,6 @@ export function topScreen(cli: Cli, view: TopView, maxLines: number, maxColumns:
   return [...lines.slice(0, kept), cli.colors.dim(`… ${lines.length - kept} more lines`)].join('\n')
 }
 
-/** The part of the width that what holds the head may take. */
-const CAUSE_SHARE = 0.2
 /** Columns that are left out on a narrow terminal, the least important first. */
 const OMITTED = ['done/s', 'active', 'cause', 'head age', 'refused/s', 'in/s', 'failed/s', 'groups', 'state']
 

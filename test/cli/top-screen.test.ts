@@ -2,6 +2,7 @@ import pc from 'picocolors'
 import { expect, test } from 'vitest'
 import type { Cli } from '../../src/cli/cli.ts'
 import { formatTable } from '../../src/cli/open-cli.ts'
+import { fleetTable } from '../../src/cli/queue-text.ts'
 import { topScreen } from '../../src/cli/top-screen.ts'
 import type { QueueFlow } from '../../src/cli/watch-queues.ts'
 import type { RedisState } from '../../src/inspect/redis-state.ts'
@@ -102,4 +103,17 @@ test('of many queues in trouble it names the worst five, and how many more there
     '… 4 more',
   ])
   expect(lines[7]).toBe('… 4 more queues to look at: sluice status')
+})
+
+test.each([80, 140])('the table of status fits %i columns too, and keeps what matters most', (columns) => {
+  const queue = troubled(QUEUE.name, ['Bypassed', 'error', 8], ['Groups held', 'warning', 1])
+  const lines = fleetTable(
+    cli,
+    [{ ...queue, refusedTotal: 12_345, completedTotal: 1_234_567, failedAttemptsTotal: 9 }],
+    columns,
+  )
+  expect(widest(lines.split('\n'))).toBeLessThanOrEqual(columns)
+  expect(lines).toMatch(/^queue +state .*depth/)
+  expect(lines).toContain('Bypassed, Groups held')
+  expect(fleetTable(cli, [queue])).toContain(QUEUE.name)
 })

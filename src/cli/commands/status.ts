@@ -71,7 +71,9 @@ async function showQueues(cli: Cli, redis: RedisState, { limit, all }: StatusOpt
     const rest = names.length - shown.length
     const more = rest === 0 ? [] : [cli.colors.dim(`… ${countText(rest, 'more queue')}: --all shows them`)]
     const why = [...ofRedis, ...needLookText(cli, queues)]
-    return [fleetTable(cli, queues), ...more, ...(why.length === 0 ? [] : ['', ...why])].join('\n')
+    return [fleetTable(cli, queues, process.stdout.columns), ...more, ...(why.length === 0 ? [] : ['', ...why])].join(
+      '\n',
+    )
   })
 }
 

@@ -46,7 +46,6 @@ local function begin()
   shape_resolve(key, base, declared, {}, options.startUs)
   for group, text in pairs(options.groups) do
     redis.call('HSET', base .. 'meta:groups:settings', group, text)
-    redis.call('HSET', base .. 'meta:groups', 'has-settings', 1)
     -- As lua/set-group.lua does.
     local fields = cjson.decode(text).fields
     if fields.concurrency then redis.call('HSET', base .. 'meta:groups', 'tracked', 1) end

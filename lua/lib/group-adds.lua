@@ -17,7 +17,7 @@ function grouped.handlers(g, once)
       g.marks = true
       return 0
     end
-    if marked or (g.adding and redis.call('EXISTS', unpack(g:keys_in_use({ 'ready', 'stale' }))) == 0) then return 0 end
+    if marked or (g.adding and not g:any({ 'ready', 'stale' })) then return 0 end
     marked = once ~= nil
     return add(command, key, score, id, ...)
   end
@@ -31,7 +31,5 @@ end
 -- Stores the jobs that were gathered, and wakes a worker for them if a group of theirs may go.
 function grouped.save(g)
   g:save()
-  if g.marks and redis.call('EXISTS', unpack(g:keys_in_use({ 'ready', 'stale' }))) > 0 then
-    redis.call('ZADD', g.base .. 'marker', 0, '0')
-  end
+  if g.marks and g:any({ 'ready', 'stale' }) then redis.call('ZADD', g.base .. 'marker', 0, '0') end
 end

@@ -95,6 +95,7 @@ local function group_jobs(groups)
 
   -- A group has jobs again: it is ready, unless it was paused, or held for a time, before it had any.
   function groups.begin_line(g, group)
+    groups.look_up_sets(g)
     local text = groups.may_have(g, 'settings') and redis.call('HGET', groups.key(g, 'settings'), group)
     local fields, now = text and cjson.decode(text).fields or {}, g.now or (text and redis_now())
     for _, hold in ipairs({ { fields.paused, 'paused' }, { fields.limited, 'limited' } }) do
@@ -112,6 +113,7 @@ local function group_jobs(groups)
 
   -- Before jobs are added to these groups: those that are ready stay so, whatever is added.
   function groups.expect(g, names)
+    if not groups.may_have(g, 'ready') then return end
     local ready = groups.key(g, 'ready')
     -- Names alone take Redis less than the tag of each.
     if redis.call('ZCARD', ready) <= groups.NAMES * #names then
@@ -277,7 +279,7 @@ local function group_jobs(groups)
     if g.plain_known then return end
     g.plain_known = true
     g.plain_id, g.plain_from = groups.plain_head(g)
-    if not g.plain_id or redis.call('ZSCORE', groups.key(g, 'ready'), '') then return end
+    if not g.plain_id or groups.ready_tag(g, '') then return end
     if not g.limits then return groups.enter(g, '') end
     if groups.may_have(g, 'limited') and redis.call('ZSCORE', groups.key(g, 'limited'), '') then
       -- Another job than the one that is held may go sooner.
@@ -290,7 +292,7 @@ local function group_jobs(groups)
   -- A waiting job without a group was removed: what held it may not hold the one behind it.
   function groups.removed_plain(g)
     if not (groups.may_have(g, 'limited') and redis.call('ZSCORE', groups.key(g, 'limited'), '')) then return end
-    g.awaited = g.awaited or redis.call('EXISTS', groups.key(g, 'ready')) == 0
+    g.awaited = g.awaited or not groups.any(g, { 'ready' })
   end
 
   -- Takes a picked job out of BullMQ's set. False if another script than ours has removed it: then it is forgotten.
@@ -341,8 +343,7 @@ local function group_jobs(groups)
     local left, all_gone = groups.SWEPT, 0
     for _, state in ipairs({ 'ready', 'limited', 'full', 'paused', 'stale' }) do
       local key = groups.key(g, state)
-      local looks = state == 'ready' or groups.may_have(g, state)
-      local count = looks and redis.call('ZCARD', key) or 0
+      local count = groups.may_have(g, state) and redis.call('ZCARD', key) or 0
       local from = count > groups.DUE and g.now % count or 0
       for _, group in ipairs(count > 0 and redis.call('ZRANGE', key, from, from + groups.DUE - 1) or {}) do
         if group ~= '' and left > 0 then

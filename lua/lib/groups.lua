@@ -19,7 +19,7 @@
 --                              job), tracked (1 once running jobs are recorded), at (since when the defaults are in
 --                              force, µs, and which limits are), seen (Redis's time, µs), back (how far it has gone back so far, µs), filled
 --                              (until when buckets are full after a loss of state, µs), plain (the job without a group
---                              that limits per group held last), has-<set> (1 unless that set is certainly empty: then
+--                              that limits per group held last), none-<set> (1 if that set is certainly empty: then
 --                              nothing looks it up), search (of more groups than one call looks at, the tag
 --                              from which on the next one looks for those that pass the held head, and since when, µs)
 --   meta:groups:ready          sorted set, group -> tag. A group with waiting jobs is in exactly one of these four
@@ -66,9 +66,10 @@ local function groups_library()
     LISTED = 16,
     -- The names of all ready groups are read for jobs of some, if they are at most so many times as many.
     NAMES = 4,
-    -- The sets that most queues rarely need: meta:groups says which have had members since they were last found empty.
-    SETS = { 'limited', 'full', 'paused', 'stale', 'tags', 'settings' },
-    -- Queue -> set -> whether it may have members, as read by groups.open.
+    -- The sets that are often empty: meta:groups says which of them had no members when they were last looked up, and
+    -- have got none since.
+    SETS = { 'ready', 'limited', 'full', 'paused', 'stale', 'tags', 'settings' },
+    -- Queue -> set -> whether it may have members, as far as that was read.
     in_use = {},
   }
 
@@ -79,10 +80,7 @@ local function groups_library()
   -- shape: one that has groups
   function groups.open(base, shape, now)
     local f = redis.call('HMGET', base .. 'meta:groups', 'v', 't', 'tracked', 'at', 'seen', 'back', 'filled', 'seq',
-      'plain', 'has-limited', 'has-full', 'has-paused', 'has-stale', 'has-tags', 'has-settings')
-    local used = {}
-    for i, name in ipairs(groups.SETS) do used[name] = f[9 + i] and true or false end
-    groups.in_use[base] = used
+      'plain', 'none-ready', 'none-limited', 'none-full', 'none-paused', 'none-stale', 'none-tags', 'none-settings')
     local g = setmetatable({
       base = base, prioritized = base .. 'prioritized', now = now, v = tonumber(f[1]) or 0, t = tonumber(f[2]) or 0, tracked = f[3] == '1',
       given = cjson.decode(shape.groups), changed_at = shape.groups_at, enforced = shape.mode == 'enforce', known = {},
@@ -91,7 +89,7 @@ local function groups_library()
       together = true, ageing = ageing_open(base, shape, now),
     }, { __index = groups })
     g.defaults = groups.fields(g.given)
-    g.has_settings = used.settings
+    groups.note_hints(g, f, 9)
     local seen = tonumber(f[5]) or now
     if now < seen then
       -- Redis's clock has gone back: distances in time are kept.
@@ -101,10 +99,39 @@ local function groups_library()
     return g
   end
 
+  -- f: of meta:groups, with those that say which sets are empty behind the first `before`
+  function groups.note_hints(g, f, before)
+    local used, known = {}, false
+    for i, name in ipairs(groups.SETS) do
+      local none = f[before + i] and true or false
+      used[name], known = not none, known or none
+    end
+    groups.in_use[g.base], g.has_settings, g.unknown = used, used.settings, not known
+  end
+
+  -- Of a new queue, nothing is known of its sets. Called before something is to change in them.
+  function groups.look_up_sets(g)
+    if not g.unknown then return end
+    g.unknown = false
+    for _, name in ipairs(groups.SETS) do
+      if redis.call('EXISTS', groups.key(g, name)) == 0 then groups.note_unused(g, name) end
+    end
+    g.has_settings = groups.may_have(g, 'settings')
+  end
+
   -- Whether a set may have members: looking up one that has none is a miss of Redis's keys, of which users have alarms.
   function groups.may_have(g, name)
     local used = groups.in_use[g.base]
     return not used or used[name]
+  end
+
+  -- Whether one of these sets has members.
+  function groups.any(g, names)
+    local keys = {}
+    for _, name in ipairs(names) do
+      if groups.may_have(g, name) then keys[#keys + 1] = groups.key(g, name) end
+    end
+    return #keys > 0 and redis.call('EXISTS', unpack(keys)) > 0
   end
 
   -- Called before a set gets a member.
@@ -112,7 +139,7 @@ local function groups_library()
     local used = groups.in_use[g.base]
     if used and used[name] then return end
     if used then used[name] = true end
-    redis.call('HSET', g.base .. 'meta:groups', 'has-' .. name, 1)
+    redis.call('HDEL', g.base .. 'meta:groups', 'none-' .. name)
   end
 
   -- A set was found empty.
@@ -120,7 +147,7 @@ local function groups_library()
     local used = groups.in_use[g.base]
     if not used or not used[name] then return end
     used[name] = false
-    redis.call('HDEL', g.base .. 'meta:groups', 'has-' .. name)
+    redis.call('HSET', g.base .. 'meta:groups', 'none-' .. name, 1)
   end
 
   -- Whether jobs may wait although no group is ready.
@@ -132,15 +159,6 @@ local function groups_library()
     return false
   end
 
-  -- The keys of those of these sets that may have members.
-  function groups.keys_in_use(g, names)
-    local keys = {}
-    for _, name in ipairs(names) do
-      if name == 'ready' or groups.may_have(g, name) then keys[#keys + 1] = groups.key(g, name) end
-    end
-    return keys
-  end
-
   -- For scripts that only note the end of a job.
   function groups.bare(base)
     return setmetatable({ base = base, occupied = {}, moved = {}, begun = {}, ended = {} }, { __index = groups })
@@ -148,8 +166,10 @@ local function groups_library()
 
   function groups.load_tags(g)
     if g.v then return end
-    local f = redis.call('HMGET', g.base .. 'meta:groups', 'v', 't', 'seq')
+    local f = redis.call('HMGET', g.base .. 'meta:groups', 'v', 't', 'seq', 'none-ready', 'none-limited', 'none-full',
+      'none-paused', 'none-stale', 'none-tags', 'none-settings')
     g.v, g.t, g.seq = tonumber(f[1]) or 0, tonumber(f[2]) or 0, tonumber(f[3]) or groups.FIRST
+    groups.note_hints(g, f, 3)
   end
 
   -- Calls send with the arguments of a command in parts: Lua has room for some thousand.
@@ -193,11 +213,9 @@ local function groups_library()
     g.ended, g.begun = {}, {}
     if not g.changed then return end
     -- The end of a busy period: no tag is above V any more.
-    local keys = groups.keys_in_use(g, { 'ready', 'limited', 'full', 'paused', 'stale' })
-    local busy = redis.call('EXISTS', unpack(keys)) > 0
-    if not busy then
+    if not groups.any(g, { 'ready', 'limited', 'full', 'paused', 'stale' }) then
       redis.call('DEL', groups.key(g, 'tags'))
-      for _, name in ipairs({ 'limited', 'full', 'paused', 'stale', 'tags' }) do groups.note_unused(g, name) end
+      for _, name in ipairs({ 'ready', 'limited', 'full', 'paused', 'stale', 'tags' }) do groups.note_unused(g, name) end
       g.v, g.t = 0, 0
     end
     local key = g.base .. 'meta:groups'
@@ -217,12 +235,13 @@ local function groups_library()
 
   -- g.awaited: whether no group was ready before, so that workers may sleep.
   function groups.note_awaited(g)
-    if g.awaited == nil then g.awaited = redis.call('EXISTS', groups.key(g, 'ready')) == 0 end
+    if g.awaited == nil then g.awaited = not groups.any(g, { 'ready' }) end
   end
 
   -- A group that has waiting jobs and is not held takes its place among the others.
   function groups.enter(g, group)
     groups.load_tags(g)
+    groups.look_up_sets(g)
     groups.note_awaited(g)
     local kept = groups.may_have(g, 'tags') and redis.call('ZSCORE', groups.key(g, 'tags'), group)
     local tag = tonumber(kept or nil)
@@ -231,6 +250,7 @@ local function groups_library()
       tag = math.max(g.v, g.t) + 1
       g.t = tag
     end
+    groups.note_used(g, 'ready')
     redis.call('ZADD', groups.key(g, 'ready'), us_text(tag), group)
     groups.line_up(g, group, tag)
     groups.note_front(g, group)
@@ -266,7 +286,8 @@ local function groups_library()
   function groups.first_ready(g)
     if not g.names or (g.at > #g.names and not g.all) then
       groups.store_tags(g)
-      local rows = redis.call('ZRANGE', groups.key(g, 'ready'), 0, g.most - 1, 'WITHSCORES')
+      local any = groups.may_have(g, 'ready')
+      local rows = any and redis.call('ZRANGE', groups.key(g, 'ready'), 0, g.most - 1, 'WITHSCORES') or {}
       g.names, g.tags, g.at, g.all = {}, {}, 1, #rows < 2 * g.most
       for i = 1, #rows, 2 do
         local n = #g.names + 1
@@ -285,7 +306,8 @@ local function groups_library()
 
   -- The tag of a group; nil if it is not ready.
   function groups.ready_tag(g, group)
-    return g.moved[group] or tonumber(redis.call('ZSCORE', groups.key(g, 'ready'), group) or nil)
+    if g.moved[group] or not groups.may_have(g, 'ready') then return g.moved[group] end
+    return tonumber(redis.call('ZSCORE', groups.key(g, 'ready'), group) or nil)
   end
 
   -- The group stays ready, with another tag.
@@ -350,6 +372,7 @@ local function groups_library()
   function groups.begin(g)
     if g.began then return end
     g.began = true
+    groups.look_up_sets(g)
     if g.ageing then g.ageing.keeps = true end
     if g.defaults.concurrency and not g.tracked then groups.track(g) end
     groups.apply_defaults(g)
@@ -528,7 +551,7 @@ local function groups_library()
   -- If all groups are held, the first slots of those whose rate holds them, µs, ascending: at most `most`. Nil if one is
   -- ready: only the queue holds it.
   function groups.slots(g, most)
-    if redis.call('EXISTS', unpack(groups.keys_in_use(g, { 'ready', 'stale' }))) > 0 then return nil end
+    if groups.any(g, { 'ready', 'stale' }) then return nil end
     local found, slots = redis.call('ZRANGE', groups.key(g, 'limited'), 0, most - 1, 'WITHSCORES'), {}
     for i = 2, #found, 2 do slots[#slots + 1] = tonumber(found[i]) end
     return slots

@@ -104,7 +104,7 @@ test('jobs that are there already are not added again', async () => {
 test('a bulk for groups that are all held wakes no worker', async () => {
   await client.zrem(queue.toKey('meta:groups:ready'), 'ready')
   await client.zadd(queue.toKey('meta:groups:limited'), Date.now() * 1000 + 3_600_000_000, 'ready')
-  await client.hset(queue.toKey('meta:groups'), 'has-limited', 1)
+  await client.hdel(queue.toKey('meta:groups'), 'none-limited')
   await queue.addBulk([job('ready', 1), job('limited', 1)])
   expect(await client.zscore(queue.toKey('marker'), '0')).toBeNull()
 })

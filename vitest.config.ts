@@ -23,6 +23,8 @@ export default defineConfig({
     // Loading everything anew for each of the files would take a quarter of the whole run.
     isolate: false,
     restoreMocks: true,
+    // A list that differs is printed whole, in the message too: what fails once has to be told by its output.
+    chaiConfig: { truncateThreshold: 0 },
     maxWorkers: 2,
     // Of the tests of a file that say so (test/support/concurrent.ts): with more, they would keep each other waiting.
     maxConcurrency: 3,

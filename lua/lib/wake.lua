@@ -105,8 +105,8 @@ end
 -- While only groups hold the jobs: whether the first of those without a group is another one than their group is held for.
 function wake.plain_may_go(base, heads)
   if not heads[1] then return false end
-  local held = redis.call('HMGET', base .. 'meta:groups', 'plain', 'has-limited')
-  local is_held = held[1] and held[2] and redis.call('ZSCORE', base .. 'meta:groups:limited', '')
+  local held = redis.call('HMGET', base .. 'meta:groups', 'plain', 'none-limited')
+  local is_held = held[1] and not held[2] and redis.call('ZSCORE', base .. 'meta:groups:limited', '')
   for _, id in ipairs(heads) do if not is_held or id ~= held[1] then return true end end
   return false
 end

@@ -33,7 +33,9 @@ const PACKAGES = {
 const sourceUrls = {
   name: 'source-urls',
   transform(code: string, id: string) {
-    if (relative(ROOT, id).includes('node_modules') || !code.includes('import.meta.url')) return undefined
+    // The compiler's own modules are no files: a path of theirs would begin where the compiler was started.
+    const isOurs = !id.startsWith('\0') && !relative(ROOT, id).includes('node_modules')
+    if (!isOurs || !code.includes('import.meta.url')) return undefined
     return code.replaceAll('import.meta.url', JSON.stringify(pathToFileURL(id).href))
   },
 }

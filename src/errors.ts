@@ -275,6 +275,24 @@ export class ReadTimeoutError extends SluiceError {
   }
 }
 
+/**
+ * Emitted as a worker's `error`: while it closed, Redis did not answer, and its connections were cut. Jobs whose ends
+ * could not be stored run again once their locks are over, elsewhere.
+ */
+export class CloseTimeoutError extends SluiceError {
+  readonly queueName: string
+  readonly timeoutMs: number
+
+  constructor(queueName: string, timeoutMs: number) {
+    super(
+      `Worker of queue "${queueName}" closed without Redis, which did not let it end within ${timeoutMs} ms: ` +
+        'jobs whose ends are not stored run again',
+    )
+    this.queueName = queueName
+    this.timeoutMs = timeoutMs
+  }
+}
+
 /** What is known of jobs that too few replicas have. */
 export interface Unreplicated {
   readonly jobIds: readonly string[]

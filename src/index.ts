@@ -6,6 +6,7 @@ export { createShapedBackend } from './backend/factory.ts'
 export type { Departure } from './departure/departure.ts'
 export {
   CannotStartInTimeError,
+  CloseTimeoutError,
   ClusterPrefixError,
   CostTooHighError,
   GroupFullError,

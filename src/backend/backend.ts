@@ -42,9 +42,12 @@ import { removeOwnKeys } from '../redis/shaped-queues.ts'
 import { untilMoved, untilServed } from '../redis/until-served.ts'
 import { ShapeStore } from '../shape/store.ts'
 import { argumentsOf, CallCollector, type ScriptCall } from './captured-calls.ts'
+import { closeInTime } from './closing.ts'
 import {
   clientOf,
+  cutConnection,
   endReconnecting,
+  hasOpened,
   leaveCluster,
   leaveSentinels,
   openUntilServed,
@@ -126,6 +129,7 @@ export class ShapedBackend extends RedisQueueBackend {
   #leavesBlocking = false
   #opening: Promise<void> | undefined
   #isClosing = false
+  #isCut = false
 
   /** @internal */
   constructor(
@@ -147,7 +151,7 @@ export class ShapedBackend extends RedisQueueBackend {
     this.#departures = new Departures(family.scripts, this.store, randomUUID(), lockDuration)
     if (family.options.declaration && ownsConnection) this.store.declare(family.options.declaration)
     if (ownsConnection) this.#watchConnections()
-    if (ownsConnection) openUntilServed(connection, () => false)
+    if (ownsConnection) openUntilServed(connection, () => this.#isCut)
     if (ownsConnection) this.#openBlocking()
     // Before anything else awaits the client: a pipeline only has the commands defined before it was created.
     if (ownsConnection) connection.client.then((client) => family.scripts.define(client)).catch(() => {})
@@ -183,7 +187,7 @@ export class ShapedBackend extends RedisQueueBackend {
     await new Promise((resolve) => setImmediate(resolve))
     this.#admissions.flush()
     try {
-      return await super.close(force)
+      await closeInTime(super.close(force), () => this.cut())
     } finally {
       // Only now, so that calls in flight do not wait on a silent connection.
       this.#stopWatching()
@@ -192,7 +196,38 @@ export class ShapedBackend extends RedisQueueBackend {
     }
   }
 
+  /**
+   * Ends its connections at once: what is not answered fails.
+   * @internal
+   */
+  cut(): void {
+    if (!this.ownsConnection) return
+    this.#isCut = true
+    cutConnection(this.connection)
+    if (this.blockingConnection) cutConnection(this.blockingConnection)
+  }
+
+  /**
+   * Whether its connection was ever open: before that, nothing was fetched.
+   * @internal
+   */
+  get hasOpened(): boolean {
+    return hasOpened(this.connection)
+  }
+
+  /**
+   * Its worker closes: a second connection that has never opened is ended, which BullMQ would do once it opens.
+   * @internal
+   */
+  leaveOpening(): void {
+    if (!this.blockingConnection || hasOpened(this.blockingConnection)) return
+    this.#leavesBlocking = true
+    cutConnection(this.blockingConnection)
+  }
+
   override async disconnectBlocking(wait = true): Promise<void> {
+    // Left before it opened.
+    if (this.#leavesBlocking && this.blockingConnection && !hasOpened(this.blockingConnection)) return
     if (this.blockingConnection) {
       endReconnecting(this.blockingConnection)
       leaveCluster(this.blockingConnection)
@@ -572,7 +607,7 @@ export class ShapedBackend extends RedisQueueBackend {
         return await untilServed(
           error,
           send,
-          () => this.closing !== undefined,
+          () => this.closing !== undefined || this.#isCut,
           // A lost connection reports itself, as in BullMQ's worker.
           () => isNotConnectionError(error) && this.emit('error', error),
         )

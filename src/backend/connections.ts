@@ -1,5 +1,6 @@
 import type { RedisConnection } from 'bullmq'
 import type { Client } from '../redis/commands.ts'
+import { hasGivenUp } from '../redis/connection-watch.ts'
 import { untilServed } from '../redis/until-served.ts'
 
 /** What is used of ioredis beyond its types, to end a client. */
@@ -35,6 +36,24 @@ interface Recovering {
 /** BullMQ's connection has its client from the start, but exposes it only when it is ready. */
 export function clientOf(connection: RedisConnection): Client {
   return (connection as unknown as { readonly _client: Client })._client
+}
+
+/** What is used of BullMQ's connection beyond its types, to know what to end. */
+interface Known {
+  readonly status: 'initializing' | 'ready' | 'closing' | 'closed'
+  readonly extraOptions: { readonly shared?: boolean }
+}
+
+/** Whether it was ever open: before that, nothing was sent that has an effect. */
+export function hasOpened(connection: RedisConnection): boolean {
+  return (connection as unknown as Known).status !== 'initializing'
+}
+
+/** Ends a connection at once, unless its client is the program's: what is not answered fails. */
+export function cutConnection(connection: RedisConnection): void {
+  if ((connection as unknown as Known).extraOptions.shared) return
+  endReconnecting(connection)
+  clientOf(connection).disconnect()
 }
 
 /**
@@ -82,6 +101,11 @@ export function leaveSentinels(connection: RedisConnection): void {
   if (client.options?.failoverDetector && client.status === 'end') client.disconnect()
 }
 
+/** Whether ioredis opens it no more, as where a `retryStrategy` returned null. */
+function hasEnded(client: Client): boolean {
+  return client.status === 'end' && !hasGivenUp(client as Parameters<typeof hasGivenUp>[0])
+}
+
 /**
  * BullMQ asks a new connection once for the version of Redis. If Redis does not serve just then, as a cluster of which a
  * node has died, whatever needs the connection would fail for as long as the process lives: a worker's ends of jobs do,
@@ -101,7 +125,7 @@ export function openUntilServed(connection: RedisConnection, over: () => boolean
     untilServed(
       error,
       again,
-      () => opening.closing || over(),
+      () => opening.closing || over() || hasEnded(opening._client),
       () => {},
     ),
   )

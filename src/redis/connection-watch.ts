@@ -172,14 +172,22 @@ interface Clustered extends Socketed {
 
 const STATES = { ready: 'live', connect: 'opening', connecting: 'dialling' } as const
 
+/** Answered when something comes, and replaced by BullMQ otherwise. */
+const BLOCKING: readonly string[] = ['bzpopmin', 'xread']
+
 /** @param asks whether to send PING: not where BullMQ's commands block, which have timeouts of their own */
 function watchedNode(client: Clustered, node: Socketed, asks: boolean, loaded: () => void): Watched {
+  const first = () => node.commandQueue?.peekFront()?.command
   return {
     state: () => (node.stream && STATES[node.status as keyof typeof STATES]) ?? 'away',
     doubt: () => client.isCluster && askAnother(client, node),
-    waits: () => node.commandQueue?.peekFront()?.command.name === 'wait',
-    owes: () => asks && node.commandQueue?.peekFront() !== undefined,
-    owedBytes: () => bytesOf(node.commandQueue?.peekFront()?.command.args ?? []),
+    waits: () => first()?.name === 'wait',
+    // Before it blocks, BullMQ asks for the version of Redis, and waits for the answer.
+    owes: () => {
+      const command = first()
+      return command !== undefined && (asks || !BLOCKING.includes(command.name))
+    },
+    owedBytes: () => bytesOf(first()?.args ?? []),
     received: () => node.stream?.bytesRead ?? 0,
     ask: () => (asks ? node.ping() : undefined),
     // As if the socket had been closed: ioredis opens a new one and resends unanswered commands.

@@ -32,6 +32,8 @@ export class Attempts {
   readonly #untrack: (jobId: string) => void
   readonly #onVerdict: (job: Job, verdict: JobVerdict) => void
   readonly #jobs: JobsInHand
+  #running = 0
+  #whenIdle: (() => void)[] = []
 
   /**
    * @param untrack ends the renewal of a job's lock
@@ -47,6 +49,16 @@ export class Attempts {
     this.#jobs = jobs
     this.#untrack = untrack
     this.#onVerdict = onVerdict
+  }
+
+  /** How many processors run. */
+  get running(): number {
+    return this.#running
+  }
+
+  /** Resolves once no processor runs. */
+  async idle(): Promise<void> {
+    if (this.#running > 0) await new Promise<void>((resolve) => this.#whenIdle.push(resolve))
   }
 
   /** The lock goes back with the job. */
@@ -67,10 +79,13 @@ export class Attempts {
   async run<T>(job: Job, held: HeldJob, call: () => Promise<T>): Promise<T> {
     const attempt = this.#loop.begin(held, job.opts)
     feedbackChannels.set(job, (feedback) => this.#loop.say(attempt, feedback))
+    this.#running += 1
     let result: T
     try {
       result = await call()
+      this.#ended()
     } catch (error) {
+      this.#ended()
       if (MOVED.has((error as Error | undefined)?.name ?? '')) throw error
       await this.#obey(await this.#loop.threw(attempt, error), job, held, error)
       throw error
@@ -80,6 +95,12 @@ export class Attempts {
     if (!this.#loop.hearsReturns) return result
     await this.#obey(await this.#loop.returned(attempt, result), job, held, undefined)
     return result
+  }
+
+  #ended(): void {
+    this.#running -= 1
+    if (this.#running > 0) return
+    for (const idle of this.#whenIdle.splice(0)) idle()
   }
 
   async #obey(verdict: Verdict, job: Job, { id, token }: HeldJob, error: unknown): Promise<void> {

@@ -432,6 +432,8 @@ export class Dispatcher {
     this.#asked = careful ? 1 : free
     try {
       if (this.#clock.nowUs() === undefined) await this.#host.ready()
+      // A client of the program may open long after the close.
+      if (this.#host.stopping()) return
       this.#asked = Math.min(this.#asked, this.#mostAsked)
       const sentMs = this.#clock.time.monotonicMs()
       const reply = await this.#host.depart(token, {

@@ -12,6 +12,7 @@ import {
   Worker,
 } from 'bullmq'
 import type { ShapedJobsOptions } from '../admission/job-options.ts'
+import { CLOSE_LIMIT_MS, closeInTime } from '../backend/closing.ts'
 import { checkDeadLetterQueue } from '../backend/dead-letters.ts'
 import { declaringBackendOptions, shapedBackendFactory } from '../backend/factory.ts'
 import { checkQueueName } from '../call-options.ts'
@@ -20,7 +21,7 @@ import { giveBack } from '../departure/give-back.ts'
 import type { HeldJob } from '../departure/held-job.ts'
 import { mostGivenBack } from '../departure/jobs-per-script.ts'
 import { type DepartureReply, jobOfGrant } from '../departure/reply.ts'
-import { InvalidGroupError, NoShapeError } from '../errors.ts'
+import { CloseTimeoutError, InvalidGroupError, NoShapeError } from '../errors.ts'
 import { type FeedbackHost, FeedbackLoop } from '../feedback/loop.ts'
 import { checkFeedbackOptions, warnOfOptions } from '../feedback/options.ts'
 import { RedisClock } from '../redis/clock.ts'
@@ -99,6 +100,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   #tokens = 0
   #reportedUnshaped = false
   #forced = false
+  #closed: Promise<void> | undefined
   #listening: WakeListening | undefined
 
   /**
@@ -181,14 +183,33 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     this.#dispatcher.wake()
   }
 
-  override async close(force = false): Promise<void> {
-    if (this.closing) return this.closing
-    this.#forced = force
+  /**
+   * Waits until the running jobs have ended, however long that takes, and the held ones are back, and closes the
+   * connections. For a Redis that does not answer it waits 20 s, then cuts the connections, within 5 s more: jobs whose
+   * ends could not be stored run again, and `error` has a CloseTimeoutError. A worker that never reached Redis closes at
+   * once.
+   * @param force waits for nothing: the jobs run on, and run again once their locks are over
+   */
+  override close(force = false): Promise<void> {
+    this.#closed ??= this.#close(force)
+    return this.#closed
+  }
+
+  async #close(force: boolean): Promise<void> {
+    this.#forced = force || !this.backend.hasOpened
     if (!this.running) this.#reports?.leave()
-    const closed = super.close(force)
+    this.backend.leaveOpening()
+    const closed = super.close(this.#forced)
     this.#dispatcher.wake()
     this.#listening?.stop()
-    return closed
+    if (this.#forced) return closed
+    await closeInTime(closed, () => this.#cut(), this.#attempts)
+  }
+
+  #cut(): void {
+    this.#forced = true
+    this.emit('error', new CloseTimeoutError(this.name, CLOSE_LIMIT_MS))
+    this.backend.cut()
   }
 
   /**

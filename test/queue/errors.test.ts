@@ -156,6 +156,12 @@ const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly
     { limitName: 'api', given: 'given', stored: 'stored' },
   ],
   [
+    new sluice.CloseTimeoutError('mail', 20_000),
+    'CloseTimeoutError',
+    ['mail', '20000 ms'],
+    { queueName: 'mail', timeoutMs: 20_000 },
+  ],
+  [
     new sluice.UncertainClockError(200.4, 100),
     'UncertainClockError',
     ['200.4 ms', 'maxLatenessMs', '100'],

@@ -120,12 +120,16 @@ test('a command without an answer shows it sooner than the next PING', async () 
   stop()
 })
 
-test('where commands block, one without an answer shows nothing', async () => {
+test('where commands block, one without an answer shows nothing; what does not block is answered in time', async () => {
   const node = new FakeNode()
   node.leave('bzpopmin')
   const stop = watchConnection(node as unknown as Client, false)
   await look(50)
   expect(node).toMatchObject({ pings: 0, replaced: 0 })
+  // The question before it blocks, or the command that closes it.
+  node.leave('info')
+  await look(3500 / LOOK_MS)
+  expect(node).toMatchObject({ pings: 0, replaced: 1 })
   stop()
 })
 

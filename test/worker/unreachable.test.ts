@@ -1,6 +1,8 @@
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
+import { ShapedQueue, ShapedWorker } from '../../src/index.ts'
 import { useProcesses } from '../support/processes.ts'
 import { startProxy } from '../support/proxy.ts'
 import { useRedis } from '../support/redis.ts'
@@ -35,6 +37,75 @@ test.each(['before it was ever reached', 'after a while'])(
     await proxy.stop()
   },
 )
+
+// 0: before it runs. 1: while its connections open, which BullMQ's close would wait for.
+test.each((['refuses', 'is silent'] as const).flatMap((redisThat) => [0, 1, 50].map((ms) => [redisThat, ms] as const)))(
+  'a worker that never reached Redis, which %s, closes by itself after %i ms',
+  async (redisThat, ms) => {
+    const proxy = await startProxy(redis.url)
+    const connection = { ...redis.connection, host: proxy.host, port: proxy.port, disconnectTimeout: 20 }
+    if (redisThat === 'refuses') await proxy.refuse()
+    else proxy.blackhole()
+    const worker = new ShapedWorker('never', async () => {}, { connection, prefix: redis.prefix })
+    const errors = eventsOf('error', worker)
+    if (ms > 0) await sleep(ms)
+    await worker.close()
+    for (const { message } of errors.all as unknown as Error[]) expect(message).toMatch('ECONNREFUSED')
+    await proxy.stop()
+  },
+)
+
+test('a connection that ioredis opens no more is told to who waits for it', async () => {
+  const proxy = await startProxy(redis.url)
+  await proxy.refuse()
+  const { host, port } = proxy
+  const connection = { ...redis.connection, host, port, retryStrategy: () => null }
+  const queue = new ShapedQueue('never', { connection, prefix: redis.prefix })
+  queue.on('error', () => {})
+  await expect(queue.waitUntilReady()).rejects.toThrow('ECONNREFUSED')
+  await queue.close()
+  await proxy.stop()
+})
+
+test('a close whose connections are cut ends although the end of a job could not be stored', async () => {
+  const proxy = await startProxy(redis.url)
+  const queue = shop.queue({ rate: '100/s' })
+  await queue.add('job', {})
+  const connection = { ...redis.connection, host: proxy.host, port: proxy.port, disconnectTimeout: 20 }
+  const { open, opened } = gate()
+  const worker = shop.worker(queue, () => opened, { connection })
+  worker.on('error', () => {})
+  await eventsOf('active', worker).reach(1)
+  await proxy.refuse()
+  const closed = worker.close()
+  open()
+  // What a close does by itself after CLOSE_LIMIT_MS: test/worker/closing.test.ts.
+  worker.backend.cut()
+  await closed
+  // It runs again once its lock is over.
+  expect(await queue.getActiveCount()).toBe(1)
+  await proxy.stop()
+})
+
+test('a worker on a client of the program that never connected closes, and fetches nothing if it connects later', async () => {
+  const proxy = await startProxy(redis.url)
+  await proxy.refuse()
+  const queue = shop.queue({ rate: '100/s' })
+  await queue.addBulk(jobs(3))
+  const { host, port } = proxy
+  const client = new Redis({ ...redis.connection, host, port, maxRetriesPerRequest: null, retryStrategy: () => 10 })
+  client.on('error', () => {})
+  const worker = shop.worker(queue, async () => {}, { connection: client as never })
+  worker.on('error', () => {})
+  await new Promise<void>((resolve) => client.once('reconnecting', () => resolve()))
+  await worker.close()
+  await proxy.resume()
+  await (worker as unknown as { readonly mainLoopRunning: Promise<void> }).mainLoopRunning
+  expect(client.status).toBe('ready')
+  expect(await queue.getJobCountByTypes('active', 'completed')).toBe(0)
+  client.disconnect()
+  await proxy.stop()
+})
 
 test('a worker goes on by itself when Redis comes back', async () => {
   const proxy = await startProxy(redis.url)

@@ -89,6 +89,7 @@ const ARITHMETIC = [
   'errors',
   'call-options',
   'redis/deadlines',
+  'redis/unusable',
   'rate',
   'shape/shape',
   'mode',

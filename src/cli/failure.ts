@@ -11,6 +11,7 @@ import {
 } from '../errors.ts'
 import { plainText } from '../plain-text.ts'
 import { failureKind } from '../redis/failures.ts'
+import { unusableText } from '../redis/unusable.ts'
 import { CommandError } from './cli.ts'
 import { EXIT_CODES } from './exit-codes.ts'
 
@@ -49,26 +50,12 @@ function exitCodeOf(error: Error): number {
 
 /** A failed command only reports that the connection was closed; the cause was in an earlier `error` event. */
 function redisText(error: Error, where: Parameters<typeof failureOf>[1]): string {
-  const at = where ? ` at ${where.host}` : ''
   const source = error instanceof QueueUnavailableError && error.cause instanceof Error ? error.cause : error
+  const { host = 'an unknown address', lastError } = where ?? {}
   // A client of a cluster follows these, and its own error begins otherwise.
   if (source.message.startsWith('MOVED '))
-    return `Redis${at} is a node of a cluster: give --cluster or set REDIS_CLUSTER`
-  if (failureKind(source) === 'refused') return `Redis${at} refuses: ${source.message}`
-  return `cannot use Redis${at}: ${connectionText(where?.lastError ?? source)}`
-}
-
-/** If several addresses fail, Node throws an AggregateError without a message. */
-function connectionText(error: Error): string {
-  if (error instanceof AggregateError && error.message === '') {
-    return error.errors.map((one) => connectionText(one as Error)).join(', ')
-  }
-  // ioredis says of a cluster only that no node answered well; why is in the error of the last one.
-  if ('lastNodeError' in error && error.lastNodeError instanceof Error) {
-    const why = connectionText(error.lastNodeError)
-    return /cluster support disabled/i.test(why) ? 'it is not a cluster: leave out --cluster and REDIS_CLUSTER' : why
-  }
-  return error.message || error.name
+    return `Redis at ${host} is a node of a cluster: give --cluster or set REDIS_CLUSTER`
+  return unusableText(host, failureKind(source) === 'refused' ? source : (lastError ?? source))
 }
 
 /** Any other error is a bug in the program: its stack trace is printed. */

@@ -1,6 +1,7 @@
 import { Redis } from 'ioredis'
 import type { Role } from '../acl/roles.ts'
 import { neededRights } from '../doctor/checks/rights.ts'
+import { unusableText } from '../redis/unusable.ts'
 import { StartError } from './errors.ts'
 
 const PROBE_TIMEOUT_MS = 5000
@@ -88,7 +89,7 @@ export async function checkRedis(url: string, needed?: NeededRights): Promise<vo
   } catch (error) {
     if (error instanceof StartError) throw error
     // ioredis rejects with "Connection is closed"; the error event before it has the reason.
-    throw new StartError(`cannot use Redis at ${hostOf(url)}`, lastError ?? error)
+    throw new StartError(unusableText(hostOf(url), (lastError ?? error) as Error))
   } finally {
     redis.disconnect()
   }

@@ -7,7 +7,7 @@ const REDIRECTED = /^Too many Cluster redirections\. Last error: (?:\w+: )?/
 
 /** Messages of ioredis and the system about a lost connection; the command may have been sent before. */
 const CONNECTION =
-  /Connection is (?:closed|silent)|aborted due to connection close|Cluster is (?:ended|disconnected|disconnecting)|Cluster isn't ready|Failed to refresh slots cache|None of startup nodes is available|ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|ENOTFOUND|EHOSTUNREACH|Command timed out|max retries per request|Stream isn't writeable/i
+  /Connection is (?:closed|silent)|aborted due to connection close|Cluster is (?:ended|disconnected|disconnecting)|Cluster isn't ready|Failed to refresh slots cache|None of startup nodes is available|ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|Command timed out|max retries per request|Stream isn't writeable/i
 
 /** A script met keys that were being moved to another node: its earlier writes remain. */
 const TORN = /\bScript attempted to (?:access a non local key|execute a (?:write )?command while the cluster is down)/

@@ -7,7 +7,6 @@ import { runCommandLine } from '../../src/cli/program.ts'
 import { QueueUnavailableError } from '../../src/errors.ts'
 import { VERSION } from '../../src/version.ts'
 import { compilePrograms, linkPackages } from '../../workers/services/compile-programs.ts'
-import { findFreePort } from '../../workers/services/free-port.ts'
 import { runCommand } from '../../workers/services/run-command.ts'
 import { useRedis } from '../support/redis.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -96,18 +95,6 @@ test('without a command it prints its help on stderr, and ends with 2', async ()
   const { code, stdout, stderr } = await sluice.run([])
   expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
   expect(stderr).toContain('Usage: sluice')
-})
-
-test('without a Redis: one line, and 3', async () => {
-  const port = await findFreePort()
-  const env = { REDIS_URL: `redis://user:secret@127.0.0.1:${port}` }
-  const commands = [['status'], ['pause', 'emails', '--reason', 'x'], ['top', '--json']]
-  // Each tries for two seconds.
-  const ends = await Promise.all(commands.map((args) => sluice.run(args, { env })))
-  const stderr = `sluice: cannot use Redis at 127.0.0.1:${port}: connect ECONNREFUSED 127.0.0.1:${port}\n`
-  for (const [i, end] of ends.entries()) {
-    expect(end, commands[i]?.join(' ')).toEqual({ code: 3, stdout: '', stderr })
-  }
 })
 
 test('the dashboard is refused for a cluster before any package is asked for', async () => {

@@ -41,6 +41,8 @@ async function serveMetrics(cli: Cli, names: readonly string[], options: Metrics
     'metrics',
     () => import('../../metrics/index.ts'),
   )
+  // If Redis cannot be read now, the command fails here with the usual error.
+  await cli.inspector().queues()
   const { redisUrl, readUrl = redisUrl, prefix } = cli.options
   const cluster = cli.options.cluster ? connectCluster(readUrl) : undefined
   const metrics = createMetrics({

@@ -1,0 +1,30 @@
+import { failureKind } from './failures.ts'
+
+/** What ioredis says when nothing came in time, of a connection or of a command. */
+const SILENCE = /^(?:Command timed out|connect ETIMEDOUT|Socket timeout)/
+
+/**
+ * Why a program cannot use its Redis, in one line: what was expected and what came.
+ * @param host of its URL, which may hold a password
+ */
+export function unusableText(host: string, error: Error): string {
+  if (error.message.startsWith('NOAUTH')) {
+    return `Redis at ${host} asks for a password: expected one in its URL (redis://:PASSWORD@${host}), got none`
+  }
+  if (failureKind(error) === 'refused') return `Redis at ${host} refuses: ${error.message}`
+  return `cannot use Redis at ${host}: ${reasonOf(error)}`
+}
+
+function reasonOf(error: Error): string {
+  // If several addresses fail, Node throws an AggregateError without a message.
+  if (error instanceof AggregateError && error.message === '') {
+    return error.errors.map((one) => reasonOf(one as Error)).join(', ')
+  }
+  // ioredis says of a cluster only that no node answered well; why is in the error of the last one.
+  if ('lastNodeError' in error && error.lastNodeError instanceof Error) {
+    const why = reasonOf(error.lastNodeError)
+    return /cluster support disabled/i.test(why) ? 'it is not a cluster: leave out --cluster and REDIS_CLUSTER' : why
+  }
+  if (SILENCE.test(error.message)) return `expected an answer, got none in time (${error.message})`
+  return error.message || error.name
+}

@@ -96,7 +96,8 @@ async function demonstrate(
     return await runAndConclude(options, context)
   } catch (error) {
     if (error instanceof Interrupted) return error.exitCode
-    screen.say(`npm start failed: ${error instanceof Error ? error.message : String(error)}`)
+    screen.rest()
+    process.stderr.write(`npm start failed: ${error instanceof Error ? error.message : String(error)}\n`)
     return exitCodes.broken
   } finally {
     await closers.closeAll().catch((error) => screen.say(`Not everything was stopped: ${reasonOf(error)}`))

@@ -18,10 +18,10 @@ export async function openServices(
 ): Promise<RunContext> {
   const dir = await makeRunFolder(closers)
   screen.say('Starting Redis, SMTP server and PostgreSQL …')
-  const [redis, postgres] = await allStarted([
-    keep(startRedis({ allowEmulator: true }), closers),
-    keep(startPostgres(), closers),
-  ])
+  const startingRedis = keep(startRedis({ allowEmulator: true }), closers)
+  // A given one is there or is not: the others need not start first.
+  if (process.env.REDIS_URL) await startingRedis
+  const [redis, postgres] = await allStarted([startingRedis, keep(startPostgres(), closers)])
   screen.say(`Redis       ${redis.source}`)
   screen.say(`PostgreSQL  ${postgres.source}`)
   screen.say('SMTP        smtp-server, inside this process')

@@ -1,28 +1,22 @@
-import { Redis } from 'ioredis'
+import { checkRedis } from '../../src/programs/connection.ts'
 import type { RedisService } from './redis-service.ts'
 
-const CONNECT_TIMEOUT_MS = 5000
+const PROTOCOLS = ['redis:', 'rediss:']
 
-/** The Redis that REDIS_URL names. Rejects when it does not answer PING within 5 s: it is never replaced. */
+/** The Redis that REDIS_URL names. Rejects when it cannot be used, as the programs do: it is never replaced. */
 export async function useGivenRedis(url: string): Promise<RedisService> {
-  const client = new Redis(url, { lazyConnect: true, connectTimeout: CONNECT_TIMEOUT_MS, retryStrategy: () => null })
-  // The rejection of connect() or ping() below says the same.
-  client.on('error', () => {})
-  try {
-    await client.connect()
-    await client.ping()
-  } catch (error) {
-    throw new Error(`REDIS_URL names ${withoutSecrets(url)}, which does not answer PING: ${(error as Error).message}`, {
-      cause: error,
-    })
-  } finally {
-    client.disconnect()
+  if (!URL.canParse(url) || !PROTOCOLS.includes(new URL(url).protocol)) {
+    throw new Error(`REDIS_URL: expected a redis:// or rediss:// URL, got another text of ${url.length} characters`)
   }
+  await checkRedis(url).catch((error: Error) => {
+    throw new Error(`REDIS_URL: ${error.message}`, { cause: error })
+  })
+  const { hostname, port } = new URL(url)
   const refuse = () => Promise.reject(new Error(`the Redis of REDIS_URL is not ours to kill or restart`))
   return {
     url,
-    host: client.options.host ?? '127.0.0.1',
-    port: client.options.port ?? 6379,
+    host: hostname.replace(/^\[|\]$/g, ''),
+    port: Number(port || 6379),
     kind: 'given',
     source: `the Redis of REDIS_URL (${withoutSecrets(url)})`,
     pid: undefined,

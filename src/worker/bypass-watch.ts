@@ -60,8 +60,11 @@ export class BypassWatch {
 
   async #learnId(client: Client): Promise<void> {
     this.#clientId = undefined
-    // Without the right to ask, it stays unknown.
-    this.#clientId = await client.clientInfo().then(clientId, () => undefined)
+    try {
+      this.#clientId = clientId(await client.clientInfo())
+    } catch {
+      // Without the right to ask, or with a client that cannot, it stays unknown.
+    }
   }
 
   /** Without the right to list clients, or on a cluster, whose nodes have clients of their own, none is found. */

@@ -9,7 +9,7 @@ const SILENCE = /^(?:Command timed out|connect ETIMEDOUT|Socket timeout)/
  */
 export function unusableText(host: string, error: Error): string {
   if (error.message.startsWith('NOAUTH')) {
-    return `Redis at ${host} asks for a password: expected one in its URL (redis://:PASSWORD@${host}), got none`
+    return `Redis at ${host} asks for a password: expected one in its URL (redis://:PASSWORD@${host}), got none (NOAUTH)`
   }
   if (failureKind(error) === 'refused') return `Redis at ${host} refuses: ${error.message}`
   return `cannot use Redis at ${host}: ${reasonOf(error)}`

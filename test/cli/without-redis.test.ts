@@ -122,7 +122,7 @@ test.each([
   ['WRONGPASS invalid username-password pair', 'Redis at db:6379 refuses: WRONGPASS invalid username-password pair'],
   [
     'NOAUTH HELLO must be called',
-    'Redis at db:6379 asks for a password: expected one in its URL (redis://:PASSWORD@db:6379), got none',
+    'Redis at db:6379 asks for a password: expected one in its URL (redis://:PASSWORD@db:6379), got none (NOAUTH)',
   ],
 ])('of %s the line says what was expected', (message, line) => {
   expect(unusableText('db:6379', new Error(message))).toBe(line)

@@ -34,6 +34,8 @@ export interface Cli {
    * `human` returns.
    */
   print(value: unknown, human: () => string): void
+  /** Why something failed, in the words with which a command ends. */
+  reasonOf(error: unknown): string
   /** Prints progress and notes on stderr. */
   note(text: string): void
   /**

@@ -9,6 +9,7 @@ import { shardedQueuesKey } from '../redis/keys.ts'
 import type { ShardedQueue } from '../sharding/index.ts'
 import { type Cli, CommandError, type TableFit } from './cli.ts'
 import { EXIT_CODES } from './exit-codes.ts'
+import { failureOf } from './failure.ts'
 import { type GlobalOptions, hostOf } from './global-options.ts'
 import { jsonLine } from './json-line.ts'
 import { connectCluster, connectRedis } from './redis-client.ts'
@@ -100,6 +101,10 @@ class ConnectedCli implements OpenedCli {
 
   print(value: unknown, human: () => string): void {
     process.stdout.write(`${this.options.json ? jsonLine(value) : human()}\n`)
+  }
+
+  reasonOf(error: unknown): string {
+    return failureOf(error, this.#reached).message ?? String(error)
   }
 
   note(text: string): void {

@@ -45,7 +45,8 @@ const CALLS: Readonly<Record<string, readonly (readonly string[])[]>> = {
   simulate: [['--queue', 'q']],
   audit: [['q']],
   doctor: [[]],
-  metrics: [['--port', '0']],
+  // It serves, and warns: test/metrics/command.test.ts.
+  metrics: [],
   dashboard: [['--port', '0']],
 }
 /** They read settings, name themselves, and end with 1 where the others end with 3. */
@@ -107,7 +108,6 @@ test('a Redis that accepts the connection but answers nothing is named in one li
   const calls = [
     [['status'], 3, 'sluice'],
     [['limits', 'list'], 3, 'sluice'],
-    [['metrics', '--port', '0'], 3, 'sluice'],
     [['worker', 'http'], 1, 'sluice http'],
   ] as const
   const ends = calls.map(async ([args, code, name]) => {
@@ -143,6 +143,6 @@ test('a host without an address and a URL of another kind are named in one line'
 })
 
 async function expectMissing(url: string, stderr: RegExp, code: number): Promise<void> {
-  const end = await sluice.run(['metrics', '--port', '0'], { env: settings(url) })
+  const end = await sluice.run(['status'], { env: settings(url) })
   expect(end).toEqual({ code, stdout: '', stderr: expect.stringMatching(stderr) })
 }

@@ -41,11 +41,15 @@ test('sluice metrics serves the queues that it is told of until it is stopped', 
 })
 
 test('it serves while Redis can not be reached, and says so', async () => {
-  const REDIS_URL = `redis://127.0.0.1:${await findFreePort()}`
+  const host = `127.0.0.1:${await findFreePort()}`
+  const REDIS_URL = `redis://user:secret@${host}`
   const run = sluice.start(['metrics', '--port', '0'], { env: { REDIS_URL } })
   expect([...(await scrapeAt(await urlOf(run)))]).toEqual([['sluice_up{}', 0]])
+  while (!run.stderr.includes('\n')) await once(run.child.stderr, 'data')
   run.child.kill('SIGINT')
-  expect(await run.ended).toMatchObject({ code: 0, stderr: '' })
+  const why = `cannot use Redis at ${host}: connect ECONNREFUSED ${host}`
+  const stderr = `sluice: warning: ${why}; it is tried again, and sluice_up is 0 until then\n`
+  expect(await run.ended).toMatchObject({ code: 0, stderr })
 })
 
 test('a port that is taken ends it with 1, a wrong option with 2', async () => {

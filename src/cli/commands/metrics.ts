@@ -41,8 +41,6 @@ async function serveMetrics(cli: Cli, names: readonly string[], options: Metrics
     'metrics',
     () => import('../../metrics/index.ts'),
   )
-  // If Redis cannot be read now, the command fails here with the usual error.
-  await cli.inspector().queues()
   const { redisUrl, readUrl = redisUrl, prefix } = cli.options
   const cluster = cli.options.cluster ? connectCluster(readUrl) : undefined
   const metrics = createMetrics({
@@ -60,10 +58,21 @@ async function serveMetrics(cli: Cli, names: readonly string[], options: Metrics
     )
     const url = `http://${options.host}:${server.port}/metrics`
     cli.print({ url }, () => `metrics at ${url}`)
+    void warnWithoutRedis(cli)
     if (!cli.signal.aborted) await once(cli.signal, 'abort')
     await server.close()
   } finally {
     await metrics.close()
     cluster?.disconnect()
+  }
+}
+
+/** It serves without Redis as well: `sluice_up` tells Prometheus, and this the one who starts it. */
+async function warnWithoutRedis(cli: Cli): Promise<void> {
+  try {
+    await cli.inspector().queues()
+  } catch (error) {
+    if (cli.signal.aborted) return
+    cli.note(`sluice: warning: ${cli.reasonOf(error)}; it is tried again, and sluice_up is 0 until then`)
   }
 }

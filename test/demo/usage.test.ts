@@ -1,7 +1,8 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { main } from '../../workers/demo/main.ts'
+import { findFreePort } from '../../workers/services/free-port.ts'
 import { type Printed, printedBy } from '../support/printed.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -46,3 +47,15 @@ test('ends with 2 and the line number for a wrong line, before it starts anythin
   expect(output).toMatch(/outbox\.ndjson, line 3: the mail was not accepted: to:/)
   expect(output).not.toContain('Redis')
 })
+
+test.each([[[]], [['--dashboard']], [['--tenants', '3']]])(
+  'ends with 1 and the reason on stderr if REDIS_URL cannot be used (%j)',
+  async (args) => {
+    const host = `127.0.0.1:${await findFreePort()}`
+    vi.stubEnv('REDIS_URL', `redis://user:secret@${host}`)
+    const { code, stderr } = await start(...args)
+    vi.unstubAllEnvs()
+    const why = `REDIS_URL: cannot use Redis at ${host}: connect ECONNREFUSED ${host}`
+    expect({ code, stderr }).toEqual({ code: 1, stderr: `npm start failed: ${why}\n` })
+  },
+)

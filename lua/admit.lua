@@ -83,7 +83,9 @@ local reply = before and id or add_job()
 -- A negative number is BullMQ's refusal.
 if gone and type(reply) ~= 'number' then overflow.drop(base, shape, gone, now) end
 if groups then groups:save() end
-if shape and (shape.interval or shape.limits or shape.groups) then
+-- Most often no worker sleeps: then none of what wakes one is made.
+local timed = shape and (shape.interval or shape.limits or shape.groups)
+if timed and ((groups and groups.awaited) or redis.call('EXISTS', base .. 'meta:sleepers') == 1) then
   wake.head_changed(base, groups)
   wake.delayed(base)
 end

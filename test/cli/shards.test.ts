@@ -21,7 +21,7 @@ test('shards move: says what it waits for, what it carried over and where the re
   await (await old.queueOfGroup('a')).setGroup('a', { weight: 2 }, { by: 'ops', reason: 'enterprise' })
   const toAdd = [1, 2].map((n) => ({ name: 'job', data: { n }, opts: { group: { id: 'a' } } }))
   // The shard takes both or none: until it has been leased places for them, it has one.
-  await vi.waitFor(() => old.addBulk(toAdd), 20_000)
+  await vi.waitFor(() => old.addBulk(toAdd), 60_000)
   const late = await runHere(redis, move('old', 'new', '--timeout', '1ms'))
   expect(late).toMatchObject({ code: 1, stdout: '' })
   expect(late.stderr).toMatch(/^sluice: queue "old" is not moved in time: .*repeat the move/)

@@ -34,7 +34,7 @@ async function reported(name: string, count: number): Promise<QueueStatus> {
     const [status] = await inspector.status([name])
     expect(status?.workers).toHaveLength(count)
     return status as QueueStatus
-  }, 20_000)
+  }, 60_000)
 }
 
 function of(findings: readonly Finding[], check: string): Finding | undefined {

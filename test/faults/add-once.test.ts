@@ -50,7 +50,7 @@ test('a reply that never comes: a repeated call, here or in another process, get
   expect(found.replayed).toBe(true)
   dropping = false
   await queue.waitUntilReady()
-  const again = await vi.waitFor(() => queue.addOnce(JOBS, OPTIONS), 20_000)
+  const again = await vi.waitFor(() => queue.addOnce(JOBS, OPTIONS), 60_000)
   expect(again).toMatchObject({ ids: found.ids, replayed: true })
   expect(await elsewhere.count()).toBe(3)
 })

@@ -79,7 +79,7 @@ describe.skipIf(missing)(
         taken.push(id)
         await ended
       })
-      await vi.waitFor(() => expect(taken).toHaveLength(1), 20_000)
+      await vi.waitFor(() => expect(taken).toHaveLength(1), 60_000)
       await queue.add('long', {})
       clock.set(-3_600_000)
       // Nothing renews the lock of the first; another runs for longer than its lock lasts.

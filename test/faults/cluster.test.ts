@@ -98,7 +98,7 @@ test('a cluster that is down: adds fail with QueueUnavailableError, ends are sto
   await cluster.comeUp(to, from)
   await fleet.until(() => ids.every((id) => fleet.completed.includes(id)))
   expect(runs.filter((id) => ids.includes(id)).toSorted()).toEqual(ids.toSorted())
-  const later = (await vi.waitFor(() => queue.add('job', {}), 20_000)).id as string
+  const later = (await vi.waitFor(() => queue.add('job', {}), 60_000)).id as string
   await fleet.until(() => fleet.completed.includes(later))
   expect({ losses: fleet.losses, failed: fleet.failed }).toEqual({ losses: [], failed: [] })
 })

@@ -124,7 +124,7 @@ test('a job whose admission was given up before it was sent is not added once Re
 
   await service.restart()
   await queue.waitUntilReady()
-  await vi.waitFor(() => queue.add('job', {}, { jobId: 'later' }), 20_000)
+  await vi.waitFor(() => queue.add('job', {}, { jobId: 'later' }), 60_000)
   const patient = fleet.queue('mail', { connection, shape: SHAPE, admitTimeoutMs: 20_000 })
   expect(await patient.getJob('given-up')).toBeUndefined()
 })

@@ -173,10 +173,10 @@ test('running jobs hold the next one', async () => {
   const [, second] = await queue.addBulk(many(2))
   await vi.waitFor(async () => {
     expect((await explained(inspector, queue, second?.id)).hold?.cause).toBe('concurrency')
-  }, 20_000)
+  }, 60_000)
   await vi.waitFor(async () => {
     expect((await explained(inspector, queue, second?.id)).parts.concurrency).toBeGreaterThan(300)
-  }, 20_000)
+  }, 60_000)
   open()
 })
 
@@ -193,7 +193,7 @@ test('the name of the limit that holds it', async () => {
     expect(hold).toMatchObject({ cause: 'limits', limit: 'llm-tokens' })
     expect(Math.abs(startsAt!.getTime() - at.getTime() - 2 * HOUR_MS)).toBeLessThan(5000)
     expect(assumptions[0]).toContain('llm-tokens')
-  }, 20_000)
+  }, 60_000)
 })
 
 test('a job that is tried again waits since it went back', async () => {

@@ -50,7 +50,7 @@ class Running {
   }
 
   async until(count: number): Promise<void> {
-    await vi.waitFor(() => expect(this.started).toHaveLength(count), 20_000)
+    await vi.waitFor(() => expect(this.started).toHaveLength(count), 60_000)
   }
 }
 
@@ -89,7 +89,7 @@ test('jobs that end together fetch as many as conform, in their order, and no mo
   await running.until(45)
   running.end(15)
   await running.until(50)
-  await vi.waitFor(async () => expect(await queue.getJobCountByTypes('active')).toBe(CONCURRENCY - 10), 20_000)
+  await vi.waitFor(async () => expect(await queue.getJobCountByTypes('active')).toBe(CONCURRENCY - 10), 60_000)
   expect(new Set(running.started)).toEqual(new Set(ids.slice(0, 50)))
   expect(await charged()).toBe(99)
   await tokens.reward(undefined, 2)
@@ -128,7 +128,7 @@ test('a job that an end puts before all others is not taken for the one that was
   await queue.add('last', {}, { deduplication, lifo: true, costs: { tokens: 90 } })
   running.end(10)
   // It costs more than is left, and none overtakes it.
-  await vi.waitFor(async () => expect(await queue.getJobCountByTypes('active')).toBe(CONCURRENCY - 10), 20_000)
+  await vi.waitFor(async () => expect(await queue.getJobCountByTypes('active')).toBe(CONCURRENCY - 10), 60_000)
   expect(await charged()).toBe(CONCURRENCY)
   await tokens.reward(undefined, CONCURRENCY)
   await running.until(30)

@@ -120,7 +120,7 @@ test('a higher version changes a shared limit for the queues and limiters that k
   await newer.waitUntilReady()
   const follows = createLimiter(client, { name: 'versions', prefix, timeoutMs: 10_000, version: 1, ...RULE })
   // The workers may have taken what comes free in their next horizon.
-  await vi.waitFor(async () => expect(await follows.take()).toMatchObject({ allowed: true }), 20_000)
+  await vi.waitFor(async () => expect(await follows.take()).toMatchObject({ allowed: true }), 60_000)
   await queue.setShape({ limits: [shared('versions', { ...RULE, rate: '1000/s', version: 2 })] }, WHY)
   await departed.reach(20)
   // Who still says what the lower version meant is refused.

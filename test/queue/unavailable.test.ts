@@ -67,7 +67,7 @@ function attemptsOf(queue: ShapedQueue): (() => Promise<unknown>)[] {
 }
 
 /** What a busy machine may be late with, where nothing holds it back. */
-const inTheEnd = <T>(attempt: () => Promise<T>): Promise<T> => vi.waitFor(attempt, 20_000)
+const inTheEnd = <T>(attempt: () => Promise<T>): Promise<T> => vi.waitFor(attempt, 60_000)
 
 const addFirst = (queue: ShapedQueue) => inTheEnd(() => queue.add('job', {}, { jobId: 'first' }))
 

@@ -108,5 +108,5 @@ test.each(['SIGKILL', 'SIGINT', 'exit'] as const)('the server ends with its pare
   else await program.kill(ending)
   await Promise.all([closed, program.exited])
   // The kernel may close a dying server's connections a moment before its listening socket.
-  await vi.waitFor(async () => expect(await isRefused(port)).toBe(true), 20_000)
+  await vi.waitFor(async () => expect(await isRefused(port)).toBe(true), 60_000)
 })

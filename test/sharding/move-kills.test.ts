@@ -36,7 +36,7 @@ test('killed wherever, a move goes on when it is run again, and ends as if it ha
   await shard.upsertJobScheduler('ticks', { every: 300 }, { name: 'tick', opts: { group } as never })
   // One shard takes all of them or none: until it has been leased places for them, it has one.
   const toAdd = Array.from({ length: JOBS }, (_, n) => ({ name: 'job', data: { n }, opts: { group } }))
-  await vi.waitFor(() => old.addBulk(toAdd), 20_000)
+  await vi.waitFor(() => old.addBulk(toAdd), 60_000)
   const key = `${shardPrefix(prefix, 'new', 0)}:new:meta:move`
   const client = redis.client()
   const recorded = () => client.hgetall(key)

@@ -153,7 +153,7 @@ test('the jobs in hand of a worker are never more than its concurrency, and a bu
   const { queue, worker } = use(shop())
   const mail = queue('hands', { shards: 3, shape: { capacity: 1000, groups: {} } })
   // The shard takes all or none: until it has been leased places for them, it has one.
-  await vi.waitFor(() => mail.addBulk(jobs(60, { group: { id: 'busy' } })), 20_000)
+  await vi.waitFor(() => mail.addBulk(jobs(60, { group: { id: 'busy' } })), 60_000)
   let [running, most] = [0, 0]
   let release = () => {}
   const released = new Promise<void>((resolve) => {

@@ -41,7 +41,7 @@ test.each([
   const errors = eventsOf<Error>('error', worker)
   const [completed, failed] = [eventsOf('completed', worker), eventsOf('failed', worker)]
   await queue.add('job', {})
-  await vi.waitFor(() => expect(completed.all.length + failed.all.length).toBe(1), 20_000)
+  await vi.waitFor(() => expect(completed.all.length + failed.all.length).toBe(1), 60_000)
   expect(failed.all).toEqual([])
   expect(errors.all).toMatchObject([{ message }])
   expect(asked.count).toBe(2)
@@ -57,10 +57,10 @@ test('while its second connection is not served, a worker keeps the locks of job
   const renewals: string[] = []
   worker.on('locksRenewed', ({ jobIds }) => renewals.push(...jobIds))
   const { id } = await queue.add('job', {})
-  await vi.waitFor(() => expect(renewals.filter((renewed) => renewed === id).length).toBeGreaterThan(2), 20_000)
+  await vi.waitFor(() => expect(renewals.filter((renewed) => renewed === id).length).toBeGreaterThan(2), 60_000)
   expect(completed.all).toEqual([])
   asked.serve()
-  await vi.waitFor(() => expect(completed.all).toHaveLength(1), 20_000)
+  await vi.waitFor(() => expect(completed.all).toHaveLength(1), 60_000)
 })
 
 test('a worker closes while its second connection is not served', async () => {
@@ -69,6 +69,6 @@ test('a worker closes while its second connection is not served', async () => {
   const asked = failQuestions('CLUSTERDOWN The cluster is down', Number.POSITIVE_INFINITY)
   const worker = shop.worker(queue, async () => 'done')
   worker.on('error', () => {})
-  await vi.waitFor(() => expect(asked.count).toBeGreaterThan(1), 20_000)
+  await vi.waitFor(() => expect(asked.count).toBeGreaterThan(1), 60_000)
   await worker.close().catch((error: Error) => expect(error.message).toMatch('CLUSTERDOWN'))
 })

@@ -45,7 +45,7 @@ async function connected(...how: Parameters<typeof connect>): Promise<Redis> {
 
 /** Waits until so many clients listen to each. */
 async function heardBy(sentinels: readonly FakeSentinel[], listeners: readonly number[]): Promise<void> {
-  await vi.waitFor(() => expect(sentinels.map((sentinel) => sentinel.listeners)).toEqual(listeners), 20_000)
+  await vi.waitFor(() => expect(sentinels.map((sentinel) => sentinel.listeners)).toEqual(listeners), 60_000)
 }
 
 /** Nothing listens there. */
@@ -100,7 +100,7 @@ test('a master is left before a replica takes over, and no other connection to i
   const sentinels = await sentinelsOf(before, before)
   const client = connect(sentinels)
   await once(client, 'ready')
-  await vi.waitFor(() => expect(sentinels.map(({ listeners }) => listeners)).toEqual([1, 1]), 20_000)
+  await vi.waitFor(() => expect(sentinels.map(({ listeners }) => listeners)).toEqual([1, 1]), 60_000)
   sentinels[0]?.tellOf('+failover-state-send-slaveof-noone', now, before)
   const left = once(client, 'connecting')
   sentinels[0]?.tellOf('+failover-state-send-slaveof-noone', before, now)
@@ -119,7 +119,7 @@ test('if no replica takes over, the master is used again; a client that is disco
   const [sentinel] = await sentinelsOf(master)
   const clients = [connect([sentinel!]), connect([sentinel!])] as const
   await Promise.all(clients.map((client) => once(client, 'ready')))
-  await vi.waitFor(() => expect(sentinel?.listeners).toBe(2), 20_000)
+  await vi.waitFor(() => expect(sentinel?.listeners).toBe(2), 60_000)
   const { connector } = clients[1] as unknown as { readonly connector: { resolve(): Promise<unknown> } }
   const resolving = vi.spyOn(connector, 'resolve')
   const left = Promise.all(clients.map((client) => once(client, 'connecting')))
@@ -139,7 +139,7 @@ test('the one that named another master is waited for', async () => {
   const [before, now] = await addresses()
   const sentinels = await sentinelsOf(before, before)
   const client = await connected(sentinels, { sentinelCommandTimeout: 1_000_000, connectTimeout: 1_000_000 })
-  await vi.waitFor(() => expect(sentinels[1]?.listeners).toBe(1), 20_000)
+  await vi.waitFor(() => expect(sentinels[1]?.listeners).toBe(1), 60_000)
   sentinels[1]!.mode = 'silent'
   sentinels[1]?.names(now, 1)
   sentinels[1]?.tell(now)
@@ -191,9 +191,9 @@ test('a Sentinel whose newer answer leads nowhere keeps no client from the maste
   const sentinels = await sentinelsOf(NOWHERE, master)
   sentinels[0]?.names(NOWHERE, 7)
   const client = connect(sentinels, { retryStrategy: () => 1 })
-  await vi.waitFor(() => expect(client.status).toBe('ready'), 20_000)
+  await vi.waitFor(() => expect(client.status).toBe('ready'), 60_000)
   expect(portOf(client)).toBe(master)
-  await vi.waitFor(() => expect(sentinels[1]?.listeners).toBe(1), 20_000)
+  await vi.waitFor(() => expect(sentinels[1]?.listeners).toBe(1), 60_000)
   sentinels[1]?.names(next, 8)
   sentinels[1]?.tell(next)
   await once(client, 'ready')
@@ -204,9 +204,9 @@ test('a Sentinel that is not to be connected to again is heard again with the ne
   const [master] = await addresses()
   const [sentinel] = await sentinelsOf(master)
   const client = await connected([sentinel!], { sentinelReconnectStrategy: () => null })
-  await vi.waitFor(() => expect(sentinel?.listeners).toBe(1), 20_000)
+  await vi.waitFor(() => expect(sentinel?.listeners).toBe(1), 60_000)
   sentinel?.drop()
-  await vi.waitFor(() => expect(sentinel?.listeners).toBe(0), 20_000)
+  await vi.waitFor(() => expect(sentinel?.listeners).toBe(0), 60_000)
   client.stream.destroy()
-  await vi.waitFor(() => expect(sentinel?.listeners).toBe(1), 20_000)
+  await vi.waitFor(() => expect(sentinel?.listeners).toBe(1), 60_000)
 })

@@ -266,7 +266,7 @@ test('a subscriber that ioredis ended over a failover is replaced', async () => 
   const stop = await listening(client, 'a', woken.listener)
   Object.assign(subscribers[0]!, { status: 'end', options: { failoverDetector: true } })
   vi.advanceTimersByTime(LOOK_MS)
-  await vi.waitFor(() => expect(woken.count).toBe(2), 20_000)
+  await vi.waitFor(() => expect(woken.count).toBe(2), 60_000)
   expect(subscribers.map(({ channels }) => [...channels])).toEqual([['a'], ['a']])
   stop()
 })

@@ -3,11 +3,8 @@ import { describe, expect, test } from 'vitest'
 import { captureBullmqScripts } from '../src/redis/bullmq-scripts.ts'
 import { FITTING, isPrepared, LIMIT_SCRIPTS, ScriptSet, SHORT, WRAPPED } from '../src/redis/scripts.ts'
 
-const LUA = new URL('../lua/', import.meta.url)
-const files = readdirSync(LUA).filter((file) => file.endsWith('.lua'))
-const libFiles = ['lib', 'limits'].flatMap((folder) =>
-  readdirSync(new URL(`${folder}/`, LUA)).map((file) => `${folder}/${file}`),
-)
+const LUA = new URL('../lua/verbs/', import.meta.url)
+const files = readdirSync(LUA)
 /** The files around a script of BullMQ, by the names of the scripts. */
 const AROUND = { ...WRAPPED, ...Object.fromEntries(Object.entries(SHORT).map(([name, [file]]) => [name, file])) }
 const wrapped = Object.values(AROUND)
@@ -31,7 +28,7 @@ function named(text: string, section: 'KEYS' | 'ARGV'): Taken {
   return { places, list: /\[\d+…\]|^ +then (?:\w+ )*for each /m.test(part) }
 }
 
-/** Passes the keys of BullMQ's scripts, and a list of arguments, to `lua/lib/bulk-adds.lua` or `lua/lib/batch-ends.lua`. */
+/** Passes the keys of BullMQ's scripts, and a list of arguments, to `lua/admission/bulk.lua` or `lua/ends/ends.lua`. */
 const PASSED = [
   ...['bulk.add, KEYS, ARGV, at', 'bulk.add(KEYS, ARGV, at)', "bulk.add_as, 'standard', KEYS, ARGV, at"],
   'ends.begin(KEYS, ',
@@ -91,7 +88,7 @@ test('the number of keys that a script is defined with is the number that its he
   expect(own.length).toBeGreaterThan(5)
 })
 
-test('every file of lua/ is a script that is defined', () => {
+test('every file of lua/verbs/ is a script that is defined', () => {
   const scripts = new ScriptSet(captureBullmqScripts(), 'test')
   const ours = [...scripts.definitions().keys()].filter((name) => !isPrepared(name))
   const defined = ours.map((name) => AROUND[name] ?? (fitting.includes(name) ? 'admit-fitting' : name))
@@ -100,36 +97,15 @@ test('every file of lua/ is a script that is defined', () => {
   )
 })
 
-test("every script whose delays count on Redis's clock includes what reads it", () => {
+test("every script whose delays count on Redis's clock has what reads it", () => {
   const scripts = new ScriptSet(captureBullmqScripts(), 'test')
   const texts = [...scripts.definitions().values()].map(({ lua }) => lua).concat(scripts.admitFlowText())
-  const reading = texts.filter((lua) => /delay_clock\(math/.test(lua))
+  const reading = texts.filter((lua) => /delay_clock\.at\(math/.test(lua))
   expect(reading.length).toBeGreaterThan(10)
   for (const lua of reading) {
-    expect(lua.indexOf('local function delay_clock(')).toBeGreaterThanOrEqual(0)
-    expect(lua.indexOf('local function delay_clock(')).toBeLessThan(lua.search(/delay_clock\(math/))
+    expect(lua).toMatch(/^redis_delay_clock = function\(\)$/m)
+    expect(lua).not.toMatch(/(?<!modules\.redis_)delay_clock\.at\(math/)
   }
-})
-
-test.each([...files, ...libFiles])('%s includes what it needs at its beginning, or at that of a function', (file) => {
-  const lines = read(file)
-    .replace(/^--\[\[.*?^\]\]$/ms, '')
-    .split('\n')
-  const first = lines.findIndex((line) => line !== '' && !/^\s*--/.test(line))
-  const isPlain = (line: string) => /^--- @include "[^"]+"$/.test(line)
-  const isHere = (line = '') => /^ +--- @include "[^"]+" here$/.test(line)
-  const isFunction = (line = '') => /^\s*(local )?function /.test(line)
-  const isInPlace = (line: string, i: number) =>
-    i < first ? isPlain(line) : isHere(line) && (isHere(lines[i - 1]) || isFunction(lines[i - 1]))
-  expect(lines.filter((line, i) => line.includes('--- @include') && !isInPlace(line, i))).toEqual([])
-})
-
-test.each(libFiles)('%s takes what it works on as arguments: it reads no KEYS and no ARGV', (file) => {
-  // A text of BullMQ in a function of its own reads the parameters of that.
-  const code = read(file)
-    .replaceAll(/--.*$/gm, '')
-    .replaceAll(/\(KEYS, ARGV(, redis)?\)/g, '()')
-  expect(code).not.toMatch(/\b(KEYS|ARGV)\b/)
 })
 
 describe('the comparison itself', () => {

@@ -7,7 +7,8 @@ import { adminOf, startOwnRedis } from './faults/support/own-redis.ts'
 import { useRedis } from './support/redis.ts'
 
 const client = useRedis(import.meta.url).client()
-const library = new LuaComposer(readLuaFile).file('lib/steady')
+const steady = (script: string) =>
+  new LuaComposer(readLuaFile).text(`local steady = use 'redis/steady'\n${script}\nreturn steady(script)`)
 /** The speed of the collector, which is changed to read it. */
 const speedOf = 'local speed = collectgarbage("setstepmul", 200) collectgarbage("setstepmul", speed)'
 
@@ -19,12 +20,10 @@ async function speedNow(on = client): Promise<unknown> {
 async function speeds(collect: string): Promise<unknown> {
   const [within, returned] = (await client.eval(
     `local function rawget() return ${collect} end
-    ${library}
-    local function script()
+    ${steady(`local function script()
       ${speedOf}
       return { speed, 'reply' }
-    end
-    return steady(script)`,
+    end`)}`,
     0,
   )) as unknown[]
   return { within, returned, after: await speedNow() }
@@ -51,7 +50,7 @@ test.each([
   ['local none = nil + 1', /user_script:\d+: attempt to perform arithmetic on a nil value/],
 ])('a script that fails, by %s, leaves the default speed and says where', async (fails, error) => {
   const found = `local function rawget() return ${withHeap(3000)} end`
-  const script = `${found}\n${library}\nlocal function script()\n${fails}\nend\nreturn steady(script)`
+  const script = `${found}\n${steady(`local function script()\n${fails}\nend`)}`
   await expect(client.eval(script, 0)).rejects.toThrow(error)
   expect(await speedNow()).toBe(200)
 })
@@ -60,7 +59,7 @@ test('a script that is killed leaves the default speed', async () => {
   const { url } = await startOwnRedis({ args: ['--busy-reply-threshold', '1'] })
   const admin = adminOf(url)
   const killed = adminOf(url)
-    .eval(`${library}\nlocal function script() while true do end end\nreturn steady(script)`, 0)
+    .eval(steady('local function script() while true do end end'), 0)
     .catch((error: Error) => error.message)
   await expect.poll(() => admin.call('SCRIPT', 'KILL').catch(() => ''), { interval: 5, timeout: 60_000 }).toBe('OK')
   expect(await killed).toContain('killed by user')
@@ -70,7 +69,7 @@ test('a script that is killed leaves the default speed', async () => {
 test('the scripts that start, end, add or give back many jobs are such', () => {
   const set = new ScriptSet(captureBullmqScripts(), 'steady')
   const texts = new Map([...set.definitions()].map(([name, { lua }]) => [name, lua]))
-  const isSteady = (lua: string) => lua.endsWith('\nreturn steady(run)')
+  const isSteady = (lua: string) => lua.endsWith('\nreturn modules.redis_steady(run)')
   const steady = [...texts].filter(([, lua]) => isSteady(lua)).map(([name]) => name)
   expect(steady.toSorted()).toEqual([
     ...['admit-bulk', 'admit-bulk-fitting', 'admit-bulk-groups', 'drain-part'],

@@ -80,7 +80,7 @@ function nameOf(command: string): string {
 const isDigest = (name: string): boolean => /^[\da-f]{40}$/.test(name)
 
 function simulationDigest(): string {
-  return createHash('sha1').update(new LuaComposer(readLuaFile).file('simulate')).digest('hex')
+  return createHash('sha1').update(new LuaComposer(readLuaFile).file('verbs/simulate')).digest('hex')
 }
 
 /** What each command costs with each input that was tried. */

@@ -1,39 +1,37 @@
---- @include "lib/limit-state"
---- @include "lib/bucket"
+local limit_bucket = use 'limits/bucket'
+local bucket = use 'meter/bucket'
 
 -- GCRA, the generic cell rate algorithm (ITU-T I.371): a single time, at which the bucket will be empty. Times are kept
--- on the grid of lib/bucket and relative to the last change, so that no sum runs ahead of the rate.
+-- on the grid of meter/bucket and relative to the last change, so that no sum runs ahead of the rate.
 --   l.interval  µs per unit of cost, on the grid
 --   l.burst     units
-limit_factories['gcra'] = function()
-  local function open(key, l, now, packed)
-    local tat, elapsed, ahead = limit_bucket.load(key, l, now, packed)
-    return { key = key, now = now, tat = tat and math.max(0, tat - elapsed) or 0, ahead = ahead or -math.huge }
-  end
-
-  -- A cost above the burst (which was lowered since) conforms when the bucket is empty.
-  local function earliest(s, l, cost)
-    return math.max(0, s.tat + bucket.ceil((math.min(cost, l.burst) - l.burst) * l.interval))
-  end
-
-  local function charge(s, l, cost, offset)
-    s.tat, s.ahead = math.max(s.tat, bucket.ceil(offset)) + bucket.ceil(cost * l.interval), math.max(s.ahead, offset)
-  end
-
-  local function adjust(s, l, cost)
-    s.tat = math.max(0, s.tat + bucket.ceil(cost * l.interval))
-  end
-
-  local function save(s, l)
-    limit_bucket.store(s.key, s.tat, s.now, s.tat, l.interval, s.ahead)
-  end
-
-  local function view(s, l)
-    return l.burst - s.tat / l.interval, s.now + math.ceil(s.tat)
-  end
-
-  return {
-    open = open, earliest = earliest, charge = charge, adjust = adjust, take_back = limit_bucket.take_back, save = save,
-    view = view,
-  }
+local function open(key, l, now, packed)
+  local tat, elapsed, ahead = limit_bucket.load(key, l, now, packed)
+  return { key = key, now = now, tat = tat and math.max(0, tat - elapsed) or 0, ahead = ahead or -math.huge }
 end
+
+-- A cost above the burst (which was lowered since) conforms when the bucket is empty.
+local function earliest(s, l, cost)
+  return math.max(0, s.tat + bucket.ceil((math.min(cost, l.burst) - l.burst) * l.interval))
+end
+
+local function charge(s, l, cost, offset)
+  s.tat, s.ahead = math.max(s.tat, bucket.ceil(offset)) + bucket.ceil(cost * l.interval), math.max(s.ahead, offset)
+end
+
+local function adjust(s, l, cost)
+  s.tat = math.max(0, s.tat + bucket.ceil(cost * l.interval))
+end
+
+local function save(s, l)
+  limit_bucket.store(s.key, s.tat, s.now, s.tat, l.interval, s.ahead)
+end
+
+local function view(s, l)
+  return l.burst - s.tat / l.interval, s.now + math.ceil(s.tat)
+end
+
+return {
+  open = open, earliest = earliest, charge = charge, adjust = adjust, take_back = limit_bucket.take_back, save = save,
+  view = view,
+}

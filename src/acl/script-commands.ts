@@ -42,7 +42,7 @@ const NAMED_BY_VARIABLE: Readonly<Record<string, readonly string[]>> = {
   // `paginate` of BullMQ: over a set, or over a hash.
   'rcall(command': ['sscan', 'hscan'],
   'rcall(countCommand': ['scard', 'hlen'],
-  // `lua/lib/hooks.lua` and its handlers pass on calls of other scripts.
+  // `lua/redis/hooked-redis.lua` and its handlers pass on calls of other scripts.
   'call(command': [],
   'call(...': [],
 }

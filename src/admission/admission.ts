@@ -32,7 +32,7 @@ const BULK_KEYS = [
 
 /** A call with more data has it sent once, to the full script: sending it twice costs more than the short one saves. */
 const LARGE_BYTES = 64 * 1024
-/** How `lua/admit-bulk.lua` takes its jobs: all or none, each by itself, or as a part whose places are claimed. */
+/** How `lua/verbs/admit-bulk.lua` takes its jobs: all or none, each by itself, or as a part whose places are claimed. */
 const WHOLE = '0'
 const EACH = '1'
 const PART = '2'
@@ -72,7 +72,7 @@ function areNewOrNone(calls: readonly AddCall[]): boolean {
   return calls.length > 0 && calls.every(({ job }) => job.hasNewId && job.deduplicationId === '')
 }
 
-/** What lua/admit-bulk.lua gets to know of the ids of its jobs. @param sentUs as above */
+/** What lua/verbs/admit-bulk.lua gets to know of the ids of its jobs. @param sentUs as above */
 function idsMade(calls: readonly AddCall[], sentUs?: number): string {
   if (sentUs === undefined) return areNewOrNone(calls) ? '1' : ''
   return JSON.stringify([sentUs, calls.filter(({ job }) => job.hasNewId && job.id !== '').map(({ job }) => job.id)])

@@ -9,12 +9,12 @@ import { withRestore } from './restore.ts'
 const FOUND_AT_ONCE = 200
 export const CLAIM_LEASE_MS = 10_000
 
-/** What `lua/claim-places.lua` returns of the places of a bulk. */
+/** What `lua/verbs/claim-places.lua` returns of the places of a bulk. */
 export const CLAIMED = 1
 export const BOUND_BY_GROUPS = 2
 
 /**
- * The jobs of a bulk in the format of `lua/claim-places.lua`: like jobs are sent once, with the number of new ones. With
+ * The jobs of a bulk in the format of `lua/verbs/claim-places.lua`: like jobs are sent once, with the number of new ones. With
  * deadlines only those that follow each other: which of two different jobs comes first decides when they start.
  */
 function claimedJobs(calls: readonly AddCall[], isNew: (call: AddCall) => boolean): Argument[] {

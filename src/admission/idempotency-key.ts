@@ -45,9 +45,9 @@ export interface OnceAnswer {
 
 export const DEFAULT_KEY_TTL_MS = 86_400_000
 const MAX_KEY_LENGTH = 1024
-/** 162 bits. As in `lua/lib/once.lua`. */
+/** 162 bits. As in `lua/admission/once-record.lua`. */
 const HASH_LENGTH = 27
-/** 8 characters, as in `lua/lib/once.lua`. */
+/** 8 characters, as in `lua/admission/once-record.lua`. */
 const CALL_BYTES = 6
 
 /** @throws InvalidInputError, whose message omits the key: it may be secret, or huge */

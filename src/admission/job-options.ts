@@ -54,7 +54,7 @@ const RESERVED: ReadonlySet<string> = new Set([
 /** More than any bucket holds; it keeps the arithmetic of the meter exact. */
 export const MAX_COST = 1_000_000_000
 
-/** BullMQ's, and as in lua/lib/groups.lua. */
+/** BullMQ's, and as in lua/groups/queue-groups.lua. */
 const MAX_PRIORITY = 2_097_152
 
 /** The prefix of the ids of job schedulers. */

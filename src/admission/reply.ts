@@ -19,18 +19,18 @@ export interface AdmissionEstimate {
   readonly startsAt: Date | undefined
 }
 
-/** The statuses of `lua/lib/admission.lua`. */
+/** The statuses of `lua/admission/admission.lua`. */
 const LOST = -1
 const FULL = -2
 const COST = -3
 const LARGE = -4
 const LATE = -5
 const DEADLINE = -6
-/** Of `lua/lib/group-admission.lua`. */
+/** Of `lua/groups/admission.lua`. */
 const NO_GROUPS = -7
 const GROUP_FULL = -8
 const OTHER_REQUEST = -10
-/** Of `lua/lib/sent-again.lua`. */
+/** Of `lua/admission/sent-again.lua`. */
 const UNKNOWN = -11
 
 /** The latest time that a Date holds. */

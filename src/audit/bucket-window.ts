@@ -15,7 +15,7 @@ export interface AuditedWindow {
   readonly excessUs: number
 }
 
-/** The grid of the bucket (lua/lib/bucket.lua): this many ticks are 1 µs. Sums of ticks are exact. */
+/** The grid of the bucket (lua/meter/bucket.lua): this many ticks are 1 µs. Sums of ticks are exact. */
 const GRID = 1024
 
 /** Slots are in whole µs, rounded up, so a window may look 1 µs shorter than it is. */

@@ -1,4 +1,4 @@
-/** What keeps a job from starting, in the order of `lua/lib/held.lua`. The last applies if no other is known. */
+/** What keeps a job from starting, in the order of `lua/gate/held.lua`. The last applies if no other is known. */
 export const HOLD_CAUSES = ['rate', 'limits', 'concurrency', 'pause', 'workers'] as const
 
 /** What keeps a job from starting: the rate, a limit, the concurrency, a pause, or no worker asking. */

@@ -23,7 +23,7 @@ export interface DepartureRequest {
   readonly ran?: string
 }
 
-/** A job that ended: its fields for `lua/finish-batch.lua`, and whether to fetch another in its place. */
+/** A job that ended: its fields for `lua/verbs/finish-batch.lua`, and whether to fetch another in its place. */
 export interface FinishedJob {
   readonly fields: readonly Argument[]
   readonly fetches: boolean

@@ -2,7 +2,7 @@ import type { Argument } from '../redis/commands.ts'
 import type { HeldJob } from './held-job.ts'
 
 /**
- * Gives jobs back, in as many calls of `lua/give-back.lua` as are needed, one after another. The first jobs come first:
+ * Gives jobs back, in as many calls of `lua/verbs/give-back.lua` as are needed, one after another. The first jobs come first:
  * whatever happens in between, other workers fetch them in their order.
  * @param jobs in the order of their slots
  * @param leavingWorkerId of a worker that asks for no more, or '': only such a worker's slots are refunded
@@ -23,7 +23,7 @@ export async function giveBack(
 }
 
 /**
- * The arguments of `lua/give-back.lua`.
+ * The arguments of `lua/verbs/give-back.lua`.
  * @param part which of the jobs, and whether the first part is known to have refunded the slots
  */
 export function giveBackArguments(

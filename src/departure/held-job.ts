@@ -62,7 +62,7 @@ export function unheldJob(
 
 /**
  * Until when a job may start although it is late, µs on Redis's clock: only windows hold it, and until then it counts in
- * those that it was charged in. Undefined if it has to start at its slot. `charged` is as `lua/lib/gate.lua` writes it.
+ * those that it was charged in. Undefined if it has to start at its slot. `charged` is as `lua/gate/gates.lua` writes it.
  */
 export function startByOf({ fields }: HeldJob): number | undefined {
   const at = fields.findIndex((name, i) => i % 2 === 0 && name === 'charged')

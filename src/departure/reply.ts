@@ -25,7 +25,7 @@ export type FetchedJob = [fields: readonly string[], id: string, limitedMs: numb
 /** Why no more jobs were granted. */
 export type Stop = 'full' | 'closed' | 'empty' | 'halted' | 'limited' | 'unshaped'
 
-/** Reply of the scripts that start jobs; the positions are those of `lua/lib/departure.lua`. */
+/** Reply of the scripts that start jobs; the positions are those of `lua/gate/departure.lua`. */
 export interface DepartureReply {
   /** Redis lost the shape that was known here; nothing was granted. */
   readonly lost: boolean

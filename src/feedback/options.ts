@@ -41,7 +41,7 @@ export interface FeedbackOptions {
   readonly giveUpAfterMs?: number
 }
 
-/** In the format of `lua/apply-feedback.lua`. */
+/** In the format of `lua/verbs/apply-feedback.lua`. */
 export interface EncodedAdapt {
   readonly decrease: number
   readonly increase: number

@@ -46,7 +46,7 @@ export interface FeedbackReply {
   readonly afterMs: number
 }
 
-/** The input of one call of `lua/apply-feedback.lua`. */
+/** The input of one call of `lua/verbs/apply-feedback.lua`. */
 export interface FeedbackRequest {
   readonly found: readonly Found[]
   /** When the answered call departed, µs on Redis's clock. */
@@ -99,7 +99,7 @@ const LIMITS = {
   quietMs: 10_000,
 }
 
-/** The first argument of `lua/apply-feedback.lua`: sent again, it takes effect once. */
+/** The first argument of `lua/verbs/apply-feedback.lua`: sent again, it takes effect once. */
 export function encodeFeedbackRequest(request: FeedbackRequest): string {
   const { found, sentUs, by, adapt, oks, okUs, okAgoMs, group, job } = request
   const call = {

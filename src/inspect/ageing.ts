@@ -1,7 +1,7 @@
 import { Batch, type BatchClient } from './batch.ts'
 import { BAND, type PriorityHead, priorityHeads } from './priorities.ts'
 
-/** As in `lua/lib/ageing.lua`: so many priorities are looked at. */
+/** As in `lua/gate/ageing-open.lua`: so many priorities are looked at. */
 const MOST = 64
 
 /** Jobs that age: those of a sorted set with scores from one on, and those of a wait list. */
@@ -20,7 +20,7 @@ interface Level {
 }
 
 /**
- * The order of jobs that age, for users that may only read: the formulas of `lua/lib/ageing.lua`. The first
+ * The order of jobs that age, for users that may only read: the formulas of `lua/gate/ageing-open.lua`. The first
  * job takes a few round trips, however many priorities there are; a job's place as many more as a binary search of the
  * longest line needs.
  */

@@ -2,7 +2,7 @@ import type { Answer, Batch } from './batch.ts'
 import type { AuditEntry } from './queue-status.ts'
 import { type StreamReply, streamEntries } from './stream.ts'
 
-/** As written by `lua/lib/audit.lua`: numbers may be strings. */
+/** As written by `lua/reports/audit.lua`: numbers may be strings. */
 type Granted = readonly [
   id: string,
   slotUs: number | string,
@@ -16,7 +16,7 @@ type Granted = readonly [
 
 type GrantedGroup = readonly [id: string, interval: number | string, burst: number | string]
 
-/** What changed later of a charge, as written by `lua/lib/audit.lua`; older versions wrote the first four. */
+/** What changed later of a charge, as written by `lua/reports/audit.lua`; older versions wrote the first four. */
 type Settled = readonly [
   id: string,
   slotUs: string,

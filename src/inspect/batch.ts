@@ -171,7 +171,7 @@ function asksMasters(redis: BatchClient): boolean {
 }
 
 /** Read from disk once. It is sent in full with each call, since it is short. */
-const SCRIPT = readLuaFile('read-many')
+const SCRIPT = readLuaFile('verbs/read-many')
 
 /** On a cluster the keys of queues are on several nodes, and ioredis adds a `keyPrefix` only to keys that it sees. */
 function mayRunScripts(redis: BatchClient): boolean {

@@ -1,5 +1,5 @@
 /**
- * The bucket for read-only code: the arithmetic of `lua/lib/bucket.lua` and the opening of `lua/lib/meter.lua`, in the
+ * The bucket for read-only code: the arithmetic of `lua/meter/bucket.lua` and the opening of `lua/meter/meter.lua`, in the
  * same doubles, so that both compute the same times to the microsecond. Formulas: docs/algorithm.md.
  */
 export interface Bucket {

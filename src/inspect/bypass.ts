@@ -1,6 +1,6 @@
 import type { Bypass, QueueClient, WorkerStatus } from './queue-status.ts'
 
-/** Starts past the meter count as going on for this long after the last that was found. As in `lua/lib/bypass.lua`. */
+/** Starts past the meter count as going on for this long after the last that was found. As in `lua/reports/bypass.lua`. */
 const LASTS_US = 60_000_000
 /** A shorter time says too little of how many there are. */
 const LEAST_US = 1_000_000

@@ -11,7 +11,7 @@ export interface Fronts {
 }
 
 /**
- * The job whose age is that of the head of a queue with groups: the formula of `lua/lib/head.lua`.
+ * The job whose age is that of the head of a queue with groups: the formula of `lua/reports/queue-head.lua`.
  */
 export class GroupHeadReading {
   readonly #base: string

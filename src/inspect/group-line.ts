@@ -6,9 +6,9 @@ import { GroupReading } from './groups.ts'
 import type { HoldingLimit } from './limit-reading.ts'
 import type { GroupPlace } from './queue-status.ts'
 
-/** As in `lua/lib/group-line.lua`: so many groups are looked at. */
+/** As in `lua/groups/line.lua`: so many groups are looked at. */
 const MOST = 100
-/** As in `lua/lib/groups.lua`: by how much a cost of 1 raises a tag, for a weight of 1. */
+/** As in `lua/groups/queue-groups.lua`: by how much a cost of 1 raises a tag, for a weight of 1. */
 const UNIT = 2 ** 20
 /** BullMQ's score of a prioritized job is its priority times this, plus a counter; those of groups are below it. */
 const BAND = 2 ** 32
@@ -33,7 +33,7 @@ export interface PlaceAmongGroups {
   readonly limits: readonly HoldingLimit[]
 }
 
-/** Where a waiting job stands: the formulas of `lua/lib/group-line.lua`, for users that may only read. */
+/** Where a waiting job stands: the formulas of `lua/groups/line.lua`, for users that may only read. */
 export class GroupLineReading {
   readonly #base: string
   readonly #id: string

@@ -166,7 +166,7 @@ export class GroupReading {
     this.id = id
     this.#base = base
     this.#waiting = batch.add('zcard', `${base}meta:group:jobs:${id}`)
-    // As lua/lib/group-later.lua stores them.
+    // As lua/groups/later.lua stores them.
     const later = `${Buffer.byteLength(id)}:${id}`
     this.#delayed = batch.add('zlexcount', `${base}meta:groups:later`, `[${later}:`, `(${later};`)
     this.#first = batch.add('zrange', `${base}meta:group:jobs:${id}`, 0, 0)

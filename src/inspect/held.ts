@@ -34,7 +34,7 @@ export interface HeldQueue {
 }
 
 /**
- * The clocks of `lua/lib/held.lua` as of now. Since a worker last looked, the head was held by the cause that the
+ * The clocks of `lua/gate/held.lua` as of now. Since a worker last looked, the head was held by the cause that the
  * worker found, and from the head's slot on by the lack of a worker.
  */
 export function heldAt(meter: MeterFields, queue: HeldQueue): Held {

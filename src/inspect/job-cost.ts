@@ -8,7 +8,7 @@ export interface JobCost {
   readonly costs: Readonly<Record<string, number>>
 }
 
-/** From its stored options, as `lua/lib/job.lua` reads them: a foreign producer may have stored any value. */
+/** From its stored options, as `lua/shape/job-options.lua` reads them: a foreign producer may have stored any value. */
 export function jobCostOf(opts: string | null | undefined): JobCost {
   const { cost, costs } = JSON.parse(opts ?? '{}') as { cost?: unknown; costs?: unknown }
   const others = typeof costs === 'object' && costs !== null ? Object.entries(costs) : []

@@ -5,7 +5,7 @@ import { type Answer, Batch, type BatchClient, tolerant } from './batch.ts'
 import type { JobCost } from './job-cost.ts'
 import { type LimitPlan, type LimitState, limitPlan } from './limit-plan.ts'
 
-/** As `lua/lib/queue-limits.lua` stores it. */
+/** As `lua/limits/queue-limits.lua` stores it. */
 interface StoredLimit extends LimitWire {
   readonly name: string
   readonly state: string
@@ -116,7 +116,7 @@ function holdingLimit(
   }
 }
 
-/** The name of the limit if all its places are taken; as `schedule.open_limits` of `lua/lib/schedule.lua`. */
+/** The name of the limit if all its places are taken; as `schedule.open_limits` of `lua/admission/schedule.lua`. */
 function askForPlaces(batch: Batch, base: string, limit: StoredLimit, nowUs: number): Answer<string | undefined> {
   const control = controlOf(limit, base)
   const switched = batch.add<string | null>('get', switchKey(control))
@@ -133,7 +133,7 @@ function isEnforced(limit: StoredLimit, mode = '-'): boolean {
   return (mode === '-' ? limit.mode : mode) === 'enforce'
 }
 
-/** As `queue_limit_control` of `lua/lib/limit-place.lua`. */
+/** As `queue_limit_control` of `lua/limits/queue-places.lua`. */
 function controlOf({ name, shared, prefix }: StoredLimit, base: string): string {
   if (!shared) return `${base}meta:limit:${name}`
   const tag = hashTag(prefix ?? base)

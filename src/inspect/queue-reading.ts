@@ -289,7 +289,7 @@ export class QueueReading {
     return score === undefined ? undefined : Math.floor(Number(score) / DELAYED_SCORE) * 1000
   }
 
-  /** As `lua/lib/head.lua`. */
+  /** As `lua/reports/queue-head.lua`. */
   #headFields(nowUs: number): JobFields {
     return this.#groupHead?.fields(this.#fronts, nowUs) ?? this.#nextFields ?? []
   }
@@ -315,7 +315,7 @@ export class QueueReading {
     return concurrency === undefined ? undefined : Number(concurrency)
   }
 
-  /** As `capacity_depth` and `capacity_claimed` of `lua/lib/capacity.lua`; without a shape, the ready jobs. */
+  /** As `capacity_depth` and `capacity_claimed` of `lua/admission/next-departure.lua`; without a shape, the ready jobs. */
   #depth(shape: StoredShape | undefined, nowUs: number): number {
     if (!shape) return this.waiting
     const claimed = (shape.number('claimedUntil') ?? 0) < nowUs ? 0 : (shape.number('claimed') ?? 0)

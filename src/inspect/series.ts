@@ -4,7 +4,7 @@ import type { Answer, Batch } from './batch.ts'
 import { mapCauses } from './held.ts'
 import { HOLD_CAUSES, type Sample } from './queue-status.ts'
 
-/** Seconds between two samples of the lists that workers write, finest first. As in `lua/lib/series.lua`. */
+/** Seconds between two samples of the lists that workers write, finest first. As in `lua/reports/series.lua`. */
 export const RESOLUTIONS = [2, 15, 120] as const
 export type Resolution = (typeof RESOLUTIONS)[number]
 

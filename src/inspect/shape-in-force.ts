@@ -1,7 +1,7 @@
 /** Fields of the hash `…:meta:shape`. */
 export type ShapeFields = Readonly<Record<string, string>>
 
-/** The fields that follow from declared values and overrides: SHAPE_FIELDS of `lua/lib/shape.lua`. */
+/** The fields that follow from declared values and overrides: SHAPE_FIELDS of `lua/shape/shapes.lua`. */
 const EFFECTIVE: readonly string[] = [
   ...['rate', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'concurrency', 'mode', 'maxLatenessMs'],
   ...['horizonMs', 'onStateLoss', 'limits', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo', 'audit'],
@@ -31,7 +31,7 @@ export interface ShapeInForce {
 
 /**
  * The shape as a worker's next call would find it. Overrides end on time, even if the end is not written yet: a reader
- * cannot write it, so it computes what `lua/lib/shape.lua` would.
+ * cannot write it, so it computes what `lua/shape/shapes.lua` would.
  * @param bullmq `concurrency` of BullMQ's meta hash: a stock queue may have written it without the shape
  */
 export function shapeInForce(fields: ShapeFields, bullmq: string | undefined, nowUs: number): ShapeInForce {
@@ -110,7 +110,7 @@ function slowest(rate: Rate | undefined, effects: readonly FeedbackEffect[]): nu
   return intervals.length > 0 ? Math.max(...intervals.map((us) => Math.ceil(us * 1024) / 1024)) : undefined
 }
 
-/** As in `lua/lib/global-concurrency.lua`: the smallest of the shape's, the feedback's and a stock queue's. */
+/** As in `lua/shape/concurrency-resolve.lua`: the smallest of the shape's, the feedback's and a stock queue's. */
 function concurrencyOf(own: number | undefined, effects: readonly FeedbackEffect[], { fields, bullmq }: ShapeInForce) {
   const { concurrency: before, ownConcurrency: known } = fields
   const limit = effects.findLast((effect) => effect.limit !== undefined)?.limit

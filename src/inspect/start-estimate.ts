@@ -138,7 +138,7 @@ function byGroupLimits(job: WaitingJob, queue: DrainingQueue): Bound | undefined
 }
 
 /**
- * Goes through the jobs ahead of it one by one, up to `EXACT`; as `lua/lib/schedule.lua`, with the mean cost for all.
+ * Goes through the jobs ahead of it one by one, up to `EXACT`; as `lua/admission/schedule.lua`, with the mean cost for all.
  */
 function throughLimits(job: WaitingJob, { status, nowUs }: DrainingQueue, line: LimitedLine) {
   const { limits, ahead, headCost } = line

@@ -3,7 +3,7 @@ import type { EndCounts, QueueClient, ReasonCount, WorkerStatus } from './queue-
 
 /**
  * A worker with jobs counts as gone after this long without a report; an idle one reports only rarely. As in
- * `lua/report.lua`.
+ * `lua/verbs/report.lua`.
  */
 const GONE_MS = 60_000
 const GONE_IDLE_MS = 3_600_000

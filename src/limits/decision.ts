@@ -25,7 +25,7 @@ export interface Question {
   readonly parts: readonly Part[]
 }
 
-/** Identifies a call of `lua/decide.lua`, so that it counts once if it is sent again. */
+/** Identifies a call of `lua/verbs/decide.lua`, so that it counts once if it is sent again. */
 export interface Call {
   readonly number: number
   /** Part of the key that remembers what it charged. A later call uses it too, once this one is answered. */
@@ -36,7 +36,7 @@ export interface Call {
 
 const NUMBERS_PER_PART = 3
 
-/** The answer to one question, read from a script's reply to many. `lua/decide.lua` has the format. */
+/** The answer to one question, read from a script's reply to many. `lua/verbs/decide.lua` has the format. */
 export class Decision {
   readonly #reply: readonly number[]
   readonly #at: number
@@ -88,7 +88,7 @@ export class Decision {
 }
 
 /**
- * Encodes the input of `lua/decide.lua`. @param deadlineUs nothing is charged after it, on Redis's clock; '' for none
+ * Encodes the input of `lua/verbs/decide.lua`. @param deadlineUs nothing is charged after it, on Redis's clock; '' for none
  */
 export function encodeQuestions(
   questions: readonly Question[],

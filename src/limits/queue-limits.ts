@@ -35,11 +35,11 @@ const RULE_FIELDS: Readonly<Record<keyof LimitRule, true>> = {
 /** The fields of a limit besides those of its rule and {@link SHARED_ONLY}. */
 const OWN_FIELDS = ['name', 'unit', 'per', 'mode', 'shared'] as const
 const SHARED_ONLY = ['key', 'prefix', 'version'] as const
-/** How a limit per group begins. As in `lua/lib/shape.lua`. */
+/** How a limit per group begins. As in `lua/shape/shapes.lua`. */
 const PER_GROUP = '{"per":"group",'
 
 /**
- * Validates the limits of a shape and encodes them for storage: JSON, as `lua/lib/queue-limits.lua` reads it, each with
+ * Validates the limits of a shape and encodes them for storage: JSON, as `lua/limits/queue-limits.lua` reads it, each with
  * the rule as it was given; those per group come last. Stored as text, because JSON encoded by Redis keeps only 14 digits of a number.
  * @returns null for none
  * @throws InvalidLimitError, InvalidRateError, InvalidKeyError
@@ -77,7 +77,7 @@ export function decodeQueueLimits(stored: string): readonly QueueLimit[] {
   return (JSON.parse(stored) as { rule: QueueLimit }[]).map(({ rule }) => rule)
 }
 
-/** What a job with these costs takes from a limit. As in `lua/lib/queue-limits.lua`. */
+/** What a job with these costs takes from a limit. As in `lua/limits/queue-limits.lua`. */
 export function costUnder(
   { unit, algorithm }: QueueLimit,
   cost: number,

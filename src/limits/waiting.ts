@@ -33,7 +33,7 @@ export type ReserveReply = readonly [
 export interface Reserving {
   readonly name: string
   run<T>(script: LimitScript, key: LimitKey, args: Arguments): Promise<T>
-  /** Runs `lua/reserve.lua`. @param id of the waiting caller */
+  /** Runs `lua/verbs/reserve.lua`. @param id of the waiting caller */
   reserve(key: LimitKey, id: string, args: Arguments): Promise<ReserveReply>
   /** The rule for a key after a newer definition was seen. */
   relearn(key: LimitKey): Promise<Limit>

@@ -26,7 +26,7 @@ export interface MatchingOptions {
   readonly onChanged?: (jobId: string) => void
 }
 
-/** Codes of `lua/remove-failed.lua` and `lua/bury-failed.lua`. */
+/** Codes of `lua/verbs/remove-failed.lua` and `lua/verbs/bury-failed.lua`. */
 const UNCHANGED: Readonly<Record<string, Unchanged>> = { 0: 'not failed', '-1': 'child runs', '-2': 'scheduled' }
 
 /** Jobs read at a time. */

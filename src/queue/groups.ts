@@ -69,7 +69,7 @@ const STATES: Readonly<Record<GroupStatus, string>> = {
 const HOLDS = ['paused', 'limited', 'slowed', 'crowded']
 const LISTED = ['waiting', 'limited', 'maxed', 'paused'] as const
 
-/** What was set for one field of a group, as `lua/set-group.lua` stores it. */
+/** What was set for one field of a group, as `lua/verbs/set-group.lua` stores it. */
 export interface StoredEntry {
   readonly value: number | string | readonly [number, number] | null | true
   readonly by: string

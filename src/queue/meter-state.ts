@@ -108,7 +108,7 @@ export interface MeterReading {
   readonly head: readonly (string | null)[]
 }
 
-/** Parses the reply of `lua/read-meter.lua`. */
+/** Parses the reply of `lua/verbs/read-meter.lua`. */
 export function readMeterState(raw: readonly unknown[]): MeterState {
   const [
     now,

@@ -42,7 +42,7 @@ export interface RedriveHost {
   untilPlace<T>(attempt: () => Promise<T>, options: WaitOptions): Promise<T>
 }
 
-/** The outcomes of `lua/redrive.lua`. */
+/** The outcomes of `lua/verbs/redrive.lua`. */
 type Outcome = 'gone' | 'back' | 'failed' | 'taken' | 'redriven'
 type LetterOutcome = Exclude<Outcome, 'failed'> | 'skipped'
 

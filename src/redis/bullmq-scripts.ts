@@ -36,7 +36,7 @@ export const CLOCKED: Readonly<Record<string, number>> = {
 /** A place where a BullMQ script uses the client's time for a delay. */
 interface DelayTime {
   readonly line: string
-  /** The replacement: lua/lib/delay-clock.lua. */
+  /** The replacement: lua/redis/delay-clock.lua. */
   readonly instead: string
   /** Scripts that must contain the line. */
   readonly scripts: readonly string[]
@@ -45,13 +45,13 @@ interface DelayTime {
 const DELAY_TIMES: readonly DelayTime[] = [
   {
     line: '(timestamp + 1) * 0x1000 - 1, "LIMIT", 0, 1000)',
-    instead: '(delay_clock(math.floor, delayedKey, timestamp) + 1) * 0x1000 - 1, "LIMIT", 0, 1000)',
+    instead: '(delay_clock.at(math.floor, delayedKey, timestamp) + 1) * 0x1000 - 1, "LIMIT", 0, 1000)',
     scripts: ['moveToActive', 'moveToFinished', 'moveToDelayed', 'retryJob'],
   },
   {
     line: '(delay > 0 and (tonumber(timestamp) + delay)) or tonumber(timestamp)',
     instead:
-      '(delay > 0 and (delay_clock(math.ceil, delayedKey, timestamp) + delay)) or delay_clock(math.floor, delayedKey, timestamp)',
+      '(delay > 0 and (delay_clock.at(math.ceil, delayedKey, timestamp) + delay)) or delay_clock.at(math.floor, delayedKey, timestamp)',
     scripts: [
       'addDelayedJob',
       'addJobScheduler',
@@ -63,22 +63,22 @@ const DELAY_TIMES: readonly DelayTime[] = [
   },
   {
     line: 'local delayedTimestamp = tonumber(timestamp) + delay',
-    instead: 'local delayedTimestamp = delay_clock(math.ceil, parentQueueKey .. ":delayed", timestamp) + delay',
+    instead: 'local delayedTimestamp = delay_clock.at(math.ceil, parentQueueKey .. ":delayed", timestamp) + delay',
     scripts: ['addStandardJob', 'moveToFinished', 'releaseParentIfNoPendingDependencies'],
   },
   {
     line: 'local now = tonumber(ARGV[7])',
-    instead: 'local now = delay_clock(math.ceil, KEYS[2], ARGV[7])',
+    instead: 'local now = delay_clock.at(math.ceil, KEYS[2], ARGV[7])',
     scripts: ['addJobScheduler'],
   },
   {
     line: 'local timestamp = tonumber(ARGV[5])',
-    instead: 'local timestamp = delay_clock(math.ceil, KEYS[2], ARGV[5])',
+    instead: 'local timestamp = delay_clock.at(math.ceil, KEYS[2], ARGV[5])',
     scripts: ['updateJobScheduler'],
   },
 ]
 
-/** A BullMQ script whose delays count on Redis's clock if its queue is shaped; it needs lua/lib/delay-clock.lua. */
+/** A BullMQ script whose delays count on Redis's clock if its queue is shaped; it needs lua/redis/delay-clock.lua. */
 export function onDelayClock(lua: string): string {
   return DELAY_TIMES.reduce((text, { line, instead }) => text.replaceAll(line, instead), lua)
 }
@@ -86,13 +86,13 @@ export function onDelayClock(lua: string): string {
 /** Where a parent goes to the wait list of its queue, which may be another one. */
 const RELEASED = 'local parentMarkerKey = parentQueueKey .. ":marker"'
 
-/** A BullMQ script that notes the queues into which it released parents; it needs lua/lib/touched.lua. */
+/** A BullMQ script that notes the queues into which it released parents; it needs lua/gate/touched.lua. */
 export function notingReleases(lua: string): string {
-  return lua.replaceAll(RELEASED, `touched[parentQueueKey .. ":"] = true ${RELEASED}`)
+  return lua.replaceAll(RELEASED, `touched.bases[parentQueueKey .. ":"] = true ${RELEASED}`)
 }
 
 /**
- * Calls the handler of each command by its name, `handler_of` of `lua/lib/hooks.lua`, where the script names one: the way
+ * Calls the handler of each command by its name, `handler_of` of `lua/redis/hooked-redis.lua`, where the script names one: the way
  * through `redis.call`, which `rcall` is, takes longer than many commands.
  */
 export function onHandlers(lua: string): string {
@@ -153,7 +153,7 @@ const POPPING = ['moveToActive', 'moveToDelayed', 'moveToFinished']
 const POPS = /"(RPOPLPUSH|ZPOPMIN|LMOVE|BLMOVE|ZMPOP|LMPOP)"/i
 
 /**
- * Those that extend locks, before which a queue's places are kept (`lua/lib/kept-places.lua`): their number of keys, and
+ * Those that extend locks, before which a queue's places are kept (`lua/limits/keep-places.lua`): their number of keys, and
  * the index of the new duration, ms, among their arguments.
  */
 export const EXTENDING: Readonly<Record<string, { readonly keys: number; readonly duration: number }>> = {

@@ -11,7 +11,7 @@ export function wakeChannel(base: string): string {
   return `${base}meta:wake`
 }
 
-/** A list of samples of the queue, one every `seconds`. See lua/lib/series.lua. */
+/** A list of samples of the queue, one every `seconds`. See lua/reports/series.lua. */
 export function seriesKey(base: string, seconds: number): string {
   return `${base}meta:series:${seconds}`
 }

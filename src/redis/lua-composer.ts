@@ -1,20 +1,12 @@
-/**
- * `--- @include "file"`, in a function with `here`; `--- @original`, of one script by name, whole or in part; a part with
- * `handled` calls the handler of each command by its name.
- */
-const MARK =
-  /^[ \t]*--- @(?:include "([\w-]+(?:\/[\w-]+)?)"( here)?|original(?: (\w+)(?: (functions|rest)( handled)?)?)?)[ \t]*$/gm
+/** `--- @original`, of one script by name, whole or in part; a part with `handled` calls the handler of each command by its name. */
+const ORIGINAL = /^[ \t]*--- @original(?: (\w+)(?: (functions|rest)( handled)?)?)?[ \t]*$/gm
 
-/** A piece of a text, or what is inserted there. */
-type Part = string | Inclusion | Original
+/** A line with which a file says which module it uses, and by which name. */
+const USE = /^[ \t]*local (\w+) = use '([\w/-]+)'[ \t]*$/gm
 
-interface Inclusion {
-  readonly file: string
-  /** Included by a function, which alone knows it. */
-  readonly isHere: boolean
-  /** On the line after another one of its function. */
-  readonly follows: boolean
-}
+/** Comments and strings, in which names mean nothing; and names that are neither fields nor keys of a table. */
+const TOKENS =
+  /--\[\[[\s\S]*?\]\]|--[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|(?<![\w:]|(?<!\.)\.)([A-Za-z_]\w*)\b(?!\s*=(?!=))/g
 
 interface Original {
   /** Default: the script that the text is composed around. */
@@ -26,75 +18,90 @@ interface Original {
 /** The text of a script of BullMQ, or one of its parts. */
 export type OriginalText = (original: Original) => string
 
-/** Composes scripts of files that include each other, and of BullMQ's texts. Each file is read and divided once. */
+/** A text in which the names of modules are resolved, and the modules that it names. */
+interface Resolved {
+  readonly text: string
+  readonly uses: readonly string[]
+}
+
+/**
+ * Composes scripts of modules: files of `lua/` that return what they define. A script has all that it may use; each is
+ * made when it is first used, once a call. So a call makes only functions that it needs, and a module may use one that
+ * uses it.
+ */
 export class LuaComposer {
   readonly #readLua: (file: string) => string
-  readonly #files = new Map<string, readonly Part[]>()
+  readonly #resolved = new Map<string, Resolved>()
 
-  /** @param readLua the text of a file of `lua/`, by its name without the ending */
+  /** @param readLua the text of a file of `lua/`, by its path without the ending */
   constructor(readLua: (file: string) => string) {
     this.#readLua = readLua
   }
 
-  /**
-   * Inserts each included file once, before its first use. Names of files in `lua/lib` are relative to it. What a
-   * function includes, by lines with `here`, is made when it is called, and known only there.
-   */
+  /** The script of a file of `lua/`. */
+  file(path: string, original?: OriginalText): string {
+    return this.text(this.#readLua(path), original)
+  }
+
   text(text: string, original?: OriginalText): string {
-    return this.#join(partsOf(text), new Set(), original)
-  }
-
-  /** The same for a file of `lua/`. */
-  file(name: string, original?: OriginalText): string {
-    return this.#join(this.#partsOf(name), new Set(), original)
-  }
-
-  #join(parts: readonly Part[], done: Set<string>, original?: OriginalText): string {
-    let here = done
-    let text = ''
-    for (const part of parts) {
-      if (typeof part === 'string') {
-        text += part
-      } else if ('file' in part) {
-        if (part.isHere && !part.follows) here = new Set(done)
-        text += this.#include(part.file, part.isHere ? here : done, original)
-      } else if (original) {
-        text += original(part)
+    const main = resolve(text, original)
+    const modules = new Map<string, string>()
+    const add = (uses: readonly string[]) => {
+      for (const path of uses) {
+        if (modules.has(path)) continue
+        modules.set(path, '')
+        const module = this.#module(path, original)
+        modules.set(path, module.text)
+        add(module.uses)
       }
     }
-    return text
+    add(main.uses)
+    if (modules.size === 0) return main.text
+    const made = [...modules].map(([path, body]) => `${nameOf(path)} = function()\n${body}\nend`)
+    return `${BEGIN}${made.join(',\n')}${END}${main.text}`
   }
 
-  #include(file: string, done: Set<string>, original?: OriginalText): string {
-    if (done.has(file)) return ''
-    done.add(file)
-    return this.#join(this.#partsOf(file), done, original)
-  }
-
-  #partsOf(file: string): readonly Part[] {
-    let parts = this.#files.get(file)
-    if (!parts) {
-      parts = partsOf(this.#readLua(file))
-      this.#files.set(file, parts)
-    }
-    return parts
+  #module(path: string, original?: OriginalText): Resolved {
+    const known = this.#resolved.get(path)
+    if (known) return known
+    const module = resolve(this.#readLua(path), original)
+    this.#resolved.set(path, module)
+    return module
   }
 }
 
-function partsOf(text: string): Part[] {
-  const parts: Part[] = []
-  let [end, hereEnd] = [0, Number.NaN]
-  for (const { 0: line, 1: name, 2: here, 3: original, 4: part, 5: handled, index } of text.matchAll(MARK)) {
-    parts.push(text.slice(end, index))
-    end = index + line.length
-    if (name === undefined) {
-      parts.push({ original, part: part as Original['part'], isHandled: handled !== undefined })
-      continue
-    }
-    const file = name.includes('/') ? name : `lib/${name}`
-    parts.push({ file, isHere: here !== undefined, follows: index === hereEnd + 1 })
-    if (here !== undefined) hereEnd = end
-  }
-  parts.push(text.slice(end))
-  return parts
+// `redis` is a variable, which is found faster than a global one and which a simulation replaces.
+const BEGIN = 'local redis, modules = redis, {}\nlocal make = {\n'
+const END = `
+}
+setmetatable(modules, { __index = function(all, name)
+local module = make[name]()
+all[name] = module
+return module
+end })
+`
+
+function nameOf(path: string): string {
+  return path.replaceAll(/\W/g, '_')
+}
+
+function resolve(text: string, original?: OriginalText): Resolved {
+  const names = new Map<string, string>()
+  const uses: string[] = []
+  const own = text.replaceAll(USE, (_line, name: string, path: string) => {
+    names.set(name, `modules.${nameOf(path)}`)
+    uses.push(path)
+    return ''
+  })
+  const resolved =
+    names.size === 0 ? own : own.replaceAll(TOKENS, (token, name?: string) => (name && names.get(name)) ?? token)
+  if (!original) return { text: resolved, uses }
+  const whole = resolved.replaceAll(ORIGINAL, (_line, script?: string, part?: string, handled?: string) => {
+    const inserted = resolve(
+      original({ original: script, part: part as Original['part'], isHandled: handled !== undefined }),
+    )
+    uses.push(...inserted.uses)
+    return inserted.text
+  })
+  return { text: whole, uses }
 }

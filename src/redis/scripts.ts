@@ -79,7 +79,7 @@ export const WRAPPED: Readonly<Record<string, string>> = {
   moveToDelayed: 'postpone',
 }
 
-/** BullMQ's add scripts that also run inside the short `lua/admit-fitting.lua`, with their names there. */
+/** BullMQ's add scripts that also run inside the short `lua/verbs/admit-fitting.lua`, with their names there. */
 export const FITTING: Readonly<Record<string, string>> = {
   addStandardJob: 'addStandardJob-fitting',
   addPrioritizedJob: 'addPrioritizedJob-fitting',
@@ -97,7 +97,7 @@ export const SHORT: Readonly<Record<string, readonly [file: string, original: st
 
 /**
  * BullMQ's scripts that Redis must not refuse when out of memory, and the index of the set of stalled jobs among their
- * keys: like `lua/lib/unrefused.lua`, they begin with a write that changes nothing.
+ * keys: like `lua/redis/begin-unrefused.lua`, they begin with a write that changes nothing.
  */
 const UNREFUSED: Readonly<Record<string, number>> = {
   extendLock: 2,
@@ -107,7 +107,7 @@ const UNREFUSED: Readonly<Record<string, number>> = {
 
 /**
  * All other scripts of BullMQ that change where jobs wait or run, or delete jobs: in a queue with groups the jobs enter and
- * leave the lines of their groups (`lua/lib/group-hooks.lua`). A test finds them by their commands.
+ * leave the lines of their groups (`lua/groups/hooks.lua`). A test finds them by their commands.
  */
 const GROUPED: ReadonlySet<string> = new Set([
   'changeDelay',
@@ -154,16 +154,19 @@ export const LIMIT_SCRIPTS = [
 /** Begins each script on a cluster. */
 export const WITHOUT_ABSENT_KEY = 'KEYS[#KEYS] = nil '
 
-/** Needed by BullMQ's scripts that are not composed with ours. */
-const DELAY_CLOCK = '--- @include "delay-clock"'
-const GROUP_HOOKS = '--- @include "group-hooks"'
-const KEPT_PLACES = '--- @include "kept-places"'
+/** Modules that BullMQ's scripts use: by what `bullmq-scripts.ts` puts into them, and by what prepares them here. */
+const MODULES: Readonly<Record<string, string>> = {
+  delay_clock: 'redis/delay-clock',
+  group_hooks: 'groups/hooks',
+  group_priority: 'groups/priority',
+  keep_places: 'limits/keep-places',
+  retried: 'ends/retried',
+  touched: 'gate/touched',
+}
 /** BullMQ's script that puts a job back for its next attempt, and is to do so once. */
 const RETRY = 'retryJob'
-const RETRIED = '--- @include "retried"'
 /** For a job of a group, the priority is that within its group. */
 const CHANGE_PRIORITY = 'changePriority'
-const GROUP_PRIORITY = '--- @include "group-priority"'
 
 /** The queues of a flow are its keys, so this script is defined once for each number of queues. */
 const ADMIT_FLOW = 'admit-flow'
@@ -179,7 +182,7 @@ const SENT_ONCE = new Set([
   ...['apply-feedback', 'report', 'override-shape', 'pause-meter', 'set-group', 'note-history'],
 ])
 
-/** Files whose calls make the most garbage, since each handles many jobs: `lua/lib/steady.lua` spreads its collection. */
+/** Files whose calls make the most garbage, since each handles many jobs: `lua/redis/steady.lua` spreads its collection. */
 const STEADY: ReadonlySet<string> = new Set([
   ...['admit-bulk', 'admit-bulk-fitting', 'admit-bulk-groups', ADMIT_FLOW],
   ...['depart', 'finish-batch', 'finish-batch-open', 'finish-batch-groups', 'give-back', 'drain-part', 'report'],
@@ -205,12 +208,12 @@ export class ScriptSet {
     )
     const textOf = (name: string) => (originals.get(name) as OriginalScript).whole
     const compose = (file: string, around = '') => {
-      const text = composer.file(file, ({ original, part, isHandled }) => {
+      const text = readLua(`verbs/${file}`)
+      return composer.text(STEADY.has(file) ? steady(text) : text, ({ original, part, isHandled }) => {
         const script = originals.get(original ?? around) as OriginalScript
-        if (!part) return script.whole
-        return isHandled ? onHandlers(script.divided[part]) : script.divided[part]
+        if (!part) return using(script.whole)
+        return using(isHandled ? onHandlers(script.divided[part]) : script.divided[part])
       })
-      return STEADY.has(file) ? steady(text, composer) : text
     }
     for (const [file, numberOfKeys] of Object.entries(OWN))
       this.#definitions.set(file, { lua: compose(file), numberOfKeys })
@@ -291,43 +294,42 @@ function onCluster({ lua, numberOfKeys }: ScriptDefinition): ScriptDefinition {
 }
 
 /** A script that makes much garbage, which is then freed in more calls. */
-function steady(text: string, composer: LuaComposer): string {
-  return `${composer.text('--- @include "steady"')}\nlocal function run()\n${text}\nend\nreturn steady(run)`
+function steady(text: string): string {
+  return `local steady = use 'redis/steady'\nlocal function run()\n${text}\nend\nreturn steady(run)`
 }
 
 /** A script of BullMQ with what it needs before and after it. */
 function prepared(name: string, text: string, composer: LuaComposer): string {
   const isGrouped = GROUPED.has(name)
   const extending = EXTENDING[name]
-  const included = [
-    ...(name in CLOCKED ? [DELAY_CLOCK] : []),
-    ...(isGrouped ? [GROUP_HOOKS] : []),
-    ...(name === CHANGE_PRIORITY ? [GROUP_PRIORITY] : []),
-    ...(name === RETRY ? [RETRIED] : []),
-    ...(extending ? [KEPT_PLACES] : []),
-  ]
   const first = name in UNREFUSED ? `redis.call('SREM', KEYS[${UNREFUSED[name]}], '')` : ''
-  return [
-    composer.text(included.join('\n')),
+  const lines = [
     name === NEXT_ITERATION.script ? NEXT_ITERATION.begin : first,
     extending ? `keep_places(string.sub(KEYS[${UNREFUSED[name]}], 1, -8), ARGV[${extending.duration}])` : '',
     isGrouped ? grouped(name, text) : text,
-  ].join('\n')
+  ]
+  return composer.text(using(lines.join('\n')))
+}
+
+/** A text that may name one of `MODULES`. */
+function using(text: string): string {
+  const named = Object.entries(MODULES).filter(([name]) => new RegExp(`(?<![\\w.])${name}\\b`).test(text))
+  return [...named.map(([name, path]) => `local ${name} = use '${path}'`), text].join('\n')
 }
 
 function grouped(name: string, text: string): string {
   const known = name === CHANGE_PRIORITY ? ', group_priority(ARGV)' : ''
   const reply = name === RETRY ? 'retried(ARGV[1], ARGV[4], ARGV[5], reply)' : 'reply'
-  const begin = `local redis, store_groups = groups_redis(redis${known})\nlocal function run()`
+  const begin = `local redis, store_groups = group_hooks.redis(redis${known})\nlocal function run()`
   return `${begin}\n${text}\nend\nlocal reply = run()\nstore_groups()\nreturn ${reply}`
 }
 
-/** The scripts of sluice/limits include the same files. */
+/** The scripts of sluice/limits use the same modules. */
 const limitComposer = new LuaComposer(readLuaFile)
 
 /** The full text of a script of sluice/limits. */
 export function limitScript(name: (typeof LIMIT_SCRIPTS)[number]): string {
-  return limitComposer.file(name)
+  return limitComposer.file(`verbs/${name}`)
 }
 
 /** @param keys expressions of Lua, without the prefix of the queue */

@@ -1,7 +1,7 @@
 import { HOLD_CAUSES, type HoldCause } from '../departure/departure.ts'
 
 /**
- * How long each cause has held the head of a queue so far, µs, in the order of `lua/lib/held.lua`, and when, by Redis's
+ * How long each cause has held the head of a queue so far, µs, in the order of `lua/gate/held.lua`, and when, by Redis's
  * clock.
  */
 export interface HeldClocks {

@@ -1,7 +1,7 @@
 import { HOLD_CAUSES } from '../departure/departure.ts'
 
 /**
- * The counts in a sample of `lua/report.lua`, in order, after its time; the clocks of the causes and the pause follow.
+ * The counts in a sample of `lua/verbs/report.lua`, in order, after its time; the clocks of the causes and the pause follow.
  */
 const COUNTS = [
   ...([

@@ -21,7 +21,7 @@ export function relayShapeEvents(store: ShapeStore, to: Emitter): void {
   store.on('stateLoss', (loss) => to.emit('stateLoss', loss))
 }
 
-/** Author of the overrides by which a shard has its part of the whole: as in lua/lib/lease.lua. */
+/** Author of the overrides by which a shard has its part of the whole: as in lua/sharding/lease.lua. */
 const LEASES = 'shards'
 
 /** Warnings issued in this process, which may have many workers of one queue. */

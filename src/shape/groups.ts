@@ -128,7 +128,7 @@ function encodeRate(rate: RateInput): readonly [number, number] {
 }
 
 /**
- * @returns the stored form, read by `lua/lib/groups.lua`: JSON, a rate as [limit, period ms]
+ * @returns the stored form, read by `lua/groups/queue-groups.lua`: JSON, a rate as [limit, period ms]
  * @throws InvalidShapeError or InvalidRateError
  */
 export function encodeGroups(value: unknown): string {
@@ -143,7 +143,7 @@ export function decodeGroups(stored: string): GroupDefaults {
 }
 
 /**
- * What is set for one group, in the form that `lua/set-group.lua` takes.
+ * What is set for one group, in the form that `lua/verbs/set-group.lua` takes.
  * @throws InvalidShapeError or InvalidRateError
  */
 export function encodeGroupOverride(value: unknown): Record<string, StoredGroupValue | null> {
@@ -164,7 +164,7 @@ function readableRate(value: StoredGroupValue): string {
   return formatRate({ limit, periodMs } satisfies Rate)
 }
 
-/** As in lua/lib/groups.lua, in bytes. */
+/** As in lua/groups/queue-groups.lua, in bytes. */
 const MAX_ID_BYTES = 256
 
 /** @throws InvalidGroupError */

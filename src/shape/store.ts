@@ -151,7 +151,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     await this.run('note-history', [kind, who.by ?? '', who.reason ?? '', JSON.stringify(change)])
   }
 
-  /** The raw reply of `lua/read-meter.lua`. */
+  /** The raw reply of `lua/verbs/read-meter.lua`. */
   async readMeter(): Promise<readonly unknown[]> {
     await this.prepared()
     const raw = (await this.run('read-meter', ['1'])) as readonly unknown[]

@@ -53,7 +53,7 @@ export interface EffectiveShape {
 }
 
 /**
- * The part of the field `feedback` read in TypeScript; `lua/lib/feedback.lua` owns the rest. Times are ms, intervals
+ * The part of the field `feedback` read in TypeScript; `lua/feedback/feedback.lua` owns the rest. Times are ms, intervals
  * µs.
  */
 export interface StoredFeedback {
@@ -103,7 +103,7 @@ export class StoredShape implements ShapeIdentity {
   /** `id:revision` */
   readonly identity: string
   /**
-   * What `lua/lib/fits.lua` needs of it, if a plain job need only fit: the shape is enforced, has neither `maxWaitMs` nor
+   * What `lua/admission/fits-surely.lua` needs of it, if a plain job need only fit: the shape is enforced, has neither `maxWaitMs` nor
    * groups, its jobs do not age, and none of its values expires.
    */
   readonly fits: string | undefined
@@ -223,7 +223,7 @@ export class StoredShape implements ShapeIdentity {
     return this.#splitLimits().group
   }
 
-  /** As in `lua/lib/shape.lua`. */
+  /** As in `lua/shape/shapes.lua`. */
   #splitLimits(): { readonly queue?: string; readonly group?: string } {
     const text = this.#fields.get('limits')
     if (text === undefined) return {}

@@ -22,7 +22,7 @@ export interface CoordinatedQueue {
   onError(error: Error): void
 }
 
-/** The reply of `lua/grant-leases.lua`. */
+/** The reply of `lua/verbs/grant-leases.lua`. */
 type Answer = readonly [
   status: number,
   nowUs: string,
@@ -42,7 +42,7 @@ const OTHER_NUMBER = -3
 const CALL_TIMEOUT_MS = 450
 /**
  * So long a round waits for a shard, ms. With the way to the head and back it has to be less than STALE_US of
- * lua/lib/ledger.lua: else one shard that does not answer would make the reports of all others too old.
+ * lua/sharding/ledger.lua: else one shard that does not answer would make the reports of all others too old.
  */
 const SHARD_TIMEOUT_MS = 200
 /** A shard that has not answered is not waited for until it has, or for this long, ms. */

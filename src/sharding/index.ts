@@ -3,7 +3,7 @@
 // shows queues.
 //
 // Design. A shard is a ShapedQueue whose declared rate lets next to nothing leave; what it may have of the whole is an
-// override that ends by its own Redis's clock (lua/apply-lease.lua). A ledger in the queue's head (lua/grant-leases.lua)
+// override that ends by its own Redis's clock (lua/verbs/apply-lease.lua). A ledger in the queue's head (lua/verbs/grant-leases.lua)
 // counts for each shard the most that any lease allows which it may obey, and grants more only out of what is counted for
 // none; it writes that down before the shard has it. So a coordinator may die, stop, repeat or be overtaken anywhere, a
 // message may be late, and no two clocks need to agree:

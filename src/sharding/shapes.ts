@@ -12,10 +12,10 @@ import {
 /** Fields of which each shard has a part by its leases. */
 const LEASED = ['rate', 'capacity', 'concurrency'] as const
 
-/** How far ahead of its slot a job of a shard may be granted, ms: as HORIZON_US of lua/lib/ledger.lua. */
+/** How far ahead of its slot a job of a shard may be granted, ms: as HORIZON_US of lua/sharding/ledger.lua. */
 export const MAX_HORIZON_MS = 500
 
-/** The rate of a shard without a lease: one unit in 30 days, as IDLE of lua/lib/ledger.lua. */
+/** The rate of a shard without a lease: one unit in 30 days, as IDLE of lua/sharding/ledger.lua. */
 const IDLE_RATE = { limit: 1, period: 30 * 86_400_000 }
 /** With slower rates, what shards have without leases would count. */
 const SLOWEST_US = 60_000_000

@@ -14,7 +14,7 @@ export type GroupSettings = Readonly<Record<string, GroupSetting>>
 
 /**
  * @param startUs the first arrival
- * @returns by group, what `lua/lib/groups.lua` reads of it: JSON
+ * @returns by group, what `lua/groups/queue-groups.lua` reads of it: JSON
  * @throws InvalidShapeError, InvalidRateError, InvalidGroupError
  */
 export function encodeGroupSettings(settings: GroupSettings, { groups }: Shape, startUs: number) {

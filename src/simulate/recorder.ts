@@ -29,7 +29,7 @@ export interface Recording {
 /** Entries per read. */
 const PAGE = 500
 const BLOCK_MS = 500
-/** Refusals within this time are reported by one event: `lua/lib/refusals.lua`. */
+/** Refusals within this time are reported by one event: `lua/admission/refusals.lua`. */
 const REPORTED_WITHIN_MS = 1000
 /** Before the first id of a stream. */
 const BEGINNING = '0-0'

@@ -15,7 +15,7 @@ export const SCRATCH_TTL_MS = 3_600_000
 
 const DEFAULT_SCRATCH_PREFIX = 'sluice-simulation'
 
-/** One call of `lua/simulate.lua`. */
+/** One call of `lua/verbs/simulate.lua`. */
 export interface Chunk {
   /** The index of the first of the arrivals. */
   readonly first: number
@@ -135,6 +135,6 @@ function encode({ atUs, cost, costs, priority, delayMs, group }: Arrival): numbe
 let script: string | undefined
 
 function simulationScript(): string {
-  script ??= new LuaComposer(readLuaFile).file('simulate')
+  script ??= new LuaComposer(readLuaFile).file('verbs/simulate')
   return script
 }

@@ -2,7 +2,7 @@ import type { ShapeMode } from '../mode.ts'
 
 /**
  * The bucket as arithmetic in integers: one microsecond is 1024 ticks, and times are counted from zero, not from an
- * origin. Written independently of `lua/lib/bucket.lua`, so that each can be checked against the other.
+ * origin. Written independently of `lua/meter/bucket.lua`, so that each can be checked against the other.
  */
 export type Ticks = bigint
 

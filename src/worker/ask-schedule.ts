@@ -203,7 +203,7 @@ export class AskSchedule {
     return stop === 'unshaped' ? now + MAX_DEAF_MS : 0
   }
 
-  // As in lua/lib/sleepers: one call takes the slots of half a horizon.
+  // As in lua/gate/sleepers: one call takes the slots of half a horizon.
   #batch(intervalUs: number): number {
     return Math.max(1, Math.floor(this.#horizonUs / 2 / intervalUs))
   }

@@ -1,6 +1,6 @@
 /** BullMQ's reason for a job whose lock expired too often. */
 const STALLED = 'job stalled more than allowable limit'
-/** The reason written by `lua/lib/job.lua`, which cannot format a date. */
+/** The reason written by `lua/shape/job-options.lua`, which cannot format a date. */
 const EXPIRED = /^deadline: could not start before (\d+)$/
 
 /** The failure reason of a job that could not start in time. @param deadlineMs since 1970 */

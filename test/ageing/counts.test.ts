@@ -9,7 +9,7 @@ const client = redis.client()
 
 /** KEYS[1]: …:; ARGV: now, priorityAgeingMs, the questions. Returns each answer alone and among all of them. */
 const SCRIPT = new LuaComposer(readLuaFile).text(`
---- @include "lib/ageing"
+local ageing_open = use 'gate/ageing-open'
 local now, shape = tonumber(ARGV[1]), { ageing_ms = tonumber(ARGV[2]), mode = 'enforce' }
 local ageing = ageing_open(KEYS[1], shape, now)
 local behind, replies = ageing.behind_all(ageing.queue), {}

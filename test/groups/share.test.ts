@@ -30,7 +30,7 @@ async function fill(queue: ShapedQueue, id: string): Promise<{ count: number; re
   }
 }
 
-/** The most that a group may hold if the others leave it so much room, as in lua/lib/group-share.lua. */
+/** The most that a group may hold if the others leave it so much room, as in lua/groups/share.lua. */
 function mostOf({ ofFree, capacity, isHeld = false }: Bound, room: number): number {
   if (room <= 0) return 0
   const most = (ofFree * room * room) / (capacity + ofFree * room)

@@ -15,7 +15,7 @@ const ops = { by: 'ops', reason: 'test' }
 /** Fields that go on while nothing happens. */
 const MOVING = ['at', 'headAgeMs', 'level', 'nextDepartureAt'] as const
 
-/** Expects plain reads to tell what `lua/read-meter.lua` does, also of what moves: the script is asked before and after. */
+/** Expects plain reads to tell what `lua/verbs/read-meter.lua` does, also of what moves: the script is asked before and after. */
 async function expectMeter(queue: ShapedQueue): Promise<void> {
   const inspector = inspectorOf(redis, shop)
   const before = await queue.meter()

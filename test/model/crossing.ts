@@ -465,7 +465,7 @@ function bySlot(one: { slotUs: number }, other: { slotUs: number }): number {
   return one.slotUs - other.slotUs
 }
 
-/** On the grid of the bucket, as lua/lib/shape.lua stores it, µs. */
+/** On the grid of the bucket, as lua/shape/shapes.lua stores it, µs. */
 function intervalOf(rate: RateInput): number {
   return Math.ceil(exactIntervalUs(parseRate(rate)) * 1024) / 1024
 }

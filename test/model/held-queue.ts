@@ -106,6 +106,11 @@ export class HeldQueue {
 }
 
 function heldScripts(clockKey: string): ScriptSet {
-  const clock = `${LASTING_KEYS}local function redis_now()\n  return tonumber(redis.call('GET', '${clockKey}'))\nend`
-  return new ScriptSet(captureBullmqScripts(), 'held', (file) => (file === 'lib/clock' ? clock : readLuaFile(file)))
+  const held: Readonly<Record<string, string>> = {
+    'lasting-keys': `${LASTING_KEYS}return function() end`,
+    'redis/redis-now': `return function()\n  return tonumber(redis.call('GET', '${clockKey}'))\nend`,
+  }
+  const begin = "local lasting_keys = use 'lasting-keys'\nlasting_keys()\n"
+  const readLua = (file: string) => held[file] ?? (file.startsWith('verbs/') ? begin : '') + readLuaFile(file)
+  return new ScriptSet(captureBullmqScripts(), 'held', readLua)
 }

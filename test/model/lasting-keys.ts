@@ -2,11 +2,11 @@
 export const KEPT_LONGER_MS = 3_600_000
 
 /**
- * Replaces `redis` in scripts whose clock is held: real time runs differently between two calls, so no key expires by it
+ * Replaces `redis`, for all modules, in scripts whose clock is held: real time runs differently between two calls, so no key expires by it
  * during a test. BullMQ's scripts and ours set expiries by these commands only.
  */
 export const LASTING_KEYS = `
-local redis = (function(real)
+redis = (function(real)
   local function longer(ms) return string.format('%.0f', ms + ${KEPT_LONGER_MS}) end
   local handlers = {
     PEXPIRE = function(key, ms, ...) return real.call('PEXPIRE', key, longer(ms), ...) end,

@@ -12,10 +12,10 @@ const PROMOTED = 'master_replid2:8f1b2c3d4e5f60718293a4b5c6d7e8f901234567\r\n'
 /** Whether the meter detects a move with the given INFO of Redis, and of Valkey, which names its mode differently; the meter was last written at 1000 s. */
 async function moved(nowS: number, uptimeS: number, mode: string, replication: string): Promise<boolean[]> {
   const text = `
-    local redis = setmetatable({
+    local meter = use 'meter/meter'
+    redis = setmetatable({
       call = function(command, section) return section == 'server' and ARGV[1] or ARGV[2] end,
     }, { __index = redis })
-    --- @include "meter"
     local m = { run = 'before', seen = ${1000 * S}, origin = 0, now = ${nowS * S} }
     meter.recover(m, { on_state_loss = 'burst' })
     return m.loss and 0 or 1`

@@ -7,39 +7,17 @@
     [1]  JSON: the operations
   Returns {reply, state of the meter} for each operation.
 ]]
-local faked = { now = 0, run = '' }
---- @include "lib/faked"
-
---- @include "lib/departure"
---- @include "lib/reshape"
---- @include "lib/capacity"
---- @include "lib/history"
---- @include "lib/unrefused"
-
-local function depart(KEYS, ARGV)
-  --- @script depart
-end
-local function give_back(KEYS, ARGV)
-  --- @script give-back
-end
-local function declare_shape(KEYS, ARGV)
-  --- @script declare-shape
-end
-local function override_shape(KEYS, ARGV)
-  --- @script override-shape
-end
-local function pause_meter(KEYS, ARGV)
-  --- @script pause-meter
-end
-local function restore_shape(KEYS, ARGV)
-  --- @script restore-shape
-end
-local function read_meter(KEYS, ARGV)
-  --- @script read-meter
-end
+local faked = use 'faked'
+local depart = use 'verbs/depart'
+local give_back = use 'verbs/give-back'
+local declare_shape = use 'verbs/declare-shape'
+local override_shape = use 'verbs/override-shape'
+local pause_meter = use 'verbs/pause-meter'
+local restore_shape = use 'verbs/restore-shape'
+local read_meter = use 'verbs/read-meter'
 
 local shape_key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
-local wait, active, meter = base .. 'wait', base .. 'active', base .. 'meta:meter'
+local wait, active, meter_key = base .. 'wait', base .. 'active', base .. 'meta:meter'
 local operations, options = {}, cmsgpack.pack({ token = 'token' })
 local granted, last_before
 
@@ -87,15 +65,15 @@ end
 function operations.loseMeter()
   granted = nil
   -- Besides the bucket, the hash may hold counters.
-  local had = redis.call('HEXISTS', meter, 'origin')
-  redis.call('DEL', meter)
+  local had = redis.call('HEXISTS', meter_key, 'origin')
+  redis.call('DEL', meter_key)
   return had
 end
 
 function operations.loseAll()
   granted = nil
   local shape = redis.call('HGETALL', shape_key)
-  redis.call('DEL', shape_key, meter)
+  redis.call('DEL', shape_key, meter_key)
   local shape_id, revision
   for i = 1, #shape, 2 do
     if shape[i] == 'born' then shape_id = shape[i + 1] elseif shape[i] == 'rev' then revision = shape[i + 1] end
@@ -112,6 +90,6 @@ local replies = {}
 for i, op in ipairs(cjson.decode(ARGV[1])) do
   faked.now, faked.run = op.now, op.run
   local reply = operations[op.what](op)
-  replies[i] = { reply, redis.call('HMGET', meter, 'origin', 'tat', 'last', 'interval', 'burst', 'mode', 'horizon') }
+  replies[i] = { reply, redis.call('HMGET', meter_key, 'origin', 'tat', 'last', 'interval', 'burst', 'mode', 'horizon') }
 end
 return replies

@@ -44,7 +44,6 @@ export interface Outcome {
 }
 
 const ORIGINAL = /^ *--- @original$/m
-const SCRIPT = /^ *--- @script ([\w-]+)$/gm
 
 /** Replaces BullMQ's text: the commands that the gate checks. */
 const POP = `
@@ -57,14 +56,16 @@ const POP = `
 
 /** Replaces files of `lua/`: the clock and the run of Redis come from `faked`; no key expires by real time. */
 const HELD: Readonly<Record<string, string>> = {
-  'lib/clock': 'local function redis_now() return faked.now end',
-  'lib/faked': `${LASTING_KEYS}
-local redis = setmetatable({
+  'redis/redis-now': "local faked = use 'faked'\nreturn function() return faked.now end",
+  faked: `${LASTING_KEYS}
+local faked, real = { now = 0, run = '' }, redis
+redis = setmetatable({
   call = function(command, ...)
     if command == 'INFO' then return 'run_id:' .. faked.run end
-    return redis.call(command, ...)
+    return real.call(command, ...)
   end,
-}, { __index = redis })`,
+}, { __index = real })
+return faked`,
 }
 
 /** Replays operations on queues, each list of them in one call. */
@@ -88,12 +89,20 @@ export class Replayer {
   }
 }
 
-/** The text of a file with the scripts of `lua/` included, which run with the clock and the Redis run in `faked`. */
+/** The text of a file that uses the scripts of `lua/`, which run with the clock and the Redis run in `faked`. */
 export function heldText(file: URL): string {
-  const template = readFileSync(file, 'utf8')
-  const script = (_line: string, name: string) => readLuaFile(name).replace(ORIGINAL, () => POP)
-  const readLua = (file: string) => HELD[file] ?? readLuaFile(file)
-  return new LuaComposer(readLua).text(template.replace(SCRIPT, script))
+  const readLua = (file: string) =>
+    HELD[file] ??
+    verbAsFunction(
+      file,
+      readLuaFile(file).replace(ORIGINAL, () => POP),
+    )
+  return new LuaComposer(readLua).text(readFileSync(file, 'utf8'))
+}
+
+/** The text of a file of `lua/`; that of a script is a module whose function runs it. */
+export function verbAsFunction(file: string, text: string): string {
+  return file.startsWith('verbs/') ? `return function(KEYS, ARGV)\n${text}\nend` : text
 }
 
 function encode(operation: Operation): unknown {

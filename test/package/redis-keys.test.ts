@@ -27,11 +27,9 @@ function patternOf(key: string): RegExp {
 }
 
 function luaText(): string {
-  const folders = [join(ROOT, 'lua'), join(ROOT, 'lua', 'lib')]
-  const files = folders.flatMap((folder) => readdirSync(folder).map((name) => join(folder, name)))
-  return files
+  return readdirSync(join(ROOT, 'lua'), { recursive: true, encoding: 'utf8' })
     .filter((file) => file.endsWith('.lua'))
-    .map((file) => readFileSync(file, 'utf8'))
+    .map((file) => readFileSync(join(ROOT, 'lua', file), 'utf8'))
     .join('\n')
 }
 

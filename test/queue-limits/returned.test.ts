@@ -205,7 +205,7 @@ describe.each(['queue', 'group'] as const)('a limit per %s', (per) => {
 test('units of a limit that was reset meanwhile are not given back', async () => {
   await begin({ groups: {}, limits: [{ name: 'quota', ...RULES.day }] }, 8)
   const before = await held.depart(2)
-  // As lua/reset-key.lua does.
+  // As lua/verbs/reset-key.lua does.
   const control = `${held.base}meta:limit:quota`
   await redis.client().del(...(await redis.client().keys(`${control}:*`)))
   await redis.client().hset(control, 'resetAt', held.nowUs)

@@ -2,8 +2,9 @@ import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import { embedded } from '../../embedded-files.ts'
 import { captureBullmqScripts, divideScript, onHandlers } from '../../src/redis/bullmq-scripts.ts'
-import { LuaComposer } from '../../src/redis/lua-composer.ts'
+import { LuaComposer, type OriginalText } from '../../src/redis/lua-composer.ts'
 import { ScriptSet } from '../../src/redis/scripts.ts'
+import { useRedis } from '../support/redis.ts'
 
 describe('a script of BullMQ in two parts', () => {
   const { scripts } = captureBullmqScripts()
@@ -59,38 +60,50 @@ test('a batch that something may hold calls handlers by their names, one that no
   expect(textOf('finish-batch-open')).toContain('rcall("HGETALL", jobKey)')
 })
 
-describe('included files', () => {
+describe('modules', () => {
   const files: Readonly<Record<string, string>> = {
-    'lib/a': 'local a = 1',
-    'lib/b': '--- @include "a"\nlocal b = a',
-    'lib/c': '--- @include "b"\nlocal c = b',
+    'x/count': 'local count = { n = 0 }\nfunction count.one() count.n = count.n + 1 return count.n end\nreturn count',
+    'x/twice': "local count = use 'x/count'\nreturn function() count.one() return count.one() end",
+    'x/even': "local odd = use 'x/odd'\nreturn function(n) return n == 0 or odd(n - 1) end",
+    'x/odd': "local even = use 'x/even'\nreturn function(n) return n > 0 and even(n - 1) end",
+    'x/noted': "redis.call('INCR')\nreturn {}",
   }
-  const resolve = (text: string) =>
-    new LuaComposer((file) => files[file] as string).text(text).split('\n').filter(Boolean)
+  const client = useRedis(import.meta.url).client()
+  const text = (main: string, original?: OriginalText) =>
+    new LuaComposer((file) => files[file] as string).text(main, original)
+  const run = (main: string, original?: OriginalText) => client.eval(text(main, original), 0)
 
-  test('are inserted once, before what needs them', () => {
-    expect(resolve('--- @include "lib/c"\n--- @include "lib/a"\nreturn c')).toEqual([
-      'local a = 1',
-      'local b = a',
-      'local c = b',
-      'return c',
+  test('are made once a call, whoever uses them first', async () => {
+    const main = "local count = use 'x/count'\nlocal twice = use 'x/twice'\ncount.one()\nreturn { twice(), count.n }"
+    expect([await run(main), await run(main)]).toEqual([
+      [3, 3],
+      [3, 3],
     ])
   })
 
-  test('are known only in the function that includes them, which has those of the script as well', () => {
-    const text =
-      '--- @include "lib/a"\nlocal function f()\n  --- @include "lib/b" here\nend\nlocal function g()\n  --- @include "lib/b" here\n  --- @include "lib/c" here\nend'
-    const [first, ...others] = resolve(text)
-    expect(first).toBe('local a = 1')
-    expect(others).toEqual([
-      'local function f()',
-      'local b = a',
-      'end',
-      'local function g()',
-      'local b = a',
-      'local c = b',
-      'end',
+  test('that nothing uses in a call are not made', async () => {
+    await expect(run("local noted = use 'x/noted'\nreturn noted and 1 or 2")).rejects.toThrow('Wrong number of args')
+    expect(await run("local noted = use 'x/noted'\nif false then return noted end\nreturn 'not made'")).toBe('not made')
+  })
+
+  test('may use each other', async () => {
+    expect(await run("local even = use 'x/even'\nreturn { tostring(even(4)), tostring(even(5)) }")).toEqual([
+      'true',
+      'false',
     ])
+  })
+
+  test('are meant where a name stands by itself, in no comment, text, field or key', () => {
+    const main =
+      "local count = use 'x/count'\n-- count\nreturn { count = 'count', a = b.count, c = b:count(), d = 1 ..count.n }"
+    expect(text(main).split('\n').at(-1)).toBe(
+      "return { count = 'count', a = b.count, c = b:count(), d = 1 ..modules.x_count.n }",
+    )
+  })
+
+  test('are those of the texts of BullMQ as well', async () => {
+    const original = () => "local count = use 'x/count'\nreturn count.one()"
+    expect(await run('--- @original', original)).toBe(1)
   })
 })
 
@@ -128,7 +141,7 @@ test('every script of BullMQ that moves or deletes jobs is sent with the hooks o
   )
   const bare = moving
     .map(([name]) => name)
-    .filter((name) => !/\bgroup(s_redis|ed\.redis)\(|groups:handle\(/.test(sent.get(name)?.lua ?? ''))
+    .filter((name) => !/modules\.groups_(hooks|adds)\.redis\(|groups:handle\(/.test(sent.get(name)?.lua ?? ''))
   expect(bare.toSorted()).toEqual(Object.keys(OTHERS))
-  expect(sent.get('drain-part')?.lua).toContain('groups_redis(')
+  expect(sent.get('drain-part')?.lua).toContain('modules.groups_hooks.redis(')
 })

@@ -8,7 +8,7 @@ const START_US = 1_700_000_000_000_000
 const SECOND_US = 1_000_000
 /** The way to the head, one way. */
 const WAY_US = 80_000
-/** Older reports are refused by the ledger: STALE_US of lua/lib/ledger.lua. */
+/** Older reports are refused by the ledger: STALE_US of lua/sharding/ledger.lua. */
 const STALE_US = 500_000
 const REPORT = [1, '{}']
 

@@ -493,14 +493,14 @@ const OTHERS: Readonly<Record<string, readonly string[]>> = {
     ...['obliterate', 'removeJobScheduler', 'removeOrphanedJobs'],
   ],
   'as another case, by the same function': [
-    // Shapes: lua/lib/reshape.lua tells all workers.
+    // Shapes: lua/shape/reshape.lua tells all workers.
     ...['declare-shape', 'restore-shape', 'apply-feedback', 'apply-lease', 'grant-leases'],
-    // Jobs that come: lua/lib/touched.lua or lua/lib/wake.lua.
+    // Jobs that come: lua/gate/touched.lua or lua/gate/wake.lua.
     ...['dead-letter', 'bury-failed', 'redrive', 'addParentJob', 'addPrioritizedJob', 'updateJobScheduler'],
     ...['moveStalledJobsToWait', 'moveJobFromActiveToWait', 'retryJob', 'removeChildDependency'],
-    // Places: lua/lib/without-fetch.lua.
+    // Places: lua/ends/without-fetch.lua.
     ...['finish-batch', 'finish-batch-open', 'finish-batch-groups', 'moveToDelayed'],
-    // Limits: lua/lib/limit-place.lua.
+    // Limits: lua/limits/queue-places.lua.
     ...['settle-cost', 'cancel-reservation', 'release-lease'],
   ],
   'the worker that asks takes what it can and hands on the rest, or leaves its time to another': [

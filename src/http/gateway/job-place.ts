@@ -24,7 +24,7 @@ const REMOVALS: Readonly<Record<number, Removal>> = {
   [-3]: 'scheduled',
 }
 
-/** Reads the reply of `lua/locate-job.lua`; undefined if there is no such job. */
+/** Reads the reply of `lua/verbs/locate-job.lua`; undefined if there is no such job. */
 export function readPlace(raw: unknown): JobPlace | undefined {
   const [state, position, startUs] = raw as readonly [JobState | '', number | string, string]
   if (state === '') return undefined
@@ -35,7 +35,7 @@ export function readPlace(raw: unknown): JobPlace | undefined {
   }
 }
 
-/** Reads the reply of `lua/remove-waiting.lua`. */
+/** Reads the reply of `lua/verbs/remove-waiting.lua`. */
 export function readRemoval(raw: unknown): Removal {
   return REMOVALS[Number(raw)] as Removal
 }

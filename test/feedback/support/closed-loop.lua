@@ -12,29 +12,13 @@
          'apply', then a request of lua/apply-feedback
   Returns what the script does.
 ]]
-local faked = { now = tonumber(ARGV[1]), run = '1' }
---- @include "lib/faked"
+local faked = use 'faked'
+local depart = use 'verbs/depart'
+local give_back = use 'verbs/give-back'
+local declare_shape = use 'verbs/declare-shape'
+local apply_feedback = use 'verbs/apply-feedback'
 
---- @include "lib/departure"
---- @include "lib/feedback"
---- @include "lib/feedback-evidence"
---- @include "lib/history"
---- @include "lib/limit-switch"
---- @include "lib/put-back"
---- @include "lib/unrefused"
-
-local function depart(KEYS, ARGV)
-  --- @script depart
-end
-local function give_back(KEYS, ARGV)
-  --- @script give-back
-end
-local function declare_shape(KEYS, ARGV)
-  --- @script declare-shape
-end
-local function apply_feedback(KEYS, ARGV)
-  --- @script apply-feedback
-end
+faked.now, faked.run = tonumber(ARGV[1]), '1'
 
 -- Jobs that wait behind those that are asked for.
 local BACKLOG = 30

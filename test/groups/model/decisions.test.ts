@@ -22,11 +22,11 @@ const CALLS_PER_HISTORY = 10
 const TOGETHER = 3
 
 /** The clock is at the time of each operation. */
-const CLOCK = `${LASTING_KEYS}
-local replay_clock = {}
-local function redis_now() return replay_clock.now end
-`
-const composer = new LuaComposer((file) => (file === 'lib/clock' ? CLOCK : readLuaFile(file)))
+const HELD: Readonly<Record<string, string>> = {
+  'held-clock': `${LASTING_KEYS}return {}`,
+  'redis/redis-now': "local held_clock = use 'held-clock'\nreturn function() return held_clock.now end",
+}
+const composer = new LuaComposer((file) => HELD[file] ?? readLuaFile(file))
 const scriptText = composer.text(readFileSync(new URL('replay.lua', import.meta.url), 'utf8'))
 
 afterEach(
@@ -53,7 +53,7 @@ test(`the Lua serves groups as the reference does, ${DECISIONS} times`, {
 
 test('a script that forgets the tag of a group that is empty is found out', async () => {
   const forgetful = scriptText.replace(
-    "redis.call('ZADD', groups.key(g, 'tags'), us_text(tag), group)",
+    "redis.call('ZADD', groups.key(g, 'tags'), modules.redis_as_text.us(tag), group)",
     "redis.call('ZREM', groups.key(g, 'tags'), group)",
   )
   expect(forgetful).not.toBe(scriptText)
@@ -81,8 +81,8 @@ test.each([
   ['gives a window back what another was charged', 'slot < s.start or slot >= s.finish or ', ''],
   [
     'gives back out of the middle of a log what its later sums keep',
-    'exact_text(one.sum - back)',
-    'exact_text(one.sum)',
+    'as_text.exact(one.sum - back)',
+    'as_text.exact(one.sum)',
   ],
   ['grants ahead of a hold', 'pick.hold = runs and s.limited or nil', ''],
   ['gives back what jobs granted ahead were promised', 's.now + math.max(0, s.ahead) - since', 's.now - since'],

@@ -1,5 +1,5 @@
 // Start-time fair queueing over groups with rates, limits, limits on running jobs, weights and pauses, in plain
-// TypeScript: what `lua/lib/groups.lua` is compared with. Everything is looked up by going through all groups.
+// TypeScript: what `lua/groups/queue-groups.lua` is compared with. Everything is looked up by going through all groups.
 
 import {
   type Bucket,

@@ -10,16 +10,21 @@
     [5]  '1' if departures and ends at the same time are decided together, as by the scripts that finish many jobs
   Returns for each operation the job that left and its slot, µs, or 'late', or what else it returns; '' for nothing.
 ]]
---- @include "lib/clock"
---- @include "lib/group-limits"
---- @include "lib/group-settings"
---- @include "lib/settling"
---- @include "lib/unbegun"
+local held_clock = use 'held-clock'
+local unbegun = use 'ends/unbegun'
+local settling = use 'feedback/settling'
+local group_limits_of = use 'groups/limits-of'
+local group_settings = use 'groups/settings'
+local queue_groups = use 'groups/queue-groups'
+local charged = use 'limits/charged'
+local as_text = use 'redis/as-text'
+local job_options = use 'shape/job-options'
+
 -- As in reference.ts: no slot is granted further ahead.
 settling.AHEAD_US = 200000
 local base = string.sub(KEYS[1], 1, -11)
 local wait, active, prioritized = base .. 'wait', base .. 'active', base .. 'prioritized'
-local library = groups_library()
+local library = queue_groups
 local operations = {}
 
 -- The groups of operations that are decided together.
@@ -51,10 +56,10 @@ end
 
 -- id, options, group or '', priority; number: of a prioritized job without a group
 function operations.add(now, id, options, group, priority, number)
-  redis.call('HSET', base .. id, 'opts', options, 'queuedAt', us_text(now))
+  redis.call('HSET', base .. id, 'opts', options, 'queuedAt', as_text.us(now))
   if group == '' then
     if priority == 0 then redis.call('LPUSH', wait, id)
-    else redis.call('ZADD', prioritized, us_text(priority * library.BAND + number), id) end
+    else redis.call('ZADD', prioritized, as_text.us(priority * library.BAND + number), id) end
     return ''
   end
   local g = open(now)
@@ -70,9 +75,9 @@ function operations.depart(now, soon, horizon)
   while pick and pick.from == 'group' and not g:take(pick) do pick, slot = g:pick(now + soon, now + horizon) end
   if not pick then
     save(g)
-    return 'none ' .. (slot and (slot == math.huge and 'inf' or us_text(slot)) or '')
+    return 'none ' .. (slot and (slot == math.huge and 'inf' or as_text.us(slot)) or '')
   end
-  local cost, _, _, deadline = job_cost(base .. pick.id)
+  local cost, _, _, deadline = job_options.cost_of_job(base .. pick.id)
   if pick.from == 'wait' then redis.call('RPOP', wait) end
   if pick.from == 'prioritized' then redis.call('ZREM', prioritized, pick.id) end
   slot = math.max(now + soon, pick.slot)
@@ -83,11 +88,11 @@ function operations.depart(now, soon, horizon)
     return pick.id .. ' late'
   end
   redis.call('LPUSH', active, pick.id)
-  redis.call('HSET', base .. pick.id, 'departure', us_text(slot), 'processedOn', us_text(math.ceil(slot / 1000)),
+  redis.call('HSET', base .. pick.id, 'departure', as_text.us(slot), 'processedOn', as_text.us(math.ceil(slot / 1000)),
     'charged', charged.rules(shape.rules_at, shape.groups_at))
   g:served(pick, slot, cost, true)
   save(g)
-  return pick.id .. ' ' .. us_text(slot)
+  return pick.id .. ' ' .. as_text.us(slot)
 end
 
 function operations.finish(now, id)
@@ -114,7 +119,7 @@ function operations.back(now, id, number)
   return ''
 end
 
--- As lua/give-back.lua: it has not started.
+-- As lua/verbs/give-back.lua: it has not started.
 function operations.late(now, id, number)
   local rules, leaving = charged.rules(shape.rules_at, shape.groups_at), { [id] = true }
   local jobs = unbegun.granted(base, rules, leaving)
@@ -123,7 +128,7 @@ function operations.late(now, id, number)
   return operations.back(now, id, number)
 end
 
--- As lua/settle-cost.lua. unit: '' for that of the rate
+-- As lua/verbs/settle-cost.lua. unit: '' for that of the rate
 function operations.settle(now, id, attempt, unit, actual)
   local charge = settling.open(base, shape, now, id)
   settling.correct(charge, unit, settling.outstanding(charge, attempt, unit, actual, 60000))
@@ -147,7 +152,7 @@ function operations.remove(_, id)
   return ''
 end
 
--- As lua/set-group.lua. change, until_ms ('' for none), lifts ('1' or '') as there
+-- As lua/verbs/set-group.lua. change, until_ms ('' for none), lifts ('1' or '') as there
 function operations.set(now, group, change, until_ms, lifts)
   local g = open(now)
   group_settings.set(g, group, cjson.decode(change), 'test', 'test', tonumber(until_ms), lifts == '1')
@@ -166,7 +171,7 @@ end
 local replies = {}
 for i, operation in ipairs(cjson.decode(ARGV[2])) do
   if operation[1] ~= 'depart' and operation[1] ~= 'finish' then close() end
-  replay_clock.now = operation[2]
+  held_clock.now = operation[2]
   replies[i] = operations[operation[1]](unpack(operation, 2))
 end
 close()

@@ -1,5 +1,5 @@
 --[[
-  Replays many operations on a few limits in a single call: lua/lib/limits and the scripts over it, with a clock that the
+  Replays many operations on a few limits in a single call: lua/limits/checks and the scripts over it, with a clock that the
   operations bring along.
   KEYS
     [1…n]     the control hash of each limit
@@ -11,19 +11,13 @@
   Returns four doubles for each operation, in one string: µs until it conforms, 1 where it was allowed, units left, µs at
   which all are there again.
 ]]
-local held = { now = 0 }
-
---- @include "lib/limits"
-
-local function decide(KEYS, ARGV)
-  --- @script decide
-end
-local function extend_lease(KEYS, ARGV)
-  --- @script extend-lease
-end
-local function release_lease(KEYS, ARGV)
-  --- @script release-lease
-end
+local held = use 'held'
+local limit_bucket = use 'limits/bucket'
+local limit_checks = use 'limits/checks'
+local limit_state = use 'limits/state'
+local decide = use 'verbs/decide'
+local extend_lease = use 'verbs/extend-lease'
+local release_lease = use 'verbs/release-lease'
 
 local definitions, expires = cjson.decode(ARGV[1]), ARGV[3] == 'held'
 local limits, ends = {}, {}
@@ -35,7 +29,7 @@ local function lease_name(op)
 end
 
 local function ask(op)
-  return limit_ask(op.l, op.key, op.cost, held.now)
+  return limit_checks.ask(op.l, op.key, op.cost, held.now)
 end
 
 local function tell(part, allowed)
@@ -47,7 +41,7 @@ local verbs = {}
 
 function verbs.peek(op)
   local part = ask(op)
-  return tell(part, limit_wait(part) == 0)
+  return tell(part, limit_checks.wait(part) == 0)
 end
 
 -- As where a queue learns of it at once; else what is done next comes upon it.
@@ -59,23 +53,23 @@ end
 
 function verbs.take(op)
   local part = ask(op)
-  local allowed = limit_wait(part) == 0
-  if allowed then limit_charge(part, 0, lease_name(op)) end
+  local allowed = limit_checks.wait(part) == 0
+  if allowed then limit_checks.charge(part, 0, lease_name(op)) end
   return tell(part, allowed)
 end
 
 -- As a queue with a horizon does: what conforms soon is charged for that time.
 function verbs.reserve(op)
   local part = ask(op)
-  local allowed = limit_wait(part) <= op.ahead
-  if allowed then limit_charge(part, limit_wait(part), lease_name(op)) end
+  local allowed = limit_checks.wait(part) <= op.ahead
+  if allowed then limit_checks.charge(part, limit_checks.wait(part), lease_name(op)) end
   return tell(part, allowed)
 end
 
 -- As where another limit holds it back for longer than this one.
 function verbs.late(op)
   local part = ask(op)
-  limit_charge(part, part.offset + op.ahead, lease_name(op))
+  limit_checks.charge(part, part.offset + op.ahead, lease_name(op))
   return tell(part, true)
 end
 
@@ -83,7 +77,7 @@ end
 function verbs.depart(op)
   local part = ask(op)
   local charged = 0
-  while charged < DEPARTURES and limit_wait(part) <= op.ahead do
+  while charged < DEPARTURES and limit_checks.wait(part) <= op.ahead do
     charged = charged + 1
     part.s.lease = string.format('lease%.0f', op.lease + charged)
     part.l.verbs.charge(part.s, part.l, op.cost, part.offset)
@@ -95,7 +89,7 @@ end
 
 function verbs.settle(op)
   local s = op.l.verbs.open(op.key, op.l, held.now)
-  limit_settle(op.l, s, op.cost)
+  limit_state.settle(op.l, s, op.cost)
   return tell({ l = op.l, s = s, offset = 0 }, true)
 end
 
@@ -174,7 +168,7 @@ while position <= #ARGV[2] do
   verb, held.now, number, op.cost, op.ahead, op.lease, op.at, position = struct.unpack('<ddddddd', ARGV[2], position)
   if expires then drop_expired() end
   if number > 0 then
-    limits[number] = limits[number] or limit_read(KEYS[number], definitions[number], held.now)
+    limits[number] = limits[number] or limit_checks.read(KEYS[number], definitions[number], held.now)
     op.l, op.key = limits[number], KEYS[#definitions + number]
   end
   answers[#answers + 1] = struct.pack('<dddd', verbs[VERBS[verb]](op))

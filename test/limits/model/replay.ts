@@ -3,6 +3,7 @@ import type { Redis } from 'ioredis'
 import type { LimitWire } from '../../../src/limits/definition.ts'
 import { LuaComposer } from '../../../src/redis/lua-composer.ts'
 import { readLuaFile } from '../../../src/redis/lua-files.ts'
+import { verbAsFunction } from '../../model/replay.ts'
 
 /** In the order of replay.lua. */
 const VERBS = [
@@ -58,8 +59,10 @@ export type Expiry = 'never' | 'held'
 
 /** How many departures `depart` makes at most; its leases are the numbers after the one that it names. */
 export const DEPARTURES = 4
-const HELD_CLOCK = 'local function redis_now() return held.now end'
-const SCRIPT = /^ *--- @script ([\w-]+)$/gm
+const HELD: Readonly<Record<string, string>> = {
+  held: 'return { now = 0 }',
+  'redis/redis-now': "local held = use 'held'\nreturn function() return held.now end",
+}
 const DOUBLE_BYTES = 8
 const OPERATION_DOUBLES = 7
 const ANSWER_DOUBLES = 4
@@ -98,11 +101,10 @@ export function stateKey(base: string, limit = 1): string {
   return `${base}:state${limit}`
 }
 
-/** The text of replay.lua with the scripts in it. */
+/** The text of replay.lua with the scripts that it uses. */
 function replayText(readLua: (file: string) => string): string {
-  const template = readFileSync(new URL('replay.lua', import.meta.url), 'utf8')
-  const text = template.replace(SCRIPT, (_line, name: string) => readLua(name))
-  return new LuaComposer((file) => (file === 'lib/clock' ? HELD_CLOCK : readLua(file))).text(text)
+  const text = readFileSync(new URL('replay.lua', import.meta.url), 'utf8')
+  return new LuaComposer((file) => HELD[file] ?? verbAsFunction(file, readLua(file))).text(text)
 }
 
 function encode(operations: readonly Operation[]): Buffer {

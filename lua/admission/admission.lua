@@ -1,0 +1,95 @@
+local lateness = use 'admission/lateness'
+local occupancy = use 'admission/occupancy'
+local places = use 'admission/places'
+local refusals = use 'admission/refusals'
+local as_text = use 'redis/as-text'
+
+-- Shared by the scripts that admit jobs. Their replies begin alike (read by src/admission/reply.ts):
+--   1 status  1 accepted, -1 Redis lost the shape that the caller knows, -2 full, -3 cost over the burst,
+--             -4 larger than the capacity, -5 could not start in time, -6 has a deadline that no start can meet
+--   2 detail  of a refusal: {retry ms, depth, capacity, paused, places needed}, {cost, burst}, {jobs, capacity},
+--             {retry ms, depth, capacity or '', paused, start µs, max wait ms or '', deadline ms or ''}
+--             or {deadline ms, now ms, delay ms}
+
+local admission = {}
+
+-- Whether the job is new: BullMQ adds none for an existing id or a live deduplication id. `seen` collects the ids of
+-- one call, so that duplicates within it count once.
+function admission.is_new(base, id, deduplication_id, seen)
+  if id ~= '' and (seen['j:' .. id] or redis.call('EXISTS', base .. id) == 1) then return false end
+  if deduplication_id ~= '' then
+    if seen['d:' .. deduplication_id] then return false end
+    local key = base .. 'de:' .. deduplication_id
+    local owner = redis.call('GET', key)
+    -- As in BullMQ: a key without a TTL whose job is gone is stale.
+    if owner and (redis.call('EXISTS', base .. owner) == 1 or redis.call('PTTL', key) ~= -1) then return false end
+    seen['d:' .. deduplication_id] = true
+  end
+  if id ~= '' then seen['j:' .. id] = true end
+  return true
+end
+
+function admission.cost_error(shape, cost)
+  if shape.interval and shape.mode == 'enforce' and cost > shape.burst then
+    return { -3, { as_text.exact(cost), as_text.exact(shape.burst) } }
+  end
+  return nil
+end
+
+-- Refuses a deadline that has passed, or that is before the end of the job's own delay.
+function admission.deadline_error(now, terms)
+  local deadline, now_ms = terms.deadline, math.floor(now / 1000)
+  if not deadline or deadline >= now_ms + terms.delay then return nil end
+  return { -6, { as_text.us(deadline), as_text.us(now_ms), as_text.us(terms.delay) } }
+end
+
+function admission.too_large(shape, jobs, lack)
+  local count = jobs.count or #jobs
+  if shape.capacity and count > shape.capacity then return { -4, { count, shape.capacity } } end
+  -- If all places are reserved, even a single job would be too large: then the queue counts as full.
+  if lack and lack.limit > 0 and lack.jobs > lack.limit then return { -4, { lack.jobs, lack.limit } } end
+  return nil
+end
+
+-- Nil if all the new jobs may enter, else the refusal. jobs: {cost, terms} each, and `count` if there are more: then n of
+-- each.
+-- choose (admission/overflow): set if waiting jobs may be dropped for them; its choice is the second result. jobs.swaps: how many
+-- of each group have to replace others of it, and the refusal if they cannot (groups/admission), nil if none has to
+-- timed: false if their start times were checked before.
+function admission.refusal(base, shape, now, jobs, choose, timed)
+  if shape.mode == 'off' or #jobs == 0 then return nil end
+  local enforced = shape.mode == 'enforce'
+  local lack = places.lack(base, shape, now, jobs)
+  local large = enforced and admission.too_large(shape, jobs, lack)
+  if large then return large end
+  -- Above the capacity, where retries and a lowered capacity may leave a queue, a swap would keep it there.
+  local full = jobs.swaps
+  if lack then full = lack.depth <= shape.capacity end
+  local gone = full and enforced and choose and choose(base, shape, jobs, lack and lack.swaps or 0)
+  if jobs.swaps and not gone and not lack then return jobs.swaps.refuse() end
+  local left = gone and shape.overflow == 'drop-oldest' and #gone or 0
+  local late = timed ~= false and lateness.find(base, shape, now, jobs, left)
+  -- Jobs that other scripts have removed make none late.
+  if late and jobs.groups and jobs.groups:sweep() > 0 then late = lateness.find(base, shape, now, jobs, left) end
+  if gone then lack = nil end
+  if not lack and not late then return nil, gone end
+  if not enforced then
+    redis.call('HINCRBY', base .. 'meta:meter', 'shadowRefused', jobs.count or #jobs)
+    return nil
+  end
+  local detail = places.refuse(base, shape, now, jobs, lack, late)
+  if not late then return { -2, detail } end
+  redis.call('HINCRBY', base .. 'meta:meter', 'refusedLate', refusals.of(jobs))
+  detail[5], detail[6] = as_text.us(late.start), late.max_wait or ''
+  detail[7] = late.deadline and as_text.us(late.deadline) or ''
+  return { -5, detail }
+end
+
+-- Number of new jobs that certainly fit, as long as no others are added.
+function admission.places(base, shape, now)
+  if not shape.capacity or shape.mode == 'off' then return math.huge end
+  local free = shape.reserved and tonumber(string.match(shape.reserved, '^%d+')) or 0
+  return shape.capacity - free - occupancy.depth(base, shape, now) - occupancy.claimed(shape, now)
+end
+
+return admission

@@ -1,0 +1,65 @@
+local claims = {}
+
+-- Claims: places that a bulk in several parts has taken before its jobs arrive: a hash, claim id -> 'places:end' (µs).
+-- Each ends with its own lease, so that a producer that dies in between blocks nothing for long. The shape keeps their
+-- sum and the latest end, so that admissions need not read the claims.
+function claims.key(base)
+  return base .. 'meta:claims'
+end
+
+-- Drops expired claims and stores the sum.
+function claims.sum(shape_key, base, now)
+  local key = claims.key(base)
+  local claims, sum, latest = redis.call('HGETALL', key), 0, 0
+  for i = 1, #claims, 2 do
+    local places, ends = string.match(claims[i + 1], '^(%d+):(%d+)$')
+    if tonumber(ends) <= now or places == '0' then
+      redis.call('HDEL', key, claims[i])
+    else
+      sum, latest = sum + tonumber(places), math.max(latest, tonumber(ends))
+    end
+  end
+  redis.call('HSET', shape_key, 'claimed', sum, 'claimedUntil', string.format('%.0f', latest))
+end
+
+function claims.set(shape_key, base, id, places, now, lease_ms)
+  local key = claims.key(base)
+  redis.call('HSET', key, id, string.format('%.0f:%.0f', places, now + lease_ms * 1000))
+  redis.call('PEXPIRE', key, math.max(redis.call('PTTL', key), lease_ms))
+  claims.sum(shape_key, base, now)
+end
+
+-- The remaining places of a claim, nil if it has ended.
+function claims.left(base, id, now)
+  local claim = redis.call('HGET', claims.key(base), id)
+  if not claim then return nil end
+  local places, ends = string.match(claim, '^(%d+):(%d+)$')
+  return tonumber(ends) > now and tonumber(places) or nil
+end
+
+-- Takes up to n places from a claim, renews its lease, and returns how many it took.
+function claims.use(shape_key, base, id, n, now, lease_ms)
+  local left = claims.left(base, id, now)
+  if not left then return 0 end
+  local used = math.min(left, n)
+  claims.set(shape_key, base, id, left - used, now, lease_ms)
+  return used
+end
+
+-- Takes the places of new jobs from a claim: 'id lease-ms first', with the id of the first job. False if it has too few,
+-- or if the call was resent: then its jobs are there.
+function claims.take(shape_key, base, claim, jobs, now)
+  local id, lease_ms, first = string.match(claim, '^(%S+) (%d+) (.+)$')
+  if redis.call('EXISTS', base .. first) == 1 then return false end
+  if jobs > (claims.left(base, id, now) or 0) then return false end
+  claims.use(shape_key, base, id, jobs, now, tonumber(lease_ms))
+  return true
+end
+
+-- The rest of the claim's jobs will not arrive.
+function claims.drop(shape_key, base, id, now)
+  redis.call('HDEL', claims.key(base), id)
+  claims.sum(shape_key, base, now)
+end
+
+return claims

@@ -1,0 +1,59 @@
+local next_departure = use 'admission/next-departure'
+local schedule = use 'admission/schedule'
+local ageing_open = use 'gate/ageing-open'
+local bucket = use 'meter/bucket'
+local as_text = use 'redis/as-text'
+
+-- Position of a waiting job, and an estimate of its start with the mean cost of the jobs ahead.
+-- BullMQ serves the wait list before the prioritized set, unless jobs age.
+local estimate = {}
+
+-- With ageing, in a line of gate/ageing-open. looked_at: how many of the wait list are searched for a job that is at neither
+-- end
+function estimate.aged(ageing, line, id, looked_at)
+  if redis.call('ZSCORE', line.set, id) then return ageing.ahead(line, id) end
+  if not line.list then return nil end
+  if redis.call('LINDEX', line.list, 0) == id then return ageing.ahead(line, id, redis.call('LLEN', line.list) - 1) end
+  local at = redis.call('LPOS', line.list, id, 'RANK', -1, 'MAXLEN', looked_at)
+  return at and ageing.ahead(line, id, redis.call('LLEN', line.list) - 1 - at) or nil
+end
+
+function estimate.position(base, shape, now, id, looked_at)
+  local ageing = ageing_open(base, shape, now)
+  if ageing then return estimate.aged(ageing, ageing.queue, id, looked_at or 1) end
+  local rank = redis.call('ZRANK', base .. 'prioritized', id)
+  if rank then return redis.call('LLEN', base .. 'wait') + rank end
+  if redis.call('LINDEX', base .. 'wait', -1) == id then return 0 end
+  if redis.call('LINDEX', base .. 'wait', 0) == id then return redis.call('LLEN', base .. 'wait') - 1 end
+  return nil
+end
+
+-- The start (µs) as text of the job at a position, '' if unknown: in an open-ended pause no start is known.
+function estimate.start_at(base, shape, now, position)
+  if not shape or redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return '' end
+  if shape.limits and shape.mode == 'enforce' then
+    local p = schedule.open(base, shape, now)
+    -- It is not known when a place of a concurrency limit becomes free, and such a limit alone says nothing about
+    -- the jobs ahead.
+    if p.left == 0 or (position > 0 and not p.meter and #p.parts == 0) then return '' end
+    return as_text.us((schedule.nth(p, position + 1)))
+  end
+  local m = next_departure.meter(base, shape, now)
+  if not m then
+    if position > 0 then return '' end
+    return as_text.us(math.max(now, shape.paused_until))
+  end
+  local slot = bucket.nth_slot(m, position + 1, next_departure.head_cost(base, shape, now) or 1, m.mean_cost,
+    math.max(m.now, shape.paused_until - m.origin))
+  return as_text.us(m.origin + slot)
+end
+
+-- Returns position and start (µs) as text, '' if unknown: a job that is delayed, has ended or waits for its children
+-- has no position.
+function estimate.start(base, shape, now, id)
+  local position = estimate.position(base, shape, now, id)
+  if not position then return '', '' end
+  return position, estimate.start_at(base, shape, now, position)
+end
+
+return estimate

@@ -1,0 +1,28 @@
+-- Whether this many more jobs certainly fit: then it does not matter whether some are duplicates. known: the field `fits`
+-- of the shape that the caller knows, '' if it knows none; cost: the highest among them; claimed: whether their places
+-- are claimed. Second, whether departures are timed, so that workers may sleep although jobs wait; third, how many jobs are
+-- in the wait list, nil if that was not counted.
+local function fits_surely(key, base, known, jobs, cost, claimed)
+  local f = redis.call('HMGET', key, 'rev', 'fits', 'claimed')
+  if not f[1] then return known == '' end
+  if f[2] ~= known or (not claimed and f[3] and f[3] ~= '0') then return false end
+  local revision, places, timed, most = string.match(known, '^%d+:(%d+) (%d*) (t?) (%S*)$')
+  -- An older version of this package has changed the shape and left the field as it was.
+  if revision ~= f[1] then return false end
+  if most ~= '' and cost > tonumber(most) then return false end
+  -- Few queues have any of these: one call replaces three counts.
+  local others = redis.call('EXISTS', base .. 'delayed', base .. 'prioritized', base .. 'waiting-children') > 0
+  local delayed = others and redis.call('ZCARD', base .. 'delayed') or 0
+  -- A delayed job may have to wake a worker that sleeps for its slot.
+  if timed ~= '' and delayed > 0 then return false end
+  timed = timed ~= ''
+  if claimed or places == '' then return true, timed end
+  local waiting = redis.call('LLEN', base .. 'wait')
+  local depth = waiting + delayed
+  if others then
+    depth = depth + redis.call('ZCARD', base .. 'prioritized') + redis.call('ZCARD', base .. 'waiting-children')
+  end
+  return depth + jobs <= tonumber(places), timed, waiting
+end
+
+return fits_surely

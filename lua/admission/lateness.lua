@@ -1,0 +1,149 @@
+local free_places = use 'admission/free-places'
+local next_departure = use 'admission/next-departure'
+local schedule = use 'admission/schedule'
+local ageing_open = use 'gate/ageing-open'
+local bucket = use 'meter/bucket'
+local as_text = use 'redis/as-text'
+
+-- Whether new jobs could start in time, by the drain schedule: at the rate and the limits, with the mean cost of the
+-- jobs ahead, as if no others came. In an open-ended pause, or without a rate and limits (except for the end of a
+-- pause), no schedule is known, and nothing is late.
+
+local lateness = {}
+
+function lateness.asked(shape, jobs)
+  if shape.max_wait_ms then return true end
+  for _, job in ipairs(jobs) do if job.terms.deadline then return true end end
+  return false
+end
+
+-- Returns a function of the number of jobs ahead and the cost that computes a start, or nil if nothing is known.
+function lateness.schedule(base, shape, now)
+  if shape.limits and shape.mode ~= 'off' then
+    local p = schedule.open(base, shape, now)
+    if #p.parts > 0 then return function(ahead) return (schedule.nth(p, ahead + 1)) end end
+  end
+  local m = next_departure.meter(base, shape, now)
+  if not m then
+    if shape.paused_until <= now then return nil end
+    return function() return shape.paused_until end
+  end
+  local from, head = math.max(m.now, shape.paused_until - m.origin), next_departure.head_cost(base, shape, now) or m.mean_cost
+  return function(ahead, cost)
+    local slot = bucket.nth_slot(m, ahead + 1, ahead == 0 and cost or head, m.mean_cost, from)
+    return m.origin + math.ceil(slot)
+  end
+end
+
+-- The jobs sorted by one of their terms, a number; equal ones as they came. Neighbours with the same terms and cost are
+-- one, as in lateness.line.
+function lateness.sorted(jobs, field)
+  local alike, values, sorted = {}, {}, {}
+  for _, job in ipairs(jobs) do
+    local value = job.terms[field]
+    if not alike[value] then
+      alike[value], values[#values + 1] = {}, value
+    end
+    table.insert(alike[value], job)
+  end
+  table.sort(values)
+  for _, value in ipairs(values) do
+    for _, job in ipairs(alike[value]) do
+      local last, n = sorted[#sorted], job.n or 1
+      if last and last.terms == job.terms and last.cost == job.cost then last.n = last.n + n
+      else sorted[#sorted + 1] = { terms = job.terms, cost = job.cost, n = n } end
+    end
+  end
+  return sorted
+end
+
+-- Calls each(job, ahead) for every new job that has a start, in the order in which they leave, with the number of old
+-- and new jobs ahead of it; delayed jobs come last. gone: number of jobs at the head that are dropped for the new ones.
+-- Of several like jobs (n) the first and the last: those between start between them.
+-- jobs.ageing: the order of jobs that age (gate/ageing-open)
+function lateness.line(base, now, jobs, gone, each)
+  local heads, plain, prioritized, delayed = {}, {}, {}, {}
+  for i, job in ipairs(jobs) do
+    local terms, kind = job.terms, plain
+    job.at = i
+    if terms.delay > 0 then kind = delayed
+    elseif terms.priority > 0 then kind = prioritized
+    elseif terms.place == 'l' then kind = heads end
+    if terms.place ~= 'w' then kind[#kind + 1] = job end
+  end
+  local listed, counts = redis.call('LLEN', base .. 'wait'), {}
+  local behind = jobs.ageing and jobs.ageing.behind_all(jobs.ageing.queue)
+  -- How many jobs of the prioritized set go before one that comes at `at` (µs).
+  local function as_important(priority, at)
+    if behind then return behind(at, priority) - listed end
+    if priority == 0 then return 0 end
+    -- BullMQ's score is the priority * 2^32 + a counter.
+    counts[priority] = counts[priority]
+      or redis.call('ZCOUNT', base .. 'prioritized', '-inf', '(' .. as_text.us((priority + 1) * 4294967296))
+    return counts[priority]
+  end
+  local aged, before = #heads + #plain > 0 and as_important(0, now) or 0, 0
+  local function run(job, ahead)
+    local n = job.n or 1
+    each(job, ahead + before)
+    if n > 1 then each(job, ahead + before + n - 1) end
+    before = before + n
+  end
+  for i = #heads, 1, -1 do run(heads[i], aged) end
+  local ahead = listed - gone
+  for _, job in ipairs(plain) do run(job, aged + ahead) end
+  ahead, before = ahead + before, 0
+  for _, job in ipairs(lateness.sorted(prioritized, 'priority')) do
+    run(job, ahead + as_important(job.terms.priority, now))
+  end
+  before = 0
+  for _, job in ipairs(lateness.sorted(delayed, 'delay')) do
+    -- BullMQ's score of a delayed job is its time in ms * 4096 + a counter.
+    local due = (math.floor(now / 1000) + job.terms.delay + 1) * 4096 - 1
+    local sooner = redis.call('ZCOUNT', base .. 'delayed', '-inf', as_text.exact(due))
+    run(job, ahead + as_important(job.terms.priority, now + job.terms.delay * 1000) + sooner)
+  end
+end
+
+-- Nil if all start in time, else the details of the job that is late by the most: {retry_ms, start (µs), max_wait,
+-- deadline (ms; nil if it is met)}. A wait counts from when the job could start: for a delayed job from its due
+-- time. jobs.line: takes the place of lateness.line, and may know a start below which its group holds a job (µs); it may
+-- leave out jobs that start in time with any number of jobs ahead up to one, by a function of both
+function lateness.find(base, shape, now, jobs, gone)
+  if not lateness.asked(shape, jobs) or redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return nil end
+  local starts, line, late = lateness.schedule(base, shape, now), jobs.line or lateness.line, nil
+  if not starts and not jobs.line then return nil end
+  jobs.ageing = ageing_open(base, shape, now)
+  local known = {}
+  local function start_behind(ahead, cost)
+    if not starts then return 0 end
+    if ahead == 0 then return starts(0, cost) end
+    known[ahead] = known[ahead] or starts(ahead, cost)
+    return known[ahead]
+  end
+  -- By how much the job is late, µs; its start; by how much it waits for too long, and misses its deadline.
+  local function lateness_of(job, ahead, own)
+    local due, deadline = now + job.terms.delay * 1000, job.terms.deadline
+    local start = math.max(due, own, start_behind(ahead, job.cost))
+    local waits = shape.max_wait_ms and start - due - shape.max_wait_ms * 1000 or 0
+    local misses = deadline and start - deadline * 1000 or 0
+    return math.max(waits, misses), start, waits, misses
+  end
+  line(base, now, jobs, gone, function(job, ahead, own)
+    if own == math.huge then return end
+    local us, start, waits, misses = lateness_of(job, ahead, own or 0)
+    if us > 0 and (not late or us > late.us) then
+      late = {
+        us = us, start = start, max_wait = waits > 0 and shape.max_wait_ms,
+        deadline = misses > 0 and job.terms.deadline,
+      }
+    end
+  end, function(job, most)
+    -- Only the first to leave starts by its own cost.
+    return (lateness_of(job, 0, 0)) <= 0 and (lateness_of(job, most, 0)) <= 0
+  end)
+  if late then late.retry_ms = math.min(free_places.MAX_MS, math.ceil(late.us / 1000)) end
+  return late
+end
+
+return lateness

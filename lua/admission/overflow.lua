@@ -1,0 +1,261 @@
+local occupancy = use 'admission/occupancy'
+local batch_once = use 'ends/batch-once'
+local touched = use 'gate/touched'
+local group_share = use 'groups/share'
+local as_text = use 'redis/as-text'
+local hooked_redis = use 'redis/hooked-redis'
+
+-- Overflow: a full queue accepts a new job and drops a waiting one for it. The dropped job fails for good, like any job
+-- of BullMQ, and is reported in an event; if shape.overflow_to names a queue, it leaves a dead letter there.
+local overflow = {}
+-- Jobs that cannot be dropped are skipped, up to this many.
+overflow.PASSED_BY = 100
+-- The options of jobs that can be dropped, by their ids.
+overflow.options = {}
+-- As in BullMQ: its scores of prioritized jobs are the priority * 2^32 + a counter.
+overflow.PRIORITY_UNIT = 4294967296
+
+-- Never dropped: jobs of flows, whose parents would wait for ever or whose children would be useless; the iteration of
+-- a scheduler, which creates the next one when it starts; a job that has failed already and only has to be fetched.
+function overflow.droppable(base, id)
+  local key = base .. id
+  local f = redis.call('HMGET', key, 'name', 'parentKey', 'parent', 'rjk', 'defa', 'opts')
+  if not f[1] or f[2] or f[3] or f[4] or f[5] then return false end
+  -- If its options cannot be parsed, it is unknown whether the job is to be kept: it stays, and nothing is changed.
+  local parsed, options = pcall(cjson.decode, f[6] or '{}')
+  if not parsed then return false end
+  overflow.options[id] = options
+  return redis.call('EXISTS', key .. ':dependencies', key .. ':processed', key .. ':failed', key .. ':unsuccessful') == 0
+end
+
+-- The oldest jobs without a priority: the next to leave.
+function overflow.oldest(base, n)
+  local ids, found = redis.call('LRANGE', base .. 'wait', -n - overflow.PASSED_BY, -1), {}
+  for i = #ids, 1, -1 do
+    if overflow.droppable(base, ids[i]) then found[#found + 1] = ids[i] end
+    if #found == n then return found end
+  end
+  return nil
+end
+
+-- The last prioritized jobs to leave, while accepts(priority).
+function overflow.lowest(base, n, accepts)
+  local last, found = redis.call('ZREVRANGE', base .. 'prioritized', 0, n + overflow.PASSED_BY - 1, 'WITHSCORES'), {}
+  for i = 1, #last, 2 do
+    if not accepts(math.floor(tonumber(last[i + 1]) / overflow.PRIORITY_UNIT)) then return nil end
+    if overflow.droppable(base, last[i]) then found[#found + 1] = last[i] end
+    if #found == n then return found end
+  end
+  return nil
+end
+
+function overflow.choose_plain(base, shape, jobs, n)
+  local limit, least = math.huge, 0
+  for _, job in ipairs(jobs) do
+    local priority = job.terms.priority
+    limit, least = math.min(limit, occupancy.limit(shape, priority)), math.max(least, priority)
+  end
+  if shape.overflow == 'drop-oldest' then
+    return occupancy.limit(shape, 0) <= limit and overflow.oldest(base, n) or nil
+  end
+  return overflow.lowest(base, n, function(priority)
+    return priority > least and occupancy.limit(shape, priority) <= limit
+  end)
+end
+
+-- Calls found(id, score) for the first jobs of a group's line, or the last, until it returns true. n: how many are looked
+-- for. Those that cannot be dropped are rarely before them.
+function overflow.each_of_group(base, group, oldest, n, found)
+  local key = base .. 'meta:group:jobs:' .. group
+  for _, range in ipairs({ { 0, n - 1 }, { n, n + overflow.PASSED_BY - 1 } }) do
+    local ids = oldest and redis.call('ZRANGE', key, range[1], range[2], 'WITHSCORES')
+      or redis.call('ZREVRANGE', key, range[1], range[2], 'WITHSCORES')
+    for i = 1, #ids, 2 do if found(ids[i], tonumber(ids[i + 1])) then return end end
+  end
+end
+
+-- Up to n jobs of a group: the next to leave, or the last of those that are less important than all new ones.
+function overflow.of_group(base, shape, group, jobs, n)
+  local least, found, oldest = 0, {}, shape.overflow == 'drop-oldest'
+  for _, job in ipairs(jobs) do least = math.max(least, job.group[2]) end
+  overflow.each_of_group(base, group, oldest, n, function(id, score)
+    if not oldest and math.floor(score / overflow.PRIORITY_UNIT) <= least then return true end
+    if redis.call('ZSCORE', base .. 'prioritized', id) and overflow.droppable(base, id) then found[#found + 1] = id end
+    return #found == n
+  end)
+  return found
+end
+
+-- With groups, new jobs replace jobs of their own groups: none is dropped for another tenant's. Jobs without a group are
+-- one group. jobs.groups: the opened groups, if a job has one. With a bound by what is free (groups/share), jobs.swaps says
+-- how many of each group are to be replaced, whatever the queue lacks.
+function overflow.choose_grouped(base, shape, jobs, n)
+  local lists, names, found = {}, {}, { groups = jobs.groups, of = {} }
+  local shares = jobs.groups and group_share.of_free(jobs.groups.given)
+  for _, job in ipairs(jobs) do
+    local group = job.group and job.group[1] or ''
+    if not lists[group] then
+      lists[group] = {}
+      -- The jobs without a group come last: they replace what the others do not.
+      table.insert(names, group ~= '' and 1 or #names + 1, group)
+    end
+    table.insert(lists[group], job)
+  end
+  for _, group in ipairs(names) do
+    local own = lists[group]
+    local most, ids = math.min(#own, n - #found), nil
+    if group ~= '' then
+      if shares then most = jobs.swaps and jobs.swaps.of[group] or 0 end
+      ids = most > 0 and overflow.of_group(base, shape, group, own, most) or {}
+      if shares and #ids < most then return nil end
+    elseif most > 0 then
+      ids = overflow.choose_plain(base, shape, own, most)
+    end
+    for _, id in ipairs(ids or {}) do
+      found[#found + 1] = id
+      if group ~= '' then found.of[id] = group end
+    end
+    if #found == n and not shares then return found end
+  end
+  return #found >= n and found or nil
+end
+
+-- The n jobs to drop for the new ones, or nil if there are not enough. None is dropped for a less important one, or
+-- if others would then take a place reserved for its priority.
+function overflow.choose(base, shape, jobs, n)
+  if not shape.overflow or shape.overflow == 'reject' then return nil end
+  if shape.groups then return overflow.choose_grouped(base, shape, jobs, n) end
+  return overflow.choose_plain(base, shape, jobs, n)
+end
+
+function overflow.keys(base, names)
+  for i, name in ipairs(names) do names[i] = base .. name end
+  return names
+end
+
+-- BullMQ stores these options under short names.
+overflow.OPTION_NAMES = {
+  de = 'deduplication', fpof = 'failParentOnFailure', cpof = 'continueParentOnFailure',
+  idof = 'ignoreDependencyOnFailure', kl = 'keepLogs', rdof = 'removeDependencyOnFailure',
+}
+
+-- BullMQ's scripts, once one is used: their functions are made once, and they work on these parameters, not on the KEYS and
+-- ARGV of this script.
+overflow.scripts = {}
+
+-- Handlers (redis/hooked-redis) for BullMQ's moveToFinished, of one queue. It only ends active jobs and counts an attempt: a
+-- dropped job was not active and made none.
+function overflow.handlers(base)
+  local call, handlers, active = redis.call, batch_once.handlers(base), base .. 'active'
+  function handlers.LREM(command, key, ...)
+    return key == active and 1 or call(command, key, ...)
+  end
+  function handlers.HINCRBY(command, key, field, by)
+    return field == 'atm' and 0 or call(command, key, field, by)
+  end
+  return handlers
+end
+
+function overflow.make(name, redis)
+  if name == 'addStandardJob' then
+    --- @original addStandardJob functions
+    return function(KEYS, ARGV)
+      --- @original addStandardJob rest
+    end
+  end
+  --- @original moveToFinished functions
+  return function(KEYS, ARGV)
+    --- @original moveToFinished rest
+  end
+end
+
+function overflow.run(name, redis, keys, args)
+  overflow.scripts[name] = overflow.scripts[name] or overflow.make(name, redis)
+  return overflow.scripts[name](keys, args)
+end
+
+-- Stored JSON is not decoded and encoded again unless necessary: Lua turns an empty list into an empty object.
+function overflow.letter(base, to, id, options, reason, now_ms)
+  local f = redis.call('HMGET', base .. id, 'name', 'data', 'opts', 'timestamp', 'atm', 'ats', 'stc', 'throttled',
+    'stacktrace', 'processedOn', 'progress')
+  local prefix, queue = string.match(base, '^(.*):([^:]*):$')
+  local encoded = f[3]
+  for short, name in pairs(overflow.OPTION_NAMES) do
+    if options[short] ~= nil then
+      options[name], options[short] = options[short], nil
+      encoded = cjson.encode(options)
+    end
+  end
+  local again = tonumber(options.redriven) or 0
+  local letter_id = redis.sha1hex(cjson.encode({ prefix, queue, id, f[4] })) .. (again > 0 and '-' .. again or '')
+  local text = cjson.encode
+  local data = '{"prefix":' .. text(prefix) .. ',"queueName":' .. text(queue) .. ',"id":' .. text(id)
+    .. ',"name":' .. text(f[1]) .. ',"data":' .. f[2] .. ',"opts":' .. encoded .. ',"failedReason":' .. text(reason)
+    .. ',"stacktrace":' .. (f[9] or '[]') .. ',"attemptsMade":' .. (f[5] or 0) .. ',"attemptsStarted":' .. (f[6] or 0)
+    .. ',"stalledCounter":' .. (f[7] or 0) .. ',"throttled":' .. (f[8] or 0) .. ',"timestamp":' .. f[4]
+    .. (f[11] and ',"progress":' .. f[11] or '')
+    .. (f[10] and ',"processedOn":' .. f[10] or '') .. ',"finishedOn":' .. now_ms .. ',"redriven":' .. again .. '}'
+  local letters = prefix .. ':' .. to .. ':'
+  local keys = overflow.keys(letters, {
+    'wait', 'paused', 'meta', 'id', 'completed', 'delayed', 'active', 'events', 'marker',
+  })
+  local letter = cmsgpack.pack({ letters, letter_id, f[1], tonumber(now_ms) })
+  overflow.run('addStandardJob', redis, keys, { letter, data, cmsgpack.pack({}) })
+  touched.bases[letters] = true
+end
+
+-- Like BullMQ's getKeepJobs.
+function overflow.keeps(rule)
+  if type(rule) == 'table' then return rule end
+  if type(rule) == 'number' then return { count = rule } end
+  return { count = rule == true and 0 or -1 }
+end
+
+function overflow.fail(base, id, keeps, reason, now_ms)
+  overflow.keys_of_end = overflow.keys_of_end or overflow.keys(base, {
+    'wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc', 'failed', '',
+    'metrics:failed', 'marker',
+  })
+  overflow.redis_of_end = overflow.redis_of_end or hooked_redis(redis, overflow.handlers(base))
+  overflow.keys_of_end[12] = base .. id
+  -- No last attempt is reported.
+  local options = cmsgpack.pack({ token = '0', keepJobs = keeps, attempts = 1000000000, maxMetricsSize = '' })
+  overflow.run('moveToFinished', overflow.redis_of_end, overflow.keys_of_end,
+    { id, now_ms, 'failedReason', reason, 'failed', '0', base, options, '' })
+end
+
+-- group: of a job of a group, and the opened groups
+function overflow.drop_one(base, shape, id, now_ms, group, groups)
+  local reason = 'dropped: queue full (overflow ' .. shape.overflow .. ')'
+  local options = overflow.options[id]
+  local keeps, to = overflow.keeps(options.removeOnFail), shape.overflow_to
+  -- A job whose letter cannot be written (an ACL, a key of another type) is kept whatever its options say.
+  if to and not pcall(overflow.letter, base, to, id, options, reason, now_ms) then keeps = { count = -1 } end
+  if shape.overflow == 'drop-oldest' and not group then
+    redis.call('LREM', base .. 'wait', -1, id)
+  else
+    if group then groups:remove(group, id) end
+    redis.call('ZREM', base .. 'prioritized', id)
+  end
+  overflow.fail(base, id, keeps, reason, now_ms)
+  redis.call('XADD', base .. 'events', 'MAXLEN', '~', 10000, '*', 'event', 'dropped', 'jobId', id, 'overflow',
+    shape.overflow)
+end
+
+-- Drops jobs, once the jobs that replace them are in. Groups are to be saved after it.
+function overflow.drop(base, shape, ids, now)
+  local now_ms = as_text.us(math.floor(now / 1000))
+  for _, id in ipairs(ids) do overflow.drop_one(base, shape, id, now_ms, ids.of and ids.of[id], ids.groups) end
+  redis.call('HINCRBY', base .. 'meta:meter', 'droppedTotal', #ids)
+end
+
+-- Drops jobs once, if ids.due says that one of the jobs that replace them is in. Those that are gathered (groups/jobs)
+-- have to be in their groups before others leave these.
+function overflow.drop_due(base, shape, ids, now)
+  if not ids or not ids.due then return end
+  ids.due = nil
+  if ids.groups and ids.groups.gathered then ids.groups:store_gathered() end
+  overflow.drop(base, shape, ids, now)
+end
+
+return overflow

@@ -1,0 +1,37 @@
+-- Refusals are reported to QueueEvents in one event a second, however many there are.
+
+local refusals = {}
+
+-- How many refusals to report now; 0 within a second of the last event.
+function refusals.due(meter_key, now)
+  local f = redis.call('HMGET', meter_key, 'refused', 'refusedAt')
+  local count, at = tonumber(f[1]) or 0, tonumber(f[2]) or 0
+  local SECOND_US = 1000000
+  if now - at < SECOND_US and now >= at then return 0 end
+  return count
+end
+
+function refusals.tell(meter_key, events_key, now, count, depth, capacity)
+  redis.call('HSET', meter_key, 'refused', 0, 'refusedAt', string.format('%.0f', now))
+  redis.call('XADD', events_key, 'MAXLEN', '~', 10000, '*', 'event', 'refused', 'count', count, 'depth', depth,
+    'capacity', capacity or '')
+end
+
+-- How many of the refused jobs count: {terms} each, and `count` if there are more.
+function refusals.of(jobs)
+  local count = jobs.count or #jobs
+  for _, job in ipairs(jobs) do
+    if job.terms and job.terms.elsewhere then count = count - 1 end
+  end
+  return count
+end
+
+function refusals.note(meter_key, events_key, now, jobs, depth, capacity)
+  if jobs == 0 then return end
+  redis.call('HINCRBY', meter_key, 'refused', jobs)
+  redis.call('HINCRBY', meter_key, 'refusedTotal', jobs)
+  local count = refusals.due(meter_key, now)
+  if count > 0 then refusals.tell(meter_key, events_key, now, count, depth, capacity) end
+end
+
+return refusals

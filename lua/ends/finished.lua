@@ -1,0 +1,48 @@
+local redis_now = use 'redis/redis-now'
+
+-- The ends of jobs that are not kept are remembered in a hash for each tenth of a second (id -> when the job ended, ms):
+-- a key for each job would cost more than the rest of that, most of it when the key expires. A sorted set has these
+-- hashes, which are named by the clocks of workers, by the time at which they expire, ms.
+
+local finished = {}
+
+-- The least time that they are remembered for admission/sent-again: 30 s, and what it allows for clocks.
+finished.LEAST_MS = 31000
+local function finished_key(base, timestamp)
+  return base .. 'meta:ended:' .. string.sub(timestamp, 1, -3)
+end
+
+-- The hash whose lifetime this script has looked at.
+local finished_hash
+
+function finished.remember(base, id, timestamp, memo_ms)
+  local key = finished_key(base, timestamp)
+  redis.call('HSET', key, id, timestamp)
+  if key == finished_hash then return end
+  finished_hash = key
+  -- Workers differ in it. The longest applies, and the ends of the same tenth of a second need no other one.
+  local least_ms, hashes = math.max(memo_ms, finished.LEAST_MS), base .. 'meta:ended'
+  if redis.call('PTTL', key) >= least_ms then return end
+  local now_ms, lasts_ms = math.floor(redis_now() / 1000), least_ms + 100
+  redis.call('PEXPIRE', key, lasts_ms)
+  redis.call('ZADD', hashes, now_ms + lasts_ms, key)
+  redis.call('ZREMRANGEBYSCORE', hashes, '-inf', now_ms)
+  if redis.call('PTTL', hashes) < lasts_ms then redis.call('PEXPIRE', hashes, lasts_ms) end
+end
+
+-- Whether this end of the job is recorded already: the script ran, its reply was lost, the client resent it. target:
+-- the set of finished jobs
+local function finished_before(base, target, id, timestamp)
+  if redis.call('HGET', finished_key(base, timestamp), id) == timestamp then return true end
+  local finished_on = redis.call('HGET', base .. id, 'finishedOn')
+  return finished_on == timestamp and redis.call('ZSCORE', target, id) == timestamp
+end
+
+-- Returns BullMQ's code, corrected for a resent call, and whether the call was resent.
+function finished.code(reply, base, target, id, timestamp)
+  local code = type(reply) == 'table' and 0 or reply
+  if code < 0 and finished_before(base, target, id, timestamp) then return 0, true end
+  return code, false
+end
+
+return finished

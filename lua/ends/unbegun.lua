@@ -1,0 +1,227 @@
+local group_limits_of = use 'groups/limits-of'
+local queue_groups = use 'groups/queue-groups'
+local charged = use 'limits/charged'
+local queue_limits = use 'limits/queue-limits'
+local queue_places = use 'limits/queue-places'
+local bucket = use 'meter/bucket'
+local as_text = use 'redis/as-text'
+local redis_now = use 'redis/redis-now'
+local job_options = use 'shape/job-options'
+local shapes = use 'shape/shapes'
+
+-- The downstream has not seen a job that goes back without having started, so what it was charged goes back too, where
+-- that lets nothing more pass than is allowed: to the very windows that were charged, and to buckets whose last slot it
+-- had. Slots that were granted behind it keep their distance. A window that begins with its first unit (align 'first')
+-- must not begin with such a job: the downstream's own window begins with the next one. Places of a limit on running
+-- jobs follow the lock of the job. Called before the jobs go back.
+local unbegun = {}
+
+-- Jobs are read in chunks of this size, the last granted first.
+unbegun.CHUNK, unbegun.MOST = 64, 1024
+-- So many entries of logs may be read and written by a call, of all limits together. What is charged behind more of them
+-- is not given back: others would wait for Redis meanwhile.
+unbegun.ENTRIES = 500
+-- Slots that lie this close behind a reset or another mode of a limit, µs, may have been granted before it.
+unbegun.AHEAD_US = 60000000
+
+-- A job that was charged when it was granted, nil if it was not: {id, slot, cost, costs, group, attempt}. rules: the name
+-- of the limits now; ruled: whether it was charged under these
+function unbegun.job(base, id, rules)
+  local job = redis.call('HMGET', base .. id, 'departure', 'opts', 'processedOn', 'defa', 'charged', 'ats')
+  local slot = tonumber(job[1]) or 0
+  -- Otherwise the slot is that of an attempt before. One that will only be failed was not charged.
+  if math.ceil(slot / 1000) ~= tonumber(job[3]) or job[4] then return nil end
+  local cost, costs = job_options.cost(job[2])
+  return {
+    id = id, slot = slot, cost = cost, costs = costs, group = queue_groups.named(job[2]) or '',
+    ruled = string.match(job[5] or '', '^%S+') == rules, attempt = job[6] or '',
+  }
+end
+
+-- Whether a job was certainly charged under a limit, as it is now.
+function unbegun.counts(l, job)
+  if not job.ruled or l.mode ~= 'enforce' or not l.verbs.take_back then return false end
+  if not l.changed_at then
+    local changed = redis.call('HMGET', l.control, 'modeAt', 'resetAt')
+    l.changed_at = math.max(tonumber(changed[1]) or 0, tonumber(changed[2]) or 0)
+  end
+  return l.changed_at == 0 or job.slot > l.changed_at + unbegun.AHEAD_US
+end
+
+-- What a running job has taken of a limit by now, nil if it is not known when it began to: a job that was to take nothing
+-- was charged since.
+function unbegun.taken(base, l, job)
+  local cost = queue_limits.cost(l, job.cost, job.costs)
+  local field = job.attempt .. ':' .. as_text.us(job.slot) .. ':' .. (l.unit or '')
+  local settled = tonumber(redis.call('HGET', base .. 'meta:settled:' .. job.id, field) or nil)
+  if settled and settled > 0 and cost == 0 then return nil end
+  return settled or cost
+end
+
+-- The running jobs that were charged, read once for all limits and only as far as they are asked for. Returns a function
+-- for the i-th of them, or of those of a group; nil behind the last one that is looked at.
+function unbegun.running(base, rules)
+  local all, own, read, whole = {}, {}, 0, false
+
+  local function read_more()
+    local ids = redis.call('LRANGE', base .. 'active', read, read + unbegun.CHUNK - 1)
+    read = read + unbegun.CHUNK
+    whole = #ids < unbegun.CHUNK or read >= unbegun.MOST
+    for _, id in ipairs(ids) do
+      local job = unbegun.job(base, id, rules)
+      if job then
+        own[job.group] = own[job.group] or {}
+        all[#all + 1], own[job.group][#own[job.group] + 1] = job, job
+      end
+    end
+  end
+
+  return function(i, group)
+    while true do
+      local known = group and own[group] or not group and all or {}
+      if known[i] or whole then return known[i] end
+      read_more()
+    end
+  end
+end
+
+-- The running jobs that took units of the window, each {id, slot, cost}, but not those that gave them back (given): only
+-- if no job is missing, else nil. Jobs that have ended are no longer known.
+function unbegun.charged(base, part, running, given)
+  local found, sum, l, s, i = {}, 0, part.l, part.s, 1
+  local job = running(i, part.group)
+  while job do
+    if not given[job.id] and job.slot >= s.start and job.slot < s.finish and unbegun.counts(l, job) then
+      local cost = unbegun.taken(base, l, job)
+      if not cost then return nil end
+      -- One that takes nothing begins no window.
+      if cost > 0 then found[#found + 1] = { id = job.id, slot = job.slot, cost = cost } end
+      sum = sum + cost
+      if sum == s.used then return found end
+    end
+    i = i + 1
+    job = running(i, part.group)
+  end
+end
+
+-- Some that began the window go back, and others were charged in it later: it begins with the first of these, if all of
+-- them are known. Returns whether anything was given back.
+function unbegun.leave(base, part, running, leaving, given)
+  local used, opening, start = 0, 0, nil
+  local found = unbegun.charged(base, part, running, given)
+  for _, job in ipairs(found or {}) do
+    if not leaving[job.id] then
+      if not start or job.slot < start then start, opening = job.slot, 0 end
+      if job.slot == start then opening = opening + job.cost end
+      used = used + job.cost
+    end
+  end
+  if not found or used == part.s.used then return false end
+  part.l.verbs.begin(part.s, part.l, start or part.s.start, used, opening)
+  return true
+end
+
+-- The jobs that go back and were charged when they were granted, the last slot first.
+function unbegun.granted(base, rules, leaving)
+  local jobs = {}
+  for id in pairs(leaving) do jobs[#jobs + 1] = unbegun.job(base, id, rules) end
+  table.sort(jobs, function(a, b) return a.slot > b.slot end)
+  return jobs
+end
+
+-- Gives a limit the units of its jobs back. Returns whether it has.
+function unbegun.refund(base, part, running, jobs, leaving, budget)
+  local l, given, changed, first = part.l, {}, false, false
+  for _, job in ipairs(jobs) do
+    local cost = queue_limits.cost(l, job.cost, job.costs)
+    if cost > 0 and unbegun.counts(l, job) then
+      if l.verbs.take_back(part.s, l, cost, job.slot, budget) then
+        given[job.id], changed = true, true
+      else
+        first = first or l.align == 'first'
+      end
+    end
+  end
+  changed = (first and unbegun.leave(base, part, running, leaving, given)) or changed
+  if not changed then return false end
+  l.verbs.save(part.s, l)
+  if l.shared then queue_places.call_others(l.control, base) end
+  return true
+end
+
+-- Gives the buckets of groups back what was charged for their last slots. Before these, others may have been granted in
+-- between: those would be granted twice.
+function unbegun.refund_buckets(base, shape, now, jobs)
+  local g, units = queue_groups.open(base, shape, now), {}
+  for _, job in ipairs(jobs) do
+    local group = job.group
+    if group ~= '' and job.slot == g:last_slot(group) then units[group] = (units[group] or 0) + job.cost end
+  end
+  for group, cost in pairs(units) do
+    local b = g:bucket(group, g:settings(group))
+    if b then
+      -- The slot itself is kept: none goes before it.
+      bucket.refund(b, bucket.ceil(cost * b.interval), b.last)
+      g:keep_bucket(b)
+      g:release(group, 'limited')
+    end
+  end
+  g:save()
+end
+
+-- The same for the bucket of the queue. Returns how many jobs had its last slot.
+function unbegun.refund_meter(base, shape, jobs)
+  local key = base .. 'meta:meter'
+  local f = redis.call('HMGET', key, 'origin', 'tat', 'last', 'interval')
+  if not (shape.interval and f[1] and f[4]) then return 0 end
+  local b, count = { tat = tonumber(f[2]), last = tonumber(f[3]), interval = tonumber(f[4]) }, 0
+  for _, job in ipairs(jobs) do
+    if job.slot == tonumber(f[1]) + math.ceil(b.last) then
+      bucket.refund(b, bucket.ceil(job.cost * b.interval), b.last)
+      count = count + 1
+    end
+  end
+  if count > 0 then redis.call('HSET', key, 'tat', as_text.exact(b.tat)) end
+  return count
+end
+
+-- Gives limits their units back.
+function unbegun.refund_limits(base, shape, now, rules, jobs, leaving)
+  local running, budget = unbegun.running(base, rules), { entries = unbegun.ENTRIES }
+  for _, part in ipairs(shape.limits and queue_limits.open(shape, base, now) or {}) do
+    unbegun.refund(base, part, running, jobs, leaving, budget)
+  end
+  local own = group_limits_of(base, shape, now)
+  if not own then return end
+  local by_group, g = {}, queue_groups.bare(base)
+  for _, job in ipairs(jobs) do
+    by_group[job.group] = by_group[job.group] or {}
+    table.insert(by_group[job.group], job)
+  end
+  for group, members in pairs(by_group) do
+    local changed = false
+    for _, part in ipairs(own.open(group)) do
+      changed = unbegun.refund(base, part, running, members, leaving, budget) or changed
+    end
+    if changed then g:release(group, 'limited') end
+  end
+  g:save()
+end
+
+-- leaving: the ids of the jobs that go back, each true. Returns the shape and the jobs, for unbegun.refund_meter; nil if
+-- nothing was charged.
+function unbegun.give_back(base, leaving)
+  local key = base .. 'meta:shape'
+  local f = redis.call('HMGET', key, 'limits', 'groups', 'interval')
+  if not (f[1] or f[2] or f[3]) or next(leaving) == nil then return nil end
+  local now = redis_now()
+  local shape = shapes.load(key, base, now)
+  if not (shape and shape.mode == 'enforce') then return nil end
+  local rules = charged.rules(shape.rules_at, shape.groups_at)
+  local jobs = unbegun.granted(base, rules, leaving)
+  if shape.limits or shape.group_limits then unbegun.refund_limits(base, shape, now, rules, jobs, leaving) end
+  if shape.groups then unbegun.refund_buckets(base, shape, now, jobs) end
+  return shape, jobs
+end
+
+return unbegun

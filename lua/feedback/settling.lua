@@ -1,0 +1,174 @@
+local group_limits_of = use 'groups/limits-of'
+local queue_groups = use 'groups/queue-groups'
+local queue_limits = use 'limits/queue-limits'
+local queue_places = use 'limits/queue-places'
+local limit_state = use 'limits/state'
+local bucket = use 'meter/bucket'
+local meter = use 'meter/meter'
+local as_text = use 'redis/as-text'
+local audit = use 'reports/audit'
+local job_options = use 'shape/job-options'
+
+-- Corrects what a job was charged when it left, once its cost is known: under the rate of its queue and that of its
+-- group, and the limits of both. What it cost more is charged now. What it cost less is given back as far as it has not
+-- come back by itself, counted from the last granted slot: jobs that were granted ahead were promised what comes back
+-- until then. How much that is follows from the rate since the job left: of a job that left before a change of the rate,
+-- nothing is given back. Shares of groups count what jobs were expected to cost.
+local settling = {
+  -- Slots that lie this close behind a change, µs, may have been granted before it: as in ends/unbegun.
+  AHEAD_US = 60000000,
+}
+
+-- When the job was charged, not later: whole ms if nothing more exact was stored for its last start. job: departure
+-- and processedOn, as stored
+function settling.since(departure, started)
+  local slot, started_ms = tonumber(departure), tonumber(started) or 0
+  local exact = slot and math.ceil(slot / 1000) == started_ms
+  return exact and slot or (started_ms - 1) * 1000
+end
+
+-- Nil if the job is gone: its charge is then unknown.
+function settling.open(base, shape, now, id)
+  local job = redis.call('HMGET', base .. id, 'opts', 'departure', 'processedOn', 'ats')
+  if not job[1] then return nil end
+  local c = { base = base, shape = shape, now = now, id = id, corrected = 0, since = settling.since(job[2], job[3]) }
+  c.attempt, c.cost, c.costs = job[4], job_options.cost(job[1])
+  -- How the charges changed, in units: of the rate, of that of its group, and by name of the limits of both.
+  c.changed = { 0, 0, {}, {} }
+  c.limits = shape.limits and queue_limits.open(shape, base, now) or {}
+  local own = group_limits_of(base, shape, now)
+  if shape.groups then c.group, c.g = queue_groups.named(job[1]) or '', queue_groups.open(base, shape, now) end
+  for _, part in ipairs(own and own.open(c.group) or {}) do c.limits[#c.limits + 1] = part end
+  return c
+end
+
+-- A unit that no limit counts, nil if there is none. '' is that of the rate.
+function settling.unknown(c, actuals)
+  for unit in pairs(actuals) do
+    local known = unit == ''
+    for _, part in ipairs(c.limits) do known = known or part.l.unit == unit end
+    if not known then return unit end
+  end
+end
+
+-- What is still to be charged in a unit; below 0 it is given back. kept_ms: how long that is remembered
+-- A job that the downstream refused runs again with the number of its attempt, and is charged again.
+function settling.outstanding(c, attempt, unit, actual, kept_ms)
+  local memory, field = c.base .. 'meta:settled:' .. c.id, attempt .. ':' .. as_text.us(c.since) .. ':' .. unit
+  local expected = unit == '' and c.cost or c.costs and c.costs[unit] or 1
+  local charged = tonumber(redis.call('HGET', memory, field)) or expected
+  redis.call('HSET', memory, field, as_text.exact(actual))
+  redis.call('PEXPIRE', memory, kept_ms)
+  return actual - charged
+end
+
+-- Whether the job was charged under the rules of now, which are in force since `at` (µs): the first ones of a shape are
+-- as old as that. Jobs that left before it were not charged.
+function settling.under(c, at)
+  local born = tonumber(c.shape.id) or 0
+  if at <= born then return c.since >= born end
+  return c.since > at + settling.AHEAD_US
+end
+
+-- How far a correction moves TAT, µs. last: of the last granted slot, µs
+function settling.moves(c, change, interval, last, at)
+  if change > 0 then return bucket.ceil(change * interval) end
+  if not settling.under(c, at) then return 0 end
+  local back = -change - math.max(0, math.max(c.now, last) - c.since) / interval
+  return -math.floor(math.max(0, back) * interval * 1024) / 1024
+end
+
+-- by: below 0 if something was given back, so that jobs may leave sooner
+function settling.count(c, by)
+  c.corrected, c.gave = c.corrected + 1, c.gave or by < 0
+end
+
+function settling.move(b, now, by)
+  b.tat = (by > 0 and math.max(b.tat, now) or b.tat) + by
+end
+
+function settling.meter(c, change)
+  local shape, key = c.shape, c.base .. 'meta:meter'
+  if not shape.interval then return end
+  local m = meter.open(key, c.now, shape, '')
+  local at = math.max(shape.changed_at, shape.rules_at)
+  local by = settling.moves(c, change, m.interval, m.origin + m.last, at)
+  -- Each save is a new state of the meter: a job that goes back could not tell that its slot is still the last one.
+  if by == 0 then return end
+  settling.move(m, m.now, by)
+  -- As meter/meter charges in shadow mode.
+  if shape.mode == 'shadow' then m.tat = math.min(m.tat, m.now + m.burst * m.interval) end
+  meter.save(key, m)
+  c.changed[1] = by / m.interval
+  settling.count(c, by)
+end
+
+function settling.group(c, change)
+  local g, group = c.g, c.group
+  if not g or group == '' or not g.enforced then return end
+  g:end_own(group)
+  local s = g:settings(group)
+  local b = g:bucket(group, s)
+  if not b then return end
+  local at = math.max(g:in_force_since(group, s), c.shape.rules_at)
+  local by = settling.moves(c, change, b.interval, b.origin + b.last, at)
+  c.reached = true
+  if by == 0 then return end
+  settling.move(b, c.now - b.origin, by)
+  g:keep_bucket(b)
+  c.changed[2] = by / b.interval
+  settling.count(c, by)
+end
+
+-- Since when a limit charges the states that it charges now, µs: its mode may have been set or a state of it reset, and
+-- a limit per group has one state for all jobs while there are no groups.
+function settling.limited_at(c, l)
+  local changed = redis.call('HMGET', l.control, 'modeAt', 'resetAt')
+  local at = math.max(c.shape.rules_at, tonumber(changed[1]) or 0, tonumber(changed[2]) or 0)
+  return l.per == 'group' and math.max(at, c.shape.groups_at) or at
+end
+
+function settling.limit(c, part, change)
+  local l, s = part.l, part.s
+  -- In shadow mode it may not have been charged.
+  if not l.verbs.adjust or l.mode ~= 'enforce' then return end
+  if change < 0 and c.shape.mode ~= 'enforce' then return end
+  c.reached = true
+  if change < 0 then change = settling.under(c, settling.limited_at(c, l)) and -limit_state.credit(l, s, -change, c.since) or 0 end
+  if change == 0 then return end
+  limit_state.settle(l, s, change)
+  c.changed[l.per == 'group' and 4 or 3][l.name] = as_text.exact(change)
+  if change < 0 and l.shared then queue_places.call_others(l.control, c.base) end
+  settling.count(c, change)
+end
+
+-- Corrects what was charged in a unit.
+function settling.correct(c, unit, change)
+  if change == 0 then return end
+  if unit == '' then
+    settling.meter(c, change)
+    settling.group(c, change)
+  end
+  for _, part in ipairs(c.limits) do
+    if (part.l.unit or '') == unit then settling.limit(c, part, change) end
+  end
+end
+
+-- Its group is looked at anew: it may go sooner. Returns how many buckets and limits were corrected, and whether
+-- something was given back.
+function settling.close(c)
+  if c.g then
+    if c.reached or c.gave then c.g:release(c.group, 'limited') end
+    c.g:save()
+  end
+  if c.shape.audit and c.corrected > 0 then
+    local rate, group, limits, of_group = unpack(c.changed)
+    audit.settled(c.base, {
+      c.id, as_text.us(c.since), as_text.exact(rate), as_text.exact(group), next(limits) and limits or 0,
+      next(of_group) and of_group or 0, as_text.us(c.now),
+    })
+  end
+  return c.corrected, c.gave
+end
+
+return settling

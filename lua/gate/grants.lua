@@ -1,0 +1,43 @@
+local grants = {}
+
+-- Grants that a worker may request again because their replies were lost: several at once if the connection broke. It
+-- numbers its calls, and never has this many in flight.
+local GRANTS_KEPT = 64
+
+-- grant: the id of a call, which is the worker's id, a colon and a number
+function grants.worker(grant)
+  return string.match(grant, '^(.*):')
+end
+
+local function grants_key(base, grant)
+  local worker, number = string.match(grant, '^(.*:)(%d+)$')
+  return base .. 'meta:grants:' .. worker .. number % GRANTS_KEPT
+end
+
+-- jobs: {id, slot µs, cost, cost µs, score} each, or {id, score} or only an id if the slot is `at` (µs, text). After
+-- memo_ms their locks have expired.
+function grants.keep(base, grant, memo_ms, jobs, stop, last_before, seq, at)
+  local memo = cmsgpack.pack(grant, jobs, stop, last_before, seq, at)
+  redis.call('SET', grants_key(base, grant), memo, 'PX', memo_ms)
+end
+
+-- Whether something may be kept for this call: unlike GET, it is no miss of Redis's keys if nothing is, as in most calls.
+-- It changes nothing, but a full Redis refuses it to scripts that have not written yet.
+function grants.may_be_kept(base, grant)
+  return redis.call('SETRANGE', grants_key(base, grant), 0, '') > 0
+end
+
+-- What was kept for this call, or nil.
+function grants.recall(base, grant)
+  local memo = redis.call('GET', grants_key(base, grant))
+  if not memo then return nil end
+  local kept, jobs, stop, last_before, seq, at = cmsgpack.unpack(memo)
+  if kept ~= grant then return nil end
+  for i, job in ipairs(jobs) do
+    if type(job) == 'string' then job = { job, '' } end
+    jobs[i] = #job == 2 and { job[1], at, '1', '0', job[2] } or job
+  end
+  return { jobs = jobs, stop = stop, last_before = last_before, seq = seq }
+end
+
+return grants

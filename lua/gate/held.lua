@@ -1,0 +1,41 @@
+local as_text = use 'redis/as-text'
+
+-- What holds the head of a queue, and for how long each cause has done so: kept in the meter's hash, for people.
+--   holds       rate, pause, concurrency, workers or limits:<name>; '' if nothing waits
+--   holdsUntil  the slot of the head, µs; '' if unknown. After it the head waits for a worker
+--   holdsSince  start of this cause, µs
+--   heldAt      time up to which it is accounted, µs; readers add what came after it
+--   heldRate, heldLimits, heldConcurrency, heldPause, heldWorkers   totals, µs
+local held = { CAUSES = { 'rate', 'limits', 'concurrency', 'pause', 'workers' } }
+
+function held.open(meter_key)
+  local f = redis.call('HMGET', meter_key, 'holds', 'holdsUntil', 'holdsSince', 'heldAt', 'heldRate', 'heldLimits',
+    'heldConcurrency', 'heldPause', 'heldWorkers')
+  local h = { holds = f[1] or '', slot = f[2] or '', since = f[3], at = tonumber(f[4]) }
+  for i, cause in ipairs(held.CAUSES) do h[cause] = tonumber(f[4 + i]) or 0 end
+  return h
+end
+
+-- Accounts up to now: to the cause until the slot, to missing workers after it.
+function held.account(h, now)
+  local at = h.at
+  h.at = now
+  if h.holds == '' or not at or at >= now then return end
+  local cause = string.match(h.holds, '^%a+')
+  local own = math.min(math.max(tonumber(h.slot) or now, at), now) - at
+  h[cause] = h[cause] + own
+  h.workers = h.workers + now - at - own
+end
+
+-- Records what holds the head from now on. slot: µs as text, or ''
+function held.note(meter_key, now, holds, slot)
+  local h = held.open(meter_key)
+  if h.holds == holds and (holds == '' or h.slot == slot) then return end
+  held.account(h, now)
+  redis.call('HSET', meter_key, 'holds', holds, 'holdsUntil', slot,
+    'holdsSince', h.holds == holds and h.since or as_text.us(now), 'heldAt', as_text.us(now), 'heldRate', as_text.us(h.rate),
+    'heldLimits', as_text.us(h.limits), 'heldConcurrency', as_text.us(h.concurrency), 'heldPause', as_text.us(h.pause),
+    'heldWorkers', as_text.us(h.workers))
+end
+
+return held

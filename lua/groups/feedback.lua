@@ -1,0 +1,137 @@
+local evidence = use 'feedback/evidence'
+local feedback = use 'feedback/feedback'
+local queue_groups = use 'groups/queue-groups'
+local group_settings = use 'groups/settings'
+local shapes = use 'shape/shapes'
+
+-- Feedback about one group holds that group and no other. What a queue's feedback keeps in its shape is kept for each
+-- group in meta:group:feedback:<group> (JSON: epoch, pauses, doubt, suspicion and well as in feedback/feedback and
+-- feedback/evidence), until it has not been heard of for a while. There is no adaptive rate and no probe of a group:
+-- after a pause its jobs follow at its rate.
+--   r.group        the group that the answer concerns, '' if the job has none; nil if it concerns the queue
+--   r.group_calls  {oks, ok_at, ok_ago} of the group, as those of the request
+local group_feedback = { KEPT_MS = 3600000 }
+
+-- Whether a finding concerns a group and not the queue.
+function group_feedback.concerns(f)
+  return f.scope == 'group' or (type(f.scope) == 'table' and f.scope.group ~= nil)
+end
+
+-- The request as one about a group: what is judged, and what is changed, is that of the group. Nil if no finding
+-- concerns one. A job without a group, or in a queue without groups, is alone with what it heard.
+function group_feedback.request(r, shape)
+  local group
+  for _, found in ipairs(r.found) do
+    local f = found.feedback
+    if group_feedback.concerns(f) then
+      group = group or (f.scope == 'group' and r.group or f.scope.group) or ''
+    end
+  end
+  if not group then return nil end
+  local known = group ~= '' and shape.groups
+  local calls = group == r.group and r.group_calls or { oks = 0 }
+  local gr = setmetatable({
+    group = known and group or nil, changes = {}, oks = calls.oks, ok_at = calls.ok_at or false,
+    ok_ago = calls.ok_ago or false, configured = false, adapt = false,
+  }, { __index = r })
+  local text = known and redis.call('GET', r.base .. 'meta:group:feedback:' .. group)
+  gr.doc = text and cjson.decode(text) or {}
+  gr.epoch = tonumber(gr.doc.epoch) or false
+  gr.fresh = feedback.fresh(gr)
+  if known then gr.groups = queue_groups.open(r.base, shape, r.now) end
+  return gr
+end
+
+-- What went well for the group since its last report, which is made with a refusal.
+function group_feedback.went_well(gr)
+  evidence.went_well(gr)
+  if gr.doc.pauses and gr.ok_at and (not gr.epoch or gr.ok_at * 1000 > gr.epoch) then
+    gr.doc.pauses, gr.doc.suspicion = nil, nil
+  end
+end
+
+-- What was found about no group is that of the job alone.
+function group_feedback.judged(gr)
+  if gr.group then return end
+  gr.general, gr.suspected, gr.alone = false, false, math.max(gr.alone or 0, evidence.OWN)
+end
+
+local function group_note(gr, f, change)
+  feedback.note(gr, { scope = { group = gr.group }, source = f.source, reason = f.reason }, change)
+end
+
+-- Whether what was set for the group holds it as much until a time. holds(s): whether these settings do
+local function group_holds(gr, until_ms, holds)
+  if not holds(gr.groups:settings(gr.group)) then return false end
+  local entries = group_settings.stored(gr.groups, gr.group).fields
+  for _, entry in pairs(entries) do
+    local ends = entry['until']
+    local sooner = ends and ends > gr.now_ms and ends < until_ms
+    if sooner and not holds(gr.groups:settings_at(entries, ends * 1000)) then return false end
+  end
+  return true
+end
+
+-- Sets a hold, unless what is in force holds the group as much for as long. Returns the hold, which what was reported
+-- before may have made stronger or longer; nil if nothing changed.
+local function group_change(gr, f, field, value, until_ms, holds)
+  if group_holds(gr, until_ms, holds) then return nil end
+  return group_settings.change(gr.groups, gr.group, { [field] = value }, gr.by, f.reason, until_ms)[field]
+end
+
+function group_feedback.pause(gr, f, most_ms)
+  local ms = feedback.pause_ms(gr, f, most_ms or (f.about and gr.limits.maxDownMs or gr.limits.maxBackoffMs))
+  if not ms then return end
+  -- As in feedback_pause_queue.
+  local ends = math.ceil(gr.now_ms + ms + gr.jitter * math.min(gr.limits.jitterMs, ms / 10))
+  local function holds(s) return s.limited ~= nil end
+  if not group_change(gr, f, 'limited', true, ends, holds) then return end
+  gr.held_until = ends * 1000
+  group_note(gr, f, { kind = 'pause', ['until'] = ends })
+end
+
+-- The most that a group's rate is for a while: the slowest that was reported.
+function group_feedback.cap(gr, f, rate, ttl_ms)
+  local ends, slow = gr.now_ms + math.ceil(ttl_ms), shapes.interval(rate)
+  local function holds(s) return (s.interval or 0) >= slow end
+  local entry = group_change(gr, f, 'slowed', rate, ends, holds)
+  if not entry then return end
+  local text = feedback.rate_text(shapes.interval(entry.value))
+  group_note(gr, f, { kind = 'slow', rate = text, ['until'] = entry['until'] })
+end
+
+function group_feedback.slow(gr, f)
+  local interval = gr.groups:settings(gr.group).interval
+  if f.rate then
+    group_feedback.cap(gr, f, { f.rate.limit, f.rate.period }, f.ttlMs or gr.limits.slowMs)
+  elseif f.ttlMs and interval then
+    if gr.fresh then group_feedback.cap(gr, f, { 1, interval / 1000 / f.factor }, f.ttlMs) end
+  else
+    group_feedback.pause(gr, f, gr.limits.maxSlowPauseMs)
+  end
+end
+
+function group_feedback.concurrency(gr, f)
+  if not f.limit then return group_feedback.pause(gr, f, gr.limits.maxSlowPauseMs) end
+  local limit, ends = math.max(1, math.floor(f.limit)), gr.now_ms + math.ceil(f.ttlMs or gr.limits.slowMs)
+  local function holds(s) return (s.concurrency or math.huge) <= limit end
+  local entry = group_change(gr, f, 'crowded', limit, ends, holds)
+  if entry then group_note(gr, f, { kind = 'concurrency', limit = entry.value, ['until'] = entry['until'] }) end
+end
+
+-- A quota that is used up. Nothing else that went well changes a group.
+function group_feedback.ok(gr, f)
+  if not (f.remaining and f.remaining <= 0 and f.resetMs and f.resetMs > 0) then return end
+  group_feedback.pause(gr, { source = f.source, reason = f.reason, forMs = f.resetMs })
+end
+
+function group_feedback.save(gr)
+  if not gr.group then return end
+  gr.groups:save()
+  local key = gr.base .. 'meta:group:feedback:' .. gr.group
+  if next(gr.doc) == nil then return redis.call('DEL', key) end
+  gr.doc.last = nil
+  redis.call('SET', key, cjson.encode(gr.doc), 'PX', group_feedback.KEPT_MS)
+end
+
+return group_feedback

@@ -1,0 +1,198 @@
+local estimate = use 'admission/estimate'
+local next_departure = use 'admission/next-departure'
+local group_line_bulk = use 'groups/line-bulk'
+local queue_groups = use 'groups/queue-groups'
+local group_schedule = use 'groups/schedule'
+local bucket = use 'meter/bucket'
+local as_text = use 'redis/as-text'
+local job_options = use 'shape/job-options'
+
+-- Estimates how many jobs start before a given one, and when its group would let it start, from the current tags;
+-- assumes no arrivals and no change of holds. Exact where nothing holds a group and all costs are equal; a group that
+-- waits for its turns and for its rate may start later than either says.
+-- Jobs without a group are one group, named ''.
+local group_line = {
+  -- So many groups are looked at; their mean stands for the rest. As many of those that jobs come to.
+  MOST = 100,
+}
+
+-- Adds these rows. Of more than MOST, one stands for several that follow each other by their tags: `n` of them.
+function group_line.add_rows(rows, found)
+  local every = math.max(1, math.ceil(#found / group_line.MOST))
+  if every > 1 then table.sort(found, function(one, other) return one.tag < other.tag end) end
+  for i = math.ceil(every / 2), #found, every do
+    found[i].n = every
+    rows[#rows + 1] = found[i]
+  end
+end
+
+-- The tag of a group, and whether it is ready; of one that is not, that with which it would become so as the n-th of
+-- those.
+function group_line.tag(g, group, n)
+  local ready = redis.call('ZSCORE', g:key('ready'), group)
+  if ready then return tonumber(ready), true end
+  local kept = tonumber(redis.call('ZSCORE', g:key('tags'), group) or nil)
+  return kept and kept > g.v and kept or math.max(g.v, g.t) + n
+end
+
+-- How many jobs wait once all that come are there.
+function group_line.all(g, coming)
+  local all = redis.call('LLEN', g.base .. 'wait') + redis.call('ZCARD', g.base .. 'prioritized')
+  for _, jobs in pairs(coming.jobs) do all = all + jobs end
+  return all
+end
+
+-- coming: groups in the order in which they would come, and by name the number of their jobs that are not stored yet
+function group_line.open(g, shape, coming)
+  local m = next_departure.meter(g.base, shape, g.now)
+  local line = {
+    g = g, mean = m and m.mean_cost or 1, rows = {}, by_group = {}, limits = group_schedule.of(g, shape),
+    all = group_line.all(g, coming),
+  }
+  local function row(rows, group, tag, is_ready)
+    if line.by_group[group] then return end
+    local stored = (group_schedule.waiting(g, group))
+    local new = {
+      group = group, tag = tag, is_ready = is_ready, n = 1, step = line.mean * g.UNIT / (g:settings(group).weight or 1),
+      stored = stored, waiting = stored + (coming.jobs[group] or 0),
+    }
+    line.by_group[group], rows[#rows + 1] = new, new
+  end
+  local ready = redis.call('ZRANGE', g:key('ready'), 0, group_line.MOST - 1, 'WITHSCORES')
+  for i = 1, #ready, 2 do row(line.rows, ready[i], tonumber(ready[i + 1])) end
+  line.seen, line.last = #line.rows, line.rows[1] and line.rows[#line.rows].tag
+  local found = {}
+  for n, group in ipairs(coming) do row(found, group, group_line.tag(g, group, n)) end
+  group_line.add_rows(line.rows, found)
+  -- Its turn is noted with the first departure.
+  row(line.rows, '', group_line.tag(g, '', #coming + 1))
+  return line
+end
+
+-- How many jobs of the rows from..to leave before one of the row `own` with this tag. It is computed for each job of a bulk,
+-- over all rows: no function is called in the loop.
+function group_line.turns(line, from, to, own, tag)
+  local rows, first, jobs = line.rows, line.g.defaults.ungrouped == 'first' and '', 0
+  for i = from, to do
+    local row = rows[i]
+    local ahead, n, waiting = tag - row.tag, row.n, row.waiting
+    if row == own then n = n - 1 end
+    if row.group == first then
+      jobs = jobs + waiting
+    elseif ahead >= 0 and n > 0 then
+      local steps = ahead / row.step
+      if steps < waiting then
+        local part = steps % 1
+        -- Of equal tags the one of the first name leaves first.
+        waiting = steps - part + ((part > 0 or row.group < own.group) and 1 or 0)
+      end
+      jobs = jobs + n * waiting
+    end
+  end
+  return jobs
+end
+
+-- How many jobs leave before the one that has `before` others of its group ahead of it.
+function group_line.ahead(line, group, before)
+  if group == '' and line.g.defaults.ungrouped == 'first' then return before end
+  local own = line.by_group[group]
+  local tag = own.tag + before * own.step
+  local seen = group_line.turns(line, 1, line.seen, own, tag)
+  local others = seen + group_line.turns(line, line.seen + 1, #line.rows, own, tag)
+  if line.seen == group_line.MOST and tag > line.last then
+    local known = 0
+    for _, row in ipairs(line.rows) do if row.is_ready and row.tag <= tag then known = known + row.n end end
+    local rest = redis.call('ZCOUNT', line.g:key('ready'), '(' .. as_text.us(line.last), '(' .. as_text.us(math.ceil(tag)))
+    others = others + math.floor(math.max(0, rest - known) * seen / line.seen)
+  end
+  -- The mean of some groups may make more than there are.
+  return math.max(0, math.min(before + others, line.all - 1))
+end
+
+-- The first time, µs, at which a group itself lets a job go that has `before` others of it ahead; 0 if nothing holds it,
+-- infinite if that is not known.
+function group_line.own_start(line, group, before, cost)
+  local g = line.g
+  local s = group == '' and {} or g:settings(group)
+  local from = math.max(s.paused or 0, s.limited or 0)
+  if from == math.huge then return from end
+  local start, b = from, g.enforced and g:bucket(group, s)
+  if b then
+    local since = math.max(g.now, from) - b.origin
+    start = b.origin + math.ceil(bucket.nth_slot(b, before + 1, before == 0 and cost or line.mean, line.mean, since))
+  end
+  if not line.limits then return start end
+  return math.max(start, line.limits(group, before + 1, from))
+end
+
+-- Number of waiting jobs that a new one of a group comes behind. stored: how many of the group wait
+function group_line.present(g, group, priority, gone, stored)
+  if stored == 0 then return 0 end
+  local jobs, beyond = g.base .. 'meta:group:jobs:' .. group, '(' .. as_text.us((priority + 1) * g.BAND)
+  if g.ageing then
+    -- Among jobs of one priority, ageing changes nothing.
+    local alike = group ~= '' and redis.call('ZCOUNT', jobs, as_text.us(priority * g.BAND), beyond)
+    if alike == stored then return stored end
+    return g.ageing.behind(g:line(group), g.now, priority) - (group == '' and gone or 0)
+  end
+  if group ~= '' then return redis.call('ZCOUNT', jobs, '-inf', beyond) end
+  local listed = redis.call('LLEN', g.base .. 'wait') - gone
+  if priority == 0 then return listed end
+  return listed + redis.call('ZCOUNT', g.base .. 'prioritized', as_text.us(g.BAND), beyond)
+end
+
+-- The order of new jobs inside their groups: class, then key. Delayed ones come last.
+function group_line.rank(job)
+  local terms = job.terms
+  if terms.delay > 0 then return 3, terms.delay end
+  if terms.place == 'l' then return 1, -job.at end
+  return 2, job.group and job.group[2] or terms.priority
+end
+
+-- As lateness.line, which stays in force without groups; third, the start that the group of a job sets. jobs: with their
+-- group, {id, priority}, each. g: the opened groups, if they are. No turn is looked for if all others may go first.
+function group_line.of(g, shape)
+  if not shape.groups then return nil end
+  local function line(base, now, jobs, gone, each, in_time)
+    group_line_bulk({
+      g = g or queue_groups.open(base, shape, now), shape = shape, gone = gone, each = each, in_time = in_time,
+    }, jobs)
+  end
+  return line
+end
+
+-- How many waiting jobs of its group (nil: none) are ahead of a job; nil if it does not wait, or is not sorted in yet.
+-- looked_at: how many of the wait list are searched
+function group_line.before(g, group, id, looked_at)
+  local line = g:line(group or '')
+  local listed, rank = redis.call('LLEN', g.base .. 'wait'), redis.call('ZRANK', line.set, id)
+  if g.ageing then return estimate.aged(g.ageing, line, id, looked_at) end
+  if group then return rank or nil end
+  if rank then
+    return listed + rank - redis.call('ZCOUNT', g.base .. 'prioritized', '-inf', '(' .. as_text.us(g.BAND))
+  end
+  if redis.call('LINDEX', g.base .. 'wait', 0) == id then return listed - 1 end
+  local at = redis.call('LPOS', g.base .. 'wait', id, 'RANK', -1, 'MAXLEN', looked_at)
+  return at and listed - 1 - at or nil
+end
+
+-- Position and start (µs) as text of a waiting job, '' if unknown. g: the opened groups, if there are any
+function group_line.estimate(base, shape, now, id, g, looked_at)
+  if not shape or not shape.groups then return estimate.start(base, shape, now, id) end
+  g = g or queue_groups.open(base, shape, now)
+  local group = queue_groups.of_job(base, id)
+  local before = group_line.before(g, group, id, looked_at or 1)
+  if not before then return '', '' end
+  local line = group_line.open(g, shape, { group or '', jobs = {} })
+  local ahead = group_line.ahead(line, group or '', before)
+  local own = group_line.own_start(line, group or '', before, group and (job_options.cost_of_job(base .. id)) or 1)
+  local s = group and g:settings(group) or {}
+  local full = g.enforced and s.concurrency
+    and redis.call('SCARD', base .. 'meta:group:held:' .. group) >= s.concurrency
+  if own == math.huge or full or redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return ahead, '' end
+  local start = estimate.start_at(base, shape, now, ahead)
+  if start == '' and own <= now then return ahead, '' end
+  return ahead, as_text.us(math.max(tonumber(start) or 0, own))
+end
+
+return group_line

@@ -1,0 +1,612 @@
+local ageing_open = use 'gate/ageing-open'
+local group_jobs = use 'groups/jobs'
+local group_rules = use 'groups/rules'
+local group_running = use 'groups/running'
+local bucket = use 'meter/bucket'
+local as_text = use 'redis/as-text'
+local job_options = use 'shape/job-options'
+
+-- Groups: jobs of one queue that share a key (a tenant, a domain), each group with a rate, a limit on running jobs, a
+-- weight and a pause of its own. Which group is next is decided by start-time fair queueing (Goyal, Vin, Cheng 1996:
+-- "Start-Time Fair Queueing: A Scheduling Algorithm for Integrated Services Packet Switching Networks"): each group has
+-- a start tag, the lowest leaves, the virtual time V becomes its tag, and its next tag is that plus cost / weight. Tags
+-- of groups whose jobs all left, or that are held, are kept until V has passed them: otherwise a group that always has
+-- one job waiting would be served after each of its departures. Groups that come later than V are in line in the order
+-- in which they came, whatever their names: each gets a tag just above the last one's.
+--   meta:groups                hash: v (virtual time), t (the last tag of a group that came), seq (number of the last
+--                              job), tracked (1 once running jobs are recorded), at (since when the defaults are in
+--                              force, µs, and which limits are), seen (Redis's time, µs), back (how far it has gone back so far, µs), filled
+--                              (until when buckets are full after a loss of state, µs), plain (the job without a group
+--                              that limits per group held last), none-<set> (1 if that set is certainly empty: then
+--                              nothing looks it up), search (of more groups than one call looks at, the tag
+--                              from which on the next one looks for those that pass the held head, and since when, µs)
+--   meta:groups:ready          sorted set, group -> tag. A group with waiting jobs is in exactly one of these four
+--   meta:groups:limited        group -> its next slot, µs. After a change of the defaults, meta:groups:stale has those
+--                              that are to be looked at again
+--   meta:groups:full           group -> since when its limit on running jobs has been reached, or was last checked, µs
+--   meta:groups:paused         group -> until when, µs, or +inf
+--   meta:groups:tags           group -> tag, of groups that are not ready, if it is above V
+--   meta:groups:settings       hash, group -> JSON: fields: field -> { value, by, reason, at, until? } (ms), at: of the
+--                              last change, µs. The value of `paused` and of `limited` (until a time) is true. From
+--                              feedback, until a time: `slowed` (the most that its rate is) and `crowded` (the most
+--                              of its jobs that run)
+--   meta:groups:ends           group -> when something that was set for it for a time ends next, µs
+--   meta:groups:changed        group -> when something that was set for it ended, µs; for an hour
+--   meta:groups:held           hash, running job -> group
+--   meta:groups:later          jobs that hold places, but are in no line (groups/later)
+--   meta:group:jobs:<group>    sorted set of its waiting jobs: priority * 2^32 + the number of the job
+--   meta:group:held:<group>    set of its running jobs
+--   meta:group:limit:…         its states of limits per group (groups/limits-of); they expire
+--   meta:group:feedback:<group>  feedback about it (groups/feedback); it expires
+--   meta:group:bucket:<group>  its bucket: origin (µs), tat (since then), interval, burst, and `back` when it was
+--                              stored; the last slot is the origin. It expires when the bucket is empty
+-- A waiting job of a group is a member of BullMQ's `prioritized` with its number as score, below those of priority 1:
+-- stock workers and tools see an ordinary job. Jobs without a group are one group, named ''.
+local groups = {
+  -- The unit of priorities in BullMQ's scores.
+  BAND = 4294967296,
+  -- Tags are whole numbers: so much for a cost of 1 and a weight of 1. Redis is slow with fractions in small sets.
+  UNIT = 1048576,
+  -- At most this many groups become ready, are tried for one job, or are verified by one call.
+  DUE = 16, TRIES = 64, STALE = 100,
+  -- At most this many jobs of a group are verified before it is found full, and about so many of all by a report.
+  VERIFIED = 200, SWEPT = 400,
+  -- How often a group at its limit on running jobs is verified, µs.
+  VERIFY_US = 1000000,
+  -- How long a group's last rate change is remembered, µs.
+  CHANGED_US = 3600000000,
+  MAX_PRIORITY = 2097152, MAX_ID = 256,
+  -- Numbers begin behind this one: jobs may go before the first of them.
+  FIRST = 1048576,
+  -- From so many groups in one call on, a tree is faster than a list.
+  LISTED = 16,
+  -- The names of all ready groups are read for jobs of some, if they are at most so many times as many.
+  NAMES = 4,
+  -- The sets that are often empty: meta:groups says which of them had no members when they were last looked up, and
+  -- have got none since.
+  SETS = { 'ready', 'limited', 'full', 'paused', 'stale', 'tags', 'settings' },
+  -- Queue -> set -> whether it may have members, as far as that was read.
+  in_use = {},
+}
+
+function groups.key(g, name)
+  return g.base .. 'meta:groups:' .. name
+end
+
+-- shape: one that has groups
+function groups.open(base, shape, now)
+  local f = redis.call('HMGET', base .. 'meta:groups', 'v', 't', 'tracked', 'at', 'seen', 'back', 'filled', 'seq',
+    'plain', 'none-ready', 'none-limited', 'none-full', 'none-paused', 'none-stale', 'none-tags', 'none-settings')
+  local g = setmetatable({
+    base = base, prioritized = base .. 'prioritized', now = now, v = tonumber(f[1]) or 0, t = tonumber(f[2]) or 0, tracked = f[3] == '1',
+    given = cjson.decode(shape.groups), changed_at = shape.groups_at, enforced = shape.mode == 'enforce', known = {},
+    applied_at = f[4], back = tonumber(f[6]) or 0, filled = tonumber(f[7]) or 0, seq = tonumber(f[8]) or groups.FIRST,
+    plain_held = f[9], sorted = 0, occupied = {}, moved = {}, begun = {}, ended = {}, kept_ms = {}, most = 1, released = {},
+    together = true, ageing = ageing_open(base, shape, now),
+  }, { __index = groups })
+  g.defaults = groups.fields(g.given)
+  groups.note_hints(g, f, 9)
+  local seen = tonumber(f[5]) or now
+  if now < seen then
+    -- Redis's clock has gone back: distances in time are kept.
+    g.back, g.filled, g.changed, g.applied_at = g.back + seen - now, g.filled - (seen - now), true, false
+    g.stepped = true
+  end
+  return g
+end
+
+-- f: of meta:groups, with those that say which sets are empty behind the first `before`
+function groups.note_hints(g, f, before)
+  local used, known = {}, false
+  for i, name in ipairs(groups.SETS) do
+    local none = f[before + i] and true or false
+    used[name], known = not none, known or none
+  end
+  groups.in_use[g.base], g.has_settings, g.unknown = used, used.settings, not known
+end
+
+-- Of a new queue, nothing is known of its sets. Called before something is to change in them.
+function groups.look_up_sets(g)
+  if not g.unknown then return end
+  g.unknown = false
+  for _, name in ipairs(groups.SETS) do
+    if redis.call('EXISTS', groups.key(g, name)) == 0 then groups.note_unused(g, name) end
+  end
+  g.has_settings = groups.may_have(g, 'settings')
+end
+
+-- Whether a set may have members: looking up one that has none is a miss of Redis's keys, of which users have alarms.
+function groups.may_have(g, name)
+  local used = groups.in_use[g.base]
+  return not used or used[name]
+end
+
+-- Whether one of these sets has members.
+function groups.any(g, names)
+  local keys = {}
+  for _, name in ipairs(names) do
+    if groups.may_have(g, name) then keys[#keys + 1] = groups.key(g, name) end
+  end
+  return #keys > 0 and redis.call('EXISTS', unpack(keys)) > 0
+end
+
+-- Called before a set gets a member.
+function groups.note_used(g, name)
+  local used = groups.in_use[g.base]
+  if used and used[name] then return end
+  if used then used[name] = true end
+  redis.call('HDEL', g.base .. 'meta:groups', 'none-' .. name)
+end
+
+-- A set was found empty.
+function groups.note_unused(g, name)
+  local used = groups.in_use[g.base]
+  if not used or not used[name] then return end
+  used[name] = false
+  redis.call('HSET', g.base .. 'meta:groups', 'none-' .. name, 1)
+end
+
+-- Whether jobs may wait although no group is ready.
+function groups.may_wait(g)
+  if g.plain_id then return true end
+  for _, name in ipairs({ 'limited', 'full', 'paused', 'stale' }) do
+    if groups.may_have(g, name) then return true end
+  end
+  return false
+end
+
+-- For scripts that only note the end of a job.
+function groups.bare(base)
+  return setmetatable({ base = base, occupied = {}, moved = {}, begun = {}, ended = {} }, { __index = groups })
+end
+
+function groups.load_tags(g)
+  if g.v then return end
+  local f = redis.call('HMGET', g.base .. 'meta:groups', 'v', 't', 'seq', 'none-ready', 'none-limited', 'none-full',
+    'none-paused', 'none-stale', 'none-tags', 'none-settings')
+  g.v, g.t, g.seq = tonumber(f[1]) or 0, tonumber(f[2]) or 0, tonumber(f[3]) or groups.FIRST
+  groups.note_hints(g, f, 3)
+end
+
+-- Calls send with the arguments of a command in parts: Lua has room for some thousand.
+function groups.in_parts(args, send)
+  for i = 1, #args, 1000 do send(unpack(args, i, math.min(#args, i + 999))) end
+end
+
+-- Calls found(name, value) for each of the names. read: returns the values of many, false for none
+function groups.read_each(names, read, found)
+  local before = 0
+  groups.in_parts(names, function(...)
+    for i, value in ipairs(read(...)) do found(names[before + i], value) end
+    before = before + select('#', ...)
+  end)
+end
+
+-- Stores the tags of the groups that were served, by one command for all of them.
+function groups.store_tags(g)
+  if not next(g.moved) then return end
+  local args = {}
+  for group, tag in pairs(g.moved) do
+    args[#args + 1] = tag
+    args[#args + 1] = group
+  end
+  g.moved = {}
+  local ready = groups.key(g, 'ready')
+  if #args < 2 * groups.LISTED then return redis.call('ZADD', ready, unpack(args)) end
+  -- Redis keeps a small set as a list and searches that from one end, unless it has had a long member.
+  local long = string.rep('-', groups.MAX_ID + 1)
+  redis.call('ZADD', ready, 0, long)
+  groups.in_parts(args, function(...) redis.call('ZADD', ready, ...) end)
+  redis.call('ZREM', ready, long)
+end
+
+function groups.save(g)
+  groups.store_tags(g)
+  if g.gathered then groups.store_gathered(g) end
+  local held = g.base .. 'meta:groups:held'
+  groups.in_parts(g.ended, function(...) redis.call('HDEL', held, ...) end)
+  groups.in_parts(g.begun, function(...) redis.call('HSET', held, ...) end)
+  g.ended, g.begun = {}, {}
+  if not g.changed then return end
+  -- The end of a busy period: no tag is above V any more.
+  if not groups.any(g, { 'ready', 'limited', 'full', 'paused', 'stale' }) then
+    redis.call('DEL', groups.key(g, 'tags'))
+    for _, name in ipairs({ 'ready', 'limited', 'full', 'paused', 'stale', 'tags' }) do groups.note_unused(g, name) end
+    g.v, g.t = 0, 0
+  end
+  local key = g.base .. 'meta:groups'
+  local v, t, seq = as_text.us(g.v), as_text.us(g.t), as_text.us(g.seq)
+  if g.now then
+    redis.call('HSET', key, 'v', v, 't', t, 'seq', seq, 'seen', as_text.us(g.now), 'back', as_text.us(g.back), 'filled',
+      as_text.us(g.filled))
+    -- No later call would notice: the next one that chooses a job has to look at the held groups again.
+    if g.stepped and not g.began then redis.call('HDEL', key, 'at') end
+  else
+    redis.call('HSET', key, 'v', v, 't', t, 'seq', seq)
+  end
+  g.changed = false
+end
+
+-- g.none_in_wait: whether BullMQ's wait list is known to be empty.
+
+-- g.awaited: whether no group was ready before, so that workers may sleep.
+function groups.note_awaited(g)
+  if g.awaited == nil then g.awaited = not groups.any(g, { 'ready' }) end
+end
+
+-- A group that has waiting jobs and is not held takes its place among the others.
+function groups.enter(g, group)
+  groups.load_tags(g)
+  groups.look_up_sets(g)
+  groups.note_awaited(g)
+  local kept = groups.may_have(g, 'tags') and redis.call('ZSCORE', groups.key(g, 'tags'), group)
+  local tag = tonumber(kept or nil)
+  if tag then redis.call('ZREM', groups.key(g, 'tags'), group) end
+  if not tag or tag <= g.v then
+    tag = math.max(g.v, g.t) + 1
+    g.t = tag
+  end
+  groups.note_used(g, 'ready')
+  redis.call('ZADD', groups.key(g, 'ready'), as_text.us(tag), group)
+  groups.line_up(g, group, tag)
+  groups.note_front(g, group)
+  g.changed = true
+  return tag
+end
+
+-- The ready groups with the least tags are read `most` at a time: g.names and g.tags, from g.at on. g.all: whether these
+-- are all that there are.
+
+-- A group takes its place among those that were read, unless it is behind them. Of equal tags Redis decides.
+function groups.line_up(g, group, tag)
+  if not g.names then return end
+  local tags, at = g.tags, #g.tags
+  if not g.all and (at < g.at or tag > tags[at]) then return end
+  while at >= g.at and tags[at] > tag do at = at - 1 end
+  if tags[at] == tag then
+    g.names = nil
+    return
+  end
+  table.insert(tags, at + 1, tag)
+  table.insert(g.names, at + 1, group)
+end
+
+-- A group is no longer ready, or has another tag.
+function groups.step_out(g, group)
+  g.moved[group] = nil
+  if not g.names then return end
+  if g.names[g.at] == group then g.at = g.at + 1 else g.names = nil end
+end
+
+-- The ready group with the least tag, and that tag; nil if none is ready.
+function groups.first_ready(g)
+  if not g.names or (g.at > #g.names and not g.all) then
+    groups.store_tags(g)
+    local any = groups.may_have(g, 'ready')
+    local rows = any and redis.call('ZRANGE', groups.key(g, 'ready'), 0, g.most - 1, 'WITHSCORES') or {}
+    g.names, g.tags, g.at, g.all = {}, {}, 1, #rows < 2 * g.most
+    for i = 1, #rows, 2 do
+      local n = #g.names + 1
+      g.names[n], g.tags[n] = rows[i], tonumber(rows[i + 1])
+    end
+  end
+  return g.names[g.at], g.tags[g.at]
+end
+
+-- The ready group whose turn it is, and its tag; nil if none is ready.
+function groups.next_in_line(g)
+  local plain = g.defaults.ungrouped == 'first' and groups.ready_tag(g, '')
+  if plain and groups.plain_first(g) then return '', plain end
+  return groups.first_ready(g)
+end
+
+-- The tag of a group; nil if it is not ready.
+function groups.ready_tag(g, group)
+  if g.moved[group] or not groups.may_have(g, 'ready') then return g.moved[group] end
+  return tonumber(redis.call('ZSCORE', groups.key(g, 'ready'), group) or nil)
+end
+
+-- The group stays ready, with another tag.
+function groups.move(g, group, tag)
+  groups.step_out(g, group)
+  groups.line_up(g, group, tag)
+  g.moved[group] = tag
+end
+
+-- Takes a group out of the ready ones; it keeps its tag.
+function groups.leave_ready(g, group, tag)
+  groups.step_out(g, group)
+  redis.call('ZREM', groups.key(g, 'ready'), group)
+  if tag > g.v then
+    groups.note_used(g, 'tags')
+    redis.call('ZADD', groups.key(g, 'tags'), as_text.us(tag), group)
+  end
+  g.changed = true
+end
+
+function groups.hold_back(g, group, tag, state, score)
+  groups.leave_ready(g, group, tag)
+  groups.note_used(g, state)
+  redis.call('ZADD', groups.key(g, state), score, group)
+  if state == 'full' then g.none_full = false end
+  if state == 'limited' and g.soonest then g.soonest = math.min(g.soonest, tonumber(score)) end
+end
+
+-- What held the group may have ended: it is ready until it is found to be held again.
+function groups.release(g, group, state)
+  if state == 'full' and g.none_full then return false end
+  if redis.call('ZREM', groups.key(g, state), group) == 0 then return false end
+  g.soonest = nil
+  groups.enter(g, group)
+  return true
+end
+
+-- After a change of the defaults, groups that they hold are looked at again, some by each call. As many are full as
+-- jobs run at most, but any number may be limited.
+function groups.apply_defaults(g)
+  local at, limited, stale = as_text.us(g.changed_at), groups.key(g, 'limited'), groups.key(g, 'stale')
+  if g.limits then at = at .. ' ' .. g.limits.revision .. (g.enforced and '' or ' shadow') end
+  if g.applied_at ~= at then
+    groups.note_used(g, 'stale')
+    if redis.call('EXISTS', stale) == 1 then
+      redis.call('ZUNIONSTORE', stale, 2, stale, limited)
+      redis.call('DEL', limited)
+    elseif redis.call('EXISTS', limited) == 1 then
+      redis.call('RENAME', limited, stale)
+    end
+    for _, group in ipairs(redis.call('ZRANGE', groups.key(g, 'full'), 0, -1)) do groups.release(g, group, 'full') end
+    redis.call('HSET', g.base .. 'meta:groups', 'at', at)
+    g.applied_at = at
+  end
+  if not groups.may_have(g, 'stale') then return end
+  local found = redis.call('ZRANGE', stale, 0, groups.STALE - 1)
+  for _, group in ipairs(found) do groups.release(g, group, 'stale') end
+  if #found < groups.STALE then groups.note_unused(g, 'stale') end
+end
+
+-- What has to be done once before the first job of a call is chosen.
+function groups.begin(g)
+  if g.began then return end
+  g.began = true
+  groups.look_up_sets(g)
+  if g.ageing then g.ageing.keeps = true end
+  if g.defaults.concurrency and not g.tracked then groups.track(g) end
+  groups.apply_defaults(g)
+  redis.call('ZREMRANGEBYSCORE', groups.key(g, 'tags'), '-inf', as_text.us(g.v))
+  groups.end_settings(g)
+  groups.release_due(g, 'paused', g.now)
+  groups.verify_full(g)
+end
+
+function groups.release_due(g, state, by)
+  if not groups.may_have(g, state) then return end
+  local due = redis.call('ZRANGEBYSCORE', groups.key(g, state), '-inf', as_text.us(by), 'LIMIT', 0, groups.DUE)
+  for _, group in ipairs(due) do groups.release(g, group, state) end
+end
+
+-- The same pick, under the limits of its group too. paced: whether anything may hold it
+function groups.within(g, pick, by, paced)
+  if g.limits and paced then
+    pick.parts = g.limits.open(pick.group)
+    pick.slot = math.max(pick.slot, (g.limits.slot(pick.parts, pick.cost, pick.costs)))
+  end
+  -- A job that cannot start in time is failed at once: no other is to wait for its slot.
+  if pick.slot <= by or (pick.deadline and pick.slot > pick.deadline) then return pick end
+  if pick.group == '' then redis.call('HSET', g.base .. 'meta:groups', 'plain', pick.id) end
+  return groups.hold_back(g, pick.group, pick.tag, 'limited', as_text.us(pick.slot))
+end
+
+-- Whether a job is to run: one with a deferred failure, or that is too late, is only failed.
+function groups.runs(g, deferred, deadline)
+  return not deferred and not (deadline and deadline < g.now)
+end
+
+function groups.is_paced(g, deferred, deadline)
+  return g.enforced and groups.runs(g, deferred, deadline)
+end
+
+-- As groups.try, for jobs without a group: only limits hold them.
+function groups.try_plain(g, tag, by)
+  if not g.plain_id then
+    groups.leave_ready(g, '', tag)
+    return nil
+  end
+  local pick = { group = '', id = g.plain_id, from = g.plain_from, tag = tag, slot = 0 }
+  if not g.limits or string.sub(pick.id, 1, 2) == '0:' then return pick end
+  pick.cost, pick.deferred, pick.costs, pick.deadline = job_options.cost_of_job(g.base .. pick.id)
+  return groups.within(g, pick, by, groups.is_paced(g, pick.deferred, pick.deadline))
+end
+
+-- A ready group that is paused, or held for a time, is held at once, not at its next turn.
+function groups.hold_as_set(g, group, tag, s)
+  local state = s.paused and 'paused' or s.limited and 'limited'
+  if not state then return end
+  groups.hold_back(g, group, tag, state, s[state] == math.huge and '+inf' or as_text.us(s[state]))
+end
+
+-- Nil, and the group is held, if no job of it may leave by `by`; else as groups.pick.
+function groups.try(g, group, tag, by)
+  if group == '' then return groups.try_plain(g, tag, by) end
+  local jobs = g.base .. 'meta:group:jobs:' .. group
+  local heads = g.ageing and g.ageing.first_two(jobs) or redis.call('ZRANGE', jobs, '0', '1', 'WITHSCORES')
+  local id = heads[1]
+  if not id then
+    groups.leave_ready(g, group, tag)
+    return nil
+  end
+  local s = groups.settings(g, group)
+  if s.paused then return groups.hold_as_set(g, group, tag, s) end
+  local full, most, number = false, s.concurrency, heads[2]
+  if most and g.enforced then full = groups.is_full(g, group, most) end
+  -- Nine digits have no priority in them.
+  if #number > 9 then number = string.format('%d', tonumber(number) % groups.BAND) end
+  -- All of its fields: more of them would make the table anew.
+  local pick = {
+    group = group, id = id, number = number, from = 'group', tag = tag, slot = 0, weight = s.weight,
+    following = heads[3], jobs = jobs, bucket = nil, cost = nil, deferred = nil, costs = nil, deadline = nil,
+    hold = nil, parts = nil,
+  }
+  if g.trusts and not full and not s.limited then
+    pick.bucket = groups.bucket(g, group, s)
+    -- Nothing is owed: it may go, whatever it costs.
+    if not pick.bucket or pick.bucket.origin + pick.bucket.tat <= g.now then return pick end
+  end
+  pick.cost, pick.deferred, pick.costs, pick.deadline = job_options.cost_of_job(g.base .. id)
+  local runs = groups.runs(g, pick.deferred, pick.deadline)
+  local paced = runs and g.enforced
+  if paced and full then return groups.hold_back(g, group, tag, 'full', as_text.us(g.now)) end
+  pick.bucket = paced and (pick.bucket or groups.bucket(g, group, s)) or nil
+  if pick.bucket then pick.slot = groups.slot(g, pick.bucket, pick.cost) end
+  -- As a pause of the queue, in every mode.
+  pick.hold = runs and s.limited or nil
+  pick.slot = math.max(pick.slot, pick.hold or 0)
+  return groups.within(g, pick, by, paced)
+end
+
+-- Whether the first group that its rate holds waits for a job that another script than ours has removed. It does no
+-- longer: its next job may go sooner, and without one it is in no line.
+function groups.forget_gone(g)
+  local group = redis.call('ZRANGE', groups.key(g, 'limited'), 0, 0)[1]
+  if group == '' then
+    if g.plain_id then return false end
+    g.soonest, g.changed = nil, true
+    return redis.call('ZREM', groups.key(g, 'limited'), group) == 1
+  end
+  local id = groups.head(g, group)
+  if id and redis.call('ZSCORE', g.base .. 'prioritized', id) then return false end
+  groups.remove(g, group, id)
+  return true
+end
+
+-- The first slot of a group that its rate holds, µs; math.huge if there is none.
+function groups.first_limited(g)
+  if not g.soonest then
+    local first = groups.may_have(g, 'limited') and redis.call('ZRANGE', groups.key(g, 'limited'), 0, 0, 'WITHSCORES')[2]
+    if not first then groups.note_unused(g, 'limited') end
+    g.soonest = tonumber(first or nil) or math.huge
+  end
+  return g.soonest
+end
+
+-- When the first of the groups that are held for a time may be ready by the end of what was set for it, µs.
+function groups.first_end(g)
+  local ends = g.has_settings and redis.call('ZRANGE', groups.key(g, 'ends'), 0, groups.DUE - 1, 'WITHSCORES') or {}
+  for i = 1, #ends, 2 do
+    for _, state in ipairs({ 'limited', 'full' }) do
+      if redis.call('ZSCORE', groups.key(g, state), ends[i]) then return tonumber(ends[i + 1]) end
+    end
+  end
+  return math.huge
+end
+
+-- When one of the groups that are all held may be ready, µs: at its slot, or at the end of its pause or of what was set
+-- for it, ahead of which (µs) no job is granted. math.huge if all are paused for good, nil if a job has to end first.
+function groups.held_until(g, ahead)
+  local found = groups.may_have(g, 'paused') and redis.call('ZRANGE', groups.key(g, 'paused'), 0, 0, 'WITHSCORES')[2]
+  if not found then groups.note_unused(g, 'paused') end
+  local paused = tonumber(found or nil)
+  local first = math.min(groups.first_limited(g), math.min(paused or math.huge, groups.first_end(g)) + ahead)
+  return (paused or first < math.huge) and first or nil
+end
+
+-- The next job to leave: {group, id, from (wait, prioritized or group), number (its score in `prioritized`), tag,
+-- slot: the earliest, µs, that its group allows; what shape/job-options reads of it, if that was read (not where nothing holds
+-- it and g.trusts is set: then the caller reads it); with limits of its group `parts`, as in groups/limits-of; of a
+-- job of a group the job behind it}. One of a group has to be taken (groups.take) before it leaves. soon: the next
+-- slot of the queue, up to which a group is not held; latest: if all groups are held, one may go ahead to a slot by then. Second, if there is none: the first slot of a
+-- group (µs), nil if that depends on the end of a job or of a pause; 0 if more groups have to be tried.
+function groups.pick(g, soon, latest)
+  if not g.began then groups.begin(g) end
+  if not g.plain_known then groups.plain(g) end
+  local due = soon < latest and soon or latest
+  if (g.soonest or groups.first_limited(g)) <= due then groups.release_due(g, 'limited', due) end
+  if g.plain_id and g.defaults.ungrouped == 'first' then
+    local tag = groups.ready_tag(g, '')
+    local pick = tag and groups.try_plain(g, tag, soon)
+    if pick then return pick end
+  end
+  for _ = 1, groups.TRIES do
+    local first, tag = groups.first_ready(g)
+    local by = soon
+    if not first then
+      local slot = groups.first_limited(g)
+      if slot <= latest then
+        groups.release(g, redis.call('ZRANGE', groups.key(g, 'limited'), 0, 0)[1], 'limited')
+        first, tag = groups.first_ready(g)
+        by = latest
+      elseif slot == math.huge or not groups.forget_gone(g) then
+        return nil, groups.held_until(g, latest - g.now)
+      end
+    end
+    local pick = first and groups.try(g, first, tag, by)
+    if pick then return pick end
+  end
+  return nil, 0
+end
+
+-- If all groups are held, the first slots of those whose rate holds them, µs, ascending: at most `most`. Nil if one is
+-- ready: only the queue holds it.
+function groups.slots(g, most)
+  if groups.any(g, { 'ready', 'stale' }) then return nil end
+  local found, slots = redis.call('ZRANGE', groups.key(g, 'limited'), 0, most - 1, 'WITHSCORES'), {}
+  for i = 2, #found, 2 do slots[#slots + 1] = tonumber(found[i]) end
+  return slots
+end
+
+-- By how much a job takes the tag of its group further.
+function groups.step(cost, weight)
+  if cost == weight then return groups.UNIT end
+  return math.max(1, math.floor(cost * groups.UNIT / weight + 0.5))
+end
+
+-- Whether something may hold the job behind one that has left with this slot. For a caller that starts many, one that
+-- could go if it cost the same is not looked at before its turn.
+function groups.may_be_held(g, pick, slot, cost)
+  local b = pick.bucket
+  if pick.parts or pick.hold then return true end
+  if not b or not g.trusts or slot > g.now then return b end
+  return b.origin + b.tat + bucket.ceil((math.min(cost, b.burst) - b.burst) * b.interval) > g.now
+end
+
+-- The earliest slot of the job behind one that has left; 0 if it will only be failed.
+function groups.next_slot(g, pick)
+  local cost, deferred, costs, deadline = job_options.cost_of_job(g.base .. pick.following)
+  local slot = pick.bucket and groups.slot(g, pick.bucket, cost) or 0
+  if pick.parts then slot = math.max(slot, (g.limits.slot(pick.parts, cost, costs))) end
+  slot = math.max(slot, pick.hold or 0)
+  return (deferred or (deadline and slot > deadline)) and 0 or slot
+end
+
+-- The picked job has left with this slot (µs). runs: false for one that will only be failed
+function groups.served(g, pick, slot, cost, runs)
+  g.v, g.changed = math.max(g.v, pick.tag), true
+  local tag, group = pick.tag, pick.group
+  if runs then tag = tag + groups.step(cost, pick.weight or 1) end
+  if runs and pick.parts then g.limits.charge(pick.parts, slot) end
+  if g.ageing then g.ageing.left(groups.line(g, group), pick.id) end
+  if group == '' then
+    groups.move(g, '', tag)
+    g.plain_known = false
+    return
+  end
+  redis.call('ZREM', pick.jobs, pick.id)
+  if runs and g.tracked then groups.hold(g, group, pick.id) end
+  local b, following = pick.bucket, pick.following
+  if runs and b then
+    bucket.charge(b, cost, slot - b.origin)
+    groups.keep_bucket(g, b)
+  end
+  if not following then
+    g.occupied[group] = nil
+    return groups.leave_ready(g, group, tag)
+  end
+  local next_slot = groups.may_be_held(g, pick, slot, cost) and groups.next_slot(g, pick) or 0
+  if next_slot > g.now then return groups.hold_back(g, group, tag, 'limited', as_text.us(next_slot)) end
+  groups.move(g, group, tag)
+end
+
+group_jobs(groups)
+group_rules(groups)
+group_running(groups)
+
+return groups

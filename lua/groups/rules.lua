@@ -1,0 +1,206 @@
+local bucket = use 'meter/bucket'
+local as_text = use 'redis/as-text'
+local shapes = use 'shape/shapes'
+
+-- What applies to a group (groups/queue-groups): the defaults, what was set for it, until when; and its bucket, which these rules
+-- shape. Adds these verbs to the table of groups/queue-groups.
+local function group_rules(groups)
+  function groups.fields(given)
+    return {
+      interval = given.rate and shapes.interval(given.rate), burst = given.burst or 1, concurrency = given.concurrency,
+      capacity = given.capacity, has_rate = given.rate ~= nil, share = given.share, weight = given.weight or 1, ungrouped = given.ungrouped,
+    }
+  end
+
+  -- What applies at a time to a group for which entries were set. Second, how many of these apply.
+  function groups.settings_at(g, entries, at)
+    local given, live, soonest = {}, 0, math.huge
+    for field, value in pairs(g.given) do given[field] = value end
+    for field, entry in pairs(entries) do
+      local ends = entry['until'] and entry['until'] * 1000 or math.huge
+      if ends > at then
+        live, soonest = live + 1, math.min(soonest, ends)
+        if entry.value == cjson.null then given[field] = nil
+        elseif entry.value == true then given[field] = ends
+        else given[field] = entry.value end
+      end
+    end
+    local s = groups.fields(given)
+    if given.slowed then s.interval = math.max(s.interval or 0, shapes.interval(given.slowed)) end
+    if given.crowded then s.concurrency = math.min(s.concurrency or math.huge, given.crowded) end
+    s.paused, s.limited, s.ends = given.paused, given.limited, soonest
+    return s, live
+  end
+
+  -- What applies to a group: the defaults, and what was set for it. paused, limited: until when (µs), or nil;
+  -- changed_at: since when its rate and burst are in force; before: what applied before that, at the end of each of what
+  -- was set since its bucket was stored
+  function groups.settings(g, group)
+    if g.known[group] then return g.known[group] end
+    local text = g.has_settings and redis.call('HGET', groups.key(g, 'settings'), group)
+    if not text then
+      g.defaults.changed_at = g.changed_at
+      return g.defaults
+    end
+    local own, over = cjson.decode(text), {}
+    local at = math.max(g.changed_at, tonumber(own.at))
+    for _, entry in pairs(own.fields) do
+      local ends = entry['until'] and entry['until'] * 1000 or math.huge
+      if ends <= g.now then over[#over + 1] = math.max(at, ends) end
+    end
+    local s, live = groups.settings_at(g, own.fields, g.now)
+    table.sort(over)
+    s.changed_at, s.before = over[#over] or at, {}
+    for i = 1, #over - 1 do
+      s.before[i] = groups.settings_at(g, own.fields, over[i])
+      s.before[i].changed_at = over[i]
+    end
+    g.known[group] = s
+    if g.began and #over > 0 then groups.forget(g, group, s, own, live) end
+    return s
+  end
+
+  -- What applied to a group until `at` (µs) is forgotten: feedback/settling has to know that it was another rate.
+  function groups.note_change(g, group, at)
+    local key = groups.key(g, 'changed')
+    redis.call('ZREMRANGEBYSCORE', key, '-inf', as_text.us(g.now - groups.CHANGED_US))
+    redis.call('ZADD', key, as_text.us(at), group)
+    redis.call('PEXPIRE', key, as_text.us(groups.CHANGED_US / 1000))
+  end
+
+  -- Since when, at the latest, what applies to a group is in force, µs. s: as groups.settings returned it
+  function groups.in_force_since(g, group, s)
+    local noted = tonumber(redis.call('ZSCORE', groups.key(g, 'changed'), group) or nil) or 0
+    local forgotten = g.now - groups.CHANGED_US
+    return math.max(s.changed_at, noted, forgotten > 0 and forgotten or 0)
+  end
+
+  -- What was set for the group and has ended is forgotten, once its bucket has taken over until when it applied.
+  function groups.forget(g, group, s, own, live)
+    local b, key = groups.bucket(g, group, s), groups.key(g, 'settings')
+    if b then
+      groups.keep_bucket(g, b)
+      groups.note_change(g, group, s.changed_at)
+    end
+    s.before = nil
+    for field, entry in pairs(own.fields) do
+      if entry['until'] and entry['until'] * 1000 <= g.now then own.fields[field] = nil end
+    end
+    if live > 0 then return redis.call('HSET', key, group, cjson.encode(own)) end
+    redis.call('HDEL', key, group)
+    if redis.call('EXISTS', key) == 0 then groups.note_unused(g, 'settings') end
+    redis.call('ZREM', groups.key(g, 'ends'), group)
+  end
+
+  -- Notes when the next of its settings ends.
+  function groups.note_ends(g, group)
+    local ends, key = groups.settings(g, group).ends or math.huge, groups.key(g, 'ends')
+    if ends < math.huge then redis.call('ZADD', key, as_text.us(ends), group) else redis.call('ZREM', key, group) end
+  end
+
+  -- What was set for a group for a time has ended: it may have held the group.
+  function groups.release_held(g, group)
+    for _, state in ipairs({ 'limited', 'full' }) do groups.release(g, group, state) end
+  end
+
+  -- The same of all groups, some of them by each call.
+  function groups.end_settings(g)
+    if not g.has_settings then return end
+    local over = redis.call('ZRANGEBYSCORE', groups.key(g, 'ends'), '-inf', as_text.us(g.now), 'LIMIT', 0, groups.DUE)
+    for _, group in ipairs(over) do
+      groups.note_ends(g, group)
+      groups.release_held(g, group)
+    end
+  end
+
+  -- What was set for a group and has ended ends at once, not with the next departure.
+  function groups.end_own(g, group)
+    local ends = g.has_settings and tonumber(redis.call('ZSCORE', groups.key(g, 'ends'), group) or nil)
+    if not ends or ends > g.now then return end
+    local began = g.began
+    g.began = true
+    groups.note_ends(g, group)
+    groups.release_held(g, group)
+    g.began = began
+  end
+
+  -- An empty bucket or, after a loss of state, one that was full when what had been granted before was over.
+  function groups.new_bucket(g, s)
+    local full = g.filled > 0 and bucket.ceil(s.burst * s.interval) or 0
+    return { origin = g.filled > 0 and g.filled or g.now, tat = full, last = 0, interval = s.interval, burst = s.burst }
+  end
+
+  -- Redis has lost, or may have lost, charges of buckets: nothing leaves before `ready`, and none has burst left then. What
+  -- is still known of a bucket counts too: a job that cost more than expected may have charged more than its burst.
+  function groups.fill(g, ready)
+    g.filled, g.changed = math.max(g.filled, ready), true
+  end
+
+  function groups.reshape(g, b, s)
+    if not s.interval or (b.interval == s.interval and b.burst == s.burst) then return end
+    bucket.reshape(b, s.interval, s.burst, math.min(g.now, s.changed_at) - b.origin)
+  end
+
+  -- How a bucket of these settings is stored, behind its origin and `tat`.
+  function groups.rate_text(g, s)
+    s.stored = s.stored or ' ' .. as_text.exact(s.interval) .. ' ' .. as_text.exact(s.burst) .. ' ' .. as_text.us(g.back)
+    return s.stored
+  end
+
+  -- What is stored of it, under the settings of now. text: nil if nothing is
+  function groups.read_bucket(g, s, text, stored)
+    if not text then return groups.new_bucket(g, s) end
+    -- Most often, nothing has changed since.
+    local same = string.sub(text, -#stored) == stored and not (s.before and s.before[1])
+    local origin, tat, interval, burst, back = string.match(text, same and '^(%S+) (%S+)' or '^(%S+) (%S+) (%S+) (%S+) (%S+)$')
+    local b = { origin = tonumber(origin), tat = tonumber(tat), last = 0, interval = s.interval, burst = s.burst }
+    if not same then
+      b.origin, b.interval, b.burst = b.origin - (g.back - tonumber(back)), tonumber(interval), tonumber(burst)
+    end
+    if not same then
+      for _, before in ipairs(s.before or {}) do groups.reshape(g, b, before) end
+      groups.reshape(g, b, s)
+    end
+    if b.origin >= g.filled then return b end
+    local full = groups.new_bucket(g, s)
+    full.tat = math.max(full.tat, b.origin + b.tat - full.origin)
+    return full
+  end
+
+  -- Nil without a rate.
+  function groups.bucket(g, group, s)
+    if not s.interval then return nil end
+    local key, stored = g.base .. 'meta:group:bucket:' .. group, s.stored or groups.rate_text(g, s)
+    local b = groups.read_bucket(g, s, redis.call('GET', key), stored)
+    b.key, b.stored = key, stored
+    return b
+  end
+
+  -- The last slot of a group's bucket, µs; nil if the bucket is not stored, or if charges of it may be lost.
+  function groups.last_slot(g, group)
+    local text = redis.call('GET', g.base .. 'meta:group:bucket:' .. group)
+    local origin, back = string.match(text or '', '^(%S+).* (%S+)$')
+    local last = origin and tonumber(origin) - (g.back - tonumber(back))
+    return last and last >= g.filled and last or nil
+  end
+
+  -- A bucket that is empty is not kept for long. b: as groups.bucket returned it, and charged
+  function groups.keep_bucket(g, b)
+    local last = math.floor(b.last)
+    local origin, tat = b.origin + last, b.tat - last
+    -- Redis's clock may go back, but not by much.
+    local seconds = math.ceil(math.max(0, origin + tat - g.now) / 1000000) + 59
+    local kept_ms = g.kept_ms[seconds] or seconds .. '000'
+    g.kept_ms[seconds] = kept_ms
+    -- The same text, which takes less for whole numbers.
+    local is_whole = tat % 1 == 0 and tat < 1000000000000000
+    local state = is_whole and string.format('%d %d', origin, tat) or as_text.us(origin) .. ' ' .. as_text.exact(tat)
+    redis.call('SET', b.key, state .. b.stored, 'PX', kept_ms)
+  end
+
+  function groups.slot(g, b, cost)
+    return b.origin + math.ceil(bucket.slot(b, cost, g.now - b.origin))
+  end
+end
+
+return group_rules

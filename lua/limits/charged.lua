@@ -1,0 +1,32 @@
+local limit_horizon = use 'limits/horizon'
+local as_text = use 'redis/as-text'
+
+-- What is kept with a job that is charged under limits, in its field `charged`: which limits they are (ends/unbegun) and,
+-- behind a space, until when it may start although it is late (µs), if nothing spaces it out.
+local charged = {}
+
+-- Names the limits of a shape: another name where these are others, or where those per group count other jobs.
+function charged.rules(rules_at, groups_at)
+  return as_text.us(tonumber(rules_at) or 0) .. ':' .. as_text.us(tonumber(groups_at) or 0)
+end
+
+-- Until when a job may start although it is late for its slot, µs; nil if a late start would count in another time than
+-- that which was charged. It counts in the same windows until the first of them ends, unless a window begins with it.
+-- parts: what it was charged; lock_ms: how long its lock lasts, of which no job is held for more than a part
+function charged.start_by(parts, slot, lock_ms)
+  local by = slot + lock_ms * 1000 * limit_horizon.LOCK_LIFE_HELD
+  for _, part in ipairs(parts) do
+    local l = part.l
+    if l.mode ~= 'off' and l.algorithm ~= 'concurrency' and part.cost ~= 0 then
+      if l.algorithm ~= 'fixed-window' or l.align == 'first' then return nil end
+      by = math.min(by, part.s.finish)
+    end
+  end
+  return by
+end
+
+function charged.text(rules, by)
+  return by and rules .. ' ' .. as_text.us(by) or rules
+end
+
+return charged

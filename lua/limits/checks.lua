@@ -1,0 +1,116 @@
+local algorithm_named = use 'limits/algorithm-named'
+local limit_bucket = use 'limits/bucket'
+local limit_switch = use 'limits/switch'
+local as_text = use 'redis/as-text'
+
+-- Shared by the scripts of sluice/limits.
+-- A limit's control hash: definition (of its name, JSON), version, by (its declarer). Next to it, with <control> for
+-- its name:
+--   <control>:switch              what must be known at each decision (limits/switch)
+--   <control>:blocks              a sorted set of the blocked keys, by the end of the block (µs)
+--   <control>:keys                if keys are counted, a sorted set of them by when they no longer matter (µs)
+--   <control>:others:<algorithm>  the state that all further keys share
+
+local limit_checks = {}
+
+-- waits: for a caller that waits for its turn, and leaves the reserved share to callers that do not, unless it is idle
+-- switch: its string, false if there is none, nil if it must be read
+function limit_checks.prepare(l, control, now, waits, switch)
+  if switch == nil then switch = redis.call('GET', limit_switch.key(control)) end
+  local mode, blocked_until, taken_at, version, horizon, horizon_at = limit_switch.read(switch)
+  if mode ~= '-' then l.mode = mode end
+  l.control, l.blocked_until, l.verbs = control, blocked_until, algorithm_named(l.algorithm)
+  l.outdated = version > (l.version or 0)
+  l.horizon, l.horizon_at = horizon, horizon_at
+  l.plain = l.mode == 'enforce' and blocked_until <= now
+  -- The share reserved for others must conform as well; it is not charged.
+  l.kept = 0
+  if l.reserve and waits and now - taken_at < l.lend then
+    l.kept = (l.burst or l.limit) * l.reserve
+    if l.algorithm == 'concurrency' then l.kept = math.ceil(l.kept) end
+  end
+  return l
+end
+
+function limit_checks.read(control, definition, now, waits, switch)
+  return limit_checks.prepare(cjson.decode(definition), control, now, waits, switch)
+end
+
+-- The key of a key's state: once a limit has as many keys as it may have, all further ones share one state.
+function limit_checks.place(l, key, now)
+  if not l.maxKeys then return key, false end
+  local keys = l.control .. ':keys'
+  if redis.call('ZSCORE', keys, key) then return key, false end
+  redis.call('ZREMRANGEBYSCORE', keys, '-inf', as_text.us(now))
+  if redis.call('ZCARD', keys) >= l.maxKeys then return l.control .. ':others:' .. l.algorithm, true end
+  return key, false
+end
+
+-- Records that a key is in use until `reset` (µs).
+function limit_checks.keep_place(l, key, reset)
+  if not l.maxKeys then return end
+  local keys = l.control .. ':keys'
+  redis.call('ZADD', keys, as_text.us(reset), key)
+  redis.call('PEXPIREAT', keys, math.ceil(redis.call('ZRANGE', keys, -1, -1, 'WITHSCORES')[2] / 1000) + limit_bucket.SLACK_MS)
+end
+
+-- µs for which a key is blocked.
+function limit_checks.blocked(l, key, now)
+  if l.blocked_until <= now then return 0 end
+  return math.max(0, (tonumber(redis.call('ZSCORE', l.control .. ':blocks', key)) or 0) - now)
+end
+
+-- How long a cost must wait for a limit, given the state s of its key, in whole µs. In shadow mode the wait that would
+-- apply is returned below 0: the limit holds nothing, but a block of the key is an explicit command.
+function limit_checks.wait_of(l, s, key, cost, now)
+  if l.mode == 'off' then return 0 end
+  local wait = math.ceil(l.verbs.earliest(s, l, cost))
+  if l.plain then return wait end
+  local blocked = limit_checks.blocked(l, key, now)
+  if l.mode == 'enforce' then return math.max(wait, blocked) end
+  return blocked > 0 and blocked or -wait
+end
+
+-- Checks one limit for one key and one cost; nothing is charged.
+function limit_checks.ask(l, key, cost, now)
+  local place, shared = limit_checks.place(l, key, now)
+  local part = { l = l, s = l.verbs.open(place, l, now), cost = cost, offset = 0, key = place, shared = shared }
+  if l.mode == 'off' then return part end
+  part.offset, part.blocked = l.verbs.earliest(part.s, l, cost + l.kept), limit_checks.blocked(l, key, now)
+  return part
+end
+
+-- The wait of such a part, µs, not rounded.
+function limit_checks.wait(part)
+  local blocked = part.blocked or 0
+  if part.l.mode ~= 'enforce' then return blocked end
+  return math.max(part.offset, blocked)
+end
+
+-- Whether a part is charged at `offset`, µs from now. In shadow mode a cost that would have been refused is not.
+local function limit_charges(part, offset)
+  local mode = part.l.mode
+  return mode ~= 'off' and not (mode == 'shadow' and part.offset > offset)
+end
+
+function limit_checks.charge(part, offset, lease)
+  if not limit_charges(part, offset) then return end
+  part.s.lease = lease
+  part.l.verbs.charge(part.s, part.l, part.cost, offset)
+  part.l.verbs.save(part.s, part.l)
+end
+
+-- Records a take by a caller that does not wait: the share reserved for such callers is not lent for a while.
+function limit_checks.note_take(l, now)
+  if l.reserve and l.mode ~= 'off' then limit_switch.write(l.control, { taken_at = now, lend = l.lend }) end
+end
+
+-- Appends the result to a reply, after its first `size` entries: the wait, units left, µs from now until all are
+-- available again. Returns the new size.
+function limit_checks.tell(l, s, wait, reply, size)
+  local left, reset = l.verbs.view(s, l)
+  reply[size + 1], reply[size + 2], reply[size + 3] = wait, math.max(0, math.floor(left)), math.ceil(reset - s.now)
+  return size + 3
+end
+
+return limit_checks

@@ -1,0 +1,163 @@
+local bucket = use 'meter/bucket'
+local as_text = use 'redis/as-text'
+local locks_follow_step = use 'redis/locks-follow-step'
+
+-- The meter: the bucket as stored in Redis, and what can happen to it between two calls.
+--   m.changed   whether it must be saved
+--   m.reset     whether more has changed than a departure changes: then all fields are saved
+--   m.filled    until when a loss fills the bucket, if this call found that out
+-- 2^42 µs: up to there a time is exact on the bucket's grid (meter/bucket).
+local meter = {}
+meter.REBASE_US = 4398046511104
+local HORIZON_MEMORY_US = 60000000
+local FOREIGN_CHECK_US = 1000000
+
+function meter.rebase(m, now)
+  m.origin = m.origin + m.now
+  m.reset = true
+  m.tat = m.tat - m.now
+  m.last = m.last - m.now
+  m.loss_at = m.loss_at and m.loss_at - m.now
+  m.now = now - m.origin
+end
+
+-- State was lost or may be stale (another run of Redis): the grants that other workers hold are unknown, so the bucket
+-- is full after the longest horizon that one of them may have, as far as it is known by now (meter.prolong_hold). Not if
+-- the hash slot of the queue moved to another node of a cluster, with all its data: a node that ran before the meter
+-- was last written, and was never promoted, has missed nothing.
+function meter.recover(m, shape, longest, now)
+  local server = redis.call('INFO', 'server')
+  -- The uptime is the difference of two times in whole seconds.
+  local up_s = tonumber(string.match(server, 'uptime_in_seconds:(%d+)')) or 0
+  local ran = m.run ~= '' and m.origin + m.now - (up_s - 1) * 1000000 <= m.seen
+  -- Redis calls it redis_mode, Valkey server_mode.
+  if ran and string.find(server, '_mode:cluster', 1, true)
+    and string.find(redis.call('INFO', 'replication'), 'master_replid2:0+%s') then return end
+  m.loss = 'burst'
+  if shape.on_state_loss ~= 'hold' then return end
+  m.loss_at = m.now
+  m.filled = m.now + math.max(m.horizon, shape.horizon, longest)
+  bucket.fill(m, m.filled)
+  meter.note_horizon(m, longest, now)
+  m.loss = 'hold'
+  m.hold_us = math.max(0, bucket.slot(m, 1, m.now) - m.now)
+end
+
+-- Slots may have been granted up to the longest horizon after the loss (m.loss_at), and the process that noticed it may
+-- know only shorter ones: a longer one prolongs the hold. One that is not longer changes nothing.
+function meter.prolong_hold(m, longest, now)
+  m.filled = m.loss_at + longest
+  bucket.fill(m, m.filled)
+  meter.note_horizon(m, longest, now)
+  m.changed = true
+end
+
+function meter.read(key, now, shape)
+  local f = redis.call('HMGET', key, 'origin', 'tat', 'last', 'seen', 'run', 'interval', 'burst', 'mode', 'horizon',
+    'horizonAt', 'meanCost', 'seq', 'steps', 'departedTotal', 'foreignAt', 'lossAt')
+  local m = {
+    origin = tonumber(f[1]) or now, tat = tonumber(f[2]) or 0, last = tonumber(f[3]) or 0,
+    seen = tonumber(f[4]) or now, run = f[5] or '', interval = tonumber(f[6]) or shape.interval,
+    burst = tonumber(f[7]) or shape.burst, mode = f[8] or shape.mode, horizon = tonumber(f[9]) or 0,
+    horizon_at = tonumber(f[10]) or 0, mean_cost = tonumber(f[11]) or 1, known = f[1] and true,
+    seq = tonumber(f[12]) or 0, steps = tonumber(f[13]) or 0, departed = tonumber(f[14]) or 0,
+    foreign_at = tonumber(f[15]) or 0, loss_at = tonumber(f[16]),
+  }
+  m.now = now - m.origin
+  -- Older versions did not store all of them.
+  m.reset = not (f[1] and f[6] and f[7] and f[8] and f[13])
+  return m
+end
+
+-- Brings the bucket up to `now`: lost state, a clock that went back, a changed shape. run is Redis's run_id, '' if the
+-- caller does not read it (a restart is then not noticed here); longest is the longest horizon of a worker that the
+-- caller knows of, 0 if none.
+function meter.open(key, now, shape, run, longest)
+  local m = meter.read(key, now, shape)
+  m.changed = not m.known
+  if m.now > meter.REBASE_US then meter.rebase(m, now) end
+  if now < m.seen then
+    -- Distances in time are kept.
+    m.step_us = m.seen - now
+    m.steps = m.steps + 1
+    m.origin = m.origin - m.step_us
+    m.now = now - m.origin
+    m.changed, m.reset = true, true
+  end
+  if m.interval ~= shape.interval or m.burst ~= shape.burst then
+    bucket.reshape(m, shape.interval, shape.burst, math.min(m.now, shape.changed_at - m.origin))
+    m.changed, m.reset = true, true
+  end
+  if m.mode ~= shape.mode then
+    m.changed, m.reset = true, true
+    -- When shadow mode ends, the queue may owe at most one bucket: jobs that were let through do not count against it.
+    if shape.mode == 'enforce' then m.tat = math.min(m.tat, math.max(m.now, m.last) + m.burst * m.interval) end
+    m.mode = shape.mode
+  end
+  if run ~= '' and m.run ~= run then
+    if m.run ~= '' or shape.metered then meter.recover(m, shape, longest, now) end
+    m.run = run
+    m.changed, m.reset = true, true
+  elseif run ~= '' and m.loss_at and m.now - m.loss_at < longest then
+    meter.prolong_hold(m, longest, now)
+  end
+  m.seen = now
+  return m
+end
+
+-- seq numbers the saves, so that a refund can tell whether its grant is still the last one; steps counts how often the
+-- clock went back, so that every worker learns of it and not only the one that detected it; departed counts jobs.
+function meter.save(key, m)
+  m.seq = m.seq + 1
+  if m.step_us then locks_follow_step(string.sub(key, 1, -11), m.step_us, m.lock_ms) end
+  local tat, last, seen, horizon_at = as_text.exact(m.tat), as_text.exact(m.last), as_text.us(m.seen), as_text.us(m.horizon_at)
+  local mean_cost, departed = as_text.exact(m.mean_cost), as_text.us(m.departed)
+  if m.reset then
+    redis.call('HSET', key, 'origin', as_text.us(m.origin), 'tat', tat, 'last', last, 'seen', seen, 'run', m.run,
+      'interval', as_text.exact(m.interval), 'burst', as_text.exact(m.burst), 'mode', m.mode, 'horizon', as_text.us(m.horizon),
+      'horizonAt', horizon_at, 'meanCost', mean_cost, 'seq', m.seq, 'steps', m.steps, 'departedTotal', departed,
+      'lossAt', m.loss_at and as_text.exact(m.loss_at) or '')
+    m.reset = false
+  else
+    redis.call('HSET', key, 'tat', tat, 'last', last, 'seen', seen, 'horizonAt', horizon_at, 'meanCost', mean_cost,
+      'seq', m.seq, 'departedTotal', departed)
+  end
+end
+
+-- The largest horizon of the last minute, used by admission and by a hold.
+function meter.note_horizon(m, horizon, now)
+  if horizon >= m.horizon or now - m.horizon_at > HORIZON_MEMORY_US or now < m.horizon_at then
+    m.reset = m.reset or horizon ~= m.horizon
+    m.horizon = horizon
+    m.horizon_at = now
+  end
+end
+
+-- Whether it is time to look for jobs that bypass the meter: once a second.
+function meter.foreign_due(m, now)
+  return now - m.foreign_at >= FOREIGN_CHECK_US or now < m.foreign_at
+end
+
+-- The slot that a job of this cost would get now, including a pause.
+function meter.slot(m, cost, pause)
+  return math.max(bucket.slot(m, cost, m.now), pause - m.origin)
+end
+
+function meter.charge(m, cost, slot)
+  bucket.charge(m, cost, slot)
+  m.mean_cost = m.mean_cost + (cost - m.mean_cost) / 16
+  m.changed = true
+end
+
+-- Shadow: TAT moves as if enforced, up to a full bucket; nothing is held.
+function meter.charge_shadow(m, cost)
+  bucket.charge(m, cost, m.now)
+  m.tat = math.min(m.tat, m.now + m.burst * m.interval)
+  m.changed = true
+end
+
+function meter.run_id()
+  return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or ''
+end
+
+return meter

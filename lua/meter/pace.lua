@@ -1,0 +1,84 @@
+-- Measures how fast jobs leave, to estimate when places become free if no rate determines it. Also counts all
+-- departures: those of a queue without a rate here, those of one with a rate in its meter (meter/meter).
+-- The field `pace` of the meter's hash, nine numbers separated by spaces:
+--   from, base    start of the measurement, µs (0: not measured), and all departures up to then
+--   next, count   start of the next measurement, and all departures up to then
+--   last          the last departure, µs
+--   horizon       the horizon of the worker that asked last, µs
+--   late          mean delay with which workers ask, µs: their timers, and the way to Redis
+--   run, off      mean time from the slot of a job to its end, µs (0: unknown), and mean deviation from it
+local pace = {
+  FIELDS = { 'from', 'base', 'next', 'count', 'last', 'horizon', 'late', 'run', 'off' },
+  -- Minimum duration and number of departures of a measurement.
+  LEAST_US = 1000000, LEAST = 8,
+  -- A gap this many times longer than the mean one before it, and longer than OUTAGE_US, was an outage.
+  OUTAGE = 8, OUTAGE_US = 60000000,
+  -- The cause of a delay of this length or more does not predict the next one.
+  LATE_US = 1000000,
+  -- Weight of the last sample in the means of `run` and `off`: only a few of each second's jobs are recorded.
+  WEIGHT = 1 / 4,
+}
+
+function pace.read(base)
+  local text, p, i = redis.call('HGET', base .. 'meta:meter', 'pace'), {}, 0
+  for number in string.gmatch(text or '0 0 0 0 0 0 2000 0 0', '%S+') do
+    i = i + 1
+    p[pace.FIELDS[i]] = tonumber(number)
+  end
+  return p
+end
+
+function pace.save(base, p)
+  redis.call('HSET', base .. 'meta:meter', 'pace', string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', p.from,
+    p.base, p.next, p.count, p.last, p.horizon, p.late, p.run, p.off))
+end
+
+-- Records departures: total counts all of them, including these.
+function pace.depart(p, now, total)
+  local gap, measured = now - p.last, total - p.base
+  local outage = gap > pace.OUTAGE_US and gap * measured > pace.OUTAGE * (p.last - p.from)
+  if p.from == 0 or gap < 0 or outage then
+    p.from, p.base, p.next, p.count = now, total, now, total
+  elseif now - p.next >= pace.LEAST_US and total - p.count >= pace.LEAST then
+    p.from, p.base, p.next, p.count = p.next, p.count, now, total
+  end
+  p.last = now
+end
+
+-- Records the time from slot to end of a job, or the mean and mean deviation of several. An outlier says little about
+-- the next job: it is clipped to the edge of the usual range (Huber 1964: "Robust Estimation of a Location Parameter").
+-- The first jobs of a process are slow: a wide initial deviation lets the mean leave them soon.
+function pace.ran(p, us, off)
+  if us <= 0 then return end
+  if p.run == 0 then
+    p.run, p.off = us, math.max(off, us / 4)
+    return
+  end
+  local most = math.max(2 * p.off, p.run / 16)
+  local by = math.max(-most, math.min(most, us - p.run))
+  p.run, p.off = p.run + by * pace.WEIGHT, p.off + (math.min(off, most) + math.abs(by) - p.off) * pace.WEIGHT
+end
+
+-- Mean run time of a job, µs, from the number that run, by Little's law. Nil if unknown: until each place was reused
+-- once, the departures are those that filled the places.
+function pace.job_us(p, running, total)
+  local departed, us = total - p.base, p.last - p.from
+  local known = departed >= running or (departed >= pace.LEAST and us >= pace.LEAST_US)
+  if p.from == 0 or us <= 0 or not known then return nil end
+  return us * running / departed
+end
+
+-- total: counts all departures, including these. began: start of a job that ends now, or nil
+function pace.note(base, count, now, total, began)
+  local p = pace.read(base)
+  if count > 0 then pace.depart(p, now, total) end
+  if began then pace.ran(p, now - began, 0) end
+  pace.save(base, p)
+end
+
+-- Counts departures of a queue without a rate.
+function pace.count(base, count, now, began)
+  pace.note(base, count, now, redis.call('HINCRBY', base .. 'meta:meter', 'departedTotal', count), began)
+end
+
+return pace

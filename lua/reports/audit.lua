@@ -1,0 +1,59 @@
+local as_text = use 'redis/as-text'
+
+-- Departures, kept as they were granted if `shape.audit` is set: one entry per call, a JSON list of {job id, slot µs,
+-- cost, interval µs or 0, burst or 0, {limit: cost} or 0}, and for a job of a group with a rate {group, its interval,
+-- its burst}, or 0 before, under limits per group, {group, {limit: cost}}. The numbers are texts, to keep them exact.
+local audit = {}
+
+-- What a job took of the limits of its group, nil if there are none. pick: as groups.pick chose it
+function audit.of_group(pick)
+  if not pick.parts then return nil end
+  local taken = {}
+  for _, part in ipairs(pick.parts) do taken[part.l.name] = part.l.mode ~= 'off' and part.taken or nil end
+  return next(taken) and { pick.group, taken } or nil
+end
+
+-- parts: the parts of limits/queue-limits that the job was charged with, or nil. pick: as groups.pick chose it, or nil
+function audit.entry(id, slot, cost, m, parts, pick)
+  local limits = 0
+  for _, part in ipairs(parts or {}) do
+    if part.l.mode ~= 'off' then
+      if limits == 0 then limits = {} end
+      limits[part.l.name] = part.cost
+    end
+  end
+  local enforced, own = m and m.mode == 'enforce', pick and audit.of_group(pick)
+  return {
+    id, as_text.us(math.ceil(slot)), as_text.exact(cost), enforced and as_text.exact(m.interval) or 0,
+    enforced and as_text.exact(m.burst) or 0, limits,
+    pick and pick.bucket and { pick.group, as_text.exact(pick.bucket.interval), as_text.exact(pick.bucket.burst) }
+      or (own and 0 or nil),
+    own or nil,
+  }
+end
+
+-- Adds a list of `count` items to a stream of which about `kept` items are to be kept. The id of an entry is the number
+-- of items up to it, because a number of entries does not limit the items: one holds all those of a call or a report.
+function audit.add(key, kept, list, count)
+  local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
+  local id = (last and tonumber(string.match(last[1], '^%d+')) or 0) + count
+  redis.call('XADD', key, 'MINID', '~', as_text.us(math.max(0, id - kept)), as_text.us(id) .. '-0', 'n', list)
+end
+
+-- kept: number of departures
+function audit.keep(base, kept, entries)
+  if #entries == 0 then return end
+  audit.add(base .. 'meta:audit', kept, cjson.encode(entries), #entries)
+end
+
+-- What changed later of the charge of a departure, by `settleCost`: {job id, slot µs, units of the rate of the queue,
+-- units of that of its group, {limit: units} or 0, the same of limits per group, when, µs}; below 0 they were given back.
+-- Older versions kept the first four. It follows the departure in the same stream, so it is kept for as long. Its id
+-- counts no departure.
+function audit.settled(base, change)
+  local key = base .. 'meta:audit'
+  local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
+  if last then redis.call('XADD', key, string.match(last[1], '^%d+') .. '-*', 's', cjson.encode(change)) end
+end
+
+return audit

@@ -1,0 +1,74 @@
+local as_text = use 'redis/as-text'
+
+-- Starts past the meter: some program takes jobs from the queue without it. Fields of the meter's hash:
+--   bypassedTotal   such starts that were found; where there were more events than are looked at, estimated
+--   bypassedAt      when one was last found, µs, and bypassedJob its job
+--   bypassedFrom    when the first was found of those without a gap of GAP_US, µs, and bypassedBase the total then
+--   bypassSeen      id of the last event of the queue that was looked at
+local bypass = {
+  GAP_US = 60000000,
+  -- Events to look at: until one is found, and from then on.
+  SAMPLE = 16, MOST = 600,
+  -- Of more events than these, the newest stand for at most so many times as many.
+  MOST_TIMES = 30,
+}
+
+-- Whether there is a meter to pass: a rate, limits or groups, which BullMQ's own workers do not obey. They obey a
+-- concurrency, which is BullMQ's.
+function bypass.is_metered(shape)
+  return shape.mode ~= 'off' and (shape.interval or shape.limits or shape.groups) and true or false
+end
+
+-- Whether a job started past the meter: one that the meter released has a departure time, which equals its start. Jobs
+-- that started under another rate, limit, mode or rule of groups did not have to pass it.
+function bypass.is_foreign(base, shape, id)
+  local job = redis.call('HMGET', base .. id, 'processedOn', 'departure')
+  local started = tonumber(job[1] or nil)
+  if not started or started * 1000 < math.max(shape.changed_at, shape.rules_at, shape.groups_at) then return false end
+  return not job[2] or math.ceil(tonumber(job[2]) / 1000) ~= started
+end
+
+-- count: how many are to be counted; those that are found between two reports are counted by the next one
+function bypass.note(meter_key, now, id, count)
+  local f = redis.call('HMGET', meter_key, 'bypassedAt', 'bypassedTotal')
+  local gap, total = now - (tonumber(f[1] or nil) or 0), (tonumber(f[2] or nil) or 0) + count
+  redis.call('HSET', meter_key, 'bypassedAt', as_text.us(now), 'bypassedJob', id, 'bypassedTotal', as_text.us(total))
+  if gap > bypass.GAP_US or gap < 0 then
+    redis.call('HSET', meter_key, 'bypassedFrom', as_text.us(now), 'bypassedBase', as_text.us(total))
+  end
+end
+
+local function ms_of(event)
+  return tonumber(string.match(event, '^%d+'))
+end
+
+-- Counts the starts past the meter since the last look, by BullMQ's events. A job that was removed when it ended is
+-- counted only while it runs. Returns the id of a job, nil if there were none.
+function bypass.count(base, meter_key, shape, now)
+  if not bypass.is_metered(shape) then return nil end
+  local f = redis.call('HMGET', meter_key, 'bypassedAt', 'bypassSeen')
+  local since = now - (tonumber(f[1] or nil) or 0)
+  local most = since >= 0 and since <= bypass.GAP_US and bypass.MOST or bypass.SAMPLE
+  local events = redis.call('XREVRANGE', base .. 'events', '+', f[2] and '(' .. f[2] or '-', 'COUNT', most)
+  if #events == 0 then return nil end
+  redis.call('HSET', meter_key, 'bypassSeen', events[1][1])
+  local looked, found, last = {}, 0, nil
+  for _, event in ipairs(events) do
+    local fields = event[2]
+    local id = fields[2] == 'active' and fields[4]
+    if id and not looked[id] then
+      looked[id] = true
+      if bypass.is_foreign(base, shape, id) then found, last = found + 1, last or id end
+    end
+  end
+  if not last then return nil end
+  if f[2] and #events == bypass.MOST then
+    local newest = ms_of(events[1][1])
+    local times = (newest - ms_of(f[2])) / math.max(1, newest - ms_of(events[#events][1]))
+    found = math.floor(found * math.max(1, math.min(times, bypass.MOST_TIMES)) + 0.5)
+  end
+  bypass.note(meter_key, now, last, found)
+  return last
+end
+
+return bypass

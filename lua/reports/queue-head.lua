@@ -1,0 +1,56 @@
+local next_departure = use 'admission/next-departure'
+local as_text = use 'redis/as-text'
+
+-- The age of the head, for people: hot scripts do without it.
+
+local queue_head = {}
+
+-- When a job was ready, ms, by its fields timestamp, opts and processedOn.
+function queue_head.ready_ms(fields)
+  local delay = tonumber(cjson.decode(fields[2] or '{}').delay) or 0
+  return math.max(tonumber(fields[1]) + delay, tonumber(fields[3]) or 0)
+end
+
+-- The older one of what is known already and a job that exists: its fields timestamp, opts and processedOn.
+local function head_older(base, id, known)
+  local fields = id and redis.call('HMGET', base .. id, 'timestamp', 'opts', 'processedOn')
+  if not fields or not fields[1] then return known end
+  return known and queue_head.ready_ms(known) <= queue_head.ready_ms(fields) and known or fields
+end
+
+-- With groups, the next one changes with each departure: the head is the oldest of the jobs that may leave. These are
+-- the first one without a group and the first of all with a group, or where its group is not in line the first of each
+-- of the first groups in line. Where all groups are held, they are the first jobs of those that go first: by their
+-- slots, then those with all places taken, then those that are paused. As src/inspect/group-head.ts.
+local function head_of_groups(base)
+  local BAND, MOST, lists = 4294967296, 16, base .. 'meta:groups:'
+  local front = redis.call('ZRANGE', base .. 'prioritized', 0, 0)[1]
+  local plain = redis.call('LINDEX', base .. 'wait', -1)
+    or redis.call('ZRANGEBYSCORE', base .. 'prioritized', as_text.us(BAND), '+inf', 'LIMIT', 0, 1)[1]
+  local goes = plain and not redis.call('ZSCORE', lists .. 'limited', '')
+  local head = goes and head_older(base, plain, nil) or nil
+  local group = front and cjson.decode(redis.call('HGET', base .. front, 'opts') or '{}').group
+  local id = type(group) == 'table' and group.id
+  if type(id) == 'number' then id = string.format('%.14g', id) end
+  local named = type(id) == 'string' and id ~= ''
+  if named and redis.call('ZSCORE', lists .. 'ready', id) then return head_older(base, front, head) end
+  for _, list in ipairs({ 'ready', 'stale', 'limited', 'full', 'paused' }) do
+    local names = redis.call('ZRANGE', lists .. list, 0, MOST - 1)
+    for _, name in ipairs(names) do
+      local first = list == 'limited' and plain
+      if name ~= '' then first = redis.call('ZRANGE', base .. 'meta:group:jobs:' .. name, 0, 0)[1] end
+      head = head_older(base, first, head)
+    end
+    if goes or #names > 0 then break end
+  end
+  -- Jobs that are in no line yet.
+  return head or head_older(base, front, head_older(base, plain, nil))
+end
+
+-- These fields of the job whose age is that of the head; nil if none waits.
+function queue_head.fields(base, shape, now)
+  if shape and shape.groups then return head_of_groups(base) end
+  return head_older(base, next_departure.head(base, shape, now), nil)
+end
+
+return queue_head

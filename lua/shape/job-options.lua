@@ -1,0 +1,43 @@
+local job_options = {}
+
+-- As in src/admission/job-options.ts: a job of a foreign producer cannot stop the queue for ever.
+local MAX_COST = 1000000000
+
+local function cost_valid(cost)
+  cost = tonumber(cost)
+  return cost and cost > 0 and math.min(cost, MAX_COST) or 1
+end
+
+-- A job may cost nothing under a limit.
+local function unit_cost_valid(cost)
+  return tonumber(cost) == 0 and 0 or cost_valid(cost)
+end
+
+-- What a job costs, from its stored options, 1 by default; second, its costs in other units, unit -> cost, nil if there
+-- are none; third, its deadline, ms since 1970, nil if it has none. The options are only parsed if they may contain
+-- these.
+function job_options.cost(options)
+  if not options then return 1 end
+  if not (string.find(options, '"costs?":') or string.find(options, '"mustStartBefore":', 1, true)) then return 1 end
+  local parsed = cjson.decode(options)
+  local costs = type(parsed.costs) == 'table' and parsed.costs or nil
+  for unit, cost in pairs(costs or {}) do costs[unit] = unit_cost_valid(cost) end
+  return cost_valid(parsed.cost), costs, tonumber(parsed.mustStartBefore)
+end
+
+-- Cost of a waiting job, whether it will only be failed (BullMQ's deferred failure: such a job never runs), its costs
+-- in other units, and its deadline, µs.
+function job_options.cost_of_job(job_key)
+  local job = redis.call('HMGET', job_key, 'opts', 'defa')
+  local cost, costs, deadline = job_options.cost(job[1])
+  return cost, job[2] and true or false, costs, deadline and deadline * 1000
+end
+
+-- Marks a job that cannot start in time to be failed. src/worker/deferred-failure.ts reads the reason. deadline: µs
+function job_options.expire(base, id, deadline)
+  local ms = string.format('%.0f', deadline / 1000)
+  redis.call('HSET', base .. id, 'defa', 'deadline: could not start before ' .. ms)
+  redis.call('XADD', base .. 'events', 'MAXLEN', '~', 10000, '*', 'event', 'expired', 'jobId', id, 'deadline', ms)
+end
+
+return job_options

@@ -1,0 +1,48 @@
+local limit_names = use 'limits/names'
+local queue_limit_control = use 'limits/queue-limit-control'
+local meter = use 'meter/meter'
+local as_text = use 'redis/as-text'
+local shapes = use 'shape/shapes'
+
+-- Shared by the scripts that change a shape.
+
+local reshape = {}
+
+-- Ensures that a shape is stored; the first one gets its id now. Returns what was declared and overridden, or nothing if
+-- Redis has lost the shape that the caller knows: it must be restored before it is changed. An expired override ends at
+-- its time, not with the change that comes after it.
+function reshape.begin(key, base, now, known_id, known_revision)
+  if shapes.is_lost(shapes.load(key, base, now), known_id or '', known_revision) then return nil end
+  redis.call('HSETNX', key, 'born', as_text.us(now))
+  redis.call('HSETNX', key, 'rev', 0)
+  local stored = redis.call('HMGET', key, 'declared', 'overrides')
+  return shapes.document(stored[1]), shapes.document(stored[2])
+end
+
+-- Nil if the shared limits given to a shape agree with the definitions of their names, else the reply: {-5, {name, what
+-- was given, what is stored}}. limits: JSON, or nil.
+function reshape.define_limits(base, limits, by)
+  local shared = {}
+  for _, l in ipairs(type(limits) == 'string' and cjson.decode(limits) or {}) do
+    if l.shared then shared[#shared + 1] = l end
+  end
+  for _, l in ipairs(shared) do
+    local stored, _, outranks = limit_names.defined(queue_limit_control(l, base), l.definition, l.version)
+    if not outranks and stored ~= l.definition then return { -5, { l.name, l.definition, stored } } end
+  end
+  for _, l in ipairs(shared) do limit_names.define(queue_limit_control(l, base), l.definition, l.version, by) end
+  return nil
+end
+
+-- Applies the change to the bucket at the moment it was made, wakes sleeping workers, and returns the whole shape.
+function reshape.finish(key, base, now)
+  local shape = shapes.load(key, base, now)
+  if shape.interval and redis.call('HEXISTS', base .. 'meta:meter', 'origin') == 1 then
+    local m = meter.open(base .. 'meta:meter', now, shape, '')
+    if m.changed then meter.save(base .. 'meta:meter', m) end
+  end
+  redis.call('PUBLISH', base .. 'meta:wake', shape.revision)
+  return { 1, redis.call('HGETALL', key) }
+end
+
+return reshape

@@ -1,0 +1,232 @@
+local wake = use 'gate/wake'
+local limit_bucket = use 'limits/bucket'
+local bucket = use 'meter/bucket'
+local as_text = use 'redis/as-text'
+local concurrency_resolve = use 'shape/concurrency-resolve'
+
+local shapes = {}
+
+-- The shape: a hash with the declared values, the overrides, and what follows from both.
+--   born, rev              identity, here id and revision: when it was first stored (µs), how often it has changed since
+--   declared, overrides    JSON: field -> { value, version?, by } and field -> { value, by, reason, at, until? } (ms)
+--   rate, interval, burst, capacity, ...   the effective values, computed from the two by shapes.resolve
+--   expires                when the next override ends (ms)
+--   fits                   'id:revision places timed most', if a plain job need only fit (admission/fits-surely): the unreserved
+--                          places, 't' if departures are timed, the highest cost, each '' if there is none
+--   open                   'id:revision', if nothing of the shape can hold a job (ends/quick-path)
+--   changedAt              since when the effective rate and burst are in force (µs)
+--   rulesAt                since when the limits and the mode are in force (µs), if they have changed
+--   metered                set once jobs may have departed through its meter
+--   restored               the run of Redis in which it was restored after a loss
+--   pausedUntil, pauseReason   the meter's pause (µs)
+--   feedback               JSON: downstream feedback in force (feedback/feedback)
+--   probe                  after a hard pause one job goes first: 'armed <ms>', then 'out <µs> <ms> <job id>'; after
+--                          one for evidence a job from behind the head: 'seek <ms>', then 'sought <µs> <ms> <job id>'
+--                          (gate/gates)
+--   groups, groupsAt       JSON: the defaults of groups (groups/queue-groups), and since when they are in force (µs)
+--   ownConcurrency         while the downstream limits running jobs: the value otherwise (shape/concurrency-resolve)
+--   claimed, claimedUntil  places claimed by bulks that are arriving (µs)
+local SHAPE_FIELDS = {
+  'rate', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'concurrency', 'mode', 'maxLatenessMs', 'horizonMs',
+  'onStateLoss', 'limits', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo',
+  'audit', 'groups', 'priorityAgeingMs', 'durability',
+}
+
+-- As in src/shape/shape.ts.
+local DEFAULT_HORIZON_MS = 50
+
+-- How a limit per group begins: as in src/limits/queue-limits.ts.
+shapes.GROUP_LIMIT = '{"per":"group",'
+
+function shapes.document(text)
+  return text and cjson.decode(text) or {}
+end
+
+function shapes.encode(document)
+  if next(document) == nil then return '{}' end
+  return cjson.encode(document)
+end
+
+-- Rates are stored as [limit, periodMs]; the interval is rounded up to the grid of meter/bucket.
+function shapes.interval(rate)
+  return math.ceil(rate[2] * 1000 / rate[1] * 1024) / 1024
+end
+
+-- Feedback applies on top of the shape, each entry until its own time: the slowest rate and the smallest number of
+-- running jobs win, so that feedback never raises either. Returns the interval, the downstream's limit of running jobs or
+-- nil, and when the next entry ends.
+local FEEDBACK_ENTRIES = { 'pace', 'slow', 'quota', 'concurrency' }
+
+function shapes.feedback(key, now, interval, expires)
+  local text = redis.call('HGET', key, 'feedback')
+  if not text then return interval, nil, expires end
+  local doc, ended, limit = cjson.decode(text), false, nil
+  for _, name in ipairs(FEEDBACK_ENTRIES) do
+    local entry = doc[name]
+    if entry and entry['until'] and entry['until'] * 1000 <= now then
+      doc[name], ended = nil, true
+    elseif entry then
+      if entry['until'] then expires = math.min(expires or entry['until'], entry['until']) end
+      if entry.interval then interval = math.max(interval or 0, math.ceil(entry.interval * 1024) / 1024) end
+      limit = entry.limit or limit
+    end
+  end
+  if ended then redis.call('HSET', key, 'feedback', cjson.encode(doc)) end
+  return interval, limit, expires
+end
+
+-- The bucket takes over a change of rate or burst when it is next opened. If another change follows before that (two
+-- overrides ended while no worker asked), it takes over the first one now: its debt until then fell at that rate.
+local function shape_catch_up(base, interval, burst, changed_at)
+  local key = base .. 'meta:meter'
+  local f = redis.call('HMGET', key, 'origin', 'tat', 'last', 'interval', 'burst')
+  if not (f[1] and interval and changed_at) then return end
+  local b = { tat = tonumber(f[2]), last = tonumber(f[3]), interval = tonumber(f[4]), burst = tonumber(f[5]) }
+  interval, burst = tonumber(interval), tonumber(burst) or 1
+  if b.interval == interval and b.burst == burst then return end
+  bucket.reshape(b, interval, burst, tonumber(changed_at) - tonumber(f[1]))
+  redis.call('HSET', key, 'tat', as_text.exact(b.tat), 'interval', as_text.exact(interval), 'burst', as_text.exact(burst))
+  redis.call('HINCRBY', key, 'seq', 1)
+end
+
+-- Every change of the shape is a revision (step: 1 if it is left out). With it goes what the short scripts need of the
+-- shape, in a field for adds and one for ends: reading ten costs a third of an add's own time in Redis. Returns the
+-- revision.
+function shapes.revise(key, step)
+  local revision = redis.call('HINCRBY', key, 'rev', step or 1)
+  local f = redis.call('HMGET', key, 'born', 'rev', 'capacity', 'reservedPlaces', 'interval', 'burst', 'limits', 'mode',
+    'expires', 'maxWaitMs', 'groups', 'priorityAgeingMs', 'pausedUntil', 'probe', 'ownConcurrency')
+  if f[5] or f[7] or f[9] or f[11] or f[12] or f[13] or f[14] or f[15] then
+    redis.call('HDEL', key, 'open')
+  else
+    redis.call('HSET', key, 'open', f[1] .. ':' .. f[2])
+  end
+  if (f[8] and f[8] ~= 'enforce') or f[9] or f[10] or f[11] or f[12] then
+    redis.call('HDEL', key, 'fits')
+    return revision
+  end
+  -- The reserved sum comes first in the field.
+  local reserved = f[3] and f[4] and tonumber(string.match(f[4], '^%d+')) or 0
+  local places = f[3] and as_text.us(math.max(0, tonumber(f[3]) - reserved)) or ''
+  local most = f[5] and (f[6] or '1') or ''
+  redis.call('HSET', key, 'fits', f[1] .. ':' .. f[2] .. ' ' .. places .. ((f[5] or f[7]) and ' t ' or '  ') .. most)
+  return revision
+end
+
+-- Ends expired overrides and writes the effective values, in force since `at` (default: now). `base` is the queue's key
+-- prefix.
+function shapes.resolve(key, base, declared, overrides, now, at)
+  local effective, expires = {}, nil
+  for field, entry in pairs(declared) do effective[field] = entry.value end
+  for field, entry in pairs(overrides) do
+    if entry['until'] and entry['until'] * 1000 <= now then
+      overrides[field] = nil
+    else
+      if entry.value == cjson.null then effective[field] = nil else effective[field] = entry.value end
+      if entry['until'] then expires = math.min(expires or entry['until'], entry['until']) end
+    end
+  end
+  local before = redis.call('HMGET', key, 'concurrency', 'interval', 'burst', 'changedAt', 'ownConcurrency', 'limits',
+    'groups', 'mode')
+  redis.call('HDEL', key, 'expires', 'ownConcurrency', unpack(SHAPE_FIELDS))
+  local set = { 'declared', shapes.encode(declared), 'overrides', shapes.encode(overrides) }
+  local interval = effective.rate and shapes.interval(effective.rate)
+  local limit, concurrency, known
+  interval, limit, expires = shapes.feedback(key, now, interval, expires)
+  effective.concurrency, concurrency, known =
+    concurrency_resolve(base, effective.concurrency, limit, before[1], before[5])
+  if known then set[#set + 1] = 'ownConcurrency'; set[#set + 1] = known end
+  if expires then set[#set + 1] = 'expires'; set[#set + 1] = expires end
+  if effective.rate then effective.rate = cjson.encode(effective.rate) end
+  if interval then effective.interval = as_text.exact(interval) end
+  local burst = effective.burst and as_text.exact(effective.burst)
+  if not before[4] or (effective.interval or false) ~= before[2] or (burst or false) ~= before[3] then
+    shape_catch_up(base, before[2], before[3], before[4])
+    set[#set + 1] = 'changedAt'; set[#set + 1] = as_text.us(at or now)
+  end
+  if effective.limits and effective.limits ~= before[6] then limit_bucket.change(base, effective.limits, at or now) end
+  if (effective.groups or false) ~= before[7] then set[#set + 1] = 'groupsAt'; set[#set + 1] = as_text.us(at or now) end
+  if before[4] and ((effective.limits or false) ~= before[6] or (effective.mode or false) ~= before[8]) then
+    set[#set + 1] = 'rulesAt'; set[#set + 1] = as_text.us(at or now)
+  end
+  for _, field in ipairs(SHAPE_FIELDS) do
+    if effective[field] ~= nil then set[#set + 1] = field; set[#set + 1] = effective[field] end
+  end
+  redis.call('HSET', key, unpack(set))
+  shapes.revise(key)
+  -- Without a rate and limits, what holds jobs is no longer accounted for.
+  if effective.mode == 'off' or not (effective.interval or effective.limits) then
+    redis.call('HDEL', base .. 'meta:meter', 'holds')
+  end
+  if concurrency then
+    redis.call('HSET', base .. 'meta', 'concurrency', concurrency)
+  elseif before[1] then
+    redis.call('HDEL', base .. 'meta', 'concurrency')
+  end
+  if before[1] and (concurrency or math.huge) > tonumber(before[1]) then wake.place(base) end
+end
+
+function shapes.read(key)
+  local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'mode',
+    'onStateLoss', 'expires', 'pausedUntil', 'claimed', 'claimedUntil', 'metered', 'concurrency', 'horizonMs',
+    'changedAt', 'limits', 'probe', 'ownConcurrency', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo', 'audit',
+    'groups', 'groupsAt', 'priorityAgeingMs', 'rulesAt')
+  if not f[1] then return nil end
+  -- Limits per group come last. Without groups, all jobs are one.
+  local limits, group_limits = f[17], nil
+  local at = limits and f[25] and string.find(limits, shapes.GROUP_LIMIT, 1, true)
+  if at then
+    limits, group_limits = at > 2 and string.sub(limits, 1, at - 2) .. ']' or nil, '[' .. string.sub(limits, at)
+  end
+  return {
+    id = f[1], revision = tonumber(f[2]), interval = tonumber(f[3]), burst = tonumber(f[4]) or 1,
+    capacity = tonumber(f[5]), capacity_horizon_ms = tonumber(f[6]), mode = f[7] or 'enforce',
+    on_state_loss = f[8] or 'hold', expires = tonumber(f[9]), paused_until = tonumber(f[10]) or 0,
+    claimed = tonumber(f[11]) or 0, claimed_until = tonumber(f[12]) or 0, metered = f[13], concurrency = f[14],
+    horizon = (tonumber(f[15]) or DEFAULT_HORIZON_MS) * 1000, changed_at = tonumber(f[16]) or math.huge,
+    limits = limits, group_limits = group_limits, probe = f[18], own_concurrency = f[19], max_wait_ms = tonumber(f[20]), reserved = f[21],
+    overflow = f[22], overflow_to = f[23], audit = tonumber(f[24]), groups = f[25], groups_at = tonumber(f[26]) or 0,
+    ageing_ms = tonumber(f[27]), rules_at = tonumber(f[28]) or 0,
+  }
+end
+
+local function shape_resolved(key, base, at)
+  local stored = redis.call('HMGET', key, 'declared', 'overrides')
+  shapes.resolve(key, base, shapes.document(stored[1]), shapes.document(stored[2]), at, at)
+  return shapes.read(key)
+end
+
+-- The shape in force at `now`, or nil if none is stored.
+function shapes.load(key, base, now)
+  local shape = shapes.read(key)
+  -- Each override ends on time, even if no call comes then.
+  while shape and shape.expires and shape.expires * 1000 <= now do
+    shape = shape_resolved(key, base, shape.expires * 1000)
+  end
+  -- A stock queue may have written a value above the downstream's limit.
+  if shape and shape.own_concurrency and redis.call('HGET', base .. 'meta', 'concurrency') ~= shape.concurrency then
+    shape = shape_resolved(key, base, now)
+  end
+  return shape
+end
+
+-- Whether Redis has lost (or never had) what the caller knows: no shape, a younger one, or an older revision of it.
+function shapes.is_lost(shape, known_id, known_revision)
+  if known_id == '' then return false end
+  if not shape or tonumber(shape.id) > tonumber(known_id) then return true end
+  return shape.id == known_id and shape.revision < tonumber(known_revision)
+end
+
+-- The whole shape, for a caller that knows another revision; false for one that knows this one.
+function shapes.news(key, shape, known_id, known_revision)
+  if shape.id == known_id and shape.revision == tonumber(known_revision) then return false end
+  return redis.call('HGETALL', key)
+end
+
+-- The two parts of a shape's identity 'id:revision', each '' if the caller knows no shape.
+function shapes.identity_parts(identity)
+  local shape_id, revision = string.match(identity, '^(%d+):(%d+)$')
+  return shape_id or '', revision or ''
+end
+
+return shapes

@@ -1,0 +1,137 @@
+local occupancy = use 'admission/occupancy'
+local as_text = use 'redis/as-text'
+local reshape = use 'shape/reshape'
+local shapes = use 'shape/shapes'
+
+-- A shard's lease: its part of the rate, the places and the running jobs of a sharded queue, as overrides of its shape.
+-- The override of the rate ends by itself, and what is declared for a shard lets next to nothing leave.
+local lease = {}
+
+-- Author of the overrides: as in src/shape/events.ts.
+lease.AUTHOR = 'shards'
+lease.FIELDS = { 'rate', 'capacity', 'concurrency' }
+
+-- The lease in force: its epoch and number, each '' before the first.
+function lease.identity(key)
+  local epoch, number = string.match(redis.call('HGET', key, 'lease') or '', '^(%d+):(%d+)$')
+  return epoch or '', number or ''
+end
+
+function lease.is_newer(key, epoch, number)
+  local known, known_number = lease.identity(key)
+  if known == '' or tonumber(epoch) > tonumber(known) then return true end
+  return epoch == known and tonumber(number) > tonumber(known_number)
+end
+
+local function same(entry, value)
+  if not entry or value == nil then return entry == value end
+  if type(value) == 'table' then
+    return type(entry.value) == 'table' and entry.value[1] == value[1] and entry.value[2] == value[2]
+  end
+  return entry.value == value
+end
+
+-- The override for a value of a lease; nil if what is declared applies. '' leaves what there is.
+local function override(given, declared, before, encode)
+  if given == '' then return before and before.value end
+  if given == '0' then return nil end
+  if given == 'none' then return declared and cjson.null or nil end
+  return encode(given)
+end
+
+local function in_seconds(units) return { tonumber(units), 1000 } end
+
+-- The next end of an override or of feedback.
+local function next_end(key, now, overrides)
+  local first
+  for _, entry in pairs(overrides) do
+    if entry['until'] then first = math.min(first or entry['until'], entry['until']) end
+  end
+  return (select(3, shapes.feedback(key, now, nil, first)))
+end
+
+-- A lease that only lasts longer changes no revision and wakes no worker.
+function lease.apply(key, base, now, given)
+  local stored = redis.call('HMGET', key, 'declared', 'overrides')
+  local declared, overrides = shapes.document(stored[1]), shapes.document(stored[2])
+  local values = {
+    rate = override(given.rate, declared.rate, overrides.rate, in_seconds),
+    capacity = override(given.capacity, declared.capacity, overrides.capacity, tonumber),
+    concurrency = override(given.concurrency, declared.concurrency, overrides.concurrency, tonumber),
+  }
+  local changed = false
+  for _, field in ipairs(lease.FIELDS) do
+    local value = values[field]
+    changed = changed or not same(overrides[field], value)
+    overrides[field] = value ~= nil and { value = value, by = lease.AUTHOR, reason = 'lease', at = math.floor(now / 1000) } or nil
+  end
+  if overrides.rate and given.rate ~= '' then overrides.rate['until'] = given.until_ms end
+  redis.call('HSET', key, 'lease', given.epoch .. ':' .. given.number)
+  if changed then
+    shapes.resolve(key, base, declared, overrides, now)
+    reshape.finish(key, base, now)
+    return
+  end
+  local expires = next_end(key, now, overrides)
+  redis.call('HSET', key, 'overrides', shapes.encode(overrides))
+  if not expires then return end
+  redis.call('HSET', key, 'expires', expires)
+  -- The revision stays.
+  redis.call('HDEL', key, 'open')
+end
+
+-- Whether jobs wait for nothing but the rate.
+local function wants_rate(base)
+  local holds = redis.call('HGET', base .. 'meta:meter', 'holds')
+  return not holds or holds == '' or holds == 'rate'
+end
+
+-- What the lease allows. Feedback may keep the shard below that for a while, but what it keeps is not free.
+local function leased(entry, declared)
+  local from = entry or declared
+  return from and from.value ~= cjson.null and tonumber(from.value) or nil
+end
+
+-- For the ledger, as JSON; times are texts, since JSON keeps 14 digits of a number.
+function lease.report(key, base, now)
+  local shape = shapes.load(key, base, now)
+  local m = redis.call('HMGET', base .. 'meta:meter', 'origin', 'last', 'departedTotal', 'meanCost', 'horizon')
+  local last = m[1] and tonumber(m[1]) + math.ceil(tonumber(m[2]) or 0) or 0
+  local epoch, number = lease.identity(key)
+  local waiting = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized')
+  local stored = redis.call('HMGET', key, 'declared', 'overrides')
+  local declared, overrides = shapes.document(stored[1]), shapes.document(stored[2])
+  local entry = overrides.rate
+  local groups = shape.groups and redis.call('ZCARD', base .. 'meta:groups:ready') + redis.call('ZCARD', base .. 'meta:groups:limited')
+  return cjson.encode({
+    at = as_text.us(now), epoch = epoch, number = tonumber(number) or 0,
+    last = as_text.us(last),
+    until_ms = as_text.us(entry and entry['until'] or 0),
+    places = occupancy.depth(base, shape, now) + occupancy.claimed(shape, now), capacity = leased(overrides.capacity, declared.capacity),
+    running = redis.call('LLEN', base .. 'active'), concurrency = leased(overrides.concurrency, declared.concurrency),
+    waiting = waiting, groups = groups or nil, wants = wants_rate(base),
+    departed = tonumber(m[3]) or 0, mean = tonumber(m[4]) or 1, horizon = tonumber(m[5]) or 0,
+    empty = waiting + redis.call('LLEN', base .. 'active') + redis.call('ZCARD', base .. 'delayed')
+      + redis.call('ZCARD', base .. 'waiting-children') == 0,
+  })
+end
+
+-- Overrides without what is leased.
+function lease.without(overrides)
+  for _, field in ipairs(lease.FIELDS) do
+    if overrides[field] and overrides[field].by == lease.AUTHOR then overrides[field] = nil end
+  end
+  return overrides
+end
+
+-- A copy of the shape from the memory of a process may have a rate and places that were taken back since: until its next
+-- lease the shard has what it declares.
+function lease.forget(key, base, now)
+  local stored = redis.call('HMGET', key, 'declared', 'overrides')
+  redis.call('HDEL', key, 'lease')
+  shapes.resolve(key, base, shapes.document(stored[1]), lease.without(shapes.document(stored[2])), now)
+  -- The revision stays that of the copy.
+  shapes.revise(key, -1)
+end
+
+return lease

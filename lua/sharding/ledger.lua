@@ -1,0 +1,290 @@
+local meter = use 'meter/meter'
+local as_text = use 'redis/as-text'
+local demand = use 'sharding/demand'
+
+-- The ledger of a sharded queue: what each shard may have in force of the whole. docs/sharding.md has the reasons.
+--   l.epoch    the number of a history without loss: a shard obeys no earlier one. A new one begins when the ledger
+--              was lost, or clocks cannot be right; it assumes the worst of all shards until they confirm a lease of it
+--   l.run      the run of Redis that wrote it
+--   l.number   of the last lease
+--   l.divided  when shares were last divided (µs)
+--   l.shards   how many there are
+--   l.of[i]    of each shard:
+--     confirmed    the highest number that it has reported
+--     at, offset   its clock at the last report (µs), and how far it was ahead of this Redis's at the first one of the epoch
+--     used, arrivals   units per second that left, and that came, lately
+--     departed, waiting   jobs that had left by then, and that waited
+--     came         its clock at the last report after which jobs had come (µs)
+--     rates        {number, rate, ends, last} each: the rate that may be in force (nano-units per second) by a lease
+--                  until this Redis's time `ends`; `last` once a later lease is confirmed: the last slot by the shard's
+--                  clock that may have been granted before that
+--     capacity, concurrency   {number, n} each
+local ledger = {
+  PERIOD_MS = 250, OVERDUE_US = 500000,
+  -- As long does a lease last, from when the shard's clock was read.
+  LEASE_MS = 2000,
+  -- Reports older than this say too little, and clocks that differ by more than the second one have been set.
+  STALE_US = 500000, CLOCK_US = 600000,
+  -- How far ahead slots are granted at most: as in src/sharding/worker.ts.
+  HORIZON_US = 500000,
+  -- In place of an unknown rate or number, or of no limit: more than any (a shape has no rate of 1e291 units per second).
+  ALL = 1e300,
+  -- Nano-units per second that a shard has without a lease, and a little: as in src/sharding/shapes.ts.
+  IDLE = 400,
+}
+-- A lease that no shard confirms counts until this long after its grant.
+ledger.GONE_US = ledger.LEASE_MS * 1000 + ledger.CLOCK_US + 2000
+
+function ledger.key(base) return base .. 'meta:ledger' end
+
+-- Nothing is known of the shard, but that no lease is longer than any may be.
+local function unknown(now, horizon)
+  return {
+    confirmed = 0, at = 0, used = 0, departed = 0,
+    rates = { { number = 0, rate = ledger.ALL, ends = now + ledger.GONE_US + horizon } },
+    capacity = { { number = 0, n = ledger.ALL } }, concurrency = { { number = 0, n = ledger.ALL } },
+  }
+end
+
+function ledger.begin_epoch(l, now, after)
+  l.epoch = math.max(now, after + 1)
+  for i = 1, l.shards do
+    local horizon = l.of[i] and l.of[i].horizon or ledger.HORIZON_US
+    l.of[i] = unknown(now, math.max(horizon, ledger.HORIZON_US))
+  end
+end
+
+function ledger.open(base, now, shards)
+  local text, run = redis.call('GET', ledger.key(base)), meter.run_id()
+  local l = text and cmsgpack.unpack(text) or { epoch = 0, number = 0, divided = 0, shards = shards, of = {} }
+  -- Another run may have an older copy.
+  if l.run ~= run then
+    ledger.begin_epoch(l, now, l.epoch)
+    l.run, l.fresh = run, true
+  end
+  l.stored = text and true
+  return l
+end
+
+function ledger.save(base, l)
+  l.fresh, l.stored = nil, nil
+  redis.call('SET', ledger.key(base), cmsgpack.pack(l))
+end
+
+function ledger.report(text)
+  local r = cjson.decode(text)
+  r.at, r.last, r.until_ms, r.epoch = tonumber(r.at), tonumber(r.last), tonumber(r.until_ms), tonumber(r.epoch) or 0
+  return r
+end
+
+-- What was in force before a confirmed lease no longer is, once the last slot granted by it has passed.
+local function supersede(s, r)
+  local rates = {}
+  for _, entry in ipairs(s.rates) do
+    if entry.number < r.number and not entry.last then entry.last = r.last end
+    if not (entry.last and r.at >= entry.last) then rates[#rates + 1] = entry end
+  end
+  s.rates = rates
+  for _, name in ipairs({ 'capacity', 'concurrency' }) do
+    local kept = { { number = r.number, n = r[name] or ledger.ALL } }
+    for _, entry in ipairs(s[name]) do
+      if entry.number > r.number then kept[#kept + 1] = entry end
+    end
+    s[name] = kept
+  end
+  s.confirmed = r.number
+end
+
+-- A report that another one has overtaken.
+local function overtaken(s, r)
+  return r.at < s.at and s.at - r.at <= ledger.CLOCK_US
+end
+
+-- Whether one of the clocks was set, or the shard has forgotten a lease.
+local function contradicts(l, s, r, now)
+  if s.offset and math.abs(r.at - now - s.offset) > ledger.CLOCK_US then return true end
+  return s.confirmed > 0 and (r.epoch ~= l.epoch or r.number < s.confirmed)
+end
+
+-- Reports that start a new epoch: the latest that any shard knows, or this one.
+local function broken(l, now, reports)
+  local after
+  for i = 1, l.shards do
+    local s, r = l.of[i], reports[i]
+    if r and overtaken(s, r) then
+      reports[i] = nil
+    elseif r and (r.epoch > l.epoch or contradicts(l, s, r, now)) then
+      after = math.max(after or l.epoch, r.epoch)
+    end
+  end
+  return after
+end
+
+local function drop_ended(s, now)
+  local rates = {}
+  for _, entry in ipairs(s.rates) do
+    if entry.ends > now then rates[#rates + 1] = entry end
+  end
+  s.rates = rates
+end
+
+-- Takes note of the reports; one that was overtaken says nothing, and is dropped.
+function ledger.learn(l, now, reports)
+  local after = broken(l, now, reports)
+  if after then ledger.begin_epoch(l, now, after) end
+  for i = 1, l.shards do
+    local s, r = l.of[i], reports[i]
+    if r then
+      demand.note(s, r)
+      if r.epoch == l.epoch then supersede(s, r) end
+      s.at, s.horizon, s.offset = r.at, r.horizon, s.offset or r.at - now
+    end
+    drop_ended(s, now)
+  end
+end
+
+-- The most that may be in force.
+local function most(entries, field)
+  local found = 0
+  for _, entry in ipairs(entries) do found = math.max(found, entry[field]) end
+  return found
+end
+
+-- What a shard may have now: no more than it wants, and more than may be in force already only as far as that is free.
+local function within(wanted, held, free, lacking)
+  if wanted <= held then return wanted end
+  return held + math.floor((wanted - held) * math.min(1, math.max(0, free) / lacking))
+end
+
+-- Amounts are whole. wants: by shard, nil for one that did not report; capped: what a shard has of which nothing else is
+-- known. Returns what each may have, and whether one has to wait for what another still has.
+local function allot(l, total, wants, held, capped)
+  local free, lacking = total, 0
+  for i = 1, l.shards do
+    free = free - held[i]
+    if wants[i] then lacking = lacking + math.max(0, wants[i] - held[i]) end
+  end
+  local given, short = {}, lacking > math.max(0, free)
+  for i = 1, l.shards do
+    if wants[i] then given[i] = within(wants[i], held[i], free, lacking) end
+    if given[i] and capped[i] then given[i], short = math.min(given[i], capped[i]), true end
+  end
+  return given, short
+end
+
+-- The rate in nano-units per second, or nil. 12 digits pass through JSON unchanged.
+function ledger.rate_of(key_rate)
+  if not key_rate then return nil end
+  local rate = cjson.decode(key_rate)
+  return math.floor(rate[1] * 1e12 / rate[2])
+end
+
+local function rounded(nanos)
+  if nanos < 1e12 then return nanos end
+  local grid = 10 ^ (math.floor(math.log10(nanos)) - 11)
+  return math.floor(nanos / grid) * grid
+end
+
+local function is_unknown(entries)
+  return #entries > 0 and entries[1].number == 0
+end
+
+-- What is unknown of one shard takes nothing from what the others have: it only keeps them from having more.
+local function known(l, held, entries_of)
+  local found = {}
+  for i = 1, l.shards do found[i] = is_unknown(entries_of(l.of[i])) and 0 or held[i] end
+  return found
+end
+
+local function all_have(l, reports, n)
+  local given = {}
+  for i = 1, l.shards do given[i] = reports[i] and n end
+  return given, false
+end
+
+local function divide_rate(l, total, reports)
+  if not total then return all_have(l, reports, ledger.ALL) end
+  local held, capped = {}, {}
+  for i = 1, l.shards do
+    held[i] = most(l.of[i].rates, 'rate')
+    capped[i] = is_unknown(l.of[i].rates) and 0 or nil
+  end
+  local left = math.max(0, total - l.shards * ledger.IDLE)
+  local wants = demand.rates(l, left, reports, known(l, held, function(s) return s.rates end))
+  return allot(l, left, wants, held, capped)
+end
+
+local function divide_counted(l, total, reports, name, taken)
+  if not total then return all_have(l, reports, ledger.ALL) end
+  local held, used, capped = {}, {}, {}
+  for i = 1, l.shards do
+    local r = reports[i]
+    used[i] = r and r[taken]
+    held[i] = math.max(most(l.of[i][name], 'n'), used[i] or 0)
+    capped[i] = r and is_unknown(l.of[i][name]) and (r[name] or ledger.ALL) or nil
+  end
+  local wants = demand.counts(l, total, used, known(l, held, function(s) return s[name] end))
+  return allot(l, total, wants, held, capped)
+end
+
+local function rate_text(nanos)
+  if not nanos then return '' end
+  if nanos >= ledger.ALL then return 'none' end
+  return nanos <= 0 and '0' or string.format('%.12g', nanos / 1e9)
+end
+
+-- A lease that changes nothing is renewed when half of it is over.
+local function grant(l, now, i, r, values)
+  local s = l.of[i]
+  local held = s.rates[1]
+  local unchanged = r.epoch == l.epoch and #s.rates <= 1
+  for _, name in ipairs({ 'capacity', 'concurrency' }) do
+    unchanged = unchanged and values[name] == (r[name] or ledger.ALL)
+  end
+  unchanged = unchanged and (values.rate == nil or (held and held.number == r.number and held.rate == values.rate))
+  if unchanged and (values.rate == nil or r.until_ms * 1000 - r.at > ledger.LEASE_MS * 500) then return '' end
+  l.number = l.number + 1
+  if values.rate then
+    local ends = now + ledger.GONE_US + math.max(ledger.HORIZON_US, r.horizon)
+    s.rates[#s.rates + 1] = { number = l.number, rate = values.rate, ends = ends }
+  end
+  local texts = {}
+  for _, name in ipairs({ 'capacity', 'concurrency' }) do
+    local n = values[name]
+    s[name][#s[name] + 1] = { number = l.number, n = n }
+    texts[name] = n >= ledger.ALL and 'none' or as_text.us(n)
+  end
+  local until_ms = as_text.us(math.floor(r.at / 1000) + ledger.LEASE_MS)
+  return { as_text.us(l.epoch), as_text.us(l.number), rate_text(values.rate), until_ms, texts.capacity, texts.concurrency }
+end
+
+-- whole: {rate (JSON or nil), whether the shards are paced, capacity, concurrency}. Returns the grants, and whether a
+-- share waits for the confirmation of another shard.
+function ledger.divide(l, now, whole, reports)
+  local rates, short = {}, false
+  if whole.paced then rates, short = divide_rate(l, ledger.rate_of(whole.rate), reports) end
+  local places, no_place = divide_counted(l, whole.capacity, reports, 'capacity', 'places')
+  local runs, no_run = divide_counted(l, whole.concurrency, reports, 'concurrency', 'running')
+  local grants = {}
+  for i = 1, l.shards do
+    local r = reports[i]
+    local values = { rate = rates[i] and rounded(rates[i]), capacity = places[i], concurrency = runs[i] }
+    grants[i] = r and grant(l, now, i, r, values) or ''
+  end
+  return grants, short or no_place or no_run
+end
+
+-- When the last slots by what was in force before have passed. What a shard that does not answer has is free only when
+-- its lease ends.
+function ledger.wait_ms(l, reports)
+  local wait = 20
+  for i = 1, l.shards do
+    if not reports[i] then return ledger.PERIOD_MS end
+    for _, entry in ipairs(l.of[i].rates) do
+      if entry.last and reports[i] then wait = math.max(wait, math.ceil((entry.last - reports[i].at) / 1000) + 1) end
+    end
+  end
+  return math.min(wait, ledger.PERIOD_MS)
+end
+
+return ledger

@@ -1,0 +1,92 @@
+--[[
+  Claims places for jobs that arrive in several parts (a large bulk), or releases the rest of a claim. Whether they can
+  start in time is checked here, for all of them. A full queue drops other jobs for them here, before they arrive,
+  unless there are so many that this would block Redis.
+  KEYS
+    [1]  …:meta:shape
+  ARGV
+    [1]  id of the shape that the caller knows, '' if none
+    [2]  its revision
+    [3]  id of the claim: claiming again with the same id changes nothing
+    [4]  'claim' or 'release'
+    [5]  lease, ms
+    [6]  the groups of the jobs, JSON, '' if they have none
+    then five for each job: its id, or '' if no job has it yet, its deduplication id or '', its cost, its terms
+    (admission/job-terms), and how many such jobs there are, not counting those that exist. With deadlines, like jobs follow each
+    other: which of two different jobs comes first decides when they start
+  Returns the reply of admission/admission, then 3: 1 if there is a claim now, 2 if groups of the jobs have bounds of their own,
+  whose places cannot be claimed, or may refuse one for its cost.
+]]
+local admission = use 'admission/admission'
+local claims = use 'admission/claims'
+local job_terms = use 'admission/job-terms'
+local occupancy = use 'admission/occupancy'
+local overflow = use 'admission/overflow'
+local touched = use 'gate/touched'
+local group_bounds = use 'groups/bounds'
+local redis_now = use 'redis/redis-now'
+local shapes = use 'shape/shapes'
+
+-- The maximum per script in src/admission/bulk-parts.ts.
+local MOST_DROPPED = 200
+local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
+local now = redis_now()
+local shape = shapes.load(key, base, now)
+if ARGV[4] == 'release' then
+  if shape then claims.drop(key, base, ARGV[3], now) end
+  return { 1, {}, 0 }
+end
+if shapes.is_lost(shape, ARGV[1], ARGV[2]) then return { -1, {} } end
+if shape and claims.left(base, ARGV[3], now) then return { 1, {}, 1 } end
+local FIELDS, FIRST = 5, 7
+-- By their text: many jobs have the same.
+local terms_of = {}
+for at = FIRST, #ARGV, FIELDS do
+  local text = ARGV[at + 3]
+  if not terms_of[text] then
+    terms_of[text] = job_terms.read(text)
+    local missed = admission.deadline_error(now, terms_of[text])
+    if missed then return missed end
+  end
+end
+-- As in a bulk of one script (groups/admission).
+if ARGV[6] ~= '' and not (shape and shape.groups) then return { -7, {} } end
+if not shape then return { 1, {}, 0 } end
+local highest = 0
+for at = FIRST, #ARGV, FIELDS do highest = math.max(highest, tonumber(ARGV[at + 2])) end
+local new, seen = { count = 0 }, {}
+for at = FIRST, #ARGV, FIELDS do
+  local cost = tonumber(ARGV[at + 2])
+  if admission.is_new(base, ARGV[at], ARGV[at + 1], seen) then
+    local terms, n = terms_of[ARGV[at + 3]], tonumber(ARGV[at + 4])
+    if n > 0 then new[#new + 1] = { cost = cost, terms = terms, n = n } end
+    new.count = new.count + n
+  end
+end
+local groups = ARGV[6] ~= '' and shape.groups
+local queue = groups and {
+  capacity = shape.capacity and occupancy.limit(shape, 0),
+  depth = occupancy.depth(base, shape, now) + occupancy.claimed(shape, now) + new.count,
+}
+if groups and group_bounds(base, groups, cjson.decode(ARGV[6]), highest, now, queue) then return { 1, {}, 2 } end
+-- What may be dropped for them depends on each.
+if new.count <= MOST_DROPPED then
+  local few = { count = new.count }
+  for _, job in ipairs(new) do
+    for _ = 1, job.n do few[#few + 1] = { cost = job.cost, terms = job.terms } end
+  end
+  new = few
+end
+local refusal, gone
+if new[1] then
+  refusal = admission.cost_error(shape, highest)
+  if not refusal then
+    refusal, gone = admission.refusal(base, shape, now, new, new.count <= MOST_DROPPED and overflow.choose)
+  end
+end
+if refusal then return refusal end
+if gone then overflow.drop(base, shape, gone, now) end
+if next(touched.bases) then touched.wake() end
+if not new[1] or not shape.capacity then return { 1, {}, 0 } end
+claims.set(key, base, ARGV[3], new.count, now, tonumber(ARGV[5]))
+return { 1, {}, 1 }

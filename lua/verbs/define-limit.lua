@@ -1,0 +1,14 @@
+--[[
+  Stores the definition of a limit's name, unless the name has another one already. A higher version replaces it.
+  KEYS
+    [1]  the control hash of the limit
+  ARGV
+    [1]  the definition, JSON
+    [2]  its version, an integer, or '' for none
+    [3]  the declarer: host and process id
+  Returns {1 if it is in force, 0 if another one is, the definition in force, its version or ''}.
+]]
+local limit_names = use 'limits/names'
+
+local in_force, definition, version = limit_names.define(KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3])
+return { in_force and 1 or 0, definition, tostring(version) }

@@ -1,0 +1,84 @@
+--[[
+  Finishes a job and, on request, starts the next one: BullMQ's moveToFinished, its fetch behind the gate. Most ends take
+  lua/verbs/finish-only.lua or lua/verbs/finish-open.lua, which leave the others to this script.
+  KEYS  those of moveToFinished, of which
+    [11]     the set of finished jobs
+    then
+    [k + 1]  …:meta:shape
+  ARGV  those of moveToFinished, of which
+    [1]      job id
+    [2]      timestamp, ms
+    [6]      '1' to fetch the next job
+    [8]      BullMQ's options, packed (the lock token among them)
+    then
+    [a + 1]  'id:revision' of the shape that the caller knows, '' if none
+    [a + 2]  '1' if the job is not kept (then its end is remembered instead)
+    [a + 3]  how long that or a grant is remembered, ms
+    [a + 4]  horizon, µs; 0 for a stock worker, which sleeps by its own timers
+    [a + 5]  '1' if the grant is to be remembered: the worker is a ShapedWorker, or the queue has a shape
+    [a + 6]  id of this call: the worker's id, a colon and a number
+  Returns the reply of gate/departure with BullMQ's code as result: only its first three entries if nothing was to be
+  fetched; or BullMQ's own reply, {job fields, id, 0, 0}, if this end fetched a job when it was first sent.
+  The same call sent twice finishes once.
+]]
+local fetched_before = use 'ends/fetched-before'
+local finished = use 'ends/finished'
+local job_began = use 'ends/job-began'
+local relock = use 'ends/relock'
+local without_fetch = use 'ends/without-fetch'
+local departure = use 'gate/departure'
+local grants = use 'gate/grants'
+local group_hooks = use 'groups/hooks'
+local as_text = use 'redis/as-text'
+local shapes = use 'shape/shapes'
+
+local k, a = #KEYS - 1, #ARGV - 6
+local base = string.sub(KEYS[k + 1], 1, -11)
+local discarded, memo_ms, remembers, grant = ARGV[a + 2] == '1', ARGV[a + 3], ARGV[a + 5] == '1', ARGV[a + 6]
+
+local function end_job(redis)
+  --- @original
+end
+
+-- Returns BullMQ's reply, its code, and whether this call was sent before.
+local function move_to_finished(redis)
+  local reply = end_job(redis)
+  local missing = reply == -2 and remembers
+  if missing and relock(base, ARGV[1], cmsgpack.unpack(ARGV[8]).token) then reply = end_job(redis) end
+  local code, again = finished.code(reply, base, KEYS[11], ARGV[1], ARGV[2])
+  if discarded and code == 0 and not again then finished.remember(base, ARGV[1], ARGV[2], memo_ms) end
+  return reply, code, again
+end
+
+local function finish_only()
+  local hooked, store_groups = group_hooks.redis(remembers and without_fetch.quiet(base) or redis)
+  local _, code = move_to_finished(hooked)
+  store_groups()
+  if code == 0 then without_fetch.frees_place(base, 1) end
+  return { 1, '', code }
+end
+
+local function finish_and_fetch()
+  local shape_id, revision = shapes.identity_parts(ARGV[a + 1])
+  local d = departure.open({
+    key = KEYS[k + 1], base = base, shape_id = shape_id, revision = revision, horizon = tonumber(ARGV[a + 4]),
+    grant = grant, caller = remembers and grants.worker(grant) or '', memo_ms = memo_ms, ends = true,
+  })
+  if d.lost then ARGV[6] = '0' end
+  if d.shape and d.shape.capacity then d.call.began = job_began(base, ARGV[1]) end
+  local reply, code, again = move_to_finished(d.lost and redis or d.gate.redis)
+  -- The shape may have been different when the call was first sent.
+  local fetched = again and fetched_before(base, ARGV[8], ARGV[2])
+  if fetched then return fetched end
+  if d.lost then return { -1, as_text.us(d.now), code } end
+  -- If no job was looked for, the worker asks for jobs.
+  if code < 0 or (again and not departure.replay(d)) then return { 1, as_text.us(d.now), code } end
+  if not again then departure.take(d, reply) end
+  local asks = departure.settle(d, 1)
+  departure.save(d)
+  departure.remember(d)
+  return departure.reply(d, code, asks)
+end
+
+if ARGV[6] == '1' then return finish_and_fetch() end
+return finish_only()

@@ -1,0 +1,96 @@
+--[[
+  Puts jobs that were granted but not started back at the head of the queue, in order, as if never started. A job whose
+  lock no longer belongs to the caller is left alone. A long list comes in several calls, the first jobs first.
+  KEYS
+    [1]  …:meta:shape
+  ARGV
+    [1]  number of the grant that the last job of the whole list came with, '' if no slots are to be refunded here
+    [2]  cost of the slots at the end of the whole list with no slot for other workers in between, µs
+    [3]  the slot granted before the first of these, µs
+    [4]  id of a worker that leaves: its wake-up time goes to another; '' if the worker stays
+    [5]  the last job of the wait list that an earlier call put back: as long as it waits, these go behind it; or ''
+    [6]  for a later call of a worker that leaves, whether the first one refunded the slots of these jobs: 1, or 0 if that
+         is not known; else ''
+    then three for each job, in the order of their slots: id, lock token, score of a prioritized job or ''
+  Returns {jobs put back, 1 if slots were refunded}.
+]]
+local put_back = use 'ends/put-back'
+local unbegun = use 'ends/unbegun'
+local wake = use 'gate/wake'
+local queue_places = use 'limits/queue-places'
+local bucket = use 'meter/bucket'
+local as_text = use 'redis/as-text'
+local begin_unrefused = use 'redis/begin-unrefused'
+
+local FIELDS, FIRST = 3, 7
+-- So many jobs are looked at for the one that these go behind.
+local MOST_AHEAD = 1000
+local base = string.sub(KEYS[1], 1, -11)
+begin_unrefused(KEYS[1])
+
+-- Only the slots granted last can be reused: lowering TAT in the middle would grant one twice.
+local function refund(cost_us)
+  local key = base .. 'meta:meter'
+  local f = redis.call('HMGET', key, 'seq', 'origin', 'tat', 'last')
+  if f[1] ~= ARGV[1] then return 0 end
+  local b = { tat = tonumber(f[3]), last = tonumber(f[4]) }
+  bucket.refund(b, cost_us, tonumber(ARGV[3]) - tonumber(f[2]))
+  redis.call('HSET', key, 'tat', as_text.exact(b.tat), 'last', as_text.exact(b.last))
+  return 1
+end
+
+-- Takes the jobs that earlier calls put back off the head of the wait list.
+local function lift()
+  local wait = base .. 'wait'
+  local at = ARGV[5] ~= '' and redis.call('LPOS', wait, ARGV[5], 'RANK', -1, 'MAXLEN', MOST_AHEAD)
+  return at and redis.call('RPOP', wait, redis.call('LLEN', wait) - at) or {}
+end
+
+local function lower(ahead)
+  for i = #ahead, 1, -1 do redis.call('RPUSH', base .. 'wait', ahead[i]) end
+end
+
+local jobs = (#ARGV - FIRST + 1) / FIELDS
+local back, leaving = 0, {}
+for job = 1, jobs do
+  local at = FIRST + (job - 1) * FIELDS
+  if redis.call('GET', base .. ARGV[at] .. ':lock') == ARGV[at + 1] then leaving[ARGV[at]] = true end
+end
+local shape, granted = unbegun.give_back(base, leaving)
+local ahead = lift()
+for job = jobs, 1, -1 do
+  local at = FIRST + (job - 1) * FIELDS
+  if put_back.job(base, ARGV[at], ARGV[at + 1], ARGV[at + 2]) then back = back + 1 end
+end
+lower(ahead)
+-- A worker that leaves may have consumed a marker: it is set again for another worker.
+local function mark_again()
+  local leaving = ARGV[4] ~= ''
+  if back > 0 or leaving then wake.marked(base) end
+  if leaving then wake.when_due(base) end
+end
+
+mark_again()
+if back > 0 then queue_places.freed(base, redis.call('HGET', KEYS[1], 'limits')) end
+-- A call that is sent again finds no jobs, and refunds no second time. None of the slots can be used by the caller, even
+-- those of jobs that come in later calls.
+local cost_us = tonumber(ARGV[2]) or 0
+local refunded = ARGV[1] ~= '' and back == jobs and cost_us > 0 and refund(cost_us) or 0
+
+-- How many of the jobs that went back had slots that are refunded. A later call refunds none: if the reply of the first
+-- was lost, that one may have refunded them.
+local function reused()
+  if refunded == 1 or ARGV[6] == '1' then return back end
+  return ARGV[6] == '' and shape and unbegun.refund_meter(base, shape, granted) or 0
+end
+if back > 0 and redis.call('EXISTS', KEYS[1]) == 1 then
+  local count = reused()
+  redis.call('HINCRBY', base .. 'meta:meter', 'departedTotal', -back)
+  if count > 0 then redis.call('HINCRBY', base .. 'meta:meter', 'refundedTotal', count) end
+  if count < back then redis.call('HINCRBY', base .. 'meta:meter', 'forfeitedTotal', back - count) end
+end
+if ARGV[4] ~= '' then
+  local slept = redis.call('ZREM', base .. 'meta:sleepers', ARGV[4])
+  if slept > 0 or back > 0 then wake.sleeper(base) end
+end
+return { back, refunded }

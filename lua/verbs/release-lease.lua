@@ -1,0 +1,17 @@
+--[[
+  Gives a lease back, and wakes callers that wait for one.
+  KEYS
+    [1]  the control hash of the limit
+    [2]  the state of the key
+  ARGV
+    [1]  the lease
+    [2]  its cost
+  Returns 1, or 0 if it had expired or was given back before.
+]]
+local queue_places = use 'limits/queue-places'
+local redis_now = use 'redis/redis-now'
+
+local held = (tonumber(redis.call('ZSCORE', KEYS[2], '1 ' .. ARGV[1])) or 0) > redis_now()
+for i = 1, tonumber(ARGV[2]) do redis.call('ZREM', KEYS[2], i .. ' ' .. ARGV[1]) end
+queue_places.call_others(KEYS[1], '')
+return held and 1 or 0

@@ -1,0 +1,28 @@
+--[[
+  Removes a waiting job, by BullMQ's own script. One that runs or has ended stays: removing a job means that it should
+  not run.
+  KEYS
+    [1]  …:meta:shape
+  ARGV
+    [1]  job id
+  Returns 1 removed, 0 there is no such job, -1 it runs, -2 it has ended, -3 it belongs to a scheduler.
+]]
+local group_hooks = use 'groups/hooks'
+
+local base, id = string.sub(KEYS[1], 1, -11), ARGV[1]
+
+local hooked, store_groups = group_hooks.redis(redis)
+
+local function remove_job()
+  local redis = hooked
+  local KEYS, ARGV = { base .. id, base .. 'repeat' }, { id, '0', base }
+  --- @original removeJob
+end
+
+if redis.call('EXISTS', base .. id) == 0 then return 0 end
+if redis.call('ZSCORE', base .. 'completed', id) or redis.call('ZSCORE', base .. 'failed', id) then return -2 end
+if redis.call('LPOS', base .. 'active', id) then return -1 end
+local removed = remove_job()
+store_groups()
+if removed == -8 then return -3 end
+return removed == 1 and 1 or -1

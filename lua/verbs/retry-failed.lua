@@ -1,0 +1,63 @@
+--[[
+  Puts a failed job back for one more attempt, by BullMQ's own script, if there is a place for it.
+  KEYS
+    [1]  …:meta:shape
+  ARGV
+    [1]  job id
+    [2]  'id:revision' of the shape that the caller knows, '' if none
+  Returns the reply of admission/admission, then 3 the outcome, 4 news. The outcomes:
+    retried  the job waits again
+    other    it has not failed, or there is no such job
+]]
+local admission = use 'admission/admission'
+local job_terms = use 'admission/job-terms'
+local group_admission = use 'groups/admission'
+local group_hooks = use 'groups/hooks'
+local group_line = use 'groups/line'
+local redis_now = use 'redis/redis-now'
+local shapes = use 'shape/shapes'
+
+local key, base, id = KEYS[1], string.sub(KEYS[1], 1, -11), ARGV[1]
+local shape_id, revision = shapes.identity_parts(ARGV[2])
+
+local now = redis_now()
+local shape = shapes.load(key, base, now)
+if shapes.is_lost(shape, shape_id, revision) then return { -1, {} } end
+
+local function answer(status, detail, outcome)
+  return { status, detail, outcome, shape and shapes.news(key, shape, shape_id, revision) or false }
+end
+
+if not redis.call('ZSCORE', base .. 'failed', id) then return answer(1, {}, 'other') end
+local f = redis.call('HMGET', base .. id, 'opts', 'priority')
+local lifo = cjson.decode(f[1] or '{}').lifo
+
+-- A deadline is not checked here: the job expires again when it is at the head.
+local function refusal()
+  if not shape then return nil end
+  local groups = group_admission.open(base, shape, now)
+  local group = groups and { groups.named(f[1]) }
+  if group and not group[1] then group = nil end
+  local full = group and group_admission.refusal_of_all(groups, shape, { [group[1]] = 1 }, 1)
+  local terms = job_terms.read((lifo and 'l,' or ',') .. (f[2] or 0) .. ',,')
+  local job = { cost = 1, terms = terms, group = group }
+  return full or admission.refusal(base, shape, now, { job, line = group_line.of(groups, shape), groups = groups })
+end
+
+local hooked, store_groups = group_hooks.redis(redis)
+
+local function reprocess_job()
+  local redis = hooked
+  local KEYS = {
+    base .. id, base .. 'events', base .. 'failed', base .. 'wait', base .. 'meta', base .. 'active', base .. 'marker',
+    base .. 'prioritized', base .. 'pc',
+  }
+  local ARGV = { id, lifo and 'RPUSH' or 'LPUSH', 'failedReason', 'failed', '0', '0' }
+  --- @original reprocessJob
+end
+
+local refused = refusal()
+if refused then return answer(refused[1], refused[2], '') end
+local retried = reprocess_job()
+store_groups()
+return answer(1, {}, retried == 1 and 'retried' or 'other')

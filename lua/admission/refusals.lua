@@ -2,13 +2,18 @@
 
 local refusals = {}
 
--- How many refusals to report now; 0 within a second of the last event.
+local SECOND_US = 1000000
+
+-- How many refusals to report now; 0 within a second of the last event. refused, at: fields of the meter's hash
+function refusals.due_of(refused, at, now)
+  at = tonumber(at) or 0
+  if now - at < SECOND_US and now >= at then return 0 end
+  return tonumber(refused) or 0
+end
+
 function refusals.due(meter_key, now)
   local f = redis.call('HMGET', meter_key, 'refused', 'refusedAt')
-  local count, at = tonumber(f[1]) or 0, tonumber(f[2]) or 0
-  local SECOND_US = 1000000
-  if now - at < SECOND_US and now >= at then return 0 end
-  return count
+  return refusals.due_of(f[1], f[2], now)
 end
 
 function refusals.tell(meter_key, events_key, now, count, depth, capacity)

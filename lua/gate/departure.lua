@@ -268,9 +268,9 @@ end
 
 -- Reports the last refusals of a burst, since no later refusal does.
 function departure.tell_refusals(d)
-  local base, shape = d.call.base, d.shape
+  local base, shape, m = d.call.base, d.shape, d.meter
   local meter_key = base .. 'meta:meter'
-  local count = refusals.due(meter_key, d.now)
+  local count = m and refusals.due_of(m.refused, m.refused_at, d.now) or refusals.due(meter_key, d.now)
   if count == 0 then return end
   refusals.tell(meter_key, base .. 'events', d.now, count, occupancy.depth(base, shape, d.now), shape.capacity)
 end
@@ -284,24 +284,30 @@ function departure.holds(d)
   end
   if d.stop ~= 'full' or not departure.waiting(d.call.base) then return '', '' end
   local m = d.meter
-  if not m or m.mode ~= 'enforce' then return 'workers', '' end
-  return 'rate', as_text.us(m.origin + math.ceil(meter.slot(m, m.mean_cost, d.shape.paused_until)))
+  local slot = m and m.mode == 'enforce' and m.origin + math.ceil(meter.slot(m, m.mean_cost, d.shape.paused_until))
+  if not slot or slot <= d.now then return 'workers', '' end
+  return 'rate', as_text.us(slot)
 end
 
 -- Records how fast jobs leave, and how workers ask. Departures that empty a queue say nothing about its workers.
 function departure.pace(d, count)
   local shape, base, empty = d.shape, d.call.base, d.stop == 'empty'
-  if not shape or not shape.capacity or d.repeated or (count == 0 and not empty and d.stop ~= 'closed') then return end
+  if not shape or d.repeated then return end
+  local has_left = count > 0 and (shape.capacity or not d.meter)
+  local has_asked = shape.capacity and (count > 0 or empty or d.stop == 'closed')
+  if not has_left and not has_asked then return end
   local p = pace.read(base)
   local horizon, from = p.horizon, p.from
-  if count > 0 and d.meter then pace.depart(p, d.now, d.meter.departed) end
-  if empty then p.from = 0 end
-  if d.call.began then pace.ran(p, d.now - d.call.began, 0) end
-  if d.call.ran then pace.ran(p, d.call.ran[1], d.call.ran[2]) end
-  if d.call.horizon > 0 and not d.gate.open then
-    p.horizon = d.gate.horizon
-    local late = d.woken and d.now - d.woken or 0
-    if late > 0 and late < pace.LATE_US then p.late = p.late + (late - p.late) / 8 end
+  if has_left then pace.depart(p, d.now, d.meter and d.meter.departed or pace.total(base, count)) end
+  if has_asked then
+    if empty then p.from = 0 end
+    if d.call.began then pace.ran(p, d.now - d.call.began, 0) end
+    if d.call.ran then pace.ran(p, d.call.ran[1], d.call.ran[2]) end
+    if d.call.horizon > 0 and not d.gate.open then
+      p.horizon = d.gate.horizon
+      local late = d.woken and d.now - d.woken or 0
+      if late > 0 and late < pace.LATE_US then p.late = p.late + (late - p.late) / 8 end
+    end
   end
   if count > 0 or p.horizon ~= horizon or p.from ~= from then pace.save(base, p) end
 end
@@ -328,8 +334,6 @@ function departure.save(d)
     d.meter.departed = d.meter.departed + d.departed
     meter.note_horizon(d.meter, d.gate.horizon, d.now)
     if d.meter.changed then meter.save(d.meter_key, d.meter) end
-  elseif d.shape and count > 0 and not d.repeated then
-    pace.count(d.call.base, count, d.now)
   end
   departure.pace(d, count)
 end

@@ -29,8 +29,9 @@ end
 
 -- Records what holds the head from now on. slot: µs as text, or ''
 function held.note(meter_key, now, holds, slot)
+  local known = redis.call('HMGET', meter_key, 'holds', 'holdsUntil')
+  if (known[1] or '') == holds and (holds == '' or (known[2] or '') == slot) then return end
   local h = held.open(meter_key)
-  if h.holds == holds and (holds == '' or h.slot == slot) then return end
   held.account(h, now)
   redis.call('HSET', meter_key, 'holds', holds, 'holdsUntil', slot,
     'holdsSince', h.holds == holds and h.since or as_text.us(now), 'heldAt', as_text.us(now), 'heldRate', as_text.us(h.rate),

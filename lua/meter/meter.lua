@@ -54,14 +54,14 @@ end
 
 function meter.read(key, now, shape)
   local f = redis.call('HMGET', key, 'origin', 'tat', 'last', 'seen', 'run', 'interval', 'burst', 'mode', 'horizon',
-    'horizonAt', 'meanCost', 'seq', 'steps', 'departedTotal', 'foreignAt', 'lossAt')
+    'horizonAt', 'meanCost', 'seq', 'steps', 'departedTotal', 'foreignAt', 'lossAt', 'refused', 'refusedAt')
   local m = {
     origin = tonumber(f[1]) or now, tat = tonumber(f[2]) or 0, last = tonumber(f[3]) or 0,
     seen = tonumber(f[4]) or now, run = f[5] or '', interval = tonumber(f[6]) or shape.interval,
     burst = tonumber(f[7]) or shape.burst, mode = f[8] or shape.mode, horizon = tonumber(f[9]) or 0,
     horizon_at = tonumber(f[10]) or 0, mean_cost = tonumber(f[11]) or 1, known = f[1] and true,
     seq = tonumber(f[12]) or 0, steps = tonumber(f[13]) or 0, departed = tonumber(f[14]) or 0,
-    foreign_at = tonumber(f[15]) or 0, loss_at = tonumber(f[16]),
+    foreign_at = tonumber(f[15]) or 0, loss_at = tonumber(f[16]), refused = f[17], refused_at = f[18],
   }
   m.now = now - m.origin
   -- Older versions did not store all of them.

@@ -76,9 +76,13 @@ function pace.note(base, count, now, total, began)
   pace.save(base, p)
 end
 
--- Counts departures of a queue without a rate.
+-- Counts departures of a queue without a rate. Returns how many there were, including these.
+function pace.total(base, count)
+  return redis.call('HINCRBY', base .. 'meta:meter', 'departedTotal', count)
+end
+
 function pace.count(base, count, now, began)
-  pace.note(base, count, now, redis.call('HINCRBY', base .. 'meta:meter', 'departedTotal', count), began)
+  pace.note(base, count, now, pace.total(base, count), began)
 end
 
 return pace

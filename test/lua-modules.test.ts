@@ -62,6 +62,10 @@ describe.each(files)('%s', (file) => {
     expect(text.match(/\buse '/g) ?? []).toHaveLength(uses.size)
   })
 
+  test('writes no number with %d, which has 32 bits where Redis is compiled for as many, as in the emulator', () => {
+    expect(text).not.toMatch(/string\.format\('[^']*%d/)
+  })
+
   test('gives no other meaning to the name of a module, nor to what Redis gives', () => {
     expect(shadowed).toEqual([])
     expect(assigned).toEqual(file === VIRTUAL ? ['redis'] : [])

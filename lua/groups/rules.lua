@@ -2,8 +2,8 @@ local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
 local shapes = use 'shape/shapes'
 
--- What applies to a group (groups/queue-groups): the defaults, what was set for it, until when; and its bucket, which these rules
--- shape. Adds these verbs to the table of groups/queue-groups.
+-- What applies to a group (groups/queue-groups): the defaults, what was set for it, until when; and its bucket, which these
+-- rules shape. Adds these verbs to the table of groups/queue-groups.
 local function group_rules(groups)
   function groups.fields(given)
     return {
@@ -194,7 +194,7 @@ local function group_rules(groups)
     g.kept_ms[seconds] = kept_ms
     -- The same text, which takes less for whole numbers.
     local is_whole = tat % 1 == 0 and tat < 1000000000000000
-    local state = is_whole and string.format('%d %d', origin, tat) or as_text.us(origin) .. ' ' .. as_text.exact(tat)
+    local state = is_whole and string.format('%.0f %.0f', origin, tat) or as_text.us(origin) .. ' ' .. as_text.exact(tat)
     redis.call('SET', b.key, state .. b.stored, 'PX', kept_ms)
   end
 

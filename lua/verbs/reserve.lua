@@ -66,5 +66,5 @@ if offset > 0 then
   redis.call('PEXPIRE', waiting, string.format('%.0f', math.ceil(last / 1000) + limit_bucket.SLACK_MS))
 end
 local reserved = answer('ok', turn)
-redis.call('PSETEX', KEYS[4], string.format('%d', math.ceil((ends - now) / 1000) + 1), cmsgpack.pack(reserved))
+redis.call('PSETEX', KEYS[4], as_text.us(math.ceil((ends - now) / 1000) + 1), cmsgpack.pack(reserved))
 return reserved

@@ -45,7 +45,7 @@ local shapes = use 'shape/shapes'
 --   longest (the longest horizon of a worker that the caller knows of, µs, if it is not its own),
 --   caller (worker id; if '' the grant is not remembered), grant (id of this call), memo_ms, token (locks the jobs, if
 --   several may be granted); ends, if jobs of the caller end in this call, and began as in meter/pace for one of
---   them; ran, as in lua/depart: {mean, off}; now (µs), meter, limits and fetched (jobs, as in gate/grants), if
+--   them; ran, as in lua/verbs/depart: {mean, off}; now (µs), meter, limits and fetched (jobs, as in gate/grants), if
 --   gate/quick-gate has begun; once, as gate/gates has it
 local departure = {}
 
@@ -192,9 +192,9 @@ function departure.find_foreign(d)
   d.notes.foreign = id
 end
 
--- A worker that has taken all it can at once hands on to sleeping workers, even if nothing waits: otherwise the next job would
--- find only full workers, and others that do not listen for it. Returns whether the head may leave now and no
--- sleeping worker could take it.
+-- A worker that has taken all it can at once hands on to sleeping workers, even if nothing waits: otherwise the next job
+-- would find only full workers, and others that do not listen for it. Returns whether the head may leave now and no sleeping
+-- worker could take it.
 function departure.hand_on(d)
   local call, planned, passes = d.call, nil, nil
   if d.gate.open then return false end
@@ -284,9 +284,8 @@ function departure.holds(d)
   end
   if d.stop ~= 'full' or not departure.waiting(d.call.base) then return '', '' end
   local m = d.meter
-  local slot = m and m.mode == 'enforce' and m.origin + math.ceil(meter.slot(m, m.mean_cost, d.shape.paused_until))
-  if not slot or slot <= d.now then return 'workers', '' end
-  return 'rate', as_text.us(slot)
+  if not m or m.mode ~= 'enforce' then return 'workers', '' end
+  return 'rate', as_text.us(m.origin + math.ceil(meter.slot(m, m.mean_cost, d.shape.paused_until)))
 end
 
 -- Records how fast jobs leave, and how workers ask. Departures that empty a queue say nothing about its workers.

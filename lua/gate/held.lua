@@ -6,7 +6,11 @@ local as_text = use 'redis/as-text'
 --   holdsSince  start of this cause, µs
 --   heldAt      time up to which it is accounted, µs; readers add what came after it
 --   heldRate, heldLimits, heldConcurrency, heldPause, heldWorkers   totals, µs
-local held = { CAUSES = { 'rate', 'limits', 'concurrency', 'pause', 'workers' } }
+local held = {
+  CAUSES = { 'rate', 'limits', 'concurrency', 'pause', 'workers' },
+  -- A cause that goes on is accounted this often, µs.
+  ACCOUNTED_US = 1000000,
+}
 
 function held.open(meter_key)
   local f = redis.call('HMGET', meter_key, 'holds', 'holdsUntil', 'holdsSince', 'heldAt', 'heldRate', 'heldLimits',
@@ -29,9 +33,9 @@ end
 
 -- Records what holds the head from now on. slot: µs as text, or ''
 function held.note(meter_key, now, holds, slot)
-  local known = redis.call('HMGET', meter_key, 'holds', 'holdsUntil')
-  if (known[1] or '') == holds and (holds == '' or (known[2] or '') == slot) then return end
   local h = held.open(meter_key)
+  local same = h.holds == holds and (holds == '' or h.slot == slot)
+  if same and (holds == '' or (h.at and now - h.at < held.ACCOUNTED_US)) then return end
   held.account(h, now)
   redis.call('HSET', meter_key, 'holds', holds, 'holdsUntil', slot,
     'holdsSince', h.holds == holds and h.since or as_text.us(now), 'heldAt', as_text.us(now), 'heldRate', as_text.us(h.rate),

@@ -1,3 +1,4 @@
+local held = use 'gate/held'
 local wake = use 'gate/wake'
 local limit_bucket = use 'limits/bucket'
 local bucket = use 'meter/bucket'
@@ -156,7 +157,7 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   shapes.revise(key)
   -- Without a rate and limits, what holds jobs is no longer accounted for.
   if effective.mode == 'off' or not (effective.interval or effective.limits) then
-    redis.call('HDEL', base .. 'meta:meter', 'holds')
+    held.note(base .. 'meta:meter', now, '', '')
   end
   if concurrency then
     redis.call('HSET', base .. 'meta', 'concurrency', concurrency)

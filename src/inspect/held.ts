@@ -95,11 +95,16 @@ function holdNow(found: Found | undefined, meter: MeterFields, queue: HeldQueue)
   const areGone = found?.cause === 'concurrency' && active === 0
   if (!found || areGone) return { cause: 'workers', since: date(lookedUs(meter, queue)) }
   const { cause, limit, sinceUs, untilUs } = found
-  if (untilUs !== undefined && untilUs <= nowUs) {
-    return { cause: 'workers', since: date(cause === 'workers' ? sinceUs : untilUs) }
-  }
+  // Workers that take jobs are busy: the next job lacks one since the last departure.
+  if (cause === 'workers') return { cause, since: date(Math.min(nowUs, Math.max(sinceUs, departedUs(meter)))) }
+  if (untilUs !== undefined && untilUs <= nowUs) return { cause: 'workers', since: date(untilUs) }
   const until = untilUs === undefined ? {} : { until: date(untilUs) }
   return { cause, ...(limit === undefined ? {} : { limit }), since: date(sinceUs), ...until }
+}
+
+/** The last departure, as far as it is known, µs: of a queue without a rate the fifth word of `pace` (`lua/meter/pace.lua`). */
+function departedUs({ pace, seen }: MeterFields): number {
+  return Math.max(Number(pace?.split(' ')[4] ?? 0), Number(seen ?? 0))
 }
 
 /** Since when no worker has looked at the job that is at the head now. */

@@ -58,6 +58,20 @@ test.each<[string, MeterFields, Partial<HeldQueue>, object | undefined, object]>
     { ...sum, concurrency: 7000 },
   ],
   ['no worker', found('workers'), {}, { cause: 'workers', since: -9 }, { ...sum, workers: 9000 }],
+  [
+    'a worker, while all take jobs',
+    { ...found('workers'), seen: String(NOW - 2 * SECOND) },
+    {},
+    { cause: 'workers', since: -2 },
+    { ...sum, workers: 9000 },
+  ],
+  [
+    'a worker, while all take jobs that no rate holds',
+    { ...found('workers'), pace: `1 1 1 1 ${NOW - 3 * SECOND} 0 2000 0 0` },
+    {},
+    { cause: 'workers', since: -3 },
+    { ...sum, workers: 9000 },
+  ],
   ['a pause', found('pause'), { isPaused: true }, { cause: 'pause', since: -9 }, { ...sum, pause: 8000 }],
   [
     'a pause that no worker has seen yet',

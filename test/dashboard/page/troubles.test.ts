@@ -87,7 +87,8 @@ async function plant(shop: Workshop, hanging: Promise<void>): Promise<void> {
   const meter = 'meta:meter'
   await expect.poll(() => admin.llen(`${prefix}:thumbnails:active`)).toBe(1)
   const us = (Date.now() - AGO_MS) * 1000
-  await admin.hset(`${prefix}:thumbnails:${meter}`, { holds: 'workers', holdsSince: us, holdsUntil: us, heldAt: us })
+  const before = { holds: 'workers', holdsSince: us, holdsUntil: '', heldAt: us, seen: us, pace: '0 0 0 0 0 0 0 0 0' }
+  await admin.hset(`${prefix}:thumbnails:${meter}`, before)
 }
 
 const rowOf = (page: Page, name: string) =>

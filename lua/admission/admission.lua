@@ -52,10 +52,9 @@ function admission.too_large(shape, jobs, lack)
 end
 
 -- Nil if all the new jobs may enter, else the refusal. jobs: {cost, terms} each, and `count` if there are more: then n of
--- each.
--- choose (admission/overflow): set if waiting jobs may be dropped for them; its choice is the second result. jobs.swaps: how many
--- of each group have to replace others of it, and the refusal if they cannot (groups/admission), nil if none has to
--- timed: false if their start times were checked before.
+-- each. choose (admission/overflow): set if waiting jobs may be dropped for them; its choice is the second result.
+-- jobs.swaps: how many of each group have to replace others of it, and the refusal if they cannot (groups/admission), nil if
+-- none has to timed: false if their start times were checked before.
 function admission.refusal(base, shape, now, jobs, choose, timed)
   if shape.mode == 'off' or #jobs == 0 then return nil end
   local enforced = shape.mode == 'enforce'

@@ -2,7 +2,7 @@ local ageing_open = use 'gate/ageing-open'
 local meter = use 'meter/meter'
 local job_options = use 'shape/job-options'
 
--- Places: how many are taken, and which job leaves next.
+-- Which job leaves next, and the meter for estimates.
 
 local next_departure = {}
 

@@ -1,4 +1,5 @@
--- What BullMQ's script would repeat for each job of a batch with the same result is done once. Handlers for redis/hooked-redis.
+-- What BullMQ's script would repeat for each job of a batch with the same result is done once. Handlers for
+-- redis/hooked-redis.
 local batch_once = {}
 
 function batch_once.handlers(base)

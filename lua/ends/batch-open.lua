@@ -12,8 +12,8 @@ local without_fetch = use 'ends/without-fetch'
 --   repeated  whether this call was sent before: then its departures are counted already
 local batch_open = { results = {}, ended = 0, fetched = 0, dry = false, repeated = false }
 
--- Returns the result of the job whose arguments begin at argv[at]. each(id, fetch, next): called for each end; next: BullMQ's
--- tuple with the next job, nil if it has fetched none
+-- Returns the result of the job whose arguments begin at argv[at]. each(id, fetch, next): called for each end; next:
+-- BullMQ's tuple with the next job, nil if it has fetched none
 function batch_open.finish(argv, at, memo_ms, redis, quiet, each)
   local b, id, ended, kind = batch_open, argv[at], argv[at + 1], ends.kind(argv[at + 5])
   local fetch = kind.wants and not b.dry

@@ -116,7 +116,7 @@ local function gate_slot(gate, id)
   return m.origin + math.ceil(exact), exact
 end
 
--- After a hard pause one job goes first. Its outcome opens the gate (lua/apply-feedback), or a timeout does: a worker
+-- After a hard pause one job goes first. Its outcome opens the gate (lua/verbs/apply-feedback), or a timeout does: a worker
 -- that died reports nothing, and neither do some failures. If the job goes back, another one follows (ends/put-back).
 local probes = {
   -- How far from either end of the wait list to search, since a list is slow in its middle; and how many jobs to try.

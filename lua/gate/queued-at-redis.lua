@@ -1,8 +1,8 @@
 local as_text = use 'redis/as-text'
 local hooked_redis = use 'redis/hooked-redis'
 
--- The `redis` for BullMQ's scripts in a queue whose jobs age (gate/ageing-open): records since when they wait. A job that goes
--- before the others of its priority (a stalled or rate-limited one, one of a flow whose children are done) has waited
+-- The `redis` for BullMQ's scripts in a queue whose jobs age (gate/ageing-open): records since when they wait. A job that
+-- goes before the others of its priority (a stalled or rate-limited one, one of a flow whose children are done) has waited
 -- before. told: called for each job that comes, or nil
 local function queued_at_redis(redis, base, now, told)
   local call, wait, prioritized, at = redis.call, base .. 'wait', base .. 'prioritized', as_text.us(now)

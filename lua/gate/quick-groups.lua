@@ -8,8 +8,8 @@ local hooked_redis = use 'redis/hooked-redis'
 local job_options = use 'shape/job-options'
 local shapes = use 'shape/shapes'
 
--- If only groups may hold the jobs of a queue (groups/queue-groups), BullMQ's script fetches those that may go now by itself, as
--- in ends/quick-path: the gate and what it needs are not set up.
+-- If only groups may hold the jobs of a queue (groups/queue-groups), BullMQ's script fetches those that may go now by
+-- itself, as in ends/quick-path: the gate and what it needs are not set up.
 --   q.g       the groups
 --   q.pick    the job of a group that was chosen, until it has left
 --   q.jobs    those that have left, as in gate/grants
@@ -29,8 +29,8 @@ function quick_groups.is_plain(shape, now)
   return shape.groups and shape.mode == 'enforce' and not (held or shape.ageing_ms or shape.audit)
 end
 
--- call: key, base, identity, wanted, ids (of the jobs that end), grant (id of this call, as in gate/grants). Nil if the gate is needed, if it was
--- sent before, or if more is to be done than to let jobs leave.
+-- call: key, base, identity, wanted, ids (of the jobs that end), grant (id of this call, as in gate/grants). Nil if the gate
+-- is needed, if it was sent before, or if more is to be done than to let jobs leave.
 function quick_groups.open(call)
   local base, time = call.base, redis.call('TIME')
   local now, shape = time[1] * 1000000 + time[2], shapes.read(call.key)

@@ -3,8 +3,9 @@ local hooked_redis = use 'redis/hooked-redis'
 -- How the jobs that BullMQ's add scripts add get into their groups.
 local group_adds = {}
 
--- Handlers for BullMQ's add scripts (redis/hooked-redis). While all groups are held, a job of theirs wakes no worker: those that sleep
--- until the first slot would look for nothing. once: handlers for a call that adds many jobs (ends/batch-once), or nil
+-- Handlers for BullMQ's add scripts (redis/hooked-redis). While all groups are held, a job of theirs wakes no worker: those
+-- that sleep until the first slot would look for nothing. once: handlers for a call that adds many jobs (ends/batch-once),
+-- or nil
 function group_adds.handlers(g, once)
   local handlers, marker = g:handle_deletions({}, redis), g.base .. 'marker'
   local add, marked = handlers.ZADD, false

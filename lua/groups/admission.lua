@@ -5,7 +5,8 @@ local queue_groups = use 'groups/queue-groups'
 local group_retry = use 'groups/retry'
 local as_text = use 'redis/as-text'
 
--- What the admission of jobs of groups adds to admission/admission: their queue must have groups, and each group has a bound.
+-- What the admission of jobs of groups adds to admission/admission: their queue must have groups, and each group has a
+-- bound.
 --   status  -7 the queue has no groups, -8 a group is full
 --   detail  of -8: that of a full queue, with the capacity and the number of jobs of the group, then the group
 
@@ -71,8 +72,8 @@ function group_admission.refusal_of_one(g, shape, group, cost, drops)
   return group_admission.refusal_of_all(g, shape, { [group] = 1 }, 1, drops)
 end
 
--- The first refusal of the jobs of several groups. counts: group -> how many; total, drops: as in group_places.call. Second, the
--- `swaps` of admission/admission.
+-- The first refusal of the jobs of several groups. counts: group -> how many; total, drops: as in group_places.call. Second,
+-- the `swaps` of admission/admission.
 function group_admission.refusal_of_all(g, shape, counts, total, drops)
   local call, swaps, names = group_places.call(g, shape, total, drops), nil, {}
   for group in pairs(counts) do names[#names + 1] = group end

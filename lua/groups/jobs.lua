@@ -3,8 +3,8 @@ local group_later = use 'groups/later'
 local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
 
--- The lines in which jobs of groups wait (groups/queue-groups): how they come in and leave, by our scripts and by others, and how
--- many places they hold. Adds these verbs to the table of groups/queue-groups.
+-- The lines in which jobs of groups wait (groups/queue-groups): how they come in and leave, by our scripts and by others,
+-- and how many places they hold. Adds these verbs to the table of groups/queue-groups.
 local function group_jobs(groups)
   -- From now on new jobs are stored when the groups are saved: by one command in BullMQ's set, and by one in the line of
   -- each of their groups. Nothing may look for them there before.
@@ -14,10 +14,10 @@ local function group_jobs(groups)
 
   -- number: of the job; priority: inside its group
   function groups.gather_job(g, group, id, number, priority)
-    local line, all, score = g.lines[group], g.gathered, string.format('%d', number)
+    local line, all, score = g.lines[group], g.gathered, as_text.us(number)
     local n = #all
     all[n + 1], all[n + 2] = score, id
-    if priority > 0 then score = string.format('%d', priority * groups.BAND + number) end
+    if priority > 0 then score = as_text.us(priority * groups.BAND + number) end
     if not line then
       g.lines[group], g.lines[#g.lines + 1] = { score, id }, group
       return
@@ -384,10 +384,10 @@ local function group_jobs(groups)
     if group then group_later[verb](g.base, group, id) end
   end
 
-  -- Adds to the handlers (redis/hooked-redis) for BullMQ's scripts: jobs of groups that they put where jobs wait are sorted in, those
-  -- that leave the running ones free their places, and those that are removed leave their groups. What these leave alone
-  -- goes to the handler that was there, or to `redis`. g.adding: {group, priority} of the jobs that are added, false for
-  -- jobs without a group, nil if it is not known.
+  -- Adds to the handlers (redis/hooked-redis) for BullMQ's scripts: jobs of groups that they put where jobs wait are sorted
+  -- in, those that leave the running ones free their places, and those that are removed leave their groups. What these leave
+  -- alone goes to the handler that was there, or to `redis`. g.adding: {group, priority} of the jobs that are added, false
+  -- for jobs without a group, nil if it is not known.
   function groups.handle(g, handlers, redis)
     local call = redis.call
     local wait, active, prioritized = g.base .. 'wait', g.base .. 'active', g.base .. 'prioritized'

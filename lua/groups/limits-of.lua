@@ -5,9 +5,9 @@ local job_options = use 'shape/job-options'
 -- The limits of a shape that hold for each group by itself (per = 'group'). A group has a state of each, as one key of a
 -- limit has in limits/state, which expires by itself:
 --   meta:group:limit:<name>:<algorithm>:<group>
--- groups/queue-groups asks them when it chooses a job and charges them when that job leaves, if g.limits is set. A job that goes
--- back is charged again, as under the limits of the queue. Jobs without a group are one group, named ''.
--- Nil for a queue without such limits.
+-- groups/queue-groups asks them when it chooses a job and charges them when that job leaves, if g.limits is set. A job that
+-- goes back is charged again, as under the limits of the queue. Jobs without a group are one group, named ''. Nil for a
+-- queue without such limits.
 local function group_limits_of(base, shape, now)
   if not shape.group_limits then return nil end
   -- revision: another one where these limits are others

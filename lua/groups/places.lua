@@ -1,12 +1,12 @@
 local occupancy = use 'admission/occupancy'
 local group_share = use 'groups/share'
 
--- How many places a group may hold. Adds to the table of groups/share.
+-- How many places a group may hold.
 
 local group_places = {}
 
--- The places of the queue for the new jobs of one call. total: how many these are; drops: whether waiting jobs may be dropped
--- for them
+-- The places of the queue for the new jobs of one call. total: how many these are; drops: whether waiting jobs may be
+-- dropped for them
 function group_places.call(g, shape, total, drops)
   local call = { total = total, kept = 0, of_free = shape.capacity and group_share.of_free(g.given) or nil }
   if not call.of_free then return call end

@@ -439,7 +439,7 @@ function groups.try(g, group, tag, by)
   local full, most, number = false, s.concurrency, heads[2]
   if most and g.enforced then full = groups.is_full(g, group, most) end
   -- Nine digits have no priority in them.
-  if #number > 9 then number = string.format('%d', tonumber(number) % groups.BAND) end
+  if #number > 9 then number = as_text.us(tonumber(number) % groups.BAND) end
   -- All of its fields: more of them would make the table anew.
   local pick = {
     group = group, id = id, number = number, from = 'group', tag = tag, slot = 0, weight = s.weight,
@@ -509,12 +509,12 @@ function groups.held_until(g, ahead)
   return (paused or first < math.huge) and first or nil
 end
 
--- The next job to leave: {group, id, from (wait, prioritized or group), number (its score in `prioritized`), tag,
--- slot: the earliest, µs, that its group allows; what shape/job-options reads of it, if that was read (not where nothing holds
--- it and g.trusts is set: then the caller reads it); with limits of its group `parts`, as in groups/limits-of; of a
--- job of a group the job behind it}. One of a group has to be taken (groups.take) before it leaves. soon: the next
--- slot of the queue, up to which a group is not held; latest: if all groups are held, one may go ahead to a slot by then. Second, if there is none: the first slot of a
--- group (µs), nil if that depends on the end of a job or of a pause; 0 if more groups have to be tried.
+-- The next job to leave: {group, id, from (wait, prioritized or group), number (its score in `prioritized`), tag, slot: the
+-- earliest, µs, that its group allows; what shape/job-options reads of it, if that was read (not where nothing holds it and
+-- g.trusts is set: then the caller reads it); with limits of its group `parts`, as in groups/limits-of; of a job of a group
+-- the job behind it}. One of a group has to be taken (groups.take) before it leaves. soon: the next slot of the queue, up to
+-- which a group is not held; latest: if all groups are held, one may go ahead to a slot by then. Second, if there is none:
+-- the first slot of a group (µs), nil if that depends on the end of a job or of a pause; 0 if more groups have to be tried.
 function groups.pick(g, soon, latest)
   if not g.began then groups.begin(g) end
   if not g.plain_known then groups.plain(g) end

@@ -1,7 +1,7 @@
 local as_text = use 'redis/as-text'
 
--- The running jobs of each group (groups/queue-groups), as far as they are recorded, and whether as many run as may. Adds these
--- verbs to the table of groups/queue-groups.
+-- The running jobs of each group (groups/queue-groups), as far as they are recorded, and whether as many run as may. Adds
+-- these verbs to the table of groups/queue-groups.
 local function group_running(groups)
   -- Whether the job of a running list no longer runs: it has neither a lock nor a place there.
   function groups.has_ended(g, id)

@@ -1,7 +1,7 @@
 local wake = use 'gate/wake'
 local queue_limit_control = use 'limits/queue-limit-control'
 
--- The keys of a queue's limits, and what waits for a place under concurrency limits.
+-- What waits for a place under concurrency limits.
 
 local queue_places = {}
 

@@ -7,11 +7,11 @@
     [1]  number of shards that the caller declares
     [2]  time of this call's last answer to the caller, before the reports were taken, µs; '' if there are no reports
     [3]  '1' to divide at once, however short a time ago the last call did
-    then for each shard, unless there are no reports: its report as JSON (lua/apply-lease), '' if it did not answer
+    then for each shard, unless there are no reports: its report as JSON (lua/verbs/apply-lease), '' if it did not answer
   Returns {status, now µs, ms after which to come again, number of shards, what is short, grants}. Status: 1 divided,
     0 not due yet, 2 due: report now, -1 no shape, -2 the reports are too old, -3 the queue has another number of shards:
     nothing was changed. What is short: '1' while a share waits until another shard has confirmed that it has less. A
-    grant is '' or {epoch, number, rate, until ms, capacity, concurrency}, as lua/apply-lease takes them.
+    grant is '' or {epoch, number, rate, until ms, capacity, concurrency}, as lua/verbs/apply-lease takes them.
 ]]
 local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'

@@ -133,7 +133,7 @@ function isEnforced(limit: StoredLimit, mode = '-'): boolean {
   return (mode === '-' ? limit.mode : mode) === 'enforce'
 }
 
-/** As `queue_limit_control` of `lua/limits/queue-places.lua`. */
+/** As `queue_limit_control` of `lua/limits/queue-limit-control.lua`. */
 function controlOf({ name, shared, prefix }: StoredLimit, base: string): string {
   if (!shared) return `${base}meta:limit:${name}`
   const tag = hashTag(prefix ?? base)

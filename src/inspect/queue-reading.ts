@@ -315,7 +315,7 @@ export class QueueReading {
     return concurrency === undefined ? undefined : Number(concurrency)
   }
 
-  /** As `capacity_depth` and `capacity_claimed` of `lua/admission/next-departure.lua`; without a shape, the ready jobs. */
+  /** As `occupancy.depth` and `occupancy.claimed` of `lua/admission/occupancy.lua`; without a shape, the ready jobs. */
   #depth(shape: StoredShape | undefined, nowUs: number): number {
     if (!shape) return this.waiting
     const claimed = (shape.number('claimedUntil') ?? 0) < nowUs ? 0 : (shape.number('claimed') ?? 0)

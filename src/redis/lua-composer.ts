@@ -44,13 +44,13 @@ export class LuaComposer {
   }
 
   text(text: string, original?: OriginalText): string {
-    const main = resolve(text, original)
+    const main = withOriginals(resolve(text), original)
     const modules = new Map<string, string>()
     const add = (uses: readonly string[]) => {
       for (const path of uses) {
         if (modules.has(path)) continue
         modules.set(path, '')
-        const module = this.#module(path, original)
+        const module = withOriginals(this.#module(path), original)
         modules.set(path, module.text)
         add(module.uses)
       }
@@ -61,10 +61,10 @@ export class LuaComposer {
     return `${BEGIN}${made.join(',\n')}${END}${main.text}`
   }
 
-  #module(path: string, original?: OriginalText): Resolved {
+  #module(path: string): Resolved {
     const known = this.#resolved.get(path)
     if (known) return known
-    const module = resolve(this.#readLua(path), original)
+    const module = resolve(this.#readLua(path))
     this.#resolved.set(path, module)
     return module
   }
@@ -85,7 +85,7 @@ function nameOf(path: string): string {
   return path.replaceAll(/\W/g, '_')
 }
 
-function resolve(text: string, original?: OriginalText): Resolved {
+function resolve(text: string): Resolved {
   const names = new Map<string, string>()
   const uses: string[] = []
   const own = text.replaceAll(USE, (_line, name: string, path: string) => {
@@ -93,15 +93,20 @@ function resolve(text: string, original?: OriginalText): Resolved {
     uses.push(path)
     return ''
   })
-  const resolved =
-    names.size === 0 ? own : own.replaceAll(TOKENS, (token, name?: string) => (name && names.get(name)) ?? token)
-  if (!original) return { text: resolved, uses }
-  const whole = resolved.replaceAll(ORIGINAL, (_line, script?: string, part?: string, handled?: string) => {
+  if (names.size === 0) return { text, uses }
+  return { text: own.replaceAll(TOKENS, (token, name?: string) => (name && names.get(name)) ?? token), uses }
+}
+
+/** With BullMQ's texts where they belong, and the modules that they use. */
+function withOriginals({ text, uses }: Resolved, original?: OriginalText): Resolved {
+  if (!original) return { text, uses }
+  const all = [...uses]
+  const whole = text.replaceAll(ORIGINAL, (_line, script?: string, part?: string, handled?: string) => {
     const inserted = resolve(
       original({ original: script, part: part as Original['part'], isHandled: handled !== undefined }),
     )
-    uses.push(...inserted.uses)
+    all.push(...inserted.uses)
     return inserted.text
   })
-  return { text: whole, uses }
+  return { text: whole, uses: all }
 }

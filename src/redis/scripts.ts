@@ -311,9 +311,12 @@ function prepared(name: string, text: string, composer: LuaComposer): string {
   return composer.text(using(lines.join('\n')))
 }
 
+const COMMENTS = /--\[\[[\s\S]*?\]\]|--.*$/gm
+
 /** A text that may name one of `MODULES`. */
 function using(text: string): string {
-  const named = Object.entries(MODULES).filter(([name]) => new RegExp(`(?<![\\w.])${name}\\b`).test(text))
+  const code = text.replaceAll(COMMENTS, '')
+  const named = Object.entries(MODULES).filter(([name]) => new RegExp(`(?<![\\w.])${name}\\b`).test(code))
   return [...named.map(([name, path]) => `local ${name} = use '${path}'`), text].join('\n')
 }
 

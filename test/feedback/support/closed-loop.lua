@@ -6,10 +6,10 @@
     [1]  µs
     [2]  'declare', then JSON of the fields
          'depart', then id and revision as the caller knows them, jobs wanted (> 1), horizon (µs), and the ids of jobs that ended
-         'giveBack', then what lua/give-back takes
+         'giveBack', then what lua/verbs/give-back takes
          'delay', then the id of a running job that comes again later
          'promote', then the id of a job whose time has come: it goes behind what waits
-         'apply', then a request of lua/apply-feedback
+         'apply', then a request of lua/verbs/apply-feedback
   Returns what the script does.
 ]]
 local faked = use 'faked'

@@ -71,8 +71,20 @@ test('a node that did not answer is left alone for 5 s after the wait, whichever
   expect(asked).toEqual(['{a}:q:', '{a}:other:'])
 })
 
+/** Names of queues whose heads and first shards all have slots of their own, so that each can be on a node of its own. */
+function namesApart(count: number): string[] {
+  const [names, taken] = [[] as string[], new Set<number>()]
+  for (let i = 0; names.length < count; i++) {
+    const slots = [headPrefix(prefix, `many${i}`), shardPrefix(prefix, `many${i}`, 0)].map(slotOfKey)
+    if (new Set(slots).size < slots.length || slots.some((slot) => taken.has(slot))) continue
+    for (const slot of slots) taken.add(slot)
+    names.push(`many${i}`)
+  }
+  return names
+}
+
 test('a call waits once for a node that does not answer, however many queues it reads', async () => {
-  const names = Array.from({ length: 31 }, (_, i) => `many${i}`)
+  const names = namesApart(31)
   const real = redis.client()
   await real.hset(`${prefix}:sharded-queues`, Object.fromEntries(names.map((name) => [name, '1'])))
   const shards = names.map((name) => shardPrefix(prefix, name, 0))

@@ -6,10 +6,10 @@ import { FITTING, isPrepared, LIMIT_SCRIPTS, ScriptSet, SHORT, WRAPPED } from '.
 const LUA = new URL('../lua/verbs/', import.meta.url)
 const files = readdirSync(LUA)
 /** The files around a script of BullMQ, by the names of the scripts. */
-const AROUND = { ...WRAPPED, ...Object.fromEntries(Object.entries(SHORT).map(([name, [file]]) => [name, file])) }
+const AROUND = { ...WRAPPED, ...SHORT }
 const wrapped = Object.values(AROUND)
 /** The files that make the keys of BullMQ's script themselves. */
-const makesKeys = Object.values(SHORT).map(([file]) => `${file}.lua`)
+const makesKeys = Object.values(SHORT).map((file) => `${file}.lua`)
 /** The file around BullMQ's add scripts that does so too. */
 const fitting = Object.values(FITTING)
 const read = (file: string) => readFileSync(new URL(file, LUA), 'utf8')

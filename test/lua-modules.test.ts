@@ -1,12 +1,15 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import luaparse from 'luaparse'
 import { describe, expect, test } from 'vitest'
+import { captureBullmqScripts } from '../src/redis/bullmq-scripts.ts'
 
 const LUA = new URL('../lua/', import.meta.url)
 const files = readdirSync(LUA, { recursive: true, encoding: 'utf8' })
   .filter((file) => file.endsWith('.lua'))
   .map((file) => file.replaceAll('\\', '/').replace('.lua', ''))
 const modules = files.filter((file) => !file.startsWith('verbs/'))
+/** The scripts of BullMQ, and `original`: each that a file is composed around, in turn. */
+const ofBullmq = new Set(['original', ...captureBullmqScripts().scripts.keys()].map((name) => `bullmq/${name}`))
 const textOf = (file: string) => readFileSync(new URL(`${file}.lua`, LUA), 'utf8')
 
 /** What Redis gives to every script. */
@@ -20,7 +23,6 @@ const OF_SCRIPTS = ['KEYS', 'ARGV']
 const VIRTUAL = 'simulate/virtual'
 
 const USE = /^local (\w+) = use '([\w/-]+)'$/gm
-const MARK = /^[ \t]*--- @original.*$/gm
 
 interface Names {
   /** By the name in the file: the path of the module. */
@@ -33,7 +35,7 @@ interface Names {
 
 function namesOf(text: string): Names {
   const uses = new Map([...text.matchAll(USE)].map(([, name, path]) => [name as string, path as string]))
-  const tree = luaparse.parse(text.replaceAll(USE, '').replaceAll(MARK, ''), { luaVersion: '5.1', scope: true })
+  const tree = luaparse.parse(text.replaceAll(USE, ''), { luaVersion: '5.1', scope: true })
   const [shadowed, assigned] = [new Set<string>(), new Set<string>()]
   const walk = (node: unknown): void => {
     if (Array.isArray(node)) node.forEach(walk)
@@ -58,7 +60,7 @@ describe.each(files)('%s', (file) => {
     const known = new Set([...GLOBALS, ...uses.keys(), ...(modules.includes(file) ? [] : OF_SCRIPTS)])
     expect(free.filter((name) => !known.has(name))).toEqual([])
     expect([...uses.keys()].filter((name) => !free.includes(name))).toEqual([])
-    expect([...uses.values()].filter((path) => !modules.includes(path))).toEqual([])
+    expect([...uses.values()].filter((path) => !modules.includes(path) && !ofBullmq.has(path))).toEqual([])
     expect(text.match(/\buse '/g) ?? []).toHaveLength(uses.size)
   })
 
@@ -82,12 +84,13 @@ describe.each(files)('%s', (file) => {
 
 /** That of its file, or `group_hooks` of groups/hooks. */
 function namesFor(path: string): string[] {
-  const [room = '', name = ''] = path.replaceAll('-', '_').split('/')
+  const snake = path.replaceAll('-', '_').replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+  const [room = '', name = ''] = snake.split('/')
   return [name, `${room.replace(/s$/, '')}_${name}`]
 }
 
 test.each(modules)('%s returns what it defines', (file) => {
-  const { body } = luaparse.parse(textOf(file).replaceAll(USE, '').replaceAll(MARK, ''), { luaVersion: '5.1' })
+  const { body } = luaparse.parse(textOf(file).replaceAll(USE, ''), { luaVersion: '5.1' })
   expect(body.at(-1)?.type).toBe('ReturnStatement')
 })
 

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto'
 import { readdirSync } from 'node:fs'
 import { Redis } from 'ioredis'
+import { captureBullmqScripts } from '../../src/redis/bullmq-scripts.ts'
 import { LuaComposer } from '../../src/redis/lua-composer.ts'
-import { readLuaFile } from '../../src/redis/lua-files.ts'
-import { FITTING, SHORT, WRAPPED } from '../../src/redis/scripts.ts'
+import { FITTING, moduleReader, SHORT, WRAPPED } from '../../src/redis/scripts.ts'
 import { type Bench, connectionTo, type Figure, type Row } from '../figure.ts'
 import { RedisWork } from '../measure/redis-work.ts'
 import { SlowCommands } from '../measure/slow-commands.ts'
@@ -64,9 +64,9 @@ interface Found {
 const FILES: Readonly<Record<string, string>> = {
   ...WRAPPED,
   ...Object.fromEntries(Object.values(FITTING).map((name) => [name, 'admit-fitting'])),
-  ...Object.fromEntries(Object.entries(SHORT).map(([name, [file]]) => [name, file])),
+  ...SHORT,
 }
-const OURS = readdirSync(new URL('../../lua/', import.meta.url)).flatMap((file) =>
+const OURS = readdirSync(new URL('../../lua/verbs/', import.meta.url)).flatMap((file) =>
   file.endsWith('.lua') ? [file.slice(0, -4)] : [],
 )
 
@@ -80,7 +80,9 @@ function nameOf(command: string): string {
 const isDigest = (name: string): boolean => /^[\da-f]{40}$/.test(name)
 
 function simulationDigest(): string {
-  return createHash('sha1').update(new LuaComposer(readLuaFile).file('verbs/simulate')).digest('hex')
+  return createHash('sha1')
+    .update(new LuaComposer(moduleReader(captureBullmqScripts())).file('verbs/simulate'))
+    .digest('hex')
 }
 
 /** What each command costs with each input that was tried. */

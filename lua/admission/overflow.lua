@@ -1,4 +1,6 @@
 local occupancy = use 'admission/occupancy'
+local add_standard_job = use 'bullmq/addStandardJob'
+local move_to_finished = use 'bullmq/moveToFinished'
 local batch_once = use 'ends/batch-once'
 local touched = use 'gate/touched'
 local group_share = use 'groups/share'
@@ -139,10 +141,6 @@ overflow.OPTION_NAMES = {
   idof = 'ignoreDependencyOnFailure', kl = 'keepLogs', rdof = 'removeDependencyOnFailure',
 }
 
--- BullMQ's scripts, once one is used: their functions are made once, and they work on these parameters, not on the KEYS and
--- ARGV of this script.
-overflow.scripts = {}
-
 -- Handlers (redis/hooked-redis) for BullMQ's moveToFinished, of one queue. It only ends active jobs and counts an attempt: a
 -- dropped job was not active and made none.
 function overflow.handlers(base)
@@ -154,24 +152,6 @@ function overflow.handlers(base)
     return field == 'atm' and 0 or call(command, key, field, by)
   end
   return handlers
-end
-
-function overflow.make(name, redis)
-  if name == 'addStandardJob' then
-    --- @original addStandardJob functions
-    return function(KEYS, ARGV)
-      --- @original addStandardJob rest
-    end
-  end
-  --- @original moveToFinished functions
-  return function(KEYS, ARGV)
-    --- @original moveToFinished rest
-  end
-end
-
-function overflow.run(name, redis, keys, args)
-  overflow.scripts[name] = overflow.scripts[name] or overflow.make(name, redis)
-  return overflow.scripts[name](keys, args)
 end
 
 -- Stored JSON is not decoded and encoded again unless necessary: Lua turns an empty list into an empty object.
@@ -200,7 +180,7 @@ function overflow.letter(base, to, id, options, reason, now_ms)
     'wait', 'paused', 'meta', 'id', 'completed', 'delayed', 'active', 'events', 'marker',
   })
   local letter = cmsgpack.pack({ letters, letter_id, f[1], tonumber(now_ms) })
-  overflow.run('addStandardJob', redis, keys, { letter, data, cmsgpack.pack({}) })
+  add_standard_job.run(redis, keys, { letter, data, cmsgpack.pack({}) })
   touched.bases[letters] = true
 end
 
@@ -220,7 +200,7 @@ function overflow.fail(base, id, keeps, reason, now_ms)
   overflow.keys_of_end[12] = base .. id
   -- No last attempt is reported.
   local options = cmsgpack.pack({ token = '0', keepJobs = keeps, attempts = 1000000000, maxMetricsSize = '' })
-  overflow.run('moveToFinished', overflow.redis_of_end, overflow.keys_of_end,
+  move_to_finished.run(overflow.redis_of_end, overflow.keys_of_end,
     { id, now_ms, 'failedReason', reason, 'failed', '0', base, options, '' })
 end
 

@@ -1,12 +1,11 @@
+local move_to_finished = use 'bullmq/moveToFinished'
+
 -- The ends of jobs, for scripts that finish many: BullMQ's moveToFinished for each. Their keys are those of
 -- lua/verbs/finish-batch.lua.
 --   ends.kinds    the parsed kinds, by their text: most jobs of a batch are of one kind
---   ends.scripts  BullMQ's script, by what it gets as `redis`: its functions are made once, by ends.script:
---                 ends/plain or ends/handled
-local ends = { FIELDS = 6, keys = {}, args = {}, kinds = {}, scripts = {}, script = nil }
+local ends = { FIELDS = 6, keys = {}, args = {}, kinds = {} }
 
-function ends.begin(keys, prefix, script)
-  ends.script = script
+function ends.begin(keys, prefix)
   for i = 1, 10 do ends.keys[i] = keys[i] end
   ends.keys[14], ends.args[7] = keys[11], prefix
   ends.base = string.sub(keys[12], 1, -11)
@@ -40,9 +39,7 @@ function ends.finish(argv, at, fetch, redis)
   keys[11], keys[12], keys[13] = kind.set, ends.base .. argv[at], kind.metrics
   args[1], args[2], args[3], args[4], args[5] = argv[at], argv[at + 1], kind.field, argv[at + 2], kind.target
   args[6], args[8], args[9] = fetch and '1' or '0', argv[at + 3], argv[at + 4]
-  local script = ends.scripts[redis] or ends.script(redis)
-  ends.scripts[redis] = script
-  return script(keys, args)
+  return move_to_finished.run(redis, keys, args)
 end
 
 return ends

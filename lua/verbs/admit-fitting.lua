@@ -11,19 +11,15 @@
   Returns BullMQ's reply, after the position or '' and a space if that is asked for; nil if the job might not fit.
 ]]
 local fits_surely = use 'admission/fits-surely'
+local original = use 'bullmq/original'
 local touched = use 'gate/touched'
 local wake = use 'gate/wake'
 
 local base = string.sub(KEYS[1], 1, -11)
 
-local function add_job()
-  --- @keys
-  --- @original
-end
-
 local fits, timed, waiting = fits_surely(KEYS[1], base, ARGV[4], 1, tonumber(ARGV[5]) or 1)
 if not fits then return false end
-local reply = add_job()
+local reply = original.run(redis, original.keys(base), ARGV)
 if next(touched.bases) then touched.wake() end
 -- Behind others only a job that is `lifo` may be the next one.
 if timed and (waiting or 0) > 0 then timed = string.find(ARGV[3], 'lifo', 1, true) end

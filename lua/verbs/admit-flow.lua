@@ -17,6 +17,11 @@
 local admission = use 'admission/admission'
 local job_terms = use 'admission/job-terms'
 local sent_again = use 'admission/sent-again'
+local add_delayed_job = use 'bullmq/addDelayedJob'
+local add_parent_job = use 'bullmq/addParentJob'
+local add_prioritized_job = use 'bullmq/addPrioritizedJob'
+local add_standard_job = use 'bullmq/addStandardJob'
+local release_parent_if_no_pending_dependencies = use 'bullmq/releaseParentIfNoPendingDependencies'
 local touched = use 'gate/touched'
 local wake = use 'gate/wake'
 local group_admission = use 'groups/admission'
@@ -31,37 +36,14 @@ local now = redis_now()
 local known = {}
 local redis = group_hooks.redis(redis, known)
 
--- BullMQ's scripts by their names, once one is used: their functions are made once.
-local scripts, make = {}, {}
-function make.addStandardJob()
-  --- @original addStandardJob functions
-  return function(KEYS, ARGV)
-    --- @original addStandardJob rest
-  end
-end
-function make.addPrioritizedJob()
-  --- @original addPrioritizedJob functions
-  return function(KEYS, ARGV)
-    --- @original addPrioritizedJob rest
-  end
-end
-function make.addDelayedJob()
-  --- @original addDelayedJob functions
-  return function(KEYS, ARGV)
-    --- @original addDelayedJob rest
-  end
-end
-function make.addParentJob()
-  --- @original addParentJob functions
-  return function(KEYS, ARGV)
-    --- @original addParentJob rest
-  end
-end
-function make.releaseParentIfNoPendingDependencies()
-  --- @original releaseParentIfNoPendingDependencies functions
-  return function(KEYS, ARGV)
-    --- @original releaseParentIfNoPendingDependencies rest
-  end
+-- The scripts of BullMQ that a flow needs, by their names.
+local scripts = {}
+function scripts.addStandardJob(keys, args) return add_standard_job.run(redis, keys, args) end
+function scripts.addPrioritizedJob(keys, args) return add_prioritized_job.run(redis, keys, args) end
+function scripts.addDelayedJob(keys, args) return add_delayed_job.run(redis, keys, args) end
+function scripts.addParentJob(keys, args) return add_parent_job.run(redis, keys, args) end
+function scripts.releaseParentIfNoPendingDependencies(keys, args)
+  return release_parent_if_no_pending_dependencies.run(redis, keys, args)
 end
 
 local function base_of(i)
@@ -122,9 +104,7 @@ local function run_call(at)
   local name, keys, arguments = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   local first = at + 2 + keys
   if name ~= 'releaseParentIfNoPendingDependencies' then note_group(ARGV[at + 3]) end
-  local script = scripts[name] or make[name]()
-  scripts[name] = script
-  local done, reply = pcall(script, { unpack(ARGV, at + 3, first) }, { unpack(ARGV, first + 1, first + arguments) })
+  local done, reply = pcall(scripts[name], { unpack(ARGV, at + 3, first) }, { unpack(ARGV, first + 1, first + arguments) })
   if not done then reply = { type(reply) == 'table' and reply.err or tostring(reply) } end
   return reply or false, at + 3 + keys + arguments
 end

@@ -16,6 +16,7 @@ local admission = use 'admission/admission'
 local job_terms = use 'admission/job-terms'
 local overflow = use 'admission/overflow'
 local sent_again = use 'admission/sent-again'
+local original = use 'bullmq/original'
 local queued_at_redis = use 'gate/queued-at-redis'
 local touched = use 'gate/touched'
 local wake = use 'gate/wake'
@@ -39,7 +40,7 @@ if shapes.is_lost(shape, shape_id, revision) then return { -1, {} } end
 local function add_job()
   local redis = groups and group_adds.redis(groups) or redis
   if shape and shape.ageing_ms then redis = queued_at_redis(redis, base, now) end
-  --- @original
+  return original.run(redis, KEYS, ARGV)
 end
 
 -- Whether this call added the job when it was sent before; nil if that is not known.

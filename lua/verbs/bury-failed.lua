@@ -14,6 +14,8 @@
     [5] [6]
   Returns 1 moved, 0 it has not failed or there is no such job, -2 it belongs to a scheduler.
 ]]
+local add_standard_job = use 'bullmq/addStandardJob'
+local remove_job = use 'bullmq/removeJob'
 local touched = use 'gate/touched'
 local group_hooks = use 'groups/hooks'
 
@@ -22,23 +24,14 @@ for i = 1, 10 do keys[i] = KEYS[i] end
 for i = 1, 6 do argv[i] = ARGV[i] end
 local base, id = string.sub(keys[1], 1, -11), argv[1]
 
-local function add_standard_job()
-  --- @original addStandardJob
-end
 local hooked, store_groups = group_hooks.redis(redis)
-
-local function remove_job()
-  local redis = hooked
-  local KEYS, ARGV = { base .. id, base .. 'repeat' }, { id, '0', base }
-  --- @original removeJob
-end
 
 local failed_at = redis.call('ZSCORE', base .. 'failed', id)
 if not failed_at or tonumber(failed_at) ~= tonumber(argv[2]) then return 0 end
 for i = 1, 9 do KEYS[i] = keys[1 + i] end
 for i = 1, 3 do ARGV[i] = argv[3 + i] end
 -- Redis does not roll back, so a partial letter is deleted: it would later look complete.
-local added, failure = pcall(add_standard_job)
+local added, failure = pcall(add_standard_job.run, redis, KEYS, ARGV)
 if not added then
   local letter = cmsgpack.unpack(argv[4])
   redis.call('DEL', letter[1] .. letter[2])
@@ -46,7 +39,7 @@ if not added then
 end
 -- Found by the views, as if a worker had reported it.
 redis.call('HINCRBY', base .. 'meta:starts', 'dead:' .. argv[3], 0)
-local removed = remove_job()
+local removed = remove_job.run(hooked, { base .. id, base .. 'repeat' }, { id, '0', base })
 touched.bases[cmsgpack.unpack(argv[4])[1]] = true
 store_groups()
 return removed == 1 and 1 or -2

@@ -25,6 +25,8 @@
   Returns BullMQ's code of moveToFinished. If the job no longer belongs to the caller, no letter is added.
   The same call sent twice fails the job once.
 ]]
+local add_standard_job = use 'bullmq/addStandardJob'
+local move_to_finished = use 'bullmq/moveToFinished'
 local finished = use 'ends/finished'
 local without_fetch = use 'ends/without-fetch'
 local touched = use 'gate/touched'
@@ -35,13 +37,6 @@ local keys, argv = {}, {}
 for i = 1, 24 do keys[i] = KEYS[i] end
 for i = 1, 14 do argv[i] = ARGV[i] end
 local base, id = string.sub(keys[1], 1, -11), argv[1]
-
-local function add_standard_job()
-  --- @original addStandardJob
-end
-local function move_to_finished(redis)
-  --- @original moveToFinished
-end
 
 local function owned()
   local token = cmsgpack.unpack(argv[8]).token
@@ -55,7 +50,7 @@ if owned() then
   begin_unrefused(keys[1])
   for i = 1, 9 do KEYS[i] = keys[15 + i] end
   for i = 1, 3 do ARGV[i] = argv[9 + i] end
-  local added, failure = pcall(add_standard_job)
+  local added, failure = pcall(add_standard_job.run, redis, KEYS, ARGV)
   if not added then
     local letter = cmsgpack.unpack(argv[10])
     redis.call('DEL', letter[1] .. letter[2])
@@ -66,7 +61,7 @@ end
 for i = 1, 14 do KEYS[i] = keys[1 + i] end
 for i = 1, 9 do ARGV[i] = argv[i] end
 local hooked, store_groups = group_hooks.redis(without_fetch.quiet(base))
-local code, again = finished.code(move_to_finished(hooked), base, keys[12], id, argv[2])
+local code, again = finished.code(move_to_finished.run(hooked, KEYS, ARGV), base, keys[12], id, argv[2])
 store_groups()
 if code == 0 and not again then
   if argv[13] == '1' then finished.remember(base, id, argv[2], argv[14]) end

@@ -17,6 +17,7 @@
     [a + 10] the longest horizon of a worker that the caller knows of, its own among them, µs; used after a loss of state
   Returns the reply of gate/departure.
 ]]
+local move_to_active = use 'bullmq/moveToActive'
 local departure = use 'gate/departure'
 local grants = use 'gate/grants'
 local as_text = use 'redis/as-text'
@@ -35,18 +36,13 @@ local d = departure.open({
 })
 if d.lost then return { -1, as_text.us(d.now) } end
 
-local function move_to_active()
-  local redis = d.gate.redis
-  --- @original
-end
-
 if not d.shape and ARGV[a + 7] ~= '1' then
   d.stop = 'unshaped'
   return departure.reply(d, 0, '')
 end
 local known = ARGV[a + 6] ~= '' and grants.may_be_kept(d.call.base, ARGV[a + 5])
 if known and departure.replay(d) then return departure.reply_again(d, 0) end
-while #d.granted < asked and departure.take(d, move_to_active()) do end
+while #d.granted < asked and departure.take(d, move_to_active.run(d.gate.redis, KEYS, ARGV)) do end
 local asks = departure.settle(d, asked)
 departure.save(d)
 departure.remember(d)

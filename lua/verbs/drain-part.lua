@@ -10,6 +10,7 @@
   Returns for 'begin' and 'begin all' the ids of all unfinished drains, including those of processes that died; else 1,
   or 0 once nothing is left.
 ]]
+local drain = use 'bullmq/drain'
 local wake = use 'gate/wake'
 local group_hooks = use 'groups/hooks'
 
@@ -23,9 +24,8 @@ end
 local hooked, store_groups = group_hooks.redis(redis)
 
 local function drain_list(list)
-  local redis, none = hooked, drains .. ':none'
-  local KEYS, ARGV = { list, none, none, none, base .. 'repeat' }, { base, '0' }
-  --- @original drain
+  local none = drains .. ':none'
+  drain.run(hooked, { list, none, none, none, base .. 'repeat' }, { base, '0' })
 end
 
 -- As in BullMQ: a scheduler's next iteration stays, or no further one would follow.

@@ -17,7 +17,6 @@
 ]]
 local batch_open = use 'ends/batch-open'
 local ends = use 'ends/ends'
-local end_handled = use 'ends/handled'
 local job_began = use 'ends/job-began'
 local quick_answer = use 'ends/quick-answer'
 local quick_groups = use 'gate/quick-groups'
@@ -28,7 +27,7 @@ local delay_clock = use 'redis/delay-clock'
 
 local FIRST = 5
 local base = string.sub(KEYS[12], 1, -11)
-ends.begin(KEYS, ARGV[4], end_handled)
+ends.begin(KEYS, ARGV[4])
 local call = {
   key = KEYS[12], base = base, identity = ARGV[1], memo_ms = ARGV[2], grant = ARGV[3], wanted = ends.wanted(ARGV, FIRST),
   ids = {},

@@ -20,7 +20,6 @@
 local batch_open = use 'ends/batch-open'
 local ends = use 'ends/ends'
 local job_began = use 'ends/job-began'
-local end_plain = use 'ends/plain'
 local quick_answer = use 'ends/quick-answer'
 local quick_path = use 'ends/quick-path'
 local without_fetch = use 'ends/without-fetch'
@@ -29,7 +28,7 @@ local delay_clock = use 'redis/delay-clock'
 
 local FIRST = 6
 local base, unreported = string.sub(KEYS[12], 1, -11), ARGV[4]
-ends.begin(KEYS, ARGV[5], end_plain)
+ends.begin(KEYS, ARGV[5])
 local wanted = ends.wanted(ARGV, FIRST)
 if wanted > 0 then
   local open, stored = quick_path.open_known(KEYS[12], ARGV[1])

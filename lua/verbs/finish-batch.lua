@@ -23,7 +23,6 @@ local ends = use 'ends/ends'
 local fetched_before = use 'ends/fetched-before'
 local fetched_size = use 'ends/fetched-size'
 local finished = use 'ends/finished'
-local end_handled = use 'ends/handled'
 local job_began = use 'ends/job-began'
 local quick_answer = use 'ends/quick-answer'
 local quick_path = use 'ends/quick-path'
@@ -42,7 +41,7 @@ local FIRST = 7
 local identity, horizon, grant, memo_ms, allow_unshaped = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local shape_key = KEYS[12]
 local base = string.sub(shape_key, 1, -11)
-ends.begin(KEYS, ARGV[6], end_handled)
+ends.begin(KEYS, ARGV[6])
 local wanted = ends.wanted(ARGV, FIRST)
 local quiet = without_fetch.quiet(base)
 local results, found, last, dry = {}, 0, nil, false

@@ -12,18 +12,15 @@
     [a + 2]  '1' if BullMQ's script must not report 'drained' while delayed jobs follow
   Returns BullMQ's code; nil if the end is left. The same call sent twice finishes once.
 ]]
+local move_to_finished = use 'bullmq/moveToFinished'
 local finished = use 'ends/finished'
 local without_fetch = use 'ends/without-fetch'
 
 local a = #ARGV - 2
 local base = string.sub(KEYS[1], 1, -11)
 
-local function end_job(redis)
-  --- @keys
-  --- @original
-end
-
-local code = end_job(ARGV[a + 2] == '1' and without_fetch.quiet(base) or redis)
+local hooked = ARGV[a + 2] == '1' and without_fetch.quiet(base) or redis
+local code = move_to_finished.run(hooked, move_to_finished.keys(base, ARGV[1], ARGV[5]), ARGV)
 if code < 0 then
   code = finished.code(code, base, base .. ARGV[5], ARGV[1], ARGV[2])
   return code ~= -2 and code

@@ -17,6 +17,7 @@
   code for an end that its script refused. For an end that is left: nil if something might hold the next job, 0 if this
   call was sent before, -2 if the lock is not the caller's.
 ]]
+local move_to_finished = use 'bullmq/moveToFinished'
 local finished = use 'ends/finished'
 local job_began = use 'ends/job-began'
 local quick_answer = use 'ends/quick-answer'
@@ -26,11 +27,6 @@ local delay_clock = use 'redis/delay-clock'
 
 local a = #ARGV - 3
 local base, unreported = string.sub(KEYS[1], 1, -11), ARGV[a + 3]
-
-local function end_job()
-  --- @keys
-  --- @original
-end
 
 -- For the few ends with more to report.
 local function report(reply, began)
@@ -54,7 +50,7 @@ delay_clock.known[base .. 'delayed'] = stored
 if not stored then unreported = '-1' end
 -- When the job that ends started, if that is to be recorded.
 local began = unreported ~= '-1' and job_began(base, ARGV[1])
-local reply = end_job()
+local reply = move_to_finished.run(redis, move_to_finished.keys(base, ARGV[1], ARGV[5]), ARGV)
 if next(touched.bases) then touched.wake() end
 local refused = type(reply) == 'number' and reply < 0
 if ARGV[a + 2] ~= '' and not refused then finished.remember(base, ARGV[1], ARGV[2], ARGV[a + 2]) end

@@ -21,6 +21,7 @@
   fetched; or BullMQ's own reply, {job fields, id, 0, 0}, if this end fetched a job when it was first sent.
   The same call sent twice finishes once.
 ]]
+local move_to_finished = use 'bullmq/moveToFinished'
 local fetched_before = use 'ends/fetched-before'
 local finished = use 'ends/finished'
 local job_began = use 'ends/job-began'
@@ -36,15 +37,11 @@ local k, a = #KEYS - 1, #ARGV - 6
 local base = string.sub(KEYS[k + 1], 1, -11)
 local discarded, memo_ms, remembers, grant = ARGV[a + 2] == '1', ARGV[a + 3], ARGV[a + 5] == '1', ARGV[a + 6]
 
-local function end_job(redis)
-  --- @original
-end
-
 -- Returns BullMQ's reply, its code, and whether this call was sent before.
-local function move_to_finished(redis)
-  local reply = end_job(redis)
+local function end_job(redis)
+  local reply = move_to_finished.run(redis, KEYS, ARGV)
   local missing = reply == -2 and remembers
-  if missing and relock(base, ARGV[1], cmsgpack.unpack(ARGV[8]).token) then reply = end_job(redis) end
+  if missing and relock(base, ARGV[1], cmsgpack.unpack(ARGV[8]).token) then reply = move_to_finished.run(redis, KEYS, ARGV) end
   local code, again = finished.code(reply, base, KEYS[11], ARGV[1], ARGV[2])
   if discarded and code == 0 and not again then finished.remember(base, ARGV[1], ARGV[2], memo_ms) end
   return reply, code, again
@@ -52,7 +49,7 @@ end
 
 local function finish_only()
   local hooked, store_groups = group_hooks.redis(remembers and without_fetch.quiet(base) or redis)
-  local _, code = move_to_finished(hooked)
+  local _, code = end_job(hooked)
   store_groups()
   if code == 0 then without_fetch.frees_place(base, 1) end
   return { 1, '', code }
@@ -66,7 +63,7 @@ local function finish_and_fetch()
   })
   if d.lost then ARGV[6] = '0' end
   if d.shape and d.shape.capacity then d.call.began = job_began(base, ARGV[1]) end
-  local reply, code, again = move_to_finished(d.lost and redis or d.gate.redis)
+  local reply, code, again = end_job(d.lost and redis or d.gate.redis)
   -- The shape may have been different when the call was first sent.
   local fetched = again and fetched_before(base, ARGV[8], ARGV[2])
   if fetched then return fetched end

@@ -18,6 +18,7 @@
   Returns the reply of gate/departure, with BullMQ's code as result; {status, '', code} if nothing was to be fetched.
   The same call sent twice postpones once.
 ]]
+local move_to_delayed = use 'bullmq/moveToDelayed'
 local relock = use 'ends/relock'
 local without_fetch = use 'ends/without-fetch'
 local departure = use 'gate/departure'
@@ -40,17 +41,16 @@ if d and d.lost then fetch, ARGV[8] = false, '0' end
 local hooked, store_groups = group_hooks.redis(redis)
 
 local function postpone_job()
-  local redis = fetch and d.gate.redis or hooked
-  --- @original
+  return move_to_delayed.run(fetch and d.gate.redis or hooked, KEYS, ARGV)
 end
 
-local function move_to_delayed()
+local function postpone()
   local reply = postpone_job()
   if reply ~= -2 or remembers ~= '1' then return reply end
   return relock(base, ARGV[3], ARGV[4]) and postpone_job() or reply
 end
 
-local reply = move_to_delayed()
+local reply = postpone()
 store_groups()
 local code = type(reply) == 'table' and 0 or reply
 local memory = base .. 'meta:postponed:' .. ARGV[3]

@@ -24,6 +24,8 @@
 ]]
 local admission = use 'admission/admission'
 local job_terms = use 'admission/job-terms'
+local add_prioritized_job = use 'bullmq/addPrioritizedJob'
+local add_standard_job = use 'bullmq/addStandardJob'
 local touched = use 'gate/touched'
 local group_admission = use 'groups/admission'
 local group_hooks = use 'groups/hooks'
@@ -37,15 +39,7 @@ for i = 1, 14 do keys[i] = KEYS[i] end
 for i = 1, 9 do argv[i] = ARGV[i] end
 local base, letter, id = string.sub(keys[1], 1, -11), keys[14], argv[7]
 
-local add, store_groups = { redis = redis }, function() end
-function add.standard()
-  local redis = add.redis
-  --- @original addStandardJob
-end
-function add.prioritized()
-  local redis = add.redis
-  --- @original addPrioritizedJob
-end
+local hooked, store_groups = redis, function() end
 local KEYS_OF = {
   standard = { 2, 3, 4, 5, 6, 7, 8, 9, 10 },
   prioritized = { 10, 4, 5, 11, 7, 6, 8, 9, 12 },
@@ -55,7 +49,7 @@ local now = redis_now()
 local shape = shapes.load(keys[1], base, now)
 if shapes.is_lost(shape, argv[1], argv[2]) then return { -1, {} } end
 if shape and (shape.groups or shape.ageing_ms) then
-  add.redis, store_groups = group_hooks.redis(redis, { [base] = { shape.groups, shape.ageing_ms } })
+  hooked, store_groups = group_hooks.redis(redis, { [base] = { shape.groups, shape.ageing_ms } })
 end
 
 local function answer(status, detail, outcome)
@@ -86,7 +80,8 @@ if refusal then return answer(refusal[1], refusal[2], '') end
 for i, from in ipairs(KEYS_OF[argv[3]]) do KEYS[i] = keys[from] end
 for i = 1, 3 do ARGV[i] = argv[3 + i] end
 -- Redis does not roll back, so a partial job is deleted: it would look like one that is back.
-local added, failure = pcall(add[argv[3]])
+local script = argv[3] == 'standard' and add_standard_job or add_prioritized_job
+local added, failure = pcall(script.run, hooked, KEYS, ARGV)
 store_groups()
 if not added then
   redis.call('DEL', base .. id)

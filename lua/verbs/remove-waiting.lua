@@ -7,22 +7,17 @@
     [1]  job id
   Returns 1 removed, 0 there is no such job, -1 it runs, -2 it has ended, -3 it belongs to a scheduler.
 ]]
+local remove_job = use 'bullmq/removeJob'
 local group_hooks = use 'groups/hooks'
 
 local base, id = string.sub(KEYS[1], 1, -11), ARGV[1]
 
 local hooked, store_groups = group_hooks.redis(redis)
 
-local function remove_job()
-  local redis = hooked
-  local KEYS, ARGV = { base .. id, base .. 'repeat' }, { id, '0', base }
-  --- @original removeJob
-end
-
 if redis.call('EXISTS', base .. id) == 0 then return 0 end
 if redis.call('ZSCORE', base .. 'completed', id) or redis.call('ZSCORE', base .. 'failed', id) then return -2 end
 if redis.call('LPOS', base .. 'active', id) then return -1 end
-local removed = remove_job()
+local removed = remove_job.run(hooked, { base .. id, base .. 'repeat' }, { id, '0', base })
 store_groups()
 if removed == -8 then return -3 end
 return removed == 1 and 1 or -1

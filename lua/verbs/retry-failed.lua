@@ -11,6 +11,7 @@
 ]]
 local admission = use 'admission/admission'
 local job_terms = use 'admission/job-terms'
+local reprocess_job = use 'bullmq/reprocessJob'
 local group_admission = use 'groups/admission'
 local group_hooks = use 'groups/hooks'
 local group_line = use 'groups/line'
@@ -46,18 +47,17 @@ end
 
 local hooked, store_groups = group_hooks.redis(redis)
 
-local function reprocess_job()
-  local redis = hooked
-  local KEYS = {
+local function reprocess()
+  local keys = {
     base .. id, base .. 'events', base .. 'failed', base .. 'wait', base .. 'meta', base .. 'active', base .. 'marker',
     base .. 'prioritized', base .. 'pc',
   }
-  local ARGV = { id, lifo and 'RPUSH' or 'LPUSH', 'failedReason', 'failed', '0', '0' }
-  --- @original reprocessJob
+  local args = { id, lifo and 'RPUSH' or 'LPUSH', 'failedReason', 'failed', '0', '0' }
+  return reprocess_job.run(hooked, keys, args)
 end
 
 local refused = refusal()
 if refused then return answer(refused[1], refused[2], '') end
-local retried = reprocess_job()
+local retried = reprocess()
 store_groups()
 return answer(1, {}, retried == 1 and 'retried' or 'other')

@@ -30,10 +30,10 @@ export function commandsOfScripts(names: readonly string[]): string[] {
 
 /** Comments, which mention commands without calling them. */
 const COMMENTS = /--\[\[[\s\S]*?\]\]|--.*$/gm
-const CALL = /(?<![\w.])(redis\.p?call|r?call|handler_of\.\w+)\s*\(\s*([^,)]*)/g
+const CALL = /(?<![\w.])(redis\.p?call|r?call)\s*\(\s*([^,)]*)/g
 /** `redis.call` assigned to another name, by which it is then called. */
 const RENAMED = /^.*\bredis\.p?call\b(?!\s*\().*$/gm
-const KNOWN_NAMES = /^\s*local (?:\w+, )*r?call(?:, \w+)* = .*\bredis\.call\b/
+const KNOWN_NAMES = /^\s*(?:local (?:\w+, )*)?r?call(?:, \w+)* = .*\bredis\.call\b/
 const LITERAL = /^["'](\w+)["']$/
 
 /** Calls with a command from a variable: its possible values. An unknown call is an error, so that none is missed. */

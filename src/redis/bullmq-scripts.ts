@@ -91,43 +91,47 @@ export function notingReleases(lua: string): string {
   return lua.replaceAll(RELEASED, `touched.bases[parentQueueKey .. ":"] = true ${RELEASED}`)
 }
 
-/**
- * Calls the handler of each command by its name, `handler_of` of `lua/redis/hooked-redis.lua`, where the script names one: the way
- * through `redis.call`, which `rcall` is, takes longer than many commands.
- */
-export function onHandlers(lua: string): string {
-  return lua.replaceAll(/\brcall\((["'])([A-Z]+)\1/g, 'handler_of.$2("$2"')
-}
-
-/** A script in two parts: its functions, and the rest, which calls them. */
-export interface DividedScript {
-  readonly functions: string
-  readonly rest: string
-}
-
 const FUNCTION = /^local (?:function (\w+)|(\w+) = function) ?\(/
 const CALL = 'local rcall = redis.call'
 
 /**
- * Divides a script of BullMQ, so that a script of ours which runs it for many jobs makes its functions once: that takes
- * as long as several commands. Undivided, with no functions, if one of them uses a variable of the rest.
+ * The module `bullmq/<script>`, a table with `run(redis, KEYS, ARGV)`: its functions are made with the module, since making
+ * them takes as long as several commands. With the rest instead, if one of them uses a variable of it.
+ * @param keys expressions of Lua that make the script's keys, without the prefix of the queue: `keys(base, id, target)`
  */
-export function divideScript(lua: string): DividedScript {
+export function bullmqModule(lua: string, keys?: readonly string[]): string {
+  const { functions, rest } = divideScript(lua)
+  const isDivided = functions !== ''
+  const keysOf = keys
+    ? `, keys = function(base, id, target) return { ${keys.map((key) => `base .. ${key}`).join(', ')} } end`
+    : ''
+  return [
+    isDivided ? `local rcall\n${functions}` : '',
+    'local function run(redis, KEYS, ARGV)',
+    isDivided ? 'rcall = redis.call' : '',
+    rest,
+    'end',
+    `return { run = run${keysOf} }`,
+  ].join('\n')
+}
+
+/** Divides a script of BullMQ into its functions and the rest, which calls them. */
+export function divideScript(lua: string): { readonly functions: string; readonly rest: string } {
   const functions: string[] = []
   const rest: string[] = []
   let part = rest
   for (const line of lua.split('\n')) {
-    const isWhole = line === CALL
-    if (isWhole || FUNCTION.test(line)) part = functions
+    if (line === CALL) continue
+    if (FUNCTION.test(line)) part = functions
     part.push(line)
-    if (isWhole || line === 'end') part = rest
+    if (line === 'end') part = rest
   }
   const divided = { functions: functions.join('\n'), rest: rest.join('\n') }
-  return isDivisible(divided) ? divided : { functions: '', rest: lua }
+  return functions.length > 0 && lua.includes(CALL) && isDivisible(divided) ? divided : { functions: '', rest: lua }
 }
 
 /** Names of the rest may occur in functions only as their own parameters and variables. */
-function isDivisible({ functions, rest }: DividedScript): boolean {
+function isDivisible({ functions, rest }: { readonly functions: string; readonly rest: string }): boolean {
   const shared = new Set([
     'KEYS',
     'ARGV',
@@ -195,7 +199,7 @@ export function captureBullmqScripts(): BullmqScripts {
 /** Options of a job that BullMQ's code adds with the script of this name. */
 const ADDED_BY: Readonly<Record<string, object>> = { addStandardJob: {}, addPrioritizedJob: { priority: 1 } }
 
-/** The keys of one of BullMQ's add scripts, in the order of its own code, without the prefix of the queue. */
+/** The keys of one of BullMQ's add scripts, in the order of its own code: expressions of Lua, as {@link keysOfEnd}. */
 export function keysOfAdd(script: string): readonly string[] {
   let sent: readonly unknown[] = []
   const client = {
@@ -208,11 +212,11 @@ export function keysOfAdd(script: string): readonly string[] {
   const job = { name: '', data: '', timestamp: 0, opts: ADDED_BY[script] }
   // It calls the client before its first await.
   void idleBackend().addJobToTransaction(client as never, job as never, '', {}, keys as never)
-  return sent.slice(0, COMPOSED[script]) as string[]
+  return sent.slice(0, COMPOSED[script]).map((key) => `'${key}'`)
 }
 
-/** What occurs in the keys of BullMQ's moveToFinished, and its arguments with these: the job's id, and its new state. */
-const OF_END: Readonly<Record<string, string>> = { '<id>': 'ARGV[1]', '<target>': 'ARGV[5]' }
+/** What occurs in the keys of BullMQ's moveToFinished: the job's id, and its new state. */
+const OF_END: Readonly<Record<string, string>> = { '<id>': 'id', '<target>': 'target' }
 
 /**
  * The keys of BullMQ's moveToFinished, in the order of its own code: expressions of Lua, to be appended to the prefix of

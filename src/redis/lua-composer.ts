@@ -1,22 +1,9 @@
-/** `--- @original`, of one script by name, whole or in part; a part with `handled` calls the handler of each command by its name. */
-const ORIGINAL = /^[ \t]*--- @original(?: (\w+)(?: (functions|rest)( handled)?)?)?[ \t]*$/gm
-
 /** A line with which a file says which module it uses, and by which name. */
 const USE = /^[ \t]*local (\w+) = use '([\w/-]+)'[ \t]*$/gm
 
 /** Comments and strings, in which names mean nothing; and names that are neither fields nor keys of a table. */
 const TOKENS =
   /--\[\[[\s\S]*?\]\]|--[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|(?<![\w:]|(?<!\.)\.)([A-Za-z_]\w*)\b(?!\s*=(?!=))/g
-
-interface Original {
-  /** Default: the script that the text is composed around. */
-  readonly original: string | undefined
-  readonly part: 'functions' | 'rest' | undefined
-  readonly isHandled: boolean
-}
-
-/** The text of a script of BullMQ, or one of its parts. */
-export type OriginalText = (original: Original) => string
 
 /** A text in which the names of modules are resolved, and the modules that it names. */
 interface Resolved {
@@ -33,24 +20,23 @@ export class LuaComposer {
   readonly #readLua: (file: string) => string
   readonly #resolved = new Map<string, Resolved>()
 
-  /** @param readLua the text of a file of `lua/`, by its path without the ending */
+  /** @param readLua the text of a file of `lua/`, by its path without the ending; of `bullmq/`, a script of BullMQ */
   constructor(readLua: (file: string) => string) {
     this.#readLua = readLua
   }
 
   /** The script of a file of `lua/`. */
-  file(path: string, original?: OriginalText): string {
-    return this.text(this.#readLua(path), original)
+  file(path: string): string {
+    return this.text(this.#readLua(path))
   }
 
-  text(text: string, original?: OriginalText): string {
-    const main = withOriginals(resolve(text), original)
+  text(text: string): string {
+    const main = resolve(text)
     const modules = new Map<string, string>()
     const add = (uses: readonly string[]) => {
       for (const path of uses) {
         if (modules.has(path)) continue
-        modules.set(path, '')
-        const module = withOriginals(this.#module(path), original)
+        const module = this.#module(path)
         modules.set(path, module.text)
         add(module.uses)
       }
@@ -95,18 +81,4 @@ function resolve(text: string): Resolved {
   })
   if (names.size === 0) return { text, uses }
   return { text: own.replaceAll(TOKENS, (token, name?: string) => (name && names.get(name)) ?? token), uses }
-}
-
-/** With BullMQ's texts where they belong, and the modules that they use. */
-function withOriginals({ text, uses }: Resolved, original?: OriginalText): Resolved {
-  if (!original) return { text, uses }
-  const all = [...uses]
-  const whole = text.replaceAll(ORIGINAL, (_line, script?: string, part?: string, handled?: string) => {
-    const inserted = resolve(
-      original({ original: script, part: part as Original['part'], isHandled: handled !== undefined }),
-    )
-    all.push(...inserted.uses)
-    return inserted.text
-  })
-  return { text: whole, uses: all }
 }

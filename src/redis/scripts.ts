@@ -1,14 +1,12 @@
 import {
   type BullmqScripts,
+  bullmqModule,
   CLOCKED,
-  type DividedScript,
-  divideScript,
   EXTENDING,
   keysOfAdd,
   keysOfEnd,
   notingReleases,
   onDelayClock,
-  onHandlers,
 } from './bullmq-scripts.ts'
 import type { Command } from './commands.ts'
 import { LuaComposer } from './lua-composer.ts'
@@ -26,9 +24,6 @@ interface DefiningClient {
   readonly isCluster?: boolean
   defineCommand(name: string, definition: ScriptDefinition): void
 }
-
-/** Where a script makes the keys of BullMQ's text from `base`, the prefix of the queue. */
-const KEYS = /^[ \t]*--- @keys[ \t]*$/m
 
 /** Our standalone scripts, by file, with their number of keys. */
 const OWN: Readonly<Record<string, number>> = {
@@ -89,10 +84,10 @@ export const FITTING: Readonly<Record<string, string>> = {
 export const FINISH_ONLY = 'moveToFinished-only'
 export const FINISH_OPEN = 'moveToFinished-open'
 
-/** The short scripts that end jobs: their files, and BullMQ's script in them. */
-export const SHORT: Readonly<Record<string, readonly [file: string, original: string]>> = {
-  [FINISH_ONLY]: ['finish-only', 'moveToFinished'],
-  [FINISH_OPEN]: ['finish-open', 'moveToFinished'],
+/** The files of the short scripts that end jobs. */
+export const SHORT: Readonly<Record<string, string>> = {
+  [FINISH_ONLY]: 'finish-only',
+  [FINISH_OPEN]: 'finish-open',
 }
 
 /**
@@ -151,6 +146,9 @@ export const LIMIT_SCRIPTS = [
   'release-lease',
 ] as const
 
+/** The module in a file around several scripts of BullMQ: each in turn. */
+const AROUND = 'bullmq/original'
+
 /** Begins each script on a cluster. */
 export const WITHOUT_ABSENT_KEY = 'KEYS[#KEYS] = nil '
 
@@ -200,38 +198,23 @@ export class ScriptSet {
   constructor(bullmq: BullmqScripts, ownVersion: string, readLua: (file: string) => string = readLuaFile) {
     this.#bullmq = bullmq
     this.#suffix = `${ownVersion}:${bullmq.version}`
-    const composer = new LuaComposer(readLua)
-    const originals = new Map(
-      [...bullmq.scripts].map(
-        ([name, { lua }]) => [name, new OriginalScript(notingReleases(onDelayClock(lua)))] as const,
-      ),
-    )
-    const textOf = (name: string) => (originals.get(name) as OriginalScript).whole
+    const composer = new LuaComposer(moduleReader(bullmq, readLua))
     const compose = (file: string, around = '') => {
-      const text = readLua(`verbs/${file}`)
-      return composer.text(STEADY.has(file) ? steady(text) : text, ({ original, part, isHandled }) => {
-        const script = originals.get(original ?? around) as OriginalScript
-        if (!part) return using(script.whole)
-        return using(isHandled ? onHandlers(script.divided[part]) : script.divided[part])
-      })
+      const text = readLua(`verbs/${file}`).replace(AROUND, `bullmq/${around}`)
+      return composer.text(STEADY.has(file) ? steady(text) : text)
     }
     for (const [file, numberOfKeys] of Object.entries(OWN))
       this.#definitions.set(file, { lua: compose(file), numberOfKeys })
-    const wrap = (as: string, file: string, name: string) => {
+    for (const [name, file] of Object.entries(WRAPPED)) {
       const { numberOfKeys } = bullmq.scripts.get(name) as ScriptDefinition
-      this.#definitions.set(as, { lua: compose(file, name), numberOfKeys: numberOfKeys + 1 })
+      this.#definitions.set(name, { lua: compose(file, name), numberOfKeys: numberOfKeys + 1 })
     }
-    for (const [name, file] of Object.entries(WRAPPED)) wrap(name, file, name)
-    const endKeys = keysOfEnd()
-    for (const [short, [file, name]] of Object.entries(SHORT)) {
-      this.#definitions.set(short, { lua: withKeys(compose(file, name), endKeys), numberOfKeys: 1 })
-    }
-    for (const [name, short] of Object.entries(FITTING)) {
-      const keys = keysOfAdd(name).map((key) => `'${key}'`)
-      this.#definitions.set(short, { lua: withKeys(compose('admit-fitting', name), keys), numberOfKeys: 1 })
-    }
+    for (const [short, file] of Object.entries(SHORT))
+      this.#definitions.set(short, { lua: compose(file), numberOfKeys: 1 })
+    for (const [name, short] of Object.entries(FITTING))
+      this.#definitions.set(short, { lua: compose('admit-fitting', name), numberOfKeys: 1 })
     for (const [name, { numberOfKeys }] of bullmq.scripts) {
-      if (isPrepared(name)) this.#definitions.set(name, { lua: prepared(name, textOf(name), composer), numberOfKeys })
+      if (isPrepared(name)) this.#definitions.set(name, { lua: composer.text(prepared(name)), numberOfKeys })
     }
     this.#admitFlow = compose(ADMIT_FLOW)
   }
@@ -298,17 +281,29 @@ function steady(text: string): string {
   return `local steady = use 'redis/steady'\nlocal function run()\n${text}\nend\nreturn steady(run)`
 }
 
+/** What a {@link LuaComposer} reads: files of `lua/`, and the scripts of BullMQ, which may use modules themselves. */
+export function moduleReader({ scripts }: BullmqScripts, readLua = readLuaFile): (path: string) => string {
+  return (path) => {
+    const [, name] = path.split('bullmq/')
+    return name === undefined ? readLua(path) : moduleOf((scripts.get(name) as ScriptDefinition).lua, name)
+  }
+}
+
+function moduleOf(lua: string, name: string): string {
+  const keys = name === 'moveToFinished' ? keysOfEnd() : name in FITTING ? keysOfAdd(name) : undefined
+  return using(bullmqModule(notingReleases(onDelayClock(lua)), keys))
+}
+
 /** A script of BullMQ with what it needs before and after it. */
-function prepared(name: string, text: string, composer: LuaComposer): string {
-  const isGrouped = GROUPED.has(name)
+function prepared(name: string): string {
   const extending = EXTENDING[name]
   const first = name in UNREFUSED ? `redis.call('SREM', KEYS[${UNREFUSED[name]}], '')` : ''
   const lines = [
     name === NEXT_ITERATION.script ? NEXT_ITERATION.begin : first,
     extending ? `keep_places(string.sub(KEYS[${UNREFUSED[name]}], 1, -8), ARGV[${extending.duration}])` : '',
-    isGrouped ? grouped(name, text) : text,
+    GROUPED.has(name) ? grouped(name) : 'return original.run(redis, KEYS, ARGV)',
   ]
-  return composer.text(using(lines.join('\n')))
+  return using([`local original = use 'bullmq/${name}'`, ...lines].join('\n'))
 }
 
 const COMMENTS = /--\[\[[\s\S]*?\]\]|--.*$/gm
@@ -320,11 +315,15 @@ function using(text: string): string {
   return [...named.map(([name, path]) => `local ${name} = use '${path}'`), text].join('\n')
 }
 
-function grouped(name: string, text: string): string {
+function grouped(name: string): string {
   const known = name === CHANGE_PRIORITY ? ', group_priority(ARGV)' : ''
   const reply = name === RETRY ? 'retried(ARGV[1], ARGV[4], ARGV[5], reply)' : 'reply'
-  const begin = `local redis, store_groups = group_hooks.redis(redis${known})\nlocal function run()`
-  return `${begin}\n${text}\nend\nlocal reply = run()\nstore_groups()\nreturn ${reply}`
+  return [
+    `local hooked, store_groups = group_hooks.redis(redis${known})`,
+    'local reply = original.run(hooked, KEYS, ARGV)',
+    'store_groups()',
+    `return ${reply}`,
+  ].join('\n')
 }
 
 /** The scripts of sluice/limits use the same modules. */
@@ -333,24 +332,4 @@ const limitComposer = new LuaComposer(readLuaFile)
 /** The full text of a script of sluice/limits. */
 export function limitScript(name: (typeof LIMIT_SCRIPTS)[number]): string {
   return limitComposer.file(`verbs/${name}`)
-}
-
-/** @param keys expressions of Lua, without the prefix of the queue */
-function withKeys(text: string, keys: readonly string[]): string {
-  return text.replace(KEYS, `local KEYS = { ${keys.map((key) => `base .. ${key}`).join(', ')} }`)
-}
-
-/** A script of BullMQ, divided when that is first needed. */
-class OriginalScript {
-  readonly whole: string
-  #divided: DividedScript | undefined
-
-  constructor(whole: string) {
-    this.whole = whole
-  }
-
-  get divided(): DividedScript {
-    this.#divided ??= divideScript(this.whole)
-    return this.#divided
-  }
 }

@@ -1,9 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import type { Redis } from 'ioredis'
+import { captureBullmqScripts } from '../redis/bullmq-scripts.ts'
 import { untilKnown } from '../redis/commands.ts'
 import { shapeKey } from '../redis/keys.ts'
 import { LuaComposer } from '../redis/lua-composer.ts'
-import { readLuaFile } from '../redis/lua-files.ts'
+import { moduleReader } from '../redis/scripts.ts'
 import type { StoredValue } from '../shape/shape.ts'
 import type { Arrival } from './arrival.ts'
 
@@ -135,6 +136,6 @@ function encode({ atUs, cost, costs, priority, delayMs, group }: Arrival): numbe
 let script: string | undefined
 
 function simulationScript(): string {
-  script ??= new LuaComposer(readLuaFile).file('verbs/simulate')
+  script ??= new LuaComposer(moduleReader(captureBullmqScripts())).file('verbs/simulate')
   return script
 }

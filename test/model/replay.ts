@@ -43,19 +43,20 @@ export interface Outcome {
   readonly meter: MeterState | undefined
 }
 
-const ORIGINAL = /^ *--- @original$/m
-
-/** Replaces BullMQ's text: the commands that the gate checks. */
+/** Replaces BullMQ's script: the commands that the gate checks. */
 const POP = `
+return { run = function(redis, KEYS)
   local id = redis.call('RPOPLPUSH', KEYS[1], KEYS[2])
   if not id then return { 0, 0, 0, 0 } end
   local job_key = string.sub(KEYS[3], 1, -11) .. id
   redis.call('HMSET', job_key, 'processedOn', '0')
   redis.call('SET', job_key .. ':lock', '')
-  return { {}, id, 0, 0 }`
+  return { {}, id, 0, 0 }
+end }`
 
 /** Replaces files of `lua/`: the clock and the run of Redis come from `faked`; no key expires by real time. */
 const HELD: Readonly<Record<string, string>> = {
+  'bullmq/moveToActive': POP,
   'redis/redis-now': "local faked = use 'faked'\nreturn function() return faked.now end",
   faked: `${LASTING_KEYS}
 local faked, real = { now = 0, run = '' }, redis
@@ -91,12 +92,7 @@ export class Replayer {
 
 /** The text of a file that uses the scripts of `lua/`, which run with the clock and the Redis run in `faked`. */
 export function heldText(file: URL): string {
-  const readLua = (file: string) =>
-    HELD[file] ??
-    verbAsFunction(
-      file,
-      readLuaFile(file).replace(ORIGINAL, () => POP),
-    )
+  const readLua = (file: string) => HELD[file] ?? verbAsFunction(file, readLuaFile(file))
   return new LuaComposer(readLua).text(readFileSync(file, 'utf8'))
 }
 

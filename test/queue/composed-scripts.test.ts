@@ -1,27 +1,33 @@
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import { embedded } from '../../embedded-files.ts'
-import { captureBullmqScripts, divideScript, onHandlers } from '../../src/redis/bullmq-scripts.ts'
-import { LuaComposer, type OriginalText } from '../../src/redis/lua-composer.ts'
+import { bullmqModule, captureBullmqScripts, divideScript } from '../../src/redis/bullmq-scripts.ts'
+import { LuaComposer } from '../../src/redis/lua-composer.ts'
 import { ScriptSet } from '../../src/redis/scripts.ts'
 import { useRedis } from '../support/redis.ts'
 
-describe('a script of BullMQ in two parts', () => {
-  const { scripts } = captureBullmqScripts()
-  const REPEATED = ['moveToFinished', 'addStandardJob', 'addPrioritizedJob', 'addDelayedJob']
+const client = useRedis(import.meta.url).client()
 
-  test.each(REPEATED)('%s, which runs for many jobs, is divided, and nothing of it is lost', (name) => {
+describe('the module of a script of BullMQ', () => {
+  const { scripts } = captureBullmqScripts()
+  const REPEATED = ['moveToFinished', 'moveToActive', 'addStandardJob', 'addPrioritizedJob', 'addDelayedJob']
+
+  test.each(REPEATED)('%s, which runs for many jobs, makes its functions once, and nothing of it is lost', (name) => {
     const { lua } = scripts.get(name) as { readonly lua: string }
     const { functions, rest } = divideScript(lua)
-    expect(functions).toContain('local rcall = redis.call')
+    expect(functions).toMatch(/^local function \w+/m)
     expect(rest).not.toMatch(/^local (function \w+|\w+ = function)/m)
-    expect([...functions.split('\n'), ...rest.split('\n')].toSorted()).toEqual(lua.split('\n').toSorted())
+    const call = 'local rcall = redis.call'
+    expect([...functions.split('\n'), ...rest.split('\n'), call].toSorted()).toEqual(lua.split('\n').toSorted())
   })
 
-  const FUNCTIONS = 'local rcall = redis.call\nlocal function double(count)\n  return 2 * count\nend\n'
+  const FUNCTIONS = 'local function double(count)\n  return 2 * count\nend\n'
+  const CALL = 'local rcall = redis.call\n'
 
-  test('the rest keeps its order', () => {
-    const { functions, rest } = divideScript(`local id = KEYS[1]\n${FUNCTIONS}local b = double(1)\nreturn rcall(id, b)`)
+  test('has what is no function in its order', () => {
+    const { functions, rest } = divideScript(
+      `${CALL}local id = KEYS[1]\n${FUNCTIONS}local b = double(1)\nreturn rcall(id, b)`,
+    )
     expect(functions).toBe(FUNCTIONS.trim())
     expect(rest).toBe('local id = KEYS[1]\nlocal b = double(1)\nreturn rcall(id, b)')
   })
@@ -31,33 +37,29 @@ describe('a script of BullMQ in two parts', () => {
     ['the second variable of a list', 'local a,\n  id = f()\nlocal function g()\n  return id\nend\nreturn g()'],
     ['the keys', 'local function f()\n  return KEYS[1]\nend\nreturn f()'],
     ['the arguments', 'local f = function ()\n  return ARGV[1]\nend\nreturn f()'],
-  ])('a script whose function uses %s stays whole', (_what, lua) => {
-    expect(divideScript(lua)).toEqual({ functions: '', rest: lua })
+  ])('makes functions in each run if one uses %s', (_what, lua) => {
+    expect(divideScript(CALL + lua)).toEqual({ functions: '', rest: CALL + lua })
   })
 
-  test('a name of the rest may be that of a parameter, a variable, a field or a word of a text', () => {
+  test('knows that a name of the rest may be a parameter, a variable, a field or a word of a text', () => {
     const lua =
       'local id = 1\nlocal function f(id)\n  return id\nend\nlocal function g(a)\n  return a.id, "id"\nend\nreturn f(id)'
-    expect(divideScript(lua).rest).toBe('local id = 1\nreturn f(id)')
+    expect(divideScript(CALL + lua).rest).toBe('local id = 1\nreturn f(id)')
   })
-})
 
-test('commands that a text names go to their handlers, others by a variable through redis.call', () => {
-  const lua = `local rcall = redis.call\nrcall("SREM", KEYS[1], "rcall")\nreturn rcall('GET', KEYS[2]), rcall(push, KEYS[3])`
-  expect(onHandlers(lua)).toBe(
-    'local rcall = redis.call\nhandler_of.SREM("SREM", KEYS[1], "rcall")\n' +
-      'return handler_of.GET("GET", KEYS[2]), rcall(push, KEYS[3])',
-  )
-})
-
-test('a batch that something may hold calls handlers by their names, one that nothing holds calls Redis', () => {
-  const scripts = new ScriptSet(captureBullmqScripts(), 'handled').definitions()
-  const textOf = (name: string) => (scripts.get(name) as { readonly lua: string }).lua
-  for (const name of ['finish-batch', 'finish-batch-groups']) {
-    expect(textOf(name)).toContain('handler_of.HGETALL("HGETALL", jobKey)')
-    expect(textOf(name)).not.toContain('rcall("HGETALL"')
-  }
-  expect(textOf('finish-batch-open')).toContain('rcall("HGETALL", jobKey)')
+  test('runs with the keys, the arguments and the redis of each call', async () => {
+    const lua = `${CALL}local function ask(command)\n  return rcall(command, KEYS)\nend\nreturn ask(ARGV[1])`.replace(
+      ', KEYS',
+      '',
+    )
+    const module = bullmqModule(lua, ["'wait'", "id .. ':lock'"])
+    const files: Readonly<Record<string, string>> = { 'bullmq/ask': module }
+    const main = `local ask = use 'bullmq/ask'
+      local other = { call = function(command) return 'other ' .. command end }
+      return { ask.run(other, {}, { 'a' }), ask.run({ call = string.upper }, {}, { 'b' }), unpack(ask.keys('q:', '7')) }`
+    const text = new LuaComposer((file) => files[file] as string).text(main)
+    expect(await client.eval(text, 0)).toEqual(['other a', 'B', 'q:wait', 'q:7:lock'])
+  })
 })
 
 describe('modules', () => {
@@ -68,10 +70,8 @@ describe('modules', () => {
     'x/odd': "local even = use 'x/even'\nreturn function(n) return n > 0 and even(n - 1) end",
     'x/noted': "redis.call('INCR')\nreturn {}",
   }
-  const client = useRedis(import.meta.url).client()
-  const text = (main: string, original?: OriginalText) =>
-    new LuaComposer((file) => files[file] as string).text(main, original)
-  const run = (main: string, original?: OriginalText) => client.eval(text(main, original), 0)
+  const text = (main: string) => new LuaComposer((file) => files[file] as string).text(main)
+  const run = (main: string) => client.eval(text(main), 0)
 
   test('are made once a call, whoever uses them first', async () => {
     const main = "local count = use 'x/count'\nlocal twice = use 'x/twice'\ncount.one()\nreturn { twice(), count.n }"
@@ -99,11 +99,6 @@ describe('modules', () => {
     expect(text(main).split('\n').at(-1)).toBe(
       "return { count = 'count', a = b.count, c = b:count(), d = 1 ..modules.x_count.n }",
     )
-  })
-
-  test('are those of the texts of BullMQ as well', async () => {
-    const original = () => "local count = use 'x/count'\nreturn count.one()"
-    expect(await run('--- @original', original)).toBe(1)
   })
 })
 

@@ -109,13 +109,14 @@ test('the refusal names both versions and what to do', () => {
 
 test('the keys of the add scripts are read from the code of BullMQ', () => {
   const wait = ['wait', 'paused', 'meta', 'id', 'completed', 'delayed', 'active', 'events', 'marker']
-  expect(keysOfAdd('addStandardJob')).toEqual(wait)
+  const texts = (names: readonly string[]) => names.map((name) => `'${name}'`)
+  expect(keysOfAdd('addStandardJob')).toEqual(texts(wait))
   const prioritized = ['marker', 'meta', 'id', 'prioritized', 'delayed', 'completed', 'active', 'events', 'pc']
-  expect(keysOfAdd('addPrioritizedJob')).toEqual(prioritized)
+  expect(keysOfAdd('addPrioritizedJob')).toEqual(texts(prioritized))
 })
 
 test('so are those of the ends of jobs, which depend on the job', () => {
   const named = ['wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc']
-  const expected = [...named.map((name) => `'${name}'`), 'ARGV[5]', 'ARGV[1]', "'metrics:' .. ARGV[5]", "'marker'"]
+  const expected = [...named.map((name) => `'${name}'`), 'target', 'id', "'metrics:' .. target", "'marker'"]
   expect(keysOfEnd()).toEqual(expected)
 })

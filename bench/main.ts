@@ -21,6 +21,7 @@ import { halted } from './figures/halted.ts'
 import { hints } from './figures/hints.ts'
 import { idle } from './figures/idle.ts'
 import { importing } from './figures/importing.ts'
+import { instructions } from './figures/instructions.ts'
 import { lateness } from './figures/lateness.ts'
 import { limitsChoosing } from './figures/limits-choosing.ts'
 import { limitsCombined } from './figures/limits-combined.ts'
@@ -38,6 +39,7 @@ import { scaleQueues } from './figures/scale-queues.ts'
 import { scaleScripts } from './figures/scale-scripts.ts'
 import { scaleWaiting } from './figures/scale-waiting.ts'
 import { scaleWorkers } from './figures/scale-workers.ts'
+import { scriptMemory } from './figures/script-memory.ts'
 import { sharding } from './figures/sharding.ts'
 import { simulate } from './figures/simulate.ts'
 import { views } from './figures/views.ts'
@@ -50,6 +52,7 @@ import { table } from './table.ts'
 
 const GROUPS: Readonly<Record<string, readonly Figure[]>> = {
   queues: [rate, bound, lateness, plot, drain, add, pacedRedis, calls, woken, halted, idle, importing],
+  instructions: [instructions, scriptMemory],
   limits: [limitsDecisions, limitsCombined, limitsDepartures, limitsLocal, limitsSpread, limitsChoosing],
   feedback: [feedbackStop, feedbackRefused, feedbackBad],
   simulate: [simulate],

@@ -10,7 +10,7 @@ export interface BenchOptions {
 
 const AFTER = `
 Starts a Redis and worker processes of its own, and stops them. Figures are wall-clock measurements: run them on a quiet
-machine. The exit code tells whether everything could be measured, not whether every figure was reached.
+machine, or count instructions, which are the same on a busy one. The exit code tells whether everything could be measured, not whether every figure was reached.
 
 Examples:
   npm run bench
@@ -19,6 +19,7 @@ Examples:
   npm run bench gateway
   npm run bench groups
   npm run bench hints
+  npm run bench instructions
   npm run bench scale -- --quick
   npm run bench scale-waiting scale-day
   npm run bench -- --quick

@@ -6,7 +6,7 @@ import { interleaved } from '../measure/interleaved.ts'
 import { atLeast, describeRatio, ratioOf } from '../measure/ratio.ts'
 import { redisCpuUs } from '../measure/redis-usage.ts'
 import { median } from '../measure/statistics.ts'
-import { addJobs, makeQueue, removeQueue } from '../queues.ts'
+import { addInFlight, addJobs, makeQueue, removeQueue } from '../queues.ts'
 
 const WARM_UP_JOBS = 100
 
@@ -17,27 +17,11 @@ interface Way {
   run(queue: Queue, jobs: number): Promise<void>
 }
 
-async function addInFlight(queue: Queue, jobs: number, inFlight: number): Promise<void> {
-  let added = 0
-  const producer = async () => {
-    while (added < jobs) {
-      added += 1
-      await queue.add('job', { i: added })
-    }
-  }
-  await Promise.all(Array.from({ length: inFlight }, producer))
-}
-
-async function addInBulks(queue: Queue, jobs: number, size: number): Promise<void> {
-  const bulk = Array.from({ length: size }, (_, i) => ({ name: 'job', data: { i } }))
-  for (let added = 0; added < jobs; added += size) await queue.addBulk(bulk)
-}
-
 const WAYS: readonly Way[] = [
   { what: 'add, one after another', jobs: 3000, asked: 0.95, run: (queue, jobs) => addInFlight(queue, jobs, 1) },
   { what: 'add, 50 in flight', jobs: 6000, asked: 1, run: (queue, jobs) => addInFlight(queue, jobs, 50) },
-  { what: 'addBulk of 100', jobs: 10_000, asked: 1.3, run: (queue, jobs) => addInBulks(queue, jobs, 100) },
-  { what: 'addBulk of 1000', jobs: 20_000, asked: 1.3, run: (queue, jobs) => addInBulks(queue, jobs, 1000) },
+  { what: 'addBulk of 100', jobs: 10_000, asked: 1.3, run: (queue, jobs) => addJobs(queue, jobs, {}, 100) },
+  { what: 'addBulk of 1000', jobs: 20_000, asked: 1.3, run: (queue, jobs) => addJobs(queue, jobs, {}, 1000) },
 ]
 const QUICK_SHARE = 5
 

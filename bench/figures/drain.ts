@@ -1,9 +1,9 @@
-import type { Shape } from 'sluice'
 import type { Figure, Row } from '../figure.ts'
 import { type Drain, type Drained, drainOnce } from '../measure/drain.ts'
 import { interleaved, type Pair } from '../measure/interleaved.ts'
 import { atLeast, atMost, describeRatio, ratioOf } from '../measure/ratio.ts'
 import { median } from '../measure/statistics.ts'
+import { OPEN_METER } from '../queues.ts'
 
 /** A drain, with the throughput and the client's CPU time that it must reach, both over BullMQ's. */
 interface Case extends Drained {
@@ -20,9 +20,6 @@ const PLAIN = [
 ] as const
 /** What is asked where the jobs are not kept, by concurrency. */
 const REMOVED: Readonly<Record<number, number>> = { 1: 0.95, 10: 1, 50: 1.1, 200: 1.25 }
-
-/** A rate that holds nothing, so that every job goes through the meter without delay. */
-const OPEN_METER: Shape = { rate: '1000000/s', burst: 1_000_000 }
 
 function removed(what: string, how: Pick<Drained, 'opts' | 'removeOnComplete'>): Case[] {
   return PLAIN.map(({ concurrency, jobs }) => {

@@ -9,11 +9,7 @@ import { rounds } from '../measure/interleaved.ts'
 import { atLeast, describeRatio, ratioOf } from '../measure/ratio.ts'
 import { redisCpuUs, scriptUsage } from '../measure/redis-usage.ts'
 import { median } from '../measure/statistics.ts'
-import { addJobs, makeQueue, removeQueue } from '../queues.ts'
-
-const inGroup = (id: string | number): JobsOptions => ({ group: { id: `tenant-${id}` } }) as JobsOptions
-/** Jobs go round the groups, so that each group has as many. */
-const amongGroups = (groups: number) => (i: number) => inGroup(i % groups)
+import { addJobs, amongGroups, inGroup, makeQueue, removeQueue } from '../queues.ts'
 
 /** Jobs that are drained of a queue in each round; the worker takes some more. */
 const ROUND_JOBS = 1000

@@ -60,7 +60,7 @@ interface Found {
   readonly us: readonly number[]
 }
 
-/** The files of lua/ by the names under which BullMQ's scripts run inside them. */
+/** The files of lua/verbs by the names under which BullMQ's scripts run inside them. */
 const FILES: Readonly<Record<string, string>> = {
   ...WRAPPED,
   ...Object.fromEntries(Object.values(FITTING).map((name) => [name, 'admit-fitting'])),

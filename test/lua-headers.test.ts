@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { captureBullmqScripts } from '../src/redis/bullmq-scripts.ts'
-import { FITTING, isPrepared, LIMIT_SCRIPTS, ScriptSet, SHORT, WRAPPED } from '../src/redis/scripts.ts'
+import { isPrepared, LIMIT_SCRIPTS, ScriptSet, SHORT, WRAPPED } from '../src/redis/scripts.ts'
 
 const LUA = new URL('../lua/verbs/', import.meta.url)
 const files = readdirSync(LUA)
@@ -10,8 +10,6 @@ const AROUND = { ...WRAPPED, ...SHORT }
 const wrapped = Object.values(AROUND)
 /** The files that make the keys of BullMQ's script themselves. */
 const makesKeys = Object.values(SHORT).map((file) => `${file}.lua`)
-/** The file around BullMQ's add scripts that does so too. */
-const fitting = Object.values(FITTING)
 const read = (file: string) => readFileSync(new URL(file, LUA), 'utf8')
 
 /** What a script takes of KEYS or ARGV: single places, and whether there is a list of any length behind them. */
@@ -28,11 +26,8 @@ function named(text: string, section: 'KEYS' | 'ARGV'): Taken {
   return { places, list: /\[\d+…\]|^ +then (?:\w+ )*for each /m.test(part) }
 }
 
-/** Passes the keys of BullMQ's scripts, and a list of arguments, to `lua/admission/bulk.lua` or `lua/ends/ends.lua`. */
-const PASSED = [
-  ...['bulk.add, KEYS, ARGV, at', 'bulk.add(KEYS, ARGV, at)', "bulk.add_as, 'standard', KEYS, ARGV, at"],
-  'ends.begin(KEYS, ',
-]
+/** Passes the keys of BullMQ's script, and a list of arguments, to `lua/ends/ends.lua`. */
+const PASSED = 'ends.begin(KEYS, '
 const PASSED_KEYS = 11
 
 /**
@@ -47,7 +42,7 @@ function taken(text: string, section: 'KEYS' | 'ARGV'): Taken {
     .replace(copies?.[0] ?? '', '')
     .matchAll(new RegExp(`\\b${copies ? copy : section}\\[([^\\]]+)\\]`, 'g'))
   const indices = [...reads].map(([, index]) => index as string)
-  const passes = PASSED.some((call) => body.includes(call))
+  const passes = body.includes(PASSED)
   const count = passes && section === 'KEYS' ? PASSED_KEYS : Number(copies?.[1]) || 0
   const counted = Array.from({ length: count }, (_, i) => String(i + 1))
   const single = indices.filter((index) => /^(\d+|[ka] \+ \d+)$/.test(index))
@@ -80,9 +75,7 @@ describe.each(files)('%s', (file) => {
 
 test('the number of keys that a script is defined with is the number that its header names', () => {
   const scripts = new ScriptSet(captureBullmqScripts(), 'test')
-  const own = [...scripts.definitions()].filter(
-    ([name]) => !(name in AROUND || fitting.includes(name) || isPrepared(name)),
-  )
+  const own = [...scripts.definitions()].filter(([name]) => !(name in AROUND || isPrepared(name)))
   const found = own.map(([name, { numberOfKeys }]) => [name, numberOfKeys])
   expect(found).toEqual(own.map(([name]) => [name, named(read(`${name}.lua`), 'KEYS').places.length]))
   expect(own.length).toBeGreaterThan(5)
@@ -91,7 +84,7 @@ test('the number of keys that a script is defined with is the number that its he
 test('every file of lua/verbs/ is a script that is defined', () => {
   const scripts = new ScriptSet(captureBullmqScripts(), 'test')
   const ours = [...scripts.definitions().keys()].filter((name) => !isPrepared(name))
-  const defined = ours.map((name) => AROUND[name] ?? (fitting.includes(name) ? 'admit-fitting' : name))
+  const defined = ours.map((name) => AROUND[name] ?? name)
   expect([...new Set([...defined, 'admit-flow', 'simulate', 'read-many', ...LIMIT_SCRIPTS])].toSorted()).toEqual(
     files.map((file) => file.replace('.lua', '')).toSorted(),
   )

@@ -72,8 +72,8 @@ test('the scripts that start, end, add or give back many jobs are such', () => {
   const isSteady = (lua: string) => lua.endsWith('\nreturn modules.redis_steady(run)')
   const steady = [...texts].filter(([, lua]) => isSteady(lua)).map(([name]) => name)
   expect(steady.toSorted()).toEqual([
-    ...['admit-bulk', 'admit-bulk-fitting', 'admit-bulk-groups', 'drain-part'],
-    ...['finish-batch', 'finish-batch-groups', 'finish-batch-open', 'give-back', 'moveToActive', 'report'],
+    ...['add-bulk', 'drain-part', 'finish-batch', 'finish-batch-groups', 'finish-batch-open', 'give-back'],
+    ...['moveToActive', 'report'],
   ])
   expect(isSteady(set.admitFlowText())).toBe(true)
 })

@@ -46,13 +46,11 @@ function claims.use(shape_key, base, id, n, now, lease_ms)
   return used
 end
 
--- Takes the places of new jobs from a claim: 'id lease-ms first', with the id of the first job. False if it has too few,
--- or if the call was resent: then its jobs are there.
-function claims.take(shape_key, base, claim, jobs, now)
-  local id, lease_ms, first = string.match(claim, '^(%S+) (%d+) (.+)$')
-  if redis.call('EXISTS', base .. first) == 1 then return false end
-  if jobs > (claims.left(base, id, now) or 0) then return false end
-  claims.use(shape_key, base, id, jobs, now, tonumber(lease_ms))
+-- Takes the places of so many new jobs from a claim, and renews its lease. False, and nothing is taken, if it has too few.
+function claims.take(shape_key, base, id, jobs, now, lease_ms)
+  local left = claims.left(base, id, now)
+  if not left or jobs > left then return false end
+  claims.set(shape_key, base, id, left - jobs, now, lease_ms)
   return true
 end
 

@@ -90,7 +90,7 @@ local function shape_catch_up(base, interval, burst, changed_at)
   redis.call('HINCRBY', key, 'seq', 1)
 end
 
--- Every change of the shape is a revision (step: 1 if it is left out). With it goes what the short scripts need of the
+-- Every change of the shape is a revision (step: 1 if it is left out). With it goes what the short ways need of the
 -- shape, in a field for adds and one for ends: reading ten costs a third of an add's own time in Redis. Returns the
 -- revision.
 function shapes.revise(key, step)

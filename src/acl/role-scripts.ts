@@ -3,9 +3,7 @@ const bullmq = (...names: string[]) => names.map((name) => `bullmq:${name}`)
 
 /** Adds jobs, singly, in bulk and as flows, and maintains schedulers. */
 export const ADD = [
-  ...['addStandardJob', 'addPrioritizedJob', 'addDelayedJob', 'addParentJob', 'addJobScheduler'],
-  ...['addStandardJob-fitting', 'addPrioritizedJob-fitting', 'admit-bulk-fitting', 'admit-bulk-groups'],
-  ...['admit-bulk', 'admit-flow', 'claim-places', 'find-new', 'report', 'removeJobScheduler'],
+  ...['add', 'add-bulk', 'admit-flow', 'claim-places', 'find-new', 'report', 'removeJobScheduler'],
   ...bullmq('releaseParentIfNoPendingDependencies', 'getJobScheduler', 'removeJobScheduler', 'removeDeduplicationKey'),
 ]
 

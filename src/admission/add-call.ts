@@ -50,12 +50,10 @@ const META_KEY_AT: Readonly<Record<string, number>> = {
   addParentJob: 0,
   addJobScheduler: 4,
 }
-/** Kinds of the add scripts that bulks support. */
-export const BULK_KIND: Readonly<Record<string, string>> = {
-  addStandardJob: 'standard',
-  addPrioritizedJob: 'prioritized',
-  addDelayedJob: 'delayed',
-}
+/** BullMQ's script for jobs that wait for nothing. */
+const STANDARD = 'addStandardJob'
+/** Its add scripts that bulks support. */
+const IN_BULKS: readonly string[] = [STANDARD, 'addPrioritizedJob', 'addDelayedJob']
 
 export function addedJob(job: JobJson, jobId: string | undefined, hasNewId = false): AddedJob {
   const options = job.opts as JobTerms & {
@@ -85,7 +83,20 @@ export function addedJob(job: JobJson, jobId: string | undefined, hasNewId = fal
  * bulks support.
  */
 export function fitsBulk({ script, job }: AddCall): boolean {
-  return BULK_KIND[script] !== undefined && job.estimate === undefined && job.costs === undefined
+  return IN_BULKS.includes(script) && job.estimate === undefined && job.costs === undefined
+}
+
+/** The format of `lua/admission/new-job.lua`. */
+export function describeJob({ script, job }: AddCall): string {
+  const { cost, terms, group, deduplicationId } = job
+  if (script === STANDARD && cost === 1 && terms === '' && !group && deduplicationId === '') return ''
+  const [id, priority] = group ?? ['', '']
+  return `${script} ${cost} ${terms} ${deduplicationId === '' ? '' : 'd'} ${priority} ${id}`
+}
+
+/** Whether a job is put behind those that wait, which says where it stands. */
+export function isLast({ script, job }: AddCall): boolean {
+  return script === STANDARD && !job.group
 }
 
 export function baseOfCall({ script, args }: Pick<AddCall, 'script' | 'args'>): string {

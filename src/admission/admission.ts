@@ -1,134 +1,104 @@
 // admission/: how jobs enter a queue: their options and terms, the add scripts and their replies, for single jobs,
 // bulks, flows and idempotent calls. It must not know how jobs leave.
 
+import { Collector } from '../redis/collector.ts'
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import { uniqueId } from '../redis/ids.ts'
 import { MayHaveRun, untilCertain } from '../redis/resends.ts'
-import { FITTING, type ScriptSet } from '../redis/scripts.ts'
-import { ShortTries } from '../redis/short-tries.ts'
+import type { ScriptSet } from '../redis/scripts.ts'
 import type { ShapeStore } from '../shape/store.ts'
-import { type AddCall, type AddedJob, BULK_KIND, noteAnswer } from './add-call.ts'
+import { type AddCall, describeJob, fitsBulk, isLast, noteAnswer } from './add-call.ts'
 import { BOUND_BY_GROUPS, BulkClaims, CLAIM_LEASE_MS, CLAIMED } from './bulk-claims.ts'
-import { addedIdsOf, bytesOf, IN_FLIGHT, partsOf } from './bulk-parts.ts'
+import { addedIdsOf, BULK_JOBS, IN_FLIGHT, partsOf } from './bulk-parts.ts'
 import type { OnceCall } from './idempotency-key.ts'
 import { hasDeadline } from './job-terms.ts'
 import { checkLimitCosts } from './limit-costs.ts'
 import { isLost, readEstimate, refusalOf } from './reply.ts'
 import { withRestore } from './restore.ts'
 
-const BULK_KEYS = [
-  'wait',
-  'paused',
-  'meta',
-  'id',
-  'completed',
-  'delayed',
-  'active',
-  'events',
-  'marker',
-  'prioritized',
-  'pc',
-]
-
-/** A call with more data has it sent once, to the full script: sending it twice costs more than the short one saves. */
-const LARGE_BYTES = 64 * 1024
-/** How `lua/verbs/admit-bulk.lua` takes its jobs: all or none, each by itself, or as a part whose places are claimed. */
+/** For fewer jobs, one script costs Redis more than a script for each job. */
+const MIN_BATCH = 4
+/** How `lua/verbs/add-bulk.lua` takes its jobs: all or none, each by itself, or as a part whose places are claimed. */
 const WHOLE = '0'
 const EACH = '1'
 const PART = '2'
-type BulkKind = typeof WHOLE | typeof PART
+type BulkKind = typeof WHOLE | typeof EACH | typeof PART
 
-/**
- * Splices our key and arguments into those of an add script.
- * @param sentUs when it was first sent, if it may have run then
- */
-function admitArguments(call: AddCall, keys: number, store: ShapeStore, sentUs?: number): Argument[] {
-  const { cost, id, hasNewId, deduplicationId, schedulerId, terms, group, estimate, position } = call.job
-  const estimates = estimate || position ? 1 : 0
-  const again = sentUs !== undefined && hasNewId && id !== '' ? [group ?? false, sentUs] : undefined
-  const job = JSON.stringify([
-    cost,
-    id,
-    deduplicationId,
-    schedulerId ?? '',
-    terms,
-    estimates,
-    ...(again ?? (group ? [group] : [])),
-  ])
-  return [...call.args.slice(0, keys), store.key, ...call.args.slice(keys), store.memory.identityText, job]
+/** What `lua/verbs/add-bulk.lua` needs to know of a bulk. */
+interface BulkTerms {
+  readonly kind: BulkKind
+  /** '' if its places are not claimed. */
+  readonly claim?: string
+  /** Of the idempotency key, in the script's format. */
+  readonly once?: string
 }
 
-/** The arguments of the short script, which adds jobs that certainly fit. Each costs time here and in Redis. */
-function fittingArguments({ args, job }: AddCall, store: ShapeStore): Argument[] {
-  const { length } = args
-  const short = [store.key, args[length - 3], args[length - 2], args[length - 1], store.memory.stored?.fits ?? '']
-  if (job.position) short.push(job.cost, '1')
-  else if (job.cost !== 1) short.push(job.cost)
-  return short
+type Raw = readonly unknown[]
+
+interface Addition {
+  readonly client: Client
+  readonly call: AddCall
 }
 
-/** Whether the jobs of a bulk are all new or, if the call was resent, were all added by it before. */
-function areNewOrNone(calls: readonly AddCall[]): boolean {
-  return calls.length > 0 && calls.every(({ job }) => job.hasNewId && job.deduplicationId === '')
+/** What `lua/verbs/add.lua` gets to know of a job. @param sentUs when it was first sent, if it may have run then */
+function loneJob(call: AddCall, sentUs?: number): string {
+  const { id, hasNewId, schedulerId, estimate, position } = call.job
+  const again = sentUs !== undefined && hasNewId && id !== ''
+  if (!(estimate || position || schedulerId || again)) return describeJob(call)
+  const asked = estimate ? 'start' : position ? 'position' : ''
+  return JSON.stringify([describeJob(call), asked, schedulerId ?? '', ...(again ? [sentUs] : [])])
 }
 
-/** What lua/verbs/admit-bulk.lua gets to know of the ids of its jobs. @param sentUs as above */
+/** What `lua/verbs/add-bulk.lua` gets to know of the ids of its jobs. @param sentUs as above */
 function idsMade(calls: readonly AddCall[], sentUs?: number): string {
-  if (sentUs === undefined) return areNewOrNone(calls) ? '1' : ''
-  return JSON.stringify([sentUs, calls.filter(({ job }) => job.hasNewId && job.id !== '').map(({ job }) => job.id)])
+  const made = calls.filter(({ job }) => job.hasNewId && job.id !== '')
+  if (sentUs !== undefined) return JSON.stringify([sentUs, made.map(({ job }) => job.id)])
+  return made.length > 0 && made.length === calls.length ? '1' : ''
 }
 
-/** Appends one job of a bulk. */
-function pushJob(to: Argument[], { script, args, job }: AddCall): void {
-  const { length } = args
-  to.push(BULK_KIND[script], args[length - 3], args[length - 2], args[length - 1])
-  to.push(job.id, job.deduplicationId, job.cost, job.terms, job.group ? JSON.stringify(job.group) : '')
-}
-
-/** @throws the first error among the replies */
-function allAdded(replies: unknown[]): unknown[] {
-  const failed = replies.find((reply) => reply instanceof Error)
-  if (failed) throw failed
-  return replies
-}
-
-/** A short script returns the text of an error in an array. */
-function errorOrReply(reply: unknown): unknown {
-  return Array.isArray(reply) ? new Error(String(reply[0])) : reply
-}
-
-/** BullMQ's reply follows the position; an error code comes alone. */
-function placed(raw: unknown, job: AddedJob): unknown {
-  if (typeof raw !== 'string') return raw
-  const at = raw.indexOf(' ')
-  if (at > 0) job.position?.(Number(raw.slice(0, at)))
-  return raw.slice(at + 1)
+/** BullMQ's reply comes alone if nothing else is to be said. */
+function answerOf(reply: unknown): Raw {
+  return Array.isArray(reply) ? reply : [1, [], reply]
 }
 
 /** @param waiting number of waiting jobs after all of these were added, in order */
 function tellPositions(calls: readonly AddCall[], replies: readonly unknown[], waiting: number): void {
   let position = waiting
-  for (const [i, { script, job }] of [...calls.entries()].reverse()) {
-    if (script !== 'addStandardJob' || job.group || typeof replies[i] !== 'string') continue
+  for (const [i, call] of [...calls.entries()].reverse()) {
+    if (!isLast(call) || typeof replies[i] !== 'string') continue
     position -= 1
-    if (position >= 0) job.position?.(position)
+    if (position >= 0) call.job.position?.(position)
   }
 }
 
-/** Admits jobs to one queue, singly or in bulk. */
+/**
+ * Admits jobs to one queue, singly or in bulk. Jobs that are added one by one while others are in flight are collected
+ * during one turn of the event loop, and sent together.
+ */
 export class Admission {
   readonly #scripts: ScriptSet
   readonly #store: ShapeStore
   readonly #queueName: string
   readonly #claims: BulkClaims
-  readonly #fitting = new ShortTries()
-  readonly #fittingInGroups = new ShortTries()
+  readonly #collector: Collector<Addition, unknown>
 
   constructor(scripts: ScriptSet, store: ShapeStore, queueName: string) {
     this.#scripts = scripts
     this.#store = store
     this.#queueName = queueName
     this.#claims = new BulkClaims(store, queueName)
+    this.#collector = new Collector({
+      one: ({ client, call }) => this.#one(client, call),
+      many: (additions) =>
+        this.#each(
+          (additions[0] as Addition).client,
+          additions.map(({ call }) => call),
+        ),
+      // HTTP requests that arrive together run in separate callbacks: setImmediate comes after all of them.
+      defer: setImmediate,
+      least: MIN_BATCH,
+      enough: (jobs) => Math.min(BULK_JOBS, Math.max(MIN_BATCH, Math.ceil(jobs / IN_FLIGHT))),
+    })
   }
 
   /**
@@ -140,61 +110,71 @@ export class Admission {
     return this.#store.memory.stored ? uniqueId() : jobId
   }
 
-  /**
-   * Not an async function, as each promise of a lone add is time that its caller waits.
-   * @returns BullMQ's own reply: the id, or its negative code
-   */
-  one(client: Client, call: AddCall, keys: number): Promise<unknown> {
+  /** @returns BullMQ's own reply: the id, or its negative code */
+  add(client: Client, call: AddCall): Promise<unknown> {
+    // Without a shape everything is sent as BullMQ sends it.
+    if (!this.#store.memory.stored) return this.#one(client, call)
+    const collects = this.#collector.underWay > 0 && fitsBulk(call)
+    return collects ? this.#collector.add({ client, call }) : this.#collector.alone({ client, call })
+  }
+
+  /** Sends what is collected now, before a call that must come after it. */
+  flush(): void {
+    this.#collector.flush()
+  }
+
+  /** Not an async function, as each promise of a lone add is time that its caller waits. */
+  #one(client: Client, call: AddCall): Promise<unknown> {
     const refusal = this.#limitRefusal([call])
     if (refusal) return Promise.reject(refusal)
-    if (!this.#mayFit([call])) return this.#decided(client, call, keys)
-    const command = this.#scripts.command(FITTING[call.script] as string)
-    const args = fittingArguments(call, this.#store)
-    return runScript<string | number | null | MayHaveRun, unknown>(client, command, args, (reply) => {
-      if (reply instanceof MayHaveRun) return this.#decided(client, call, keys, reply)
-      if (!this.#fitting.served(reply)) return this.#decided(client, call, keys)
-      return call.job.position ? placed(reply, call.job) : reply
+    return this.#send(client, call, undefined, (reply) => {
+      if (!(reply instanceof MayHaveRun || Array.isArray(reply))) return reply
+      if (reply instanceof MayHaveRun || isLost(reply)) return this.#sendAgain(client, call, reply)
+      return this.#added(call, reply)
     })
   }
 
-  /** @param lost of the short script */
-  async #decided(client: Client, call: AddCall, keys: number, lost?: MayHaveRun): Promise<unknown> {
-    const command = this.#scripts.command(call.script)
+  #send<R>(client: Client, call: AddCall, sentUs: number | undefined, read: (reply: unknown) => R | Promise<R>) {
+    const { script, args } = call
+    const ours = [this.#store.key, this.#store.memory.identityText, loneJob(call, sentUs)]
+    const all = [...ours, ...args.slice(this.#scripts.originalKeys(script))]
+    return runScript<unknown, R>(client, this.#scripts.command('add'), all, read)
+  }
+
+  /** @param reply that of the first call, which may have run, or found that the shape is lost */
+  async #sendAgain(client: Client, call: AddCall, reply: MayHaveRun | Raw): Promise<unknown> {
     const send = (sentUs?: number) =>
-      runScript<readonly unknown[]>(client, command, admitArguments(call, keys, this.#store, sentUs))
-    const run = untilCertain(send, lost)
-    const first = await run()
-    const raw = isLost(first) ? await withRestore(() => this.#store, run) : first
-    this.#store.memory.learn(raw[8] as readonly string[] | null)
+      this.#send(client, call, sentUs, (again) => (again instanceof MayHaveRun ? again : answerOf(again)))
+    const run = untilCertain<Raw>(send, reply instanceof MayHaveRun ? reply : undefined)
+    return this.#added(call, await withRestore(() => this.#store, run))
+  }
+
+  #added({ job }: AddCall, raw: Raw): unknown {
+    this.#store.memory.learn(raw[5] as readonly string[] | null)
     const refusal = refusalOf(raw, this.#queueName)
     if (refusal) throw refusal
-    const estimate = readEstimate(raw)
-    call.job.estimate?.(estimate)
-    if (estimate.position !== undefined) call.job.position?.(estimate.position)
+    const estimate = readEstimate(raw, 3)
+    job.estimate?.(estimate)
+    if (estimate.position !== undefined) job.position?.(estimate.position)
     return raw[2]
   }
 
   /** Each job by itself, many in one script. @returns for each job BullMQ's reply, or why it was not added */
-  async each(client: Client, calls: readonly AddCall[], toKey: (type: string) => string): Promise<unknown[]> {
+  async #each(client: Client, calls: readonly AddCall[]): Promise<(unknown | Error)[]> {
     const refusals = calls.map((call) => this.#limitRefusal([call]))
     const sent = calls.filter((_, i) => !refusals[i])
     if (sent.length === 0) return refusals
     // All are sent before the first reply: Redis runs them in order, with other clients' commands in between.
     const parts = partsOf(sent).map((part) =>
-      this.#eachOf(client, part, toKey).catch((error: unknown) => part.map(() => error)),
+      this.#eachOf(client, part).catch((error: unknown) => part.map(() => error)),
     )
     const replies = (await Promise.all(parts)).flat()
     return refusals.map((refusal) => refusal ?? replies.shift())
   }
 
-  async #eachOf(client: Client, calls: readonly AddCall[], toKey: (type: string) => string): Promise<unknown[]> {
-    const keys = BULK_KEYS.map(toKey)
-    const added = await this.#addShort(client, calls, keys)
-    if (Array.isArray(added)) return added
-    const raw = await this.#runBulk(client, calls, keys, ['', CLAIM_LEASE_MS, EACH, ''], added)
-    const replies = raw[2] as unknown[]
-    tellPositions(calls, replies, Number(raw[6]))
-    return replies.map((reply) => {
+  async #eachOf(client: Client, calls: readonly AddCall[]): Promise<unknown[]> {
+    const raw = await this.#runBulk(client, calls, { kind: EACH })
+    return (raw[2] as unknown[]).map((reply) => {
       if (!Array.isArray(reply)) return reply
       return refusalOf(reply, this.#queueName) ?? new Error(String(reply[1]))
     })
@@ -205,27 +185,22 @@ export class Admission {
    * @param refusal why none can be added; jobs of an idempotency key are looked up all the same
    * @returns BullMQ's replies, in order
    */
-  async bulk(
-    client: Client,
-    calls: readonly AddCall[],
-    toKey: (type: string) => string,
-    refusal?: Error,
-  ): Promise<unknown[]> {
-    const keys = BULK_KEYS.map(toKey)
+  async bulk(client: Client, calls: readonly AddCall[], refusal?: Error): Promise<unknown[]> {
+    this.flush()
     const once = calls[0]?.job.once
-    if (once) return this.#once(client, calls, keys, refusal ? { ...once, refusal: once.refusal ?? refusal } : once)
+    if (once) return this.#once(client, calls, refusal ? { ...once, refusal: once.refusal ?? refusal } : once)
     if (refusal) throw refusal
-    const parts = partsOf(calls)
-    if (parts.length === 1 || this.#dependsOnGroups(calls)) return this.#wholeBulk(client, calls, keys)
     // Before any part is sent: none is taken back.
     this.#checkLimits(calls)
+    const parts = partsOf(calls)
+    if (parts.length === 1 || this.#dependsOnGroups(calls)) return this.#addAll(client, calls, { kind: WHOLE })
     const claim = uniqueId()
     const claimed = await this.#claims.take(claim, calls)
-    if (claimed === BOUND_BY_GROUPS) return this.#wholeBulk(client, calls, keys)
+    if (claimed === BOUND_BY_GROUPS) return this.#addAll(client, calls, { kind: WHOLE })
     // Without places to claim, the parts are still one bulk.
-    if (claimed !== CLAIMED) return this.#bulkParts(client, parts, keys, '')
+    if (claimed !== CLAIMED) return this.#bulkParts(client, parts, '')
     try {
-      return await this.#bulkParts(client, parts, keys, claim)
+      return await this.#bulkParts(client, parts, claim)
     } finally {
       // Ignore failures here: unreleased places free themselves when the claim's lease expires.
       await this.#claims.release(claim).catch(() => {})
@@ -239,24 +214,17 @@ export class Admission {
     return calls.some(({ job }) => hasDeadline(job.terms) || (job.group && stored.boundsGroups))
   }
 
-  async #wholeBulk(client: Client, calls: readonly AddCall[], keys: readonly string[]): Promise<unknown[]> {
-    this.#checkLimits(calls)
-    const added = await this.#addShort(client, calls, keys)
-    return Array.isArray(added) ? allAdded(added) : this.#bulkPart(client, calls, keys, { claim: '', lost: added })
+  async #addAll(client: Client, calls: readonly AddCall[], terms: BulkTerms): Promise<unknown[]> {
+    return (await this.#runBulk(client, calls, terms))[2] as unknown[]
   }
 
   /** Some parts are sent before the first is answered, in order. */
-  async #bulkParts(
-    client: Client,
-    parts: readonly (readonly AddCall[])[],
-    keys: readonly string[],
-    claim: string,
-  ): Promise<unknown[]> {
+  async #bulkParts(client: Client, parts: readonly (readonly AddCall[])[], claim: string): Promise<unknown[]> {
     const sent: Promise<unknown[]>[] = []
     try {
       for (const [i, part] of parts.entries()) {
         if (i >= IN_FLIGHT) await sent[i - IN_FLIGHT]
-        const added = this.#bulkPart(client, part, keys, { claim, kind: PART })
+        const added = this.#addAll(client, part, { kind: PART, claim })
         // It may fail while another one is awaited.
         added.catch(() => {})
         sent.push(added)
@@ -269,27 +237,15 @@ export class Admission {
     }
   }
 
-  async #bulkPart(
-    client: Client,
-    calls: readonly AddCall[],
-    keys: readonly string[],
-    { claim, kind = WHOLE, lost }: { claim: string; kind?: BulkKind; lost?: MayHaveRun | undefined },
-  ): Promise<unknown[]> {
-    const added = claim === '' ? lost : await this.#addShort(client, calls, keys, claim)
-    if (Array.isArray(added)) return allAdded(added)
-    const raw = await this.#runBulk(client, calls, keys, [claim, CLAIM_LEASE_MS, kind, ''], added)
-    return raw[2] as unknown[]
-  }
-
   /** Jobs that cannot be added now are looked up anyway: an earlier call may have added them. */
-  async #once(client: Client, calls: readonly AddCall[], keys: readonly string[], once: OnceCall): Promise<unknown[]> {
-    const { record, mark, call, ttlMs, stem } = once
-    const refusal = once.refusal ?? this.#limitRefusal(calls)
-    const key = JSON.stringify([record, mark, call, String(ttlMs), calls.length, ...(stem ? [stem] : [])])
-    const raw = await this.#runBulk(client, refusal ? [] : calls, keys, ['', CLAIM_LEASE_MS, WHOLE, key])
+  async #once(client: Client, calls: readonly AddCall[], terms: OnceCall): Promise<unknown[]> {
+    const { record, mark, call, ttlMs, stem } = terms
+    const refusal = terms.refusal ?? this.#limitRefusal(calls)
+    const once = JSON.stringify([record, mark, call, String(ttlMs), calls.length, ...(stem ? [stem] : [])])
+    const raw = await this.#runBulk(client, refusal ? [] : calls, { kind: WHOLE, once })
     const found = raw[2] as string | unknown[]
     if (refusal && Array.isArray(found)) throw refusal
-    once.answer({ replayed: raw[8] === '1', estimate: readEstimate(raw, 6) })
+    terms.answer({ replayed: raw[6] === '1', estimate: readEstimate(raw, 4) })
     if (Array.isArray(found)) return found
     return found === '' ? calls.map(({ job }) => job.id) : JSON.parse(found)
   }
@@ -307,111 +263,24 @@ export class Admission {
     }
   }
 
-  /** Whether only the number of free places decides, as far as this process knows. */
-  #mayFit(calls: readonly AddCall[]): boolean {
-    const { stored } = this.#store.memory
-    if (stored && stored.fits === undefined) return false
-    let bytes = 0
-    for (const call of calls) {
-      const { script, job } = call
-      if (!(script in FITTING) || job.estimate || job.group || hasDeadline(job.terms)) return false
-      bytes += bytesOf(call)
-    }
-    return bytes <= LARGE_BYTES && this.#fitting.take()
-  }
-
-  /** As #mayFit, of jobs of groups. */
-  #mayFitInGroups(calls: readonly AddCall[]): boolean {
-    const { stored } = this.#store.memory
-    if (!stored?.hasGroups || stored.boundsGroups || stored.ages || stored.mode !== 'enforce') return false
-    let bytes = 0
-    for (const call of calls) {
-      const { job } = call
-      const isPlain = call.script === 'addStandardJob' && job.group?.[1] === 0 && job.terms === ''
-      if (!isPlain || job.estimate || job.deduplicationId !== '') return false
-      bytes += bytesOf(call)
-    }
-    return bytes <= LARGE_BYTES && this.#fittingInGroups.take()
-  }
-
-  /**
-   * Tries the short script for these jobs, if there is one.
-   * @returns for each job BullMQ's reply, or why it failed; undefined if some might not fit: then none was added
-   */
-  async #addShort(
-    client: Client,
-    calls: readonly AddCall[],
-    keys: readonly string[],
-    claim = '',
-  ): Promise<unknown[] | MayHaveRun | undefined> {
-    if (claim !== '' && !areNewOrNone(calls)) return undefined
-    const highestCost = calls.reduce((highest, { job }) => Math.max(highest, job.cost), 0)
-    const places = claim === '' ? '' : `${claim} ${CLAIM_LEASE_MS} ${calls[0]?.job.id}`
-    const terms = [highestCost, places]
-    if (this.#mayFit(calls)) return this.#addFitting(client, calls, keys, terms)
-    if (this.#mayFitInGroups(calls)) return this.#addFittingInGroups(client, calls, keys, terms)
-    return undefined
-  }
-
-  async #addFittingInGroups(
-    client: Client,
-    calls: readonly AddCall[],
-    keys: readonly string[],
-    terms: readonly Argument[],
-  ): Promise<unknown[] | MayHaveRun | undefined> {
-    const args: Argument[] = [...keys, this.#store.key, this.#store.memory.identityText, ...terms]
-    for (const { args: theirs, job } of calls) {
-      const { length } = theirs
-      args.push(theirs[length - 3], theirs[length - 2], theirs[length - 1], job.group?.[0])
-    }
-    const command = this.#scripts.command('admit-bulk-groups')
-    const raw = await runScript<unknown[] | MayHaveRun | null>(client, command, args)
-    if (raw instanceof MayHaveRun) return raw
-    if (!this.#fittingInGroups.served(raw)) return undefined
-    noteAnswer(calls)
-    return (raw as unknown[]).map(errorOrReply)
-  }
-
-  async #addFitting(
-    client: Client,
-    calls: readonly AddCall[],
-    keys: readonly string[],
-    terms: readonly Argument[],
-  ): Promise<unknown[] | MayHaveRun | undefined> {
-    const args: Argument[] = [...keys, this.#store.key, this.#store.memory.stored?.fits ?? '', ...terms]
-    for (const { script, args: theirs } of calls) args.push(BULK_KIND[script], ...theirs.slice(-3))
-    const command = this.#scripts.command('admit-bulk-fitting')
-    const raw = await runScript<[number, unknown[]] | MayHaveRun | null>(client, command, args)
-    if (raw instanceof MayHaveRun) return raw
-    if (!this.#fitting.served(raw)) return undefined
-    noteAnswer(calls)
-    const [waiting, replies] = raw as [number, unknown[]]
-    tellPositions(calls, replies, waiting)
-    return replies.map(errorOrReply)
-  }
-
-  /**
-   * @param terms the arguments between the shape's identity and the jobs
-   * @param lost of a short script with the same jobs
-   */
-  async #runBulk(
-    client: Client,
-    calls: readonly AddCall[],
-    keys: readonly string[],
-    terms: readonly Argument[],
-    lost?: MayHaveRun,
-  ): Promise<readonly unknown[]> {
-    const command = this.#scripts.command('admit-bulk')
-    const send = (sentUs?: number): Promise<readonly unknown[] | MayHaveRun> => {
-      const args = [...keys, this.#store.key, ...this.#store.memory.identity, ...terms, idsMade(calls, sentUs)]
-      for (const call of calls) pushJob(args, call)
+  async #runBulk(client: Client, calls: readonly AddCall[], { kind, claim = '', once = '' }: BulkTerms): Promise<Raw> {
+    const command = this.#scripts.command('add-bulk')
+    const send = (sentUs?: number): Promise<Raw | MayHaveRun> => {
+      const { identityText } = this.#store.memory
+      const ids = idsMade(calls, sentUs)
+      const args: Argument[] = [this.#store.key, identityText, claim, CLAIM_LEASE_MS, kind, once, ids]
+      for (const call of calls) {
+        const { length } = call.args
+        args.push(describeJob(call), call.args[length - 3], call.args[length - 2], call.args[length - 1])
+      }
       return runScript(client, command, args)
     }
-    const raw = await withRestore(() => this.#store, untilCertain(send, lost))
-    this.#store.memory.learn(raw[5] as string[] | null)
+    const raw = await withRestore(() => this.#store, untilCertain(send))
+    this.#store.memory.learn(raw[3] as string[] | null)
     noteAnswer(calls)
     const refusal = refusalOf(raw, this.#queueName)
     if (refusal) throw refusal
+    if (once === '' && raw[4] !== '') tellPositions(calls, raw[2] as unknown[], Number(raw[4]))
     return raw
   }
 }

@@ -33,7 +33,7 @@ export function partsOf(calls: readonly AddCall[]): AddCall[][] {
 }
 
 /** Size of the job in BullMQ's add script: its own arguments, the data and the options. */
-export function bytesOf({ args }: AddCall): number {
+function bytesOf({ args }: AddCall): number {
   let bytes = 0
   for (let i = args.length - 3; i < args.length; i++) bytes += Buffer.byteLength(args[i] as string | Buffer)
   return bytes

@@ -17,7 +17,6 @@ import {
 } from 'bullmq'
 import { type AddCall, type AddedJob, addedJob } from '../admission/add-call.ts'
 import { Admission } from '../admission/admission.ts'
-import { AdmitBatch } from '../admission/admit-batch.ts'
 import { FirstAnswer, ReplicaConfirmation } from '../admission/confirmation.ts'
 import { FlowAdmission, type FlowEntries, type FlowResult, parentReleases } from '../admission/flows.ts'
 import { checkPriority } from '../admission/job-options.ts'
@@ -70,6 +69,8 @@ const FEW_KEPT = 100
 const NO_TRANSACTION =
   'addJob: expected a connection, got a MULTI or a pipeline; an admission is answered by itself, and flows and addBulk add all or none'
 
+/** BullMQ's script that adds a scheduler, and its first job. */
+const SCHEDULER = 'addJobScheduler'
 /** BullMQ's script that finishes jobs. */
 const FINISH = 'moveToFinished'
 
@@ -113,10 +114,6 @@ export class ShapedBackend extends RedisQueueBackend {
   readonly #family: Family
   readonly #admission: Admission
   readonly #departures: Departures
-  readonly #admissions = new AdmitBatch({
-    one: (client, call) => this.#admission.one(client, call, this.#keysOf(call.script)),
-    each: (client, calls) => this.#admission.each(client, calls, (key) => this.toKey(key)),
-  })
   readonly #finishes = new FinishBatch({
     one: ({ client, args, discarded }) =>
       this.#departures.finish(client, FINISH, args, this.#keysOf(FINISH), discarded),
@@ -185,7 +182,7 @@ export class ShapedBackend extends RedisQueueBackend {
   override async close(force?: boolean): Promise<void> {
     this.#isClosing = true
     await new Promise((resolve) => setImmediate(resolve))
-    this.#admissions.flush()
+    this.#admission.flush()
     try {
       await closeInTime(super.close(force), () => this.cut())
     } finally {
@@ -287,9 +284,11 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   #send(client: ClientOrTransaction, script: string, args: Argument[]): unknown {
+    // The only add script that BullMQ's own code sends.
+    if (script === SCHEDULER) {
+      return this.#admission.add(client as Client, { script, args, job: this.#iterationToAdd(args) })
+    }
     switch (WRAPPED[script]) {
-      case 'admit':
-        return this.#admit(client as Client, { script, args, job: this.#iterationToAdd(script, args) })
       case 'depart':
         return this.#departures.departStock(client as Client, args, this.#keysOf(script))
       case 'finish':
@@ -320,7 +319,10 @@ export class ShapedBackend extends RedisQueueBackend {
     const { call, making } = this.#captureAdd(job, jobId, parentKeyOpts, keys)
     if (!call) return making
     const { script, args } = call
-    return this.#added(await this.#admit(client as Client, { script, args, job: addedJob(job, jobId) }), parentKeyOpts)
+    return this.#added(
+      await this.#admission.add(client as Client, { script, args, job: addedJob(job, jobId) }),
+      parentKeyOpts,
+    )
   }
 
   override async addJob(job: JobJson, jobId: string, parentKeyOpts: ParentKeyOpts = {}): Promise<string> {
@@ -334,7 +336,7 @@ export class ShapedBackend extends RedisQueueBackend {
     const { call, making } = this.#captureAdd(job, id, parentKeyOpts, this.queue.keys)
     if (!call) return making
     const { script, args } = call
-    const reply = await this.#admit(client, { script, args, job: addedJob(job, id, !jobId), first })
+    const reply = await this.#admission.add(client, { script, args, job: addedJob(job, id, !jobId), first })
     const added = this.#added(reply, parentKeyOpts)
     const durability = this.store.memory.stored?.durability
     if (durability) await this.#confirmation.confirm(client, durability, [added], keptMs, first)
@@ -355,8 +357,7 @@ export class ShapedBackend extends RedisQueueBackend {
     const first = new FirstAnswer(client)
     const { keptMs } = this.#confirmation
     const calls = collected.map((call) => ({ ...call, first }))
-    this.#admissions.flush()
-    const replies = await this.#admission.bulk(client, calls, (key) => this.toKey(key), refusal)
+    const replies = await this.#admission.bulk(client, calls, refusal)
     const code = replies.find((reply) => Number(reply) < 0)
     // BullMQ returns such a code as a job id; a shaped queue throws the error.
     if (code !== undefined && this.store.memory.stored)
@@ -676,15 +677,8 @@ export class ShapedBackend extends RedisQueueBackend {
     throw this.finishedErrors({ code: reply, parentKey: parentKey as string, command: 'addJob' })
   }
 
-  #admit(client: Client, call: AddCall): Promise<unknown> {
-    // Without a shape everything is sent as BullMQ sends it.
-    if (this.store.memory.stored) return this.#admissions.add(call, client)
-    return this.#admission.one(client, call, this.#keysOf(call.script))
-  }
-
-  /** The scheduler's is the only add script that BullMQ's own code sends. */
-  #iterationToAdd(script: string, args: readonly Argument[]): AddedJob {
-    const schedulerId = args[this.#keysOf(script) + 2] as string
+  #iterationToAdd(args: readonly Argument[]): AddedJob {
+    const schedulerId = args[this.#keysOf(SCHEDULER) + 2] as string
     return { cost: 1, terms: '', ...this.#schedulerJobs.get(schedulerId), id: '', deduplicationId: '', schedulerId }
   }
 

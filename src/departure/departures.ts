@@ -3,7 +3,6 @@
 
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import { FINISH_ONLY, FINISH_OPEN, type ScriptSet } from '../redis/scripts.ts'
-import { ShortTries } from '../redis/short-tries.ts'
 import type { ShapeStore } from '../shape/store.ts'
 import type { Dispatching } from './dispatching.ts'
 import { type DepartureReply, type FetchedJob, readDeparture, stockTuple } from './reply.ts'
@@ -61,6 +60,29 @@ const DEFAULT_LOCK_MS = 30_000
 
 /** Index of BullMQ's "fetch the next job" among the arguments of the two scripts that can do it. */
 const FETCH_ARGUMENT: Readonly<Record<string, number>> = { moveToFinished: 5, moveToDelayed: 7 }
+
+/** While a short script leaves its calls to the full one, at least every 65th call tries it. */
+const MOST_PASSED = 64
+
+/** Decides when to try a short script: less and less often while it keeps leaving its calls to the full one. */
+class ShortTries {
+  #passes = 0
+  #left = 0
+
+  take(): boolean {
+    if (this.#left === 0) return true
+    this.#left -= 1
+    return false
+  }
+
+  /** @param reply of a short script; @returns whether it did what was asked */
+  served(reply: unknown): boolean {
+    const served = reply !== null
+    this.#passes = served ? 0 : Math.min(MOST_PASSED, 2 * this.#passes || 1)
+    this.#left = this.#passes
+    return served
+  }
+}
 
 /** Starts and finishes jobs of one queue through the meter. */
 export class Departures {

@@ -165,8 +165,20 @@ export const EXTENDING: Readonly<Record<string, { readonly keys: number; readonl
   extendLocks: { keys: 1, duration: 4 },
 }
 
+const PACKED_IDS = [/args = cmsgpack.unpack\(ARGV\[1\]\)/, /jobId = args\[2\]/, /deduplicationKey = args\[9\]/]
+
 /** What the gate and the arguments of our scripts rely on, by script. */
 const FRAGMENTS: Readonly<Record<string, readonly RegExp[]>> = {
+  // Their ids are read from their first argument (`lua/admission/new-job.lua`).
+  addStandardJob: PACKED_IDS,
+  addPrioritizedJob: PACKED_IDS,
+  addDelayedJob: PACKED_IDS,
+  addParentJob: PACKED_IDS,
+  addJobScheduler: [
+    /repeatKey = KEYS\[1\]\s+local delayedKey = KEYS\[2\]\s+local waitKey = KEYS\[3\]/,
+    /pausedKey = KEYS\[4\]\s+local metaKey = KEYS\[5\]\s+local prioritizedKey = KEYS\[6\]/,
+    /eventsKey = KEYS\[9\]/,
+  ],
   moveToActive: [
     /"RPOPLPUSH", waitKey, activeKey/,
     /"ZPOPMIN"/,
@@ -196,11 +208,26 @@ export function captureBullmqScripts(): BullmqScripts {
   return { version: installedVersion(), scripts }
 }
 
-/** Options of a job that BullMQ's code adds with the script of this name. */
-const ADDED_BY: Readonly<Record<string, object>> = { addStandardJob: {}, addPrioritizedJob: { priority: 1 } }
+/** A job that BullMQ's code adds with the script of this name: its options, and those of its parent. */
+const ADDED_BY: Readonly<Record<string, readonly [opts: object, ofParent: object]>> = {
+  addStandardJob: [{}, {}],
+  addPrioritizedJob: [{ priority: 1 }, {}],
+  addDelayedJob: [{ delay: 1 }, {}],
+  addParentJob: [{}, { addToWaitingChildren: true }],
+}
+
+/** Of addJobScheduler, which BullMQ's code calls only once it has a connection: `FRAGMENTS` compares them. */
+const SCHEDULER_KEYS = [
+  ...['repeat', 'delayed', 'wait', 'paused', 'meta', 'prioritized', 'marker', 'id', 'events', 'pc', 'active'],
+]
+
+/** BullMQ's add scripts. */
+export const ADDS: readonly string[] = [...Object.keys(ADDED_BY), 'addJobScheduler']
 
 /** The keys of one of BullMQ's add scripts, in the order of its own code: expressions of Lua, as {@link keysOfEnd}. */
 export function keysOfAdd(script: string): readonly string[] {
+  const added = ADDED_BY[script]
+  if (!added) return SCHEDULER_KEYS.map((key) => `'${key}'`)
   let sent: readonly unknown[] = []
   const client = {
     runCommand(_name: string, args: readonly unknown[]) {
@@ -209,9 +236,10 @@ export function keysOfAdd(script: string): readonly string[] {
     },
   }
   const keys = new Proxy({}, { get: (_target, name) => name })
-  const job = { name: '', data: '', timestamp: 0, opts: ADDED_BY[script] }
+  const [opts, ofParent] = added
+  const job = { name: '', data: '', timestamp: 0, opts }
   // It calls the client before its first await.
-  void idleBackend().addJobToTransaction(client as never, job as never, '', {}, keys as never)
+  void idleBackend().addJobToTransaction(client as never, job as never, '', ofParent, keys as never)
   return sent.slice(0, COMPOSED[script]).map((key) => `'${key}'`)
 }
 

@@ -1,4 +1,5 @@
 import {
+  ADDS,
   type BullmqScripts,
   bullmqModule,
   CLOCKED,
@@ -27,9 +28,8 @@ interface DefiningClient {
 
 /** Our standalone scripts, by file, with their number of keys. */
 const OWN: Readonly<Record<string, number>> = {
-  'admit-bulk': 12,
-  'admit-bulk-fitting': 12,
-  'admit-bulk-groups': 12,
+  add: 1,
+  'add-bulk': 1,
   'finish-batch': 12,
   'finish-batch-open': 12,
   'finish-batch-groups': 12,
@@ -64,20 +64,9 @@ const OWN: Readonly<Record<string, number>> = {
 
 /** BullMQ's scripts that run inside ours. Ours take one more key. */
 export const WRAPPED: Readonly<Record<string, string>> = {
-  addStandardJob: 'admit',
-  addPrioritizedJob: 'admit',
-  addDelayedJob: 'admit',
-  addParentJob: 'admit',
-  addJobScheduler: 'admit',
   moveToActive: 'depart',
   moveToFinished: 'finish',
   moveToDelayed: 'postpone',
-}
-
-/** BullMQ's add scripts that also run inside the short `lua/verbs/admit-fitting.lua`, with their names there. */
-export const FITTING: Readonly<Record<string, string>> = {
-  addStandardJob: 'addStandardJob-fitting',
-  addPrioritizedJob: 'addPrioritizedJob-fitting',
 }
 
 /** Names of the short scripts around BullMQ's moveToFinished, which leave all but simple cases to the full one. */
@@ -174,15 +163,13 @@ const ADMIT_FLOW = 'admit-flow'
  * count what was forgotten, or undo a later change.
  */
 const SENT_ONCE = new Set([
-  ...Object.keys(WRAPPED).filter((script) => WRAPPED[script] === 'admit'),
-  ...Object.values(FITTING),
-  ...['admit-bulk', 'admit-bulk-fitting', 'admit-bulk-groups'],
+  ...['add', 'add-bulk'],
   ...['apply-feedback', 'report', 'override-shape', 'pause-meter', 'set-group', 'note-history'],
 ])
 
 /** Files whose calls make the most garbage, since each handles many jobs: `lua/redis/steady.lua` spreads its collection. */
 const STEADY: ReadonlySet<string> = new Set([
-  ...['admit-bulk', 'admit-bulk-fitting', 'admit-bulk-groups', ADMIT_FLOW],
+  ...['add-bulk', ADMIT_FLOW],
   ...['depart', 'finish-batch', 'finish-batch-open', 'finish-batch-groups', 'give-back', 'drain-part', 'report'],
 ])
 
@@ -211,8 +198,6 @@ export class ScriptSet {
     }
     for (const [short, file] of Object.entries(SHORT))
       this.#definitions.set(short, { lua: compose(file), numberOfKeys: 1 })
-    for (const [name, short] of Object.entries(FITTING))
-      this.#definitions.set(short, { lua: compose('admit-fitting', name), numberOfKeys: 1 })
     for (const [name, { numberOfKeys }] of bullmq.scripts) {
       if (isPrepared(name)) this.#definitions.set(name, { lua: composer.text(prepared(name)), numberOfKeys })
     }
@@ -290,7 +275,7 @@ export function moduleReader({ scripts }: BullmqScripts, readLua = readLuaFile):
 }
 
 function moduleOf(lua: string, name: string): string {
-  const keys = name === 'moveToFinished' ? keysOfEnd() : name in FITTING ? keysOfAdd(name) : undefined
+  const keys = name === 'moveToFinished' ? keysOfEnd() : ADDS.includes(name) ? keysOfAdd(name) : undefined
   return using(bullmqModule(notingReleases(onDelayClock(lua)), keys))
 }
 

@@ -102,20 +102,11 @@ export class StoredShape implements ShapeIdentity {
 
   /** `id:revision` */
   readonly identity: string
-  /**
-   * What `lua/admission/fits-surely.lua` needs of it, if a plain job need only fit: the shape is enforced, has neither `maxWaitMs` nor
-   * groups, its jobs do not age, and none of its values expires.
-   */
-  readonly fits: string | undefined
-
   /** @param stored alternating names and values, as in replies of scripts, or values by name */
   constructor(stored: readonly string[] | Readonly<Record<string, string>>) {
     const fields = fieldsOf(stored)
     this.#fields = fields
     this.identity = `${fields.get('born')}:${fields.get('rev')}`
-    const fits = fields.get('fits')
-    // An older version of this package leaves the field as it was.
-    this.fits = fits?.startsWith(`${this.identity} `) ? fits : undefined
   }
 
   get id(): string {
@@ -165,7 +156,7 @@ export class StoredShape implements ShapeIdentity {
     return this.#fields.get('groups')
   }
 
-  /** Whether groups have bounds of their own, or turns, that the short script does not check. */
+  /** Whether groups have bounds of their own, or turns, that no claim of places covers. */
   get boundsGroups(): boolean {
     const groups = this.#fields.get('groups')
     if (groups === undefined) return false

@@ -11,7 +11,7 @@ import { runs } from './support/scripts.ts'
 const redis = useRedis(import.meta.url)
 const { prefix } = redis
 const shape = { rate: '50/s', capacity: 100 }
-const addsInBulk = runs('admit-bulk')
+const addsInBulk = runs('add-bulk')
 const JOBS = [1, 2, 3].map((n) => ({ name: 'job', data: { n } }))
 const OPTIONS = { key: 'k', fingerprint: 'f' }
 

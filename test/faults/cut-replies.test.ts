@@ -30,7 +30,7 @@ test('connections cut in the middle of replies: nothing crashes, nothing is lost
     ids.push(...idsOf(await Promise.all(Array.from({ length: 15 }, () => queue.add('job', {})))))
     await cut
   }
-  for (const name of ['addStandardJob-fitting', 'admit-bulk-fitting']) {
+  for (const name of ['add', 'add-bulk']) {
     const cut = proxy.dropReplyOf(runs(name), 1, { deliverBytes: 7 })
     const bulk = queue.addBulk([{ name: 'job', data: {} }])
     ids.push(...idsOf([await queue.add('job', {}), ...(await bulk)]))

@@ -98,40 +98,40 @@ async function workOff(
 }
 
 const ADMISSIONS: Record<string, Scenario> = {
-  'a job': { script: 'addStandardJob-fitting', run: armed(({ queue }) => queue.add('job', {}).then(() => {})) },
+  'a job': { script: 'add', run: armed(({ queue }) => queue.add('job', {}).then(() => {})) },
   'a job, and others beside it, that must start in time': {
-    script: 'addStandardJob',
+    script: 'add',
     shape: { ...PACED, maxWaitMs: 600_000 },
     run: armed(({ queue }) => Promise.all(Array.from({ length: 9 }, () => queue.add('job', {}))).then(() => {})),
   },
   'a job with an id': {
-    script: 'addStandardJob-fitting',
+    script: 'add',
     run: armed(({ queue }) => queue.add('job', {}, { jobId: 'a' }).then(({ id }) => id)),
   },
   'a deduplicated job': {
-    script: 'addStandardJob-fitting',
+    script: 'add',
     run: armed(({ queue }) => queue.add('job', {}, { deduplication: { id: 'd' } }).then(() => {})),
   },
   'a job without an id, where no capacity bounds the queue': {
-    script: 'addStandardJob-fitting',
+    script: 'add',
     shape: { rate: '20/s' },
     run: armed(({ queue }) => queue.add('job', {}).then(() => {})),
   },
   'a bulk of jobs without ids, where no capacity bounds the queue': {
-    script: 'admit-bulk-fitting',
+    script: 'add-bulk',
     shape: { rate: '20/s' },
     run: armed(({ queue }) => queue.addBulk([1, 2, 3].map(() => ({ name: 'job', data: {} }))).then(() => {})),
   },
   'a prioritized job': {
-    script: 'addPrioritizedJob-fitting',
+    script: 'add',
     run: armed(({ queue }) => queue.add('job', {}, { priority: 7 }).then(() => {})),
   },
   'a delayed job': {
-    script: 'addDelayedJob',
+    script: 'add',
     run: armed(({ queue }) => queue.add('job', {}, { delay: 60_000 }).then(() => {})),
   },
   'a bulk': {
-    script: 'admit-bulk',
+    script: 'add-bulk',
     run: async ({ queue, arm }) => {
       arm()
       const options = [{ jobId: 'a' }, { jobId: 'b', priority: 2 }, { jobId: 'c', delay: 60_000 }]
@@ -140,16 +140,16 @@ const ADMISSIONS: Record<string, Scenario> = {
     },
   },
   'a bulk of jobs without ids': {
-    script: 'admit-bulk-fitting',
+    script: 'add-bulk',
     run: armed(({ queue }) => queue.addBulk([1, 2, 3].map(() => ({ name: 'job', data: {} }))).then(() => {})),
   },
   'a bulk of jobs of groups': {
-    script: 'admit-bulk-groups',
+    script: 'add-bulk',
     shape: { capacity: 9, groups: {} },
     run: armed(({ queue }) => queue.addBulk(ofGroups(3)).then(() => {})),
   },
   'jobs that are added beside each other': {
-    script: 'admit-bulk-fitting',
+    script: 'add-bulk',
     run: async ({ queue, arm }) => {
       arm()
       const jobs = await Promise.all(Array.from({ length: 40 }, (_, i) => queue.add('job', {}, { jobId: `j${i}` })))
@@ -157,18 +157,18 @@ const ADMISSIONS: Record<string, Scenario> = {
     },
   },
   'jobs without ids that are added beside each other': {
-    script: 'admit-bulk-fitting',
+    script: 'add-bulk',
     run: async ({ queue, arm }) => {
       arm()
       return (await Promise.all(Array.from({ length: 40 }, () => queue.add('job', {})))).length
     },
   },
   'the second part of a large bulk': {
-    script: 'admit-bulk',
+    script: 'add-bulk',
     run: armed(({ queue }) => queue.addBulk(Array.from({ length: 450 }, (_, i) => job(`j${i}`))).then(() => {})),
   },
   'the second part of a large bulk that fills the queue, whose ids the library makes': {
-    script: 'admit-bulk-fitting',
+    script: 'add-bulk',
     shape: { capacity: 450 },
     run: armed(async ({ queue }) => {
       const jobs = await queue.addBulk(Array.from({ length: 450 }, (_, n) => ({ name: 'job', data: { n } })))
@@ -181,12 +181,12 @@ const ADMISSIONS: Record<string, Scenario> = {
     run: armed(({ queue }) => queue.addBulk(Array.from({ length: 250 }, (_, i) => job(`j${i}`))).then(() => {})),
   },
   'a job scheduler': {
-    script: 'addJobScheduler',
+    script: 'add',
     repeated: UPSERTED,
     run: armed(({ queue }) => queue.upsertJobScheduler('s', { every: 3_600_000 }, { name: 'job' }).then(() => {})),
   },
   'the first job of a process that declared nothing': {
-    script: 'addStandardJob-fitting',
+    script: 'add',
     run: async ({ queue, fleet, connection, prefix, name, arm }) => {
       await queue.getShape()
       const other = fleet.queue(name, { connection, prefix })
@@ -498,32 +498,32 @@ async function behindProxy(name: string, shape?: ShapedQueueOptions['shape']) {
 
 /** The last is how many jobs the call adds, unless others beside it may not have arrived. */
 const ENDED: [title: string, script: string, shape: object, (queue: ShapedQueue) => Promise<object[]>, number?][] = [
-  ['a job', 'addStandardJob-fitting', { capacity: 99 }, async (queue) => [await queue.add('job', {}, GONE)], 1],
+  ['a job', 'add', { capacity: 99 }, async (queue) => [await queue.add('job', {}, GONE)], 1],
   [
     'a job that must start in time',
-    'addStandardJob',
+    'add',
     { maxWaitMs: 600_000 },
     async (queue) => [await queue.add('job', {}, GONE)],
     1,
   ],
-  ['a bulk', 'admit-bulk-fitting', { capacity: 99 }, (queue) => queue.addBulk(goneJobs(3)), 3],
+  ['a bulk', 'add-bulk', { capacity: 99 }, (queue) => queue.addBulk(goneJobs(3)), 3],
   [
     'a bulk that must start in time',
-    'admit-bulk',
+    'add-bulk',
     { capacity: 99, maxWaitMs: 600_000 },
     (queue) => queue.addBulk(goneJobs(3)),
     3,
   ],
   [
     'a bulk of jobs of groups',
-    'admit-bulk-groups',
+    'add-bulk',
     { capacity: 99, groups: {} },
     (queue) => queue.addBulk(goneJobs(3, { group: { id: 'a' } })),
     3,
   ],
   [
     'jobs that are added beside each other',
-    'admit-bulk-fitting',
+    'add-bulk',
     { capacity: 99 },
     (queue) => Promise.all(goneJobs(40).map(({ name, data, opts }) => queue.add(name, data, opts))),
   ],
@@ -551,7 +551,7 @@ test.each(ENDED)(
 
 test('a job that has ended and is gone is not added once more if the clock of the next server is ahead by less than a second', async () => {
   const { proxy, fleet, queue, prefix, other } = await behindProxy('ahead', { capacity: 99 })
-  const dropped = proxy.dropReplyOf(runs('addStandardJob-fitting'))
+  const dropped = proxy.dropReplyOf(runs('add'))
   const sentMs = Date.now()
   const adding = queue.add('job', {}, GONE)
   await dropped
@@ -641,7 +641,7 @@ test.each([
 
 test('a job whose call is sent again too late to know whether it has run is reported, and not added once more', async () => {
   const { proxy, queue, other } = await behindProxy('late', { capacity: 99 })
-  const dropped = proxy.dropReplyOf(runs('addStandardJob-fitting'))
+  const dropped = proxy.dropReplyOf(runs('add'))
   const adding = queue.add('job', {}, GONE)
   await dropped
   await proxy.refuse()

@@ -25,14 +25,8 @@ const AGAIN = 'meta:history:again'
  * when a claim, an override, a block, a lease or a pause ends, which begins again.
  */
 const CHANGES: Readonly<Record<string, readonly string[]>> = {
-  addStandardJob: [...ADDED, ...REFUSED],
-  addPrioritizedJob: ADDED,
-  addDelayedJob: ADDED,
-  'addStandardJob-fitting': ADDED,
-  'addPrioritizedJob-fitting': ADDED,
-  'admit-bulk': [...ADDED, 'meta:shape.claimedUntil', 'meta:claims.<claim>'],
-  'admit-bulk-fitting': ADDED,
-  'admit-bulk-groups': ADDED,
+  add: [...ADDED, ...REFUSED],
+  'add-bulk': [...ADDED, 'meta:shape.claimedUntil', 'meta:claims.<claim>'],
   'admit-flow': ADDED,
   'claim-places': ['meta:shape.claimedUntil', 'meta:claims.<claim>'],
   'override-shape': [

@@ -75,12 +75,12 @@ beforeEach(async () => {
 test.each([
   [
     'the short script',
-    'admit-bulk-groups',
+    'add-bulk',
     ['new', 'low', 'ready', 'limited', 'paused', 'new', 'other', 'ready'].map((group, i) => job(group, i + 1)),
   ],
   [
     'the full script',
-    'admit-bulk',
+    'add-bulk',
     ['new', 'low', 'ready', 'new'].map((group, i) => job(group, i + 1, { group: { id: group, priority: i } })),
   ],
 ])('a bulk puts jobs and groups where single adds put them: %s', async (_name, script, jobs) => {
@@ -96,7 +96,7 @@ test('jobs that are there already are not added again', async () => {
   const before = await places(queue)
   const scripts = await sent(queue)
   const jobs = await queue.addBulk([job('ready', 0), job('low', 0)])
-  expect(scripts).toEqual(['admit-bulk-groups'])
+  expect(scripts).toEqual(['add-bulk'])
   expect(jobs.map(({ id }) => id)).toEqual(['ready-0', 'low-0'])
   expect({ ...(await places(queue)), marked: null }).toEqual(before)
 })
@@ -114,7 +114,7 @@ test('a large bulk takes its claimed places, in its order', async () => {
   await queue.addBulk(
     Array.from({ length: 300 }, (_, n) => ({ name: 'job', data: { n }, opts: { group: { id: `g${n % 3}` } } })),
   )
-  expect(scripts.filter((name) => name === 'admit-bulk-groups')).toHaveLength(6)
+  expect(scripts.filter((name) => name === 'add-bulk')).toHaveLength(6)
   const of = async (id: string) => (await queue.getGroupJobs(id, 0, 200)).map(({ data }) => data.n)
   expect(await of('g1')).toEqual(Array.from({ length: 100 }, (_, i) => 3 * i + 1))
 })
@@ -155,7 +155,7 @@ test('one without a group goes before the others, as BullMQ releases it', async 
   const parent = { id: 'parent', queue: queue.qualifiedName }
   const scripts = await sent(queue)
   await queue.addBulk([{ ...job('a', 1), opts: { jobId: 'child', group: { id: 'a' }, parent } as object }, job('b', 1)])
-  expect(scripts).toEqual(['admit-bulk-groups'])
+  expect(scripts).toEqual(['add-bulk'])
   expect(await client.lrange(`${base}wait`, 0, -1)).toEqual(['plain', 'parent'])
 })
 
@@ -184,6 +184,6 @@ test.each([
     if (ttlMs !== undefined) await expect.poll(async () => (await queue.getGroup('own')).overrides).toEqual({})
     const names = await sent(queue)
     await queue.addBulk(Array.from({ length: 600 }, (_, n) => job('own', n, { cost: 2 })))
-    expect(names.filter((name) => name.startsWith('admit-bulk')).length).toBeGreaterThanOrEqual(3)
+    expect(names.filter((name) => name.startsWith('add-bulk')).length).toBeGreaterThanOrEqual(3)
   },
 )

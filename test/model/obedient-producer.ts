@@ -25,7 +25,6 @@ export class ObedientProducer {
   readonly #bullmq: BullmqArguments
   readonly #client: Client
   readonly #admission: Admission
-  readonly #keys: number
   #arrivedUs = 0
 
   constructor(fleet: Fleet, base: string, roundTripUs: number) {
@@ -38,7 +37,6 @@ export class ObedientProducer {
     })
     const store = new ShapeStore(base, async () => this.#client, set)
     this.#admission = new Admission(set, store, 'obedient')
-    this.#keys = set.originalKeys('addStandardJob')
   }
 
   /** Adds the jobs from that number on. */
@@ -62,7 +60,7 @@ export class ObedientProducer {
     const job = { cost: 1, id: String(number), deduplicationId: '', terms: '' }
     const call = { script: 'addStandardJob', args, job }
     try {
-      await this.#admission.one(this.#client, call, this.#keys)
+      await this.#admission.add(this.#client, call)
       this.acceptedUs.push(this.#arrivedUs)
       return undefined
     } catch (error) {

@@ -18,7 +18,7 @@ test('jobs that are added beside each other are a few scripts', async () => {
   const queue = shop.queue({ capacity: 1000 })
   await queue.waitUntilReady()
   const client = (await queue.getBackend().connection.client) as unknown as Record<string, () => unknown>
-  const commands = Object.keys(client).filter((name) => /:(addStandardJob|admit-bulk)(-fitting)?$/.test(name))
+  const commands = Object.keys(client).filter((name) => /:add(-bulk)?$/.test(name))
   const spies = commands.map((name) => vi.spyOn(client, name))
   await addTogether(() => queue.add('job', {}), 100)
   const calls = spies.reduce((sum, spy) => sum + spy.mock.calls.length, 0)

@@ -130,13 +130,15 @@ test('every script of BullMQ that moves or deletes jobs is sent with the hooks o
     removeDeduplicationKey: 'a key of deduplication',
   }
   const { scripts } = captureBullmqScripts()
+  const fileOf = (name: string) =>
+    /^add(Standard|Prioritized|Delayed|Parent)Job$|^addJobScheduler$/.test(name) ? 'add' : name
   const sent = new ScriptSet(captureBullmqScripts(), 'moves').definitions()
   const moving = [...scripts].filter(
     ([name, { lua }]) => !name.startsWith('relay') && MOVES.test(lua.replaceAll(/--\[\[[\s\S]*?\]\]|--.*$/gm, '')),
   )
   const bare = moving
     .map(([name]) => name)
-    .filter((name) => !/modules\.groups_(hooks|adds)\.redis\(|groups:handle\(/.test(sent.get(name)?.lua ?? ''))
+    .filter((name) => !/modules\.groups_(hooks|adds)\.redis\(|groups:handle\(/.test(sent.get(fileOf(name))?.lua ?? ''))
   expect(bare.toSorted()).toEqual(Object.keys(OTHERS))
   expect(sent.get('drain-part')?.lua).toContain('modules.groups_hooks.redis(')
 })

@@ -1,5 +1,5 @@
-import { expect, test, vi } from 'vitest'
-import { QueueFullError, type ShapedQueue } from '../../src/index.ts'
+import { expect, test } from 'vitest'
+import type { ShapedJobsOptions, ShapedQueue } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
 import { Record as Seen, Workshop } from '../worker/support.ts'
 
@@ -7,7 +7,7 @@ const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
 const WHO = { by: 'ops', reason: 'test' }
 
-/** What the short scripts read of the shape, without its identity; undefined if there is nothing for this revision. */
+/** What adds read of the shape, without its identity; undefined if there is nothing for this revision. */
 async function fits(queue: ShapedQueue): Promise<string | undefined> {
   const stored = await redis.client().hmget(queue.toKey('meta:shape'), 'born', 'rev', 'fits')
   const [born, rev, text] = stored
@@ -25,7 +25,7 @@ test.each([
   [{ capacity: 7, groups: {} }, undefined],
   [{ capacity: 7, priorityAgeingMs: 1000 }, undefined],
   [{ capacity: 7, mode: 'shadow' as const }, undefined],
-])('of %o the short scripts read %o', async (shape, expected) => {
+])('of %o adds read %o', async (shape, expected) => {
   const queue = shop.queue(shape)
   await queue.waitUntilReady()
   expect(await fits(queue)).toBe(expected)
@@ -45,25 +45,68 @@ test('it is of every revision: overrides, pauses and their ends', async () => {
   expect(await fits(queue)).toBe('7 t 1')
 })
 
-test('a bound that an older version lowered, which leaves the field as it was, holds', async () => {
-  const queue = shop.queue({ capacity: 7 })
-  await queue.add('job', {})
-  await redis.client().hset(queue.toKey('meta:shape'), 'capacity', 1)
-  await redis.client().hincrby(queue.toKey('meta:shape'), 'rev', 1)
-  await expect(queue.add('job', {})).rejects.toThrow(QueueFullError)
-  const other = shop.queueNamed(queue.name, { capacity: 7 })
-  await expect(other.add('job', {})).rejects.toThrow(QueueFullError)
-  expect(await queue.getWaitingCount()).toBe(1)
+/** How many calls of the script were left to all its checks: jobs that certainly fit have a shorter reply. */
+async function checked(queue: ShapedQueue, add: () => Promise<unknown>): Promise<number> {
+  await queue.waitUntilReady()
+  const client = (await queue.getBackend().client) as unknown as { runCommand(name: string, args: unknown[]): unknown }
+  const run = client.runCommand.bind(client)
+  const replies: unknown[] = []
+  client.runCommand = async (name, args) => {
+    const reply = await run(name, args)
+    if (/:add(-bulk)?$/.test(name)) replies.push(reply)
+    return reply
+  }
+  await add()
+  client.runCommand = run
+  expect(replies.length).toBeGreaterThan(0)
+  return replies.filter((reply) => Array.isArray(reply) && reply.length > 5).length
+}
+
+const TIMED = { capacity: 99, rate: '10/s' as const, burst: 2 }
+
+test.each<[shape: object, opts: ShapedJobsOptions, calls: number]>([
+  [{ capacity: 99 }, {}, 0],
+  [{ capacity: 99 }, { jobId: 'given', deduplication: { id: 'd' } }, 0],
+  [TIMED, { priority: 3, cost: 2 }, 0],
+  [TIMED, { lifo: true }, 0],
+  // It may be due before any sleeper asks.
+  [TIMED, { delay: 60_000 }, 1],
+  [TIMED, { mustStartBefore: Date.now() + 3_600_000 }, 1],
+  [{ capacity: 99, maxWaitMs: 60_000 }, {}, 1],
+  [{ capacity: 99, priorityAgeingMs: 60_000 }, {}, 1],
+  [{ capacity: 99, mode: 'shadow' }, {}, 1],
+  [{ capacity: 99, groups: {} }, {}, 1],
+])('with %o an add of %o is checked: %d', async (shape, opts, calls) => {
+  const queue = shop.queue(shape)
+  expect(await checked(queue, () => queue.add('job', {}, opts))).toBe(calls)
+  expect(await checked(queue, () => queue.addBulk([{ name: 'job', data: {}, opts: { ...opts, jobId: 'b' } }]))).toBe(
+    calls,
+  )
 })
 
-test('the parts of a large bulk are added by the short script, in their order', async () => {
+test('a job that asks for its start is checked, and one beside a delayed one that may have to wake a worker', async () => {
+  const queue = shop.queue(TIMED)
+  expect(await checked(queue, () => queue.offer('job', {}))).toBe(1)
+  await queue.add('job', {}, { delay: 60_000 })
+  expect(await checked(queue, () => queue.add('job', {}))).toBe(1)
+})
+
+test.each<[opts: ShapedJobsOptions, calls: number]>([
+  [{}, 0],
+  [{ group: { id: 'a', priority: 1 } }, 1],
+  [{ delay: 60_000 }, 1],
+  [{ deduplication: { id: 'd' } }, 1],
+])('in a queue with groups a bulk with one of %o is checked: %d', async (opts, calls) => {
+  const queue = shop.queue({ capacity: 99, groups: {} })
+  const jobs = [{}, opts].map((more) => ({ name: 'job', data: {}, opts: { group: { id: 'a' }, ...more } }))
+  expect(await checked(queue, () => queue.addBulk(jobs))).toBe(calls)
+})
+
+test('the parts of a large bulk take their claimed places, in their order, and are not checked again', async () => {
   const queue = shop.queue({ capacity: 1000, rate: '10/s' })
   await queue.waitUntilReady()
-  const client = (await queue.getBackend().connection.client) as unknown as Record<string, () => unknown>
-  const full = Object.keys(client).find((name) => name.endsWith(':admit-bulk')) as string
-  const spy = vi.spyOn(client, full)
-  await queue.addBulk(Array.from({ length: 320 }, (_, i) => ({ name: 'job', data: { i } })))
-  expect(spy).not.toHaveBeenCalled()
+  const bulk = Array.from({ length: 320 }, (_, i) => ({ name: 'job', data: { i } }))
+  expect(await checked(queue, () => queue.addBulk(bulk))).toBe(0)
   const jobs = await queue.getWaiting(0, -1)
   expect(jobs.map(({ data }) => data.i)).toEqual(Array.from({ length: 320 }, (_, i) => i))
   const claims = await redis.client().hmget(queue.toKey('meta:shape'), 'claimed')

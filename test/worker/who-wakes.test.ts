@@ -136,21 +136,21 @@ const CASES: readonly Case[] = [
     starts: 'held',
   },
   {
-    by: 'addPrioritizedJob-fitting',
+    by: 'add',
     when: 'a job comes before the held one and takes nothing of the limit',
     ...limited,
     act: ({ queue }) => queue.add('urgent', {}, { priority: 1, costs: NOTHING }),
     starts: 'urgent',
   },
   {
-    by: 'addStandardJob-fitting',
+    by: 'add',
     when: 'a job without a priority comes before the held one',
     ...limited,
     act: ({ queue }) => queue.add('urgent', {}, { costs: NOTHING }),
     starts: 'urgent',
   },
   {
-    by: 'addStandardJob',
+    by: 'add',
     when: 'a lifo job comes before the held one',
     ...limited,
     waits: heldFirst,
@@ -158,14 +158,14 @@ const CASES: readonly Case[] = [
     starts: 'urgent',
   },
   {
-    by: 'admit-bulk-fitting',
+    by: 'add-bulk',
     when: 'jobs come, one of them before the held one',
     ...limited,
     act: ({ queue }) => queue.addBulk([behind, before]),
     starts: 'urgent',
   },
   {
-    by: 'admit-bulk',
+    by: 'add-bulk',
     when: 'jobs come, one of them before the held one, some delayed',
     ...limited,
     act: ({ queue }) => queue.addBulk([behind, before, { name: 'later', data: {}, opts: { delay: 3_600_000 } }]),
@@ -283,21 +283,21 @@ const CASES: readonly Case[] = [
     starts: 'next',
   },
   {
-    by: 'admit',
+    by: 'add',
     when: 'the limit of the queue holds one group, and a job of another takes nothing of it',
     ...groupHeld,
     act: ({ queue }) => queue.add('urgent', {}, { group: { id: 'b' }, costs: NOTHING }),
     starts: 'urgent',
   },
   {
-    by: 'admit',
+    by: 'add',
     when: 'the limit of the queue holds a group, and a job comes before the held one',
     ...groupHeld,
     act: ({ queue }) => queue.add('urgent', {}, { group: { id: 'a', priority: 1 }, costs: NOTHING }),
     starts: 'urgent',
   },
   {
-    by: 'admit-bulk-groups',
+    by: 'add-bulk',
     when: 'the limit of the queue holds one group, and jobs of others take nothing of it',
     ...groupHeld,
     act: ({ queue }) =>
@@ -313,14 +313,14 @@ const CASES: readonly Case[] = [
     starts: 'next',
   },
   {
-    by: 'admit',
+    by: 'add',
     when: 'all groups are held, and a job of another one comes',
     ...groupSlow,
     act: ({ queue }) => queue.add('urgent', {}, { group: { id: 'b' } }),
     starts: 'urgent',
   },
   {
-    by: 'admit',
+    by: 'add',
     when: 'all groups are held, and a job without a group comes',
     ...groupSlow,
     act: ({ queue }) => queue.add('urgent', {}),
@@ -353,7 +353,7 @@ const CASES: readonly Case[] = [
     asks: 'any',
   },
   {
-    by: 'addDelayedJob',
+    by: 'add',
     when: 'a delayed job that comes before the held one is due soon',
     ...limited,
     act: ({ queue }) => queue.add('urgent', {}, { delay: 1, costs: NOTHING }),
@@ -496,7 +496,7 @@ const OTHERS: Readonly<Record<string, readonly string[]>> = {
     // Shapes: lua/shape/reshape.lua tells all workers.
     ...['declare-shape', 'restore-shape', 'apply-feedback', 'apply-lease', 'grant-leases'],
     // Jobs that come: lua/gate/touched.lua or lua/gate/wake.lua.
-    ...['dead-letter', 'bury-failed', 'redrive', 'addParentJob', 'addPrioritizedJob', 'updateJobScheduler'],
+    ...['dead-letter', 'bury-failed', 'redrive', 'updateJobScheduler'],
     ...['moveStalledJobsToWait', 'moveJobFromActiveToWait', 'retryJob', 'removeChildDependency'],
     // Places: lua/ends/without-fetch.lua.
     ...['finish-batch', 'finish-batch-open', 'finish-batch-groups', 'moveToDelayed'],

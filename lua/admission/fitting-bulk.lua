@@ -1,0 +1,128 @@
+local add_scripts = use 'admission/add-scripts'
+local claims = use 'admission/claims'
+local fits_surely = use 'admission/fits-surely'
+local new_job = use 'admission/new-job'
+local batch_once = use 'ends/batch-once'
+local touched = use 'gate/touched'
+local wake = use 'gate/wake'
+local group_adds = use 'groups/adds'
+local group_bounds = use 'groups/bounds'
+local queue_groups = use 'groups/queue-groups'
+local hooked_redis = use 'redis/hooked-redis'
+local redis_now = use 'redis/redis-now'
+
+-- Jobs of one call that certainly fit together, or whose places are claimed: only BullMQ's add script runs, for each.
+-- call (lua/verbs/add-bulk.lua): key and base of the shape, identity of the one that the caller knows, argv with `count`
+-- jobs of FIELDS arguments from `first` on, described (the jobs by their texts), claim with lease_ms, or '', are_new, and
+-- each: whether a job that fails leaves the others
+local fitting_bulk = { FIELDS = 4 }
+
+-- Takes the claimed places, if there is a claim. A resent call is left to what looks for its jobs.
+local function has_places(call, deduplicates, now)
+  if call.claim == '' then return true end
+  local first = new_job.ids(call.base, call.argv[call.first + 1])
+  if not call.are_new or deduplicates or redis.call('EXISTS', call.base .. first) == 1 then return false end
+  return claims.take(call.key, call.base, call.claim, call.count, now or redis_now(), call.lease_ms)
+end
+
+-- The text of the error, for a reply of its own, or the error, which ends the call.
+function fitting_bulk.failed(each, reply)
+  if each then return { 0, type(reply) == 'table' and reply.err or tostring(reply) } end
+  return nil, type(reply) == 'table' and reply or redis.error_reply(reply)
+end
+
+-- Calls try(job, at) for each job, which returns as pcall does. Returns BullMQ's replies; second, the error that ended the
+-- call.
+local function add_all(call, try)
+  local replies = {}
+  for at = call.first, #call.argv, fitting_bulk.FIELDS do
+    local done, reply = try(call.described[call.argv[at]], at + 1)
+    if not done then
+      local failure
+      reply, failure = fitting_bulk.failed(call.each, reply)
+      if failure then return replies, failure end
+    end
+    replies[#replies + 1] = reply
+  end
+  return replies
+end
+
+-- Returns the replies if nothing but the number of free places decides, and they suffice; else nil.
+local function add_plain(call, highest, deduplicates)
+  local fits, timed = fits_surely(call.key, call.base, call.identity, call.count, highest, call.claim ~= '')
+  if not (fits and has_places(call, deduplicates)) then return nil end
+  local add = add_scripts.adder(redis, call.base)
+  local replies, failure = add_all(call, function(job, at) return pcall(add, job.script, call.argv, at) end)
+  if next(touched.bases) then touched.wake() end
+  if timed then wake.head_changed(call.base) end
+  return replies, failure, redis.call('LLEN', call.base .. 'wait')
+end
+
+-- As fits_surely, among groups.
+local function fit_in_groups(call, highest, delayed, now)
+  local f = redis.call('HMGET', call.key, 'born', 'rev', 'groups', 'capacity', 'reservedPlaces', 'claimed', 'interval',
+    'burst', 'mode', 'expires', 'maxWaitMs', 'priorityAgeingMs')
+  if not f[3] or f[1] .. ':' .. f[2] ~= call.identity then return false end
+  if (f[9] and f[9] ~= 'enforce') or f[10] or f[11] or f[12] then return false end
+  local base, queue = call.base, {}
+  if call.claim == '' and f[4] then
+    if f[6] and f[6] ~= '0' then return false end
+    queue.capacity = tonumber(f[4]) - (f[5] and tonumber(string.match(f[5], '^%d+')) or 0)
+    queue.depth = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized') + delayed
+      + redis.call('ZCARD', base .. 'waiting-children') + call.count
+    if queue.depth > queue.capacity then return false end
+  end
+  local names = {}
+  for _, job in pairs(call.described) do names[#names + 1] = job.group[1] end
+  if group_bounds(base, f[3], names, highest, now, queue) then return false end
+  return not (f[7] and highest > (tonumber(f[8]) or 1))
+end
+
+-- As add_plain, of jobs that are all plain among their groups.
+local function add_in_groups(call, highest)
+  local base = call.base
+  local now, wait, delayed = redis_now(), base .. 'wait', redis.call('ZCARD', base .. 'delayed')
+  if not (fit_in_groups(call, highest, delayed, now) and has_places(call, false, now)) then return nil end
+  local groups, pushed, pushes = queue_groups.bare(base), nil, nil
+  groups:gather()
+  local handlers = group_adds.handlers(groups, batch_once.handlers(base))
+  local push = handlers.LPUSH
+  function handlers.LPUSH(command, key, id, ...)
+    -- A parent in this queue may be released, too.
+    if key ~= wait or pushed then return push(command, key, id, ...) end
+    pushed, pushes = id, command
+    return 1
+  end
+  handlers.RPUSH = handlers.LPUSH
+  local add = add_scripts.adder(hooked_redis(redis, handlers), base)
+  local replies, failure = add_all(call, function(job, at)
+    pushed = nil
+    local done, reply = pcall(add, job.script, call.argv, at)
+    if done and pushed == reply then
+      groups:gather_job(job.group[1], reply, groups:next_number(), 0)
+    elseif pushed then
+      push(pushes, wait, pushed)
+    end
+    return done, reply
+  end)
+  group_adds.save(groups)
+  wake.head_changed(base, groups)
+  if next(touched.bases) then touched.wake() end
+  if delayed > 0 then wake.delayed(base) end
+  return replies, failure
+end
+
+-- Adds the jobs, if they certainly fit. Returns BullMQ's replies, nil if they might not; second, the error that ended the
+-- call; third, the number of waiting jobs now, nil among groups.
+function fitting_bulk.add(call)
+  local fit, grouped, deduplicates, highest = true, true, false, 0
+  for _, job in pairs(call.described) do
+    fit, grouped = fit and job.fits, grouped and job.is_plain
+    deduplicates, highest = deduplicates or job.deduplicates, math.max(highest, job.cost)
+  end
+  if fit then return add_plain(call, highest, deduplicates) end
+  if grouped and not deduplicates then return add_in_groups(call, highest) end
+  return nil
+end
+
+return fitting_bulk

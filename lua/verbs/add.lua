@@ -1,0 +1,136 @@
+--[[
+  Admits one job or refuses it: after the admission checks, BullMQ's own add script runs. A job that certainly fits needs
+  only that.
+  KEYS
+    [1]  …:meta:shape: the keys of BullMQ's script are made here, since fewer are sent and read faster
+  ARGV
+    [1]  'id:revision' of the shape that the caller knows, '' if none
+    [2]  the job (admission/new-job). If more is asked, JSON: [the job, what to return of its place in the queue: 'position',
+         'start' (with the position) or '', job scheduler id or '' (iterations of one that exists are never refused), when
+         the call was first sent, µs, if the job's id was made for it (admission/sent-again)]
+    [3]  the first argument of BullMQ's script
+    [4…] the others
+  Returns BullMQ's reply, for a job that certainly fitted and whose place is not asked for; otherwise the reply of
+  admission/admission, then 3 BullMQ's reply, 4 position or '', 5 start µs or '', 6 news: the shape, if the caller knows
+  another.
+]]
+local add_scripts = use 'admission/add-scripts'
+local admission = use 'admission/admission'
+local fits_surely = use 'admission/fits-surely'
+local new_job = use 'admission/new-job'
+local overflow = use 'admission/overflow'
+local sent_again = use 'admission/sent-again'
+local queued_at_redis = use 'gate/queued-at-redis'
+local touched = use 'gate/touched'
+local wake = use 'gate/wake'
+local group_adds = use 'groups/adds'
+local group_admission = use 'groups/admission'
+local group_line = use 'groups/line'
+local redis_now = use 'redis/redis-now'
+local shapes = use 'shape/shapes'
+
+local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
+
+local job, asked, scheduler_id, sent_us
+-- Most jobs are nothing but standard.
+if ARGV[2] ~= '' then
+  local text = ARGV[2]
+  if string.byte(text) == 91 then text, asked, scheduler_id, sent_us = unpack(cjson.decode(text)) end
+  job = new_job.read(text)
+end
+
+local function add_job(redis)
+  local script = add_scripts.named(job and job.script or 'addStandardJob')
+  return script.run(redis, script.keys(base), { unpack(ARGV, 3) })
+end
+
+-- Adds the job if it certainly fits. Returns nil if it might not, or if more has to be done for it.
+local function add_fitting()
+  if job and (not job.fits or asked == 'start' or sent_us) then return nil end
+  local fits, timed, waiting = fits_surely(key, base, ARGV[1], 1, job and job.cost or 1)
+  if not fits then return nil end
+  local reply = add_job(redis)
+  if next(touched.bases) then touched.wake() end
+  -- Behind others only a job that is `lifo` may be the next one.
+  if timed and (waiting or 0) > 0 then timed = job and job.terms.place == 'l' end
+  if timed and wake.heads(base, {})[1] == reply then wake.head_changed(base) end
+  if asked ~= 'position' or type(reply) == 'number' then return reply end
+  local is_last = redis.call('LINDEX', base .. 'wait', 0) == reply
+  return { 1, {}, reply, is_last and redis.call('LLEN', base .. 'wait') - 1 or '', '', false }
+end
+
+local reply = add_fitting()
+if reply then return reply end
+
+job, asked, scheduler_id = job or new_job.read(''), asked or '', scheduler_id or ''
+local now = redis_now()
+local shape_id, revision = shapes.identity_parts(ARGV[1])
+local shape, groups = shapes.load(key, base, now), nil
+if shapes.is_lost(shape, shape_id, revision) then return { -1, {} } end
+local id, deduplication_id = '', ''
+if scheduler_id == '' then id, deduplication_id = new_job.ids(base, ARGV[3]) end
+
+local function refused(refusal)
+  for i = 3, 5 do refusal[i] = '' end
+  refusal[6] = shape and shapes.news(key, shape, shape_id, revision) or false
+  return refusal
+end
+
+-- Whether this call added the job when it was sent before; nil if that is not known.
+local function added_before()
+  local added = sent_again.added(base, { id }, sent_us, now)
+  return added and added[id] == true
+end
+
+local before = false
+if sent_us then
+  before = added_before()
+  if before == nil then return { -11, {} } end
+end
+local missed = not before and scheduler_id == '' and admission.deadline_error(now, job.terms)
+if missed then return refused(missed) end
+local group, gone = job.group, nil
+-- One without a group may replace one that has a group, or release its parent.
+groups = group_admission.open(base, shape, now)
+if groups then groups.adding = group end
+local known = before or scheduler_id ~= '' and redis.call('ZSCORE', base .. 'repeat', scheduler_id)
+if group and not groups and not known then return refused({ -7, {} }) end
+if shape then
+  local refusal
+  if not known and admission.is_new(base, id, deduplication_id, {}) then
+    local swaps
+    refusal = admission.cost_error(shape, job.cost)
+    if group and not refusal then
+      refusal, swaps = group_admission.refusal_of_one(groups, shape, group[1], job.cost, true)
+    end
+    if not refusal then
+      local new = { job, line = group_line.of(groups, shape), groups = groups, swaps = swaps }
+      refusal, gone = admission.refusal(base, shape, now, new, overflow.choose, scheduler_id == '')
+    end
+  end
+  if refusal then return refused(refusal) end
+end
+if before then
+  reply = id
+else
+  local redis = groups and group_adds.redis(groups) or redis
+  if shape and shape.ageing_ms then redis = queued_at_redis(redis, base, now) end
+  reply = add_job(redis)
+end
+-- A negative number is BullMQ's refusal.
+if gone and type(reply) ~= 'number' then overflow.drop(base, shape, gone, now) end
+if groups then groups:save() end
+-- Most often no worker sleeps.
+local timed = shape and (shape.interval or shape.limits or shape.groups)
+if timed and ((groups and groups.awaited) or redis.call('EXISTS', base .. 'meta:sleepers') == 1) then
+  wake.head_changed(base, groups)
+  wake.delayed(base)
+end
+if next(touched.bases) then touched.wake() end
+local position, start = '', ''
+if asked ~= '' and type(reply) == 'string' then
+  position, start = group_line.estimate(base, shape, now, reply, groups)
+end
+return {
+  1, {}, reply, position, start, shape and shapes.news(key, shape, shape_id, revision) or false,
+}

@@ -58,8 +58,6 @@ local groups = {
   MAX_PRIORITY = 2097152, MAX_ID = 256,
   -- Numbers begin behind this one: jobs may go before the first of them.
   FIRST = 1048576,
-  -- From so many groups in one call on, a tree is faster than a list.
-  LISTED = 16,
   -- The names of all ready groups are read for jobs of some, if they are at most so many times as many.
   NAMES = 4,
   -- The sets that are often empty: meta:groups says which of them had no members when they were last looked up, and
@@ -192,12 +190,7 @@ function groups.store_tags(g)
   end
   g.moved = {}
   local ready = groups.key(g, 'ready')
-  if #args < 2 * groups.LISTED then return redis.call('ZADD', ready, unpack(args)) end
-  -- Redis keeps a small set as a list and searches that from one end, unless it has had a long member.
-  local long = string.rep('-', groups.MAX_ID + 1)
-  redis.call('ZADD', ready, 0, long)
   groups.in_parts(args, function(...) redis.call('ZADD', ready, ...) end)
-  redis.call('ZREM', ready, long)
 end
 
 function groups.save(g)
@@ -440,11 +433,9 @@ function groups.try(g, group, tag, by)
   if most and g.enforced then full = groups.is_full(g, group, most) end
   -- Nine digits have no priority in them.
   if #number > 9 then number = as_text.us(tonumber(number) % groups.BAND) end
-  -- All of its fields: more of them would make the table anew.
   local pick = {
     group = group, id = id, number = number, from = 'group', tag = tag, slot = 0, weight = s.weight,
-    following = heads[3], jobs = jobs, bucket = nil, cost = nil, deferred = nil, costs = nil, deadline = nil,
-    hold = nil, parts = nil,
+    following = heads[3], jobs = jobs,
   }
   if g.trusts and not full and not s.limited then
     pick.bucket = groups.bucket(g, group, s)

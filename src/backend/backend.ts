@@ -20,10 +20,8 @@ import { Admission } from '../admission/admission.ts'
 import { FirstAnswer, ReplicaConfirmation } from '../admission/confirmation.ts'
 import { FlowAdmission, type FlowEntries, type FlowResult, parentReleases } from '../admission/flows.ts'
 import { checkPriority } from '../admission/job-options.ts'
-import { type BatchResult, type DepartureRequest, Departures, type FinishedJob } from '../departure/departures.ts'
-import type { Dispatching } from '../departure/dispatching.ts'
-import { FinishBatch } from '../departure/finish-batch.ts'
-import { mostEnded } from '../departure/jobs-per-script.ts'
+import { type DepartingWorker, type DepartureRequest, Departures, type EndCall } from '../departure/departures.ts'
+import { Exchange } from '../departure/exchange.ts'
 import type { DepartureReply } from '../departure/reply.ts'
 import { InvalidInputError } from '../errors.ts'
 import {
@@ -71,8 +69,9 @@ const NO_TRANSACTION =
 
 /** BullMQ's script that adds a scheduler, and its first job. */
 const SCHEDULER = 'addJobScheduler'
-/** BullMQ's script that finishes jobs. */
+/** BullMQ's scripts that end jobs and may fetch the next one. */
 const FINISH = 'moveToFinished'
+const POSTPONE = 'moveToDelayed'
 
 /** Scripts after which a running job no longer runs, and the index of its id among their arguments. */
 const ENDS: Readonly<Record<string, number>> = {
@@ -81,6 +80,19 @@ const ENDS: Readonly<Record<string, number>> = {
   retryJob: 3,
   moveToWaitingChildren: 3,
   moveJobFromActiveToWait: 0,
+}
+
+/** A worker whose loop starts jobs and ends them. */
+export interface LoopingWorker extends DepartingWorker {
+  readonly name: string | undefined
+  nextToken(): string
+  /** Whether BullMQ's code ends a job that its loop has started, with this lock token. */
+  isEnding(jobId: string, token: string): boolean
+  /**
+   * Keeps renewing the lock of a job whose end is not stored yet.
+   * @returns stops that; undefined if no such job runs here
+   */
+  keepLock(jobId: string): (() => void) | undefined
 }
 
 /** A job for which BullMQ's code is to make the add call. */
@@ -114,12 +126,8 @@ export class ShapedBackend extends RedisQueueBackend {
   readonly #family: Family
   readonly #admission: Admission
   readonly #departures: Departures
-  readonly #finishes = new FinishBatch({
-    one: ({ client, args, discarded }) =>
-      this.#departures.finish(client, FINISH, args, this.#keysOf(FINISH), discarded),
-    many: (client, jobs) => this.#finishTogether(client, jobs),
-    most: () => mostEnded(this.store.memory.stored),
-  })
+  #worker: LoopingWorker | undefined
+  #exchange: Exchange | undefined
   readonly #confirmation: ReplicaConfirmation
   readonly #schedulerJobs = new Map<string, Pick<AddedJob, 'cost' | 'terms'>>()
   readonly #watches: (() => void)[] = []
@@ -277,10 +285,10 @@ export class ShapedBackend extends RedisQueueBackend {
 
   override execCommand(client: ClientOrTransaction, script: string, args: Argument[]): unknown {
     if (client instanceof CallCollector) return client.keep(script, args)
-    const idAt = this.#departures.dispatching ? ENDS[script] : undefined
-    const send = () => this.#send(client, script, args)
-    if (idAt === undefined) return send()
-    return this.untilStored(String(args[this.#keysOf(script) + idAt]), send as () => Promise<unknown>)
+    const idAt = this.#worker ? ENDS[script] : undefined
+    if (idAt === undefined) return this.#send(client, script, args)
+    const jobId = String(args[this.#keysOf(script) + idAt])
+    return this.untilStored(jobId, () => this.#send(client, script, args) as Promise<unknown>)
   }
 
   #send(client: ClientOrTransaction, script: string, args: Argument[]): unknown {
@@ -292,9 +300,8 @@ export class ShapedBackend extends RedisQueueBackend {
       case 'depart':
         return this.#departures.departStock(client as Client, args, this.#keysOf(script))
       case 'finish':
-        return this.#finish(client as Client, args, false)
       case 'postpone':
-        return this.#departures.finish(client as Client, script, args, this.#keysOf(script), false)
+        return this.#departures.endStock(this.#endCall(client as Client, script, args))
       default:
         if (isPrepared(script)) return this.#runWhole(client as Client, script, args)
         if (isTransaction(client)) return super.execCommand(client, script, args)
@@ -448,9 +455,11 @@ export class ShapedBackend extends RedisQueueBackend {
     ...call: Parameters<RedisQueueBackend['moveToCompleted']>
   ): ReturnType<RedisQueueBackend['moveToCompleted']> {
     const [job, returnValue, removeOnComplete, token, fetchNext] = call
-    const args = this.moveToCompletedArgs(job, JSON.stringify(returnValue), removeOnComplete, token, fetchNext)
+    const exchange = this.#exchangeOf(job.id, token)
+    const fetches = exchange ? exchange.fetches : fetchNext
+    const args = this.moveToCompletedArgs(job, JSON.stringify(returnValue), removeOnComplete, token, fetches)
     const discarded = this.#isDiscarded('completed', removeOnComplete)
-    const result = await this.#end(job.id as string, args as Argument[], discarded)
+    const result = await this.#finish(job.id as string, token, args as Argument[], discarded, exchange)
     return { result, finishedOn: this.#finishedOn(args as Argument[]) }
   }
 
@@ -470,23 +479,61 @@ export class ShapedBackend extends RedisQueueBackend {
     const [job, reason, removeOnFail, token, fetchNext] = call
     // A manual retry, even by plain BullMQ, is tried for as long again.
     const fields = { ...call[5], throttled: 0 }
-    const args = this.moveToFailedArgs(job, reason, removeOnFail, token, fetchNext && !deadLetter, fields) as Argument[]
+    const exchange = this.#exchangeOf(job.id, token)
+    const fetches = (exchange ? exchange.fetches : fetchNext) && !deadLetter
+    const args = this.moveToFailedArgs(job, reason, removeOnFail, token, fetches, fields) as Argument[]
     const discarded = this.#isDiscarded('failed', removeOnFail)
     if (deadLetter)
       return this.untilStored(job.id as string, () => this.#failWithLetter(deadLetter, job, reason, args, discarded))
-    return { result: await this.#end(job.id as string, args, discarded), finishedOn: this.#finishedOn(args) }
+    const result = await this.#finish(job.id as string, token, args, discarded, exchange)
+    return { result, finishedOn: this.#finishedOn(args) }
   }
 
-  /**
-   * Sends an end, and reads the reply as BullMQ's `moveToFinished` does. A function of its own as there: with fewer
-   * awaits the next job would overtake one that the dispatcher starts in the same turn.
-   */
-  async #end(jobId: string, args: Argument[], discarded: boolean): Promise<MovedJob['result']> {
-    const client = await this.queue.client
-    const reply = await this.untilStored(jobId, () => this.#finish(client, args, discarded))
+  /** A retry with a backoff ends a run as well. */
+  override async moveToDelayed(
+    ...call: Parameters<RedisQueueBackend['moveToDelayed']>
+  ): ReturnType<RedisQueueBackend['moveToDelayed']> {
+    const [jobId, timestamp, delay, token = '', opts] = call
+    const exchange = this.#exchangeOf(jobId, token)
+    if (!exchange) return super.moveToDelayed(...call)
+    const fetchNext = exchange.fetches
+    const args = this.moveToDelayedArgs(jobId, timestamp, token, delay, { ...opts, fetchNext }) as Argument[]
+    const end = { ...this.#endCall(await this.queue.client, POSTPONE, args), id: jobId, token }
+    const code = await this.untilStored(jobId, () => exchange.end(end))
+    if (code < 0) throw this.finishedErrors({ code, jobId, command: POSTPONE, state: 'active' })
+    return undefined
+  }
+
+  /** For the end of a job that a worker's loop has started; undefined for any other. */
+  #exchangeOf(jobId: string | undefined, token: string): Exchange | undefined {
+    return this.#worker?.isEnding(jobId as string, token) ? this.#exchange : undefined
+  }
+
+  async #finish(
+    id: string,
+    token: string,
+    args: Argument[],
+    discarded: boolean,
+    exchange: Exchange | undefined,
+  ): Promise<MovedJob['result']> {
+    const end = {
+      client: await this.queue.client,
+      script: FINISH,
+      args,
+      keys: this.#keysOf(FINISH),
+      discarded,
+      id,
+      token,
+    }
+    const send: () => Promise<unknown> = exchange ? () => exchange.end(end) : () => this.#departures.endStock(end)
+    const reply = await this.untilStored(id, send)
     if ((reply as number) < 0)
-      throw this.finishedErrors({ code: reply as number, jobId, command: FINISH, state: 'active' })
-    return reply === undefined ? undefined : raw2NextJobData(reply as unknown[])
+      throw this.finishedErrors({ code: reply as number, jobId: id, command: FINISH, state: 'active' })
+    return typeof reply === 'object' ? raw2NextJobData(reply as unknown[]) : undefined
+  }
+
+  #endCall(client: Client, script: string, args: Argument[]): EndCall {
+    return { client, script, args, keys: this.#keysOf(script), discarded: false }
   }
 
   #finishedOn(args: readonly Argument[]): number {
@@ -591,9 +638,19 @@ export class ShapedBackend extends RedisQueueBackend {
     return marker && { ...marker, score: this.#departures.dueLocallyMs(marker.score) }
   }
 
-  /** @internal */
-  dispatchTo(worker: Dispatching): void {
-    this.#departures.dispatchTo(worker)
+  /**
+   * What a worker's loop exchanges its jobs with: from now on their ends go there.
+   * @internal
+   */
+  exchangeFor(worker: LoopingWorker): Exchange {
+    this.#worker = worker
+    this.#exchange = new Exchange(this.#departures, this.store, {
+      id: worker.id,
+      allowUnshaped: worker.allowUnshaped,
+      nextToken: () => worker.nextToken(),
+      activeArguments: (token) => this.#activeArguments(token, worker.name),
+    })
+    return this.#exchange
   }
 
   /**
@@ -602,7 +659,7 @@ export class ShapedBackend extends RedisQueueBackend {
    */
   untilStored<T>(jobId: string, send: () => Promise<T>): Promise<T> {
     return send().then(undefined, async (error: Error) => {
-      const release = isPassing(error) ? this.#departures.dispatching?.keepLock(jobId) : undefined
+      const release = isPassing(error) ? this.#worker?.keepLock(jobId) : undefined
       if (!release) throw error
       try {
         return await untilServed(
@@ -659,16 +716,6 @@ export class ShapedBackend extends RedisQueueBackend {
     return argumentsOf<RedisQueueBackend>(this, function moveToActive() {
       return RedisQueueBackend.prototype.moveToActive.call(this, token, workerName)
     })
-  }
-
-  #finish(client: Client, args: Argument[], discarded: boolean): Promise<unknown> {
-    return this.#finishes.finish({ client, args, discarded }, this.#departures.dispatching?.running ?? 0)
-  }
-
-  async #finishTogether(client: Client, jobs: readonly FinishedJob[]): Promise<readonly BatchResult[]> {
-    const token = this.#departures.dispatching?.nextToken() as string
-    const { name } = this.queue.opts as WorkerOptions
-    return this.#departures.finishBatch(client, await this.#activeArguments(token, name), token, jobs)
   }
 
   /** The id of an added job. @param reply of BullMQ's script: its negative codes are errors */

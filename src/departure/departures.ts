@@ -4,8 +4,7 @@
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import { FINISH_ONLY, FINISH_OPEN, type ScriptSet } from '../redis/scripts.ts'
 import type { ShapeStore } from '../shape/store.ts'
-import type { Dispatching } from './dispatching.ts'
-import { type DepartureReply, type FetchedJob, readDeparture, stockTuple } from './reply.ts'
+import { type DepartureReply, type FetchedJob, type FetchedTuple, readDeparture, stockTuple } from './reply.ts'
 import { NOT_NOW, UnreportedDepartures } from './unreported.ts'
 
 /** A worker's request for jobs. */
@@ -22,17 +21,43 @@ export interface DepartureRequest {
   readonly ran?: string
 }
 
+/** A worker for which jobs are fetched and ended. */
+export interface DepartingWorker {
+  readonly id: string
+  readonly allowUnshaped: boolean
+}
+
+/** Who ends jobs. */
+export interface Ender {
+  /** How far ahead the slots of the next jobs may lie, µs; 0 where no job is held until a slot. */
+  readonly horizonUs: number
+  /** Its monotonic clock, ms. */
+  readonly nowMs: number
+}
+
 /** A job that ended: its fields for `lua/verbs/finish-batch.lua`, and whether to fetch another in its place. */
 export interface FinishedJob {
   readonly fields: readonly Argument[]
   readonly fetches: boolean
 }
 
-/** For each finished job: BullMQ's code, the text of an error, or its tuple with the next job. */
-export type BatchResult = number | string | FetchedJob
+/** For each finished job: BullMQ's code, the text of an error, or the job that came in its place. */
+export type EndResult = number | string | FetchedJob
 
-/** Result of a short script: null if it leaves the end of the job to the full one. */
-type ShortResult = BatchResult | null
+/** What the ends of jobs brought. */
+export interface EndsReply {
+  readonly results: readonly EndResult[]
+  /** What else the scripts reported; nothing if a job came for each that was to be fetched. */
+  readonly replies: readonly DepartureReply[]
+  /** When the first call was sent, by the clock of who ended the jobs, ms. */
+  readonly sentMs: number
+}
+
+/** The reply of a script to the ends of many jobs. */
+interface BatchPart {
+  readonly results: readonly (EndResult | null)[]
+  readonly replies: readonly DepartureReply[]
+}
 
 /** Departures that a short script was to count. */
 interface Counted {
@@ -45,10 +70,10 @@ interface Counted {
 const UNCOUNTED: Counted = { reported: NOT_NOW, isCounted: false }
 
 /** A call of BullMQ's moveToFinished or moveToDelayed. */
-interface End {
+export interface EndCall {
   readonly client: Client
   readonly script: string
-  readonly args: readonly Argument[]
+  readonly args: Argument[]
   /** Number of keys among them. */
   readonly keys: number
   /** Whether the job is not kept. */
@@ -84,6 +109,16 @@ class ShortTries {
   }
 }
 
+const NO_REPLIES: readonly DepartureReply[] = []
+
+/** BullMQ's own code, which waits for no slot. */
+const STOCK: Ender = {
+  horizonUs: 0,
+  get nowMs() {
+    return performance.now()
+  },
+}
+
 /** Starts and finishes jobs of one queue through the meter. */
 export class Departures {
   readonly #scripts: ScriptSet
@@ -97,7 +132,7 @@ export class Departures {
   #calls = 0
   /** How far the local clock was ahead of Redis's at the last reply, ms. */
   #aheadMs = 0
-  #dispatching: Dispatching | undefined
+  #worker: DepartingWorker | undefined
 
   /**
    * @param id of this backend: identifies repeated calls
@@ -125,13 +160,9 @@ export class Departures {
     return this.#store.memory.stored && dueMs > 0 ? dueMs + this.#aheadMs : dueMs
   }
 
-  /** From now on, granted jobs go straight to this worker, not through BullMQ's own loop. */
-  dispatchTo(worker: Dispatching): void {
-    this.#dispatching = worker
-  }
-
-  get dispatching(): Dispatching | undefined {
-    return this.#dispatching
+  /** Jobs are fetched and ended for this worker from now on. */
+  serve(worker: DepartingWorker): void {
+    this.#worker = worker
   }
 
   /** @param args the arguments of BullMQ's moveToActive */
@@ -142,8 +173,7 @@ export class Departures {
     request: DepartureRequest,
   ): Promise<DepartureReply> {
     await this.#store.prepared()
-    const [reply] = await this.#depart(client, args, keys, request)
-    return reply
+    return this.#depart(client, args, keys, request)
   }
 
   /** For BullMQ's own code: one job, only if it may start now. @returns what BullMQ's loop expects */
@@ -151,115 +181,107 @@ export class Departures {
     await this.#store.prepared()
     const workerId = this.#store.memory.stored ? this.#id : ''
     const request = { jobs: 1, horizonUs: 0, workerId, allowUnshaped: true }
-    const sentMs = this.#dispatching?.nowMs ?? 0
-    const [reply, raw] = await this.#depart(client, args, keys, request)
-    // After a job went back, BullMQ's code fetches the next one by itself.
-    if (reply.grants.length > 0) this.#dispatching?.onDeparture(reply, sentMs)
-    return stockTuple(reply, raw)
+    return stockTuple(await this.#depart(client, args, keys, request))
   }
 
   /**
    * Finishes several jobs, and fetches as many as they ask for, in one script.
-   * @param active arguments of BullMQ's moveToActive, made with the token
+   * @param active arguments of BullMQ's moveToActive, made with a token that locks the first job of a reply
    */
-  async finishBatch(
+  async endTogether(
     client: Client,
     active: readonly Argument[],
-    token: string,
     jobs: readonly FinishedJob[],
-  ): Promise<readonly BatchResult[]> {
+    ender: Ender,
+  ): Promise<EndsReply> {
     const fetches = jobs.some((job) => job.fetches)
     const call = this.#nextCall()
+    const sentMs = ender.nowMs
     const grouped = this.#store.memory.stored?.hasGroups
+    const atGate = (left: readonly FinishedJob[], callId: string, counted?: Counted) =>
+      this.#endBatchAtGate(client, active, left, ender, callId, counted)
     if (fetches && grouped && this.#onlyGroupsMayHold()) {
-      const results = await this.#finishGroupedBatch(client, active, jobs, call)
+      const part = await this.#endGroupedBatch(client, active, jobs, call)
       // Under that id Redis remembers what was fetched: only if it was sent before, that is to be returned again.
-      const rest = results.every((result) => result === null) ? call : this.#nextCall()
-      return this.#finishLeft(jobs, results, (left) => this.#finishBatchAtGate(client, active, token, left, rest))
+      const rest = part.results.every((result) => result === null) ? call : this.#nextCall()
+      return { ...(await this.#endLeft(jobs, part, (left) => atGate(left, rest))), sentMs }
     }
-    if (grouped || (fetches && !this.#mayBeOpen())) return this.#finishBatchAtGate(client, active, token, jobs, call)
-    const { results, ...counted } = await this.#finishOpenBatch(client, active, jobs, fetches)
-    return this.#finishLeft(jobs, results, (left) =>
-      this.#finishBatchAtGate(client, active, token, left, call, counted),
-    )
+    if (grouped || (fetches && !this.#mayBeOpen())) {
+      return { ...(await atGate(jobs, call)), sentMs } as EndsReply
+    }
+    const { part, ...counted } = await this.#endOpenBatch(client, active, jobs, fetches, ender)
+    return { ...(await this.#endLeft(jobs, part, (left) => atGate(left, call, counted))), sentMs }
   }
 
-  /** @param results of a short script, null for each end that it left; @param atGate finishes these */
-  async #finishLeft(
+  /** @param part of a short script; @param atGate finishes the ends that it left */
+  async #endLeft(
     jobs: readonly FinishedJob[],
-    results: readonly ShortResult[],
-    finishAtGate: (left: readonly FinishedJob[]) => Promise<readonly BatchResult[]>,
-  ): Promise<readonly BatchResult[]> {
+    part: BatchPart,
+    endAtGate: (left: readonly FinishedJob[]) => Promise<BatchPart>,
+  ): Promise<Omit<EndsReply, 'sentMs'>> {
+    const { results } = part
     const left = jobs.filter((_, i) => results[i] === null)
-    if (left.length === 0) return results as readonly BatchResult[]
-    const atGate = finishAtGate(left)
-    if (left.length === jobs.length) return atGate
+    if (left.length === 0) return part as Omit<EndsReply, 'sentMs'>
+    const atGate = endAtGate(left)
+    if (left.length === jobs.length) return atGate as Promise<Omit<EndsReply, 'sentMs'>>
     // The other jobs have ended, and those that they fetched start.
-    const rest = (await atGate.catch((error: Error) => left.map(() => error.message))).values()
-    return results.map((result) => result ?? (rest.next().value as BatchResult))
+    const failed = (error: Error): BatchPart => ({ results: left.map(() => error.message), replies: [] })
+    const { results: others, replies } = await atGate.catch(failed)
+    const rest = others.values()
+    return {
+      results: results.map((result) => result ?? (rest.next().value as EndResult)),
+      replies: [...part.replies, ...replies],
+    }
   }
 
   /** @returns null in place of each end that is left to the full script */
-  async #finishOpenBatch(
+  async #endOpenBatch(
     client: Client,
     active: readonly Argument[],
     jobs: readonly FinishedJob[],
     fetches: boolean,
-  ): Promise<{ readonly results: readonly ShortResult[] } & Counted> {
-    const worker = this.#dispatching as Dispatching
-    const reported = this.#takeUnreported(fetches)
-    const call = [this.#memoMs, worker.allowUnshaped ? '1' : '0', reported]
+    ender: Ender,
+  ): Promise<{ readonly part: BatchPart } & Counted> {
+    const reported = this.#takeUnreported(fetches, ender)
+    const call = [this.#memoMs, this.#allowsUnshaped, reported]
     const args = this.#batchArguments(active, call, jobs)
-    const sentMs = worker.nowMs
     const raw = await runScript<unknown[] | null>(client, this.#scripts.command('finish-batch-open'), args)
     if (fetches) this.#open.served(raw)
-    if (!raw) return { results: jobs.map(() => null), reported, isCounted: false }
-    const reply = this.#read(raw)
-    const results = raw[2] as ShortResult[]
-    const fetched = results.filter((result) => result !== null && typeof result === 'object')
-    this.#unreported.add(fetched.length, reported)
-    this.#tellBatch(reply, fetched, jobs, '', sentMs)
-    return { results, reported, isCounted: true }
+    if (!raw) return { part: { results: jobs.map(() => null), replies: [] }, reported, isCounted: false }
+    const part = this.#readBatch(raw, jobs)
+    this.#unreported.add(fetchedOf(part), reported)
+    return { part, reported, isCounted: true }
   }
 
   /** @returns null in place of each end that is left to the full script */
-  async #finishGroupedBatch(
+  async #endGroupedBatch(
     client: Client,
     active: readonly Argument[],
     jobs: readonly FinishedJob[],
     call: string,
-  ): Promise<readonly ShortResult[]> {
-    const sentMs = (this.#dispatching as Dispatching).nowMs
+  ): Promise<BatchPart> {
     const args = this.#batchArguments(active, [this.#memoMs, call], jobs)
     const raw = await runScript<unknown[] | null>(client, this.#scripts.command('finish-batch-groups'), args)
-    const results = (raw?.[2] as ShortResult[] | undefined) ?? jobs.map(() => null)
-    const fetched = results.filter((result) => result !== null && typeof result === 'object')
-    this.#grouped.served(fetched.length > 0 ? raw : null)
-    if (raw) this.#tellBatch(this.#read(raw), fetched, jobs, '', sentMs)
-    return results
+    const part = raw ? this.#readBatch(raw, jobs) : { results: jobs.map(() => null), replies: [] }
+    this.#grouped.served(fetchedOf(part) > 0 ? raw : null)
+    return part
   }
 
-  async #finishBatchAtGate(
+  async #endBatchAtGate(
     client: Client,
     active: readonly Argument[],
-    token: string,
     jobs: readonly FinishedJob[],
+    { horizonUs }: Ender,
     callId: string,
     counted = UNCOUNTED,
-  ): Promise<readonly BatchResult[]> {
-    const worker = this.#dispatching as Dispatching
-    const { horizonUs, allowUnshaped } = worker
-    const call = [horizonUs, callId, this.#memoMs, allowUnshaped ? '1' : '0']
+  ): Promise<BatchPart> {
+    const call = [horizonUs, callId, this.#memoMs, this.#allowsUnshaped]
     const args = this.#batchArguments(active, call, jobs)
-    const sentMs = worker.nowMs
     const raw = await runScript<unknown[]>(client, this.#scripts.command('finish-batch'), args)
-    const reply = this.#read(raw)
-    if (reply.lost) await this.#store.restore()
-    const results = raw[2] as BatchResult[]
-    const fetched = results.filter((result) => typeof result === 'object')
-    this.#recount(fetched.length, counted)
-    this.#tellBatch(reply, fetched, jobs, token, sentMs)
-    return results
+    const part = this.#readBatch(raw, jobs)
+    if (raw[0] === -1) await this.#store.restore()
+    this.#recount(fetchedOf(part), counted)
+    return part
   }
 
   /** @param call our arguments between the shape's identity and BullMQ's key prefix */
@@ -269,62 +291,67 @@ export class Departures {
     return args
   }
 
-  /** @param token locks the jobs that the reply grants besides the fetched ones */
-  #tellBatch(
-    reply: DepartureReply,
-    fetched: readonly FetchedJob[],
-    jobs: readonly FinishedJob[],
-    token: string,
-    sentMs: number,
-  ): void {
-    const worker = this.#dispatching as Dispatching
-    const handsOn = fetched.length > 0
-    if (handsOn) worker.onFetched(fetched, reply.nowUs, sentMs)
+  #readBatch(raw: readonly unknown[], jobs: readonly FinishedJob[]): BatchPart {
+    const reply = this.#read(raw)
+    const results = (raw[2] as readonly (number | string | FetchedTuple | null)[]).map((result) =>
+      typeof result === 'object' && result !== null ? fetchedJob(result, reply.nowUs) : result,
+    )
+    const handsOn = results.some((result) => result !== null && typeof result === 'object')
     const isComplete = handsOn && reply.stop === 'full' && reply.grants.length === 0 && reply.wakeUs === undefined
-    if (!isComplete && jobs.some((job) => job.fetches)) worker.onBatch(reply, token, sentMs, handsOn)
+    return { results, replies: !isComplete && jobs.some((job) => job.fetches) ? [reply] : [] }
   }
 
-  /** @param script moveToFinished or moveToDelayed; @returns what BullMQ's code expects of it */
-  finish(
-    client: Client,
-    script: string,
-    args: readonly Argument[],
-    keys: number,
-    discarded: boolean,
-  ): Promise<unknown> {
-    const end = { client, script, args, keys, discarded }
-    const fetches = String(args[keys + (FETCH_ARGUMENT[script] as number)]) === '1'
-    if (script === 'moveToFinished' && !fetches && !this.#store.memory.stored?.hasGroups) return this.#finishOnly(end)
-    if (script === 'moveToFinished' && this.#mayBeOpen()) return this.#finishOpen(end)
-    return this.#endAtGate(end, fetches)
+  /** For BullMQ's own code. @returns what it expects of moveToFinished or moveToDelayed */
+  async endStock(call: EndCall): Promise<unknown> {
+    const { results, replies } = await this.end(call, STOCK)
+    const [result] = results
+    if (typeof result === 'object') return [result.fields, result.id, 0, 0]
+    const [reply] = replies
+    if (!reply || reply.lost) return result
+    // Without a job, BullMQ's moveToDelayed reports nothing more; a closed bucket must be reported.
+    const silent = this.#worker !== undefined || (call.script === 'moveToDelayed' && reply.stop !== 'closed')
+    return reply.grants.length === 0 && silent ? 0 : stockTuple(reply)
   }
 
-  #finishOnly(end: End): Promise<unknown> {
+  /** Ends one job. */
+  end(call: EndCall, ender: Ender): Promise<EndsReply> {
+    const { script } = call
+    const fetches = isFetching(call)
+    if (script === 'moveToFinished' && !fetches && !this.#store.memory.stored?.hasGroups)
+      return this.#finishOnly(call, ender)
+    if (script === 'moveToFinished' && this.#mayBeOpen()) return this.#finishOpen(call, ender)
+    return this.#endAtGate(call, fetches, ender)
+  }
+
+  #finishOnly(end: EndCall, ender: Ender): Promise<EndsReply> {
     const ours = [end.discarded ? this.#memoMs : '', this.#remembers]
-    return this.#runShort(FINISH_ONLY, end, ours, (code: unknown) =>
-      code === null ? this.#endAtGate(end, false) : code,
+    const sentMs = ender.nowMs
+    return this.#runShort(FINISH_ONLY, end, ours, (code: number | null) =>
+      code === null ? this.#endAtGate(end, false, ender) : { results: [code], replies: NO_REPLIES, sentMs },
     )
   }
 
-  #finishOpen(end: End): Promise<unknown> {
-    const reported = this.#takeUnreported(true)
+  #finishOpen(end: EndCall, ender: Ender): Promise<EndsReply> {
+    const reported = this.#takeUnreported(true, ender)
     const ours = [this.#store.memory.identityText, end.discarded ? this.#memoMs : '', reported]
-    const sentMs = this.#dispatching?.nowMs ?? 0
+    const sentMs = ender.nowMs
     return this.#runShort(FINISH_OPEN, end, ours, (raw: unknown[] | number | null) => {
       this.#open.served(raw)
-      if (raw === null || typeof raw === 'number') return this.#endAtGate(end, true, { reported, isCounted: raw === 0 })
-      if (typeof raw[0] === 'object') return this.#fetched(raw as unknown as FetchedJob, reported, sentMs)
-      return this.#finished(raw, end.script, true, sentMs)
+      if (raw === null || typeof raw === 'number')
+        return this.#endAtGate(end, true, ender, { reported, isCounted: raw === 0 })
+      if (typeof raw[0] !== 'object') return this.#readEnd(raw, true, sentMs)
+      this.#unreported.add(1, reported)
+      return fetchedOne(raw as unknown as FetchedTuple, sentMs)
     })
   }
 
   /** Runs a short script, which makes BullMQ's keys by itself: each key that is sent costs time here and in Redis. */
   #runShort<T>(
     script: string,
-    { client, args, keys }: End,
+    { client, args, keys }: EndCall,
     ours: readonly Argument[],
-    read: (reply: T) => unknown,
-  ): Promise<unknown> {
+    read: (reply: T) => EndsReply | Promise<EndsReply>,
+  ): Promise<EndsReply> {
     const all: Argument[] = [this.#store.key]
     for (let i = keys; i < args.length; i++) all.push(args[i])
     for (const argument of ours) all.push(argument)
@@ -332,18 +359,29 @@ export class Departures {
   }
 
   /** Finishes or postpones a job, and fetches the next one behind the gate. */
-  #endAtGate({ client, script, args, keys, discarded }: End, fetches: boolean, counted = UNCOUNTED): Promise<unknown> {
-    const horizonUs = this.#dispatching?.horizonUs ?? 0
-    const call = [this.#memoMs, horizonUs, this.#remembers, this.#nextCall()]
+  #endAtGate(
+    { client, script, args, keys, discarded }: EndCall,
+    fetches: boolean,
+    ender: Ender,
+    counted = UNCOUNTED,
+  ): Promise<EndsReply> {
+    const call = [this.#memoMs, ender.horizonUs, this.#remembers, this.#nextCall()]
     const kept = script === 'moveToFinished' ? [discarded ? 1 : 0] : []
     const all = this.#splice(args, keys, [this.#store.memory.identityText, ...kept, ...call])
-    const sentMs = this.#dispatching?.nowMs ?? 0
+    const sentMs = ender.nowMs
     return runScript(client, this.#scripts.command(script), all, (raw: unknown[]) => {
       const isFound = typeof raw[0] === 'object'
       this.#recount(isFound ? 1 : 0, counted)
-      if (isFound) return this.#handOnOne(raw as unknown as FetchedJob, sentMs)
-      return this.#finished(raw, script, fetches, sentMs)
+      if (isFound) return fetchedOne(raw as unknown as FetchedTuple, sentMs)
+      return this.#readEnd(raw, fetches, sentMs)
     })
+  }
+
+  async #readEnd(raw: readonly unknown[], fetches: boolean, sentMs: number): Promise<EndsReply> {
+    const reply = this.#read(raw)
+    if (reply.lost) await this.#store.restore()
+    const { result } = reply
+    return { results: [result], replies: result >= 0 && fetches ? [reply] : NO_REPLIES, sentMs }
   }
 
   /** Whether the next job may be fetched without the gate, as far as known here. */
@@ -360,13 +398,17 @@ export class Departures {
 
   /** Whether Redis is to remember what a call granted, in case it is sent twice. */
   get #remembers(): number {
-    return this.#dispatching || this.#store.memory.stored ? 1 : 0
+    return this.#worker || this.#store.memory.stored ? 1 : 0
+  }
+
+  get #allowsUnshaped(): string {
+    return this.#worker?.allowUnshaped ? '1' : '0'
   }
 
   /** Departures are counted outside the meter only if nothing holds the jobs. */
-  #takeUnreported(fetches: boolean): number {
+  #takeUnreported(fetches: boolean, { nowMs }: Ender): number {
     const { stored } = this.#store.memory
-    return fetches && stored && !stored.isPaced ? this.#unreported.take(this.#dispatching?.nowMs) : NOT_NOW
+    return fetches && stored && !stored.isPaced ? this.#unreported.take(nowMs) : NOT_NOW
   }
 
   /** @param found number of jobs that a short script fetched when the call was first sent and its reply was lost */
@@ -375,37 +417,12 @@ export class Departures {
     if (found === 0 && !isCounted && reported !== NOT_NOW) this.#unreported.add(reported, NOT_NOW)
   }
 
-  #fetched(job: FetchedJob, reported: number, sentMs: number): FetchedJob {
-    this.#unreported.add(1, reported)
-    return this.#handOnOne(job, sentMs)
-  }
-
-  /** @param job has Redis's time if departures were reported; BullMQ's code would mistake it for delays */
-  #handOnOne(job: FetchedJob, sentMs: number): FetchedJob {
-    const [, , seconds, micros] = job
-    job[2] = 0
-    job[3] = 0
-    this.#dispatching?.onFetched([job], seconds === 0 ? undefined : Number(seconds) * 1e6 + Number(micros), sentMs)
-    return job
-  }
-
-  async #finished(raw: unknown[], script: string, fetches: boolean, sentMs: number): Promise<unknown> {
-    const worker = this.#dispatching
-    const reply = this.#read(raw)
-    if (reply.lost) await this.#store.restore()
-    if (reply.result < 0 || !fetches) return reply.result
-    worker?.onDeparture(reply, sentMs)
-    // Without a job, BullMQ's moveToDelayed reports nothing more; a closed bucket must be reported.
-    const silent = worker !== undefined || (script === 'moveToDelayed' && reply.stop !== 'closed')
-    return reply.lost || (reply.grants.length === 0 && silent) ? 0 : stockTuple(reply, raw)
-  }
-
   async #depart(
     client: Client,
     args: readonly Argument[],
     keys: number,
     request: DepartureRequest,
-  ): Promise<[DepartureReply, readonly unknown[]]> {
+  ): Promise<DepartureReply> {
     const { jobs, horizonUs, longestHorizonUs = horizonUs, workerId, allowUnshaped, ran = '' } = request
     const call = this.#nextCall()
     for (let attempt = 0; ; attempt++) {
@@ -423,7 +440,7 @@ export class Departures {
       const command = this.#scripts.command('moveToActive')
       const raw = (await runScript(client, command, this.#splice(args, keys, ours))) as unknown[]
       const reply = this.#read(raw)
-      if (!reply.lost || attempt === MAX_RESTORES) return [reply, raw]
+      if (!reply.lost || attempt === MAX_RESTORES) return reply
       await this.#store.restore()
     }
   }
@@ -446,6 +463,27 @@ export class Departures {
 
   #nextCall(): string {
     this.#calls += 1
-    return `${this.#dispatching?.workerId ?? this.#id}:${this.#calls}`
+    return `${this.#worker?.id ?? this.#id}:${this.#calls}`
   }
+}
+
+/** Whether an end is to fetch the next job. */
+export function isFetching({ args, keys, script }: Pick<EndCall, 'args' | 'keys' | 'script'>): boolean {
+  return String(args[keys + (FETCH_ARGUMENT[script] as number)]) === '1'
+}
+
+/** How many jobs came in the places of those that ended. */
+function fetchedOf({ results }: BatchPart): number {
+  return results.filter((result) => result !== null && typeof result === 'object').length
+}
+
+function fetchedJob([fields, id, , , score = '']: FetchedTuple, nowUs: number | undefined): FetchedJob {
+  return { fields, id, score, nowUs }
+}
+
+/** @param tuple has Redis's time (s, µs) in place of BullMQ's delays if departures were reported */
+function fetchedOne(tuple: FetchedTuple, sentMs: number): EndsReply {
+  const [, , seconds, micros] = tuple
+  const nowUs = seconds === 0 ? undefined : Number(seconds) * 1e6 + Number(micros)
+  return { results: [fetchedJob(tuple, nowUs)], replies: NO_REPLIES, sentMs }
 }

@@ -3,8 +3,6 @@ import type { DepartureReply, FetchedJob, Grant } from './reply.ts'
 
 /** A job that is held until its slot. */
 export interface HeldJob extends Grant {
-  /** Its lock token; '' until BullMQ's code hands on a job that the end of another fetched. */
-  token: string
   /** Order among jobs of the same slot: the smaller one goes first. */
   readonly place: number
   /** The grant it came with, needed for a refund. */
@@ -40,7 +38,8 @@ const NO_SHAPE: ShapeIdentity = { id: '', revision: '' }
  * @param due nothing may hold it, not even limits
  */
 export function unheldJob(
-  [fields, id, , , score = '']: FetchedJob,
+  { id, fields, score }: FetchedJob,
+  token: string,
   slotUs: number,
   place: number,
   due: boolean,
@@ -51,7 +50,7 @@ export function unheldJob(
     slotUs,
     costUs: '0',
     score,
-    token: '',
+    token,
     place,
     grantNumber: '',
     previousSlotUs: '',

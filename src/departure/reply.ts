@@ -16,11 +16,14 @@ export interface Grant {
   readonly token: string
 }
 
-/**
- * BullMQ's tuple with a job that its own script text fetched, because nothing held it. Score: among the prioritized
- * jobs, of a job of a group.
- */
-export type FetchedJob = [fields: readonly string[], id: string, limitedMs: number, delayedMs: number, score?: string]
+/** BullMQ's tuple with a job that its own script text fetched. Score: among the prioritized jobs, of a job of a group. */
+export type FetchedTuple = [fields: readonly string[], id: string, limitedMs: number, delayedMs: number, score?: string]
+
+/** A job that the end of another fetched, because nothing held it; it is locked with the token of that one. */
+export interface FetchedJob extends Pick<Grant, 'id' | 'fields' | 'score'> {
+  /** Redis's time, µs, at which limits are charged; undefined if the reply does not have it. */
+  readonly nowUs: number | undefined
+}
 
 /** Why no more jobs were granted. */
 export type Stop = 'full' | 'closed' | 'empty' | 'halted' | 'limited' | 'unshaped'
@@ -98,9 +101,9 @@ export function jobOfGrant({ fields, id }: Grant): JobJson {
 }
 
 /** The tuple that BullMQ's own loop expects of these scripts. */
-export function stockTuple(reply: DepartureReply, raw: Raw): unknown[] {
-  const [grant] = (raw[3] as readonly Raw[] | undefined) ?? []
-  if (grant) return [grant[0], grant[1], 0, 0]
+export function stockTuple(reply: DepartureReply): unknown[] {
+  const [grant] = reply.grants
+  if (grant) return [grant.fields, grant.id, 0, 0]
   if (reply.stop === 'closed' && reply.nextUs !== undefined && reply.nowUs !== undefined) {
     return [0, 0, Math.max(1, Math.ceil((reply.nextUs - reply.nowUs) / 1000)), 0]
   }

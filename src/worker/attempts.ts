@@ -2,7 +2,6 @@ import { DelayedError, type Job, UnrecoverableError, WaitingError } from 'bullmq
 import type { HeldJob } from '../departure/held-job.ts'
 import { feedbackChannels } from '../feedback/job-feedback.ts'
 import type { FeedbackLoop, Verdict } from '../feedback/loop.ts'
-import type { JobsInHand } from './jobs-in-hand.ts'
 
 /** Errors by which a processor tells BullMQ that it has moved the job itself. */
 const MOVED = new Set(['DelayedError', 'WaitingError', 'WaitingChildrenError', 'RateLimitError'])
@@ -31,7 +30,6 @@ export class Attempts {
   readonly #loop: FeedbackLoop
   readonly #untrack: (jobId: string) => void
   readonly #onVerdict: (job: Job, verdict: JobVerdict) => void
-  readonly #jobs: JobsInHand
   #running = 0
   #whenIdle: (() => void)[] = []
 
@@ -41,12 +39,10 @@ export class Attempts {
    */
   constructor(
     loop: FeedbackLoop,
-    jobs: JobsInHand,
     untrack: (jobId: string) => void,
     onVerdict: (job: Job, verdict: JobVerdict) => void,
   ) {
     this.#loop = loop
-    this.#jobs = jobs
     this.#untrack = untrack
     this.#onVerdict = onVerdict
   }
@@ -59,20 +55,6 @@ export class Attempts {
   /** Resolves once no processor runs. */
   async idle(): Promise<void> {
     if (this.#running > 0) await new Promise<void>((resolve) => this.#whenIdle.push(resolve))
-  }
-
-  /** The lock goes back with the job. */
-  goesBack(id: string): void {
-    this.#untrack(id)
-    this.#jobs.goesBack(id)
-  }
-
-  /**
-   * Whether the job of a run that has ended went back; asked once. If BullMQ's code then fetched the next job, it would
-   * afterwards stop renewing the lock a second time, when the returned job may already run here again.
-   */
-  wentBack(id: string | undefined): boolean {
-    return id !== undefined && this.#jobs.takeWentBack(id)
   }
 
   /** @param call runs the processor */
@@ -113,12 +95,12 @@ export class Attempts {
     // A job that must be retried has not completed, even if its processor returned.
     if (verdict.kind === 'unreported' || verdict.kind === 'backoff') throw error ?? failureOf(verdict.reason)
     if (verdict.kind === 'gone') {
-      this.goesBack(id)
+      this.#untrack(id)
       throw new WaitingError()
     }
     if (verdict.kind === 'later') {
       await job.moveToDelayed(Date.now() + verdict.afterMs, token)
-      this.goesBack(id)
+      this.#untrack(id)
       throw new DelayedError()
     }
   }

@@ -30,13 +30,7 @@ export class DepartureTimer<T extends Timed> {
     return this.#items
   }
 
-  /** Adds an item; those with the same slot keep their order. */
-  add(item: T): void {
-    this.hold(item)
-    if (this.#items[0] === item) this.#arm()
-  }
-
-  /** Adds an item, but fires nothing before {@link fireDue}, or before an earlier item is due. */
+  /** Adds an item, behind those with the same slot; it fires at {@link fireDue}, or once an earlier item is due. */
   hold(item: T): void {
     let at = this.#items.length
     while (at > 0 && (this.#items[at - 1] as T).slotUs > item.slotUs) at -= 1

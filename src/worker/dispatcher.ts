@@ -1,8 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { DepartureRequest } from '../departure/departures.ts'
+import { type DepartureRequest, isFetching } from '../departure/departures.ts'
+import type { EndingLoop, Exchanged, JobEnd } from '../departure/exchange.ts'
 import { type HeldJob, heldJobs, startByOf, unheldJob } from '../departure/held-job.ts'
 import { mostStarted } from '../departure/jobs-per-script.ts'
-import type { DepartureReply, FetchedJob } from '../departure/reply.ts'
+import type { DepartureReply } from '../departure/reply.ts'
 import { UncertainClockError } from '../errors.ts'
 import type { RedisClock } from '../redis/clock.ts'
 import { DEFAULT_HORIZON_MS, DEFAULT_MAX_LATENESS_MS } from '../shape/shape.ts'
@@ -68,8 +69,8 @@ export interface DispatchHost extends ReturnHost {
   depart(token: string, request: DepartureRequest): Promise<DepartureReply>
   /** Waits for BullMQ's marker; resolves with the time (ms) to ask at, 0 for now, undefined if it did not come. */
   waitForMarker(untilMs: number): Promise<number | undefined>
-  /** Runs a job to its end, whatever the outcome, and those that the ends fetched. @returns how many ran */
-  process(job: HeldJob): Promise<number>
+  /** Runs a job to its end, whatever the outcome. */
+  process(job: HeldJob): Promise<void>
   onReply(reply: DepartureReply): void
   /** The end of a job fetched another one, whose slot had come. */
   onFetched(): void
@@ -82,22 +83,23 @@ export interface DispatchHost extends ReturnHost {
  * The loop of a worker: it asks for as many jobs as it has room for, holds each until its slot, and sleeps until the
  * schedule says to ask again. The end of a job, a change of the shape, a resume and a close wake it.
  */
-export class Dispatcher {
+export class Dispatcher implements EndingLoop {
   readonly #host: DispatchHost
   readonly #clock: RedisClock
   readonly #timer: DepartureTimer<HeldJob>
   readonly #late: LateReturns
   readonly roundTrip = new RoundTrip()
   readonly #runTimes = new RunTimes()
-  readonly #running = new Set<Promise<void>>()
+  readonly #running = new Set<HeldJob>()
+  /** Running jobs whose ends Redis has taken, by id, and whether these were to fetch others. Their places are free. */
+  readonly #ended = new Map<string, boolean>()
   /** Whether a job has started in this turn of the event loop. */
   #begun = false
   readonly #returning: ReturningJobs
   /** The revision that began the last pause. */
   #pause: ShapeIdentity | undefined
-  /** Jobs that ends fetched under a rate, until BullMQ's code hands them on, which it does in the same turn. */
-  #onTheWay: HeldJob[] = []
-  #nextTurn: Promise<void> | undefined
+  /** Resolves once the jobs that came in this turn of the event loop have started, if their slots have come. */
+  #turn: Promise<void> | undefined
   /** Jobs granted before that pause, to be given back. */
   #paused: HeldJob[] = []
   #asking = false
@@ -204,16 +206,18 @@ export class Dispatcher {
   async run(): Promise<void> {
     this.#schedule.start()
     while (!this.#host.closing() && (!this.#host.stopping() || this.#taken > 0)) {
-      if (this.#host.stopping()) {
+      if (this.#turn) await this.#turn
+      else if (this.#host.stopping()) {
         await this.giveBackHeld()
         if (this.#running.size > 0) await this.#rest(undefined)
       } else await (this.#host.overloaded() ? this.#sitOut() : this.#step())
     }
     // An end that was sent before may still fetch a job, which is held here when its reply comes.
     do {
+      await this.#turn
       await this.giveBackHeld()
-      await Promise.all(this.#running)
-    } while (this.#taken > 0)
+      if (this.#running.size > 0) await this.#rest(undefined)
+    } while (this.#taken > 0 || this.#running.size > 0)
   }
 
   /** Gives back every held job, in order, and leaves the next slots to other workers. */
@@ -280,73 +284,67 @@ export class Dispatcher {
     this.#unsureReturns = 0
   }
 
-  /**
-   * Jobs that a finish fetched to start at once.
-   * @param nowUs Redis's time, if the reply has it: the time at which limits are charged
-   * @param sentMs when the finish was sent, by {@link nowMs}
-   */
-  fetched(jobs: readonly FetchedJob[], nowUs: number | undefined, sentMs: number): HeldJob[] {
-    if (nowUs !== undefined) this.#clock.sample(nowUs, sentMs)
-    const free = !this.#host.shape()?.isPaced
-    if (!free) this.#host.onFetched()
-    const hereUs = this.#clock.nowUs() ?? Date.now() * 1000
-    const slotUs = free ? hereUs : (nowUs ?? hereUs)
-    const held = jobs.map((job, i) => unheldJob(job, slotUs, i - jobs.length, free))
-    if (!free) this.awaitHandOn(held)
-    return held
-  }
-
-  /** BullMQ's code hands on these jobs: in this turn of the event loop, no later ones start before them. */
-  awaitHandOn(jobs: readonly HeldJob[]): void {
-    this.#onTheWay.push(...jobs)
-  }
-
-  /** Handles the reply of a finish that fetched as well. The jobs follow through {@link accept}. */
-  noteReply(reply: DepartureReply, sentMs: number, handedOn = false): void {
-    this.#note(reply, sentMs)
-    // All requested jobs were granted and there is nothing to ask for now: this worker keeps sleeping or waiting as
-    // before.
-    const goesOn = reply.grants.length > 0 && reply.stop === 'full' && reply.wakeUs === undefined
-    if (goesOn) return
-    this.#answered(reply, { isOvertaken: this.#schedule.wokenAtMs > sentMs, handedOn })
-    this.#signal?.()
-  }
-
-  /** Holds granted jobs until their slots, unless a pause that came after them is known here already. */
-  accept(jobs: readonly HeldJob[]): void {
-    for (const job of jobs) {
-      if (this.#isPaused(job)) continue
-      if (this.#isBehind(job)) {
-        this.#timer.hold(job)
-        this.#fireNextTurn().catch((error: Error) => this.#host.onError(error))
-      } else this.#timer.add(job)
+  /** Jobs have ended, and others come in their places. */
+  exchanged({ ends, results, replies, token, sentMs }: Exchanged): void {
+    const fetched = this.#fetched(ends, results, sentMs)
+    let came = fetched
+    for (const reply of replies) {
+      this.#note(reply, sentMs)
+      this.#hold(heldJobs(reply, token))
+      came += reply.grants.length
+      // All requested jobs came and there is nothing to ask for now: this worker keeps sleeping or waiting as before.
+      const goesOn = fetched + reply.grants.length > 0 && reply.stop === 'full' && reply.wakeUs === undefined
+      if (goesOn) continue
+      this.#answered(reply, this.#schedule.wokenAtMs > sentMs)
+      this.#signal?.()
     }
     this.#returnPaused()
+    if (came > 0) void this.#startNextTurn()
   }
 
-  /** Whether a job that a finish fetched may start now: its slot has come, and no earlier job is here. */
-  mayStart(job: HeldJob): boolean {
-    if (job.due) return true
-    const at = this.#onTheWay.indexOf(job)
-    if (at >= 0) this.#onTheWay.splice(at, 1)
-    const [first] = this.#timer.items
-    const isFirst = (first === undefined || first.slotUs > job.slotUs) && !this.#isBehind(job, at)
-    return isFirst && this.#clock.untilMs(job.slotUs) <= 0
+  /** @returns how many jobs came in the places of others, to start at once */
+  #fetched(ends: readonly JobEnd[], results: Exchanged['results'], sentMs: number): number {
+    const free = !this.#host.shape()?.isPaced
+    let [count, hereUs] = [0, 0]
+    for (let i = 0; i < ends.length; i++) {
+      const [end, result] = [ends[i] as JobEnd, results[i]]
+      if (typeof result === 'object') {
+        if (count === 0) {
+          if (result.nowUs !== undefined) this.#clock.sample(result.nowUs, sentMs)
+          hereUs = this.#clock.nowUs() ?? Date.now() * 1000
+        }
+        const slotUs = free ? hereUs : (result.nowUs ?? hereUs)
+        this.#timer.hold(unheldJob(result, end.token, slotUs, i - ends.length, free))
+        count += 1
+      }
+      if (typeof result === 'object' || (result as number) >= 0) this.#ended.set(end.id, isFetching(end))
+    }
+    if (!free && count > 0) this.#host.onFetched()
+    return count
   }
 
-  /** @param at how many of the jobs on the way were fetched before it */
-  #isBehind({ slotUs }: HeldJob, at = this.#onTheWay.length): boolean {
-    return this.#onTheWay.some((other, i) => other.slotUs < slotUs || (i < at && other.slotUs === slotUs))
+  /** Holds jobs until their slots, unless a pause that came after they were granted is known here already. */
+  #hold(jobs: readonly HeldJob[]): void {
+    for (const job of jobs) if (!this.#isPaused(job)) this.#timer.hold(job)
   }
 
-  /** Fires once the jobs on the way have come, or never will because BullMQ's code failed. */
-  #fireNextTurn(): Promise<void> {
-    this.#nextTurn ??= nextTurn().then(() => {
-      this.#nextTurn = undefined
-      this.#onTheWay = []
-      this.#timer.fireDue()
-    })
-    return this.#nextTurn
+  /**
+   * Starts what is due once the replies that came together are handled: a program that adds a job sees its reply before
+   * the job runs here, and a job that ends is reported before another starts in its place.
+   */
+  #startNextTurn(): Promise<void> {
+    this.#turn ??= new Promise((resolve) =>
+      setImmediate(() => {
+        this.#turn = undefined
+        try {
+          this.#timer.fireDue()
+        } catch (error) {
+          this.#host.onError(error)
+        }
+        resolve()
+      }),
+    )
+    return this.#turn
   }
 
   /** Whether a job was granted before a pause that is known here; it is to go back. */
@@ -365,7 +363,7 @@ export class Dispatcher {
   }
 
   get #taken(): number {
-    return this.#timer.size + this.#running.size
+    return this.#timer.size + this.#running.size - this.#ended.size
   }
 
   /** Leaves the held jobs, the next slots, and the job of a marker just taken to other workers. */
@@ -377,7 +375,6 @@ export class Dispatcher {
 
   async #step(): Promise<void> {
     // Late jobs go back first, so that the jobs fetched next are behind them again.
-    if (this.#onTheWay.length > 0) return this.#fireNextTurn()
     this.#timer.fireDue()
     if (this.#returning.pending) return this.#rest(undefined)
     if (this.#begun) return this.#begin()
@@ -446,13 +443,10 @@ export class Dispatcher {
       })
       this.roundTrip.add(this.#clock.time.monotonicMs() - sentMs)
       this.#note(reply, sentMs)
-      this.#answered(reply, { isOvertaken: this.#schedule.wakes !== wakes })
-      const jobs = heldJobs(reply, token)
-      for (const job of jobs) if (!this.#isPaused(job)) this.#timer.hold(job)
+      this.#answered(reply, this.#schedule.wakes !== wakes)
+      this.#hold(heldJobs(reply, token))
       this.#asked = 0
-      // Replies that arrived together are handled first: a program that adds a job sees its reply before the job runs
-      // here.
-      if ((jobs.length > 0 && !careful) || this.#onTheWay.length > 0) await this.#fireNextTurn()
+      if ((reply.grants.length > 0 && !careful) || this.#turn) await this.#startNextTurn()
       else this.#timer.fireDue()
     } catch (error) {
       this.#schedule.failed(error as Error)
@@ -492,10 +486,10 @@ export class Dispatcher {
     this.#longestHorizon = { us, untilMs: this.nowMs + HORIZON_MEMORY_MS }
   }
 
-  #answered(reply: DepartureReply, { isOvertaken, handedOn }: { isOvertaken: boolean; handedOn?: boolean }): void {
+  #answered(reply: DepartureReply, isOvertaken: boolean): void {
     this.#schedule.answered(reply, isOvertaken)
     if (reply.stop === 'unshaped') this.#host.onUnshaped()
-    const isDrained = reply.stop === 'empty' && reply.grants.length === 0 && !handedOn && this.#timer.size === 0
+    const isDrained = reply.stop === 'empty' && reply.grants.length === 0 && this.#timer.size === 0
     if (isDrained) this.#host.onEmpty()
   }
 
@@ -504,19 +498,30 @@ export class Dispatcher {
   }
 
   #start(job: HeldJob): void {
-    const ended = this.#host.process(job).then((jobs) => {
-      // If finishing a job fetches the next one, the script measures the run time.
-      const paced = this.#host.shape()?.pacedIntervalUs !== undefined
-      if (paced && jobs === 1) this.#runTimes.add(this.#clock.latenessUs(job.slotUs))
-    })
-    const run = ended.finally(() => {
-      this.#running.delete(run)
-      this.#schedule.jobEnded()
-      if (this.#schedule.lastStop === 'empty' && this.#taken === 0) this.#host.onEmpty()
-      this.#signal?.()
-    })
-    this.#running.add(run)
+    this.#running.add(job)
     this.#begun = true
+    void this.#run(job)
+  }
+
+  async #run(job: HeldJob): Promise<void> {
+    try {
+      await this.#host.process(job)
+    } finally {
+      this.#ran(job)
+    }
+  }
+
+  #ran(job: HeldJob): void {
+    this.#running.delete(job)
+    // If its end fetches the next job, the script measures the run time.
+    const measured = this.#ended.get(job.id) === true
+    this.#ended.delete(job.id)
+    const paced = this.#host.shape()?.pacedIntervalUs !== undefined
+    if (paced && !measured) this.#runTimes.add(this.#clock.latenessUs(job.slotUs))
+    this.#schedule.jobEnded()
+    if (this.#schedule.lastStop === 'empty' && this.#taken === 0) this.#host.onEmpty()
+    // The loop has nothing to do as long as every place is taken.
+    if (this.#taken < this.#host.concurrency() || this.#host.stopping()) this.#signal?.()
   }
 
   /** Sleeps until a signal, for `ms` at most, or until `other` settles. */

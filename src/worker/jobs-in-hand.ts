@@ -1,17 +1,15 @@
 import type { HeldJob } from '../departure/held-job.ts'
 
-/** A worker's state of one job between its fetch and its end, apart from waiting for its slot in the timer. */
+/** A worker's state of one job between its start and its end. */
 interface JobInHand {
-  /** Fetched by the end of another job, and not handed on by BullMQ's code yet. */
-  fetched: HeldJob | undefined
   /** On its way to its processor. */
   starting: HeldJob | undefined
   /** Its lock token, while BullMQ's code runs it. */
   token: string | undefined
   /** Cancelled before its processor was called. */
   cancelled: { readonly reason: string | undefined } | undefined
-  /** Returned to the queue, which BullMQ's code does not know yet. */
-  wentBack: true | undefined
+  /** BullMQ's code, which ran it, ends it. */
+  ending: true | undefined
 }
 
 /**
@@ -24,15 +22,6 @@ export class JobsInHand {
   /** The ids of the jobs on their way to their processors. */
   starting(): string[] {
     return [...this.#jobs].filter(([, { starting }]) => starting).map(([id]) => id)
-  }
-
-  /** The end of another job fetched it. */
-  fetched(held: HeldJob): void {
-    this.#of(held.id).fetched = held
-  }
-
-  takeFetched(id: string): HeldJob | undefined {
-    return this.#take(id, 'fetched')
   }
 
   start(held: HeldJob): void {
@@ -48,7 +37,9 @@ export class JobsInHand {
   }
 
   unlock(id: string, token: string): void {
-    if (this.#jobs.get(id)?.token === token) this.#take(id, 'token')
+    if (this.#jobs.get(id)?.token !== token) return
+    this.#take(id, 'ending')
+    this.#take(id, 'token')
   }
 
   lockToken(id: string): string | undefined {
@@ -64,12 +55,16 @@ export class JobsInHand {
     return this.#take(id, 'cancelled')
   }
 
-  goesBack(id: string): void {
-    this.#of(id).wentBack = true
+  /** BullMQ's code ends the run that has this lock token. */
+  ends(id: string, token: string): void {
+    const job = this.#jobs.get(id)
+    if (job?.token === token) job.ending = true
   }
 
-  takeWentBack(id: string): boolean {
-    return this.#take(id, 'wentBack') === true
+  /** Whether BullMQ's code, which ran a job with this lock token, ends it. */
+  isEnding(id: string, token: string): boolean {
+    const job = this.#jobs.get(id)
+    return job?.ending === true && job.token === token
   }
 
   /** A run has ended, wherever the job is now. */
@@ -81,7 +76,7 @@ export class JobsInHand {
   #of(id: string): JobInHand {
     let job = this.#jobs.get(id)
     if (!job) {
-      job = { fetched: undefined, starting: undefined, token: undefined, cancelled: undefined, wentBack: undefined }
+      job = { starting: undefined, token: undefined, cancelled: undefined, ending: undefined }
       this.#jobs.set(id, job)
     }
     return job
@@ -97,6 +92,6 @@ export class JobsInHand {
   }
 }
 
-function isForgotten({ fetched, starting, token, cancelled, wentBack }: JobInHand): boolean {
-  return !fetched && !starting && token === undefined && !cancelled && !wentBack
+function isForgotten({ starting, token, cancelled }: JobInHand): boolean {
+  return !starting && token === undefined && !cancelled
 }

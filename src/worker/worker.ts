@@ -35,7 +35,6 @@ import { Attempts } from './attempts.ts'
 import { BypassWatch } from './bypass-watch.ts'
 import { expiryOf, tellExpired } from './deadline.ts'
 import { Dispatcher, type DispatchHost } from './dispatcher.ts'
-import { dispatchingOf } from './dispatching.ts'
 import { EventfulWorker } from './events.ts'
 import { JobsInHand } from './jobs-in-hand.ts'
 import { type MarkerWaiter, waitForMarker } from './marker-wait.ts'
@@ -57,6 +56,8 @@ const NOT_OURS: readonly unknown[] = [ErrorCode.JobLockNotExist, ErrorCode.JobLo
 
 /** BullMQ's message of `Worker.RateLimitError()`. */
 const RATE_LIMITED = Worker.RateLimitError().message
+
+const fetchesNone = () => false
 
 /** Whether an error says that the worker that ran a job has it no longer. */
 function isLost({ message, code }: Error & { readonly code?: unknown }, jobId = ''): boolean {
@@ -137,7 +138,6 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     this.#reports = report ? new WorkerReports(this, this.#dispatcher, this.#overload, this.#bypass) : undefined
     this.#attempts = new Attempts(
       this.#feedback,
-      this.#jobs,
       (id) => this.lockManager.untrackJob(id),
       (job, verdict) => this.emit('verdict', job as never, verdict),
     )
@@ -250,26 +250,14 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     return super.concurrency
   }
 
-  /**
-   * BullMQ hands on the job that a finish fetched; a job whose slot has not come is held instead. Jobs of `getNextJob`
-   * pass through.
-   */
+  /** Of the job of `getNextJob`, or of an end by hand that fetched one. */
   protected override nextJobFromJobData(
     jobData?: JobJson,
     jobId?: string,
     token = '',
   ): Promise<Job<DataType, ResultType, NameType>> {
-    const nothing = Promise.resolve(undefined as unknown as Job<DataType, ResultType, NameType>)
-    if (jobId === undefined) return nothing
-    const held = this.#jobs.takeFetched(jobId)
-    if (!held) return this.#begin(jobData, jobId, token)
-    held.token = token
-    if (this.#dispatcher.mayStart(held)) {
-      this.#jobs.start(held)
-      return this.#begin(jobData, jobId, token)
-    }
-    this.#dispatcher.accept([held])
-    return nothing
+    if (jobId === undefined) return Promise.resolve(undefined as unknown as Job<DataType, ResultType, NameType>)
+    return this.#begin(jobData, jobId, token)
   }
 
   /** When a scheduler's job begins, BullMQ stores the next one first: the lock must be kept during that, too. */
@@ -330,6 +318,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     fetchNext?: () => boolean,
     span?: Span,
   ): Promise<Job<DataType, ResultType, NameType>> {
+    this.#jobs.ends(job.id as string, token)
     return this.#onceOpen(job.id, () => super.handleCompleted(result, job, token, fetchNext, span))
   }
 
@@ -345,6 +334,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     span?: Span,
   ): Promise<Job<DataType, ResultType, NameType>> {
     if (isLost(error, job.id)) return Promise.reject(error)
+    this.#jobs.ends(job.id as string, token)
     const end = () => super.handleFailed(error, job, token, fetchNext, span)
     const goesBack = error.message === RATE_LIMITED && this.#dispatcher.mayHold
     return this.#onceOpen(job.id, goesBack ? () => this.#heldFirst(job.id as string).then(end) : end)
@@ -455,12 +445,13 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     const dispatcher = this.#dispatcher
     const worker = {
       id: this.id,
+      name: this.opts.name,
       allowUnshaped: this.#allowUnshaped,
-      looping: () => this.running,
       nextToken: () => this.#nextToken(),
+      isEnding: (jobId: string, token: string) => this.#jobs.isEnding(jobId, token),
       keepLock: (jobId: string) => this.#keepLock(jobId),
     }
-    this.backend.dispatchTo(dispatchingOf(worker, dispatcher, (held) => this.#jobs.fetched(held)))
+    this.backend.exchangeFor(worker).serve(dispatcher)
     // A new connection may lead to another server.
     this.backend.on('ready', () => this.#clock.reset())
     this.backend.on('loaded', () => dispatcher.askAgain())
@@ -486,37 +477,31 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
 
   /** BullMQ leaves a job alone whose processor throws WaitingError: no attempt is counted, nothing has failed. */
   async #notStarted(id: string, back: Promise<void>): Promise<never> {
-    this.#attempts.goesBack(id)
+    this.lockManager.untrackJob(id)
     await back
     throw new WaitingError()
   }
 
-  /** @returns how many jobs ran */
-  async #process(held: HeldJob): Promise<number> {
-    let jobs = 0
-    let job: Job<DataType, ResultType, NameType> | undefined
-    const fetchNext = () => !this.#attempts.wentBack(job?.id) && this.#dispatcher.fetchesOnFinish
+  /** BullMQ's code runs a job and ends it, and fetches no other: that is for the loop. */
+  async #process(held: HeldJob): Promise<void> {
+    const { id, token } = held
     this.#jobs.start(held)
     try {
-      job = (await this.#begin(jobOfGrant(held), held.id, held.token)) || undefined
-      while (job) {
-        jobs += 1
-        const { id, token } = job as { readonly id: string; readonly token: string }
-        const startedMs = performance.now()
-        this.#jobs.lock(id, token)
-        try {
-          job = (await this.processJob(job, token, fetchNext)) || undefined
-        } finally {
-          this.#jobs.unlock(id, token)
-          this.#watch.ran(performance.now() - startedMs)
-        }
+      const job = await this.#begin(jobOfGrant(held), id, token)
+      if (!job) return
+      const startedMs = performance.now()
+      this.#jobs.lock(id, token)
+      try {
+        await this.processJob(job, token, fetchesNone)
+      } finally {
+        this.#jobs.unlock(id, token)
+        this.#watch.ran(performance.now() - startedMs)
       }
     } catch (error) {
       this.emit('error', error as Error)
     } finally {
       this.#jobs.ended(held)
     }
-    return jobs
   }
 
   async #giveBack(jobs: readonly HeldJob[], leaving: boolean): Promise<void> {

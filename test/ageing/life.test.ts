@@ -131,15 +131,9 @@ test.each([
   const departed = departuresOf(worker)
   const [child] = (await departed.reach(12)).filter(({ name }) => name === 'child')
   await settled(queue, client, calls)
-  const finish = Departures.prototype.finishBatch
-  vi.spyOn(Departures.prototype, 'finishBatch').mockImplementation(function (
-    this: Departures,
-    to,
-    active,
-    token,
-    jobs,
-  ) {
-    return finish.call(this, to, active, token, fetches ? jobs : withoutFetch(jobs, child?.id as string))
+  const end = Departures.prototype.endTogether
+  vi.spyOn(Departures.prototype, 'endTogether').mockImplementation(function (this: Departures, to, active, jobs, by) {
+    return end.call(this, to, active, fetches ? jobs : withoutFetch(jobs, child?.id as string), by)
   })
   first.open()
   const names = namesOf(await departed.reach(24)).slice(12)

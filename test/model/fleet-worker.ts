@@ -1,11 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { Departures } from '../../src/departure/departures.ts'
-import type { Dispatching } from '../../src/departure/dispatching.ts'
-import { FinishBatch } from '../../src/departure/finish-batch.ts'
+import { type EndingLoop, Exchange, type Exchanged } from '../../src/departure/exchange.ts'
 import { giveBack } from '../../src/departure/give-back.ts'
 import type { HeldJob } from '../../src/departure/held-job.ts'
-import { mostEnded, mostGivenBack } from '../../src/departure/jobs-per-script.ts'
-import type { DepartureReply, FetchedJob } from '../../src/departure/reply.ts'
+import { mostGivenBack } from '../../src/departure/jobs-per-script.ts'
+import type { DepartureReply } from '../../src/departure/reply.ts'
 import type { Feedback } from '../../src/feedback/feedback.ts'
 import {
   applyFeedback,
@@ -17,7 +16,6 @@ import { RedisClock } from '../../src/redis/clock.ts'
 import type { Argument, Client } from '../../src/redis/commands.ts'
 import { ShapeStore } from '../../src/shape/store.ts'
 import { Dispatcher, type DispatchHost } from '../../src/worker/dispatcher.ts'
-import { dispatchingOf } from '../../src/worker/dispatching.ts'
 import { isMeantFor } from '../../src/worker/shape-wake.ts'
 import { type BullmqArguments, bullmqArguments } from './bullmq-arguments.ts'
 import type { Answers } from './combination.ts'
@@ -50,9 +48,8 @@ export class FleetWorker {
   readonly #departures: Departures
   readonly #dispatcher: Dispatcher
   readonly #clock: RedisClock
-  readonly #fetched = new Map<string, HeldJob>()
   readonly #bullmq: BullmqArguments
-  readonly #finishes: FinishBatch
+  readonly #exchange: Exchange
   #tokens = 0
   /** Successful calls since the last report of them, and the time of that report. */
   #oks = 0
@@ -61,7 +58,6 @@ export class FleetWorker {
   #asks = 0
   #dead = false
   #leaving = false
-  #looping = false
   #marker: ((score: number) => void) | undefined
 
   constructor(fleet: Fleet, base: string, traits: WorkerTraits) {
@@ -77,25 +73,13 @@ export class FleetWorker {
     const wallMs = () => this.#clock.time.wallMs()
     this.#departures = new Departures(set, this.#store, this.#id, lockMs, wallMs)
     this.#dispatcher = new Dispatcher(this.#host(), this.#clock)
-    const worker = {
+    this.#exchange = new Exchange(this.#departures, this.#store, {
       id: this.#id,
       allowUnshaped: false,
-      looping: () => this.#looping,
       nextToken: () => this.#nextToken(),
-      keepLock: () => undefined,
-    }
-    this.#departures.dispatchTo(
-      this.#noting(dispatchingOf(worker, this.#dispatcher, (held) => this.#fetched.set(held.id, held))),
-    )
-    this.#finishes = new FinishBatch({
-      one: ({ client, args, discarded }) =>
-        this.#departures.finish(client, 'moveToFinished', args, set.originalKeys('moveToFinished'), discarded),
-      many: async (client, jobs) => {
-        const token = this.#nextToken()
-        return this.#departures.finishBatch(client, await this.#activeArguments(token), token, jobs)
-      },
-      most: () => mostEnded(this.#store.memory.stored),
+      activeArguments: (token) => this.#activeArguments(token),
     })
+    this.#exchange.serve(this.#noting(this.#dispatcher))
     this.#store.on('shape', (shape, before) => {
       const later = shape.pausedUntilUs > (before?.pausedUntilUs ?? 0)
       if (later && shape.pausedUntilUs > (this.#clock.nowUs() ?? 0)) this.#dispatcher.release(shape)
@@ -103,30 +87,31 @@ export class FleetWorker {
   }
 
   /** Records when Redis granted jobs, including those fetched by a finish. */
-  #noting(dispatching: Dispatching): Dispatching {
-    const { granted } = this.#fleet
-    const note = (reply: DepartureReply) => this.#noteGrants(reply)
-    return Object.create(dispatching, {
-      onFetched: {
-        value: (jobs: readonly FetchedJob[], nowUs: number | undefined, sentMs: number) => {
-          const atUs = nowUs ?? this.#fleet.time.nowUs
-          for (const [, id] of jobs) granted.set(Number(id), { atUs, slotUs: atUs })
-          dispatching.onFetched(jobs, nowUs, sentMs)
-        },
+  #noting(loop: EndingLoop): EndingLoop {
+    const { granted, time } = this.#fleet
+    return {
+      get horizonUs() {
+        return loop.horizonUs
       },
-      onDeparture: {
-        value: (reply: DepartureReply, sentMs: number) => {
-          note(reply)
-          dispatching.onDeparture(reply, sentMs)
-        },
+      get nowMs() {
+        return loop.nowMs
       },
-      onBatch: {
-        value: (reply: DepartureReply, token: string, sentMs: number, handedOn: boolean) => {
-          note(reply)
-          dispatching.onBatch(reply, token, sentMs, handedOn)
-        },
+      get running() {
+        return loop.running
       },
-    }) as Dispatching
+      get fetchesOnFinish() {
+        return loop.fetchesOnFinish
+      },
+      exchanged: (exchanged: Exchanged) => {
+        for (const result of exchanged.results) {
+          if (typeof result !== 'object') continue
+          const { id, nowUs = time.nowUs } = result
+          granted.set(Number(id), { atUs: nowUs, slotUs: nowUs })
+        }
+        for (const reply of exchanged.replies) this.#noteGrants(reply)
+        loop.exchanged(exchanged)
+      },
+    }
   }
 
   #noteGrants({ grants, nowUs }: DepartureReply): void {
@@ -140,7 +125,6 @@ export class FleetWorker {
 
   run(): void {
     if (this.#dead || this.#leaving) return
-    this.#looping = true
     this.#checkStalled().catch((error: unknown) => this.#fails(error))
     this.#dispatcher.run().catch((error: unknown) => this.#fails(error))
   }
@@ -224,11 +208,7 @@ export class FleetWorker {
       ready: async () => {},
       depart: (token, request) => this.#depart(token, request),
       waitForMarker: (untilMs) => this.#waitForMarker(untilMs),
-      process: (held) =>
-        this.#process(held).catch((error: unknown) => {
-          this.#fails(error)
-          return 0
-        }),
+      process: (held) => this.#process(held).catch((error: unknown) => this.#fails(error)),
       giveBack: async (jobs, leaving) => {
         if (this.#dead) return
         for (const { id } of jobs) this.#fleet.givenBack += this.#fleet.jobs[Number(id)]?.cost ?? 1
@@ -276,72 +256,51 @@ export class FleetWorker {
     return untilMs && score > untilMs ? untilMs : score
   }
 
-  /** As in ShapedWorker: runs a job, then the job fetched by its finish, as long as that may start at once. */
-  async #process(first: HeldJob): Promise<number> {
-    let ran = 0
-    for (let held: HeldJob | undefined = first; held; ) {
-      const back: Promise<void> | undefined = held === first ? undefined : this.#dispatcher.returnIfLate(held)
-      if (back) {
-        await back
-        return ran
-      }
-      ran += 1
-      held = await this.#runJob(held)
-      if (held && !this.#dispatcher.mayStart(held)) {
-        this.#dispatcher.accept([held])
-        return ran
-      }
-    }
-    return ran
-  }
-
-  /** @returns the job that its finish fetched */
-  async #runJob(held: HeldJob): Promise<HeldJob | undefined> {
+  async #process(held: HeldJob): Promise<void> {
     const { time, departed, jobs } = this.#fleet
     const number = Number(held.id)
-    if (this.#dead) return undefined
+    if (this.#dead) return
     const { atUs: grantedUs } = this.#fleet.granted.get(number) as Grant
     departed.push({ number, slotUs: held.slotUs, startedUs: time.nowUs, grantedUs })
     this.#dispatcher.departed(held.id)
     await time.until(time.nowUs + (jobs[number] as Waiting).runsUs)
-    if (this.#dead) return undefined
-    const result = await this.#endJob(held, number)
-    if (typeof result === 'number' && result < 0) throw new Error(`job ${number} could not be finished: ${result}`)
-    if (!Array.isArray(result) || !result[1]) return undefined
-    const nextId = String(result[1])
-    const next = this.#fetched.get(nextId)
-    this.#fetched.delete(nextId)
-    return next && { ...next, token: held.token }
+    if (this.#dead) return
+    const code = await this.#endJob(held, number)
+    if (code < 0) throw new Error(`job ${number} could not be finished: ${code}`)
   }
 
   /** Completes the job, or, where it fails, delays it for its retry. */
-  async #endJob(held: HeldJob, number: number): Promise<unknown> {
+  async #endJob(held: HeldJob, number: number): Promise<number> {
     const { failed, jobs } = this.#fleet
     const { fails = 0, backoffUs = 0 } = jobs[number] as Waiting
     const timestamp = Math.floor(this.#clock.time.wallMs())
-    const fetches = this.#dispatcher.fetchesOnFinish
+    const { fetches } = this.#exchange
     if ((jobs[number] as Waiting).refused && !this.#fleet.refused.has(number)) return this.#refuse(held, number)
     const before = failed.get(number) ?? 0
     if (before < fails) {
       failed.set(number, before + 1)
-      const args = this.#bullmq.moveToDelayed(held, held.token, timestamp + backoffUs / 1000, backoffUs / 1000, fetches)
-      const keys = this.#fleet.redis.scripts.set.originalKeys('moveToDelayed')
-      return this.#departures.finish(this.#client, 'moveToDelayed', args, keys, false)
+      const [at, delayMs] = [timestamp + backoffUs / 1000, backoffUs / 1000]
+      return this.#sendEnd(held, 'moveToDelayed', this.#bullmq.moveToDelayed(held, held.token, at, delayMs, fetches))
     }
-    const args = this.#bullmq.moveToCompleted(held, held.token, timestamp, fetches)
-    const result = await this.#finishes.finish(
-      { client: this.#client, args, discarded: false },
-      this.#dispatcher.running,
+    const code = await this.#sendEnd(
+      held,
+      'moveToFinished',
+      this.#bullmq.moveToCompleted(held, held.token, timestamp, fetches),
     )
     this.#fleet.ended += 1
     this.#wentWell(held)
-    return result
+    return code
+  }
+
+  #sendEnd({ id, token }: HeldJob, script: string, args: Argument[]): Promise<number> {
+    const keys = this.#fleet.redis.scripts.set.originalKeys(script)
+    return this.#exchange.end({ client: this.#client, script, args, keys, discarded: false, id, token })
   }
 
   /**
    * As in src/feedback/loop.ts: the refusal is reported to the fleet, and the job goes back to the head of the queue.
    */
-  async #refuse(held: HeldJob, number: number): Promise<undefined> {
+  async #refuse(held: HeldJob, number: number): Promise<number> {
     const { forMs, hard } = this.#fleet.answers as Answers
     this.#fleet.refused.add(number)
     const feedback: Feedback = { kind: 'pause', forMs, hard, scope: 'queue', source: 'retry-after', reason: 'test' }
@@ -351,7 +310,7 @@ export class FleetWorker {
     if (throttled !== 1 || !back) throw new Error(`job ${number} is not back: ${throttled}`)
     const heard = this.#fleet.heard.findLast(({ by }) => by === held.token + held.id)
     this.#fleet.lost.push({ number, grant, started: true, foundUs: heard?.atUs as number })
-    return undefined
+    return 0
   }
 
   /** As in src/feedback/ok-reports.ts, in virtual time. */

@@ -14,23 +14,28 @@ describe('the end of a job tells a worker why it got no other', () => {
     const queue = shop.keep(new Queue(name, { connection, prefix }))
     const worker = shop.keep(new Worker(name, null, { connection, prefix }, createShapedBackend))
     const replies: DepartureReply[] = []
-    worker.getBackend().dispatchTo({
-      workerId: worker.id,
+    const looping = {
+      id: worker.id,
+      name: undefined,
       allowUnshaped: true,
-      horizonUs: 0,
-      running: 1,
-      nowMs: 0,
       nextToken: () => 'next',
+      isEnding: () => true,
       keepLock: () => undefined,
-      onFetched: () => {},
-      onDeparture: (reply) => replies.push(reply),
-      onBatch: () => {},
-    })
+    }
+    worker
+      .getBackend()
+      .exchangeFor(looping)
+      .serve({
+        horizonUs: 0,
+        running: 1,
+        nowMs: 0,
+        fetchesOnFinish: true,
+        exchanged: (exchanged) => replies.push(...exchanged.replies),
+      })
     await queue.addBulk(Array.from({ length: 2 }, () => ({ name: 'job', data: {} })))
     const job = await worker.getNextJob('token')
     await prepare(queue)
-    replies.splice(0)
-    await job!.moveToCompleted('done', 'token', true)
+    await job!.moveToCompleted('done', 'token')
     expect(replies.length).toBe(1)
     return replies[0]!
   }

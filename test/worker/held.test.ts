@@ -1,13 +1,27 @@
 import { expect, test } from 'vitest'
-import type { HeldJob } from '../../src/departure/held-job.ts'
-import { unheldJob } from '../../src/departure/held-job.ts'
-import { readDeparture } from '../../src/departure/reply.ts'
+import type { JobEnd } from '../../src/departure/exchange.ts'
+import { type DepartureReply, readDeparture } from '../../src/departure/reply.ts'
 import { RedisClock } from '../../src/redis/clock.ts'
 import { Dispatcher } from '../../src/worker/dispatcher.ts'
-import { idleHost } from './idle-host.ts'
+import { idleHost, nothing } from './idle-host.ts'
 
-function jobAt(id: string, slotUs: number): HeldJob {
-  return unheldJob([[], id, 0, 0], slotUs, 0, false)
+/** A reply that grants one job. */
+function grantOf(id: string, slotUs: number): DepartureReply {
+  return readDeparture([
+    1,
+    String(Date.now() * 1000),
+    0,
+    [[[], id, String(slotUs), 1, '0', '', '']],
+    'full',
+    '',
+    '',
+    0,
+    0,
+  ])
+}
+
+function endOf(id: string): JobEnd {
+  return { id, token: 'token', client: {} as never, script: 'moveToFinished', args: [], keys: 14, discarded: false }
 }
 
 test.each([
@@ -21,21 +35,19 @@ test.each([
   const dispatcher: Dispatcher = new Dispatcher(
     idleHost({
       closing: () => closing,
-      depart: async () =>
-        readDeparture([1, String(nowUs), 0, [[[], 'first', String(nowUs), 1, '0', '', '']], 'full', '', '', 0, 0]),
+      depart: async () => grantOf('first', nowUs),
       process: async ({ id }) => {
         ran.push(id)
         if (id !== 'first') {
           for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve))
           ran.push(`${id} ended`)
-          return 1
+          return
         }
         closing = true
         dispatcher.wake()
         // The reply to its end comes after the held jobs went back.
         for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve))
-        dispatcher.accept([jobAt('fetched', nowUs + aheadUs)])
-        return 1
+        dispatcher.exchanged({ ...nothing, replies: [grantOf('fetched', nowUs + aheadUs)] })
       },
       giveBack: async (jobs) => {
         returned.push(...jobs.map(({ id }) => id))
@@ -49,37 +61,55 @@ test.each([
   expect(dispatcher.held).toEqual([])
 })
 
-/** A dispatcher that only gets jobs from ends, and what it ran. */
-function dispatching(): { dispatcher: Dispatcher; ran: string[]; nowUs: number } {
-  const ran: string[] = []
+/** A dispatcher that only gets jobs from ends, and what it did. */
+function dispatching(): { dispatcher: Dispatcher; did: string[]; nowUs: number } {
+  const did: string[] = []
   const nowUs = Date.now() * 1000
   const host = idleHost({
     closing: () => false,
-    depart: async () => readDeparture([1, String(nowUs), 0, [], 'empty', '', '', 0, 0]),
-    process: async ({ id }) => ran.push(id),
+    depart: async () => grantOf('first', nowUs),
+    process: ({ id }) => {
+      did.push(id)
+      return new Promise<void>(() => {})
+    },
   })
-  return { dispatcher: new Dispatcher(host, new RedisClock()), ran, nowUs }
+  return { dispatcher: new Dispatcher(host, new RedisClock()), did, nowUs }
 }
 
-test('jobs that one end fetched and another granted start in the order of their slots', async () => {
-  const { dispatcher, ran, nowUs } = dispatching()
-  const [first, second, third] = [3, 2, 1].map((ms) => jobAt(`${ms} ms ago`, nowUs - ms * 1000)) as HeldJob[]
-  dispatcher.awaitHandOn([first!, second!])
-  dispatcher.accept([third!])
-  // BullMQ's code hands them on in another order.
-  expect(dispatcher.mayStart(second!)).toBe(false)
-  dispatcher.accept([second!])
-  await Promise.resolve()
-  expect(ran).toEqual([])
-  expect(dispatcher.mayStart(first!)).toBe(true)
-  await new Promise((resolve) => setImmediate(resolve))
-  expect(ran).toEqual(['2 ms ago', '1 ms ago'])
+const turn = () => new Promise((resolve) => setImmediate(resolve))
+
+test('jobs that several ends brought start in the order of their slots', async () => {
+  const { dispatcher, did, nowUs } = dispatching()
+  const ago = (ms: number) => ({ fields: [], id: `${ms} ms ago`, score: '', nowUs: nowUs - ms * 1000 })
+  dispatcher.exchanged({ ...nothing, replies: [grantOf('1 ms ago', nowUs - 1000)] })
+  dispatcher.exchanged({ ...nothing, replies: [grantOf('2 ms ago', nowUs - 2000)] })
+  dispatcher.exchanged({ ...nothing, ends: [endOf('another')], results: [ago(3)] })
+  await turn()
+  expect(did).toEqual(['2 ms ago', '1 ms ago', '3 ms ago'])
 })
 
-test('a job that was fetched and never handed on holds no others', async () => {
-  const { dispatcher, ran, nowUs } = dispatching()
-  dispatcher.awaitHandOn([jobAt('lost', nowUs - 2000)])
-  dispatcher.accept([jobAt('next', nowUs - 1000)])
-  await new Promise((resolve) => setImmediate(resolve))
-  expect(ran).toEqual(['next'])
+test.each([
+  ['fetched', { ends: [endOf('first')], results: [{ fields: [], id: 'next', score: '', nowUs: undefined }] }],
+  ['granted', { replies: [grantOf('next', 0)] }],
+] as const)('a job that ended is reported before the one that its end %s starts', async (_, brought) => {
+  const { dispatcher, did } = dispatching()
+  dispatcher.exchanged({ ...nothing, ...brought } as never)
+  // However much BullMQ's code still has to do.
+  for (let tick = 0; tick < 100; tick++) await undefined
+  did.push('reported')
+  await turn()
+  expect(did).toEqual(['reported', 'next'])
+})
+
+test('a job whose end Redis has taken leaves its place, also before it is reported', async () => {
+  const { dispatcher, did, nowUs } = dispatching()
+  void dispatcher.run()
+  await expect.poll(() => did).toEqual(['first'])
+  expect([dispatcher.placesTaken, dispatcher.full, dispatcher.running]).toEqual([1, true, 1])
+  dispatcher.exchanged({ ...nothing, ends: [endOf('first')], results: [0] })
+  expect([dispatcher.placesTaken, dispatcher.full]).toEqual([0, false])
+  dispatcher.exchanged({ ...nothing, replies: [grantOf('second', nowUs)] })
+  await turn()
+  expect(did).toEqual(['first', 'second'])
+  expect([dispatcher.placesTaken, dispatcher.full]).toEqual([1, true])
 })

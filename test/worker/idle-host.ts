@@ -1,3 +1,4 @@
+import type { Exchanged } from '../../src/departure/exchange.ts'
 import type { DispatchHost } from '../../src/worker/dispatcher.ts'
 
 /** A worker with one place, no shape and nothing to report, for tests of the dispatcher alone. */
@@ -29,3 +30,6 @@ export function idleHost(
     ...given,
   }
 }
+
+/** Ends that brought nothing. */
+export const nothing: Exchanged = { ends: [], results: [], replies: [], token: 'token', sentMs: 0 }

@@ -4,7 +4,7 @@ import { ShapedQueue, ShapedWorker } from '../../src/index.ts'
 import { RedisClock } from '../../src/redis/clock.ts'
 import { Dispatcher } from '../../src/worker/dispatcher.ts'
 import { useRedis } from '../support/redis.ts'
-import { idleHost } from './idle-host.ts'
+import { idleHost, nothing } from './idle-host.ts'
 
 const redis = useRedis(import.meta.url)
 
@@ -45,12 +45,12 @@ test('a loss that the end of a job finds does not make a worker forget the longe
       asked.push(longestHorizonUs)
       return closed('', '700000')
     },
-    process: async () => 0,
+    process: async () => {},
   })
   const dispatcher = new Dispatcher(host, new RedisClock())
   const running = dispatcher.run()
   await expect.poll(() => asked.length).toBe(1)
-  dispatcher.noteReply(closed('hold', ''), dispatcher.nowMs)
+  dispatcher.exchanged({ ...nothing, replies: [closed('hold', '')], sentMs: dispatcher.nowMs })
   dispatcher.wake()
   await expect.poll(() => asked.length).toBe(2)
   expect(asked[1]).toBe(700_000)

@@ -243,7 +243,7 @@ test('a marker that came just before the overload is noticed is left to others b
     },
     waitForMarker: () => (asks === 1 ? marker.opened : new Promise<number>(() => {})),
     giveBack: async (held, leaving) => void given.push([held.length, leaving]),
-    process: async () => 0,
+    process: async () => {},
   })
   const dispatcher = new Dispatcher(host, new RedisClock())
   const running = dispatcher.run()

@@ -112,3 +112,34 @@ test("a scheduler's next iteration is made when its job departs, not when it is 
   await departed.until((all) => all.some(({ name }) => name === 'tick'))
   expect(await queue.getDelayedCount()).toBe(1)
 })
+
+test.each([
+  [1, 'no rate', {}],
+  [12, 'no rate', {}],
+  [12, 'a rate that holds none', { rate: '100000/s', burst: 1000 }],
+] as const)(
+  'with %i at once and %s, a job is reported ended before another starts in its place',
+  async (concurrency, _, shape) => {
+    const queue = shop.queue({ capacity: 1000, ...shape })
+    await queue.addBulk(jobs(100))
+    const worker = shop.worker(queue, async ({ name }) => failsSometimes(name), { concurrency, autorun: false })
+    let [running, most, ended] = [0, 0, 0]
+    worker.on('active', () => {
+      running += 1
+      most = Math.max(most, running)
+    })
+    for (const event of ['completed', 'failed'] as const) {
+      worker.on(event, () => {
+        running -= 1
+        ended += 1
+      })
+    }
+    void worker.run()
+    await expect.poll(() => ended, { timeout: 60_000 }).toBe(100)
+    expect(most).toBe(concurrency)
+  },
+)
+
+async function failsSometimes(name: string): Promise<void> {
+  if (name.endsWith('7')) throw new Error('seven')
+}

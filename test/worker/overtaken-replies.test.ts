@@ -3,7 +3,7 @@ import { readDeparture } from '../../src/departure/reply.ts'
 import { RedisClock } from '../../src/redis/clock.ts'
 import { AskSchedule } from '../../src/worker/ask-schedule.ts'
 import { Dispatcher } from '../../src/worker/dispatcher.ts'
-import { idleHost } from './idle-host.ts'
+import { idleHost, nothing } from './idle-host.ts'
 
 /** What Redis answers while the next slot is a day ahead. */
 function closed() {
@@ -24,7 +24,7 @@ test.each([
         asks += 1
         return closed()
       },
-      process: async () => 0,
+      process: async () => {},
     }),
     new RedisClock(),
   )
@@ -33,7 +33,7 @@ test.each([
   const beforeMs = dispatcher.nowMs
   dispatcher.wake()
   await expect.poll(() => asks).toBe(2)
-  dispatcher.noteReply(closed(), overtakes ? beforeMs : dispatcher.nowMs)
+  dispatcher.exchanged({ ...nothing, replies: [closed()], sentMs: overtakes ? beforeMs : dispatcher.nowMs })
   for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve))
   expect(asks).toBe(asked)
   closing = true

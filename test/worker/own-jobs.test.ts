@@ -27,7 +27,6 @@ test('a program knows of the job that it adds before its own worker runs it', as
       process: async () => {
         knew.push(added)
         closing = true
-        return 1
       },
     }),
     new RedisClock(),

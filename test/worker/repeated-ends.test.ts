@@ -22,12 +22,12 @@ test.each([
     await queue.addBulk(Array.from({ length: 5 }, (_, i) => ({ name: 'job', data: { i } })))
     const worker = shop.worker(queue, null, { autorun: false })
     await worker.waitUntilReady()
-    const sent = vi.spyOn(Departures.prototype, 'finish')
+    const sent = vi.spyOn(Departures.prototype, 'endStock')
     const job = await worker.getNextJob('token')
     const [, next] = (await job!.moveToCompleted('done', 'token', true)) as [unknown, string]
     await change(queue)
     const departures = sent.mock.contexts.at(-1) as Departures
-    const again = (await departures.finish(...sent.mock.calls.at(-1)!)) as unknown[]
+    const again = (await departures.endStock(...sent.mock.calls.at(-1)!)) as unknown[]
     expect(again[1]).toBe(next)
     expect(await queue.getJobCounts('active', 'completed', 'wait')).toEqual({ active: 1, completed: 1, wait: 3 })
   },
@@ -39,15 +39,15 @@ test('a batch of ends that is sent again under a rate takes no further jobs', as
   const open: (() => void)[] = []
   const worker = shop.worker(queue, () => new Promise<void>((resolve) => void open.push(resolve)), { concurrency: 20 })
   await worker.waitUntilReady()
-  const sent = vi.spyOn(Departures.prototype, 'finishBatch')
+  const sent = vi.spyOn(Departures.prototype, 'endTogether')
   await vi.waitFor(() => expect(open).toHaveLength(20), 60_000)
   for (const end of open.splice(0, 10)) end()
   await vi.waitFor(() => expect(open).toHaveLength(20), 60_000)
   await queue.setShape({ rate: '1/min' }, BY)
   const departures = sent.mock.contexts.at(-1) as Departures
-  const results = await departures.finishBatch(...sent.mock.calls.at(-1)!)
+  const { results } = await departures.endTogether(...sent.mock.calls.at(-1)!)
   expect(results).toHaveLength(10)
-  expect(results.every((result) => Array.isArray(result))).toBe(true)
+  expect(results.every((result) => typeof result === 'object')).toBe(true)
   expect(await queue.getJobCountByTypes('active')).toBe(20)
   await queue.clearShape()
   for (const end of open) end()

@@ -1,3 +1,4 @@
+import { AsyncResource } from 'node:async_hooks'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type DepartureRequest, isFetching } from '../departure/departures.ts'
 import type { EndingLoop, Exchanged, JobEnd } from '../departure/exchange.ts'
@@ -118,6 +119,8 @@ export class Dispatcher implements EndingLoop {
   /** The slot of the next job, µs, if the last reply filled this worker. */
   #nextSlotUs: number | undefined
   #signal: (() => void) | undefined
+  /** Jobs run in the asynchronous context of the loop, not in that of the job whose end brought them. */
+  #context = new AsyncResource('sluice.loop')
 
   constructor(host: DispatchHost, clock: RedisClock) {
     this.#host = host
@@ -204,6 +207,7 @@ export class Dispatcher implements EndingLoop {
 
   /** Runs until the worker has stopped: jobs granted but not started are back, and running jobs have ended. */
   async run(): Promise<void> {
+    this.#context = new AsyncResource('sluice.loop')
     this.#schedule.start()
     while (!this.#host.closing() && (!this.#host.stopping() || this.#taken > 0)) {
       if (this.#turn) await this.#turn
@@ -505,7 +509,7 @@ export class Dispatcher implements EndingLoop {
 
   async #run(job: HeldJob): Promise<void> {
     try {
-      await this.#host.process(job)
+      await this.#context.runInAsyncScope(() => this.#host.process(job))
     } finally {
       this.#ran(job)
     }

@@ -97,7 +97,7 @@ test.each(modules)('%s returns what it defines', (file) => {
 test('every module is used', () => {
   const used = new Set(files.flatMap((file) => [...namesOf(textOf(file)).uses.values()]))
   // What src/redis/scripts.ts puts around the scripts of BullMQ.
-  const around = ['ends/retried', 'groups/priority', 'redis/steady', 'limits/keep-places']
+  const around = ['ends/retried', 'groups/priority', 'limits/keep-places']
   expect(modules.filter((file) => !used.has(file) && !around.includes(file))).toEqual([])
 })
 

@@ -167,12 +167,6 @@ const SENT_ONCE = new Set([
   ...['apply-feedback', 'report', 'override-shape', 'pause-meter', 'set-group', 'note-history'],
 ])
 
-/** Files whose calls make the most garbage, since each handles many jobs: `lua/redis/steady.lua` spreads its collection. */
-const STEADY: ReadonlySet<string> = new Set([
-  ...['add-bulk', ADMIT_FLOW],
-  ...['depart', 'finish-batch', 'finish-batch-open', 'finish-batch-groups', 'give-back', 'drain-part', 'report'],
-])
-
 /** All scripts for one pair of versions, ready to be defined on a client. Texts are static: no queue name, no rate. */
 export class ScriptSet {
   readonly #definitions = new Map<string, ScriptDefinition>()
@@ -188,7 +182,7 @@ export class ScriptSet {
     const composer = new LuaComposer(moduleReader(bullmq, readLua))
     const compose = (file: string, around = '') => {
       const text = readLua(`verbs/${file}`).replace(AROUND, `bullmq/${around}`)
-      return composer.text(STEADY.has(file) ? steady(text) : text)
+      return composer.text(text)
     }
     for (const [file, numberOfKeys] of Object.entries(OWN))
       this.#definitions.set(file, { lua: compose(file), numberOfKeys })
@@ -259,11 +253,6 @@ export class ScriptSet {
 /** The cluster variant of a script: takes one extra key (`absentKey`), which it drops before the body runs. */
 function onCluster({ lua, numberOfKeys }: ScriptDefinition): ScriptDefinition {
   return { lua: `${WITHOUT_ABSENT_KEY}${lua}`, numberOfKeys: numberOfKeys + 1 }
-}
-
-/** A script that makes much garbage, which is then freed in more calls. */
-function steady(text: string): string {
-  return `local steady = use 'redis/steady'\nlocal function run()\n${text}\nend\nreturn steady(run)`
 }
 
 /** What a {@link LuaComposer} reads: files of `lua/`, and the scripts of BullMQ, which may use modules themselves. */

@@ -1,6 +1,9 @@
-import type { JobJson } from 'bullmq'
+import type { JobJson, ParentKeyOpts, RedisQueueBackend } from 'bullmq'
+import { keepingCalls } from '../redis/captured-calls.ts'
 import type { Argument } from '../redis/commands.ts'
+import { uniqueId } from '../redis/ids.ts'
 import { baseOfMetaKey } from '../redis/keys.ts'
+import type { ShapeStore } from '../shape/store.ts'
 import type { FirstAnswer } from './confirmation.ts'
 import { ONCE, type OnceCall } from './idempotency-key.ts'
 import type { JobTerms } from './job-options.ts'
@@ -84,6 +87,67 @@ export function addedJob(job: JobJson, jobId: string | undefined, hasNewId = fal
  */
 export function fitsBulk({ script, job }: AddCall): boolean {
   return IN_BULKS.includes(script) && job.estimate === undefined && job.costs === undefined
+}
+
+/** A job that is to be added. */
+export interface JobToAdd {
+  readonly job: JobJson
+  /** '' or undefined if none was given. */
+  readonly jobId: string | undefined
+  /** Default: if none was given. */
+  readonly hasNewId?: boolean
+  readonly parentKeyOpts?: ParentKeyOpts | undefined
+  /** Those of its queue, if it is another one than the backend's. */
+  readonly keys?: Parameters<BullmqAdd>[4]
+  readonly first?: FirstAnswer
+}
+
+type BullmqAdd = RedisQueueBackend['addJobToTransaction']
+
+/** BullMQ's code only hands it on. */
+const NO_CLIENT = undefined as never
+
+/** Makes the calls with which BullMQ's own code would add jobs: a copy of the backend keeps what that code sends. */
+export class AddCalls {
+  readonly #copy: RedisQueueBackend
+  readonly #add: BullmqAdd
+  readonly #store: ShapeStore
+  #sent: Pick<AddCall, 'script' | 'args'> | undefined
+
+  /** @param add that of BullMQ's own backend */
+  constructor(backend: RedisQueueBackend, add: BullmqAdd, store: ShapeStore) {
+    this.#copy = keepingCalls(backend, (script, args) => {
+      this.#sent = { script, args }
+    })
+    this.#add = add
+    this.#store = store
+  }
+
+  /**
+   * Unless it fails, BullMQ's code sends the call before its first await: jobs keep the order of their calls. A job
+   * without an id gets a unique one if a resent command must not add it twice: BullMQ's numeric ids cannot ensure that.
+   * @returns undefined if BullMQ's code failed: then `making` says why
+   */
+  make({ job, jobId, hasNewId = !jobId, parentKeyOpts, keys, first }: JobToAdd): {
+    readonly call: AddCall | undefined
+    readonly making: Promise<string>
+  } {
+    const id = jobId || (this.#store.memory.stored ? uniqueId() : '')
+    this.#sent = undefined
+    const making = this.#add.call(this.#copy, NO_CLIENT, job, id, parentKeyOpts, keys)
+    const sent = this.#sent as Pick<AddCall, 'script' | 'args'> | undefined
+    if (!sent) return { call: undefined, making }
+    const { script, args } = sent
+    const added = addedJob(job, id, hasNewId)
+    return { call: first ? { script, args, job: added, first } : { script, args, job: added }, making }
+  }
+
+  /** @throws why BullMQ's code cannot make one of them */
+  async all(jobs: readonly JobToAdd[]): Promise<AddCall[]> {
+    const made = jobs.map((job) => this.make(job))
+    await Promise.all(made.map(({ making }) => making))
+    return made.map(({ call }) => call as AddCall)
+  }
 }
 
 /** The format of `lua/admission/new-job.lua`. */

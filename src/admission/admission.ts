@@ -101,21 +101,13 @@ export class Admission {
     })
   }
 
-  /**
-   * A unique id for a job without one, if a resent command must not add it twice: BullMQ's numeric ids cannot ensure
-   * that.
-   */
-  idFor(jobId: string | undefined): string | undefined {
-    if (jobId) return jobId
-    return this.#store.memory.stored ? uniqueId() : jobId
-  }
-
   /** @returns BullMQ's own reply: the id, or its negative code */
   add(client: Client, call: AddCall): Promise<unknown> {
     // Without a shape everything is sent as BullMQ sends it.
     if (!this.#store.memory.stored) return this.#one(client, call)
-    const collects = this.#collector.underWay > 0 && fitsBulk(call)
-    return collects ? this.#collector.add({ client, call }) : this.#collector.alone({ client, call })
+    if (this.#collector.underWay > 0 && fitsBulk(call)) return this.#collector.add({ client, call })
+    this.#collector.flush()
+    return this.#collector.track(this.#one(client, call))
   }
 
   /** Sends what is collected now, before a call that must come after it. */

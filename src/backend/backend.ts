@@ -15,7 +15,7 @@ import {
   raw2NextJobData,
   type WorkerOptions,
 } from 'bullmq'
-import { type AddCall, type AddedJob, addedJob } from '../admission/add-call.ts'
+import { type AddCall, AddCalls, type AddedJob, addedJob, type JobToAdd } from '../admission/add-call.ts'
 import { Admission } from '../admission/admission.ts'
 import { FirstAnswer, ReplicaConfirmation } from '../admission/confirmation.ts'
 import { FlowAdmission, type FlowEntries, type FlowResult, parentReleases } from '../admission/flows.ts'
@@ -24,6 +24,7 @@ import { type DepartingWorker, type DepartureRequest, Departures, type EndCall }
 import { Exchange } from '../departure/exchange.ts'
 import type { DepartureReply } from '../departure/reply.ts'
 import { InvalidInputError } from '../errors.ts'
+import { argumentsOf } from '../redis/captured-calls.ts'
 import {
   type Argument,
   type Client,
@@ -38,7 +39,6 @@ import { isPrepared, type ScriptSet, WRAPPED } from '../redis/scripts.ts'
 import { removeOwnKeys } from '../redis/shaped-queues.ts'
 import { untilMoved, untilServed } from '../redis/until-served.ts'
 import { ShapeStore } from '../shape/store.ts'
-import { argumentsOf, CallCollector, type ScriptCall } from './captured-calls.ts'
 import { closeInTime } from './closing.ts'
 import {
   clientOf,
@@ -95,15 +95,6 @@ export interface LoopingWorker extends DepartingWorker {
   keepLock(jobId: string): (() => void) | undefined
 }
 
-/** A job for which BullMQ's code is to make the add call. */
-interface JobToAdd {
-  readonly job: JobJson
-  readonly jobId: string
-  readonly hasNewId?: boolean
-  readonly parentKeyOpts?: ParentKeyOpts | undefined
-  readonly keys?: KeysMap
-}
-
 /** Shared by all backends over one connection: a FlowProducer has one for each queue of a flow. */
 interface Family {
   readonly scripts: ScriptSet
@@ -124,6 +115,7 @@ export class ShapedBackend extends RedisQueueBackend {
    */
   readonly store: ShapeStore
   readonly #family: Family
+  readonly #addCalls: AddCalls
   readonly #admission: Admission
   readonly #departures: Departures
   #worker: LoopingWorker | undefined
@@ -150,6 +142,7 @@ export class ShapedBackend extends RedisQueueBackend {
     super(connection, name, keys, toKey, opts, blockingConnection, ownsConnection)
     this.#family = family
     this.store = this.#storeOf(this.toKey(''))
+    this.#addCalls = new AddCalls(this, super.addJobToTransaction, this.store)
     this.#admission = new Admission(family.scripts, this.store, name)
     this.#confirmation = new ReplicaConfirmation(name, (type) => this.toKey(type))
     const { lockDuration } = opts as { lockDuration?: number }
@@ -284,7 +277,6 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   override execCommand(client: ClientOrTransaction, script: string, args: Argument[]): unknown {
-    if (client instanceof CallCollector) return client.keep(script, args)
     const idAt = this.#worker ? ENDS[script] : undefined
     if (idAt === undefined) return this.#send(client, script, args)
     const jobId = String(args[this.#keysOf(script) + idAt])
@@ -323,47 +315,40 @@ export class ShapedBackend extends RedisQueueBackend {
   ): Promise<string> {
     // Its reply would come with that of the transaction: as a refusal, or as MayHaveRun, which no one would read.
     if (isTransaction(client)) throw new InvalidInputError(NO_TRANSACTION)
-    const { call, making } = this.#captureAdd(job, jobId, parentKeyOpts, keys)
-    if (!call) return making
-    const { script, args } = call
-    return this.#added(
-      await this.#admission.add(client as Client, { script, args, job: addedJob(job, jobId) }),
-      parentKeyOpts,
-    )
+    return this.#add(client as Client, { job, jobId, parentKeyOpts, keys })
   }
 
   override async addJob(job: JobJson, jobId: string, parentKeyOpts: ParentKeyOpts = {}): Promise<string> {
     const preparing = this.store.prepared()
     if (preparing) await preparing
-    const id = this.#admission.idFor(jobId) as string
     const client = await this.queue.client
     // Jobs that are added together may be sent in parts.
     const first = new FirstAnswer(client)
     const { keptMs } = this.#confirmation
-    const { call, making } = this.#captureAdd(job, id, parentKeyOpts, this.queue.keys)
-    if (!call) return making
-    const { script, args } = call
-    const reply = await this.#admission.add(client, { script, args, job: addedJob(job, id, !jobId), first })
-    const added = this.#added(reply, parentKeyOpts)
+    const added = await this.#add(client, { job, jobId, parentKeyOpts, first })
     const durability = this.store.memory.stored?.durability
     if (durability) await this.#confirmation.confirm(client, durability, [added], keptMs, first)
     return added
   }
 
+  /** @returns the id of the job */
+  async #add(client: Client, added: JobToAdd): Promise<string> {
+    const { call, making } = this.#addCalls.make(added)
+    if (!call) return making
+    const reply = await this.#admission.add(client, call)
+    if (typeof reply !== 'number') return reply as string
+    // BullMQ's negative code of an error.
+    throw this.finishedErrors({ code: reply, parentKey: added.parentKeyOpts?.parentKey as string, command: 'addJob' })
+  }
+
   override async addJobs(entries: AddJobsEntries): Promise<string[]> {
     if (entries.length === 0) return []
     await this.store.prepared()
-    const jobs = entries.map((entry) => {
-      const jobId = this.#admission.idFor(entry.jobId) as string
-      return { ...entry, jobId, hasNewId: !entry.jobId }
-    })
-    const ids = jobs.map(({ jobId }) => jobId)
-    const refusal = await this.#missingParent(entries, ids)
-    const collected = await this.#collect(jobs)
     const client = await this.queue.client
     const first = new FirstAnswer(client)
     const { keptMs } = this.#confirmation
-    const calls = collected.map((call) => ({ ...call, first }))
+    const calls = await this.#addCalls.all(entries.map((entry) => ({ ...entry, first })))
+    const refusal = await this.#missingParent(entries, calls)
     const replies = await this.#admission.bulk(client, calls, refusal)
     const code = replies.find((reply) => Number(reply) < 0)
     // BullMQ returns such a code as a job id; a shaped queue throws the error.
@@ -377,15 +362,14 @@ export class ShapedBackend extends RedisQueueBackend {
   /**
    * BullMQ's script would find that a parent is missing once it has added the jobs before. A parent may be an earlier job
    * of the same bulk.
-   * @param ids of the jobs
    */
-  async #missingParent(entries: AddJobsEntries, ids: readonly string[]): Promise<Error | undefined> {
+  async #missingParent(entries: AddJobsEntries, calls: readonly AddCall[]): Promise<Error | undefined> {
     const added = new Set<string>()
     const asked = new Set<string>()
     for (const [i, { parentKeyOpts }] of entries.entries()) {
       const { parentKey } = parentKeyOpts ?? {}
       if (parentKey && !added.has(parentKey)) asked.add(parentKey)
-      added.add(this.toKey(ids[i] as string))
+      added.add(this.toKey((calls[i] as AddCall).job.id))
     }
     if (asked.size === 0 || !this.store.memory.stored) return undefined
     const client = await this.queue.client
@@ -398,7 +382,7 @@ export class ShapedBackend extends RedisQueueBackend {
 
   override async addFlow(entries: FlowEntries): Promise<FlowResult[]> {
     const client = await this.queue.client
-    const calls = await this.#collect(
+    const calls = await this.#addCalls.all(
       entries.map((entry) => ({
         job: entry.jobData,
         jobId: entry.jobId,
@@ -573,7 +557,7 @@ export class ShapedBackend extends RedisQueueBackend {
    * @internal
    */
   async callToAdd(job: JobJson, jobId: string): Promise<AddCall> {
-    const [call] = await this.#collect([{ job, jobId }])
+    const [call] = await this.#addCalls.all([{ job, jobId, hasNewId: false }])
     return call as AddCall
   }
 
@@ -718,36 +702,9 @@ export class ShapedBackend extends RedisQueueBackend {
     })
   }
 
-  /** The id of an added job. @param reply of BullMQ's script: its negative codes are errors */
-  #added(reply: unknown, { parentKey }: ParentKeyOpts): string {
-    if (typeof reply !== 'number') return reply as string
-    throw this.finishedErrors({ code: reply, parentKey: parentKey as string, command: 'addJob' })
-  }
-
   #iterationToAdd(args: readonly Argument[]): AddedJob {
     const schedulerId = args[this.#keysOf(SCHEDULER) + 2] as string
     return { cost: 1, terms: '', ...this.#schedulerJobs.get(schedulerId), id: '', deduplicationId: '', schedulerId }
-  }
-
-  async #collect(jobs: readonly JobToAdd[]): Promise<AddCall[]> {
-    const captured = jobs.map(({ job, jobId, parentKeyOpts, keys }) =>
-      this.#captureAdd(job, jobId, parentKeyOpts, keys),
-    )
-    await Promise.all(captured.map(({ making }) => making))
-    return captured.map(({ call }, i) => {
-      const { job, jobId, hasNewId = false } = jobs[i] as JobToAdd
-      return { ...(call as ScriptCall), job: addedJob(job, jobId, hasNewId) }
-    })
-  }
-
-  /**
-   * The call with which BullMQ's code would add a job. Unless it fails, that code makes it before its first await: jobs
-   * keep the order of their calls.
-   */
-  #captureAdd(job: JobJson, jobId: string, parentKeyOpts: ParentKeyOpts | undefined, keys: KeysMap | undefined) {
-    const collector = new CallCollector()
-    const making = super.addJobToTransaction(collector as unknown as Client, job, jobId, parentKeyOpts, keys)
-    return { call: collector.calls[0], making }
   }
 
   #keysOf(script: string): number {

@@ -1,28 +1,23 @@
-import type { Argument } from '../redis/commands.ts'
+import type { Argument } from './commands.ts'
 
-export interface ScriptCall {
-  readonly script: string
-  readonly args: Argument[]
-}
-
-/** Mimics a client: keeps the script calls of BullMQ's own code instead of sending them. */
-export class CallCollector {
-  readonly calls: ScriptCall[] = []
-
-  /** Replaces a backend's `execCommand`. */
-  keep(script: string, args: Argument[]): number {
-    this.calls.push({ script, args })
+/** A copy of BullMQ's backend, whose code keeps the calls of scripts instead of sending them. */
+export function keepingCalls<B extends object>(backend: B, keep: (script: string, args: Argument[]) => void): B {
+  const value = (_client: unknown, script: string, args: Argument[]): number => {
+    keep(script, args)
     return 0
   }
+  return Object.create(backend, { execCommand: { value } })
 }
 
-/** The arguments with which a method of BullMQ's backend would call its script, captured by a copy of the backend. */
+/** The arguments with which a method of BullMQ's backend would call its script. */
 export async function argumentsOf<B extends object>(
   backend: B,
   method: (this: B) => Promise<unknown>,
 ): Promise<Argument[]> {
-  const collector = new CallCollector()
-  const execCommand = (_client: unknown, script: string, args: Argument[]) => collector.keep(script, args)
-  await method.call(Object.create(backend, { execCommand: { value: execCommand } }))
-  return (collector.calls[0] as { args: Argument[] }).args
+  let sent: Argument[] = []
+  const copy = keepingCalls(backend, (_script, args) => {
+    sent = args
+  })
+  await method.call(copy)
+  return sent
 }

@@ -48,10 +48,18 @@ export class Collector<Call, Reply> {
     })
   }
 
-  /** Sends a call at once, after the collected ones. */
-  alone(call: Call): Promise<Reply> {
-    this.flush()
-    return this.#track(1, this.#options.one(call))
+  /** Counts calls that were sent by themselves. @returns their reply */
+  track<T>(sent: Promise<T>, calls = 1): Promise<T> {
+    this.#underWay += calls
+    this.#sendings += 1
+    const ended = () => {
+      this.#underWay -= calls
+      this.#sendings -= 1
+      // Callers that got a reply may call again at once.
+      if (this.#held) process.nextTick(() => this.flush())
+    }
+    sent.then(ended, ended)
+    return sent
   }
 
   /** Sends the collected calls now, before a call that must come after them. */
@@ -64,11 +72,11 @@ export class Collector<Call, Reply> {
     const { least = 2 } = this.#options
     if (batch.length < least) {
       // A few calls cost Redis less one by one.
-      for (const { call, resolve, reject } of batch) this.#track(1, this.#options.one(call)).then(resolve, reject)
+      for (const { call, resolve, reject } of batch) this.track(this.#options.one(call)).then(resolve, reject)
       return
     }
     const calls = batch.map(({ call }) => call)
-    this.#track(batch.length, this.#options.many(calls)).then(
+    this.track(this.#options.many(calls), batch.length).then(
       (replies) => settle(batch, replies),
       (error: unknown) => {
         for (const { reject } of batch) reject(error)
@@ -80,19 +88,6 @@ export class Collector<Call, Reply> {
     const { defer = process.nextTick, mostSendings = Number.POSITIVE_INFINITY } = this.#options
     if (this.#sendings < mostSendings) defer(() => this.flush())
     else this.#held = setTimeout(() => this.flush(), MOST_HELD_MS)
-  }
-
-  #track<T>(calls: number, sent: Promise<T>): Promise<T> {
-    this.#underWay += calls
-    this.#sendings += 1
-    const ended = () => {
-      this.#underWay -= calls
-      this.#sendings -= 1
-      // Callers that got a reply may call again at once.
-      if (this.#held) process.nextTick(() => this.flush())
-    }
-    sent.then(ended, ended)
-    return sent
   }
 }
 

@@ -1,6 +1,6 @@
 import { type JobJson, QueueKeys, RedisQueueBackend } from 'bullmq'
-import { argumentsOf } from '../../src/backend/captured-calls.ts'
 import type { HeldJob } from '../../src/departure/held-job.ts'
+import { argumentsOf } from '../../src/redis/captured-calls.ts'
 import type { Argument } from '../../src/redis/commands.ts'
 
 /** As in src/worker/options.ts. */

@@ -153,8 +153,10 @@ export class AddCalls {
 /** The format of `lua/admission/new-job.lua`. */
 export function describeJob({ script, job }: AddCall): string {
   const { cost, terms, group, deduplicationId } = job
-  if (script === STANDARD && cost === 1 && terms === '' && !group && deduplicationId === '') return ''
   const [id, priority] = group ?? ['', '']
+  if (script === STANDARD && cost === 1 && terms === '' && deduplicationId === '' && !priority) {
+    return group ? `/${id}` : ''
+  }
   return `${script} ${cost} ${terms} ${deduplicationId === '' ? '' : 'd'} ${priority} ${id}`
 }
 

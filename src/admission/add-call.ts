@@ -7,7 +7,7 @@ import type { ShapeStore } from '../shape/store.ts'
 import type { FirstAnswer } from './confirmation.ts'
 import { ONCE, type OnceCall } from './idempotency-key.ts'
 import type { JobTerms } from './job-options.ts'
-import { type JobTermsText, termsOf } from './job-terms.ts'
+import { type JobTermsText, termsOf, waitsForChildren } from './job-terms.ts'
 import type { AdmissionEstimate } from './reply.ts'
 
 /** Job option that receives the job's estimate. A symbol, so that it is neither stored nor visible. */
@@ -55,6 +55,8 @@ const META_KEY_AT: Readonly<Record<string, number>> = {
 }
 /** BullMQ's script for jobs that wait for nothing. */
 const STANDARD = 'addStandardJob'
+/** That for jobs that wait for their children. */
+const PARENT = 'addParentJob'
 /** Its add scripts that bulks support. */
 const IN_BULKS: readonly string[] = [STANDARD, 'addPrioritizedJob', 'addDelayedJob']
 
@@ -152,7 +154,8 @@ export class AddCalls {
 
 /** The format of `lua/admission/new-job.lua`. */
 export function describeJob({ script, job }: AddCall): string {
-  const { cost, terms, group, deduplicationId } = job
+  const { cost, group, deduplicationId } = job
+  const terms = script === PARENT ? waitsForChildren(job.terms) : job.terms
   const [id, priority] = group ?? ['', '']
   if (script === STANDARD && cost === 1 && terms === '' && deduplicationId === '' && !priority) {
     return group ? `/${id}` : ''

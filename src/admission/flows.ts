@@ -5,8 +5,7 @@ import { untilCertain } from '../redis/resends.ts'
 import type { ScriptSet } from '../redis/scripts.ts'
 import { type Durability, strongerOf } from '../shape/durability.ts'
 import type { ShapeStore } from '../shape/store.ts'
-import { type AddCall, baseOfCall } from './add-call.ts'
-import { waitsForChildren } from './job-terms.ts'
+import { type AddCall, baseOfCall, describeJob } from './add-call.ts'
 import { checkLimitCosts } from './limit-costs.ts'
 import { refusalOf } from './reply.ts'
 import { withRestore } from './restore.ts'
@@ -14,11 +13,8 @@ import { withRestore } from './restore.ts'
 export type FlowEntries = Parameters<RedisQueueBackend['addFlow']>[0]
 export type FlowResult = Awaited<ReturnType<RedisQueueBackend['addFlow']>>[number]
 
-/** One call of a script of BullMQ: its keys, then its arguments. */
-export interface PlainCall {
-  readonly script: string
-  readonly args: readonly Argument[]
-}
+/** The keys and arguments of BullMQ's script that releases a parent. */
+export type ParentRelease = readonly Argument[]
 
 /**
  * Admits a flow to all its queues or not at all, in one script. In a MULTI, a script missing from Redis's script cache
@@ -34,7 +30,7 @@ export class FlowAdmission {
   }
 
   /** @returns BullMQ's `[error, id or code]` for each call */
-  async add(client: Client, calls: readonly AddCall[], after: readonly PlainCall[]): Promise<FlowResult[]> {
+  async add(client: Client, calls: readonly AddCall[], releases: readonly ParentRelease[]): Promise<FlowResult[]> {
     const queues = byQueue(calls)
     const stores = queues.map(([base]) => this.#storeOf(base))
     for (const store of stores) await store.prepared()
@@ -42,13 +38,16 @@ export class FlowAdmission {
       for (const { job } of jobs) checkLimitCosts(stores[i]?.memory.stored, job)
     })
     const command = this.#scripts.admitFlowCommand(client, queues.length)
-    const all = [...calls, ...after].flatMap((call) => this.#callArguments(call))
+    const numbers = new Map(queues.map(([base], i) => [base, i + 1]))
+    const jobs = calls.flatMap((call) => [numbers.get(baseOfCall(call)), describeJob(call), ...call.args.slice(-3)])
     const send = (sentUs?: number) =>
       runScript<readonly unknown[]>(client, command, [
         ...stores.map(({ key }) => key),
-        sentUs === undefined ? calls.length + after.length : sentAgain(queues, calls, after.length, sentUs),
-        ...queues.flatMap(([, jobs], i) => queueArguments(jobs, stores[i] as ShapeStore)),
-        ...all,
+        sentUs === undefined ? '' : JSON.stringify([sentUs, ...calls.map(({ job }) => (job.hasNewId ? '1' : ''))]),
+        releases.length,
+        ...stores.map(({ memory }) => memory.identityText),
+        ...jobs,
+        ...releases.flat(),
       ])
     const raw = await withRestore((refusal) => stores[Number(refusal[2]) - 1] as ShapeStore, untilCertain(send))
     const news = (raw[4] ?? []) as readonly (string[] | null)[]
@@ -69,23 +68,18 @@ export class FlowAdmission {
       .map(([base]) => this.#storeOf(base).memory.stored?.durability)
       .reduce(strongerOf, undefined)
   }
-
-  #callArguments({ script, args }: PlainCall): Argument[] {
-    const keys = this.#scripts.originalKeys(script)
-    return [script, keys, args.length - keys, ...args]
-  }
 }
 
 /**
  * As in BullMQ: a parent whose children all existed and had finished already is released once the whole tree is added.
  */
-export function parentReleases(entries: FlowEntries): PlainCall[] {
-  const releases = new Map<string, PlainCall>()
+export function parentReleases(entries: FlowEntries): ParentRelease[] {
+  const releases = new Map<string, ParentRelease>()
   for (const { jobData, parentKeyOpts } of entries) {
     const parentKey = parentKeyOpts?.parentKey
     if (!jobData.parent || !parentKey) continue
-    const args = [parentKey, `${parentKey}:dependencies`, jobData.parent.queueKey, jobData.parent.id, Date.now()]
-    releases.set(parentKey, { script: 'releaseParentIfNoPendingDependencies', args })
+    const { queueKey, id } = jobData.parent
+    releases.set(parentKey, [parentKey, `${parentKey}:dependencies`, queueKey, id, Date.now()])
   }
   return [...releases.values()]
 }
@@ -99,32 +93,6 @@ function byQueue(calls: readonly AddCall[]): [string, AddCall[]][] {
     else queues.set(base, [call])
   }
   return [...queues]
-}
-
-/** What the script needs of a flow that was sent before. */
-function sentAgain(
-  queues: readonly (readonly [string, readonly AddCall[]])[],
-  calls: readonly AddCall[],
-  after: number,
-  sentUs: number,
-): string {
-  const numbers = new Map(queues.map(([base], i) => [base, i + 1]))
-  const jobs = calls.map((call) => {
-    const { id, hasNewId, deduplicationId } = call.job
-    return [id, numbers.get(baseOfCall(call)), hasNewId === true, deduplicationId ?? '']
-  })
-  return JSON.stringify([calls.length + after, sentUs, ...jobs])
-}
-
-function queueArguments(jobs: readonly AddCall[], store: ShapeStore): Argument[] {
-  const terms = jobs.flatMap(({ script, job }) => [
-    job.id,
-    job.deduplicationId,
-    job.cost,
-    script === 'addParentJob' ? waitsForChildren(job.terms) : job.terms,
-    job.group ? JSON.stringify(job.group) : '',
-  ])
-  return [...store.memory.identity, jobs.length, ...terms]
 }
 
 function flowResult(reply: unknown): FlowResult {

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { type RedisConnection, RedisQueueBackend } from 'bullmq'
 import { expect, test } from 'vitest'
 import { UnsupportedVersionError } from '../../src/index.ts'
 import {
@@ -11,6 +12,7 @@ import {
   keysOfAdd,
   keysOfEnd,
 } from '../../src/redis/bullmq-scripts.ts'
+import { argumentsOf } from '../../src/redis/captured-calls.ts'
 import { TESTED_BULLMQ } from '../../src/redis/tested-bullmq.ts'
 
 const installed = captureBullmqScripts()
@@ -107,13 +109,32 @@ test('the refusal names both versions and what to do', () => {
   expect(error.message).toContain('Install a tested version of bullmq, or a newer sluice')
 })
 
-test('the keys of the add scripts are read from the code of BullMQ', () => {
-  const wait = ['wait', 'paused', 'meta', 'id', 'completed', 'delayed', 'active', 'events', 'marker']
-  const texts = (names: readonly string[]) => names.map((name) => `'${name}'`)
-  expect(keysOfAdd('addStandardJob')).toEqual(texts(wait))
-  const prioritized = ['marker', 'meta', 'id', 'prioritized', 'delayed', 'completed', 'active', 'events', 'pc']
-  expect(keysOfAdd('addPrioritizedJob')).toEqual(texts(prioritized))
+test.each([
+  ['addStandardJob', 'wait paused meta id completed delayed active events marker'],
+  ['addPrioritizedJob', 'marker meta id prioritized delayed completed active events pc'],
+  ['addDelayedJob', 'marker meta id delayed completed events'],
+  ['addParentJob', 'meta id delayed waiting-children completed events'],
+])('the keys of %s are read from the code of BullMQ', (script, keys) => {
+  expect(keysOfAdd(script)).toEqual(keys.split(' ').map((name) => `'${name}'`))
 })
+
+test('those of addJobScheduler are the ones that the code of BullMQ sends', async () => {
+  const keys = new Proxy({}, { get: (_target, name) => String(name) }) as never
+  const connection = { client: Promise.resolve({}) } as unknown as RedisConnection
+  const backend = new RedisQueueBackend(connection, '', keys, String, { connection: {} }, undefined, false)
+  const args = await argumentsOf<RedisQueueBackend>(backend, function addJobScheduler() {
+    return this.addJobScheduler('s', 0, '', {}, { name: '' } as never, {})
+  })
+  expect(keysOfAdd('addJobScheduler')).toEqual(args.slice(0, 11).map((name) => `'${name}'`))
+})
+
+test.each(['addStandardJob', 'addPrioritizedJob', 'addDelayedJob', 'addParentJob'])(
+  'a version whose %s takes the id of a job from elsewhere is refused',
+  (name) => {
+    const error = refused(edited(name, ({ lua }) => ({ lua: lua.replaceAll('args[2]', 'args[3]') })))
+    expect(error.message).toContain(`${name} does not hold`)
+  },
+)
 
 test('so are those of the ends of jobs, which depend on the job', () => {
   const named = ['wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc']

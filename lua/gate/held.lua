@@ -33,6 +33,8 @@ end
 
 -- Records what holds the head from now on. slot: µs as text, or ''
 function held.note(meter_key, now, holds, slot)
+  -- A slot that has come changes with each departure of a queue that could start more.
+  if slot ~= '' and tonumber(slot) <= now then holds, slot = 'workers', '' end
   local h = held.open(meter_key)
   local same = h.holds == holds and (holds == '' or h.slot == slot)
   if same and (holds == '' or (h.at and now - h.at < held.ACCOUNTED_US)) then return end

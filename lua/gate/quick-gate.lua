@@ -167,11 +167,8 @@ end
 function quick_gate.note_holds(q, meter_key)
   local waiting = q.meter
     and (redis.call('LLEN', q.base .. 'wait') > 0 or redis.call('ZCARD', q.base .. 'prioritized') > 0)
-  local slot = waiting and quick_gate.slot(q, 1)
-  if slot and slot > q.now then return held.note(meter_key, q.now, 'rate', as_text.us(slot)) end
-  if waiting or (redis.call('HGET', meter_key, 'holds') or '') ~= '' then
-    held.note(meter_key, q.now, waiting and 'workers' or '', '')
-  end
+  if waiting then return held.note(meter_key, q.now, 'rate', as_text.us(quick_gate.slot(q, 1))) end
+  if (redis.call('HGET', meter_key, 'holds') or '') ~= '' then held.note(meter_key, q.now, '', '') end
 end
 
 -- Stores the charges and the grant, if the gate is not needed. began: as in meter/pace

@@ -22,8 +22,11 @@ test('what holds the head is accounted up to the time at which nothing is accoun
   expect(await heldWorkersMs()).toBe(3000)
 })
 
-test('a cause that goes on is accounted each second', async () => {
-  await held.reset({ limits: [{ name: 'hour', algorithm: 'fixed-window', rate: '1000/h' }] })
+test.each([
+  ['a limit', { limits: [{ name: 'hour', algorithm: 'fixed-window', rate: '1000/h' }] }],
+  ['a rate', { rate: '1000/s', burst: 1000 }],
+] as const)('that a head lacks a worker is accounted each second, with room in %s', async (_, shape) => {
+  await held.reset(shape)
   for (let i = 0; i < 5; i++) await held.add()
   expect((await held.depart(1)).grants).toHaveLength(1)
   for (const [elapsedMs, accountedMs] of [

@@ -3,6 +3,9 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { Redis } from 'ioredis'
 import type { TestProject } from 'vitest/node'
+import { captureBullmqScripts } from '../src/redis/bullmq-scripts.ts'
+import { ScriptSet } from '../src/redis/scripts.ts'
+import { VERSION } from '../src/version.ts'
 import { startRedis } from '../workers/services/redis.ts'
 
 /** Programs that tests start as separate processes. */
@@ -24,6 +27,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const service = await startRedis()
   process.stdout.write(`Tests run against ${service.source}\n`)
   project.provide('redisUrl', service.url)
+  await loadLibrary(service.url)
   const folder = mkdtempSync(join(tmpdir(), 'sluice-tests-'))
   project.provide('runFolder', folder)
   const programsFolder = join(folder, 'programs')
@@ -51,6 +55,14 @@ async function preparePrograms(programsFolder: string, project: TestProject): Pr
   const compile = () => compilePrograms(programsFolder, PROGRAMS, 'inside')
   await compile()
   project.onTestsRerun(compile)
+}
+
+/** As an operator would: no call of a test is the one that finds no library. */
+async function loadLibrary(url: string): Promise<void> {
+  const client = new Redis(url)
+  const { text } = new ScriptSet(captureBullmqScripts(), VERSION).library
+  await client.call('FUNCTION', 'LOAD', 'REPLACE', text)
+  client.disconnect()
 }
 
 async function assertEmpty(url: string): Promise<void> {

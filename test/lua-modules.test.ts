@@ -8,8 +8,7 @@ const files = readdirSync(LUA, { recursive: true, encoding: 'utf8' })
   .filter((file) => file.endsWith('.lua'))
   .map((file) => file.replaceAll('\\', '/').replace('.lua', ''))
 const modules = files.filter((file) => !file.startsWith('verbs/'))
-/** The scripts of BullMQ, and `original`: each that a file is composed around, in turn. */
-const ofBullmq = new Set(['original', ...captureBullmqScripts().scripts.keys()].map((name) => `bullmq/${name}`))
+const ofBullmq = new Set([...captureBullmqScripts().scripts.keys()].map((name) => `bullmq/${name}`))
 const textOf = (file: string) => readFileSync(new URL(`${file}.lua`, LUA), 'utf8')
 
 /** What Redis gives to every script. */
@@ -92,6 +91,111 @@ function namesFor(path: string): string[] {
 test.each(modules)('%s returns what it defines', (file) => {
   const { body } = luaparse.parse(textOf(file).replaceAll(USE, ''), { luaVersion: '5.1' })
   expect(body.at(-1)?.type).toBe('ReturnStatement')
+})
+
+/** What outlives a call in a library, by design: the same in every call of one run of Redis. */
+const CACHES: readonly string[] = ['redis/run-id']
+
+/** The top-level names of a file, those of modules included, whose values or fields a function changes. */
+function changedNames(text: string): string[] {
+  const { uses } = namesOf(text)
+  const tree = luaparse.parse(text.replaceAll(USE, ''), { luaVersion: '5.1', scope: true })
+  const own = new Set(uses.keys())
+  for (const statement of tree.body) {
+    if (statement.type === 'LocalStatement') for (const { name } of statement.variables) own.add(name)
+  }
+  const changed = new Set<string>()
+  const change = (node: luaparse.Expression, inner: ReadonlySet<string>) => {
+    let root = node
+    while (root.type === 'MemberExpression' || root.type === 'IndexExpression') root = root.base
+    if (root.type === 'Identifier' && own.has(root.name) && !inner.has(root.name)) changed.add(root.name)
+  }
+  const walk = (node: unknown, inner: ReadonlySet<string> | undefined): void => {
+    if (Array.isArray(node)) for (const one of node) walk(one, inner)
+    if (typeof node !== 'object' || node === null || Array.isArray(node)) return
+    const typed = node as luaparse.Node
+    let names = inner
+    if (typed.type === 'FunctionDeclaration') {
+      names = new Set([...(inner ?? []), ...variablesOf(typed)])
+    }
+    if (names && typed.type === 'AssignmentStatement') for (const variable of typed.variables) change(variable, names)
+    if (names && typed.type === 'CallExpression' && /^table\.(insert|remove|sort)$/.test(calleeOf(typed)))
+      change(typed.arguments[0] as luaparse.Expression, names)
+    for (const value of Object.values(node)) walk(value, names)
+  }
+  walk(tree.body, undefined)
+  return [...changed].toSorted()
+}
+
+function calleeOf({ base }: luaparse.CallExpression): string {
+  if (base.type !== 'MemberExpression' || base.base.type !== 'Identifier') return ''
+  return `${base.base.name}.${base.identifier.name}`
+}
+
+/** The parameters and variables of a function, without those of functions inside it. */
+function variablesOf(of: luaparse.FunctionDeclaration): string[] {
+  const names = of.parameters.flatMap((one) => (one.type === 'Identifier' ? [one.name] : []))
+  const walk = (node: unknown): void => {
+    if (Array.isArray(node)) node.forEach(walk)
+    if (typeof node !== 'object' || node === null || Array.isArray(node)) return
+    const typed = node as luaparse.Node
+    if (typed.type === 'FunctionDeclaration') return
+    if (typed.type === 'LocalStatement' || typed.type === 'ForGenericStatement')
+      for (const { name } of typed.variables) names.push(name)
+    if (typed.type === 'ForNumericStatement') names.push(typed.variable.name)
+    Object.values(node).forEach(walk)
+  }
+  walk(of.body)
+  return names
+}
+
+describe('what a library keeps from one call to the next', () => {
+  const ofCalls = modules.filter((file) => /^--- @call$/m.test(textOf(file)))
+  const simulated = (file: string) => file.startsWith('simulate/')
+
+  test('is no state: a module that a call changes is marked as of a call', () => {
+    const changes = modules.flatMap((file) => {
+      const { uses } = namesOf(textOf(file))
+      return changedNames(textOf(file)).map((name) => uses.get(name) ?? file)
+    })
+    const changed = new Set(changes.filter((file) => !simulated(file) && !CACHES.includes(file)))
+    expect([...changed].filter((file) => !ofCalls.includes(file))).toEqual([])
+  })
+
+  test('is no module that a verb changes either', () => {
+    for (const file of files.filter((file) => file.startsWith('verbs/') && file !== 'verbs/simulate')) {
+      const { uses } = namesOf(textOf(file))
+      const text = [...textOf(file).matchAll(USE)].map(([line]) => line).join('\n')
+      const rest = textOf(file).replaceAll(USE, '')
+      const modulesChanged = changedNames(`${text}\nlocal function verb(KEYS, ARGV)\n${rest}\nend`)
+      const paths = modulesChanged.map((name) => uses.get(name) as string)
+      expect(paths.filter((path) => !ofCalls.includes(path))).toEqual([])
+    }
+  })
+
+  test('is no name for a module of a call', () => {
+    // A top-level value of one module that is a part of another would be that of the first call.
+    const kept = modules.flatMap((file) => {
+      const { uses } = namesOf(textOf(file))
+      const names = [...uses].filter(([, path]) => ofCalls.includes(path)).map(([name]) => name)
+      const parts = names.filter((name) =>
+        new RegExp(`^(?:local )?[\\w.]+ = .*(?<![\\w.])${name}\\b`, 'm').test(textOf(file).replaceAll(USE, '')),
+      )
+      return ofCalls.includes(file) ? [] : parts.map((name) => `${file}: ${name}`)
+    })
+    expect(kept).toEqual([])
+  })
+
+  test('such changes are found in functions, and not where a variable has the name', () => {
+    expect(changedNames('local a = {}\nlocal function f() a.b = 1 end\nreturn f')).toEqual(['a'])
+    expect(changedNames('local a\nlocal function f() a = 1 end\nreturn f')).toEqual(['a'])
+    expect(changedNames('local a = {}\nlocal function f() table.insert(a, 1) end\nreturn f')).toEqual(['a'])
+    expect(changedNames('local a = {}\nlocal function f(a) a.b = 1 end\nreturn f')).toEqual([])
+    expect(changedNames('local a = {}\na.b = 1\nfunction a.c() local a = {} a.d = 1 end\nreturn a')).toEqual([])
+    expect(
+      changedNames("local touched = use 'gate/touched'\nlocal function f() touched.bases = {} end\nreturn f"),
+    ).toEqual(['touched'])
+  })
 })
 
 test('every module is used', () => {

@@ -122,7 +122,7 @@ function row(load: Load, perSecond: number, measured: readonly Measured[]): Row 
 
 export const calls: Figure = {
   name: 'calls',
-  title: 'EVALSHA and EVAL that workers send per job; upkeep: lock renewal and stalled checks',
+  title: 'Scripts that workers send per job; upkeep: lock renewal and stalled checks',
   run: async (bench) => {
     const monitor = await CallMonitor.start(bench.client)
     try {

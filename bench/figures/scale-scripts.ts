@@ -96,7 +96,11 @@ class Slowest {
   /** Learns the scripts that are defined on a client. */
   learn(client: Redis): void {
     const scripts = Object.entries(client.scriptsSet as Readonly<Record<string, { sha: string }>>)
-    for (const [command, { sha }] of scripts) this.#names.set(sha, nameOf(command))
+    for (const [command, { sha }] of scripts) {
+      const name = nameOf(command)
+      // Of a function, the client has no text.
+      this.#names.set(sha, name).set(name.replaceAll('-', '_'), name)
+    }
   }
 
   /** @returns the slowest call of each command, in each round */

@@ -4,6 +4,7 @@ import { type AddressInfo, connect, createServer, type Server, type Socket } fro
 import { Redis } from 'ioredis'
 import type { RedisAddress } from '../fleet/protocol.ts'
 import { argumentsOf, commandOf, endOfMessage } from './resp.ts'
+import { ownName } from './script-names.ts'
 import { median } from './statistics.ts'
 
 /** One call of one command. */
@@ -135,8 +136,9 @@ export class RedisWork {
   }
 }
 
-/** Of the script that EVALSHA or EVAL runs: ioredis sends the text with the first call on each connection. */
+/** Of the script that FCALL, EVALSHA or EVAL runs: ioredis sends the text with the first call on each connection. */
 function digestOf(command: string, request: Buffer, first: string): string | undefined {
+  if (command === 'fcall') return ownName(first)
   if (command === 'evalsha') return first
   return command === 'eval'
     ? createHash('sha1')

@@ -8,8 +8,8 @@ const sha1 = (text: Buffer): string => createHash('sha1').update(text).digest('h
 const NAME_OF_COMMAND = /^(?:sluice:[^:]+:[^:]+:)?([^:]+)/
 
 /**
- * The names of BullMQ's and our scripts by the SHA-1 of their text, with which EVALSHA calls them: a shaped queue defines
- * all of them on its client, ours without comments, as in the package.
+ * The names of BullMQ's and our scripts by what calls them: BullMQ's by the SHA-1 of their text, ours by their function,
+ * without the name of the library. A shaped queue defines all of them on its client.
  */
 export async function scriptNames(client: Redis): Promise<ReadonlyMap<string, string>> {
   const connection = client.duplicate({ maxRetriesPerRequest: null })
@@ -18,7 +18,17 @@ export async function scriptNames(client: Redis): Promise<ReadonlyMap<string, st
   const scripts = Object.entries(connection.scriptsSet as Readonly<Record<string, { sha: string }>>)
   await queue.close()
   connection.disconnect()
-  return new Map(scripts.map(([command, { sha }]) => [sha, NAME_OF_COMMAND.exec(command)?.[1] as string]))
+  return new Map(
+    scripts.map(([command, { sha }]) => {
+      const name = NAME_OF_COMMAND.exec(command)?.[1] as string
+      return [command.startsWith('sluice:') ? name.replaceAll('-', '_') : sha, name]
+    }),
+  )
+}
+
+/** What {@link scriptNames} knows a function by. */
+export function ownName(functionName: string): string {
+  return functionName.replace(/^sluice_[\da-f]+_/, '')
 }
 
 const ESCAPES: Readonly<Record<string, string>> = { n: '\n', r: '\r', t: '\t', a: '\x07', b: '\b' }
@@ -32,14 +42,20 @@ function unescaped(text: string): Buffer {
 }
 
 /**
- * The name of the script that an EVALSHA or EVAL runs, from MONITOR's output; undefined for any other command.
+ * The name of the script that an FCALL, EVALSHA or EVAL runs, from MONITOR's output; undefined for any other command.
  * @throws Error for a script without a name: its calls would be missing from a figure
  */
 export function scriptOf(args: readonly string[], names: ReadonlyMap<string, string>): string | undefined {
   const command = args[0]?.toLowerCase()
-  if (command !== 'evalsha' && command !== 'eval') return undefined
-  const sha = command === 'eval' ? sha1(unescaped(args[1] as string)) : (args[1] as string)
-  const name = names.get(sha)
-  if (name === undefined) throw new Error(`MONITOR shows the script ${sha}, which no queue defines`)
+  const [, script = ''] = args
+  const keys: Readonly<Record<string, (text: string) => string>> = {
+    fcall: ownName,
+    evalsha: (sha) => sha,
+    eval: (text) => sha1(unescaped(text)),
+  }
+  const keyOf = keys[command ?? '']
+  if (!keyOf) return undefined
+  const name = names.get(keyOf(script))
+  if (name === undefined) throw new Error(`MONITOR shows the script ${script.slice(0, 60)}, which no queue defines`)
   return name
 }

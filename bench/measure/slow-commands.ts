@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis'
 import type { Row } from '../figure.ts'
-import { scriptNames } from './script-names.ts'
+import { ownName, scriptNames } from './script-names.ts'
 import { median } from './statistics.ts'
 
 /** A command that Redis was busy with for long. */
@@ -68,7 +68,8 @@ export class SlowCommands {
 
   #nameOf([command = '', first = '']: readonly string[]): string {
     const name = command.toLowerCase()
-    return name === 'evalsha' ? (this.#names.get(first) ?? first) : name
+    const script = { evalsha: first, fcall: ownName(first) }[name]
+    return script === undefined ? name : (this.#names.get(script) ?? script)
   }
 }
 

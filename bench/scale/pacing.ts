@@ -90,5 +90,5 @@ async function redisUs(client: Redis): Promise<number> {
 async function callsOf(client: Redis): Promise<{ scripts: number; wakes: number }> {
   const info = await client.info('commandstats')
   const of = (command: string) => Number(new RegExp(`^cmdstat_${command}:calls=(\\d+)`, 'm').exec(info)?.[1] ?? 0)
-  return { scripts: of('evalsha'), wakes: of('publish') }
+  return { scripts: of('fcall'), wakes: of('publish') }
 }

@@ -7,6 +7,7 @@ local group_share = use 'groups/share'
 local as_text = use 'redis/as-text'
 local hooked_redis = use 'redis/hooked-redis'
 
+--- @call
 -- Overflow: a full queue accepts a new job and drops a waiting one for it. The dropped job fails for good, like any job
 -- of BullMQ, and is reported in an event; if shape.overflow_to names a queue, it leaves a dead letter there.
 local overflow = {}

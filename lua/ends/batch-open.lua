@@ -4,6 +4,7 @@ local finished = use 'ends/finished'
 local quick_path = use 'ends/quick-path'
 local without_fetch = use 'ends/without-fetch'
 
+--- @call
 -- The ends of the jobs of a batch, each of which fetches the next job by itself. An end that BullMQ's script refuses
 -- because the lock is missing, or because this call was sent before, is left to lua/verbs/finish-batch.lua.
 --   results   for each job BullMQ's code, the text of an error, BullMQ's tuple with the next job, or false if it is left

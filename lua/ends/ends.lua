@@ -1,5 +1,6 @@
 local move_to_finished = use 'bullmq/moveToFinished'
 
+--- @call
 -- The ends of jobs, for scripts that finish many: BullMQ's moveToFinished for each. Their keys are those of
 -- lua/verbs/finish-batch.lua.
 --   ends.kinds    the parsed kinds, by their text: most jobs of a batch are of one kind

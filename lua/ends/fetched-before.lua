@@ -1,3 +1,4 @@
+--- @call
 -- The running jobs by lock token; read once, for all finishes of a resent batch.
 local running_by_token
 

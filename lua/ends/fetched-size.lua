@@ -1,3 +1,4 @@
+--- @call
 -- How much the jobs that a script starts weigh together: Redis copies each into Lua and into the reply, 2.5 ms for 1 MiB.
 local fetched_size = { MOST = 256 * 1024, bytes = 0 }
 

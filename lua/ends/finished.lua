@@ -1,5 +1,6 @@
 local redis_now = use 'redis/redis-now'
 
+--- @call
 -- The ends of jobs that are not kept are remembered in a hash for each tenth of a second (id -> when the job ended, ms):
 -- a key for each job would cost more than the rest of that, most of it when the key expires. A sorted set has these
 -- hashes, which are named by the clocks of workers, by the time at which they expire, ms.

@@ -15,6 +15,7 @@ local pace = use 'meter/pace'
 local as_text = use 'redis/as-text'
 local delay_clock = use 'redis/delay-clock'
 local redis_now = use 'redis/redis-now'
+local run_id = use 'redis/run-id'
 local audit = use 'reports/audit'
 local bypass = use 'reports/bypass'
 local shapes = use 'shape/shapes'
@@ -63,7 +64,7 @@ function departure.open(call)
   end
   if d.shape and d.shape.interval and d.shape.mode ~= 'off' then
     d.meter_key = base .. 'meta:meter'
-    d.meter = call.meter or meter.open(d.meter_key, d.now, d.shape, meter.run_id(), call.longest or call.horizon)
+    d.meter = call.meter or meter.open(d.meter_key, d.now, d.shape, run_id(), call.longest or call.horizon)
     d.last_before = d.meter.origin + math.ceil(d.meter.last)
     meter.note_horizon(d.meter, call.horizon, d.now)
     d.meter.lock_ms = tonumber(call.memo_ms)
@@ -326,7 +327,8 @@ function departure.save(d)
   end
   if d.shape and d.shape.audit then audit.keep(d.call.base, d.shape.audit, d.audited) end
   if d.meter or (d.shape and d.shape.limits and d.shape.mode ~= 'off') then
-    held.note(d.call.base .. 'meta:meter', d.now, departure.holds(d))
+    local holds, slot = departure.holds(d)
+    held.note(d.call.base .. 'meta:meter', d.now, holds, slot, d.meter and d.meter.held)
   end
   if d.meter then
     if meter.foreign_due(d.meter, d.now) then departure.find_foreign(d) end

@@ -7,6 +7,7 @@ local as_text = use 'redis/as-text'
 --   heldAt      time up to which it is accounted, µs; readers add what came after it
 --   heldRate, heldLimits, heldConcurrency, heldPause, heldWorkers   totals, µs
 local held = {
+  NOTED = { 'holds', 'holdsUntil', 'heldAt' },
   CAUSES = { 'rate', 'limits', 'concurrency', 'pause', 'workers' },
   -- A cause that goes on is accounted this often, µs.
   ACCOUNTED_US = 1000000,
@@ -31,13 +32,14 @@ function held.account(h, now)
   h.workers = h.workers + now - at - own
 end
 
--- Records what holds the head from now on. slot: µs as text, or ''
-function held.note(meter_key, now, holds, slot)
+-- Records what holds the head from now on. slot: µs as text, or ''; noted: the values of held.NOTED, if they are known
+function held.note(meter_key, now, holds, slot, noted)
   -- A slot that has come changes with each departure of a queue that could start more.
   if slot ~= '' and tonumber(slot) <= now then holds, slot = 'workers', '' end
+  noted = noted or redis.call('HMGET', meter_key, unpack(held.NOTED))
+  local same = (noted[1] or '') == holds and (holds == '' or noted[2] == slot)
+  if same and (holds == '' or (noted[3] and now - tonumber(noted[3]) < held.ACCOUNTED_US)) then return end
   local h = held.open(meter_key)
-  local same = h.holds == holds and (holds == '' or h.slot == slot)
-  if same and (holds == '' or (h.at and now - h.at < held.ACCOUNTED_US)) then return end
   held.account(h, now)
   redis.call('HSET', meter_key, 'holds', holds, 'holdsUntil', slot,
     'holdsSince', h.holds == holds and h.since or as_text.us(now), 'heldAt', as_text.us(now), 'heldRate', as_text.us(h.rate),

@@ -11,6 +11,7 @@ local meter = use 'meter/meter'
 local pace = use 'meter/pace'
 local as_text = use 'redis/as-text'
 local hooked_redis = use 'redis/hooked-redis'
+local run_id = use 'redis/run-id'
 local job_options = use 'shape/job-options'
 local shapes = use 'shape/shapes'
 
@@ -87,7 +88,7 @@ end
 -- look for jobs that bypass the meter.
 function quick_gate.open_meter(q, call)
   local shape, key = shapes.read(call.key), q.base .. 'meta:meter'
-  local m = meter.open(key, q.now, shape, meter.run_id(), call.horizon)
+  local m = meter.open(key, q.now, shape, run_id(), call.horizon)
   if m.reset or not shape.metered or meter.foreign_due(m, q.now) then return nil end
   q.shape, q.slot_before = shape, m.origin + math.ceil(m.last)
   meter.note_horizon(m, call.horizon, q.now)
@@ -167,8 +168,9 @@ end
 function quick_gate.note_holds(q, meter_key)
   local waiting = q.meter
     and (redis.call('LLEN', q.base .. 'wait') > 0 or redis.call('ZCARD', q.base .. 'prioritized') > 0)
-  if waiting then return held.note(meter_key, q.now, 'rate', as_text.us(quick_gate.slot(q, 1))) end
-  if (redis.call('HGET', meter_key, 'holds') or '') ~= '' then held.note(meter_key, q.now, '', '') end
+  local holds, slot = '', ''
+  if waiting then holds, slot = 'rate', as_text.us(quick_gate.slot(q, 1)) end
+  held.note(meter_key, q.now, holds, slot, q.meter and q.meter.held)
 end
 
 -- Stores the charges and the grant, if the gate is not needed. began: as in meter/pace

@@ -1,5 +1,6 @@
 local wake = use 'gate/wake'
 
+--- @call
 -- Queues in which jobs came to wait or left, or were delayed, by their key prefixes, where the script does not look by
 -- itself whether that wakes a worker: src/redis/bullmq-scripts.ts notes here where BullMQ's scripts release parents. At its
 -- end, a script that may have noted one wakes them.

@@ -1,4 +1,5 @@
 local ageing_open = use 'gate/ageing-open'
+local in_use = use 'groups/in-use'
 local group_jobs = use 'groups/jobs'
 local group_rules = use 'groups/rules'
 local group_running = use 'groups/running'
@@ -63,8 +64,6 @@ local groups = {
   -- The sets that are often empty: meta:groups says which of them had no members when they were last looked up, and
   -- have got none since.
   SETS = { 'ready', 'limited', 'full', 'paused', 'stale', 'tags', 'settings' },
-  -- Queue -> set -> whether it may have members, as far as that was read.
-  in_use = {},
 }
 
 function groups.key(g, name)
@@ -100,7 +99,7 @@ function groups.note_hints(g, f, before)
     local none = f[before + i] and true or false
     used[name], known = not none, known or none
   end
-  groups.in_use[g.base], g.has_settings, g.unknown = used, used.settings, not known
+  in_use[g.base], g.has_settings, g.unknown = used, used.settings, not known
 end
 
 -- Of a new queue, nothing is known of its sets. Called before something is to change in them.
@@ -115,7 +114,7 @@ end
 
 -- Whether a set may have members: looking up one that has none is a miss of Redis's keys, of which users have alarms.
 function groups.may_have(g, name)
-  local used = groups.in_use[g.base]
+  local used = in_use[g.base]
   return not used or used[name]
 end
 
@@ -130,7 +129,7 @@ end
 
 -- Called before a set gets a member.
 function groups.note_used(g, name)
-  local used = groups.in_use[g.base]
+  local used = in_use[g.base]
   if used and used[name] then return end
   if used then used[name] = true end
   redis.call('HDEL', g.base .. 'meta:groups', 'none-' .. name)
@@ -138,7 +137,7 @@ end
 
 -- A set was found empty.
 function groups.note_unused(g, name)
-  local used = groups.in_use[g.base]
+  local used = in_use[g.base]
   if not used or not used[name] then return end
   used[name] = false
   redis.call('HSET', g.base .. 'meta:groups', 'none-' .. name, 1)

@@ -1,3 +1,4 @@
+local held = use 'gate/held'
 local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
 local locks_follow_step = use 'redis/locks-follow-step'
@@ -54,7 +55,7 @@ end
 
 function meter.read(key, now, shape)
   local f = redis.call('HMGET', key, 'origin', 'tat', 'last', 'seen', 'run', 'interval', 'burst', 'mode', 'horizon',
-    'horizonAt', 'meanCost', 'seq', 'steps', 'departedTotal', 'foreignAt', 'lossAt', 'refused', 'refusedAt')
+    'horizonAt', 'meanCost', 'seq', 'steps', 'departedTotal', 'foreignAt', 'lossAt', 'refused', 'refusedAt', unpack(held.NOTED))
   local m = {
     origin = tonumber(f[1]) or now, tat = tonumber(f[2]) or 0, last = tonumber(f[3]) or 0,
     seen = tonumber(f[4]) or now, run = f[5] or '', interval = tonumber(f[6]) or shape.interval,
@@ -62,6 +63,7 @@ function meter.read(key, now, shape)
     horizon_at = tonumber(f[10]) or 0, mean_cost = tonumber(f[11]) or 1, known = f[1] and true,
     seq = tonumber(f[12]) or 0, steps = tonumber(f[13]) or 0, departed = tonumber(f[14]) or 0,
     foreign_at = tonumber(f[15]) or 0, loss_at = tonumber(f[16]), refused = f[17], refused_at = f[18],
+    held = { f[19], f[20], f[21] },
   }
   m.now = now - m.origin
   -- Older versions did not store all of them.
@@ -154,10 +156,6 @@ function meter.charge_shadow(m, cost)
   bucket.charge(m, cost, m.now)
   m.tat = math.min(m.tat, m.now + m.burst * m.interval)
   m.changed = true
-end
-
-function meter.run_id()
-  return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or ''
 end
 
 return meter

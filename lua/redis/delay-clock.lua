@@ -1,5 +1,6 @@
 local redis_now = use 'redis/redis-now'
 
+--- @call
 local delay_clock = {}
 
 -- What is known already: whether a queue has a shape, by the key of its delayed set, and Redis's time, as `now`.

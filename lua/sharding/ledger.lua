@@ -1,5 +1,5 @@
-local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
+local run_id = use 'redis/run-id'
 local demand = use 'sharding/demand'
 
 -- The ledger of a sharded queue: what each shard may have in force of the whole. docs/sharding.md has the reasons.
@@ -55,7 +55,7 @@ function ledger.begin_epoch(l, now, after)
 end
 
 function ledger.open(base, now, shards)
-  local text, run = redis.call('GET', ledger.key(base)), meter.run_id()
+  local text, run = redis.call('GET', ledger.key(base)), run_id()
   local l = text and cmsgpack.unpack(text) or { epoch = 0, number = 0, divided = 0, shards = shards, of = {} }
   -- Another run may have an older copy.
   if l.run ~= run then

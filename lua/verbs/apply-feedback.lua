@@ -28,7 +28,6 @@ local wake = use 'gate/wake'
 local group_feedback = use 'groups/feedback'
 local queue_places = use 'limits/queue-places'
 local as_text = use 'redis/as-text'
-local begin_unrefused = use 'redis/begin-unrefused'
 local redis_now = use 'redis/redis-now'
 local history = use 'reports/history'
 local reshape = use 'shape/reshape'
@@ -36,7 +35,6 @@ local shapes = use 'shape/shapes'
 
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
-begin_unrefused(key)
 local declared, overrides = reshape.begin(key, base, now, ARGV[2], ARGV[3])
 if not declared then return { -1 } end
 local r = cjson.decode(ARGV[1])

@@ -31,7 +31,6 @@ local finished = use 'ends/finished'
 local without_fetch = use 'ends/without-fetch'
 local touched = use 'gate/touched'
 local group_hooks = use 'groups/hooks'
-local begin_unrefused = use 'redis/begin-unrefused'
 
 local keys, argv = {}, {}
 for i = 1, 24 do keys[i] = KEYS[i] end
@@ -47,7 +46,6 @@ end
 -- The step that may fail comes first: a job that did not end is fetched again, but one without its letter would be
 -- lost. Redis does not roll back, so a partial letter is deleted: it would later look complete.
 if owned() then
-  begin_unrefused(keys[1])
   for i = 1, 9 do KEYS[i] = keys[15 + i] end
   for i = 1, 3 do ARGV[i] = argv[9 + i] end
   local added, failure = pcall(add_standard_job.run, redis, KEYS, ARGV)

@@ -21,12 +21,10 @@ local move_to_active = use 'bullmq/moveToActive'
 local departure = use 'gate/departure'
 local grants = use 'gate/grants'
 local as_text = use 'redis/as-text'
-local begin_unrefused = use 'redis/begin-unrefused'
 
 local k, a = #KEYS - 1, #ARGV - 10
 local asked = tonumber(ARGV[a + 3])
 local ran, off = string.match(ARGV[a + 9], '^(%d+) (%d+)$')
-begin_unrefused(KEYS[k + 1])
 local d = departure.open({
   key = KEYS[k + 1], base = string.sub(KEYS[k + 1], 1, -11), shape_id = ARGV[a + 1], revision = ARGV[a + 2],
   horizon = tonumber(ARGV[a + 4]), longest = tonumber(ARGV[a + 10]), grant = ARGV[a + 5], caller = ARGV[a + 6],

@@ -20,13 +20,11 @@ local wake = use 'gate/wake'
 local queue_places = use 'limits/queue-places'
 local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
-local begin_unrefused = use 'redis/begin-unrefused'
 
 local FIELDS, FIRST = 3, 7
 -- So many jobs are looked at for the one that these go behind.
 local MOST_AHEAD = 1000
 local base = string.sub(KEYS[1], 1, -11)
-begin_unrefused(KEYS[1])
 
 -- Only the slots granted last can be reused: lowering TAT in the middle would grant one twice.
 local function refund(cost_us)

@@ -13,7 +13,6 @@
   Returns {1, the shape}; {-1} if Redis has lost what the caller knows; {1, {}} if there is nothing to clear.
 ]]
 local as_text = use 'redis/as-text'
-local begin_unrefused = use 'redis/begin-unrefused'
 local redis_now = use 'redis/redis-now'
 local history = use 'reports/history'
 local reshape = use 'shape/reshape'
@@ -21,7 +20,6 @@ local shapes = use 'shape/shapes'
 
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
-begin_unrefused(key)
 if ARGV[1] == 'clear' and ARGV[4] == '' and redis.call('EXISTS', key) == 0 then return { 1, {} } end
 if not reshape.begin(key, base, now, ARGV[4], ARGV[5]) then return { -1 } end
 if ARGV[1] == 'clear' then

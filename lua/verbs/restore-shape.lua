@@ -15,6 +15,7 @@
 local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
+local run_id = use 'redis/run-id'
 local history = use 'reports/history'
 local reshape = use 'shape/reshape'
 local shapes = use 'shape/shapes'
@@ -24,7 +25,7 @@ local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
 local stored = shapes.read(key)
 if not shapes.is_lost(stored, ARGV[1], ARGV[2]) then return { 0, redis.call('HGETALL', key), 0 } end
-local run = meter.run_id()
+local run = run_id()
 -- A process with an older copy was first: the loss is known already, and the newer copy replaces it.
 local again = stored and stored.id == ARGV[1] and redis.call('HGET', key, 'restored') == run
 

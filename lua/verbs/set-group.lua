@@ -19,14 +19,12 @@
 local wake = use 'gate/wake'
 local queue_groups = use 'groups/queue-groups'
 local group_settings = use 'groups/settings'
-local begin_unrefused = use 'redis/begin-unrefused'
 local redis_now = use 'redis/redis-now'
 local history = use 'reports/history'
 local shapes = use 'shape/shapes'
 
 local key, base, group = KEYS[1], string.sub(KEYS[1], 1, -11), ARGV[1]
 local now = redis_now()
-begin_unrefused(key)
 local shape = shapes.load(key, base, now)
 if shapes.is_lost(shape, ARGV[7], ARGV[8]) then return { -1 } end
 if not shape or not shape.groups then return { -7 } end

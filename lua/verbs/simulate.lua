@@ -32,6 +32,7 @@ local queue_limits = use 'limits/queue-limits'
 local queue_places = use 'limits/queue-places'
 local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
+local run_id = use 'redis/run-id'
 local shapes = use 'shape/shapes'
 local virtual = use 'simulate/virtual'
 
@@ -155,7 +156,7 @@ local function open_bucket(now)
     kept.now, kept.seen = now - kept.origin, now
     if kept.now > meter.REBASE_US then meter.rebase(kept, now) end
   else
-    kept = meter.open(meter_key, now, shape, meter.run_id(), horizon)
+    kept = meter.open(meter_key, now, shape, run_id(), horizon)
   end
   meter.note_horizon(kept, horizon, now)
   return kept

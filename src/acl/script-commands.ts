@@ -8,8 +8,7 @@ export function scriptTexts(): ReadonlyMap<string, string> {
   const own = new ScriptSet(bullmq, 'acl')
   return new Map([
     ...[...bullmq.scripts].map(([name, { lua }]) => [`bullmq:${name}`, lua] as const),
-    ...[...own.definitions()].map(([name, { lua }]) => [name, lua] as const),
-    ['admit-flow', own.admitFlowText()] as const,
+    ...own.texts(),
     ...LIMIT_SCRIPTS.map((name) => [`limit:${name}`, limitScript(name)] as const),
   ])
 }

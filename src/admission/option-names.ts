@@ -17,13 +17,22 @@ const PRO: Readonly<Record<Kind, readonly string[]>> = {
 const FEEDBACK = ['feedback', 'adapt', 'giveUpAfterMs']
 /** Sluice's own. Queues and workers are often created with the same object, so each accepts the other's. */
 const SHAPED = [
-  ...['shape', 'declarer', 'admitTimeoutMs', 'allowUnshaped', 'deadLetter', 'maxLoopUtilisation', 'report'],
+  ...[
+    'shape',
+    'declarer',
+    'admitTimeoutMs',
+    'allowUnshaped',
+    'deadLetter',
+    'maxLoopUtilisation',
+    'report',
+    'functions',
+  ],
   ...FEEDBACK,
 ]
 const OWN: Readonly<Record<Kind, readonly string[]>> = {
   queue: SHAPED,
   worker: SHAPED,
-  'flow producer': ['admitTimeoutMs'],
+  'flow producer': ['admitTimeoutMs', 'functions'],
   job: ['cost', 'costs', 'mustStartBefore', 'group'],
   // The options of addWhenFree, given among those of the job.
   wait: ['timeoutMs', 'signal'],

@@ -35,6 +35,7 @@ import {
 } from '../redis/commands.ts'
 import { reopenConnection, watchConnection } from '../redis/connection-watch.ts'
 import { isPassing } from '../redis/failures.ts'
+import { checkFunctionsOption, type FunctionsOption } from '../redis/functions.ts'
 import { isPrepared, type ScriptSet, WRAPPED } from '../redis/scripts.ts'
 import { removeOwnKeys } from '../redis/shaped-queues.ts'
 import { untilMoved, untilServed } from '../redis/until-served.ts'
@@ -145,14 +146,15 @@ export class ShapedBackend extends RedisQueueBackend {
     this.#addCalls = new AddCalls(this, super.addJobToTransaction, this.store)
     this.#admission = new Admission(family.scripts, this.store, name)
     this.#confirmation = new ReplicaConfirmation(name, (type) => this.toKey(type))
-    const { lockDuration } = opts as { lockDuration?: number }
+    const { lockDuration, functions } = opts as { lockDuration?: number; functions?: FunctionsOption }
+    checkFunctionsOption(functions)
     this.#departures = new Departures(family.scripts, this.store, randomUUID(), lockDuration)
     if (family.options.declaration && ownsConnection) this.store.declare(family.options.declaration)
     if (ownsConnection) this.#watchConnections()
     if (ownsConnection) openUntilServed(connection, () => this.#isCut)
     if (ownsConnection) this.#openBlocking()
     // Before anything else awaits the client: a pipeline only has the commands defined before it was created.
-    if (ownsConnection) connection.client.then((client) => family.scripts.define(client)).catch(() => {})
+    if (ownsConnection) connection.client.then((client) => family.scripts.define(client, functions)).catch(() => {})
   }
 
   override forQueue(queueName: string, prefix?: string): ShapedBackend {

@@ -12,6 +12,7 @@ import { shapedBackendFactory } from '../backend/factory.ts'
 import { GroupedJob } from '../backend/grouped-job.ts'
 import { checkArgument } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
+import type { FunctionsOption } from '../redis/functions.ts'
 import { withShapedTelemetry } from '../reports/telemetry.ts'
 import { AdmitTimeout, checkAdmitTimeout } from './unavailable.ts'
 
@@ -19,6 +20,12 @@ import { AdmitTimeout, checkAdmitTimeout } from './unavailable.ts'
 export interface ShapedFlowProducerOptions extends FlowProducerOptions {
   /** ms, default 5000. */
   admitTimeoutMs?: number
+  /**
+   * How scripts reach Redis: as functions of a library that the first program loads ('auto'; as texts where Redis has no
+   * functions or does not let this user load them), or always as texts ('never'). Default 'auto'. A connection that several
+   * objects share uses texts if one of them says 'never'.
+   */
+  functions?: FunctionsOption
 }
 
 /** A node of a flow: BullMQ's, whose options may say what the job costs and when it must have started. */

@@ -2,6 +2,7 @@ import type { Job, QueueListener, QueueOptions } from 'bullmq'
 import type { JobCosts } from '../admission/job-options.ts'
 import type { AdmissionEstimate } from '../admission/reply.ts'
 import type { Refusal } from '../errors.ts'
+import type { FunctionsOption } from '../redis/functions.ts'
 import type { Shape } from '../shape/shape.ts'
 import type { Attribution, ShapeConflict, StateLoss } from '../shape/store.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
@@ -16,6 +17,12 @@ export interface ShapedQueueOptions extends QueueOptions {
   admitTimeoutMs?: number
   /** Name under which the shape is declared, for operators. Default: host and process id. */
   declarer?: string
+  /**
+   * How scripts reach Redis: as functions of a library that the first program loads ('auto'; as texts where Redis has no
+   * functions or does not let this user load them), or always as texts ('never'). Default 'auto'. A connection that several
+   * objects share uses texts if one of them says 'never'.
+   */
+  functions?: FunctionsOption
 }
 
 /** Attribution, reason and duration of a change of the shape at run time. */

@@ -158,11 +158,13 @@ const POPS = /"(RPOPLPUSH|ZPOPMIN|LMOVE|BLMOVE|ZMPOP|LMPOP)"/i
 
 /**
  * Those that extend locks, before which a queue's places are kept (`lua/limits/keep-places.lua`): their number of keys, and
- * the index of the new duration, ms, among their arguments.
+ * the indices of the set of stalled jobs among them and of the new duration, ms, among their arguments.
  */
-export const EXTENDING: Readonly<Record<string, { readonly keys: number; readonly duration: number }>> = {
-  extendLock: { keys: 2, duration: 2 },
-  extendLocks: { keys: 1, duration: 4 },
+export const EXTENDING: Readonly<
+  Record<string, { readonly keys: number; readonly stalled: number; readonly duration: number }>
+> = {
+  extendLock: { keys: 2, stalled: 2, duration: 2 },
+  extendLocks: { keys: 1, stalled: 1, duration: 4 },
 }
 
 const PACKED_IDS = [/args = cmsgpack.unpack\(ARGV\[1\]\)/, /jobId = args\[2\]/, /deduplicationKey = args\[9\]/]

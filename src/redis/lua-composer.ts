@@ -1,3 +1,6 @@
+/** Ends the name of the form of a function that drops its last key, one that never exists (`absentKey`). */
+export const ON_CLUSTER = '_cluster'
+
 /** A line with which a file says which module it uses, and by which name. */
 const USE = /^[ \t]*local (\w+) = use '([\w/-]+)'[ \t]*$/gm
 
@@ -11,10 +14,18 @@ interface Resolved {
   readonly uses: readonly string[]
 }
 
+/** A function of a library. */
+export interface LibraryFunction {
+  readonly name: string
+  /** As that of a script. */
+  readonly text: string
+  readonly flags: readonly string[]
+}
+
 /**
  * Composes scripts of modules: files of `lua/` that return what they define. A script has all that it may use; each is
- * made when it is first used, once a call. So a call makes only functions that it needs, and a module may use one that
- * uses it.
+ * made when it is first used: in a text once a call, in a library once, unless a mark says that it is state of a call. So
+ * a call makes only functions that it needs, and a module may use one that uses it.
  */
 export class LuaComposer {
   readonly #readLua: (file: string) => string
@@ -32,19 +43,45 @@ export class LuaComposer {
 
   text(text: string): string {
     const main = resolve(text)
-    const modules = new Map<string, string>()
+    const modules = this.#modulesOf([main])
+    if (modules.size === 0) return main.text
+    return `local redis, modules = redis, {}\n${makersOf(modules)}${FOUND_BY_USE}${main.text}`
+  }
+
+  /** A library of Redis Functions. */
+  library(name: string, functions: readonly LibraryFunction[]): string {
+    const mains = functions.map(({ text }) => resolve(text))
+    const modules = this.#modulesOf(mains)
+    const ofCalls = [...modules].filter(([, { text }]) => OF_CALL.test(text)).map(([path]) => `modules.${nameOf(path)}`)
+    return [
+      `#!lua name=${name}`,
+      LIBRARY_BEGIN,
+      makersOf(modules),
+      `local function begin()
+if not modules then
+redis, modules = of_calls(), {}
+${FOUND_BY_USE}end
+${ofCalls.length > 0 ? `${ofCalls.join(', ')} = nil` : ''}
+end`,
+      ...functions.map((it, i) => {
+        const flags = it.flags.map((flag) => `'${flag}'`).join(', ')
+        return `register('${it.name}', { ${flags} }, function(KEYS, ARGV)\nbegin()\n${mains[i]?.text}\nend)`
+      }),
+    ].join('\n')
+  }
+
+  #modulesOf(mains: readonly Resolved[]): ReadonlyMap<string, Resolved> {
+    const modules = new Map<string, Resolved>()
     const add = (uses: readonly string[]) => {
       for (const path of uses) {
         if (modules.has(path)) continue
         const module = this.#module(path)
-        modules.set(path, module.text)
+        modules.set(path, module)
         add(module.uses)
       }
     }
-    add(main.uses)
-    if (modules.size === 0) return main.text
-    const made = [...modules].map(([path, body]) => `${nameOf(path)} = function()\n${body}\nend`)
-    return `${BEGIN}${made.join(',\n')}${END}${main.text}`
+    for (const { uses } of mains) add(uses)
+    return modules
   }
 
   #module(path: string): Resolved {
@@ -56,16 +93,36 @@ export class LuaComposer {
   }
 }
 
+/** A module whose state is of one call. */
+const OF_CALL = /^--- @call$/m
+
 // `redis` is a variable, which is found faster than a global one and which a simulation replaces.
-const BEGIN = 'local redis, modules = redis, {}\nlocal make = {\n'
-const END = `
-}
-setmetatable(modules, { __index = function(all, name)
+const FOUND_BY_USE = `setmetatable(modules, { __index = function(all, name)
 local module = make[name]()
 all[name] = module
 return module
 end })
 `
+
+// While a library is loaded there is another `redis`, which only registers.
+const LIBRARY_BEGIN = `local registering = redis
+local function of_calls() return redis end
+local function register(name, flags, run)
+registering.register_function({ function_name = name, flags = flags, callback = run })
+registering.register_function({
+function_name = name .. '${ON_CLUSTER}', flags = flags,
+callback = function(KEYS, ARGV)
+KEYS[#KEYS] = nil
+return run(KEYS, ARGV)
+end,
+})
+end
+local redis, modules`
+
+function makersOf(modules: ReadonlyMap<string, Resolved>): string {
+  const made = [...modules].map(([path, { text }]) => `${nameOf(path)} = function()\n${text}\nend`)
+  return `local make = {\n${made.join(',\n')}\n}\n`
+}
 
 function nameOf(path: string): string {
   return path.replaceAll(/\W/g, '_')

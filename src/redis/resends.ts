@@ -26,18 +26,13 @@ interface SentCommand {
   wallAtMs?: number
 }
 
-/** The scripts of a client: ioredis makes a class of commands for each. Other clients have none. */
-interface Scripted {
-  readonly scriptsSet?: Readonly<Record<string, { readonly Command?: { readonly prototype: SentCommand } }>>
-}
-
 /**
- * From now on, ioredis sends no command of this script a second time once its connection is lost: it asks for Redis's
- * time instead, and the caller gets {@link MayHaveRun}.
+ * From now on, ioredis sends no command of a class a second time once its connection is lost: it asks for Redis's time
+ * instead, and the caller gets {@link MayHaveRun}.
+ * @param prototype of the class, which extends that of all commands
  */
-export function sendOnce(client: object, name: string): void {
-  const commands = (client as Scripted).scriptsSet?.[name]?.Command?.prototype
-  if (!commands) return
+export function sendOnce(prototype: object): void {
+  const commands = prototype as SentCommand
   const { toWritable, transformReply } = commands
   /** Of commands without a script. */
   const plain = (Object.getPrototypeOf(commands) as SentCommand).toWritable

@@ -1,5 +1,7 @@
+import { createHash } from 'node:crypto'
 import {
   ADDS,
+  type BullmqScript,
   type BullmqScripts,
   bullmqModule,
   CLOCKED,
@@ -10,21 +12,11 @@ import {
   onDelayClock,
 } from './bullmq-scripts.ts'
 import type { Command } from './commands.ts'
-import { LuaComposer } from './lua-composer.ts'
+import { type DefiningClient, defineScript, type FunctionsOption, type Library, useFunctions } from './functions.ts'
+import { type LibraryFunction, LuaComposer, ON_CLUSTER } from './lua-composer.ts'
 import { readLuaFile } from './lua-files.ts'
-import { sendOnce } from './resends.ts'
-import { SharedScripts } from './shared-scripts.ts'
 
-/** A script as BullMQ's client takes it. */
-export interface ScriptDefinition {
-  readonly lua: string
-  readonly numberOfKeys: number
-}
-
-interface DefiningClient {
-  readonly isCluster?: boolean
-  defineCommand(name: string, definition: ScriptDefinition): void
-}
+type ScriptDefinition = Pick<BullmqScript, 'lua' | 'numberOfKeys'>
 
 /** Our standalone scripts, by file, with their number of keys. */
 const OWN: Readonly<Record<string, number>> = {
@@ -80,16 +72,6 @@ export const SHORT: Readonly<Record<string, string>> = {
 }
 
 /**
- * BullMQ's scripts that Redis must not refuse when out of memory, and the index of the set of stalled jobs among their
- * keys: like `lua/redis/begin-unrefused.lua`, they begin with a write that changes nothing.
- */
-const UNREFUSED: Readonly<Record<string, number>> = {
-  extendLock: 2,
-  extendLocks: 1,
-  moveStalledJobsToWait: 1,
-}
-
-/**
  * All other scripts of BullMQ that change where jobs wait or run, or delete jobs: in a queue with groups the jobs enter and
  * leave the lines of their groups (`lua/groups/hooks.lua`). A test finds them by their commands.
  */
@@ -115,11 +97,21 @@ const GROUPED: ReadonlySet<string> = new Set([
 
 /** Whether a script of BullMQ is sent in a form of ours that does no more than prepare it. */
 export function isPrepared(script: string): boolean {
-  return script in CLOCKED || script in UNREFUSED || GROUPED.has(script)
+  return script in CLOCKED || script in EXTENDING || GROUPED.has(script)
 }
 
-/** Nor must it refuse the next job of a scheduler, stored when the current one begins. KEYS[5] is BullMQ's `meta`. */
-const NEXT_ITERATION = { script: 'updateJobScheduler', begin: "redis.call('HDEL', KEYS[5], '')" }
+/**
+ * Ours that Redis runs when its memory is full: those that end, start, hold back, give back or remove jobs. Otherwise nothing
+ * would ever leave, and scripts that add jobs would use up any freed memory. All of BullMQ that ours prepare are run as well.
+ */
+const RUN_WHEN_FULL: ReadonlySet<string> = new Set([
+  ...['moveToActive', 'moveToFinished', 'moveToDelayed', 'finish-batch', 'finish-batch-open', 'finish-batch-groups'],
+  ...['moveToFinished-only', 'moveToFinished-open', 'give-back', 'dead-letter', 'pause-meter', 'set-group'],
+  ...['apply-feedback', 'drain-part', 'remove-failed', 'remove-waiting', 'shed'],
+])
+
+/** Ours that write nothing. */
+const READING: ReadonlySet<string> = new Set(['read-meter', 'read-group', 'locate-job', 'find-new'])
 
 /** The scripts of sluice/limits. Each call gives its number of keys. */
 export const LIMIT_SCRIPTS = [
@@ -134,9 +126,6 @@ export const LIMIT_SCRIPTS = [
   'extend-lease',
   'release-lease',
 ] as const
-
-/** The module in a file around several scripts of BullMQ: each in turn. */
-const AROUND = 'bullmq/original'
 
 /** Begins each script on a cluster. */
 export const WITHOUT_ABSENT_KEY = 'KEYS[#KEYS] = nil '
@@ -163,46 +152,47 @@ const ADMIT_FLOW = 'admit-flow'
  * count what was forgotten, or undo a later change.
  */
 const SENT_ONCE = new Set([
-  ...['add', 'add-bulk'],
+  ...['add', 'add-bulk', ADMIT_FLOW],
   ...['apply-feedback', 'report', 'override-shape', 'pause-meter', 'set-group', 'note-history'],
 ])
 
+/** A script before it is composed. */
+interface Script extends Omit<LibraryFunction, 'name'> {
+  readonly numberOfKeys: number
+}
+
 /** All scripts for one pair of versions, ready to be defined on a client. Texts are static: no queue name, no rate. */
 export class ScriptSet {
-  readonly #definitions = new Map<string, ScriptDefinition>()
-  readonly #admitFlow: string
+  readonly #scripts = new Map<string, Script>()
   readonly #suffix: string
   readonly #commands = new Map<string, Command>()
-  readonly #shared = new SharedScripts()
+  readonly #texts = new Map<string, string>()
   readonly #bullmq: BullmqScripts
+  readonly #composer: LuaComposer
+  #library: Library | undefined
 
   constructor(bullmq: BullmqScripts, ownVersion: string, readLua: (file: string) => string = readLuaFile) {
     this.#bullmq = bullmq
     this.#suffix = `${ownVersion}:${bullmq.version}`
-    const composer = new LuaComposer(moduleReader(bullmq, readLua))
-    const compose = (file: string, around = '') => {
-      const text = readLua(`verbs/${file}`).replace(AROUND, `bullmq/${around}`)
-      return composer.text(text)
+    this.#composer = new LuaComposer(moduleReader(bullmq, readLua))
+    const add = (name: string, file: string, numberOfKeys: number) => {
+      this.#scripts.set(name, { text: readLua(`verbs/${file}`), flags: flagsOf(name), numberOfKeys })
     }
-    for (const [file, numberOfKeys] of Object.entries(OWN))
-      this.#definitions.set(file, { lua: compose(file), numberOfKeys })
-    for (const [name, file] of Object.entries(WRAPPED)) {
-      const { numberOfKeys } = bullmq.scripts.get(name) as ScriptDefinition
-      this.#definitions.set(name, { lua: compose(file, name), numberOfKeys: numberOfKeys + 1 })
-    }
-    for (const [short, file] of Object.entries(SHORT))
-      this.#definitions.set(short, { lua: compose(file), numberOfKeys: 1 })
+    for (const [file, numberOfKeys] of Object.entries(OWN)) add(file, file, numberOfKeys)
+    for (const [name, file] of Object.entries(WRAPPED)) add(name, file, this.originalKeys(name) + 1)
+    for (const [short, file] of Object.entries(SHORT)) add(short, file, 1)
     for (const [name, { numberOfKeys }] of bullmq.scripts) {
-      if (isPrepared(name)) this.#definitions.set(name, { lua: composer.text(prepared(name)), numberOfKeys })
+      if (!isPrepared(name)) continue
+      this.#scripts.set(name, { text: prepared(name), flags: [...FLAGS, 'allow-oom'], numberOfKeys })
     }
-    this.#admitFlow = compose(ADMIT_FLOW)
+    add(ADMIT_FLOW, ADMIT_FLOW, 1)
   }
 
   /** A script's command on a client. Its name has both versions: clients may be shared with others of either package. */
   command(name: string): Command {
     const known = this.#commands.get(name)
     if (known !== undefined) return known
-    const { numberOfKeys } = (this.#definitions.get(name) ?? this.#bullmq.scripts.get(name)) as ScriptDefinition
+    const { numberOfKeys } = (this.#scripts.get(name) ?? this.#bullmq.scripts.get(name)) as ScriptDefinition
     return this.#named(name, numberOfKeys)
   }
 
@@ -214,17 +204,24 @@ export class ScriptSet {
   }
 
   /** Defines every script that a client does not have yet; on a cluster, also those of BullMQ that ours leave alone. */
-  define(client: DefiningClient): void {
-    const others = client.isCluster ? this.#bullmq.scripts : []
-    for (const [name, definition] of new Map([...others, ...this.#definitions])) {
-      this.#defineOnce(client, this.command(name), definition, SENT_ONCE.has(name))
+  define(client: DefiningClient, functions: FunctionsOption = 'auto'): void {
+    useFunctions(client, functions)
+    for (const name of this.#scripts.keys()) {
+      if (name !== ADMIT_FLOW) this.#defineOnce(client, this.command(name), name)
+    }
+    if (!client.isCluster) return
+    for (const [name, { lua, numberOfKeys }] of this.#bullmq.scripts) {
+      const command = this.command(name).name
+      if (!(command in client)) {
+        client.defineCommand(command, { lua: `${WITHOUT_ABSENT_KEY}${lua}`, numberOfKeys: numberOfKeys + 1 })
+      }
     }
   }
 
   /** The command that adds a flow over this many queues, defined on first use. */
   admitFlowCommand(client: DefiningClient, queues: number): Command {
     const command = this.#named(`${ADMIT_FLOW}-${queues}`, queues)
-    this.#defineOnce(client, command, { lua: this.#admitFlow, numberOfKeys: queues }, true)
+    this.#defineOnce(client, command, ADMIT_FLOW)
     return command
   }
 
@@ -233,26 +230,71 @@ export class ScriptSet {
     return (this.#bullmq.scripts.get(name) as ScriptDefinition).numberOfKeys
   }
 
-  /** Every definition with a fixed number of keys, for tests. */
-  definitions(): ReadonlyMap<string, ScriptDefinition> {
-    return this.#definitions
+  /** The text of every script, by name. */
+  texts(): ReadonlyMap<string, string> {
+    return new Map([...this.#scripts.keys()].map((name) => [name, this.#textOf(name)]))
   }
 
-  admitFlowText(): string {
-    return this.#admitFlow
+  /** The text of a script as it is sent where functions may not be loaded. */
+  textSent(name: string, isCluster = false): string {
+    const { flags } = this.#scripts.get(name) as Script
+    return `#!lua flags=${flags.join(',')}\n${isCluster ? WITHOUT_ABSENT_KEY : ''}${this.#textOf(name)}`
   }
 
-  #defineOnce(client: DefiningClient, { name }: Command, definition: ScriptDefinition, isSentOnce: boolean): void {
-    if (name in client || this.#shared.take(client, name)) return
-    client.defineCommand(name, client.isCluster ? onCluster(definition) : definition)
-    if (isSentOnce) sendOnce(client, name)
-    this.#shared.keep(client, name)
+  /** The name of a script among the functions of {@link library}. */
+  functionOf(name: string): string {
+    return functionName(this.library.name, name)
+  }
+
+  /** All scripts as Redis Functions. */
+  get library(): Library {
+    this.#library ??= this.#composeLibrary()
+    return this.#library
+  }
+
+  #composeLibrary(): Library {
+    const textAs = (name: string) =>
+      this.#composer.library(
+        name,
+        [...this.#scripts].map(([script, { text, flags }]) => ({ name: functionName(name, script), text, flags })),
+      )
+    const name = `sluice_${createHash('sha1').update(textAs('sluice')).digest('hex').slice(0, 12)}`
+    return { name, text: textAs(name) }
+  }
+
+  #textOf(name: string): string {
+    const known = this.#texts.get(name)
+    if (known !== undefined) return known
+    const text = this.#composer.text((this.#scripts.get(name) as Script).text)
+    this.#texts.set(name, text)
+    return text
+  }
+
+  #defineOnce(client: DefiningClient, { name, keys }: Command, script: string): void {
+    if (name in client) return
+    const { isCluster = false } = client
+    const { library } = this
+    defineScript(client, {
+      name,
+      numberOfKeys: isCluster ? keys + 1 : keys,
+      library,
+      functionName: `${this.functionOf(script)}${isCluster ? ON_CLUSTER : ''}`,
+      text: () => this.textSent(script, isCluster),
+      isSentOnce: SENT_ONCE.has(script),
+    })
   }
 }
 
-/** The cluster variant of a script: takes one extra key (`absentKey`), which it drops before the body runs. */
-function onCluster({ lua, numberOfKeys }: ScriptDefinition): ScriptDefinition {
-  return { lua: `${WITHOUT_ABSENT_KEY}${lua}`, numberOfKeys: numberOfKeys + 1 }
+/** As without flags: parents and dead letters may be in queues with other slots, on the same node. */
+const FLAGS = ['allow-cross-slot-keys']
+
+function flagsOf(name: string): readonly string[] {
+  if (READING.has(name)) return [...FLAGS, 'no-writes']
+  return RUN_WHEN_FULL.has(name) ? [...FLAGS, 'allow-oom'] : FLAGS
+}
+
+function functionName(library: string, script: string): string {
+  return `${library}_${script.replaceAll('-', '_')}`
 }
 
 /** What a {@link LuaComposer} reads: files of `lua/`, and the scripts of BullMQ, which may use modules themselves. */
@@ -271,10 +313,8 @@ function moduleOf(lua: string, name: string): string {
 /** A script of BullMQ with what it needs before and after it. */
 function prepared(name: string): string {
   const extending = EXTENDING[name]
-  const first = name in UNREFUSED ? `redis.call('SREM', KEYS[${UNREFUSED[name]}], '')` : ''
   const lines = [
-    name === NEXT_ITERATION.script ? NEXT_ITERATION.begin : first,
-    extending ? `keep_places(string.sub(KEYS[${UNREFUSED[name]}], 1, -8), ARGV[${extending.duration}])` : '',
+    extending ? `keep_places(string.sub(KEYS[${extending.stalled}], 1, -8), ARGV[${extending.duration}])` : '',
     GROUPED.has(name) ? grouped(name) : 'return original.run(redis, KEYS, ARGV)',
   ]
   return using([`local original = use 'bullmq/${name}'`, ...lines].join('\n'))

@@ -5,6 +5,7 @@ import type { Departure } from '../departure/departure.ts'
 import { InvalidInputError, UnsupportedOptionError } from '../errors.ts'
 import type { FeedbackOptions } from '../feedback/options.ts'
 import type { FeedbackChange } from '../feedback/request.ts'
+import type { FunctionsOption } from '../redis/functions.ts'
 import type { Shape } from '../shape/shape.ts'
 import type { ShapeConflict, StateLoss } from '../shape/store.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
@@ -40,6 +41,12 @@ export interface ShapedWorkerOptions extends Omit<WorkerOptions, 'limiter'>, Fee
    * dashboard, metrics and `explain`. Default true.
    */
   report?: boolean
+  /**
+   * How scripts reach Redis: as functions of a library that the first program loads ('auto'; as texts where Redis has no
+   * functions or does not let this user load them), or always as texts ('never'). Default 'auto'. A connection that several
+   * objects share uses texts if one of them says 'never'.
+   */
+  functions?: FunctionsOption
 }
 
 /** BullMQ's processor, with jobs that can settle their costs. */

@@ -41,13 +41,8 @@ async function compareWithStock(redis: Redis, url: string): Promise<string[]> {
 /** Every composed script has run, and Redis takes the text of those that only workers of ours call. */
 async function findUnused(redis: Redis, scripts: ScriptSet): Promise<string[]> {
   const faults: string[] = []
-  const texts = [...scripts.definitions()].map(([name, { lua }]) => ({
-    name,
-    lua,
-    runs: name === 'add' || name in WRAPPED,
-  }))
-  texts.push({ name: 'admit-flow', lua: scripts.admitFlowText(), runs: true })
-  for (const { name, lua, runs } of texts) {
+  for (const [name, lua] of scripts.texts()) {
+    const runs = name === 'add' || name === 'admit-flow' || name in WRAPPED
     const sha = createHash('sha1').update(lua).digest('hex')
     const [ran] = (await redis.script('EXISTS', sha)) as number[]
     if (runs && ran !== 1) faults.push(`${name} was not run`)

@@ -49,7 +49,7 @@ test('on a cluster adds whose reply is lost are there once: a job, a bulk and a 
   const lost = async (add: () => Promise<unknown>) => {
     // Redis knows the script then.
     await add()
-    const dropped = proxies[from]?.dropReplyOf(([command]) => /^eval/i.test(command ?? ''))
+    const dropped = proxies[from]?.dropReplyOf(([command]) => /^(eval|fcall)/i.test(command ?? ''))
     await Promise.all([dropped, add()])
   }
   await lost(() => queue.add('job', {}))

@@ -226,7 +226,7 @@ const CHANGES: Record<string, Scenario> = {
     run: armed(({ queue }) => queue.setGroup('a', { rate: '5/s' }, { by: 'test', reason: 'test', ttlMs: 60_000 })),
   },
   "BullMQ's pause": {
-    script: (words) => /^eval/i.test(words[0] ?? '') && words.includes('paused'),
+    script: (words) => /^(eval|fcall)/i.test(words[0] ?? '') && words.includes('paused'),
     repeated: ['paused '],
     run: armed(({ queue }) => queue.pause({ by: 'test', reason: 'test' })),
   },
@@ -234,7 +234,7 @@ const CHANGES: Record<string, Scenario> = {
 
 /** Of BullMQ's script: the keys are `meta` and the prefix of all. */
 const obliterates = ([command, , keys, , base]: readonly string[]) =>
-  /^eval/i.test(command ?? '') && keys === '2' && base?.endsWith(':') === true
+  /^(eval|fcall)/i.test(command ?? '') && keys === '2' && base?.endsWith(':') === true
 
 const REMOVALS: Record<string, Scenario> = {
   'an obliterate': {
@@ -811,7 +811,7 @@ test.each([
   const queue = fleet.queue('few', { connection: slow, prefix, ...(shape ? { shape } : {}) })
   const other = fleet.queue('few', { connection: redis.connection, prefix })
   await queue.addBulk([job('a'), job('b')])
-  const dropped = proxy.dropReplyOf(([command]) => /^eval/i.test(command ?? ''))
+  const dropped = proxy.dropReplyOf(([command]) => /^(eval|fcall)/i.test(command ?? ''))
   const draining = queue.drain()
   await dropped
   await other.add('job', {}, { jobId: 'between' })

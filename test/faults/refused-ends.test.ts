@@ -4,7 +4,7 @@ import { PauseQueueError, type ShapedWorker, type ShapedWorkerOptions } from '..
 import { expect, test, useConcurrentTests } from '../support/concurrent.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
 import { adminOf, quickConnection, startOwnRedis } from './support/own-redis.ts'
-import { type Refusal, refusals } from './support/refusals.ts'
+import { isRefusal, type Refusal, refusals } from './support/refusals.ts'
 
 useConcurrentTests()
 
@@ -46,7 +46,7 @@ async function endWhileRefused(name: string, { args = [], begin, end }: Refusal,
   await fleet.until(() => fleet.departures.length === jobs)
   await begin(admin)
   open()
-  await fleet.until(() => fleet.errors.filter(({ error }) => error.message.startsWith(name)).length >= jobs)
+  await fleet.until(() => fleet.errors.filter(({ error }) => isRefusal(error, name)).length >= jobs)
   const counts = () => queue.getJobCounts('completed', 'failed', 'active')
   return { admin, fleet, queue, runs: () => [...runs.values()], ids, counts, over: () => end(admin) }
 }
@@ -129,7 +129,7 @@ async function refusedBeforeStart(name: string, shape: object = {}) {
   await fleet.until(() => fleet.completed.length === 1)
   await expect.poll(() => queue.getActiveCount()).toBe(1)
   await refusal.begin(admin)
-  const untilReported = () => fleet.until(() => fleet.errors.some(({ error }) => error.message.startsWith(name)))
+  const untilReported = () => fleet.until(() => fleet.errors.some(({ error }) => isRefusal(error, name)))
   const untilEnded = async () => {
     await refusal.end(admin)
     await fleet.until(() => fleet.completed.length === 2)

@@ -81,21 +81,20 @@ interface Script {
   readonly text: string
 }
 
-/** All scripts, by their texts and digests. */
+/** All scripts, by their functions, texts and digests. */
 function knownScripts(): Map<string, Script> {
   const scripts = new ScriptSet(captureBullmqScripts(), VERSION)
-  const texts: [string, string][] = [
-    ...[...scripts.definitions()].map(([name, { lua }]) => [name, lua] as [string, string]),
-    ...LIMIT_SCRIPTS.map((name) => [name, limitScript(name)] as [string, string]),
-    ['admit-flow', scripts.admitFlowText()],
-  ]
   const digest = (text: string) => createHash('sha1').update(text).digest('hex')
-  return new Map(
-    texts.flatMap(([name, lua]) => {
-      const script = { name, text: lua.replace(/\w+\.call\('TIME'\)/g, `redis.call('LRANGE', '${CLOCK}', 0, 1)`) }
-      return [[lua, script] as const, [digest(lua), script] as const]
-    }),
-  )
+  const known = (name: string, lua: string, sent: readonly string[]) => {
+    const script = { name, text: lua.replace(/\w+\.call\('TIME'\)/g, `redis.call('LRANGE', '${CLOCK}', 0, 1)`) }
+    return sent.flatMap((text) => [[text, script] as const, [digest(text), script] as const])
+  }
+  return new Map([
+    ...[...scripts.texts()].flatMap(([name, lua]) =>
+      known(name, lua, [scripts.functionOf(name), scripts.textSent(name)]),
+    ),
+    ...LIMIT_SCRIPTS.flatMap((name) => known(name, limitScript(name), [limitScript(name)])),
+  ])
 }
 
 function difference(before: Look, after: Look): string[] {
@@ -137,7 +136,7 @@ function sendTwice(): Map<string, Set<string>> {
     return reply
   }
   Redis.prototype.sendCommand = function (command, stream) {
-    const script = /^eval/.test(command.name) && !stream ? scripts.get(String(command.args[0])) : undefined
+    const script = /^(eval|fcall)/.test(command.name) && !stream ? scripts.get(String(command.args[0])) : undefined
     if (!script) return sendCommand.call(this, command, stream)
     runTwice(script, command.args.slice(1) as string[]).then(command.resolve, command.reject)
     return command.promise

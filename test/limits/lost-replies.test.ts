@@ -19,7 +19,7 @@ const options = (algorithm: string): LimiterOptions => {
 }
 
 /** ioredis sends a script again with its text. */
-const isScript = ([name]: readonly string[]) => /^eval/i.test(name ?? '')
+const isScript = ([name]: readonly string[]) => /^(eval|fcall)/i.test(name ?? '')
 
 /** A limiter whose next call loses its reply, and what happens before ioredis sends it again. */
 async function losing(of: LimiterOptions) {

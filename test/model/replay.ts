@@ -58,6 +58,7 @@ end }`
 const HELD: Readonly<Record<string, string>> = {
   'bullmq/moveToActive': POP,
   'redis/redis-now': "local faked = use 'faked'\nreturn function() return faked.now end",
+  'redis/run-id': "local faked = use 'faked'\nreturn function() return faked.run end",
   faked: `${LASTING_KEYS}
 local faked, real = { now = 0, run = '' }, redis
 redis = setmetatable({

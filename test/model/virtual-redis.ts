@@ -60,6 +60,7 @@ interface Loaded {
 export class VirtualScripts {
   readonly set = new ScriptSet(captureBullmqScripts(), 'virtual')
   readonly client: Redis
+  readonly #texts = this.set.texts()
   readonly #loaded = new Map<string, Promise<Loaded>>()
 
   constructor(client: Redis) {
@@ -70,10 +71,10 @@ export class VirtualScripts {
     const name = command.split(':').at(-1) as string
     let loaded = this.#loaded.get(name)
     if (!loaded) {
-      const definition = this.set.definitions().get(name)
-      if (!definition) throw new Error(`no script ${name}`)
-      const { lua, numberOfKeys: keys } = definition
-      loaded = this.client.script('LOAD', PRELUDE + lua).then((sha) => ({ sha: sha as string, keys }))
+      const text = this.#texts.get(name)
+      if (text === undefined) throw new Error(`no script ${name}`)
+      const { keys } = this.set.command(name)
+      loaded = this.client.script('LOAD', PRELUDE + text).then((sha) => ({ sha: sha as string, keys }))
       this.#loaded.set(name, loaded)
     }
     return loaded

@@ -134,7 +134,9 @@ test('a job whose answer got lost is stored once, and the caller never learns th
   const proxy = await proxied()
   const queue = queueAt(proxy.port, 'dropped', 20_000)
   await queue.waitUntilReady()
-  const dropped = proxy.dropReplyOf((words) => /^eval/i.test(words[0] ?? '') && words.some((w) => w.includes('once')))
+  const dropped = proxy.dropReplyOf(
+    (words) => /^(eval|fcall)/i.test(words[0] ?? '') && words.some((w) => w.includes('once')),
+  )
   const job = await queue.add('job', { once: 'once' })
   await dropped
   expect((await queue.getJob(job.id!))?.data).toEqual({ once: 'once' })

@@ -510,6 +510,6 @@ const OTHERS: Readonly<Record<string, readonly string[]>> = {
 
 test('every script has a case, or a reason to have none', () => {
   const known = new Set([...CASES.map(({ by }) => by), ...Object.values(OTHERS).flat()])
-  const scripts = [...new ScriptSet(captureBullmqScripts(), 'test').definitions().keys(), ...LIMIT_SCRIPTS]
+  const scripts = [...new ScriptSet(captureBullmqScripts(), 'test').texts().keys(), ...LIMIT_SCRIPTS]
   expect(scripts.filter((name) => !known.has(name))).toEqual([])
 })

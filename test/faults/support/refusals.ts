@@ -49,6 +49,11 @@ export async function reload(admin: Redis, ...options: 'NOSAVE'[]): Promise<void
   await untilPing(admin, /^LOADING/)
 }
 
+/** Whether an error is this refusal. A replica refuses functions that write as writes, before it looks at its data. */
+export function isRefusal({ message }: Error, name: string): boolean {
+  return message.startsWith(`${name} `) || (name === 'MASTERDOWN' && message.startsWith('READONLY '))
+}
+
 /** Each by the word that its answers begin with. */
 export const refusals: Readonly<Record<string, Refusal>> = {
   BUSY: {

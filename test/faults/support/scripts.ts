@@ -7,17 +7,15 @@ const scripts = new ScriptSet(captureBullmqScripts(), VERSION)
 
 /** The text of a composed script, by BullMQ's name for it or by our file. */
 export function textOf(name: string): string {
-  const text = name === 'admit-flow' ? scripts.admitFlowText() : scripts.definitions().get(name)?.lua
+  const text = scripts.texts().get(name)
   if (text === undefined) throw new Error(`there is no script '${name}'`)
   return text
 }
 
-/** Whether a command, as its words are sent, runs a composed script: by digest or, the first time, by text. */
+/** Whether a command, as its words are sent, runs a composed script: by its function or, as a text, by that or its digest. */
 export function runs(name: string): (command: readonly string[]) => boolean {
-  const text = textOf(name)
+  const text = scripts.textSent(name)
   const digest = createHash('sha1').update(text).digest('hex')
-  return ([command, script]) => {
-    if (/^evalsha$/i.test(command ?? '')) return script === digest
-    return /^eval$/i.test(command ?? '') && script === text
-  }
+  const known: Readonly<Record<string, string>> = { fcall: scripts.functionOf(name), evalsha: digest, eval: text }
+  return ([command = '', script]) => script !== undefined && script === known[command.toLowerCase()]
 }

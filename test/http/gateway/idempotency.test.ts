@@ -99,7 +99,7 @@ test.each([1, 3])('the answer of Redis is lost: 503, then the id of the one job 
     // So that the script is known, and its call is the command that is answered.
     await post(jobs, body, { 'idempotency-key': 'before' })
     const lost = proxy.dropReplyOf(
-      ([command, , , ...rest]) => /^eval/i.test(command as string) && rest.some((one) => one.includes('j_')),
+      ([command, , , ...rest]) => /^(eval|fcall)/i.test(command as string) && rest.some((one) => one.includes('j_')),
     )
     const failed = await post(jobs, body, headers)
     await lost

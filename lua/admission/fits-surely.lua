@@ -3,12 +3,14 @@
 -- are claimed. Second, whether departures are timed, so that workers may sleep although jobs wait; third, how many jobs are
 -- in the wait list, nil if that was not counted.
 local function fits_surely(key, base, identity, jobs, cost, claimed)
-  local f = redis.call('HMGET', key, 'born', 'fits', 'claimed')
-  if not f[1] then return identity == '' end
-  if not f[2] or (not claimed and f[3] and f[3] ~= '0') then return false end
-  local known, places, timed, most = string.match(f[2], '^(%S+) (%d*) (t?) (%S*)$')
+  local f = redis.call('HMGET', key, 'fits', 'claimed')
+  local text = f[1]
+  if not text then return identity == '' and redis.call('EXISTS', key) == 0 end
   -- A caller that knows another shape is to learn this one.
-  if known ~= identity or (most ~= '' and cost > tonumber(most)) then return false end
+  if string.sub(text, 1, #identity) ~= identity or (not claimed and f[2] and f[2] ~= '0') then return false end
+  local places, timed, most = string.match(text, '^ (%d*) (t?) (%S*)$', #identity + 1)
+  if not places or (most ~= '' and cost > tonumber(most)) then return false end
+  if places == '' and timed == '' then return true, false end
   -- Few queues have any of these: one call replaces three counts.
   local others = redis.call('EXISTS', base .. 'delayed', base .. 'prioritized', base .. 'waiting-children') > 0
   local delayed = others and redis.call('ZCARD', base .. 'delayed') or 0

@@ -9,7 +9,9 @@
          'start' (with the position) or '', job scheduler id or '' (iterations of one that exists are never refused), when
          the call was first sent, µs, if the job's id was made for it (admission/sent-again)]
     [3]  the first argument of BullMQ's script
-    [4…] the others
+    [4]  the second
+    [5]  the third
+    [6…] further ones, which only that for schedulers has
   Returns BullMQ's reply, for a job that certainly fitted and whose place is not asked for; otherwise the reply of
   admission/admission, then 3 BullMQ's reply, 4 position or '', 5 start µs or '', 6 news: the shape, if the caller knows
   another.
@@ -39,28 +41,21 @@ if ARGV[2] ~= '' then
   job = new_job.read(text)
 end
 
-local function add_job(redis)
-  local script = add_scripts.named(job and job.script or 'addStandardJob')
-  return script.run(redis, script.keys(base), { unpack(ARGV, 3) })
-end
-
--- Adds the job if it certainly fits. Returns nil if it might not, or if more has to be done for it.
-local function add_fitting()
-  if job and (not job.fits or asked == 'start' or sent_us) then return nil end
+-- A job that certainly fits. No function of its own: making one takes as long as a command.
+if not job or (job.fits and asked ~= 'start' and not sent_us) then
   local fits, timed, waiting = fits_surely(key, base, ARGV[1], 1, job and job.cost or 1)
-  if not fits then return nil end
-  local reply = add_job(redis)
-  if next(touched.bases) then touched.wake() end
-  -- Behind others only a job that is `lifo` may be the next one.
-  if timed and (waiting or 0) > 0 then timed = job and job.terms.place == 'l' end
-  if timed and wake.heads(base, {})[1] == reply then wake.head_changed(base) end
-  if asked ~= 'position' or type(reply) == 'number' then return reply end
-  local is_last = redis.call('LINDEX', base .. 'wait', 0) == reply
-  return { 1, {}, reply, is_last and redis.call('LLEN', base .. 'wait') - 1 or '', '', false }
+  if fits then
+    local script = add_scripts.named(job and job.script or 'addStandardJob')
+    local reply = script.run(redis, script.keys(base), { ARGV[3], ARGV[4], ARGV[5] })
+    if next(touched.bases) then touched.wake() end
+    -- Behind others only a job that is `lifo` may be the next one.
+    if timed and (waiting or 0) > 0 then timed = job and job.terms.place == 'l' end
+    if timed and wake.heads(base, {})[1] == reply then wake.head_changed(base) end
+    if asked ~= 'position' or type(reply) == 'number' then return reply end
+    local is_last = redis.call('LINDEX', base .. 'wait', 0) == reply
+    return { 1, {}, reply, is_last and redis.call('LLEN', base .. 'wait') - 1 or '', '', false }
+  end
 end
-
-local reply = add_fitting()
-if reply then return reply end
 
 job, asked, scheduler_id = job or new_job.read(''), asked or '', scheduler_id or ''
 local now = redis_now()
@@ -110,12 +105,11 @@ if shape then
   end
   if refusal then return refused(refusal) end
 end
-if before then
-  reply = id
-else
-  local redis = groups and group_adds.redis(groups) or redis
-  if shape and shape.ageing_ms then redis = queued_at_redis(redis, base, now) end
-  reply = add_job(redis)
+local reply = id
+if not before then
+  local hooked, script = groups and group_adds.redis(groups) or redis, add_scripts.named(job.script)
+  if shape and shape.ageing_ms then hooked = queued_at_redis(hooked, base, now) end
+  reply = script.run(hooked, script.keys(base), { unpack(ARGV, 3) })
 end
 -- A negative number is BullMQ's refusal.
 if gone and type(reply) ~= 'number' then overflow.drop(base, shape, gone, now) end

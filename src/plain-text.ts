@@ -29,6 +29,14 @@ export function countText(count: number, noun: string): string {
   return `${NUMBERS.format(count)} ${noun}${count === 1 ? '' : 's'}`
 }
 
+const UNITS = ['B', 'kB', 'MB', 'GB', 'TB'] as const
+
+/** Memory for display, to three digits. As Redis counts, 1 kB is 1,024 bytes. */
+export function bytesText(bytes: number): string {
+  const unit = Math.min(UNITS.length - 1, Math.floor(Math.log2(Math.max(1, bytes)) / 10))
+  return `${Number((bytes / 1024 ** unit).toPrecision(3))} ${UNITS[unit]}`
+}
+
 /** A duration for display: at most two units, `—` for undefined. */
 export function formatDuration(ms: number | undefined): string {
   if (ms === undefined) return '—'

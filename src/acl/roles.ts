@@ -22,7 +22,10 @@ export interface RoleNeeds {
  * given. It also sends its version (CLIENT SETINFO), unknown to Redis 7.0 even in a rule: denying it has no effect.
  */
 const CONNECT = ['info', 'client|setname', 'select', 'ping']
-const EVAL = ['eval', 'evalsha']
+/** Scripts as functions, and as texts while nobody has loaded these. */
+const RUN_SCRIPTS = ['fcall', 'eval', 'evalsha']
+/** Who may load a library may replace one, and so run code with the rights of all who call it: docs/security.md. */
+const LOAD_FUNCTIONS = ['function|load', 'function|list', 'function|delete']
 /** BullMQ's Queue stores its version and options there, and reads pauses and limits. */
 const QUEUE_META = ['hset', 'hget', 'hmget', 'hgetall', 'hexists', 'hdel']
 /** `job.waitUntilFinished`, QueueEvents. */
@@ -77,14 +80,14 @@ const WAKE = ['{prefix}:*:meta:wake', '{limits}:limit:*:wake']
 export const ROLE_NEEDS: Readonly<Record<Role, RoleNeeds>> = {
   producer: {
     scripts: [...ADD, ...DECLARE, ...LOOK],
-    commands: [...CONNECT, ...EVAL, ...CONFIRM, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS],
+    commands: [...CONNECT, ...RUN_SCRIPTS, ...CONFIRM, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS],
     keys: [`~${QUEUES}`, `~${LIMITS}`],
     channels: WAKE,
   },
   worker: {
     scripts: [...ADD, ...DECLARE, ...LOOK, ...RUN],
     commands: [
-      ...[...CONNECT, ...EVAL, ...CONFIRM, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS, ...BEFORE],
+      ...[...CONNECT, ...RUN_SCRIPTS, ...CONFIRM, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS, ...BEFORE],
       ...['bzpopmin', 'subscribe', 'unsubscribe', ...CLIENTS],
     ],
     keys: [`~${QUEUES}`, `~${LIMITS}`],
@@ -93,7 +96,7 @@ export const ROLE_NEEDS: Readonly<Record<Role, RoleNeeds>> = {
   gateway: {
     scripts: [...ADD, ...DECLARE, ...LOOK, ...TAKE_BACK, ...BIND, ...LIMIT],
     commands: [
-      ...[...CONNECT, ...EVAL, ...CONFIRM, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS],
+      ...[...CONNECT, ...RUN_SCRIPTS, ...CONFIRM, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS],
       ...['subscribe', 'unsubscribe'],
     ],
     keys: [`~${QUEUES}`, `~${LIMITS}`, `%R~${MODES}`],
@@ -108,8 +111,8 @@ export const ROLE_NEEDS: Readonly<Record<Role, RoleNeeds>> = {
   operator: {
     scripts: [...ADD, ...DECLARE, ...LOOK, ...TAKE_BACK, ...RUN, ...MANAGE, ...LIMIT],
     commands: [
-      ...[...CONNECT, ...EVAL, ...CONFIRM, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS, ...BEFORE],
-      ...[...INSPECT, ...CLIENTS, ...DOCTOR],
+      ...[...CONNECT, ...RUN_SCRIPTS, ...CONFIRM, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS, ...BEFORE],
+      ...[...INSPECT, ...CLIENTS, ...DOCTOR, ...LOAD_FUNCTIONS],
       ...[
         'bzpopmin',
         'subscribe',
@@ -129,7 +132,7 @@ export const ROLE_NEEDS: Readonly<Record<Role, RoleNeeds>> = {
   },
   limiter: {
     scripts: LIMIT,
-    commands: [...CONNECT, ...EVAL, 'hgetall', 'subscribe', 'unsubscribe'],
+    commands: [...CONNECT, ...RUN_SCRIPTS, 'hgetall', 'subscribe', 'unsubscribe'],
     keys: [`~${LIMITS}`, `%R~${MODES}`],
     channels: ['{limits}:limit:*:wake'],
   },

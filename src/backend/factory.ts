@@ -15,7 +15,7 @@ let scripts: ScriptSet | undefined
  * The scripts for the installed BullMQ; composed and checked once per process.
  * @throws UnsupportedVersionError
  */
-function installedScripts(): ScriptSet {
+export function installedScripts(): ScriptSet {
   if (!scripts) {
     const bullmq = captureBullmqScripts()
     const warning = checkBullmqScripts(bullmq)

@@ -97,6 +97,11 @@ export const COMMANDS: readonly ListedCommand[] = [
     load: async () => (await import('./commands/doctor.ts')).addDoctorCommand,
   },
   {
+    name: 'functions',
+    summary: 'load the functions of this version, list and delete those of others',
+    load: async () => (await import('./commands/functions.ts')).addFunctionsCommand,
+  },
+  {
     name: 'worker',
     summary: 'run a worker program: email, db-writes or http',
     load: async () => (await import('./commands/worker.ts')).addWorkerCommand,

@@ -14,6 +14,7 @@ import { clockOffset } from './checks/clock-offset.ts'
 import { concurrencyForRate } from './checks/concurrency-for-rate.ts'
 import { conditions } from './checks/conditions.ts'
 import { eviction } from './checks/eviction.ts'
+import { functions } from './checks/functions.ts'
 import { orphans } from './checks/orphans.ts'
 import { pausedGroups } from './checks/paused-groups.ts'
 import { persistence } from './checks/persistence.ts'
@@ -34,6 +35,7 @@ const CHECKS: readonly Check[] = [
   access,
   rights,
   canaryJob,
+  functions,
   orphans,
 ]
 const QUEUE_CHECKS: readonly QueueCheck[] = [

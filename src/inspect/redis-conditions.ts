@@ -1,4 +1,4 @@
-import { countText, formatDuration } from '../plain-text.ts'
+import { bytesText, countText, formatDuration } from '../plain-text.ts'
 import type { Condition, QueueStatus } from './queue-status.ts'
 import { HIGH_MEMORY, type RedisMemory, type RedisState, shareOf } from './redis-state.ts'
 
@@ -60,11 +60,8 @@ function deleted({ refusesWrites }: RedisState, queues: readonly QueueStatus[]):
   return { name: 'Samples deleted', level: 'warning', text, next: '' }
 }
 
-const UNITS = ['B', 'kB', 'MB', 'GB', 'TB'] as const
-
-/** `92 % of 64 MB`, rounded down: 100 % is full. As Redis counts, 1 kB is 1,024 bytes. */
+/** `92 % of 64 MB`, rounded down: 100 % is full. */
 function memoryText(memory: RedisMemory): string {
   const { usedBytes, maxBytes = usedBytes } = memory
-  const unit = Math.min(UNITS.length - 1, Math.floor(Math.log2(Math.max(1, maxBytes)) / 10))
-  return `${Math.floor(shareOf(memory) * 100)} % of ${Number((maxBytes / 1024 ** unit).toPrecision(3))} ${UNITS[unit]}`
+  return `${Math.floor(shareOf(memory) * 100)} % of ${bytesText(maxBytes)}`
 }

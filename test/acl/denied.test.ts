@@ -53,6 +53,10 @@ const NOBODY: readonly (readonly string[])[] = [
     ['SUBSCRIBE', 'somebody-else'],
   ],
   ...[['EVAL', "return redis.call('SET', KEYS[1], '2')", '1', FOREIGN]],
+  ...[
+    ['FUNCTION', 'KILL'],
+    ['FUNCTION', 'RESTORE', 'x'],
+  ],
   // Not named as a key: the check is made at the call.
   ...[['EVAL', `return redis.call('SET', '${FOREIGN}', '2')`, '0']],
   ...[['EVAL', `return redis.call('HSET', '${limits}:modes:x', 'a', 'b')`, '0']],
@@ -68,6 +72,10 @@ test.each(ROLES.flatMap((role) => NOBODY.map((command) => [role, command] as con
 const MANAGING = [
   ['SCAN', '0'],
   ['ACL', 'WHOAMI'],
+  ['FUNCTION', 'LIST'],
+  // Whoever may load a library may replace it, and so run code with the rights of all that call it.
+  ['FUNCTION', 'LOAD', 'REPLACE', "#!lua name=mine\nredis.register_function('mine', function() end)"],
+  ['FUNCTION', 'DELETE', 'mine'],
 ]
 test.each(
   ROLES.filter((role) => role !== 'operator').flatMap((role) => MANAGING.map((command) => [role, command] as const)),
@@ -90,7 +98,13 @@ test.each([
     ['BZPOPMIN', KEY, '0'],
     ['SADD', KEY, 'x'],
   ],
-  ...[['EVAL', 'return 1', '0'], ['EVAL_RO', 'return 1', '0'], ['EVALSHA', 'a'.repeat(40), '0'], ['MULTI']],
+  ...[
+    ['EVAL', 'return 1', '0'],
+    ['EVAL_RO', 'return 1', '0'],
+    ['EVALSHA', 'a'.repeat(40), '0'],
+    ['FCALL', 'f', '0'],
+    ['MULTI'],
+  ],
   ...[
     ['PUBLISH', `${prefix}:q:meta:wake`, 'x'],
     ['SUBSCRIBE', `${prefix}:q:meta:wake`],

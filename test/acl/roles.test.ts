@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { QueueEvents, UnrecoverableError } from 'bullmq'
-import { afterEach, expect, onTestFinished, test } from 'vitest'
+import { afterEach, beforeAll, expect, onTestFinished, test, vi } from 'vitest'
 import { ModeSwitch, rateLimit } from '../../src/http/index.ts'
 import {
   type FeedbackSource,
@@ -13,8 +13,10 @@ import {
 import { Inspector } from '../../src/inspect/inspector.ts'
 import { createLimiter } from '../../src/limits/index.ts'
 import { moveShardedQueue, ShardedQueue } from '../../src/sharding/index.ts'
+import { runHere } from '../cli/run-here.ts'
 import { post, startGateway, told, workerOf } from '../http/gateway/support.ts'
 import { PATIENT } from '../limits/support/limiters.ts'
+import type { TestRedis } from '../support/redis.ts'
 import { eventsOf, jobs } from '../worker/support.ts'
 import { useAclRedis } from './support.ts'
 
@@ -46,6 +48,8 @@ const feedback: FeedbackSource = {
   },
 }
 
+// Who may not load functions would be denied that, once a minute.
+beforeAll(() => redis.loadFunctions())
 // Whatever a client swallows, Redis has noted it.
 afterEach(async () => expect(await redis.denials()).toEqual([]))
 
@@ -306,4 +310,44 @@ test('an observer inspects', async () => {
   expect(await inspector.group('observed', 'a')).toMatchObject({ waiting: 1, jobs: [{ id: grouped.id }] })
   expect(await inspector.explain('observed', grouped.id as string)).toMatchObject({ group: { id: 'a', ahead: 0 } })
   await inspector.audit('observed')
+})
+
+/** How often functions and texts ran since it was last asked. */
+async function runsByCarrier(): Promise<{ functions: number; texts: number }> {
+  const info = await redis.admin.info('commandstats')
+  await redis.admin.config('RESETSTAT')
+  const ran = (command: string) => {
+    const [, calls = 0, failed = 0] =
+      new RegExp(`cmdstat_${command}:calls=(\\d+).*failed_calls=(\\d+)`).exec(info) ?? []
+    return Number(calls) - Number(failed)
+  }
+  return { functions: ran('fcall'), texts: ran('eval') + ran('evalsha') }
+}
+
+test('a worker that may not load functions sends texts, and calls functions a minute after an operator has loaded them', async () => {
+  await redis.admin.call('FUNCTION', 'FLUSH')
+  const connection = redis.client('worker')
+  const runJob = async () => {
+    await runsByCarrier()
+    const queue = new ShapedQueue('carried', { connection, prefix, shape: { capacity: 10 } })
+    const worker = new ShapedWorker('carried', async () => {}, { connection, prefix })
+    const completed = once(worker, 'completed')
+    await queue.add('job', {})
+    await completed
+    await worker.close()
+    await queue.close()
+    return runsByCarrier()
+  }
+  expect(await runJob()).toEqual({ functions: 0, texts: expect.toSatisfy((texts: number) => texts >= 3) })
+  const denials = await redis.denials()
+  expect(denials).toMatchObject([{ object: 'function|load', username: 'sluice-worker' }])
+  const { host, port, username, password } = redis.connection('operator')
+  const url = `redis://${username}:${encodeURIComponent(password)}@${host}:${port}`
+  const loaded = await runHere({ url, prefix } as TestRedis, ['functions', 'load'])
+  expect(loaded).toMatchObject({ code: 0, stdout: expect.stringContaining('is loaded') })
+  expect((await runJob()).functions).toBe(0)
+  const now = performance.now.bind(performance)
+  const later = vi.spyOn(performance, 'now').mockImplementation(() => now() + 60_000)
+  onTestFinished(() => later.mockRestore())
+  expect(await runJob()).toEqual({ functions: expect.toSatisfy((functions: number) => functions >= 3), texts: 0 })
 })

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, inject, onTestFinished } from 'vitest'
 import { renderAcl } from '../../src/acl/acl-line.ts'
 import type { Role } from '../../src/acl/roles.ts'
 import { ROLES } from '../../src/acl/roles.ts'
+import { installedScripts } from '../../src/backend/factory.ts'
 import { type RedisService, startRedis } from '../../workers/services/redis.ts'
 
 /** ioredis says its version to Redis 7.2 and later, and goes on without (docs/acl.md). */
@@ -56,6 +57,11 @@ export class AclRedis {
     const template = readFileSync(new URL(`../../docs/acl/${role}.acl`, import.meta.url), 'utf8').trim()
     const sha256 = createHash('sha256').update(PASSWORD).digest('hex')
     return renderAcl(template, { prefix: this.prefix, limits: this.limits, sha256 })
+  }
+
+  /** As an operator does, for those that may not. */
+  async loadFunctions(): Promise<void> {
+    await this.admin.call('FUNCTION', 'LOAD', 'REPLACE', installedScripts().library.text)
   }
 
   async setUser(line: string): Promise<void> {

@@ -45,6 +45,7 @@ const CALLS: Readonly<Record<string, readonly (readonly string[])[]>> = {
   simulate: [['--queue', 'q']],
   audit: [['q']],
   doctor: [[]],
+  functions: [['load'], ['list'], ['delete', '--others']],
   // It serves, and warns: test/metrics/command.test.ts.
   metrics: [],
   dashboard: [['--port', '0']],

@@ -64,8 +64,9 @@ test('an observer is not asked for one right after the other, and adds nothing',
 test('what a worker may not look at is skipped, and says what it needs', async () => {
   const found = await ward.examine({ user: 'worker' })
   const skipped = found.filter(({ level }) => level === 'skipped')
-  expect(skipped.map(({ check }) => check)).toEqual(['persistence', 'orphans'])
-  expect(skipped[1]?.remedy).toContain('+scan')
+  expect(skipped.map(({ check }) => check)).toEqual(['persistence', 'functions', 'orphans'])
+  expect(skipped[1]?.remedy).toContain('+function|list')
+  expect(skipped[2]?.remedy).toContain('+scan')
   expect(found.filter(({ level }) => level === 'error')).toEqual([])
 })
 

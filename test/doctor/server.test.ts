@@ -20,6 +20,7 @@ test('nothing is wrong with a server as it should be', async () => {
     'access',
     'rights',
     'canary',
+    'functions',
     'orphans',
   ]
   expect([...new Set(found.map(({ check }) => check))]).toEqual(checks)

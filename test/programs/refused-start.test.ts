@@ -76,7 +76,20 @@ test.each<[keyof typeof SCRIPTS, string]>([
   const admin = new Redis(guarded.url, { password: 'right' })
   onTestFinished(() => admin.disconnect())
   // Without it, a job would run and then be in no state; what 0.1.0 did not ask for can be done without.
-  await admin.call('ACL', 'SETUSER', name, 'on', '>CANARY', '~*', '&*', '+@all', `-${command}`, '-zmscore', '-wait')
+  await admin.call(
+    'ACL',
+    'SETUSER',
+    name,
+    'on',
+    '>CANARY',
+    '~*',
+    '&*',
+    '+@all',
+    `-${command}`,
+    '-zmscore',
+    '-wait',
+    '-fcall',
+  )
   const url = `redis://${name}:CANARY@${guarded.host}:${guarded.port}`
   await expectRefused(name, url, new RegExp(`the user lacks rights of a (worker|gateway): \\+${command} \\(grant it`))
   expect(await admin.keys(`${PREFIX}:*`)).toEqual([])

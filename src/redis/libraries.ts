@@ -1,0 +1,69 @@
+import { createHash } from 'node:crypto'
+import type { Cluster, Redis } from 'ioredis'
+import type { Library } from './functions.ts'
+
+/** A library of Sluice, of any version, that a server has. */
+export interface LoadedLibrary extends Library {
+  /** As many as Redis counts. */
+  readonly functions: number
+}
+
+/** How each name begins that a {@link Library} may have. */
+const BEGIN = 'sluice_'
+const NAME = new RegExp(`^${BEGIN}[0-9a-f]{12}$`)
+
+export function isLibraryName(name: string): boolean {
+  return NAME.test(name)
+}
+
+/** Whether a loaded library has another text than the one that its name is made of: somebody has replaced it. */
+export function isForged({ name, text }: Library, own: Library): boolean {
+  if (name === own.name) return text !== own.text
+  const digest = createHash('sha1').update(text.replaceAll(name, 'sluice')).digest('hex')
+  return name !== BEGIN + digest.slice(0, 12)
+}
+
+/** The servers that have functions of their own: all masters of a cluster. */
+export function mastersOf(client: Redis | Cluster): readonly Redis[] {
+  return client.isCluster ? (client as Cluster).nodes('master') : [client as Redis]
+}
+
+/** Needs `+function|list`. */
+export async function loadedLibraries(server: Redis, pattern = `${BEGIN}*`): Promise<LoadedLibrary[]> {
+  const replies = (await server.call('FUNCTION', 'LIST', 'LIBRARYNAME', pattern, 'WITHCODE')) as unknown[][]
+  return replies
+    .map((reply) => {
+      const field = (name: string) => reply[reply.indexOf(name) + 1]
+      const functions = (field('functions') as unknown[]).length
+      return { name: field('library_name') as string, text: field('library_code') as string, functions }
+    })
+    .filter(({ name }) => isLibraryName(name))
+    .toSorted((one, other) => (one.name < other.name ? -1 : 1))
+}
+
+/** @returns whether it was not there before */
+export function loadLibrary(server: Redis, { name, text }: Library): Promise<boolean> {
+  return unless(`Library '${name}' already exists`, server.call('FUNCTION', 'LOAD', text))
+}
+
+/** @returns whether it was there */
+export function deleteLibrary(server: Redis, name: string): Promise<boolean> {
+  return unless('Library not found', server.call('FUNCTION', 'DELETE', name))
+}
+
+/** What all functions take of a server's memory, bytes. */
+export async function functionsBytes(server: Redis): Promise<number> {
+  const info = await server.info('memory')
+  const fields = info.matchAll(/^used_memory(?:_vm)?_functions:(\d+)/gm)
+  return [...fields].reduce((sum, [, bytes]) => sum + Number(bytes), 0)
+}
+
+async function unless(expected: string, done: Promise<unknown>): Promise<boolean> {
+  try {
+    await done
+    return true
+  } catch (error) {
+    if ((error as Error).message.includes(expected)) return false
+    throw error
+  }
+}

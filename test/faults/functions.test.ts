@@ -1,0 +1,182 @@
+import type { Redis } from 'ioredis'
+import { describe, test as sequential, vi } from 'vitest'
+import { installedScripts } from '../../src/backend/factory.ts'
+import { QueueUnavailableError, type Shape, type ShapedQueueOptions } from '../../src/index.ts'
+import { ScriptSet } from '../../src/redis/scripts.ts'
+import { expect, onTestFinished, test, useConcurrentTests } from '../support/concurrent.ts'
+import { startProxy } from '../support/proxy.ts'
+import { worstExcess } from './support/bound.ts'
+import { Fleet, idsOf } from './support/fleet.ts'
+import { OwnCluster } from './support/own-cluster.ts'
+import { adminOf, quickConnection, startOwnRedis } from './support/own-redis.ts'
+import { Producer } from './support/producer.ts'
+import { startReplica } from './support/replica.ts'
+
+useConcurrentTests()
+
+const own = installedScripts().library
+const SHAPE: Shape = { rate: '500/s', burst: 5, capacity: 1000, maxLatenessMs: 60_000 }
+const BUCKET = { intervalUs: 2000, burst: 5 }
+const jobs = (count: number) => Array.from({ length: count }, () => ({ name: 'job', data: {} }))
+
+async function librariesOn(admin: Redis): Promise<string[]> {
+  const replies = (await admin.call('FUNCTION', 'LIST')) as string[][]
+  return replies.map((reply) => reply[reply.indexOf('library_name') + 1] as string)
+}
+
+/** How often commands ran since the server counts anew, without those that failed. */
+async function runs(admin: Redis): Promise<{ functions: number; texts: number; loads: number }> {
+  const info = await admin.info('commandstats')
+  const ran = (command: string) => {
+    const [, calls = 0, failed = 0] =
+      new RegExp(`cmdstat_${command}:calls=(\\d+).*failed_calls=(\\d+)`).exec(info) ?? []
+    return Number(calls) - Number(failed)
+  }
+  return { functions: ran('fcall'), texts: ran('eval') + ran('evalsha'), loads: ran('function\\|load') }
+}
+
+// Fault table, row 41.
+test('a full Redis that has not loaded the functions of this version: jobs start and end, adds are refused', async () => {
+  const service = await startOwnRedis()
+  const admin = adminOf(service.url)
+  const connection = quickConnection(service.url)
+  const fleet = new Fleet()
+  const old = fleet.queue('mail', { connection, shape: SHAPE, functions: 'never' })
+  const ids = idsOf(await old.addBulk(jobs(60)))
+  expect(await librariesOn(admin)).toEqual([])
+  await admin.config('SET', 'maxmemory', '1')
+  await admin.config('RESETSTAT')
+  const queue = fleet.queue('mail', { connection, shape: SHAPE })
+  fleet.worker('mail', { connection, concurrency: 10, removeOnComplete: { count: 0 } })
+  await fleet.until(() => fleet.completed.length === ids.length)
+  expect(new Set(fleet.completed)).toEqual(new Set(ids))
+  expect({ failed: fleet.failed, others: fleet.errors.filter(({ error }) => !/^OOM/.test(error.message)) }).toEqual({
+    failed: [],
+    others: [],
+  })
+  expect(worstExcess(fleet.slotsUs, BUCKET)).toBeLessThanOrEqual(0)
+  const error = await queue.add('job', {}).catch((reason: unknown) => reason)
+  expect(error).toBeInstanceOf(QueueUnavailableError)
+  expect(error).toMatchObject({ mayBeStored: false, message: expect.stringContaining('OOM') })
+  const { functions, texts } = await runs(admin)
+  expect({ functions, texts: texts > 0 }).toEqual({ functions: 0, texts: true })
+  await admin.config('SET', 'maxmemory', '0')
+  const { id } = await queue.add('job', {})
+  await fleet.until(() => fleet.completed.includes(id as string))
+})
+
+test('Redis killed and restarted without persistence: the functions are loaded again', async () => {
+  const service = await startOwnRedis({ persistence: 'none' })
+  const connection = quickConnection(service.url)
+  const fleet = new Fleet()
+  const queue = fleet.queue('mail', { connection, shape: SHAPE, admitTimeoutMs: 20_000 })
+  await queue.addBulk(jobs(20))
+  fleet.worker('mail', { connection, concurrency: 5 })
+  await fleet.until(() => fleet.completed.length === 20)
+  await service.kill()
+  await service.restart()
+  const admin = adminOf(service.url)
+  const ids = idsOf(await queue.addBulk(jobs(20)))
+  await fleet.until(() => ids.every((id) => fleet.completed.includes(id)))
+  expect(await librariesOn(admin)).toEqual([own.name])
+  expect(await runs(admin)).toMatchObject({ texts: 0 })
+  expect(fleet.failed).toEqual([])
+})
+
+test('a replica that takes over has the functions', async () => {
+  const master = await startOwnRedis({ args: ['--repl-diskless-sync-delay', '0'] })
+  const replica = await startReplica(master)
+  const front = await startProxy(master.url)
+  onTestFinished(() => front.stop())
+  const connection = quickConnection(front.url)
+  const fleet = new Fleet()
+  const queue = fleet.queue('mail', { connection, shape: SHAPE, admitTimeoutMs: 20_000 })
+  await queue.addBulk(jobs(20))
+  fleet.worker('mail', { connection, concurrency: 5 })
+  await fleet.until(() => fleet.completed.length === 20)
+  const admin = adminOf(replica.url)
+  await expect.poll(() => adminOf(master.url).wait(1, 1000)).toBe(1)
+  expect(await librariesOn(admin)).toEqual([own.name])
+  await admin.config('RESETSTAT')
+  await master.kill()
+  await replica.promote()
+  front.redirect(replica.url)
+  const ids = idsOf(await queue.addBulk(jobs(20)))
+  await fleet.until(() => ids.every((id) => fleet.completed.includes(id)))
+  const { functions, ...others } = await runs(admin)
+  expect(functions).toBeGreaterThan(0)
+  expect(others).toEqual({ texts: 0, loads: 0 })
+  expect(fleet.failed).toEqual([])
+})
+
+test('a master of a cluster that lost the functions gets them again', async () => {
+  const cluster = await OwnCluster.start()
+  const connection = cluster.connect()
+  const fleet = new Fleet()
+  const options: ShapedQueueOptions = { connection, prefix: '{b}', shape: SHAPE }
+  const queue = fleet.queue('mail', options)
+  await queue.waitUntilReady()
+  fleet.worker('mail', { connection: cluster.connect(), prefix: '{b}', concurrency: 10 })
+  const producer = new Producer(queue)
+  await fleet.until(() => fleet.completed.length >= 50)
+  const masters = connection.nodes('master')
+  const { slot } = await cluster.placeOf('{b}')
+  const keys = await Promise.all(masters.map((one) => one.call('CLUSTER', 'COUNTKEYSINSLOT', slot)))
+  const master = masters[keys.findIndex((count) => count !== 0)] as Redis
+  await master.config('RESETSTAT')
+  for (let flushes = 0; flushes < 3; flushes++) {
+    await master.call('FUNCTION', 'FLUSH')
+    const before = fleet.completed.length
+    await fleet.until(() => fleet.completed.length >= before + 50)
+  }
+  await producer.stop()
+  await fleet.until(() => producer.accepted.every((id) => fleet.completed.includes(id)))
+  expect(await librariesOn(master)).toEqual([own.name])
+  expect(await runs(master)).toMatchObject({ texts: 0, loads: 3 })
+  expect({ refused: producer.refused, failed: fleet.failed, errors: fleet.errors }).toEqual({
+    refused: [],
+    failed: [],
+    errors: [],
+  })
+  expect(worstExcess(fleet.slotsUs, BUCKET)).toBeLessThanOrEqual(0)
+})
+
+// Not beside the others, whose queues would take the other version too.
+describe('two versions', () => {
+  sequential('work side by side on one queue, and each loads its functions again', async () => {
+    const name = 'sluice_0123456789ab'
+    const other = { name, text: `${own.text.replaceAll(own.name, name)}\n-- another version` }
+    const service = await startOwnRedis()
+    const admin = adminOf(service.url)
+    const connection = quickConnection(service.url)
+    const fleet = new Fleet()
+    const open = async () => {
+      const queue = fleet.queue('mail', { connection, shape: SHAPE })
+      await queue.waitUntilReady()
+      await fleet.worker('mail', { connection, concurrency: 5 }).waitUntilReady()
+      return queue
+    }
+    const version = vi.spyOn(ScriptSet.prototype, 'library', 'get').mockReturnValue(other)
+    const others = await open()
+    version.mockRestore()
+    const queue = await open()
+    const producers = [new Producer(queue, { name: 'own' }), new Producer(others, { name: 'other' })]
+    const ended = (count: number) => fleet.until(() => fleet.completed.length >= count)
+    await ended(50)
+    expect((await librariesOn(admin)).toSorted()).toEqual([own.name, name].toSorted())
+    for (const deleted of [own.name, name]) {
+      await admin.call('FUNCTION', 'DELETE', deleted)
+      await ended(fleet.completed.length + 50)
+    }
+    for (const producer of producers) await producer.stop()
+    const accepted = producers.flatMap((producer) => producer.accepted)
+    await fleet.until(() => accepted.every((id) => fleet.completed.includes(id)))
+    expect((await librariesOn(admin)).toSorted()).toEqual([own.name, name].toSorted())
+    expect(fleet.departures.map(({ jobId }) => jobId).toSorted()).toEqual(accepted.toSorted())
+    expect({ failed: fleet.failed, errors: fleet.errors, ...(await runs(admin)) }).toMatchObject({
+      ...{ failed: [], errors: [], texts: 0 },
+      loads: 4,
+    })
+    expect(worstExcess(fleet.slotsUs, BUCKET)).toBeLessThanOrEqual(0)
+  })
+})

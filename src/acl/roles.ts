@@ -22,9 +22,9 @@ export interface RoleNeeds {
  * given. It also sends its version (CLIENT SETINFO), unknown to Redis 7.0 even in a rule: denying it has no effect.
  */
 const CONNECT = ['info', 'client|setname', 'select', 'ping']
-/** Scripts as functions, and as texts while nobody has loaded these. */
+/** Scripts as functions, and as texts while these are not loaded. */
 const RUN_SCRIPTS = ['fcall', 'eval', 'evalsha']
-/** Who may load a library may replace one, and so run code with the rights of all who call it: docs/security.md. */
+/** A user that may load a library may replace one, and so run code with the rights of all that call it: docs/security.md. */
 const LOAD_FUNCTIONS = ['function|load', 'function|list', 'function|delete']
 /** BullMQ's Queue stores its version and options there, and reads pauses and limits. */
 const QUEUE_META = ['hset', 'hget', 'hmget', 'hgetall', 'hexists', 'hdel']

@@ -98,7 +98,7 @@ export const COMMANDS: readonly ListedCommand[] = [
   },
   {
     name: 'functions',
-    summary: 'load the functions of this version, list and delete those of others',
+    summary: 'load, list and delete functions in Redis',
     load: async () => (await import('./commands/functions.ts')).addFunctionsCommand,
   },
   {

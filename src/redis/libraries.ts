@@ -16,7 +16,7 @@ export function isLibraryName(name: string): boolean {
   return NAME.test(name)
 }
 
-/** Whether a loaded library has another text than the one that its name is made of: somebody has replaced it. */
+/** Whether a loaded library has another text than the one that its name is made of: it was replaced. */
 export function isForged({ name, text }: Library, own: Library): boolean {
   if (name === own.name) return text !== own.text
   const digest = createHash('sha1').update(text.replaceAll(name, 'sluice')).digest('hex')

@@ -1,12 +1,11 @@
 import type { Redis } from 'ioredis'
-import { describe, test as sequential, vi } from 'vitest'
 import { installedScripts } from '../../src/backend/factory.ts'
 import { QueueUnavailableError, type Shape, type ShapedQueueOptions } from '../../src/index.ts'
-import { ScriptSet } from '../../src/redis/scripts.ts'
 import { expect, onTestFinished, test, useConcurrentTests } from '../support/concurrent.ts'
 import { startProxy } from '../support/proxy.ts'
 import { worstExcess } from './support/bound.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
+import { librariesOn, runs } from './support/functions.ts'
 import { OwnCluster } from './support/own-cluster.ts'
 import { adminOf, quickConnection, startOwnRedis } from './support/own-redis.ts'
 import { Producer } from './support/producer.ts'
@@ -18,22 +17,6 @@ const own = installedScripts().library
 const SHAPE: Shape = { rate: '500/s', burst: 5, capacity: 1000, maxLatenessMs: 60_000 }
 const BUCKET = { intervalUs: 2000, burst: 5 }
 const jobs = (count: number) => Array.from({ length: count }, () => ({ name: 'job', data: {} }))
-
-async function librariesOn(admin: Redis): Promise<string[]> {
-  const replies = (await admin.call('FUNCTION', 'LIST')) as string[][]
-  return replies.map((reply) => reply[reply.indexOf('library_name') + 1] as string)
-}
-
-/** How often commands ran since the server counts anew, without those that failed. */
-async function runs(admin: Redis): Promise<{ functions: number; texts: number; loads: number }> {
-  const info = await admin.info('commandstats')
-  const ran = (command: string) => {
-    const [, calls = 0, failed = 0] =
-      new RegExp(`cmdstat_${command}:calls=(\\d+).*failed_calls=(\\d+)`).exec(info) ?? []
-    return Number(calls) - Number(failed)
-  }
-  return { functions: ran('fcall'), texts: ran('eval') + ran('evalsha'), loads: ran('function\\|load') }
-}
 
 // Fault table, row 41.
 test('a full Redis that has not loaded the functions of this version: jobs start and end, adds are refused', async () => {
@@ -139,44 +122,4 @@ test('a master of a cluster that lost the functions gets them again', async () =
     errors: [],
   })
   expect(worstExcess(fleet.slotsUs, BUCKET)).toBeLessThanOrEqual(0)
-})
-
-// Not beside the others, whose queues would take the other version too.
-describe('two versions', () => {
-  sequential('work side by side on one queue, and each loads its functions again', async () => {
-    const name = 'sluice_0123456789ab'
-    const other = { name, text: `${own.text.replaceAll(own.name, name)}\n-- another version` }
-    const service = await startOwnRedis()
-    const admin = adminOf(service.url)
-    const connection = quickConnection(service.url)
-    const fleet = new Fleet()
-    const open = async () => {
-      const queue = fleet.queue('mail', { connection, shape: SHAPE })
-      await queue.waitUntilReady()
-      await fleet.worker('mail', { connection, concurrency: 5 }).waitUntilReady()
-      return queue
-    }
-    const version = vi.spyOn(ScriptSet.prototype, 'library', 'get').mockReturnValue(other)
-    const others = await open()
-    version.mockRestore()
-    const queue = await open()
-    const producers = [new Producer(queue, { name: 'own' }), new Producer(others, { name: 'other' })]
-    const ended = (count: number) => fleet.until(() => fleet.completed.length >= count)
-    await ended(50)
-    expect((await librariesOn(admin)).toSorted()).toEqual([own.name, name].toSorted())
-    for (const deleted of [own.name, name]) {
-      await admin.call('FUNCTION', 'DELETE', deleted)
-      await ended(fleet.completed.length + 50)
-    }
-    for (const producer of producers) await producer.stop()
-    const accepted = producers.flatMap((producer) => producer.accepted)
-    await fleet.until(() => accepted.every((id) => fleet.completed.includes(id)))
-    expect((await librariesOn(admin)).toSorted()).toEqual([own.name, name].toSorted())
-    expect(fleet.departures.map(({ jobId }) => jobId).toSorted()).toEqual(accepted.toSorted())
-    expect({ failed: fleet.failed, errors: fleet.errors, ...(await runs(admin)) }).toMatchObject({
-      ...{ failed: [], errors: [], texts: 0 },
-      loads: 4,
-    })
-    expect(worstExcess(fleet.slotsUs, BUCKET)).toBeLessThanOrEqual(0)
-  })
 })

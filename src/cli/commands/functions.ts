@@ -97,8 +97,8 @@ async function loadOn(server: Redis, own: Library): Promise<boolean> {
   if (!present || !isForged(present, own)) return false
   throw new CommandError(
     EXIT_CODES.failed,
-    `${own.name} at ${addressOf(server)} is not what this version loads by that name, so somebody has replaced it: ` +
-      `sluice functions delete ${own.name} --force, then load it again; docs/security.md`,
+    `${own.name} at ${addressOf(server)} is not what this version loads by that name: it was replaced. Run ` +
+      `sluice functions delete ${own.name} --force, then load it again (docs/security.md)`,
   )
 }
 

@@ -78,7 +78,7 @@ async function libraryFindings(findings: Findings, { client }: Examined, own: Li
   return [
     ...forged.map(({ name }) =>
       findings.error(
-        `somebody has replaced the library ${name}: its functions run with the rights of every program that calls them`,
+        `the library ${name} was replaced by another text: its functions run with the rights of every program that calls them`,
         `find out who may load functions (docs/security.md), then sluice functions delete ${name} --force`,
       ),
     ),

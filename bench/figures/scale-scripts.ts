@@ -68,10 +68,10 @@ const OURS = readdirSync(new URL('../../lua/verbs/', import.meta.url)).flatMap((
   file.endsWith('.lua') ? [file.slice(0, -4)] : [],
 )
 
-/** `sluice:1.0.0:6.7.0:admit-flow-2`, `sluice:1.0.0:decide`, or BullMQ's `moveToActive:6.7.0`. */
+/** `sluice:1.0.0:6.7.0:add-flow-2`, `sluice:1.0.0:decide`, or BullMQ's `moveToActive:6.7.0`. */
 function nameOf(command: string): string {
   const parts = command.split(':')
-  return (command.startsWith('sluice:') ? parts.at(-1) : parts[0])?.replace(/^(admit-flow)-\d+$/, '$1') as string
+  return (command.startsWith('sluice:') ? parts.at(-1) : parts[0])?.replace(/^(add-flow)-\d+$/, '$1') as string
 }
 
 /** A script that no client has defined is sent whole: only that of views is. */

@@ -37,7 +37,7 @@ export class FlowAdmission {
     queues.forEach(([, jobs], i) => {
       for (const { job } of jobs) checkLimitCosts(stores[i]?.memory.stored, job)
     })
-    const command = this.#scripts.admitFlowCommand(client, queues.length)
+    const command = this.#scripts.addFlowCommand(client, queues.length)
     const numbers = new Map(queues.map(([base], i) => [base, i + 1]))
     const jobs = calls.flatMap((call) => [numbers.get(baseOfCall(call)), describeJob(call), ...call.args.slice(-3)])
     const send = (sentUs?: number) =>

@@ -146,14 +146,14 @@ const RETRY = 'retryJob'
 const CHANGE_PRIORITY = 'changePriority'
 
 /** The queues of a flow are its keys, so this script is defined once for each number of queues. */
-const ADMIT_FLOW = 'admit-flow'
+const ADD_FLOW = 'add-flow'
 
 /**
  * Scripts that may come too late if they are sent again: they would add a job that has run and been removed meanwhile,
  * count what was forgotten, or undo a later change.
  */
 const SENT_ONCE = new Set([
-  ...['add', 'add-bulk', ADMIT_FLOW],
+  ...['add', 'add-bulk', ADD_FLOW],
   ...['apply-feedback', 'report', 'override-shape', 'pause-meter', 'set-group', 'note-history'],
 ])
 
@@ -186,7 +186,7 @@ export class ScriptSet {
       if (!isPrepared(name)) continue
       this.#scripts.set(name, { text: prepared(name), flags: [...FLAGS, 'allow-oom'], numberOfKeys })
     }
-    add(ADMIT_FLOW, ADMIT_FLOW, 1)
+    add(ADD_FLOW, ADD_FLOW, 1)
   }
 
   /** A script's command on a client. Its name has both versions: clients may be shared with others of either package. */
@@ -208,7 +208,7 @@ export class ScriptSet {
   define(client: DefiningClient, functions: FunctionsOption = 'auto'): void {
     useFunctions(client, functions)
     for (const name of this.#scripts.keys()) {
-      if (name !== ADMIT_FLOW) this.#defineOnce(client, this.command(name), name)
+      if (name !== ADD_FLOW) this.#defineOnce(client, this.command(name), name)
     }
     if (!client.isCluster) return
     for (const [name, { lua, numberOfKeys }] of this.#bullmq.scripts) {
@@ -220,9 +220,9 @@ export class ScriptSet {
   }
 
   /** The command that adds a flow over this many queues, defined on first use. */
-  admitFlowCommand(client: DefiningClient, queues: number): Command {
-    const command = this.#named(`${ADMIT_FLOW}-${queues}`, queues)
-    this.#defineOnce(client, command, ADMIT_FLOW)
+  addFlowCommand(client: DefiningClient, queues: number): Command {
+    const command = this.#named(`${ADD_FLOW}-${queues}`, queues)
+    this.#defineOnce(client, command, ADD_FLOW)
     return command
   }
 

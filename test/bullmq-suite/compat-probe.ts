@@ -42,7 +42,7 @@ async function compareWithStock(redis: Redis, url: string): Promise<string[]> {
 async function findUnused(redis: Redis, scripts: ScriptSet): Promise<string[]> {
   const faults: string[] = []
   for (const [name, lua] of scripts.texts()) {
-    const runs = name === 'add' || name === 'admit-flow' || name in WRAPPED
+    const runs = name === 'add' || name === 'add-flow' || name in WRAPPED
     const sha = createHash('sha1').update(lua).digest('hex')
     const [ran] = (await redis.script('EXISTS', sha)) as number[]
     if (runs && ran !== 1) faults.push(`${name} was not run`)

@@ -465,7 +465,7 @@ describe("the reply of a script of BullMQ's own Worker is lost once:", () => {
 
 test('the reply of a flow that is added is lost once, and the flow is there once, whole', () =>
   expectOneExecution({
-    script: 'admit-flow',
+    script: 'add-flow',
     run: async ({ connection, prefix, name, arm }) => {
       const flows = new ShapedFlowProducer({ connection, prefix })
       onTestFinished(() => flows.close())
@@ -578,7 +578,7 @@ test('a flow whose jobs have ended and are gone by then is not added once more',
   const flows = new ShapedFlowProducer({ connection, prefix })
   onTestFinished(() => flows.close())
   await flows.waitUntilReady()
-  const dropped = proxy.dropReplyOf(runs('admit-flow'))
+  const dropped = proxy.dropReplyOf(runs('add-flow'))
   const child = { name: 'child', queueName: 'flow', opts: GONE }
   const adding = flows.add({ name: 'parent', queueName: 'flow', opts: GONE, children: [child, child] })
   await dropped
@@ -606,7 +606,7 @@ test('flows over several queues, whose reply is lost, are there once, whole, wit
   onTestFinished(() => flows.close())
   await flows.waitUntilReady()
   const leaf = (queueName: string) => ({ name: 'leaf', queueName })
-  const dropped = proxy.dropReplyOf(runs('admit-flow'))
+  const dropped = proxy.dropReplyOf(runs('add-flow'))
   const adding = flows.addBulk([
     { name: 'root', queueName: 'one', children: [leaf('two'), { ...leaf('three'), children: [leaf('two')] }] },
     { name: 'job', queueName: 'one', opts: { deduplication: { id: 'd' } } },

@@ -27,7 +27,7 @@ const AGAIN = 'meta:history:again'
 const CHANGES: Readonly<Record<string, readonly string[]>> = {
   add: [...ADDED, ...REFUSED],
   'add-bulk': [...ADDED, 'meta:shape.claimedUntil', 'meta:claims.<claim>'],
-  'admit-flow': ADDED,
+  'add-flow': ADDED,
   'claim-places': ['meta:shape.claimedUntil', 'meta:claims.<claim>'],
   'override-shape': [
     'meta:shape.overrides',

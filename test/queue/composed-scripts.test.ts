@@ -127,7 +127,7 @@ test('every script of BullMQ that moves or deletes jobs is sent with the hooks o
     getRateLimitTtl: 'the key of the rate limit',
     pause: 'a list of older versions, which has no groups',
     releaseLock: 'a lock',
-    releaseParentIfNoPendingDependencies: 'never sent: admit-flow contains it',
+    releaseParentIfNoPendingDependencies: 'never sent: add-flow contains it',
     removeDeduplicationKey: 'a key of deduplication',
   }
   const { scripts } = captureBullmqScripts()

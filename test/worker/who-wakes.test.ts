@@ -172,7 +172,7 @@ const CASES: readonly Case[] = [
     starts: 'urgent',
   },
   {
-    by: 'admit-flow',
+    by: 'add-flow',
     when: 'the child of a flow comes before the held one',
     ...limited,
     act: ({ queue }) =>

@@ -1,5 +1,5 @@
 import { checkArgument } from '../call-options.ts'
-import { failureKind } from './failures.ts'
+import { isOutOfMemory, isPassing } from './failures.ts'
 import { sendOnce } from './resends.ts'
 
 /** Whether scripts go to Redis as functions of a library wherever that is possible, or never. */
@@ -168,7 +168,7 @@ async function loadOn(client: Container, { text }: Library): Promise<boolean> {
     status === 'rejected' ? [(rest as { reason: Error }).reason] : [],
   )
   const others = errors.filter(({ message }) => !message.includes('already exists'))
-  const refusal = others.find((error) => failureKind(error) === 'refused' || isFunctionsRefusal(error))
+  const refusal = others.find((error) => isOutOfMemory(error) || !isPassing(error))
   if (refusal) refuse(client, refusal)
   return others.length < Math.max(1, nodes.length)
 }

@@ -184,7 +184,7 @@ export class ScriptSet {
     for (const [short, file] of Object.entries(SHORT)) add(short, file, 1)
     for (const [name, { numberOfKeys }] of bullmq.scripts) {
       if (!isPrepared(name)) continue
-      this.#scripts.set(name, { text: prepared(name), flags: [...FLAGS, 'allow-oom'], numberOfKeys })
+      this.#scripts.set(name, { text: prepared(name), flags: [...FLAGS, RUNS_WHEN_FULL], numberOfKeys })
     }
     add(ADD_FLOW, ADD_FLOW, 1)
   }
@@ -238,8 +238,8 @@ export class ScriptSet {
 
   /** The text of a script as it is sent where functions may not be loaded. */
   textSent(name: string, isCluster = false): string {
-    const { flags } = this.#scripts.get(name) as Script
-    return `#!lua flags=${flags.join(',')}\n${isCluster ? WITHOUT_ABSENT_KEY : ''}${this.#textOf(name)}`
+    const isRunWhenFull = this.#scripts.get(name)?.flags.includes(RUNS_WHEN_FULL)
+    return `${isCluster ? WITHOUT_ABSENT_KEY : ''}${isRunWhenFull ? FIRST_WRITE : ''}${this.#textOf(name)}`
   }
 
   /** The name of a script among the functions of {@link library}. */
@@ -286,12 +286,18 @@ export class ScriptSet {
   }
 }
 
-/** As without flags: parents and dead letters may be in queues with other slots, on the same node. */
+/** As in texts: parents and dead letters may be in queues with other slots, on the same node. */
 const FLAGS = ['allow-cross-slot-keys']
+const RUNS_WHEN_FULL = 'allow-oom'
+/**
+ * A full Redis refuses the first command of a text that may need memory, but none after a first write. (It takes flags from
+ * the first line of a text too, but the emulator does not.)
+ */
+const FIRST_WRITE = "redis.call('DEL', KEYS[1] .. ':absent') "
 
 function flagsOf(name: string): readonly string[] {
   if (READING.has(name)) return [...FLAGS, 'no-writes']
-  return RUN_WHEN_FULL.has(name) ? [...FLAGS, 'allow-oom'] : FLAGS
+  return RUN_WHEN_FULL.has(name) ? [...FLAGS, RUNS_WHEN_FULL] : FLAGS
 }
 
 function functionName(library: string, script: string): string {

@@ -41,7 +41,8 @@ async function compareWithStock(redis: Redis, url: string): Promise<string[]> {
 /** Every composed script has run, and Redis takes the text of those that only workers of ours call. */
 async function findUnused(redis: Redis, scripts: ScriptSet): Promise<string[]> {
   const faults: string[] = []
-  for (const [name, lua] of scripts.texts()) {
+  for (const name of scripts.texts().keys()) {
+    const lua = scripts.textSent(name)
     const runs = name === 'add' || name === 'add-flow' || name in WRAPPED
     const sha = createHash('sha1').update(lua).digest('hex')
     const [ran] = (await redis.script('EXISTS', sha)) as number[]

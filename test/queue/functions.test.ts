@@ -100,6 +100,7 @@ describe('where functions are refused', () => {
     ['no user may call them', 'fcall', "NOPERM User x has no permissions to run the 'fcall' command"],
     ['there are none', 'fcall', "ERR unknown command 'FCALL', with args beginning with: "],
     ['this user may not load them', 'function', "NOPERM User x has no permissions to run the 'function|load' command"],
+    ['it cannot load them, as the emulator', 'function', 'ERR No functions registered'],
     ['there is no memory for them', 'function', "OOM command not allowed when used memory > 'maxmemory'."],
   ]
 

@@ -127,7 +127,9 @@ function executeOf(script: ClientScript, made: Script, keyPrefix: string): Scrip
       })
       return client.sendCommand(command)
     }
-    return send(1)
+    // Behind those that found no library, in their order.
+    const underWay = loads.get(client)?.get(script.library.name)
+    return underWay ? underWay.then(() => send(1)) : send(1)
   }
 }
 

@@ -70,6 +70,41 @@ test('calls that are sent together load it once', async () => {
   expect(sent.filter((name) => name === 'function load')).toHaveLength(1)
 })
 
+test('calls keep their order while it is loaded', async () => {
+  const text = "redis.call('RPUSH', KEYS[1], ARGV[1]) return 1"
+  const set = new ScriptSet(captureBullmqScripts(), `${redis.prefix}o`, (file) =>
+    file.startsWith('verbs/') ? text : 'return {}',
+  )
+  onTestFinished(async () => {
+    await redis
+      .client()
+      .call('FUNCTION', 'DELETE', set.library.name)
+      .catch(() => {})
+  })
+  const client = redis.client()
+  set.define(client)
+  await client.ping()
+  const key = `${redis.prefix}:order`
+  const push = (n: number) =>
+    (client as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>)[set.command('give-back').name]?.(
+      key,
+      n,
+    )
+  const calls = [push(1), push(2)]
+  const { sendCommand } = client
+  client.sendCommand = function (this: Redis, command, ...rest) {
+    // Right behind what loads it.
+    if (/^function$/i.test((command as { name: string }).name)) {
+      client.sendCommand = sendCommand
+      setImmediate(() => calls.push(push(3)))
+    }
+    return sendCommand.call(this, command, ...rest)
+  } as typeof sendCommand
+  await vi.waitFor(() => expect(calls).toHaveLength(3))
+  await Promise.all(calls)
+  expect(await client.lrange(key, 0, -1)).toEqual(['1', '2', '3'])
+})
+
 test('one that is deleted is loaded again', async () => {
   const set = await ownSet()
   const client = redis.client()

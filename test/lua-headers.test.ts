@@ -1,15 +1,12 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { captureBullmqScripts } from '../src/redis/bullmq-scripts.ts'
-import { isPrepared, LIMIT_SCRIPTS, ScriptSet, SHORT, WRAPPED } from '../src/redis/scripts.ts'
+import { isPrepared, LIMIT_SCRIPTS, ScriptSet, WRAPPED } from '../src/redis/scripts.ts'
 
 const LUA = new URL('../lua/verbs/', import.meta.url)
 const files = readdirSync(LUA)
-/** The files around a script of BullMQ, by the names of the scripts. */
-const AROUND = { ...WRAPPED, ...SHORT }
-const wrapped = Object.values(AROUND)
-/** The files that make the keys of BullMQ's script themselves. */
-const makesKeys = Object.values(SHORT).map((file) => `${file}.lua`)
+/** The files around a script of BullMQ. */
+const wrapped = Object.values(WRAPPED)
 const read = (file: string) => readFileSync(new URL(file, LUA), 'utf8')
 
 /** What a script takes of KEYS or ARGV: single places, and whether there is a list of any length behind them. */
@@ -26,10 +23,6 @@ function named(text: string, section: 'KEYS' | 'ARGV'): Taken {
   return { places, list: /\[\d+…\]|^ +then (?:\w+ )*for each /m.test(part) }
 }
 
-/** Passes the keys of BullMQ's script, and a list of arguments, to `lua/ends/ends.lua`. */
-const PASSED = 'ends.begin(KEYS, '
-const PASSED_KEYS = 11
-
 /**
  * What the body reads. A script that prepares KEYS and ARGV for BullMQ's text keeps its own in `keys` and `argv`, and
  * reads only lists where they came.
@@ -42,13 +35,12 @@ function taken(text: string, section: 'KEYS' | 'ARGV'): Taken {
     .replace(copies?.[0] ?? '', '')
     .matchAll(new RegExp(`\\b${copies ? copy : section}\\[([^\\]]+)\\]`, 'g'))
   const indices = [...reads].map(([, index]) => index as string)
-  const passes = body.includes(PASSED)
-  const count = passes && section === 'KEYS' ? PASSED_KEYS : Number(copies?.[1]) || 0
+  const count = Number(copies?.[1]) || 0
   const counted = Array.from({ length: count }, (_, i) => String(i + 1))
   const single = indices.filter((index) => /^(\d+|[ka] \+ \d+)$/.test(index))
   const dynamic = single.length < indices.length || new RegExp(`unpack\\(${section}, \\d+\\)`).test(body)
   const listed = new RegExp(`\\b${section}\\[at\\b`).test(body)
-  const list = passes && section === 'ARGV' ? true : counted.length > 0 ? listed : dynamic
+  const list = counted.length > 0 ? listed : dynamic
   return { places: [...new Set([...counted, ...single])], list }
 }
 
@@ -64,8 +56,7 @@ describe.each(files)('%s', (file) => {
   })
 
   test('places after those of BullMQ are counted from their end', () => {
-    const counted = makesKeys.includes(file) ? /local a = ()#ARGV - (\d+)/ : /local k, a = #KEYS - (\d+), #ARGV - (\d+)/
-    const [, keys, args] = counted.exec(text) ?? []
+    const [, keys, args] = /local k, a = #KEYS - (\d+), #ARGV - (\d+)/.exec(text) ?? []
     const offset = (section: 'KEYS' | 'ARGV') => named(text, section).places.filter((place) => place.includes('+'))
     expect(offset('KEYS')).toEqual(Array.from({ length: Number(keys ?? 0) }, (_, i) => `k + ${i + 1}`))
     expect(offset('ARGV')).toEqual(Array.from({ length: Number(args ?? 0) }, (_, i) => `a + ${i + 1}`))
@@ -75,7 +66,9 @@ describe.each(files)('%s', (file) => {
 
 test('the number of keys that a script is defined with is the number that its header names', () => {
   const scripts = new ScriptSet(captureBullmqScripts(), 'test')
-  const own = [...scripts.texts().keys()].filter((name) => !(name in AROUND || isPrepared(name) || name === 'add-flow'))
+  const own = [...scripts.texts().keys()].filter(
+    (name) => !(name in WRAPPED || isPrepared(name) || name === 'add-flow'),
+  )
   const found = own.map((name) => [name, scripts.command(name).keys])
   expect(found).toEqual(own.map((name) => [name, named(read(`${name}.lua`), 'KEYS').places.length]))
   expect(own.length).toBeGreaterThan(5)
@@ -84,7 +77,7 @@ test('the number of keys that a script is defined with is the number that its he
 test('every file of lua/verbs/ is a script that is defined', () => {
   const scripts = new ScriptSet(captureBullmqScripts(), 'test')
   const ours = [...scripts.texts().keys()].filter((name) => !isPrepared(name))
-  const defined = ours.map((name) => AROUND[name] ?? name)
+  const defined = ours.map((name) => WRAPPED[name] ?? name)
   expect([...new Set([...defined, 'simulate', 'read-many', ...LIMIT_SCRIPTS])].toSorted()).toEqual(
     files.map((file) => file.replace('.lua', '')).toSorted(),
   )

@@ -3,7 +3,7 @@ import { readdirSync } from 'node:fs'
 import { Redis } from 'ioredis'
 import { captureBullmqScripts } from '../../src/redis/bullmq-scripts.ts'
 import { LuaComposer } from '../../src/redis/lua-composer.ts'
-import { moduleReader, SHORT, WRAPPED } from '../../src/redis/scripts.ts'
+import { moduleReader, WRAPPED } from '../../src/redis/scripts.ts'
 import { type Bench, connectionTo, type Figure, type Row } from '../figure.ts'
 import { RedisWork } from '../measure/redis-work.ts'
 import { SlowCommands } from '../measure/slow-commands.ts'
@@ -46,8 +46,10 @@ const SPARE_MIB = 1024
 
 /** BullMQ's scripts, by the names of ours that do the same and have other names. */
 const STOCK: Readonly<Record<string, string>> = {
-  ...Object.fromEntries(Object.entries(SHORT).map(([name, [, original]]) => [name, original])),
-  ...{ add: 'addStandardJob', 'drain-part': 'drain', 'remove-waiting': 'removeJob' },
+  add: 'addStandardJob',
+  'drain-part': 'drain',
+  exchange: 'moveToFinished',
+  'remove-waiting': 'removeJob',
 }
 
 /** How many jobs wait. */
@@ -60,10 +62,7 @@ interface Found {
 }
 
 /** The files of lua/verbs by the names under which BullMQ's scripts run inside them. */
-const FILES: Readonly<Record<string, string>> = {
-  ...WRAPPED,
-  ...SHORT,
-}
+const FILES: Readonly<Record<string, string>> = WRAPPED
 const OURS = readdirSync(new URL('../../lua/verbs/', import.meta.url)).flatMap((file) =>
   file.endsWith('.lua') ? [file.slice(0, -4)] : [],
 )

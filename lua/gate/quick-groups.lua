@@ -16,7 +16,7 @@ local shapes = use 'shape/shapes'
 --   q.redis   what BullMQ's script gets as `redis`
 local quick_groups = {}
 
--- Whether a worker other than the caller sleeps: then what is left for it is for lua/verbs/finish-batch.lua to decide.
+-- Whether a worker other than the caller sleeps: then what is left for it is for the gate to decide.
 function quick_groups.others_sleep(base, worker, now)
   local asleep = redis.call('ZRANGEBYSCORE', base .. 'meta:sleepers', as_text.us(now), '+inf', 'LIMIT', 0, 2)
   return #asleep > 1 or (asleep[1] and asleep[1] ~= worker)

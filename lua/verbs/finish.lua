@@ -1,6 +1,6 @@
 --[[
-  Finishes a job and, on request, starts the next one: BullMQ's moveToFinished, its fetch behind the gate. Most ends take
-  lua/verbs/finish-only.lua or lua/verbs/finish-open.lua, which leave the others to this script.
+  Finishes a job and, on request, starts the next one, for BullMQ's own code: its moveToFinished, its fetch behind the gate.
+  The loop of a ShapedWorker uses lua/verbs/exchange.lua.
   KEYS  those of moveToFinished, of which
     [11]     the set of finished jobs
     then
@@ -25,12 +25,16 @@ local move_to_finished = use 'bullmq/moveToFinished'
 local fetched_before = use 'ends/fetched-before'
 local finished = use 'ends/finished'
 local job_began = use 'ends/job-began'
+local quick_answer = use 'ends/quick-answer'
+local quick_path = use 'ends/quick-path'
 local relock = use 'ends/relock'
 local without_fetch = use 'ends/without-fetch'
 local departure = use 'gate/departure'
 local grants = use 'gate/grants'
+local touched = use 'gate/touched'
 local group_hooks = use 'groups/hooks'
 local as_text = use 'redis/as-text'
+local delay_clock = use 'redis/delay-clock'
 local shapes = use 'shape/shapes'
 
 local k, a = #KEYS - 1, #ARGV - 6
@@ -55,7 +59,21 @@ local function finish_only()
   return { 1, '', code }
 end
 
-local function finish_and_fetch()
+-- Nothing can hold the next job, as in lua/verbs/exchange.lua.
+local function finish_open(stored)
+  delay_clock.known[base .. 'delayed'] = stored
+  -- When the job that ends started, if that is to be recorded.
+  local began = stored and job_began(base, ARGV[1])
+  local reply, code, again = end_job(redis)
+  if next(touched.bases) then touched.wake() end
+  if code < 0 or again then return again and fetched_before(base, ARGV[8], ARGV[2]) or { 1, '', code } end
+  local found = quick_path.fetched(reply)
+  local time = quick_answer.note(base, stored and '0' or '-1', found and 1 or 0, began)
+  if found then return { reply[1], reply[2], 0, 0 } end
+  return quick_answer.reply(base, code, reply, time)
+end
+
+local function finish_at_gate()
   local shape_id, revision = shapes.identity_parts(ARGV[a + 1])
   local d = departure.open({
     key = KEYS[k + 1], base = base, shape_id = shape_id, revision = revision, horizon = tonumber(ARGV[a + 4]),
@@ -77,5 +95,6 @@ local function finish_and_fetch()
   return departure.reply(d, code, asks)
 end
 
-if ARGV[6] == '1' then return finish_and_fetch() end
-return finish_only()
+if ARGV[6] ~= '1' then return finish_only() end
+local open, stored = quick_path.open_known(KEYS[k + 1], ARGV[a + 1])
+return open and finish_open(stored) or finish_at_gate()

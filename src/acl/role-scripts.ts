@@ -28,8 +28,8 @@ export const BIND = ['caller-secret']
 
 /** Starts and ends jobs, and does all that happens in between. */
 export const RUN = [
-  ...['moveToActive', 'moveToFinished', 'moveToFinished-only', 'moveToFinished-open', 'moveToDelayed'],
-  ...['finish-batch', 'finish-batch-open', 'finish-batch-groups', 'dead-letter', 'give-back', 'settle-cost'],
+  ...['moveToActive', 'moveToFinished', 'moveToDelayed', 'exchange'],
+  ...['dead-letter', 'give-back', 'settle-cost'],
   ...[
     'apply-feedback',
     'pause-meter',

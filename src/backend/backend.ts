@@ -23,6 +23,7 @@ import { checkPriority } from '../admission/job-options.ts'
 import { type DepartingWorker, type DepartureRequest, Departures, type EndCall } from '../departure/departures.ts'
 import { Exchange } from '../departure/exchange.ts'
 import type { DepartureReply } from '../departure/reply.ts'
+import { StockDepartures } from '../departure/stock.ts'
 import { InvalidInputError } from '../errors.ts'
 import { argumentsOf } from '../redis/captured-calls.ts'
 import {
@@ -85,8 +86,6 @@ const ENDS: Readonly<Record<string, number>> = {
 
 /** A worker whose loop starts jobs and ends them. */
 export interface LoopingWorker extends DepartingWorker {
-  readonly name: string | undefined
-  nextToken(): string
   /** Whether BullMQ's code ends a job that its loop has started, with this lock token. */
   isEnding(jobId: string, token: string): boolean
   /**
@@ -119,6 +118,7 @@ export class ShapedBackend extends RedisQueueBackend {
   readonly #addCalls: AddCalls
   readonly #admission: Admission
   readonly #departures: Departures
+  readonly #stock: StockDepartures
   #worker: LoopingWorker | undefined
   #exchange: Exchange | undefined
   readonly #confirmation: ReplicaConfirmation
@@ -148,7 +148,9 @@ export class ShapedBackend extends RedisQueueBackend {
     this.#confirmation = new ReplicaConfirmation(name, (type) => this.toKey(type))
     const { lockDuration, functions } = opts as { lockDuration?: number; functions?: FunctionsOption }
     checkFunctionsOption(functions)
-    this.#departures = new Departures(family.scripts, this.store, randomUUID(), lockDuration)
+    const id = randomUUID()
+    this.#departures = new Departures(family.scripts, this.store, id, lockDuration)
+    this.#stock = new StockDepartures(this.#departures, this.store, id)
     if (family.options.declaration && ownsConnection) this.store.declare(family.options.declaration)
     if (ownsConnection) this.#watchConnections()
     if (ownsConnection) openUntilServed(connection, () => this.#isCut)
@@ -292,10 +294,10 @@ export class ShapedBackend extends RedisQueueBackend {
     }
     switch (WRAPPED[script]) {
       case 'depart':
-        return this.#departures.departStock(client as Client, args, this.#keysOf(script))
+        return this.#stock.depart(client as Client, args, this.#keysOf(script))
       case 'finish':
       case 'postpone':
-        return this.#departures.endStock(this.#endCall(client as Client, script, args))
+        return this.#stock.end(this.#endCall(client as Client, script, args))
       default:
         if (isPrepared(script)) return this.#runWhole(client as Client, script, args)
         if (isTransaction(client)) return super.execCommand(client, script, args)
@@ -511,7 +513,7 @@ export class ShapedBackend extends RedisQueueBackend {
       id,
       token,
     }
-    const send: () => Promise<unknown> = exchange ? () => exchange.end(end) : () => this.#departures.endStock(end)
+    const send: () => Promise<unknown> = exchange ? () => exchange.end(end) : () => this.#stock.end(end)
     const reply = await this.untilStored(id, send)
     if ((reply as number) < 0)
       throw this.finishedErrors({ code: reply as number, jobId: id, command: FINISH, state: 'active' })
@@ -630,12 +632,8 @@ export class ShapedBackend extends RedisQueueBackend {
    */
   exchangeFor(worker: LoopingWorker): Exchange {
     this.#worker = worker
-    this.#exchange = new Exchange(this.#departures, this.store, {
-      id: worker.id,
-      allowUnshaped: worker.allowUnshaped,
-      nextToken: () => worker.nextToken(),
-      activeArguments: (token) => this.#activeArguments(token, worker.name),
-    })
+    this.#departures.serve(worker)
+    this.#exchange = new Exchange(this.#departures, this.store)
     return this.#exchange
   }
 

@@ -1,17 +1,10 @@
 import { Collector } from '../redis/collector.ts'
 import type { Argument } from '../redis/commands.ts'
 import type { ShapeStore } from '../shape/store.ts'
-import {
-  type DepartingWorker,
-  type Departures,
-  type EndCall,
-  type Ender,
-  type EndResult,
-  type EndsReply,
-  type FinishedJob,
-  isFetching,
-} from './departures.ts'
+import { type Departures, type EndCall, isFetching } from './departures.ts'
 import { mostEnded } from './jobs-per-script.ts'
+import { type DepartureReply, type FetchedJob, type FetchedTuple, isFetchedTuple } from './reply.ts'
+import { NOT_NOW, UnreportedDepartures } from './unreported.ts'
 
 /** The arguments of BullMQ's moveToFinished, after its keys. */
 const ID = 0
@@ -39,16 +32,26 @@ export interface JobEnd extends EndCall {
   readonly token: string
 }
 
+/** Of each end: BullMQ's code, the text of an error, or the job that came in the place of the one that ended. */
+export type EndResult = number | string | FetchedJob
+
 /** What the ends of jobs brought. */
-export interface Exchanged extends EndsReply {
-  /** The ends, in the order of their results. A job that came in the place of another is locked with its token. */
+export interface Exchanged {
   readonly ends: readonly JobEnd[]
-  /** Locks the first job of the replies. */
-  readonly token: string
+  /** In the order of the ends. A job that came in the place of another is locked with its token. */
+  readonly results: readonly EndResult[]
+  /** What else the script reported; undefined if a job came for each that was to be fetched. */
+  readonly reply: DepartureReply | undefined
+  /** When the call was sent, by the clock of the loop, ms. */
+  readonly sentMs: number
 }
 
 /** The loop of a worker, as far as its jobs end. */
-export interface EndingLoop extends Ender {
+export interface EndingLoop {
+  /** How far ahead the slots of the next jobs may lie, µs. */
+  readonly horizonUs: number
+  /** Its monotonic clock, ms. */
+  readonly nowMs: number
   /** Jobs that it runs now. */
   readonly running: number
   /** Whether a job is to come in the place of one that ends. */
@@ -57,36 +60,23 @@ export interface EndingLoop extends Ender {
   exchanged(exchanged: Exchanged): void
 }
 
-/** What the exchange of a worker's loop needs of its backend and its worker. */
-export interface ExchangingWorker extends DepartingWorker {
-  nextToken(): string
-  /** The arguments of BullMQ's moveToActive. */
-  activeArguments(token: string): Promise<Argument[]>
-}
-
 /** Exchanges the jobs of a worker's loop that end for the next ones: those that end together go in one script. */
 export class Exchange {
   readonly #departures: Departures
-  readonly #worker: ExchangingWorker
+  readonly #store: ShapeStore
+  readonly #unreported = new UnreportedDepartures()
   readonly #together: Collector<JobEnd, number>
   #loop: EndingLoop | undefined
   #running = 0
   /** Characters of the results that were collected. */
   #collected = 0
 
-  constructor(departures: Departures, store: ShapeStore, worker: ExchangingWorker) {
+  constructor(departures: Departures, store: ShapeStore) {
     this.#departures = departures
-    this.#worker = worker
-    departures.serve(worker)
+    this.#store = store
     this.#together = new Collector({
-      one: (end) => {
-        this.#collected = 0
-        return this.#one(end)
-      },
-      many: (ends) => {
-        this.#collected = 0
-        return this.#many(ends)
-      },
+      one: (end) => this.#finish(end),
+      many: (ends) => this.#finishTogether(ends),
       enough: () => {
         if (this.#collected >= MOST_RESULTS) return 1
         return Math.min(mostEnded(store.memory.stored), Math.max(MIN_BATCH, Math.ceil(this.#running / IN_FLIGHT)))
@@ -107,27 +97,66 @@ export class Exchange {
 
   /** @returns BullMQ's code */
   end(end: JobEnd): Promise<number> {
+    if (end.script !== 'moveToFinished') return this.#postpone(end)
     const { running } = this.#served
-    if (running < BATCHING_FROM || end.script !== 'moveToFinished') return this.#one(end)
+    if (running < BATCHING_FROM) return this.#finish(end)
     this.#running = running
     this.#collected += String(end.args[end.keys + RESULT]).length
     return this.#together.add(end)
   }
 
-  async #one(end: JobEnd): Promise<number> {
-    const { results, replies, sentMs } = await this.#departures.end(end, this.#served)
-    this.#served.exchanged({ ends: [end], results, replies, sentMs, token: end.token })
-    return codeOf(results[0] as EndResult) as number
+  async #postpone(end: JobEnd): Promise<number> {
+    const sentMs = this.#served.nowMs
+    const reply = this.#departures.read(await this.#departures.end(end, this.#served.horizonUs))
+    if (reply.lost) await this.#store.restore()
+    const { result } = reply
+    const says = result >= 0 && isFetching(end)
+    // The script locks the next job with the token of the one that ended.
+    const grants = reply.grants.map((grant) => ({ ...grant, token: grant.token || end.token }))
+    this.#served.exchanged({ ends: [end], results: [result], reply: says ? { ...reply, grants } : undefined, sentMs })
+    return result
   }
 
-  async #many(ends: readonly JobEnd[]): Promise<readonly (number | Error)[]> {
-    const token = this.#worker.nextToken()
-    const active = await this.#worker.activeArguments(token)
+  async #finish(end: JobEnd): Promise<number> {
+    const [code] = await this.#finishTogether([end])
+    if (code instanceof Error) throw code
+    return code as number
+  }
+
+  async #finishTogether(ends: readonly JobEnd[]): Promise<readonly (number | Error)[]> {
+    this.#collected = 0
+    const loop = this.#served
+    const jobs: Argument[] = []
+    let wanted = 0
+    for (const end of ends) if (addFields(end, jobs)) wanted += 1
+    const { stored } = this.#store.memory
+    const counts = wanted > 0 && stored !== undefined && !stored.isPaced
+    const reported = counts ? this.#unreported.take(loop.nowMs) : NOT_NOW
+    const sentMs = loop.nowMs
     const { client } = ends[0] as JobEnd
-    const jobs = ends.map(finishedJob)
-    const { results, replies, sentMs } = await this.#departures.endTogether(client, active, jobs, this.#served)
-    this.#served.exchanged({ ends, results, replies, sentMs, token })
-    return results.map(codeOf)
+    const raw = await this.#departures.exchange(client, { horizonUs: loop.horizonUs, reported }, jobs)
+    const results = raw[2] as (number | string | FetchedTuple | FetchedJob)[]
+    let fetched = 0
+    // In place: there are as many as jobs.
+    for (let i = 0; i < results.length; i++) {
+      const result = results[i]
+      if (!isFetchedTuple(result)) continue
+      const [fields, id, , , score = ''] = result
+      results[i] = { fields, id, score, nowUs: raw[1] === '' ? undefined : Number(raw[1]) }
+      fetched += 1
+    }
+    if (counts) this.#unreported.add(fetched, reported)
+    const reply = wanted > 0 ? this.#whatElse(raw, fetched, wanted) : undefined
+    if (reply?.lost) await this.#store.restore()
+    loop.exchanged({ ends, results: results as EndResult[], reply, sentMs })
+    return (results as EndResult[]).map(codeOf)
+  }
+
+  #whatElse(raw: readonly unknown[], fetched: number, wanted: number): DepartureReply | undefined {
+    if (raw[1] === '' && fetched === wanted) return undefined
+    const reply = this.#departures.read(raw)
+    const isComplete = fetched > 0 && reply.stop === 'full' && reply.grants.length === 0 && reply.wakeUs === undefined
+    return isComplete ? undefined : reply
   }
 
   get #served(): EndingLoop {
@@ -140,10 +169,11 @@ function codeOf(result: EndResult): number | Error {
   return typeof result === 'object' ? 0 : result
 }
 
-function finishedJob(end: JobEnd): FinishedJob {
+/** Adds the fields of a job for `lua/verbs/exchange.lua`. @returns whether another is wanted in its place */
+function addFields(end: JobEnd, to: Argument[]): boolean {
   const { args, keys: at, discarded } = end
   const fetches = isFetching(end)
   const kind = `${args[at + TARGET]} ${args[at + FIELD]} ${discarded ? 1 : 0} ${fetches ? 1 : 0}`
-  const stored = [args[at + ID], args[at + TIMESTAMP], args[at + RESULT], args[at + OPTIONS], args[at + UPDATES]]
-  return { fields: [...stored, kind], fetches }
+  to.push(args[at + ID], args[at + TIMESTAMP], args[at + RESULT], args[at + OPTIONS], args[at + UPDATES], kind)
+  return fetches
 }

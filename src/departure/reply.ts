@@ -66,13 +66,19 @@ export interface DepartureReply {
 
 type Raw = readonly unknown[]
 
+/** Whether a reply, or the result of an end in it, is BullMQ's tuple with the next job. */
+export function isFetchedTuple(raw: unknown): raw is FetchedTuple {
+  return Array.isArray(raw) && typeof raw[0] === 'object'
+}
+
 export function readDeparture(raw: Raw): DepartureReply {
   const notes = (raw[9] as readonly string[] | undefined) ?? []
   const loss = notes[0]
   return {
     lost: raw[0] === -1,
     nowUs: optional(raw[1]),
-    result: Number(raw[2] ?? 0),
+    // Of an exchange it is a list.
+    result: typeof raw[2] === 'object' ? 0 : Number(raw[2] ?? 0),
     grants: ((raw[3] as readonly Raw[] | undefined) ?? []).map(readGrant),
     // If the script did not look for jobs, nothing is known: the worker asks.
     stop: (raw[4] as Stop | undefined) ?? 'full',
@@ -98,16 +104,6 @@ export function readDeparture(raw: Raw): DepartureReply {
 /** The job of a grant, decoded by BullMQ. */
 export function jobOfGrant({ fields, id }: Grant): JobJson {
   return raw2NextJobData([fields, id, 0, 0] as never)[0] as JobJson
-}
-
-/** The tuple that BullMQ's own loop expects of these scripts. */
-export function stockTuple(reply: DepartureReply): unknown[] {
-  const [grant] = reply.grants
-  if (grant) return [grant.fields, grant.id, 0, 0]
-  if (reply.stop === 'closed' && reply.nextUs !== undefined && reply.nowUs !== undefined) {
-    return [0, 0, Math.max(1, Math.ceil((reply.nextUs - reply.nowUs) / 1000)), 0]
-  }
-  return [0, 0, reply.limitedMs, reply.delayedMs]
 }
 
 function readGrant(raw: Raw): Grant {

@@ -22,9 +22,7 @@ type ScriptDefinition = Pick<BullmqScript, 'lua' | 'numberOfKeys'>
 const OWN: Readonly<Record<string, number>> = {
   add: 1,
   'add-bulk': 1,
-  'finish-batch': 12,
-  'finish-batch-open': 12,
-  'finish-batch-groups': 12,
+  exchange: 1,
   'claim-places': 1,
   'find-new': 1,
   'drain-part': 1,
@@ -61,16 +59,6 @@ export const WRAPPED: Readonly<Record<string, string>> = {
   moveToDelayed: 'postpone',
 }
 
-/** Names of the short scripts around BullMQ's moveToFinished, which leave all but simple cases to the full one. */
-export const FINISH_ONLY = 'moveToFinished-only'
-export const FINISH_OPEN = 'moveToFinished-open'
-
-/** The files of the short scripts that end jobs. */
-export const SHORT: Readonly<Record<string, string>> = {
-  [FINISH_ONLY]: 'finish-only',
-  [FINISH_OPEN]: 'finish-open',
-}
-
 /**
  * All other scripts of BullMQ that change where jobs wait or run, or delete jobs: in a queue with groups the jobs enter and
  * leave the lines of their groups (`lua/groups/hooks.lua`). A test finds them by their commands.
@@ -105,8 +93,8 @@ export function isPrepared(script: string): boolean {
  * would ever leave, and scripts that add jobs would use up any freed memory. All of BullMQ that ours prepare are run as well.
  */
 const RUN_WHEN_FULL: ReadonlySet<string> = new Set([
-  ...['moveToActive', 'moveToFinished', 'moveToDelayed', 'finish-batch', 'finish-batch-open', 'finish-batch-groups'],
-  ...['moveToFinished-only', 'moveToFinished-open', 'give-back', 'dead-letter', 'pause-meter', 'set-group'],
+  ...['moveToActive', 'moveToFinished', 'moveToDelayed', 'exchange'],
+  ...['give-back', 'dead-letter', 'pause-meter', 'set-group'],
   ...['apply-feedback', 'drain-part', 'remove-failed', 'remove-waiting', 'shed'],
   ...['read-meter', 'read-group', 'locate-job'],
 ])
@@ -181,7 +169,6 @@ export class ScriptSet {
     }
     for (const [file, numberOfKeys] of Object.entries(OWN)) add(file, file, numberOfKeys)
     for (const [name, file] of Object.entries(WRAPPED)) add(name, file, this.originalKeys(name) + 1)
-    for (const [short, file] of Object.entries(SHORT)) add(short, file, 1)
     for (const [name, { numberOfKeys }] of bullmq.scripts) {
       if (!isPrepared(name)) continue
       this.#scripts.set(name, { text: prepared(name), flags: [...FLAGS, RUNS_WHEN_FULL], numberOfKeys })

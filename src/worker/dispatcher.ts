@@ -289,20 +289,20 @@ export class Dispatcher implements EndingLoop {
   }
 
   /** Jobs have ended, and others come in their places. */
-  exchanged({ ends, results, replies, token, sentMs }: Exchanged): void {
+  exchanged({ ends, results, reply, sentMs }: Exchanged): void {
     const fetched = this.#fetched(ends, results, sentMs)
-    let came = fetched
-    for (const reply of replies) {
+    const came = fetched + (reply?.grants.length ?? 0)
+    if (reply) {
       this.#note(reply, sentMs)
-      this.#hold(heldJobs(reply, token))
-      came += reply.grants.length
+      this.#hold(heldJobs(reply))
       // All requested jobs came and there is nothing to ask for now: this worker keeps sleeping or waiting as before.
-      const goesOn = fetched + reply.grants.length > 0 && reply.stop === 'full' && reply.wakeUs === undefined
-      if (goesOn) continue
-      this.#answered(reply, this.#schedule.wokenAtMs > sentMs)
-      this.#signal?.()
+      const goesOn = came > 0 && reply.stop === 'full' && reply.wakeUs === undefined
+      if (!goesOn) {
+        this.#answered(reply, this.#schedule.wokenAtMs > sentMs)
+        this.#signal?.()
+      }
+      this.#returnPaused()
     }
-    this.#returnPaused()
     if (came > 0) void this.#startNextTurn()
   }
 

@@ -445,9 +445,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     const dispatcher = this.#dispatcher
     const worker = {
       id: this.id,
-      name: this.opts.name,
       allowUnshaped: this.#allowUnshaped,
-      nextToken: () => this.#nextToken(),
       isEnding: (jobId: string, token: string) => this.#jobs.isEnding(jobId, token),
       keepLock: (jobId: string) => this.#keepLock(jobId),
     }

@@ -1,7 +1,8 @@
 import { Queue, Worker } from 'bullmq'
 import { expect, test, vi } from 'vitest'
-import { Departures, type FinishedJob } from '../../src/departure/departures.ts'
+import { Departures } from '../../src/departure/departures.ts'
 import { ShapedFlowProducer, type ShapedQueue } from '../../src/index.ts'
+import type { Argument } from '../../src/redis/commands.ts'
 import { HeldQueue } from '../model/held-queue.ts'
 import { useRedis } from '../support/redis.ts'
 import { callsOf, departuresOf, eventsOf, gate, settled, Workshop } from '../worker/support.ts'
@@ -21,13 +22,11 @@ async function queuedAt(queue: ShapedQueue): Promise<(string | null)[]> {
 }
 
 /** The end of this job fetches no other one. */
-function withoutFetch(jobs: readonly FinishedJob[], id: string): FinishedJob[] {
-  return jobs.map((job) => {
-    const [jobId, ...fields] = job.fields
-    if (jobId !== id) return job
-    const kind = String(fields.pop()).replace(/1$/, '0')
-    return { fields: [jobId, ...fields, kind], fetches: false }
-  })
+function withoutFetch(ends: readonly Argument[], id: string): Argument[] {
+  const at = ends.indexOf(id)
+  if (at < 0) return [...ends]
+  const kind = at + 5
+  return ends.with(kind, String(ends[kind]).replace(/1$/, '0'))
 }
 
 function heldQueue(name: string): HeldQueue {
@@ -131,9 +130,9 @@ test.each([
   const departed = departuresOf(worker)
   const [child] = (await departed.reach(12)).filter(({ name }) => name === 'child')
   await settled(queue, client, calls)
-  const end = Departures.prototype.endTogether
-  vi.spyOn(Departures.prototype, 'endTogether').mockImplementation(function (this: Departures, to, active, jobs, by) {
-    return end.call(this, to, active, fetches ? jobs : withoutFetch(jobs, child?.id as string), by)
+  const exchange = Departures.prototype.exchange
+  vi.spyOn(Departures.prototype, 'exchange').mockImplementation(function (this: Departures, to, call, ends) {
+    return exchange.call(this, to, call, fetches ? ends : withoutFetch(ends, child?.id as string))
   })
   first.open()
   const names = namesOf(await departed.reach(24)).slice(12)

@@ -22,9 +22,9 @@ test('connections cut in the middle of replies: nothing crashes, nothing is lost
 
   for (const [name, deliverBytes] of [
     ['moveToActive', 60],
-    ['moveToFinished-only', 5],
+    ['exchange', 5],
     ['moveToActive', 3],
-    ['moveToFinished-only', 1],
+    ['exchange', 1],
   ] as const) {
     const cut = proxy.dropReplyOf(runs(name), 1, { deliverBytes })
     ids.push(...idsOf(await Promise.all(Array.from({ length: 15 }, () => queue.add('job', {})))))

@@ -309,34 +309,34 @@ const STARTS_AND_ENDS: Record<string, Scenario> = {
     run: workedOff(3),
   },
   'a job that ended': {
-    script: 'moveToFinished-only',
+    script: 'exchange',
     run: workedOff(1),
   },
   'a job that ended and is not kept': {
-    script: 'moveToFinished-only',
+    script: 'exchange',
     run: workedOff(1, { removeOnComplete: { count: 0 } }),
   },
   'jobs that ended together, of which one is kept': {
-    script: 'moveToFinished-only',
+    script: 'exchange',
     run: workedOff(3, { removeOnComplete: { count: 1 } }),
   },
   'the end of an unpaced job, which fetches the next': {
-    script: 'moveToFinished-open',
+    script: 'exchange',
     shape: { capacity: 1000 },
     run: workedOff(5, { concurrency: 1 }),
   },
   'the end of an unpaced job that is not kept, which fetches the next': {
-    script: 'moveToFinished-open',
+    script: 'exchange',
     shape: { capacity: 1000 },
     run: workedOff(5, { concurrency: 1, removeOnComplete: { count: 0 } }),
   },
   'a batch of unpaced jobs that end together': {
-    script: 'finish-batch-open',
+    script: 'exchange',
     shape: { capacity: 1000 },
     run: workedOff(120, { concurrency: 50 }),
   },
   'a batch of jobs of groups that end together': {
-    script: 'finish-batch-groups',
+    script: 'exchange',
     shape: { capacity: 1000, groups: {}, maxLatenessMs: 600_000 },
     run: async (stage) => {
       await stage.queue.addBulk(
@@ -351,7 +351,7 @@ const STARTS_AND_ENDS: Record<string, Scenario> = {
     },
   },
   'a batch of unpaced jobs that are not kept': {
-    script: 'finish-batch-open',
+    script: 'exchange',
     shape: { capacity: 1000 },
     run: workedOff(120, { concurrency: 50, removeOnComplete: { count: 0 } }),
   },
@@ -458,8 +458,8 @@ describe("the reply of a script of BullMQ's own Worker is lost once:", () => {
     ['a start', stock('moveToActive', undefined)],
     ['an end', stock('moveToFinished', undefined)],
     ['an end of a job that is not kept', stock('moveToFinished', { count: 0 })],
-    ['an unpaced end, which fetches the next', stock('moveToFinished-open', undefined, { capacity: 1000 })],
-    ['an end where no shape is stored', stock('moveToFinished-open', undefined, null)],
+    ['an unpaced end, which fetches the next', stock('moveToFinished', undefined, { capacity: 1000 })],
+    ['an end where no shape is stored', stock('moveToFinished', undefined, null)],
   ])('%s', (_name, scenario) => expectOneExecution(scenario))
 })
 

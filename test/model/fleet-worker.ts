@@ -73,12 +73,8 @@ export class FleetWorker {
     const wallMs = () => this.#clock.time.wallMs()
     this.#departures = new Departures(set, this.#store, this.#id, lockMs, wallMs)
     this.#dispatcher = new Dispatcher(this.#host(), this.#clock)
-    this.#exchange = new Exchange(this.#departures, this.#store, {
-      id: this.#id,
-      allowUnshaped: false,
-      nextToken: () => this.#nextToken(),
-      activeArguments: (token) => this.#activeArguments(token),
-    })
+    this.#departures.serve({ id: this.#id, allowUnshaped: false })
+    this.#exchange = new Exchange(this.#departures, this.#store)
     this.#exchange.serve(this.#noting(this.#dispatcher))
     this.#store.on('shape', (shape, before) => {
       const later = shape.pausedUntilUs > (before?.pausedUntilUs ?? 0)
@@ -108,7 +104,7 @@ export class FleetWorker {
           const { id, nowUs = time.nowUs } = result
           granted.set(Number(id), { atUs: nowUs, slotUs: nowUs })
         }
-        for (const reply of exchanged.replies) this.#noteGrants(reply)
+        if (exchanged.reply) this.#noteGrants(exchanged.reply)
         loop.exchanged(exchanged)
       },
     }

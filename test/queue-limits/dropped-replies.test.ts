@@ -40,12 +40,12 @@ const onceAgain = () => {
 const SCENARIOS: Record<string, Scenario> = {
   'a grant of several jobs': { script: 'moveToActive', jobs: 4 },
   'a grant with a rate': { script: 'moveToActive', jobs: 4, shape: { rate: '200/s', burst: 4 } },
-  'the end of a job, which fetches the next': { script: 'moveToFinished', jobs: 5, options: { concurrency: 1 } },
+  'the end of a job, which fetches the next': { script: 'exchange', jobs: 5, options: { concurrency: 1 } },
   'the end of a job that is not kept, which fetches the next': {
-    ...{ script: 'moveToFinished', jobs: 5 },
+    ...{ script: 'exchange', jobs: 5 },
     options: { concurrency: 1, removeOnComplete: { count: 0 } },
   },
-  'a batch of jobs that end together': { script: 'finish-batch', jobs: 150, options: { concurrency: 50 } },
+  'a batch of jobs that end together': { script: 'exchange', jobs: 150, options: { concurrency: 50 } },
   'a retry with a backoff, which fetches the next': {
     ...{ script: 'moveToDelayed', jobs: 3, options: { concurrency: 1 }, opts: { attempts: 2, backoff: 30 } },
     ...{ process: onceAgain(), attempts: 4, tokens: 8 },

@@ -104,7 +104,7 @@ test.each([
   'such a call that is sent again answers with the same jobs, and charges nothing: %s',
   async (_what, change) => {
     const { queue, worker, ids } = await start(Array.from({ length: 60 }, () => 1))
-    const sent = await callsTo(worker, 'finish-batch')
+    const sent = await callsTo(worker, 'exchange')
     await running.until(CONCURRENCY)
     running.end(10)
     await running.until(30)

@@ -16,9 +16,7 @@ describe('the end of a job tells a worker why it got no other', () => {
     const replies: DepartureReply[] = []
     const looping = {
       id: worker.id,
-      name: undefined,
       allowUnshaped: true,
-      nextToken: () => 'next',
       isEnding: () => true,
       keepLock: () => undefined,
     }
@@ -30,7 +28,7 @@ describe('the end of a job tells a worker why it got no other', () => {
         running: 1,
         nowMs: 0,
         fetchesOnFinish: true,
-        exchanged: (exchanged) => replies.push(...exchanged.replies),
+        exchanged: ({ reply }) => replies.push(reply as DepartureReply),
       })
     await queue.addBulk(Array.from({ length: 2 }, () => ({ name: 'job', data: {} })))
     const job = await worker.getNextJob('token')

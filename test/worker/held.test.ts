@@ -47,7 +47,7 @@ test.each([
         dispatcher.wake()
         // The reply to its end comes after the held jobs went back.
         for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve))
-        dispatcher.exchanged({ ...nothing, replies: [grantOf('fetched', nowUs + aheadUs)] })
+        dispatcher.exchanged({ ...nothing, reply: grantOf('fetched', nowUs + aheadUs) })
       },
       giveBack: async (jobs) => {
         returned.push(...jobs.map(({ id }) => id))
@@ -81,8 +81,8 @@ const turn = () => new Promise((resolve) => setImmediate(resolve))
 test('jobs that several ends brought start in the order of their slots', async () => {
   const { dispatcher, did, nowUs } = dispatching()
   const ago = (ms: number) => ({ fields: [], id: `${ms} ms ago`, score: '', nowUs: nowUs - ms * 1000 })
-  dispatcher.exchanged({ ...nothing, replies: [grantOf('1 ms ago', nowUs - 1000)] })
-  dispatcher.exchanged({ ...nothing, replies: [grantOf('2 ms ago', nowUs - 2000)] })
+  dispatcher.exchanged({ ...nothing, reply: grantOf('1 ms ago', nowUs - 1000) })
+  dispatcher.exchanged({ ...nothing, reply: grantOf('2 ms ago', nowUs - 2000) })
   dispatcher.exchanged({ ...nothing, ends: [endOf('another')], results: [ago(3)] })
   await turn()
   expect(did).toEqual(['2 ms ago', '1 ms ago', '3 ms ago'])
@@ -90,7 +90,7 @@ test('jobs that several ends brought start in the order of their slots', async (
 
 test.each([
   ['fetched', { ends: [endOf('first')], results: [{ fields: [], id: 'next', score: '', nowUs: undefined }] }],
-  ['granted', { replies: [grantOf('next', 0)] }],
+  ['granted', { reply: grantOf('next', 0) }],
 ] as const)('a job that ended is reported before the one that its end %s starts', async (_, brought) => {
   const { dispatcher, did } = dispatching()
   dispatcher.exchanged({ ...nothing, ...brought } as never)
@@ -108,7 +108,7 @@ test('a job whose end Redis has taken leaves its place, also before it is report
   expect([dispatcher.placesTaken, dispatcher.full, dispatcher.running]).toEqual([1, true, 1])
   dispatcher.exchanged({ ...nothing, ends: [endOf('first')], results: [0] })
   expect([dispatcher.placesTaken, dispatcher.full]).toEqual([0, false])
-  dispatcher.exchanged({ ...nothing, replies: [grantOf('second', nowUs)] })
+  dispatcher.exchanged({ ...nothing, reply: grantOf('second', nowUs) })
   await turn()
   expect(did).toEqual(['first', 'second'])
   expect([dispatcher.placesTaken, dispatcher.full]).toEqual([1, true])

@@ -32,4 +32,4 @@ export function idleHost(
 }
 
 /** Ends that brought nothing. */
-export const nothing: Exchanged = { ends: [], results: [], replies: [], token: 'token', sentMs: 0 }
+export const nothing: Exchanged = { ends: [], results: [], reply: undefined, sentMs: 0 }

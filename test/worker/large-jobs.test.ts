@@ -31,7 +31,7 @@ function textsOf(worker: ReturnType<typeof shop.worker>): { readonly sent: numbe
   const texts = { sent: [] as number[], fetched: [] as number[] }
   const count = (of: unknown) => JSON.stringify(of ?? '').split(TEXT).length - 1
   void watchScripts(worker, (name, args, reply) => {
-    if (!name.includes('finish-batch')) return
+    if (!name.endsWith(':exchange')) return
     texts.sent.push(count(args))
     texts.fetched.push(count(reply))
   })

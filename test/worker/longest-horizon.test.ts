@@ -50,7 +50,7 @@ test('a loss that the end of a job finds does not make a worker forget the longe
   const dispatcher = new Dispatcher(host, new RedisClock())
   const running = dispatcher.run()
   await expect.poll(() => asked.length).toBe(1)
-  dispatcher.exchanged({ ...nothing, replies: [closed('hold', '')], sentMs: dispatcher.nowMs })
+  dispatcher.exchanged({ ...nothing, reply: closed('hold', ''), sentMs: dispatcher.nowMs })
   dispatcher.wake()
   await expect.poll(() => asked.length).toBe(2)
   expect(asked[1]).toBe(700_000)

@@ -33,7 +33,7 @@ test.each([
   const beforeMs = dispatcher.nowMs
   dispatcher.wake()
   await expect.poll(() => asks).toBe(2)
-  dispatcher.exchanged({ ...nothing, replies: [closed()], sentMs: overtakes ? beforeMs : dispatcher.nowMs })
+  dispatcher.exchanged({ ...nothing, reply: closed(), sentMs: overtakes ? beforeMs : dispatcher.nowMs })
   for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve))
   expect(asks).toBe(asked)
   closing = true

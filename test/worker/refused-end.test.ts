@@ -44,7 +44,7 @@ test('an end that Redis refuses, since the job is another one’s by now, does n
 async function stopsOf(worker: ReturnType<typeof shop.worker>): Promise<unknown[]> {
   const stops: unknown[] = []
   await watchScripts(worker, (name, _, reply) => {
-    if (name.endsWith('finish-batch')) stops.push((reply as unknown[])[4])
+    if (name.endsWith(':exchange')) stops.push((reply as unknown[])[4])
   })
   return stops
 }

@@ -1,5 +1,6 @@
 import { expect, test, vi } from 'vitest'
 import { Departures } from '../../src/departure/departures.ts'
+import { StockDepartures } from '../../src/departure/stock.ts'
 import { captureBullmqScripts } from '../../src/redis/bullmq-scripts.ts'
 import { ScriptSet } from '../../src/redis/scripts.ts'
 import { VERSION } from '../../src/version.ts'
@@ -22,12 +23,12 @@ test.each([
     await queue.addBulk(Array.from({ length: 5 }, (_, i) => ({ name: 'job', data: { i } })))
     const worker = shop.worker(queue, null, { autorun: false })
     await worker.waitUntilReady()
-    const sent = vi.spyOn(Departures.prototype, 'endStock')
+    const sent = vi.spyOn(StockDepartures.prototype, 'end')
     const job = await worker.getNextJob('token')
     const [, next] = (await job!.moveToCompleted('done', 'token', true)) as [unknown, string]
     await change(queue)
-    const departures = sent.mock.contexts.at(-1) as Departures
-    const again = (await departures.endStock(...sent.mock.calls.at(-1)!)) as unknown[]
+    const stock = sent.mock.contexts.at(-1) as StockDepartures
+    const again = (await stock.end(...sent.mock.calls.at(-1)!)) as unknown[]
     expect(again[1]).toBe(next)
     expect(await queue.getJobCounts('active', 'completed', 'wait')).toEqual({ active: 1, completed: 1, wait: 3 })
   },
@@ -39,13 +40,13 @@ test('a batch of ends that is sent again under a rate takes no further jobs', as
   const open: (() => void)[] = []
   const worker = shop.worker(queue, () => new Promise<void>((resolve) => void open.push(resolve)), { concurrency: 20 })
   await worker.waitUntilReady()
-  const sent = vi.spyOn(Departures.prototype, 'endTogether')
+  const sent = vi.spyOn(Departures.prototype, 'exchange')
   await vi.waitFor(() => expect(open).toHaveLength(20), 60_000)
   for (const end of open.splice(0, 10)) end()
   await vi.waitFor(() => expect(open).toHaveLength(20), 60_000)
   await queue.setShape({ rate: '1/min' }, BY)
   const departures = sent.mock.contexts.at(-1) as Departures
-  const { results } = await departures.endTogether(...sent.mock.calls.at(-1)!)
+  const [, , results] = (await departures.exchange(...sent.mock.calls.at(-1)!)) as [unknown, unknown, unknown[]]
   expect(results).toHaveLength(10)
   expect(results.every((result) => typeof result === 'object')).toBe(true)
   expect(await queue.getJobCountByTypes('active')).toBe(20)
@@ -90,7 +91,7 @@ test('a grant that is sent again to a server that took over leaves the loss to t
   await queue.addBulk([1, 2, 3].map((n) => ({ name: 'job', data: { n } })))
   const worker = shop.worker(queue, null, { autorun: false })
   await worker.waitUntilReady()
-  const stock = vi.spyOn(Departures.prototype, 'departStock')
+  const stock = vi.spyOn(StockDepartures.prototype, 'depart')
   await worker.getNextJob('token')
   const [client, args, keys] = stock.mock.lastCall!
   const scripts = new ScriptSet(captureBullmqScripts(), VERSION)

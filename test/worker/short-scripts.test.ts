@@ -24,7 +24,7 @@ const SHAPES = [
 function endsOf(worker: ReturnType<typeof shop.worker>, ids: ReadonlySet<unknown>): number[] {
   const sizes: number[] = []
   void watchScripts(worker, (name, args) => {
-    if (name.includes('finish-batch')) sizes.push(args.filter((argument) => ids.has(argument)).length)
+    if (name.endsWith(':exchange')) sizes.push(args.filter((argument) => ids.has(argument)).length)
   })
   return sizes
 }

@@ -391,7 +391,7 @@ const CASES: readonly Case[] = [
     asks: 'any',
   },
   {
-    by: 'moveToFinished-only',
+    by: 'exchange',
     when: 'the job ends that has the only place of a limit',
     shape: { limits: [{ name: 'places', algorithm: 'concurrency', concurrency: 1 }] },
     runs: [['long']],
@@ -402,7 +402,7 @@ const CASES: readonly Case[] = [
     asks: 'any',
   },
   {
-    by: 'moveToFinished-open',
+    by: 'exchange',
     when: 'the job ends that has the only place of the queue',
     ...full,
     act: ({ end }) => end('long'),
@@ -499,7 +499,7 @@ const OTHERS: Readonly<Record<string, readonly string[]>> = {
     ...['dead-letter', 'bury-failed', 'redrive', 'updateJobScheduler'],
     ...['moveStalledJobsToWait', 'moveJobFromActiveToWait', 'retryJob', 'removeChildDependency'],
     // Places: lua/ends/without-fetch.lua.
-    ...['finish-batch', 'finish-batch-open', 'finish-batch-groups', 'moveToDelayed'],
+    ...['moveToFinished', 'moveToDelayed'],
     // Limits: lua/limits/queue-places.lua.
     ...['settle-cost', 'cancel-reservation', 'release-lease'],
   ],

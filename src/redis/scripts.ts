@@ -97,6 +97,8 @@ const RUN_WHEN_FULL: ReadonlySet<string> = new Set([
   ...['give-back', 'dead-letter', 'pause-meter', 'set-group'],
   ...['apply-feedback', 'drain-part', 'remove-failed', 'remove-waiting', 'shed'],
   ...['read-meter', 'read-group', 'locate-job'],
+  // Without these no program starts, and no shard of a queue goes on; they seldom write, or little.
+  ...['declare-shape', 'restore-shape', 'claim-shards', 'caller-secret', 'apply-lease', 'grant-leases'],
 ])
 
 /** Ours that write nothing. Those that read the shape end overrides whose time is over. */

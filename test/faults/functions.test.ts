@@ -30,7 +30,7 @@ test('a full Redis that has not loaded the functions of this version: jobs start
   await admin.config('SET', 'maxmemory', '1')
   await admin.config('RESETSTAT')
   const queue = fleet.queue('mail', { connection, shape: SHAPE })
-  fleet.worker('mail', { connection, concurrency: 10, removeOnComplete: { count: 0 } })
+  fleet.worker('mail', { connection, shape: SHAPE, concurrency: 10, removeOnComplete: { count: 0 } })
   await fleet.until(() => fleet.completed.length === ids.length)
   expect(new Set(fleet.completed)).toEqual(new Set(ids))
   expect({ failed: fleet.failed, others: fleet.errors.filter(({ error }) => !/^OOM/.test(error.message)) }).toEqual({

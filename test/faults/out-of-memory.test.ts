@@ -3,6 +3,7 @@ import type { Redis } from 'ioredis'
 import { vi } from 'vitest'
 import { PauseQueueError, QueueUnavailableError, type Shape, type ShapedQueue } from '../../src/index.ts'
 import { Inspector } from '../../src/inspect/index.ts'
+import { ShardedQueue, ShardedWorker } from '../../src/sharding/index.ts'
 import { expect, onTestFinished, test, useConcurrentTests } from '../support/concurrent.ts'
 import { worstExcess } from './support/bound.ts'
 import { dumpQueue } from './support/dump.ts'
@@ -188,4 +189,22 @@ test('Redis out of memory: schedulers go on', async () => {
   fleet.worker('mail', { connection })
   await fleet.until(() => fleet.completed.length >= 5)
   expect(fleet.failed).toEqual([])
+})
+
+test('Redis out of memory: workers that start meanwhile, with a shape of their own, drain a sharded queue', async () => {
+  const service = await startOwnRedis()
+  const [admin, connection] = [adminOf(service.url), quickConnection(service.url)]
+  const shared = { connection, shards: 2, shape: { rate: '200/s', burst: 5, capacity: 1000, maxLatenessMs: 60_000 } }
+  const queue = new ShardedQueue('mail', shared)
+  onTestFinished(() => queue.close())
+  const ids = idsOf(await queue.addBulk(Array.from({ length: 60 }, () => ({ name: 'job', data: {} }))))
+  await fillUp(admin)
+  const done: string[] = []
+  const worker = new ShardedWorker('mail', async ({ id }) => done.push(id as string), { ...shared, concurrency: 10 })
+  const errors: Error[] = []
+  worker.on('error', (error) => errors.push(error))
+  onTestFinished(() => worker.close())
+  await expect.poll(() => done.length).toBe(ids.length)
+  expect(new Set(done)).toEqual(new Set(ids))
+  expect(errors).toEqual([])
 })

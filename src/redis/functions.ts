@@ -32,6 +32,8 @@ export interface DefiningClient {
 
 interface SentCommand {
   promise: Promise<unknown>
+  /** Of a cluster. */
+  getSlot(): number | null
 }
 
 type CommandClass = new (name: string, args: readonly unknown[], options: object) => SentCommand
@@ -50,8 +52,6 @@ interface ScriptClass {
 interface Container {
   readonly isPipeline?: boolean
   readonly [MODE]?: FunctionsOption
-  readonly nodes?: (role: 'master') => readonly Container[]
-  call(command: string, ...args: string[]): Promise<unknown>
   sendCommand(command: SentCommand): Promise<unknown>
 }
 
@@ -113,23 +113,24 @@ function executeOf(script: ClientScript, made: Script, keyPrefix: string): Scrip
   return (client, args, options, callback) => {
     if (client.isPipeline || !mayUse(client)) return asText(client, args, options, callback)
     const all = [script.functionName, script.numberOfKeys, ...args]
-    const send = (attempt: number): Promise<unknown> => {
-      const command = new FunctionCommand('fcall', all, keyPrefix ? { ...options, keyPrefix } : options)
+    const newCall = () => new FunctionCommand('fcall', all, keyPrefix ? { ...options, keyPrefix } : options)
+    const send = (attempt: number, command: SentCommand): Promise<unknown> => {
       // Before it is sent, as that returns this promise.
       command.promise = command.promise.catch(async (error: Error) => {
         if (!isUnknownFunction(error)) {
           if (!isFunctionsRefusal(error)) throw error
           refuse(client, error)
-        } else if (attempt < MAX_ATTEMPTS && (await loaded(client, script.library))) {
-          return send(attempt + 1)
+        } else if (attempt < MAX_ATTEMPTS && (await loaded(client, script.library, command))) {
+          return send(attempt + 1, newCall())
         }
         return asText(client, args, options)
       })
       return client.sendCommand(command)
     }
     // Behind those that found no library, in their order.
-    const underWay = loads.get(client)?.get(script.library.name)
-    return underWay ? underWay.then(() => send(1)) : send(1)
+    const call = newCall()
+    const underWay = loadUnderWay(client, script.library, call)
+    return underWay ? underWay.then(() => send(1, call)) : send(1, call)
   }
 }
 
@@ -153,26 +154,42 @@ function isFunctionsRefusal({ message }: Error): boolean {
   return /^(NOPERM .* to run the|ERR unknown command) '(fcall|function(\|load)?)'/i.test(message)
 }
 
-/** @returns whether the library is there now; false: not now, so the call goes as a text */
-function loaded(client: Container, library: Library): Promise<boolean> {
-  const underWay = loads.get(client) ?? new Map<string, Promise<boolean>>()
-  loads.set(client, underWay)
-  const load = underWay.get(library.name) ?? loadOn(client, library).finally(() => underWay.delete(library.name))
-  underWay.set(library.name, load)
+/** Where a library is loaded: on a cluster each master has functions of its own. */
+function placeOf({ name }: Library, call: SentCommand): string {
+  return `${name} ${call.getSlot()}`
+}
+
+function loadUnderWay(client: Container, library: Library, call: SentCommand): Promise<boolean> | undefined {
+  const all = loads.get(client)
+  return all?.size ? all.get(placeOf(library, call)) : undefined
+}
+
+/**
+ * @param wanted the call whose node lacks the library
+ * @returns whether the library is there now; false: not now, so the call goes as a text
+ */
+function loaded(client: Container, library: Library, wanted: SentCommand): Promise<boolean> {
+  const all = loads.get(client) ?? new Map<string, Promise<boolean>>()
+  loads.set(client, all)
+  const place = placeOf(library, wanted)
+  const load = all.get(place) ?? loadAt(client, library, wanted).finally(() => all.delete(place))
+  all.set(place, load)
   return load
 }
 
-/** On a cluster each master has functions of its own. */
-async function loadOn(client: Container, { text }: Library): Promise<boolean> {
-  const nodes = client.nodes?.('master') ?? [client]
-  const loads = await Promise.allSettled(nodes.map((node) => node.call('FUNCTION', 'LOAD', text)))
-  const errors = loads.flatMap(({ status, ...rest }) =>
-    status === 'rejected' ? [(rest as { reason: Error }).reason] : [],
-  )
-  const others = errors.filter(({ message }) => !message.includes('already exists'))
-  const refusal = others.find((error) => isOutOfMemory(error) || !isPassing(error))
-  if (refusal) refuse(client, refusal)
-  return others.length < Math.max(1, nodes.length)
+/** Only on the node of that call: others may not answer. */
+async function loadAt(client: Container, { text }: Library, wanted: SentCommand): Promise<boolean> {
+  const command = new (Object.getPrototypeOf(wanted.constructor) as CommandClass)('function', ['load', text], {})
+  command.getSlot = () => wanted.getSlot()
+  try {
+    await client.sendCommand(command)
+    return true
+  } catch (reason) {
+    const error = reason as Error
+    if (error.message.includes('already exists')) return true
+    if (isOutOfMemory(error) || !isPassing(error)) refuse(client, error)
+    return false
+  }
 }
 
 function refuse(client: Container, { message }: Error): void {

@@ -123,3 +123,38 @@ test('a master of a cluster that lost the functions gets them again', async () =
   })
   expect(worstExcess(fleet.slotsUs, BUCKET)).toBeLessThanOrEqual(0)
 })
+
+/** A cluster with a queue, the master that has it, and another one. */
+async function startQueueOnCluster() {
+  const cluster = await OwnCluster.start()
+  const connection = cluster.connect()
+  const queue = new Fleet().queue('mail', { connection, prefix: '{b}', shape: SHAPE, admitTimeoutMs: 60_000 })
+  await queue.add('job', {})
+  const masters = connection.nodes('master')
+  const { slot } = await cluster.placeOf('{b}')
+  const keys = await Promise.all(masters.map((one) => one.call('CLUSTER', 'COUNTKEYSINSLOT', slot)))
+  const at = keys.findIndex((count) => count !== 0)
+  return { queue, master: masters[at] as Redis, other: masters[(at + 1) % 3] as Redis }
+}
+
+test('functions are loaded on a master of a cluster while another one stands still', async () => {
+  const { queue, master, other } = await startQueueOnCluster()
+  await master.call('FUNCTION', 'FLUSH')
+  await other.call('CLIENT', 'PAUSE', 60_000, 'ALL')
+  const woken = other.ping()
+  await queue.add('job', {})
+  expect(await librariesOn(master)).toEqual([own.name])
+  expect(await Promise.race([woken, Promise.resolve('still')])).toBe('still')
+})
+
+test('a full master of a cluster is asked once to load functions, and no other is', async () => {
+  const { queue, master, other } = await startQueueOnCluster()
+  await master.call('FUNCTION', 'FLUSH')
+  await master.config('SET', 'maxmemory', '1')
+  for (const one of [master, other]) await one.config('RESETSTAT')
+  await queue.meter()
+  const [asked, others] = await Promise.all([master, other].map((one) => one.info('commandstats')))
+  expect(asked).toMatch(/cmdstat_function\|load:calls=0,.*rejected_calls=1,/)
+  expect(others).not.toContain('cmdstat_function|load')
+  await master.config('SET', 'maxmemory', '0')
+})

@@ -157,6 +157,8 @@ export const instructions: Figure = {
   name: 'instructions',
   title:
     "Instructions of Redis for each job over BullMQ's, counted by Valgrind: median of interleaved rounds, the first discarded",
+  // Seven on a quiet machine.
+  mostMinutes: 40,
   run: async ({ quick }) => {
     // One for each: Lua collects the garbage of all scripts of a server, and the more there are, the longer it takes.
     const [bullmq, sluice] = [await CountedRedis.start(), await CountedRedis.start()]

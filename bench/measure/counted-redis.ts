@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { holdLifeline } from '../../workers/services/exit-hook.ts'
 import { findProgram } from '../../workers/services/find-program.ts'
 import { startRedis } from '../../workers/services/redis.ts'
 import type { RedisService } from '../../workers/services/redis-service.ts'
@@ -13,10 +14,13 @@ const SELDOM = ['--hz', '1']
 export class CountedRedis {
   readonly redis: RedisService
   readonly #folder: string
+  /** Removes the folder if this process is ended. */
+  readonly #cutLifeline: () => void
 
   private constructor(redis: RedisService, folder: string) {
     this.redis = redis
     this.#folder = folder
+    this.#cutLifeline = holdLifeline(['rm', '-rf', folder])
   }
 
   /** @returns why instructions cannot be counted here, if they cannot */
@@ -46,5 +50,6 @@ export class CountedRedis {
     await this.redis.kill()
     await this.redis.stop()
     await rm(this.#folder, { recursive: true, force: true })
+    this.#cutLifeline()
   }
 }

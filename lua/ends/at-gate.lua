@@ -1,27 +1,29 @@
 local batch_once = use 'ends/batch-once'
 local ends = use 'ends/ends'
+local exchanged = use 'ends/exchanged'
+local end_kind = use 'ends/kind'
 local departure = use 'gate/departure'
 local touched = use 'gate/touched'
 local wake = use 'gate/wake'
 local as_text = use 'redis/as-text'
 
 local function end_each(d, from, fetches)
-  for at = from, #ends.argv, ends.FIELDS do
+  for at = from, #exchanged.argv, ends.FIELDS do
     -- Each end may wake other workers, and promotes due jobs, by itself.
     if fetches then d.gate.again = nil end
-    local asks = fetches and not ends.dry and ends.kind(ends.argv[at + 5]).wants
+    local asks = fetches and not exchanged.dry and end_kind(exchanged.argv[at + 5]).wants
     local result, reply = ends.finish(at, fetches, d.gate and d.gate.redis)
-    ends.last = ends.last or reply
+    exchanged.last = exchanged.last or reply
     if reply then
-      local granted, starts = departure.take(d, reply, cmsgpack.unpack(ends.argv[at + 3]).token)
+      local granted, starts = departure.take(d, reply, cmsgpack.unpack(exchanged.argv[at + 3]).token)
       if starts then result = reply end
-      ends.dry = not granted
+      exchanged.dry = not granted
     else
-      if asks and type(result) ~= 'table' then ends.unasked = ends.unasked + 1 end
+      if asks and type(result) ~= 'table' then exchanged.unasked = exchanged.unasked + 1 end
       -- It may have let its parent in without the gate.
       if fetches and d.gate.order then d.gate.order.forget() end
     end
-    ends.results[#ends.results + 1] = result
+    exchanged.results[#exchanged.results + 1] = result
   end
 end
 
@@ -29,7 +31,7 @@ end
 local function frees_groups(d)
   local freed, groups = false, d.gate.groups
   if not groups then return false end
-  for _, id in ipairs(ends.unseen) do freed = groups:left(id) or freed end
+  for _, id in ipairs(exchanged.unseen) do freed = groups:left(id) or freed end
   groups:save()
   return freed
 end
@@ -37,26 +39,26 @@ end
 -- Ends the jobs from argument `from` on, where something may hold the next ones. call: as in lua/verbs/exchange and
 -- gate/departure. Returns the reply.
 local function end_at_gate(call, from)
-  if ends.count > 1 then call.once = batch_once.handlers(ends.base) end
-  local d, results = departure.open(call), ends.results
+  if exchanged.count > 1 then call.once = batch_once.handlers(exchanged.base) end
+  local d, results = departure.open(call), exchanged.results
   local unshaped = not d.lost and not d.shape and not call.allows_unshaped
-  ends.remembered = not d.lost and not unshaped and departure.replay(d)
-  end_each(d, from, not (d.lost or unshaped or ends.remembered))
+  exchanged.remembered = not d.lost and not unshaped and departure.replay(d)
+  end_each(d, from, not (d.lost or unshaped or exchanged.remembered))
   if d.lost then return { -1, as_text.us(d.now), results } end
   local freed = frees_groups(d)
   if unshaped then d.stop = 'unshaped' end
-  if ends.remembered then return departure.reply_again(d, results, ends.found + #d.granted < ends.wanted) end
+  if exchanged.remembered then return departure.reply_again(d, results, exchanged.found + #d.granted < exchanged.wanted) end
   if unshaped then return departure.reply(d, results, '') end
   -- If no job was looked for, the worker asks for jobs.
-  if ends.found == ends.wanted or not (ends.last or #d.fetched > 0) then
+  if exchanged.found == exchanged.wanted or not (exchanged.last or #d.fetched > 0) then
     if next(touched.bases) then touched.wake() end
-    if freed then wake.one(ends.base) end
+    if freed then wake.one(exchanged.base) end
     return { 1, as_text.us(d.now), results }
   end
-  local asks = departure.settle(d, ends.wanted - ends.found - #d.fetched - ends.unasked)
+  local asks = departure.settle(d, exchanged.wanted - exchanged.found - #d.fetched - exchanged.unasked)
   departure.save(d)
   departure.remember(d)
-  if freed then wake.one(ends.base) end
+  if freed then wake.one(exchanged.base) end
   return departure.reply(d, results, asks)
 end
 

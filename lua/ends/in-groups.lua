@@ -1,4 +1,5 @@
 local ends = use 'ends/ends'
+local exchanged = use 'ends/exchanged'
 local quick_answer = use 'ends/quick-answer'
 local quick_groups = use 'gate/quick-groups'
 local touched = use 'gate/touched'
@@ -10,21 +11,21 @@ local delay_clock = use 'redis/delay-clock'
 -- Returns the reply; nil if the gate is needed, and nothing was done.
 local function end_in_groups(call)
   call.ids = {}
-  for at = ends.FIRST, #ends.argv, ends.FIELDS do call.ids[#call.ids + 1] = ends.argv[at] end
-  local q, base = quick_groups.open(call), ends.base
+  for at = ends.FIRST, #exchanged.argv, ends.FIELDS do call.ids[#call.ids + 1] = exchanged.argv[at] end
+  local q, base = quick_groups.open(call), exchanged.base
   if not q then return nil end
   delay_clock.known[base .. 'delayed'], delay_clock.known.now = true, q.now
-  for at = ends.FIRST, #ends.argv, ends.FIELDS do
+  for at = ends.FIRST, #exchanged.argv, ends.FIELDS do
     local came = ends.exchange(at, q.redis)
     if came then came[5] = q.score end
   end
-  local freed = quick_groups.save(q, call, ends.unseen, call.began)
+  local freed = quick_groups.save(q, call, exchanged.unseen, call.began)
   if freed then wake.one(base) end
   if next(touched.bases) then touched.wake() end
-  local answer = ends.last and quick_answer.reply(base, ends.results, ends.last, q.time)
+  local answer = exchanged.last and quick_answer.reply(base, exchanged.results, exchanged.last, q.time)
   -- BullMQ's text takes held jobs for none.
   local held = answer and answer[5] == 'empty' and redis.call('EXISTS', base .. 'prioritized', base .. 'wait') > 0
-  if not answer or answer[5] == 'halted' or held then return { 1, as_text.us(q.now), ends.results } end
+  if not answer or answer[5] == 'halted' or held then return { 1, as_text.us(q.now), exchanged.results } end
   -- A worker that takes the marker now would find no job.
   if answer[5] == 'empty' and #q.jobs > 0 then redis.call('ZREM', base .. 'marker', '0') end
   return answer

@@ -1,4 +1,5 @@
 local ends = use 'ends/ends'
+local exchanged = use 'ends/exchanged'
 local job_began = use 'ends/job-began'
 local quick_answer = use 'ends/quick-answer'
 local touched = use 'gate/touched'
@@ -7,18 +8,18 @@ local delay_clock = use 'redis/delay-clock'
 -- Ends jobs where nothing can hold the next ones (ends/quick-path). stored: whether a shape is; unreported: as in
 -- ends/quick-answer. Returns the reply.
 local function end_open(stored, unreported)
-  delay_clock.known[ends.base .. 'delayed'] = stored
+  delay_clock.known[exchanged.base .. 'delayed'] = stored
   if not stored then unreported = '-1' end
   -- When the first of them started, if that is to be recorded.
-  local began, came = unreported ~= '-1' and job_began(ends.base, ends.argv[ends.FIRST]), 0
-  for at = ends.FIRST, #ends.argv, ends.FIELDS do
+  local began, came = unreported ~= '-1' and job_began(exchanged.base, exchanged.argv[ends.FIRST]), 0
+  for at = ends.FIRST, #exchanged.argv, ends.FIELDS do
     if ends.exchange(at, redis) then came = came + 1 end
   end
   if next(touched.bases) then touched.wake() end
-  if ends.repeated then unreported = '-1' end
-  if unreported == '-1' and came == ends.wanted then return { 1, '', ends.results } end
-  local time = quick_answer.note(ends.base, unreported, came, began)
-  return ends.last and quick_answer.reply(ends.base, ends.results, ends.last, time) or { 1, '', ends.results }
+  if exchanged.repeated then unreported = '-1' end
+  if unreported == '-1' and came == exchanged.wanted then return { 1, '', exchanged.results } end
+  local time = quick_answer.note(exchanged.base, unreported, came, began)
+  return exchanged.last and quick_answer.reply(exchanged.base, exchanged.results, exchanged.last, time) or { 1, '', exchanged.results }
 end
 
 return end_open

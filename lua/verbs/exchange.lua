@@ -22,6 +22,7 @@ local end_alone = use 'ends/alone'
 local end_at_gate = use 'ends/at-gate'
 local end_conforming = use 'ends/conforming'
 local ends = use 'ends/ends'
+local exchanged = use 'ends/exchanged'
 local end_in_groups = use 'ends/in-groups'
 local job_began = use 'ends/job-began'
 local end_open = use 'ends/open'
@@ -34,13 +35,13 @@ local identity, grant, memo_ms, allows_unshaped, unreported = ARGV[1], ARGV[3], 
 local key = KEYS[1]
 local base = string.sub(key, 1, -11)
 ends.begin(base, ARGV, memo_ms)
-if ends.wanted == 0 then return end_alone(key) end
+if exchanged.wanted == 0 then return end_alone(key) end
 local open, stored, holds, grouped = quick_path.open_known(key, identity)
 if open and (stored or allows_unshaped) then return end_open(stored, unreported) end
 -- What was counted while nothing held the jobs.
 if stored and tonumber(unreported) > 0 then quick_answer.note(base, unreported, 0, nil) end
 local call = {
-  key = key, base = base, identity = identity, wanted = ends.wanted, grant = grant, memo_ms = memo_ms,
+  key = key, base = base, identity = identity, wanted = exchanged.wanted, grant = grant, memo_ms = memo_ms,
   horizon = tonumber(ARGV[2]), caller = grants.worker(grant), allows_unshaped = allows_unshaped, holds = holds, ends = true,
   -- When the first of them started, if that is to be recorded.
   began = stored and job_began(base, ARGV[ends.FIRST]),

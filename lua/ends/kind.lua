@@ -1,0 +1,14 @@
+-- The parsed kinds of ends, the last of the arguments of each (lua/verbs/exchange.lua), by their text: there are few, and
+-- they mean the same in each call.
+local kinds = {}
+
+local function end_kind(text)
+  local kind = kinds[text]
+  if kind then return kind end
+  local target, field, discarded, wants = string.match(text, '^(%a+) (%a+) (%d) (%d)$')
+  kind = { target = target, field = field, discarded = discarded == '1', wants = wants == '1' }
+  kinds[text] = kind
+  return kind
+end
+
+return end_kind

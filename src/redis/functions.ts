@@ -118,8 +118,8 @@ function executeOf(script: ClientScript, made: Script, keyPrefix: string): Scrip
       // Before it is sent, as that returns this promise.
       command.promise = command.promise.catch(async (error: Error) => {
         if (!isUnknownFunction(error)) {
-          if (!isFunctionsRefusal(error)) throw error
-          refuse(client, error)
+          if (isFunctionsRefusal(error)) refuse(client, error)
+          else if (!isRefusedWrite(error)) throw error
         } else if (attempt < MAX_ATTEMPTS && (await loaded(client, script.library, command))) {
           return send(attempt + 1, newCall())
         }
@@ -152,6 +152,11 @@ function isUnknownFunction({ message }: Error): boolean {
 /** Whether Redis has no functions, or does not let this user call or load them. */
 function isFunctionsRefusal({ message }: Error): boolean {
   return /^(NOPERM .* to run the|ERR unknown command) '(fcall|function(\|load)?)'/i.test(message)
+}
+
+/** Whether a function that usually writes nothing was to write: then it has not. */
+function isRefusedWrite({ message }: Error): boolean {
+  return message.includes('Write commands are not allowed from read-only scripts')
 }
 
 /** Where a library is loaded: on a cluster each master has functions of its own. */

@@ -89,20 +89,22 @@ export function isPrepared(script: string): boolean {
 }
 
 /**
- * Ours that Redis runs when its memory is full: those that end, start, hold back, give back, remove or show jobs. Otherwise nothing
+ * Ours that Redis runs when its memory is full: those that end, start, hold back, give back or remove jobs. Otherwise nothing
  * would ever leave, and scripts that add jobs would use up any freed memory. All of BullMQ that ours prepare are run as well.
  */
 const RUN_WHEN_FULL: ReadonlySet<string> = new Set([
   ...['moveToActive', 'moveToFinished', 'moveToDelayed', 'exchange'],
   ...['give-back', 'dead-letter', 'pause-meter', 'set-group'],
   ...['apply-feedback', 'drain-part', 'remove-failed', 'remove-waiting', 'shed'],
-  ...['read-meter', 'read-group', 'locate-job'],
   // Without these no program starts, and no shard of a queue goes on; they seldom write, or little.
   ...['declare-shape', 'restore-shape', 'claim-shards', 'caller-secret', 'apply-lease', 'grant-leases'],
 ])
 
-/** Ours that write nothing. Those that read the shape end overrides whose time is over. */
-const READING: ReadonlySet<string> = new Set(['find-new'])
+/**
+ * Ours that show something: they run where Redis takes no writes. Where they do write, since an override is over that
+ * nobody has ended, they are sent as texts.
+ */
+const READING: ReadonlySet<string> = new Set(['read-meter', 'read-group', 'locate-job', 'find-new'])
 
 /** The scripts of sluice/limits. Each call gives its number of keys. */
 export const LIMIT_SCRIPTS = [

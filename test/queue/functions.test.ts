@@ -114,6 +114,31 @@ test('one that is deleted is loaded again', async () => {
   expect(await reading(client, set)).toEqual(REPLY)
 })
 
+test('a view that has to end an override goes as a text, and only then', async () => {
+  const text = "if ARGV[1] == 'x' then redis.call('DEL', KEYS[1]) end return { 'read', KEYS[1], 1, ARGV[1] }"
+  const set = new ScriptSet(captureBullmqScripts(), `${redis.prefix}v`, (file) =>
+    file.startsWith('verbs/') ? text : 'return {}',
+  )
+  onTestFinished(async () => {
+    await redis
+      .client()
+      .call('FUNCTION', 'DELETE', set.library.name)
+      .catch(() => {})
+  })
+  const client = redis.client()
+  set.define(client)
+  await client.ping()
+  expect(await reading(client, set)).toEqual(REPLY)
+  const sent = sentBy(client)
+  const command = set.command('read-meter').name
+  await (client as unknown as Record<string, (...args: string[]) => Promise<unknown>>)[command]?.(
+    `${redis.prefix}:q`,
+    'y',
+  )
+  await reading(client, set)
+  expect(sent).toEqual(['fcall', 'fcall', 'evalsha'])
+})
+
 test("functions: 'never' sends texts", async () => {
   const set = await ownSet()
   const client = redis.client()

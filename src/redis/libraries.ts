@@ -10,7 +10,7 @@ export interface LoadedLibrary extends Library {
 
 /** How each name begins that a {@link Library} may have. */
 const BEGIN = 'sluice_'
-const NAME = new RegExp(`^${BEGIN}[0-9a-f]{12}$`)
+const NAME = /^sluice_[0-9a-f]{12}$/
 
 export function isLibraryName(name: string): boolean {
   return NAME.test(name)

@@ -83,7 +83,7 @@ async function run(folder: string, program: string): Promise<unknown> {
   return JSON.parse(output)
 }
 
-const MOST_FILES = 152
+const MOST_FILES = 154
 const MOST_BYTES = 2_500_000
 
 test('the package holds what it needs at run time, and nothing else', async () => {

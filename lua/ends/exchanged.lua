@@ -8,4 +8,8 @@
 --   repeated, remembered   whether an end was sent before, and whether the grant of this call is remembered for that reason
 --   unseen    the jobs that ended without looking for another
 --   unasked   how many ends were to look for a job and did not, since BullMQ's script refused them
-return { args = {}, results = {}, unseen = {}, found = 0, unasked = 0 }
+return {
+  argv = false, base = '', memo_ms = '', keys = false, args = { '', '', '', '', '', '', '', '', '' }, count = 0, wanted = 0,
+  results = {}, last = false, dry = false, found = 0, repeated = false, remembered = false, unseen = {}, unasked = 0,
+  quiet = false,
+}

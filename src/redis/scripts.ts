@@ -101,8 +101,8 @@ const RUN_WHEN_FULL: ReadonlySet<string> = new Set([
 ])
 
 /**
- * Ours that show something: they run where Redis takes no writes. Where they do write, since an override is over that
- * nobody has ended, they are sent as texts.
+ * Ours that show something: they run where Redis takes no writes. Where they do write, to end an override whose time is
+ * over, they are sent as texts.
  */
 const READING: ReadonlySet<string> = new Set(['read-meter', 'read-group', 'locate-job', 'find-new'])
 

@@ -8,8 +8,8 @@ interface JobInHand {
   token: string | undefined
   /** Cancelled before its processor was called. */
   cancelled: { readonly reason: string | undefined } | undefined
-  /** BullMQ's code, which ran it, ends it. */
-  ending: true | undefined
+  /** The lock token of the run that BullMQ's code ends. */
+  ending: string | undefined
 }
 
 /**
@@ -58,13 +58,13 @@ export class JobsInHand {
   /** BullMQ's code ends the run that has this lock token. */
   ends(id: string, token: string): void {
     const job = this.#jobs.get(id)
-    if (job?.token === token) job.ending = true
+    if (job?.token === token) job.ending = token
   }
 
   /** Whether BullMQ's code, which ran a job with this lock token, ends it. */
   isEnding(id: string, token: string): boolean {
     const job = this.#jobs.get(id)
-    return job?.ending === true && job.token === token
+    return job?.token === token && job.ending === token
   }
 
   /** A run has ended, wherever the job is now. */

@@ -15,6 +15,7 @@ import {
   raw2NextJobData,
   type WorkerOptions,
 } from 'bullmq'
+import type { Cluster, Redis } from 'ioredis'
 import { type AddCall, AddCalls, type AddedJob, addedJob, type JobToAdd } from '../admission/add-call.ts'
 import { Admission } from '../admission/admission.ts'
 import { FirstAnswer, ReplicaConfirmation } from '../admission/confirmation.ts'
@@ -36,7 +37,8 @@ import {
 } from '../redis/commands.ts'
 import { reopenConnection, watchConnection } from '../redis/connection-watch.ts'
 import { isPassing } from '../redis/failures.ts'
-import { checkFunctionsOption, type FunctionsOption } from '../redis/functions.ts'
+import { checkFunctionsOption, type FunctionsOption, untilSentAgain } from '../redis/functions.ts'
+import { mastersOf } from '../redis/libraries.ts'
 import { isPrepared, type ScriptSet, WRAPPED } from '../redis/scripts.ts'
 import { removeOwnKeys } from '../redis/shaped-queues.ts'
 import { untilMoved, untilServed } from '../redis/until-served.ts'
@@ -189,13 +191,25 @@ export class ShapedBackend extends RedisQueueBackend {
     await new Promise((resolve) => setImmediate(resolve))
     this.#admission.flush()
     try {
-      await closeInTime(super.close(force), () => this.cut())
+      await closeInTime(
+        this.#beforeQuit(force).then(() => super.close(force)),
+        () => this.cut(),
+      )
     } finally {
       // Only now, so that calls in flight do not wait on a silent connection.
       this.#stopWatching()
       leaveSentinels(this.connection)
       if (this.blockingConnection) leaveSentinels(this.blockingConnection)
     }
+  }
+
+  /** Calls that found no functions are sent again first, unless Redis cannot be reached now. */
+  async #beforeQuit(force: boolean | undefined): Promise<void> {
+    if (force || !this.ownsConnection || this.#family.blocks) return
+    const client = clientOf(this.connection) as unknown as Redis | Cluster
+    if (client?.status !== 'ready') return
+    const servers = mastersOf(client).filter(({ status }) => status === 'ready')
+    await untilSentAgain(client, servers).catch(() => {})
   }
 
   /**

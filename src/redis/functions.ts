@@ -1,3 +1,4 @@
+import type { Redis } from 'ioredis'
 import { checkArgument } from '../call-options.ts'
 import { isOutOfMemory, isPassing } from './failures.ts'
 import { sendOnce } from './resends.ts'
@@ -52,10 +53,14 @@ interface ScriptClass {
 interface Container {
   readonly isPipeline?: boolean
   readonly [MODE]?: FunctionsOption
+  /** Libraries that are being loaded, by their place. */
+  [LOADS]?: Map<string, Promise<boolean>>
   sendCommand(command: SentCommand): Promise<unknown>
 }
 
+// Of the client itself: BullMQ's code hands out a proxy of it.
 const MODE = Symbol.for('sluice:functions')
+const LOADS = Symbol('loads')
 
 /** How long a client sends texts once Redis has refused its functions, ms. */
 const REFUSED_MS = 60_000
@@ -64,8 +69,6 @@ const MAX_ATTEMPTS = 20
 
 /** Until when clients send texts, ms on the monotonic clock. */
 const refusedUntilMs = new WeakMap<object, number>()
-/** Libraries that are being loaded, by client. */
-const loads = new WeakMap<object, Map<string, Promise<boolean>>>()
 let isSaid = false
 
 const IS_OFF = process.env.SLUICE_FUNCTIONS === 'never'
@@ -151,7 +154,7 @@ function isUnknownFunction({ message }: Error): boolean {
 
 /** Whether Redis has no functions, or does not let this user call or load them. */
 function isFunctionsRefusal({ message }: Error): boolean {
-  return /^(NOPERM .* to run the|ERR unknown command) '(fcall|function(\|load)?)'/i.test(message)
+  return /^(NOPERM .* to run the|ERR unknown command) ['`](fcall|function(\|load)?)['`]/i.test(message)
 }
 
 /** Whether a function that usually writes nothing was to write: then it has not. */
@@ -164,8 +167,22 @@ function placeOf({ name }: Library, call: SentCommand): string {
   return `${name} ${call.getSlot()}`
 }
 
+/**
+ * Resolves once all calls that found no library are sent again: behind these a QUIT may be sent.
+ * @param servers to which the client's commands go
+ */
+export async function untilSentAgain(client: object, servers: readonly Pick<Redis, 'ping'>[]): Promise<void> {
+  for (;;) {
+    // Answered behind all calls: one that found no library has asked for it by then.
+    await Promise.all(servers.map((server) => server.ping()))
+    const underWay = (client as Container)[LOADS]
+    if (!underWay?.size) return
+    await Promise.all(underWay.values())
+  }
+}
+
 function loadUnderWay(client: Container, library: Library, call: SentCommand): Promise<boolean> | undefined {
-  const all = loads.get(client)
+  const all = client[LOADS]
   return all?.size ? all.get(placeOf(library, call)) : undefined
 }
 
@@ -174,8 +191,8 @@ function loadUnderWay(client: Container, library: Library, call: SentCommand): P
  * @returns whether the library is there now; false: not now, so the call goes as a text
  */
 function loaded(client: Container, library: Library, wanted: SentCommand): Promise<boolean> {
-  const all = loads.get(client) ?? new Map<string, Promise<boolean>>()
-  loads.set(client, all)
+  client[LOADS] ??= new Map()
+  const all = client[LOADS]
   const place = placeOf(library, wanted)
   const load = all.get(place) ?? loadAt(client, library, wanted).finally(() => all.delete(place))
   all.set(place, load)

@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis'
 import { installedScripts } from '../../src/backend/factory.ts'
-import { QueueUnavailableError, type Shape, type ShapedQueueOptions } from '../../src/index.ts'
+import { QueueUnavailableError, type Shape, ShapedQueue, type ShapedQueueOptions } from '../../src/index.ts'
 import { expect, onTestFinished, test, useConcurrentTests } from '../support/concurrent.ts'
 import { startProxy } from '../support/proxy.ts'
 import { worstExcess } from './support/bound.ts'
@@ -158,3 +158,18 @@ test('a full master of a cluster is asked once to load functions, and no other i
   expect(others).not.toContain('cmdstat_function|load')
   await master.config('SET', 'maxmemory', '0')
 })
+
+test.each([1, 20])(
+  '%i adds that are not awaited before the close, and find no functions, are stored',
+  async (count) => {
+    const service = await startOwnRedis()
+    const admin = adminOf(service.url)
+    const queue = new ShapedQueue('mail', { connection: quickConnection(service.url), shape: { capacity: 1000 } })
+    await queue.add('job', {})
+    await admin.call('FUNCTION', 'FLUSH')
+    const adding = Promise.allSettled(Array.from({ length: count }, () => queue.add('job', {})))
+    await queue.close()
+    expect((await adding).filter(({ status }) => status === 'rejected')).toEqual([])
+    expect(await admin.llen('bull:mail:wait')).toBe(count + 1)
+  },
+)

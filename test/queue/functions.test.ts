@@ -159,6 +159,11 @@ describe('where functions are refused', () => {
   const REFUSALS: readonly [what: string, command: string, message: string][] = [
     ['no user may call them', 'fcall', "NOPERM User x has no permissions to run the 'fcall' command"],
     ['there are none', 'fcall', "ERR unknown command 'FCALL', with args beginning with: "],
+    [
+      'a server without them says so in other quotes',
+      'fcall',
+      'ERR unknown command `FCALL`, with args beginning with: ',
+    ],
     ['this user may not load them', 'function', "NOPERM User x has no permissions to run the 'function|load' command"],
     ['it cannot load them, as the emulator', 'function', 'ERR No functions registered'],
     ['there is no memory for them', 'function', "OOM command not allowed when used memory > 'maxmemory'."],

@@ -26,13 +26,18 @@ function group_line.add_rows(rows, found)
   end
 end
 
--- The tag of a group, and whether it is ready; of one that is not, that with which it would become so as the n-th of
--- those.
-function group_line.tag(g, group, n)
-  local ready = redis.call('ZSCORE', g:key('ready'), group)
-  if ready then return tonumber(ready), true end
-  local kept = tonumber(redis.call('ZSCORE', g:key('tags'), group) or nil)
-  return kept and kept > g.v and kept or math.max(g.v, g.t) + n
+-- As a function of a group: its tag, and whether it is ready. One that is not, and keeps none, would get the next new
+-- tag, so the groups that come are asked for in that order.
+function group_line.tags(g)
+  local newest = math.max(g.v, g.t)
+  return function(group)
+    local ready = redis.call('ZSCORE', g:key('ready'), group)
+    if ready then return tonumber(ready), true end
+    local kept = tonumber(redis.call('ZSCORE', g:key('tags'), group) or nil)
+    if kept and kept > g.v then return kept, false end
+    newest = newest + 1
+    return newest, false
+  end
 end
 
 -- How many jobs wait once all that come are there.
@@ -61,11 +66,11 @@ function group_line.open(g, shape, coming)
   local ready = redis.call('ZRANGE', g:key('ready'), 0, group_line.MOST - 1, 'WITHSCORES')
   for i = 1, #ready, 2 do row(line.rows, ready[i], tonumber(ready[i + 1])) end
   line.seen, line.last = #line.rows, line.rows[1] and line.rows[#line.rows].tag
-  local found = {}
-  for n, group in ipairs(coming) do row(found, group, group_line.tag(g, group, n)) end
+  local found, tag_of = {}, group_line.tags(g)
+  for _, group in ipairs(coming) do if group ~= '' then row(found, group, tag_of(group)) end end
   group_line.add_rows(line.rows, found)
   -- Its turn is noted with the first departure.
-  row(line.rows, '', group_line.tag(g, '', #coming + 1))
+  row(line.rows, '', tag_of(''))
   return line
 end
 

@@ -43,7 +43,8 @@ export class GroupLineReading {
   readonly #plain: Answer<number>
   readonly #listed: Answer<number>
   readonly #clock: Answer<(string | null)[]>
-  readonly #tag: Answer<string | null>
+  readonly #ownTag: Answer<string | null>
+  readonly #plainTag: Answer<string | null>
   readonly #ready: Answer<string[]>
   readonly #ownTurn: Answer<string | null>
   readonly #plainTurn: Answer<string | null>
@@ -59,7 +60,8 @@ export class GroupLineReading {
     this.#grouped = batch.add('zcount', `${base}prioritized`, '-inf', `(${BAND}`)
     this.#plain = batch.add('zcount', `${base}prioritized`, BAND, '+inf')
     this.#clock = batch.add('hmget', `${base}meta:groups`, 'v', 't')
-    this.#tag = batch.add('zscore', `${base}meta:groups:tags`, this.#id)
+    this.#ownTag = batch.add('zscore', `${base}meta:groups:tags`, this.#id)
+    this.#plainTag = batch.add('zscore', `${base}meta:groups:tags`, PLAIN)
     // It may be behind the first ones.
     this.#ownTurn = batch.add('zscore', `${base}meta:groups:ready`, this.#id)
     this.#plainTurn = batch.add('zscore', `${base}meta:groups:ready`, PLAIN)
@@ -123,16 +125,23 @@ export class GroupLineReading {
     const plainFirst = defaults.ungrouped === 'first'
     if (this.#id === PLAIN && plainFirst) return 0
     const stepOf = ({ weight = 1 }: GroupFields) => (meanCost * UNIT) / weight
-    const newTag = Math.max(...this.#clock().map(Number)) + 1
-    const kept = Number(this.#tag() ?? 0)
-    const ownTag = Number(this.#ownTurn() ?? (kept > Number(this.#clock()[0]) ? kept : newTag))
+    const [v = 0, t = 0] = this.#clock().map(Number)
+    // One that is not ready, and keeps no tag, gets the next new one; jobs without a group get theirs last.
+    let newest = Math.max(v, t)
+    const tagOf = (turn: string | null, kept: string | null) => {
+      if (turn !== null) return Number(turn)
+      if (Number(kept ?? 0) > v) return Number(kept)
+      newest += 1
+      return newest
+    }
+    const ownTag = tagOf(this.#ownTurn(), this.#ownTag())
     const rows = this.#others.map(({ id, tag, reading }) => {
       const { waiting, inForce } = reading.state(defaults, nowUs)
       return { id, tag, waiting, step: stepOf(inForce) }
     })
     const plain = {
       id: PLAIN,
-      tag: Number(this.#plainTurn() ?? newTag + 1),
+      tag: tagOf(this.#plainTurn(), this.#plainTag()),
       waiting: this.#listed() + this.#plain(),
       step: stepOf({}),
     }

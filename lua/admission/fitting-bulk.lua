@@ -53,7 +53,7 @@ local function add_plain(call, highest, deduplicates)
   if not (fits and has_places(call, deduplicates)) then return nil end
   local add = add_scripts.adder(hooked_redis(redis, batch_once.handlers(call.base)), call.base)
   local replies, failure = add_all(call, function(job, at) return pcall(add, job.script, call.argv, at) end)
-  if next(touched.bases) then touched.wake() end
+  touched.wake()
   if timed then wake.head_changed(call.base) end
   return replies, failure, redis.call('LLEN', call.base .. 'wait')
 end
@@ -107,7 +107,7 @@ local function add_in_groups(call, highest)
   end)
   group_adds.save(groups)
   wake.head_changed(base, groups)
-  if next(touched.bases) then touched.wake() end
+  touched.wake()
   if delayed > 0 then wake.delayed(base) end
   return replies, failure
 end

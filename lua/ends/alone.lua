@@ -11,7 +11,7 @@ local function end_alone(key)
   for at = ends.FIRST, #exchanged.argv, ends.FIELDS do exchanged.results[#exchanged.results + 1] = ends.finish(at, false) end
   if store_groups then store_groups() end
   if #exchanged.unseen > 0 then without_fetch.frees_place(exchanged.base, #exchanged.unseen) end
-  if next(touched.bases) then touched.wake() end
+  touched.wake()
   return { 1, '', exchanged.results }
 end
 

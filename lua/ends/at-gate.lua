@@ -51,7 +51,7 @@ local function end_at_gate(call, from)
   if unshaped then return departure.reply(d, results, '') end
   -- If no job was looked for, the worker asks for jobs.
   if exchanged.found == exchanged.wanted or not (exchanged.last or #d.fetched > 0) then
-    if next(touched.bases) then touched.wake() end
+    touched.wake()
     if freed then wake.one(exchanged.base) end
     return { 1, as_text.us(d.now), results }
   end

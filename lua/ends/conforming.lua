@@ -18,7 +18,7 @@ local function end_conforming(call)
     at = at + ends.FIELDS
   end
   quick_gate.charge(quick)
-  if next(touched.bases) then touched.wake() end
+  touched.wake()
   if at <= #exchanged.argv then
     call.now, call.fetched, call.meter, call.limits = quick.now, quick.jobs, quick.meter, quick_gate.limits(quick)
     return nil, at

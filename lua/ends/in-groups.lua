@@ -21,7 +21,7 @@ local function end_in_groups(call)
   end
   local freed = quick_groups.save(q, call, exchanged.unseen, call.began)
   if freed then wake.one(base) end
-  if next(touched.bases) then touched.wake() end
+  touched.wake()
   local answer = exchanged.last and quick_answer.reply(base, exchanged.results, exchanged.last, q.time)
   -- BullMQ's text takes held jobs for none.
   local held = answer and answer[5] == 'empty' and redis.call('EXISTS', base .. 'prioritized', base .. 'wait') > 0

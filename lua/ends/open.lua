@@ -15,7 +15,7 @@ local function end_open(stored, unreported)
   for at = ends.FIRST, #exchanged.argv, ends.FIELDS do
     if ends.exchange(at, redis) then came = came + 1 end
   end
-  if next(touched.bases) then touched.wake() end
+  touched.wake()
   if exchanged.repeated then unreported = '-1' end
   if unreported == '-1' and came == exchanged.wanted then return { 1, '', exchanged.results } end
   local time = quick_answer.note(exchanged.base, unreported, came, began)

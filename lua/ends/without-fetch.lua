@@ -19,7 +19,7 @@ end
 
 -- With a limit on running jobs, jobs that ended wake a worker that waits for a place. ended: how many
 function without_fetch.frees_place(base, ended)
-  if next(touched.bases) then touched.wake() end
+  touched.wake()
   queue_places.freed(base, redis.call('HGET', base .. 'meta:shape', 'limits'))
   local places = tonumber(redis.call('HGET', base .. 'meta', 'concurrency') or nil)
   if not places then return end

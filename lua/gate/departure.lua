@@ -313,7 +313,7 @@ function departure.pace(d, count)
 end
 
 function departure.save(d)
-  if next(touched.bases) then touched.wake() end
+  touched.wake()
   local count = #d.granted + #d.fetched
   if d.gate.groups then d.gate.groups:save() end
   if count > 0 and d.shape and (d.shape.capacity or d.shape.max_wait_ms) then departure.tell_refusals(d) end

@@ -8,6 +8,7 @@ local touched = { bases = {} }
 
 -- Wakes a worker of each such queue whose next job may go, or whose next delayed job is due, sooner than they know.
 function touched.wake()
+  if next(touched.bases) == nil then return end
   for base in pairs(touched.bases) do
     wake.head_changed(base)
     wake.delayed(base)

@@ -64,7 +64,7 @@ function group_hooks.redis(redis, known)
   })
   return hooked, function()
     for _, g in ipairs(opened) do group_hooks.store(g) end
-    if next(touched.bases) then touched.wake() end
+    touched.wake()
   end
 end
 

@@ -7,7 +7,7 @@ local as_text = use 'redis/as-text'
 --   3 takenAt       µs: the last take by a caller that does not wait, if a share is reserved for such callers
 --   4 version       of the definition in force, 0 for none
 --   5 horizon       µs: the largest horizon with which jobs were recently granted ahead (limits/horizon), 0 for none
---   6 horizonAt     µs: when it was stored. Older versions store neither
+--   6 horizonAt     µs: when it was stored
 local limit_switch = {
   -- How long a horizon is remembered.
   HORIZON_MEMORY_US = 60000000,
@@ -21,9 +21,8 @@ end
 function limit_switch.read(text)
   if not text then return '-', 0, 0, 0, 0, 0 end
   local mode, blocked_until, taken_at, version, horizon, horizon_at =
-    string.match(text, '^(%S+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*)$')
-  return mode, tonumber(blocked_until), tonumber(taken_at), tonumber(version), tonumber(horizon) or 0,
-    tonumber(horizon_at) or 0
+    string.match(text, '^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  return mode, tonumber(blocked_until), tonumber(taken_at), tonumber(version), tonumber(horizon), tonumber(horizon_at)
 end
 
 -- Changes the given words. The switch is kept until none of them matters; lend: µs for which taken_at matters.

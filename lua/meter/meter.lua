@@ -66,8 +66,7 @@ function meter.read(key, now, shape)
     held = { f[19], f[20], f[21] },
   }
   m.now = now - m.origin
-  -- Older versions did not store all of them.
-  m.reset = not (f[1] and f[6] and f[7] and f[8] and f[13])
+  m.reset = not m.known
   return m
 end
 

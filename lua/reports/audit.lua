@@ -48,8 +48,7 @@ end
 
 -- What changed later of the charge of a departure, by `settleCost`: {job id, slot µs, units of the rate of the queue,
 -- units of that of its group, {limit: units} or 0, the same of limits per group, when, µs}; below 0 they were given back.
--- Older versions kept the first four. It follows the departure in the same stream, so it is kept for as long. Its id
--- counts no departure.
+-- It follows the departure in the same stream, so it is kept for as long. Its id counts no departure.
 function audit.settled(base, change)
   local key = base .. 'meta:audit'
   local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]

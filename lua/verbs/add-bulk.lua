@@ -247,7 +247,7 @@ if shape and (shape.interval or shape.limits or shape.groups) then
   wake.head_changed(base, groups)
   wake.delayed(base)
 end
-if next(touched.bases) then touched.wake() end
+touched.wake()
 return {
   1, {}, replies, shape and shapes.news(key, shape, shape_id, revision) or false, position, start, '0',
 }

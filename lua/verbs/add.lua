@@ -47,7 +47,7 @@ if not job or (job.fits and asked ~= 'start' and not sent_us) then
   if fits then
     local script = add_scripts.named(job and job.script or 'addStandardJob')
     local reply = script.run(redis, script.keys(base), { ARGV[3], ARGV[4], ARGV[5] })
-    if next(touched.bases) then touched.wake() end
+    touched.wake()
     -- Behind others only a job that is `lifo` may be the next one.
     if timed and (waiting or 0) > 0 then timed = job and job.terms.place == 'l' end
     if timed and wake.heads(base, {})[1] == reply then wake.head_changed(base) end
@@ -120,7 +120,7 @@ if timed and ((groups and groups.awaited) or redis.call('EXISTS', base .. 'meta:
   wake.head_changed(base, groups)
   wake.delayed(base)
 end
-if next(touched.bases) then touched.wake() end
+touched.wake()
 local position, start = '', ''
 if asked ~= '' and type(reply) == 'string' then
   position, start = group_line.estimate(base, shape, now, reply, groups)

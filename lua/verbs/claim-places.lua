@@ -86,7 +86,7 @@ if new[1] then
 end
 if refusal then return refusal end
 if gone then overflow.drop(base, shape, gone, now) end
-if next(touched.bases) then touched.wake() end
+touched.wake()
 if not new[1] or not shape.capacity then return { 1, {}, 0 } end
 claims.set(key, base, ARGV[3], new.count, now, tonumber(ARGV[5]))
 return { 1, {}, 1 }

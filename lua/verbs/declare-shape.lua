@@ -38,11 +38,7 @@ for field, value in pairs(fields) do
     redis.call('HSET', key, 'declared', shapes.encode(declared))
   end
 end
-if not changed then
-  -- An older version may have stored it.
-  shapes.revise(key, 0)
-  return { 1, redis.call('HGETALL', key) }
-end
+if not changed then return { 1, redis.call('HGETALL', key) } end
 shapes.resolve(key, base, declared, overrides, now)
 history.note(base, now, 'declared', ARGV[3], '', shapes.encode(news), '')
 return reshape.finish(key, base, now)

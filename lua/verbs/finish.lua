@@ -65,7 +65,7 @@ local function finish_open(stored)
   -- When the job that ends started, if that is to be recorded.
   local began = stored and job_began(base, ARGV[1])
   local reply, code, again = end_job(redis)
-  if next(touched.bases) then touched.wake() end
+  touched.wake()
   if code < 0 or again then return again and fetched_before(base, ARGV[8], ARGV[2]) or { 1, '', code } end
   local found = quick_path.fetched(reply)
   local time = quick_answer.note(base, stored and '0' or '-1', found and 1 or 0, began)

@@ -72,8 +72,6 @@ const DOCTOR = ['scan', 'type', 'acl|whoami']
 const QUEUES = '{prefix}:*'
 const LIMITS = '{limits}:limit:*'
 const MODES = '{limits}:modes'
-/** Workers of the previous version count departures with it. */
-const BEFORE = ['incrby']
 const WAKE = ['{prefix}:*:meta:wake', '{limits}:limit:*:wake']
 
 /** What each role needs; docs/acl.md explains what each role is for. */
@@ -87,7 +85,7 @@ export const ROLE_NEEDS: Readonly<Record<Role, RoleNeeds>> = {
   worker: {
     scripts: [...ADD, ...DECLARE, ...LOOK, ...RUN],
     commands: [
-      ...[...CONNECT, ...RUN_SCRIPTS, ...CONFIRM, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS, ...BEFORE],
+      ...[...CONNECT, ...RUN_SCRIPTS, ...CONFIRM, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS],
       ...['bzpopmin', 'subscribe', 'unsubscribe', ...CLIENTS],
     ],
     keys: [`~${QUEUES}`, `~${LIMITS}`],
@@ -111,7 +109,7 @@ export const ROLE_NEEDS: Readonly<Record<Role, RoleNeeds>> = {
   operator: {
     scripts: [...ADD, ...DECLARE, ...LOOK, ...TAKE_BACK, ...RUN, ...MANAGE, ...LIMIT],
     commands: [
-      ...[...CONNECT, ...RUN_SCRIPTS, ...CONFIRM, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS, ...BEFORE],
+      ...[...CONNECT, ...RUN_SCRIPTS, ...CONFIRM, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS],
       ...[...INSPECT, ...CLIENTS, ...DOCTOR, ...LOAD_FUNCTIONS],
       ...[
         'bzpopmin',

@@ -16,15 +16,15 @@ type Granted = readonly [
 
 type GrantedGroup = readonly [id: string, interval: number | string, burst: number | string]
 
-/** What changed later of a charge, as written by `lua/reports/audit.lua`; older versions wrote the first four. */
+/** What changed later of a charge, as written by `lua/reports/audit.lua`. */
 type Settled = readonly [
   id: string,
   slotUs: string,
   rate: string,
   group: string,
-  limits?: Readonly<Record<string, string>> | 0,
-  groupLimits?: Readonly<Record<string, string>> | 0,
-  atUs?: string,
+  limits: Readonly<Record<string, string>> | 0,
+  groupLimits: Readonly<Record<string, string>> | 0,
+  atUs: string,
 ]
 
 /** The departures that `shape.audit` recorded, in the order in which they were granted. */

@@ -99,12 +99,6 @@ test('what was granted ahead is known for a minute, and written again when half 
   expect(await noted()).toEqual([50 * MS, startUs + 91 * S + 200 * MS])
 })
 
-test('what an older version noted of a limit is read as before', async () => {
-  await client.set(SWITCH, 'off 0 0 0')
-  await begin(LIMIT)
-  expect(await slots(near, 5, 50 * MS)).toEqual([0, 0, 0, 0, 0])
-})
-
 test('nothing is noted of a limit that holds one queue alone, or running jobs, or nothing ahead', async () => {
   const { shared: _, prefix: __, ...own } = LIMIT
   await begin(own)

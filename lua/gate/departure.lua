@@ -46,7 +46,7 @@ local shapes = use 'shape/shapes'
 --   longest (the longest horizon of a worker that the caller knows of, µs, if it is not its own),
 --   caller (worker id; if '' the grant is not remembered), grant (id of this call), memo_ms, token (locks the jobs, if
 --   several may be granted); ends, if jobs of the caller end in this call, and began as in meter/pace for one of
---   them; ran, as in lua/verbs/depart: {mean, off}; now (µs), meter, limits and fetched (jobs, as in gate/grants), if
+--   them; ran, as in lua/verbs/exchange: {mean, off}; now (µs), meter, limits and fetched (jobs, as in gate/grants), if
 --   gate/quick-gate has begun; once, as gate/gates has it
 local departure = {}
 

@@ -28,7 +28,7 @@ export const BIND = ['caller-secret']
 
 /** Starts and ends jobs, and does all that happens in between. */
 export const RUN = [
-  ...['moveToActive', 'moveToFinished', 'moveToDelayed', 'exchange'],
+  ...['moveToFinished', 'moveToDelayed', 'exchange'],
   ...['dead-letter', 'give-back', 'settle-cost'],
   ...[
     'apply-feedback',

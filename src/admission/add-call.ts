@@ -1,5 +1,4 @@
 import type { JobJson, ParentKeyOpts, RedisQueueBackend } from 'bullmq'
-import { keepingCalls } from '../redis/captured-calls.ts'
 import type { Argument } from '../redis/commands.ts'
 import { uniqueId } from '../redis/ids.ts'
 import { baseOfMetaKey } from '../redis/keys.ts'
@@ -175,4 +174,13 @@ export function baseOfCall({ script, args }: Pick<AddCall, 'script' | 'args'>): 
 /** A script with these jobs, or the claim of their bulk, was answered. */
 export function noteAnswer(calls: readonly AddCall[]): void {
   for (const { first } of calls) first?.note()
+}
+
+/** A copy of BullMQ's backend, whose code keeps the calls of scripts instead of sending them. */
+export function keepingCalls<B extends object>(backend: B, keep: (script: string, args: Argument[]) => void): B {
+  const value = (_client: unknown, script: string, args: Argument[]): number => {
+    keep(script, args)
+    return 0
+  }
+  return Object.create(backend, { execCommand: { value } })
 }

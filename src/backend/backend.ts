@@ -21,12 +21,10 @@ import { Admission } from '../admission/admission.ts'
 import { FirstAnswer, ReplicaConfirmation } from '../admission/confirmation.ts'
 import { FlowAdmission, type FlowEntries, type FlowResult, parentReleases } from '../admission/flows.ts'
 import { checkPriority } from '../admission/job-options.ts'
-import { type DepartingWorker, type DepartureRequest, Departures, type EndCall } from '../departure/departures.ts'
+import { type DepartingWorker, Departures, type EndCall } from '../departure/departures.ts'
 import { Exchange } from '../departure/exchange.ts'
-import type { DepartureReply } from '../departure/reply.ts'
 import { StockDepartures } from '../departure/stock.ts'
 import { InvalidInputError } from '../errors.ts'
-import { argumentsOf } from '../redis/captured-calls.ts'
 import {
   type Argument,
   type Client,
@@ -73,6 +71,7 @@ const NO_TRANSACTION =
 
 /** BullMQ's script that adds a scheduler, and its first job. */
 const SCHEDULER = 'addJobScheduler'
+const START = 'moveToActive'
 /** BullMQ's scripts that end jobs and may fetch the next one. */
 const FINISH = 'moveToFinished'
 const POSTPONE = 'moveToDelayed'
@@ -150,9 +149,8 @@ export class ShapedBackend extends RedisQueueBackend {
     this.#confirmation = new ReplicaConfirmation(name, (type) => this.toKey(type))
     const { lockDuration, functions } = opts as { lockDuration?: number; functions?: FunctionsOption }
     checkFunctionsOption(functions)
-    const id = randomUUID()
-    this.#departures = new Departures(family.scripts, this.store, id, lockDuration)
-    this.#stock = new StockDepartures(this.#departures, this.store, id)
+    this.#departures = new Departures(family.scripts, this.store, () => this.queue.client, lockDuration)
+    this.#stock = new StockDepartures(this.#departures, this.store, randomUUID())
     if (family.options.declaration && ownsConnection) this.store.declare(family.options.declaration)
     if (ownsConnection) this.#watchConnections()
     if (ownsConnection) openUntilServed(connection, () => this.#isCut)
@@ -306,12 +304,11 @@ export class ShapedBackend extends RedisQueueBackend {
     if (script === SCHEDULER) {
       return this.#admission.add(client as Client, { script, args, job: this.#iterationToAdd(args) })
     }
+    if (script === START) return this.#stock.start(args.slice(this.#keysOf(script)))
     switch (WRAPPED[script]) {
-      case 'depart':
-        return this.#stock.depart(client as Client, args, this.#keysOf(script))
       case 'finish':
       case 'postpone':
-        return this.#stock.end(this.#endCall(client as Client, script, args))
+        return this.#stock.end(this.#endCall(script, args))
       default:
         if (isPrepared(script)) return this.#runWhole(client as Client, script, args)
         if (isTransaction(client)) return super.execCommand(client, script, args)
@@ -500,7 +497,7 @@ export class ShapedBackend extends RedisQueueBackend {
     if (!exchange) return super.moveToDelayed(...call)
     const fetchNext = exchange.fetches
     const args = this.moveToDelayedArgs(jobId, timestamp, token, delay, { ...opts, fetchNext }) as Argument[]
-    const end = { ...this.#endCall(await this.queue.client, POSTPONE, args), id: jobId, token }
+    const end = { ...this.#endCall(POSTPONE, args), id: jobId, token }
     const code = await this.untilStored(jobId, () => exchange.end(end))
     if (code < 0) throw this.finishedErrors({ code, jobId, command: POSTPONE, state: 'active' })
     return undefined
@@ -518,15 +515,7 @@ export class ShapedBackend extends RedisQueueBackend {
     discarded: boolean,
     exchange: Exchange | undefined,
   ): Promise<MovedJob['result']> {
-    const end = {
-      client: await this.queue.client,
-      script: FINISH,
-      args,
-      keys: this.#keysOf(FINISH),
-      discarded,
-      id,
-      token,
-    }
+    const end = { script: FINISH, args, keys: this.#keysOf(FINISH), discarded, id, token }
     const send: () => Promise<unknown> = exchange ? () => exchange.end(end) : () => this.#stock.end(end)
     const reply = await this.untilStored(id, send)
     if ((reply as number) < 0)
@@ -534,8 +523,8 @@ export class ShapedBackend extends RedisQueueBackend {
     return typeof reply === 'object' ? raw2NextJobData(reply as unknown[]) : undefined
   }
 
-  #endCall(client: Client, script: string, args: Argument[]): EndCall {
-    return { client, script, args, keys: this.#keysOf(script), discarded: false }
+  #endCall(script: string, args: Argument[]): EndCall {
+    return { script, args, keys: this.#keysOf(script), discarded: false }
   }
 
   #finishedOn(args: readonly Argument[]): number {
@@ -626,15 +615,6 @@ export class ShapedBackend extends RedisQueueBackend {
     return left
   }
 
-  /**
-   * Requests jobs for a worker that starts them at their slots.
-   * @internal
-   */
-  async depart(token: string, workerName: string | undefined, request: DepartureRequest): Promise<DepartureReply> {
-    const args = await this.#activeArguments(token, workerName)
-    return this.#departures.depart(await this.queue.client, args, this.#keysOf('moveToActive'), request)
-  }
-
   override async waitForJob(timeoutS: number): ReturnType<RedisQueueBackend['waitForJob']> {
     const marker = await super.waitForJob(timeoutS)
     return marker && { ...marker, score: this.#departures.dueLocallyMs(marker.score) }
@@ -646,8 +626,16 @@ export class ShapedBackend extends RedisQueueBackend {
    */
   exchangeFor(worker: LoopingWorker): Exchange {
     this.#worker = worker
-    this.#departures.serve(worker)
-    this.#exchange = new Exchange(this.#departures, this.store)
+    this.#stock.byHand()
+    this.#exchange = new Exchange(this.#departures, this.store, worker)
+    return this.#exchange
+  }
+
+  /**
+   * What {@link exchangeFor} returned.
+   * @internal
+   */
+  get exchange(): Exchange | undefined {
     return this.#exchange
   }
 
@@ -708,12 +696,6 @@ export class ShapedBackend extends RedisQueueBackend {
     if (!ours) return [found.nextMs, found.jobOpts]
     const [nowUs] = (await this.store.run('read-meter', ['0'])) as readonly string[]
     return onRedisClock(found, Number(nowUs) / 1000)
-  }
-
-  #activeArguments(token: string, workerName: string | undefined): Promise<Argument[]> {
-    return argumentsOf<RedisQueueBackend>(this, function moveToActive() {
-      return RedisQueueBackend.prototype.moveToActive.call(this, token, workerName)
-    })
   }
 
   #iterationToAdd(args: readonly Argument[]): AddedJob {

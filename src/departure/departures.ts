@@ -5,36 +5,46 @@ import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import type { ScriptSet } from '../redis/scripts.ts'
 import type { ShapeStore } from '../shape/store.ts'
 import { type DepartureReply, readDeparture } from './reply.ts'
+import { NOT_NOW } from './unreported.ts'
 
-/** A worker's request for jobs. */
+/** A worker for which jobs are started and ended. */
+export interface DepartingWorker {
+  readonly id: string
+  readonly allowUnshaped: boolean
+  /** BullMQ's option: it stores in each job which worker runs it. */
+  readonly name?: string | undefined
+}
+
+/** A worker's request for jobs in its free places. */
 export interface DepartureRequest {
-  /** Jobs that it has room for, at least 1. */
+  /** Number of these places, at least 1. */
   readonly jobs: number
   /** How far ahead slots may lie, µs; 0: only jobs that may start now. */
   readonly horizonUs: number
   /** The longest horizon of a worker that is known here, µs. Default: that of this request. */
   readonly longestHorizonUs?: number
-  readonly workerId: string
-  readonly allowUnshaped: boolean
   /** Run times of its jobs, as in `RunTimes`. Default '': unknown, or measured by the scripts that finish them. */
   readonly ran?: string
-}
-
-/** A worker for which jobs are fetched and ended. */
-export interface DepartingWorker {
-  readonly id: string
-  readonly allowUnshaped: boolean
+  /** The packed options of a call of BullMQ's moveToActive. Default '': each job gets a lock token of its own. */
+  readonly options?: Argument
 }
 
 /** A call of BullMQ's moveToFinished or moveToDelayed. */
 export interface EndCall {
-  readonly client: Client
   readonly script: string
   readonly args: Argument[]
   /** Number of keys among them. */
   readonly keys: number
   /** Whether the job is not kept. */
   readonly discarded: boolean
+}
+
+/** What an exchange says beside its jobs. */
+export interface ExchangeTerms {
+  /** How far ahead the slots of the next jobs may lie, µs. */
+  readonly horizonUs: number
+  /** Departures that Redis is to count now, as in `UnreportedDepartures`. */
+  readonly reported: number
 }
 
 const MAX_RESTORES = 3
@@ -52,28 +62,24 @@ export function isFetching({ args, keys, script }: Pick<EndCall, 'args' | 'keys'
 export class Departures {
   readonly #scripts: ScriptSet
   readonly #store: ShapeStore
-  readonly #id: string
+  readonly #client: () => Promise<Client>
   readonly #memoMs: number
   readonly #wallMs: () => number
   #calls = 0
   /** How far the local clock was ahead of Redis's at the last reply, ms. */
   #aheadMs = 0
-  #worker: DepartingWorker | undefined
 
-  /**
-   * @param id of this backend: identifies repeated calls
-   * @param wallMs the local clock, which BullMQ's code uses to wait for delayed jobs
-   */
+  /** @param wallMs the local clock, which BullMQ's code uses to wait for delayed jobs */
   constructor(
     scripts: ScriptSet,
     store: ShapeStore,
-    id: string,
+    client: () => Promise<Client>,
     lockDurationMs: number | undefined,
     wallMs: () => number = Date.now,
   ) {
     this.#scripts = scripts
     this.#store = store
-    this.#id = id
+    this.#client = client
     this.#memoMs = lockDurationMs ?? DEFAULT_LOCK_MS
     this.#wallMs = wallMs
   }
@@ -86,72 +92,61 @@ export class Departures {
     return this.#store.memory.stored && dueMs > 0 ? dueMs + this.#aheadMs : dueMs
   }
 
-  /** Jobs are fetched and ended for this worker from now on. */
-  serve(worker: DepartingWorker): void {
-    this.#worker = worker
+  /** Resolves once the connection is open and the shape is known: calls after that take one round trip. */
+  async ready(): Promise<void> {
+    await this.#client()
+    await this.#store.prepared()
   }
 
   /**
    * Postpones a job, or finishes one alone, and fetches the next one behind the gate.
+   * @param workerId who asks
+   * @param remembers whether Redis is to remember what the call granted, in case it is sent twice
    * @returns BullMQ's own tuple if such a job was fetched when the same call was first sent
    */
-  end({ client, script, args, keys, discarded }: EndCall, horizonUs: number): Promise<readonly unknown[]> {
-    const call = [this.#memoMs, horizonUs, this.#remembers, this.#nextCall()]
+  async end(
+    workerId: string,
+    { script, args, keys, discarded }: EndCall,
+    horizonUs: number,
+    remembers: boolean,
+  ): Promise<readonly unknown[]> {
+    const call = [this.#memoMs, horizonUs, remembers ? 1 : 0, this.#nextCall(workerId)]
     const kept = script === 'moveToFinished' ? [discarded ? 1 : 0] : []
     const all = this.#splice(args, keys, [this.#store.memory.identityText, ...kept, ...call])
-    return runScript<readonly unknown[]>(client, this.#scripts.command(script), all)
+    return runScript<readonly unknown[]>(await this.#client(), this.#scripts.command(script), all)
   }
 
-  /** Ends jobs together. @param jobs as `lua/verbs/exchange.lua` gets them */
-  exchange(
-    client: Client,
-    { horizonUs, reported }: { readonly horizonUs: number; readonly reported: number },
-    jobs: readonly Argument[],
-  ): Promise<readonly unknown[]> {
-    const { identityText } = this.#store.memory
-    const allows = this.#worker?.allowUnshaped ? '1' : '0'
-    const args = [this.#store.key, identityText, horizonUs, this.#nextCall(), this.#memoMs, allows, reported, ...jobs]
-    return runScript<readonly unknown[]>(client, this.#scripts.command('exchange'), args)
-  }
-
-  /** Whether the worker of these jobs is a ShapedWorker. */
-  get isServing(): boolean {
-    return this.#worker !== undefined
-  }
-
-  /** Whether Redis is to remember what a call granted, in case it is sent twice. */
-  get #remembers(): number {
-    return this.#worker || this.#store.memory.stored ? 1 : 0
-  }
-
-  /** @param args the arguments of BullMQ's moveToActive */
-  async depart(
-    client: Client,
-    args: readonly Argument[],
-    keys: number,
-    request: DepartureRequest,
-  ): Promise<DepartureReply> {
-    const { jobs, horizonUs, longestHorizonUs = horizonUs, workerId, allowUnshaped, ran = '' } = request
+  /**
+   * Asks for jobs in free places.
+   * @returns a grant's jobs have the lock tokens, if these are not in the options of the request
+   */
+  async ask(worker: DepartingWorker, request: DepartureRequest): Promise<DepartureReply> {
+    const { jobs, horizonUs, longestHorizonUs = horizonUs, ran = '', options = '' } = request
     await this.#store.prepared()
-    const call = this.#nextCall()
+    const call = this.#nextCall(worker.id)
+    const places = [jobs, Math.floor(this.#wallMs()), options, worker.name ?? '', ran, 'free', longestHorizonUs]
     for (let attempt = 0; ; attempt++) {
-      const ours = [
-        ...this.#store.memory.identity,
-        jobs,
-        horizonUs,
-        call,
-        workerId,
-        allowUnshaped ? '1' : '0',
-        this.#memoMs,
-        ran,
-        longestHorizonUs,
-      ]
-      const command = this.#scripts.command('moveToActive')
-      const raw = (await runScript(client, command, this.#splice(args, keys, ours))) as unknown[]
-      const reply = this.read(raw)
+      const reply = this.read(await this.#exchange(worker, call, { horizonUs, reported: NOT_NOW }, places))
       if (!reply.lost || attempt === MAX_RESTORES) return reply
       await this.#store.restore()
     }
+  }
+
+  /** Ends jobs together. @param jobs as `lua/verbs/exchange.lua` gets them */
+  exchange(worker: DepartingWorker, terms: ExchangeTerms, jobs: readonly Argument[]): Promise<readonly unknown[]> {
+    return this.#exchange(worker, this.#nextCall(worker.id), terms, jobs)
+  }
+
+  async #exchange(
+    { allowUnshaped }: DepartingWorker,
+    call: string,
+    { horizonUs, reported }: ExchangeTerms,
+    places: readonly Argument[],
+  ): Promise<readonly unknown[]> {
+    const { identityText } = this.#store.memory
+    const allows = allowUnshaped ? '1' : '0'
+    const args = [this.#store.key, identityText, horizonUs, call, this.#memoMs, allows, reported, ...places]
+    return runScript<readonly unknown[]>(await this.#client(), this.#scripts.command('exchange'), args)
   }
 
   /** Reads a reply, and learns what it says of the shape. */
@@ -171,8 +166,8 @@ export class Departures {
     return all
   }
 
-  #nextCall(): string {
+  #nextCall(workerId: string): string {
     this.#calls += 1
-    return `${this.#worker?.id ?? this.#id}:${this.#calls}`
+    return `${workerId}:${this.#calls}`
   }
 }

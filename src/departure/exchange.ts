@@ -1,7 +1,7 @@
 import { Collector } from '../redis/collector.ts'
 import type { Argument } from '../redis/commands.ts'
 import type { ShapeStore } from '../shape/store.ts'
-import { type Departures, type EndCall, isFetching } from './departures.ts'
+import { type DepartingWorker, type DepartureRequest, type Departures, type EndCall, isFetching } from './departures.ts'
 import { mostEnded } from './jobs-per-script.ts'
 import { type DepartureReply, type FetchedJob, type FetchedTuple, isFetchedTuple } from './reply.ts'
 import { NOT_NOW, UnreportedDepartures } from './unreported.ts'
@@ -64,6 +64,7 @@ export interface EndingLoop {
 export class Exchange {
   readonly #departures: Departures
   readonly #store: ShapeStore
+  readonly #worker: DepartingWorker
   readonly #unreported = new UnreportedDepartures()
   readonly #together: Collector<JobEnd, number>
   #loop: EndingLoop | undefined
@@ -71,9 +72,10 @@ export class Exchange {
   /** Characters of the results that were collected. */
   #collected = 0
 
-  constructor(departures: Departures, store: ShapeStore) {
+  constructor(departures: Departures, store: ShapeStore, worker: DepartingWorker) {
     this.#departures = departures
     this.#store = store
+    this.#worker = worker
     this.#together = new Collector({
       one: (end) => this.#finish(end),
       many: (ends) => this.#finishTogether(ends),
@@ -88,6 +90,16 @@ export class Exchange {
   /** This loop gets the jobs that come. */
   serve(loop: EndingLoop): void {
     this.#loop = loop
+  }
+
+  /** Resolves once the connection is open and the shape is known: calls after that take one round trip. */
+  ready(): Promise<void> {
+    return this.#departures.ready()
+  }
+
+  /** Asks for jobs in free places. */
+  ask(request: DepartureRequest): Promise<DepartureReply> {
+    return this.#departures.ask(this.#worker, request)
   }
 
   /** Whether a job that ends now is to be replaced. It is decided once, however often the end is sent. */
@@ -107,7 +119,7 @@ export class Exchange {
 
   async #postpone(end: JobEnd): Promise<number> {
     const sentMs = this.#served.nowMs
-    const reply = this.#departures.read(await this.#departures.end(end, this.#served.horizonUs))
+    const reply = this.#departures.read(await this.#departures.end(this.#worker.id, end, this.#served.horizonUs, true))
     if (reply.lost) await this.#store.restore()
     const { result } = reply
     const says = result >= 0 && isFetching(end)
@@ -133,8 +145,7 @@ export class Exchange {
     const counts = wanted > 0 && stored !== undefined && !stored.isPaced
     const reported = counts ? this.#unreported.take(loop.nowMs) : NOT_NOW
     const sentMs = loop.nowMs
-    const { client } = ends[0] as JobEnd
-    const raw = await this.#departures.exchange(client, { horizonUs: loop.horizonUs, reported }, jobs)
+    const raw = await this.#departures.exchange(this.#worker, { horizonUs: loop.horizonUs, reported }, jobs)
     const results = raw[2] as (number | string | FetchedTuple | FetchedJob)[]
     let fetched = 0
     // In place: there are as many as jobs.

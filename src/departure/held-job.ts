@@ -15,12 +15,11 @@ export interface HeldJob extends Grant {
   readonly due: boolean
 }
 
-/** The jobs of a reply, to be held or started. @param token of the call, which locks the first job of it; '' if none does */
-export function heldJobs({ grants, grantNumber, lastBeforeUs, grantedBy }: DepartureReply, token = ''): HeldJob[] {
+/** The jobs of a reply, to be held or started. */
+export function heldJobs({ grants, grantNumber, lastBeforeUs, grantedBy }: DepartureReply): HeldJob[] {
   const slotBefore = (i: number) => (i === 0 ? lastBeforeUs : String((grants[i - 1] as Grant).slotUs))
   return grants.map((grant, i) => ({
     ...grant,
-    token: grant.token || token,
     place: i,
     grantNumber,
     previousSlotUs: slotBefore(i),

@@ -12,7 +12,7 @@ export interface Grant {
   readonly costUs: string
   /** Its score among the prioritized jobs, '' for one of the wait list. */
   readonly score: string
-  /** Its lock token, '' if it is that of the call. */
+  /** Its lock token, '' if the caller gave it. */
   readonly token: string
 }
 

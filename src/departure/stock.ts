@@ -1,32 +1,40 @@
-import type { Argument, Client } from '../redis/commands.ts'
+import type { Argument } from '../redis/commands.ts'
 import type { ShapeStore } from '../shape/store.ts'
-import { type Departures, type EndCall, isFetching } from './departures.ts'
+import { type DepartingWorker, type Departures, type EndCall, isFetching } from './departures.ts'
 import { type DepartureReply, type FetchedTuple, isFetchedTuple } from './reply.ts'
+
+/** The packed options among the arguments of BullMQ's moveToActive. */
+const START_OPTIONS = 2
 
 /** Fetches and ends jobs as BullMQ's own code does, which asks for one at a time and waits for no slot. */
 export class StockDepartures {
   readonly #departures: Departures
   readonly #store: ShapeStore
-  readonly #id: string
+  readonly #worker: DepartingWorker
+  #isByHand = false
 
   /** @param id of this backend: Redis knows the worker by it */
   constructor(departures: Departures, store: ShapeStore, id: string) {
     this.#departures = departures
     this.#store = store
-    this.#id = id
+    this.#worker = { id, allowUnshaped: true }
   }
 
-  /** @param args the arguments of BullMQ's moveToActive; @returns what BullMQ's code expects of it */
-  async depart(client: Client, args: readonly Argument[], keys: number): Promise<unknown[]> {
-    await this.#store.prepared()
-    const workerId = this.#store.memory.stored ? this.#id : ''
-    const request = { jobs: 1, horizonUs: 0, workerId, allowUnshaped: true }
-    return stockTuple(await this.#departures.depart(client, args, keys, request))
+  /** The worker is a ShapedWorker, whose program fetches and ends jobs by hand. */
+  byHand(): void {
+    this.#isByHand = true
+  }
+
+  /** @param args the arguments of BullMQ's moveToActive after its keys; @returns what BullMQ's code expects of it */
+  async start(args: readonly Argument[]): Promise<unknown[]> {
+    const request = { jobs: 1, horizonUs: 0, options: args[START_OPTIONS] }
+    return stockTuple(await this.#departures.ask(this.#worker, request))
   }
 
   /** @returns what BullMQ's code expects of moveToFinished or moveToDelayed */
   async end(call: EndCall): Promise<unknown> {
-    const raw = await this.#departures.end(call, 0)
+    const remembers = this.#isByHand || this.#store.memory.stored !== undefined
+    const raw = await this.#departures.end(this.#worker.id, call, 0, remembers)
     if (isFetchedTuple(raw)) {
       const [fields, id] = raw as unknown as FetchedTuple
       return [fields, id, 0, 0]
@@ -35,7 +43,7 @@ export class StockDepartures {
     if (reply.lost) await this.#store.restore()
     if (reply.result < 0 || reply.lost || !isFetching(call)) return reply.result
     // Without a job, BullMQ's moveToDelayed reports nothing more; a closed bucket must be reported.
-    const silent = this.#departures.isServing || (call.script === 'moveToDelayed' && reply.stop !== 'closed')
+    const silent = this.#isByHand || (call.script === 'moveToDelayed' && reply.stop !== 'closed')
     return reply.grants.length === 0 && silent ? 0 : stockTuple(reply)
   }
 }

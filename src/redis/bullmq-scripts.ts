@@ -182,6 +182,11 @@ const FRAGMENTS: Readonly<Record<string, readonly RegExp[]>> = {
     /eventsKey = KEYS\[9\]/,
   ],
   moveToActive: [
+    /waitKey = KEYS\[1\]\s+local activeKey = KEYS\[2\]\s+local eventStreamKey = KEYS\[4\]/,
+    /rateLimiterKey = KEYS\[6\]\s+local delayedKey = KEYS\[7\]/,
+    /getQueueMetadata\(KEYS\[9\], activeKey, waitKey\)/,
+    /local markerKey = KEYS\[11\]/,
+    /moveJobFromPrioritizedToActive\(KEYS\[3\], activeKey, KEYS\[10\]\)/,
     /"RPOPLPUSH", waitKey, activeKey/,
     /"ZPOPMIN"/,
     /"HMSET", jobKey, "processedOn"/,
@@ -244,6 +249,11 @@ export function keysOfAdd(script: string): readonly string[] {
   void idleBackend().addJobToTransaction(client as never, job as never, '', ofParent, keys as never)
   return sent.slice(0, COMPOSED[script]).map((key) => `'${key}'`)
 }
+
+/** Of moveToActive, as of addJobScheduler. */
+export const START_KEYS: readonly string[] = [
+  ...['wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc', 'marker'],
+].map((key) => `'${key}'`)
 
 /** What occurs in the keys of BullMQ's moveToFinished: the job's id, and its new state. */
 const OF_END: Readonly<Record<string, string>> = { '<id>': 'id', '<target>': 'target' }

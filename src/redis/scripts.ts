@@ -10,6 +10,7 @@ import {
   keysOfEnd,
   notingReleases,
   onDelayClock,
+  START_KEYS,
 } from './bullmq-scripts.ts'
 import type { Command } from './commands.ts'
 import { type DefiningClient, defineScript, type FunctionsOption, type Library, useFunctions } from './functions.ts'
@@ -52,9 +53,8 @@ const OWN: Readonly<Record<string, number>> = {
   'claim-shards': 1,
 }
 
-/** BullMQ's scripts that run inside ours. Ours take one more key. */
+/** BullMQ's scripts that run inside ours. Ours take one more key. Its moveToActive runs in `exchange`. */
 export const WRAPPED: Readonly<Record<string, string>> = {
-  moveToActive: 'depart',
   moveToFinished: 'finish',
   moveToDelayed: 'postpone',
 }
@@ -93,7 +93,7 @@ export function isPrepared(script: string): boolean {
  * would ever leave, and scripts that add jobs would use up any freed memory. All of BullMQ that ours prepare are run as well.
  */
 const RUN_WHEN_FULL: ReadonlySet<string> = new Set([
-  ...['moveToActive', 'moveToFinished', 'moveToDelayed', 'exchange'],
+  ...['moveToFinished', 'moveToDelayed', 'exchange'],
   ...['give-back', 'dead-letter', 'pause-meter', 'set-group'],
   ...['apply-feedback', 'drain-part', 'remove-failed', 'remove-waiting', 'shed'],
   // Without these no program starts, and no shard of a queue goes on; they seldom write, or little.
@@ -304,8 +304,14 @@ export function moduleReader({ scripts }: BullmqScripts, readLua = readLuaFile):
 }
 
 function moduleOf(lua: string, name: string): string {
-  const keys = name === 'moveToFinished' ? keysOfEnd() : ADDS.includes(name) ? keysOfAdd(name) : undefined
-  return using(bullmqModule(notingReleases(onDelayClock(lua)), keys))
+  return using(bullmqModule(notingReleases(onDelayClock(lua)), keysOf(name)))
+}
+
+/** The keys of a script of BullMQ that ours call: expressions of Lua. */
+function keysOf(name: string): readonly string[] | undefined {
+  if (name === 'moveToActive') return START_KEYS
+  if (name === 'moveToFinished') return keysOfEnd()
+  return ADDS.includes(name) ? keysOfAdd(name) : undefined
 }
 
 /** A script of BullMQ with what it needs before and after it. */

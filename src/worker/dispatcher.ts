@@ -1,7 +1,7 @@
 import { AsyncResource } from 'node:async_hooks'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { type DepartureRequest, isFetching } from '../departure/departures.ts'
-import type { EndingLoop, Exchanged, JobEnd } from '../departure/exchange.ts'
+import { isFetching } from '../departure/departures.ts'
+import type { EndingLoop, Exchange, Exchanged, JobEnd } from '../departure/exchange.ts'
 import { type HeldJob, heldJobs, startByOf, unheldJob } from '../departure/held-job.ts'
 import { mostStarted } from '../departure/jobs-per-script.ts'
 import type { DepartureReply } from '../departure/reply.ts'
@@ -48,10 +48,11 @@ function allowedLatenessUs(maxLatenessMs: number | undefined, clockErrorUs: numb
   return Math.max(DEFAULT_MAX_LATENESS_MS * 1000 - clockErrorUs, DEFAULT_MAX_LATENESS_MS * 500)
 }
 
+/** Where the loop asks for jobs. */
+export type JobSource = Pick<Exchange, 'ask' | 'ready'>
+
 /** What the dispatcher needs of its worker. */
 export interface DispatchHost extends ReturnHost {
-  readonly workerId: string
-  readonly allowUnshaped: boolean
   readonly maxRateLimitDelayMs: number
   readonly lockDurationMs: number
   readonly maxHorizonMs?: number | undefined
@@ -62,12 +63,8 @@ export interface DispatchHost extends ReturnHost {
   /** Nothing may be fetched for now: the process is overloaded. {@link Dispatcher.wake} is called when that ends. */
   overloaded(): boolean
   shape(): StoredShape | undefined
-  nextToken(): string
   /** All wake-ups published before this time have arrived. ms on the monotonic clock */
   heardAtMs(): number
-  /** Resolves once the connection is open and the shape is known: calls after that take one round trip. */
-  ready(): Promise<unknown>
-  depart(token: string, request: DepartureRequest): Promise<DepartureReply>
   /** Waits for BullMQ's marker; resolves with the time (ms) to ask at, 0 for now, undefined if it did not come. */
   waitForMarker(untilMs: number): Promise<number | undefined>
   /** Runs a job to its end, whatever the outcome. */
@@ -86,6 +83,7 @@ export interface DispatchHost extends ReturnHost {
  */
 export class Dispatcher implements EndingLoop {
   readonly #host: DispatchHost
+  readonly #exchange: JobSource
   readonly #clock: RedisClock
   readonly #timer: DepartureTimer<HeldJob>
   readonly #late: LateReturns
@@ -122,8 +120,9 @@ export class Dispatcher implements EndingLoop {
   /** Jobs run in the asynchronous context of the loop, not in that of the job whose end brought them. */
   #context = new AsyncResource('sluice.loop')
 
-  constructor(host: DispatchHost, clock: RedisClock) {
+  constructor(host: DispatchHost, exchange: JobSource, clock: RedisClock) {
     this.#host = host
+    this.#exchange = exchange
     this.#clock = clock
     this.#late = new LateReturns(clock.time)
     this.#timer = new DepartureTimer(clock, (job) => this.#due(job))
@@ -427,28 +426,25 @@ export class Dispatcher implements EndingLoop {
   async #ask(free: number): Promise<void> {
     const careful = this.#isCareful
     if (careful && this.#timer.size > 0) return this.#rest(undefined)
-    const token = this.#host.nextToken()
     const { wakes } = this.#schedule
     this.#asking = true
     this.#asked = careful ? 1 : free
     try {
-      if (this.#clock.nowUs() === undefined) await this.#host.ready()
+      if (this.#clock.nowUs() === undefined) await this.#exchange.ready()
       // A client of the program may open long after the close.
       if (this.#host.stopping()) return
       this.#asked = Math.min(this.#asked, this.#mostAsked)
       const sentMs = this.#clock.time.monotonicMs()
-      const reply = await this.#host.depart(token, {
+      const reply = await this.#exchange.ask({
         jobs: this.#asked,
         horizonUs: careful ? 0 : this.horizonUs,
         longestHorizonUs: Math.max(this.horizonUs, this.#longestHorizon.us),
-        workerId: this.#host.workerId,
-        allowUnshaped: this.#host.allowUnshaped,
         ran: this.#runTimes.text,
       })
       this.roundTrip.add(this.#clock.time.monotonicMs() - sentMs)
       this.#note(reply, sentMs)
       this.#answered(reply, this.#schedule.wakes !== wakes)
-      this.#hold(heldJobs(reply, token))
+      this.#hold(heldJobs(reply))
       this.#asked = 0
       if ((reply.grants.length > 0 && !careful) || this.#turn) await this.#startNextTurn()
       else this.#timer.fireDue()

@@ -34,7 +34,7 @@ export class RunTimes {
     this.#us.add(us)
   }
 
-  /** In the format of `lua/verbs/depart.lua`; '' before the first job. */
+  /** In the format of `lua/verbs/exchange.lua`; '' before the first job. */
   get text(): string {
     const [us, offUs] = [this.#us.value, this.#offUs.value]
     return us === undefined ? '' : `${Math.round(us)} ${Math.round(offUs ?? 0)}`

@@ -97,8 +97,6 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   readonly #bypass: BypassWatch
   readonly #reports: WorkerReports | undefined
   readonly #jobs = new JobsInHand()
-  readonly #allowUnshaped: boolean
-  #tokens = 0
   #reportedUnshaped = false
   #forced = false
   #closed: Promise<void> | undefined
@@ -129,9 +127,16 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       shapedBackendFactory({ ...declaringBackendOptions(shape, declarer), deadLetter }),
     )
     this.opts.autorun = autorun
-    this.#allowUnshaped = allowUnshaped
     this.#watch = new ThroughputWatch(name)
-    this.#dispatcher = new Dispatcher(this.#host(), this.#clock)
+    const exchange = this.backend.exchangeFor({
+      id: this.id,
+      allowUnshaped,
+      name: this.opts.name,
+      isEnding: (jobId, token) => this.#jobs.isEnding(jobId, token),
+      keepLock: (jobId) => this.#keepLock(jobId),
+    })
+    this.#dispatcher = new Dispatcher(this.#host(), exchange, this.#clock)
+    exchange.serve(this.#dispatcher)
     this.#overload = new OverloadWatch(maxLoopUtilisation, this.#dispatcher, this as never)
     this.#feedback = new FeedbackLoop(this.#feedbackHost(), listening)
     this.#bypass = new BypassWatch(this)
@@ -384,8 +389,6 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
 
   #host(): DispatchHost {
     return {
-      workerId: this.id,
-      allowUnshaped: this.#allowUnshaped,
       maxRateLimitDelayMs: this.opts.maximumRateLimitDelay as number,
       lockDurationMs: this.opts.lockDuration as number,
       maxHorizonMs: (this.opts as { [MAX_HORIZON]?: number })[MAX_HORIZON],
@@ -394,10 +397,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       closing: () => Boolean(this.closing),
       overloaded: () => this.#overload.overloaded,
       shape: () => this.backend.store.memory.stored,
-      nextToken: () => this.#nextToken(),
       heardAtMs: () => this.#listening?.heardAtMs() ?? Number.NEGATIVE_INFINITY,
-      ready: () => this.backend.client.then(() => this.backend.store.prepared()),
-      depart: (token, request) => this.backend.depart(token, this.opts.name, request),
       waitForMarker: (untilMs) => waitForMarker(this.#markerWaiter(), untilMs),
       process: (held) => this.#process(held),
       giveBack: (jobs, leaving) => this.#giveBack(jobs, leaving),
@@ -435,21 +435,9 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     }
   }
 
-  #nextToken(): string {
-    this.#tokens += 1
-    return `${this.id}:${this.#tokens}`
-  }
-
   #connectBackend(): void {
     const { store } = this.backend
     const dispatcher = this.#dispatcher
-    const worker = {
-      id: this.id,
-      allowUnshaped: this.#allowUnshaped,
-      isEnding: (jobId: string, token: string) => this.#jobs.isEnding(jobId, token),
-      keepLock: (jobId: string) => this.#keepLock(jobId),
-    }
-    this.backend.exchangeFor(worker).serve(dispatcher)
     // A new connection may lead to another server.
     this.backend.on('ready', () => this.#clock.reset())
     this.backend.on('loaded', () => dispatcher.askAgain())

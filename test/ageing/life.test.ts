@@ -86,10 +86,21 @@ test('a job that went back keeps its place, one that is retried waits anew', asy
   const { id: second } = await held.add({ priority: 1 })
   const { grants } = await held.depart(1)
   expect(grants.map(({ id }) => id)).toEqual([first])
-  await held.backend.store.run('give-back', ['', 0, '', '', '', '', first as string, 'token', grants[0]!.score])
-  expect((await held.depart(1)).grants.map(({ id }) => id)).toEqual([first])
+  await held.backend.store.run('give-back', [
+    '',
+    0,
+    '',
+    '',
+    '',
+    '',
+    first as string,
+    grants[0]!.token,
+    grants[0]!.score,
+  ])
+  const [again] = (await held.depart(1)).grants
+  expect(again!.id).toBe(first)
   const running = (await held.queue.getJob(first as string))!
-  await running.moveToFailed(new Error('again'), 'token')
+  await running.moveToFailed(new Error('again'), again!.token)
   expect(await client.hget(`${held.base}${first}`, 'queuedAt')).toBe(String(held.nowUs))
   expect((await held.depart(2)).grants.map(({ id }) => id)).toEqual([second, first])
 })

@@ -105,8 +105,7 @@ test.each([
 )
 
 test('a second worker sleeps until the slot of the job that leaves second, with the cost of the first', async () => {
-  const ask = (workerId: string) =>
-    held.backend.depart('token', undefined, { jobs: 1, horizonUs: 1000, workerId, allowUnshaped: false })
+  const ask = (workerId: string) => held.departAs(workerId, { jobs: 1, horizonUs: 1000 })
   await fc.assert(
     fc.asyncProperty(dearJobs, ageings, async (added, priorityAgeingMs) => {
       await held.reset({ limits: [limit], priorityAgeingMs })

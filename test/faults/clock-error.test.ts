@@ -1,7 +1,9 @@
 import { performance } from 'node:perf_hooks'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import type { DepartureRequest } from '../../src/departure/departures.ts'
+import type { Exchange } from '../../src/departure/exchange.ts'
 import { type ShapedWorker, UncertainClockError } from '../../src/index.ts'
+import type { ShapeStore } from '../../src/shape/store.ts'
 import { type RedisProxy, startProxy } from '../support/proxy.ts'
 import { useRedis } from '../support/redis.ts'
 import { departuresOf, eventsOf, jobs, Workshop } from '../worker/support.ts'
@@ -14,12 +16,12 @@ const JITTER_MS = 100
 
 /** What a worker asks for from now on. */
 function requestsOf(worker: ShapedWorker): DepartureRequest[] {
-  const backend = worker.getBackend()
+  const exchange = worker.getBackend().exchange as Exchange
   const asked: DepartureRequest[] = []
-  const depart = backend.depart.bind(backend)
-  backend.depart = (token, name, request) => {
+  const ask = exchange.ask.bind(exchange)
+  exchange.ask = (request) => {
     asked.push(request)
-    return depart(token, name, request)
+    return ask(request)
   }
   return asked
 }
@@ -99,12 +101,12 @@ test('the first call that tells the time is sent over an open connection, with t
   await queue.add('job', {})
   const worker = shop.worker(queue, async () => {}, { connection, autorun: false })
   const departed = departuresOf(worker)
-  const backend = worker.getBackend()
-  const depart = backend.depart.bind(backend)
+  const { store, exchange } = worker.getBackend() as { store: ShapeStore; exchange: Exchange }
+  const ask = exchange.ask.bind(exchange)
   const known: boolean[] = []
-  backend.depart = (...request) => {
-    known.push(backend.store.memory.stored !== undefined)
-    return depart(...request)
+  exchange.ask = (request) => {
+    known.push(store.memory.stored !== undefined)
+    return ask(request)
   }
   void worker.run()
   await departed.reach(1)

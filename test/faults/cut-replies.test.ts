@@ -4,7 +4,7 @@ import { useRedis } from '../support/redis.ts'
 import { worstExcess } from './support/bound.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
 import { quickConnection } from './support/own-redis.ts'
-import { runs } from './support/scripts.ts'
+import { asks, ends, runs } from './support/scripts.ts'
 
 const redis = useRedis(import.meta.url)
 
@@ -20,13 +20,13 @@ test('connections cut in the middle of replies: nothing crashes, nothing is lost
   const ids = idsOf(await queue.addBulk(Array.from({ length: 50 }, () => ({ name: 'job', data: {} }))))
   await fleet.until(() => fleet.departures.length >= 10)
 
-  for (const [name, deliverBytes] of [
-    ['moveToActive', 60],
-    ['exchange', 5],
-    ['moveToActive', 3],
-    ['exchange', 1],
+  for (const [sent, deliverBytes] of [
+    [asks, 60],
+    [ends, 5],
+    [asks, 3],
+    [ends, 1],
   ] as const) {
-    const cut = proxy.dropReplyOf(runs(name), 1, { deliverBytes })
+    const cut = proxy.dropReplyOf(sent, 1, { deliverBytes })
     ids.push(...idsOf(await Promise.all(Array.from({ length: 15 }, () => queue.add('job', {})))))
     await cut
   }

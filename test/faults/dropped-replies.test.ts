@@ -7,7 +7,7 @@ import { useRedis } from '../support/redis.ts'
 import { dumpQueue } from './support/dump.ts'
 import { Fleet } from './support/fleet.ts'
 import { quickConnection } from './support/own-redis.ts'
-import { runs } from './support/scripts.ts'
+import { asks, ends, runs } from './support/scripts.ts'
 
 const redis = useRedis(import.meta.url)
 
@@ -305,38 +305,38 @@ async function leaveLetter({ fleet, connection, prefix, name }: Stage, letters: 
 
 const STARTS_AND_ENDS: Record<string, Scenario> = {
   'a grant of several jobs': {
-    script: 'moveToActive',
+    script: asks,
     run: workedOff(3),
   },
   'a job that ended': {
-    script: 'exchange',
+    script: ends,
     run: workedOff(1),
   },
   'a job that ended and is not kept': {
-    script: 'exchange',
+    script: ends,
     run: workedOff(1, { removeOnComplete: { count: 0 } }),
   },
   'jobs that ended together, of which one is kept': {
-    script: 'exchange',
+    script: ends,
     run: workedOff(3, { removeOnComplete: { count: 1 } }),
   },
   'the end of an unpaced job, which fetches the next': {
-    script: 'exchange',
+    script: ends,
     shape: { capacity: 1000 },
     run: workedOff(5, { concurrency: 1 }),
   },
   'the end of an unpaced job that is not kept, which fetches the next': {
-    script: 'exchange',
+    script: ends,
     shape: { capacity: 1000 },
     run: workedOff(5, { concurrency: 1, removeOnComplete: { count: 0 } }),
   },
   'a batch of unpaced jobs that end together': {
-    script: 'exchange',
+    script: ends,
     shape: { capacity: 1000 },
     run: workedOff(120, { concurrency: 50 }),
   },
   'a batch of jobs of groups that end together': {
-    script: 'exchange',
+    script: ends,
     shape: { capacity: 1000, groups: {}, maxLatenessMs: 600_000 },
     run: async (stage) => {
       await stage.queue.addBulk(
@@ -351,7 +351,7 @@ const STARTS_AND_ENDS: Record<string, Scenario> = {
     },
   },
   'a batch of unpaced jobs that are not kept': {
-    script: 'exchange',
+    script: ends,
     shape: { capacity: 1000 },
     run: workedOff(120, { concurrency: 50, removeOnComplete: { count: 0 } }),
   },
@@ -418,7 +418,7 @@ describe('the reply of a start or an end is lost once, and the job has run once:
 
 /** The same with BullMQ's own Worker. */
 function stock(
-  script: string,
+  script: Scenario['script'],
   removeOnComplete: { count: number } | undefined,
   shape: Scenario['shape'] = { rate: '200/s', burst: 1, capacity: 1000 },
 ): Scenario {
@@ -455,7 +455,7 @@ function stock(
 
 describe("the reply of a script of BullMQ's own Worker is lost once:", () => {
   test.each([
-    ['a start', stock('moveToActive', undefined)],
+    ['a start', stock(asks, undefined)],
     ['an end', stock('moveToFinished', undefined)],
     ['an end of a job that is not kept', stock('moveToFinished', { count: 0 })],
     ['an unpaced end, which fetches the next', stock('moveToFinished', undefined, { capacity: 1000 })],

@@ -6,7 +6,7 @@ import { useRedis } from '../support/redis.ts'
 import { worstExcess } from './support/bound.ts'
 import { Fleet, idsOf } from './support/fleet.ts'
 import { quickConnection } from './support/own-redis.ts'
-import { runs } from './support/scripts.ts'
+import { asks, ends } from './support/scripts.ts'
 
 const redis = useRedis(import.meta.url)
 
@@ -25,7 +25,7 @@ test('clients of ioredis 5 carry queue and worker, also over a connection that i
   const queue = fleet.queue('five', { connection: client(), prefix, shape: { rate: '200/s', burst: 5, capacity: 50 } })
   await queue.waitUntilReady()
   fleet.worker('five', { connection: client(), prefix, concurrency: 5 })
-  const dropped = [proxy.dropReplyOf(runs('moveToActive')), proxy.dropReplyOf(runs('exchange'))]
+  const dropped = [proxy.dropReplyOf(asks), proxy.dropReplyOf(ends)]
   const ids = idsOf(await queue.addBulk(Array.from({ length: 40 }, () => ({ name: 'job', data: {} }))))
   await fleet.until(() => fleet.completed.length === ids.length)
   await Promise.all(dropped)

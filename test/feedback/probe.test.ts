@@ -28,10 +28,8 @@ describe('a probe', () => {
 
   /** Asks for jobs as a worker does: each call has its own lock token. */
   async function held(workerId = 'held') {
-    const token = `${workerId}:${loop.nowUs}`
-    const request = { jobs: 5, horizonUs: HORIZON_US, workerId, allowUnshaped: false }
-    const reply = await loop.queue.backend.depart(token, undefined, request)
-    return { reply, granted: heldJobs(reply, token) }
+    const reply = await loop.queue.departAs(workerId, { jobs: 5, horizonUs: HORIZON_US })
+    return { reply, granted: heldJobs(reply) }
   }
 
   const giveBack = (granted: readonly HeldJob[], leavingWorkerId = '') =>

@@ -24,8 +24,7 @@ const daily: QueueLimit = {
   unit: 'mails',
 }
 
-const goBack = (reply: DepartureReply) =>
-  held.backend.store.run('give-back', giveBackArguments(heldJobs(reply, 'token'), ''))
+const goBack = (reply: DepartureReply) => held.backend.store.run('give-back', giveBackArguments(heldJobs(reply), ''))
 
 /**
  * The start of a queue whose groups have a rate, and jobs of one of them.

@@ -259,14 +259,7 @@ test('a queue is called for a limit that others share although a job that takes 
   expect(await redis.client().smembers(called[0]!)).toEqual([held.base])
 })
 
-const departAs = (workerId: string) =>
-  held.backend.depart(workerId, undefined, {
-    jobs: 1,
-    horizonUs: 50_000,
-    longestHorizonUs: 50_000,
-    workerId,
-    allowUnshaped: false,
-  })
+const departAs = (workerId: string) => held.departAs(workerId, { jobs: 1, horizonUs: 50_000 })
 
 test('a full worker wakes one that sleeps for a limit in a unit if more jobs take none of it', async () => {
   await waitForTokens({ groups: {} }, 0)

@@ -1,6 +1,6 @@
 import { type JobJson, QueueKeys, RedisQueueBackend } from 'bullmq'
+import { keepingCalls } from '../../src/admission/add-call.ts'
 import type { HeldJob } from '../../src/departure/held-job.ts'
-import { argumentsOf } from '../../src/redis/captured-calls.ts'
 import type { Argument } from '../../src/redis/commands.ts'
 
 /** As in src/worker/options.ts. */
@@ -12,7 +12,6 @@ const TIMESTAMP_OF_STALLED = 11
 export interface BullmqArguments {
   /** For the script that adds a job to the wait list. */
   addStandardJob(id: string, timestamp: number): Promise<Argument[]>
-  moveToActive(token: string): Promise<Argument[]>
   moveToCompleted(held: HeldJob, token: string, timestamp: number, fetches: boolean): Argument[]
   moveToDelayed(held: HeldJob, token: string, timestamp: number, delayMs: number, fetches: boolean): Argument[]
   moveStalledJobsToWait(timestamp: number): Argument[]
@@ -49,10 +48,6 @@ export function bullmqArguments(base: string, options: object): BullmqArguments 
       argumentsOf<RedisQueueBackend>(stub, function addStandardJob() {
         return RedisQueueBackend.prototype.addJobToTransaction.call(this, undefined as never, job(timestamp), id)
       }),
-    moveToActive: (token) =>
-      argumentsOf<RedisQueueBackend>(stub, function moveToActive() {
-        return RedisQueueBackend.prototype.moveToActive.call(this, token, undefined)
-      }),
     moveToCompleted: ({ id }, token, timestamp, fetches) =>
       made.moveToFinishedArgs(
         ...[{ id, opts: { attempts: 1 } }, '0', 'returnvalue', undefined, 'completed', token, timestamp, fetches],
@@ -61,4 +56,17 @@ export function bullmqArguments(base: string, options: object): BullmqArguments 
       made.moveToDelayedArgs(id, timestamp, token, delayMs, { fetchNext: fetches }),
     moveStalledJobsToWait: (timestamp) => made.moveStalledJobsToWaitArgs().with(TIMESTAMP_OF_STALLED, timestamp),
   }
+}
+
+/** The arguments with which a method of BullMQ's backend would call its script. */
+export async function argumentsOf<B extends object>(
+  backend: B,
+  method: (this: B) => Promise<unknown>,
+): Promise<Argument[]> {
+  let sent: Argument[] = []
+  const copy = keepingCalls(backend, (_script, args) => {
+    sent = args
+  })
+  await method.call(copy)
+  return sent
 }

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { Departures } from '../../src/departure/departures.ts'
+import { type DepartureRequest, Departures } from '../../src/departure/departures.ts'
 import { type EndingLoop, Exchange, type Exchanged } from '../../src/departure/exchange.ts'
 import { giveBack } from '../../src/departure/give-back.ts'
 import type { HeldJob } from '../../src/departure/held-job.ts'
@@ -15,7 +15,7 @@ import {
 import { RedisClock } from '../../src/redis/clock.ts'
 import type { Argument, Client } from '../../src/redis/commands.ts'
 import { ShapeStore } from '../../src/shape/store.ts'
-import { Dispatcher, type DispatchHost } from '../../src/worker/dispatcher.ts'
+import { Dispatcher, type DispatchHost, type JobSource } from '../../src/worker/dispatcher.ts'
 import { isMeantFor } from '../../src/worker/shape-wake.ts'
 import { type BullmqArguments, bullmqArguments } from './bullmq-arguments.ts'
 import type { Answers } from './combination.ts'
@@ -45,12 +45,10 @@ export class FleetWorker {
   readonly #id = randomUUID()
   readonly #client: Client
   readonly #store: ShapeStore
-  readonly #departures: Departures
   readonly #dispatcher: Dispatcher
   readonly #clock: RedisClock
   readonly #bullmq: BullmqArguments
   readonly #exchange: Exchange
-  #tokens = 0
   /** Successful calls since the last report of them, and the time of that report. */
   #oks = 0
   #toldUs = 0
@@ -71,10 +69,9 @@ export class FleetWorker {
     const late = () => (fleet.uniform() < 0.02 ? 4000 : 1000) * fleet.uniform()
     this.#clock = new RedisClock(fleet.time.local(fleet.startUs - 1e9 * fleet.uniform(), late))
     const wallMs = () => this.#clock.time.wallMs()
-    this.#departures = new Departures(set, this.#store, this.#id, lockMs, wallMs)
-    this.#dispatcher = new Dispatcher(this.#host(), this.#clock)
-    this.#departures.serve({ id: this.#id, allowUnshaped: false })
-    this.#exchange = new Exchange(this.#departures, this.#store)
+    const departures = new Departures(set, this.#store, async () => this.#client, lockMs, wallMs)
+    this.#exchange = new Exchange(departures, this.#store, { id: this.#id, allowUnshaped: false })
+    this.#dispatcher = new Dispatcher(this.#host(), this.#source(), this.#clock)
     this.#exchange.serve(this.#noting(this.#dispatcher))
     this.#store.on('shape', (shape, before) => {
       const later = shape.pausedUntilUs > (before?.pausedUntilUs ?? 0)
@@ -171,27 +168,12 @@ export class FleetWorker {
     return (this.#traits.roundTripUs / 2) * (1 + 0.2 * this.#fleet.uniform())
   }
 
-  #nextToken(): string {
-    this.#tokens += 1
-    return `${this.#id}:${this.#tokens}`
-  }
-
   #fails(error: unknown): void {
     if (!this.#dead) this.#fleet.errors.push(error)
   }
 
-  /** With the virtual clock instead of the machine's. */
-  async #activeArguments(token: string): Promise<Argument[]> {
-    const args = await this.#bullmq.moveToActive(token)
-    const timestamp = this.#fleet.redis.scripts.set.originalKeys('moveToActive') + 1
-    args[timestamp] = Math.floor(this.#clock.time.wallMs())
-    return args
-  }
-
   #host(): DispatchHost {
     return {
-      workerId: this.#id,
-      allowUnshaped: false,
       maxRateLimitDelayMs: 30_000,
       lockDurationMs: this.#fleet.locks.lockMs,
       concurrency: () => this.#traits.concurrency,
@@ -199,10 +181,7 @@ export class FleetWorker {
       closing: () => this.#dead || this.#leaving,
       overloaded: () => false,
       shape: () => this.#store.memory.stored,
-      nextToken: () => this.#nextToken(),
       heardAtMs: () => (this.#fleet.mayDie ? Number.NEGATIVE_INFINITY : this.#clock.time.monotonicMs()),
-      ready: async () => {},
-      depart: (token, request) => this.#depart(token, request),
       waitForMarker: (untilMs) => this.#waitForMarker(untilMs),
       process: (held) => this.#process(held).catch((error: unknown) => this.#fails(error)),
       giveBack: async (jobs, leaving) => {
@@ -220,11 +199,13 @@ export class FleetWorker {
     }
   }
 
-  async #depart(token: string, request: Parameters<DispatchHost['depart']>[1]): Promise<DepartureReply> {
-    const args = await this.#activeArguments(token)
-    const keys = this.#fleet.redis.scripts.set.originalKeys('moveToActive')
+  #source(): JobSource {
+    return { ready: async () => {}, ask: (request) => this.#ask(request) }
+  }
+
+  async #ask(request: DepartureRequest): Promise<DepartureReply> {
     this.#asks += 1
-    const reply = await this.#departures.depart(this.#client, args, keys, request)
+    const reply = await this.#exchange.ask(request)
     // The worker takes over the jobs of the reply in the next turns of the event loop.
     this.#fleet.time.at(this.#fleet.time.nowUs + 1, () => {
       this.#asks -= 1
@@ -290,7 +271,7 @@ export class FleetWorker {
 
   #sendEnd({ id, token }: HeldJob, script: string, args: Argument[]): Promise<number> {
     const keys = this.#fleet.redis.scripts.set.originalKeys(script)
-    return this.#exchange.end({ client: this.#client, script, args, keys, discarded: false, id, token })
+    return this.#exchange.end({ script, args, keys, discarded: false, id, token })
   }
 
   /**

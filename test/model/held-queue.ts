@@ -8,6 +8,7 @@ import {
 import type { Redis } from 'ioredis'
 import type { ShapedJobsOptions } from '../../src/admission/job-options.ts'
 import { ShapedBackend } from '../../src/backend/backend.ts'
+import { type DepartureRequest, Departures } from '../../src/departure/departures.ts'
 import type { DepartureReply } from '../../src/departure/reply.ts'
 import { captureBullmqScripts } from '../../src/redis/bullmq-scripts.ts'
 import { readLuaFile } from '../../src/redis/lua-files.ts'
@@ -31,6 +32,7 @@ export class HeldQueue {
   readonly base: string
   readonly queue: Queue
   readonly backend: ShapedBackend
+  readonly #departures: Departures
   readonly #client: Redis
   readonly #clockKey: string
   nowUs = START_US
@@ -52,6 +54,8 @@ export class HeldQueue {
       return new ShapedBackend(plain.connection, queueName, keys, toKey, opts, blockingConnection, true, family)
     })
     this.backend = this.queue.backend as unknown as ShapedBackend
+    const { store } = this.backend
+    this.#departures = new Departures(scripts, store, () => this.backend.client, options.lockDuration)
   }
 
   /** Empties the queue, and resets its clock and its shape. */
@@ -85,8 +89,12 @@ export class HeldQueue {
    * @param longestHorizonUs the longest horizon that the caller knows of
    */
   depart(jobs: number, horizonUs = 0, longestHorizonUs = horizonUs): Promise<DepartureReply> {
-    const request = { jobs, horizonUs, longestHorizonUs, workerId: 'held', allowUnshaped: false }
-    return this.backend.depart('token', undefined, request)
+    return this.departAs('held', { jobs, horizonUs, longestHorizonUs })
+  }
+
+  /** As the loop of the worker with this id. */
+  departAs(id: string, request: DepartureRequest): Promise<DepartureReply> {
+    return this.#departures.ask({ id, allowUnshaped: false }, request)
   }
 
   /** Grants all waiting jobs, moving the clock to each wake-up. Returns ids and slots in order. */

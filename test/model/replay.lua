@@ -8,7 +8,7 @@
   Returns {reply, state of the meter} for each operation.
 ]]
 local faked = use 'faked'
-local depart = use 'verbs/depart'
+local start = use 'gate/start'
 local give_back = use 'verbs/give-back'
 local declare_shape = use 'verbs/declare-shape'
 local override_shape = use 'verbs/override-shape'
@@ -26,7 +26,11 @@ function operations.depart(op)
     redis.call('HSET', base .. job[1], 'opts', job[2])
     redis.call('LPUSH', wait, job[1])
   end
-  local answer = depart({ wait, active, shape_key }, { '', '0', options, '', '', op.asked, op.horizonUs, '', '', '0', '1', '', op.horizonUs })
+  local call = {
+    key = shape_key, base = base, shape_id = '', revision = '', horizon = op.horizonUs, longest = op.horizonUs,
+    grant = ':0', caller = '', memo_ms = '0', token = op.asked > 1 and 'token',
+  }
+  local answer = start(call, op.asked, '0', options)
   if #answer[4] > 0 then granted, last_before = answer, answer[10][5] end
   local grants = {}
   for i, grant in ipairs(answer[4]) do grants[i] = { grant[2], grant[3] } end

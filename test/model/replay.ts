@@ -45,10 +45,10 @@ export interface Outcome {
 
 /** Replaces BullMQ's script: the commands that the gate checks. */
 const POP = `
-return { run = function(redis, KEYS)
+return { keys = function(base) return { base .. 'wait', base .. 'active' } end, run = function(redis, KEYS, ARGV)
   local id = redis.call('RPOPLPUSH', KEYS[1], KEYS[2])
   if not id then return { 0, 0, 0, 0 } end
-  local job_key = string.sub(KEYS[3], 1, -11) .. id
+  local job_key = ARGV[1] .. id
   redis.call('HMSET', job_key, 'processedOn', '0')
   redis.call('SET', job_key .. ':lock', '')
   return { {}, id, 0, 0 }

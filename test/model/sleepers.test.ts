@@ -43,7 +43,6 @@ interface Sleeper {
 class Fleet {
   readonly #workers: Sleeper[]
   readonly #running: { readonly id: string; readonly token: string; readonly worker: Sleeper }[] = []
-  #asks = 0
 
   constructor(count: number) {
     this.#workers = Array.from({ length: count }, (_, i) => ({
@@ -106,17 +105,9 @@ class Fleet {
 
   /** None is ever full: those that are hand on what they cannot take. */
   async #ask(worker: Sleeper): Promise<void> {
-    this.#asks += 1
-    const token = `${worker.id}:${this.#asks}`
-    const reply = await held.backend.depart(token, undefined, {
-      jobs: PLACES,
-      horizonUs: HORIZON_US,
-      longestHorizonUs: HORIZON_US,
-      workerId: worker.id,
-      allowUnshaped: false,
-    })
+    const reply = await held.departAs(worker.id, { jobs: PLACES, horizonUs: HORIZON_US })
     const { stop, wakeUs, nextUs, delayedMs, passable } = reply
-    for (const job of heldJobs(reply, token)) this.#running.push({ id: job.id, token: job.token, worker })
+    for (const job of heldJobs(reply)) this.#running.push({ id: job.id, token: job.token, worker })
     worker.isBlocked = stop !== 'closed' || passable
     worker.isHalted = stop === 'halted'
     worker.askAtUs = stop === 'closed' ? ((wakeUs ?? nextUs) as number) : delayedMs ? await nextDueUs(held) : NEVER

@@ -3,7 +3,7 @@ import type { QueueLimit, ShapedJob, ShapedQueue } from '../../src/index.ts'
 import { createLimiter } from '../../src/limits/index.ts'
 import { Fleet } from '../faults/support/fleet.ts'
 import { quickConnection } from '../faults/support/own-redis.ts'
-import { runs } from '../faults/support/scripts.ts'
+import { asks, ends, runs } from '../faults/support/scripts.ts'
 import { startProxy } from '../support/proxy.ts'
 import { useRedis } from '../support/redis.ts'
 
@@ -17,7 +17,7 @@ const PATIENT = { maxLatenessMs: 60_000 }
 type Worker = Parameters<Fleet['worker']>
 
 interface Scenario {
-  readonly script: string
+  readonly script: string | ((command: readonly string[]) => boolean)
   readonly jobs: number
   readonly options?: object
   readonly opts?: object
@@ -38,14 +38,14 @@ const onceAgain = () => {
 }
 
 const SCENARIOS: Record<string, Scenario> = {
-  'a grant of several jobs': { script: 'moveToActive', jobs: 4 },
-  'a grant with a rate': { script: 'moveToActive', jobs: 4, shape: { rate: '200/s', burst: 4 } },
-  'the end of a job, which fetches the next': { script: 'exchange', jobs: 5, options: { concurrency: 1 } },
+  'a grant of several jobs': { script: asks, jobs: 4 },
+  'a grant with a rate': { script: asks, jobs: 4, shape: { rate: '200/s', burst: 4 } },
+  'the end of a job, which fetches the next': { script: ends, jobs: 5, options: { concurrency: 1 } },
   'the end of a job that is not kept, which fetches the next': {
-    ...{ script: 'exchange', jobs: 5 },
+    ...{ script: ends, jobs: 5 },
     options: { concurrency: 1, removeOnComplete: { count: 0 } },
   },
-  'a batch of jobs that end together': { script: 'exchange', jobs: 150, options: { concurrency: 50 } },
+  'a batch of jobs that end together': { script: ends, jobs: 150, options: { concurrency: 50 } },
   'a retry with a backoff, which fetches the next': {
     ...{ script: 'moveToDelayed', jobs: 3, options: { concurrency: 1 }, opts: { attempts: 2, backoff: 30 } },
     ...{ process: onceAgain(), attempts: 4, tokens: 8 },
@@ -84,7 +84,7 @@ test.each(Object.entries(SCENARIOS))(
     await queue.addBulk(
       Array.from({ length: jobs }, (_, i) => ({ name: 'job', data: { i }, opts: { ...opts, costs: { tokens: 2 } } })),
     )
-    const dropped = proxy.dropReplyOf(runs(script))
+    const dropped = proxy.dropReplyOf(typeof script === 'string' ? runs(script) : script)
     const worker = fleet.worker('dropped', { connection, prefix, concurrency: 5, ...options }, process)
     await fleet.until(() => fleet.completed.length === jobs)
     await dropped

@@ -29,7 +29,7 @@ const RULES = {
 } satisfies Record<string, Omit<QueueLimit, 'name'>>
 
 const goBack = (reply: DepartureReply, leaving = '') =>
-  held.backend.store.run('give-back', giveBackArguments(heldJobs(reply, 'token'), leaving))
+  held.backend.store.run('give-back', giveBackArguments(heldJobs(reply), leaving))
 
 const part = (reply: DepartureReply, from: number, to?: number) => ({ ...reply, grants: reply.grants.slice(from, to) })
 
@@ -191,14 +191,14 @@ describe.each(['queue', 'group'] as const)('a limit per %s', (per) => {
     for (const [name, rule] of Object.entries(RULES)) {
       await begin(shapeOf(rule), 1)
       const reply = await held.depart(1)
-      const [job] = heldJobs(reply, 'token')
+      const [job] = heldJobs(reply)
       const isPlaced = name === 'day' || name === 'window since 1970'
       // A quarter of the life of its lock.
       expect(startByOf(job!), name).toBe(isPlaced ? START_US + 7_500_000 : undefined)
     }
     await begin(shapeOf(RULES.day), 1)
     await held.advanceTo(MIDNIGHT_US - LATE_US)
-    expect(startByOf(heldJobs(await held.depart(1), 'token')[0]!)).toBe(MIDNIGHT_US)
+    expect(startByOf(heldJobs(await held.depart(1))[0]!)).toBe(MIDNIGHT_US)
   })
 })
 
@@ -253,7 +253,7 @@ test('a log gives back what was charged behind a few hundred charges, and nothin
   await held.queue.addBulk(Array.from({ length: 560 }, () => ({ name: 'job', data: {} })))
   const jobs: HeldJob[] = []
   for (let i = 0; i < 560; i++) {
-    jobs.push(...heldJobs(await held.depart(1), 'token'))
+    jobs.push(...heldJobs(await held.depart(1)))
     await advance(10)
   }
   const client = redis.client()

@@ -131,8 +131,10 @@ test('every script of BullMQ that moves or deletes jobs is sent with the hooks o
     removeDeduplicationKey: 'a key of deduplication',
   }
   const { scripts } = captureBullmqScripts()
-  const fileOf = (name: string) =>
-    /^add(Standard|Prioritized|Delayed|Parent)Job$|^addJobScheduler$/.test(name) ? 'add' : name
+  const fileOf = (name: string) => {
+    if (name === 'moveToActive') return 'exchange'
+    return /^add(Standard|Prioritized|Delayed|Parent)Job$|^addJobScheduler$/.test(name) ? 'add' : name
+  }
   const sent = new ScriptSet(captureBullmqScripts(), 'moves').texts()
   const moving = [...scripts].filter(
     ([name, { lua }]) => !name.startsWith('relay') && MOVES.test(lua.replaceAll(/--\[\[[\s\S]*?\]\]|--.*$/gm, '')),

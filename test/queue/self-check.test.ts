@@ -11,9 +11,10 @@ import {
   checkBullmqScripts,
   keysOfAdd,
   keysOfEnd,
+  START_KEYS,
 } from '../../src/redis/bullmq-scripts.ts'
-import { argumentsOf } from '../../src/redis/captured-calls.ts'
 import { TESTED_BULLMQ } from '../../src/redis/tested-bullmq.ts'
+import { argumentsOf } from '../model/bullmq-arguments.ts'
 
 const installed = captureBullmqScripts()
 const tested = Object.keys(TESTED_BULLMQ)
@@ -126,6 +127,16 @@ test('those of addJobScheduler are the ones that the code of BullMQ sends', asyn
     return this.addJobScheduler('s', 0, '', {}, { name: '' } as never, {})
   })
   expect(keysOfAdd('addJobScheduler')).toEqual(args.slice(0, 11).map((name) => `'${name}'`))
+})
+
+test('so are those of moveToActive', async () => {
+  const keys = new Proxy({}, { get: (_target, name) => String(name) }) as never
+  const connection = { client: Promise.resolve({}) } as unknown as RedisConnection
+  const backend = new RedisQueueBackend(connection, '', keys, String, { connection: {} }, undefined, false)
+  const args = await argumentsOf<RedisQueueBackend>(backend, function moveToActive() {
+    return this.moveToActive('token')
+  })
+  expect(START_KEYS).toEqual(args.slice(0, 11).map((name) => `'${name}'`))
 })
 
 test.each(['addStandardJob', 'addPrioritizedJob', 'addDelayedJob', 'addParentJob'])(

@@ -126,10 +126,8 @@ test('workers of a paused meter send nothing at all', async () => {
 test('what the sleep of a worker costs Redis does not grow with those that sleep already', async () => {
   const queue = await shaped('sleepers', { rate: '1/min' })
   await queue.addBulk(jobs(300))
-  const backend = team('sleepers', 1, 1)[0]!.getBackend()
-  const request = { horizonUs: 50_000, allowUnshaped: false, ran: '', workerId: 'w', jobs: 1 }
-  let asked = 0
-  const ask = () => backend.depart(`token:${++asked}`, 'w', request)
+  const { exchange } = team('sleepers', 1, 1)[0]!.getBackend()
+  const ask = () => exchange!.ask({ horizonUs: 50_000, jobs: 1 })
   expect((await ask()).stop).toBe('full')
 
   const reads: number[] = []

@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import type { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
+import type { Exchange } from '../../src/departure/exchange.ts'
 import type { ShapedQueue } from '../../src/index.ts'
 import { startProxy } from '../support/proxy.ts'
 import { useRedis } from '../support/redis.ts'
@@ -206,10 +207,10 @@ test('a close while jobs are being fetched leaves none behind', async () => {
     })
     await worker.waitUntilReady()
     const sent = gate()
-    const backend = worker.getBackend()
-    const depart = backend.depart.bind(backend)
-    backend.depart = (...call) => {
-      const reply = depart(...call)
+    const exchange = worker.getBackend().exchange as Exchange
+    const ask = exchange.ask.bind(exchange)
+    exchange.ask = (request) => {
+      const reply = ask(request)
       sent.open()
       return reply
     }

@@ -36,7 +36,7 @@ async function returnInParts(jobs: readonly HeldJob[], between: Between = async 
 async function grantNine(shape: object, options: (i: number) => object) {
   await held.reset({ rate: '10/s', burst: 1, ...shape })
   for (let i = 0; i < JOBS + MOST; i++) await held.add({ jobId: `j${i}`, ...options(i) })
-  return heldJobs(await held.depart(JOBS, 5 * SECOND_US), 'token')
+  return heldJobs(await held.depart(JOBS, 5 * SECOND_US))
 }
 
 const all = Array.from({ length: JOBS + MOST }, (_, i) => `j${i}`)
@@ -57,7 +57,7 @@ test.each(kinds)('jobs %s that go back in parts stand ahead in the order of thei
     [3, 0],
     [3, 0],
   ])
-  const [next] = heldJobs(await held.depart(1, 5 * SECOND_US), 'token')
+  const [next] = heldJobs(await held.depart(1, 5 * SECOND_US))
   expect(next).toMatchObject({ id: 'j0', slotUs: START_US })
   expect((await held.drain(1, 5 * SECOND_US)).map(({ id }) => id)).toEqual(all.slice(1))
   const counted = await redis.client().hmget(`${held.base}meta:meter`, 'refundedTotal', 'forfeitedTotal')
@@ -96,7 +96,7 @@ test('slots that a call refunded are not refunded again by later parts, if its r
   for (let i = 0; i < 3 * JOBS; i++) await held.add()
   // Of one slot, by two workers.
   expect((await held.depart(MOST)).grants).toHaveLength(MOST)
-  const jobs = heldJobs(await held.depart(JOBS), 'token')
+  const jobs = heldJobs(await held.depart(JOBS))
   let isLost = true
   await giveBack(jobs, 'worker', MOST, async (args: readonly Argument[]) => {
     const reply = await held.backend.store.run('give-back', args)

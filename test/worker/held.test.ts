@@ -1,9 +1,8 @@
 import { expect, test } from 'vitest'
 import type { JobEnd } from '../../src/departure/exchange.ts'
 import { type DepartureReply, readDeparture } from '../../src/departure/reply.ts'
-import { RedisClock } from '../../src/redis/clock.ts'
-import { Dispatcher } from '../../src/worker/dispatcher.ts'
-import { idleHost, nothing } from './idle-host.ts'
+import type { Dispatcher } from '../../src/worker/dispatcher.ts'
+import { idleDispatcher, nothing } from './idle-host.ts'
 
 /** A reply that grants one job. */
 function grantOf(id: string, slotUs: number): DepartureReply {
@@ -21,7 +20,7 @@ function grantOf(id: string, slotUs: number): DepartureReply {
 }
 
 function endOf(id: string): JobEnd {
-  return { id, token: 'token', client: {} as never, script: 'moveToFinished', args: [], keys: 14, discarded: false }
+  return { id, token: 'token', script: 'moveToFinished', args: [], keys: 14, discarded: false }
 }
 
 test.each([
@@ -32,29 +31,26 @@ test.each([
   const ran: string[] = []
   const returned: string[] = []
   const nowUs = Date.now() * 1000
-  const dispatcher: Dispatcher = new Dispatcher(
-    idleHost({
-      closing: () => closing,
-      depart: async () => grantOf('first', nowUs),
-      process: async ({ id }) => {
-        ran.push(id)
-        if (id !== 'first') {
-          for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve))
-          ran.push(`${id} ended`)
-          return
-        }
-        closing = true
-        dispatcher.wake()
-        // The reply to its end comes after the held jobs went back.
+  const dispatcher: Dispatcher = idleDispatcher({
+    closing: () => closing,
+    ask: async () => grantOf('first', nowUs),
+    process: async ({ id }) => {
+      ran.push(id)
+      if (id !== 'first') {
         for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve))
-        dispatcher.exchanged({ ...nothing, reply: grantOf('fetched', nowUs + aheadUs) })
-      },
-      giveBack: async (jobs) => {
-        returned.push(...jobs.map(({ id }) => id))
-      },
-    }),
-    new RedisClock(),
-  )
+        ran.push(`${id} ended`)
+        return
+      }
+      closing = true
+      dispatcher.wake()
+      // The reply to its end comes after the held jobs went back.
+      for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve))
+      dispatcher.exchanged({ ...nothing, reply: grantOf('fetched', nowUs + aheadUs) })
+    },
+    giveBack: async (jobs) => {
+      returned.push(...jobs.map(({ id }) => id))
+    },
+  })
   await dispatcher.run()
   expect(returned).toEqual(back)
   expect(ran).toEqual(runs)
@@ -65,15 +61,15 @@ test.each([
 function dispatching(): { dispatcher: Dispatcher; did: string[]; nowUs: number } {
   const did: string[] = []
   const nowUs = Date.now() * 1000
-  const host = idleHost({
+  const dispatcher = idleDispatcher({
     closing: () => false,
-    depart: async () => grantOf('first', nowUs),
+    ask: async () => grantOf('first', nowUs),
     process: ({ id }) => {
       did.push(id)
       return new Promise<void>(() => {})
     },
   })
-  return { dispatcher: new Dispatcher(host, new RedisClock()), did, nowUs }
+  return { dispatcher, did, nowUs }
 }
 
 const turn = () => new Promise((resolve) => setImmediate(resolve))

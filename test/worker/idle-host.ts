@@ -1,20 +1,18 @@
 import type { Exchanged } from '../../src/departure/exchange.ts'
-import type { DispatchHost } from '../../src/worker/dispatcher.ts'
+import { RedisClock } from '../../src/redis/clock.ts'
+import { Dispatcher, type DispatchHost, type JobSource } from '../../src/worker/dispatcher.ts'
 
-/** A worker with one place, no shape and nothing to report, for tests of the dispatcher alone. */
-export function idleHost(
-  given: Partial<DispatchHost> & Pick<DispatchHost, 'depart' | 'process' | 'closing'>,
-): DispatchHost {
-  return {
-    workerId: 'worker',
-    allowUnshaped: true,
+/** The loop of a worker with one place, no shape and nothing to report. */
+export function idleDispatcher(
+  given: Partial<DispatchHost> & Pick<DispatchHost, 'process' | 'closing'> & Pick<JobSource, 'ask'>,
+): Dispatcher {
+  const host: DispatchHost & JobSource = {
     maxRateLimitDelayMs: 1000,
     lockDurationMs: 30_000,
     concurrency: () => 1,
     stopping: given.closing,
     overloaded: () => false,
     shape: () => undefined,
-    nextToken: () => 'token',
     heardAtMs: () => 0,
     ready: async () => {},
     waitForMarker: () => new Promise<number>(() => {}),
@@ -29,6 +27,7 @@ export function idleHost(
     },
     ...given,
   }
+  return new Dispatcher(host, host, new RedisClock())
 }
 
 /** Ends that brought nothing. */

@@ -1,10 +1,9 @@
 import { expect, onTestFinished, test, vi } from 'vitest'
+import { Departures } from '../../src/departure/departures.ts'
 import { readDeparture } from '../../src/departure/reply.ts'
 import { ShapedQueue, ShapedWorker } from '../../src/index.ts'
-import { RedisClock } from '../../src/redis/clock.ts'
-import { Dispatcher } from '../../src/worker/dispatcher.ts'
 import { useRedis } from '../support/redis.ts'
-import { idleHost, nothing } from './idle-host.ts'
+import { idleDispatcher, nothing } from './idle-host.ts'
 
 const redis = useRedis(import.meta.url)
 
@@ -15,11 +14,12 @@ test('a worker passes on the longest horizon that it knows of, for the time afte
   await queue.add('job', {})
   const worker = new ShapedWorker('mail', async () => {}, { connection, prefix, autorun: false })
   onTestFinished(() => worker.close())
-  const { backend } = worker
-  const asks = vi.spyOn(backend, 'depart')
-  const distant = { jobs: 1, horizonUs: 700_000, workerId: 'distant', allowUnshaped: false }
-  await backend.depart('token', undefined, distant)
-  const known = () => asks.mock.calls.map(([, , request]) => request).filter(({ workerId }) => workerId !== 'distant')
+  const asks = vi.spyOn(Departures.prototype, 'ask')
+  const known = () => asks.mock.calls.filter(([{ id }]) => id !== 'distant').map(([, request]) => request)
+  await worker.backend.exchange!.ask({ jobs: 1, horizonUs: 700_000 })
+  const [departures] = asks.mock.contexts as [Departures]
+  asks.mockClear()
+  await departures.ask({ id: 'distant', allowUnshaped: false }, { jobs: 1, horizonUs: 700_000 })
 
   void worker.run()
   await queue.addBulk(Array.from({ length: 20 }, () => ({ name: 'job', data: {} })))
@@ -39,15 +39,14 @@ function closed(loss: '' | 'hold', longestHorizonUs: string) {
 test('a loss that the end of a job finds does not make a worker forget the longest horizon', async () => {
   const asked: (number | undefined)[] = []
   let closing = false
-  const host = idleHost({
+  const dispatcher = idleDispatcher({
     closing: () => closing,
-    depart: async (_, { longestHorizonUs }) => {
+    ask: async ({ longestHorizonUs }) => {
       asked.push(longestHorizonUs)
       return closed('', '700000')
     },
     process: async () => {},
   })
-  const dispatcher = new Dispatcher(host, new RedisClock())
   const running = dispatcher.run()
   await expect.poll(() => asked.length).toBe(1)
   dispatcher.exchanged({ ...nothing, reply: closed('hold', ''), sentMs: dispatcher.nowMs })

@@ -1,12 +1,10 @@
 import { afterEach, expect, test, vi } from 'vitest'
 import { readDeparture } from '../../src/departure/reply.ts'
 import { InvalidInputError } from '../../src/errors.ts'
-import { RedisClock } from '../../src/redis/clock.ts'
 import { LoopLoad } from '../../src/reports/loop-load.ts'
-import { Dispatcher } from '../../src/worker/dispatcher.ts'
 import { OverloadWatch } from '../../src/worker/overload-watch.ts'
 import { useRedis } from '../support/redis.ts'
-import { idleHost } from './idle-host.ts'
+import { idleDispatcher } from './idle-host.ts'
 import { callsOf, departuresOf, eventsOf, gate, jobs, Record, Workshop } from './support.ts'
 
 const redis = useRedis(import.meta.url)
@@ -234,10 +232,10 @@ test('a marker that came just before the overload is noticed is left to others b
   const marker = gate<number>()
   const given: [number, boolean][] = []
   let [asks, overloaded, closing] = [0, false, false]
-  const host = idleHost({
+  const dispatcher = idleDispatcher({
     closing: () => closing,
     overloaded: () => overloaded,
-    depart: async () => {
+    ask: async () => {
       asks += 1
       return readDeparture([1, String(Date.now() * 1000), 0, [], 'empty', '', '', 0, 0])
     },
@@ -245,7 +243,6 @@ test('a marker that came just before the overload is noticed is left to others b
     giveBack: async (held, leaving) => void given.push([held.length, leaving]),
     process: async () => {},
   })
-  const dispatcher = new Dispatcher(host, new RedisClock())
   const running = dispatcher.run()
   await expect.poll(() => asks).toBe(1)
   marker.open(0)

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { DelayedError, type Job, UnrecoverableError, WaitingChildrenError, WaitingError, Worker } from 'bullmq'
 import { expect, test } from 'vitest'
+import type { Exchange } from '../../src/departure/exchange.ts'
 import { ShapedFlowProducer, type ShapedQueue } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
 import { asksUntil, callsOf, departuresOf, eventsOf, gate, jobs, Workshop } from './support.ts'
@@ -68,11 +69,11 @@ test('a job that goes back by RateLimitError stays ahead of those that its worke
     { concurrency: 8 },
   )
   // It hears of the pause as late as it may: when it asks for jobs again.
-  const backend = worker.getBackend()
-  const depart = backend.depart.bind(backend)
-  backend.depart = async (...call) => {
+  const exchange = worker.getBackend().exchange as Exchange
+  const ask = exchange.ask.bind(exchange)
+  exchange.ask = async (request) => {
     await Promise.race([isBack, isBack && sleep(200)])
-    return depart(...call)
+    return ask(request)
   }
   const [departed, completed] = [departuresOf(worker), eventsOf('completed', worker)]
   await queue.addBulk(jobs(8))
@@ -104,10 +105,10 @@ async function limitedWhileAsking(onTheWayMs: number, options: object = {}) {
     },
     { concurrency: 8, ...options },
   )
-  const backend = worker.getBackend()
-  const depart = backend.depart.bind(backend)
-  backend.depart = async (...call) => {
-    const reply = await depart(...call)
+  const exchange = worker.getBackend().exchange as Exchange
+  const ask = exchange.ask.bind(exchange)
+  exchange.ask = async (request) => {
+    const reply = await ask(request)
     if (begun && !isBack && reply.grants.length > 0) {
       granted.open()
       await limited.opened

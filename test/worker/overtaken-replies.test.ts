@@ -2,8 +2,7 @@ import { expect, test } from 'vitest'
 import { readDeparture } from '../../src/departure/reply.ts'
 import { RedisClock } from '../../src/redis/clock.ts'
 import { AskSchedule } from '../../src/worker/ask-schedule.ts'
-import { Dispatcher } from '../../src/worker/dispatcher.ts'
-import { idleHost, nothing } from './idle-host.ts'
+import { idleDispatcher, nothing } from './idle-host.ts'
 
 /** What Redis answers while the next slot is a day ahead. */
 function closed() {
@@ -17,17 +16,14 @@ test.each([
 ])('a wake-up: one that the reply to the end of a job %s', async (_, overtakes, asked) => {
   let asks = 0
   let closing = false
-  const dispatcher = new Dispatcher(
-    idleHost({
-      closing: () => closing,
-      depart: async () => {
-        asks += 1
-        return closed()
-      },
-      process: async () => {},
-    }),
-    new RedisClock(),
-  )
+  const dispatcher = idleDispatcher({
+    closing: () => closing,
+    ask: async () => {
+      asks += 1
+      return closed()
+    },
+    process: async () => {},
+  })
   const running = dispatcher.run()
   await expect.poll(() => asks).toBe(1)
   const beforeMs = dispatcher.nowMs

@@ -1,8 +1,10 @@
 import { expect, onTestFinished, test } from 'vitest'
+import type { Exchange } from '../../src/departure/exchange.ts'
 import type { DepartureReply } from '../../src/departure/reply.ts'
 import type { ShapedQueue, ShapedQueueOptions, ShapedWorker } from '../../src/index.ts'
+import type { ShapeStore } from '../../src/shape/store.ts'
 import { quickConnection } from '../faults/support/own-redis.ts'
-import { runs, textOf } from '../faults/support/scripts.ts'
+import { asks, textOf } from '../faults/support/scripts.ts'
 import { startProxy } from '../support/proxy.ts'
 import { useRedis } from '../support/redis.ts'
 import { asksUntil, callsOf, departuresOf, jobs, Workshop } from './support.ts'
@@ -14,14 +16,14 @@ const PAUSE_MS = 600_000
 
 /** The worker's first reply that is as wanted comes after it has heard of a pause which was stored after it. */
 function pauseBefore(worker: ShapedWorker, wanted: (reply: DepartureReply) => boolean): void {
-  const backend = worker.getBackend()
-  const depart = backend.depart.bind(backend)
+  const { store, exchange } = worker.getBackend() as { store: ShapeStore; exchange: Exchange }
+  const ask = exchange.ask.bind(exchange)
   let paused = false
-  backend.depart = async (...call) => {
-    const reply = await depart(...call)
+  exchange.ask = async (request) => {
+    const reply = await ask(request)
     if (!paused && wanted(reply)) {
       paused = true
-      await backend.store.pause({ kind: 'for', ms: PAUSE_MS, reason: 'test' })
+      await store.pause({ kind: 'for', ms: PAUSE_MS, reason: 'test' })
     }
     return reply
   }
@@ -74,13 +76,13 @@ test('also where the reply was lost with the connection, and is repeated with wo
   const queue = shop.queue({ rate: '100/s', horizonMs: 5000, maxLatenessMs: 60_000 })
   await queue.addBulk(jobs(4))
   const connection = { ...quickConnection(proxy.url), retryStrategy: () => 200 }
-  await redis.client().script('LOAD', textOf('moveToActive'))
+  await redis.client().script('LOAD', textOf('exchange'))
   const worker = shop.worker(queue, async () => {}, { connection, concurrency: 10, autorun: false })
   worker.on('error', () => {})
   await worker.waitUntilReady()
   await worker.getBackend().store.prepared()
   const [calls, departed] = [callsOf(worker), departuresOf(worker)]
-  const dropped = proxy.dropReplyOf(runs('moveToActive'))
+  const dropped = proxy.dropReplyOf(asks)
   void worker.run()
   await dropped
   await proxy.refuse()

@@ -91,15 +91,15 @@ test('a grant that is sent again to a server that took over leaves the loss to t
   await queue.addBulk([1, 2, 3].map((n) => ({ name: 'job', data: { n } })))
   const worker = shop.worker(queue, null, { autorun: false })
   await worker.waitUntilReady()
-  const stock = vi.spyOn(StockDepartures.prototype, 'depart')
+  const asked = vi.spyOn(Departures.prototype, 'ask')
   await worker.getNextJob('token')
-  const [client, args, keys] = stock.mock.lastCall!
+  const [{ id }, request] = asked.mock.lastCall!
   const scripts = new ScriptSet(captureBullmqScripts(), VERSION)
-  const request = { jobs: 1, horizonUs: 0, workerId: 'w', allowUnshaped: true }
   /** The first call of each has the same id, if their names are the same. */
   const depart = async (sender: string) => {
-    const departures = new Departures(scripts, worker.getBackend().store, sender, undefined)
-    const { grants, loss } = await departures.depart(client, args, keys, request)
+    const { store, client } = worker.getBackend()
+    const departures = new Departures(scripts, store, () => client, undefined)
+    const { grants, loss } = await departures.ask({ id: `${id}-${sender}`, allowUnshaped: true }, request)
     return [grants.length, loss?.policy]
   }
   expect(await depart('same')).toEqual([1, undefined])

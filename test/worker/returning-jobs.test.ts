@@ -6,7 +6,7 @@ import { ReturningJobs } from '../../src/worker/returning-jobs.ts'
 /** Jobs of one grant, with their slots, µs. */
 function granted(slotsUs: Readonly<Record<string, number>>): HeldJob[] {
   const grants = Object.entries(slotsUs).map(([id, slot]) => [[], id, String(slot), '1', '0', '', ''])
-  return heldJobs(readDeparture([1, '1000', 0, grants, 'full', '', '', 0, 0, []]), 'token')
+  return heldJobs(readDeparture([1, '1000', 0, grants, 'full', '', '', 0, 0, []]))
 }
 
 test('jobs that are late in one turn go back as they were granted, whichever is found late first', async () => {

@@ -4,6 +4,7 @@ import { type Job, type Processor, QueueEvents } from 'bullmq'
 import type { Redis } from 'ioredis'
 import { afterEach } from 'vitest'
 import type { DepartureRequest } from '../../src/departure/departures.ts'
+import type { Exchange } from '../../src/departure/exchange.ts'
 import type { DepartureReply } from '../../src/departure/reply.ts'
 import {
   type Departure,
@@ -150,10 +151,10 @@ export interface Asked {
 /** Watches a worker ask for jobs. */
 export function callsOf(worker: ShapedWorker): Record<Asked> {
   const record = new Record<Asked>()
-  const backend = worker.getBackend()
-  const depart = backend.depart.bind(backend)
-  backend.depart = async (token, name, request) => {
-    const reply = await depart(token, name, request)
+  const exchange = worker.getBackend().exchange as Exchange
+  const ask = exchange.ask.bind(exchange)
+  exchange.ask = async (request) => {
+    const reply = await ask(request)
     // Seen once the worker has taken the answer in.
     setImmediate(() => setImmediate(() => record.add({ request, reply })))
     return reply

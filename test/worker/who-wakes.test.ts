@@ -503,9 +503,7 @@ const OTHERS: Readonly<Record<string, readonly string[]>> = {
     // Limits: lua/limits/queue-places.lua.
     ...['settle-cost', 'cancel-reservation', 'release-lease'],
   ],
-  'the worker that asks takes what it can and hands on the rest, or leaves its time to another': [
-    ...['moveToActive', 'give-back'],
-  ],
+  'the worker that asks takes what it can and hands on the rest, or leaves its time to another': ['give-back'],
 }
 
 test('every script has a case, or a reason to have none', () => {

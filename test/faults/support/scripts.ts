@@ -12,6 +12,16 @@ export function textOf(name: string): string {
   return text
 }
 
+/** Whether a command asks for jobs in free places. */
+export function asks(command: readonly string[]): boolean {
+  return runs('exchange')(command) && command.includes('free')
+}
+
+/** Whether a command ends jobs of a worker's loop. */
+export function ends(command: readonly string[]): boolean {
+  return runs('exchange')(command) && !command.includes('free')
+}
+
 /** Whether a command, as its words are sent, runs a composed script: by its function or, as a text, by that or its digest. */
 export function runs(name: string): (command: readonly string[]) => boolean {
   const text = scripts.textSent(name)

@@ -13,7 +13,7 @@
   Returns what the script does.
 ]]
 local faked = use 'faked'
-local depart = use 'verbs/depart'
+local start = use 'gate/start'
 local give_back = use 'verbs/give-back'
 local declare_shape = use 'verbs/declare-shape'
 local apply_feedback = use 'verbs/apply-feedback'
@@ -37,8 +37,11 @@ function steps.depart(shape_id, revision, asked, horizon, ...)
   end
   for _ = redis.call('LLEN', wait) + 1, asked + BACKLOG do redis.call('LPUSH', wait, redis.call('INCR', base .. 'id')) end
   local options = cmsgpack.pack({ token = 'token' })
-  local request = { shape_id, revision, asked, horizon, '', '', '0', '1', '', horizon }
-  local reply = depart({ wait, active, shape_key }, { '', '0', options, unpack(request) })
+  local call = {
+    key = shape_key, base = base, shape_id = shape_id, revision = revision, horizon = tonumber(horizon),
+    longest = tonumber(horizon), grant = ':0', caller = '', memo_ms = '0', token = 'token',
+  }
+  local reply = start(call, tonumber(asked), '0', options)
   for _, granted in ipairs(reply[4] or {}) do
     redis.call('SET', base .. granted[2] .. ':lock', granted[7] == '' and 'token' or granted[7])
   end

@@ -42,7 +42,7 @@ export class ClosedLoop {
     const raw = (await this.#step(nowUs, 'depart', id, revision, jobs, horizonUs, ...ended)) as unknown[]
     const reply = readDeparture(raw)
     this.#learn(reply.news)
-    return { reply, jobs: heldJobs(reply, 'token') }
+    return { reply, jobs: heldJobs(reply) }
   }
 
   async giveBack(nowUs: number, jobs: readonly HeldJob[]): Promise<void> {

@@ -74,9 +74,7 @@ export class HeldLoop {
 
   /** The next job, as a worker holds it that has departed with it. */
   async next(): Promise<HeldJob> {
-    const token = `token:${this.nowUs}`
-    const request = { jobs: 1, horizonUs: 50_000, workerId: 'held', allowUnshaped: false }
-    const [job] = heldJobs(await this.queue.backend.depart(token, undefined, request), token)
+    const [job] = heldJobs(await this.queue.depart(1, 50_000))
     return job as HeldJob
   }
 

@@ -3,9 +3,8 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { Redis } from 'ioredis'
 import type { TestProject } from 'vitest/node'
-import { captureBullmqScripts } from '../src/redis/bullmq-scripts.ts'
-import { ScriptSet } from '../src/redis/scripts.ts'
-import { VERSION } from '../src/version.ts'
+import { installedScripts } from '../src/backend/factory.ts'
+import { loadLibrary } from '../src/redis/libraries.ts'
 import { startRedis } from '../workers/services/redis.ts'
 
 /** Programs that tests start as separate processes. */
@@ -27,7 +26,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const service = await startRedis()
   process.stdout.write(`Tests run against ${service.source}\n`)
   project.provide('redisUrl', service.url)
-  await loadLibrary(service.url)
+  await loadFunctions(service.url)
   const folder = mkdtempSync(join(tmpdir(), 'sluice-tests-'))
   project.provide('runFolder', folder)
   const programsFolder = join(folder, 'programs')
@@ -58,10 +57,9 @@ async function preparePrograms(programsFolder: string, project: TestProject): Pr
 }
 
 /** As an operator would: no call of a test is the one that finds no library. */
-async function loadLibrary(url: string): Promise<void> {
+async function loadFunctions(url: string): Promise<void> {
   const client = new Redis(url)
-  const { text } = new ScriptSet(captureBullmqScripts(), VERSION).library
-  await client.call('FUNCTION', 'LOAD', 'REPLACE', text)
+  await loadLibrary(client, installedScripts().library)
   client.disconnect()
 }
 

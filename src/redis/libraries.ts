@@ -16,11 +16,22 @@ export function isLibraryName(name: string): boolean {
   return NAME.test(name)
 }
 
+/** Stands for a library's name in the text that the name is made of. */
+export const UNNAMED = `${BEGIN}unnamed`
+
+/** @param text with {@link UNNAMED} for its name */
+export function namedLibrary(text: string): Library {
+  const name = nameOf(text)
+  return { name, text: text.replaceAll(UNNAMED, name) }
+}
+
+function nameOf(text: string): string {
+  return BEGIN + createHash('sha1').update(text).digest('hex').slice(0, 12)
+}
+
 /** Whether a loaded library has another text than the one that its name is made of: it was replaced. */
 export function isForged({ name, text }: Library, own: Library): boolean {
-  if (name === own.name) return text !== own.text
-  const digest = createHash('sha1').update(text.replaceAll(name, 'sluice')).digest('hex')
-  return name !== BEGIN + digest.slice(0, 12)
+  return name === own.name ? text !== own.text : name !== nameOf(text.replaceAll(name, UNNAMED))
 }
 
 /** The servers that have functions of their own: all masters of a cluster. */

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto'
 import {
   ADDS,
   type BullmqScript,
@@ -14,6 +13,7 @@ import {
 } from './bullmq-scripts.ts'
 import type { Command } from './commands.ts'
 import { type DefiningClient, defineScript, type FunctionsOption, type Library, useFunctions } from './functions.ts'
+import { namedLibrary, UNNAMED } from './libraries.ts'
 import { type LibraryFunction, LuaComposer, ON_CLUSTER } from './lua-composer.ts'
 import { readLuaFile } from './lua-files.ts'
 
@@ -245,13 +245,10 @@ export class ScriptSet {
   }
 
   #composeLibrary(): Library {
-    const textAs = (name: string) =>
-      this.#composer.library(
-        name,
-        [...this.#scripts].map(([script, { text, flags }]) => ({ name: functionName(name, script), text, flags })),
-      )
-    const name = `sluice_${createHash('sha1').update(textAs('sluice')).digest('hex').slice(0, 12)}`
-    return { name, text: textAs(name) }
+    const functions = [...this.#scripts].map(([script, { text, flags }]) => {
+      return { name: functionName(UNNAMED, script), text, flags }
+    })
+    return namedLibrary(this.#composer.library(UNNAMED, functions))
   }
 
   #textOf(name: string): string {

@@ -6,6 +6,7 @@ import { renderAcl } from '../../src/acl/acl-line.ts'
 import type { Role } from '../../src/acl/roles.ts'
 import { ROLES } from '../../src/acl/roles.ts'
 import { installedScripts } from '../../src/backend/factory.ts'
+import { loadLibrary } from '../../src/redis/libraries.ts'
 import { type RedisService, startRedis } from '../../workers/services/redis.ts'
 
 /** ioredis says its version to Redis 7.2 and later, and goes on without (docs/acl.md). */
@@ -61,7 +62,7 @@ export class AclRedis {
 
   /** As an operator does, for those that may not. */
   async loadFunctions(): Promise<void> {
-    await this.admin.call('FUNCTION', 'LOAD', 'REPLACE', installedScripts().library.text)
+    await loadLibrary(this.admin, installedScripts().library)
   }
 
   async setUser(line: string): Promise<void> {

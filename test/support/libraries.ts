@@ -1,13 +1,10 @@
-import { createHash } from 'node:crypto'
 import type { Library } from '../../src/redis/functions.ts'
+import { namedLibrary, UNNAMED } from '../../src/redis/libraries.ts'
 
 /** A library as another version of Sluice would load it. */
 export function libraryOf(version: string): Library {
-  const textAs = (name: string) => `#!lua name=${name}
-redis.register_function('${name}_version', function() return '${version}' end)`
-  const digest = createHash('sha1').update(textAs('sluice')).digest('hex')
-  const name = `sluice_${digest.slice(0, 12)}`
-  return { name, text: textAs(name) }
+  return namedLibrary(`#!lua name=${UNNAMED}
+redis.register_function('${UNNAMED}_version', function() return '${version}' end)`)
 }
 
 /** A library that somebody has put in the place of another. */

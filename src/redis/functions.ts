@@ -49,18 +49,25 @@ interface ScriptClass {
   new (lua: string, numberOfKeys: number, keyPrefix: string): Script
 }
 
+/** For the answer to a command behind which calls are sent again. */
+interface Wait {
+  readonly answer: Promise<boolean>
+  /** Once they are: calls that come meanwhile follow them. */
+  readonly over: Promise<unknown>
+}
+
 /** A client of ioredis, or a pipeline of one. */
 interface Container {
   readonly isPipeline?: boolean
   readonly [MODE]?: FunctionsOption
-  /** Libraries that are being loaded, by their place. */
-  [LOADS]?: Map<string, Promise<boolean>>
+  /** By the place of a library. */
+  [WAITS]?: Map<string, Wait>
   sendCommand(command: SentCommand): Promise<unknown>
 }
 
 // Of the client itself: BullMQ's code hands out a proxy of it.
 const MODE = Symbol.for('sluice:functions')
-const LOADS = Symbol('loads')
+const WAITS = Symbol('waits')
 
 /** How long a client sends texts once Redis has refused its functions, ms. */
 const REFUSED_MS = 60_000
@@ -120,20 +127,21 @@ function executeOf(script: ClientScript, made: Script, keyPrefix: string): Scrip
     const send = (attempt: number, command: SentCommand): Promise<unknown> => {
       // Before it is sent, as that returns this promise.
       command.promise = command.promise.catch(async (error: Error) => {
-        if (!isUnknownFunction(error)) {
-          if (isFunctionsRefusal(error)) refuse(client, error)
-          else if (!isRefusedWrite(error)) throw error
-        } else if (attempt < MAX_ATTEMPTS && (await loaded(client, script.library, command))) {
-          return send(attempt + 1, newCall())
-        }
+        const obstacle = obstacleOf(error)
+        if (obstacle === 'not loaded' && attempt < MAX_ATTEMPTS) {
+          if (await loaded(client, script.library, command)) return send(attempt + 1, newCall())
+        } else if (obstacle) {
+          await allAnswered(client, script.library, command)
+          refuse(client, error)
+        } else if (!isRefusedWrite(error)) throw error
         return asText(client, args, options)
       })
       return client.sendCommand(command)
     }
-    // Behind those that found no library, in their order.
     const call = newCall()
-    const underWay = loadUnderWay(client, script.library, call)
-    return underWay ? underWay.then(() => send(1, call)) : send(1, call)
+    const waits = waitAt(client, script.library, call)
+    if (!waits) return send(1, call)
+    return waits.then(() => (mayUse(client) ? send(1, call) : asText(client, args, options)))
   }
 }
 
@@ -148,13 +156,16 @@ function mayUse(client: Container): boolean {
   return (refusedUntilMs.get(client) ?? 0) <= performance.now()
 }
 
-function isUnknownFunction({ message }: Error): boolean {
-  return message.includes('Function not found')
-}
-
-/** Whether Redis has no functions, or does not let this user call or load them. */
-function isFunctionsRefusal({ message }: Error): boolean {
-  return /^(NOPERM .* to run the|ERR unknown command) ['`](fcall|function(\|load)?)['`]/i.test(message)
+/**
+ * Why Redis ran no function: its library is not there, the server has no functions, or this user may not call or load
+ * them. undefined for any other error.
+ */
+export function obstacleOf({ message }: Error): 'not loaded' | 'no functions' | 'not permitted' | undefined {
+  if (message.includes('Function not found')) return 'not loaded'
+  const [, denial] =
+    /^(NOPERM .* to run the|ERR unknown command) ['`](?:fcall|function(?:\|load)?)['`]/i.exec(message) ?? []
+  if (denial === undefined) return undefined
+  return denial.startsWith('NOPERM') ? 'not permitted' : 'no functions'
 }
 
 /** Whether a function that usually writes nothing was to write: then it has not. */
@@ -168,22 +179,22 @@ function placeOf({ name }: Library, call: SentCommand): string {
 }
 
 /**
- * Resolves once all calls that found no library are sent again: behind these a QUIT may be sent.
+ * Resolves once all calls that met an obstacle are sent again: behind these a QUIT may be sent.
  * @param servers to which the client's commands go
  */
 export async function untilSentAgain(client: object, servers: readonly Pick<Redis, 'ping'>[]): Promise<void> {
   for (;;) {
     // Answered behind all calls: one that found no library has asked for it by then.
     await Promise.all(servers.map((server) => server.ping()))
-    const underWay = (client as Container)[LOADS]
-    if (!underWay?.size) return
-    await Promise.all(underWay.values())
+    const waits = (client as Container)[WAITS]
+    if (!waits?.size) return
+    await Promise.all([...waits.values()].map(({ over }) => over))
   }
 }
 
-function loadUnderWay(client: Container, library: Library, call: SentCommand): Promise<boolean> | undefined {
-  const all = client[LOADS]
-  return all?.size ? all.get(placeOf(library, call)) : undefined
+function waitAt(client: Container, library: Library, call: SentCommand): Promise<unknown> | undefined {
+  const all = client[WAITS]
+  return all?.size ? all.get(placeOf(library, call))?.over : undefined
 }
 
 /**
@@ -191,18 +202,34 @@ function loadUnderWay(client: Container, library: Library, call: SentCommand): P
  * @returns whether the library is there now; false: not now, so the call goes as a text
  */
 function loaded(client: Container, library: Library, wanted: SentCommand): Promise<boolean> {
-  client[LOADS] ??= new Map()
-  const all = client[LOADS]
-  const place = placeOf(library, wanted)
-  const load = all.get(place) ?? loadAt(client, library, wanted).finally(() => all.delete(place))
-  all.set(place, load)
-  return load
+  return behindAll(client, library, wanted, ['function', 'load', library.text])
 }
 
-/** Only on the node of that call: others may not answer. */
-async function loadAt(client: Container, { text }: Library, wanted: SentCommand): Promise<boolean> {
-  const command = new (Object.getPrototypeOf(wanted.constructor) as CommandClass)('function', ['load', text], {})
-  command.getSlot = () => wanted.getSlot()
+/** Otherwise a later call, which goes as a text at once, would overtake those that are yet to be refused. */
+function allAnswered(client: Container, library: Library, refused: SentCommand): Promise<boolean> {
+  return behindAll(client, library, refused, ['ping'])
+}
+
+/** Sends a command behind all calls that are under way. Later ones wait until these, and it, are answered. */
+function behindAll(client: Container, library: Library, call: SentCommand, words: string[]): Promise<boolean> {
+  client[WAITS] ??= new Map()
+  const all = client[WAITS]
+  const place = placeOf(library, call)
+  const known = all.get(place)
+  if (known) return known.answer
+  const answer = answered(client, call, words)
+  // A step behind the answer, which all wait for that are sent again.
+  const over = answer.then(() => {})
+  all.set(place, { answer, over })
+  // Before calls that wait go on: none comes in between.
+  void over.then(() => all.delete(place))
+  return answer
+}
+
+/** Only from the node of that call: others may not answer. */
+async function answered(client: Container, call: SentCommand, [name, ...args]: string[]): Promise<boolean> {
+  const command = new (Object.getPrototypeOf(call.constructor) as CommandClass)(name as string, args, {})
+  command.getSlot = () => call.getSlot()
   try {
     await client.sendCommand(command)
     return true

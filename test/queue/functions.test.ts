@@ -2,26 +2,22 @@ import type { Redis } from 'ioredis'
 import { Redis as Redis5 } from 'ioredis5'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { captureBullmqScripts } from '../../src/redis/bullmq-scripts.ts'
-import type { Client } from '../../src/redis/commands.ts'
+import { deleteLibrary } from '../../src/redis/libraries.ts'
 import { ScriptSet } from '../../src/redis/scripts.ts'
 import { useRedis } from '../support/redis.ts'
 
 const redis = useRedis(import.meta.url)
 let sets = 0
+const READ = "return { 'read', KEYS[1], #KEYS, ARGV[1] }"
 
-/** A set of scripts whose library no other has: its text has a name of its own. */
-async function ownSet(): Promise<ScriptSet> {
+/** A set of scripts that are all this text, in a library that no other set has. */
+function ownSet(text = READ): ScriptSet {
   sets += 1
-  const text = `return { 'read', '${redis.prefix} ${sets}', #KEYS, ARGV[1] }`
-  const set = new ScriptSet(captureBullmqScripts(), redis.prefix, (file) =>
-    file.startsWith('verbs/') ? text : 'return {}',
+  const verb = `-- ${redis.prefix} ${sets}\n${text}`
+  const set = new ScriptSet(captureBullmqScripts(), `${redis.prefix}${sets}`, (file) =>
+    file.startsWith('verbs/') ? verb : 'return {}',
   )
-  onTestFinished(async () => {
-    await redis
-      .client()
-      .call('FUNCTION', 'DELETE', set.library.name)
-      .catch(() => {})
-  })
+  onTestFinished(async () => void (await deleteLibrary(redis.client(), set.library.name)))
   return set
 }
 
@@ -37,18 +33,17 @@ function sentBy(client: Redis): string[] {
   return sent
 }
 
-const reading = (client: object, set: ScriptSet): Promise<unknown> =>
-  (client as unknown as Client).runCommand?.(set.command('read-meter').name, [`${redis.prefix}:q`, 'x']) ??
-  (client as Record<string, (...args: string[]) => Promise<unknown>>)[set.command('read-meter').name]?.(
-    `${redis.prefix}:q`,
-    'x',
-  ) ??
-  Promise.reject(new Error('not defined'))
+type Commands = Readonly<Record<string, (...args: unknown[]) => Promise<unknown>>>
 
-const REPLY = ['read', expect.stringContaining(redis.prefix), 1, 'x']
+const calling = async (client: object, set: ScriptSet, script: string, ...args: unknown[]): Promise<unknown> =>
+  (client as Commands)[set.command(script).name]?.(...args)
+const reading = (client: object, set: ScriptSet, value = 'x') =>
+  calling(client, set, 'read-meter', `${redis.prefix}:q`, value)
+
+const REPLY = ['read', `${redis.prefix}:q`, 1, 'x']
 
 test('a library is loaded when its first function is called, once for all clients', async () => {
-  const set = await ownSet()
+  const set = ownSet()
   const { host, port } = redis.client().options
   const older = new Redis5({ host: host as string, port: port as number })
   onTestFinished(() => older.disconnect())
@@ -62,7 +57,7 @@ test('a library is loaded when its first function is called, once for all client
 })
 
 test('calls that are sent together load it once', async () => {
-  const set = await ownSet()
+  const set = ownSet()
   const client = redis.client()
   set.define(client)
   const sent = sentBy(client)
@@ -70,43 +65,85 @@ test('calls that are sent together load it once', async () => {
   expect(sent.filter((name) => name === 'function load')).toHaveLength(1)
 })
 
-test('calls keep their order while it is loaded', async () => {
-  const text = "redis.call('RPUSH', KEYS[1], ARGV[1]) return 1"
-  const set = new ScriptSet(captureBullmqScripts(), `${redis.prefix}o`, (file) =>
-    file.startsWith('verbs/') ? text : 'return {}',
-  )
-  onTestFinished(async () => {
-    await redis
-      .client()
-      .call('FUNCTION', 'DELETE', set.library.name)
-      .catch(() => {})
-  })
-  const client = redis.client()
-  set.define(client)
-  await client.ping()
-  const key = `${redis.prefix}:order`
-  const push = (n: number) =>
-    (client as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>)[set.command('give-back').name]?.(
-      key,
-      n,
-    )
-  const calls = [push(1), push(2)]
-  const { sendCommand } = client
-  client.sendCommand = function (this: Redis, command, ...rest) {
-    // Right behind what loads it.
-    if (/^function$/i.test((command as { name: string }).name)) {
-      client.sendCommand = sendCommand
-      setImmediate(() => calls.push(push(3)))
+describe('calls keep their order', () => {
+  const PUSH = "redis.call('RPUSH', KEYS[1], ARGV[1]) return 1"
+
+  /** A client that pushes numbers, from 1 on. */
+  async function pushing(key: string) {
+    const set = ownSet(PUSH)
+    const client = redis.client()
+    set.define(client)
+    await client.ping()
+    const calls: Promise<unknown>[] = []
+    const push = () => void calls.push(calling(client, set, 'give-back', `${redis.prefix}:${key}`, calls.length + 1))
+    const order = async () => {
+      await Promise.all(calls)
+      return client.lrange(`${redis.prefix}:${key}`, 0, -1)
     }
-    return sendCommand.call(this, command, ...rest)
-  } as typeof sendCommand
-  await vi.waitFor(() => expect(calls).toHaveLength(3))
-  await Promise.all(calls)
-  expect(await client.lrange(key, 0, -1)).toEqual(['1', '2', '3'])
+    return { client, push, order }
+  }
+
+  test('while the library is loaded, and right behind that', async () => {
+    const { client, push, order } = await pushing('loaded')
+    const pushed = new Promise<void>((resolve) => {
+      const { sendCommand } = client
+      client.sendCommand = function (this: Redis, command, ...rest) {
+        const reply = sendCommand.call(this, command, ...rest)
+        if (!/^function$/i.test((command as { name: string }).name)) return reply
+        client.sendCommand = sendCommand
+        setImmediate(push)
+        void (reply as Promise<unknown>).then(async () => {
+          for (let ticks = 0; ticks < 10; ticks++) await push()
+          resolve()
+        })
+        return reply
+      } as typeof sendCommand
+    })
+    push()
+    push()
+    await pushed
+    expect(await order()).toEqual(Array.from({ length: 13 }, (_, i) => `${i + 1}`))
+  })
+
+  test.each([
+    ['the library is refused', 'function', "NOPERM this user has no permissions to run the 'function|load' command", 1],
+    ['functions are refused one by one', 'fcall', "ERR unknown command 'FCALL', with args beginning with: ", 2],
+  ])('where %s', async (_what, refused, message, before) => {
+    vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
+    onTestFinished(() => void vi.restoreAllMocks())
+    const { client, push, order } = await pushing(refused)
+    // Answered one by one, in their order.
+    const held: (() => void)[] = []
+    const { sendCommand } = client
+    client.sendCommand = function (this: Redis, command, ...rest) {
+      const { name, promise, resolve, reject } = command as unknown as Record<
+        'resolve' | 'reject',
+        (value: unknown) => void
+      > & {
+        readonly name: string
+        readonly promise: Promise<unknown>
+      }
+      if (name === refused) held.push(() => reject(new Error(message)))
+      else if (name === 'ping') held.push(() => resolve('PONG'))
+      else return sendCommand.call(this, command, ...rest)
+      return promise
+    } as typeof sendCommand
+    for (let i = 0; i < before; i++) push()
+    await vi.waitFor(() => expect(held).toHaveLength(before))
+    if (refused === 'function') push()
+    while (held.length > 0) {
+      held.shift()?.()
+      await new Promise(setImmediate)
+      if (held.length < 2) push()
+    }
+    const expected = (await order()).toSorted((one, other) => Number(one) - Number(other))
+    expect(await order()).toEqual(expected)
+    expect(expected.length).toBeGreaterThan(2)
+  })
 })
 
 test('one that is deleted is loaded again', async () => {
-  const set = await ownSet()
+  const set = ownSet()
   const client = redis.client()
   set.define(client)
   await reading(client, set)
@@ -116,31 +153,19 @@ test('one that is deleted is loaded again', async () => {
 
 test('a view that has to end an override goes as a text, and only then', async () => {
   const text = "if ARGV[1] == 'x' then redis.call('DEL', KEYS[1]) end return { 'read', KEYS[1], 1, ARGV[1] }"
-  const set = new ScriptSet(captureBullmqScripts(), `${redis.prefix}v`, (file) =>
-    file.startsWith('verbs/') ? text : 'return {}',
-  )
-  onTestFinished(async () => {
-    await redis
-      .client()
-      .call('FUNCTION', 'DELETE', set.library.name)
-      .catch(() => {})
-  })
+  const set = ownSet(text)
   const client = redis.client()
   set.define(client)
   await client.ping()
   expect(await reading(client, set)).toEqual(REPLY)
   const sent = sentBy(client)
-  const command = set.command('read-meter').name
-  await (client as unknown as Record<string, (...args: string[]) => Promise<unknown>>)[command]?.(
-    `${redis.prefix}:q`,
-    'y',
-  )
+  await reading(client, set, 'y')
   await reading(client, set)
   expect(sent).toEqual(['fcall', 'fcall', 'evalsha'])
 })
 
 test("functions: 'never' sends texts", async () => {
-  const set = await ownSet()
+  const set = ownSet()
   const client = redis.client()
   set.define(client, 'never')
   const sent = sentBy(client)
@@ -149,7 +174,7 @@ test("functions: 'never' sends texts", async () => {
 })
 
 test('the names of libraries and functions are those of their texts', async () => {
-  const [one, other] = [await ownSet(), await ownSet()]
+  const [one, other] = [ownSet(), ownSet()]
   expect(one.library.name).toMatch(/^sluice_[\da-f]{12}$/)
   expect(one.library.name).not.toBe(other.library.name)
   expect(one.functionOf('read-meter')).toBe(`${one.library.name}_read_meter`)
@@ -172,7 +197,7 @@ describe('where functions are refused', () => {
   test.each(REFUSALS)(
     'as %s, texts are sent, and functions are tried again a minute later',
     async (_what, refused, message) => {
-      const set = await ownSet()
+      const set = ownSet()
       const client = redis.client()
       set.define(client)
       let refuses = true
@@ -203,17 +228,23 @@ describe('where functions are refused', () => {
     },
   )
 
+  test('as another library has its name, texts are sent', async () => {
+    const set = ownSet()
+    const { name } = set.library
+    const client = redis.client()
+    await client.call('FUNCTION', 'LOAD', `#!lua name=${name}\nredis.register_function('${name}_x', function() end)`)
+    set.define(client)
+    const warned = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
+    onTestFinished(() => warned.mockRestore())
+    expect(await reading(client, set)).toEqual(REPLY)
+    const sent = sentBy(client)
+    expect(await reading(client, set)).toEqual(REPLY)
+    expect(sent).toEqual(['evalsha'])
+  })
+
   test('errors of a script itself are no refusals', async () => {
     const text = "return redis.error_reply('NOPERM the script may not use fcall')"
-    const set = new ScriptSet(captureBullmqScripts(), `${redis.prefix}e`, (file) =>
-      file.startsWith('verbs/') ? text : 'return {}',
-    )
-    onTestFinished(async () => {
-      await redis
-        .client()
-        .call('FUNCTION', 'DELETE', set.library.name)
-        .catch(() => {})
-    })
+    const set = ownSet(text)
     const client = redis.client()
     set.define(client)
     const sent = sentBy(client)

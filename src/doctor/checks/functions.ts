@@ -1,13 +1,13 @@
 import { installedScripts } from '../../backend/factory.ts'
 import { UnsupportedVersionError } from '../../errors.ts'
 import { bytesText } from '../../plain-text.ts'
-import type { Library } from '../../redis/functions.ts'
+import { type Library, obstacleOf } from '../../redis/functions.ts'
 import { functionsBytes, isForged, type LoadedLibrary, loadedLibraries } from '../../redis/libraries.ts'
 import type { ScriptSet } from '../../redis/scripts.ts'
 import type { Examined } from '../check.ts'
 import { type Finding, Findings } from '../finding.ts'
 import { shownIds } from '../orphans/shown-ids.ts'
-import { isDenied, permitted } from '../permission.ts'
+import { permitted } from '../permission.ts'
 
 /** It writes nothing, so a replica and a full Redis answer for it too. */
 const ANY_FUNCTION = 'find-new'
@@ -54,17 +54,17 @@ async function stateFinding(
     () => new Error('it has run'),
     (reason: Error) => reason,
   )
-  const { message } = error
-  if (message.includes('Number of keys')) return findings.ok(`scripts run as functions of the library ${name}`)
-  if (message.includes('Function not found')) {
+  if (error.message.includes('Number of keys')) return findings.ok(`scripts run as functions of the library ${name}`)
+  const obstacle = obstacleOf(error)
+  if (!obstacle) throw error
+  if (obstacle === 'no functions') return undefined
+  if (obstacle === 'not loaded') {
     const consequence = 'a user that may not load it sends scripts as texts, which takes Redis more time'
     return findings.note(
       `the library of this version, ${name}, is not loaded: ${consequence}`,
       'sluice functions load, as an operator',
     )
   }
-  if (!isDenied(error)) throw error
-  if (message.startsWith('ERR unknown command')) return undefined
   return findings.note(
     'the user may not call functions: its scripts are sent as texts, which takes Redis more time',
     `grant it +fcall, as docs/acl/${role}.acl does`,

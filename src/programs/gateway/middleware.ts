@@ -85,12 +85,12 @@ export async function openRedis(url: string, onError: (error: Error) => void, cl
   return redis
 }
 
-/** Redis refuses this script wherever it would refuse a write, and it needs no key. */
-const WRITES_NOTHING = '#!lua\nreturn 1'
-
-/** Rejects when Redis does not answer, or takes no writes: it is a replica, or its memory or its disk is full. */
-export async function takesWrites(redis: Redis): Promise<void> {
-  await redis.eval(WRITES_NOTHING, 0)
+/**
+ * Rejects when Redis does not answer, or takes no writes: it is a replica, or its memory or its disk is full. The command
+ * is a write that writes nothing, as it sets a key only if that exists.
+ */
+export async function takesWrites(redis: Redis, prefix: string): Promise<void> {
+  await redis.set(`${prefix}:absent`, '', 'XX')
 }
 
 /** Logs when the admissions to a queue begin to fail, and when one succeeds again. The caller's mistakes do not count. */

@@ -58,7 +58,7 @@ async function start(settings: GatewaySettings, log: Logger, closers: Closers): 
   const gateway = await openGateway(settings, log, closers)
   const redis = await openRedis(settings.redisUrl, createErrorLog(log), closers)
   const health = new GatewayHealth({
-    askRedis: () => takesWrites(redis),
+    askRedis: () => takesWrites(redis, settings.prefix),
     waiting: () => server.connections.waiting,
     lastAnswerMs: () => server.connections.lastAnswerMs,
     accepting: () => accepting,

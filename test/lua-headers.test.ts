@@ -1,12 +1,10 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { captureBullmqScripts } from '../src/redis/bullmq-scripts.ts'
-import { isPrepared, LIMIT_SCRIPTS, ScriptSet, WRAPPED } from '../src/redis/scripts.ts'
+import { isPrepared, LIMIT_SCRIPTS, ScriptSet } from '../src/redis/scripts.ts'
 
 const LUA = new URL('../lua/verbs/', import.meta.url)
 const files = readdirSync(LUA)
-/** The files around a script of BullMQ. */
-const wrapped = Object.values(WRAPPED)
 const read = (file: string) => readFileSync(new URL(file, LUA), 'utf8')
 
 /** What a script takes of KEYS or ARGV: single places, and whether there is a list of any length behind them. */
@@ -19,7 +17,7 @@ interface Taken {
 function named(text: string, section: 'KEYS' | 'ARGV'): Taken {
   const header = text.slice(0, text.indexOf(']]\n'))
   const [, part = ''] = new RegExp(`^  ${section}\\b(.*?)^  (?!  )\\b`, 'ms').exec(header) ?? []
-  const places = [...part.matchAll(/\[(\d+|[ka] \+ \d+)\]/g)].map(([, place]) => place as string)
+  const places = [...part.matchAll(/\[(\d+)\]/g)].map(([, place]) => place as string)
   return { places, list: /\[\d+…\]|^ +then (?:\w+ )*for each /m.test(part) }
 }
 
@@ -37,7 +35,7 @@ function taken(text: string, section: 'KEYS' | 'ARGV'): Taken {
   const indices = [...reads].map(([, index]) => index as string)
   const count = Number(copies?.[1]) || 0
   const counted = Array.from({ length: count }, (_, i) => String(i + 1))
-  const single = indices.filter((index) => /^(\d+|[ka] \+ \d+)$/.test(index))
+  const single = indices.filter((index) => /^\d+$/.test(index))
   const dynamic = single.length < indices.length || new RegExp(`unpack\\(${section}, \\d+\\)`).test(body)
   const listed = new RegExp(`\\b${section}\\[at\\b`).test(body)
   const list = counted.length > 0 ? listed : dynamic
@@ -54,21 +52,11 @@ describe.each(files)('%s', (file) => {
   test.each(['KEYS', 'ARGV'] as const)('its header names exactly the %s that its body reads', (section) => {
     expect(sorted(taken(text, section))).toEqual(sorted(named(text, section)))
   })
-
-  test('places after those of BullMQ are counted from their end', () => {
-    const [, keys, args] = /local k, a = #KEYS - (\d+), #ARGV - (\d+)/.exec(text) ?? []
-    const offset = (section: 'KEYS' | 'ARGV') => named(text, section).places.filter((place) => place.includes('+'))
-    expect(offset('KEYS')).toEqual(Array.from({ length: Number(keys ?? 0) }, (_, i) => `k + ${i + 1}`))
-    expect(offset('ARGV')).toEqual(Array.from({ length: Number(args ?? 0) }, (_, i) => `a + ${i + 1}`))
-    expect(args !== undefined).toBe(wrapped.includes(file.replace('.lua', '')))
-  })
 })
 
 test('the number of keys that a script is defined with is the number that its header names', () => {
   const scripts = new ScriptSet(captureBullmqScripts(), 'test')
-  const own = [...scripts.texts().keys()].filter(
-    (name) => !(name in WRAPPED || isPrepared(name) || name === 'add-flow'),
-  )
+  const own = [...scripts.texts().keys()].filter((name) => !(isPrepared(name) || name === 'add-flow'))
   const found = own.map((name) => [name, scripts.command(name).keys])
   expect(found).toEqual(own.map((name) => [name, named(read(`${name}.lua`), 'KEYS').places.length]))
   expect(own.length).toBeGreaterThan(5)
@@ -77,8 +65,7 @@ test('the number of keys that a script is defined with is the number that its he
 test('every file of lua/verbs/ is a script that is defined', () => {
   const scripts = new ScriptSet(captureBullmqScripts(), 'test')
   const ours = [...scripts.texts().keys()].filter((name) => !isPrepared(name))
-  const defined = ours.map((name) => WRAPPED[name] ?? name)
-  expect([...new Set([...defined, 'simulate', 'read-many', ...LIMIT_SCRIPTS])].toSorted()).toEqual(
+  expect([...new Set([...ours, 'simulate', 'read-many', ...LIMIT_SCRIPTS])].toSorted()).toEqual(
     files.map((file) => file.replace('.lua', '')).toSorted(),
   )
 })
@@ -107,9 +94,9 @@ describe('the comparison itself', () => {
     expect(sorted(taken(text, 'KEYS'))).toEqual(sorted(named(text, 'KEYS')))
   })
 
-  test('knows lists and places after those of BullMQ', () => {
-    const list = script('  KEYS\n    [k + 1]  the shape\n  ARGV\n    [1]  one\n    then two for each job: a, b\n', '')
-    expect(named(list, 'KEYS')).toEqual({ places: ['k + 1'], list: false })
+  test('knows lists behind places', () => {
+    const list = script('  KEYS\n    [1]  the shape\n  ARGV\n    [1]  one\n    then two for each job: a, b\n', '')
+    expect(named(list, 'KEYS')).toEqual({ places: ['1'], list: false })
     expect(named(list, 'ARGV')).toEqual({ places: ['1'], list: true })
   })
 })

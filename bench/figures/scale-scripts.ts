@@ -3,7 +3,7 @@ import { readdirSync } from 'node:fs'
 import { Redis } from 'ioredis'
 import { captureBullmqScripts } from '../../src/redis/bullmq-scripts.ts'
 import { LuaComposer } from '../../src/redis/lua-composer.ts'
-import { moduleReader, WRAPPED } from '../../src/redis/scripts.ts'
+import { moduleReader } from '../../src/redis/scripts.ts'
 import { type Bench, connectionTo, type Figure, type Row } from '../figure.ts'
 import { RedisWork } from '../measure/redis-work.ts'
 import { SlowCommands } from '../measure/slow-commands.ts'
@@ -61,8 +61,7 @@ interface Found {
   readonly us: readonly number[]
 }
 
-/** The files of lua/verbs by the names under which BullMQ's scripts run inside them. */
-const FILES: Readonly<Record<string, string>> = WRAPPED
+/** The files of lua/verbs. */
 const OURS = readdirSync(new URL('../../lua/verbs/', import.meta.url)).flatMap((file) =>
   file.endsWith('.lua') ? [file.slice(0, -4)] : [],
 )
@@ -136,7 +135,7 @@ class Slowest {
    * @param stock what BullMQ's own scripts cost
    */
   rows(stock: Slowest): Row[] {
-    const found = [...this.#found].filter(([name]) => OURS.includes(FILES[name] ?? name))
+    const found = [...this.#found].filter(([name]) => OURS.includes(name))
     const rows = found.map(([name]) => {
       const worst = this.worstOf(name) as Found
       return { name, ...worst, ms: median(worst.us) / 1000, beside: stock.worstOf(STOCK[name] ?? name) }
@@ -155,7 +154,7 @@ class Slowest {
 
   /** A script that no input reached. */
   missing(): Row {
-    const known = new Set([...this.#found.keys()].map((name) => FILES[name] ?? name))
+    const known = new Set(this.#found.keys())
     const missing = OURS.filter((file) => !known.has(file))
     return {
       setup: 'scripts that were not called',

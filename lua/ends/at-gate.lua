@@ -15,7 +15,7 @@ local function end_each(d, from, fetches)
     local result, reply = ends.finish(at, fetches, d.gate and d.gate.redis)
     exchanged.last = exchanged.last or reply
     if reply then
-      local granted, starts = departure.take(d, reply, cmsgpack.unpack(exchanged.argv[at + 3]).token)
+      local granted, starts = departure.take(d, reply, ends.token(at))
       if starts then result = reply end
       exchanged.dry = not granted
     else

@@ -1,3 +1,4 @@
+local move_to_delayed = use 'bullmq/moveToDelayed'
 local move_to_finished = use 'bullmq/moveToFinished'
 local exchanged = use 'ends/exchanged'
 local fetched_before = use 'ends/fetched-before'
@@ -7,23 +8,41 @@ local end_kind = use 'ends/kind'
 local quick_path = use 'ends/quick-path'
 local relock = use 'ends/relock'
 local without_fetch = use 'ends/without-fetch'
+local wake = use 'gate/wake'
 
--- The ends of the jobs that a worker exchanges (lua/verbs/exchange.lua): BullMQ's moveToFinished for each.
+-- The ends of the jobs that a worker exchanges (lua/verbs/exchange.lua): BullMQ's moveToFinished for each, or moveToDelayed.
 local ends = { FIRST = 7, FIELDS = 6 }
 
-function ends.begin(base, argv, memo_ms)
-  exchanged.base, exchanged.argv, exchanged.memo_ms = base, argv, memo_ms
+function ends.begin(base, argv, memo_ms, plain)
+  exchanged.base, exchanged.argv, exchanged.memo_ms, exchanged.plain = base, argv, memo_ms, plain
   exchanged.keys, exchanged.args[7] = move_to_finished.keys(base, '', ''), base
   exchanged.count, exchanged.wanted = (#argv - ends.FIRST + 1) / ends.FIELDS, 0
   for at = ends.FIRST, #argv, ends.FIELDS do
-    if end_kind(argv[at + 5]).wants then exchanged.wanted = exchanged.wanted + 1 end
+    local kind = end_kind(argv[at + 5])
+    if kind.wants then exchanged.wanted = exchanged.wanted + 1 end
+    if kind.delayed and kind.wants then exchanged.postpones = true end
   end
+end
+
+-- The lock token of the job that ends.
+function ends.token(at)
+  local options, kind = exchanged.argv[at + 3], end_kind(exchanged.argv[at + 5])
+  return kind.delayed and not kind.wants and options or cmsgpack.unpack(options).token
+end
+
+-- BullMQ's reply to the end of a job that comes again later.
+function ends.postpone(at, fetch, redis)
+  local argv, base = exchanged.argv, exchanged.base
+  local id, options, skips = argv[at], argv[at + 3], end_kind(argv[at + 5]).field
+  local args = { base, argv[at + 1], id, ends.token(at), argv[at + 2], skips, argv[at + 4], fetch and '1' or '0', options }
+  return move_to_delayed.run(redis, move_to_delayed.keys(base, id, ''), args)
 end
 
 -- BullMQ's reply to the end of the job whose arguments begin at `at`.
 function ends.run(at, fetch, redis)
   local argv, keys, args = exchanged.argv, exchanged.keys, exchanged.args
   local kind = end_kind(argv[at + 5])
+  if kind.delayed then return ends.postpone(at, fetch, redis) end
   keys[11], keys[12] = exchanged.base .. kind.target, exchanged.base .. argv[at]
   keys[13] = exchanged.base .. 'metrics:' .. kind.target
   args[1], args[2], args[3], args[4], args[5] = argv[at], argv[at + 1], kind.field, argv[at + 2], kind.target
@@ -31,21 +50,35 @@ function ends.run(at, fetch, redis)
   return move_to_finished.run(redis, keys, args)
 end
 
-function ends.run_locked(at, fetch, redis)
+function ends.run_locked(at, fetch, gated)
   if not fetch then
-    exchanged.quiet = exchanged.quiet or without_fetch.quiet(exchanged.base)
-    redis = exchanged.quiet
+    exchanged.quiet = exchanged.quiet or (exchanged.plain and redis or without_fetch.quiet(exchanged.base))
+    gated = exchanged.quiet
   end
-  local reply = ends.run(at, fetch, redis)
-  if reply ~= -2 then return reply end
-  local locked = relock(exchanged.base, exchanged.argv[at], cmsgpack.unpack(exchanged.argv[at + 3]).token)
-  return locked and ends.run(at, fetch, redis) or reply
+  local reply = ends.run(at, fetch, gated)
+  if reply ~= -2 or exchanged.plain then return reply end
+  local locked = relock(exchanged.base, exchanged.argv[at], ends.token(at))
+  return locked and ends.run(at, fetch, gated) or reply
+end
+
+-- As ends/finished does for those that are over. The memory has the id of this call.
+local function postponed_key(id) return exchanged.base .. 'meta:postponed:' .. id end
+
+local function postponed_code(id, code)
+  local grant = exchanged.argv[3]
+  local again = redis.call('GET', postponed_key(id)) == grant and redis.call('ZSCORE', exchanged.base .. 'delayed', id)
+  return again and 0 or code, again
 end
 
 -- The result of an end that BullMQ's script refused, which it does as well if the end was sent before.
 function ends.refused(at, kind, reply)
   local id, ended = exchanged.argv[at], exchanged.argv[at + 1]
-  local code, again = finished.code(reply, exchanged.base, exchanged.base .. kind.target, id, ended)
+  local code, again
+  if kind.delayed then
+    code, again = postponed_code(id, reply)
+  else
+    code, again = finished.code(reply, exchanged.base, exchanged.base .. kind.target, id, ended)
+  end
   if not again then return code end
   exchanged.repeated = true
   local before = kind.wants and not exchanged.remembered and fetched_before(exchanged.base, exchanged.argv[at + 3], ended)
@@ -54,22 +87,26 @@ function ends.refused(at, kind, reply)
 end
 
 -- Ends the job whose arguments begin at `at`. Returns its result and, if it looked for another, BullMQ's reply.
-function ends.finish(at, fetches, redis)
+function ends.finish(at, fetches, gated)
   local argv, base = exchanged.argv, exchanged.base
   local id, ended, kind = argv[at], argv[at + 1], end_kind(argv[at + 5])
   local fetch = fetches and kind.wants and not exchanged.dry
-  local done, reply = pcall(ends.run_locked, at, fetch, redis)
+  local done, reply = pcall(ends.run_locked, at, fetch, gated)
   if not done then return type(reply) == 'table' and reply.err or tostring(reply) end
   if type(reply) == 'number' and reply < 0 then return ends.refused(at, kind, reply) end
   if kind.discarded then finished.remember(base, id, ended, exchanged.memo_ms) end
+  if kind.delayed then
+    redis.call('SET', postponed_key(id), argv[3], 'PX', exchanged.memo_ms)
+    wake.delayed(base)
+  end
   if not fetch then exchanged.unseen[#exchanged.unseen + 1] = id end
   return 0, fetch and reply
 end
 
 -- The same where the end fetches the next job without the gate. Returns BullMQ's tuple with that job; nil if none came.
-function ends.exchange(at, redis)
+function ends.exchange(at, gated)
   local wants = end_kind(exchanged.argv[at + 5]).wants and not exchanged.dry
-  local result, reply = ends.finish(at, true, redis)
+  local result, reply = ends.finish(at, true, gated)
   local fetched = reply and quick_path.fetched(reply)
   if reply then
     exchanged.last = reply

@@ -4,6 +4,8 @@
 --   count, wanted   how many jobs end, and how many are wanted in their places
 --   results   as they are returned
 --   last      the last reply of a fetch; dry: once no job was found, or enough were (ends/fetched-size), none is looked for
+--   plain     whether ends are exactly BullMQ's: there is no shape
+--   postpones   whether a job that is delayed looks for another
 --   found     how many jobs were fetched when an end was first sent
 --   repeated, remembered   whether an end was sent before, and whether the grant of this call is remembered for that reason
 --   unseen    the jobs that ended without looking for another
@@ -11,5 +13,5 @@
 return {
   argv = false, base = '', memo_ms = '', keys = false, args = { '', '', '', '', '', '', '', '', '' }, count = 0, wanted = 0,
   results = {}, last = false, dry = false, found = 0, repeated = false, remembered = false, unseen = {}, unasked = 0,
-  quiet = false,
+  quiet = false, plain = false, postpones = false,
 }

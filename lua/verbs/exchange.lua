@@ -1,6 +1,6 @@
 --[[
   Ends jobs of a worker and starts others in their places, or starts jobs in its free places. An end is BullMQ's
-  moveToFinished, under pcall with a reply of its own, and fetches the next job by itself: without the gate if nothing can hold it (ends/quick-path), if a rate and
+  moveToFinished or moveToDelayed, under pcall with a reply of its own, and fetches the next job by itself: without the gate if nothing can hold it (ends/quick-path), if a rate and
   limits let the next jobs go now (gate/quick-gate), or if only groups can hold them (gate/quick-groups).
   KEYS
     [1]  …:meta:shape: the keys of BullMQ's scripts are made here, since fewer are sent and read faster
@@ -9,10 +9,13 @@
     [2]  horizon, µs; 0 for a stock worker, which sleeps by its own timers
     [3]  id of this call: the worker's id, a colon and a number
     [4]  how long a grant, or the end of a job that is not kept, is remembered, ms
-    [5]  '1' if jobs may leave although no shape is stored
+    [5]  whether jobs may leave although no shape is stored: '0', '1', or 'plain' for a stock worker that knows of none:
+         then ends are exactly BullMQ's
     [6]  departures that nothing held, to be counted now, or -1 (ends/quick-path)
     then six for each job that ended: id, timestamp, result, BullMQ's options, fields to update or '', and its kind, four
     words: completed or failed, field of the result, 1 if the job is not kept, 1 if the next one is wanted;
+    of a job that is delayed (a retry with a backoff) the delay, ms, as result; if no next one is wanted, its lock token as
+    options; as kind: delayed, 1 to count no attempt, 0, 1 if the next one is wanted;
     or, if none ended,
     [7]  the number of free places, >= 1
     [8]  timestamp
@@ -40,7 +43,7 @@ local grants = use 'gate/grants'
 local start = use 'gate/start'
 local shapes = use 'shape/shapes'
 
-local key, identity, grant, memo_ms, allows_unshaped = KEYS[1], ARGV[1], ARGV[3], ARGV[4], ARGV[5] == '1'
+local key, identity, grant, memo_ms, allows_unshaped = KEYS[1], ARGV[1], ARGV[3], ARGV[4], ARGV[5] ~= '0'
 local base = string.sub(key, 1, -11)
 
 -- This call, as gate/departure has it.
@@ -64,9 +67,11 @@ end
 
 if ARGV[12] == 'free' then return start_jobs() end
 local unreported = ARGV[6]
-ends.begin(base, ARGV, memo_ms)
+ends.begin(base, ARGV, memo_ms, ARGV[5] == 'plain')
 if exchanged.wanted == 0 then return end_alone(key) end
 local open, stored, holds, grouped = quick_path.open_known(key, identity)
+-- BullMQ's moveToDelayed does not say why it fetched no job.
+if exchanged.postpones then open, holds, grouped = false, nil, nil end
 if open and (stored or allows_unshaped) then return end_open(stored, unreported) end
 -- What was counted while nothing held the jobs.
 if stored and tonumber(unreported) > 0 then quick_answer.note(base, unreported, 0, nil) end

@@ -28,8 +28,7 @@ export const BIND = ['caller-secret']
 
 /** Starts and ends jobs, and does all that happens in between. */
 export const RUN = [
-  ...['moveToFinished', 'moveToDelayed', 'exchange'],
-  ...['dead-letter', 'give-back', 'settle-cost'],
+  ...['exchange', 'dead-letter', 'give-back', 'settle-cost'],
   ...[
     'apply-feedback',
     'pause-meter',

@@ -21,8 +21,9 @@ import { Admission } from '../admission/admission.ts'
 import { FirstAnswer, ReplicaConfirmation } from '../admission/confirmation.ts'
 import { FlowAdmission, type FlowEntries, type FlowResult, parentReleases } from '../admission/flows.ts'
 import { checkPriority } from '../admission/job-options.ts'
-import { type DepartingWorker, Departures, type EndCall } from '../departure/departures.ts'
+import { type DepartingWorker, Departures } from '../departure/departures.ts'
 import { Exchange } from '../departure/exchange.ts'
+import { finishedEnd, postponedEnd } from '../departure/job-end.ts'
 import { StockDepartures } from '../departure/stock.ts'
 import { InvalidInputError } from '../errors.ts'
 import {
@@ -37,7 +38,7 @@ import { reopenConnection, watchConnection } from '../redis/connection-watch.ts'
 import { isPassing } from '../redis/failures.ts'
 import { checkFunctionsOption, type FunctionsOption, untilSentAgain } from '../redis/functions.ts'
 import { mastersOf } from '../redis/libraries.ts'
-import { isPrepared, type ScriptSet, WRAPPED } from '../redis/scripts.ts'
+import { isPrepared, type ScriptSet } from '../redis/scripts.ts'
 import { removeOwnKeys } from '../redis/shaped-queues.ts'
 import { untilMoved, untilServed } from '../redis/until-served.ts'
 import { ShapeStore } from '../shape/store.ts'
@@ -71,8 +72,8 @@ const NO_TRANSACTION =
 
 /** BullMQ's script that adds a scheduler, and its first job. */
 const SCHEDULER = 'addJobScheduler'
+/** BullMQ's scripts that start jobs, and that end them and may fetch the next one. */
 const START = 'moveToActive'
-/** BullMQ's scripts that end jobs and may fetch the next one. */
 const FINISH = 'moveToFinished'
 const POSTPONE = 'moveToDelayed'
 
@@ -304,11 +305,13 @@ export class ShapedBackend extends RedisQueueBackend {
     if (script === SCHEDULER) {
       return this.#admission.add(client as Client, { script, args, job: this.#iterationToAdd(args) })
     }
-    if (script === START) return this.#stock.start(args.slice(this.#keysOf(script)))
-    switch (WRAPPED[script]) {
-      case 'finish':
-      case 'postpone':
-        return this.#stock.end(this.#endCall(script, args))
+    switch (script) {
+      case START:
+        return this.#stock.start(this.#withoutKeys(script, args))
+      case FINISH:
+        return this.#stock.end(finishedEnd(this.#withoutKeys(script, args), '', false))
+      case POSTPONE:
+        return this.#stock.end(postponedEnd(this.#withoutKeys(script, args)))
       default:
         if (isPrepared(script)) return this.#runWhole(client as Client, script, args)
         if (isTransaction(client)) return super.execCommand(client, script, args)
@@ -497,7 +500,7 @@ export class ShapedBackend extends RedisQueueBackend {
     if (!exchange) return super.moveToDelayed(...call)
     const fetchNext = exchange.fetches
     const args = this.moveToDelayedArgs(jobId, timestamp, token, delay, { ...opts, fetchNext }) as Argument[]
-    const end = { ...this.#endCall(POSTPONE, args), id: jobId, token }
+    const end = postponedEnd(this.#withoutKeys(POSTPONE, args))
     const code = await this.untilStored(jobId, () => exchange.end(end))
     if (code < 0) throw this.finishedErrors({ code, jobId, command: POSTPONE, state: 'active' })
     return undefined
@@ -515,7 +518,7 @@ export class ShapedBackend extends RedisQueueBackend {
     discarded: boolean,
     exchange: Exchange | undefined,
   ): Promise<MovedJob['result']> {
-    const end = { script: FINISH, args, keys: this.#keysOf(FINISH), discarded, id, token }
+    const end = finishedEnd(this.#withoutKeys(FINISH, args), token, discarded)
     const send: () => Promise<unknown> = exchange ? () => exchange.end(end) : () => this.#stock.end(end)
     const reply = await this.untilStored(id, send)
     if ((reply as number) < 0)
@@ -523,8 +526,8 @@ export class ShapedBackend extends RedisQueueBackend {
     return typeof reply === 'object' ? raw2NextJobData(reply as unknown[]) : undefined
   }
 
-  #endCall(script: string, args: Argument[]): EndCall {
-    return { script, args, keys: this.#keysOf(script), discarded: false }
+  #withoutKeys(script: string, args: readonly Argument[]): readonly Argument[] {
+    return args.slice(this.#keysOf(script))
   }
 
   #finishedOn(args: readonly Argument[]): number {

@@ -4,6 +4,7 @@
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import type { ScriptSet } from '../redis/scripts.ts'
 import type { ShapeStore } from '../shape/store.ts'
+import type { JobEnd } from './job-end.ts'
 import { type DepartureReply, readDeparture } from './reply.ts'
 import { NOT_NOW } from './unreported.ts'
 
@@ -11,6 +12,8 @@ import { NOT_NOW } from './unreported.ts'
 export interface DepartingWorker {
   readonly id: string
   readonly allowUnshaped: boolean
+  /** Its ends are exactly BullMQ's: it is a stock worker that knows of no shape. */
+  readonly isPlain?: boolean
   /** BullMQ's option: it stores in each job which worker runs it. */
   readonly name?: string | undefined
 }
@@ -29,16 +32,6 @@ export interface DepartureRequest {
   readonly options?: Argument
 }
 
-/** A call of BullMQ's moveToFinished or moveToDelayed. */
-export interface EndCall {
-  readonly script: string
-  readonly args: Argument[]
-  /** Number of keys among them. */
-  readonly keys: number
-  /** Whether the job is not kept. */
-  readonly discarded: boolean
-}
-
 /** What an exchange says beside its jobs. */
 export interface ExchangeTerms {
   /** How far ahead the slots of the next jobs may lie, µs. */
@@ -49,14 +42,6 @@ export interface ExchangeTerms {
 
 const MAX_RESTORES = 3
 const DEFAULT_LOCK_MS = 30_000
-
-/** Index of BullMQ's "fetch the next job" among the arguments of the two scripts that can do it. */
-const FETCH_ARGUMENT: Readonly<Record<string, number>> = { moveToFinished: 5, moveToDelayed: 7 }
-
-/** Whether an end is to fetch the next job. */
-export function isFetching({ args, keys, script }: Pick<EndCall, 'args' | 'keys' | 'script'>): boolean {
-  return String(args[keys + (FETCH_ARGUMENT[script] as number)]) === '1'
-}
 
 /** Calls of the scripts that start and end jobs of one queue, and what their replies say to all. */
 export class Departures {
@@ -99,24 +84,6 @@ export class Departures {
   }
 
   /**
-   * Postpones a job, or finishes one alone, and fetches the next one behind the gate.
-   * @param workerId who asks
-   * @param remembers whether Redis is to remember what the call granted, in case it is sent twice
-   * @returns BullMQ's own tuple if such a job was fetched when the same call was first sent
-   */
-  async end(
-    workerId: string,
-    { script, args, keys, discarded }: EndCall,
-    horizonUs: number,
-    remembers: boolean,
-  ): Promise<readonly unknown[]> {
-    const call = [this.#memoMs, horizonUs, remembers ? 1 : 0, this.#nextCall(workerId)]
-    const kept = script === 'moveToFinished' ? [discarded ? 1 : 0] : []
-    const all = this.#splice(args, keys, [this.#store.memory.identityText, ...kept, ...call])
-    return runScript<readonly unknown[]>(await this.#client(), this.#scripts.command(script), all)
-  }
-
-  /**
    * Asks for jobs in free places.
    * @returns a grant's jobs have the lock tokens, if these are not in the options of the request
    */
@@ -132,19 +99,21 @@ export class Departures {
     }
   }
 
-  /** Ends jobs together. @param jobs as `lua/verbs/exchange.lua` gets them */
-  exchange(worker: DepartingWorker, terms: ExchangeTerms, jobs: readonly Argument[]): Promise<readonly unknown[]> {
-    return this.#exchange(worker, this.#nextCall(worker.id), terms, jobs)
+  /** Ends jobs together. */
+  exchange(worker: DepartingWorker, terms: ExchangeTerms, ends: readonly JobEnd[]): Promise<readonly unknown[]> {
+    const places: Argument[] = []
+    for (const { fields } of ends) places.push(...fields)
+    return this.#exchange(worker, this.#nextCall(worker.id), terms, places)
   }
 
   async #exchange(
-    { allowUnshaped }: DepartingWorker,
+    { allowUnshaped, isPlain }: DepartingWorker,
     call: string,
     { horizonUs, reported }: ExchangeTerms,
     places: readonly Argument[],
   ): Promise<readonly unknown[]> {
     const { identityText } = this.#store.memory
-    const allows = allowUnshaped ? '1' : '0'
+    const allows = isPlain ? 'plain' : Number(allowUnshaped)
     const args = [this.#store.key, identityText, horizonUs, call, this.#memoMs, allows, reported, ...places]
     return runScript<readonly unknown[]>(await this.#client(), this.#scripts.command('exchange'), args)
   }
@@ -156,14 +125,6 @@ export class Departures {
     if (reply.loss) this.#store.emit('stateLoss', reply.loss)
     if (reply.nowUs !== undefined) this.#aheadMs = this.#wallMs() - Math.floor(reply.nowUs / 1000)
     return { ...reply, delayedMs: this.dueLocallyMs(reply.delayedMs) }
-  }
-
-  #splice(args: readonly Argument[], keys: number, ours: readonly Argument[]): Argument[] {
-    const all = args.slice(0, keys)
-    all.push(this.#store.key)
-    for (let i = keys; i < args.length; i++) all.push(args[i])
-    all.push(...ours)
-    return all
   }
 
   #nextCall(workerId: string): string {

@@ -1,19 +1,10 @@
 import { Collector } from '../redis/collector.ts'
-import type { Argument } from '../redis/commands.ts'
 import type { ShapeStore } from '../shape/store.ts'
-import { type DepartingWorker, type DepartureRequest, type Departures, type EndCall, isFetching } from './departures.ts'
+import type { DepartingWorker, DepartureRequest, Departures } from './departures.ts'
+import { type JobEnd, resultLength } from './job-end.ts'
 import { mostEnded } from './jobs-per-script.ts'
 import { type DepartureReply, type FetchedJob, type FetchedTuple, isFetchedTuple } from './reply.ts'
 import { NOT_NOW, UnreportedDepartures } from './unreported.ts'
-
-/** The arguments of BullMQ's moveToFinished, after its keys. */
-const ID = 0
-const TIMESTAMP = 1
-const FIELD = 2
-const RESULT = 3
-const TARGET = 4
-const OPTIONS = 7
-const UPDATES = 8
 
 /** Below this many jobs, each is finished by itself: collecting them would cost more than it saves. */
 const BATCHING_FROM = 8
@@ -25,12 +16,6 @@ const IN_FLIGHT = 2
 const MIN_BATCH = 5
 /** Results that one script should store, characters: it stores each in the job and in an event, 2.7 ms for 1 MiB. */
 const MOST_RESULTS = 256 * 1024
-
-/** A job of a loop that ended, and how BullMQ's code ends it. */
-export interface JobEnd extends EndCall {
-  readonly id: string
-  readonly token: string
-}
 
 /** Of each end: BullMQ's code, the text of an error, or the job that came in the place of the one that ended. */
 export type EndResult = number | string | FetchedJob
@@ -109,24 +94,11 @@ export class Exchange {
 
   /** @returns BullMQ's code */
   end(end: JobEnd): Promise<number> {
-    if (end.script !== 'moveToFinished') return this.#postpone(end)
     const { running } = this.#served
-    if (running < BATCHING_FROM) return this.#finish(end)
+    if (running < BATCHING_FROM || end.isPostponed) return this.#finish(end)
     this.#running = running
-    this.#collected += String(end.args[end.keys + RESULT]).length
+    this.#collected += resultLength(end)
     return this.#together.add(end)
-  }
-
-  async #postpone(end: JobEnd): Promise<number> {
-    const sentMs = this.#served.nowMs
-    const reply = this.#departures.read(await this.#departures.end(this.#worker.id, end, this.#served.horizonUs, true))
-    if (reply.lost) await this.#store.restore()
-    const { result } = reply
-    const says = result >= 0 && isFetching(end)
-    // The script locks the next job with the token of the one that ended.
-    const grants = reply.grants.map((grant) => ({ ...grant, token: grant.token || end.token }))
-    this.#served.exchanged({ ends: [end], results: [result], reply: says ? { ...reply, grants } : undefined, sentMs })
-    return result
   }
 
   async #finish(end: JobEnd): Promise<number> {
@@ -138,14 +110,13 @@ export class Exchange {
   async #finishTogether(ends: readonly JobEnd[]): Promise<readonly (number | Error)[]> {
     this.#collected = 0
     const loop = this.#served
-    const jobs: Argument[] = []
     let wanted = 0
-    for (const end of ends) if (addFields(end, jobs)) wanted += 1
+    for (const { fetches } of ends) if (fetches) wanted += 1
     const { stored } = this.#store.memory
     const counts = wanted > 0 && stored !== undefined && !stored.isPaced
     const reported = counts ? this.#unreported.take(loop.nowMs) : NOT_NOW
     const sentMs = loop.nowMs
-    const raw = await this.#departures.exchange(this.#worker, { horizonUs: loop.horizonUs, reported }, jobs)
+    const raw = await this.#departures.exchange(this.#worker, { horizonUs: loop.horizonUs, reported }, ends)
     const results = raw[2] as (number | string | FetchedTuple | FetchedJob)[]
     let fetched = 0
     // In place: there are as many as jobs.
@@ -178,13 +149,4 @@ export class Exchange {
 function codeOf(result: EndResult): number | Error {
   if (typeof result === 'string') return new Error(result)
   return typeof result === 'object' ? 0 : result
-}
-
-/** Adds the fields of a job for `lua/verbs/exchange.lua`. @returns whether another is wanted in its place */
-function addFields(end: JobEnd, to: Argument[]): boolean {
-  const { args, keys: at, discarded } = end
-  const fetches = isFetching(end)
-  const kind = `${args[at + TARGET]} ${args[at + FIELD]} ${discarded ? 1 : 0} ${fetches ? 1 : 0}`
-  to.push(args[at + ID], args[at + TIMESTAMP], args[at + RESULT], args[at + OPTIONS], args[at + UPDATES], kind)
-  return fetches
 }

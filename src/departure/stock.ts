@@ -1,10 +1,14 @@
 import type { Argument } from '../redis/commands.ts'
 import type { ShapeStore } from '../shape/store.ts'
-import { type DepartingWorker, type Departures, type EndCall, isFetching } from './departures.ts'
+import type { DepartingWorker, Departures } from './departures.ts'
+import type { JobEnd } from './job-end.ts'
 import { type DepartureReply, type FetchedTuple, isFetchedTuple } from './reply.ts'
 
 /** The packed options among the arguments of BullMQ's moveToActive. */
 const START_OPTIONS = 2
+
+/** It waits for no slot, and each departure is counted at once. */
+const TERMS = { horizonUs: 0, reported: 0 }
 
 /** Fetches and ends jobs as BullMQ's own code does, which asks for one at a time and waits for no slot. */
 export class StockDepartures {
@@ -32,18 +36,17 @@ export class StockDepartures {
   }
 
   /** @returns what BullMQ's code expects of moveToFinished or moveToDelayed */
-  async end(call: EndCall): Promise<unknown> {
-    const remembers = this.#isByHand || this.#store.memory.stored !== undefined
-    const raw = await this.#departures.end(this.#worker.id, call, 0, remembers)
-    if (isFetchedTuple(raw)) {
-      const [fields, id] = raw as unknown as FetchedTuple
-      return [fields, id, 0, 0]
-    }
+  async end(end: JobEnd): Promise<unknown> {
+    const isPlain = !this.#isByHand && this.#store.memory.stored === undefined
+    const raw = await this.#departures.exchange({ ...this.#worker, isPlain }, TERMS, [end])
+    const [result] = raw[2] as [number | string | FetchedTuple]
+    if (typeof result === 'string') throw new Error(result)
+    if (isFetchedTuple(result)) return [result[0], result[1], 0, 0]
     const reply = this.#departures.read(raw)
     if (reply.lost) await this.#store.restore()
-    if (reply.result < 0 || reply.lost || !isFetching(call)) return reply.result
+    if (result < 0 || reply.lost || !end.fetches) return result
     // Without a job, BullMQ's moveToDelayed reports nothing more; a closed bucket must be reported.
-    const silent = this.#isByHand || (call.script === 'moveToDelayed' && reply.stop !== 'closed')
+    const silent = this.#isByHand || (end.isPostponed && reply.stop !== 'closed')
     return reply.grants.length === 0 && silent ? 0 : stockTuple(reply)
   }
 }

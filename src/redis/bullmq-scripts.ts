@@ -255,20 +255,28 @@ export const START_KEYS: readonly string[] = [
   ...['wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc', 'marker'],
 ].map((key) => `'${key}'`)
 
-/** What occurs in the keys of BullMQ's moveToFinished: the job's id, and its new state. */
+/** What occurs in the keys of an end: the job's id, and its new state. */
 const OF_END: Readonly<Record<string, string>> = { '<id>': 'id', '<target>': 'target' }
 
+/** The calls of BullMQ's own code that end jobs, by script. */
+const ENDED_BY: Readonly<Record<string, readonly [method: string, ...call: unknown[]]>> = {
+  moveToFinished: ['moveToFinishedArgs', { id: '<id>', opts: {} }, '', '', false, '<target>', '', 0],
+  moveToDelayed: ['moveToDelayedArgs', '<id>', 0, '', 0],
+}
+
 /**
- * The keys of BullMQ's moveToFinished, in the order of its own code: expressions of Lua, to be appended to the prefix of
- * the queue.
+ * The keys of one of BullMQ's scripts that end jobs, in the order of its own code: expressions of Lua, to be appended to the
+ * prefix of the queue; undefined for another script.
  */
-export function keysOfEnd(): readonly string[] {
+export function keysOfEnd(script: string): readonly string[] | undefined {
+  const [method, ...call] = ENDED_BY[script] ?? []
+  if (method === undefined) return undefined
   const keys = new Proxy({}, { get: (_target, name) => name })
   const connection = {} as RedisConnection
   const backend = new RedisQueueBackend(connection, '', keys as never, String, { connection: {} }, undefined, false)
-  const { moveToFinishedArgs } = backend as unknown as { moveToFinishedArgs(...call: unknown[]): readonly unknown[] }
-  const args = moveToFinishedArgs.call(backend, { id: '<id>', opts: {} }, '', '', false, '<target>', '', 0)
-  return args.slice(0, COMPOSED.moveToFinished).map((key) => {
+  const made = backend as unknown as Record<string, (...call: unknown[]) => readonly unknown[]>
+  const args = made[method]?.(...call) ?? []
+  return args.slice(0, COMPOSED[script]).map((key) => {
     const parts = String(key)
       .split(/(<\w+>)/)
       .filter(Boolean)

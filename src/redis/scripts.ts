@@ -53,12 +53,6 @@ const OWN: Readonly<Record<string, number>> = {
   'claim-shards': 1,
 }
 
-/** BullMQ's scripts that run inside ours. Ours take one more key. Its moveToActive runs in `exchange`. */
-export const WRAPPED: Readonly<Record<string, string>> = {
-  moveToFinished: 'finish',
-  moveToDelayed: 'postpone',
-}
-
 /**
  * All other scripts of BullMQ that change where jobs wait or run, or delete jobs: in a queue with groups the jobs enter and
  * leave the lines of their groups (`lua/groups/hooks.lua`). A test finds them by their commands.
@@ -93,8 +87,7 @@ export function isPrepared(script: string): boolean {
  * would ever leave, and scripts that add jobs would use up any freed memory. All of BullMQ that ours prepare are run as well.
  */
 const RUN_WHEN_FULL: ReadonlySet<string> = new Set([
-  ...['moveToFinished', 'moveToDelayed', 'exchange'],
-  ...['give-back', 'dead-letter', 'pause-meter', 'set-group'],
+  ...['exchange', 'give-back', 'dead-letter', 'pause-meter', 'set-group'],
   ...['apply-feedback', 'drain-part', 'remove-failed', 'remove-waiting', 'shed'],
   // Without these no program starts, and no shard of a queue goes on; they seldom write, or little.
   ...['declare-shape', 'restore-shape', 'claim-shards', 'caller-secret', 'apply-lease', 'grant-leases'],
@@ -172,7 +165,6 @@ export class ScriptSet {
       this.#scripts.set(name, { text: readLua(`verbs/${file}`), flags: flagsOf(name), numberOfKeys })
     }
     for (const [file, numberOfKeys] of Object.entries(OWN)) add(file, file, numberOfKeys)
-    for (const [name, file] of Object.entries(WRAPPED)) add(name, file, this.originalKeys(name) + 1)
     for (const [name, { numberOfKeys }] of bullmq.scripts) {
       if (!isPrepared(name)) continue
       this.#scripts.set(name, { text: prepared(name), flags: [...FLAGS, RUNS_WHEN_FULL], numberOfKeys })
@@ -307,8 +299,7 @@ function moduleOf(lua: string, name: string): string {
 /** The keys of a script of BullMQ that ours call: expressions of Lua. */
 function keysOf(name: string): readonly string[] | undefined {
   if (name === 'moveToActive') return START_KEYS
-  if (name === 'moveToFinished') return keysOfEnd()
-  return ADDS.includes(name) ? keysOfAdd(name) : undefined
+  return ADDS.includes(name) ? keysOfAdd(name) : keysOfEnd(name)
 }
 
 /** A script of BullMQ with what it needs before and after it. */

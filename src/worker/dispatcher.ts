@@ -1,8 +1,8 @@
 import { AsyncResource } from 'node:async_hooks'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { isFetching } from '../departure/departures.ts'
-import type { EndingLoop, Exchange, Exchanged, JobEnd } from '../departure/exchange.ts'
+import type { EndingLoop, Exchange, Exchanged } from '../departure/exchange.ts'
 import { type HeldJob, heldJobs, startByOf, unheldJob } from '../departure/held-job.ts'
+import type { JobEnd } from '../departure/job-end.ts'
 import { mostStarted } from '../departure/jobs-per-script.ts'
 import type { DepartureReply } from '../departure/reply.ts'
 import { UncertainClockError } from '../errors.ts'
@@ -320,7 +320,7 @@ export class Dispatcher implements EndingLoop {
         this.#timer.hold(unheldJob(result, end.token, slotUs, i - ends.length, free))
         count += 1
       }
-      if (typeof result === 'object' || (result as number) >= 0) this.#ended.set(end.id, isFetching(end))
+      if (typeof result === 'object' || (result as number) >= 0) this.#ended.set(end.id, end.fetches)
     }
     if (!free && count > 0) this.#host.onFetched()
     return count

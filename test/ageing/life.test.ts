@@ -1,8 +1,8 @@
 import { Queue, Worker } from 'bullmq'
 import { expect, test, vi } from 'vitest'
 import { Departures } from '../../src/departure/departures.ts'
+import type { JobEnd } from '../../src/departure/job-end.ts'
 import { ShapedFlowProducer, type ShapedQueue } from '../../src/index.ts'
-import type { Argument } from '../../src/redis/commands.ts'
 import { HeldQueue } from '../model/held-queue.ts'
 import { useRedis } from '../support/redis.ts'
 import { callsOf, departuresOf, eventsOf, gate, settled, Workshop } from '../worker/support.ts'
@@ -22,11 +22,11 @@ async function queuedAt(queue: ShapedQueue): Promise<(string | null)[]> {
 }
 
 /** The end of this job fetches no other one. */
-function withoutFetch(ends: readonly Argument[], id: string): Argument[] {
-  const at = ends.indexOf(id)
-  if (at < 0) return [...ends]
-  const kind = at + 5
-  return ends.with(kind, String(ends[kind]).replace(/1$/, '0'))
+function withoutFetch(ends: readonly JobEnd[], id: string): JobEnd[] {
+  return ends.map((end) => {
+    if (end.id !== id) return end
+    return { ...end, fields: end.fields.with(5, String(end.fields[5]).replace(/1$/, '0')) }
+  })
 }
 
 function heldQueue(name: string): HeldQueue {

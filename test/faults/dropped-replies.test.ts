@@ -356,7 +356,7 @@ const STARTS_AND_ENDS: Record<string, Scenario> = {
     run: workedOff(120, { concurrency: 50, removeOnComplete: { count: 0 } }),
   },
   'a retry with a backoff': {
-    script: 'moveToDelayed',
+    script: ends,
     shape: { ...PACED, burst: 1 },
     run: async (stage) => {
       await stage.queue.add('job', {}, { jobId: 'a', attempts: 2, backoff: 30 })
@@ -456,10 +456,10 @@ function stock(
 describe("the reply of a script of BullMQ's own Worker is lost once:", () => {
   test.each([
     ['a start', stock(asks, undefined)],
-    ['an end', stock('moveToFinished', undefined)],
-    ['an end of a job that is not kept', stock('moveToFinished', { count: 0 })],
-    ['an unpaced end, which fetches the next', stock('moveToFinished', undefined, { capacity: 1000 })],
-    ['an end where no shape is stored', stock('moveToFinished', undefined, null)],
+    ['an end', stock(ends, undefined)],
+    ['an end of a job that is not kept', stock(ends, { count: 0 })],
+    ['an unpaced end, which fetches the next', stock(ends, undefined, { capacity: 1000 })],
+    ['an end where no shape is stored', stock(ends, undefined, null)],
   ])('%s', (_name, scenario) => expectOneExecution(scenario))
 })
 

@@ -3,6 +3,7 @@ import { type DepartureRequest, Departures } from '../../src/departure/departure
 import { type EndingLoop, Exchange, type Exchanged } from '../../src/departure/exchange.ts'
 import { giveBack } from '../../src/departure/give-back.ts'
 import type { HeldJob } from '../../src/departure/held-job.ts'
+import { finishedEnd, postponedEnd } from '../../src/departure/job-end.ts'
 import { mostGivenBack } from '../../src/departure/jobs-per-script.ts'
 import type { DepartureReply } from '../../src/departure/reply.ts'
 import type { Feedback } from '../../src/feedback/feedback.ts'
@@ -257,21 +258,18 @@ export class FleetWorker {
     if (before < fails) {
       failed.set(number, before + 1)
       const [at, delayMs] = [timestamp + backoffUs / 1000, backoffUs / 1000]
-      return this.#sendEnd(held, 'moveToDelayed', this.#bullmq.moveToDelayed(held, held.token, at, delayMs, fetches))
+      const args = this.#bullmq.moveToDelayed(held, held.token, at, delayMs, fetches)
+      return this.#exchange.end(postponedEnd(this.#withoutKeys('moveToDelayed', args)))
     }
-    const code = await this.#sendEnd(
-      held,
-      'moveToFinished',
-      this.#bullmq.moveToCompleted(held, held.token, timestamp, fetches),
-    )
+    const args = this.#bullmq.moveToCompleted(held, held.token, timestamp, fetches)
+    const code = await this.#exchange.end(finishedEnd(this.#withoutKeys('moveToFinished', args), held.token, false))
     this.#fleet.ended += 1
     this.#wentWell(held)
     return code
   }
 
-  #sendEnd({ id, token }: HeldJob, script: string, args: Argument[]): Promise<number> {
-    const keys = this.#fleet.redis.scripts.set.originalKeys(script)
-    return this.#exchange.end({ script, args, keys, discarded: false, id, token })
+  #withoutKeys(script: string, args: readonly Argument[]): readonly Argument[] {
+    return args.slice(this.#fleet.redis.scripts.set.originalKeys(script))
   }
 
   /**

@@ -47,7 +47,7 @@ const SCENARIOS: Record<string, Scenario> = {
   },
   'a batch of jobs that end together': { script: ends, jobs: 150, options: { concurrency: 50 } },
   'a retry with a backoff, which fetches the next': {
-    ...{ script: 'moveToDelayed', jobs: 3, options: { concurrency: 1 }, opts: { attempts: 2, backoff: 30 } },
+    ...{ script: ends, jobs: 3, options: { concurrency: 1 }, opts: { attempts: 2, backoff: 30 } },
     ...{ process: onceAgain(), attempts: 4, tokens: 8 },
   },
   'a job that settles its cost': {

@@ -132,7 +132,7 @@ test('every script of BullMQ that moves or deletes jobs is sent with the hooks o
   }
   const { scripts } = captureBullmqScripts()
   const fileOf = (name: string) => {
-    if (name === 'moveToActive') return 'exchange'
+    if (/^moveTo(Active|Finished|Delayed)$/.test(name)) return 'exchange'
     return /^add(Standard|Prioritized|Delayed|Parent)Job$|^addJobScheduler$/.test(name) ? 'add' : name
   }
   const sent = new ScriptSet(captureBullmqScripts(), 'moves').texts()

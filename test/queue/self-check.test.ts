@@ -150,5 +150,9 @@ test.each(['addStandardJob', 'addPrioritizedJob', 'addDelayedJob', 'addParentJob
 test('so are those of the ends of jobs, which depend on the job', () => {
   const named = ['wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc']
   const expected = [...named.map((name) => `'${name}'`), 'target', 'id', "'metrics:' .. target", "'marker'"]
-  expect(keysOfEnd()).toEqual(expected)
+  expect(keysOfEnd('moveToFinished')).toEqual(expected)
+  const ofDelayed = ['events', 'meta', 'stalled', 'wait', 'limiter', 'pc'].map((name) => `'${name}'`)
+  const before = ['marker', 'active', 'prioritized', 'delayed'].map((name) => `'${name}'`)
+  expect(keysOfEnd('moveToDelayed')).toEqual([...before, 'id', ...ofDelayed])
+  expect(keysOfEnd('moveToActive')).toBeUndefined()
 })

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import type { JobEnd } from '../../src/departure/exchange.ts'
+import type { JobEnd } from '../../src/departure/job-end.ts'
 import { type DepartureReply, readDeparture } from '../../src/departure/reply.ts'
 import type { Dispatcher } from '../../src/worker/dispatcher.ts'
 import { idleDispatcher, nothing } from './idle-host.ts'
@@ -20,7 +20,7 @@ function grantOf(id: string, slotUs: number): DepartureReply {
 }
 
 function endOf(id: string): JobEnd {
-  return { id, token: 'token', script: 'moveToFinished', args: [], keys: 14, discarded: false }
+  return { id, token: 'token', fetches: false, isPostponed: false, fields: [] }
 }
 
 test.each([

@@ -182,7 +182,7 @@ const CASES: readonly Case[] = [
     starts: 'urgent',
   },
   {
-    by: 'moveToFinished',
+    by: 'exchange',
     when: 'a parent whose last child ends comes before the held one',
     ...limited,
     before: async (queue) => {
@@ -498,8 +498,6 @@ const OTHERS: Readonly<Record<string, readonly string[]>> = {
     // Jobs that come: lua/gate/touched.lua or lua/gate/wake.lua.
     ...['dead-letter', 'bury-failed', 'redrive', 'updateJobScheduler'],
     ...['moveStalledJobsToWait', 'moveJobFromActiveToWait', 'retryJob', 'removeChildDependency'],
-    // Places: lua/ends/without-fetch.lua.
-    ...['moveToFinished', 'moveToDelayed'],
     // Limits: lua/limits/queue-places.lua.
     ...['settle-cost', 'cancel-reservation', 'release-lease'],
   ],

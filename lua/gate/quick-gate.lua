@@ -13,12 +13,11 @@ local as_text = use 'redis/as-text'
 local hooked_redis = use 'redis/hooked-redis'
 local run_id = use 'redis/run-id'
 local job_options = use 'shape/job-options'
-local shapes = use 'shape/shapes'
 
 -- If only a rate and limits may hold the jobs of a queue, and the next jobs conform to them now, BullMQ's script
 -- fetches them by itself, as in ends/quick-path: the rest of the gate is not set up, and the reply is BullMQ's.
 --   q.time, q.now   when all of them depart: Redis's reply to TIME, and µs
---   q.shape, q.meter   with a rate; q.slot_before is the last slot granted before (µs)
+--   q.meter         with a rate; q.slot_before is the last slot granted before (µs)
 --   q.charged       what is kept with each job under limits (limits/charged)
 --   q.parts         the limits, as in limits/queue-limits; for each
 --     part.room     units that conform together now; they are charged all at once, at the end
@@ -87,18 +86,18 @@ end
 -- The meter, brought up to now; nil if the gate is needed: more has changed than a departure changes, or it is time to
 -- look for jobs that bypass the meter.
 function quick_gate.open_meter(q, call)
-  local shape, key = shapes.read(call.key), q.base .. 'meta:meter'
+  local shape, key = call.holds, q.base .. 'meta:meter'
   local m = meter.open(key, q.now, shape, run_id(), call.horizon)
-  if m.reset or not shape.metered or meter.foreign_due(m, q.now) then return nil end
-  q.shape, q.slot_before = shape, m.origin + math.ceil(m.last)
+  if m.reset or meter.foreign_due(m, q.now) then return nil end
+  q.slot_before = m.origin + math.ceil(m.last)
   meter.note_horizon(m, call.horizon, q.now)
   return m
 end
 
 -- All of them depart now, and some may cost nothing under some limit.
 function quick_gate.charged(q, call)
-  local f = redis.call('HMGET', call.key, 'rulesAt', 'groupsAt')
-  return charged.text(charged.rules(f[1], f[2]), not q.meter and charged.start_by(q.parts, q.now, tonumber(call.memo_ms)))
+  local rules = charged.rules(call.holds.rules_at, call.holds.groups_at)
+  return charged.text(rules, not q.meter and charged.start_by(q.parts, q.now, tonumber(call.memo_ms)))
 end
 
 -- call: base, key of the shape, jobs wanted, grant and memo_ms as in gate/departure, horizon µs; holds, as ends/quick-path
@@ -186,7 +185,7 @@ function quick_gate.save(q, call)
   grants.keep(q.base, call.grant, call.memo_ms, q.jobs, 'full', q.slot_before, m and m.seq, as_text.us(q.now))
   if not m then
     pace.count(q.base, count, q.now, call.began)
-  elseif q.shape.capacity then
+  elseif call.holds.capacity then
     pace.note(q.base, count, q.now, m.departed, call.began)
   end
 end

@@ -34,7 +34,7 @@ end
 function quick_groups.open(call)
   local base, time = call.base, redis.call('TIME')
   local now, shape = time[1] * 1000000 + time[2], shapes.read(call.key)
-  if not shape or shape.id .. ':' .. shape.revision ~= call.identity or not quick_groups.is_plain(shape, now) then return nil end
+  if not shape or shape.identity ~= call.identity or not quick_groups.is_plain(shape, now) then return nil end
   if refusals.due(base .. 'meta:meter', now) > 0 or grants.recall(base, call.grant) then return nil end
   if quick_groups.others_sleep(base, grants.worker(call.grant), now) then return nil end
   local g = queue_groups.open(base, shape, now)

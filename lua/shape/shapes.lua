@@ -4,6 +4,7 @@ local limit_bucket = use 'limits/bucket'
 local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
 local concurrency_resolve = use 'shape/concurrency-resolve'
+local parsed = use 'shape/parsed'
 
 local shapes = {}
 
@@ -12,9 +13,7 @@ local shapes = {}
 --   declared, overrides    JSON: field -> { value, version?, by } and field -> { value, by, reason, at, until? } (ms)
 --   rate, interval, burst, capacity, ...   the effective values, computed from the two by shapes.resolve
 --   expires                when the next override ends (ms)
---   fits                   'id:revision places timed most', if a plain job need only fit (admission/fits-surely): the unreserved
---                          places, 't' if departures are timed, the highest cost, each '' if there is none
---   open                   'id:revision', if nothing of the shape can hold a job (ends/quick-path)
+--   digest                 of what follows until the next revision (shape/parsed)
 --   changedAt              since when the effective rate and burst are in force (µs)
 --   rulesAt                since when the limits and the mode are in force (µs), if they have changed
 --   metered                set once jobs may have departed through its meter
@@ -32,12 +31,6 @@ local SHAPE_FIELDS = {
   'onStateLoss', 'limits', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo',
   'audit', 'groups', 'priorityAgeingMs', 'durability',
 }
-
--- As in src/shape/shape.ts.
-local DEFAULT_HORIZON_MS = 50
-
--- How a limit per group begins: as in src/limits/queue-limits.ts.
-shapes.GROUP_LIMIT = '{"per":"group",'
 
 function shapes.document(text)
   return text and cjson.decode(text) or {}
@@ -90,27 +83,10 @@ local function shape_catch_up(base, interval, burst, changed_at)
   redis.call('HINCRBY', key, 'seq', 1)
 end
 
--- Every change of the shape is a revision (step: 1 if it is left out). With it goes what the short ways need of the
--- shape, in a field for adds and one for ends: reading ten costs a third of an add's own time in Redis. Returns the
--- revision.
+-- Every change of the shape is a revision (step: 1 if it is left out). Returns it.
 function shapes.revise(key, step)
   local revision = redis.call('HINCRBY', key, 'rev', step or 1)
-  local f = redis.call('HMGET', key, 'born', 'rev', 'capacity', 'reservedPlaces', 'interval', 'burst', 'limits', 'mode',
-    'expires', 'maxWaitMs', 'groups', 'priorityAgeingMs', 'pausedUntil', 'probe', 'ownConcurrency')
-  if f[5] or f[7] or f[9] or f[11] or f[12] or f[13] or f[14] or f[15] then
-    redis.call('HDEL', key, 'open')
-  else
-    redis.call('HSET', key, 'open', f[1] .. ':' .. f[2])
-  end
-  if (f[8] and f[8] ~= 'enforce') or f[9] or f[10] or f[11] or f[12] then
-    redis.call('HDEL', key, 'fits')
-    return revision
-  end
-  -- The reserved sum comes first in the field.
-  local reserved = f[3] and f[4] and tonumber(string.match(f[4], '^%d+')) or 0
-  local places = f[3] and as_text.us(math.max(0, tonumber(f[3]) - reserved)) or ''
-  local most = f[5] and (f[6] or '1') or ''
-  redis.call('HSET', key, 'fits', f[1] .. ':' .. f[2] .. ' ' .. places .. ((f[5] or f[7]) and ' t ' or '  ') .. most)
+  redis.call('HSET', key, 'digest', parsed.digest(key))
   return revision
 end
 
@@ -167,28 +143,13 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   if before[1] and (concurrency or math.huge) > tonumber(before[1]) then wake.place(base) end
 end
 
+-- The shape, and what changes without a revision; nil if none is stored.
 function shapes.read(key)
-  local f = redis.call('HMGET', key, 'born', 'rev', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'mode',
-    'onStateLoss', 'expires', 'pausedUntil', 'claimed', 'claimedUntil', 'metered', 'concurrency', 'horizonMs',
-    'changedAt', 'limits', 'probe', 'ownConcurrency', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo', 'audit',
-    'groups', 'groupsAt', 'priorityAgeingMs', 'rulesAt')
-  if not f[1] then return nil end
-  -- Limits per group come last. Without groups, all jobs are one.
-  local limits, group_limits = f[17], nil
-  local at = limits and f[25] and string.find(limits, shapes.GROUP_LIMIT, 1, true)
-  if at then
-    limits, group_limits = at > 2 and string.sub(limits, 1, at - 2) .. ']' or nil, '[' .. string.sub(limits, at)
-  end
-  return {
-    id = f[1], revision = tonumber(f[2]), interval = tonumber(f[3]), burst = tonumber(f[4]) or 1,
-    capacity = tonumber(f[5]), capacity_horizon_ms = tonumber(f[6]), mode = f[7] or 'enforce',
-    on_state_loss = f[8] or 'hold', expires = tonumber(f[9]), paused_until = tonumber(f[10]) or 0,
-    claimed = tonumber(f[11]) or 0, claimed_until = tonumber(f[12]) or 0, metered = f[13], concurrency = f[14],
-    horizon = (tonumber(f[15]) or DEFAULT_HORIZON_MS) * 1000, changed_at = tonumber(f[16]) or math.huge,
-    limits = limits, group_limits = group_limits, probe = f[18], own_concurrency = f[19], max_wait_ms = tonumber(f[20]), reserved = f[21],
-    overflow = f[22], overflow_to = f[23], audit = tonumber(f[24]), groups = f[25], groups_at = tonumber(f[26]) or 0,
-    ageing_ms = tonumber(f[27]), rules_at = tonumber(f[28]) or 0,
-  }
+  local f = redis.call('HMGET', key, 'digest', 'probe', 'metered', 'claimed', 'claimedUntil')
+  local shape = parsed.of(key, f[1])
+  return shape and setmetatable({
+    probe = f[2], metered = f[3], claimed = tonumber(f[4]) or 0, claimed_until = tonumber(f[5]) or 0,
+  }, shape)
 end
 
 local function shape_resolved(key, base, at)

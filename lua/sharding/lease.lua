@@ -77,7 +77,7 @@ function lease.apply(key, base, now, given)
   if not expires then return end
   redis.call('HSET', key, 'expires', expires)
   -- The revision stays.
-  redis.call('HDEL', key, 'open')
+  shapes.revise(key, 0)
 end
 
 -- Whether jobs wait for nothing but the rate.

@@ -69,7 +69,7 @@ if ARGV[12] == 'free' then return start_jobs() end
 local unreported = ARGV[6]
 ends.begin(base, ARGV, memo_ms, ARGV[5] == 'plain')
 if exchanged.wanted == 0 then return end_alone(key) end
-local open, stored, holds, grouped = quick_path.open_known(key, identity)
+local open, stored, holds, grouped = quick_path.open(key, identity)
 -- BullMQ's moveToDelayed does not say why it fetched no job.
 if exchanged.postpones then open, holds, grouped = false, nil, nil end
 if open and (stored or allows_unshaped) then return end_open(stored, unreported) end

@@ -16,6 +16,7 @@
 ]]
 local redis_now = use 'redis/redis-now'
 local history = use 'reports/history'
+local parsed = use 'shape/parsed'
 local reshape = use 'shape/reshape'
 local shapes = use 'shape/shapes'
 
@@ -34,7 +35,7 @@ local function lacks_groups(key, given)
   local stored = redis.call('HMGET', key, 'declared', 'overrides')
   local declared, overrides = shapes.document(stored[1]), shapes.document(stored[2])
   local limits = future('limits', given, declared, overrides)
-  return limits and string.find(limits, shapes.GROUP_LIMIT, 1, true) and not future('groups', given, declared, overrides)
+  return limits and string.find(limits, parsed.GROUP_LIMIT, 1, true) and not future('groups', given, declared, overrides)
 end
 
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)

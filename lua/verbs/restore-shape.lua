@@ -33,6 +33,7 @@ local function put_back()
   redis.call('DEL', key)
   redis.call('HSET', key, unpack(ARGV, 3))
   redis.call('HDEL', key, 'claimed', 'claimedUntil')
+  shapes.revise(key, 0)
   if redis.call('HGET', key, 'lease') then lease.forget(key, base, now) end
   reshape.define_limits(base, redis.call('HGET', key, 'limits'), 'restored')
 end

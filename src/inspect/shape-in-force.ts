@@ -54,7 +54,7 @@ function resolved({ fields, bullmq }: ShapeInForce, atUs: number): ShapeInForce 
   const ends = [...Object.values(overrides), ...effects].flatMap(({ until }) => until ?? [])
   const running = concurrencyOf(values.concurrency as number | undefined, effects, { fields, bullmq })
   const kept = Object.entries(fields).filter(
-    ([field]) => !EFFECTIVE.includes(field) && !['expires', 'ownConcurrency', 'fits', 'open'].includes(field),
+    ([field]) => !EFFECTIVE.includes(field) && !['expires', 'ownConcurrency', 'digest'].includes(field),
   )
   const next = texts({
     ...Object.fromEntries(kept),

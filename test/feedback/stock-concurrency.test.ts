@@ -2,6 +2,7 @@ import { type Job, Queue } from 'bullmq'
 import { expect, test } from 'vitest'
 import type { ShapedJob, ShapedQueue, ShapedQueueOptions } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
+import { setShapeFields } from '../support/shape-fields.ts'
 import { asksUntil, callsOf, eventsOf, gate, jobs, Workshop } from '../worker/support.ts'
 import { ears, said, Told } from './support/told.ts'
 
@@ -33,7 +34,7 @@ async function minuteOver(queue: ShapedQueue): Promise<void> {
   const [client, key, past] = [redis.client(), queue.toKey('meta:shape'), Date.now() - 1]
   const feedback = JSON.parse((await client.hget(key, 'feedback')) as string)
   feedback.concurrency.until = past
-  await client.hset(key, { feedback: JSON.stringify(feedback), expires: past })
+  await setShapeFields(client, key, { feedback: JSON.stringify(feedback), expires: past })
   await queue.meter()
 }
 

@@ -4,6 +4,7 @@ import type { ShapedQueue } from '../../src/index.ts'
 import { Inspector } from '../../src/inspect/index.ts'
 import { many, rejection, Taker } from '../queue/support.ts'
 import { useRedis } from '../support/redis.ts'
+import { setShapeFields } from '../support/shape-fields.ts'
 import { Workshop } from '../worker/support.ts'
 import { inspectorOf, statusOf } from './support.ts'
 
@@ -126,7 +127,7 @@ async function endNow(queue: ShapedQueue, field: 'overrides' | 'feedback', names
   const document = JSON.parse((await client.hget(key, field)) as string)
   const endedMs = Date.now() - 60_000
   for (const name of names) document[name].until = endedMs
-  await client.hset(key, { [field]: JSON.stringify(document), expires: endedMs })
+  await setShapeFields(client, key, { [field]: JSON.stringify(document), expires: endedMs })
   return endedMs
 }
 
@@ -164,7 +165,7 @@ test('of several overrides each ends at its own time', async () => {
   const nowMs = Date.now()
   overrides.rate.until = nowMs - 60_000
   overrides.burst.until = nowMs - 30_000
-  await client.hset(key, { overrides: JSON.stringify(overrides), expires: nowMs - 60_000 })
+  await setShapeFields(client, key, { overrides: JSON.stringify(overrides), expires: nowMs - 60_000 })
   await expectSameUnseen(queue)
 })
 

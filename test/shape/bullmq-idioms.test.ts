@@ -3,6 +3,7 @@ import { expect, test } from 'vitest'
 import { UnsupportedOptionError } from '../../src/index.ts'
 import { many, ownKeys, refusal, rejection, Taker } from '../queue/support.ts'
 import { useRedis } from '../support/redis.ts'
+import { setShapeFields } from '../support/shape-fields.ts'
 import { eventsOf, Workshop } from '../worker/support.ts'
 
 const redis = useRedis(import.meta.url)
@@ -110,7 +111,7 @@ test('when an override of the concurrency is over, the first script writes the d
   const key = queue.toKey('meta:shape')
   const overrides = JSON.parse((await client.hget(key, 'overrides'))!)
   overrides.concurrency.until = Date.now() - 1
-  await client.hset(key, 'overrides', JSON.stringify(overrides), 'expires', Date.now() - 1)
+  await setShapeFields(client, key, { overrides: JSON.stringify(overrides), expires: Date.now() - 1 })
   await queue.add('job', {})
   expect(await queue.getGlobalConcurrency()).toBe(4)
 })

@@ -50,6 +50,7 @@ function inForce({
   groupsAt,
   rulesAt,
   expires,
+  digest,
   declared,
   overrides,
   ...fields

@@ -1,49 +1,13 @@
 import { expect, test } from 'vitest'
 import type { ShapedJobsOptions, ShapedQueue } from '../../src/index.ts'
+import { LuaComposer } from '../../src/redis/lua-composer.ts'
+import { readLuaFile } from '../../src/redis/lua-files.ts'
 import { useRedis } from '../support/redis.ts'
-import { Record as Seen, Workshop } from '../worker/support.ts'
+import { Workshop } from '../worker/support.ts'
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
 const WHO = { by: 'ops', reason: 'test' }
-
-/** What adds read of the shape, without its identity; undefined if there is nothing for this revision. */
-async function fits(queue: ShapedQueue): Promise<string | undefined> {
-  const stored = await redis.client().hmget(queue.toKey('meta:shape'), 'born', 'rev', 'fits')
-  const [born, rev, text] = stored
-  return text?.startsWith(`${born}:${rev} `) ? text.slice(`${born}:${rev} `.length) : undefined
-}
-
-test.each([
-  [{ capacity: 7 }, '7  '],
-  [{ capacity: 7, reservedPlaces: { 1: 2 } }, '5  '],
-  [{ capacity: 7, rate: '10/s' as const, burst: 3 }, '7 t 3'],
-  [{ rate: '10/s' as const }, ' t 1'],
-  [{ limits: [{ name: 'day', rate: '1000/day' as const }] }, ' t '],
-  [{ concurrency: 3 }, '  '],
-  [{ capacity: 7, maxWaitMs: 1000, rate: '10/s' as const }, undefined],
-  [{ capacity: 7, groups: {} }, undefined],
-  [{ capacity: 7, priorityAgeingMs: 1000 }, undefined],
-  [{ capacity: 7, mode: 'shadow' as const }, undefined],
-])('of %o adds read %o', async (shape, expected) => {
-  const queue = shop.queue(shape)
-  await queue.waitUntilReady()
-  expect(await fits(queue)).toBe(expected)
-})
-
-test('it is of every revision: overrides, pauses and their ends', async () => {
-  const queue = shop.queue({ capacity: 7, rate: '10/s' })
-  await queue.setShape({ capacity: 4 }, WHO)
-  expect(await fits(queue)).toBe('4 t 1')
-  await queue.pauseUntil(Date.now() + 60_000, WHO)
-  expect(await fits(queue)).toBe('4 t 1')
-  await queue.clearPause()
-  expect(await fits(queue)).toBe('4 t 1')
-  await queue.setShape({ capacity: 5 }, { ...WHO, ttlMs: 60_000 })
-  expect(await fits(queue)).toBeUndefined()
-  await queue.clearShape()
-  expect(await fits(queue)).toBe('7 t 1')
-})
 
 /** How many calls of the script were left to all its checks: jobs that certainly fit have a shorter reply. */
 async function checked(queue: ShapedQueue, add: () => Promise<unknown>): Promise<number> {
@@ -113,49 +77,61 @@ test('the parts of a large bulk take their claimed places, in their order, and a
   expect(claims).toEqual(['0'])
 })
 
-/** Whether the shape says that nothing holds the jobs. */
-async function isOpen(queue: ShapedQueue): Promise<boolean> {
-  const [born, rev, open] = await redis.client().hmget(queue.toKey('meta:shape'), 'born', 'rev', 'open')
-  return open === `${born}:${rev}`
+test('each revision decides by itself: overrides, pauses and their ends', async () => {
+  const queue = shop.queue({ capacity: 7, rate: '10/s' })
+  const calls = () => checked(queue, () => queue.add('job', {}))
+  await queue.setShape({ capacity: 4 }, WHO)
+  expect(await calls()).toBe(0)
+  await queue.pauseUntil(Date.now() + 60_000, WHO)
+  expect(await calls()).toBe(0)
+  await queue.setShape({ capacity: 5 }, { ...WHO, ttlMs: 60_000 })
+  expect(await calls()).toBe(1)
+  await queue.clearShape()
+  expect(await calls()).toBe(0)
+  await queue.setShape({ capacity: 4 }, WHO)
+  await expect(queue.add('job', {})).rejects.toThrow('full')
+})
+
+/** Changes the shape, and puts another change in its place that has the same id and revision: that of another master. */
+async function diverged(queue: ShapedQueue, change: object, other: object): Promise<void> {
+  const [client, key] = [redis.client(), queue.toKey('meta:shape')]
+  const store = async (copy: Buffer | null) => await client.restore(key, 0, copy as Buffer, 'REPLACE')
+  const before = await client.dumpBuffer(key)
+  await shop.queueNamed(queue.name).setShape(other, WHO)
+  const after = await client.dumpBuffer(key)
+  const identity = await client.hmget(key, 'born', 'rev')
+  await store(before)
+  await queue.setShape(change, WHO)
+  expect(await client.hmget(key, 'born', 'rev')).toEqual(identity)
+  // Scripts know this one now.
+  await queue.add('job', {})
+  await store(after)
 }
 
-test.each([
-  [{ capacity: 7 }, true],
-  [{ capacity: 7, maxWaitMs: 1000, concurrency: 2, audit: 10 }, true],
-  [{ rate: '10/s' as const }, false],
-  [{ rate: '10/s' as const, mode: 'off' as const }, false],
-  [{ limits: [{ name: 'day', rate: '1000/day' as const }] }, false],
-  [{ groups: {} }, false],
-  [{ priorityAgeingMs: 1000 }, false],
-])('of %o ends read that nothing holds the jobs: %s', async (shape, expected) => {
-  const queue = shop.queue(shape)
+test('a capacity applies that another master has stored as the same revision', async () => {
+  const queue = shop.queue({ capacity: 7 })
   await queue.waitUntilReady()
-  expect(await isOpen(queue)).toBe(expected)
+  await diverged(queue, { capacity: 7 }, { capacity: 2 })
+  await queue.add('job', {})
+  await expect(queue.add('job', {})).rejects.toThrow('full')
 })
 
-test('ends read that nothing holds the jobs of each revision without a pause and an expiry', async () => {
-  const queue = shop.queue({ capacity: 7 })
-  await queue.pauseUntil(Date.now() + 60_000, WHO)
-  expect(await isOpen(queue)).toBe(false)
-  await queue.clearPause()
-  expect(await isOpen(queue)).toBe(true)
-  await queue.setShape({ capacity: 5 }, { ...WHO, ttlMs: 60_000 })
-  expect(await isOpen(queue)).toBe(false)
-  await queue.clearShape()
-  expect(await isOpen(queue)).toBe(true)
-})
+/** Reads so many shapes, the first of them a second time at the end; returns whether the last and the first are kept. */
+const READ_MANY = new LuaComposer(readLuaFile).text(`
+local parsed = use 'shape/parsed'
+local function read(i)
+  local key = KEYS[1] .. ':' .. i
+  redis.call('HSET', key, 'born', 1, 'rev', 1)
+  return parsed.of(key, parsed.digest(key))
+end
+local first = read(1)
+for i = 2, tonumber(ARGV[1]) do read(i) end
+local last = tonumber(ARGV[1])
+return { read(last) == read(last) and 1 or 0, read(1) == first and 1 or 0 }`)
 
-test('a rate that an older version set, which leaves the field as it was, holds the next jobs', async () => {
-  const queue = shop.queue({ capacity: 7 })
-  await queue.addBulk(Array.from({ length: 3 }, (_, i) => ({ name: 'job', data: { i } })))
-  const key = queue.toKey('meta:shape')
-  const ended = new Seen<string>()
-  const worker = shop.worker(queue, async () => {
-    await redis.client().hset(key, 'rate', '[1,60000]', 'interval', '60000000')
-    await redis.client().hincrby(key, 'rev', 1)
-  })
-  worker.on('completed', ({ id }) => ended.add(id as string))
-  // The second takes the burst of the new rate.
-  await ended.reach(2)
-  expect(await queue.getWaitingCount()).toBe(1)
+test.each([
+  [1000, [1, 1]],
+  [1001, [1, 0]],
+])('of %i shapes in one Redis the last is kept, and the first while they are few', async (shapes, expected) => {
+  expect(await redis.client().eval(READ_MANY, 1, `${redis.prefix}:many`, shapes)).toEqual(expected)
 })

@@ -3,6 +3,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import type { ShapedQueue } from '../../src/index.ts'
 import { many, refusal, Taker } from '../queue/support.ts'
 import { useRedis } from '../support/redis.ts'
+import { setShapeFields } from '../support/shape-fields.ts'
 import { eventsOf, Workshop } from '../worker/support.ts'
 
 const redis = useRedis(import.meta.url)
@@ -16,7 +17,7 @@ async function expireOverrides(queue: ShapedQueue): Promise<void> {
   const past = Date.now() - 1000
   const overrides = JSON.parse((await client.hget(key, 'overrides')) ?? '{}') as Record<string, { until?: number }>
   for (const entry of Object.values(overrides)) if (entry.until) entry.until = past
-  await client.hset(key, 'overrides', JSON.stringify(overrides), 'expires', past)
+  await setShapeFields(client, key, { overrides: JSON.stringify(overrides), expires: past })
 }
 
 function warnings(): string[] {

@@ -76,7 +76,7 @@ function readHash(fields: Record<string, string>, name: string): Record<string, 
   }
   if (name === 'meta:shape') {
     // A change that is made twice counts twice, and is the same.
-    for (const counted of ['rev', 'fits', 'open']) delete fields[counted]
+    for (const counted of ['rev', 'digest']) delete fields[counted]
     // The order of what Lua encodes depends on what its table has been through.
     for (const field of ['declared', 'overrides']) if (fields[field]) fields[field] = sorted(fields[field])
   }

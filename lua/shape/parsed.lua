@@ -1,0 +1,66 @@
+-- What a shape says until its next revision, parsed. A library keeps that from one call to the next, by the digest of the
+-- fields it was parsed from, which each revision stores (shape/shapes): what has the same digest is the same, whichever
+-- Redis, database or copy it comes from. So a call reads one field instead of all.
+local parsed = {}
+
+local FIELDS = {
+  'born', 'rev', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'mode', 'onStateLoss', 'expires', 'pausedUntil',
+  'concurrency', 'horizonMs', 'changedAt', 'limits', 'ownConcurrency', 'maxWaitMs', 'reservedPlaces', 'overflow',
+  'overflowTo', 'audit', 'groups', 'groupsAt', 'priorityAgeingMs', 'rulesAt',
+}
+
+-- As in src/shape/shape.ts.
+local DEFAULT_HORIZON_MS = 50
+
+-- So many shapes are kept, of one queue only the last.
+local MOST = 1000
+local known, count = {}, 0
+
+-- How a limit per group begins: as in src/limits/queue-limits.ts.
+parsed.GROUP_LIMIT = '{"per":"group",'
+
+local function parse(f)
+  -- Limits per group come last. Without groups, all jobs are one.
+  local limits, group_limits = f[14], nil
+  local at = limits and f[21] and string.find(limits, parsed.GROUP_LIMIT, 1, true)
+  if at then
+    limits, group_limits = at > 2 and string.sub(limits, 1, at - 2) .. ']' or nil, '[' .. string.sub(limits, at)
+  end
+  local shape = {
+    id = f[1], revision = tonumber(f[2]), identity = f[1] .. ':' .. f[2], interval = tonumber(f[3]),
+    burst = tonumber(f[4]) or 1, capacity = tonumber(f[5]), capacity_horizon_ms = tonumber(f[6]), mode = f[7] or 'enforce',
+    on_state_loss = f[8] or 'hold', expires = tonumber(f[9]), paused_until = tonumber(f[10]) or 0, concurrency = f[11],
+    horizon = (tonumber(f[12]) or DEFAULT_HORIZON_MS) * 1000, changed_at = tonumber(f[13]) or math.huge,
+    limits = limits or nil, group_limits = group_limits, own_concurrency = f[15], max_wait_ms = tonumber(f[16]),
+    reserved = f[17], overflow = f[18], overflow_to = f[19], audit = tonumber(f[20]), groups = f[21],
+    groups_at = tonumber(f[22]) or 0, ageing_ms = tonumber(f[23]), rules_at = tonumber(f[24]) or 0,
+  }
+  -- For admission/fits-surely: whether a plain job need only fit, and into how many places; the reserved sum comes first.
+  shape.fits = shape.mode == 'enforce' and not (shape.expires or shape.max_wait_ms or shape.groups or shape.ageing_ms)
+  local reserved = shape.reserved and tonumber(string.match(shape.reserved, '^%d+')) or 0
+  shape.unreserved = shape.capacity and math.max(0, shape.capacity - reserved)
+  -- Whatever a call reads besides has this behind it.
+  shape.__index = shape
+  return shape
+end
+
+function parsed.digest(key)
+  return redis.sha1hex(cmsgpack.pack(redis.call('HMGET', key, unpack(FIELDS))))
+end
+
+-- digest: as it is stored, false if there is no shape; then nil
+function parsed.of(key, digest)
+  local shape = known[key]
+  if shape and shape.digest == digest then return shape end
+  if not digest then return nil end
+  if not shape then
+    if count == MOST then known, count = {}, 0 end
+    count = count + 1
+  end
+  shape = parse(redis.call('HMGET', key, unpack(FIELDS)))
+  shape.digest = digest
+  known[key] = shape
+  return shape
+end
+
+return parsed

@@ -1,5 +1,6 @@
 import { Collector } from '../redis/collector.ts'
 import type { ShapeStore } from '../shape/store.ts'
+import type { StoredShape } from '../shape/stored.ts'
 import type { DepartingWorker, DepartureRequest, Departures } from './departures.ts'
 import { type JobEnd, resultLength } from './job-end.ts'
 import { mostEnded } from './jobs-per-script.ts'
@@ -75,6 +76,11 @@ export class Exchange {
   /** This loop gets the jobs that come. */
   serve(loop: EndingLoop): void {
     this.#loop = loop
+  }
+
+  /** As it is known here. */
+  get shape(): StoredShape | undefined {
+    return this.#store.memory.stored
   }
 
   /** Resolves once the connection is open and the shape is known: calls after that take one round trip. */

@@ -1,4 +1,5 @@
 import { AsyncResource } from 'node:async_hooks'
+import { EventEmitter } from 'node:events'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { EndingLoop, Exchange, Exchanged } from '../departure/exchange.ts'
 import { type HeldJob, heldJobs, startByOf, unheldJob } from '../departure/held-job.ts'
@@ -8,7 +9,7 @@ import type { DepartureReply } from '../departure/reply.ts'
 import { UncertainClockError } from '../errors.ts'
 import type { RedisClock } from '../redis/clock.ts'
 import { DEFAULT_HORIZON_MS, DEFAULT_MAX_LATENESS_MS } from '../shape/shape.ts'
-import { isOlder, type ShapeIdentity, type StoredShape } from '../shape/stored.ts'
+import { isOlder, type ShapeIdentity } from '../shape/stored.ts'
 import { AskSchedule } from './ask-schedule.ts'
 import { DepartureTimer } from './departure-timer.ts'
 import { LateReturns } from './late-returns.ts'
@@ -49,39 +50,49 @@ function allowedLatenessUs(maxLatenessMs: number | undefined, clockErrorUs: numb
 }
 
 /** Where the loop asks for jobs. */
-export type JobSource = Pick<Exchange, 'ask' | 'ready'>
+export type JobSource = Pick<Exchange, 'ask' | 'ready' | 'shape'>
 
-/** What the dispatcher needs of its worker. */
-export interface DispatchHost extends ReturnHost {
+/** Those of a worker's options that its loop obeys. */
+export interface LoopOptions {
   readonly maxRateLimitDelayMs: number
   readonly lockDurationMs: number
   readonly maxHorizonMs?: number | undefined
+}
+
+/** The state of a worker, and what runs its jobs. */
+export interface DispatchHost extends ReturnHost {
+  readonly options: LoopOptions
   concurrency(): number
   /** Nothing new may start: the worker is closing or paused. */
   stopping(): boolean
   closing(): boolean
   /** Nothing may be fetched for now: the process is overloaded. {@link Dispatcher.wake} is called when that ends. */
   overloaded(): boolean
-  shape(): StoredShape | undefined
   /** All wake-ups published before this time have arrived. ms on the monotonic clock */
   heardAtMs(): number
   /** Waits for BullMQ's marker; resolves with the time (ms) to ask at, 0 for now, undefined if it did not come. */
   waitForMarker(untilMs: number): Promise<number | undefined>
   /** Runs a job to its end, whatever the outcome. */
   process(job: HeldJob): Promise<void>
-  onReply(reply: DepartureReply): void
+}
+
+/** What a loop reports. */
+interface DispatchEvents {
+  reply: [reply: DepartureReply]
   /** The end of a job fetched another one, whose slot had come. */
-  onFetched(): void
-  onLate(job: HeldJob, lateness: Lateness): void
-  onEmpty(): void
-  onUnshaped(): void
+  fetched: []
+  late: [job: HeldJob, lateness: Lateness]
+  /** No job waits, runs or is held. */
+  empty: []
+  unshaped: []
+  error: [error: unknown]
 }
 
 /**
  * The loop of a worker: it asks for as many jobs as it has room for, holds each until its slot, and sleeps until the
  * schedule says to ask again. The end of a job, a change of the shape, a resume and a close wake it.
  */
-export class Dispatcher implements EndingLoop {
+export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLoop {
   readonly #host: DispatchHost
   readonly #exchange: JobSource
   readonly #clock: RedisClock
@@ -121,17 +132,21 @@ export class Dispatcher implements EndingLoop {
   #context = new AsyncResource('sluice.loop')
 
   constructor(host: DispatchHost, exchange: JobSource, clock: RedisClock) {
+    super()
     this.#host = host
     this.#exchange = exchange
     this.#clock = clock
     this.#late = new LateReturns(clock.time)
     this.#timer = new DepartureTimer(clock, (job) => this.#due(job))
-    this.#returning = new ReturningJobs(host, () => this.wake())
+    this.#returning = new ReturningJobs(host, (failed) => {
+      if (failed) this.emit('error', failed.error)
+      this.wake()
+    })
     const conditions = {
-      maxRateLimitDelayMs: host.maxRateLimitDelayMs,
+      maxRateLimitDelayMs: host.options.maxRateLimitDelayMs,
       concurrency: () => host.concurrency(),
       horizonUs: () => this.horizonUs,
-      intervalUs: () => host.shape()?.pacedIntervalUs,
+      intervalUs: () => exchange.shape?.pacedIntervalUs,
       heardAtMs: () => host.heardAtMs(),
     }
     this.#schedule = new AskSchedule(conditions, clock)
@@ -142,10 +157,10 @@ export class Dispatcher implements EndingLoop {
    * locks.
    */
   get horizonUs(): number {
-    const configured = this.#host.shape()?.number('horizonMs') ?? DEFAULT_HORIZON_MS
-    const { maxHorizonMs = Number.POSITIVE_INFINITY } = this.#host
+    const configured = this.#exchange.shape?.number('horizonMs') ?? DEFAULT_HORIZON_MS
+    const { maxHorizonMs = Number.POSITIVE_INFINITY, lockDurationMs } = this.#host.options
     const wantedMs = Math.min(Math.max(configured, 2 * this.roundTrip.ms), maxHorizonMs)
-    return Math.round(Math.min(wantedMs, this.#host.lockDurationMs * LOCK_LIFE_HELD) * 1000)
+    return Math.round(Math.min(wantedMs, lockDurationMs * LOCK_LIFE_HELD) * 1000)
   }
 
   /**
@@ -154,7 +169,7 @@ export class Dispatcher implements EndingLoop {
    */
   get fetchesOnFinish(): boolean {
     if (this.#host.stopping() || this.#host.overloaded() || this.#taken > this.#host.concurrency()) return false
-    if (this.#host.shape()?.pacedIntervalUs === undefined) return true
+    if (this.#exchange.shape?.pacedIntervalUs === undefined) return true
     if (this.#nextSlotUs === undefined || this.#isCareful || this.#returning.pending) return false
     return this.#clock.untilMs(this.#nextSlotUs) <= 0
   }
@@ -252,7 +267,7 @@ export class Dispatcher implements EndingLoop {
    * @returns undefined if the job may start; otherwise resolves once it is back
    */
   returnIfLate(job: HeldJob): Promise<void> | undefined {
-    const shape = this.#host.shape()
+    const shape = this.#exchange.shape
     if (job.due || !shape?.isPaced) return undefined
     const latenessUs = this.#clock.latenessUs(job.slotUs)
     const clockErrorUs = this.#clock.errorUs()
@@ -261,7 +276,7 @@ export class Dispatcher implements EndingLoop {
     const startByUs = maxLatenessMs === undefined && shape.isLimitedOnly ? startByOf(job) : undefined
     if (startByUs !== undefined && job.slotUs + latenessUs + clockErrorUs < startByUs) return undefined
     this.#late.note(job.id)
-    this.#host.onLate(job, { latenessUs, clockErrorUs })
+    this.emit('late', job, { latenessUs, clockErrorUs })
     if (maxLatenessMs !== undefined) this.#unsure(maxLatenessMs, clockErrorUs)
     return this.#returning.late(job)
   }
@@ -274,7 +289,7 @@ export class Dispatcher implements EndingLoop {
     this.#unsureReturns = clockErrorUs > maxLatenessMs * 1000 ? this.#unsureReturns + 1 : 0
     if (!this.#isUnsure) return
     if (this.#unsureReturns === MAX_UNSURE_RETURNS) {
-      this.#host.onError(new UncertainClockError(clockErrorUs / 1000, maxLatenessMs))
+      this.emit('error', new UncertainClockError(clockErrorUs / 1000, maxLatenessMs))
     }
     // The held jobs would be late as well; before they are due, their slots are still of use to others.
     if (this.#timer.size > 0) this.#returning.start(this.#timer.takeAll(), true)
@@ -307,7 +322,7 @@ export class Dispatcher implements EndingLoop {
 
   /** @returns how many jobs came in the places of others, to start at once */
   #fetched(ends: readonly JobEnd[], results: Exchanged['results'], sentMs: number): number {
-    const free = !this.#host.shape()?.isPaced
+    const free = !this.#exchange.shape?.isPaced
     let [count, hereUs] = [0, 0]
     for (let i = 0; i < ends.length; i++) {
       const [end, result] = [ends[i] as JobEnd, results[i]]
@@ -322,7 +337,7 @@ export class Dispatcher implements EndingLoop {
       }
       if (typeof result === 'object' || (result as number) >= 0) this.#ended.set(end.id, end.fetches)
     }
-    if (!free && count > 0) this.#host.onFetched()
+    if (!free && count > 0) this.emit('fetched')
     return count
   }
 
@@ -342,7 +357,7 @@ export class Dispatcher implements EndingLoop {
         try {
           this.#timer.fireDue()
         } catch (error) {
-          this.#host.onError(error)
+          this.emit('error', error)
         }
         resolve()
       }),
@@ -416,7 +431,7 @@ export class Dispatcher implements EndingLoop {
 
   /** A distant worker asks for what departs in two round trips, or it could not keep a high rate. */
   get #mostAsked(): number {
-    const shape = this.#host.shape()
+    const shape = this.#exchange.shape
     const intervalUs = shape?.pacedIntervalUs
     const isNear = intervalUs === undefined || this.roundTrip.ms < NEAR_MS
     const wanted = isNear ? 0 : Math.ceil((2 * this.roundTrip.ms * 1000) / intervalUs)
@@ -450,7 +465,7 @@ export class Dispatcher implements EndingLoop {
       else this.#timer.fireDue()
     } catch (error) {
       this.#schedule.failed(error as Error)
-      if (!this.#host.closing()) this.#host.onError(error)
+      if (!this.#host.closing()) this.emit('error', error)
     } finally {
       this.#asking = false
       this.#asked = 0
@@ -477,7 +492,7 @@ export class Dispatcher implements EndingLoop {
     if (reply.clockSteps !== undefined) this.#noteHorizon(reply.longestHorizonUs ?? 0)
     if (reply.nowUs !== undefined) this.#clock.sample(reply.nowUs, sentMs)
     this.#nextSlotUs = reply.stop === 'full' ? reply.nextUs : undefined
-    this.#host.onReply(reply)
+    this.emit('reply', reply)
   }
 
   /** The reply that reports a loss knows nothing of horizons from before it. */
@@ -488,9 +503,9 @@ export class Dispatcher implements EndingLoop {
 
   #answered(reply: DepartureReply, isOvertaken: boolean): void {
     this.#schedule.answered(reply, isOvertaken)
-    if (reply.stop === 'unshaped') this.#host.onUnshaped()
+    if (reply.stop === 'unshaped') this.emit('unshaped')
     const isDrained = reply.stop === 'empty' && reply.grants.length === 0 && this.#timer.size === 0
-    if (isDrained) this.#host.onEmpty()
+    if (isDrained) this.emit('empty')
   }
 
   #due(job: HeldJob): void {
@@ -516,10 +531,10 @@ export class Dispatcher implements EndingLoop {
     // If its end fetches the next job, the script measures the run time.
     const measured = this.#ended.get(job.id) === true
     this.#ended.delete(job.id)
-    const paced = this.#host.shape()?.pacedIntervalUs !== undefined
+    const paced = this.#exchange.shape?.pacedIntervalUs !== undefined
     if (paced && !measured) this.#runTimes.add(this.#clock.latenessUs(job.slotUs))
     this.#schedule.jobEnded()
-    if (this.#schedule.lastStop === 'empty' && this.#taken === 0) this.#host.onEmpty()
+    if (this.#schedule.lastStop === 'empty' && this.#taken === 0) this.emit('empty')
     // The loop has nothing to do as long as every place is taken.
     if (this.#taken < this.#host.concurrency() || this.#host.stopping()) this.#signal?.()
   }

@@ -5,19 +5,21 @@ import { type HeldJob, inOrder } from '../departure/held-job.ts'
 export interface ReturnHost {
   /** @param leaving no more jobs are requested: slots are refunded if possible, and other workers are woken */
   giveBack(jobs: readonly HeldJob[], leaving: boolean): Promise<void>
-  onError(error: unknown): void
 }
+
+/** @param failed why they could not be put back */
+type OnBack = (failed?: { readonly error: unknown }) => void
 
 /** Jobs of a worker that are on their way back to the queue. */
 export class ReturningJobs {
   readonly #host: ReturnHost
-  readonly #onBack: () => void
+  readonly #onBack: OnBack
   #returning: Promise<void>[] = []
   #lateJobs: HeldJob[] = []
   #lateReturn: Promise<void> = Promise.resolve()
 
   /** @param onBack called when some are back, or could not be put back */
-  constructor(host: ReturnHost, onBack: () => void) {
+  constructor(host: ReturnHost, onBack: OnBack) {
     this.#host = host
     this.#onBack = onBack
   }
@@ -52,12 +54,14 @@ export class ReturningJobs {
   }
 
   #untilBack(returned: Promise<void>): Promise<void> {
-    const done = returned
-      .catch((error: unknown) => this.#host.onError(error))
-      .finally(() => {
-        this.#returning = this.#returning.filter((other) => other !== done)
-        this.#onBack()
-      })
+    const back: OnBack = (failed) => {
+      this.#returning = this.#returning.filter((other) => other !== done)
+      this.#onBack(failed)
+    }
+    const done = returned.then(
+      () => back(),
+      (error: unknown) => back({ error }),
+    )
     this.#returning.push(done)
     return done
   }

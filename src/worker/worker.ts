@@ -137,6 +137,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     })
     this.#dispatcher = new Dispatcher(this.#host(), exchange, this.#clock)
     exchange.serve(this.#dispatcher)
+    this.#relayDispatch()
     this.#overload = new OverloadWatch(maxLoopUtilisation, this.#dispatcher, this as never)
     this.#feedback = new FeedbackLoop(this.#feedbackHost(), listening)
     this.#bypass = new BypassWatch(this)
@@ -388,26 +389,32 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   }
 
   #host(): DispatchHost {
+    const { maximumRateLimitDelay, lockDuration } = this.opts
     return {
-      maxRateLimitDelayMs: this.opts.maximumRateLimitDelay as number,
-      lockDurationMs: this.opts.lockDuration as number,
-      maxHorizonMs: (this.opts as { [MAX_HORIZON]?: number })[MAX_HORIZON],
+      options: {
+        maxRateLimitDelayMs: maximumRateLimitDelay as number,
+        lockDurationMs: lockDuration as number,
+        maxHorizonMs: (this.opts as { [MAX_HORIZON]?: number })[MAX_HORIZON],
+      },
       concurrency: () => Math.min(this.concurrency, this.#feedback.concurrency),
       stopping: () => Boolean(this.closing || this.paused),
       closing: () => Boolean(this.closing),
       overloaded: () => this.#overload.overloaded,
-      shape: () => this.backend.store.memory.stored,
       heardAtMs: () => this.#listening?.heardAtMs() ?? Number.NEGATIVE_INFINITY,
       waitForMarker: (untilMs) => waitForMarker(this.#markerWaiter(), untilMs),
       process: (held) => this.#process(held),
       giveBack: (jobs, leaving) => this.#giveBack(jobs, leaving),
-      onReply: (reply) => this.#onReply(reply),
-      onFetched: () => this.#watch.fetched(this.backend.store.memory.stored, this.concurrency),
-      onLate: (held, lateness) => this.emit('late', this.createJob(jobOfGrant(held), held.id), lateness),
-      onEmpty: () => void super.nextJobFromJobData(undefined),
-      onUnshaped: () => this.#reportUnshaped(),
-      onError: (error) => this.#report(error as Error),
     }
+  }
+
+  #relayDispatch(): void {
+    this.#dispatcher
+      .on('reply', (reply) => this.#onReply(reply))
+      .on('fetched', () => this.#watch.fetched(this.backend.store.memory.stored, this.concurrency))
+      .on('late', (held, lateness) => this.emit('late', this.createJob(jobOfGrant(held), held.id), lateness))
+      .on('empty', () => void super.nextJobFromJobData(undefined))
+      .on('unshaped', () => this.#reportUnshaped())
+      .on('error', (error) => this.#report(error as Error))
   }
 
   #feedbackHost(): FeedbackHost {

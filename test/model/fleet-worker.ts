@@ -73,6 +73,7 @@ export class FleetWorker {
     const departures = new Departures(set, this.#store, async () => this.#client, lockMs, wallMs)
     this.#exchange = new Exchange(departures, this.#store, { id: this.#id, allowUnshaped: false })
     this.#dispatcher = new Dispatcher(this.#host(), this.#source(), this.#clock)
+    this.#dispatcher.on('error', (error) => this.#fails(error))
     this.#exchange.serve(this.#noting(this.#dispatcher))
     this.#store.on('shape', (shape, before) => {
       const later = shape.pausedUntilUs > (before?.pausedUntilUs ?? 0)
@@ -175,13 +176,11 @@ export class FleetWorker {
 
   #host(): DispatchHost {
     return {
-      maxRateLimitDelayMs: 30_000,
-      lockDurationMs: this.#fleet.locks.lockMs,
+      options: { maxRateLimitDelayMs: 30_000, lockDurationMs: this.#fleet.locks.lockMs },
       concurrency: () => this.#traits.concurrency,
       stopping: () => this.#dead || this.#leaving,
       closing: () => this.#dead || this.#leaving,
       overloaded: () => false,
-      shape: () => this.#store.memory.stored,
       heardAtMs: () => (this.#fleet.mayDie ? Number.NEGATIVE_INFINITY : this.#clock.time.monotonicMs()),
       waitForMarker: (untilMs) => this.#waitForMarker(untilMs),
       process: (held) => this.#process(held).catch((error: unknown) => this.#fails(error)),
@@ -191,17 +190,18 @@ export class FleetWorker {
         const most = mostGivenBack(this.#store.memory.stored)
         await giveBack(jobs, leaving ? this.#id : '', most, (args) => this.#store.run('give-back', args))
       },
-      onReply: () => {},
-      onFetched: () => {},
-      onLate: () => {},
-      onEmpty: () => {},
-      onUnshaped: () => {},
-      onError: (error) => this.#fails(error),
     }
   }
 
   #source(): JobSource {
-    return { ready: async () => {}, ask: (request) => this.#ask(request) }
+    const exchange = this.#exchange
+    return {
+      ready: async () => {},
+      ask: (request) => this.#ask(request),
+      get shape() {
+        return exchange.shape
+      },
+    }
   }
 
   async #ask(request: DepartureRequest): Promise<DepartureReply> {

@@ -7,24 +7,15 @@ export function idleDispatcher(
   given: Partial<DispatchHost> & Pick<DispatchHost, 'process' | 'closing'> & Pick<JobSource, 'ask'>,
 ): Dispatcher {
   const host: DispatchHost & JobSource = {
-    maxRateLimitDelayMs: 1000,
-    lockDurationMs: 30_000,
+    options: { maxRateLimitDelayMs: 1000, lockDurationMs: 30_000 },
     concurrency: () => 1,
     stopping: given.closing,
     overloaded: () => false,
-    shape: () => undefined,
+    shape: undefined,
     heardAtMs: () => 0,
     ready: async () => {},
     waitForMarker: () => new Promise<number>(() => {}),
     giveBack: async () => {},
-    onReply: () => {},
-    onFetched: () => {},
-    onLate: () => {},
-    onEmpty: () => {},
-    onUnshaped: () => {},
-    onError: (error) => {
-      throw error
-    },
     ...given,
   }
   return new Dispatcher(host, host, new RedisClock())

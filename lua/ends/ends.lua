@@ -13,16 +13,22 @@ local wake = use 'gate/wake'
 -- The ends of the jobs that a worker exchanges (lua/verbs/exchange.lua): BullMQ's moveToFinished for each, or moveToDelayed.
 local ends = { FIRST = 7, FIELDS = 6 }
 
-function ends.begin(base, argv, memo_ms, plain)
-  exchanged.base, exchanged.argv, exchanged.memo_ms, exchanged.plain = base, argv, memo_ms, plain
+-- Returns whether a job that is delayed looks for another.
+function ends.begin(base, argv)
+  local postpones = false
+  exchanged.base, exchanged.argv = base, argv
   exchanged.keys, exchanged.args[7] = move_to_finished.keys(base, '', ''), base
   exchanged.count, exchanged.wanted = (#argv - ends.FIRST + 1) / ends.FIELDS, 0
   for at = ends.FIRST, #argv, ends.FIELDS do
     local kind = end_kind(argv[at + 5])
     if kind.wants then exchanged.wanted = exchanged.wanted + 1 end
-    if kind.delayed and kind.wants then exchanged.postpones = true end
+    postpones = postpones or kind.delayed and kind.wants
   end
+  return postpones
 end
+
+-- Whether ends are exactly BullMQ's, since there is no shape.
+function ends.are_plain() return exchanged.argv[5] == 'plain' end
 
 -- The lock token of the job that ends.
 function ends.token(at)
@@ -52,11 +58,11 @@ end
 
 function ends.run_locked(at, fetch, gated)
   if not fetch then
-    exchanged.quiet = exchanged.quiet or (exchanged.plain and redis or without_fetch.quiet(exchanged.base))
+    exchanged.quiet = exchanged.quiet or (ends.are_plain() and redis or without_fetch.quiet(exchanged.base))
     gated = exchanged.quiet
   end
   local reply = ends.run(at, fetch, gated)
-  if reply ~= -2 or exchanged.plain then return reply end
+  if reply ~= -2 or ends.are_plain() then return reply end
   local locked = relock(exchanged.base, exchanged.argv[at], ends.token(at))
   return locked and ends.run(at, fetch, gated) or reply
 end
@@ -94,9 +100,9 @@ function ends.finish(at, fetches, gated)
   local done, reply = pcall(ends.run_locked, at, fetch, gated)
   if not done then return type(reply) == 'table' and reply.err or tostring(reply) end
   if type(reply) == 'number' and reply < 0 then return ends.refused(at, kind, reply) end
-  if kind.discarded then finished.remember(base, id, ended, exchanged.memo_ms) end
+  if kind.discarded then finished.remember(base, id, ended, argv[4]) end
   if kind.delayed then
-    redis.call('SET', postponed_key(id), argv[3], 'PX', exchanged.memo_ms)
+    redis.call('SET', postponed_key(id), argv[3], 'PX', argv[4])
     wake.delayed(base)
   end
   if not fetch then exchanged.unseen[#exchanged.unseen + 1] = id end

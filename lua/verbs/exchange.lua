@@ -55,7 +55,7 @@ local function new_call()
   }
 end
 
-local function start_jobs()
+if ARGV[12] == 'free' then
   local call, options, ran, off = new_call(), ARGV[9], string.match(ARGV[11], '^(%d+) (%d+)$')
   call.longest, call.ran = tonumber(ARGV[13]), ran and { tonumber(ran), tonumber(off) }
   if options == '' then
@@ -65,13 +65,12 @@ local function start_jobs()
   return start(call, tonumber(ARGV[7]), ARGV[8], options)
 end
 
-if ARGV[12] == 'free' then return start_jobs() end
 local unreported = ARGV[6]
-ends.begin(base, ARGV, memo_ms, ARGV[5] == 'plain')
+local postpones = ends.begin(base, ARGV)
 if exchanged.wanted == 0 then return end_alone(key) end
 local open, stored, holds, grouped = quick_path.open(key, identity)
 -- BullMQ's moveToDelayed does not say why it fetched no job.
-if exchanged.postpones then open, holds, grouped = false, nil, nil end
+if postpones then open, holds, grouped = false, nil, nil end
 if open and (stored or allows_unshaped) then return end_open(stored, unreported) end
 -- What was counted while nothing held the jobs.
 if stored and tonumber(unreported) > 0 then quick_answer.note(base, unreported, 0, nil) end

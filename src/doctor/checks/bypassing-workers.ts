@@ -32,7 +32,7 @@ async function runningPastMeter(
   { client, prefix, queue, status }: ExaminedQueue,
 ): Promise<Finding[]> {
   const { shape } = status
-  if (!shape || shape.mode !== 'enforce' || !(shape.rate || shape.limits || shape.groups)) return []
+  if (shape?.mode !== 'enforce' || !(shape.rate || shape.limits || shape.groups)) return []
   const base = `${prefix}:${queue}:`
   const changes = await client.hmget(`${base}meta:shape`, 'changedAt', 'rulesAt', 'groupsAt')
   const changedMs = Math.max(...changes.map(Number)) / 1000

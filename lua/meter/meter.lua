@@ -1,6 +1,5 @@
 local held = use 'gate/held'
 local bucket = use 'meter/bucket'
-local as_text = use 'redis/as-text'
 local locks_follow_step = use 'redis/locks-follow-step'
 
 -- The meter: the bucket as stored in Redis, and what can happen to it between two calls.
@@ -111,18 +110,13 @@ end
 function meter.save(key, m)
   m.seq = m.seq + 1
   if m.step_us then locks_follow_step(string.sub(key, 1, -11), m.step_us, m.lock_ms) end
-  local tat, last, seen, horizon_at = as_text.exact(m.tat), as_text.exact(m.last), as_text.us(m.seen), as_text.us(m.horizon_at)
-  local mean_cost, departed = as_text.exact(m.mean_cost), as_text.us(m.departed)
-  if m.reset then
-    redis.call('HSET', key, 'origin', as_text.us(m.origin), 'tat', tat, 'last', last, 'seen', seen, 'run', m.run,
-      'interval', as_text.exact(m.interval), 'burst', as_text.exact(m.burst), 'mode', m.mode, 'horizon', as_text.us(m.horizon),
-      'horizonAt', horizon_at, 'meanCost', mean_cost, 'seq', m.seq, 'steps', m.steps, 'departedTotal', departed,
-      'lossAt', m.loss_at and as_text.exact(m.loss_at) or '')
-    m.reset = false
-  else
-    redis.call('HSET', key, 'tat', tat, 'last', last, 'seen', seen, 'horizonAt', horizon_at, 'meanCost', mean_cost,
-      'seq', m.seq, 'departedTotal', departed)
-  end
+  -- Redis writes numbers so that they read back as the same, in less time than texts of Lua take.
+  redis.call('HSET', key, 'tat', m.tat, 'last', m.last, 'seen', m.seen, 'horizonAt', m.horizon_at, 'meanCost', m.mean_cost,
+    'seq', m.seq, 'departedTotal', m.departed)
+  if not m.reset then return end
+  redis.call('HSET', key, 'origin', m.origin, 'run', m.run, 'interval', m.interval, 'burst', m.burst, 'mode', m.mode,
+    'horizon', m.horizon, 'steps', m.steps, 'lossAt', m.loss_at or '')
+  m.reset = false
 end
 
 -- The largest horizon of the last minute, used by admission and by a hold.

@@ -5,12 +5,14 @@ local quick_answer = use 'ends/quick-answer'
 local quick_gate = use 'gate/quick-gate'
 local touched = use 'gate/touched'
 local as_text = use 'redis/as-text'
+local delay_clock = use 'redis/delay-clock'
 
 -- Ends jobs where only a rate and limits can hold the next ones: fetches without the gate as long as these conform. call:
 -- as in lua/verbs/exchange. Returns the reply; or nil and the argument at which the rest begins.
 local function end_conforming(call)
   local quick, at = quick_gate.open(call), ends.FIRST
   if not quick then return nil, at end
+  delay_clock.known[call.base .. 'delayed'], delay_clock.known.now = true, quick.now
   while at <= #exchanged.argv do
     local wants = end_kind(exchanged.argv[at + 5]).wants and not exchanged.dry
     if wants and not quick_gate.admit(quick) then break end

@@ -76,8 +76,8 @@ if open and (stored or allows_unshaped) then return end_open(stored, unreported)
 if stored and tonumber(unreported) > 0 then quick_answer.note(base, unreported, 0, nil) end
 local call, reply, rest = new_call(), nil, ends.FIRST
 call.identity, call.wanted, call.holds, call.ends = identity, exchanged.wanted, holds, true
--- When the first of them started, if that is to be recorded.
-call.began = stored and job_began(base, ARGV[ends.FIRST])
+-- When the first of them started, if that is to be recorded: not under a rate without a capacity.
+if stored and not (holds and holds.interval and not holds.capacity) then call.began = job_began(base, ARGV[ends.FIRST]) end
 if grouped then reply = end_in_groups(call) end
 if holds then reply, rest = end_conforming(call) end
 return reply or end_at_gate(call, rest)

@@ -344,7 +344,8 @@ test('what was let in starts within maxWaitMs, if jobs depart as granted and non
       const addedAt = new Map<string, number>()
       const check = (grants: readonly Granted[]) => {
         for (const { id, slotUs } of grants) {
-          expect(slotUs - (addedAt.get(id) as number)).toBeLessThanOrEqual(maxWaitMs * 1000)
+          // These calls look no time ahead, and at whole microseconds: a slot may be 1 µs later for each job before it.
+          expect(slotUs - (addedAt.get(id) as number)).toBeLessThanOrEqual(maxWaitMs * 1000 + slots + burst)
         }
       }
       for (const [jobs, passed] of steps) {
@@ -356,6 +357,23 @@ test('what was let in starts within maxWaitMs, if jobs depart as granted and non
       }
       check(await held.drain(100, 0))
     }),
-    { numRuns: 25 },
+    {
+      numRuns: 25,
+      examples: [
+        [
+          {
+            limit: 893,
+            burst: 1,
+            slots: 7,
+            steps: [
+              [2, 1681],
+              [0, 69],
+              [3, 0],
+              [4, 0],
+            ],
+          },
+        ],
+      ],
+    },
   )
 })

@@ -1,7 +1,8 @@
 --[[
   Ends jobs of a worker and starts others in their places, or starts jobs in its free places. An end is BullMQ's
-  moveToFinished or moveToDelayed, under pcall with a reply of its own, and fetches the next job by itself: without the gate if nothing can hold it (ends/quick-path), if a rate and
-  limits let the next jobs go now (gate/quick-gate), or if only groups can hold them (gate/quick-groups).
+  moveToFinished or moveToDelayed, under pcall with a reply of its own. It fetches the next job by itself: without the
+  gate if nothing can hold that (ends/quick-path), if a rate and limits let the next jobs go now (gate/quick-gate), or if
+  only groups can hold them (gate/quick-groups).
   KEYS
     [1]  …:meta:shape: the keys of BullMQ's scripts are made here, since fewer are sent and read faster
   ARGV

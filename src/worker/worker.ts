@@ -164,9 +164,12 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       await this.startStalledCheckTimer()
       if (!this.opts.skipLockRenewal) this.lockManager.start()
       this.#listen()
-      const running = this.#overload.during(this.#dispatcher.run())
-      this.mainLoopRunning = this.#reports?.during(running) ?? running
-      await this.mainLoopRunning
+      do {
+        const running = this.#overload.during(this.#dispatcher.run())
+        this.mainLoopRunning = this.#reports?.during(running) ?? running
+        await this.mainLoopRunning
+        // Resumed before the loop had ended: BullMQ's code starts no other while this one runs.
+      } while (!this.closing && !this.paused)
     } finally {
       this.running = false
     }

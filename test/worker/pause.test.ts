@@ -97,6 +97,23 @@ test('resume while a job still runs fetches at once', async () => {
   released.open()
 })
 
+test('resumed at any moment after a pause that does not wait, a worker goes on', async () => {
+  const queue = shop.queue({ capacity: 100 })
+  await queue.waitUntilReady()
+  const worker = shop.worker(queue, async () => {})
+  const completed = eventsOf('completed', worker)
+  // The loop ends in some of these ticks of the promises.
+  for (let ticks = 0; ticks < 30; ticks++) {
+    await queue.add('job', {})
+    await completed.reach(ticks + 1)
+    await worker.pause(true)
+    for (let i = 0; i < ticks; i++) await Promise.resolve()
+    await worker.resume()
+  }
+  await queue.add('job', {})
+  await completed.reach(31)
+})
+
 test('a paused worker that slept leaves its slot to another', async () => {
   const queue = shop.queue({ rate: '1/min' })
   await queue.addBulk(jobs(4))

@@ -4,9 +4,6 @@ import { describe } from './describe.ts'
 import { type Feedback, knownScope, SCOPES, type Scope } from './feedback.ts'
 import { soundFeedback } from './sound-findings.ts'
 
-/** Jobs whose processors run in this process, with the function that applies feedback given by the processor. */
-export const feedbackChannels = new WeakMap<object, (feedback: Feedback) => Promise<void>>()
-
 /** Feedback given by a processor. `scope` defaults to the queue, `reason` to "the processor". */
 export type FeedbackInput = Reasoned &
   (

@@ -153,7 +153,8 @@ function textScript({ numberOfKeys, isSentOnce, text }: ClientScript, made: Scri
 
 function mayUse(client: Container): boolean {
   if (IS_OFF || client[MODE] === 'never') return false
-  return (refusedUntilMs.get(client) ?? 0) <= performance.now()
+  const untilMs = refusedUntilMs.get(client)
+  return untilMs === undefined || untilMs <= performance.now()
 }
 
 /**

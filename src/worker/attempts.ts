@@ -1,7 +1,7 @@
 import { DelayedError, type Job, UnrecoverableError, WaitingError } from 'bullmq'
 import type { HeldJob } from '../departure/held-job.ts'
-import { feedbackChannels } from '../feedback/job-feedback.ts'
 import type { FeedbackLoop, Verdict } from '../feedback/loop.ts'
+import { listen } from './shaped-job.ts'
 
 /** Errors by which a processor tells BullMQ that it has moved the job itself. */
 const MOVED = new Set(['DelayedError', 'WaitingError', 'WaitingChildrenError', 'RateLimitError'])
@@ -60,7 +60,7 @@ export class Attempts {
   /** @param call runs the processor */
   async run<T>(job: Job, held: HeldJob, call: () => Promise<T>): Promise<T> {
     const attempt = this.#loop.begin(held, job.opts)
-    feedbackChannels.set(job, (feedback) => this.#loop.say(attempt, feedback))
+    listen(job, (feedback) => this.#loop.say(attempt, feedback))
     this.#running += 1
     let result: T
     try {
@@ -72,7 +72,7 @@ export class Attempts {
       await this.#obey(await this.#loop.threw(attempt, error), job, held, error)
       throw error
     } finally {
-      feedbackChannels.delete(job)
+      listen(job, undefined)
     }
     if (!this.#loop.hearsReturns) return result
     await this.#obey(await this.#loop.returned(attempt, result), job, held, undefined)

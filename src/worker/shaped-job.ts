@@ -3,11 +3,15 @@ import { checkUnits, MAX_COST } from '../admission/job-options.ts'
 import type { ShapedBackend } from '../backend/backend.ts'
 import { GroupedJob } from '../backend/grouped-job.ts'
 import { InvalidCostError, InvalidInputError } from '../errors.ts'
-import { type FeedbackInput, feedbackChannels, readFeedback } from '../feedback/job-feedback.ts'
+import type { Feedback } from '../feedback/feedback.ts'
+import { type FeedbackInput, readFeedback } from '../feedback/job-feedback.ts'
 import { deferredReason } from './deferred-failure.ts'
 
 /** How long an attempt may be settled again. */
 const SETTLED_MS = 86_400_000
+
+/** From now on, `apply` gets what the processor of this job says of the downstream; undefined: nothing does. */
+export let listen: (job: Job, apply: ((feedback: Feedback) => Promise<void>) | undefined) => void
 
 /** A job as a processor of a ShapedWorker gets it. Its generics are Job's, in Job's order. */
 // biome-ignore lint/suspicious/noExplicitAny: the defaults are those of BullMQ's Job
@@ -16,6 +20,15 @@ export class ShapedJob<DataType = any, ResultType = any, NameType extends string
   ResultType,
   NameType
 > {
+  /** Applies what the job's processor says; undefined unless it runs in this process. */
+  #apply: ((feedback: Feedback) => Promise<void>) | undefined
+
+  static {
+    listen = (job, apply) => {
+      ;(job as ShapedJob).#apply = apply
+    }
+  }
+
   /** A worker fails a job with the reason set here. */
   static override fromJSON<D, R, N extends string>(
     queue: Parameters<typeof Job.fromJSON>[0],
@@ -40,7 +53,7 @@ export class ShapedJob<DataType = any, ResultType = any, NameType extends string
    */
   async feedback(said: FeedbackInput): Promise<void> {
     const feedback = readFeedback(said)
-    const apply = feedbackChannels.get(this)
+    const apply = this.#apply
     if (!apply) throw new InvalidInputError('job.feedback works while a processor of a ShapedWorker runs the job')
     await apply(feedback)
   }

@@ -314,7 +314,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       if (this.#reports || this.listenerCount('departed') > 0) this.#reportDeparture(job, held)
     }
     const call = () => super.callProcessJob(job, token, signal)
-    const running = held ? this.#attempts.run(job, { ...held, token }, call) : call()
+    const running = held ? this.#attempts.run(job, held, call) : call()
     const cancelled = this.#jobs.takeCancelled(id)
     if (cancelled) this.#abortSoon(id, cancelled.reason, running)
     return running

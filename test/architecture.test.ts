@@ -60,9 +60,7 @@ const KNOW_BULLMQ = [
   'reports/telemetry',
   'sharding/adds',
   'sharding/queue',
-  ...['attempts', 'deadline', 'events', 'marker-wait', 'options', 'shaped-job', 'worker'].map(
-    (name) => `worker/${name}`,
-  ),
+  ...['attempts', 'deadline', 'events', 'options', 'shaped-job', 'worker'].map((name) => `worker/${name}`),
   ...[
     'http/gateway/result-events',
     'programs/db-writes/processor',

@@ -2,15 +2,12 @@ import { InvalidInputError } from '../errors.ts'
 import type { FeedbackChange } from './request.ts'
 import type { ConcurrencyLimit, FeedbackSource } from './source.ts'
 
-/** What the latency limit needs of its worker. */
+/** A worker, as far as answers limit it. */
 export interface LimitedWorker {
-  readonly workerId: string
-  /** The concurrency option of the worker. */
-  concurrency(): number
-  /** Number of running jobs. */
-  running(): number
-  onChange(change: FeedbackChange): void
-  onError(error: unknown): void
+  readonly id: string
+  readonly concurrency: number
+  emit(event: 'feedback', change: FeedbackChange): unknown
+  emit(event: 'error', error: Error): unknown
 }
 
 /** The concurrency that the latency of one worker's calls allows. */
@@ -57,13 +54,13 @@ export class LatencyLimit {
       return run()
     } catch (error) {
       this.#isWrong = true
-      this.#worker.onError(error)
+      this.#worker.emit('error', error as Error)
       return Number.POSITIVE_INFINITY
     }
   }
 
   #limited(): ConcurrencyLimit {
-    const most = this.#worker.concurrency()
+    const most = this.#worker.concurrency
     if (!this.#calls || most !== this.#most) {
       this.#calls = this.#create(most)
       this.#reported = this.#calls.limit
@@ -76,7 +73,7 @@ export class LatencyLimit {
     const { limit } = this.#limited()
     if (limit === this.#reported) return
     this.#reported = limit
-    const by = this.#worker.workerId
-    this.#worker.onChange({ kind: 'concurrency', scope: 'queue', source: 'latency', reason, by, at: new Date(), limit })
+    const change = { kind: 'concurrency', scope: 'queue', source: 'latency', reason, at: new Date(), limit } as const
+    this.#worker.emit('feedback', { ...change, by: this.#worker.id })
   }
 }

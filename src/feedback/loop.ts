@@ -15,11 +15,13 @@ import { applyFeedback, encodeFeedbackRequest, type FeedbackReply, type RefusedJ
 import { soundFeedback, soundFindings } from './sound-findings.ts'
 import type { CallOutcome, Found } from './source.ts'
 
-/** What the loop needs of its worker. */
-export interface FeedbackHost extends LimitedWorker {
-  readonly store: ShapeStore
-  /** Sends the outcome of a job until Redis accepts it, renewing the job's lock meanwhile. */
-  untilStored<T>(jobId: string, send: () => Promise<T>): Promise<T>
+/** A worker whose calls are answered. */
+export interface CallingWorker extends LimitedWorker {
+  readonly backend: {
+    readonly store: ShapeStore
+    /** Sends the outcome of a job until Redis accepts it, renewing the job's lock meanwhile. */
+    untilStored<T>(jobId: string, send: () => Promise<T>): Promise<T>
+  }
 }
 
 /** What happens to a job whose call failed. */
@@ -56,19 +58,19 @@ export interface Attempt {
 
 /** Evaluates the answers that one worker gets from the downstream, and applies them to the whole fleet. */
 export class FeedbackLoop {
-  readonly #host: FeedbackHost
+  readonly #worker: CallingWorker
   readonly #options: ReturnType<typeof checkFeedbackOptions>
   readonly #oks: OkReports
   readonly #groupOks = new GroupOks()
   readonly #targets = new CallTargets()
   readonly #latency: LatencyLimit | undefined
 
-  constructor(host: FeedbackHost, options: ReturnType<typeof checkFeedbackOptions>) {
-    this.#host = host
+  constructor(worker: CallingWorker, options: ReturnType<typeof checkFeedbackOptions>) {
+    this.#worker = worker
     this.#options = options
     this.#oks = new OkReports(options.adapt !== undefined)
     const { source, adapt } = options
-    if (adapt && source?.concurrencyLimit) this.#latency = new LatencyLimit(host, source.concurrencyLimit)
+    if (adapt && source?.concurrencyLimit) this.#latency = new LatencyLimit(worker, source.concurrencyLimit)
   }
 
   /** Number of jobs that may run in this worker, by the latency of its calls. */
@@ -76,9 +78,9 @@ export class FeedbackLoop {
     return this.#latency?.limit ?? Number.POSITIVE_INFINITY
   }
 
-  /** @param options those of the job */
-  begin(held: HeldJob, { attempts, group }: Pick<ShapedJobsOptions, 'attempts' | 'group'> = {}): Attempt {
-    const inflight = this.#host.running()
+  /** @param inflight open calls of the worker, including this one @param options those of the job */
+  begin(held: HeldJob, inflight: number, options: Pick<ShapedJobsOptions, 'attempts' | 'group'> = {}): Attempt {
+    const { attempts, group } = options
     return { held, startedMs: performance.now(), inflight, said: [], attempts, group: group?.id?.toString() }
   }
 
@@ -94,18 +96,20 @@ export class FeedbackLoop {
    * reduced rate must rise again.
    */
   get hearsReturns(): boolean {
-    return this.#options.source !== undefined || this.#host.store.memory.stored?.isFed === true
+    return this.#options.source !== undefined || this.#worker.backend.store.memory.stored?.isFed === true
   }
 
-  /** The processor returned: the job completes, even if the answer is `fatal`, unless it asks for a retry. */
-  async returned(attempt: Attempt, result: unknown): Promise<Verdict> {
+  /**
+   * The processor returned: the job completes, even if the answer is `fatal`, unless it asks for a retry.
+   * @param inflight calls that are still open
+   */
+  async returned(attempt: Attempt, result: unknown, inflight: number): Promise<Verdict> {
     const found = this.#listen(attempt, { returned: result })
     const refusals = found.filter(decides).map(({ feedback }) => feedback.kind)
     if (refusals.includes('pause') || refusals.includes('retryJob')) return this.#refused(attempt, found)
     const forFleet = found.filter(({ feedback }) => feedback.kind === 'slow' || feedback.kind === 'concurrency')
-    if (forFleet.length > 0)
-      await this.#send(this.#request(attempt, forFleet)).catch((error) => this.#host.onError(error))
-    else if (attempt.said.every(({ kind }) => kind === 'ok')) this.#wentWell(attempt, found)
+    if (forFleet.length > 0) await this.#send(this.#request(attempt, forFleet)).catch((error) => this.#failed(error))
+    else if (attempt.said.every(({ kind }) => kind === 'ok')) this.#wentWell(attempt, found, inflight)
     return { kind: 'own' }
   }
 
@@ -121,7 +125,7 @@ export class FeedbackLoop {
   #listen({ startedMs }: Attempt, outcome: CallOutcome): readonly Found[] {
     const { source } = this.#options
     if (!source) return []
-    const onWrong = (error: unknown) => this.#host.onError(error)
+    const onWrong = (error: unknown) => this.#failed(error)
     try {
       const latencyMs = performance.now() - startedMs
       const found = soundFindings(source.listen(outcome, { receivedAtMs: Date.now(), latencyMs }), onWrong)
@@ -145,7 +149,7 @@ export class FeedbackLoop {
       if (throttled) return await this.#throttled(attempt, forFleet, retry, targetIn(found))
       if (forFleet.length > 0) await this.#send(this.#request(attempt, forFleet))
     } catch (error) {
-      this.#host.onError(error)
+      this.#failed(error)
       // The worker closes or lacks permission: the job fails or is retried as without feedback.
       if (throttled) return { kind: 'unreported', reason: (forFleet[0]?.feedback ?? retry)?.reason as string }
     }
@@ -171,7 +175,7 @@ export class FeedbackLoop {
       target: this.#targets.refused(target),
     }
     const request = this.#request(attempt, unsaid(attempt, forFleet), job)
-    const reply = await this.#host.untilStored(attempt.held.id, () => this.#send(request))
+    const reply = await this.#worker.backend.untilStored(attempt.held.id, () => this.#send(request))
     if (reply.throttled === 0 || reply.back) return { kind: 'gone' }
     if (reply.isGivenUp) {
       const times = `throttled ${reply.throttled} ${reply.throttled === 1 ? 'time' : 'times'}`
@@ -185,19 +189,19 @@ export class FeedbackLoop {
     return afterMs === undefined ? { kind: 'gone' } : { kind: 'later', afterMs, reason }
   }
 
-  #wentWell(attempt: Attempt, found: readonly Found[]): void {
+  #wentWell(attempt: Attempt, found: readonly Found[], inflight: number): void {
     const { slotUs } = attempt.held
     this.#targets.wentWell(targetIn(found), slotUs)
     if (attempt.group !== undefined) this.#groupOks.wentWell(attempt.group, slotUs)
     this.#latency?.wentWell(performance.now() - attempt.startedMs, attempt.inflight)
     const oks = found.flatMap(({ feedback }) => (feedback.kind === 'ok' ? feedback : []))
-    const shape = this.#host.store.memory.stored
-    const report = this.#oks.next(slotUs, oks, shape, this.#host.running())
+    const shape = this.#worker.backend.store.memory.stored
+    const report = this.#oks.next(slotUs, oks, shape, inflight)
     if (!report) return
     const isOfQueue = report.quotas.some(({ scope }) => !isOfGroup(scope))
     const reported = isOfQueue ? report.quotas : [...report.quotas, PLAIN_OK]
     const findings = reported.map((feedback) => ({ feedback }))
-    this.#send(this.#request(attempt, findings, undefined, report)).catch((error) => this.#host.onError(error))
+    this.#send(this.#request(attempt, findings, undefined, report)).catch((error) => this.#failed(error))
   }
 
   #request(
@@ -209,7 +213,7 @@ export class FeedbackLoop {
     return encodeFeedbackRequest({
       found,
       sentUs: held.slotUs,
-      by: this.#host.workerId,
+      by: this.#worker.id,
       adapt: this.#options.adapt,
       oks: oks.count,
       okUs: oks.lastUs,
@@ -220,9 +224,13 @@ export class FeedbackLoop {
   }
 
   async #send(request: string): Promise<FeedbackReply> {
-    const reply = await applyFeedback(this.#host.store, request)
-    for (const change of reply.changes) this.#host.onChange(change)
+    const reply = await applyFeedback(this.#worker.backend.store, request)
+    for (const change of reply.changes) this.#worker.emit('feedback', change)
     return reply
+  }
+
+  #failed(error: unknown): void {
+    this.#worker.emit('error', error as Error)
   }
 
   #oksOfGroup(group: string, found: readonly Found[]): OkCount {

@@ -59,9 +59,9 @@ export class Attempts {
 
   /** @param call runs the processor */
   async run<T>(job: Job, held: HeldJob, call: () => Promise<T>): Promise<T> {
-    const attempt = this.#loop.begin(held, job.opts)
-    listen(job, (feedback) => this.#loop.say(attempt, feedback))
     this.#running += 1
+    const attempt = this.#loop.begin(held, this.#running, job.opts)
+    listen(job, (feedback) => this.#loop.say(attempt, feedback))
     let result: T
     try {
       result = await call()
@@ -75,7 +75,7 @@ export class Attempts {
       listen(job, undefined)
     }
     if (!this.#loop.hearsReturns) return result
-    await this.#obey(await this.#loop.returned(attempt, result), job, held, undefined)
+    await this.#obey(await this.#loop.returned(attempt, result, this.#running), job, held, undefined)
     return result
   }
 

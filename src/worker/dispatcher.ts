@@ -70,7 +70,7 @@ export interface DispatchHost extends ReturnHost {
   overloaded(): boolean
   /** All wake-ups published before this time have arrived. ms on the monotonic clock */
   heardAtMs(): number
-  /** Waits for BullMQ's marker; resolves with the time (ms) to ask at, 0 for now, undefined if it did not come. */
+  /** Waits for BullMQ's marker; resolves with its time (ms) to ask at, 0 for now, undefined if it did not come. */
   waitForMarker(untilMs: number): Promise<number | undefined>
   /** Runs a job to its end, whatever the outcome. */
   process(job: HeldJob): Promise<void>
@@ -423,7 +423,12 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
 
   async #block(): Promise<void> {
     try {
-      this.#schedule.markerCame(await this.#host.waitForMarker(this.#schedule.beginWait()))
+      const untilMs = this.#schedule.beginWait()
+      const atMs = await this.#host.waitForMarker(untilMs)
+      // It can use no marker any more: another worker must get it.
+      const isPaused = this.#host.stopping() && !this.#host.closing()
+      if (atMs !== undefined && (isPaused || this.#host.overloaded() || this.full)) this.#returning.start([], true)
+      this.#schedule.markerCame(untilMs > 0 && atMs !== undefined ? Math.min(untilMs, atMs) : atMs)
     } finally {
       this.#marker = undefined
     }

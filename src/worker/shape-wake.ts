@@ -1,41 +1,54 @@
 import type { ShapedBackend } from '../backend/backend.ts'
-import { OBLITERATED } from '../redis/keys.ts'
+import { OBLITERATED, wakeChannel } from '../redis/keys.ts'
 import { type Listening, listenForWake } from '../redis/wake-channel.ts'
 
-interface Listener {
-  /** Something changed: the message names one worker, or is for all. */
-  wakes(message: string): void
-  closing(): boolean
-  onError(error: Error): void
-}
-
-export interface WakeListening {
-  /** As in {@link Listening}; -Infinity before it listens. */
-  heardAtMs(): number
-  stop(): void
+/** A worker that sleeps. */
+interface SleepingWorker {
+  readonly id: string
+  readonly backend: ShapedBackend
+  readonly closing: Promise<void> | undefined
+  toKey(type: string): string
+  emit(event: 'error', error: Error): unknown
 }
 
 /**
  * Changes of a shape are published: workers that sleep until a slot, or because no shape is stored, ask again at once.
  */
-export function listenToShape(backend: ShapedBackend, channel: string, listener: Listener): WakeListening {
-  let listening: Listening | undefined
-  const onMessage = (message: string) => {
-    if (message === OBLITERATED) backend.store.forget()
-    listener.wakes(message)
+export class ShapeWake {
+  readonly #worker: SleepingWorker
+  readonly #wake: () => void
+  #started: Promise<void> | undefined
+  #listening: Listening | undefined
+
+  constructor(worker: SleepingWorker, wake: () => void) {
+    this.#worker = worker
+    this.#wake = wake
   }
-  backend.client
-    .then((client) => {
-      if (listener.closing()) return
-      listening = listenForWake(client, channel, onMessage)
-      return listening.subscribed
+
+  /** As in {@link Listening}; -Infinity before it listens. */
+  get heardAtMs(): number {
+    return this.#listening?.heardAtMs() ?? Number.NEGATIVE_INFINITY
+  }
+
+  start(): void {
+    this.#started ??= this.#listen().catch((error: Error) => {
+      if (!this.#worker.closing) this.#worker.emit('error', error)
     })
-    .catch((error: Error) => {
-      if (!listener.closing()) listener.onError(error)
+  }
+
+  stop(): void {
+    this.#listening?.stop()
+  }
+
+  async #listen(): Promise<void> {
+    const { backend, id } = this.#worker
+    const client = await backend.client
+    if (this.#worker.closing) return
+    this.#listening = listenForWake(client, wakeChannel(this.#worker.toKey('')), (message) => {
+      if (message === OBLITERATED) backend.store.forget()
+      if (isMeantFor(id, message)) this.#wake()
     })
-  return {
-    heardAtMs: () => listening?.heardAtMs() ?? Number.NEGATIVE_INFINITY,
-    stop: () => listening?.stop(),
+    await this.#listening.subscribed
   }
 }
 

@@ -22,11 +22,10 @@ import type { HeldJob } from '../departure/held-job.ts'
 import { mostGivenBack } from '../departure/jobs-per-script.ts'
 import { type DepartureReply, jobOfGrant } from '../departure/reply.ts'
 import { CloseTimeoutError, InvalidGroupError, NoShapeError } from '../errors.ts'
-import { type FeedbackHost, FeedbackLoop } from '../feedback/loop.ts'
+import { FeedbackLoop } from '../feedback/loop.ts'
 import { checkFeedbackOptions, warnOfOptions } from '../feedback/options.ts'
 import { RedisClock } from '../redis/clock.ts'
 import type { Argument, Client } from '../redis/commands.ts'
-import { wakeChannel } from '../redis/keys.ts'
 import { untilServed } from '../redis/until-served.ts'
 import { traceDepartures, withShapedTelemetry } from '../reports/telemetry.ts'
 import { WorkerReports } from '../reports/worker-reports.ts'
@@ -37,7 +36,6 @@ import { expiryOf, tellExpired } from './deadline.ts'
 import { Dispatcher, type DispatchHost } from './dispatcher.ts'
 import { EventfulWorker } from './events.ts'
 import { JobsInHand } from './jobs-in-hand.ts'
-import { type MarkerWaiter, waitForMarker } from './marker-wait.ts'
 import {
   checkProcessor,
   checkWorkerOptions,
@@ -47,7 +45,7 @@ import {
   type ShapedWorkerOptions,
 } from './options.ts'
 import { OverloadWatch } from './overload-watch.ts'
-import { isMeantFor, listenToShape, type WakeListening } from './shape-wake.ts'
+import { ShapeWake } from './shape-wake.ts'
 import { ShapedJob } from './shaped-job.ts'
 import { ThroughputWatch } from './throughput-watch.ts'
 
@@ -56,6 +54,9 @@ const NOT_OURS: readonly unknown[] = [ErrorCode.JobLockNotExist, ErrorCode.JobLo
 
 /** BullMQ's message of `Worker.RateLimitError()`. */
 const RATE_LIMITED = Worker.RateLimitError().message
+
+/** s. BullMQ replaces the blocking connection one second after its wait should have ended. */
+const LONGEST_WAIT_S = 10
 
 const fetchesNone = () => false
 
@@ -97,10 +98,10 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   readonly #bypass: BypassWatch
   readonly #reports: WorkerReports | undefined
   readonly #jobs = new JobsInHand()
+  readonly #wake = new ShapeWake(this, () => this.#dispatcher.wake())
   #reportedUnshaped = false
   #forced = false
   #closed: Promise<void> | undefined
-  #listening: WakeListening | undefined
 
   /**
    * @throws UnsupportedOptionError for `limiter`; InvalidShapeError, InvalidRateError for a wrong shape;
@@ -139,7 +140,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     exchange.serve(this.#dispatcher)
     this.#relayDispatch()
     this.#overload = new OverloadWatch(maxLoopUtilisation, this.#dispatcher, this as never)
-    this.#feedback = new FeedbackLoop(this.#feedbackHost(), listening)
+    this.#feedback = new FeedbackLoop(this, listening)
     this.#bypass = new BypassWatch(this)
     this.#reports = report ? new WorkerReports(this, this.#dispatcher, this.#overload, this.#bypass) : undefined
     this.#attempts = new Attempts(
@@ -163,7 +164,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       if (this.closing || this.paused) return
       await this.startStalledCheckTimer()
       if (!this.opts.skipLockRenewal) this.lockManager.start()
-      this.#listen()
+      this.#wake.start()
       do {
         const running = this.#overload.during(this.#dispatcher.run())
         this.mainLoopRunning = this.#reports?.during(running) ?? running
@@ -210,7 +211,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     this.backend.leaveOpening()
     const closed = super.close(this.#forced)
     this.#dispatcher.wake()
-    this.#listening?.stop()
+    this.#wake.stop()
     if (this.#forced) return closed
     await closeInTime(closed, () => this.#cut(), this.#attempts)
   }
@@ -403,8 +404,8 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       stopping: () => Boolean(this.closing || this.paused),
       closing: () => Boolean(this.closing),
       overloaded: () => this.#overload.overloaded,
-      heardAtMs: () => this.#listening?.heardAtMs() ?? Number.NEGATIVE_INFINITY,
-      waitForMarker: (untilMs) => waitForMarker(this.#markerWaiter(), untilMs),
+      heardAtMs: () => this.#wake.heardAtMs,
+      waitForMarker: (untilMs) => this.#waitForMarker(untilMs),
       process: (held) => this.#process(held),
       giveBack: (jobs, leaving) => this.#giveBack(jobs, leaving),
     }
@@ -420,29 +421,19 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       .on('error', (error) => this.#report(error as Error))
   }
 
-  #feedbackHost(): FeedbackHost {
-    return {
-      workerId: this.id,
-      store: this.backend.store,
-      concurrency: () => this.concurrency,
-      running: () => this.#dispatcher.running,
-      untilStored: (jobId, send) => this.backend.untilStored(jobId, send),
-      onChange: (change) => this.emit('feedback', change),
-      onError: (error) => this.emit('error', error as Error),
+  /** BullMQ's blocking wait for its marker, with its recovery. */
+  async #waitForMarker(untilMs: number): Promise<number | undefined> {
+    const timeoutS = Math.min(LONGEST_WAIT_S, this.getBlockTimeout(untilMs))
+    if (timeoutS <= 0) return 0
+    try {
+      return (await this.backend.waitForJob(timeoutS))?.score
+    } catch (error) {
+      this.#report(error as Error)
     }
-  }
-
-  #markerWaiter(): MarkerWaiter {
-    return {
-      backend: this.backend,
-      timeoutS: (untilMs) => this.getBlockTimeout(untilMs),
-      paused: () => this.paused || this.#overload.overloaded,
-      full: () => this.#dispatcher.full,
-      closing: () => Boolean(this.closing),
-      delay: () => this.delay(),
-      passOn: () => this.#giveBack([], true),
-      onError: (error) => this.emit('error', error),
-    }
+    if (this.closing || this.paused || this.#overload.overloaded) return 0
+    await this.backend.reconnectBlocking().catch((error: Error) => this.#report(error))
+    if (!this.closing) await this.delay()
+    return 0
   }
 
   #connectBackend(): void {
@@ -455,14 +446,6 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     store.on('shape', (shape, before) => {
       const later = shape.pausedUntilUs > (before?.pausedUntilUs ?? 0)
       if (later && shape.pausedUntilUs > (this.#clock.nowUs() ?? 0)) dispatcher.release(shape)
-    })
-  }
-
-  #listen(): void {
-    this.#listening ??= listenToShape(this.backend, wakeChannel(this.toKey('')), {
-      wakes: (message) => isMeantFor(this.id, message) && this.#dispatcher.wake(),
-      closing: () => Boolean(this.closing),
-      onError: (error) => this.emit('error', error),
     })
   }
 

@@ -24,13 +24,10 @@ class Fixed {
 
 test('what latency allows is told once for each change, and starts anew with another concurrency of the worker', () => {
   const changes: FeedbackChange[] = []
-  let concurrency = 8
   const worker = {
-    workerId: 'w',
-    concurrency: () => concurrency,
-    running: () => 1,
-    onChange: (change: FeedbackChange) => changes.push(change),
-    onError: () => {},
+    id: 'w',
+    concurrency: 8,
+    emit: (_event: string, change: FeedbackChange | Error) => changes.push(change as FeedbackChange),
   }
   const limit = new LatencyLimit(worker, (most) => new Fixed(most))
   expect(limit.limit).toBe(8)
@@ -43,7 +40,7 @@ test('what latency allows is told once for each change, and starts anew with ano
     { kind: 'concurrency', limit: 5, source: 'latency', reason: 'calls take 5.0 ms', by: 'w' },
     { kind: 'concurrency', limit: 1, reason: 'a call was refused' },
   ])
-  concurrency = 20
+  worker.concurrency = 20
   expect(limit.limit).toBe(20)
 })
 

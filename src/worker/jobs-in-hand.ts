@@ -4,7 +4,7 @@ import type { HeldJob } from '../departure/held-job.ts'
 interface JobInHand {
   /** On its way to its processor. */
   starting: HeldJob | undefined
-  /** Its lock token, while BullMQ's code runs it. */
+  /** Its lock token, from its start to its end. */
   token: string | undefined
   /** Cancelled before its processor was called. */
   cancelled: { readonly reason: string | undefined } | undefined
@@ -25,7 +25,9 @@ export class JobsInHand {
   }
 
   start(held: HeldJob): void {
-    this.#of(held.id).starting = held
+    const job = this.#of(held.id)
+    job.starting = held
+    job.token = held.token
   }
 
   takeStarting(id: string): HeldJob | undefined {
@@ -71,6 +73,7 @@ export class JobsInHand {
   ended(held: HeldJob): void {
     if (this.#jobs.get(held.id)?.starting === held) this.#take(held.id, 'starting')
     this.#take(held.id, 'cancelled')
+    this.unlock(held.id, held.token)
   }
 
   #of(id: string): JobInHand {

@@ -260,28 +260,21 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     return super.concurrency
   }
 
-  /** Of the job of `getNextJob`, or of an end by hand that fetched one. */
-  protected override nextJobFromJobData(
+  /**
+   * Of the job of `getNextJob`, or of an end by hand that fetched one. When a scheduler's job begins, BullMQ stores the
+   * next one first: the lock must be kept during that, too.
+   */
+  protected override async nextJobFromJobData(
     jobData?: JobJson,
     jobId?: string,
     token = '',
   ): Promise<Job<DataType, ResultType, NameType>> {
-    if (jobId === undefined) return Promise.resolve(undefined as unknown as Job<DataType, ResultType, NameType>)
-    return this.#begin(jobData, jobId, token)
-  }
-
-  /** When a scheduler's job begins, BullMQ stores the next one first: the lock must be kept during that, too. */
-  #begin(jobData: JobJson | undefined, id: string, token: string): Promise<Job<DataType, ResultType, NameType>> {
-    const beginning = () => super.nextJobFromJobData(jobData, id, token)
-    return jobData?.repeatJobKey === undefined ? beginning() : this.#locked(id, token, beginning)
-  }
-
-  async #locked<T>(id: string, token: string, run: () => Promise<T>): Promise<T> {
-    this.#jobs.lock(id, token)
+    if (jobId === undefined) return undefined as unknown as Job<DataType, ResultType, NameType>
+    this.#jobs.lock(jobId, token)
     try {
-      return await run()
+      return await super.nextJobFromJobData(jobData, jobId, token)
     } finally {
-      this.#jobs.unlock(id, token)
+      this.#jobs.unlock(jobId, token)
     }
   }
 
@@ -466,16 +459,11 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     const { id, token } = held
     this.#jobs.start(held)
     try {
-      const job = await this.#begin(jobOfGrant(held), id, token)
+      const job = await super.nextJobFromJobData(jobOfGrant(held), id, token)
       if (!job) return
       const startedMs = performance.now()
-      this.#jobs.lock(id, token)
-      try {
-        await this.processJob(job, token, fetchesNone)
-      } finally {
-        this.#jobs.unlock(id, token)
-        this.#watch.ran(performance.now() - startedMs)
-      }
+      await this.processJob(job, token, fetchesNone)
+      this.#watch.ran(performance.now() - startedMs)
     } catch (error) {
       this.emit('error', error as Error)
     } finally {

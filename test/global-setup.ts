@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { Redis } from 'ioredis'
 import type { TestProject } from 'vitest/node'
-import { installedScripts } from '../src/backend/factory.ts'
 import { loadLibrary } from '../src/redis/libraries.ts'
+import { installedScripts } from '../src/redis/scripts.ts'
 import { startRedis } from '../workers/services/redis.ts'
 
 /** Programs that tests start as separate processes. */

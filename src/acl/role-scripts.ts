@@ -1,4 +1,4 @@
-/** Scripts by purpose: `bullmq:` is BullMQ's own text, `limit:` one of sluice/limits, others are ours or composed. */
+/** Scripts by purpose: `bullmq:` is BullMQ's own text, others are ours or composed. */
 const bullmq = (...names: string[]) => names.map((name) => `bullmq:${name}`)
 
 /** Adds jobs, singly, in bulk and as flows, and maintains schedulers. */
@@ -66,4 +66,4 @@ export const MANAGE = [
 export const LIMIT = [
   ...['decide', 'define-limit', 'set-limit-mode', 'settle-limit', 'block-key', 'reset-key', 'reserve'],
   ...['cancel-reservation', 'extend-lease', 'release-lease'],
-].map((name) => `limit:${name}`)
+]

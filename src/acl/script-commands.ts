@@ -1,15 +1,13 @@
 import { InvalidInputError } from '../errors.ts'
 import { captureBullmqScripts } from '../redis/bullmq-scripts.ts'
-import { LIMIT_SCRIPTS, limitScript, ScriptSet } from '../redis/scripts.ts'
+import { ScriptSet } from '../redis/scripts.ts'
 
 /** The text of every script that Sluice and the installed BullMQ can send, by the names of role-scripts.ts. */
 export function scriptTexts(): ReadonlyMap<string, string> {
   const bullmq = captureBullmqScripts()
-  const own = new ScriptSet(bullmq, 'acl')
   return new Map([
     ...[...bullmq.scripts].map(([name, { lua }]) => [`bullmq:${name}`, lua] as const),
-    ...own.texts(),
-    ...LIMIT_SCRIPTS.map((name) => [`limit:${name}`, limitScript(name)] as const),
+    ...new ScriptSet(bullmq, 'acl').texts(),
   ])
 }
 

@@ -1,29 +1,11 @@
 import { type BackendFactory, createRedisBackend, type QueueBaseOptions, type RedisQueueBackend } from 'bullmq'
 import { ClusterPrefixError } from '../errors.ts'
-import { captureBullmqScripts, checkBullmqScripts } from '../redis/bullmq-scripts.ts'
 import { defaultDeclarer } from '../redis/ids.ts'
-import { ScriptSet } from '../redis/scripts.ts'
+import { installedScripts } from '../redis/scripts.ts'
 import { withSentinelDefaults } from '../redis/sentinel-defaults.ts'
 import { encodeShape, type Shape } from '../shape/shape.ts'
-import { VERSION } from '../version.ts'
 import { ShapedBackend } from './backend.ts'
 import type { ShapedBackendOptions } from './options.ts'
-
-let scripts: ScriptSet | undefined
-
-/**
- * The scripts for the installed BullMQ; composed and checked once per process.
- * @throws UnsupportedVersionError
- */
-export function installedScripts(): ScriptSet {
-  if (!scripts) {
-    const bullmq = captureBullmqScripts()
-    const warning = checkBullmqScripts(bullmq)
-    if (warning) process.emitWarning(warning, { code: 'SLUICE_UNTESTED_BULLMQ' })
-    scripts = new ScriptSet(bullmq, VERSION)
-  }
-  return scripts
-}
 
 /**
  * A BullMQ `BackendFactory`: any BullMQ class that gets it (Queue, Worker, FlowProducer, QueueEvents, …) obeys the

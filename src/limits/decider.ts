@@ -4,8 +4,9 @@ import { Collector } from '../redis/collector.ts'
 import { Deadlines } from '../redis/deadlines.ts'
 import { failureKind } from '../redis/failures.ts'
 import { uniqueId } from '../redis/ids.ts'
+import type { LimitScript } from '../redis/scripts.ts'
 import { type Call, type Decision, encodeQuestions, type Part, type Question, readDecisions } from './decision.ts'
-import { type Arguments, LimitClient, type LimitRedis, type LimitScript } from './limit-client.ts'
+import { type Arguments, LimitClient, type LimitRedis } from './limit-client.ts'
 import { hashTag } from './limit-keys.ts'
 
 /** The most decisions per script: more would block Redis for other clients. */

@@ -1,5 +1,6 @@
+import type { LimitScript } from '../redis/scripts.ts'
 import type { Part } from './decision.ts'
-import type { Arguments, LimitScript } from './limit-client.ts'
+import type { Arguments } from './limit-client.ts'
 
 type Run = <T>(script: LimitScript, keys: readonly string[], args: Arguments) => Promise<T>
 

@@ -1,8 +1,5 @@
 import { absentKey, untilKnown } from '../redis/commands.ts'
-import { LIMIT_SCRIPTS, limitScript, WITHOUT_ABSENT_KEY } from '../redis/scripts.ts'
-import { VERSION } from '../version.ts'
-
-export type LimitScript = (typeof LIMIT_SCRIPTS)[number]
+import { installedScripts, type LimitScript } from '../redis/scripts.ts'
 
 /** The parts used of an ioredis client, `Redis` or `Cluster`, version 5 or 6. */
 export interface LimitRedis {
@@ -22,16 +19,12 @@ const clients = new WeakMap<LimitRedis, LimitClient>()
 /** Runs the scripts of limits on a client that the user passed in. There is one instance per client. */
 export class LimitClient {
   readonly redis: LimitRedis
+  readonly #commands: ReadonlyMap<LimitScript, string>
   #living: Promise<void> | undefined
 
   private constructor(redis: LimitRedis) {
     this.redis = redis
-    for (const name of LIMIT_SCRIPTS) {
-      const command = commandName(name)
-      if (command in redis) continue
-      const lua = limitScript(name)
-      redis.defineCommand(command, { lua: redis.isCluster ? `${WITHOUT_ABSENT_KEY}${lua}` : lua })
-    }
+    this.#commands = installedScripts().defineLimits(redis)
   }
 
   static of(redis: LimitRedis): LimitClient {
@@ -43,8 +36,9 @@ export class LimitClient {
   /** Sends a script without waiting for the connection: call it only while that is live. */
   run<T>(script: LimitScript, keys: readonly string[], args: Arguments): Promise<T> {
     const redis = this.redis as unknown as Record<string, Command>
+    const command = this.#commands.get(script) as string
     const all = this.redis.isCluster ? [...keys, absentKey(keys.at(-1))] : keys
-    return untilKnown(() => redis[commandName(script)]?.(all.length, ...all, ...args) as Promise<T>)
+    return untilKnown(() => redis[command]?.(all.length, ...all, ...args) as Promise<T>)
   }
 
   get isLive(): boolean {
@@ -79,8 +73,4 @@ export class LimitClient {
       redis.once('end', ended)
     })
   }
-}
-
-function commandName(script: LimitScript): string {
-  return `sluice:${VERSION}:${script}`
 }

@@ -1,6 +1,7 @@
 import { checkCallOptions, didYouMean } from '../call-options.ts'
 import { InvalidLimitError } from '../errors.ts'
 import type { ShapeMode } from '../mode.ts'
+import type { FunctionsOption } from '../redis/functions.ts'
 import type { LimitRule } from './definition.ts'
 import { hashTag, type LimitKey } from './limit-keys.ts'
 import type { LocalLimiting } from './local-options.ts'
@@ -39,6 +40,11 @@ export interface LimiterOptions extends LimitRule, LocalLimiting {
    * What `take` and `peek` do when Redis does not decide: `throw` LimiterUnavailableError (default), `allow` or `deny`.
    */
   readonly onError?: OnError
+  /**
+   * Whether scripts reach Redis as functions where that is possible (`auto`, default), or always as texts (`never`). A
+   * client that several limiters use sends texts once one of them has `never`.
+   */
+  readonly functions?: FunctionsOption
   /** Called with each error that `onError` handles, for example to count it. */
   readonly onFailure?: (error: Error, key: LimitKey) => void
   /**
@@ -69,6 +75,7 @@ const CHECKS: readonly Check[] = [
   ['mode', "'enforce', 'shadow' or 'off'", oneOf('enforce', 'shadow', 'off')],
   ['timeoutMs', 'a number of ms > 0', (value) => Number.isFinite(value) && (value as number) > 0],
   ['onError', "'throw', 'allow' or 'deny'", oneOf('throw', 'allow', 'deny')],
+  ['functions', "'auto' or 'never'", oneOf('auto', 'never')],
   ['onFailure', 'a function', (value) => typeof value === 'function'],
   ['maxKeys', 'a whole number >= 1', whole],
   ['spread', "'key'", oneOf('key')],
@@ -80,6 +87,7 @@ export const TIER_FIELDS = ['rate', 'burst', 'concurrency'] as const
 /** Every option; its type makes the compiler reject a missing one. */
 const FIELDS: Readonly<Record<keyof LimiterOptions, true>> = {
   ...{ name: true, prefix: true, version: true, mode: true, timeoutMs: true, onError: true, onFailure: true },
+  functions: true,
   ...{
     maxKeys: true,
     spread: true,

@@ -1,14 +1,16 @@
 import { checkCallOptions, gotText, wrongCallOptions } from '../call-options.ts'
 import { InvalidInputError, InvalidLimitError, LimiterUnavailableError } from '../errors.ts'
 import type { ShapeMode } from '../mode.ts'
+import { useFunctions } from '../redis/functions.ts'
 import { uniqueId } from '../redis/ids.ts'
+import type { LimitScript } from '../redis/scripts.ts'
 import { type LimitAnswer, readAnswer } from './answer.ts'
 import { Decider } from './decider.ts'
 import { Decision, type Part } from './decision.ts'
 import { Lease } from './lease.ts'
 import { LeaseLine } from './lease-line.ts'
 import type { Limit } from './limit.ts'
-import type { Arguments, LimitRedis, LimitScript } from './limit-client.ts'
+import type { Arguments, LimitRedis } from './limit-client.ts'
 import { type LimitKey, ONE_FOR_ALL } from './limit-keys.ts'
 import { checkLimiterOptions, DEFAULT_TIMEOUT_MS, type LimiterOptions } from './limiter-options.ts'
 import { LocalFront } from './local-front.ts'
@@ -44,7 +46,7 @@ export interface TakeOptions {
  * const { allowed, retryAfterMs } = await logins.take([address, user])
  * ```
  * @param redis an ioredis client, `Redis` or `Cluster`
- * @throws InvalidLimitError, InvalidRateError
+ * @throws InvalidLimitError, InvalidRateError, UnsupportedVersionError
  */
 export function createLimiter(redis: LimitRedis, options: LimiterOptions): Limiter {
   return new Limiter(redis, options)
@@ -72,6 +74,7 @@ export class Limiter {
     this.name = options.name
     noteLimiter(options.name)
     this.redis = redis
+    useFunctions(redis, options.functions)
     this.#decider = Decider.of(redis)
     this.#options = options
     this.timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS

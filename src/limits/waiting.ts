@@ -3,9 +3,10 @@ import { checkSignal } from '../call-options.ts'
 import { InvalidLimitError, LimitExceededError } from '../errors.ts'
 import { MAX_TIMER_MS } from '../max-timer.ts'
 import { uniqueId } from '../redis/ids.ts'
+import type { LimitScript } from '../redis/scripts.ts'
 import { type LimitAnswer, passed } from './answer.ts'
 import type { Limit } from './limit.ts'
-import type { Arguments, LimitScript } from './limit-client.ts'
+import type { Arguments } from './limit-client.ts'
 import type { LimitKey } from './limit-keys.ts'
 
 export interface WaitOptions {

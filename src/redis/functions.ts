@@ -16,19 +16,22 @@ export interface Library {
 export interface ClientScript {
   /** Of the command on the client. */
   readonly name: string
-  readonly numberOfKeys: number
-  readonly library: Library
-  /** Its name in the library. */
-  readonly functionName: string
+  /** undefined: each call begins with it. */
+  readonly numberOfKeys: number | undefined
+  library(): Library
+  /** Its name in the library, which is composed when that is first needed. */
+  functionName(): string
   /** The same as a text for EVAL, composed when that is first needed. */
   text(): string
   /** Whether it may come too late if it is sent again: see {@link sendOnce}. */
   readonly isSentOnce: boolean
+  /** Whether it is sent as a text where Redis takes no writes, which it refuses only once that writes. */
+  readonly isTriedAsText: boolean
 }
 
 export interface DefiningClient {
   readonly isCluster?: boolean
-  defineCommand(name: string, definition: { readonly lua: string; readonly numberOfKeys: number }): void
+  defineCommand(name: string, definition: { lua: string; numberOfKeys?: number }): void
 }
 
 interface SentCommand {
@@ -46,7 +49,7 @@ interface Script {
 }
 
 interface ScriptClass {
-  new (lua: string, numberOfKeys: number, keyPrefix: string): Script
+  new (lua: string, numberOfKeys: number | undefined, keyPrefix: string): Script
 }
 
 /** For the answer to a command behind which calls are sent again. */
@@ -91,7 +94,7 @@ export function checkFunctionsOption(option: unknown): void {
 }
 
 /** Functions are used on this client unless an option or the environment (`SLUICE_FUNCTIONS=never`) says otherwise. */
-export function useFunctions(client: object, option: FunctionsOption): void {
+export function useFunctions(client: object, option: FunctionsOption | undefined): void {
   if (option === 'never') Object.assign(client, { [MODE]: option })
 }
 
@@ -101,13 +104,14 @@ export function useFunctions(client: object, option: FunctionsOption): void {
  */
 export function defineScript(client: DefiningClient, script: ClientScript): void {
   const { name, numberOfKeys } = script
+  const keys = numberOfKeys === undefined ? {} : { numberOfKeys }
   const { scriptsSet, options } = client as { scriptsSet?: Record<string, Script>; options?: { keyPrefix?: string } }
   if (!scriptsSet) {
-    client.defineCommand(name, { lua: script.text(), numberOfKeys })
+    client.defineCommand(name, { lua: script.text(), ...keys })
     return
   }
   // ioredis hashes the text for each client that it is defined on: here only the name.
-  client.defineCommand(name, { lua: name, numberOfKeys })
+  client.defineCommand(name, { lua: name, ...keys })
   const made = scriptsSet[name] as Script
   made.execute = executeOf(script, made, options?.keyPrefix ?? '')
 }
@@ -115,6 +119,8 @@ export function defineScript(client: DefiningClient, script: ClientScript): void
 function executeOf(script: ClientScript, made: Script, keyPrefix: string): Script['execute'] {
   const FunctionCommand = class extends (Object.getPrototypeOf(made.Command) as CommandClass) {}
   if (script.isSentOnce) sendOnce(FunctionCommand.prototype)
+  const keys = script.numberOfKeys === undefined ? [] : [script.numberOfKeys]
+  let functionName: string | undefined
   let text: Script | undefined
   const asText: Script['execute'] = (container, args, options, callback) => {
     text ??= textScript(script, made, keyPrefix)
@@ -122,24 +128,25 @@ function executeOf(script: ClientScript, made: Script, keyPrefix: string): Scrip
   }
   return (client, args, options, callback) => {
     if (client.isPipeline || !mayUse(client)) return asText(client, args, options, callback)
-    const all = [script.functionName, script.numberOfKeys, ...args]
+    functionName ??= script.functionName()
+    const all = [functionName, ...keys, ...args]
     const newCall = () => new FunctionCommand('fcall', all, keyPrefix ? { ...options, keyPrefix } : options)
     const send = (attempt: number, command: SentCommand): Promise<unknown> => {
       // Before it is sent, as that returns this promise.
       command.promise = command.promise.catch(async (error: Error) => {
         const obstacle = obstacleOf(error)
         if (obstacle === 'not loaded' && attempt < MAX_ATTEMPTS) {
-          if (await loaded(client, script.library, command)) return send(attempt + 1, newCall())
+          if (await loaded(client, script.library(), command)) return send(attempt + 1, newCall())
         } else if (obstacle) {
-          await allAnswered(client, script.library, command)
+          await allAnswered(client, script.library(), command)
           refuse(client, error)
-        } else if (!isRefusedWrite(error)) throw error
+        } else if (!(isRefusedWrite(error) || (script.isTriedAsText && takesNoWrites(error)))) throw error
         return asText(client, args, options)
       })
       return client.sendCommand(command)
     }
     const call = newCall()
-    const waits = waitAt(client, script.library, call)
+    const waits = waitAt(client, script.library(), call)
     if (!waits) return send(1, call)
     return waits.then(() => (mayUse(client) ? send(1, call) : asText(client, args, options)))
   }
@@ -172,6 +179,11 @@ export function obstacleOf({ message }: Error): 'not loaded' | 'no functions' | 
 /** Whether a function that usually writes nothing was to write: then it has not. */
 function isRefusedWrite({ message }: Error): boolean {
   return message.includes('Write commands are not allowed from read-only scripts')
+}
+
+/** Whether Redis takes no writes, and so ran nothing of a function that may write. */
+function takesNoWrites({ message }: Error): boolean {
+  return /^(OOM|READONLY|MISCONF|NOREPLICAS) /.test(message)
 }
 
 /** Where a library is loaded: on a cluster each master has functions of its own. */

@@ -1,9 +1,12 @@
+import { VERSION } from '../version.ts'
 import {
   ADDS,
   type BullmqScript,
   type BullmqScripts,
   bullmqModule,
   CLOCKED,
+  captureBullmqScripts,
+  checkBullmqScripts,
   EXTENDING,
   keysOfAdd,
   keysOfEnd,
@@ -99,7 +102,10 @@ const RUN_WHEN_FULL: ReadonlySet<string> = new Set([
  */
 const READING: ReadonlySet<string> = new Set(['read-meter', 'read-group', 'locate-job', 'find-new'])
 
-/** The scripts of sluice/limits. Each call gives its number of keys. */
+/**
+ * The scripts of sluice/limits. Each call gives its number of keys. Where Redis takes no writes, they are sent as texts: a
+ * peek, or a take that is refused, writes nothing.
+ */
 export const LIMIT_SCRIPTS = [
   'decide',
   'define-limit',
@@ -112,9 +118,11 @@ export const LIMIT_SCRIPTS = [
   'extend-lease',
   'release-lease',
 ] as const
+export type LimitScript = (typeof LIMIT_SCRIPTS)[number]
+const LIMITS: ReadonlySet<string> = new Set(LIMIT_SCRIPTS)
 
-/** Begins each script on a cluster. */
-export const WITHOUT_ABSENT_KEY = 'KEYS[#KEYS] = nil '
+/** Begins each text on a cluster. */
+const WITHOUT_ABSENT_KEY = 'KEYS[#KEYS] = nil '
 
 /** Modules that BullMQ's scripts use: by what `bullmq-scripts.ts` puts into them, and by what prepares them here. */
 const MODULES: Readonly<Record<string, string>> = {
@@ -144,7 +152,8 @@ const SENT_ONCE = new Set([
 
 /** A script before it is composed. */
 interface Script extends Omit<LibraryFunction, 'name'> {
-  readonly numberOfKeys: number
+  /** Default: each call says it. */
+  readonly numberOfKeys?: number
 }
 
 /** All scripts for one pair of versions, ready to be defined on a client. Texts are static: no queue name, no rate. */
@@ -161,15 +170,13 @@ export class ScriptSet {
     this.#bullmq = bullmq
     this.#suffix = `${ownVersion}:${bullmq.version}`
     this.#composer = new LuaComposer(moduleReader(bullmq, readLua))
-    const add = (name: string, file: string, numberOfKeys: number) => {
-      this.#scripts.set(name, { text: readLua(`verbs/${file}`), flags: flagsOf(name), numberOfKeys })
-    }
-    for (const [file, numberOfKeys] of Object.entries(OWN)) add(file, file, numberOfKeys)
+    const verb = (name: string) => ({ text: readLua(`verbs/${name}`), flags: flagsOf(name) })
+    for (const [name, numberOfKeys] of Object.entries(OWN)) this.#scripts.set(name, { ...verb(name), numberOfKeys })
     for (const [name, { numberOfKeys }] of bullmq.scripts) {
       if (!isPrepared(name)) continue
       this.#scripts.set(name, { text: prepared(name), flags: [...FLAGS, RUNS_WHEN_FULL], numberOfKeys })
     }
-    add(ADD_FLOW, ADD_FLOW, 1)
+    for (const name of [ADD_FLOW, ...LIMIT_SCRIPTS]) this.#scripts.set(name, verb(name))
   }
 
   /** A script's command on a client. Its name has both versions: clients may be shared with others of either package. */
@@ -182,16 +189,20 @@ export class ScriptSet {
 
   #named(name: string, keys: number): Command {
     // Cached: a new string would be rehashed on every property lookup.
-    const command = { name: `sluice:${this.#suffix}:${name}`, keys }
+    const command = { name: this.#commandName(name), keys }
     this.#commands.set(name, command)
     return command
+  }
+
+  #commandName(name: string): string {
+    return `sluice:${this.#suffix}:${name}`
   }
 
   /** Defines every script that a client does not have yet; on a cluster, also those of BullMQ that ours leave alone. */
   define(client: DefiningClient, functions: FunctionsOption = 'auto'): void {
     useFunctions(client, functions)
-    for (const name of this.#scripts.keys()) {
-      if (name !== ADD_FLOW) this.#defineOnce(client, this.command(name), name)
+    for (const [name, { numberOfKeys }] of this.#scripts) {
+      if (numberOfKeys !== undefined) this.#defineOnce(client, this.command(name).name, name, numberOfKeys)
     }
     if (!client.isCluster) return
     for (const [name, { lua, numberOfKeys }] of this.#bullmq.scripts) {
@@ -205,8 +216,15 @@ export class ScriptSet {
   /** The command that adds a flow over this many queues, defined on first use. */
   addFlowCommand(client: DefiningClient, queues: number): Command {
     const command = this.#named(`${ADD_FLOW}-${queues}`, queues)
-    this.#defineOnce(client, command, ADD_FLOW)
+    this.#defineOnce(client, command.name, ADD_FLOW, queues)
     return command
+  }
+
+  /** Defines the scripts of sluice/limits on a client of ioredis. @returns the names of their commands */
+  defineLimits(client: DefiningClient): ReadonlyMap<LimitScript, string> {
+    const names = LIMIT_SCRIPTS.map((script) => [script, this.#commandName(script)] as const)
+    for (const [script, name] of names) this.#defineOnce(client, name, script)
+    return new Map(names)
   }
 
   /** Number of keys of a BullMQ script. */
@@ -251,17 +269,17 @@ export class ScriptSet {
     return text
   }
 
-  #defineOnce(client: DefiningClient, { name, keys }: Command, script: string): void {
+  #defineOnce(client: DefiningClient, name: string, script: string, keys?: number): void {
     if (name in client) return
     const { isCluster = false } = client
-    const { library } = this
     defineScript(client, {
       name,
-      numberOfKeys: isCluster ? keys + 1 : keys,
-      library,
-      functionName: `${this.functionOf(script)}${isCluster ? ON_CLUSTER : ''}`,
+      numberOfKeys: keys !== undefined && isCluster ? keys + 1 : keys,
+      library: () => this.library,
+      functionName: () => `${this.functionOf(script)}${isCluster ? ON_CLUSTER : ''}`,
       text: () => this.textSent(script, isCluster),
       isSentOnce: SENT_ONCE.has(script),
+      isTriedAsText: LIMITS.has(script),
     })
   }
 }
@@ -332,10 +350,18 @@ function grouped(name: string): string {
   ].join('\n')
 }
 
-/** The scripts of sluice/limits use the same modules. */
-const limitComposer = new LuaComposer(readLuaFile)
+let installed: ScriptSet | undefined
 
-/** The full text of a script of sluice/limits. */
-export function limitScript(name: (typeof LIMIT_SCRIPTS)[number]): string {
-  return limitComposer.file(`verbs/${name}`)
+/**
+ * The scripts for the installed BullMQ, read and checked once per process.
+ * @throws UnsupportedVersionError
+ */
+export function installedScripts(): ScriptSet {
+  if (!installed) {
+    const bullmq = captureBullmqScripts()
+    const warning = checkBullmqScripts(bullmq)
+    if (warning) process.emitWarning(warning, { code: 'SLUICE_UNTESTED_BULLMQ' })
+    installed = new ScriptSet(bullmq, VERSION)
+  }
+  return installed
 }

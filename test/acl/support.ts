@@ -5,8 +5,8 @@ import { afterAll, beforeAll, inject, onTestFinished } from 'vitest'
 import { renderAcl } from '../../src/acl/acl-line.ts'
 import type { Role } from '../../src/acl/roles.ts'
 import { ROLES } from '../../src/acl/roles.ts'
-import { installedScripts } from '../../src/backend/factory.ts'
 import { loadLibrary } from '../../src/redis/libraries.ts'
+import { installedScripts } from '../../src/redis/scripts.ts'
 import { type RedisService, startRedis } from '../../workers/services/redis.ts'
 
 /** ioredis says its version to Redis 7.2 and later, and goes on without (docs/acl.md). */

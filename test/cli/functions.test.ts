@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { installedScripts } from '../../src/backend/factory.ts'
+import { installedScripts } from '../../src/redis/scripts.ts'
 import type { RedisService } from '../../workers/services/redis.ts'
 import { startRedis } from '../../workers/services/redis.ts'
 import { OwnCluster } from '../faults/support/own-cluster.ts'

@@ -1,6 +1,6 @@
 import { beforeEach, expect, test } from 'vitest'
-import { installedScripts } from '../../src/backend/factory.ts'
 import type { Finding } from '../../src/doctor/finding.ts'
+import { installedScripts } from '../../src/redis/scripts.ts'
 import { forged, libraryOf } from '../support/libraries.ts'
 import { server, Ward } from './support.ts'
 

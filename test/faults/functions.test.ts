@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis'
-import { installedScripts } from '../../src/backend/factory.ts'
 import { QueueUnavailableError, type Shape, ShapedQueue, type ShapedQueueOptions } from '../../src/index.ts'
+import { installedScripts } from '../../src/redis/scripts.ts'
 import { expect, onTestFinished, test, useConcurrentTests } from '../support/concurrent.ts'
 import { startProxy } from '../support/proxy.ts'
 import { worstExcess } from './support/bound.ts'

@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { ShapedFlowProducer } from '../../src/index.ts'
 import { createLimiter } from '../../src/limits/index.ts'
 import { captureBullmqScripts } from '../../src/redis/bullmq-scripts.ts'
-import { LIMIT_SCRIPTS, limitScript, ScriptSet } from '../../src/redis/scripts.ts'
+import { ScriptSet } from '../../src/redis/scripts.ts'
 import { VERSION } from '../../src/version.ts'
 import { useRedis } from '../support/redis.ts'
 import { Fleet } from './support/fleet.ts'
@@ -86,7 +86,6 @@ function knownScripts(): Map<string, Script> {
     ...[...scripts.texts()].flatMap(([name, lua]) =>
       known(name, lua, [scripts.functionOf(name), scripts.textSent(name)]),
     ),
-    ...LIMIT_SCRIPTS.flatMap((name) => known(name, limitScript(name), [limitScript(name)])),
   ])
 }
 

@@ -1,6 +1,8 @@
 import { expect, test, vi } from 'vitest'
-import { installedScripts } from '../../src/backend/factory.ts'
-import { ScriptSet } from '../../src/redis/scripts.ts'
+import { captureBullmqScripts } from '../../src/redis/bullmq-scripts.ts'
+import { readLuaFile } from '../../src/redis/lua-files.ts'
+import { installedScripts, ScriptSet } from '../../src/redis/scripts.ts'
+import { VERSION } from '../../src/version.ts'
 import { worstExcess } from './support/bound.ts'
 import { Fleet } from './support/fleet.ts'
 import { librariesOn, runs } from './support/functions.ts'
@@ -8,12 +10,12 @@ import { adminOf, quickConnection, startOwnRedis } from './support/own-redis.ts'
 import { Producer } from './support/producer.ts'
 
 const own = installedScripts().library
+const other = new ScriptSet(captureBullmqScripts(), VERSION, (file) => `${readLuaFile(file)}\n-- another version`)
 const SHAPE = { rate: '500/s', burst: 5, capacity: 1000, maxLatenessMs: 60_000 }
 const BUCKET = { intervalUs: 2000, burst: 5 }
 
 test('two versions work side by side on one queue, and each loads its functions again', async () => {
-  const name = 'sluice_0123456789ab'
-  const other = { name, text: `${own.text.replaceAll(own.name, name)}\n-- another version` }
+  const { name } = other.library
   const service = await startOwnRedis()
   const admin = adminOf(service.url)
   const connection = quickConnection(service.url)
@@ -24,7 +26,8 @@ test('two versions work side by side on one queue, and each loads its functions 
     await fleet.worker('mail', { connection, concurrency: 5 }).waitUntilReady()
     return queue
   }
-  const version = vi.spyOn(ScriptSet.prototype, 'library', 'get').mockReturnValue(other)
+  const { define } = ScriptSet.prototype
+  const version = vi.spyOn(ScriptSet.prototype, 'define').mockImplementation((...of) => define.call(other, ...of))
   const others = await open()
   version.mockRestore()
   const queue = await open()

@@ -56,7 +56,7 @@ test('units whose giving back was answered, but the answer was lost, are given b
   await api.take('joe', { cost: 50 })
   await api.reward('joe')
   const settle = async (units: number) => {
-    const dropped = proxy.dropReplyOf(([name]) => /^evalsha$/i.test(name ?? ''))
+    const dropped = proxy.dropReplyOf(([name]) => /^(evalsha|fcall)$/i.test(name ?? ''))
     await (units < 0 ? api.reward('joe', -units) : api.penalty('joe', units))
     await dropped
     return (await api.peek('joe')).remaining

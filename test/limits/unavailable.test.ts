@@ -1,6 +1,7 @@
 import { Redis } from 'ioredis'
-import { expect, test, vi } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { CostTooHighError, combine, createLimiter, LimiterUnavailableError } from '../../src/limits/index.ts'
+import { runs } from '../faults/support/functions.ts'
 import { adminOf, startOwnRedis } from '../faults/support/own-redis.ts'
 import { useRedis } from '../support/redis.ts'
 import { countAllowed, PATIENT, times } from './support/limiters.ts'
@@ -83,11 +84,39 @@ test('scripts that Redis forgets are sent again: no take is lost and none counts
   const service = await startOwnRedis()
   const client = adminOf(service.url)
   const api = createLimiter(client, { name: 'flush', rate: '100/day', burst: 100, ...PATIENT })
+  const forget = () => Promise.all([client.script('FLUSH'), client.function('FLUSH')])
   for (let i = 1; i <= 5; i++) {
     expect((await api.take('joe')).remaining).toBe(100 - i)
-    await client.script('FLUSH')
+    await forget()
   }
-  const flushes = times(20, () => client.script('FLUSH'))
+  const flushes = times(20, forget)
   const answers = await Promise.all([...times(120, () => api.take('joe')), ...flushes])
   expect(countAllowed(answers.slice(0, 120) as Awaited<ReturnType<typeof api.take>>[])).toBe(95)
 })
+
+// As texts, which Redis refuses only once they write.
+test.each(['auto', 'never'] as const)(
+  'while Redis takes no writes, what writes nothing is answered, with functions: %j',
+  async (functions) => {
+    const service = await startOwnRedis()
+    const admin = adminOf(service.url)
+    const client = new Redis(service.url)
+    onTestFinished(() => client.disconnect())
+    const api = createLimiter(client, { name: 'no-writes', rate: '1/h', functions, ...PATIENT })
+    await api.take('joe')
+    const answersOnly = async (refusal: string) => {
+      expect(await api.take('joe')).toMatchObject({ allowed: false })
+      expect(await api.peek('ada')).toMatchObject({ allowed: true })
+      await expect(api.take('ada')).rejects.toThrow(refusal)
+    }
+    await admin.config('SET', 'maxmemory', '1')
+    await answersOnly('OOM')
+    await api.reset('joe')
+    await admin.config('SET', 'maxmemory', '0')
+    expect(await api.take('joe')).toMatchObject({ allowed: true })
+    await admin.replicaof('127.0.0.1', 1)
+    await answersOnly('READONLY')
+    const isLoaded = functions === 'auto' && process.env.SLUICE_FUNCTIONS !== 'never'
+    expect((await runs(admin)).loads).toBe(isLoaded ? 1 : 0)
+  },
+)

@@ -177,7 +177,7 @@ const nameOf = ({ name }: Library) => name
 async function openedFor(cli: Cli): Promise<{ own: Library; servers: readonly Redis[] }> {
   const servers = mastersOf(await cli.connection())
   // Loaded late, since it needs BullMQ.
-  const { installedScripts } = await import('../../backend/factory.ts')
+  const { installedScripts } = await import('../../redis/scripts.ts')
   return { own: installedScripts().library, servers }
 }
 

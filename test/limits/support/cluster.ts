@@ -10,8 +10,9 @@ export async function scriptsOfNodes(cluster: Cluster, act: () => Promise<unknow
   await act()
   const stats = await Promise.all(nodes.map((node) => node.info('commandstats')))
   return stats.map((text) => {
-    const calls = [...text.matchAll(/^cmdstat_eval(?:sha)?:calls=(\d+)/gm)]
-    return calls.reduce((sum, [, count]) => sum + Number(count), 0)
+    // A call that found no library was sent again.
+    const ran = text.matchAll(/^cmdstat_(?:eval(?:sha)?|fcall):calls=(\d+).*failed_calls=(\d+)/gm)
+    return [...ran].reduce((sum, [, calls, failed]) => sum + Number(calls) - Number(failed), 0)
   })
 }
 

@@ -15,7 +15,7 @@ export interface ScriptUsage {
 
 export async function scriptUsage(client: Redis): Promise<ScriptUsage> {
   const info = await client.info('commandstats')
-  const found = [...info.matchAll(/^cmdstat_eval(?:sha)?:calls=(\d+),usec=(\d+)/gm)]
+  const found = [...info.matchAll(/^cmdstat_(?:eval(?:sha)?|fcall):calls=(\d+),usec=(\d+)/gm)]
   const sumOf = (group: number) => found.reduce((total, match) => total + Number(match[group]), 0)
   return { calls: sumOf(1), us: sumOf(2) }
 }

@@ -102,16 +102,39 @@ const CALL = 'local rcall = redis.call'
 export function bullmqModule(lua: string, keys?: readonly string[]): string {
   const { functions, rest } = divideScript(lua)
   const isDivided = functions !== ''
-  const keysOf = keys
-    ? `, keys = function(base, id, target) return { ${keys.map((key) => `base .. ${key}`).join(', ')} } end`
-    : ''
   return [
+    keys ? keysFunction(keys) : '',
     isDivided ? `local rcall\n${functions}` : '',
     'local function run(redis, KEYS, ARGV)',
     isDivided ? 'rcall = redis.call' : '',
     rest,
     'end',
-    `return { run = run${keysOf} }`,
+    `return { run = run${keys ? ', keys = keys' : ''} }`,
+  ].join('\n')
+}
+
+/** So many queues have their keys kept, for each script. */
+const QUEUES_KEPT = 100
+
+/**
+ * `keys(base, id, target)`, whose table is the next call's as well: making the names of a queue's keys takes as long as
+ * several commands. Those that differ from job to job are made by each call.
+ */
+function keysFunction(keys: readonly string[]): string {
+  const isOfQueue = (key: string) => /^'[^']*'$/.test(key)
+  const ofJob = [...keys.entries()].filter(([, key]) => !isOfQueue(key))
+  return [
+    'local kept, count = {}, 0',
+    'local function keys(base, id, target)',
+    'local all = kept[base]',
+    'if not all then',
+    `if count == ${QUEUES_KEPT} then kept, count = {}, 0 end`,
+    `all, count = { ${keys.map((key) => (isOfQueue(key) ? `base .. ${key}` : 'false')).join(', ')} }, count + 1`,
+    'kept[base] = all',
+    'end',
+    ...ofJob.map(([i, key]) => `all[${i + 1}] = base .. ${key}`),
+    'return all',
+    'end',
   ].join('\n')
 }
 

@@ -1,9 +1,5 @@
-import { createHash } from 'node:crypto'
 import { readdirSync } from 'node:fs'
 import { Redis } from 'ioredis'
-import { captureBullmqScripts } from '../../src/redis/bullmq-scripts.ts'
-import { LuaComposer } from '../../src/redis/lua-composer.ts'
-import { moduleReader } from '../../src/redis/scripts.ts'
 import { type Bench, connectionTo, type Figure, type Row } from '../figure.ts'
 import { RedisWork } from '../measure/redis-work.ts'
 import { SlowCommands } from '../measure/slow-commands.ts'
@@ -66,7 +62,7 @@ const OURS = readdirSync(new URL('../../lua/verbs/', import.meta.url)).flatMap((
   file.endsWith('.lua') ? [file.slice(0, -4)] : [],
 )
 
-/** `sluice:1.0.0:6.7.0:add-flow-2`, `sluice:1.0.0:decide`, or BullMQ's `moveToActive:6.7.0`. */
+/** `sluice:1.0.0:6.7.0:add-flow-2`, or BullMQ's `moveToActive:6.7.0`. */
 function nameOf(command: string): string {
   const parts = command.split(':')
   return (command.startsWith('sluice:') ? parts.at(-1) : parts[0])?.replace(/^(add-flow)-\d+$/, '$1') as string
@@ -75,16 +71,10 @@ function nameOf(command: string): string {
 /** A script that no client has defined is sent whole: only that of views is. */
 const isDigest = (name: string): boolean => /^[\da-f]{40}$/.test(name)
 
-function simulationDigest(): string {
-  return createHash('sha1')
-    .update(new LuaComposer(moduleReader(captureBullmqScripts())).file('verbs/simulate'))
-    .digest('hex')
-}
-
 /** What each command costs with each input that was tried. */
 class Slowest {
   readonly #work: RedisWork
-  readonly #names = new Map([[simulationDigest(), 'simulate']])
+  readonly #names = new Map<string, string>()
   readonly #found = new Map<string, Found[]>()
 
   constructor(work: RedisWork) {

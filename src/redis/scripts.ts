@@ -227,6 +227,16 @@ export class ScriptSet {
     return new Map(names)
   }
 
+  /**
+   * Defines the script of simulations on a client. Always as a text: they have a clock of their own, and all modules of a
+   * library would keep that. @returns the name of its command
+   */
+  defineSimulation(client: DefiningClient): string {
+    const name = this.#commandName('simulate')
+    if (!(name in client)) client.defineCommand(name, { lua: this.#composer.file('verbs/simulate'), numberOfKeys: 1 })
+    return name
+  }
+
   /** Number of keys of a BullMQ script. */
   originalKeys(name: string): number {
     return (this.#bullmq.scripts.get(name) as ScriptDefinition).numberOfKeys
@@ -303,7 +313,7 @@ function functionName(library: string, script: string): string {
 }
 
 /** What a {@link LuaComposer} reads: files of `lua/`, and the scripts of BullMQ, which may use modules themselves. */
-export function moduleReader({ scripts }: BullmqScripts, readLua = readLuaFile): (path: string) => string {
+function moduleReader({ scripts }: BullmqScripts, readLua: (file: string) => string): (path: string) => string {
   return (path) => {
     const [, name] = path.split('bullmq/')
     return name === undefined ? readLua(path) : moduleOf((scripts.get(name) as ScriptDefinition).lua, name)

@@ -1,15 +1,13 @@
 import { randomBytes } from 'node:crypto'
 import type { Redis } from 'ioredis'
-import { captureBullmqScripts } from '../redis/bullmq-scripts.ts'
 import { untilKnown } from '../redis/commands.ts'
 import { shapeKey } from '../redis/keys.ts'
-import { LuaComposer } from '../redis/lua-composer.ts'
-import { moduleReader } from '../redis/scripts.ts'
+import { installedScripts } from '../redis/scripts.ts'
 import type { StoredValue } from '../shape/shape.ts'
 import type { Arrival } from './arrival.ts'
 
 /** The methods of an ioredis client that are used. */
-export type ScratchRedis = Pick<Redis, 'evalsha' | 'script' | 'scanStream' | 'unlink'>
+export type ScratchRedis = Pick<Redis, 'defineCommand' | 'scanStream' | 'unlink'>
 
 /** How long Redis keeps the keys of a simulation that crashed, ms. */
 export const SCRATCH_TTL_MS = 3_600_000
@@ -67,12 +65,13 @@ export class ScratchQueue {
   readonly base: string
   readonly #redis: ScratchRedis
   readonly #settings: ScratchSettings
-  #sha: Promise<unknown> | undefined
+  readonly #command: string
   #begun = false
 
   constructor(redis: ScratchRedis, settings: ScratchSettings) {
     this.#redis = redis
     this.#settings = settings
+    this.#command = installedScripts().defineSimulation(redis)
     const { prefix = DEFAULT_SCRATCH_PREFIX } = settings
     this.base = `{${prefix}-${randomBytes(8).toString('hex')}}:queue:`
   }
@@ -116,14 +115,8 @@ export class ScratchQueue {
   }
 
   #call(args: readonly string[]): Promise<unknown> {
-    return untilKnown(async () => {
-      this.#sha ??= this.#redis.script('LOAD', simulationScript())
-      const sha = (await this.#sha) as string
-      return this.#redis.evalsha(sha, 1, shapeKey(this.base), ...args).catch((error: unknown) => {
-        this.#sha = undefined
-        throw error
-      })
-    })
+    const commands = this.#redis as unknown as Record<string, (...args: string[]) => Promise<unknown>>
+    return untilKnown(() => commands[this.#command]?.(shapeKey(this.base), ...args) as Promise<unknown>)
   }
 }
 
@@ -131,11 +124,4 @@ function encode({ atUs, cost, costs, priority, delayMs, group }: Arrival): numbe
   if (cost === 1 && !costs && priority === 0 && delayMs === 0 && !group) return atUs
   const options = cost === 1 && !costs && !group ? '' : JSON.stringify({ cost, costs, group })
   return [atUs, cost, options, priority, delayMs, ...(group ? [[group.id, group.priority ?? 0]] : [])]
-}
-
-let script: string | undefined
-
-function simulationScript(): string {
-  script ??= new LuaComposer(moduleReader(captureBullmqScripts())).file('verbs/simulate')
-  return script
 }

@@ -525,7 +525,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
 
   async #run(job: HeldJob): Promise<void> {
     try {
-      await this.#context.runInAsyncScope(() => this.#host.process(job))
+      await this.#context.runInAsyncScope(this.#host.process, this.#host, job)
     } finally {
       this.#ran(job)
     }

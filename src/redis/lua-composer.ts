@@ -4,9 +4,8 @@ export const ON_CLUSTER = '_cluster'
 /** A line with which a file says which module it uses, and by which name. */
 const USE = /^[ \t]*local (\w+) = use '([\w/-]+)'[ \t]*$/gm
 
-/** Comments and strings, in which names mean nothing; and names that are neither fields nor keys of a table. */
-const TOKENS =
-  /--\[\[[\s\S]*?\]\]|--[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|(?<![\w:]|(?<!\.)\.)([A-Za-z_]\w*)\b(?!\s*=(?!=))/g
+/** Comments and strings, in which names mean nothing. */
+const UNREAD = /--\[\[[\s\S]*?\]\]|--[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'/.source
 
 /** A text in which the names of modules are resolved, and the modules that it names. */
 interface Resolved {
@@ -137,5 +136,8 @@ function resolve(text: string): Resolved {
     return ''
   })
   if (names.size === 0) return { text, uses }
-  return { text: own.replaceAll(TOKENS, (token, name?: string) => (name && names.get(name)) ?? token), uses }
+  // Neither fields nor keys of a table.
+  const used = `(?<![\\w:]|(?<!\\.)\\.)(${[...names.keys()].join('|')})\\b(?!\\s*=(?!=))`
+  const tokens = new RegExp(`${UNREAD}|${used}`, 'g')
+  return { text: own.replaceAll(tokens, (token, name?: string) => (name && names.get(name)) ?? token), uses }
 }

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { SentinelConnector } from 'ioredis'
+import { withinMs } from './deadlines.ts'
 
 /** After so many failures to reach the server that was named, every second attempt believes a single Sentinel. */
 const TRUSTED_ATTEMPTS = 20
@@ -165,9 +166,9 @@ export class NewestMasterConnector extends Base {
     await Promise.any(asked).catch((error: AggregateError) => {
       throw error.errors[0]
     })
-    await within(all, OTHERS_MS)
+    await withinMs(OTHERS_MS, all)
     const isKnown = this.#named === undefined || answers.some(({ address }) => keyOf(address) === this.#named)
-    if (!isKnown) await within(all, this.options.connectTimeout)
+    if (!isKnown) await withinMs(this.options.connectTimeout, all)
     return answers.reduce((newest, answer) => (answer.epoch > newest.epoch ? answer : newest))
   }
 
@@ -250,10 +251,4 @@ export class NewestMasterConnector extends Base {
     this.#leaving = leaving
     if (this.#address === key) this.stream?.destroy()
   }
-}
-
-async function within(done: Promise<unknown>, ms: number): Promise<void> {
-  const timer = new AbortController()
-  await Promise.race([done, sleep(ms, undefined, { signal: timer.signal }).catch(ignore)])
-  timer.abort()
 }

@@ -707,6 +707,6 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   #keysOf(script: string): number {
-    return this.#family.scripts.originalKeys(script)
+    return this.#family.scripts.command(script).keys
   }
 }

@@ -238,6 +238,16 @@ export function captureBullmqScripts(): BullmqScripts {
   return { version: installedVersion(), scripts }
 }
 
+/** The keys of scripts that BullMQ's code calls only once it has a connection: `FRAGMENTS` compares them. */
+const FIXED_KEYS: Readonly<Record<string, readonly string[]>> = {
+  addJobScheduler: [
+    ...['repeat', 'delayed', 'wait', 'paused', 'meta', 'prioritized', 'marker', 'id', 'events', 'pc', 'active'],
+  ],
+  moveToActive: [
+    ...['wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc', 'marker'],
+  ],
+}
+
 /** A job that BullMQ's code adds with the script of this name: its options, and those of its parent. */
 const ADDED_BY: Readonly<Record<string, readonly [opts: object, ofParent: object]>> = {
   addStandardJob: [{}, {}],
@@ -246,18 +256,38 @@ const ADDED_BY: Readonly<Record<string, readonly [opts: object, ofParent: object
   addParentJob: [{}, { addToWaitingChildren: true }],
 }
 
-/** Of addJobScheduler, which BullMQ's code calls only once it has a connection: `FRAGMENTS` compares them. */
-const SCHEDULER_KEYS = [
-  ...['repeat', 'delayed', 'wait', 'paused', 'meta', 'prioritized', 'marker', 'id', 'events', 'pc', 'active'],
-]
+/** The calls of BullMQ's own code that end jobs, by script. */
+const ENDED_BY: Readonly<Record<string, readonly [method: string, ...call: unknown[]]>> = {
+  moveToFinished: ['moveToFinishedArgs', { id: '<id>', opts: {} }, '', '', false, '<target>', '', 0],
+  moveToDelayed: ['moveToDelayedArgs', '<id>', 0, '', 0],
+}
 
-/** BullMQ's add scripts. */
-export const ADDS: readonly string[] = [...Object.keys(ADDED_BY), 'addJobScheduler']
+/** What occurs in the keys of an end: the job's id, and its new state. */
+const OF_END: Readonly<Record<string, string>> = { '<id>': 'id', '<target>': 'target' }
 
-/** The keys of one of BullMQ's add scripts, in the order of its own code: expressions of Lua, as {@link keysOfEnd}. */
-export function keysOfAdd(script: string): readonly string[] {
+/**
+ * The keys of a script of BullMQ that ours call, in the order of BullMQ's own code: expressions of Lua, to be appended to the
+ * prefix of the queue. undefined for another script.
+ */
+export function keysOf(script: string): readonly string[] | undefined {
+  const args = FIXED_KEYS[script] ?? argumentsOf(script)
+  return args?.slice(0, COMPOSED[script]).map((key) => {
+    const parts = String(key)
+      .split(/(<\w+>)/)
+      .filter(Boolean)
+    return parts.map((part) => OF_END[part] ?? `'${part}'`).join(' .. ')
+  })
+}
+
+/** What BullMQ's code sends for an add or an end. */
+function argumentsOf(script: string): readonly unknown[] | undefined {
+  const keys = new Proxy({}, { get: (_target, name) => name })
   const added = ADDED_BY[script]
-  if (!added) return SCHEDULER_KEYS.map((key) => `'${key}'`)
+  if (!added) {
+    const [method, ...call] = ENDED_BY[script] ?? []
+    const made = idleBackend(keys) as unknown as Record<string, (...call: unknown[]) => readonly unknown[]>
+    return method === undefined ? undefined : made[method]?.(...call)
+  }
   let sent: readonly unknown[] = []
   const client = {
     runCommand(_name: string, args: readonly unknown[]) {
@@ -265,46 +295,11 @@ export function keysOfAdd(script: string): readonly string[] {
       return Promise.resolve('')
     },
   }
-  const keys = new Proxy({}, { get: (_target, name) => name })
   const [opts, ofParent] = added
   const job = { name: '', data: '', timestamp: 0, opts }
   // It calls the client before its first await.
   void idleBackend().addJobToTransaction(client as never, job as never, '', ofParent, keys as never)
-  return sent.slice(0, COMPOSED[script]).map((key) => `'${key}'`)
-}
-
-/** Of moveToActive, as of addJobScheduler. */
-export const START_KEYS: readonly string[] = [
-  ...['wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc', 'marker'],
-].map((key) => `'${key}'`)
-
-/** What occurs in the keys of an end: the job's id, and its new state. */
-const OF_END: Readonly<Record<string, string>> = { '<id>': 'id', '<target>': 'target' }
-
-/** The calls of BullMQ's own code that end jobs, by script. */
-const ENDED_BY: Readonly<Record<string, readonly [method: string, ...call: unknown[]]>> = {
-  moveToFinished: ['moveToFinishedArgs', { id: '<id>', opts: {} }, '', '', false, '<target>', '', 0],
-  moveToDelayed: ['moveToDelayedArgs', '<id>', 0, '', 0],
-}
-
-/**
- * The keys of one of BullMQ's scripts that end jobs, in the order of its own code: expressions of Lua, to be appended to the
- * prefix of the queue; undefined for another script.
- */
-export function keysOfEnd(script: string): readonly string[] | undefined {
-  const [method, ...call] = ENDED_BY[script] ?? []
-  if (method === undefined) return undefined
-  const keys = new Proxy({}, { get: (_target, name) => name })
-  const connection = {} as RedisConnection
-  const backend = new RedisQueueBackend(connection, '', keys as never, String, { connection: {} }, undefined, false)
-  const made = backend as unknown as Record<string, (...call: unknown[]) => readonly unknown[]>
-  const args = made[method]?.(...call) ?? []
-  return args.slice(0, COMPOSED[script]).map((key) => {
-    const parts = String(key)
-      .split(/(<\w+>)/)
-      .filter(Boolean)
-    return parts.map((part) => OF_END[part] ?? `'${part}'`).join(' .. ')
-  })
+  return sent
 }
 
 /**
@@ -361,6 +356,6 @@ function installedVersion(): string {
 }
 
 // A backend that owns no connection opens none.
-function idleBackend(): RedisQueueBackend {
-  return new RedisQueueBackend({} as RedisConnection, '', {} as never, String, { connection: {} }, undefined, false)
+function idleBackend(keys: object = {}): RedisQueueBackend {
+  return new RedisQueueBackend({} as RedisConnection, '', keys as never, String, { connection: {} }, undefined, false)
 }

@@ -1,6 +1,5 @@
 import { VERSION } from '../version.ts'
 import {
-  ADDS,
   type BullmqScript,
   type BullmqScripts,
   bullmqModule,
@@ -8,11 +7,9 @@ import {
   captureBullmqScripts,
   checkBullmqScripts,
   EXTENDING,
-  keysOfAdd,
-  keysOfEnd,
+  keysOf,
   notingReleases,
   onDelayClock,
-  START_KEYS,
 } from './bullmq-scripts.ts'
 import type { Command } from './commands.ts'
 import { type DefiningClient, defineScript, type FunctionsOption, type Library, useFunctions } from './functions.ts'
@@ -22,39 +19,16 @@ import { readLuaFile } from './lua-files.ts'
 
 type ScriptDefinition = Pick<BullmqScript, 'lua' | 'numberOfKeys'>
 
-/** Our standalone scripts, by file, with their number of keys. */
-const OWN: Readonly<Record<string, number>> = {
-  add: 1,
-  'add-bulk': 1,
-  exchange: 1,
-  'claim-places': 1,
-  'find-new': 1,
-  'drain-part': 1,
-  'dead-letter': 24,
-  'declare-shape': 1,
-  'override-shape': 1,
-  'pause-meter': 1,
-  'restore-shape': 1,
-  'give-back': 1,
-  'note-history': 1,
-  'read-group': 1,
-  'read-meter': 1,
-  'bury-failed': 10,
-  redrive: 14,
-  'remove-failed': 1,
-  'retry-failed': 1,
-  report: 1,
-  shed: 1,
-  'set-group': 1,
-  'settle-cost': 1,
-  'apply-feedback': 1,
-  'locate-job': 1,
-  'remove-waiting': 1,
-  'caller-secret': 1,
-  'apply-lease': 1,
-  'grant-leases': 1,
-  'claim-shards': 1,
-}
+/** Our scripts with one key, by file. */
+const WITH_ONE_KEY = [
+  ...['add', 'add-bulk', 'exchange', 'claim-places', 'find-new', 'give-back', 'settle-cost', 'apply-feedback'],
+  ...['declare-shape', 'override-shape', 'restore-shape', 'pause-meter', 'set-group', 'note-history', 'report', 'shed'],
+  ...['read-group', 'read-meter', 'locate-job', 'caller-secret'],
+  ...['drain-part', 'remove-failed', 'remove-waiting', 'retry-failed'],
+  ...['apply-lease', 'grant-leases', 'claim-shards'],
+]
+/** Those with all keys of a script of BullMQ, and how many. */
+const WITH_MORE_KEYS = { 'dead-letter': 24, 'bury-failed': 10, redrive: 14 }
 
 /**
  * All other scripts of BullMQ that change where jobs wait or run, or delete jobs: in a queue with groups the jobs enter and
@@ -171,7 +145,9 @@ export class ScriptSet {
     this.#suffix = `${ownVersion}:${bullmq.version}`
     this.#composer = new LuaComposer(moduleReader(bullmq, readLua))
     const verb = (name: string) => ({ text: readLua(`verbs/${name}`), flags: flagsOf(name) })
-    for (const [name, numberOfKeys] of Object.entries(OWN)) this.#scripts.set(name, { ...verb(name), numberOfKeys })
+    for (const name of WITH_ONE_KEY) this.#scripts.set(name, { ...verb(name), numberOfKeys: 1 })
+    for (const [name, numberOfKeys] of Object.entries(WITH_MORE_KEYS))
+      this.#scripts.set(name, { ...verb(name), numberOfKeys })
     for (const [name, { numberOfKeys }] of bullmq.scripts) {
       if (!isPrepared(name)) continue
       this.#scripts.set(name, { text: prepared(name), flags: [...FLAGS, RUNS_WHEN_FULL], numberOfKeys })
@@ -235,11 +211,6 @@ export class ScriptSet {
     const name = this.#commandName('simulate')
     if (!(name in client)) client.defineCommand(name, { lua: this.#composer.file('verbs/simulate'), numberOfKeys: 1 })
     return name
-  }
-
-  /** Number of keys of a BullMQ script. */
-  originalKeys(name: string): number {
-    return (this.#bullmq.scripts.get(name) as ScriptDefinition).numberOfKeys
   }
 
   /** The text of every script, by name. */
@@ -322,12 +293,6 @@ function moduleReader({ scripts }: BullmqScripts, readLua: (file: string) => str
 
 function moduleOf(lua: string, name: string): string {
   return using(bullmqModule(notingReleases(onDelayClock(lua)), keysOf(name)))
-}
-
-/** The keys of a script of BullMQ that ours call: expressions of Lua. */
-function keysOf(name: string): readonly string[] | undefined {
-  if (name === 'moveToActive') return START_KEYS
-  return ADDS.includes(name) ? keysOfAdd(name) : keysOfEnd(name)
 }
 
 /** A script of BullMQ with what it needs before and after it. */

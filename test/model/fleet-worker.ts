@@ -269,7 +269,7 @@ export class FleetWorker {
   }
 
   #withoutKeys(script: string, args: readonly Argument[]): readonly Argument[] {
-    return args.slice(this.#fleet.redis.scripts.set.originalKeys(script))
+    return args.slice(this.#fleet.redis.scripts.set.command(script).keys)
   }
 
   /**

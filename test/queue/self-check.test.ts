@@ -9,9 +9,7 @@ import {
   COMPOSED,
   captureBullmqScripts,
   checkBullmqScripts,
-  keysOfAdd,
-  keysOfEnd,
-  START_KEYS,
+  keysOf,
 } from '../../src/redis/bullmq-scripts.ts'
 import { TESTED_BULLMQ } from '../../src/redis/tested-bullmq.ts'
 import { argumentsOf } from '../model/bullmq-arguments.ts'
@@ -116,7 +114,7 @@ test.each([
   ['addDelayedJob', 'marker meta id delayed completed events'],
   ['addParentJob', 'meta id delayed waiting-children completed events'],
 ])('the keys of %s are read from the code of BullMQ', (script, keys) => {
-  expect(keysOfAdd(script)).toEqual(keys.split(' ').map((name) => `'${name}'`))
+  expect(keysOf(script)).toEqual(keys.split(' ').map((name) => `'${name}'`))
 })
 
 test('those of addJobScheduler are the ones that the code of BullMQ sends', async () => {
@@ -126,7 +124,7 @@ test('those of addJobScheduler are the ones that the code of BullMQ sends', asyn
   const args = await argumentsOf<RedisQueueBackend>(backend, function addJobScheduler() {
     return this.addJobScheduler('s', 0, '', {}, { name: '' } as never, {})
   })
-  expect(keysOfAdd('addJobScheduler')).toEqual(args.slice(0, 11).map((name) => `'${name}'`))
+  expect(keysOf('addJobScheduler')).toEqual(args.slice(0, 11).map((name) => `'${name}'`))
 })
 
 test('so are those of moveToActive', async () => {
@@ -136,7 +134,7 @@ test('so are those of moveToActive', async () => {
   const args = await argumentsOf<RedisQueueBackend>(backend, function moveToActive() {
     return this.moveToActive('token')
   })
-  expect(START_KEYS).toEqual(args.slice(0, 11).map((name) => `'${name}'`))
+  expect(keysOf('moveToActive')).toEqual(args.slice(0, 11).map((name) => `'${name}'`))
 })
 
 test.each(['addStandardJob', 'addPrioritizedJob', 'addDelayedJob', 'addParentJob'])(
@@ -150,9 +148,9 @@ test.each(['addStandardJob', 'addPrioritizedJob', 'addDelayedJob', 'addParentJob
 test('so are those of the ends of jobs, which depend on the job', () => {
   const named = ['wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc']
   const expected = [...named.map((name) => `'${name}'`), 'target', 'id', "'metrics:' .. target", "'marker'"]
-  expect(keysOfEnd('moveToFinished')).toEqual(expected)
+  expect(keysOf('moveToFinished')).toEqual(expected)
   const ofDelayed = ['events', 'meta', 'stalled', 'wait', 'limiter', 'pc'].map((name) => `'${name}'`)
   const before = ['marker', 'active', 'prioritized', 'delayed'].map((name) => `'${name}'`)
-  expect(keysOfEnd('moveToDelayed')).toEqual([...before, 'id', ...ofDelayed])
-  expect(keysOfEnd('moveToActive')).toBeUndefined()
+  expect(keysOf('moveToDelayed')).toEqual([...before, 'id', ...ofDelayed])
+  expect(keysOf('retryJob')).toBeUndefined()
 })

@@ -4,8 +4,8 @@ local batch_once = {}
 
 function batch_once.handlers(base)
   local call, handlers = redis.call, {}
-  local delayed, marker, meta = base .. 'delayed', base .. 'marker', base .. 'meta'
-  local promoted_until, marked, trimmed, attributes, most_events = -1, false, false, {}, nil
+  local marker, meta = base .. 'marker', base .. 'meta'
+  local marked, trimmed, attributes, most_events = false, false, {}, nil
   -- A fetch reads four attributes of the queue: whether it is paused, and its limits; an add reads two of them.
   function handlers.HMGET(command, key, ...)
     if key ~= meta then return call(command, key, ...) end
@@ -23,13 +23,6 @@ function batch_once.handlers(base)
   function handlers.XTRIM(...)
     if not trimmed then call(...) end
     trimmed = true
-  end
-  function handlers.ZRANGEBYSCORE(command, key, from, to, ...)
-    if key ~= delayed then return call(command, key, from, to, ...) end
-    if tonumber(to) <= promoted_until then return {} end
-    local due = call(command, key, from, to, ...)
-    if #due == 0 then promoted_until = tonumber(to) end
-    return due
   end
   function handlers.ZADD(command, key, score, member, ...)
     if key ~= marker or member ~= '0' then return call(command, key, score, member, ...) end

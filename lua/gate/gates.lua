@@ -10,6 +10,7 @@ local queue_limits = use 'limits/queue-limits'
 local bucket = use 'meter/bucket'
 local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
+local delay_clock = use 'redis/delay-clock'
 local hooked_redis = use 'redis/hooked-redis'
 local job_options = use 'shape/job-options'
 local shapes = use 'shape/shapes'
@@ -525,20 +526,13 @@ local function gate_handlers(gate)
     if not under then return call(command, key, field, started, 'departure', slot, ...) end
     return call(command, key, field, started, 'departure', slot, 'charged', under, ...)
   end
-  -- From the second job of a call on, delayed jobs have been promoted and other workers woken already.
   -- BullMQ's script looks for jobs that are due, and if it found no job, when the next one is: an empty set is not
   -- looked up twice.
-  local none_delayed = false
-  function handlers.ZRANGEBYSCORE(command, key, ...)
-    if key ~= delayed then return call(command, key, ...) end
-    none_delayed = not gate.again and redis.call('ZRANGE', delayed, 0, 0)[1] == nil
-    if gate.again or none_delayed then return {} end
-    return call(command, key, ...)
-  end
   function handlers.ZRANGE(command, key, ...)
-    if key == delayed and none_delayed then return {} end
+    if key == delayed and delay_clock.empty[key] then return {} end
     return call(command, key, ...)
   end
+  -- From the second job of a call on, other workers have been woken already.
   function handlers.ZADD(command, key, ...)
     if gate.again and key == marker then return 0 end
     return call(command, key, ...)

@@ -44,8 +44,8 @@ interface DelayTime {
 
 const DELAY_TIMES: readonly DelayTime[] = [
   {
-    line: '(timestamp + 1) * 0x1000 - 1, "LIMIT", 0, 1000)',
-    instead: '(delay_clock.at(math.floor, delayedKey, timestamp) + 1) * 0x1000 - 1, "LIMIT", 0, 1000)',
+    line: 'rcall("ZRANGEBYSCORE", delayedKey, 0, (timestamp + 1) * 0x1000 - 1, "LIMIT", 0, 1000)',
+    instead: 'delay_clock.due(delayedKey, timestamp)',
     scripts: ['moveToActive', 'moveToFinished', 'moveToDelayed', 'retryJob'],
   },
   {

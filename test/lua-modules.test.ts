@@ -196,8 +196,10 @@ describe('what a library keeps from one call to the next', () => {
     expect(changedNames('local a = {}\nlocal function f(a) a.b = 1 end\nreturn f')).toEqual([])
     expect(changedNames('local a = {}\na.b = 1\nfunction a.c() local a = {} a.d = 1 end\nreturn a')).toEqual([])
     expect(
-      changedNames("local touched = use 'gate/touched'\nlocal function f() touched.bases = {} end\nreturn f"),
-    ).toEqual(['touched'])
+      changedNames(
+        "local call_state = use 'redis/call-state'\nlocal function f() call_state.touched = {} end\nreturn f",
+      ),
+    ).toEqual(['call_state'])
   })
 })
 

@@ -182,7 +182,7 @@ function overflow.letter(base, to, id, options, reason, now_ms)
   })
   local letter = cmsgpack.pack({ letters, letter_id, f[1], tonumber(now_ms) })
   add_standard_job.run(redis, keys, { letter, data, cmsgpack.pack({}) })
-  touched.bases[letters] = true
+  touched.note(letters)
 end
 
 -- Like BullMQ's getKeepJobs.

@@ -12,7 +12,7 @@ local delay_clock = use 'redis/delay-clock'
 local function end_conforming(call)
   local quick, at = quick_gate.open(call), ends.FIRST
   if not quick then return nil, at end
-  delay_clock.known[call.base .. 'delayed'], delay_clock.known.now = true, quick.now
+  delay_clock.knows(call.base, true, quick.now)
   while at <= #exchanged.argv do
     local wants = end_kind(exchanged.argv[at + 5]).wants and not exchanged.dry
     if wants and not quick_gate.admit(quick) then break end

@@ -1,6 +1,6 @@
+local call_state = use 'redis/call-state'
 local redis_now = use 'redis/redis-now'
 
---- @call
 -- The ends of jobs that are not kept are remembered in a hash for each tenth of a second (id -> when the job ended, ms):
 -- a key for each job would cost more than the rest of that, most of it when the key expires. A sorted set has these
 -- hashes, which are named by the clocks of workers, by the time at which they expire, ms.
@@ -13,14 +13,12 @@ local function finished_key(base, timestamp)
   return base .. 'meta:ended:' .. string.sub(timestamp, 1, -3)
 end
 
--- The hash whose lifetime this script has looked at.
-local finished_hash
-
 function finished.remember(base, id, timestamp, memo_ms)
   local key = finished_key(base, timestamp)
   redis.call('HSET', key, id, timestamp)
-  if key == finished_hash then return end
-  finished_hash = key
+  -- This call has looked at its lifetime.
+  if key == call_state.finished then return end
+  call_state.finished = key
   -- Workers differ in it. The longest applies, and the ends of the same tenth of a second need no other one.
   local least_ms, hashes = math.max(memo_ms, finished.LEAST_MS), base .. 'meta:ended'
   if redis.call('PTTL', key) >= least_ms then return end

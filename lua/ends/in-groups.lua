@@ -14,7 +14,7 @@ local function end_in_groups(call)
   for at = ends.FIRST, #exchanged.argv, ends.FIELDS do call.ids[#call.ids + 1] = exchanged.argv[at] end
   local q, base = quick_groups.open(call), exchanged.base
   if not q then return nil end
-  delay_clock.known[base .. 'delayed'], delay_clock.known.now = true, q.now
+  delay_clock.knows(base, true, q.now)
   for at = ends.FIRST, #exchanged.argv, ends.FIELDS do
     local came = ends.exchange(at, q.redis)
     if came then came[5] = q.score end

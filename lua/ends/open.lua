@@ -8,7 +8,7 @@ local delay_clock = use 'redis/delay-clock'
 -- Ends jobs where nothing can hold the next ones (ends/quick-path). stored: whether a shape is; unreported: as in
 -- ends/quick-answer. Returns the reply.
 local function end_open(stored, unreported)
-  delay_clock.known[exchanged.base .. 'delayed'] = stored
+  delay_clock.knows(exchanged.base, stored, false)
   if not stored then unreported = '-1' end
   -- When the first of them started, if that is to be recorded.
   local began, came = unreported ~= '-1' and job_began(exchanged.base, exchanged.argv[ends.FIRST]), 0

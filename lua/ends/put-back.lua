@@ -1,5 +1,6 @@
 local wake = use 'gate/wake'
 local queue_groups = use 'groups/queue-groups'
+local shapes = use 'shape/shapes'
 
 -- Gives running jobs back to the head of their queue, as if they had never started.
 
@@ -12,6 +13,7 @@ function put_back.probe(base, id)
   local state, patience_ms, probe = string.match(redis.call('HGET', key, 'probe') or '', '^(%a+) %d+ (%d+) (.*)$')
   if probe ~= id then return end
   redis.call('HSET', key, 'probe', (state == 'sought' and 'seek ' or 'armed ') .. patience_ms)
+  shapes.revise(key, 0)
   wake.sleeper(base)
 end
 

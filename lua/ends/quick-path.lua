@@ -9,10 +9,9 @@ local quick_path = {}
 -- only an enforced rate, whose meter is in use, and limits may hold them, the shape (shape/parsed); fourth, whether only
 -- groups may.
 function quick_path.open(key, identity)
-  local f = redis.call('HMGET', key, 'digest', 'probe', 'metered')
-  local shape = parsed.of(key, f[1])
+  local shape = parsed.of(key, redis.call('HGET', key, 'digest'))
   if not shape then return identity == '', false end
-  if f[2] or shape.identity ~= identity or shape.own_concurrency or shape.ageing_ms then return false, true end
+  if shape.probe or shape.identity ~= identity or shape.own_concurrency or shape.ageing_ms then return false, true end
   if shape.paused_until > 0 or shape.expires then
     local now_ms = redis.call('TIME')[1] * 1000
     local ends = shape.expires and shape.expires <= now_ms + 1000
@@ -23,7 +22,7 @@ function quick_path.open(key, identity)
   -- Audited departures go through the gate.
   if shape.mode ~= 'enforce' or shape.audit then return false, true end
   if shape.groups then return false, true, nil, not (held or shape.group_limits) end
-  return false, true, (not shape.interval or f[3]) and shape or nil
+  return false, true, (not shape.interval or shape.metered) and shape or nil
 end
 
 function quick_path.fetched(reply)

@@ -57,7 +57,7 @@ function departure.open(call)
   }
   local base = call.base
   d.shape = shapes.load(call.key, base, d.now)
-  delay_clock.known[base .. 'delayed'], delay_clock.known.now = d.shape ~= nil or call.shape_id ~= '', d.now
+  delay_clock.knows(base, d.shape ~= nil or call.shape_id ~= '', d.now)
   if shapes.is_lost(d.shape, call.shape_id, call.revision) then
     d.lost = true
     return d
@@ -68,7 +68,10 @@ function departure.open(call)
     d.last_before = d.meter.origin + math.ceil(d.meter.last)
     meter.note_horizon(d.meter, call.horizon, d.now)
     d.meter.lock_ms = tonumber(call.memo_ms)
-    if not d.shape.metered then redis.call('HSET', call.key, 'metered', 1) end
+    if not d.shape.metered then
+      redis.call('HSET', call.key, 'metered', 1)
+      shapes.revise(call.key, 0)
+    end
   end
   d.gate = gates.new(d.shape, d.meter, base, d.now, call.horizon, call.once)
   d.gate.limits, d.gate.lock_ms = call.limits, tonumber(call.memo_ms)

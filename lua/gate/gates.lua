@@ -169,7 +169,7 @@ function probes.slot(gate, slot)
   if state == 'armed' or state == 'seek' then return slot, tonumber(value) end
   if tonumber(value) > gate.now then return math.max(slot, tonumber(value)) end
   redis.call('HDEL', gate.base .. 'meta:shape', 'probe')
-  gate.shape.probe = nil
+  gate.shape.probe = false
   -- Workers report every successful call while they know of a probe.
   gate.shape.revision = shapes.revise(gate.base .. 'meta:shape')
   return slot
@@ -179,6 +179,7 @@ function probes.send(gate, slot, patience_ms, id)
   local state = probes.seeks(gate) and 'sought ' or 'out '
   gate.shape.probe = state .. as_text.us(math.ceil(slot) + patience_ms * 1000) .. ' ' .. as_text.us(patience_ms) .. ' ' .. id
   redis.call('HSET', gate.base .. 'meta:shape', 'probe', gate.shape.probe)
+  shapes.revise(gate.base .. 'meta:shape', 0)
 end
 
 -- What a head with that slot waits for.
@@ -529,7 +530,7 @@ local function gate_handlers(gate)
   -- BullMQ's script looks for jobs that are due, and if it found no job, when the next one is: an empty set is not
   -- looked up twice.
   function handlers.ZRANGE(command, key, ...)
-    if key == delayed and delay_clock.empty[key] then return {} end
+    if key == delayed and delay_clock.is_empty(key) then return {} end
     return call(command, key, ...)
   end
   -- From the second job of a call on, other workers have been woken already.

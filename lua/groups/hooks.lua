@@ -40,7 +40,7 @@ function group_hooks.redis(redis, known)
   local function of(lists)
     return function(command, key, ...)
       local base, list = string.match(key, '^(.*:)([^:]+)$')
-      if list ~= 'active' and list ~= 'waiting-children' then touched.bases[base] = true end
+      if list ~= 'active' and list ~= 'waiting-children' then touched.note(base) end
       if not lists[list] then return call(command, key, ...) end
       return target_of(base).call(command, key, ...)
     end
@@ -52,7 +52,7 @@ function group_hooks.redis(redis, known)
     -- For a queue that is not known yet, the command would be one more: gate/ageing-open does without.
     ZADD = function(command, key, ...)
       local base, list = string.match(key, '^(.*:)([^:]+)$')
-      if list == 'prioritized' or list == 'delayed' then touched.bases[base] = true end
+      if list == 'prioritized' or list == 'delayed' then touched.note(base) end
       if not later[list] and not (list == 'prioritized' and known[base]) then return call(command, key, ...) end
       return target_of(base).call(command, key, ...)
     end,

@@ -6,7 +6,7 @@ local parsed = {}
 local FIELDS = {
   'born', 'rev', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'mode', 'onStateLoss', 'expires', 'pausedUntil',
   'concurrency', 'horizonMs', 'changedAt', 'limits', 'ownConcurrency', 'maxWaitMs', 'reservedPlaces', 'overflow',
-  'overflowTo', 'audit', 'groups', 'groupsAt', 'priorityAgeingMs', 'rulesAt',
+  'overflowTo', 'audit', 'groups', 'groupsAt', 'priorityAgeingMs', 'rulesAt', 'probe', 'metered',
 }
 
 -- As in src/shape/shape.ts.
@@ -34,6 +34,7 @@ local function parse(f)
     limits = limits or nil, group_limits = group_limits, own_concurrency = f[15], max_wait_ms = tonumber(f[16]),
     reserved = f[17], overflow = f[18], overflow_to = f[19], audit = tonumber(f[20]), groups = f[21],
     groups_at = tonumber(f[22]) or 0, ageing_ms = tonumber(f[23]), rules_at = tonumber(f[24]) or 0,
+    probe = f[25], metered = f[26],
   }
   -- For admission/fits-surely: whether a plain job need only fit, and into how many places; the reserved sum comes first.
   shape.fits = shape.mode == 'enforce' and not (shape.expires or shape.max_wait_ms or shape.groups or shape.ageing_ms)

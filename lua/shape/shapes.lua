@@ -83,7 +83,7 @@ local function shape_catch_up(base, interval, burst, changed_at)
   redis.call('HINCRBY', key, 'seq', 1)
 end
 
--- Every change of the shape is a revision (step: 1 if it is left out). Returns it.
+-- Every change of the shape is a revision (step: 1 if it is left out; 0 if workers need not know). Returns it.
 function shapes.revise(key, step)
   local revision = redis.call('HINCRBY', key, 'rev', step or 1)
   redis.call('HSET', key, 'digest', parsed.digest(key))
@@ -145,11 +145,9 @@ end
 
 -- The shape, and what changes without a revision; nil if none is stored.
 function shapes.read(key)
-  local f = redis.call('HMGET', key, 'digest', 'probe', 'metered', 'claimed', 'claimedUntil')
+  local f = redis.call('HMGET', key, 'digest', 'claimed', 'claimedUntil')
   local shape = parsed.of(key, f[1])
-  return shape and setmetatable({
-    probe = f[2], metered = f[3], claimed = tonumber(f[4]) or 0, claimed_until = tonumber(f[5]) or 0,
-  }, shape)
+  return shape and setmetatable({ claimed = tonumber(f[2]) or 0, claimed_until = tonumber(f[3]) or 0 }, shape)
 end
 
 local function shape_resolved(key, base, at)

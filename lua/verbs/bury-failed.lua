@@ -40,6 +40,6 @@ end
 -- Found by the views, as if a worker had reported it.
 redis.call('HINCRBY', base .. 'meta:starts', 'dead:' .. argv[3], 0)
 local removed = remove_job.run(hooked, { base .. id, base .. 'repeat' }, { id, '0', base })
-touched.bases[cmsgpack.unpack(argv[4])[1]] = true
+touched.note(cmsgpack.unpack(argv[4])[1])
 store_groups()
 return removed == 1 and 1 or -2

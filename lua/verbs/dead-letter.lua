@@ -54,7 +54,7 @@ if owned() then
     redis.call('DEL', letter[1] .. letter[2])
     return type(failure) == 'table' and failure or { err = failure }
   end
-  touched.bases[cmsgpack.unpack(argv[10])[1]] = true
+  touched.note(cmsgpack.unpack(argv[10])[1])
 end
 for i = 1, 14 do KEYS[i] = keys[1 + i] end
 for i = 1, 9 do ARGV[i] = argv[i] end

@@ -40,28 +40,19 @@ local job_began = use 'ends/job-began'
 local end_open = use 'ends/open'
 local quick_answer = use 'ends/quick-answer'
 local quick_path = use 'ends/quick-path'
-local grants = use 'gate/grants'
+local exchange_call = use 'gate/exchange-call'
 local start = use 'gate/start'
-local shapes = use 'shape/shapes'
 
-local key, identity, grant, memo_ms, allows_unshaped = KEYS[1], ARGV[1], ARGV[3], ARGV[4], ARGV[5] ~= '0'
+local key = KEYS[1]
 local base = string.sub(key, 1, -11)
 
--- This call, as gate/departure has it.
-local function new_call()
-  local shape_id, revision = shapes.identity_parts(identity)
-  return {
-    key = key, base = base, shape_id = shape_id, revision = revision, horizon = tonumber(ARGV[2]), grant = grant,
-    caller = grants.worker(grant), memo_ms = memo_ms, allows_unshaped = allows_unshaped,
-  }
-end
-
 if ARGV[12] == 'free' then
-  local call, options, ran, off = new_call(), ARGV[9], string.match(ARGV[11], '^(%d+) (%d+)$')
+  local call = exchange_call(key, ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5])
+  local options, ran, off = ARGV[9], string.match(ARGV[11], '^(%d+) (%d+)$')
   call.longest, call.ran = tonumber(ARGV[13]), ran and { tonumber(ran), tonumber(off) }
   if options == '' then
-    call.token = grant
-    options = cmsgpack.pack({ token = grant, lockDuration = tonumber(memo_ms), name = ARGV[10] ~= '' and ARGV[10] or nil })
+    call.token = call.grant
+    options = cmsgpack.pack({ token = call.grant, lockDuration = tonumber(call.memo_ms), name = ARGV[10] ~= '' and ARGV[10] or nil })
   end
   return start(call, tonumber(ARGV[7]), ARGV[8], options)
 end
@@ -69,14 +60,14 @@ end
 local unreported = ARGV[6]
 local postpones = ends.begin(base, ARGV)
 if exchanged.wanted == 0 then return end_alone(key) end
-local open, stored, holds, grouped = quick_path.open(key, identity)
+local open, stored, holds, grouped = quick_path.open(key, ARGV[1])
 -- BullMQ's moveToDelayed does not say why it fetched no job.
 if postpones then open, holds, grouped = false, nil, nil end
-if open and (stored or allows_unshaped) then return end_open(stored, unreported) end
+if open and (stored or ARGV[5] ~= '0') then return end_open(stored, unreported) end
 -- What was counted while nothing held the jobs.
 if stored and tonumber(unreported) > 0 then quick_answer.note(base, unreported, 0, nil) end
-local call, reply, rest = new_call(), nil, ends.FIRST
-call.identity, call.wanted, call.holds, call.ends = identity, exchanged.wanted, holds, true
+local call, reply, rest = exchange_call(key, ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]), nil, ends.FIRST
+call.wanted, call.holds, call.ends = exchanged.wanted, holds, true
 -- When the first of them started, if that is to be recorded: not under a rate without a capacity.
 if stored and not (holds and holds.interval and not holds.capacity) then call.began = job_began(base, ARGV[ends.FIRST]) end
 if grouped then reply = end_in_groups(call) end

@@ -89,6 +89,6 @@ if not added then
 end
 if argv[9] ~= '' then redis.call('HSET', base .. id, 'progress', argv[9]) end
 redis.call('HSET', letter, 'redriven', as_text.us(now))
-touched.bases[base] = true
+touched.note(base)
 touched.wake()
 return answer(1, {}, 'redriven')

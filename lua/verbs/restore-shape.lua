@@ -33,7 +33,6 @@ local function put_back()
   redis.call('DEL', key)
   redis.call('HSET', key, unpack(ARGV, 3))
   redis.call('HDEL', key, 'claimed', 'claimedUntil')
-  shapes.revise(key, 0)
   if redis.call('HGET', key, 'lease') then lease.forget(key, base, now) end
   reshape.define_limits(base, redis.call('HGET', key, 'limits'), 'restored')
 end
@@ -77,6 +76,7 @@ end
 if stored and stored.id ~= ARGV[1] then merge() else put_back() end
 -- Jobs may have left since this copy was made: the bucket does not start empty.
 redis.call('HSET', key, 'metered', 1, 'restored', run)
+shapes.revise(key, 0)
 local concurrency = redis.call('HGET', key, 'concurrency')
 if concurrency then redis.call('HSET', base .. 'meta', 'concurrency', concurrency) end
 if not again then history.note(base, now, 'restored', '', 'Redis had lost the shape', '{}', '') end

@@ -88,7 +88,7 @@ const RELEASED = 'local parentMarkerKey = parentQueueKey .. ":marker"'
 
 /** A BullMQ script that notes the queues into which it released parents; it needs lua/gate/touched.lua. */
 export function notingReleases(lua: string): string {
-  return lua.replaceAll(RELEASED, `touched.bases[parentQueueKey .. ":"] = true ${RELEASED}`)
+  return lua.replaceAll(RELEASED, `touched.note(parentQueueKey .. ":") ${RELEASED}`)
 }
 
 const FUNCTION = /^local (?:function (\w+)|(\w+) = function) ?\(/

@@ -1,7 +1,6 @@
 import type { JobJson, ParentKeyOpts, RedisQueueBackend } from 'bullmq'
 import type { Argument } from '../redis/commands.ts'
 import { uniqueId } from '../redis/ids.ts'
-import { baseOfMetaKey } from '../redis/keys.ts'
 import type { ShapeStore } from '../shape/store.ts'
 import type { FirstAnswer } from './confirmation.ts'
 import { ONCE, type OnceCall } from './idempotency-key.ts'
@@ -167,8 +166,9 @@ export function isLast({ script, job }: AddCall): boolean {
   return script === STANDARD && !job.group
 }
 
+/** The key prefix of the queue. */
 export function baseOfCall({ script, args }: Pick<AddCall, 'script' | 'args'>): string {
-  return baseOfMetaKey(args[META_KEY_AT[script] as number] as string)
+  return (args[META_KEY_AT[script] as number] as string).slice(0, -'meta'.length)
 }
 
 /** A script with these jobs, or the claim of their bulk, was answered. */

@@ -39,16 +39,6 @@ export function shardedQueuesKey(prefix: string): string {
 /** Published when a queue was obliterated: its shape must not be restored. */
 export const OBLITERATED = 'obliterated'
 
-/** Matches every key of Sluice in a queue. */
-export function ownKeysPattern(base: string): string {
-  return `${base.replace(/[*?[\]\\]/g, '\\$&')}meta:*`
-}
-
-/** The queue's key prefix, from the `…:meta` key in the calls of BullMQ's scripts. */
-export function baseOfMetaKey(metaKey: string): string {
-  return metaKey.slice(0, -'meta'.length)
-}
-
 /** The name of the queue, from its key prefix with the colon. */
 export function queueNameOf(base: string): string {
   return base.split(':').at(-2) ?? ''

@@ -35,23 +35,10 @@ const WITH_MORE_KEYS = { 'dead-letter': 24, 'bury-failed': 10, redrive: 14 }
  * leave the lines of their groups (`lua/groups/hooks.lua`). A test finds them by their commands.
  */
 const GROUPED: ReadonlySet<string> = new Set([
-  'changeDelay',
-  'changePriority',
-  'cleanJobsInSet',
-  'moveJobFromActiveToWait',
-  'moveJobsToWait',
-  'moveStalledJobsToWait',
-  'moveToWaitingChildren',
-  'obliterate',
-  'promote',
-  'removeChildDependency',
-  'removeJob',
-  'removeJobScheduler',
-  'removeOrphanedJobs',
-  'removeUnprocessedChildren',
-  'reprocessJob',
-  'retryJob',
-  'updateJobScheduler',
+  ...['changeDelay', 'changePriority', 'cleanJobsInSet', 'obliterate', 'promote', 'reprocessJob', 'retryJob'],
+  ...['moveJobFromActiveToWait', 'moveJobsToWait', 'moveStalledJobsToWait', 'moveToWaitingChildren'],
+  ...['removeChildDependency', 'removeJob', 'removeOrphanedJobs', 'removeUnprocessedChildren'],
+  ...['removeJobScheduler', 'updateJobScheduler'],
 ])
 
 /** Whether a script of BullMQ is sent in a form of ours that does no more than prepare it. */

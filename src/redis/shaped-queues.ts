@@ -1,13 +1,5 @@
 import type { Client, PlainCommands } from './commands.ts'
-import {
-  OBLITERATED,
-  ownKeysPattern,
-  queueNameOf,
-  shapedQueuesKey,
-  shapeKey,
-  shardedQueuesKey,
-  wakeChannel,
-} from './keys.ts'
+import { OBLITERATED, queueNameOf, shapedQueuesKey, shapeKey, shardedQueuesKey, wakeChannel } from './keys.ts'
 
 /** Lists the queue for tools that look for shaped queues. */
 export async function enlistShapedQueue(client: Client, base: string): Promise<void> {
@@ -33,9 +25,10 @@ export async function delistShardedQueue(client: Client, prefix: string, name: s
  */
 export async function removeOwnKeys(client: Client, base: string): Promise<void> {
   const others: string[] = []
+  const match = `${base.replace(/[*?[\]\\]/g, '\\$&')}meta:*`
   // A node of a cluster lists only its own keys.
   for (const node of client.nodes?.() ?? [client]) {
-    const found: AsyncIterable<string[]> = node.scanStream({ match: ownKeysPattern(base), count: 1000 })
+    const found: AsyncIterable<string[]> = node.scanStream({ match, count: 1000 })
     for await (const keys of found) others.push(...keys)
   }
   // What a worker misses as lost goes last, and together with the message: it restores what it has not heard is gone.

@@ -1,8 +1,7 @@
 local occupancy = use 'admission/occupancy'
-local add_standard_job = use 'bullmq/addStandardJob'
 local move_to_finished = use 'bullmq/moveToFinished'
+local add_letter = use 'ends/add-letter'
 local batch_once = use 'ends/batch-once'
-local touched = use 'gate/touched'
 local group_share = use 'groups/share'
 local as_text = use 'redis/as-text'
 local hooked_redis = use 'redis/hooked-redis'
@@ -131,11 +130,6 @@ function overflow.choose(base, shape, jobs, n)
   return overflow.choose_plain(base, shape, jobs, n)
 end
 
-function overflow.keys(base, names)
-  for i, name in ipairs(names) do names[i] = base .. name end
-  return names
-end
-
 -- BullMQ stores these options under short names.
 overflow.OPTION_NAMES = {
   de = 'deduplication', fpof = 'failParentOnFailure', cpof = 'continueParentOnFailure',
@@ -155,7 +149,8 @@ function overflow.handlers(base)
   return handlers
 end
 
--- Stored JSON is not decoded and encoded again unless necessary: Lua turns an empty list into an empty object.
+-- The base of the queue of letters, and the arguments of the add script for the letter of a job. Stored JSON is not decoded and encoded again unless necessary: Lua
+-- turns an empty list into an empty object.
 function overflow.letter(base, to, id, options, reason, now_ms)
   local f = redis.call('HMGET', base .. id, 'name', 'data', 'opts', 'timestamp', 'atm', 'ats', 'stc', 'throttled',
     'stacktrace', 'processedOn', 'progress')
@@ -177,12 +172,12 @@ function overflow.letter(base, to, id, options, reason, now_ms)
     .. (f[11] and ',"progress":' .. f[11] or '')
     .. (f[10] and ',"processedOn":' .. f[10] or '') .. ',"finishedOn":' .. now_ms .. ',"redriven":' .. again .. '}'
   local letters = prefix .. ':' .. to .. ':'
-  local keys = overflow.keys(letters, {
-    'wait', 'paused', 'meta', 'id', 'completed', 'delayed', 'active', 'events', 'marker',
-  })
-  local letter = cmsgpack.pack({ letters, letter_id, f[1], tonumber(now_ms) })
-  add_standard_job.run(redis, keys, { letter, data, cmsgpack.pack({}) })
-  touched.note(letters)
+  return letters, { cmsgpack.pack({ letters, letter_id, f[1], tonumber(now_ms) }), data, cmsgpack.pack({}) }
+end
+
+function overflow.leaves_letter(...)
+  local made, letters, args = pcall(overflow.letter, ...)
+  return made and not add_letter(letters, args)
 end
 
 -- Like BullMQ's getKeepJobs.
@@ -193,15 +188,10 @@ function overflow.keeps(rule)
 end
 
 function overflow.fail(base, id, keeps, reason, now_ms)
-  overflow.keys_of_end = overflow.keys_of_end or overflow.keys(base, {
-    'wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc', 'failed', '',
-    'metrics:failed', 'marker',
-  })
   overflow.redis_of_end = overflow.redis_of_end or hooked_redis(redis, overflow.handlers(base))
-  overflow.keys_of_end[12] = base .. id
   -- No last attempt is reported.
   local options = cmsgpack.pack({ token = '0', keepJobs = keeps, attempts = 1000000000, maxMetricsSize = '' })
-  move_to_finished.run(overflow.redis_of_end, overflow.keys_of_end,
+  move_to_finished.run(overflow.redis_of_end, move_to_finished.keys(base, id, 'failed'),
     { id, now_ms, 'failedReason', reason, 'failed', '0', base, options, '' })
 end
 
@@ -211,7 +201,7 @@ function overflow.drop_one(base, shape, id, now_ms, group, groups)
   local options = overflow.options[id]
   local keeps, to = overflow.keeps(options.removeOnFail), shape.overflow_to
   -- A job whose letter cannot be written (an ACL, a key of another type) is kept whatever its options say.
-  if to and not pcall(overflow.letter, base, to, id, options, reason, now_ms) then keeps = { count = -1 } end
+  if to and not overflow.leaves_letter(base, to, id, options, reason, now_ms) then keeps = { count = -1 } end
   if shape.overflow == 'drop-oldest' and not group then
     redis.call('LREM', base .. 'wait', -1, id)
   else

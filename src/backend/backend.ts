@@ -55,7 +55,6 @@ import {
 } from './connections.ts'
 import { type FoundIteration, onRedisClock } from './cron-clock.ts'
 import { deadLetterId, deadLetterOf, letterJob } from './dead-letters.ts'
-import { failWithLetter } from './fail-with-letter.ts'
 import type { ShapedBackendOptions } from './options.ts'
 import { drainQueue, isGone, OBLITERATED_TOGETHER } from './removal.ts'
 
@@ -555,9 +554,11 @@ export class ShapedBackend extends RedisQueueBackend {
     const [throttled] = await (await this.queue.client).hmget(this.toKey(job.id as string), 'throttled')
     const queue = { prefix: this.redisPrefix, queueName: this.name }
     const letter = deadLetterOf(job, { ...queue, failedReason: reason, finishedOn, throttled: Number(throttled ?? 0) })
-    const added = await this.forQueue(deadLetter).callToAdd(letterJob(letter), deadLetterId(letter))
-    const memoMs = (this.queue.opts as WorkerOptions).lockDuration as number
-    const code = await failWithLetter(this.store, { args, discarded, memoMs }, added)
+    const letters = this.forQueue(deadLetter)
+    const added = await letters.callToAdd(letterJob(letter), deadLetterId(letter))
+    const { lockDuration } = this.queue.opts as WorkerOptions
+    const call = [...this.#withoutKeys(FINISH, args), ...added.args.slice(-3), discarded ? 1 : 0, lockDuration]
+    const code = (await this.store.run('dead-letter', [letters.toKey('meta'), ...call])) as number
     if (code < 0) throw this.finishedErrors({ code, jobId: letter.id, command: FINISH, state: 'active' })
     return { result: undefined, finishedOn }
   }

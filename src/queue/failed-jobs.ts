@@ -101,11 +101,8 @@ async function buryFailed(queue: ShapedQueue, jobId: string, to: string): Promis
   const letter = deadLetterOfFailed(job, {
     ...{ prefix: queue.opts.prefix ?? 'bull', queueName: queue.name, throttled: Number(throttled ?? 0) },
   })
-  const { args } = await backend.forQueue(to).callToAdd(letterJob(letter), deadLetterId(letter))
-  const keys = args.slice(0, ADD_KEYS)
-  const code = await backend.store.run('bury-failed', [...keys, jobId, letter.finishedOn, to, ...args.slice(ADD_KEYS)])
-  return UNCHANGED[code as number]
+  const letters = backend.forQueue(to)
+  const { args } = await letters.callToAdd(letterJob(letter), deadLetterId(letter))
+  const call = [letters.toKey('meta'), jobId, letter.finishedOn, to, ...args.slice(-3)]
+  return UNCHANGED[(await backend.store.run('bury-failed', call)) as number]
 }
-
-/** Keys of BullMQ's addStandardJob. */
-const ADD_KEYS = 9

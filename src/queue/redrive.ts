@@ -48,10 +48,6 @@ type LetterOutcome = Exclude<Outcome, 'failed'> | 'skipped'
 
 /** Letters read at a time. */
 const PAGE = 100
-const KEYS = [
-  ...['wait', 'paused', 'meta', 'id', 'completed', 'delayed', 'active', 'events', 'marker', 'prioritized', 'pc'],
-  'failed',
-]
 
 /**
  * Puts the jobs of all current dead letters back into their queue, oldest first, each when the queue has a place for
@@ -130,13 +126,11 @@ async function putBack(backend: ShapedBackend, letter: DeadLetter, letterKey: st
   const preparing = store.prepared()
   if (preparing) await preparing
   const { script, args } = await backend.callToAdd(redrivenJob(letter, Date.now()), letter.id)
-  const kind = script === 'addPrioritizedJob' ? 'prioritized' : 'standard'
-  const keys = [...KEYS.map((type) => backend.toKey(type)), letterKey]
   const progress = letter.progress === undefined ? '' : JSON.stringify(letter.progress)
-  const call = [kind, ...args.slice(-3), letter.id, letter.timestamp, progress]
+  const call = [script, ...args.slice(-3), letter.id, letter.timestamp, progress]
   const raw = await withRestore(
     () => store,
-    async () => (await store.run('redrive', [...keys, ...store.memory.identity, ...call])) as unknown[],
+    async () => (await store.run('redrive', [letterKey, ...store.memory.identity, ...call])) as unknown[],
   )
   store.memory.learn(raw[5] as string[] | null)
   const refusal = refusalOf(raw, letter.queueName)

@@ -27,8 +27,8 @@ const WITH_ONE_KEY = [
   ...['drain-part', 'remove-failed', 'remove-waiting', 'retry-failed'],
   ...['apply-lease', 'grant-leases', 'claim-shards'],
 ]
-/** Those with all keys of a script of BullMQ, and how many. */
-const WITH_MORE_KEYS = { 'dead-letter': 24, 'bury-failed': 10, redrive: 14 }
+/** Those with a second one, of the queue of dead letters. */
+const WITH_TWO_KEYS = ['dead-letter', 'bury-failed', 'redrive']
 
 /**
  * All other scripts of BullMQ that change where jobs wait or run, or delete jobs: in a queue with groups the jobs enter and
@@ -133,8 +133,7 @@ export class ScriptSet {
     this.#composer = new LuaComposer(moduleReader(bullmq, readLua))
     const verb = (name: string) => ({ text: readLua(`verbs/${name}`), flags: flagsOf(name) })
     for (const name of WITH_ONE_KEY) this.#scripts.set(name, { ...verb(name), numberOfKeys: 1 })
-    for (const [name, numberOfKeys] of Object.entries(WITH_MORE_KEYS))
-      this.#scripts.set(name, { ...verb(name), numberOfKeys })
+    for (const name of WITH_TWO_KEYS) this.#scripts.set(name, { ...verb(name), numberOfKeys: 2 })
     for (const [name, { numberOfKeys }] of bullmq.scripts) {
       if (!isPrepared(name)) continue
       this.#scripts.set(name, { text: prepared(name), flags: [...FLAGS, RUNS_WHEN_FULL], numberOfKeys })

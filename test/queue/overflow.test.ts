@@ -300,11 +300,14 @@ describe('what was dropped is told', () => {
   test('a job whose letter cannot be written is kept, also with removeOnFail', async () => {
     const queue = shop.queue({ capacity: 1, overflow: 'drop-oldest', overflowTo: 'dead-broken' })
     const client = redis.client()
-    await client.set(queue.toKey('').replace(queue.name, 'dead-broken').concat('wait'), 'no list')
+    const letters = queue.toKey('').replace(queue.name, 'dead-broken')
+    await client.set(`${letters}wait`, 'no list')
     await queue.add('a', {}, { removeOnFail: true })
     await queue.add('b', {})
     expect(await failed(queue)).toEqual(['a'])
     expect(await waiting(queue)).toEqual(['b'])
+    // A partial letter would look complete.
+    expect(await client.keys(`${letters}${'?'.repeat(40)}`)).toEqual([])
   })
 
   test.each([

@@ -18,8 +18,9 @@ export interface ClientScript {
   readonly name: string
   /** undefined: each call begins with it. */
   readonly numberOfKeys: number | undefined
+  /** Composed only for clients that use functions. */
   library(): Library
-  /** Its name in the library, which is composed when that is first needed. */
+  /** Its name in the library. */
   functionName(): string
   /** The same as a text for EVAL, composed when that is first needed. */
   text(): string
@@ -114,6 +115,8 @@ export function defineScript(client: DefiningClient, script: ClientScript): void
   client.defineCommand(name, { lua: name, ...keys })
   const made = scriptsSet[name] as Script
   made.execute = executeOf(script, made, options?.keyPrefix ?? '')
+  // While the program starts: a first decision of a limit has little time.
+  if (mayUse(client as unknown as Container)) script.library()
 }
 
 function executeOf(script: ClientScript, made: Script, keyPrefix: string): Script['execute'] {

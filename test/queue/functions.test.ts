@@ -167,13 +167,18 @@ test('a view that has to end an override goes as a text, and only then', async (
   expect(sent).toEqual(['fcall', 'fcall', 'evalsha'])
 })
 
-test("functions: 'never' sends texts", async () => {
+test("functions: 'never' sends texts, and composes no library", async () => {
   const set = ownSet()
   const client = redis.client()
+  const composed = vi.spyOn(ScriptSet.prototype, 'library', 'get')
+  onTestFinished(() => composed.mockRestore())
   set.define(client, 'never')
   const sent = sentBy(client)
   expect(await reading(client, set)).toEqual(REPLY)
   expect(sent).not.toContain('fcall')
+  expect(composed).not.toHaveBeenCalled()
+  set.define(redis.client())
+  expect(composed).toHaveBeenCalled()
 })
 
 test('the names of libraries and functions are those of their texts', async () => {

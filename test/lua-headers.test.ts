@@ -1,7 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
-import { captureBullmqScripts } from '../src/redis/bullmq-scripts.ts'
-import { isPrepared, LIMIT_SCRIPTS, ScriptSet } from '../src/redis/scripts.ts'
+import { installedScripts, isPrepared, LIMIT_SCRIPTS } from '../src/redis/scripts.ts'
 
 const LUA = new URL('../lua/verbs/', import.meta.url)
 const files = readdirSync(LUA)
@@ -55,7 +54,7 @@ describe.each(files)('%s', (file) => {
 })
 
 test('the number of keys that a script is defined with is the number that its header names', () => {
-  const scripts = new ScriptSet(captureBullmqScripts(), 'test')
+  const scripts = installedScripts()
   const varying: readonly string[] = ['add-flow', ...LIMIT_SCRIPTS]
   const own = [...scripts.texts().keys()].filter((name) => !(isPrepared(name) || varying.includes(name)))
   const found = own.map((name) => [name, scripts.command(name).keys])
@@ -64,7 +63,7 @@ test('the number of keys that a script is defined with is the number that its he
 })
 
 test('every file of lua/verbs/ is a script that is defined', () => {
-  const scripts = new ScriptSet(captureBullmqScripts(), 'test')
+  const scripts = installedScripts()
   const ours = [...scripts.texts().keys()].filter((name) => !isPrepared(name))
   expect([...ours, 'simulate', 'read-many'].toSorted()).toEqual(
     files.map((file) => file.replace('.lua', '')).toSorted(),
@@ -72,7 +71,7 @@ test('every file of lua/verbs/ is a script that is defined', () => {
 })
 
 test("every script whose delays count on Redis's clock has what reads it", () => {
-  const scripts = new ScriptSet(captureBullmqScripts(), 'test')
+  const scripts = installedScripts()
   // With the names that BullMQ gives to keys.
   const reading = [...scripts.texts().values()].filter((lua) =>
     /delay_clock\.(?:at\(math\.\w+, |due\()[a-zK]+[A-Z]/.test(lua),

@@ -3,9 +3,7 @@ import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
 import { ShapedFlowProducer } from '../../src/index.ts'
 import { createLimiter } from '../../src/limits/index.ts'
-import { captureBullmqScripts } from '../../src/redis/bullmq-scripts.ts'
-import { ScriptSet } from '../../src/redis/scripts.ts'
-import { VERSION } from '../../src/version.ts'
+import { installedScripts } from '../../src/redis/scripts.ts'
 import { useRedis } from '../support/redis.ts'
 import { Fleet } from './support/fleet.ts'
 
@@ -76,7 +74,7 @@ interface Script {
 
 /** All scripts, by their functions, texts and digests. */
 function knownScripts(): Map<string, Script> {
-  const scripts = new ScriptSet(captureBullmqScripts(), VERSION)
+  const scripts = installedScripts()
   const digest = (text: string) => createHash('sha1').update(text).digest('hex')
   const known = (name: string, lua: string, sent: readonly string[]) => {
     const script = { name, text: lua.replace(/\w+\.call\('TIME'\)/g, `redis.call('LRANGE', '${CLOCK}', 0, 1)`) }

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { embedded } from '../../embedded-files.ts'
 import { bullmqModule, captureBullmqScripts, divideScript } from '../../src/redis/bullmq-scripts.ts'
 import { LuaComposer } from '../../src/redis/lua-composer.ts'
-import { ScriptSet } from '../../src/redis/scripts.ts'
+import { installedScripts, ScriptSet } from '../../src/redis/scripts.ts'
 import { useRedis } from '../support/redis.ts'
 
 const client = useRedis(import.meta.url).client()
@@ -113,7 +113,7 @@ test('the scripts of the package, whose texts have no comments and no indentatio
       .trim()
       .split(/\s+/)
   const packedTexts = packed.texts()
-  for (const [name, text] of new ScriptSet(bullmq, 'test').texts()) {
+  for (const [name, text] of installedScripts().texts()) {
     expect(bare(packedTexts.get(name)), name).toEqual(bare(text))
   }
 })
@@ -135,7 +135,7 @@ test('every script of BullMQ that moves or deletes jobs is sent with the hooks o
     if (/^moveTo(Active|Finished|Delayed)$/.test(name)) return 'exchange'
     return /^add(Standard|Prioritized|Delayed|Parent)Job$|^addJobScheduler$/.test(name) ? 'add' : name
   }
-  const sent = new ScriptSet(captureBullmqScripts(), 'moves').texts()
+  const sent = installedScripts().texts()
   const moving = [...scripts].filter(
     ([name, { lua }]) => !name.startsWith('relay') && MOVES.test(lua.replaceAll(/--\[\[[\s\S]*?\]\]|--.*$/gm, '')),
   )

@@ -1,9 +1,7 @@
 import { expect, test, vi } from 'vitest'
 import { Departures } from '../../src/departure/departures.ts'
 import { StockDepartures } from '../../src/departure/stock.ts'
-import { captureBullmqScripts } from '../../src/redis/bullmq-scripts.ts'
-import { ScriptSet } from '../../src/redis/scripts.ts'
-import { VERSION } from '../../src/version.ts'
+import { installedScripts } from '../../src/redis/scripts.ts'
 import { useRedis } from '../support/redis.ts'
 import { Workshop } from './support.ts'
 
@@ -94,7 +92,7 @@ test('a grant that is sent again to a server that took over leaves the loss to t
   const asked = vi.spyOn(Departures.prototype, 'ask')
   await worker.getNextJob('token')
   const [{ id }, request] = asked.mock.lastCall!
-  const scripts = new ScriptSet(captureBullmqScripts(), VERSION)
+  const scripts = installedScripts()
   /** The first call of each has the same id, if their names are the same. */
   const depart = async (sender: string) => {
     const { store, client } = worker.getBackend()

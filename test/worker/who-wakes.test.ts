@@ -2,8 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Job } from 'bullmq'
 import { type Shape, ShapedFlowProducer, type ShapedJobsOptions, type ShapedQueue } from '../../src/index.ts'
 import { createLimiter, type Limiter } from '../../src/limits/index.ts'
-import { captureBullmqScripts } from '../../src/redis/bullmq-scripts.ts'
-import { ScriptSet } from '../../src/redis/scripts.ts'
+import { installedScripts } from '../../src/redis/scripts.ts'
 import { expect, test, useConcurrentTests } from '../support/concurrent.ts'
 import { useRedis } from '../support/redis.ts'
 import { RunningTime } from '../support/running-time.ts'
@@ -506,6 +505,6 @@ const OTHERS: Readonly<Record<string, readonly string[]>> = {
 
 test('every script has a case, or a reason to have none', () => {
   const known = new Set([...CASES.map(({ by }) => by), ...Object.values(OTHERS).flat()])
-  const scripts = [...new ScriptSet(captureBullmqScripts(), 'test').texts().keys()]
+  const scripts = [...installedScripts().texts().keys()]
   expect(scripts.filter((name) => !known.has(name))).toEqual([])
 })

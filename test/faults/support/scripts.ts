@@ -1,9 +1,7 @@
 import { createHash } from 'node:crypto'
-import { captureBullmqScripts } from '../../../src/redis/bullmq-scripts.ts'
-import { ScriptSet } from '../../../src/redis/scripts.ts'
-import { VERSION } from '../../../src/version.ts'
+import { installedScripts } from '../../../src/redis/scripts.ts'
 
-const scripts = new ScriptSet(captureBullmqScripts(), VERSION)
+const scripts = installedScripts()
 
 /** The text of a composed script, by BullMQ's name for it or by our file. */
 export function textOf(name: string): string {

@@ -9,7 +9,7 @@ import { rounds } from '../measure/interleaved.ts'
 import { atLeast, describeRatio, ratioOf } from '../measure/ratio.ts'
 import { redisCpuUs, scriptUsage } from '../measure/redis-usage.ts'
 import { median } from '../measure/statistics.ts'
-import { addJobs, amongGroups, inGroup, makeQueue, removeQueue } from '../queues.ts'
+import { addJobs, amongGroups, inGroup, makeQueue, OPEN_GROUPS, removeQueue } from '../queues.ts'
 
 /** Jobs that are drained of a queue in each round; the worker takes some more. */
 const ROUND_JOBS = 1000
@@ -83,34 +83,42 @@ async function redisTimes(bench: Bench): Promise<Row[]> {
   return rows
 }
 
-const DRAINED: Readonly<Record<'without' | 'fair' | 'limited', GroupDefaults | undefined>> = {
+const DRAINED: Readonly<Record<'stock' | 'without' | 'fair' | 'limited', GroupDefaults | undefined>> = {
+  stock: undefined,
   without: undefined,
   fair: {},
-  // So much that no job is held.
-  limited: { rate: '1000000/s', burst: 1_000_000, concurrency: 1000 },
+  limited: OPEN_GROUPS,
 }
 
 async function drains(bench: Bench): Promise<Row[]> {
   const jobs = bench.quick ? 3000 : 15_000
-  const measured = await rounds(bench.quick, ['without', 'fair', 'limited'] as const, (way) => {
+  const measured = await rounds(bench.quick, ['stock', 'without', 'fair', 'limited'] as const, (way) => {
     const groups = DRAINED[way]
     const shape: Shape = groups ? { groups } : {}
-    return drainOnce(bench, 'sluice', { concurrency: 50, jobs, shape, ...(groups ? { opts: amongGroups(100) } : {}) })
+    const system = way === 'stock' ? 'bullmq' : 'sluice'
+    return drainOnce(bench, system, { concurrency: 50, jobs, shape, ...(groups ? { opts: amongGroups(100) } : {}) })
   })
   const typical = (way: keyof typeof DRAINED, of: (drain: Drain) => number) =>
     median(measured.map((round) => of(round[way]))).toFixed(0)
   const describe = (way: keyof typeof DRAINED) =>
     `${typical(way, (d) => d.perSecond)} jobs/s, client ${typical(way, (d) => d.clientUs)} µs, Redis ${typical(way, (d) => d.redisUs)} µs`
-  return (['fair', 'limited'] as const).map((way) => {
-    const ratio = ratioOf(measured.map((round) => round[way].perSecond / round.without.perSecond))
+  const rowOf = (way: 'fair' | 'limited', than: 'stock' | 'without', asked: number): Row => {
+    const ratio = ratioOf(measured.map((round) => round[way].perSecond / round[than].perSecond))
+    const what = way === 'fair' ? 'no limits' : 'rate and concurrency'
     return {
-      setup: `drain of 100 groups at 50 at once, ${way === 'fair' ? 'no limits' : 'rate and concurrency'}, over none`,
-      ...atLeast(ratio, way === 'fair' ? 0.75 : 0.65),
+      setup: `drain of 100 groups at 50 at once, ${what}, over ${than === 'stock' ? "BullMQ's without groups" : 'none'}`,
+      ...atLeast(ratio, asked),
       reached: `${describeRatio(ratio, 3)}, ${describe(way)}`,
-      beside: `none: ${describe('without')}`,
+      beside: describe(than),
       values: { ratio, rounds: measured },
     }
-  })
+  }
+  return [
+    rowOf('fair', 'stock', 0.85),
+    rowOf('limited', 'stock', 0.7),
+    rowOf('fair', 'without', 0.75),
+    rowOf('limited', 'without', 0.65),
+  ]
 }
 
 async function bulks(bench: Bench): Promise<Row> {

@@ -12,6 +12,7 @@ import {
   amongGroups,
   makeQueue,
   makeWorker,
+  OPEN_GROUPS,
   OPEN_METER,
   type OptionsOf,
   removeQueue,
@@ -95,6 +96,7 @@ const NONE_KEPT = { removeOnComplete: { count: 0 } } as const
 const NEVER_LATE = { maxLatenessMs: 3_600_000 } as const
 const METERED = { ...OPEN_METER, ...NEVER_LATE }
 const GROUPED = { shape: { groups: {}, ...NEVER_LATE }, groups: 100 } as const
+const LIMITED = { shape: { groups: OPEN_GROUPS, ...NEVER_LATE }, groups: 100 } as const
 
 const CASES: readonly Case[] = [
   drain('jobs kept', { concurrency: 1, jobs: 200, asked: 1.03 }),
@@ -108,6 +110,7 @@ const CASES: readonly Case[] = [
   drain('open meter', { concurrency: 50, jobs: 1000, shape: METERED }),
   drain('100 groups', { concurrency: 1, jobs: 200, ...GROUPED }),
   drain('100 groups', { concurrency: 50, jobs: 1000, ...GROUPED }),
+  drain('100 groups with a rate and a concurrency', { concurrency: 50, jobs: 1000, ...LIMITED }),
   adds('add, one after another', 1500, 1.15, (queue, jobs) => addInFlight(queue, jobs, 1)),
   adds('add, 50 in flight', 3000, 0.82, (queue, jobs) => addInFlight(queue, jobs, 50)),
   adds('addBulk of 100', 5000, 0.73, (queue, jobs) => addJobs(queue, jobs, {}, BULK)),

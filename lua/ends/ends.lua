@@ -56,38 +56,33 @@ function ends.run(at, fetch, redis)
   return move_to_finished.run(redis, keys, args)
 end
 
-function ends.run_locked(at, fetch, gated)
-  if not fetch then
-    exchanged.quiet = exchanged.quiet or (ends.are_plain() and redis or without_fetch.quiet(exchanged.base))
-    gated = exchanged.quiet
-  end
-  local reply = ends.run(at, fetch, gated)
-  if reply ~= -2 or ends.are_plain() then return reply end
-  local locked = relock(exchanged.base, exchanged.argv[at], ends.token(at))
-  return locked and ends.run(at, fetch, gated) or reply
+-- The `redis` for BullMQ's script where it fetches nothing.
+function ends.quiet()
+  exchanged.quiet = exchanged.quiet or (ends.are_plain() and redis or without_fetch.quiet(exchanged.base))
+  return exchanged.quiet
 end
 
--- As ends/finished does for those that are over. The memory has the id of this call.
-local function postponed_key(id) return exchanged.base .. 'meta:postponed:' .. id end
-
-local function postponed_code(id, code)
-  local grant = exchanged.argv[3]
-  local again = redis.call('GET', postponed_key(id)) == grant and redis.call('ZSCORE', exchanged.base .. 'delayed', id)
-  return again and 0 or code, again
+function ends.run_locked(at, fetch, gated)
+  local argv = exchanged.argv
+  -- One that comes again may run again, even with the same token, before its end is sent again.
+  if end_kind(argv[at + 5]).delayed and finished.is_remembered(exchanged.base, argv[at], argv[at + 1]) then return -2 end
+  if not fetch then gated = ends.quiet() end
+  local reply = ends.run(at, fetch, gated)
+  if reply ~= -2 or ends.are_plain() then return reply end
+  local locked = relock(exchanged.base, argv[at], ends.token(at))
+  return locked and ends.run(at, fetch, gated) or reply
 end
 
 -- The result of an end that BullMQ's script refused, which it does as well if the end was sent before.
 function ends.refused(at, kind, reply)
-  local id, ended = exchanged.argv[at], exchanged.argv[at + 1]
-  local code, again
-  if kind.delayed then
-    code, again = postponed_code(id, reply)
-  else
-    code, again = finished.code(reply, exchanged.base, exchanged.base .. kind.target, id, ended)
-  end
+  local argv = exchanged.argv
+  local id, ended = argv[at], argv[at + 1]
+  local target = not kind.delayed and exchanged.base .. kind.target
+  local code, again = finished.code(reply, exchanged.base, target, id, ended)
   if not again then return code end
   exchanged.repeated = true
-  local before = kind.wants and not exchanged.remembered and fetched_before(exchanged.base, exchanged.argv[at + 3], ended)
+  local looks = kind.wants and not exchanged.remembered
+  local before = looks and fetched_before(exchanged.base, argv[at + 3], ended, argv[3])
   if before then exchanged.found = exchanged.found + 1 end
   return before or code
 end
@@ -100,11 +95,8 @@ function ends.finish(at, fetches, gated)
   local done, reply = pcall(ends.run_locked, at, fetch, gated)
   if not done then return type(reply) == 'table' and reply.err or tostring(reply) end
   if type(reply) == 'number' and reply < 0 then return ends.refused(at, kind, reply) end
-  if kind.discarded then finished.remember(base, id, ended, argv[4]) end
-  if kind.delayed then
-    redis.call('SET', postponed_key(id), argv[3], 'PX', argv[4])
-    wake.delayed(base)
-  end
+  if kind.discarded or kind.delayed then finished.remember(base, id, ended, argv[4]) end
+  if kind.delayed then wake.delayed(base) end
   if not fetch then exchanged.unseen[#exchanged.unseen + 1] = id end
   return 0, fetch and reply
 end

@@ -1,9 +1,10 @@
 local call_state = use 'redis/call-state'
 local redis_now = use 'redis/redis-now'
 
--- The ends of jobs that are not kept are remembered in a hash for each tenth of a second (id -> when the job ended, ms):
--- a key for each job would cost more than the rest of that, most of it when the key expires. A sorted set has these
--- hashes, which are named by the clocks of workers, by the time at which they expire, ms.
+-- The ends of runs whose jobs do not show them, since they are not kept or come again, are remembered in a hash for each
+-- tenth of a second (id -> when the run ended, ms): a key for each would cost more than the rest of that, most of it when
+-- the key expires. A sorted set has these hashes, which are named by the clocks of workers, by the time at which they
+-- expire, ms.
 
 local finished = {}
 
@@ -29,10 +30,15 @@ function finished.remember(base, id, timestamp, memo_ms)
   if redis.call('PTTL', hashes) < lasts_ms then redis.call('PEXPIRE', hashes, lasts_ms) end
 end
 
--- Whether this end of the job is recorded already: the script ran, its reply was lost, the client resent it. target:
--- the set of finished jobs
+function finished.is_remembered(base, id, timestamp)
+  return redis.call('HGET', finished_key(base, timestamp), id) == timestamp
+end
+
+-- Whether this end of a run is recorded already: the script ran, its reply was lost, the client resent it. target: the
+-- set of finished jobs, for the end of one that may be kept
 local function finished_before(base, target, id, timestamp)
-  if redis.call('HGET', finished_key(base, timestamp), id) == timestamp then return true end
+  if finished.is_remembered(base, id, timestamp) then return true end
+  if not target then return false end
   local finished_on = redis.call('HGET', base .. id, 'finishedOn')
   return finished_on == timestamp and redis.call('ZSCORE', target, id) == timestamp
 end

@@ -44,8 +44,8 @@ local shapes = use 'shape/shapes'
 --  16 passable   1 if a job that comes may leave before the next slot: all groups are held
 -- call: key, base, shape_id, revision, horizon µs (0 for a stock worker, which gets no wake-up time of its own),
 --   longest (the longest horizon of a worker that the caller knows of, µs, if it is not its own),
---   caller (worker id; if '' the grant is not remembered), grant (id of this call), memo_ms, token (locks the jobs, if
---   several may be granted); ends, if jobs of the caller end in this call, and began as in meter/pace for one of
+--   caller (worker id), is_plain (as in lua/verbs/exchange), grant (id of this call), memo_ms, token (locks the jobs,
+--   if several may be granted); ends, if jobs of the caller end in this call, and began as in meter/pace for one of
 --   them; ran, as in lua/verbs/exchange: {mean, off}; now (µs), meter, limits and fetched (jobs, as in gate/grants), if
 --   gate/quick-gate has begun; once, as gate/gates has it
 local departure = {}
@@ -148,19 +148,26 @@ function departure.take(d, reply, token)
   return false
 end
 
+-- A stock worker leaves no grants where no shape is stored.
+function departure.remembers(d)
+  return d.shape or not d.call.is_plain
+end
+
 -- Repeats a grant for a worker that sends the same id again: the reply was lost.
 function departure.replay(d)
   local call = d.call
-  if call.caller == '' or not d.shape then return false end
-  local memo = grants.recall(call.base, call.grant)
+  local memo = departure.remembers(d) and grants.recall(call.base, call.grant)
   if not memo then return false end
   for _, grant in ipairs(memo.jobs) do
     local key = call.base .. grant[1]
-    local token = redis.call('GET', key .. ':lock') or ''
-    d.granted[#d.granted + 1] = { redis.call('HGETALL', key), grant[1], grant[2], grant[3], grant[4], grant[5], token }
+    local token = redis.call('GET', key .. ':lock')
+    -- Without one it has gone back, or is gone.
+    local fields = token and { redis.call('HGETALL', key), grant[1], grant[2], grant[3], grant[4], grant[5], token }
+    d.granted[#d.granted + 1] = fields or nil
   end
-  d.stop, d.last_before, d.repeated = memo.stop, memo.last_before, true
-  if d.meter then d.meter.seq = memo.seq end
+  d.stop, d.repeated = memo.stop, true
+  -- There may have been no rate then.
+  if d.meter and memo.seq then d.meter.seq, d.last_before = memo.seq, memo.last_before end
   return true
 end
 
@@ -174,7 +181,7 @@ end
 function departure.remember(d)
   local call, jobs = d.call, d.fetched
   for _, g in ipairs(d.granted) do jobs[#jobs + 1] = departure.memo(g) end
-  if call.caller == '' or not d.shape or #jobs == 0 or d.repeated then return end
+  if #jobs == 0 or d.repeated or not departure.remembers(d) then return end
   grants.keep(call.base, call.grant, call.memo_ms, jobs, d.stop, d.last_before, d.meter and d.meter.seq,
     as_text.us(d.now))
 end

@@ -7,7 +7,7 @@ local function exchange_call(key, identity, horizon, grant, memo_ms, unshaped)
   return {
     key = key, base = string.sub(key, 1, -11), identity = identity, shape_id = shape_id, revision = revision,
     horizon = tonumber(horizon), grant = grant, caller = grants.worker(grant), memo_ms = memo_ms,
-    allows_unshaped = unshaped ~= '0',
+    allows_unshaped = unshaped ~= '0', is_plain = unshaped == 'plain',
   }
 end
 

@@ -12,7 +12,7 @@ local function start(call, asked, timestamp, options)
     d.stop = 'unshaped'
     return departure.reply(d, 0, '')
   end
-  if d.shape and grants.may_be_kept(call.base, call.grant) and departure.replay(d) then return departure.reply_again(d, 0) end
+  if departure.remembers(d) and grants.may_be_kept(call.base, call.grant) and departure.replay(d) then return departure.reply_again(d, 0) end
   local keys, args = move_to_active.keys(call.base), { call.base, timestamp, options }
   while #d.granted < asked and departure.take(d, move_to_active.run(d.gate.redis, keys, args)) do end
   local asks = departure.settle(d, asked)

@@ -11,7 +11,7 @@
     [3]  id of this call: the worker's id, a colon and a number
     [4]  how long a grant, or the end of a job that is not kept, is remembered, ms
     [5]  whether jobs may leave although no shape is stored: '0', '1', or 'plain' for a stock worker that knows of none:
-         then ends are exactly BullMQ's
+         then ends are exactly BullMQ's, and requests are not remembered
     [6]  departures that nothing held, to be counted now, or -1 (ends/quick-path)
     then six for each job that ended: id, timestamp, result, BullMQ's options, fields to update or '', and its kind, four
     words: completed or failed, field of the result, 1 if the job is not kept, 1 if the next one is wanted;

@@ -76,10 +76,8 @@ const START = 'moveToActive'
 const FINISH = 'moveToFinished'
 const POSTPONE = 'moveToDelayed'
 
-/** Scripts after which a running job no longer runs, and the index of its id among their arguments. */
+/** Others after which a running job no longer runs, and the index of its id among their arguments. */
 const ENDS: Readonly<Record<string, number>> = {
-  moveToFinished: 0,
-  moveToDelayed: 2,
   retryJob: 3,
   moveToWaitingChildren: 3,
   moveJobFromActiveToWait: 0,
@@ -149,7 +147,13 @@ export class ShapedBackend extends RedisQueueBackend {
     this.#confirmation = new ReplicaConfirmation(name, (type) => this.toKey(type))
     const { lockDuration, functions } = opts as { lockDuration?: number; functions?: FunctionsOption }
     checkFunctionsOption(functions)
-    this.#departures = new Departures(family.scripts, this.store, () => this.queue.client, lockDuration)
+    this.#departures = new Departures(
+      family.scripts,
+      this.store,
+      () => this.queue.client,
+      (jobIds, send) => this.untilStored(jobIds, send),
+      lockDuration,
+    )
     this.#stock = new StockDepartures(this.#departures, this.store, randomUUID())
     if (family.options.declaration && ownsConnection) this.store.declare(family.options.declaration)
     if (ownsConnection) this.#watchConnections()
@@ -296,7 +300,7 @@ export class ShapedBackend extends RedisQueueBackend {
     const idAt = this.#worker ? ENDS[script] : undefined
     if (idAt === undefined) return this.#send(client, script, args)
     const jobId = String(args[this.#keysOf(script) + idAt])
-    return this.untilStored(jobId, () => this.#send(client, script, args) as Promise<unknown>)
+    return this.untilStored([jobId], () => this.#send(client, script, args) as Promise<unknown>)
   }
 
   #send(client: ClientOrTransaction, script: string, args: Argument[]): unknown {
@@ -449,7 +453,7 @@ export class ShapedBackend extends RedisQueueBackend {
       return super.updateJobSchedulerNextMillis(schedulerId, next, data, opts, producerId)
     }
     // If this failed, BullMQ's worker would abandon the beginning job: active, with its lock no longer renewed.
-    return producerId === undefined ? send() : this.untilStored(producerId, send)
+    return producerId === undefined ? send() : this.untilStored([producerId], send)
   }
 
   override async moveToCompleted(
@@ -485,7 +489,7 @@ export class ShapedBackend extends RedisQueueBackend {
     const args = this.moveToFailedArgs(job, reason, removeOnFail, token, fetches, fields) as Argument[]
     const discarded = this.#isDiscarded('failed', removeOnFail)
     if (deadLetter)
-      return this.untilStored(job.id as string, () => this.#failWithLetter(deadLetter, job, reason, args, discarded))
+      return this.untilStored([job.id as string], () => this.#failWithLetter(deadLetter, job, reason, args, discarded))
     const result = await this.#finish(job.id as string, token, args, discarded, exchange)
     return { result, finishedOn: this.#finishedOn(args) }
   }
@@ -500,7 +504,7 @@ export class ShapedBackend extends RedisQueueBackend {
     const fetchNext = exchange.fetches
     const args = this.moveToDelayedArgs(jobId, timestamp, token, delay, { ...opts, fetchNext }) as Argument[]
     const end = postponedEnd(this.#withoutKeys(POSTPONE, args))
-    const code = await this.untilStored(jobId, () => exchange.end(end))
+    const code = await exchange.end(end)
     if (code < 0) throw this.finishedErrors({ code, jobId, command: POSTPONE, state: 'active' })
     return undefined
   }
@@ -518,8 +522,7 @@ export class ShapedBackend extends RedisQueueBackend {
     exchange: Exchange | undefined,
   ): Promise<MovedJob['result']> {
     const end = finishedEnd(this.#withoutKeys(FINISH, args), token, discarded)
-    const send: () => Promise<unknown> = exchange ? () => exchange.end(end) : () => this.#stock.end(end)
-    const reply = await this.untilStored(id, send)
+    const reply = await (exchange ? exchange.end(end) : this.#stock.end(end))
     if ((reply as number) < 0)
       throw this.finishedErrors({ code: reply as number, jobId: id, command: FINISH, state: 'active' })
     return typeof reply === 'object' ? raw2NextJobData(reply as unknown[]) : undefined
@@ -644,13 +647,13 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   /**
-   * The job's work is done: its end is resent until Redis accepts it, and its lock is renewed meanwhile.
+   * The work of these jobs is done: their end is resent until Redis accepts it, and their locks are renewed meanwhile.
    * @internal
    */
-  untilStored<T>(jobId: string, send: () => Promise<T>): Promise<T> {
+  untilStored<T>(jobIds: readonly string[], send: () => Promise<T>): Promise<T> {
     return send().then(undefined, async (error: Error) => {
-      const release = isPassing(error) ? this.#worker?.keepLock(jobId) : undefined
-      if (!release) throw error
+      const releases = isPassing(error) ? jobIds.map((id) => this.#worker?.keepLock(id)) : []
+      if (!releases.some(Boolean)) throw error
       try {
         return await untilServed(
           error,
@@ -660,7 +663,7 @@ export class ShapedBackend extends RedisQueueBackend {
           () => isNotConnectionError(error) && this.emit('error', error),
         )
       } finally {
-        release()
+        for (const release of releases) release?.()
       }
     })
   }

@@ -40,6 +40,9 @@ export interface ExchangeTerms {
   readonly reported: number
 }
 
+/** Sends the ends of these jobs until Redis has stored them. */
+export type StoresEnds = <T>(jobIds: readonly string[], send: () => Promise<T>) => Promise<T>
+
 const MAX_RESTORES = 3
 const DEFAULT_LOCK_MS = 30_000
 
@@ -48,6 +51,7 @@ export class Departures {
   readonly #scripts: ScriptSet
   readonly #store: ShapeStore
   readonly #client: () => Promise<Client>
+  readonly #untilStored: StoresEnds
   readonly #memoMs: number
   readonly #wallMs: () => number
   #calls = 0
@@ -59,12 +63,14 @@ export class Departures {
     scripts: ScriptSet,
     store: ShapeStore,
     client: () => Promise<Client>,
+    untilStored: StoresEnds,
     lockDurationMs: number | undefined,
     wallMs: () => number = Date.now,
   ) {
     this.#scripts = scripts
     this.#store = store
     this.#client = client
+    this.#untilStored = untilStored
     this.#memoMs = lockDurationMs ?? DEFAULT_LOCK_MS
     this.#wallMs = wallMs
   }
@@ -85,12 +91,12 @@ export class Departures {
 
   /**
    * Asks for jobs in free places.
+   * @param call its id: if Redis has answered an earlier request with it, the jobs are those of that answer
    * @returns a grant's jobs have the lock tokens, if these are not in the options of the request
    */
-  async ask(worker: DepartingWorker, request: DepartureRequest): Promise<DepartureReply> {
+  async ask(worker: DepartingWorker, request: DepartureRequest, call = this.nextCall(worker)): Promise<DepartureReply> {
     const { jobs, horizonUs, longestHorizonUs = horizonUs, ran = '', options = '' } = request
     await this.#store.prepared()
-    const call = this.#nextCall(worker.id)
     const places = [jobs, Math.floor(this.#wallMs()), options, worker.name ?? '', ran, 'free', longestHorizonUs]
     for (let attempt = 0; ; attempt++) {
       const reply = this.read(await this.#exchange(worker, call, { horizonUs, reported: NOT_NOW }, places))
@@ -99,11 +105,16 @@ export class Departures {
     }
   }
 
-  /** Ends jobs together. */
+  /** Ends jobs together. What Redis did not answer is sent again as the same call, whose jobs it remembers. */
   exchange(worker: DepartingWorker, terms: ExchangeTerms, ends: readonly JobEnd[]): Promise<readonly unknown[]> {
     const places: Argument[] = []
-    for (const { fields } of ends) places.push(...fields)
-    return this.#exchange(worker, this.#nextCall(worker.id), terms, places)
+    const ids: string[] = []
+    for (const { id, fields } of ends) {
+      places.push(...fields)
+      ids.push(id)
+    }
+    const call = this.nextCall(worker)
+    return this.#untilStored(ids, () => this.#exchange(worker, call, terms, places))
   }
 
   async #exchange(
@@ -118,6 +129,12 @@ export class Departures {
     return runScript<readonly unknown[]>(await this.#client(), this.#scripts.command('exchange'), args)
   }
 
+  /** @returns the id of a call of this worker */
+  nextCall({ id }: DepartingWorker): string {
+    this.#calls += 1
+    return `${id}:${this.#calls}`
+  }
+
   /** Reads a reply, and learns what it says of the shape. */
   read(raw: readonly unknown[]): DepartureReply {
     const reply = readDeparture(raw)
@@ -125,10 +142,5 @@ export class Departures {
     if (reply.loss) this.#store.emit('stateLoss', reply.loss)
     if (reply.nowUs !== undefined) this.#aheadMs = this.#wallMs() - Math.floor(reply.nowUs / 1000)
     return { ...reply, delayedMs: this.dueLocallyMs(reply.delayedMs) }
-  }
-
-  #nextCall(workerId: string): string {
-    this.#calls += 1
-    return `${workerId}:${this.#calls}`
   }
 }

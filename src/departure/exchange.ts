@@ -55,6 +55,8 @@ export class Exchange {
   readonly #together: Collector<JobEnd, number>
   #loop: EndingLoop | undefined
   #running = 0
+  /** The id of a request for jobs that Redis has not answered. */
+  #unanswered: string | undefined
   /** Characters of the results that were collected. */
   #collected = 0
 
@@ -88,9 +90,12 @@ export class Exchange {
     return this.#departures.ready()
   }
 
-  /** Asks for jobs in free places. */
-  ask(request: DepartureRequest): Promise<DepartureReply> {
-    return this.#departures.ask(this.#worker, request)
+  /** Asks for jobs in free places. If that fails, the next request is sent as the same call: Redis may have granted jobs. */
+  async ask(request: DepartureRequest): Promise<DepartureReply> {
+    this.#unanswered ??= this.#departures.nextCall(this.#worker)
+    const reply = await this.#departures.ask(this.#worker, request, this.#unanswered)
+    this.#unanswered = undefined
+    return reply
   }
 
   /** Whether a job that ends now is to be replaced. It is decided once, however often the end is sent. */

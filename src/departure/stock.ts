@@ -32,13 +32,12 @@ export class StockDepartures {
   /** @param args the arguments of BullMQ's moveToActive after its keys; @returns what BullMQ's code expects of it */
   async start(args: readonly Argument[]): Promise<unknown[]> {
     const request = { jobs: 1, horizonUs: 0, options: args[START_OPTIONS] }
-    return stockTuple(await this.#departures.ask(this.#worker, request))
+    return stockTuple(await this.#departures.ask(this.#sender, request))
   }
 
   /** @returns what BullMQ's code expects of moveToFinished or moveToDelayed */
   async end(end: JobEnd): Promise<unknown> {
-    const isPlain = !this.#isByHand && this.#store.memory.stored === undefined
-    const raw = await this.#departures.exchange({ ...this.#worker, isPlain }, TERMS, [end])
+    const raw = await this.#departures.exchange(this.#sender, TERMS, [end])
     const [result] = raw[2] as [number | string | FetchedTuple]
     if (typeof result === 'string') throw new Error(result)
     if (isFetchedTuple(result)) return [result[0], result[1], 0, 0]
@@ -48,6 +47,10 @@ export class StockDepartures {
     // Without a job, BullMQ's moveToDelayed reports nothing more; a closed bucket must be reported.
     const silent = this.#isByHand || (end.isPostponed && reply.stop !== 'closed')
     return reply.grants.length === 0 && silent ? 0 : stockTuple(reply)
+  }
+
+  get #sender(): DepartingWorker {
+    return { ...this.#worker, isPlain: !this.#isByHand && this.#store.memory.stored === undefined }
   }
 }
 

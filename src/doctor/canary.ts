@@ -86,7 +86,6 @@ export class Canary {
       ...suffixes.map((suffix) => queue.toKey(`meta:${suffix}`)),
       ...[2, 15, 120].map((seconds) => queue.toKey(`meta:series:${seconds}`)),
       ...[JOB_ID, `${JOB_ID}:lock`, `${JOB_ID}:logs`].map((suffix) => queue.toKey(suffix)),
-      queue.toKey(`meta:postponed:${JOB_ID}`),
       ...(this.#worker ? this.#keysOf(this.#worker.id) : []),
     ]
   }

@@ -20,7 +20,7 @@ export interface CallingWorker extends LimitedWorker {
   readonly backend: {
     readonly store: ShapeStore
     /** Sends the outcome of a job until Redis accepts it, renewing the job's lock meanwhile. */
-    untilStored<T>(jobId: string, send: () => Promise<T>): Promise<T>
+    untilStored<T>(jobIds: readonly string[], send: () => Promise<T>): Promise<T>
   }
 }
 
@@ -175,7 +175,7 @@ export class FeedbackLoop {
       target: this.#targets.refused(target),
     }
     const request = this.#request(attempt, unsaid(attempt, forFleet), job)
-    const reply = await this.#worker.backend.untilStored(attempt.held.id, () => this.#send(request))
+    const reply = await this.#worker.backend.untilStored([attempt.held.id], () => this.#send(request))
     if (reply.throttled === 0 || reply.back) return { kind: 'gone' }
     if (reply.isGivenUp) {
       const times = `throttled ${reply.throttled} ${reply.throttled === 1 ? 'time' : 'times'}`

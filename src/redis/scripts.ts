@@ -302,7 +302,7 @@ function using(text: string): string {
 
 function grouped(name: string): string {
   const known = name === CHANGE_PRIORITY ? ', group_priority(ARGV)' : ''
-  const reply = name === RETRY ? 'retried(ARGV[1], ARGV[4], ARGV[5], reply)' : 'reply'
+  const reply = name === RETRY ? 'retried(ARGV[1], ARGV[4], ARGV[2], reply)' : 'reply'
   return [
     `local hooked, store_groups = group_hooks.redis(redis${known})`,
     'local reply = original.run(hooked, KEYS, ARGV)',

@@ -70,7 +70,14 @@ export class FleetWorker {
     const late = () => (fleet.uniform() < 0.02 ? 4000 : 1000) * fleet.uniform()
     this.#clock = new RedisClock(fleet.time.local(fleet.startUs - 1e9 * fleet.uniform(), late))
     const wallMs = () => this.#clock.time.wallMs()
-    const departures = new Departures(set, this.#store, async () => this.#client, lockMs, wallMs)
+    const departures = new Departures(
+      set,
+      this.#store,
+      async () => this.#client,
+      (_, send) => send(),
+      lockMs,
+      wallMs,
+    )
     this.#exchange = new Exchange(departures, this.#store, { id: this.#id, allowUnshaped: false })
     this.#dispatcher = new Dispatcher(this.#host(), this.#source(), this.#clock)
     this.#dispatcher.on('error', (error) => this.#fails(error))

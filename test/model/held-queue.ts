@@ -55,7 +55,13 @@ export class HeldQueue {
     })
     this.backend = this.queue.backend as unknown as ShapedBackend
     const { store } = this.backend
-    this.#departures = new Departures(scripts, store, () => this.backend.client, options.lockDuration)
+    this.#departures = new Departures(
+      scripts,
+      store,
+      () => this.backend.client,
+      (_, send) => send(),
+      options.lockDuration,
+    )
   }
 
   /** Empties the queue, and resets its clock and its shape. */

@@ -28,9 +28,11 @@ function operations.depart(op)
   end
   local call = {
     key = shape_key, base = base, shape_id = '', revision = '', horizon = op.horizonUs, longest = op.horizonUs,
-    grant = ':0', caller = '', memo_ms = '0', token = op.asked > 1 and 'token',
+    grant = ':0', caller = '', memo_ms = '1', token = op.asked > 1 and 'token',
   }
   local answer = start(call, op.asked, '0', options)
+  -- Each is another call.
+  redis.call('DEL', base .. 'meta:grants::0')
   if #answer[4] > 0 then granted, last_before = answer, answer[10][5] end
   local grants = {}
   for i, grant in ipairs(answer[4]) do grants[i] = { grant[2], grant[3] } end

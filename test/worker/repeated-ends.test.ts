@@ -96,7 +96,13 @@ test('a grant that is sent again to a server that took over leaves the loss to t
   /** The first call of each has the same id, if their names are the same. */
   const depart = async (sender: string) => {
     const { store, client } = worker.getBackend()
-    const departures = new Departures(scripts, store, () => client, undefined)
+    const departures = new Departures(
+      scripts,
+      store,
+      () => client,
+      (_, send) => send(),
+      undefined,
+    )
     const { grants, loss } = await departures.ask({ id: `${id}-${sender}`, allowUnshaped: true }, request)
     return [grants.length, loss?.policy]
   }
@@ -105,4 +111,36 @@ test('a grant that is sent again to a server that took over leaves the loss to t
   expect(await depart('same')).toEqual([1, undefined])
   expect(await depart('next')).toEqual([0, 'hold'])
   expect(await depart('last')).toEqual([0, undefined])
+})
+
+test('a request that is sent again gets no job that has gone back meanwhile', async () => {
+  const queue = shop.queue({ capacity: 100 })
+  await queue.addBulk([1, 2].map((n) => ({ name: 'job', data: { n } })))
+  const worker = shop.worker(queue, null, { autorun: false })
+  const exchange = worker.getBackend().exchange!
+  const asked = vi.spyOn(Departures.prototype, 'ask')
+  const { grants } = await exchange.ask({ jobs: 2, horizonUs: 0 })
+  const [lost, kept] = grants.map(({ id }) => id) as [string, string]
+  const client = redis.client()
+  await client.del(`${queue.toKey(lost)}:lock`)
+  await client.lrem(queue.toKey('active'), 1, lost)
+  await client.rpush(queue.toKey('wait'), lost)
+  const departures = asked.mock.contexts.at(-1) as Departures
+  const again = await departures.ask(...asked.mock.lastCall!)
+  expect(again.grants.map(({ id }) => id)).toEqual([kept])
+})
+
+test('a job that was put off, and runs again with the same token, is not put off once more by the first call', async () => {
+  const queue = shop.queue({ capacity: 100 })
+  const { id } = await queue.add('job', {})
+  const worker = shop.worker(queue, null, { autorun: false })
+  await worker.waitUntilReady()
+  const sent = vi.spyOn(Departures.prototype, 'exchange')
+  const job = await worker.getNextJob('token')
+  await job!.moveToDelayed(Date.now(), 'token')
+  const departures = sent.mock.contexts.at(-1) as Departures
+  await expect.poll(() => worker.getNextJob('token', { block: false }).then((next) => next?.id)).toBe(id)
+  const [, , results] = (await departures.exchange(...sent.mock.lastCall!)) as [unknown, unknown, unknown[]]
+  expect(results).toEqual([0])
+  expect(await queue.getJobCounts('active', 'delayed')).toEqual({ active: 1, delayed: 0 })
 })

@@ -1,0 +1,207 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { DelayedError, type Job } from 'bullmq'
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import { ShapedQueue, type ShapedQueueOptions, ShapedWorker } from '../../src/index.ts'
+import { useRedis } from '../support/redis.ts'
+
+const redis = useRedis(import.meta.url)
+
+/** How a call of a worker's loop goes wrong. It runs, unless it is refused. */
+type Fault = 'none' | 'sent twice' | 'unanswered' | 'refused'
+/** What happens to the queue after such a call has run, and before it is sent again. */
+type Change = 'nothing' | 'a rate comes' | 'rate and limits go' | 'the meter pauses' | 'the queue pauses'
+/** How a job ends. */
+type Course =
+  | 'completes'
+  | 'returns much'
+  | 'is not kept'
+  | 'is kept by none'
+  | 'is retried'
+  | 'is retried later'
+  | 'puts itself off'
+  | 'fails'
+
+const SHAPES: Readonly<Record<string, ShapedQueueOptions['shape'] | null>> = {
+  'no shape': null,
+  'nothing that holds': { capacity: 1000 },
+  'a rate': { rate: '1000/s', burst: 4 },
+  'an open rate': { rate: '100000/s', burst: 1000 },
+  'a limit': { limits: [{ name: 'window', rate: '1000/s', burst: 5 }] },
+  'a limit on running jobs': { limits: [{ name: 'places', algorithm: 'concurrency', concurrency: 3 }] },
+  groups: { groups: {} },
+  'groups under limits': { groups: { concurrency: 2, rate: '500/s' } },
+}
+
+const faultOf = fc.constantFrom<Fault>('none', 'none', 'none', 'sent twice', 'unanswered', 'refused')
+const changeOf = fc.constantFrom<Change>(
+  'nothing',
+  'nothing',
+  'nothing',
+  'a rate comes',
+  'rate and limits go',
+  'the meter pauses',
+  'the queue pauses',
+)
+const courses: Course[] = [
+  'completes',
+  'returns much',
+  'is not kept',
+  'is kept by none',
+  'is retried',
+  'is retried later',
+  'puts itself off',
+  'fails',
+]
+const storyOf = fc.record({
+  shape: fc.constantFrom(...Object.keys(SHAPES)),
+  concurrency: fc.constantFrom(1, 3, 12),
+  jobs: fc.array(fc.record({ course: fc.constantFrom(...courses), priority: fc.constantFrom(0, 0, 1) }), {
+    minLength: 1,
+    maxLength: 25,
+  }),
+  faults: fc.array(faultOf, { minLength: 5, maxLength: 40 }),
+  changes: fc.array(changeOf, { maxLength: 5 }),
+  functions: fc.constantFrom(undefined, undefined, 'never' as const),
+})
+type Story = typeof storyOf extends fc.Arbitrary<infer S> ? S : never
+
+const OPTIONS: Readonly<Record<Course, object>> = {
+  completes: {},
+  'returns much': {},
+  'is not kept': { removeOnComplete: true },
+  'is kept by none': { removeOnComplete: { count: 0 } },
+  'is retried': { attempts: 2 },
+  'is retried later': { attempts: 2, backoff: 1 },
+  'puts itself off': {},
+  fails: { attempts: 1 },
+}
+const RUNS: Readonly<Record<Course, number>> = {
+  completes: 1,
+  'returns much': 1,
+  'is not kept': 1,
+  'is kept by none': 1,
+  'is retried': 2,
+  'is retried later': 2,
+  'puts itself off': 2,
+  fails: 1,
+}
+/** Some of these are more than one call ends together. */
+const MUCH = 'x'.repeat(60_000)
+const LOST = 'Command timed out'
+
+let stories = 0
+
+const BY = { by: 'test', reason: 'between two sendings' }
+
+/** A pause ends by itself. */
+async function change(queue: ShapedQueue, what: Change | undefined, ends: Promise<unknown>[]): Promise<void> {
+  switch (what) {
+    case 'a rate comes':
+      return queue.setShape({ rate: '2000/s' }, BY)
+    case 'rate and limits go':
+      return queue.setShape({ rate: null, limits: null }, BY)
+    case 'the meter pauses':
+      return queue.pauseUntil(Date.now() + 20, BY)
+    case 'the queue pauses':
+      await queue.pause()
+      ends.push(sleep(20).then(() => queue.resume()))
+  }
+}
+
+/** Each call of the worker's loop goes wrong as the story says, in turn. */
+async function disturb(worker: ShapedWorker, faults: readonly Fault[], between: () => Promise<void>): Promise<void> {
+  const client = (await worker.getBackend().client) as unknown as Record<
+    'runCommand',
+    (name: string, args: unknown[]) => Promise<unknown>
+  >
+  const run = client.runCommand.bind(client)
+  let calls = 0
+  client.runCommand = async (name, args) => {
+    if (!/:(exchange|retryJob)$/.test(name)) return run(name, args)
+    const fault = faults[calls++]
+    if (fault === 'refused') throw new Error('READONLY You cannot write against a read only replica.')
+    const reply = await run(name, args)
+    if (fault === 'none' || fault === undefined) return reply
+    await between()
+    if (fault === 'unanswered') throw new Error(LOST)
+    return run(name, args)
+  }
+}
+
+async function expectOneRunEach({ shape, concurrency, jobs, faults, changes, functions }: Story): Promise<void> {
+  const { connection, prefix } = redis
+  const name = `story${stories++}`
+  const shapeOf = SHAPES[shape]
+  const queue = new ShapedQueue(name, { connection, prefix, ...(shapeOf ? { shape: shapeOf } : {}) })
+  const isGrouped = shape.startsWith('groups')
+  const added = await queue.addBulk(
+    jobs.map(({ course, priority }, i) => ({
+      name: 'job',
+      data: { course },
+      opts: { ...OPTIONS[course], ...(isGrouped ? { group: { id: `g${i % 3}` } } : { priority }) },
+    })),
+  )
+  const runs = new Map(added.map(({ id }) => [id, 0]))
+  const process = async (job: Job, token?: string) => {
+    const run = (runs.get(job.id) ?? 0) + 1
+    runs.set(job.id, run)
+    const { course } = job.data as { course: Course }
+    if (course === 'fails' || (run === 1 && course.startsWith('is retried'))) throw new Error('failed')
+    if (course === 'puts itself off' && run === 1) {
+      await job.moveToDelayed(Date.now() + 1, token)
+      throw new DelayedError()
+    }
+    return course === 'returns much' ? MUCH : undefined
+  }
+  const worker = new ShapedWorker(name, process, {
+    connection,
+    prefix,
+    concurrency,
+    ...(functions ? { functions } : {}),
+    autorun: false,
+    allowUnshaped: true,
+    report: false,
+  })
+  const errors: string[] = []
+  worker.on('error', ({ message }) => errors.push(message))
+  await worker.waitUntilReady()
+  const pauses: Promise<unknown>[] = []
+  const next = [...changes]
+  await disturb(worker, faults, () => change(queue, next.shift(), pauses))
+  worker.run()
+  const counts = () => queue.getJobCounts('wait', 'prioritized', 'active', 'delayed', 'completed', 'failed')
+  const ends = (...of: Course[]) => jobs.filter(({ course }) => of.includes(course)).length
+  const failed = ends('fails')
+  try {
+    await expect.poll(counts, { timeout: 4000, interval: 20 }).toEqual({
+      wait: 0,
+      prioritized: 0,
+      active: 0,
+      delayed: 0,
+      completed: jobs.length - failed - ends('is not kept', 'is kept by none'),
+      failed,
+    })
+    expect([...runs.values()]).toEqual(jobs.map(({ course }) => RUNS[course]))
+    expect(errors.filter((message) => message !== LOST && !message.startsWith('READONLY'))).toEqual([])
+  } finally {
+    await worker.close()
+    await Promise.all(pauses)
+    await queue.close()
+  }
+}
+
+test('whatever becomes of the calls of a worker, each of its jobs runs as often as it is to', {
+  timeout: 600_000,
+}, async () => {
+  // Without a shape at first.
+  const early: Story = {
+    shape: 'no shape',
+    concurrency: 1,
+    jobs: [{ course: 'completes', priority: 0 }],
+    faults: ['sent twice'],
+    changes: ['a rate comes'],
+    functions: undefined,
+  }
+  await fc.assert(fc.asyncProperty(storyOf, expectOneRunEach), { numRuns: 40, examples: [[early]] })
+})

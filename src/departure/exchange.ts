@@ -140,7 +140,8 @@ export class Exchange {
     }
     if (counts) this.#unreported.add(fetched, reported)
     const reply = wanted > 0 ? this.#whatElse(raw, fetched, wanted) : undefined
-    if (reply?.lost) await this.#store.restore()
+    // The ends are stored: if that fails, the next request restores the shape.
+    if (reply?.lost) await this.#store.restore().catch(() => {})
     loop.exchanged({ ends, results: results as EndResult[], reply, sentMs })
     return (results as EndResult[]).map(codeOf)
   }

@@ -42,7 +42,8 @@ export class StockDepartures {
     if (typeof result === 'string') throw new Error(result)
     if (isFetchedTuple(result)) return [result[0], result[1], 0, 0]
     const reply = this.#departures.read(raw)
-    if (reply.lost) await this.#store.restore()
+    // The end is stored: if that fails, the next request restores the shape.
+    if (reply.lost) await this.#store.restore().catch(() => {})
     if (result < 0 || reply.lost || !end.fetches) return result
     // Without a job, BullMQ's moveToDelayed reports nothing more; a closed bucket must be reported.
     const silent = this.#isByHand || (end.isPostponed && reply.stop !== 'closed')

@@ -1,9 +1,10 @@
+import type { Job } from 'bullmq'
 import { expect, test, vi } from 'vitest'
 import { Departures } from '../../src/departure/departures.ts'
 import { StockDepartures } from '../../src/departure/stock.ts'
 import { installedScripts } from '../../src/redis/scripts.ts'
 import { useRedis } from '../support/redis.ts'
-import { Workshop } from './support.ts'
+import { departuresOf, eventsOf, gate, Workshop } from './support.ts'
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
@@ -143,4 +144,21 @@ test('a job that was put off, and runs again with the same token, is not put off
   const [, , results] = (await departures.exchange(...sent.mock.lastCall!)) as [unknown, unknown, unknown[]]
   expect(results).toEqual([0])
   expect(await queue.getJobCounts('active', 'delayed')).toEqual({ active: 1, delayed: 0 })
+})
+
+test('an end that finds the shape lost is stored, even if the shape cannot be restored then', async () => {
+  const queue = shop.queue({ capacity: 100 })
+  await queue.add('job', {})
+  const { open, opened } = gate()
+  const worker = shop.worker(queue, () => opened)
+  const [completed, errors] = [eventsOf<Job>('completed', worker), eventsOf<Error>('error', worker)]
+  await departuresOf(worker).reach(1)
+  const restore = vi.spyOn(worker.getBackend().store, 'restore')
+  restore.mockRejectedValueOnce(new Error('READONLY You cannot write against a read only replica.'))
+  await redis.client().del(queue.toKey('meta:shape'))
+  open()
+  await completed.reach(1)
+  await vi.waitFor(async () => expect((await queue.getShape())?.capacity).toBe(100))
+  expect(restore.mock.calls.length).toBeGreaterThan(1)
+  expect(errors.all).toEqual([])
 })

@@ -456,7 +456,7 @@ export class ShapedBackend extends RedisQueueBackend {
     return producerId === undefined ? send() : this.untilStored([producerId], send)
   }
 
-  override async moveToCompleted(
+  override moveToCompleted(
     ...call: Parameters<RedisQueueBackend['moveToCompleted']>
   ): ReturnType<RedisQueueBackend['moveToCompleted']> {
     const [job, returnValue, removeOnComplete, token, fetchNext] = call
@@ -464,8 +464,7 @@ export class ShapedBackend extends RedisQueueBackend {
     const fetches = exchange ? exchange.fetches : fetchNext
     const args = this.moveToCompletedArgs(job, JSON.stringify(returnValue), removeOnComplete, token, fetches)
     const discarded = this.#isDiscarded('completed', removeOnComplete)
-    const result = await this.#finish(job.id as string, token, args as Argument[], discarded, exchange)
-    return { result, finishedOn: this.#finishedOn(args as Argument[]) }
+    return this.#finish(job.id as string, token, args as Argument[], discarded, exchange)
   }
 
   /**
@@ -490,8 +489,7 @@ export class ShapedBackend extends RedisQueueBackend {
     const discarded = this.#isDiscarded('failed', removeOnFail)
     if (deadLetter)
       return this.untilStored([job.id as string], () => this.#failWithLetter(deadLetter, job, reason, args, discarded))
-    const result = await this.#finish(job.id as string, token, args, discarded, exchange)
-    return { result, finishedOn: this.#finishedOn(args) }
+    return this.#finish(job.id as string, token, args, discarded, exchange)
   }
 
   /** A retry with a backoff ends a run as well. */
@@ -520,12 +518,13 @@ export class ShapedBackend extends RedisQueueBackend {
     args: Argument[],
     discarded: boolean,
     exchange: Exchange | undefined,
-  ): Promise<MovedJob['result']> {
+  ): Promise<MovedJob> {
     const end = finishedEnd(this.#withoutKeys(FINISH, args), token, discarded)
     const reply = await (exchange ? exchange.end(end) : this.#stock.end(end))
     if ((reply as number) < 0)
       throw this.finishedErrors({ code: reply as number, jobId: id, command: FINISH, state: 'active' })
-    return typeof reply === 'object' ? raw2NextJobData(reply as unknown[]) : undefined
+    const result = typeof reply === 'object' ? raw2NextJobData(reply as unknown[]) : undefined
+    return { result, finishedOn: this.#finishedOn(args) }
   }
 
   #withoutKeys(script: string, args: readonly Argument[]): readonly Argument[] {

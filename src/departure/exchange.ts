@@ -65,8 +65,8 @@ export class Exchange {
     this.#store = store
     this.#worker = worker
     this.#together = new Collector({
-      one: (end) => this.#finish(end),
-      many: (ends) => this.#finishTogether(ends),
+      one: (end) => this.#alone(end),
+      many: (ends) => this.#exchange(ends),
       enough: () => {
         if (this.#collected >= MOST_RESULTS) return 1
         return Math.min(mostEnded(store.memory.stored), Math.max(MIN_BATCH, Math.ceil(this.#running / IN_FLIGHT)))
@@ -106,19 +106,17 @@ export class Exchange {
   /** @returns BullMQ's code */
   end(end: JobEnd): Promise<number> {
     const { running } = this.#served
-    if (running < BATCHING_FROM || end.isPostponed) return this.#finish(end)
+    if (running < BATCHING_FROM || end.isPostponed) return this.#alone(end)
     this.#running = running
     this.#collected += resultLength(end)
     return this.#together.add(end)
   }
 
-  async #finish(end: JobEnd): Promise<number> {
-    const [code] = await this.#finishTogether([end])
-    if (code instanceof Error) throw code
-    return code as number
+  #alone(end: JobEnd): Promise<number> {
+    return this.#exchange([end]).then(onlyCode)
   }
 
-  async #finishTogether(ends: readonly JobEnd[]): Promise<readonly (number | Error)[]> {
+  async #exchange(ends: readonly JobEnd[]): Promise<readonly (number | Error)[]> {
     this.#collected = 0
     const loop = this.#served
     let wanted = 0
@@ -156,6 +154,11 @@ export class Exchange {
   get #served(): EndingLoop {
     return this.#loop as EndingLoop
   }
+}
+
+function onlyCode([code]: readonly (number | Error)[]): number {
+  if (code instanceof Error) throw code
+  return code as number
 }
 
 function codeOf(result: EndResult): number | Error {

@@ -4,6 +4,7 @@ local charged = use 'limits/charged'
 local queue_limits = use 'limits/queue-limits'
 local queue_places = use 'limits/queue-places'
 local bucket = use 'meter/bucket'
+local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
 local job_options = use 'shape/job-options'
@@ -171,17 +172,15 @@ end
 
 -- The same for the bucket of the queue. Returns how many jobs had its last slot.
 function unbegun.refund_meter(base, shape, jobs)
-  local key = base .. 'meta:meter'
-  local f = redis.call('HMGET', key, 'origin', 'tat', 'last', 'interval')
-  if not (shape.interval and f[1] and f[4]) then return 0 end
-  local b, count = { tat = tonumber(f[2]), last = tonumber(f[3]), interval = tonumber(f[4]) }, 0
+  local m, count = shape.interval and meter.stored(base), 0
+  if not m then return 0 end
   for _, job in ipairs(jobs) do
-    if job.slot == tonumber(f[1]) + math.ceil(b.last) then
-      bucket.refund(b, bucket.ceil(job.cost * b.interval), b.last)
+    if job.slot == m.origin + math.ceil(m.last) then
+      bucket.refund(m, bucket.ceil(job.cost * m.interval), m.last)
       count = count + 1
     end
   end
-  if count > 0 then redis.call('HSET', key, 'tat', as_text.exact(b.tat)) end
+  if count > 0 then meter.store(base .. 'meta:meter', m) end
   return count
 end
 

@@ -1,6 +1,7 @@
 local pacing = use 'feedback/pacing'
 local limit_block = use 'limits/block'
 local queue_limit_control = use 'limits/queue-limit-control'
+local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 local shapes = use 'shape/shapes'
 
@@ -39,8 +40,8 @@ end
 
 -- Slots granted ahead still depart at the previous rate.
 function feedback.heard(r)
-  local m = redis.call('HMGET', r.base .. 'meta:meter', 'origin', 'last')
-  local granted = m[1] and tonumber(m[1]) + math.ceil(tonumber(m[2])) or 0
+  local m = meter.stored(r.base)
+  local granted = m and m.origin + math.ceil(m.last) or 0
   r.doc.epoch = as_text.us(math.max(r.now, granted))
 end
 
@@ -247,7 +248,8 @@ function running.more(r, f, count)
 end
 
 local function feedback_mean_cost(r)
-  return tonumber(redis.call('HGET', r.base .. 'meta:meter', 'meanCost')) or 1
+  local m = meter.stored(r.base)
+  return m and m.mean_cost or 1
 end
 
 -- The rate rises after a quiet period in which it was used. count: successful calls since the last report

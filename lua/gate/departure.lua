@@ -53,7 +53,7 @@ local departure = {}
 function departure.open(call)
   local d = {
     call = call, now = call.now or redis_now(), granted = {}, fetched = call.fetched or {},
-    stop = 'empty', limited = 0, delayed = 0, notes = {}, departed = 0, audited = {},
+    stop = 'empty', limited = 0, delayed = 0, notes = {}, departed = call.fetched and #call.fetched or 0, audited = {},
   }
   local base = call.base
   d.shape = shapes.load(call.key, base, d.now)
@@ -303,12 +303,13 @@ end
 function departure.pace(d, count)
   local shape, base, empty = d.shape, d.call.base, d.stop == 'empty'
   if not shape or d.repeated then return end
-  local has_left = count > 0 and (shape.capacity or not d.meter)
+  local m, total = d.meter, count > 0 and pace.total(base, d.meter and d.departed or count)
+  local has_left = total and (shape.capacity or not m)
   local has_asked = shape.capacity and (count > 0 or empty or d.stop == 'closed')
   if not has_left and not has_asked then return end
-  local p = pace.read(base)
+  local p = m and pace.of(m.pace) or pace.read(base)
   local horizon, from = p.horizon, p.from
-  if has_left then pace.depart(p, d.now, d.meter and d.meter.departed or pace.total(base, count)) end
+  if has_left then pace.depart(p, d.now, total) end
   if has_asked then
     if empty then p.from = 0 end
     if d.call.began then pace.ran(p, d.now - d.call.began, 0) end
@@ -319,7 +320,9 @@ function departure.pace(d, count)
       if late > 0 and late < pace.LATE_US then p.late = p.late + (late - p.late) / 8 end
     end
   end
-  if count > 0 or p.horizon ~= horizon or p.from ~= from then pace.save(base, p) end
+  if count == 0 and p.horizon == horizon and p.from == from then return end
+  local packed = pace.packed(p)
+  if m and m.changed then m.pace = packed else redis.call('HSET', base .. 'meta:meter', 'pace', packed) end
 end
 
 function departure.save(d)
@@ -342,11 +345,10 @@ function departure.save(d)
   end
   if d.meter then
     if meter.foreign_due(d.meter, d.now) then departure.find_foreign(d) end
-    d.meter.departed = d.meter.departed + d.departed
     meter.note_horizon(d.meter, d.gate.horizon, d.now)
-    if d.meter.changed then meter.save(d.meter_key, d.meter) end
   end
   departure.pace(d, count)
+  if d.meter and d.meter.changed then meter.save(d.meter_key, d.meter) end
 end
 
 -- When a worker that waits for the marker asks although none comes, ms: when the next delayed job is due, or at the end

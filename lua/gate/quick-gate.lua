@@ -44,10 +44,7 @@ function quick_gate.pop(q, call, source, target)
   for _, part in ipairs(q.parts) do
     part.room, part.total = part.room - part.asked, part.total + part.asked
   end
-  if q.meter then
-    meter.charge(q.meter, q.cost, q.meter.now)
-    q.meter.departed = q.meter.departed + 1
-  end
+  if q.meter then meter.charge(q.meter, q.cost, q.meter.now) end
   q.heads[#q.heads], q.next = nil, nil
   q.jobs[#q.jobs + 1] = id
   return id
@@ -181,13 +178,14 @@ function quick_gate.save(q, call)
   sleepers.hand_on(q.base, grants.worker(call.grant), q.now, span, sleepers.sooner(slots, reach - span))
   if count == 0 then return end
   queue_limits.save(q.parts, q.base, false)
-  if m then meter.save(meter_key, m) end
-  grants.keep(q.base, call.grant, call.memo_ms, q.jobs, 'full', q.slot_before, m and m.seq, as_text.us(q.now))
-  if not m then
+  if m then
+    local total = pace.total(q.base, count)
+    if call.holds.capacity then m.pace = pace.noted(m.pace, count, q.now, total, call.began) end
+    meter.save(meter_key, m)
+  else
     pace.count(q.base, count, q.now, call.began)
-  elseif call.holds.capacity then
-    pace.note(q.base, count, q.now, m.departed, call.began)
   end
+  grants.keep(q.base, call.grant, call.memo_ms, q.jobs, 'full', q.slot_before, m and m.seq, as_text.us(q.now))
 end
 
 return quick_gate

@@ -2,22 +2,25 @@ local held = use 'gate/held'
 local bucket = use 'meter/bucket'
 local locks_follow_step = use 'redis/locks-follow-step'
 
--- The meter: the bucket as stored in Redis, and what can happen to it between two calls.
+-- The meter: the bucket as stored in Redis, and what can happen to it between two calls. The field `bucket` of the meter's
+-- hash has meter.FORMAT: twelve doubles in the order of meter.unpacked, and two texts.
 --   m.changed   whether it must be saved
---   m.reset     whether more has changed than a departure changes: then all fields are saved
+--   m.reset     whether more has changed than departures change
 --   m.filled    until when a loss fills the bucket, if this call found that out
+--   m.pace      the field `pace` (meter/pace), stored with it
 -- 2^42 µs: up to there a time is exact on the bucket's grid (meter/bucket).
-local meter = {}
-meter.REBASE_US = 4398046511104
+local meter = { REBASE_US = 4398046511104, FORMAT = '<ddddddddddddss' }
 local HORIZON_MEMORY_US = 60000000
 local FOREIGN_CHECK_US = 1000000
+-- Of a meter without a loss: since when its state was last lost.
+local NEVER = -math.huge
 
 function meter.rebase(m, now)
   m.origin = m.origin + m.now
   m.reset = true
   m.tat = m.tat - m.now
   m.last = m.last - m.now
-  m.loss_at = m.loss_at and m.loss_at - m.now
+  m.loss_at = m.loss_at - m.now
   m.now = now - m.origin
 end
 
@@ -52,20 +55,34 @@ function meter.prolong_hold(m, longest, now)
   m.changed = true
 end
 
+-- The bucket of the field `bucket`, nil if there is none.
+function meter.unpacked(packed)
+  if not packed then return nil end
+  local m = { known = true, reset = false, changed = false, now = 0, pace = false }
+  m.origin, m.tat, m.last, m.seen, m.interval, m.burst, m.horizon, m.horizon_at, m.mean_cost, m.seq, m.steps, m.loss_at, m.run,
+    m.mode = struct.unpack(meter.FORMAT, packed)
+  return m
+end
+
+-- As it was stored last, nil if it is not.
+function meter.stored(base)
+  return meter.unpacked(redis.call('HGET', base .. 'meta:meter', 'bucket'))
+end
+
+function meter.store(key, m)
+  local packed = struct.pack(meter.FORMAT, m.origin, m.tat, m.last, m.seen, m.interval, m.burst, m.horizon, m.horizon_at,
+    m.mean_cost, m.seq, m.steps, m.loss_at, m.run, m.mode)
+  if m.pace then redis.call('HSET', key, 'bucket', packed, 'pace', m.pace) else redis.call('HSET', key, 'bucket', packed) end
+end
+
 function meter.read(key, now, shape)
-  local f = redis.call('HMGET', key, 'origin', 'tat', 'last', 'seen', 'run', 'interval', 'burst', 'mode', 'horizon',
-    'horizonAt', 'meanCost', 'seq', 'steps', 'departedTotal', 'foreignAt', 'lossAt', 'refused', 'refusedAt', unpack(held.NOTED))
-  local m = {
-    origin = tonumber(f[1]) or now, tat = tonumber(f[2]) or 0, last = tonumber(f[3]) or 0,
-    seen = tonumber(f[4]) or now, run = f[5] or '', interval = tonumber(f[6]) or shape.interval,
-    burst = tonumber(f[7]) or shape.burst, mode = f[8] or shape.mode, horizon = tonumber(f[9]) or 0,
-    horizon_at = tonumber(f[10]) or 0, mean_cost = tonumber(f[11]) or 1, known = f[1] and true,
-    seq = tonumber(f[12]) or 0, steps = tonumber(f[13]) or 0, departed = tonumber(f[14]) or 0,
-    foreign_at = tonumber(f[15]) or 0, loss_at = tonumber(f[16]), refused = f[17], refused_at = f[18],
-    held = { f[19], f[20], f[21] },
+  local f = redis.call('HMGET', key, 'bucket', 'pace', 'foreignAt', 'refused', 'refusedAt', unpack(held.NOTED))
+  local m = meter.unpacked(f[1]) or {
+    reset = true, origin = now, tat = 0, last = 0, seen = now, interval = shape.interval, burst = shape.burst, horizon = 0,
+    horizon_at = 0, mean_cost = 1, seq = 0, steps = 0, loss_at = NEVER, run = '', mode = shape.mode,
   }
-  m.now = now - m.origin
-  m.reset = not m.known
+  m.now, m.pace, m.foreign_at = now - m.origin, f[2], tonumber(f[3] or 0)
+  m.refused, m.refused_at, m.held = f[4], f[5], { f[6], f[7], f[8] }
   return m
 end
 
@@ -98,7 +115,7 @@ function meter.open(key, now, shape, run, longest)
     if m.run ~= '' or shape.metered then meter.recover(m, shape, longest, now) end
     m.run = run
     m.changed, m.reset = true, true
-  elseif run ~= '' and m.loss_at and m.now - m.loss_at < longest then
+  elseif run ~= '' and m.now - m.loss_at < longest then
     meter.prolong_hold(m, longest, now)
   end
   m.seen = now
@@ -106,16 +123,11 @@ function meter.open(key, now, shape, run, longest)
 end
 
 -- seq numbers the saves, so that a refund can tell whether its grant is still the last one; steps counts how often the
--- clock went back, so that every worker learns of it and not only the one that detected it; departed counts jobs.
+-- clock went back, so that every worker learns of it and not only the one that detected it.
 function meter.save(key, m)
   m.seq = m.seq + 1
   if m.step_us then locks_follow_step(string.sub(key, 1, -11), m.step_us, m.lock_ms) end
-  -- Redis writes numbers so that they read back as the same, in less time than texts of Lua take.
-  redis.call('HSET', key, 'tat', m.tat, 'last', m.last, 'seen', m.seen, 'horizonAt', m.horizon_at, 'meanCost', m.mean_cost,
-    'seq', m.seq, 'departedTotal', m.departed)
-  if not m.reset then return end
-  redis.call('HSET', key, 'origin', m.origin, 'run', m.run, 'interval', m.interval, 'burst', m.burst, 'mode', m.mode,
-    'horizon', m.horizon, 'steps', m.steps, 'lossAt', m.loss_at or '')
+  meter.store(key, m)
   m.reset = false
 end
 

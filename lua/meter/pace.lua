@@ -1,6 +1,6 @@
 -- Measures how fast jobs leave, to estimate when places become free if no rate determines it. Also counts all
 -- departures: those of a queue without a rate here, those of one with a rate in its meter (meter/meter).
--- The field `pace` of the meter's hash, nine numbers separated by spaces:
+-- The field `pace` of the meter's hash, nine doubles:
 --   from, base    start of the measurement, µs (0: not measured), and all departures up to then
 --   next, count   start of the next measurement, and all departures up to then
 --   last          the last departure, µs
@@ -8,7 +8,7 @@
 --   late          mean delay with which workers ask, µs: their timers, and the way to Redis
 --   run, off      mean time from the slot of a job to its end, µs (0: unknown), and mean deviation from it
 local pace = {
-  FIELDS = { 'from', 'base', 'next', 'count', 'last', 'horizon', 'late', 'run', 'off' },
+  FORMAT = '<ddddddddd',
   -- Minimum duration and number of departures of a measurement.
   LEAST_US = 1000000, LEAST = 8,
   -- A gap this many times longer than the mean one before it, and longer than OUTAGE_US, was an outage.
@@ -19,18 +19,21 @@ local pace = {
   WEIGHT = 1 / 4,
 }
 
-function pace.read(base)
-  local text, p, i = redis.call('HGET', base .. 'meta:meter', 'pace'), {}, 0
-  for number in string.gmatch(text or '0 0 0 0 0 0 2000 0 0', '%S+') do
-    i = i + 1
-    p[pace.FIELDS[i]] = tonumber(number)
+-- packed: the field, or false
+function pace.of(packed)
+  local p = { from = 0, base = 0, next = 0, count = 0, last = 0, horizon = 0, late = 2000, run = 0, off = 0 }
+  if packed then
+    p.from, p.base, p.next, p.count, p.last, p.horizon, p.late, p.run, p.off = struct.unpack(pace.FORMAT, packed)
   end
   return p
 end
 
-function pace.save(base, p)
-  redis.call('HSET', base .. 'meta:meter', 'pace', string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', p.from,
-    p.base, p.next, p.count, p.last, p.horizon, p.late, p.run, p.off))
+function pace.packed(p)
+  return struct.pack(pace.FORMAT, p.from, p.base, p.next, p.count, p.last, p.horizon, p.late, p.run, p.off)
+end
+
+function pace.read(base)
+  return pace.of(redis.call('HGET', base .. 'meta:meter', 'pace'))
 end
 
 -- Records departures: total counts all of them, including these.
@@ -68,21 +71,24 @@ function pace.job_us(p, running, total)
   return us * running / departed
 end
 
--- total: counts all departures, including these. began: start of a job that ends now, or nil
-function pace.note(base, count, now, total, began)
-  local p = pace.read(base)
+-- Records departures and the end of a job. packed: the field as it was; total: as of pace.depart; began: start of a job that
+-- ends now, or nil. Returns the field as it is then.
+function pace.noted(packed, count, now, total, began)
+  local p = pace.of(packed)
   if count > 0 then pace.depart(p, now, total) end
   if began then pace.ran(p, now - began, 0) end
-  pace.save(base, p)
+  return pace.packed(p)
 end
 
--- Counts departures of a queue without a rate. Returns how many there were, including these.
+-- Counts departures. Returns how many there were, including these.
 function pace.total(base, count)
   return redis.call('HINCRBY', base .. 'meta:meter', 'departedTotal', count)
 end
 
+-- The same for a queue without a rate.
 function pace.count(base, count, now, began)
-  pace.note(base, count, now, pace.total(base, count), began)
+  local key, total = base .. 'meta:meter', pace.total(base, count)
+  redis.call('HSET', key, 'pace', pace.noted(redis.call('HGET', key, 'pace'), count, now, total, began))
 end
 
 return pace

@@ -37,7 +37,7 @@ end
 -- Applies the change to the bucket at the moment it was made, wakes sleeping workers, and returns the whole shape.
 function reshape.finish(key, base, now)
   local shape = shapes.load(key, base, now)
-  if shape.interval and redis.call('HEXISTS', base .. 'meta:meter', 'origin') == 1 then
+  if shape.interval and redis.call('HEXISTS', base .. 'meta:meter', 'bucket') == 1 then
     local m = meter.open(base .. 'meta:meter', now, shape, '')
     if m.changed then meter.save(base .. 'meta:meter', m) end
   end

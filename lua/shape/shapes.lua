@@ -2,6 +2,7 @@ local held = use 'gate/held'
 local wake = use 'gate/wake'
 local limit_bucket = use 'limits/bucket'
 local bucket = use 'meter/bucket'
+local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 local concurrency_resolve = use 'shape/concurrency-resolve'
 local parsed = use 'shape/parsed'
@@ -72,15 +73,12 @@ end
 -- The bucket takes over a change of rate or burst when it is next opened. If another change follows before that (two
 -- overrides ended while no worker asked), it takes over the first one now: its debt until then fell at that rate.
 local function shape_catch_up(base, interval, burst, changed_at)
-  local key = base .. 'meta:meter'
-  local f = redis.call('HMGET', key, 'origin', 'tat', 'last', 'interval', 'burst')
-  if not (f[1] and interval and changed_at) then return end
-  local b = { tat = tonumber(f[2]), last = tonumber(f[3]), interval = tonumber(f[4]), burst = tonumber(f[5]) }
+  local m = interval and changed_at and meter.stored(base)
+  if not m then return end
   interval, burst = tonumber(interval), tonumber(burst) or 1
-  if b.interval == interval and b.burst == burst then return end
-  bucket.reshape(b, interval, burst, tonumber(changed_at) - tonumber(f[1]))
-  redis.call('HSET', key, 'tat', as_text.exact(b.tat), 'interval', as_text.exact(interval), 'burst', as_text.exact(burst))
-  redis.call('HINCRBY', key, 'seq', 1)
+  if m.interval == interval and m.burst == burst then return end
+  bucket.reshape(m, interval, burst, tonumber(changed_at) - m.origin)
+  meter.save(base .. 'meta:meter', m)
 end
 
 -- Every change of the shape is a revision (step: 1 if it is left out; 0 if workers need not know). Returns it.

@@ -1,4 +1,5 @@
 local occupancy = use 'admission/occupancy'
+local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 local reshape = use 'shape/reshape'
 local shapes = use 'shape/shapes'
@@ -95,8 +96,8 @@ end
 -- For the ledger, as JSON; times are texts, since JSON keeps 14 digits of a number.
 function lease.report(key, base, now)
   local shape = shapes.load(key, base, now)
-  local m = redis.call('HMGET', base .. 'meta:meter', 'origin', 'last', 'departedTotal', 'meanCost', 'horizon')
-  local last = m[1] and tonumber(m[1]) + math.ceil(tonumber(m[2]) or 0) or 0
+  local m, departed = meter.stored(base), redis.call('HGET', base .. 'meta:meter', 'departedTotal')
+  local last = m and m.origin + math.ceil(m.last) or 0
   local epoch, number = lease.identity(key)
   local waiting = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized')
   local stored = redis.call('HMGET', key, 'declared', 'overrides')
@@ -110,7 +111,7 @@ function lease.report(key, base, now)
     places = occupancy.depth(base, shape, now) + occupancy.claimed(shape, now), capacity = leased(overrides.capacity, declared.capacity),
     running = redis.call('LLEN', base .. 'active'), concurrency = leased(overrides.concurrency, declared.concurrency),
     waiting = waiting, groups = groups or nil, wants = wants_rate(base),
-    departed = tonumber(m[3]) or 0, mean = tonumber(m[4]) or 1, horizon = tonumber(m[5]) or 0,
+    departed = tonumber(departed) or 0, mean = m and m.mean_cost or 1, horizon = m and m.horizon or 0,
     empty = waiting + redis.call('LLEN', base .. 'active') + redis.call('ZCARD', base .. 'delayed')
       + redis.call('ZCARD', base .. 'waiting-children') == 0,
   })

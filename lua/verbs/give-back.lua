@@ -19,7 +19,7 @@ local unbegun = use 'ends/unbegun'
 local wake = use 'gate/wake'
 local queue_places = use 'limits/queue-places'
 local bucket = use 'meter/bucket'
-local as_text = use 'redis/as-text'
+local meter = use 'meter/meter'
 
 local FIELDS, FIRST = 3, 7
 -- So many jobs are looked at for the one that these go behind.
@@ -28,12 +28,10 @@ local base = string.sub(KEYS[1], 1, -11)
 
 -- Only the slots granted last can be reused: lowering TAT in the middle would grant one twice.
 local function refund(cost_us)
-  local key = base .. 'meta:meter'
-  local f = redis.call('HMGET', key, 'seq', 'origin', 'tat', 'last')
-  if f[1] ~= ARGV[1] then return 0 end
-  local b = { tat = tonumber(f[3]), last = tonumber(f[4]) }
-  bucket.refund(b, cost_us, tonumber(ARGV[3]) - tonumber(f[2]))
-  redis.call('HSET', key, 'tat', as_text.exact(b.tat), 'last', as_text.exact(b.last))
+  local m = meter.stored(base)
+  if not m or m.seq ~= tonumber(ARGV[1]) then return 0 end
+  bucket.refund(m, cost_us, tonumber(ARGV[3]) - m.origin)
+  meter.store(base .. 'meta:meter', m)
   return 1
 end
 

@@ -6,7 +6,7 @@
     [1]  '1' to bring the bucket up to now, '0' for the stored shape alone
   Returns {now µs, the shape or false, depth, wait + prioritized, delayed, waiting-children, active,
     '1' if BullMQ's pause is on, level (cost units owed), when the head could leave by the rate, the limits and
-    its group (µs) or '' if unknown, the meter hash, {timestamp, opts, processedOn} of the job whose age is that of the head, empty if none waits,
+    its group (µs) or '' if unknown, the meter hash and its mean cost, {timestamp, opts, processedOn} of the job whose age is that of the head, empty if none waits,
     BullMQ's global concurrency or false, with groups how many are ready, limited, full and paused, else nil}.
 ]]
 local next_departure = use 'admission/next-departure'
@@ -53,12 +53,14 @@ if ARGV[1] == '1' and open and shape and shape.groups and shape.mode == 'enforce
   local slots = queue_groups.open(base, shape, now):slots(1)
   if slots then next_slot = slots[1] and as_text.us(math.max(now, tonumber(next_slot) or 0, slots[1])) or '' end
 end
+local counters, stored = redis.call('HGETALL', base .. 'meta:meter'), meter.stored(base)
+if stored then counters[#counters + 1], counters[#counters + 2] = 'meanCost', as_text.exact(stored.mean_cost) end
 return {
   as_text.us(now), shape and redis.call('HGETALL', key) or false,
   shape and occupancy.depth(base, shape, now) + occupancy.claimed(shape, now) or ready, ready,
   redis.call('ZCARD', base .. 'delayed'), redis.call('ZCARD', base .. 'waiting-children'),
   redis.call('LLEN', base .. 'active'), redis.call('HEXISTS', base .. 'meta', 'paused') == 1 and '1' or '0',
-  level, next_slot, redis.call('HGETALL', base .. 'meta:meter'),
+  level, next_slot, counters,
   queue_head.fields(base, shape, now) or {},
   redis.call('HGET', base .. 'meta', 'concurrency'), groups,
 }

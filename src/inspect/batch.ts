@@ -49,8 +49,8 @@ export class Batch {
     return () => this.#answer(index) as T
   }
 
-  /** The same for a string that holds bytes. */
-  addBuffer(...command: Command): Answer<Buffer | null> {
+  /** The same for a string that holds bytes, or several. */
+  addBuffer<T = Buffer | null>(...command: Command): Answer<T> {
     this.#bytes.add(this.#commands.length)
     return this.add(...command)
   }
@@ -95,11 +95,14 @@ export class Batch {
    */
   async #together(): Promise<unknown[] | undefined> {
     const redis = this.#redis
-    if (this.#commands.length < MANY || this.#bytes.size > 0 || !mayRunScripts(redis)) return undefined
+    if (this.#commands.length < MANY || !mayRunScripts(redis)) return undefined
     try {
-      const text = (await redis.call('eval', SCRIPT, 0, JSON.stringify(this.#commands))) as string
-      const replies = JSON.parse(text) as unknown[]
-      return replies.some(isRefusal) ? undefined : replies.map(asIoredis)
+      // The indices of Lua.
+      const bytes = [...this.#bytes].map((index) => index + 1)
+      const args = [this.#commands, bytes].map((list) => JSON.stringify(list))
+      const replies = JSON.parse((await redis.call('eval', SCRIPT, 0, ...args)) as string) as unknown[]
+      if (replies.some(isRefusal)) return undefined
+      return replies.map((reply, i) => (this.#bytes.has(i) ? asBuffers(reply) : asIoredis(reply)))
     } catch (error) {
       // Any other error shows up again when the commands are sent one by one.
       if (isRefusedCommand(error)) noScripts.add(redis)
@@ -189,6 +192,12 @@ function asIoredis(reply: unknown): unknown {
   if (!Array.isArray(reply)) return 'map' in reply ? reply.map : []
   for (let i = reply.indexOf(false); i !== -1; i = reply.indexOf(false, i)) reply[i] = null
   return reply
+}
+
+/** Bytes that the script has written as hexadecimal digits. */
+function asBuffers(reply: unknown): unknown {
+  if (Array.isArray(reply)) return reply.map(asBuffers)
+  return typeof reply === 'string' ? Buffer.from(reply, 'hex') : null
 }
 
 /** Redis's reply, or undefined where it refused the command. */

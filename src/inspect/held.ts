@@ -102,9 +102,9 @@ function holdNow(found: Found | undefined, meter: MeterFields, queue: HeldQueue)
   return { cause, ...(limit === undefined ? {} : { limit }), since: date(sinceUs), ...until }
 }
 
-/** The last departure, as far as it is known, µs: of a queue without a rate the fifth word of `pace` (`lua/meter/pace.lua`). */
-function departedUs({ pace, seen }: MeterFields): number {
-  return Math.max(Number(pace?.split(' ')[4] ?? 0), Number(seen ?? 0))
+/** The last departure, as far as it is known, µs. */
+function departedUs({ leftAt, seen }: MeterFields): number {
+  return Math.max(Number(leftAt ?? 0), Number(seen ?? 0))
 }
 
 /** Since when no worker has looked at the job that is at the head now. */

@@ -4,7 +4,7 @@ import { decodeGroups } from '../shape/groups.ts'
 import { StoredShape } from '../shape/stored.ts'
 import { AgeingOrder } from './ageing.ts'
 import type { Answer, Batch, BatchClient } from './batch.ts'
-import { type Bucket, levelOf, openBucket } from './bucket.ts'
+import { type Bucket, levelOf, type MeterFields, meterFields, openBucket, PACKED_FIELDS } from './bucket.ts'
 import { bypassOf } from './bypass.ts'
 import { failingOf } from './failing.ts'
 import { GroupHeadReading } from './group-head.ts'
@@ -33,7 +33,7 @@ export class QueueReading {
   readonly base: string
   readonly #meta: Answer<Fields>
   readonly #shape: Answer<Fields>
-  readonly #meter: Answer<Fields>
+  readonly #meter: Answer<MeterFields>
   readonly #starts: Answer<Fields>
   readonly #workers: Answer<Fields>
   readonly #ids: Answer<string | null>
@@ -59,7 +59,13 @@ export class QueueReading {
     const hash = (key: string) => batch.add<Fields>('hgetall', base + key)
     this.#meta = hash('meta')
     this.#shape = hash('meta:shape')
-    this.#meter = hash('meta:meter')
+    const meter = hash('meta:meter')
+    const packed = batch.addBuffer<(Buffer | null)[]>('hmget', `${base}meta:meter`, ...PACKED_FIELDS)
+    let known: MeterFields | undefined
+    this.#meter = () => {
+      known ??= meterFields(meter(), packed())
+      return known
+    }
     this.#starts = hash('meta:starts')
     this.#workers = hash('meta:workers')
     this.#ids = batch.add('get', `${base}id`)

@@ -5,6 +5,7 @@ import type { DepartureReply } from '../../src/departure/reply.ts'
 import type { GroupDefaults, QueueLimit } from '../../src/index.ts'
 import { encodeShape } from '../../src/shape/shape.ts'
 import { HeldQueue, START_US } from '../model/held-queue.ts'
+import { changeMeter } from '../support/meter.ts'
 import { useRedis } from '../support/redis.ts'
 
 // Jobs that were granted and go back, because they are late, and what they took of the limits of their group.
@@ -143,7 +144,7 @@ test('after a loss of state nothing is given back: what was granted behind it ma
   await held.reset({ rate: '1000/s', groups: { rate: '1/min' } })
   for (let i = 0; i < 2; i++) await held.add({ group: { id: 'a' } })
   const first = await held.depart(1)
-  await redis.client().hset(`${held.base}meta:meter`, 'run', 'another')
+  await changeMeter(redis.client(), held.base, { run: 'another' })
   expect((await held.depart(1)).grants).toEqual([])
   await goBack(first)
   const [next] = await held.drain(1, 0)

@@ -67,7 +67,7 @@ test.each<[string, MeterFields, Partial<HeldQueue>, object | undefined, object]>
   ],
   [
     'a worker, while all take jobs that no rate holds',
-    { ...found('workers'), pace: `1 1 1 1 ${NOW - 3 * SECOND} 0 2000 0 0` },
+    { ...found('workers'), leftAt: String(NOW - 3 * SECOND) },
     {},
     { cause: 'workers', since: -3 },
     { ...sum, workers: 9000 },

@@ -3,6 +3,7 @@ import { applyFeedback, encodeFeedbackRequest } from '../../src/feedback/request
 import type { ShapedQueue } from '../../src/index.ts'
 import { Inspector } from '../../src/inspect/index.ts'
 import { many, rejection, Taker } from '../queue/support.ts'
+import { changeMeter, storedMeter } from '../support/meter.ts'
 import { useRedis } from '../support/redis.ts'
 import { setShapeFields } from '../support/shape-fields.ts'
 import { Workshop } from '../worker/support.ts'
@@ -77,7 +78,7 @@ const states: Record<string, (queue: ShapedQueue) => Promise<unknown>> = {
   'that owed more than a burst when it left shadow': async (queue) => {
     const nowUs = Date.now() * 1000
     const meter = { origin: nowUs, tat: 10 * HOUR_MS * 1000, last: 0, seen: nowUs, interval: HOUR_MS * 1000, burst: 3 }
-    await redis.client().hset(queue.toKey('meta:meter'), { ...meter, mode: 'shadow' })
+    await changeMeter(redis.client(), queue.toKey(''), { ...meter, mode: 'shadow' })
   },
   'that is off': async (queue) => {
     await queue.setShape({ mode: 'off' }, ops)
@@ -192,16 +193,16 @@ test('a clock that went back, and an origin that is long ago', async () => {
   const queue = shop.queue({ rate: '1/h', burst: 3 })
   const taker = new Taker(shop, queue)
   const client = redis.client()
-  const key = queue.toKey('meta:meter')
+  const base = queue.toKey('')
   await queue.addBulk(many(4))
   for (let n = 0; n < 3; n++) await taker.take()
-  await client.hset(key, 'seen', (Date.now() + HOUR_MS) * 1000)
+  await changeMeter(client, base, { seen: (Date.now() + HOUR_MS) * 1000 })
   await expectMeter(queue)
-  const meter = await client.hgetall(key)
+  const meter = await storedMeter(client, base)
   const backUs = 2 ** 42
-  await client.hset(key, {
-    origin: String(Number(meter.origin) - backUs),
-    ...{ tat: String(Number(meter.tat) + backUs), last: String(Number(meter.last) + backUs), seen: meter.origin },
+  await changeMeter(client, base, {
+    origin: Number(meter.origin) - backUs,
+    ...{ tat: Number(meter.tat) + backUs, last: Number(meter.last) + backUs, seen: Number(meter.origin) },
   })
   await expectMeter(queue)
 })

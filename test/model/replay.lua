@@ -9,6 +9,8 @@
 ]]
 local faked = use 'faked'
 local start = use 'gate/start'
+local meter = use 'meter/meter'
+local as_text = use 'redis/as-text'
 local give_back = use 'verbs/give-back'
 local declare_shape = use 'verbs/declare-shape'
 local override_shape = use 'verbs/override-shape'
@@ -71,7 +73,7 @@ end
 function operations.loseMeter()
   granted = nil
   -- Besides the bucket, the hash may hold counters.
-  local had = redis.call('HEXISTS', meter_key, 'origin')
+  local had = redis.call('HEXISTS', meter_key, 'bucket')
   redis.call('DEL', meter_key)
   return had
 end
@@ -96,6 +98,11 @@ local replies = {}
 for i, op in ipairs(cjson.decode(ARGV[1])) do
   faked.now, faked.run = op.now, op.run
   local reply = operations[op.what](op)
-  replies[i] = { reply, redis.call('HMGET', meter_key, 'origin', 'tat', 'last', 'interval', 'burst', 'mode', 'horizon') }
+  local m, state = meter.stored(base), {}
+  for at, number in ipairs(m and { m.origin, m.tat, m.last, m.interval, m.burst, m.horizon } or {}) do
+    state[at] = as_text.exact(number)
+  end
+  if m then state[#state + 1] = m.mode end
+  replies[i] = { reply, state }
 end
 return replies

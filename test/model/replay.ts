@@ -116,7 +116,7 @@ function encode(operation: Operation): unknown {
 }
 
 function decodeMeter(meter: readonly (string | null)[]): MeterState | undefined {
-  const [origin, tat, last, interval, burst, mode, horizon] = meter
+  const [origin, tat, last, interval, burst, horizon, mode] = meter
   if (!origin) return undefined
   const absolute = (text: string | null | undefined) => BigInt(origin) * 1024n + BigInt(Number(text) * 1024)
   return {

@@ -5,6 +5,7 @@ import type { Shape } from '../../src/index.ts'
 import { encodeRule, type LimitRule } from '../../src/limits/definition.ts'
 import { ReferenceBucket } from '../../src/testing/index.ts'
 import { createModel } from '../limits/model/model.ts'
+import { storedMeter } from '../support/meter.ts'
 import { useRedis } from '../support/redis.ts'
 import { HeldQueue, START_US } from './held-queue.ts'
 
@@ -189,8 +190,7 @@ test('with workers it is when the one wakes that takes the last of the jobs', LO
       const refusedUs = queue.nowUs
       const told = (await tryAdd(needed)) as number
       // With the mean lateness of the worker's wake-ups, as recorded by the meter.
-      const pace = (await client.hget(`${queue.base}meta:meter`, 'pace')) as string
-      const lateUs = Number(pace.split(' ')[6])
+      const lateUs = Number((await storedMeter(client, queue.base)).late)
       let free = 0
       while (free < needed) {
         await queue.advanceTo(Math.max(queue.nowUs, (reply.wakeUs as number) + lateUs))

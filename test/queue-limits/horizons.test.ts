@@ -1,6 +1,7 @@
 import { afterAll, beforeEach, expect, test } from 'vitest'
 import type { QueueLimit } from '../../src/limits/queue-limits.ts'
 import { HeldQueue } from '../model/held-queue.ts'
+import { storedMeter } from '../support/meter.ts'
 import { useRedis } from '../support/redis.ts'
 
 const redis = useRedis(import.meta.url)
@@ -77,7 +78,7 @@ test('a queue with a rate reckons with what it is granted ahead, should Redis lo
   expect(await slots(near, 20, 3 * S)).toHaveLength(16)
   await at(200 * MS)
   expect(await slots(far, 1, 50 * MS)).toEqual([3200 * MS])
-  expect(await client.hget(`${far.base}meta:meter`, 'horizon')).toBe(String(3 * S))
+  expect((await storedMeter(client, far.base)).horizon).toBe(String(3 * S))
 })
 
 test('what was granted ahead is known for a minute, and written again when half of that is over', async () => {

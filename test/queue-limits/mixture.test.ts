@@ -3,6 +3,7 @@ import { afterAll, expect, test } from 'vitest'
 import type { ShapedJobsOptions } from '../../src/admission/job-options.ts'
 import type { QueueLimit } from '../../src/limits/queue-limits.ts'
 import { HeldQueue } from '../model/held-queue.ts'
+import { storedMeter } from '../support/meter.ts'
 import { useRedis } from '../support/redis.ts'
 import { expectBound, unitsOf } from './support/bounds.ts'
 import { Expected, type Paced } from './support/expected.ts'
@@ -138,6 +139,6 @@ test('a job that one limit holds is charged by none', async () => {
 async function states(): Promise<Record<string, unknown>> {
   const found = (await client.keys(`${redis.prefix}*limit*:\\*`)).sort()
   const entries = await Promise.all(found.map(async (key) => [key, (await client.dumpBuffer(key)).toString('hex')]))
-  const { tat, last } = await client.hgetall(`${held.base}meta:meter`)
+  const { tat, last } = await storedMeter(client, held.base)
   return Object.fromEntries([...entries, ['meter', `${tat} ${last}`]])
 }

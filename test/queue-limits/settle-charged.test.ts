@@ -3,6 +3,7 @@ import type { QueueLimit, Shape } from '../../src/index.ts'
 import { LimitClient } from '../../src/limits/limit-client.ts'
 import { encodeShape } from '../../src/shape/shape.ts'
 import { HeldQueue, START_US } from '../model/held-queue.ts'
+import { storedMeter } from '../support/meter.ts'
 import { useRedis } from '../support/redis.ts'
 
 // Only what a job was charged is given back when it cost less.
@@ -143,7 +144,7 @@ test('a credit wakes a worker; a cost that has come back already changes nothing
     await end
     return woken.splice(0).filter((worker) => worker !== 'end')
   }
-  const seq = () => client.hget(`${held.base}meta:meter`, 'seq')
+  const seq = async () => (await storedMeter(client, held.base)).seq
   const before = await seq()
   expect([await settle(old.id, 0), await heard(), await seq()]).toEqual([0, [], before])
   expect([await settle(last.id, SIZE + 1), await heard()]).toEqual([1, []])

@@ -6,6 +6,7 @@ import { onTestFinished } from 'vitest'
 import { QueueUnavailableError, ShapedQueue } from '../../src/index.ts'
 import type { RedisService, StartRedisOptions } from '../../workers/services/redis.ts'
 import { adminOf, quickConnection, startOwnRedis } from '../faults/support/own-redis.ts'
+import { storedMeter } from '../support/meter.ts'
 import type { Processes } from '../support/processes.ts'
 import { type RedisProxy, startProxy } from '../support/proxy.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -151,8 +152,8 @@ export class Field {
 
   /** Of all workers, in the last minute: distant ones are granted slots further ahead than the shape says. */
   async #longestHorizonUs(): Promise<number> {
-    const horizonUs = await this.admin.hget(`bull:${QUEUE}:meta:meter`, 'horizon')
-    return Math.max(SHAPE.horizonMs * 1000, Number(horizonUs ?? 0))
+    const { horizon } = await storedMeter(this.admin, `bull:${QUEUE}:`)
+    return Math.max(SHAPE.horizonMs * 1000, Number(horizon ?? 0))
   }
 
   /**

@@ -3,6 +3,7 @@ import { expect, test, vi } from 'vitest'
 import { Departures } from '../../src/departure/departures.ts'
 import { StockDepartures } from '../../src/departure/stock.ts'
 import { installedScripts } from '../../src/redis/scripts.ts'
+import { changeMeter } from '../support/meter.ts'
 import { useRedis } from '../support/redis.ts'
 import { departuresOf, eventsOf, gate, Workshop } from './support.ts'
 
@@ -108,7 +109,7 @@ test('a grant that is sent again to a server that took over leaves the loss to t
     return [grants.length, loss?.policy]
   }
   expect(await depart('same')).toEqual([1, undefined])
-  await redis.client().hset(queue.toKey('meta:meter'), 'run', 'another')
+  await changeMeter(redis.client(), queue.toKey(''), { run: 'another' })
   expect(await depart('same')).toEqual([1, undefined])
   expect(await depart('next')).toEqual([0, 'hold'])
   expect(await depart('last')).toEqual([0, undefined])

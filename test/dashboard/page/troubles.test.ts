@@ -5,6 +5,7 @@ import type { Locator, Page } from 'playwright-core'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type RedisService, startRedis } from '../../../workers/services/redis.ts'
 import { runHere } from '../../cli/run-here.ts'
+import { changeMeter } from '../../support/meter.ts'
 import { connectionOptions, type TestRedis } from '../../support/redis.ts'
 import { gate, jobs, Workshop } from '../../worker/support.ts'
 import { describePage, PageStage } from './support.ts'
@@ -84,11 +85,11 @@ async function plant(shop: Workshop, hanging: Promise<void>): Promise<void> {
   await full.addBulk(ofGroup('acme', 3))
   await starving.addBulk([{ name: 'old', data: {}, opts: { ...old, priority: 9 } }, ...jobs(2)])
   // It hangs for minutes: nobody asked for the next job.
-  const meter = 'meta:meter'
   await expect.poll(() => admin.llen(`${prefix}:thumbnails:active`)).toBe(1)
   const us = (Date.now() - AGO_MS) * 1000
-  const before = { holds: 'workers', holdsSince: us, holdsUntil: '', heldAt: us, seen: us, pace: '0 0 0 0 0 0 0 0 0' }
-  await admin.hset(`${prefix}:thumbnails:${meter}`, before)
+  const before = { holds: 'workers', holdsSince: us, holdsUntil: '', heldAt: us }
+  await admin.hset(`${prefix}:thumbnails:meta:meter`, before)
+  await changeMeter(admin, `${prefix}:thumbnails:`, { seen: us, leftAt: 0 })
 }
 
 const rowOf = (page: Page, name: string) =>

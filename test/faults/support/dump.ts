@@ -1,4 +1,6 @@
 import type { Redis } from 'ioredis'
+import { type MeterFields, PACE_NUMBERS } from '../../../src/inspect/bucket.ts'
+import { storedMeter } from '../../support/meter.ts'
 
 /** Everything that a queue is in Redis, with what differs from run to run replaced by its kind. */
 export type Dump = Record<string, unknown>
@@ -13,7 +15,7 @@ const REPEATED = 'duplicated'
 const OF_THE_MOMENT = /^(id|marker|stalled-check|meta:(ended|sleepers|workers|starts|series:\d+|grants:.*))$/
 
 /** What of a meter does not follow from the calls alone. */
-const METER_NOISE = ['foreignAt', 'bypassSeen', 'seen', 'origin', 'horizonAt', 'horizon', 'refusedAt', 'pace']
+const METER_NOISE = ['foreignAt', 'bypassSeen', 'seen', 'origin', 'horizonAt', 'horizon', 'refusedAt']
 
 /**
  * Reads all keys of a queue.
@@ -47,6 +49,7 @@ function joined(value: unknown, others: readonly unknown[]): unknown {
 async function read(client: Redis, key: string, name: string): Promise<unknown> {
   switch (await client.type(key)) {
     case 'hash':
+      if (name === 'meta:meter') return meterOf(await storedMeter(client, key.slice(0, -name.length)))
       return readHash(await client.hgetall(key), name)
     case 'list':
       return (await client.lrange(key, 0, -1)).map(mask)
@@ -65,15 +68,16 @@ async function read(client: Redis, key: string, name: string): Promise<unknown> 
   }
 }
 
+function meterOf(fields: MeterFields): Record<string, unknown> {
+  const owed = String(Number(fields.tat) - Number(fields.last))
+  // Without a rate departures are counted a few times a second, some of them later.
+  const unpaced = fields.tat === undefined ? ['departedTotal'] : []
+  const noise = new Set([...METER_NOISE, ...PACE_NUMBERS, ...unpaced, 'tat', 'last'])
+  const lasting = Object.entries(fields).filter(([field]) => !noise.has(field) && !/^(held|holds)/.test(field))
+  return { ...Object.fromEntries(lasting), owed, run: 'a run' }
+}
+
 function readHash(fields: Record<string, string>, name: string): Record<string, unknown> {
-  if (name === 'meta:meter') {
-    const owed = String(Number(fields.tat) - Number(fields.last))
-    const held = Object.keys(fields).filter((field) => /^(held|holds)/.test(field))
-    // Without a rate departures are counted a few times a second, some of them later.
-    const unpaced = fields.tat === undefined ? ['departedTotal'] : []
-    for (const noise of [...METER_NOISE, ...held, ...unpaced, 'tat', 'last']) delete fields[noise]
-    return { ...fields, owed, run: 'a run' }
-  }
   if (name === 'meta:shape') {
     // A change that is made twice counts twice, and is the same.
     for (const counted of ['rev', 'digest']) delete fields[counted]

@@ -1,5 +1,6 @@
 local quick_path = use 'ends/quick-path'
 local pace = use 'meter/pace'
+local as_text = use 'redis/as-text'
 
 -- What the ends of jobs report that were handled as in ends/quick-path.
 
@@ -27,7 +28,7 @@ end
 -- The reply of gate/departure, up to limited, if BullMQ's script granted nothing more, or as much as was requested.
 -- time: Redis's reply to TIME
 function quick_answer.reply(base, result, reply, time)
-  local now = string.format('%.0f', time[1] * 1000000 + time[2])
+  local now = as_text.time(time)
   if quick_path.fetched(reply) then return { 1, now, result, {}, 'full', '', '', 0, 0 } end
   local tuple = type(reply) == 'table' and reply
   return { 1, now, result, {}, quick_stop(base, tuple), '', '', tuple and math.floor(tuple[4]) or 0, tuple and tuple[3] or 0 }

@@ -288,15 +288,15 @@ end
 
 -- What holds the head from now on, and until when.
 function departure.holds(d)
-  if d.stop == 'closed' then return d.gate.holds, as_text.us(d.gate.next) end
-  if d.stop == 'limited' then return 'rate', as_text.us(d.now + d.limited * 1000) end
+  if d.stop == 'closed' then return d.gate.holds, d.gate.next end
+  if d.stop == 'limited' then return 'rate', d.now + d.limited * 1000 end
   if d.stop == 'halted' then
-    return redis.call('HEXISTS', d.call.base .. 'meta', 'paused') == 1 and 'pause' or 'concurrency', ''
+    return redis.call('HEXISTS', d.call.base .. 'meta', 'paused') == 1 and 'pause' or 'concurrency'
   end
-  if d.stop ~= 'full' or not departure.waiting(d.call.base) then return '', '' end
+  if d.stop ~= 'full' or not departure.waiting(d.call.base) then return '' end
   local m = d.meter
-  if not m or m.mode ~= 'enforce' then return 'workers', '' end
-  return 'rate', as_text.us(m.origin + math.ceil(meter.slot(m, m.mean_cost, d.shape.paused_until)))
+  if not m or m.mode ~= 'enforce' then return 'workers' end
+  return 'rate', m.origin + math.ceil(meter.slot(m, m.mean_cost, d.shape.paused_until))
 end
 
 -- Records how fast jobs leave, and how workers ask. Departures that empty a queue say nothing about its workers.

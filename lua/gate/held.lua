@@ -32,10 +32,11 @@ function held.account(h, now)
   h.workers = h.workers + now - at - own
 end
 
--- Records what holds the head from now on. slot: µs as text, or ''; noted: the values of held.NOTED, if they are known
+-- Records what holds the head from now on. slot: µs, or nil; noted: the values of held.NOTED, if they are known
 function held.note(meter_key, now, holds, slot, noted)
   -- A slot that has come changes with each departure of a queue that could start more.
-  if slot ~= '' and tonumber(slot) <= now then holds, slot = 'workers', '' end
+  if slot and slot <= now then holds, slot = 'workers', nil end
+  slot = slot and as_text.us(slot) or ''
   noted = noted or redis.call('HMGET', meter_key, unpack(held.NOTED))
   local same = (noted[1] or '') == holds and (holds == '' or noted[2] == slot)
   if same and (holds == '' or (noted[3] and now - tonumber(noted[3]) < held.ACCOUNTED_US)) then return end

@@ -16,7 +16,7 @@ local job_options = use 'shape/job-options'
 
 -- If only a rate and limits may hold the jobs of a queue, and the next jobs conform to them now, BullMQ's script
 -- fetches them by itself, as in ends/quick-path: the rest of the gate is not set up, and the reply is BullMQ's.
---   q.time, q.now   when all of them depart: Redis's reply to TIME, and µs
+--   q.time, q.now, q.at   when all of them depart: Redis's reply to TIME, µs, and these as text
 --   q.meter         with a rate; q.slot_before is the last slot granted before (µs)
 --   q.charged       what is kept with each job under limits (limits/charged)
 --   q.parts         the limits, as in limits/queue-limits; for each
@@ -50,8 +50,8 @@ function quick_gate.pop(q, call, source, target)
   return id
 end
 
-function quick_gate.handlers(q, base)
-  local call, handlers = redis.call, batch_once.handlers(base)
+function quick_gate.handlers(q, base, wanted)
+  local call, handlers = redis.call, wanted > 1 and batch_once.handlers(base) or {}
   local pc, started = base .. 'pc', as_text.us(math.ceil(q.now / 1000))
   function handlers.RPOPLPUSH(_, source, target)
     return quick_gate.pop(q, call, source, target)
@@ -65,8 +65,8 @@ function quick_gate.handlers(q, base)
   end
   function handlers.HMSET(command, key, field, value, ...)
     if field ~= 'processedOn' then return call(command, key, field, value, ...) end
-    if not q.charged then return call(command, key, field, started, 'departure', as_text.us(q.now), ...) end
-    return call(command, key, field, started, 'departure', as_text.us(q.now), 'charged', q.charged, ...)
+    if not q.charged then return call(command, key, field, started, 'departure', q.at, ...) end
+    return call(command, key, field, started, 'departure', q.at, 'charged', q.charged, ...)
   end
   return handlers
 end
@@ -104,7 +104,7 @@ function quick_gate.open(call)
   local base, limits = call.base, call.holds.limits
   if (limits and queue_places.are_limited(limits)) or grants.recall(base, call.grant) then return nil end
   local time = redis.call('TIME')
-  local q = { base = base, time = time, now = time[1] * 1000000 + time[2], jobs = {} }
+  local q = { base = base, time = time, now = time[1] * 1000000 + time[2], at = as_text.time(time), jobs = {} }
   if call.holds.interval then
     q.meter = quick_gate.open_meter(q, call)
     if not q.meter then return nil end
@@ -115,8 +115,8 @@ function quick_gate.open(call)
     if part.room <= 0 then return nil end
   end
   if limits then q.charged = quick_gate.charged(q, call) end
-  q.heads = redis.call('LRANGE', base .. 'wait', -call.wanted, -1)
-  q.redis = hooked_redis(redis, quick_gate.handlers(q, base))
+  q.heads = redis.call('LRANGE', base .. 'wait', -call.wanted, '-1')
+  q.redis = hooked_redis(redis, quick_gate.handlers(q, base, call.wanted))
   return q
 end
 
@@ -164,9 +164,7 @@ end
 function quick_gate.note_holds(q, meter_key)
   local waiting = q.meter
     and (redis.call('LLEN', q.base .. 'wait') > 0 or redis.call('ZCARD', q.base .. 'prioritized') > 0)
-  local holds, slot = '', ''
-  if waiting then holds, slot = 'rate', as_text.us(quick_gate.slot(q, 1)) end
-  held.note(meter_key, q.now, holds, slot, q.meter and q.meter.held)
+  held.note(meter_key, q.now, waiting and 'rate' or '', waiting and quick_gate.slot(q, 1), q.meter and q.meter.held)
 end
 
 -- Stores the charges and the grant, if the gate is not needed. began: as in meter/pace
@@ -185,7 +183,7 @@ function quick_gate.save(q, call)
   else
     pace.count(q.base, count, q.now, call.began)
   end
-  grants.keep(q.base, call.grant, call.memo_ms, q.jobs, 'full', q.slot_before, m and m.seq, as_text.us(q.now))
+  grants.keep(q.base, call.grant, call.memo_ms, q.jobs, 'full', q.slot_before, m and m.seq, q.at)
 end
 
 return quick_gate

@@ -16,9 +16,9 @@ local shapes = use 'shape/shapes'
 --   q.redis   what BullMQ's script gets as `redis`
 local quick_groups = {}
 
--- Whether a worker other than the caller sleeps: then what is left for it is for the gate to decide.
-function quick_groups.others_sleep(base, worker, now)
-  local asleep = redis.call('ZRANGEBYSCORE', base .. 'meta:sleepers', as_text.us(now), '+inf', 'LIMIT', 0, 2)
+-- Whether a worker other than the caller sleeps at that time (µs, text): then what is left for it is for the gate to decide.
+function quick_groups.others_sleep(base, worker, at)
+  local asleep = redis.call('ZRANGEBYSCORE', base .. 'meta:sleepers', at, '+inf', 'LIMIT', '0', '2')
   return #asleep > 1 or (asleep[1] and asleep[1] ~= worker)
 end
 
@@ -36,7 +36,8 @@ function quick_groups.open(call)
   local now, shape = time[1] * 1000000 + time[2], shapes.read(call.key)
   if not shape or shape.identity ~= call.identity or not quick_groups.is_plain(shape, now) then return nil end
   if refusals.due(base .. 'meta:meter', now) > 0 or grants.recall(base, call.grant) then return nil end
-  if quick_groups.others_sleep(base, grants.worker(call.grant), now) then return nil end
+  local at = as_text.time(time)
+  if quick_groups.others_sleep(base, grants.worker(call.grant), at) then return nil end
   local g = queue_groups.open(base, shape, now)
   -- Redis's clock has gone back.
   if g.changed then return nil end
@@ -48,7 +49,7 @@ function quick_groups.open(call)
     return nil
   end
   g:expect_ends(call.ids)
-  local q = { base = base, time = time, now = now, now_text = as_text.us(now), g = g, jobs = {} }
+  local q = { base = base, time = time, now = now, at = at, g = g, jobs = {} }
   q.redis = hooked_redis(redis, quick_groups.handlers(q))
   return q
 end
@@ -97,7 +98,7 @@ end
 function quick_groups.handlers(q)
   local base, call = q.base, redis.call
   local pc, started = base .. 'pc', as_text.us(math.ceil(q.now / 1000))
-  local handlers = q.g:handle(batch_once.handlers(base), redis)
+  local handlers = q.g:handle(q.g.most > 1 and batch_once.handlers(base) or {}, redis)
   function handlers.RPOPLPUSH()
     q.pick = quick_groups.choose(q)
     return false
@@ -109,7 +110,7 @@ function quick_groups.handlers(q)
   end
   function handlers.HMSET(command, key, field, value, ...)
     if field ~= 'processedOn' then return call(command, key, field, value, ...) end
-    return call(command, key, field, started, 'departure', q.now_text, ...)
+    return call(command, key, field, started, 'departure', q.at, ...)
   end
   function handlers.HGETALL(command, key)
     local fields = call(command, key)
@@ -129,7 +130,7 @@ function quick_groups.save(q, call, ended, began)
   for _, id in ipairs(ended) do freed = q.g:left(id) or freed end
   q.g:save()
   if #q.jobs > 0 then
-    grants.keep(q.base, call.grant, call.memo_ms, q.jobs, 'full', nil, nil, q.now_text)
+    grants.keep(q.base, call.grant, call.memo_ms, q.jobs, 'full', nil, nil, q.at)
     pace.count(q.base, #q.jobs, q.now, began)
   end
   return freed

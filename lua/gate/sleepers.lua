@@ -85,7 +85,7 @@ function sleepers.hand_on(base, worker, now, horizon, slots)
   local key = base .. 'meta:sleepers'
   -- A worker that should be awake by now is about to ask, or dead.
   local from = as_text.us(math.floor(now - horizon))
-  local wakes = redis.call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 3)
+  local wakes = redis.call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', '0', '3')
   local known = 0
   for i = 1, #wakes, 2 do
     if wakes[i] ~= worker and known < 2 then

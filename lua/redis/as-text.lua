@@ -8,6 +8,11 @@ function as_text.us(us)
   return string.format('%d%06d', (us - below_s) / 1000000, below_s)
 end
 
+-- The same for Redis's reply to TIME, whose parts are texts already.
+function as_text.time(time)
+  return time[1] .. string.sub('00000' .. time[2], -6)
+end
+
 -- A number as text that reads back as the same number.
 function as_text.exact(number)
   return string.format('%.17g', number)

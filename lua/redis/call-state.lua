@@ -1,8 +1,12 @@
 --- @call
 -- What modules keep until the end of a call, since a library makes their functions only once:
---   delays     redis/delay-clock, now: Redis's time for it, µs
+--   base, shaped, now, waits, empty   redis/delay-clock: the last queue that it was asked about, and whether that has a
+--              shape; Redis's time, µs; the delayed set in which no other job is due, and one that was found empty
 --   touched    gate/touched
 --   bytes      ends/fetched-size
 --   finished   ends/finished
 --   running    ends/fetched-before
-return { delays = {}, now = false, touched = false, bytes = 0, finished = false, running = false }
+return {
+  base = false, shaped = false, now = false, waits = false, empty = false, touched = false, bytes = 0, finished = false,
+  running = false,
+}

@@ -6,35 +6,24 @@ local redis_now = use 'redis/redis-now'
 -- src/redis/bullmq-scripts.ts puts these calls into the scripts.
 local delay_clock = {}
 
--- What is known of a queue in this call, by the key of its delayed set:
---   looked_up, shaped   whether it has a shape
---   waits    whether no other job is due in this call
---   empty    whether the set was empty when the script of BullMQ that runs looked
-local function known_of(delayed_key)
-  local known = call_state.delays[delayed_key]
-  if not known then
-    known = { looked_up = false, shaped = false, waits = false, empty = false }
-    call_state.delays[delayed_key] = known
-  end
-  return known
+-- For a script that has read both: whether its queue has a shape, and Redis's time (µs, or false).
+function delay_clock.knows(base, shaped, now)
+  call_state.base, call_state.shaped, call_state.now = base, shaped, now
 end
 
--- For a script that has read both: whether the queue has a shape, and Redis's time (µs, or false).
-function delay_clock.knows(base, shaped, now)
-  local known = known_of(base .. 'delayed')
-  known.looked_up, known.shaped, call_state.now = true, shaped, now
+-- Whether a queue has a shape. Most scripts are about one queue.
+local function is_shaped(base)
+  if base ~= call_state.base then
+    call_state.base, call_state.shaped = base, redis.call('HEXISTS', base .. 'meta:shape', 'born') == 1
+  end
+  return call_state.shaped
 end
 
 -- round: math.floor for the time up to which delayed jobs are due; math.ceil for the time from which a delay counts, so
 -- that no job is due early
 function delay_clock.at(round, delayed_key, client_ms)
-  local known = known_of(delayed_key)
-  if not known.looked_up then
-    known.looked_up = true
-    -- '…:delayed'
-    known.shaped = redis.call('HEXISTS', string.sub(delayed_key, 1, -8) .. 'meta:shape', 'born') == 1
-  end
-  if not known.shaped then return tonumber(client_ms) end
+  -- '…:delayed'
+  if not is_shaped(string.sub(delayed_key, 1, -8)) then return tonumber(client_ms) end
   call_state.now = call_state.now or redis_now()
   return round(call_state.now / 1000)
 end
@@ -42,19 +31,20 @@ end
 -- The delayed jobs that are due, where BullMQ's scripts look for them. In most queues none is: that takes less than Redis's
 -- time and a range.
 function delay_clock.due(delayed_key, client_ms)
-  local known = known_of(delayed_key)
-  known.empty = false
-  if known.waits then return {} end
+  call_state.empty = false
+  if call_state.waits == delayed_key then return {} end
   local first = redis.call('ZRANGE', delayed_key, '0', '0', 'WITHSCORES')[2]
   if first then
     local to = (delay_clock.at(math.floor, delayed_key, client_ms) + 1) * 0x1000 - 1
     if tonumber(first) <= to then return redis.call('ZRANGEBYSCORE', delayed_key, '0', to, 'LIMIT', '0', '1000') end
   end
-  known.waits, known.empty = known.shaped, not first
+  -- By the clock of the client, another one may be due when the next script of BullMQ runs.
+  if call_state.shaped and call_state.base .. 'delayed' == delayed_key then call_state.waits = delayed_key end
+  if not first then call_state.empty = delayed_key end
   return {}
 end
 
 -- Whether a set was found to be empty by the script of BullMQ that runs.
-function delay_clock.is_empty(delayed_key) return known_of(delayed_key).empty end
+function delay_clock.is_empty(delayed_key) return call_state.empty == delayed_key end
 
 return delay_clock

@@ -131,7 +131,7 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   shapes.revise(key)
   -- Without a rate and limits, what holds jobs is no longer accounted for.
   if effective.mode == 'off' or not (effective.interval or effective.limits) then
-    held.note(base .. 'meta:meter', now, '', '')
+    held.note(base .. 'meta:meter', now, '')
   end
   if concurrency then
     redis.call('HSET', base .. 'meta', 'concurrency', concurrency)

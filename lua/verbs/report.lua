@@ -80,7 +80,7 @@ local function note_unseen()
   local accounted = (shape.interval or shape.limits) and shape.mode ~= 'off'
   if not accounted or clocks.holds ~= '' or head_age_ms() < UNSEEN_MS then return end
   local paused = shape.paused_until > now or redis.call('HEXISTS', base .. 'meta', 'paused') == 1
-  held.note(meter_key, now, paused and 'pause' or 'workers', '')
+  held.note(meter_key, now, paused and 'pause' or 'workers')
 end
 
 -- What samples of all levels show, read once: keys that are absent, as those of an empty queue, are misses of Redis's keys.

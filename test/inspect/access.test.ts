@@ -4,6 +4,7 @@ import { InvalidInputError, ShapedQueue } from '../../src/index.ts'
 import { Inspector, type InspectorConnection } from '../../src/inspect/index.ts'
 import { type RedisService, startRedis } from '../../workers/services/redis.ts'
 import { fakeCluster } from '../support/fake-cluster.ts'
+import { changeMeter } from '../support/meter.ts'
 import { connectionOptions, FOLLOWED_AT_ONCE } from '../support/redis.ts'
 
 const QUEUE = 'mails'
@@ -110,6 +111,7 @@ async function manyQueues(): Promise<string[]> {
     if (i % 4 === 2) await queue.addBulk([1, 2].map(() => ({ name: 'job', data: {}, opts: { lifo: true } })))
     if (i % 5 === 0) await queue.pauseUntil(Date.now() + 3_600_000, { reason: 'maintenance \u202e"now"' })
     if (i % 7 === 0) await queue.pause()
+    if (i % 3 === 2) await changeMeter(admin, queue.toKey(''), { meanCost: 1 + i / 1024, mode: 'enforce' })
     await queue.close()
   }
   return names
@@ -130,6 +132,8 @@ test('very many are read by scripts where the user may run them, and told the sa
   expect(scripted.still).toEqual(plain.still)
   expect(sorting.still).toEqual(plain.still)
   expect(plain.still.filter((fields) => fields.length > 10)).toHaveLength(MANY)
+  // What is stored as bytes.
+  expect(new Set(plain.still.map((fields) => Object.fromEntries(fields).meanCost)).size).toBeGreaterThan(10)
   // Once a user was refused, it is asked no more.
   expect([plain.scripts, scripted.scripts, sorting.scripts]).toEqual([1, 2, 2])
 })

@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { readWebFiles } from './src/dashboard/web-files.ts'
+import { bareLua } from './src/redis/lua-composer.ts'
 
 const ROOT = import.meta.dirname
 
@@ -11,12 +12,10 @@ function textsOf(folder: string, ending: RegExp): Record<string, string> {
   return Object.fromEntries(named.toSorted().map((file) => [file, readFileSync(join(ROOT, folder, file), 'utf8')]))
 }
 
-/** Without comments, which are a third of it, and without indentation: it is compiled with each program that loads it. */
+/** Bare, since it is compiled with each program that loads it. */
 function luaTexts(): Record<string, string> {
   const texts = Object.entries(textsOf('lua', /\.lua$/))
-  const code = (text: string) =>
-    text.replace(/^--\[\[.*?^\]\]\n/ms, '').replaceAll(/^[ \t]*(?:--(?!- @).*)?\n|^[ \t]+/gm, '')
-  return Object.fromEntries(texts.map(([file, text]) => [file, code(text)]))
+  return Object.fromEntries(texts.map(([file, text]) => [file, bareLua(text)]))
 }
 
 /** What replaces the modules that read files of the check-out: with the files inside, a program can be bundled as well. */

@@ -10,7 +10,7 @@ import { adminOf, quickConnection, startOwnRedis } from './support/own-redis.ts'
 import { Producer } from './support/producer.ts'
 
 const own = installedScripts().library
-const other = new ScriptSet(captureBullmqScripts(), VERSION, (file) => `${readLuaFile(file)}\n-- another version`)
+const other = new ScriptSet(captureBullmqScripts(), VERSION, (file) => `local version = 2\n${readLuaFile(file)}`)
 const SHAPE = { rate: '500/s', burst: 5, capacity: 1000, maxLatenessMs: 60_000 }
 const BUCKET = { intervalUs: 2000, burst: 5 }
 

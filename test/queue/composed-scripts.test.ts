@@ -1,8 +1,11 @@
+import { readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
+import luaparse from 'luaparse'
 import { describe, expect, test } from 'vitest'
 import { embedded } from '../../embedded-files.ts'
 import { bullmqModule, captureBullmqScripts, divideScript } from '../../src/redis/bullmq-scripts.ts'
-import { LuaComposer } from '../../src/redis/lua-composer.ts'
+import { bareLua, LuaComposer } from '../../src/redis/lua-composer.ts'
+import { readLuaFile } from '../../src/redis/lua-files.ts'
 import { installedScripts, ScriptSet } from '../../src/redis/scripts.ts'
 import { useRedis } from '../support/redis.ts'
 
@@ -102,20 +105,23 @@ describe('modules', () => {
   })
 })
 
-test('the scripts of the package, whose texts have no comments and no indentation, are those of the sources', async () => {
+test('a text is sent without comments and indents, and means the same', () => {
+  const program = (lua: string) => luaparse.parse(lua, { luaVersion: '5.1', comments: false })
+  const files = readdirSync('lua', { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.lua'))
+  const ours = files.map((file) => [file, readLuaFile(file.slice(0, -4))] as const)
+  const bullmq = [...captureBullmqScripts().scripts].map(([name, { lua }]) => [name, lua] as const)
+  for (const [name, lua] of [...ours, ...bullmq]) {
+    const bare = bareLua(lua)
+    expect(program(bare), name).toEqual(program(lua))
+    expect(bare, name).not.toMatch(/^\s|(?<!-)--(?!- @)/m)
+  }
+})
+
+test('the scripts of the package are those of the sources', async () => {
   const loaded = await embedded.load(fileURLToPath(new URL('../../src/redis/lua-files.ts', import.meta.url)))
   const texts = JSON.parse(/^const texts = (.*)$/m.exec((loaded as { readonly code: string }).code)?.[1] as string)
-  const bullmq = captureBullmqScripts()
-  const packed = new ScriptSet(bullmq, 'test', (file) => texts[`${file}.lua`])
-  const bare = (lua = '') =>
-    lua
-      .replaceAll(/--\[\[[\s\S]*?\]\]|--.*$/gm, '')
-      .trim()
-      .split(/\s+/)
-  const packedTexts = packed.texts()
-  for (const [name, text] of installedScripts().texts()) {
-    expect(bare(packedTexts.get(name)), name).toEqual(bare(text))
-  }
+  const packed = new ScriptSet(captureBullmqScripts(), 'test', (file) => texts[`${file}.lua`])
+  expect(packed.library.text).toBe(new ScriptSet(captureBullmqScripts(), 'test').library.text)
 })
 
 // Whatever puts a job where it waits or runs, takes it from there or deletes it, moves it between the lines of the groups.

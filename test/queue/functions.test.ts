@@ -13,7 +13,7 @@ const READ = "return { 'read', KEYS[1], #KEYS, ARGV[1] }"
 /** A set of scripts that are all this text, in a library that no other set has. */
 function ownSet(text = READ): ScriptSet {
   sets += 1
-  const verb = `-- ${redis.prefix} ${sets}\n${text}`
+  const verb = `local set = "${redis.prefix} ${sets}"\n${text}`
   const set = new ScriptSet(captureBullmqScripts(), `${redis.prefix}${sets}`, (file) =>
     file.startsWith('verbs/') ? verb : 'return {}',
   )

@@ -41,7 +41,10 @@ function ends.postpone(at, fetch, redis)
   local argv, base = exchanged.argv, exchanged.base
   local id, options, skips = argv[at], argv[at + 3], end_kind(argv[at + 5]).field
   local args = { base, argv[at + 1], id, ends.token(at), argv[at + 2], skips, argv[at + 4], fetch and '1' or '0', options }
-  return move_to_delayed.run(redis, move_to_delayed.keys(base, id, ''), args)
+  local reply = move_to_delayed.run(redis, move_to_delayed.keys(base, id, ''), args)
+  if not fetch or reply ~= 0 then return reply end
+  -- It does not say when the next delayed job is due, which may be this one, as BullMQ's other scripts do.
+  return { 0, 0, 0, redis.call('ZRANGE', base .. 'delayed', 0, 0, 'WITHSCORES')[2] / 4096 }
 end
 
 -- BullMQ's reply to the end of the job whose arguments begin at `at`.

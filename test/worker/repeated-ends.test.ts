@@ -5,7 +5,7 @@ import { StockDepartures } from '../../src/departure/stock.ts'
 import { installedScripts } from '../../src/redis/scripts.ts'
 import { changeMeter } from '../support/meter.ts'
 import { useRedis } from '../support/redis.ts'
-import { departuresOf, eventsOf, gate, Workshop } from './support.ts'
+import { departuresOf, eventsOf, gate, Workshop, watchScripts } from './support.ts'
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
@@ -162,4 +162,22 @@ test('an end that finds the shape lost is stored, even if the shape cannot be re
   await vi.waitFor(async () => expect((await queue.getShape())?.capacity).toBe(100))
   expect(restore.mock.calls.length).toBeGreaterThan(1)
   expect(errors.all).toEqual([])
+})
+
+test.each([
+  ['no shape', undefined],
+  ['a capacity', { capacity: 100 }],
+  ['groups', { groups: {} }],
+] as const)('the end of a job that comes again later says when the next one is due: %s', async (_what, shape) => {
+  const queue = shop.queue(shape)
+  const worker = shop.worker(queue, () => Promise.reject(new Error('once')), { allowUnshaped: true })
+  const dueMs: number[] = []
+  await worker.waitUntilReady()
+  await watchScripts(worker, (_name, args, reply) => {
+    if (args.includes('delayed 0 0 1')) dueMs.push(Number((reply as unknown[])[7]))
+  })
+  const nowMs = Date.now()
+  await queue.add('job', {}, { attempts: 2, backoff: 60_000 })
+  await vi.waitFor(() => expect(dueMs).toHaveLength(1))
+  expect(dueMs[0]).toBeGreaterThan(nowMs + 59_000)
 })

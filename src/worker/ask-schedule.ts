@@ -147,6 +147,11 @@ export class AskSchedule {
     return asleep
   }
 
+  /** Whether the last request for jobs failed: it is sent again soon. */
+  get hasFailed(): boolean {
+    return this.#errorDelayMs > 0
+  }
+
   failed(error: Error): void {
     const most = isOutOfMemory(error) ? MAX_FULL_DELAY_MS : MAX_ERROR_DELAY_MS
     this.#errorDelayMs = Math.min(most, this.#errorDelayMs * 2 || FIRST_ERROR_DELAY_MS)

@@ -311,7 +311,8 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
       this.#hold(heldJobs(reply))
       // All requested jobs came and there is nothing to ask for now: this worker keeps sleeping or waiting as before.
       const goesOn = came > 0 && reply.stop === 'full' && reply.wakeUs === undefined
-      if (!goesOn) {
+      // A request that failed is sent again, whatever this reply says: jobs may have been granted to it.
+      if (!goesOn && !this.#schedule.hasFailed) {
         this.#answered(reply, this.#schedule.wokenAtMs > sentMs)
         this.#signal?.()
       }

@@ -10,7 +10,13 @@ const redis = useRedis(import.meta.url)
 /** How a call of a worker's loop goes wrong. It runs, unless it is refused. */
 type Fault = 'none' | 'sent twice' | 'unanswered' | 'refused'
 /** What happens to the queue after such a call has run, and before it is sent again. */
-type Change = 'nothing' | 'a rate comes' | 'rate and limits go' | 'the meter pauses' | 'the queue pauses'
+type Change =
+  | 'nothing'
+  | 'a rate comes'
+  | 'rate and limits go'
+  | 'the meter pauses'
+  | 'the queue pauses'
+  | 'the worker pauses'
 /** How a job ends. */
 type Course =
   | 'completes'
@@ -42,6 +48,7 @@ const changeOf = fc.constantFrom<Change>(
   'rate and limits go',
   'the meter pauses',
   'the queue pauses',
+  'the worker pauses',
 )
 const courses: Course[] = [
   'completes',
@@ -95,7 +102,12 @@ let stories = 0
 const BY = { by: 'test', reason: 'between two sendings' }
 
 /** A pause ends by itself. */
-async function change(queue: ShapedQueue, what: Change | undefined, ends: Promise<unknown>[]): Promise<void> {
+async function change(
+  queue: ShapedQueue,
+  worker: ShapedWorker,
+  what: Change | undefined,
+  ends: Promise<unknown>[],
+): Promise<void> {
   switch (what) {
     case 'a rate comes':
       return queue.setShape({ rate: '2000/s' }, BY)
@@ -106,6 +118,9 @@ async function change(queue: ShapedQueue, what: Change | undefined, ends: Promis
     case 'the queue pauses':
       await queue.pause()
       ends.push(sleep(20).then(() => queue.resume()))
+      return
+    case 'the worker pauses':
+      ends.push(worker.pause(true).then(() => worker.resume()))
   }
 }
 
@@ -168,7 +183,7 @@ async function expectOneRunEach({ shape, concurrency, jobs, faults, changes, fun
   await worker.waitUntilReady()
   const pauses: Promise<unknown>[] = []
   const next = [...changes]
-  await disturb(worker, faults, () => change(queue, next.shift(), pauses))
+  await disturb(worker, faults, () => change(queue, worker, next.shift(), pauses))
   worker.run()
   const counts = () => queue.getJobCounts('wait', 'prioritized', 'active', 'delayed', 'completed', 'failed')
   const ends = (...of: Course[]) => jobs.filter(({ course }) => of.includes(course)).length
@@ -204,4 +219,27 @@ test('whatever becomes of the calls of a worker, each of its jobs runs as often 
     functions: undefined,
   }
   await fc.assert(fc.asyncProperty(storyOf, expectOneRunEach), { numRuns: 40, examples: [[early]] })
+})
+
+test('a request without an answer is sent again although a job ends before, whose reply says that none waits', async () => {
+  const { connection, prefix } = redis
+  const queue = new ShapedQueue('ends-before', { connection, prefix, shape: { capacity: 10 } })
+  let end = () => {}
+  const process = (job: Job) =>
+    job.name === 'first' ? new Promise<void>((resolve) => (end = resolve)) : Promise.resolve()
+  const worker = new ShapedWorker('ends-before', process, { connection, prefix, concurrency: 3, report: false })
+  const completed: string[] = []
+  worker.on('completed', (job) => completed.push(job.name))
+  worker.on('error', () => end())
+  try {
+    await queue.add('first', {})
+    await expect.poll(() => queue.getActiveCount()).toBe(1)
+    await disturb(worker, ['unanswered'], async () => {})
+    await queue.add('second', {})
+    await expect.poll(() => completed, { timeout: 4000 }).toEqual(['first', 'second'])
+  } finally {
+    end()
+    await worker.close()
+    await queue.close()
+  }
 })

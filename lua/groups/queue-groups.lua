@@ -86,7 +86,7 @@ function groups.open(base, shape, now)
   local seen = tonumber(f[5]) or now
   if now < seen then
     -- Redis's clock has gone back: distances in time are kept.
-    g.back, g.filled, g.changed, g.applied_at = g.back + seen - now, g.filled - (seen - now), true, false
+    g.back, g.filled, g.changed, g.reset, g.applied_at = g.back + seen - now, g.filled - (seen - now), true, true, false
     g.stepped = true
   end
   return g
@@ -209,8 +209,8 @@ function groups.save(g)
   local key = g.base .. 'meta:groups'
   local v, t, seq = as_text.us(g.v), as_text.us(g.t), as_text.us(g.seq)
   if g.now then
-    redis.call('HSET', key, 'v', v, 't', t, 'seq', seq, 'seen', as_text.us(g.now), 'back', as_text.us(g.back), 'filled',
-      as_text.us(g.filled))
+    redis.call('HSET', key, 'v', v, 't', t, 'seq', seq, 'seen', as_text.us(g.now))
+    if g.reset then redis.call('HSET', key, 'back', as_text.us(g.back), 'filled', as_text.us(g.filled)) end
     -- No later call would notice: the next one that chooses a job has to look at the held groups again.
     if g.stepped and not g.began then redis.call('HDEL', key, 'at') end
   else

@@ -133,7 +133,7 @@ local function group_rules(groups)
   -- Redis has lost, or may have lost, charges of buckets: nothing leaves before `ready`, and none has burst left then. What
   -- is still known of a bucket counts too: a job that cost more than expected may have charged more than its burst.
   function groups.fill(g, ready)
-    g.filled, g.changed = math.max(g.filled, ready), true
+    g.filled, g.changed, g.reset = math.max(g.filled, ready), true, true
   end
 
   function groups.reshape(g, b, s)

@@ -5,8 +5,7 @@
 --   touched    gate/touched
 --   bytes      ends/fetched-size
 --   finished   ends/finished
---   running    ends/fetched-before
+--   running    ends/fetched-before; nil until that is asked
 return {
   base = false, shaped = false, now = false, waits = false, empty = false, touched = false, bytes = 0, finished = false,
-  running = false,
 }

@@ -39,9 +39,11 @@ function steps.depart(shape_id, revision, asked, horizon, ...)
   local options = cmsgpack.pack({ token = 'token' })
   local call = {
     key = shape_key, base = base, shape_id = shape_id, revision = revision, horizon = tonumber(horizon),
-    longest = tonumber(horizon), grant = ':0', caller = '', memo_ms = '0', token = 'token',
+    longest = tonumber(horizon), grant = ':0', caller = '', memo_ms = '1', token = 'token',
   }
   local reply = start(call, tonumber(asked), '0', options)
+  -- Each is another call.
+  redis.call('DEL', base .. 'meta:grants::0')
   for _, granted in ipairs(reply[4] or {}) do
     redis.call('SET', base .. granted[2] .. ':lock', granted[7] == '' and 'token' or granted[7])
   end

@@ -173,7 +173,7 @@ function quick_gate.save(q, call)
   quick_gate.note_holds(q, meter_key)
   local reach, span = limit_horizon.reach(q.parts, call.horizon, tonumber(call.memo_ms), q.now)
   local function slots(i) return quick_gate.slot(q, i) end
-  sleepers.hand_on(q.base, grants.worker(call.grant), q.now, span, sleepers.sooner(slots, reach - span))
+  sleepers.hand_on(q.base, call.caller, q.now, span, sleepers.sooner(slots, reach - span))
   if count == 0 then return end
   queue_limits.save(q.parts, q.base, false)
   if m then

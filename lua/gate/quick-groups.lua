@@ -37,7 +37,7 @@ function quick_groups.open(call)
   if not shape or shape.identity ~= call.identity or not quick_groups.is_plain(shape, now) then return nil end
   if refusals.due(base .. 'meta:meter', now) > 0 or grants.recall(base, call.grant) then return nil end
   local at = as_text.time(time)
-  if quick_groups.others_sleep(base, grants.worker(call.grant), at) then return nil end
+  if quick_groups.others_sleep(base, call.caller, at) then return nil end
   local g = queue_groups.open(base, shape, now)
   -- Redis's clock has gone back.
   if g.changed then return nil end

@@ -1,6 +1,7 @@
+local add_whole = use 'admission/add-whole'
 local occupancy = use 'admission/occupancy'
+local add_standard_job = use 'bullmq/addStandardJob'
 local move_to_finished = use 'bullmq/moveToFinished'
-local add_letter = use 'ends/add-letter'
 local batch_once = use 'ends/batch-once'
 local group_share = use 'groups/share'
 local as_text = use 'redis/as-text'
@@ -149,8 +150,8 @@ function overflow.handlers(base)
   return handlers
 end
 
--- The base of the queue of letters, and the arguments of the add script for the letter of a job. Stored JSON is not decoded and encoded again unless necessary: Lua
--- turns an empty list into an empty object.
+-- The base of the queue of letters, and the arguments of the add script for the letter of a job. Stored JSON is not decoded
+-- and encoded again unless necessary: Lua turns an empty list into an empty object.
 function overflow.letter(base, to, id, options, reason, now_ms)
   local f = redis.call('HMGET', base .. id, 'name', 'data', 'opts', 'timestamp', 'atm', 'ats', 'stc', 'throttled',
     'stacktrace', 'processedOn', 'progress')
@@ -177,7 +178,7 @@ end
 
 function overflow.leaves_letter(...)
   local made, letters, args = pcall(overflow.letter, ...)
-  return made and not add_letter(letters, args)
+  return made and not add_whole(add_standard_job, redis, letters, args)
 end
 
 -- Like BullMQ's getKeepJobs.

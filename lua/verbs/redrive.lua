@@ -22,6 +22,7 @@
     redriven  the job waits again
 ]]
 local add_scripts = use 'admission/add-scripts'
+local add_whole = use 'admission/add-whole'
 local admission = use 'admission/admission'
 local job_terms = use 'admission/job-terms'
 local touched = use 'gate/touched'
@@ -69,16 +70,10 @@ local function refusal_of(options)
 end
 local refusal = shape and refusal_of(cmsgpack.unpack(ARGV[6]))
 if refusal then return answer(refusal[1], refusal[2], '') end
--- Redis does not roll back, so a partial job is deleted: it would look like one that is back.
-local script = add_scripts.named(ARGV[3])
-local added, failure = pcall(script.run, hooked, script.keys(base), { ARGV[4], ARGV[5], ARGV[6] })
+local failure = add_whole(add_scripts.named(ARGV[3]), hooked, base, { ARGV[4], ARGV[5], ARGV[6] })
 store_groups()
-if not added then
-  redis.call('DEL', base .. id)
-  return type(failure) == 'table' and failure or { err = failure }
-end
+if failure then return failure end
 if ARGV[9] ~= '' then redis.call('HSET', base .. id, 'progress', ARGV[9]) end
 redis.call('HSET', letter, 'redriven', as_text.us(now))
-touched.note(base)
 touched.wake()
 return answer(1, {}, 'redriven')

@@ -2,6 +2,7 @@ local lateness = use 'admission/lateness'
 local occupancy = use 'admission/occupancy'
 local places = use 'admission/places'
 local refusals = use 'admission/refusals'
+local group_admission = use 'groups/admission'
 local as_text = use 'redis/as-text'
 
 -- Shared by the scripts that admit jobs. Their replies begin alike (read by src/admission/reply.ts):
@@ -29,6 +30,7 @@ function admission.is_new(base, id, deduplication_id, seen)
   return true
 end
 
+-- The refusal of a job of that cost, by the burst of the queue; nil if it may enter.
 function admission.cost_error(shape, cost)
   if shape.interval and shape.mode == 'enforce' and cost > shape.burst then
     return { -3, { as_text.exact(cost), as_text.exact(shape.burst) } }
@@ -51,11 +53,28 @@ function admission.too_large(shape, jobs, lack)
   return nil
 end
 
--- Nil if all the new jobs may enter, else the refusal. jobs: {cost, terms} each, and `count` if there are more: then n of
--- each. choose (admission/overflow): set if waiting jobs may be dropped for them; its choice is the second result.
--- jobs.swaps: how many of each group have to replace others of it, and the refusal if they cannot (groups/admission), nil if
--- none has to timed: false if their start times were checked before.
+-- The first refusal of one of these jobs for its cost, by its queue or its group.
+function admission.too_costly(shape, jobs)
+  for _, job in ipairs(jobs) do
+    local refusal = admission.cost_error(shape, job.cost) or group_admission.cost_error(jobs.groups, job)
+    if refusal then return refusal end
+  end
+end
+
+-- Nil if all the new jobs may enter, else the refusal: for what each costs, by the bounds of their groups, or by the queue.
+-- jobs: {cost, terms, group (its id and priority, if it has one)} each, with `groups`, opened, if the queue has them. If there
+-- are more, `count` of them, n of each. choose (admission/overflow): set if waiting jobs may be dropped for them; its choice is
+-- the second result. timed: false if their start times were checked before.
 function admission.refusal(base, shape, now, jobs, choose, timed)
+  local refusal = admission.too_costly(shape, jobs)
+  if not refusal then refusal, jobs.swaps = group_admission.refusal(shape, jobs, choose) end
+  if refusal then return refusal end
+  return admission.refusal_of_queue(base, shape, now, jobs, choose, timed)
+end
+
+-- The same, by the queue alone. jobs.swaps: how many of each group have to replace others of it, and the refusal if they
+-- cannot (groups/admission), nil if none has to.
+function admission.refusal_of_queue(base, shape, now, jobs, choose, timed)
   if shape.mode == 'off' or #jobs == 0 then return nil end
   local enforced = shape.mode == 'enforce'
   local lack = places.lack(base, shape, now, jobs)

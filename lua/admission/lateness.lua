@@ -2,6 +2,7 @@ local free_places = use 'admission/free-places'
 local next_departure = use 'admission/next-departure'
 local schedule = use 'admission/schedule'
 local ageing_open = use 'gate/ageing-open'
+local group_line = use 'groups/line'
 local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
 
@@ -57,7 +58,7 @@ function lateness.sorted(jobs, field)
   return sorted
 end
 
--- Calls each(job, ahead) for every new job that has a start, in the order in which they leave, with the number of old
+-- Calls each(job, ahead) for every new job of a queue without groups that has a start, in the order in which they leave, with the number of old
 -- and new jobs ahead of it; delayed jobs come last. gone: number of jobs at the head that are dropped for the new ones.
 -- Of several like jobs (n) the first and the last: those between start between them.
 -- jobs.ageing: the order of jobs that age (gate/ageing-open)
@@ -107,13 +108,11 @@ end
 
 -- Nil if all start in time, else the details of the job that is late by the most: {retry_ms, start (µs), max_wait,
 -- deadline (ms; nil if it is met)}. A wait counts from when the job could start: for a delayed job from its due
--- time. jobs.line: takes the place of lateness.line, and may know a start below which its group holds a job (µs); it may
--- leave out jobs that start in time with any number of jobs ahead up to one, by a function of both
+-- time.
 function lateness.find(base, shape, now, jobs, gone)
   if not lateness.asked(shape, jobs) or redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return nil end
-  local starts, line, late = lateness.schedule(base, shape, now), jobs.line or lateness.line, nil
-  if not starts and not jobs.line then return nil end
-  jobs.ageing = ageing_open(base, shape, now)
+  local starts, late = lateness.schedule(base, shape, now), nil
+  if not starts and not jobs.groups then return nil end
   local known = {}
   local function start_behind(ahead, cost)
     if not starts then return 0 end
@@ -129,7 +128,7 @@ function lateness.find(base, shape, now, jobs, gone)
     local misses = deadline and start - deadline * 1000 or 0
     return math.max(waits, misses), start, waits, misses
   end
-  line(base, now, jobs, gone, function(job, ahead, own)
+  local function each(job, ahead, own)
     if own == math.huge then return end
     local us, start, waits, misses = lateness_of(job, ahead, own or 0)
     if us > 0 and (not late or us > late.us) then
@@ -138,10 +137,18 @@ function lateness.find(base, shape, now, jobs, gone)
         deadline = misses > 0 and job.terms.deadline,
       }
     end
-  end, function(job, most)
-    -- Only the first to leave starts by its own cost.
+  end
+  -- Whether a job starts in time with any number of jobs ahead, up to the most. Only the first to leave starts by its own
+  -- cost.
+  local function in_time(job, most)
     return (lateness_of(job, 0, 0)) <= 0 and (lateness_of(job, most, 0)) <= 0
-  end)
+  end
+  if jobs.groups then
+    group_line.each_new(jobs, shape, gone, each, in_time)
+  else
+    jobs.ageing = ageing_open(base, shape, now)
+    lateness.line(base, now, jobs, gone, each)
+  end
   if late then late.retry_ms = math.min(free_places.MAX_MS, math.ceil(late.us / 1000)) end
   return late
 end

@@ -1,6 +1,5 @@
 local estimate = use 'admission/estimate'
 local next_departure = use 'admission/next-departure'
-local group_line_bulk = use 'groups/line-bulk'
 local queue_groups = use 'groups/queue-groups'
 local group_schedule = use 'groups/schedule'
 local bucket = use 'meter/bucket'
@@ -147,23 +146,66 @@ function group_line.present(g, group, priority, gone, stored)
 end
 
 -- The order of new jobs inside their groups: class, then key. Delayed ones come last.
-function group_line.rank(job)
+local function rank(job)
   local terms = job.terms
   if terms.delay > 0 then return 3, terms.delay end
   if terms.place == 'l' then return 1, -job.at end
   return 2, job.group and job.group[2] or terms.priority
 end
 
--- As lateness.line, which stays in force without groups; third, the start that the group of a job sets. jobs: with their
--- group, {id, priority}, each. g: the opened groups, if they are. No turn is looked for if all others may go first.
-function group_line.of(g, shape)
-  if not shape.groups then return nil end
-  local function line(base, now, jobs, gone, each, in_time)
-    group_line_bulk({
-      g = g or queue_groups.open(base, shape, now), shape = shape, gone = gone, each = each, in_time = in_time,
-    }, jobs)
+-- The new jobs of each group, and the groups in the order in which they would come.
+local function coming_of(jobs)
+  local lists, coming = {}, { jobs = {} }
+  for i, job in ipairs(jobs) do
+    job.at = i
+    job.class, job.key = rank(job)
+    local group = job.group and job.group[1] or ''
+    if job.terms.place ~= 'w' then
+      if not lists[group] then
+        lists[group], coming[#coming + 1] = {}, group
+      end
+      table.insert(lists[group], job)
+      coming.jobs[group] = #lists[group]
+    end
   end
-  return line
+  return lists, coming
+end
+
+local function leaves_sooner(one, other)
+  if one.class ~= other.class then return one.class < other.class end
+  if one.key ~= other.key then return one.key < other.key end
+  return one.at < other.at
+end
+
+-- Whether a group holds none of its jobs.
+local function never_holds(g, shape, group)
+  if g.enforced and shape.group_limits then return false end
+  local s = group == '' and {} or g:settings(group)
+  return not (s.paused or s.limited or (g.enforced and s.interval))
+end
+
+-- As lateness.line, with groups: calls each(job, ahead, own), where own is the first time at which its group lets the job go,
+-- as of group_line.own_start. It leaves out jobs that start in time behind all others (in_time).
+function group_line.each_new(jobs, shape, gone, each, in_time)
+  local g, line = jobs.groups, nil
+  local lists, coming = coming_of(jobs)
+  local all = group_line.all(g, coming)
+  for _, group in ipairs(coming) do
+    local list, is_sure = lists[group], never_holds(g, shape, group)
+    for _, job in ipairs(list) do is_sure = is_sure and in_time(job, all) end
+    if not is_sure then
+      line = line or group_line.open(g, shape, coming)
+      table.sort(list, leaves_sooner)
+      for i, job in ipairs(list) do
+        local priority = job.group and job.group[2] or job.terms.priority
+        local before = i - 1
+        if job.class ~= 1 then
+          before = before + group_line.present(g, group, priority, gone, line.by_group[group].stored)
+        end
+        each(job, group_line.ahead(line, group, before), group_line.own_start(line, group, before, job.cost))
+      end
+    end
+  end
 end
 
 -- How many waiting jobs of its group (nil: none) are ahead of a job; nil if it does not wait, or is not sorted in yet.

@@ -92,6 +92,11 @@ function groups.open(base, shape, now)
   return g
 end
 
+-- Nil if the queue has no groups. shape: as it is, nil without one
+function groups.of(base, shape, now)
+  return shape and shape.groups and groups.open(base, shape, now) or nil
+end
+
 -- f: of meta:groups, with those that say which sets are empty behind the first `before`
 function groups.note_hints(g, f, before)
   local used, known = {}, false

@@ -34,6 +34,7 @@ local wake = use 'gate/wake'
 local group_adds = use 'groups/adds'
 local group_admission = use 'groups/admission'
 local group_line = use 'groups/line'
+local queue_groups = use 'groups/queue-groups'
 local redis_now = use 'redis/redis-now'
 local shapes = use 'shape/shapes'
 
@@ -89,31 +90,21 @@ local function was_added(at)
   return sent_before and before[ids_at(at)]
 end
 
-local groups = group_admission.open(base, shape, now)
+local groups = queue_groups.of(base, shape, now)
 if not groups and not each then
   for _, job in pairs(described) do if job.group then return { -7, {} } end end
 end
 
 -- BullMQ's scripts, with what has to happen around their commands.
-local function adder()
-  local hooked = groups and group_adds.redis(groups, batch_once.handlers(base)) or redis
-  if shape and shape.ageing_ms then hooked = queued_at_redis(hooked, base, now) end
-  return add_scripts.adder(hooked, base)
-end
-local run = adder()
+local hooked = groups and group_adds.redis(groups, batch_once.handlers(base)) or redis
+if shape and shape.ageing_ms then hooked = queued_at_redis(hooked, base, now) end
+local run = add_scripts.adder(hooked, base)
 
 local function add(at)
   if was_added(at) then return (ids_at(at)) end
   local job = described[ARGV[at]]
   if groups then groups.adding = job.group end
   return run(job.script, ARGV, at + 1)
-end
-
-local line = shape and group_line.of(groups, shape)
-
-local function job_at(at)
-  local job = described[ARGV[at]]
-  return { cost = job.cost, terms = job.terms, group = job.group }
 end
 
 local function deadline_error(at)
@@ -141,60 +132,45 @@ local function is_new(at, seen)
 end
 
 local function refusal_of_all()
-  local new, seen, counts, like_first = { line = line, groups = groups }, {}, {}, are_alike()
+  local new, seen, like_first = { groups = groups }, {}, are_alike()
   if like_first and not admission.is_new(base, ids_at(FIRST), '', {}) then return nil end
   if like_first and not groups and claimed_all() then return nil end
   for at = FIRST, #ARGV, FIELDS do
     if not was_added(at) and (like_first or is_new(at, seen)) then
-      local job = job_at(at)
-      new[#new + 1] = job
-      local group = groups and job.group
-      if group then counts[group[1]] = (counts[group[1]] or 0) + 1 end
-      local refusal = admission.cost_error(shape, job.cost)
-        or (group and group_admission.cost_error(groups, group[1], job.cost))
-      if refusal then return refusal end
+      local job = described[ARGV[at]]
+      new[#new + 1] = { cost = job.cost, terms = job.terms, group = job.group }
     end
   end
+  local refusal = admission.too_costly(shape, new)
+  if refusal then return refusal end
   local left = claim ~= '' and claims.left(base, claim, now) or 0
   -- A claim admitted its bulk whole: a bound that groups get between its parts refuses none of the rest.
-  if groups and #new > left then
-    local refusal
-    refusal, new.swaps = group_admission.refusal_of_all(groups, shape, counts, #new, not part)
-    if refusal then return refusal end
-  end
+  if #new > left then refusal, new.swaps = group_admission.refusal(shape, new, not part) end
+  if refusal then return refusal end
   if left > 0 then
     -- A claim whose lease has expired covers nothing.
     local covered = claims.use(key, base, claim, #new, now, lease_ms)
-    new = { line = line, groups = groups, swaps = new.swaps, unpack(new, covered + 1) }
+    new = { groups = groups, swaps = new.swaps, unpack(new, covered + 1) }
   end
-  return admission.refusal(base, shape, now, new, not part and overflow.choose, not part)
+  return admission.refusal_of_queue(base, shape, now, new, not part and overflow.choose, not part)
 end
 
 -- Only a job that might be refused is checked first: for its cost, a lack of places, or a late start.
 local places = each and shape and admission.places(base, shape, now) or math.huge
-local timed = shape and shape.max_wait_ms
 
 local function admit(at)
   if was_added(at) then return (ids_at(at)) end
   local missed = deadline_error(at)
   if missed then return missed end
   local job = described[ARGV[at]]
-  local costly, group = shape and admission.cost_error(shape, job.cost), job.group
-  if group and not groups then return { -7, {} } end
-  local inspects = costly or group or places < 1 or timed or (shape and job.terms.deadline)
+  if job.group and not groups then return { -7, {} } end
+  local inspects = shape and (job.group or places < 1 or shape.max_wait_ms or job.terms.deadline
+    or admission.cost_error(shape, job.cost))
   local refusal, gone
   if inspects and is_new(at, {}) then
-    refusal = costly
-    local swaps
-    if group and not refusal then
-      refusal, swaps = group_admission.refusal_of_one(groups, shape, group[1], job.cost, true)
-    end
-    if not refusal then
-      local new = { job_at(at), line = line, groups = groups, swaps = swaps }
-      refusal, gone = admission.refusal(base, shape, now, new, overflow.choose)
-    end
-    if refusal then return refusal end
+    refusal, gone = admission.refusal(base, shape, now, { job, groups = groups }, overflow.choose)
   end
+  if refusal then return refusal end
   places = places - 1
   local done, reply = pcall(add, at)
   if not done then return (fitting_bulk.failed(true, reply)) end

@@ -21,9 +21,8 @@ local sent_again = use 'admission/sent-again'
 local release_parent_if_no_pending_dependencies = use 'bullmq/releaseParentIfNoPendingDependencies'
 local touched = use 'gate/touched'
 local wake = use 'gate/wake'
-local group_admission = use 'groups/admission'
 local group_hooks = use 'groups/hooks'
-local group_line = use 'groups/line'
+local queue_groups = use 'groups/queue-groups'
 local redis_now = use 'redis/redis-now'
 local shapes = use 'shape/shapes'
 
@@ -63,27 +62,20 @@ local function refusal_of(i)
     local missed = admission.deadline_error(now, job_at(at).terms)
     if missed then return missed end
   end
-  local groups = group_admission.open(base, shape, now)
+  local groups = queue_groups.of(base, shape, now)
   for _, at in ipairs(queue.jobs) do if job_at(at).group and not groups then return { -7, {} } end end
   queue.shape, queue.groups = shape, groups
   queue.news = shape and shapes.news(KEYS[i], shape, shape_id, revision)
   if not shape then return nil end
-  local new, seen, highest, counts, costly = { line = group_line.of(groups, shape) }, {}, 0, {}, nil
+  local new, seen = { groups = groups }, {}
   for _, at in ipairs(queue.jobs) do
     local job = job_at(at)
-    highest = math.max(highest, job.cost)
     local id, deduplication_id = new_job.ids(base, ARGV[at + 2])
     if admission.is_new(base, id, deduplication_id, seen) then
-      local group = job.group
-      new[#new + 1] = { cost = job.cost, terms = job.terms, group = group }
-      if group then
-        counts[group[1]] = (counts[group[1]] or 0) + 1
-        costly = costly or group_admission.cost_error(groups, group[1], job.cost)
-      end
+      new[#new + 1] = { cost = job.cost, terms = job.terms, group = job.group }
     end
   end
-  local full = groups and (costly or group_admission.refusal_of_all(groups, shape, counts, #new))
-  return admission.cost_error(shape, highest) or full or admission.refusal(base, shape, now, new)
+  return admission.refusal(base, shape, now, new)
 end
 
 local function add(at)

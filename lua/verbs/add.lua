@@ -26,8 +26,8 @@ local queued_at_redis = use 'gate/queued-at-redis'
 local touched = use 'gate/touched'
 local wake = use 'gate/wake'
 local group_adds = use 'groups/adds'
-local group_admission = use 'groups/admission'
 local group_line = use 'groups/line'
+local queue_groups = use 'groups/queue-groups'
 local redis_now = use 'redis/redis-now'
 local shapes = use 'shape/shapes'
 
@@ -86,22 +86,14 @@ local missed = not before and scheduler_id == '' and admission.deadline_error(no
 if missed then return refused(missed) end
 local group, gone = job.group, nil
 -- One without a group may replace one that has a group, or release its parent.
-groups = group_admission.open(base, shape, now)
+groups = queue_groups.of(base, shape, now)
 if groups then groups.adding = group end
 local known = before or scheduler_id ~= '' and redis.call('ZSCORE', base .. 'repeat', scheduler_id)
 if group and not groups and not known then return refused({ -7, {} }) end
 if shape then
   local refusal
   if not known and admission.is_new(base, id, deduplication_id, {}) then
-    local swaps
-    refusal = admission.cost_error(shape, job.cost)
-    if group and not refusal then
-      refusal, swaps = group_admission.refusal_of_one(groups, shape, group[1], job.cost, true)
-    end
-    if not refusal then
-      local new = { job, line = group_line.of(groups, shape), groups = groups, swaps = swaps }
-      refusal, gone = admission.refusal(base, shape, now, new, overflow.choose, scheduler_id == '')
-    end
+    refusal, gone = admission.refusal(base, shape, now, { job, groups = groups }, overflow.choose, scheduler_id == '')
   end
   if refusal then return refused(refusal) end
 end

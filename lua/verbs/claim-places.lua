@@ -77,13 +77,7 @@ if new.count <= MOST_DROPPED then
   end
   new = few
 end
-local refusal, gone
-if new[1] then
-  refusal = admission.cost_error(shape, highest)
-  if not refusal then
-    refusal, gone = admission.refusal(base, shape, now, new, new.count <= MOST_DROPPED and overflow.choose)
-  end
-end
+local refusal, gone = admission.refusal(base, shape, now, new, new.count <= MOST_DROPPED and overflow.choose)
 if refusal then return refusal end
 if gone then overflow.drop(base, shape, gone, now) end
 touched.wake()

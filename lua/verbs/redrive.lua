@@ -26,9 +26,8 @@ local add_whole = use 'admission/add-whole'
 local admission = use 'admission/admission'
 local job_terms = use 'admission/job-terms'
 local touched = use 'gate/touched'
-local group_admission = use 'groups/admission'
 local group_hooks = use 'groups/hooks'
-local group_line = use 'groups/line'
+local queue_groups = use 'groups/queue-groups'
 local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
 local shapes = use 'shape/shapes'
@@ -61,12 +60,10 @@ end
 -- A deadline is not checked here: the job has had its chance, and expires again when it is at the head. Nor is the bound
 -- of its group.
 local function refusal_of(options)
-  local again, groups = { cost = 1, terms = job_terms.read(',' .. (options.priority or 0) .. ',,') }, nil
-  if options.group then
-    groups = group_admission.open(base, shape, now)
-    again.group = groups and { groups.named(cjson.encode({ group = options.group })) }
-  end
-  return admission.refusal(base, shape, now, { again, line = group_line.of(groups, shape), groups = groups })
+  local again = { cost = 1, terms = job_terms.read(',' .. (options.priority or 0) .. ',,') }
+  local groups = queue_groups.of(base, shape, now)
+  if groups and options.group then again.group = { groups.named(cjson.encode({ group = options.group })) } end
+  return admission.refusal_of_queue(base, shape, now, { again, groups = groups })
 end
 local refusal = shape and refusal_of(cmsgpack.unpack(ARGV[6]))
 if refusal then return answer(refusal[1], refusal[2], '') end

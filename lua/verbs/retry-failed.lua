@@ -12,9 +12,8 @@
 local admission = use 'admission/admission'
 local job_terms = use 'admission/job-terms'
 local reprocess_job = use 'bullmq/reprocessJob'
-local group_admission = use 'groups/admission'
 local group_hooks = use 'groups/hooks'
-local group_line = use 'groups/line'
+local queue_groups = use 'groups/queue-groups'
 local redis_now = use 'redis/redis-now'
 local shapes = use 'shape/shapes'
 
@@ -36,13 +35,10 @@ local lifo = cjson.decode(f[1] or '{}').lifo
 -- A deadline is not checked here: the job expires again when it is at the head.
 local function refusal()
   if not shape then return nil end
-  local groups = group_admission.open(base, shape, now)
+  local groups, terms = queue_groups.of(base, shape, now), job_terms.read((lifo and 'l,' or ',') .. (f[2] or 0) .. ',,')
   local group = groups and { groups.named(f[1]) }
-  if group and not group[1] then group = nil end
-  local full = group and group_admission.refusal_of_all(groups, shape, { [group[1]] = 1 }, 1)
-  local terms = job_terms.read((lifo and 'l,' or ',') .. (f[2] or 0) .. ',,')
-  local job = { cost = 1, terms = terms, group = group }
-  return full or admission.refusal(base, shape, now, { job, line = group_line.of(groups, shape), groups = groups })
+  local job = { cost = 1, terms = terms, group = group and group[1] and group }
+  return admission.refusal(base, shape, now, { job, groups = groups })
 end
 
 local hooked, store_groups = group_hooks.redis(redis)

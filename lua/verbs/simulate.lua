@@ -24,9 +24,7 @@ local overflow = use 'admission/overflow'
 local plan = use 'admission/plan'
 local gates = use 'gate/gates'
 local sleepers = use 'gate/sleepers'
-local group_admission = use 'groups/admission'
 local group_later = use 'groups/later'
-local group_line = use 'groups/line'
 local queue_groups = use 'groups/queue-groups'
 local queue_limits = use 'limits/queue-limits'
 local queue_places = use 'limits/queue-places'
@@ -219,7 +217,7 @@ function events.place(id, priority, now, group)
   s.waiting = s.waiting + 1
   if shape.ageing_ms then redis.call('HSET', base .. id, 'queuedAt', as_text.us(now)) end
   if group then
-    local g = group_admission.open(base, shape, now)
+    local g = queue_groups.of(base, shape, now)
     g:insert(group[1], id, group[2])
     g:save()
     tenants.touched[group[1]] = true
@@ -282,13 +280,8 @@ function events.arrive(number, now, cost, opts, priority, delay, group)
   local terms = job_terms.PLAIN
   if priority > 0 or delay > 0 then terms = { place = '', priority = priority, delay = delay } end
   group = tenants.used and group or nil
-  local g = group and group_admission.open(base, shape, now)
-  local refusal, gone, swaps = admission.cost_error(shape, cost), nil, nil
-  if g and not refusal then refusal, swaps = group_admission.refusal_of_one(g, shape, group[1], cost, true) end
-  if not refusal then
-    local new = { { cost = cost, terms = terms, group = group }, line = group_line.of(g, shape), groups = g, swaps = swaps }
-    refusal, gone = admission.refusal(base, shape, now, new, overflow.choose)
-  end
+  local new = { { cost = cost, terms = terms, group = group }, groups = queue_groups.of(base, shape, now) }
+  local refusal, gone = admission.refusal(base, shape, now, new, overflow.choose)
   if refusal then
     refused[#refused + 1], refused[#refused + 2] = number, refusal[1]
     return

@@ -35,17 +35,18 @@ export class Mirror {
   }
 
   #do(operation: Operation): unknown {
+    const { now } = operation
     switch (operation.what) {
       case 'declare':
-        return this.#declare(operation.fields, operation.now)
+        return this.#declare(operation.fields, now)
       case 'override':
-        return this.#override(operation.changes, operation.ttlMs, operation.now)
+        return this.#override(operation.changes, operation.ttlMs, now)
       case 'pause':
-        return this.#pause(operation.kind, operation.ms, operation.now)
+        return this.#pause(operation.kind, operation.ms, now)
       case 'depart':
         return this.#depart(operation.jobs, operation.asked, operation.horizonUs)
       case 'giveBack':
-        return this.#giveBack(operation.count)
+        return this.#giveBack(operation.count, now)
       case 'read':
         return this.#read()
       default:
@@ -90,8 +91,9 @@ export class Mirror {
     return head ? [grants, 'closed', String(this.#bucketNow.nextSlotUs(head.cost))] : [grants, 'empty', '']
   }
 
-  #giveBack(count: number): number {
+  #giveBack(count: number, now: number): number {
     if (!this.#granted || count === 0 || count > this.#granted.jobs.length) return 0
+    this.#endOverrides(now)
     const { grant, jobs } = this.#granted
     const left = jobs.length - count
     this.#waiting.unshift(...jobs.splice(left))

@@ -42,7 +42,8 @@ local shapes = use 'shape/shapes'
 --  14 lead       how much sooner than one horizon before its slot a job is requested, µs, and
 --  15 span       that horizon, if queues share a limit (limits/horizon); else 0 and ''
 --  16 passable   1 if a job that comes may leave before the next slot: all groups are held
--- call: key, base, shape_id, revision, horizon µs (0 for a stock worker, which gets no wake-up time of its own),
+-- call: key, base, identity ('id:revision' of the shape that the caller knows, '' if none),
+--   horizon µs (0 for a stock worker, which gets no wake-up time of its own),
 --   longest (the longest horizon of a worker that the caller knows of, µs, if it is not its own),
 --   caller (worker id), is_plain (as in lua/verbs/exchange), grant (id of this call), memo_ms, token (locks the jobs,
 --   if several may be granted); ends, if jobs of the caller end in this call, and began as in meter/pace for one of
@@ -57,8 +58,8 @@ function departure.open(call)
   }
   local base = call.base
   d.shape = shapes.load(call.key, base, d.now)
-  delay_clock.knows(base, d.shape ~= nil or call.shape_id ~= '', d.now)
-  if shapes.is_lost(d.shape, call.shape_id, call.revision) then
+  delay_clock.knows(base, d.shape ~= nil or call.identity ~= '', d.now)
+  if shapes.is_lost(d.shape, call.identity) then
     d.lost = true
     return d
   end
@@ -363,7 +364,7 @@ function departure.reply(d, result, asks)
   local shape, m, notes = d.shape, d.meter, d.notes
   -- A repeated grant was made with what the caller knew at its first request, or later: pauses since then are news to
   -- it.
-  local revision = d.repeated and d.call.revision or (shape and shape.revision)
+  local revision = d.repeated and string.match(d.call.identity, '%d*$') or (shape and shape.revision)
   local next_slot, span, lead = d.gate.next, departure.span(d)
   if not next_slot and m then next_slot = m.origin + math.ceil(meter.slot(m, 1, shape.paused_until)) end
   return {
@@ -372,7 +373,7 @@ function departure.reply(d, result, asks)
     m and { m.loss or '', as_text.us(m.hold_us or 0), as_text.us(m.step_us or 0), notes.foreign or '',
       as_text.us(d.last_before), m.seq, m.steps, m.horizon > d.call.horizon and as_text.us(m.horizon) or '' } or {},
     shape and shape.id or '', revision or '',
-    shape and shapes.news(d.call.key, shape, d.call.shape_id, d.call.revision) or false,
+    shapes.news(d.call.key, shape, d.call.identity),
     lead == 0 and 0 or as_text.us(lead), d.gate.span and as_text.us(span) or '', d.gate.passable and 1 or 0,
   }
 end

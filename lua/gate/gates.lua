@@ -172,6 +172,7 @@ function probes.slot(gate, slot)
   gate.shape.probe = false
   -- Workers report every successful call while they know of a probe.
   gate.shape.revision = shapes.revise(gate.base .. 'meta:shape')
+  gate.shape.identity = gate.shape.id .. ':' .. gate.shape.revision
   return slot
 end
 

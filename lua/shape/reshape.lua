@@ -11,8 +11,8 @@ local reshape = {}
 -- Ensures that a shape is stored; the first one gets its id now. Returns what was declared and overridden, or nothing if
 -- Redis has lost the shape that the caller knows: it must be restored before it is changed. An expired override ends at
 -- its time, not with the change that comes after it.
-function reshape.begin(key, base, now, known_id, known_revision)
-  if shapes.is_lost(shapes.load(key, base, now), known_id or '', known_revision) then return nil end
+function reshape.begin(key, base, now, identity)
+  if shapes.is_lost(shapes.load(key, base, now), identity) then return nil end
   redis.call('HSETNX', key, 'born', as_text.us(now))
   redis.call('HSETNX', key, 'rev', 0)
   local stored = redis.call('HMGET', key, 'declared', 'overrides')

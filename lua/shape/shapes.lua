@@ -169,22 +169,18 @@ function shapes.load(key, base, now)
 end
 
 -- Whether Redis has lost (or never had) what the caller knows: no shape, a younger one, or an older revision of it.
-function shapes.is_lost(shape, known_id, known_revision)
-  if known_id == '' then return false end
-  if not shape or tonumber(shape.id) > tonumber(known_id) then return true end
-  return shape.id == known_id and shape.revision < tonumber(known_revision)
+-- identity: 'id:revision' of the shape that the caller knows, '' if none
+function shapes.is_lost(shape, identity)
+  if identity == '' or (shape and shape.identity == identity) then return false end
+  local id, revision = string.match(identity, '^(%d+):(%d+)$')
+  if not shape or tonumber(shape.id) > tonumber(id) then return true end
+  return shape.id == id and shape.revision < tonumber(revision)
 end
 
--- The whole shape, for a caller that knows another revision; false for one that knows this one.
-function shapes.news(key, shape, known_id, known_revision)
-  if shape.id == known_id and shape.revision == tonumber(known_revision) then return false end
+-- The whole shape, for a caller that knows another revision; false for one that knows this one, and if there is none.
+function shapes.news(key, shape, identity)
+  if not shape or shape.identity == identity then return false end
   return redis.call('HGETALL', key)
-end
-
--- The two parts of a shape's identity 'id:revision', each '' if the caller knows no shape.
-function shapes.identity_parts(identity)
-  local shape_id, revision = string.match(identity, '^(%d+):(%d+)$')
-  return shape_id or '', revision or ''
 end
 
 return shapes

@@ -56,7 +56,6 @@ if ARGV[5] == '' and not sent_before then
 end
 
 local now = redis_now()
-local shape_id, revision = shapes.identity_parts(identity)
 local once = ARGV[5] ~= '' and cjson.decode(ARGV[5])
 -- Jobs that an earlier call added stay added: this is returned before anything can be refused.
 local known = once and once_record.recall(base, once)
@@ -67,10 +66,10 @@ if known then
   local position, start = group_line.estimate(base, shape, now, first)
   -- Whether the answer has to be confirmed follows from the newest shape. One that Redis has lost is restored by a call
   -- that adds.
-  local lost = not shape or shapes.is_lost(shape, shape_id, revision)
-  return { 1, {}, known[2], not lost and shapes.news(key, shape, shape_id, revision), position, start, known[3] }
+  local news = not shapes.is_lost(shape, identity) and shapes.news(key, shape, identity)
+  return { 1, {}, known[2], news, position, start, known[3] }
 end
-if shapes.is_lost(shape, shape_id, revision) then return { -1, {} } end
+if shapes.is_lost(shape, identity) then return { -1, {} } end
 
 -- The jobs that this call added when it was sent before.
 local before = {}
@@ -224,6 +223,4 @@ if shape and (shape.interval or shape.limits or shape.groups) then
   wake.delayed(base)
 end
 touched.wake()
-return {
-  1, {}, replies, shape and shapes.news(key, shape, shape_id, revision) or false, position, start, '0',
-}
+return { 1, {}, replies, shapes.news(key, shape, identity), position, start, '0' }

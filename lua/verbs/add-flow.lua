@@ -55,9 +55,8 @@ end
 -- Returns nil if the jobs of a queue may enter, else the refusal. A flow drops no other jobs.
 local function refusal_of(i)
   local queue, base = queues[i], queues[i].base
-  local shape_id, revision = shapes.identity_parts(ARGV[i + 2])
   local shape = shapes.load(KEYS[i], base, now)
-  if shapes.is_lost(shape, shape_id, revision) then return { -1, {} } end
+  if shapes.is_lost(shape, ARGV[i + 2]) then return { -1, {} } end
   for _, at in ipairs(queue.jobs) do
     local missed = admission.deadline_error(now, job_at(at).terms)
     if missed then return missed end
@@ -65,7 +64,7 @@ local function refusal_of(i)
   local groups = queue_groups.of(base, shape, now)
   for _, at in ipairs(queue.jobs) do if job_at(at).group and not groups then return { -7, {} } end end
   queue.shape, queue.groups = shape, groups
-  queue.news = shape and shapes.news(KEYS[i], shape, shape_id, revision)
+  queue.news = shapes.news(KEYS[i], shape, ARGV[i + 2])
   if not shape then return nil end
   local new, seen = { groups = groups }, {}
   for _, at in ipairs(queue.jobs) do
@@ -129,7 +128,7 @@ for i, queue in ipairs(queues) do
   end
   local groups = queue.groups
   if groups then groups:gather() end
-  news[i] = queue.news or false
+  news[i] = queue.news
   known[queue.base] = { groups, queue.shape and queue.shape.ageing_ms, groups }
 end
 local replies = {}

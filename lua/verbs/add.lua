@@ -59,15 +59,14 @@ end
 
 job, asked, scheduler_id = job or new_job.read(''), asked or '', scheduler_id or ''
 local now = redis_now()
-local shape_id, revision = shapes.identity_parts(ARGV[1])
 local shape, groups = shapes.load(key, base, now), nil
-if shapes.is_lost(shape, shape_id, revision) then return { -1, {} } end
+if shapes.is_lost(shape, ARGV[1]) then return { -1, {} } end
 local id, deduplication_id = '', ''
 if scheduler_id == '' then id, deduplication_id = new_job.ids(base, ARGV[3]) end
 
 local function refused(refusal)
   for i = 3, 5 do refusal[i] = '' end
-  refusal[6] = shape and shapes.news(key, shape, shape_id, revision) or false
+  refusal[6] = shapes.news(key, shape, ARGV[1])
   return refusal
 end
 
@@ -117,6 +116,4 @@ local position, start = '', ''
 if asked ~= '' and type(reply) == 'string' then
   position, start = group_line.estimate(base, shape, now, reply, groups)
 end
-return {
-  1, {}, reply, position, start, shape and shapes.news(key, shape, shape_id, revision) or false,
-}
+return { 1, {}, reply, position, start, shapes.news(key, shape, ARGV[1]) }

@@ -14,9 +14,8 @@
          refused (id, token, score; head: whether no time was given for its retry; give_up_ms: for how long it is tried;
          reason: why, if it is to be kept; retried: whether the answer asks for a retry of this job; target or nothing,
          same and others: when the last successful call to its target, and to any other, departed, ms)
-    [2]  id of the shape that the caller knows, '' if none
-    [3]  its revision
-    [4]  when the call was first sent, µs, if it may have run already
+    [2]  'id:revision' of the shape that the caller knows, '' if none
+    [3]  when the call was first sent, µs, if it may have run already
   Returns {1, the shape, JSON of the changes, how often the job was throttled so far (0: there is none, or it no longer
   belongs to the caller), its outcome}; {-1} if Redis has lost what the caller knows. Outcome: -3 it is given up, -2 it uses
   up an attempt, -1 it went back, else the delay until its retry, ms (0 if the caller knows it).
@@ -35,7 +34,7 @@ local shapes = use 'shape/shapes'
 
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
-local declared, overrides = reshape.begin(key, base, now, ARGV[2], ARGV[3])
+local declared, overrides = reshape.begin(key, base, now, ARGV[2])
 if not declared then return { -1 } end
 local r = cjson.decode(ARGV[1])
 
@@ -47,7 +46,7 @@ if before then
   return { 1, redis.call('HGETALL', key), changes, count, outcome }
 end
 -- What it did, if anything, may be forgotten. No worker has kept the lock of its job for as long.
-if ARGV[4] and now - tonumber(ARGV[4]) > AGAIN_MS * 1000 then return { 1, redis.call('HGETALL', key), '{}', 0, 0 } end
+if ARGV[3] and now - tonumber(ARGV[3]) > AGAIN_MS * 1000 then return { 1, redis.call('HGETALL', key), '{}', 0, 0 } end
 local stored = redis.call('HMGET', key, 'feedback', 'rate', 'limits', 'mode')
 r.key, r.base, r.now, r.now_ms, r.changes = key, base, now, math.floor(now / 1000), {}
 r.doc = shapes.document(stored[1])

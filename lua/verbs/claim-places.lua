@@ -5,12 +5,11 @@
   KEYS
     [1]  …:meta:shape
   ARGV
-    [1]  id of the shape that the caller knows, '' if none
-    [2]  its revision
-    [3]  id of the claim: claiming again with the same id changes nothing
-    [4]  'claim' or 'release'
-    [5]  lease, ms
-    [6]  the groups of the jobs, JSON, '' if they have none
+    [1]  'id:revision' of the shape that the caller knows, '' if none
+    [2]  id of the claim: claiming again with the same id changes nothing
+    [3]  'claim' or 'release'
+    [4]  lease, ms
+    [5]  the groups of the jobs, JSON, '' if they have none
     then five for each job: its id, or '' if no job has it yet, its deduplication id or '', its cost, its terms
     (admission/job-terms), and how many such jobs there are, not counting those that exist. With deadlines, like jobs follow each
     other: which of two different jobs comes first decides when they start
@@ -32,13 +31,13 @@ local MOST_DROPPED = 200
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
 local shape = shapes.load(key, base, now)
-if ARGV[4] == 'release' then
-  if shape then claims.drop(key, base, ARGV[3], now) end
+if ARGV[3] == 'release' then
+  if shape then claims.drop(key, base, ARGV[2], now) end
   return { 1, {}, 0 }
 end
-if shapes.is_lost(shape, ARGV[1], ARGV[2]) then return { -1, {} } end
-if shape and claims.left(base, ARGV[3], now) then return { 1, {}, 1 } end
-local FIELDS, FIRST = 5, 7
+if shapes.is_lost(shape, ARGV[1]) then return { -1, {} } end
+if shape and claims.left(base, ARGV[2], now) then return { 1, {}, 1 } end
+local FIELDS, FIRST = 5, 6
 -- By their text: many jobs have the same.
 local terms_of = {}
 for at = FIRST, #ARGV, FIELDS do
@@ -50,7 +49,7 @@ for at = FIRST, #ARGV, FIELDS do
   end
 end
 -- As in a bulk of one script (groups/admission).
-if ARGV[6] ~= '' and not (shape and shape.groups) then return { -7, {} } end
+if ARGV[5] ~= '' and not (shape and shape.groups) then return { -7, {} } end
 if not shape then return { 1, {}, 0 } end
 local highest = 0
 for at = FIRST, #ARGV, FIELDS do highest = math.max(highest, tonumber(ARGV[at + 2])) end
@@ -63,12 +62,12 @@ for at = FIRST, #ARGV, FIELDS do
     new.count = new.count + n
   end
 end
-local groups = ARGV[6] ~= '' and shape.groups
+local groups = ARGV[5] ~= '' and shape.groups
 local queue = groups and {
   capacity = shape.capacity and occupancy.limit(shape, 0),
   depth = occupancy.depth(base, shape, now) + occupancy.claimed(shape, now) + new.count,
 }
-if groups and group_bounds(base, groups, cjson.decode(ARGV[6]), highest, now, queue) then return { 1, {}, 2 } end
+if groups and group_bounds(base, groups, cjson.decode(ARGV[5]), highest, now, queue) then return { 1, {}, 2 } end
 -- What may be dropped for them depends on each.
 if new.count <= MOST_DROPPED then
   local few = { count = new.count }
@@ -82,5 +81,5 @@ if refusal then return refusal end
 if gone then overflow.drop(base, shape, gone, now) end
 touched.wake()
 if not new[1] or not shape.capacity then return { 1, {}, 0 } end
-claims.set(key, base, ARGV[3], new.count, now, tonumber(ARGV[5]))
+claims.set(key, base, ARGV[2], new.count, now, tonumber(ARGV[4]))
 return { 1, {}, 1 }

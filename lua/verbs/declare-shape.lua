@@ -20,7 +20,7 @@ local fields = cjson.decode(ARGV[1])
 local conflict = reshape.define_limits(base, fields.limits, ARGV[3])
 if conflict then return conflict end
 local fresh = redis.call('EXISTS', key) == 0
-local declared, overrides = reshape.begin(key, base, now)
+local declared, overrides = reshape.begin(key, base, now, '')
 local changed, news = fresh, {}
 
 local function same(one, other)

@@ -8,9 +8,8 @@
     [3]  why
     [4]  how long, ms, or '' until it is cleared
     [5]  '1' to lift all other overrides first
-    [6]  id of the shape that the caller knows, '' if none
-    [7]  its revision
-    [8]  when the call was first sent, µs, if it may have run already
+    [6]  'id:revision' of the shape that the caller knows, '' if none
+    [7]  when the call was first sent, µs, if it may have run already
   Returns {1, the shape}; {-1} if Redis has lost what the caller knows; {1, {}} if there is nothing to lift; {-5, {name,
   given, stored}} if the name of a shared limit has another definition; {-9} if a limit per group would have no groups.
 ]]
@@ -43,10 +42,10 @@ local now = redis_now()
 if ARGV[5] == '1' and ARGV[6] == '' and redis.call('EXISTS', key) == 0 then return { 1, {} } end
 local fields = cjson.decode(ARGV[1])
 -- A loss comes first: then the shape has to be restored.
-if lacks_groups(key, fields) and not shapes.is_lost(shapes.read(key), ARGV[6], ARGV[7]) then return { -9 } end
+if lacks_groups(key, fields) and not shapes.is_lost(shapes.read(key), ARGV[6]) then return { -9 } end
 local conflict = reshape.define_limits(base, fields.limits, ARGV[2])
 if conflict then return conflict end
-local declared, overrides = reshape.begin(key, base, now, ARGV[6], ARGV[7])
+local declared, overrides = reshape.begin(key, base, now, ARGV[6])
 if not declared then return { -1 } end
 local now_ms = math.floor(now / 1000)
 if ARGV[5] == '1' then overrides = {} end
@@ -63,7 +62,7 @@ for field, value in pairs(fields) do
 end
 local lifts = next(set) == nil
 local kind, change = lifts and 'cleared' or 'override', lifts and ARGV[1] or cjson.encode(set)
-if history.made(base, ARGV[8], kind, ARGV[2], ARGV[3], change, ARGV[4]) then return { 1, redis.call('HGETALL', key) } end
+if history.made(base, ARGV[7], kind, ARGV[2], ARGV[3], change, ARGV[4]) then return { 1, redis.call('HGETALL', key) } end
 shapes.resolve(key, base, declared, overrides, now)
 history.note(base, now, kind, ARGV[2], ARGV[3], change, until_ms or '')
 return reshape.finish(key, base, now)

@@ -6,10 +6,9 @@
     [1]  'until' a time, 'for' a duration, or 'clear'
     [2]  the time (ms since 1970) or the duration (ms)
     [3]  reason
-    [4]  id of the shape that the caller knows, '' if none
-    [5]  its revision
-    [6]  who
-    [7]  when the call was first sent, µs, if it may have run already
+    [4]  'id:revision' of the shape that the caller knows, '' if none
+    [5]  who
+    [6]  when the call was first sent, µs, if it may have run already
   Returns {1, the shape}; {-1} if Redis has lost what the caller knows; {1, {}} if there is nothing to clear.
 ]]
 local as_text = use 'redis/as-text'
@@ -21,14 +20,14 @@ local shapes = use 'shape/shapes'
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
 if ARGV[1] == 'clear' and ARGV[4] == '' and redis.call('EXISTS', key) == 0 then return { 1, {} } end
-if not reshape.begin(key, base, now, ARGV[4], ARGV[5]) then return { -1 } end
+if not reshape.begin(key, base, now, ARGV[4]) then return { -1 } end
 if ARGV[1] == 'clear' then
-  if history.made(base, ARGV[7], 'resume', ARGV[6], ARGV[3], '{}', '') then return { 1, redis.call('HGETALL', key) } end
+  if history.made(base, ARGV[6], 'resume', ARGV[5], ARGV[3], '{}', '') then return { 1, redis.call('HGETALL', key) } end
   redis.call('HDEL', key, 'pausedUntil', 'pauseReason', 'probe')
-  history.note(base, now, 'resume', ARGV[6], ARGV[3], '{}', '')
+  history.note(base, now, 'resume', ARGV[5], ARGV[3], '{}', '')
 else
   local ends_ms = ARGV[1] == 'until' and math.ceil(tonumber(ARGV[2])) or nil
-  if history.made(base, ARGV[7], 'pause', ARGV[6], ARGV[3], '{}', ARGV[2], ends_ms) then
+  if history.made(base, ARGV[6], 'pause', ARGV[5], ARGV[3], '{}', ARGV[2], ends_ms) then
     return { 1, redis.call('HGETALL', key) }
   end
   local at = math.ceil(tonumber(ARGV[2]) * 1000)
@@ -37,7 +36,7 @@ else
     redis.call('HSET', key, 'pausedUntil', as_text.us(at), 'pauseReason', ARGV[3])
   end
   -- Also one that changes nothing: sent again after the longer one was ended, it would.
-  history.note(base, now, 'pause', ARGV[6], ARGV[3], '{}', as_text.us(math.ceil(at / 1000)))
+  history.note(base, now, 'pause', ARGV[5], ARGV[3], '{}', as_text.us(math.ceil(at / 1000)))
 end
 shapes.revise(key)
 return reshape.finish(key, base, now)

@@ -5,16 +5,15 @@
     [1]  …:meta:shape
     [2]  the letter, a hash
   ARGV
-    [1]  id of the shape that the caller knows, '' if none
-    [2]  its revision
-    [3]  BullMQ's add script
-    [4]  its arguments: its own, packed
-    [5]  the data
-    [6]  the options, packed
-    [7]  job id
-    [8]  when the job was first added, ms since 1970
-    [9]  its progress as JSON, '' if none
-  Returns the reply of admission/admission, then 3 the outcome, 4 id, 5 revision, 6 news. The outcomes:
+    [1]  'id:revision' of the shape that the caller knows, '' if none
+    [2]  BullMQ's add script
+    [3]  its arguments: its own, packed
+    [4]  the data
+    [5]  the options, packed
+    [6]  job id
+    [7]  when the job was first added, ms since 1970
+    [8]  its progress as JSON, '' if none
+  Returns the reply of admission/admission, then 3 the outcome, 4 news. The outcomes:
     gone      the letter no longer exists
     back      the job is back, by this or another redrive or by hand: the letter may be removed
     failed    the failed job is still kept, and must be removed first
@@ -32,29 +31,26 @@ local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
 local shapes = use 'shape/shapes'
 
-local key, letter, id = KEYS[1], KEYS[2], ARGV[7]
+local key, letter, id = KEYS[1], KEYS[2], ARGV[6]
 local base = string.sub(key, 1, -11)
 
 local hooked, store_groups = redis, function() end
 
 local now = redis_now()
 local shape = shapes.load(key, base, now)
-if shapes.is_lost(shape, ARGV[1], ARGV[2]) then return { -1, {} } end
+if shapes.is_lost(shape, ARGV[1]) then return { -1, {} } end
 if shape and (shape.groups or shape.ageing_ms) then
   hooked, store_groups = group_hooks.redis(redis, { [base] = { shape.groups, shape.ageing_ms } })
 end
 
 local function answer(status, detail, outcome)
-  return {
-    status, detail, outcome, shape and shape.id or '', shape and shape.revision or '',
-    shape and shapes.news(key, shape, ARGV[1], ARGV[2]) or false,
-  }
+  return { status, detail, outcome, shapes.news(key, shape, ARGV[1]) }
 end
 
 if redis.call('EXISTS', letter) == 0 then return answer(1, {}, 'gone') end
 if redis.call('HEXISTS', letter, 'redriven') == 1 then return answer(1, {}, 'back') end
 if redis.call('EXISTS', base .. id) == 1 then
-  if redis.call('HGET', base .. id, 'timestamp') ~= ARGV[8] then return answer(1, {}, 'taken') end
+  if redis.call('HGET', base .. id, 'timestamp') ~= ARGV[7] then return answer(1, {}, 'taken') end
   return answer(1, {}, redis.call('ZSCORE', base .. 'failed', id) and 'failed' or 'back')
 end
 -- A deadline is not checked here: the job has had its chance, and expires again when it is at the head. Nor is the bound
@@ -65,12 +61,12 @@ local function refusal_of(options)
   if groups and options.group then again.group = { groups.named(cjson.encode({ group = options.group })) } end
   return admission.refusal_of_queue(base, shape, now, { again, groups = groups })
 end
-local refusal = shape and refusal_of(cmsgpack.unpack(ARGV[6]))
+local refusal = shape and refusal_of(cmsgpack.unpack(ARGV[5]))
 if refusal then return answer(refusal[1], refusal[2], '') end
-local failure = add_whole(add_scripts.named(ARGV[3]), hooked, base, { ARGV[4], ARGV[5], ARGV[6] })
+local failure = add_whole(add_scripts.named(ARGV[2]), hooked, base, { ARGV[3], ARGV[4], ARGV[5] })
 store_groups()
 if failure then return failure end
-if ARGV[9] ~= '' then redis.call('HSET', base .. id, 'progress', ARGV[9]) end
+if ARGV[8] ~= '' then redis.call('HSET', base .. id, 'progress', ARGV[8]) end
 redis.call('HSET', letter, 'redriven', as_text.us(now))
 touched.wake()
 return answer(1, {}, 'redriven')

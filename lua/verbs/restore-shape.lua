@@ -4,9 +4,8 @@
   KEYS
     [1]  …:meta:shape
   ARGV
-    [1]  id of the shape
-    [2]  its revision
-    [3…] its fields and values, as they were stored
+    [1]  'id:revision' of the shape
+    [2…] its fields and values, as they were stored
   Its revision is kept: callers that know a later one see that this one is older. If another process has declared anew
   since, that declaration stays; fields that it leaves out, overrides, the pause and feedback are restored alongside.
   Returns {1 if it was restored, 2 if it replaced an older copy, 0 if Redis has it again already, the shape, for how
@@ -24,14 +23,14 @@ local lease = use 'sharding/lease'
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
 local stored = shapes.read(key)
-if not shapes.is_lost(stored, ARGV[1], ARGV[2]) then return { 0, redis.call('HGETALL', key), 0 } end
-local run = run_id()
+if not shapes.is_lost(stored, ARGV[1]) then return { 0, redis.call('HGETALL', key), 0 } end
+local run, id, revision = run_id(), string.match(ARGV[1], '^(%d+):(%d+)$')
 -- A process with an older copy was first: the loss is known already, and the newer copy replaces it.
-local again = stored and stored.id == ARGV[1] and redis.call('HGET', key, 'restored') == run
+local again = stored and stored.id == id and redis.call('HGET', key, 'restored') == run
 
 local function put_back()
   redis.call('DEL', key)
-  redis.call('HSET', key, unpack(ARGV, 3))
+  redis.call('HSET', key, unpack(ARGV, 2))
   redis.call('HDEL', key, 'claimed', 'claimedUntil')
   if redis.call('HGET', key, 'lease') then lease.forget(key, base, now) end
   reshape.define_limits(base, redis.call('HGET', key, 'limits'), 'restored')
@@ -59,7 +58,7 @@ end
 
 local function merge()
   local known = {}
-  for i = 3, #ARGV, 2 do known[ARGV[i]] = ARGV[i + 1] end
+  for i = 2, #ARGV, 2 do known[ARGV[i]] = ARGV[i + 1] end
   local f = redis.call('HMGET', key, 'declared', 'overrides', 'pausedUntil')
   local declared, overrides = shapes.document(f[1]), shapes.document(f[2])
   add_missing(declared, shapes.document(known.declared))
@@ -69,11 +68,11 @@ local function merge()
   end
   merge_feedback(known)
   -- The older id of the two: no caller may find a younger shape than the one it knows.
-  redis.call('HSET', key, 'born', ARGV[1], 'rev', as_text.us(math.max(stored.revision, tonumber(ARGV[2]))))
+  redis.call('HSET', key, 'born', id, 'rev', as_text.us(math.max(stored.revision, tonumber(revision))))
   shapes.resolve(key, base, declared, overrides, now)
 end
 
-if stored and stored.id ~= ARGV[1] then merge() else put_back() end
+if stored and stored.id ~= id then merge() else put_back() end
 -- Jobs may have left since this copy was made: the bucket does not start empty.
 redis.call('HSET', key, 'metered', 1, 'restored', run)
 shapes.revise(key, 0)

@@ -18,14 +18,13 @@ local redis_now = use 'redis/redis-now'
 local shapes = use 'shape/shapes'
 
 local key, base, id = KEYS[1], string.sub(KEYS[1], 1, -11), ARGV[1]
-local shape_id, revision = shapes.identity_parts(ARGV[2])
 
 local now = redis_now()
 local shape = shapes.load(key, base, now)
-if shapes.is_lost(shape, shape_id, revision) then return { -1, {} } end
+if shapes.is_lost(shape, ARGV[2]) then return { -1, {} } end
 
 local function answer(status, detail, outcome)
-  return { status, detail, outcome, shape and shapes.news(key, shape, shape_id, revision) or false }
+  return { status, detail, outcome, shapes.news(key, shape, ARGV[2]) }
 end
 
 if not redis.call('ZSCORE', base .. 'failed', id) then return answer(1, {}, 'other') end

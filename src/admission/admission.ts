@@ -128,7 +128,7 @@ export class Admission {
 
   #send<R>(client: Client, call: AddCall, sentUs: number | undefined, read: (reply: unknown) => R | Promise<R>) {
     const { script, args } = call
-    const ours = [this.#store.key, this.#store.memory.identityText, loneJob(call, sentUs)]
+    const ours = [this.#store.key, this.#store.memory.identity, loneJob(call, sentUs)]
     const all = [...ours, ...args.slice(this.#scripts.command(script).keys)]
     return runScript<unknown, R>(client, this.#scripts.command('add'), all, read)
   }
@@ -258,9 +258,9 @@ export class Admission {
   async #runBulk(client: Client, calls: readonly AddCall[], { kind, claim = '', once = '' }: BulkTerms): Promise<Raw> {
     const command = this.#scripts.command('add-bulk')
     const send = (sentUs?: number): Promise<Raw | MayHaveRun> => {
-      const { identityText } = this.#store.memory
+      const { identity } = this.#store.memory
       const ids = idsMade(calls, sentUs)
-      const args: Argument[] = [this.#store.key, identityText, claim, CLAIM_LEASE_MS, kind, once, ids]
+      const args: Argument[] = [this.#store.key, identity, claim, CLAIM_LEASE_MS, kind, once, ids]
       for (const call of calls) {
         const { length } = call.args
         args.push(describeJob(call), call.args[length - 3], call.args[length - 2], call.args[length - 1])

@@ -86,7 +86,7 @@ export class BulkClaims {
     const raw = await withRestore(
       () => this.#store,
       () => {
-        const args = [...this.#store.memory.identity, claim, 'claim', CLAIM_LEASE_MS, named, ...jobs]
+        const args = [this.#store.memory.identity, claim, 'claim', CLAIM_LEASE_MS, named, ...jobs]
         return this.#store.run('claim-places', args) as Promise<unknown[]>
       },
     )
@@ -98,6 +98,6 @@ export class BulkClaims {
 
   /** What is left of a claim becomes free. */
   async release(claim: string): Promise<void> {
-    await this.#store.run('claim-places', ['', '', claim, 'release', CLAIM_LEASE_MS])
+    await this.#store.run('claim-places', ['', claim, 'release', CLAIM_LEASE_MS])
   }
 }

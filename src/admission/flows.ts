@@ -45,7 +45,7 @@ export class FlowAdmission {
         ...stores.map(({ key }) => key),
         sentUs === undefined ? '' : JSON.stringify([sentUs, ...calls.map(({ job }) => (job.hasNewId ? '1' : ''))]),
         releases.length,
-        ...stores.map(({ memory }) => memory.identityText),
+        ...stores.map(({ memory }) => memory.identity),
         ...jobs,
         ...releases.flat(),
       ])

@@ -123,9 +123,9 @@ export class Departures {
     { horizonUs, reported }: ExchangeTerms,
     places: readonly Argument[],
   ): Promise<readonly unknown[]> {
-    const { identityText } = this.#store.memory
+    const { identity } = this.#store.memory
     const allows = isPlain ? 'plain' : Number(allowUnshaped)
-    const args = [this.#store.key, identityText, horizonUs, call, this.#memoMs, allows, reported, ...places]
+    const args = [this.#store.key, identity, horizonUs, call, this.#memoMs, allows, reported, ...places]
     return runScript<readonly unknown[]>(await this.#client(), this.#scripts.command('exchange'), args)
   }
 

@@ -81,7 +81,7 @@ async function retryFailed({ backend, name }: ShapedQueue, jobId: string): Promi
   await store.prepared()
   const raw = await withRestore(
     () => store,
-    async () => (await store.run('retry-failed', [jobId, store.memory.identityText])) as unknown[],
+    async () => (await store.run('retry-failed', [jobId, store.memory.identity])) as unknown[],
   )
   store.memory.learn(raw[3] as string[] | null)
   const refusal = refusalOf(raw, name)

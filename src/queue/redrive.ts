@@ -130,9 +130,9 @@ async function putBack(backend: ShapedBackend, letter: DeadLetter, letterKey: st
   const call = [script, ...args.slice(-3), letter.id, letter.timestamp, progress]
   const raw = await withRestore(
     () => store,
-    async () => (await store.run('redrive', [letterKey, ...store.memory.identity, ...call])) as unknown[],
+    async () => (await store.run('redrive', [letterKey, store.memory.identity, ...call])) as unknown[],
   )
-  store.memory.learn(raw[5] as string[] | null)
+  store.memory.learn(raw[3] as string[] | null)
   const refusal = refusalOf(raw, letter.queueName)
   if (refusal) throw refusal
   return raw[2] as Outcome

@@ -219,7 +219,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   ): Promise<readonly unknown[]> {
     await this.prepared()
     for (let attempt = 0; ; attempt++) {
-      const raw = (await this.run(script, [...args, ...this.memory.identity, ...after])) as ShapeReply
+      const raw = (await this.run(script, [...args, this.memory.identity, ...after])) as ShapeReply
       throwRefusal(raw)
       this.memory.learn(raw[1])
       // Lost state is restored before the change; otherwise the change would be all that is stored.
@@ -245,7 +245,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     await this.prepared()
     const args = [id, JSON.stringify(fields), who.by ?? '', who.reason ?? '', ttlMs ?? '', '']
     for (let attempt = 0; ; attempt++) {
-      const [status] = (await this.run('set-group', [...args, ...this.memory.identity])) as readonly unknown[]
+      const [status] = (await this.run('set-group', [...args, this.memory.identity])) as readonly unknown[]
       if (status === NO_GROUPS) throw new NoGroupsError(queueNameOf(this.base))
       if (status === 1) return
       await this.#restoreAgain(attempt)
@@ -257,7 +257,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     await setImmediate()
     const known = this.memory.stored
     if (!known) return
-    const args = [known.id, known.revision, ...known.flat()]
+    const args = [known.identity, ...known.flat()]
     const [restored, shape, holdUs] = (await this.run('restore-shape', args)) as [number, string[], number]
     this.memory.learn(shape)
     // Along with the shape, Redis lost the queue's entry in the list.
@@ -313,13 +313,8 @@ class ShapeMemory {
     return this.#stored
   }
 
-  /** The two arguments that scripts take first; both '' if nothing is known. */
-  get identity(): [id: string, revision: string] {
-    return this.#stored ? [this.#stored.id, this.#stored.revision] : ['', '']
-  }
-
-  /** The same as one argument, for the most frequent scripts. */
-  get identityText(): string {
+  /** As scripts take it; '' if nothing is known. */
+  get identity(): string {
     return this.#stored?.identity ?? ''
   }
 

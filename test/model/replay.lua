@@ -29,7 +29,7 @@ function operations.depart(op)
     redis.call('LPUSH', wait, job[1])
   end
   local call = {
-    key = shape_key, base = base, shape_id = '', revision = '', horizon = op.horizonUs, longest = op.horizonUs,
+    key = shape_key, base = base, identity = '', horizon = op.horizonUs, longest = op.horizonUs,
     grant = ':0', caller = '', memo_ms = '1', token = op.asked > 1 and 'token',
   }
   local answer = start(call, op.asked, '0', options)
@@ -63,11 +63,11 @@ function operations.declare(op)
 end
 
 function operations.override(op)
-  return override_shape({ shape_key }, { op.changes, 'test', 'test', op.ttl, '0' })[1]
+  return override_shape({ shape_key }, { op.changes, 'test', 'test', op.ttl, '0', '' })[1]
 end
 
 function operations.pause(op)
-  return pause_meter({ shape_key }, { op.kind, op.ms, 'test', '', '', 'test' })[1]
+  return pause_meter({ shape_key }, { op.kind, op.ms, 'test', '', 'test' })[1]
 end
 
 function operations.loseMeter()
@@ -82,11 +82,9 @@ function operations.loseAll()
   granted = nil
   local shape = redis.call('HGETALL', shape_key)
   redis.call('DEL', shape_key, meter_key)
-  local shape_id, revision
-  for i = 1, #shape, 2 do
-    if shape[i] == 'born' then shape_id = shape[i + 1] elseif shape[i] == 'rev' then revision = shape[i + 1] end
-  end
-  return restore_shape({ shape_key }, { shape_id, revision, unpack(shape) })[1]
+  local fields = {}
+  for i = 1, #shape, 2 do fields[shape[i]] = shape[i + 1] end
+  return restore_shape({ shape_key }, { fields.born .. ':' .. fields.rev, unpack(shape) })[1]
 end
 
 function operations.read()

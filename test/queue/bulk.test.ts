@@ -22,7 +22,7 @@ function claimedBy(queue: ShapedQueue, then = async () => {}): Promise<void> {
   return new Promise((resolve) => {
     store.run = async (name, args) => {
       const answer = await run(name, args)
-      if (name === 'claim-places' && args[3] === 'claim') {
+      if (name === 'claim-places' && args[2] === 'claim') {
         resolve()
         await then()
       }

@@ -370,11 +370,7 @@ test('of a lost shape that a process restores, the places of an earlier lease ar
   await client.del(backend.store.key)
   // No coordinator gives it a lease.
   const shard = new ShapedQueue('restored', { connection, prefix: opts.prefix as string })
-  await shard.backend.store.run('restore-shape', [
-    copy.born as string,
-    copy.rev as string,
-    ...Object.entries(copy).flat(),
-  ])
+  await shard.backend.store.run('restore-shape', [`${copy.born}:${copy.rev}`, ...Object.entries(copy).flat()])
   expect(await shard.getShape()).toMatchObject({ capacity: 1, concurrency: 1 })
   await shard.close()
 })

@@ -5,7 +5,7 @@
   ARGV
     [1]  µs
     [2]  'declare', then JSON of the fields
-         'depart', then id and revision as the caller knows them, jobs wanted (> 1), horizon (µs), and the ids of jobs that ended
+         'depart', then the shape that the caller knows ('id:revision'), jobs wanted (> 1), horizon (µs), and the ids of jobs that ended
          'giveBack', then what lua/verbs/give-back takes
          'delay', then the id of a running job that comes again later
          'promote', then the id of a job whose time has come: it goes behind what waits
@@ -30,7 +30,7 @@ function steps.declare(fields)
   return declare_shape({ shape_key }, { fields, '', 'test' })
 end
 
-function steps.depart(shape_id, revision, asked, horizon, ...)
+function steps.depart(identity, asked, horizon, ...)
   for _, id in ipairs({ ... }) do
     redis.call('LREM', active, -1, id)
     redis.call('DEL', base .. id, base .. id .. ':lock')
@@ -38,7 +38,7 @@ function steps.depart(shape_id, revision, asked, horizon, ...)
   for _ = redis.call('LLEN', wait) + 1, asked + BACKLOG do redis.call('LPUSH', wait, redis.call('INCR', base .. 'id')) end
   local options = cmsgpack.pack({ token = 'token' })
   local call = {
-    key = shape_key, base = base, shape_id = shape_id, revision = revision, horizon = tonumber(horizon),
+    key = shape_key, base = base, identity = identity, horizon = tonumber(horizon),
     longest = tonumber(horizon), grant = ':0', caller = '', memo_ms = '1', token = 'token',
   }
   local reply = start(call, tonumber(asked), '0', options)
@@ -66,7 +66,7 @@ function steps.giveBack(...)
 end
 
 function steps.apply(request)
-  return apply_feedback({ shape_key }, { request, '', '' })
+  return apply_feedback({ shape_key }, { request, '' })
 end
 
 return steps[ARGV[2]](unpack(ARGV, 3))

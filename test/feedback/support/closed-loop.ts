@@ -37,9 +37,9 @@ export class ClosedLoop {
   }
 
   async depart(nowUs: number, jobs: number, horizonUs: number): Promise<{ reply: DepartureReply; jobs: HeldJob[] }> {
-    const { id = '', revision = '' } = this.shape ?? {}
+    const { identity = '' } = this.shape ?? {}
     const ended = this.#ended.splice(0)
-    const raw = (await this.#step(nowUs, 'depart', id, revision, jobs, horizonUs, ...ended)) as unknown[]
+    const raw = (await this.#step(nowUs, 'depart', identity, jobs, horizonUs, ...ended)) as unknown[]
     const reply = readDeparture(raw)
     this.#learn(reply.news)
     return { reply, jobs: heldJobs(reply) }

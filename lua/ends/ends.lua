@@ -1,14 +1,14 @@
 local move_to_delayed = use 'bullmq/moveToDelayed'
 local move_to_finished = use 'bullmq/moveToFinished'
 local exchanged = use 'ends/exchanged'
-local fetched_before = use 'ends/fetched-before'
 local fetched_size = use 'ends/fetched-size'
 local finished = use 'ends/finished'
 local end_kind = use 'ends/kind'
 local quick_path = use 'ends/quick-path'
-local relock = use 'ends/relock'
 local without_fetch = use 'ends/without-fetch'
+local grants = use 'gate/grants'
 local wake = use 'gate/wake'
+local call_state = use 'redis/call-state'
 
 -- The ends of the jobs that a worker exchanges (lua/verbs/exchange.lua): BullMQ's moveToFinished for each, or moveToDelayed.
 local ends = { FIRST = 7, FIELDS = 6 }
@@ -65,6 +65,15 @@ function ends.quiet()
   return exchanged.quiet
 end
 
+-- The lock of a finished job may have expired because Redis was away for too long, or did not renew it: as long as the
+-- job is still active and not locked by another worker, its worker has not lost it, and its end counts. Returns whether
+-- it is locked again. BullMQ's own worker on a queue without a shape gets BullMQ's reply instead.
+local function relock(base, id, token)
+  if redis.call('EXISTS', base .. id .. ':lock') == 1 or not redis.call('LPOS', base .. 'active', id) then return false end
+  redis.call('SET', base .. id .. ':lock', token, 'PX', 1000)
+  return true
+end
+
 function ends.run_locked(at, fetch, gated)
   local argv = exchanged.argv
   -- One that comes again may run again, even with the same token, before its end is sent again.
@@ -74,6 +83,38 @@ function ends.run_locked(at, fetch, gated)
   if reply ~= -2 or ends.are_plain() then return reply end
   local locked = relock(exchanged.base, argv[at], ends.token(at))
   return locked and ends.run(at, fetch, gated) or reply
+end
+
+-- The running jobs by lock token, and those that the call was granted behind a gate; read once, for all finishes of a
+-- resent batch.
+local function read_running(base, call)
+  local by_token, granted = {}, {}
+  local memo = grants.recall(base, call)
+  for _, job in ipairs(memo and memo.jobs or {}) do granted[job[1]] = true end
+  for _, id in ipairs(redis.call('LRANGE', base .. 'active', 0, -1)) do
+    local token = redis.call('GET', base .. id .. ':lock')
+    if token then
+      by_token[token] = by_token[token] or {}
+      table.insert(by_token[token], id)
+    end
+  end
+  return { by_token = by_token, granted = granted }
+end
+
+-- The job that a resent finish fetched when it was first sent and its reply was lost: the running job that has the lock
+-- token of the one that ended and started when that ended, or was granted by this call (its id). Returned as BullMQ's
+-- reply; nil if none or several match.
+local function fetched_before(base, options, timestamp, call)
+  local running = call_state.running or read_running(base, call)
+  call_state.running = running
+  local found
+  for _, id in ipairs(running.by_token[cmsgpack.unpack(options).token] or {}) do
+    if running.granted[id] or redis.call('HGET', base .. id, 'processedOn') == timestamp then
+      if found then return nil end
+      found = id
+    end
+  end
+  return found and { redis.call('HGETALL', base .. found), found, 0, 0 }
 end
 
 -- The result of an end that BullMQ's script refused, which it does as well if the end was sent before.

@@ -1,7 +1,7 @@
 local occupancy = use 'admission/occupancy'
 local refusals = use 'admission/refusals'
-local group_places = use 'groups/places'
 local group_retry = use 'groups/retry'
+local group_share = use 'groups/share'
 local as_text = use 'redis/as-text'
 
 -- What the admission of jobs of groups adds to admission/admission: their queue must have groups, and each group has a
@@ -33,7 +33,7 @@ end
 -- of its own refuses: admission/admission does for the queue.
 local function refusal_of_group(g, shape, group, count, call)
   if shape.mode == 'off' then return nil end
-  local bound = group_places.bound(g, call, group, count)
+  local bound = group_share.bound(g, call, group, count)
   if bound.own == math.huge and (not call.of_free or call.is_sure) then return nil end
   local held, line = g:places(group, function(n) return n + count <= bound.most(n) end, occupancy.due(shape, g.now))
   local limit = bound.most(held)
@@ -65,7 +65,7 @@ function group_admission.refusal(shape, jobs, drops)
     if group then counts[group] = (counts[group] or 0) + 1 end
   end
   if not names[1] then return nil end
-  local call = group_places.call(g, shape, #jobs, drops)
+  local call = group_share.call(g, shape, #jobs, drops)
   if call.drops then table.sort(names) end
   for _, group in ipairs(names) do
     local refusal, missing, refuses = refusal_of_group(g, shape, group, counts[group], call)

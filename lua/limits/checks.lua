@@ -1,5 +1,5 @@
 local algorithm_named = use 'limits/algorithm-named'
-local limit_bucket = use 'limits/bucket'
+local limit_state = use 'limits/state'
 local limit_switch = use 'limits/switch'
 local as_text = use 'redis/as-text'
 
@@ -51,7 +51,7 @@ function limit_checks.keep_place(l, key, reset)
   if not l.maxKeys then return end
   local keys = l.control .. ':keys'
   redis.call('ZADD', keys, as_text.us(reset), key)
-  redis.call('PEXPIREAT', keys, math.ceil(redis.call('ZRANGE', keys, -1, -1, 'WITHSCORES')[2] / 1000) + limit_bucket.SLACK_MS)
+  redis.call('PEXPIREAT', keys, math.ceil(redis.call('ZRANGE', keys, -1, -1, 'WITHSCORES')[2] / 1000) + limit_state.SLACK_MS)
 end
 
 -- µs for which a key is blocked.

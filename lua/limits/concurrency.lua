@@ -1,4 +1,4 @@
-local limit_bucket = use 'limits/bucket'
+local limit_state = use 'limits/state'
 local as_text = use 'redis/as-text'
 local keep_key = use 'redis/keep-key'
 
@@ -24,7 +24,7 @@ end
 local function expire(key, now, lock_ms)
   local last = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
   if not last then return end
-  keep_key(key, math.max(math.ceil((last - now) / 1000), lock_ms or 0) + limit_bucket.SLACK_MS)
+  keep_key(key, math.max(math.ceil((last - now) / 1000), lock_ms or 0) + limit_state.SLACK_MS)
 end
 
 local function open(key, l, now)

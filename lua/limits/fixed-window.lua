@@ -1,4 +1,3 @@
-local limit_bucket = use 'limits/bucket'
 local limit_state = use 'limits/state'
 
 -- The fixed window: one counter, and the start of its window. At a boundary up to twice the limit passes.
@@ -43,7 +42,7 @@ end
 
 -- s.start may lie ahead, if a caller waits for that window. s.opening: units charged for s.start itself.
 local function open(key, l, now, packed)
-  local seen, kept, used, opening = limit_state.load(key, '<dddd', packed)
+  local seen, kept, used, opening = limit_state.load(key, packed)
   local s = { key = key, now = now, used = 0, opening = 0 }
   local start = aligned(l, now)
   if seen then
@@ -96,7 +95,7 @@ local function begin(s, l, start, used, opening)
 end
 
 local function save(s)
-  limit_bucket.keep(s.key, s.finish - s.now, struct.pack('<dddd', s.now, s.start, s.used, s.opening))
+  limit_state.store(s.key, s.finish - s.now, s.now, s.start, s.used, s.opening)
 end
 
 local function view(s, l)

@@ -1,4 +1,4 @@
-local limit_bucket = use 'limits/bucket'
+local limit_state = use 'limits/state'
 local bucket = use 'meter/bucket'
 
 -- GCRA, the generic cell rate algorithm (ITU-T I.371): a single time, at which the bucket will be empty. Times are kept
@@ -6,7 +6,7 @@ local bucket = use 'meter/bucket'
 --   l.interval  µs per unit of cost, on the grid
 --   l.burst     units
 local function open(key, l, now, packed)
-  local tat, elapsed, ahead = limit_bucket.load(key, l, now, packed)
+  local tat, elapsed, ahead = limit_state.load_bucket(key, l, now, packed)
   return { key = key, now = now, tat = tat and math.max(0, tat - elapsed) or 0, ahead = ahead or -math.huge }
 end
 
@@ -24,7 +24,7 @@ local function adjust(s, l, cost)
 end
 
 local function save(s, l)
-  limit_bucket.store(s.key, s.tat, s.now, s.tat, l.interval, s.ahead)
+  limit_state.store(s.key, s.tat, s.now, s.tat, l.interval, s.ahead)
 end
 
 local function view(s, l)
@@ -32,6 +32,6 @@ local function view(s, l)
 end
 
 return {
-  open = open, earliest = earliest, charge = charge, adjust = adjust, take_back = limit_bucket.take_back, save = save,
+  open = open, earliest = earliest, charge = charge, adjust = adjust, take_back = limit_state.take_back, save = save,
   view = view,
 }

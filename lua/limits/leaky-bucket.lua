@@ -1,10 +1,10 @@
-local limit_bucket = use 'limits/bucket'
+local limit_state = use 'limits/state'
 
 -- The leaky bucket as a meter: a level that falls steadily; a decision raises it, never above the burst.
 --   l.interval  µs in which one unit leaks out
 --   l.burst     units that the bucket holds
 local function open(key, l, now, packed)
-  local stored, elapsed, ahead = limit_bucket.load(key, l, now, packed)
+  local stored, elapsed, ahead = limit_state.load_bucket(key, l, now, packed)
   return { key = key, now = now, stored = stored or 0, elapsed = elapsed or 0, ahead = ahead or -math.huge }
 end
 
@@ -28,7 +28,7 @@ local function adjust(s, l, cost)
 end
 
 local function save(s, l)
-  limit_bucket.store(s.key, s.stored * l.interval, s.now, s.stored, l.interval, s.ahead)
+  limit_state.store(s.key, s.stored * l.interval, s.now, s.stored, l.interval, s.ahead)
 end
 
 local function view(s, l)
@@ -36,6 +36,6 @@ local function view(s, l)
 end
 
 return {
-  open = open, earliest = earliest, charge = charge, adjust = adjust, take_back = limit_bucket.take_back, save = save,
+  open = open, earliest = earliest, charge = charge, adjust = adjust, take_back = limit_state.take_back, save = save,
   view = view,
 }

@@ -1,4 +1,3 @@
-local limit_bucket = use 'limits/bucket'
 local limit_state = use 'limits/state'
 
 -- The sliding window counter: the current window's count, plus the last one's as far as it still reaches into a window
@@ -17,7 +16,7 @@ local function roll(s, l, start)
 end
 
 local function open(key, l, now, packed)
-  local seen, kept, used, before = limit_state.load(key, '<dddd', packed)
+  local seen, kept, used, before = limit_state.load(key, packed)
   local start = aligned(l, now)
   local s = { key = key, now = now, start = start, used = 0, before = 0 }
   if not seen then return s end
@@ -68,7 +67,7 @@ end
 
 local function save(s, l)
   local lasts = s.start + 2 * l.window - s.now
-  limit_bucket.keep(s.key, lasts, struct.pack('<dddd', s.now, s.start, s.used, s.before))
+  limit_state.store(s.key, lasts, s.now, s.start, s.used, s.before)
 end
 
 local function view(s, l)

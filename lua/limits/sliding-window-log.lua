@@ -1,4 +1,4 @@
-local limit_bucket = use 'limits/bucket'
+local limit_state = use 'limits/state'
 local as_text = use 'redis/as-text'
 
 -- The sliding window log: every charge with its time. Exact, and as large as the limit. A window is half-open: a charge
@@ -20,7 +20,7 @@ local function sum_of(found)
 end
 
 local function expire(s, l)
-  local lasts = math.ceil((s.last + l.window - s.now) / 1000) + limit_bucket.SLACK_MS
+  local lasts = math.ceil((s.last + l.window - s.now) / 1000) + limit_state.SLACK_MS
   redis.call('PEXPIRE', s.key, string.format('%.0f', lasts))
 end
 

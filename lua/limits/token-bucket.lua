@@ -1,11 +1,11 @@
-local limit_bucket = use 'limits/bucket'
+local limit_state = use 'limits/state'
 
 -- The token bucket: tokens are refilled one by one up to the burst; a decision takes some, and may owe them for a time
 -- ahead.
 --   l.interval  µs per token
 --   l.burst     tokens that the bucket holds
 local function open(key, l, now, packed)
-  local stored, elapsed, ahead = limit_bucket.load(key, l, now, packed)
+  local stored, elapsed, ahead = limit_state.load_bucket(key, l, now, packed)
   return { key = key, now = now, stored = stored or l.burst, elapsed = elapsed or 0, ahead = ahead or -math.huge }
 end
 
@@ -29,7 +29,7 @@ local function adjust(s, l, cost)
 end
 
 local function save(s, l)
-  limit_bucket.store(s.key, math.max(0, (l.burst - s.stored) * l.interval), s.now, s.stored, l.interval, s.ahead)
+  limit_state.store(s.key, math.max(0, (l.burst - s.stored) * l.interval), s.now, s.stored, l.interval, s.ahead)
 end
 
 local function view(s, l)
@@ -37,6 +37,6 @@ local function view(s, l)
 end
 
 return {
-  open = open, earliest = earliest, charge = charge, adjust = adjust, take_back = limit_bucket.take_back, save = save,
+  open = open, earliest = earliest, charge = charge, adjust = adjust, take_back = limit_state.take_back, save = save,
   view = view,
 }

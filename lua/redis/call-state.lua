@@ -5,7 +5,7 @@
 --   touched    gate/touched
 --   bytes      ends/fetched-size
 --   finished   ends/finished
---   running    ends/fetched-before; nil until that is asked
+--   running    ends/ends; nil until an end was sent again
 return {
   base = false, shaped = false, now = false, waits = false, empty = false, touched = false, bytes = 0, finished = false,
 }

@@ -1,10 +1,9 @@
 local held = use 'gate/held'
 local wake = use 'gate/wake'
-local limit_bucket = use 'limits/bucket'
+local limit_state = use 'limits/state'
 local bucket = use 'meter/bucket'
 local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
-local concurrency_resolve = use 'shape/concurrency-resolve'
 local parsed = use 'shape/parsed'
 
 local shapes = {}
@@ -25,7 +24,7 @@ local shapes = {}
 --                          one for evidence a job from behind the head: 'seek <ms>', then 'sought <µs> <ms> <job id>'
 --                          (gate/gates)
 --   groups, groupsAt       JSON: the defaults of groups (groups/queue-groups), and since when they are in force (µs)
---   ownConcurrency         while the downstream limits running jobs: the value otherwise (shape/concurrency-resolve)
+--   ownConcurrency         while the downstream limits running jobs: the value otherwise (concurrency_resolve)
 --   claimed, claimedUntil  places claimed by bulks that are arriving (µs)
 local SHAPE_FIELDS = {
   'rate', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'concurrency', 'mode', 'maxLatenessMs', 'horizonMs',
@@ -88,6 +87,30 @@ function shapes.revise(key, step)
   return revision
 end
 
+-- BullMQ's global concurrency (`concurrency` of …:meta) and the shape's are one value, so that BullMQ's scripts obey
+-- it. A stock queue writes it without changing the shape. While the downstream limits running jobs the smaller of both
+-- applies, and the stock queue's value returns afterwards; otherwise it applies until the shape's value changes.
+
+-- The value set by a stock queue, '' if none. own: the shape's own value, or ''; before: what the shape wrote last, or
+-- false
+local function concurrency_of_stock(base, own, before, known)
+  local current = redis.call('HGET', base .. 'meta', 'concurrency')
+  if current ~= before then return current or '' end
+  local known_own, stock = string.match(known or ':', '^(.*):(.*)$')
+  return known_own == own and stock or ''
+end
+
+-- Returns the shape's concurrency, BullMQ's and, while the downstream limits it, the value to remember
+-- (`ownConcurrency`: '<the shape's>:<a stock queue's>'); each nil if there is none. limit: the downstream's, or nil
+local function concurrency_resolve(base, own, limit, before, known)
+  if not limit and not known then return own, own end
+  local text = own and tostring(own) or ''
+  local stock = concurrency_of_stock(base, text, before, known)
+  if not limit then return own, tonumber(stock) or own end
+  local least = math.min(limit, own or limit, tonumber(stock) or limit)
+  return least, least, text .. ':' .. stock
+end
+
 -- Ends expired overrides and writes the effective values, in force since `at` (default: now). `base` is the queue's key
 -- prefix.
 function shapes.resolve(key, base, declared, overrides, now, at)
@@ -119,7 +142,7 @@ function shapes.resolve(key, base, declared, overrides, now, at)
     shape_catch_up(base, before[2], before[3], before[4])
     set[#set + 1] = 'changedAt'; set[#set + 1] = as_text.us(at or now)
   end
-  if effective.limits and effective.limits ~= before[6] then limit_bucket.change(base, effective.limits, at or now) end
+  if effective.limits and effective.limits ~= before[6] then limit_state.change_limits(base, effective.limits, at or now) end
   if (effective.groups or false) ~= before[7] then set[#set + 1] = 'groupsAt'; set[#set + 1] = as_text.us(at or now) end
   if before[4] and ((effective.limits or false) ~= before[6] or (effective.mode or false) ~= before[8]) then
     set[#set + 1] = 'rulesAt'; set[#set + 1] = as_text.us(at or now)

@@ -11,8 +11,8 @@
 ]]
 local group_later = use 'groups/later'
 local group_limits_of = use 'groups/limits-of'
-local group_places = use 'groups/places'
 local queue_groups = use 'groups/queue-groups'
+local group_share = use 'groups/share'
 local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
 local shapes = use 'shape/shapes'
@@ -33,7 +33,7 @@ if s.paused then state, score = 'paused', s.paused == math.huge and '' or as_tex
 local limits = state == 'limited' and not s.limited and group_limits_of(base, shape, now)
 local own = redis.call('HGET', g:key('settings'), group)
 local line, later = redis.call('ZCARD', base .. 'meta:group:jobs:' .. group), group_later.count(base, group)
-local bound = group_places.bound(g, group_places.call(g, shape, 0), group, 0)
+local bound = group_share.bound(g, group_share.call(g, shape, 0), group, 0)
 local most = shape.mode == 'off' and math.huge or bound.most(line + later)
 return {
   as_text.us(now), state, line,

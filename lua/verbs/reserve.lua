@@ -17,7 +17,6 @@
   until a retry makes sense, stamp of the state, units left, µs at which all are available again}; {now} if it was too
   late.
 ]]
-local limit_bucket = use 'limits/bucket'
 local limit_checks = use 'limits/checks'
 local limit_state = use 'limits/state'
 local as_text = use 'redis/as-text'
@@ -63,7 +62,7 @@ if not part.shared then limit_checks.keep_place(l, part.key, reset) end
 if offset > 0 then
   redis.call('ZADD', waiting, as_text.us(now + math.ceil(offset)), ARGV[3])
   local last = slot_of(-1)
-  redis.call('PEXPIRE', waiting, string.format('%.0f', math.ceil(last / 1000) + limit_bucket.SLACK_MS))
+  redis.call('PEXPIRE', waiting, string.format('%.0f', math.ceil(last / 1000) + limit_state.SLACK_MS))
 end
 local reserved = answer('ok', turn)
 redis.call('PSETEX', KEYS[4], as_text.us(math.ceil((ends - now) / 1000) + 1), cmsgpack.pack(reserved))

@@ -5,7 +5,7 @@ import type { Answer, Batch } from './batch.ts'
 /** What `PlacesReading` needs of the shape. */
 export const PLACES_FIELDS = ['capacity', 'capacityHorizonMs', 'reservedPlaces', 'claimed', 'claimedUntil'] as const
 
-/** The places of a queue that a group competes for: as in `lua/groups/places.lua`, for readers that run no scripts. */
+/** The places of a queue that a group competes for: as in `lua/groups/share.lua`, for readers that run no scripts. */
 export class PlacesReading {
   readonly #capacity: number | undefined
   readonly #taken: readonly Answer<number>[]

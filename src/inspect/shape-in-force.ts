@@ -110,7 +110,7 @@ function slowest(rate: Rate | undefined, effects: readonly FeedbackEffect[]): nu
   return intervals.length > 0 ? Math.max(...intervals.map((us) => Math.ceil(us * 1024) / 1024)) : undefined
 }
 
-/** As in `lua/shape/concurrency-resolve.lua`: the smallest of the shape's, the feedback's and a stock queue's. */
+/** As in `lua/shape/shapes.lua`: the smallest of the shape's, the feedback's and a stock queue's. */
 function concurrencyOf(own: number | undefined, effects: readonly FeedbackEffect[], { fields, bullmq }: ShapeInForce) {
   const { concurrency: before, ownConcurrency: known } = fields
   const limit = effects.findLast((effect) => effect.limit !== undefined)?.limit

@@ -12,7 +12,7 @@ const MAX_PRIORITY = 2 ** 21 - 1
 const EXPECTED = `an object of priorities (0 to ${MAX_PRIORITY}) and whole numbers of places >= 1, such as { 1: 50 }`
 
 /**
- * @returns the stored form (read by `lua/admission/places.lua`): the sum of all places, then `priority:places` each
+ * @returns the stored form (read by `lua/admission/occupancy.lua`): the sum of all places, then `priority:places` each
  * @throws InvalidShapeError
  */
 export function encodeReservedPlaces(value: unknown): string {

@@ -126,8 +126,8 @@ test('a second worker sleeps until the slot of the job that leaves second, with 
 /** Claims places and gives them back. @param jobs five values for each, as in `lua/verbs/claim-places.lua` */
 async function claim(jobs: readonly string[]): Promise<unknown> {
   const { store } = held.backend
-  const reply = await store.run('claim-places', [...store.memory.identity, 'claim', 'claim', '1000', '', ...jobs])
-  await store.run('claim-places', ['', '', 'claim', 'release', 1000])
+  const reply = await store.run('claim-places', [store.memory.identity, 'claim', 'claim', '1000', '', ...jobs])
+  await store.run('claim-places', ['', 'claim', 'release', 1000])
   return reply
 }
 

@@ -11,13 +11,13 @@ async function claimed(jobs: readonly (readonly [cost: number, terms: string])[]
     sent.push(args)
     return [1, [], 1]
   }
-  const store = { memory: { identity: ['id', 1] }, run } as unknown as ShapeStore
+  const store = { memory: { identity: '1:1' }, run } as unknown as ShapeStore
   const calls = jobs.map(([cost, terms], i) => {
     const job = { id: `id-${i}`, hasNewId: true, deduplicationId: '', cost, terms }
     return { script: 'addStandardJob', args: [], job } as unknown as AddCall
   })
   await new BulkClaims(store, 'queue').take('claim', calls)
-  const list = sent[0]!.slice(6)
+  const list = sent[0]!.slice(5)
   return Array.from({ length: list.length / 5 }, (_, i) => list.slice(5 * i + 2, 5 * i + 5))
 }
 

@@ -165,7 +165,7 @@ test('places claimed by a producer that died are free when its lease is over', a
   await queue.waitUntilReady()
   const { store } = queue.getBackend()
   const jobs = Array.from({ length: 300 }, (_, n) => [`job-${n}`, '', 1, '', 1]).flat()
-  await store.run('claim-places', [...store.memory.identity, 'of the dead', 'claim', 10_000, '', ...jobs])
+  await store.run('claim-places', [store.memory.identity, 'of the dead', 'claim', 10_000, '', ...jobs])
   const error = await refusal(queue)
   expect(error).toMatchObject({ depth: 300, capacity: 300 })
   const client = redis.client()

@@ -12,7 +12,6 @@
   which all are there again.
 ]]
 local held = use 'held'
-local limit_bucket = use 'limits/bucket'
 local limit_checks = use 'limits/checks'
 local limit_state = use 'limits/state'
 local decide = use 'verbs/decide'
@@ -47,7 +46,7 @@ end
 -- As where a queue learns of it at once; else what is done next comes upon it.
 function verbs.change(op)
   local packed = op.l.interval and redis.call('GET', op.key)
-  if packed then limit_bucket.at(op.key, op.l, held.now, packed, true) end
+  if packed then limit_state.at(op.key, op.l, held.now, packed, true) end
   return verbs.peek(op)
 end
 

@@ -212,7 +212,7 @@ export class Story {
     }
     const { perSecond, capacity, concurrency } = whole
     const override = encodeOverride({ rate: `${perSecond}/s`, capacity, concurrency })
-    const args = [JSON.stringify(override), 'test', 'test', '', '', '', '']
+    const args = [JSON.stringify(override), 'test', 'test', '', '', '']
     this.wholes.push({ atUs: this.time.nowUs, whole })
     await this.head.redis.run('sluice:override-shape', [`${this.head.redis.base}meta:shape`, ...args])
   }

@@ -112,8 +112,9 @@ test('a worker that closes returns a hundred jobs although its connection breaks
   const fleet = new Fleet()
   const name = 'hundred'
   const { prefix } = redis
-  // Slots that are far apart: a busy machine starts few of them meanwhile.
-  const shape = { rate: '5/s', burst: 1, horizonMs: 60_000, groups: {} } as const
+  // Slots that are far apart: a busy machine starts few of them meanwhile. A job that starts late there does not go back
+  // by itself, which would put it behind the next one.
+  const shape = { rate: '5/s', burst: 1, horizonMs: 60_000, maxLatenessMs: 60_000, groups: {} } as const
   const queue = fleet.queue(name, { connection: redis.connection, prefix, shape })
   const ids = Array.from({ length: 120 }, (_, i) => `j${i}`)
   await queue.addBulk(ids.map((jobId) => ({ name: 'job', data: {}, opts: { jobId, group: { id: 'a' } } })))

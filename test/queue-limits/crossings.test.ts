@@ -24,14 +24,24 @@ const SHAPES: readonly Shape[] = [
   },
 ]
 
+/** A machine that is busy wakes all workers at once too late now and then, by more than they ask ahead. */
+const MOST_BEHIND = 1.3
+
 test('four processes use the slots that a rate and slow limits leave them', async () => {
-  await Promise.all(SHAPES.map((shape) => expectUsed(shape)))
+  const slotsOf = await Promise.all(SHAPES.map(slotsUnderBacklog))
+  for (const [i, slots] of slotsOf.entries()) {
+    const [first, last] = [slots[0], slots.at(-1)] as [number, number]
+    const due = new Schedule(SHAPES[i] as Shape, first).departures(slots.map(() => ({ cost: 1, runsUs: 0 })))
+    expect(last).toBeGreaterThanOrEqual(due.at(-1) as number)
+    expect(last - first).toBeLessThanOrEqual(MOST_BEHIND * ((due.at(-1) as number) - first))
+  }
 })
 
-/** Under a backlog, in real time: a slot that nobody asks for is lost, so that what leaves is behind the schedule. */
-async function expectUsed(shape: Shape): Promise<void> {
+/** In real time: a slot that nobody asks for is lost, so that what leaves is behind the schedule. */
+async function slotsUnderBacklog(shape: Shape): Promise<number[]> {
   const COUNT = 100
-  const queue = shop.queue({ ...shape, horizonMs: 100 })
+  // A job that starts late does not go back, which would lose its slot.
+  const queue = shop.queue({ ...shape, horizonMs: 300, maxLatenessMs: 60_000 })
   await queue.addBulk(jobs(COUNT))
   const events = shop.queueEvents(queue)
   await events.waitUntilReady()
@@ -46,10 +56,5 @@ async function expectUsed(shape: Shape): Promise<void> {
   const departed = workers.flatMap(({ messages }) =>
     messages.filter(({ type }) => type === 'departed'),
   ) as unknown as Seen[]
-  const slots = departed.map(({ departureTimeUs }) => departureTimeUs).sort((one, other) => one - other)
-  const [first, last] = [slots[0], slots.at(-1)] as [number, number]
-  const due = new Schedule(shape, first).departures(slots.map(() => ({ cost: 1, runsUs: 0 })))
-  // A machine that is busy wakes late now and then.
-  expect(last - first).toBeLessThanOrEqual(1.1 * ((due.at(-1) as number) - first))
-  expect(last).toBeGreaterThanOrEqual(due.at(-1) as number)
+  return departed.map(({ departureTimeUs }) => departureTimeUs).sort((one, other) => one - other)
 }

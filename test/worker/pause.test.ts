@@ -10,7 +10,7 @@ const shop = new Workshop(redis)
 const client = redis.client()
 /** Time enough to pause a worker before its second job, also on a busy machine. */
 const INTERVAL_MS = 2000
-const WIDE = { rate: { limit: 1, period: INTERVAL_MS }, horizonMs: 20_000 }
+const WIDE = { rate: { limit: 1, period: INTERVAL_MS }, horizonMs: 20_000, maxLatenessMs: 60_000 }
 
 async function holding(processor = async () => {}) {
   const queue = shop.queue(WIDE)

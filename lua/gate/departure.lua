@@ -166,25 +166,25 @@ function departure.replay(d)
     local fields = token and { redis.call('HGETALL', key), grant[1], grant[2], grant[3], grant[4], grant[5], token }
     d.granted[#d.granted + 1] = fields or nil
   end
-  d.stop, d.repeated = memo.stop, true
+  -- Why no more were granted then says nothing of now, nor when the next delayed job is due: the worker asks.
+  d.stop, d.repeated = 'full', true
   -- There may have been no rate then.
   if d.meter and memo.seq then d.meter.seq, d.last_before = memo.seq, memo.last_before end
   return true
 end
 
 -- The reply to a call that was sent again, which stores nothing: a loss that it found is left to the next call.
--- fewer: whether it is about ends that fetched fewer jobs than they were to
+-- fewer: whether it is about ends that fetched fewer jobs than they were to: otherwise the worker goes on as before
 function departure.reply_again(d, result, fewer)
   if d.meter then d.meter.loss = nil end
-  return departure.reply(d, result, fewer and d.stop == 'full' and as_text.us(d.now) or '')
+  return departure.reply(d, result, fewer and as_text.us(d.now) or '')
 end
 
 function departure.remember(d)
   local call, jobs = d.call, d.fetched
   for _, g in ipairs(d.granted) do jobs[#jobs + 1] = departure.memo(g) end
-  if #jobs == 0 or d.repeated or not departure.remembers(d) then return end
-  grants.keep(call.base, call.grant, call.memo_ms, jobs, d.stop, d.last_before, d.meter and d.meter.seq,
-    as_text.us(d.now))
+  if #jobs == 0 or not departure.remembers(d) then return end
+  grants.keep(call.base, call.grant, call.memo_ms, jobs, d.last_before, d.meter and d.meter.seq, as_text.us(d.now))
 end
 
 -- If the last job to start did not pass the meter, some worker bypasses it. The next report counts its jobs.
@@ -274,7 +274,7 @@ function departure.settle(d, asked)
   end
   -- Nor would it get a job at the global concurrency limit (the end of a job sets the marker again), or if none waits.
   local settled = d.stop == 'halted' or (d.stop == 'empty' and #d.granted + #d.fetched > 0)
-  if settled and d.shape and not d.repeated then redis.call('ZREM', marker, '0') end
+  if settled and d.shape then redis.call('ZREM', marker, '0') end
   return ''
 end
 
@@ -303,7 +303,7 @@ end
 -- Records how fast jobs leave, and how workers ask. Departures that empty a queue say nothing about its workers.
 function departure.pace(d, count)
   local shape, base, empty = d.shape, d.call.base, d.stop == 'empty'
-  if not shape or d.repeated then return end
+  if not shape then return end
   local m, total = d.meter, count > 0 and pace.total(base, d.meter and d.departed or count)
   local has_left = total and (shape.capacity or not m)
   local has_asked = shape.capacity and (count > 0 or empty or d.stop == 'closed')

@@ -16,8 +16,8 @@ end
 
 -- jobs: {id, slot µs, cost, cost µs, score} each, or {id, score} or only an id if the slot is `at` (µs, text). After
 -- memo_ms their locks have expired.
-function grants.keep(base, grant, memo_ms, jobs, stop, last_before, seq, at)
-  local memo = cmsgpack.pack(grant, jobs, stop, last_before, seq, at)
+function grants.keep(base, grant, memo_ms, jobs, last_before, seq, at)
+  local memo = cmsgpack.pack(grant, jobs, last_before, seq, at)
   redis.call('SET', grants_key(base, grant), memo, 'PX', memo_ms)
 end
 
@@ -31,13 +31,13 @@ end
 function grants.recall(base, grant)
   local memo = redis.call('GET', grants_key(base, grant))
   if not memo then return nil end
-  local kept, jobs, stop, last_before, seq, at = cmsgpack.unpack(memo)
+  local kept, jobs, last_before, seq, at = cmsgpack.unpack(memo)
   if kept ~= grant then return nil end
   for i, job in ipairs(jobs) do
     if type(job) == 'string' then job = { job, '' } end
     jobs[i] = #job == 2 and { job[1], at, '1', '0', job[2] } or job
   end
-  return { jobs = jobs, stop = stop, last_before = last_before, seq = seq }
+  return { jobs = jobs, last_before = last_before, seq = seq }
 end
 
 return grants

@@ -183,7 +183,7 @@ function quick_gate.save(q, call)
   else
     pace.count(q.base, count, q.now, call.began)
   end
-  grants.keep(q.base, call.grant, call.memo_ms, q.jobs, 'full', q.slot_before, m and m.seq, q.at)
+  grants.keep(q.base, call.grant, call.memo_ms, q.jobs, q.slot_before, m and m.seq, q.at)
 end
 
 return quick_gate

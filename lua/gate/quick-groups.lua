@@ -130,7 +130,7 @@ function quick_groups.save(q, call, ended, began)
   for _, id in ipairs(ended) do freed = q.g:left(id) or freed end
   q.g:save()
   if #q.jobs > 0 then
-    grants.keep(q.base, call.grant, call.memo_ms, q.jobs, 'full', nil, nil, q.at)
+    grants.keep(q.base, call.grant, call.memo_ms, q.jobs, nil, nil, q.at)
     pace.count(q.base, #q.jobs, q.now, began)
   end
   return freed

@@ -245,3 +245,34 @@ test('a request without an answer is sent again although a job ends before, whos
     await queue.close()
   }
 })
+
+test('a delayed job starts when it is due although the grant before was sent again', async () => {
+  const { connection, prefix } = redis
+  const queue = new ShapedQueue('due', { connection, prefix, shape: { capacity: 10 } })
+  let end = () => {}
+  const process = (job: Job) =>
+    job.name === 'first' ? new Promise<void>((resolve) => (end = resolve)) : Promise.resolve()
+  const worker = new ShapedWorker('due', process, {
+    connection,
+    prefix,
+    concurrency: 3,
+    report: false,
+    drainDelay: 60,
+  })
+  const completed: string[] = []
+  worker.on('completed', (job) => completed.push(job.name))
+  worker.on('error', () => {})
+  try {
+    await queue.add('delayed', {}, { delay: 1500 })
+    // The worker alone knows when that is due.
+    await expect.poll(() => redis.client().exists(queue.toKey('marker'))).toBe(0)
+    await disturb(worker, ['unanswered'], async () => {})
+    await queue.add('first', {})
+    // Its wait for a marker lasts 10 s.
+    await expect.poll(() => completed, { timeout: 8000 }).toEqual(['delayed'])
+  } finally {
+    end()
+    await worker.close()
+    await queue.close()
+  }
+})

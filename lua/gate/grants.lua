@@ -1,17 +1,15 @@
 local grants = {}
 
--- Grants that a worker may request again because their replies were lost: several at once if the connection broke. It
--- numbers its calls, and never has this many in flight.
-local GRANTS_KEPT = 64
+-- Grants that a worker may request again because their replies were lost: several at once if the connection broke.
 
--- grant: the id of a call, which is the worker's id, a colon and a number
+-- grant: the id of a call: the worker's id, the number of the memo that is this call's until it is answered, and that of
+-- the call, with colons
 function grants.worker(grant)
-  return string.match(grant, '^(.*):')
+  return string.match(grant, '^(.*):%d+:')
 end
 
 local function grants_key(base, grant)
-  local worker, number = string.match(grant, '^(.*:)(%d+)$')
-  return base .. 'meta:grants:' .. worker .. number % GRANTS_KEPT
+  return base .. 'meta:grants:' .. string.match(grant, '^(.*):')
 end
 
 -- jobs: {id, slot µs, cost, cost µs, score} each, or {id, score} or only an id if the slot is `at` (µs, text). After

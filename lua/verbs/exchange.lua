@@ -8,7 +8,7 @@
   ARGV
     [1]  'id:revision' of the shape that the caller knows, '' if none
     [2]  horizon, µs; 0 for a stock worker, which sleeps by its own timers
-    [3]  id of this call: the worker's id, a colon and a number
+    [3]  id of this call (gate/grants)
     [4]  how long a grant, or the end of a job that is not kept, is remembered, ms
     [5]  whether jobs may leave although no shape is stored: '0', '1', or 'plain' for a stock worker that knows of none:
          then ends are exactly BullMQ's, and requests are not remembered

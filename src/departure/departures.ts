@@ -40,6 +40,19 @@ export interface ExchangeTerms {
   readonly reported: number
 }
 
+/** A call of a worker, which is sent again as the same call until Redis answers it. */
+export interface Call {
+  readonly id: string
+  /** The number of the place in Redis for what it was granted. No other call has it before this one is answered. */
+  readonly memo: number
+}
+
+/**
+ * So many calls of a worker are remembered, or as many as are in flight: an earlier copy of one that was answered may
+ * still arrive.
+ */
+export const CALLS_REMEMBERED = 64
+
 /** Sends the ends of these jobs until Redis has stored them. */
 export type StoresEnds = <T>(jobIds: readonly string[], send: () => Promise<T>) => Promise<T>
 
@@ -55,6 +68,9 @@ export class Departures {
   readonly #memoMs: number
   readonly #wallMs: () => number
   #calls = 0
+  #memos = CALLS_REMEMBERED
+  /** The memos of answered calls, in that order. */
+  readonly #freeMemos = Array.from({ length: CALLS_REMEMBERED }, (_, memo) => memo)
   /** How far the local clock was ahead of Redis's at the last reply, ms. */
   #aheadMs = 0
 
@@ -91,10 +107,11 @@ export class Departures {
 
   /**
    * Asks for jobs in free places.
-   * @param call its id: if Redis has answered an earlier request with it, the jobs are those of that answer
+   * @param call if Redis has run it before, the jobs are those that it was granted then. Default: another one
    * @returns a grant's jobs have the lock tokens, if these are not in the options of the request
    */
-  async ask(worker: DepartingWorker, request: DepartureRequest, call = this.nextCall(worker)): Promise<DepartureReply> {
+  async ask(worker: DepartingWorker, request: DepartureRequest, call?: Call): Promise<DepartureReply> {
+    if (!call) return this.#untilSettled(worker, (next) => this.ask(worker, request, next))
     const { jobs, horizonUs, longestHorizonUs = horizonUs, ran = '', options = '' } = request
     await this.#store.prepared()
     const places = [jobs, Math.floor(this.#wallMs()), options, worker.name ?? '', ran, 'free', longestHorizonUs]
@@ -113,26 +130,43 @@ export class Departures {
       places.push(...fields)
       ids.push(id)
     }
-    const call = this.nextCall(worker)
-    return this.#untilStored(ids, () => this.#exchange(worker, call, terms, places))
+    return this.#untilSettled(worker, (call) =>
+      this.#untilStored(ids, () => this.#exchange(worker, call, terms, places)),
+    )
   }
 
   async #exchange(
     { allowUnshaped, isPlain }: DepartingWorker,
-    call: string,
+    call: Call,
     { horizonUs, reported }: ExchangeTerms,
     places: readonly Argument[],
   ): Promise<readonly unknown[]> {
     const { identity } = this.#store.memory
     const allows = isPlain ? 'plain' : Number(allowUnshaped)
-    const args = [this.#store.key, identity, horizonUs, call, this.#memoMs, allows, reported, ...places]
+    const args = [this.#store.key, identity, horizonUs, call.id, this.#memoMs, allows, reported, ...places]
     return runScript<readonly unknown[]>(await this.#client(), this.#scripts.command('exchange'), args)
   }
 
-  /** @returns the id of a call of this worker */
-  nextCall({ id }: DepartingWorker): string {
+  /** Makes a call of this worker, which is not sent again once `send` has settled. */
+  async #untilSettled<T>(worker: DepartingWorker, send: (call: Call) => Promise<T>): Promise<T> {
+    const call = this.nextCall(worker)
+    try {
+      return await send(call)
+    } finally {
+      this.answered(call)
+    }
+  }
+
+  /** @returns a call of this worker, until {@link answered} */
+  nextCall({ id }: DepartingWorker): Call {
     this.#calls += 1
-    return `${id}:${this.#calls}`
+    const memo = this.#freeMemos.shift() ?? this.#memos++
+    return { id: `${id}:${memo}:${this.#calls}`, memo }
+  }
+
+  /** It is not sent again. */
+  answered({ memo }: Call): void {
+    this.#freeMemos.push(memo)
   }
 
   /** Reads a reply, and learns what it says of the shape. */

@@ -1,7 +1,7 @@
 import { Collector } from '../redis/collector.ts'
 import type { ShapeStore } from '../shape/store.ts'
 import type { StoredShape } from '../shape/stored.ts'
-import type { DepartingWorker, DepartureRequest, Departures } from './departures.ts'
+import type { Call, DepartingWorker, DepartureRequest, Departures } from './departures.ts'
 import { type JobEnd, resultLength } from './job-end.ts'
 import { mostEnded } from './jobs-per-script.ts'
 import { type DepartureReply, type FetchedJob, type FetchedTuple, isFetchedTuple } from './reply.ts'
@@ -55,8 +55,8 @@ export class Exchange {
   readonly #together: Collector<JobEnd, number>
   #loop: EndingLoop | undefined
   #running = 0
-  /** The id of a request for jobs that Redis has not answered. */
-  #unanswered: string | undefined
+  /** A request for jobs that Redis has not answered. */
+  #unanswered: Call | undefined
   /** Characters of the results that were collected. */
   #collected = 0
 
@@ -90,10 +90,12 @@ export class Exchange {
     return this.#departures.ready()
   }
 
-  /** Asks for jobs in free places. If that fails, the next request is sent as the same call: Redis may have granted jobs. */
+  /** Asks for jobs in free places, one request at a time. If that fails, the next request is sent as the same call: Redis may have granted jobs. */
   async ask(request: DepartureRequest): Promise<DepartureReply> {
     this.#unanswered ??= this.#departures.nextCall(this.#worker)
-    const reply = await this.#departures.ask(this.#worker, request, this.#unanswered)
+    const call = this.#unanswered
+    const reply = await this.#departures.ask(this.#worker, request, call)
+    this.#departures.answered(call)
     this.#unanswered = undefined
     return reply
   }

@@ -1,4 +1,5 @@
 import type { Redis } from 'ioredis'
+import { CALLS_REMEMBERED } from '../departure/departures.ts'
 import { ShapedQueue } from '../queue/queue.ts'
 import { ShapedWorker } from '../worker/worker.ts'
 import { isDenied } from './permission.ts'
@@ -10,7 +11,6 @@ export const CANARY = 'sluice-doctor-'
 const SHAPE = { rate: '1000/s', burst: 10, capacity: 10, concurrency: 10 }
 /** BullMQ would print its own warnings about the server: other checks report these. */
 const QUIET = { skipVersionCheck: true }
-const GRANT_MEMOS = 64
 /** Fixed, so that a job whose add failed midway can be removed too. */
 const JOB_ID = 'canary'
 
@@ -91,7 +91,7 @@ export class Canary {
   }
 
   #keysOf(workerId: string): string[] {
-    const grants = Array.from({ length: GRANT_MEMOS }, (_, n) => `meta:grants:${workerId}:${n}`)
+    const grants = Array.from({ length: CALLS_REMEMBERED }, (_, memo) => `meta:grants:${workerId}:${memo}`)
     return [...grants, `meta:left:${workerId}`].map((suffix) => this.#queue.toKey(suffix))
   }
 

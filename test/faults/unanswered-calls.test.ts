@@ -276,3 +276,31 @@ test('a delayed job starts when it is due although the grant before was sent aga
     await queue.close()
   }
 })
+
+test('a grant is repeated however many jobs ended before it is asked for again', async () => {
+  const { connection, prefix } = redis
+  const queue = new ShapedQueue('many-ends', { connection, prefix, shape: { groups: {} } })
+  const opts = { group: { id: 'a' } }
+  let end = () => {}
+  const process = (job: Job) =>
+    job.name === 'first' ? new Promise<void>((resolve) => (end = resolve)) : Promise.resolve()
+  const worker = new ShapedWorker('many-ends', process, { connection, prefix, concurrency: 2, report: false })
+  let completed = 0
+  worker.on('completed', () => (completed += 1))
+  worker.on('error', () => {})
+  try {
+    await queue.add('first', {}, opts)
+    await expect.poll(() => queue.getActiveCount()).toBe(1)
+    // Each end fetches the next job, and so is remembered as well.
+    await disturb(worker, ['unanswered'], async () => {
+      end()
+      await expect.poll(() => completed).toBeGreaterThan(80)
+    })
+    await queue.addBulk(Array.from({ length: 100 }, () => ({ name: 'next', data: {}, opts })))
+    await expect.poll(() => completed, { timeout: 15_000 }).toBe(101)
+  } finally {
+    end()
+    await worker.close()
+    await queue.close()
+  }
+})

@@ -30,7 +30,7 @@ function operations.depart(op)
   end
   local call = {
     key = shape_key, base = base, identity = '', horizon = op.horizonUs, longest = op.horizonUs,
-    grant = ':0', caller = '', memo_ms = '1', token = op.asked > 1 and 'token',
+    grant = ':0:0', caller = '', memo_ms = '1', token = op.asked > 1 and 'token',
   }
   local answer = start(call, op.asked, '0', options)
   -- Each is another call.

@@ -39,7 +39,7 @@ function steps.depart(identity, asked, horizon, ...)
   local options = cmsgpack.pack({ token = 'token' })
   local call = {
     key = shape_key, base = base, identity = identity, horizon = tonumber(horizon),
-    longest = tonumber(horizon), grant = ':0', caller = '', memo_ms = '1', token = 'token',
+    longest = tonumber(horizon), grant = ':0:0', caller = '', memo_ms = '1', token = 'token',
   }
   local reply = start(call, tonumber(asked), '0', options)
   -- Each is another call.

@@ -18,7 +18,7 @@
     of a job that is delayed (a retry with a backoff) the delay, ms, as result; if no next one is wanted, its lock token as
     options; as kind: delayed, 1 to count no attempt, 0, 1 if the next one is wanted;
     or, if none ended,
-    [7]  the number of free places, >= 1
+    [7]  the number of free places; 0: only the jobs that this call was granted before are wanted
     [8]  timestamp
     [9]  BullMQ's options of moveToActive, its lock token among them; '' if that is the id of this call
     [10] name of the worker or '', for those options

@@ -100,6 +100,11 @@ export class Exchange {
     return reply
   }
 
+  /** @returns what was granted to a request that failed; undefined if none did */
+  async recall(): Promise<DepartureReply | undefined> {
+    return this.#unanswered && this.ask({ jobs: 0, horizonUs: 0 })
+  }
+
   /** Whether a job that ends now is to be replaced. It is decided once, however often the end is sent. */
   get fetches(): boolean {
     return this.#served.fetchesOnFinish

@@ -72,6 +72,8 @@ export interface DispatchHost extends ReturnHost {
   heardAtMs(): number
   /** Waits for BullMQ's marker; resolves with its time (ms) to ask at, 0 for now, undefined if it did not come. */
   waitForMarker(untilMs: number): Promise<number | undefined>
+  /** What was granted to a request for jobs that failed; undefined if nothing was, or Redis does not answer. */
+  recall(): Promise<DepartureReply | undefined>
   /** Runs a job to its end, whatever the outcome. */
   process(job: HeldJob): Promise<void>
 }
@@ -230,12 +232,20 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
         if (this.#running.size > 0) await this.#rest(undefined)
       } else await (this.#host.overloaded() ? this.#sitOut() : this.#step())
     }
+    await this.#recall()
     // An end that was sent before may still fetch a job, which is held here when its reply comes.
     do {
       await this.#turn
       await this.giveBackHeld()
       if (this.#running.size > 0) await this.#rest(undefined)
     } while (this.#taken > 0 || this.#running.size > 0)
+  }
+
+  /** Jobs of a lost reply would wait for this worker until their locks expire: they are held, to be given back. */
+  async #recall(): Promise<void> {
+    if (!this.#schedule.hasFailed) return
+    const reply = await this.#host.recall().catch(() => undefined)
+    for (const job of reply ? heldJobs(reply) : []) this.#timer.hold(job)
   }
 
   /** Gives back every held job, in order, and leaves the next slots to other workers. */

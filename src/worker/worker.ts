@@ -65,15 +65,15 @@ function isLost({ message, code }: Error & { readonly code?: unknown }, jobId = 
   return NOT_OURS.includes(code) && message.toLowerCase().includes(`job ${jobId}`.toLowerCase())
 }
 
-/** Resolves with the call, or when the connection that it was sent over closes. */
-async function orClosed(client: Client, call: Promise<unknown>): Promise<void> {
+/** Resolves with the call, or with undefined when the connection that it was sent over closes. */
+async function orClosed<T>(client: Client, call: Promise<T>): Promise<T | undefined> {
   let done = () => {}
-  const closed = new Promise<void>((resolve) => {
-    done = resolve
+  const closed = new Promise<undefined>((resolve) => {
+    done = () => resolve(undefined)
     client.on('close', done)
   })
   try {
-    await Promise.race([call, closed])
+    return await Promise.race([call, closed])
   } finally {
     client.removeListener('close', done)
   }
@@ -401,6 +401,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       waitForMarker: (untilMs) => this.#waitForMarker(untilMs),
       process: (held) => this.#process(held),
       giveBack: (jobs, leaving) => this.#giveBack(jobs, leaving),
+      recall: () => this.#recall(),
     }
   }
 
@@ -469,6 +470,14 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     } finally {
       this.#jobs.ended(held)
     }
+  }
+
+  /** For a Redis that does not answer, nothing waits: the jobs are recovered as stalled. */
+  async #recall(): Promise<DepartureReply | undefined> {
+    const { exchange } = this.backend
+    if (!exchange || this.#forced) return undefined
+    const client = await this.backend.client
+    return client.status === 'ready' ? orClosed(client, exchange.recall()) : undefined
   }
 
   async #giveBack(jobs: readonly HeldJob[], leaving: boolean): Promise<void> {

@@ -304,3 +304,26 @@ test('a grant is repeated however many jobs ended before it is asked for again',
     await queue.close()
   }
 })
+
+test.each(['close', 'pause'] as const)('jobs of a lost reply go back at a %s', async (stop) => {
+  const { connection, prefix } = redis
+  const queue = new ShapedQueue(stop, { connection, prefix, shape: { rate: '100/s', burst: 2 } })
+  const process = async () => {}
+  const worker = new ShapedWorker(stop, process, { connection, prefix, concurrency: 3, report: false, autorun: false })
+  worker.on('error', () => {})
+  try {
+    const added = await queue.addBulk(Array.from({ length: 4 }, () => ({ name: 'job', data: {} })))
+    await worker.waitUntilReady()
+    const stops: Promise<void>[] = []
+    await disturb(worker, ['unanswered'], async () => {
+      stops.push(worker[stop]())
+    })
+    await worker.run()
+    await Promise.all(stops)
+    expect(await queue.getJobCounts('wait', 'active', 'completed')).toEqual({ wait: 4, active: 0, completed: 0 })
+    expect((await queue.getWaiting()).map(({ id }) => id)).toEqual(added.map(({ id }) => id))
+  } finally {
+    await worker.close()
+    await queue.close()
+  }
+})

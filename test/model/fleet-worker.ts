@@ -191,6 +191,7 @@ export class FleetWorker {
       heardAtMs: () => (this.#fleet.mayDie ? Number.NEGATIVE_INFINITY : this.#clock.time.monotonicMs()),
       waitForMarker: (untilMs) => this.#waitForMarker(untilMs),
       process: (held) => this.#process(held).catch((error: unknown) => this.#fails(error)),
+      recall: () => this.#exchange.recall(),
       giveBack: async (jobs, leaving) => {
         if (this.#dead) return
         for (const { id } of jobs) this.#fleet.givenBack += this.#fleet.jobs[Number(id)]?.cost ?? 1

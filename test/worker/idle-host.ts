@@ -16,6 +16,7 @@ export function idleDispatcher(
     ready: async () => {},
     waitForMarker: () => new Promise<number>(() => {}),
     giveBack: async () => {},
+    recall: async () => undefined,
     ...given,
   }
   return new Dispatcher(host, host, new RedisClock())

@@ -144,7 +144,8 @@ export class Departures {
     const { identity } = this.#store.memory
     const allows = isPlain ? 'plain' : Number(allowUnshaped)
     const args = [this.#store.key, identity, horizonUs, call.id, this.#memoMs, allows, reported, ...places]
-    return runScript<readonly unknown[]>(await this.#client(), this.#scripts.command('exchange'), args)
+    const client = await this.#client()
+    return await runScript<readonly unknown[]>(client, this.#scripts.command('exchange'), args)
   }
 
   /** Makes a call of this worker, which is not sent again once `send` has settled. */

@@ -4,7 +4,7 @@ import type { StoredShape } from '../shape/stored.ts'
 import type { Call, DepartingWorker, DepartureRequest, Departures } from './departures.ts'
 import { type JobEnd, resultLength } from './job-end.ts'
 import { mostEnded } from './jobs-per-script.ts'
-import { type DepartureReply, type FetchedJob, type FetchedTuple, isFetchedTuple } from './reply.ts'
+import { type DepartureReply, type FetchedTuple, isFetchedTuple } from './reply.ts'
 import { NOT_NOW, UnreportedDepartures } from './unreported.ts'
 
 /** Below this many jobs, each is finished by itself: collecting them would cost more than it saves. */
@@ -18,14 +18,16 @@ const MIN_BATCH = 5
 /** Results that one script should store, characters: it stores each in the job and in an event, 2.7 ms for 1 MiB. */
 const MOST_RESULTS = 256 * 1024
 
-/** Of each end: BullMQ's code, the text of an error, or the job that came in the place of the one that ended. */
-export type EndResult = number | string | FetchedJob
+/** Of each end: BullMQ's code, the text of an error, or its tuple with the job that came in the place of the one that ended. */
+export type EndResult = number | string | FetchedTuple
 
 /** What the ends of jobs brought. */
 export interface Exchanged {
   readonly ends: readonly JobEnd[]
   /** In the order of the ends. A job that came in the place of another is locked with its token. */
   readonly results: readonly EndResult[]
+  /** Redis's time, µs, at which limits are charged; undefined if the reply does not have it. */
+  readonly nowUs: number | undefined
   /** What else the script reported; undefined if a job came for each that was to be fetched. */
   readonly reply: DepartureReply | undefined
   /** When the call was sent, by the clock of the loop, ms. */
@@ -130,25 +132,18 @@ export class Exchange {
     for (const { fetches } of ends) if (fetches) wanted += 1
     const { stored } = this.#store.memory
     const counts = wanted > 0 && stored !== undefined && !stored.isPaced
-    const reported = counts ? this.#unreported.take(loop.nowMs) : NOT_NOW
     const sentMs = loop.nowMs
+    const reported = counts ? this.#unreported.take(sentMs) : NOT_NOW
     const raw = await this.#departures.exchange(this.#worker, { horizonUs: loop.horizonUs, reported }, ends)
-    const results = raw[2] as (number | string | FetchedTuple | FetchedJob)[]
+    const results = raw[2] as readonly EndResult[]
     let fetched = 0
-    // In place: there are as many as jobs.
-    for (let i = 0; i < results.length; i++) {
-      const result = results[i]
-      if (!isFetchedTuple(result)) continue
-      const [fields, id, , , score = ''] = result
-      results[i] = { fields, id, score, nowUs: raw[1] === '' ? undefined : Number(raw[1]) }
-      fetched += 1
-    }
+    for (const result of results) if (isFetchedTuple(result)) fetched += 1
     if (counts) this.#unreported.add(fetched, reported)
     const reply = wanted > 0 ? this.#whatElse(raw, fetched, wanted) : undefined
     // The ends are stored: if that fails, the next request restores the shape.
     if (reply?.lost) await this.#store.restore().catch(() => {})
-    loop.exchanged({ ends, results: results as EndResult[], reply, sentMs })
-    return (results as EndResult[]).map(codeOf)
+    loop.exchanged({ ends, results, nowUs: raw[1] === '' ? undefined : Number(raw[1]), reply, sentMs })
+    return results.map(codeOf)
   }
 
   #whatElse(raw: readonly unknown[], fetched: number, wanted: number): DepartureReply | undefined {

@@ -1,5 +1,5 @@
 import type { ShapeIdentity } from '../shape/stored.ts'
-import type { DepartureReply, FetchedJob, Grant } from './reply.ts'
+import type { DepartureReply, FetchedTuple, Grant } from './reply.ts'
 
 /** A job that is held until its slot. */
 export interface HeldJob extends Grant {
@@ -37,7 +37,7 @@ const NO_SHAPE: ShapeIdentity = { id: '', revision: '' }
  * @param due nothing may hold it, not even limits
  */
 export function unheldJob(
-  { id, fields, score }: FetchedJob,
+  [fields, id, , , score = '']: FetchedTuple,
   token: string,
   slotUs: number,
   place: number,

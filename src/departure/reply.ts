@@ -17,13 +17,13 @@ export interface Grant {
 }
 
 /** BullMQ's tuple with a job that its own script text fetched. Score: among the prioritized jobs, of a job of a group. */
-export type FetchedTuple = [fields: readonly string[], id: string, limitedMs: number, delayedMs: number, score?: string]
-
-/** A job that the end of another fetched, because nothing held it; it is locked with the token of that one. */
-export interface FetchedJob extends Pick<Grant, 'id' | 'fields' | 'score'> {
-  /** Redis's time, µs, at which limits are charged; undefined if the reply does not have it. */
-  readonly nowUs: number | undefined
-}
+export type FetchedTuple = readonly [
+  fields: readonly string[],
+  id: string,
+  limitedMs: number,
+  delayedMs: number,
+  score?: string,
+]
 
 /** Why no more jobs were granted. */
 export type Stop = 'full' | 'closed' | 'empty' | 'halted' | 'limited' | 'unshaped'

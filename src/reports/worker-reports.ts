@@ -125,12 +125,16 @@ export class WorkerReports {
     worker.on('failed', (job, error) => this.#failedAttempt((error as Error).message, job?.finishedOn !== undefined))
   }
 
+  /** Without a shape there are no reports, so nothing may accumulate for them. */
+  get counts(): boolean {
+    return this.#shape !== undefined
+  }
+
   departed(job: StartedJob, departure: Departure): void {
-    // Without a shape there are no reports, so nothing may accumulate for them.
-    if (!this.#shape) return
+    if (!this.counts) return
     this.#started += 1
     this.#counts.add(departure.departureTimeUs, departure.latenessUs, readyUs(job))
-    if (this.#shape.number('audit')) this.#audit.push([departure.departureTimeUs, departure.departedAtUs])
+    if (this.#shape?.number('audit')) this.#audit.push([departure.departureTimeUs, departure.departedAtUs])
   }
 
   /** What held a job longest before its first attempt, as far as known here. */

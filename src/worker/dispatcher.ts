@@ -3,9 +3,8 @@ import { EventEmitter } from 'node:events'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { EndingLoop, Exchange, Exchanged } from '../departure/exchange.ts'
 import { type HeldJob, heldJobs, startByOf, unheldJob } from '../departure/held-job.ts'
-import type { JobEnd } from '../departure/job-end.ts'
 import { mostStarted } from '../departure/jobs-per-script.ts'
-import type { DepartureReply } from '../departure/reply.ts'
+import { type DepartureReply, isFetchedTuple } from '../departure/reply.ts'
 import { UncertainClockError } from '../errors.ts'
 import type { RedisClock } from '../redis/clock.ts'
 import { DEFAULT_HORIZON_MS, DEFAULT_MAX_LATENESS_MS } from '../shape/shape.ts'
@@ -139,7 +138,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     this.#exchange = exchange
     this.#clock = clock
     this.#late = new LateReturns(clock.time)
-    this.#timer = new DepartureTimer(clock, (job) => this.#due(job))
+    this.#timer = new DepartureTimer(clock, (job) => void (this.returnIfLate(job) ?? this.#run(job)))
     this.#returning = new ReturningJobs(host, (failed) => {
       if (failed) this.emit('error', failed.error)
       this.wake()
@@ -313,9 +312,9 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
   }
 
   /** Jobs have ended, and others come in their places. */
-  exchanged({ ends, results, reply, sentMs }: Exchanged): void {
-    const fetched = this.#fetched(ends, results, sentMs)
-    const came = fetched + (reply?.grants.length ?? 0)
+  exchanged(exchanged: Exchanged): void {
+    const { reply, sentMs } = exchanged
+    const came = this.#fetched(exchanged) + (reply?.grants.length ?? 0)
     if (reply) {
       this.#note(reply, sentMs)
       this.#hold(heldJobs(reply))
@@ -332,22 +331,23 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
   }
 
   /** @returns how many jobs came in the places of others, to start at once */
-  #fetched(ends: readonly JobEnd[], results: Exchanged['results'], sentMs: number): number {
+  #fetched({ ends, results, nowUs, sentMs }: Exchanged): number {
     const free = !this.#exchange.shape?.isPaced
-    let [count, hereUs] = [0, 0]
-    for (let i = 0; i < ends.length; i++) {
-      const [end, result] = [ends[i] as JobEnd, results[i]]
-      if (typeof result === 'object') {
+    let count = 0
+    let slotUs = 0
+    ends.forEach(({ id, token, fetches }, i) => {
+      const result = results[i]
+      if (isFetchedTuple(result)) {
         if (count === 0) {
-          if (result.nowUs !== undefined) this.#clock.sample(result.nowUs, sentMs)
-          hereUs = this.#clock.nowUs() ?? Date.now() * 1000
+          if (nowUs !== undefined) this.#clock.sample(nowUs, sentMs)
+          const hereUs = this.#clock.nowUs() ?? Date.now() * 1000
+          slotUs = free ? hereUs : (nowUs ?? hereUs)
         }
-        const slotUs = free ? hereUs : (result.nowUs ?? hereUs)
-        this.#timer.hold(unheldJob(result, end.token, slotUs, i - ends.length, free))
+        this.#timer.hold(unheldJob(result, token, slotUs, i - ends.length, free))
         count += 1
       }
-      if (typeof result === 'object' || (result as number) >= 0) this.#ended.set(end.id, end.fetches)
-    }
+      if (isFetchedTuple(result) || (result as number) >= 0) this.#ended.set(id, fetches)
+    })
     if (!free && count > 0) this.emit('fetched')
     return count
   }
@@ -366,7 +366,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
       setImmediate(() => {
         this.#turn = undefined
         try {
-          this.#timer.fireDue()
+          this.#context.runInAsyncScope(() => this.#timer.fireDue())
         } catch (error) {
           this.emit('error', error)
         }
@@ -524,19 +524,11 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     if (isDrained) this.emit('empty')
   }
 
-  #due(job: HeldJob): void {
-    if (!this.returnIfLate(job)) this.#start(job)
-  }
-
-  #start(job: HeldJob): void {
+  async #run(job: HeldJob): Promise<void> {
     this.#running.add(job)
     this.#begun = true
-    void this.#run(job)
-  }
-
-  async #run(job: HeldJob): Promise<void> {
     try {
-      await this.#context.runInAsyncScope(this.#host.process, this.#host, job)
+      await this.#host.process(job)
     } finally {
       this.#ran(job)
     }
@@ -577,15 +569,20 @@ const RECENT = 8
 export class RoundTrip {
   readonly #recent: number[] = []
   #isFirst = true
+  #ms = 0
 
   /** 0 before the second call. */
   get ms(): number {
-    return this.#recent.length === 0 ? 0 : Math.min(...this.#recent)
+    return this.#ms
   }
 
   add(ms: number): void {
-    if (!this.#isFirst) this.#recent.push(ms)
-    this.#isFirst = false
+    if (this.#isFirst) {
+      this.#isFirst = false
+      return
+    }
+    this.#recent.push(ms)
     if (this.#recent.length > RECENT) this.#recent.shift()
+    this.#ms = Math.min(...this.#recent)
   }
 }

@@ -39,9 +39,10 @@ export class JobsInHand {
   }
 
   unlock(id: string, token: string): void {
-    if (this.#jobs.get(id)?.token !== token) return
-    this.#take(id, 'ending')
-    this.#take(id, 'token')
+    const job = this.#jobs.get(id)
+    if (job?.token !== token) return
+    clearRun(job)
+    this.#forget(id, job)
   }
 
   lockToken(id: string): string | undefined {
@@ -71,9 +72,12 @@ export class JobsInHand {
 
   /** A run has ended, wherever the job is now. */
   ended(held: HeldJob): void {
-    if (this.#jobs.get(held.id)?.starting === held) this.#take(held.id, 'starting')
-    this.#take(held.id, 'cancelled')
-    this.unlock(held.id, held.token)
+    const job = this.#jobs.get(held.id)
+    if (!job) return
+    if (job.starting === held) job.starting = undefined
+    job.cancelled = undefined
+    if (job.token === held.token) clearRun(job)
+    this.#forget(held.id, job)
   }
 
   #of(id: string): JobInHand {
@@ -90,11 +94,16 @@ export class JobsInHand {
     const value = job?.[field]
     if (!job || value === undefined) return undefined
     job[field] = undefined
-    if (isForgotten(job)) this.#jobs.delete(id)
+    this.#forget(id, job)
     return value
+  }
+
+  #forget(id: string, { starting, token, cancelled }: JobInHand): void {
+    if (!starting && token === undefined && !cancelled) this.#jobs.delete(id)
   }
 }
 
-function isForgotten({ starting, token, cancelled }: JobInHand): boolean {
-  return !starting && token === undefined && !cancelled
+function clearRun(job: JobInHand): void {
+  job.token = undefined
+  job.ending = undefined
 }

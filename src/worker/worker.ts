@@ -305,7 +305,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       const expiry = expiryOf(job, this.#clock)
       if (expiry) return Promise.reject(expiry)
       this.#dispatcher.departed(id)
-      if (this.#reports || this.listenerCount('departed') > 0) this.#reportDeparture(job, held)
+      if (this.#reports?.counts || this.listenerCount('departed') > 0) this.#reportDeparture(job, held)
     }
     const call = () => super.callProcessJob(job, token, signal)
     const running = held ? this.#attempts.run(job, held, call) : call()

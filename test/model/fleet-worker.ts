@@ -105,10 +105,9 @@ export class FleetWorker {
         return loop.fetchesOnFinish
       },
       exchanged: (exchanged: Exchanged) => {
+        const { nowUs = time.nowUs } = exchanged
         for (const result of exchanged.results) {
-          if (typeof result !== 'object') continue
-          const { id, nowUs = time.nowUs } = result
-          granted.set(Number(id), { atUs: nowUs, slotUs: nowUs })
+          if (typeof result === 'object') granted.set(Number(result[1]), { atUs: nowUs, slotUs: nowUs })
         }
         if (exchanged.reply) this.#noteGrants(exchanged.reply)
         loop.exchanged(exchanged)

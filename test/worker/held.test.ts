@@ -76,16 +76,16 @@ const turn = () => new Promise((resolve) => setImmediate(resolve))
 
 test('jobs that several ends brought start in the order of their slots', async () => {
   const { dispatcher, did, nowUs } = dispatching()
-  const ago = (ms: number) => ({ fields: [], id: `${ms} ms ago`, score: '', nowUs: nowUs - ms * 1000 })
+  const ago = (ms: number) => ({ results: [[[], `${ms} ms ago`, 0, 0]], nowUs: nowUs - ms * 1000 }) as const
   dispatcher.exchanged({ ...nothing, reply: grantOf('1 ms ago', nowUs - 1000) })
   dispatcher.exchanged({ ...nothing, reply: grantOf('2 ms ago', nowUs - 2000) })
-  dispatcher.exchanged({ ...nothing, ends: [endOf('another')], results: [ago(3)] })
+  dispatcher.exchanged({ ...nothing, ends: [endOf('another')], ...ago(3) })
   await turn()
   expect(did).toEqual(['2 ms ago', '1 ms ago', '3 ms ago'])
 })
 
 test.each([
-  ['fetched', { ends: [endOf('first')], results: [{ fields: [], id: 'next', score: '', nowUs: undefined }] }],
+  ['fetched', { ends: [endOf('first')], results: [[[], 'next', 0, 0]] }],
   ['granted', { reply: grantOf('next', 0) }],
 ] as const)('a job that ended is reported before the one that its end %s starts', async (_, brought) => {
   const { dispatcher, did } = dispatching()

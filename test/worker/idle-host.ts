@@ -23,4 +23,4 @@ export function idleDispatcher(
 }
 
 /** Ends that brought nothing. */
-export const nothing: Exchanged = { ends: [], results: [], reply: undefined, sentMs: 0 }
+export const nothing: Exchanged = { ends: [], results: [], nowUs: undefined, reply: undefined, sentMs: 0 }

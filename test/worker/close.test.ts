@@ -73,11 +73,12 @@ test('what is held goes back in order, as if it had never been granted', async (
 
 test('priorities keep their exact order when they come back', async () => {
   const queue = shop.queue(WIDE)
-  const { worker, calls } = await started(queue, { concurrency: 9 })
+  const { worker, calls, departed } = await started(queue, { concurrency: 9 })
   const names = Array.from({ length: 12 }, (_, i) => `p${i}`)
   await queue.addBulk(names.map((name, i) => ({ name, data: {}, opts: { priority: i < 6 ? 7 : 8 } })))
   const before = await client.zrange(queue.toKey('prioritized'), '0', '-1', 'WITHSCORES')
   await holding(calls, 9)
+  await departed.reach(1)
   await worker.close()
   const after = await client.zrange(queue.toKey('prioritized'), '0', '-1', 'WITHSCORES')
   expect(await waiting(queue)).toEqual(names.slice(1))

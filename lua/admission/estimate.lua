@@ -8,24 +8,28 @@ local as_text = use 'redis/as-text'
 -- BullMQ serves the wait list before the prioritized set, unless jobs age.
 local estimate = {}
 
--- With ageing, in a line of gate/ageing-open. looked_at: how many of the wait list are searched for a job that is at neither
--- end
+-- How many jobs of a wait list leave before one of its jobs, nil if that is not found. looked_at: how many are searched, from
+-- the next to leave on, for a job that is not the last one
+function estimate.listed(list, id, looked_at)
+  local length = redis.call('LLEN', list)
+  if redis.call('LINDEX', list, 0) == id then return length - 1 end
+  local at = redis.call('LPOS', list, id, 'RANK', -1, 'MAXLEN', looked_at)
+  return at and length - 1 - at or nil
+end
+
+-- With ageing, in a line of gate/ageing-open.
 function estimate.aged(ageing, line, id, looked_at)
   if redis.call('ZSCORE', line.set, id) then return ageing.ahead(line, id) end
-  if not line.list then return nil end
-  if redis.call('LINDEX', line.list, 0) == id then return ageing.ahead(line, id, redis.call('LLEN', line.list) - 1) end
-  local at = redis.call('LPOS', line.list, id, 'RANK', -1, 'MAXLEN', looked_at)
-  return at and ageing.ahead(line, id, redis.call('LLEN', line.list) - 1 - at) or nil
+  local index = line.list and estimate.listed(line.list, id, looked_at)
+  return index and ageing.ahead(line, id, index) or nil
 end
 
 function estimate.position(base, shape, now, id, looked_at)
   local ageing = ageing_open(base, shape, now)
-  if ageing then return estimate.aged(ageing, ageing.queue, id, looked_at or 1) end
+  if ageing then return estimate.aged(ageing, ageing.queue, id, looked_at) end
   local rank = redis.call('ZRANK', base .. 'prioritized', id)
   if rank then return redis.call('LLEN', base .. 'wait') + rank end
-  if redis.call('LINDEX', base .. 'wait', -1) == id then return 0 end
-  if redis.call('LINDEX', base .. 'wait', 0) == id then return redis.call('LLEN', base .. 'wait') - 1 end
-  return nil
+  return estimate.listed(base .. 'wait', id, looked_at)
 end
 
 -- The start (µs) as text of the job at a position, '' if unknown: in an open-ended pause no start is known.
@@ -50,8 +54,8 @@ end
 
 -- Returns position and start (µs) as text, '' if unknown: a job that is delayed, has ended or waits for its children
 -- has no position.
-function estimate.start(base, shape, now, id)
-  local position = estimate.position(base, shape, now, id)
+function estimate.start(base, shape, now, id, looked_at)
+  local position = estimate.position(base, shape, now, id, looked_at)
   if not position then return '', '' end
   return position, estimate.start_at(base, shape, now, position)
 end

@@ -9,7 +9,7 @@ local function fits_surely(key, base, identity, jobs, cost, claimed)
   local shape = parsed.of(key, f[1])
   if not shape then return identity == '' end
   -- A caller that knows another shape is to learn this one.
-  if not shape.fits or shape.identity ~= identity or (not claimed and f[2] and f[2] ~= '0') then return false end
+  if not shape.fits or shape.groups or shape.identity ~= identity or (not claimed and f[2] and f[2] ~= '0') then return false end
   if shape.interval and cost > shape.burst then return false end
   local places, timed = shape.unreserved, (shape.interval or shape.limits) ~= nil
   if not places and not timed then return true, false end

@@ -10,6 +10,7 @@ local group_bounds = use 'groups/bounds'
 local queue_groups = use 'groups/queue-groups'
 local hooked_redis = use 'redis/hooked-redis'
 local redis_now = use 'redis/redis-now'
+local parsed = use 'shape/parsed'
 
 -- Jobs of one call that certainly fit together, or whose places are claimed: only BullMQ's add script runs, for each.
 -- call (lua/verbs/add-bulk.lua): key and base of the shape, identity of the one that the caller knows, argv with `count`
@@ -60,22 +61,21 @@ end
 
 -- As fits_surely, among groups.
 local function fit_in_groups(call, highest, delayed, now)
-  local f = redis.call('HMGET', call.key, 'born', 'rev', 'groups', 'capacity', 'reservedPlaces', 'claimed', 'interval',
-    'burst', 'mode', 'expires', 'maxWaitMs', 'priorityAgeingMs')
-  if not f[3] or f[1] .. ':' .. f[2] ~= call.identity then return false end
-  if (f[9] and f[9] ~= 'enforce') or f[10] or f[11] or f[12] then return false end
+  local f = redis.call('HMGET', call.key, 'digest', 'claimed')
+  local shape = parsed.of(call.key, f[1])
+  if not (shape and shape.fits and shape.groups) or shape.identity ~= call.identity then return false end
+  if shape.interval and highest > shape.burst then return false end
   local base, queue = call.base, {}
-  if call.claim == '' and f[4] then
-    if f[6] and f[6] ~= '0' then return false end
-    queue.capacity = tonumber(f[4]) - (f[5] and tonumber(string.match(f[5], '^%d+')) or 0)
+  if call.claim == '' and shape.unreserved then
+    if f[2] and f[2] ~= '0' then return false end
+    queue.capacity = shape.unreserved
     queue.depth = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized') + delayed
       + redis.call('ZCARD', base .. 'waiting-children') + call.count
     if queue.depth > queue.capacity then return false end
   end
   local names = {}
   for _, job in pairs(call.described) do names[#names + 1] = job.group[1] end
-  if group_bounds(base, f[3], names, highest, now, queue) then return false end
-  return not (f[7] and highest > (tonumber(f[8]) or 1))
+  return not group_bounds(base, shape.groups, names, highest, now, queue)
 end
 
 -- As add_plain, of jobs that are all plain among their groups.

@@ -6,7 +6,7 @@ local parsed = use 'shape/parsed'
 local quick_path = {}
 
 -- Whether every job may leave now, for a caller that knows this shape; second, whether a shape is stored; third, if
--- only an enforced rate, whose meter is in use, and limits may hold them, the shape (shape/parsed); fourth, whether only
+-- only an enforced rate, whose meter is in use, and limits may hold them, the shape (shape/parsed); fourth, the shape if only
 -- groups may.
 function quick_path.open(key, identity)
   local shape = parsed.of(key, redis.call('HGET', key, 'digest'))
@@ -21,7 +21,7 @@ function quick_path.open(key, identity)
   if not held and not shape.groups then return true, true end
   -- Audited departures go through the gate.
   if shape.mode ~= 'enforce' or shape.audit then return false, true end
-  if shape.groups then return false, true, nil, not (held or shape.group_limits) end
+  if shape.groups then return false, true, nil, not (held or shape.group_limits) and shape or nil end
   return false, true, (not shape.interval or shape.metered) and shape or nil
 end
 

@@ -1,6 +1,7 @@
 local occupancy = use 'admission/occupancy'
 local plan = use 'admission/plan'
 local refusals = use 'admission/refusals'
+local move_to_active = use 'bullmq/moveToActive'
 local fetched_size = use 'ends/fetched-size'
 local gates = use 'gate/gates'
 local grants = use 'gate/grants'
@@ -48,7 +49,7 @@ local shapes = use 'shape/shapes'
 --   caller (worker id), is_plain (as in lua/verbs/exchange), grant (id of this call), memo_ms, token (locks the jobs,
 --   if several may be granted); ends, if jobs of the caller end in this call, and began as in meter/pace for one of
 --   them; ran, as in lua/verbs/exchange: {mean, off}; now (µs), meter, limits and fetched (jobs, as in gate/grants), if
---   gate/quick-gate has begun; once, as gate/gates has it
+--   ends/conforming has begun; once, as gate/gates has it
 local departure = {}
 
 function departure.open(call)
@@ -376,6 +377,24 @@ function departure.reply(d, result, asks)
     shapes.news(d.call.key, shape, d.call.identity),
     lead == 0 and 0 or as_text.us(lead), d.gate.span and as_text.us(span) or '', d.gate.passable and 1 or 0,
   }
+end
+
+-- Starts jobs in free places, behind the gate: BullMQ's moveToActive, once for each. asked: the
+-- number of places; timestamp and options: of BullMQ's script. Returns the reply.
+function departure.start(call, asked, timestamp, options)
+  local d = departure.open(call)
+  if d.lost then return { -1, as_text.us(d.now) } end
+  if not d.shape and not call.allows_unshaped then
+    d.stop = 'unshaped'
+    return departure.reply(d, 0, '')
+  end
+  if departure.remembers(d) and grants.may_be_kept(call.base, call.grant) and departure.replay(d) then return departure.reply_again(d, 0) end
+  local keys, args = move_to_active.keys(call.base), { call.base, timestamp, options }
+  while #d.granted < asked and departure.take(d, move_to_active.run(d.gate.redis, keys, args)) do end
+  local asks = departure.settle(d, asked)
+  departure.save(d)
+  departure.remember(d)
+  return departure.reply(d, 0, asks)
 end
 
 return departure

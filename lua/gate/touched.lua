@@ -21,4 +21,13 @@ function touched.wake()
   call_state.touched = false
 end
 
+-- After jobs were added to a queue, and its groups, if it has any, are stored.
+function touched.by_adds(base, shape, groups)
+  if not shape or not (shape.interval or shape.limits or shape.groups) then return end
+  -- Most often no worker sleeps.
+  if not (groups and groups.awaited) and redis.call('EXISTS', base .. 'meta:sleepers') == 0 then return end
+  wake.head_changed(base, groups)
+  wake.delayed(base)
+end
+
 return touched

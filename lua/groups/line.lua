@@ -212,23 +212,21 @@ end
 -- looked_at: how many of the wait list are searched
 function group_line.before(g, group, id, looked_at)
   local line = g:line(group or '')
-  local listed, rank = redis.call('LLEN', g.base .. 'wait'), redis.call('ZRANK', line.set, id)
   if g.ageing then return estimate.aged(g.ageing, line, id, looked_at) end
+  local rank = redis.call('ZRANK', line.set, id)
   if group then return rank or nil end
-  if rank then
-    return listed + rank - redis.call('ZCOUNT', g.base .. 'prioritized', '-inf', '(' .. as_text.us(g.BAND))
-  end
-  if redis.call('LINDEX', g.base .. 'wait', 0) == id then return listed - 1 end
-  local at = redis.call('LPOS', g.base .. 'wait', id, 'RANK', -1, 'MAXLEN', looked_at)
-  return at and listed - 1 - at or nil
+  if not rank then return estimate.listed(line.list, id, looked_at) end
+  return redis.call('LLEN', line.list) + rank - redis.call('ZCOUNT', line.set, '-inf', '(' .. as_text.us(g.BAND))
 end
 
--- Position and start (µs) as text of a waiting job, '' if unknown. g: the opened groups, if there are any
+-- Position and start (µs) as text of a waiting job, '' if unknown. g: the opened groups, if there are any; looked_at: how many
+-- jobs of the wait list are searched, 1 by default
 function group_line.estimate(base, shape, now, id, g, looked_at)
-  if not shape or not shape.groups then return estimate.start(base, shape, now, id) end
+  looked_at = looked_at or 1
+  if not shape or not shape.groups then return estimate.start(base, shape, now, id, looked_at) end
   g = g or queue_groups.open(base, shape, now)
   local group = queue_groups.of_job(base, id)
-  local before = group_line.before(g, group, id, looked_at or 1)
+  local before = group_line.before(g, group, id, looked_at)
   if not before then return '', '' end
   local line = group_line.open(g, shape, { group or '', jobs = {} })
   local ahead = group_line.ahead(line, group or '', before)

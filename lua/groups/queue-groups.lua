@@ -1,10 +1,10 @@
 local ageing_open = use 'gate/ageing-open'
-local in_use = use 'groups/in-use'
 local group_jobs = use 'groups/jobs'
 local group_rules = use 'groups/rules'
 local group_running = use 'groups/running'
 local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
+local call_state = use 'redis/call-state'
 local job_options = use 'shape/job-options'
 
 -- Groups: jobs of one queue that share a key (a tenant, a domain), each group with a rate, a limit on running jobs, a
@@ -104,7 +104,7 @@ function groups.note_hints(g, f, before)
     local none = f[before + i] and true or false
     used[name], known = not none, known or none
   end
-  in_use[g.base], g.has_settings, g.unknown = used, used.settings, not known
+  call_state.in_use[g.base], g.has_settings, g.unknown = used, used.settings, not known
 end
 
 -- Of a new queue, nothing is known of its sets. Called before something is to change in them.
@@ -119,7 +119,7 @@ end
 
 -- Whether a set may have members: looking up one that has none is a miss of Redis's keys, of which users have alarms.
 function groups.may_have(g, name)
-  local used = in_use[g.base]
+  local used = call_state.in_use[g.base]
   return not used or used[name]
 end
 
@@ -134,7 +134,7 @@ end
 
 -- Called before a set gets a member.
 function groups.note_used(g, name)
-  local used = in_use[g.base]
+  local used = call_state.in_use[g.base]
   if used and used[name] then return end
   if used then used[name] = true end
   redis.call('HDEL', g.base .. 'meta:groups', 'none-' .. name)
@@ -142,7 +142,7 @@ end
 
 -- A set was found empty.
 function groups.note_unused(g, name)
-  local used = in_use[g.base]
+  local used = call_state.in_use[g.base]
   if not used or not used[name] then return end
   used[name] = false
   redis.call('HSET', g.base .. 'meta:groups', 'none-' .. name, 1)

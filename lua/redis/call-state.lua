@@ -5,7 +5,9 @@
 --   touched    gate/touched
 --   bytes      ends/fetched-size
 --   finished   ends/finished
+--   in_use     groups/queue-groups: queue -> set of its groups -> whether it may have members, as far as that was read
 --   running    ends/ends; nil until an end was sent again
 return {
   base = false, shaped = false, now = false, waits = false, empty = false, touched = false, bytes = 0, finished = false,
+  in_use = {},
 }

@@ -1,4 +1,5 @@
 local next_departure = use 'admission/next-departure'
+local queue_groups = use 'groups/queue-groups'
 local as_text = use 'redis/as-text'
 
 -- The age of the head, for people: hot scripts do without it.
@@ -23,17 +24,14 @@ end
 -- of the first groups in line. Where all groups are held, they are the first jobs of those that go first: by their
 -- slots, then those with all places taken, then those that are paused. As src/inspect/group-head.ts.
 local function head_of_groups(base)
-  local BAND, MOST, lists = 4294967296, 16, base .. 'meta:groups:'
+  local MOST, lists = 16, base .. 'meta:groups:'
   local front = redis.call('ZRANGE', base .. 'prioritized', 0, 0)[1]
   local plain = redis.call('LINDEX', base .. 'wait', -1)
-    or redis.call('ZRANGEBYSCORE', base .. 'prioritized', as_text.us(BAND), '+inf', 'LIMIT', 0, 1)[1]
+    or redis.call('ZRANGEBYSCORE', base .. 'prioritized', as_text.us(queue_groups.BAND), '+inf', 'LIMIT', 0, 1)[1]
   local goes = plain and not redis.call('ZSCORE', lists .. 'limited', '')
   local head = goes and head_older(base, plain, nil) or nil
-  local group = front and cjson.decode(redis.call('HGET', base .. front, 'opts') or '{}').group
-  local id = type(group) == 'table' and group.id
-  if type(id) == 'number' then id = string.format('%.14g', id) end
-  local named = type(id) == 'string' and id ~= ''
-  if named and redis.call('ZSCORE', lists .. 'ready', id) then return head_older(base, front, head) end
+  local group = front and queue_groups.of_job(base, front)
+  if group and redis.call('ZSCORE', lists .. 'ready', group) then return head_older(base, front, head) end
   for _, list in ipairs({ 'ready', 'stale', 'limited', 'full', 'paused' }) do
     local names = redis.call('ZRANGE', lists .. list, 0, MOST - 1)
     for _, name in ipairs(names) do

@@ -36,8 +36,9 @@ local function parse(f)
     groups_at = tonumber(f[22]) or 0, ageing_ms = tonumber(f[23]), rules_at = tonumber(f[24]) or 0,
     probe = f[25], metered = f[26],
   }
-  -- For admission/fits-surely: whether a plain job need only fit, and into how many places; the reserved sum comes first.
-  shape.fits = shape.mode == 'enforce' and not (shape.expires or shape.max_wait_ms or shape.groups or shape.ageing_ms)
+  -- For adds: whether a plain job need only fit, in the queue and in its group, and into how many places; the reserved sum
+  -- comes first.
+  shape.fits = shape.mode == 'enforce' and not (shape.expires or shape.max_wait_ms or shape.ageing_ms)
   local reserved = shape.reserved and tonumber(string.match(shape.reserved, '^%d+')) or 0
   shape.unreserved = shape.capacity and math.max(0, shape.capacity - reserved)
   -- Whatever a call reads besides has this behind it.

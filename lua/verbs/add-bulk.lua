@@ -30,7 +30,6 @@ local sent_again = use 'admission/sent-again'
 local batch_once = use 'ends/batch-once'
 local queued_at_redis = use 'gate/queued-at-redis'
 local touched = use 'gate/touched'
-local wake = use 'gate/wake'
 local group_adds = use 'groups/adds'
 local group_admission = use 'groups/admission'
 local group_line = use 'groups/line'
@@ -218,9 +217,6 @@ if groups then group_adds.save(groups) end
 if once and asked[1] then once_record.keep(base, once, asked, replies) end
 -- Among groups the length of the list is no position.
 if each and not (shape and shape.groups) then position = redis.call('LLEN', base .. 'wait') end
-if shape and (shape.interval or shape.limits or shape.groups) then
-  wake.head_changed(base, groups)
-  wake.delayed(base)
-end
+touched.by_adds(base, shape, groups)
 touched.wake()
 return { 1, {}, replies, shapes.news(key, shape, identity), position, start, '0' }

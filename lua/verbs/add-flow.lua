@@ -20,7 +20,6 @@ local new_job = use 'admission/new-job'
 local sent_again = use 'admission/sent-again'
 local release_parent_if_no_pending_dependencies = use 'bullmq/releaseParentIfNoPendingDependencies'
 local touched = use 'gate/touched'
-local wake = use 'gate/wake'
 local group_hooks = use 'groups/hooks'
 local queue_groups = use 'groups/queue-groups'
 local redis_now = use 'redis/redis-now'
@@ -138,12 +137,8 @@ for at = FIRST, #ARGV, FIELDS do
   replies[#replies + 1] = reply or false
 end
 for _, queue in ipairs(queues) do
-  local shape, groups = queue.shape, queue.groups
-  if groups then groups:save() end
-  if shape and (shape.interval or shape.limits or shape.groups) then
-    wake.head_changed(queue.base, groups)
-    wake.delayed(queue.base)
-  end
+  if queue.groups then queue.groups:save() end
+  touched.by_adds(queue.base, queue.shape, queue.groups)
 end
 touched.wake()
 return { 1, {}, 0, replies, news }

@@ -105,12 +105,7 @@ end
 -- A negative number is BullMQ's refusal.
 if gone and type(reply) ~= 'number' then overflow.drop(base, shape, gone, now) end
 if groups then groups:save() end
--- Most often no worker sleeps.
-local timed = shape and (shape.interval or shape.limits or shape.groups)
-if timed and ((groups and groups.awaited) or redis.call('EXISTS', base .. 'meta:sleepers') == 1) then
-  wake.head_changed(base, groups)
-  wake.delayed(base)
-end
+touched.by_adds(base, shape, groups)
 touched.wake()
 local position, start = '', ''
 if asked ~= '' and type(reply) == 'string' then

@@ -1,8 +1,8 @@
 --[[
   Ends jobs of a worker and starts others in their places, or starts jobs in its free places. An end is BullMQ's
   moveToFinished or moveToDelayed, under pcall with a reply of its own. It fetches the next job by itself: without the
-  gate if nothing can hold that (ends/quick-path), if a rate and limits let the next jobs go now (gate/quick-gate), or if
-  only groups can hold them (gate/quick-groups).
+  gate if nothing can hold that (ends/quick-path), if a rate and limits let the next jobs go now (ends/conforming), or if
+  only groups can hold them (ends/in-groups).
   KEYS
     [1]  …:meta:shape: the keys of BullMQ's scripts are made here, since fewer are sent and read faster
   ARGV
@@ -40,21 +40,28 @@ local job_began = use 'ends/job-began'
 local end_open = use 'ends/open'
 local quick_answer = use 'ends/quick-answer'
 local quick_path = use 'ends/quick-path'
-local exchange_call = use 'gate/exchange-call'
-local start = use 'gate/start'
+local departure = use 'gate/departure'
+local grants = use 'gate/grants'
 
 local key = KEYS[1]
 local base = string.sub(key, 1, -11)
 
+-- As gate/departure has it.
+local function new_call()
+  return {
+    key = key, base = base, identity = ARGV[1], horizon = tonumber(ARGV[2]), grant = ARGV[3], caller = grants.worker(ARGV[3]),
+    memo_ms = ARGV[4], allows_unshaped = ARGV[5] ~= '0', is_plain = ARGV[5] == 'plain',
+  }
+end
+
 if ARGV[12] == 'free' then
-  local call = exchange_call(key, ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5])
-  local options, ran, off = ARGV[9], string.match(ARGV[11], '^(%d+) (%d+)$')
+  local call, options, ran, off = new_call(), ARGV[9], string.match(ARGV[11], '^(%d+) (%d+)$')
   call.longest, call.ran = tonumber(ARGV[13]), ran and { tonumber(ran), tonumber(off) }
   if options == '' then
     call.token = call.grant
     options = cmsgpack.pack({ token = call.grant, lockDuration = tonumber(call.memo_ms), name = ARGV[10] ~= '' and ARGV[10] or nil })
   end
-  return start(call, tonumber(ARGV[7]), ARGV[8], options)
+  return departure.start(call, tonumber(ARGV[7]), ARGV[8], options)
 end
 
 local unreported = ARGV[6]
@@ -66,10 +73,10 @@ if postpones then open, holds, grouped = false, nil, nil end
 if open and (stored or ARGV[5] ~= '0') then return end_open(stored, unreported) end
 -- What was counted while nothing held the jobs.
 if stored and tonumber(unreported) > 0 then quick_answer.note(base, unreported, 0, nil) end
-local call, reply, rest = exchange_call(key, ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]), nil, ends.FIRST
+local call, reply, rest = new_call(), nil, ends.FIRST
 call.wanted, call.holds, call.ends = exchanged.wanted, holds, true
 -- When the first of them started, if that is to be recorded: not under a rate without a capacity.
 if stored and not (holds and holds.interval and not holds.capacity) then call.began = job_began(base, ARGV[ends.FIRST]) end
-if grouped then reply = end_in_groups(call) end
+if grouped then reply = end_in_groups(call, grouped) end
 if holds then reply, rest = end_conforming(call) end
 return reply or end_at_gate(call, rest)

@@ -8,7 +8,6 @@
   Returns {state or '', position or '', start µs or ''}. The state is '' for an unknown job; it is 'waiting' without a
     position for one beyond the searched jobs.
 ]]
-local estimate = use 'admission/estimate'
 local group_line = use 'groups/line'
 local redis_now = use 'redis/redis-now'
 local shapes = use 'shape/shapes'
@@ -21,21 +20,5 @@ end
 if redis.call('LPOS', base .. 'active', id) then return { 'active', '', '' } end
 local now = redis_now()
 local shape = shapes.load(key, base, now)
-local state, position = 'waiting', nil
-if shape and shape.groups then
-  local ahead, start = group_line.estimate(base, shape, now, id, nil, ARGV[2])
-  return { redis.call('ZSCORE', base .. 'prioritized', id) and 'prioritized' or state, ahead, start }
-end
-local rank = redis.call('ZRANK', base .. 'prioritized', id)
-if rank then state = 'prioritized' end
-if shape and shape.ageing_ms then
-  position = estimate.position(base, shape, now, id, ARGV[2])
-elseif rank then
-  position = redis.call('LLEN', base .. 'wait') + rank
-else
-  -- The head of the queue is the end of the list.
-  local at = redis.call('LPOS', base .. 'wait', id, 'RANK', -1, 'MAXLEN', ARGV[2])
-  if at then position = redis.call('LLEN', base .. 'wait') - 1 - at end
-end
-if not position then return { state, '', '' } end
-return { state, position, estimate.start_at(base, shape, now, position) }
+local position, start = group_line.estimate(base, shape, now, id, nil, ARGV[2])
+return { redis.call('ZSCORE', base .. 'prioritized', id) and 'prioritized' or 'waiting', position, start }

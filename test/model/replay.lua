@@ -8,15 +8,15 @@
   Returns {reply, state of the meter} for each operation.
 ]]
 local faked = use 'faked'
-local start = use 'gate/start'
+local departure = use 'gate/departure'
 local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
-local give_back = use 'verbs/give-back'
 local declare_shape = use 'verbs/declare-shape'
+local give_back = use 'verbs/give-back'
 local override_shape = use 'verbs/override-shape'
 local pause_meter = use 'verbs/pause-meter'
-local restore_shape = use 'verbs/restore-shape'
 local read_meter = use 'verbs/read-meter'
+local restore_shape = use 'verbs/restore-shape'
 
 local shape_key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local wait, active, meter_key = base .. 'wait', base .. 'active', base .. 'meta:meter'
@@ -32,7 +32,7 @@ function operations.depart(op)
     key = shape_key, base = base, identity = '', horizon = op.horizonUs, longest = op.horizonUs,
     grant = ':0:0', caller = '', memo_ms = '1', token = op.asked > 1 and 'token',
   }
-  local answer = start(call, op.asked, '0', options)
+  local answer = departure.start(call, op.asked, '0', options)
   -- Each is another call.
   redis.call('DEL', base .. 'meta:grants::0')
   if #answer[4] > 0 then granted, last_before = answer, answer[10][5] end

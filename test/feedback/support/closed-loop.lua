@@ -13,10 +13,10 @@
   Returns what the script does.
 ]]
 local faked = use 'faked'
-local start = use 'gate/start'
-local give_back = use 'verbs/give-back'
-local declare_shape = use 'verbs/declare-shape'
+local departure = use 'gate/departure'
 local apply_feedback = use 'verbs/apply-feedback'
+local declare_shape = use 'verbs/declare-shape'
+local give_back = use 'verbs/give-back'
 
 faked.now, faked.run = tonumber(ARGV[1]), '1'
 
@@ -41,7 +41,7 @@ function steps.depart(identity, asked, horizon, ...)
     key = shape_key, base = base, identity = identity, horizon = tonumber(horizon),
     longest = tonumber(horizon), grant = ':0:0', caller = '', memo_ms = '1', token = 'token',
   }
-  local reply = start(call, tonumber(asked), '0', options)
+  local reply = departure.start(call, tonumber(asked), '0', options)
   -- Each is another call.
   redis.call('DEL', base .. 'meta:grants::0')
   for _, granted in ipairs(reply[4] or {}) do

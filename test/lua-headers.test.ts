@@ -12,9 +12,10 @@ interface Taken {
   readonly list: boolean
 }
 
-/** What the header says of KEYS or ARGV. */
+/** What the header says of KEYS or ARGV. One that says nothing of KEYS has that of the shape. */
 function named(text: string, section: 'KEYS' | 'ARGV'): Taken {
   const header = text.slice(0, text.indexOf(']]\n'))
+  if (section === 'KEYS' && !header.includes('  KEYS\n')) return { places: ['1'], list: false }
   const [, part = ''] = new RegExp(`^  ${section}\\b(.*?)^  (?!  )\\b`, 'ms').exec(header) ?? []
   const places = [...part.matchAll(/\[(\d+)\]/g)].map(([, place]) => place as string)
   return { places, list: /\[\d+…\]|^ +then (?:\w+ )*for each /m.test(part) }

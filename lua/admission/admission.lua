@@ -77,7 +77,7 @@ end
 -- the jobs does not matter: the least important count first.
 local function lack_of(base, shape, now, jobs)
   if not shape.capacity or #jobs == 0 then return nil end
-  local depth, counts = occupancy.depth(base, shape, now) + occupancy.claimed(shape, now), {}
+  local depth, counts = occupancy.taken(base, shape, now), {}
   if depth + (jobs.count or #jobs) <= shape.capacity and not shape.reserved then return nil end
   for _, job in ipairs(jobs) do
     local limit = occupancy.limit(shape, job.terms.priority)
@@ -108,9 +108,9 @@ local function refuse(base, shape, now, jobs, lack, late)
     local free = open_ended and OPEN_ENDED_PAUSE_MS or free_places.retry_ms(base, shape, now, lack.missing)
     retry = math.max(retry, free)
   end
-  local depth = lack and lack.depth or occupancy.depth(base, shape, now) + occupancy.claimed(shape, now)
+  local depth = lack and lack.depth or occupancy.taken(base, shape, now)
   local capacity = lack and lack.limit or shape.capacity or ''
-  refusals.note(base .. 'meta:meter', base .. 'events', now, refusals.of(jobs), depth, capacity)
+  refusals.note(base, now, refusals.of(jobs), depth, capacity)
   local paused = open_ended or shape.paused_until > now
   return { retry, depth, capacity, paused and '1' or '0', lack and lack.jobs or jobs.count or #jobs }
 end
@@ -150,7 +150,7 @@ end
 function admission.places(base, shape, now)
   if not shape.capacity or shape.mode == 'off' then return math.huge end
   local free = shape.reserved and tonumber(string.match(shape.reserved, '^%d+')) or 0
-  return shape.capacity - free - occupancy.depth(base, shape, now) - occupancy.claimed(shape, now)
+  return shape.capacity - free - occupancy.taken(base, shape, now)
 end
 
 return admission

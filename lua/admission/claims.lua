@@ -37,15 +37,6 @@ function claims.left(base, id, now)
   return tonumber(ends) > now and tonumber(places) or nil
 end
 
--- Takes up to n places from a claim, renews its lease, and returns how many it took.
-function claims.use(shape_key, base, id, n, now, lease_ms)
-  local left = claims.left(base, id, now)
-  if not left then return 0 end
-  local used = math.min(left, n)
-  claims.set(shape_key, base, id, left - used, now, lease_ms)
-  return used
-end
-
 -- Takes the places of so many new jobs from a claim, and renews its lease. False, and nothing is taken, if it has too few.
 function claims.take(shape_key, base, id, jobs, now, lease_ms)
   local left = claims.left(base, id, now)

@@ -1,12 +1,24 @@
-local job_terms = use 'admission/job-terms'
-
 -- A new job, as a call describes it besides BullMQ's arguments (src/admission/add-call.ts). '' is a standard job of cost 1
 -- and no more, '/GROUP' one of a group, without a priority there. Any other is the name of BullMQ's script, the cost, the
--- terms (admission/job-terms), 'd' if it has a deduplication id, its priority in its group, '' if it has none, and the
+-- terms (new_job.terms), 'd' if it has a deduplication id, its priority in its group, '' if it has none, and the
 -- group, with a space between them. JSON would be read half as fast.
 local new_job = { STANDARD = 'addStandardJob' }
 
 local TO_START = { addStandardJob = true, addPrioritizedJob = true }
+
+-- What an admission needs of a new job besides its cost, as text (src/admission/job-terms.ts): '' if nothing, else
+-- 'place,priority,delay,deadline'. The place is l for a lifo job, w for one that waits for its children, and a before it
+-- if another shard is asked for the job once this one has refused it; delay in ms from now, deadline in ms since 1970.
+new_job.PLAIN = { place = '', priority = 0, delay = 0 }
+
+function new_job.terms(text)
+  if text == '' then return new_job.PLAIN end
+  local elsewhere, place, priority, delay, deadline = string.match(text, '^(a?)(%a?),(%d*),(%d*),(%d*)$')
+  return {
+    elsewhere = elsewhere ~= '', place = place,
+    priority = tonumber(priority) or 0, delay = tonumber(delay) or 0, deadline = tonumber(deadline),
+  }
+end
 
 -- Returns {script, cost, terms, group {id, priority}, or false, deduplicates, fits, is_plain}.
 --   fits      whether the job need only fit; a delayed one may have to wake a worker that sleeps, one with a deadline may be
@@ -14,14 +26,14 @@ local TO_START = { addStandardJob = true, addPrioritizedJob = true }
 --   is_plain  whether, in its group, it is standard and has neither terms nor a priority
 function new_job.read(text)
   if text == '' then
-    return { script = new_job.STANDARD, cost = 1, terms = job_terms.PLAIN, group = false, fits = true }
+    return { script = new_job.STANDARD, cost = 1, terms = new_job.PLAIN, group = false, fits = true }
   end
   if string.byte(text) == 47 then
     local group = { string.sub(text, 2), 0 }
-    return { script = new_job.STANDARD, cost = 1, terms = job_terms.PLAIN, group = group, is_plain = true }
+    return { script = new_job.STANDARD, cost = 1, terms = new_job.PLAIN, group = group, is_plain = true }
   end
   local script, cost, place, mark, priority, group = string.match(text, '^(%a+) (%S+) (%S*) (d?) (%d*) (.*)$')
-  local terms = job_terms.read(place)
+  local terms = new_job.terms(place)
   return {
     script = script, cost = tonumber(cost), terms = terms, deduplicates = mark ~= '',
     group = priority ~= '' and { group, tonumber(priority) },

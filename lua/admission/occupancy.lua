@@ -24,9 +24,10 @@ function occupancy.depth(base, shape, now)
   return waiting + delayed + redis.call('ZCARD', base .. 'waiting-children'), waiting
 end
 
-function occupancy.claimed(shape, now)
-  if shape.claimed_until < now then return 0 end
-  return shape.claimed
+-- The same with the places that bulks have claimed.
+function occupancy.taken(base, shape, now)
+  local depth = occupancy.depth(base, shape, now)
+  return shape.claimed_until < now and depth or depth + shape.claimed
 end
 
 -- Some places may be reserved for important ones: shape.reserved is the sum of all, then 'p:n' for each n

@@ -11,14 +11,14 @@ function refusals.due_of(refused, at, now)
   return tonumber(refused) or 0
 end
 
-function refusals.due(meter_key, now)
-  local f = redis.call('HMGET', meter_key, 'refused', 'refusedAt')
+function refusals.due(base, now)
+  local f = redis.call('HMGET', base .. 'meta:meter', 'refused', 'refusedAt')
   return refusals.due_of(f[1], f[2], now)
 end
 
-function refusals.tell(meter_key, events_key, now, count, depth, capacity)
-  redis.call('HSET', meter_key, 'refused', 0, 'refusedAt', string.format('%.0f', now))
-  redis.call('XADD', events_key, 'MAXLEN', '~', 10000, '*', 'event', 'refused', 'count', count, 'depth', depth,
+function refusals.tell(base, now, count, depth, capacity)
+  redis.call('HSET', base .. 'meta:meter', 'refused', 0, 'refusedAt', string.format('%.0f', now))
+  redis.call('XADD', base .. 'events', 'MAXLEN', '~', 10000, '*', 'event', 'refused', 'count', count, 'depth', depth,
     'capacity', capacity or '')
 end
 
@@ -31,12 +31,13 @@ function refusals.of(jobs)
   return count
 end
 
-function refusals.note(meter_key, events_key, now, jobs, depth, capacity)
+function refusals.note(base, now, jobs, depth, capacity)
   if jobs == 0 then return end
+  local meter_key = base .. 'meta:meter'
   redis.call('HINCRBY', meter_key, 'refused', jobs)
   redis.call('HINCRBY', meter_key, 'refusedTotal', jobs)
-  local count = refusals.due(meter_key, now)
-  if count > 0 then refusals.tell(meter_key, events_key, now, count, depth, capacity) end
+  local count = refusals.due(base, now)
+  if count > 0 then refusals.tell(base, now, count, depth, capacity) end
 end
 
 return refusals

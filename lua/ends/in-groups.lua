@@ -100,7 +100,7 @@ end
 local function open(call, shape)
   local base, time = call.base, redis.call('TIME')
   local now = time[1] * 1000000 + time[2]
-  if refusals.due(base .. 'meta:meter', now) > 0 or grants.recall(base, call.grant) then return nil end
+  if refusals.due(base, now) > 0 or grants.recall(base, call.grant) then return nil end
   local at = as_text.time(time)
   if others_sleep(base, call.caller, at) then return nil end
   local g = queue_groups.open(base, shape, now)

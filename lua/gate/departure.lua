@@ -261,7 +261,7 @@ function departure.settle(d, asked)
   -- that got fewer, since they are large (ends/fetched-size), asks again at once.
   local goes_on = call.ends and d.stop == 'full'
   if not d.gate.open and d.stop ~= 'closed' and not goes_on then
-    sleepers.remove(call.base .. 'meta:sleepers', call.caller)
+    redis.call('ZREM', call.base .. 'meta:sleepers', call.caller)
   end
   local left = d.stop == 'full' and departure.hand_on(d)
   if call.horizon == 0 then return '' end
@@ -282,10 +282,8 @@ end
 -- Reports the last refusals of a burst, since no later refusal does.
 function departure.tell_refusals(d)
   local base, shape, m = d.call.base, d.shape, d.meter
-  local meter_key = base .. 'meta:meter'
-  local count = m and refusals.due_of(m.refused, m.refused_at, d.now) or refusals.due(meter_key, d.now)
-  if count == 0 then return end
-  refusals.tell(meter_key, base .. 'events', d.now, count, occupancy.depth(base, shape, d.now), shape.capacity)
+  local count = m and refusals.due_of(m.refused, m.refused_at, d.now) or refusals.due(base, d.now)
+  if count > 0 then refusals.tell(base, d.now, count, (occupancy.depth(base, shape, d.now)), shape.capacity) end
 end
 
 -- What holds the head from now on, and until when.

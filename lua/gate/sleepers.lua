@@ -109,8 +109,4 @@ function sleepers.hasten(key, worker, asks, at)
   return at
 end
 
-function sleepers.remove(key, worker)
-  redis.call('ZREM', key, worker)
-end
-
 return sleepers

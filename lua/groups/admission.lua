@@ -23,7 +23,7 @@ end
 
 local function refuse(g, shape, group, asked)
   local count, held, limit = asked.count, asked.held, asked.limit
-  refusals.note(g.base .. 'meta:meter', g.base .. 'events', g.now, count, held, limit)
+  refusals.note(g.base, g.now, count, held, limit)
   local paused = redis.call('HEXISTS', g.base .. 'meta', 'paused') == 1 or shape.paused_until > g.now
   return { -8, { group_retry.retry_ms(g, shape, group, asked), held, limit, paused and '1' or '0', count, group } }
 end

@@ -43,7 +43,7 @@ function group_share.call(g, shape, total, drops)
   local call = { total = total, kept = 0, of_free = shape.capacity and group_share.of_free(g.given) or nil }
   if not call.of_free then return call end
   call.capacity = occupancy.limit(shape, 0)
-  call.depth = occupancy.depth(g.base, shape, g.now) + occupancy.claimed(shape, g.now)
+  call.depth = occupancy.taken(g.base, shape, g.now)
   call.is_sure = call.depth + total <= group_share.sure(call.of_free, call.capacity)
   call.drops = drops and shape.mode == 'enforce' and (shape.overflow or 'reject') ~= 'reject'
   return call

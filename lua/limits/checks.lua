@@ -32,8 +32,8 @@ function limit_checks.prepare(l, control, now, waits, switch)
   return l
 end
 
-function limit_checks.read(control, definition, now, waits, switch)
-  return limit_checks.prepare(cjson.decode(definition), control, now, waits, switch)
+function limit_checks.read(control, definition, now)
+  return limit_checks.prepare(cjson.decode(definition), control, now)
 end
 
 -- The key of a key's state: once a limit has as many keys as it may have, all further ones share one state.

@@ -108,7 +108,7 @@ function lease.report(key, base, now)
     at = as_text.us(now), epoch = epoch, number = tonumber(number) or 0,
     last = as_text.us(last),
     until_ms = as_text.us(entry and entry['until'] or 0),
-    places = occupancy.depth(base, shape, now) + occupancy.claimed(shape, now), capacity = leased(overrides.capacity, declared.capacity),
+    places = occupancy.taken(base, shape, now), capacity = leased(overrides.capacity, declared.capacity),
     running = redis.call('LLEN', base .. 'active'), concurrency = leased(overrides.concurrency, declared.concurrency),
     waiting = waiting, groups = groups or nil, wants = wants_rate(base),
     departed = tonumber(departed) or 0, mean = m and m.mean_cost or 1, horizon = m and m.horizon or 0,

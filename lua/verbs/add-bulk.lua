@@ -141,13 +141,14 @@ local function refusal_of_all()
   end
   local refusal = admission.too_costly(shape, new)
   if refusal then return refusal end
+  -- A claim whose lease has expired covers nothing.
   local left = claim ~= '' and claims.left(base, claim, now) or 0
   -- A claim admitted its bulk whole: a bound that groups get between its parts refuses none of the rest.
   if #new > left then refusal, new.swaps = group_admission.refusal(shape, new, not part) end
   if refusal then return refusal end
   if left > 0 then
-    -- A claim whose lease has expired covers nothing.
-    local covered = claims.use(key, base, claim, #new, now, lease_ms)
+    local covered = math.min(left, #new)
+    claims.set(key, base, claim, left - covered, now, lease_ms)
     new = { groups = groups, swaps = new.swaps, unpack(new, covered + 1) }
   end
   return admission.refusal_of_queue(base, shape, now, new, not part and overflow.choose, not part)

@@ -2,8 +2,6 @@
   Applies one answer of the downstream to the whole fleet, or to one group of it, and puts back the job that it refused.
   A pause is never shortened; the rate falls once for all workers that saw the same throttling; every change is published
   in the events.
-  KEYS
-    [1]  …:meta:shape
   ARGV
     [1]  JSON: call (id of this call, which takes effect once) or nothing, found (what src/feedback/request.ts makes of
          each finding), sent (µs at which the job departed, text), by, jitter (0 to 1), oks (successful calls since the

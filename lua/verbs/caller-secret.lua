@@ -1,7 +1,5 @@
 --[[
   The secret with which a gateway binds job ids to callers: all its processes use the first one that was proposed.
-  KEYS
-    [1]  …:meta:shape
   ARGV
     [1]  a secret to use if there is none
   Returns the secret.

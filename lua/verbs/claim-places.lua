@@ -2,8 +2,6 @@
   Claims places for jobs that arrive in several parts (a large bulk), or releases the rest of a claim. Whether they can
   start in time is checked here, for all of them. A full queue drops other jobs for them here, before they arrive,
   unless there are so many that this would block Redis.
-  KEYS
-    [1]  …:meta:shape
   ARGV
     [1]  'id:revision' of the shape that the caller knows, '' if none
     [2]  id of the claim: claiming again with the same id changes nothing
@@ -11,14 +9,14 @@
     [4]  lease, ms
     [5]  the groups of the jobs, JSON, '' if they have none
     then five for each job: its id, or '' if no job has it yet, its deduplication id or '', its cost, its terms
-    (admission/job-terms), and how many such jobs there are, not counting those that exist. With deadlines, like jobs follow each
+    (admission/new-job), and how many such jobs there are, not counting those that exist. With deadlines, like jobs follow each
     other: which of two different jobs comes first decides when they start
   Returns the reply of admission/admission, then 3: 1 if there is a claim now, 2 if groups of the jobs have bounds of their own,
   whose places cannot be claimed, or may refuse one for its cost.
 ]]
 local admission = use 'admission/admission'
 local claims = use 'admission/claims'
-local job_terms = use 'admission/job-terms'
+local new_job = use 'admission/new-job'
 local occupancy = use 'admission/occupancy'
 local overflow = use 'admission/overflow'
 local touched = use 'gate/touched'
@@ -43,7 +41,7 @@ local terms_of = {}
 for at = FIRST, #ARGV, FIELDS do
   local text = ARGV[at + 3]
   if not terms_of[text] then
-    terms_of[text] = job_terms.read(text)
+    terms_of[text] = new_job.terms(text)
     local missed = admission.deadline_error(now, terms_of[text])
     if missed then return missed end
   end
@@ -65,7 +63,7 @@ end
 local groups = ARGV[5] ~= '' and shape.groups
 local queue = groups and {
   capacity = shape.capacity and occupancy.limit(shape, 0),
-  depth = occupancy.depth(base, shape, now) + occupancy.claimed(shape, now) + new.count,
+  depth = occupancy.taken(base, shape, now) + new.count,
 }
 if groups and group_bounds(base, groups, cjson.decode(ARGV[5]), highest, now, queue) then return { 1, {}, 2 } end
 -- What may be dropped for them depends on each.

@@ -1,8 +1,6 @@
 --[[
   Stores the declaration of one process, field by field, and only where it differs from the last declaration. A field
   declared with a version is never overwritten by a lower version or by a declaration without one.
-  KEYS
-    [1]  …:meta:shape
   ARGV
     [1]  JSON: field -> value
     [2]  version, an integer, or ''

@@ -1,8 +1,6 @@
 --[[
   Drains a queue in parts. The jobs to remove are set aside at once, under keys of this drain: none of them can start
   any more, and jobs added later stay. They are then removed part by part, by BullMQ's own drain.
-  KEYS
-    [1]  …:meta:shape
   ARGV
     [1]  id of the drain: beginning it again within an hour changes nothing, even if it has ended since
     [2]  'begin', 'begin all' (delayed jobs too) or 'go'

@@ -1,8 +1,6 @@
 --[[
   Puts jobs that were granted but not started back at the head of the queue, in order, as if never started. A job whose
   lock no longer belongs to the caller is left alone. A long list comes in several calls, the first jobs first.
-  KEYS
-    [1]  …:meta:shape
   ARGV
     [1]  number of the grant that the last job of the whole list came with, '' if no slots are to be refunded here
     [2]  cost of the slots at the end of the whole list with no slot for other workers in between, µs

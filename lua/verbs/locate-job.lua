@@ -1,7 +1,5 @@
 --[[
   Locates a job; writes nothing, except to end expired overrides.
-  KEYS
-    [1]  …:meta:shape
   ARGV
     [1]  job id
     [2]  how many waiting jobs to search

@@ -1,7 +1,5 @@
 --[[
   Records a change that BullMQ made, or that consists of many calls, in the history of the queue.
-  KEYS
-    [1]  …:meta:shape
   ARGV
     [1]  kind: pause, resume, redrive or job
     [2]  who

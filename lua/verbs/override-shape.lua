@@ -1,7 +1,5 @@
 --[[
   Overrides fields of the shape at run time, or lifts overrides: declared values stay, and apply again afterwards.
-  KEYS
-    [1]  …:meta:shape
   ARGV
     [1]  JSON: field -> value, null for "no limit", {"clear": true} to lift the override of that field
     [2]  who

@@ -1,7 +1,5 @@
 --[[
   Pauses the meter: no slot is granted before a time. A later pause never shortens an earlier one; clearing does.
-  KEYS
-    [1]  …:meta:shape
   ARGV
     [1]  'until' a time, 'for' a duration, or 'clear'
     [2]  the time (ms since 1970) or the duration (ms)

@@ -1,7 +1,5 @@
 --[[
   Reads one group; nothing is changed.
-  KEYS
-    [1]  …:meta:shape
   ARGV
     [1]  the group
   Returns {now µs, state (ready, limited, full, paused, or idle without waiting jobs), waiting jobs, running jobs ('' if

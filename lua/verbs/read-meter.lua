@@ -1,7 +1,5 @@
 --[[
   The state of the meter, for people and dashboards; writes nothing, except to end expired overrides.
-  KEYS
-    [1]  …:meta:shape
   ARGV
     [1]  '1' to bring the bucket up to now, '0' for the stored shape alone
   Returns {now µs, the shape or false, depth, wait + prioritized, delayed, waiting-children, active,
@@ -57,7 +55,7 @@ local counters, stored = redis.call('HGETALL', base .. 'meta:meter'), meter.stor
 if stored then counters[#counters + 1], counters[#counters + 2] = 'meanCost', as_text.exact(stored.mean_cost) end
 return {
   as_text.us(now), shape and redis.call('HGETALL', key) or false,
-  shape and occupancy.depth(base, shape, now) + occupancy.claimed(shape, now) or ready, ready,
+  shape and occupancy.taken(base, shape, now) or ready, ready,
   redis.call('ZCARD', base .. 'delayed'), redis.call('ZCARD', base .. 'waiting-children'),
   redis.call('LLEN', base .. 'active'), redis.call('HEXISTS', base .. 'meta', 'paused') == 1 and '1' or '0',
   level, next_slot, counters,

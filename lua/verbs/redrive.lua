@@ -21,9 +21,8 @@
     redriven  the job waits again
 ]]
 local add_scripts = use 'admission/add-scripts'
-local add_whole = use 'admission/add-whole'
 local admission = use 'admission/admission'
-local job_terms = use 'admission/job-terms'
+local new_job = use 'admission/new-job'
 local touched = use 'gate/touched'
 local group_hooks = use 'groups/hooks'
 local queue_groups = use 'groups/queue-groups'
@@ -56,14 +55,14 @@ end
 -- A deadline is not checked here: the job has had its chance, and expires again when it is at the head. Nor is the bound
 -- of its group.
 local function refusal_of(options)
-  local again = { cost = 1, terms = job_terms.read(',' .. (options.priority or 0) .. ',,') }
+  local again = { cost = 1, terms = new_job.terms(',' .. (options.priority or 0) .. ',,') }
   local groups = queue_groups.of(base, shape, now)
   if groups and options.group then again.group = { groups.named(cjson.encode({ group = options.group })) } end
   return admission.refusal_of_queue(base, shape, now, { again, groups = groups })
 end
 local refusal = shape and refusal_of(cmsgpack.unpack(ARGV[5]))
 if refusal then return answer(refusal[1], refusal[2], '') end
-local failure = add_whole(add_scripts.named(ARGV[2]), hooked, base, { ARGV[3], ARGV[4], ARGV[5] })
+local failure = add_scripts.whole(add_scripts.named(ARGV[2]), hooked, base, { ARGV[3], ARGV[4], ARGV[5] })
 store_groups()
 if failure then return failure end
 if ARGV[8] ~= '' then redis.call('HSET', base .. id, 'progress', ARGV[8]) end

@@ -1,7 +1,5 @@
 --[[
   Removes a failed job and its children, by BullMQ's own script.
-  KEYS
-    [1]  …:meta:shape
   ARGV
     [1]  job id
   Returns 1 removed, 0 it has not failed or there is no such job, -1 a child of it runs, -2 it belongs to a scheduler.

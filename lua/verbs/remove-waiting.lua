@@ -1,8 +1,6 @@
 --[[
   Removes a waiting job, by BullMQ's own script. One that runs or has ended stays: removing a job means that it should
   not run.
-  KEYS
-    [1]  …:meta:shape
   ARGV
     [1]  job id
   Returns 1 removed, 0 there is no such job, -1 it runs, -2 it has ended, -3 it belongs to a scheduler.

@@ -1,8 +1,6 @@
 --[[
   A worker reports itself and the jobs that it started. From time to time a report, even of a program that only adds
   jobs, also records the state of the queue as a sample of its time series.
-  KEYS
-    [1]  …:meta:shape
   ARGV
     [1]  worker id, '' for a program that only adds jobs
     [2]  JSON of its report about itself, '' when it leaves

@@ -1,8 +1,6 @@
 --[[
   Restores a shape that Redis has lost (a restart without its data, FLUSHALL, a failover to an older copy) from the
   memory of a process that has seen it. A bucket that was lost with it starts as onStateLoss says.
-  KEYS
-    [1]  …:meta:shape
   ARGV
     [1]  'id:revision' of the shape
     [2…] its fields and values, as they were stored

@@ -1,7 +1,5 @@
 --[[
   Puts a failed job back for one more attempt, by BullMQ's own script, if there is a place for it.
-  KEYS
-    [1]  …:meta:shape
   ARGV
     [1]  job id
     [2]  'id:revision' of the shape that the caller knows, '' if none
@@ -10,7 +8,7 @@
     other    it has not failed, or there is no such job
 ]]
 local admission = use 'admission/admission'
-local job_terms = use 'admission/job-terms'
+local new_job = use 'admission/new-job'
 local reprocess_job = use 'bullmq/reprocessJob'
 local group_hooks = use 'groups/hooks'
 local queue_groups = use 'groups/queue-groups'
@@ -34,7 +32,7 @@ local lifo = cjson.decode(f[1] or '{}').lifo
 -- A deadline is not checked here: the job expires again when it is at the head.
 local function refusal()
   if not shape then return nil end
-  local groups, terms = queue_groups.of(base, shape, now), job_terms.read((lifo and 'l,' or ',') .. (f[2] or 0) .. ',,')
+  local groups, terms = queue_groups.of(base, shape, now), new_job.terms((lifo and 'l,' or ',') .. (f[2] or 0) .. ',,')
   local group = groups and { groups.named(f[1]) }
   local job = { cost = 1, terms = terms, group = group and group[1] and group }
   return admission.refusal(base, shape, now, { job, groups = groups })

@@ -1,7 +1,5 @@
 --[[
   Sets fields of one group at run time, or lifts what was set: then the defaults of the shape apply again.
-  KEYS
-    [1]  …:meta:shape
   ARGV
     [1]  the group
     [2]  JSON: field -> value, null for "no limit", {"clear": true} to lift the field. The fields paused and

@@ -1,7 +1,5 @@
 --[[
   Corrects the charge of a job once its cost is known. A repeated call for the same attempt settles only the difference.
-  KEYS
-    [1]  …:meta:shape
   ARGV
     [1]  job id
     [2]  number of the attempt

@@ -1,8 +1,6 @@
 --[[
   Redis is out of memory: deletes what is only kept for people to read, to make room for jobs, and stores when. The last
   changes of the history stay, and the coarsest samples: they are few, and reach back furthest.
-  KEYS
-    [1]  …:meta:shape
   ARGV  none
   Returns nothing.
 ]]

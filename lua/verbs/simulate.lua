@@ -19,7 +19,7 @@
   }
 ]]
 local admission = use 'admission/admission'
-local job_terms = use 'admission/job-terms'
+local new_job = use 'admission/new-job'
 local overflow = use 'admission/overflow'
 local plan = use 'admission/plan'
 local gates = use 'gate/gates'
@@ -277,7 +277,7 @@ end
 
 function events.arrive(number, now, cost, opts, priority, delay, group)
   virtual.now = now
-  local terms = job_terms.PLAIN
+  local terms = new_job.PLAIN
   if priority > 0 or delay > 0 then terms = { place = '', priority = priority, delay = delay } end
   group = tenants.used and group or nil
   local new = { { cost = cost, terms = terms, group = group }, groups = queue_groups.of(base, shape, now) }

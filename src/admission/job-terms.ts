@@ -4,7 +4,7 @@ import type { JobTerms } from './job-options.ts'
 /** Set to true for a job that another shard is asked for next: here, a refusal is not the last word, and not counted. */
 export const ASKED_ELSEWHERE = Symbol('sluice.asked-elsewhere')
 
-/** The format of `lua/admission/job-terms.lua`: '' if there are none, else place, priority, delay and deadline (ms). */
+/** The format of `lua/admission/new-job.lua`: '' if there are none, else place, priority, delay and deadline (ms). */
 export type JobTermsText = string
 
 /** The place of a new job in its queue, and its deadline. */

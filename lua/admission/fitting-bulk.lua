@@ -2,12 +2,13 @@ local add_scripts = use 'admission/add-scripts'
 local claims = use 'admission/claims'
 local fits_surely = use 'admission/fits-surely'
 local new_job = use 'admission/new-job'
+local occupancy = use 'admission/occupancy'
 local batch_once = use 'ends/batch-once'
 local touched = use 'gate/touched'
 local wake = use 'gate/wake'
 local group_adds = use 'groups/adds'
-local group_bounds = use 'groups/bounds'
 local queue_groups = use 'groups/queue-groups'
+local group_share = use 'groups/share'
 local hooked_redis = use 'redis/hooked-redis'
 local redis_now = use 'redis/redis-now'
 local parsed = use 'shape/parsed'
@@ -59,31 +60,29 @@ local function add_plain(call, highest, deduplicates)
   return replies, failure, redis.call('LLEN', call.base .. 'wait')
 end
 
--- As fits_surely, among groups.
-local function fit_in_groups(call, highest, delayed, now)
+-- As fits_surely, among groups. Returns these, if the jobs fit.
+local function fit_in_groups(call, highest, now)
   local f = redis.call('HMGET', call.key, 'digest', 'claimed')
   local shape = parsed.of(call.key, f[1])
-  if not (shape and shape.fits and shape.groups) or shape.identity ~= call.identity then return false end
-  if shape.interval and highest > shape.burst then return false end
-  local base, queue = call.base, {}
+  if not (shape and shape.fits and shape.groups) or shape.identity ~= call.identity then return nil end
+  if shape.interval and highest > shape.burst then return nil end
+  local base, capacity, depth = call.base, nil, nil
   if call.claim == '' and shape.unreserved then
-    if f[2] and f[2] ~= '0' then return false end
-    queue.capacity = shape.unreserved
-    queue.depth = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized') + delayed
-      + redis.call('ZCARD', base .. 'waiting-children') + call.count
-    if queue.depth > queue.capacity then return false end
+    if f[2] and f[2] ~= '0' then return nil end
+    capacity, depth = shape.unreserved, occupancy.depth(base, shape, now) + call.count
+    if depth > capacity then return nil end
   end
-  local names = {}
+  local names, g = {}, queue_groups.open(base, shape, now)
   for _, job in pairs(call.described) do names[#names + 1] = job.group[1] end
-  return not group_bounds(base, shape.groups, names, highest, now, queue)
+  return not group_share.may_refuse(g, names, highest, capacity, depth) and g or nil
 end
 
 -- As add_plain, of jobs that are all plain among their groups.
 local function add_in_groups(call, highest)
   local base = call.base
-  local now, wait, delayed = redis_now(), base .. 'wait', redis.call('ZCARD', base .. 'delayed')
-  if not (fit_in_groups(call, highest, delayed, now) and has_places(call, false, now)) then return nil end
-  local groups, pushed, pushes = queue_groups.bare(base), nil, nil
+  local now, wait, pushed, pushes = redis_now(), base .. 'wait', nil, nil
+  local groups = fit_in_groups(call, highest, now)
+  if not (groups and has_places(call, false, now)) then return nil end
   groups:gather()
   local handlers = group_adds.handlers(groups, batch_once.handlers(base))
   local push = handlers.LPUSH
@@ -107,8 +106,8 @@ local function add_in_groups(call, highest)
   end)
   group_adds.save(groups)
   wake.head_changed(base, groups)
+  wake.delayed(base)
   touched.wake()
-  if delayed > 0 then wake.delayed(base) end
   return replies, failure
 end
 

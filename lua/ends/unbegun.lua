@@ -22,8 +22,6 @@ unbegun.CHUNK, unbegun.MOST = 64, 1024
 -- So many entries of logs may be read and written by a call, of all limits together. What is charged behind more of them
 -- is not given back: others would wait for Redis meanwhile.
 unbegun.ENTRIES = 500
--- Slots that lie this close behind a reset or another mode of a limit, µs, may have been granted before it.
-unbegun.AHEAD_US = 60000000
 
 -- A job that was charged when it was granted, nil if it was not: {id, slot, cost, costs, group, attempt}. rules: the name
 -- of the limits now; ruled: whether it was charged under these
@@ -42,11 +40,8 @@ end
 -- Whether a job was certainly charged under a limit, as it is now.
 function unbegun.counts(l, job)
   if not job.ruled or l.mode ~= 'enforce' or not l.verbs.take_back then return false end
-  if not l.changed_at then
-    local changed = redis.call('HMGET', l.control, 'modeAt', 'resetAt')
-    l.changed_at = math.max(tonumber(changed[1]) or 0, tonumber(changed[2]) or 0)
-  end
-  return l.changed_at == 0 or job.slot > l.changed_at + unbegun.AHEAD_US
+  local since = charged.since(l)
+  return since == 0 or job.slot > since + charged.AHEAD_US
 end
 
 -- What a running job has taken of a limit by now, nil if it is not known when it began to: a job that was to take nothing

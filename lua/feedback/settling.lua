@@ -1,5 +1,6 @@
 local group_limits_of = use 'groups/limits-of'
 local queue_groups = use 'groups/queue-groups'
+local charged = use 'limits/charged'
 local queue_limits = use 'limits/queue-limits'
 local queue_places = use 'limits/queue-places'
 local limit_state = use 'limits/state'
@@ -14,10 +15,7 @@ local job_options = use 'shape/job-options'
 -- come back by itself, counted from the last granted slot: jobs that were granted ahead were promised what comes back
 -- until then. How much that is follows from the rate since the job left: of a job that left before a change of the rate,
 -- nothing is given back. Shares of groups count what jobs were expected to cost.
-local settling = {
-  -- Slots that lie this close behind a change, µs, may have been granted before it: as in ends/unbegun.
-  AHEAD_US = 60000000,
-}
+local settling = {}
 
 -- When the job was charged, not later: whole ms if nothing more exact was stored for its last start. job: departure
 -- and processedOn, as stored
@@ -56,10 +54,10 @@ end
 function settling.outstanding(c, attempt, unit, actual, kept_ms)
   local memory, field = c.base .. 'meta:settled:' .. c.id, attempt .. ':' .. as_text.us(c.since) .. ':' .. unit
   local expected = unit == '' and c.cost or c.costs and c.costs[unit] or 1
-  local charged = tonumber(redis.call('HGET', memory, field)) or expected
+  local before = tonumber(redis.call('HGET', memory, field)) or expected
   redis.call('HSET', memory, field, as_text.exact(actual))
   redis.call('PEXPIRE', memory, kept_ms)
-  return actual - charged
+  return actual - before
 end
 
 -- Whether the job was charged under the rules of now, which are in force since `at` (µs): the first ones of a shape are
@@ -67,7 +65,7 @@ end
 function settling.under(c, at)
   local born = tonumber(c.shape.id) or 0
   if at <= born then return c.since >= born end
-  return c.since > at + settling.AHEAD_US
+  return c.since > at + charged.AHEAD_US
 end
 
 -- How far a correction moves TAT, µs. last: of the last granted slot, µs
@@ -120,11 +118,9 @@ function settling.group(c, change)
   settling.count(c, by)
 end
 
--- Since when a limit charges the states that it charges now, µs: its mode may have been set or a state of it reset, and
--- a limit per group has one state for all jobs while there are no groups.
+-- Since when a limit charges the jobs of this shape, µs. One per group has one state for all jobs while there are no groups.
 function settling.limited_at(c, l)
-  local changed = redis.call('HMGET', l.control, 'modeAt', 'resetAt')
-  local at = math.max(c.shape.rules_at, tonumber(changed[1]) or 0, tonumber(changed[2]) or 0)
+  local at = math.max(c.shape.rules_at, charged.since(l))
   return l.per == 'group' and math.max(at, c.shape.groups_at) or at
 end
 

@@ -1,11 +1,7 @@
 local as_text = use 'redis/as-text'
 
--- What holds the head of a queue, and for how long each cause has done so: kept in the meter's hash, for people.
---   holds       rate, pause, concurrency, workers or limits:<name>; '' if nothing waits
---   holdsUntil  the slot of the head, µs; '' if unknown. After it the head waits for a worker
---   holdsSince  start of this cause, µs
---   heldAt      time up to which it is accounted, µs; readers add what came after it
---   heldRate, heldLimits, heldConcurrency, heldPause, heldWorkers   totals, µs
+-- What holds the head of a queue, and for how long each cause has done so: kept in the meter's hash (docs/redis-keys.md), for
+-- people. After `holdsUntil`, the slot of the head, it waits for a worker.
 local held = {
   NOTED = { 'holds', 'holdsUntil', 'heldAt' },
   CAUSES = { 'rate', 'limits', 'concurrency', 'pause', 'workers' },

@@ -37,8 +37,6 @@ local job_options = use 'shape/job-options'
 --   meta:groups:later          jobs that hold places, but are in no line (groups/later)
 --   meta:group:jobs:<group>    sorted set of its waiting jobs: priority * 2^32 + the number of the job
 --   meta:group:held:<group>    set of its running jobs
---   meta:group:limit:…         its states of limits per group (groups/limits-of); they expire
---   meta:group:feedback:<group>  feedback about it (groups/feedback); it expires
 --   meta:group:bucket:<group>  its bucket: origin (µs), tat (since then), interval, burst, and `back` when it was
 --                              stored; the last slot is the origin. It expires when the bucket is empty
 -- A waiting job of a group is a member of BullMQ's `prioritized` with its number as score, below those of priority 1:

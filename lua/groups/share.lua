@@ -69,4 +69,16 @@ function group_share.bound(g, call, group, count)
   return bound
 end
 
+-- Whether groups may refuse one of these jobs: by bounds of their own, by what is free, or for its cost. names: of their groups;
+-- cost: the highest of them; capacity, depth: of the queue with these jobs, nil where a bound does not follow from what is free
+function group_share.may_refuse(g, names, cost, capacity, depth)
+  local of_free = group_share.of_free(g.given)
+  if not of_free or (capacity and depth > group_share.sure(of_free, capacity)) then return true end
+  for _, group in ipairs(names) do
+    local s = g:settings(group)
+    if s.capacity or (s.has_rate and cost > s.burst) then return true end
+  end
+  return false
+end
+
 return group_share

@@ -3,7 +3,10 @@ local as_text = use 'redis/as-text'
 
 -- What is kept with a job that is charged under limits, in its field `charged`: which limits they are (ends/unbegun) and,
 -- behind a space, until when it may start although it is late (µs), if nothing spaces it out.
-local charged = {}
+local charged = {
+  -- Slots that lie this close behind a change, µs, may have been granted before it.
+  AHEAD_US = 60000000,
+}
 
 -- Names the limits of a shape: another name where these are others, or where those per group count other jobs.
 function charged.rules(rules_at, groups_at)
@@ -23,6 +26,16 @@ function charged.start_by(parts, slot, lock_ms)
     end
   end
   return by
+end
+
+-- Since when a limit charges the states that it charges now, µs, 0 for ever: its mode may have been set, or a state of it
+-- reset.
+function charged.since(l)
+  if not l.charges_since then
+    local changed = redis.call('HMGET', l.control, 'modeAt', 'resetAt')
+    l.charges_since = math.max(tonumber(changed[1]) or 0, tonumber(changed[2]) or 0)
+  end
+  return l.charges_since
 end
 
 function charged.text(rules, by)

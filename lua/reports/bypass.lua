@@ -1,10 +1,6 @@
 local as_text = use 'redis/as-text'
 
--- Starts past the meter: some program takes jobs from the queue without it. Fields of the meter's hash:
---   bypassedTotal   such starts that were found; where there were more events than are looked at, estimated
---   bypassedAt      when one was last found, µs, and bypassedJob its job
---   bypassedFrom    when the first was found of those without a gap of GAP_US, µs, and bypassedBase the total then
---   bypassSeen      id of the last event of the queue that was looked at
+-- Starts past the meter: some program takes jobs from the queue without it. Noted in the meter's hash (docs/redis-keys.md).
 local bypass = {
   GAP_US = 60000000,
   -- Events to look at: until one is found, and from then on.

@@ -15,8 +15,7 @@ function reshape.begin(key, base, now, identity)
   if shapes.is_lost(shapes.load(key, base, now), identity) then return nil end
   redis.call('HSETNX', key, 'born', as_text.us(now))
   redis.call('HSETNX', key, 'rev', 0)
-  local stored = redis.call('HMGET', key, 'declared', 'overrides')
-  return shapes.document(stored[1]), shapes.document(stored[2])
+  return shapes.documents(key)
 end
 
 -- Nil if the shared limits given to a shape agree with the definitions of their names, else the reply: {-5, {name, what

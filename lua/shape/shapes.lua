@@ -8,24 +8,8 @@ local parsed = use 'shape/parsed'
 
 local shapes = {}
 
--- The shape: a hash with the declared values, the overrides, and what follows from both.
---   born, rev              identity, here id and revision: when it was first stored (µs), how often it has changed since
---   declared, overrides    JSON: field -> { value, version?, by } and field -> { value, by, reason, at, until? } (ms)
---   rate, interval, burst, capacity, ...   the effective values, computed from the two by shapes.resolve
---   expires                when the next override ends (ms)
---   digest                 of what follows until the next revision (shape/parsed)
---   changedAt              since when the effective rate and burst are in force (µs)
---   rulesAt                since when the limits and the mode are in force (µs), if they have changed
---   metered                set once jobs may have departed through its meter
---   restored               the run of Redis in which it was restored after a loss
---   pausedUntil, pauseReason   the meter's pause (µs)
---   feedback               JSON: downstream feedback in force (feedback/feedback)
---   probe                  after a hard pause one job goes first: 'armed <ms>', then 'out <µs> <ms> <job id>'; after
---                          one for evidence a job from behind the head: 'seek <ms>', then 'sought <µs> <ms> <job id>'
---                          (gate/gates)
---   groups, groupsAt       JSON: the defaults of groups (groups/queue-groups), and since when they are in force (µs)
---   ownConcurrency         while the downstream limits running jobs: the value otherwise (concurrency_resolve)
---   claimed, claimedUntil  places claimed by bulks that are arriving (µs)
+-- The shape: a hash with the declared values, the overrides, and what follows from both. docs/redis-keys.md has its fields;
+-- `born` and `rev` are its identity, here id and revision.
 local SHAPE_FIELDS = {
   'rate', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'concurrency', 'mode', 'maxLatenessMs', 'horizonMs',
   'onStateLoss', 'limits', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo',
@@ -34,6 +18,12 @@ local SHAPE_FIELDS = {
 
 function shapes.document(text)
   return text and cjson.decode(text) or {}
+end
+
+-- What is declared, and what overrides it.
+function shapes.documents(key)
+  local stored = redis.call('HMGET', key, 'declared', 'overrides')
+  return shapes.document(stored[1]), shapes.document(stored[2])
 end
 
 function shapes.encode(document)
@@ -172,8 +162,8 @@ function shapes.read(key)
 end
 
 local function shape_resolved(key, base, at)
-  local stored = redis.call('HMGET', key, 'declared', 'overrides')
-  shapes.resolve(key, base, shapes.document(stored[1]), shapes.document(stored[2]), at, at)
+  local declared, overrides = shapes.documents(key)
+  shapes.resolve(key, base, declared, overrides, at, at)
   return shapes.read(key)
 end
 

@@ -53,8 +53,7 @@ end
 
 -- A lease that only lasts longer changes no revision and wakes no worker.
 function lease.apply(key, base, now, given)
-  local stored = redis.call('HMGET', key, 'declared', 'overrides')
-  local declared, overrides = shapes.document(stored[1]), shapes.document(stored[2])
+  local declared, overrides = shapes.documents(key)
   local values = {
     rate = override(given.rate, declared.rate, overrides.rate, in_seconds),
     capacity = override(given.capacity, declared.capacity, overrides.capacity, tonumber),
@@ -100,8 +99,7 @@ function lease.report(key, base, now)
   local last = m and m.origin + math.ceil(m.last) or 0
   local epoch, number = lease.identity(key)
   local waiting = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized')
-  local stored = redis.call('HMGET', key, 'declared', 'overrides')
-  local declared, overrides = shapes.document(stored[1]), shapes.document(stored[2])
+  local declared, overrides = shapes.documents(key)
   local entry = overrides.rate
   local groups = shape.groups and redis.call('ZCARD', base .. 'meta:groups:ready') + redis.call('ZCARD', base .. 'meta:groups:limited')
   return cjson.encode({
@@ -128,9 +126,9 @@ end
 -- A copy of the shape from the memory of a process may have a rate and places that were taken back since: until its next
 -- lease the shard has what it declares.
 function lease.forget(key, base, now)
-  local stored = redis.call('HMGET', key, 'declared', 'overrides')
+  local declared, overrides = shapes.documents(key)
   redis.call('HDEL', key, 'lease')
-  shapes.resolve(key, base, shapes.document(stored[1]), lease.without(shapes.document(stored[2])), now)
+  shapes.resolve(key, base, declared, lease.without(overrides), now)
   -- The revision stays that of the copy.
   shapes.revise(key, -1)
 end

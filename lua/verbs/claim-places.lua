@@ -20,7 +20,8 @@ local new_job = use 'admission/new-job'
 local occupancy = use 'admission/occupancy'
 local overflow = use 'admission/overflow'
 local touched = use 'gate/touched'
-local group_bounds = use 'groups/bounds'
+local queue_groups = use 'groups/queue-groups'
+local group_share = use 'groups/share'
 local redis_now = use 'redis/redis-now'
 local shapes = use 'shape/shapes'
 
@@ -49,23 +50,21 @@ end
 -- As in a bulk of one script (groups/admission).
 if ARGV[5] ~= '' and not (shape and shape.groups) then return { -7, {} } end
 if not shape then return { 1, {}, 0 } end
-local highest = 0
-for at = FIRST, #ARGV, FIELDS do highest = math.max(highest, tonumber(ARGV[at + 2])) end
-local new, seen = { count = 0 }, {}
+local new, seen, highest = { count = 0 }, {}, 0
 for at = FIRST, #ARGV, FIELDS do
   local cost = tonumber(ARGV[at + 2])
+  highest = math.max(highest, cost)
   if admission.is_new(base, ARGV[at], ARGV[at + 1], seen) then
     local terms, n = terms_of[ARGV[at + 3]], tonumber(ARGV[at + 4])
     if n > 0 then new[#new + 1] = { cost = cost, terms = terms, n = n } end
     new.count = new.count + n
   end
 end
-local groups = ARGV[5] ~= '' and shape.groups
-local queue = groups and {
-  capacity = shape.capacity and occupancy.limit(shape, 0),
-  depth = occupancy.taken(base, shape, now) + new.count,
-}
-if groups and group_bounds(base, groups, cjson.decode(ARGV[5]), highest, now, queue) then return { 1, {}, 2 } end
+if ARGV[5] ~= '' then
+  local capacity, depth = shape.capacity and occupancy.limit(shape, 0), occupancy.taken(base, shape, now) + new.count
+  local g, names = queue_groups.open(base, shape, now), cjson.decode(ARGV[5])
+  if group_share.may_refuse(g, names, highest, capacity, depth) then return { 1, {}, 2 } end
+end
 -- What may be dropped for them depends on each.
 if new.count <= MOST_DROPPED then
   local few = { count = new.count }

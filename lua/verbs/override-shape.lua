@@ -29,8 +29,7 @@ end
 -- Whether the change would leave a limit per group without groups.
 local function lacks_groups(key, given)
   if given.limits == nil and given.groups == nil then return false end
-  local stored = redis.call('HMGET', key, 'declared', 'overrides')
-  local declared, overrides = shapes.document(stored[1]), shapes.document(stored[2])
+  local declared, overrides = shapes.documents(key)
   local limits = future('limits', given, declared, overrides)
   return limits and string.find(limits, parsed.GROUP_LIMIT, 1, true) and not future('groups', given, declared, overrides)
 end

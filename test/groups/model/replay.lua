@@ -21,7 +21,7 @@ local as_text = use 'redis/as-text'
 local job_options = use 'shape/job-options'
 
 -- As in reference.ts: no slot is granted further ahead.
-settling.AHEAD_US = 200000
+charged.AHEAD_US = 200000
 local base = string.sub(KEYS[1], 1, -11)
 local wait, active, prioritized = base .. 'wait', base .. 'active', base .. 'prioritized'
 local library = queue_groups

@@ -3,13 +3,9 @@ local claims = {}
 -- Claims: places that a bulk in several parts has taken before its jobs arrive: a hash, claim id -> 'places:end' (µs).
 -- Each ends with its own lease, so that a producer that dies in between blocks nothing for long. The shape keeps their
 -- sum and the latest end, so that admissions need not read the claims.
-function claims.key(base)
-  return base .. 'meta:claims'
-end
-
 -- Drops expired claims and stores the sum.
 function claims.sum(shape_key, base, now)
-  local key = claims.key(base)
+  local key = base .. 'meta:claims'
   local claims, sum, latest = redis.call('HGETALL', key), 0, 0
   for i = 1, #claims, 2 do
     local places, ends = string.match(claims[i + 1], '^(%d+):(%d+)$')
@@ -23,7 +19,7 @@ function claims.sum(shape_key, base, now)
 end
 
 function claims.set(shape_key, base, id, places, now, lease_ms)
-  local key = claims.key(base)
+  local key = base .. 'meta:claims'
   redis.call('HSET', key, id, string.format('%.0f:%.0f', places, now + lease_ms * 1000))
   redis.call('PEXPIRE', key, math.max(redis.call('PTTL', key), lease_ms))
   claims.sum(shape_key, base, now)
@@ -31,7 +27,7 @@ end
 
 -- The remaining places of a claim, nil if it has ended.
 function claims.left(base, id, now)
-  local claim = redis.call('HGET', claims.key(base), id)
+  local claim = redis.call('HGET', base .. 'meta:claims', id)
   if not claim then return nil end
   local places, ends = string.match(claim, '^(%d+):(%d+)$')
   return tonumber(ends) > now and tonumber(places) or nil
@@ -47,7 +43,7 @@ end
 
 -- The rest of the claim's jobs will not arrive.
 function claims.drop(shape_key, base, id, now)
-  redis.call('HDEL', claims.key(base), id)
+  redis.call('HDEL', base .. 'meta:claims', id)
   claims.sum(shape_key, base, now)
 end
 

@@ -12,8 +12,6 @@ local as_text = use 'redis/as-text'
 --   doc.suspicion   pauses of the last minute to find the cause: since (ms), count; running: jobs at the last one,
 --               until a call succeeds
 --   doc.well    the last successful call known: at (its departure, ms), ended (ms)
---   job's field `refused`   '<ms of its last refusal> <how often in a row while others succeeded>'
---   meta:refused   for each target '<ms of its first refusal in a row> <ms of its last>'; emptied beyond MAX_TARGETS
 local evidence = {
   WEIGHT = 40, ENOUGH = 200,
   -- A success that ended this long ago (ms) says nothing about now; without a connection, far less time suffices.

@@ -1,6 +1,6 @@
 local pacing = use 'feedback/pacing'
-local limit_block = use 'limits/block'
 local queue_limit_control = use 'limits/queue-limit-control'
+local limit_switch = use 'limits/switch'
 local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 local shapes = use 'shape/shapes'
@@ -99,7 +99,7 @@ local function feedback_block_limit(r, f, ms)
     if l.name == f.scope.limit then
       local control = queue_limit_control(l, r.base)
       local at = r.now + math.ceil(ms * 1000)
-      limit_block(control, control .. l.state, r.now, at)
+      limit_switch.block(control, control .. l.state, r.now, at)
       feedback.note(r, f, { kind = 'pause', ['until'] = math.ceil(at / 1000) })
       return true
     end

@@ -3,13 +3,7 @@ local limit_state = use 'limits/state'
 local limit_switch = use 'limits/switch'
 local as_text = use 'redis/as-text'
 
--- Shared by the scripts of sluice/limits.
--- A limit's control hash: definition (of its name, JSON), version, by (its declarer). Next to it, with <control> for
--- its name:
---   <control>:switch              what must be known at each decision (limits/switch)
---   <control>:blocks              a sorted set of the blocked keys, by the end of the block (µs)
---   <control>:keys                if keys are counted, a sorted set of them by when they no longer matter (µs)
---   <control>:others:<algorithm>  the state that all further keys share
+-- Shared by the scripts of sluice/limits. docs/redis-keys.md has the keys of a limit; `control` is the name of its hash.
 
 local limit_checks = {}
 

@@ -1,3 +1,4 @@
+local queue_places = use 'limits/queue-places'
 local as_text = use 'redis/as-text'
 
 -- The switch of a limit: what all its users must know at each decision, in one string next to its control hash.
@@ -42,6 +43,19 @@ function limit_switch.write(control, changes)
   if mode ~= '-' or version > 0 then return end
   redis.call('PEXPIREAT', key, math.ceil(lasts / 1000) + 1000)
   if kept > 0 then redis.call('PEXPIRE', key, kept, 'GT') end
+end
+
+-- Blocks a key of a limit until `at` (µs), whatever its state, or lifts its block if `at` is nil. A block is never shortened.
+-- Returns its end, 0 if there is none.
+function limit_switch.block(control, state, now, at)
+  local blocks = control .. ':blocks'
+  redis.call('ZREMRANGEBYSCORE', blocks, '-inf', as_text.us(now))
+  if at then redis.call('ZADD', blocks, 'GT', as_text.us(at), state) else redis.call('ZREM', blocks, state) end
+  local last = redis.call('ZRANGE', blocks, -1, -1, 'WITHSCORES')[2]
+  limit_switch.write(control, { blocked_until = tonumber(last) or 0 })
+  queue_places.call_others(control, '')
+  if last then redis.call('PEXPIRE', blocks, math.ceil((last - now) / 1000) + 1000) end
+  return tonumber(redis.call('ZSCORE', blocks, state) or 0)
 end
 
 return limit_switch

@@ -114,6 +114,8 @@ export class AskSchedule {
   /** The marker came, and `atMs` is when to ask; undefined: the wait ended without one. */
   markerCame(atMs: number | undefined): void {
     if (atMs === undefined && !this.#blocks) return
+    // A reply on its way may be older than the marker, which does not come twice.
+    this.#woken()
     const { time } = this.#clock
     const sooner = Math.min(atMs ?? 0, this.#markerUntilMs || Number.POSITIVE_INFINITY)
     this.#markerUntilMs = sooner
@@ -123,8 +125,6 @@ export class AskSchedule {
       if (this.#listens) this.#askAtMs = Math.min(this.#askAtMs, time.monotonicMs() + untilMs)
       return
     }
-    // A reply on its way may be older than the marker, which does not come twice.
-    this.#woken()
     this.#blocks = false
     // The end of a job may meanwhile have put this worker to sleep, but the marker came to this worker alone.
     if (this.#errorDelayMs === 0) this.#askAtMs = 0

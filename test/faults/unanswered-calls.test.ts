@@ -1,15 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { DelayedError, type Job } from 'bullmq'
 import fc from 'fast-check'
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { ShapedQueue, type ShapedQueueOptions, ShapedWorker } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
 
 const redis = useRedis(import.meta.url)
 
 /** How a call of a worker's loop goes wrong. It runs, unless it is refused. */
-type Fault = 'none' | 'sent twice' | 'unanswered' | 'refused'
-/** What happens to the queue after such a call has run, and before it is sent again. */
+type Fault = 'none' | 'sent twice' | 'unanswered' | 'answered late' | 'refused'
+/** What happens to the queue after such a call has run, and before it is sent again or answered. */
 type Change =
   | 'nothing'
   | 'a rate comes'
@@ -140,6 +140,7 @@ async function disturb(worker: ShapedWorker, faults: readonly Fault[], between: 
     if (fault === 'none' || fault === undefined) return reply
     // A job that puts itself off could run again, and end, before its processor hears of it.
     if (!args.includes('delayed 1 0 0')) await between()
+    if (fault === 'answered late') return reply
     if (fault === 'unanswered') throw new Error(LOST)
     return run(name, args)
   }
@@ -270,6 +271,45 @@ test('a delayed job starts when it is due although the grant before was sent aga
     await queue.add('first', {})
     // Its wait for a marker lasts 10 s.
     await expect.poll(() => completed, { timeout: 8000 }).toEqual(['delayed'])
+  } finally {
+    end()
+    await worker.close()
+    await queue.close()
+  }
+})
+
+test('a delayed job starts when it is due although a reply from before it was added comes later', async () => {
+  const { connection, prefix } = redis
+  const queue = new ShapedQueue('older-reply', { connection, prefix, shape: { capacity: 10 } })
+  let end = () => {}
+  const process = (job: Job) =>
+    job.name === 'first' ? new Promise<void>((resolve) => (end = resolve)) : Promise.resolve()
+  await queue.add('first', {})
+  const worker = new ShapedWorker('older-reply', process, {
+    connection,
+    prefix,
+    concurrency: 3,
+    report: false,
+    drainDelay: 60,
+  })
+  const waits = vi.spyOn(worker.backend, 'waitForJob')
+  const completed: string[] = []
+  worker.on('completed', (job) => completed.push(job.name))
+  try {
+    await expect.poll(() => waits.mock.calls).toHaveLength(1)
+    let calls = 0
+    // The reply to an end that was sent twice says nothing of other jobs: the worker asks, and still waits for a marker.
+    await disturb(worker, ['sent twice', 'answered late'], async () => {
+      calls += 1
+      if (calls === 1) return
+      await queue.add('delayed', {}, { delay: 1500 })
+      // The worker has it, and knows alone when the job is due.
+      await expect.poll(() => redis.client().exists(queue.toKey('marker'))).toBe(0)
+      await sleep(50)
+    })
+    end()
+    // Its wait for a marker lasts 10 s.
+    await expect.poll(() => completed, { timeout: 8000 }).toEqual(['first', 'delayed'])
   } finally {
     end()
     await worker.close()

@@ -111,7 +111,10 @@ export class Departures {
    * @returns a grant's jobs have the lock tokens, if these are not in the options of the request
    */
   async ask(worker: DepartingWorker, request: DepartureRequest, call?: Call): Promise<DepartureReply> {
-    if (!call) return this.#untilSettled(worker, (next) => this.ask(worker, request, next))
+    if (!call) {
+      const own = this.nextCall(worker)
+      return this.ask(worker, request, own).finally(() => this.answered(own))
+    }
     const { jobs, horizonUs, longestHorizonUs = horizonUs, ran = '', options = '' } = request
     await this.#store.prepared()
     const places = [jobs, Math.floor(this.#wallMs()), options, worker.name ?? '', ran, 'free', longestHorizonUs]
@@ -123,16 +126,19 @@ export class Departures {
   }
 
   /** Ends jobs together. What Redis did not answer is sent again as the same call, whose jobs it remembers. */
-  exchange(worker: DepartingWorker, terms: ExchangeTerms, ends: readonly JobEnd[]): Promise<readonly unknown[]> {
+  async exchange(worker: DepartingWorker, terms: ExchangeTerms, ends: readonly JobEnd[]): Promise<readonly unknown[]> {
     const places: Argument[] = []
     const ids: string[] = []
     for (const { id, fields } of ends) {
       places.push(...fields)
       ids.push(id)
     }
-    return this.#untilSettled(worker, (call) =>
-      this.#untilStored(ids, () => this.#exchange(worker, call, terms, places)),
-    )
+    const call = this.nextCall(worker)
+    try {
+      return await this.#untilStored(ids, () => this.#exchange(worker, call, terms, places))
+    } finally {
+      this.answered(call)
+    }
   }
 
   async #exchange(
@@ -146,16 +152,6 @@ export class Departures {
     const args = [this.#store.key, identity, horizonUs, call.id, this.#memoMs, allows, reported, ...places]
     const client = await this.#client()
     return await runScript<readonly unknown[]>(client, this.#scripts.command('exchange'), args)
-  }
-
-  /** Makes a call of this worker, which is not sent again once `send` has settled. */
-  async #untilSettled<T>(worker: DepartingWorker, send: (call: Call) => Promise<T>): Promise<T> {
-    const call = this.nextCall(worker)
-    try {
-      return await send(call)
-    } finally {
-      this.answered(call)
-    }
   }
 
   /** @returns a call of this worker, until {@link answered} */

@@ -406,7 +406,11 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     // Late jobs go back first, so that the jobs fetched next are behind them again.
     this.#timer.fireDue()
     if (this.#returning.pending) return this.#rest(undefined)
-    if (this.#begun) return this.#begin()
+    if (this.#begun) {
+      this.#begun = false
+      // A CPU-bound processor delays the others: let it run first, or jobs fetched now would overtake the delayed ones.
+      return nextTurn()
+    }
     const unsureMs = this.#unsureUntilMs - this.#clock.time.monotonicMs()
     if (unsureMs > 0) return this.#rest(unsureMs)
     const free = this.#host.concurrency() - this.#taken
@@ -419,12 +423,6 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
       if (dueMs === undefined || dueMs > 0) return this.#rest(dueMs, marker)
     }
     await this.#ask(free)
-  }
-
-  /** A CPU-bound processor delays the others: let it run first, or jobs fetched now would overtake the delayed ones. */
-  async #begin(): Promise<void> {
-    this.#begun = false
-    await nextTurn()
   }
 
   #awaitMarker(): Promise<void> {

@@ -1,13 +1,10 @@
+local commands_of = use 'redis/commands-of'
+
 -- Replaces `redis` for a script: some of its commands go to handlers, all others to the `redis` behind it.
 local function hooked_redis(redis, handlers)
-  local call = redis.call
-  setmetatable(handlers, {
-    __index = function(all, command)
-      all[command] = call
-      return call
-    end,
-  })
+  setmetatable(handlers, { __index = commands_of(redis) })
   return setmetatable({
+    commands = handlers,
     call = function(command, ...) return handlers[command](command, ...) end,
   }, { __index = redis })
 end

@@ -94,6 +94,8 @@ export function notingReleases(lua: string): string {
 
 const FUNCTION = /^local (?:function (\w+)|(\w+) = function) ?\(/
 const CALL = 'local rcall = redis.call'
+/** A call of a command that is named, as nearly all are. */
+const NAMED_CALL = /\brcall\((\s*)(["'])([A-Z]+)\2/g
 
 /**
  * The module `bullmq/<script>`, a table with `run(redis, KEYS, ARGV)`: its functions are made with the module, since making
@@ -105,13 +107,17 @@ export function bullmqModule(lua: string, keys?: readonly string[]): string {
   const isDivided = functions !== ''
   return [
     keys ? keysFunction(keys) : '',
-    isDivided ? `local rcall\n${functions}` : '',
+    isDivided ? `local rcall, commands\n${byName(functions)}` : '',
     'local function run(redis, KEYS, ARGV)',
-    isDivided ? 'rcall = redis.call' : '',
-    rest,
+    isDivided ? `rcall, commands = redis.call, commands_of(redis)\n${byName(rest)}` : rest,
     'end',
     `return { run = run${keys ? ', keys = keys' : ''} }`,
   ].join('\n')
+}
+
+/** Commands are called by name: lua/redis/commands-of.lua. */
+function byName(lua: string): string {
+  return lua.replaceAll(NAMED_CALL, 'commands.$3($1$2$3$2')
 }
 
 /** So many queues have their keys kept, for each script. */

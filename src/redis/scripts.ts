@@ -87,6 +87,7 @@ const WITHOUT_ABSENT_KEY = 'KEYS[#KEYS] = nil '
 
 /** Modules that BullMQ's scripts use: by what `bullmq-scripts.ts` puts into them, and by what prepares them here. */
 const MODULES: Readonly<Record<string, string>> = {
+  commands_of: 'redis/commands-of',
   delay_clock: 'redis/delay-clock',
   group_hooks: 'groups/hooks',
   group_priority: 'groups/priority',

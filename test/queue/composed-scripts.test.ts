@@ -51,17 +51,23 @@ describe('the module of a script of BullMQ', () => {
   })
 
   test('runs with the keys, the arguments and the redis of each call', async () => {
-    const lua = `${CALL}local function ask(command)\n  return rcall(command, KEYS)\nend\nreturn ask(ARGV[1])`.replace(
-      ', KEYS',
-      '',
-    )
+    const lua = `${CALL}local function ask(command)\n  return rcall(command) .. ' ' .. rcall("PING")\nend\nreturn ask(ARGV[1])`
     const module = bullmqModule(lua, ["'wait'", "id .. ':lock'"])
-    const files: Readonly<Record<string, string>> = { 'bullmq/ask': module }
+    const files: Readonly<Record<string, string>> = {
+      'bullmq/ask': `local commands_of = use 'redis/commands-of'\n${module}`,
+    }
     const main = `local ask = use 'bullmq/ask'
+      local hooked_redis = use 'redis/hooked-redis'
       local other = { call = function(command) return 'other ' .. command end }
-      return { ask.run(other, {}, { 'a' }), ask.run({ call = string.upper }, {}, { 'b' }), unpack(ask.keys('q:', '7')) }`
-    const text = new LuaComposer((file) => files[file] as string).text(main)
-    expect(await client.eval(text, 0)).toEqual(['other a', 'B', 'q:wait', 'q:7:lock'])
+      local hooked = hooked_redis(hooked_redis(other, { SET = string.lower }), { PING = string.lower })
+      local function asked(redis, command) return ask.run(redis, {}, { command }) end
+      return { asked(other, 'a'), asked({ call = string.lower }, 'B'), asked(hooked, 'SET'), asked(hooked, 'GET'),
+        asked(other, 'b'), unpack(ask.keys('q:', '7')) }`
+    const text = new LuaComposer((file) => files[file] ?? readLuaFile(file)).text(main)
+    expect(await client.eval(text, 0)).toEqual([
+      ...['other a other PING', 'b ping', 'set ping', 'other GET ping', 'other b other PING'],
+      ...['q:wait', 'q:7:lock'],
+    ])
   })
 })
 

@@ -21,7 +21,7 @@ const TOGETHER = 3
 const EXACT_TICKS = 2n ** 52n
 
 test(`the scripts decide as the reference does, to the last bit, ${DECISIONS} times`, {
-  timeout: 600_000 + DECISIONS / 4,
+  timeout: 600_000 + DECISIONS,
 }, async () => {
   const replayer = new Replayer(client)
   let [seed, decisions] = [SEED, 0]

@@ -29,7 +29,7 @@ local job_options = use 'shape/job-options'
 --     part.room     units that conform together now; they are charged all at once, at the end
 --     part.asked    what the next job takes of them
 --     part.total    what was taken
---   q.heads         ids of the wait list as far as they are requested, the next one last
+--   q.heads         ids of the wait list, one more than requested, the next one last
 --   q.next          the job that conforms now, and q.cost: only that one may be fetched
 --   q.jobs          the ids of the fetched jobs
 --   q.redis         what BullMQ's script gets as `redis`
@@ -119,7 +119,7 @@ local function open(call)
     if part.room <= 0 then return nil end
   end
   if limits then q.charged = text_of_charge(q, call) end
-  q.heads = redis.call('LRANGE', base .. 'wait', -call.wanted, '-1')
+  q.heads = redis.call('LRANGE', base .. 'wait', -call.wanted - 1, '-1')
   q.redis = hooked_redis(redis, handlers_of(q, base, call.wanted))
   return q
 end
@@ -161,8 +161,8 @@ end
 
 -- What holds the head from now on, as in gate/held: with room in the meter, only that every worker is busy.
 local function note_holds(q, meter_key)
-  local waiting = q.meter
-    and (redis.call('LLEN', q.base .. 'wait') > 0 or redis.call('ZCARD', q.base .. 'prioritized') > 0)
+  local waiting = q.meter and (#q.heads > 0 or redis.call('LLEN', q.base .. 'wait') > 0
+    or redis.call('ZCARD', q.base .. 'prioritized') > 0)
   held.note(meter_key, q.now, waiting and 'rate' or '', waiting and slot_of(q, 1), q.meter and q.meter.held)
 end
 

@@ -1,4 +1,5 @@
 import { Batch, type BatchClient } from './batch.ts'
+import { workerOfLock } from './worker-rows.ts'
 
 /** A worker that runs jobs reports at least every 12 s. */
 const SILENT_MS = 20_000
@@ -48,8 +49,7 @@ export async function groupHolders(
   const rows = second.add<Readonly<Record<string, string>>>('hgetall', `${base}meta:workers`)
   await second.run()
   const holders = locks.map(({ id, token, lastsMs, name }) => {
-    // A lock's token is the id of its worker and a number.
-    const worker = token()?.split(':')[0]
+    const worker = workerOfLock(token())
     const row = readRow(worker === undefined ? undefined : rows()[worker])
     const seenMs = row?.seen
     return {

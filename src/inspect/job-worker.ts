@@ -1,5 +1,5 @@
 import type { Answer, Batch } from './batch.ts'
-import { parsedRow } from './worker-rows.ts'
+import { parsedRow, workerOfLock } from './worker-rows.ts'
 
 /** Which worker runs a job, or ran it last: by the name that BullMQ stores, or else by the worker that has its lock. */
 export class JobWorkerReading {
@@ -16,8 +16,7 @@ export class JobWorkerReading {
 
   /** Asks for the report of the worker that has the lock. */
   more(batch: Batch): void {
-    // A token is the id of its worker and a number.
-    const id = this.#lock()?.replace(/:\d+$/, '')
+    const id = workerOfLock(this.#lock())
     if (id) this.#row = batch.add('hget', `${this.#base}meta:workers`, id)
   }
 

@@ -27,7 +27,7 @@ export function commandsOfScripts(names: readonly string[]): string[] {
 
 /** Comments, which mention commands without calling them. */
 const COMMENTS = /--\[\[[\s\S]*?\]\]|--.*$/gm
-const CALL = /(?<![\w.])(redis\.p?call|r?call)\s*\(\s*([^,)]*)/g
+const CALL = /(?<![\w.])(redis\.p?call|r?call|commands\.[A-Z]+)\s*\(\s*([^,)]*)/g
 /** `redis.call` assigned to another name, by which it is then called. */
 const RENAMED = /^.*\bredis\.p?call\b(?!\s*\().*$/gm
 const KNOWN_NAMES = /^\s*(?:local (?:\w+, )*)?r?call(?:, \w+)* = .*\bredis\.call\b/

@@ -35,6 +35,7 @@ test.each([
   ['a call', "redis.call('GET', KEYS[1])", ['get']],
   ['a protected call', 'redis.pcall("hget", k)', ['hget']],
   ["BullMQ's name for it", 'local rcall = redis.call\nrcall("XADD", k, "*", "a", 1)', ['xadd']],
+  ['a command by name', 'commands.HSET("HSET", k, f, v)', ['hset']],
   ['one of many names', "local base, call = b, redis.call\nreturn call('LINDEX', k, -1)", ['lindex']],
   ['calls over lines and in calls', "redis.call(\n  'SET', k, redis.call('TIME')[1])", ['set', 'time']],
   ['a command by a variable that is known', 'local rcall = redis.call\nrcall(pushCmd, k, id)', ['lpush', 'rpush']],

@@ -1,5 +1,5 @@
+import { workerOfLock } from '../redis/ids.ts'
 import { Batch, type BatchClient } from './batch.ts'
-import { workerOfLock } from './worker-rows.ts'
 
 /** A worker that runs jobs reports at least every 12 s. */
 const SILENT_MS = 20_000

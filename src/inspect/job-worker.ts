@@ -1,5 +1,6 @@
+import { workerOfLock } from '../redis/ids.ts'
 import type { Answer, Batch } from './batch.ts'
-import { parsedRow, workerOfLock } from './worker-rows.ts'
+import { parsedRow } from './worker-rows.ts'
 
 /** Which worker runs a job, or ran it last: by the name that BullMQ stores, or else by the worker that has its lock. */
 export class JobWorkerReading {

@@ -19,11 +19,6 @@ interface Row extends Readonly<Record<string, unknown>> {
   readonly state: WorkerStatus['state']
 }
 
-/** @returns the id of the worker that has this lock. A token is that id, a colon, and what numbers the worker's locks */
-export function workerOfLock(token: string | null): string | undefined {
-  return token?.split(':')[0]
-}
-
 /**
  * Reads the hash `…:meta:workers`: the live workers, by host, process and id.
  * @param wantedMs how long a job has waited for nothing but a worker: a live one would have taken it and reported

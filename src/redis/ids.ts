@@ -18,3 +18,8 @@ export function uniqueId(): string {
 export function defaultDeclarer(): string {
   return `${hostname()}:${process.pid}`
 }
+
+/** @returns the id of the worker that has this lock. A token is that id, a colon, and what numbers the worker's locks */
+export function workerOfLock(token: string | null): string | undefined {
+  return token?.split(':')[0]
+}

@@ -120,8 +120,7 @@ local function group_jobs(groups)
       for _, group in ipairs(redis.call('ZRANGE', ready, 0, -1)) do g.occupied[group] = -1 end
       return
     end
-    -- Rights that were given for 0.1.0 lack this command: then each job is looked at.
-    local function tags(...) return redis.pcall('ZMSCORE', ready, ...) end
+    local function tags(...) return redis.call('ZMSCORE', ready, ...) end
     groups.read_each(names, tags, function(group, tag)
       if tag then g.occupied[group] = -1 end
     end)

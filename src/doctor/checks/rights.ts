@@ -28,11 +28,11 @@ export function rights({ client, prefix, limitsPrefix, role }: Examined): Promis
 }
 
 /**
- * Version 0.1.0 asked for none of these. Scripts that may not run ZMSCORE take longer, and so do those of a user that may
- * not call functions; without WAIT no acceptance is confirmed (`durability`), and the jobs are stored all the same; who may
- * not list clients names none that bypass the meter.
+ * Programs start without these. Scripts of a user that may not call functions take longer; without WAIT no acceptance is
+ * confirmed (`durability`), and the jobs are stored all the same; who may not list clients names none that bypass the
+ * meter.
  */
-const DONE_WITHOUT = ['zmscore', 'wait', 'client|info', 'client|list', 'fcall']
+const DONE_WITHOUT = ['wait', 'client|info', 'client|list', 'fcall']
 
 /**
  * Whether the user has the rights without which its role fails.

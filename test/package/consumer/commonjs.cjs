@@ -7,7 +7,8 @@ const { ReferenceBucket } = require('sluice/testing')
 async function main() {
   const connection = { url: process.env.REDIS_URL }
   const shape = { rate: '100/s', capacity: 1 }
-  const queue = new ShapedQueue('commonjs', { connection, shape })
+  // A busy machine may take longer than the default.
+  const queue = new ShapedQueue('commonjs', { connection, shape, admitTimeoutMs: 60_000 })
   await queue.add('double', { n: 21 })
   const refused = await queue.add('double', { n: 22 }).catch((error) => error instanceof QueueFullError)
   const worker = new ShapedWorker('commonjs', async (job) => job.data.n * 2, { connection, shape })

@@ -6,7 +6,8 @@ import { expectPaced } from 'sluice/testing'
 
 const connection = { url: process.env.REDIS_URL }
 const shape = { rate: '100/s', capacity: 2 }
-const queue = new ShapedQueue('esm', { connection, shape })
+// A busy machine may take longer than the default.
+const queue = new ShapedQueue('esm', { connection, shape, admitTimeoutMs: 60_000 })
 const worker = new ShapedWorker('esm', async (job) => job.data.n * 2, { connection, shape })
 const departed = once(worker, 'departed')
 const completed = once(worker, 'completed')

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { DelayedError, type Job } from 'bullmq'
 import fc from 'fast-check'
-import { expect, test, vi } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { ShapedQueue, type ShapedQueueOptions, ShapedWorker } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
 
@@ -248,125 +248,87 @@ test('whatever becomes of the calls of a worker, each of its jobs runs as often 
   await fc.assert(property, { ...chosen, endOnFailure: true, examples: [[early]] })
 })
 
-test('a request without an answer is sent again although a job ends before, whose reply says that none waits', async () => {
+/** A queue, and a worker of it whose jobs named `first` run until `end`. */
+function scene(name: string, shape: NonNullable<ShapedQueueOptions['shape']>) {
   const { connection, prefix } = redis
-  const queue = new ShapedQueue('ends-before', { connection, prefix, shape: { capacity: 10 } })
-  let end = () => {}
-  const process = (job: Job) =>
-    job.name === 'first' ? new Promise<void>((resolve) => (end = resolve)) : Promise.resolve()
-  const worker = new ShapedWorker('ends-before', process, { connection, prefix, concurrency: 3, report: false })
+  const queue = new ShapedQueue(name, { connection, prefix, shape })
   const completed: string[] = []
-  worker.on('completed', (job) => completed.push(job.name))
-  worker.on('error', () => end())
-  try {
-    await queue.add('first', {})
-    await expect.poll(() => queue.getActiveCount()).toBe(1)
-    await disturb(worker, ['unanswered'], async () => {})
-    await queue.add('second', {})
-    await expect.poll(() => completed, { timeout: 4000 }).toEqual(['first', 'second'])
-  } finally {
-    end()
-    await worker.close()
-    await queue.close()
+  let release = () => {}
+  const end = () => release()
+  const process = (job: Job) =>
+    job.name === 'first' ? new Promise<void>((resolve) => (release = resolve)) : Promise.resolve()
+  const work = (options: { concurrency: number; drainDelay?: number }) => {
+    const worker = new ShapedWorker(name, process, { connection, prefix, report: false, ...options })
+    worker.on('completed', (job) => completed.push(job.name))
+    onTestFinished(async () => {
+      end()
+      await worker.close()
+      await queue.close()
+    })
+    return worker
   }
+  return { queue, completed, end, work }
+}
+
+test('a request without an answer is sent again although a job ends before, whose reply says that none waits', async () => {
+  const { queue, completed, end, work } = scene('ends-before', { capacity: 10 })
+  const worker = work({ concurrency: 3 })
+  worker.on('error', end)
+  await queue.add('first', {})
+  await expect.poll(() => queue.getActiveCount()).toBe(1)
+  await disturb(worker, ['unanswered'], async () => {})
+  await queue.add('second', {})
+  await expect.poll(() => completed, { timeout: 4000 }).toEqual(['first', 'second'])
 })
 
 test('a delayed job starts when it is due although the grant before was sent again', async () => {
-  const { connection, prefix } = redis
-  const queue = new ShapedQueue('due', { connection, prefix, shape: { capacity: 10 } })
-  let end = () => {}
-  const process = (job: Job) =>
-    job.name === 'first' ? new Promise<void>((resolve) => (end = resolve)) : Promise.resolve()
-  const worker = new ShapedWorker('due', process, {
-    connection,
-    prefix,
-    concurrency: 3,
-    report: false,
-    drainDelay: 60,
-  })
-  const completed: string[] = []
-  worker.on('completed', (job) => completed.push(job.name))
+  const { queue, completed, work } = scene('due', { capacity: 10 })
+  const worker = work({ concurrency: 3, drainDelay: 60 })
   worker.on('error', () => {})
-  try {
-    await queue.add('delayed', {}, { delay: 1500 })
-    // The worker alone knows when that is due.
-    await expect.poll(() => redis.client().exists(queue.toKey('marker'))).toBe(0)
-    await disturb(worker, ['unanswered'], async () => {})
-    await queue.add('first', {})
-    // Its wait for a marker lasts 10 s.
-    await expect.poll(() => completed, { timeout: 8000 }).toEqual(['delayed'])
-  } finally {
-    end()
-    await worker.close()
-    await queue.close()
-  }
+  await queue.add('delayed', {}, { delay: 1500 })
+  // The worker alone knows when that is due.
+  await expect.poll(() => redis.client().exists(queue.toKey('marker'))).toBe(0)
+  await disturb(worker, ['unanswered'], async () => {})
+  await queue.add('first', {})
+  // Its wait for a marker lasts 10 s.
+  await expect.poll(() => completed, { timeout: 8000 }).toEqual(['delayed'])
 })
 
 test('a delayed job starts when it is due although a reply from before it was added comes later', async () => {
-  const { connection, prefix } = redis
-  const queue = new ShapedQueue('older-reply', { connection, prefix, shape: { capacity: 10 } })
-  let end = () => {}
-  const process = (job: Job) =>
-    job.name === 'first' ? new Promise<void>((resolve) => (end = resolve)) : Promise.resolve()
+  const { queue, completed, end, work } = scene('older-reply', { capacity: 10 })
   await queue.add('first', {})
-  const worker = new ShapedWorker('older-reply', process, {
-    connection,
-    prefix,
-    concurrency: 3,
-    report: false,
-    drainDelay: 60,
-  })
+  const worker = work({ concurrency: 3, drainDelay: 60 })
   const waits = vi.spyOn(worker.backend, 'waitForJob')
-  const completed: string[] = []
-  worker.on('completed', (job) => completed.push(job.name))
-  try {
-    await expect.poll(() => waits.mock.calls).toHaveLength(1)
-    let calls = 0
-    // The reply to an end that was sent twice says nothing of other jobs: the worker asks, and still waits for a marker.
-    await disturb(worker, ['sent twice', 'answered late'], async () => {
-      calls += 1
-      if (calls === 1) return
-      await queue.add('delayed', {}, { delay: 1500 })
-      // The worker has it, and knows alone when the job is due.
-      await expect.poll(() => redis.client().exists(queue.toKey('marker'))).toBe(0)
-      await sleep(50)
-    })
-    end()
-    // Its wait for a marker lasts 10 s.
-    await expect.poll(() => completed, { timeout: 8000 }).toEqual(['first', 'delayed'])
-  } finally {
-    end()
-    await worker.close()
-    await queue.close()
-  }
+  await expect.poll(() => waits.mock.calls).toHaveLength(1)
+  let calls = 0
+  // The reply to an end that was sent twice says nothing of other jobs: the worker asks, and still waits for a marker.
+  await disturb(worker, ['sent twice', 'answered late'], async () => {
+    calls += 1
+    if (calls === 1) return
+    await queue.add('delayed', {}, { delay: 1500 })
+    // The worker has it, and knows alone when the job is due.
+    await expect.poll(() => redis.client().exists(queue.toKey('marker'))).toBe(0)
+    await sleep(50)
+  })
+  end()
+  // Its wait for a marker lasts 10 s.
+  await expect.poll(() => completed, { timeout: 8000 }).toEqual(['first', 'delayed'])
 })
 
 test('a grant is repeated however many jobs ended before it is asked for again', async () => {
-  const { connection, prefix } = redis
-  const queue = new ShapedQueue('many-ends', { connection, prefix, shape: { groups: {} } })
+  const { queue, completed, end, work } = scene('many-ends', { groups: {} })
   const opts = { group: { id: 'a' } }
-  let end = () => {}
-  const process = (job: Job) =>
-    job.name === 'first' ? new Promise<void>((resolve) => (end = resolve)) : Promise.resolve()
-  const worker = new ShapedWorker('many-ends', process, { connection, prefix, concurrency: 2, report: false })
-  let completed = 0
-  worker.on('completed', () => (completed += 1))
+  const worker = work({ concurrency: 2 })
   worker.on('error', () => {})
-  try {
-    await queue.add('first', {}, opts)
-    await expect.poll(() => queue.getActiveCount()).toBe(1)
-    // Each end fetches the next job, and so is remembered as well.
-    await disturb(worker, ['unanswered'], async () => {
-      end()
-      await expect.poll(() => completed).toBeGreaterThan(80)
-    })
-    await queue.addBulk(Array.from({ length: 100 }, () => ({ name: 'next', data: {}, opts })))
-    await expect.poll(() => completed, { timeout: 15_000 }).toBe(101)
-  } finally {
+  await queue.add('first', {}, opts)
+  await expect.poll(() => queue.getActiveCount()).toBe(1)
+  // Each end fetches the next job, and so is remembered as well.
+  await disturb(worker, ['unanswered'], async () => {
     end()
-    await worker.close()
-    await queue.close()
-  }
+    await expect.poll(() => completed.length).toBeGreaterThan(80)
+  })
+  await queue.addBulk(Array.from({ length: 100 }, () => ({ name: 'next', data: {}, opts })))
+  await expect.poll(() => completed.length, { timeout: 15_000 }).toBe(101)
 })
 
 test.each(['close', 'pause'] as const)('jobs of a lost reply go back at a %s', async (stop) => {

@@ -104,7 +104,7 @@ const ARITHMETIC = [
   'http/responses/problem',
   'egress/fetch/target',
   'acl/roles',
-  'doctor/checks/rights',
+  'acl/rights',
 ].map(inSrc)
 
 /** Fewer lines than these are no file of their own, unless several files need them. */

@@ -1,8 +1,8 @@
 import type { Redis } from 'ioredis'
+import { isDenied } from '../acl/rights.ts'
 import { CALLS_REMEMBERED } from '../departure/departures.ts'
 import { ShapedQueue } from '../queue/queue.ts'
 import { ShapedWorker } from '../worker/worker.ts'
-import { isDenied } from './permission.ts'
 
 /** How the names of all canaries begin: each doctor has a queue of its own, and several may run at once. */
 export const CANARY = 'sluice-doctor-'

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis'
+import { lackedRights, neededCommands } from '../acl/rights.ts'
 import type { Role } from '../acl/roles.ts'
-import { neededRights } from '../doctor/checks/rights.ts'
 import { unusableText } from '../redis/unusable.ts'
 import { StartError } from './errors.ts'
 
@@ -109,8 +109,8 @@ function refuseEviction(policy: string | undefined): void {
 
 async function refuseMissingRights(redis: Redis, { role, prefix, queueNames }: NeededRights): Promise<void> {
   for (const name of queueNames) {
-    const lacking = (await neededRights(`${prefix}:${name}`, redis, role)).find(({ level }) => level === 'error')
-    if (!lacking) continue
-    throw new StartError(`queue "${name}": ${lacking.message} (grant it what docs/acl/${role}.acl lists)`)
+    const lacked = await lackedRights(`${prefix}:${name}`, redis, role, neededCommands(role))
+    if (!lacked) continue
+    throw new StartError(`queue "${name}": ${lacked} (grant it what docs/acl/${role}.acl lists)`)
   }
 }

@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from 'vitest'
 import { commandsOfRole } from '../../src/acl/acl-line.ts'
-import { neededRights, rights } from '../../src/doctor/checks/rights.ts'
+import { rights } from '../../src/doctor/checks/rights.ts'
 import { levelsOf, Ward } from './support.ts'
 
 const ward = new Ward()
@@ -72,6 +72,7 @@ test('what a worker may not look at is skipped, and says what it needs', async (
 
 test('a server that cannot tell what a user may run lacks no right', async () => {
   const asked = { eval: (lua: string, ...rest: [0, string]) => ward.admin.eval(`local redis = {}\n${lua}`, ...rest) }
-  const [found] = await neededRights(`${ward.prefix}:q`, asked as never, 'worker')
+  const examined = { client: asked, prefix: ward.prefix, limitsPrefix: ward.redis.limits, role: 'worker' }
+  const [found] = await rights(examined as never)
   expect(found).toMatchObject({ level: 'skipped', remedy: 'needs Redis 7 or Valkey 8' })
 })

@@ -1,8 +1,8 @@
 import { isIP } from 'node:net'
 import type { Redis } from 'ioredis'
+import { isDenied } from '../../acl/rights.ts'
 import type { Examined } from '../check.ts'
 import { type Finding, Findings } from '../finding.ts'
-import { isDenied } from '../permission.ts'
 
 /** Which user is used, and whether the traffic is encrypted. */
 export async function access({ client }: Examined): Promise<Finding[]> {

@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
+import { isDenied } from '../../acl/rights.ts'
 import type { Role } from '../../acl/roles.ts'
 import { CANARY, Canary } from '../canary.ts'
 import type { Examined } from '../check.ts'
 import { type Finding, Findings } from '../finding.ts'
-import { isDenied } from '../permission.ts'
 
 const TIMEOUT_MS = 10_000
 const ADD: readonly Role[] = ['producer', 'gateway', 'worker', 'operator']

@@ -1,6 +1,6 @@
 import type { Argument } from '../redis/commands.ts'
 import type { ShapeStore } from '../shape/store.ts'
-import type { DepartingWorker, Departures } from './departures.ts'
+import type { DepartingWorker, Departures } from './exchange.ts'
 import type { JobEnd } from './job-end.ts'
 import { type DepartureReply, type FetchedTuple, isFetchedTuple } from './reply.ts'
 

@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis'
 import { isDenied } from '../acl/rights.ts'
-import { CALLS_REMEMBERED } from '../departure/departures.ts'
+import { CALLS_REMEMBERED } from '../departure/exchange.ts'
 import { ShapedQueue } from '../queue/queue.ts'
 import { ShapedWorker } from '../worker/worker.ts'
 

@@ -1,6 +1,7 @@
 import { plainText } from '../plain-text.ts'
 import type { Client } from '../redis/commands.ts'
 import { clientId, clientText, type QueueClient, unreportedClients } from '../reports/queue-clients.ts'
+import type { AnyWorker } from './events.ts'
 
 /** Starts past the meter count as going on for this long after the last that was found, ms. */
 const LASTS_MS = 60_000
@@ -12,25 +13,16 @@ const NAMES_MS = 15_000
 /** Queues of which this process, which may have many workers of one, has warned. */
 const warned = new Set<string>()
 
-/** What the watch needs of its worker. */
-interface WatchedWorker {
-  readonly name: string
-  toKey(type: string): string
-  emit(event: 'foreignWorker', found: { jobId: string }): unknown
-  readonly opts: { readonly prefix?: string | undefined }
-  readonly backend: { readonly client: Promise<Client>; readonly waitingClient: Client | undefined }
-}
-
 /** Reports and warns of jobs that start past the meter, and finds the clients that may take them. */
 export class BypassWatch {
-  readonly #worker: WatchedWorker
+  readonly #worker: AnyWorker
   #clients: readonly QueueClient[] = []
   #foundAtMs = Number.NEGATIVE_INFINITY
   #firstAtMs = Number.NEGATIVE_INFINITY
   #lookedAtMs = Number.NEGATIVE_INFINITY
   #clientId: number | undefined
 
-  constructor(worker: WatchedWorker) {
+  constructor(worker: AnyWorker) {
     this.#worker = worker
     const client = worker.backend.waitingClient
     if (!client || client.isCluster) return

@@ -1,21 +1,19 @@
 import { type Job, UnrecoverableError } from 'bullmq'
 import type { RedisClock } from '../redis/clock.ts'
-import { deadlineReason } from './deferred-failure.ts'
 
-/** BullMQ's default length of the event stream. */
-const MAX_EVENTS = 10_000
-
-/** A worker, as far as it reports expired jobs. */
-interface ExpiryReporter {
-  on(event: 'failed', listener: (job: Job | undefined) => void): unknown
-  emit(event: 'expired', job: Job, expiry: { deadline: Date }): boolean
-  emit(event: 'error', error: Error): boolean
-  readonly backend: { publishEvent(fields: Record<string, string | number>, maxEvents: number): Promise<unknown> }
-}
+/** BullMQ's reason for a job whose lock expired too often. */
+const STALLED = 'job stalled more than allowable limit'
+/** The reason written by `lua/shape/job-options.lua`, which cannot format a date. */
+const EXPIRED = /^deadline: could not start before (\d+)$/
 
 /** When a job must have started, ms since 1970; undefined if it has no deadline. */
 function deadlineOf({ opts }: Pick<Job, 'opts'>): number | undefined {
   return (opts as { mustStartBefore?: number }).mustStartBefore
+}
+
+/** @param deadlineMs since 1970 */
+function deadlineReason(deadlineMs: number): string {
+  return `deadline: could not start before ${new Date(deadlineMs).toISOString()}`
 }
 
 /**
@@ -31,15 +29,18 @@ export function expiryOf(job: Pick<Job, 'opts'>, clock: Pick<RedisClock, 'nowUs'
   return new UnrecoverableError(deadlineReason(deadlineMs))
 }
 
-/** Makes a worker report the jobs that it failed because they could not start in time. */
-export function tellExpired(worker: ExpiryReporter): void {
-  worker.on('failed', (job) => {
-    const deadlineMs = job && deadlineOf(job)
-    if (deadlineMs === undefined || job?.failedReason !== deadlineReason(deadlineMs)) return
-    worker.emit('expired', job, { deadline: new Date(deadlineMs) })
-    // If a script found the job expired, the event is in the stream already.
-    if (job.deferredFailure) return
-    const event = { event: 'expired', jobId: job.id as string, deadline: deadlineMs }
-    worker.backend.publishEvent(event, MAX_EVENTS).catch((error: Error) => worker.emit('error', error))
-  })
+/** The deadline (ms since 1970) of a job that failed because it could not start in time; undefined for any other. */
+export function missedDeadline(job: Pick<Job, 'opts' | 'failedReason'>): number | undefined {
+  const deadlineMs = deadlineOf(job)
+  return deadlineMs !== undefined && job.failedReason === deadlineReason(deadlineMs) ? deadlineMs : undefined
+}
+
+/**
+ * Readable reason of a job that Redis has marked to fail when it is next fetched.
+ * @param stalls how often its lock expired while it ran: its worker died or hung
+ */
+export function deferredReason(failure: string, stalls: number): string {
+  if (failure === STALLED) return `poison: worker died ${stalls} ${stalls === 1 ? 'time' : 'times'}`
+  const [, deadlineMs] = EXPIRED.exec(failure) ?? []
+  return deadlineMs === undefined ? failure : deadlineReason(Number(deadlineMs))
 }

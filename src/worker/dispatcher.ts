@@ -51,16 +51,11 @@ function allowedLatenessUs(maxLatenessMs: number | undefined, clockErrorUs: numb
 /** Where the loop asks for jobs. */
 export type JobSource = Pick<Exchange, 'ask' | 'ready' | 'shape'>
 
-/** Those of a worker's options that its loop obeys. */
-export interface LoopOptions {
+/** The options and the state of a worker, and what runs its jobs. */
+export interface DispatchHost extends ReturnHost {
   readonly maxRateLimitDelayMs: number
   readonly lockDurationMs: number
   readonly maxHorizonMs?: number | undefined
-}
-
-/** The state of a worker, and what runs its jobs. */
-export interface DispatchHost extends ReturnHost {
-  readonly options: LoopOptions
   concurrency(): number
   /** Nothing new may start: the worker is closing or paused. */
   stopping(): boolean
@@ -113,9 +108,8 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
   #turn: Promise<void> | undefined
   /** Jobs granted before that pause, to be given back. */
   #paused: HeldJob[] = []
-  #asking = false
-  /** Called at the end of a call for jobs. */
-  readonly #whenAsked: (() => void)[] = []
+  /** A call for jobs, until its reply is handled. */
+  #asking: Promise<void> | undefined
   /** How many jobs it asks for at this moment. */
   #asked = 0
   /** Consecutive returns since the estimate of Redis's clock became too imprecise. */
@@ -144,7 +138,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
       this.wake()
     })
     const conditions = {
-      maxRateLimitDelayMs: host.options.maxRateLimitDelayMs,
+      maxRateLimitDelayMs: host.maxRateLimitDelayMs,
       concurrency: () => host.concurrency(),
       horizonUs: () => this.horizonUs,
       intervalUs: () => exchange.shape?.pacedIntervalUs,
@@ -159,7 +153,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
    */
   get horizonUs(): number {
     const configured = this.#exchange.shape?.number('horizonMs') ?? DEFAULT_HORIZON_MS
-    const { maxHorizonMs = Number.POSITIVE_INFINITY, lockDurationMs } = this.#host.options
+    const { maxHorizonMs = Number.POSITIVE_INFINITY, lockDurationMs } = this.#host
     const wantedMs = Math.min(Math.max(configured, 2 * this.roundTrip.ms), maxHorizonMs)
     return Math.round(Math.min(wantedMs, lockDurationMs * LOCK_LIFE_HELD) * 1000)
   }
@@ -205,7 +199,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
 
   /** Whether jobs wait for their slots here, or may be on their way here. */
   get mayHold(): boolean {
-    return this.#asking || this.#timer.size > 0
+    return this.#asking !== undefined || this.#timer.size > 0
   }
 
   /** Something changed that the loop does not see by itself. */
@@ -267,7 +261,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
 
   /** Resolves once the jobs that were granted before a known pause are back, including those on their way here. */
   async pausedBack(): Promise<void> {
-    if (this.#asking) await new Promise<void>((resolve) => this.#whenAsked.push(resolve))
+    await this.#asking
     await this.#returning.allBack()
   }
 
@@ -422,7 +416,14 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
       const dueMs = this.#schedule.dueWhileWaitingMs
       if (dueMs === undefined || dueMs > 0) return this.#rest(dueMs, marker)
     }
-    await this.#ask(free)
+    const careful = this.#isCareful
+    if (careful && this.#timer.size > 0) return this.#rest(undefined)
+    this.#asking = this.#ask(careful ? 1 : free, careful).finally(() => {
+      this.#asking = undefined
+      this.#asked = 0
+      this.#returnPaused()
+    })
+    await this.#asking
   }
 
   #awaitMarker(): Promise<void> {
@@ -452,17 +453,14 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     return Math.min(mostStarted(shape), Math.max(MOST_ASKED, wanted))
   }
 
-  async #ask(free: number): Promise<void> {
-    const careful = this.#isCareful
-    if (careful && this.#timer.size > 0) return this.#rest(undefined)
+  async #ask(most: number, careful: boolean): Promise<void> {
     const { wakes } = this.#schedule
-    this.#asking = true
-    this.#asked = careful ? 1 : free
+    this.#asked = most
     try {
       if (this.#clock.nowUs() === undefined) await this.#exchange.ready()
       // A client of the program may open long after the close.
       if (this.#host.stopping()) return
-      this.#asked = Math.min(this.#asked, this.#mostAsked)
+      this.#asked = Math.min(most, this.#mostAsked)
       const sentMs = this.#clock.time.monotonicMs()
       const reply = await this.#exchange.ask({
         jobs: this.#asked,
@@ -480,11 +478,6 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     } catch (error) {
       this.#schedule.failed(error as Error)
       if (!this.#host.closing()) this.emit('error', error)
-    } finally {
-      this.#asking = false
-      this.#asked = 0
-      this.#returnPaused()
-      for (const asked of this.#whenAsked.splice(0)) asked()
     }
   }
 

@@ -3,6 +3,9 @@ import type { ShapedBackend } from '../backend/backend.ts'
 import { tellUnheard } from '../redis/unheard-errors.ts'
 import type { ShapedWorkerListener } from './options.ts'
 
+// biome-ignore lint/suspicious/noExplicitAny: of jobs of any kind
+export type AnyWorker = EventfulWorker<any, any, any>
+
 /** BullMQ's worker with the events of a ShapedWorker. Its generics are Worker's, in Worker's order. */
 export abstract class EventfulWorker<DataType, ResultType, NameType extends string> extends Worker<
   DataType,

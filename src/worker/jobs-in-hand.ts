@@ -1,15 +1,13 @@
 import type { HeldJob } from '../departure/held-job.ts'
 
-/** A worker's state of one job between its start and its end. */
-interface JobInHand {
-  /** On its way to its processor. */
+/** A run of a job, from its start to its end; of a job that the program fetches by hand, only its start. */
+interface Run {
+  /** Of its lock. */
+  readonly token: string
+  /** Until its processor is called. */
   starting: HeldJob | undefined
-  /** Its lock token, from its start to its end. */
-  token: string | undefined
-  /** Cancelled before its processor was called. */
-  cancelled: { readonly reason: string | undefined } | undefined
-  /** The lock token of the run that BullMQ's code ends. */
-  ending: string | undefined
+  /** Whether BullMQ's code ends it. */
+  isEnding: boolean
 }
 
 /**
@@ -17,93 +15,57 @@ interface JobInHand {
  * clears only what it set itself.
  */
 export class JobsInHand {
-  readonly #jobs = new Map<string, JobInHand>()
+  readonly #runs = new Map<string, Run>()
+  /** Jobs that were cancelled before their processors were called, with the reasons. */
+  readonly #cancelled = new Map<string, { readonly reason: string | undefined }>()
 
   /** The ids of the jobs on their way to their processors. */
   starting(): string[] {
-    return [...this.#jobs].filter(([, { starting }]) => starting).map(([id]) => id)
+    return [...this.#runs].filter(([, { starting }]) => starting).map(([id]) => id)
   }
 
-  start(held: HeldJob): void {
-    const job = this.#of(held.id)
-    job.starting = held
-    job.token = held.token
+  start(id: string, token: string, held?: HeldJob): void {
+    this.#runs.set(id, { token, starting: held, isEnding: false })
   }
 
+  /** @returns the job on its way to its processor, which is reached */
   takeStarting(id: string): HeldJob | undefined {
-    return this.#take(id, 'starting')
-  }
-
-  lock(id: string, token: string): void {
-    this.#of(id).token = token
-  }
-
-  unlock(id: string, token: string): void {
-    const job = this.#jobs.get(id)
-    if (job?.token !== token) return
-    clearRun(job)
-    this.#forget(id, job)
+    const run = this.#runs.get(id)
+    const held = run?.starting
+    if (run) run.starting = undefined
+    return held
   }
 
   lockToken(id: string): string | undefined {
-    return this.#jobs.get(id)?.token
+    return this.#runs.get(id)?.token
   }
 
   cancel(id: string, reason: string | undefined): void {
-    this.#of(id).cancelled = { reason }
+    this.#cancelled.set(id, { reason })
   }
 
   /** @returns undefined if it was not cancelled */
   takeCancelled(id: string): { readonly reason: string | undefined } | undefined {
-    return this.#take(id, 'cancelled')
+    const cancelled = this.#cancelled.get(id)
+    this.#cancelled.delete(id)
+    return cancelled
   }
 
   /** BullMQ's code ends the run that has this lock token. */
   ends(id: string, token: string): void {
-    const job = this.#jobs.get(id)
-    if (job?.token === token) job.ending = token
+    const run = this.#runs.get(id)
+    if (run?.token === token) run.isEnding = true
   }
 
   /** Whether BullMQ's code, which ran a job with this lock token, ends it. */
   isEnding(id: string, token: string): boolean {
-    const job = this.#jobs.get(id)
-    return job?.token === token && job.ending === token
+    const run = this.#runs.get(id)
+    return run?.token === token && run.isEnding
   }
 
   /** A run has ended, wherever the job is now. */
-  ended(held: HeldJob): void {
-    const job = this.#jobs.get(held.id)
-    if (!job) return
-    if (job.starting === held) job.starting = undefined
-    job.cancelled = undefined
-    if (job.token === held.token) clearRun(job)
-    this.#forget(held.id, job)
+  ended(id: string, token: string): void {
+    this.#cancelled.delete(id)
+    if (this.#runs.get(id)?.token === token) this.#runs.delete(id)
   }
-
-  #of(id: string): JobInHand {
-    let job = this.#jobs.get(id)
-    if (!job) {
-      job = { starting: undefined, token: undefined, cancelled: undefined, ending: undefined }
-      this.#jobs.set(id, job)
-    }
-    return job
-  }
-
-  #take<K extends keyof JobInHand>(id: string, field: K): JobInHand[K] {
-    const job = this.#jobs.get(id)
-    const value = job?.[field]
-    if (!job || value === undefined) return undefined
-    job[field] = undefined
-    this.#forget(id, job)
-    return value
-  }
-
-  #forget(id: string, { starting, token, cancelled }: JobInHand): void {
-    if (!starting && token === undefined && !cancelled) this.#jobs.delete(id)
-  }
-}
-
-function clearRun(job: JobInHand): void {
-  job.token = undefined
-  job.ending = undefined
 }

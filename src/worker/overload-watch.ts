@@ -1,32 +1,27 @@
 import { LoopLoad } from '../reports/loop-load.ts'
+import type { Dispatcher } from './dispatcher.ts'
+import type { AnyWorker } from './events.ts'
 
 /** A worker resumes below this share of the bound. */
 const RESUME_SHARE = 0.8
 const CHECK_MS = 100
 
-/** The dispatch loop, woken at once on a change. */
-interface Wakeable {
-  wake(): void
-}
-
-/** The emitter of the events. */
-interface LoadEvents {
-  emit(event: 'overloaded' | 'relieved', load: { utilisation: number }): unknown
-}
-
 /** Tells a worker when the event loop of its process is overloaded, and when that ends. */
 export class OverloadWatch {
   readonly #max: number | undefined
-  readonly #loop: Wakeable
-  readonly #events: LoadEvents
+  readonly #loop: Pick<Dispatcher, 'wake'>
+  readonly #worker: AnyWorker
   readonly #load: LoopLoad
   #overloaded = false
 
-  /** @param max utilisation, 0 to 1, above which the loop is overloaded; undefined: never */
-  constructor(max: number | undefined, loop: Wakeable, events: LoadEvents, load = new LoopLoad()) {
+  /**
+   * @param max utilisation, 0 to 1, above which the loop is overloaded; undefined: never
+   * @param loop woken at once on a change, which the worker emits
+   */
+  constructor(max: number | undefined, loop: Pick<Dispatcher, 'wake'>, worker: AnyWorker, load = new LoopLoad()) {
     this.#max = max
     this.#loop = loop
-    this.#events = events
+    this.#worker = worker
     this.#load = load
   }
 
@@ -53,6 +48,6 @@ export class OverloadWatch {
     if (overloaded === this.#overloaded) return
     this.#overloaded = overloaded
     this.#loop.wake()
-    this.#events.emit(overloaded ? 'overloaded' : 'relieved', { utilisation })
+    this.#worker.emit(overloaded ? 'overloaded' : 'relieved', { utilisation })
   }
 }

@@ -1,26 +1,17 @@
-import type { ShapedBackend } from '../backend/backend.ts'
 import { OBLITERATED, wakeChannel } from '../redis/keys.ts'
 import { type Listening, listenForWake } from '../redis/wake-channel.ts'
-
-/** A worker that sleeps. */
-interface SleepingWorker {
-  readonly id: string
-  readonly backend: ShapedBackend
-  readonly closing: Promise<void> | undefined
-  toKey(type: string): string
-  emit(event: 'error', error: Error): unknown
-}
+import type { AnyWorker } from './events.ts'
 
 /**
  * Changes of a shape are published: workers that sleep until a slot, or because no shape is stored, ask again at once.
  */
 export class ShapeWake {
-  readonly #worker: SleepingWorker
+  readonly #worker: AnyWorker
   readonly #wake: () => void
   #started: Promise<void> | undefined
   #listening: Listening | undefined
 
-  constructor(worker: SleepingWorker, wake: () => void) {
+  constructor(worker: AnyWorker, wake: () => void) {
     this.#worker = worker
     this.#wake = wake
   }

@@ -5,7 +5,7 @@ import { GroupedJob } from '../backend/grouped-job.ts'
 import { InvalidCostError, InvalidInputError } from '../errors.ts'
 import type { Feedback } from '../feedback/feedback.ts'
 import { type FeedbackInput, readFeedback } from '../feedback/job-feedback.ts'
-import { deferredReason } from './deferred-failure.ts'
+import { deferredReason } from './deadline.ts'
 
 /** How long an attempt may be settled again. */
 const SETTLED_MS = 86_400_000

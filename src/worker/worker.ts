@@ -32,7 +32,7 @@ import { WorkerReports } from '../reports/worker-reports.ts'
 import { relayShapeEvents } from '../shape/events.ts'
 import { Attempts } from './attempts.ts'
 import { BypassWatch } from './bypass-watch.ts'
-import { expiryOf, tellExpired } from './deadline.ts'
+import { expiryOf, missedDeadline } from './deadline.ts'
 import { Dispatcher, type DispatchHost } from './dispatcher.ts'
 import { EventfulWorker } from './events.ts'
 import { JobsInHand } from './jobs-in-hand.ts'
@@ -57,6 +57,9 @@ const RATE_LIMITED = Worker.RateLimitError().message
 
 /** s. BullMQ replaces the blocking connection one second after its wait should have ended. */
 const LONGEST_WAIT_S = 10
+
+/** BullMQ's default length of the event stream. */
+const MAX_EVENTS = 10_000
 
 const fetchesNone = () => false
 
@@ -137,9 +140,9 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       keepLock: (jobId) => this.#keepLock(jobId),
     })
     this.#dispatcher = new Dispatcher(this.#host(), exchange, this.#clock)
-    exchange.serve(this.#dispatcher)
+    exchange.loop = this.#dispatcher
     this.#relayDispatch()
-    this.#overload = new OverloadWatch(maxLoopUtilisation, this.#dispatcher, this as never)
+    this.#overload = new OverloadWatch(maxLoopUtilisation, this.#dispatcher, this)
     this.#feedback = new FeedbackLoop(this, listening)
     this.#bypass = new BypassWatch(this)
     this.#reports = report ? new WorkerReports(this, this.#dispatcher, this.#overload, this.#bypass) : undefined
@@ -149,7 +152,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       (job, verdict) => this.emit('verdict', job as never, verdict),
     )
     this.#connectBackend()
-    tellExpired(this as never)
+    this.on('failed', (job) => this.#tellExpired(job))
     if (opts.telemetry) traceDepartures(this as never)
     // BullMQ would start inside super(), before the fields of this class exist.
     if (autorun && processor) this.run().catch((error: Error) => this.emit('error', error))
@@ -270,11 +273,11 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     token = '',
   ): Promise<Job<DataType, ResultType, NameType>> {
     if (jobId === undefined) return undefined as unknown as Job<DataType, ResultType, NameType>
-    this.#jobs.lock(jobId, token)
+    this.#jobs.start(jobId, token)
     try {
       return await super.nextJobFromJobData(jobData, jobId, token)
     } finally {
-      this.#jobs.unlock(jobId, token)
+      this.#jobs.ended(jobId, token)
     }
   }
 
@@ -385,14 +388,26 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     this.emit('departed', job, departure)
   }
 
+  /** If a script found the job expired, the event is in the stream already. */
+  #tellExpired(job: Job<DataType, ResultType, NameType> | undefined): void {
+    const deadline = job && missedDeadline(job)
+    if (!job || deadline === undefined) return
+    this.emit('expired', job, { deadline: new Date(deadline) })
+    if (job.deferredFailure) return
+    const event = { event: 'expired', jobId: job.id as string, deadline }
+    this.backend.publishEvent(event, MAX_EVENTS).catch((error: Error) => this.emit('error', error))
+  }
+
   #host(): DispatchHost {
-    const { maximumRateLimitDelay, lockDuration } = this.opts
+    const {
+      maximumRateLimitDelay,
+      lockDuration,
+      [MAX_HORIZON]: maxHorizonMs,
+    } = this.opts as { [MAX_HORIZON]?: number } & typeof this.opts
     return {
-      options: {
-        maxRateLimitDelayMs: maximumRateLimitDelay as number,
-        lockDurationMs: lockDuration as number,
-        maxHorizonMs: (this.opts as { [MAX_HORIZON]?: number })[MAX_HORIZON],
-      },
+      maxRateLimitDelayMs: maximumRateLimitDelay as number,
+      lockDurationMs: lockDuration as number,
+      maxHorizonMs,
       concurrency: () => Math.min(this.concurrency, this.#feedback.concurrency),
       stopping: () => Boolean(this.closing || this.paused),
       closing: () => Boolean(this.closing),
@@ -458,7 +473,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   /** BullMQ's code runs a job and ends it, and fetches no other: that is for the loop. */
   async #process(held: HeldJob): Promise<void> {
     const { id, token } = held
-    this.#jobs.start(held)
+    this.#jobs.start(id, token, held)
     try {
       const job = await super.nextJobFromJobData(jobOfGrant(held), id, token)
       if (!job) return
@@ -468,7 +483,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     } catch (error) {
       this.emit('error', error as Error)
     } finally {
-      this.#jobs.ended(held)
+      this.#jobs.ended(id, token)
     }
   }
 

@@ -1,6 +1,6 @@
 import { Queue, Worker } from 'bullmq'
 import { expect, test, vi } from 'vitest'
-import { Departures } from '../../src/departure/departures.ts'
+import { Departures } from '../../src/departure/exchange.ts'
 import type { JobEnd } from '../../src/departure/job-end.ts'
 import { ShapedFlowProducer, type ShapedQueue } from '../../src/index.ts'
 import { HeldQueue } from '../model/held-queue.ts'

@@ -1,7 +1,6 @@
 import { performance } from 'node:perf_hooks'
 import { expect, onTestFinished, test, vi } from 'vitest'
-import type { DepartureRequest } from '../../src/departure/departures.ts'
-import type { Exchange } from '../../src/departure/exchange.ts'
+import type { DepartureRequest, Exchange } from '../../src/departure/exchange.ts'
 import { type ShapedWorker, UncertainClockError } from '../../src/index.ts'
 import type { ShapeStore } from '../../src/shape/store.ts'
 import { type RedisProxy, startProxy } from '../support/proxy.ts'

@@ -255,10 +255,10 @@ function watched(list: () => string) {
   const name = `watched-${Math.random()}`
   const asked = { isCluster: false, hgetall: async () => ({ w: '{"clientId":7}' }), clientList: async () => list() }
   const watch = new BypassWatch({
-    ...{ name, opts: { prefix: 'b' }, toKey: (type) => `b:${name}:${type}` },
-    emit: (_event, { jobId }) => foreign.push(jobId),
+    ...{ name, opts: { prefix: 'b' }, toKey: (type: string) => `b:${name}:${type}` },
+    emit: (_event: string, { jobId }: { jobId: string }) => foreign.push(jobId),
     backend: { client: Promise.resolve(asked as never), waitingClient: undefined },
-  })
+  } as never)
   const found = async (jobId: string) => {
     watch.found(jobId)
     await new Promise((resolve) => setImmediate(resolve))

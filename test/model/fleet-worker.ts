@@ -1,6 +1,11 @@
 import { randomUUID } from 'node:crypto'
-import { type DepartureRequest, Departures } from '../../src/departure/departures.ts'
-import { type EndingLoop, Exchange, type Exchanged } from '../../src/departure/exchange.ts'
+import {
+  type DepartureRequest,
+  Departures,
+  type EndingLoop,
+  Exchange,
+  type Exchanged,
+} from '../../src/departure/exchange.ts'
 import { giveBack } from '../../src/departure/give-back.ts'
 import type { HeldJob } from '../../src/departure/held-job.ts'
 import { finishedEnd, postponedEnd } from '../../src/departure/job-end.ts'
@@ -81,7 +86,7 @@ export class FleetWorker {
     this.#exchange = new Exchange(departures, this.#store, { id: this.#id, allowUnshaped: false })
     this.#dispatcher = new Dispatcher(this.#host(), this.#source(), this.#clock)
     this.#dispatcher.on('error', (error) => this.#fails(error))
-    this.#exchange.serve(this.#noting(this.#dispatcher))
+    this.#exchange.loop = this.#noting(this.#dispatcher)
     this.#store.on('shape', (shape, before) => {
       const later = shape.pausedUntilUs > (before?.pausedUntilUs ?? 0)
       if (later && shape.pausedUntilUs > (this.#clock.nowUs() ?? 0)) this.#dispatcher.release(shape)
@@ -182,7 +187,8 @@ export class FleetWorker {
 
   #host(): DispatchHost {
     return {
-      options: { maxRateLimitDelayMs: 30_000, lockDurationMs: this.#fleet.locks.lockMs },
+      maxRateLimitDelayMs: 30_000,
+      lockDurationMs: this.#fleet.locks.lockMs,
       concurrency: () => this.#traits.concurrency,
       stopping: () => this.#dead || this.#leaving,
       closing: () => this.#dead || this.#leaving,

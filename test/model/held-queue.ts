@@ -8,7 +8,7 @@ import {
 import type { Redis } from 'ioredis'
 import type { ShapedJobsOptions } from '../../src/admission/job-options.ts'
 import { ShapedBackend } from '../../src/backend/backend.ts'
-import { type DepartureRequest, Departures } from '../../src/departure/departures.ts'
+import { type DepartureRequest, Departures } from '../../src/departure/exchange.ts'
 import type { DepartureReply } from '../../src/departure/reply.ts'
 import { captureBullmqScripts } from '../../src/redis/bullmq-scripts.ts'
 import { readLuaFile } from '../../src/redis/lua-files.ts'

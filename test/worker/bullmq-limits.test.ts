@@ -20,16 +20,13 @@ describe('the end of a job tells a worker why it got no other', () => {
       isEnding: () => true,
       keepLock: () => undefined,
     }
-    worker
-      .getBackend()
-      .exchangeFor(looping)
-      .serve({
-        horizonUs: 0,
-        running: 1,
-        nowMs: 0,
-        fetchesOnFinish: true,
-        exchanged: ({ reply }) => replies.push(reply as DepartureReply),
-      })
+    worker.getBackend().exchangeFor(looping).loop = {
+      horizonUs: 0,
+      running: 1,
+      nowMs: 0,
+      fetchesOnFinish: true,
+      exchanged: ({ reply }) => replies.push(reply as DepartureReply),
+    }
     await queue.addBulk(Array.from({ length: 2 }, () => ({ name: 'job', data: {} })))
     const job = await worker.getNextJob('token')
     await prepare(queue)

@@ -7,7 +7,8 @@ export function idleDispatcher(
   given: Partial<DispatchHost> & Pick<DispatchHost, 'process' | 'closing'> & Pick<JobSource, 'ask'>,
 ): Dispatcher {
   const host: DispatchHost & JobSource = {
-    options: { maxRateLimitDelayMs: 1000, lockDurationMs: 30_000 },
+    maxRateLimitDelayMs: 1000,
+    lockDurationMs: 30_000,
     concurrency: () => 1,
     stopping: given.closing,
     overloaded: () => false,

@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { Departures } from '../../src/departure/departures.ts'
+import { Departures } from '../../src/departure/exchange.ts'
 import { readDeparture } from '../../src/departure/reply.ts'
 import { ShapedQueue, ShapedWorker } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'

@@ -108,7 +108,7 @@ test('overloaded above the bound, relieved below 0.8 of it, nothing in between',
   const seen: [string, boolean, number][] = []
   let woken = 0
   const tell = (event: string, { utilisation }: Load) => seen.push([event, watch.overloaded, utilisation])
-  const watch: OverloadWatch = new OverloadWatch(0.5, { wake: () => (woken += 1) }, { emit: tell }, load)
+  const watch: OverloadWatch = new OverloadWatch(0.5, { wake: () => (woken += 1) }, { emit: tell } as never, load)
   for (const busy of [0.5, 0.51, 0.9, 0.45, 0.41, 0.39, 0.45, 0.5, 0.6]) {
     pass(1000, busy)
     watch.check()

@@ -1,6 +1,6 @@
 import type { Job } from 'bullmq'
 import { expect, test, vi } from 'vitest'
-import { Departures } from '../../src/departure/departures.ts'
+import { Departures } from '../../src/departure/exchange.ts'
 import { StockDepartures } from '../../src/departure/stock.ts'
 import { installedScripts } from '../../src/redis/scripts.ts'
 import { changeMeter } from '../support/meter.ts'

@@ -3,8 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { type Job, type Processor, QueueEvents } from 'bullmq'
 import type { Redis } from 'ioredis'
 import { afterEach } from 'vitest'
-import type { DepartureRequest } from '../../src/departure/departures.ts'
-import type { Exchange } from '../../src/departure/exchange.ts'
+import type { DepartureRequest, Exchange } from '../../src/departure/exchange.ts'
 import type { DepartureReply } from '../../src/departure/reply.ts'
 import {
   type Departure,

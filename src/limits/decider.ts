@@ -1,7 +1,7 @@
 import { LimiterUnavailableError } from '../errors.ts'
 import { RedisClock } from '../redis/clock.ts'
 import { Collector } from '../redis/collector.ts'
-import { Deadlines } from '../redis/deadlines.ts'
+import { afterMs } from '../redis/deadlines.ts'
 import { failureKind } from '../redis/failures.ts'
 import { uniqueId } from '../redis/ids.ts'
 import type { LimitScript } from '../redis/scripts.ts'
@@ -18,7 +18,6 @@ const MOST_TOGETHER = 64
 const SCRIPTS_UNDER_WAY = 2
 
 const deciders = new WeakMap<LimitRedis, Decider>()
-const deadlines = new Map<number, Deadlines>()
 
 /** Whether all callers have timed out: then send nothing. */
 type GivenUp = () => boolean
@@ -219,7 +218,7 @@ function inTime<T>(timeoutMs: number, run: (givenUp: GivenUp) => Promise<T>): Pr
       isGivenUp = true
       reject(new Error(`Command timed out: Redis did not answer within ${timeoutMs} ms`))
     }
-    const done = deadlinesOf(timeoutMs).add(late)
+    const done = afterMs(timeoutMs, late)
     run(() => isGivenUp)
       .finally(done)
       .then(resolve, reject)
@@ -230,10 +229,4 @@ function inTime<T>(timeoutMs: number, run: (givenUp: GivenUp) => Promise<T>): Pr
 function asUnavailable(name: string, error: unknown): unknown {
   if (!(error instanceof Error) || !failureKind(error)) return error
   return new LimiterUnavailableError(name, error.message, { cause: error })
-}
-
-function deadlinesOf(timeoutMs: number): Deadlines {
-  const found = deadlines.get(timeoutMs) ?? new Deadlines(timeoutMs)
-  deadlines.set(timeoutMs, found)
-  return found
 }

@@ -417,9 +417,8 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 
   #admit<T>(run: () => Promise<T>): Promise<T> {
-    const nowMs = performance.now()
-    this.#arrivals.noted(nowMs)
-    return this.#admitTimeout.run(this.name, run, nowMs).catch((error: unknown) => {
+    this.#arrivals.noted()
+    return this.#admitTimeout.run(this.name, run).catch((error: unknown) => {
       if (isRefusal(error)) this.emit('refused', error)
       throw error
     })
@@ -483,7 +482,8 @@ class ArrivalReports {
     this.#store = store
   }
 
-  noted(nowMs: number): void {
+  noted(): void {
+    const nowMs = performance.now()
     if (nowMs - this.#reportedAtMs < REPORT_MS || !this.#store.memory.stored) return
     this.#reportedAtMs = nowMs
     this.#store.run('report', ['', '', '{}', 0, '', 0]).catch(() => undefined)

@@ -1,7 +1,7 @@
 import type { RedisConnection } from 'bullmq'
 import { InvalidInputError, QueueUnavailableError, SluiceError } from '../errors.ts'
 import type { Client } from '../redis/commands.ts'
-import { Deadlines, withinMs } from '../redis/deadlines.ts'
+import { afterMs, withinMs } from '../redis/deadlines.ts'
 import { failureKind } from '../redis/failures.ts'
 
 export const DEFAULT_ADMIT_TIMEOUT_MS = 5000
@@ -24,7 +24,6 @@ export function checkAdmitTimeout(admitTimeoutMs: unknown): void {
 export class AdmitTimeout {
   readonly #connection: RedisConnection
   readonly #timeoutMs: number
-  readonly #deadlines: Deadlines
   #client: Client | undefined
   #living: Promise<void> | undefined
   /** Of the connection, since it was last ready: such as a wrong password. */
@@ -33,7 +32,6 @@ export class AdmitTimeout {
   constructor(connection: RedisConnection, timeoutMs = DEFAULT_ADMIT_TIMEOUT_MS) {
     this.#connection = connection
     this.#timeoutMs = timeoutMs
-    this.#deadlines = new Deadlines(timeoutMs)
     connection.on('error', (error: Error) => {
       this.#lastError = error
     })
@@ -44,17 +42,16 @@ export class AdmitTimeout {
 
   /**
    * Runs a command; it is only sent over a live connection.
-   * @param nowMs the time of `performance.now()`
    * @throws QueueUnavailableError
    */
-  run<T>(queueName: string, command: () => Promise<T>, nowMs?: number): Promise<T> {
+  run<T>(queueName: string, command: () => Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       let sent = false
       let givenUp = false
-      const done = this.#deadlines.add(() => {
+      const done = afterMs(this.#timeoutMs, () => {
         givenUp = true
         reject(this.#unanswered(queueName, sent))
-      }, nowMs)
+      })
       const send = () => {
         // The caller was told that nothing was stored; that must stay true when Redis comes back.
         if (givenUp) throw new Error('Connection is closed')

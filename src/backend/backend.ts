@@ -40,7 +40,7 @@ import { mastersOf } from '../redis/libraries.ts'
 import { isPrepared, type ScriptSet } from '../redis/scripts.ts'
 import { removeOwnKeys } from '../redis/shaped-queues.ts'
 import { untilMoved, untilServed } from '../redis/until-served.ts'
-import { ShapeStore } from '../shape/store.ts'
+import { type Declaration, ShapeStore } from '../shape/store.ts'
 import { closeInTime } from './closing.ts'
 import {
   clientOf,
@@ -52,9 +52,8 @@ import {
   openUntilServed,
   returnToCluster,
 } from './connections.ts'
-import { type FoundIteration, onRedisClock } from './cron-clock.ts'
+import { onRedisClock } from './cron-clock.ts'
 import { deadLetterId, deadLetterOf, letterJob } from './dead-letters.ts'
-import type { ShapedBackendOptions } from './options.ts'
 import { drainQueue, isGone, OBLITERATED_TOGETHER } from './removal.ts'
 
 type AddJobsEntries = Parameters<RedisQueueBackend['addJobs']>[0]
@@ -93,6 +92,16 @@ export interface LoopingWorker extends DepartingWorker {
   keepLock(jobId: string): (() => void) | undefined
 }
 
+/** What Sluice's own classes need of their backend beyond plain BullMQ. */
+export interface ShapedBackendOptions {
+  /** What this process declares before it admits or fetches anything. */
+  readonly declaration?: Declaration
+  /** BullMQ's `rateLimit` becomes a pause of the meter even if no shape is stored yet. */
+  readonly alwaysShaped?: boolean
+  /** The queue that keeps the jobs that failed for good. */
+  readonly deadLetter?: string | undefined
+}
+
 /** Shared by all backends over one connection: a FlowProducer has one for each queue of a flow. */
 interface Family {
   readonly scripts: ScriptSet
@@ -118,12 +127,21 @@ export class ShapedBackend extends RedisQueueBackend {
   readonly #departures: Departures
   readonly #stock: StockDepartures
   #worker: LoopingWorker | undefined
-  #exchange: Exchange | undefined
+  /**
+   * What {@link exchangeFor} returned.
+   * @internal
+   */
+  exchange: Exchange | undefined
   readonly #confirmation: ReplicaConfirmation
   readonly #schedulerJobs = new Map<string, Pick<AddedJob, 'cost' | 'terms'>>()
   readonly #watches: (() => void)[] = []
   #leavesBlocking = false
-  #opening: Promise<void> | undefined
+  /**
+   * While the blocking connection opens, which BullMQ's code awaits before it ends a job: resolves once it is open, or
+   * was given up.
+   * @internal
+   */
+  opening: Promise<void> | undefined
   #isClosing = false
   #isCut = false
 
@@ -225,14 +243,6 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   /**
-   * Whether its connection was ever open: before that, nothing was fetched.
-   * @internal
-   */
-  get hasOpened(): boolean {
-    return hasOpened(this.connection)
-  }
-
-  /**
    * Its worker closes: a second connection that has never opened is ended, which BullMQ would do once it opens.
    * @internal
    */
@@ -266,19 +276,10 @@ export class ShapedBackend extends RedisQueueBackend {
     returnToCluster(this.blockingConnection)
     openUntilServed(this.blockingConnection, () => this.#leavesBlocking)
     const opened = () => {
-      if (this.#opening === opening) this.#opening = undefined
+      if (this.opening === opening) this.opening = undefined
     }
     const opening = this.blockingConnection.client.then(opened, opened)
-    this.#opening = opening
-  }
-
-  /**
-   * While the blocking connection opens, which BullMQ's code awaits before it ends a job: resolves once it is open, or
-   * was given up.
-   * @internal
-   */
-  get opening(): Promise<void> | undefined {
-    return this.#opening
+    this.opening = opening
   }
 
   /**
@@ -338,16 +339,25 @@ export class ShapedBackend extends RedisQueueBackend {
     return this.#add(client as Client, { job, jobId, parentKeyOpts, keys })
   }
 
-  override async addJob(job: JobJson, jobId: string, parentKeyOpts: ParentKeyOpts = {}): Promise<string> {
+  override addJob(job: JobJson, jobId: string, parentKeyOpts: ParentKeyOpts = {}): Promise<string> {
+    const add = (client: Client, first: FirstAnswer) => this.#add(client, { job, jobId, parentKeyOpts, first })
+    return this.#confirmed(add, (id) => [id])
+  }
+
+  /** Adds jobs, and waits for the replicas that the shape asks for. */
+  async #confirmed<T>(
+    add: (client: Client, first: FirstAnswer) => Promise<T>,
+    idsOf: (added: T) => readonly string[],
+  ): Promise<T> {
     const preparing = this.store.prepared()
     if (preparing) await preparing
     const client = await this.queue.client
     // Jobs that are added together may be sent in parts.
     const first = new FirstAnswer(client)
     const { keptMs } = this.#confirmation
-    const added = await this.#add(client, { job, jobId, parentKeyOpts, first })
+    const added = await add(client, first)
     const durability = this.store.memory.stored?.durability
-    if (durability) await this.#confirmation.confirm(client, durability, [added], keptMs, first)
+    if (durability) await this.#confirmation.confirm(client, durability, idsOf(added), keptMs, first)
     return added
   }
 
@@ -363,27 +373,24 @@ export class ShapedBackend extends RedisQueueBackend {
 
   override async addJobs(entries: AddJobsEntries): Promise<string[]> {
     if (entries.length === 0) return []
-    await this.store.prepared()
-    const client = await this.queue.client
-    const first = new FirstAnswer(client)
-    const { keptMs } = this.#confirmation
-    const calls = await this.#addCalls.all(entries.map((entry) => ({ ...entry, first })))
-    const refusal = await this.#missingParent(entries, calls)
-    const replies = await this.#admission.bulk(client, calls, refusal)
-    const code = replies.find((reply) => Number(reply) < 0)
-    // BullMQ returns such a code as a job id; a shaped queue throws the error.
-    if (code !== undefined && this.store.memory.stored)
-      throw this.finishedErrors({ code: Number(code), command: 'addJob' })
-    const durability = this.store.memory.stored?.durability
-    if (durability) await this.#confirmation.confirm(client, durability, replies as string[], keptMs, first)
-    return replies as string[]
+    const add = async (client: Client, first: FirstAnswer) => {
+      const calls = await this.#addCalls.all(entries.map((entry) => ({ ...entry, first })))
+      const refusal = await this.#missingParent(client, entries, calls)
+      const replies = await this.#admission.bulk(client, calls, refusal)
+      const code = replies.find((reply) => Number(reply) < 0)
+      // BullMQ returns such a code as a job id; a shaped queue throws the error.
+      if (code !== undefined && this.store.memory.stored)
+        throw this.finishedErrors({ code: Number(code), command: 'addJob' })
+      return replies as string[]
+    }
+    return this.#confirmed(add, (ids) => ids)
   }
 
   /**
    * BullMQ's script would find that a parent is missing once it has added the jobs before. A parent may be an earlier job
    * of the same bulk.
    */
-  async #missingParent(entries: AddJobsEntries, calls: readonly AddCall[]): Promise<Error | undefined> {
+  async #missingParent(client: Client, entries: AddJobsEntries, calls: readonly AddCall[]): Promise<Error | undefined> {
     const added = new Set<string>()
     const asked = new Set<string>()
     for (const [i, { parentKeyOpts }] of entries.entries()) {
@@ -392,7 +399,6 @@ export class ShapedBackend extends RedisQueueBackend {
       added.add(this.toKey((calls[i] as AddCall).job.id))
     }
     if (asked.size === 0 || !this.store.memory.stored) return undefined
-    const client = await this.queue.client
     const keys = [...asked]
     const found = await Promise.all(keys.map((key) => client.hexists(key, 'name')))
     const parentKey = keys.find((_, i) => !found[i])
@@ -412,32 +418,26 @@ export class ShapedBackend extends RedisQueueBackend {
         keys: new QueueKeys(entry.prefix).getKeys(entry.queueName),
       })),
     )
-    const { scripts } = this.#family
-    const flow = new FlowAdmission(scripts, (base) => this.#storeOf(base))
+    const flow = new FlowAdmission(this.#family.scripts, (base) => this.#storeOf(base))
     const { keptMs } = this.#confirmation
     const results = await flow.add(client, calls, parentReleases(entries))
     const durability = flow.durability(calls)
-    if (durability) {
-      const ids = results.map(([, id]) => id as string)
-      await this.#confirmation.confirm(client, durability, ids, keptMs)
-    }
+    const ids = results.map(([, id]) => id as string)
+    if (durability) await this.#confirmation.confirm(client, durability, ids, keptMs)
     return results
   }
 
   override async addJobScheduler(
     ...call: Parameters<RedisQueueBackend['addJobScheduler']>
   ): ReturnType<RedisQueueBackend['addJobScheduler']> {
-    await this.store.prepared()
     const [schedulerId, nextMs, data, templateOpts, repeat, jobOpts, producerId] = call
-    const found = { schedulerId, nextMs, jobOpts, producerId: producerId ?? '' }
-    const [next, opts] = await this.#iterationOf(found)
-    this.#schedulerJobs.set(schedulerId, addedJob({ opts: { ...opts, delay: 0 } } as JobJson, ''))
-    const { keptMs } = this.#confirmation
+    const add = async () => {
+      const [next, opts] = await this.#iterationOf(schedulerId, nextMs, jobOpts, producerId)
+      this.#schedulerJobs.set(schedulerId, addedJob({ opts: { ...opts, delay: 0 } } as JobJson, ''))
+      return super.addJobScheduler(schedulerId, next, data, templateOpts, repeat, opts, producerId)
+    }
     try {
-      const added = await super.addJobScheduler(schedulerId, next, data, templateOpts, repeat, opts, producerId)
-      const durability = this.store.memory.stored?.durability
-      if (durability) await this.#confirmation.confirm(await this.queue.client, durability, [added[0]], keptMs)
-      return added
+      return await this.#confirmed(add, ([id]) => [id])
     } finally {
       this.#schedulerJobs.delete(schedulerId)
     }
@@ -448,7 +448,7 @@ export class ShapedBackend extends RedisQueueBackend {
   ): ReturnType<RedisQueueBackend['updateJobSchedulerNextMillis']> {
     const [schedulerId, nextMs, data, jobOpts, producerId] = call
     const send = async () => {
-      const [next, opts] = await this.#iterationOf({ schedulerId, nextMs, jobOpts, producerId: producerId ?? '' })
+      const [next, opts] = await this.#iterationOf(schedulerId, nextMs, jobOpts, producerId)
       return super.updateJobSchedulerNextMillis(schedulerId, next, data, opts, producerId)
     }
     // If this failed, BullMQ's worker would abandon the beginning job: active, with its lock no longer renewed.
@@ -498,17 +498,15 @@ export class ShapedBackend extends RedisQueueBackend {
     const [jobId, timestamp, delay, token = '', opts] = call
     const exchange = this.#exchangeOf(jobId, token)
     if (!exchange) return super.moveToDelayed(...call)
-    const fetchNext = exchange.fetches
-    const args = this.moveToDelayedArgs(jobId, timestamp, token, delay, { ...opts, fetchNext }) as Argument[]
-    const end = postponedEnd(this.#withoutKeys(POSTPONE, args))
-    const code = await exchange.end(end)
+    const args = this.moveToDelayedArgs(jobId, timestamp, token, delay, { ...opts, fetchNext: exchange.fetches })
+    const code = await exchange.end(postponedEnd(this.#withoutKeys(POSTPONE, args as Argument[])))
     if (code < 0) throw this.finishedErrors({ code, jobId, command: POSTPONE, state: 'active' })
     return undefined
   }
 
   /** For the end of a job that a worker's loop has started; undefined for any other. */
   #exchangeOf(jobId: string | undefined, token: string): Exchange | undefined {
-    return this.#worker?.isEnding(jobId as string, token) ? this.#exchange : undefined
+    return this.#worker?.isEnding(jobId as string, token) ? this.exchange : undefined
   }
 
   async #finish(
@@ -553,8 +551,10 @@ export class ShapedBackend extends RedisQueueBackend {
   ): ReturnType<RedisQueueBackend['moveToFailed']> {
     const finishedOn = this.#finishedOn(args)
     const [throttled] = await (await this.queue.client).hmget(this.toKey(job.id as string), 'throttled')
-    const queue = { prefix: this.redisPrefix, queueName: this.name }
-    const letter = deadLetterOf(job, { ...queue, failedReason: reason, finishedOn, throttled: Number(throttled ?? 0) })
+    const letter = deadLetterOf(job, {
+      ...{ prefix: this.redisPrefix, queueName: this.name, failedReason: reason, finishedOn },
+      ...{ throttled: Number(throttled ?? 0), attemptsMade: job.attemptsMade + 1 },
+    })
     const letters = this.forQueue(deadLetter)
     const added = await letters.callToAdd(letterJob(letter), deadLetterId(letter))
     const { lockDuration } = this.queue.opts as WorkerOptions
@@ -632,16 +632,8 @@ export class ShapedBackend extends RedisQueueBackend {
   exchangeFor(worker: LoopingWorker): Exchange {
     this.#worker = worker
     this.#stock.byHand()
-    this.#exchange = new Exchange(this.#departures, this.store, worker)
-    return this.#exchange
-  }
-
-  /**
-   * What {@link exchangeFor} returned.
-   * @internal
-   */
-  get exchange(): Exchange | undefined {
-    return this.#exchange
+    this.exchange = new Exchange(this.#departures, this.store, worker)
+    return this.exchange
   }
 
   /**
@@ -668,16 +660,14 @@ export class ShapedBackend extends RedisQueueBackend {
 
   #watchConnections(): void {
     const client = clientOf(this.connection)
-    const loaded = () => this.#onLoaded()
+    const loaded = () => {
+      // Redis tells no blocked client of the keys that it loads: the wait is sent again, as after a lost connection.
+      if (this.waitingClient) reopenConnection(this.waitingClient)
+      this.emit('loaded')
+    }
     this.#watches.push(watchConnection(client, !this.#family.blocks, { loaded }))
     const blocking = this.waitingClient
     if (blocking) this.#watches.push(watchConnection(blocking, false, { other: client }))
-  }
-
-  /** Redis tells no blocked client of the keys that it loads: the wait is sent again, as after a lost connection. */
-  #onLoaded(): void {
-    if (this.waitingClient) reopenConnection(this.waitingClient)
-    this.emit('loaded')
   }
 
   #stopWatching(): void {
@@ -695,12 +685,17 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   /** A custom repeat strategy uses its own clock. */
-  async #iterationOf(found: FoundIteration): Promise<[number, JobSchedulerJobOptions]> {
+  async #iterationOf(
+    schedulerId: string,
+    nextMs: number,
+    jobOpts: JobSchedulerJobOptions,
+    producerId = '',
+  ): Promise<[number, JobSchedulerJobOptions]> {
     const { settings } = this.queue.opts as WorkerOptions
-    const ours = found.jobOpts.repeat?.pattern && this.store.memory.stored && !settings?.repeatStrategy
-    if (!ours) return [found.nextMs, found.jobOpts]
+    const ours = jobOpts.repeat?.pattern && this.store.memory.stored && !settings?.repeatStrategy
+    if (!ours) return [nextMs, jobOpts]
     const [nowUs] = (await this.store.run('read-meter', ['0'])) as readonly string[]
-    return onRedisClock(found, Number(nowUs) / 1000)
+    return onRedisClock({ schedulerId, nextMs, jobOpts, producerId }, Number(nowUs) / 1000)
   }
 
   #iterationToAdd(args: readonly Argument[]): AddedJob {

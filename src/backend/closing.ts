@@ -27,10 +27,9 @@ export async function closeInTime(closed: Promise<void>, cut: () => void, work?:
   await endsWithin(CUT_MS, closed)
 }
 
-async function endsWithin(ms: number, closed: Promise<void>): Promise<boolean> {
-  const ended = await withinMs(
+function endsWithin(ms: number, closed: Promise<void>): Promise<true | undefined> {
+  return withinMs(
     ms,
-    closed.then(() => true),
+    closed.then(() => true as const),
   )
-  return ended === true
 }

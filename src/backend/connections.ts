@@ -13,19 +13,18 @@ interface Endable {
   flushQueue(error: Error): void
 }
 
-/** What is used of BullMQ's connection beyond its types, to open it again. */
-interface Initializable {
+/** What is used of BullMQ's connection beyond its types. */
+interface Internals {
   readonly _client: Client
+  readonly status: 'initializing' | 'ready' | 'closing' | 'closed'
   readonly closing: boolean
+  readonly extraOptions: { readonly shared?: boolean }
   initializing: Promise<Client>
   init(): Promise<Client>
   readonly handleClientError: () => void
   readonly handleClientClose: () => void
   readonly handleClientReady: () => void
-}
-
-/** What is used of BullMQ's connection beyond its types, to have it recover from the loss of all nodes of a cluster. */
-interface Recovering {
+  /** By which it recovers from the loss of all nodes of a cluster. */
   readonly patchedBlockingClusterClient?: unknown
   patchBlockingClusterClient?(): void
   /** Until the client is released. */
@@ -33,25 +32,21 @@ interface Recovering {
   releaseBlockingClusterClientPatch?(): void
 }
 
+const internals = (connection: RedisConnection) => connection as unknown as Internals
+
 /** BullMQ's connection has its client from the start, but exposes it only when it is ready. */
 export function clientOf(connection: RedisConnection): Client {
-  return (connection as unknown as { readonly _client: Client })._client
-}
-
-/** What is used of BullMQ's connection beyond its types, to know what to end. */
-interface Known {
-  readonly status: 'initializing' | 'ready' | 'closing' | 'closed'
-  readonly extraOptions: { readonly shared?: boolean }
+  return internals(connection)._client
 }
 
 /** Whether it was ever open: before that, nothing was sent that has an effect. */
 export function hasOpened(connection: RedisConnection): boolean {
-  return (connection as unknown as Known).status !== 'initializing'
+  return internals(connection).status !== 'initializing'
 }
 
 /** Ends a connection at once, unless its client is the program's: what is not answered fails. */
 export function cutConnection(connection: RedisConnection): void {
-  if ((connection as unknown as Known).extraOptions.shared) return
+  if (internals(connection).extraOptions.shared) return
   endReconnecting(connection)
   clientOf(connection).disconnect()
 }
@@ -78,8 +73,7 @@ export function endReconnecting(connection: RedisConnection): void {
 export function leaveCluster(connection: RedisConnection): void {
   const client = clientOf(connection)
   if (!client.isCluster || client.status === 'end') return
-  const recovering = connection as unknown as Recovering
-  recovering.disableBlockingClusterReconnect?.()
+  internals(connection).disableBlockingClusterReconnect?.()
   const leave = (node: Client) => {
     if (client.status === 'disconnecting') node.disconnect()
   }
@@ -89,7 +83,7 @@ export function leaveCluster(connection: RedisConnection): void {
 
 /** After a pause: BullMQ may connect again where a command finds no node. */
 export function returnToCluster(connection: RedisConnection): void {
-  const recovering = connection as unknown as Recovering
+  const recovering = internals(connection)
   if (!recovering.patchedBlockingClusterClient) return
   recovering.releaseBlockingClusterClientPatch?.()
   recovering.patchBlockingClusterClient?.()
@@ -113,7 +107,7 @@ function hasEnded(client: Client): boolean {
  * @param over whether the connection is no longer needed
  */
 export function openUntilServed(connection: RedisConnection, over: () => boolean): void {
-  const opening = connection as unknown as Initializable
+  const opening = internals(connection)
   const again = () => {
     opening._client.off('error', opening.handleClientError)
     opening._client.off('close', opening.handleClientClose)

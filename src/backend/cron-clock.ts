@@ -6,7 +6,7 @@ import { defaultRepeatStrategy, type JobSchedulerJobOptions } from 'bullmq'
 const AGREEING_MS = 1000
 
 /** The next iteration of a scheduler, as computed by BullMQ on the local clock. */
-export interface FoundIteration {
+interface FoundIteration {
   readonly schedulerId: string
   readonly nextMs: number
   readonly jobOpts: JobSchedulerJobOptions

@@ -1,4 +1,4 @@
-import type { JobJson, JobsOptions } from 'bullmq'
+import type { Job, JobJson, JobsOptions } from 'bullmq'
 import { effectId } from '../effect-id.ts'
 import { InvalidInputError } from '../errors.ts'
 
@@ -30,21 +30,6 @@ export interface DeadLetter {
   readonly redriven: number
 }
 
-/** What a dead letter takes from a BullMQ job. */
-interface FailedJob {
-  readonly id?: string
-  readonly name: string
-  readonly data: unknown
-  readonly opts: JobsOptions
-  readonly timestamp: number
-  readonly processedOn?: number
-  readonly attemptsMade: number
-  readonly attemptsStarted: number
-  readonly stalledCounter: number
-  readonly stacktrace: string[] | null
-  readonly progress?: unknown
-}
-
 /** Redriven jobs carry the number of redrives in their options. */
 export interface RedrivenOptions extends JobsOptions {
   readonly redriven?: number
@@ -65,12 +50,11 @@ export function checkDeadLetterQueue(deadLetter: unknown, queueName: string): vo
   }
 }
 
-/** What a dead letter has that the job itself does not. */
-type Failure = Pick<DeadLetter, 'prefix' | 'queueName' | 'failedReason' | 'finishedOn' | 'throttled'>
+/** What a dead letter has that a job which is about to fail does not. */
+type Failure = Pick<DeadLetter, 'prefix' | 'queueName' | 'failedReason' | 'finishedOn' | 'throttled' | 'attemptsMade'>
 
-/** The dead letter of a job that is about to fail, with the failing attempt counted. */
 export function deadLetterOf(job: object, failure: Failure): DeadLetter {
-  const { id, name, data, opts, timestamp, processedOn, ...rest } = job as FailedJob
+  const { id, name, data, opts, timestamp, processedOn, ...rest } = job as Job
   return {
     ...failure,
     id: id as string,
@@ -78,7 +62,6 @@ export function deadLetterOf(job: object, failure: Failure): DeadLetter {
     data,
     opts,
     stacktrace: rest.stacktrace ?? [],
-    attemptsMade: rest.attemptsMade + 1,
     attemptsStarted: rest.attemptsStarted,
     stalledCounter: rest.stalledCounter,
     ...(rest.progress ? { progress: rest.progress } : {}),
@@ -86,15 +69,6 @@ export function deadLetterOf(job: object, failure: Failure): DeadLetter {
     ...(processedOn === undefined ? {} : { processedOn }),
     redriven: (opts as RedrivenOptions).redriven ?? 0,
   }
-}
-
-/** The dead letter of a job that has failed already; it was read from Redis. */
-export function deadLetterOfFailed(
-  job: object,
-  from: Pick<DeadLetter, 'prefix' | 'queueName' | 'throttled'>,
-): DeadLetter {
-  const { failedReason = '', finishedOn = 0, attemptsMade } = job as FailedJob & Partial<Failure>
-  return { ...deadLetterOf(job, { ...from, failedReason, finishedOn }), attemptsMade }
 }
 
 /** The id of a dead letter: that of the job's effect, and the number of redrives. Adding it twice keeps one. */

@@ -4,8 +4,7 @@ import { defaultDeclarer } from '../redis/ids.ts'
 import { installedScripts } from '../redis/scripts.ts'
 import { withSentinelDefaults } from '../redis/sentinel-defaults.ts'
 import { encodeShape, type Shape } from '../shape/shape.ts'
-import { ShapedBackend } from './backend.ts'
-import type { ShapedBackendOptions } from './options.ts'
+import { ShapedBackend, type ShapedBackendOptions } from './backend.ts'
 
 /**
  * A BullMQ `BackendFactory`: any BullMQ class that gets it (Queue, Worker, FlowProducer, QueueEvents, …) obeys the

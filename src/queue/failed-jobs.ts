@@ -1,6 +1,6 @@
 import { refusalOf } from '../admission/reply.ts'
 import { withRestore } from '../admission/restore.ts'
-import { checkDeadLetterQueue, deadLetterId, deadLetterOfFailed, letterJob } from '../backend/dead-letters.ts'
+import { checkDeadLetterQueue, deadLetterId, deadLetterOf, letterJob } from '../backend/dead-letters.ts'
 import { PlaceLine } from './add-when-free.ts'
 import type { ShapedQueue } from './queue.ts'
 
@@ -98,8 +98,10 @@ async function buryFailed(queue: ShapedQueue, jobId: string, to: string): Promis
     client.hmget(queue.toKey(jobId), 'throttled').catch(() => [null]),
   ])
   if (!job?.finishedOn) return 'not failed'
-  const letter = deadLetterOfFailed(job, {
-    ...{ prefix: queue.opts.prefix ?? 'bull', queueName: queue.name, throttled: Number(throttled ?? 0) },
+  const { failedReason = '', finishedOn, attemptsMade } = job
+  const letter = deadLetterOf(job, {
+    ...{ prefix: queue.opts.prefix ?? 'bull', queueName: queue.name, failedReason, finishedOn, attemptsMade },
+    throttled: Number(throttled ?? 0),
   })
   const letters = backend.forQueue(to)
   const { args } = await letters.callToAdd(letterJob(letter), deadLetterId(letter))

@@ -13,6 +13,7 @@ import {
 } from 'bullmq'
 import type { ShapedJobsOptions } from '../admission/job-options.ts'
 import { CLOSE_LIMIT_MS, closeInTime } from '../backend/closing.ts'
+import { hasOpened } from '../backend/connections.ts'
 import { checkDeadLetterQueue } from '../backend/dead-letters.ts'
 import { declaringBackendOptions, shapedBackendFactory } from '../backend/factory.ts'
 import { checkQueueName } from '../call-options.ts'
@@ -209,7 +210,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   }
 
   async #close(force: boolean): Promise<void> {
-    this.#forced = force || !this.backend.hasOpened
+    this.#forced = force || !hasOpened(this.backend.connection)
     if (!this.running) this.#reports?.leave()
     this.backend.leaveOpening()
     const closed = super.close(this.#forced)

@@ -64,7 +64,6 @@ export type { Overflow, Shape, ShapeField, ShapeOverride, ShapeValue } from './s
 export { type Sizing, type SizingInput, sizeShape } from './shape/sizing.ts'
 export type { Attribution, ShapeConflict, StateLoss } from './shape/store.ts'
 export type { DeclaredEntry, EffectiveShape, OverrideEntry } from './shape/stored.ts'
-export type { JobVerdict } from './worker/attempts.ts'
-export type { ShapedProcessor, ShapedWorkerListener, ShapedWorkerOptions } from './worker/options.ts'
+export type { JobVerdict, ShapedProcessor, ShapedWorkerListener, ShapedWorkerOptions } from './worker/options.ts'
 export { ShapedJob } from './worker/shaped-job.ts'
 export { ShapedWorker } from './worker/worker.ts'

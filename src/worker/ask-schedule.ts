@@ -43,12 +43,16 @@ export class AskSchedule {
   /** Brought forward by the lead if slots are granted further ahead than one horizon. */
   #nextSlotUs: number | undefined
   #spanUs: number | undefined
-  #lastStop: Stop | undefined
+  lastStop: Stop | undefined
   #errorDelayMs = 0
-  #wakes = 0
-  #wokenAtMs = Number.NEGATIVE_INFINITY
-  #blocks = false
-  #listens = false
+  /** Counts wake-ups: a reply may be older than the last one. */
+  wakes = 0
+  /** ms on the monotonic clock, as {@link wakes} for replies of which only the time of sending is known. */
+  wokenAtMs = Number.NEGATIVE_INFINITY
+  /** Whether the worker waits for BullMQ's marker. */
+  blocks = false
+  /** Whether the worker, while it sleeps until its time, waits for BullMQ's marker as well. */
+  listens = false
   #markerUntilMs = 0
   #waitUntilMs = 0
   #answeredUs = 0
@@ -59,23 +63,9 @@ export class AskSchedule {
     this.#clock = clock
   }
 
-  get lastStop(): Stop | undefined {
-    return this.#lastStop
-  }
-
-  /** Whether the worker waits for BullMQ's marker. */
-  get blocks(): boolean {
-    return this.#blocks
-  }
-
-  /** Whether the worker, while it sleeps until its time, waits for BullMQ's marker as well. */
-  get listens(): boolean {
-    return this.#listens
-  }
-
   /** Starts a wait for the marker. @returns when the next delayed job is due (ms), 0 if that does not end the wait */
   beginWait(): number {
-    this.#waitUntilMs = this.#listens ? 0 : this.#markerUntilMs
+    this.#waitUntilMs = this.listens ? 0 : this.#markerUntilMs
     return this.#waitUntilMs
   }
 
@@ -89,31 +79,21 @@ export class AskSchedule {
     return known ? undefined : until - this.#clock.time.wallMs()
   }
 
-  /** Counts wake-ups: a reply may be older than the last one. */
-  get wakes(): number {
-    return this.#wakes
-  }
-
-  /** ms on the monotonic clock, as {@link wakes} for replies of which only the time of sending is known. */
-  get wokenAtMs(): number {
-    return this.#wokenAtMs
-  }
-
   start(): void {
     this.#askAtMs = 0
-    this.#blocks = false
+    this.blocks = false
   }
 
   wake(): void {
     this.#woken()
     this.#askAtMs = 0
     // The queue may no longer be halted.
-    if (this.#lastStop === 'halted') this.#blocks = false
+    if (this.lastStop === 'halted') this.blocks = false
   }
 
   /** The marker came, and `atMs` is when to ask; undefined: the wait ended without one. */
   markerCame(atMs: number | undefined): void {
-    if (atMs === undefined && !this.#blocks) return
+    if (atMs === undefined && !this.blocks) return
     // A reply on its way may be older than the marker, which does not come twice.
     this.#woken()
     const { time } = this.#clock
@@ -122,28 +102,28 @@ export class AskSchedule {
     const untilMs = sooner - time.wallMs()
     if (untilMs > 0) {
       // No other worker knows when this delayed job is due.
-      if (this.#listens) this.#askAtMs = Math.min(this.#askAtMs, time.monotonicMs() + untilMs)
+      if (this.listens) this.#askAtMs = Math.min(this.#askAtMs, time.monotonicMs() + untilMs)
       return
     }
-    this.#blocks = false
+    this.blocks = false
     // The end of a job may meanwhile have put this worker to sleep, but the marker came to this worker alone.
     if (this.#errorDelayMs === 0) this.#askAtMs = 0
   }
 
   #woken(): void {
-    this.#wakes += 1
-    this.#wokenAtMs = this.#clock.time.monotonicMs()
+    this.wakes += 1
+    this.wokenAtMs = this.#clock.time.monotonicMs()
   }
 
   /** A job ended, which also frees a place in the global concurrency. */
   jobEnded(): void {
-    if (this.#lastStop === 'halted') this.#blocks = false
+    if (this.lastStop === 'halted') this.blocks = false
   }
 
   /** The worker no longer sleeps until a slot. @returns whether it did */
   leave(): boolean {
-    const asleep = this.#lastStop === 'closed'
-    if (asleep) this.#lastStop = undefined
+    const asleep = this.lastStop === 'closed'
+    if (asleep) this.lastStop = undefined
     return asleep
   }
 
@@ -164,11 +144,11 @@ export class AskSchedule {
     this.#answeredAtMs = this.#clock.time.monotonicMs()
     this.#nextSlotUs = reply.nextUs === undefined ? undefined : reply.nextUs - reply.leadUs
     this.#spanUs = reply.spanUs
-    this.#lastStop = reply.stop
-    this.#blocks = !isOvertaken && (reply.stop === 'empty' || reply.stop === 'halted')
+    this.lastStop = reply.stop
+    this.blocks = !isOvertaken && (reply.stop === 'empty' || reply.stop === 'halted')
     this.#learnDue(reply)
     this.#askAtMs = isOvertaken ? 0 : this.#askAfter(reply)
-    this.#listens = reply.passable && this.#askAtMs - this.#answeredAtMs >= MIN_LISTENING_MS
+    this.listens = reply.passable && this.#askAtMs - this.#answeredAtMs >= MIN_LISTENING_MS
   }
 
   /**
@@ -184,7 +164,7 @@ export class AskSchedule {
   waitMs(free: number): number {
     const untilMs = this.#askAtMs - this.#clock.time.monotonicMs()
     if (untilMs > 0) return this.#oversleeps ? 0 : Math.min(untilMs, MAX_DEAF_MS)
-    if (this.#lastStop !== 'full' || this.#nextSlotUs === undefined) return untilMs
+    if (this.lastStop !== 'full' || this.#nextSlotUs === undefined) return untilMs
     const intervalUs = this.#conditions.intervalUs()
     if (intervalUs === undefined) return 0
     if (free >= Math.min(this.#batch(intervalUs), this.#conditions.concurrency() / 2)) return 0

@@ -20,7 +20,8 @@ export class BypassWatch {
   #foundAtMs = Number.NEGATIVE_INFINITY
   #firstAtMs = Number.NEGATIVE_INFINITY
   #lookedAtMs = Number.NEGATIVE_INFINITY
-  #clientId: number | undefined
+  /** Redis's id of the connection by which the worker waits for jobs; undefined where unknown. */
+  clientId: number | undefined
 
   constructor(worker: AnyWorker) {
     this.#worker = worker
@@ -28,11 +29,6 @@ export class BypassWatch {
     if (!client || client.isCluster) return
     client.on('ready', () => void this.#learnId(client))
     if (client.status === 'ready') void this.#learnId(client)
-  }
-
-  /** Redis's id of the connection by which the worker waits for jobs; undefined where unknown. */
-  get clientId(): number | undefined {
-    return this.#clientId
   }
 
   /** The clients that may take jobs past the meter; undefined where none was found to start so lately. */
@@ -51,9 +47,9 @@ export class BypassWatch {
   }
 
   async #learnId(client: Client): Promise<void> {
-    this.#clientId = undefined
+    this.clientId = undefined
     try {
-      this.#clientId = clientId(await client.clientInfo())
+      this.clientId = clientId(await client.clientInfo())
     } catch {
       // Without the right to ask, or with a client that cannot, it stays unknown.
     }

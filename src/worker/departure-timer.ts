@@ -37,27 +37,22 @@ export class DepartureTimer<T extends Timed> {
     this.#items.splice(at, 0, item)
   }
 
-  /** Fires what is due, even if this process was too busy for the timer. */
-  fireDue(): void {
-    this.#arm()
-  }
-
   /** Takes everything out, in the order of the slots. */
   takeAll(): T[] {
     const items = this.#items
     this.#items = []
-    this.#arm()
+    this.fireDue()
     return items
   }
 
-  /** Fires what is due and sets the timer for the next. */
-  #arm(): void {
+  /** Fires what is due, even if this process was too busy for the timer, and sets it for the next. */
+  fireDue(): void {
     this.#stopTimer?.()
     this.#stopTimer = undefined
     for (let first = this.#items[0]; first; first = this.#items[0]) {
       const waitMs = this.#clock.untilMs(first.slotUs)
       if (waitMs > 0) {
-        this.#stopTimer = this.#clock.time.after(Math.min(Math.ceil(waitMs), MAX_TIMER_MS), () => this.#arm())
+        this.#stopTimer = this.#clock.time.after(Math.min(Math.ceil(waitMs), MAX_TIMER_MS), () => this.fireDue())
         return
       }
       this.#items.shift()

@@ -133,18 +133,13 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     this.#clock = clock
     this.#late = new LateReturns(clock.time)
     this.#timer = new DepartureTimer(clock, (job) => void (this.returnIfLate(job) ?? this.#run(job)))
-    this.#returning = new ReturningJobs(host, (failed) => {
-      if (failed) this.emit('error', failed.error)
-      this.wake()
-    })
-    const conditions = {
-      maxRateLimitDelayMs: host.maxRateLimitDelayMs,
-      concurrency: () => host.concurrency(),
-      horizonUs: () => this.horizonUs,
-      intervalUs: () => exchange.shape?.pacedIntervalUs,
-      heardAtMs: () => host.heardAtMs(),
-    }
-    this.#schedule = new AskSchedule(conditions, clock)
+    this.#returning = new ReturningJobs(
+      host,
+      () => this.wake(),
+      (error) => this.emit('error', error),
+    )
+    const [horizonUs, intervalUs] = [() => this.horizonUs, () => exchange.shape?.pacedIntervalUs]
+    this.#schedule = new AskSchedule({ ...host, horizonUs, intervalUs }, clock)
   }
 
   /**
@@ -346,9 +341,12 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     return count
   }
 
-  /** Holds jobs until their slots, unless a pause that came after they were granted is known here already. */
+  /** Holds jobs until their slots; those granted before a pause that is known here already go back. */
   #hold(jobs: readonly HeldJob[]): void {
-    for (const job of jobs) if (!this.#isPaused(job)) this.#timer.hold(job)
+    for (const job of jobs) {
+      if (this.#pause && isOlder(job.grantedBy, this.#pause)) this.#paused.push(job)
+      else this.#timer.hold(job)
+    }
   }
 
   /**
@@ -368,13 +366,6 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
       }),
     )
     return this.#turn
-  }
-
-  /** Whether a job was granted before a pause that is known here; it is to go back. */
-  #isPaused(job: HeldJob): boolean {
-    if (!this.#pause || !isOlder(job.grantedBy, this.#pause)) return false
-    this.#paused.push(job)
-    return true
   }
 
   get #isCareful(): boolean {
@@ -518,11 +509,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
   async #run(job: HeldJob): Promise<void> {
     this.#running.add(job)
     this.#begun = true
-    try {
-      await this.#host.process(job)
-    } finally {
-      this.#ran(job)
-    }
+    await this.#host.process(job).finally(() => this.#ran(job))
   }
 
   #ran(job: HeldJob): void {
@@ -558,22 +545,13 @@ const RECENT = 8
  * it was busy, says nothing about the network. The first does not count: it connects and loads its script.
  */
 export class RoundTrip {
-  readonly #recent: number[] = []
-  #isFirst = true
-  #ms = 0
-
+  /** undefined before the first. */
+  #recent: readonly number[] | undefined
   /** 0 before the second call. */
-  get ms(): number {
-    return this.#ms
-  }
+  ms = 0
 
   add(ms: number): void {
-    if (this.#isFirst) {
-      this.#isFirst = false
-      return
-    }
-    this.#recent.push(ms)
-    if (this.#recent.length > RECENT) this.#recent.shift()
-    this.#ms = Math.min(...this.#recent)
+    this.#recent = this.#recent ? [...this.#recent, ms].slice(-RECENT) : []
+    if (this.#recent.length > 0) this.ms = Math.min(...this.#recent)
   }
 }

@@ -9,7 +9,6 @@ import type { FunctionsOption } from '../redis/functions.ts'
 import type { Shape } from '../shape/shape.ts'
 import type { ShapeConflict, StateLoss } from '../shape/store.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
-import type { JobVerdict } from './attempts.ts'
 import type { ShapedJob } from './shaped-job.ts'
 
 /** How far ahead of their slots a worker of a shard asks for jobs at most, ms: its lease ends. @internal */
@@ -54,6 +53,18 @@ export type ShapedProcessor<D, R, N extends string> = (
   job: ShapedJob<D, R, N>,
   ...rest: Parameters<Processor<D, R, N>> extends [unknown, ...infer Rest] ? Rest : never
 ) => ReturnType<Processor<D, R, N>>
+
+/** What a downstream answer decides about one job alone. */
+export interface JobVerdict {
+  /**
+   * `retryJob`: it is retried, after `afterMs` without using up an attempt, or by its attempts and its backoff;
+   * `fatal`: it fails for good; `givenUp`: it fails because it was throttled for `giveUpAfterMs`.
+   */
+  readonly kind: 'retryJob' | 'fatal' | 'givenUp'
+  /** One line: the part of the answer that the verdict is based on. */
+  readonly reason: string
+  readonly afterMs?: number
+}
 
 export interface ShapedWorkerListener<D, R, N extends string> extends WorkerListener<D, R, N> {
   /** A job's processor is about to be called. */
@@ -100,21 +111,19 @@ export function checkWorkerOptions(options: ShapedWorkerOptions): void {
     const names = Object.keys(options).join(', ') || 'none'
     throw new InvalidInputError(`Worker requires a connection: expected { connection }; got the options ${names}`)
   }
-  refuseLimiter(options as WorkerOptions)
+  const { limiter } = options as WorkerOptions
+  if (limiter) {
+    throw new UnsupportedOptionError(
+      `limiter is BullMQ's own and would let bursts through; use shape: { rate: { limit: ${limiter.max}, ` +
+        `period: ${limiter.duration} } } instead`,
+    )
+  }
   checkOptionNames('worker', options)
   for (const name of ['report', 'allowUnshaped'] as const) {
-    if (options[name] === undefined || typeof options[name] === 'boolean') continue
-    throw new InvalidInputError(`${name} must be true or false; got ${JSON.stringify(options[name])}`)
+    const value: unknown = options[name]
+    checkArgument(value === undefined || typeof value === 'boolean', name, 'true or false', value)
   }
   const { maxLoopUtilisation: max } = options
-  if (max === undefined || (typeof max === 'number' && max > 0 && max <= 1)) return
-  throw new InvalidInputError(`maxLoopUtilisation must be a share > 0 and at most 1; got ${max}`)
-}
-
-function refuseLimiter({ limiter }: WorkerOptions): void {
-  if (!limiter) return
-  throw new UnsupportedOptionError(
-    `limiter is BullMQ's own and would let bursts through; use shape: { rate: { limit: ${limiter.max}, ` +
-      `period: ${limiter.duration} } } instead`,
-  )
+  const isShare = max === undefined || (typeof max === 'number' && max > 0 && max <= 1)
+  checkArgument(isShare, 'maxLoopUtilisation', 'a share > 0 and at most 1', max)
 }

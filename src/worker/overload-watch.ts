@@ -12,7 +12,7 @@ export class OverloadWatch {
   readonly #loop: Pick<Dispatcher, 'wake'>
   readonly #worker: AnyWorker
   readonly #load: LoopLoad
-  #overloaded = false
+  overloaded = false
 
   /**
    * @param max utilisation, 0 to 1, above which the loop is overloaded; undefined: never
@@ -25,10 +25,6 @@ export class OverloadWatch {
     this.#load = load
   }
 
-  get overloaded(): boolean {
-    return this.#overloaded
-  }
-
   /** Watches until `run` settles. */
   async during<T>(run: Promise<T>): Promise<T> {
     if (this.#max === undefined) return run
@@ -37,16 +33,16 @@ export class OverloadWatch {
       return await run
     } finally {
       clearInterval(timer)
-      this.#overloaded = false
+      this.overloaded = false
     }
   }
 
   check(): void {
     if (this.#max === undefined) return
     const utilisation = this.#load.utilisation()
-    const overloaded = utilisation > (this.#overloaded ? this.#max * RESUME_SHARE : this.#max)
-    if (overloaded === this.#overloaded) return
-    this.#overloaded = overloaded
+    const overloaded = utilisation > (this.overloaded ? this.#max * RESUME_SHARE : this.#max)
+    if (overloaded === this.overloaded) return
+    this.overloaded = overloaded
     this.#loop.wake()
     this.#worker.emit(overloaded ? 'overloaded' : 'relieved', { utilisation })
   }

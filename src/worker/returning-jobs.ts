@@ -7,21 +7,23 @@ export interface ReturnHost {
   giveBack(jobs: readonly HeldJob[], leaving: boolean): Promise<void>
 }
 
-/** @param failed why they could not be put back */
-type OnBack = (failed?: { readonly error: unknown }) => void
-
 /** Jobs of a worker that are on their way back to the queue. */
 export class ReturningJobs {
   readonly #host: ReturnHost
-  readonly #onBack: OnBack
+  readonly #onBack: () => void
+  readonly #onError: (error: unknown) => void
   #returning: Promise<void>[] = []
   #lateJobs: HeldJob[] = []
   #lateReturn: Promise<void> = Promise.resolve()
 
-  /** @param onBack called when some are back, or could not be put back */
-  constructor(host: ReturnHost, onBack: OnBack) {
+  /**
+   * @param onBack called when some are back, or could not be put back
+   * @param onError called before with why they could not
+   */
+  constructor(host: ReturnHost, onBack: () => void, onError: (error: unknown) => void) {
     this.#host = host
     this.#onBack = onBack
+    this.#onError = onError
   }
 
   /** Whether some are not back yet. */
@@ -54,14 +56,10 @@ export class ReturningJobs {
   }
 
   #untilBack(returned: Promise<void>): Promise<void> {
-    const back: OnBack = (failed) => {
+    const done = returned.catch(this.#onError).finally(() => {
       this.#returning = this.#returning.filter((other) => other !== done)
-      this.#onBack(failed)
-    }
-    const done = returned.then(
-      () => back(),
-      (error: unknown) => back({ error }),
-    )
+      this.#onBack()
+    })
     this.#returning.push(done)
     return done
   }

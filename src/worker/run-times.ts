@@ -1,19 +1,15 @@
 /** An exponentially weighted mean. */
 export class MovingMean {
   readonly #weight: number
-  #mean: number | undefined
+  value: number | undefined
 
   /** @param weight of the last observation, above 0 and below 1 */
   constructor(weight: number) {
     this.#weight = weight
   }
 
-  get value(): number | undefined {
-    return this.#mean
-  }
-
   add(value: number): void {
-    this.#mean = this.#mean === undefined ? value : this.#mean + (value - this.#mean) * this.#weight
+    this.value = this.value === undefined ? value : this.value + (value - this.value) * this.#weight
   }
 }
 

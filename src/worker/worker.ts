@@ -62,8 +62,6 @@ const LONGEST_WAIT_S = 10
 /** BullMQ's default length of the event stream. */
 const MAX_EVENTS = 10_000
 
-const fetchesNone = () => false
-
 /** Whether an error says that the worker that ran a job has it no longer. */
 function isLost({ message, code }: Error & { readonly code?: unknown }, jobId = ''): boolean {
   return NOT_OURS.includes(code) && message.toLowerCase().includes(`job ${jobId}`.toLowerCase())
@@ -103,7 +101,6 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   readonly #reports: WorkerReports | undefined
   readonly #jobs = new JobsInHand()
   readonly #wake = new ShapeWake(this, () => this.#dispatcher.wake())
-  #reportedUnshaped = false
   #forced = false
   #closed: Promise<void> | undefined
 
@@ -147,11 +144,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     this.#feedback = new FeedbackLoop(this, listening)
     this.#bypass = new BypassWatch(this)
     this.#reports = report ? new WorkerReports(this, this.#dispatcher, this.#overload, this.#bypass) : undefined
-    this.#attempts = new Attempts(
-      this.#feedback,
-      (id) => this.lockManager.untrackJob(id),
-      (job, verdict) => this.emit('verdict', job as never, verdict),
-    )
+    this.#attempts = new Attempts(this, this.#feedback, this.lockManager)
     this.#connectBackend()
     this.on('failed', (job) => this.#tellExpired(job))
     if (opts.telemetry) traceDepartures(this as never)
@@ -217,13 +210,12 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     this.#dispatcher.wake()
     this.#wake.stop()
     if (this.#forced) return closed
-    await closeInTime(closed, () => this.#cut(), this.#attempts)
-  }
-
-  #cut(): void {
-    this.#forced = true
-    this.emit('error', new CloseTimeoutError(this.name, CLOSE_LIMIT_MS))
-    this.backend.cut()
+    const cut = () => {
+      this.#forced = true
+      this.emit('error', new CloseTimeoutError(this.name, CLOSE_LIMIT_MS))
+      this.backend.cut()
+    }
+    await closeInTime(closed, cut, this.#attempts)
   }
 
   /**
@@ -314,7 +306,11 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     const call = () => super.callProcessJob(job, token, signal)
     const running = held ? this.#attempts.run(job, held, call) : call()
     const cancelled = this.#jobs.takeCancelled(id)
-    if (cancelled) this.#abortSoon(id, cancelled.reason, running)
+    if (cancelled) {
+      // Only once the processor listens: most processors miss a signal aborted before that.
+      const abort = setImmediate(() => super.cancelJob(id, cancelled.reason))
+      running.catch(() => {}).finally(() => clearImmediate(abort))
+    }
     return running
   }
 
@@ -369,13 +365,6 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     })
   }
 
-  /** Aborts only once the processor listens: most processors miss a signal aborted before that. */
-  #abortSoon(id: string, reason: string | undefined, running: Promise<unknown>): void {
-    const abort = setImmediate(() => super.cancelJob(id, reason))
-    const end = () => clearImmediate(abort)
-    running.then(end, end)
-  }
-
   #reportDeparture(job: Job<DataType, ResultType, NameType>, { slotUs }: HeldJob): void {
     const departedAtUs = Math.round(this.#clock.nowUs() ?? slotUs)
     const departure: Departure = {
@@ -427,7 +416,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       .on('fetched', () => this.#watch.fetched(this.backend.store.memory.stored, this.concurrency))
       .on('late', (held, lateness) => this.emit('late', this.createJob(jobOfGrant(held), held.id), lateness))
       .on('empty', () => void super.nextJobFromJobData(undefined))
-      .on('unshaped', () => this.#reportUnshaped())
+      .once('unshaped', () => this.emit('error', new NoShapeError(this.name)))
       .on('error', (error) => this.#report(error as Error))
   }
 
@@ -479,7 +468,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       const job = await super.nextJobFromJobData(jobOfGrant(held), id, token)
       if (!job) return
       const startedMs = performance.now()
-      await this.processJob(job, token, fetchesNone)
+      await this.processJob(job, token, () => false)
       this.#watch.ran(performance.now() - startedMs)
     } catch (error) {
       this.emit('error', error as Error)
@@ -528,11 +517,5 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   /** A lost connection reports itself, as in BullMQ's loop. */
   #report(error: Error): void {
     if (isNotConnectionError(error)) this.emit('error', error)
-  }
-
-  #reportUnshaped(): void {
-    if (this.#reportedUnshaped) return
-    this.#reportedUnshaped = true
-    this.emit('error', new NoShapeError(this.name))
   }
 }

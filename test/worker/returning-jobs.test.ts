@@ -14,7 +14,11 @@ test('jobs that are late in one turn go back as they were granted, whichever is 
   const host = {
     giveBack: async (jobs: readonly HeldJob[]) => void back.push(jobs.map(({ id }) => id)),
   }
-  const returning = new ReturningJobs(host, (failed) => expect(failed).toBeUndefined())
+  const returning = new ReturningJobs(
+    host,
+    () => {},
+    (error) => expect(error).toBeUndefined(),
+  )
   const [a, b, c, d] = granted({ a: 1000, b: 2000, c: 2000, d: 2000 }) as [HeldJob, HeldJob, HeldJob, HeldJob]
   // As many as fit begin while they are in time; the processors of the first two are reached too late.
   await Promise.all([c, d, a, b].map((job) => returning.late(job)))

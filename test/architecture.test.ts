@@ -51,9 +51,7 @@ const DOWNWARDS = ['index', 'worker/worker', 'backend/factory', 'backend/backend
 /** Only what stands between BullMQ and its users knows BullMQ. */
 const KNOW_BULLMQ = [
   ...['add-call', 'flows', 'job-options', 'job-terms'].map((name) => `admission/${name}`),
-  ...['backend', 'connections', 'cron-clock', 'dead-letters', 'factory', 'grouped-job'].map(
-    (name) => `backend/${name}`,
-  ),
+  ...['backend', 'connections', 'dead-letters', 'factory', 'grouped-job'].map((name) => `backend/${name}`),
   'departure/reply',
   ...['flow-producer', 'options', 'queue', 'queue-events', 'unavailable'].map((name) => `queue/${name}`),
   ...['bullmq-scripts', 'commands'].map((name) => `redis/${name}`),

@@ -116,8 +116,9 @@ export class AddCalls {
 
   /** @param add that of BullMQ's own backend */
   constructor(backend: RedisQueueBackend, add: BullmqAdd, store: ShapeStore) {
-    this.#copy = keepingCalls(backend, (script, args) => {
+    this.#copy = sendingCalls(backend, (script, args) => {
       this.#sent = { script, args }
+      return 0
     })
     this.#add = add
     this.#store = store
@@ -176,11 +177,8 @@ export function noteAnswer(calls: readonly AddCall[]): void {
   for (const { first } of calls) first?.note()
 }
 
-/** A copy of BullMQ's backend, whose code keeps the calls of scripts instead of sending them. */
-export function keepingCalls<B extends object>(backend: B, keep: (script: string, args: Argument[]) => void): B {
-  const value = (_client: unknown, script: string, args: Argument[]): number => {
-    keep(script, args)
-    return 0
-  }
+/** A copy of BullMQ's backend, whose code gives the calls of scripts to `send`. */
+export function sendingCalls<B extends object>(backend: B, send: (script: string, args: Argument[]) => unknown): B {
+  const value = (_client: unknown, script: string, args: Argument[]) => send(script, args)
   return Object.create(backend, { execCommand: { value } })
 }

@@ -3,6 +3,7 @@
 
 import { randomUUID } from 'node:crypto'
 import {
+  defaultRepeatStrategy,
   ErrorCode,
   isNotConnectionError,
   type JobJson,
@@ -16,7 +17,7 @@ import {
   type WorkerOptions,
 } from 'bullmq'
 import type { Cluster, Redis } from 'ioredis'
-import { type AddCall, AddCalls, type AddedJob, addedJob, type JobToAdd } from '../admission/add-call.ts'
+import { type AddCall, AddCalls, addedJob, type JobToAdd, sendingCalls } from '../admission/add-call.ts'
 import { Admission } from '../admission/admission.ts'
 import { FirstAnswer, ReplicaConfirmation } from '../admission/confirmation.ts'
 import { FlowAdmission, type FlowEntries, type FlowResult, parentReleases } from '../admission/flows.ts'
@@ -52,27 +53,25 @@ import {
   openUntilServed,
   returnToCluster,
 } from './connections.ts'
-import { onRedisClock } from './cron-clock.ts'
 import { deadLetterId, deadLetterOf, letterJob } from './dead-letters.ts'
 import { drainQueue, isGone, OBLITERATED_TOGETHER } from './removal.ts'
 
 type AddJobsEntries = Parameters<RedisQueueBackend['addJobs']>[0]
-type MovedJob = Awaited<ReturnType<RedisQueueBackend['moveToCompleted']>>
 type KeepRule = Parameters<RedisQueueBackend['moveToCompleted']>[2]
 type KeysMap = ReturnType<QueueKeys['getKeys']>
+
+/** If the clocks agree to within this, ms, BullMQ's own result is kept; part of the difference is the round trip to Redis. */
+const AGREEING_MS = 1000
 
 /** If fewer finished jobs are kept, a job may be evicted before its finish call is repeated. */
 const FEW_KEPT = 100
 
-const NO_TRANSACTION =
-  'addJob: expected a connection, got a MULTI or a pipeline; an admission is answered by itself, and flows and addBulk add all or none'
-
-/** BullMQ's script that adds a scheduler, and its first job. */
-const SCHEDULER = 'addJobScheduler'
 /** BullMQ's scripts that start jobs, and that end them and may fetch the next one. */
 const START = 'moveToActive'
 const FINISH = 'moveToFinished'
 const POSTPONE = 'moveToDelayed'
+/** The index of the time among the arguments of moveToFinished. */
+const FINISHED_ON = 1
 
 /** Others after which a running job no longer runs, and the index of its id among their arguments. */
 const ENDS: Readonly<Record<string, number>> = {
@@ -133,7 +132,6 @@ export class ShapedBackend extends RedisQueueBackend {
    */
   exchange: Exchange | undefined
   readonly #confirmation: ReplicaConfirmation
-  readonly #schedulerJobs = new Map<string, Pick<AddedJob, 'cost' | 'terms'>>()
   readonly #watches: (() => void)[] = []
   #leavesBlocking = false
   /**
@@ -299,15 +297,11 @@ export class ShapedBackend extends RedisQueueBackend {
   override execCommand(client: ClientOrTransaction, script: string, args: Argument[]): unknown {
     const idAt = this.#worker ? ENDS[script] : undefined
     if (idAt === undefined) return this.#send(client, script, args)
-    const jobId = String(args[this.#keysOf(script) + idAt])
+    const jobId = String(this.#withoutKeys(script, args)[idAt])
     return this.untilStored([jobId], () => this.#send(client, script, args) as Promise<unknown>)
   }
 
   #send(client: ClientOrTransaction, script: string, args: Argument[]): unknown {
-    // The only add script that BullMQ's own code sends.
-    if (script === SCHEDULER) {
-      return this.#admission.add(client as Client, { script, args, job: this.#iterationToAdd(args) })
-    }
     switch (script) {
       case START:
         return this.#stock.start(this.#withoutKeys(script, args))
@@ -335,7 +329,11 @@ export class ShapedBackend extends RedisQueueBackend {
     keys: KeysMap = this.queue.keys,
   ): Promise<string> {
     // Its reply would come with that of the transaction: as a refusal, or as MayHaveRun, which no one would read.
-    if (isTransaction(client)) throw new InvalidInputError(NO_TRANSACTION)
+    if (isTransaction(client)) {
+      throw new InvalidInputError(
+        'addJob: expected a connection, got a MULTI or a pipeline; an admission is answered by itself, and flows and addBulk add all or none',
+      )
+    }
     return this.#add(client as Client, { job, jobId, parentKeyOpts, keys })
   }
 
@@ -431,16 +429,13 @@ export class ShapedBackend extends RedisQueueBackend {
     ...call: Parameters<RedisQueueBackend['addJobScheduler']>
   ): ReturnType<RedisQueueBackend['addJobScheduler']> {
     const [schedulerId, nextMs, data, templateOpts, repeat, jobOpts, producerId] = call
-    const add = async () => {
+    const add = async (client: Client) => {
       const [next, opts] = await this.#iterationOf(schedulerId, nextMs, jobOpts, producerId)
-      this.#schedulerJobs.set(schedulerId, addedJob({ opts: { ...opts, delay: 0 } } as JobJson, ''))
-      return super.addJobScheduler(schedulerId, next, data, templateOpts, repeat, opts, producerId)
+      const job = { ...addedJob({ opts: { ...opts, delay: 0 } } as JobJson, ''), schedulerId }
+      const admitting = sendingCalls(this, (script, args) => this.#admission.add(client, { script, args, job }))
+      return super.addJobScheduler.call(admitting, schedulerId, next, data, templateOpts, repeat, opts, producerId)
     }
-    try {
-      return await this.#confirmed(add, ([id]) => [id])
-    } finally {
-      this.#schedulerJobs.delete(schedulerId)
-    }
+    return this.#confirmed(add, ([id]) => [id])
   }
 
   override async updateJobSchedulerNextMillis(
@@ -478,7 +473,7 @@ export class ShapedBackend extends RedisQueueBackend {
   override async moveToFailed(
     ...call: Parameters<RedisQueueBackend['moveToFailed']>
   ): ReturnType<RedisQueueBackend['moveToFailed']> {
-    const { deadLetter } = this.#family.options
+    const { deadLetter } = this
     const [job, reason, removeOnFail, token, fetchNext] = call
     // A manual retry, even by plain BullMQ, is tried for as long again.
     const fields = { ...call[5], throttled: 0 }
@@ -515,21 +510,18 @@ export class ShapedBackend extends RedisQueueBackend {
     args: Argument[],
     discarded: boolean,
     exchange: Exchange | undefined,
-  ): Promise<MovedJob> {
-    const end = finishedEnd(this.#withoutKeys(FINISH, args), token, discarded)
+  ): ReturnType<RedisQueueBackend['moveToCompleted']> {
+    const call = this.#withoutKeys(FINISH, args)
+    const end = finishedEnd(call, token, discarded)
     const reply = await (exchange ? exchange.end(end) : this.#stock.end(end))
     if ((reply as number) < 0)
       throw this.finishedErrors({ code: reply as number, jobId: id, command: FINISH, state: 'active' })
     const result = typeof reply === 'object' ? raw2NextJobData(reply as unknown[]) : undefined
-    return { result, finishedOn: this.#finishedOn(args) }
+    return { result, finishedOn: call[FINISHED_ON] as number }
   }
 
   #withoutKeys(script: string, args: readonly Argument[]): readonly Argument[] {
-    return args.slice(this.#keysOf(script))
-  }
-
-  #finishedOn(args: readonly Argument[]): number {
-    return args[this.moveToFinishedKeys.length + 1] as number
+    return args.slice(this.#family.scripts.command(script).keys)
   }
 
   /** Whether a job is not kept long enough to recognise a repeated call by it. */
@@ -549,7 +541,8 @@ export class ShapedBackend extends RedisQueueBackend {
     args: Argument[],
     discarded: boolean,
   ): ReturnType<RedisQueueBackend['moveToFailed']> {
-    const finishedOn = this.#finishedOn(args)
+    const end = this.#withoutKeys(FINISH, args)
+    const finishedOn = end[FINISHED_ON] as number
     const [throttled] = await (await this.queue.client).hmget(this.toKey(job.id as string), 'throttled')
     const letter = deadLetterOf(job, {
       ...{ prefix: this.redisPrefix, queueName: this.name, failedReason: reason, finishedOn },
@@ -558,7 +551,7 @@ export class ShapedBackend extends RedisQueueBackend {
     const letters = this.forQueue(deadLetter)
     const added = await letters.callToAdd(letterJob(letter), deadLetterId(letter))
     const { lockDuration } = this.queue.opts as WorkerOptions
-    const call = [...this.#withoutKeys(FINISH, args), ...added.args.slice(-3), discarded ? 1 : 0, lockDuration]
+    const call = [...end, ...added.args.slice(-3), discarded ? 1 : 0, lockDuration]
     const code = (await this.store.run('dead-letter', [letters.toKey('meta'), ...call])) as number
     if (code < 0) throw this.finishedErrors({ code, jobId: letter.id, command: FINISH, state: 'active' })
     return { result: undefined, finishedOn }
@@ -676,15 +669,17 @@ export class ShapedBackend extends RedisQueueBackend {
 
   #storeOf(base: string): ShapeStore {
     const { stores, scripts } = this.#family
-    let store = stores.get(base)
-    if (!store) {
-      store = new ShapeStore(base, () => this.queue.client, scripts)
-      stores.set(base, store)
-    }
+    const store = stores.get(base) ?? new ShapeStore(base, () => this.queue.client, scripts)
+    stores.set(base, store)
     return store
   }
 
-  /** A custom repeat strategy uses its own clock. */
+  /**
+   * The next time of a scheduler, and the options of its job: of a cron pattern, on Redis's clock. If the local one, by
+   * which BullMQ has computed it, were ahead, each iteration would skip that much time. A custom repeat strategy uses its
+   * own clock.
+   * @param producerId job id of the iteration that creates it; '' for the first
+   */
   async #iterationOf(
     schedulerId: string,
     nextMs: number,
@@ -692,18 +687,17 @@ export class ShapedBackend extends RedisQueueBackend {
     producerId = '',
   ): Promise<[number, JobSchedulerJobOptions]> {
     const { settings } = this.queue.opts as WorkerOptions
-    const ours = jobOpts.repeat?.pattern && this.store.memory.stored && !settings?.repeatStrategy
-    if (!ours) return [nextMs, jobOpts]
+    const { repeat } = jobOpts
+    if (!repeat?.pattern || !this.store.memory.stored || settings?.repeatStrategy) return [nextMs, jobOpts]
     const [nowUs] = (await this.store.run('read-meter', ['0'])) as readonly string[]
-    return onRedisClock({ schedulerId, nextMs, jobOpts, producerId }, Number(nowUs) / 1000)
-  }
-
-  #iterationToAdd(args: readonly Argument[]): AddedJob {
-    const schedulerId = args[this.#keysOf(SCHEDULER) + 2] as string
-    return { cost: 1, terms: '', ...this.#schedulerJobs.get(schedulerId), id: '', deduplicationId: '', schedulerId }
-  }
-
-  #keysOf(script: string): number {
-    return this.#family.scripts.command(script).keys
+    const [localMs, redisMs] = [Date.now(), Number(nowUs) / 1000]
+    if (Math.abs(localMs - redisMs) < AGREEING_MS) return [nextMs, jobOpts]
+    const lastMs = Number(producerId.slice(producerId.lastIndexOf(':') + 1)) || 0
+    const byPattern = await defaultRepeatStrategy(Math.max(localMs, lastMs), repeat)
+    // A time that does not match the pattern means "at once".
+    const next = byPattern === nextMs ? await defaultRepeatStrategy(Math.max(redisMs, lastMs), repeat) : redisMs
+    if (next === undefined) return [nextMs, jobOpts]
+    const millis = Math.ceil(next)
+    return [millis, { ...jobOpts, jobId: `repeat:${schedulerId}:${millis}`, prevMillis: millis }]
   }
 }

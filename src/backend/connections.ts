@@ -95,11 +95,6 @@ export function leaveSentinels(connection: RedisConnection): void {
   if (client.options?.failoverDetector && client.status === 'end') client.disconnect()
 }
 
-/** Whether ioredis opens it no more, as where a `retryStrategy` returned null. */
-function hasEnded(client: Client): boolean {
-  return client.status === 'end' && !hasGivenUp(client as Parameters<typeof hasGivenUp>[0])
-}
-
 /**
  * BullMQ asks a new connection once for the version of Redis. If Redis does not serve just then, as a cluster of which a
  * node has died, whatever needs the connection would fail for as long as the process lives: a worker's ends of jobs do,
@@ -114,14 +109,10 @@ export function openUntilServed(connection: RedisConnection, over: () => boolean
     opening._client.off('ready', opening.handleClientReady)
     return opening.init()
   }
+  // ioredis opens it no more, as where a `retryStrategy` returned null.
+  const hasEnded = () => opening._client.status === 'end' && !hasGivenUp(opening._client)
+  const isOver = () => opening.closing || over() || hasEnded()
   // BullMQ itself reports the first failure.
-  opening.initializing = opening.initializing.catch((error: unknown) =>
-    untilServed(
-      error,
-      again,
-      () => opening.closing || over() || hasEnded(opening._client),
-      () => {},
-    ),
-  )
+  opening.initializing = opening.initializing.catch((error: unknown) => untilServed(error, again, isOver, () => {}))
   opening.initializing.catch(() => {})
 }

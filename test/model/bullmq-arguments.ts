@@ -1,5 +1,5 @@
 import { type JobJson, QueueKeys, RedisQueueBackend } from 'bullmq'
-import { keepingCalls } from '../../src/admission/add-call.ts'
+import { sendingCalls } from '../../src/admission/add-call.ts'
 import type { HeldJob } from '../../src/departure/held-job.ts'
 import type { Argument } from '../../src/redis/commands.ts'
 
@@ -64,8 +64,9 @@ export async function argumentsOf<B extends object>(
   method: (this: B) => Promise<unknown>,
 ): Promise<Argument[]> {
   let sent: Argument[] = []
-  const copy = keepingCalls(backend, (_script, args) => {
+  const copy = sendingCalls(backend, (_script, args) => {
     sent = args
+    return 0
   })
   await method.call(copy)
   return sent

@@ -37,22 +37,24 @@ export const CLOCKED: Readonly<Record<string, number>> = {
 /** A place where a BullMQ script uses the client's time for a delay. */
 interface DelayTime {
   readonly line: string
-  /** The replacement: lua/redis/delay-clock.lua. */
+  /** The replacement. */
   readonly instead: string
   /** Scripts that must contain the line. */
   readonly scripts: readonly string[]
 }
 
+/** Redis's time, ms, if the queue is shaped. */
+const AT = "use 'redis/delay-clock'.at"
+
 const DELAY_TIMES: readonly DelayTime[] = [
   {
     line: 'rcall("ZRANGEBYSCORE", delayedKey, 0, (timestamp + 1) * 0x1000 - 1, "LIMIT", 0, 1000)',
-    instead: 'delay_clock.due(delayedKey, timestamp)',
+    instead: `use 'redis/delay-clock'.due(delayedKey, timestamp)`,
     scripts: ['moveToActive', 'moveToFinished', 'moveToDelayed', 'retryJob'],
   },
   {
     line: '(delay > 0 and (tonumber(timestamp) + delay)) or tonumber(timestamp)',
-    instead:
-      '(delay > 0 and (delay_clock.at(math.ceil, delayedKey, timestamp) + delay)) or delay_clock.at(math.floor, delayedKey, timestamp)',
+    instead: `(delay > 0 and (${AT}(math.ceil, delayedKey, timestamp) + delay)) or ${AT}(math.floor, delayedKey, timestamp)`,
     scripts: [
       'addDelayedJob',
       'addJobScheduler',
@@ -64,22 +66,22 @@ const DELAY_TIMES: readonly DelayTime[] = [
   },
   {
     line: 'local delayedTimestamp = tonumber(timestamp) + delay',
-    instead: 'local delayedTimestamp = delay_clock.at(math.ceil, parentQueueKey .. ":delayed", timestamp) + delay',
+    instead: `local delayedTimestamp = ${AT}(math.ceil, parentQueueKey .. ":delayed", timestamp) + delay`,
     scripts: ['addStandardJob', 'moveToFinished', 'releaseParentIfNoPendingDependencies'],
   },
   {
     line: 'local now = tonumber(ARGV[7])',
-    instead: 'local now = delay_clock.at(math.ceil, KEYS[2], ARGV[7])',
+    instead: `local now = ${AT}(math.ceil, KEYS[2], ARGV[7])`,
     scripts: ['addJobScheduler'],
   },
   {
     line: 'local timestamp = tonumber(ARGV[5])',
-    instead: 'local timestamp = delay_clock.at(math.ceil, KEYS[2], ARGV[5])',
+    instead: `local timestamp = ${AT}(math.ceil, KEYS[2], ARGV[5])`,
     scripts: ['updateJobScheduler'],
   },
 ]
 
-/** A BullMQ script whose delays count on Redis's clock if its queue is shaped; it needs lua/redis/delay-clock.lua. */
+/** A BullMQ script whose delays count on Redis's clock if its queue is shaped. */
 export function onDelayClock(lua: string): string {
   return DELAY_TIMES.reduce((text, { line, instead }) => text.replaceAll(line, instead), lua)
 }
@@ -87,9 +89,9 @@ export function onDelayClock(lua: string): string {
 /** Where a parent goes to the wait list of its queue, which may be another one. */
 const RELEASED = 'local parentMarkerKey = parentQueueKey .. ":marker"'
 
-/** A BullMQ script that notes the queues into which it released parents; it needs lua/gate/touched.lua. */
+/** A BullMQ script that notes the queues into which it released parents. */
 export function notingReleases(lua: string): string {
-  return lua.replaceAll(RELEASED, `touched.note(parentQueueKey .. ":") ${RELEASED}`)
+  return lua.replaceAll(RELEASED, `use 'gate/touched'.note(parentQueueKey .. ":") ${RELEASED}`)
 }
 
 const FUNCTION = /^local (?:function (\w+)|(\w+) = function) ?\(/
@@ -109,7 +111,7 @@ export function bullmqModule(lua: string, keys?: readonly string[]): string {
     keys ? keysFunction(keys) : '',
     isDivided ? `local rcall, commands\n${byName(functions)}` : '',
     'local function run(redis, KEYS, ARGV)',
-    isDivided ? `rcall, commands = redis.call, commands_of(redis)\n${byName(rest)}` : rest,
+    isDivided ? `rcall, commands = redis.call, use 'redis/commands-of'(redis)\n${byName(rest)}` : rest,
     'end',
     `return { run = run${keys ? ', keys = keys' : ''} }`,
   ].join('\n')

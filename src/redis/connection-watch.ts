@@ -1,3 +1,4 @@
+import type { RedisOptions } from 'ioredis'
 import type { Client } from './commands.ts'
 import { isLoading } from './failures.ts'
 
@@ -58,7 +59,8 @@ export class SilenceWatch {
   readonly #watched: Watched
   #asked = false
   #loads = false
-  #answeredAskMs = Number.NEGATIVE_INFINITY
+  /** When the last check that was answered was sent, ms of `performance.now()`. */
+  answeredAskMs = Number.NEGATIVE_INFINITY
   #received = 0
   #silentLooks = 0
   #looksUntilAsk = 0
@@ -66,11 +68,6 @@ export class SilenceWatch {
 
   constructor(watched: Watched) {
     this.#watched = watched
-  }
-
-  /** When the last check that was answered was sent, ms of `performance.now()`. */
-  get answeredAskMs(): number {
-    return this.#answeredAskMs
   }
 
   /** Called every {@link LOOK_MS}. */
@@ -118,7 +115,7 @@ export class SilenceWatch {
     }
     answer.then(
       () => {
-        this.#answeredAskMs = askedMs
+        this.answeredAskMs = askedMs
         ended()
         if (this.#loads) this.#watched.loaded?.()
         this.#loads = false
@@ -145,7 +142,7 @@ interface SentCommand {
 /** What is used of ioredis beyond its types: other clients have no socket to inspect and are left alone. */
 interface Socketed {
   readonly status: string
-  readonly options?: { readonly failoverDetector?: boolean; readonly host?: string; readonly port?: number }
+  readonly options?: Pick<RedisOptions, 'failoverDetector' | 'host' | 'port'>
   /** Whether the program closes it: until it is closed. */
   readonly manuallyClosing?: boolean
   on?(event: string, listener: () => void): unknown
@@ -236,7 +233,7 @@ export function reopenConnection(client: Client): void {
 }
 
 /** What is used of a client that ioredis may end. */
-type Endable = Partial<Pick<Socketed, 'status' | 'options' | 'manuallyClosing' | 'on' | 'off'>>
+type Endable = Partial<Pick<Socketed, 'status' | 'options' | 'on' | 'off'>>
 
 /** Clients that were closed since they last connected: what ends then was ended by the program, or by its options. */
 const closed = new WeakSet<Endable>()
@@ -255,7 +252,7 @@ export function noteCloses(client: Endable): () => void {
 
 /** With a `failoverDetector`, ioredis ends a client for good if a Sentinel names another master while it connects. */
 export function hasGivenUp(client: Endable): boolean {
-  const { status, options, manuallyClosing } = client
+  const { status, options, manuallyClosing } = client as Partial<Socketed>
   return status === 'end' && options?.failoverDetector === true && manuallyClosing !== true && !closed.has(client)
 }
 

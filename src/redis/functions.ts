@@ -1,4 +1,4 @@
-import type { Redis } from 'ioredis'
+import type { Command, Redis } from 'ioredis'
 import { checkArgument } from '../call-options.ts'
 import { isOutOfMemory, isPassing } from './failures.ts'
 import { sendOnce } from './resends.ts'
@@ -35,13 +35,7 @@ export interface DefiningClient {
   defineCommand(name: string, definition: { lua: string; numberOfKeys?: number }): void
 }
 
-interface SentCommand {
-  promise: Promise<unknown>
-  /** Of a cluster. */
-  getSlot(): number | null
-}
-
-type CommandClass = new (name: string, args: readonly unknown[], options: object) => SentCommand
+type CommandClass = new (name: string, args: readonly unknown[], options: object) => Command
 
 /** What ioredis makes of a script. */
 interface Script {
@@ -66,7 +60,7 @@ interface Container {
   readonly [MODE]?: FunctionsOption
   /** By the place of a library. */
   [WAITS]?: Map<string, Wait>
-  sendCommand(command: SentCommand): Promise<unknown>
+  sendCommand(command: Command): Promise<unknown>
 }
 
 // Of the client itself: BullMQ's code hands out a proxy of it.
@@ -134,7 +128,7 @@ function executeOf(script: ClientScript, made: Script, keyPrefix: string): Scrip
     functionName ??= script.functionName()
     const all = [functionName, ...keys, ...args]
     const newCall = () => new FunctionCommand('fcall', all, keyPrefix ? { ...options, keyPrefix } : options)
-    const send = (attempt: number, command: SentCommand): Promise<unknown> => {
+    const send = (attempt: number, command: Command): Promise<unknown> => {
       // Before it is sent, as that returns this promise.
       command.promise = command.promise.catch(async (error: Error) => {
         const obstacle = obstacleOf(error)
@@ -190,7 +184,7 @@ function takesNoWrites({ message }: Error): boolean {
 }
 
 /** Where a library is loaded: on a cluster each master has functions of its own. */
-function placeOf({ name }: Library, call: SentCommand): string {
+function placeOf({ name }: Library, call: Command): string {
   return `${name} ${call.getSlot()}`
 }
 
@@ -208,7 +202,7 @@ export async function untilSentAgain(client: object, servers: readonly Pick<Redi
   }
 }
 
-function waitAt(client: Container, library: Library, call: SentCommand): Promise<unknown> | undefined {
+function waitAt(client: Container, library: Library, call: Command): Promise<unknown> | undefined {
   const all = client[WAITS]
   return all?.size ? all.get(placeOf(library, call))?.over : undefined
 }
@@ -217,17 +211,17 @@ function waitAt(client: Container, library: Library, call: SentCommand): Promise
  * @param wanted the call whose node lacks the library
  * @returns whether the library is there now; false: not now, so the call goes as a text
  */
-function loaded(client: Container, library: Library, wanted: SentCommand): Promise<boolean> {
+function loaded(client: Container, library: Library, wanted: Command): Promise<boolean> {
   return behindAll(client, library, wanted, ['function', 'load', library.text])
 }
 
 /** Otherwise a later call, which goes as a text at once, would overtake those that are yet to be refused. */
-function allAnswered(client: Container, library: Library, refused: SentCommand): Promise<boolean> {
+function allAnswered(client: Container, library: Library, refused: Command): Promise<boolean> {
   return behindAll(client, library, refused, ['ping'])
 }
 
 /** Sends a command behind all calls that are under way. Later ones wait until these, and it, are answered. */
-function behindAll(client: Container, library: Library, call: SentCommand, words: string[]): Promise<boolean> {
+function behindAll(client: Container, library: Library, call: Command, words: string[]): Promise<boolean> {
   client[WAITS] ??= new Map()
   const all = client[WAITS]
   const place = placeOf(library, call)
@@ -243,7 +237,7 @@ function behindAll(client: Container, library: Library, call: SentCommand, words
 }
 
 /** Only from the node of that call: others may not answer. */
-async function answered(client: Container, call: SentCommand, [name, ...args]: string[]): Promise<boolean> {
+async function answered(client: Container, call: Command, [name, ...args]: string[]): Promise<boolean> {
   const command = new (Object.getPrototypeOf(call.constructor) as CommandClass)(name as string, args, {})
   command.getSlot = () => call.getSlot()
   try {

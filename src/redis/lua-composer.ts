@@ -3,6 +3,8 @@ export const ON_CLUSTER = '_cluster'
 
 /** A line with which a file says which module it uses, and by which name. */
 const USE = /^[ \t]*local (\w+) = use '([\w/-]+)'[ \t]*$/gm
+/** The same within a line, for what is put into texts of BullMQ. */
+const USE_HERE = /\buse '([\w/-]+)'/.source
 
 /** Comments and strings, in which names mean nothing. */
 const UNREAD = /--\[\[[\s\S]*?\]\]|--[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'/.source
@@ -135,11 +137,14 @@ function resolve(text: string): Resolved {
     uses.push(path)
     return ''
   })
-  if (names.size === 0) return { text: bareLua(text), uses }
   // Neither fields nor keys of a table.
-  const used = `(?<![\\w:]|(?<!\\.)\\.)(${[...names.keys()].join('|')})\\b(?!\\s*=(?!=))`
-  const tokens = new RegExp(`${UNREAD}|${used}`, 'g')
-  const code = own.replaceAll(tokens, (token, name?: string) => (name ? (names.get(name) as string) : bareToken(token)))
+  const used = `(?<![\\w:]|(?<!\\.)\\.)(${[...names.keys()].join('|') || '(?!)'})\\b(?!\\s*=(?!=))`
+  const tokens = new RegExp(`${UNREAD}|${USE_HERE}|${used}`, 'g')
+  const code = own.replaceAll(tokens, (token, path?: string, name?: string) => {
+    if (path) uses.push(path)
+    if (path) return `modules.${nameOf(path)}`
+    return name ? (names.get(name) as string) : bareToken(token)
+  })
   return { text: withoutIndents(code), uses }
 }
 

@@ -85,16 +85,6 @@ const LIMITS: ReadonlySet<string> = new Set(LIMIT_SCRIPTS)
 /** Begins each text on a cluster. */
 const WITHOUT_ABSENT_KEY = 'KEYS[#KEYS] = nil '
 
-/** Modules that BullMQ's scripts use: by what `bullmq-scripts.ts` puts into them, and by what prepares them here. */
-const MODULES: Readonly<Record<string, string>> = {
-  commands_of: 'redis/commands-of',
-  delay_clock: 'redis/delay-clock',
-  group_hooks: 'groups/hooks',
-  group_priority: 'groups/priority',
-  keep_places: 'limits/keep-places',
-  retried: 'ends/retried',
-  touched: 'gate/touched',
-}
 /** BullMQ's script that puts a job back for its next attempt, and is to do so once. */
 const RETRY = 'retryJob'
 /** For a job of a group, the priority is that within its group. */
@@ -274,39 +264,27 @@ function functionName(library: string, script: string): string {
 function moduleReader({ scripts }: BullmqScripts, readLua: (file: string) => string): (path: string) => string {
   return (path) => {
     const [, name] = path.split('bullmq/')
-    return name === undefined ? readLua(path) : moduleOf((scripts.get(name) as ScriptDefinition).lua, name)
+    if (name === undefined) return readLua(path)
+    return bullmqModule(notingReleases(onDelayClock((scripts.get(name) as ScriptDefinition).lua)), keysOf(name))
   }
-}
-
-function moduleOf(lua: string, name: string): string {
-  return using(bullmqModule(notingReleases(onDelayClock(lua)), keysOf(name)))
 }
 
 /** A script of BullMQ with what it needs before and after it. */
 function prepared(name: string): string {
   const extending = EXTENDING[name]
-  const lines = [
-    extending ? `keep_places(string.sub(KEYS[${extending.stalled}], 1, -8), ARGV[${extending.duration}])` : '',
-    GROUPED.has(name) ? grouped(name) : 'return original.run(redis, KEYS, ARGV)',
-  ]
-  return using([`local original = use 'bullmq/${name}'`, ...lines].join('\n'))
-}
-
-const COMMENTS = /--\[\[[\s\S]*?\]\]|--.*$/gm
-
-/** A text that may name one of `MODULES`. */
-function using(text: string): string {
-  const code = text.replaceAll(COMMENTS, '')
-  const named = Object.entries(MODULES).filter(([name]) => new RegExp(`(?<![\\w.])${name}\\b`).test(code))
-  return [...named.map(([name, path]) => `local ${name} = use '${path}'`), text].join('\n')
+  const base = `string.sub(KEYS[${extending?.stalled}], 1, -8)`
+  return [
+    extending ? `use 'limits/keep-places'(${base}, ARGV[${extending.duration}])` : '',
+    GROUPED.has(name) ? grouped(name) : `return use 'bullmq/${name}'.run(redis, KEYS, ARGV)`,
+  ].join('\n')
 }
 
 function grouped(name: string): string {
-  const known = name === CHANGE_PRIORITY ? ', group_priority(ARGV)' : ''
-  const reply = name === RETRY ? 'retried(ARGV[1], ARGV[4], ARGV[2], reply)' : 'reply'
+  const known = name === CHANGE_PRIORITY ? `, use 'groups/priority'(ARGV)` : ''
+  const reply = name === RETRY ? `use 'ends/retried'(ARGV[1], ARGV[4], ARGV[2], reply)` : 'reply'
   return [
-    `local hooked, store_groups = group_hooks.redis(redis${known})`,
-    'local reply = original.run(hooked, KEYS, ARGV)',
+    `local hooked, store_groups = use 'groups/hooks'.redis(redis${known})`,
+    `local reply = use 'bullmq/${name}'.run(hooked, KEYS, ARGV)`,
     'store_groups()',
     `return ${reply}`,
   ].join('\n')

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { SentinelConnector } from 'ioredis'
+import { type Redis, type SentinelConnectionOptions, SentinelConnector } from 'ioredis'
 import { withinMs } from './deadlines.ts'
 
 /** After so many failures to reach the server that was named, every second attempt believes a single Sentinel. */
@@ -23,21 +23,11 @@ interface Endpoint {
   readonly port?: number
 }
 
-interface SentinelClient {
-  sentinel(command: string, name: string): Promise<unknown>
-  subscribe(channel: string): Promise<unknown>
-  connect(): Promise<unknown>
-  disconnect(): void
-  on(event: string, listener: (...args: never[]) => void): unknown
-}
-
-interface ConnectorOptions {
+/** Of some ioredis has defaults. */
+type ConnectorOptions = SentinelConnectionOptions & {
   readonly name: string
-  readonly role?: string
-  readonly failoverDetector?: boolean
   readonly connectTimeout: number
   readonly sentinelMaxConnections: number
-  readonly sentinelReconnectStrategy?: (attempt: number) => number | null
 }
 
 /** What is used of ioredis's connector beyond its types. */
@@ -56,8 +46,8 @@ interface IoredisConnector {
   disconnect(): void
   check(info: { role?: string }): boolean
   resolve(sentinel: Endpoint): Promise<Endpoint | null>
-  connectToSentinel(sentinel: Endpoint, options?: object): SentinelClient
-  updateSentinels(client: SentinelClient): Promise<void>
+  connectToSentinel(sentinel: Endpoint, options?: object): Redis
+  updateSentinels(client: Redis): Promise<void>
   sentinelNatResolve(address: Endpoint): Endpoint
 }
 
@@ -96,7 +86,7 @@ export class NewestMasterConnector extends Base {
   #misled = false
   /** To connect, since a server was reached. */
   #attempts = 0
-  readonly #heard = new Map<string, SentinelClient>()
+  readonly #heard = new Map<string, Redis>()
 
   override connect(emitter: unknown): Promise<Socket> {
     this.#attempts += 1
@@ -179,8 +169,8 @@ export class NewestMasterConnector extends Base {
       const { name } = this.options
       const [fields, address] = await Promise.all([
         // Not everyone may ask this.
-        client.sentinel('master', name).catch(() => []) as Promise<string[]>,
-        client.sentinel('get-master-addr-by-name', name) as Promise<[string, string] | null>,
+        client.call('sentinel', 'master', name).catch(() => []) as Promise<string[]>,
+        client.call('sentinel', 'get-master-addr-by-name', name) as Promise<[string, string] | null>,
         this.updateSentinels(client),
       ])
       if (!address) throw new Error(`Sentinel ${keyOf(sentinel)} knows no master ${name}`)
@@ -251,4 +241,39 @@ export class NewestMasterConnector extends Base {
     this.#leaving = leaving
     if (this.#address === key) this.stream?.destroy()
   }
+}
+
+/** About as many attempts as a failover takes. */
+const QUICK_ATTEMPTS = 40
+const LONGEST_MS = 20_000
+/** ioredis waits 10 s for a connection, and for ever for an answer. */
+const LONGEST_ASK_MS = 2000
+/** Between attempts to hear from a Sentinel again. By default, ioredis makes none. */
+const LONGEST_LISTEN_MS = 10_000
+
+/** ms until the next attempt to connect. @param random 0 to 1: clients must not all return at once */
+export function sentinelRetryMs(attempt: number, random: number): number {
+  if (attempt === 1) return Math.round(50 + 100 * random)
+  if (attempt <= QUICK_ATTEMPTS) return Math.round(200 + 100 * random)
+  const ceiling = Math.min(LONGEST_MS, 300 * 2 ** Math.min(attempt - QUICK_ATTEMPTS, 10))
+  return Math.round(ceiling * (0.5 + random / 2))
+}
+
+/**
+ * Options of a connection by way of Sentinels, which BullMQ and ioredis take longer to bring to another master: BullMQ
+ * waits a second or more between two attempts. What the program gives counts.
+ */
+const DEFAULTS = {
+  retryStrategy: (attempt: number) => sentinelRetryMs(attempt, Math.random()),
+  connectTimeout: LONGEST_ASK_MS,
+  sentinelCommandTimeout: LONGEST_ASK_MS,
+  sentinelReconnectStrategy: (attempt: number) => Math.min(LONGEST_LISTEN_MS, 1000 * attempt),
+  Connector: NewestMasterConnector,
+}
+
+/** Other connections are returned as they are. */
+export function withSentinelDefaults<C>(connection: C): C {
+  const { sentinels, status } = (connection ?? {}) as { sentinels?: unknown; status?: unknown }
+  if (!Array.isArray(sentinels) || status !== undefined) return connection
+  return { ...DEFAULTS, ...connection }
 }

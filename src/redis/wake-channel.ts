@@ -1,30 +1,20 @@
+import type { Redis } from 'ioredis'
 import type { Client } from './commands.ts'
 import { everyLook, hasGivenUp, noteCloses, SilenceWatch } from './connection-watch.ts'
 
 /** Receives the published message, or '' if messages may have been missed. */
 type Listener = (message: string) => void
 
-/** What is used of ioredis beyond BullMQ's client type. */
-interface Subscriber {
-  readonly status?: string
-  readonly options?: { readonly failoverDetector?: boolean }
-  readonly stream?: { readonly bytesRead: number }
-  subscribe(channel: string): Promise<unknown>
-  unsubscribe(channel: string): Promise<unknown>
-  disconnect(): void
-  on(event: string, listener: (...args: never[]) => void): unknown
-}
-
 /** One subscribing connection, shared by all workers of this process that use the same Redis. */
 class Hub {
-  readonly #connect: () => Subscriber
-  #subscriber: Subscriber
+  readonly #connect: () => Redis
+  #subscriber: Redis
   readonly #listeners = new Map<string, Set<Listener>>()
   readonly #subscribed = new Map<string, Promise<unknown>>()
   readonly #watch: SilenceWatch
   readonly #stopWatching: () => void
 
-  constructor(connect: () => Subscriber) {
+  constructor(connect: () => Redis) {
     this.#connect = connect
     this.#subscriber = this.#open()
     this.#watch = new SilenceWatch({
@@ -83,7 +73,7 @@ class Hub {
     this.#subscriber.disconnect()
   }
 
-  #open(): Subscriber {
+  #open(): Redis {
     const subscriber = this.#connect()
     noteCloses(subscriber)
     subscriber.on('message', (channel: string, message: string) => this.#wake(channel, message))
@@ -105,7 +95,7 @@ class Hub {
   }
 
   /** Messages published while there was no connection are lost: all listeners ask again once none can be missed. */
-  #subscribeAll(subscriber: Subscriber): void {
+  #subscribeAll(subscriber: Redis): void {
     for (const channel of this.#listeners.keys()) {
       const subscribed = subscriber.subscribe(channel)
       this.#subscribed.set(channel, subscribed)
@@ -120,7 +110,7 @@ class Hub {
 }
 
 /** A cluster also has the status `ready` when it can be used, and `connect` before that. */
-function stateOf({ status }: Subscriber): 'live' | 'opening' | 'away' {
+function stateOf({ status }: Redis): 'live' | 'opening' | 'away' {
   return status === 'ready' ? 'live' : status === 'connect' ? 'opening' : 'away'
 }
 
@@ -149,7 +139,7 @@ export function listenForWake(client: Client, channel: string, listener: Listene
       // ioredis would subscribe again by a promise that no one handles if the hub closes meanwhile.
       autoResubscribe: false,
     }
-    hub = new Hub(() => client.duplicate(options) as unknown as Subscriber)
+    hub = new Hub(() => client.duplicate(options) as unknown as Redis)
     hubs.set(key, hub)
   }
   const shared = hub

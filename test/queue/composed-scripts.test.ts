@@ -54,7 +54,7 @@ describe('the module of a script of BullMQ', () => {
     const lua = `${CALL}local function ask(command)\n  return rcall(command) .. ' ' .. rcall("PING")\nend\nreturn ask(ARGV[1])`
     const module = bullmqModule(lua, ["'wait'", "id .. ':lock'"])
     const files: Readonly<Record<string, string>> = {
-      'bullmq/ask': `local commands_of = use 'redis/commands-of'\n${module}`,
+      'bullmq/ask': module,
     }
     const main = `local ask = use 'bullmq/ask'
       local hooked_redis = use 'redis/hooked-redis'

@@ -50,7 +50,7 @@ const PURE = [
 const DOWNWARDS = ['index', 'worker/worker', 'backend/factory', 'backend/backend', 'redis/scripts']
 /** Only what stands between BullMQ and its users knows BullMQ. */
 const KNOW_BULLMQ = [
-  ...['add-call', 'flows', 'job-options', 'job-terms'].map((name) => `admission/${name}`),
+  ...['add-call', 'flows', 'job-options'].map((name) => `admission/${name}`),
   ...['backend', 'connections', 'dead-letters', 'factory', 'grouped-job'].map((name) => `backend/${name}`),
   'departure/reply',
   ...['flow-producer', 'options', 'queue', 'queue-events', 'unavailable'].map((name) => `queue/${name}`),

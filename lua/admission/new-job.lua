@@ -6,7 +6,7 @@ local new_job = { STANDARD = 'addStandardJob' }
 
 local TO_START = { addStandardJob = true, addPrioritizedJob = true }
 
--- What an admission needs of a new job besides its cost, as text (src/admission/job-terms.ts): '' if nothing, else
+-- What an admission needs of a new job besides its cost, as text (src/admission/add-call.ts): '' if nothing, else
 -- 'place,priority,delay,deadline'. The place is l for a lifo job, w for one that waits for its children, and a before it
 -- if another shard is asked for the job once this one has refused it; delay in ms from now, deadline in ms since 1970.
 new_job.PLAIN = { place = '', priority = 0, delay = 0 }

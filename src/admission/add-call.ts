@@ -5,13 +5,18 @@ import type { ShapeStore } from '../shape/store.ts'
 import type { FirstAnswer } from './confirmation.ts'
 import { ONCE, type OnceCall } from './idempotency-key.ts'
 import type { JobTerms } from './job-options.ts'
-import { type JobTermsText, termsOf, waitsForChildren } from './job-terms.ts'
 import type { AdmissionEstimate } from './reply.ts'
 
 /** Job option that receives the job's estimate. A symbol, so that it is neither stored nor visible. */
 export const ESTIMATE = Symbol('sluice.estimate')
 /** The same for the position alone, which costs almost nothing if the job certainly fits. */
 export const POSITION = Symbol('sluice.position')
+
+/** Set to true for a job that another shard is asked for next: here, a refusal is not the last word, and not counted. */
+export const ASKED_ELSEWHERE = Symbol('sluice.asked-elsewhere')
+
+/** The format of `lua/admission/new-job.lua`: '' if there are none, else place, priority, delay and deadline (ms). */
+type JobTermsText = string
 
 /** One call of a BullMQ add script: its keys and arguments, and what the admission needs of the job. */
 export interface AddCall {
@@ -79,6 +84,27 @@ export function addedJob(job: JobJson, jobId: string | undefined, hasNewId = fal
   if (position) added.position = position
   if (once) added.once = once
   return added
+}
+
+/** The place of a new job in its queue, and its deadline. */
+function termsOf(job: Pick<JobJson, 'opts'>): JobTermsText {
+  const opts = job.opts as JobJson['opts'] & JobTerms & { [ASKED_ELSEWHERE]?: boolean }
+  const { priority, lifo, delay, mustStartBefore, [ASKED_ELSEWHERE]: isAsked } = opts
+  if (!priority && !lifo && !delay && !isAsked && mustStartBefore === undefined) return ''
+  const delayMs = delay ? Math.max(0, Math.ceil(delay)) : 0
+  // A stock queue does not check deadlines.
+  const deadline = Number.isSafeInteger(mustStartBefore) ? Math.max(0, mustStartBefore as number) : ''
+  return `${isAsked ? 'a' : ''}${lifo ? 'l' : ''},${priority || ''},${delayMs || ''},${deadline}`
+}
+
+export function hasDeadline({ terms }: AddedJob): boolean {
+  return terms !== '' && !terms.endsWith(',')
+}
+
+/** A job that waits for its children: its start cannot be estimated. */
+function waitsForChildren(terms: JobTermsText): JobTermsText {
+  const [, priority = ''] = terms.split(',')
+  return `w,${priority},,`
 }
 
 /**

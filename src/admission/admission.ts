@@ -1,18 +1,20 @@
 // admission/: how jobs enter a queue: their options and terms, the add scripts and their replies, for single jobs,
 // bulks, flows and idempotent calls. It must not know how jobs leave.
 
+import { CostTooHighError } from '../errors.ts'
+import { costUnder, mostUnder } from '../limits/queue-limits.ts'
 import { Collector } from '../redis/collector.ts'
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import { uniqueId } from '../redis/ids.ts'
 import { MayHaveRun, untilCertain } from '../redis/resends.ts'
 import type { ScriptSet } from '../redis/scripts.ts'
 import type { ShapeStore } from '../shape/store.ts'
-import { type AddCall, describeJob, fitsBulk, isLast, noteAnswer } from './add-call.ts'
+import type { StoredShape } from '../shape/stored.ts'
+import { type AddCall, describeJob, fitsBulk, hasDeadline, isLast, noteAnswer } from './add-call.ts'
 import { BOUND_BY_GROUPS, BulkClaims, CLAIM_LEASE_MS, CLAIMED } from './bulk-claims.ts'
 import { addedIdsOf, BULK_JOBS, IN_FLIGHT, partsOf } from './bulk-parts.ts'
 import type { OnceCall } from './idempotency-key.ts'
-import { hasDeadline } from './job-terms.ts'
-import { checkLimitCosts } from './limit-costs.ts'
+import type { JobCosts } from './job-options.ts'
 import { isLost, readEstimate, refusalOf } from './reply.ts'
 import { withRestore } from './restore.ts'
 
@@ -68,6 +70,20 @@ function tellPositions(calls: readonly AddCall[], replies: readonly unknown[], w
     if (!isLast(call) || typeof replies[i] !== 'string') continue
     position -= 1
     if (position >= 0) call.job.position?.(position)
+  }
+}
+
+/**
+ * Refuses a job that costs more than a limit of its queue ever allows at once, as far as this process knows the limits:
+ * a job that slips through leaves when the limit is unused.
+ * @throws CostTooHighError
+ */
+export function checkLimitCosts(shape: StoredShape | undefined, { cost = 1, costs }: JobCosts): void {
+  if (!shape || shape.limits.length === 0 || shape.mode !== 'enforce') return
+  for (const limit of shape.limits) {
+    const most = mostUnder(limit)
+    const asked = costUnder(limit, cost, costs)
+    if (asked > most) throw new CostTooHighError(asked, most, limit.name)
   }
 }
 
@@ -203,7 +219,7 @@ export class Admission {
   #dependsOnGroups(calls: readonly AddCall[]): boolean {
     const { stored } = this.#store.memory
     if (!stored?.hasGroups) return false
-    return calls.some(({ job }) => hasDeadline(job.terms) || (job.group && stored.boundsGroups))
+    return calls.some(({ job }) => hasDeadline(job) || (job.group && stored.boundsGroups))
   }
 
   async #addAll(client: Client, calls: readonly AddCall[], terms: BulkTerms): Promise<unknown[]> {

@@ -1,7 +1,6 @@
 import type { Argument } from '../redis/commands.ts'
 import type { ShapeStore } from '../shape/store.ts'
-import { type AddCall, noteAnswer } from './add-call.ts'
-import { hasDeadline } from './job-terms.ts'
+import { type AddCall, hasDeadline, noteAnswer } from './add-call.ts'
 import { refusalOf } from './reply.ts'
 import { withRestore } from './restore.ts'
 
@@ -18,7 +17,7 @@ export const BOUND_BY_GROUPS = 2
  * deadlines only those that follow each other: which of two different jobs comes first decides when they start.
  */
 function claimedJobs(calls: readonly AddCall[], isNew: (call: AddCall) => boolean): Argument[] {
-  const isOrdered = calls.some(({ job }) => hasDeadline(job.terms))
+  const isOrdered = calls.some(({ job }) => hasDeadline(job))
   const sent: { job: AddCall['job']; count: number }[] = []
   const alike = new Map<string, (typeof sent)[number]>()
   for (const call of calls) {

@@ -33,19 +33,15 @@ interface Chain {
  */
 export class FirstAnswer {
   readonly #client: Connected
-  #connections: readonly Connection[] | undefined
+  connections: readonly Connection[] | undefined
 
   constructor(client: Client) {
     this.#client = client as unknown as Connected
   }
 
-  get connections(): readonly Connection[] | undefined {
-    return this.#connections
-  }
-
   /** Called as soon as one of the scripts has been answered. */
   note(): void {
-    this.#connections ??= connectionsOf(this.#client)
+    this.connections ??= connectionsOf(this.#client)
   }
 }
 

@@ -1,7 +1,7 @@
 import type { BulkJobOptions, Job } from 'bullmq'
+import { ASKED_ELSEWHERE } from '../admission/add-call.ts'
 import type { OnceOptions } from '../admission/idempotency-key.ts'
 import { checkJobList, checkJobOptions, type JobTerms, type ShapedJobsOptions } from '../admission/job-options.ts'
-import { ASKED_ELSEWHERE } from '../admission/job-terms.ts'
 import {
   CostTooHighError,
   InvalidInputError,

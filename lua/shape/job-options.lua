@@ -33,7 +33,7 @@ function job_options.cost_of_job(job_key)
   return cost, job[2] and true or false, costs, deadline and deadline * 1000
 end
 
--- Marks a job that cannot start in time to be failed. src/worker/deferred-failure.ts reads the reason. deadline: µs
+-- Marks a job that cannot start in time to be failed. src/worker/deadline.ts reads the reason. deadline: µs
 function job_options.expire(base, id, deadline)
   local ms = string.format('%.0f', deadline / 1000)
   redis.call('HSET', base .. id, 'defa', 'deadline: could not start before ' .. ms)

@@ -136,19 +136,15 @@ export class ScriptSet {
   command(name: string): Command {
     const known = this.#commands.get(name)
     if (known !== undefined) return known
-    const { numberOfKeys } = (this.#scripts.get(name) ?? this.#bullmq.scripts.get(name)) as ScriptDefinition
+    const { numberOfKeys = 0 } = this.#scripts.get(name) ?? (this.#bullmq.scripts.get(name) as ScriptDefinition)
     return this.#named(name, numberOfKeys)
   }
 
   #named(name: string, keys: number): Command {
     // Cached: a new string would be rehashed on every property lookup.
-    const command = { name: this.#commandName(name), keys }
+    const command = { name: `sluice:${this.#suffix}:${name}`, keys }
     this.#commands.set(name, command)
     return command
-  }
-
-  #commandName(name: string): string {
-    return `sluice:${this.#suffix}:${name}`
   }
 
   /** Defines every script that a client does not have yet; on a cluster, also those of BullMQ that ours leave alone. */
@@ -175,7 +171,7 @@ export class ScriptSet {
 
   /** Defines the scripts of sluice/limits on a client of ioredis. @returns the names of their commands */
   defineLimits(client: DefiningClient): ReadonlyMap<LimitScript, string> {
-    const names = LIMIT_SCRIPTS.map((script) => [script, this.#commandName(script)] as const)
+    const names = LIMIT_SCRIPTS.map((script) => [script, this.command(script).name] as const)
     for (const [script, name] of names) this.#defineOnce(client, name, script)
     return new Map(names)
   }
@@ -185,7 +181,7 @@ export class ScriptSet {
    * library would keep that. @returns the name of its command
    */
   defineSimulation(client: DefiningClient): string {
-    const name = this.#commandName('simulate')
+    const { name } = this.#named('simulate', 1)
     if (!(name in client)) client.defineCommand(name, { lua: this.#composer.file('verbs/simulate'), numberOfKeys: 1 })
     return name
   }

@@ -76,7 +76,7 @@ interface Leaving {
  * Sentinel announces that, otherwise once another one is named; ioredis leaves the new one, too, when the next Sentinel
  * names it.
  */
-export class NewestMasterConnector extends Base {
+class NewestMasterConnector extends Base {
   /** Of the server that the connection leads to, as the Sentinels name it; undefined while they are asked. */
   #address: string | undefined
   /** The master that was named last, as far as one of the Sentinels said so by itself. */

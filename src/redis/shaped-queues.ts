@@ -1,22 +1,9 @@
 import type { Client, PlainCommands } from './commands.ts'
-import { OBLITERATED, queueNameOf, shapedQueuesKey, shapeKey, shardedQueuesKey, wakeChannel } from './keys.ts'
+import { OBLITERATED, queueNameOf, shapedQueuesKey, shapeKey, wakeChannel } from './keys.ts'
 
 /** Lists the queue for tools that look for shaped queues. */
 export async function enlistShapedQueue(client: Client, base: string): Promise<void> {
   await (client as unknown as PlainCommands).sadd(shapedQueuesKey(base), queueNameOf(base))
-}
-
-async function delistShapedQueue(client: Client, base: string): Promise<void> {
-  await (client as unknown as PlainCommands).srem(shapedQueuesKey(base), queueNameOf(base))
-}
-
-/** Says that a queue is divided into shards, for tools that show them as one queue. */
-export async function enlistShardedQueue(client: Client, prefix: string, name: string, shards: number): Promise<void> {
-  await (client as unknown as PlainCommands).hset(shardedQueuesKey(prefix), name, shards)
-}
-
-export async function delistShardedQueue(client: Client, prefix: string, name: string): Promise<void> {
-  await (client as unknown as PlainCommands).hdel(shardedQueuesKey(prefix), name)
 }
 
 /**
@@ -37,7 +24,7 @@ export async function removeOwnKeys(client: Client, base: string): Promise<void>
     const keys = others.slice(at, at + 1000).filter((key) => !last.includes(key))
     if (keys.length > 0) await client.del(...keys)
   }
-  const publisher = client as unknown as PlainCommands
-  await Promise.all([client.del(...last), publisher.publish(wakeChannel(base), OBLITERATED)])
-  await delistShapedQueue(client, base)
+  const plain = client as unknown as PlainCommands
+  await Promise.all([client.del(...last), plain.publish(wakeChannel(base), OBLITERATED)])
+  await plain.srem(shapedQueuesKey(base), queueNameOf(base))
 }

@@ -1,7 +1,7 @@
 import type { ShapedQueueOptions } from '../queue/options.ts'
 import { ShapedQueue } from '../queue/queue.ts'
-import type { Argument } from '../redis/commands.ts'
-import { enlistShardedQueue } from '../redis/shaped-queues.ts'
+import type { Argument, PlainCommands } from '../redis/commands.ts'
+import { shardedQueuesKey } from '../redis/keys.ts'
 import { headPrefix, shardPrefix } from '../redis/shards.ts'
 import type { Shape } from '../shape/shape.ts'
 import type { ShapeStore } from '../shape/store.ts'
@@ -31,10 +31,10 @@ export function openHead(
   return new ShapedQueue(name, { ...rest, prefix: headPrefix(prefix, name), ...(whole ? { shape: whole } : {}) })
 }
 
-/** Lists the queue for tools that look for queues. Nothing else depends on it, so no caller waits for it. */
+/** Lists the queue for tools that show its shards as one queue. Nothing else depends on it, so no caller waits for it. */
 export function enlist({ backend }: ShapedQueue, name: string, prefix: string | undefined, shards: number): void {
   backend.client
-    .then((client) => enlistShardedQueue(client as never, prefix ?? 'bull', name, shards))
+    .then((client) => (client as unknown as PlainCommands).hset(shardedQueuesKey(prefix ?? 'bull'), name, shards))
     .catch(() => undefined)
 }
 

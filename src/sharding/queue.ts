@@ -10,7 +10,8 @@ import type { AddedOnce } from '../queue/add-once.ts'
 import type { Clearing, Offer, ShapeChange, ShapedQueueOptions } from '../queue/options.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
 import { asUnavailable, DEFAULT_ADMIT_TIMEOUT_MS } from '../queue/unavailable.ts'
-import { delistShardedQueue } from '../redis/shaped-queues.ts'
+import type { PlainCommands } from '../redis/commands.ts'
+import { shardedQueuesKey } from '../redis/keys.ts'
 import { groupKey, shardOf } from '../redis/shards.ts'
 import { tellUnheard } from '../redis/unheard-errors.ts'
 import { checkGroupId } from '../shape/groups.ts'
@@ -295,7 +296,8 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
   }
 
   async #delist(): Promise<void> {
-    await delistShardedQueue((await this.#head.backend.client) as never, this.#options.prefix ?? 'bull', this.name)
+    const client = (await this.#head.backend.client) as unknown as PlainCommands
+    await client.hdel(shardedQueuesKey(this.#options.prefix ?? 'bull'), this.name)
   }
 
   #queue(shard: number): ShapedQueue<DataType, ResultType> {

@@ -40,8 +40,7 @@ end
 -- Whether a job was certainly charged under a limit, as it is now.
 function unbegun.counts(l, job)
   if not job.ruled or l.mode ~= 'enforce' or not l.verbs.take_back then return false end
-  local since = charged.since(l)
-  return since == 0 or job.slot > since + charged.AHEAD_US
+  return charged.under(job.slot, charged.since(l), 0)
 end
 
 -- What a running job has taken of a limit by now, nil if it is not known when it began to: a job that was to take nothing
@@ -145,13 +144,22 @@ function unbegun.refund(base, part, running, jobs, leaving, budget)
   return true
 end
 
+-- Whether a job was certainly charged at a rate in force since `since` (µs), under the mode and limits of now.
+function unbegun.paid(shape, since, job)
+  return charged.under(job.slot, math.max(since, shape.rules_at), tonumber(shape.id) or 0)
+end
+
 -- Gives the buckets of groups back what was charged for their last slots. Before these, others may have been granted in
 -- between: those would be granted twice.
 function unbegun.refund_buckets(base, shape, now, jobs)
   local g, units = queue_groups.open(base, shape, now), {}
   for _, job in ipairs(jobs) do
     local group = job.group
-    if group ~= '' and job.slot == g:last_slot(group) then units[group] = (units[group] or 0) + job.cost end
+    if group ~= '' and job.slot == g:last_slot(group) then
+      g:end_own(group)
+      local since = g:in_force_since(group, g:settings(group))
+      if unbegun.paid(shape, since, job) then units[group] = (units[group] or 0) + job.cost end
+    end
   end
   for group, cost in pairs(units) do
     local b = g:bucket(group, g:settings(group))
@@ -170,7 +178,7 @@ function unbegun.refund_meter(base, shape, jobs)
   local m, count = shape.interval and meter.stored(base), 0
   if not m then return 0 end
   for _, job in ipairs(jobs) do
-    if job.slot == m.origin + math.ceil(m.last) then
+    if job.slot == m.origin + math.ceil(m.last) and unbegun.paid(shape, shape.changed_at, job) then
       bucket.refund(m, bucket.ceil(job.cost * m.interval), m.last)
       count = count + 1
     end

@@ -60,12 +60,9 @@ function settling.outstanding(c, attempt, unit, actual, kept_ms)
   return actual - before
 end
 
--- Whether the job was charged under the rules of now, which are in force since `at` (µs): the first ones of a shape are
--- as old as that. Jobs that left before it were not charged.
+-- Whether the job was charged under the rules of now, which are in force since `at` (µs).
 function settling.under(c, at)
-  local born = tonumber(c.shape.id) or 0
-  if at <= born then return c.since >= born end
-  return c.since > at + charged.AHEAD_US
+  return charged.under(c.since, at, tonumber(c.shape.id) or 0)
 end
 
 -- How far a correction moves TAT, µs. last: of the last granted slot, µs

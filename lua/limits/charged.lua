@@ -38,6 +38,14 @@ function charged.since(l)
   return l.charges_since
 end
 
+-- Whether a job was certainly charged under rules that are in force since `since` (µs). The first ones of a shape are as
+-- old as that (born): jobs that left before it were not charged. What was charged by other rules is not given back: the
+-- bucket took it over in part, or not at all.
+function charged.under(slot, since, born)
+  if since <= born then return slot >= born end
+  return slot > since + charged.AHEAD_US
+end
+
 function charged.text(rules, by)
   return by and rules .. ' ' .. as_text.us(by) or rules
 end

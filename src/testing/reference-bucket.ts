@@ -51,9 +51,17 @@ export interface ReferenceGrant {
  * ```
  */
 export class ReferenceBucket {
+  /**
+   * Slots so close behind a change, µs, may have been granted before it.
+   * @internal
+   */
+  protected readonly aheadUs: number = 60_000_000
   #fields: BucketFields
   #shape: BucketShape
+  readonly #startUs: number
+  /** Since when the rate and burst are in force, and since when the mode. */
   #changedAtUs: number
+  #modeAtUs: number
   #state: BucketState | undefined
   #nowUs: number
   #pausedUntilUs = 0
@@ -71,7 +79,9 @@ export class ReferenceBucket {
     this.#fields = shape
     this.#shape = bucketShape(shape)
     this.#nowUs = startUs
+    this.#startUs = startUs
     this.#changedAtUs = startUs
+    this.#modeAtUs = startUs
   }
 
   /** The clock, whole µs. */
@@ -155,12 +165,14 @@ export class ReferenceBucket {
 
   /**
    * Takes back the last slots of a grant that a worker returns and has no use for, as those of late jobs: only the very
-   * last slot granted, which several jobs may have.
+   * last slot granted, which several jobs may have. None if the rate, burst or mode changed after it, or up to a minute
+   * before: the bucket took over only a part of the charge.
    * @returns how many were taken back; the others are lost
    */
   takeBack({ slotsUs, costs }: ReferenceGrant, count = slotsUs.length): number {
     if (!this.#state || this.#shape.mode !== 'enforce' || count === 0) return 0
     const lastUs = wholeUs(this.#state.last)
+    if (!this.#wasCharged(lastUs)) return 0
     const found = costs.slice(-count).filter((_, i) => slotsUs.at(i - count) === lastUs)
     this.#state = refunded(this.#state, found, lastUs)
     return found.length
@@ -182,6 +194,7 @@ export class ReferenceBucket {
       this.#changes += 1
     }
     if (changed) this.#changedAtUs = endedUs ?? this.#nowUs
+    if (this.#shape.mode !== before.mode) this.#modeAtUs = endedUs ?? this.#nowUs
     if (endedUs === undefined && this.#state) this.#keepIfChanged(this.#openKnown(this.#state))
   }
 
@@ -234,6 +247,12 @@ export class ReferenceBucket {
       state = { ...state, mode: this.#shape.mode }
     }
     return state
+  }
+
+  /** Whether a slot was certainly charged at the rate and in the mode of now. */
+  #wasCharged(slotUs: number): boolean {
+    const sinceUs = Math.max(this.#changedAtUs, this.#modeAtUs)
+    return sinceUs <= this.#startUs ? slotUs >= this.#startUs : slotUs > sinceUs + this.aheadUs
   }
 
   #slot(state: BucketState, cost: number) {

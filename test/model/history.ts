@@ -13,6 +13,8 @@ export class History {
   #runs = 1
   #jobs = 0
   #fields: ModelFields
+  /** Slots go back only if the shape has not changed for a while. */
+  readonly #changeOneIn: number
   #started = false
   /** Whether the bucket was lost and has not been opened since. */
   #lost = false
@@ -21,6 +23,7 @@ export class History {
   constructor(seed: number) {
     this.#random = createRandom(seed)
     this.#fields = this.#newFields()
+    this.#changeOneIn = this.#random.pick([25, 25, 150])
   }
 
   next(): Operation {
@@ -33,8 +36,8 @@ export class History {
     const { oneIn } = this.#random
     this.#passTime()
     if (oneIn(200)) this.#restart()
-    if (oneIn(25)) return this.#change()
-    if (oneIn(25)) return { what: 'giveBack', count: this.#random.between(0, 3) }
+    if (oneIn(this.#changeOneIn)) return this.#change()
+    if (oneIn(12)) return { what: 'giveBack', count: this.#random.between(0, 3), ago: this.#random.pick([0, 0, 1, 2]) }
     if (oneIn(40)) return this.#pause()
     if (oneIn(300)) return this.#lose()
     if (oneIn(20) && !this.#lost) return { what: 'read' }
@@ -128,11 +131,12 @@ export class History {
 
   #passTime(): void {
     const { oneIn, between, pick } = this.#random
+    if (oneIn(3)) return
     const [limit, period] = this.#fields.rate
     const interval = Math.ceil((period * 1000) / limit)
     const most = pick([0, 1, interval, interval, 3 * interval, interval * this.#fields.burst, 1_000_000])
     this.#now += between(0, Math.min(most, DAY_US))
-    if (oneIn(60)) this.#now -= between(1, pick([1000, 1_000_000, 60_000_000, 3000 * DAY_US]))
+    if (oneIn(60)) this.#now -= between(1, pick([1000, 1_000_000, 60_000_000, oneIn(20) ? 3000 * DAY_US : 1000]))
     if (oneIn(100)) this.#now += between(1, pick([1_000_000, DAY_US, 90 * DAY_US]))
   }
 }

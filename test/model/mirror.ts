@@ -6,6 +6,11 @@ interface Override {
   readonly untilMs: number
 }
 
+class ModelBucket extends ReferenceBucket {
+  /** The longest horizon of a history, as in replay.lua. */
+  protected override readonly aheadUs = 2_000_000
+}
+
 /** A queue in memory: the jobs in order, the shape as stored, and the reference bucket. */
 export class Mirror {
   #declared: ModelFields | undefined
@@ -13,11 +18,11 @@ export class Mirror {
   #bucket: ReferenceBucket | undefined
   #run = ''
   #waiting: Job[] = []
-  #granted: { grant: ReferenceGrant; jobs: Job[] } | undefined
+  #granted: { grant: ReferenceGrant; jobs: Job[] }[] = []
 
-  /** The replaying script remembers a grant for the length of one call. */
+  /** The replaying script remembers grants for the length of one call. */
   beginCall(): void {
-    this.#granted = undefined
+    this.#granted = []
   }
 
   /** The expected outcome of the operation. */
@@ -46,7 +51,7 @@ export class Mirror {
       case 'depart':
         return this.#depart(operation.jobs, operation.asked, operation.horizonUs)
       case 'giveBack':
-        return this.#giveBack(operation.count, now)
+        return this.#giveBack(operation.count, operation.ago, now)
       case 'read':
         return this.#read()
       default:
@@ -57,7 +62,7 @@ export class Mirror {
   #declare(fields: ModelFields, now: number): number {
     this.#declared = fields
     if (this.#bucket) this.#bucket.reshape(this.#effective())
-    else this.#bucket = new ReferenceBucket(this.#effective(), now)
+    else this.#bucket = new ModelBucket(this.#effective(), now)
     return 1
   }
 
@@ -84,26 +89,24 @@ export class Mirror {
     const grant = this.#bucketNow.grant(costs, horizonUs)
     const count = grant.slotsUs.length
     const jobs = this.#waiting.splice(0, count)
-    if (count > 0) this.#granted = { grant, jobs }
+    if (count > 0) this.#granted.push({ grant, jobs })
     const grants = jobs.map(({ id }, i) => [id, String(grant.slotsUs[i])])
     if (count === asked) return [grants, 'full', '']
     const [head] = this.#waiting
     return head ? [grants, 'closed', String(this.#bucketNow.nextSlotUs(head.cost))] : [grants, 'empty', '']
   }
 
-  #giveBack(count: number, now: number): number {
-    if (!this.#granted || count === 0 || count > this.#granted.jobs.length) return 0
+  #giveBack(count: number, ago: number, now: number): number {
+    const granted = this.#granted.at(-1 - ago)
+    if (!granted || count === 0 || count > granted.jobs.length) return 0
     this.#endOverrides(now)
-    const { grant, jobs } = this.#granted
+    const { grant, jobs } = granted
     const left = jobs.length - count
     this.#waiting.unshift(...jobs.splice(left))
     const refunded = this.#bucketNow.refund(grant, count)
     if (!refunded) this.#bucketNow.takeBack(grant, count)
     const { slotsUs, costs } = grant
-    this.#granted = {
-      grant: refunded ?? { ...grant, slotsUs: slotsUs.slice(0, left), costs: costs.slice(0, left) },
-      jobs,
-    }
+    granted.grant = refunded ?? { ...grant, slotsUs: slotsUs.slice(0, left), costs: costs.slice(0, left) }
     return refunded ? 1 : 0
   }
 
@@ -113,7 +116,7 @@ export class Mirror {
   }
 
   #lose(what: 'loseMeter' | 'loseAll'): number {
-    this.#granted = undefined
+    this.#granted = []
     const known = this.#bucketNow.state !== undefined
     if (what === 'loseAll') this.#bucketNow.restore()
     else this.#bucketNow.loseState()

@@ -1,6 +1,15 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { intervalUs, parseRate } from '../../src/rate.ts'
+import {
+  type BucketShape,
+  type BucketState,
+  charge,
+  gridIntervalUs,
+  newState,
+  reshaped,
+  type Ticks,
+} from '../../src/testing/bucket-state.ts'
 import { expectPaced, ReferenceBucket, type ReferenceGrant, type Start } from '../../src/testing/index.ts'
 
 const START_US = 1_764_000_000_000_017
@@ -181,6 +190,44 @@ test('over changes of rate and burst no window holds more than the highest burst
   )
 })
 
+test('over changes of rate and burst a job that goes back leaves as much owed as if it had never been granted', () => {
+  const change = fc.tuple(call, fc.integer({ min: 0, max: 6 }), fc.option(shape))
+  fc.assert(
+    fc.property(shape, fc.array(change, { minLength: 1, maxLength: 25 }), (limits, changes) => {
+      const bucket = new ReferenceBucket(limits, START_US)
+      // It exists before the first change.
+      bucket.grant([])
+      bucket.advance(1)
+      const seen: Seen[] = []
+      const rates = [{ fromUs: START_US, intervalUs: intervalOf(limits) }]
+      const held: Departed[] = []
+      for (const [{ wait, horizonUs, costs }, back, next] of changes) {
+        bucket.advance(Math.round(wait * (rates.at(-1)?.intervalUs as number)))
+        if (next) {
+          seen.push({ shape: bucketOf(next), atUs: bucket.nowUs, last: stateOf(bucket).last })
+          bucket.reshape(next)
+          rates.push({ fromUs: bucket.nowUs, intervalUs: intervalOf(next) })
+        }
+        for (const units of costs) {
+          const grant = bucket.grant([units], horizonUs)
+          if (grant.slotsUs.length === 0) break
+          const departed = { grant, slot: stateOf(bucket).last, cost: units, isBack: false }
+          seen.push(departed)
+          held.push(departed)
+        }
+        for (const departed of held.splice(Math.max(0, held.length - back))) {
+          bucket.takeBack(departed.grant)
+          departed.isBack = true
+        }
+        const { tat, intervalUs: interval } = stateOf(bucket)
+        const least = owed(newState(START_US, bucketOf(limits)), seen)
+        expect(Number(tat - least) / 1024 / interval).toBeGreaterThanOrEqual(-tolerance(rates))
+      }
+    }),
+    RUNS,
+  )
+})
+
 test('when the state is lost with slots granted ahead, holding keeps every window within the bound', () => {
   const loss = fc.tuple(call, fc.constantFrom('none', 'lost', 'emptied', 'restarted'))
   fc.assert(
@@ -237,6 +284,35 @@ test('a hold is a wait and one bucket of debt, also when the rate is lowered dur
   bucket.reshape({ rate: '1/min' })
   expect(bucket.nextSlotUs() - bucket.nowUs).toBe(50_000 + 60_000_000)
 })
+
+function stateOf(bucket: ReferenceBucket): BucketState {
+  return bucket.state as BucketState
+}
+
+/** A job, with its exact slot. */
+interface Departed {
+  readonly grant: ReferenceGrant
+  readonly slot: Ticks
+  readonly cost: number
+  isBack: boolean
+}
+
+type Seen = Departed | { readonly shape: BucketShape; readonly atUs: number; readonly last: Ticks }
+
+/** When the bucket would be empty if it had seen only the jobs that did not go back. */
+function owed(start: BucketState, seen: readonly Seen[]): Ticks {
+  let state = start
+  for (const one of seen) {
+    if ('shape' in one) state = reshaped({ ...state, last: one.last }, one.shape, one.atUs)
+    else if (!one.isBack) state = charge(state, one.cost, one.slot)
+  }
+  return state.tat
+}
+
+function bucketOf({ rate, burst }: { rate: { limit: number; period: number }; burst: number }): BucketShape {
+  const ofBucket = { mode: 'enforce', onStateLoss: 'hold', horizonUs: 0 } as const
+  return { intervalUs: gridIntervalUs(rate.limit, rate.period), burst, ...ofBucket }
+}
 
 type RateFrom = { readonly fromUs: number; readonly intervalUs: number }
 

@@ -9,6 +9,7 @@
 ]]
 local faked = use 'faked'
 local departure = use 'gate/departure'
+local charged = use 'limits/charged'
 local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 local declare_shape = use 'verbs/declare-shape'
@@ -18,10 +19,12 @@ local pause_meter = use 'verbs/pause-meter'
 local read_meter = use 'verbs/read-meter'
 local restore_shape = use 'verbs/restore-shape'
 
+-- As in mirror.ts: no slot is granted further ahead.
+charged.AHEAD_US = 2000000
 local shape_key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local wait, active, meter_key = base .. 'wait', base .. 'active', base .. 'meta:meter'
 local operations, options = {}, cmsgpack.pack({ token = 'token' })
-local granted, last_before
+local granted = {}
 
 function operations.depart(op)
   for _, job in ipairs(op.jobs) do
@@ -35,21 +38,22 @@ function operations.depart(op)
   local answer = departure.start(call, op.asked, '0', options)
   -- Each is another call.
   redis.call('DEL', base .. 'meta:grants::0')
-  if #answer[4] > 0 then granted, last_before = answer, answer[10][5] end
+  if #answer[4] > 0 then granted[#granted + 1] = answer end
   local grants = {}
   for i, grant in ipairs(answer[4]) do grants[i] = { grant[2], grant[3] } end
   return { grants, answer[5], answer[5] == 'closed' and answer[7] or '' }
 end
 
--- As a worker that closes: it gives back the last jobs of its last grant.
+-- As a worker that closes: it gives back the last jobs of a grant. ago: how many were granted later
 function operations.giveBack(op)
-  local grants = granted and granted[4] or {}
+  local answer = granted[#granted - op.ago]
+  local grants = answer and answer[4] or {}
   local first = #grants - op.count + 1
   if op.count == 0 or first < 1 then return 0 end
   local cost_us = 0
   for i = first, #grants do cost_us = cost_us + tonumber(grants[i][5]) end
-  local before = first > 1 and grants[first - 1][3] or last_before or ''
-  local args = { tostring(granted[10][6] or ''), cost_us, before, '', '', '' }
+  local before = first > 1 and grants[first - 1][3] or answer[10][5] or ''
+  local args = { tostring(answer[10][6] or ''), cost_us, before, '', '', '' }
   for i = first, #grants do
     local id = grants[i][2]
     for _, value in ipairs({ id, redis.call('GET', base .. id .. ':lock'), '' }) do args[#args + 1] = value end
@@ -71,7 +75,7 @@ function operations.pause(op)
 end
 
 function operations.loseMeter()
-  granted = nil
+  granted = {}
   -- Besides the bucket, the hash may hold counters.
   local had = redis.call('HEXISTS', meter_key, 'bucket')
   redis.call('DEL', meter_key)
@@ -79,7 +83,7 @@ function operations.loseMeter()
 end
 
 function operations.loseAll()
-  granted = nil
+  granted = {}
   local shape = redis.call('HGETALL', shape_key)
   redis.call('DEL', shape_key, meter_key)
   local fields = {}

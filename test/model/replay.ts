@@ -14,7 +14,7 @@ export type Deed =
   | { readonly what: 'override'; readonly changes: OverrideChanges; readonly ttlMs?: number }
   | { readonly what: 'pause'; readonly kind: 'until' | 'for' | 'clear'; readonly ms: number }
   | { readonly what: 'depart'; readonly jobs: readonly Job[]; readonly asked: number; readonly horizonUs: number }
-  | { readonly what: 'giveBack'; readonly count: number }
+  | { readonly what: 'giveBack'; readonly count: number; readonly ago: number }
   | { readonly what: 'loseMeter' | 'loseAll' | 'read' }
 
 /** The shape as stored: a rate is [limit, period ms]. */

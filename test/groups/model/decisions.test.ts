@@ -87,6 +87,7 @@ test.each([
   ['grants ahead of a hold', 'pick.hold = runs and s.limited or nil', ''],
   ['gives back what jobs granted ahead were promised', 's.now + math.max(0, s.ahead) - since', 's.now - since'],
   ['gives a group back what was promised', 'math.max(c.now, last) - c.since', 'c.now - c.since'],
+  ['gives a job back by a rate that has changed', 'if unbegun.paid(shape, since, job) then', 'if true then'],
   ['gives back by a rate that has changed', 'if not settling.under(c, at) then return 0 end', ''],
   ['does not hold a group for what a job cost more', 'settling.move(b, c.now - b.origin, by)', ''],
   ['has another second job', 'return { best.id, best.score, second.id', 'return { best.id, best.score, nil'],
@@ -101,6 +102,8 @@ test.each([
   await expect(compare()).rejects.toThrow('seed')
 })
 
+/** The number of the first job of a group. */
+const FIRST = 2 ** 20 + 1
 const OPTIONS = (group: string) => JSON.stringify({ group: { id: group } })
 
 test("a clock that goes back keeps the distances of a group's slots", async () => {
@@ -159,6 +162,22 @@ test('after a loss of state a group still pays what is known of its debts', asyn
   expect(await replay(operations, { rate: [1, 1000], burst: 3 })).toEqual([
     ...['', '', 'j1 1000000000', '', ''],
     'j2 1009000000',
+  ])
+})
+
+test('a job that goes back after its rate has changed gives nothing back', async () => {
+  const operations: Operation[] = [
+    ...['j1', 'j2'].map((id) => ['add', 1_000_000_000, id, OPTIONS('a'), 'a', 0] as const),
+    ['set', 1_000_000_000, 'a', '{"burst":1}', 1_001_500, '1'],
+    ['depart', 1_000_000_000, 0, 0],
+    // What j1 was charged has drained before the burst rises, and the rise adds none.
+    ['late', 1_001_600_000, 'j1', FIRST],
+    ['depart', 1_001_600_000, 0, 0],
+    ['depart', 1_001_600_000, 0, 0],
+  ]
+  expect(await replay(operations, { rate: [1, 1000], burst: 3 })).toEqual([
+    ...['', '', '', 'j1 1000000000', ''],
+    ...['j1 1001600000', 'none 1002500000'],
   ])
 })
 
@@ -326,7 +345,10 @@ class History {
     const goesBack = this.#random() < 0.5 || this.#settled.has(id)
     this.#settled.delete(id)
     if (goesBack) return [['back', this.#nowUs, id, this.#reference.back(id, this.#nowUs)], '']
-    return [['late', this.#nowUs, id, this.#reference.late(id, this.#nowUs)], '']
+    // Of the one that left last, the bucket has the last slot.
+    const last = running.findLast((one) => this.#reference.isGrouped(one) && !this.#settled.has(one)) ?? id
+    const late = this.#random() < 0.4 ? last : id
+    return [['late', this.#nowUs, late, this.#reference.late(late, this.#nowUs)], '']
   }
 
   #settle(id: string): [Operation, string] {

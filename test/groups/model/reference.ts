@@ -220,10 +220,8 @@ export class ReferenceGroups {
     for (const charge of own) if (charge) charge.trueCost = 0
     if (seen) seen.trueCost = 0
     for (const [i, limit] of this.#limits.entries()) checkLimit(limit, group.charges[i] as Charge[], nowUs)
-    const bucket = this.#reshape(group, nowUs)
-    const isLast = bucket?.last === slotUs
-    if (bucket && isLast) bucket.tat -= ceil(job.cost * bucket.intervalUs)
-    if (group.state === 'limited' && (isLast || charged.some(Boolean))) this.#enter(group)
+    const isRefunded = this.#takeBackFromBucket(group, job, slotUs, nowUs)
+    if (group.state === 'limited' && (isRefunded || charged.some(Boolean))) this.#enter(group)
     return this.back(id, nowUs)
   }
 
@@ -254,6 +252,17 @@ export class ReferenceGroups {
     return (this.#left.get(id) as Left).attempt
   }
 
+  /** @returns whether the bucket of its group got its units back */
+  #takeBackFromBucket(group: Group, { cost }: Job, slotUs: number, nowUs: number): boolean {
+    if (group.name === '' || group.bucket?.last !== slotUs) return false
+    this.#end(nowUs, [group])
+    const bucket = this.#reshape(group, nowUs)
+    if (!bucket || !this.#isCharged(group, slotUs)) return false
+    bucket.tat -= ceil(cost * bucket.intervalUs)
+    check('the rate', Math.max(nowUs, bucket.tat), trueTat(group.seen))
+    return true
+  }
+
   /** @returns whether its group has a rate */
   #settleBucket({ group, slotUs, seen }: Left, change: number, nowUs: number): boolean {
     if (group.name === '') return false
@@ -262,13 +271,18 @@ export class ReferenceGroups {
     if (!bucket) return false
     if (change > 0) {
       bucket.tat = Math.max(bucket.tat, nowUs) + ceil(change * bucket.intervalUs)
-    } else if (group.changedUs === 0 || slotUs > group.changedUs + AHEAD_US) {
+    } else if (this.#isCharged(group, slotUs)) {
       bucket.tat -= givenBack(bucket, -change, slotUs, nowUs)
     }
     // Not all of known.cost: what became known while no rate held is of no rate.
     if (seen) seen.trueCost += change
     check('the rate', Math.max(nowUs, bucket.tat), trueTat(group.seen))
     return true
+  }
+
+  /** Whether a job with this slot was certainly charged at the rate of now. */
+  #isCharged({ changedUs }: Group, slotUs: number): boolean {
+    return changedUs === 0 || slotUs > changedUs + AHEAD_US
   }
 
   /** Removes a waiting job without a word to its group. Jobs without a group have no line of their own to be told. */

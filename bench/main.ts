@@ -1,83 +1,110 @@
+import { readFileSync } from 'node:fs'
 import { mkdir, writeFile } from 'node:fs/promises'
+import { cpus, loadavg, platform, release } from 'node:os'
 import { dirname, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import Table from 'cli-table3'
+import { Argument, Command, Option } from 'commander'
 import { Redis } from 'ioredis'
 import { startRedis } from '../workers/services/redis.ts'
-import type { Bench, Figure, Row } from './figure.ts'
-import { add } from './figures/add.ts'
-import { bound } from './figures/bound.ts'
-import { calls } from './figures/calls.ts'
-import { drain } from './figures/drain.ts'
-import { feedbackBad } from './figures/feedback-bad.ts'
-import { feedbackRefused } from './figures/feedback-refused.ts'
-import { feedbackStop } from './figures/feedback-stop.ts'
-import { gatewayKeys } from './figures/gateway-keys.ts'
-import { gatewayLimited } from './figures/gateway-limited.ts'
-import { gatewayPost } from './figures/gateway-post.ts'
-import { gatewayRefused } from './figures/gateway-refused.ts'
-import { groups } from './figures/groups.ts'
-import { halted } from './figures/halted.ts'
-import { hints } from './figures/hints.ts'
-import { idle } from './figures/idle.ts'
-import { importing } from './figures/importing.ts'
-import { instructions } from './figures/instructions.ts'
-import { lateness } from './figures/lateness.ts'
-import { limitsChoosing } from './figures/limits-choosing.ts'
-import { limitsCombined } from './figures/limits-combined.ts'
-import { limitsDecisions } from './figures/limits-decisions.ts'
-import { limitsDepartures } from './figures/limits-departures.ts'
-import { limitsLocal } from './figures/limits-local.ts'
-import { limitsSpread } from './figures/limits-spread.ts'
-import { pacedRedis } from './figures/paced-redis.ts'
-import { plot } from './figures/plot.ts'
-import { rate } from './figures/rate.ts'
-import { scaleData } from './figures/scale-data.ts'
-import { scaleDay } from './figures/scale-day.ts'
-import { scaleDistance } from './figures/scale-distance.ts'
-import { scaleQueues } from './figures/scale-queues.ts'
-import { scaleScripts } from './figures/scale-scripts.ts'
-import { scaleWaiting } from './figures/scale-waiting.ts'
-import { scaleWorkers } from './figures/scale-workers.ts'
-import { scriptMemory } from './figures/script-memory.ts'
-import { sharding } from './figures/sharding.ts'
-import { simulate } from './figures/simulate.ts'
-import { views } from './figures/views.ts'
-import { watched } from './figures/watched.ts'
-import { woken } from './figures/woken.ts'
-import { Fleet } from './fleet/fleet.ts'
-import { describeMachine } from './machine.ts'
-import { type BenchOptions, readOptions } from './options.ts'
-import { table } from './table.ts'
+import { calls } from './calls.ts'
+import { changes } from './changes.ts'
+import { feedback } from './feedback.ts'
+import { gateway } from './gateway.ts'
+import { groups } from './groups.ts'
+import { type Bench, connectionTo, type Figure, type Row } from './harness/figure.ts'
+import { Processes } from './harness/processes.ts'
+import { hints } from './hints.ts'
+import { instructions } from './instructions.ts'
+import { limits } from './limits.ts'
+import { pacing } from './pacing.ts'
+import { scale } from './scale.ts'
+import { scripts } from './scripts.ts'
+import { sharding } from './sharding.ts'
+import { simulate } from './simulate.ts'
+import { throughput, watched } from './throughput.ts'
+import { views } from './views.ts'
 
-const GROUPS: Readonly<Record<string, readonly Figure[]>> = {
-  queues: [rate, bound, lateness, plot, drain, add, pacedRedis, calls, woken, halted, idle, importing],
-  instructions: [instructions, scriptMemory],
-  limits: [limitsDecisions, limitsCombined, limitsDepartures, limitsLocal, limitsSpread, limitsChoosing],
-  feedback: [feedbackStop, feedbackRefused, feedbackBad],
+const SUBJECTS: Readonly<Record<string, readonly Figure[]>> = {
+  queues: [...pacing, ...throughput, ...calls, ...changes],
+  instructions,
+  limits,
+  feedback,
   simulate: [simulate],
   hints: [hints],
   watched: [watched],
   views: [views],
   groups,
   sharding: [sharding],
-  scale: [...scaleWaiting, scaleScripts, scaleQueues, scaleData, scaleWorkers, scaleDistance, scaleDay],
-  gateway: [gatewayPost, gatewayLimited, gatewayRefused, gatewayKeys],
+  scale: [...scale, scripts],
+  gateway,
 }
-const FIGURES: readonly Figure[] = Object.values(GROUPS).flat()
-const RESULTS = new URL('results/', import.meta.url)
+const FIGURES = Object.values(SUBJECTS).flat()
+/** A name stands for one figure, or for all of its subject; `instructions` is both, and then the subject. */
+const NAMED = new Map<string, readonly Figure[]>([
+  ...FIGURES.map((figure) => [figure.name, [figure]] as const),
+  ...Object.entries(SUBJECTS),
+])
 
-interface Measured {
-  readonly figure: string
-  readonly title: string
-  readonly seconds: number
-  readonly rows: readonly Row[]
+const HEADINGS = ['', 'asked', 'reached', 'ok', "BullMQ's own"]
+/** Peers, by the versions that are installed. */
+const LIBRARIES = ['bullmq', 'ioredis', 'rate-limiter-flexible', '@upstash/ratelimit', 'bottleneck']
+
+interface Options {
+  readonly only?: readonly string[]
+  readonly quick?: boolean
+  readonly json?: string
+  readonly profile?: string
+}
+
+const AFTER = `
+Starts a Redis and worker processes of its own, and stops them. Figures are wall-clock measurements: run them on a quiet
+machine, or count instructions, which are the same on a busy one. The exit code tells whether everything could be measured, not whether every figure was reached.
+
+Examples:
+  npm run bench
+  npm run bench limits
+  npm run bench scale-waiting scale-day
+  npm run bench scale -- --quick
+  npm run bench -- drain rate --json figures.json`
+
+function readOptions(): Options {
+  const names = [...NAMED.keys()]
+  const command = new Command('npm run bench --')
+    .description('Measures what Sluice promises, side by side with BullMQ and with other rate limiters.')
+    .addArgument(new Argument('[figures...]', 'measure only these').choices(names))
+    .addOption(new Option('--only <figure...>', 'the same').choices(names))
+    .option('--quick', 'shorter and fewer runs, a few minutes: to see that everything works')
+    .option('--json <file>', 'where to write everything that was measured (default: bench/results/<time>.json)')
+    .option('--profile <folder>', 'write a CPU profile of each worker process')
+    .addHelpText('after', AFTER)
+    .parse()
+  const { only = [], ...options } = command.opts<Options>()
+  const asked = [...(command.processedArgs[0] as readonly string[]), ...only]
+  return asked.length === 0 ? options : { ...options, only: asked }
+}
+
+async function describeMachine(client: Redis) {
+  const processors = cpus()
+  const versionOf = (name: string) => {
+    const file = new URL(`../node_modules/${name}/package.json`, import.meta.url)
+    return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version
+  }
+  return {
+    cpus: `${processors.length} × ${processors[0]?.model.trim() || 'unknown processor'}`,
+    platform: `${platform()} ${release()}`,
+    node: process.version,
+    redis: /^(?:valkey|redis)_version:(\S+)/m.exec(await client.info('server'))?.[1] ?? 'unknown',
+    ...Object.fromEntries(LIBRARIES.map((name) => [name, versionOf(name)])),
+    /** Load average of the last minute, at the start: if it is well above 0, other programs were running. */
+    load: loadavg()[0] ?? 0,
+  }
 }
 
 /** What a figure found; one that fails is a row that says so, and the others are measured with new processes. */
-async function rowsOf(bench: Bench, figure: Figure): Promise<readonly Row[]> {
+async function rowsOf(bench: Bench, { mostMinutes = 20, ...figure }: Figure): Promise<readonly Row[]> {
   const stop = new AbortController()
-  const { mostMinutes = 20 } = figure
   const tooLong = sleep(mostMinutes * 60_000, undefined, { signal: stop.signal }).then(
     () => Promise.reject(new Error(`it took longer than ${mostMinutes} minutes`)),
     () => [],
@@ -86,7 +113,7 @@ async function rowsOf(bench: Bench, figure: Figure): Promise<readonly Row[]> {
     return await Promise.race([figure.run(bench), tooLong])
   } catch (error) {
     process.exitCode = 1
-    await bench.fleet.stop()
+    await bench.processes.stop()
     await bench.client.flushall()
     return [{ setup: 'not measured', reached: String((error as Error).message), ok: false, values: {} }]
   } finally {
@@ -94,72 +121,70 @@ async function rowsOf(bench: Bench, figure: Figure): Promise<readonly Row[]> {
   }
 }
 
-async function measure(bench: Bench, figures: readonly Figure[]): Promise<Measured[]> {
-  const measured: Measured[] = []
-  for (const figure of figures) {
-    const startedMs = performance.now()
-    const rows = await rowsOf(bench, figure)
-    const seconds = Math.round((performance.now() - startedMs) / 100) / 10
-    measured.push({ figure: figure.name, title: figure.title, seconds, rows })
-    console.log(`\n${figure.name}: ${figure.title} [${seconds} s]\n${table(rows, figure)}`)
-  }
-  return measured
+const OK = new Map<Row['ok'], string>([
+  [true, 'yes'],
+  [false, 'NO'],
+  ['within its spread', 'within its spread'],
+])
+
+function tableOf(rows: readonly Row[], { headings = HEADINGS }: Figure): string {
+  const chars = { mid: '', 'left-mid': '', 'mid-mid': '', 'right-mid': '' }
+  const table = new Table({ head: [...headings], chars, style: { head: [], border: [], compact: true } })
+  for (const { setup, cells, asked = '', reached, ok, beside = '' } of rows)
+    table.push([setup, ...(cells ?? [asked, reached, OK.get(ok) ?? '', beside].slice(0, headings.length - 1))])
+  return table.toString()
+}
+
+interface Measured {
+  readonly figure: string
+  readonly title: string
+  readonly seconds: number
+  readonly rows: readonly Row[]
+}
+
+async function measure(bench: Bench, figure: Figure): Promise<Measured> {
+  const startedMs = performance.now()
+  const rows = await rowsOf(bench, figure)
+  const seconds = Math.round((performance.now() - startedMs) / 100) / 10
+  const { name, title } = figure
+  console.log(`\n${name}: ${title} [${seconds} s]\n${tableOf(rows, figure)}`)
+  return { figure: name, title, seconds, rows }
 }
 
 function verdict(measured: readonly Measured[]): string {
   const list = (heading: string, verdict: Row['ok']) => {
-    const rows = measured.flatMap(({ figure, rows }) =>
+    const found = measured.flatMap(({ figure, rows }) =>
       rows.filter(({ ok }) => ok === verdict).map(({ setup }) => `\n  ${figure}: ${setup}`),
     )
-    return rows.length === 0 ? [] : [`${heading}:${rows.join('')}`]
+    return found.length === 0 ? [] : [`${heading}:${found.join('')}`]
   }
   const open = list('Neither reached nor missed, as the required value is within their spread', 'within its spread')
-  const lines = [...list('Missed', false), ...open]
-  return lines.length === 0 ? 'Every figure was reached.' : lines.join('\n')
+  return [...list('Missed', false), ...open].join('\n') || 'Every figure was reached.'
 }
 
-function namesOf(figures: readonly Figure[]): readonly string[] {
-  return figures.map(({ name }) => name)
-}
-
-function resultFile({ json }: BenchOptions, at: Date): string {
-  if (json) return resolve(json)
-  return fileURLToPath(new URL(`${at.toISOString().replace(/[:.]/g, '-')}.json`, RESULTS))
-}
-
-async function run(options: BenchOptions): Promise<void> {
+async function run({ only, quick = false, json, profile }: Options): Promise<void> {
   const at = new Date()
   const redis = await startRedis({ ignoreGiven: true })
-  const client = new Redis({ host: redis.host, port: redis.port, maxRetriesPerRequest: null })
-  const { profile } = options
-  const fleet = new Fleet(profile ? ['--cpu-prof', `--cpu-prof-dir=${resolve(profile)}`] : [])
+  const client = new Redis(connectionTo(redis))
+  const processes = new Processes(profile ? ['--cpu-prof', `--cpu-prof-dir=${resolve(profile)}`] : [])
   try {
     const machine = await describeMachine(client)
-    console.log(
-      `${redis.source}\n${Object.entries(machine)
-        .map((entry) => entry.join(' '))
-        .join(' · ')}`,
-    )
-    const quick = options.quick === true
-    const plotFile = quick ? new URL('starts.svg', RESULTS) : new URL('../docs/starts.svg', import.meta.url)
-    const address = { host: redis.host, port: redis.port }
-    const bench: Bench = { redis: address, client, fleet, pacedRuns: new Map(), quick, plotFile }
-    const figures = FIGURES.filter(({ name }) => options.only?.includes(name) ?? true)
-    const measured = await measure(bench, figures)
-    const file = resultFile(options, at)
+    const words = Object.entries(machine).map((entry) => entry.join(' '))
+    console.log(`${redis.source}\n${words.join(' · ')}`)
+    const bench: Bench = { redis: { host: redis.host, port: redis.port }, client, processes, quick }
+    const asked = new Set(only?.flatMap((name) => NAMED.get(name) as readonly Figure[]) ?? FIGURES)
+    const figures: Measured[] = []
+    for (const figure of FIGURES) if (asked.has(figure)) figures.push(await measure(bench, figure))
+    const name = at.toISOString().replace(/[:.]/g, '-')
+    const file = resolve(json ?? fileURLToPath(new URL(`results/${name}.json`, import.meta.url)))
     await mkdir(dirname(file), { recursive: true })
-    await writeFile(file, `${JSON.stringify({ at, quick, machine, figures: measured }, null, 2)}\n`)
-    console.log(`\n${verdict(measured)}\n${file}`)
+    await writeFile(file, `${JSON.stringify({ at, quick, machine, figures }, null, 2)}\n`)
+    console.log(`\n${verdict(figures)}\n${file}`)
   } finally {
-    await fleet.stop()
+    await processes.stop()
     client.disconnect()
     await redis.stop()
   }
 }
 
-await run(
-  readOptions(process.argv.slice(2), {
-    ...Object.fromEntries(FIGURES.map(({ name }) => [name, [name]])),
-    ...Object.fromEntries(Object.entries(GROUPS).map(([group, figures]) => [group, namesOf(figures)])),
-  }),
-)
+await run(readOptions())

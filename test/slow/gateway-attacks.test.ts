@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import { quantile } from '../../bench/measure/statistics.ts'
+import { quantile } from '../../bench/harness/statistics.ts'
 import { ATTACKS } from '../http/support/attacks.ts'
 import { startCallers } from '../http/support/callers.ts'
 import { ANY, startGateway } from '../programs/gateway-support.ts'

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { quantile } from '../../../bench/measure/statistics.ts'
+import { quantile } from '../../../bench/harness/statistics.ts'
 import { post } from '../../programs/gateway-support.ts'
 
 export interface Seen {

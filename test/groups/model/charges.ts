@@ -121,7 +121,9 @@ export function settleLimit(limit: Limit, charges: Charge[], slotUs: number, cha
   const lastUs = charges.at(-1)?.atUs ?? 0
   if (limit.algorithm === 'gcra') {
     const aheadUs = Math.max(nowUs, ...charges.flatMap(({ atUs, trueCost }) => (trueCost === undefined ? [] : [atUs])))
-    const back = Math.max(0, -change - (aheadUs - slotUs) / intervalOf([limit.limit, limit.periodMs]))
+    // The slot of a job that was to take nothing, and still lies ahead, is none of those.
+    const sinceUs = Math.max(0, aheadUs - slotUs)
+    const back = Math.max(0, -change - sinceUs / intervalOf([limit.limit, limit.periodMs]))
     charges.push({ atUs: nowUs, cost: change > 0 ? change : -back })
   } else if (change > 0) {
     charges.push({ atUs: Math.max(nowUs, lastUs), cost: change })

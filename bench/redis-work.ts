@@ -72,9 +72,10 @@ export class RedisWork {
   }
 
   async #measure(command: Command, send: () => unknown): Promise<void> {
-    const { name, args } = command
     const before = await this.#read()
     send()
+    // Only now: the first call of a script on a connection becomes an EVAL with its text as it is written.
+    const { name, args } = command
     await command.promise.catch(() => {})
     const after = await this.#read()
     const cpuUs = Math.max(0, after.cpuUs - before.cpuUs - this.#readingUs)

@@ -348,7 +348,10 @@ export function views(scene: ShapedScene): WorstInput[] {
     { what: 'status', run: () => inspector.status([name]) },
     { what: 'history', run: () => inspector.history(name) },
     { what: 'audit', run: () => inspector.audit(name) },
-    { what: 'the place of a job in the middle', run: () => script('locate-job', middle, SEARCHED) },
+    {
+      what: 'the place of a job in the middle',
+      run: () => script('view', 'place', JSON.stringify({ id: middle, searched: SEARCHED }), '', ''),
+    },
     {
       what: 'remove of the last job',
       run: async () => script('remove-waiting', (await far.add('job', {})).id as string),

@@ -82,7 +82,7 @@ class Slowest {
       if (round === 0) continue
       for (const [digest, name] of client ? scriptsOn(client) : []) this.#names.set(digest, name)
       for (const digest of new Set(calls.map((call) => call.name))) {
-        const name = this.#names.get(digest) ?? (isDigest(digest) ? 'read-many' : digest)
+        const name = this.#names.get(digest) ?? (isDigest(digest) ? 'view' : digest)
         const us = Math.max(...calls.filter((call) => call.name === digest).map((call) => call.us))
         slowest.set(name, [...(slowest.get(name) ?? []), us])
       }

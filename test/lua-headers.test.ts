@@ -56,7 +56,7 @@ describe.each(files)('%s', (file) => {
 
 test('the number of keys that a script is defined with is the number that its header names', () => {
   const scripts = installedScripts()
-  const varying: readonly string[] = ['add-flow', ...LIMIT_SCRIPTS]
+  const varying: readonly string[] = ['add-flow', 'view', ...LIMIT_SCRIPTS]
   const own = [...scripts.texts().keys()].filter((name) => !(isPrepared(name) || varying.includes(name)))
   const found = own.map((name) => [name, scripts.command(name).keys])
   expect(found).toEqual(own.map((name) => [name, named(read(`${name}.lua`), 'KEYS').places.length]))
@@ -66,9 +66,7 @@ test('the number of keys that a script is defined with is the number that its he
 test('every file of lua/verbs/ is a script that is defined', () => {
   const scripts = installedScripts()
   const ours = [...scripts.texts().keys()].filter((name) => !isPrepared(name))
-  expect([...ours, 'simulate', 'read-many'].toSorted()).toEqual(
-    files.map((file) => file.replace('.lua', '')).toSorted(),
-  )
+  expect([...ours, 'simulate'].toSorted()).toEqual(files.map((file) => file.replace('.lua', '')).toSorted())
 })
 
 test("every script whose delays count on Redis's clock has what reads it", () => {

@@ -20,8 +20,8 @@ const GLOBALS = new Set([
 const OF_SCRIPTS = ['KEYS', 'ARGV']
 /** The module that writes times in parts of less than 32 bits. */
 const AS_TEXT = 'redis/as-text'
-/** The module that replaces `redis`, in simulations. */
-const VIRTUAL = 'simulate/virtual'
+/** The modules that replace `redis`: in simulations, and for views. */
+const REPLACING = ['simulate/virtual', 'redis/unwritten']
 
 const USE = /^local (\w+) = use '([\w/-]+)'$/gm
 
@@ -72,7 +72,7 @@ describe.each(files)('%s', (file) => {
 
   test('gives no other meaning to the name of a module, nor to what Redis gives', () => {
     expect(shadowed).toEqual([])
-    expect(assigned).toEqual(file === VIRTUAL ? ['redis'] : [])
+    expect(assigned).toEqual(REPLACING.includes(file) ? ['redis'] : [])
   })
 
   test('uses modules in the order of their paths, at its beginning, by their names', () => {

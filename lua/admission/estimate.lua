@@ -8,13 +8,12 @@ local as_text = use 'redis/as-text'
 -- BullMQ serves the wait list before the prioritized set, unless jobs age.
 local estimate = {}
 
--- How many jobs of a wait list leave before one of its jobs, nil if that is not found. looked_at: how many are searched, from
--- the next to leave on, for a job that is not the last one
+-- How many jobs of a wait list leave before one of its jobs, nil if that is not found. looked_at: how many are searched from
+-- each end
 function estimate.listed(list, id, looked_at)
-  local length = redis.call('LLEN', list)
-  if redis.call('LINDEX', list, 0) == id then return length - 1 end
-  local at = redis.call('LPOS', list, id, 'RANK', -1, 'MAXLEN', looked_at)
-  return at and length - 1 - at or nil
+  local at = redis.call('LPOS', list, id, 'MAXLEN', looked_at)
+    or redis.call('LPOS', list, id, 'RANK', -1, 'MAXLEN', looked_at)
+  return at and redis.call('LLEN', list) - 1 - at or nil
 end
 
 -- With ageing, in a line of gate/ageing-open.

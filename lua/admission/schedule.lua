@@ -15,6 +15,8 @@ local job_options = use 'shape/job-options'
 --   p.id_at    if only some jobs count, or these do not leave in BullMQ's order: a function of n, the id of the n-th of
 --              those that wait
 --   p.left     places left by limits on running jobs, infinite without one: when more become free is not known here
+--   p.taken    the name of such a limit that has none left, nil if there is none
+--   p.limit    the name of the limit that held one of the departures computed last longer than those before it
 local schedule = {
   -- Number of departures computed one by one under limits, fewer for a start that is reported with each job, and number
   -- of those that use the jobs' own costs.
@@ -28,6 +30,7 @@ function schedule.open_limits(p, shape)
     if l.algorithm == 'concurrency' then
       local taken = l.mode == 'enforce' and redis.call('ZCOUNT', key, '(' .. as_text.us(p.now), '+inf') or 0
       if l.mode == 'enforce' then p.left = math.min(p.left, math.max(0, l.limit - taken)) end
+      if taken >= l.limit then p.taken = p.taken or l.name end
     elseif l.mode ~= 'off' then
       local s = l.verbs.open(key, l, p.now)
       s.planned = {}
@@ -91,7 +94,8 @@ function schedule.step(p, id, due)
   if not cost then return end
   for _, part in ipairs(p.parts) do
     part.offset = part.l.verbs.earliest(part.s, part.l, part.cost + part.l.kept)
-    offset = math.max(offset, limit_checks.wait(part))
+    local wait = limit_checks.wait(part)
+    if wait > offset then offset, p.limit = wait, part.l.name end
   end
   local slot = m and bucket.slot(m, cost, m.now + offset)
   -- Rounding must not bring it below the offset that the slot was computed from.

@@ -96,13 +96,15 @@ function group_line.turns(line, from, to, own, tag)
   return jobs
 end
 
--- How many jobs leave before the one that has `before` others of its group ahead of it.
+-- How many jobs leave before the one that has `before` others of its group ahead of it. Second, how many of these are
+-- counted: of more groups than are looked at, the others are assumed to be like them.
 function group_line.ahead(line, group, before)
-  if group == '' and line.g.defaults.ungrouped == 'first' then return before end
+  if group == '' and line.g.defaults.ungrouped == 'first' then return before, before end
   local own = line.by_group[group]
   local tag = own.tag + before * own.step
   local seen = group_line.turns(line, 1, line.seen, own, tag)
   local others = seen + group_line.turns(line, line.seen + 1, #line.rows, own, tag)
+  local counted = before + others
   if line.seen == group_line.MOST and tag > line.last then
     local known = 0
     for _, row in ipairs(line.rows) do if row.is_ready and row.tag <= tag then known = known + row.n end end
@@ -110,11 +112,11 @@ function group_line.ahead(line, group, before)
     others = others + math.floor(math.max(0, rest - known) * seen / line.seen)
   end
   -- The mean of some groups may make more than there are.
-  return math.max(0, math.min(before + others, line.all - 1))
+  return math.max(0, math.min(before + others, line.all - 1)), counted
 end
 
 -- The first time, µs, at which a group itself lets a job go that has `before` others of it ahead; 0 if nothing holds it,
--- infinite if that is not known.
+-- infinite if that is not known. Second, the name of the limit per group that holds it longer than all else, nil if none does.
 function group_line.own_start(line, group, before, cost)
   local g = line.g
   local s = group == '' and {} or g:settings(group)
@@ -126,7 +128,9 @@ function group_line.own_start(line, group, before, cost)
     start = b.origin + math.ceil(bucket.nth_slot(b, before + 1, before == 0 and cost or line.mean, line.mean, since))
   end
   if not line.limits then return start end
-  return math.max(start, line.limits(group, before + 1, from))
+  local limited, name = line.limits(group, before + 1, from)
+  if limited > start then return limited, name end
+  return start
 end
 
 -- Number of waiting jobs that a new one of a group comes behind. stored: how many of the group wait

@@ -28,7 +28,7 @@ function group_retry.own_departures(g, shape, group, line)
     if n == 0 then return 0 end
     local at = from
     if b then at = math.max(at, b.origin + bucket.nth_slot(b, n, 1, 1, from - b.origin)) end
-    if limits then at = math.max(at, limits(group, n, from)) end
+    if limits then at = math.max(at, (limits(group, n, from))) end
     local ms = math.ceil((at - g.now) / 1000)
     if n <= line then return ms end
     local due = group_later.due(g.base, group, n - line)

@@ -39,14 +39,14 @@ function group_schedule.open(g, limits, group, from)
   return p
 end
 
--- A function that computes when the n-th job of a group leaves, µs; from: until when it is held anyway. Nil if no limit
--- per group is enforced.
+-- A function that computes when the n-th job of a group leaves, µs, and the name of the limit that holds it; from: until when
+-- it is held anyway. Nil if no limit per group is enforced.
 function group_schedule.of(g, shape)
   local limits, open = g.enforced and group_limits_of(g.base, shape, g.now), {}
   if not limits then return nil end
   return function(group, n, from)
     open[group] = open[group] or group_schedule.open(g, limits, group, from)
-    return (schedule.nth(open[group], n))
+    return (schedule.nth(open[group], n)), open[group].limit
   end
 end
 

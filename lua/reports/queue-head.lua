@@ -12,6 +12,30 @@ function queue_head.ready_ms(fields)
   return math.max(tonumber(fields[1]) + delay, tonumber(fields[3]) or 0)
 end
 
+-- From each of these priorities on, the first job of the next priority in use may be the oldest.
+local SAMPLED = { 1, 2, 3, 4, 5, 6, 7, 8, 10, 20, 50, 100, 1000, 10000 }
+
+-- When the oldest waiting job was ready, ms, nil if none is known. The jobs that leave next are the oldest only where none
+-- has a priority or was added with `lifo`, so both ends of the list and some priorities are looked at. known: one such time
+function queue_head.oldest_ms(base, known)
+  local set, looked_at = base .. 'prioritized', {}
+  local function look(id)
+    if not id or looked_at[id] then return end
+    looked_at[id] = true
+    local fields = redis.call('HMGET', base .. id, 'timestamp', 'opts', 'processedOn')
+    local ready = fields[1] and queue_head.ready_ms(fields)
+    if ready then known = math.min(known or ready, ready) end
+  end
+  look(redis.call('LINDEX', base .. 'wait', -1))
+  look(redis.call('LINDEX', base .. 'wait', 0))
+  local first = redis.call('ZRANGE', set, 0, 0)[1]
+  look(first)
+  for _, priority in ipairs(first and SAMPLED or {}) do
+    look(redis.call('ZRANGEBYSCORE', set, as_text.us(priority * queue_groups.BAND), '+inf', 'LIMIT', 0, 1)[1])
+  end
+  return known
+end
+
 -- The older one of what is known already and a job that exists: its fields timestamp, opts and processedOn.
 local function head_older(base, id, known)
   local fields = id and redis.call('HMGET', base .. id, 'timestamp', 'opts', 'processedOn')
@@ -22,7 +46,7 @@ end
 -- With groups, the next one changes with each departure: the head is the oldest of the jobs that may leave. These are
 -- the first one without a group and the first of all with a group, or where its group is not in line the first of each
 -- of the first groups in line. Where all groups are held, they are the first jobs of those that go first: by their
--- slots, then those with all places taken, then those that are paused. As src/inspect/group-head.ts.
+-- slots, then those with all places taken, then those that are paused.
 local function head_of_groups(base)
   local MOST, lists = 16, base .. 'meta:groups:'
   local front = redis.call('ZRANGE', base .. 'prioritized', 0, 0)[1]

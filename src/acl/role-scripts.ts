@@ -15,7 +15,7 @@ export const DECLARE = ['declare-shape', 'restore-shape', 'apply-lease', 'grant-
 
 /** Reports the state of a queue and its jobs. */
 export const LOOK = [
-  ...['read-meter', 'read-group', 'locate-job'],
+  'view',
   ...bullmq('getState', 'getStateV2', 'getCounts', 'getCountsPerPriority', 'isFinished', 'isMaxed', 'isJobInList'),
   ...bullmq('getRateLimitTtl', 'getRanges', 'getJobs', 'getMetrics', 'getDependencyCounts', 'paginate'),
 ]

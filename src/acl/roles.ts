@@ -44,8 +44,9 @@ const GETTERS = [
   'zcard',
   'lpos',
 ]
-/** The commands by which src/inspect reads. */
+/** The commands by which src/inspect reads, those of its script included: that one may be sent only so that it writes nothing. */
 const INSPECT = [
+  ...['eval_ro', 'evalsha_ro'],
   ...['exists', 'hgetall', 'hmget', 'hget', 'llen', 'lrange', 'lindex', 'lpos', 'smembers', 'time'],
   ...[
     'zcard',
@@ -60,7 +61,7 @@ const INSPECT = [
     'xrevrange',
     'xlen',
   ],
-  ...['get', 'pttl', 'scard', 'sort_ro'],
+  ...['get', 'pttl', 'scard'],
 ]
 /** By which a producer asks whether replicas have a job (`shape.durability`). */
 const CONFIRM = ['set', 'wait']

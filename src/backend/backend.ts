@@ -41,7 +41,7 @@ import { mastersOf } from '../redis/libraries.ts'
 import { isPrepared, type ScriptSet } from '../redis/scripts.ts'
 import { removeOwnKeys } from '../redis/shaped-queues.ts'
 import { untilMoved, untilServed } from '../redis/until-served.ts'
-import { type Declaration, ShapeStore } from '../shape/store.ts'
+import { type Declaration, ShapeStore, type ShapeView } from '../shape/store.ts'
 import { closeInTime } from './closing.ts'
 import {
   clientOf,
@@ -689,8 +689,8 @@ export class ShapedBackend extends RedisQueueBackend {
     const { settings } = this.queue.opts as WorkerOptions
     const { repeat } = jobOpts
     if (!repeat?.pattern || !this.store.memory.stored || settings?.repeatStrategy) return [nextMs, jobOpts]
-    const [nowUs] = (await this.store.run('read-meter', ['0'])) as readonly string[]
-    const [localMs, redisMs] = [Date.now(), Number(nowUs) / 1000]
+    const view = await this.store.view<ShapeView>('shape')
+    const [localMs, redisMs] = [Date.now(), Number(view?.at) / 1000]
     if (Math.abs(localMs - redisMs) < AGREEING_MS) return [nextMs, jobOpts]
     const lastMs = Number(producerId.slice(producerId.lastIndexOf(':') + 1)) || 0
     const byPattern = await defaultRepeatStrategy(Math.max(localMs, lastMs), repeat)

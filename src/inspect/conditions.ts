@@ -1,7 +1,6 @@
 import { countText, formatDuration } from '../plain-text.ts'
 import type { GroupCounts } from '../queue/groups.ts'
 import { clientText } from '../reports/queue-clients.ts'
-import { NEARLY_FULL } from './largest-group.ts'
 import type { Condition, ConditionName, QueueFacts } from './queue-status.ts'
 
 type Found = Pick<Condition, 'level' | 'text' | 'next'>
@@ -13,6 +12,8 @@ const STARVING_TIMES = 10
 const REFUSED_LATELY_MS = 30_000
 /** Where the limit on running jobs holds the next one for this long, they may hang. */
 const CROWDED_MS = 60_000
+/** From this part of its capacity on a queue has hardly any place. */
+export const NEARLY_FULL = 0.9
 /** Where workers report but have not asked for a job for this long, their jobs may hang. */
 const UNTAKEN_MS = 60_000
 

@@ -1,4 +1,4 @@
-import type { Answer, Batch } from './batch.ts'
+import type { PartAnswer } from './parts.ts'
 
 /** How full a queue is, by a few cheap counts: delayed jobs beyond a horizon count too. */
 export interface Crowd {
@@ -10,41 +10,14 @@ export interface Crowd {
   readonly capacity: number | undefined
 }
 
-/** Reads the few counts by which queues are ranked. */
-export class CrowdReading {
-  readonly #name: string
-  readonly #ready: readonly Answer<number>[]
-  readonly #later: readonly Answer<number>[]
-  readonly #capacity: Answer<string | null>
+/** What `lua/views/queue.lua` returns for it. */
+export type CrowdView = Omit<Crowd, 'name' | 'capacity'> & { readonly capacity?: number }
 
-  constructor(name: string, base: string, batch: Batch) {
-    this.#name = name
-    this.#ready = [batch.add('llen', `${base}wait`), batch.add('zcard', `${base}prioritized`)]
-    this.#later = [batch.add('zcard', `${base}delayed`), batch.add('zcard', `${base}waiting-children`)]
-    this.#capacity = batch.add('hget', `${base}meta:shape`, 'capacity')
-  }
-
-  crowd(): Crowd {
-    const capacity = this.#capacity()
-    const waiting = sumOf(this.#ready)
-    const depth = waiting + sumOf(this.#later)
-    return { name: this.#name, waiting, depth, capacity: capacity === null ? undefined : Number(capacity) }
-  }
-}
-
-/** A queue that could not be read. */
-export function unknownCrowd(name: string): Crowd {
-  return { name, waiting: 0, depth: 0, capacity: undefined }
-}
-
-/** A sharded queue as one. @param parts its head, which has the capacity, and its shards; undefined if unread */
-export function wholeCrowd(name: string, [head, ...shards]: readonly (Crowd | undefined)[]): Crowd {
-  const sum = (of: 'waiting' | 'depth') => shards.reduce((total, shard) => total + (shard?.[of] ?? 0), 0)
-  return { name, waiting: sum('waiting'), depth: sum('depth'), capacity: head?.capacity }
-}
-
-function sumOf(counts: readonly Answer<number>[]): number {
-  return counts.reduce((sum, count) => sum + count(), 0)
+/** @param answers of its head, which has the capacity, and its shards, or of a queue without shards; what is unread is 0 */
+export function crowdOf(name: string, answers: readonly PartAnswer<CrowdView | undefined>[]): Crowd {
+  const parts = answers.map((answer) => ('value' in answer ? answer.value : undefined))
+  const sum = (of: 'waiting' | 'depth') => parts.reduce((total, part) => total + (part?.[of] ?? 0), 0)
+  return { name, waiting: sum('waiting'), depth: sum('depth'), capacity: parts[0]?.capacity }
 }
 
 /** Queues with waiting jobs first, then the fullest first: negative where `one` comes before `other`. */

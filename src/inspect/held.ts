@@ -1,24 +1,13 @@
-import type { MeterFields } from './bucket.ts'
 import { type HeldMs, HOLD_CAUSES, type Hold, type HoldCause } from './queue-status.ts'
 
-const FIELDS: Readonly<Record<HoldCause, string>> = {
-  rate: 'heldRate',
-  limits: 'heldLimits',
-  concurrency: 'heldConcurrency',
-  pause: 'heldPause',
-  workers: 'heldWorkers',
-}
-
-/**
- * What the head of a queue waits for, and for how long each cause has held a head so far. Times are µs on Redis's
- * clock.
- */
+/** What the head of a queue waits for. Times are µs on Redis's clock. */
 export interface Held {
   readonly hold: Hold | undefined
-  readonly heldMs: HeldMs
   /** For how long the queue has lacked a worker, whichever job was at its head, ms. */
   readonly wantedMs: number
 }
+
+type Fields = Readonly<Record<string, string>>
 
 /** What is known of the queue besides its meter. */
 export interface HeldQueue {
@@ -34,21 +23,14 @@ export interface HeldQueue {
 }
 
 /**
- * The clocks of `lua/gate/held.lua` as of now. Since a worker last looked, the head was held by the cause that the
- * worker found, and from the head's slot on by the lack of a worker.
+ * Since a worker last looked, the head was held by the cause that the worker found, and from the head's slot on by the lack
+ * of a worker.
+ * @param meter what workers noted in it (`lua/gate/held.lua`)
  */
-export function heldAt(meter: MeterFields, queue: HeldQueue): Held {
-  const us: Record<HoldCause, number> = mapCauses((cause) => Number(meter[FIELDS[cause]] ?? 0))
-  const found = queue.isWaiting ? foundHold(meter) : undefined
-  if (found) {
-    const slotUs = Math.max(found.atUs, Math.min(found.untilUs ?? queue.nowUs, queue.nowUs))
-    us[found.cause] += slotUs - found.atUs
-    us.workers += Math.max(0, queue.nowUs - slotUs)
-  }
-  const hold = holdNow(found, meter, queue)
+export function heldAt(meter: Fields, queue: HeldQueue): Held {
+  const hold = holdNow(queue.isWaiting ? foundHold(meter) : undefined, meter, queue)
   return {
     hold: hold && ofHead(hold, queue),
-    heldMs: mapCauses((cause) => us[cause] / 1000),
     wantedMs: hold?.cause === 'workers' ? queue.nowUs / 1000 - hold.since.getTime() : 0,
   }
 }
@@ -74,7 +56,7 @@ interface Found {
 }
 
 /** What a worker found when it last looked; undefined where nothing waited then. */
-function foundHold(meter: MeterFields): Found | undefined {
+function foundHold(meter: Fields): Found | undefined {
   const [, name, limit] = /^([a-z]+)(?::(.*))?$/s.exec(meter.holds ?? '') ?? []
   const cause = HOLD_CAUSES.find((one) => one === name)
   if (cause === undefined || meter.heldAt === undefined) return undefined
@@ -84,7 +66,7 @@ function foundHold(meter: MeterFields): Found | undefined {
 }
 
 /** A pause holds from the moment it is set, whether or not a worker has looked since. */
-function holdNow(found: Found | undefined, meter: MeterFields, queue: HeldQueue): Hold | undefined {
+function holdNow(found: Found | undefined, meter: Fields, queue: HeldQueue): Hold | undefined {
   const { nowUs, isWaiting, isPaused, pausedUntilUs, active } = queue
   if (!isWaiting) return undefined
   if (isPaused) {
@@ -103,12 +85,12 @@ function holdNow(found: Found | undefined, meter: MeterFields, queue: HeldQueue)
 }
 
 /** The last departure, as far as it is known, µs. */
-function departedUs({ leftAt, seen }: MeterFields): number {
+function departedUs({ leftAt, seen }: Fields): number {
   return Math.max(Number(leftAt ?? 0), Number(seen ?? 0))
 }
 
 /** Since when no worker has looked at the job that is at the head now. */
-function lookedUs(meter: MeterFields, { nowUs, headReadyUs }: HeldQueue): number {
+function lookedUs(meter: Fields, { nowUs, headReadyUs }: HeldQueue): number {
   return Math.min(nowUs, Math.max(Number(meter.heldAt ?? 0), headReadyUs ?? 0) || nowUs)
 }
 

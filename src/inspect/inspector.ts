@@ -9,7 +9,7 @@ import { AuditReading } from './audit.ts'
 import { Batch, type BatchClient, tolerant } from './batch.ts'
 import { type InspectorConnection, readClient } from './client.ts'
 import { areAllHeld, conditionsOf } from './conditions.ts'
-import { type Crowd, CrowdReading, compareCrowds, TopList, unknownCrowd, wholeCrowd } from './crowd.ts'
+import { type CrowdView, compareCrowds, crowdOf, TopList } from './crowd.ts'
 import { explain } from './explain.ts'
 import {
   type GroupDetail,
@@ -29,21 +29,20 @@ import {
   type FailedReasons,
   JOB_STATES,
   type JobRow,
-  JobRowReading,
   type JobState,
   type JobsOptions,
   readReasons,
+  readRows,
   searchFailed,
 } from './jobs.ts'
 import { baseIn, type PartAnswer, PartReads, type QueueParts } from './parts.ts'
 import { QueueLists } from './queue-lists.ts'
-import { QueueReading } from './queue-reading.ts'
-import type { AuditEntry, Explanation, HistoryEntry, QueueFacts, QueueStatus, Sample } from './queue-status.ts'
+import { factsIn, QUEUE_ASKED, type QueueView } from './queue-reading.ts'
+import type { AuditEntry, Explanation, HistoryEntry, QueueStatus, Sample } from './queue-status.ts'
 import { clusterState, infoFields, REDIS_SECTIONS, type RedisState, readRedisState } from './redis-state.ts'
-import { redisTime } from './redis-time.ts'
 import { RESOLUTIONS, ReachReading, type Resolution, type SeriesOptions, SeriesReading } from './series.ts'
-import { allMatches, inTurns, wholeGroups, wholeHistory, wholeSeries } from './whole-lists.ts'
-import { unreadStatus, wholeOf } from './whole-status.ts'
+import { askForViews, readView, readViews } from './view.ts'
+import { allMatches, inTurns, wholeGroups, wholeHistory, wholeOf, wholeSeries } from './whole.ts'
 
 export interface InspectorOptions {
   /**
@@ -71,8 +70,7 @@ const PAGE_WAIT_MS = 5000
 const READS_AHEAD = 4
 
 /**
- * Reads queues and their meters by plain read commands; it writes nothing. Many commands are sent as one script, where
- * the user may run scripts. Rejects with the error of Redis or ioredis, and with ReadTimeoutError if nothing of an answer
+ * Reads queues and their meters by plain read commands, and by a script that writes nothing (`EVAL_RO`). Rejects with the error of Redis or ioredis, and with ReadTimeoutError if nothing of an answer
  * arrives for 5 s.
  */
 export class Inspector {
@@ -82,8 +80,6 @@ export class Inspector {
   readonly #partReads: PartReads
   readonly #pageReads: PartReads
   readonly #lists: QueueLists
-  /** Whether the user may run SORT_RO, by the last read; undefined where unknown. */
-  #canSort: boolean | undefined
 
   /** @throws InvalidInputError for a client of another library */
   constructor(options: InspectorOptions) {
@@ -112,8 +108,8 @@ export class Inspector {
   }
 
   /**
-   * The state of each queue; undefined for one that does not exist. At most three round trips per {@link READ_AT_ONCE}
-   * queues, and a few more where jobs age or queues are sharded. If a node of a cluster does not answer, the queues with
+   * The state of each queue; undefined for one that does not exist. One round trip per {@link READ_AT_ONCE} queues, and
+   * one more where queues are sharded. If a node of a cluster does not answer, the queues with
    * keys on it are `unread`, or parts of them are, after 2 s.
    */
   async status(names: readonly string[]): Promise<(QueueStatus | undefined)[]> {
@@ -160,154 +156,57 @@ export class Inspector {
     const top = new TopList(count, compareCrowds)
     for (let from = 0; from < names.length; from += READ_AT_ONCE) {
       const some = names.slice(from, from + READ_AT_ONCE)
-      const { plain, sharded } = await this.#crowdsOf(some)
-      for (const crowd of plain) top.add(crowd)
-      const wholes = await this.#wholes(sharded, (places) => this.#crowdsAt(places))
-      for (const [name, parts] of wholes) {
-        top.add(
-          wholeCrowd(
-            name,
-            parts.map((part) => ('value' in part ? part.value : undefined)),
-          ),
-        )
-      }
+      for (const { name, answers } of await this.#views<CrowdView>(some, 'crowd', {})) top.add(crowdOf(name, answers))
     }
     return top.sorted().map(({ name }) => name)
   }
 
-  /** The plain ones of some queues, and which others are sharded: in one round trip, except on a cluster. */
-  async #crowdsOf(names: readonly string[]) {
-    // On a cluster, the keys that a sharded queue would have without shards may be on a node that is away.
-    const known = this.#redis.isCluster ? await this.#lists.shardedAmong(names) : undefined
-    let sharded = () => known ?? new Map<string, QueueParts>()
-    const places = this.#plainOf(names, sharded())
-    const crowds = known
-      ? await this.#plainOnCluster(places, (some) => this.#crowdsAt(some), unknownCrowd)
-      : await this.#crowdsAt(places, (batch) => {
-          sharded = this.#lists.askForParts(names, batch)
-        })
-    const parts = sharded()
-    return { plain: crowds.filter(({ name }) => !parts.has(name)), sharded: parts }
-  }
-
-  async #crowdsAt(places: readonly QueuePlace[], alsoAsk?: (batch: Batch) => void): Promise<Crowd[]> {
-    const crowds = await this.#read((batch) => {
-      alsoAsk?.(batch)
-      return places.map(({ name, base }) => new CrowdReading(name, base, batch))
-    })
-    return crowds.map((crowd) => crowd.crowd())
-  }
-
   async #statusOf(names: readonly string[]): Promise<(QueueStatus | undefined)[]> {
-    const found = await this.#factsOf(names)
+    const found = await this.#views<QueueView>(names, 'queue', QUEUE_ASKED)
     // A fresh object each: with very many queues, copies would be most of the work.
-    return found.map(
-      (facts) => facts && Object.assign(facts, { conditions: conditionsOf(facts), areAllHeld: areAllHeld(facts) }),
-    )
-  }
-
-  async #factsOf(names: readonly string[]): Promise<(QueueFacts | undefined)[]> {
-    if (this.#redis.isCluster) return this.#factsOnCluster(names)
-    let sharded: () => ReadonlyMap<string, QueueParts> = () => new Map()
-    const found = await this.#factsAt(this.#plainOf(names, new Map()), {
-      alsoAsk: (batch) => {
-        sharded = this.#lists.askForParts(names, batch)
-      },
+    return found.map(({ name, answers }) => {
+      const facts = wholeOf(
+        name,
+        answers.map((answer) => factsIn(name, answer)),
+      )
+      return facts && Object.assign(facts, { conditions: conditionsOf(facts), areAllHeld: areAllHeld(facts) })
     })
-    const parts = sharded()
-    if (parts.size === 0) return found
-    const wholes = await this.#wholeFacts(parts)
-    return names.map((name, i) => (parts.has(name) ? wholes.get(name) : found[i]))
-  }
-
-  /** The keys that a sharded queue would have without shards may be on a node that is away: they are not read. */
-  async #factsOnCluster(names: readonly string[]): Promise<(QueueFacts | undefined)[]> {
-    const sharded = await this.#lists.shardedAmong(names)
-    const places = this.#plainOf(names, sharded)
-    const [plain, wholes] = await Promise.all([
-      this.#plainOnCluster(places, (some) => this.#factsAt(some, { near: some[0]?.base }), unreadStatus),
-      this.#wholeFacts(sharded),
-    ])
-    const found = new Map(places.map(({ name }, i) => [name, plain[i]]))
-    return names.map((name) => (sharded.has(name) ? wholes.get(name) : found.get(name)))
-  }
-
-  /** Reads plain queues on each node together: one that does not answer keeps no others back. */
-  async #plainOnCluster<T>(
-    places: readonly QueuePlace[],
-    read: (some: readonly QueuePlace[]) => Promise<T[]>,
-    unread: (name: string) => T,
-  ): Promise<T[]> {
-    const found = new Map<QueuePlace, T>()
-    const readOn = async (some: readonly QueuePlace[]) => {
-      const answer = await this.#partReads.read((some[0] as QueuePlace).base, () => read(some))
-      for (const [i, place] of some.entries()) {
-        found.set(place, 'value' in answer ? (answer.value[i] as T) : unread(place.name))
-      }
-    }
-    await Promise.all(this.#partReads.byNode(places, ({ base }) => base).map(readOn))
-    return places.map((place) => found.get(place) as T)
-  }
-
-  #plainOf(names: readonly string[], sharded: ReadonlyMap<string, QueueParts>): QueuePlace[] {
-    return names.filter((name) => !sharded.has(name)).map((name) => ({ name, base: this.#base(name) }))
-  }
-
-  async #wholeFacts(sharded: ReadonlyMap<string, QueueParts>): Promise<Map<string, QueueFacts | undefined>> {
-    const wholes = await this.#wholes(sharded, (places) => this.#factsAt(places, { near: places[0]?.base }))
-    return new Map([...wholes].map(([name, [head, ...shards]]) => [name, wholeOf(name, head, shards)]))
   }
 
   /**
-   * Reads the parts of sharded queues, the head first: {@link READ_AT_ONCE} together or, on a cluster, each by itself,
-   * since some may not answer.
+   * Views of queues: of each one the answers of its parts, the head first, or of one without shards its own alone. They
+   * are read {@link READ_AT_ONCE} together or, on a cluster, each by itself, since some may not answer.
    */
-  async #wholes<T>(
-    sharded: ReadonlyMap<string, QueueParts>,
-    read: (places: readonly QueuePlace[]) => Promise<T[]>,
-  ): Promise<Map<string, PartAnswer<T>[]>> {
-    const places = [...sharded].flatMap(([name, { head, shards }]) => [head, ...shards].map((base) => ({ name, base })))
-    const answers = this.#redis.isCluster
-      ? await Promise.all(
-          places.map((place) => this.#partReads.read(place.base, async () => (await read([place]))[0] as T)),
-        )
-      : (await inSlices(places, READ_AT_ONCE, read)).map((value) => ({ value }))
-    const wholes = new Map<string, PartAnswer<T>[]>()
-    for (const [i, { name }] of places.entries()) {
-      wholes.set(name, [...(wholes.get(name) ?? []), answers[i] as PartAnswer<T>])
+  async #views<T>(names: readonly string[], subject: string, asked: object): Promise<QueueAnswers<T>[]> {
+    if (this.#redis.isCluster) {
+      // The keys that a sharded queue would have without shards may be on a node that is away.
+      const sharded = await this.#lists.shardedAmong(names)
+      const read = (base: string) => this.#partReads.read(base, () => readView<T>(this.#redis, base, subject, asked))
+      const answers = names.map((name) => Promise.all(this.#basesOf(name, sharded).map(read)))
+      return (await Promise.all(answers)).map((found, i) => ({ name: names[i] as string, answers: found }))
     }
-    return wholes
+    if (names.length === 0) return []
+    const { sharded, views } = await this.#read((batch) => ({
+      sharded: this.#lists.askForParts(names, batch),
+      views: askForViews<T>(
+        batch,
+        names.map((name) => this.#base(name)),
+        [subject, asked],
+      ),
+    }))
+    const parts = sharded()
+    const bases = names.flatMap((name) => (parts.has(name) ? this.#basesOf(name, parts) : []))
+    const ofParts = await inSlices(bases, READ_AT_ONCE, (some) => readViews<T>(this.#redis, some, [subject, asked]))
+    return views().map((value, i) => {
+      const name = names[i] as string
+      const own = parts.has(name) ? ofParts.splice(0, this.#basesOf(name, parts).length) : [value]
+      return { name, answers: own.map((view) => ({ value: view })) }
+    })
   }
 
-  /** @param near whose clock counts on a cluster: that of the node of these keys */
-  async #factsAt(
-    queues: readonly QueuePlace[],
-    { alsoAsk, near }: { alsoAsk?: (batch: Batch) => void; near?: string | undefined } = {},
-  ): Promise<(QueueFacts | undefined)[]> {
-    if (queues.length === 0) return []
-    const canSort = this.#canSort
-    this.#canSort = undefined
-    const { time, readings } = await this.#read((batch) => {
-      alsoAsk?.(batch)
-      return {
-        time: redisTime(batch),
-        readings: queues.map(({ name, base }) => new QueueReading(name, base, batch, canSort)),
-      }
-    }, near)
-    const nowUs = time()
-    const more = this.#read((batch) => {
-      for (const reading of readings) reading.more(batch, nowUs)
-    }, near)
-    await Promise.all([more, ...readings.map((reading) => reading.age(this.#redis, nowUs))])
-    await this.#read((batch) => {
-      for (const reading of readings) reading.last(batch)
-    }, near)
-    await this.#read((batch) => {
-      for (const reading of readings) reading.end(batch)
-    }, near)
-    const statuses = readings.map((reading) => (reading.exists ? reading.status(nowUs) : undefined))
-    this.#canSort = readings.find(({ sorted }) => sorted !== undefined)?.sorted ?? canSort
-    return statuses
+  #basesOf(name: string, sharded: ReadonlyMap<string, QueueParts>): readonly string[] {
+    const parts = sharded.get(name)
+    return parts ? [parts.head, ...parts.shards] : [this.#base(name)]
   }
 
   /** Samples of the queue, oldest first; empty where no worker has reported. */
@@ -366,7 +265,7 @@ export class Inspector {
       return ids().map((id) => ({ base, id }))
     }
     const places = await this.#each(name, read, (found) => inTurns(found, options), untilEnd(options))
-    return this.#rows(places, { data: options.data === true, worker: state === 'active' })
+    return readRows(this.#redis, places, { data: options.data === true, worker: state === 'active' })
   }
 
   /** Failed jobs whose reason contains a text, those that failed last first: of the last 10,000 that failed. */
@@ -378,7 +277,7 @@ export class Inspector {
     const read = async (base: string, { start = 0, count = 50 }: JobsOptions = options): Promise<FailedMatches> => {
       const { ids, isAll } = await searchFailed(this.#redis, base, options.failedReason)
       const places = ids.slice(start, start + count).map((id) => ({ base, id }))
-      const jobs = await this.#rows(places, { data: options.data === true, worker: false })
+      const jobs = await readRows(this.#redis, places, { data: options.data === true })
       return { jobs, found: ids.length, isFoundAtLeast: !isAll }
     }
     return this.#each(name, read, (found) => allMatches(found, options), untilEnd(options))
@@ -388,17 +287,6 @@ export class Inspector {
   async failedReasons(name: string): Promise<FailedReasons> {
     checkName('failedReasons', name)
     return this.#each(name, (base) => readReasons(this.#redis, base), allReasons)
-  }
-
-  async #rows(
-    places: readonly JobPlace[],
-    reads: { readonly data: boolean; readonly worker: boolean },
-  ): Promise<JobRow[]> {
-    const rows = await this.#read((batch) => places.map(({ base, id }) => new JobRowReading(base, id, batch, reads)))
-    await this.#read((batch) => {
-      for (const row of rows) row.more(batch)
-    })
-    return rows.flatMap((row) => row.row() ?? [])
   }
 
   /** One job in full; undefined where there is no such job. */
@@ -522,8 +410,8 @@ export class Inspector {
   }
 
   /** One round trip for all that `ask` adds to the batch. */
-  async #read<T>(ask: (batch: Batch) => T, near?: string): Promise<T> {
-    const batch = new Batch(this.#redis, near)
+  async #read<T>(ask: (batch: Batch) => T): Promise<T> {
+    const batch = new Batch(this.#redis)
     const asked = ask(batch)
     await batch.run()
     return asked
@@ -572,16 +460,10 @@ function nodeWith(redis: BatchClient, key: string): string {
   return nodes?.[0] ?? key
 }
 
-/** The id of a job, and the key prefix of its queue or shard. */
-interface JobPlace {
-  readonly base: string
-  readonly id: string
-}
-
-/** A queue or a part of one, and where its keys are. */
-interface QueuePlace {
+/** What was read of a queue: of its head and its shards or, without shards, of itself alone. */
+interface QueueAnswers<T> {
   readonly name: string
-  readonly base: string
+  readonly answers: readonly PartAnswer<T | undefined>[]
 }
 
 /** Reads slices of a list at the same time. */

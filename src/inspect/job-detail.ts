@@ -1,8 +1,9 @@
-import { type Answer, Batch, type BatchClient } from './batch.ts'
-import { JobReading } from './job-reading.ts'
+import { Batch, type BatchClient } from './batch.ts'
+import { type JobView, jobOf } from './job-reading.ts'
 import { JobWorkerReading } from './job-worker.ts'
 import { jsonOf } from './jobs.ts'
 import type { Explanation } from './queue-status.ts'
+import { askForViews } from './view.ts'
 
 export interface JobDetailOptions {
   /** Whether to read the job's data, its result and its options. Default false. */
@@ -39,74 +40,41 @@ export interface JobDetail {
 
 const FIELDS = ['atm', 'finishedOn', 'stacktrace', 'progress'] as const
 const DATA_FIELDS = ['data', 'returnvalue', 'opts'] as const
-/** How often to look up a job that moves from one state to another during the read. */
-const ATTEMPTS = 3
 
 /** undefined where there is no such job. */
 export async function jobDetail(
   redis: BatchClient,
   base: string,
   id: string,
-  options: JobDetailOptions,
+  { data, logs }: JobDetailOptions,
 ): Promise<JobDetail | undefined> {
-  for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
-    const batch = new Batch(redis)
-    const reading = new DetailReading(base, id, batch, { ...options, isLast: attempt === ATTEMPTS })
-    await batch.run()
-    const more = new Batch(redis)
-    reading.more(more)
-    await more.run()
-    const detail = reading.detail()
-    if (detail) return detail
-  }
-  return undefined
-}
-
-class DetailReading {
-  readonly #id: string
-  readonly #job: JobReading
-  readonly #fields: Answer<(string | null)[]>
-  readonly #data: Answer<(string | null)[]> | undefined
-  readonly #logs: Answer<string[]>
-  readonly #worker: JobWorkerReading
-
-  constructor(
-    base: string,
-    id: string,
-    batch: Batch,
-    { data, logs, isLast }: JobDetailOptions & { readonly isLast: boolean },
-  ) {
-    this.#id = id
-    this.#job = new JobReading(base, id, batch, isLast)
-    this.#fields = batch.add('hmget', base + id, ...FIELDS)
-    this.#data = data ? batch.add('hmget', base + id, ...DATA_FIELDS) : undefined
-    this.#worker = new JobWorkerReading(base, id, batch)
-    this.#logs = batch.add('lrange', `${base}${id}:logs`, logs === undefined ? 0 : -logs, -1)
-  }
-
-  more(batch: Batch): void {
-    if (this.#job.job()) this.#worker.more(batch)
-  }
-
-  detail(): JobDetail | undefined {
-    const job = this.#job.job()
-    if (!job) return undefined
-    const worker = this.#worker.worker()
-    const [attemptsMade, finishedOn, stacktrace, progress] = this.#fields()
-    const { name, state, addedMs, departedMs, failedReason } = job
-    return {
-      ...{ id: this.#id, name, state },
-      attemptsMade: Number(attemptsMade ?? 0),
-      addedAt: new Date(addedMs),
-      ...(departedMs === undefined ? {} : { startedAt: new Date(departedMs) }),
-      ...(finishedOn ? { endedAt: new Date(Number(finishedOn)) } : {}),
-      ...(failedReason === undefined ? {} : { failedReason }),
-      ...(worker === undefined ? {} : { worker }),
-      progress: jsonOf(progress ?? '0'),
-      logs: this.#logs(),
-      stacktrace: tracesOf(stacktrace),
-      ...(this.#data ? dataOf(this.#data()) : {}),
-    }
+  const batch = new Batch(redis)
+  const view = askForViews<JobView>(batch, [base], ['found', { id }])
+  const fields = batch.add<(string | null)[]>('hmget', base + id, ...FIELDS)
+  const stored = data ? batch.add<(string | null)[]>('hmget', base + id, ...DATA_FIELDS) : undefined
+  const worker = new JobWorkerReading(base, id, batch)
+  const lines = batch.add<string[]>('lrange', `${base}${id}:logs`, logs === undefined ? 0 : -logs, -1)
+  await batch.run()
+  const [found] = view()
+  if (!found) return undefined
+  const more = new Batch(redis)
+  worker.more(more)
+  await more.run()
+  const { name, state, addedMs, departedMs, failedReason } = jobOf(found)
+  const [attemptsMade, finishedOn, stacktrace, progress] = fields()
+  const runner = worker.worker()
+  return {
+    ...{ id, name, state },
+    attemptsMade: Number(attemptsMade ?? 0),
+    addedAt: new Date(addedMs),
+    ...(departedMs === undefined ? {} : { startedAt: new Date(departedMs) }),
+    ...(finishedOn ? { endedAt: new Date(Number(finishedOn)) } : {}),
+    ...(failedReason === undefined ? {} : { failedReason }),
+    ...(runner === undefined ? {} : { worker: runner }),
+    progress: jsonOf(progress ?? '0'),
+    logs: lines(),
+    stacktrace: tracesOf(stacktrace),
+    ...(stored ? dataOf(stored()) : {}),
   }
 }
 

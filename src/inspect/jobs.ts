@@ -1,8 +1,7 @@
 import { byReason, commonPart, type ReasonCount, shortReason } from '../reports/recent-ends.ts'
 import { type Answer, Batch, type BatchClient } from './batch.ts'
-import { jobCostOf } from './job-cost.ts'
-import { groupIdOf } from './job-group.ts'
 import { JobWorkerReading } from './job-worker.ts'
+import { listOf, readView } from './view.ts'
 
 /** The states of jobs that can be listed. */
 export const JOB_STATES = [
@@ -68,10 +67,6 @@ export interface FailedReasons {
   /** How many jobs were read: of those that are kept, the last that failed. */
   readonly searched: number
 }
-
-const FIELDS = [
-  ...['name', 'timestamp', 'priority', 'delay', 'ats', 'failedReason', 'processedOn', 'finishedOn', 'opts'],
-] as const
 
 /** Asks for the ids of a state, first the job that leaves next, is due next, has run longest, or ended last. */
 export function askForIds(
@@ -150,52 +145,68 @@ async function inBatch<T>(redis: BatchClient, ask: (batch: Batch) => Answer<T>):
   return answer()
 }
 
-/** What a list shows of a job. */
-export class JobRowReading {
-  readonly #id: string
-  readonly #worker: JobWorkerReading | undefined
-  readonly #fields: Answer<(string | null)[]>
-  readonly #data: Answer<string | null> | undefined
+/** A row of `lua/views/job.lua`. */
+interface RowView {
+  readonly id: string
+  readonly fields: Readonly<Partial<Record<string, string>>>
+  readonly cost: number
+  readonly group?: string
+  readonly data?: string
+}
 
-  /** @param reads besides its fields: its data, and the worker that runs it */
-  constructor(
-    base: string,
-    id: string,
-    batch: Batch,
-    reads: { readonly data?: boolean; readonly worker?: boolean } = {},
-  ) {
-    this.#id = id
-    this.#worker = reads.worker ? new JobWorkerReading(base, id, batch) : undefined
-    this.#fields = batch.add('hmget', base + id, ...FIELDS)
-    this.#data = reads.data ? batch.add('hget', base + id, 'data') : undefined
-  }
+/** The id of a job, and the key prefix of its queue or shard. */
+export interface JobPlace {
+  readonly base: string
+  readonly id: string
+}
 
-  /** Asks for what depends on the first replies. */
-  more(batch: Batch): void {
-    this.#worker?.more(batch)
-  }
+/**
+ * What a list shows of jobs; those that no longer exist are left out.
+ * @param reads besides their fields: their data, and the workers that run them
+ */
+export async function readRows(
+  redis: BatchClient,
+  places: readonly JobPlace[],
+  reads: { readonly data?: boolean; readonly worker?: boolean } = {},
+): Promise<JobRow[]> {
+  const bases = [...new Set(places.map(({ base }) => base))]
+  const idsOf = (base: string) => places.filter((place) => place.base === base).map(({ id }) => id)
+  const [views, workers] = await Promise.all([
+    Promise.all(bases.map((base) => readView<RowsView>(redis, base, 'rows', { ids: idsOf(base), data: reads.data }))),
+    reads.worker ? workersOf(redis, places) : [],
+  ])
+  const rows = views.map((view) => new Map(listOf(view?.rows ?? []).map((row) => [row.id, row])))
+  return places.flatMap(({ base, id }, i) => {
+    const row = rows[bases.indexOf(base)]?.get(id)
+    return row ? [rowOf(row, workers[i])] : []
+  })
+}
 
-  /** undefined for a job that no longer exists. */
-  row(): JobRow | undefined {
-    const [name, timestamp, priority, delay, ats, failedReason, processedOn, finishedOn, opts] = this.#fields()
-    if (typeof timestamp !== 'string') return undefined
-    const group = groupIdOf(opts)
-    const worker = this.#worker?.worker()
-    return {
-      id: this.#id,
-      name: name ?? '',
-      addedAt: new Date(Number(timestamp)),
-      priority: Number(priority ?? 0),
-      ...(group === undefined ? {} : { group }),
-      delayMs: Number(delay ?? 0),
-      attemptsStarted: Number(ats ?? 0),
-      ...(failedReason ? { failedReason } : {}),
-      ...(processedOn ? { startedAt: new Date(Number(processedOn)) } : {}),
-      ...(finishedOn ? { finishedAt: new Date(Number(finishedOn)) } : {}),
-      ...(worker === undefined ? {} : { worker }),
-      cost: jobCostOf(opts).cost,
-      ...(this.#data ? { data: jsonOf(this.#data() ?? 'null') } : {}),
-    }
+interface RowsView {
+  readonly rows: readonly RowView[]
+}
+
+async function workersOf(redis: BatchClient, places: readonly JobPlace[]): Promise<(string | undefined)[]> {
+  const first = new Batch(redis)
+  const workers = places.map(({ base, id }) => new JobWorkerReading(base, id, first))
+  await first.run()
+  const second = new Batch(redis)
+  for (const worker of workers) worker.more(second)
+  await second.run()
+  return workers.map((worker) => worker.worker())
+}
+
+function rowOf({ id, fields, cost, group, data }: RowView, worker: string | undefined): JobRow {
+  const { name = '', timestamp, priority = 0, delay = 0, ats = 0, failedReason, processedOn, finishedOn } = fields
+  return {
+    ...{ id, name, cost, priority: Number(priority), delayMs: Number(delay), attemptsStarted: Number(ats) },
+    addedAt: new Date(Number(timestamp)),
+    ...(group === undefined ? {} : { group }),
+    ...(failedReason ? { failedReason } : {}),
+    ...(processedOn ? { startedAt: new Date(Number(processedOn)) } : {}),
+    ...(finishedOn ? { finishedAt: new Date(Number(finishedOn)) } : {}),
+    ...(worker === undefined ? {} : { worker }),
+    ...(data === undefined ? {} : { data: jsonOf(data) }),
   }
 }
 

@@ -42,16 +42,6 @@ export class PartReads {
     this.#nodeOf = nodeOf
   }
 
-  /** The keys by node, in order. */
-  byNode<T>(places: readonly T[], keyOf: (place: T) => string): T[][] {
-    const nodes = new Map<string, T[]>()
-    for (const place of places) {
-      const node = this.#nodeOf(keyOf(place))
-      nodes.set(node, [...(nodes.get(node) ?? []), place])
-    }
-    return [...nodes.values()]
-  }
-
   /**
    * Rejects only if the node answered and the read failed nevertheless, as where the caller lacks permission.
    * @param key the key prefix of the queue or the part, or the one key that is read

@@ -59,7 +59,7 @@ export interface GroupState {
 /** How many groups with waiting jobs are in each state. */
 export type GroupCounts = Readonly<Record<Exclude<GroupStatus, 'idle'>, number>>
 
-const STATES: Readonly<Record<GroupStatus, string>> = {
+export const STATES: Readonly<Record<GroupStatus, string>> = {
   waiting: 'ready',
   limited: 'limited',
   maxed: 'full',
@@ -76,6 +76,46 @@ export interface StoredEntry {
   readonly reason: string
   readonly at: number
   readonly until?: number
+}
+
+/** What `lua/views/group.lua` returns for one group. */
+export interface GroupRowView {
+  readonly id: string
+  readonly at: string
+  readonly state: string
+  readonly waiting: number
+  readonly delayed: number
+  readonly active?: number
+  /** Its slot, or the end of what holds it. */
+  readonly ends?: string
+  readonly heldBy?: string
+  readonly bound?: GroupBound
+  /** What is set for it. */
+  readonly fields: Readonly<Record<string, StoredEntry>>
+  readonly headReadyMs?: number
+}
+
+/** The same with the defaults of its queue, as stored. */
+export interface GroupView {
+  readonly groups: string
+  readonly row: GroupRowView
+}
+
+export function dateOfUs(us: string | undefined): Date | undefined {
+  return us === undefined ? undefined : new Date(Number(us) / 1000)
+}
+
+export function groupStateOf(row: GroupRowView, defaults: GroupFields): GroupState {
+  const { id, state, waiting, delayed, active, ends, heldBy, bound } = row
+  const overrides = readEntries(row.fields, Number(row.at) / 1000)
+  return {
+    ...{ id, waiting, delayed, active, heldBy, bound },
+    at: new Date(Number(row.at) / 1000),
+    status: LISTED.find((status) => STATES[status] === state) ?? 'idle',
+    until: dateOfUs(ends),
+    inForce: fieldsInForce(defaults, overrides),
+    overrides,
+  }
 }
 
 /** The groups of one queue: what is set for each, and how they stand. */
@@ -127,23 +167,9 @@ export class QueueGroups {
 
   async state(id: string): Promise<GroupState> {
     checkGroupId(id)
-    const raw = (await this.#store.run('read-group', [id])) as readonly (string | number)[]
-    if (raw.length === 0) throw new NoGroupsError(this.#name)
-    const [nowUs, state, waiting, active, untilUs, own, defaults, heldBy, delayed, most, by] = raw
-    const overrides = readEntries(JSON.parse(own as string), Number(nowUs) / 1000)
-    return {
-      id,
-      at: new Date(Number(nowUs) / 1000),
-      status: LISTED.find((status) => STATES[status] === state) ?? 'idle',
-      waiting: Number(waiting),
-      delayed: Number(delayed),
-      active: active === '' ? undefined : Number(active),
-      until: untilUs === '' ? undefined : new Date(Number(untilUs) / 1000),
-      heldBy: heldBy === '' ? undefined : (heldBy as string),
-      bound: most === '' ? undefined : { jobs: Number(most), by: by as GroupBound['by'] },
-      inForce: fieldsInForce(decodeGroups(defaults as string), overrides),
-      overrides,
-    }
+    const view = await this.#store.view<GroupView>('group', { group: id })
+    if (!view) throw new NoGroupsError(this.#name)
+    return groupStateOf(view.row, decodeGroups(view.groups))
   }
 
   /** The ids of the groups with waiting jobs in a state, in the order in which they are due. */
@@ -174,7 +200,7 @@ export class QueueGroups {
 }
 
 /** The defaults, and what was set for a group in their place. */
-export function fieldsInForce(defaults: GroupFields, overrides: GroupState['overrides']): GroupFields {
+function fieldsInForce(defaults: GroupFields, overrides: GroupState['overrides']): GroupFields {
   const values = Object.fromEntries(
     GROUP_FIELDS.flatMap((field) => {
       const override = overrides[field]

@@ -1,8 +1,9 @@
 import { decodeFeedbackChange, type FeedbackChange } from '../feedback/request.ts'
 import { formatRate, intervalUs } from '../rate.ts'
+import type { ShapeView } from '../shape/store.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 import { StoredShape } from '../shape/stored.ts'
-import type { GroupCounts } from './groups.ts'
+import { dateOfUs, type GroupCounts } from './groups.ts'
 
 /** What sets the rate at which jobs leave the queue now. */
 export type RateCause = 'declared' | 'override' | 'feedback' | 'paused' | 'meter paused' | 'shadow' | 'off' | 'unpaced'
@@ -86,10 +87,8 @@ export interface MeterState {
   readonly unconfirmedTotal: number
 }
 
-/** State of a queue and its meter at one moment, read by a script or by plain commands. */
-export interface MeterReading {
-  readonly nowUs: number
-  readonly shape: StoredShape | undefined
+/** What `lua/views/queue.lua` returns for the meter. Times are µs as text, unless their names say otherwise. */
+export interface MeterView extends ShapeView {
   readonly depth: number
   readonly waiting: number
   readonly delayed: number
@@ -97,103 +96,60 @@ export interface MeterReading {
   readonly active: number
   /** BullMQ's pause. */
   readonly paused: boolean
-  /** BullMQ's global concurrency, which its scripts obey; undefined if there is none. */
-  readonly globalConcurrency: number | undefined
-  readonly level: number
-  readonly groups: GroupCounts | undefined
-  readonly nextSlotUs: number | undefined
-  /** A field of the hash `…:meta:meter`. */
-  readonly counter: (field: string) => number | undefined
-  /** The next job to leave: timestamp, opts, processedOn. Empty if none is known. */
-  readonly head: readonly (string | null)[]
+  /** BullMQ's global concurrency, which its scripts obey. */
+  readonly concurrency?: number
+  /** Units of cost. */
+  readonly level?: string
+  readonly groups?: GroupCounts
+  /** When the job at the head may leave. */
+  readonly slot?: string
+  /** The hash `…:meta:meter`. */
+  readonly meter: Readonly<Record<string, string>>
+  /** When the next job to leave was ready. */
+  readonly headReadyMs?: number
 }
 
-/** Parses the reply of `lua/verbs/read-meter.lua`. */
-export function readMeterState(raw: readonly unknown[]): MeterState {
-  const [
-    now,
-    fields,
-    depth,
-    waiting,
-    delayed,
-    waitingChildren,
-    active,
-    paused,
-    level,
-    next,
-    meter,
-    head,
-    running,
-    groups,
-  ] = raw
-  const counters = new StoredShape(meter as string[])
-  return meterStateOf({
-    nowUs: Number(now),
-    shape: fields ? new StoredShape(fields as string[]) : undefined,
-    depth: Number(depth),
-    waiting: Number(waiting),
-    delayed: Number(delayed),
-    waitingChildren: Number(waitingChildren),
-    active: Number(active),
-    paused: paused === '1',
-    globalConcurrency: running === null ? undefined : Number(running),
-    level: Number(level),
-    groups: groupCounts(groups as readonly number[] | undefined),
-    nextSlotUs: next === '' ? undefined : Number(next),
-    counter: (field) => counters.number(field),
-    head: head as (string | null)[],
-  })
-}
-
-function groupCounts(sizes: readonly number[] | undefined): GroupCounts | undefined {
-  const [waiting, limited, maxed, paused] = sizes ?? []
-  return sizes && ({ waiting, limited, maxed, paused } as GroupCounts)
-}
-
-/** Turns a reading into the public state. */
-export function meterStateOf(reading: MeterReading): MeterState {
-  const { nowUs, shape: stored, counter, nextSlotUs, paused } = reading
+/** Turns a view into the public state. */
+export function meterStateOf(view: MeterView): MeterState {
+  const nowUs = Number(view.at)
+  const { paused } = view
+  const stored = view.shape && new StoredShape(view.shape)
   const shape = stored?.effective(nowUs)
   const meterPaused = (stored?.pausedUntilUs ?? 0) > nowUs
+  const counter = (field: string) => Number(view.meter[field] ?? 0)
   // Field by field: with very many queues, copying whole objects would be most of the work.
   return {
     at: new Date(nowUs / 1000),
     shape,
-    depth: reading.depth,
+    depth: view.depth,
     capacity: shape?.capacity,
-    waiting: reading.waiting,
-    delayed: reading.delayed,
-    waitingChildren: reading.waitingChildren,
-    active: reading.active,
-    headAgeMs: headAgeMs(reading.head, nowUs),
+    waiting: view.waiting,
+    delayed: view.delayed,
+    waitingChildren: view.waitingChildren,
+    active: view.active,
+    headAgeMs: ageMs(view.headReadyMs, nowUs),
     paused,
     pausedUntil: meterPaused ? shape?.pausedUntil : undefined,
     pauseReason: meterPaused ? shape?.pauseReason : undefined,
-    level: reading.level,
-    groups: reading.groups,
-    meanCost: counter('meanCost') ?? 1,
-    nextDepartureAt: nextSlotUs === undefined ? undefined : new Date(nextSlotUs / 1000),
+    level: Number(view.level ?? 0),
+    groups: view.groups,
+    meanCost: Number(view.meter.meanCost ?? 1),
+    nextDepartureAt: dateOfUs(view.slot),
     rate: rateNow(stored),
     cause: causeOf(stored, shape, paused, meterPaused),
-    concurrency: concurrencyOf(stored, shape, reading.globalConcurrency),
+    concurrency: concurrencyOf(stored, shape, view.concurrency),
     feedback: feedbackOf(stored),
-    refusedTotal: counter('refusedTotal') ?? 0,
-    shadowRefusedTotal: counter('shadowRefused') ?? 0,
-    shadowDelayedTotal: counter('shadowDelayed') ?? 0,
-    droppedTotal: counter('droppedTotal') ?? 0,
-    unconfirmedTotal: counter('unconfirmedTotal') ?? 0,
+    refusedTotal: counter('refusedTotal'),
+    shadowRefusedTotal: counter('shadowRefused'),
+    shadowDelayedTotal: counter('shadowDelayed'),
+    droppedTotal: counter('droppedTotal'),
+    unconfirmedTotal: counter('unconfirmedTotal'),
   }
 }
 
-/** How long a job has been ready to leave, from its timestamp, opts and processedOn; undefined if the job is gone. */
-export function headAgeMs(
-  [timestamp, opts, processedOn]: readonly (string | null)[],
-  nowUs: number,
-): number | undefined {
-  if (!timestamp) return undefined
-  const { delay = 0 } = JSON.parse(opts ?? '{}') as { delay?: number }
-  const readyMs = Math.max(Number(timestamp) + delay, Number(processedOn ?? 0))
-  return Math.max(0, nowUs / 1000 - readyMs)
+/** How long something has been ready, ms; undefined where it is not known since when. */
+export function ageMs(readyMs: number | undefined, nowUs: number): number | undefined {
+  return readyMs === undefined ? undefined : Math.max(0, nowUs / 1000 - readyMs)
 }
 
 /** Feedback may hold the rate below the configured one. */

@@ -30,7 +30,7 @@ import type { EffectiveShape } from '../shape/stored.ts'
 import { type AddedOnce, OnceCalls } from './add-once.ts'
 import { PlaceLine, type WaitOptions } from './add-when-free.ts'
 import { type GroupState, type GroupStatus, QueueGroups } from './groups.ts'
-import { type MeterState, readMeterState } from './meter-state.ts'
+import { type MeterState, type MeterView, meterStateOf } from './meter-state.ts'
 import type { Clearing, Offer, ShapeChange, ShapedQueueListener, ShapedQueueOptions } from './options.ts'
 import { type RedriveOptions, type RedriveResult, redrive } from './redrive.ts'
 import { AdmitTimeout, checkAdmitTimeout } from './unavailable.ts'
@@ -296,7 +296,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
 
   /** Level, depth, next departure, and the current rate with its cause. */
   async meter(): Promise<MeterState> {
-    return readMeterState(await this.#admit(() => this.backend.store.readMeter()))
+    return meterStateOf(await this.#admit(() => this.backend.store.readMeter<MeterView>()))
   }
 
   /** The same value as `shape.concurrency`. */

@@ -23,7 +23,7 @@ type ScriptDefinition = Pick<BullmqScript, 'lua' | 'numberOfKeys'>
 const WITH_ONE_KEY = [
   ...['add', 'add-bulk', 'exchange', 'claim-places', 'find-new', 'give-back', 'settle-cost', 'apply-feedback'],
   ...['declare-shape', 'override-shape', 'restore-shape', 'pause-meter', 'set-group', 'note-history', 'report', 'shed'],
-  ...['read-group', 'read-meter', 'locate-job', 'caller-secret'],
+  ...['view', 'caller-secret'],
   ...['drain-part', 'remove-failed', 'remove-waiting', 'retry-failed'],
   ...['apply-lease', 'grant-leases', 'claim-shards'],
 ]
@@ -57,11 +57,8 @@ const RUN_WHEN_FULL: ReadonlySet<string> = new Set([
   ...['declare-shape', 'restore-shape', 'claim-shards', 'caller-secret', 'apply-lease', 'grant-leases'],
 ])
 
-/**
- * Ours that show something: they run where Redis takes no writes. Where they do write, to end an override whose time is
- * over, they are sent as texts.
- */
-const READING: ReadonlySet<string> = new Set(['read-meter', 'read-group', 'locate-job', 'find-new'])
+/** Ours that write nothing: they run where Redis takes no writes. */
+const READING: ReadonlySet<string> = new Set(['view', 'find-new'])
 
 /**
  * The scripts of sluice/limits. Each call gives its number of keys. Where Redis takes no writes, they are sent as texts: a

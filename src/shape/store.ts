@@ -59,6 +59,12 @@ const LIMIT_CONFLICT = -5
 const NO_GROUPS = -7
 const LACKS_GROUPS = -9
 
+/** What all views of a queue have: Redis's time, µs, and the fields of the shape in force. */
+export interface ShapeView {
+  readonly at: string
+  readonly shape?: Readonly<Record<string, string>>
+}
+
 /** The shape of one queue, in Redis and in this process's memory. */
 export class ShapeStore extends EventEmitter<StoreEvents> {
   readonly memory: ShapeMemory
@@ -151,21 +157,27 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     await this.run('note-history', [kind, who.by ?? '', who.reason ?? '', JSON.stringify(change)])
   }
 
-  /** The raw reply of `lua/verbs/read-meter.lua`. */
-  async readMeter(): Promise<readonly unknown[]> {
+  /** What `lua/verbs/view.lua` returns for a subject; undefined where there is nothing of it. */
+  async view<T>(subject: string, asked: object = {}): Promise<T | undefined> {
+    const [json] = (await this.run('view', [subject, JSON.stringify(asked), '', ''])) as readonly string[]
+    return (JSON.parse(json as string) as T | null) ?? undefined
+  }
+
+  /** The same of the meter, whose shape this process adopts. */
+  async readMeter<T extends ShapeView>(): Promise<T> {
     await this.prepared()
-    const raw = (await this.run('read-meter', ['1'])) as readonly unknown[]
-    this.memory.learn(raw[1] as readonly string[] | null)
-    return raw
+    const view = (await this.view<T>('meter')) as T
+    this.memory.learn(view.shape)
+    return view
   }
 
   /** The rest of the meter's pause, ms (0: there is none), and its reason. */
   async readPause(): Promise<{ leftMs: number; reason: string | undefined }> {
-    const [nowUs, flat] = await this.readMeter()
-    if (!flat) return { leftMs: 0, reason: undefined }
-    const shape = new StoredShape(flat as readonly string[])
-    const leftMs = Math.max(0, Math.ceil((shape.pausedUntilUs - Number(nowUs)) / 1000))
-    return { leftMs, reason: shape.effective().pauseReason }
+    const { at, shape } = await this.readMeter()
+    if (!shape) return { leftMs: 0, reason: undefined }
+    const stored = new StoredShape(shape)
+    const leftMs = Math.max(0, Math.ceil((stored.pausedUntilUs - Number(at)) / 1000))
+    return { leftMs, reason: stored.effective().pauseReason }
   }
 
   /**
@@ -194,8 +206,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
 
   // Whether a repeated call is safe depends on the shape, so it must be known before the first call.
   async #look(): Promise<void> {
-    const raw = (await this.run('read-meter', ['0'])) as readonly unknown[]
-    this.memory.learn(raw[1] as readonly string[] | null)
+    this.memory.learn((await this.view<ShapeView>('shape'))?.shape)
     this.#looked = true
   }
 
@@ -319,10 +330,10 @@ class ShapeMemory {
   }
 
   /** Adopts the shape of a reply, if there is one. */
-  learn(flat: readonly string[] | null | undefined): void {
-    if (!flat || flat.length === 0) return
+  learn(stored: readonly string[] | ShapeView['shape'] | null): void {
+    if (!stored || stored.length === 0) return
     const before = this.#stored
-    const shape = new StoredShape(flat)
+    const shape = new StoredShape(stored)
     if (before && before.id === shape.id && Number(before.revision) >= Number(shape.revision)) return
     this.#stored = shape
     this.#onChange(shape, before)

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { afterAll, describe, expect, test } from 'vitest'
 import { CannotStartInTimeError } from '../../src/errors.ts'
-import { readPlace } from '../../src/http/gateway/job-place.ts'
+import { type PlaceView, readPlace } from '../../src/http/gateway/job-place.ts'
 import { Inspector } from '../../src/inspect/index.ts'
 import { HeldQueue } from '../model/held-queue.ts'
 import { useRedis } from '../support/redis.ts'
@@ -18,7 +18,7 @@ const jobs = fc.array(fc.record({ priority: fc.constantFrom(0, 0, 1, 2, 7), wait
 const ageings = fc.constantFrom(1, 500, 2000, 30_000)
 
 async function placeOf(id: string) {
-  return readPlace(await held.backend.store.run('locate-job', [id, 1000]))!
+  return readPlace(await held.backend.store.view<PlaceView>('place', { id, searched: 1000 }))!
 }
 
 describe.each([

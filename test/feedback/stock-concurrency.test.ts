@@ -2,7 +2,7 @@ import { type Job, Queue } from 'bullmq'
 import { expect, test } from 'vitest'
 import type { ShapedJob, ShapedQueue, ShapedQueueOptions } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
-import { setShapeFields } from '../support/shape-fields.ts'
+import { noteEnds, setShapeFields } from '../support/shape-fields.ts'
 import { asksUntil, callsOf, eventsOf, gate, jobs, Workshop } from '../worker/support.ts'
 import { ears, said, Told } from './support/told.ts'
 
@@ -35,7 +35,7 @@ async function minuteOver(queue: ShapedQueue): Promise<void> {
   const feedback = JSON.parse((await client.hget(key, 'feedback')) as string)
   feedback.concurrency.until = past
   await setShapeFields(client, key, { feedback: JSON.stringify(feedback), expires: past })
-  await queue.meter()
+  await noteEnds(queue.getBackend().store)
 }
 
 test.each([
@@ -54,7 +54,7 @@ test.each([
 ])('what a stock queue sets meanwhile, %s, comes into force when the limit ends', async (_, set) => {
   const { queue, stock } = await limitedTo(2)
   await stock.setGlobalConcurrency(set)
-  await queue.meter()
+  await noteEnds(queue.getBackend().store)
   expect(await stock.getGlobalConcurrency()).toBe(Math.min(set, 2))
   await minuteOver(queue)
   expect(await stock.getGlobalConcurrency()).toBe(set)

@@ -4,7 +4,7 @@ import { ESTIMATE } from '../../src/admission/add-call.ts'
 import type { ShapedJobsOptions } from '../../src/admission/job-options.ts'
 import type { AdmissionEstimate } from '../../src/admission/reply.ts'
 import { CannotStartInTimeError } from '../../src/errors.ts'
-import { readPlace } from '../../src/http/gateway/job-place.ts'
+import { type PlaceView, readPlace } from '../../src/http/gateway/job-place.ts'
 import { Inspector } from '../../src/inspect/index.ts'
 import { HeldQueue, START_US } from '../model/held-queue.ts'
 import { useRedis } from '../support/redis.ts'
@@ -19,7 +19,7 @@ const group = (id: string, priority = 0) => ({ group: { id, priority } })
 const job = (opts: ShapedJobsOptions) => ({ name: 'job', data: {}, opts })
 
 async function placeOf(id: string) {
-  return readPlace(await held.backend.store.run('locate-job', [id, 1000]))!
+  return readPlace(await held.backend.store.view<PlaceView>('place', { id, searched: 1000 }))!
 }
 
 async function offer(opts: ShapedJobsOptions): Promise<AdmissionEstimate & { id: string }> {

@@ -11,6 +11,7 @@ import { runHere } from '../cli/run-here.ts'
 import { readScrape, sample } from '../metrics/support/scrape.ts'
 import { many, Taker } from '../queue/support.ts'
 import { useRedis } from '../support/redis.ts'
+import { noteEnds } from '../support/shape-fields.ts'
 import { Workshop } from '../worker/support.ts'
 import { inspectorOf, statusOf } from './support.ts'
 
@@ -107,7 +108,8 @@ async function viewsOf(queue: ShapedQueue, inspector: Inspector) {
   const table = rows.find((line) => line.startsWith(`${name} `)) ?? ''
   const after = await statusOf(inspector, name)
   await metrics.close()
-  // BullMQ's own word, once a script has looked.
+  // BullMQ's own word.
+  await noteEnds(queue.getBackend().store)
   const atOnce = await queue.getGlobalConcurrency()
   return { before, after, explained, meter, page, scrape, detail, table, jobs, atOnce }
 }

@@ -1,8 +1,7 @@
 import type { Job } from 'bullmq'
-import { Redis } from 'ioredis'
-import { expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import type { ShapedJobsOptions, ShapedQueue } from '../../src/index.ts'
-import { Inspector, type QueueStatus } from '../../src/inspect/index.ts'
+import type { QueueStatus } from '../../src/inspect/index.ts'
 import { runHere } from '../cli/run-here.ts'
 import { useRedis } from '../support/redis.ts'
 import { eventsOf, gate, Workshop } from '../worker/support.ts'
@@ -141,31 +140,6 @@ test('the queue names the group that holds its next job, and how, once all are h
   await queue.resumeGroup('full', BY)
   await completed.reach(2)
   expect(await held()).toBeUndefined()
-})
-
-test('a group that has left its state by the time it is read holds nothing', async () => {
-  const queue = shop.queue({ groups: { concurrency: 1 } })
-  const { door, completed } = await fill(queue)
-  const client = new Redis(redis.connection)
-  const inspector = new Inspector({ connection: client, prefix: redis.prefix })
-  const key = queue.toKey('meta:groups:full')
-  const tag = (await client.zscore(key, 'full')) as string
-  const pipeline = client.pipeline.bind(client)
-  let reads = 0
-  vi.spyOn(client, 'pipeline').mockImplementation((commands) => {
-    reads += 1
-    // The third one reads the group.
-    if (reads === 3) void client.zrem(key, 'full')
-    return pipeline(commands)
-  })
-  const { hold } = await statusOf(inspector, queue.name)
-  await client.zadd(key, tag, 'full')
-  client.disconnect()
-  door.open()
-  await completed.reach(2)
-  expect(reads).toBe(3)
-  expect(hold).not.toHaveProperty('group')
-  expect(hold).not.toHaveProperty('until')
 })
 
 test('where jobs age, a group is held by the job that leaves next, and not by the most important', async () => {

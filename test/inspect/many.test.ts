@@ -56,7 +56,7 @@ async function inspected() {
 test('very many are read in parts, and each is told of once', async () => {
   const { queue, client, inspector } = await inspected()
   const names = Array.from({ length: 900 }, (_, i) => (i % 300 === 0 ? queue.name : `nobody-${i}`))
-  const batches = vi.spyOn(client, 'call')
+  const batches = vi.spyOn(client, 'pipeline')
   const found: number[] = []
   for await (const { waiting } of inspector.statuses(names)) found.push(waiting)
   expect(found).toEqual([1, 1, 1])
@@ -69,7 +69,7 @@ test('very many are read in parts, and each is told of once', async () => {
 
 test('a stream of very many reads a little ahead, and ends with the error of a read that fails', async () => {
   const { queue, client, inspector } = await inspected()
-  const reads = vi.spyOn(client, 'call')
+  const reads = vi.spyOn(client, 'pipeline')
   const stream = inspector.statuses(Array.from({ length: 900 }, () => queue.name))
   expect((await stream.next()).value?.waiting).toBe(1)
   expect(reads.mock.calls.length).toBeGreaterThan(1)

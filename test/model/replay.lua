@@ -16,8 +16,8 @@ local declare_shape = use 'verbs/declare-shape'
 local give_back = use 'verbs/give-back'
 local override_shape = use 'verbs/override-shape'
 local pause_meter = use 'verbs/pause-meter'
-local read_meter = use 'verbs/read-meter'
 local restore_shape = use 'verbs/restore-shape'
+local view = use 'verbs/view'
 
 -- As in mirror.ts: no slot is granted further ahead.
 charged.AHEAD_US = 2000000
@@ -92,8 +92,8 @@ function operations.loseAll()
 end
 
 function operations.read()
-  local answer = read_meter({ shape_key }, { '1' })
-  return { answer[9], answer[10] }
+  local answer = cjson.decode(view({ shape_key }, { 'meter', '{}', '', '' })[1])
+  return { answer.level or '0', answer.slot or '' }
 end
 
 local replies = {}

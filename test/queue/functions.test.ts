@@ -38,7 +38,7 @@ type Commands = Readonly<Record<string, (...args: unknown[]) => Promise<unknown>
 const calling = async (client: object, set: ScriptSet, script: string, ...args: unknown[]): Promise<unknown> =>
   (client as Commands)[set.command(script).name]?.(...args)
 const reading = (client: object, set: ScriptSet, value = 'x') =>
-  calling(client, set, 'read-meter', `${redis.prefix}:q`, value)
+  calling(client, set, 'view', `${redis.prefix}:q`, value)
 
 const REPLY = ['read', `${redis.prefix}:q`, 1, 'x']
 
@@ -185,7 +185,7 @@ test('the names of libraries and functions are those of their texts', async () =
   const [one, other] = [ownSet(), ownSet()]
   expect(one.library.name).toMatch(/^sluice_[\da-f]{12}$/)
   expect(one.library.name).not.toBe(other.library.name)
-  expect(one.functionOf('read-meter')).toBe(`${one.library.name}_read_meter`)
+  expect(one.functionOf('find-new')).toBe(`${one.library.name}_find_new`)
 })
 
 describe('where functions are refused', () => {

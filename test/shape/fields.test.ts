@@ -1,13 +1,15 @@
 import { expect, test } from 'vitest'
 import type { Shape, ShapedQueue, ShapeOverride } from '../../src/index.ts'
-import { type ShapeFields, shapeInForce } from '../../src/inspect/shape-in-force.ts'
 import { settableFields } from '../../src/shape/shape.ts'
+import type { ShapeView } from '../../src/shape/store.ts'
 import { useRedis } from '../support/redis.ts'
 import { Workshop } from '../worker/support.ts'
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
 const HOUR_MS = 3_600_000
+
+type ShapeFields = Readonly<Record<string, string>>
 
 /** Two values of each field: a new field does not compile until it is here. */
 const FIELDS: { readonly [F in Exclude<keyof Shape, 'version'>]-?: readonly [Shape[F], Shape[F]] } = {
@@ -76,9 +78,11 @@ test.each([
   await queue.setShape(override, { by: 'ops', reason: 'test', ttlMs: HOUR_MS })
   const overridden = await stored(queue)
   for (const field of settableFields()) expect(overridden[field], field).not.toBe(declared[field])
-  const bullmq = await redis.client().hget(queue.toKey('meta'), 'concurrency')
-  const later = shapeInForce(overridden, bullmq ?? undefined, (Date.now() + 2 * HOUR_MS) * 1000)
-  expect(inForce(later.fields)).toEqual(declared)
+  const laterUs = (Date.now() + 2 * HOUR_MS) * 1000
+  const [later] = (await queue.getBackend().store.run('view', ['shape', '{}', laterUs, ''])) as [string]
+  const { shape = {} } = JSON.parse(later) as ShapeView
+  expect(inForce(shape)).toEqual(declared)
+  expect(await stored(queue)).toEqual(overridden)
   await queue.clearShape()
   expect(inForce(await stored(queue))).toEqual(declared)
 })

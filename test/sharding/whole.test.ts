@@ -1,8 +1,7 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { ShapedQueue } from '../../src/index.ts'
 import { Inspector, type QueueStatus } from '../../src/inspect/index.ts'
-import { wholeGroups } from '../../src/inspect/whole-lists.ts'
-import { wholeStatus } from '../../src/inspect/whole-status.ts'
+import { wholeGroups, wholeStatus } from '../../src/inspect/whole.ts'
 import { useRedis } from '../support/redis.ts'
 
 const { connection, prefix } = useRedis(import.meta.url)

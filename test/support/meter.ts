@@ -1,12 +1,35 @@
 import type { Redis } from 'ioredis'
-import {
-  BUCKET_NUMBERS,
-  BUCKET_TEXTS,
-  type MeterFields,
-  meterFields,
-  PACE_NUMBERS,
-  PACKED_FIELDS,
-} from '../../src/inspect/bucket.ts'
+
+/** The fields of the hash `…:meta:meter` that are set, and by their names the parts of those that hold bytes. */
+export type MeterFields = Readonly<Record<string, string>>
+
+/** The doubles of the field `bucket`, in their order; two texts follow, each with a zero behind it (`lua/meter/meter.lua`). */
+const BUCKET_NUMBERS: readonly string[] = [
+  ...['origin', 'tat', 'last', 'seen', 'interval', 'burst', 'horizon', 'horizonAt', 'meanCost', 'seq', 'steps'],
+  'lossAt',
+]
+const BUCKET_TEXTS = ['run', 'mode'] as const
+/** Those of the field `pace` (`lua/meter/pace.lua`); `leftAt` is the last departure of a queue without a rate, µs. */
+export const PACE_NUMBERS: readonly string[] = [
+  ...['from', 'base', 'next', 'count', 'leftAt', 'ahead', 'late', 'runUs', 'offUs'],
+]
+const BYTES = 8
+
+/** The two fields that hold bytes, in the order of {@link meterFields}. */
+const PACKED_FIELDS = ['bucket', 'pace'] as const
+
+function meterFields(fields: MeterFields, [bucket, pace]: readonly (Buffer | null | undefined)[]): MeterFields {
+  const all: Record<string, string> = { ...fields }
+  const read = (names: readonly string[], bytes: Buffer) => {
+    for (const [i, name] of names.entries()) all[name] = String(bytes.readDoubleLE(i * BYTES))
+  }
+  if (pace) read(PACE_NUMBERS, pace)
+  if (!bucket) return all
+  read(BUCKET_NUMBERS, bucket)
+  const texts = bucket.toString('latin1', BUCKET_NUMBERS.length * BYTES).split('\0')
+  for (const [i, name] of BUCKET_TEXTS.entries()) all[name] = texts[i] as string
+  return all
+}
 
 /**
  * The fields of a queue's meter, with the parts of those that hold bytes.

@@ -475,7 +475,7 @@ test.for(CASES)('$by: $when', async (row) => {
 /** Scripts without a case: why none of them lets a job start sooner than it could, or where that is tested. */
 const OTHERS: Readonly<Record<string, readonly string[]>> = {
   'it only reads, or changes nothing that holds a job': [
-    ...['find-new', 'read-group', 'read-meter', 'locate-job', 'caller-secret', 'note-history', 'report', 'shed'],
+    ...['find-new', 'view', 'caller-secret', 'note-history', 'report', 'shed'],
     ...[
       'claim-places',
       'claim-shards',

@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander'
 import { NoGroupsError } from '../../errors.ts'
-import { addedCounts } from '../../inspect/whole-status.ts'
+import { addedCounts } from '../../inspect/whole.ts'
 import { formatDuration, plainText } from '../../plain-text.ts'
 import type { GroupState } from '../../queue/groups.ts'
 import type { ShapedQueue } from '../../queue/queue.ts'

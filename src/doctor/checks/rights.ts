@@ -8,7 +8,7 @@ import { type Finding, Findings } from '../finding.ts'
 export async function rights({ client, prefix, limitsPrefix, role }: Examined): Promise<Finding[]> {
   const findings = new Findings('rights')
   if (role === 'observer') {
-    const message = 'an observer runs no scripts, so its rights cannot be checked one by one'
+    const message = 'an observer may not run EVAL, so its rights cannot be checked one by one'
     return [findings.skipped(message, 'none: a missing right shows up when the observer reads')]
   }
   const limit = `${limitsPrefix}:limit:{sluice-doctor}`

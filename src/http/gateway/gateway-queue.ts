@@ -13,7 +13,7 @@ import { admissionConnection, eventsConnection, mayGiveUp, type WaitingTimes, wa
 import { FullMemory, FullResponses } from './full-memory.ts'
 import { JobIds, type Once } from './job-id.ts'
 import { JobItems, type NewJob } from './job-items.ts'
-import { hasEnded, type JobPlace, type Removal, readPlace, readRemoval } from './job-place.ts'
+import { hasEnded, type JobPlace, type PlaceView, type Removal, readPlace, readRemoval } from './job-place.ts'
 import { LastMeter } from './last-meter.ts'
 import { InvalidGatewayOptionError, type ResolvedOptions, type ResolvedRule } from './options.ts'
 import { type Ending, ResultEvents } from './result-events.ts'
@@ -136,7 +136,9 @@ export class GatewayQueue {
 
   /** Where a job is; undefined if there is none. */
   async locate(id: string): Promise<JobPlace | undefined> {
-    return readPlace(await this.#run('locate-job', [id, LOOKED_AT]))
+    const { shaped, timeout } = this.#open()
+    const asked = { id, searched: LOOKED_AT }
+    return readPlace(await timeout.run(this.name, () => shaped.backend.store.view<PlaceView>('place', asked)))
   }
 
   /** Removes a waiting job. */

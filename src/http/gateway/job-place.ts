@@ -24,14 +24,20 @@ const REMOVALS: Readonly<Record<number, Removal>> = {
   [-3]: 'scheduled',
 }
 
-/** Reads the reply of `lua/verbs/locate-job.lua`; undefined if there is no such job. */
-export function readPlace(raw: unknown): JobPlace | undefined {
-  const [state, position, startUs] = raw as readonly [JobState | '', number | string, string]
-  if (state === '') return undefined
+/** What `lua/views/job.lua` returns for a place: position and start, µs, are '' where unknown. */
+export interface PlaceView {
+  readonly state: JobState
+  readonly position: number | ''
+  readonly start: string
+}
+
+/** undefined if there is no such job. */
+export function readPlace(view: PlaceView | undefined): JobPlace | undefined {
+  if (!view) return undefined
   return {
-    state,
-    position: position === '' ? undefined : Number(position),
-    startsAt: startUs === '' ? undefined : new Date(Number(startUs) / 1000),
+    state: view.state,
+    position: view.position === '' ? undefined : view.position,
+    startsAt: view.start === '' ? undefined : new Date(Number(view.start) / 1000),
   }
 }
 

@@ -1,6 +1,5 @@
 import type { Redis } from 'ioredis'
-import { type MeterFields, PACE_NUMBERS } from '../../../src/inspect/bucket.ts'
-import { storedMeter } from '../../support/meter.ts'
+import { type MeterFields, PACE_NUMBERS, storedMeter } from '../../support/meter.ts'
 
 /** Everything that a queue is in Redis, with what differs from run to run replaced by its kind. */
 export type Dump = Record<string, unknown>

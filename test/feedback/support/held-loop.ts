@@ -11,6 +11,7 @@ import {
 import type { StoredShape } from '../../../src/shape/stored.ts'
 import { HeldQueue } from '../../model/held-queue.ts'
 import type { TestRedis } from '../../support/redis.ts'
+import { noteEnds } from '../../support/shape-fields.ts'
 
 const said = { scope: 'queue', source: 'status', reason: '429' } as const
 
@@ -114,6 +115,7 @@ export class HeldLoop {
   /** Time passes; what ends meanwhile has ended. */
   async pass(ms: number): Promise<void> {
     await this.queue.advanceTo(this.nowUs + ms * 1000)
+    await noteEnds(this.queue.backend.store)
     await this.queue.backend.store.readMeter()
   }
 

@@ -1,0 +1,48 @@
+--[[
+  What people see of queues, at one moment of Redis's clock, computed by the modules that decide. Nothing is written; what has
+  ended by now is seen as ended (redis/unwritten). The work does not grow with a queue: up to some 100 commands for each, 20
+  more for each group that is looked at, up to 100 groups for the place of a job, and of its list 10,000 entries at each end.
+  KEYS
+    [1…]  …:meta:shape of each queue
+  ARGV
+    [1]  what is looked at: crowd, shape, meter, queue, groups, group, settings, rows, found, job or place (lua/views)
+    [2]  JSON: what that takes
+    [3]  now, µs, if a reader has asked another server; else ''
+    [4]  now by the reader's clock, µs: for one who may not ask Redis; else ''
+  Returns JSON for each queue, null if it has none.
+]]
+local redis_now = use 'redis/redis-now'
+local unwritten = use 'redis/unwritten'
+local view_group = use 'views/group'
+local view_job = use 'views/job'
+local view_queue = use 'views/queue'
+
+local asked, subject, views = cjson.decode(ARGV[2]), ARGV[1], {}
+
+local function clock()
+  if ARGV[3] ~= '' then return tonumber(ARGV[3]) end
+  local may_ask, now = pcall(redis_now)
+  if may_ask then return now end
+  return tonumber(ARGV[4]) or error(now, 0)
+end
+
+local function view(key, now)
+  if subject == 'crowd' then return view_queue.crowd(string.sub(key, 1, -11)) end
+  local q = view_queue.open(key, now)
+  if subject == 'shape' then return view_queue.of_shape(q) end
+  if subject == 'meter' then return view_queue.of_meter(q) end
+  if subject == 'queue' then return view_queue.of_queue(q, asked.nearlyFull) end
+  if subject == 'settings' then return view_group.settings(q) end
+  if subject == 'groups' then return view_group.of_queue(q, asked.count) end
+  if subject == 'group' then return view_group.of_one(q, asked.group, asked.count) end
+  if subject == 'rows' then return view_job.rows(q, asked.ids, asked.data) end
+  if subject == 'found' then return view_job.found(q, asked.id) end
+  if subject == 'job' then return view_job.of_job(q, asked.id, asked.nearlyFull) end
+  return view_job.place(q, asked.id, asked.searched)
+end
+
+return unwritten(function()
+  local now = clock()
+  for at = 1, #KEYS do views[at] = cjson.encode(view(KEYS[at], now) or cjson.null) end
+  return views
+end)

@@ -1,0 +1,143 @@
+local estimate = use 'admission/estimate'
+local next_departure = use 'admission/next-departure'
+local schedule = use 'admission/schedule'
+local group_line = use 'groups/line'
+local queue_groups = use 'groups/queue-groups'
+local bucket = use 'meter/bucket'
+local as_text = use 'redis/as-text'
+local job_options = use 'shape/job-options'
+local view_group = use 'views/group'
+local view_queue = use 'views/queue'
+
+-- A job as people see it: where it is, what is ahead of it, and when it may start. Times as in views/queue.
+local view_job = {
+  -- Entries of a list that are searched at each end, which takes Redis about 1 ms.
+  SEARCHED = 10000,
+}
+local FIELDS = { 'name', 'timestamp', 'priority', 'ats', 'processedOn', 'opts', 'throttledFor', 'failedReason' }
+
+local ROW_FIELDS = {
+  'name', 'timestamp', 'priority', 'delay', 'ats', 'failedReason', 'processedOn', 'finishedOn', 'opts',
+}
+
+-- Fields of a job by their names; nil if it is none: an id may be the name of one of BullMQ's lists or sets.
+local function stored(key, names)
+  local values, fields = redis.pcall('HMGET', key, unpack(names)), {}
+  if values.err then return nil end
+  for i, name in ipairs(names) do fields[name] = values[i] or nil end
+  return fields
+end
+
+-- Nil if it is in no list or set, as far as the lists are searched.
+local function state_of(base, id)
+  if estimate.listed(base .. 'active', id, view_job.SEARCHED) then return 'active' end
+  if estimate.listed(base .. 'wait', id, view_job.SEARCHED) then return 'waiting' end
+  for _, state in ipairs({ 'prioritized', 'delayed', 'waiting-children', 'completed', 'failed' }) do
+    if redis.call('ZSCORE', base .. state, id) then return state end
+  end
+end
+
+-- Its place for callers that need no more; nil if there is no such job. searched: how many of the wait list are
+function view_job.place(q, id, searched)
+  local base = q.base
+  if redis.call('EXISTS', base .. id) == 0 then return nil end
+  for _, state in ipairs({ 'completed', 'failed', 'delayed', 'waiting-children' }) do
+    if redis.call('ZSCORE', base .. state, id) then return { state = state, position = '', start = '' } end
+  end
+  if redis.call('LPOS', base .. 'active', id) then return { state = 'active', position = '', start = '' } end
+  local position, start = group_line.estimate(base, q.shape, q.now, id, nil, searched)
+  local state = redis.call('ZSCORE', base .. 'prioritized', id) and 'prioritized' or 'waiting'
+  return { state = state, position = position, start = start }
+end
+
+-- Jobs that leave before a delayed one if it is due: those that wait, as far as they are as important, and those due sooner.
+local function ahead_of_delayed(base, id, priority)
+  local ahead = redis.call('LLEN', base .. 'wait') + redis.call('ZRANK', base .. 'delayed', id)
+  if priority == 0 then return ahead end
+  return ahead + redis.call('ZCOUNT', base .. 'prioritized', '-inf', '(' .. as_text.us((priority + 1) * queue_groups.BAND))
+end
+
+-- Its place among the groups: `ahead` counts their turns.
+local function note_groups(q, view, id)
+  local g, group = queue_groups.open(q.base, q.shape, q.now), queue_groups.of_job(q.base, id)
+  local before = group_line.before(g, group, id, view_job.SEARCHED)
+  if not before then return end
+  local line = group_line.open(g, q.shape, { group or '', jobs = {} })
+  local ahead, counted = group_line.ahead(line, group or '', before)
+  local start, limit = group_line.own_start(line, group or '', before, view.cost)
+  view.isAheadAtLeast = view.isAheadAtLeast or line.seen == group_line.MOST
+  view.ahead = math.min(ahead, counted)
+  view.group = {
+    row = group and view_group.row(view_group.open(q), group) or nil, before = before, limit = limit,
+    start = start < math.huge and as_text.us(start) or nil,
+  }
+  local served = group and g:last_slot(group)
+  view.group.served = served and as_text.us(served)
+end
+
+-- When the rate alone lets it start, and when the limits do too.
+local function note_starts(q, view)
+  local base, shape, now, ahead = q.base, q.shape, q.now, view.ahead
+  local m = next_departure.meter(base, shape, now)
+  if m then
+    local first = ahead == 0 and view.cost or next_departure.head_cost(base, shape, now) or 1
+    local from = math.max(m.now, shape.paused_until - m.origin)
+    view.rateStart = as_text.us(m.origin + math.ceil(bucket.nth_slot(m, ahead + 1, first, m.mean_cost, from)))
+  end
+  if not shape.limits then return end
+  local p = schedule.open(base, shape, now)
+  view.taken = p.taken
+  if #p.parts == 0 then return end
+  view.limitStart = as_text.us((schedule.nth(p, ahead + 1)))
+  view.limit = p.limit or p.parts[1].l.name
+end
+
+-- What lists show of jobs; those that no longer exist are left out. with_data: whether to read their data too
+function view_job.rows(q, ids, with_data)
+  local view = { rows = {} }
+  for _, id in ipairs(ids) do
+    local key = q.base .. id
+    local row = { id = id, fields = stored(key, ROW_FIELDS) }
+    if row.fields and row.fields.timestamp then
+      row.cost, row.group = job_options.cost(row.fields.opts), queue_groups.named(row.fields.opts)
+      row.data = with_data and redis.call('HGET', key, 'data') or nil
+      view.rows[#view.rows + 1] = row
+    end
+  end
+  return view
+end
+
+-- What is stored of a job, and its state; nil if there is no such job.
+function view_job.found(q, id)
+  local base, fields = q.base, stored(q.base .. id, FIELDS)
+  if not fields or not fields.timestamp then return nil end
+  local view = { fields = fields, state = state_of(base, id), isAheadAtLeast = false }
+  view.cost = job_options.cost_of_job(base .. id)
+  local due = redis.call('ZSCORE', base .. 'delayed', id)
+  if due then view.dueMs = math.floor(tonumber(due) / 4096) end
+  if not view.state then
+    -- Only the ends of a long list are searched.
+    if redis.call('LLEN', base .. 'wait') <= 2 * view_job.SEARCHED then return nil end
+    view.state, view.ahead, view.isAheadAtLeast = 'waiting', view_job.SEARCHED, true
+  end
+  return view
+end
+
+-- All of it, with its queue.
+function view_job.of_job(q, id, nearly_full)
+  local base, view = q.base, view_job.found(q, id)
+  if not view then return nil end
+  if view.state == 'delayed' then view.ahead = ahead_of_delayed(base, id, tonumber(view.fields.priority) or 0) end
+  if view.state == 'waiting' or view.state == 'prioritized' then
+    if q.shape and q.shape.groups then
+      if not view.isAheadAtLeast then note_groups(q, view, id) end
+    else
+      view.ahead = view.ahead or estimate.position(base, q.shape, q.now, id, view_job.SEARCHED)
+    end
+  end
+  if view.ahead and q.shape and q.shape.mode == 'enforce' then note_starts(q, view) end
+  view.queue = view_queue.of_queue(q, nearly_full)
+  return view
+end
+
+return view_job

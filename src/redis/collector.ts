@@ -27,7 +27,8 @@ const MOST_HELD_MS = 2
 export class Collector<Call, Reply> {
   readonly #options: CollectorOptions<Call, Reply>
   #waiting: Waiting<Call, Reply>[] = []
-  #underWay = 0
+  /** Calls that are sent but not answered. */
+  underWay = 0
   #sendings = 0
   #held: NodeJS.Timeout | undefined
 
@@ -35,25 +36,20 @@ export class Collector<Call, Reply> {
     this.#options = options
   }
 
-  /** Calls that are sent but not answered. */
-  get underWay(): number {
-    return this.#underWay
-  }
-
   add(call: Call): Promise<Reply> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ call, resolve, reject })
-      if (this.#waiting.length >= this.#options.enough(this.#underWay + this.#waiting.length)) this.flush()
+      if (this.#waiting.length >= this.#options.enough(this.underWay + this.#waiting.length)) this.flush()
       else if (this.#waiting.length === 1) this.#later()
     })
   }
 
   /** Counts calls that were sent by themselves. @returns their reply */
   track<T>(sent: Promise<T>, calls = 1): Promise<T> {
-    this.#underWay += calls
+    this.underWay += calls
     this.#sendings += 1
     const ended = () => {
-      this.#underWay -= calls
+      this.underWay -= calls
       this.#sendings -= 1
       // Callers that got a reply may call again at once.
       if (this.#held) process.nextTick(() => this.flush())

@@ -2,6 +2,7 @@
 // them, the channel that wakes workers. It must not know what a shape, a job or a worker is.
 
 import type { IRedisTransaction, RedisClient } from 'bullmq'
+import type { Redis } from 'ioredis'
 
 /** BullMQ's client: a wrapper around ioredis that runs commands defined on it. */
 export type Client = RedisClient
@@ -9,16 +10,7 @@ export type Transaction = IRedisTransaction
 export type ClientOrTransaction = Client | Transaction
 
 /** Commands of ioredis that the type of BullMQ's client lacks. */
-export interface PlainCommands {
-  sadd(key: string, member: string): Promise<number>
-  srem(key: string, member: string): Promise<number>
-  hgetall(key: string): Promise<Readonly<Record<string, string>>>
-  hset(key: string, field: string, value: string | number): Promise<number>
-  hsetnx(key: string, field: string, value: string): Promise<number>
-  hdel(key: string, field: string): Promise<number>
-  exists(key: string): Promise<number>
-  publish(channel: string, message: string): Promise<number>
-}
+export type PlainCommands = Pick<Redis, 'sadd' | 'srem' | 'hgetall' | 'hset' | 'hsetnx' | 'hdel' | 'exists' | 'publish'>
 
 /** Commands take keys and arguments in one flat list. */
 export type Argument = string | number | Buffer | null | undefined

@@ -32,7 +32,7 @@ export interface ClientScript {
 
 export interface DefiningClient {
   readonly isCluster?: boolean
-  defineCommand(name: string, definition: { lua: string; numberOfKeys?: number }): void
+  defineCommand(name: string, definition: { lua: string; numberOfKeys?: number | undefined }): void
 }
 
 type CommandClass = new (name: string, args: readonly unknown[], options: object) => Command
@@ -80,12 +80,8 @@ const IS_OFF = process.env.SLUICE_FUNCTIONS === 'never'
 
 /** @throws InvalidInputError */
 export function checkFunctionsOption(option: unknown): void {
-  checkArgument(
-    option === undefined || option === 'auto' || option === 'never',
-    'functions',
-    "'auto' or 'never'",
-    option,
-  )
+  const isRight = option === undefined || option === 'auto' || option === 'never'
+  checkArgument(isRight, 'functions', "'auto' or 'never'", option)
 }
 
 /** Functions are used on this client unless an option or the environment (`SLUICE_FUNCTIONS=never`) says otherwise. */
@@ -99,14 +95,13 @@ export function useFunctions(client: object, option: FunctionsOption | undefined
  */
 export function defineScript(client: DefiningClient, script: ClientScript): void {
   const { name, numberOfKeys } = script
-  const keys = numberOfKeys === undefined ? {} : { numberOfKeys }
   const { scriptsSet, options } = client as { scriptsSet?: Record<string, Script>; options?: { keyPrefix?: string } }
   if (!scriptsSet) {
-    client.defineCommand(name, { lua: script.text(), ...keys })
+    client.defineCommand(name, { lua: script.text(), numberOfKeys })
     return
   }
   // ioredis hashes the text for each client that it is defined on: here only the name.
-  client.defineCommand(name, { lua: name, ...keys })
+  client.defineCommand(name, { lua: name, numberOfKeys })
   const made = scriptsSet[name] as Script
   made.execute = executeOf(script, made, options?.keyPrefix ?? '')
   // While the program starts: a first decision of a limit has little time.
@@ -133,9 +128,11 @@ function executeOf(script: ClientScript, made: Script, keyPrefix: string): Scrip
       command.promise = command.promise.catch(async (error: Error) => {
         const obstacle = obstacleOf(error)
         if (obstacle === 'not loaded' && attempt < MAX_ATTEMPTS) {
-          if (await loaded(client, script.library(), command)) return send(attempt + 1, newCall())
+          const load = ['function', 'load', script.library().text]
+          if (await behindAll(client, script.library(), command, load)) return send(attempt + 1, newCall())
         } else if (obstacle) {
-          await allAnswered(client, script.library(), command)
+          // Otherwise a later call, which goes as a text at once, would overtake those that are yet to be refused.
+          await behindAll(client, script.library(), command, ['ping'])
           refuse(client, error)
         } else if (!(isRefusedWrite(error) || (script.isTriedAsText && takesNoWrites(error)))) throw error
         return asText(client, args, options)
@@ -208,19 +205,10 @@ function waitAt(client: Container, library: Library, call: Command): Promise<unk
 }
 
 /**
- * @param wanted the call whose node lacks the library
- * @returns whether the library is there now; false: not now, so the call goes as a text
+ * Sends a command behind all calls that are under way. Later ones wait until these, and it, are answered.
+ * @param call that met an obstacle, for the node that answered it
+ * @returns whether Redis did what was asked; false: not now, so the call goes as a text
  */
-function loaded(client: Container, library: Library, wanted: Command): Promise<boolean> {
-  return behindAll(client, library, wanted, ['function', 'load', library.text])
-}
-
-/** Otherwise a later call, which goes as a text at once, would overtake those that are yet to be refused. */
-function allAnswered(client: Container, library: Library, refused: Command): Promise<boolean> {
-  return behindAll(client, library, refused, ['ping'])
-}
-
-/** Sends a command behind all calls that are under way. Later ones wait until these, and it, are answered. */
 function behindAll(client: Container, library: Library, call: Command, words: string[]): Promise<boolean> {
   client[WAITS] ??= new Map()
   const all = client[WAITS]

@@ -6,10 +6,8 @@ const STALLED = 'job stalled more than allowable limit'
 /** The reason written by `lua/shape/job-options.lua`, which cannot format a date. */
 const EXPIRED = /^deadline: could not start before (\d+)$/
 
-/** When a job must have started, ms since 1970; undefined if it has no deadline. */
-function deadlineOf({ opts }: Pick<Job, 'opts'>): number | undefined {
-  return (opts as { mustStartBefore?: number }).mustStartBefore
-}
+/** As stored: ms since 1970. */
+type Deadline = { readonly mustStartBefore?: number }
 
 /** @param deadlineMs since 1970 */
 function deadlineReason(deadlineMs: number): string {
@@ -21,8 +19,8 @@ function deadlineReason(deadlineMs: number): string {
  * @param clock Redis's
  * @returns the error to fail a late job with, or undefined
  */
-export function expiryOf(job: Pick<Job, 'opts'>, clock: Pick<RedisClock, 'nowUs'>): UnrecoverableError | undefined {
-  const deadlineMs = deadlineOf(job)
+export function expiryOf({ opts }: Pick<Job, 'opts'>, clock: RedisClock): UnrecoverableError | undefined {
+  const { mustStartBefore: deadlineMs } = opts as Deadline
   if (deadlineMs === undefined) return undefined
   const nowUs = clock.nowUs()
   if (nowUs === undefined || nowUs <= deadlineMs * 1000) return undefined
@@ -30,9 +28,9 @@ export function expiryOf(job: Pick<Job, 'opts'>, clock: Pick<RedisClock, 'nowUs'
 }
 
 /** The deadline (ms since 1970) of a job that failed because it could not start in time; undefined for any other. */
-export function missedDeadline(job: Pick<Job, 'opts' | 'failedReason'>): number | undefined {
-  const deadlineMs = deadlineOf(job)
-  return deadlineMs !== undefined && job.failedReason === deadlineReason(deadlineMs) ? deadlineMs : undefined
+export function missedDeadline({ opts, failedReason }: Pick<Job, 'opts' | 'failedReason'>): number | undefined {
+  const { mustStartBefore: deadlineMs } = opts as Deadline
+  return deadlineMs !== undefined && failedReason === deadlineReason(deadlineMs) ? deadlineMs : undefined
 }
 
 /**

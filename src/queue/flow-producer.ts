@@ -67,18 +67,14 @@ export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
     for (const { defaultJobOptions } of Object.values(opts?.queuesOptions ?? {})) {
       checkJobDefaults(defaultJobOptions as ShapedJobsOptions | undefined)
     }
-    return this.#admit(flow.queueName, () => super.add(checked as FlowJob, opts))
+    return this.#admitTimeout.run(flow.queueName, () => super.add(checked as FlowJob, opts))
   }
 
   /** Adds several flows, all or none. */
   override async addBulk(flows: ShapedFlowJob[]): Promise<JobNode[]> {
     checkJobList('addBulk', flows)
     const checked = flows.map((flow) => checkFlow(flow) as FlowJob)
-    return this.#admit(flows[0]?.queueName ?? '', () => super.addBulk(checked))
-  }
-
-  #admit<T>(queueName: string, run: () => Promise<T>): Promise<T> {
-    return this.#admitTimeout.run(queueName, run)
+    return this.#admitTimeout.run(flows[0]?.queueName ?? '', () => super.addBulk(checked))
   }
 }
 

@@ -132,18 +132,18 @@ export class QueueGroups {
 
   async set(id: string, override: GroupOverride, change: ShapeChange): Promise<void> {
     const { by, reason, ttlMs } = change
-    await this.#change(id, encodeGroupOverride(override), { by, reason }, ttlMs)
+    await this.#store.changeGroup(id, encodeGroupOverride(override), { by, reason }, ttlMs)
   }
 
   /** Lifts what was set, except for a pause. */
   async clear(id: string, fields: readonly (keyof GroupFields)[], who: Attribution): Promise<void> {
     for (const field of fields) checkGroupField(field)
     const lifted = fields.length > 0 ? fields : GROUP_FIELDS
-    await this.#change(id, Object.fromEntries(lifted.map((field) => [field, { clear: true }])), who)
+    await this.#store.changeGroup(id, Object.fromEntries(lifted.map((field) => [field, { clear: true }])), who)
   }
 
   async pause(id: string, who: Attribution, ttlMs: number | undefined): Promise<void> {
-    await this.#change(id, { paused: true }, who, ttlMs)
+    await this.#store.changeGroup(id, { paused: true }, who, ttlMs)
   }
 
   /** What to say of a paused group that takes jobs without end; undefined if something bounds it, or that is not known. */
@@ -158,11 +158,7 @@ export class QueueGroups {
 
   /** Lifts a pause, and what `rateLimitGroup` and feedback hold. */
   async resume(id: string, who: Attribution): Promise<void> {
-    await this.#change(id, Object.fromEntries(HOLDS.map((field) => [field, { clear: true }])), who)
-  }
-
-  #change(id: string, fields: object, who: Attribution, ttlMs?: number): Promise<void> {
-    return this.#store.changeGroup(id, fields, who, ttlMs)
+    await this.#store.changeGroup(id, Object.fromEntries(HOLDS.map((field) => [field, { clear: true }])), who)
   }
 
   async state(id: string): Promise<GroupState> {

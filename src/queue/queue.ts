@@ -275,16 +275,18 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
 
   /** BullMQ's pause, which has no end. `who`, if given, goes into the history. */
   override async pause(who?: Attribution): Promise<void> {
-    if (who) checkWho('pause', who)
-    await this.#admit(() => super.pause())
-    if (who) await this.#admit(() => this.backend.store.note('pause', QUEUE_PAUSE, who))
+    await this.#noted('pause', () => super.pause(), who)
   }
 
   /** Ends BullMQ's pause. */
   override async resume(who?: Attribution): Promise<void> {
-    if (who) checkWho('resume', who)
-    await this.#admit(() => super.resume())
-    if (who) await this.#admit(() => this.backend.store.note('resume', QUEUE_PAUSE, who))
+    await this.#noted('resume', () => super.resume(), who)
+  }
+
+  async #noted(change: 'pause' | 'resume', run: () => Promise<void>, who: Attribution | undefined): Promise<void> {
+    if (who) checkWho(change, who)
+    await this.#admit(run)
+    if (who) await this.#admit(() => this.backend.store.note(change, QUEUE_PAUSE, who))
   }
 
   /** Lifts the meter's pause. BullMQ's `pause()` is lifted by `resume()`. */

@@ -248,7 +248,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
    * Changes what is set for one group, after restoring what Redis has lost.
    * @throws InvalidGroupError, NoGroupsError
    */
-  async changeGroup(id: string, fields: object, who: Attribution, ttlMs: number | undefined): Promise<void> {
+  async changeGroup(id: string, fields: object, who: Attribution, ttlMs?: number): Promise<void> {
     checkGroupId(id)
     if (ttlMs !== undefined && !(Number.isFinite(ttlMs) && ttlMs > 0)) {
       throw new InvalidInputError(`the time for which a group is changed must be a number of ms > 0; got ${ttlMs}`)

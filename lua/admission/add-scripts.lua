@@ -3,7 +3,7 @@ local add_job_scheduler = use 'bullmq/addJobScheduler'
 local add_parent_job = use 'bullmq/addParentJob'
 local add_prioritized_job = use 'bullmq/addPrioritizedJob'
 local add_standard_job = use 'bullmq/addStandardJob'
-local touched = use 'gate/touched'
+local wake = use 'gate/wake'
 
 -- BullMQ's add scripts, by its names. One is made when it is first asked for.
 local add_scripts = {}
@@ -37,7 +37,7 @@ function add_scripts.whole(script, redis, base, args)
     redis.call('DEL', base .. cmsgpack.unpack(args[1])[2])
     return type(failure) == 'table' and failure or { err = failure }
   end
-  touched.note(base)
+  wake.note(base)
 end
 
 return add_scripts

@@ -4,7 +4,6 @@ local fits_surely = use 'admission/fits-surely'
 local new_job = use 'admission/new-job'
 local occupancy = use 'admission/occupancy'
 local batch_once = use 'ends/batch-once'
-local touched = use 'gate/touched'
 local wake = use 'gate/wake'
 local group_adds = use 'groups/adds'
 local queue_groups = use 'groups/queue-groups'
@@ -55,7 +54,7 @@ local function add_plain(call, highest, deduplicates)
   if not (fits and has_places(call, deduplicates)) then return nil end
   local add = add_scripts.adder(hooked_redis(redis, batch_once.handlers(call.base)), call.base)
   local replies, failure = add_all(call, function(job, at) return pcall(add, job.script, call.argv, at) end)
-  touched.wake()
+  wake.touched()
   if timed then wake.head_changed(call.base) end
   return replies, failure, redis.call('LLEN', call.base .. 'wait')
 end
@@ -107,7 +106,7 @@ local function add_in_groups(call, highest)
   group_adds.save(groups)
   wake.head_changed(base, groups)
   wake.delayed(base)
-  touched.wake()
+  wake.touched()
   return replies, failure
 end
 

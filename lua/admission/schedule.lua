@@ -1,6 +1,6 @@
 local ageing_open = use 'gate/ageing-open'
 local limit_checks = use 'limits/checks'
-local queue_limit_control = use 'limits/queue-limit-control'
+local limit_control = use 'limits/control'
 local queue_limits = use 'limits/queue-limits'
 local bucket = use 'meter/bucket'
 local meter = use 'meter/meter'
@@ -25,7 +25,7 @@ local schedule = {
 
 function schedule.open_limits(p, shape)
   for _, l in ipairs(cjson.decode(shape.limits)) do
-    limit_checks.prepare(l, queue_limit_control(l, p.base), p.now, true)
+    limit_checks.prepare(l, limit_control.of_queue(l, p.base), p.now, true)
     local key = l.control .. l.state
     if l.algorithm == 'concurrency' then
       local taken = l.mode == 'enforce' and redis.call('ZCOUNT', key, '(' .. as_text.us(p.now), '+inf') or 0

@@ -3,7 +3,6 @@ local ends = use 'ends/ends'
 local exchanged = use 'ends/exchanged'
 local end_kind = use 'ends/kind'
 local departure = use 'gate/departure'
-local touched = use 'gate/touched'
 local wake = use 'gate/wake'
 local as_text = use 'redis/as-text'
 
@@ -51,7 +50,7 @@ local function end_at_gate(call, from)
   if unshaped then return departure.reply(d, results, '') end
   -- If no job was looked for, the worker asks for jobs.
   if exchanged.found == exchanged.wanted or not (exchanged.last or #d.fetched > 0) then
-    touched.wake()
+    wake.touched()
     if freed then wake.one(exchanged.base) end
     return { 1, as_text.us(d.now), results }
   end

@@ -6,11 +6,9 @@ local quick_answer = use 'ends/quick-answer'
 local grants = use 'gate/grants'
 local held = use 'gate/held'
 local sleepers = use 'gate/sleepers'
-local touched = use 'gate/touched'
+local wake = use 'gate/wake'
 local charged = use 'limits/charged'
-local limit_horizon = use 'limits/horizon'
 local queue_limits = use 'limits/queue-limits'
-local queue_places = use 'limits/queue-places'
 local bucket = use 'meter/bucket'
 local meter = use 'meter/meter'
 local pace = use 'meter/pace'
@@ -106,7 +104,7 @@ end
 -- ending jobs give back, or one that is used up; or if this call was sent before, and its grant is remembered.
 local function open(call)
   local base, limits = call.base, call.holds.limits
-  if (limits and queue_places.are_limited(limits)) or grants.recall(base, call.grant) then return nil end
+  if (limits and queue_limits.are_limited(limits)) or grants.recall(base, call.grant) then return nil end
   local time = redis.call('TIME')
   local q = { base = base, time = time, now = time[1] * 1000000 + time[2], at = as_text.time(time), jobs = {} }
   if call.holds.interval then
@@ -170,7 +168,7 @@ end
 local function save(q, call)
   local count, meter_key, m = #q.jobs, q.base .. 'meta:meter', q.meter
   note_holds(q, meter_key)
-  local reach, span = limit_horizon.reach(q.parts, call.horizon, tonumber(call.memo_ms), q.now)
+  local reach, span = queue_limits.reach(q.parts, call.horizon, tonumber(call.memo_ms), q.now)
   local function slots(i) return slot_of(q, i) end
   sleepers.hand_on(q.base, call.caller, q.now, span, sleepers.sooner(slots, reach - span))
   if count == 0 then return end
@@ -198,7 +196,7 @@ local function end_conforming(call)
     at = at + ends.FIELDS
   end
   charge(quick)
-  touched.wake()
+  wake.touched()
   if at <= #exchanged.argv then
     call.now, call.fetched, call.meter, call.limits = quick.now, quick.jobs, quick.meter, #quick.parts > 0 and quick.parts or nil
     return nil, at

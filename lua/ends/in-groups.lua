@@ -4,7 +4,6 @@ local ends = use 'ends/ends'
 local exchanged = use 'ends/exchanged'
 local quick_answer = use 'ends/quick-answer'
 local grants = use 'gate/grants'
-local touched = use 'gate/touched'
 local wake = use 'gate/wake'
 local queue_groups = use 'groups/queue-groups'
 local pace = use 'meter/pace'
@@ -144,7 +143,7 @@ local function end_in_groups(call, shape)
     if came then came[5] = q.score end
   end
   if save(q, call) then wake.one(base) end
-  touched.wake()
+  wake.touched()
   local answer = exchanged.last and quick_answer.reply(base, exchanged.results, exchanged.last, q.time)
   -- BullMQ's text takes held jobs for none.
   local held = answer and answer[5] == 'empty' and redis.call('EXISTS', base .. 'prioritized', base .. 'wait') > 0

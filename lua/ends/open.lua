@@ -3,7 +3,7 @@ local ends = use 'ends/ends'
 local exchanged = use 'ends/exchanged'
 local job_began = use 'ends/job-began'
 local quick_answer = use 'ends/quick-answer'
-local touched = use 'gate/touched'
+local wake = use 'gate/wake'
 local delay_clock = use 'redis/delay-clock'
 local hooked_redis = use 'redis/hooked-redis'
 
@@ -18,7 +18,7 @@ local function end_open(stored, unreported)
   for at = ends.FIRST, #exchanged.argv, ends.FIELDS do
     if ends.exchange(at, once) then came = came + 1 end
   end
-  touched.wake()
+  wake.touched()
   if exchanged.repeated then unreported = '-1' end
   if unreported == '-1' and came == exchanged.wanted then return { 1, '', exchanged.results } end
   local time = quick_answer.note(exchanged.base, unreported, came, began)

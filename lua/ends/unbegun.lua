@@ -1,8 +1,8 @@
 local group_limits_of = use 'groups/limits-of'
 local queue_groups = use 'groups/queue-groups'
 local charged = use 'limits/charged'
+local limit_control = use 'limits/control'
 local queue_limits = use 'limits/queue-limits'
-local queue_places = use 'limits/queue-places'
 local bucket = use 'meter/bucket'
 local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
@@ -140,7 +140,7 @@ function unbegun.refund(base, part, running, jobs, leaving, budget)
   changed = (first and unbegun.leave(base, part, running, leaving, given)) or changed
   if not changed then return false end
   l.verbs.save(part.s, l)
-  if l.shared then queue_places.call_others(l.control, base) end
+  if l.shared then limit_control.call_others(l.control, base) end
   return true
 end
 

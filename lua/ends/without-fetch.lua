@@ -1,6 +1,5 @@
-local touched = use 'gate/touched'
 local wake = use 'gate/wake'
-local queue_places = use 'limits/queue-places'
+local queue_limits = use 'limits/queue-limits'
 local hooked_redis = use 'redis/hooked-redis'
 
 -- What remains to be done after a finish that does not fetch the next job.
@@ -19,8 +18,8 @@ end
 
 -- With a limit on running jobs, jobs that ended wake a worker that waits for a place. ended: how many
 function without_fetch.frees_place(base, ended)
-  touched.wake()
-  queue_places.freed(base, redis.call('HGET', base .. 'meta:shape', 'limits'))
+  wake.touched()
+  queue_limits.freed(base, redis.call('HGET', base .. 'meta:shape', 'limits'))
   local places = tonumber(redis.call('HGET', base .. 'meta', 'concurrency') or nil)
   if not places then return end
   if wake.marked(base) then return end

@@ -1,6 +1,5 @@
 local pacing = use 'feedback/pacing'
-local queue_limit_control = use 'limits/queue-limit-control'
-local limit_switch = use 'limits/switch'
+local limit_control = use 'limits/control'
 local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 local shapes = use 'shape/shapes'
@@ -97,9 +96,9 @@ end
 local function feedback_block_limit(r, f, ms)
   for _, l in ipairs(r.shape_limits) do
     if l.name == f.scope.limit then
-      local control = queue_limit_control(l, r.base)
+      local control = limit_control.of_queue(l, r.base)
       local at = r.now + math.ceil(ms * 1000)
-      limit_switch.block(control, control .. l.state, r.now, at)
+      limit_control.block(control, control .. l.state, r.now, at)
       feedback.note(r, f, { kind = 'pause', ['until'] = math.ceil(at / 1000) })
       return true
     end

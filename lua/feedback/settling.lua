@@ -1,8 +1,8 @@
 local group_limits_of = use 'groups/limits-of'
 local queue_groups = use 'groups/queue-groups'
 local charged = use 'limits/charged'
+local limit_control = use 'limits/control'
 local queue_limits = use 'limits/queue-limits'
-local queue_places = use 'limits/queue-places'
 local limit_state = use 'limits/state'
 local bucket = use 'meter/bucket'
 local meter = use 'meter/meter'
@@ -131,7 +131,7 @@ function settling.limit(c, part, change)
   if change == 0 then return end
   limit_state.settle(l, s, change)
   c.changed[l.per == 'group' and 4 or 3][l.name] = as_text.exact(change)
-  if change < 0 and l.shared then queue_places.call_others(l.control, c.base) end
+  if change < 0 and l.shared then limit_control.call_others(l.control, c.base) end
   settling.count(c, change)
 end
 

@@ -7,10 +7,8 @@ local gates = use 'gate/gates'
 local grants = use 'gate/grants'
 local held = use 'gate/held'
 local sleepers = use 'gate/sleepers'
-local touched = use 'gate/touched'
 local wake = use 'gate/wake'
 local queue_limits = use 'limits/queue-limits'
-local queue_places = use 'limits/queue-places'
 local meter = use 'meter/meter'
 local pace = use 'meter/pace'
 local as_text = use 'redis/as-text'
@@ -41,7 +39,7 @@ local shapes = use 'shape/shapes'
 --  11 id, 12 revision of the shape by which the jobs were granted, '' if there is none
 --  13 news       the shape, if the caller knows another
 --  14 lead       how much sooner than one horizon before its slot a job is requested, µs, and
---  15 span       that horizon, if queues share a limit (limits/horizon); else 0 and ''
+--  15 span       that horizon, if queues share a limit (limits/queue-limits); else 0 and ''
 --  16 passable   1 if a job that comes may leave before the next slot: all groups are held
 -- call: key, base, identity ('id:revision' of the shape that the caller knows, '' if none),
 --   horizon µs (0 for a stock worker, which gets no wake-up time of its own),
@@ -227,7 +225,7 @@ function departure.hand_on(d)
     return false
   end
   -- The places of a job that ended, under a concurrency limit, may be enough for several that cost less.
-  if not queue_places.are_limited(d.shape.limits) or not departure.waiting(call.base) then return false end
+  if not queue_limits.are_limited(d.shape.limits) or not departure.waiting(call.base) then return false end
   return (slots(1) or math.huge) <= d.now
 end
 
@@ -326,14 +324,14 @@ function departure.pace(d, count)
 end
 
 function departure.save(d)
-  touched.wake()
+  wake.touched()
   local count = #d.granted + #d.fetched
   if d.gate.groups then d.gate.groups:save() end
   if count > 0 and d.shape and (d.shape.capacity or d.shape.max_wait_ms) then departure.tell_refusals(d) end
   if d.gate.limits then
     queue_limits.save(d.gate.limits, d.call.base, d.stop == 'closed', d.call.horizon)
   elseif d.stop == 'empty' and d.shape and d.shape.limits then
-    queue_places.free_others(d.call.base, d.shape.limits)
+    queue_limits.free_others(d.call.base, d.shape.limits)
   end
   if (d.gate.delayed_in_shadow or 0) > 0 then
     redis.call('HINCRBY', d.call.base .. 'meta:meter', 'shadowDelayed', d.gate.delayed_in_shadow)

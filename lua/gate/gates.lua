@@ -5,7 +5,6 @@ local group_limits_of = use 'groups/limits-of'
 local queue_groups = use 'groups/queue-groups'
 local charged = use 'limits/charged'
 local limit_checks = use 'limits/checks'
-local limit_horizon = use 'limits/horizon'
 local queue_limits = use 'limits/queue-limits'
 local bucket = use 'meter/bucket'
 local meter = use 'meter/meter'
@@ -50,7 +49,7 @@ local function gate_open_limits(gate)
   local shape = gate.shape
   gate.reaches, gate.limits = true, gate.limits or queue_limits.open(shape, gate.base, gate.now)
   if not gate.lock_ms or shape.mode ~= 'enforce' then return end
-  gate.horizon, gate.span = limit_horizon.reach(gate.limits, gate.horizon, gate.lock_ms, gate.now)
+  gate.horizon, gate.span = queue_limits.reach(gate.limits, gate.horizon, gate.lock_ms, gate.now)
 end
 
 -- What the gate does about groups.

@@ -1,5 +1,4 @@
 local queued_at_redis = use 'gate/queued-at-redis'
-local touched = use 'gate/touched'
 local wake = use 'gate/wake'
 local queue_groups = use 'groups/queue-groups'
 local hooked_redis = use 'redis/hooked-redis'
@@ -40,7 +39,7 @@ function group_hooks.redis(redis, known)
   local function of(lists)
     return function(command, key, ...)
       local base, list = string.match(key, '^(.*:)([^:]+)$')
-      if list ~= 'active' and list ~= 'waiting-children' then touched.note(base) end
+      if list ~= 'active' and list ~= 'waiting-children' then wake.note(base) end
       if not lists[list] then return call(command, key, ...) end
       return target_of(base).call(command, key, ...)
     end
@@ -52,7 +51,7 @@ function group_hooks.redis(redis, known)
     -- For a queue that is not known yet, the command would be one more: gate/ageing-open does without.
     ZADD = function(command, key, ...)
       local base, list = string.match(key, '^(.*:)([^:]+)$')
-      if list == 'prioritized' or list == 'delayed' then touched.note(base) end
+      if list == 'prioritized' or list == 'delayed' then wake.note(base) end
       if not later[list] and not (list == 'prioritized' and known[base]) then return call(command, key, ...) end
       return target_of(base).call(command, key, ...)
     end,
@@ -64,7 +63,7 @@ function group_hooks.redis(redis, known)
   })
   return hooked, function()
     for _, g in ipairs(opened) do group_hooks.store(g) end
-    touched.wake()
+    wake.touched()
   end
 end
 

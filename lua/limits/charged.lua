@@ -1,4 +1,4 @@
-local limit_horizon = use 'limits/horizon'
+local queue_limits = use 'limits/queue-limits'
 local as_text = use 'redis/as-text'
 
 -- What is kept with a job that is charged under limits, in its field `charged`: which limits they are (ends/unbegun) and,
@@ -17,7 +17,7 @@ end
 -- that which was charged. It counts in the same windows until the first of them ends, unless a window begins with it.
 -- parts: what it was charged; lock_ms: how long its lock lasts, of which no job is held for more than a part
 function charged.start_by(parts, slot, lock_ms)
-  local by = slot + lock_ms * 1000 * limit_horizon.LOCK_LIFE_HELD
+  local by = slot + lock_ms * 1000 * queue_limits.LOCK_LIFE_HELD
   for _, part in ipairs(parts) do
     local l = part.l
     if l.mode ~= 'off' and l.algorithm ~= 'concurrency' and part.cost ~= 0 then

@@ -1,17 +1,51 @@
-local algorithm_named = use 'limits/algorithm-named'
+local concurrency = use 'limits/concurrency'
+local limit_control = use 'limits/control'
+local fixed_window = use 'limits/fixed-window'
+local gcra = use 'limits/gcra'
+local leaky_bucket = use 'limits/leaky-bucket'
+local sliding_window_counter = use 'limits/sliding-window-counter'
+local sliding_window_log = use 'limits/sliding-window-log'
 local limit_state = use 'limits/state'
-local limit_switch = use 'limits/switch'
+local token_bucket = use 'limits/token-bucket'
 local as_text = use 'redis/as-text'
 
 -- Shared by the scripts of sluice/limits. docs/redis-keys.md has the keys of a limit; `control` is the name of its hash.
 
 local limit_checks = {}
 
+-- The algorithms by name.
+-- Each is a table of functions over a limit l, as src/limits/definition.ts writes it:
+--   open(key, l, now, packed)    the state s of a key; s.now is the time (µs); packed as in limit_state.load
+--   earliest(s, l, cost)         when that cost conforms: µs after s.now, not before it
+--   charge(s, l, cost, offset)   charges it for that time, µs after s.now; only in memory if s.planned is set, a table
+--                                for the algorithm's own use
+--   adjust(s, l, cost)           charges it now unconditionally, or refunds it (cost < 0)
+--   remove(s, l, cost)           undoes the last charge, if that differs from a refund
+--   charged_until(s, since)      the sum of all charges up to a time; without it, s.start is the start of the window
+--   take_back(s, l, cost, slot, budget)  undoes a charge for that time (µs) of what never started, the latest first; false
+--                                if it cannot be undone without letting more pass than is allowed, or within the budget
+--                                of the call: budget.entries of logs may still be read. Not for places: they follow
+--                                their holders
+--   begin(s, l, start, used, opening)  for a window: sets its start, what was charged in it, and what of that for its start
+--   save(s, l)                   stores what was charged
+--   view(s, l)                   units left now, and when all are available again (µs since 1970)
+-- What conforms once also conforms later, as long as nothing is charged: so the earliest time at which several limits
+-- are met together is the latest of theirs.
+local function algorithm_named(name)
+  if name == 'concurrency' then return concurrency end
+  if name == 'fixed-window' then return fixed_window end
+  if name == 'gcra' then return gcra end
+  if name == 'leaky-bucket' then return leaky_bucket end
+  if name == 'sliding-window-counter' then return sliding_window_counter end
+  if name == 'sliding-window-log' then return sliding_window_log end
+  if name == 'token-bucket' then return token_bucket end
+end
+
 -- waits: for a caller that waits for its turn, and leaves the reserved share to callers that do not, unless it is idle
 -- switch: its string, false if there is none, nil if it must be read
 function limit_checks.prepare(l, control, now, waits, switch)
-  if switch == nil then switch = redis.call('GET', limit_switch.key(control)) end
-  local mode, blocked_until, taken_at, version, horizon, horizon_at = limit_switch.read(switch)
+  if switch == nil then switch = redis.call('GET', limit_control.key(control)) end
+  local mode, blocked_until, taken_at, version, horizon, horizon_at = limit_control.read(switch)
   if mode ~= '-' then l.mode = mode end
   l.control, l.blocked_until, l.verbs = control, blocked_until, algorithm_named(l.algorithm)
   l.outdated = version > (l.version or 0)
@@ -96,7 +130,7 @@ end
 
 -- Records a take by a caller that does not wait: the share reserved for such callers is not lent for a while.
 function limit_checks.note_take(l, now)
-  if l.reserve and l.mode ~= 'off' then limit_switch.write(l.control, { taken_at = now, lend = l.lend }) end
+  if l.reserve and l.mode ~= 'off' then limit_control.write(l.control, { taken_at = now, lend = l.lend }) end
 end
 
 -- Appends the result to a reply, after its first `size` entries: the wait, units left, µs from now until all are

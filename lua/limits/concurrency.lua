@@ -6,7 +6,7 @@ local keep_key = use 'redis/keep-key'
 --   l.limit   leases at once; a cost of n takes n of them
 --   l.window  µs that a lease lasts
 -- A lease named by a job's key lasts as long as the job's lock: those that have run out are renewed at the next look,
--- and what extends the lock keeps the sorted set (limits/keep-places), or it would expire while no job is looked for.
+-- and what extends the lock keeps the sorted set (queue_limits.keep_places), or it would expire while no job is looked for.
 --   s.lock_ms  how long the lock of such a job lasts at first
 -- A sorted set: member = '1 ' and the lease ('2 ' and so on for the others of one decision), score = when it expires
 -- (µs).

@@ -1,7 +1,7 @@
+local wake = use 'gate/wake'
 local limit_checks = use 'limits/checks'
-local limit_horizon = use 'limits/horizon'
-local queue_limit_control = use 'limits/queue-limit-control'
-local queue_places = use 'limits/queue-places'
+local limit_control = use 'limits/control'
+local keep_key = use 'redis/keep-key'
 
 -- The limits of a shape that departures must meet besides its rate: all of them, or the job waits. The shape stores
 -- them as src/limits/queue-limits.ts writes them:
@@ -11,14 +11,25 @@ local queue_places = use 'limits/queue-places'
 --   state                 the end of the Redis key that holds it
 --   definition, version   for a shared one: what its users must agree on, JSON
 -- and its allowance, as in limits/state.
-
-local queue_limits = {}
+-- How far ahead queues that share a limit are granted slots: a charge for a slot ahead lets nothing else pass before
+-- that slot. If a queue's own rate spaces out its jobs, and it is granted further ahead than another queue, the latter
+-- would never find a slot. So all of them grant as far ahead as the one with the largest horizon, but no worker holds a
+-- job for longer than its lock allows. The horizon is stored in the limit's switch: a grant ahead writes it if it is
+-- larger, or if half of its lifetime has passed.
+local queue_limits = {
+  -- Horizons derived from a round trip differ from call to call: they are stored in steps of this many µs.
+  STEP_US = 10000,
+  -- The maximum share of a lock's life for which a worker holds a job, as in src/worker/dispatcher.ts.
+  LOCK_LIFE_HELD = 1 / 4,
+  -- A worker with a larger horizon goes to sleep as if its horizon were this.
+  MOST_SPAN_US = 50000,
+}
 
 -- The limits of a shape, each with its state. They are charged in memory, and stored by queue_limits.save.
 function queue_limits.open(shape, base, now)
   local parts = {}
   for i, l in ipairs(cjson.decode(shape.limits)) do
-    limit_checks.prepare(l, queue_limit_control(l, base), now, true)
+    limit_checks.prepare(l, limit_control.of_queue(l, base), now, true)
     local key = l.control .. l.state
     parts[i] = { l = l, offset = 0, blocked = limit_checks.blocked(l, key, now), s = l.verbs.open(key, l, now) }
   end
@@ -62,10 +73,46 @@ function queue_limits.charge(parts, offset, job_key, lock_ms)
   end
 end
 
+-- Places are taken at the time of a grant, not of its slot.
+local function horizon_matters(l)
+  return l.shared and l.mode == 'enforce' and l.algorithm ~= 'concurrency'
+end
+
+-- The stored horizon, µs; 0 for none. A time in the future comes from a clock that went back.
+local function known_horizon(l, now)
+  local since = now - l.horizon_at
+  return since >= 0 and since <= limit_control.HORIZON_MEMORY_US and l.horizon or 0
+end
+
+-- How far ahead a worker is granted slots, µs; second, the horizon that it uses when it goes to sleep. own: its own
+-- horizon; 0 for one that starts jobs at once. lock_ms: how long its locks last
+-- Under a shared limit, the first worker to ask gets the slots: one that waited for half a large horizon of them would
+-- leave them to others, or lose them if others are granted later ones.
+function queue_limits.reach(parts, own, lock_ms, now)
+  local most, reach, span = lock_ms * 1000 * queue_limits.LOCK_LIFE_HELD, own, own
+  if own == 0 then return own, span end
+  for _, part in ipairs(parts) do
+    if horizon_matters(part.l) then
+      span = math.min(span, queue_limits.MOST_SPAN_US)
+      reach = math.max(reach, math.min(most, known_horizon(part.l, now)))
+    end
+  end
+  return reach, span
+end
+
+-- Records that a worker with that horizon was granted something ahead.
+local function note_horizon(l, own, now)
+  if not horizon_matters(l) then return end
+  local horizon, known = math.ceil(own / queue_limits.STEP_US) * queue_limits.STEP_US, known_horizon(l, now)
+  if horizon > known or (horizon == known and now - l.horizon_at > limit_control.HORIZON_MEMORY_US / 2) then
+    limit_control.write(l.control, { horizon = horizon, horizon_at = now })
+  end
+end
+
 -- Remaining places go to others that share the limit; other workers of the queue sleep until their slots.
 local function queue_limit_pass_on(part, base)
   if part.l.algorithm ~= 'concurrency' or part.s.used >= part.l.limit then return end
-  if part.l.shared then queue_places.call_others(part.l.control, base) end
+  if part.l.shared then limit_control.call_others(part.l.control, base) end
 end
 
 -- A queue that waits for a shared limit is woken when the limit changes or has a place. horizon: µs, of the worker
@@ -74,12 +121,41 @@ function queue_limits.save(parts, base, closed, horizon)
   for _, part in ipairs(parts) do
     local l = part.l
     if part.charged then l.verbs.save(part.s, l) end
-    if part.ahead and horizon then limit_horizon.note(l, horizon, part.s.now) end
+    if part.ahead and horizon then note_horizon(l, horizon, part.s.now) end
     if closed and (part.awaited or limit_checks.wait(part) > 0) then
-      if l.shared then redis.call('SADD', queue_places.waiting(l.control), base) end
+      if l.shared then redis.call('SADD', limit_control.waiting(l.control), base) end
     else
       queue_limit_pass_on(part, base)
     end
+  end
+end
+
+function queue_limits.are_limited(limits)
+  return limits and string.find(limits, '"algorithm":"concurrency"', 1, true)
+end
+
+-- A job has ended, and its queue does not need its place. limits: JSON
+function queue_limits.free_others(base, limits)
+  if not queue_limits.are_limited(limits) then return end
+  for _, l in ipairs(cjson.decode(limits)) do
+    if l.shared and l.algorithm == 'concurrency' then limit_control.call_others(limit_control.of_queue(l, base), base) end
+  end
+end
+
+-- A job has ended: one that waits for its place may start, here or in a queue that shares the limit.
+function queue_limits.freed(base, limits)
+  if not queue_limits.are_limited(limits) then return end
+  wake.sleeper(base)
+  queue_limits.free_others(base, limits)
+end
+
+-- Keeps the places of running jobs (limits/concurrency) while their locks are extended. lock_ms: how long these last from
+-- now on
+function queue_limits.keep_places(base, lock_ms)
+  local limits = redis.call('HGET', base .. 'meta:shape', 'limits')
+  if not queue_limits.are_limited(limits) then return end
+  for _, l in ipairs(cjson.decode(limits)) do
+    if l.algorithm == 'concurrency' then keep_key(limit_control.of_queue(l, base) .. l.state, lock_ms + 1000) end
   end
 end
 

@@ -1,4 +1,4 @@
-local queue_limit_control = use 'limits/queue-limit-control'
+local limit_control = use 'limits/control'
 local bucket = use 'meter/bucket'
 
 -- The state of one key of a limit, of those that keep one: four numbers, packed into a string. It expires when it no longer
@@ -65,7 +65,7 @@ end
 -- The limits (JSON) of a queue change at `at` (µs): up to then their buckets use the intervals that they had.
 function limit_state.change_limits(base, limits, at)
   for _, l in ipairs(cjson.decode(limits)) do
-    local key = l.interval and queue_limit_control(l, base) .. l.state
+    local key = l.interval and limit_control.of_queue(l, base) .. l.state
     local packed = key and redis.call('GET', key)
     if packed then limit_state.at(key, l, at, packed, true) end
   end

@@ -2,7 +2,7 @@
 -- What modules keep until the end of a call, since a library makes their functions only once:
 --   base, shaped, now, waits, empty   redis/delay-clock: the last queue that it was asked about, and whether that has a
 --              shape; Redis's time, µs; the delayed set in which no other job is due, and one that was found empty
---   touched    gate/touched
+--   touched    gate/wake
 --   bytes      ends/fetched-size
 --   finished   ends/finished
 --   in_use     groups/queue-groups: queue -> set of its groups -> whether it may have members, as far as that was read

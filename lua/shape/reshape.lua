@@ -1,5 +1,4 @@
-local limit_names = use 'limits/names'
-local queue_limit_control = use 'limits/queue-limit-control'
+local limit_control = use 'limits/control'
 local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 local shapes = use 'shape/shapes'
@@ -26,10 +25,10 @@ function reshape.define_limits(base, limits, by)
     if l.shared then shared[#shared + 1] = l end
   end
   for _, l in ipairs(shared) do
-    local stored, _, outranks = limit_names.defined(queue_limit_control(l, base), l.definition, l.version)
+    local stored, _, outranks = limit_control.defined(limit_control.of_queue(l, base), l.definition, l.version)
     if not outranks and stored ~= l.definition then return { -5, { l.name, l.definition, stored } } end
   end
-  for _, l in ipairs(shared) do limit_names.define(queue_limit_control(l, base), l.definition, l.version, by) end
+  for _, l in ipairs(shared) do limit_control.define(limit_control.of_queue(l, base), l.definition, l.version, by) end
   return nil
 end
 

@@ -29,7 +29,7 @@ local overflow = use 'admission/overflow'
 local sent_again = use 'admission/sent-again'
 local batch_once = use 'ends/batch-once'
 local queued_at_redis = use 'gate/queued-at-redis'
-local touched = use 'gate/touched'
+local wake = use 'gate/wake'
 local group_adds = use 'groups/adds'
 local group_admission = use 'groups/admission'
 local group_line = use 'groups/line'
@@ -218,6 +218,6 @@ if groups then group_adds.save(groups) end
 if once and asked[1] then once_record.keep(base, once, asked, replies) end
 -- Among groups the length of the list is no position.
 if each and not (shape and shape.groups) then position = redis.call('LLEN', base .. 'wait') end
-touched.by_adds(base, shape, groups)
-touched.wake()
+wake.by_adds(base, shape, groups)
+wake.touched()
 return { 1, {}, replies, shapes.news(key, shape, identity), position, start, '0' }

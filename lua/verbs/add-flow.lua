@@ -19,7 +19,7 @@ local admission = use 'admission/admission'
 local new_job = use 'admission/new-job'
 local sent_again = use 'admission/sent-again'
 local release_parent_if_no_pending_dependencies = use 'bullmq/releaseParentIfNoPendingDependencies'
-local touched = use 'gate/touched'
+local wake = use 'gate/wake'
 local group_hooks = use 'groups/hooks'
 local queue_groups = use 'groups/queue-groups'
 local redis_now = use 'redis/redis-now'
@@ -138,7 +138,7 @@ for at = FIRST, #ARGV, FIELDS do
 end
 for _, queue in ipairs(queues) do
   if queue.groups then queue.groups:save() end
-  touched.by_adds(queue.base, queue.shape, queue.groups)
+  wake.by_adds(queue.base, queue.shape, queue.groups)
 end
-touched.wake()
+wake.touched()
 return { 1, {}, 0, replies, news }

@@ -23,7 +23,6 @@ local new_job = use 'admission/new-job'
 local overflow = use 'admission/overflow'
 local sent_again = use 'admission/sent-again'
 local queued_at_redis = use 'gate/queued-at-redis'
-local touched = use 'gate/touched'
 local wake = use 'gate/wake'
 local group_adds = use 'groups/adds'
 local group_line = use 'groups/line'
@@ -47,7 +46,7 @@ if not job or (job.fits and asked ~= 'start' and not sent_us) then
   if fits then
     local script = add_scripts.named(job and job.script or 'addStandardJob')
     local reply = script.run(redis, script.keys(base), { ARGV[3], ARGV[4], ARGV[5] })
-    touched.wake()
+    wake.touched()
     -- Behind others only a job that is `lifo` may be the next one.
     if timed and (waiting or 0) > 0 then timed = job and job.terms.place == 'l' end
     if timed and wake.heads(base, {})[1] == reply then wake.head_changed(base) end
@@ -105,8 +104,8 @@ end
 -- A negative number is BullMQ's refusal.
 if gone and type(reply) ~= 'number' then overflow.drop(base, shape, gone, now) end
 if groups then groups:save() end
-touched.by_adds(base, shape, groups)
-touched.wake()
+wake.by_adds(base, shape, groups)
+wake.touched()
 local position, start = '', ''
 if asked ~= '' and type(reply) == 'string' then
   position, start = group_line.estimate(base, shape, now, reply, groups)

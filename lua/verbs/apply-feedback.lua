@@ -23,7 +23,7 @@ local evidence = use 'feedback/evidence'
 local feedback = use 'feedback/feedback'
 local wake = use 'gate/wake'
 local group_feedback = use 'groups/feedback'
-local queue_places = use 'limits/queue-places'
+local queue_limits = use 'limits/queue-limits'
 local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
 local history = use 'reports/history'
@@ -156,7 +156,7 @@ local function give_back(job)
   local second = scope.unnamed or (scope.heard and scope.count > 1)
   if not put_back.job(base, job.id, job.token, job.score, second) then return 0 end
   wake.marked(base)
-  queue_places.freed(base, stored[3])
+  queue_limits.freed(base, stored[3])
   return -1
 end
 

@@ -7,8 +7,8 @@
     [1]  how long, ms; 0 lifts the block
   Returns the end of the block (µs), 0 if there is none.
 ]]
-local limit_switch = use 'limits/switch'
+local limit_control = use 'limits/control'
 local redis_now = use 'redis/redis-now'
 
 local now, ms = redis_now(), tonumber(ARGV[1])
-return limit_switch.block(KEYS[1], KEYS[2], now, ms > 0 and now + math.ceil(ms * 1000) or nil)
+return limit_control.block(KEYS[1], KEYS[2], now, ms > 0 and now + math.ceil(ms * 1000) or nil)

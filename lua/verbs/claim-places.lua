@@ -19,7 +19,7 @@ local claims = use 'admission/claims'
 local new_job = use 'admission/new-job'
 local occupancy = use 'admission/occupancy'
 local overflow = use 'admission/overflow'
-local touched = use 'gate/touched'
+local wake = use 'gate/wake'
 local queue_groups = use 'groups/queue-groups'
 local group_share = use 'groups/share'
 local redis_now = use 'redis/redis-now'
@@ -76,7 +76,7 @@ end
 local refusal, gone = admission.refusal(base, shape, now, new, new.count <= MOST_DROPPED and overflow.choose)
 if refusal then return refusal end
 if gone then overflow.drop(base, shape, gone, now) end
-touched.wake()
+wake.touched()
 if not new[1] or not shape.capacity then return { 1, {}, 0 } end
 claims.set(key, base, ARGV[2], new.count, now, tonumber(ARGV[4]))
 return { 1, {}, 1 }

@@ -8,7 +8,7 @@
     [3]  the declarer: host and process id
   Returns {1 if it is in force, 0 if another one is, the definition in force, its version or ''}.
 ]]
-local limit_names = use 'limits/names'
+local limit_control = use 'limits/control'
 
-local in_force, definition, version = limit_names.define(KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3])
+local in_force, definition, version = limit_control.define(KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3])
 return { in_force and 1 or 0, definition, tostring(version) }

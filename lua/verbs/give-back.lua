@@ -15,7 +15,7 @@
 local put_back = use 'ends/put-back'
 local unbegun = use 'ends/unbegun'
 local wake = use 'gate/wake'
-local queue_places = use 'limits/queue-places'
+local queue_limits = use 'limits/queue-limits'
 local bucket = use 'meter/bucket'
 local meter = use 'meter/meter'
 
@@ -65,7 +65,7 @@ local function mark_again()
 end
 
 mark_again()
-if back > 0 then queue_places.freed(base, redis.call('HGET', KEYS[1], 'limits')) end
+if back > 0 then queue_limits.freed(base, redis.call('HGET', KEYS[1], 'limits')) end
 -- A call that is sent again finds no jobs, and refunds no second time. None of the slots can be used by the caller, even
 -- those of jobs that come in later calls.
 local cost_us = tonumber(ARGV[2]) or 0

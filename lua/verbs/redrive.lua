@@ -23,7 +23,7 @@
 local add_scripts = use 'admission/add-scripts'
 local admission = use 'admission/admission'
 local new_job = use 'admission/new-job'
-local touched = use 'gate/touched'
+local wake = use 'gate/wake'
 local group_hooks = use 'groups/hooks'
 local queue_groups = use 'groups/queue-groups'
 local as_text = use 'redis/as-text'
@@ -67,5 +67,5 @@ store_groups()
 if failure then return failure end
 if ARGV[8] ~= '' then redis.call('HSET', base .. id, 'progress', ARGV[8]) end
 redis.call('HSET', letter, 'redriven', as_text.us(now))
-touched.wake()
+wake.touched()
 return answer(1, {}, 'redriven')

@@ -27,7 +27,6 @@ local sleepers = use 'gate/sleepers'
 local group_later = use 'groups/later'
 local queue_groups = use 'groups/queue-groups'
 local queue_limits = use 'limits/queue-limits'
-local queue_places = use 'limits/queue-places'
 local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 local run_id = use 'redis/run-id'
@@ -72,7 +71,7 @@ local shape = shapes.load(key, base, options.startUs)
 virtual.keep(meter_key)
 local horizon = math.floor(shape.horizon)
 local paced = shape.interval and shape.mode ~= 'off'
-local lends_places = shape.mode ~= 'off' and queue_places.are_limited(shape.limits)
+local lends_places = shape.mode ~= 'off' and queue_limits.are_limited(shape.limits)
 local places = math.min(options.places or math.huge, tonumber(shape.concurrency) or math.huge)
 -- Groups, as far as a simulation knows them: `touched` are those whose keys changed.
 local tenants = { used = shape.groups and shape.mode ~= 'off', touched = {} }

@@ -48,7 +48,7 @@ export function controlKey(prefix: string, name: string): string {
   return hashTag(prefix) === undefined ? `${prefix}:limit:{${name}}` : `${prefix}:limit:${name}`
 }
 
-/** What every decision reads about a limit; see `lua/limits/switch.lua`. */
+/** What every decision reads about a limit; see `lua/limits/control.lua`. */
 export function switchKey(control: string): string {
   return `${control}:switch`
 }

@@ -91,7 +91,7 @@ const RELEASED = 'local parentMarkerKey = parentQueueKey .. ":marker"'
 
 /** A BullMQ script that notes the queues into which it released parents. */
 export function notingReleases(lua: string): string {
-  return lua.replaceAll(RELEASED, `use 'gate/touched'.note(parentQueueKey .. ":") ${RELEASED}`)
+  return lua.replaceAll(RELEASED, `use 'gate/wake'.note(parentQueueKey .. ":") ${RELEASED}`)
 }
 
 const FUNCTION = /^local (?:function (\w+)|(\w+) = function) ?\(/
@@ -189,7 +189,7 @@ const POPPING = ['moveToActive', 'moveToDelayed', 'moveToFinished']
 const POPS = /"(RPOPLPUSH|ZPOPMIN|LMOVE|BLMOVE|ZMPOP|LMPOP)"/i
 
 /**
- * Those that extend locks, before which a queue's places are kept (`lua/limits/keep-places.lua`): their number of keys, and
+ * Those that extend locks, before which a queue's places are kept (`lua/limits/queue-limits.lua`): their number of keys, and
  * the indices of the set of stalled jobs among them and of the new duration, ms, among their arguments.
  */
 export const EXTENDING: Readonly<

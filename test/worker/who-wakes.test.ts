@@ -494,10 +494,10 @@ const OTHERS: Readonly<Record<string, readonly string[]>> = {
   'as another case, by the same function': [
     // Shapes: lua/shape/reshape.lua tells all workers.
     ...['declare-shape', 'restore-shape', 'apply-feedback', 'apply-lease', 'grant-leases'],
-    // Jobs that come: lua/gate/touched.lua or lua/gate/wake.lua.
+    // Jobs that come: lua/gate/wake.lua.
     ...['dead-letter', 'bury-failed', 'redrive', 'updateJobScheduler'],
     ...['moveStalledJobsToWait', 'moveJobFromActiveToWait', 'retryJob', 'removeChildDependency'],
-    // Limits: lua/limits/queue-places.lua.
+    // Limits: lua/limits/queue-limits.lua and control.lua.
     ...['settle-cost', 'cancel-reservation', 'release-lease'],
   ],
   'the worker that asks takes what it can and hands on the rest, or leaves its time to another': ['give-back'],

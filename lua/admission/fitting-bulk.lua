@@ -1,11 +1,10 @@
-local add_scripts = use 'admission/add-scripts'
 local claims = use 'admission/claims'
 local fits_surely = use 'admission/fits-surely'
 local new_job = use 'admission/new-job'
 local occupancy = use 'admission/occupancy'
 local batch_once = use 'ends/batch-once'
 local wake = use 'gate/wake'
-local group_adds = use 'groups/adds'
+local group_hooks = use 'groups/hooks'
 local queue_groups = use 'groups/queue-groups'
 local group_share = use 'groups/share'
 local hooked_redis = use 'redis/hooked-redis'
@@ -52,7 +51,7 @@ end
 local function add_plain(call, highest, deduplicates)
   local fits, timed = fits_surely(call.key, call.base, call.identity, call.count, highest, call.claim ~= '')
   if not (fits and has_places(call, deduplicates)) then return nil end
-  local add = add_scripts.adder(hooked_redis(redis, batch_once.handlers(call.base)), call.base)
+  local add = new_job.adder(hooked_redis(redis, batch_once.handlers(call.base)), call.base)
   local replies, failure = add_all(call, function(job, at) return pcall(add, job.script, call.argv, at) end)
   wake.touched()
   if timed then wake.head_changed(call.base) end
@@ -83,7 +82,7 @@ local function add_in_groups(call, highest)
   local groups = fit_in_groups(call, highest, now)
   if not (groups and has_places(call, false, now)) then return nil end
   groups:gather()
-  local handlers = group_adds.handlers(groups, batch_once.handlers(base))
+  local handlers = group_hooks.add_handlers(groups, batch_once.handlers(base))
   local push = handlers.LPUSH
   function handlers.LPUSH(command, key, id, ...)
     -- A parent in this queue may be released, too.
@@ -92,7 +91,7 @@ local function add_in_groups(call, highest)
     return 1
   end
   handlers.RPUSH = handlers.LPUSH
-  local add = add_scripts.adder(hooked_redis(redis, handlers), base)
+  local add = new_job.adder(hooked_redis(redis, handlers), base)
   local replies, failure = add_all(call, function(job, at)
     pushed = nil
     local done, reply = pcall(add, job.script, call.argv, at)
@@ -103,7 +102,7 @@ local function add_in_groups(call, highest)
     end
     return done, reply
   end)
-  group_adds.save(groups)
+  group_hooks.save_adds(groups)
   wake.head_changed(base, groups)
   wake.delayed(base)
   wake.touched()

@@ -1,6 +1,5 @@
 local next_departure = use 'admission/next-departure'
 local schedule = use 'admission/schedule'
-local job_began = use 'ends/job-began'
 local sleepers = use 'gate/sleepers'
 local pace = use 'meter/pace'
 local as_text = use 'redis/as-text'
@@ -82,7 +81,7 @@ function free_places.ends(base, measured, now, n, running)
   local usual = measured.run + measured.off / running
   local least = math.max(free_places.SOON_US, measured.off, measured.run / 16)
   for _, id in ipairs(redis.call('LRANGE', base .. 'active', -known, -1)) do
-    local began = job_began(base, id)
+    local began = pace.began(base, id)
     local at = began and began + usual
     if at and at > now then
       free_places.put(ends, at)

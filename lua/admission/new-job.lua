@@ -1,3 +1,9 @@
+local add_delayed_job = use 'bullmq/addDelayedJob'
+local add_job_scheduler = use 'bullmq/addJobScheduler'
+local add_parent_job = use 'bullmq/addParentJob'
+local add_prioritized_job = use 'bullmq/addPrioritizedJob'
+local add_standard_job = use 'bullmq/addStandardJob'
+local wake = use 'gate/wake'
 -- A new job, as a call describes it besides BullMQ's arguments (src/admission/add-call.ts). '' is a standard job of cost 1
 -- and no more, '/GROUP' one of a group, without a priority there. Any other is the name of BullMQ's script, the cost, the
 -- terms (new_job.terms), 'd' if it has a deduplication id, its priority in its group, '' if it has none, and the
@@ -46,6 +52,39 @@ end
 function new_job.ids(base, packed)
   local args = cmsgpack.unpack(packed)
   return args[2], args[9] and string.sub(args[9], #base + 4) or ''
+end
+
+-- BullMQ's add scripts, by its names. One is made when it is first asked for.
+local named = {}
+function named.addStandardJob() return add_standard_job end
+function named.addPrioritizedJob() return add_prioritized_job end
+function named.addDelayedJob() return add_delayed_job end
+function named.addParentJob() return add_parent_job end
+function named.addJobScheduler() return add_job_scheduler end
+
+function new_job.script(name) return named[name]() end
+
+-- Returns a function that adds one of many jobs to a queue: by the name of its script, whose three arguments begin at
+-- argv[at].
+function new_job.adder(redis, base)
+  local keys, args = {}, {}
+  return function(name, argv, at)
+    local script = named[name]()
+    keys[name] = keys[name] or script.keys(base)
+    args[1], args[2], args[3] = argv[at], argv[at + 1], argv[at + 2]
+    return script.run(redis, keys[name], args)
+  end
+end
+
+-- Adds a job to the queue of this base, by one of BullMQ's add scripts and its three arguments. Returns why it could not, or
+-- nil. Redis does not roll back, so a partial job is deleted: a letter, or a job that is back, would look complete.
+function new_job.add_whole(script, redis, base, args)
+  local added, failure = pcall(script.run, redis, script.keys(base), args)
+  if not added then
+    redis.call('DEL', base .. cmsgpack.unpack(args[1])[2])
+    return type(failure) == 'table' and failure or { err = failure }
+  end
+  wake.note(base)
 end
 
 return new_job

@@ -1,4 +1,4 @@
-local add_scripts = use 'admission/add-scripts'
+local new_job = use 'admission/new-job'
 local occupancy = use 'admission/occupancy'
 local add_standard_job = use 'bullmq/addStandardJob'
 local move_to_finished = use 'bullmq/moveToFinished'
@@ -178,7 +178,7 @@ end
 
 function overflow.leaves_letter(...)
   local made, letters, args = pcall(overflow.letter, ...)
-  return made and not add_scripts.whole(add_standard_job, redis, letters, args)
+  return made and not new_job.add_whole(add_standard_job, redis, letters, args)
 end
 
 -- Like BullMQ's getKeepJobs.

@@ -1,10 +1,9 @@
 local move_to_delayed = use 'bullmq/moveToDelayed'
 local move_to_finished = use 'bullmq/moveToFinished'
 local exchanged = use 'ends/exchanged'
-local fetched_size = use 'ends/fetched-size'
+local fetched = use 'ends/fetched'
 local finished = use 'ends/finished'
 local end_kind = use 'ends/kind'
-local quick_path = use 'ends/quick-path'
 local without_fetch = use 'ends/without-fetch'
 local grants = use 'gate/grants'
 local wake = use 'gate/wake'
@@ -149,17 +148,17 @@ end
 function ends.exchange(at, gated)
   local wants = end_kind(exchanged.argv[at + 5]).wants and not exchanged.dry
   local result, reply = ends.finish(at, true, gated)
-  local fetched = reply and quick_path.fetched(reply)
+  local came = reply and fetched.is_job(reply)
   if reply then
     exchanged.last = reply
     -- A lone end looks for no more.
-    exchanged.dry = not fetched or (exchanged.count > 1 and fetched_size.is_enough(reply[1]))
-    if fetched then result = reply end
+    exchanged.dry = not came or (exchanged.count > 1 and fetched.is_enough(reply[1]))
+    if came then result = reply end
   elseif wants and type(result) ~= 'table' then
     exchanged.unasked = exchanged.unasked + 1
   end
   exchanged.results[#exchanged.results + 1] = result
-  return fetched and reply or nil
+  return came and reply or nil
 end
 
 return ends

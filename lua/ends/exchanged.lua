@@ -3,7 +3,7 @@
 --   argv, base   of the call; keys, args: those of BullMQ's script
 --   count, wanted   how many jobs end, and how many are wanted in their places
 --   results   as they are returned
---   last      the last reply of a fetch; dry: once no job was found, or enough were (ends/fetched-size), none is looked for
+--   last      the last reply of a fetch; dry: once no job was found, or enough were (ends/fetched), none is looked for
 --   found     how many jobs were fetched when an end was first sent
 --   repeated, remembered   whether an end was sent before, and whether the grant of this call is remembered for that reason
 --   unseen    the jobs that ended without looking for another

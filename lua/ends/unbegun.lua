@@ -219,7 +219,7 @@ function unbegun.give_back(base, leaving)
   local now = redis_now()
   local shape = shapes.load(key, base, now)
   if not (shape and shape.mode == 'enforce') then return nil end
-  local rules = charged.rules(shape.rules_at, shape.groups_at)
+  local rules = charged.rules(shape)
   local jobs = unbegun.granted(base, rules, leaving)
   if shape.limits or shape.group_limits then unbegun.refund_limits(base, shape, now, rules, jobs, leaving) end
   if shape.groups then unbegun.refund_buckets(base, shape, now, jobs) end

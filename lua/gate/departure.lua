@@ -2,7 +2,7 @@ local occupancy = use 'admission/occupancy'
 local plan = use 'admission/plan'
 local refusals = use 'admission/refusals'
 local move_to_active = use 'bullmq/moveToActive'
-local fetched_size = use 'ends/fetched-size'
+local fetched = use 'ends/fetched'
 local gates = use 'gate/gates'
 local grants = use 'gate/grants'
 local held = use 'gate/held'
@@ -26,7 +26,7 @@ local shapes = use 'shape/shapes'
 --   3 result      BullMQ's own reply if it is not a job
 --   4 grants      {job fields, id, slot µs, cost, cost µs, score of a prioritized job, lock token or '' if that
 --                 of the call} each
---   5 stop        full (of jobs, or of data: ends/fetched-size) | closed | empty | halted (paused or maxed) | limited
+--   5 stop        full (of jobs, or of data: ends/fetched) | closed | empty | halted (paused or maxed) | limited
 --                 (BullMQ's limiter) | unshaped
 --   6 wake        µs at which the caller must ask again, '' if it need not
 --   7 next        µs, the slot that the head of the queue would get, '' if unknown
@@ -47,7 +47,7 @@ local shapes = use 'shape/shapes'
 --   caller (worker id), is_plain (as in lua/verbs/exchange), grant (id of this call), memo_ms, token (locks the jobs,
 --   if several may be granted); ends, if jobs of the caller end in this call, and began as in meter/pace for one of
 --   them; ran, as in lua/verbs/exchange: {mean, off}; now (µs), meter, limits and fetched (jobs, as in gate/grants), if
---   ends/conforming has begun; once, as gate/gates has it
+--   ends/ungated has begun; once, as gate/gates has it
 local departure = {}
 
 function departure.open(call)
@@ -120,7 +120,7 @@ end
 -- reply, and BullMQ's reply, which has its score too, takes the place of the job that ended.
 function departure.take(d, reply, token)
   local gate = d.gate
-  if type(reply) == 'table' and type(reply[1]) == 'table' then
+  if fetched.is_job(reply) then
     local slot = gate.slot or d.now
     local grant = {
       reply[1], reply[2], as_text.us(math.ceil(slot)), as_text.exact(gate.cost or 1), as_text.exact(gate.cost_us or 0),
@@ -135,7 +135,7 @@ function departure.take(d, reply, token)
     end
     departure.count(d, reply[2], slot)
     gate.slot, gate.score, gate.again, gate.tried = nil, nil, true, false
-    local enough = fetched_size.is_enough(reply[1])
+    local enough = fetched.is_enough(reply[1])
     if enough then d.stop = 'full' end
     return not enough, starts
   end
@@ -256,7 +256,7 @@ function departure.settle(d, asked)
     d.woken = tonumber(redis.call('ZSCORE', call.base .. 'meta:sleepers', call.caller) or nil)
   end
   -- A worker that got as many jobs as it finished keeps its wake-up time, if it has one: it may have room for more. One
-  -- that got fewer, since they are large (ends/fetched-size), asks again at once.
+  -- that got fewer, since they are large (ends/fetched), asks again at once.
   local goes_on = call.ends and d.stop == 'full'
   if not d.gate.open and d.stop ~= 'closed' and not goes_on then
     redis.call('ZREM', call.base .. 'meta:sleepers', call.caller)

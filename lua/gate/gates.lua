@@ -1,4 +1,5 @@
 local ageing_open = use 'gate/ageing-open'
+local grants = use 'gate/grants'
 local queued_at_redis = use 'gate/queued-at-redis'
 local wake = use 'gate/wake'
 local group_limits_of = use 'groups/limits-of'
@@ -472,12 +473,12 @@ local function gate_charged(gate)
   if not gate.meter and gate.lock_ms and not (pick and pick.bucket) then
     by, own_by = charged.start_by(parts or {}, gate.slot, gate.lock_ms), charged.start_by(own or {}, gate.slot, gate.lock_ms)
   end
-  return charged.text(charged.rules(shape.rules_at, shape.groups_at), by and own_by and math.min(by, own_by))
+  return charged.text(charged.rules(shape), by and own_by and math.min(by, own_by))
 end
 
 local function gate_handlers(gate)
   local base, call = gate.base, redis.call
-  local delayed, pc, marker = base .. 'delayed', base .. 'pc', base .. 'marker'
+  local delayed, marker = base .. 'delayed', base .. 'marker'
   local handlers = {}
   function handlers.RPOPLPUSH(command, source, target)
     gate.tried = true
@@ -516,17 +517,10 @@ local function gate_handlers(gate)
     gate.score = popped[2]
     return popped
   end
-  -- BullMQ resets the counter that keeps equal priorities in order if it finds no job: behind a shut gate there is one.
-  function handlers.DEL(command, key, ...)
-    if key == pc and (gate.shut or gate.idle) then return 0 end
-    return call(command, key, ...)
+  local function start()
+    return as_text.us(math.ceil(gate.slot / 1000)), as_text.us(math.ceil(gate.slot)), gate_charged(gate)
   end
-  function handlers.HMSET(command, key, field, value, ...)
-    if field ~= 'processedOn' then return call(command, key, field, value, ...) end
-    local started, slot, under = as_text.us(math.ceil(gate.slot / 1000)), as_text.us(math.ceil(gate.slot)), gate_charged(gate)
-    if not under then return call(command, key, field, started, 'departure', slot, ...) end
-    return call(command, key, field, started, 'departure', slot, 'charged', under, ...)
-  end
+  grants.handle(handlers, base, start, function() return gate.shut or gate.idle end)
   -- BullMQ's script looks for jobs that are due, and if it found no job, when the next one is: an empty set is not
   -- looked up twice.
   function handlers.ZRANGE(command, key, ...)

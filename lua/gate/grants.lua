@@ -1,7 +1,25 @@
+-- What is stored of jobs that start, whether they pass the gate or not (ends/ungated).
 local grants = {}
 
--- Grants that a worker may request again because their replies were lost: several at once if the connection broke.
+-- Adds to the handlers (redis/hooked-redis) for BullMQ's scripts what a job that starts keeps. start(): when, ms, and its
+-- slot, µs, as texts, and what it was charged (limits/charged), if anything
+-- BullMQ resets the counter that keeps equal priorities in order if it finds no job: not if is_held(), since there is one.
+function grants.handle(handlers, base, start, is_held)
+  local call, pc = redis.call, base .. 'pc'
+  function handlers.HMSET(command, key, field, value, ...)
+    if field ~= 'processedOn' then return call(command, key, field, value, ...) end
+    local started, slot, under = start()
+    if not under then return call(command, key, field, started, 'departure', slot, ...) end
+    return call(command, key, field, started, 'departure', slot, 'charged', under, ...)
+  end
+  function handlers.DEL(command, key, ...)
+    if key == pc and is_held() then return 0 end
+    return call(command, key, ...)
+  end
+  return handlers
+end
 
+-- Grants that a worker may request again because their replies were lost: several at once if the connection broke.
 -- grant: the id of a call: the worker's id, the number of the memo that is this call's until it is answered, and that of
 -- the call, with colons
 function grants.worker(grant)

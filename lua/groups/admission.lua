@@ -1,7 +1,10 @@
+local free_places = use 'admission/free-places'
 local occupancy = use 'admission/occupancy'
 local refusals = use 'admission/refusals'
-local group_retry = use 'groups/retry'
+local group_later = use 'groups/later'
+local group_schedule = use 'groups/schedule'
 local group_share = use 'groups/share'
+local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
 
 -- What the admission of jobs of groups adds to admission/admission: their queue must have groups, and each group has a
@@ -21,11 +24,86 @@ function group_admission.cost_error(g, job)
   return { -3, { as_text.exact(cost), as_text.exact(s.burst), group } }
 end
 
+-- The first number from low to high that holds; high, if none below does.
+local function first_that(low, high, holds)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if holds(middle) then high = middle else low = middle + 1 end
+  end
+  return high
+end
+
+-- When n jobs of the group have left, ms from now, by its own rate, limits and pause; math.huge if that is not known. line:
+-- how many of its jobs are in line; then delayed ones have to come first.
+local function own_departures(g, shape, group, line)
+  local s, b = g:settings(group), nil
+  local from = math.max(g.now, s.paused or 0, s.limited or 0)
+  if from == math.huge then return function(n) return n == 0 and 0 or math.huge end end
+  b = g:bucket(group, s)
+  local limits = group_schedule.of(g, shape)
+  return function(n)
+    if n == 0 then return 0 end
+    local at = from
+    if b then at = math.max(at, b.origin + bucket.nth_slot(b, n, 1, 1, from - b.origin)) end
+    if limits then at = math.max(at, (limits(group, n, from))) end
+    local ms = math.ceil((at - g.now) / 1000)
+    if n <= line then return ms end
+    local due = group_later.due(g.base, group, n - line)
+    return math.max(ms, due and due - math.floor(g.now / 1000) or free_places.UNKNOWN_MS)
+  end
+end
+
+-- The n-th departure of the queue, ms from now. Each is computed once.
+local function queue_departures(g, shape)
+  local depth = redis.call('LLEN', g.base .. 'wait') + redis.call('ZCARD', g.base .. 'prioritized')
+  local known = {}
+  return function(n)
+    n = math.min(n, math.max(1, depth))
+    known[n] = known[n] or free_places.retry_ms(g.base, shape, g.now, n)
+    return known[n]
+  end
+end
+
+-- When so many jobs of others have left, ms from now, as far as the rate of groups decides. groups: how many have jobs
+local function other_departures(g, groups)
+  local interval = g.enforced and g.defaults.interval
+  return function(n)
+    if not interval then return 0 end
+    return math.ceil(math.ceil(n / math.max(1, groups)) * interval / 1000)
+  end
+end
+
+-- When a full group has its places, ms from now: its own departures give some back, and those of others raise a bound by
+-- what is free. asked: as in group_admission.refuse
+--   own      how many of its jobs leave until then: the more do, the fewer of the others have to
+--   turns    how many groups take turns: with that many departures one of its jobs leaves, if it is not held
+local function retry_ms(g, shape, group, asked)
+  local bound, wanted, turns = asked.bound, asked.held + asked.count, redis.call('ZCARD', g:key('ready'))
+  local is_ready, limited = redis.call('ZSCORE', g:key('ready'), group), redis.call('ZCARD', g:key('limited'))
+  local is_limited = not is_ready and redis.call('ZSCORE', g:key('limited'), group)
+  local others = turns + limited - ((is_ready or is_limited) and 1 or 0)
+  local most = math.min(asked.held, wanted - asked.limit)
+  local least = math.min(most, math.max(0, wanted - bound.own))
+  if others == 0 then least = most end
+  turns = math.max(1, turns)
+  local function lacks(own) return bound.lacks(asked.held, wanted - own) end
+  local function departures(own) return math.max(own + lacks(own), own * turns) end
+  local own_ms, queue_ms = own_departures(g, shape, group, asked.line), queue_departures(g, shape)
+  local others_ms = other_departures(g, others)
+  local function other_ms(own) return math.max(queue_ms(departures(own)), others_ms(lacks(own))) end
+  local function ms(own) return math.max(own_ms(own), other_ms(own)) end
+  local fewest = first_that(least, most, function(own) return own * turns >= departures(own) end)
+  local own = first_that(least, fewest, function(own) return own_ms(own) >= other_ms(own) end)
+  local soonest = ms(own)
+  if own > least then soonest = math.min(soonest, ms(own - 1)) end
+  return soonest < math.huge and math.max(1, soonest) or free_places.UNKNOWN_MS
+end
+
 local function refuse(g, shape, group, asked)
   local count, held, limit = asked.count, asked.held, asked.limit
   refusals.note(g.base, g.now, count, held, limit)
   local paused = redis.call('HEXISTS', g.base .. 'meta', 'paused') == 1 or shape.paused_until > g.now
-  return { -8, { group_retry.retry_ms(g, shape, group, asked), held, limit, paused and '1' or '0', count, group } }
+  return { -8, { retry_ms(g, shape, group, asked), held, limit, paused and '1' or '0', count, group } }
 end
 
 -- Nil if so many new jobs of the group have places, else the refusal, which is counted. Second, how many of them have to

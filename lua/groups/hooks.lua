@@ -67,4 +67,50 @@ function group_hooks.redis(redis, known)
   end
 end
 
+-- For BullMQ's changePriority, in a queue with groups: the priority of a job of a group is that within the group. BullMQ's
+-- script then puts the job back as one without a priority, and so into the line of its group. A job that does not wait yet,
+-- or runs, has it from its next entry on.
+-- argv: BullMQ's {priority, key prefix, job id, '1' if it goes before its equals}
+-- Returns what group_hooks.redis knows of the queue: since when the job waits does not change.
+function group_hooks.priority(argv)
+  local priority, base, id = argv[1], argv[2], argv[3]
+  local known = { [base] = { redis.call('HGET', base .. 'meta:shape', 'groups') } }
+  if not known[base][1] or not queue_groups.of_job(base, id) then return known end
+  local options = cjson.decode(redis.call('HGET', base .. id, 'opts'))
+  options.group.priority = tonumber(priority)
+  redis.call('HSET', base .. id, 'opts', cjson.encode(options))
+  argv[1] = '0'
+  return known
+end
+
+-- Handlers for BullMQ's add scripts (redis/hooked-redis), whose jobs get into their groups. While all groups are held, a job of theirs wakes no worker: those
+-- that sleep until the first slot would look for nothing. once: handlers for a call that adds many jobs (ends/batch-once),
+-- or nil
+function group_hooks.add_handlers(g, once)
+  local handlers, marker = g:handle_deletions({}, redis), g.base .. 'marker'
+  local add, marked = handlers.ZADD, false
+  if once then handlers.HMGET, handlers.HGET = once.HMGET, once.HGET end
+  function handlers.ZADD(command, key, score, id, ...)
+    if key ~= marker or id ~= '0' then return add(command, key, score, id, ...) end
+    if g.gathered and g.adding ~= false then
+      g.marks = true
+      return 0
+    end
+    if marked or (g.adding and not g:any({ 'ready', 'stale' })) then return 0 end
+    marked = once ~= nil
+    return add(command, key, score, id, ...)
+  end
+  return handlers
+end
+
+function group_hooks.adding(g, once)
+  return hooked_redis(redis, group_hooks.add_handlers(g, once))
+end
+
+-- Stores the jobs that were gathered, and wakes a worker for them if a group of theirs may go.
+function group_hooks.save_adds(g)
+  g:save()
+  if g.marks and g:any({ 'ready', 'stale' }) then redis.call('ZADD', g.base .. 'marker', 0, '0') end
+end
+
 return group_hooks

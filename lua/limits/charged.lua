@@ -9,8 +9,8 @@ local charged = {
 }
 
 -- Names the limits of a shape: another name where these are others, or where those per group count other jobs.
-function charged.rules(rules_at, groups_at)
-  return as_text.us(tonumber(rules_at) or 0) .. ':' .. as_text.us(tonumber(groups_at) or 0)
+function charged.rules(shape)
+  return as_text.us(shape.rules_at) .. ':' .. as_text.us(shape.groups_at)
 end
 
 -- Until when a job may start although it is late for its slot, µs; nil if a late start would count in another time than

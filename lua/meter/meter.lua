@@ -1,6 +1,5 @@
 local held = use 'gate/held'
 local bucket = use 'meter/bucket'
-local locks_follow_step = use 'redis/locks-follow-step'
 
 -- The meter: the bucket as stored in Redis, and what can happen to it between two calls. The field `bucket` of the meter's
 -- hash has meter.FORMAT: twelve doubles in the order of meter.unpacked, and two texts.
@@ -12,6 +11,8 @@ local locks_follow_step = use 'redis/locks-follow-step'
 local meter = { REBASE_US = 4398046511104, FORMAT = '<ddddddddddddss' }
 local HORIZON_MEMORY_US = 60000000
 local FOREIGN_CHECK_US = 1000000
+-- How long locks last if the caller does not say.
+local LOCK_MS = 30000
 -- Of a meter without a loss: since when its state was last lost.
 local NEVER = -math.huge
 
@@ -122,11 +123,25 @@ function meter.open(key, now, shape, run, longest)
   return m
 end
 
+-- Redis's clock went back: keys would expire that much later. The locks of a dead worker would keep its jobs in
+-- `active` for that long, unnoticed. A lock renewed since looks like any other, so none is cut below what its worker sets,
+-- lock_ms.
+local function locks_follow(base, step_us, lock_ms)
+  local step_ms = math.floor(step_us / 1000)
+  redis.call('DEL', base .. 'stalled-check')
+  for _, id in ipairs(redis.call('LRANGE', base .. 'active', 0, -1)) do
+    local key = base .. id .. ':lock'
+    local left_ms = redis.call('PTTL', key)
+    local kept_ms = math.max(left_ms - step_ms, math.min(left_ms, lock_ms or LOCK_MS))
+    if left_ms > kept_ms then redis.call('PEXPIRE', key, kept_ms) end
+  end
+end
+
 -- seq numbers the saves, so that a refund can tell whether its grant is still the last one; steps counts how often the
 -- clock went back, so that every worker learns of it and not only the one that detected it.
 function meter.save(key, m)
   m.seq = m.seq + 1
-  if m.step_us then locks_follow_step(string.sub(key, 1, -11), m.step_us, m.lock_ms) end
+  if m.step_us then locks_follow(string.sub(key, 1, -11), m.step_us, m.lock_ms) end
   meter.store(key, m)
   m.reset = false
 end

@@ -19,6 +19,13 @@ local pace = {
   WEIGHT = 1 / 4,
 }
 
+-- The slot of a running job (µs) or, if nothing paces it, when it was fetched by its worker's clock; nil if the job is
+-- gone.
+function pace.began(base, id)
+  local ms = tonumber(redis.call('HGET', base .. id, 'processedOn') or nil)
+  return ms and ms * 1000
+end
+
 -- packed: the field, or false
 function pace.of(packed)
   local p = { from = 0, base = 0, next = 0, count = 0, last = 0, horizon = 0, late = 2000, run = 0, off = 0 }

@@ -3,7 +3,7 @@
 --   base, shaped, now, waits, empty   redis/delay-clock: the last queue that it was asked about, and whether that has a
 --              shape; Redis's time, µs; the delayed set in which no other job is due, and one that was found empty
 --   touched    gate/wake
---   bytes      ends/fetched-size
+--   bytes      ends/fetched
 --   finished   ends/finished
 --   in_use     groups/queue-groups: queue -> set of its groups -> whether it may have members, as far as that was read
 --   running    ends/ends; nil until an end was sent again

@@ -1,7 +1,6 @@
 local occupancy = use 'admission/occupancy'
 local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
-local reshape = use 'shape/reshape'
 local shapes = use 'shape/shapes'
 
 -- A shard's lease: its part of the rate, the places and the running jobs of a sharded queue, as overrides of its shape.
@@ -69,7 +68,7 @@ function lease.apply(key, base, now, given)
   redis.call('HSET', key, 'lease', given.epoch .. ':' .. given.number)
   if changed then
     shapes.resolve(key, base, declared, overrides, now)
-    reshape.finish(key, base, now)
+    shapes.finish(key, base, now)
     return
   end
   local expires = next_end(key, now, overrides)

@@ -19,7 +19,6 @@
   With an idempotency key 5 position of the first job or '', 6 its start µs or '', 7 '1' if all were added before:
   then 3 is the JSON of their ids, or '' if those were derived from the key.
 ]]
-local add_scripts = use 'admission/add-scripts'
 local admission = use 'admission/admission'
 local claims = use 'admission/claims'
 local fitting_bulk = use 'admission/fitting-bulk'
@@ -30,8 +29,8 @@ local sent_again = use 'admission/sent-again'
 local batch_once = use 'ends/batch-once'
 local queued_at_redis = use 'gate/queued-at-redis'
 local wake = use 'gate/wake'
-local group_adds = use 'groups/adds'
 local group_admission = use 'groups/admission'
+local group_hooks = use 'groups/hooks'
 local group_line = use 'groups/line'
 local queue_groups = use 'groups/queue-groups'
 local redis_now = use 'redis/redis-now'
@@ -94,9 +93,9 @@ if not groups and not each then
 end
 
 -- BullMQ's scripts, with what has to happen around their commands.
-local hooked = groups and group_adds.redis(groups, batch_once.handlers(base)) or redis
+local hooked = groups and group_hooks.adding(groups, batch_once.handlers(base)) or redis
 if shape and shape.ageing_ms then hooked = queued_at_redis(hooked, base, now) end
-local run = add_scripts.adder(hooked, base)
+local run = new_job.adder(hooked, base)
 
 local function add(at)
   if was_added(at) then return (ids_at(at)) end
@@ -200,7 +199,7 @@ for at = FIRST, #ARGV, FIELDS do
   if not done then
     -- What was added before is complete. The error is that of the command, not of this line.
     overflow.drop_due(base, shape, gone, now)
-    if groups then group_adds.save(groups) end
+    if groups then group_hooks.save_adds(groups) end
     return select(2, fitting_bulk.failed(false, reply))
   end
   replies[#replies + 1] = reply
@@ -214,7 +213,7 @@ for at = FIRST, #ARGV, FIELDS do
   end
 end
 overflow.drop_due(base, shape, gone, now)
-if groups then group_adds.save(groups) end
+if groups then group_hooks.save_adds(groups) end
 if once and asked[1] then once_record.keep(base, once, asked, replies) end
 -- Among groups the length of the list is no position.
 if each and not (shape and shape.groups) then position = redis.call('LLEN', base .. 'wait') end

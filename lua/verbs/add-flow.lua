@@ -14,7 +14,6 @@
     reply for each job and each parent, the text of an error in a table, 5 the news of each queue's shape.
   The same call sent twice adds once, if every job has an id.
 ]]
-local add_scripts = use 'admission/add-scripts'
 local admission = use 'admission/admission'
 local new_job = use 'admission/new-job'
 local sent_again = use 'admission/sent-again'
@@ -39,7 +38,7 @@ local described = {}
 local queues = {}
 for i = 1, #KEYS do
   local base = string.sub(KEYS[i], 1, -11)
-  queues[i] = { base = base, jobs = {}, run = add_scripts.adder(hooked, base) }
+  queues[i] = { base = base, jobs = {}, run = new_job.adder(hooked, base) }
 end
 for at = FIRST, RELEASES - 1, FIELDS do
   local text = ARGV[at + 1]

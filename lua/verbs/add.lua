@@ -16,7 +16,6 @@
   admission/admission, then 3 BullMQ's reply, 4 position or '', 5 start µs or '', 6 news: the shape, if the caller knows
   another.
 ]]
-local add_scripts = use 'admission/add-scripts'
 local admission = use 'admission/admission'
 local fits_surely = use 'admission/fits-surely'
 local new_job = use 'admission/new-job'
@@ -24,7 +23,7 @@ local overflow = use 'admission/overflow'
 local sent_again = use 'admission/sent-again'
 local queued_at_redis = use 'gate/queued-at-redis'
 local wake = use 'gate/wake'
-local group_adds = use 'groups/adds'
+local group_hooks = use 'groups/hooks'
 local group_line = use 'groups/line'
 local queue_groups = use 'groups/queue-groups'
 local redis_now = use 'redis/redis-now'
@@ -44,7 +43,7 @@ end
 if not job or (job.fits and asked ~= 'start' and not sent_us) then
   local fits, timed, waiting = fits_surely(key, base, ARGV[1], 1, job and job.cost or 1)
   if fits then
-    local script = add_scripts.named(job and job.script or 'addStandardJob')
+    local script = new_job.script(job and job.script or 'addStandardJob')
     local reply = script.run(redis, script.keys(base), { ARGV[3], ARGV[4], ARGV[5] })
     wake.touched()
     -- Behind others only a job that is `lifo` may be the next one.
@@ -97,7 +96,7 @@ if shape then
 end
 local reply = id
 if not before then
-  local hooked, script = groups and group_adds.redis(groups) or redis, add_scripts.named(job.script)
+  local hooked, script = groups and group_hooks.adding(groups) or redis, new_job.script(job.script)
   if shape and shape.ageing_ms then hooked = queued_at_redis(hooked, base, now) end
   reply = script.run(hooked, script.keys(base), { unpack(ARGV, 3) })
 end

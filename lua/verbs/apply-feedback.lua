@@ -27,12 +27,11 @@ local queue_limits = use 'limits/queue-limits'
 local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
 local history = use 'reports/history'
-local reshape = use 'shape/reshape'
 local shapes = use 'shape/shapes'
 
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
-local declared, overrides = reshape.begin(key, base, now, ARGV[2])
+local declared, overrides = shapes.begin(key, base, now, ARGV[2])
 if not declared then return { -1 } end
 local r = cjson.decode(ARGV[1])
 
@@ -164,7 +163,7 @@ local outcome = scope.judged and give_back(r.job) or 0
 local shape
 if #r.changes > 0 or r.reshaped then
   shapes.resolve(key, base, declared, overrides, now)
-  shape = reshape.finish(key, base, now)[2]
+  shape = shapes.finish(key, base, now)[2]
 else
   -- Workers learn of a doubt when they next ask for jobs.
   if r.news then shapes.revise(key) end

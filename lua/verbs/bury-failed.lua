@@ -12,7 +12,7 @@
     [5] [6]
   Returns 1 moved, 0 it has not failed or there is no such job, -2 it belongs to a scheduler.
 ]]
-local add_scripts = use 'admission/add-scripts'
+local new_job = use 'admission/new-job'
 local add_standard_job = use 'bullmq/addStandardJob'
 local remove_job = use 'bullmq/removeJob'
 local group_hooks = use 'groups/hooks'
@@ -23,7 +23,7 @@ local hooked, store_groups = group_hooks.redis(redis)
 
 local failed_at = redis.call('ZSCORE', base .. 'failed', id)
 if not failed_at or tonumber(failed_at) ~= tonumber(ARGV[2]) then return 0 end
-local failure = add_scripts.whole(add_standard_job, redis, string.sub(KEYS[2], 1, -5), { ARGV[4], ARGV[5], ARGV[6] })
+local failure = new_job.add_whole(add_standard_job, redis, string.sub(KEYS[2], 1, -5), { ARGV[4], ARGV[5], ARGV[6] })
 if failure then return failure end
 -- Found by the views, as if a worker had reported it.
 redis.call('HINCRBY', base .. 'meta:starts', 'dead:' .. ARGV[3], 0)

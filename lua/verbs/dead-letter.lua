@@ -20,7 +20,7 @@
   Returns BullMQ's code of moveToFinished. If the job no longer belongs to the caller, no letter is added.
   The same call sent twice fails the job once.
 ]]
-local add_scripts = use 'admission/add-scripts'
+local new_job = use 'admission/new-job'
 local add_standard_job = use 'bullmq/addStandardJob'
 local move_to_finished = use 'bullmq/moveToFinished'
 local finished = use 'ends/finished'
@@ -36,7 +36,7 @@ local function owned()
 end
 
 -- The step that may fail comes first: a job that did not end is fetched again, but one without its letter would be lost.
-local failure = owned() and add_scripts.whole(add_standard_job, redis, string.sub(KEYS[2], 1, -5), { ARGV[10], ARGV[11], ARGV[12] })
+local failure = owned() and new_job.add_whole(add_standard_job, redis, string.sub(KEYS[2], 1, -5), { ARGV[10], ARGV[11], ARGV[12] })
 if failure then return failure end
 local hooked, store_groups = group_hooks.redis(without_fetch.quiet(base))
 local reply = move_to_finished.run(hooked, move_to_finished.keys(base, id, 'failed'), {

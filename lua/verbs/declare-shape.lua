@@ -9,16 +9,15 @@
 ]]
 local redis_now = use 'redis/redis-now'
 local history = use 'reports/history'
-local reshape = use 'shape/reshape'
 local shapes = use 'shape/shapes'
 
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now, version = redis_now(), tonumber(ARGV[2])
 local fields = cjson.decode(ARGV[1])
-local conflict = reshape.define_limits(base, fields.limits, ARGV[3])
+local conflict = shapes.define_limits(base, fields.limits, ARGV[3])
 if conflict then return conflict end
 local fresh = redis.call('EXISTS', key) == 0
-local declared, overrides = reshape.begin(key, base, now, '')
+local declared, overrides = shapes.begin(key, base, now, '')
 local changed, news = fresh, {}
 
 local function same(one, other)
@@ -39,4 +38,4 @@ end
 if not changed then return { 1, redis.call('HGETALL', key) } end
 shapes.resolve(key, base, declared, overrides, now)
 history.note(base, now, 'declared', ARGV[3], '', shapes.encode(news), '')
-return reshape.finish(key, base, now)
+return shapes.finish(key, base, now)

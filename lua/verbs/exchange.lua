@@ -1,8 +1,8 @@
 --[[
   Ends jobs of a worker and starts others in their places, or starts jobs in its free places. An end is BullMQ's
   moveToFinished or moveToDelayed, under pcall with a reply of its own. It fetches the next job by itself: without the
-  gate if nothing can hold that (ends/quick-path), if a rate and limits let the next jobs go now (ends/conforming), or if
-  only groups can hold them (ends/in-groups).
+  gate if nothing can hold that (ends/quick-path), or if a rate and limits let the next jobs go now, or only groups can hold
+  them (ends/ungated).
   KEYS
     [1]  …:meta:shape: the keys of BullMQ's scripts are made here, since fewer are sent and read faster
   ARGV
@@ -30,18 +30,14 @@
   the first nine entries if the gate was not needed; three, and no time, if each job that was wanted came.
   The same call sent twice finishes once, and starts the same jobs.
 ]]
-local end_alone = use 'ends/alone'
 local end_at_gate = use 'ends/at-gate'
-local end_conforming = use 'ends/conforming'
 local ends = use 'ends/ends'
 local exchanged = use 'ends/exchanged'
-local end_in_groups = use 'ends/in-groups'
-local job_began = use 'ends/job-began'
-local end_open = use 'ends/open'
-local quick_answer = use 'ends/quick-answer'
 local quick_path = use 'ends/quick-path'
+local ungated = use 'ends/ungated'
 local departure = use 'gate/departure'
 local grants = use 'gate/grants'
+local pace = use 'meter/pace'
 
 local key = KEYS[1]
 local base = string.sub(key, 1, -11)
@@ -66,17 +62,17 @@ end
 
 local unreported = ARGV[6]
 local postpones = ends.begin(base, ARGV)
-if exchanged.wanted == 0 then return end_alone(key) end
+if exchanged.wanted == 0 then return quick_path.end_alone(key) end
 local open, stored, holds, grouped = quick_path.open(key, ARGV[1])
 -- BullMQ's moveToDelayed does not say why it fetched no job.
 if postpones then open, holds, grouped = false, nil, nil end
-if open and (stored or ARGV[5] ~= '0') then return end_open(stored, unreported) end
+if open and (stored or ARGV[5] ~= '0') then return quick_path.end_open(stored, unreported) end
 -- What was counted while nothing held the jobs.
-if stored and tonumber(unreported) > 0 then quick_answer.note(base, unreported, 0, nil) end
+if stored and tonumber(unreported) > 0 then quick_path.count(base, unreported, 0, nil) end
 local call, reply, rest = new_call(), nil, ends.FIRST
 call.wanted, call.holds, call.ends = exchanged.wanted, holds, true
 -- When the first of them started, if that is to be recorded: not under a rate without a capacity.
-if stored and not (holds and holds.interval and not holds.capacity) then call.began = job_began(base, ARGV[ends.FIRST]) end
-if grouped then reply = end_in_groups(call, grouped) end
-if holds then reply, rest = end_conforming(call) end
+if stored and not (holds and holds.interval and not holds.capacity) then call.began = pace.began(base, ARGV[ends.FIRST]) end
+if grouped then reply = ungated.end_in_groups(call, grouped) end
+if holds then reply, rest = ungated.end_conforming(call) end
 return reply or end_at_gate(call, rest)

@@ -14,7 +14,6 @@
 local redis_now = use 'redis/redis-now'
 local history = use 'reports/history'
 local parsed = use 'shape/parsed'
-local reshape = use 'shape/reshape'
 local shapes = use 'shape/shapes'
 
 -- What a field will be: what is given now, what was set before, or what is declared.
@@ -40,9 +39,9 @@ if ARGV[5] == '1' and ARGV[6] == '' and redis.call('EXISTS', key) == 0 then retu
 local fields = cjson.decode(ARGV[1])
 -- A loss comes first: then the shape has to be restored.
 if lacks_groups(key, fields) and not shapes.is_lost(shapes.read(key), ARGV[6]) then return { -9 } end
-local conflict = reshape.define_limits(base, fields.limits, ARGV[2])
+local conflict = shapes.define_limits(base, fields.limits, ARGV[2])
 if conflict then return conflict end
-local declared, overrides = reshape.begin(key, base, now, ARGV[6])
+local declared, overrides = shapes.begin(key, base, now, ARGV[6])
 if not declared then return { -1 } end
 local now_ms = math.floor(now / 1000)
 if ARGV[5] == '1' then overrides = {} end
@@ -62,4 +61,4 @@ local kind, change = lifts and 'cleared' or 'override', lifts and ARGV[1] or cjs
 if history.made(base, ARGV[7], kind, ARGV[2], ARGV[3], change, ARGV[4]) then return { 1, redis.call('HGETALL', key) } end
 shapes.resolve(key, base, declared, overrides, now)
 history.note(base, now, kind, ARGV[2], ARGV[3], change, until_ms or '')
-return reshape.finish(key, base, now)
+return shapes.finish(key, base, now)

@@ -12,13 +12,12 @@
 local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
 local history = use 'reports/history'
-local reshape = use 'shape/reshape'
 local shapes = use 'shape/shapes'
 
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
 if ARGV[1] == 'clear' and ARGV[4] == '' and redis.call('EXISTS', key) == 0 then return { 1, {} } end
-if not reshape.begin(key, base, now, ARGV[4]) then return { -1 } end
+if not shapes.begin(key, base, now, ARGV[4]) then return { -1 } end
 if ARGV[1] == 'clear' then
   if history.made(base, ARGV[6], 'resume', ARGV[5], ARGV[3], '{}', '') then return { 1, redis.call('HGETALL', key) } end
   redis.call('HDEL', key, 'pausedUntil', 'pauseReason', 'probe')
@@ -37,4 +36,4 @@ else
   history.note(base, now, 'pause', ARGV[5], ARGV[3], '{}', as_text.us(math.ceil(at / 1000)))
 end
 shapes.revise(key)
-return reshape.finish(key, base, now)
+return shapes.finish(key, base, now)

@@ -20,7 +20,6 @@
     taken     another job has the id now
     redriven  the job waits again
 ]]
-local add_scripts = use 'admission/add-scripts'
 local admission = use 'admission/admission'
 local new_job = use 'admission/new-job'
 local wake = use 'gate/wake'
@@ -62,7 +61,7 @@ local function refusal_of(options)
 end
 local refusal = shape and refusal_of(cmsgpack.unpack(ARGV[5]))
 if refusal then return answer(refusal[1], refusal[2], '') end
-local failure = add_scripts.whole(add_scripts.named(ARGV[2]), hooked, base, { ARGV[3], ARGV[4], ARGV[5] })
+local failure = new_job.add_whole(new_job.script(ARGV[2]), hooked, base, { ARGV[3], ARGV[4], ARGV[5] })
 store_groups()
 if failure then return failure end
 if ARGV[8] ~= '' then redis.call('HSET', base .. id, 'progress', ARGV[8]) end

@@ -14,7 +14,6 @@ local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
 local run_id = use 'redis/run-id'
 local history = use 'reports/history'
-local reshape = use 'shape/reshape'
 local shapes = use 'shape/shapes'
 local lease = use 'sharding/lease'
 
@@ -31,7 +30,7 @@ local function put_back()
   redis.call('HSET', key, unpack(ARGV, 2))
   redis.call('HDEL', key, 'claimed', 'claimedUntil')
   if redis.call('HGET', key, 'lease') then lease.forget(key, base, now) end
-  reshape.define_limits(base, redis.call('HGET', key, 'limits'), 'restored')
+  shapes.define_limits(base, redis.call('HGET', key, 'limits'), 'restored')
 end
 
 local function add_missing(to, from)
@@ -77,7 +76,7 @@ shapes.revise(key, 0)
 local concurrency = redis.call('HGET', key, 'concurrency')
 if concurrency then redis.call('HSET', base .. 'meta', 'concurrency', concurrency) end
 if not again then history.note(base, now, 'restored', '', 'Redis had lost the shape', '{}', '') end
-local answer = reshape.finish(key, base, now)
+local answer = shapes.finish(key, base, now)
 local shape, hold = shapes.load(key, base, now), 0
 if shape.interval then
   local meter_key = base .. 'meta:meter'

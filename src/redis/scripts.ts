@@ -273,8 +273,8 @@ function prepared(name: string): string {
 }
 
 function grouped(name: string): string {
-  const known = name === CHANGE_PRIORITY ? `, use 'groups/priority'(ARGV)` : ''
-  const reply = name === RETRY ? `use 'ends/retried'(ARGV[1], ARGV[4], ARGV[2], reply)` : 'reply'
+  const known = name === CHANGE_PRIORITY ? `, use 'groups/hooks'.priority(ARGV)` : ''
+  const reply = name === RETRY ? `use 'ends/finished'.retried(ARGV[1], ARGV[4], ARGV[2], reply)` : 'reply'
   return [
     `local hooked, store_groups = use 'groups/hooks'.redis(redis${known})`,
     `local reply = use 'bullmq/${name}'.run(hooked, KEYS, ARGV)`,

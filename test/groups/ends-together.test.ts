@@ -3,7 +3,7 @@ import type { ShapedBackend } from '../../src/backend/backend.ts'
 import { useRedis } from '../support/redis.ts'
 import { asksUntil, callsOf, departuresOf, gate, settled, Workshop } from '../worker/support.ts'
 
-// Jobs of groups that end together fetch the next ones in a script of their own (lua/ends/in-groups.lua).
+// Jobs of groups that end together fetch the next ones by themselves (lua/ends/ungated.lua).
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
 

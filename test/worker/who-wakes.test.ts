@@ -492,7 +492,7 @@ const OTHERS: Readonly<Record<string, readonly string[]>> = {
     ...['obliterate', 'removeJobScheduler', 'removeOrphanedJobs'],
   ],
   'as another case, by the same function': [
-    // Shapes: lua/shape/reshape.lua tells all workers.
+    // Shapes: lua/shape/shapes.lua tells all workers.
     ...['declare-shape', 'restore-shape', 'apply-feedback', 'apply-lease', 'grant-leases'],
     // Jobs that come: lua/gate/wake.lua.
     ...['dead-letter', 'bury-failed', 'redrive', 'updateJobScheduler'],

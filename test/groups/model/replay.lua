@@ -89,7 +89,7 @@ function operations.depart(now, soon, horizon)
   end
   redis.call('LPUSH', active, pick.id)
   redis.call('HSET', base .. pick.id, 'departure', as_text.us(slot), 'processedOn', as_text.us(math.ceil(slot / 1000)),
-    'charged', charged.rules(shape.rules_at, shape.groups_at))
+    'charged', charged.rules(shape))
   g:served(pick, slot, cost, true)
   save(g)
   return pick.id .. ' ' .. as_text.us(slot)
@@ -121,7 +121,7 @@ end
 
 -- As lua/verbs/give-back.lua: it has not started.
 function operations.late(now, id, number)
-  local rules, leaving = charged.rules(shape.rules_at, shape.groups_at), { [id] = true }
+  local rules, leaving = charged.rules(shape), { [id] = true }
   local jobs = unbegun.granted(base, rules, leaving)
   unbegun.refund_limits(base, shape, now, rules, jobs, leaving)
   unbegun.refund_buckets(base, shape, now, jobs)

@@ -98,21 +98,52 @@ local function ageing_open(base, shape, now)
     if head_of[list] then return head_of[list] end
     local id = redis.call('LINDEX', list, -1)
     if not id then return nil end
-    -- '0:...' are markers that queues of BullMQ 4 left in the list.
-    if string.sub(id, 1, 2) == '0:' then return { id = id, from = 'wait', marker = true } end
-    local first = { id = id, from = 'wait', priority = -1, key = since(id) }
-    if ageing.keeps then head_of[list] = first end
+    -- '0:...' are markers that queues of BullMQ 4 left in the list: they go first.
+    local marker = string.sub(id, 1, 2) == '0:'
+    local first = { id = id, from = 'wait', priority = -1, key = marker and -math.huge or since(id), index = 0 }
+    if ageing.keeps and not marker then head_of[list] = first end
     return first
   end
 
-  -- The job that leaves next: {id, from: wait or prioritized, score}, nil if none waits.
-  function ageing.first(line)
-    local best = head(line)
-    if best and best.marker then return best end
-    for _, first in ipairs(firsts(line)) do
-      if not best or before(first, best) then best = first end
+  -- The job behind another one of its priority, if there is one.
+  local function behind(line, job)
+    if job.from == 'wait' then
+      local id = redis.call('LINDEX', line.list, -2 - job.index)
+      return id and { id = id, from = 'wait', priority = -1, key = since(id), index = job.index + 1 }
     end
-    return best
+    local rank = job.rank or redis.call('ZRANK', line.set, job.id)
+    local next = at_rank(line.set, rank + 1)
+    if not next or next.priority ~= job.priority then return nil end
+    next.rank = rank + 1
+    return next
+  end
+
+  -- The jobs of a line in the order in which they leave: a function of n, the n-th of them: {id, from: wait or prioritized,
+  -- score}, nil if there are fewer. They are looked up only as far as is asked for.
+  local function ordered(line)
+    local heads, jobs, last = nil, {}, nil
+    return function(n)
+      heads = heads or { head(line), unpack(firsts(line)) }
+      while #jobs < n do
+        if last then heads[last] = behind(line, heads[last]) or nil end
+        last = nil
+        for i, first in pairs(heads) do if not last or before(first, heads[last]) then last = i end end
+        if not last then return nil end
+        jobs[#jobs + 1] = heads[last]
+      end
+      return jobs[n]
+    end
+  end
+
+  -- The same, as their ids.
+  function ageing.order(line)
+    local jobs = ordered(line)
+    return function(n) return (jobs(n) or {}).id end
+  end
+
+  -- The job that leaves next; nil if none waits.
+  function ageing.first(line)
+    return ordered(line)(1)
   end
 
   -- A job has left a line, which had it in front or anywhere else.
@@ -136,53 +167,11 @@ local function ageing_open(base, shape, now)
       if two[1] and ageing.keeps then since(two[1]) end
       return two
     end
-    local line = firsts({ set = set, from = 0 })
-    if #line == 1 then return two end
-    local best, second
-    for _, first in ipairs(line) do
-      if not best or before(first, best) then best, second = first, best
-      elseif not second or before(first, second) then second = first end
-    end
-    local behind = redis.call('ZRANGEBYSCORE', set, best.score, '+inf', 'WITHSCORES', 'LIMIT', 1, 1)
-    behind = behind[1] and entry(behind[1], behind[2])
-    if behind and behind.priority == best.priority and before(behind, second) then second = behind end
-    return { best.id, best.score, second.id, second.score }
-  end
-
-  -- The job behind another one of its priority, if there is one.
-  local function behind(line, job)
-    if job.from == 'wait' then
-      local id = redis.call('LINDEX', line.list, -2 - job.index)
-      return id and { id = id, from = 'wait', priority = -1, key = since(id), index = job.index + 1 }
-    end
-    local rank = job.rank or redis.call('ZRANK', line.set, job.id)
-    local next = at_rank(line.set, rank + 1)
-    if not next or next.priority ~= job.priority then return nil end
-    next.rank = rank + 1
-    return next
-  end
-
-  -- The jobs of a line in the order in which they leave: a function of n, the id of the n-th, nil if there are fewer. They
-  -- are looked up only as far as is asked for.
-  function ageing.order(line)
-    local heads, ids = nil, {}
-    local function begin()
-      heads = { unpack(firsts(line)) }
-      local id = line.list and redis.call('LINDEX', line.list, -1)
-      if id then table.insert(heads, 1, { id = id, from = 'wait', priority = -1, key = since(id), index = 0 }) end
-    end
-    return function(n)
-      if not heads then begin() end
-      while #ids < n and #heads > 0 do
-        local best = 1
-        for i, head in ipairs(heads) do if before(head, heads[best]) then best = i end end
-        local job = heads[best]
-        ids[#ids + 1] = job.id
-        local next = behind(line, job)
-        if next then heads[best] = next else table.remove(heads, best) end
-      end
-      return ids[n]
-    end
+    local line = { set = set, from = 0 }
+    if #firsts(line) == 1 then return two end
+    local jobs = ordered(line)
+    local first, second = jobs(1), jobs(2)
+    return { first.id, first.score, second.id, second.score }
   end
 
   local function level_size(set, priority)

@@ -99,38 +99,10 @@ function limit_checks.wait_of(l, s, key, cost, now)
   return blocked > 0 and blocked or -wait
 end
 
--- Checks one limit for one key and one cost; nothing is charged.
-function limit_checks.ask(l, key, cost, now)
-  local place, shared = limit_checks.place(l, key, now)
-  local part = { l = l, s = l.verbs.open(place, l, now), cost = cost, offset = 0, key = place, shared = shared }
-  if l.mode == 'off' then return part end
-  part.offset, part.blocked = l.verbs.earliest(part.s, l, cost + l.kept), limit_checks.blocked(l, key, now)
-  return part
-end
-
--- The wait of such a part, µs, not rounded.
+-- How long a part (limits/queue-limits) waits whose cost conforms after part.offset, µs, not rounded.
 function limit_checks.wait(part)
-  local blocked = part.blocked or 0
-  if part.l.mode ~= 'enforce' then return blocked end
-  return math.max(part.offset, blocked)
-end
-
--- Whether a part is charged at `offset`, µs from now. In shadow mode a cost that would have been refused is not.
-local function limit_charges(part, offset)
-  local mode = part.l.mode
-  return mode ~= 'off' and not (mode == 'shadow' and part.offset > offset)
-end
-
-function limit_checks.charge(part, offset, lease)
-  if not limit_charges(part, offset) then return end
-  part.s.lease = lease
-  part.l.verbs.charge(part.s, part.l, part.cost, offset)
-  part.l.verbs.save(part.s, part.l)
-end
-
--- Records a take by a caller that does not wait: the share reserved for such callers is not lent for a while.
-function limit_checks.note_take(l, now)
-  if l.reserve and l.mode ~= 'off' then limit_control.write(l.control, { taken_at = now, lend = l.lend }) end
+  if part.l.mode ~= 'enforce' then return part.blocked end
+  return math.max(part.offset, part.blocked)
 end
 
 -- Appends the result to a reply, after its first `size` entries: the wait, units left, µs from now until all are

@@ -109,12 +109,6 @@ local function note_horizon(l, own, now)
   end
 end
 
--- Remaining places go to others that share the limit; other workers of the queue sleep until their slots.
-local function queue_limit_pass_on(part, base)
-  if part.l.algorithm ~= 'concurrency' or part.s.used >= part.l.limit then return end
-  if part.l.shared then limit_control.call_others(part.l.control, base) end
-end
-
 -- A queue that waits for a shared limit is woken when the limit changes or has a place. horizon: µs, of the worker
 -- itself; nil if no other queue can share the limits
 function queue_limits.save(parts, base, closed, horizon)
@@ -124,8 +118,9 @@ function queue_limits.save(parts, base, closed, horizon)
     if part.ahead and horizon then note_horizon(l, horizon, part.s.now) end
     if closed and (part.awaited or limit_checks.wait(part) > 0) then
       if l.shared then redis.call('SADD', limit_control.waiting(l.control), base) end
-    else
-      queue_limit_pass_on(part, base)
+    elseif l.shared and l.algorithm == 'concurrency' and part.s.used < l.limit then
+      -- Remaining places go to others; other workers of the queue sleep until their slots.
+      limit_control.call_others(l.control, base)
     end
   end
 end

@@ -74,11 +74,6 @@ local function earliest(s, l, cost)
   return math.max(order, charged_at(s, math.min(s.sum, s.sum + cost - l.limit)) + l.window - s.now)
 end
 
-local function trim(s, l)
-  local out = redis.call('ZCOUNT', s.key, 0, as_text.us(s.now - l.window))
-  if out > 1 then redis.call('ZREMRANGEBYRANK', s.key, FIRST, FIRST + math.min(out - 1, TRIMMED) - 1) end
-end
-
 local function charge(s, l, cost, offset)
   local at = math.max(s.last, s.now + math.ceil(offset))
   if s.planned then
@@ -180,7 +175,8 @@ end
 local function save(s, l)
   if s.oldest then rewrite(s) end
   if s.last == 0 then return end
-  trim(s, l)
+  local out = redis.call('ZCOUNT', s.key, 0, as_text.us(s.now - l.window))
+  if out > 1 then redis.call('ZREMRANGEBYRANK', s.key, FIRST, FIRST + math.min(out - 1, TRIMMED) - 1) end
   expire(s, l)
 end
 

@@ -16,6 +16,7 @@
   it was too late.
 ]]
 local limit_checks = use 'limits/checks'
+local limit_control = use 'limits/control'
 local redis_now = use 'redis/redis-now'
 
 local now, count = redis_now(), tonumber(ARGV[1])
@@ -43,12 +44,6 @@ local function definition_of(number)
   return l
 end
 
-local function limit_of(number)
-  local control = string.sub(KEYS[number], 1, -8)
-  limits[number] = limit_checks.prepare(definition_of(number), control, now, false, fetched[number])
-  return limits[number]
-end
-
 -- Number of decisions, whether they take, and the parts of each.
 local function parse(text)
   local times, verb, rest = string.match(text, '^(%d+) (%l+)(.*)$')
@@ -60,7 +55,10 @@ local function parse(text)
 end
 
 local function add_part(part, key, packed)
-  local l = limits[part.number] or limit_of(part.number)
+  local number = part.number
+  local l = limits[number]
+    or limit_checks.prepare(definition_of(number), string.sub(KEYS[number], 1, -8), now, false, fetched[number])
+  limits[number] = l
   local place = key
   if l.maxKeys then
     place, others[parts + 1] = limit_checks.place(l, key, now)
@@ -110,7 +108,8 @@ local function decide(takes)
   size = size + 1
   for i = 1, parts do
     local l, s = of[i], states_of[i]
-    if takes and l.reserve then limit_checks.note_take(l, now) end
+    -- A caller that does not wait: the share reserved for such callers is not lent for a while.
+    if takes and l.reserve and l.mode ~= 'off' then limit_control.write(l.control, { taken_at = now, lend = l.lend }) end
     if takes and passes and waits[i] == 0 and l.mode ~= 'off' then charge(l, s, asked[i], paid[i]) end
     size = limit_checks.tell(l, s, waits[i], reply, size)
     if takes and passes and l.maxKeys and not others[i] then limit_checks.keep_place(l, keys[i], now + reply[size]) end

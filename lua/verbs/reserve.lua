@@ -34,14 +34,17 @@ if turn_before then
 end
 local l = limit_checks.read(KEYS[1], ARGV[1], now)
 if l.outdated then return { now, 'outdated', 0, '', 0, 0 } end
-local part = limit_checks.ask(l, KEYS[2], tonumber(ARGV[2]), now)
-local offset, waiting = limit_checks.wait(part), KEYS[3]
+local waiting = KEYS[3]
+local place, shared = limit_checks.place(l, KEYS[2], now)
+local s, cost, part = l.verbs.open(place, l, now), tonumber(ARGV[2]), { l = l, offset = 0, blocked = 0 }
+if l.mode ~= 'off' then part.offset, part.blocked = l.verbs.earliest(s, l, cost), limit_checks.blocked(l, KEYS[2], now) end
+local offset = limit_checks.wait(part)
 redis.call('ZREMRANGEBYSCORE', waiting, '-inf', as_text.us(now))
 local ahead, most, undelayed = redis.call('ZCARD', waiting), tonumber(ARGV[4]), tonumber(ARGV[5])
 
 local function answer(verdict, us)
-  local left, reset = l.verbs.view(part.s, l)
-  local stamp = verdict == 'ok' and limit_state.stamp(part.key, l.algorithm) or ''
+  local left, reset = l.verbs.view(s, l)
+  local stamp = verdict == 'ok' and limit_state.stamp(place, l.algorithm) or ''
   return { now, verdict, us, stamp, math.max(0, math.floor(left)), math.ceil(reset) }
 end
 
@@ -56,9 +59,13 @@ end
 local turn = math.ceil(offset)
 if ahead < undelayed then turn = 0 elseif undelayed > 0 then turn = math.min(turn, slot_of(ahead - undelayed)) end
 if ARGV[6] ~= '' and turn > tonumber(ARGV[6]) then return answer('late', turn - tonumber(ARGV[6])) end
-limit_checks.charge(part, offset)
-local _, reset = l.verbs.view(part.s, l)
-if not part.shared then limit_checks.keep_place(l, part.key, reset) end
+-- In shadow mode a cost that would have been refused is not charged.
+if l.mode ~= 'off' and part.offset <= offset then
+  l.verbs.charge(s, l, cost, offset)
+  l.verbs.save(s, l)
+end
+local _, reset = l.verbs.view(s, l)
+if not shared then limit_checks.keep_place(l, place, reset) end
 if offset > 0 then
   redis.call('ZADD', waiting, as_text.us(now + math.ceil(offset)), ARGV[3])
   local last = slot_of(-1)

@@ -13,6 +13,7 @@
 ]]
 local held = use 'held'
 local limit_checks = use 'limits/checks'
+local queue_limits = use 'limits/queue-limits'
 local limit_state = use 'limits/state'
 local decide = use 'verbs/decide'
 local extend_lease = use 'verbs/extend-lease'
@@ -28,7 +29,14 @@ local function lease_name(op)
 end
 
 local function ask(op)
-  return limit_checks.ask(op.l, op.key, op.cost, held.now)
+  local s = op.l.verbs.open(op.key, op.l, held.now)
+  return { l = op.l, s = s, blocked = 0, cost = op.cost, offset = op.l.verbs.earliest(s, op.l, op.cost) }
+end
+
+-- As lua/verbs/reserve.lua.
+local function charge(part, offset, op)
+  queue_limits.charge({ part }, offset, lease_name(op))
+  if part.charged then part.l.verbs.save(part.s, part.l) end
 end
 
 local function tell(part, allowed)
@@ -53,7 +61,7 @@ end
 function verbs.take(op)
   local part = ask(op)
   local allowed = limit_checks.wait(part) == 0
-  if allowed then limit_checks.charge(part, 0, lease_name(op)) end
+  if allowed then charge(part, 0, op) end
   return tell(part, allowed)
 end
 
@@ -61,14 +69,14 @@ end
 function verbs.reserve(op)
   local part = ask(op)
   local allowed = limit_checks.wait(part) <= op.ahead
-  if allowed then limit_checks.charge(part, limit_checks.wait(part), lease_name(op)) end
+  if allowed then charge(part, limit_checks.wait(part), op) end
   return tell(part, allowed)
 end
 
 -- As where another limit holds it back for longer than this one.
 function verbs.late(op)
   local part = ask(op)
-  limit_checks.charge(part, part.offset + op.ahead, lease_name(op))
+  charge(part, part.offset + op.ahead, op)
   return tell(part, true)
 end
 

@@ -67,6 +67,14 @@ function group_hooks.redis(redis, known)
   end
 end
 
+-- Runs such a script. Returns its reply. known: as above
+function group_hooks.run(script, redis, keys, args, known)
+  local hooked, store = group_hooks.redis(redis, known)
+  local reply = script.run(hooked, keys, args)
+  store()
+  return reply
+end
+
 -- For BullMQ's changePriority, in a queue with groups: the priority of a job of a group is that within the group. BullMQ's
 -- script then puts the job back as one without a priority, and so into the line of its group. A job that does not wait yet,
 -- or runs, has it from its next entry on.

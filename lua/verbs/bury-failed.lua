@@ -18,15 +18,11 @@ local remove_job = use 'bullmq/removeJob'
 local group_hooks = use 'groups/hooks'
 
 local base, id = string.sub(KEYS[1], 1, -11), ARGV[1]
-
-local hooked, store_groups = group_hooks.redis(redis)
-
 local failed_at = redis.call('ZSCORE', base .. 'failed', id)
 if not failed_at or tonumber(failed_at) ~= tonumber(ARGV[2]) then return 0 end
 local failure = new_job.add_whole(add_standard_job, redis, string.sub(KEYS[2], 1, -5), { ARGV[4], ARGV[5], ARGV[6] })
 if failure then return failure end
 -- Found by the views, as if a worker had reported it.
 redis.call('HINCRBY', base .. 'meta:starts', 'dead:' .. ARGV[3], 0)
-local removed = remove_job.run(hooked, { base .. id, base .. 'repeat' }, { id, '0', base })
-store_groups()
+local removed = group_hooks.run(remove_job, redis, { base .. id, base .. 'repeat' }, { id, '0', base })
 return removed == 1 and 1 or -2

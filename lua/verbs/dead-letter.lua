@@ -29,21 +29,16 @@ local group_hooks = use 'groups/hooks'
 
 local base, id = string.sub(KEYS[1], 1, -11), ARGV[1]
 
-local function owned()
-  local token = cmsgpack.unpack(ARGV[8]).token
-  if token ~= '0' and redis.call('GET', base .. id .. ':lock') ~= token then return false end
-  return redis.call('LPOS', base .. 'active', id) and redis.call('EXISTS', base .. id) == 1
-end
-
+local token = cmsgpack.unpack(ARGV[8]).token
+local owned = (token == '0' or redis.call('GET', base .. id .. ':lock') == token)
+  and redis.call('LPOS', base .. 'active', id) and redis.call('EXISTS', base .. id) == 1
 -- The step that may fail comes first: a job that did not end is fetched again, but one without its letter would be lost.
-local failure = owned() and new_job.add_whole(add_standard_job, redis, string.sub(KEYS[2], 1, -5), { ARGV[10], ARGV[11], ARGV[12] })
+local failure = owned and new_job.add_whole(add_standard_job, redis, string.sub(KEYS[2], 1, -5), { ARGV[10], ARGV[11], ARGV[12] })
 if failure then return failure end
-local hooked, store_groups = group_hooks.redis(without_fetch.quiet(base))
-local reply = move_to_finished.run(hooked, move_to_finished.keys(base, id, 'failed'), {
+local reply = group_hooks.run(move_to_finished, without_fetch.quiet(base), move_to_finished.keys(base, id, 'failed'), {
   id, ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9],
 })
 local code, again = finished.code(reply, base, base .. 'failed', id, ARGV[2])
-store_groups()
 if code == 0 and not again then
   if ARGV[13] == '1' then finished.remember(base, id, ARGV[2], ARGV[14]) end
   without_fetch.frees_place(base, 1)

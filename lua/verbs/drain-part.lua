@@ -19,13 +19,6 @@ local function aside(kind)
   return drains .. ':' .. id .. ':' .. kind
 end
 
-local hooked, store_groups = group_hooks.redis(redis)
-
-local function drain_list(list)
-  local none = drains .. ':none'
-  drain.run(hooked, { list, none, none, none, base .. 'repeat' }, { base, '0' })
-end
-
 -- As in BullMQ: a scheduler's next iteration stays, or no further one would follow.
 local function keep_iteration(job)
   for _, kind in ipairs({ 'delayed', 'prioritized' }) do
@@ -86,6 +79,6 @@ if not jobs then
   return 0
 end
 redis.call('RPUSH', aside('part'), unpack(jobs))
-drain_list(aside('part'))
-store_groups()
+local none = drains .. ':none'
+group_hooks.run(drain, redis, { aside('part'), none, none, none, base .. 'repeat' }, { base, '0' })
 return 1

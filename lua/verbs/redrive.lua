@@ -22,24 +22,14 @@
 ]]
 local admission = use 'admission/admission'
 local new_job = use 'admission/new-job'
-local wake = use 'gate/wake'
 local group_hooks = use 'groups/hooks'
 local queue_groups = use 'groups/queue-groups'
 local as_text = use 'redis/as-text'
-local redis_now = use 'redis/redis-now'
 local shapes = use 'shape/shapes'
 
 local key, letter, id = KEYS[1], KEYS[2], ARGV[6]
-local base = string.sub(key, 1, -11)
-
-local hooked, store_groups = redis, function() end
-
-local now = redis_now()
-local shape = shapes.load(key, base, now)
+local base, now, shape = shapes.here(key)
 if shapes.is_lost(shape, ARGV[1]) then return { -1, {} } end
-if shape and (shape.groups or shape.ageing_ms) then
-  hooked, store_groups = group_hooks.redis(redis, { [base] = { shape.groups, shape.ageing_ms } })
-end
 
 local function answer(status, detail, outcome)
   return { status, detail, outcome, shapes.news(key, shape, ARGV[1]) }
@@ -53,18 +43,18 @@ if redis.call('EXISTS', base .. id) == 1 then
 end
 -- A deadline is not checked here: the job has had its chance, and expires again when it is at the head. Nor is the bound
 -- of its group.
-local function refusal_of(options)
+if shape then
+  local options, groups = cmsgpack.unpack(ARGV[5]), queue_groups.of(base, shape, now)
   local again = { cost = 1, terms = new_job.terms(',' .. (options.priority or 0) .. ',,') }
-  local groups = queue_groups.of(base, shape, now)
   if groups and options.group then again.group = { groups.named(cjson.encode({ group = options.group })) } end
-  return admission.refusal_of_queue(base, shape, now, { again, groups = groups })
+  local refusal = admission.refusal_of_queue(base, shape, now, { again, groups = groups })
+  if refusal then return answer(refusal[1], refusal[2], '') end
 end
-local refusal = shape and refusal_of(cmsgpack.unpack(ARGV[5]))
-if refusal then return answer(refusal[1], refusal[2], '') end
+local known = { [base] = { shape and shape.groups, shape and shape.ageing_ms } }
+local hooked, store_groups = group_hooks.redis(redis, known)
 local failure = new_job.add_whole(new_job.script(ARGV[2]), hooked, base, { ARGV[3], ARGV[4], ARGV[5] })
 store_groups()
 if failure then return failure end
 if ARGV[8] ~= '' then redis.call('HSET', base .. id, 'progress', ARGV[8]) end
 redis.call('HSET', letter, 'redriven', as_text.us(now))
-wake.touched()
 return answer(1, {}, 'redriven')

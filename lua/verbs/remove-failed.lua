@@ -8,11 +8,7 @@ local remove_job = use 'bullmq/removeJob'
 local group_hooks = use 'groups/hooks'
 
 local base, id = string.sub(KEYS[1], 1, -11), ARGV[1]
-
-local hooked, store_groups = group_hooks.redis(redis)
-
 if not redis.call('ZSCORE', base .. 'failed', id) then return 0 end
-local removed = remove_job.run(hooked, { base .. id, base .. 'repeat' }, { id, '1', base })
-store_groups()
+local removed = group_hooks.run(remove_job, redis, { base .. id, base .. 'repeat' }, { id, '1', base })
 if removed == -8 then return -2 end
 return removed == 1 and 1 or -1

@@ -12,13 +12,10 @@ local new_job = use 'admission/new-job'
 local reprocess_job = use 'bullmq/reprocessJob'
 local group_hooks = use 'groups/hooks'
 local queue_groups = use 'groups/queue-groups'
-local redis_now = use 'redis/redis-now'
 local shapes = use 'shape/shapes'
 
-local key, base, id = KEYS[1], string.sub(KEYS[1], 1, -11), ARGV[1]
-
-local now = redis_now()
-local shape = shapes.load(key, base, now)
+local key, id = KEYS[1], ARGV[1]
+local base, now, shape = shapes.here(key)
 if shapes.is_lost(shape, ARGV[2]) then return { -1, {} } end
 
 local function answer(status, detail, outcome)
@@ -30,27 +27,16 @@ local f = redis.call('HMGET', base .. id, 'opts', 'priority')
 local lifo = cjson.decode(f[1] or '{}').lifo
 
 -- A deadline is not checked here: the job expires again when it is at the head.
-local function refusal()
-  if not shape then return nil end
+if shape then
   local groups, terms = queue_groups.of(base, shape, now), new_job.terms((lifo and 'l,' or ',') .. (f[2] or 0) .. ',,')
   local group = groups and { groups.named(f[1]) }
   local job = { cost = 1, terms = terms, group = group and group[1] and group }
-  return admission.refusal(base, shape, now, { job, groups = groups })
+  local refused = admission.refusal(base, shape, now, { job, groups = groups })
+  if refused then return answer(refused[1], refused[2], '') end
 end
-
-local hooked, store_groups = group_hooks.redis(redis)
-
-local function reprocess()
-  local keys = {
-    base .. id, base .. 'events', base .. 'failed', base .. 'wait', base .. 'meta', base .. 'active', base .. 'marker',
-    base .. 'prioritized', base .. 'pc',
-  }
-  local args = { id, lifo and 'RPUSH' or 'LPUSH', 'failedReason', 'failed', '0', '0' }
-  return reprocess_job.run(hooked, keys, args)
-end
-
-local refused = refusal()
-if refused then return answer(refused[1], refused[2], '') end
-local retried = reprocess()
-store_groups()
-return answer(1, {}, retried == 1 and 'retried' or 'other')
+local keys = {
+  base .. id, base .. 'events', base .. 'failed', base .. 'wait', base .. 'meta', base .. 'active', base .. 'marker',
+  base .. 'prioritized', base .. 'pc',
+}
+local args = { id, lifo and 'RPUSH' or 'LPUSH', 'failedReason', 'failed', '0', '0' }
+return answer(1, {}, group_hooks.run(reprocess_job, redis, keys, args) == 1 and 'retried' or 'other')

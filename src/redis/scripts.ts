@@ -276,9 +276,7 @@ function grouped(name: string): string {
   const known = name === CHANGE_PRIORITY ? `, use 'groups/hooks'.priority(ARGV)` : ''
   const reply = name === RETRY ? `use 'ends/finished'.retried(ARGV[1], ARGV[4], ARGV[2], reply)` : 'reply'
   return [
-    `local hooked, store_groups = use 'groups/hooks'.redis(redis${known})`,
-    `local reply = use 'bullmq/${name}'.run(hooked, KEYS, ARGV)`,
-    'store_groups()',
+    `local reply = use 'groups/hooks'.run(use 'bullmq/${name}', redis, KEYS, ARGV${known})`,
     `return ${reply}`,
   ].join('\n')
 }

@@ -32,10 +32,8 @@ end
 
 -- The refusal of a job of that cost, by the burst of the queue; nil if it may enter.
 function admission.cost_error(shape, cost)
-  if shape.interval and shape.mode == 'enforce' and cost > shape.burst then
-    return { -3, { as_text.exact(cost), as_text.exact(shape.burst) } }
-  end
-  return nil
+  if not (shape.interval and shape.mode == 'enforce') or cost <= shape.burst then return nil end
+  return { -3, { as_text.exact(cost), as_text.exact(shape.burst) } }
 end
 
 -- Refuses a deadline that has passed, or that is before the end of the job's own delay.
@@ -43,14 +41,6 @@ function admission.deadline_error(now, terms)
   local deadline, now_ms = terms.deadline, math.floor(now / 1000)
   if not deadline or deadline >= now_ms + terms.delay then return nil end
   return { -6, { as_text.us(deadline), as_text.us(now_ms), as_text.us(terms.delay) } }
-end
-
-function admission.too_large(shape, jobs, lack)
-  local count = jobs.count or #jobs
-  if shape.capacity and count > shape.capacity then return { -4, { count, shape.capacity } } end
-  -- If all places are reserved, even a single job would be too large: then the queue counts as full.
-  if lack and lack.limit > 0 and lack.jobs > lack.limit then return { -4, { lack.jobs, lack.limit } } end
-  return nil
 end
 
 -- The first refusal of one of these jobs for its cost, by its queue or its group.
@@ -119,10 +109,11 @@ end
 -- cannot (groups/admission), nil if none has to.
 function admission.refusal_of_queue(base, shape, now, jobs, choose, timed)
   if shape.mode == 'off' or #jobs == 0 then return nil end
-  local enforced = shape.mode == 'enforce'
+  local enforced, count = shape.mode == 'enforce', jobs.count or #jobs
   local lack = lack_of(base, shape, now, jobs)
-  local large = enforced and admission.too_large(shape, jobs, lack)
-  if large then return large end
+  if enforced and shape.capacity and count > shape.capacity then return { -4, { count, shape.capacity } } end
+  -- If all places are reserved, even a single job would be too large: then the queue counts as full.
+  if enforced and lack and lack.limit > 0 and lack.jobs > lack.limit then return { -4, { lack.jobs, lack.limit } } end
   -- Above the capacity, where retries and a lowered capacity may leave a queue, a swap would keep it there.
   local full = jobs.swaps
   if lack then full = lack.depth <= shape.capacity end
@@ -135,7 +126,7 @@ function admission.refusal_of_queue(base, shape, now, jobs, choose, timed)
   if gone then lack = nil end
   if not lack and not late then return nil, gone end
   if not enforced then
-    redis.call('HINCRBY', base .. 'meta:meter', 'shadowRefused', jobs.count or #jobs)
+    redis.call('HINCRBY', base .. 'meta:meter', 'shadowRefused', count)
     return nil
   end
   local detail = refuse(base, shape, now, jobs, lack, late)
@@ -149,8 +140,7 @@ end
 -- Number of new jobs that certainly fit, as long as no others are added.
 function admission.places(base, shape, now)
   if not shape.capacity or shape.mode == 'off' then return math.huge end
-  local free = shape.reserved and tonumber(string.match(shape.reserved, '^%d+')) or 0
-  return shape.capacity - free - occupancy.taken(base, shape, now)
+  return shape.unreserved - occupancy.taken(base, shape, now)
 end
 
 return admission

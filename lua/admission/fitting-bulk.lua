@@ -77,30 +77,14 @@ end
 
 -- As add_plain, of jobs that are all plain among their groups.
 local function add_in_groups(call, highest)
-  local base = call.base
-  local now, wait, pushed, pushes = redis_now(), base .. 'wait', nil, nil
+  local base, now = call.base, redis_now()
   local groups = fit_in_groups(call, highest, now)
   if not (groups and has_places(call, false, now)) then return nil end
   groups:gather()
-  local handlers = group_hooks.add_handlers(groups, batch_once.handlers(base))
-  local push = handlers.LPUSH
-  function handlers.LPUSH(command, key, id, ...)
-    -- A parent in this queue may be released, too.
-    if key ~= wait or pushed then return push(command, key, id, ...) end
-    pushed, pushes = id, command
-    return 1
-  end
-  handlers.RPUSH = handlers.LPUSH
-  local add = new_job.adder(hooked_redis(redis, handlers), base)
+  local add = new_job.adder(group_hooks.adding(groups, batch_once.handlers(base)), base)
   local replies, failure = add_all(call, function(job, at)
-    pushed = nil
-    local done, reply = pcall(add, job.script, call.argv, at)
-    if done and pushed == reply then
-      groups:gather_job(job.group[1], reply, groups:next_number(), 0)
-    elseif pushed then
-      push(pushes, wait, pushed)
-    end
-    return done, reply
+    groups.adding = job.group
+    return pcall(add, job.script, call.argv, at)
   end)
   group_hooks.save_adds(groups)
   wake.head_changed(base, groups)

@@ -60,12 +60,6 @@ function free_places.taken_at(p, measured, wakes, slot, n)
   return at > p.now and at or p.now + math.max(free_places.SOON_US, p.now - at)
 end
 
--- How many more jobs may run under the limits on running jobs; infinite without one.
-function free_places.left(base, p, running)
-  local most = tonumber(redis.call('HGET', base .. 'meta', 'concurrency') or nil)
-  return math.max(0, math.min(p.left, most and most - running or math.huge))
-end
-
 -- Inserts a time into an ascending list.
 function free_places.put(times, at)
   local i = #times
@@ -101,7 +95,9 @@ end
 -- next job directly. Each job taken runs for as long as others did. Nil if unknown.
 function free_places.play(base, p, measured, wakes, n)
   local running, horizon = redis.call('LLEN', base .. 'active'), measured.horizon
-  local left, at = free_places.left(base, p, running), p.now
+  local most, at = tonumber(redis.call('HGET', base .. 'meta', 'concurrency') or nil), p.now
+  -- How many more may run under the limits on running jobs.
+  local left = math.max(0, math.min(p.left, most and most - running or math.huge))
   local ends = free_places.ends(base, measured, at, n, running)
   for i = 1, n do
     local slot = schedule.nth(p, i)
@@ -171,13 +167,6 @@ function free_places.turn(base, p, measured, n)
   return now + math.max(each / 8, math.min(each, now - ends), stuck > each and stuck or 0)
 end
 
--- How long no worker has taken the head of the queue, µs: since it was added, or since the last departure.
-function free_places.unattended(base, shape, measured, now)
-  local head = next_departure.head(base, shape, now)
-  local added = head and tonumber(redis.call('HGET', base .. head, 'timestamp')) or 0
-  return now - math.max(added * 1000, measured.last)
-end
-
 -- The time (µs) at which n jobs will have been taken; second, whether fewer than n wait.
 function free_places.nth_taken_at(base, shape, now, n)
   local p, measured = schedule.open(base, shape, now, true), pace.read(base)
@@ -196,7 +185,10 @@ function free_places.nth_taken_at(base, shape, now, n)
   if takes > now and p.left > 0 and redis.call('LLEN', base .. 'active') == 0 then return takes, missing end
   local turn = free_places.turn(base, p, measured, n)
   if turn then return math.max(takes, turn), missing end
-  return math.max(now, slot) + free_places.patience(free_places.unattended(base, shape, measured, now)), missing
+  -- Nor has one taken the head since it was added, or since the last departure.
+  local head = next_departure.head(base, shape, now)
+  local added = head and tonumber(redis.call('HGET', base .. head, 'timestamp')) or 0
+  return math.max(now, slot) + free_places.patience(now - math.max(added * 1000, measured.last)), missing
 end
 
 -- When n places are free, ms from now.

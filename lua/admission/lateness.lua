@@ -12,12 +12,6 @@ local as_text = use 'redis/as-text'
 
 local lateness = {}
 
-function lateness.asked(shape, jobs)
-  if shape.max_wait_ms then return true end
-  for _, job in ipairs(jobs) do if job.terms.deadline then return true end end
-  return false
-end
-
 -- Returns a function of the number of jobs ahead and the cost that computes a start, or nil if nothing is known.
 function lateness.schedule(base, shape, now)
   if shape.limits and shape.mode ~= 'off' then
@@ -110,7 +104,9 @@ end
 -- deadline (ms; nil if it is met)}. A wait counts from when the job could start: for a delayed job from its due
 -- time.
 function lateness.find(base, shape, now, jobs, gone)
-  if not lateness.asked(shape, jobs) or redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return nil end
+  local asked = shape.max_wait_ms ~= nil
+  for _, job in ipairs(jobs) do asked = asked or job.terms.deadline ~= nil end
+  if not asked or redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return nil end
   local starts, late = lateness.schedule(base, shape, now), nil
   if not starts and not jobs.groups then return nil end
   local known = {}

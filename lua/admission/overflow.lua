@@ -66,26 +66,21 @@ function overflow.choose_plain(base, shape, jobs, n)
   end)
 end
 
--- Calls found(id, score) for the first jobs of a group's line, or the last, until it returns true. n: how many are looked
--- for. Those that cannot be dropped are rarely before them.
-function overflow.each_of_group(base, group, oldest, n, found)
-  local key = base .. 'meta:group:jobs:' .. group
+-- Up to n jobs of a group: the next to leave, or the last of those that are less important than all new ones. Those that
+-- cannot be dropped are rarely before them: more are looked at only then.
+function overflow.of_group(base, shape, group, jobs, n)
+  local least, found, key, oldest = 0, {}, base .. 'meta:group:jobs:' .. group, shape.overflow == 'drop-oldest'
+  for _, job in ipairs(jobs) do least = math.max(least, job.group[2]) end
   for _, range in ipairs({ { 0, n - 1 }, { n, n + overflow.PASSED_BY - 1 } }) do
     local ids = oldest and redis.call('ZRANGE', key, range[1], range[2], 'WITHSCORES')
       or redis.call('ZREVRANGE', key, range[1], range[2], 'WITHSCORES')
-    for i = 1, #ids, 2 do if found(ids[i], tonumber(ids[i + 1])) then return end end
+    for i = 1, #ids, 2 do
+      local id, priority = ids[i], math.floor(tonumber(ids[i + 1]) / overflow.PRIORITY_UNIT)
+      if not oldest and priority <= least then return found end
+      if redis.call('ZSCORE', base .. 'prioritized', id) and overflow.droppable(base, id) then found[#found + 1] = id end
+      if #found == n then return found end
+    end
   end
-end
-
--- Up to n jobs of a group: the next to leave, or the last of those that are less important than all new ones.
-function overflow.of_group(base, shape, group, jobs, n)
-  local least, found, oldest = 0, {}, shape.overflow == 'drop-oldest'
-  for _, job in ipairs(jobs) do least = math.max(least, job.group[2]) end
-  overflow.each_of_group(base, group, oldest, n, function(id, score)
-    if not oldest and math.floor(score / overflow.PRIORITY_UNIT) <= least then return true end
-    if redis.call('ZSCORE', base .. 'prioritized', id) and overflow.droppable(base, id) then found[#found + 1] = id end
-    return #found == n
-  end)
   return found
 end
 

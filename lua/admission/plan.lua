@@ -27,13 +27,6 @@ function plan.copy_limits(parts)
   return copies
 end
 
--- The job that was refused or, if none was, the next one of the group whose turn it is.
-function plan.first_of_groups(gate)
-  if gate.shut then return gate.next_id end
-  local group = gate.groups:next_in_line()
-  return group and gate.groups:head(group)
-end
-
 -- gate: as gate/gates has left it. head: the slot of a refused head, µs, or nil
 function plan.new(gate, head)
   local shape, m = gate.shape, gate.meter
@@ -44,7 +37,11 @@ function plan.new(gate, head)
   if m then p.meter = { tat = m.tat, last = m.last, interval = m.interval, burst = m.burst, now = m.now, origin = m.origin } end
   if gate.ageing then p.order = gate.ageing.order(gate.ageing.queue) end
   if gate.groups and p.enforced then p.floors = gate.groups:slots(plan.MOST) end
-  if gate.groups and not p.floors then p.jobs[1] = plan.first_of_groups(gate) end
+  if gate.groups and not p.floors then
+    -- The job that was refused or, if none was, the next one of the group whose turn it is.
+    local group = not gate.shut and gate.groups:next_in_line()
+    p.jobs[1] = gate.shut and gate.next_id or group and gate.groups:head(group) or nil
+  end
   if shape.limits and shape.mode ~= 'off' then
     p.limits = plan.copy_limits(gate.limits or queue_limits.open(shape, gate.base, gate.now))
   end

@@ -43,7 +43,7 @@ function ends.postpone(at, fetch, redis)
   local reply = move_to_delayed.run(redis, move_to_delayed.keys(base, id, ''), args)
   if not fetch or reply ~= 0 then return reply end
   -- It does not say when the next delayed job is due, which may be this one, as BullMQ's other scripts do.
-  return { 0, 0, 0, redis.call('ZRANGE', base .. 'delayed', 0, 0, 'WITHSCORES')[2] / 4096 }
+  return { 0, 0, 0, wake.first_due(base) }
 end
 
 -- BullMQ's reply to the end of the job whose arguments begin at `at`.

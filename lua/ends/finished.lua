@@ -34,20 +34,16 @@ function finished.is_remembered(base, id, timestamp)
   return redis.call('HGET', finished_key(base, timestamp), id) == timestamp
 end
 
--- Whether this end of a run is recorded already: the script ran, its reply was lost, the client resent it. target: the
--- set of finished jobs, for the end of one that may be kept
-local function finished_before(base, target, id, timestamp)
-  if finished.is_remembered(base, id, timestamp) then return true end
-  if not target then return false end
-  local finished_on = redis.call('HGET', base .. id, 'finishedOn')
-  return finished_on == timestamp and redis.call('ZSCORE', target, id) == timestamp
-end
-
--- Returns BullMQ's code, corrected for a resent call, and whether the call was resent.
+-- Returns BullMQ's code, corrected for a resent call, and whether it was resent: this end of a run is recorded already, since
+-- the script ran and its reply was lost. target: the set of finished jobs, for the end of one that may be kept
 function finished.code(reply, base, target, id, timestamp)
-  local code = type(reply) == 'table' and 0 or reply
-  if code < 0 and finished_before(base, target, id, timestamp) then return 0, true end
-  return code, false
+  if type(reply) == 'table' or reply >= 0 then return type(reply) == 'table' and 0 or reply, false end
+  local again = finished.is_remembered(base, id, timestamp)
+  if not again and target then
+    local finished_on = redis.call('HGET', base .. id, 'finishedOn')
+    again = finished_on == timestamp and redis.call('ZSCORE', target, id) == timestamp
+  end
+  return again and 0 or reply, again
 end
 
 -- BullMQ's retryJob puts a job back once: sent again, since its reply was lost, it finds no lock, which is not an error

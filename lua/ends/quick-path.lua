@@ -51,8 +51,7 @@ local function stop_of(base, tuple)
   if not tuple then return 'empty' end
   if tonumber(tuple[3]) > 0 then return 'limited' end
   if tonumber(tuple[4]) > 0 then return 'empty' end
-  local waiting = redis.call('LLEN', base .. 'wait') > 0 or redis.call('ZCARD', base .. 'prioritized') > 0
-  return waiting and 'halted' or 'empty'
+  return wake.waits(base) and 'halted' or 'empty'
 end
 
 -- The reply of gate/departure, up to limited, if BullMQ's script granted nothing more, or as much as was requested.

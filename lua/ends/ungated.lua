@@ -177,8 +177,7 @@ end
 
 -- What holds the head from now on, as in gate/held: with room in the meter, only that every worker is busy.
 local function note_holds(q, meter_key)
-  local waiting = q.meter and (#q.heads > 0 or redis.call('LLEN', q.base .. 'wait') > 0
-    or redis.call('ZCARD', q.base .. 'prioritized') > 0)
+  local waiting = q.meter and (#q.heads > 0 or wake.waits(q.base))
   held.note(meter_key, q.now, waiting and 'rate' or '', waiting and slot_of(q, 1), q.meter and q.meter.held)
 end
 

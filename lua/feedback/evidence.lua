@@ -167,9 +167,4 @@ function evidence.is_own(r)
   return r.alone >= evidence.OWN or (r.heard and r.count > 1 and r.job.score ~= '')
 end
 
--- A job that keeps being refused alone uses up its attempts.
-function evidence.is_worn(r)
-  return r.alone > (r.unnamed and evidence.WORN or evidence.WORN_NAMED)
-end
-
 return evidence

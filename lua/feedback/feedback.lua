@@ -44,12 +44,6 @@ function feedback.heard(r)
   r.doc.epoch = as_text.us(math.max(r.now, granted))
 end
 
-local function feedback_slowest(r)
-  local interval = r.configured or 0
-  for _, entry in pairs({ r.doc.pace, r.doc.slow, r.doc.quota }) do interval = math.max(interval, entry.interval or 0) end
-  return interval
-end
-
 -- Without a configured rate, one unit a day.
 local function feedback_floor(r)
   if r.adapt and r.adapt.floor then return shapes.interval(r.adapt.floor) end
@@ -138,7 +132,8 @@ function feedback.slow(r, f)
   if f.rate then
     return feedback_keep_slowest(r, f, shapes.interval({ f.rate.limit, f.rate.period }), f.ttlMs or r.limits.slowMs)
   end
-  local current = feedback_slowest(r)
+  local current = r.configured or 0
+  for _, entry in pairs({ r.doc.pace, r.doc.slow, r.doc.quota }) do current = math.max(current, entry.interval or 0) end
   if r.unnamed and (r.suspected or redis.call('HEXISTS', r.key, 'probe') == 1) then
     -- A probe shows whether the rate is the cause at all.
     feedback.pause(r, f, r.limits.maxSlowPauseMs)
@@ -246,11 +241,6 @@ function running.more(r, f, count)
   feedback.note(r, f, { kind = 'concurrency', limit = known.limit })
 end
 
-local function feedback_mean_cost(r)
-  local m = meter.stored(r.base)
-  return m and m.mean_cost or 1
-end
-
 -- The rate rises after a quiet period in which it was used. count: successful calls since the last report
 function feedback.successes(r, f, count)
   if r.doc.pauses and feedback.fresh(r) then
@@ -267,9 +257,9 @@ function feedback.successes(r, f, count)
   pace.oks, pace.at = pace.oks + count, math.min(pace.at, r.now_ms)
   local waited = r.now_ms - feedback_since(r, pace)
   if waited < pacing.quiet(pace) then return end
+  local m = meter.stored(r.base)
   -- If the configured rate is lower, this one is not in force, and successful calls prove nothing about it.
-  local used = pace.interval >= r.configured and
-    pace.oks * feedback_mean_cost(r) * pace.interval * 2 >= waited * 1000
+  local used = pace.interval >= r.configured and pace.oks * (m and m.mean_cost or 1) * pace.interval * 2 >= waited * 1000
   local from = pace.interval
   pace.at, pace.oks = r.now_ms, 0
   local interval = used and pacing.climb(pace, r.configured)

@@ -28,10 +28,6 @@ function pacing.new(interval, wall, patience, adapt, now_ms)
   }
 end
 
-function pacing.same_wall(before, wall)
-  return before and before.wall and math.abs(wall / before.wall - 1) <= SAME_WALL
-end
-
 -- The interval still known to hold after `current` was refused, or nil.
 function pacing.still_held(before, current)
   local held = before and before.held
@@ -45,7 +41,8 @@ function pacing.refused(before, current, interval, adapt, now_ms)
   local held = pacing.still_held(before, current)
   -- If the refused rate is far above the one that held, the limit is nearer to the latter.
   local wall = held and held / current - 1 > SAME_WALL and held or current
-  local patience = pacing.same_wall(before, wall) and math.min(MAX_PATIENCE, before.patience * 2) or PATIENCE
+  local is_same = before and before.wall and math.abs(wall / before.wall - 1) <= SAME_WALL
+  local patience = is_same and math.min(MAX_PATIENCE, before.patience * 2) or PATIENCE
   local pace = pacing.new(interval, wall, patience, adapt, now_ms)
   pace.held, pace.guess = held, true
   return pace

@@ -17,19 +17,14 @@ local job_options = use 'shape/job-options'
 -- nothing is given back. Shares of groups count what jobs were expected to cost.
 local settling = {}
 
--- When the job was charged, not later: whole ms if nothing more exact was stored for its last start. job: departure
--- and processedOn, as stored
-function settling.since(departure, started)
-  local slot, started_ms = tonumber(departure), tonumber(started) or 0
-  local exact = slot and math.ceil(slot / 1000) == started_ms
-  return exact and slot or (started_ms - 1) * 1000
-end
-
 -- Nil if the job is gone: its charge is then unknown.
 function settling.open(base, shape, now, id)
   local job = redis.call('HMGET', base .. id, 'opts', 'departure', 'processedOn', 'ats')
   if not job[1] then return nil end
-  local c = { base = base, shape = shape, now = now, id = id, corrected = 0, since = settling.since(job[2], job[3]) }
+  local c = { base = base, shape = shape, now = now, id = id, corrected = 0 }
+  local slot, started_ms = tonumber(job[2]), tonumber(job[3]) or 0
+  -- When it was charged, not later: whole ms if nothing more exact was stored for its last start.
+  c.since = slot and math.ceil(slot / 1000) == started_ms and slot or (started_ms - 1) * 1000
   c.attempt, c.cost, c.costs = job[4], job_options.cost(job[1])
   -- How the charges changed, in units: of the rate, of that of its group, and by name of the limits of both.
   c.changed = { 0, 0, {}, {} }
@@ -115,19 +110,18 @@ function settling.group(c, change)
   settling.count(c, by)
 end
 
--- Since when a limit charges the jobs of this shape, µs. One per group has one state for all jobs while there are no groups.
-function settling.limited_at(c, l)
-  local at = math.max(c.shape.rules_at, charged.since(l))
-  return l.per == 'group' and math.max(at, c.shape.groups_at) or at
-end
-
 function settling.limit(c, part, change)
   local l, s = part.l, part.s
   -- In shadow mode it may not have been charged.
   if not l.verbs.adjust or l.mode ~= 'enforce' then return end
   if change < 0 and c.shape.mode ~= 'enforce' then return end
   c.reached = true
-  if change < 0 then change = settling.under(c, settling.limited_at(c, l)) and -limit_state.credit(l, s, -change, c.since) or 0 end
+  if change < 0 then
+    local at = math.max(c.shape.rules_at, charged.since(l))
+    -- A limit per group has one state for all jobs while there are no groups.
+    if l.per == 'group' then at = math.max(at, c.shape.groups_at) end
+    change = settling.under(c, at) and -limit_state.credit(l, s, -change, c.since) or 0
+  end
   if change == 0 then return end
   limit_state.settle(l, s, change)
   c.changed[l.per == 'group' and 4 or 3][l.name] = as_text.exact(change)

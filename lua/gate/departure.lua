@@ -57,6 +57,8 @@ function departure.open(call)
   }
   local base = call.base
   d.shape = shapes.load(call.key, base, d.now)
+  -- A stock worker leaves no grants where no shape is stored.
+  d.remembers = d.shape or not call.is_plain
   delay_clock.knows(base, d.shape ~= nil or call.identity ~= '', d.now)
   if shapes.is_lost(d.shape, call.identity) then
     d.lost = true
@@ -87,10 +89,6 @@ function departure.span(d)
   return span, (d.gate.horizon or span) - span
 end
 
-function departure.waiting(base)
-  return redis.call('LLEN', base .. 'wait') > 0 or redis.call('ZCARD', base .. 'prioritized') > 0
-end
-
 -- BullMQ's script locks all jobs of a call with one token. Each needs its own, because the token identifies the job
 -- that its worker fetches when this one ends (ends/quick-path).
 function departure.token(d, id)
@@ -110,11 +108,6 @@ function departure.count(d, id, slot)
   d.audited[#d.audited + 1] = audit.entry(id, slot, gate.cost, d.meter, gate.limits, gate.pick)
 end
 
--- What is remembered of a grant, as in gate/grants.
-function departure.memo(g)
-  return { g[2], g[3], g[4], g[5], g[6] }
-end
-
 -- Handles one reply of BullMQ's script. True if a job was granted and another may be requested. token: the lock token
 -- of the job, if each has its own. Second, whether the job of a group may start at once: then it is no grant of the
 -- reply, and BullMQ's reply, which has its score too, takes the place of the job that ended.
@@ -129,7 +122,7 @@ function departure.take(d, reply, token)
     local starts = token and gate.groups and not d.meter and d.shape.mode == 'enforce' and slot <= d.now
     if starts then
       reply[5] = grant[6]
-      d.fetched[#d.fetched + 1] = departure.memo(grant)
+      d.fetched[#d.fetched + 1] = { unpack(grant, 2, 6) }
     else
       d.granted[#d.granted + 1] = grant
     end
@@ -144,19 +137,14 @@ function departure.take(d, reply, token)
   end
   if gate.shut then d.stop = 'closed'
   elseif d.limited > 0 then d.stop = 'limited'
-  elseif (gate.idle or not gate.tried) and departure.waiting(d.call.base) then d.stop = 'halted' end
+  elseif (gate.idle or not gate.tried) and wake.waits(d.call.base) then d.stop = 'halted' end
   return false
-end
-
--- A stock worker leaves no grants where no shape is stored.
-function departure.remembers(d)
-  return d.shape or not d.call.is_plain
 end
 
 -- Repeats a grant for a worker that sends the same id again: the reply was lost.
 function departure.replay(d)
   local call = d.call
-  local memo = departure.remembers(d) and grants.recall(call.base, call.grant)
+  local memo = d.remembers and grants.recall(call.base, call.grant)
   if not memo then return false end
   for _, grant in ipairs(memo.jobs) do
     local key = call.base .. grant[1]
@@ -181,8 +169,8 @@ end
 
 function departure.remember(d)
   local call, jobs = d.call, d.fetched
-  for _, g in ipairs(d.granted) do jobs[#jobs + 1] = departure.memo(g) end
-  if #jobs == 0 or not departure.remembers(d) then return end
+  for _, g in ipairs(d.granted) do jobs[#jobs + 1] = { unpack(g, 2, 6) } end
+  if #jobs == 0 or not d.remembers then return end
   grants.keep(call.base, call.grant, call.memo_ms, jobs, d.last_before, d.meter and d.meter.seq, as_text.us(d.now))
 end
 
@@ -215,7 +203,11 @@ function departure.hand_on(d)
     if i > 1 or (slot and slot <= d.now + d.gate.horizon) then return slot end
     gates.groups.hold(d.gate, planned)
     if not d.gate.held then return slot end
-    passes = passes or (gates.groups.passes(d.gate) and d.now) or gates.groups.next_end(d.gate) + d.gate.horizon
+    local head = d.gate.held
+    -- A ready group may be let pass by the head that a unit holds back.
+    local function any() return true end
+    passes = passes or (head.unit and gates.groups.search(d.gate, head.group, head.unit, any) and d.now)
+      or gates.groups.next_end(d.gate) + d.gate.horizon
     return math.min(slot or math.huge, passes)
   end
   local span, lead = departure.span(d)
@@ -225,7 +217,7 @@ function departure.hand_on(d)
     return false
   end
   -- The places of a job that ended, under a concurrency limit, may be enough for several that cost less.
-  if not queue_limits.are_limited(d.shape.limits) or not departure.waiting(call.base) then return false end
+  if not queue_limits.are_limited(d.shape.limits) or not wake.waits(call.base) then return false end
   return (slots(1) or math.huge) <= d.now
 end
 
@@ -277,13 +269,6 @@ function departure.settle(d, asked)
   return ''
 end
 
--- Reports the last refusals of a burst, since no later refusal does.
-function departure.tell_refusals(d)
-  local base, shape, m = d.call.base, d.shape, d.meter
-  local count = m and refusals.due_of(m.refused, m.refused_at, d.now) or refusals.due(base, d.now)
-  if count > 0 then refusals.tell(base, d.now, count, (occupancy.depth(base, shape, d.now)), shape.capacity) end
-end
-
 -- What holds the head from now on, and until when.
 function departure.holds(d)
   if d.stop == 'closed' then return d.gate.holds, d.gate.next end
@@ -291,7 +276,7 @@ function departure.holds(d)
   if d.stop == 'halted' then
     return redis.call('HEXISTS', d.call.base .. 'meta', 'paused') == 1 and 'pause' or 'concurrency'
   end
-  if d.stop ~= 'full' or not departure.waiting(d.call.base) then return '' end
+  if d.stop ~= 'full' or not wake.waits(d.call.base) then return '' end
   local m = d.meter
   if not m or m.mode ~= 'enforce' then return 'workers' end
   return 'rate', m.origin + math.ceil(meter.slot(m, m.mean_cost, d.shape.paused_until))
@@ -325,28 +310,32 @@ end
 
 function departure.save(d)
   wake.touched()
-  local count = #d.granted + #d.fetched
+  local base, shape, m, count = d.call.base, d.shape, d.meter, #d.granted + #d.fetched
   if d.gate.groups then d.gate.groups:save() end
-  if count > 0 and d.shape and (d.shape.capacity or d.shape.max_wait_ms) then departure.tell_refusals(d) end
+  if count > 0 and shape and (shape.capacity or shape.max_wait_ms) then
+    -- The last refusals of a burst are reported here, since no later refusal does that.
+    local told = m and refusals.due_of(m.refused, m.refused_at, d.now) or refusals.due(base, d.now)
+    if told > 0 then refusals.tell(base, d.now, told, (occupancy.depth(base, shape, d.now)), shape.capacity) end
+  end
   if d.gate.limits then
-    queue_limits.save(d.gate.limits, d.call.base, d.stop == 'closed', d.call.horizon)
-  elseif d.stop == 'empty' and d.shape and d.shape.limits then
-    queue_limits.free_others(d.call.base, d.shape.limits)
+    queue_limits.save(d.gate.limits, base, d.stop == 'closed', d.call.horizon)
+  elseif d.stop == 'empty' and shape and shape.limits then
+    queue_limits.free_others(base, shape.limits)
   end
   if (d.gate.delayed_in_shadow or 0) > 0 then
-    redis.call('HINCRBY', d.call.base .. 'meta:meter', 'shadowDelayed', d.gate.delayed_in_shadow)
+    redis.call('HINCRBY', base .. 'meta:meter', 'shadowDelayed', d.gate.delayed_in_shadow)
   end
-  if d.shape and d.shape.audit then audit.keep(d.call.base, d.shape.audit, d.audited) end
-  if d.meter or (d.shape and d.shape.limits and d.shape.mode ~= 'off') then
+  if shape and shape.audit then audit.keep(base, shape.audit, d.audited) end
+  if m or (shape and shape.limits and shape.mode ~= 'off') then
     local holds, slot = departure.holds(d)
-    held.note(d.call.base .. 'meta:meter', d.now, holds, slot, d.meter and d.meter.held)
+    held.note(base .. 'meta:meter', d.now, holds, slot, m and m.held)
   end
-  if d.meter then
-    if meter.foreign_due(d.meter, d.now) then departure.find_foreign(d) end
-    meter.note_horizon(d.meter, d.gate.horizon, d.now)
+  if m then
+    if meter.foreign_due(m, d.now) then departure.find_foreign(d) end
+    meter.note_horizon(m, d.gate.horizon, d.now)
   end
   departure.pace(d, count)
-  if d.meter and d.meter.changed then meter.save(d.meter_key, d.meter) end
+  if m and m.changed then meter.save(d.meter_key, m) end
 end
 
 -- When a worker that waits for the marker asks although none comes, ms: when the next delayed job is due, or at the end
@@ -384,7 +373,7 @@ function departure.start(call, asked, timestamp, options)
     d.stop = 'unshaped'
     return departure.reply(d, 0, '')
   end
-  if departure.remembers(d) and grants.may_be_kept(call.base, call.grant) and departure.replay(d) then return departure.reply_again(d, 0) end
+  if d.remembers and grants.may_be_kept(call.base, call.grant) and departure.replay(d) then return departure.reply_again(d, 0) end
   local keys, args = move_to_active.keys(call.base), { call.base, timestamp, options }
   while #d.granted < asked and departure.take(d, move_to_active.run(d.gate.redis, keys, args)) do end
   local asks = departure.settle(d, asked)

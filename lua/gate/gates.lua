@@ -44,35 +44,26 @@ local gates = {}
 --   gate.tried             whether the script looked for a job at all (for a paused or maxed queue it does not)
 local ESTIMATE_US = 5000000
 
--- With limits that other queues share, jobs are granted as far ahead as in those. A queue in shadow mode waits for
--- none.
-local function gate_open_limits(gate)
-  local shape = gate.shape
-  gate.reaches, gate.limits = true, gate.limits or queue_limits.open(shape, gate.base, gate.now)
-  if not gate.lock_ms or shape.mode ~= 'enforce' then return end
-  gate.horizon, gate.span = queue_limits.reach(gate.limits, gate.horizon, gate.lock_ms, gate.now)
-end
-
 -- What the gate does about groups.
 gates.groups = {
   -- How often all ready groups are looked at, µs, if one call cannot look at all of them.
   SEARCH_US = 1000000,
 }
 
--- No slot lies before this, in µs on Redis's clock.
-function gates.groups.not_before(gate)
-  return math.max(gate.shape.paused_until, gate.floor)
-end
-
 -- Returns the slot in µs on Redis's clock; second, if the bucket is enforced, the unrounded slot on the bucket's own
 -- time; third, with limits, µs from now.
 local function gate_slot_of_limits(gate, cost, costs)
   local shape, m, now = gate.shape, gate.meter, gate.now
-  if not gate.reaches then gate_open_limits(gate) end
+  if not gate.reaches then
+    gate.reaches, gate.limits = true, gate.limits or queue_limits.open(shape, gate.base, now)
+    -- With limits that other queues share, jobs are granted as far ahead as in those. A queue in shadow mode waits for none.
+    if gate.lock_ms and shape.mode == 'enforce' then
+      gate.horizon, gate.span = queue_limits.reach(gate.limits, gate.horizon, gate.lock_ms, now)
+    end
+  end
   local wait, estimated, name = queue_limits.wait(gate.limits, cost, costs)
-  local enforced = shape.mode == 'enforce'
-  local offset = math.max(0, gates.groups.not_before(gate) - now)
-  local paced = m and meter.slot(m, cost, gates.groups.not_before(gate)) - m.now or 0
+  local enforced, not_before = shape.mode == 'enforce', math.max(shape.paused_until, gate.floor)
+  local offset, paced = math.max(0, not_before - now), m and meter.slot(m, cost, not_before) - m.now or 0
   if enforced then offset = math.max(offset, wait, paced) end
   gate.limit = wait > paced and name or nil
   -- Nothing is granted ahead on an estimate, which is soon checked again: a holder may die before its lease expires.
@@ -103,7 +94,8 @@ local function gate_slot(gate, id)
   if deferred or (deadline and deadline < gate.now) then return gate.now end
   if shape.limits and shape.mode ~= 'off' then return gate_slot_of_limits(gate, cost, costs) end
   -- A pause is an explicit command, not the meter's decision: it holds in every mode.
-  local slot = math.max(gate.now, gates.groups.not_before(gate))
+  local not_before = math.max(shape.paused_until, gate.floor)
+  local slot = math.max(gate.now, not_before)
   if not m then return slot end
   if shape.mode == 'shadow' then
     if slot <= gate.now + gate.horizon then
@@ -113,7 +105,7 @@ local function gate_slot(gate, id)
     return slot
   end
   -- A time since 1970 cannot represent fractions of a microsecond: the bucket is charged with the exact slot.
-  local exact = meter.slot(m, cost, gates.groups.not_before(gate))
+  local exact = meter.slot(m, cost, not_before)
   return m.origin + math.ceil(exact), exact
 end
 
@@ -158,8 +150,7 @@ end
 
 function probes.in_set(gate, set)
   local length = redis.call('ZCARD', set)
-  if length == 0 then return nil end
-  return (probes.find(gate, length, function(at) return redis.call('ZRANGE', set, at, at)[1] end))
+  return length > 0 and (probes.find(gate, length, function(at) return redis.call('ZRANGE', set, at, at)[1] end))
 end
 
 -- Returns the earliest slot of a job that would have `slot` without the probe; second, if it is a probe, how long (ms)
@@ -183,12 +174,6 @@ function probes.send(gate, slot, patience_ms, id)
   shapes.revise(gate.base .. 'meta:shape', 0)
 end
 
--- What a head with that slot waits for.
-local function gate_holds(gate, slot, probing)
-  if probing or gate.shape.paused_until >= slot - 1 then return 'pause' end
-  return gate.limit and 'limits:' .. gate.limit or 'rate'
-end
-
 -- Lets the job at the head through, with its slot, or shuts the gate.
 local function gate_admits(gate, id)
   local slot, exact, offset = gate_slot(gate, id)
@@ -201,7 +186,8 @@ local function gate_admits(gate, id)
   if gate.shape.probe and gate.runs then slot, patience_ms = probes.slot(gate, slot) end
   if slot > gate.now + gate.horizon then
     gate.shut, gate.next, gate.next_cost, gate.next_id = true, slot, gate.cost, id
-    gate.holds = gate_holds(gate, slot, slot > unprobed)
+    gate.holds = gate.limit and 'limits:' .. gate.limit or 'rate'
+    if slot > unprobed or gate.shape.paused_until >= slot - 1 then gate.holds = 'pause' end
     return false
   end
   gate.slot = slot
@@ -383,13 +369,6 @@ function gates.groups.next_end(gate)
     end
   end
   return first
-end
-
--- Whether a ready group is let pass by the head that a unit holds back.
-function gates.groups.passes(gate)
-  local held = gate.held
-  if not held or not held.unit then return false end
-  return gates.groups.search(gate, held.group, held.unit, function() return true end)
 end
 
 -- Chooses the job that goes next, and lets it through or shuts the gate. Returns the choice, or nil.

@@ -46,18 +46,29 @@ function wake.one(base)
   if not wake.sleeper(base) then redis.call('ZADD', base .. 'marker', 0, '0') end
 end
 
+-- Whether a job waits.
+function wake.waits(base)
+  return redis.call('LLEN', base .. 'wait') > 0 or redis.call('ZCARD', base .. 'prioritized') > 0
+end
+
+-- When the first delayed job is due, ms; nil if there is none. BullMQ's score of a delayed job is its time in ms * 4096 + a
+-- counter.
+function wake.first_due(base)
+  local score = redis.call('ZRANGE', base .. 'delayed', 0, 0, 'WITHSCORES')[2]
+  return score and tonumber(score) / 4096
+end
+
 -- One worker that waits for the marker asks at once, if a job waits. Returns whether one does.
 function wake.marked(base)
-  if redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized') == 0 then return false end
+  if not wake.waits(base) then return false end
   if redis.call('HEXISTS', base .. 'meta', 'paused') == 0 then redis.call('ZADD', base .. 'marker', 0, '0') end
   return true
 end
 
 -- One of the workers that wait for the marker asks when the next delayed job is due.
 function wake.when_due(base)
-  local first = redis.call('ZRANGE', base .. 'delayed', 0, 0, 'WITHSCORES')
-  -- BullMQ's score of a delayed job is its time in ms * 4096 + a counter.
-  if first[1] then redis.call('ZADD', base .. 'marker', math.floor(tonumber(first[2]) / 4096), '1') end
+  local due = wake.first_due(base)
+  if due then redis.call('ZADD', base .. 'marker', math.floor(due), '1') end
 end
 
 -- A place of the global concurrency is free, and none was. While all are taken, BullMQ's scripts set no marker, and do
@@ -136,8 +147,8 @@ end
 
 -- A delayed job may be due before any sleeper asks.
 function wake.delayed(base)
-  local first = redis.call('ZRANGE', base .. 'delayed', 0, 0, 'WITHSCORES')
-  if first[1] then wake.sleeper(base, tonumber(first[2]) / 4.096) end
+  local due = wake.first_due(base)
+  if due then wake.sleeper(base, due * 1000) end
 end
 
 -- Queues in which jobs came to wait or left, or were delayed, by their key prefixes, where the script does not look by

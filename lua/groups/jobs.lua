@@ -191,28 +191,6 @@ local function group_jobs(groups)
     for _, state in ipairs({ 'limited', 'full', 'paused', 'stale' }) do redis.call('ZREM', groups.key(g, state), group) end
   end
 
-  -- A waiting job was removed.
-  function groups.removed(g, id)
-    local group = groups.of_job(g.base, id)
-    if group then groups.remove(g, group, id) else groups.removed_plain(g) end
-  end
-
-  -- A job is about to be deleted, with all that would tell its group.
-  function groups.deleted(g, id)
-    groups.left(g, id)
-    local group = groups.of_job(g.base, id)
-    if not group then return end
-    group_later.remove(g.base, group, id)
-    groups.remove(g, group, id)
-  end
-
-  -- Whether BullMQ's scripts have put a waiting job at the head: a parent whose children have ended.
-  function groups.is_released(g, id)
-    local key = g.base .. id
-    return redis.call('EXISTS', key .. ':processed', key .. ':failed', key .. ':unsuccessful') > 0
-      and redis.call('HEXISTS', key, 'ats') == 0
-  end
-
   -- The number of such a job, which goes before the others of its priority in its group; those of one call are in the
   -- order in which they are sorted in, the first of them first.
   function groups.released_number(g, group, priority)
@@ -229,8 +207,11 @@ local function group_jobs(groups)
     local group, priority = groups.of_job(g.base, id)
     if not group then return false end
     group_later.remove(g.base, group, id)
-    local released = from == 'wait' and groups.is_released(g, id)
+    local released, key = false, g.base .. id
     if from == 'wait' then
+      -- A parent whose children have ended is put at the head by BullMQ's scripts.
+      released = redis.call('EXISTS', key .. ':processed', key .. ':failed', key .. ':unsuccessful') > 0
+        and redis.call('HEXISTS', key, 'ats') == 0
       redis.call('RPOP', g.base .. 'wait')
     elseif not priority then
       priority = math.floor(tonumber(redis.call('ZSCORE', g.base .. 'prioritized', id)) / groups.BAND)
@@ -388,9 +369,9 @@ local function group_jobs(groups)
   -- alone goes to the handler that was there, or to `redis`. g.adding: {group, priority} of the jobs that are added, false
   -- for jobs without a group, nil if it is not known.
   function groups.handle(g, handlers, redis)
-    local call = redis.call
-    local wait, active, prioritized = g.base .. 'wait', g.base .. 'active', g.base .. 'prioritized'
-    local delayed, parents = g.base .. 'delayed', g.base .. 'waiting-children'
+    local call, base = redis.call, g.base
+    local wait, active, prioritized = base .. 'wait', base .. 'active', base .. 'prioritized'
+    local delayed, parents = base .. 'delayed', base .. 'waiting-children'
     local zadd, zrem, lrem = handlers.ZADD or call, handlers.ZREM or call, handlers.LREM or call
     local function push(command, key, id, ...)
       if key ~= wait then return call(command, key, id, ...) end
@@ -432,7 +413,10 @@ local function group_jobs(groups)
       local removed = zrem(command, key, ...)
       if removed == 0 then return 0 end
       if key == prioritized then
-        for _, id in ipairs({ ... }) do groups.removed(g, id) end
+        for _, id in ipairs({ ... }) do
+          local group = groups.of_job(base, id)
+          if group then groups.remove(g, group, id) else groups.removed_plain(g) end
+        end
       elseif (key == delayed or key == parents) and select('#', ...) == 1 then
         groups.note_later(g, ..., 'remove')
       end
@@ -455,7 +439,13 @@ local function group_jobs(groups)
     function handlers.DEL(command, key, part, ...)
       if not part then return del(command, key) end
       if string.sub(part, 1, #key + 1) == key .. ':' and string.sub(key, 1, #base) == base then
-        groups.deleted(g, string.sub(key, #base + 1))
+        local id = string.sub(key, #base + 1)
+        groups.left(g, id)
+        local group = groups.of_job(base, id)
+        if group then
+          group_later.remove(base, group, id)
+          groups.remove(g, group, id)
+        end
       end
       return del(command, key, part, ...)
     end

@@ -156,8 +156,6 @@ local function group_rules(groups)
     local b = { origin = tonumber(origin), tat = tonumber(tat), last = 0, interval = s.interval, burst = s.burst }
     if not same then
       b.origin, b.interval, b.burst = b.origin - (g.back - tonumber(back)), tonumber(interval), tonumber(burst)
-    end
-    if not same then
       for _, before in ipairs(s.before or {}) do groups.reshape(g, b, before) end
       groups.reshape(g, b, s)
     end

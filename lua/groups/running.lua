@@ -3,11 +3,6 @@ local as_text = use 'redis/as-text'
 -- The running jobs of each group (groups/queue-groups), as far as they are recorded, and whether as many run as may. Adds
 -- these verbs to the table of groups/queue-groups.
 local function group_running(groups)
-  -- Whether the job of a running list no longer runs: it has neither a lock nor a place there.
-  function groups.has_ended(g, id)
-    return redis.call('EXISTS', g.base .. id .. ':lock') == 0 and not redis.call('LPOS', g.base .. 'active', id)
-  end
-
   -- Ends of jobs that did not pass our scripts leave their places taken.
   function groups.verify_full(g)
     local first = groups.may_have(g, 'full') and redis.call('ZRANGE', groups.key(g, 'full'), 0, 0, 'WITHSCORES') or {}
@@ -16,7 +11,8 @@ local function group_running(groups)
     if not group then groups.note_unused(g, 'full') end
     if not group or tonumber(first[2]) > g.now - groups.VERIFY_US then return end
     for _, id in ipairs(redis.call('SMEMBERS', g.base .. 'meta:group:held:' .. group)) do
-      if groups.has_ended(g, id) then groups.unhold(g, group, id) end
+      local has_lock = redis.call('EXISTS', g.base .. id .. ':lock') == 1
+      if not has_lock and not redis.call('LPOS', g.base .. 'active', id) then groups.unhold(g, group, id) end
     end
     local s = groups.settings(g, group)
     if not s.concurrency or redis.call('SCARD', g.base .. 'meta:group:held:' .. group) < s.concurrency then
@@ -56,7 +52,6 @@ local function group_running(groups)
 
   -- Whether as many jobs of a group run as may. That is looked up once as many of all groups run.
   function groups.is_full(g, group, most)
-    if not most then return false end
     g.running = g.running or redis.call('HLEN', g.base .. 'meta:groups:held') + #g.begun / 2
     return g.running >= most and redis.call('SCARD', g.base .. 'meta:group:held:' .. group) >= most
   end

@@ -9,12 +9,6 @@ local bypass = {
   MOST_TIMES = 30,
 }
 
--- Whether there is a meter to pass: a rate, limits or groups, which BullMQ's own workers do not obey. They obey a
--- concurrency, which is BullMQ's.
-function bypass.is_metered(shape)
-  return shape.mode ~= 'off' and (shape.interval or shape.limits or shape.groups) and true or false
-end
-
 -- Whether a job started past the meter: one that the meter released has a departure time, which equals its start. Jobs
 -- that started under another rate, limit, mode or rule of groups did not have to pass it.
 function bypass.is_foreign(base, shape, id)
@@ -41,7 +35,9 @@ end
 -- Counts the starts past the meter since the last look, by BullMQ's events. A job that was removed when it ended is
 -- counted only while it runs. Returns the id of a job, nil if there were none.
 function bypass.count(base, meter_key, shape, now)
-  if not bypass.is_metered(shape) then return nil end
+  -- There must be a meter to pass: a rate, limits or groups, which BullMQ's own workers do not obey. They obey a
+  -- concurrency, which is BullMQ's.
+  if shape.mode == 'off' or not (shape.interval or shape.limits or shape.groups) then return nil end
   local f = redis.call('HMGET', meter_key, 'bypassedAt', 'bypassSeen')
   local since = now - (tonumber(f[1] or nil) or 0)
   local most = since >= 0 and since <= bypass.GAP_US and bypass.MOST or bypass.SAMPLE

@@ -8,11 +8,6 @@ local function cost_valid(cost)
   return cost and cost > 0 and math.min(cost, MAX_COST) or 1
 end
 
--- A job may cost nothing under a limit.
-local function unit_cost_valid(cost)
-  return tonumber(cost) == 0 and 0 or cost_valid(cost)
-end
-
 -- What a job costs, from its stored options, 1 by default; second, its costs in other units, unit -> cost, nil if there
 -- are none; third, its deadline, ms since 1970, nil if it has none. The options are only parsed if they may contain
 -- these.
@@ -21,7 +16,8 @@ function job_options.cost(options)
   if not (string.find(options, '"costs?":') or string.find(options, '"mustStartBefore":', 1, true)) then return 1 end
   local parsed = cjson.decode(options)
   local costs = type(parsed.costs) == 'table' and parsed.costs or nil
-  for unit, cost in pairs(costs or {}) do costs[unit] = unit_cost_valid(cost) end
+  -- A job may cost nothing under a limit.
+  for unit, cost in pairs(costs or {}) do costs[unit] = tonumber(cost) == 0 and 0 or cost_valid(cost) end
   return cost_valid(parsed.cost), costs, tonumber(parsed.mustStartBefore)
 end
 

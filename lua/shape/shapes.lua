@@ -5,6 +5,7 @@ local limit_state = use 'limits/state'
 local bucket = use 'meter/bucket'
 local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
+local redis_now = use 'redis/redis-now'
 local parsed = use 'shape/parsed'
 
 local shapes = {}
@@ -82,21 +83,15 @@ end
 -- it. A stock queue writes it without changing the shape. While the downstream limits running jobs the smaller of both
 -- applies, and the stock queue's value returns afterwards; otherwise it applies until the shape's value changes.
 
--- The value set by a stock queue, '' if none. own: the shape's own value, or ''; before: what the shape wrote last, or
--- false
-local function concurrency_of_stock(base, own, before, known)
-  local current = redis.call('HGET', base .. 'meta', 'concurrency')
-  if current ~= before then return current or '' end
-  local known_own, stock = string.match(known or ':', '^(.*):(.*)$')
-  return known_own == own and stock or ''
-end
-
 -- Returns the shape's concurrency, BullMQ's and, while the downstream limits it, the value to remember
--- (`ownConcurrency`: '<the shape's>:<a stock queue's>'); each nil if there is none. limit: the downstream's, or nil
+-- (`ownConcurrency`: '<the shape's>:<a stock queue's>'); each nil if there is none. limit: the downstream's, or nil; before:
+-- what the shape wrote last, or false
 local function concurrency_resolve(base, own, limit, before, known)
   if not limit and not known then return own, own end
-  local text = own and tostring(own) or ''
-  local stock = concurrency_of_stock(base, text, before, known)
+  local text, current = own and tostring(own) or '', redis.call('HGET', base .. 'meta', 'concurrency')
+  -- The value set by a stock queue, '' if none.
+  local known_own, stock = string.match(known or ':', '^(.*):(.*)$')
+  if current ~= before then stock = current or '' elseif known_own ~= text then stock = '' end
   if not limit then return own, tonumber(stock) or own end
   local least = math.min(limit, own or limit, tonumber(stock) or limit)
   return least, least, text .. ':' .. stock
@@ -180,6 +175,12 @@ function shapes.load(key, base, now)
     shape = shape_resolved(key, base, now)
   end
   return shape
+end
+
+-- For the script that has this key: the key prefix of its queue, Redis's time and the shape in force.
+function shapes.here(key)
+  local base, now = string.sub(key, 1, -11), redis_now()
+  return base, now, shapes.load(key, base, now)
 end
 
 -- Whether Redis has lost (or never had) what the caller knows: no shape, a younger one, or an older revision of it.

@@ -39,8 +39,6 @@ local function override(given, declared, before, encode)
   return encode(given)
 end
 
-local function in_seconds(units) return { tonumber(units), 1000 } end
-
 -- The next end of an override or of feedback.
 local function next_end(key, now, overrides)
   local first
@@ -54,7 +52,7 @@ end
 function lease.apply(key, base, now, given)
   local declared, overrides = shapes.documents(key)
   local values = {
-    rate = override(given.rate, declared.rate, overrides.rate, in_seconds),
+    rate = override(given.rate, declared.rate, overrides.rate, function(units) return { tonumber(units), 1000 } end),
     capacity = override(given.capacity, declared.capacity, overrides.capacity, tonumber),
     concurrency = override(given.concurrency, declared.concurrency, overrides.concurrency, tonumber),
   }
@@ -79,12 +77,6 @@ function lease.apply(key, base, now, given)
   shapes.revise(key, 0)
 end
 
--- Whether jobs wait for nothing but the rate.
-local function wants_rate(base)
-  local holds = redis.call('HGET', base .. 'meta:meter', 'holds')
-  return not holds or holds == '' or holds == 'rate'
-end
-
 -- What the lease allows. Feedback may keep the shard below that for a while, but what it keeps is not free.
 local function leased(entry, declared)
   local from = entry or declared
@@ -94,7 +86,7 @@ end
 -- For the ledger, as JSON; times are texts, since JSON keeps 14 digits of a number.
 function lease.report(key, base, now)
   local shape = shapes.load(key, base, now)
-  local m, departed = meter.stored(base), redis.call('HGET', base .. 'meta:meter', 'departedTotal')
+  local m, noted = meter.stored(base), redis.call('HMGET', base .. 'meta:meter', 'departedTotal', 'holds')
   local last = m and m.origin + math.ceil(m.last) or 0
   local epoch, number = lease.identity(key)
   local waiting = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized')
@@ -107,8 +99,10 @@ function lease.report(key, base, now)
     until_ms = as_text.us(entry and entry['until'] or 0),
     places = occupancy.taken(base, shape, now), capacity = leased(overrides.capacity, declared.capacity),
     running = redis.call('LLEN', base .. 'active'), concurrency = leased(overrides.concurrency, declared.concurrency),
-    waiting = waiting, groups = groups or nil, wants = wants_rate(base),
-    departed = tonumber(departed) or 0, mean = m and m.mean_cost or 1, horizon = m and m.horizon or 0,
+    waiting = waiting, groups = groups or nil,
+    -- Whether jobs wait for nothing but the rate.
+    wants = (noted[2] or '') == '' or noted[2] == 'rate',
+    departed = tonumber(noted[1]) or 0, mean = m and m.mean_cost or 1, horizon = m and m.horizon or 0,
     empty = waiting + redis.call('LLEN', base .. 'active') + redis.call('ZCARD', base .. 'delayed')
       + redis.call('ZCARD', base .. 'waiting-children') == 0,
   })

@@ -77,55 +77,40 @@ function ledger.report(text)
   return r
 end
 
+local function those(entries, which)
+  local found = {}
+  for _, entry in ipairs(entries) do if which(entry) then found[#found + 1] = entry end end
+  return found
+end
+
 -- What was in force before a confirmed lease no longer is, once the last slot granted by it has passed.
 local function supersede(s, r)
-  local rates = {}
-  for _, entry in ipairs(s.rates) do
+  s.rates = those(s.rates, function(entry)
     if entry.number < r.number and not entry.last then entry.last = r.last end
-    if not (entry.last and r.at >= entry.last) then rates[#rates + 1] = entry end
-  end
-  s.rates = rates
+    return not (entry.last and r.at >= entry.last)
+  end)
   for _, name in ipairs({ 'capacity', 'concurrency' }) do
-    local kept = { { number = r.number, n = r[name] or ledger.ALL } }
-    for _, entry in ipairs(s[name]) do
-      if entry.number > r.number then kept[#kept + 1] = entry end
-    end
-    s[name] = kept
+    s[name] = those(s[name], function(entry) return entry.number > r.number end)
+    table.insert(s[name], 1, { number = r.number, n = r[name] or ledger.ALL })
   end
   s.confirmed = r.number
 end
 
--- A report that another one has overtaken.
-local function overtaken(s, r)
-  return r.at < s.at and s.at - r.at <= ledger.CLOCK_US
-end
-
--- Whether one of the clocks was set, or the shard has forgotten a lease.
-local function contradicts(l, s, r, now)
-  if s.offset and math.abs(r.at - now - s.offset) > ledger.CLOCK_US then return true end
-  return s.confirmed > 0 and (r.epoch ~= l.epoch or r.number < s.confirmed)
-end
-
--- Reports that start a new epoch: the latest that any shard knows, or this one.
+-- The latest epoch that any shard knows, or this one, if a new one begins: a shard knows a later one, one of the clocks was
+-- set, or a shard has forgotten a lease.
 local function broken(l, now, reports)
   local after
   for i = 1, l.shards do
     local s, r = l.of[i], reports[i]
-    if r and overtaken(s, r) then
-      reports[i] = nil
-    elseif r and (r.epoch > l.epoch or contradicts(l, s, r, now)) then
-      after = math.max(after or l.epoch, r.epoch)
+    if r then
+      local was_set = s.offset and math.abs(r.at - now - s.offset) > ledger.CLOCK_US
+      local forgot = s.confirmed > 0 and (r.epoch ~= l.epoch or r.number < s.confirmed)
+      -- One that another report has overtaken says nothing.
+      if r.at < s.at and s.at - r.at <= ledger.CLOCK_US then reports[i] = nil
+      elseif r.epoch > l.epoch or was_set or forgot then after = math.max(after or l.epoch, r.epoch) end
     end
   end
   return after
-end
-
-local function drop_ended(s, now)
-  local rates = {}
-  for _, entry in ipairs(s.rates) do
-    if entry.ends > now then rates[#rates + 1] = entry end
-  end
-  s.rates = rates
 end
 
 -- Takes note of the reports; one that was overtaken says nothing, and is dropped.
@@ -139,7 +124,7 @@ function ledger.learn(l, now, reports)
       if r.epoch == l.epoch then supersede(s, r) end
       s.at, s.horizon, s.offset = r.at, r.horizon, s.offset or r.at - now
     end
-    drop_ended(s, now)
+    s.rates = those(s.rates, function(entry) return entry.ends > now end)
   end
 end
 
@@ -172,13 +157,7 @@ local function allot(l, total, wants, held, capped)
   return given, short
 end
 
--- The rate in nano-units per second, or nil. 12 digits pass through JSON unchanged.
-function ledger.rate_of(key_rate)
-  if not key_rate then return nil end
-  local rate = cjson.decode(key_rate)
-  return math.floor(rate[1] * 1e12 / rate[2])
-end
-
+-- 12 digits pass through JSON unchanged.
 local function rounded(nanos)
   if nanos < 1e12 then return nanos end
   local grid = 10 ^ (math.floor(math.log10(nanos)) - 11)
@@ -262,7 +241,9 @@ end
 -- share waits for the confirmation of another shard.
 function ledger.divide(l, now, whole, reports)
   local rates, short = {}, false
-  if whole.paced then rates, short = divide_rate(l, ledger.rate_of(whole.rate), reports) end
+  -- Nano-units per second.
+  local rate = whole.rate and cjson.decode(whole.rate)
+  if whole.paced then rates, short = divide_rate(l, rate and math.floor(rate[1] * 1e12 / rate[2]), reports) end
   local places, no_place = divide_counted(l, whole.capacity, reports, 'capacity', 'places')
   local runs, no_run = divide_counted(l, whole.concurrency, reports, 'concurrency', 'running')
   local grants = {}

@@ -69,13 +69,9 @@ if known then
 end
 if shapes.is_lost(shape, identity) then return { -1, {} } end
 
+local sent_us, made = unpack(sent_before and cjson.decode(ARGV[6]) or {})
 -- The jobs that this call added when it was sent before.
-local before = {}
-
-local function find_before(sent_us, ids)
-  before = sent_again.added(base, ids, sent_us, now)
-end
-if sent_before then find_before(unpack(cjson.decode(ARGV[6]))) end
+local before = not sent_us and {} or sent_again.added(base, made, sent_us, now)
 if not before then return { -11, {} } end
 
 -- The job's id, and its deduplication id.
@@ -110,28 +106,19 @@ local function deadline_error(at)
   return admission.deadline_error(now, terms)
 end
 
--- Whether all jobs are new or, if the call was resent, none is.
-local function are_alike()
-  for _, job in pairs(described) do if job.deduplicates then return false end end
-  return ARGV[6] == '1'
-end
-
--- Takes the places of all jobs, which are new, from the claim. False if it has too few, or if one costs too much.
-local function claimed_all()
-  if claim == '' then return false end
-  for _, job in pairs(described) do if admission.cost_error(shape, job.cost) then return false end end
-  return claims.take(key, base, claim, (#ARGV - FIRST + 1) / FIELDS, now, lease_ms)
-end
-
 local function is_new(at, seen)
   local id, deduplication_id = ids_at(at)
   return admission.is_new(base, id, deduplication_id, seen)
 end
 
 local function refusal_of_all()
-  local new, seen, like_first = { groups = groups }, {}, are_alike()
+  -- Whether all jobs are new or, if the call was resent, none is; and whether the claim may have places for all of them.
+  local new, seen, like_first, claimed = { groups = groups }, {}, ARGV[6] == '1', claim ~= '' and not groups
+  for _, job in pairs(described) do
+    like_first, claimed = like_first and not job.deduplicates, claimed and not admission.cost_error(shape, job.cost)
+  end
   if like_first and not admission.is_new(base, ids_at(FIRST), '', {}) then return nil end
-  if like_first and not groups and claimed_all() then return nil end
+  if like_first and claimed and claims.take(key, base, claim, (#ARGV - FIRST + 1) / FIELDS, now, lease_ms) then return nil end
   for at = FIRST, #ARGV, FIELDS do
     if not was_added(at) and (like_first or is_new(at, seen)) then
       local job = described[ARGV[at]]

@@ -82,8 +82,7 @@ local function add(at)
 end
 
 local function release(at)
-  local keys, args = { ARGV[at], ARGV[at + 1] }, { ARGV[at + 2], ARGV[at + 3], ARGV[at + 4] }
-  return release_parent_if_no_pending_dependencies.run(hooked, keys, args)
+  return release_parent_if_no_pending_dependencies.run(hooked, { ARGV[at], ARGV[at + 1] }, { unpack(ARGV, at + 2, at + 4) })
 end
 
 -- Returns BullMQ's replies for the jobs if an earlier run of this call added them, which it did with all or none; second,

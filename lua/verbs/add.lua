@@ -68,16 +68,12 @@ local function refused(refusal)
   return refusal
 end
 
--- Whether this call added the job when it was sent before; nil if that is not known.
-local function added_before()
-  local added = sent_again.added(base, { id }, sent_us, now)
-  return added and added[id] == true
-end
-
+-- Whether this call added the job when it was sent before.
 local before = false
 if sent_us then
-  before = added_before()
-  if before == nil then return { -11, {} } end
+  local added = sent_again.added(base, { id }, sent_us, now)
+  if not added then return { -11, {} } end
+  before = added[id] == true
 end
 local missed = not before and scheduler_id == '' and admission.deadline_error(now, job.terms)
 if missed then return refused(missed) end

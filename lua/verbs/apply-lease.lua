@@ -13,14 +13,12 @@
   Returns {1 if it was applied, the report (sharding/lease), as JSON}; {-1, ''} if the shard has no shape: it has to be
   declared or restored first.
 ]]
-local redis_now = use 'redis/redis-now'
 local shapes = use 'shape/shapes'
 local lease = use 'sharding/lease'
 
-local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
-local now = redis_now()
-if not shapes.load(key, base, now) then return { -1, '' } end
-
+local key = KEYS[1]
+local base, now, shape = shapes.here(key)
+if not shape then return { -1, '' } end
 local applied = 0
 if ARGV[1] ~= '' and lease.is_newer(key, ARGV[1], ARGV[2]) then
   applied = 1

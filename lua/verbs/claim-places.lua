@@ -22,14 +22,12 @@ local overflow = use 'admission/overflow'
 local wake = use 'gate/wake'
 local queue_groups = use 'groups/queue-groups'
 local group_share = use 'groups/share'
-local redis_now = use 'redis/redis-now'
 local shapes = use 'shape/shapes'
 
 -- The maximum per script in src/admission/bulk-parts.ts.
 local MOST_DROPPED = 200
-local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
-local now = redis_now()
-local shape = shapes.load(key, base, now)
+local key = KEYS[1]
+local base, now, shape = shapes.here(key)
 if ARGV[3] == 'release' then
   if shape then claims.drop(key, base, ARGV[2], now) end
   return { 1, {}, 0 }

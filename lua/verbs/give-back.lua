@@ -33,17 +33,6 @@ local function refund(cost_us)
   return 1
 end
 
--- Takes the jobs that earlier calls put back off the head of the wait list.
-local function lift()
-  local wait = base .. 'wait'
-  local at = ARGV[5] ~= '' and redis.call('LPOS', wait, ARGV[5], 'RANK', -1, 'MAXLEN', MOST_AHEAD)
-  return at and redis.call('RPOP', wait, redis.call('LLEN', wait) - at) or {}
-end
-
-local function lower(ahead)
-  for i = #ahead, 1, -1 do redis.call('RPUSH', base .. 'wait', ahead[i]) end
-end
-
 local jobs = (#ARGV - FIRST + 1) / FIELDS
 local back, leaving = 0, {}
 for job = 1, jobs do
@@ -51,34 +40,29 @@ for job = 1, jobs do
   if redis.call('GET', base .. ARGV[at] .. ':lock') == ARGV[at + 1] then leaving[ARGV[at]] = true end
 end
 local shape, granted = unbegun.give_back(base, leaving)
-local ahead = lift()
+-- The jobs that earlier calls put back are off the head of the wait list meanwhile.
+local wait = base .. 'wait'
+local first = ARGV[5] ~= '' and redis.call('LPOS', wait, ARGV[5], 'RANK', -1, 'MAXLEN', MOST_AHEAD)
+local ahead = first and redis.call('RPOP', wait, redis.call('LLEN', wait) - first) or {}
 for job = jobs, 1, -1 do
   local at = FIRST + (job - 1) * FIELDS
   if put_back.job(base, ARGV[at], ARGV[at + 1], ARGV[at + 2]) then back = back + 1 end
 end
-lower(ahead)
+for i = #ahead, 1, -1 do redis.call('RPUSH', wait, ahead[i]) end
 -- A worker that leaves may have consumed a marker: it is set again for another worker.
-local function mark_again()
-  local leaving = ARGV[4] ~= ''
-  if back > 0 or leaving then wake.marked(base) end
-  if leaving then wake.when_due(base) end
-end
-
-mark_again()
+if back > 0 or ARGV[4] ~= '' then wake.marked(base) end
+if ARGV[4] ~= '' then wake.when_due(base) end
 if back > 0 then queue_limits.freed(base, redis.call('HGET', KEYS[1], 'limits')) end
 -- A call that is sent again finds no jobs, and refunds no second time. None of the slots can be used by the caller, even
 -- those of jobs that come in later calls.
 local cost_us = tonumber(ARGV[2]) or 0
 local refunded = ARGV[1] ~= '' and back == jobs and cost_us > 0 and refund(cost_us) or 0
 
--- How many of the jobs that went back had slots that are refunded. A later call refunds none: if the reply of the first
--- was lost, that one may have refunded them.
-local function reused()
-  if refunded == 1 or ARGV[6] == '1' then return back end
-  return ARGV[6] == '' and shape and unbegun.refund_meter(base, shape, granted) or 0
-end
 if back > 0 and redis.call('EXISTS', KEYS[1]) == 1 then
-  local count = reused()
+  -- How many of the jobs that went back had slots that are refunded. A later call refunds none: if the reply of the first
+  -- was lost, that one may have refunded them.
+  local count = back
+  if refunded == 0 and ARGV[6] ~= '1' then count = ARGV[6] == '' and shape and unbegun.refund_meter(base, shape, granted) or 0 end
   redis.call('HINCRBY', base .. 'meta:meter', 'departedTotal', -back)
   if count > 0 then redis.call('HINCRBY', base .. 'meta:meter', 'refundedTotal', count) end
   if count < back then redis.call('HINCRBY', base .. 'meta:meter', 'forfeitedTotal', back - count) end

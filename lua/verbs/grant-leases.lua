@@ -14,13 +14,11 @@
     grant is '' or {epoch, number, rate, until ms, capacity, concurrency}, as lua/verbs/apply-lease takes them.
 ]]
 local as_text = use 'redis/as-text'
-local redis_now = use 'redis/redis-now'
 local shapes = use 'shape/shapes'
 local ledger = use 'sharding/ledger'
 
-local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
-local now = redis_now()
-local shape = shapes.load(key, base, now)
+local key = KEYS[1]
+local base, now, shape = shapes.here(key)
 if not shape then return { -1, as_text.us(now), ledger.PERIOD_MS, 0, '0', {} } end
 local l = ledger.open(base, now, tonumber(ARGV[1]))
 

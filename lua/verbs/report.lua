@@ -18,20 +18,18 @@ local group_hooks = use 'groups/hooks'
 local group_later = use 'groups/later'
 local queue_groups = use 'groups/queue-groups'
 local as_text = use 'redis/as-text'
-local redis_now = use 'redis/redis-now'
 local audit = use 'reports/audit'
 local bypass = use 'reports/bypass'
 local queue_head = use 'reports/queue-head'
 local series = use 'reports/series'
 local shapes = use 'shape/shapes'
 
-local key, base, worker = KEYS[1], string.sub(KEYS[1], 1, -11), ARGV[1]
+local worker = ARGV[1]
 -- A worker that last reported running jobs is gone after this long without a report; an idle one has nothing to report.
 local GONE_MS, GONE_IDLE_MS = 60000, 3600000
 -- A head of this age that no worker has looked at waits for a worker.
 local UNSEEN_MS = 1000
-local now = redis_now()
-local shape = shapes.load(key, base, now)
+local base, now, shape = shapes.here(KEYS[1])
 if not shape then return { as_text.us(now) } end
 local meter_key, starts_key, workers_key = base .. 'meta:meter', base .. 'meta:starts', base .. 'meta:workers'
 
@@ -81,13 +79,7 @@ local function note_unseen()
   held.note(meter_key, now, paused and 'pause' or 'workers')
 end
 
--- What samples of all levels show, read once: keys that are absent, as those of an empty queue, are misses of Redis's keys.
-local function read_state()
-  local depth, waiting = occupancy.depth(base, shape, now)
-  return { depth = depth, waiting = waiting, active = redis.call('LLEN', base .. 'active'),
-    age_ms = waiting > 0 and head_age_ms() or -1 }
-end
-
+-- state: what samples of all levels show, read once
 local function sample(level, state)
   local totals = redis.call('HMGET', meter_key, 'departedTotal', 'refusedTotal', 'droppedTotal', 'bypassedTotal')
   local starts = redis.call('HMGET', starts_key, 'count', 'latenessUs', 'max:' .. level[1], 'completed', 'failed',
@@ -113,16 +105,6 @@ local function forget_gone()
   end
 end
 
--- Finds out what scripts that know nothing of groups have done: jobs that they removed, and those that they brought to
--- the head.
-local function sweep_groups()
-  group_later.sweep(base, now)
-  local g = queue_groups.open(base, shape, now)
-  g:sweep()
-  g:plain_head()
-  group_hooks.store(g)
-end
-
 -- The greatest lateness since the last sample of each list.
 for _, level in ipairs(adds and series.LEVELS or {}) do
   local field = 'max:' .. level[1]
@@ -130,10 +112,22 @@ for _, level in ipairs(adds and series.LEVELS or {}) do
   if tonumber(ARGV[4]) > greatest then redis.call('HSET', starts_key, field, ARGV[4]) end
 end
 note_unseen()
-if shape.groups then sweep_groups() end
-local due = series.due(base, now)
-local bypassing = #due > 0 and bypass.count(base, meter_key, shape, now)
-local state = #due > 0 and read_state()
+-- Finds out what scripts that know nothing of groups have done: jobs that they removed, and those that they brought to
+-- the head.
+if shape.groups then
+  group_later.sweep(base, now)
+  local g = queue_groups.open(base, shape, now)
+  g:sweep()
+  g:plain_head()
+  group_hooks.store(g)
+end
+local due, bypassing, state = series.due(base, now), nil, {}
+if #due > 0 then
+  bypassing = bypass.count(base, meter_key, shape, now)
+  -- Keys that are absent, as those of an empty queue, are misses of Redis's keys.
+  state.depth, state.waiting = occupancy.depth(base, shape, now)
+  state.active, state.age_ms = redis.call('LLEN', base .. 'active'), state.waiting > 0 and head_age_ms() or -1
+end
 for _, level in ipairs(due) do
   series.add(base, level, sample(level, state))
   redis.call('HSET', starts_key, 'max:' .. level[1], 0)

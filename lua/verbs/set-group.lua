@@ -16,32 +16,24 @@
 local wake = use 'gate/wake'
 local queue_groups = use 'groups/queue-groups'
 local group_settings = use 'groups/settings'
-local redis_now = use 'redis/redis-now'
 local history = use 'reports/history'
 local shapes = use 'shape/shapes'
 
-local key, base, group = KEYS[1], string.sub(KEYS[1], 1, -11), ARGV[1]
-local now = redis_now()
-local shape = shapes.load(key, base, now)
+local group, base, now, shape = ARGV[1], shapes.here(KEYS[1])
 if shapes.is_lost(shape, ARGV[7]) then return { -1 } end
 if not shape or not shape.groups then return { -7 } end
 local g = queue_groups.open(base, shape, now)
 local until_ms = ARGV[5] ~= '' and math.floor(now / 1000) + math.ceil(tonumber(ARGV[5])) or nil
-local change = cjson.decode(ARGV[2])
-
-local function made_before()
-  local noted = cjson.decode(ARGV[2])
-  noted.group = group
-  return history.made(base, ARGV[8], 'group', ARGV[3], ARGV[4], cjson.encode(noted), ARGV[5])
+local noted = cjson.decode(ARGV[2])
+noted.group = group
+noted = cjson.encode(noted)
+local fields
+if history.made(base, ARGV[8], 'group', ARGV[3], ARGV[4], noted, ARGV[5]) then
+  fields = group_settings.stored(g, group).fields
+else
+  fields = group_settings.set(g, group, cjson.decode(ARGV[2]), ARGV[3], ARGV[4], until_ms, ARGV[6] == '1')
+  g:save()
+  wake.head_changed(base, g)
+  history.note(base, now, 'group', ARGV[3], ARGV[4], noted, until_ms or '')
 end
-
-if ARGV[8] and made_before() then
-  local fields = group_settings.stored(g, group).fields
-  return { 1, next(fields) and cjson.encode(fields) or '{}' }
-end
-local fields = group_settings.set(g, group, change, ARGV[3], ARGV[4], until_ms, ARGV[6] == '1')
-g:save()
-wake.head_changed(base, g)
-change.group = group
-history.note(base, now, 'group', ARGV[3], ARGV[4], cjson.encode(change), until_ms or '')
-return { 1, next(fields) and cjson.encode(fields) or '{}' }
+return { 1, shapes.encode(fields) }

@@ -10,12 +10,9 @@
 ]]
 local settling = use 'feedback/settling'
 local wake = use 'gate/wake'
-local redis_now = use 'redis/redis-now'
 local shapes = use 'shape/shapes'
 
-local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
-local now = redis_now()
-local shape = shapes.load(key, base, now)
+local base, now, shape = shapes.here(KEYS[1])
 if not shape or shape.mode == 'off' then return 0 end
 local charge, actuals = settling.open(base, shape, now, ARGV[1]), cjson.decode(ARGV[3])
 if not charge or charge.attempt ~= ARGV[2] then return 0 end

@@ -81,7 +81,7 @@ local function add_in_groups(call, highest)
   local groups = fit_in_groups(call, highest, now)
   if not (groups and has_places(call, false, now)) then return nil end
   groups:gather()
-  local add = new_job.adder(group_hooks.adding(groups, batch_once.handlers(base)), base)
+  local add = new_job.adder(group_hooks.adding(base, nil, groups, now, batch_once.handlers(base)), base)
   local replies, failure = add_all(call, function(job, at)
     groups.adding = job.group
     return pcall(add, job.script, call.argv, at)

@@ -191,19 +191,23 @@ function overflow.fail(base, id, keeps, reason, now_ms)
     { id, now_ms, 'failedReason', reason, 'failed', '0', base, options, '' })
 end
 
--- group: of a job of a group, and the opened groups
-function overflow.drop_one(base, shape, id, now_ms, group, groups)
-  local reason = 'dropped: queue full (overflow ' .. shape.overflow .. ')'
-  local options = overflow.options[id]
-  local keeps, to = overflow.keeps(options.removeOnFail), shape.overflow_to
-  -- A job whose letter cannot be written (an ACL, a key of another type) is kept whatever its options say.
-  if to and not overflow.leaves_letter(base, to, id, options, reason, now_ms) then keeps = { count = -1 } end
+-- Takes a job out of where it waits. group: of a job of a group, and the opened groups
+function overflow.take_out(base, shape, id, group, groups)
   if shape.overflow == 'drop-oldest' and not group then
     redis.call('LREM', base .. 'wait', -1, id)
   else
     if group then groups:remove(group, id) end
     redis.call('ZREM', base .. 'prioritized', id)
   end
+end
+
+function overflow.drop_one(base, shape, id, now_ms, group, groups)
+  local reason = 'dropped: queue full (overflow ' .. shape.overflow .. ')'
+  local options = overflow.options[id]
+  local keeps, to = overflow.keeps(options.removeOnFail), shape.overflow_to
+  -- A job whose letter cannot be written (an ACL, a key of another type) is kept whatever its options say.
+  if to and not overflow.leaves_letter(base, to, id, options, reason, now_ms) then keeps = { count = -1 } end
+  overflow.take_out(base, shape, id, group, groups)
   overflow.fail(base, id, keeps, reason, now_ms)
   redis.call('XADD', base .. 'events', 'MAXLEN', '~', 10000, '*', 'event', 'dropped', 'jobId', id, 'overflow',
     shape.overflow)

@@ -26,15 +26,6 @@ local function end_each(d, from, fetches)
   end
 end
 
--- Whether groups have places again for which no job was fetched.
-local function frees_groups(d)
-  local freed, groups = false, d.gate.groups
-  if not groups then return false end
-  for _, id in ipairs(exchanged.unseen) do freed = groups:left(id) or freed end
-  groups:save()
-  return freed
-end
-
 -- Ends the jobs from argument `from` on, where something may hold the next ones. call: as in lua/verbs/exchange and
 -- gate/departure. Returns the reply.
 local function end_at_gate(call, from)
@@ -44,7 +35,10 @@ local function end_at_gate(call, from)
   exchanged.remembered = not d.lost and not unshaped and departure.replay(d)
   end_each(d, from, not (d.lost or unshaped or exchanged.remembered))
   if d.lost then return { -1, as_text.us(d.now), results } end
-  local freed = frees_groups(d)
+  -- Whether groups have places again for which no job was fetched.
+  local freed, groups = false, d.gate.groups
+  for _, id in ipairs(groups and exchanged.unseen or {}) do freed = groups:left(id) or freed end
+  if groups then groups:save() end
   if unshaped then d.stop = 'unshaped' end
   if exchanged.remembered then return departure.reply_again(d, results, exchanged.found + #d.granted < exchanged.wanted) end
   if unshaped then return departure.reply(d, results, '') end

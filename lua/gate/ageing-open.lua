@@ -170,8 +170,8 @@ local function ageing_open(base, shape, now)
     local line = { set = set, from = 0 }
     if #firsts(line) == 1 then return two end
     local jobs = ordered(line)
-    local first, second = jobs(1), jobs(2)
-    return { first.id, first.score, second.id, second.score }
+    local best, second = jobs(1), jobs(2)
+    return { best.id, best.score, second.id, second.score }
   end
 
   local function level_size(set, priority)
@@ -199,28 +199,22 @@ local function ageing_open(base, shape, now)
     end }
   end
 
-  local function count_list(list)
-    return counted(redis.call('LLEN', list), function(place) return since(redis.call('LINDEX', list, -1 - place)) end)
-  end
-
-  local function count_level(set, first)
-    local rank = redis.call('ZRANK', set, first.id)
-    return counted(level_size(set, first.priority), function(place) return at_rank(set, rank + place).key end)
-  end
-
   -- How many jobs of other priorities leave before one that has waited since `at` (µs), with this priority.
   -- in_list: whether it is one of the wait list; seen: what was looked up of the line, for those who ask again
   function ageing.others(line, at, priority, in_list, seen)
     local key, count = at + priority * step, 0
     if line.list and not in_list then
-      seen[-1] = seen[-1] or count_list(line.list)
+      local function key_of(place) return since(redis.call('LINDEX', line.list, -1 - place)) end
+      seen[-1] = seen[-1] or counted(redis.call('LLEN', line.list), key_of)
       count = sooner(seen[-1].length, seen[-1].key_at, key, true)
     end
     seen.firsts = seen.firsts or firsts(line)
     for _, first in ipairs(seen.firsts) do
       local other = first.priority
       if (in_list or other ~= priority) and (first.key < key or (first.key == key and other < priority)) then
-        seen[other] = seen[other] or count_level(line.set, first)
+        local rank = not seen[other] and redis.call('ZRANK', line.set, first.id)
+        local function key_of(place) return at_rank(line.set, rank + place).key end
+        seen[other] = seen[other] or counted(level_size(line.set, other), key_of)
         count = count + sooner(seen[other].length, seen[other].key_at, key, other < priority)
       end
     end

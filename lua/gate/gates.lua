@@ -201,14 +201,6 @@ local function gate_admits(gate, id)
   return true
 end
 
--- The limit that holds the first of groups that are all held, as in gate/held; nil if none does.
-function gates.groups.cause(groups)
-  local group = redis.call('ZRANGE', groups:key('limited'), 0, 0)[1]
-  if not group then return nil end
-  local name = groups.limits.cause(groups, group)
-  return name and 'limits:' .. name
-end
-
 -- The gate as a refused job has left it.
 function gates.groups.refusal(gate)
   return {
@@ -393,7 +385,10 @@ function gates.groups.pick(gate)
     gate.idle = groups:may_wait()
   else
     gate.shut, gate.next, gate.next_cost, gate.passable = true, math.max(gate.now, slot), 1, true
-    gate.holds = groups.limits and gates.groups.cause(groups) or 'rate'
+    -- A limit may hold the first of them.
+    local group = groups.limits and redis.call('ZRANGE', groups:key('limited'), 0, 0)[1]
+    local name = group and groups.limits.cause(groups, group)
+    gate.holds = name and 'limits:' .. name or 'rate'
   end
   return nil
 end

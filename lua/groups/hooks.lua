@@ -94,7 +94,7 @@ end
 -- Handlers for BullMQ's add scripts (redis/hooked-redis), whose jobs get into their groups. While all groups are held, a job of theirs wakes no worker: those
 -- that sleep until the first slot would look for nothing. once: handlers for a call that adds many jobs (ends/batch-once),
 -- or nil
-function group_hooks.add_handlers(g, once)
+local function add_handlers(g, once)
   local handlers, marker = g:handle_deletions({}, redis), g.base .. 'marker'
   local add, marked = handlers.ZADD, false
   if once then handlers.HMGET, handlers.HGET = once.HMGET, once.HGET end
@@ -111,8 +111,10 @@ function group_hooks.add_handlers(g, once)
   return handlers
 end
 
-function group_hooks.adding(g, once)
-  return hooked_redis(redis, group_hooks.add_handlers(g, once))
+-- The `redis` for them, in a queue with groups (nil: none) or where jobs age.
+function group_hooks.adding(base, shape, g, now, once)
+  local hooked = g and hooked_redis(redis, add_handlers(g, once)) or redis
+  return shape and shape.ageing_ms and queued_at_redis(hooked, base, now) or hooked
 end
 
 -- Stores the jobs that were gathered, and wakes a worker for them if a group of theirs may go.

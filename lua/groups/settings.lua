@@ -18,13 +18,6 @@ function group_settings.stored(g, group)
   return text and cjson.decode(text) or { fields = {} }
 end
 
--- Of two holds that were reported, the one of more effect, for as long as either of them.
-function group_settings.merge(field, value, before)
-  if field == 'crowded' then return math.min(value, before) end
-  if field ~= 'slowed' then return value end
-  return shapes.interval(value) < shapes.interval(before) and before or value
-end
-
 -- Sets fields of a group, or lifts them. change: field -> value, or {clear: true}; until_ms: nil if without end;
 -- lifts_others: whether all other fields are lifted. A pause or a hold is in force at once, not at the next turn of the
 -- group, so that counts agree with its state. Returns what is set for the group now.
@@ -41,8 +34,11 @@ function group_settings.change(g, group, change, by, reason, until_ms, lifts_oth
     if type(value) == 'table' and value.clear then
       own.fields[field] = nil
     else
+      -- Of two holds that were reported, the one of more effect, for as long as either of them.
       if before and group_settings.HOLDS[field] then
-        value, ends = group_settings.merge(field, value, before.value), math.max(ends, before['until'])
+        if field == 'crowded' then value = math.min(value, before.value)
+        elseif field == 'slowed' and shapes.interval(value) < shapes.interval(before.value) then value = before.value end
+        ends = math.max(ends, before['until'])
       end
       own.fields[field] = { value = value, by = by, reason = reason, at = now_ms, ['until'] = ends }
     end

@@ -39,17 +39,15 @@ local function open(key, l, now)
   return { key = key, now = now, used = count(key, now) }
 end
 
--- Jobs that have ended do not give their leases back: if there is no place, the leases are checked.
-local function clear_ended(s)
-  for _, lease in ipairs(redis.call('ZRANGE', s.key, 0, -1)) do
-    local running, job_key = runs(lease)
-    if job_key and not running then redis.call('ZREM', s.key, lease) end
-  end
-  s.used = count(s.key, s.now)
-end
-
 local function earliest(s, l, cost)
-  if s.used + cost > l.limit then clear_ended(s) end
+  -- Jobs that have ended do not give their leases back: if there is no place, the leases are checked.
+  if s.used + cost > l.limit then
+    for _, lease in ipairs(redis.call('ZRANGE', s.key, 0, -1)) do
+      local running, job_key = runs(lease)
+      if job_key and not running then redis.call('ZREM', s.key, lease) end
+    end
+    s.used = count(s.key, s.now)
+  end
   local missing = s.used + math.min(cost, l.limit) - l.limit
   if missing <= 0 then return 0 end
   local found = redis.call('ZRANGEBYSCORE', s.key, '(' .. as_text.us(s.now), '+inf', 'WITHSCORES', 'LIMIT', missing - 1, 1)

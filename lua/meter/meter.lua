@@ -26,7 +26,7 @@ function meter.rebase(m, now)
 end
 
 -- State was lost or may be stale (another run of Redis): the grants that other workers hold are unknown, so the bucket
--- is full after the longest horizon that one of them may have, as far as it is known by now (meter.prolong_hold). Not if
+-- is full after the longest horizon that one of them may have, as far as it is known by now (see meter.open). Not if
 -- the hash slot of the queue moved to another node of a cluster, with all its data: a node that ran before the meter
 -- was last written, and was never promoted, has missed nothing.
 function meter.recover(m, shape, longest, now)
@@ -45,15 +45,6 @@ function meter.recover(m, shape, longest, now)
   meter.note_horizon(m, longest, now)
   m.loss = 'hold'
   m.hold_us = math.max(0, bucket.slot(m, 1, m.now) - m.now)
-end
-
--- Slots may have been granted up to the longest horizon after the loss (m.loss_at), and the process that noticed it may
--- know only shorter ones: a longer one prolongs the hold. One that is not longer changes nothing.
-function meter.prolong_hold(m, longest, now)
-  m.filled = m.loss_at + longest
-  bucket.fill(m, m.filled)
-  meter.note_horizon(m, longest, now)
-  m.changed = true
 end
 
 -- The bucket of the field `bucket`, nil if there is none.
@@ -117,7 +108,11 @@ function meter.open(key, now, shape, run, longest)
     m.run = run
     m.changed, m.reset = true, true
   elseif run ~= '' and m.now - m.loss_at < longest then
-    meter.prolong_hold(m, longest, now)
+    -- Slots may have been granted up to the longest horizon after the loss, and the process that noticed it may know only
+    -- shorter ones: a longer one prolongs the hold. One that is not longer changes nothing.
+    m.filled, m.changed = m.loss_at + longest, true
+    bucket.fill(m, m.filled)
+    meter.note_horizon(m, longest, now)
   end
   m.seen = now
   return m

@@ -11,19 +11,15 @@ function delay_clock.knows(base, shaped, now)
   call_state.base, call_state.shaped, call_state.now = base, shaped, now
 end
 
--- Whether a queue has a shape. Most scripts are about one queue.
-local function is_shaped(base)
-  if base ~= call_state.base then
-    call_state.base, call_state.shaped = base, redis.call('HEXISTS', base .. 'meta:shape', 'born') == 1
-  end
-  return call_state.shaped
-end
-
 -- round: math.floor for the time up to which delayed jobs are due; math.ceil for the time from which a delay counts, so
 -- that no job is due early
 function delay_clock.at(round, delayed_key, client_ms)
-  -- '…:delayed'
-  if not is_shaped(string.sub(delayed_key, 1, -8)) then return tonumber(client_ms) end
+  -- '…:delayed'; most scripts are about one queue.
+  local base = string.sub(delayed_key, 1, -8)
+  if base ~= call_state.base then
+    call_state.base, call_state.shaped = base, redis.call('HEXISTS', base .. 'meta:shape', 'born') == 1
+  end
+  if not call_state.shaped then return tonumber(client_ms) end
   call_state.now = call_state.now or redis_now()
   return round(call_state.now / 1000)
 end

@@ -60,9 +60,4 @@ function history.note(base, now, kind, by, reason, change, until_ms)
   redis.call('PEXPIRE', key .. ':again', history.AGAIN_KEPT_MS)
 end
 
--- Feedback of the downstream has a list of its own: there may be much of it.
-function history.note_feedback(base, change)
-  redis.call('XADD', base .. 'meta:feedback', 'MAXLEN', '~', history.KEPT, '*', 'change', change)
-end
-
 return history

@@ -39,15 +39,6 @@ local function override(given, declared, before, encode)
   return encode(given)
 end
 
--- The next end of an override or of feedback.
-local function next_end(key, now, overrides)
-  local first
-  for _, entry in pairs(overrides) do
-    if entry['until'] then first = math.min(first or entry['until'], entry['until']) end
-  end
-  return (select(3, shapes.feedback(key, now, nil, first)))
-end
-
 -- A lease that only lasts longer changes no revision and wakes no worker.
 function lease.apply(key, base, now, given)
   local declared, overrides = shapes.documents(key)
@@ -69,7 +60,11 @@ function lease.apply(key, base, now, given)
     shapes.finish(key, base, now)
     return
   end
-  local expires = next_end(key, now, overrides)
+  local expires
+  for _, entry in pairs(overrides) do
+    if entry['until'] then expires = math.min(expires or entry['until'], entry['until']) end
+  end
+  expires = select(3, shapes.feedback(key, now, nil, expires))
   redis.call('HSET', key, 'overrides', shapes.encode(overrides))
   if not expires then return end
   redis.call('HSET', key, 'expires', expires)

@@ -135,12 +135,6 @@ local function most(entries, field)
   return found
 end
 
--- What a shard may have now: no more than it wants, and more than may be in force already only as far as that is free.
-local function within(wanted, held, free, lacking)
-  if wanted <= held then return wanted end
-  return held + math.floor((wanted - held) * math.min(1, math.max(0, free) / lacking))
-end
-
 -- Amounts are whole. wants: by shard, nil for one that did not report; capped: what a shard has of which nothing else is
 -- known. Returns what each may have, and whether one has to wait for what another still has.
 local function allot(l, total, wants, held, capped)
@@ -151,7 +145,10 @@ local function allot(l, total, wants, held, capped)
   end
   local given, short = {}, lacking > math.max(0, free)
   for i = 1, l.shards do
-    if wants[i] then given[i] = within(wants[i], held[i], free, lacking) end
+    local more = wants[i] and wants[i] - held[i]
+    -- No more than it wants, and more than may be in force already only as far as that is free.
+    if more and more > 0 then given[i] = held[i] + math.floor(more * math.min(1, math.max(0, free) / lacking))
+    elseif more then given[i] = wants[i] end
     if given[i] and capped[i] then given[i], short = math.min(given[i], capped[i]), true end
   end
   return given, short
@@ -206,12 +203,6 @@ local function divide_counted(l, total, reports, name, taken)
   return allot(l, total, wants, held, capped)
 end
 
-local function rate_text(nanos)
-  if not nanos then return '' end
-  if nanos >= ledger.ALL then return 'none' end
-  return nanos <= 0 and '0' or string.format('%.12g', nanos / 1e9)
-end
-
 -- A lease that changes nothing is renewed when half of it is over.
 local function grant(l, now, i, r, values)
   local s = l.of[i]
@@ -233,8 +224,11 @@ local function grant(l, now, i, r, values)
     s[name][#s[name] + 1] = { number = l.number, n = n }
     texts[name] = n >= ledger.ALL and 'none' or as_text.us(n)
   end
+  local rate = ''
+  if values.rate then rate = values.rate <= 0 and '0' or string.format('%.12g', values.rate / 1e9) end
+  if values.rate and values.rate >= ledger.ALL then rate = 'none' end
   local until_ms = as_text.us(math.floor(r.at / 1000) + ledger.LEASE_MS)
-  return { as_text.us(l.epoch), as_text.us(l.number), rate_text(values.rate), until_ms, texts.capacity, texts.concurrency }
+  return { as_text.us(l.epoch), as_text.us(l.number), rate, until_ms, texts.capacity, texts.concurrency }
 end
 
 -- whole: {rate (JSON or nil), whether the shards are paced, capacity, concurrency}. Returns the grants, and whether a

@@ -27,7 +27,6 @@ local once_record = use 'admission/once-record'
 local overflow = use 'admission/overflow'
 local sent_again = use 'admission/sent-again'
 local batch_once = use 'ends/batch-once'
-local queued_at_redis = use 'gate/queued-at-redis'
 local wake = use 'gate/wake'
 local group_admission = use 'groups/admission'
 local group_hooks = use 'groups/hooks'
@@ -89,9 +88,7 @@ if not groups and not each then
 end
 
 -- BullMQ's scripts, with what has to happen around their commands.
-local hooked = groups and group_hooks.adding(groups, batch_once.handlers(base)) or redis
-if shape and shape.ageing_ms then hooked = queued_at_redis(hooked, base, now) end
-local run = new_job.adder(hooked, base)
+local run = new_job.adder(group_hooks.adding(base, shape, groups, now, groups and batch_once.handlers(base)), base)
 
 local function add(at)
   if was_added(at) then return (ids_at(at)) end

@@ -21,7 +21,6 @@ local fits_surely = use 'admission/fits-surely'
 local new_job = use 'admission/new-job'
 local overflow = use 'admission/overflow'
 local sent_again = use 'admission/sent-again'
-local queued_at_redis = use 'gate/queued-at-redis'
 local wake = use 'gate/wake'
 local group_hooks = use 'groups/hooks'
 local group_line = use 'groups/line'
@@ -92,9 +91,8 @@ if shape then
 end
 local reply = id
 if not before then
-  local hooked, script = groups and group_hooks.adding(groups) or redis, new_job.script(job.script)
-  if shape and shape.ageing_ms then hooked = queued_at_redis(hooked, base, now) end
-  reply = script.run(hooked, script.keys(base), { unpack(ARGV, 3) })
+  local script = new_job.script(job.script)
+  reply = script.run(group_hooks.adding(base, shape, groups, now), script.keys(base), { unpack(ARGV, 3) })
 end
 -- A negative number is BullMQ's refusal.
 if gone and type(reply) ~= 'number' then overflow.drop(base, shape, gone, now) end

@@ -131,7 +131,8 @@ for _, of in ipairs({ r.changes, of_group and of_group.changes or {} }) do
     local text = cjson.encode(change)
     changes[#changes + 1] = change
     redis.call('XADD', base .. 'events', 'MAXLEN', '~', 10000, '*', 'event', 'feedback', 'change', text)
-    history.note_feedback(base, text)
+    -- It has a list of its own: there may be much of it.
+    redis.call('XADD', base .. 'meta:feedback', 'MAXLEN', '~', history.KEPT, '*', 'change', text)
   end
 end
 

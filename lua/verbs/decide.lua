@@ -75,13 +75,6 @@ local function add_part(part, key, packed)
   if l.outdated then outdated = true end
 end
 
--- Whether this call has charged a part already. A lease that has expired since is taken anew: another caller may have its
--- place.
-local function is_charged(i)
-  if of[i].algorithm ~= 'concurrency' then return true end
-  return (tonumber(redis.call('ZSCORE', keys[i], '1 ' .. asked[i].lease) or nil) or 0) > now
-end
-
 -- A charged state is stored once, at the end. A call that is sent again only renews its leases.
 local function charge(l, s, part, charged)
   if charged and l.algorithm ~= 'concurrency' then return end
@@ -99,7 +92,9 @@ local function decide(takes)
   local decision = #charges + 1
   local charged = again and string.sub(record, #call + decision, #call + decision) == '1'
   for i = 1, parts do
-    paid[i] = charged and is_charged(i)
+    -- A lease that has expired since is taken anew: another caller may have its place.
+    paid[i] = charged and (of[i].algorithm ~= 'concurrency'
+      or (tonumber(redis.call('ZSCORE', keys[i], '1 ' .. asked[i].lease) or nil) or 0) > now)
     if paid[i] then waits[i] = math.min(waits[i], 0) end
     if waits[i] > 0 then passes = false end
   end

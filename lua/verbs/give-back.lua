@@ -24,15 +24,6 @@ local FIELDS, FIRST = 3, 7
 local MOST_AHEAD = 1000
 local base = string.sub(KEYS[1], 1, -11)
 
--- Only the slots granted last can be reused: lowering TAT in the middle would grant one twice.
-local function refund(cost_us)
-  local m = meter.stored(base)
-  if not m or m.seq ~= tonumber(ARGV[1]) then return 0 end
-  bucket.refund(m, cost_us, tonumber(ARGV[3]) - m.origin)
-  meter.store(base .. 'meta:meter', m)
-  return 1
-end
-
 local jobs = (#ARGV - FIRST + 1) / FIELDS
 local back, leaving = 0, {}
 for job = 1, jobs do
@@ -55,8 +46,14 @@ if ARGV[4] ~= '' then wake.when_due(base) end
 if back > 0 then queue_limits.freed(base, redis.call('HGET', KEYS[1], 'limits')) end
 -- A call that is sent again finds no jobs, and refunds no second time. None of the slots can be used by the caller, even
 -- those of jobs that come in later calls.
-local cost_us = tonumber(ARGV[2]) or 0
-local refunded = ARGV[1] ~= '' and back == jobs and cost_us > 0 and refund(cost_us) or 0
+local cost_us, refunded = tonumber(ARGV[2]) or 0, 0
+local m = ARGV[1] ~= '' and back == jobs and cost_us > 0 and meter.stored(base)
+-- Only the slots granted last can be reused: lowering TAT in the middle would grant one twice.
+if m and m.seq == tonumber(ARGV[1]) then
+  bucket.refund(m, cost_us, tonumber(ARGV[3]) - m.origin)
+  meter.store(base .. 'meta:meter', m)
+  refunded = 1
+end
 
 if back > 0 and redis.call('EXISTS', KEYS[1]) == 1 then
   -- How many of the jobs that went back had slots that are refunded. A later call refunds none: if the reply of the first

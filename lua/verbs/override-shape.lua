@@ -25,20 +25,17 @@ local function future(field, given, declared, overrides)
   return value ~= cjson.null and value or nil
 end
 
--- Whether the change would leave a limit per group without groups.
-local function lacks_groups(key, given)
-  if given.limits == nil and given.groups == nil then return false end
-  local declared, overrides = shapes.documents(key)
-  local limits = future('limits', given, declared, overrides)
-  return limits and string.find(limits, parsed.GROUP_LIMIT, 1, true) and not future('groups', given, declared, overrides)
-end
-
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 local now = redis_now()
 if ARGV[5] == '1' and ARGV[6] == '' and redis.call('EXISTS', key) == 0 then return { 1, {} } end
 local fields = cjson.decode(ARGV[1])
--- A loss comes first: then the shape has to be restored.
-if lacks_groups(key, fields) and not shapes.is_lost(shapes.read(key), ARGV[6]) then return { -9 } end
+if fields.limits ~= nil or fields.groups ~= nil then
+  local declared, overrides = shapes.documents(key)
+  local limits, groups = future('limits', fields, declared, overrides), future('groups', fields, declared, overrides)
+  -- A loss comes first: then the shape has to be restored.
+  local lacks_groups = limits and string.find(limits, parsed.GROUP_LIMIT, 1, true) and not groups
+  if lacks_groups and not shapes.is_lost(shapes.read(key), ARGV[6]) then return { -9 } end
+end
 local conflict = shapes.define_limits(base, fields.limits, ARGV[2])
 if conflict then return conflict end
 local declared, overrides = shapes.begin(key, base, now, ARGV[6])

@@ -25,14 +25,6 @@ local run, id, revision = run_id(), string.match(ARGV[1], '^(%d+):(%d+)$')
 -- A process with an older copy was first: the loss is known already, and the newer copy replaces it.
 local again = stored and stored.id == id and redis.call('HGET', key, 'restored') == run
 
-local function put_back()
-  redis.call('DEL', key)
-  redis.call('HSET', key, unpack(ARGV, 2))
-  redis.call('HDEL', key, 'claimed', 'claimedUntil')
-  if redis.call('HGET', key, 'lease') then lease.forget(key, base, now) end
-  shapes.define_limits(base, redis.call('HGET', key, 'limits'), 'restored')
-end
-
 local function add_missing(to, from)
   for field, entry in pairs(from) do
     local outranks = to[field] and entry.version and (not to[field].version or to[field].version < entry.version)
@@ -69,7 +61,15 @@ local function merge()
   shapes.resolve(key, base, declared, overrides, now)
 end
 
-if stored and stored.id ~= id then merge() else put_back() end
+if stored and stored.id ~= id then
+  merge()
+else
+  redis.call('DEL', key)
+  redis.call('HSET', key, unpack(ARGV, 2))
+  redis.call('HDEL', key, 'claimed', 'claimedUntil')
+  if redis.call('HGET', key, 'lease') then lease.forget(key, base, now) end
+  shapes.define_limits(base, redis.call('HGET', key, 'limits'), 'restored')
+end
 -- Jobs may have left since this copy was made: the bucket does not start empty.
 redis.call('HSET', key, 'metered', 1, 'restored', run)
 shapes.revise(key, 0)

@@ -24,6 +24,7 @@ local overflow = use 'admission/overflow'
 local plan = use 'admission/plan'
 local gates = use 'gate/gates'
 local sleepers = use 'gate/sleepers'
+local wake = use 'gate/wake'
 local group_later = use 'groups/later'
 local queue_groups = use 'groups/queue-groups'
 local queue_limits = use 'limits/queue-limits'
@@ -124,13 +125,6 @@ local function start(id, slot)
   if keeps_locks then redis.call('SET', base .. id .. ':lock', '', 'PX', virtual.ttl_ms) end
 end
 
--- As in BullMQ's script: the wait list before the prioritized jobs.
-local function pop(gate)
-  local id = gate.redis.call('RPOPLPUSH', wait, '')
-  if id or gate.shut then return id end
-  return gate.redis.call('ZPOPMIN', prioritized)[1]
-end
-
 -- Like gate/departure for a single sleeping worker. With estimated limits it may have to ask again at once: that takes
 -- a timer and a round trip.
 local ROUND_TRIP_US = 1000
@@ -176,7 +170,9 @@ local function fetch_jobs(now)
       s.blocked = true
       break
     end
-    local id = pop(gate)
+    -- As in BullMQ's script: the wait list before the prioritized jobs.
+    local id = gate.redis.call('RPOPLPUSH', wait, '')
+    if not id and not gate.shut then id = gate.redis.call('ZPOPMIN', prioritized)[1] end
     if gate.shut then
       sleep(gate, now)
       break
@@ -237,10 +233,9 @@ function events.ask(now, wakes)
   fetch_jobs(now)
 end
 
--- BullMQ's score of a delayed job is its time in ms * 4096 + a counter.
 function events.note_due()
-  local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
-  s.due = first and math.floor(tonumber(first) / 4096) * 1000 or nil
+  local due = wake.first_due(base)
+  s.due = due and math.floor(due) * 1000
 end
 
 function events.promote(now)
@@ -256,22 +251,13 @@ end
 
 function events.drop(ids, now)
   for _, id in ipairs(ids) do
-    local group = ids.of and ids.of[id]
-    if group then ids.groups:remove(group, id) end
-    if shape.overflow == 'drop-oldest' and not group then redis.call('LREM', wait, -1, id)
-    else redis.call('ZREM', prioritized, id) end
+    overflow.take_out(base, shape, id, ids.of and ids.of[id], ids.groups)
     dropped[#dropped + 1] = tonumber(id)
     forget(id)
     s.waiting = s.waiting - 1
     note_depth(now, -1)
   end
   if ids.groups then ids.groups:save() end
-end
-
-function events.store(id, opts, priority)
-  redis.call('HSET', base .. id, 'name', '', 'opts', opts == '' and '{}' or opts, 'priority', priority)
-  redis.call('PEXPIRE', base .. id, virtual.ttl_ms)
-  s.hashes = s.hashes + 1
 end
 
 function events.arrive(number, now, cost, opts, priority, delay, group)
@@ -287,7 +273,11 @@ function events.arrive(number, now, cost, opts, priority, delay, group)
   end
   local id = string.format('%.0f', number)
   local kept = delay > 0 or (shape.overflow or 'reject') ~= 'reject' or shape.ageing_ms
-  if opts ~= '' or kept then events.store(id, opts, priority) end
+  if opts ~= '' or kept then
+    redis.call('HSET', base .. id, 'name', '', 'opts', opts == '' and '{}' or opts, 'priority', priority)
+    redis.call('PEXPIRE', base .. id, virtual.ttl_ms)
+    s.hashes = s.hashes + 1
+  end
   local wakes = false
   note_depth(now, 1)
   if delay > 0 then
@@ -304,8 +294,8 @@ end
 
 -- Handles the next event up to `at`; events at the time of an arrival come before it. False if there is none.
 function events.advance(at)
-  local ends, due, wake = s.ends[1] or math.huge, s.due or math.huge, s.wake or math.huge
-  local now = math.min(ends, due, wake)
+  local ends, due, asks = s.ends[1] or math.huge, s.due or math.huge, s.wake or math.huge
+  local now = math.min(ends, due, asks)
   if now > at or now == math.huge then return false end
   if ends == now then events.finish(now) elseif due == now then events.promote(now) else fetch_jobs(now) end
   return true

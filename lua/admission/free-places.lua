@@ -17,11 +17,6 @@ local free_places = {
   MAX_MS = 8640000000000000,
 }
 
--- If no worker is known to take jobs: waits as long again as that has lasted, within bounds.
-function free_places.patience(us)
-  return math.max(free_places.LEAST_US, math.min(free_places.MOST_US, us))
-end
-
 -- When a worker that asks at `at`, and then repeatedly, takes the n-th job, not before `takes`.
 function free_places.later_ask(p, measured, at, takes, n)
   if n > #p.times then return takes end
@@ -135,38 +130,6 @@ function free_places.played(base, p, measured, wakes, n, slot)
   return math.max(slot - measured.horizon, at + (n - free_places.MOST_PLAYED) * measured.run / running)
 end
 
--- The start of one of the running jobs (µs): its slot or, if nothing paces it, the time on its worker's clock.
-function free_places.started(base, at, now, horizon)
-  local id = redis.call('LINDEX', base .. 'active', at)
-  local started = id and tonumber(redis.call('HGET', base .. id, 'processedOn') or nil)
-  if not started then return nil end
-  -- Before its slot a job is held, for one horizon at most.
-  return started * 1000 > now and math.min(now, started * 1000 - horizon) or started * 1000
-end
-
--- When running jobs have freed places for n waiting ones, given their recent run times: the job that started first ends
--- first. Nil if none runs and the run times are unknown.
-function free_places.turn(base, p, measured, n)
-  local now, running = p.now, redis.call('LLEN', base .. 'active')
-  local total = tonumber(redis.call('HGET', base .. 'meta:meter', 'departedTotal') or 0)
-  local job_us = pace.job_us(measured, math.max(1, running), total)
-  if running == 0 then
-    -- The last one has just ended, if jobs left as usual.
-    local over = job_us and now - measured.last - job_us
-    return over and now + math.max(free_places.SOON_US, math.min(free_places.MOST_US, over))
-  end
-  local started = free_places.started(base, -1 - (n - 1) % running, now, measured.horizon) or now
-  local rounds = math.ceil(n / running)
-  if not job_us then return now + free_places.patience(now - started) * rounds end
-  local ends = started + rounds * job_us
-  if ends > now then return ends end
-  -- It takes longer than others did: another one will end, or none does.
-  local each = n * job_us / running
-  local newest = free_places.started(base, 0, now, measured.horizon) or measured.last
-  local stuck = math.min(free_places.MOST_US, (now - newest) / 4)
-  return now + math.max(each / 8, math.min(each, now - ends), stuck > each and stuck or 0)
-end
-
 -- The time (µs) at which n jobs will have been taken; second, whether fewer than n wait.
 function free_places.nth_taken_at(base, shape, now, n)
   local p, measured = schedule.open(base, shape, now, true), pace.read(base)
@@ -183,12 +146,12 @@ function free_places.nth_taken_at(base, shape, now, n)
   -- No worker sleeps for it: all are busy, or the workers do not sleep by these times and will be there in time.
   local takes = slot - measured.horizon
   if takes > now and p.left > 0 and redis.call('LLEN', base .. 'active') == 0 then return takes, missing end
-  local turn = free_places.turn(base, p, measured, n)
-  if turn then return math.max(takes, turn), missing end
-  -- Nor has one taken the head since it was added, or since the last departure.
+  -- How long jobs run is not known yet. No worker has taken the head since it was added, or since the last departure: it
+  -- may take as long again, within bounds.
   local head = next_departure.head(base, shape, now)
   local added = head and tonumber(redis.call('HGET', base .. head, 'timestamp')) or 0
-  return math.max(now, slot) + free_places.patience(now - math.max(added * 1000, measured.last)), missing
+  local waited = now - math.max(added * 1000, measured.last)
+  return math.max(takes, now + math.max(free_places.LEAST_US, math.min(free_places.MOST_US, waited))), missing
 end
 
 -- When n places are free, ms from now.

@@ -69,15 +69,6 @@ function pace.ran(p, us, off)
   p.run, p.off = p.run + by * pace.WEIGHT, p.off + (math.min(off, most) + math.abs(by) - p.off) * pace.WEIGHT
 end
 
--- Mean run time of a job, µs, from the number that run, by Little's law. Nil if unknown: until each place was reused
--- once, the departures are those that filled the places.
-function pace.job_us(p, running, total)
-  local departed, us = total - p.base, p.last - p.from
-  local known = departed >= running or (departed >= pace.LEAST and us >= pace.LEAST_US)
-  if p.from == 0 or us <= 0 or not known then return nil end
-  return us * running / departed
-end
-
 -- Records departures and the end of a job. packed: the field as it was; total: as of pace.depart; began: start of a job that
 -- ends now, or nil. Returns the field as it is then.
 function pace.noted(packed, count, now, total, began)

@@ -1,27 +1,19 @@
-# The worker programs and the gateway. Node runs their TypeScript as it is; there is no build step.
-FROM node:24.14.0-slim AS dependencies
+# The worker programs, the gateway and the command line: the packages as they are published, and the start files, whose
+# types Node strips.
+FROM node:24.14.0-slim AS build
 WORKDIR /app
-COPY package.json package-lock.json ./
-# What the programs load are peer dependencies of the library, or become part of its build. They become dependencies of
-# the image, in the versions that the library is tested with; the lock file keeps everything below them.
-RUN node -e "const fs = require('fs'); const p = require('./package.json'); \
-      const names = ['bullmq', 'ioredis', 'nodemailer', 'pg', 'pino', 'structured-headers', 'undici', 'zod']; \
-      names.push('@fastify/cookie', '@fastify/proxy-addr', 'prom-client', 'uplot', 'ajv', 'ajv-formats', 'fastify', 'fastify-plugin', 'ipaddr.js'); \
-      names.push('commander', 'cli-table3', 'cli-progress', 'log-update', 'lru-cache', 'picocolors', 'rolldown'); \
-      p.dependencies = {}; for (const name of names) p.dependencies[name] = p.devDependencies[name]; \
-      delete p.devDependencies; delete p.peerDependencies; delete p.peerDependenciesMeta; delete p.scripts; \
-      fs.writeFileSync('package.json', JSON.stringify(p, null, 2))" \
- && npm install --package-lock-only --ignore-scripts --no-audit --no-fund \
- && npm ci --ignore-scripts --no-audit --no-fund
+COPY . .
+RUN npm ci --ignore-scripts --no-audit --no-fund \
+ && npm run build \
+ && npm prune --omit=dev --ignore-scripts --no-audit --no-fund
 
 FROM node:24.14.0-slim
 ENV NODE_ENV=production HEALTH_PORT=8080
 WORKDIR /app
-COPY --from=dependencies /app/package.json ./
-COPY --from=dependencies /app/node_modules ./node_modules
-COPY lua ./lua
-COPY src ./src
-COPY web ./web
+COPY --from=build /app/package.json ./
+COPY --from=build /app/node_modules ./node_modules
+COPY --from=build /app/dist ./dist
+COPY --from=build /app/packages ./packages
 COPY workers/email.ts workers/db-writes.ts workers/http.ts workers/gateway.ts ./workers/
 COPY examples/db-writes.config.json examples/http.compose.json examples/gateway.config.json ./examples/
 USER node

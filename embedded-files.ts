@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
-import { readWebFiles } from './src/dashboard/web-files.ts'
+import { readWebFiles } from './packages/dashboard/src/web-files.ts'
 import { bareLua } from './src/redis/lua-composer.ts'
 
 const ROOT = import.meta.dirname
@@ -25,7 +25,7 @@ const texts = ${JSON.stringify(luaTexts())}
 export function readLuaFile(file) {
   return texts[file + '.lua']
 }`,
-  'src/dashboard/web-files.ts': async () => `
+  'packages/dashboard/src/web-files.ts': async () => `
 const texts = ${JSON.stringify([...(await readWebFiles())])}
 export async function readWebFiles() {
   return new Map(texts)

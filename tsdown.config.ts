@@ -1,25 +1,39 @@
 import { readFileSync } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import license from 'rollup-plugin-license'
-import { defineConfig } from 'tsdown'
+import { defineConfig, type UserConfig } from 'tsdown'
 import { embedded, isEmbedded } from './embedded-files.ts'
-import { missingPackages } from './missing-packages.ts'
 
 const ROOT = import.meta.dirname
 
-/** The entries of the package by the names of their files in `dist`; `exports` of package.json names the same. */
-const ENTRIES = {
+/** The entries of each package by the names of their files in its `dist`; `exports` of its package.json names the same. */
+const LIBRARY = {
   index: 'src/index.ts',
-  client: 'src/client/index.ts',
-  dashboard: 'src/dashboard/index.ts',
   egress: 'src/egress/index.ts',
-  'egress-fetch': 'src/egress/fetch/index.ts',
-  http: 'src/http/index.ts',
   inspect: 'src/inspect/index.ts',
+  internal: 'src/internal.ts',
+  'internal-bullmq': 'src/internal-bullmq.ts',
   limits: 'src/limits/index.ts',
-  metrics: 'src/metrics/index.ts',
   sharding: 'src/sharding/index.ts',
   testing: 'src/testing/index.ts',
+}
+const PACKAGES = {
+  dashboard: { index: 'src/index.ts', program: 'src/program/program.ts' },
+  fetch: { index: 'src/index.ts' },
+  gateway: {
+    index: 'src/index.ts',
+    client: 'src/client/index.ts',
+    internal: 'src/internal.ts',
+    program: 'src/program/program.ts',
+  },
+  metrics: { index: 'src/index.ts' },
+  programs: { index: 'src/index.ts' },
+  workers: {
+    index: 'src/index.ts',
+    'db-writes': 'src/db-writes/index.ts',
+    email: 'src/email/index.ts',
+    http: 'src/http/index.ts',
+  },
 }
 
 interface Chunk {
@@ -51,51 +65,28 @@ const withoutEmptyChunks = {
   },
 }
 
-/** The licences of the packages whose code becomes part of ours ask to be passed on. */
-const licenses = license({ thirdParty: { output: { file: join(ROOT, 'dist', 'THIRD-PARTY-LICENSES.txt') } } })
-
-/** The packages of the command line, with their dependencies. The library has no dependencies but its peers. */
-const OF_TERMINAL = /node_modules\/(?!lru-cache)/
-
 const IMPORT = /^(?:import|export)\b(?! type)[^'";]*? from '([^']+)'/gm
-const packages = new Map<string, Set<string>>()
+const loading = new Map<string, boolean>()
 
-/** The packages that a module and all that it imports load. */
-function packagesOf(id: string): ReadonlySet<string> {
-  const known = packages.get(id)
-  if (known) return known
-  const found = new Set<string>()
-  packages.set(id, found)
-  for (const [, from] of readFileSync(id, 'utf8').matchAll(IMPORT) as Iterable<[string, string]>) {
-    if (from.startsWith('.')) for (const name of packagesOf(join(dirname(id), from))) found.add(name)
-    else if (!from.startsWith('node:')) found.add(from)
-  }
-  return found
+/** Whether a module, or one that it imports, loads BullMQ or ioredis. */
+function loadsQueues(id: string): boolean {
+  const known = loading.get(id)
+  if (known !== undefined) return known
+  loading.set(id, false)
+  const imported = Array.from(readFileSync(id, 'utf8').matchAll(IMPORT), ([, from]) => from as string)
+  const loads = imported.some((from) =>
+    from.startsWith('.') ? loadsQueues(join(dirname(id), from)) : ['bullmq', 'ioredis'].includes(from),
+  )
+  loading.set(id, loads)
+  return loads
 }
 
-/** The rooms of the library itself, from which all entries take some modules. */
-const LIBRARY = /src\/(?:admission|backend|departure|limits|queue|redis|reports|shape)\//
-
-const ENTRY_FILES: ReadonlySet<string> = new Set(Object.values(ENTRIES).map((file) => join(ROOT, file)))
+const ENTRY_FILES: ReadonlySet<string> = new Set(Object.values(LIBRARY).map((file) => join(ROOT, file)))
 
 /** Declarations are divided by entries alone. An entry that shares a chunk exports what others need of the chunk. */
-function isOfLibrary(id: string): boolean {
-  return LIBRARY.test(id) && !ENTRY_FILES.has(id) && !id.endsWith('.d.ts') && !isEmbedded(id)
+function isShared(id: string): boolean {
+  return id.startsWith(join(ROOT, 'src')) && !ENTRY_FILES.has(id) && !/\.d\.c?ts$/.test(id) && !isEmbedded(id)
 }
-
-/** What the programs share. */
-const PROGRAM = /src\/programs\/[\w-]+\.ts$/
-
-/** Fewer, larger chunks, none of which loads a package that an entry could do without. */
-const groups = [
-  { name: 'terminal', test: OF_TERMINAL },
-  { name: 'leaves', test: /src\/(?!index)[\w-]+\.ts$/ },
-  { name: 'cli', test: /src\/cli\/(?!main)[\w-]+\.ts$/ },
-  { name: 'programs', test: (id: string) => PROGRAM.test(id) && !packagesOf(id).has('bullmq') },
-  { name: 'worker-programs', test: (id: string) => PROGRAM.test(id) && packagesOf(id).has('bullmq') },
-  { name: 'shared', test: (id: string) => isOfLibrary(id) && packagesOf(id).size === 0 },
-  { name: 'bullmq', test: (id: string) => isOfLibrary(id) && packagesOf(id).size > 0 },
-]
 
 const common = {
   platform: 'node',
@@ -103,30 +94,78 @@ const common = {
   fixedExtension: false,
   clean: false,
   logLevel: 'warn',
-  deps: { onlyBundle: false },
   inputOptions: {
     checks: { pluginTimings: false, ineffectiveDynamicImport: false },
     preserveEntrySignatures: 'allow-extension',
   },
-  outputOptions: { comments: { jsdoc: false }, codeSplitting: { groups, includeDependenciesRecursively: false } },
-} as const
+  // The packages import each other by their names, and each finds the others where they are installed.
+  deps: { neverBundle: [/^sluice($|\/|-)/] },
+} as const satisfies UserConfig
+
+/** Few, large chunks: none loads BullMQ that an entry could do without. */
+const groups = [
+  { name: 'shared', test: (id: string) => isShared(id) && !loadsQueues(id) },
+  { name: 'bullmq', test: (id: string) => isShared(id) && loadsQueues(id) },
+]
+
+/** An entry exports nothing that only the other entries need. */
+const runtime = { name: 'runtime', test: /rolldown\/runtime/ }
+
+/** The ES modules take the texts from the file of the CommonJS modules: they are a third of the package. */
+const luaBeside = {
+  name: 'lua-beside',
+  resolveId(source: string) {
+    return source.endsWith('/lua-files.ts') ? { id: './lua-files.cjs', external: true } : undefined
+  },
+}
+const LUA_CHUNK = { name: 'lua-files', test: (id: string) => id === join(ROOT, 'src/redis/lua-files.ts') }
+
+/** A package as ES modules and as CommonJS, whose declarations serve both. */
+function built(folder: string, entry: Readonly<Record<string, string>>, groups: readonly object[]) {
+  const outputOptions = { comments: { jsdoc: false } }
+  const shared = { ...common, cwd: join(ROOT, folder), entry }
+  return [
+    {
+      ...shared,
+      format: 'esm',
+      dts: false,
+      clean: true,
+      plugins: [luaBeside, embedded, ascii, withoutEmptyChunks],
+      outputOptions: { ...outputOptions, codeSplitting: { groups, includeDependenciesRecursively: false } },
+    },
+    {
+      ...shared,
+      format: 'cjs',
+      shims: true,
+      dts: true,
+      plugins: [embedded, ascii],
+      outputOptions: {
+        ...outputOptions,
+        codeSplitting: { groups: [LUA_CHUNK, ...groups], includeDependenciesRecursively: false },
+        chunkFileNames: ({ name }: { name: string }) => (name === LUA_CHUNK.name ? '[name].cjs' : '[name]-[hash].cjs'),
+      },
+      hooks: {
+        'build:done': async ({ options }: { options: { outDir: string } }) => {
+          for (const name of Object.keys(entry)) {
+            await writeFile(join(options.outDir, `${name}.d.ts`), `export * from './${name}.cjs'\n`)
+          }
+        },
+      },
+    },
+  ] as unknown as UserConfig[]
+}
 
 export default defineConfig([
+  ...built('.', LIBRARY, groups),
+  ...Object.entries(PACKAGES).flatMap(([name, entries]) => built(join('packages', name), entries, [runtime])),
   {
     ...common,
-    entry: { ...ENTRIES, cli: 'src/cli/main.ts' },
+    cwd: join(ROOT, 'packages', 'cli'),
+    entry: { main: 'src/main.ts' },
     format: 'esm',
     dts: false,
     clean: true,
-    plugins: [embedded, ascii, withoutEmptyChunks, licenses],
-  },
-  { ...common, entry: ENTRIES, format: 'esm', dts: { emitDtsOnly: true }, plugins: [embedded] },
-  {
-    ...common,
-    entry: ENTRIES,
-    format: 'cjs',
-    shims: true,
-    dts: true,
-    plugins: [embedded, ascii, missingPackages(packagesOf)],
+    plugins: [ascii],
+    outputOptions: { codeSplitting: { groups: [{ name: 'cli', test: /src\/(?!main)[\w-]+\.ts$/ }] } },
   },
 ])

@@ -14,8 +14,10 @@ const COMPUTING = [
 const { TEST_PART: part } = process.env
 
 export default defineConfig({
+  // The packages import each other by their names.
+  resolve: { tsconfigPaths: true },
   test: {
-    include: part === 'computing' ? COMPUTING : ['test/**/*.test.ts'],
+    include: part === 'computing' ? COMPUTING : ['{test,packages/*/test}/**/*.test.ts'],
     // test/slow has a configuration of its own.
     exclude: [...configDefaults.exclude, 'test/slow/**', ...(part === 'waiting' ? COMPUTING : [])],
     globalSetup: ['test/global-setup.ts'],

@@ -8,8 +8,15 @@ import { rateLimit as expressRateLimit } from 'express-rate-limit'
 import { type FastifyInstance, fastify, type RouteHandlerMethod } from 'fastify'
 import { Redis } from 'ioredis'
 import { RedisStore } from 'rate-limit-redis'
-import { byApiKey, connectMiddleware, createGateway, fastifyMiddleware, type Middleware, rateLimit } from 'sluice/http'
 import { createLimiter } from 'sluice/limits'
+import {
+  byApiKey,
+  connectMiddleware,
+  createGateway,
+  fastifyMiddleware,
+  type Middleware,
+  rateLimit,
+} from 'sluice-gateway'
 import { connectionTo, type RedisAddress } from './harness/figure.ts'
 
 export interface ServerSpec {

@@ -1,6 +1,6 @@
-import { arrivalsOf } from '../src/simulate/load.ts'
-import { simulate as runSimulation } from '../src/simulate/simulation.ts'
-import { summarize } from '../src/simulate/summary.ts'
+import { arrivalsOf } from '../packages/cli/src/simulate/load.ts'
+import { simulate as runSimulation } from '../packages/cli/src/simulate/simulation.ts'
+import { summarize } from '../packages/cli/src/simulate/summary.ts'
 import { type Figure, inTurn } from './harness/figure.ts'
 import { costOf } from './harness/redis.ts'
 

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Queue } from 'bullmq'
 import type { Shape } from 'sluice'
-import { createMetrics } from 'sluice/metrics'
+import { createMetrics } from 'sluice-metrics'
 import { runCommand } from '../workers/services/run-command.ts'
 import { atLeast, atMost, compared, type Round, rounds } from './harness/compare.ts'
 import { type Bench, connectionTo, type Figure, inTurn, type Row } from './harness/figure.ts'

@@ -1,6 +1,6 @@
 // Jobs that call an API which allows 10 requests, refuses the next, and allows as many again after a second. The first
 // refusal holds the queue, the refused jobs come again by themselves, and the rate follows what the API takes. Needs a
-// Redis: REDIS_URL, or one on this machine, and the package structured-headers.
+// Redis: REDIS_URL, or one on this machine.
 //   npm run build && node examples/feedback.mjs
 import { once } from 'node:events'
 import { createServer } from 'node:http'

@@ -1,5 +1,5 @@
 // Webhooks of several customers, each endpoint a group: one endpoint answers 429 with the time to come back, and only
-// its own webhooks wait for that; one is broken, and its webhook comes again from the dead letters once it is fixed. Needs a Redis: REDIS_URL, or one on this machine, and the package structured-headers.
+// its own webhooks wait for that; one is broken, and its webhook comes again from the dead letters once it is fixed. Needs a Redis: REDIS_URL, or one on this machine.
 //   npm run build && node examples/groups.mjs
 import { once } from 'node:events'
 import { createServer } from 'node:http'

@@ -1,13 +1,13 @@
 // A server through which jobs come in over HTTP, into a queue of two places, and one route of which has a limit. It sends
 // requests to itself and shows the responses. Needs a Redis: REDIS_URL, or one on this machine, and the packages
-// fastify, fastify-plugin, @fastify/proxy-addr, ajv, ajv-formats, ipaddr.js, structured-headers and zod.
+// sluice-gateway and fastify.
 //   npm run build && node examples/http.mjs
 import { fastify } from 'fastify'
 import { Redis } from 'ioredis'
 import { ShapedQueue, ShapedWorker } from 'sluice'
-import { createGatewayClient } from 'sluice/client'
-import { byAddress, createGateway, fastifyHook, fastifyMiddleware, rateLimit } from 'sluice/http'
 import { createLimiter } from 'sluice/limits'
+import { byAddress, createGateway, fastifyHook, fastifyMiddleware, rateLimit } from 'sluice-gateway'
+import { createGatewayClient } from 'sluice-gateway/client'
 
 const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:6379' }
 const prefix = process.env.PREFIX ?? 'sluice-examples'

@@ -1,5 +1,5 @@
 // Mails through a provider that allows 20 a second and refuses what comes beyond that. Needs a Redis: REDIS_URL, or one on
-// this machine, and the packages nodemailer, smtp-server and structured-headers.
+// this machine, and the packages nodemailer and smtp-server.
 //   npm run build && node examples/mail.mjs
 import { once } from 'node:events'
 import { createTransport } from 'nodemailer'

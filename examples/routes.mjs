@@ -1,14 +1,14 @@
 // One limit before a route of Express and a route of Fastify: a caller cannot get twice as much by asking both. And routes
 // that add to a queue, and say when to come back if it is full. It sends requests to itself. Needs a Redis: REDIS_URL, or one on this machine, and the packages express, fastify,
-// fastify-plugin, @fastify/proxy-addr, ajv, ajv-formats, ipaddr.js, structured-headers and zod.
+// sluice-gateway.
 //   npm run build && node examples/routes.mjs
 import { once } from 'node:events'
 import express from 'express'
 import { fastify } from 'fastify'
 import { Redis } from 'ioredis'
 import { ShapedQueue } from 'sluice'
-import { byAddress, connectMiddleware, fastifyHook, rateLimit, refusalResponse } from 'sluice/http'
 import { createLimiter } from 'sluice/limits'
+import { byAddress, connectMiddleware, fastifyHook, rateLimit, refusalResponse } from 'sluice-gateway'
 
 const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:6379' }
 const redis = new Redis(connection.url)

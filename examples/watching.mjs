@@ -4,7 +4,7 @@
 //   npm run build && node examples/watching.mjs
 import { ShapedQueue, ShapedWorker } from 'sluice'
 import { Inspector } from 'sluice/inspect'
-import { createMetrics } from 'sluice/metrics'
+import { createMetrics } from 'sluice-metrics'
 
 const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:6379' }
 const prefix = process.env.PREFIX ?? 'sluice-examples'

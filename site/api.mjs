@@ -3,20 +3,24 @@ import { join, posix } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { Application, Converter, ReflectionKind } from 'typedoc'
 
-// Writes docs/api, which is not committed: a page for each entry of the package, from its types and their comments. With
+// Writes docs/api, which is not committed: a page for each entry of the packages, from its types and their comments. With
 // --check it writes nothing.
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const OUT = join(ROOT, 'docs', 'api')
 
-const { name, exports } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
-const paths = Object.keys(exports).filter((path) => !path.endsWith('.json'))
+/** The sources of the entries, by the names that they are imported by; not those for other packages of ours alone. */
+const { paths } = JSON.parse(readFileSync(join(ROOT, 'tsconfig.json'), 'utf8')).compilerOptions
+const entries = Object.entries(paths).filter(([name]) => !/\/(internal|program)\b|^sluice-programs$/.test(name))
+const names = new Map(entries.map(([name, [file]]) => [posix.dirname(file.slice(2)), name]))
 
 const app = await Application.bootstrapWithPlugins({
   plugin: ['typedoc-plugin-markdown'],
-  entryPoints: paths.map((path) => join(ROOT, 'src', path, 'index.ts')),
+  entryPoints: entries.map(([, [file]]) => join(ROOT, file)),
+  basePath: ROOT,
+  displayBasePath: ROOT,
   tsconfig: join(ROOT, 'site', 'tsconfig.json'),
-  name: 'The entries of the package',
+  name: 'The entries of the packages',
   readme: 'none',
   entryFileName: 'index',
   router: 'module',
@@ -38,7 +42,7 @@ const app = await Application.bootstrapWithPlugins({
 // Modules are named as they are imported, not by their folders.
 app.converter.on(Converter.EVENT_RESOLVE_BEGIN, ({ project }) => {
   for (const module of project.getReflectionsByKind(ReflectionKind.Module)) {
-    module.name = module.name === 'index' ? name : posix.join(name, module.name)
+    module.name = names.get(module.name.replace(/\/index$/, '')) ?? module.name
   }
 })
 

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import ts from 'typescript'
@@ -6,132 +6,61 @@ import { expect, test } from 'vitest'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 
-/** The files that lie directly in src. All but the index know nothing of Sluice but each other, and any room may import them. */
-const LEAVES = [
-  ...['call-options', 'effect-id', 'errors', 'listening-server', 'max-timer', 'mode'],
-  ...['plain-text', 'rate', 'secret-mask', 'version', 'waiting-line'],
-]
-/** The rooms of src, from the bottom up: each imports only leaves, itself and rooms further down. */
+/** The rooms of src, from the bottom up: each imports only files that lie directly in src, itself and rooms further down. */
 const ROOMS = [
   ...['redis', 'limits', 'shape', 'admission', 'departure', 'backend', 'feedback', 'reports', 'queue', 'worker'],
   // `src/index.ts`, the public surface of the rooms above, stands here: what follows builds on them.
-  ...[
-    'testing',
-    'egress',
-    'client',
-    'acl',
-    'simulate',
-    'inspect',
-    'sharding',
-    'audit',
-    'http',
-    'dashboard',
-    'doctor',
-    'metrics',
-  ],
-  ...['programs', 'cli'],
+  ...['testing', 'egress', 'acl', 'inspect', 'sharding', 'audit'],
 ]
 /** The library itself: what a job meets on its way. */
 const CORE = ROOMS.slice(0, ROOMS.indexOf('worker') + 1)
-/** Files in rooms that import no more than leaves do: nothing but leaves and each other. */
-const PURE = [
-  ...[
-    'redis/clock',
-    'redis/keys',
-    'shape/reserved-places',
-    'shape/durability',
-    'shape/groups',
-    'shape/shape',
-    'shape/stored',
-  ],
-  ...['limits/definition', 'limits/limit-keys', 'limits/queue-limits', 'limits/time-zone'],
+/** What stands between BullMQ and its users. */
+const KNOW_BULLMQ = ['admission', 'backend', 'departure', 'queue', 'redis', 'reports', 'sharding', 'worker']
+const BULLMQ_PACKAGES = ['gateway', 'workers']
+/** What looks at queues starts without BullMQ, which takes a while to load and much memory. */
+const LOOKING = [
+  ...['src/inspect/index.ts', 'src/internal.ts', 'packages/metrics/src/index.ts', 'packages/dashboard/src/index.ts'],
+  ...['packages/dashboard/src/program/program.ts', 'packages/programs/src/index.ts', 'packages/cli/src/open-cli.ts'],
+  ...['status', 'top', 'metrics'].map((command) => `packages/cli/src/commands/${command}.ts`),
 ]
-/** The way down. Each leads to the next; as there are no cycles, none of them leads back up. */
-const DOWNWARDS = ['index', 'worker/worker', 'backend/factory', 'backend/backend', 'redis/scripts']
-/** Only what stands between BullMQ and its users knows BullMQ. */
-const KNOW_BULLMQ = [
-  ...['add-call', 'flows', 'job-options'].map((name) => `admission/${name}`),
-  ...['backend', 'connections', 'dead-letters', 'factory', 'grouped-job'].map((name) => `backend/${name}`),
-  'departure/reply',
-  ...['flow-producer', 'options', 'queue', 'queue-events', 'unavailable'].map((name) => `queue/${name}`),
-  ...['bullmq-scripts', 'commands'].map((name) => `redis/${name}`),
-  'reports/telemetry',
-  'sharding/adds',
-  'sharding/queue',
-  ...['attempts', 'deadline', 'events', 'options', 'shaped-job', 'worker'].map((name) => `worker/${name}`),
-  ...[
-    'http/gateway/result-events',
-    'programs/db-writes/processor',
-    'programs/email/processor',
-    'programs/unrecoverable',
-    'programs/worker-program',
-  ],
-]
-/** The package's entries. */
-const INDEXES = [
-  'index',
-  'client/index',
-  'egress/index',
-  'egress/fetch/index',
-  'http/index',
-  'limits/index',
-  'inspect/index',
-  'metrics/index',
-  'dashboard/index',
-  'sharding/index',
-].map(inSrc)
-/** What the programs and the tests' helpers may take of the library, besides its index. */
-const ARITHMETIC = [
-  'errors',
-  'call-options',
-  'redis/deadlines',
-  'redis/unusable',
-  'rate',
-  'shape/shape',
-  'mode',
-  'effect-id',
-  'listening-server',
-  'plain-text',
-  'secret-mask',
-  // The index of http knows the gateway, and that BullMQ: the dashboard needs neither.
-  'http/adapters/fastify',
-  'http/auth/only-from',
-  'http/auth/token-file',
-  'http/auth/tokens',
-  'http/limits/address',
-  'http/responses/problem',
-  'egress/fetch/target',
-  'acl/roles',
-  'acl/rights',
-].map(inSrc)
 
-/** Fewer lines than these are no file of their own, unless several files need them. */
-const SMALL_LINES = 25
-/** The build makes this package part of ours. */
-const BUNDLED = 'lru-cache'
-/** The build replaces these modules. */
-const REPLACED = ['redis/lua-files', 'dashboard/web-files'].map(inSrc)
-/** Here each thing of a kind has a file, however small, and one file lists them. */
-const ONE_EACH = /^src\/(cli\/commands|doctor\/checks|egress\/profiles)\//
+interface Manifest {
+  readonly name: string
+  readonly exports: Readonly<Record<string, string | { readonly import: { readonly default: string } }>>
+  readonly dependencies?: Readonly<Record<string, string>>
+  readonly peerDependencies?: Readonly<Record<string, string>>
+}
+
+const PACKAGES = readdirSync(join(ROOT, 'packages'))
+const manifests = new Map(
+  ['.', ...PACKAGES.map((name) => `packages/${name}`)].map((folder) => [
+    folder,
+    JSON.parse(readFileSync(join(ROOT, folder, 'package.json'), 'utf8')) as Manifest,
+  ]),
+)
+/** The source of each entry, by the name that it is imported by. */
+const { paths } = JSON.parse(readFileSync(join(ROOT, 'tsconfig.json'), 'utf8')).compilerOptions as {
+  paths: Record<string, [string]>
+}
+const entries = new Map(Object.entries(paths).map(([name, [file]]) => [name, file.slice(2)]))
 
 const sources = new Map(
-  ['src', 'workers', 'lua'].flatMap((folder) =>
-    (readdirSync(join(ROOT, folder), { recursive: true }) as string[])
+  ['src', 'workers', ...PACKAGES.map((name) => `packages/${name}/src`)].flatMap((folder) =>
+    readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
       .map((file) => join(folder, file).replaceAll('\\', '/'))
-      .filter((file) => /\.(ts|mjs|lua)$/.test(file))
+      .filter((file) => /\.(ts|mjs)$/.test(file))
       .map((file) => [file, readFileSync(join(ROOT, file), 'utf8')] as const),
   ),
 )
-const imports = new Map([...sources].map(([file, source]) => [file, importsOf(file, source)]))
+/** What each file imports, as written; types count. */
+const written = new Map(
+  [...sources].map(([file, source]) => [file, ts.preProcessFile(source).importedFiles.map(({ fileName }) => fileName)]),
+)
+/** The files and packages that it imports: an entry of ours counts as its file. */
+const imports = new Map([...written].map(([file, names]) => [file, names.map((name) => resolved(file, name))]))
 
-function inSrc(name: string): string {
-  return `src/${name}.ts`
-}
-
-/** The files and packages that a file imports; types count. */
-function importsOf(file: string, source: string): string[] {
-  if (file.endsWith('.lua')) return []
-  return ts.preProcessFile(source).importedFiles.map(({ fileName }) => named(file, fileName))
+function resolved(file: string, name: string): string {
+  return name.startsWith('.') ? join(dirname(file), name).replaceAll('\\', '/') : (entries.get(name) ?? name)
 }
 
 /** What a file loads at once: neither types nor what it imports when it is needed. */
@@ -142,12 +71,8 @@ function loadedBy(file: string): string[] {
       ? statement.importClause?.phaseModifier === ts.SyntaxKind.TypeKeyword
       : !ts.isExportDeclaration(statement) || statement.isTypeOnly
     const from = (statement as ts.ImportDeclaration | ts.ExportDeclaration).moduleSpecifier
-    return from && !isType ? [named(file, (from as ts.StringLiteral).text)] : []
+    return from && !isType ? [resolved(file, (from as ts.StringLiteral).text)] : []
   })
-}
-
-function named(file: string, imported: string): string {
-  return imported.startsWith('.') ? join(dirname(file), imported).replaceAll('\\', '/') : imported
 }
 
 /** Every file and every import of it that a rule forbids. */
@@ -170,19 +95,11 @@ function cycle(file: string, path: readonly string[] = []): string[] | undefined
 }
 const done = new Set<string>()
 
-function leadsTo(from: string, to: string, seen = new Set<string>()): boolean {
-  if (from === to) return true
-  if (seen.has(from)) return false
-  seen.add(from)
-  return (imports.get(from) ?? []).some((imported) => leadsTo(imported, to, seen))
-}
-
-/** The packages that a file needs, itself or through what it imports; types count, Node's own modules do not. */
-function packagesOf(file: string): string[] {
+/** A file, and all that it imports itself or through others. */
+function reached(file: string, by: (file: string) => readonly string[]): string[] {
   const files = new Set([file])
-  for (const one of files) for (const imported of imports.get(one) ?? []) if (isLocal(imported)) files.add(imported)
-  const packages = [...files].flatMap((one) => (imports.get(one) ?? []).filter((imported) => !isLocal(imported)))
-  return [...new Set(packages)].filter((name) => !name.startsWith('node:')).toSorted()
+  for (const one of files) for (const imported of by(one)) files.add(imported)
+  return [...files]
 }
 
 /** The room of a file of src, '' for one that lies directly in src. */
@@ -190,170 +107,123 @@ function roomOf(file: string): string {
   return /^src\/([^/]+)\//.exec(file)?.[1] ?? ''
 }
 
-const isCore = (file: string) => dirname(file) === 'src' || CORE.includes(roomOf(file))
-const isLocal = (imported: string) => imports.has(imported)
+/** The folder of the package that a file belongs to. */
+function packageOf(file: string): string {
+  return /^packages\/[^/]+/.exec(file)?.[0] ?? '.'
+}
+
+/** `ajv` of `ajv/dist/2020.js`, `@fastify/cookie` of itself. */
+function nameOf(imported: string): string {
+  return imported
+    .split('/')
+    .slice(0, imported.startsWith('@') ? 2 : 1)
+    .join('/')
+}
 
 test('imports never run in a circle', () => {
   expect([...imports.keys()].map((file) => cycle(file)).filter(Boolean)).toEqual([])
 })
 
-test('files lie in rooms; few lie directly in src', () => {
-  const files = [...imports.keys()].filter((file) => file.startsWith('src/'))
-  expect(files.filter((file) => dirname(file) === 'src').toSorted()).toEqual([...LEAVES, 'index'].map(inSrc).toSorted())
-  expect(LEAVES.length).toBeLessThan(12)
-  expect([...new Set(files.map(roomOf))].filter(Boolean).toSorted()).toEqual(ROOMS.toSorted())
-})
-
-test('the way down is index, worker, backend, scripts', () => {
-  for (const [i, name] of DOWNWARDS.slice(1).entries()) {
-    expect(leadsTo(inSrc(DOWNWARDS[i] as string), inSrc(name)), `${DOWNWARDS[i]} to ${name}`).toBe(true)
-    expect(leadsTo(inSrc(name), inSrc(DOWNWARDS[i] as string)), `${name} to ${DOWNWARDS[i]}`).toBe(false)
-  }
-})
-
-test('each room says what it knows at the top of one of its files', () => {
-  const saying = [...sources].flatMap(([file, source]) =>
-    source.startsWith(`// ${roomOf(file)}/: `) ? [[roomOf(file), /^((?:\/\/.*\n)+)/.exec(source)?.[1] ?? '']] : [],
-  )
-  expect(saying.map(([room]) => room).toSorted()).toEqual(ROOMS.toSorted())
-  expect(saying.filter(([, comment]) => !comment?.replaceAll('\n// ', ' ').includes('It must not know'))).toEqual([])
-})
-
 test('a room imports only what lies below it', () => {
-  const height = (file: string) => (file === 'src/index.ts' ? CORE.length - 0.5 : ROOMS.indexOf(roomOf(file)))
+  expect([...new Set([...sources.keys()].map(roomOf))].filter(Boolean).toSorted()).toEqual(ROOMS.toSorted())
+  const height = (file: string) => {
+    if (file === 'src/index.ts') return CORE.length - 0.5
+    return file.startsWith('src/internal') ? ROOMS.length : ROOMS.indexOf(roomOf(file))
+  }
   expect(
     offences(
       (file) => file.startsWith('src/'),
-      (imported, file) => isLocal(imported) && height(imported) > height(file),
+      (imported, file) => imported.startsWith('src/') && height(imported) > height(file),
     ),
   ).toEqual([])
-})
-
-test.each([
-  'inspect/index',
-  'metrics/index',
-  'dashboard/index',
-  'cli/open-cli',
-  'cli/commands/status',
-  'cli/commands/top',
-  'cli/commands/metrics',
-  'programs/dashboard/program',
-])('%s looks without BullMQ, which takes a while to load and much memory', (name) => {
-  const files = new Set([inSrc(name)])
-  for (const file of files) for (const loaded of loadedBy(file)) if (isLocal(loaded)) files.add(loaded)
-  expect([...files].filter((file) => loadedBy(file).includes('bullmq'))).toEqual([])
-})
-
-test('limits know no queue', () => {
-  expect(leadsTo('src/limits/index.ts', inSrc('backend/backend'))).toBe(false)
-  expect(leadsTo('src/limits/index.ts', inSrc('queue/queue'))).toBe(false)
-  expect(leadsTo('src/limits/index.ts', inSrc('shape/shape'))).toBe(false)
-})
-
-test.each([
-  ['client', ['structured-headers']],
-  ['egress', ['structured-headers']],
-  ['egress/fetch', ['undici']],
-])('sluice/%s needs only %j: it runs without BullMQ and Redis', (entry, packages) => {
-  expect(packagesOf(inSrc(`${entry}/index`)).filter((name) => name !== BUNDLED)).toEqual(packages)
-})
-
-test('no file of the client or of egress, but for fetch, reaches undici', () => {
-  const files = [...imports.keys()].filter((file) => /^src\/(client|egress\/(?!fetch\/))/.test(file))
-  expect(files.length).toBeGreaterThan(60)
-  expect(files.filter((file) => packagesOf(file).includes('undici'))).toEqual([])
 })
 
 test('the library knows feedback, and nothing of the downstreams that give it', () => {
-  expect(offences(isCore, (imported) => imported.startsWith('src/egress/'))).toEqual([])
-  expect(imports.get(inSrc('feedback/feedback'))).toEqual([])
-})
-
-test('leaves import nothing but leaves', () => {
-  const leaves = [...LEAVES, ...PURE].map(inSrc)
-  expect(leaves.filter((file) => !imports.has(file))).toEqual([])
   expect(
     offences(
-      (file) => leaves.includes(file),
-      (imported) => isLocal(imported) && !leaves.includes(imported),
+      (file) => CORE.includes(roomOf(file)),
+      (imported) => imported.startsWith('src/egress/'),
     ),
   ).toEqual([])
-})
-
-test('the library knows neither its programs nor its helpers for tests', () => {
-  expect(offences(isCore, (imported) => /^src\/(programs|testing)\//.test(imported))).toEqual([])
   expect(
-    offences(
-      (file) => isCore(file) || file.startsWith('src/testing/'),
-      (imported) => imported === 'src/index.ts',
+    reached('src/egress/index.ts', (file) => imports.get(file) ?? []).filter(
+      (one) => !sources.has(one) && !one.startsWith('node:'),
     ),
-  ).toEqual([])
+  ).toEqual(['structured-headers'])
 })
 
-test('programs and helpers for tests take the index of the library, or its arithmetic', () => {
-  const beside = (folder: string) => (imported: string) =>
-    isLocal(imported) && !imported.startsWith(folder) && !INDEXES.includes(imported) && !ARITHMETIC.includes(imported)
-  expect(offences((file) => file.startsWith('src/programs/'), beside('src/programs/'))).toEqual([])
-  expect(offences((file) => file.startsWith('src/testing/'), beside('src/testing/'))).toEqual([])
+test('only what stands between BullMQ and its users imports it, and never past its index', () => {
+  const users = [...imports].flatMap(([file, imported]) => (imported.includes('bullmq') ? [file] : []))
+  const rooms = users.filter((file) => file.startsWith('src/')).map(roomOf)
+  expect([...new Set(rooms)].toSorted()).toEqual(KNOW_BULLMQ)
+  const packages = users.filter((file) => file.startsWith('packages/')).map((file) => file.split('/')[1])
+  expect([...new Set(packages)].toSorted()).toEqual(BULLMQ_PACKAGES)
+  const past = (imported: string) => imported.startsWith('bullmq/')
+  expect(offences(() => true, past)).toEqual([])
 })
 
-test('workers take only programs, the entries of the library and of the dashboard, and the ids of its effects', () => {
-  const allowed = /^(src\/programs\/|src\/(index|effect-id|dashboard\/index)\.ts$|workers\/)/
-  expect(
-    offences(
-      (file) => file.startsWith('workers/'),
-      (imported) => isLocal(imported) && !allowed.test(imported),
-    ),
-  ).toEqual([])
+test.each(LOOKING)('%s looks without BullMQ', (file) => {
+  expect(reached(file, loadedBy)).not.toContain('bullmq')
 })
 
-test('http stands before the library, which knows nothing of it', () => {
-  expect(
-    offences(
-      (file) => file.startsWith('src/') && !/^src\/(dashboard|http|programs)\//.test(file),
-      (imported) => imported.startsWith('src/http/'),
-    ),
-  ).toEqual([])
+test('a package depends on what it imports, on nothing else, and reaches into no other', () => {
+  for (const [folder, { dependencies, peerDependencies }] of manifests) {
+    const files = [...written].filter(([file]) => packageOf(file) === folder && !file.startsWith('workers/'))
+    const names = files.flatMap(([, imported]) => imported.filter((name) => !/^(node:|\.)/.test(name)).map(nameOf))
+    const used = [...new Set(names)].filter((name) => name !== 'rolldown')
+    const stated = Object.keys({ ...dependencies, ...peerDependencies })
+    expect(used.filter((name) => !stated.includes(name))).toEqual([])
+    // What only loads others, or is found by its path, is not imported.
+    expect(stated.filter((name) => !used.includes(name) && !['uplot', 'ioredis', 'bullmq'].includes(name))).toEqual([])
+    const foreign = (imported: string) => sources.has(imported) && packageOf(imported) !== folder
+    const within = new Set(files.map(([file]) => file))
+    const named = new Set(entries.values())
+    expect(
+      offences(
+        (file) => within.has(file),
+        (imported) => foreign(imported) && !named.has(imported),
+      ),
+    ).toEqual([])
+  }
 })
 
-test('only their adapter knows a framework', () => {
-  expect(
-    offences(
-      (file) => file.startsWith('src/http/') && !file.startsWith('src/http/adapters/'),
-      (imported) => /^(fastify|fastify-plugin|express)$/.test(imported),
-    ),
-  ).toEqual([])
+test('each entry of a package has a source, and the other way round', () => {
+  const exported = [...manifests.values()].flatMap(({ name, exports }) =>
+    Object.keys(exports)
+      .filter((path) => path !== './package.json')
+      .map((path) => name + path.slice(1)),
+  )
+  expect(exported.toSorted()).toEqual([...entries.keys()].toSorted())
+  for (const file of entries.values()) expect(existsSync(join(ROOT, file)), file).toBe(true)
 })
 
-test('only the files that have to know BullMQ import it', () => {
-  const users = [...imports].filter(([file, imported]) => file.startsWith('src/') && imported.includes('bullmq'))
-  expect(users.map(([file]) => file).toSorted()).toEqual(KNOW_BULLMQ.map(inSrc).toSorted())
-})
-
-test('no import reaches into BullMQ past its index', () => {
-  expect(
-    offences(
-      () => true,
-      (imported) => imported.startsWith('bullmq/'),
-    ),
-  ).toEqual([])
-})
+test.each(['sluice/internal', 'sluice/internal/bullmq', 'sluice-gateway/internal'])(
+  '%s has what other packages take of it, and nothing else',
+  (entry) => {
+    const source = ts.createSourceFile('', sources.get(entries.get(entry) as string) as string, ts.ScriptTarget.Latest)
+    const names = source.statements.flatMap((statement) =>
+      ts.isExportDeclaration(statement) && statement.exportClause && ts.isNamedExports(statement.exportClause)
+        ? statement.exportClause.elements.map(({ name }) => name.text)
+        : [],
+    )
+    const taken = [...sources].flatMap(([, text]) =>
+      [...text.matchAll(/\{([^{}]*)\}\s*(?:from|=\s*await import\()\s*'([^']+)'/g)].flatMap(([, list, from]) =>
+        from === entry
+          ? (list as string).split(',').map((one) => one.replace(/^\s*type\s|\s+as\s.*$|:.*$/g, '').trim())
+          : [],
+      ),
+    )
+    const others = [...sources.values()].join('\n')
+    const loaded = (name: string) => new RegExp(`import\\('${entry}'\\)\\)\\.${name}\\b`).test(others)
+    expect(names.filter((name) => !taken.includes(name) && !loaded(name))).toEqual([])
+  },
+)
 
 test('only redis/lua-files.ts reads the texts of lua/', () => {
   const readers = [...sources].filter(
     ([file, source]) => file.startsWith('src/') && /['"`][^'"`]*\blua\/|\.lua[`'"]/.test(code(source)),
   )
-  expect(readers.map(([file]) => file)).toEqual([inSrc('redis/lua-files')])
-})
-
-test('a small file that one other file imports is part of that file', () => {
-  const importers = (file: string) => [...imports].filter(([, imported]) => imported.includes(file)).length
-  const small = [...sources].filter(
-    ([file, source]) => file.startsWith('src/') && source.split('\n').length <= SMALL_LINES && importers(file) === 1,
-  )
-  expect(
-    small.map(([file]) => file).filter((file) => ![...INDEXES, ...REPLACED].includes(file) && !ONE_EACH.test(file)),
-  ).toEqual([])
+  expect(readers.map(([file]) => file)).toEqual(['src/redis/lua-files.ts'])
 })
 
 test('what a module exports is named: no export *', () => {

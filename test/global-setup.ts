@@ -8,7 +8,7 @@ import { installedScripts } from '../src/redis/scripts.ts'
 import { startRedis } from '../workers/services/redis.ts'
 
 /** Programs that tests start as separate processes. */
-const PROGRAMS = ['workers/*.ts', 'src/cli/main.ts', 'test/*/**/programs/*.ts']
+const PROGRAMS = ['workers/*.ts', 'packages/cli/src/main.ts', '{test/*,packages/*/test}/**/programs/*.ts']
 
 declare module 'vitest' {
   interface ProvidedContext {

@@ -14,9 +14,9 @@ function replacedWords(): string[] {
   return rows.slice(1).flatMap((row) => (row.split('|').at(-2) ?? '').split(',').flatMap((word) => word.trim() || []))
 }
 
-const CODE = ['src', 'lua', 'web', 'examples'].flatMap((folder) =>
+const CODE = ['src', 'lua', 'packages', 'examples'].flatMap((folder) =>
   (readdirSync(join(ROOT, folder), { recursive: true }) as string[])
-    .filter((file) => /\.(m?ts|[cm]?js|lua|html|css)$/.test(file))
+    .filter((file) => /\.(m?ts|[cm]?js|lua|html|css)$/.test(file) && !/\/(test|dist|node_modules)\//.test(file))
     .map((file) => join(ROOT, folder, file)),
 )
 

@@ -1,6 +1,6 @@
 import { Job } from 'bullmq'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import * as http from '../src/http/index.ts'
+import * as http from '../packages/gateway/src/index.ts'
 import * as sluice from '../src/index.ts'
 import { Inspector } from '../src/inspect/index.ts'
 import { combine, createLimiter } from '../src/limits/index.ts'

@@ -1,5 +1,6 @@
 // Runs the jobs of a queue as configured PostgreSQL statements, each once. `--help` lists the settings.
-import { databaseWritesProgram } from '../src/programs/db-writes/program.ts'
-import { runProgram } from '../src/programs/program.ts'
+
+import { runProgram } from 'sluice-workers'
+import { databaseWritesProgram } from 'sluice-workers/db-writes'
 
 process.exit(await runProgram(databaseWritesProgram))

@@ -1,5 +1,6 @@
 // Sends the jobs of a queue as mail over SMTP. `--help` lists the settings.
-import { emailProgram } from '../src/programs/email/program.ts'
-import { runProgram } from '../src/programs/program.ts'
+
+import { runProgram } from 'sluice-workers'
+import { emailProgram } from 'sluice-workers/email'
 
 process.exit(await runProgram(emailProgram))

@@ -1,5 +1,6 @@
 // Sends the jobs of a queue as HTTP requests to configured targets. `--help` lists the settings.
-import { httpProgram } from '../src/programs/http/program.ts'
-import { runProgram } from '../src/programs/program.ts'
+
+import { runProgram } from 'sluice-workers'
+import { httpProgram } from 'sluice-workers/http'
 
 process.exit(await runProgram(httpProgram))

@@ -1,16 +1,7 @@
 import type { Redis } from 'ioredis'
+import { isDenied } from '../redis/failures.ts'
 import { commandsOfRole } from './acl-line.ts'
 import type { Role } from './roles.ts'
-
-/** Inside a script, Redis 7.0 words the error differently. */
-const DENIED = /^NOPERM\b|The user executing the script can't/
-/** Managed servers may disable or rename administrative commands. */
-const UNKNOWN = /^ERR unknown (sub)?command/i
-
-/** Whether Redis reports that the user, or any user, may not run the command. */
-export function isDenied(error: unknown): error is Error {
-  return error instanceof Error && (DENIED.test(error.message) || UNKNOWN.test(error.message))
-}
 
 /**
  * A script can ask what its user may run, without running it (redis.acl_check_cmd, since 7.0). Returns the indices of

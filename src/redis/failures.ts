@@ -42,3 +42,13 @@ export function isLoading({ message }: Error): boolean {
 export function isOutOfMemory({ message }: Error): boolean {
   return message.startsWith('OOM ')
 }
+
+/** Inside a script, Redis 7.0 words the error differently. */
+const DENIED = /^NOPERM\b|The user executing the script can't/
+/** Managed servers may disable or rename administrative commands. */
+const UNKNOWN = /^ERR unknown (sub)?command/i
+
+/** Whether Redis reports that the user, or any user, may not run the command. */
+export function isDenied(error: unknown): error is Error {
+  return error instanceof Error && (DENIED.test(error.message) || UNKNOWN.test(error.message))
+}

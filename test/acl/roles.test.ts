@@ -1,7 +1,9 @@
 import { once } from 'node:events'
 import { QueueEvents, UnrecoverableError } from 'bullmq'
 import { afterEach, beforeAll, expect, onTestFinished, test, vi } from 'vitest'
-import { ModeSwitch, rateLimit } from '../../src/http/index.ts'
+import { runHere } from '../../packages/cli/test/run-here.ts'
+import { ModeSwitch, rateLimit } from '../../packages/gateway/src/index.ts'
+import { post, startGateway, told, workerOf } from '../../packages/gateway/test/jobs/support.ts'
 import {
   type FeedbackSource,
   ShapedFlowProducer,
@@ -13,9 +15,7 @@ import {
 import { Inspector } from '../../src/inspect/inspector.ts'
 import { createLimiter } from '../../src/limits/index.ts'
 import { moveShardedQueue, ShardedQueue } from '../../src/sharding/index.ts'
-import { runHere } from '../cli/run-here.ts'
 import { runs } from '../faults/support/functions.ts'
-import { post, startGateway, told, workerOf } from '../http/gateway/support.ts'
 import { PATIENT } from '../limits/support/limiters.ts'
 import type { TestRedis } from '../support/redis.ts'
 import { eventsOf, jobs } from '../worker/support.ts'

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { afterAll, describe, expect, test } from 'vitest'
+import { type PlaceView, readPlace } from '../../packages/gateway/src/jobs/job-place.ts'
 import { CannotStartInTimeError } from '../../src/errors.ts'
-import { type PlaceView, readPlace } from '../../src/http/gateway/job-place.ts'
 import { Inspector } from '../../src/inspect/index.ts'
 import { HeldQueue } from '../model/held-queue.ts'
 import { useRedis } from '../support/redis.ts'

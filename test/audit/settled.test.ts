@@ -1,11 +1,11 @@
 import { afterAll, expect, test } from 'vitest'
+import { randomOf } from '../../packages/cli/src/simulate/random.ts'
 import type { ShapedJobsOptions } from '../../src/admission/job-options.ts'
 import { audit } from '../../src/audit/audit.ts'
 import type { LimitAudit } from '../../src/audit/limit-audit.ts'
 import { Inspector } from '../../src/inspect/index.ts'
 import type { QueueLimit } from '../../src/limits/queue-limits.ts'
 import type { Shape } from '../../src/shape/shape.ts'
-import { randomOf } from '../../src/simulate/random.ts'
 import { HeldQueue } from '../model/held-queue.ts'
 import { useRedis } from '../support/redis.ts'
 

@@ -13,7 +13,7 @@ function project() {
     writeFileSync(join(root, file), text)
   }
   const alone = ['embedded-files.ts', 'node_modules/.package-lock.json', 'tsconfig.json']
-  const files = [...alone, 'lua/redis/a.lua', 'src/a/b.ts', 'web/a.js']
+  const files = [...alone, 'lua/redis/a.lua', 'src/a/b.ts', 'packages/a/src/a.js']
   for (const file of [...files, 'workers/start.mjs']) write(file, 'text')
   const made: string[] = []
   const start = (at = root): Promise<string> =>

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { parseStatements } from '../../src/programs/db-writes/statements.ts'
+import { parseStatements } from '../../packages/workers/src/db-writes/statements.ts'
 import { exampleSeed, makeOutbox } from '../../workers/demo/outbox/make-outbox.ts'
 import { OutboxError, type OutboxLine, readOutbox } from '../../workers/demo/read-outbox.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'

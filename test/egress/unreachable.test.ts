@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { expect, onTestFinished, test } from 'vitest'
-import { egressFetch } from '../../src/egress/fetch/index.ts'
+import { egressFetch } from '../../packages/fetch/src/index.ts'
 import { profiles } from '../../src/egress/index.ts'
 import { findFreePort } from '../../workers/services/free-port.ts'
 

@@ -1,8 +1,8 @@
 import { FlowProducer, Queue } from 'bullmq'
 import { expect, test } from 'vitest'
+import { randomOf } from '../../packages/cli/src/simulate/random.ts'
 import type { ShapedBackend } from '../../src/backend/backend.ts'
 import { GroupFullError, ShapedFlowProducer, type ShapedQueue, TooLargeError } from '../../src/index.ts'
-import { randomOf } from '../../src/simulate/random.ts'
 import { useRedis } from '../support/redis.ts'
 import { eventsOf, Workshop } from '../worker/support.ts'
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
+import { randomOf } from '../../packages/cli/src/simulate/random.ts'
 import type { ShapedQueue } from '../../src/index.ts'
-import { randomOf } from '../../src/simulate/random.ts'
 import { lettersOf } from '../failures/support.ts'
 import { useRedis } from '../support/redis.ts'
 import { eventsOf, Workshop } from '../worker/support.ts'

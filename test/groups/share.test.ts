@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, test } from 'vitest'
+import { randomOf } from '../../packages/cli/src/simulate/random.ts'
 import { GroupFullError, QueueFullError, type Shape, type ShapedQueue, TooLargeError } from '../../src/index.ts'
 import { Inspector } from '../../src/inspect/index.ts'
-import { randomOf } from '../../src/simulate/random.ts'
 import { HeldQueue } from '../model/held-queue.ts'
 import { useRedis } from '../support/redis.ts'
 import { Workshop } from '../worker/support.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { holdText } from '../../src/cli/queue-text.ts'
+import { holdText } from '../../packages/cli/src/queue-text.ts'
 import {
   InvalidLimitError,
   InvalidShapeError,

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { fastify } from 'fastify'
 import { expect, test } from 'vitest'
-import { dashboard } from '../../src/dashboard/index.ts'
+import { dashboard } from '../../packages/dashboard/src/index.ts'
 import { applyFeedback, encodeFeedbackRequest } from '../../src/feedback/request.ts'
 import type { Shape, ShapedQueue } from '../../src/index.ts'
 import type { QueueLimit } from '../../src/limits/queue-limits.ts'

@@ -1,7 +1,7 @@
+import { type Random, randomOf } from '../../packages/cli/src/simulate/random.ts'
 import type { EncodedAdapt } from '../../src/feedback/options.ts'
 import type { QueueLimit } from '../../src/limits/queue-limits.ts'
 import type { Shape, ShapeOverride } from '../../src/shape/shape.ts'
-import { type Random, randomOf } from '../../src/simulate/random.ts'
 import type { Locks } from './fleet.ts'
 import type { WorkerTraits } from './fleet-worker.ts'
 import type { Change, Holds, Waiting } from './schedule.ts'

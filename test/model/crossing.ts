@@ -1,6 +1,6 @@
+import { randomOf } from '../../packages/cli/src/simulate/random.ts'
 import { intervalUs as exactIntervalUs, parseRate, type RateInput } from '../../src/rate.ts'
 import type { Shape, ShapeOverride } from '../../src/shape/shape.ts'
-import { randomOf } from '../../src/simulate/random.ts'
 import { type Combination, type Event, SHARED } from './combination.ts'
 import { CHECKS_UNTIL_FOUND, type Departed, Fleet, type Lost } from './fleet.ts'
 import { type Change, type Holds, Schedule, type Waiting } from './schedule.ts'

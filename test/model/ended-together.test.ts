@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
+import { randomOf } from '../../packages/cli/src/simulate/random.ts'
 import type { QueueLimit } from '../../src/limits/queue-limits.ts'
-import { randomOf } from '../../src/simulate/random.ts'
 import { useRedis } from '../support/redis.ts'
 import { type Combination, START_US } from './combination.ts'
 import { Crossing } from './crossing.ts'

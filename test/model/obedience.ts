@@ -1,5 +1,5 @@
+import { randomOf } from '../../packages/cli/src/simulate/random.ts'
 import type { Shape } from '../../src/index.ts'
-import { randomOf } from '../../src/simulate/random.ts'
 import { Fleet } from './fleet.ts'
 import { ObedientProducer } from './obedient-producer.ts'
 import { type VirtualScripts, VirtualWorld } from './virtual-redis.ts'

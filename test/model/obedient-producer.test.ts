@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
+import { randomOf } from '../../packages/cli/src/simulate/random.ts'
 import type { QueueLimit } from '../../src/limits/queue-limits.ts'
-import { randomOf } from '../../src/simulate/random.ts'
 import { useRedis } from '../support/redis.ts'
 import { type Obedience, obey, ROUND_TRIP_US, type Scenario } from './obedience.ts'
 import { VirtualScripts } from './virtual-redis.ts'

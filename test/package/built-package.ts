@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { cp, mkdir, mkdtemp, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, inject } from 'vitest'
@@ -9,7 +9,7 @@ import { runCommand } from '../../workers/services/run-command.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** What a check-out has and a package does not need to be built. */
-const LEFT_OUT = /^(?:node_modules|dist|coverage|site|\.(?!gitignore$).*|.*\.tgz)$/
+const LEFT_OUT = /^(?:node_modules|coverage|site|\.(?!gitignore$).*|.*\.tgz)$/
 
 const BUILD_TIMEOUT_MS = 600_000
 const LOOK_MS = 100
@@ -20,8 +20,8 @@ export interface BuiltPackage {
   readonly folder: string
   /** A folder of the file's own, for projects that install the package: no node_modules above it. */
   readonly projects: string
-  /** Runs npm's pack in the copy. @returns the path of the tarball */
-  pack(): Promise<string>
+  /** Runs npm's pack for the library and the packages around it. @returns the paths of the tarballs by their names */
+  pack(): Promise<ReadonlyMap<string, string>>
 }
 
 /** Builds the package before the tests of a file, unless another file of this run has. */
@@ -41,9 +41,10 @@ export function useBuiltPackage(): BuiltPackage {
       return projects
     },
     pack: async () => {
-      const output = await npm(folder, ['pack', '--ignore-scripts', '--json', '--pack-destination', projects])
-      const [packed] = JSON.parse(output) as [{ filename: string }]
-      return join(projects, packed.filename)
+      const all = ['--workspaces', '--include-workspace-root']
+      const output = await npm(folder, ['pack', ...all, '--ignore-scripts', '--json', '--pack-destination', projects])
+      const packed = JSON.parse(output) as { name: string; filename: string }[]
+      return new Map(packed.map(({ name, filename }) => [name, join(projects, filename)]))
     },
   }
 }
@@ -69,14 +70,26 @@ async function build(folder: string): Promise<void> {
   // In CI, the check-out has been built for all who need it.
   const isBuilt = process.env.PACKAGE_IS_BUILT === '1'
   for (const name of await readdir(ROOT)) {
-    if ((isBuilt && name === 'dist') || !LEFT_OUT.test(name))
-      await cp(join(ROOT, name), join(folder, name), { recursive: true })
+    if (LEFT_OUT.test(name)) continue
+    const filter = (file: string) => !/[\\/]node_modules$/.test(file) && (isBuilt || basename(file) !== 'dist')
+    await cp(join(ROOT, name), join(folder, name), { recursive: true, filter })
   }
-  await symlink(join(ROOT, 'node_modules'), join(folder, 'node_modules'), 'junction')
+  await linkPackages(folder)
   if (isBuilt) return
   // Not by npm, which would run it in the check-out that node_modules belongs to.
   const tsdown = join(ROOT, 'node_modules', 'tsdown', 'dist', 'run.mjs')
   await runCommand(process.execPath, [tsdown, '--log-level', 'error'], { cwd: folder, timeoutMs: PATIENCE_MS })
+}
+
+/** The packages of others are those of the check-out; ours are those of the copy. */
+async function linkPackages(folder: string): Promise<void> {
+  const [from, to] = [join(ROOT, 'node_modules'), join(folder, 'node_modules')]
+  await mkdir(to)
+  for (const name of await readdir(from)) {
+    // Relative: the folder gets another name once all is built.
+    const own = name === 'sluice' ? '..' : join('..', 'packages', name.replace('sluice-', ''))
+    await symlink(/^sluice($|-)/.test(name) ? own : join(from, name), join(to, name), 'dir')
+  }
 }
 
 /** At the lowest priority, as in CI, npm and the compiler may have to wait for long. */

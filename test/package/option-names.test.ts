@@ -1,11 +1,18 @@
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
-import { createGatewayClient } from '../../src/client/index.ts'
-import { dashboard } from '../../src/dashboard/index.ts'
+import { dashboard } from '../../packages/dashboard/src/index.ts'
+import { createGatewayClient } from '../../packages/gateway/src/client/index.ts'
+import {
+  byAddress,
+  byApiKey,
+  fleetShedder,
+  processShedder,
+  requestsInFlight,
+  tokens,
+} from '../../packages/gateway/src/index.ts'
+import { createMetrics, startMetricsServer } from '../../packages/metrics/src/index.ts'
 import { InvalidInputError } from '../../src/errors.ts'
-import { byAddress, byApiKey, fleetShedder, processShedder, requestsInFlight, tokens } from '../../src/http/index.ts'
 import { createLimiter } from '../../src/limits/index.ts'
-import { createMetrics, startMetricsServer } from '../../src/metrics/index.ts'
 
 // What plain JavaScript can write: a name that is wrong must not switch off in silence what it was to switch on.
 

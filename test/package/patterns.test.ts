@@ -9,10 +9,10 @@ const { checkSync } = await import('recheck')
 
 const ROOT = new URL('../../', import.meta.url).pathname
 
-/** These read nothing but texts of this package and of BullMQ: the Lua, and the page and its scripts in web/. */
+/** These read nothing but texts of this package and of BullMQ: the Lua, and the page and its scripts. */
 const OWN_TEXTS = [
   'src/acl/',
-  'src/dashboard/page-document.ts',
+  'packages/dashboard/src/page-document.ts',
   'src/redis/lua-composer.ts',
   'src/redis/scripts.ts',
   'src/redis/bullmq-scripts.ts',
@@ -22,7 +22,7 @@ const OWN_TEXTS = [
 const COMPUTED: Readonly<Record<string, string>> = {
   'src/egress/rule-match.ts': 'the rules are those of the program, and meet 64 kB at most',
   'src/egress/signals/instant.ts': 'dates: every part has a fixed length',
-  'src/programs/common-settings.ts': 'a list of names',
+  'packages/programs/src/program-settings.ts': 'a list of names',
   'src/secret-mask.ts': 'the secrets are those of the program, and nothing in their patterns repeats without a bound',
 }
 
@@ -33,14 +33,14 @@ function sourcesIn(folder: string): string[] {
   return readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
     .filter((file) => /\.(?:ts|js)$/.test(file))
     .map((file) => `${folder}/${file}`)
-    .filter((file) => !OWN_TEXTS.some((own) => file.startsWith(own)))
+    .filter((file) => !/\/(?:test|dist|node_modules)\//.test(file) && !OWN_TEXTS.some((own) => file.startsWith(own)))
 }
 
 /** The patterns of all files: as literals, with the first file of each, and the files that compute some. */
 function patterns() {
   const literals = new Map<string, string>()
   const computing = new Set<string>()
-  for (const file of [...sourcesIn('src'), ...sourcesIn('web')]) {
+  for (const file of [...sourcesIn('src'), ...sourcesIn('packages')]) {
     const text = readFileSync(join(ROOT, file), 'utf8')
     // Most files have none.
     if (!text.includes('RegExp') && !/[=(,:?[&|!]\s*\/[^/*\s]/.test(text)) continue

@@ -17,6 +17,16 @@ test('the version of the code, of the manifest and of the lock file are the newe
   expect([VERSION, manifest.version, lock.version, lock.packages[''].version]).toEqual(Array(4).fill(newest?.[1]))
 })
 
+test('all packages have one version, and ask for that of each other', () => {
+  for (const name of readdirSync(join(ROOT, 'packages'))) {
+    const { version, ...rest } = JSON.parse(readFileSync(join(ROOT, 'packages', name, 'package.json'), 'utf8'))
+    const ours = Object.entries({ ...rest.dependencies, ...rest.peerDependencies }).filter(([one]) =>
+      /^sluice/.test(one),
+    )
+    expect([version, ...ours.map(([, wanted]) => wanted)]).toEqual(Array(ours.length + 1).fill(VERSION))
+  }
+})
+
 test('a release has the notes of its version, and no others', () => {
   const text =
     '# Changelog\n\n## [Unreleased]\n\n- c\n\n## [1.1.0] - 2026-02-01\n\n### Added\n\n- b\n\n## [1.0.0] - 2026-01-01\n\n- a\n'
@@ -50,7 +60,9 @@ test('a tag publishes with provenance, which needs an identity of the job', () =
   const { on, jobs } = parse(readFileSync(join(ROOT, '.github/workflows/release.yml'), 'utf8'))
   expect(on.push.tags).toEqual(['v*'])
   expect(jobs.publish.permissions['id-token']).toBe('write')
-  expect(commandsOf(jobs.publish)).toContain('npm publish ./sluice-*.tgz --provenance --access public')
+  expect(commandsOf(jobs.publish)).toContain(
+    'for package in ./sluice-*.tgz; do npm publish "$package" --provenance --access public; done',
+  )
 })
 
 test('what may write and sign runs no code of packages', () => {
@@ -59,7 +71,7 @@ test('what may write and sign runs no code of packages', () => {
   expect(commandsOf(jobs.package)).toContain('bash .ci/run')
   expect(jobs.publish.needs).toBe('package')
   expect(commandsOf(jobs.publish).map((command) => command.split(' ').slice(0, 2).join(' '))).toEqual([
-    'npm publish',
+    'for package',
     'gh release',
   ])
 })
@@ -92,6 +104,7 @@ function commandsOf({ steps }: Job): string[] {
 
 test('npm publishes the manifest as it is', () => {
   // npm 11 warns about a path that begins with ./ and writes another.
-  const paths = Object.values(manifest.bin as Record<string, string>)
+  const { bin } = JSON.parse(readFileSync(join(ROOT, 'packages/cli/package.json'), 'utf8'))
+  const paths = Object.values(bin as Record<string, string>)
   expect(paths.filter((path) => path.startsWith('./'))).toEqual([])
 })

@@ -1,12 +1,11 @@
 import { readFileSync } from 'node:fs'
-import { NEEDED_PACKAGES } from '../../src/cli/needed-packages.ts'
-import { METRICS } from '../../src/metrics/create-metrics.ts'
-import { commonTable } from '../../src/programs/common-settings.ts'
-import { databaseWritesProgram } from '../../src/programs/db-writes/program.ts'
-import { emailProgram } from '../../src/programs/email/program.ts'
-import { gatewayTable } from '../../src/programs/gateway/settings.ts'
-import { httpProgram } from '../../src/programs/http/program.ts'
-import type { SettingTable } from '../../src/programs/settings.ts'
+import { gatewayTable } from '../../packages/gateway/src/program/settings.ts'
+import { METRICS } from '../../packages/metrics/src/create-metrics.ts'
+import type { SettingTable } from '../../packages/programs/src/settings.ts'
+import { commonTable } from '../../packages/workers/src/common-settings.ts'
+import { databaseWritesProgram } from '../../packages/workers/src/db-writes/program.ts'
+import { emailProgram } from '../../packages/workers/src/email/program.ts'
+import { httpProgram } from '../../packages/workers/src/http/program.ts'
 import { GROUP_FIELDS } from '../../src/shape/groups.ts'
 import { settableFields } from '../../src/shape/shape.ts'
 import { documents } from '../package/code-blocks.ts'
@@ -86,11 +85,6 @@ const BLOCKS: Readonly<Record<string, (declarations: Declarations) => string>> =
   'db-writes-settings': () => settingsTable([databaseWritesProgram.settings], COMMON),
   'http-settings': () => settingsTable([httpProgram.settings], COMMON),
   'global-options': () => globalOptionsTable(),
-  packages: () =>
-    table(
-      ['command', 'packages beside `sluice`, `bullmq` and `ioredis`'],
-      Object.entries(NEEDED_PACKAGES).map(([name, packages]) => [`\`${name}\``, `\`${packages.join(' ')}\``]),
-    ),
   errors: (declarations) => errorsTable(declarations),
 }
 

@@ -1,7 +1,7 @@
 import type { EventEmitter } from 'node:events'
 import { type Argument, Command, Help, type Option } from 'commander'
-import { COMMANDS } from '../../src/cli/command-list.ts'
-import { addGlobalOptions } from '../../src/cli/global-options.ts'
+import { COMMANDS } from '../../packages/cli/src/command-list.ts'
+import { addGlobalOptions } from '../../packages/cli/src/global-options.ts'
 import { table } from './tables.ts'
 
 export function globalOptionsTable(): string {

@@ -20,16 +20,19 @@ interface Declaration {
   readonly extended: readonly string[]
 }
 
-/** Interfaces and classes of src by name. Only exported ones: what is not is no part of a reference. */
+/** Interfaces and classes of src and of the packages by name. Only exported ones: what is not is no part of a reference. */
 export class Declarations {
   readonly #found = new Map<string, Declaration>()
 
   constructor() {
-    const files = (readdirSync(join(ROOT, 'src'), { recursive: true }) as string[]).filter((file) =>
-      file.endsWith('.ts'),
+    const folders = ['src', ...readdirSync(join(ROOT, 'packages')).map((name) => join('packages', name, 'src'))]
+    const files = folders.flatMap((folder) =>
+      readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+        .filter((file) => file.endsWith('.ts'))
+        .map((file) => join(ROOT, folder, file)),
     )
     for (const file of files) {
-      const text = readFileSync(join(ROOT, 'src', file), 'utf8')
+      const text = readFileSync(file, 'utf8')
       const source = ts.createSourceFile(file, text, ts.ScriptTarget.ES2022, true)
       for (const node of source.statements) this.#note(node)
     }

@@ -1,7 +1,7 @@
-import * as client from '../../src/client/index.ts'
-import * as fetching from '../../src/egress/fetch/index.ts'
+import * as fetching from '../../packages/fetch/src/index.ts'
+import * as client from '../../packages/gateway/src/client/index.ts'
+import * as http from '../../packages/gateway/src/index.ts'
 import * as egress from '../../src/egress/index.ts'
-import * as http from '../../src/http/index.ts'
 import * as sluice from '../../src/index.ts'
 import * as inspect from '../../src/inspect/index.ts'
 import * as limits from '../../src/limits/index.ts'
@@ -12,10 +12,10 @@ const ENTRIES = {
   sluice,
   'sluice/limits': limits,
   'sluice/inspect': inspect,
-  'sluice/client': client,
+  'sluice-gateway/client': client,
   'sluice/egress': egress,
-  'sluice/egress/fetch': fetching,
-  'sluice/http': http,
+  'sluice-fetch': fetching,
+  'sluice-gateway': http,
 }
 
 /** The names of the exported errors, with the first entry that exports each. */

@@ -1,5 +1,5 @@
 import ts from 'typescript'
-import type { SettingTable } from '../../src/programs/settings.ts'
+import type { SettingTable } from '../../packages/programs/src/settings.ts'
 import type { Declarations, Member } from './declarations.ts'
 
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {

@@ -1,10 +1,10 @@
 import type { Job } from 'bullmq'
 import { expect, test, vi } from 'vitest'
+import { useSluice } from '../../packages/cli/test/sluice-process.ts'
 import type { Shape } from '../../src/index.ts'
 import { shardPrefix } from '../../src/redis/shards.ts'
 import type { ShardedWorker } from '../../src/sharding/index.ts'
 import { worstWindow } from '../../src/testing/worst-window.ts'
-import { useSluice } from '../cli/sluice-process.ts'
 import { useRedis } from '../support/redis.ts'
 import { ShardShop } from './support/shop.ts'
 

@@ -2,9 +2,9 @@ import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
+import { readEvents } from '../../packages/dashboard/test/server/event-reader.ts'
+import { shapedQueue } from '../../packages/dashboard/test/server/support.ts'
 import { ShapedWorker } from '../../src/index.ts'
-import { readEvents } from '../dashboard/server/event-reader.ts'
-import { shapedQueue } from '../dashboard/server/support.ts'
 import { useRedis } from '../support/redis.ts'
 
 /** How long it runs; DASHBOARD_SECONDS. */
@@ -31,7 +31,7 @@ test(
         }),
     )
     onTestFinished(async () => void (await Promise.all(workers.map((worker) => worker.close()))))
-    const server = fork(new URL('../dashboard/server/memory-server.ts', import.meta.url), [], {
+    const server = fork(new URL('../../packages/dashboard/test/server/memory-server.ts', import.meta.url), [], {
       execArgv: ['--import', 'tsx', '--expose-gc'],
       env: { ...process.env, DASHBOARD_REDIS: JSON.stringify({ connection: redis.connection, prefix: redis.prefix }) },
     })

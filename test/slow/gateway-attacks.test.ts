@@ -1,14 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { quantile } from '../../bench/harness/statistics.ts'
-import { ATTACKS } from '../http/support/attacks.ts'
-import { startCallers } from '../http/support/callers.ts'
-import { ANY, startGateway } from '../programs/gateway-support.ts'
+import { ANY, startGateway } from '../../packages/gateway/test/program/support.ts'
+import { ATTACKS } from '../../packages/gateway/test/support/attacks.ts'
+import { startCallers } from '../../packages/gateway/test/support/callers.ts'
 import { useProcesses } from '../support/processes.ts'
 import { useRedis } from '../support/redis.ts'
 
-const WATCHED = new URL('../http/programs/watched-gateway.ts', import.meta.url)
-const ATTACKER = new URL('../http/programs/attacker.ts', import.meta.url)
+const WATCHED = new URL('../../packages/gateway/test/programs/watched-gateway.ts', import.meta.url)
+const ATTACKER = new URL('../../packages/gateway/test/programs/attacker.ts', import.meta.url)
 const KEYS_TIMEOUT_MS = 3_600_000
 const MEBIBYTE = 2 ** 20
 

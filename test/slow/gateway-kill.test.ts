@@ -1,5 +1,5 @@
 import { test } from 'vitest'
-import { killUnderLoad } from '../http/support/kill-under-load.ts'
+import { killUnderLoad } from '../../packages/gateway/test/support/kill-under-load.ts'
 import { useProcesses } from '../support/processes.ts'
 import { useRedis } from '../support/redis.ts'
 

@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Job } from 'bullmq'
 import { expect, test } from 'vitest'
+import { useSluice } from '../../packages/cli/test/sluice-process.ts'
 import type { Shape, ShapedQueue } from '../../src/index.ts'
 import type { ShardedQueue, ShardedWorker } from '../../src/sharding/index.ts'
 import { worstWindow } from '../../src/testing/worst-window.ts'
-import { useSluice } from '../cli/sluice-process.ts'
 import { ShardShop } from '../sharding/support/shop.ts'
 import { useRedis } from '../support/redis.ts'
 

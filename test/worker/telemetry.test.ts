@@ -63,7 +63,7 @@ async function spansOf(make: (telemetry: Telemetry) => Worker): Promise<object[]
     name: name.replace(/q\d+/, 'q'),
     parent: parent?.name.replace(/q\d+/, 'q'),
     events,
-    // What the shape tells beside it is held in test/metrics/telemetry.test.ts.
+    // What the shape tells beside it is held in packages/metrics/test/telemetry.test.ts.
     attributes: Object.keys(attributes)
       .filter((name) => !/^(messaging|sluice)\./.test(name))
       .sort(),

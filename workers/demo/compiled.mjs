@@ -8,7 +8,9 @@ const projectRoot = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
 
 /** What the compiled programs are made of. The packages are known by npm's record of them. */
 const FILES = ['embedded-files.ts', 'node_modules/.package-lock.json', 'tsconfig.json']
-const FOLDERS = ['lua', 'src', 'web', 'workers']
+const FOLDERS = ['lua', 'packages', 'src', 'workers']
+/** What lies in packages and no program is made of. */
+const LEFT_OUT = ['dist', 'node_modules', 'test']
 
 /** The demonstration, and all that it starts as processes. */
 const PROGRAMS = ['workers/{email,db-writes}.ts', 'workers/demo/{main,producer,limited-email,limited-db-writes}.ts']
@@ -24,7 +26,10 @@ const KEPT_MS = 24 * 3600 * 1000
  */
 function filesIn(root, folder) {
   return readdirSync(join(root, folder), { withFileTypes: true })
-    .filter((entry) => !entry.name.startsWith('.') && (entry.isFile() || entry.isDirectory()))
+    .filter(
+      (entry) =>
+        !entry.name.startsWith('.') && !LEFT_OUT.includes(entry.name) && (entry.isFile() || entry.isDirectory()),
+    )
     .map((entry) => ({ path: join(folder, entry.name), isFolder: entry.isDirectory() }))
     .toSorted((one, other) => (one.path < other.path ? -1 : 1))
     .flatMap(({ path, isFolder }) => (isFolder ? filesIn(root, path) : [path]))

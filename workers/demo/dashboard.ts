@@ -1,6 +1,6 @@
 import { fastify } from 'fastify'
-import { dashboard } from '../../src/dashboard/index.ts'
-import type { Closers } from '../../src/programs/closers.ts'
+import { dashboard } from 'sluice-dashboard'
+import type { Closers } from 'sluice-programs'
 
 /** Serves the dashboard of the run's queues, on this machine alone. @returns its address */
 export async function openDashboard(

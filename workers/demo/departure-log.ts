@@ -1,5 +1,5 @@
 import { type FileHandle, open } from 'node:fs/promises'
-import type { DepartureRecord } from '../../src/programs/departure-log.ts'
+import type { DepartureRecord } from 'sluice-workers'
 import type { Shaper } from './queues.ts'
 import type { Departure } from './report.ts'
 

@@ -1,5 +1,5 @@
 // The database worker of the comparison: BullMQ's own limiter instead of the meter.
-import { databaseWritesProgram } from '../../src/programs/db-writes/program.ts'
+import { databaseWritesProgram } from 'sluice-workers/db-writes'
 import { runLimited } from './limited-worker.ts'
 
 await runLimited(databaseWritesProgram)

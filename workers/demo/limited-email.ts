@@ -1,5 +1,5 @@
 // The email worker of the comparison: BullMQ's own limiter instead of the meter.
-import { emailProgram } from '../../src/programs/email/program.ts'
+import { emailProgram } from 'sluice-workers/email'
 import { runLimited } from './limited-worker.ts'
 
 await runLimited(emailProgram)

@@ -1,14 +1,16 @@
 import { Worker } from 'bullmq'
+import {
+  Closers,
+  createErrorLog,
+  createLogger,
+  createScrubber,
+  listenToProcess,
+  readSettings,
+  secretTexts,
+  workerConnection,
+} from 'sluice-programs'
+import { type CommonSettings, openDepartureLog, type WorkerProgram } from 'sluice-workers'
 import { parseRate } from '../../src/index.ts'
-import { Closers } from '../../src/programs/closers.ts'
-import type { CommonSettings } from '../../src/programs/common-settings.ts'
-import { workerConnection } from '../../src/programs/connection.ts'
-import { openDepartureLog } from '../../src/programs/departure-log.ts'
-import { createErrorLog, createLogger } from '../../src/programs/log.ts'
-import { createScrubber } from '../../src/programs/redact.ts'
-import { listenToProcess } from '../../src/programs/run.ts'
-import { readSettings, secretTexts } from '../../src/programs/settings.ts'
-import type { WorkerProgram } from '../../src/programs/worker-program.ts'
 
 /**
  * Runs a program with BullMQ's own Worker and limiter instead of the meter, for `npm start -- --compare`: same

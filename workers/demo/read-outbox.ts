@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
-import { bindStatement, type DatabaseWrite, type StatementCatalog } from '../../src/programs/db-writes/statements.ts'
-import { type Mail, readMessage } from '../../src/programs/email/message.ts'
-import { reasonOf } from '../../src/programs/errors.ts'
+import { reasonOf } from 'sluice-programs'
+import { bindStatement, type DatabaseWrite, type StatementCatalog } from 'sluice-workers/db-writes'
+import { type Mail, readMessage } from 'sluice-workers/email'
 
 /** A line of an outbox: a mail or a table write, with its job data. */
 export type OutboxLine = { kind: 'email'; data: Mail } | { kind: 'write'; data: DatabaseWrite }

@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { Closers } from '../../src/programs/closers.ts'
+import type { Closers } from 'sluice-programs'
 import { holdLifeline } from '../services/exit-hook.ts'
 
 /** Makes the temporary folder of the demonstration. It is removed in the end, also when this process is killed. */

@@ -1,6 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { Closers } from '../../src/programs/closers.ts'
-import { reasonOf } from '../../src/programs/errors.ts'
+import { Closers, reasonOf } from 'sluice-programs'
 import type { Child } from './child.ts'
 import { startProducers, startWorkers, stopAll } from './fleet.ts'
 import { countLines } from './limits.ts'

@@ -1,4 +1,4 @@
-import type { Closers } from '../../src/programs/closers.ts'
+import type { Closers } from 'sluice-programs'
 import { startPostgres } from '../services/postgres.ts'
 import { startRedis } from '../services/redis.ts'
 import { limitsFor } from './limits.ts'

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
+import type { Closers } from 'sluice-programs'
 import { type ShapedJob, ShapedQueue, ShapedWorker } from '../../src/index.ts'
-import type { Closers } from '../../src/programs/closers.ts'
 import { startRedis } from '../services/redis.ts'
 import { openDashboard } from './dashboard.ts'
 import type { StartOptions } from './options.ts'

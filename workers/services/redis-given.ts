@@ -1,4 +1,4 @@
-import { checkRedis } from '../../src/programs/connection.ts'
+import { checkRedis } from 'sluice-programs'
 import type { RedisService } from './redis-service.ts'
 
 const PROTOCOLS = ['redis:', 'rediss:']

@@ -1,6 +1,6 @@
 import { Client } from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { ensureLedger } from '../../../src/programs/db-writes/ledger.ts'
+import { ensureLedger } from '../../../packages/workers/src/db-writes/ledger.ts'
 import { type PostgresService, startPostgres } from '../../../workers/services/postgres.ts'
 import { useRedis } from '../../support/redis.ts'
 import { Workshop } from '../../worker/support.ts'

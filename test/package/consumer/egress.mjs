@@ -2,9 +2,9 @@
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { createRequire } from 'node:module'
-import { createGatewayClient, fetchPolitely, GatewayRefusedError } from 'sluice/client'
 import { answerOf, profiles, testRules } from 'sluice/egress'
-import { egressFetch, HttpResponseError } from 'sluice/egress/fetch'
+import { egressFetch, HttpResponseError } from 'sluice-fetch'
+import { createGatewayClient, fetchPolitely, GatewayRefusedError } from 'sluice-gateway/client'
 
 const server = createServer((_, response) => response.writeHead(429, { 'retry-after': '7' }).end()).listen(
   0,
@@ -28,7 +28,7 @@ console.log(
     wins: tested.wins,
     polite: typeof fetchPolitely,
     refusedForMs: refusal instanceof GatewayRefusedError && refusal.retryAfterMs,
-    required: ['sluice/client', 'sluice/egress', 'sluice/egress/fetch'].map(
+    required: ['sluice-gateway/client', 'sluice/egress', 'sluice-fetch'].map(
       (entry) => Object.keys(require(entry)).length > 2,
     ),
   }),

@@ -1,11 +1,11 @@
 // Compiled, never run, by old compilers and with old ways to find modules: every entry that needs no other package.
 import { type Shape, ShapedQueue, ShapedWorker } from 'sluice'
-import { createPoliteFetch, type FetchWait } from 'sluice/client'
 import { answerOf, type Profile } from 'sluice/egress'
-import { type EgressAnswer, egressFetch } from 'sluice/egress/fetch'
 import { Inspector } from 'sluice/inspect'
 import { createLimiter, type LimitAnswer } from 'sluice/limits'
 import { expectPaced } from 'sluice/testing'
+import { type EgressAnswer, egressFetch } from 'sluice-fetch'
+import { createPoliteFetch, type FetchWait } from 'sluice-gateway/client'
 
 export const shape: Shape = { rate: '50/s', capacity: 10 }
 export const queue = new ShapedQueue<{ to: string }>('mails', { connection: {}, shape })

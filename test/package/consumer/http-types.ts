@@ -1,6 +1,8 @@
-// Compiled, never run: what a project with the packages of sluice/http sees of its types.
+// Compiled, never run: what a project with all packages sees of their types.
 import { fastify } from 'fastify'
 import type { ShapedQueue } from 'sluice'
+import { createLimiter } from 'sluice/limits'
+import { type EgressAnswer, egressFetch, HttpResponseError } from 'sluice-fetch'
 import {
   byAddress,
   type ConnectMiddleware,
@@ -14,8 +16,15 @@ import {
   inOrder,
   type Middleware,
   rateLimit,
-} from 'sluice/http'
-import { createLimiter } from 'sluice/limits'
+} from 'sluice-gateway'
+import {
+  createGatewayClient,
+  createPoliteFetch,
+  type EnqueuedJob,
+  type FetchWait,
+  GatewayRefusedError,
+  LimitExceededError,
+} from 'sluice-gateway/client'
 
 const options: GatewayOptions = {
   connection: { host: 'localhost' },
@@ -43,3 +52,16 @@ export async function serve(middleware: Middleware): Promise<string> {
 export const before = (middleware: Middleware): ConnectMiddleware => connectMiddleware(middleware)
 export const around = (middleware: Middleware): ((request: Request) => Promise<Response>) =>
   fetchMiddleware(middleware, () => new Response('found'))
+
+export const statusOf = (error: unknown): number => (error instanceof HttpResponseError ? error.statusCode : 0)
+
+export const polite: typeof fetch = createPoliteFetch({ onWait: ({ waitMs }: FetchWait) => waitMs.toFixed() })
+const gateway = createGatewayClient({ url: 'https://jobs.example', token: 'a', fetch: polite })
+export const enqueued: Promise<EnqueuedJob> = gateway.enqueue('mails', { to: 'a@example.com' }, { idempotencyKey: '1' })
+export const refusedBy = (error: unknown) => (error instanceof GatewayRefusedError ? error.violatedPolicies : [])
+// @ts-expect-error a gateway without its URL
+createGatewayClient({ token: 'a' })
+export const late = (error: unknown): number => (error instanceof LimitExceededError ? error.retryAfterMs : 0)
+
+const call = egressFetch({ targets: { crm: { baseUrl: 'https://crm.example', headers: { 'x-key': { env: 'KEY' } } } } })
+export const answer: Promise<EgressAnswer> = call({ target: 'crm' })

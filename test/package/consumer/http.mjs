@@ -3,9 +3,9 @@
 import { createRequire } from 'node:module'
 import { fastify } from 'fastify'
 import { Redis } from 'ioredis'
-import { createGatewayClient } from 'sluice/client'
-import { byAddress, createGateway, fastifyHook, fastifyMiddleware, rateLimit } from 'sluice/http'
 import { createLimiter } from 'sluice/limits'
+import { byAddress, createGateway, fastifyHook, fastifyMiddleware, rateLimit } from 'sluice-gateway'
+import { createGatewayClient } from 'sluice-gateway/client'
 
 const connection = { url: process.env.REDIS_URL }
 const redis = new Redis(connection.url)
@@ -25,5 +25,5 @@ for (let i = 0; i < 2; i++) limited.push((await fetch(`${url}/limited`)).status)
 await app.close()
 await gateway.close()
 redis.disconnect()
-const required = createRequire(import.meta.url)('sluice/http')
+const required = createRequire(import.meta.url)('sluice-gateway')
 console.log(JSON.stringify({ state, refused, limited, required: typeof required.createGateway }))

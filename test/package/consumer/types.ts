@@ -1,5 +1,5 @@
 // Compiled, never run: what a project sees of the types.
-// The project has none of the optional peers: no declaration may need theirs.
+// The project has nothing but the library and its peers: no declaration may need more.
 import { Queue } from 'bullmq'
 import {
   createShapedBackend,
@@ -11,16 +11,7 @@ import {
   ShapedQueue,
   ShapedWorker,
 } from 'sluice'
-import {
-  createGatewayClient,
-  createPoliteFetch,
-  type EnqueuedJob,
-  type FetchWait,
-  GatewayRefusedError,
-  LimitExceededError,
-} from 'sluice/client'
 import { answerOf, extendProfile, type Profile, profiles, type Rule, testRules } from 'sluice/egress'
-import { type EgressAnswer, egressFetch, HttpResponseError } from 'sluice/egress/fetch'
 import { Inspector, type QueueStatus } from 'sluice/inspect'
 import { combine, createLimiter, type LimitAnswer } from 'sluice/limits'
 import { ShardedQueue, ShardedWorker } from 'sluice/sharding'
@@ -70,8 +61,7 @@ export const wins = (error: unknown): boolean =>
 // @ts-expect-error an action that there is not
 extendProfile(profiles.smtp, { rules: [{ match: { status: 421 }, action: 'stop' }] })
 
-const call = egressFetch({ targets: { crm: { baseUrl: 'https://crm.example', headers: { 'x-key': { env: 'KEY' } } } } })
-export const calls = new ShapedWorker<Mail, EgressAnswer>('calls', (job) => call({ target: 'crm' }, { job }), {
+export const calls = new ShapedWorker<Mail, number>('calls', async ({ data }) => data.to.length, {
   connection,
   feedback: profiles.http,
   adapt: true,
@@ -79,16 +69,6 @@ export const calls = new ShapedWorker<Mail, EgressAnswer>('calls', (job) => call
 calls.on('feedback', ({ kind, reason }) => `${kind} ${reason}`.length)
 // @ts-expect-error no profile
 new ShapedWorker('calls', null, { connection, feedback: 'http' })
-export const statusOf = (error: unknown): number => (error instanceof HttpResponseError ? error.statusCode : 0)
-
-export const polite: typeof fetch = createPoliteFetch({ onWait: ({ waitMs }: FetchWait) => waitMs.toFixed() })
-const gateway = createGatewayClient({ url: 'https://jobs.example', token: 'a', fetch: polite })
-export const enqueued: Promise<EnqueuedJob> = gateway.enqueue('mails', { to: 'a@example.com' }, { idempotencyKey: '1' })
-export const refusedBy = (error: unknown) => (error instanceof GatewayRefusedError ? error.violatedPolicies : [])
-// @ts-expect-error a gateway without its URL
-createGatewayClient({ token: 'a' })
-export const late = (error: unknown): number => (error instanceof LimitExceededError ? error.retryAfterMs : 0)
-
 export const statuses: Promise<(QueueStatus | undefined)[]> = new Inspector({ connection }).status(['mails'])
 const shards = { connection, shards: 2 }
 export const sharded = new ShardedQueue<Mail, string>('mails', { ...shards, shape })

@@ -1,0 +1,217 @@
+import { type Command, Option } from 'commander'
+import type { GroupFields, GroupOverride, GroupState, ShapedQueue } from 'sluice'
+import { addedCounts, formatDuration, NoGroupsError, plainText } from 'sluice/internal'
+import { addReason, durationOption, parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
+import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
+import { existingParts, existingQueueOfGroup } from '../existing-queue.ts'
+import { EXIT_CODES } from '../exit-codes.ts'
+import { holderText } from '../queue-text.ts'
+
+const LISTED = ['limited', 'maxed', 'paused', 'waiting'] as const
+const BOUNDS = { capacity: 'its capacity', share: 'what is free in the queue' } as const
+
+export const addGroupCommand: AddCommand = (program, run) => {
+  const group = program
+    .command('group')
+    .description('Shows and changes single groups of a queue (shape.groups), for the whole fleet.')
+  addList(group, run)
+  addShow(group, run)
+  addSet(group, run)
+  addClear(group, run)
+  addPause(group, run)
+  addResume(group, run)
+}
+
+function groupCommand(group: Command, name: string, description: string): Command {
+  return group
+    .command(name)
+    .description(description)
+    .argument('<queue>', 'the queue', parseQueueName)
+    .argument('<group>', 'the id of the group', parseNonEmpty)
+}
+
+function addList(group: Command, run: Runner): void {
+  group
+    .command('list')
+    .description('How many groups have waiting jobs, and which are held.')
+    .argument('<queue>', 'the queue', parseQueueName)
+    .addOption(new Option('--status <status>', 'only groups in this status').choices(LISTED))
+    .option('--count <groups>', 'show at most this many of each status', wholeNumber(1, 1000), 10)
+    .addHelpText('after', '\nExample:\n  $ sluice group list emails --status limited\n')
+    .action(run(list))
+}
+
+function addShow(group: Command, run: Runner): void {
+  groupCommand(group, 'show', 'Shows the status of a group, and the settings in force for it.')
+    .addHelpText('after', '\nExample:\n  $ sluice group show emails tenant-42\n')
+    .action(run(show))
+}
+
+const number = (value: string) => (value === 'none' ? value : Number(value))
+
+function addSet(group: Command, run: Runner): void {
+  const command = groupCommand(
+    group,
+    'set',
+    "Sets what applies to a group instead of the defaults of the shape, until --for is over or 'group clear'.",
+  )
+    .option('--rate <rate>', "its rate: '10/s'")
+    .option('--burst <units>', 'what may leave it back to back after idling', number)
+    .option('--concurrency <jobs>', 'its jobs that may run at once', number)
+    .option('--capacity <jobs>', 'its jobs that may wait', number)
+    .option('--weight <weight>', 'its share, relative to other groups', number)
+    .addOption(durationOption('--for <duration>', 'how long it lasts (default: until it is cleared)'))
+    .addHelpText(
+      'after',
+      "\nThe value 'none' lifts a limit.\n\nExample:\n  $ sluice group set emails tenant-42 --rate 50/s --weight 4 --reason enterprise\n",
+    )
+  addReason(command).action(run(set))
+}
+
+function addClear(group: Command, run: Runner): void {
+  const command = groupCommand(group, 'clear', 'Clears overrides of a group: the defaults apply again.')
+    .argument('[fields...]', 'fields such as rate (default: all)')
+    .addHelpText('after', "\nExample:\n  $ sluice group clear emails tenant-42 --reason 'the trial is over'\n")
+  addReason(command).action(run(clear))
+}
+
+function addPause(group: Command, run: Runner): void {
+  const command = groupCommand(group, 'pause', 'Holds the jobs of one group; other groups continue.')
+    .addOption(durationOption('--for <duration>', 'how long (default: until it is resumed)'))
+    .addHelpText('after', "\nExample:\n  $ sluice group pause emails tenant-42 --reason 'invoice unpaid'\n")
+  addReason(command).action(run(pause))
+}
+
+function addResume(group: Command, run: Runner): void {
+  const command = groupCommand(group, 'resume', 'Lifts the pause of a group.').addHelpText(
+    'after',
+    '\nExample:\n  $ sluice group resume emails tenant-42 --reason paid\n',
+  )
+  addReason(command).action(run(resume))
+}
+
+interface ListOptions {
+  readonly status?: (typeof LISTED)[number]
+  readonly count: number
+}
+
+async function list(cli: Cli, name: string, { status, count }: ListOptions): Promise<void> {
+  const parts = await existingParts(cli, name)
+  if ((await (parts[0] as ShapedQueue).getShape())?.groups === undefined) throw new NoGroupsError(name)
+  const counts = addedCounts(await Promise.all(parts.map((queue) => queue.getGroupsCountByStatus())))
+  const statuses = status === undefined ? LISTED : [status]
+  const groups = (await Promise.all(statuses.map((one) => groupsWith(parts, one, count)))).flat()
+  cli.print({ queue: name, counts, groups }, () => {
+    const summary = LISTED.map((one) => `${counts[one]} ${one}`).join(', ')
+    if (groups.length === 0) return `groups of ${name}: ${summary}`
+    const rows = groups.map((group) => [
+      plainText(group.id),
+      group.status,
+      String(group.waiting),
+      group.active === undefined ? '' : String(group.active),
+      untilText(group),
+    ])
+    return `groups of ${name}: ${summary}\n${cli.table(['group', 'status', 'waiting', 'running', 'until'], rows)}`
+  })
+}
+
+/** At most so many groups of a status; of several shards first those of the first ones. */
+async function groupsWith(parts: readonly ShapedQueue[], status: (typeof LISTED)[number], count: number) {
+  const found = parts.map(async (queue) => {
+    const ids = await queue.getGroupsByStatus(status, 0, count - 1)
+    return ids.map((id) => ({ queue, id }))
+  })
+  const most = (await Promise.all(found)).flat().slice(0, count)
+  return Promise.all(most.map(({ queue, id }) => queue.getGroup(id)))
+}
+
+async function show(cli: Cli, name: string, id: string): Promise<void> {
+  const queue = await existingQueueOfGroup(cli, name, id)
+  const group = await queue.getGroup(id)
+  const isFull = group.status === 'maxed'
+  const holders = (isFull ? (await cli.inspector().group(queue.name, id))?.holders : undefined) ?? []
+  cli.print({ queue: name, ...group, ...(isFull && { holders }) }, () => {
+    const { status, waiting, delayed, active, heldBy, bound, inForce, overrides } = group
+    const until = untilText(group)
+    const rows = Object.entries(inForce).map(([field, value]) => [
+      field,
+      String(value),
+      overrides[field] ? 'set' : 'default',
+    ])
+    const set = Object.entries(overrides).map(([field, { by, reason, until: end }]) => {
+      const lasts = end ? `until ${end.toISOString()}` : 'until it is cleared'
+      return `${field} set by ${plainText(by)}, ${lasts}: ${plainText(reason)}`
+    })
+    return [
+      `group ${plainText(id)} of ${name}: ${status}${heldBy ? ` by limit ${plainText(heldBy)}` : ''}${until && ` until ${until}`}`,
+      `${waiting} waiting${delayed > 0 ? `, ${delayed} delayed` : ''}${active === undefined ? '' : `, ${active} running`}`,
+      bound ? `${waiting + delayed} of ${bound.jobs} places, by ${BOUNDS[bound.by]}` : 'no bound on its jobs',
+      ...holders.map((holder) => `a place is held by ${holderText(holder, group.at)}`),
+      ...(rows.length > 0 ? [cli.table(['field', 'value', 'from'], rows)] : []),
+      ...set,
+    ].join('\n')
+  })
+}
+
+function untilText({ until, at }: GroupState): string {
+  return until ? `${until.toISOString()} (${formatDuration(Math.max(0, until.getTime() - at.getTime()))})` : ''
+}
+
+type SetOptions = Readonly<Record<keyof GroupFields, string | number | undefined>> & {
+  readonly reason: string
+  readonly for?: number
+}
+
+async function set(cli: Cli, name: string, id: string, options: SetOptions): Promise<void> {
+  const { encodeGroupOverride, GROUP_FIELDS } = await import('sluice/internal')
+  const given = GROUP_FIELDS.flatMap((field) => {
+    const value = options[field as keyof GroupFields]
+    return value === undefined ? [] : [[field, value === 'none' ? null : value] as const]
+  })
+  if (given.length === 0) {
+    throw new CommandError(EXIT_CODES.usage, "expected at least one field and its value, such as '--rate 20/s'")
+  }
+  const override = Object.fromEntries(given) as GroupOverride
+  // Invalid input is reported before Redis is asked.
+  encodeGroupOverride(override)
+  const { reason, for: ttlMs } = options
+  const queue = await existingQueueOfGroup(cli, name, id)
+  await queue.setGroup(id, override, { by: cli.by, reason, ...(ttlMs === undefined ? {} : { ttlMs }) })
+  const until = ttlMs === undefined ? 'until cleared' : `for ${formatDuration(ttlMs)}`
+  cli.print({ queue: name, group: id, set: override, forMs: ttlMs, by: cli.by, reason }, () => {
+    return `group ${plainText(id)} of ${name}: ${given.map(([field]) => field).join(', ')} set ${until}`
+  })
+}
+
+interface Reason {
+  readonly reason: string
+}
+
+async function clear(cli: Cli, name: string, id: string, fields: string[], { reason }: Reason): Promise<void> {
+  const { checkGroupField } = await import('sluice/internal')
+  for (const field of fields) checkGroupField(field)
+  const queue = await existingQueueOfGroup(cli, name, id)
+  const chosen = fields.length > 0 ? (fields as (keyof GroupFields)[]) : undefined
+  await queue.clearGroup(id, { fields: chosen, by: cli.by, reason })
+  const cleared = fields.length === 0 ? 'all' : fields
+  cli.print({ queue: name, group: id, cleared, by: cli.by, reason }, () => {
+    return `group ${plainText(id)} of ${name}: ${fields.length === 0 ? 'all that was set' : fields.join(', ')} cleared`
+  })
+}
+
+async function pause(cli: Cli, name: string, id: string, { reason, for: ttlMs }: Reason & { readonly for?: number }) {
+  const queue = await existingQueueOfGroup(cli, name, id)
+  await queue.pauseGroup(id, { by: cli.by, reason, ...(ttlMs === undefined ? {} : { ttlMs }) })
+  const until = ttlMs === undefined ? 'until it is resumed' : `for ${formatDuration(ttlMs)}`
+  cli.print({ queue: name, group: id, paused: true, forMs: ttlMs, by: cli.by, reason }, () => {
+    return `group ${plainText(id)} of ${name} is paused ${until}`
+  })
+}
+
+async function resume(cli: Cli, name: string, id: string, { reason }: Reason): Promise<void> {
+  const queue = await existingQueueOfGroup(cli, name, id)
+  await queue.resumeGroup(id, { by: cli.by, reason })
+  cli.print({ queue: name, group: id, paused: false, by: cli.by, reason }, () => {
+    return `group ${plainText(id)} of ${name} is resumed`
+  })
+}

@@ -1,0 +1,69 @@
+import type { Inspector, QueueStatus } from 'sluice/inspect'
+import { type Flow, flowBetween, type Totals } from './flow.ts'
+
+/** A queue at one look, and its flow since the previous look. */
+export type QueueFlow = QueueStatus & Flow
+
+/** Workers report every few seconds, and together: flows of what they report are means over this long. */
+const REPORTED_OVER_MS = 10_000
+/** How often the list of queues, and which of them are fullest, is read again. */
+const NAMES_FOR_MS = 5000
+
+/** Looks at queues repeatedly; if there are too many, at the fullest. */
+export class QueueWatch {
+  readonly #inspector: Inspector
+  readonly #name: string | undefined
+  readonly #limit: number
+  #names: readonly string[] = []
+  #total = 0
+  #namesReadMs = Number.NEGATIVE_INFINITY
+  /** Of each queue, the last looks, the oldest first. */
+  #before = new Map<string, readonly Totals[]>()
+
+  /**
+   * @param name the only queue to look at; undefined: all
+   * @param limit maximum number of queues: the fullest
+   */
+  constructor(inspector: Inspector, name: string | undefined, limit: number) {
+    this.#inspector = inspector
+    this.#name = name
+    this.#limit = limit
+  }
+
+  /** How many queues there are, looked at or not. */
+  get total(): number {
+    return this.#total
+  }
+
+  /** Queues that no longer exist are left out. */
+  async look(): Promise<QueueFlow[]> {
+    await this.#readNames()
+    const found = (await this.#inspector.status(this.#names)).filter((status) => status !== undefined)
+    const looks = found.map((status) => [...this.#recent(status), status])
+    this.#before = new Map(found.map(({ name }, i) => [name, looks[i] as Totals[]]))
+    return found.map((status, i) => ({ ...status, ...flowBetween(looks[i]?.at(-2), status, looks[i]?.[0]) }))
+  }
+
+  /** The looks since the last that is old enough for what workers report, or all since the queue was made anew. */
+  #recent(now: QueueStatus): readonly Totals[] {
+    const looks = this.#before.get(now.name) ?? []
+    const isOld = ({ at }: Totals) => now.at.getTime() - at.getTime() >= REPORTED_OVER_MS
+    const recent = looks.slice(Math.max(0, looks.findLastIndex(isOld)))
+    return recent.slice(recent.findLastIndex(({ completedTotal }) => completedTotal > now.completedTotal) + 1)
+  }
+
+  async #readNames(): Promise<void> {
+    if (this.#name !== undefined) {
+      this.#names = [this.#name]
+      this.#total = 1
+      return
+    }
+    if (performance.now() - this.#namesReadMs < NAMES_FOR_MS) return
+    const names = await this.#inspector.queues()
+    this.#total = names.length
+    // Sorted by name: rows that change places are hard to read.
+    const isCut = names.length > this.#limit
+    this.#names = isCut ? (await this.#inspector.fullest(names, this.#limit)).sort() : names
+    this.#namesReadMs = performance.now()
+  }
+}

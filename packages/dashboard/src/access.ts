@@ -1,0 +1,246 @@
+import { createHash, randomBytes } from 'node:crypto'
+import type { FastifyRequest } from 'fastify'
+import type { HttpRequest, Identity, TokenEntry, TokenReload } from 'sluice-gateway'
+import { readTokenFile, tokenHash, tokens } from 'sluice-gateway/internal'
+import { DashboardProblem } from './problem-error.ts'
+
+export const SESSION_COOKIE = 'sluice_session'
+
+export interface Caller {
+  /** undefined where callers are not authenticated. */
+  readonly identity: Identity | undefined
+  /** Whether this request carries a bearer token. */
+  readonly hasBearer: boolean
+}
+
+export interface Access {
+  /** @throws DashboardProblem 401, 403 or 429 */
+  callerOf(request: FastifyRequest): Promise<Caller>
+  /** Opens a session for a valid token. @throws DashboardProblem 401, 404 or 429 */
+  login(token: string, request: FastifyRequest): Promise<{ readonly id: string; readonly lifetimeMs: number }>
+  logout(request: FastifyRequest): void
+  close(): void
+}
+
+/**
+ * Access without authentication.
+ * @param guardedBefore whether something in front of the dashboard authenticates callers: otherwise only requests
+ * from this machine are served
+ */
+export function openAccess(guardedBefore: boolean): Access {
+  return {
+    async callerOf(request) {
+      if (!guardedBefore && !isLoopbackAddress(request.socket.remoteAddress)) {
+        throw new DashboardProblem(403, 'without a token file only this machine is answered')
+      }
+      if (!guardedBefore && !isLoopbackHost(request.headers.host)) {
+        throw new DashboardProblem(403, 'without a token file only localhost is answered, by that name or its address')
+      }
+      return { identity: undefined, hasBearer: false }
+    },
+    async login() {
+      throw new DashboardProblem(404, 'no login is needed here')
+    },
+    logout() {},
+    close() {},
+  }
+}
+
+/** Requires a token of a file, or a session that was opened with one. */
+export class TokenAccess implements Access {
+  readonly #tokens: ReturnType<typeof tokens>
+  readonly #sessions = new Sessions<string>()
+  readonly #wrong = new WrongTokens()
+  #identities: ReadonlyMap<string, Identity>
+
+  /** @throws InvalidTokenFileError */
+  constructor(file: string, onReload: (result: TokenReload) => void) {
+    this.#identities = identitiesOf(readTokenFile(file))
+    this.#tokens = tokens({
+      file,
+      onReload: (result) => {
+        onReload('tokens' in result ? this.#reread(file, result) : result)
+      },
+    })
+  }
+
+  async callerOf(request: FastifyRequest): Promise<Caller> {
+    const { authorization } = request.headers
+    // Another scheme, such as a proxy's Basic, is ignored.
+    if (authorization !== undefined && /^Bearer /i.test(authorization)) {
+      return { identity: await this.#check(authorization, request.ip), hasBearer: true }
+    }
+    const hash = this.#sessions.holderOf(request.cookies[SESSION_COOKIE] ?? '')
+    const identity = hash === undefined ? undefined : this.#identities.get(hash)
+    if (identity) return { identity, hasBearer: false }
+    throw unauthorized('a token is needed')
+  }
+
+  async login(token: string, request: FastifyRequest): Promise<{ readonly id: string; readonly lifetimeMs: number }> {
+    await this.#check(`Bearer ${token}`, request.ip)
+    return this.#sessions.open(tokenHash(token).toString('hex'))
+  }
+
+  logout(request: FastifyRequest): void {
+    this.#sessions.close(request.cookies[SESSION_COOKIE] ?? '')
+  }
+
+  close(): void {
+    this.#tokens.close()
+  }
+
+  /**
+   * Drops the sessions of removed tokens and updates the rights of the others. The file may have changed again since
+   * the reload.
+   */
+  #reread(file: string, result: TokenReload): TokenReload {
+    try {
+      this.#identities = identitiesOf(readTokenFile(file))
+      return result
+    } catch (error) {
+      return { error }
+    }
+  }
+
+  async #check(authorization: string, address: string): Promise<Identity> {
+    const request = requestWith(authorization)
+    await this.#tokens.enter(request)
+    // A valid token is never blocked: its address may be shared with others, and it is compared in constant time.
+    if (request.identity) return request.identity
+    const retryAfterMs = this.#wrong.retryAfterMs(address)
+    if (retryAfterMs > 0) throw new DashboardProblem(429, 'too many wrong tokens', { retryAfterMs })
+    this.#wrong.note(address)
+    throw unauthorized('the token is not known')
+  }
+}
+
+function identitiesOf(entries: readonly TokenEntry[]): ReadonlyMap<string, Identity> {
+  return new Map(
+    entries.map(({ sha256, name, queues }) => [
+      sha256.toLowerCase(),
+      { name, ...(queues !== undefined && { queues }) },
+    ]),
+  )
+}
+
+/** The fields that the token middleware reads. */
+function requestWith(authorization: string): HttpRequest {
+  return {
+    method: 'GET',
+    url: '/',
+    header: (name) => (name === 'authorization' ? authorization : undefined),
+    remoteAddress: undefined,
+    body: async () => new Uint8Array(),
+    signal: new AbortController().signal,
+    raw: undefined,
+  }
+}
+
+function unauthorized(detail: string): DashboardProblem {
+  return new DashboardProblem(401, detail, { headers: { 'www-authenticate': 'Bearer realm="sluice"' } })
+}
+
+/** Whether an address is this machine's own. */
+export function isLoopbackAddress(address: string | undefined): boolean {
+  return address !== undefined && (/^(::ffff:)?127\./i.test(address) || address === '::1')
+}
+
+/**
+ * Whether a request's host is a loopback name or address. Another name that resolves to this machine does not count: a
+ * page under that name would have the same origin as the dashboard. (DNS rebinding)
+ */
+export function isLoopbackHost(host: string | undefined): boolean {
+  if (host === undefined || !URL.canParse(`http://${host}`)) return false
+  const { hostname, pathname } = new URL(`http://${host}`)
+  if (pathname !== '/') return false
+  return /^(.+\.)?localhost$/.test(hostname) || /^127(\.\d+){3}$/.test(hostname) || hostname === '[::1]'
+}
+
+/** How many wrong tokens one caller may send in a burst, and after how long it may send another one. */
+const BURST = 10
+const INTERVAL_MS = 6000
+const MAX_CALLERS = 10_000
+
+/**
+ * Counts wrong tokens by the caller's address: after too many, further ones get a 429 for a while. A token has 256
+ * random bits and cannot be guessed; this slows down attempts and makes them show up in logs. It is a leaky bucket that
+ * counts attempts (GCRA).
+ */
+export class WrongTokens {
+  readonly #fullAtMs = new Map<string, number>()
+  readonly #nowMs: () => number
+
+  constructor(nowMs: () => number = () => performance.now()) {
+    this.#nowMs = nowMs
+  }
+
+  /** For how long another wrong token of a caller is answered with 429, ms; 0: not at all. */
+  retryAfterMs(caller: string): number {
+    const arrivalMs = this.#fullAtMs.get(caller)
+    return arrivalMs === undefined ? 0 : Math.max(0, arrivalMs - this.#nowMs() - (BURST - 1) * INTERVAL_MS)
+  }
+
+  note(caller: string): void {
+    const nowMs = this.#nowMs()
+    const arrivalMs = Math.max(this.#fullAtMs.get(caller) ?? nowMs, nowMs) + INTERVAL_MS
+    // Moves the caller to the end, so that expired entries are at the front.
+    this.#fullAtMs.delete(caller)
+    this.#fullAtMs.set(caller, arrivalMs)
+    for (const [oldest, endMs] of this.#fullAtMs) {
+      if (endMs > nowMs && this.#fullAtMs.size <= MAX_CALLERS) break
+      this.#fullAtMs.delete(oldest)
+    }
+  }
+}
+
+const ID_BYTES = 32
+const LIFETIME_MS = 12 * 3_600_000
+const MAX_SESSIONS = 1000
+
+interface Session<Holder> {
+  readonly holder: Holder
+  readonly endsAtMs: number
+}
+
+/** Open sessions. A session ends after twelve hours, with a logout, or with this process. */
+export class Sessions<Holder> {
+  /** By the hash of their ids, so that the time of a look-up reveals nothing about an id. */
+  readonly #sessions = new Map<string, Session<Holder>>()
+  readonly #nowMs: () => number
+
+  constructor(nowMs: () => number = () => performance.now()) {
+    this.#nowMs = nowMs
+  }
+
+  get size(): number {
+    return this.#sessions.size
+  }
+
+  /** @returns the id of a new session: random, and not derived from the token */
+  open(holder: Holder): { readonly id: string; readonly lifetimeMs: number } {
+    const nowMs = this.#nowMs()
+    this.dropWhere(({ endsAtMs }) => endsAtMs <= nowMs)
+    const oldest = this.#sessions.keys().next().value
+    if (oldest !== undefined && this.#sessions.size >= MAX_SESSIONS) this.#sessions.delete(oldest)
+    const id = randomBytes(ID_BYTES).toString('base64url')
+    this.#sessions.set(keyOf(id), { holder, endsAtMs: nowMs + LIFETIME_MS })
+    return { id, lifetimeMs: LIFETIME_MS }
+  }
+
+  holderOf(id: string): Holder | undefined {
+    const session = this.#sessions.get(keyOf(id))
+    return session && session.endsAtMs > this.#nowMs() ? session.holder : undefined
+  }
+
+  close(id: string): void {
+    this.#sessions.delete(keyOf(id))
+  }
+
+  dropWhere(isOver: (session: Session<Holder>) => boolean): void {
+    for (const [key, session] of this.#sessions) if (isOver(session)) this.#sessions.delete(key)
+  }
+}
+
+function keyOf(id: string): string {
+  return createHash('sha256').update(id).digest('base64url')
+}

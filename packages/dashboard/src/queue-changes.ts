@@ -1,0 +1,274 @@
+import type {
+  Attribution,
+  DeadLetter,
+  GroupFields,
+  GroupOverride,
+  MeterState,
+  ShapedQueue,
+  ShapeField,
+  ShapeOverride,
+} from 'sluice'
+import type { Inspector, InspectorOptions } from 'sluice/inspect'
+import { checkDeadLetterQueue } from 'sluice/internal'
+import type { ShardedQueue } from 'sluice/sharding'
+import type { Identity } from 'sluice-gateway'
+import type { Action } from './action.ts'
+import { writingConnection } from './connections.ts'
+import { changeJob, DONE, failedChange } from './job-change.ts'
+import { type LongChangeNews, LongChanges } from './long-changes.ts'
+import { DashboardProblem } from './problem-error.ts'
+import { checkReach, checkShapeReach } from './visible.ts'
+
+export interface ChangesOptions {
+  readonly connection: InspectorOptions['connection']
+  readonly prefix: string
+  /** Knows which queues are sharded. */
+  readonly inspector: Inspector
+  /** Called at the end of a change that took a while. */
+  readonly onEnd: (news: LongChangeNews) => void
+}
+
+/** The author of a change. */
+export interface Changer {
+  readonly by: string
+  /** undefined where callers are not authenticated. */
+  readonly identity: Identity | undefined
+}
+
+/** Changes that take as long as there are no places. */
+type BulkAction = Extract<Action, { action: `${string}Jobs` }>
+type LetterAction = Extract<Action, { action: 'redrive' | 'dropLetter' | 'dropLetters' }>
+type ShortAction = Exclude<Action, BulkAction | LetterAction>
+
+/** Makes the requested changes. A queue is opened for each change: changes are rare, and nothing stays open. */
+export class QueueChanges {
+  readonly #options: ChangesOptions
+  readonly #long: LongChanges
+
+  constructor(options: ChangesOptions) {
+    this.#options = options
+    this.#long = new LongChanges(options.onEnd)
+  }
+
+  /**
+   * @throws InvalidShapeError, InvalidRateError, InvalidGroupError, NoGroupsError, InvalidInputError, LimitConflictError;
+   *   QueueFullError; QueueUnavailableError; DashboardProblem, 403 for a change that affects queues outside the token's,
+   *   404 and 409 for a job that is not there or in another state
+   */
+  async make(queueName: string, action: Action, who: Changer): Promise<void> {
+    switch (action.action) {
+      case 'redrive':
+      case 'dropLetter':
+      case 'dropLetters':
+        checkReach(who.identity, action.from)
+        checkDeadLetterQueue(action.from, queueName)
+        await this.#checkWhole(queueName)
+        return this.#changeLetters(queueName, action, who.by)
+      case 'retryJobs':
+      case 'removeJobs':
+      case 'buryJobs':
+        await this.#checkWhole(queueName)
+        return this.#changeMatching(queueName, action, who)
+      default:
+        await this.#changeShort(queueName, action, who)
+    }
+  }
+
+  async #changeShort(queueName: string, action: ShortAction, who: Changer): Promise<void> {
+    const act = async (queue: ShapedQueue | ShardedQueue) => {
+      if (action.action === 'setShape') checkShapeReach(who.identity, action.shape, await queue.getShape())
+      if (action.action === 'buryJob') checkReach(who.identity, action.to)
+      await change(queue, action, who.by)
+    }
+    const { connection, prefix } = this.#options
+    const shards = await this.#shardsOf(queueName)
+    if (shards === 0) return this.#with(queueName, act)
+    const { ShardedQueue } = await import('sluice/sharding')
+    const terms = { connection: writingConnection(connection), prefix, skipMetasUpdate: true, shards }
+    const queue = new ShardedQueue(queueName, terms)
+    queue.on('error', () => {})
+    try {
+      await act(queue)
+    } finally {
+      await queue.close()
+    }
+  }
+
+  #shardsOf(queueName: string): Promise<number> {
+    return this.#options.inspector.shardsOf(queueName)
+  }
+
+  /** @throws DashboardProblem 422 for a sharded queue */
+  async #checkWhole(queueName: string): Promise<void> {
+    const shards = await this.#shardsOf(queueName)
+    if (shards === 0) return
+    const detail = `a queue with ${shards} shards cannot be changed in this way: do it in each shard, by its own prefix`
+    throw new DashboardProblem(422, detail)
+  }
+
+  /** Stops the changes that run. */
+  async close(): Promise<void> {
+    await this.#long.close()
+  }
+
+  async #changeLetters(queueName: string, action: LetterAction, by: string): Promise<void> {
+    const { from, reason } = action
+    if (action.action === 'dropLetter') return this.#dropLetter(queueName, action, by)
+    const { failedReason } = action
+    if (action.action === 'dropLetters') {
+      return this.#long.start(queueName, `dead letters of "${from}" are dropped`, (signal) =>
+        this.#dropLetters(queueName, { from, failedReason, signal }, { by, reason }),
+      )
+    }
+    const { jobId } = action
+    const filter = (letter: DeadLetter) =>
+      (jobId === undefined || letter.id === jobId) && letter.failedReason.includes(failedReason ?? '')
+    this.#long.start(queueName, `dead letters of "${from}" are put back`, (signal) =>
+      this.#with(queueName, (queue) => queue.redrive({ from, filter, by, reason, signal })),
+    )
+  }
+
+  /** @throws DashboardProblem 404 */
+  async #dropLetter(
+    queueName: string,
+    { from, letterId, reason }: Extract<Action, { action: 'dropLetter' }>,
+    by: string,
+  ): Promise<void> {
+    // Loaded late, as the queue is.
+    const { dropLetter, findLetter } = await import('sluice/internal')
+    const jobId = await this.#with(from, async (letters) => {
+      const letter = await findLetter(letters, letterId)
+      const isOurs = letter !== undefined && this.#isOf(queueName, letter)
+      return isOurs && (await dropLetter(letters, letterId)) ? letter.id : undefined
+    })
+    if (jobId === undefined) throw new DashboardProblem(404, 'there is no such dead letter of this queue')
+    await this.#note(queueName, { 'dead letter dropped': jobId, in: from }, { by, reason })
+  }
+
+  async #dropLetters(
+    queueName: string,
+    { from, failedReason, signal }: { from: string; failedReason: string | undefined; signal: AbortSignal },
+    who: Attribution,
+  ): Promise<{ dropped: number }> {
+    const { dropLetters } = await import('sluice/internal')
+    let dropped = 0
+    const filter = (letter: DeadLetter) =>
+      this.#isOf(queueName, letter) && letter.failedReason.includes(failedReason ?? '')
+    const onDropped = () => {
+      dropped += 1
+    }
+    try {
+      await this.#with(from, (letters) => dropLetters(letters, { filter, signal, onDropped }))
+    } finally {
+      const which = failedReason === undefined ? {} : { failedReason }
+      if (dropped > 0) await this.#note(queueName, { 'dead letters dropped': dropped, in: from, ...which }, who)
+    }
+    return { dropped }
+  }
+
+  /** A queue of dead letters may keep those of several queues. */
+  #isOf(queueName: string, letter: DeadLetter): boolean {
+    return letter.queueName === queueName && letter.prefix === this.#options.prefix
+  }
+
+  #note(queueName: string, change: Readonly<Record<string, unknown>>, who: Attribution): Promise<void> {
+    return this.#with(queueName, (queue) => queue.backend.store.note('job', change, who))
+  }
+
+  #changeMatching(queueName: string, action: BulkAction, { by, identity }: Changer): void {
+    const { failedReason, reason } = action
+    if (action.action === 'buryJobs') {
+      checkReach(identity, action.to)
+      checkDeadLetterQueue(action.to, queueName)
+    }
+    const failed = failedChange(action)
+    this.#long.start(queueName, `failed jobs are ${DONE[failed.kind]}`, (signal) =>
+      this.#with(queueName, async (queue) => {
+        let changed = 0
+        const onChanged = () => {
+          changed += 1
+        }
+        // Loaded late, as the queue is.
+        const { changeMatching } = await import('sluice/internal')
+        try {
+          await changeMatching(queue, failed, { failedReason, signal, onChanged })
+        } finally {
+          const which = failedReason === undefined ? {} : { failedReason }
+          if (changed > 0)
+            await queue.backend.store.note('job', { [DONE[failed.kind]]: changed, ...which }, { by, reason })
+        }
+        return { changed }
+      }),
+    )
+  }
+
+  async #with<T>(name: string, use: (queue: ShapedQueue) => Promise<T>): Promise<T> {
+    const { connection, prefix } = this.#options
+    // Loaded late: callers that only read do not need BullMQ, which takes much memory.
+    const { ShapedQueue } = await import('sluice')
+    const queue = new ShapedQueue(name, { connection: writingConnection(connection), prefix, skipMetasUpdate: true })
+    // The call that needs the connection rejects with its error.
+    queue.on('error', () => {})
+    try {
+      await queue.waitUntilReady()
+      return await use(queue)
+    } finally {
+      await queue.close()
+    }
+  }
+}
+
+async function change(queue: ShapedQueue | ShardedQueue, action: ShortAction, by: string): Promise<void> {
+  const { reason } = action
+  switch (action.action) {
+    case 'setShape':
+      return queue.setShape(action.shape as ShapeOverride, changeOf(by, reason, action.ttlMs))
+    case 'setMode':
+      return queue.setShape({ mode: action.mode }, changeOf(by, reason, action.ttlMs))
+    case 'clearShape':
+      return queue.clearShape({ fields: action.fields as ShapeField[] | undefined, by, reason })
+    case 'pause':
+      if (action.ttlMs === undefined) return queue.pause({ by, reason })
+      return queue.pauseUntil((await nowMsOf(queue)) + action.ttlMs, { by, reason })
+    case 'resume':
+      // Shards of which one does not answer are resumed as far as they do.
+      return queue.clearPause({ by, reason }).finally(() => queue.resume())
+    case 'setGroup':
+    case 'clearGroup':
+    case 'pauseGroup':
+    case 'resumeGroup':
+      return changeGroup('each' in queue ? await queue.queueOfGroup(action.group) : queue, action, by)
+    case 'retryJob':
+    case 'removeJob':
+    case 'buryJob':
+    case 'promoteJob':
+      return changeJob('each' in queue ? await queue.queueOfJob(action.jobId) : queue, action, { by, reason })
+  }
+}
+
+/** By Redis's clock, which decides when a pause ends. */
+async function nowMsOf(queue: ShapedQueue | ShardedQueue): Promise<number> {
+  const state = await queue.meter()
+  const { at } = 'each' in state ? (state.each[0] as MeterState) : state
+  return at.getTime()
+}
+
+type GroupAction = Extract<ShortAction, { action: `${string}Group` }>
+
+async function changeGroup(queue: ShapedQueue, action: GroupAction, by: string): Promise<void> {
+  const { reason, group } = action
+  switch (action.action) {
+    case 'setGroup':
+      return queue.setGroup(group, action.settings as GroupOverride, changeOf(by, reason, action.ttlMs))
+    case 'clearGroup':
+      return queue.clearGroup(group, { fields: action.fields as (keyof GroupFields)[] | undefined, by, reason })
+    case 'pauseGroup':
+      return queue.pauseGroup(group, changeOf(by, reason, action.ttlMs))
+    case 'resumeGroup':
+      return queue.resumeGroup(group, { by, reason })
+  }
+}
+
+function changeOf(by: string, reason: string, ttlMs: number | undefined) {
+  return { by, reason, ...(ttlMs !== undefined && { ttlMs }) }
+}

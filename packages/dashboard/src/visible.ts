@@ -1,0 +1,49 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { EffectiveShape } from 'sluice'
+import type { Identity } from 'sluice-gateway'
+import { DashboardProblem } from './problem-error.ts'
+
+/** Whether the caller may see and change a queue: a token may be restricted to some queues. */
+export function maySee(identity: Identity | undefined, queueName: string): boolean {
+  return identity?.queues === undefined || identity.queues.includes(queueName)
+}
+
+/**
+ * Checks another queue that a field names. The response is the same whether or not it exists.
+ * @throws DashboardProblem 403
+ */
+export function checkReach(identity: Identity | undefined, queueName: string): void {
+  if (maySee(identity, queueName)) return
+  throw new DashboardProblem(403, `this token is not for the queue ${JSON.stringify(queueName)}`)
+}
+
+/**
+ * Checks what an override affects besides its own queue: the queue that dropped jobs go to, limits shared with other
+ * queues, and `durability`, which lets everything on the same connection wait for replicas. Values that the queue
+ * already has are allowed.
+ * @param has the shape before the change
+ * @throws DashboardProblem 403
+ */
+export function checkShapeReach(
+  identity: Identity | undefined,
+  override: Readonly<Record<string, unknown>>,
+  has: EffectiveShape | undefined,
+): void {
+  if (identity?.queues === undefined) return
+  const { overflowTo, limits, durability } = override
+  const had = (field: 'overflowTo' | 'limits' | 'durability') => [has?.[field], has?.declared[field]?.value]
+  if (typeof overflowTo === 'string' && !had('overflowTo').includes(overflowTo)) checkReach(identity, overflowTo)
+  if (durability && !had('durability').some((one) => isDeepStrictEqual(one, durability))) {
+    throw new DashboardProblem(403, 'this token is limited to some queues: it cannot make calls wait for replicas')
+  }
+  const known = had('limits').flat()
+  const foreign = [limits]
+    .flat()
+    .find((limit) => isShared(limit) && !known.some((one) => isDeepStrictEqual(one, limit)))
+  if (foreign === undefined) return
+  throw new DashboardProblem(403, 'this token is limited to some queues: it cannot set a limit that others share')
+}
+
+function isShared(limit: unknown): boolean {
+  return typeof limit === 'object' && limit !== null && Boolean((limit as { shared?: unknown }).shared)
+}

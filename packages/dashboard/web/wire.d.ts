@@ -1,0 +1,66 @@
+import type {
+  Explanation,
+  GroupDetail,
+  GroupRow,
+  GroupsView,
+  HistoryEntry,
+  HoldCause,
+  JobDetail,
+  JobRow,
+  QueueStatus,
+  FailedReasons as Reasons,
+  Sample,
+  ShardStatus,
+  WorkerStatus,
+} from 'sluice/inspect'
+import type { FleetAnswer } from '../src/fleet-answer.ts'
+import type { PageTerms as Terms } from '../src/fleet-page.ts'
+import type { DeadRow } from '../src/queue-reads.ts'
+
+/** A value after JSON: dates are ISO strings, undefined properties are missing. */
+export type Wire<T> = T extends Date
+  ? string
+  : T extends readonly unknown[]
+    ? { readonly [K in keyof T]: Wire<T[K]> }
+    : T extends object
+      ? { readonly [K in keyof T as undefined extends T[K] ? never : K]: Wire<T[K]> } & {
+          readonly [K in keyof T as undefined extends T[K] ? K : never]?: Wire<Exclude<T[K], undefined>>
+        }
+      : T
+
+export type Queue = Wire<QueueStatus>
+export type Worker = Wire<WorkerStatus>
+export type Shard = Wire<ShardStatus>
+export type Change = Wire<HistoryEntry>
+export type Point = Wire<Sample>
+export type Explained = Wire<Explanation>
+export type { HoldCause }
+
+/** The requested page of very many queues. */
+export type PageTerms = Omit<Terms, 'count'>
+
+/** All queues at one moment, or a page of very many. */
+export type Fleet = Wire<FleetAnswer>
+
+/** One queue, with the changes since the previous event. */
+export interface QueueNews {
+  readonly status: Queue
+  readonly history: readonly Change[]
+  /** Of events. */
+  readonly redis?: Fleet['redis']
+}
+
+export type Groups = Wire<GroupsView>
+export type Group = Wire<GroupRow>
+export type GroupInDetail = Wire<GroupDetail>
+export type Job = Wire<JobRow>
+export type FailedReasons = Wire<Reasons>
+export type JobInDetail = Wire<JobDetail>
+/** A job with a given id, in one queue. */
+export interface FoundJob {
+  readonly queue: string
+  readonly id: string
+  readonly name: string
+  readonly state: JobInDetail['state']
+}
+export type Letter = Wire<DeadRow>

@@ -1,0 +1,100 @@
+import { InvalidInputError } from 'sluice/internal'
+import type { WaitReason } from './gate.ts'
+
+/** Thrown for an option of `createPoliteFetch` that can never work; names it, what was expected and what was given. */
+export class InvalidPoliteFetchOptionError extends InvalidInputError {}
+
+/** A function that is called like the global `fetch`. */
+export type Fetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>
+
+/** A request that does not start immediately. */
+export interface FetchWait {
+  /** How long, ms, as far as is known now: later answers may extend it, and other requests may be ahead in line. */
+  readonly waitMs: number
+  /** The downstream said so; its quota runs out; another request probes first; the request's own backoff. */
+  readonly reason: WaitReason
+  /** The origin, or the origin and the downstream's name for the bucket. */
+  readonly bucket: string
+  /** Which attempt of the request waits, from 1. */
+  readonly attempt: number
+}
+
+export interface PoliteFetchOptions {
+  /** Sends the requests. Default: the global `fetch`. Its own retries must be off. */
+  readonly fetch?: Fetch
+  /** The most times a request is sent, the first included. Default 5. */
+  readonly attempts?: number
+  /** The backoff is random, from 0 to `min(capMs, baseMs × 2^(attempt − 1))`. ms, default 500. */
+  readonly baseMs?: number
+  /** The longest backoff. ms, default 20,000. */
+  readonly capMs?: number
+  /**
+   * The longest that a call may take until the headers of its answer arrive, waits and attempts together. A wait that
+   * would exceed it is not begun. ms, default 300,000.
+   */
+  readonly timeoutMs?: number
+  /**
+   * Once at most this share of a limit is left, requests are spread over the time to the reset: 0 (never) to 1. Default
+   * 0.2.
+   */
+  readonly slowBelow?: number
+  /** How many buckets are remembered; the least recently used is dropped. Default 1,000. */
+  readonly maxBuckets?: number
+  /**
+   * Called with `{ waitMs, reason, bucket, attempt }` once for each attempt that does not start immediately; `reason` is
+   * `pause`, `pace`, `probe` or `backoff`. An error that it throws rejects the call.
+   */
+  readonly onWait?: (wait: FetchWait) => void
+}
+
+export type ResolvedOptions = Required<Omit<PoliteFetchOptions, 'onWait'>> & Pick<PoliteFetchOptions, 'onWait'>
+
+// Looked up at each call, so that a later replacement of the global one is used.
+const globalFetch: Fetch = (input, init) => globalThis.fetch(input, init)
+
+const isMs = (value: unknown) => Number.isFinite(value) && (value as number) >= 0
+const isWhole = (value: unknown) => Number.isSafeInteger(value) && (value as number) >= 1
+const isShare = (value: unknown) => typeof value === 'number' && value >= 0 && value <= 1
+const isFunction = (value: unknown) => typeof value === 'function'
+
+const CHECKS: Readonly<Record<keyof PoliteFetchOptions, readonly [expected: string, ok: (value: unknown) => boolean]>> =
+  {
+    fetch: ['a function', isFunction],
+    attempts: ['a whole number >= 1', isWhole],
+    baseMs: ['a number of ms >= 0', isMs],
+    capMs: ['a number of ms >= 0', isMs],
+    timeoutMs: ['a number of ms >= 0', isMs],
+    slowBelow: ['a number from 0 to 1', isShare],
+    maxBuckets: ['a whole number >= 1', isWhole],
+    onWait: ['a function', isFunction],
+  }
+
+/**
+ * Validates the options and fills in defaults.
+ * @throws InvalidPoliteFetchOptionError
+ */
+export function resolveOptions(options: PoliteFetchOptions): ResolvedOptions {
+  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
+    throw new InvalidPoliteFetchOptionError(`expected an object of options; got ${shown(options)}`)
+  }
+  for (const [name, value] of Object.entries(options)) {
+    const check = CHECKS[name as keyof PoliteFetchOptions]
+    if (!check) {
+      throw new InvalidPoliteFetchOptionError(
+        `unknown option '${name}': expected one of ${Object.keys(CHECKS).join(', ')}`,
+      )
+    }
+    const [expected, ok] = check
+    if (value !== undefined && !ok(value)) {
+      throw new InvalidPoliteFetchOptionError(`${name} must be ${expected}; got ${shown(value)}`)
+    }
+  }
+  const { fetch = globalFetch, attempts = 5, baseMs = 500, capMs = 20_000, timeoutMs = 300_000 } = options
+  const { slowBelow = 0.2, maxBuckets = 1000, onWait } = options
+  return { fetch, attempts, baseMs, capMs, timeoutMs, slowBelow, maxBuckets, ...(onWait && { onWait }) }
+}
+
+function shown(value: unknown): string {
+  // JSON has no bigint.
+  return typeof value === 'object' || typeof value === 'string' ? JSON.stringify(value) : String(value)
+}

@@ -1,0 +1,145 @@
+import { isIP } from 'node:net'
+import {
+  readBy,
+  redisSettings,
+  runSettings,
+  SettingsError,
+  type SettingsOf,
+  type SettingTable,
+  textLike,
+  wholeNumber,
+} from 'sluice-programs'
+import { onlyFrom } from '../auth/only-from.ts'
+import { tokens } from '../auth/tokens.ts'
+import { readConfigFile } from './config-file.ts'
+
+const who = {
+  host: {
+    variable: 'HOST',
+    expected: 'the IP address that it listens on; off loopback it needs TOKEN_FILE, or TRUST_PROXY with a reason',
+    schema: readBy(readAddress),
+    fallback: '127.0.0.1',
+  },
+  port: {
+    variable: 'PORT',
+    expected: 'a port from 0 to 65535; 0: any that is free',
+    schema: wholeNumber(0, 65_535),
+    fallback: '8080',
+  },
+  tokenFile: {
+    variable: 'TOKEN_FILE',
+    expected: 'a JSON file of tokens, made with --new-token: without it no caller has to authenticate',
+    schema: readBy(readTokens),
+    fallback: '',
+  },
+  trustProxy: {
+    variable: 'TRUST_PROXY',
+    expected: 'proxies in front of it, such as 10.0.0.0/8,loopback: their X-Forwarded-For is trusted',
+    schema: readBy(readProxies),
+    fallback: '',
+  },
+  trustProxyReason: {
+    variable: 'TRUST_PROXY_REASON',
+    expected: 'why it may listen off loopback without TOKEN_FILE: what the proxies do to keep others out',
+    schema: textLike(/^[^\p{Cc}]{0,500}$/u),
+    fallback: '',
+  },
+} as const
+
+const bounds = {
+  requestTimeoutMs: {
+    variable: 'REQUEST_TIMEOUT_MS',
+    expected: 'milliseconds from 1000: how long a whole request may take to arrive',
+    schema: wholeNumber(1000, 3_600_000),
+    fallback: '15000',
+  },
+  keepAliveTimeoutMs: {
+    variable: 'KEEP_ALIVE_TIMEOUT_MS',
+    expected: 'milliseconds from 1000: how long a connection stays open between requests; longer than at the proxy',
+    schema: wholeNumber(1000, 3_600_000),
+    fallback: '72000',
+  },
+  maxBodyBytes: {
+    variable: 'MAX_BODY_BYTES',
+    expected: 'a whole number from 1: maximum bytes of a body',
+    schema: wholeNumber(1, 1_073_741_824),
+    fallback: '1048576',
+  },
+  maxHeaderBytes: {
+    variable: 'MAX_HEADER_BYTES',
+    expected: 'a whole number from 1024: maximum bytes of all header fields',
+    schema: wholeNumber(1024, 1_048_576),
+    fallback: '16384',
+  },
+  maxConnections: {
+    variable: 'MAX_CONNECTIONS',
+    expected: 'a whole number from 1: maximum number of open connections',
+    schema: wholeNumber(1, 1_000_000),
+    fallback: '10000',
+  },
+} as const
+
+export const gatewayTable = {
+  ...redisSettings,
+  config: {
+    variable: 'CONFIG',
+    expected: 'a JSON file of queues, limits and shedding, such as examples/gateway.config.json',
+    schema: readBy(readConfigFile),
+  },
+  ...who,
+  ...bounds,
+  limitsPrefix: {
+    variable: 'LIMITS_PREFIX',
+    expected: 'the prefix of the Redis keys of limits and modes, without a colon at its end',
+    schema: textLike(/^[^\p{Cc}]{0,127}[^\p{Cc}:]$/u),
+    fallback: 'sluice',
+  },
+  stallTimeoutMs: {
+    variable: 'STALL_TIMEOUT_MS',
+    expected: 'milliseconds from 1000: /healthz answers 503 when requests wait this long and none is answered',
+    schema: wholeNumber(1000, 86_400_000),
+    fallback: '60000',
+  },
+  drainMs: {
+    variable: 'DRAIN_MS',
+    expected: 'milliseconds: how long it still takes requests after SIGTERM, while /readyz reports that it is stopping',
+    schema: wholeNumber(0, 600_000),
+    fallback: '0',
+  },
+  ...runSettings,
+} as const satisfies SettingTable
+
+export type GatewaySettings = SettingsOf<typeof gatewayTable>
+
+/** Whether only this machine can reach an address. */
+export function isLoopback(host: string): boolean {
+  return /^127\./.test(host) || host === '::1' || /^::ffff:127\./i.test(host)
+}
+
+/** @throws SettingsError if other machines could reach it without authentication. */
+export function checkExposure({ host, tokenFile, trustProxy, trustProxyReason }: GatewaySettings): void {
+  if (isLoopback(host) || tokenFile !== '' || (trustProxy.length > 0 && trustProxyReason !== '')) return
+  const [variable, problem] =
+    trustProxy.length > 0
+      ? ['TRUST_PROXY_REASON', 'expected what the proxies do to keep others out, got nothing']
+      : ['HOST', `${host} can be reached from other machines: expected TOKEN_FILE, or TRUST_PROXY with a reason`]
+  throw new SettingsError([{ variable: variable as string, problem: problem as string }])
+}
+
+function readAddress(text: string): string {
+  if (isIP(text)) return text
+  throw new Error(`expected an IP address, such as 127.0.0.1 or 0.0.0.0, got ${JSON.stringify(text)}`)
+}
+
+/** Checks the token file, so that a mistake in it is reported together with the other settings. */
+function readTokens(path: string): string {
+  if (path !== '') tokens({ file: path, checkIntervalMs: 0 })
+  return path
+}
+
+function readProxies(text: string): readonly string[] {
+  const entries = text.split(',').map((entry) => entry.trim())
+  const proxies = entries.filter((entry) => entry !== '')
+  onlyFrom(proxies)
+  return proxies
+}

@@ -1,0 +1,233 @@
+import { Counter, Gauge, Histogram, type OpenMetricsContentType, Registry } from 'prom-client'
+import { Inspector, type InspectorOptions, type RedisState } from 'sluice/inspect'
+import { checkCallOptions, InvalidInputError } from 'sluice/internal'
+import { type Family, one } from './families.ts'
+import { FleetReader } from './fleet-reader.ts'
+import type { FleetReading, QueueReading } from './fleet-reading.ts'
+import { GROUP_FAMILIES } from './group-families.ts'
+import type { Point } from './points.ts'
+import { OTHER, QueueLabels } from './queue-labels.ts'
+import { STATE_FAMILIES } from './state-families.ts'
+import { TRAFFIC_FAMILIES } from './traffic-families.ts'
+
+const REFUSAL_CAUSES = ['memory', 'disk', 'replicas'] as const
+
+/** Metrics that are exported once, whatever the number of queues. */
+const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
+  {
+    name: 'sluice_up',
+    type: 'gauge',
+    unit: '1 or 0',
+    help: 'Whether Redis answered this scrape in time; where it did not, all other numbers are those of the last answer.',
+    labels: {},
+    read: ({ up }) => one(Number(up)),
+  },
+  {
+    name: 'sluice_read_timestamp_seconds',
+    type: 'gauge',
+    unit: 'seconds since 1970',
+    help: 'When the numbers were read, on the clock of Redis.',
+    labels: {},
+    read: ({ atMs }) => one(atMs === undefined ? undefined : atMs / 1000),
+  },
+  {
+    name: 'sluice_replication_lag_seconds',
+    type: 'gauge',
+    unit: 'seconds',
+    help: 'How far the replica that is read is behind; absent where the master is read.',
+    labels: {},
+    read: ({ redis }) => one(redis?.lagMs === undefined ? undefined : redis.lagMs / 1000),
+  },
+  {
+    name: 'sluice_redis_memory_used_bytes',
+    type: 'gauge',
+    unit: 'bytes',
+    help: 'Memory of Redis that counts against its maximum; on a cluster that of the fullest master.',
+    labels: {},
+    read: ({ redis }) => one(redis?.memory?.usedBytes),
+  },
+  {
+    name: 'sluice_redis_memory_max_bytes',
+    type: 'gauge',
+    unit: 'bytes',
+    help: 'The maximum (`maxmemory`); absent where there is none.',
+    labels: {},
+    read: ({ redis }) => one(redis?.memory?.maxBytes),
+  },
+  {
+    name: 'sluice_redis_refuses_writes',
+    type: 'gauge',
+    unit: '1 or 0',
+    help: 'Whether Redis refuses writes, and jobs with them: its memory or its disk is full, or too few replicas are in step; absent where a replica is read.',
+    labels: { cause: REFUSAL_CAUSES },
+    read: ({ redis }) => (redis?.role === 'master' ? refusals(redis) : []),
+  },
+  {
+    name: 'sluice_unread_queues',
+    type: 'gauge',
+    unit: 'queues',
+    help: 'Queues that are left out because a node of the cluster does not answer; absent where all are read.',
+    labels: { queue: [] },
+    read: ({ unreadQueues }) => [...unreadQueues].map(([queue, value]) => ({ labels: { queue }, value })),
+  },
+]
+
+function refusals({ refusesWrites }: RedisState) {
+  return REFUSAL_CAUSES.map((cause) => ({ labels: { cause }, value: Number(cause === refusesWrites) }))
+}
+
+const QUEUE_FAMILIES = [...TRAFFIC_FAMILIES, ...STATE_FAMILIES, ...GROUP_FAMILIES]
+
+export interface MetricsOptions {
+  /** As in BullMQ: an ioredis client or its options. A read-only user or a replica is enough. */
+  connection: InspectorOptions['connection']
+  /** BullMQ's prefix of the queues' keys. Default `bull`. */
+  prefix?: string
+  /** Names of the queues. Default: all queues that have a shape. */
+  queues?: readonly string[]
+  /** The registry for the metrics. Default: a new one. */
+  register?: MetricsRegistry
+  /** Maximum number of queues with a label of their own; the others share the label `other`. Default 100. */
+  maxQueues?: number
+  /**
+   * Groups of each queue with a label of their own: so many of those that have waited longest, and of those with the most
+   * waiting jobs. The label is the id of the group, which may name a customer. Default 0: none.
+   */
+  groups?: number
+  /** How long a scrape waits for Redis before it returns the last known numbers, ms. Default 5000. */
+  timeoutMs?: number
+}
+
+const OPTIONS = ['connection', 'prefix', 'queues', 'register', 'maxQueues', 'groups', 'timeoutMs']
+
+/**
+ * The metrics of queues, read from Redis at each scrape. They cover the whole fleet, so one process should export them.
+ */
+export interface Metrics {
+  readonly register: MetricsRegistry
+  /** Content type of {@link text}. */
+  readonly contentType: string
+  /** The response to a scrape. Never rejects because of Redis. */
+  text(): Promise<string>
+  /** Removes the metrics from the registry, and closes the connection if it was opened for them. */
+  close(): Promise<void>
+}
+
+/** One metric of {@link createMetrics}. */
+export interface MetricDescription {
+  readonly name: string
+  readonly type: 'counter' | 'gauge' | 'histogram'
+  readonly unit: string
+  readonly help: string
+  /** The names of its labels, and the possible values of each; those of `queue` and `group` are names and `other`. */
+  readonly labels: Readonly<Record<string, readonly string[]>>
+}
+
+/** All metrics. */
+export const METRICS: readonly MetricDescription[] = [
+  ...FLEET_FAMILIES.map(describe),
+  ...QUEUE_FAMILIES.map(describe).map((one) => ({ ...one, labels: { queue: [], ...one.labels } })),
+]
+
+/**
+ * Adds the metrics of queues to a registry of prom-client.
+ *
+ * ```ts
+ * const metrics = createMetrics({ connection })
+ * app.get('/metrics', async (_request, reply) => reply.type(metrics.contentType).send(await metrics.text()))
+ * ```
+ * @throws InvalidInputError for an invalid option, or where the registry already has a metric of one of these names
+ */
+export function createMetrics(options: MetricsOptions): Metrics {
+  checkCallOptions('createMetrics', options, OPTIONS)
+  const {
+    connection,
+    prefix,
+    queues,
+    register: registry = new Registry(),
+    maxQueues = 100,
+    groups = 0,
+    timeoutMs = 5000,
+  } = options
+  checkCount('maxQueues', maxQueues)
+  if (groups !== 0) checkCount('groups', groups)
+  checkCount('timeoutMs', timeoutMs)
+  const taken = METRICS.find(({ name }) => registry.getSingleMetric(name))
+  if (taken) throw new InvalidInputError(`register must have no metric named ${taken.name}; it has one`)
+  const inspector = new Inspector({ connection, ...(prefix === undefined ? {} : { prefix }) })
+  const labels = new QueueLabels(maxQueues)
+  const reader = new FleetReader({ inspector, queues, labels, groups, families: QUEUE_FAMILIES, timeoutMs })
+  for (const metric of exportedMetrics(() => reader.read())) register(metric, registry)
+  return {
+    register: registry,
+    contentType: registry.contentType,
+    text: () => registry.metrics(),
+    async close() {
+      for (const { name } of METRICS) registry.removeSingleMetric(name)
+      await inspector.close()
+    },
+  }
+}
+
+function exportedMetrics(read: () => Promise<FleetReading>): ExportedMetric[] {
+  const exported = <From>({ name, type, help, labels }: Family<From>) => ({
+    name,
+    type,
+    help,
+    labelNames: Object.keys(labels),
+  })
+  const fleet = FLEET_FAMILIES.map((family) => ({
+    ...exported(family),
+    points: async () => family.read(await read()),
+  }))
+  const queues = QUEUE_FAMILIES.map((family) => ({
+    ...exported(family),
+    labelNames: ['queue', ...Object.keys(family.labels)],
+    points: async () => queuePoints(family, await read()),
+  }))
+  return [...fleet, ...queues]
+}
+
+function queuePoints(family: Family<QueueReading>, { queues, others }: FleetReading): Point[] {
+  const labelled = (queue: string, points: readonly Point[]) =>
+    points.map((point) => ({ ...point, labels: { queue, ...point.labels } }))
+  const own = queues.flatMap((reading) => labelled(reading.status.name, family.read(reading)))
+  return [...own, ...labelled(OTHER, others.get(family.name) ?? [])]
+}
+
+function describe<From>({ name, type, unit, help, labels }: Family<From>): MetricDescription {
+  return { name, type, unit, help, labels }
+}
+
+function checkCount(name: string, value: number): void {
+  if (!(Number.isInteger(value) && value > 0))
+    throw new InvalidInputError(`${name} must be a whole number > 0; got ${value}`)
+}
+
+/** prom-client's, for the text format of Prometheus or of OpenMetrics. */
+type MetricsRegistry = Registry | Registry<OpenMetricsContentType>
+
+/** A metric as prom-client exports it; its points are read at each scrape. */
+interface ExportedMetric {
+  readonly name: string
+  readonly type: 'counter' | 'gauge' | 'histogram'
+  readonly help: string
+  readonly labelNames: readonly string[]
+  readonly points: () => Promise<readonly Point[]>
+}
+
+/** Adds a metric to a registry. prom-client keeps counts itself; these are counted in Redis, and only exported. */
+function register({ name, type, help, labelNames, points }: ExportedMetric, registry: MetricsRegistry): void {
+  const made = new CLASSES[type]({ name, help, labelNames, registers: [registry] })
+  const get = async () => {
+    const values = (await points()).map(({ suffix, ...point }) =>
+      suffix === undefined ? point : { metricName: name + suffix, ...point },
+    )
+    // An OpenMetrics registry renames counters.
+    return { name: (made as unknown as ExportedMetric).name, help, type, aggregator: 'sum', values }
+  }
+  // A registry calls the second on a histogram when it writes text.
+  Object.assign(made, { get, getForPromString: get })
+}
+
+const CLASSES = { counter: Counter, gauge: Gauge, histogram: Histogram }

@@ -1,0 +1,145 @@
+import type { HeldMs } from 'sluice/inspect'
+import { HOLD_CAUSES, mapCauses } from 'sluice/internal'
+import { each, type Family, one } from './families.ts'
+import { FEEDBACK_KINDS, FEEDBACK_SOURCES } from './feedback-labels.ts'
+import type { QueueReading } from './fleet-reading.ts'
+import { histogramPoints } from './points.ts'
+
+/** The flow through a queue and its durations: everything that only grows. */
+export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
+  counter(
+    'sluice_accepted_total',
+    'jobs',
+    'Jobs that were accepted; adding an id that already exists counts too.',
+    ({ status }) => one(status.acceptedTotal),
+  ),
+  counter('sluice_released_total', 'jobs', 'Jobs that departed.', ({ departedTotal }) => one(departedTotal)),
+  {
+    ...counter(
+      'sluice_refused_total',
+      'jobs',
+      'Jobs that were refused: no place was free, or they could not have started in time.',
+      ({ status }) =>
+        each('reason', { full: status.refusedTotal - status.refusedLateTotal, late: status.refusedLateTotal }),
+    ),
+    labels: { reason: ['full', 'late'] },
+  },
+  counter('sluice_dropped_total', 'jobs', 'Waiting jobs that overflow dropped for new ones.', ({ status }) =>
+    one(status.droppedTotal),
+  ),
+  counter(
+    'sluice_unconfirmed_total',
+    'jobs',
+    'Jobs that were accepted and that too few replicas confirmed in time.',
+    ({ status }) => one(status.unconfirmedTotal),
+  ),
+  counter('sluice_completed_total', 'jobs', 'Jobs that completed, as workers have reported.', ({ status }) =>
+    one(status.completedTotal),
+  ),
+  counter(
+    'sluice_failed_total',
+    'jobs',
+    'Jobs that failed for good: they are not retried, unless by hand.',
+    ({ status }) => one(status.failedTotal),
+  ),
+  counter(
+    'sluice_failed_attempts_total',
+    'attempts',
+    'Attempts that failed, whether the job was retried or not.',
+    ({ status }) => one(status.failedAttemptsTotal),
+  ),
+  counter(
+    'sluice_bypassed_total',
+    'jobs',
+    'Starts past the meter that were found: some program takes jobs without Sluice, which obey no rate, limits or turns of groups.',
+    ({ status }) => one(status.bypassedTotal),
+  ),
+  counter('sluice_shadow_refused_total', 'jobs', 'Jobs that shadow mode would have refused.', ({ status }) =>
+    one(status.shadowRefusedTotal),
+  ),
+  counter('sluice_shadow_delayed_total', 'jobs', 'Jobs that shadow mode would have held.', ({ status }) =>
+    one(status.shadowDelayedTotal),
+  ),
+  counter(
+    'sluice_slots_refunded_total',
+    'slots',
+    'Slots that workers gave back, and that were granted again.',
+    ({ status }) => one(status.refundedTotal),
+  ),
+  counter(
+    'sluice_slots_forfeited_total',
+    'slots',
+    'Slots that workers gave back too late for other jobs to use: they are lost.',
+    (from) => one(from.status.forfeitedTotal),
+  ),
+  counter(
+    'sluice_slots_lost_total',
+    'units of cost',
+    'What could have departed at the rate while jobs waited and no worker asked, since this process first looked.',
+    ({ lostUnits }) => one(lostUnits),
+  ),
+  {
+    name: 'sluice_wait_seconds',
+    type: 'histogram',
+    unit: 'seconds',
+    help: 'How long jobs waited before their first attempt, from when they were ready.',
+    labels: {},
+    read: ({ status: { starts } }) => histogramPoints(inSeconds(starts.wait), starts.waitSumMs / 1000),
+  },
+  {
+    ...counter(
+      'sluice_waited_seconds_total',
+      'seconds',
+      'The waits of `sluice_wait_seconds`, by what held the jobs.',
+      (from) => each('cause', secondsOf(from.status.starts.waitedMs)),
+    ),
+    labels: { cause: HOLD_CAUSES },
+  },
+  {
+    name: 'sluice_lateness_seconds',
+    type: 'histogram',
+    unit: 'seconds',
+    help: 'How long after their departure times jobs started.',
+    labels: {},
+    read: ({ status: { starts } }) => histogramPoints(inSeconds(starts.lateness), starts.latenessSumMs / 1000),
+  },
+  {
+    ...counter('sluice_held_seconds_total', 'seconds', 'How long each cause held the head of the queue.', (from) =>
+      each('cause', secondsOf(from.heldMs)),
+    ),
+    labels: { cause: HOLD_CAUSES },
+  },
+  counter('sluice_paused_seconds_total', 'seconds', 'How long a pause held jobs that waited.', ({ heldMs }) =>
+    one(heldMs.pause / 1000),
+  ),
+  {
+    ...counter(
+      'sluice_feedback_changes_total',
+      'changes',
+      'Changes to rate, pause or concurrency by downstream feedback, since this process first looked.',
+      ({ feedback }) => feedback.map(({ source, kind, count }) => ({ labels: { source, kind }, value: count })),
+    ),
+    labels: { source: FEEDBACK_SOURCES, kind: FEEDBACK_KINDS },
+  },
+  {
+    ...counter(
+      'sluice_conformance_violations_total',
+      'jobs, windows',
+      'Jobs that started before their departure times, and, where `shape.audit` keeps departures, windows of them above the bound of the rate: must stay 0.',
+      ({ status, boundViolations }) => each('check', { early: status.starts.early, bound: boundViolations }),
+    ),
+    labels: { check: ['early', 'bound'] },
+  },
+]
+
+function counter(name: string, unit: string, help: string, read: Family<QueueReading>['read']): Family<QueueReading> {
+  return { name, type: 'counter', unit, help, labels: {}, read }
+}
+
+function inSeconds(buckets: readonly (readonly [leMs: number, count: number])[]): [le: number, count: number][] {
+  return buckets.map(([leMs, count]) => [leMs / 1000, count])
+}
+
+function secondsOf(ms: HeldMs): Record<string, number> {
+  return mapCauses((cause) => ms[cause] / 1000)
+}

@@ -1,0 +1,2 @@
+export { type Mail, readMessage } from './message.ts'
+export { emailProgram } from './program.ts'

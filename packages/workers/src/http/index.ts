@@ -1,0 +1,1 @@
+export { httpProgram } from './program.ts'

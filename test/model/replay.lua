@@ -12,6 +12,7 @@ local departure = use 'gate/departure'
 local charged = use 'limits/charged'
 local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
+local shapes = use 'shape/shapes'
 local declare_shape = use 'verbs/declare-shape'
 local give_back = use 'verbs/give-back'
 local override_shape = use 'verbs/override-shape'
@@ -91,8 +92,10 @@ function operations.loseAll()
   return restore_shape({ shape_key }, { fields.born .. ':' .. fields.rev, unpack(shape) })[1]
 end
 
-function operations.read()
+-- What has ended is written by the next script that may: as the view sees it before.
+function operations.read(op)
   local answer = cjson.decode(view({ shape_key }, { 'meter', '{}', '', '' })[1])
+  shapes.load(shape_key, base, op.now)
   return { answer.level or '0', answer.slot or '' }
 end
 

@@ -82,7 +82,7 @@ describe('command lines of the documents, through bash', () => {
   }
   const lines = documents().flatMap((document) => {
     const found = readFileSync(document, 'utf8').matchAll(
-      /((?:\b[A-Z_]+=(?:'[^']*'|\S+) +)+)npx sluice (gateway|worker [\w-]+)/g,
+      /((?:\b[A-Z_]+=(?:'[^']*'|\S+) +)+)npx sluice-cli (gateway|worker [\w-]+)/g,
     )
     return [...found].map(([, assignments = '', program = '']) => ({ assignments, program }))
   })

@@ -3,7 +3,7 @@
   ended by now is seen as ended (redis/unwritten). The work does not grow with a queue: up to some 100 commands for each, 20
   more for each group that is looked at, up to 100 groups for the place of a job, and of its list 10,000 entries at each end.
   KEYS
-    [1…]  …:meta:shape of each queue
+    [1…]  …:meta:shape of each queue; on a cluster one more, which never exists (redis/commands.ts)
   ARGV
     [1]  what is looked at: crowd, shape, meter, queue, groups, group, settings, rows, found, job or place (lua/views)
     [2]  JSON: what that takes
@@ -43,6 +43,8 @@ end
 
 return unwritten(function()
   local now = clock()
-  for at = 1, #KEYS do views[at] = cjson.encode(view(KEYS[at], now) or cjson.null) end
+  for at = 1, #KEYS do
+    if string.sub(KEYS[at], -11) == ':meta:shape' then views[at] = cjson.encode(view(KEYS[at], now) or cjson.null) end
+  end
   return views
 end)

@@ -27,6 +27,10 @@ export class Batch {
     this.#redis = redis
   }
 
+  get isCluster(): boolean {
+    return this.#redis.isCluster === true
+  }
+
   /** @param command its name in lower case, by which ioredis decodes the reply, and its arguments */
   add<T>(...command: Command): Answer<T> {
     const index = this.#commands.push(command) - 1

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { Cluster } from 'ioredis'
+import { absentKey } from '../redis/commands.ts'
 import { withinMs } from '../redis/deadlines.ts'
 import { shapeKey } from '../redis/keys.ts'
 import { LuaComposer } from '../redis/lua-composer.ts'
@@ -32,7 +33,10 @@ export function askForViews<T>(
   nowUs?: number,
 ): Answer<(T | undefined)[]> {
   const { text, sha } = viewScript()
-  const args = [bases.length, ...bases.map(shapeKey), subject, JSON.stringify(asked), nowUs ?? '', Date.now() * 1000]
+  const shapes = bases.map(shapeKey)
+  // While a slot moves, no node has all keys: it refuses such a call, which is then repeated.
+  const keys = batch.isCluster ? [...shapes, absentKey(shapes[0])] : shapes
+  const args = [keys.length, ...keys, subject, JSON.stringify(asked), nowUs ?? '', Date.now() * 1000]
   const replies = batch.addScript<string[]>(text, sha, args)
   return () => replies().map((reply) => (JSON.parse(reply) as T | null) ?? undefined)
 }

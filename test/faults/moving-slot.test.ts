@@ -140,7 +140,7 @@ test('while a slot moves slowly, each call is refused before it changes anything
   const place = await cluster.placeOf(PREFIX)
   const [impatient, patient] = [IMPATIENT, {}].map((options) => operations(fleet, cluster.connect(options), running))
   const inspector = new Inspector({ connection: cluster.connect(), prefix: PREFIX })
-  const status = await inspector.status(['mail'])
+  await inspector.status(['mail'])
 
   await cluster.beginMove(place)
   const keys = (await cluster.keysAt(place.slot, place.from)).toSorted()
@@ -152,7 +152,7 @@ test('while a slot moves slowly, each call is refused before it changes anything
   const failures = await failuresOf(impatient as Operations)
   expect(failures.filter(([, error]) => !isRefusal(error))).toEqual([])
   expect(await cluster.contents(place)).toEqual(before)
-  expect(await inspector.status(['mail'])).toMatchObject([{ waiting: status[0]?.waiting }])
+  expect(await inspector.status(['mail'])).toMatchObject([{ unread: ['queue'] }])
 
   await cluster.moveKeys(
     place,
@@ -164,6 +164,7 @@ test('while a slot moves slowly, each call is refused before it changes anything
   await cluster.moveRest(place)
   await cluster.endMove(place)
   expect(await results).toEqual([])
+  expect((await inspector.status(['mail']))[0]?.unread).toBeUndefined()
   expect({ losses: fleet.losses, stalled: fleet.stalled }).toEqual({ losses: [], stalled: [] })
 })
 

@@ -41,7 +41,7 @@ console.log(`it waited ${waitedMs} ms: ${waits.map(([cause, ms]) => `${Math.roun
 const [change] = await inspector.history('newsletters', { count: 1 })
 console.log(`last change: ${change.kind} by ${change.by}: ${change.reason}`)
 
-// `await metrics.text()` is what `GET /metrics` has to answer; `npx sluice metrics` serves it.
+// `await metrics.text()` is what `GET /metrics` has to answer; `npx sluice-cli metrics` serves it.
 const metrics = createMetrics({ connection, prefix })
 const text = await metrics.text()
 console.log(text.match(/^sluice_released_total\{.*$/m)?.[0])

@@ -69,7 +69,7 @@ describe.skipIf(process.platform !== 'linux')('npm start', () => {
     expect(theirs).toBeGreaterThan(2 * ours)
     expect(demo.output.indexOf(verdict)).toBeLessThan(demo.output.indexOf('lines offered'))
     expect(demo.output).toMatch(/\n\nWhat to try next:\n {2}npm start -- --tenants 20 /)
-    expect(demo.output).toContain('npx sluice dashboard')
+    expect(demo.output).toContain('npx sluice-cli dashboard')
     expect(demo.output).toMatch(/^Starting Redis, SMTP server and PostgreSQL …\nRedis /)
     expect(demo.output).toContain('\nSluice: 50 lines, each queue: 20/s, 5 places, 2 worker processes\n')
     await expectNothingLeft(demo)

@@ -37,7 +37,7 @@ export function nextSteps({ compare }: { readonly compare?: true }): string {
     ...(compare ? [] : [['npm start -- --compare', "the same beside BullMQ's own limiter"]]),
     ['npm start -- --tenants 20', 'many tenants in one queue, fairly'],
     ['npm start -- --dashboard', 'a story to watch in a browser'],
-    ['npx sluice dashboard', 'your own queues, in a project that has Sluice'],
+    ['npx sluice-cli dashboard', 'your own queues, in a project that has Sluice'],
   ]
   return ['What to try next:', ...steps.map(([command = '', what = '']) => `  ${command.padEnd(28)}${what}`)].join('\n')
 }

@@ -89,10 +89,10 @@ describe('command lines of the documents, through bash', () => {
 
   test('are found', () => expect(lines.length).toBeGreaterThan(4))
 
-  test.each(lines)('$assignments npx sluice $program', ({ assignments, program }) => {
+  test.each(lines)('$assignments npx sluice-cli $program', ({ assignments, program }) => {
     const folder = temporaryFolder()
     fakeProgram(folder, 'npx', `exec ${process.execPath} -p 'JSON.stringify(process.env)'`)
-    const { stdout } = spawnSync('bash', ['-c', `${assignments} npx sluice ${program}`], {
+    const { stdout } = spawnSync('bash', ['-c', `${assignments} npx sluice-cli ${program}`], {
       encoding: 'utf8',
       env: { ...process.env, ...given, PATH: `${folder}${delimiter}${process.env.PATH}` },
     })

@@ -552,12 +552,12 @@ function groups.step(cost, weight)
   return math.max(1, math.floor(cost * groups.UNIT / weight + 0.5))
 end
 
--- Whether something may hold the job behind one that has left with this slot. For a caller that starts many, one that
--- could go if it cost the same is not looked at before its turn.
-function groups.may_be_held(g, pick, slot, cost)
+-- Whether something may hold the job behind one that has left. For a caller that starts many, one that could go now if it
+-- cost the same is not looked at before its turn.
+function groups.may_be_held(g, pick, cost)
   local b = pick.bucket
   if pick.parts or pick.hold then return true end
-  if not b or not g.trusts or slot > g.now then return b end
+  if not b or not g.trusts or b.origin + b.last > g.now then return b end
   return b.origin + b.tat + bucket.ceil((math.min(cost, b.burst) - b.burst) * b.interval) > g.now
 end
 
@@ -593,7 +593,7 @@ function groups.served(g, pick, slot, cost, runs)
     g.occupied[group] = nil
     return groups.leave_ready(g, group, tag)
   end
-  local next_slot = groups.may_be_held(g, pick, slot, cost) and groups.next_slot(g, pick) or 0
+  local next_slot = groups.may_be_held(g, pick, cost) and groups.next_slot(g, pick) or 0
   if next_slot > g.now then return groups.hold_back(g, group, tag, 'limited', as_text.us(next_slot)) end
   groups.move(g, group, tag)
 end

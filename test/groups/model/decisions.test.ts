@@ -181,7 +181,24 @@ test('a job that goes back after its rate has changed gives nothing back', async
   ])
 })
 
-async function replay(operations: readonly Operation[], defaults: Settings): Promise<string[]> {
+test('a group whose last slot lies ahead waits for it behind a job that is only failed', async () => {
+  const late = JSON.stringify({ group: { id: 'a' }, mustStartBefore: 1_000_001 })
+  const operations: Operation[] = [
+    ['add', 1_000_000_000, 'j1', OPTIONS('a'), 'a', 0],
+    ['add', 1_000_000_000, 'j2', late, 'a', 0],
+    ['add', 1_000_000_000, 'j3', OPTIONS('a'), 'a', 0],
+    ['depart', 1_000_000_000, 5000, 0],
+    ['depart', 1_000_000_000, 5000, 0],
+    ['depart', 1_000_000_000, 6000, 0],
+  ]
+  expect(await replay(operations, { rate: [1, 1000], burst: 3 }, '1')).toEqual([
+    ...['', '', ''],
+    ...['j1 1000005000', 'j2 late', 'none 1000005000'],
+  ])
+})
+
+/** @param together '1' as by the scripts that decide about many jobs at once */
+async function replay(operations: readonly Operation[], defaults: Settings, together = ''): Promise<string[]> {
   const sha = (await client.script('LOAD', scriptText)) as string
   const key = `${redis.prefix}:told:meta:shape`
   return (await client.evalsha(
@@ -192,7 +209,7 @@ async function replay(operations: readonly Operation[], defaults: Settings): Pro
     JSON.stringify(operations),
     '',
     '',
-    '',
+    together,
   )) as string[]
 }
 

@@ -102,10 +102,17 @@ const common = {
   deps: { neverBundle: [/^sluice($|\/|-)/] },
 } as const satisfies UserConfig
 
-/** Few, large chunks: none loads BullMQ that an entry could do without. */
-const groups = [
+/** The rooms that only some entries need. */
+const APART = /src\/(egress|inspect|sharding)\//
+
+/** Few, large chunks: an entry loads neither BullMQ nor a room that it could do without. */
+const LIBRARY_CHUNKS = [
+  {
+    name: (id: string) => APART.exec(id)?.[1] ?? null,
+    test: (id: string) => isShared(id) && APART.test(id) && !loadsQueues(id),
+  },
   { name: 'shared', test: (id: string) => isShared(id) && !loadsQueues(id) },
-  { name: 'bullmq', test: (id: string) => isShared(id) && loadsQueues(id) },
+  { name: 'bullmq', test: (id: string) => isShared(id) && !APART.test(id) && loadsQueues(id) },
 ]
 
 /** An entry exports nothing that only the other entries need. */
@@ -121,7 +128,7 @@ const luaBeside = {
 const LUA_CHUNK = { name: 'lua-files', test: (id: string) => id === join(ROOT, 'src/redis/lua-files.ts') }
 
 /** A package as ES modules and as CommonJS, whose declarations serve both. */
-function built(folder: string, entry: Readonly<Record<string, string>>, groups: readonly object[]) {
+function built(folder: string, entry: Readonly<Record<string, string>>, chunks: readonly object[]) {
   const outputOptions = { comments: { jsdoc: false } }
   const shared = { ...common, cwd: join(ROOT, folder), entry }
   return [
@@ -131,7 +138,7 @@ function built(folder: string, entry: Readonly<Record<string, string>>, groups: 
       dts: false,
       clean: true,
       plugins: [luaBeside, embedded, ascii, withoutEmptyChunks],
-      outputOptions: { ...outputOptions, codeSplitting: { groups, includeDependenciesRecursively: false } },
+      outputOptions: { ...outputOptions, codeSplitting: { groups: chunks, includeDependenciesRecursively: false } },
     },
     {
       ...shared,
@@ -141,7 +148,7 @@ function built(folder: string, entry: Readonly<Record<string, string>>, groups: 
       plugins: [embedded, ascii],
       outputOptions: {
         ...outputOptions,
-        codeSplitting: { groups: [LUA_CHUNK, ...groups], includeDependenciesRecursively: false },
+        codeSplitting: { groups: [LUA_CHUNK, ...chunks], includeDependenciesRecursively: false },
         chunkFileNames: ({ name }: { name: string }) => (name === LUA_CHUNK.name ? '[name].cjs' : '[name]-[hash].cjs'),
       },
       hooks: {
@@ -156,7 +163,7 @@ function built(folder: string, entry: Readonly<Record<string, string>>, groups: 
 }
 
 export default defineConfig([
-  ...built('.', LIBRARY, groups),
+  ...built('.', LIBRARY, LIBRARY_CHUNKS),
   ...Object.entries(PACKAGES).flatMap(([name, entries]) => built(join('packages', name), entries, [runtime])),
   {
     ...common,

@@ -1,5 +1,5 @@
-// egress/: what an answer of a downstream means: signals, dialects, profiles, rules; fetch/ makes the calls. It
-// must not know queues, workers or Redis.
+// egress/: what an answer of a downstream means: signals, dialects, profiles, rules. It must not know queues,
+// workers or Redis.
 
 export type {
   Concurrency,

@@ -89,7 +89,7 @@ async function run(folder: string, program: string): Promise<unknown> {
 
 const FOLDERS: readonly string[] = ['.', ...readdirSync(join(ROOT, 'packages')).map((name) => join('packages', name))]
 /** Of the library alone: what a program that only adds jobs installs. */
-const MOST_FILES = 64
+const MOST_FILES = 71
 const MOST_BYTES = 2_250_000
 
 test.each(FOLDERS)('the package of %s holds what it needs at run time, and nothing else', async (folder) => {
@@ -106,6 +106,32 @@ test.each(FOLDERS)('the package of %s holds what it needs at run time, and nothi
   expect(files.length).toBeLessThanOrEqual(MOST_FILES)
   const bytes = lines.map((line) => Number(/\s(\d+)\s\d{4}-/.exec(line)?.[1]))
   expect(bytes.reduce((sum, one) => sum + one)).toBeLessThanOrEqual(MOST_BYTES)
+})
+
+/** The packages that a file of `dist` loads at once, by itself or through other files. */
+function packagesLoadedBy(file: string): string[] {
+  const files = new Set([file])
+  const packages = new Set<string>()
+  for (const name of files) {
+    const text = readFileSync(join(built.folder, 'dist', name), 'utf8')
+    for (const [, esm, cjs] of text.matchAll(
+      /^(?:import|export)\b[^"']*?"([^"]+)";$|^(?:const|let) .*?\brequire\("([^"]+)"\)/gm,
+    )) {
+      const loaded = (esm ?? cjs) as string
+      if (loaded.startsWith('./')) files.add(loaded.slice(2))
+      else if (!loaded.startsWith('node:')) packages.add(loaded)
+    }
+  }
+  return [...packages].sort()
+}
+
+test.each(['js', 'cjs'])('the chunks of an entry load no package that the entry could do without: .%s', (ending) => {
+  for (const entry of ['egress', 'internal']) {
+    expect(packagesLoadedBy(`${entry}.${ending}`)).toEqual(['structured-headers'])
+  }
+  expect(packagesLoadedBy(`inspect.${ending}`)).not.toContain('bullmq')
+  // BullMQ loads ioredis itself.
+  expect(packagesLoadedBy(`index.${ending}`)).toEqual(['bullmq', 'ioredis'])
 })
 
 /** The names that a file of `dist` exports. */

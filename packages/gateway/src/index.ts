@@ -1,5 +1,5 @@
-// http/: limited routes, load shedding and the gateway, and the adapters to frameworks. It must not know programs,
-// settings or log lines.
+// Limited routes, load shedding and the gateway, and the adapters to frameworks. None of it knows the settings or log
+// lines of program/.
 
 export { type ConnectMiddleware, connectMiddleware } from './adapters/connect.ts'
 export type { AdapterOptions } from './adapters/enter.ts'

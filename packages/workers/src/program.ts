@@ -1,5 +1,4 @@
-// programs/: the programs: settings from the environment, health, logs, signals, and what each does with a job. It
-// must not know anything of the library except its entry points and its arithmetic.
+// Worker programs: their settings, health and departures, and what each does with a job.
 
 import { checkRedis, run } from 'sluice-programs'
 import type { CommonSettings } from './common-settings.ts'

@@ -1,5 +1,5 @@
-// client/: a fetch that obeys rate limits, and the client of the gateway. It must not
-// know Redis, BullMQ, or how the gateway is made.
+// A fetch that obeys rate limits, and the client of the gateway. It must not know Redis, BullMQ, or how the gateway is
+// made.
 
 import { checkCallOptions } from 'sluice/internal'
 import { systemClock } from './clock.ts'

@@ -1,4 +1,4 @@
-import { type BareItem, type Item, type Parameters, serializeItem, serializeList } from 'structured-headers'
+import { type Parameters, serializeItem } from 'structured-headers'
 import { fieldName, type Policy, partitionKey, resetSeconds, tightest, wholeUnits, windowSeconds } from './policy.ts'
 
 /**
@@ -16,16 +16,58 @@ import { fieldName, type Policy, partitionKey, resetSeconds, tightest, wholeUnit
  */
 export type HeaderForm = 'draft-10' | 'draft-7' | 'draft-6' | 'x-ratelimit' | 'x-ratelimit-delta'
 
-export const HEADER_FORMS: readonly HeaderForm[] = [
-  'draft-10',
-  'draft-7',
-  'draft-6',
-  'x-ratelimit',
-  'x-ratelimit-delta',
-]
-export const DEFAULT_FORMS: readonly HeaderForm[] = ['draft-10']
-
 type Fields = Record<string, string>
+type Field = (report: Report) => string | number | undefined
+
+/** What one response reports. */
+interface Report {
+  readonly policies: readonly Policy[]
+  readonly nowMs: number
+  /** The policy for fields that report only one, and its figures as fields have them. */
+  readonly shown?: (Policy & Figures) | undefined
+  /** The same, if it has a reset: draft-6 and draft-7 allow no figure without one. */
+  readonly timed?: Figures | undefined
+}
+
+interface Figures {
+  readonly limit: number
+  readonly left: number
+  /** Seconds from now. */
+  readonly reset: number | undefined
+  /** Seconds since 1970. */
+  readonly instant: number | undefined
+}
+
+const limit: Field = ({ shown }) => shown?.limit
+const left: Field = ({ shown }) => shown?.left
+
+/** The fields of each form. Where several forms have a field of the same name, the first one with a value counts. */
+const FORMS: Readonly<Record<HeaderForm, Readonly<Record<string, Field>>>> = {
+  'draft-10': { 'ratelimit-policy': namedQuotas, ratelimit: namedLimits },
+  'draft-7': {
+    'ratelimit-policy': namelessQuotas,
+    ratelimit: ({ timed }) => timed && `limit=${timed.limit}, remaining=${timed.left}, reset=${timed.reset}`,
+  },
+  'draft-6': {
+    'ratelimit-policy': namelessQuotas,
+    'ratelimit-limit': ({ timed }) => timed?.limit,
+    'ratelimit-remaining': ({ timed }) => timed?.left,
+    'ratelimit-reset': ({ timed }) => timed?.reset,
+  },
+  'x-ratelimit': {
+    'x-ratelimit-limit': limit,
+    'x-ratelimit-remaining': left,
+    'x-ratelimit-reset': ({ shown }) => shown?.instant,
+  },
+  'x-ratelimit-delta': {
+    'x-ratelimit-limit': limit,
+    'x-ratelimit-remaining': left,
+    'x-ratelimit-reset': ({ shown }) => shown?.reset,
+  },
+}
+
+export const HEADER_FORMS = Object.keys(FORMS) as readonly HeaderForm[]
+export const DEFAULT_FORMS: readonly HeaderForm[] = ['draft-10']
 
 /**
  * The fields that report limits, by name in lower case. If any form is requested, `X-RateLimit-Bucket` is added for a
@@ -37,32 +79,89 @@ export function rateLimitFields(
   nowMs: number = Date.now(),
 ): Fields {
   const fields: Fields = {}
-  if (forms.includes('draft-6')) Object.assign(fields, tripleFields(policies, nowMs))
-  if (forms.includes('draft-7')) Object.assign(fields, dictionaryFields(policies, nowMs))
-  if (forms.includes('draft-10')) addLists(fields, policies, nowMs)
-  if (forms.includes('x-ratelimit-delta')) Object.assign(fields, legacyFields(policies, nowMs, false))
-  if (forms.includes('x-ratelimit')) Object.assign(fields, legacyFields(policies, nowMs, true))
+  const report = reportOf(policies, forms, nowMs)
+  for (const form of HEADER_FORMS) {
+    if (!forms.includes(form)) continue
+    for (const name in FORMS[form]) {
+      const value = fields[name] ?? FORMS[form][name]?.(report)
+      if (value !== undefined) fields[name] = String(value)
+    }
+  }
   if (forms.length === 0 || policies.every(({ bucket }) => bucket === undefined)) return fields
   const shared = tightest(withFigures(policies, 'bucket'), nowMs)
   if (shared) fields['x-ratelimit-bucket'] = fieldName(shared.bucket as string)
   return fields
 }
 
-/** Every response has them: the constant parts are built once. */
-function addLists(fields: Fields, policies: readonly Policy[], nowMs: number): void {
+function reportOf(policies: readonly Policy[], forms: readonly HeaderForm[], nowMs: number): Report {
+  // Most responses have only the lists of draft-10, which show all policies.
+  const policy = forms.some((form) => form !== 'draft-10') ? shownAlone(policies, nowMs) : undefined
+  if (!policy) return { policies, nowMs }
+  const { quota, remaining, resetMs, clockMs = nowMs } = policy
+  const { resetAtMs = resetMs === undefined ? undefined : clockMs + resetMs } = policy
+  const figures = {
+    limit: wholeUnits(quota as number),
+    left: wholeUnits(remaining as number),
+    reset: resetSeconds(policy, nowMs),
+    instant: resetAtMs === undefined ? undefined : wholeUnits(Math.ceil(resetAtMs / 1000)),
+  }
+  const timed = figures.reset === undefined ? undefined : figures
+  return { policies, nowMs, shown: { ...policy, ...figures }, timed }
+}
+
+/** The policy for fields that report only one: one with a reset, if there is any. */
+function shownAlone(policies: readonly Policy[], nowMs: number): Policy | undefined {
+  const known = withFigures(countsRequests(policies), 'remaining')
+  const withResets = known.filter((policy) => resetSeconds(policy, nowMs) !== undefined)
+  return tightest(withResets.length > 0 ? withResets : known, nowMs)
+}
+
+/** Policies that fields without a unit can report. */
+function countsRequests(policies: readonly Policy[]): Policy[] {
+  return withFigures(policies, 'quota').filter(({ unit = 'requests' }) => unit === 'requests')
+}
+
+function withFigures(policies: readonly Policy[], figure: 'quota' | 'remaining' | 'bucket'): Policy[] {
+  return policies.filter((policy) => policy[figure] !== undefined)
+}
+
+/** draft-10: the quota of each policy. */
+function namedQuotas({ policies }: Report): string | undefined {
   const quotas: string[] = []
+  for (const policy of policies) {
+    if (policy.quota !== undefined) quotas.push(textsOf(policy).quota + partitionText(policy))
+  }
+  return listOf(quotas)
+}
+
+/** draft-10: what is left of each policy. */
+function namedLimits({ policies, nowMs }: Report): string | undefined {
   const limits: string[] = []
   for (const policy of policies) {
-    const { quota, remaining } = policy
-    const pk = partitionText(policy)
-    const known = textsOf(policy)
-    if (quota !== undefined) quotas.push(known.quota + pk)
-    if (remaining === undefined) continue
+    if (policy.remaining === undefined) continue
     const t = resetSeconds(policy, nowMs)
-    limits.push(`${known.name};r=${wholeUnits(remaining)}${t === undefined ? '' : `;t=${t}`}${pk}`)
+    const left = `r=${wholeUnits(policy.remaining)}${t === undefined ? '' : `;t=${t}`}`
+    limits.push(`${textsOf(policy).name};${left}${partitionText(policy)}`)
   }
-  if (quotas.length > 0) fields['ratelimit-policy'] = quotas.join(', ')
-  if (limits.length > 0) fields.ratelimit = limits.join(', ')
+  return listOf(limits)
+}
+
+/**
+ * draft-6 and draft-7: quotas have no names there, so no two may be equal; each must have a window, and all count
+ * requests. That of the shown policy takes precedence over an equal one.
+ */
+function namelessQuotas({ policies, shown }: Report): string | undefined {
+  const quotas = new Map<number, string>()
+  for (const policy of [...(shown ? [shown] : []), ...countsRequests(policies)]) {
+    const quota = wholeUnits(policy.quota as number)
+    const w = windowSeconds(policy)
+    if (w !== undefined && !quotas.has(quota)) quotas.set(quota, `${quota};w=${w}`)
+  }
+  return listOf([...quotas.values()])
+}
+
+function listOf(items: readonly string[]): string | undefined {
+  return items.length > 0 ? items.join(', ') : undefined
 }
 
 interface Texts {
@@ -92,95 +191,14 @@ function isSameQuota(one: Policy, other: Policy): boolean {
 function quotaText(policy: Policy): string {
   const { name, quota, unit } = policy
   if (quota === undefined) return ''
+  const parameters: Parameters = new Map([['q', wholeUnits(quota)]])
   // The default unit is left out.
-  const qu = unit === 'requests' ? undefined : unit
-  return serializeItem([fieldName(name), parameters({ q: wholeUnits(quota), qu, w: windowSeconds(policy) })])
+  if (unit !== undefined && unit !== 'requests') parameters.set('qu', unit)
+  const w = windowSeconds(policy)
+  if (w !== undefined) parameters.set('w', w)
+  return serializeItem([fieldName(name), parameters])
 }
 
 function partitionText({ partitionKey: key }: Policy): string {
   return key === undefined ? '' : `;pk=${serializeItem(partitionKey(key) as Uint8Array<ArrayBuffer>)}`
-}
-
-/**
- * draft-ietf-httpapi-ratelimit-headers-06: quotas have no names there, so no two may be equal; each must have a window,
- * and all count requests.
- */
-function tripleFields(policies: readonly Policy[], nowMs: number): Fields {
-  const shown = shownAlone(policies, nowMs)
-  const field = quotasField(policies, shown)
-  const reset = shown && resetSeconds(shown, nowMs)
-  // None of the three is allowed without a reset.
-  if (!shown || reset === undefined) return field
-  return { ...field, ...countFields('ratelimit', shown), 'ratelimit-reset': String(reset) }
-}
-
-/** draft-ietf-httpapi-ratelimit-headers-07: the same figures as members of one field, and the same quotas. */
-function dictionaryFields(policies: readonly Policy[], nowMs: number): Fields {
-  const shown = shownAlone(policies, nowMs)
-  const field = quotasField(policies, shown)
-  const reset = shown && resetSeconds(shown, nowMs)
-  if (!shown || reset === undefined) return field
-  const members = { limit: shown.quota, remaining: shown.remaining, reset }
-  const text = Object.entries(members).map(([key, figure]) => `${key}=${wholeUnits(figure as number)}`)
-  return { ...field, ratelimit: text.join(', ') }
-}
-
-/** Quotas without names: that of the shown policy takes precedence over an equal one. */
-function quotasField(policies: readonly Policy[], shown: Policy | undefined): Fields {
-  const quotas = new Map<number, Item>()
-  for (const policy of [...(shown ? [shown] : []), ...countsRequests(policies)]) {
-    const quota = wholeUnits(policy.quota as number)
-    const w = windowSeconds(policy)
-    if (w !== undefined && !quotas.has(quota)) quotas.set(quota, [quota, parameters({ w })])
-  }
-  return listField('ratelimit-policy', [...quotas.values()])
-}
-
-function legacyFields(policies: readonly Policy[], nowMs: number, isInstant: boolean): Fields {
-  const shown = shownAlone(policies, nowMs)
-  if (!shown) return {}
-  const reset = isInstant ? resetInstant(shown, nowMs) : resetSeconds(shown, nowMs)
-  return {
-    ...countFields('x-ratelimit', shown),
-    ...(reset === undefined ? {} : { 'x-ratelimit-reset': String(reset) }),
-  }
-}
-
-/** The policy for fields that report only one: one with a reset, if there is any. */
-function shownAlone(policies: readonly Policy[], nowMs: number): Policy | undefined {
-  const known = withFigures(countsRequests(policies), 'remaining')
-  const withReset = known.filter((policy) => resetSeconds(policy, nowMs) !== undefined)
-  return tightest(withReset.length > 0 ? withReset : known, nowMs)
-}
-
-function countFields(family: string, { quota, remaining }: Policy): Fields {
-  return {
-    [`${family}-limit`]: String(wholeUnits(quota as number)),
-    [`${family}-remaining`]: String(wholeUnits(remaining as number)),
-  }
-}
-
-/** Seconds since 1970, rounded up. */
-function resetInstant({ resetAtMs, resetMs, clockMs }: Policy, nowMs: number): number | undefined {
-  const atMs = resetAtMs ?? (resetMs === undefined ? undefined : (clockMs ?? nowMs) + resetMs)
-  return atMs === undefined ? undefined : wholeUnits(Math.ceil(atMs / 1000))
-}
-
-/** Policies that fields without a unit can report. */
-function countsRequests(policies: readonly Policy[]): Policy[] {
-  return withFigures(policies, 'quota').filter(({ unit = 'requests' }) => unit === 'requests')
-}
-
-function withFigures(policies: readonly Policy[], figure: 'quota' | 'remaining' | 'bucket'): Policy[] {
-  return policies.filter((policy) => policy[figure] !== undefined)
-}
-
-function listField(name: string, items: Item[]): Fields {
-  return items.length > 0 ? { [name]: serializeList(items) } : {}
-}
-
-function parameters(values: Readonly<Record<string, BareItem | undefined>>): Parameters {
-  const given: Parameters = new Map()
-  for (const [key, value] of Object.entries(values)) if (value !== undefined) given.set(key, value)
-  return given
 }

@@ -77,6 +77,15 @@ test.each([
   })
 })
 
+test.each([
+  ['draft-10', 'draft-7'],
+  ['x-ratelimit', 'x-ratelimit-delta'],
+] as const)('%s counts beside %s, which has the same fields', (form, other) => {
+  const alone = rateLimitFields([ORDERS], [form], NOW_MS)
+  expect(rateLimitFields([ORDERS], [other, form], NOW_MS)).toEqual(alone)
+  expect(rateLimitFields([ORDERS], [form, other], NOW_MS)).toEqual(alone)
+})
+
 test('of policies with as many units left, the one that takes longest is told alone', () => {
   const used = [ORDERS, DAILY].map((one) => ({ ...one, remaining: 0 }))
   expect(rateLimitFields(used, ['x-ratelimit-delta'])['x-ratelimit-reset']).toBe('36000')

@@ -1,0 +1,43 @@
+import { expect, test } from 'vitest'
+import { luaEdits } from './lua-edits.ts'
+import { sampleOf } from './mutants.ts'
+import { typescriptEdits } from './typescript-edits.ts'
+
+const applied = (text: string, edits: typeof luaEdits) =>
+  edits(text).map(({ start, end, replacement }) => text.slice(0, start) + replacement + text.slice(end))
+
+test('mutants of Lua differ in one place', () => {
+  expect(applied('if a < 2 then f(math.min(a, -b)) end', luaEdits)).toEqual([
+    'if not (a < 2) then f(math.min(a, -b)) end',
+    'if a <= 2 then f(math.min(a, -b)) end',
+    'if a < 3 then f(math.min(a, -b)) end',
+    'if a < 2 then  end',
+    'if a < 2 then f(math.max(a, -b)) end',
+    'if a < 2 then f(math.min(a, b)) end',
+  ])
+  expect(applied('local function f(a) return not a and (b) == true end', luaEdits)).toEqual([
+    'local function f(a) do return end return not a and (b) == true end',
+    'local function f(a) return not a or (b) == true end',
+    'local function f(a) return  a and (b) == true end',
+    'local function f(a) return not a and (b) ~= true end',
+    'local function f(a) return not a and (b) == false end',
+  ])
+})
+
+test('mutants of TypeScript differ in one place, and none in a type or in the words of an error', () => {
+  const text = "function f(a: 1 | true) { if (a >= 2) throw new Error(a + 1 + 'x'); g(Math.floor(a)) }"
+  expect(applied(text, typescriptEdits)).toEqual([
+    text.replace('if (a', 'if (1) return; if (a'),
+    text.replace('a >= 2', '!(a >= 2)'),
+    text.replace('>=', '>'),
+    text.replace('>= 2', '>= 3'),
+    text.replace('g(Math.floor(a))', ';'),
+    text.replace('floor', 'ceil'),
+  ])
+})
+
+test('a seed draws the same sample', () => {
+  const numbers = Array.from({ length: 100 }, (_, i) => i)
+  expect(sampleOf(numbers, 10, 1)).toEqual(sampleOf(numbers, 10, 1))
+  expect(sampleOf(numbers, 10, 1)).not.toEqual(sampleOf(numbers, 10, 2))
+})

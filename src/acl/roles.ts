@@ -1,5 +1,3 @@
-// acl/: which commands and keys of Redis each role needs, found in the scripts. It must not know how a role is used.
-
 import { ADD, BIND, DECLARE, LIMIT, LOOK, MANAGE, RUN, TAKE_BACK } from './role-scripts.ts'
 
 export const ROLES = ['producer', 'worker', 'gateway', 'observer', 'operator', 'limiter'] as const

@@ -1,6 +1,3 @@
-// admission/: how jobs enter a queue: their options and terms, the add scripts and their replies, for single jobs,
-// bulks, flows and idempotent calls. It must not know how jobs leave.
-
 import { CostTooHighError } from '../errors.ts'
 import { costUnder, mostUnder } from '../limits/queue-limits.ts'
 import { Collector } from '../redis/collector.ts'

@@ -1,5 +1,3 @@
-// audit/: whether recorded departures kept the rate and the limits. It must not know where they were read.
-
 import type { AuditEntry, SettledLimit } from '../inspect/queue-status.ts'
 import type { QueueLimit } from '../limits/queue-limits.ts'
 import { type AuditedWindow, TOLERANCE_US, worseOf, worstBucketWindow } from './bucket-window.ts'

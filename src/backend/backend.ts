@@ -1,6 +1,3 @@
-// backend/: the layer between BullMQ's classes and admission and departure: which of BullMQ's calls goes through which
-// script. Dead letters are stored here. It must not know queues, workers or their options.
-
 import { randomUUID } from 'node:crypto'
 import {
   defaultRepeatStrategy,

@@ -1,6 +1,3 @@
-// egress/: what an answer of a downstream means: signals, dialects, profiles, rules. It must not know queues,
-// workers or Redis.
-
 export type {
   Concurrency,
   Fatal,

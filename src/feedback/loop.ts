@@ -1,6 +1,3 @@
-// feedback/: how a worker responds to the answers that its calls get: pauses, rates, concurrency, retries. It must not
-// know how an answer of a certain downstream reads: that is egress.
-
 import type { ShapedJobsOptions } from '../admission/job-options.ts'
 import type { HeldJob } from '../departure/held-job.ts'
 import { PauseQueueError } from '../errors.ts'

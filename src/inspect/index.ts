@@ -1,6 +1,3 @@
-// inspect/: what Redis holds of a queue, and what follows from it: status, explain, the next starts; it only reads. It
-// must not know BullMQ, which takes long to load, or the code that shows its results.
-
 export { ReadTimeoutError } from '../errors.ts'
 export type { InspectorConnection } from './client.ts'
 export type { GroupHolder } from './group-holders.ts'

@@ -1,6 +1,3 @@
-// limits/: limits by key, with their algorithms, definitions, local copies and leases, and the limits of a queue. It
-// must not know queues or workers.
-
 export {
   CostTooHighError,
   InvalidCostError,

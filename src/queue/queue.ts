@@ -1,6 +1,3 @@
-// queue/: what programs that add and administer jobs call: ShapedQueue, ShapedFlowProducer, redrive, the state of the
-// meter. It must not know workers.
-
 import { type BulkJobOptions, type Job, type JobSchedulerTemplateOptions, type JobsOptions, Queue } from 'bullmq'
 import { ESTIMATE } from '../admission/add-call.ts'
 import type { OnceOptions } from '../admission/idempotency-key.ts'

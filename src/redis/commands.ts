@@ -1,6 +1,3 @@
-// redis/: how calls reach Redis: clients, commands, failures, keys, Redis's clock, the scripts and BullMQ's texts in
-// them, the channel that wakes workers. It must not know what a shape, a job or a worker is.
-
 import type { IRedisTransaction, RedisClient } from 'bullmq'
 import type { Redis } from 'ioredis'
 

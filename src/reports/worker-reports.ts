@@ -1,6 +1,3 @@
-// reports/: what workers report about themselves to Redis, and the attributes of telemetry spans. It must not know what
-// reads the reports.
-
 import { hostname } from 'node:os'
 import type { Departure } from '../departure/departure.ts'
 import type { Argument } from '../redis/commands.ts'

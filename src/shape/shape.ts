@@ -1,6 +1,3 @@
-// shape/: the shape of a queue: its fields and their checks, how it is stored, declared and overridden, and what
-// changes it. It must not know how jobs get in or out.
-
 import { didYouMean } from '../call-options.ts'
 import { InvalidShapeError } from '../errors.ts'
 import { decodeQueueLimits, encodeQueueLimits, groupLimitIn, type QueueLimit } from '../limits/queue-limits.ts'

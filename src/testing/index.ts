@@ -1,6 +1,3 @@
-// testing/: the bucket reimplemented in plain TypeScript, and what users' tests check departures with. It must not know
-// Redis or BullMQ.
-
 import type { Shape } from '../shape/shape.ts'
 
 export { type ExpectPacedOptions, expectPaced } from './expect-paced.ts'

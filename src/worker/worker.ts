@@ -1,6 +1,3 @@
-// worker/: what programs that run jobs call: ShapedWorker, the dispatcher that starts each job at its slot, and the
-// outcome of attempts. It must not know queues, or the downstream's answers.
-
 import {
   ErrorCode,
   isNotConnectionError,

@@ -1,6 +1,3 @@
-// cli/: the command line: options, output, exit codes; a file for each command in commands/. It must not know keys or
-// scripts of Redis: the folders below it read and change them.
-
 import type { EventEmitter } from 'node:events'
 import { Command } from 'commander'
 import { plainText, VERSION } from 'sluice/internal'

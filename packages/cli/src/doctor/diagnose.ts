@@ -1,5 +1,3 @@
-// doctor/: the checks of `sluice doctor`, each with its advice. It must not know how findings are printed.
-
 import type { Redis } from 'ioredis'
 import type { Inspector, QueueStatus } from 'sluice/inspect'
 import { type Role, urgencyOf } from 'sluice/internal'

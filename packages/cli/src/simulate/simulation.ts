@@ -1,6 +1,3 @@
-// simulate/: runs the scripts over recorded or generated arrivals, and sums up the results. It must not know running
-// queues or workers.
-
 import type { QueueLimit, Shape } from 'sluice'
 import { costUnder, encodeShape, mostUnder } from 'sluice/internal'
 import type { Arrival } from './arrival.ts'

@@ -1,6 +1,3 @@
-// A fetch that obeys rate limits, and the client of the gateway. It must not know Redis, BullMQ, or how the gateway is
-// made.
-
 import { checkCallOptions } from 'sluice/internal'
 import { systemClock } from './clock.ts'
 import { type GatewayClient, type GatewayClientOptions, HttpGatewayClient } from './gateway.ts'

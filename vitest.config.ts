@@ -11,15 +11,35 @@ const COMPUTING = [
   'test/package/{documents,pack,patterns}.test.ts',
   'test/sharding/stories.test.ts',
 ]
+/**
+ * What `npm test` leaves to `npm run test:all` and to CI: real faults and processes whose rule a faster test holds as
+ * well, and what is not the product: its packaging, documents, demo and test services.
+ */
+const BEYOND = [
+  'test/package/{documents,pack,patterns}.test.ts',
+  'test/{bullmq-suite,demo,services}/**/*.test.ts',
+  'test/examples.test.ts',
+  'test/faults/{clock-error,clock-step,cluster-durability,cluster-failover,durability,failover,features-kept}.test.ts',
+  'test/faults/{moving-slot,replica-reads,reshard,rolling-restarts,slow-connection}.test.ts',
+  'test/feedback/fleet/**/*.test.ts',
+  'packages/dashboard/test/page/{access,first-load}.test.ts',
+  'packages/gateway/test/{kill,program/faults}.test.ts',
+  'packages/workers/test/{db-outage,email-outage,http-outage,lost-commits}.test.ts',
+]
 const { TEST_PART: part } = process.env
 
-export default defineConfig({
+// `npm test` runs in the mode `quick`; all else, as a file that is named, is run whole.
+export default defineConfig(({ mode }) => ({
   // The packages import each other by their names.
   resolve: { tsconfigPaths: true },
   test: {
     include: part === 'computing' ? COMPUTING : ['{test,packages/*/test}/**/*.test.ts'],
     // test/slow has a configuration of its own.
-    exclude: [...configDefaults.exclude, 'test/slow/**', ...(part === 'waiting' ? COMPUTING : [])],
+    exclude: [
+      ...[...configDefaults.exclude, 'test/slow/**'],
+      ...(part === 'waiting' ? COMPUTING : []),
+      ...(mode === 'quick' ? BEYOND : []),
+    ],
     globalSetup: ['test/global-setup.ts'],
     pool: 'forks',
     // Loading everything anew for each of the files would take a quarter of the whole run.
@@ -27,7 +47,8 @@ export default defineConfig({
     restoreMocks: true,
     // A list that differs is printed whole, in the message too: what fails once has to be told by its output.
     chaiConfig: { truncateThreshold: 0 },
-    maxWorkers: 2,
+    // Those of `npm test` wait for half of their time; CI uses it for what computes.
+    maxWorkers: mode === 'quick' ? 3 : 2,
     // Of the tests of a file that say so (test/support/concurrent.ts): with more, they would keep each other waiting.
     maxConcurrency: 3,
     // Ten times what the slowest tests take. What runs at the lowest priority may have to wait for longer.
@@ -40,4 +61,4 @@ export default defineConfig({
     // Clean-up registered first runs last, so that test/support sees what the file's own hooks left behind.
     sequence: { hooks: 'stack' },
   },
-})
+}))

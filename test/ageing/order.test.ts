@@ -2,6 +2,7 @@ import { Queue } from 'bullmq'
 import fc from 'fast-check'
 import { afterAll, describe, expect, test } from 'vitest'
 import { HeldQueue } from '../model/held-queue.ts'
+import { caseCount } from '../support/cases.ts'
 import { useRedis } from '../support/redis.ts'
 import { ReferenceLine } from './reference.ts'
 
@@ -126,7 +127,7 @@ describe.each([
         for (const one of story) await told.take(one)
         await told.end()
       }),
-      { numRuns: Number(process.env.AGEING_STORIES ?? 60) },
+      { numRuns: caseCount(60, 'AGEING_STORIES') },
     )
   })
 })
@@ -183,6 +184,6 @@ test('one call takes the jobs that as many calls would take, of any number of pr
       expect(await take(told, 12)).toEqual(one)
       expect(await take(told, 4)).toEqual(one)
     }),
-    { numRuns: Number(process.env.AGEING_STORIES ?? 15) },
+    { numRuns: caseCount(15, 'AGEING_STORIES') },
   )
 })

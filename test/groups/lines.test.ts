@@ -4,6 +4,7 @@ import { expect, test } from 'vitest'
 import { InvalidInputError, isRefusal } from '../../src/errors.ts'
 import { type Shape, ShapedFlowProducer, type ShapedQueue, type ShapedWorker } from '../../src/index.ts'
 import { changeFailed } from '../../src/queue/failed-jobs.ts'
+import { caseCount } from '../support/cases.ts'
 import { useRedis } from '../support/redis.ts'
 import { departuresOf, Workshop } from '../worker/support.ts'
 
@@ -14,7 +15,7 @@ const { connection, prefix } = redis
 
 const HOUR_MS = 3_600_000
 const BAND = 2 ** 32
-const RUNS = Number(process.env.LINES_STORIES ?? 300)
+const RUNS = caseCount(300, 'LINES_STORIES')
 const GROUPS = ['a', 'b', 'c'] as const
 
 /** All that Redis holds of the jobs and the groups of a queue, at one moment. */

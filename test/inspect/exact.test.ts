@@ -8,6 +8,7 @@ import type { QueueLimit } from '../../src/limits/queue-limits.ts'
 import type { RateInput } from '../../src/rate.ts'
 import { Schedule } from '../model/schedule.ts'
 import { many, Taker } from '../queue/support.ts'
+import { caseCount } from '../support/cases.ts'
 import { useRedis } from '../support/redis.ts'
 import { Workshop } from '../worker/support.ts'
 import { inspectorOf, statusOf } from './support.ts'
@@ -17,7 +18,7 @@ const { connection, prefix } = redis
 const shop = new Workshop(redis)
 const HOUR_MS = 3_600_000
 const JOBS = 12
-const RUNS = Number(process.env.EXACT_RUNS ?? 30)
+const RUNS = caseCount(30, 'EXACT_RUNS')
 const SLOW = { limit: 1, period: 40_000 }
 const FASTER = { rate: '60/min', burst: 2 }
 const JOB = { cost: 1, runsUs: 0 }

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { caseCount } from '../support/cases.ts'
 import { useRedis } from '../support/redis.ts'
 import { combinationOf } from './combination.ts'
 import { Crossing } from './crossing.ts'
@@ -8,7 +9,7 @@ const redis = useRedis(import.meta.url)
 const scripts = new VirtualScripts(redis.client())
 
 /** `npm run test:model` runs 10,000. */
-const COMBINATIONS = Number(process.env.MODEL_COMBINATIONS ?? 100)
+const COMBINATIONS = caseCount(100, 'MODEL_COMBINATIONS')
 const SEED = Number(process.env.MODEL_SEED ?? 1)
 /** With this many at once, Redis and this process are equally busy. */
 const TOGETHER = 8

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { randomOf } from '../../packages/cli/src/simulate/random.ts'
 import type { QueueLimit } from '../../src/limits/queue-limits.ts'
+import { caseCount } from '../support/cases.ts'
 import { useRedis } from '../support/redis.ts'
 import { type Combination, START_US } from './combination.ts'
 import { Crossing } from './crossing.ts'
@@ -9,7 +10,7 @@ import { VirtualScripts } from './virtual-redis.ts'
 const redis = useRedis(import.meta.url)
 const scripts = new VirtualScripts(redis.client())
 
-const COMBINATIONS = Number(process.env.MODEL_ENDED_TOGETHER ?? 60)
+const COMBINATIONS = caseCount(60, 'MODEL_ENDED_TOGETHER')
 const TOGETHER = 8
 
 /** Busy workers whose jobs end together, under a rate and limits with room for some of the next ones. */

@@ -11,9 +11,10 @@ import {
   type Ticks,
 } from '../../src/testing/bucket-state.ts'
 import { expectPaced, ReferenceBucket, type ReferenceGrant, type Start } from '../../src/testing/index.ts'
+import { caseCount } from '../support/cases.ts'
 
 const START_US = 1_764_000_000_000_017
-const RUNS = { numRuns: 2000 }
+const RUNS = { numRuns: caseCount(2000) }
 
 const rate = fc
   .tuple(fc.integer({ min: 1, max: 5000 }), fc.constantFrom(1000, 60_000, 7, 900_000))
@@ -155,7 +156,7 @@ test('with a backlog every slot is used, however late within the horizon it is a
       expect(took).toBeGreaterThanOrEqual(ideal - 1)
       expect(took).toBeLessThanOrEqual(ideal + slots.length / 1024 + 1)
     }),
-    { numRuns: 500 },
+    { numRuns: caseCount(500) },
   )
 })
 

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { LuaComposer } from '../../src/redis/lua-composer.ts'
 import { readLuaFile } from '../../src/redis/lua-files.ts'
+import { caseCount } from '../support/cases.ts'
 import { useRedis } from '../support/redis.ts'
 import { History } from './history.ts'
 import { Mirror } from './mirror.ts'
@@ -10,7 +11,7 @@ const redis = useRedis(import.meta.url)
 const client = redis.client()
 
 /** Decisions: jobs to which the meter granted or refused a slot. `npm run test:model` runs 10 million. */
-const DECISIONS = Number(process.env.MODEL_DECISIONS ?? 100_000)
+const DECISIONS = caseCount(100_000, 'MODEL_DECISIONS')
 const SEED = Number(process.env.MODEL_SEED ?? 1)
 /** A call blocks Redis for some milliseconds. */
 const OPERATIONS_PER_CALL = 150

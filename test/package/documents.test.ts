@@ -5,7 +5,7 @@ import { expect, test } from 'vitest'
 import * as sluice from '../../src/index.ts'
 import { ReferenceBucket } from '../../src/testing/index.ts'
 import { exportedErrors } from '../reference/errors.ts'
-import { type CodeBlock, codeBlocks, documents, examples, ROOT, showsExamples } from './code-blocks.ts'
+import { type CodeBlock, codeBlocks, documents, ROOT, showsExamples } from './code-blocks.ts'
 
 /** Values of the reader's own program, which snippets take for granted. What comes from a package they import. */
 const GIVEN = `
@@ -115,11 +115,6 @@ test('docs/errors.md has a section for every exported error, and for no other', 
   const text = readFileSync(join(ROOT, 'docs', 'errors.md'), 'utf8')
   const sections = [...text.matchAll(/^## (\w+Error)$/gm)].map(([, name]) => name)
   expect(sections.toSorted()).toEqual([...exportedErrors().keys()].toSorted())
-})
-
-test('no example answers a full queue with 503: 429 is the status of every document', () => {
-  const files = examples().map((file) => join(ROOT, 'examples', file))
-  expect(files.filter((file) => /\b503\b/.test(readFileSync(file, 'utf8')))).toEqual([])
 })
 
 test('the tests that documents name are there', () => {

@@ -1,5 +1,6 @@
 import { afterEach, expect, test } from 'vitest'
 import type { Algorithm, LimitWire } from '../../../src/limits/definition.ts'
+import { caseCount } from '../../support/cases.ts'
 import { useRedis } from '../../support/redis.ts'
 import type { Model } from './base.ts'
 import { History } from './history.ts'
@@ -10,7 +11,7 @@ const redis = useRedis(import.meta.url)
 const client = redis.client()
 
 /** Of each algorithm. `npm run test:model` asks for 10 million. */
-const DECISIONS = Number(process.env.MODEL_DECISIONS ?? 50_000)
+const DECISIONS = caseCount(50_000, 'MODEL_DECISIONS')
 const SEED = Number(process.env.MODEL_SEED ?? 1)
 /** A call holds Redis up for others: some milliseconds. */
 const OPERATIONS_PER_CALL = 150

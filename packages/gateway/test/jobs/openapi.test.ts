@@ -151,12 +151,12 @@ test('what differs from queue to queue is in its description', async () => {
   expect(Object.keys(description.paths)).toContain('/v1/queues/plain/jobs/{id}')
   const posts = ['plain', 'results'].map((name) => description.paths[`/v1/queues/${name}/jobs`]?.post as Operation)
   expect(
-    posts.map(({ parameters }) => parameters?.map(({ name, $ref, required }) => [name ?? $ref, required])),
+    posts.map(({ parameters }) => parameters?.map(({ name, $ref, required = false }) => [name ?? $ref, required])),
   ).toEqual([
     [['Idempotency-Key', false]],
     [
       ['Idempotency-Key', true],
-      ['#/components/parameters/Prefer', undefined],
+      ['#/components/parameters/Prefer', false],
     ],
   ])
   expect(posts.map(({ responses }) => '200' in responses)).toEqual([false, true])
@@ -169,4 +169,29 @@ test('what differs from queue to queue is in its description', async () => {
     Object.values(operations).flatMap(({ operationId }) => operationId ?? []),
   )
   expect(new Set(ids).size).toBe(ids.length)
+})
+
+test('the schema of a queue is told as it checks jobs, whatever dialect and name it has', async () => {
+  const schemas: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {
+    'a*b definitions': {
+      type: 'object',
+      properties: { to: { $ref: '#/$defs/mail', type: 'string', minLength: 3 } },
+      ...{ $defs: { mail: { type: 'string', minLength: 1 } }, patternProperties: { '^x-': { const: 1 } } },
+    },
+    old: {
+      ...{ $schema: 'http://json-schema.org/draft-07/schema#', $id: 'urn:example:old', type: 'object' },
+      ...{ definitions: { mail: { type: 'string' } }, properties: { to: { $ref: '#/definitions/mail' } } },
+    },
+  }
+  const queues = Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, { schema }]))
+  const { url } = await startGateway(place, queues)
+  const { components, paths } = await describe(url)
+  expect(Object.keys(paths)).toContain('/queues/a*b%20definitions/jobs/{id}')
+  const told = ['NewJob.a.2a.b.20.definitions', 'NewJob.old'].map((name) => components.schemas[name])
+  const expected = Object.values(schemas).map((schema) => ({ properties: { data: schema } }))
+  expect(told).toMatchObject(expected)
+  const own = await startGateway(place, queues, { identity: { name: 'me', queues: ['old'] } })
+  const { components: itsComponents, paths: itsPaths } = await describe(own.url)
+  expect(Object.keys(itsComponents.schemas).filter((name) => name.startsWith('NewJob'))).toEqual(['NewJob.old'])
+  expect(Object.keys(itsPaths).filter((path) => !path.startsWith('/queues/old/'))).toEqual(['/openapi.json'])
 })

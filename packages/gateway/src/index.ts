@@ -2,7 +2,7 @@
 // lines of program/.
 
 export { type ConnectMiddleware, connectMiddleware } from './adapters/connect.ts'
-export type { AdapterOptions } from './adapters/enter.ts'
+export type { AdapterOptions } from './adapters/core.ts'
 export { type FastifyHook, fastifyHook, fastifyMiddleware } from './adapters/fastify.ts'
 export { type FetchInfo, type FetchMiddlewareOptions, fetchMiddleware } from './adapters/fetch.ts'
 export { inOrder } from './adapters/in-order.ts'

@@ -7,12 +7,9 @@ import type {
   RouteGenericInterface,
 } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
-import { checkMaxBodyBytes, DEFAULT_MAX_BODY_BYTES } from '../body.ts'
-import type { HttpResponse, Middleware } from '../middleware.ts'
-import { type AdapterOptions, enter, GONE } from './enter.ts'
-import { isGone, whenOver } from './node-close.ts'
-import { NodeRequest } from './node-request.ts'
-import { isList, joined } from './response-headers.ts'
+import type { Middleware } from '../middleware.ts'
+import { type AdapterOptions, addFields, maxBodyBytesOf } from './core.ts'
+import { enterNode } from './node.ts'
 
 /** A hook for `onRequest` of a route or a scope. */
 export type FastifyHook<Server extends RawServerBase = RawServerDefault> = (
@@ -55,35 +52,21 @@ export function fastifyHook<Server extends RawServerBase = RawServerDefault>(
   middleware: Middleware,
   options: AdapterOptions = {},
 ): FastifyHook<Server> {
-  const maxBodyBytes = checkMaxBodyBytes(options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES)
+  const maxBodyBytes = maxBodyBytesOf(options)
   const hook: FastifyHook = async (request, reply) => {
-    const [req, res] = [request.raw, reply.raw]
-    const entry = await enter(middleware, NodeRequest.of(req, res, request, request.originalUrl, maxBodyBytes))
-    if (entry.response) return send(reply, entry.response)
-    if (entry.leave) whenOver(req, res, entry.leave)
-    // A disconnected caller needs no response, and what it held was given back.
-    if (isGone(req, res)) return send(reply, GONE)
-    addAll(reply, entry.headers)
-    return undefined
+    const of = { raw: request, url: request.originalUrl, maxBodyBytes }
+    const entry = await enterNode(middleware, [request.raw, reply.raw], of)
+    const { response } = entry
+    const set = (name: string, value: string) => reply.header(name, value)
+    addFields({ get: (name) => reply.getHeader(name)?.toString(), set }, response ? response.headers : entry.headers)
+    // A custom serializer, because Fastify would add a charset, which JSON does not have (RFC 8259, section 11). A
+    // string, because Node sends it in one write with the header.
+    return response && reply.code(response.status).serializer(asItIs).send(response.body)
   }
   // The parts of requests and replies used here are the same in servers of every kind.
   return hook as unknown as FastifyHook<Server>
 }
 
-function send(reply: FastifyReply, { status, headers, body }: HttpResponse): FastifyReply {
-  addAll(reply, headers)
-  // A custom serializer, because Fastify would add a charset, which JSON does not have (RFC 8259, section 11). A
-  // string, because Node sends it in one write with the header.
-  return reply.code(status).serializer(asItIs).send(body)
-}
-
 function asItIs(body: unknown): string {
   return body as string
-}
-
-function addAll(reply: FastifyReply, headers: HttpResponse['headers'] = {}): void {
-  for (const name in headers) {
-    const value = headers[name] as string
-    reply.header(name, isList(name) ? joined(name, reply.getHeader(name)?.toString(), value) : value)
-  }
 }

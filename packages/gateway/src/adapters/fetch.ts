@@ -1,7 +1,6 @@
-import { BodyBytes, CallerGoneError, checkMaxBodyBytes, DEFAULT_MAX_BODY_BYTES } from '../body.ts'
-import type { HttpRequest, HttpResponse, Identity, Middleware, Pass } from '../middleware.ts'
-import { type AdapterOptions, enter, GONE } from './enter.ts'
-import { joined } from './response-headers.ts'
+import { type BodyBytes, CallerGoneError } from '../body.ts'
+import type { Middleware, Pass } from '../middleware.ts'
+import { type AdapterOptions, ArrivedRequest, addFields, enter, maxBodyBytesOf } from './core.ts'
 
 /** What a runtime may provide besides the request. */
 export interface FetchInfo {
@@ -31,18 +30,22 @@ export function fetchMiddleware<Rest extends readonly unknown[]>(
   handler: (request: Request, ...rest: Rest) => Response | Promise<Response>,
   options: FetchMiddlewareOptions<Rest> = {},
 ): (request: Request, ...rest: Rest | [info?: FetchInfo]) => Promise<Response> {
-  const maxBodyBytes = checkMaxBodyBytes(options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES)
+  const maxBodyBytes = maxBodyBytesOf(options)
   const addressOf = options.remoteAddress ?? ((_request, ...[info]) => (info as FetchInfo | undefined)?.remoteAddress)
   return async (request, ...given) => {
     const rest = given as unknown as Rest
-    const entry = await enter(middleware, FetchRequest.of(request, addressOf(request, ...rest), maxBodyBytes))
-    if (entry.response) return responseOf(entry.response)
-    const leave = entry.leave && once(entry.leave)
-    if (leave && request.signal.aborted) {
-      leave()
-      return responseOf(GONE)
-    }
-    if (leave) request.signal.addEventListener('abort', leave, { once: true })
+    const arrived = ArrivedRequest.of(
+      request,
+      maxBodyBytes,
+      () => new FetchRequest(request, addressOf(request, ...rest)),
+    )
+    let leave: (() => void) | undefined
+    const entry = await enter(middleware, arrived, (callback) => {
+      leave = once(callback)
+      if (request.signal.aborted) leave()
+      else request.signal.addEventListener('abort', leave, { once: true })
+    })
+    if (entry.response) return new Response(entry.response.body ?? null, entry.response)
     try {
       return passed(request, await handler(request, ...rest), entry.headers, leave)
     } catch (error) {
@@ -64,22 +67,14 @@ function passed(request: Request, response: Response, headers: Pass['headers'], 
 /** A response from `fetch` or `Response.redirect` is immutable: it is copied. */
 function withHeaders(response: Response, headers: NonNullable<Pass['headers']>): Response {
   try {
-    add(response.headers, headers)
+    addFields(response.headers, headers)
     return response
   } catch (error) {
     if (!(error instanceof TypeError)) throw error
     const copy = new Response(response.body, response)
-    add(copy.headers, headers)
+    addFields(copy.headers, headers)
     return copy
   }
-}
-
-function add(to: Headers, headers: NonNullable<Pass['headers']>): void {
-  for (const [name, value] of Object.entries(headers)) to.set(name, joined(name, to.get(name) ?? undefined, value))
-}
-
-function responseOf({ status, headers, body }: HttpResponse): Response {
-  return new Response(body ?? null, { status, headers })
 }
 
 function once(leave: () => void): () => void {
@@ -114,19 +109,14 @@ function whenRead(response: Response, body: ReadableStream<Uint8Array>, callback
 }
 
 /** A request of the Fetch API. */
-class FetchRequest implements HttpRequest {
-  /** One instance per request, even if it reaches middleware in different ways: they share its identity and body. */
-  static readonly #known = new WeakMap<Request, FetchRequest>()
-
+class FetchRequest extends ArrivedRequest {
   readonly method: string
   readonly url: string
   readonly remoteAddress: string | undefined
   readonly raw: Request
-  identity?: Identity
-  #maxBodyBytes = 0
-  #body: Promise<Uint8Array> | undefined
 
-  private constructor(raw: Request, remoteAddress: string | undefined) {
+  constructor(raw: Request, remoteAddress: string | undefined) {
+    super()
     const { pathname, search } = new URL(raw.url)
     this.method = raw.method
     this.url = pathname + search
@@ -134,30 +124,20 @@ class FetchRequest implements HttpRequest {
     this.raw = raw
   }
 
-  /** @param maxBodyBytes for reading the body from now on */
-  static of(raw: Request, remoteAddress: string | undefined, maxBodyBytes: number): FetchRequest {
-    const request = FetchRequest.#known.get(raw) ?? new FetchRequest(raw, remoteAddress)
-    FetchRequest.#known.set(raw, request)
-    request.#maxBodyBytes = maxBodyBytes
-    return request
-  }
-
   get signal(): AbortSignal {
     return this.raw.signal
+  }
+
+  get isGone(): boolean {
+    return this.signal.aborted
   }
 
   header(name: string): string | undefined {
     return this.raw.headers.get(name) ?? undefined
   }
 
-  body(): Promise<Uint8Array> {
-    this.#body ??= this.#read()
-    return this.#body
-  }
-
   /** Reads a clone, so that the handler can still read the body. */
-  async #read(): Promise<Uint8Array> {
-    const bytes = new BodyBytes(this.#maxBodyBytes, this.header('content-length'))
+  protected async read(bytes: BodyBytes): Promise<Uint8Array> {
     const reader = this.raw.clone().body?.getReader()
     if (!reader) return bytes.joined()
     try {

@@ -1,6 +1,6 @@
 import { checkArgument, InvalidInputError } from 'sluice/internal'
 import type { Entry, HttpRequest, Middleware, Pass } from '../middleware.ts'
-import { withHeaders } from './response-headers.ts'
+import { addFields } from './core.ts'
 
 /**
  * Combines middleware: a request passes through the stack in order, until one sends a response. That response also gets
@@ -39,4 +39,11 @@ async function enterAll(stack: readonly Middleware[], request: HttpRequest): Pro
     throw error
   }
   return { ...(headers && { headers }), ...(leaves.length > 0 && { leave }) }
+}
+
+function withHeaders(before: Pass['headers'], now: Pass['headers']): Pass['headers'] {
+  if (!before || !now) return before ?? now
+  const both = new Map(Object.entries(before))
+  addFields(both, now)
+  return Object.fromEntries(both)
 }

@@ -1,4 +1,4 @@
-import { pathOf } from '../path-of.ts'
+import { pathOf } from '../middleware.ts'
 
 /** What a path stands for. */
 export type Route =

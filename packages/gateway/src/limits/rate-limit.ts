@@ -1,7 +1,6 @@
 import { LimiterUnavailableError, MAX_TIMER_MS } from 'sluice/internal'
 import type { Lease, LimitAnswer, LimitKey } from 'sluice/limits'
-import type { Entry, HttpRequest, HttpResponse, Middleware, Pass } from '../middleware.ts'
-import { pathOf } from '../path-of.ts'
+import { type Entry, type HttpRequest, type HttpResponse, type Middleware, type Pass, pathOf } from '../middleware.ts'
 import type { Policy } from '../responses/policy.ts'
 import { problemResponse } from '../responses/problem.ts'
 import { DEFAULT_FORMS, type HeaderForm, rateLimitFields } from '../responses/rate-limit-fields.ts'

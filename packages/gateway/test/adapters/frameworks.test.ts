@@ -2,7 +2,7 @@ import { connect as connectHttp2, type Http2Server } from 'node:http2'
 import type { AddressInfo } from 'node:net'
 import express from 'express'
 import Fastify from 'fastify'
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { connectMiddleware } from '../../src/adapters/connect.ts'
 import { fastifyHook, fastifyMiddleware } from '../../src/adapters/fastify.ts'
 import { fetchMiddleware } from '../../src/adapters/fetch.ts'
@@ -231,6 +231,20 @@ test('Fetch: an answer is left when it was read, is not wanted, or has nothing t
   await ask({ signal: controller.signal })
   controller.abort()
   await expectCalls(middleware.leave, 5)
+})
+
+test('Fetch: whoever has gone by the time that he may pass gets to nobody', async () => {
+  const controller = new AbortController()
+  const behind = vi.fn(() => new Response('passed'))
+  const guarded = fetchMiddleware(
+    middlewareOf(() => {
+      controller.abort()
+      return {}
+    }),
+    behind,
+  )
+  expect((await guarded(new Request('http://localhost/', { signal: controller.signal }))).status).toBe(499)
+  expect(behind).not.toHaveBeenCalled()
 })
 
 test('Fetch: an answer that breaks off is no whole one', async () => {

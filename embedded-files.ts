@@ -1,6 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs'
-import { join, relative } from 'node:path'
-import { readWebFiles } from './packages/dashboard/src/web-files.ts'
+import { join } from 'node:path'
 import { bareLua } from './src/redis/lua-composer.ts'
 
 const ROOT = import.meta.dirname
@@ -18,30 +17,26 @@ function luaTexts(): Record<string, string> {
   return Object.fromEntries(texts.map(([file, text]) => [file, bareLua(text)]))
 }
 
-/** What replaces the modules that read files of the check-out: with the files inside, a program can be bundled as well. */
-const EMBEDDED: Readonly<Record<string, () => Promise<string>>> = {
-  'src/redis/lua-files.ts': async () => `
+const LUA_FILES = join(ROOT, 'src', 'redis', 'lua-files.ts')
+
+/** Whether it is the module that reads the Lua of the check-out, which is replaced. */
+export function isEmbedded(id: string): boolean {
+  return id === LUA_FILES
+}
+
+/**
+ * The plugin for builds: of the package, and of the programs that tests start. With the texts inside, a program can be
+ * bundled as well.
+ */
+export const embedded = {
+  name: 'embedded-files',
+  load(id: string) {
+    if (!isEmbedded(id)) return undefined
+    const code = `
 const texts = ${JSON.stringify(luaTexts())}
 export function readLuaFile(file) {
   return texts[file + '.lua']
-}`,
-  'packages/dashboard/src/web-files.ts': async () => `
-const texts = ${JSON.stringify([...(await readWebFiles())])}
-export async function readWebFiles() {
-  return new Map(texts)
-}`,
-}
-
-/** Whether a module of ours is replaced. */
-export function isEmbedded(id: string): boolean {
-  return relative(ROOT, id) in EMBEDDED
-}
-
-/** The plugin for builds: of the package, and of the programs that tests start. */
-export const embedded = {
-  name: 'embedded-files',
-  async load(id: string) {
-    const [, text] = Object.entries(EMBEDDED).find(([file]) => id === join(ROOT, file)) ?? []
-    return text && { code: await text(), moduleType: 'js' as const }
+}`
+    return { code, moduleType: 'js' as const }
   },
 }

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { defineConfig, type UserConfig } from 'tsdown'
+import { build as buildPage } from 'vite'
 import { embedded, isEmbedded } from './embedded-files.ts'
 
 const ROOT = import.meta.dirname
@@ -125,7 +126,9 @@ const luaBeside = {
     return source.endsWith('/lua-files.ts') ? { id: './lua-files.cjs', external: true } : undefined
   },
 }
-const LUA_CHUNK = { name: 'lua-files', test: (id: string) => id === join(ROOT, 'src/redis/lua-files.ts') }
+const LUA_CHUNK = { name: 'lua-files', test: isEmbedded }
+
+const DASHBOARD = join('packages', 'dashboard')
 
 /** A package as ES modules and as CommonJS, whose declarations serve both. */
 function built(folder: string, entry: Readonly<Record<string, string>>, chunks: readonly object[]) {
@@ -156,6 +159,7 @@ function built(folder: string, entry: Readonly<Record<string, string>>, chunks: 
           for (const name of Object.keys(entry)) {
             await writeFile(join(options.outDir, `${name}.d.ts`), `export * from './${name}.cjs'\n`)
           }
+          if (folder === DASHBOARD) await buildPage({ configFile: join(ROOT, DASHBOARD, 'vite.config.ts') })
         },
       },
     },

@@ -170,11 +170,11 @@ test('a package depends on what it imports, on nothing else, and reaches into no
   for (const [folder, { dependencies, peerDependencies }] of manifests) {
     const files = [...written].filter(([file]) => packageOf(file) === folder && !file.startsWith('workers/'))
     const names = files.flatMap(([, imported]) => imported.filter((name) => !/^(node:|\.)/.test(name)).map(nameOf))
-    const used = [...new Set(names)].filter((name) => name !== 'rolldown')
+    const used = [...new Set(names)]
     const stated = Object.keys({ ...dependencies, ...peerDependencies })
     expect(used.filter((name) => !stated.includes(name))).toEqual([])
     // What only loads others, or is found by its path, is not imported.
-    expect(stated.filter((name) => !used.includes(name) && !['uplot', 'ioredis', 'bullmq'].includes(name))).toEqual([])
+    expect(stated.filter((name) => !used.includes(name) && !['ioredis', 'bullmq'].includes(name))).toEqual([])
     const foreign = (imported: string) => sources.has(imported) && packageOf(imported) !== folder
     const within = new Set(files.map(([file]) => file))
     const named = new Set(entries.values())

@@ -23,6 +23,9 @@ declare module 'vitest' {
 
 /** Starts one real Redis for the whole run. A key that is left in it at the end fails the run. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const { ensurePage } = await import(new URL('../workers/page.mjs', import.meta.url).href)
+  await ensurePage()
+  project.onTestsRerun(ensurePage)
   const service = await startRedis()
   process.stdout.write(`Tests run against ${service.source}\n`)
   project.provide('redisUrl', service.url)

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { compiledDemo } from './demo/compiled.mjs'
 import { ensureDependencies } from './install.mjs'
+import { ensurePage } from './page.mjs'
 
 ensureDependencies()
 process.exitCode = await start().catch((error) => {
@@ -13,6 +14,7 @@ process.exitCode = await start().catch((error) => {
 })
 
 async function start() {
+  await ensurePage()
   const programs = await compiledDemo()
   const { main } = await import(pathToFileURL(join(programs, 'workers', 'demo', 'main.mjs')).href)
   return main(process.argv.slice(2), programs)

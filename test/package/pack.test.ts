@@ -231,6 +231,13 @@ describe('a project with all packages, and the tools of others', () => {
     })
   })
 
+  test('serves the page of the dashboard, imported and loaded with require()', async () => {
+    expect(await run(project.folder, 'page.mjs')).toEqual([
+      [200, 200],
+      [200, 200],
+    ])
+  })
+
   test(
     'compiles, declarations included',
     async () => {

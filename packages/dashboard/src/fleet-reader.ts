@@ -71,6 +71,9 @@ export class FleetReader {
   async #readPage(terms: PageTerms, identity: Identity | undefined): Promise<FleetPage> {
     const [names, redis] = await Promise.all([this.names(), this.redis(identity)])
     const seen = names.filter((name) => maySee(identity, name))
+    const total = seen.length
+    if (terms.count === 0)
+      return { at: new Date(), redis, queues: [], total, matching: total, start: 0, sums: undefined }
     if (seen.length <= WHOLE) {
       // One read for all callers also serves those that see only a part.
       const found = await this.#statuses(names.length <= WHOLE ? names : seen)

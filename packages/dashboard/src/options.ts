@@ -23,7 +23,7 @@ export interface DashboardOptions {
   readonly tokens?: string
   /**
    * Whether something in front of the dashboard authenticates callers, such as a hook of the app or a proxy, on all of its
-   * paths: the page itself holds data. If not, and without `tokens`, only requests from this machine, by a name of this machine, are answered. Default false.
+   * paths. If not, and without `tokens`, only requests from this machine, by a name of this machine, are answered. Default false.
    */
   readonly guardedBefore?: boolean
   /** Whether the data and results of jobs are shown. Default false. */

@@ -1,4 +1,4 @@
-import { ApiError, forgetAnswers, getFleet, logOut } from './base/api.js'
+import { ApiError, getFacts, getFleet, logOut } from './base/api.js'
 import { Connection } from './base/connection.js'
 import { byId, h } from './base/dom.js'
 import { startFinding } from './base/find-job.js'
@@ -46,7 +46,7 @@ void start()
 
 async function start() {
   try {
-    onFleet(await getFleet())
+    onFleet(await (shownQueue() === undefined ? getFleet() : getFacts()))
     await showView(false)
   } catch (error) {
     if (error instanceof ApiError && error.status === 401) return askForToken()
@@ -65,7 +65,9 @@ async function tryView(moveFocus) {
  */
 function showFailure(error, again) {
   const text = String(error instanceof Error ? error.message : error)
-  const button = h('button', { type: 'button', onclick: again }, 'Try again')
+  // After an update, a part of the page that it has not loaded yet is gone.
+  const onclick = error instanceof ApiError ? again : () => location.reload()
+  const button = h('button', { type: 'button', onclick }, 'Try again')
   const notice = h('div', { class: 'card notice', role: 'alert' }, h('p', {}, text), button)
   main.replaceChildren(notice)
   const isPassing = error instanceof ApiError && (error.status === 0 || error.status === 503)
@@ -79,8 +81,7 @@ function showFailure(error, again) {
 async function showView(moveFocus) {
   closeView()
   const turn = asked
-  const params = new URLSearchParams(location.search)
-  const name = params.get('queue') ?? undefined
+  const name = shownQueue()
   const shown = name === undefined ? new FleetView(() => listen(undefined), turn === 1) : await queueView(name)
   if (turn !== asked) return shown.close()
   view = shown
@@ -91,11 +92,16 @@ async function showView(moveFocus) {
   document.title = `${shown.title} · ${known?.title ?? 'Sluice'}`
   signOut.hidden = kept('signed-in') === undefined
   listen(name)
-  const job = params.get('job')
+  const job = new URLSearchParams(location.search).get('job')
   if (job !== null && !(shown instanceof FleetView)) shown.explain(job)
   if (!moveFocus) return
   main.focus({ preventScroll: true })
   scrollTo(0, 0)
+}
+
+/** The queue in the address. */
+function shownQueue() {
+  return new URLSearchParams(location.search).get('queue') ?? undefined
 }
 
 /** What only the page of a queue needs is most of the code: the page of all queues loads it later. */
@@ -129,7 +135,6 @@ function listen(name) {
       missed = undefined
     },
     onState: (state, cause) => {
-      forgetAnswers()
       connection.state(state, cause)
       if (state === 'signed out') return askForToken()
       if (state === 'broken' || state === 'away') missed = 'all'
@@ -191,5 +196,5 @@ function onNearLink({ target }) {
   const link = target instanceof Element ? target.closest('a[data-route]') : null
   // A failure is shown when the link is followed.
   if (!(link instanceof HTMLAnchorElement) || link.search === '') return
-  void Promise.all([loadQueueView(), import('./uPlot.esm.js')]).catch(() => {})
+  void Promise.all([loadQueueView(), import('uplot')]).catch(() => {})
 }

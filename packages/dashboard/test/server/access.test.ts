@@ -28,7 +28,7 @@ test('without a token the page is served, but nothing about any queue', async ()
   const { file } = tokenFile({ ada: undefined })
   const { get, post } = await serve({ ...options, tokens: file, allowActions: true })
   expect((await get('')).status).toBe(200)
-  expect((await get('assets/queue-view.js')).status).toBe(200)
+  expect((await get('first-theme.js')).status).toBe(200)
   const paths = [
     'fleet',
     'queues/a',

@@ -195,9 +195,10 @@ test('every route and every field is known here', async () => {
   })
   await app.register(dashboard(options))
   const reads = Object.keys(READS).map((path) => `GET ${path}`)
-  const rest = ['GET /', 'GET /assets/*', 'GET /api/events', 'GET /api/*', 'POST /api/*']
+  const rest = ['GET /', 'GET /api/events', 'GET /api/*', 'POST /api/*']
   const changes = ['POST /login', 'POST /logout', 'POST /api/queues/:name/actions']
-  expect([...routes].sort()).toEqual([...reads, ...rest, ...changes].sort())
+  const isFile = (route: string) => /^GET \/(assets\/[\w.-]+|index\.html|first-theme\.js)$/.test(route)
+  expect([...routes].filter((route) => !isFile(route)).sort()).toEqual([...reads, ...rest, ...changes].sort())
   for (const [path, schema] of Object.entries(SCHEMAS)) {
     expect(Object.keys(READS[path] as object).sort()).toEqual(Object.keys(schema.shape).sort())
   }

@@ -1,20 +1,6 @@
 /** The path at which the dashboard is mounted, of which the page is the only document. */
 const MOUNT = new URL('.', location.href)
 
-/** What came with the page, by path: each answer is used once, in place of the page's first request for it. */
-const answers = takeAnswers()
-
-function takeAnswers() {
-  const element = document.getElementById('answers')
-  element?.remove()
-  return new Map(Object.entries(JSON.parse(element?.textContent ?? '{}')))
-}
-
-/** Called once there is newer. */
-export function forgetAnswers() {
-  answers.clear()
-}
-
 /** A response other than 2xx, or none. */
 export class ApiError extends Error {
   /**
@@ -36,11 +22,8 @@ export class ApiError extends Error {
  * @throws {ApiError}
  */
 async function get(path) {
-  const answer = answers.get(path)
-  answers.delete(path)
-  // In a task of its own: the browser paints, and reacts, between these.
-  if (answer !== undefined) return new Promise((resolve) => setTimeout(() => resolve(answer)))
-  const response = await send(path, { headers: { accept: 'application/json' }, signal: AbortSignal.timeout(15_000) })
+  // With fields of its own, it would not be the request that the browser has sent while the page loaded.
+  const response = await send(path, { signal: AbortSignal.timeout(15_000) })
   return response.json()
 }
 
@@ -88,6 +71,12 @@ const queue = (name) => `api/queues/${segment(name)}`
  * @returns {Promise<import('../wire.d.ts').Fleet>}
  */
 export const getFleet = (terms) => get(terms ? `api/fleet?${new URLSearchParams(queryOf(terms))}` : 'api/fleet')
+
+/**
+ * What is said of the dashboard and of Redis, without any queue.
+ * @returns {Promise<import('../wire.d.ts').Fleet>}
+ */
+export const getFacts = () => get('api/fleet?count=0')
 
 /**
  * @param {string} name

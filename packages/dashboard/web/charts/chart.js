@@ -6,7 +6,7 @@ import { plotOptions } from './plot-options.js'
 
 /**
  * @typedef {import('./points.js').Figures} Figures
- * @typedef {import('../uPlot.esm.js').default} Plot
+ * @typedef {import('uplot')} Plot
  * @typedef {(number | null)[]} Values
  * @typedef {object} Line
  * @property {string} label
@@ -60,7 +60,7 @@ export class Chart {
 
   /**
    * @param {ChartTerms} terms
-   * @param {import('../uPlot.esm.js').default.Plugin[]} plugins
+   * @param {import('uplot').Plugin[]} plugins
    */
   constructor(terms, plugins) {
     this.#terms = terms
@@ -101,7 +101,7 @@ export class Chart {
     else if (!this.#plot) this.#make(UPlot)
   }
 
-  /** @param {typeof import('../uPlot.esm.js').default} UPlot */
+  /** @param {typeof import('uplot')} UPlot */
   #make(UPlot) {
     const options = plotOptions(UPlot, this.#terms, (index) => this.#showValues(index))
     const data = /** @type {uPlot.AlignedData} */ ([[], ...this.#terms.lines.map(() => [])])
@@ -210,10 +210,10 @@ function swatch(color, kind) {
   return s('svg', { class: 'swatch', viewBox: '0 0 16 10', 'aria-hidden': 'true' }, line)
 }
 
-/** @returns {Promise<typeof import('../uPlot.esm.js').default | undefined>} undefined if it could not be loaded */
+/** @returns {Promise<typeof import('uplot') | undefined>} undefined if it could not be loaded */
 async function loadPlot() {
   try {
-    return (await import('../uPlot.esm.js')).default
+    return (await import('uplot')).default
   } catch {
     return undefined
   }

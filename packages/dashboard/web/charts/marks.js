@@ -6,7 +6,7 @@ import { faint } from './plot-options.js'
 
 /**
  * @typedef {import('../wire.d.ts').Change} Change
- * @typedef {import('../uPlot.esm.js').default} Plot
+ * @typedef {import('uplot')} Plot
  */
 
 /** Marks closer to each other than this are merged. px */
@@ -28,7 +28,7 @@ export class Marks {
     this.#paused = paused
   }
 
-  /** @returns {import('../uPlot.esm.js').default.Plugin} draws pauses behind the lines, and changes over them */
+  /** @returns {import('uplot').Plugin} draws pauses behind the lines, and changes over them */
   plugin() {
     return {
       hooks: {
@@ -40,7 +40,7 @@ export class Marks {
     }
   }
 
-  /** @returns {import('../uPlot.esm.js').default.Plugin} puts a button at each change */
+  /** @returns {import('uplot').Plugin} puts a button at each change */
   buttons() {
     /** @type {Map<string, HTMLButtonElement>} */
     const made = new Map()

@@ -1,7 +1,7 @@
 import { clock } from '../base/format.js'
 import { colorOf } from '../base/theme.js'
 
-/** @typedef {typeof import('../uPlot.esm.js').default} UPlotClass */
+/** @typedef {typeof import('uplot')} UPlotClass */
 
 const FONT = '11px system-ui, sans-serif'
 

@@ -1,4 +1,0 @@
-/** The library's own file, served as `assets/uPlot.esm.js`. */
-import uPlot from 'uplot'
-
-export default uPlot

@@ -82,11 +82,22 @@ function loadsQueues(id: string): boolean {
   return loads
 }
 
-const ENTRY_FILES: ReadonlySet<string> = new Set(Object.values(LIBRARY).map((file) => join(ROOT, file)))
+/** Loaded when a connection first goes by way of Sentinels. */
+const LOADED_LATER = 'src/redis/sentinel-connector.ts'
+const APART_FILES: ReadonlySet<string> = new Set(
+  [...Object.values(LIBRARY), LOADED_LATER].map((file) => join(ROOT, file)),
+)
 
-/** Declarations are divided by entries alone. An entry that shares a chunk exports what others need of the chunk. */
+const DECLARATIONS = /\.d\.c?ts$/
+
+/** An entry that shares a chunk exports what others need of the chunk. */
 function isShared(id: string): boolean {
-  return id.startsWith(join(ROOT, 'src')) && !ENTRY_FILES.has(id) && !/\.d\.c?ts$/.test(id) && !isEmbedded(id)
+  return id.startsWith(join(ROOT, 'src')) && !APART_FILES.has(id) && !DECLARATIONS.test(id) && !isEmbedded(id)
+}
+
+function isSharedDeclaration(id: string): boolean {
+  const source = id.replace(DECLARATIONS, '.ts')
+  return source !== id && source.startsWith(join(ROOT, 'src')) && !APART_FILES.has(source)
 }
 
 const common = {
@@ -103,17 +114,23 @@ const common = {
   deps: { neverBundle: [/^sluice($|\/|-)/] },
 } as const satisfies UserConfig
 
-/** The rooms that only some entries need. */
-const APART = /src\/(egress|inspect|sharding)\//
+/** The rooms that only some entries need; those of tools together. */
+const APART = /src\/(?:(egress|inspect|sharding)|acl|audit|testing)\//
+
+function roomOf(id: string): string | null {
+  const found = APART.exec(id)
+  return found && (found[1] ?? 'tools')
+}
 
 /** Few, large chunks: an entry loads neither BullMQ nor a room that it could do without. */
 const LIBRARY_CHUNKS = [
   {
-    name: (id: string) => APART.exec(id)?.[1] ?? null,
+    name: roomOf,
     test: (id: string) => isShared(id) && APART.test(id) && !loadsQueues(id),
   },
   { name: 'shared', test: (id: string) => isShared(id) && !loadsQueues(id) },
   { name: 'bullmq', test: (id: string) => isShared(id) && !APART.test(id) && loadsQueues(id) },
+  { name: 'types.d', test: isSharedDeclaration },
 ]
 
 /** An entry exports nothing that only the other entries need. */

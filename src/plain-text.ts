@@ -22,11 +22,13 @@ function escaped(character: string): string {
   return `\\u${(character.codePointAt(0) as number).toString(16).padStart(4, '0')}`
 }
 
-const NUMBERS = new Intl.NumberFormat('en', { maximumFractionDigits: 2 })
+/** Made when it is first used: loading the data of a language takes longer than loading the library. */
+let numbers: Intl.NumberFormat | undefined
 
 /** A number of things: `1 job`, `1,200 jobs`. */
 export function countText(count: number, noun: string): string {
-  return `${NUMBERS.format(count)} ${noun}${count === 1 ? '' : 's'}`
+  numbers ??= new Intl.NumberFormat('en', { maximumFractionDigits: 2 })
+  return `${numbers.format(count)} ${noun}${count === 1 ? '' : 's'}`
 }
 
 const UNITS = ['B', 'kB', 'MB', 'GB', 'TB'] as const

@@ -2,7 +2,7 @@ import { type BackendFactory, createRedisBackend, type QueueBaseOptions, type Re
 import { ClusterPrefixError } from '../errors.ts'
 import { defaultDeclarer } from '../redis/ids.ts'
 import { installedScripts } from '../redis/scripts.ts'
-import { withSentinelDefaults } from '../redis/sentinel-connector.ts'
+import { withSentinelDefaults } from '../redis/sentinel-defaults.ts'
 import { encodeShape, type Shape } from '../shape/shape.ts'
 import { ShapedBackend, type ShapedBackendOptions } from './backend.ts'
 

@@ -1,5 +1,3 @@
-import zlib from 'node:zlib'
-
 /**
  * The hash tags of the parts of a spread limit. Each is in a different 16th of the 16,384 slots of a cluster, so that
  * nodes with equally many slots decide for equally many keys. There are only 16, since concurrent decisions of a
@@ -10,12 +8,10 @@ const TAGS = [...'abcdefghijklmnop'].map((part) => `keys:${part}:`)
 
 export const SPREAD_PARTS = TAGS.length
 
-// The types of the oldest supported Node lack it.
-const { crc32 } = zlib as unknown as { crc32(text: string): number }
-
 /** The part of an encoded key: the same for every limit, so that all decisions about a key are in one slot. */
 export function partOfKey(encoded: string): number {
-  return crc32(encoded) % SPREAD_PARTS
+  // Few programs have a spread limit, and zlib takes as long to load as a room of ours.
+  return process.getBuiltinModule('node:zlib').crc32(encoded) % SPREAD_PARTS
 }
 
 /**

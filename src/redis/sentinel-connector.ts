@@ -53,7 +53,7 @@ interface IoredisConnector {
 
 const Base = SentinelConnector as unknown as new (options: ConnectorOptions) => IoredisConnector
 
-interface Answer {
+interface SentinelReply {
   /** Grows with each failover. */
   readonly epoch: number
   readonly address: Required<Endpoint>
@@ -76,7 +76,7 @@ interface Leaving {
  * Sentinel announces that, otherwise once another one is named; ioredis leaves the new one, too, when the next Sentinel
  * names it.
  */
-class NewestMasterConnector extends Base {
+export class NewestMasterConnector extends Base {
   /** Of the server that the connection leads to, as the Sentinels name it; undefined while they are asked. */
   #address: string | undefined
   /** The master that was named last, as far as one of the Sentinels said so by itself. */
@@ -134,7 +134,7 @@ class NewestMasterConnector extends Base {
     )
   }
 
-  async #newest(): Promise<Answer> {
+  async #newest(): Promise<SentinelReply> {
     const sentinels = [...this.sentinelIterator.sentinels]
     const most = Math.max(1, this.options.sentinelMaxConnections)
     for (;;) {
@@ -149,8 +149,8 @@ class NewestMasterConnector extends Base {
     }
   }
 
-  async #newestOf(sentinels: readonly Endpoint[]): Promise<Answer> {
-    const answers: Answer[] = []
+  async #newestOf(sentinels: readonly Endpoint[]): Promise<SentinelReply> {
+    const answers: SentinelReply[] = []
     const asked = sentinels.map((one) => this.#ask(one).then((answer) => answers.push(answer)))
     const all = Promise.allSettled(asked)
     await Promise.any(asked).catch((error: AggregateError) => {
@@ -162,7 +162,7 @@ class NewestMasterConnector extends Base {
     return answers.reduce((newest, answer) => (answer.epoch > newest.epoch ? answer : newest))
   }
 
-  async #ask(sentinel: Endpoint): Promise<Answer> {
+  async #ask(sentinel: Endpoint): Promise<SentinelReply> {
     const client = this.connectToSentinel(sentinel)
     client.on('error', ignore)
     try {
@@ -241,39 +241,4 @@ class NewestMasterConnector extends Base {
     this.#leaving = leaving
     if (this.#address === key) this.stream?.destroy()
   }
-}
-
-/** About as many attempts as a failover takes. */
-const QUICK_ATTEMPTS = 40
-const LONGEST_MS = 20_000
-/** ioredis waits 10 s for a connection, and for ever for an answer. */
-const LONGEST_ASK_MS = 2000
-/** Between attempts to hear from a Sentinel again. By default, ioredis makes none. */
-const LONGEST_LISTEN_MS = 10_000
-
-/** ms until the next attempt to connect. @param random 0 to 1: clients must not all return at once */
-export function sentinelRetryMs(attempt: number, random: number): number {
-  if (attempt === 1) return Math.round(50 + 100 * random)
-  if (attempt <= QUICK_ATTEMPTS) return Math.round(200 + 100 * random)
-  const ceiling = Math.min(LONGEST_MS, 300 * 2 ** Math.min(attempt - QUICK_ATTEMPTS, 10))
-  return Math.round(ceiling * (0.5 + random / 2))
-}
-
-/**
- * Options of a connection by way of Sentinels, which BullMQ and ioredis take longer to bring to another master: BullMQ
- * waits a second or more between two attempts. What the program gives counts.
- */
-const DEFAULTS = {
-  retryStrategy: (attempt: number) => sentinelRetryMs(attempt, Math.random()),
-  connectTimeout: LONGEST_ASK_MS,
-  sentinelCommandTimeout: LONGEST_ASK_MS,
-  sentinelReconnectStrategy: (attempt: number) => Math.min(LONGEST_LISTEN_MS, 1000 * attempt),
-  Connector: NewestMasterConnector,
-}
-
-/** Other connections are returned as they are. */
-export function withSentinelDefaults<C>(connection: C): C {
-  const { sentinels, status } = (connection ?? {}) as { sentinels?: unknown; status?: unknown }
-  if (!Array.isArray(sentinels) || status !== undefined) return connection
-  return { ...DEFAULTS, ...connection }
 }

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
-import { sentinelRetryMs, withSentinelDefaults } from '../../src/redis/sentinel-connector.ts'
+import { sentinelRetryMs, withSentinelDefaults } from '../../src/redis/sentinel-defaults.ts'
 
 const sentinels = [{ host: '127.0.0.1', port: 1 }]
 

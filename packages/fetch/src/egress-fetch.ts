@@ -1,11 +1,11 @@
+import http, { type IncomingMessage } from 'node:http'
+import https from 'node:https'
 import { createSecretMask, SluiceError } from 'sluice/internal'
-import { Agent, buildConnector } from 'undici'
 import { HttpResponseError, RequestFailedError, RequestTimeoutError } from './errors.ts'
-import { publicLookup, publicPeersOnly } from './guard.ts'
-import { withoutInterimAnswers } from './interim-answers.ts'
+import { PublicAgent } from './guard.ts'
 import { type EgressFetchOptions, type FetchSettings, readOptions } from './options.ts'
 import { type CheckedRequest, checkRequest, type EgressRequest, type RequestingJob } from './request.ts'
-import { type KeptBody, keptBody, keptHeaders, type ReadBody, readBody, readWhatComes } from './response.ts'
+import { type KeptBody, keptBody, keptHeaders, type ReadBody, readBody } from './response.ts'
 
 /** How long to wait for the body of a refusal, ms: its status and header fields already say what to do. */
 const REFUSAL_BODY_MS = 1000
@@ -47,20 +47,35 @@ export interface EgressFetch {
  */
 export function egressFetch(options: EgressFetchOptions): EgressFetch {
   const settings = readOptions(options)
-  const { targets, urls } = openClients(settings)
+  const agents = {
+    http: new http.Agent(KEPT_OPEN),
+    https: new https.Agent(KEPT_OPEN),
+    free: new PublicAgent(KEPT_OPEN, settings.lookup),
+  }
+  const running = new Set<Promise<EgressAnswer>>()
+  let isClosed = false
   const send = async (request: EgressRequest, { job, signal }: EgressCall = {}): Promise<EgressAnswer> => {
     const checked = checkRequest(settings, request, job)
+    if (isClosed) throw new RequestFailedError(checked.what, 'closed', '')
+    const agent = checked.free ? agents.free : checked.url.protocol === 'https:' ? agents.https : agents.http
     const limited: Limited = {}
     const tooLate = () => limited.refused ?? new RequestTimeoutError(checked.what, settings.timeoutMs)
-    return withTimeLimit(settings.timeoutMs, tooLate, signal, (aborted) =>
-      attempt(checked.free ? urls : targets, checked, settings, aborted, limited),
+    const answered = withTimeLimit(settings.timeoutMs, tooLate, signal, (aborted) =>
+      attempt(agent, checked, settings, aborted, limited),
     )
+    running.add(answered)
+    return answered.finally(() => running.delete(answered))
   }
   const close = async () => {
-    await Promise.all([targets.close(), urls.close()])
+    isClosed = true
+    await Promise.allSettled(running)
+    for (const agent of Object.values(agents)) agent.destroy()
   }
   return Object.assign(send, { close })
 }
+
+/** Idle connections are closed before most servers do: a request on one that is just being closed would fail. */
+const KEPT_OPEN = { keepAlive: true, timeout: 4000 }
 
 /** What a timeout throws once a status other than 2xx has arrived, but its body has not. */
 interface Limited {
@@ -68,7 +83,7 @@ interface Limited {
 }
 
 async function attempt(
-  agent: Agent,
+  agent: http.Agent,
   request: CheckedRequest,
   { maxResponseBytes, maxBodyChars }: FetchSettings,
   signal: AbortSignal,
@@ -80,27 +95,36 @@ async function attempt(
   }
   const { what, method, url } = request
   const response = await ask(agent, request, signal).catch(failed)
-  const { statusCode, body: stream } = response
+  const { statusCode = 0 } = response
   const mask = createSecretMask(request.secrets)
   const kept = keptHeaders(response.headers)
   const headers = Object.fromEntries(Object.entries(kept).map(([name, value]) => [name, mask(value)]))
   const bodyOf = (read: ReadBody) => keptBody(read, kept['content-type'] ?? '', maxBodyChars, mask)
   if (statusCode >= 200 && statusCode < 300) {
-    const body = bodyOf(await readBody(stream, maxResponseBytes).catch(failed))
+    const body = bodyOf(await readBody(response, maxResponseBytes).catch(failed))
     return { status: statusCode, headers, ...body, durationMs: Math.round(performance.now() - startMs) }
   }
   const refusal = { statusCode, headers, url: url.origin + url.pathname, method }
   limited.refused = new HttpResponseError(what, { ...refusal, body: '' })
-  const { body } = bodyOf(await readWhatComes(stream, maxResponseBytes, REFUSAL_BODY_MS))
+  const { body } = bodyOf(await readBody(response, maxResponseBytes, REFUSAL_BODY_MS))
   // The time is over, or the caller has aborted the attempt.
   if (signal.aborted) throw signal.reason
   throw new HttpResponseError(what, { ...refusal, body })
 }
 
-function ask(agent: Agent, { url, method, headers, body }: CheckedRequest, signal: AbortSignal) {
-  const path = `${url.pathname}${url.search}`
-  const sent = { headers: { ...headers }, body: body ?? null }
-  return agent.request({ origin: url.origin, path, method, signal, ...sent })
+function ask(agent: http.Agent, request: CheckedRequest, signal: AbortSignal): Promise<IncomingMessage> {
+  const { url, method, headers, body } = request
+  const length = body !== undefined && { 'content-length': Buffer.byteLength(body) }
+  const options = { agent, method, headers: { ...headers, ...length }, signal, joinDuplicateHeaders: true }
+  return new Promise((resolve, reject) => {
+    const client = url.protocol === 'https:' ? https : http
+    const asking = client.request(url, options, resolve).on('error', reject)
+    asking.on('upgrade', (_, socket) => {
+      socket.destroy()
+      reject(new Error('it was answered with an upgrade'))
+    })
+    asking.end(body)
+  })
 }
 
 /** Without a cause: that could hold bytes of the answer, and a secret among them. */
@@ -109,34 +133,6 @@ function failure({ what }: CheckedRequest, error: unknown): RequestFailedError {
   // If several addresses were tried, each has an error, and there is no common message.
   const reason = error instanceof AggregateError ? error.errors.map((one: Error) => one.message).join(', ') : message
   return new RequestFailedError(what, reason, code)
-}
-
-/** The connections of one {@link egressFetch}. */
-interface Clients {
-  /** For targets: the configuration is trusted, wherever it leads. */
-  readonly targets: Agent
-  /** For URLs of jobs: reaches public addresses only. */
-  readonly urls: Agent
-}
-
-/** Opens both clients. Neither retries, follows redirects, decompresses bodies or uses the proxy of the environment. */
-function openClients({ timeoutMs, lookup }: FetchSettings): Clients {
-  // One limit covers the whole attempt; these would be further ones.
-  const limits = { headersTimeout: 0, bodyTimeout: 0 }
-  const publicOnly = publicPeersOnly(buildConnector({ timeout: timeoutMs, lookup: publicLookup(lookup) }))
-  return {
-    targets: new Agent({ ...limits, connect: finalAnswersOnly(buildConnector({ timeout: timeoutMs })) }),
-    urls: new Agent({ ...limits, connect: finalAnswersOnly(publicOnly) }),
-  }
-}
-
-function finalAnswersOnly(connect: buildConnector.connector): buildConnector.connector {
-  return (options, callback) => {
-    connect(options, (...[error, socket]) => {
-      if (error) callback(error, null)
-      else callback(null, withoutInterimAnswers(socket))
-    })
-  }
 }
 
 /**
@@ -156,7 +152,7 @@ async function withTimeLimit<T>(
   const timer = setTimeout(() => controller.abort(tooLate()), timeoutMs)
   const onOuter = () => controller.abort(outer?.reason)
   outer?.addEventListener('abort', onOuter)
-  // undici notices an abort only once it is connected.
+  // A lookup cannot be aborted.
   const aborted = new Promise<never>((_, reject) => {
     signal.addEventListener('abort', () => reject(signal.reason))
   })

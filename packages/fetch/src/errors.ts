@@ -42,7 +42,7 @@ export class RequestTimeoutError extends SluiceError {
  * No complete answer arrived: the connection failed, or what arrived is not HTTP. The request may have taken effect.
  */
 export class RequestFailedError extends SluiceError {
-  /** The error code of Node or undici, such as `ECONNREFUSED` or `UND_ERR_SOCKET`, or ''. */
+  /** The error code of Node, such as `ECONNREFUSED` or `ECONNRESET`, or ''. */
   readonly code: string
 
   constructor(what: string, reason: string, code: string) {

@@ -1,7 +1,29 @@
+import { Agent, type AgentOptions, type RequestOptions } from 'node:https'
 import { BlockList, isIP, type LookupFunction } from 'node:net'
-import type { buildConnector } from 'undici'
+import type { Duplex } from 'node:stream'
+import type { TLSSocket } from 'node:tls'
 import { RefusedAddressError } from './errors.ts'
 import type { Lookup } from './options.ts'
+
+/**
+ * Reads the URL of a job: https, without credentials, on one of the ports. Its text does not show where the host leads:
+ * the connection checks that. Problems are added to `problems`.
+ */
+export function readFreeUrl(text: string, ports: readonly number[], problems: string[]): URL | undefined {
+  const url = isClean(text) && URL.canParse(text) ? new URL(text) : undefined
+  if (url?.protocol !== 'https:') problems.push('url: expected an https:// URL')
+  else if (url.username !== '' || url.password !== '') problems.push('url: expected no user name and no password')
+  else if (!ports.includes(Number(url.port || 443))) problems.push(`url: expected port ${ports.join(', ')}`)
+  else return url
+  return undefined
+}
+
+/**
+ * The URL parser drops line breaks and tabs and reads backslashes as slashes: such a URL is not what it looks like.
+ */
+function isClean(text: string): boolean {
+  return !/[\s\\\p{Cc}]/u.test(text)
+}
 
 /**
  * A lookup for sockets that succeeds only if all addresses of the name are public. The socket connects to the result
@@ -24,24 +46,25 @@ export function publicLookup(resolve: Lookup): LookupFunction {
   }
 }
 
-/**
- * Wraps a connector of undici, which must use {@link publicLookup}, for the addresses that no lookup sees: those
- * written into the URL and, finally, the one that the socket is connected to.
- */
-export function publicPeersOnly(connect: buildConnector.connector): buildConnector.connector {
-  return (options, callback) => {
-    if (isIP(options.hostname) !== 0 && !isPublicAddress(options.hostname)) {
-      queueMicrotask(() => callback(new RefusedAddressError(), null))
-      return
-    }
-    connect(options, (...[error, socket]) => {
-      if (error) callback(error, null)
-      else if (isPublicAddress(socket.remoteAddress ?? '')) callback(null, socket)
-      else {
-        socket.destroy()
-        callback(new RefusedAddressError(), null)
-      }
+/** Connects to public addresses only. */
+export class PublicAgent extends Agent {
+  constructor(options: AgentOptions, resolve: Lookup) {
+    super({ ...options, lookup: publicLookup(resolve) })
+  }
+
+  override createConnection(
+    options: RequestOptions,
+    callback?: (error: Error | null, stream: Duplex) => void,
+  ): Duplex | null | undefined {
+    const host = options.host ?? ''
+    // No lookup sees an address that is written into the URL.
+    if (isIP(host) !== 0 && !isPublicAddress(host)) throw new RefusedAddressError()
+    const socket = super.createConnection(options, callback) as TLSSocket
+    // Finally, the one that the socket is connected to: before all other listeners, so nothing is sent.
+    socket.prependOnceListener('connect', () => {
+      if (!isPublicAddress(socket.remoteAddress ?? '')) socket.destroy(new RefusedAddressError())
     })
+    return socket
   }
 }
 

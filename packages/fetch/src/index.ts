@@ -10,6 +10,5 @@ export {
 } from './errors.ts'
 export type { EgressFetchOptions, Lookup } from './options.ts'
 export type { EgressRequest, RequestingJob } from './request.ts'
-export type { Method, SecretHeader, TargetConfig } from './target.ts'
+export type { Method, Query, SecretHeader, TargetConfig } from './target.ts'
 export { METHODS } from './target.ts'
-export type { Query } from './target-url.ts'

@@ -1,10 +1,10 @@
 import { effectId, VERSION } from 'sluice/internal'
 import { InvalidRequestError } from './errors.ts'
 import { type Form, fitsForm, isRecord, isText } from './form.ts'
+import { readFreeUrl } from './guard.ts'
 import type { FetchSettings } from './options.ts'
 import { DEFAULT_JOB_HEADERS, readJobHeaders } from './request-headers.ts'
-import { IDEMPOTENCY_HEADER, METHODS, type Method, type Target } from './target.ts'
-import { type Query, urlBelow } from './target-url.ts'
+import { IDEMPOTENCY_HEADER, METHODS, type Method, type Query, type Target, urlBelow } from './target.ts'
 
 /** What a job requests: a `target` or, if they are allowed, a `url`; `json`, `text` or neither. */
 export interface EgressRequest {
@@ -130,24 +130,4 @@ function isJson(value: unknown): boolean {
 /** The same for every attempt of a job, and for no other job. */
 function idempotencyKey({ prefix, queueName, id = '', timestamp }: RequestingJob): string {
   return effectId({ prefix, queueName, jobId: id, timestamp })
-}
-
-/**
- * Reads the URL of a job: https, without credentials, on one of the ports. Its text does not show where the host leads:
- * the connection checks that. Problems are added to `problems`.
- */
-function readFreeUrl(text: string, ports: readonly number[], problems: string[]): URL | undefined {
-  const url = isClean(text) && URL.canParse(text) ? new URL(text) : undefined
-  if (url?.protocol !== 'https:') problems.push('url: expected an https:// URL')
-  else if (url.username !== '' || url.password !== '') problems.push('url: expected no user name and no password')
-  else if (!ports.includes(Number(url.port || 443))) problems.push(`url: expected port ${ports.join(', ')}`)
-  else return url
-  return undefined
-}
-
-/**
- * The URL parser drops line breaks and tabs and reads backslashes as slashes: such a URL is not what it looks like.
- */
-function isClean(text: string): boolean {
-  return !/[\s\\\p{Cc}]/u.test(text)
 }

@@ -49,35 +49,25 @@ export interface ReadBody {
   readonly cut: boolean
 }
 
-/** Reads a body up to a number of bytes. If there is more, it is not read, and its connection is closed. */
-export async function readBody(stream: Readable, maxBytes: number): Promise<ReadBody> {
+/**
+ * Reads a body up to a number of bytes. If there is more, it is not read, and its connection is closed.
+ * @param withinMs read what arrives in this time: a body that breaks off or hangs counts as cut, and nothing is thrown
+ */
+export async function readBody(stream: Readable, maxBytes: number, withinMs?: number): Promise<ReadBody> {
   const chunks: Buffer[] = []
   let size = 0
-  for await (const chunk of stream as AsyncIterable<Buffer>) {
-    chunks.push(chunk)
-    size += chunk.length
-    if (size > maxBytes) return { bytes: Buffer.concat(chunks).subarray(0, maxBytes), cut: true }
-  }
-  return { bytes: Buffer.concat(chunks), cut: false }
-}
-
-/**
- * Reads what arrives of a body within a time limit. A body that breaks off or hangs counts as cut: this never throws.
- * If the body is not read to its end, its connection is closed.
- */
-export async function readWhatComes(stream: Readable, maxBytes: number, withinMs: number): Promise<ReadBody> {
-  const chunks: Buffer[] = []
-  const timer = setTimeout(() => stream.destroy(), withinMs)
+  const timer = withinMs === undefined ? undefined : setTimeout(() => stream.destroy(), withinMs)
+  const read = (cut: boolean) => ({ bytes: Buffer.concat(chunks).subarray(0, maxBytes), cut })
   try {
-    let size = 0
     for await (const chunk of stream as AsyncIterable<Buffer>) {
       chunks.push(chunk)
       size += chunk.length
-      if (size > maxBytes) break
+      if (size > maxBytes) return read(true)
     }
-    return { bytes: Buffer.concat(chunks).subarray(0, maxBytes), cut: size > maxBytes }
-  } catch {
-    return { bytes: Buffer.concat(chunks).subarray(0, maxBytes), cut: true }
+    return read(false)
+  } catch (error) {
+    if (withinMs === undefined) throw error
+    return read(true)
   } finally {
     clearTimeout(timer)
   }

@@ -38,6 +38,29 @@ test('one request is sent, as it was asked for', async () => {
   ])
 })
 
+test('any method that may have a body sends it whole, and its length', async () => {
+  for (const method of ['POST', 'PUT', 'PATCH', 'DELETE'] as const) await openHere()({ target, method, text: 'ä' })
+  const sent = server.requests.map(({ body, headers }) => [
+    body,
+    headers['content-length'],
+    headers['transfer-encoding'],
+  ])
+  expect(sent).toEqual(Array.from({ length: 4 }, () => ['ä', '2', undefined]))
+})
+
+test('closing lets what runs finish; then nothing is sent', async () => {
+  const asked = new Promise<ServerResponse>((resolve) => server.answer((_, response) => resolve(response)))
+  const fetch = openHere()
+  const running = fetch({ target })
+  const response = await asked
+  const closed = fetch.close()
+  expect(await failureOf(fetch({ target }))).toBeInstanceOf(RequestFailedError)
+  response.end('late')
+  expect(await running).toMatchObject({ body: 'late' })
+  await closed
+  expect(server.requests).toHaveLength(1)
+})
+
 test('two attempts of a job carry one idempotency key', async () => {
   const fetch = openHere()
   const job = { id: '1', queueName: 'http', prefix: 'bull', timestamp: 1 }
@@ -292,8 +315,8 @@ describe('a broken connection', () => {
     const failure = await failureOf(openHere()({ target, method: 'GET' }))
     expect(failure).toBeInstanceOf(RequestFailedError)
     expect(failure).toMatchObject({
-      message: 'GET to target "here" failed: other side closed',
-      code: 'UND_ERR_SOCKET',
+      message: 'GET to target "here" failed: socket hang up',
+      code: 'ECONNRESET',
     })
     expect(server.requests).toHaveLength(1)
   })

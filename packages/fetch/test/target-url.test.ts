@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { urlBelow } from '../src/target-url.ts'
+import { urlBelow } from '../src/target.ts'
 
 const base = new URL('https://api.example/v1/')
 

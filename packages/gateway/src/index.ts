@@ -45,6 +45,5 @@ export { type ProcessShedderOptions, processShedder } from './shedding/process-s
 export type { QueueState, WatchedQueue } from './shedding/queue-watch.ts'
 export { type RequestsInFlightOptions, requestsInFlight } from './shedding/requests-in-flight.ts'
 export type { ShedControl } from './shedding/shed-level.ts'
-export type { ShedCounts, Shedder } from './shedding/shedder.ts'
-export type { ShedderOptions } from './shedding/shedder-options.ts'
+export type { ShedCounts, Shedder, ShedderOptions } from './shedding/shedder.ts'
 export type { Classify, TrafficClass } from './shedding/traffic-classes.ts'

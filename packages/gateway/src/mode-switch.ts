@@ -44,7 +44,7 @@ export class ModesUnavailableError extends SluiceError {
 
 /** How long `setMode` and `settings` wait, ms. */
 const REPLY_TIMEOUT_MS = 5000
-const MODES: readonly unknown[] = ['enforce', 'shadow', 'off'] satisfies ShapeMode[]
+export const MODES: readonly unknown[] = ['enforce', 'shadow', 'off'] satisfies ShapeMode[]
 
 /**
  * Kill switch and dark launch: modes set at run time, for all processes with the same Redis and prefix. While requests

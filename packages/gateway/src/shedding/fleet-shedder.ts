@@ -1,11 +1,8 @@
-import { checkCallOptions, InvalidInputError } from 'sluice/internal'
+import { InvalidInputError } from 'sluice/internal'
 import type { HttpRequest } from '../middleware.ts'
 import { type QueueState, QueueWatch, type WatchedQueue } from './queue-watch.ts'
-import type { ShedControl } from './shed-level.ts'
-import { ShedByLevel } from './shed-level.ts'
-import { type Arrival, type Overload, type Shed, Shedder } from './shedder.ts'
-import { CONTROL_OPTIONS, checkPositive, SHEDDER_OPTIONS, type ShedderOptions } from './shedder-options.ts'
-import { TrafficClasses } from './traffic-classes.ts'
+import { type ShedControl, ShedLevel } from './shed-level.ts'
+import { type Arrival, checkPositive, type Shed, Shedder, type ShedderOptions } from './shedder.ts'
 
 export interface FleetShedderOptions extends ShedderOptions, ShedControl {
   /** The queue that the requests add jobs to: a ShapedQueue. */
@@ -31,55 +28,74 @@ export interface FleetShedderOptions extends ShedderOptions, ShedControl {
   readonly onError?: (error: Error) => void
 }
 
-const OPTIONS = ['queue', 'depthShare', 'targetAgeMs', 'intervalMs', 'staleAfterMs', 'places', 'onError']
+const OPTIONS = [
+  ...['shedStep', 'restoreStep', 'queue', 'depthShare', 'targetAgeMs', 'intervalMs', 'staleAfterMs', 'places'],
+  'onError',
+]
 const INTERVAL_MS = 500
 const STALE_AFTER_MS = 10_000
 const DEPTH_SHARE = 0.5
 const TAKE_NONE: readonly string[] = ['GET', 'HEAD', 'OPTIONS', 'DELETE']
 
-class QueueOverload implements Overload {
-  readonly byLevel: ShedByLevel
-  readonly watch: QueueWatch
+/** A {@link Shedder} by the state of a queue. */
+class FleetShedder extends Shedder {
   readonly #options: FleetShedderOptions
-  readonly #classes: TrafficClasses
+  readonly #level: ShedLevel
+  readonly #watch: QueueWatch
   readonly #staleAfterMs: number
-  readonly #retryAfterMs: number
+  readonly #intervalMs: number
 
-  constructor(classes: TrafficClasses, options: FleetShedderOptions) {
+  /** @internal */
+  constructor(options: FleetShedderOptions) {
+    super('fleetShedder', `fleet-shedder:${options?.queue?.name}`, options, OPTIONS)
     const { queue, intervalMs = INTERVAL_MS, staleAfterMs = STALE_AFTER_MS, onError = () => {} } = options
+    const { depthShare, shedStep, restoreStep, targetAgeMs } = options
+    if (typeof queue?.meter !== 'function')
+      throw new InvalidInputError(`a fleet shedder needs a ShapedQueue; got ${queue}`)
+    checkPositive({ depthShare, shedStep, restoreStep }, 1)
+    checkPositive({ targetAgeMs, intervalMs, staleAfterMs })
     this.#options = options
-    this.#classes = classes
     this.#staleAfterMs = staleAfterMs
-    this.#retryAfterMs = intervalMs
-    this.byLevel = new ShedByLevel(classes, intervalMs, options)
-    const now = options.now ?? (() => performance.now())
+    this.#intervalMs = intervalMs
+    this.#level = new ShedLevel(this.classes.names.length, this.classes.sheddable, intervalMs, options)
     const onState = (state: QueueState, intervals: number) => {
       const pressure = this.#pressure(state)
-      this.byLevel.adjust(pressure, intervals)
+      this.#level.adjust(pressure, intervals)
       return pressure > 1
     }
-    this.watch = new QueueWatch(queue, { intervalMs, now, onState, onError })
+    this.#watch = new QueueWatch(queue, { intervalMs, now: this.now, onState, onError })
   }
 
-  judge(arrival: Arrival): Shed | undefined {
-    this.watch.look()
-    if (this.#classes.isCritical(arrival.rank) || this.watch.ageMs > this.#staleAfterMs) return undefined
-    return this.#withoutRoom(arrival) ?? this.byLevel.judge(arrival)
+  /** How much is shed: 0 is nothing, 1 the whole last class, 2 also the class before it. */
+  get level(): number {
+    return this.#level.level
   }
 
-  admitted({ request }: Arrival): (() => void) | undefined {
+  /** The last reading of the queue, and its age. */
+  get seen(): { readonly state: QueueState | undefined; readonly ageMs: number } {
+    const { state, ageMs } = this.#watch
+    return { state, ageMs }
+  }
+
+  protected judge(arrival: Arrival): Shed | undefined {
+    this.#watch.look()
+    if (this.classes.isCritical(arrival.rank) || this.#watch.ageMs > this.#staleAfterMs) return undefined
+    return this.#withoutRoom(arrival) ?? this.#level.judge(arrival)
+  }
+
+  protected override admitted({ request }: Arrival): (() => void) | undefined {
     const places = this.#placesOf(request)
-    return places > 0 ? this.watch.give(places) : undefined
+    return places > 0 ? this.#watch.give(places) : undefined
   }
 
   /** At any level: places reserved for more critical classes are kept for them. */
   #withoutRoom({ request, rank, className }: Arrival): Shed | undefined {
-    const capacity = this.watch.state?.capacity
+    const capacity = this.#watch.state?.capacity
     if (capacity === undefined) return undefined
     const places = this.#placesOf(request)
-    if (places === 0 || this.watch.depth + places <= this.#classes.roomOf(rank, capacity)) return undefined
+    if (places === 0 || this.#watch.depth + places <= this.classes.roomOf(rank, capacity)) return undefined
     const { name } = this.#options.queue
-    return { retryAfterMs: this.#retryAfterMs, detail: `queue "${name}" has no room for class "${className}"` }
+    return { retryAfterMs: this.#intervalMs, detail: `queue "${name}" has no room for class "${className}"` }
   }
 
   #pressure({ depth, capacity, headAgeMs }: QueueState): number {
@@ -93,28 +109,6 @@ class QueueOverload implements Overload {
     const { places } = this.#options
     if (places) return Math.max(0, places(request)) || 0
     return TAKE_NONE.includes(request.method) ? 0 : 1
-  }
-}
-
-/** A {@link Shedder} by the state of a queue. */
-class FleetShedder extends Shedder {
-  readonly #overload: QueueOverload
-
-  /** @internal */
-  constructor(classes: TrafficClasses, overload: QueueOverload, options: FleetShedderOptions) {
-    super(options.name ?? `fleet-shedder:${options.queue.name}`, overload, classes, options)
-    this.#overload = overload
-  }
-
-  /** How much is shed: 0 is nothing, 1 the whole last class, 2 also the class before it. */
-  get level(): number {
-    return this.#overload.byLevel.level
-  }
-
-  /** The last reading of the queue, and its age. */
-  get seen(): { readonly state: QueueState | undefined; readonly ageMs: number } {
-    const { state, ageMs } = this.#overload.watch
-    return { state, ageMs }
   }
 }
 
@@ -135,12 +129,5 @@ class FleetShedder extends Shedder {
  * @throws InvalidInputError
  */
 export function fleetShedder(options: FleetShedderOptions): FleetShedder {
-  checkCallOptions('fleetShedder', options, [...SHEDDER_OPTIONS, ...CONTROL_OPTIONS, ...OPTIONS])
-  const { queue, classes, classify, depthShare, shedStep, restoreStep, targetAgeMs, intervalMs, staleAfterMs } = options
-  if (typeof queue?.meter !== 'function')
-    throw new InvalidInputError(`a fleet shedder needs a ShapedQueue; got ${queue}`)
-  checkPositive({ depthShare, shedStep, restoreStep }, 1)
-  checkPositive({ targetAgeMs, intervalMs, staleAfterMs })
-  const sorted = new TrafficClasses(classes, classify)
-  return new FleetShedder(sorted, new QueueOverload(sorted, options), options)
+  return new FleetShedder(options)
 }

@@ -1,9 +1,6 @@
-import { checkCallOptions, LoopLoad, type LoopUse } from 'sluice/internal'
-import type { ShedControl } from './shed-level.ts'
-import { ShedByLevel } from './shed-level.ts'
-import { type Arrival, type Overload, type Shed, Shedder } from './shedder.ts'
-import { CONTROL_OPTIONS, checkPositive, SHEDDER_OPTIONS, type ShedderOptions } from './shedder-options.ts'
-import { TrafficClasses } from './traffic-classes.ts'
+import { LoopLoad, type LoopUse } from 'sluice/internal'
+import { type ShedControl, ShedLevel } from './shed-level.ts'
+import { type Arrival, checkPositive, type Shed, Shedder, type ShedderOptions } from './shedder.ts'
 
 export interface ProcessShedderOptions extends ShedderOptions, ShedControl {
   /** Above this utilisation of the event loop the level rises. 0 to 1, default 0.9. */
@@ -16,54 +13,46 @@ export interface ProcessShedderOptions extends ShedderOptions, ShedControl {
   readonly loopUse?: () => LoopUse
 }
 
-const OPTIONS = ['maxLoopUtilisation', 'windowMs', 'intervalMs', 'loopUse']
+const OPTIONS = ['shedStep', 'restoreStep', 'maxLoopUtilisation', 'windowMs', 'intervalMs', 'loopUse']
 const MAX_LOOP_UTILISATION = 0.9
 const WINDOW_MS = 1000
 const INTERVAL_MS = 500
 
-class LoopOverload implements Overload {
-  readonly byLevel: ShedByLevel
+/** A {@link Shedder} by the event loop of this process. */
+class ProcessShedder extends Shedder {
+  readonly #level: ShedLevel
   readonly #load: LoopLoad
   readonly #max: number
   readonly #intervalMs: number
-  readonly #now: () => number
   #adjustedAtMs: number
 
-  constructor(classes: TrafficClasses, options: ProcessShedderOptions) {
+  /** @internal */
+  constructor(options: ProcessShedderOptions) {
+    super('processShedder', 'process-shedder', options, OPTIONS)
     const { maxLoopUtilisation = MAX_LOOP_UTILISATION, windowMs = WINDOW_MS, intervalMs = INTERVAL_MS } = options
-    const { now = () => performance.now(), loopUse } = options
-    this.#load = new LoopLoad({ windowMs, now, ...(loopUse && { loopUse }) })
+    const { shedStep, restoreStep, loopUse } = options
+    checkPositive({ maxLoopUtilisation, shedStep, restoreStep }, 1)
+    checkPositive({ windowMs, intervalMs })
+    this.#load = new LoopLoad({ windowMs, now: this.now, ...(loopUse && { loopUse }) })
     this.#max = maxLoopUtilisation
     this.#intervalMs = intervalMs
-    this.#now = now
-    this.#adjustedAtMs = now()
-    this.byLevel = new ShedByLevel(classes, intervalMs, options)
-  }
-
-  judge(arrival: Arrival): Shed | undefined {
-    const utilisation = this.#load.utilisation()
-    const intervals = Math.floor((this.#now() - this.#adjustedAtMs) / this.#intervalMs)
-    if (intervals > 0) {
-      this.#adjustedAtMs = this.#now()
-      this.byLevel.adjust(utilisation / this.#max, intervals)
-    }
-    return this.byLevel.judge(arrival)
-  }
-}
-
-/** A {@link Shedder} by the event loop of this process. */
-class ProcessShedder extends Shedder {
-  readonly #overload: LoopOverload
-
-  /** @internal */
-  constructor(classes: TrafficClasses, overload: LoopOverload, options: ProcessShedderOptions) {
-    super(options.name ?? 'process-shedder', overload, classes, options)
-    this.#overload = overload
+    this.#adjustedAtMs = this.now()
+    this.#level = new ShedLevel(this.classes.names.length, this.classes.sheddable, intervalMs, options)
   }
 
   /** How much is shed: 0 is nothing, 1 the whole last class, 2 also the class before it. */
   get level(): number {
-    return this.#overload.byLevel.level
+    return this.#level.level
+  }
+
+  protected judge(arrival: Arrival): Shed | undefined {
+    const utilisation = this.#load.utilisation()
+    const intervals = Math.floor((this.now() - this.#adjustedAtMs) / this.#intervalMs)
+    if (intervals > 0) {
+      this.#adjustedAtMs = this.now()
+      this.#level.adjust(utilisation / this.#max, intervals)
+    }
+    return this.#level.judge(arrival)
   }
 }
 
@@ -75,10 +64,5 @@ class ProcessShedder extends Shedder {
  * @throws InvalidInputError
  */
 export function processShedder(options: ProcessShedderOptions = {}): ProcessShedder {
-  checkCallOptions('processShedder', options, [...SHEDDER_OPTIONS, ...CONTROL_OPTIONS, ...OPTIONS])
-  const { classes, classify, maxLoopUtilisation, shedStep, restoreStep, windowMs, intervalMs } = options
-  checkPositive({ maxLoopUtilisation, shedStep, restoreStep }, 1)
-  checkPositive({ windowMs, intervalMs })
-  const sorted = new TrafficClasses(classes, classify)
-  return new ProcessShedder(sorted, new LoopOverload(sorted, options), options)
+  return new ProcessShedder(options)
 }

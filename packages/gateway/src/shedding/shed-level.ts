@@ -1,5 +1,4 @@
 import type { Arrival, Shed } from './shedder.ts'
-import type { TrafficClasses } from './traffic-classes.ts'
 
 /** How fast the level rises and falls. */
 export interface ShedControl {
@@ -18,6 +17,9 @@ const SHED_STEP = 0.05
 const RESTORE_STEP = 0.01
 /** In how long the level rises by a class, up to what the pressure calls for. ms */
 const CLASS_MS = 2000
+const MIN_RETRY_AFTER_MS = 1000
+/** A process that restarts begins at level 0, so no caller is asked to wait longer than this. */
+const MAX_RETRY_AFTER_MS = 30_000
 
 /**
  * How much is shed: 0 is nothing, 1 the whole last class, 1.3 also three tenths of the callers of the class before it.
@@ -30,6 +32,7 @@ const CLASS_MS = 2000
 export class ShedLevel {
   readonly #classes: number
   readonly #most: number
+  readonly #intervalMs: number
   readonly #shedStep: number
   readonly #restoreStep: number
   readonly #calledForStep: number
@@ -45,6 +48,7 @@ export class ShedLevel {
     intervalMs: number,
     { shedStep = SHED_STEP, restoreStep = RESTORE_STEP }: ShedControl = {},
   ) {
+    this.#intervalMs = intervalMs
     this.#calledForStep = intervalMs / CLASS_MS
     this.#classes = classes
     this.#most = most
@@ -77,44 +81,22 @@ export class ShedLevel {
     return Math.max(0, Math.ceil((this.#level - this.#before(rank) - cohort) / this.#restoreStep))
   }
 
-  /** The level at which shedding of a class begins. */
-  #before(rank: number): number {
-    return this.#classes - 1 - rank
-  }
-}
-
-const MIN_RETRY_AFTER_MS = 1000
-/** A process that restarts begins at level 0, so no caller is asked to wait longer than this. */
-const MAX_RETRY_AFTER_MS = 30_000
-
-/** Judges requests by a level that moves once per interval. */
-export class ShedByLevel {
-  readonly #level: ShedLevel
-  readonly #intervalMs: number
-
-  constructor(classes: TrafficClasses, intervalMs: number, control: ShedControl) {
-    this.#level = new ShedLevel(classes.names.length, classes.sheddable, intervalMs, control)
-    this.#intervalMs = intervalMs
-  }
-
-  get level(): number {
-    return this.#level.level
-  }
-
-  adjust(pressure: number, intervals: number): void {
-    this.#level.adjust(pressure, intervals)
-  }
-
+  /** Whether the caller of a request is among those that are shed. */
   judge({ rank, className, cohort }: Arrival): Shed | undefined {
-    const share = this.#level.shareOf(rank)
+    const share = this.shareOf(rank)
     if (share === 0) return undefined
     const place = cohort()
     if (place >= share) return undefined
-    const untilMs = this.#level.intervalsUntil(rank, place) * this.#intervalMs
+    const untilMs = this.intervalsUntil(rank, place) * this.#intervalMs
     const percent = Math.max(1, Math.round(share * 100))
     return {
       retryAfterMs: Math.min(MAX_RETRY_AFTER_MS, Math.max(MIN_RETRY_AFTER_MS, untilMs)),
       detail: `the load is too high: ${percent} % of the callers of class "${className}" are turned away`,
     }
+  }
+
+  /** The level at which shedding of a class begins. */
+  #before(rank: number): number {
+    return this.#classes - 1 - rank
   }
 }

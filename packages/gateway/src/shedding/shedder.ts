@@ -1,12 +1,41 @@
 import { createHash } from 'node:crypto'
 import type { ShapeMode } from 'sluice'
-import { InvalidInputError } from 'sluice/internal'
+import { checkCallOptions, InvalidInputError } from 'sluice/internal'
 import { checkFieldName, checkFunction } from '../limits/key-functions.ts'
 import type { Entry, HttpRequest, HttpResponse, Middleware, Pass } from '../middleware.ts'
+import { MODES, type ModeSwitch } from '../mode-switch.ts'
 import { fieldName } from '../responses/policy.ts'
 import { problemResponse } from '../responses/problem.ts'
-import type { ShedderOptions } from './shedder-options.ts'
-import type { TrafficClasses } from './traffic-classes.ts'
+import { type Classify, type TrafficClass, TrafficClasses } from './traffic-classes.ts'
+
+/** Options of all shedders. */
+export interface ShedderOptions {
+  /** The name of the shedder: in responses (`violated-policies`) and for its mode. */
+  readonly name?: string
+  /**
+   * From critical to sheddable. The first of several is never shed for load. Default: `critical` and `default`, a fifth
+   * of the room reserved for each, and `sheddable`.
+   */
+  readonly classes?: readonly TrafficClass[]
+  /**
+   * Default: `request.identity.trafficClass`. An unknown class counts as `default`, or as the last one if there is no
+   * such class.
+   */
+  readonly classify?: Classify
+  /**
+   * Identifies the caller: within a class, the same callers are shed while the level is constant. Default: the
+   * identity's name, else the remote address of the connection. undefined: unknown; each request is shed at random.
+   */
+  readonly key?: (request: HttpRequest) => string | undefined
+  /** The mode until the switch sets another. `shadow` only counts, `off` does not even count. Default `enforce`. */
+  readonly mode?: ShapeMode
+  /** Sets the mode at run time, under the name of the shedder. */
+  readonly modes?: ModeSwitch
+  /** The field that names a shedder in shadow mode that would have refused the request. Default: none. */
+  readonly shadowHeader?: string
+  /** A monotonic clock, ms. Default: `performance.now`. */
+  readonly now?: () => number
+}
 
 /** How many requests of a class this process has admitted and shed. */
 export interface ShedCounts {
@@ -33,48 +62,53 @@ export interface Arrival {
   cohort(): number
 }
 
-/** One kind of overload. */
-export interface Overload {
-  /** Decides whether to shed a request. */
-  judge(arrival: Arrival): Shed | undefined
-  /** The request was let in. @returns a function to call when it is over */
-  admitted?(arrival: Arrival): (() => void) | undefined
-}
-
 type Counts = { -readonly [K in keyof ShedCounts]: number }
 
-const MODES: readonly unknown[] = ['enforce', 'shadow', 'off'] satisfies ShapeMode[]
+/** Names of the options that all shedders have. */
+const OPTIONS = ['name', 'classes', 'classify', 'key', 'mode', 'modes', 'shadowHeader', 'now']
 
 /**
  * Middleware that sheds requests under overload, by their class: 503 with the problem type `temporary-reduced-capacity`
  * and `Retry-After`. Limits and full queues are handled elsewhere: they concern the caller, and are a 429.
  */
-export class Shedder implements Middleware {
+export abstract class Shedder implements Middleware {
   readonly name: string
-  readonly #overload: Overload
+  protected readonly classes: TrafficClasses
+  /** A monotonic clock, ms. */
+  protected readonly now: () => number
   readonly #options: ShedderOptions
-  readonly #classes: TrafficClasses
   readonly #counts: readonly Counts[]
   readonly #mode: ShapeMode
 
   /**
+   * @param call the function that makes it, for messages
+   * @param own names of the options that only this kind has
    * @throws InvalidInputError
    * @internal
    */
-  constructor(name: string, overload: Overload, classes: TrafficClasses, options: ShedderOptions) {
-    const { mode = 'enforce', shadowHeader, key } = options
-    if (name === '') throw new InvalidInputError('a shedder needs a name; got an empty one')
+  constructor(call: string, name: string, options: ShedderOptions, own: readonly string[]) {
+    checkCallOptions(call, options, [...OPTIONS, ...own])
+    const { mode = 'enforce', shadowHeader, key, classes, classify, now = () => performance.now() } = options
+    if (options.name === '') throw new InvalidInputError('a shedder needs a name; got an empty one')
     if (!MODES.includes(mode)) {
       throw new InvalidInputError(`mode must be 'enforce', 'shadow' or 'off'; got ${JSON.stringify(mode)}`)
     }
     if (shadowHeader !== undefined) checkFieldName('shadowHeader', shadowHeader)
     if (key !== undefined) checkFunction('key', key)
-    this.name = name
-    this.#overload = overload
+    this.name = options.name ?? name
+    this.now = now
     this.#options = options
-    this.#classes = classes
+    this.classes = new TrafficClasses(classes, classify)
     this.#mode = mode
-    this.#counts = classes.names.map(() => ({ admitted: 0, refused: 0, wouldRefuse: 0 }))
+    this.#counts = this.classes.names.map(() => ({ admitted: 0, refused: 0, wouldRefuse: 0 }))
+  }
+
+  /** Decides whether to shed a request. */
+  protected abstract judge(arrival: Arrival): Shed | undefined
+
+  /** The request was let in. @returns a function to call when it is over */
+  protected admitted(_arrival: Arrival): (() => void) | undefined {
+    return undefined
   }
 
   enter(request: HttpRequest): Entry | Promise<Entry> {
@@ -85,14 +119,14 @@ export class Shedder implements Middleware {
 
   /** Since the start of this process, by class name. */
   counts(): Readonly<Record<string, ShedCounts>> {
-    return Object.fromEntries(this.#classes.names.map((name, rank) => [name, { ...(this.#counts[rank] as Counts) }]))
+    return Object.fromEntries(this.classes.names.map((name, rank) => [name, { ...(this.#counts[rank] as Counts) }]))
   }
 
   #enter(request: HttpRequest, mode: ShapeMode): Entry {
     const arrival = this.#arrival(request)
     if (mode === 'off') return this.#pass(arrival)
     const counts = this.#counts[arrival.rank] as Counts
-    const shed = this.#overload.judge(arrival)
+    const shed = this.judge(arrival)
     if (shed && mode === 'enforce') {
       counts.refused += 1
       return { response: this.#response(shed) }
@@ -103,14 +137,14 @@ export class Shedder implements Middleware {
   }
 
   #arrival(request: HttpRequest): Arrival {
-    const rank = this.#classes.rankOf(request)
+    const rank = this.classes.rankOf(request)
     const { key = callerOf } = this.#options
-    const className = this.#classes.names[rank] as string
+    const className = this.classes.names[rank] as string
     return { request, rank, className, cohort: () => cohortOf(key(request), Date.now()) }
   }
 
   #pass(arrival: Arrival, headers?: Pass['headers']): Pass {
-    const leave = this.#overload.admitted?.(arrival)
+    const leave = this.admitted(arrival)
     return { ...(headers && { headers }), ...(leave && { leave }) }
   }
 
@@ -145,4 +179,13 @@ export function cohortOf(key: string | undefined, wallMs: number): number {
     .update(`${Math.floor(wallMs / SHUFFLE_MS)}:${key}`)
     .digest()
   return digest.readUInt32BE(0) / 2 ** 32
+}
+
+/** @throws InvalidInputError */
+export function checkPositive(numbers: Readonly<Record<string, number | undefined>>, most = Number.MAX_VALUE): void {
+  for (const [name, value] of Object.entries(numbers)) {
+    if (value === undefined || (value > 0 && value <= most)) continue
+    const range = most === Number.MAX_VALUE ? '> 0' : `> 0 and at most ${most}`
+    throw new InvalidInputError(`${name} must be a number ${range}; got ${value}`)
+  }
 }

@@ -1,8 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import type { FastifyRequest } from 'fastify'
 import type { HttpRequest, Identity, TokenEntry, TokenReload } from 'sluice-gateway'
-import { readTokenFile, tokenHash, tokens } from 'sluice-gateway/internal'
-import { DashboardProblem } from './problem-error.ts'
+import { ProblemError, readTokenFile, tokenHash, tokens } from 'sluice-gateway/internal'
 
 export const SESSION_COOKIE = 'sluice_session'
 
@@ -14,9 +13,9 @@ export interface Caller {
 }
 
 export interface Access {
-  /** @throws DashboardProblem 401, 403 or 429 */
+  /** @throws ProblemError 401, 403 or 429 */
   callerOf(request: FastifyRequest): Promise<Caller>
-  /** Opens a session for a valid token. @throws DashboardProblem 401, 404 or 429 */
+  /** Opens a session for a valid token. @throws ProblemError 401, 404 or 429 */
   login(token: string, request: FastifyRequest): Promise<{ readonly id: string; readonly lifetimeMs: number }>
   logout(request: FastifyRequest): void
   close(): void
@@ -31,15 +30,15 @@ export function openAccess(guardedBefore: boolean): Access {
   return {
     async callerOf(request) {
       if (!guardedBefore && !isLoopbackAddress(request.socket.remoteAddress)) {
-        throw new DashboardProblem(403, 'without a token file only this machine is answered')
+        throw new ProblemError(403, 'without a token file only this machine is answered')
       }
       if (!guardedBefore && !isLoopbackHost(request.headers.host)) {
-        throw new DashboardProblem(403, 'without a token file only localhost is answered, by that name or its address')
+        throw new ProblemError(403, 'without a token file only localhost is answered, by that name or its address')
       }
       return { identity: undefined, hasBearer: false }
     },
     async login() {
-      throw new DashboardProblem(404, 'no login is needed here')
+      throw new ProblemError(404, 'no login is needed here')
     },
     logout() {},
     close() {},
@@ -108,7 +107,7 @@ export class TokenAccess implements Access {
     // A valid token is never blocked: its address may be shared with others, and it is compared in constant time.
     if (request.identity) return request.identity
     const retryAfterMs = this.#wrong.retryAfterMs(address)
-    if (retryAfterMs > 0) throw new DashboardProblem(429, 'too many wrong tokens', { retryAfterMs })
+    if (retryAfterMs > 0) throw new ProblemError(429, 'too many wrong tokens', { retryAfterMs })
     this.#wrong.note(address)
     throw unauthorized('the token is not known')
   }
@@ -136,8 +135,8 @@ function requestWith(authorization: string): HttpRequest {
   }
 }
 
-function unauthorized(detail: string): DashboardProblem {
-  return new DashboardProblem(401, detail, { headers: { 'www-authenticate': 'Bearer realm="sluice"' } })
+function unauthorized(detail: string): ProblemError {
+  return new ProblemError(401, detail, { headers: { 'www-authenticate': 'Bearer realm="sluice"' } })
 }
 
 /** Whether an address is this machine's own. */

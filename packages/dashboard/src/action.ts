@@ -1,6 +1,6 @@
 import { encodeGroupOverride, encodeOverride, GROUP_FIELDS, InvalidInputError, settableFields } from 'sluice/internal'
+import { ProblemError } from 'sluice-gateway/internal'
 import { z } from 'zod'
-import { DashboardProblem } from './problem-error.ts'
 
 const reason = z
   .string('expected why: a text of 1 to 500 characters')
@@ -70,7 +70,7 @@ export const actionSchema = z.discriminatedUnion('action', [
 /** A requested change of a queue, with its reason. */
 export type Action = z.output<typeof actionSchema>
 
-/** @throws DashboardProblem 422 with every problem, and the first field that is wrong */
+/** @throws ProblemError 422 with every problem, and the first field that is wrong */
 export function readAction(body: unknown): Action {
   const parsed = actionSchema.safeParse(body)
   if (!parsed.success) {
@@ -94,6 +94,6 @@ function checkEach(of: string, given: Readonly<Record<string, unknown>>, check: 
   }
 }
 
-function wrong(detail: string, field: string): DashboardProblem {
-  return new DashboardProblem(422, detail, field === '' ? {} : { extra: { field } })
+function wrong(detail: string, field: string): ProblemError {
+  return new ProblemError(422, detail, field === '' ? {} : { extra: { field } })
 }

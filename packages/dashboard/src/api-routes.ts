@@ -1,8 +1,8 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { ProblemError } from 'sluice-gateway/internal'
 import type { Caller } from './access.ts'
 import { type FleetFacts, fleetAnswer } from './fleet-answer.ts'
 import type { FleetReader } from './fleet-reader.ts'
-import { DashboardProblem } from './problem-error.ts'
 import { deadQuery, fleetQuery, jobsQuery, readQuery, seriesQuery } from './queue-params.ts'
 import type { QueueReads } from './queue-reads.ts'
 import { checkReach, maySee } from './visible.ts'
@@ -72,16 +72,16 @@ export function addApiRoutes(api: FastifyInstance, { fleet, reads, facts, caller
 
 /**
  * Names come from outside: only the names of queues that have a shape, and that the caller may see, are accepted.
- * @throws DashboardProblem 404
+ * @throws ProblemError 404
  */
 export async function knownName(fleet: FleetReader, { identity }: Caller, name: string): Promise<string> {
   const names = await within(fleet.names())
   if (names.includes(name) && maySee(identity, name)) return name
-  throw new DashboardProblem(404, 'there is no such queue')
+  throw new ProblemError(404, 'there is no such queue')
 }
 
 function orNothing<T>(found: T | undefined): T {
-  if (found === undefined) throw new DashboardProblem(404, 'there is nothing here')
+  if (found === undefined) throw new ProblemError(404, 'there is nothing here')
   return found
 }
 

@@ -4,7 +4,7 @@ import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest 
 import { Inspector } from 'sluice/inspect'
 import { failureKind, InvalidInputError, QueueFullError, QueueUnavailableError } from 'sluice/internal'
 import type { HttpResponse } from 'sluice-gateway'
-import { problemResponse } from 'sluice-gateway/internal'
+import { ProblemError, problemResponse } from 'sluice-gateway/internal'
 import { z } from 'zod'
 import { type Access, type Caller, openAccess, SESSION_COOKIE, TokenAccess } from './access.ts'
 import { readAction } from './action.ts'
@@ -19,7 +19,6 @@ import { admit, checkChange } from './guard.ts'
 import { type DashboardOptions, type ResolvedOptions, resolveOptions } from './options.ts'
 import { addPage } from './page.ts'
 import { nameIn } from './path-segment.ts'
-import { DashboardProblem } from './problem-error.ts'
 import { QueueChanges } from './queue-changes.ts'
 import { eventsQuery, readQuery } from './queue-params.ts'
 import { QueueReads } from './queue-reads.ts'
@@ -130,8 +129,8 @@ function addApi(api: FastifyInstance, access: Access, options: ResolvedOptions, 
   })
 }
 
-function nothingHere(): DashboardProblem {
-  return new DashboardProblem(404, 'there is nothing here')
+function nothingHere(): ProblemError {
+  return new ProblemError(404, 'there is nothing here')
 }
 
 /** Runs before every route of the API. @returns a function that gives the caller of a request */
@@ -170,7 +169,7 @@ function addSessionRoutes(app: FastifyInstance, access: Access): void {
   })
   app.post('/login', { onRequest }, async (request, reply) => {
     const parsed = loginSchema.safeParse(request.body)
-    if (!parsed.success) throw new DashboardProblem(422, 'expected {"token": "…"}')
+    if (!parsed.success) throw new ProblemError(422, 'expected {"token": "…"}')
     const { id, lifetimeMs } = await access.login(parsed.data.token, request)
     // A new login closes the previous session.
     access.logout(request)
@@ -199,7 +198,7 @@ const DEFAULT_ACTOR = 'dashboard'
 function addActionRoutes(api: FastifyInstance, parts: ActionParts): void {
   const { fleet, reads, changes, allowActions, actor, callerOf } = parts
   const onRequest = async () => {
-    if (!allowActions) throw new DashboardProblem(403, 'nothing can be changed here: actions are not allowed')
+    if (!allowActions) throw new ProblemError(403, 'nothing can be changed here: actions are not allowed')
   }
   api.post<{ Params: { name: string } }>('/queues/:name/actions', { onRequest }, async (request, reply) => {
     const asked = request as FastifyRequest
@@ -229,9 +228,9 @@ function addEventRoutes(api: FastifyInstance, { fleet, hub, access, callerOf }: 
     const { queue, fleet: withFleet, ...page } = readQuery(eventsQuery, request.query)
     if (queue !== undefined) await knownName(fleet, callerOf(request), queue)
     const holder = { token: callerOf(request).identity?.name, address: request.ip }
-    if (!hub.hasRoom) throw new DashboardProblem(503, 'too many pages are open', { retryAfterMs: FULL_RETRY_MS })
+    if (!hub.hasRoom) throw new ProblemError(503, 'too many pages are open', { retryAfterMs: FULL_RETRY_MS })
     if (!hub.hasShareFor(holder)) {
-      throw new DashboardProblem(429, 'you have too many pages open: close some', { retryAfterMs: FULL_RETRY_MS })
+      throw new ProblemError(429, 'you have too many pages open: close some', { retryAfterMs: FULL_RETRY_MS })
     }
     const lastId = request.headers['last-event-id']
     const stream = new EventStream(reply.raw, {
@@ -258,7 +257,7 @@ const RETRY_MS = 2000
  * for a full queue, 503 where Redis does not answer.
  */
 function errorResponse(error: unknown, changes: boolean): HttpResponse | undefined {
-  if (error instanceof DashboardProblem) return problemResponse(error.terms)
+  if (error instanceof ProblemError) return problemResponse(error.terms)
   if (!(error instanceof Error)) return undefined
   if (error instanceof InvalidInputError) {
     return problemResponse({ status: 422, kind: 'about:blank', detail: error.message })

@@ -1,17 +1,17 @@
 import type { FastifyRequest } from 'fastify'
+import { ProblemError } from 'sluice-gateway/internal'
 import { type Access, type Caller, SESSION_COOKIE } from './access.ts'
-import { DashboardProblem } from './problem-error.ts'
 
 const JSON_TYPE = /^application\/json *(;|$)/i
 
 /**
  * Admits authorized callers.
- * @throws DashboardProblem 401, 403, 415 or 429
+ * @throws ProblemError 401, 403, 415 or 429
  */
 export async function admit(request: FastifyRequest, access: Access): Promise<Caller> {
   // Another site cannot read the response, but its requests would load this server.
   if (request.headers['sec-fetch-site'] === 'cross-site') {
-    throw new DashboardProblem(403, 'cross-site requests are refused')
+    throw new ProblemError(403, 'cross-site requests are refused')
   }
   const caller = await access.callerOf(request)
   if (isChange(request)) checkChange(request, caller.hasBearer)
@@ -20,7 +20,7 @@ export async function admit(request: FastifyRequest, access: Access): Promise<Ca
 
 /**
  * A change has to come from the page itself, as JSON.
- * @throws DashboardProblem 403 or 415
+ * @throws ProblemError 403 or 415
  */
 export function checkChange(request: FastifyRequest, hasBearer: boolean): void {
   const { headers, cookies } = request
@@ -32,7 +32,7 @@ export function checkChange(request: FastifyRequest, hasBearer: boolean): void {
     hasCookie: cookies[SESSION_COOKIE] !== undefined,
   })
   if (JSON_TYPE.test(headers['content-type'] ?? '')) return
-  throw new DashboardProblem(415, 'expected Content-Type: application/json')
+  throw new ProblemError(415, 'expected Content-Type: application/json')
 }
 
 function isChange({ method }: FastifyRequest): boolean {
@@ -54,15 +54,12 @@ export interface Provenance {
 /**
  * Refuses requests that another site may have made a browser send: `Sec-Fetch-Site` has to be `same-origin`; where a
  * browser does not send it, `Origin` has to be this host. (OWASP Cross-Site Request Forgery Prevention Cheat Sheet)
- * @throws DashboardProblem 403
+ * @throws ProblemError 403
  */
 export function checkSameOrigin(request: Provenance): void {
   if (isSameOrigin(request)) return
   const given = request.fetchSite ?? request.origin ?? 'neither Sec-Fetch-Site nor Origin'
-  throw new DashboardProblem(
-    403,
-    `changes are accepted only from this page; got ${JSON.stringify(given.slice(0, 200))}`,
-  )
+  throw new ProblemError(403, `changes are accepted only from this page; got ${JSON.stringify(given.slice(0, 200))}`)
 }
 
 function isSameOrigin({ fetchSite, origin, host, hasBearer, hasCookie }: Provenance): boolean {

@@ -1,7 +1,7 @@
 import type { Attribution, ShapedQueue } from 'sluice'
 import { type FailedChange, failureKind, type Unchanged } from 'sluice/internal'
+import { ProblemError } from 'sluice-gateway/internal'
 import type { Action } from './action.ts'
-import { DashboardProblem } from './problem-error.ts'
 
 export type JobAction = Extract<Action, { action: 'retryJob' | 'removeJob' | 'buryJob' | 'promoteJob' }>
 
@@ -21,7 +21,7 @@ const WHY_UNCHANGED: Readonly<Record<Unchanged, string>> = {
 /**
  * Changes one job by hand.
  * @throws QueueFullError, GroupFullError, CannotStartInTimeError if a job is to be retried and its queue has no place;
- *   DashboardProblem 404 or 409 if there is no such job, or if it is in another state. Nothing was changed then
+ *   ProblemError 404 or 409 if there is no such job, or if it is in another state. Nothing was changed then
  */
 export async function changeJob(queue: ShapedQueue, action: JobAction, who: Attribution): Promise<void> {
   const { jobId } = action
@@ -36,7 +36,7 @@ export async function changeJob(queue: ShapedQueue, action: JobAction, who: Attr
   const { changeFailed } = await import('sluice/internal')
   const unchanged = await changeFailed(queue, jobId, change)
   if (unchanged === 'not failed') await checkState(queue, jobId, 'failed')
-  if (unchanged) throw new DashboardProblem(409, WHY_UNCHANGED[unchanged])
+  if (unchanged) throw new ProblemError(409, WHY_UNCHANGED[unchanged])
   await queue.backend.store.note('job', { [DONE[change.kind]]: jobId }, who)
 }
 
@@ -65,7 +65,7 @@ async function promote(queue: ShapedQueue, jobId: string): Promise<void> {
     if (!(error instanceof Error) || failureKind(error)) throw error
     // Another change was faster.
     await checkState(queue, jobId, 'delayed')
-    throw new DashboardProblem(409, error.message)
+    throw new ProblemError(409, error.message)
   }
 }
 
@@ -73,9 +73,9 @@ async function promote(queue: ShapedQueue, jobId: string): Promise<void> {
 async function checkState(queue: ShapedQueue, jobId: string, needed: 'failed' | 'delayed'): Promise<void> {
   const state = await queue.getJobState(jobId)
   if (state === 'unknown') noJob()
-  if (state !== needed) throw new DashboardProblem(409, `the job is ${state}: this is for ${needed} jobs`)
+  if (state !== needed) throw new ProblemError(409, `the job is ${state}: this is for ${needed} jobs`)
 }
 
 function noJob(): never {
-  throw new DashboardProblem(404, 'there is no such job')
+  throw new ProblemError(404, 'there is no such job')
 }

@@ -1,4 +1,4 @@
-import { DashboardProblem } from './problem-error.ts'
+import { ProblemError } from 'sluice-gateway/internal'
 
 /** The end of a change that took a while. */
 export interface LongChangeNews {
@@ -22,11 +22,11 @@ export class LongChanges {
   /**
    * Starts a change.
    * @param change what it does: one of a kind runs at a time in a queue
-   * @throws DashboardProblem 409 while the same one runs
+   * @throws ProblemError 409 while the same one runs
    */
   start(queue: string, change: string, run: (signal: AbortSignal) => Promise<object>): void {
     const key = JSON.stringify([queue, change])
-    if (this.#running.has(key)) throw new DashboardProblem(409, `this runs already: ${change}`)
+    if (this.#running.has(key)) throw new ProblemError(409, `this runs already: ${change}`)
     const running = run(this.#stop.signal).then(
       (result) => this.#onEnd({ queue, change, result }),
       (error: unknown) => {

@@ -12,11 +12,11 @@ import type { Inspector, InspectorOptions } from 'sluice/inspect'
 import { checkDeadLetterQueue } from 'sluice/internal'
 import type { ShardedQueue } from 'sluice/sharding'
 import type { Identity } from 'sluice-gateway'
+import { ProblemError } from 'sluice-gateway/internal'
 import type { Action } from './action.ts'
 import { writingConnection } from './connections.ts'
 import { changeJob, DONE, failedChange } from './job-change.ts'
 import { type LongChangeNews, LongChanges } from './long-changes.ts'
-import { DashboardProblem } from './problem-error.ts'
 import { checkReach, checkShapeReach } from './visible.ts'
 
 export interface ChangesOptions {
@@ -52,7 +52,7 @@ export class QueueChanges {
 
   /**
    * @throws InvalidShapeError, InvalidRateError, InvalidGroupError, NoGroupsError, InvalidInputError, LimitConflictError;
-   *   QueueFullError; QueueUnavailableError; DashboardProblem, 403 for a change that affects queues outside the token's,
+   *   QueueFullError; QueueUnavailableError; ProblemError, 403 for a change that affects queues outside the token's,
    *   404 and 409 for a job that is not there or in another state
    */
   async make(queueName: string, action: Action, who: Changer): Promise<void> {
@@ -98,12 +98,12 @@ export class QueueChanges {
     return this.#options.inspector.shardsOf(queueName)
   }
 
-  /** @throws DashboardProblem 422 for a sharded queue */
+  /** @throws ProblemError 422 for a sharded queue */
   async #checkWhole(queueName: string): Promise<void> {
     const shards = await this.#shardsOf(queueName)
     if (shards === 0) return
     const detail = `a queue with ${shards} shards cannot be changed in this way: do it in each shard, by its own prefix`
-    throw new DashboardProblem(422, detail)
+    throw new ProblemError(422, detail)
   }
 
   /** Stops the changes that run. */
@@ -128,7 +128,7 @@ export class QueueChanges {
     )
   }
 
-  /** @throws DashboardProblem 404 */
+  /** @throws ProblemError 404 */
   async #dropLetter(
     queueName: string,
     { from, letterId, reason }: Extract<Action, { action: 'dropLetter' }>,
@@ -141,7 +141,7 @@ export class QueueChanges {
       const isOurs = letter !== undefined && this.#isOf(queueName, letter)
       return isOurs && (await dropLetter(letters, letterId)) ? letter.id : undefined
     })
-    if (jobId === undefined) throw new DashboardProblem(404, 'there is no such dead letter of this queue')
+    if (jobId === undefined) throw new ProblemError(404, 'there is no such dead letter of this queue')
     await this.#note(queueName, { 'dead letter dropped': jobId, in: from }, { by, reason })
   }
 

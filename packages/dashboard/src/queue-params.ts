@@ -1,7 +1,7 @@
 import type { JobState } from 'sluice/inspect'
+import { ProblemError } from 'sluice-gateway/internal'
 import { z } from 'zod'
 import { SORTS } from './fleet-page.ts'
-import { DashboardProblem } from './problem-error.ts'
 
 const STATES = [
   'waiting',
@@ -56,10 +56,10 @@ export const fleetQuery = z.object({
 })
 export const eventsQuery = fleetQuery.extend({ queue: z.string().optional(), fleet: truth('true') })
 
-/** @throws DashboardProblem 400 with every problem */
+/** @throws ProblemError 400 with every problem */
 export function readQuery<S extends z.ZodType>(schema: S, query: unknown): z.output<S> {
   const parsed = schema.safeParse(query)
   if (parsed.success) return parsed.data
   const problems = parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`)
-  throw new DashboardProblem(400, problems.join('; '))
+  throw new ProblemError(400, problems.join('; '))
 }

@@ -1,4 +1,4 @@
-import { DashboardProblem } from './problem-error.ts'
+import { ProblemError } from 'sluice-gateway/internal'
 
 /** Why Redis does not serve, by its error or ioredis's, in the words of the page. */
 const CAUSES: readonly (readonly [error: RegExp, words: string])[] = [
@@ -16,7 +16,7 @@ const CAUSES: readonly (readonly [error: RegExp, words: string])[] = [
 
 /** For callers: the message of Redis or the system would name hosts. */
 export function redisTrouble(error: unknown): string {
-  if (error instanceof DashboardProblem) return error.message
+  if (error instanceof ProblemError) return error.message
   const { message } = error as Error
   return CAUSES.find(([pattern]) => pattern.test(message))?.[1] ?? 'Redis cannot be reached'
 }

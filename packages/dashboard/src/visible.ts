@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { EffectiveShape } from 'sluice'
 import type { Identity } from 'sluice-gateway'
-import { DashboardProblem } from './problem-error.ts'
+import { ProblemError } from 'sluice-gateway/internal'
 
 /** Whether the caller may see and change a queue: a token may be restricted to some queues. */
 export function maySee(identity: Identity | undefined, queueName: string): boolean {
@@ -10,11 +10,11 @@ export function maySee(identity: Identity | undefined, queueName: string): boole
 
 /**
  * Checks another queue that a field names. The response is the same whether or not it exists.
- * @throws DashboardProblem 403
+ * @throws ProblemError 403
  */
 export function checkReach(identity: Identity | undefined, queueName: string): void {
   if (maySee(identity, queueName)) return
-  throw new DashboardProblem(403, `this token is not for the queue ${JSON.stringify(queueName)}`)
+  throw new ProblemError(403, `this token is not for the queue ${JSON.stringify(queueName)}`)
 }
 
 /**
@@ -22,7 +22,7 @@ export function checkReach(identity: Identity | undefined, queueName: string): v
  * queues, and `durability`, which lets everything on the same connection wait for replicas. Values that the queue
  * already has are allowed.
  * @param has the shape before the change
- * @throws DashboardProblem 403
+ * @throws ProblemError 403
  */
 export function checkShapeReach(
   identity: Identity | undefined,
@@ -34,14 +34,14 @@ export function checkShapeReach(
   const had = (field: 'overflowTo' | 'limits' | 'durability') => [has?.[field], has?.declared[field]?.value]
   if (typeof overflowTo === 'string' && !had('overflowTo').includes(overflowTo)) checkReach(identity, overflowTo)
   if (durability && !had('durability').some((one) => isDeepStrictEqual(one, durability))) {
-    throw new DashboardProblem(403, 'this token is limited to some queues: it cannot make calls wait for replicas')
+    throw new ProblemError(403, 'this token is limited to some queues: it cannot make calls wait for replicas')
   }
   const known = had('limits').flat()
   const foreign = [limits]
     .flat()
     .find((limit) => isShared(limit) && !known.some((one) => isDeepStrictEqual(one, limit)))
   if (foreign === undefined) return
-  throw new DashboardProblem(403, 'this token is limited to some queues: it cannot set a limit that others share')
+  throw new ProblemError(403, 'this token is limited to some queues: it cannot set a limit that others share')
 }
 
 function isShared(limit: unknown): boolean {

@@ -1,5 +1,5 @@
 import type { ShapeMode } from 'sluice'
-import { gotText, InvalidInputError, SluiceError } from 'sluice/internal'
+import { gotText, InvalidInputError, orLate, SluiceError } from 'sluice/internal'
 
 /** The parts of an ioredis client (`Redis` or `Cluster`) that are used. */
 export interface ModeRedis {
@@ -166,10 +166,7 @@ async function answered<T>(reply: Promise<T>): Promise<T> {
 }
 
 function inTime<T>(reply: Promise<T>, timeoutMs: number): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`Redis did not answer within ${timeoutMs} ms`)), timeoutMs)
-    reply.finally(() => clearTimeout(timer)).then(resolve, reject)
-  })
+  return orLate(timeoutMs, reply, () => new Error(`Redis did not answer within ${timeoutMs} ms`))
 }
 
 function readSettings(raw: Readonly<Record<string, string>>): Map<string, ModeSetting> {

@@ -1,6 +1,6 @@
+import { ProblemError } from 'sluice-gateway/internal'
 import { expect, test } from 'vitest'
 import { readAction } from '../../src/action.ts'
-import { DashboardProblem } from '../../src/problem-error.ts'
 
 const reason = 'incident 4711'
 
@@ -65,7 +65,7 @@ test.each<[unknown, RegExp]>([
   [{ action: 'promoteJob', jobId: '4711' }, /reason: expected why/],
 ])('%j is none, and it is said why', (body, problem) => {
   const read = () => readAction(body)
-  expect(read).toThrow(DashboardProblem)
+  expect(read).toThrow(ProblemError)
   expect(read).toThrow(problem)
 })
 

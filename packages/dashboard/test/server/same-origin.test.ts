@@ -1,7 +1,7 @@
+import { ProblemError } from 'sluice-gateway/internal'
 import { expect, test } from 'vitest'
 import { isLoopbackAddress, isLoopbackHost } from '../../src/access.ts'
 import { checkSameOrigin, type Provenance } from '../../src/guard.ts'
-import { DashboardProblem } from '../../src/problem-error.ts'
 
 const NOTHING: Provenance = {
   fetchSite: undefined,
@@ -38,7 +38,7 @@ test.each<[string, Partial<Provenance>, boolean]>([
 ])('%s', (_name, told, isTaken) => {
   const check = () => checkSameOrigin({ ...NOTHING, ...told })
   if (isTaken) expect(check).not.toThrow()
-  else expect(check).toThrow(DashboardProblem)
+  else expect(check).toThrow(ProblemError)
 })
 
 test.each([

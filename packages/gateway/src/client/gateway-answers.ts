@@ -9,32 +9,28 @@ export type GatewayJobState =
   | 'completed'
   | 'failed'
 
-/** An admitted job. */
-export interface EnqueuedJob {
+interface KnownJob {
   readonly id: string
-  /** `removed`: an earlier call with the same key had added it, and it no longer exists. */
-  readonly state: GatewayJobState | 'removed'
   /** Jobs ahead of it, if known. */
   readonly position?: number
   /** When it will start, as far as is known. */
-  readonly startsAt?: string
-  /** What it returned, if `waitMs` was long enough. */
-  readonly result?: unknown
-  readonly failedReason?: string
-  /** Whether an earlier call with the same key had added it. */
-  readonly replayed: boolean
-}
-
-export interface GatewayJob {
-  readonly id: string
-  readonly state: GatewayJobState
-  /** Jobs ahead of it, if known. */
-  readonly position?: number
   readonly startsAt?: string
   /** What a completed job returned, if the gateway reports it. */
   readonly result?: unknown
   /** Why it failed, if the gateway reports it. */
   readonly failedReason?: string
+}
+
+/** An admitted job; with its result if `waitMs` was long enough. */
+export interface EnqueuedJob extends KnownJob {
+  /** `removed`: an earlier call with the same key had added it, and it no longer exists. */
+  readonly state: GatewayJobState | 'removed'
+  /** Whether an earlier call with the same key had added it. */
+  readonly replayed: boolean
+}
+
+export interface GatewayJob extends KnownJob {
+  readonly state: GatewayJobState
   /** When to ask again, ms; undefined if it has ended. */
   readonly pollAfterMs?: number
 }

@@ -2,10 +2,10 @@ import type { MeterState } from 'sluice'
 import { QueueFullError } from 'sluice/internal'
 import { BodyTooLargeError, CallerGoneError } from '../body.ts'
 import { type Entry, type HttpRequest, type HttpResponse, type Middleware, pathOf } from '../middleware.ts'
-import { type Given, problemResponse } from '../responses/problem.ts'
+import { type Given, ProblemError, problemResponse } from '../responses/problem.ts'
 import { refusalResponse } from '../responses/refusal.ts'
 import { GatewayQueue } from './gateway-queue.ts'
-import { deleteJob, getJob, getMeter } from './job-routes.ts'
+import { deleteJob, getJob, getMeter, jsonResponse } from './job-routes.ts'
 import { admissionPolicyName } from './last-meter.ts'
 import { gatewayDescription } from './openapi.ts'
 import {
@@ -15,8 +15,6 @@ import {
   resolveGatewayOptions,
 } from './options.ts'
 import { postJobs } from './post-jobs.ts'
-import { problem, RequestProblem } from './request-problem.ts'
-import { jsonResponse } from './responses.ts'
 import { METHODS, type Route, routeOf } from './route.ts'
 
 /** Accepts jobs over HTTP: middleware that handles the paths of its queues, and lets everything else pass. */
@@ -111,25 +109,28 @@ class HttpGateway implements Gateway {
     try {
       return await this.#routed(request, route, queue)
     } catch (error) {
-      if (error instanceof RequestProblem) return problemResponse({ ...error.terms, instance })
+      if (error instanceof ProblemError) return problemResponse({ ...error.terms, instance })
       // The adapter responds to these.
       if (error instanceof BodyTooLargeError || error instanceof CallerGoneError) throw error
       return this.#failure(error, queue, instance)
     }
   }
 
-  /** @throws RequestProblem, and what queues throw */
+  /** @throws ProblemError, and what queues throw */
   #routed(request: HttpRequest, route: Route, queue: GatewayQueue | undefined): HttpResponse | Promise<HttpResponse> {
-    if (route.kind === 'nothing') throw problem(404, 'There is nothing here.')
-    if (route.kind !== 'openapi' && !queue) throw problem(404, 'There is no such queue.')
+    if (route.kind === 'nothing') throw new ProblemError(404, 'There is nothing here.')
+    if (route.kind !== 'openapi' && !queue) throw new ProblemError(404, 'There is no such queue.')
     const methods = METHODS[route.kind]
     if (!methods.includes(request.method)) {
-      throw problem(405, `The methods here are ${methods.join(', ')}.`, { allow: methods.join(', ') })
+      throw new ProblemError(405, `The methods here are ${methods.join(', ')}.`, {
+        headers: { allow: methods.join(', ') },
+      })
     }
     const { queues: allowed } = request.identity ?? {}
     if (this.#closing) throw closing()
     if (!queue) return jsonResponse(200, this.#describe(allowed))
-    if (allowed && !allowed.includes(queue.name)) throw problem(403, 'This token gives no access to this queue.')
+    if (allowed && !allowed.includes(queue.name))
+      throw new ProblemError(403, 'This token gives no access to this queue.')
     switch (route.kind) {
       case 'jobs':
         return postJobs(request, queue)
@@ -164,12 +165,9 @@ class HttpGateway implements Gateway {
   }
 }
 
-function closing(): RequestProblem {
-  return new RequestProblem({
-    status: 503,
-    kind: 'temporary-reduced-capacity',
-    detail: 'This process is shutting down; send the request again.',
-  })
+function closing(): ProblemError {
+  const kind = 'temporary-reduced-capacity'
+  return new ProblemError(503, 'This process is shutting down; send the request again.', { kind })
 }
 
 /** @throws InvalidGatewayOptionError */

@@ -1,9 +1,11 @@
+import { domainToASCII } from 'node:url'
+import { Ajv, type ErrorObject, type Options, type ValidateFunction } from 'ajv'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import formats from 'ajv-formats'
 import type { ShapedJobsOptions } from 'sluice'
 import type { HttpRequest } from '../middleware.ts'
-import { groupOf } from './job-group.ts'
+import { ProblemError } from '../responses/problem.ts'
 import type { GroupRule, QueueRule, ResolvedRule } from './options.ts'
-import { problem, RequestProblem } from './request-problem.ts'
-import { type Check, compileSchema, type JsonSchema, type SchemaProblem } from './schema.ts'
 
 /** A job as callers send it. */
 interface JobItem {
@@ -61,21 +63,17 @@ export class JobItems {
 
   /**
    * @returns a list, also for a single job
-   * @throws RequestProblem 413 for too many jobs, 422 with a pointer to each that does not meet the schema, 403 or 422
+   * @throws ProblemError 413 for too many jobs, 422 with a pointer to each that does not meet the schema, 403 or 422
    * for a job without the group that it needs
    */
   read(body: unknown, request: HttpRequest): NewJob[] {
     const items = Array.isArray(body) ? body : [body]
     const { maxJobs } = this.#rule
     if (items.length > maxJobs) {
-      throw new RequestProblem({
-        status: 413,
-        kind: 'about:blank',
-        detail: `${items.length} jobs are too many for one request, which may have ${maxJobs}.`,
-        limit: maxJobs,
-      })
+      const detail = `${items.length} jobs are too many for one request, which may have ${maxJobs}.`
+      throw new ProblemError(413, detail, { limit: maxJobs })
     }
-    if (items.length === 0) throw problem(422, 'The array has no job.')
+    if (items.length === 0) throw new ProblemError(422, 'The array has no job.')
     const problems: SchemaProblem[] = []
     for (const [i, item] of items.entries()) {
       const found = this.#check(item, Array.isArray(body) ? `/${i}` : '')
@@ -108,12 +106,129 @@ function optionsOf({ mustStartBefore, ...rest }: NonNullable<JobItem['opts']>): 
   return mustStartBefore === undefined ? rest : { ...rest, mustStartBefore: new Date(mustStartBefore) }
 }
 
-function invalid(problems: readonly SchemaProblem[]): RequestProblem {
+function invalid(problems: readonly SchemaProblem[]): ProblemError {
   const [{ pointer, detail }] = problems as [SchemaProblem]
-  return new RequestProblem({
-    status: 422,
-    kind: 'about:blank',
-    detail: `${pointer === '' ? 'The body' : pointer} ${detail}.`,
-    extra: { errors: problems },
-  })
+  return new ProblemError(422, `${pointer === '' ? 'The body' : pointer} ${detail}.`, { extra: { errors: problems } })
+}
+
+/** Where a value violates its schema. */
+interface SchemaProblem {
+  /** JSON Pointer (RFC 6901) into the body. */
+  readonly pointer: string
+  readonly detail: string
+}
+
+/** @param at the pointer of the value; @returns the first problem */
+type Check = (value: unknown, at: string) => SchemaProblem | undefined
+
+type JsonSchema = boolean | Readonly<Record<string, unknown>>
+
+const DRAFT_07 = /^https?:\/\/json-schema\.org\/draft-07\/schema#?$/
+const DRAFT_2020 = /^https:\/\/json-schema\.org\/draft\/2020-12\/schema#?$/
+
+// The first error ends the check: otherwise untrusted callers could make it collect all errors of a large body.
+// No coercion, no defaults: the data is stored as it was sent.
+const OPTIONS: Options = { strict: true, strictRequired: false, allowUnionTypes: true, logger: false }
+
+/**
+ * Compiles a schema: draft 2020-12, or draft-07 if `$schema` says so. Formats are checked, unknown keywords refused.
+ * @throws Error that says what is wrong with the schema
+ */
+function compileSchema(schema: JsonSchema): Check {
+  const validate = ajvFor(schema).compile(schema)
+  return (value, at) => {
+    if (validate(value)) return undefined
+    return problemOf(validate, at)
+  }
+}
+
+function ajvFor(schema: JsonSchema): Ajv {
+  const dialect = typeof schema === 'object' ? schema.$schema : undefined
+  if (dialect !== undefined && !(typeof dialect === 'string' && (DRAFT_07.test(dialect) || DRAFT_2020.test(dialect)))) {
+    throw new Error(`$schema must be that of draft 2020-12 or of draft-07; got ${JSON.stringify(dialect)}`)
+  }
+  // A schema may have an $id, so each has its own Ajv.
+  const ajv = typeof dialect === 'string' && DRAFT_07.test(dialect) ? new Ajv(OPTIONS) : new Ajv2020(OPTIONS)
+  formats.default(ajv)
+  return ajv
+}
+
+function problemOf({ errors }: ValidateFunction, at: string): SchemaProblem {
+  const [error] = errors as ErrorObject[]
+  return { pointer: `${at}${error?.instancePath ?? ''}`, detail: error?.message ?? 'does not meet the schema' }
+}
+
+/**
+ * The group of a job of this request; undefined if it has none.
+ * @param at the place of the job in the body, for messages
+ * @throws ProblemError 403 or 422
+ */
+export function groupOf(rule: GroupRule, request: HttpRequest, data: unknown, at: string): string | undefined {
+  if (rule === 'token') return request.identity?.name ?? refuse(403, 'Only callers with a token may add jobs here.')
+  if ('header' in rule) {
+    const value = request.header(rule.header.toLowerCase())?.trim()
+    if (value) return value
+    return rule.required
+      ? refuse(422, `The field ${rule.header} is missing: it names the group of the jobs.`)
+      : undefined
+  }
+  const found = FORMS[rule.as ?? 'text'](valueAt(data, rule.data))
+  if (found !== undefined || !rule.required) return found
+  return refuse(422, `${at}/data${rule.data} names no group of jobs.`)
+}
+
+function refuse(status: 403 | 422, detail: string): never {
+  throw new ProblemError(status, detail)
+}
+
+/** What a value says about the group. */
+const FORMS = {
+  text: (value: unknown) => (typeof value === 'number' ? String(value) : textOf(value)),
+  'mail-domain': (value: unknown) => domainOf(textOf(value) ?? ''),
+  'url-host': (value: unknown) => (URL.canParse(String(value)) ? hostOf(new URL(String(value))) : undefined),
+} as const
+
+/** A group is one destination, however callers write it: otherwise each spelling would have a rate of its own. */
+function domainOf(addresses: string): string | undefined {
+  const [domain = ''] = /^[^\s<>(),:;"[\\\]]*/.exec(addresses.slice(lastAtSign(addresses) + 1)) ?? []
+  return textOf(withoutRoot(domainToASCII(domain) || domain.toLowerCase()))
+}
+
+/** That of the last address: an @ in a quoted name or in a comment is of none. The end of the text if there is none. */
+function lastAtSign(text: string): number {
+  let [found, isQuoted, comments] = [text.length, false, 0]
+  for (let i = 0; i < text.length; i++) {
+    const character = text[i]
+    if (character === '\\') i += 1
+    else if (character === '"') isQuoted = comments > 0 ? isQuoted : !isQuoted
+    else if (isQuoted) continue
+    else if (character === '(') comments += 1
+    else if (character === ')') comments = Math.max(0, comments - 1)
+    else if (character === '@' && comments === 0) found = i
+  }
+  return found
+}
+
+function hostOf({ hostname, port }: URL): string | undefined {
+  return textOf(withoutRoot(hostname) + (port && `:${port}`))
+}
+
+/** The dot at the end of a name is that of the root, which may be written or not. */
+function withoutRoot(name: string): string {
+  return name.endsWith('.') ? name.slice(0, -1) : name
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === 'string' && value !== '' ? value : undefined
+}
+
+/** By a JSON Pointer. (RFC 6901) */
+function valueAt(data: unknown, pointer: string): unknown {
+  const names = pointer.split('/').slice(1)
+  return names.reduce((value: unknown, name) => {
+    const key = name.replaceAll('~1', '/').replaceAll('~0', '~')
+    return typeof value === 'object' && value !== null && Object.hasOwn(value, key)
+      ? (value as Record<string, unknown>)[key]
+      : undefined
+  }, data)
 }

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer'
-import { problem, type RequestProblem } from './request-problem.ts'
+import { ProblemError } from '../responses/problem.ts'
 
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
@@ -10,7 +10,7 @@ const [CLOSING_BRACKET, CLOSING_BRACE] = [0x5d, 0x7d]
  * Parses JSON from untrusted clients. Refuses what would be misread or would harm a later reader: bytes that are not
  * UTF-8, values nested too deeply, keys that could pollute prototypes, numbers that overflow to Infinity. Numbers are
  * read as doubles, and the last of duplicate keys counts; I-JSON (RFC 7493) has no larger numbers and no duplicates.
- * @throws RequestProblem 400
+ * @throws ProblemError 400
  */
 export function parseJson(bytes: Uint8Array, maxDepth: number): unknown {
   // Before parsing: a recursive walk through a deep value would endanger the process, not only the request.
@@ -72,6 +72,6 @@ function checkKeys(value: object): void {
   }
 }
 
-function malformed(what: string): RequestProblem {
-  return problem(400, `The body ${what}.`)
+function malformed(what: string): ProblemError {
+  return new ProblemError(400, `The body ${what}.`)
 }

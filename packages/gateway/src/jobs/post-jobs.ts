@@ -2,17 +2,17 @@ import { createHash } from 'node:crypto'
 import { parseItem } from 'structured-headers'
 import { BodyTooLargeError } from '../body.ts'
 import type { HttpRequest, HttpResponse, Identity } from '../middleware.ts'
+import { ProblemError } from '../responses/problem.ts'
 import { rateLimitFields } from '../responses/rate-limit-fields.ts'
 import type { Admitted, GatewayQueue } from './gateway-queue.ts'
 import type { Once } from './job-id.ts'
 import type { NewJob } from './job-items.ts'
+import { endedResponse, jsonResponse } from './job-routes.ts'
 import { parseJson } from './json.ts'
-import { problem } from './request-problem.ts'
-import { endedResponse, jsonResponse } from './responses.ts'
 
 /**
  * Admits the jobs of a request: 202, or 200 with the outcome if the caller asked to wait.
- * @throws RequestProblem, BodyTooLargeError, CallerGoneError and what `add` of the queue throws
+ * @throws ProblemError, BodyTooLargeError, CallerGoneError and what `add` of the queue throws
  */
 export async function postJobs(request: HttpRequest, queue: GatewayQueue): Promise<HttpResponse> {
   checkMedia(request)
@@ -90,15 +90,19 @@ async function placeOf(queue: GatewayQueue, id: string): Promise<string> {
 const JSON_TYPE = /^application\/json\s*(?:;\s*charset\s*=\s*(?:utf-8|"utf-8")\s*)?$/i
 
 /**
- * @throws RequestProblem 415 for all but uncompressed JSON in UTF-8: a compressed body may be a thousand times longer
+ * @throws ProblemError 415 for all but uncompressed JSON in UTF-8: a compressed body may be a thousand times longer
  */
 function checkMedia(request: HttpRequest): void {
   const coding = request.header('content-encoding')?.trim().toLowerCase()
   if (coding !== undefined && coding !== 'identity') {
-    throw problem(415, 'The body must come without a content coding.', { 'accept-encoding': 'identity' })
+    throw new ProblemError(415, 'The body must come without a content coding.', {
+      headers: { 'accept-encoding': 'identity' },
+    })
   }
   if (JSON_TYPE.test(request.header('content-type')?.trim() ?? '')) return
-  throw problem(415, 'The body must be application/json in UTF-8.', { 'accept-post': 'application/json' })
+  throw new ProblemError(415, 'The body must be application/json in UTF-8.', {
+    headers: { 'accept-post': 'application/json' },
+  })
 }
 
 const WAIT = /(?:^|,)\s*wait\s*=\s*"?(\d{1,9})"?\s*(?:;[^,]*)?(?:,|$)/i
@@ -116,16 +120,16 @@ const BARE = /^[\w.~+/=:-]+$/
 /**
  * The field Idempotency-Key: a String of RFC 9651 (draft-ietf-httpapi-idempotency-key-header-07, section 2.1), at most
  * 128 characters. The same characters without quotes are the same key, since many clients send it that way.
- * @throws RequestProblem 400
+ * @throws ProblemError 400
  */
 function readIdempotencyKey(field: string | undefined, required: boolean): string | undefined {
   if (field === undefined) {
     if (!required) return undefined
-    throw problem(400, 'This queue needs an Idempotency-Key, such as "8e03978e-40d5-43dd-bc93-6894a57f9324".')
+    throw new ProblemError(400, 'This queue needs an Idempotency-Key, such as "8e03978e-40d5-43dd-bc93-6894a57f9324".')
   }
   const key = BARE.test(field) ? field : stringOf(field)
   if (key !== undefined && key.length >= 1 && key.length <= MAX_LENGTH) return key
-  throw problem(400, `The Idempotency-Key is not one String of RFC 9651 with 1 to ${MAX_LENGTH} characters.`)
+  throw new ProblemError(400, `The Idempotency-Key is not one String of RFC 9651 with 1 to ${MAX_LENGTH} characters.`)
 }
 
 function onceOf({ identity }: HttpRequest, key: string, body: Uint8Array, group: string | undefined): Once {

@@ -34,7 +34,8 @@ export function routeOf(url: string, basePath: string): Route | undefined {
   return { kind: 'nothing' }
 }
 
-function decoded(segment: string | undefined): string | undefined {
+/** A segment of a path; undefined if it cannot be decoded. */
+export function decoded(segment: string | undefined): string | undefined {
   try {
     return segment && decodeURIComponent(segment)
   } catch {

@@ -1,4 +1,4 @@
-import { encodeKey, InvalidInputError } from 'sluice/internal'
+import { checkCallOptions, encodeKey, InvalidInputError } from 'sluice/internal'
 import type { LimitKey } from 'sluice/limits'
 import type { HttpRequest } from '../middleware.ts'
 import { type AddressOf, callerAddress, rangesOf, type TrustProxy } from './address.ts'
@@ -19,11 +19,9 @@ export class Allowed {
   readonly #keys: ReadonlySet<string>
 
   /** @throws InvalidInputError */
-  constructor({ addresses, trustProxy, keys = [], ...others }: AllowList) {
-    const [other] = Object.keys(others)
-    if (other !== undefined) {
-      throw new InvalidInputError(`allow has no option '${other}'; it has addresses, trustProxy and keys`)
-    }
+  constructor(allow: AllowList) {
+    checkCallOptions('allow', allow, ['addresses', 'trustProxy', 'keys'])
+    const { addresses, trustProxy, keys = [] } = allow
     if (!Array.isArray(keys)) throw new InvalidInputError(`allow.keys must be a list; got ${JSON.stringify(keys)}`)
     this.#addressOf = callerAddress(trustProxy)
     this.#within = addresses && rangesOf('allow.addresses', addresses)

@@ -1,4 +1,4 @@
-import { InvalidInputError, LimitExceededError, LimiterUnavailableError } from 'sluice/internal'
+import { checkCallOptions, InvalidInputError, LimitExceededError, LimiterUnavailableError } from 'sluice/internal'
 import type { LimitAnswer, Limiter, LimitKey, WaitOptions } from 'sluice/limits'
 import { CallerGoneError } from '../body.ts'
 
@@ -21,9 +21,8 @@ export interface BurstQueue {
 
 /** @throws InvalidInputError */
 export function waitOptionsOf(queue: BurstQueue): Omit<WaitOptions, 'cost' | 'signal'> {
-  const { maxWaiting, maxWaitMs, delay = 0, ...others } = queue
-  const [other] = Object.keys(others)
-  if (other !== undefined) throw new InvalidInputError(`burstQueue has no option '${other}'`)
+  checkCallOptions('burstQueue', queue, ['maxWaiting', 'maxWaitMs', 'delay'])
+  const { maxWaiting, maxWaitMs, delay = 0 } = queue
   checkWhole('burstQueue.maxWaiting', maxWaiting)
   if (delay !== 'nodelay') checkWhole('burstQueue.delay', delay, " or 'nodelay'")
   if (maxWaitMs !== undefined && !(Number.isFinite(maxWaitMs) && maxWaitMs >= 0)) {

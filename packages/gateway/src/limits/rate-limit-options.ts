@@ -1,4 +1,4 @@
-import { InvalidInputError } from 'sluice/internal'
+import { checkCallOptions, InvalidInputError } from 'sluice/internal'
 import type { CombinedLimiter, LimitAnswer, Limiter } from 'sluice/limits'
 import type { HttpRequest, HttpResponse } from '../middleware.ts'
 import { HEADER_FORMS, type HeaderForm } from '../responses/rate-limit-fields.ts'
@@ -62,28 +62,17 @@ export interface RateLimitOptions {
   readonly burstQueue?: BurstQueue
 }
 
-const FIELDS: Readonly<Record<keyof RateLimitOptions, true>> = {
-  ...{ limit: true, key: true, cost: true, tier: true, skip: true, allow: true, onLimit: true, headers: true },
-  ...{ shadowHeader: true, bucket: true, burstQueue: true },
-}
+const OPTIONS: readonly (keyof RateLimitOptions)[] = [
+  ...(['limit', 'key', 'cost', 'tier', 'skip', 'allow', 'onLimit', 'headers'] as const),
+  ...(['shadowHeader', 'bucket', 'burstQueue'] as const),
+]
 
 /** Checks each option by itself. @throws InvalidInputError */
 export function checkRateLimitOptions(options: RateLimitOptions): void {
-  if (typeof options !== 'object' || options === null) {
-    throw new InvalidInputError(`rateLimit needs options, at least limit and key; got ${options}`)
-  }
-  const unknown = Object.keys(options).find((field) => !Object.hasOwn(FIELDS, field))
-  if (unknown !== undefined) {
-    throw new InvalidInputError(`rateLimit has no option '${unknown}'; it has ${Object.keys(FIELDS).join(', ')}`)
-  }
-  const { tier, skip, onLimit, headers = [], shadowHeader, bucket, allow, burstQueue } = options
+  checkCallOptions('rateLimit', options, OPTIONS)
+  const { tier, skip, onLimit, headers = [], shadowHeader, bucket } = options
   for (const [option, value] of Object.entries({ tier, skip, onLimit })) {
     if (value !== undefined) checkFunction(option, value)
-  }
-  for (const [option, value] of Object.entries({ allow, burstQueue })) {
-    if (value !== undefined && (typeof value !== 'object' || value === null)) {
-      throw new InvalidInputError(`${option} must be an object; got ${JSON.stringify(value)}`)
-    }
   }
   if (!Array.isArray(headers) || !headers.every((form) => HEADER_FORMS.includes(form))) {
     const forms = HEADER_FORMS.map((form) => `'${form}'`).join(', ')

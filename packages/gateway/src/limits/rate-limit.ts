@@ -39,7 +39,7 @@ class RateLimit implements Middleware {
   constructor(options: RateLimitOptions) {
     checkRateLimitOptions(options)
     const { limit, key, cost = 1, allow = {}, burstQueue } = options
-    const terms = { key, cost, waiting: burstQueue && waitOptionsOf(burstQueue) }
+    const terms = { key, cost, waiting: burstQueue === undefined ? undefined : waitOptionsOf(burstQueue) }
     this.#options = options
     this.#gates = new Map([...tiersOf(limit)].map(([tier, one]) => [tier, new Gate(one, terms)]))
     this.#default = this.#gates.get('default') as Gate

@@ -22,6 +22,7 @@ import {
   tokens,
   type WatchedQueue,
 } from '../index.ts'
+import { decoded } from '../jobs/route.ts'
 import { callerAddress } from '../limits/address.ts'
 import type { GatewayConfig, LimitConfig } from './config-file.ts'
 import type { RequestLog } from './request-log.ts'
@@ -222,10 +223,5 @@ function queueShedders(
 }
 
 function queueNameOf({ url }: HttpRequest): string | undefined {
-  const segment = /^[^?]*?\/queues\/([^/?]+)/.exec(url)?.[1]
-  try {
-    return segment && decodeURIComponent(segment)
-  } catch {
-    return undefined
-  }
+  return decoded(/^[^?]*?\/queues\/([^/?]+)/.exec(url)?.[1])
 }

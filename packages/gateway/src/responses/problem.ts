@@ -1,5 +1,5 @@
 import { STATUS_CODES } from 'node:http'
-import { checkArgument } from 'sluice/internal'
+import { checkArgument, SluiceError } from 'sluice/internal'
 import type { HttpResponse } from '../middleware.ts'
 import { fieldName, type Policy, resetSeconds, tightest, wholeUnits } from './policy.ts'
 import { DEFAULT_FORMS, type HeaderForm, rateLimitFields } from './rate-limit-fields.ts'
@@ -37,6 +37,17 @@ export interface ProblemTerms {
   readonly headers?: Readonly<Record<string, string>> | undefined
   /** More members of the body. Those of the problem take precedence. */
   readonly extra?: Readonly<Record<string, unknown>> | undefined
+}
+
+/** A request that is refused, as its caller is told. */
+export class ProblemError extends SluiceError {
+  readonly terms: ProblemTerms
+
+  /** @param detail for the caller: nothing confidential */
+  constructor(status: number, detail: string, terms: Partial<ProblemTerms> = {}) {
+    super(detail)
+    this.terms = { kind: 'about:blank', ...terms, status, detail }
+  }
 }
 
 /** Clock and randomness; tests replace them. */

@@ -2,10 +2,10 @@ import { expect, onTestFinished, test } from 'vitest'
 import { shardedQueuesKey } from '../../../../src/redis/keys.ts'
 import { ShardedQueue } from '../../../../src/sharding/index.ts'
 import { useRedis } from '../../../../test/support/redis.ts'
-import { groupOf } from '../../src/jobs/job-group.ts'
+import { groupOf } from '../../src/jobs/job-items.ts'
 import type { QueueRule } from '../../src/jobs/options.ts'
-import { RequestProblem } from '../../src/jobs/request-problem.ts'
 import type { HttpRequest, Identity } from '../../src/middleware.ts'
+import { ProblemError } from '../../src/responses/problem.ts'
 import { placeIn, post, queueOf, type StartOptions, startGateway, told, workerOf } from './support.ts'
 
 const redis = useRedis(import.meta.url)
@@ -42,7 +42,7 @@ test.each<[string, Exclude<QueueRule['group'], undefined>, unknown, string | und
   expect(groupOf(rule, request, data, '')).toBe(group)
   if (group === undefined) {
     const strict = { ...(rule as { data: string }), required: true }
-    expect(() => groupOf(strict, request, data, '/3')).toThrow(RequestProblem)
+    expect(() => groupOf(strict, request, data, '/3')).toThrow(ProblemError)
     expect(() => groupOf(strict, request, data, '/3')).toThrow(`/3/data${strict.data} names no group`)
   }
 })

@@ -12,7 +12,7 @@ const both = combine([limit, limiter({ name: 'b', rate: '1/s' })])
 const key = () => 'joe'
 
 test.each<[string, object, string]>([
-  ['nothing', undefined as never, 'rateLimit needs options, at least limit and key; got undefined'],
+  ['nothing', undefined as never, 'rateLimit takes an object of options, of limit, key'],
   ['no limit', { key }, 'limit must be a limiter, limiters joined by combine'],
   ['a limit that is none', { limit: 5, key }, 'got 5'],
   ['tiers without a default', { limit: { free: limit }, key }, 'by tier with a default; got an object of free'],
@@ -38,9 +38,13 @@ test.each<[string, object, string]>([
   [
     'an allow list that is none',
     { limit, key, allow: ['10.0.0.1'] },
-    "allow has no option '0'; it has addresses, trustProxy and keys",
+    'allow takes an object of options, of addresses, trustProxy, keys; got ["10.0.0.1"]',
   ],
-  ['no allow list', { limit, key, allow: null }, 'allow must be an object; got null'],
+  [
+    'no allow list',
+    { limit, key, allow: null },
+    'allow takes an object of options, of addresses, trustProxy, keys; got null',
+  ],
   [
     'allowed addresses that are none',
     { limit, key, allow: { addresses: ['here'] } },
@@ -58,6 +62,7 @@ test.each<[string, object, string]>([
     { limit, key, burstQueue: {} },
     'burstQueue.maxWaiting must be a whole number >= 0; got undefined',
   ],
+  ['no queue', { limit, key, burstQueue: null }, 'burstQueue takes an object of options, of maxWaiting'],
   [
     'a queue of a negative time',
     { limit, key, burstQueue: { maxWaiting: 1, maxWaitMs: -1 } },

@@ -1,4 +1,5 @@
 import { InvalidLimitError } from '../errors.ts'
+import { checkFields, type FieldCheck, numberFrom, oneOf, wholeFrom } from '../field-check.ts'
 import type { ShapeMode } from '../mode.ts'
 import { formatRate, intervalUs, parseRate, type RateInput } from '../rate.ts'
 import { zoneOffsets } from './time-zone.ts'
@@ -82,7 +83,7 @@ export function isBucket(algorithm: Algorithm): algorithm is BucketAlgorithm {
  */
 export function encodeRule(rule: LimitRule, mode: ShapeMode = 'enforce'): LimitWire {
   const { algorithm = 'gcra' } = rule
-  checkFields(algorithm, rule)
+  checkRule(algorithm, rule)
   const wire = { algorithm, mode, ...encodeAlgorithm(algorithm, rule), ...encodeReserve(rule) }
   if (wire.reserve && isBucket(algorithm) && (wire.burst ?? 1) * (1 - wire.reserve) < LEAST_LEFT) {
     const burst = Math.ceil(1 / (1 - wire.reserve))
@@ -152,19 +153,19 @@ function recoveryMs({ algorithm = 'gcra', rate, burst = 1, leaseMs = DEFAULT_LEA
   return isBucket(algorithm) ? (intervalUs(parsed) * burst) / 1000 : parsed.periodMs
 }
 
-type Check = readonly [field: keyof LimitRule, expected: string, ok: (value: unknown) => boolean]
+const CHECKS: { readonly [F in keyof LimitRule]?: FieldCheck } = {
+  burst: wholeFrom(1),
+  align: oneOf('epoch', 'first', 'day'),
+  concurrency: wholeFrom(1),
+  leaseMs: wholeFrom(1, 'of ms'),
+  reservedShare: {
+    expected: 'a number from 0 to below 1',
+    ok: (value) => typeof value === 'number' && value >= 0 && value < 1,
+  },
+  lendAfterMs: numberFrom(0, 'of ms'),
+}
 
-const whole = (value: unknown) => Number.isSafeInteger(value) && (value as number) >= 1
-const CHECKS: readonly Check[] = [
-  ['burst', 'a whole number >= 1', whole],
-  ['align', "'epoch', 'first' or 'day'", (value) => ['epoch', 'first', 'day'].includes(value as string)],
-  ['concurrency', 'a whole number >= 1', whole],
-  ['leaseMs', 'a whole number of ms >= 1', whole],
-  ['reservedShare', 'a number from 0 to below 1', (value) => typeof value === 'number' && value >= 0 && value < 1],
-  ['lendAfterMs', 'a number of ms >= 0', (value) => Number.isFinite(value) && (value as number) >= 0],
-]
-
-function checkFields(algorithm: Algorithm, rule: LimitRule): void {
+function checkRule(algorithm: Algorithm, rule: LimitRule): void {
   if (![...BUCKETS, ...WINDOWS, 'concurrency'].includes(algorithm)) {
     const names = [...WINDOWS, ...BUCKETS, 'concurrency'].map((name) => `'${name}'`).join(', ')
     throw new InvalidLimitError(`algorithm must be one of ${names}; got ${JSON.stringify(algorithm)}`)
@@ -174,10 +175,5 @@ function checkFields(algorithm: Algorithm, rule: LimitRule): void {
   if (rule[needed] === undefined) throw new InvalidLimitError(`a limit of ${algorithm} needs ${needed}; got none`)
   if (rule[unwanted] !== undefined)
     throw new InvalidLimitError(`a limit of ${algorithm} has no ${unwanted}: it needs ${needed}`)
-  for (const [field, expected, ok] of CHECKS) {
-    const value = rule[field]
-    if (value !== undefined && !ok(value)) {
-      throw new InvalidLimitError(`${field} must be ${expected}; got ${JSON.stringify(value) ?? value}`)
-    }
-  }
+  checkFields(rule, CHECKS, InvalidLimitError)
 }

@@ -1,5 +1,6 @@
 import { checkCallOptions, didYouMean } from '../call-options.ts'
 import { InvalidLimitError } from '../errors.ts'
+import { checkFields, type FieldCheck, numberAbove, oneOf, wholeFrom } from '../field-check.ts'
 import type { ShapeMode } from '../mode.ts'
 import type { FunctionsOption } from '../redis/functions.ts'
 import type { LimitRule } from './definition.ts'
@@ -62,24 +63,20 @@ export interface LimiterOptions extends LimitRule, LocalLimiting {
 
 export const DEFAULT_TIMEOUT_MS = 100
 
-type Check = readonly [field: keyof LimiterOptions, expected: string, ok: (value: unknown) => boolean]
-
-const oneOf =
-  (...names: string[]) =>
-  (value: unknown) =>
-    names.includes(value as string)
-const whole = (value: unknown) => Number.isSafeInteger(value) && (value as number) >= 1
-const CHECKS: readonly Check[] = [
-  ['prefix', 'a string without a colon at its end', (value) => typeof value === 'string' && /^.*[^:]$/.test(value)],
-  ['version', 'a whole number', (value) => Number.isSafeInteger(value)],
-  ['mode', "'enforce', 'shadow' or 'off'", oneOf('enforce', 'shadow', 'off')],
-  ['timeoutMs', 'a number of ms > 0', (value) => Number.isFinite(value) && (value as number) > 0],
-  ['onError', "'throw', 'allow' or 'deny'", oneOf('throw', 'allow', 'deny')],
-  ['functions', "'auto' or 'never'", oneOf('auto', 'never')],
-  ['onFailure', 'a function', (value) => typeof value === 'function'],
-  ['maxKeys', 'a whole number >= 1', whole],
-  ['spread', "'key'", oneOf('key')],
-]
+const CHECKS: { readonly [F in keyof LimiterOptions]?: FieldCheck } = {
+  prefix: {
+    expected: 'a string without a colon at its end',
+    ok: (value) => typeof value === 'string' && /^.*[^:]$/.test(value),
+  },
+  version: { expected: 'a whole number', ok: Number.isSafeInteger },
+  mode: oneOf('enforce', 'shadow', 'off'),
+  timeoutMs: numberAbove(0, 'of ms'),
+  onError: oneOf('throw', 'allow', 'deny'),
+  functions: oneOf('auto', 'never'),
+  onFailure: { expected: 'a function', ok: (value) => typeof value === 'function' },
+  maxKeys: wholeFrom(1),
+  spread: oneOf('key'),
+}
 
 /** What a tier can change. */
 export const TIER_FIELDS = ['rate', 'burst', 'concurrency'] as const
@@ -130,12 +127,7 @@ export function checkLimiterOptions(options: LimiterOptions): void {
       `a limiter has no option '${unknown}'; it has ${known.join(', ')}${didYouMean(unknown, known)}`,
     )
   }
-  for (const [field, expected, ok] of CHECKS) {
-    const value = options[field]
-    if (value !== undefined && !ok(value)) {
-      throw new InvalidLimitError(`${field} must be ${expected}; got ${JSON.stringify(value) ?? value}`)
-    }
-  }
+  checkFields(options, CHECKS, InvalidLimitError)
   for (const [tier, rule] of Object.entries(options.tiers ?? {})) checkCallOptions(`tier '${tier}'`, rule, TIER_FIELDS)
   if ((options.tiers === undefined) !== (options.tierOf === undefined)) {
     throw new InvalidLimitError('tiers and tierOf belong together: what the tiers allow, and which one a key has')

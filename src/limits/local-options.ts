@@ -1,4 +1,5 @@
 import { InvalidLimitError } from '../errors.ts'
+import { checkFields, type FieldCheck, numberAbove, wholeFrom } from '../field-check.ts'
 import { parseRate, type RateInput } from '../rate.ts'
 import { encodeRule, isBucket, type LimitRule, quotaOf } from './definition.ts'
 
@@ -64,12 +65,13 @@ export interface LocallyLimited extends LimitRule, LocalLimiting {
 export const DEFAULT_SYNC_SHARE = 0.1
 export const DEFAULT_MAX_LOCAL_KEYS = 10_000
 
-type Check = readonly [field: string, expected: string, value: unknown, ok: (value: number) => boolean]
-
-const whole = (value: number) => Number.isSafeInteger(value) && value >= 1
-const aShare = (value: number) => value > 0 && value <= 1
-const WHOLE = 'a whole number >= 1'
-const A_SHARE = 'a number above 0, at most 1'
+const SHARE: FieldCheck = {
+  expected: 'a number above 0, at most 1',
+  ok: (value) => typeof value === 'number' && value > 0 && value <= 1,
+}
+const LOCAL = { burst: wholeFrom(1), share: SHARE, maxLocalKeys: wholeFrom(1) }
+const SYNC = { intervalMs: numberAbove(0, 'of ms'), share: SHARE, processes: wholeFrom(1), maxLocalKeys: wholeFrom(1) }
+const MITIGATION = { maxKeys: wholeFrom(1) }
 
 /**
  * Validates what is decided in memory against the limit itself.
@@ -84,20 +86,9 @@ export function checkLocalLimiting(options: LocallyLimited): void {
       `${used[0]} decides in memory, but other processes may give back places of a concurrency limit: leave it out`,
     )
   }
-  const checks: Check[] = [
-    ['sync.intervalMs', 'a number of ms > 0', sync && (sync.intervalMs ?? null), (value) => value > 0],
-    ['sync.share', A_SHARE, sync?.share, aShare],
-    ['sync.processes', WHOLE, sync?.processes, whole],
-    ['sync.maxLocalKeys', WHOLE, sync?.maxLocalKeys, whole],
-    ['local.burst', WHOLE, local?.burst, whole],
-    ['local.share', A_SHARE, local?.share, aShare],
-    ['local.maxLocalKeys', WHOLE, local?.maxLocalKeys, whole],
-    ['mitigation.maxKeys', WHOLE, typeof mitigation === 'object' ? mitigation.maxKeys : undefined, whole],
-  ]
-  for (const [field, expected, value, ok] of checks) {
-    if (value === undefined || (typeof value === 'number' && Number.isFinite(value) && ok(value))) continue
-    throw new InvalidLimitError(`${field} must be ${expected}; got ${JSON.stringify(value) ?? value}`)
-  }
+  if (sync) checkFields({ ...sync, intervalMs: sync.intervalMs ?? null }, SYNC, InvalidLimitError, 'sync.')
+  if (local) checkFields(local, LOCAL, InvalidLimitError, 'local.')
+  if (typeof mitigation === 'object') checkFields(mitigation, MITIGATION, InvalidLimitError, 'mitigation.')
   for (const rule of rulesOf(options)) {
     if (sync) checkInterval(rule, sync.intervalMs)
     if (local) checkNotStricter(rule, local)

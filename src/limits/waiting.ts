@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { checkSignal } from '../call-options.ts'
 import { InvalidLimitError, LimitExceededError } from '../errors.ts'
+import { checkFields, numberFrom, wholeFrom } from '../field-check.ts'
 import { MAX_TIMER_MS } from '../max-timer.ts'
 import { uniqueId } from '../redis/ids.ts'
 import type { LimitScript } from '../redis/scripts.ts'
@@ -50,7 +51,7 @@ export async function waitForTurn(
   key: LimitKey,
   options: WaitOptions,
 ): Promise<LimitAnswer> {
-  checkWaitOptions(options)
+  checkFields(options, WAIT_CHECKS, InvalidLimitError)
   const { cost = 1, timeoutMs, signal, maxWaiting, nodelay = 0 } = options
   checkSignal('wait', signal)
   signal?.throwIfAborted()
@@ -88,13 +89,4 @@ async function sleepUs(us: number, signal: AbortSignal | undefined): Promise<voi
   }
 }
 
-function checkWaitOptions({ timeoutMs, maxWaiting, nodelay }: WaitOptions): void {
-  const checks = [
-    ['timeoutMs', 'a number of ms >= 0', timeoutMs, (value: number) => Number.isFinite(value) && value >= 0],
-    ['maxWaiting', 'a whole number >= 0', maxWaiting, (value: number) => Number.isSafeInteger(value) && value >= 0],
-    ['nodelay', 'a whole number >= 0', nodelay, (value: number) => Number.isSafeInteger(value) && value >= 0],
-  ] as const
-  for (const [field, expected, value, ok] of checks) {
-    if (value !== undefined && !ok(value)) throw new InvalidLimitError(`${field} must be ${expected}; got ${value}`)
-  }
-}
+const WAIT_CHECKS = { timeoutMs: numberFrom(0, 'of ms'), maxWaiting: wholeFrom(0), nodelay: wholeFrom(0) }

@@ -1,5 +1,6 @@
 import { didYouMean } from '../call-options.ts'
 import { InvalidGroupError, InvalidShapeError } from '../errors.ts'
+import { checkField, type FieldCheck, oneOf, wholeFrom } from '../field-check.ts'
 import { isWellFormed } from '../plain-text.ts'
 import { formatRate, parseRate, type Rate, type RateInput } from '../rate.ts'
 
@@ -47,15 +48,6 @@ export interface GroupDefaults extends GroupFields {
 /** A change of one group at run time; null means "no limit", whatever the defaults are. */
 export type GroupOverride = { readonly [F in keyof GroupFields]?: GroupFields[F] | null }
 
-interface Check {
-  readonly expected: string
-  readonly ok: (value: unknown) => boolean
-}
-
-const WHOLE: Check = {
-  expected: 'a whole number >= 1',
-  ok: (value) => Number.isSafeInteger(value) && (value as number) >= 1,
-}
 /** Weights beyond this would not be exact. */
 const MAX_WEIGHT = 1000
 /** More would leave the others nothing. */
@@ -68,20 +60,20 @@ function isShare(value: unknown): value is GroupShare {
   return isWithin((value as GroupShare).ofFree, MAX_OF_FREE)
 }
 
-const FIELD_CHECKS: { readonly [F in Exclude<keyof GroupFields, 'rate'>]: Check } = {
-  burst: WHOLE,
-  concurrency: WHOLE,
-  capacity: WHOLE,
+const FIELD_CHECKS: { readonly [F in Exclude<keyof GroupFields, 'rate'>]: FieldCheck } = {
+  burst: wholeFrom(1),
+  concurrency: wholeFrom(1),
+  capacity: wholeFrom(1),
   weight: {
     expected: `a number from ${1 / MAX_WEIGHT} to ${MAX_WEIGHT}`,
     ok: (value) => isWithin(value, MAX_WEIGHT),
   },
 }
 
-const DEFAULT_CHECKS: Readonly<Record<string, Check>> = {
+const DEFAULT_CHECKS: Readonly<Record<string, FieldCheck>> = {
   ...FIELD_CHECKS,
   share: { expected: `{ ofFree: a number from ${1 / MAX_OF_FREE} to ${MAX_OF_FREE} }`, ok: isShare },
-  ungrouped: { expected: "'fair' or 'first'", ok: (value) => value === 'fair' || value === 'first' },
+  ungrouped: oneOf('fair', 'first'),
 }
 
 /** The fields that can be set for one group. */
@@ -98,7 +90,7 @@ type StoredGroupValue = number | string | GroupShare | readonly [limit: number, 
 function encodeFields(
   where: string,
   given: unknown,
-  checks: Readonly<Record<string, Check>>,
+  checks: Readonly<Record<string, FieldCheck>>,
 ): Record<string, StoredGroupValue | null> {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
     throw new InvalidShapeError(`${where} must be an object; got ${JSON.stringify(given) ?? String(given)}`)
@@ -115,9 +107,10 @@ function encodeFields(
     }
     if (value === null) stored[field] = null
     else if (!check) stored[field] = encodeRate(value as RateInput)
-    else if (check.ok(value)) stored[field] = value as StoredGroupValue
-    else
-      throw new InvalidShapeError(`${where}.${field} must be ${check.expected}; got ${JSON.stringify(value) ?? value}`)
+    else {
+      checkField(`${where}.${field}`, value, check, InvalidShapeError)
+      stored[field] = value as StoredGroupValue
+    }
   }
   return stored
 }

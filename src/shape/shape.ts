@@ -1,5 +1,6 @@
 import { didYouMean } from '../call-options.ts'
 import { InvalidShapeError } from '../errors.ts'
+import { checkField, type FieldCheck, numberFrom, oneOf, wholeFrom } from '../field-check.ts'
 import { decodeQueueLimits, encodeQueueLimits, groupLimitIn, type QueueLimit } from '../limits/queue-limits.ts'
 import type { ShapeMode } from '../mode.ts'
 import { formatRate, parseRate, type Rate, type RateInput } from '../rate.ts'
@@ -97,24 +98,8 @@ export type ShapeValue = number | string | readonly QueueLimit[] | ReservedPlace
  */
 export type StoredValue = number | string | readonly [number, number]
 
-type Check = { readonly expected: string; readonly ok: (value: unknown) => boolean }
-
-const isNumber = (value: unknown): value is number => typeof value === 'number' && Number.isFinite(value)
-const atLeast = (least: number): Check => ({
-  expected: `a number >= ${least}`,
-  ok: (value) => isNumber(value) && value >= least,
-})
-const wholeFrom = (least: number): Check => ({
-  expected: `a whole number >= ${least}`,
-  ok: (value) => Number.isSafeInteger(value) && (value as number) >= least,
-})
-const oneOf = (...names: string[]): Check => ({
-  expected: names.map((name) => `'${name}'`).join(', '),
-  ok: (value) => names.includes(value as string),
-})
-
 const CHECKS: {
-  readonly [F in Exclude<ShapeField, 'rate' | 'limits' | 'reservedPlaces' | 'groups' | 'durability'>]: Check
+  readonly [F in Exclude<ShapeField, 'rate' | 'limits' | 'reservedPlaces' | 'groups' | 'durability'>]: FieldCheck
 } = {
   burst: wholeFrom(1),
   capacity: wholeFrom(1),
@@ -128,8 +113,8 @@ const CHECKS: {
   concurrency: wholeFrom(1),
   priorityAgeingMs: wholeFrom(1),
   mode: oneOf('enforce', 'shadow', 'off'),
-  maxLatenessMs: atLeast(1),
-  horizonMs: atLeast(1),
+  maxLatenessMs: numberFrom(1),
+  horizonMs: numberFrom(1),
   onStateLoss: oneOf('hold', 'burst'),
   audit: {
     expected: `a whole number from 1 to ${MAX_AUDIT}, or true`,
@@ -227,14 +212,12 @@ function encodeField(field: string, value: unknown): StoredValue | null {
     const { limit, periodMs } = parseRate(value as RateInput)
     return [limit, periodMs]
   }
-  const check = Object.hasOwn(CHECKS, field) && (CHECKS as Readonly<Record<string, Check>>)[field]
+  const check = Object.hasOwn(CHECKS, field) && (CHECKS as Readonly<Record<string, FieldCheck>>)[field]
   if (!check) {
     const known = [...FIELDS, 'version']
     throw new InvalidShapeError(`shape has no field '${field}'; it has ${known.join(', ')}${didYouMean(field, known)}`)
   }
-  if (!check.ok(value)) {
-    throw new InvalidShapeError(`shape.${field} must be ${check.expected}; got ${JSON.stringify(value) ?? value}`)
-  }
+  checkField(`shape.${field}`, value, check, InvalidShapeError)
   return value === true ? DEFAULT_AUDIT : (value as StoredValue)
 }
 

@@ -68,7 +68,7 @@ const WRONG: readonly (readonly [field: string, expected: string, values: readon
   ['maxLatenessMs', 'a number >= 1', [0, 0.5, -1, Number.NaN, Number.POSITIVE_INFINITY, '100']],
   ['horizonMs', 'a number >= 1', [0, -50, Number.POSITIVE_INFINITY, '50']],
   ['maxWaitMs', 'a whole number >= 0', [-1, 0.5, Number.NaN, '0']],
-  ['overflow', "'reject', 'drop-oldest', 'drop-lowest'", ['drop', '', 1, true]],
+  ['overflow', "'reject', 'drop-oldest' or 'drop-lowest'", ['drop', '', 1, true]],
   ['overflowTo', "the name of a queue, without ':'", ['', 'a:b', 1, {}]],
   [
     'durability',
@@ -98,8 +98,8 @@ const WRONG: readonly (readonly [field: string, expected: string, values: readon
       { urgent: 5 },
     ],
   ],
-  ['mode', "'enforce', 'shadow', 'off'", ['Enforce', 'on', '', 1, true]],
-  ['onStateLoss', "'hold', 'burst'", ['drop', 1]],
+  ['mode', "'enforce', 'shadow' or 'off'", ['Enforce', 'on', '', 1, true]],
+  ['onStateLoss', "'hold' or 'burst'", ['drop', 1]],
   ['audit', 'a whole number from 1 to 1000000, or true', [0, 1.5, false, '10', 1_000_001, 1e15]],
 ]
 const CASES = WRONG.flatMap(([field, expected, values]) => values.map((value) => [field, value, expected] as const))
@@ -108,7 +108,7 @@ describe('a wrong field is refused with its name, what was expected and what cam
   test.each(CASES)('%s: %j', (field, value, expected) => {
     const shape = { [field]: value } as Shape
     expect(() => encodeShape(shape)).toThrow(InvalidShapeError)
-    const came = JSON.stringify(value) ?? String(value)
+    const came = typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? String(value))
     expect(() => encodeShape(shape)).toThrow(`shape.${field} must be ${expected}; got ${came}`)
   })
 

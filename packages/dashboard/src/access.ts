@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto'
 import type { FastifyRequest } from 'fastify'
+import { LRUCache } from 'lru-cache'
 import type { HttpRequest, Identity, TokenEntry, TokenReload } from 'sluice-gateway'
 import { ProblemError, readTokenFile, tokenHash, tokens } from 'sluice-gateway/internal'
 
@@ -166,29 +167,23 @@ const MAX_CALLERS = 10_000
  * counts attempts (GCRA).
  */
 export class WrongTokens {
-  readonly #fullAtMs = new Map<string, number>()
+  readonly #fullAtMs: LRUCache<string, number>
   readonly #nowMs: () => number
 
   constructor(nowMs: () => number = () => performance.now()) {
     this.#nowMs = nowMs
+    this.#fullAtMs = new LRUCache({ max: MAX_CALLERS, ttlResolution: 0, perf: { now: nowMs } })
   }
 
   /** For how long another wrong token of a caller is answered with 429, ms; 0: not at all. */
   retryAfterMs(caller: string): number {
-    const arrivalMs = this.#fullAtMs.get(caller)
-    return arrivalMs === undefined ? 0 : Math.max(0, arrivalMs - this.#nowMs() - (BURST - 1) * INTERVAL_MS)
+    return Math.max(0, (this.#fullAtMs.get(caller) ?? 0) - this.#nowMs() - (BURST - 1) * INTERVAL_MS)
   }
 
   note(caller: string): void {
     const nowMs = this.#nowMs()
-    const arrivalMs = Math.max(this.#fullAtMs.get(caller) ?? nowMs, nowMs) + INTERVAL_MS
-    // Moves the caller to the end, so that expired entries are at the front.
-    this.#fullAtMs.delete(caller)
-    this.#fullAtMs.set(caller, arrivalMs)
-    for (const [oldest, endMs] of this.#fullAtMs) {
-      if (endMs > nowMs && this.#fullAtMs.size <= MAX_CALLERS) break
-      this.#fullAtMs.delete(oldest)
-    }
+    const fullAtMs = Math.max(this.#fullAtMs.get(caller) ?? nowMs, nowMs) + INTERVAL_MS
+    this.#fullAtMs.set(caller, fullAtMs, { ttl: fullAtMs - nowMs })
   }
 }
 
@@ -196,47 +191,32 @@ const ID_BYTES = 32
 const LIFETIME_MS = 12 * 3_600_000
 const MAX_SESSIONS = 1000
 
-interface Session<Holder> {
-  readonly holder: Holder
-  readonly endsAtMs: number
-}
-
 /** Open sessions. A session ends after twelve hours, with a logout, or with this process. */
-export class Sessions<Holder> {
+export class Sessions<Holder extends string | number> {
   /** By the hash of their ids, so that the time of a look-up reveals nothing about an id. */
-  readonly #sessions = new Map<string, Session<Holder>>()
-  readonly #nowMs: () => number
+  readonly #holders: LRUCache<string, Holder>
 
   constructor(nowMs: () => number = () => performance.now()) {
-    this.#nowMs = nowMs
+    this.#holders = new LRUCache({ max: MAX_SESSIONS, ttl: LIFETIME_MS, ttlResolution: 0, perf: { now: nowMs } })
   }
 
   get size(): number {
-    return this.#sessions.size
+    return this.#holders.size
   }
 
   /** @returns the id of a new session: random, and not derived from the token */
   open(holder: Holder): { readonly id: string; readonly lifetimeMs: number } {
-    const nowMs = this.#nowMs()
-    this.dropWhere(({ endsAtMs }) => endsAtMs <= nowMs)
-    const oldest = this.#sessions.keys().next().value
-    if (oldest !== undefined && this.#sessions.size >= MAX_SESSIONS) this.#sessions.delete(oldest)
     const id = randomBytes(ID_BYTES).toString('base64url')
-    this.#sessions.set(keyOf(id), { holder, endsAtMs: nowMs + LIFETIME_MS })
+    this.#holders.set(keyOf(id), holder)
     return { id, lifetimeMs: LIFETIME_MS }
   }
 
   holderOf(id: string): Holder | undefined {
-    const session = this.#sessions.get(keyOf(id))
-    return session && session.endsAtMs > this.#nowMs() ? session.holder : undefined
+    return this.#holders.get(keyOf(id))
   }
 
   close(id: string): void {
-    this.#sessions.delete(keyOf(id))
-  }
-
-  dropWhere(isOver: (session: Session<Holder>) => boolean): void {
-    for (const [key, session] of this.#sessions) if (isOver(session)) this.#sessions.delete(key)
+    this.#holders.delete(keyOf(id))
   }
 }
 

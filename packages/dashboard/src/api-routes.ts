@@ -1,12 +1,12 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { ProblemError } from 'sluice-gateway/internal'
 import type { Caller } from './access.ts'
-import { type FleetFacts, fleetAnswer } from './fleet-answer.ts'
 import type { FleetReader } from './fleet-reader.ts'
+import { type FleetFacts, fleetAnswer } from './fleet-reader.ts'
+import { withinMs } from './problems.ts'
 import { deadQuery, fleetQuery, jobsQuery, readQuery, seriesQuery } from './queue-params.ts'
 import type { QueueReads } from './queue-reads.ts'
 import { checkReach, maySee } from './visible.ts'
-import { withinMs } from './within-ms.ts'
 
 const READ_TIMEOUT_MS = 5000
 

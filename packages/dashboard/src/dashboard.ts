@@ -2,7 +2,6 @@ import type { CookieSerializeOptions } from '@fastify/cookie'
 import cookie from '@fastify/cookie'
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 import { Inspector } from 'sluice/inspect'
-import { failureKind, InvalidInputError, QueueFullError, QueueUnavailableError } from 'sluice/internal'
 import type { HttpResponse } from 'sluice-gateway'
 import { ProblemError, problemResponse } from 'sluice-gateway/internal'
 import { z } from 'zod'
@@ -13,16 +12,16 @@ import { compressJson, takesGzip } from './compression.ts'
 import { readingConnection } from './connections.ts'
 import { EventHub } from './event-hub.ts'
 import { EventStream } from './event-stream.ts'
-import type { FleetFacts } from './fleet-answer.ts'
+import type { FleetFacts } from './fleet-reader.ts'
 import { FleetReader } from './fleet-reader.ts'
 import { admit, checkChange } from './guard.ts'
 import { type DashboardOptions, type ResolvedOptions, resolveOptions } from './options.ts'
 import { addPage } from './page.ts'
 import { nameIn } from './path-segment.ts'
+import { errorResponse } from './problems.ts'
 import { QueueChanges } from './queue-changes.ts'
 import { eventsQuery, readQuery } from './queue-params.ts'
 import { QueueReads } from './queue-reads.ts'
-import { redisTrouble } from './redis-trouble.ts'
 import { SECURITY_HEADERS } from './security-headers.ts'
 
 const MAX_BODY_BYTES = 65_536
@@ -248,36 +247,4 @@ function addEventRoutes(api: FastifyInstance, { fleet, hub, access, callerOf }: 
     hub.add(stream)
     return reply
   })
-}
-
-const RETRY_MS = 2000
-
-/**
- * The response to an error; undefined for an internal one, which becomes a 500. 422 for what can never work, 429
- * for a full queue, 503 where Redis does not answer.
- */
-function errorResponse(error: unknown, changes: boolean): HttpResponse | undefined {
-  if (error instanceof ProblemError) return problemResponse(error.terms)
-  if (!(error instanceof Error)) return undefined
-  if (error instanceof InvalidInputError) {
-    return problemResponse({ status: 422, kind: 'about:blank', detail: error.message })
-  }
-  if (error instanceof QueueFullError) {
-    const { message: detail, retryAfterMs, depth, capacity } = error
-    return problemResponse({ status: 429, kind: 'quota-exceeded', detail, retryAfterMs, extra: { depth, capacity } })
-  }
-  if (error instanceof QueueUnavailableError || failureKind(error)) return unavailable(error, changes)
-  const { statusCode, code } = error as { statusCode?: number; code?: string }
-  if (statusCode === undefined || statusCode < 400 || statusCode >= 500) return undefined
-  return problemResponse({
-    status: statusCode,
-    kind: 'about:blank',
-    detail: `refused: ${code ?? 'the request is wrong'}`,
-  })
-}
-
-function unavailable(error: Error, changes: boolean): HttpResponse {
-  const state = redisTrouble(error)
-  const detail = changes ? `${state}; a change may have been made nevertheless` : state
-  return problemResponse({ status: 503, kind: 'about:blank', detail, retryAfterMs: RETRY_MS })
 }

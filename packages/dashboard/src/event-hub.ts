@@ -1,14 +1,13 @@
 import type { Inspector } from 'sluice/inspect'
 import type { Identity } from 'sluice-gateway'
-import { EventFrame } from './event-frame.ts'
 import type { EventStream, Holder } from './event-stream.ts'
-import { type FleetFacts, fleetAnswer } from './fleet-answer.ts'
+import { EventFrame } from './event-stream.ts'
 import type { PageTerms } from './fleet-page.ts'
 import type { FleetPage, FleetReader } from './fleet-reader.ts'
+import { type FleetFacts, fleetAnswer } from './fleet-reader.ts'
 import { HistoryTails } from './history-tails.ts'
-import { redisTrouble } from './redis-trouble.ts'
+import { redisTrouble, withinMs } from './problems.ts'
 import { maySee } from './visible.ts'
-import { withinMs } from './within-ms.ts'
 
 const INTERVAL_MS = 1000
 const READ_TIMEOUT_MS = 5000

@@ -1,7 +1,6 @@
 import type { Inspector, QueueStatus, RedisReplica, RedisState } from 'sluice/inspect'
 import type { Identity } from 'sluice-gateway'
-import { arranged, type FleetRow, type FleetSums, type PageTerms, sumsOf } from './fleet-page.ts'
-import { FleetSurvey } from './fleet-survey.ts'
+import { arranged, type FleetRow, type FleetSums, type PageTerms, rowOf, sumsOf } from './fleet-page.ts'
 import { SharedReads } from './shared-reads.ts'
 import { maySee } from './visible.ts'
 
@@ -22,6 +21,20 @@ export interface FleetPage {
   readonly start: number
   /** Over all queues that the caller may see, if these do not fit on the page; undefined until all were read once. */
   readonly sums: FleetSums | undefined
+}
+
+/** Sent with every read of the fleet. */
+export interface FleetFacts {
+  readonly title: string
+  readonly allowActions: boolean
+  readonly showData: boolean
+}
+
+/** The fleet response, before it is serialized to JSON. */
+export interface FleetAnswer extends FleetFacts, FleetPage {}
+
+export function fleetAnswer({ at, ...page }: FleetPage, facts: FleetFacts): FleetAnswer {
+  return { at, ...facts, ...page }
 }
 
 /** Less than a second, so that each turn of the event hub reads again. */
@@ -124,4 +137,50 @@ export class FleetReader {
 
 function atOf(queues: readonly QueueStatus[]): Date {
   return queues[0]?.at ?? new Date()
+}
+
+/** Reading very many queues takes a while: the survey runs at most this often, and for at most a tenth of the time. */
+const MIN_PAUSE_MS = 5000
+const SHARE = 10
+
+/** A few numbers per queue of a large fleet, refreshed only while they are requested. */
+class FleetSurvey {
+  readonly #inspector: Inspector
+  #rows: ReadonlyMap<string, FleetRow> | undefined
+  #reading: Promise<ReadonlyMap<string, FleetRow>> | undefined
+  #nextMs = 0
+
+  constructor(inspector: Inspector) {
+    this.#inspector = inspector
+  }
+
+  /** The last survey; undefined before the first. Starts another one in the background if it is due. */
+  latest(names: readonly string[]): ReadonlyMap<string, FleetRow> | undefined {
+    if (!this.#reading && performance.now() >= this.#nextMs) void this.#read(names).catch(() => {})
+    return this.#rows
+  }
+
+  /** The same, but waits for the first survey. */
+  async rows(names: readonly string[]): Promise<ReadonlyMap<string, FleetRow>> {
+    return this.latest(names) ?? this.#reading ?? this.#read(names)
+  }
+
+  #read(names: readonly string[]): Promise<ReadonlyMap<string, FleetRow>> {
+    const startedMs = performance.now()
+    this.#reading = this.#readAll(names).finally(() => {
+      const nowMs = performance.now()
+      this.#nextMs = nowMs + Math.max(MIN_PAUSE_MS, (nowMs - startedMs) * (SHARE - 1))
+      this.#reading = undefined
+    })
+    return this.#reading
+  }
+
+  async #readAll(names: readonly string[]): Promise<ReadonlyMap<string, FleetRow>> {
+    const rows = new Map<string, FleetRow>()
+    for await (const status of this.#inspector.statuses(names)) {
+      rows.set(status.name, rowOf(status, this.#rows?.get(status.name)))
+    }
+    this.#rows = rows
+    return rows
+  }
 }

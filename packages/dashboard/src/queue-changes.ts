@@ -9,14 +9,12 @@ import type {
   ShapeOverride,
 } from 'sluice'
 import type { Inspector, InspectorOptions } from 'sluice/inspect'
-import { checkDeadLetterQueue } from 'sluice/internal'
+import { checkDeadLetterQueue, type FailedChange, failureKind, type Unchanged } from 'sluice/internal'
 import type { ShardedQueue } from 'sluice/sharding'
 import type { Identity } from 'sluice-gateway'
 import { ProblemError } from 'sluice-gateway/internal'
 import type { Action } from './action.ts'
 import { writingConnection } from './connections.ts'
-import { changeJob, DONE, failedChange } from './job-change.ts'
-import { type LongChangeNews, LongChanges } from './long-changes.ts'
 import { checkReach, checkShapeReach } from './visible.ts'
 
 export interface ChangesOptions {
@@ -271,4 +269,127 @@ async function changeGroup(queue: ShapedQueue, action: GroupAction, by: string):
 
 function changeOf(by: string, reason: string, ttlMs: number | undefined) {
   return { by, reason, ...(ttlMs !== undefined && { ttlMs }) }
+}
+
+/** The end of a change that took a while. */
+interface LongChangeNews {
+  readonly queue: string
+  readonly change: string
+  readonly result?: object
+  readonly error?: unknown
+}
+
+/** Changes that run in the background after their request: each waits for places in its queue, possibly for hours. */
+class LongChanges {
+  readonly #running = new Map<string, Promise<void>>()
+  readonly #stop = new AbortController()
+  readonly #onEnd: (news: LongChangeNews) => void
+
+  /** @param onEnd called when a change ends, unless {@link close} stopped it */
+  constructor(onEnd: (news: LongChangeNews) => void) {
+    this.#onEnd = onEnd
+  }
+
+  /**
+   * Starts a change.
+   * @param change what it does: one of a kind runs at a time in a queue
+   * @throws ProblemError 409 while the same one runs
+   */
+  start(queue: string, change: string, run: (signal: AbortSignal) => Promise<object>): void {
+    const key = JSON.stringify([queue, change])
+    if (this.#running.has(key)) throw new ProblemError(409, `this runs already: ${change}`)
+    const running = run(this.#stop.signal).then(
+      (result) => this.#onEnd({ queue, change, result }),
+      (error: unknown) => {
+        if (!this.#stop.signal.aborted) this.#onEnd({ queue, change, error })
+      },
+    )
+    this.#running.set(
+      key,
+      running.finally(() => this.#running.delete(key)),
+    )
+  }
+
+  /** Stops them before their next job. The rest can be changed later. */
+  async close(): Promise<void> {
+    this.#stop.abort(new Error('the dashboard is closed'))
+    await Promise.all(this.#running.values())
+  }
+}
+
+type JobAction = Extract<Action, { action: 'retryJob' | 'removeJob' | 'buryJob' | 'promoteJob' }>
+
+/** How the history names what was done with failed jobs. */
+const DONE: Readonly<Record<FailedChange['kind'], string>> = {
+  retry: 'retried',
+  remove: 'removed',
+  bury: 'moved to dead letters',
+}
+
+const WHY_UNCHANGED: Readonly<Record<Unchanged, string>> = {
+  'not failed': 'the job has not failed any more',
+  'child runs': 'a child of the job runs: the job cannot be removed now',
+  scheduled: 'the job belongs to a scheduler: remove that instead',
+}
+
+/**
+ * Changes one job by hand.
+ * @throws QueueFullError, GroupFullError, CannotStartInTimeError if a job is to be retried and its queue has no place;
+ *   ProblemError 404 or 409 if there is no such job, or if it is in another state. Nothing was changed then
+ */
+async function changeJob(queue: ShapedQueue, action: JobAction, who: Attribution): Promise<void> {
+  const { jobId } = action
+  if (action.action === 'promoteJob') {
+    await checkState(queue, jobId, 'delayed')
+    await promote(queue, jobId)
+    return queue.backend.store.note('job', { promoted: jobId }, who)
+  }
+  await checkState(queue, jobId, 'failed')
+  const change = failedChange(action)
+  // Loaded late, as the queue is.
+  const { changeFailed } = await import('sluice/internal')
+  const unchanged = await changeFailed(queue, jobId, change)
+  if (unchanged === 'not failed') await checkState(queue, jobId, 'failed')
+  if (unchanged) throw new ProblemError(409, WHY_UNCHANGED[unchanged])
+  await queue.backend.store.note('job', { [DONE[change.kind]]: jobId }, who)
+}
+
+/** What an action asks for, of one job or of many. */
+function failedChange(
+  action: Extract<Action, { action: `${'retry' | 'remove' | 'bury'}${'Job' | 'Jobs'}` }>,
+): FailedChange {
+  switch (action.action) {
+    case 'retryJob':
+    case 'retryJobs':
+      return { kind: 'retry' }
+    case 'removeJob':
+    case 'removeJobs':
+      return { kind: 'remove' }
+    default:
+      return { kind: 'bury', to: action.to }
+  }
+}
+
+/** A delayed job holds a place already. */
+async function promote(queue: ShapedQueue, jobId: string): Promise<void> {
+  const job = (await queue.getJob(jobId)) ?? noJob()
+  try {
+    await job.promote()
+  } catch (error) {
+    if (!(error instanceof Error) || failureKind(error)) throw error
+    // Another change was faster.
+    await checkState(queue, jobId, 'delayed')
+    throw new ProblemError(409, error.message)
+  }
+}
+
+/** An id may be the name of one of BullMQ's lists or sets: its state is unknown then, too. */
+async function checkState(queue: ShapedQueue, jobId: string, needed: 'failed' | 'delayed'): Promise<void> {
+  const state = await queue.getJobState(jobId)
+  if (state === 'unknown') noJob()
+  if (state !== needed) throw new ProblemError(409, `the job is ${state}: this is for ${needed} jobs`)
+}
+
+function noJob(): never {
+  throw new ProblemError(404, 'there is no such job')
 }

@@ -1,10 +1,6 @@
-const MAX_KEPT = 200
+import { LRUCache } from 'lru-cache'
 
-interface Kept {
-  readonly value: Promise<unknown>
-  /** undefined while the read is in progress. */
-  readonly readAtMs: number | undefined
-}
+const MAX_KEPT = 200
 
 /**
  * Reads of the same key are shared if they are concurrent or shortly after one another, so that many open pages add no
@@ -12,12 +8,11 @@ interface Kept {
  */
 export class SharedReads {
   readonly #maxAgeMs: number
-  readonly #nowMs: () => number
-  readonly #kept = new Map<string, Kept>()
+  readonly #kept: LRUCache<string, Promise<unknown>>
 
   constructor(maxAgeMs: number, nowMs: () => number = () => performance.now()) {
     this.#maxAgeMs = maxAgeMs
-    this.#nowMs = nowMs
+    this.#kept = new LRUCache({ max: MAX_KEPT, ttlResolution: 0, perf: { now: nowMs } })
   }
 
   get size(): number {
@@ -26,14 +21,15 @@ export class SharedReads {
 
   /** The result of `read`, or its result for another caller a moment ago. A failure is not kept. */
   read<T>(key: string, read: () => Promise<T>): Promise<T> {
-    this.#forgetOld()
+    // Results may be large.
+    this.#kept.purgeStale()
     const kept = this.#kept.get(key)
-    if (kept) return kept.value as Promise<T>
+    if (kept) return kept as Promise<T>
     const value = read()
-    this.#kept.set(key, { value, readAtMs: undefined })
-    const isKept = () => this.#kept.get(key)?.value === value
+    this.#kept.set(key, value)
+    const isKept = () => this.#kept.peek(key) === value
     value.then(
-      () => isKept() && this.#kept.set(key, { value, readAtMs: this.#nowMs() }),
+      () => isKept() && this.#kept.set(key, value, { ttl: this.#maxAgeMs }),
       () => isKept() && this.#kept.delete(key),
     )
     return value
@@ -42,14 +38,5 @@ export class SharedReads {
   /** What is read from now on is read anew: something was changed. */
   clear(): void {
     this.#kept.clear()
-  }
-
-  #forgetOld(): void {
-    const nowMs = this.#nowMs()
-    for (const [key, { readAtMs }] of this.#kept) {
-      if (readAtMs !== undefined && (nowMs - readAtMs >= this.#maxAgeMs || this.#kept.size >= MAX_KEPT)) {
-        this.#kept.delete(key)
-      }
-    }
   }
 }

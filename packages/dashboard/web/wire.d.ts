@@ -13,8 +13,8 @@ import type {
   ShardStatus,
   WorkerStatus,
 } from 'sluice/inspect'
-import type { FleetAnswer } from '../src/fleet-answer.ts'
 import type { PageTerms as Terms } from '../src/fleet-page.ts'
+import type { FleetAnswer } from '../src/fleet-reader.ts'
 import type { DeadRow } from '../src/queue-reads.ts'
 
 /** A value after JSON: dates are ISO strings, undefined properties are missing. */

@@ -13,6 +13,7 @@ const { values: options } = parseArgs({
     files: { type: 'string', default: ROOMS.map(({ name }) => name).join(',') },
     sample: { type: 'string', default: '40' },
     seed: { type: 'string', default: '1' },
+    tests: { type: 'string' },
     quick: { type: 'boolean', default: false },
     list: { type: 'boolean', default: false },
   },
@@ -64,11 +65,9 @@ class Tests {
   }
 
   static async of(suite: Suite, { name, quick, wide }: Room): Promise<Tests> {
-    const tests = new Tests(
-      suite,
-      await suite.files(quick),
-      options.quick ? [] : await suite.files([...quick, ...wide]),
-    )
+    const given = options.tests?.split(',')
+    const all = given ?? (options.quick ? [] : [...quick, ...wide])
+    const tests = new Tests(suite, await suite.files(given ? [] : quick), await suite.files(all))
     const failed = await tests.#first()
     if (failed) throw new Error(`expected the tests of ${name} to pass without a mutant, but ${failed} failed`)
     return tests
@@ -78,7 +77,7 @@ class Tests {
   async killerOf({ file, text }: Mutant): Promise<string | undefined> {
     const original = this.#suite.write(file, text)
     const soon = await this.#first()
-    const killer = soon ?? (this.#wide.length > 0 ? await this.#suite.run(this.#wide) : undefined)
+    const killer = soon ?? (await this.#suite.run(this.#wide))
     this.#suite.write(file, original)
     if (soon || !killer || this.#sound.has(killer)) return killer
     if (await this.#suite.run([killer])) throw new Error(`expected ${killer} to pass without a mutant`)

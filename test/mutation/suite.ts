@@ -51,6 +51,7 @@ export class Suite implements Reporter {
   }
 
   async files(folders: readonly string[]): Promise<string[]> {
+    if (folders.length === 0) return []
     const found = await this.#running.globTestSpecifications(folders.map((it) => join(this.#root, it)))
     return found.map(({ moduleId }) => relative(this.#root, moduleId))
   }
@@ -65,6 +66,7 @@ export class Suite implements Reporter {
    * @returns the test file that failed or took too long
    */
   async run(files: readonly string[]): Promise<string | undefined> {
+    if (files.length === 0) return undefined
     const vitest = this.#running
     await this.#emptyRedis()
     // What failed in a run before counts for `bail`.

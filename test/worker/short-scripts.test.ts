@@ -1,4 +1,6 @@
-import { expect, test } from 'vitest'
+import { Job } from 'bullmq'
+import { expect, test, vi } from 'vitest'
+import { Departures } from '../../src/departure/exchange.ts'
 import { useRedis } from '../support/redis.ts'
 import { callsOf, departuresOf, gate, Workshop, watchScripts } from './support.ts'
 
@@ -45,4 +47,27 @@ test.each(SHAPES)('a worker of 240 on a queue with %s', async (_, shape, mostSta
   await departed.reach(480)
   expect(Math.max(...starts)).toBe(mostStarts)
   expect(Math.max(...ends)).toBe(mostEnds)
+})
+
+test.each([
+  ['nothing holds', {}],
+  ['a rate does not hold', { rate: '1000000/s', burst: 1_000_000 }],
+  ['a limit does not hold', { limits }],
+  ['neither a rate nor a limit holds', { rate: '1000000/s', burst: 1_000_000, limits }],
+  ['a group does not hold', { groups: {} }],
+] as const)('an end fetches a job that %s without the gate', async (_, shape) => {
+  const queue = shop.queue(shape)
+  const opts = 'groups' in shape ? { group: { id: 'a' } } : {}
+  await queue.addBulk(Array.from({ length: 20 }, () => ({ name: 'job', data: {}, opts })))
+  const worker = shop.worker(queue, null, { autorun: false })
+  const exchanged = vi.spyOn(Departures.prototype, 'exchange')
+  let job = await worker.getNextJob('token')
+  while (job) {
+    const [, next] = ((await job.moveToCompleted('done', 'token', true)) ?? []) as [unknown?, string?]
+    job = next ? await Job.fromId(worker, next) : undefined
+  }
+  const replies = await Promise.all(exchanged.mock.results.map(({ value }) => value as Promise<unknown[]>))
+  // The gate replies with three entries or more than nine. Once a second it looks for jobs that bypass the meter, and
+  // it finds that no job is left.
+  expect(replies.filter((reply) => reply.length === 9).length).toBeGreaterThan(10)
 })

@@ -4,7 +4,7 @@ import { isOfGroup, type Ok } from './feedback.ts'
 /** Reports per quiet period: enough for the fleet's count, at almost no cost to Redis. */
 const PER_QUIET = 20
 const LEAST_MS = 100
-/** Minimum time between reports of a quota, ms. */
+/** Minimum time between reports of a quota of the queue, ms. */
 const QUOTA_MS = 250
 
 /** While no reports are needed, a count that started longer ago than this starts again. */
@@ -76,7 +76,7 @@ export class OkReports {
     const quotas = oks.filter((ok) => (!isSoon || isOfGroup(ok.scope)) && this.#isNews(ok, shape, running))
     const due = everyMs !== undefined && nowMs - this.#reportedMs >= everyMs
     if (quotas.length === 0 && !due && !shape?.isProbing) return undefined
-    if (quotas.length > 0) this.#quotaMs = nowMs
+    if (quotas.some((ok) => !isOfGroup(ok.scope))) this.#quotaMs = nowMs
     this.#reportedMs = nowMs
     return { ...this.take(), quotas }
   }

@@ -83,13 +83,16 @@ export const ROOMS: readonly Room[] = [
   {
     name: 'departure',
     of: ['src/departure'],
-    quick: [...within('worker', 'repeated-ends give-back-parts short-scripts'), 'test/queue/stock-classes'],
+    quick: [
+      ...within('worker', 'repeated-ends give-back-parts short-scripts returning-jobs order'),
+      'test/queue/stock-classes',
+    ],
     wide: ['test/worker/', 'test/queue-limits/', 'test/faults/cut-replies', ...EVERYWHERE],
   },
   {
     name: 'feedback',
     of: ['src/feedback'],
-    quick: within('feedback', 'loop latency review evidence destination'),
+    quick: within('feedback', 'ok-reports sound-findings loop latency review evidence destination'),
     wide: ['test/feedback/', 'test/egress/', 'test/groups/feedback', 'test/wrong-arguments', 'test/model/crossings'],
   },
   {

@@ -13,6 +13,7 @@ const { values: options } = parseArgs({
     files: { type: 'string', default: ROOMS.map(({ name }) => name).join(',') },
     sample: { type: 'string', default: '40' },
     seed: { type: 'string', default: '1' },
+    only: { type: 'string' },
     tests: { type: 'string' },
     quick: { type: 'boolean', default: false },
     list: { type: 'boolean', default: false },
@@ -96,7 +97,9 @@ class Tests {
 async function score(suite: Suite, { room, mutants }: ReturnType<typeof asked>[number]): Promise<string> {
   const tests = await Tests.of(suite, room)
   let killed = 0
+  const only = options.only?.split(',').map(Number) ?? mutants.map((_, i) => i + 1)
   for (const [i, mutant] of mutants.entries()) {
+    if (!only.includes(i + 1)) continue
     const begunMs = Date.now()
     const killer = await tests.killerOf(mutant)
     if (killer) killed++
@@ -104,7 +107,7 @@ async function score(suite: Suite, { room, mutants }: ReturnType<typeof asked>[n
     const seconds = ((Date.now() - begunMs) / 1000).toFixed(0)
     console.log(`${i + 1}/${mutants.length} ${killer ? `killed by ${killer}` : 'SURVIVED'} (${seconds} s)  ${what}`)
   }
-  return `${room.name}: ${killed} of ${mutants.length} killed (${((100 * killed) / mutants.length).toFixed(0)} %)`
+  return `${room.name}: ${killed} of ${only.length} killed (${((100 * killed) / only.length).toFixed(0)} %)`
 }
 
 async function main(): Promise<void> {

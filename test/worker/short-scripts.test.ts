@@ -61,7 +61,7 @@ test.each([
   await queue.addBulk(Array.from({ length: 20 }, () => ({ name: 'job', data: {}, opts })))
   const worker = shop.worker(queue, null, { autorun: false })
   const exchanged = vi.spyOn(Departures.prototype, 'exchange')
-  let job = await worker.getNextJob('token')
+  let job: Job | undefined = await worker.getNextJob('token')
   while (job) {
     const [, next] = ((await job.moveToCompleted('done', 'token', true)) ?? []) as [unknown?, string?]
     job = next ? await Job.fromId(worker, next) : undefined

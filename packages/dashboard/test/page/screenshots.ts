@@ -11,6 +11,9 @@ import { Shop } from './shop.ts'
 
 // Takes the pictures of docs/dashboard.md: real jobs flow for as long as the charts reach back.
 
+const { ensurePage } = await import(new URL('../../../../workers/page.mjs', import.meta.url).href)
+await ensurePage()
+
 const IMAGES = fileURLToPath(new URL('../../../../docs/images/', import.meta.url))
 const MAX_BYTES = 300_000
 const FLOW_MS = Number(process.env.FLOW_MS ?? 615_000)

@@ -320,7 +320,7 @@ export function failures(scene: ShapedScene): WorstInput[] {
     },
     change('retry', { kind: 'retry' }),
     change('remove', { kind: 'remove' }),
-    change('bury', { kind: 'bury', to: dead }),
+    change('deadLetter', { kind: 'deadLetter', to: dead }),
     {
       what: 'redrive of 20',
       prepare: () => failed(20, { deadLetter: dead }),

@@ -1,7 +1,7 @@
 local queue_limits = use 'limits/queue-limits'
 local as_text = use 'redis/as-text'
 
--- What is kept with a job that is charged under limits, in its field `charged`: which limits they are (ends/unbegun) and,
+-- What is kept with a job that is charged under limits, in its field `charged`: which limits they are (ends/unstarted) and,
 -- behind a space, until when it may start although it is late (µs), if nothing spaces it out.
 local charged = {
   -- Slots that lie this close behind a change, µs, may have been granted before it.

@@ -13,7 +13,7 @@
   Returns {jobs put back, 1 if slots were refunded}.
 ]]
 local put_back = use 'ends/put-back'
-local unbegun = use 'ends/unbegun'
+local unstarted = use 'ends/unstarted'
 local wake = use 'gate/wake'
 local queue_limits = use 'limits/queue-limits'
 local bucket = use 'meter/bucket'
@@ -30,7 +30,7 @@ for job = 1, jobs do
   local at = FIRST + (job - 1) * FIELDS
   if redis.call('GET', base .. ARGV[at] .. ':lock') == ARGV[at + 1] then leaving[ARGV[at]] = true end
 end
-local shape, granted = unbegun.give_back(base, leaving)
+local shape, granted = unstarted.give_back(base, leaving)
 -- The jobs that earlier calls put back are off the head of the wait list meanwhile.
 local wait = base .. 'wait'
 local first = ARGV[5] ~= '' and redis.call('LPOS', wait, ARGV[5], 'RANK', -1, 'MAXLEN', MOST_AHEAD)
@@ -59,7 +59,7 @@ if back > 0 and redis.call('EXISTS', KEYS[1]) == 1 then
   -- How many of the jobs that went back had slots that are refunded. A later call refunds none: if the reply of the first
   -- was lost, that one may have refunded them.
   local count = back
-  if refunded == 0 and ARGV[6] ~= '1' then count = ARGV[6] == '' and shape and unbegun.refund_meter(base, shape, granted) or 0 end
+  if refunded == 0 and ARGV[6] ~= '1' then count = ARGV[6] == '' and shape and unstarted.refund_meter(base, shape, granted) or 0 end
   redis.call('HINCRBY', base .. 'meta:meter', 'departedTotal', -back)
   if count > 0 then redis.call('HINCRBY', base .. 'meta:meter', 'refundedTotal', count) end
   if count < back then redis.call('HINCRBY', base .. 'meta:meter', 'forfeitedTotal', back - count) end

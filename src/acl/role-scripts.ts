@@ -55,7 +55,7 @@ export const RUN = [
 /** Changes shapes, and does the manual operations on jobs. */
 export const MANAGE = [
   ...['override-shape', 'set-group', 'note-history', 'redrive', 'drain-part'],
-  ...['retry-failed', 'remove-failed', 'bury-failed'],
+  ...['retry-failed', 'remove-failed', 'dead-letter-failed'],
   ...['promote', 'reprocessJob', 'moveJobsToWait', 'removeJob', 'cleanJobsInSet', 'changePriority', 'obliterate'],
   'removeOrphanedJobs',
   ...bullmq('pause', 'promote', 'reprocessJob', 'moveJobsToWait', 'changePriority', 'removeJob', 'drain'),

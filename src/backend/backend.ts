@@ -50,7 +50,7 @@ import {
   openUntilServed,
   returnToCluster,
 } from './connections.ts'
-import { deadLetterId, deadLetterOf, letterJob } from './dead-letters.ts'
+import { deadLetterId, deadLetterJob, deadLetterOf } from './dead-letters.ts'
 import { drainQueue, isGone, OBLITERATED_TOGETHER } from './removal.ts'
 
 type AddJobsEntries = Parameters<RedisQueueBackend['addJobs']>[0]
@@ -546,7 +546,7 @@ export class ShapedBackend extends RedisQueueBackend {
       ...{ throttled: Number(throttled ?? 0), attemptsMade: job.attemptsMade + 1 },
     })
     const letters = this.forQueue(deadLetter)
-    const added = await letters.callToAdd(letterJob(letter), deadLetterId(letter))
+    const added = await letters.callToAdd(deadLetterJob(letter), deadLetterId(letter))
     const { lockDuration } = this.queue.opts as WorkerOptions
     const call = [...end, ...added.args.slice(-3), discarded ? 1 : 0, lockDuration]
     const code = (await this.store.run('dead-letter', [letters.toKey('meta'), ...call])) as number

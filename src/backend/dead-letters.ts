@@ -78,7 +78,7 @@ export function deadLetterId({ prefix, queueName, id, timestamp, redriven }: Dea
 }
 
 /** The job that carries a dead letter. */
-export function letterJob(letter: DeadLetter): JobJson {
+export function deadLetterJob(letter: DeadLetter): JobJson {
   return newJob(letter.name, JSON.stringify(letter), {}, letter.finishedOn, deadLetterId(letter))
 }
 
@@ -108,9 +108,9 @@ export function redrivenJob(letter: DeadLetter, nowMs: number): JobJson {
 /** The dead letter in a job's data (JSON), or undefined if there is none. */
 export function readDeadLetter(data: string): DeadLetter | undefined {
   const letter = JSON.parse(data) as Partial<DeadLetter> | null
-  const isLetter =
+  const isDeadLetter =
     typeof letter?.id === 'string' && typeof letter.queueName === 'string' && typeof letter.redriven === 'number'
-  return isLetter ? (letter as DeadLetter) : undefined
+  return isDeadLetter ? (letter as DeadLetter) : undefined
 }
 
 function newJob(name: string, data: string, opts: JobsOptions, timestamp: number, id: string): JobJson {

@@ -68,7 +68,7 @@ export class Departures {
   readonly #store: ShapeStore
   readonly #client: () => Promise<Client>
   readonly #untilStored: StoresEnds
-  readonly #memoMs: number
+  readonly #memoTtlMs: number
   readonly #wallMs: () => number
   #calls = 0
   #memos = CALLS_REMEMBERED
@@ -90,7 +90,7 @@ export class Departures {
     this.#store = store
     this.#client = client
     this.#untilStored = untilStored
-    this.#memoMs = lockDurationMs ?? DEFAULT_LOCK_MS
+    this.#memoTtlMs = lockDurationMs ?? DEFAULT_LOCK_MS
     this.#wallMs = wallMs
   }
 
@@ -152,7 +152,7 @@ export class Departures {
   ): Promise<readonly unknown[]> {
     const { identity } = this.#store.memory
     const allows = isPlain ? 'plain' : Number(allowUnshaped)
-    const args = [this.#store.key, identity, horizonUs, call.id, this.#memoMs, allows, reported, ...places]
+    const args = [this.#store.key, identity, horizonUs, call.id, this.#memoTtlMs, allows, reported, ...places]
     const client = await this.#client()
     return await runScript<readonly unknown[]>(client, this.#scripts.command('exchange'), args)
   }

@@ -36,7 +36,7 @@ const NO_SHAPE: ShapeIdentity = { id: '', revision: '' }
  * @param place below 0, because jobs granted after it by the same call may have the same slot
  * @param due nothing may hold it, not even limits
  */
-export function unheldJob(
+export function departedJob(
   [fields, id, , , score = '']: FetchedTuple,
   token: string,
   slotUs: number,

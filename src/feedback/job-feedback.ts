@@ -2,7 +2,7 @@ import { checkCallOptions } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
 import { describe } from './describe.ts'
 import { type Feedback, knownScope, SCOPES, type Scope } from './feedback.ts'
-import { soundFeedback } from './sound-findings.ts'
+import { sanitizeFeedback } from './sanitize.ts'
 
 /** Feedback given by a processor. `scope` defaults to the queue, `reason` to "the processor". */
 export type FeedbackInput = Reasoned &
@@ -57,13 +57,13 @@ export function readFeedback(input: FeedbackInput): Feedback {
     const { until, hard = false } = input
     const forMs = until === undefined ? input.forMs : Math.max(0, Number(until) - Date.now())
     if (Number.isNaN(forMs)) throw new InvalidInputError(`until must be a valid date; got ${String(until)}`)
-    return soundFeedback({ kind: 'pause', hard, forMs, ...said }) as Feedback
+    return sanitizeFeedback({ kind: 'pause', hard, forMs, ...said }) as Feedback
   }
   if (input.kind === 'slow') checkSlow(input)
   if (input.kind === 'concurrency' && !(Number.isSafeInteger(input.limit) && input.limit >= 1)) {
     throw new InvalidInputError(`limit must be a whole number >= 1; got ${JSON.stringify(input.limit)}`)
   }
-  return soundFeedback({ ...input, ...said }) as Feedback
+  return sanitizeFeedback({ ...input, ...said }) as Feedback
 }
 
 function checkLength(input: FeedbackInput, name: string): void {

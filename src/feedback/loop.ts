@@ -9,7 +9,7 @@ import { LatencyLimit, type LimitedWorker } from './latency-limit.ts'
 import { GroupOks, NO_OKS, type OkCount, OkReports } from './ok-reports.ts'
 import type { checkFeedbackOptions } from './options.ts'
 import { applyFeedback, encodeFeedbackRequest, type FeedbackReply, type RefusedJob } from './request.ts'
-import { soundFeedback, soundFindings } from './sound-findings.ts'
+import { sanitizeFeedback, sanitizeFindings } from './sanitize.ts'
 import type { CallOutcome, Found } from './source.ts'
 
 /** A worker whose calls are answered. */
@@ -92,7 +92,7 @@ export class FeedbackLoop {
    * Whether {@link returned} must be called. Without a profile, a pause set by a processor must end as well, and a
    * reduced rate must rise again.
    */
-  get hearsReturns(): boolean {
+  get watchesReturns(): boolean {
     return this.#options.source !== undefined || this.#worker.backend.store.memory.stored?.isFed === true
   }
 
@@ -125,7 +125,7 @@ export class FeedbackLoop {
     const onWrong = (error: unknown) => this.#failed(error)
     try {
       const latencyMs = performance.now() - startedMs
-      const found = soundFindings(source.listen(outcome, { receivedAtMs: Date.now(), latencyMs }), onWrong)
+      const found = sanitizeFindings(source.listen(outcome, { receivedAtMs: Date.now(), latencyMs }), onWrong)
       return this.#options.ofGroups ? found.map(ofGroup) : found
     } catch (error) {
       // The processor's own outcome stands: a completed job is not repeated.
@@ -278,5 +278,5 @@ function isPauseQueueError(error: unknown): error is PauseQueueError {
 
 function pauseOf({ retryAfterMs, hard, message }: PauseQueueError): Found {
   const pause = { kind: 'pause', forMs: retryAfterMs, hard, scope: 'queue', source: 'user', reason: message } as const
-  return { feedback: soundFeedback(pause) as Feedback }
+  return { feedback: sanitizeFeedback(pause) as Feedback }
 }

@@ -9,8 +9,8 @@ import { AuditReading } from './audit.ts'
 import { Batch, type BatchClient, tolerant } from './batch.ts'
 import { type InspectorConnection, readClient } from './client.ts'
 import { areAllHeld, conditionsOf } from './conditions.ts'
-import { type CrowdView, compareCrowds, crowdOf, TopList } from './crowd.ts'
 import { explain } from './explain.ts'
+import { compareFillLevels, type FillLevelView, fillLevelOf, TopList } from './fill-level.ts'
 import {
   type GroupDetail,
   type GroupsView,
@@ -153,10 +153,11 @@ export class Inspector {
     checkNames('fullest', names)
     checkArgument(count !== undefined, 'fullest: count', 'a whole number >= 0', count)
     checkWhole('fullest', 'count', count)
-    const top = new TopList(count, compareCrowds)
+    const top = new TopList(count, compareFillLevels)
     for (let from = 0; from < names.length; from += READ_AT_ONCE) {
       const some = names.slice(from, from + READ_AT_ONCE)
-      for (const { name, answers } of await this.#views<CrowdView>(some, 'crowd', {})) top.add(crowdOf(name, answers))
+      for (const { name, answers } of await this.#views<FillLevelView>(some, 'crowd', {}))
+        top.add(fillLevelOf(name, answers))
     }
     return top.sorted().map(({ name }) => name)
   }

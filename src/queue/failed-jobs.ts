@@ -1,6 +1,6 @@
 import { refusalOf } from '../admission/reply.ts'
 import { withRestore } from '../admission/restore.ts'
-import { checkDeadLetterQueue, deadLetterId, deadLetterOf, letterJob } from '../backend/dead-letters.ts'
+import { checkDeadLetterQueue, deadLetterId, deadLetterJob, deadLetterOf } from '../backend/dead-letters.ts'
 import { PlaceLine } from './add-when-free.ts'
 import type { ShapedQueue } from './queue.ts'
 
@@ -9,7 +9,7 @@ export type FailedChange = { readonly kind: 'retry' } | { readonly kind: 'remove
 
 /** Moves it to a queue of dead letters. */
 interface Burial {
-  readonly kind: 'bury'
+  readonly kind: 'deadLetter'
   readonly to: string
 }
 
@@ -26,7 +26,7 @@ export interface MatchingOptions {
   readonly onChanged?: (jobId: string) => void
 }
 
-/** Codes of `lua/verbs/remove-failed.lua` and `lua/verbs/bury-failed.lua`. */
+/** Codes of `lua/verbs/remove-failed.lua` and `lua/verbs/dead-letter-failed.lua`. */
 const UNCHANGED: Readonly<Record<string, Unchanged>> = { 0: 'not failed', '-1': 'child runs', '-2': 'scheduled' }
 
 /** Jobs read at a time. */
@@ -44,7 +44,7 @@ export async function changeFailed(
   change: FailedChange,
 ): Promise<Unchanged | undefined> {
   if (change.kind === 'retry') return retryFailed(queue, jobId)
-  if (change.kind === 'bury') return buryFailed(queue, jobId, change.to)
+  if (change.kind === 'deadLetter') return deadLetterFailed(queue, jobId, change.to)
   const code = (await queue.backend.store.run('remove-failed', [jobId])) as number
   return UNCHANGED[code]
 }
@@ -58,7 +58,7 @@ export async function changeMatching(
   change: FailedChange,
   { failedReason = '', signal, onChanged }: MatchingOptions,
 ): Promise<void> {
-  if (change.kind === 'bury') checkDeadLetterQueue(change.to, queue.name)
+  if (change.kind === 'deadLetter') checkDeadLetterQueue(change.to, queue.name)
   const line = new PlaceLine()
   const { at } = await queue.meter()
   for (let kept = 0; ; ) {
@@ -89,7 +89,7 @@ async function retryFailed({ backend, name }: ShapedQueue, jobId: string): Promi
   return raw[2] === 'retried' ? undefined : 'not failed'
 }
 
-async function buryFailed(queue: ShapedQueue, jobId: string, to: string): Promise<Unchanged | undefined> {
+async function deadLetterFailed(queue: ShapedQueue, jobId: string, to: string): Promise<Unchanged | undefined> {
   checkDeadLetterQueue(to, queue.name)
   const { backend } = queue
   const client = await backend.client
@@ -104,7 +104,7 @@ async function buryFailed(queue: ShapedQueue, jobId: string, to: string): Promis
     throttled: Number(throttled ?? 0),
   })
   const letters = backend.forQueue(to)
-  const { args } = await letters.callToAdd(letterJob(letter), deadLetterId(letter))
+  const { args } = await letters.callToAdd(deadLetterJob(letter), deadLetterId(letter))
   const call = [letters.toKey('meta'), jobId, letter.finishedOn, to, ...args.slice(-3)]
-  return UNCHANGED[(await backend.store.run('bury-failed', call)) as number]
+  return UNCHANGED[(await backend.store.run('dead-letter-failed', call)) as number]
 }

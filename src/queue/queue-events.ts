@@ -6,7 +6,7 @@ import {
   type RedisQueueBackend,
 } from 'bullmq'
 import { checkQueueName } from '../call-options.ts'
-import { tellUnheard } from '../redis/unheard-errors.ts'
+import { warnUnhandled } from '../redis/unhandled-errors.ts'
 
 /**
  * Events of a whole queue, from every process: BullMQ's, and those of its shape. Redis keeps events as text, so numbers
@@ -43,7 +43,7 @@ export class ShapedQueueEvents<ReturnType = any> extends QueueEvents<ReturnType>
     L extends QueueEventsListener<ReturnType> = QueueEventsListener<ReturnType>,
     U extends KeyOf<L> = KeyOf<L>,
   >(event: U, ...args: L[U] extends (...args: infer Args) => void ? Args : never): boolean {
-    if (event === 'error' && this.listenerCount('error') === 0) return tellUnheard(args[0])
+    if (event === 'error' && this.listenerCount('error') === 0) return warnUnhandled(args[0])
     return super.emit(event as never, ...(args as never))
   }
 

@@ -17,7 +17,7 @@ import { GroupedJob } from '../backend/grouped-job.ts'
 import { checkArgument, checkCallOptions, checkQueueName, checkSignal } from '../call-options.ts'
 import { InvalidInputError, isRefusal, UnsupportedOptionError } from '../errors.ts'
 import type { Client } from '../redis/commands.ts'
-import { tellUnheard } from '../redis/unheard-errors.ts'
+import { warnUnhandled } from '../redis/unhandled-errors.ts'
 import { withShapedTelemetry } from '../reports/telemetry.ts'
 import { relayShapeEvents } from '../shape/events.ts'
 import type { GroupFields, GroupOverride } from '../shape/groups.ts'
@@ -403,7 +403,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 
   override emit<U extends keyof ShapedQueueListener>(event: U, ...args: Parameters<ShapedQueueListener[U]>): boolean {
-    if (event === 'error' && this.listenerCount('error') === 0) return tellUnheard(args[0])
+    if (event === 'error' && this.listenerCount('error') === 0) return warnUnhandled(args[0])
     return super.emit(event as never, ...(args as never))
   }
 

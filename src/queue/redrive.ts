@@ -44,7 +44,7 @@ export interface RedriveHost {
 
 /** The outcomes of `lua/verbs/redrive.lua`. */
 type Outcome = 'gone' | 'back' | 'failed' | 'taken' | 'redriven'
-type LetterOutcome = Exclude<Outcome, 'failed'> | 'skipped'
+type DeadLetterOutcome = Exclude<Outcome, 'failed'> | 'skipped'
 
 /** Letters read at a time. */
 const PAGE = 100
@@ -82,7 +82,7 @@ export async function redrive(host: RedriveHost, options: RedriveOptions): Promi
  * Whether a letter stays in the list. If its data is gone, either another redrive removed it, or only its id is left in
  * the list: such an id turns up twice.
  */
-function stays(id: string, outcome: LetterOutcome | undefined, gone: Set<string>): boolean {
+function stays(id: string, outcome: DeadLetterOutcome | undefined, gone: Set<string>): boolean {
   if (outcome !== 'gone') return outcome !== 'redriven' && outcome !== 'back'
   const before = gone.has(id)
   gone.add(id)
@@ -103,7 +103,7 @@ async function redriveOne(
   letterId: string,
   filter: RedriveOptions['filter'],
   signal: AbortSignal | undefined,
-): Promise<LetterOutcome | undefined> {
+): Promise<DeadLetterOutcome | undefined> {
   const stored = await letters.getJobData(letterId)
   if (!stored) return 'gone'
   const letter = readDeadLetter(stored.data)

@@ -28,7 +28,7 @@ const WITH_ONE_KEY = [
   ...['apply-lease', 'grant-leases', 'claim-shards'],
 ]
 /** Those with a second one, of the queue of dead letters. */
-const WITH_TWO_KEYS = ['dead-letter', 'bury-failed', 'redrive']
+const WITH_TWO_KEYS = ['dead-letter', 'dead-letter-failed', 'redrive']
 
 /**
  * All other scripts of BullMQ that change where jobs wait or run, or delete jobs: in a queue with groups the jobs enter and

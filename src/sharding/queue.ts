@@ -13,7 +13,7 @@ import { asUnavailable, DEFAULT_ADMIT_TIMEOUT_MS } from '../queue/unavailable.ts
 import type { PlainCommands } from '../redis/commands.ts'
 import { shardedQueuesKey } from '../redis/keys.ts'
 import { groupKey, shardOf } from '../redis/shards.ts'
-import { tellUnheard } from '../redis/unheard-errors.ts'
+import { warnUnhandled } from '../redis/unhandled-errors.ts'
 import { checkGroupId } from '../shape/groups.ts'
 import type { ShapeField, ShapeOverride } from '../shape/shape.ts'
 import type { Attribution, ShapeConflict, StateLoss } from '../shape/store.ts'
@@ -355,7 +355,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
   #fails(error: Error): void {
     this.#lastError = { error, atMs: performance.now() }
     if (this.listenerCount('error') > 0) this.emit('error', error)
-    else tellUnheard(error)
+    else warnUnhandled(error)
   }
 
   async #inAll(act: (queue: ShapedQueue) => Promise<unknown>): Promise<void> {

@@ -4,7 +4,7 @@ import { ShardCountError } from '../errors.ts'
 import type { FeedbackChange } from '../feedback/request.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
 import { failureKind } from '../redis/failures.ts'
-import { tellUnheard } from '../redis/unheard-errors.ts'
+import { warnUnhandled } from '../redis/unhandled-errors.ts'
 import type { ShapedProcessor, ShapedWorkerListener } from '../worker/options.ts'
 import { MAX_HORIZON } from '../worker/options.ts'
 import { ShapedWorker } from '../worker/worker.ts'
@@ -159,7 +159,7 @@ export class ShardedWorker<DataType = any, ResultType = any> extends EventEmitte
 
   /** As BullMQ does: an error without a listener does not end the program. */
   #emit(event: string, ...args: unknown[]): void {
-    if (event === 'error' && this.listenerCount('error') === 0) tellUnheard(args[0])
+    if (event === 'error' && this.listenerCount('error') === 0) warnUnhandled(args[0])
     else this.emit(event as never, ...(args as never))
   }
 }

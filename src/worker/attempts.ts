@@ -50,13 +50,13 @@ export class Attempts {
     } catch (error) {
       this.#ended()
       if (MOVED.has((error as Error | undefined)?.name ?? '')) throw error
-      await this.#obey(await this.#loop.threw(attempt, error), job, held, error)
+      await this.#applyVerdict(await this.#loop.threw(attempt, error), job, held, error)
       throw error
     } finally {
       listen(job, undefined)
     }
-    if (!this.#loop.hearsReturns) return result
-    await this.#obey(await this.#loop.returned(attempt, result, this.running), job, held, undefined)
+    if (!this.#loop.watchesReturns) return result
+    await this.#applyVerdict(await this.#loop.returned(attempt, result, this.running), job, held, undefined)
     return result
   }
 
@@ -66,7 +66,7 @@ export class Attempts {
     for (const idle of this.#whenIdle.splice(0)) idle()
   }
 
-  async #obey(verdict: Verdict, job: Job, { id, token }: HeldJob, error: unknown): Promise<void> {
+  async #applyVerdict(verdict: Verdict, job: Job, { id, token }: HeldJob, error: unknown): Promise<void> {
     if (verdict.kind in VERDICTS) {
       const { kind, reason, afterMs } = verdict as { kind: keyof typeof VERDICTS; reason: string; afterMs?: number }
       this.#worker.emit('verdict', job, { kind: VERDICTS[kind], reason, ...(afterMs === undefined ? {} : { afterMs }) })

@@ -2,7 +2,7 @@ import { AsyncResource } from 'node:async_hooks'
 import { EventEmitter } from 'node:events'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { EndingLoop, Exchange, Exchanged } from '../departure/exchange.ts'
-import { type HeldJob, heldJobs, startByOf, unheldJob } from '../departure/held-job.ts'
+import { departedJob, type HeldJob, heldJobs, startByOf } from '../departure/held-job.ts'
 import { mostStarted } from '../departure/jobs-per-script.ts'
 import { type DepartureReply, isFetchedTuple } from '../departure/reply.ts'
 import { UncertainClockError } from '../errors.ts'
@@ -332,7 +332,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
           const hereUs = this.#clock.nowUs() ?? Date.now() * 1000
           slotUs = free ? hereUs : (nowUs ?? hereUs)
         }
-        this.#timer.hold(unheldJob(result, token, slotUs, i - ends.length, free))
+        this.#timer.hold(departedJob(result, token, slotUs, i - ends.length, free))
         count += 1
       }
       if (isFetchedTuple(result) || (result as number) >= 0) this.#ended.set(id, fetches)

@@ -1,6 +1,6 @@
 import { Worker } from 'bullmq'
 import type { ShapedBackend } from '../backend/backend.ts'
-import { tellUnheard } from '../redis/unheard-errors.ts'
+import { warnUnhandled } from '../redis/unhandled-errors.ts'
 import type { ShapedWorkerListener } from './options.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: of jobs of any kind
@@ -33,7 +33,7 @@ export abstract class EventfulWorker<D, R, N extends string> extends Worker<D, R
     event: U,
     ...args: Parameters<ShapedWorkerListener<D, R, N>[U]>
   ): boolean {
-    if (event === 'error' && this.listenerCount('error') === 0) return tellUnheard(args[0])
+    if (event === 'error' && this.listenerCount('error') === 0) return warnUnhandled(args[0])
     return super.emit(event as never, ...(args as never))
   }
 }

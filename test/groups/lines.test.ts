@@ -370,9 +370,9 @@ const STEPS = {
     const job = await world.pick(choice, 'failed')
     if (job) await changeFailed(world.queue, job.id as string, { kind: 'retry' })
   },
-  bury: async (world: World, choice: Choice) => {
+  deadLetter: async (world: World, choice: Choice) => {
     const job = await world.pick(choice, 'failed')
-    if (job) await changeFailed(world.queue, job.id as string, { kind: 'bury', to: world.dead })
+    if (job) await changeFailed(world.queue, job.id as string, { kind: 'deadLetter', to: world.dead })
   },
   removeFailed: async (world: World, choice: Choice) => {
     const job = await world.pick(choice, 'failed')
@@ -454,7 +454,7 @@ async function act(world: World, { kind, ...choice }: Choice & { readonly kind: 
 const BRINGING: readonly Kind[] = ['add', 'addBulk', 'flow', 'offer', 'schedule', 'replace', 'deduplicate']
 const OF_WORKERS: readonly Kind[] = [
   ...(['take', 'complete', 'fail', 'backOff', 'giveBack', 'stall'] as const),
-  ...(['retry', 'retryOne', 'retryAll', 'redrive', 'bury', 'removeFailed'] as const),
+  ...(['retry', 'retryOne', 'retryAll', 'redrive', 'deadLetter', 'removeFailed'] as const),
 ]
 const OF_TOOLS = Object.keys(STOCK_STEPS) as Kind[]
 const OTHERS = (Object.keys(STEPS) as Kind[]).filter((kind) => ![...BRINGING, ...OF_WORKERS].includes(kind))

@@ -1,5 +1,5 @@
 import { expect, test, vi } from 'vitest'
-import { compareCrowds, TopList } from '../../src/inspect/crowd.ts'
+import { compareFillLevels, TopList } from '../../src/inspect/fill-level.ts'
 import { Inspector } from '../../src/inspect/index.ts'
 import { many } from '../queue/support.ts'
 import { useRedis } from '../support/redis.ts'
@@ -23,7 +23,7 @@ test('those in which jobs wait come first, the fullest at the top', async () => 
   expect(await inspector.fullest(queues, 10)).toEqual(['full', 'half', 'few', 'open', 'idle'])
   expect(await inspector.fullest(queues, 2)).toEqual(['full', 'half'])
   const statuses = await inspector.status(queues)
-  const sorted = statuses.flatMap((status) => status ?? []).sort(compareCrowds)
+  const sorted = statuses.flatMap((status) => status ?? []).sort(compareFillLevels)
   expect(sorted.map(({ name }) => name)).toEqual(['full', 'half', 'few', 'open', 'idle'])
 })
 

@@ -25,7 +25,7 @@ interface Passed {
 }
 
 /** Processes that use one key of a limit, and what passes. */
-class Crowd {
+class FillLevel {
   readonly passed: Passed[] = []
   readonly #fronts: LocalFront[]
   asked = 0
@@ -127,7 +127,7 @@ test('whatever the processes do, what passes above the limit is within the bound
     nowUs = START_US
     const sync = { intervalMs, share, ...(counted && { processes: count }) }
     const options = { name: 'one', ...rule, sync }
-    const crowd = new Crowd(options, count)
+    const crowd = new FillLevel(options, count)
     const quota = quotaOf(encodeRule(rule))
     for (const { process, wait, cost, times, there, back } of acts) {
       nowUs += Math.floor(wait * intervalMs * 1000)
@@ -159,7 +159,7 @@ test.each([
   '%o with %o: used at the last moment, that much passes together',
   async (rule, sync, startS, { passes, bound }) => {
     const options = { name: 'one', ...rule, sync }
-    const crowd = new Crowd(options, 2)
+    const crowd = new FillLevel(options, 2)
     nowUs = START_US + startS * 1_000_000
     for (const process of [0, 1]) await crowd.take(process, 1, 1)
     expect(crowd.passed).toHaveLength(2)
@@ -168,7 +168,7 @@ test.each([
     expect(crowd.passed.length - 2).toBe(passes)
     expect(overshootBound(options)).toBeCloseTo(bound, 3)
     nowUs = START_US + 100_000_000
-    const late = new Crowd(options, 1)
+    const late = new FillLevel(options, 1)
     await late.take(0, 1, 1)
     // A share that has run out is dropped.
     nowUs += 500_000

@@ -92,7 +92,7 @@ export const ROOMS: readonly Room[] = [
   {
     name: 'feedback',
     of: ['src/feedback'],
-    quick: within('feedback', 'ok-reports sound-findings loop latency review evidence destination'),
+    quick: within('feedback', 'ok-reports sanitize loop latency review evidence destination'),
     wide: ['test/feedback/', 'test/egress/', 'test/groups/feedback', 'test/wrong-arguments', 'test/model/crossings'],
   },
   {

@@ -63,7 +63,7 @@ test('what has not failed is left alone', async () => {
   for (const kind of ['retry', 'remove'] as const) {
     for (const id of ['waits', 'unknown', 'wait']) expect(await changeFailed(queue, id, { kind })).toBe('not failed')
   }
-  expect(await changeFailed(queue, 'waits', { kind: 'bury', to: 'waiting-dead' })).toBe('not failed')
+  expect(await changeFailed(queue, 'waits', { kind: 'deadLetter', to: 'waiting-dead' })).toBe('not failed')
   expect([await queue.getJobState('waits'), await queue.count()]).toEqual(['waiting', 1])
 })
 
@@ -72,9 +72,9 @@ test('whatever is done with a job at the same moment, it is in one place afterwa
   const queue = await queueOfFailed('raced', jobs)
   const dead = await opened('raced-dead', {})
   const calls = jobs.flatMap((id, i) => {
-    const bury = () => changeFailed(queue, id, { kind: 'bury', to: dead.name })
+    const deadLetter = () => changeFailed(queue, id, { kind: 'deadLetter', to: dead.name })
     const retry = () => changeFailed(queue, id, { kind: 'retry' })
-    return (i % 2 === 0 ? [bury, retry, bury] : [retry, bury, retry]).map((call) => call())
+    return (i % 2 === 0 ? [deadLetter, retry, deadLetter] : [retry, deadLetter, retry]).map((call) => call())
   })
   const { errors } = await settled(calls)
   expect(errors).toEqual([])

@@ -495,7 +495,7 @@ const OTHERS: Readonly<Record<string, readonly string[]>> = {
     // Shapes: lua/shape/shapes.lua tells all workers.
     ...['declare-shape', 'restore-shape', 'apply-feedback', 'apply-lease', 'grant-leases'],
     // Jobs that come: lua/gate/wake.lua.
-    ...['dead-letter', 'bury-failed', 'redrive', 'updateJobScheduler'],
+    ...['dead-letter', 'dead-letter-failed', 'redrive', 'updateJobScheduler'],
     ...['moveStalledJobsToWait', 'moveJobFromActiveToWait', 'retryJob', 'removeChildDependency'],
     // Limits: lua/limits/queue-limits.lua and control.lua.
     ...['settle-cost', 'cancel-reservation', 'release-lease'],

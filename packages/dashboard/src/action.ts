@@ -56,15 +56,15 @@ export const actionSchema = z.discriminatedUnion('action', [
     failedReason,
     reason,
   }),
-  z.strictObject({ action: z.literal('dropLetter'), from: deadQueue, letterId: jobId, reason }),
-  z.strictObject({ action: z.literal('dropLetters'), from: deadQueue, failedReason, reason }),
+  z.strictObject({ action: z.literal('dropDeadLetter'), from: deadQueue, letterId: jobId, reason }),
+  z.strictObject({ action: z.literal('dropDeadLetters'), from: deadQueue, failedReason, reason }),
   z.strictObject({ action: z.literal('retryJob'), jobId, reason }),
   z.strictObject({ action: z.literal('removeJob'), jobId, reason }),
-  z.strictObject({ action: z.literal('buryJob'), jobId, to: deadQueue, reason }),
+  z.strictObject({ action: z.literal('deadLetterJob'), jobId, to: deadQueue, reason }),
   z.strictObject({ action: z.literal('promoteJob'), jobId, reason }),
   z.strictObject({ action: z.literal('retryJobs'), failedReason, reason }),
   z.strictObject({ action: z.literal('removeJobs'), failedReason, reason }),
-  z.strictObject({ action: z.literal('buryJobs'), failedReason, to: deadQueue, reason }),
+  z.strictObject({ action: z.literal('deadLetterJobs'), failedReason, to: deadQueue, reason }),
 ])
 
 /** A requested change of a queue, with its reason. */

@@ -35,8 +35,8 @@ export interface Changer {
 
 /** Changes that take as long as there are no places. */
 type BulkAction = Extract<Action, { action: `${string}Jobs` }>
-type LetterAction = Extract<Action, { action: 'redrive' | 'dropLetter' | 'dropLetters' }>
-type ShortAction = Exclude<Action, BulkAction | LetterAction>
+type DeadLetterAction = Extract<Action, { action: 'redrive' | 'dropDeadLetter' | 'dropDeadLetters' }>
+type ShortAction = Exclude<Action, BulkAction | DeadLetterAction>
 
 /** Makes the requested changes. A queue is opened for each change: changes are rare, and nothing stays open. */
 export class QueueChanges {
@@ -56,15 +56,15 @@ export class QueueChanges {
   async make(queueName: string, action: Action, who: Changer): Promise<void> {
     switch (action.action) {
       case 'redrive':
-      case 'dropLetter':
-      case 'dropLetters':
+      case 'dropDeadLetter':
+      case 'dropDeadLetters':
         checkReach(who.identity, action.from)
         checkDeadLetterQueue(action.from, queueName)
         await this.#checkWhole(queueName)
         return this.#changeLetters(queueName, action, who.by)
       case 'retryJobs':
       case 'removeJobs':
-      case 'buryJobs':
+      case 'deadLetterJobs':
         await this.#checkWhole(queueName)
         return this.#changeMatching(queueName, action, who)
       default:
@@ -75,7 +75,7 @@ export class QueueChanges {
   async #changeShort(queueName: string, action: ShortAction, who: Changer): Promise<void> {
     const act = async (queue: ShapedQueue | ShardedQueue) => {
       if (action.action === 'setShape') checkShapeReach(who.identity, action.shape, await queue.getShape())
-      if (action.action === 'buryJob') checkReach(who.identity, action.to)
+      if (action.action === 'deadLetterJob') checkReach(who.identity, action.to)
       await change(queue, action, who.by)
     }
     const { connection, prefix } = this.#options
@@ -109,13 +109,13 @@ export class QueueChanges {
     await this.#long.close()
   }
 
-  async #changeLetters(queueName: string, action: LetterAction, by: string): Promise<void> {
+  async #changeLetters(queueName: string, action: DeadLetterAction, by: string): Promise<void> {
     const { from, reason } = action
-    if (action.action === 'dropLetter') return this.#dropLetter(queueName, action, by)
+    if (action.action === 'dropDeadLetter') return this.#dropDeadLetter(queueName, action, by)
     const { failedReason } = action
-    if (action.action === 'dropLetters') {
+    if (action.action === 'dropDeadLetters') {
       return this.#long.start(queueName, `dead letters of "${from}" are dropped`, (signal) =>
-        this.#dropLetters(queueName, { from, failedReason, signal }, { by, reason }),
+        this.#dropDeadLetters(queueName, { from, failedReason, signal }, { by, reason }),
       )
     }
     const { jobId } = action
@@ -127,28 +127,28 @@ export class QueueChanges {
   }
 
   /** @throws ProblemError 404 */
-  async #dropLetter(
+  async #dropDeadLetter(
     queueName: string,
-    { from, letterId, reason }: Extract<Action, { action: 'dropLetter' }>,
+    { from, letterId, reason }: Extract<Action, { action: 'dropDeadLetter' }>,
     by: string,
   ): Promise<void> {
     // Loaded late, as the queue is.
-    const { dropLetter, findLetter } = await import('sluice/internal')
+    const { dropDeadLetter, findDeadLetter } = await import('sluice/internal')
     const jobId = await this.#with(from, async (letters) => {
-      const letter = await findLetter(letters, letterId)
+      const letter = await findDeadLetter(letters, letterId)
       const isOurs = letter !== undefined && this.#isOf(queueName, letter)
-      return isOurs && (await dropLetter(letters, letterId)) ? letter.id : undefined
+      return isOurs && (await dropDeadLetter(letters, letterId)) ? letter.id : undefined
     })
     if (jobId === undefined) throw new ProblemError(404, 'there is no such dead letter of this queue')
     await this.#note(queueName, { 'dead letter dropped': jobId, in: from }, { by, reason })
   }
 
-  async #dropLetters(
+  async #dropDeadLetters(
     queueName: string,
     { from, failedReason, signal }: { from: string; failedReason: string | undefined; signal: AbortSignal },
     who: Attribution,
   ): Promise<{ dropped: number }> {
-    const { dropLetters } = await import('sluice/internal')
+    const { dropDeadLetters } = await import('sluice/internal')
     let dropped = 0
     const filter = (letter: DeadLetter) =>
       this.#isOf(queueName, letter) && letter.failedReason.includes(failedReason ?? '')
@@ -156,7 +156,7 @@ export class QueueChanges {
       dropped += 1
     }
     try {
-      await this.#with(from, (letters) => dropLetters(letters, { filter, signal, onDropped }))
+      await this.#with(from, (letters) => dropDeadLetters(letters, { filter, signal, onDropped }))
     } finally {
       const which = failedReason === undefined ? {} : { failedReason }
       if (dropped > 0) await this.#note(queueName, { 'dead letters dropped': dropped, in: from, ...which }, who)
@@ -175,7 +175,7 @@ export class QueueChanges {
 
   #changeMatching(queueName: string, action: BulkAction, { by, identity }: Changer): void {
     const { failedReason, reason } = action
-    if (action.action === 'buryJobs') {
+    if (action.action === 'deadLetterJobs') {
       checkReach(identity, action.to)
       checkDeadLetterQueue(action.to, queueName)
     }
@@ -238,7 +238,7 @@ async function change(queue: ShapedQueue | ShardedQueue, action: ShortAction, by
       return changeGroup('each' in queue ? await queue.queueOfGroup(action.group) : queue, action, by)
     case 'retryJob':
     case 'removeJob':
-    case 'buryJob':
+    case 'deadLetterJob':
     case 'promoteJob':
       return changeJob('each' in queue ? await queue.queueOfJob(action.jobId) : queue, action, { by, reason })
   }
@@ -317,13 +317,13 @@ class LongChanges {
   }
 }
 
-type JobAction = Extract<Action, { action: 'retryJob' | 'removeJob' | 'buryJob' | 'promoteJob' }>
+type JobAction = Extract<Action, { action: 'retryJob' | 'removeJob' | 'deadLetterJob' | 'promoteJob' }>
 
 /** How the history names what was done with failed jobs. */
 const DONE: Readonly<Record<FailedChange['kind'], string>> = {
   retry: 'retried',
   remove: 'removed',
-  bury: 'moved to dead letters',
+  deadLetter: 'moved to dead letters',
 }
 
 const WHY_UNCHANGED: Readonly<Record<Unchanged, string>> = {
@@ -356,7 +356,7 @@ async function changeJob(queue: ShapedQueue, action: JobAction, who: Attribution
 
 /** What an action asks for, of one job or of many. */
 function failedChange(
-  action: Extract<Action, { action: `${'retry' | 'remove' | 'bury'}${'Job' | 'Jobs'}` }>,
+  action: Extract<Action, { action: `${'retry' | 'remove' | 'deadLetter'}${'Job' | 'Jobs'}` }>,
 ): FailedChange {
   switch (action.action) {
     case 'retryJob':
@@ -366,7 +366,7 @@ function failedChange(
     case 'removeJobs':
       return { kind: 'remove' }
     default:
-      return { kind: 'bury', to: action.to }
+      return { kind: 'deadLetter', to: action.to }
   }
 }
 

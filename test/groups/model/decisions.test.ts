@@ -88,7 +88,7 @@ const CARELESS = [
   ['grants ahead of a hold', 'pick.hold = runs and s.limited or nil', ''],
   ['gives back what jobs granted ahead were promised', 's.now + math.max(0, s.ahead) - since', 's.now - since'],
   ['gives a group back what was promised', 'math.max(c.now, last) - c.since', 'c.now - c.since'],
-  ['gives a job back by a rate that has changed', 'if unbegun.paid(shape, since, job) then', 'if true then'],
+  ['gives a job back by a rate that has changed', 'if unstarted.paid(shape, since, job) then', 'if true then'],
   ['gives back by a rate that has changed', 'if not settling.under(c, at) then return 0 end', ''],
   ['does not hold a group for what a job cost more', 'settling.move(b, c.now - b.origin, by)', ''],
   ['has another second job', 'return { best.id, best.score, second.id', 'return { best.id, best.score, nil'],

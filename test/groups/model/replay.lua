@@ -11,7 +11,7 @@
   Returns for each operation the job that left and its slot, µs, or 'late', or what else it returns; '' for nothing.
 ]]
 local held_clock = use 'held-clock'
-local unbegun = use 'ends/unbegun'
+local unstarted = use 'ends/unstarted'
 local settling = use 'feedback/settling'
 local group_limits_of = use 'groups/limits-of'
 local group_settings = use 'groups/settings'
@@ -122,9 +122,9 @@ end
 -- As lua/verbs/give-back.lua: it has not started.
 function operations.late(now, id, number)
   local rules, leaving = charged.rules(shape), { [id] = true }
-  local jobs = unbegun.granted(base, rules, leaving)
-  unbegun.refund_limits(base, shape, now, rules, jobs, leaving)
-  unbegun.refund_buckets(base, shape, now, jobs)
+  local jobs = unstarted.granted(base, rules, leaving)
+  unstarted.refund_limits(base, shape, now, rules, jobs, leaving)
+  unstarted.refund_buckets(base, shape, now, jobs)
   return operations.back(now, id, number)
 end
 

@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import type { DeadLetter, ShapedQueue } from 'sluice'
-import { countText, dropLetter, dropLetters, findLetter, plainText, readDeadLetter } from 'sluice/internal'
+import { countText, dropDeadLetter, dropDeadLetters, findDeadLetter, plainText, readDeadLetter } from 'sluice/internal'
 import { addReason, parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
 import { existingQueue, existingStatus } from '../existing-queue.ts'
@@ -82,8 +82,8 @@ function withoutContent({ data: _data, opts: _opts, stacktrace: _trace, ...rest 
 async function show(cli: Cli, name: string, given: string): Promise<void> {
   const queue = await existingQueue(cli, name)
   const letterId = await fullLetterId(queue, given)
-  const letter = await findLetter(queue, letterId)
-  if (!letter) throw noSuchLetter(name, letterId)
+  const letter = await findDeadLetter(queue, letterId)
+  if (!letter) throw noSuchDeadLetter(name, letterId)
   cli.print({ letterId, ...letter }, () => letterText(cli, letter))
 }
 
@@ -136,12 +136,12 @@ async function dropThese(
   const unique = [...new Set(await Promise.all(letterIds.map((id) => fullLetterId(queue, id))))]
   const letters: [id: string, letter: DeadLetter][] = []
   for (const id of unique) {
-    const letter = await findLetter(queue, id)
-    if (!letter) throw noSuchLetter(name, id)
+    const letter = await findDeadLetter(queue, id)
+    if (!letter) throw noSuchDeadLetter(name, id)
     letters.push([id, letter])
   }
   for (const [id, letter] of letters) {
-    await dropLetter(queue, id)
+    await dropDeadLetter(queue, id)
     dropped.set(id, letter)
   }
 }
@@ -154,14 +154,14 @@ async function dropMatching(
 ): Promise<void> {
   const queue = await existingQueue(cli, name)
   const filter = (letter: DeadLetter) => letter.failedReason.includes(failedReason)
-  await dropLetters(queue, { filter, signal: cli.signal, onDropped: (id, letter) => dropped.set(id, letter) })
+  await dropDeadLetters(queue, { filter, signal: cli.signal, onDropped: (id, letter) => dropped.set(id, letter) })
 }
 
 function fullLetterId(queue: ShapedQueue, given: string): Promise<string> {
   return fullId(given, () => queue.getRanges(['waiting'], 0, -1))
 }
 
-function noSuchLetter(name: string, letterId: string): CommandError {
+function noSuchDeadLetter(name: string, letterId: string): CommandError {
   return new CommandError(EXIT_CODES.notFound, `no dead letter "${plainText(letterId)}" in queue "${name}"`)
 }
 

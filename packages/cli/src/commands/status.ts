@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import type { QueueStatus, RedisState } from 'sluice/inspect'
-import { compareCrowds, countText, formatDuration, urgencyOf } from 'sluice/internal'
+import { compareFillLevels, countText, formatDuration, urgencyOf } from 'sluice/internal'
 import { parseQueueName, wholeNumber } from '../arguments.ts'
 import type { AddCommand, Cli } from '../cli.ts'
 import { existingStatus } from '../existing-queue.ts'
@@ -76,7 +76,7 @@ async function showQueues(cli: Cli, redis: RedisState, { limit, all }: StatusOpt
 
 /** Those that need a look first, then the fullest. */
 function compareQueues(one: QueueStatus, other: QueueStatus): number {
-  return urgencyOf(other.conditions) - urgencyOf(one.conditions) || compareCrowds(one, other)
+  return urgencyOf(other.conditions) - urgencyOf(one.conditions) || compareFillLevels(one, other)
 }
 
 /** Prints one object on one line, written as it is read, since there may be very many queues. */

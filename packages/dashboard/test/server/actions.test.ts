@@ -174,26 +174,30 @@ test('failed jobs are removed by their reason, or all', async () => {
 })
 
 test('failed jobs go to the dead letters, one or all with a reason, and come back as they were', async () => {
-  const queue = await shapedQueue(redis, 'bury')
-  const letters = await shapedQueue(redis, 'bury-dead', {})
+  const queue = await shapedQueue(redis, 'deadLetter')
+  const letters = await shapedQueue(redis, 'letters', {})
   const ids = (await failedJobs(queue, ['no user', 'ECONNREFUSED', 'no user'])) as [string, string, string]
   const served = await serve({ ...options, actor: () => 'ada' })
-  const bury = { to: 'bury-dead', reason }
-  expect((await act(served, 'bury', { ...bury, action: 'buryJob', jobId: ids[1] })).status).toBe(204)
+  const where = { to: 'letters', reason }
+  expect((await act(served, 'deadLetter', { ...where, action: 'deadLetterJob', jobId: ids[1] })).status).toBe(204)
   expect([await queue.getJob(ids[1]), await letters.count()]).toEqual([undefined, 1])
-  expect(await jobsTold(served, 'bury')).toMatchObject([{ by: 'ada', change: { 'moved to dead letters': ids[1] } }])
-  expect((await act(served, 'bury', { ...bury, action: 'buryJobs', failedReason: 'no user' })).status).toBe(204)
+  expect(await jobsTold(served, 'deadLetter')).toMatchObject([
+    { by: 'ada', change: { 'moved to dead letters': ids[1] } },
+  ])
+  expect(
+    (await act(served, 'deadLetter', { ...where, action: 'deadLetterJobs', failedReason: 'no user' })).status,
+  ).toBe(204)
   await expect.poll(() => letters.count()).toBe(3)
   await expect.poll(() => queue.getFailedCount()).toBe(0)
-  const { status } = (await (await served.get('api/queues/bury')).json()) as { status: object }
-  expect(status).toMatchObject({ deadLetterQueues: ['bury-dead'] })
-  const { letters: listed } = (await (await served.get('api/queues/bury/dead?from=bury-dead')).json()) as Letters
+  const { status } = (await (await served.get('api/queues/deadLetter')).json()) as { status: object }
+  expect(status).toMatchObject({ deadLetterQueues: ['letters'] })
+  const { letters: listed } = (await (await served.get('api/queues/deadLetter/dead?from=letters')).json()) as Letters
   expect(listed).toMatchObject([{ id: ids[1], failedReason: 'ECONNREFUSED', attemptsMade: 1 }, { id: ids[0] }, {}])
-  const back = { action: 'redrive', from: 'bury-dead', reason }
-  expect((await act(served, 'bury', { ...back, jobId: ids[2] })).status).toBe(204)
+  const back = { action: 'redrive', from: 'letters', reason }
+  expect((await act(served, 'deadLetter', { ...back, jobId: ids[2] })).status).toBe(204)
   await expect.poll(() => queue.getJobState(ids[2])).toBe('waiting')
   await expect.poll(() => letters.count()).toBe(2)
-  await expect.poll(async () => (await act(served, 'bury', { ...back, failedReason: 'ECONN' })).status).toBe(204)
+  await expect.poll(async () => (await act(served, 'deadLetter', { ...back, failedReason: 'ECONN' })).status).toBe(204)
   await expect.poll(() => queue.getJobState(ids[1])).toBe('waiting')
   const job = await queue.getJob(ids[1])
   expect([job?.data, job?.attemptsMade]).toEqual(['ECONNREFUSED', 0])
@@ -250,8 +254,8 @@ test('a delayed job is promoted, also in a full queue, and no other is', async (
 test.each(['nobody', 'wait', 'meta', 'failed', '../promote:1'])('%s is no job to be changed', async (jobId) => {
   await shapedQueue(redis, 'nobody')
   const served = await serve(options)
-  for (const action of ['retryJob', 'removeJob', 'promoteJob', 'buryJob']) {
-    const to = action === 'buryJob' ? { to: 'dead' } : {}
+  for (const action of ['retryJob', 'removeJob', 'promoteJob', 'deadLetterJob']) {
+    const to = action === 'deadLetterJob' ? { to: 'dead' } : {}
     expect((await act(served, 'nobody', { action, jobId, ...to, reason })).status).toBe(404)
   }
   expect(await jobsTold(served, 'nobody')).toEqual([])
@@ -338,11 +342,11 @@ test('dead letters of the queue are dropped, one or all whose reason matches, an
   const left = async () => (await letters.getJobs(['waiting'])).map((job) => job.id).toSorted()
   const served = await serve(options)
   const drop = { from: 'drop-dead', reason }
-  const one = (letterId: string) => act(served, 'drop', { action: 'dropLetter', letterId, ...drop })
+  const one = (letterId: string) => act(served, 'drop', { action: 'dropDeadLetter', letterId, ...drop })
   expect((await one('la')).status).toBe(204)
   expect([(await one('la')).status, (await one('le')).status]).toEqual([404, 404])
   expect(await left()).toEqual(['lb', 'lc', 'ld', 'le'])
-  const matching = { action: 'dropLetters', failedReason: 'no user', ...drop }
+  const matching = { action: 'dropDeadLetters', failedReason: 'no user', ...drop }
   expect((await act(served, 'drop', matching)).status).toBe(204)
   await expect.poll(left).toEqual(['ld', 'le'])
   const history = async () => {
@@ -384,8 +388,8 @@ test.each<[object, RegExp]>([
   [{ action: 'pause', reason: 'x'.repeat(501) }, /at most 500/],
   [{ action: 'redrive', from: 'wrong', reason }, /a queue other than/],
   [{ action: 'redrive', from: 'a:b', reason }, /without ':'/],
-  [{ action: 'buryJobs', to: 'wrong', reason }, /a queue other than/],
-  [{ action: 'buryJobs', reason }, /to: expected the name of a queue/],
+  [{ action: 'deadLetterJobs', to: 'wrong', reason }, /a queue other than/],
+  [{ action: 'deadLetterJobs', reason }, /to: expected the name of a queue/],
   [{ action: 'retryJobs', failedReason: '', reason }, /failedReason: expected a text/],
   [{ action: 'pauseGroup', group: 'acme', reason }, /has no groups/],
   [{ action: 'pauseGroup', group: '', reason }, /1 to 256 bytes/],

@@ -135,15 +135,15 @@ const ACTIONS: Readonly<Record<string, Readonly<Record<string, readonly Fill[]>>
     jobId: [['secret-id', 204]],
     failedReason: [['no', 204]],
   },
-  dropLetter: { from: [['mine-dead', 404], ...ALL_FROM.slice(2)], letterId: NO_JOBS },
-  dropLetters: { from: [['mine-dead', 204], ...ALL_FROM.slice(2)], failedReason: [['no', 204]] },
+  dropDeadLetter: { from: [['mine-dead', 404], ...ALL_FROM.slice(2)], letterId: NO_JOBS },
+  dropDeadLetters: { from: [['mine-dead', 204], ...ALL_FROM.slice(2)], failedReason: [['no', 204]] },
   retryJob: { jobId: NO_JOBS },
   removeJob: { jobId: NO_JOBS },
-  buryJob: { jobId: NO_JOBS, to: [['mine-dead', 404], ...ALL_FROM.slice(2)] },
+  deadLetterJob: { jobId: NO_JOBS, to: [['mine-dead', 404], ...ALL_FROM.slice(2)] },
   promoteJob: { jobId: NO_JOBS },
   retryJobs: { failedReason: [['no', 204]] },
   removeJobs: { failedReason: [['no', 204]] },
-  buryJobs: { failedReason: [['no', 204]], to: [['mine-dead', 204], ...ALL_FROM.slice(2)] },
+  deadLetterJobs: { failedReason: [['no', 204]], to: [['mine-dead', 204], ...ALL_FROM.slice(2)] },
 }
 /** What makes an action whole beside the field that is tried. */
 const REST: Readonly<Record<string, object>> = {
@@ -154,13 +154,13 @@ const REST: Readonly<Record<string, object>> = {
   resumeGroup: { group: 'acme' },
   setMode: { mode: 'shadow' },
   redrive: { from: 'mine-dead' },
-  dropLetter: { from: 'mine-dead', letterId: 'secret-id' },
-  dropLetters: { from: 'mine-dead' },
-  buryJob: { jobId: 'secret-id', to: 'mine-dead' },
-  buryJobs: { to: 'mine-dead' },
+  dropDeadLetter: { from: 'mine-dead', letterId: 'secret-id' },
+  dropDeadLetters: { from: 'mine-dead' },
+  deadLetterJob: { jobId: 'secret-id', to: 'mine-dead' },
+  deadLetterJobs: { to: 'mine-dead' },
 }
 
-const LONG = ['redrive', 'dropLetters', 'retryJobs', 'removeJobs', 'buryJobs']
+const LONG = ['redrive', 'dropDeadLetters', 'retryJobs', 'removeJobs', 'deadLetterJobs']
 
 /** A queue that is none of the token's. */
 async function otherQueue(): Promise<ShapedQueue> {

@@ -27,7 +27,7 @@ const CHANGES = /** @type {const} */ ([
   },
   {
     label: 'All to dead letters',
-    action: 'buryJobs',
+    action: 'deadLetterJobs',
     button: 'Move',
     note: 'Moves them out of this queue. A redrive puts them back with all their attempts.',
     done: 'The jobs are being moved.',
@@ -59,7 +59,7 @@ export class FailedActions {
     const { failedReason, count, deadQueues } = this.#chosen()
     const which = failedReason === '' ? '' : ` whose reason contains “${failedReason}”`
     const jobs = count === undefined ? 'Failed jobs' : plural(count, 'failed job')
-    const to = action === 'buryJobs' ? deadQueueField('Queue of dead letters', deadQueues) : undefined
+    const to = action === 'deadLetterJobs' ? deadQueueField('Queue of dead letters', deadQueues) : undefined
     openAction(this.#queue, {
       title: `${button} ${jobs}`,
       note: `${jobs}${which}. ${note}`,

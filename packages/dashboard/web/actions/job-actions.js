@@ -23,7 +23,7 @@ const CHANGES = /** @type {const} */ ([
     state: 'failed',
     label: 'To dead letters',
     button: 'Move',
-    action: 'buryJob',
+    action: 'deadLetterJob',
     note: 'Moves the job out of this queue. A redrive puts it back with all its attempts.',
     done: 'The job is a dead letter.',
   },
@@ -73,7 +73,7 @@ export class JobActions {
  * @param {readonly string[]} deadQueues
  */
 function open(queue, jobId, { button, action, note, done }, deadQueues) {
-  const to = action === 'buryJob' ? deadQueueField('Queue of dead letters', deadQueues) : undefined
+  const to = action === 'deadLetterJob' ? deadQueueField('Queue of dead letters', deadQueues) : undefined
   openAction(queue, {
     title: `${button} job ${jobId}`,
     ...{ note, button, done },

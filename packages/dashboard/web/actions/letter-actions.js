@@ -50,7 +50,7 @@ export function openDrop(queue, from, onDone) {
     button: 'Drop',
     done: 'The dead letters are being dropped.',
     fields: [field('Only those whose reason contains', reason, 'Empty: all of them.')],
-    action: () => ({ action: 'dropLetters', from, ...reasonOf(reason.value) }),
+    action: () => ({ action: 'dropDeadLetters', from, ...reasonOf(reason.value) }),
     onDone,
   })
 }
@@ -67,7 +67,7 @@ export function openDropOf(queue, from, { letter: { id, letterId }, onDone }) {
     note: 'Deletes the dead letter, and what is left of its job. It cannot be brought back.',
     button: 'Drop',
     done: 'The dead letter is dropped.',
-    action: () => ({ action: 'dropLetter', from, letterId }),
+    action: () => ({ action: 'dropDeadLetter', from, letterId }),
     onDone,
   })
 }

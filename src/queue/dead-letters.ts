@@ -17,7 +17,7 @@ const PAGE = 100
  * The letter in a job of a queue of dead letters.
  * @returns undefined if there is no such job, or it holds none
  */
-export async function findLetter(letters: ShapedQueue, letterId: string): Promise<DeadLetter | undefined> {
+export async function findDeadLetter(letters: ShapedQueue, letterId: string): Promise<DeadLetter | undefined> {
   const job = await letters.getJob(letterId)
   return job && readDeadLetter(JSON.stringify(job.data))
 }
@@ -26,12 +26,12 @@ export async function findLetter(letters: ShapedQueue, letterId: string): Promis
  * Drops one letter, and with it what is left of its job.
  * @returns whether it was there
  */
-export async function dropLetter(letters: ShapedQueue, letterId: string): Promise<boolean> {
+export async function dropDeadLetter(letters: ShapedQueue, letterId: string): Promise<boolean> {
   return (await letters.remove(letterId)) === 1
 }
 
 /** Drops letters, the oldest first. Jobs that hold no letter are left alone. */
-export async function dropLetters(letters: ShapedQueue, { filter, signal, onDropped }: DropOptions): Promise<void> {
+export async function dropDeadLetters(letters: ShapedQueue, { filter, signal, onDropped }: DropOptions): Promise<void> {
   for (let kept = 0; ; ) {
     const jobs = await letters.getJobs(['waiting'], kept, kept + PAGE - 1, true)
     if (jobs.length === 0) return
@@ -42,7 +42,7 @@ export async function dropLetters(letters: ShapedQueue, { filter, signal, onDrop
       signal?.throwIfAborted()
       // A letter that has left meanwhile holds no position either.
       kept -= 1
-      if (await dropLetter(letters, job.id as string)) onDropped(job.id as string, letter)
+      if (await dropDeadLetter(letters, job.id as string)) onDropped(job.id as string, letter)
     }
   }
 }

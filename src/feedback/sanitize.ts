@@ -12,7 +12,7 @@ const LEAST_FACTOR = 0.001
  * limit without a number becomes a pause without a duration.
  * @param onWrong receives an error for each invalid finding
  */
-export function soundFindings(found: unknown, onWrong: (error: InvalidInputError) => void): readonly Found[] {
+export function sanitizeFindings(found: unknown, onWrong: (error: InvalidInputError) => void): readonly Found[] {
   if (!Array.isArray(found)) {
     onWrong(new InvalidInputError(`a feedback source must return a list of findings; got ${describe(found)}`))
     return []
@@ -22,7 +22,7 @@ export function soundFindings(found: unknown, onWrong: (error: InvalidInputError
       onWrong(new InvalidInputError(`scope must be ${SCOPES}; got ${describe(one?.feedback?.scope)}`))
       return []
     }
-    const feedback = soundFeedback(one?.feedback)
+    const feedback = sanitizeFeedback(one?.feedback)
     const target = typeof one?.target === 'string' ? { target: one.target } : {}
     if (feedback) return { feedback, ...(one?.rule && { rule: one.rule }), ...target }
     onWrong(new InvalidInputError(`a finding must be { feedback } with a known kind; got ${describe(one)}`))
@@ -31,7 +31,7 @@ export function soundFindings(found: unknown, onWrong: (error: InvalidInputError
 }
 
 /** One finding's feedback, or undefined if its kind is unknown. */
-export function soundFeedback(given: Feedback | null | undefined): Feedback | undefined {
+export function sanitizeFeedback(given: Feedback | null | undefined): Feedback | undefined {
   if (typeof given !== 'object' || given === null) return undefined
   const said = {
     scope: knownScope(given.scope) ?? 'queue',

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { soundFindings } from '../../src/feedback/sound-findings.ts'
+import { sanitizeFindings } from '../../src/feedback/sanitize.ts'
 import { said } from './support/told.ts'
 
 const DAY_MS = 86_400_000
@@ -49,5 +49,5 @@ test.each([
   ],
 ] as const)('%j is taken as %j', (given, found) => {
   const onWrong = (error: Error) => expect(error).toBeUndefined()
-  expect(soundFindings([{ feedback: { ...given, ...said } }], onWrong)).toEqual([{ feedback: { ...found, ...said } }])
+  expect(sanitizeFindings([{ feedback: { ...given, ...said } }], onWrong)).toEqual([{ feedback: { ...found, ...said } }])
 })

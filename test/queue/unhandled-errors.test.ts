@@ -1,7 +1,7 @@
 import type { EventEmitter } from 'node:events'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { ShapedQueue, ShapedQueueEvents, ShapedWorker } from '../../src/index.ts'
-import { tellUnheard } from '../../src/redis/unheard-errors.ts'
+import { warnUnhandled } from '../../src/redis/unhandled-errors.ts'
 import { useRedis } from '../support/redis.ts'
 
 const redis = useRedis(import.meta.url)
@@ -59,13 +59,13 @@ test('the two addresses of localhost are named; other errors are printed as they
   const refused = ['::1', '127.0.0.1'].map((address) => new Error(`connect ECONNREFUSED ${address}:2`))
   const passed = async (ms: number) => {
     vi.advanceTimersByTime(ms)
-    expect(tellUnheard(new AggregateError(refused))).toBe(false)
+    expect(warnUnhandled(new AggregateError(refused))).toBe(false)
     await new Promise((resolve) => process.nextTick(resolve))
     return warnings.length
   }
   expect([await passed(0), await passed(59_999), await passed(1)]).toEqual([1, 1, 2])
   expect(warnings[0]?.message).toContain('connect ECONNREFUSED ::1:2, connect ECONNREFUSED 127.0.0.1:2')
   const other = new Error('ERR value is not an integer')
-  tellUnheard(other)
+  warnUnhandled(other)
   expect(stacks.mock.calls).toEqual([[other]])
 })

@@ -15,17 +15,17 @@ local shapes = use 'shape/shapes'
 -- had. Slots that were granted behind it keep their distance. A window that begins with its first unit (align 'first')
 -- must not begin with such a job: the downstream's own window begins with the next one. Places of a limit on running
 -- jobs follow the lock of the job. Called before the jobs go back.
-local unbegun = {}
+local unstarted = {}
 
 -- Jobs are read in chunks of this size, the last granted first.
-unbegun.CHUNK, unbegun.MOST = 64, 1024
+unstarted.CHUNK, unstarted.MOST = 64, 1024
 -- So many entries of logs may be read and written by a call, of all limits together. What is charged behind more of them
 -- is not given back: others would wait for Redis meanwhile.
-unbegun.ENTRIES = 500
+unstarted.ENTRIES = 500
 
 -- A job that was charged when it was granted, nil if it was not: {id, slot, cost, costs, group, attempt}. rules: the name
 -- of the limits now; ruled: whether it was charged under these
-function unbegun.job(base, id, rules)
+function unstarted.job(base, id, rules)
   local job = redis.call('HMGET', base .. id, 'departure', 'opts', 'processedOn', 'defa', 'charged', 'ats')
   local slot = tonumber(job[1]) or 0
   -- Otherwise the slot is that of an attempt before. One that will only be failed was not charged.
@@ -38,14 +38,14 @@ function unbegun.job(base, id, rules)
 end
 
 -- Whether a job was certainly charged under a limit, as it is now.
-function unbegun.counts(l, job)
+function unstarted.counts(l, job)
   if not job.ruled or l.mode ~= 'enforce' or not l.verbs.take_back then return false end
   return charged.under(job.slot, charged.since(l), 0)
 end
 
 -- What a running job has taken of a limit by now, nil if it is not known when it began to: a job that was to take nothing
 -- was charged since.
-function unbegun.taken(base, l, job)
+function unstarted.taken(base, l, job)
   local cost = queue_limits.cost(l, job.cost, job.costs)
   local field = job.attempt .. ':' .. as_text.us(job.slot) .. ':' .. (l.unit or '')
   local settled = tonumber(redis.call('HGET', base .. 'meta:settled:' .. job.id, field) or nil)
@@ -55,15 +55,15 @@ end
 
 -- The running jobs that were charged, read once for all limits and only as far as they are asked for. Returns a function
 -- for the i-th of them, or of those of a group; nil behind the last one that is looked at.
-function unbegun.running(base, rules)
+function unstarted.running(base, rules)
   local all, own, read, whole = {}, {}, 0, false
 
   local function read_more()
-    local ids = redis.call('LRANGE', base .. 'active', read, read + unbegun.CHUNK - 1)
-    read = read + unbegun.CHUNK
-    whole = #ids < unbegun.CHUNK or read >= unbegun.MOST
+    local ids = redis.call('LRANGE', base .. 'active', read, read + unstarted.CHUNK - 1)
+    read = read + unstarted.CHUNK
+    whole = #ids < unstarted.CHUNK or read >= unstarted.MOST
     for _, id in ipairs(ids) do
-      local job = unbegun.job(base, id, rules)
+      local job = unstarted.job(base, id, rules)
       if job then
         own[job.group] = own[job.group] or {}
         all[#all + 1], own[job.group][#own[job.group] + 1] = job, job
@@ -82,12 +82,12 @@ end
 
 -- The running jobs that took units of the window, each {id, slot, cost}, but not those that gave them back (given): only
 -- if no job is missing, else nil. Jobs that have ended are no longer known.
-function unbegun.charged(base, part, running, given)
+function unstarted.charged(base, part, running, given)
   local found, sum, l, s, i = {}, 0, part.l, part.s, 1
   local job = running(i, part.group)
   while job do
-    if not given[job.id] and job.slot >= s.start and job.slot < s.finish and unbegun.counts(l, job) then
-      local cost = unbegun.taken(base, l, job)
+    if not given[job.id] and job.slot >= s.start and job.slot < s.finish and unstarted.counts(l, job) then
+      local cost = unstarted.taken(base, l, job)
       if not cost then return nil end
       -- One that takes nothing begins no window.
       if cost > 0 then found[#found + 1] = { id = job.id, slot = job.slot, cost = cost } end
@@ -101,9 +101,9 @@ end
 
 -- Some that began the window go back, and others were charged in it later: it begins with the first of these, if all of
 -- them are known. Returns whether anything was given back.
-function unbegun.leave(base, part, running, leaving, given)
+function unstarted.leave(base, part, running, leaving, given)
   local used, opening, start = 0, 0, nil
-  local found = unbegun.charged(base, part, running, given)
+  local found = unstarted.charged(base, part, running, given)
   for _, job in ipairs(found or {}) do
     if not leaving[job.id] then
       if not start or job.slot < start then start, opening = job.slot, 0 end
@@ -117,19 +117,19 @@ function unbegun.leave(base, part, running, leaving, given)
 end
 
 -- The jobs that go back and were charged when they were granted, the last slot first.
-function unbegun.granted(base, rules, leaving)
+function unstarted.granted(base, rules, leaving)
   local jobs = {}
-  for id in pairs(leaving) do jobs[#jobs + 1] = unbegun.job(base, id, rules) end
+  for id in pairs(leaving) do jobs[#jobs + 1] = unstarted.job(base, id, rules) end
   table.sort(jobs, function(a, b) return a.slot > b.slot end)
   return jobs
 end
 
 -- Gives a limit the units of its jobs back. Returns whether it has.
-function unbegun.refund(base, part, running, jobs, leaving, budget)
+function unstarted.refund(base, part, running, jobs, leaving, budget)
   local l, given, changed, first = part.l, {}, false, false
   for _, job in ipairs(jobs) do
     local cost = queue_limits.cost(l, job.cost, job.costs)
-    if cost > 0 and unbegun.counts(l, job) then
+    if cost > 0 and unstarted.counts(l, job) then
       if l.verbs.take_back(part.s, l, cost, job.slot, budget) then
         given[job.id], changed = true, true
       else
@@ -137,7 +137,7 @@ function unbegun.refund(base, part, running, jobs, leaving, budget)
       end
     end
   end
-  changed = (first and unbegun.leave(base, part, running, leaving, given)) or changed
+  changed = (first and unstarted.leave(base, part, running, leaving, given)) or changed
   if not changed then return false end
   l.verbs.save(part.s, l)
   if l.shared then limit_control.call_others(l.control, base) end
@@ -145,20 +145,20 @@ function unbegun.refund(base, part, running, jobs, leaving, budget)
 end
 
 -- Whether a job was certainly charged at a rate in force since `since` (µs), under the mode and limits of now.
-function unbegun.paid(shape, since, job)
+function unstarted.paid(shape, since, job)
   return charged.under(job.slot, math.max(since, shape.rules_at), tonumber(shape.id) or 0)
 end
 
 -- Gives the buckets of groups back what was charged for their last slots. Before these, others may have been granted in
 -- between: those would be granted twice.
-function unbegun.refund_buckets(base, shape, now, jobs)
+function unstarted.refund_buckets(base, shape, now, jobs)
   local g, units = queue_groups.open(base, shape, now), {}
   for _, job in ipairs(jobs) do
     local group = job.group
     if group ~= '' and job.slot == g:last_slot(group) then
       g:end_own(group)
       local since = g:in_force_since(group, g:settings(group))
-      if unbegun.paid(shape, since, job) then units[group] = (units[group] or 0) + job.cost end
+      if unstarted.paid(shape, since, job) then units[group] = (units[group] or 0) + job.cost end
     end
   end
   for group, cost in pairs(units) do
@@ -174,11 +174,11 @@ function unbegun.refund_buckets(base, shape, now, jobs)
 end
 
 -- The same for the bucket of the queue. Returns how many jobs had its last slot.
-function unbegun.refund_meter(base, shape, jobs)
+function unstarted.refund_meter(base, shape, jobs)
   local m, count = shape.interval and meter.stored(base), 0
   if not m then return 0 end
   for _, job in ipairs(jobs) do
-    if job.slot == m.origin + math.ceil(m.last) and unbegun.paid(shape, shape.changed_at, job) then
+    if job.slot == m.origin + math.ceil(m.last) and unstarted.paid(shape, shape.changed_at, job) then
       bucket.refund(m, bucket.ceil(job.cost * m.interval), m.last)
       count = count + 1
     end
@@ -188,10 +188,10 @@ function unbegun.refund_meter(base, shape, jobs)
 end
 
 -- Gives limits their units back.
-function unbegun.refund_limits(base, shape, now, rules, jobs, leaving)
-  local running, budget = unbegun.running(base, rules), { entries = unbegun.ENTRIES }
+function unstarted.refund_limits(base, shape, now, rules, jobs, leaving)
+  local running, budget = unstarted.running(base, rules), { entries = unstarted.ENTRIES }
   for _, part in ipairs(shape.limits and queue_limits.open(shape, base, now) or {}) do
-    unbegun.refund(base, part, running, jobs, leaving, budget)
+    unstarted.refund(base, part, running, jobs, leaving, budget)
   end
   local own = group_limits_of(base, shape, now)
   if not own then return end
@@ -203,16 +203,16 @@ function unbegun.refund_limits(base, shape, now, rules, jobs, leaving)
   for group, members in pairs(by_group) do
     local changed = false
     for _, part in ipairs(own.open(group)) do
-      changed = unbegun.refund(base, part, running, members, leaving, budget) or changed
+      changed = unstarted.refund(base, part, running, members, leaving, budget) or changed
     end
     if changed then g:release(group, 'limited') end
   end
   g:save()
 end
 
--- leaving: the ids of the jobs that go back, each true. Returns the shape and the jobs, for unbegun.refund_meter; nil if
+-- leaving: the ids of the jobs that go back, each true. Returns the shape and the jobs, for unstarted.refund_meter; nil if
 -- nothing was charged.
-function unbegun.give_back(base, leaving)
+function unstarted.give_back(base, leaving)
   local key = base .. 'meta:shape'
   local f = redis.call('HMGET', key, 'limits', 'groups', 'interval')
   if not (f[1] or f[2] or f[3]) or next(leaving) == nil then return nil end
@@ -220,10 +220,10 @@ function unbegun.give_back(base, leaving)
   local shape = shapes.load(key, base, now)
   if not (shape and shape.mode == 'enforce') then return nil end
   local rules = charged.rules(shape)
-  local jobs = unbegun.granted(base, rules, leaving)
-  if shape.limits or shape.group_limits then unbegun.refund_limits(base, shape, now, rules, jobs, leaving) end
-  if shape.groups then unbegun.refund_buckets(base, shape, now, jobs) end
+  local jobs = unstarted.granted(base, rules, leaving)
+  if shape.limits or shape.group_limits then unstarted.refund_limits(base, shape, now, rules, jobs, leaving) end
+  if shape.groups then unstarted.refund_buckets(base, shape, now, jobs) end
   return shape, jobs
 end
 
-return unbegun
+return unstarted

@@ -13,7 +13,7 @@ const toldAtMs = new Map<string, number>()
  * line; other errors are printed as they are, as BullMQ does.
  * @returns that no one listened, as `emit` does
  */
-export function tellUnheard(error: unknown): false {
+export function warnUnhandled(error: unknown): false {
   const text = textOf(error)
   if (failureKind(new Error(text)) !== 'connection') {
     console.error(error)

@@ -1,7 +1,7 @@
 import type { PartAnswer } from './parts.ts'
 
 /** How full a queue is, by a few cheap counts: delayed jobs beyond a horizon count too. */
-export interface Crowd {
+export interface FillLevel {
   readonly name: string
   /** Jobs that wait to leave. */
   readonly waiting: number
@@ -11,17 +11,17 @@ export interface Crowd {
 }
 
 /** What `lua/views/queue.lua` returns for it. */
-export type CrowdView = Omit<Crowd, 'name' | 'capacity'> & { readonly capacity?: number }
+export type FillLevelView = Omit<FillLevel, 'name' | 'capacity'> & { readonly capacity?: number }
 
 /** @param answers of its head, which has the capacity, and its shards, or of a queue without shards; what is unread is 0 */
-export function crowdOf(name: string, answers: readonly PartAnswer<CrowdView | undefined>[]): Crowd {
+export function fillLevelOf(name: string, answers: readonly PartAnswer<FillLevelView | undefined>[]): FillLevel {
   const parts = answers.map((answer) => ('value' in answer ? answer.value : undefined))
   const sum = (of: 'waiting' | 'depth') => parts.reduce((total, part) => total + (part?.[of] ?? 0), 0)
   return { name, waiting: sum('waiting'), depth: sum('depth'), capacity: parts[0]?.capacity }
 }
 
 /** Queues with waiting jobs first, then the fullest first: negative where `one` comes before `other`. */
-export function compareCrowds(one: Crowd, other: Crowd): number {
+export function compareFillLevels(one: FillLevel, other: FillLevel): number {
   return (
     Number(other.waiting > 0) - Number(one.waiting > 0) ||
     share(other) - share(one) ||
@@ -30,7 +30,7 @@ export function compareCrowds(one: Crowd, other: Crowd): number {
   )
 }
 
-function share({ depth, capacity }: Crowd): number {
+function share({ depth, capacity }: FillLevel): number {
   return capacity === undefined ? 0 : depth / capacity
 }
 

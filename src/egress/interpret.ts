@@ -6,7 +6,7 @@ import type { Effect, Rule } from './rule-options.ts'
 import { type CompiledRule, matchRule } from './rules.ts'
 
 /** How a profile reads answers. */
-export interface Reading {
+export interface InterpretOptions {
   readonly dialect: Dialect
   /** Checked before the dialect: the first that matches replaces it. */
   readonly rules: readonly Rule[]
@@ -17,7 +17,7 @@ export interface Reading {
  * after a number of matches, the dialect's findings are added: until then, only they take effect.
  * @throws InvalidRuleError if the rules were not checked before
  */
-export function interpret(answer: Answer, { dialect, rules }: Reading): readonly Found[] {
+export function interpret(answer: Answer, { dialect, rules }: InterpretOptions): readonly Found[] {
   const rule = matchRule(rules, answer)
   if (rule && !rule.effect) return []
   const found = dialect(answer)

@@ -1,4 +1,4 @@
-import type { Answer, Batch } from './batch.ts'
+import type { Batch, Deferred } from './batch.ts'
 import type { AuditEntry } from './queue-status.ts'
 import { type StreamReply, streamEntries } from './stream.ts'
 
@@ -29,8 +29,8 @@ type Settled = readonly [
 
 /** The departures that `shape.audit` recorded, in the order in which they were granted. */
 export class AuditReading {
-  readonly #granted: Answer<StreamReply>
-  readonly #started: Answer<StreamReply>
+  readonly #granted: Deferred<StreamReply>
+  readonly #started: Deferred<StreamReply>
 
   constructor(base: string, batch: Batch) {
     this.#granted = batch.add('xrange', `${base}meta:audit`, '-', '+')

@@ -5,7 +5,7 @@ import { withinMs } from '../redis/deadlines.ts'
 export type BatchClient = Redis | Cluster
 
 /** Redis's reply to a command, available once the batch has run; throws the error if the command failed. */
-export type Answer<T> = () => T
+export type Deferred<T> = () => T
 
 type Command = readonly [name: string, ...args: (string | number)[]]
 
@@ -32,13 +32,13 @@ export class Batch {
   }
 
   /** @param command its name in lower case, by which ioredis decodes the reply, and its arguments */
-  add<T>(...command: Command): Answer<T> {
+  add<T>(...command: Command): Deferred<T> {
     const index = this.#commands.push(command) - 1
     return () => this.#answer(index) as T
   }
 
   /** A script that writes nothing. args: the number of its keys, these, and the others */
-  addScript<T>(text: string, sha: string, args: readonly (string | number)[]): Answer<T> {
+  addScript<T>(text: string, sha: string, args: readonly (string | number)[]): Deferred<T> {
     this.#scripts.set(this.#commands.length, ['eval_ro', text, ...args])
     return this.add('evalsha_ro', sha, ...args)
   }
@@ -111,7 +111,7 @@ function isUnknownScript(reply: unknown): boolean {
 }
 
 /** Redis's reply, or undefined where it refused the command. */
-export function tolerant<T>(answer: Answer<T>): T | undefined {
+export function tolerant<T>(answer: Deferred<T>): T | undefined {
   try {
     return answer()
   } catch (error) {

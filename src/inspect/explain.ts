@@ -1,7 +1,7 @@
 import { dateOfUs, groupStateOf } from '../queue/groups.ts'
 import { decodeGroups } from '../shape/groups.ts'
 import { StoredShape } from '../shape/stored.ts'
-import { type Answer, Batch, type BatchClient } from './batch.ts'
+import { Batch, type BatchClient, type Deferred } from './batch.ts'
 import { drainPace } from './drain-pace.ts'
 import { groupHolders } from './group-holders.ts'
 import { HistoryReading } from './history.ts'
@@ -168,7 +168,7 @@ function estimated({ job, view, shape, group: place, status }: Found, samples: r
 
 /** BullMQ's latest events since a time. */
 class QueueEventsReading {
-  readonly #events: Answer<StreamReply>
+  readonly #events: Deferred<StreamReply>
 
   /** @param sinceMs on Redis's clock */
   constructor(base: string, sinceMs: number, batch: Batch) {

@@ -1,4 +1,4 @@
-import type { Answer, Batch } from './batch.ts'
+import type { Batch, Deferred } from './batch.ts'
 import type { HistoryEntry } from './queue-status.ts'
 import { compareIds, parsedObject, type StreamEntry, type StreamReply, streamEntries } from './stream.ts'
 
@@ -17,8 +17,8 @@ export interface HistoryOptions {
 /** Changes by operators, and feedback of the downstream, which has its own stream: both, newest first. */
 export class HistoryReading {
   readonly #count: number
-  readonly #changes: Answer<StreamReply>
-  readonly #feedback: Answer<StreamReply>
+  readonly #changes: Deferred<StreamReply>
+  readonly #feedback: Deferred<StreamReply>
 
   constructor(base: string, batch: Batch, { count = 100, after }: HistoryOptions = {}) {
     const range = ['+', after === undefined ? '-' : `(${after}`, 'COUNT', count] as const

@@ -1,5 +1,5 @@
 import type { GroupRowView } from '../queue/groups.ts'
-import type { Answer, Batch, BatchClient } from './batch.ts'
+import type { Batch, BatchClient, Deferred } from './batch.ts'
 import { QUEUE_ASKED, type QueueView } from './queue-reading.ts'
 import type { Explanation } from './queue-status.ts'
 import { readView } from './view.ts'
@@ -82,13 +82,13 @@ export function jobOf({ fields, state, cost, dueMs }: JobView): FoundJob {
 }
 
 /** Whether there is a job with this id. */
-export function isJob(base: string, id: string, batch: Batch): Answer<boolean> {
+export function isJob(base: string, id: string, batch: Batch): Deferred<boolean> {
   const fields = batch.add<(string | null)[]>('hmget', base + id, 'timestamp')
   return () => typeof fieldsOf(fields)[0] === 'string'
 }
 
 /** An id may be the name of one of BullMQ's lists or sets: that is not a job. */
-function fieldsOf(answer: Answer<(string | null)[]>): (string | null)[] {
+function fieldsOf(answer: Deferred<(string | null)[]>): (string | null)[] {
   try {
     return answer()
   } catch (error) {

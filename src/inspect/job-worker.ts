@@ -1,13 +1,13 @@
 import { workerOfLock } from '../redis/ids.ts'
-import type { Answer, Batch } from './batch.ts'
+import type { Batch, Deferred } from './batch.ts'
 import { parsedRow } from './worker-rows.ts'
 
 /** Which worker runs a job, or ran it last: by the name that BullMQ stores, or else by the worker that has its lock. */
 export class JobWorkerReading {
   readonly #base: string
-  readonly #name: Answer<string | null>
-  readonly #lock: Answer<string | null>
-  #row: Answer<string | null> | undefined
+  readonly #name: Deferred<string | null>
+  readonly #lock: Deferred<string | null>
+  #row: Deferred<string | null> | undefined
 
   constructor(base: string, id: string, batch: Batch) {
     this.#base = base

@@ -1,5 +1,5 @@
 import { byReason, commonPart, type ReasonCount, shortReason } from '../reports/recent-ends.ts'
-import { type Answer, Batch, type BatchClient } from './batch.ts'
+import { Batch, type BatchClient, type Deferred } from './batch.ts'
 import { JobWorkerReading } from './job-worker.ts'
 import { listOf, readView } from './view.ts'
 
@@ -74,10 +74,10 @@ export function askForIds(
   state: JobState,
   batch: Batch,
   { start = 0, count = 50 }: JobsOptions,
-): Answer<string[]> {
+): Deferred<string[]> {
   const end = start + count - 1
   // Both lists have their oldest entry at the end.
-  const ofList = (list: string): Answer<string[]> => {
+  const ofList = (list: string): Deferred<string[]> => {
     const answer = batch.add<string[]>('lrange', base + list, -end - 1, -start - 1)
     return () => [...answer()].reverse()
   }
@@ -138,7 +138,7 @@ export async function searchFailed(redis: BatchClient, base: string, text: strin
   return { ids: found, isAll: false }
 }
 
-async function inBatch<T>(redis: BatchClient, ask: (batch: Batch) => Answer<T>): Promise<T> {
+async function inBatch<T>(redis: BatchClient, ask: (batch: Batch) => Deferred<T>): Promise<T> {
   const batch = new Batch(redis)
   const answer = ask(batch)
   await batch.run()

@@ -1,6 +1,6 @@
 import { seriesKey } from '../redis/keys.ts'
 import { readSample } from '../reports/series-sample.ts'
-import type { Answer, Batch } from './batch.ts'
+import type { Batch, Deferred } from './batch.ts'
 import { mapCauses } from './held.ts'
 import { HOLD_CAUSES, type Sample } from './queue-status.ts'
 
@@ -17,7 +17,7 @@ export interface SeriesOptions {
 
 /** How far back each list reaches. */
 export class ReachReading {
-  readonly #oldest: readonly (readonly [Resolution, Answer<string | null>])[]
+  readonly #oldest: readonly (readonly [Resolution, Deferred<string | null>])[]
 
   constructor(base: string, batch: Batch) {
     this.#oldest = RESOLUTIONS.map((one) => [one, batch.add('lindex', seriesKey(base, one), -1)])
@@ -33,7 +33,7 @@ export class ReachReading {
 
 /** A list of samples, oldest first. */
 export class SeriesReading {
-  readonly #list: Answer<string[]>
+  readonly #list: Deferred<string[]>
 
   constructor(base: string, resolution: Resolution, batch: Batch) {
     this.#list = batch.add('lrange', seriesKey(base, resolution), 0, -1)

@@ -6,7 +6,7 @@ import { shapeKey } from '../redis/keys.ts'
 import { LuaComposer } from '../redis/lua-composer.ts'
 import { readLuaFile } from '../redis/lua-files.ts'
 import { slotOfKey } from '../redis/shards.ts'
-import { type Answer, Batch, type BatchClient } from './batch.ts'
+import { Batch, type BatchClient, type Deferred } from './batch.ts'
 
 /** How long a read that goes to replicas waits for the clock of their master, ms. */
 const MASTER_WAIT_MS = 200
@@ -31,7 +31,7 @@ export function askForViews<T>(
   bases: readonly string[],
   [subject, asked]: readonly [subject: string, asked: object],
   nowUs?: number,
-): Answer<(T | undefined)[]> {
+): Deferred<(T | undefined)[]> {
   const { text, sha } = viewScript()
   const shapes = bases.map(shapeKey)
   // While a slot moves, no node has all keys: it refuses such a call, which is then repeated.

@@ -21,7 +21,7 @@ export interface RedriveOptions {
   signal?: AbortSignal
 }
 
-/** Outcome of a redrive, in letters. */
+/** RedriveOutcome of a redrive, in letters. */
 export interface RedriveResult {
   /** Jobs that wait again; their letters are removed. */
   readonly redriven: number
@@ -43,8 +43,8 @@ export interface RedriveHost {
 }
 
 /** The outcomes of `lua/verbs/redrive.lua`. */
-type Outcome = 'gone' | 'back' | 'failed' | 'taken' | 'redriven'
-type DeadLetterOutcome = Exclude<Outcome, 'failed'> | 'skipped'
+type RedriveOutcome = 'gone' | 'back' | 'failed' | 'taken' | 'redriven'
+type DeadLetterOutcome = Exclude<RedriveOutcome, 'failed'> | 'skipped'
 
 /** Letters read at a time. */
 const PAGE = 100
@@ -121,7 +121,7 @@ async function redriveOne(
 }
 
 /** @throws QueueFullError, CannotStartInTimeError */
-async function putBack(backend: ShapedBackend, letter: DeadLetter, letterKey: string): Promise<Outcome> {
+async function putBack(backend: ShapedBackend, letter: DeadLetter, letterKey: string): Promise<RedriveOutcome> {
   const { store } = backend
   const preparing = store.prepared()
   if (preparing) await preparing
@@ -135,7 +135,7 @@ async function putBack(backend: ShapedBackend, letter: DeadLetter, letterKey: st
   store.memory.learn(raw[3] as string[] | null)
   const refusal = refusalOf(raw, letter.queueName)
   if (refusal) throw refusal
-  return raw[2] as Outcome
+  return raw[2] as RedriveOutcome
 }
 
 function checkRedriveOptions({ name }: RedriveHost, options: RedriveOptions): void {

@@ -23,7 +23,7 @@ export interface CoordinatedQueue {
 }
 
 /** The reply of `lua/verbs/grant-leases.lua`. */
-type Answer = readonly [
+type LeaseReply = readonly [
   status: number,
   nowUs: string,
   inMs: number,
@@ -73,7 +73,7 @@ export class Coordinator {
   readonly #time: LocalTime
   #stopTimer: () => void = () => {}
   #nudgedMs = Number.NEGATIVE_INFINITY
-  #running: Promise<Answer | undefined> | undefined
+  #running: Promise<LeaseReply | undefined> | undefined
   #closed = false
   /** Whether a part had no shape in the last round, or may not have its grant: it is to be repeated. */
   #incomplete = false
@@ -174,7 +174,7 @@ export class Coordinator {
     this.#wake(this.#nextInMs(answer))
   }
 
-  #nextInMs(answer: Answer | undefined): number {
+  #nextInMs(answer: LeaseReply | undefined): number {
     if (!answer || answer[0] === NO_SHAPE || this.#repeats > 1) return RETRY_MS
     if (this.#repeats === 1) return STARTING_MS
     // A process that came too early comes again later than the one that did the work.
@@ -184,7 +184,7 @@ export class Coordinator {
   }
 
   /** Whether all shards have what they are due, or those that have not do not answer. */
-  #isEnough(answer: Answer): boolean {
+  #isEnough(answer: LeaseReply): boolean {
     const nowMs = this.#time.monotonicMs()
     this.#dividedMs ??= nowMs
     const haveAll = answer[4] === '0' && !this.#incomplete && this.#haveAllReported
@@ -203,7 +203,7 @@ export class Coordinator {
   }
 
   /** One round at a time: a second caller waits for the first one, and does another. */
-  async #round(force: boolean): Promise<Answer | undefined> {
+  async #round(force: boolean): Promise<LeaseReply | undefined> {
     while (this.#running) await this.#running.catch(() => undefined)
     if (this.#closed) return undefined
     this.#running = this.#divide(force).finally(() => {
@@ -212,7 +212,7 @@ export class Coordinator {
     return this.#running
   }
 
-  async #divide(force: boolean): Promise<Answer | undefined> {
+  async #divide(force: boolean): Promise<LeaseReply | undefined> {
     const agreed = await this.#within(this.#queue.agree().then(() => true))
     if (!agreed) return undefined
     const basis = this.#freshBasis ?? (await this.#hello(force))
@@ -231,16 +231,16 @@ export class Coordinator {
   }
 
   /** Asks whether it is time. @returns the ledger's time if it is */
-  async #hello(force: boolean): Promise<string | Answer | undefined> {
+  async #hello(force: boolean): Promise<string | LeaseReply | undefined> {
     const answer = await this.#ask(['', force ? '1' : '0'])
     if (answer?.[0] === NO_SHAPE) await this.#within(this.#queue.head.recover())
     return answer?.[0] === DUE ? answer[1] : answer
   }
 
-  async #ask(args: readonly Argument[]): Promise<Answer | undefined> {
+  async #ask(args: readonly Argument[]): Promise<LeaseReply | undefined> {
     const sentMs = this.#time.monotonicMs()
     const answer = (await this.#within(this.#queue.head.run('grant-leases', [this.#queue.shards, ...args]))) as
-      | Answer
+      | LeaseReply
       | undefined
     this.#basis = answer && [DIVIDED, DUE].includes(answer[0]) ? { us: answer[1], atMs: sentMs } : undefined
     if (answer?.[0] === OTHER_NUMBER) this.#queue.check(answer[3])
@@ -272,7 +272,7 @@ export class Coordinator {
     call.then(answered, answered)
   }
 
-  async #grant(parts: readonly Part[], grants: Answer[5]): Promise<void> {
+  async #grant(parts: readonly Part[], grants: LeaseReply[5]): Promise<void> {
     const sent = grants.flatMap((grant, i) =>
       grant === '' ? [] : [this.#within((parts[i] as Part).run('apply-lease', grant), SHARD_TIMEOUT_MS)],
     )

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import type { SmtpAnswer } from '../../src/egress/answer.ts'
-import { interpret, type Reading } from '../../src/egress/interpret.ts'
+import { type InterpretOptions, interpret } from '../../src/egress/interpret.ts'
 import { InvalidRuleError } from '../../src/egress/rule-error.ts'
 import type { Rule } from '../../src/egress/rule-options.ts'
 import { compileRules } from '../../src/egress/rules.ts'
@@ -18,7 +18,10 @@ const said = { scope: 'queue', source: 'smtp', reason: '421' } as const
 const pause = (forMs?: number): Feedback => ({ ...said, kind: 'pause', forMs, hard: true })
 const retryJob = (afterMs: number): Feedback => ({ ...said, kind: 'retryJob', afterMs })
 
-const profileOf = (rules: readonly Rule[], ...told: readonly Feedback[]): Reading => ({ dialect: () => told, rules })
+const profileOf = (rules: readonly Rule[], ...told: readonly Feedback[]): InterpretOptions => ({
+  dialect: () => told,
+  rules,
+})
 const rule = (change: Partial<Rule>): Rule => ({ match: { status: 421 }, action: { slow: 0.5 }, ...change })
 const idOf = (one: Rule) => compileRules([one])[0]?.id
 

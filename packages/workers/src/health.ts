@@ -19,7 +19,7 @@ export interface HealthOptions {
 
 export type HealthServer = ListeningServer
 
-interface Answer {
+interface HealthReply {
   readonly ok: boolean
   readonly reason: string
 }
@@ -38,7 +38,7 @@ export async function startHealthServer(options: HealthOptions): Promise<HealthS
   return listenAt(server, options.port, options.host)
 }
 
-function createProbes(options: HealthOptions): ReadonlyMap<string, () => Promise<Answer>> {
+function createProbes(options: HealthOptions): ReadonlyMap<string, () => Promise<HealthReply>> {
   const nowMs = options.nowMs ?? (() => performance.now())
   let state = INITIAL_LIVENESS
   const look = () => options.queueFacts().catch(() => undefined)
@@ -63,7 +63,7 @@ function createProbes(options: HealthOptions): ReadonlyMap<string, () => Promise
   ])
 }
 
-function send(response: ServerResponse, status: number, answer: Answer): void {
+function send(response: ServerResponse, status: number, answer: HealthReply): void {
   response.writeHead(status, { 'content-type': 'application/json', 'cache-control': 'no-store' })
   response.end(`${JSON.stringify(answer)}\n`)
 }

@@ -5,12 +5,12 @@ import { answerOf } from '../answers/answer-of.ts'
 import { targetOf } from '../answers/target.ts'
 import { feedbackOfConnection } from '../dialects/connection.ts'
 import type { Dialect, HttpDialect } from '../dialects/dialect.ts'
-import { interpret, type Reading } from '../interpret.ts'
+import { type InterpretOptions, interpret } from '../interpret.ts'
 import { checkFields, refuse } from '../rule-error.ts'
 import { compileRules } from '../rules.ts'
 
 /** How one service answers, and what it allows. */
-export interface ProfileOptions extends Reading {
+export interface ProfileOptions extends InterpretOptions {
   /** For logs and events. */
   readonly name: string
   /** Where to start: what the service publishes, in a form that is safe wherever its windows begin. */

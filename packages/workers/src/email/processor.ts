@@ -34,7 +34,7 @@ export type EmailJob = Pick<
 >
 
 /** The result of one attempt. */
-interface Outcome {
+interface SendOutcome {
   readonly delivery: Delivery
   readonly response: string
   /** Why some are pending, or why no recipient gets the mail. */
@@ -86,7 +86,7 @@ async function send(
   message: OutgoingMessage,
   messageId: string,
   before: Delivery,
-): Promise<Outcome> {
+): Promise<SendOutcome> {
   const { pending } = before
   // A worker died between storing the last replies and finishing the job.
   if (pending.length === 0) return { delivery: before, response: '' }

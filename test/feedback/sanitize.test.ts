@@ -49,5 +49,7 @@ test.each([
   ],
 ] as const)('%j is taken as %j', (given, found) => {
   const onWrong = (error: Error) => expect(error).toBeUndefined()
-  expect(sanitizeFindings([{ feedback: { ...given, ...said } }], onWrong)).toEqual([{ feedback: { ...found, ...said } }])
+  expect(sanitizeFindings([{ feedback: { ...given, ...said } }], onWrong)).toEqual([
+    { feedback: { ...found, ...said } },
+  ])
 })

@@ -1,3 +1,4 @@
+import { EventEmitter, once } from 'node:events'
 import { QueueEvents, type QueueEventsOptions } from 'bullmq'
 
 /** How a job ended. */
@@ -21,8 +22,6 @@ export interface EndingWait {
   /** How the job ended, if it has. */
   readonly look: () => Promise<Ending | undefined>
 }
-
-type Settle = (ending: Ending | undefined) => void
 
 /** BullMQ's events of a queue, which can be closed even while Redis is unavailable. */
 class StoppableEvents extends QueueEvents {
@@ -70,7 +69,8 @@ class Listener {
 /** Reports when jobs of one queue end, from its events. It listens from the first wait on. */
 export class ResultEvents {
   readonly #source: EventSource
-  readonly #waiting = new Map<string, Set<Settle>>()
+  /** Emits by its id how a job ended, or nothing to end the waits. */
+  readonly #endings = new EventEmitter().setMaxListeners(0)
   #listener: Listener | undefined
   #closed = false
 
@@ -82,32 +82,32 @@ export class ResultEvents {
   async ending(id: string, { waitMs, signal, look }: EndingWait): Promise<Ending | undefined> {
     if (this.#closed || signal.aborted) return undefined
     const looked = () => look().catch(() => undefined)
-    let settle: Settle = () => {}
-    const reported = new Promise<Ending | undefined>((resolve) => {
-      settle = resolve
-    })
-    const stop = () => settle(undefined)
+    const stopping = new AbortController()
+    const stop = () => stopping.abort()
     const timer = setTimeout(stop, waitMs)
     signal.addEventListener('abort', stop)
-    this.#enter(id, settle)
+    const reported = once(this.#endings, id, stopping).then(
+      ([ending]) => ending as Ending | undefined,
+      () => undefined,
+    )
     try {
       // It may have ended before listening began.
       void this.#opened()
         .then(looked, () => undefined)
-        .then((ending) => ending && settle(ending))
+        .then((ending) => ending && this.#endings.emit(id, ending))
       // While Redis is unreachable, events may be lost.
       return (await reported) ?? (signal.aborted || this.#closed ? undefined : await looked())
     } finally {
       clearTimeout(timer)
       signal.removeEventListener('abort', stop)
-      this.#leave(id, settle)
     }
   }
 
   /** Ends all waits. */
   async close(): Promise<void> {
     this.#closed = true
-    for (const waiting of [...this.#waiting.values()]) for (const settle of waiting) settle(undefined)
+    // `once` listens for errors as well.
+    for (const id of this.#endings.eventNames()) if (id !== 'error') this.#endings.emit(id)
     await this.#drop(this.#listener)
   }
 
@@ -126,27 +126,12 @@ export class ResultEvents {
       // It may have stopped reading for good: the next wait opens a new one.
       void this.#drop(listener)
     }
-    const listener = new Listener(this.#source, (id, ending) => this.#settle(id, ending), onError)
+    const listener = new Listener(this.#source, (id, ending) => this.#endings.emit(id, ending), onError)
     return listener
   }
 
   async #drop(listener: Listener | undefined): Promise<void> {
     if (this.#listener === listener) this.#listener = undefined
     await listener?.stop().catch(() => {})
-  }
-
-  #enter(id: string, settle: Settle): void {
-    const waiting = this.#waiting.get(id) ?? new Set()
-    this.#waiting.set(id, waiting.add(settle))
-  }
-
-  #leave(id: string, settle: Settle): void {
-    const waiting = this.#waiting.get(id)
-    waiting?.delete(settle)
-    if (waiting?.size === 0) this.#waiting.delete(id)
-  }
-
-  #settle(id: string, ending: Ending): void {
-    for (const settle of this.#waiting.get(id) ?? []) settle(ending)
   }
 }

@@ -69,7 +69,7 @@ describe('the service of the gateway', () => {
   test('is given settings that its program accepts, and no others', () => {
     const env = environmentOf(service)
     const settings = readSettings(gatewayTable, env)
-    expect(() => checkExposure(settings)).not.toThrow()
+    expect(() => checkExposure(gatewayTable, settings)).not.toThrow()
     const known = Object.values(gatewayTable).map(({ variable }) => variable) as string[]
     expect(Object.keys(env).filter((name) => !known.includes(name))).toEqual([])
   })

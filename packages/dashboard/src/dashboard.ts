@@ -1,9 +1,8 @@
 import type { CookieSerializeOptions } from '@fastify/cookie'
 import cookie from '@fastify/cookie'
-import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyPluginAsync, FastifyRequest } from 'fastify'
 import { Inspector } from 'sluice/inspect'
-import type { HttpResponse } from 'sluice-gateway'
-import { ProblemError, problemResponse } from 'sluice-gateway/internal'
+import { ProblemError, problemResponse, sendResponse } from 'sluice-gateway/internal'
 import { z } from 'zod'
 import { type Access, type Caller, openAccess, SESSION_COOKIE, TokenAccess } from './access.ts'
 import { readAction } from './action.ts'
@@ -144,14 +143,6 @@ function addGuard(api: FastifyInstance, access: Access): (request: FastifyReques
     for (const [param, segment] of Object.entries(names)) names[param] = nameIn(segment)
   })
   return (request) => callers.get(request) as Caller
-}
-
-function sendResponse(reply: FastifyReply, { status, headers, body }: HttpResponse): FastifyReply {
-  // As bytes: Fastify would add a charset to a string, which this media type does not have.
-  return reply
-    .code(status)
-    .headers(headers)
-    .send(Buffer.from(body ?? ''))
 }
 
 const loginSchema = z.strictObject({ token: z.string().min(1).max(1024) })

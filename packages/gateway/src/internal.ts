@@ -1,11 +1,11 @@
 // What the dashboard needs of the gateway and its users do not. Nothing of it loads BullMQ.
 
-export { fastifyMiddleware } from './adapters/fastify.ts'
+export { fastifyMiddleware, sendResponse } from './adapters/fastify.ts'
 export { onlyFrom } from './auth/only-from.ts'
 export { tokenHash } from './auth/token-entry.ts'
 export { isWorldReadable, readTokenFile } from './auth/token-file.ts'
 export { tokens } from './auth/tokens.ts'
 export { answerClientError } from './program/client-errors.ts'
 export { Connections } from './program/connections.ts'
-export { gatewayTable, isLoopback } from './program/settings.ts'
+export { checkExposure, gatewayTable } from './program/settings.ts'
 export { ProblemError, problemResponse } from './responses/problem.ts'

@@ -3,14 +3,16 @@ import { type FastifyInstance, type FastifyReply, fastify, LogController } from 
 import {
   answerClientError,
   Connections,
+  checkExposure,
   fastifyMiddleware,
   isWorldReadable,
   onlyFrom,
   problemResponse,
+  sendResponse,
 } from 'sluice-gateway/internal'
 import { type Closers, type Logger, type Runnable, run, type Started } from 'sluice-programs'
 import { dashboard, SECURITY_HEADERS } from '../index.ts'
-import { checkExposure, type DashboardSettings, dashboardTable, isGuarded } from './settings.ts'
+import { type DashboardSettings, dashboardTable, isGuarded } from './settings.ts'
 
 const REQUEST_TIMEOUT_MS = 15_000
 const KEEP_ALIVE_TIMEOUT_MS = 72_000
@@ -24,7 +26,7 @@ const dashboardProgram: Runnable<DashboardSettings> = {
   settings: dashboardTable,
   about: ['Shows queues and their workers in a browser.'],
   work: 'answers',
-  check: async (settings) => checkExposure(settings),
+  check: async (settings) => checkExposure(dashboardTable, settings),
   start,
 }
 
@@ -92,10 +94,5 @@ async function openApp(settings: DashboardSettings, log: Logger): Promise<Opened
 }
 
 function refuse(reply: FastifyReply, status: number, detail: string): FastifyReply {
-  const { headers, body = '' } = problemResponse({ status, kind: 'about:blank', detail })
-  // As bytes: Fastify would add a charset to a string, which this media type does not have.
-  return reply
-    .code(status)
-    .headers({ ...SECURITY_HEADERS, ...headers })
-    .send(Buffer.from(body))
+  return sendResponse(reply.headers(SECURITY_HEADERS), problemResponse({ status, kind: 'about:blank', detail }))
 }

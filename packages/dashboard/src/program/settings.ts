@@ -1,13 +1,5 @@
-import { gatewayTable, isLoopback } from 'sluice-gateway/internal'
-import {
-  redisSettings,
-  runSettings,
-  SettingsError,
-  type SettingsOf,
-  type SettingTable,
-  textLike,
-  yesOrNo,
-} from 'sluice-programs'
+import { gatewayTable } from 'sluice-gateway/internal'
+import { redisSettings, runSettings, type SettingsOf, type SettingTable, textLike, yesOrNo } from 'sluice-programs'
 
 const { host, port, tokenFile, trustProxy, trustProxyReason } = gatewayTable
 
@@ -72,21 +64,4 @@ export type DashboardSettings = SettingsOf<typeof dashboardTable>
 /** Whether the proxies are declared to authenticate users: then only requests from these proxies are accepted. */
 export function isGuarded({ trustProxy, trustProxyReason }: DashboardSettings): boolean {
   return trustProxy.length > 0 && trustProxyReason !== ''
-}
-
-/** @throws SettingsError if other machines could reach it without authentication. */
-export function checkExposure(settings: DashboardSettings): void {
-  const { host, tokenFile, trustProxy } = settings
-  if (isLoopback(host) || tokenFile !== '' || isGuarded(settings)) return
-  const problem =
-    trustProxy.length > 0
-      ? {
-          variable: '--trust-proxy-reason',
-          problem: 'expected what the proxies do to keep others out, got nothing',
-        }
-      : {
-          variable: '--host',
-          problem: `${host} can be reached from other machines: expected --token-file, or --trust-proxy with a reason`,
-        }
-  throw new SettingsError([problem])
 }

@@ -7,7 +7,7 @@ import type {
   RouteGenericInterface,
 } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
-import type { Middleware } from '../middleware.ts'
+import type { HttpResponse, Middleware, Pass } from '../middleware.ts'
 import { type AdapterOptions, addFields, maxBodyBytesOf } from './core.ts'
 import { enterNode } from './node.ts'
 
@@ -57,14 +57,25 @@ export function fastifyHook<Server extends RawServerBase = RawServerDefault>(
     const of = { raw: request, url: request.originalUrl, maxBodyBytes }
     const entry = await enterNode(middleware, [request.raw, reply.raw], of)
     const { response } = entry
-    const set = (name: string, value: string) => reply.header(name, value)
-    addFields({ get: (name) => reply.getHeader(name)?.toString(), set }, response ? response.headers : entry.headers)
-    // A custom serializer, because Fastify would add a charset, which JSON does not have (RFC 8259, section 11). A
-    // string, because Node sends it in one write with the header.
-    return response && reply.code(response.status).serializer(asItIs).send(response.body)
+    if (response) return sendResponse(reply, response)
+    addAll(reply, entry.headers)
+    return undefined
   }
   // The parts of requests and replies used here are the same in servers of every kind.
   return hook as unknown as FastifyHook<Server>
+}
+
+/** Sends a response as it is, with the fields that the reply already has. */
+export function sendResponse(reply: FastifyReply, { status, headers, body }: HttpResponse): FastifyReply {
+  addAll(reply, headers)
+  // A custom serializer, because Fastify would add a charset, which JSON does not have (RFC 8259, section 11). A
+  // string, because Node sends it in one write with the header.
+  return reply.code(status).serializer(asItIs).send(body)
+}
+
+function addAll(reply: FastifyReply, headers: Pass['headers']): void {
+  const set = (name: string, value: string) => reply.header(name, value)
+  addFields({ get: (name) => reply.getHeader(name)?.toString(), set }, headers)
 }
 
 function asItIs(body: unknown): string {

@@ -27,7 +27,7 @@ const gatewayProgram: Runnable<GatewaySettings> = {
     '--new-token NAME prints a new token, and its entry for TOKEN_FILE.',
   ],
   work: 'requests',
-  check: async (settings) => checkExposure(settings),
+  check: async (settings) => checkExposure(gatewayTable, settings),
   async start(settings, log, closers) {
     const { queueNames } = settings.config
     await checkRedis(settings.redisUrl, { role: 'gateway', prefix: settings.prefix, queueNames })

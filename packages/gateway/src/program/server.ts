@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto'
 import type { Socket } from 'node:net'
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify'
 import type { Logger } from 'sluice-programs'
-import { fastifyMiddleware, type HttpResponse, type Middleware, problemResponse } from '../index.ts'
+import { fastifyMiddleware, sendResponse } from '../adapters/fastify.ts'
+import { type Middleware, type ProblemTerms, problemResponse } from '../index.ts'
 import { answerClientError } from './client-errors.ts'
 import { Connections } from './connections.ts'
 import type { GatewayHealth, Health } from './health.ts'
@@ -64,7 +65,7 @@ export class GatewayServer {
     this.#app.server.maxConnections = limits.maxConnections
     this.connections = new Connections(this.#app.server)
     this.#app.setErrorHandler((error, request, reply) => this.#fail(error, request, reply))
-    this.#app.setNotFoundHandler((_request, reply) => send(reply, NOT_FOUND))
+    this.#app.setNotFoundHandler((_request, reply) => refuse(reply, 404, NOTHING))
     this.#app.addHook('onSend', async (_request, reply) => {
       if (this.#leaving) reply.header('connection', 'close')
     })
@@ -78,7 +79,7 @@ export class GatewayServer {
       const { maxBodyBytes } = this.#options.limits
       await scope.register(fastifyMiddleware(middleware, { maxBodyBytes }))
       scope.addHook('onResponse', async (request, reply) => this.#options.onAnswer(request, reply))
-      scope.all('/*', async (_request, reply) => send(reply, NOT_FOUND))
+      scope.all('/*', async (_request, reply) => refuse(reply, 404, NOTHING))
     })
     await this.#app.listen({ host, port })
     const address = this.#app.server.address()
@@ -108,21 +109,14 @@ export class GatewayServer {
   /** A caller's mistake gets its own status; for any other error, the caller only gets a request id to report. */
   #fail(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
     const { statusCode = 500, code } = error as { statusCode?: number; code?: string }
-    if (statusCode >= 400 && statusCode < 500) {
-      return send(reply, problemResponse({ status: statusCode, kind: 'about:blank', detail: `refused: ${code ?? ''}` }))
-    }
+    if (statusCode >= 400 && statusCode < 500) return refuse(reply, statusCode, `refused: ${code ?? ''}`)
     this.#options.log.error({ err: error, requestId: request.id }, 'failed')
-    const extra = { requestId: request.id }
-    return send(reply, problemResponse({ status: 500, kind: 'about:blank', detail: 'the gateway failed', extra }))
+    return refuse(reply, 500, 'the gateway failed', { requestId: request.id })
   }
 }
 
-const NOT_FOUND: HttpResponse = problemResponse({ status: 404, kind: 'about:blank', detail: 'there is nothing here' })
+const NOTHING = 'there is nothing here'
 
-function send(reply: FastifyReply, { status, headers, body }: HttpResponse): FastifyReply {
-  // As bytes: Fastify would add a charset to a string, which this media type does not have.
-  return reply
-    .code(status)
-    .headers(headers)
-    .send(Buffer.from(body ?? ''))
+function refuse(reply: FastifyReply, status: number, detail: string, extra?: ProblemTerms['extra']): FastifyReply {
+  return sendResponse(reply, problemResponse({ status, kind: 'about:blank', detail, extra }))
 }

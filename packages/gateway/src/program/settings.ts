@@ -116,14 +116,26 @@ export function isLoopback(host: string): boolean {
   return /^127\./.test(host) || host === '::1' || /^::ffff:127\./i.test(host)
 }
 
-/** @throws SettingsError if other machines could reach it without authentication. */
-export function checkExposure({ host, tokenFile, trustProxy, trustProxyReason }: GatewaySettings): void {
+type Exposed = 'host' | 'tokenFile' | 'trustProxy' | 'trustProxyReason'
+
+/**
+ * @param table the names of the variables
+ * @throws SettingsError if other machines could reach it without authentication
+ */
+export function checkExposure(
+  table: Readonly<Record<Exposed, { readonly variable: string }>>,
+  { host, tokenFile, trustProxy, trustProxyReason }: Pick<GatewaySettings, Exposed>,
+): void {
   if (isLoopback(host) || tokenFile !== '' || (trustProxy.length > 0 && trustProxyReason !== '')) return
-  const [variable, problem] =
+  const or = `${table.tokenFile.variable}, or ${table.trustProxy.variable} with a reason`
+  throw new SettingsError([
     trustProxy.length > 0
-      ? ['TRUST_PROXY_REASON', 'expected what the proxies do to keep others out, got nothing']
-      : ['HOST', `${host} can be reached from other machines: expected TOKEN_FILE, or TRUST_PROXY with a reason`]
-  throw new SettingsError([{ variable: variable as string, problem: problem as string }])
+      ? {
+          variable: table.trustProxyReason.variable,
+          problem: 'expected what the proxies do to keep others out, got nothing',
+        }
+      : { variable: table.host.variable, problem: `${host} can be reached from other machines: expected ${or}` },
+  ])
 }
 
 function readAddress(text: string): string {

@@ -12,6 +12,9 @@ export interface GateTerms {
   readonly waiting: WaitOptions | undefined
 }
 
+/** A value, or how it is found. */
+type Given<T> = T | ((request: HttpRequest) => T | Promise<T>)
+
 /** A limit, and how requests are charged to it. */
 export class Gate {
   readonly limiters: readonly Limiter[]
@@ -35,32 +38,17 @@ export class Gate {
 
   /** One key for each limiter. Returns a promise only if a key function does, since this runs for each request. */
   keysOf(request: HttpRequest): readonly LimitKey[] | Promise<readonly LimitKey[]> {
-    const { key } = this.#terms
-    if (typeof key === 'function') {
-      const all = (one: LimitKey | undefined) => this.limiters.map(() => one ?? ANONYMOUS)
-      const found = key(request)
-      return found instanceof Promise ? found.then(all) : all(found)
-    }
-    return Promise.all(
-      this.limiters.map(async ({ name }) => {
-        const keyOf = ownValue(key, name)
-        return keyOf ? ((await keyOf(request)) ?? ANONYMOUS) : ONE_FOR_ALL
-      }),
-    )
+    const known = (keys: readonly (LimitKey | undefined)[]) => keys.map((key) => key ?? ANONYMOUS)
+    return whenKnown(this.#forEach<LimitKey | undefined>(this.#terms.key, request, ONE_FOR_ALL), known)
   }
 
   /**
    * Charges the request if it may pass.
    * @throws CallerGoneError, what `take` throws
    */
-  ask(request: HttpRequest, keys: readonly LimitKey[]): Promise<LimitAnswer | CombinedAnswer> {
-    const { cost } = this.#terms
-    if (typeof cost !== 'number') return this.#costsOf(request).then((costs) => this.#take(request, keys, costs))
-    return this.#take(
-      request,
-      keys,
-      this.limiters.map(() => cost),
-    )
+  async ask(request: HttpRequest, keys: readonly LimitKey[]): Promise<LimitAnswer | CombinedAnswer> {
+    const costs = this.#forEach<number>(this.#terms.cost, request, 1)
+    return this.#take(request, keys, costs instanceof Promise ? await costs : costs)
   }
 
   #take(
@@ -75,14 +63,14 @@ export class Gate {
     return takeTurn(limiter, key, { ...waiting, cost, signal: request.signal })
   }
 
-  /** One cost for each limiter. */
-  async #costsOf(request: HttpRequest): Promise<readonly number[]> {
-    const { cost } = this.#terms
-    if (typeof cost === 'object') {
-      return Promise.all(this.limiters.map(({ name }) => costOf(ownValue(cost, name) ?? 1, request)))
-    }
-    const all = await costOf(cost, request)
-    return this.limiters.map(() => all)
+  /** The value for each limiter; `absent` for one that is not among those given by limit. */
+  #forEach<T>(given: ByLimit<Given<T>>, request: HttpRequest, absent: T): readonly T[] | Promise<readonly T[]> {
+    const found = (one: Given<T>) => (typeof one === 'function' ? (one as (of: HttpRequest) => T)(request) : one)
+    if (typeof given !== 'object') return whenKnown(found(given), (one) => this.limiters.map(() => one))
+    const byName = given as Readonly<Record<string, Given<T>>>
+    return Promise.all(
+      this.limiters.map(({ name }) => (Object.hasOwn(byName, name) ? found(byName[name] as Given<T>) : absent)),
+    )
   }
 
   #byName<T>(values: readonly T[]): Readonly<Record<string, T>> {
@@ -105,10 +93,6 @@ export class Gate {
   }
 }
 
-function costOf(cost: Cost, request: HttpRequest): number | Promise<number> {
-  return typeof cost === 'number' ? cost : cost(request)
-}
-
-function ownValue<T>(values: Readonly<Record<string, T>>, name: string): T | undefined {
-  return Object.hasOwn(values, name) ? values[name] : undefined
+function whenKnown<T, R>(value: T | Promise<T>, then: (value: T) => R): R | Promise<R> {
+  return value instanceof Promise ? value.then(then) : then(value)
 }

@@ -78,7 +78,8 @@ export class Suite implements Reporter {
     this.#watch(paths[0] as string)
     const { testModules, unhandledErrors } = await vitest.runTestSpecifications(specifications)
     clearTimeout(this.#timer)
-    const failed = testModules.find((it) => it.state() === 'failed')
+    // One whose tests run beside each other is left as pending where the first of them fails.
+    const failed = ['failed', 'pending'].map((state) => testModules.find((it) => it.state() === state)).find(Boolean)
     const killer = this.#hung ?? (failed && this.#fileOf(failed)) ?? (unhandledErrors.length > 0 ? files[0] : undefined)
     if (killer) this.#kills.set(killer, (this.#kills.get(killer) ?? 0) + 1)
     return killer

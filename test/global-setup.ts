@@ -25,7 +25,7 @@ declare module 'vitest' {
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const { ensurePage } = await import(new URL('../workers/page.mjs', import.meta.url).href)
   await ensurePage()
-  project.onTestsRerun(ensurePage)
+  project.onTestsRerun(() => ensurePage())
   const service = await startRedis()
   process.stdout.write(`Tests run against ${service.source}\n`)
   project.provide('redisUrl', service.url)

@@ -108,7 +108,8 @@ const common = {
   logLevel: 'warn',
   inputOptions: {
     checks: { pluginTimings: false, ineffectiveDynamicImport: false },
-    preserveEntrySignatures: 'allow-extension',
+    // An entry exports nothing that only the other entries need.
+    preserveEntrySignatures: 'strict',
   },
   // The packages import each other by their names, and each finds the others where they are installed.
   deps: { neverBundle: [/^sluice($|\/|-)/] },
@@ -133,9 +134,6 @@ const LIBRARY_CHUNKS = [
   { name: 'types.d', test: isSharedDeclaration },
 ]
 
-/** An entry exports nothing that only the other entries need. */
-const runtime = { name: 'runtime', test: /rolldown\/runtime/ }
-
 /** The ES modules take the texts from the file of the CommonJS modules: they are a third of the package. */
 const luaBeside = {
   name: 'lua-beside',
@@ -147,10 +145,17 @@ const LUA_CHUNK = { name: 'lua-files', test: isEmbedded }
 
 const DASHBOARD = join('packages', 'dashboard')
 
+/** Helpers of the bundler, which would be in an entry. */
+const RUNTIME = { name: 'runtime', test: /rolldown\/runtime/ }
+
 /** A package as ES modules and as CommonJS, whose declarations serve both. */
-function built(folder: string, entry: Readonly<Record<string, string>>, chunks: readonly object[]) {
+function built(folder: string, entry: Readonly<Record<string, string>>, chunks: readonly object[] = []) {
   const outputOptions = { comments: { jsdoc: false } }
-  const shared = { ...common, cwd: join(ROOT, folder), entry }
+  const isGrouped = chunks.length > 0
+  const inputOptions = { ...common.inputOptions, ...(isGrouped && { preserveEntrySignatures: 'allow-extension' }) }
+  const shared = { ...common, inputOptions, cwd: join(ROOT, folder), entry }
+  const codeSplitting = (...apart: readonly object[]) =>
+    isGrouped ? { groups: [...apart, ...chunks], includeDependenciesRecursively: false } : { groups: [RUNTIME] }
   return [
     {
       ...shared,
@@ -158,7 +163,7 @@ function built(folder: string, entry: Readonly<Record<string, string>>, chunks: 
       dts: false,
       clean: true,
       plugins: [luaBeside, embedded, ascii, withoutEmptyChunks],
-      outputOptions: { ...outputOptions, codeSplitting: { groups: chunks, includeDependenciesRecursively: false } },
+      outputOptions: { ...outputOptions, codeSplitting: codeSplitting() },
     },
     {
       ...shared,
@@ -168,7 +173,7 @@ function built(folder: string, entry: Readonly<Record<string, string>>, chunks: 
       plugins: [embedded, ascii],
       outputOptions: {
         ...outputOptions,
-        codeSplitting: { groups: [LUA_CHUNK, ...chunks], includeDependenciesRecursively: false },
+        codeSplitting: codeSplitting(LUA_CHUNK),
         chunkFileNames: ({ name }: { name: string }) => (name === LUA_CHUNK.name ? '[name].cjs' : '[name]-[hash].cjs'),
       },
       hooks: {
@@ -185,7 +190,7 @@ function built(folder: string, entry: Readonly<Record<string, string>>, chunks: 
 
 export default defineConfig([
   ...built('.', LIBRARY, LIBRARY_CHUNKS),
-  ...Object.entries(PACKAGES).flatMap(([name, entries]) => built(join('packages', name), entries, [runtime])),
+  ...Object.entries(PACKAGES).flatMap(([name, entries]) => built(join('packages', name), entries)),
   {
     ...common,
     cwd: join(ROOT, 'packages', 'cli'),

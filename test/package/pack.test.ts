@@ -138,8 +138,8 @@ test.each(['js', 'cjs'])('the chunks of an entry load no package that the entry 
 function exportedBy(file: string): string[] {
   const text = readFileSync(file, 'utf8')
   const names = file.endsWith('.cjs')
-    ? text.matchAll(/^exports\.(\w+) = |^Object\.defineProperty\(exports, "(\w+)"/gm)
-    : (/^export \{ (.*) \};$/m.exec(text)?.[1] ?? '').matchAll(/(\w+)(?:,|$)/g)
+    ? text.matchAll(/^exports\.([\w$]+) = |^Object\.defineProperty\(exports, "([\w$]+)"/gm)
+    : (/^export \{ (.*) \};$/m.exec(text)?.[1] ?? '').matchAll(/([\w$]+)(?:,|$)/g)
   return [...new Set([...names].map(([, name, defined]) => (name ?? defined) as string))].sort()
 }
 

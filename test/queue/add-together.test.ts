@@ -48,6 +48,16 @@ test('their order is kept, whatever their kind', async () => {
   expect(ids).toEqual(Array.from({ length: 50 }, (_, i) => `j${i}`))
 })
 
+test('a bulk comes behind the jobs that were added before it', async () => {
+  const queue = shop.queue({ capacity: 1000 })
+  const bulk = (ids: readonly string[]) =>
+    queue.addBulk(ids.map((jobId) => ({ name: 'job', data: {}, opts: { jobId } })))
+  const one = (jobId: string) => queue.add('job', {}, { jobId })
+  await queue.waitUntilReady()
+  await Promise.all([one('a'), one('b'), one('c'), bulk(['d', 'e'])])
+  expect((await queue.getWaiting(0, -1)).map(({ id }) => id)).toEqual([...'abcde'])
+})
+
 test('delayed and prioritized jobs are stored as what they are', async () => {
   const queue = shop.queue({ capacity: 1000 })
   const options = [{}, { priority: 3 }, { delay: 60_000 }]

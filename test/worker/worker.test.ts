@@ -259,7 +259,7 @@ test('a finish by hand hands out the next job only when its slot has come', asyn
   const worker = shop.worker(queue, null, { autorun: false })
   const first = (await worker.getNextJob('t')) as Job
   // The next slot is within the horizon, but no one would hold the job until then.
-  await first.moveToCompleted('done', 't', true)
+  expect(await first.moveToCompleted('done', 't', true)).toBeUndefined()
   expect(await queue.getJobCounts('wait', 'active')).toEqual({ wait: 1, active: 0 })
 })
 

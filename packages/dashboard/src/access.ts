@@ -1,8 +1,8 @@
 import { createHash, randomBytes } from 'node:crypto'
 import type { FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
-import type { HttpRequest, Identity, TokenEntry, TokenReload } from 'sluice-gateway'
-import { ProblemError, readTokenFile, tokenHash, tokens } from 'sluice-gateway/internal'
+import type { Identity, TokenReload } from 'sluice-gateway'
+import { ProblemError, TokenStore, tokenHash } from 'sluice-gateway/internal'
 
 export const SESSION_COOKIE = 'sluice_session'
 
@@ -48,36 +48,29 @@ export function openAccess(guardedBefore: boolean): Access {
 
 /** Requires a token of a file, or a session that was opened with one. */
 export class TokenAccess implements Access {
-  readonly #tokens: ReturnType<typeof tokens>
+  readonly #tokens: TokenStore
   readonly #sessions = new Sessions<string>()
   readonly #wrong = new WrongTokens()
-  #identities: ReadonlyMap<string, Identity>
 
   /** @throws InvalidTokenFileError */
   constructor(file: string, onReload: (result: TokenReload) => void) {
-    this.#identities = identitiesOf(readTokenFile(file))
-    this.#tokens = tokens({
-      file,
-      onReload: (result) => {
-        onReload('tokens' in result ? this.#reread(file, result) : result)
-      },
-    })
+    this.#tokens = new TokenStore({ file, onReload })
   }
 
   async callerOf(request: FastifyRequest): Promise<Caller> {
     const { authorization } = request.headers
     // Another scheme, such as a proxy's Basic, is ignored.
     if (authorization !== undefined && /^Bearer /i.test(authorization)) {
-      return { identity: await this.#check(authorization, request.ip), hasBearer: true }
+      return { identity: this.#check(authorization, request.ip), hasBearer: true }
     }
     const hash = this.#sessions.holderOf(request.cookies[SESSION_COOKIE] ?? '')
-    const identity = hash === undefined ? undefined : this.#identities.get(hash)
+    const identity = hash === undefined ? undefined : this.#tokens.holderOfHash(Buffer.from(hash, 'hex'))
     if (identity) return { identity, hasBearer: false }
     throw unauthorized('a token is needed')
   }
 
   async login(token: string, request: FastifyRequest): Promise<{ readonly id: string; readonly lifetimeMs: number }> {
-    await this.#check(`Bearer ${token}`, request.ip)
+    this.#check(`Bearer ${token}`, request.ip)
     return this.#sessions.open(tokenHash(token).toString('hex'))
   }
 
@@ -89,50 +82,14 @@ export class TokenAccess implements Access {
     this.#tokens.close()
   }
 
-  /**
-   * Drops the sessions of removed tokens and updates the rights of the others. The file may have changed again since
-   * the reload.
-   */
-  #reread(file: string, result: TokenReload): TokenReload {
-    try {
-      this.#identities = identitiesOf(readTokenFile(file))
-      return result
-    } catch (error) {
-      return { error }
-    }
-  }
-
-  async #check(authorization: string, address: string): Promise<Identity> {
-    const request = requestWith(authorization)
-    await this.#tokens.enter(request)
+  #check(authorization: string, address: string): Identity {
+    const identity = this.#tokens.holderOf(authorization)
     // A valid token is never blocked: its address may be shared with others, and it is compared in constant time.
-    if (request.identity) return request.identity
+    if (identity) return identity
     const retryAfterMs = this.#wrong.retryAfterMs(address)
     if (retryAfterMs > 0) throw new ProblemError(429, 'too many wrong tokens', { retryAfterMs })
     this.#wrong.note(address)
     throw unauthorized('the token is not known')
-  }
-}
-
-function identitiesOf(entries: readonly TokenEntry[]): ReadonlyMap<string, Identity> {
-  return new Map(
-    entries.map(({ sha256, name, queues }) => [
-      sha256.toLowerCase(),
-      { name, ...(queues !== undefined && { queues }) },
-    ]),
-  )
-}
-
-/** The fields that the token middleware reads. */
-function requestWith(authorization: string): HttpRequest {
-  return {
-    method: 'GET',
-    url: '/',
-    header: (name) => (name === 'authorization' ? authorization : undefined),
-    remoteAddress: undefined,
-    body: async () => new Uint8Array(),
-    signal: new AbortController().signal,
-    raw: undefined,
   }
 }
 

@@ -38,37 +38,67 @@ export interface TokenMiddleware extends Middleware {
  * @throws InvalidTokenFileError when the file is invalid at the start.
  */
 export function tokens(options: TokensOptions): TokenMiddleware {
-  checkCallOptions('tokens', options, ['file', 'checkIntervalMs', 'onReload'])
-  checkArgument(typeof options.file === 'string', 'tokens: file', 'the path of the token file', options.file)
-  const { file, checkIntervalMs = DEFAULT_CHECK_INTERVAL_MS, onReload } = options
-  // Taken before the file is read, so that a change in between is noticed, at worst by one reload too many.
-  let version = versionOf(statSync(file, NONE_IF_GONE))
-  let known = new KnownTokens(readTokenFile(file))
-  const reload = (): boolean => {
-    version = versionOf(statSync(file, NONE_IF_GONE))
+  const store = new TokenStore(options)
+  return { enter: (request) => enter(request, store), reload: () => store.reload(), close: () => store.close() }
+}
+
+/** The tokens of a file, as long as it is watched. Only their hashes are kept. */
+export class TokenStore {
+  readonly #file: string
+  readonly #onReload: TokensOptions['onReload']
+  readonly #looking: NodeJS.Timeout | undefined
+  #version: string
+  #known: readonly Known[]
+  #closed = false
+
+  /** @throws InvalidInputError, InvalidTokenFileError */
+  constructor(options: TokensOptions) {
+    checkCallOptions('tokens', options, ['file', 'checkIntervalMs', 'onReload'])
+    checkArgument(typeof options.file === 'string', 'tokens: file', 'the path of the token file', options.file)
+    const { file, checkIntervalMs = DEFAULT_CHECK_INTERVAL_MS, onReload } = options
+    this.#file = file
+    this.#onReload = onReload
+    // Taken before the file is read, so that a change in between is noticed, at worst by one reload too many.
+    this.#version = versionOf(statSync(file, NONE_IF_GONE))
+    this.#known = readTokenFile(file).map(knownOf)
+    this.#looking = checkIntervalMs > 0 ? setInterval(() => void this.#look(), checkIntervalMs).unref() : undefined
+  }
+
+  reload(): boolean {
+    this.#version = versionOf(statSync(this.#file, NONE_IF_GONE))
     try {
-      known = new KnownTokens(readTokenFile(file))
+      this.#known = readTokenFile(this.#file).map(knownOf)
     } catch (error) {
-      onReload?.({ error })
+      this.#onReload?.({ error })
       return false
     }
-    onReload?.({ tokens: known.size })
+    this.#onReload?.({ tokens: this.#known.length })
     return true
   }
-  // Checked by path: editors and mounted secrets replace the file instead of writing to it.
-  const look = async () => {
-    const now = versionOf(await stat(file).catch(() => undefined))
-    if (!closed && now !== version) reload()
+
+  close(): void {
+    this.#closed = true
+    clearInterval(this.#looking)
   }
-  let closed = false
-  const looking = checkIntervalMs > 0 ? setInterval(look, checkIntervalMs).unref() : undefined
-  return {
-    enter: (request) => enter(request, known),
-    reload,
-    close() {
-      closed = true
-      clearInterval(looking)
-    },
+
+  /** The holder of the token in a field `Authorization`. */
+  holderOf(authorization: string): Identity | undefined {
+    const token = BEARER.exec(authorization.trim())?.[1] ?? ''
+    const bytes = Buffer.byteLength(token)
+    return bytes < MIN_TOKEN_BYTES || bytes > MAX_TOKEN_BYTES ? undefined : this.holderOfHash(tokenHash(token))
+  }
+
+  /** All entries are compared, each in constant time, so that timing reveals nothing. */
+  holderOfHash(hash: Buffer): Identity | undefined {
+    let holder: Identity | undefined
+    for (const known of this.#known) if (timingSafeEqual(known.hash, hash)) holder = known.identity
+    return holder
+  }
+
+  /** Checked by path: editors and mounted secrets replace the file instead of writing to it. */
+  async #look(): Promise<void> {
+    const now = versionOf(await stat(this.#file).catch(() => undefined))
+    if (!this.#closed && now !== this.#version) this.reload()
   }
 }
 
@@ -76,14 +106,14 @@ function versionOf(stats: Stats | undefined): string {
   return stats ? `${stats.mtimeMs} ${stats.ino} ${stats.size}` : 'gone'
 }
 
-function enter(request: HttpRequest, known: KnownTokens): Entry {
+function enter(request: HttpRequest, store: TokenStore): Entry {
   const authorization = request.header('authorization')
   if (authorization === undefined) {
     return {
       response: unauthorized('a bearer token is needed: Authorization: Bearer <token>', 'Bearer realm="sluice"'),
     }
   }
-  const holder = known.holderOf(BEARER.exec(authorization.trim())?.[1] ?? '')
+  const holder = store.holderOf(authorization)
   if (!holder) {
     return { response: unauthorized('the token is not known', 'Bearer realm="sluice", error="invalid_token"') }
   }
@@ -103,27 +133,8 @@ interface Known {
   readonly identity: Identity
 }
 
-/** Known tokens and their holders. Only hashes of the tokens are kept. */
-class KnownTokens {
-  readonly #known: readonly Known[]
-
-  constructor(entries: readonly TokenEntry[]) {
-    this.#known = entries.map((entry) => ({ hash: Buffer.from(entry.sha256, 'hex'), identity: identityOf(entry) }))
-  }
-
-  get size(): number {
-    return this.#known.length
-  }
-
-  /** The holder of a token. All entries are compared, each in constant time, so that timing reveals nothing. */
-  holderOf(token: string): Identity | undefined {
-    const bytes = Buffer.byteLength(token)
-    if (bytes < MIN_TOKEN_BYTES || bytes > MAX_TOKEN_BYTES) return undefined
-    const hash = tokenHash(token)
-    let holder: Identity | undefined
-    for (const known of this.#known) if (timingSafeEqual(known.hash, hash)) holder = known.identity
-    return holder
-  }
+function knownOf(entry: TokenEntry): Known {
+  return { hash: Buffer.from(entry.sha256, 'hex'), identity: identityOf(entry) }
 }
 
 function identityOf({ name, tier, trafficClass, queues }: TokenEntry): Identity {

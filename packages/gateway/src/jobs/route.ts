@@ -35,7 +35,7 @@ export function routeOf(url: string, basePath: string): Route | undefined {
 }
 
 /** A segment of a path; undefined if it cannot be decoded. */
-function decoded(segment: string | undefined): string | undefined {
+export function decoded(segment: string | undefined): string | undefined {
   try {
     return segment && decodeURIComponent(segment)
   } catch {

@@ -22,6 +22,7 @@ import {
   tokens,
   type WatchedQueue,
 } from '../index.ts'
+import { decoded } from '../jobs/route.ts'
 import { callerAddress } from '../limits/address.ts'
 import type { GatewayConfig, LimitConfig } from './config-file.ts'
 import type { RequestLog } from './request-log.ts'
@@ -222,11 +223,5 @@ function queueShedders(
 }
 
 function queueNameOf({ url }: HttpRequest): string | undefined {
-  const name = /^[^?]*?\/queues\/([^/?]+)/.exec(url)?.[1]
-  // Not by a function of the gateway's: the built entry would have to export it.
-  try {
-    return name && decodeURIComponent(name)
-  } catch {
-    return undefined
-  }
+  return decoded(/^[^?]*?\/queues\/([^/?]+)/.exec(url)?.[1])
 }

@@ -99,6 +99,9 @@ async function blocksOf(redis: Redis, control: string): Promise<Block[]> {
   })
 }
 
+/** People wait for longer than requests do. ms */
+const TOOL_TIMEOUT_MS = 10_000
+
 /**
  * A limiter with the definition in force, for tools.
  * @param tier applies to all keys; undefined: the rule without tiers
@@ -110,7 +113,8 @@ export function limiterOf(
 ): Limiter {
   const { tiers, ...rule } = definition
   const tiered = tiers === undefined ? {} : { tiers: tierRules(tiers), tierOf: () => tier }
-  return createLimiter(redis, { ...rule, ...tiered, name, prefix, version } as LimiterOptions)
+  const timeoutMs = TOOL_TIMEOUT_MS
+  return createLimiter(redis, { ...rule, ...tiered, name, prefix, version, timeoutMs } as LimiterOptions)
 }
 
 /** Of what is described of a tier, only these can differ from the rule without tiers. */

@@ -1,7 +1,8 @@
-import { afterAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, onTestFinished, test } from 'vitest'
 import { createLimiter, type LimiterOptions } from '../../../src/limits/index.ts'
 import { PATIENT } from '../../../test/limits/support/limiters.ts'
-import { useRedis } from '../../../test/support/redis.ts'
+import { startProxy } from '../../../test/support/proxy.ts'
+import { type TestRedis, useRedis } from '../../../test/support/redis.ts'
 import { jsonHere, runHere } from './run-here.ts'
 
 const redis = useRedis(import.meta.url)
@@ -106,6 +107,16 @@ describe('limits block and reset', () => {
     expect((await run('reset', name, 'dave')).stdout).toBe(`${name}: dave is reset\n`)
     expect((await limiter.take('dave')).allowed).toBe(true)
     expect((await json('show', name)).blocked).toEqual([])
+  })
+
+  test('from a network far away, too', async () => {
+    await logins.take('far')
+    const proxy = await startProxy(redis.url)
+    onTestFinished(() => proxy.stop())
+    proxy.latency(250)
+    const far = { ...redis, url: proxy.url, prefix: redis.prefix } as TestRedis
+    const reset = ['limits', 'reset', 'logins', 'far', '--limits-prefix', redis.prefix]
+    expect(await runHere(far, reset)).toMatchObject({ code: 0, stdout: 'logins: far is reset\n' })
   })
 
   test('a block needs its time', async () => {

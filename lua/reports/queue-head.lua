@@ -61,7 +61,10 @@ local function head_of_groups(base)
     for _, name in ipairs(names) do
       local first = list == 'limited' and plain
       if name ~= '' then first = redis.call('ZRANGE', base .. 'meta:group:jobs:' .. name, 0, 0)[1] end
-      head = head_older(base, first, head)
+      -- A line may still have a job that has left, as in the mode `off`.
+      if first and (name == '' or redis.call('ZSCORE', base .. 'prioritized', first)) then
+        head = head_older(base, first, head)
+      end
     end
     if goes or #names > 0 then break end
   end

@@ -22,8 +22,10 @@ const BEYOND = [
   'test/faults/{clock-error,clock-step,cluster-durability,cluster-failover,durability,failover,features-kept}.test.ts',
   'test/faults/{moving-slot,replica-reads,reshard,rolling-restarts,slow-connection}.test.ts',
   'test/feedback/fleet/**/*.test.ts',
-  'packages/dashboard/test/page/{access,first-load}.test.ts',
-  'packages/gateway/test/{kill,program/faults}.test.ts',
+  'test/model/commands.test.ts',
+  'packages/cli/test/simulate/recorder.test.ts',
+  'packages/dashboard/test/page/{access,first-load,live}.test.ts',
+  'packages/gateway/test/{kill,attacks/*,program/faults,program/stop}.test.ts',
   'packages/workers/test/{db-outage,email-outage,http-outage,lost-commits}.test.ts',
 ]
 const { TEST_PART: part } = process.env
@@ -48,7 +50,7 @@ export default defineConfig(({ mode }) => ({
     // A list that differs is printed whole, in the message too: what fails once has to be told by its output.
     chaiConfig: { truncateThreshold: 0 },
     // Those of `npm test` wait for half of their time; CI uses it for what computes.
-    maxWorkers: mode === 'quick' ? 3 : 2,
+    maxWorkers: mode === 'quick' ? 5 : 2,
     // Of the tests of a file that say so (test/support/concurrent.ts): with more, they would keep each other waiting.
     maxConcurrency: 3,
     // Ten times what the slowest tests take. What runs at the lowest priority may have to wait for longer.

@@ -40,7 +40,13 @@ const PACKAGES = {
 interface Chunk {
   readonly type: string
   readonly fileName: string
+  readonly isEntry: boolean
+  readonly exports: readonly string[]
   code: string
+}
+
+interface Emitter {
+  emitFile(file: { type: 'asset'; fileName: string; source: string }): void
 }
 
 /** V8 keeps the text of a module, and twice as large for a single character beyond Latin-1: all stand in literals. */
@@ -54,14 +60,17 @@ const ascii = {
   },
 }
 
-/** What an entry shares with others is in chunks of groups; the bundler leaves an empty chunk where that is all of it. */
-const withoutEmptyChunks = {
-  name: 'without-empty-chunks',
-  generateBundle(_options: unknown, bundle: Record<string, unknown>) {
-    const chunks = Object.values(bundle) as Chunk[]
-    for (const { fileName } of chunks.filter(({ code }) => code?.trim() === 'export {};')) {
-      delete bundle[fileName]
-      for (const chunk of chunks) if (chunk.code) chunk.code = chunk.code.replace(`import "./${fileName}";\n`, '')
+/**
+ * An ES module for each entry that has the names of its CommonJS module. There is one copy of the code and its state,
+ * however a program loads it; Node knows BullMQ, too, as a CommonJS module alone.
+ */
+const esModules = {
+  name: 'es-modules',
+  generateBundle(this: Emitter, _options: unknown, bundle: Readonly<Record<string, unknown>>) {
+    for (const { type, isEntry, fileName, exports } of Object.values(bundle) as Chunk[]) {
+      if (type !== 'chunk' || !isEntry || !fileName.endsWith('.cjs')) continue
+      const source = `export { ${exports.join(', ')} } from './${fileName}'\n`
+      this.emitFile({ type: 'asset', fileName: fileName.replace(/cjs$/, 'js'), source })
     }
   },
 }
@@ -134,13 +143,7 @@ const LIBRARY_CHUNKS = [
   { name: 'types.d', test: isSharedDeclaration },
 ]
 
-/** The ES modules take the texts from the file of the CommonJS modules: they are a third of the package. */
-const luaBeside = {
-  name: 'lua-beside',
-  resolveId(source: string) {
-    return source.endsWith('/lua-files.ts') ? { id: './lua-files.cjs', external: true } : undefined
-  },
-}
+/** Only programs that send scripts load their texts. */
 const LUA_CHUNK = { name: 'lua-files', test: isEmbedded }
 
 const DASHBOARD = join('packages', 'dashboard')
@@ -148,49 +151,37 @@ const DASHBOARD = join('packages', 'dashboard')
 /** Helpers of the bundler, which would be in an entry. */
 const RUNTIME = { name: 'runtime', test: /rolldown\/runtime/ }
 
-/** A package as ES modules and as CommonJS, whose declarations serve both. */
+/** A package: CommonJS modules, ES modules that export the same, and declarations that serve both. */
 function built(folder: string, entry: Readonly<Record<string, string>>, chunks: readonly object[] = []) {
-  const outputOptions = { comments: { jsdoc: false } }
   const isGrouped = chunks.length > 0
-  const inputOptions = { ...common.inputOptions, ...(isGrouped && { preserveEntrySignatures: 'allow-extension' }) }
-  const shared = { ...common, inputOptions, cwd: join(ROOT, folder), entry }
-  const codeSplitting = (...apart: readonly object[]) =>
-    isGrouped ? { groups: [...apart, ...chunks], includeDependenciesRecursively: false } : { groups: [RUNTIME] }
-  return [
-    {
-      ...shared,
-      format: 'esm',
-      dts: false,
-      clean: true,
-      plugins: [luaBeside, embedded, ascii, withoutEmptyChunks],
-      outputOptions: { ...outputOptions, codeSplitting: codeSplitting() },
-    },
-    {
-      ...shared,
-      format: 'cjs',
-      shims: true,
-      dts: true,
-      plugins: [embedded, ascii],
-      outputOptions: {
-        ...outputOptions,
-        codeSplitting: codeSplitting(LUA_CHUNK),
-        chunkFileNames: ({ name }: { name: string }) => (name === LUA_CHUNK.name ? '[name].cjs' : '[name]-[hash].cjs'),
-      },
-      hooks: {
-        'build:done': async ({ options }: { options: { outDir: string } }) => {
-          for (const name of Object.keys(entry)) {
-            await writeFile(join(options.outDir, `${name}.d.ts`), `export * from './${name}.cjs'\n`)
-          }
-          if (folder === DASHBOARD) await buildPage({ configFile: join(ROOT, DASHBOARD, 'vite.config.ts') })
-        },
+  const codeSplitting = isGrouped
+    ? { groups: [LUA_CHUNK, ...chunks], includeDependenciesRecursively: false }
+    : { groups: [RUNTIME] }
+  return {
+    ...common,
+    inputOptions: { ...common.inputOptions, ...(isGrouped && { preserveEntrySignatures: 'allow-extension' }) },
+    cwd: join(ROOT, folder),
+    entry,
+    format: 'cjs',
+    clean: true,
+    shims: true,
+    dts: true,
+    plugins: [embedded, ascii, esModules],
+    outputOptions: { comments: { jsdoc: false }, codeSplitting },
+    hooks: {
+      'build:done': async ({ options }: { options: { outDir: string } }) => {
+        for (const name of Object.keys(entry)) {
+          await writeFile(join(options.outDir, `${name}.d.ts`), `export * from './${name}.cjs'\n`)
+        }
+        if (folder === DASHBOARD) await buildPage({ configFile: join(ROOT, DASHBOARD, 'vite.config.ts') })
       },
     },
-  ] as unknown as UserConfig[]
+  } as unknown as UserConfig
 }
 
 export default defineConfig([
-  ...built('.', LIBRARY, LIBRARY_CHUNKS),
-  ...Object.entries(PACKAGES).flatMap(([name, entries]) => built(join('packages', name), entries)),
+  built('.', LIBRARY, LIBRARY_CHUNKS),
+  ...Object.entries(PACKAGES).map(([name, entries]) => built(join('packages', name), entries)),
   {
     ...common,
     cwd: join(ROOT, 'packages', 'cli'),

@@ -221,7 +221,7 @@ function unstarted.give_back(base, leaving)
   if not (shape and shape.mode == 'enforce') then return nil end
   local rules = charged.rules(shape)
   local jobs = unstarted.granted(base, rules, leaving)
-  if shape.limits or shape.group_limits then unstarted.refund_limits(base, shape, now, rules, jobs, leaving) end
+  if shape.limits or shape.keyed_limits then unstarted.refund_limits(base, shape, now, rules, jobs, leaving) end
   if shape.groups then unstarted.refund_buckets(base, shape, now, jobs) end
   return shape, jobs
 end

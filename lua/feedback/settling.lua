@@ -119,12 +119,12 @@ function settling.limit(c, part, change)
   if change < 0 then
     local at = math.max(c.shape.rules_at, charged.since(l))
     -- A limit per group has one state for all jobs while there are no groups.
-    if l.per == 'group' then at = math.max(at, c.shape.groups_at) end
+    if l.by then at = math.max(at, c.shape.groups_at) end
     change = settling.under(c, at) and -limit_state.credit(l, s, -change, c.since) or 0
   end
   if change == 0 then return end
   limit_state.settle(l, s, change)
-  c.changed[l.per == 'group' and 4 or 3][l.name] = as_text.exact(change)
+  c.changed[l.by and 4 or 3][l.name] = as_text.exact(change)
   if change < 0 and l.shared then limit_control.call_others(l.control, c.base) end
   settling.count(c, change)
 end

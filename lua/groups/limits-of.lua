@@ -2,16 +2,16 @@ local limit_checks = use 'limits/checks'
 local queue_limits = use 'limits/queue-limits'
 local job_options = use 'shape/job-options'
 
--- The limits of a shape that hold for each group by itself (per = 'group'). A group has a state of each, as one key of a
+-- The limits of a shape that hold for each group by itself (by = { 'group' }). A group has a state of each, as one key of a
 -- limit has in limits/state, which expires by itself:
 --   meta:group:limit:<name>:<algorithm>:<group>
 -- groups/queue-groups asks them when it chooses a job and charges them when that job leaves, if g.limits is set. A job that
 -- goes back is charged again, as under the limits of the queue. Jobs without a group are one group, named ''. Nil for a
 -- queue without such limits.
 local function group_limits_of(base, shape, now)
-  if not shape.group_limits then return nil end
+  if not shape.keyed_limits then return nil end
   -- revision: another one where these limits are others
-  local limits, known = { revision = redis.sha1hex(shape.group_limits) }, cjson.decode(shape.group_limits)
+  local limits, known = { revision = redis.sha1hex(shape.keyed_limits) }, cjson.decode(shape.keyed_limits)
 
   -- The limits, each with the state of the group, as in limits/queue-limits.
   function limits.open(group)

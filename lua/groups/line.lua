@@ -183,7 +183,7 @@ end
 
 -- Whether a group holds none of its jobs.
 local function never_holds(g, shape, group)
-  if g.enforced and shape.group_limits then return false end
+  if g.enforced and shape.keyed_limits then return false end
   local s = group == '' and {} or g:settings(group)
   return not (s.paused or s.limited or (g.enforced and s.interval))
 end

@@ -16,22 +16,22 @@ local DEFAULT_HORIZON_MS = 50
 local MOST = 1000
 local known, count = {}, 0
 
--- How a limit per group begins: as in src/limits/queue-limits.ts.
-parsed.GROUP_LIMIT = '{"per":"group",'
+-- How a limit with `by` begins, as in src/limits/queue-limits.ts; the names of its list are sorted, 'group' first.
+parsed.KEYED_LIMIT = '{"by":['
 
 local function parse(f)
-  -- Limits per group come last. Without groups, all jobs are one.
-  local limits, group_limits = f[14], nil
-  local at = limits and f[21] and string.find(limits, parsed.GROUP_LIMIT, 1, true)
+  -- Limits with `by` come last. Without groups, all jobs are one.
+  local limits, keyed_limits = f[14], nil
+  local at = limits and f[21] and string.find(limits, parsed.KEYED_LIMIT, 1, true)
   if at then
-    limits, group_limits = at > 2 and string.sub(limits, 1, at - 2) .. ']' or nil, '[' .. string.sub(limits, at)
+    limits, keyed_limits = at > 2 and string.sub(limits, 1, at - 2) .. ']' or nil, '[' .. string.sub(limits, at)
   end
   local shape = {
     id = f[1], revision = tonumber(f[2]), identity = f[1] .. ':' .. f[2], interval = tonumber(f[3]),
     burst = tonumber(f[4]) or 1, capacity = tonumber(f[5]), capacity_horizon_ms = tonumber(f[6]), mode = f[7] or 'enforce',
     on_state_loss = f[8] or 'hold', expires = tonumber(f[9]), paused_until = tonumber(f[10]) or 0, concurrency = f[11],
     horizon = (tonumber(f[12]) or DEFAULT_HORIZON_MS) * 1000, changed_at = tonumber(f[13]) or math.huge,
-    limits = limits or nil, group_limits = group_limits, own_concurrency = f[15], max_wait_ms = tonumber(f[16]),
+    limits = limits or nil, keyed_limits = keyed_limits, own_concurrency = f[15], max_wait_ms = tonumber(f[16]),
     reserved = f[17], overflow = f[18], overflow_to = f[19], audit = tonumber(f[20]), groups = f[21],
     groups_at = tonumber(f[22]) or 0, ageing_ms = tonumber(f[23]), rules_at = tonumber(f[24]) or 0,
     probe = f[25], metered = f[26],

@@ -1,5 +1,5 @@
 import type { AuditEntry, SettledLimit } from '../inspect/queue-status.ts'
-import type { QueueLimit } from '../limits/queue-limits.ts'
+import { isByGroup, type QueueLimit } from '../limits/queue-limits.ts'
 import { type AuditedWindow, TOLERANCE_US, worseOf, worstBucketWindow } from './bucket-window.ts'
 import { type Gap, longestGaps } from './gaps.ts'
 import { auditLimit, type Charge, type LimitAudit } from './limit-audit.ts'
@@ -89,8 +89,8 @@ export function audit(entries: readonly AuditEntry[], options: AuditOptions = {}
 
 /** A limit per group is checked for each group; the result is that of the worst one. */
 function limitOf(entries: readonly AuditEntry[], limit: QueueLimit, options: AuditOptions): LimitAudit {
-  const { name, per } = limit
-  if (per !== 'group')
+  const { name } = limit
+  if (!isByGroup(limit))
     return auditLimit(
       limit,
       chargesOf(entries, ({ limits, limitsSettled }) => [limits[name], limitsSettled?.[name]], options),

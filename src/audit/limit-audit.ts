@@ -37,7 +37,7 @@ export function auditLimit(limit: QueueLimit, charges: readonly Charge[]): Limit
     shared: _____,
     name: ______,
     mode: _______,
-    per: ________,
+    by: ________,
     ...rule
   } = limit
   const wire = encodeRule(rule)

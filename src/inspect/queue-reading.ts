@@ -1,3 +1,4 @@
+import { isByGroup } from '../limits/queue-limits.ts'
 import { dateOfUs, type GroupRowView, groupStateOf } from '../queue/groups.ts'
 import { ageMs, type MeterState, type MeterView, meterStateOf } from '../queue/meter-state.ts'
 import { DEAD_FIELD, LATENESS_BOUNDS_US, WAIT_BOUNDS_MS } from '../reports/start-counts.ts'
@@ -125,7 +126,7 @@ function heldByGroup(hold: Hold, { shape: fields, holder, groupsSlot, queueSlot,
   if (status === 'maxed') return { cause: 'concurrency', group: id, since }
   if (status !== 'limited' || groupsUs === Number.POSITIVE_INFINITY) return hold
   const isNoted = cause === 'rate' || cause === 'limits'
-  const noted = isNoted ? hold : ({ cause: shape.storedGroupLimits ? 'limits' : 'rate', since } as const)
+  const noted = isNoted ? hold : ({ cause: shape.storedKeyedLimits ? 'limits' : 'rate', since } as const)
   return { ...noted, group: id, until: new Date(groupsUs / 1000) }
 }
 
@@ -136,7 +137,7 @@ function isOfQueue(
 ): boolean {
   if (cause === 'pause') return true
   if (cause === 'concurrency') return active >= concurrency
-  return limit !== undefined && !shape.limits.some(({ name, per }) => name === limit && per === 'group')
+  return limit !== undefined && !shape.limits.some((one) => one.name === limit && isByGroup(one))
 }
 
 type Bucketing = readonly (readonly [le: number, field: string])[]

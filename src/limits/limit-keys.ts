@@ -27,17 +27,22 @@ const CODES: Readonly<Record<Algorithm, string>> = {
 }
 
 const NAME = /^[A-Za-z0-9_.-]{1,64}$/
+/** In words, for messages. */
+export const NAME_RULE = "1 to 64 letters, digits, '_', '.' or '-'"
 /** Stored verbatim: no colon (separates parts), no braces (hash tags), no '#' (marks a hash). */
 const PLAIN = /^[A-Za-z0-9_.@-]{1,64}$/
 const HASH_MARK = '#'
 const MAX_LENGTH = 4096
 
+/** Whether it can be the name of a limit, or of what a limit counts by. */
+export function isLimitName(name: unknown): name is string {
+  return typeof name === 'string' && NAME.test(name)
+}
+
 /** Checks a limit's name: it becomes part of every key, and of metrics and headers. */
 export function checkLimitName(name: unknown): string {
-  if (typeof name === 'string' && NAME.test(name)) return name
-  throw new InvalidLimitError(
-    `a limit needs a name of 1 to 64 letters, digits, '_', '.' or '-'; got ${JSON.stringify(name) ?? name}`,
-  )
+  if (isLimitName(name)) return name
+  throw new InvalidLimitError(`a limit needs a name of ${NAME_RULE}; got ${JSON.stringify(name) ?? name}`)
 }
 
 /**

@@ -2,7 +2,15 @@ import { didYouMean } from '../call-options.ts'
 import { InvalidLimitError } from '../errors.ts'
 import type { ShapeMode } from '../mode.ts'
 import { describeRule, encodeRule, type LimitRule, quotaOf } from './definition.ts'
-import { checkLimitName, encodeKey, type LimitKey, ONE_FOR_ALL, statePrefix } from './limit-keys.ts'
+import {
+  checkLimitName,
+  encodeKey,
+  isLimitName,
+  type LimitKey,
+  NAME_RULE,
+  ONE_FOR_ALL,
+  statePrefix,
+} from './limit-keys.ts'
 
 /** A further limit that the departures of a queue must meet. */
 export interface QueueLimit extends LimitRule {
@@ -13,8 +21,8 @@ export interface QueueLimit extends LimitRule {
    * Default: the job's `cost`.
    */
   readonly unit?: string
-  /** `queue`, the default: one state for the queue. `group`: one for each of its groups; needs `shape.groups`. */
-  readonly per?: 'queue' | 'group'
+  /** `group`: each group of the queue has the limit to itself; needs `shape.groups`. Default: one state for the whole queue. */
+  readonly by?: string | readonly string[]
   /** One bucket for every queue and every limiter that uses the name. Default false: the queue has its own. */
   readonly shared?: boolean
   /** If shared: the key of the bucket, as passed to `limiter.take`. Default: the one state for all. */
@@ -33,14 +41,21 @@ const RULE_FIELDS: Readonly<Record<keyof LimitRule, true>> = {
   ...{ reservedShare: true, lendAfterMs: true },
 }
 /** The fields of a limit besides those of its rule and {@link SHARED_ONLY}. */
-const OWN_FIELDS = ['name', 'unit', 'per', 'mode', 'shared'] as const
+const OWN_FIELDS = ['name', 'unit', 'by', 'mode', 'shared'] as const
 const SHARED_ONLY = ['key', 'prefix', 'version'] as const
-/** How a limit per group begins. As in `lua/shape/shapes.lua`. */
-const PER_GROUP = '{"per":"group",'
+/** What a limit counts by, if that is the group of a job. */
+const GROUP = 'group'
+/** Names in one `by`. */
+const MOST_NAMES = 4
+/** More would make each departure read and charge more states than its script has time for. */
+const MOST_KEYED = 8
+/** How a limit with `by` begins. As in `lua/shape/parsed.lua`. */
+const KEYED = '{"by":['
 
 /**
  * Validates the limits of a shape and encodes them for storage: JSON, as `lua/limits/queue-limits.lua` reads it, each with
- * the rule as it was given; those per group come last. Stored as text, because JSON encoded by Redis keeps only 14 digits of a number.
+ * the rule as it was given, apart from the order of `by`; those with `by` come last. Stored as text, because JSON encoded
+ * by Redis keeps only 14 digits of a number.
  * @returns null for none
  * @throws InvalidLimitError, InvalidRateError, InvalidKeyError
  */
@@ -55,21 +70,29 @@ export function encodeQueueLimits(limits: unknown): string | null {
     names.add(limit.name)
     return encoded
   })
-  const inOrder = [...stored.filter(({ per }) => !per), ...stored.filter(({ per }) => per)]
-  return stored.length === 0 ? null : JSON.stringify(inOrder)
+  const keyed = stored.filter(({ by }) => by)
+  if (keyed.length > MOST_KEYED) {
+    throw new InvalidLimitError(`shape.limits may have at most ${MOST_KEYED} limits with by; got ${keyed.length}`)
+  }
+  return stored.length === 0 ? null : JSON.stringify([...stored.filter(({ by }) => !by), ...keyed])
 }
 
-/** The limits of the queue and those of each of its groups, in their stored form; undefined for none. */
-export function splitQueueLimits(stored: string): { readonly queue?: string; readonly group?: string } {
-  const at = stored.indexOf(PER_GROUP)
+/** The limits of the queue as a whole and those with `by`, in their stored form; undefined for none. */
+export function splitQueueLimits(stored: string): { readonly queue?: string; readonly keyed?: string } {
+  const at = stored.indexOf(KEYED)
   if (at < 0) return { queue: stored }
-  return { ...(at > 1 ? { queue: `${stored.slice(0, at - 1)}]` } : {}), group: `[${stored.slice(at)}` }
+  return { ...(at > 1 ? { queue: `${stored.slice(0, at - 1)}]` } : {}), keyed: `[${stored.slice(at)}` }
 }
 
-/** The name of a limit per group, undefined if there is none. */
+/** The name of a limit that counts by group, undefined if there is none. */
 export function groupLimitIn(stored: string): string | undefined {
-  const { group } = splitQueueLimits(stored)
-  return group && decodeQueueLimits(group)[0]?.name
+  const { keyed } = splitQueueLimits(stored)
+  return keyed && decodeQueueLimits(keyed).find(isByGroup)?.name
+}
+
+/** Whether the group of a job is part of what it counts by. */
+export function isByGroup({ by }: QueueLimit): boolean {
+  return [by].flat().includes(GROUP)
 }
 
 /** The limits as they were given. */
@@ -92,11 +115,11 @@ export function mostUnder(limit: QueueLimit): number {
   return quotaOf(encodeRule(limit))
 }
 
-function encodeQueueLimit(limit: QueueLimit): { readonly per?: 'group'; readonly [field: string]: unknown } {
+function encodeQueueLimit(limit: QueueLimit): { readonly by?: readonly string[]; readonly [field: string]: unknown } {
   if (typeof limit !== 'object' || limit === null) {
     throw new InvalidLimitError(`shape.limits must be a list of limits; got ${JSON.stringify(limit) ?? limit} in it`)
   }
-  const { name, unit, per = 'queue', shared = false, key = ONE_FOR_ALL, prefix, version, mode, ...rule } = limit
+  const { name, unit, by: _, shared = false, key = ONE_FOR_ALL, prefix, version, mode, ...rule } = limit
   checkLimitName(name)
   if ('spread' in limit) {
     throw new InvalidLimitError(`limit "${name}" has a spread, but the limits of a queue lie in one slot: leave it out`)
@@ -114,19 +137,34 @@ function encodeQueueLimit(limit: QueueLimit): { readonly per?: 'group'; readonly
     throw new InvalidLimitError(`shared of limit "${name}" must be true or false; got ${shared}`)
   const odd = SHARED_ONLY.find((field) => !shared && limit[field] !== undefined)
   if (odd) throw new InvalidLimitError(`limit "${name}" has a ${odd}, but is not shared: set shared: true`)
-  checkPer(limit)
+  const names = namesBy(limit)
+  if (names) checkPerGroup(limit)
   const wire = encodeRule(rule, mode)
   const agreed = shared ? { shared, prefix, version, definition: describeRule(rule) } : {}
   const state = statePrefix(wire.algorithm) + encodeKey(key)
-  return { ...(per === 'group' ? { per } : {}), ...wire, name, unit, ...agreed, state, rule: limit }
+  const fields = { ...wire, name, unit, ...agreed, state }
+  if (!names) return { ...fields, rule: limit }
+  return { by: names, ...fields, rule: { ...limit, by: names.length === 1 ? names[0] : names } }
+}
+
+/** What a limit counts by, in the order in which it is stored: the group, then names of keys. */
+function namesBy({ name, by }: QueueLimit): readonly string[] | undefined {
+  if (by === undefined) return undefined
+  const given: readonly unknown[] = Array.isArray(by) ? by : [by]
+  if (given.length === 0 || given.length > MOST_NAMES || !given.every(isLimitName)) {
+    throw wrongBy(name, `must be a name, or a list of 1 to ${MOST_NAMES} names, of ${NAME_RULE}`, by)
+  }
+  if (new Set(given).size < given.length) throw wrongBy(name, 'has a name twice', by)
+  if (given.length > 1 || given[0] !== GROUP) throw wrongBy(name, `must be '${GROUP}'`, by)
+  return [...given].sort((a, b) => Number(b === GROUP) - Number(a === GROUP) || (a < b ? -1 : 1))
+}
+
+function wrongBy(name: string, why: string, by: unknown): InvalidLimitError {
+  return new InvalidLimitError(`by of limit "${name}" ${why}; got ${JSON.stringify(by) ?? by}`)
 }
 
 /** What has no meaning, or would not be exact, for each group. */
-function checkPer({ name, per = 'queue', shared, algorithm }: QueueLimit): void {
-  if (per !== 'queue' && per !== 'group') {
-    throw new InvalidLimitError(`per of limit "${name}" must be 'queue' or 'group'; got ${JSON.stringify(per) ?? per}`)
-  }
-  if (per === 'queue') return
+function checkPerGroup({ name, shared, algorithm }: QueueLimit): void {
   if (shared) {
     throw new InvalidLimitError(`limit "${name}" is per group, and no other queue has these groups: leave shared out`)
   }

@@ -40,7 +40,7 @@ export interface GroupState {
   readonly active: number | undefined
   /** Its next slot if its rate holds it, or the end of its pause; undefined if there is none. */
   readonly until: Date | undefined
-  /** The limit of the shape, with `per: 'group'`, that holds it; undefined if none does. */
+  /** The limit of the shape, with `by: 'group'`, that holds it; undefined if none does. */
   readonly heldBy: string | undefined
   /**
    * How many jobs it may hold now, and what says so: its own `capacity`, or `share`, which follows what is free. Undefined

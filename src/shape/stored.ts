@@ -209,13 +209,13 @@ export class StoredShape implements ShapeIdentity {
     return this.#splitLimits().queue
   }
 
-  /** Those of each group. Without groups all jobs are one, and these are limits of the queue. */
-  get storedGroupLimits(): string | undefined {
-    return this.#splitLimits().group
+  /** Those with `by`. Without groups all jobs are one, and these are limits of the queue. */
+  get storedKeyedLimits(): string | undefined {
+    return this.#splitLimits().keyed
   }
 
-  /** As in `lua/shape/shapes.lua`. */
-  #splitLimits(): { readonly queue?: string; readonly group?: string } {
+  /** As in `lua/shape/parsed.lua`. */
+  #splitLimits(): { readonly queue?: string; readonly keyed?: string } {
     const text = this.#fields.get('limits')
     if (text === undefined) return {}
     return this.hasGroups ? splitQueueLimits(text) : { queue: text }

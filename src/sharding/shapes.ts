@@ -1,4 +1,5 @@
 import { InvalidShapeError, UnsupportedOptionError } from '../errors.ts'
+import { isByGroup } from '../limits/queue-limits.ts'
 import { intervalUs, parseRate } from '../rate.ts'
 import {
   encodeOverride,
@@ -92,8 +93,8 @@ function checkWhole(shape: Shape, shards: number): void {
   }
   if (shape.reservedPlaces) throw unsupported('reservedPlaces', 'each shard would need places of its own for them')
   for (const limit of shape.limits ?? []) {
-    if (limit.per !== 'group') {
-      throw unsupported(`limits ("${limit.name}")`, "a limit is kept in one shard: give it per: 'group'")
+    if (!isByGroup(limit)) {
+      throw unsupported(`limits ("${limit.name}")`, "a limit is kept in one shard: give it by: 'group'")
     }
   }
 }

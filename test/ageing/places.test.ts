@@ -79,14 +79,14 @@ const limit = { name: 'tokens', unit: 'tokens', rate: '2/s', burst: 5 } as const
 
 test.each([
   ['a queue', {}, {}, (priority: number) => ({ priority })],
-  ['a group', { groups: {} }, { per: 'group' }, (priority: number) => ({ group: { id: 'a', priority } })],
-  ['jobs without a group', { groups: {} }, { per: 'group' }, (priority: number) => ({ priority })],
+  ['a group', { groups: {} }, { by: 'group' }, (priority: number) => ({ group: { id: 'a', priority } })],
+  ['jobs without a group', { groups: {} }, { by: 'group' }, (priority: number) => ({ priority })],
 ] as const)(
   'in %s that ages, starts are computed with the costs of the jobs that leave before',
-  async (_, shape, per, of) => {
+  async (_, shape, by, of) => {
     await fc.assert(
       fc.asyncProperty(dearJobs, ageings, fc.nat({ max: 10 }), async (added, priorityAgeingMs, leaving) => {
-        await held.reset({ ...shape, rate: '100000/s', limits: [{ ...limit, ...per }], priorityAgeingMs })
+        await held.reset({ ...shape, rate: '100000/s', limits: [{ ...limit, ...by }], priorityAgeingMs })
         const ids = new Set<string>()
         for (const { priority, waitMs, tokens } of added) {
           ids.add((await held.add({ ...of(priority), costs: { tokens } })).id!)

@@ -59,7 +59,7 @@ test('each group is held against its own rate', () => {
 })
 
 test('a limit per group is held against what each group took', () => {
-  const limits = [{ name: 'tokens', per: 'group', rate: '10/s', burst: 2, unit: 'tokens' }] as const
+  const limits = [{ name: 'tokens', by: 'group', rate: '10/s', burst: 2, unit: 'tokens' }] as const
   const took = (id: string, tokens: number) => ({ groupLimits: { id, taken: { tokens } } })
   const kept = [
     ...[entry(0, took('a', 2)), entry(100, took('', 2)), entry(200, took('b', 2))],

@@ -118,7 +118,7 @@ const RULES: readonly [string, QueueLimit][] = [
     { name: 'tokens', unit: 'tokens', algorithm: 'fixed-window', rate: '10/s', align: 'first' },
   ],
 ]
-const ofGroups = (limit: QueueLimit): QueueLimit => ({ ...limit, per: 'group' })
+const ofGroups = (limit: QueueLimit): QueueLimit => ({ ...limit, by: 'group' })
 const OF_LIMITS: readonly [string, Shape, QueueLimit][] = [
   ...RULES.map(([title, limit]): [string, Shape, QueueLimit] => [title, { limits: [limit] }, limit]),
   ...RULES.filter(([title]) => ['gcra', 'sliding-window-log'].includes(title)).map(

@@ -79,7 +79,7 @@ async function limitPerGroup(ground: Ground): Promise<() => Promise<void>> {
     // A late job that goes back has used a unit of its group.
     maxLatenessMs: 60_000,
     groups: {},
-    limits: [{ name: 'tenant', per: 'group', algorithm: 'fixed-window', rate: '3/day' }],
+    limits: [{ name: 'tenant', by: 'group', algorithm: 'fixed-window', rate: '3/day' }],
   })
   const ranOf = (group: string) => ran.filter((name) => name.startsWith(group)).length
   await queue.addBulk([...jobsOf('a', 5), ...jobsOf('b', 2)])

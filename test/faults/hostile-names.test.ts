@@ -17,7 +17,7 @@ test('as groups with limits of their own they keep the queue going, are told apa
   const { url } = await startOwnRedis()
   const connection = quickConnection(url)
   const fleet = new Fleet()
-  const limits = [{ name: 'daily', per: 'group', algorithm: 'fixed-window', rate: '2/day' }] as const
+  const limits = [{ name: 'daily', by: 'group', algorithm: 'fixed-window', rate: '2/day' }] as const
   const shape = { capacity: 500, groups: { concurrency: 1, capacity: 5, rate: '1000/s', burst: 10 }, limits }
   const queue = fleet.queue('mail', { connection, shape })
   const jobs = HOSTILE.flatMap((id) => [1, 2, 3].map(() => ({ name: id, data: { id }, opts: { group: { id } } })))

@@ -20,7 +20,7 @@ test('an inspector whose ioredis reads from replicas sees what one of the master
     prefix: PREFIX,
     shape: {
       ...{ rate: '1/h', capacity: 100, groups: {}, durability: { replicas: 1 } },
-      limits: [{ name: 'tenant', per: 'group', algorithm: 'fixed-window', rate: '100/day' }],
+      limits: [{ name: 'tenant', by: 'group', algorithm: 'fixed-window', rate: '100/day' }],
     },
   })
   const bulk = Array.from({ length: 20 }, (_, i) => ({ name: 'job', data: {}, opts: { group: { id: `g${i % 3}` } } }))

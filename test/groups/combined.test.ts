@@ -11,7 +11,7 @@ const shop = new Workshop(redis)
 const client = redis.client()
 const { connection, prefix } = redis
 
-const tokens: QueueLimit = { name: 'tokens', per: 'group', unit: 'tokens', rate: '200/s', burst: 10 }
+const tokens: QueueLimit = { name: 'tokens', by: 'group', unit: 'tokens', rate: '200/s', burst: 10 }
 
 /** Jobs of two groups and of none, each of two tokens. */
 function bulk(count: number, more: object = {}) {

@@ -84,7 +84,7 @@ test.each(
     { how, back, of: 'its rate', shape: { groups: { rate: '20/s', burst: 5 } } },
     ...(['gcra', 'token-bucket', 'leaky-bucket'] as const).map((algorithm) => ({
       ...{ how, back, of: `a limit of ${algorithm}` },
-      shape: { groups: {}, limits: [{ name: 'units', per: 'group', algorithm, rate: '20/s', burst: 5 }] as const },
+      shape: { groups: {}, limits: [{ name: 'units', by: 'group', algorithm, rate: '20/s', burst: 5 }] as const },
     })),
   ]),
 )('a job above the burst of $of that $how leaves once nothing is owed, and owes all that it costs', async (one) => {

@@ -6,7 +6,7 @@ const redis = useRedis(import.meta.url)
 const held = new HeldQueue(redis, redis.client(), 'held')
 afterAll(() => held.close())
 
-const limits = [{ name: 'tokens', per: 'group', unit: 'tokens', rate: '1/s', burst: 5 }] as const
+const limits = [{ name: 'tokens', by: 'group', unit: 'tokens', rate: '1/s', burst: 5 }] as const
 
 test.each([
   ['a rate', { groups: { rate: '1/s', burst: 5 } }, 'a'],

@@ -62,8 +62,8 @@ test('killed workers leak no place of a group, and no group ever runs more than 
 
 test('killed holders under limits per group: never above a limit, never one more at once, and no place is lost', async () => {
   const limits = [
-    { name: 'window', per: 'group', algorithm: 'fixed-window', rate: '4/s' },
-    { name: 'bucket', per: 'group', unit: 'tokens', rate: '20/s', burst: 3 },
+    { name: 'window', by: 'group', algorithm: 'fixed-window', rate: '4/s' },
+    { name: 'bucket', by: 'group', unit: 'tokens', rate: '20/s', burst: 3 },
   ] as const
   const queue = shop.queue({ groups: { concurrency: 2 }, limits: [...limits], audit: 1000, maxLatenessMs: 60_000 })
   const inspector = inspectorOf(redis, shop)

@@ -18,7 +18,7 @@ const DAY_US = 24 * 60 * MINUTE_US
 
 const daily: QueueLimit = {
   name: 'daily',
-  per: 'group',
+  by: 'group',
   algorithm: 'fixed-window',
   align: 'day',
   rate: '6/day',

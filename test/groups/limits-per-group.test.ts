@@ -27,7 +27,7 @@ const ALGORITHMS: readonly Partial<QueueLimit>[] = [
 ]
 
 const per = (rule: Partial<QueueLimit> = ALGORITHMS[0] as Partial<QueueLimit>, name = 'tokens') =>
-  ({ name, per: 'group', unit: 'tokens', ...rule }) as QueueLimit
+  ({ name, by: 'group', unit: 'tokens', ...rule }) as QueueLimit
 
 function of(group: string | undefined, tokens: number, more: ShapedJobsOptions = {}): ShapedJobsOptions {
   return { costs: { tokens }, ...(group === undefined ? {} : { group: { id: group } }), ...more }
@@ -64,7 +64,7 @@ describe.each(ALGORITHMS.map((rule) => [`${rule.algorithm ?? 'gcra'} ${rule.alig
             const together = await starts(wanted, horizonUs)
             for (const group of ['a', 'b', undefined]) {
               const own = jobs.filter((one) => one.group === group)
-              const { per: _, ...alone } = per(rule)
+              const { by: _, ...alone } = per(rule)
               await held.reset({ limits: [alone as QueueLimit] })
               for (const { tokens } of own) await held.add(of(undefined, tokens))
               const expected = (await starts(wanted, horizonUs))[''] ?? []

@@ -62,7 +62,7 @@ test.each([1, 10])(
   async (concurrency) => {
     const stock = await shareOfMisses(concurrency, undefined)
     expect(stock).toBeGreaterThan(0)
-    const limit = { name: 'day', per: 'group', algorithm: 'fixed-window', align: 'day', rate: '1000/day' } as const
+    const limit = { name: 'day', by: 'group', algorithm: 'fixed-window', align: 'day', rate: '1000/day' } as const
     const shapes: Shape[] = [
       { groups: {} },
       { groups: { rate: '10000/s', concurrency: 3 } },

@@ -7,6 +7,7 @@ import {
   type ShapedJob,
   type ShapedQueue,
 } from '../../src/index.ts'
+import { encodeQueueLimits } from '../../src/limits/queue-limits.ts'
 import { inspectorOf } from '../inspect/support.ts'
 import { useRedis } from '../support/redis.ts'
 import { departuresOf, eventsOf, excess, rounding, Workshop } from '../worker/support.ts'
@@ -21,7 +22,7 @@ const bulk = (group: string | undefined, count: number, tokens: number) =>
     opts: { costs: { tokens }, ...(group === undefined ? {} : { group: { id: group } }) },
   }))
 
-const tokens = (rule: Partial<QueueLimit>): QueueLimit => ({ name: 'tokens', per: 'group', unit: 'tokens', ...rule })
+const tokens = (rule: Partial<QueueLimit>): QueueLimit => ({ name: 'tokens', by: 'group', unit: 'tokens', ...rule })
 
 test('each tenant keeps its tokens, over two workers, and all together the rate of the queue', async () => {
   const queue = shop.queue({ rate: '500/s', groups: {}, limits: [tokens({ rate: '100/s', burst: 10 })] })
@@ -112,10 +113,46 @@ test('a job says that a limit of its group holds it, and when that lets it go', 
 test.each<[string, Partial<QueueLimit>, string]>([
   ['concurrency', { algorithm: 'concurrency', concurrency: 2 }, 'set shape.groups.concurrency'],
   ['shared', { rate: '1/s', shared: true }, 'leave shared out'],
-  ['of another kind', { rate: '1/s', per: 'tenant' as never }, `must be 'queue' or 'group'; got "tenant"`],
 ])('a limit per group that is %s is refused', (_what, rule, why) => {
   expect(() => shop.queue({ groups: {}, limits: [tokens(rule)] })).toThrow(InvalidLimitError)
   expect(() => shop.queue({ groups: {}, limits: [tokens(rule)] })).toThrow(why)
+})
+
+const LIST = 'a name, or a list of 1 to 4 names, of 1 to 64 letters'
+
+test.each<[unknown, string]>([
+  [null, `must be ${LIST}`],
+  [7, `must be ${LIST}`],
+  [{ group: true }, `must be ${LIST}`],
+  ['', `must be ${LIST}`],
+  ['mo:del', `must be ${LIST}`],
+  ['x'.repeat(65), `must be ${LIST}`],
+  [[], `must be ${LIST}`],
+  [['group', 'a', 'b', 'c', 'd'], `must be ${LIST}`],
+  [['group', 3], `must be ${LIST}`],
+  [['group', 'group'], 'has a name twice'],
+  ['model', "must be 'group'"],
+  [['group', 'host'], "must be 'group'"],
+])('a limit by %j is refused', (by, why) => {
+  const limit = { ...tokens({ rate: '1/s' }), by } as QueueLimit
+  expect(() => shop.queue({ groups: {}, limits: [limit] })).toThrow(InvalidLimitError)
+  expect(() => shop.queue({ groups: {}, limits: [limit] })).toThrow(`by of limit "tokens" ${why}`)
+  expect(() => shop.queue({ groups: {}, limits: [limit] })).toThrow(`; got ${JSON.stringify(by)}`)
+})
+
+test('a shape has at most eight limits with by, beside any number of others', () => {
+  const limits = (count: number, by?: 'group') =>
+    Array.from({ length: count }, (_, i) => ({ name: `${by}${i}`, rate: '9/s', ...(by ? { by } : {}) }))
+  shop.queue({ groups: {}, limits: [...limits(9), ...limits(8, 'group')] })
+  expect(() => shop.queue({ groups: {}, limits: limits(9, 'group') })).toThrow(
+    new InvalidLimitError('shape.limits may have at most 8 limits with by; got 9'),
+  )
+})
+
+test('a list of one name means the same as the name', () => {
+  const stored = (by: string | readonly string[]) => encodeQueueLimits([tokens({ rate: '1/s', by })])
+  expect(stored(['group'])).toBe(stored('group'))
+  expect(stored('group')).toMatch(/^\[\{"by":\["group"\],.*"rule":\{"name":"tokens","by":"group",/)
 })
 
 test('a queue without groups refuses a limit per group, and keeps its shape', async () => {
@@ -131,7 +168,7 @@ test('limits come back as they were given, those of the queue first', async () =
   const own: QueueLimit = { name: 'all', rate: '5/s' }
   const [first, second] = [
     tokens({ rate: '1/s' }),
-    { ...tokens({ rate: '9/min' }), name: 'minute', unit: '{"per":"group",' },
+    { ...tokens({ rate: '9/min' }), name: 'minute', unit: '{"by":["group"],' },
   ]
   const queue = shop.queue({ groups: {}, limits: [first, own, second] })
   expect(await queue.getShape()).toMatchObject({ limits: [own, first, second] })

@@ -143,7 +143,7 @@ test('the queue names the group that holds its next job, and how, once all are h
 })
 
 test('where jobs age, a group is held by the job that leaves next, and not by the most important', async () => {
-  const limits = [{ name: 'tokens', per: 'group', unit: 'tokens', rate: '10/day', burst: 10 }] as const
+  const limits = [{ name: 'tokens', by: 'group', unit: 'tokens', rate: '10/day', burst: 10 }] as const
   const queue = shop.queue({ groups: {}, limits, priorityAgeingMs: 1 })
   const inspector = inspectorOf(redis, shop)
   const add = (tokens: number, priority: number) =>

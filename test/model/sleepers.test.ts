@@ -190,7 +190,7 @@ const event: fc.Arbitrary<Event> = fc.oneof(
 )
 
 const TOKENS = { name: 'tokens', algorithm: 'token-bucket', rate: '60/h', burst: 10, unit: 'tokens' } as const
-const OWN = { ...TOKENS, name: 'own', rate: '600/h', per: 'group' } as const
+const OWN = { ...TOKENS, name: 'own', rate: '600/h', by: 'group' } as const
 const PLACES_LIMIT = { name: 'places', algorithm: 'concurrency', concurrency: 12 } as const
 const SLOW = { rate: '60/min', burst: 10 } as const
 const FAST = { rate: '600/min', burst: 10 } as const

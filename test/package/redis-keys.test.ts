@@ -74,7 +74,7 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
     },
     limits: [
       { name: 'day', algorithm: 'fixed-window', rate: '10000/day' },
-      { name: 'tenant', per: 'group', algorithm: 'fixed-window', rate: '10000/day' },
+      { name: 'tenant', by: 'group', algorithm: 'fixed-window', rate: '10000/day' },
     ],
     groups: { rate: '1000/s', concurrency: 5 },
   })

@@ -42,9 +42,9 @@ async function advance(us: number): Promise<void> {
   await held.advanceTo(held.nowUs + us)
 }
 
-describe.each(['queue', 'group'] as const)('a limit per %s', (per) => {
+describe.each(['queue', 'group'] as const)('a limit per %s', (by) => {
   const shapeOf = (rule: Omit<QueueLimit, 'name'>): Shape => {
-    const limits = [{ name: 'quota', unit: 'mails', ...rule, ...(per === 'group' ? { per } : {}) } as QueueLimit]
+    const limits = [{ name: 'quota', unit: 'mails', ...rule, ...(by === 'group' ? { by } : {}) } as QueueLimit]
     return { groups: {}, limits }
   }
 

@@ -61,7 +61,7 @@ const cases: [string, Shape, Excess][] = [
   ['the rate of a group', { groups: { rate: '10/s', burst: SIZE } }, overBucket],
   ...rules.flatMap(([name, limit, excess]): [string, Shape, Excess][] => [
     [`${name} of a queue`, { limits: [limit] }, excess],
-    [`${name} of a group`, { groups: {}, limits: [{ ...limit, per: 'group' }] }, excess],
+    [`${name} of a group`, { groups: {}, limits: [{ ...limit, by: 'group' }] }, excess],
   ]),
 ]
 

@@ -93,7 +93,7 @@ describe('of a shared limit', () => {
 })
 
 test('a job that left while there were no groups gives nothing back to the limit of one group', async () => {
-  const { limits } = encodeShape({ groups: {}, limits: [{ ...WINDOW, per: 'group' }] }).fields
+  const { limits } = encodeShape({ groups: {}, limits: [{ ...WINDOW, by: 'group' }] }).fields
   await held.reset({})
   const { store } = held.backend
   await store.override({ groups: '{}' }, 'ops', 'test', 1000)

@@ -151,7 +151,7 @@ test('a limiter and a limit that count apart under one name are reported once, w
   const limits: QueueLimit[] = [
     { name: 'apart-before', ...RULE },
     { name: 'apart-after', ...RULE },
-    { name: 'apart-group', ...RULE, per: 'group' },
+    { name: 'apart-group', ...RULE, by: 'group' },
     shared('together', RULE),
   ]
   take('apart-before')

@@ -128,7 +128,7 @@ const DAYS = { name: 'days', algorithm: 'fixed-window', rate: RATE } as const
 
 test.each([
   ['per queue', [DAYS]],
-  ['per group', [{ ...DAYS, per: 'group' }]],
+  ['per group', [{ ...DAYS, by: 'group' }]],
   ['of a log', [{ name: 'days', algorithm: 'sliding-window-log', rate: '3/day' }]],
   ['of a bucket', [{ name: 'days', algorithm: 'gcra', rate: '3/day', burst: 3 }]],
 ] as const)('a processor that computes takes no unit of a day from the others: a limit %s', async (kind, limits) => {

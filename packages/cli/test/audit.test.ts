@@ -68,7 +68,7 @@ test('groups: each kept its own rate, and a planted departure of one is found', 
 })
 
 test('limits per group: each group kept its own, and a planted departure of one is found', SLOW, async () => {
-  const tokens = { name: 'tokens', per: 'group', rate: '100/s', burst: 5, unit: 'tokens' } as const
+  const tokens = { name: 'tokens', by: 'group', rate: '100/s', burst: 5, unit: 'tokens' } as const
   const queue = shop.queue({ rate: '200/s', groups: {}, limits: [tokens], ...ON_TIME })
   await queue.addBulk(['a', 'b'].flatMap((id) => jobs(6, { group: { id }, costs: { tokens: 2 } })))
   await queue.addBulk(jobs(3))

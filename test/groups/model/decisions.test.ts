@@ -253,7 +253,7 @@ async function compareHistory(redisClient: Redis, sha: string, seed: number): Pr
 /** The limits as a shape stores them, '' for none. */
 function stored(limits: readonly Limit[]): string {
   const given = limits.map(({ algorithm, limit, periodMs, burst, isOfTokens }, i) => {
-    const rule = { name: `limit${i}`, per: 'group', algorithm, rate: { limit, period: periodMs } }
+    const rule = { name: `limit${i}`, by: 'group', algorithm, rate: { limit, period: periodMs } }
     return { ...rule, ...(algorithm === 'gcra' ? { burst } : {}), ...(isOfTokens ? { unit: 'tokens' } : {}) }
   })
   return encodeQueueLimits(given) ?? ''

@@ -38,7 +38,7 @@ end
 local shape = {
   id = '0', rules_at = 0,
   groups = ARGV[1], groups_at = 0, mode = 'enforce', ageing_ms = tonumber(ARGV[4]),
-  group_limits = ARGV[3] ~= '' and ARGV[3] or nil,
+  keyed_limits = ARGV[3] ~= '' and ARGV[3] or nil,
 }
 
 local function open(now)

@@ -37,7 +37,7 @@ test('several shapes side by side: a table, a plot, JSON', SLOW, async () => {
 
 test('a limit per group holds the busiest of ten groups, and none of the others', SLOW, async () => {
   const load = ['simulate', '--load', '9/s for 2m', '--groups', '10', '--json']
-  const limits = '[{"name":"own","per":"group","algorithm":"sliding-window-log","rate":"90/min"}]'
+  const limits = '[{"name":"own","by":"group","algorithm":"sliding-window-log","rate":"90/min"}]'
   const found = await sluice.run([...load, '--shape', `{"rate":"20/s","groups":{},"limits":${limits}}`])
   const [{ groups }] = JSON.parse(found.stdout).shapes
   expect(groups.longestWait.ms).toBeGreaterThan(10_000)

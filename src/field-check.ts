@@ -25,6 +25,13 @@ export function wholeFrom(least: number, unit = ''): FieldCheck {
   }
 }
 
+export function wholeWithin(least: number, most: number): FieldCheck {
+  return {
+    expected: `a whole number from ${least} to ${most}`,
+    ok: (value) => wholeFrom(least).ok(value) && (value as number) <= most,
+  }
+}
+
 export function oneOf(...names: readonly string[]): FieldCheck {
   const listed = names.map((name) => `'${name}'`)
   const last = listed.pop()

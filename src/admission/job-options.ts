@@ -6,6 +6,7 @@ import {
   InvalidInputError,
   InvalidJobIdError,
 } from '../errors.ts'
+import { checkField, wholeWithin } from '../field-check.ts'
 import { isWellFormed } from '../plain-text.ts'
 import { checkGroupId } from '../shape/groups.ts'
 import { checkOptionNames } from './option-names.ts'
@@ -55,7 +56,7 @@ const RESERVED: ReadonlySet<string> = new Set([
 export const MAX_COST = 1_000_000_000
 
 /** BullMQ's, and as in lua/groups/queue-groups.lua. */
-const MAX_PRIORITY = 2_097_152
+const PRIORITY = wholeWithin(0, 2_097_152)
 
 /** The prefix of the ids of job schedulers. */
 const SCHEDULER_ID = /^repeat:/
@@ -182,18 +183,12 @@ export function checkUnits(costs: unknown): Readonly<Record<string, unknown>> {
   return costs as Readonly<Record<string, unknown>>
 }
 
-const PRIORITY = `a whole number from 0 to ${MAX_PRIORITY}`
-
-function isPriority(value: unknown): boolean {
-  return Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= MAX_PRIORITY
-}
-
 /**
  * BullMQ's script would put the job where another priority has its jobs.
  * @throws InvalidInputError
  */
 export function checkPriority(priority: unknown): void {
-  if (!isPriority(priority)) throw new InvalidInputError(`priority must be ${PRIORITY}; got ${shown(priority)}`)
+  checkField('priority', priority, PRIORITY, InvalidInputError)
 }
 
 /** @throws InvalidGroupError */
@@ -209,9 +204,7 @@ function checkGroup(group: unknown, options: JobsOptions): void {
     throw new InvalidGroupError(`group has no field '${other}'; it has id, priority${instead}`)
   }
   checkGroupId(id)
-  if (priority !== undefined && !isPriority(priority)) {
-    throw new InvalidGroupError(`group.priority must be ${PRIORITY}; got ${shown(priority)}`)
-  }
+  if (priority !== undefined) checkField('group.priority', priority, PRIORITY, InvalidGroupError)
   if (options.priority) throw new InvalidGroupError('a job of a group has group.priority instead of priority')
   if (options.lifo) throw new InvalidGroupError('a job of a group cannot be lifo; use group.priority')
 }

@@ -1,5 +1,6 @@
 import { checkArgument } from '../call-options.ts'
 import { InvalidLimitError } from '../errors.ts'
+import { checkField, numberAbove, numberFrom, wholeFrom } from '../field-check.ts'
 import { intervalUs, parseRate, type RateInput } from '../rate.ts'
 
 /** A provider that allows so many units in each window, a fixed window or a sliding log, with unknown window boundaries. */
@@ -63,15 +64,15 @@ export function safeShape(provider: WindowProvider | TokenBucketProvider): SafeS
     '{ quota, windowMs } or { model, … }',
     provider,
   )
-  checkNumber('jitterMs', provider.jitterMs ?? 0, 'a number of ms >= 0', (value) => value >= 0)
+  checkField('jitterMs', provider.jitterMs ?? 0, numberFrom(0, 'of ms'), InvalidLimitError)
   return provider.model === 'token-bucket' ? forTokenBucket(provider) : forWindow(provider)
 }
 
 function forWindow({ quota, windowMs, jitterMs = 0, burst }: WindowProvider): SafeShape {
-  checkNumber('quota', quota, 'a whole number >= 1', isWhole)
-  checkNumber('windowMs', windowMs, 'a number of ms > 0', (value) => value > 0)
+  checkField('quota', quota, wholeFrom(1), InvalidLimitError)
+  checkField('windowMs', windowMs, numberAbove(0, 'of ms'), InvalidLimitError)
   const b = burst ?? Math.max(1, Math.floor(quota * DEFAULT_BURST_SHARE))
-  checkNumber('burst', b, 'a whole number >= 1', isWhole)
+  checkField('burst', b, wholeFrom(1), InvalidLimitError)
   if (b > quota) {
     throw new InvalidLimitError(
       `burst ${b} is more than the ${quota} that the provider allows: set it to at most ${quota}`,
@@ -86,7 +87,7 @@ function forWindow({ quota, windowMs, jitterMs = 0, burst }: WindowProvider): Sa
 }
 
 function forTokenBucket({ rate, burst, jitterMs = 0 }: TokenBucketProvider): SafeShape {
-  checkNumber('burst', burst, 'a number >= 1', (value) => value >= 1)
+  checkField('burst', burst, numberFrom(1), InvalidLimitError)
   const shortest = intervalUs(parseRate(rate)) * STEPS_PER_US
   if (burst === 1 && jitterMs > 0) {
     throw new InvalidLimitError(
@@ -103,13 +104,4 @@ function shapeOf(steps: number, burst: number): SafeShape {
   const period = steps / STEPS_PER_MS
   if (!Number.isSafeInteger(steps)) throw new InvalidLimitError(`the interval is too long: ${period} ms`)
   return { rate: { limit: 1, period }, burst }
-}
-
-function isWhole(value: number): boolean {
-  return Number.isSafeInteger(value) && value >= 1
-}
-
-function checkNumber(field: string, value: unknown, expected: string, ok: (value: number) => boolean): void {
-  if (typeof value === 'number' && Number.isFinite(value) && ok(value)) return
-  throw new InvalidLimitError(`${field} must be ${expected}; got ${JSON.stringify(value) ?? value}`)
 }

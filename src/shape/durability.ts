@@ -1,5 +1,6 @@
-import { didYouMean } from '../call-options.ts'
+import { didYouMean, gotText } from '../call-options.ts'
 import { InvalidShapeError } from '../errors.ts'
+import { wholeFrom, wholeWithin } from '../field-check.ts'
 
 /** What the acceptance of a job means, beyond being stored by the master. */
 export interface Durability {
@@ -12,10 +13,12 @@ export interface Durability {
 const DEFAULT_TIMEOUT_MS = 1000
 /** One check of `redis/connection-watch.ts` less than replaces a connection that answers nothing. */
 const MAX_TIMEOUT_MS = 5000
+const REPLICAS = wholeFrom(1)
+const TIMEOUT_MS = wholeWithin(1, MAX_TIMEOUT_MS)
 const FIELDS = ['replicas', 'timeoutMs']
 const EXPECTED =
-  `{ replicas: a whole number >= 1, timeoutMs: a whole number from 1 to ${MAX_TIMEOUT_MS} }, the latter optional: a ` +
-  'connection that waits for longer could be taken for silent, and replaced'
+  `{ replicas: ${REPLICAS.expected}, timeoutMs: ${TIMEOUT_MS.expected} }, the latter optional: a connection that waits ` +
+  'for longer could be taken for silent, and replaced'
 
 /**
  * @returns the stored form: the number of replicas and the time, parted by a blank
@@ -24,10 +27,9 @@ const EXPECTED =
 export function encodeDurability(value: unknown): string {
   const { replicas, timeoutMs = DEFAULT_TIMEOUT_MS } = (value ?? {}) as Partial<Durability>
   const unknown = Object.keys(value ?? {}).find((field) => !FIELDS.includes(field))
-  const isInTime = isCount(timeoutMs) && timeoutMs <= MAX_TIMEOUT_MS
-  if (typeof value !== 'object' || unknown !== undefined || !isCount(replicas) || !isInTime) {
+  if (unknown !== undefined || !REPLICAS.ok(replicas) || !TIMEOUT_MS.ok(timeoutMs)) {
     const hint = unknown === undefined ? '' : didYouMean(unknown, FIELDS)
-    throw new InvalidShapeError(`shape.durability must be ${EXPECTED}; got ${JSON.stringify(value) ?? value}${hint}`)
+    throw new InvalidShapeError(`shape.durability must be ${EXPECTED}; got ${gotText(value)}${hint}`)
   }
   return `${replicas} ${timeoutMs}`
 }
@@ -47,8 +49,4 @@ export function strongerOf(
     replicas: Math.max(one.replicas, other.replicas),
     timeoutMs: Math.max(one.timeoutMs, other.timeoutMs),
   }
-}
-
-function isCount(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 1
 }

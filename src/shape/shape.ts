@@ -1,6 +1,6 @@
 import { didYouMean } from '../call-options.ts'
 import { InvalidShapeError } from '../errors.ts'
-import { checkField, type FieldCheck, numberFrom, oneOf, wholeFrom } from '../field-check.ts'
+import { checkField, type FieldCheck, numberFrom, oneOf, wholeFrom, wholeWithin } from '../field-check.ts'
 import { decodeQueueLimits, encodeQueueLimits, groupLimitIn, type QueueLimit } from '../limits/queue-limits.ts'
 import type { ShapeMode } from '../mode.ts'
 import { formatRate, parseRate, type Rate, type RateInput } from '../rate.ts'
@@ -85,7 +85,7 @@ export type ShapeOverride = { readonly [F in Exclude<ShapeField, 'horizonMs' | '
 
 export const DEFAULT_MAX_LATENESS_MS = 100
 /** About 100 MB in Redis. */
-const MAX_AUDIT = 1_000_000
+const AUDIT = wholeWithin(1, 1_000_000)
 const DEFAULT_AUDIT = 10_000
 export const DEFAULT_HORIZON_MS = 50
 
@@ -117,8 +117,8 @@ const CHECKS: {
   horizonMs: numberFrom(1),
   onStateLoss: oneOf('hold', 'burst'),
   audit: {
-    expected: `a whole number from 1 to ${MAX_AUDIT}, or true`,
-    ok: (value) => value === true || (wholeFrom(1).ok(value) && (value as number) <= MAX_AUDIT),
+    expected: `${AUDIT.expected}, or true`,
+    ok: (value) => value === true || AUDIT.ok(value),
   },
 }
 const FIELDS: readonly string[] = ['rate', 'limits', 'reservedPlaces', 'groups', 'durability', ...Object.keys(CHECKS)]

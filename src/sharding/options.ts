@@ -2,6 +2,7 @@ import { checkDeadLetterQueue } from '../backend/dead-letters.ts'
 import { gotText, nearName } from '../call-options.ts'
 import { InvalidInputError, UnsupportedOptionError } from '../errors.ts'
 import { checkFeedbackOptions } from '../feedback/options.ts'
+import { checkField, wholeWithin } from '../field-check.ts'
 import type { MeterState } from '../queue/meter-state.ts'
 import type { ShapedQueueOptions } from '../queue/options.ts'
 import { checkAdmitTimeout } from '../queue/unavailable.ts'
@@ -10,7 +11,7 @@ import { checkWorkerOptions, type ShapedWorkerOptions } from '../worker/options.
 import type { PlaceBy } from './placement.ts'
 
 /** More shards than this would leave each too little, and each process too many connections. */
-const MAX_SHARDS = 64
+const SHARDS = wholeWithin(1, 64)
 
 export interface ShardingOptions {
   /** Into how many queues the one queue is divided: set by the first process that declares it, the same in all. */
@@ -53,7 +54,7 @@ export function checkShardedQueue(options: ShardedQueueOptions): void {
     throw new InvalidInputError(`a queue needs options, such as { connection, shards, shape }; got ${gotText(options)}`)
   }
   checkNames(options)
-  checkShards(options.shards)
+  checkField('shards', options.shards, SHARDS, InvalidInputError)
   checkPrefix(options.prefix)
   checkPlaceBy(options.placeBy)
   checkAdmitTimeout(options.admitTimeoutMs)
@@ -69,12 +70,6 @@ function checkNames(options: object): void {
     if (meant === undefined) continue
     throw new InvalidInputError(`there is no option '${name}' of a queue with shards: did you mean '${meant}'?`)
   }
-}
-
-/** @throws InvalidInputError */
-function checkShards(shards: unknown): void {
-  if (Number.isSafeInteger(shards) && (shards as number) >= 1 && (shards as number) <= MAX_SHARDS) return
-  throw new InvalidInputError(`shards must be a whole number from 1 to ${MAX_SHARDS}; got ${gotText(shards)}`)
 }
 
 /** @throws InvalidInputError */
@@ -96,7 +91,7 @@ function checkPlaceBy(placeBy: unknown): void {
 export function checkShardedWorker(name: string, processor: unknown, options: ShardedWorkerOptions): void {
   checkWorkerOptions(options)
   checkNames(options)
-  checkShards(options.shards)
+  checkField('shards', options.shards, SHARDS, InvalidInputError)
   checkPrefix(options.prefix)
   checkConcurrency(options.concurrency, options.shards)
   checkDeadLetterQueue(options.deadLetter, name)

@@ -92,7 +92,7 @@ export const ROOMS: readonly Room[] = [
   {
     name: 'feedback',
     of: ['src/feedback'],
-    quick: within('feedback', 'ok-reports sanitize loop latency review evidence destination'),
+    quick: within('feedback', 'verdicts ok-reports sanitize latency review'),
     wide: ['test/feedback/', 'test/egress/', 'test/groups/feedback', 'test/wrong-arguments', 'test/model/crossings'],
   },
   {

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { readDeparture } from '../../src/departure/reply.ts'
 import { RedisClock } from '../../src/redis/clock.ts'
 import { AskSchedule } from '../../src/worker/ask-schedule.ts'
@@ -86,4 +86,53 @@ test.each([
   ['whose slot comes soon', () => sleeper(true, '90000')],
 ])('a sleeping worker %s does not wait for the marker', (_, asleep) => {
   expect(asleep().schedule.listens).toBe(false)
+})
+
+test.each([
+  ['that fails', 'connection lost', [50, 100, 200, 400, 800, 1000, 1000]],
+  ['without memory', 'OOM command not allowed when used memory > maxmemory', [50, 100, 200, 200]],
+])('a Redis %s is asked again ever later, and from the first delay after an answer', (_, message, delays) => {
+  const { clock, schedule } = sleeper()
+  const waitsMs = () =>
+    delays.map(() => {
+      schedule.failed(new Error(message))
+      const waitMs = schedule.waitMs(3)
+      clock.nowMs += waitMs
+      return [waitMs, schedule.hasFailed]
+    })
+  expect(waitsMs()).toEqual(delays.map((delay) => [delay, true]))
+  schedule.answered(empty(1, 0))
+  expect(schedule.hasFailed).toBe(false)
+  expect(waitsMs()).toEqual(delays.map((delay) => [delay, true]))
+})
+
+describe('with all known slots taken, the next in 100 ms and a horizon of 50 ms', () => {
+  /** @param intervalUs between two slots @param leadUs how much sooner a slot is asked for */
+  function full(intervalUs: number | undefined, concurrency: number, leadUs = 0) {
+    const clock = new RedisClock(time)
+    clock.sample(0, 0)
+    const given = { ...conditions, intervalUs: () => intervalUs, concurrency: () => concurrency }
+    const schedule = new AskSchedule(given, clock)
+    schedule.answered(readDeparture([1, '0', 0, [], 'full', '', '100000', 0, 0, [], '', '', null, leadUs]))
+    return schedule
+  }
+
+  test.each([
+    ['as many places are free as half a horizon has slots', 5000, 20, 5],
+    ['half of its places are free, where these are fewer', 5000, 6, 3],
+    ['one place is free, where slots are farther apart', 40_000, 20, 1],
+  ])('a worker asks at once if %s', (_, intervalUs, concurrency, free) => {
+    const schedule = full(intervalUs, concurrency)
+    expect(schedule.waitMs(free)).toBe(0)
+    if (free > 1) expect(schedule.waitMs(free - 1)).toBe(75)
+  })
+
+  test('with fewer it asks half a horizon before the slot, sooner by the lead of its limits', () => {
+    expect(full(5000, 20).waitMs(1)).toBe(75)
+    expect(full(5000, 20, 30_000).waitMs(1)).toBe(45)
+  })
+
+  test('and without a rate at once', () => {
+    expect(full(undefined, 20).waitMs(1)).toBe(0)
+  })
 })

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { type HeldJob, heldJobs } from '../../src/departure/held-job.ts'
 import { readDeparture } from '../../src/departure/reply.ts'
 import { ReturningJobs } from '../../src/worker/returning-jobs.ts'
+import { gate } from './support.ts'
 
 /** Jobs of one grant, with their slots, µs. */
 function granted(slotsUs: Readonly<Record<string, number>>): HeldJob[] {
@@ -23,4 +24,30 @@ test('jobs that are late in one turn go back as they were granted, whichever is 
   // As many as fit begin while they are in time; the processors of the first two are reached too late.
   await Promise.all([c, d, a, b].map((job) => returning.late(job)))
   expect(back).toEqual([['a', 'b', 'c', 'd']])
+})
+
+test('jobs are on their way until Redis has them, or it is known why not', async () => {
+  const error = new Error('connection lost')
+  const [first, second] = [gate(), gate()]
+  const calls = [first.opened, second.opened.then(() => Promise.reject(error))]
+  const host = { giveBack: () => calls.shift() ?? Promise.resolve() }
+  const happened: unknown[] = []
+  const returning = new ReturningJobs(
+    host,
+    () => happened.push('back'),
+    (error) => happened.push(error),
+  )
+  expect(returning.pending).toBe(false)
+  for (const jobs of [granted({ a: 1 }), granted({ b: 2 })]) returning.start(jobs)
+  let areBack = false
+  const back = returning.allBack().then(() => {
+    areBack = true
+  })
+  first.open()
+  await expect.poll(() => happened).toEqual(['back'])
+  expect([returning.pending, areBack]).toEqual([true, false])
+  second.open()
+  await back
+  expect(happened).toEqual(['back', error, 'back'])
+  expect(returning.pending).toBe(false)
 })

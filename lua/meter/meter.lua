@@ -97,12 +97,7 @@ function meter.open(key, now, shape, run, longest)
     bucket.reshape(m, shape.interval, shape.burst, math.min(m.now, shape.changed_at - m.origin))
     m.changed, m.reset = true, true
   end
-  if m.mode ~= shape.mode then
-    m.changed, m.reset = true, true
-    -- When shadow mode ends, the queue may owe at most one bucket: jobs that were let through do not count against it.
-    if shape.mode == 'enforce' then m.tat = math.min(m.tat, math.max(m.now, m.last) + m.burst * m.interval) end
-    m.mode = shape.mode
-  end
+  if m.mode ~= shape.mode then m.mode, m.changed, m.reset = shape.mode, true, true end
   if run ~= '' and m.run ~= run then
     if m.run ~= '' or shape.metered then meter.recover(m, shape, longest, now) end
     m.run = run
@@ -166,7 +161,8 @@ function meter.charge(m, cost, slot)
   m.changed = true
 end
 
--- Shadow: TAT moves as if enforced, up to a full bucket; nothing is held.
+-- Shadow: TAT moves as if enforced, up to a full bucket; nothing is held. When shadow mode ends, the queue thus owes at most
+-- that, however many jobs were let through.
 function meter.charge_shadow(m, cost)
   bucket.charge(m, cost, m.now)
   m.tat = math.min(m.tat, m.now + m.burst * m.interval)

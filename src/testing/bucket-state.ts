@@ -81,11 +81,6 @@ export function steppedBack(state: BucketState, backUs: number): BucketState {
   return { ...state, ...loss, tat: state.tat - back, last: state.last - back }
 }
 
-/** When shadow ends, the debt is at most one full bucket. */
-export function enforced(state: BucketState, nowUs: number): BucketState {
-  return { ...state, tat: earliest(state.tat, latest(ticksOf(nowUs), state.last) + fullOf(state)) }
-}
-
 /** After a loss: full until the last slot that any worker may hold has passed; that slot counts as granted. */
 export function filled(state: BucketState, lossAtUs: number, horizonUs: number): BucketState {
   const ready = ticksOf(lossAtUs + horizonUs)

@@ -5,7 +5,6 @@ import {
   type BucketState,
   charge,
   chargeInShadow,
-  enforced,
   filled,
   gridIntervalUs,
   latest,
@@ -242,11 +241,7 @@ export class ReferenceBucket {
     if (differs(state, this.#shape)) {
       state = reshaped(state, this.#shape, Math.min(nowUs, this.#changedAtUs))
     }
-    if (state.mode !== this.#shape.mode) {
-      if (this.#shape.mode === 'enforce') state = enforced(state, nowUs)
-      state = { ...state, mode: this.#shape.mode }
-    }
-    return state
+    return state.mode === this.#shape.mode ? state : { ...state, mode: this.#shape.mode }
   }
 
   /** Whether a slot was certainly charged at the rate and in the mode of now. */

@@ -86,11 +86,6 @@ local function ageing_open(base, shape, now)
     return all
   end
 
-  local function before(one, other)
-    if one.key ~= other.key then return one.key < other.key end
-    return one.priority < other.priority
-  end
-
   -- The first job of the wait list of a line, nil if there is none.
   local function head(line)
     local list = line.list
@@ -100,7 +95,7 @@ local function ageing_open(base, shape, now)
     if not id then return nil end
     -- '0:...' are markers that queues of BullMQ 4 left in the list: they go first.
     local marker = string.sub(id, 1, 2) == '0:'
-    local first = { id = id, from = 'wait', priority = -1, key = marker and -math.huge or since(id), index = 0 }
+    local first = { id = id, from = 'wait', key = marker and -math.huge or since(id), index = 0 }
     if ageing.keeps and not marker then head_of[list] = first end
     return first
   end
@@ -109,7 +104,7 @@ local function ageing_open(base, shape, now)
   local function behind(line, job)
     if job.from == 'wait' then
       local id = redis.call('LINDEX', line.list, -2 - job.index)
-      return id and { id = id, from = 'wait', priority = -1, key = since(id), index = job.index + 1 }
+      return id and { id = id, from = 'wait', key = since(id), index = job.index + 1 }
     end
     local rank = job.rank or redis.call('ZRANK', line.set, job.id)
     local next = at_rank(line.set, rank + 1)
@@ -123,11 +118,12 @@ local function ageing_open(base, shape, now)
   local function ordered(line)
     local heads, jobs, last = nil, {}, nil
     return function(n)
+      -- In the order of their priorities, by which equal keys leave.
       heads = heads or { head(line), unpack(firsts(line)) }
       while #jobs < n do
         if last then heads[last] = behind(line, heads[last]) or nil end
         last = nil
-        for i, first in pairs(heads) do if not last or before(first, heads[last]) then last = i end end
+        for i, first in pairs(heads) do if not last or first.key < heads[last].key then last = i end end
         if not last then return nil end
         jobs[#jobs + 1] = heads[last]
       end

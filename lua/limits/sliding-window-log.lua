@@ -111,6 +111,7 @@ local function remove(s, _, cost)
   redis.call('ZREM', s.key, as_text.exact(s.sum))
   s.sum = s.sum - cost
   if before == 'seen' or tonumber(before) < s.sum then redis.call('ZADD', s.key, as_text.us(s.last), as_text.exact(s.sum)) end
+  redis.call('ZADD', s.key, as_text.us(-s.now), 'seen')
 end
 
 -- An entry, the newest first: {sum, at, back} each, where `back` is what was taken back of it. 'seen' is the last of

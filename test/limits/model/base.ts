@@ -28,6 +28,8 @@ export interface Model {
    * @returns false if that would let more pass than is allowed, or cannot be known: then nothing changes
    */
   takeBack(cost: number, slot: number): boolean
+  /** Undoes the last charge. */
+  undo(cost: number): void
   view(): View
   /** The key was lost. */
   lose(): void
@@ -70,6 +72,12 @@ export abstract class BaseModel {
   /** Since the last change. A clock that went back does not count: what was a distance in time stays one. */
   protected get elapsed(): number {
     return this.changedAt < 0 ? 0 : Math.max(0, this.now - this.changedAt)
+  }
+
+  abstract settle(cost: number): void
+
+  undo(cost: number): void {
+    this.settle(-cost)
   }
 
   extend(_lease: number, _cost: number): number {

@@ -21,8 +21,6 @@ abstract class BucketModel extends BaseModel {
     this.owe(((debtUs - grantedUs) * after) / before + grantedUs, rule)
   }
 
-  abstract settle(cost: number): void
-
   /** Only of the last slot: what was charged behind others would be there twice. */
   takeBack(cost: number, slot: number): boolean {
     if (this.now + Math.ceil(this.#aheadUs - this.elapsed) !== slot) return false

@@ -67,7 +67,10 @@ async function compareHistory(replayer: Replayer, algorithm: Algorithm, seed: nu
     const operations: Operation[] = []
     const expected = drawn.map((operation) => {
       const { cost = 1 } = operation.of ?? operation
-      operations.push({ ...operation, cost, at: slots.get(operation.of as Operation) ?? operation.now })
+      const at = slots.get(operation.of as Operation)
+      // What was refused has charged nothing that could be undone.
+      const verb = operation.verb === 'undo' && at === undefined ? 'peek' : operation.verb
+      operations.push({ ...operation, verb, cost, at: at ?? operation.now })
       return answerOf(model, operations.at(-1) as Operation, (us) => slots.set(operation, us))
     })
     const found = await replayer.replay(base, [history.wire], operations)
@@ -121,6 +124,9 @@ function answerOf(model: Model, operation: Operation, charged: (us: number) => v
       const allowed = model.takeBack(cost, operation.at as number)
       return { offset: 0, allowed, ...model.view() }
     }
+    case 'undo':
+      model.undo(cost)
+      return { offset: 0, allowed: true, ...model.view() }
     case 'settle':
       model.settle(cost)
       return { offset: 0, allowed: true, ...model.view() }

@@ -8,6 +8,7 @@ const DAY_US = 86_400_000_000
 const DAY_MS = 86_400_000
 /** The longest time that a full bucket may take to drain: 1.6 days. With it, no debt outgrows the doubles of GCRA. */
 const MAX_DRAIN_US = 2 ** 37
+const TICKS_PER_US = 1024
 /** A departure of several jobs numbers their leases on. */
 const LEASES_APART = 10
 /** How many charges may still be taken back. */
@@ -23,6 +24,8 @@ export class History {
   #leases = 0
   /** The last that may have been charged. */
   readonly #charged: Operation[] = []
+  /** The operation before, if it may have charged once. */
+  #last: Operation | undefined
 
   constructor(algorithm: Algorithm, seed: number) {
     this.#random = createRandom(seed)
@@ -50,7 +53,13 @@ export class History {
   }
 
   next(): Operation {
-    const { oneIn, pick } = this.#random
+    const { oneIn, pick, between } = this.#random
+    const last = this.#last
+    this.#last = undefined
+    if (last && oneIn(12)) {
+      this.#now += between(0, Math.floor(this.#unitUs() / 2))
+      return { verb: 'undo', now: this.#now, cost: last.cost as number, of: last }
+    }
     this.#passTime()
     // What never starts is known soon, or late.
     if (this.#algorithm !== 'concurrency' && this.#charged.length > 0 && oneIn(8)) {
@@ -59,6 +68,8 @@ export class History {
     const operation = this.#decision(this.#now)
     if (['take', 'reserve', 'depart', 'late'].includes(operation.verb)) this.#charged.push(operation)
     if (this.#charged.length > REMEMBERED) this.#charged.shift()
+    if (this.#algorithm !== 'concurrency' && ['take', 'reserve', 'late'].includes(operation.verb))
+      this.#last = operation
     return operation
   }
 
@@ -73,7 +84,9 @@ export class History {
     const unit = this.#unitUs()
     const ahead = between(0, pick([0, 1, 50_000, unit, this.#fullUs()]))
     this.#leases += LEASES_APART
-    return { verb, now, cost, ahead, lease: this.#leases }
+    // The slots of buckets lie between two microseconds.
+    const part = verb === 'late' ? between(0, TICKS_PER_US - 1) / TICKS_PER_US : 0
+    return { verb, now, cost, ahead: ahead + part, lease: this.#leases }
   }
 
   /** What is not asked for: penalties and rewards; leases that are extended or given back. */

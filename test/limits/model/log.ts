@@ -81,6 +81,11 @@ export class LogModel extends BaseModel implements Model {
     return true
   }
 
+  override undo(): void {
+    this.#charges.pop()
+    this.changedAt = this.now
+  }
+
   view(): View {
     const used = sumOf(this.#chargesAt(this.now))
     const resetAt = used > 0 ? this.#last() + this.#window : this.now

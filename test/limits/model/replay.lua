@@ -108,6 +108,12 @@ function verbs.back(op)
   return tell({ l = op.l, s = s, offset = 0 }, done)
 end
 
+-- As a waiting caller does that gives up: nothing was charged after its turn.
+function verbs.undo(op)
+  limit_state.undo(op.l, op.l.verbs.open(op.key, op.l, held.now), op.cost)
+  return tell({ l = op.l, s = op.l.verbs.open(op.key, op.l, held.now), offset = 0 }, true)
+end
+
 function verbs.lose(op)
   redis.call('DEL', op.key)
   return 0, 0, 0, 0
@@ -167,7 +173,7 @@ end
 
 local VERBS = {
   'peek', 'take', 'reserve', 'late', 'settle', 'lose', 'extend', 'release', 'depart', 'change', 'takeAll', 'peekAll',
-  'back',
+  'back', 'undo',
 }
 local answers, position = {}, 1
 while position <= #ARGV[2] do

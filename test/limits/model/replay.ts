@@ -20,12 +20,14 @@ const VERBS = [
   'takeAll',
   'peekAll',
   'back',
+  'undo',
 ] as const
 
 /**
  * `late` charges for a time ahead whatever that is; `settle` charges now, or gives back; `depart` charges a few times and
  * stores once; `change` tells that the rule was changed now, and looks; `takeAll` and `peekAll` decide over all limits together;
- * `back` takes back what was charged for a time.
+ * `back` takes back what was charged for a time;
+ * `undo` the charge of the operation before.
  */
 export type Verb = (typeof VERBS)[number]
 
@@ -41,7 +43,7 @@ export interface Operation {
   readonly lease?: number
   /** µs: the time that was charged, for `back`. */
   readonly at?: number
-  /** The operation that charged it, where that time follows from what was decided. */
+  /** The operation that charged what goes back: whether it did, and for which time, follows from what was decided. */
   readonly of?: Operation
 }
 

@@ -47,7 +47,10 @@ local function open(key, l, now, packed)
   local start = aligned(l, now)
   if seen then
     -- A clock that went back takes the window with it; a window ahead of it stays as far ahead.
-    if now < seen then kept = (kept > seen or l.align == 'first') and aligned(l, kept - seen + now) or start end
+    if now < seen then
+      local ahead = l.align == 'first' and kept - seen or math.max(0, kept - seen)
+      kept = aligned(l, now + ahead)
+    end
     if kept >= start or (l.align == 'first' and now < finish(l, kept)) then
       s.start, s.used, s.opening = kept, used, opening
     end

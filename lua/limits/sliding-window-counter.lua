@@ -21,7 +21,7 @@ local function open(key, l, now, packed)
   local s = { key = key, now = now, start = start, used = 0, before = 0 }
   if not seen then return s end
   -- A clock that went back takes the window with it; a window ahead of it stays as far ahead.
-  if now < seen then kept = kept > seen and aligned(l, kept - seen + now) or start end
+  if now < seen then kept = aligned(l, now + math.max(0, kept - seen)) end
   s.start, s.used, s.before = kept, used, before
   roll(s, l, start)
   return s

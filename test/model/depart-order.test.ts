@@ -5,7 +5,8 @@ import { useRedis } from '../support/redis.ts'
 import { HeldQueue, START_US } from './held-queue.ts'
 
 const redis = useRedis(import.meta.url)
-const queue = new HeldQueue(redis, redis.client(), 'order')
+const client = redis.client()
+const queue = new HeldQueue(redis, client, 'order')
 afterAll(() => queue.close())
 
 const jobOf = fc.record({
@@ -54,6 +55,17 @@ test('a job that waits first is not overtaken by a cheaper one behind it', async
   expect((await queue.depart(10)).grants).toEqual([])
   await queue.advanceTo(START_US + 500_000)
   expect((await queue.depart(10)).grants.map(({ id }) => id)).toEqual(['j1'])
+})
+
+test.each([{}, { groups: {} }])('a marker that BullMQ 4 left lets no job past the rate: %j', async (shape) => {
+  await queue.reset({ rate: '10/s', ...shape })
+  for (const jobId of ['first', 'second', 'third']) await queue.add({ jobId })
+  await client.rpush(`${queue.base}wait`, '0:1')
+  expect(await queue.drain(5, 0)).toEqual([
+    { id: 'first', slotUs: START_US },
+    { id: 'second', slotUs: START_US + 100_000 },
+    { id: 'third', slotUs: START_US + 200_000 },
+  ])
 })
 
 test('a queued job that costs more than a lowered burst leaves when the bucket is empty', async () => {

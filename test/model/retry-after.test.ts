@@ -212,6 +212,19 @@ test('with workers it is when the one wakes that takes the last of the jobs', LO
   )
 })
 
+test('under a concurrency, the first place is taken by the worker that sleeps, the next at the end of its job', async () => {
+  await queue.reset({ rate: '1/s', concurrency: 2, capacity: 3 })
+  for (let i = 0; i < 3; i++) await queue.add()
+  // Jobs take five seconds; the first one may take longer, as long as few have been measured.
+  const request = { jobs: 2, horizonUs: 50_000, ran: '5000000 0' }
+  const { grants, stop } = await queue.departAs('held', request)
+  expect([grants.length, stop]).toEqual([1, 'closed'])
+  const told = [await tryAdd(2), await tryAdd(3)] as [number, number]
+  const lateMs = Number((await storedMeter(client, queue.base)).late) / 1000
+  expect(Math.abs(told[0] - 950 - lateMs)).toBeLessThanOrEqual(ROUNDED_MS)
+  expect(Math.abs(told[1] - 6000)).toBeLessThanOrEqual(ROUNDED_MS)
+})
+
 test('a slot in the middle of a microsecond is waited for to its end', async () => {
   await queue.reset({ rate: '3/s', capacity: 1 })
   for (const us of [0, 350_000, 700_000]) {

@@ -96,6 +96,14 @@ test('flows that race for the places of one queue: as many as fit, each whole', 
   expect(await children.getJobCountByTypes('waiting')).toBe(6)
 })
 
+test('a flow of which Redis refuses a job says why', async () => {
+  const [parents, children] = [shop.queue(), shop.queue({ capacity: 1 })]
+  await children.waitUntilReady()
+  await redis.client().set(parents.toKey('events'), 'no stream')
+  const error = await rejection(producer().add(tree(parents, children)))
+  expect(error.message).toContain('WRONGTYPE')
+})
+
 test('several flows are added all or none', async () => {
   const [parents, children] = [shop.queue({ capacity: 5 }), shop.queue({ capacity: 5 })]
   await parents.waitUntilReady()

@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from 'vitest'
-import { GroupFullError, QueueFullError, type ShapedQueue } from '../../src/index.ts'
+import { GroupFullError, QueueFullError, ShapedFlowProducer, type ShapedQueue } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
 import { Workshop } from '../worker/support.ts'
 
@@ -117,6 +117,15 @@ test('a large bulk takes its claimed places, in its order', async () => {
   expect(scripts.filter((name) => name === 'add-bulk')).toHaveLength(6)
   const of = async (id: string) => (await queue.getGroupJobs(id, 0, 200)).map(({ data }) => data.n)
   expect(await of('g1')).toEqual(Array.from({ length: 100 }, (_, i) => 3 * i + 1))
+})
+
+test('a flow of more jobs than a command has room for puts each in line', async () => {
+  const { connection, prefix } = redis
+  const flows = shop.keep(new ShapedFlowProducer({ connection, prefix }))
+  await queue.setShape({ capacity: 4000 }, BY)
+  const child = (n: number) => ({ ...job(n < 300 ? 'one' : 'other', n), queueName: queue.name })
+  await flows.add({ name: 'parent', queueName: queue.name, children: Array.from({ length: 600 }, (_, n) => child(n)) })
+  expect([await queue.getGroupJobsCount('one'), await queue.getGroupJobsCount('other')]).toEqual([300, 300])
 })
 
 test('the bound of the queue is kept', async () => {

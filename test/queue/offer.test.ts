@@ -77,6 +77,25 @@ test('what stands ahead counts with the mean cost of what has left', async () =>
   expect(Math.abs(startOf(offer) - next - 2 * mean * HOUR_MS)).toBeLessThanOrEqual(2)
 })
 
+test.each([
+  ['gcra', { rate: '1/h', burst: 2 }, 2],
+  ['token-bucket', { rate: '1/h', burst: 2 }, 2],
+  ['leaky-bucket', { rate: '1/h', burst: 2 }, 2],
+  ['fixed-window', { rate: '2/h', align: 'first' }, 1],
+  ['sliding-window-log', { rate: '2/h' }, 1],
+] as const)('a job far back is told the start that a limit allows: %s', async (algorithm, limit, hoursEach) => {
+  const queue = shop.queue({ limits: [{ name: 'tokens', unit: 'tokens', algorithm, ...limit }], capacity: 100 })
+  const opts = { costs: { tokens: 2 } }
+  await queue.addBulk(many(1, opts))
+  await new Taker(shop, queue).take()
+  const first = startOf(accepted(await queue.offer('job', {}, opts)))
+  // More than are computed one by one.
+  await queue.addBulk(many(69, opts))
+  const last = accepted(await queue.offer('job', {}, opts))
+  expect(last.position).toBe(70)
+  expect(Math.abs(startOf(last) - first - 70 * hoursEach * HOUR_MS)).toBeLessThanOrEqual(2)
+})
+
 test('a delayed job has neither position nor start', async () => {
   const offer = accepted(await (await hourly()).offer('job', {}, { delay: 60_000 }))
   expect(offer).toMatchObject({ position: undefined, startsAt: undefined })

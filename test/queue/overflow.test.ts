@@ -284,6 +284,19 @@ describe('what was dropped is told', () => {
     expect((await letters.getWaiting()).map((one) => [one.data.id, one.data.redriven])).toEqual([['mine', 1]])
   })
 
+  test('the dead letter of a job that came back to wait tells of its attempts', async () => {
+    const queue = shop.queue({ capacity: 1, overflow: 'drop-oldest', overflowTo: 'dead-attempts' })
+    const letters = shop.keep(new Queue<DeadLetter>('dead-attempts', redis))
+    const job = await queue.add('a', {}, { attempts: 9 })
+    const tried = { atm: 2, ats: 4, stc: 1, throttled: 3, stacktrace: '["Error: no"]', processedOn: 1234567890123 }
+    await redis.client().hset(queue.toKey(job.id!), { ...tried, progress: '{"done":7}' })
+    await queue.add('b', {})
+    expect((await letters.getWaiting())[0]?.data).toMatchObject({
+      ...{ attemptsMade: 2, attemptsStarted: 4, stalledCounter: 1, throttled: 3, stacktrace: ['Error: no'] },
+      ...{ processedOn: 1234567890123, progress: { done: 7 } },
+    })
+  })
+
   test('a redrive waits for a place and drops nothing', async () => {
     const queue = shop.queue({ rate: '1/h', capacity: 1, overflow: 'drop-oldest', overflowTo: 'dead-waits' })
     await queue.addBulk(named('a'))

@@ -31,7 +31,10 @@ export const ROOMS: readonly Room[] = [
     name: 'meter',
     of: ['lua/meter', 'lua/gate'],
     quick: [
-      ...within('model', 'found pacing unshaped moved-slot kept-for-people reference crossings depart-order'),
+      ...within(
+        'model',
+        'found pacing unshaped moved-slot kept-for-people reference crossings depart-order wake-ups sleepers',
+      ),
       ...within('ageing', 'order places'),
       'test/groups/lines',
       'test/feedback/probe',
@@ -41,21 +44,27 @@ export const ROOMS: readonly Room[] = [
   {
     name: 'groups',
     of: ['lua/groups'],
-    quick: within('groups', 'lines places order share overrides limits-per-group'),
+    quick: within('groups', 'lines places order share overrides limits-per-group bulks feedback line'),
     wide: ['test/groups/', ...EVERYWHERE, 'test/worker/', 'test/inspect/'],
   },
   {
     name: 'limits',
     of: ['lua/limits'],
-    quick: [...within('limits', 'model/decisions model/log-and-days modes refusals'), 'test/model/crossings'],
+    quick: [
+      ...within('limits', 'model/decisions model/log-and-days modes refusals versions'),
+      ...within('queue-limits', 'concurrency returned'),
+      'test/model/crossings',
+    ],
     wide: ['test/limits/', 'test/queue-limits/', ...EVERYWHERE],
   },
   {
     name: 'admissions',
     of: ['lua/admission', 'lua/verbs/add.lua', 'lua/verbs/add-bulk.lua', 'lua/verbs/add-flow.lua'],
     quick: [
-      ...within('model', 'admission retry-after obedient-producer'),
+      ...within('model', 'admission retry-after obedient-producer wake-ups'),
       ...within('queue', 'capacity reserved-places bulk overflow add-once start-in-time duplicates offer'),
+      'test/flow/flow',
+      'test/groups/bulks',
     ],
     wide: ['test/queue/', 'test/flow/', 'test/groups/', 'test/inspect/exact', ...EVERYWHERE],
   },

@@ -74,6 +74,7 @@ export const ROOMS: readonly Room[] = [
     quick: [
       ...within('model', 'ended-together depart-order found moved-slot unshaped'),
       ...within('worker', 'repeated-ends give-back-parts short-scripts'),
+      'test/queue-limits/ended-together',
     ],
     wide: ['test/worker/', 'test/faults/refused-ends', 'test/failures/', 'test/groups/', ...EVERYWHERE],
   },

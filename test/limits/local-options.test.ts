@@ -30,9 +30,21 @@ test.each<[Omit<LimiterOptions, 'name'>, RegExp]>([
   [{ rate: '1/s', sync: {} as { intervalMs: number } }, /sync.intervalMs must be a number of ms > 0; got null/],
   [{ rate: '1/s', sync: { intervalMs: 10, share: 2 } }, /sync.share must be a number above 0, at most 1; got 2/],
   [{ rate: '1/s', sync: { intervalMs: 10, maxLocalKeys: 0 } }, /sync.maxLocalKeys .* got 0/],
+  [{ rate: '1/s', sync: { intervalMs: 10, processes: 0 } }, /sync.processes must be a whole number >= 1; got 0/],
+  [{ rate: '1/s', local: { rate: '1/s', burst: 0 } }, /local.burst must be a whole number >= 1; got 0/],
+  [{ rate: '1/s', local: { rate: '1/s', share: 0 } }, /local.share must be a number above 0, at most 1; got 0/],
+  [{ rate: '1/s', local: { rate: '1/s', maxLocalKeys: 0 } }, /local.maxLocalKeys must be a whole number >= 1; got 0/],
+  [{ rate: '1/s', mitigation: { maxKeys: 0 } }, /mitigation.maxKeys must be a whole number >= 1; got 0/],
   [{ algorithm: 'concurrency', concurrency: 5, sync: { intervalMs: 10 } }, /sync decides in memory.* concurrency/],
   [{ algorithm: 'concurrency', concurrency: 5, local: { rate: '1/s' } }, /local decides in memory.* concurrency/],
   [{ algorithm: 'fixed-window', rate: '5/s', sync: { intervalMs: 1001 } }, /1001 is longer than the window of 1000 ms/],
 ])('%o is refused', (options, message) => {
   expect(() => createLimiter(unused, { name: 'wrong', ...options })).toThrow(message)
+})
+
+test('the least that each option may be', () => {
+  const sync = { intervalMs: 0.1, share: 1, processes: 1, maxLocalKeys: 1 }
+  const local = { rate: '1/s', burst: 1, share: 1, maxLocalKeys: 1 }
+  for (const one of [{ sync }, { local }, { mitigation: { maxKeys: 1 } }, { mitigation: true }])
+    createLimiter(unused, { name: 'least', rate: '1/s', ...one })
 })

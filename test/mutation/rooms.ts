@@ -87,14 +87,17 @@ export const ROOMS: readonly Room[] = [
   {
     name: 'admission',
     of: ['src/admission'],
-    quick: within('queue', 'option-names job-ids add-once-input add-once bulk errors cost duplicates deadlines'),
+    quick: within(
+      'queue',
+      'option-names job-ids add-once-input add-once bulk bulk-parts errors cost duplicates deadlines',
+    ),
     wide: ['test/queue/', 'test/flow/', 'test/faults/add-once', 'test/faults/unanswered-calls', 'test/wrong-arguments'],
   },
   {
     name: 'departure',
     of: ['src/departure'],
     quick: [
-      ...within('worker', 'repeated-ends give-back-parts short-scripts returning-jobs order'),
+      ...within('worker', 'repeated-ends give-back-parts short-scripts returning-jobs ask-schedule order'),
       'test/queue/stock-classes',
     ],
     wide: ['test/worker/', 'test/queue-limits/', 'test/faults/cut-replies', ...EVERYWHERE],
@@ -114,13 +117,16 @@ export const ROOMS: readonly Room[] = [
   {
     name: 'worker',
     of: ['src/worker'],
-    quick: within('worker', 'ask-schedule departure-timer late-returns returning-jobs run-times bypass-watch worker'),
+    quick: within(
+      'worker',
+      'ask-schedule departure-timer late-returns returning-jobs run-times attempts bypass-watch worker',
+    ),
     wide: ['test/worker/', 'test/model/', 'test/faults/unanswered-calls', 'test/feedback/', 'test/failures/'],
   },
   {
     name: 'limiters',
     of: ['src/limits'],
-    quick: within('limits', 'local-bound local-options choosing modes refusals safe-shape waiting'),
+    quick: within('limits', 'definition local-bound local-options choosing modes refusals safe-shape waiting'),
     wide: ['test/limits/', 'test/queue-limits/', 'test/shape/', 'test/wrong-arguments'],
   },
 ]

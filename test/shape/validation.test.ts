@@ -154,6 +154,16 @@ describe('a change at run time', () => {
     expect(settableFields()).not.toContain(field)
   })
 
+  test('takes no groups away from a limit per group that it sets, which may be set before there are any', () => {
+    const limits = [{ name: 'tenant', by: 'group', rate: '5/s' }] as const
+    expect(() => encodeOverride({ groups: null, limits })).toThrow(
+      'limit "tenant" is per group, and needs shape.groups ({} is enough); got none',
+    )
+    expect(Object.keys(encodeOverride({ limits }))).toEqual(['limits'])
+    expect(Object.keys(encodeOverride({ groups: null, limits: [{ name: 'hour', rate: '5/h' }] }))).toHaveLength(2)
+    expect(encodeOverride({ groups: null, limits: null })).toEqual({ groups: null, limits: null })
+  })
+
   test.each([{}, { rate: undefined } as unknown as ShapeOverride])('%j changes nothing and is refused', (override) => {
     expect(() => encodeOverride(override)).toThrow(
       `setShape needs at least one of ${settableFields().join(', ')}; got none`,

@@ -14,6 +14,21 @@ test('the id of the waiting connection is learned', async () => {
   expect(watch.clientId).toBe(42)
 })
 
+test('after a new connection it is learned anew, and unknown until then', async () => {
+  const ids = ['id=42', 'id=43']
+  let ready = () => {}
+  const on = (_event: string, listener: () => void) => {
+    ready = listener
+  }
+  const watch = watchOf({ status: 'connecting', on, clientInfo: async () => ids.shift() })
+  for (const id of [42, 43]) {
+    ready()
+    expect(watch.clientId).toBeUndefined()
+    await new Promise((resolve) => setImmediate(resolve))
+    expect(watch.clientId).toBe(id)
+  }
+})
+
 // A rejection that no one handles would fail the run.
 test.each([
   ['may not ask', { clientInfo: () => Promise.reject(new Error('NOPERM')) }],
@@ -31,6 +46,7 @@ describe('a job that was started past the meter', () => {
   /** A watch of a queue with its own warning, by a clock that stands still. */
   function bypassed(base: string, list: () => Promise<string>, reported: Readonly<Record<string, string>> = {}) {
     vi.useFakeTimers({ toFake: ['performance'] })
+    vi.advanceTimersByTime(1000)
     const asked = { times: 0 }
     const client = {
       hgetall: async () => reported,
@@ -95,13 +111,23 @@ describe('a job that was started past the meter', () => {
     ['not to be listed', () => Promise.reject(new Error('NOPERM'))],
   ])('is warned of after 15 s where the clients are %s, without names', async (what, list) => {
     const { watch, found, warnings } = bypassed(what, list)
-    await found('1')
-    vi.advanceTimersByTime(14_999)
-    await found('2')
+    for (const jobId of ['1', '2', '3']) {
+      await found(jobId)
+      vi.advanceTimersByTime(5000)
+    }
     expect([watch.clients, warnings]).toEqual([[], []])
+    await found('4')
+    expect(warnings).toEqual([expect.stringContaining('job 4 was started past the meter: it obeyed neither')])
+  })
+
+  test('is no longer ascribed to clients that may no longer be listed', async () => {
+    const lists = [async () => CLIENTS, () => Promise.reject(new Error('NOPERM'))]
+    const { watch, found } = bypassed('revoked', async () => lists.shift()?.() ?? '')
+    await found('1')
+    expect(watch.clients).toHaveLength(2)
     vi.advanceTimersByTime(5000)
-    await found('3')
-    expect(warnings).toEqual([expect.stringContaining('job 3 was started past the meter: it obeyed neither')])
+    await found('2')
+    expect(watch.clients).toEqual([])
   })
 
   test('is warned of at once by another worker of the process that finds a name', async () => {

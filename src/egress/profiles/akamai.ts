@@ -3,7 +3,7 @@ import { httpDialectWith } from '../dialects/http.ts'
 import { shapelessProfile } from './profile.ts'
 
 /** Akamai's APIs: `X-RateLimit-Next` is the time at which the next request is allowed. techdocs.akamai.com */
-export const akamaiDialect: HttpDialect = httpDialectWith({
+const akamaiDialect: HttpDialect = httpDialectWith({
   quotas: [
     {
       limit: 'x-ratelimit-limit',

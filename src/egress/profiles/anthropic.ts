@@ -16,7 +16,7 @@ const GATES = ['requests', 'tokens', 'input-tokens', 'output-tokens'].map((name)
  * Anthropic. Limits: 'requests', 'tokens', 'input-tokens' and 'output-tokens'. 529 is overload of the whole service,
  * not a quota: it lowers the rate, and a time given with it is for that job. docs.anthropic.com, rate limits and errors
  */
-export const anthropicDialect: HttpDialect = (answer) => {
+const anthropicDialect: HttpDialect = (answer) => {
   const signals = readHttpSignals(answer, { quotas: GATES })
   if (answer.status !== 529) return feedbackOfGates(answer, signals, usedBy(answer))
   const because = { reason: '529 overloaded', source: 'status' } as const

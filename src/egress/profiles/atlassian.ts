@@ -9,7 +9,7 @@ import { shapelessProfile } from './profile.ts'
  * Atlassian's cloud APIs: resets are dates of ISO 8601; `X-RateLimit-NearLimit` means that less than a fifth is left,
  * which lowers the rate if the answer gives no count. developer.atlassian.com, rate limiting
  */
-export const atlassianDialect: HttpDialect = (answer) => {
+const atlassianDialect: HttpDialect = (answer) => {
   const said = feedbackOfStatus(answer, readHttpSignals(answer))
   const isNear = field(answer, 'x-ratelimit-nearlimit')?.toLowerCase() === 'true'
   const isBlind = said[0]?.kind === 'ok' && said[0].remaining === undefined

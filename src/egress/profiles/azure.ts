@@ -16,7 +16,7 @@ const COUNT = /^(?:[\w./-]{1,100};)?(\d{1,15})$/
  * Resource Manager reports in `x-ms-ratelimit-remaining-*` what is left of several quotas, of which the lowest counts.
  * learn.microsoft.com, throttling limits
  */
-export const azureDialect: HttpDialect = (answer) => {
+const azureDialect: HttpDialect = (answer) => {
   const remaining = leastRemaining(answer)
   const isGood = answer.status >= 200 && answer.status < 400
   if (isGood && remaining !== undefined) return [ok(answer.status, { remaining }, { source: 'x-ratelimit' })]

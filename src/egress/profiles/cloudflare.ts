@@ -8,7 +8,7 @@ import { shapelessProfile } from './profile.ts'
 const BLOCK_MS = 300_000
 
 /** Cloudflare's own API: the standard fields and, if they are missing, the 5 minutes of its documentation. */
-export const cloudflareDialect: HttpDialect = (answer) => {
+const cloudflareDialect: HttpDialect = (answer) => {
   const said = feedbackOfStatus(answer, readHttpSignals(answer))
   return said.map((one) =>
     one.kind === 'pause' && one.forMs === undefined

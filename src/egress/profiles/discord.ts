@@ -18,7 +18,7 @@ import { createProfile, over, STARTING_JITTER_MS } from './profile.ts'
  * buckets may have more. 10,000 answers of 401, 403 and 429 in 10 minutes lead to a ban, not counting those of scope
  * `shared`: counting them takes a rule.
  */
-export const discordDialect: HttpDialect = (answer) => {
+const discordDialect: HttpDialect = (answer) => {
   const signals = readHttpSignals(answer)
   if (answer.status !== 429) {
     return feedbackOfStatus(answer, signals).map((said) =>

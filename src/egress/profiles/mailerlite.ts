@@ -3,6 +3,6 @@ import { httpDialectWith } from '../dialects/http.ts'
 import { shapelessProfile } from './profile.ts'
 
 /** MailerLite: the seconds to wait are in `X-RateLimit-Retry-After`. developers.mailerlite.com */
-export const mailerliteDialect: HttpDialect = httpDialectWith({ wait: 'x-ratelimit-retry-after' })
+const mailerliteDialect: HttpDialect = httpDialectWith({ wait: 'x-ratelimit-retry-after' })
 
 export const mailerlite = shapelessProfile('mailerlite', mailerliteDialect)

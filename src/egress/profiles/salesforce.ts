@@ -15,7 +15,7 @@ const USAGE = /(?:^|[\s,;])api-usage=(\d{1,15})\/(\d{1,15})(?:$|[\s,;])/
  * Salesforce: `Sforce-Limit-Info: api-usage=18/5000`, calls of the last 24 hours. A refused call is 403, with the reason
  * in the body and no time. developer.salesforce.com, REST API headers and status codes
  */
-export const salesforceDialect: HttpDialect = (answer) => {
+const salesforceDialect: HttpDialect = (answer) => {
   const { status } = answer
   const signals = readHttpSignals(answer)
   if (status === 403 && isLimit(answer)) {

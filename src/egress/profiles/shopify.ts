@@ -17,7 +17,7 @@ const REST_DRAIN_S = 20
 const NEARLY_FULL = 0.8
 
 /** Shopify's REST Admin API (the bucket in `X-Shopify-Shop-Api-Call-Limit`) and its GraphQL one (cost in the body). */
-export const shopifyDialect: HttpDialect = (answer) => graphql(answer) ?? rest(answer)
+const shopifyDialect: HttpDialect = (answer) => graphql(answer) ?? rest(answer)
 
 /** `32/40`: 32 of 40 used, and 2 leak every second. */
 function rest(answer: HttpAnswer): readonly Feedback[] {

@@ -13,7 +13,7 @@ const METHOD = /\/api\/([a-z]{1,40}(?:\.[a-zA-Z]{1,40}){1,3})/
  * Slack's Web API. Limits hold per method, workspace and app, for `chat.postMessage` also per channel; an answer names
  * none of these, so the queue pauses, and the reason names the method. docs.slack.dev, rate limits
  */
-export const slackDialect: HttpDialect = (answer) => {
+const slackDialect: HttpDialect = (answer) => {
   const signals = readHttpSignals(answer)
   const isRefused = answer.status === 429 || /^rate_?limited$/.test(bodyText(answer.body, 'error'))
   if (!isRefused) return feedbackOfStatus(answer, signals)

@@ -12,7 +12,7 @@ import { createProfile, over, STARTING_JITTER_MS } from './profile.ts'
  * rate. A `lock_timeout` is a 429 too, but only means that another request holds the object.
  * docs.stripe.com/rate-limits, docs.stripe.com/error-codes
  */
-export const stripeDialect: HttpDialect = (answer) => {
+const stripeDialect: HttpDialect = (answer) => {
   const signals = readHttpSignals(answer)
   if (answer.status !== 429) return feedbackOfStatus(answer, signals)
   const code = bodyText(answer.body, 'error', 'code') || answer.code

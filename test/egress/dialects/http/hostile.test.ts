@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest'
 import type { HttpAnswer } from '../../../../src/egress/answer.ts'
 import { type Feedback, MAX_PAUSE_MS } from '../../../../src/feedback/feedback.ts'
 import { httpAnswer, NOW_DATE, NOW_MS, NOW_S } from '../../signals/http-answer.ts'
-import { DIALECTS } from './dialects.ts'
+import { HTTP_PROFILES } from './http-profiles.ts'
 
 const LONG = 100_000
 const REASON = 230
@@ -83,7 +83,7 @@ function isNotToldTwice(feedback: readonly Feedback[]): boolean {
   return !(kinds.includes('pause') && kinds.includes('retryJob'))
 }
 
-describe.each(Object.entries(DIALECTS))('%s against a hostile peer', (_, dialect) => {
+describe.each(Object.entries(HTTP_PROFILES))('%s against a hostile peer', (_, { dialect }) => {
   test('says only what the meter can take', () => {
     fc.assert(
       fc.property(answers, (answer: HttpAnswer) => {
@@ -146,5 +146,6 @@ test('no getter of what was thrown is run', () => {
       throw new Error('read')
     },
   })
-  for (const dialect of Object.values(DIALECTS)) expect(() => dialect(httpAnswer({ status: 429, body }))).not.toThrow()
+  for (const { dialect } of Object.values(HTTP_PROFILES))
+    expect(() => dialect(httpAnswer({ status: 429, body }))).not.toThrow()
 })

@@ -2,13 +2,13 @@ import { describe, expect, test } from 'vitest'
 import type { HttpAnswer } from '../../../../src/egress/answer.ts'
 import type { Feedback } from '../../../../src/feedback/feedback.ts'
 import { httpAnswer } from '../../signals/http-answer.ts'
-import { DIALECTS } from './dialects.ts'
+import { HTTP_PROFILES } from './http-profiles.ts'
 
 type Given = Partial<HttpAnswer> & { readonly status: number }
 
 export type Row = readonly [
   title: string,
-  dialect: keyof typeof DIALECTS,
+  profile: keyof typeof HTTP_PROFILES,
   answer: Given,
   feedback: readonly Partial<Feedback>[],
 ]
@@ -21,8 +21,8 @@ export const RETRY = { kind: 'retryJob', scope: 'queue' } as const
 /** One test per row: the answer of a vendor, and what it says. */
 export function describeVendors(vendors: string, rows: readonly Row[]): void {
   describe(`how ${vendors} are read (standards 1.6)`, () => {
-    test.each(rows)('%s', (_, dialect, answer, feedback) => {
-      const said = DIALECTS[dialect](httpAnswer(answer))
+    test.each(rows)('%s', (_, profile, answer, feedback) => {
+      const said = HTTP_PROFILES[profile].dialect(httpAnswer(answer))
       expect(said).toMatchObject(feedback)
       expect(said).toHaveLength(feedback.length)
     })

@@ -4,9 +4,13 @@ import type { ShapeMode } from '../mode.ts'
 import { formatRate, intervalUs, parseRate, type RateInput } from '../rate.ts'
 import { zoneOffsets } from './time-zone.ts'
 
-export type BucketAlgorithm = 'gcra' | 'token-bucket' | 'leaky-bucket'
-export type WindowAlgorithm = 'fixed-window' | 'sliding-window-log' | 'sliding-window-counter'
-export type Algorithm = BucketAlgorithm | WindowAlgorithm | 'concurrency'
+const WINDOWS = ['fixed-window', 'sliding-window-log', 'sliding-window-counter'] as const
+const BUCKETS = ['gcra', 'token-bucket', 'leaky-bucket'] as const
+export const ALGORITHMS = [...WINDOWS, ...BUCKETS, 'concurrency'] as const
+
+export type BucketAlgorithm = (typeof BUCKETS)[number]
+export type WindowAlgorithm = (typeof WINDOWS)[number]
+export type Algorithm = (typeof ALGORITHMS)[number]
 
 /**
  * Where the windows of `fixed-window` begin: at multiples of the window since 1970, at the first unit, or at midnight.
@@ -66,15 +70,8 @@ const DAY_MS = 86_400_000
 /** One unit, less the rounding error of doubles. */
 const LEAST_LEFT = 1 - 1e-9
 
-const BUCKETS: readonly string[] = ['gcra', 'token-bucket', 'leaky-bucket'] satisfies BucketAlgorithm[]
-const WINDOWS: readonly string[] = [
-  'fixed-window',
-  'sliding-window-log',
-  'sliding-window-counter',
-] satisfies WindowAlgorithm[]
-
 export function isBucket(algorithm: Algorithm): algorithm is BucketAlgorithm {
-  return BUCKETS.includes(algorithm)
+  return (BUCKETS as readonly Algorithm[]).includes(algorithm)
 }
 
 /**
@@ -166,8 +163,8 @@ const CHECKS: { readonly [F in keyof LimitRule]?: FieldCheck } = {
 }
 
 function checkRule(algorithm: Algorithm, rule: LimitRule): void {
-  if (![...BUCKETS, ...WINDOWS, 'concurrency'].includes(algorithm)) {
-    const names = [...WINDOWS, ...BUCKETS, 'concurrency'].map((name) => `'${name}'`).join(', ')
+  if (!ALGORITHMS.includes(algorithm)) {
+    const names = ALGORITHMS.map((name) => `'${name}'`).join(', ')
     throw new InvalidLimitError(`algorithm must be one of ${names}; got ${JSON.stringify(algorithm)}`)
   }
   const needed = algorithm === 'concurrency' ? 'concurrency' : 'rate'

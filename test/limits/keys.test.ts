@@ -1,20 +1,14 @@
 import { expect, test } from 'vitest'
-import type { Algorithm, LimiterOptions } from '../../src/limits/index.ts'
+import { ALGORITHMS, type Algorithm } from '../../src/limits/definition.ts'
 import { useRedis } from '../support/redis.ts'
 import { countAllowed, keysWith, statesWith, useLimiters } from './support/limiters.ts'
 
 const redis = useRedis(import.meta.url)
 const { client, limiter } = useLimiters(redis)
 
-const rules: readonly (Omit<LimiterOptions, 'name'> & { algorithm: Algorithm })[] = [
-  { algorithm: 'gcra', rate: '100/h', burst: 50 },
-  { algorithm: 'token-bucket', rate: '100/h', burst: 50 },
-  { algorithm: 'leaky-bucket', rate: '100/h', burst: 50 },
-  { algorithm: 'fixed-window', rate: '50/h' },
-  { algorithm: 'sliding-window-log', rate: '50/h' },
-  { algorithm: 'sliding-window-counter', rate: '50/h' },
-  { algorithm: 'concurrency', concurrency: 50 },
-]
+const rules = ALGORITHMS.map((algorithm) =>
+  algorithm === 'concurrency' ? { algorithm, concurrency: 50 } : { algorithm, rate: '50/h' as const, burst: 50 },
+)
 
 /** Bytes of a key after fifty takes, MEMORY USAGE; the name of the key is about 60 of them. */
 const MOST_BYTES: Readonly<Record<Algorithm, number>> = {

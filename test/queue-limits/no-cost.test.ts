@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { InvalidCostError } from '../../src/index.ts'
+import { ALGORITHMS } from '../../src/limits/definition.ts'
 import { rejection, Taker } from '../queue/support.ts'
 import { useRedis } from '../support/redis.ts'
 import { departuresOf, Workshop } from '../worker/support.ts'
@@ -7,18 +8,9 @@ import { departuresOf, Workshop } from '../worker/support.ts'
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
 
-const ALGORITHMS = [
-  ['fixed-window', { rate: '1/day' }],
-  ['sliding-window-log', { rate: '1/day' }],
-  ['sliding-window-counter', { rate: '1/day' }],
-  ['token-bucket', { rate: '1/day', burst: 1 }],
-  ['leaky-bucket', { rate: '1/day', burst: 1 }],
-  ['gcra', { rate: '1/day', burst: 1 }],
-  ['concurrency', { concurrency: 1 }],
-] as const
-
-describe.each(ALGORITHMS)('a limit of %s', (algorithm, terms) => {
-  const limits = [{ name: 'tokens', unit: 'tokens', algorithm, ...terms }] as never
+describe.each(ALGORITHMS)('a limit of %s', (algorithm) => {
+  const terms = algorithm === 'concurrency' ? { concurrency: 1 } : { rate: '1/day' as const }
+  const limits = [{ name: 'tokens', unit: 'tokens', algorithm, ...terms }]
 
   test('does not hold what takes nothing of it, and is not charged for that', async () => {
     const queue = shop.queue({ limits })

@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from 'vitest'
-import type { Algorithm, LimitWire } from '../../../src/limits/definition.ts'
+import { ALGORITHMS, type Algorithm, type LimitWire } from '../../../src/limits/definition.ts'
 import { caseCount } from '../../support/cases.ts'
 import { useRedis } from '../../support/redis.ts'
 import type { Model } from './base.ts'
@@ -17,15 +17,6 @@ const SEED = Number(process.env.MODEL_SEED ?? 1)
 const OPERATIONS_PER_CALL = 150
 /** Each but the first may begin with a change of the rule. */
 const CALLS_PER_HISTORY = 4
-const ALGORITHMS: readonly Algorithm[] = [
-  'gcra',
-  'token-bucket',
-  'leaky-bucket',
-  'fixed-window',
-  'sliding-window-counter',
-  'sliding-window-log',
-  'concurrency',
-]
 
 afterEach(async () => {
   await redis.cleanup()

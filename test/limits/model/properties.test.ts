@@ -1,10 +1,10 @@
 import fc from 'fast-check'
 import { afterEach, describe, expect, test } from 'vitest'
-import { type Algorithm, encodeRule, isBucket, type LimitWire } from '../../../src/limits/definition.ts'
+import { ALGORITHMS, type Algorithm, encodeRule, isBucket, type LimitWire } from '../../../src/limits/definition.ts'
 import { caseCount } from '../../support/cases.ts'
 import { useRedis } from '../../support/redis.ts'
 import { type Answer, type Operation, Replayer, stateKey } from './replay.ts'
-import { ALGORITHMS, fullUs, operationsOf, quotaOf, ruleOf, START_US, storyOf } from './stories.ts'
+import { fullUs, operationsOf, quotaOf, ruleOf, START_US, storyOf } from './stories.ts'
 
 const redis = useRedis(import.meta.url)
 const client = redis.client()

@@ -2,16 +2,6 @@ import fc from 'fast-check'
 import { type Algorithm, encodeRule, type LimitRule, type LimitWire } from '../../../src/limits/definition.ts'
 import type { Operation, Verb } from './replay.ts'
 
-export const ALGORITHMS: readonly Algorithm[] = [
-  'gcra',
-  'token-bucket',
-  'leaky-bucket',
-  'fixed-window',
-  'sliding-window-counter',
-  'sliding-window-log',
-  'concurrency',
-]
-
 /** At no boundary of any window. */
 export const START_US = 1_764_000_000_123_457
 

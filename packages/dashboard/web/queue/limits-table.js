@@ -8,22 +8,27 @@ import { Table } from '../base/table.js'
  * @typedef {{ key: string, rule: string, value: string, where: string }} Rule
  */
 
-const FIELDS = /** @type {const} */ ([
-  ['rate', 'Rate'],
-  ['burst', 'Burst'],
-  ['capacity', 'Capacity'],
-  ['capacityHorizonMs', 'Capacity counts delayed jobs due within'],
-  ['reservedPlaces', 'Reserved places'],
-  ['overflow', 'Overflow'],
-  ['overflowTo', 'Dropped jobs go to'],
-  ['maxWaitMs', 'Longest wait'],
-  ['concurrency', 'Concurrency'],
-  ['groups', 'Groups'],
-  ['priorityAgeingMs', 'One level more important after'],
-  ['durability', 'Replicas that confirm'],
-  ['mode', 'Mode'],
-  ['maxLatenessMs', 'Longest lateness'],
-])
+/**
+ * What each rule is called, in their order. Limits have rows of their own; the others limit nothing.
+ * @type {Readonly<Record<Exclude<import('sluice').ShapeField, 'limits' | 'horizonMs' | 'onStateLoss' | 'audit'>, string>>}
+ */
+const RULES = {
+  rate: 'Rate',
+  burst: 'Burst',
+  capacity: 'Capacity',
+  capacityHorizonMs: 'Capacity counts delayed jobs due within',
+  reservedPlaces: 'Reserved places',
+  overflow: 'Overflow',
+  overflowTo: 'Dropped jobs go to',
+  maxWaitMs: 'Longest wait',
+  concurrency: 'Concurrency',
+  groups: 'Groups',
+  priorityAgeingMs: 'One level more important after',
+  durability: 'Replicas that confirm',
+  mode: 'Mode',
+  maxLatenessMs: 'Longest lateness',
+}
+const FIELDS = /** @type {[keyof typeof RULES, string][]} */ (Object.entries(RULES))
 
 /** The rules that a queue obeys: its shape, its limits, and feedback from the downstream. */
 export class LimitsTable {

@@ -10,7 +10,8 @@ import { commandsPage } from './commands.ts'
 test('the tables from the code are those of the code', () => {
   const found = filledDocuments()
   expect(found.length).toBeGreaterThan(8)
-  for (const { file, now, filled } of found) expect(now, relative(ROOT, file)).toBe(filled)
+  // Their names alone: a page is long.
+  expect(found.filter(({ now, filled }) => now !== filled).map(({ file }) => relative(ROOT, file))).toEqual([])
 })
 
 test('docs/commands.md has every command as it is', async () => {

@@ -96,8 +96,8 @@ export {
   encodeOverride,
   encodeShape,
   formatValue,
+  SETTABLE_FIELDS,
   type StoredValue,
-  settableFields,
 } from './shape/shape.ts'
 export { sizeShape } from './shape/sizing.ts'
 export type { StoredShape } from './shape/stored.ts'

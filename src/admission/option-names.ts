@@ -1,6 +1,6 @@
 import { nearName } from '../call-options.ts'
 import { InvalidInputError, UnsupportedOptionError } from '../errors.ts'
-import { settableFields } from '../shape/shape.ts'
+import { SETTABLE_FIELDS } from '../shape/shape.ts'
 
 /** The kind of options, as error messages name it. */
 type Kind = 'queue' | 'worker' | 'flow producer' | 'job' | 'wait'
@@ -39,7 +39,7 @@ const OWN: Readonly<Record<Kind, readonly string[]>> = {
 }
 
 /** Fields of a shape that mean something else, or nothing, outside it. */
-const SHAPE_FIELDS: readonly string[] = [...settableFields(), 'horizonMs', 'onStateLoss', 'version']
+const SHAPE_FIELDS: readonly string[] = [...SETTABLE_FIELDS, 'horizonMs', 'onStateLoss', 'version']
 
 /** Options of BullMQ's worker with the name of a field of a shape. */
 const BULLMQ: readonly string[] = ['concurrency']

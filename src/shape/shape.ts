@@ -166,20 +166,15 @@ export function encodeOverride(override: ShapeOverride): Record<string, StoredVa
   checkReserved(fields)
   if (typeof fields.limits === 'string' && fields.groups === null) checkUngrouped(fields.limits)
   if (Object.keys(fields).length === 0) {
-    throw new InvalidShapeError(`setShape needs at least one of ${settableFields().join(', ')}; got none`)
+    throw new InvalidShapeError(`setShape needs at least one of ${SETTABLE_FIELDS.join(', ')}; got none`)
   }
   return fields
 }
 
 /** @throws InvalidShapeError if a field does not exist or cannot be changed at run time */
 export function checkSettable(field: string): void {
-  if (settableFields().includes(field)) return
-  throw new InvalidShapeError(`no field '${field}' can be set or cleared; ${settableFields().join(', ')} can`)
-}
-
-/** The fields that can be changed at run time. */
-export function settableFields(): readonly string[] {
-  return FIELDS.filter((field) => !FIXED.includes(field))
+  if (SETTABLE_FIELDS.some((one) => one === field)) return
+  throw new InvalidShapeError(`no field '${field}' can be set or cleared; ${SETTABLE_FIELDS.join(', ')} can`)
 }
 
 /**

@@ -7,7 +7,7 @@ import { databaseWritesProgram } from '../../packages/workers/src/db-writes/prog
 import { emailProgram } from '../../packages/workers/src/email/program.ts'
 import { httpProgram } from '../../packages/workers/src/http/program.ts'
 import { GROUP_FIELDS } from '../../src/shape/groups.ts'
-import { settableFields } from '../../src/shape/shape.ts'
+import { SETTABLE_FIELDS } from '../../src/shape/shape.ts'
 import { documents } from '../package/code-blocks.ts'
 import { globalOptionsTable } from './commands.ts'
 import { Declarations } from './declarations.ts'
@@ -54,7 +54,7 @@ const LISTENERS = {
 /** The tables that pages have from the code, by their names. */
 const BLOCKS: Readonly<Record<string, (declarations: Declarations) => string>> = {
   shape: (declarations) =>
-    settableTable(declarations.ownMembers('Shape'), OF_SHAPE, 'can be overridden', settableFields()),
+    settableTable(declarations.ownMembers('Shape'), OF_SHAPE, 'can be overridden', SETTABLE_FIELDS),
   groups: (declarations) =>
     settableTable(
       ['GroupFields', 'GroupDefaults'].flatMap((name) => declarations.ownMembers(name)),

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { Shape, ShapedQueue, ShapeOverride } from '../../src/index.ts'
-import { settableFields } from '../../src/shape/shape.ts'
+import { SETTABLE_FIELDS } from '../../src/shape/shape.ts'
 import type { ShapeView } from '../../src/shape/store.ts'
 import { useRedis } from '../support/redis.ts'
 import { Workshop } from '../worker/support.ts'
@@ -74,10 +74,10 @@ test.each([
   const queue = shop.queue(shapeOf(0, fields))
   await queue.waitUntilReady()
   const declared = inForce(await stored(queue))
-  const override = shapeOf(1, [...settableFields()]) as ShapeOverride
+  const override = shapeOf(1, [...SETTABLE_FIELDS]) as ShapeOverride
   await queue.setShape(override, { by: 'ops', reason: 'test', ttlMs: HOUR_MS })
   const overridden = await stored(queue)
-  for (const field of settableFields()) expect(overridden[field], field).not.toBe(declared[field])
+  for (const field of SETTABLE_FIELDS) expect(overridden[field], field).not.toBe(declared[field])
   const laterUs = (Date.now() + 2 * HOUR_MS) * 1000
   const [later] = (await queue.getBackend().store.run('view', ['shape', '{}', laterUs, ''])) as [string]
   const { shape = {} } = JSON.parse(later) as ShapeView

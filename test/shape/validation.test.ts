@@ -6,7 +6,7 @@ import {
   type Shape,
   type ShapeOverride,
 } from '../../src/index.ts'
-import { encodeOverride, encodeShape, settableFields } from '../../src/shape/shape.ts'
+import { encodeOverride, encodeShape, SETTABLE_FIELDS } from '../../src/shape/shape.ts'
 import { rejection } from '../queue/support.ts'
 import { useRedis } from '../support/redis.ts'
 import { Workshop } from '../worker/support.ts'
@@ -151,7 +151,7 @@ describe('a change at run time', () => {
     expect(() => encodeOverride({ [field]: 1 } as ShapeOverride)).toThrow(
       `shape.${field} can only be declared, not set at run time`,
     )
-    expect(settableFields()).not.toContain(field)
+    expect(SETTABLE_FIELDS).not.toContain(field)
   })
 
   test('takes no groups away from a limit per group that it sets, which may be set before there are any', () => {
@@ -166,7 +166,7 @@ describe('a change at run time', () => {
 
   test.each([{}, { rate: undefined } as unknown as ShapeOverride])('%j changes nothing and is refused', (override) => {
     expect(() => encodeOverride(override)).toThrow(
-      `setShape needs at least one of ${settableFields().join(', ')}; got none`,
+      `setShape needs at least one of ${SETTABLE_FIELDS.join(', ')}; got none`,
     )
   })
 

@@ -1,6 +1,6 @@
 import { Command } from 'commander'
 import { expect, test } from 'vitest'
-import { settableFields } from '../../../src/shape/shape.ts'
+import { SETTABLE_FIELDS } from '../../../src/shape/shape.ts'
 import { addFieldOptions, FIELD_OPTIONS, overrideFrom } from '../src/shape-fields.ts'
 
 function overrideOf(...args: string[]) {
@@ -11,7 +11,7 @@ function overrideOf(...args: string[]) {
 }
 
 test('there is an option for every field that can be set at run time', () => {
-  expect(FIELD_OPTIONS.map(({ field }) => field).toSorted()).toEqual([...settableFields()].toSorted())
+  expect(FIELD_OPTIONS.map(({ field }) => field).toSorted()).toEqual([...SETTABLE_FIELDS].toSorted())
 })
 
 test.each([

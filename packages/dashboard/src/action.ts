@@ -1,4 +1,4 @@
-import { encodeGroupOverride, encodeOverride, GROUP_FIELDS, InvalidInputError, settableFields } from 'sluice/internal'
+import { encodeGroupOverride, encodeOverride, GROUP_FIELDS, InvalidInputError, SETTABLE_FIELDS } from 'sluice/internal'
 import { ProblemError } from 'sluice-gateway/internal'
 import { z } from 'zod'
 
@@ -12,7 +12,7 @@ const reason = z
 const ttlMs = z.number().int().min(1).max(31_536_000_000).optional()
 const field = z
   .string()
-  .refine((name) => settableFields().includes(name), `expected one of ${settableFields().join(', ')}`)
+  .refine((name) => SETTABLE_FIELDS.some((one) => one === name), `expected one of ${SETTABLE_FIELDS.join(', ')}`)
 
 /** Its length is checked where groups are changed. */
 const group = z.string('expected the id of a group')

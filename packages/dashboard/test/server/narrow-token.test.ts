@@ -1,7 +1,7 @@
 import { fastify } from 'fastify'
 import { expect, onTestFinished, test } from 'vitest'
 import type { QueueLimit, Shape, ShapedQueue } from '../../../../src/index.ts'
-import { settableFields } from '../../../../src/shape/shape.ts'
+import { SETTABLE_FIELDS } from '../../../../src/shape/shape.ts'
 import { useRedis } from '../../../../test/support/redis.ts'
 import { actionSchema } from '../../src/action.ts'
 import { SORTS } from '../../src/fleet-page.ts'
@@ -203,7 +203,7 @@ test('every route and every field is known here', async () => {
     expect(Object.keys(READS[path] as object).sort()).toEqual(Object.keys(schema.shape).sort())
   }
   expect(Object.keys(eventsQuery.shape).sort()).toEqual([...Object.keys(FLEET), 'queue', 'fleet'].sort())
-  expect(Object.keys(SHAPE).sort()).toEqual([...settableFields()].sort())
+  expect(Object.keys(SHAPE).sort()).toEqual([...SETTABLE_FIELDS].sort())
   const actions = actionSchema.options.map(({ shape: { action, reason: _, ...fields } }) => [
     action.value,
     Object.keys(fields).sort(),

@@ -81,8 +81,14 @@ export const ROOMS: readonly Room[] = [
   {
     name: 'paces',
     of: ['lua/feedback', 'lua/verbs/apply-feedback.lua'],
-    quick: [...within('feedback', 'applied evidence state'), 'test/groups/feedback', 'test/model/found'],
-    wide: ['test/feedback/', ...EVERYWHERE],
+    quick: [
+      ...within('feedback', 'applied evidence state review'),
+      'test/groups/feedback',
+      'test/audit/settled',
+      'test/queue-limits/settle-charged',
+      'test/model/found',
+    ],
+    wide: ['test/feedback/', 'test/queue-limits/settle', ...EVERYWHERE],
   },
   {
     name: 'admission',

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { type HeldJob, heldJobs } from '../../src/departure/held-job.ts'
 import { readDeparture } from '../../src/departure/reply.ts'
@@ -30,7 +31,13 @@ test('jobs are on their way until Redis has them, or it is known why not', async
   const error = new Error('connection lost')
   const [first, second] = [gate(), gate()]
   const calls = [first.opened, second.opened.then(() => Promise.reject(error))]
-  const host = { giveBack: () => calls.shift() ?? Promise.resolve() }
+  const left: boolean[] = []
+  const host = {
+    giveBack: (_jobs: readonly HeldJob[], leaving: boolean) => {
+      left.push(leaving)
+      return calls.shift() ?? Promise.resolve()
+    },
+  }
   const happened: unknown[] = []
   const returning = new ReturningJobs(
     host,
@@ -38,16 +45,21 @@ test('jobs are on their way until Redis has them, or it is known why not', async
     (error) => happened.push(error),
   )
   expect(returning.pending).toBe(false)
-  for (const jobs of [granted({ a: 1 }), granted({ b: 2 })]) returning.start(jobs)
+  returning.start(granted({ a: 1 }))
+  returning.start(granted({ b: 2 }), true)
+  first.open()
+  await expect.poll(() => happened).toEqual(['back'])
   let areBack = false
   const back = returning.allBack().then(() => {
     areBack = true
   })
-  first.open()
-  await expect.poll(() => happened).toEqual(['back'])
+  await nextTurn()
   expect([returning.pending, areBack]).toEqual([true, false])
   second.open()
   await back
   expect(happened).toEqual(['back', error, 'back'])
   expect(returning.pending).toBe(false)
+  // What is late goes back from a worker that stays.
+  await returning.late(granted({ c: 3 })[0] as HeldJob)
+  expect(left).toEqual([false, true, false])
 })

@@ -28,7 +28,10 @@ export class InvalidCostError extends InvalidInputError {}
 /** Thrown for a `mustStartBefore` that is not a time, is in the past, or is before the end of the job's delay. */
 export class InvalidDeadlineError extends InvalidInputError {}
 
-/** Thrown for a job's `group` that is not `{ id, priority }`, or goes with an option that it replaces. */
+/**
+ * Thrown for a job's `group` that is not `{ id, priority }`, or goes with an option that it replaces, and for wrong `keys`
+ * of a job.
+ */
 export class InvalidGroupError extends InvalidInputError {}
 
 /** Thrown for a job of a group, or a call about one, if the shape of its queue has no `groups`. */

@@ -7,8 +7,9 @@ import {
   InvalidJobIdError,
 } from '../errors.ts'
 import { checkField, wholeWithin } from '../field-check.ts'
+import { isLimitName, NAME_RULE } from '../limits/limit-keys.ts'
 import { isWellFormed } from '../plain-text.ts'
-import { checkGroupId } from '../shape/groups.ts'
+import { checkGroupId, checkKeyValue } from '../shape/groups.ts'
 import { checkOptionNames } from './option-names.ts'
 
 /** BullMQ's job options, plus what the job takes from the bucket. */
@@ -27,6 +28,12 @@ export interface ShapedJobsOptions extends JobsOptions {
   mustStartBefore?: Date | number
   /** The group that the job belongs to; its queue's shape must have `groups`. Default: none. */
   group?: JobGroup
+  /**
+   * What the job uses, besides what its group says, such as a model or a host:
+   * `{ model: 'gpt-large', host: 'api.example.com' }`. At most 16 names of 1 to 64 letters, digits, '_', '.' or '-', other
+   * than `group` and `queue`; values are numbers, which are stored as strings, or strings of 1 to 256 bytes. Default: none.
+   */
+  keys?: Readonly<Record<string, string | number>>
 }
 
 export interface JobGroup {
@@ -43,7 +50,7 @@ export interface JobGroup {
 export type JobCosts = Pick<ShapedJobsOptions, 'cost' | 'costs'>
 
 /** The job options that Sluice reads. */
-export type JobTerms = Pick<ShapedJobsOptions, 'cost' | 'costs' | 'mustStartBefore' | 'group'>
+export type JobTerms = Pick<ShapedJobsOptions, 'cost' | 'costs' | 'mustStartBefore' | 'group' | 'keys'>
 
 /** Key names of a queue that BullMQ and Sluice use: a job with such an id would break the queue for good. */
 const RESERVED: ReadonlySet<string> = new Set([
@@ -209,6 +216,30 @@ function checkGroup(group: unknown, options: JobsOptions): void {
   if (options.lifo) throw new InvalidGroupError('a job of a group cannot be lifo; use group.priority')
 }
 
+const MAX_KEYS = 16
+/** What limits count by without a key of the job. */
+const NO_KEYS: readonly string[] = ['group', 'queue']
+
+/**
+ * @returns the keys as they are stored
+ * @throws InvalidGroupError
+ */
+export function checkKeys(keys: unknown): Readonly<Record<string, string>> {
+  if (typeof keys !== 'object' || keys === null || Array.isArray(keys)) {
+    throw new InvalidGroupError(
+      `keys must be an object of names and values, such as { model: 'x' }; got ${shown(keys)}`,
+    )
+  }
+  const entries = Object.entries(keys)
+  if (entries.length > MAX_KEYS) throw new InvalidGroupError(`keys must be at most ${MAX_KEYS}; got ${entries.length}`)
+  const stored = entries.map(([name, value]) => {
+    if (isLimitName(name) && !NO_KEYS.includes(name)) return [name, checkKeyValue(name, value)]
+    const rule = `${NAME_RULE}, but not 'group' or 'queue'`
+    throw new InvalidGroupError(`a name in keys must be ${rule}; got ${shown(name)}`)
+  })
+  return Object.fromEntries(stored)
+}
+
 /** @throws InvalidDeadlineError */
 function deadlineMs(given: unknown): number {
   const ms = given instanceof Date ? given.getTime() : given
@@ -220,27 +251,30 @@ function deadlineMs(given: unknown): number {
 
 /**
  * Checks defaults of jobs.
+ * @returns the options as stored: the keys as strings
  * @throws InvalidCostError, InvalidGroupError, InvalidInputError, UnsupportedOptionError
  */
-export function checkJobDefaults(options: ShapedJobsOptions | undefined): void {
-  if (options === undefined || options === null) return
+export function checkJobDefaults<O extends ShapedJobsOptions | undefined>(options: O): O {
+  if (options === undefined || options === null) return options
   if (typeof options !== 'object')
     throw new InvalidInputError(`the options of a job are an object; got ${shown(options)}`)
   checkOptionNames('job', options)
   checkCosts(options)
   checkGroup(options.group, options)
+  const checked = options.keys === undefined ? options : { ...options, keys: checkKeys(options.keys) }
   checkDeduplication(options.deduplication)
   checkValues(options)
+  return checked
 }
 
 /**
  * Checks a caller's options for a job. Only Redis can say whether the deadline can be met, by its clock.
- * @returns the options as stored: the deadline in ms since 1970
+ * @returns the options as stored: the deadline in ms since 1970, and the keys as strings
  * @throws InvalidJobIdError, InvalidCostError, InvalidDeadlineError, InvalidInputError, UnsupportedOptionError
  */
 export function checkJobOptions<O extends ShapedJobsOptions | undefined>(options: O): O {
   checkJobId(options?.jobId)
-  checkJobDefaults(options)
-  if (options?.mustStartBefore === undefined) return options
-  return { ...options, mustStartBefore: deadlineMs(options.mustStartBefore) }
+  const checked = checkJobDefaults(options)
+  if (checked?.mustStartBefore === undefined) return checked
+  return { ...checked, mustStartBefore: deadlineMs(checked.mustStartBefore) }
 }

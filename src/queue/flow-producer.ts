@@ -64,10 +64,8 @@ export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
    */
   override async add(flow: ShapedFlowJob, opts?: FlowOpts): Promise<JobNode> {
     const checked = checkFlow(flow)
-    for (const { defaultJobOptions } of Object.values(opts?.queuesOptions ?? {})) {
-      checkJobDefaults(defaultJobOptions as ShapedJobsOptions | undefined)
-    }
-    return this.#admitTimeout.run(flow.queueName, () => super.add(checked as FlowJob, opts))
+    const checkedOpts = opts?.queuesOptions ? { ...opts, queuesOptions: withDefaults(opts.queuesOptions) } : opts
+    return this.#admitTimeout.run(flow.queueName, () => super.add(checked as FlowJob, checkedOpts))
   }
 
   /** Adds several flows, all or none. */
@@ -76,6 +74,15 @@ export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
     const checked = flows.map((flow) => checkFlow(flow) as FlowJob)
     return this.#admitTimeout.run(flows[0]?.queueName ?? '', () => super.addBulk(checked))
   }
+}
+
+/** @throws what is wrong with the defaults of the jobs of a queue */
+function withDefaults(queuesOptions: NonNullable<FlowOpts['queuesOptions']>): NonNullable<FlowOpts['queuesOptions']> {
+  const checked = Object.entries(queuesOptions).map(([queueName, options]) => {
+    const defaultJobOptions = checkJobDefaults(options.defaultJobOptions as ShapedJobsOptions | undefined)
+    return [queueName, defaultJobOptions ? { ...options, defaultJobOptions } : options] as const
+  })
+  return Object.fromEntries(checked)
 }
 
 /** @throws InvalidInputError, and what is wrong with the options */

@@ -1,5 +1,5 @@
 import type { Job, QueueListener, QueueOptions } from 'bullmq'
-import type { JobCosts } from '../admission/job-options.ts'
+import type { JobCosts, JobTerms } from '../admission/job-options.ts'
 import type { AdmissionEstimate } from '../admission/reply.ts'
 import type { Refusal } from '../errors.ts'
 import type { FunctionsOption } from '../redis/functions.ts'
@@ -9,8 +9,8 @@ import type { EffectiveShape } from '../shape/stored.ts'
 
 /** Options of a {@link ShapedQueue}: BullMQ's, and the shape. */
 export interface ShapedQueueOptions extends QueueOptions {
-  /** BullMQ's, and a default `cost` and `costs`. */
-  defaultJobOptions?: NonNullable<QueueOptions['defaultJobOptions']> & JobCosts
+  /** BullMQ's, and a default `cost`, `costs` and `keys`. */
+  defaultJobOptions?: NonNullable<QueueOptions['defaultJobOptions']> & JobCosts & Pick<JobTerms, 'keys'>
   /** The shape that this program declares for the queue. Without it the stored shape applies. */
   shape?: Shape
   /** How long an admission may take before it fails with QueueUnavailableError. ms, default 5000. */

@@ -80,7 +80,8 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     checkArgument(typeof options === 'object' && options !== null, 'the options of a queue', 'an object', options)
     checkOptionNames('queue', options)
     const { shape, admitTimeoutMs, declarer, ...opts } = options
-    checkJobDefaults(opts.defaultJobOptions)
+    const defaults = checkJobDefaults(opts.defaultJobOptions)
+    if (defaults) opts.defaultJobOptions = defaults
     checkAdmitTimeout(admitTimeoutMs)
     super(name, withShapedTelemetry(opts), shapedBackendFactory(declaringBackendOptions(shape, declarer)))
     this.#admitTimeout = new AdmitTimeout(this.backend.connection, admitTimeoutMs)
@@ -219,8 +220,9 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     },
   ): Promise<JobOf<DataTypeOrJob, ResultType, NameType>> {
     checkScheduler(jobSchedulerId, repeatOpts, jobTemplate)
-    checkJobDefaults(jobTemplate?.opts)
-    return this.#admit(() => super.upsertJobScheduler(jobSchedulerId, repeatOpts, jobTemplate))
+    const opts = checkJobDefaults(jobTemplate?.opts)
+    const checked = opts ? { ...jobTemplate, opts } : jobTemplate
+    return this.#admit(() => super.upsertJobScheduler(jobSchedulerId, repeatOpts, checked))
   }
 
   /** The shape in force, or undefined if none is stored. */

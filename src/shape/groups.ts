@@ -162,20 +162,34 @@ const MAX_ID_BYTES = 256
 
 /** @throws InvalidGroupError */
 export function checkGroupId(id: unknown): void {
-  const isText = typeof id === 'string' && id !== ''
-  const form = isText && !isWellFormed(id) ? ', well-formed in Unicode' : ''
-  if (isText && form === '' && Buffer.byteLength(id) <= MAX_ID_BYTES) return
-  throw new InvalidGroupError(
-    `the id of a group must be a string of 1 to ${MAX_ID_BYTES} bytes${form}; got ${shownId(id)}`,
-  )
+  checkText('the id of a group', 'a string', id)
 }
 
-/** Most of a long id says nothing. */
+/**
+ * Checks the value of one of a job's keys.
+ * @returns it as it is stored
+ * @throws InvalidGroupError
+ */
+export function checkKeyValue(name: string, value: unknown): string {
+  const text = Number.isFinite(value) ? String(value) : value
+  checkText(`keys.${name}`, 'a finite number, or a string', text)
+  return text as string
+}
+
+function checkText(what: string, kind: string, text: unknown): void {
+  const isText = typeof text === 'string' && text !== ''
+  const form = isText && !isWellFormed(text) ? ', well-formed in Unicode' : ''
+  if (isText && form === '' && Buffer.byteLength(text) <= MAX_ID_BYTES) return
+  throw new InvalidGroupError(`${what} must be ${kind} of 1 to ${MAX_ID_BYTES} bytes${form}; got ${shownText(text)}`)
+}
+
+/** Most of a long text says nothing. */
 const SHOWN = 40
 
-function shownId(id: unknown): string {
-  if (typeof id === 'number' || typeof id === 'bigint') return `the number ${id}: use String(id)`
-  const text = JSON.stringify(id) ?? String(id)
-  if (typeof id !== 'string' || id.length <= SHOWN) return text
-  return `${JSON.stringify(`${id.slice(0, SHOWN)}…`)}, ${Buffer.byteLength(id)} bytes: use a hash of it`
+function shownText(text: unknown): string {
+  if (typeof text === 'bigint' || Number.isFinite(text)) return `the number ${text}: use String(${text})`
+  if (typeof text === 'number') return String(text)
+  const shown = JSON.stringify(text) ?? String(text)
+  if (typeof text !== 'string' || text.length <= SHOWN) return shown
+  return `${JSON.stringify(`${text.slice(0, SHOWN)}…`)}, ${Buffer.byteLength(text)} bytes: use a hash of it`
 }

@@ -56,6 +56,9 @@ describe('ShapedQueue', () => {
       void queue.offer('welcome', { to: 'a' }, { cost: 2 })
       void queue.addWhenFree('welcome', { to: 'a' }, { cost: 2, timeoutMs: 5 })
       void queue.upsertJobScheduler('welcome', { every: 5 }, { opts: { cost: 2 } })
+      void queue.add('welcome', { to: 'a' }, { keys: { model: 'large', tier: 3 } })
+      // @ts-expect-error a value is a string or a number
+      void queue.add('welcome', { to: 'a' }, { keys: { model: true } })
       // @ts-expect-error a cost is a number
       void queue.add('welcome', { to: 'a' }, { cost: '2' })
       // @ts-expect-error no such name

@@ -30,6 +30,7 @@ const OPTIONS: Readonly<Record<string, readonly [expected: string, ok: (value: u
   costs: ['an object', isObject],
   delay: ['a number of ms', isNumber],
   group: ['an object such as {"id":"tenant-42"}', isObject],
+  keys: ['an object such as {"model":"large"}', isObject],
   jobId: ['a text', (value) => typeof value === 'string'],
   keepLogs: ['a number', isNumber],
   lifo: ['true or false', isBoolean],

@@ -11,6 +11,7 @@ test.each([
     '{"name":"a","data":[1],"opts":{"attempts":3,"backoff":{"type":"exponential","delay":100},"jobId":"x","lifo":true}}',
     { data: [1], opts: { attempts: 3, backoff: { type: 'exponential', delay: 100 }, jobId: 'x', lifo: true } },
   ],
+  ['{"name":"a","opts":{"keys":{"model":"large"}}}', { opts: { keys: { model: 'large' } } }],
   ['{"name":"a","opts":{"group":{"id":"acme"}}}', { opts: { group: { id: 'acme' } } }],
   [
     '{"name":"a","opts":{"mustStartBefore":"2999-01-01T00:00:00Z"}}',
@@ -35,6 +36,8 @@ test.each([
   ['{"name":"a","opts":{"delay":"5"}}', 'expected opts.delay to be a number of ms; got 1 character'],
   ['{"name":"a","opts":{"attempts":-1}}', 'expected opts.attempts to be a number; got -1'],
   ['{"name":"a","opts":{"cost":0}}', 'cost must be a number > 0'],
+  ['{"name":"a","opts":{"keys":"large"}}', 'expected opts.keys to be an object such as {"model":"large"}; got 5'],
+  ['{"name":"a","opts":{"keys":{"model":""}}}', 'keys.model must be'],
   ['{"name":"a","opts":{"group":"acme"}}', 'expected opts.group to be an object such as {"id":"tenant-42"}; got 4'],
   ['{"name":"a","opts":{"group":{"id":""}}}', 'the id of a group must be'],
   ['{"name":"a","opts":{"jobId":"active"}}', "job id 'active' is one of BullMQ's own key names"],

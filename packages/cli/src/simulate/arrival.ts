@@ -10,6 +10,7 @@ export interface Arrival {
   readonly delayMs: number
   /** Its group, where the shape has groups. */
   readonly group?: ArrivalGroup
+  readonly keys?: Readonly<Record<string, string>>
 }
 
 export interface ArrivalGroup {
@@ -31,6 +32,7 @@ export interface RecordedArrival {
   readonly delay?: number
   /** Its group, or the id of one. */
   readonly group?: string | ArrivalGroup
+  readonly keys?: Readonly<Record<string, string | number>>
   /** The queue refused it: its cost is unknown, and its time is accurate to a second. */
   readonly refused?: true
 }

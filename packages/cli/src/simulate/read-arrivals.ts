@@ -1,4 +1,4 @@
-import { checkCosts, checkGroupId, MAX_COST } from 'sluice/internal'
+import { checkCosts, checkGroupId, checkKeys, MAX_COST } from 'sluice/internal'
 import type { Arrival, ArrivalGroup, RecordedArrival } from './arrival.ts'
 import { InvalidArrivalsError } from './errors.ts'
 
@@ -30,7 +30,7 @@ export async function readArrivals(lines: AsyncIterable<string> | Iterable<strin
 function parseArrival(text: string, line: number): Arrival {
   if (!text.startsWith('{')) return { atUs: parseTime(text, line), cost: 1, priority: 0, delayMs: 0 }
   const recorded = parseJson(text, line)
-  const { at, cost = 1, costs, priority = 0, delay = 0, group } = recorded
+  const { at, cost = 1, costs, priority = 0, delay = 0, group, keys } = recorded
   try {
     checkCosts(costs === undefined ? { cost } : { cost, costs })
   } catch (error) {
@@ -43,6 +43,7 @@ function parseArrival(text: string, line: number): Arrival {
     priority: whole('priority', priority, line, 2 ** 21 - 1),
     delayMs: whole('delay', delay, line, MAX_COST * 1000),
     ...(group === undefined ? {} : { group: groupOf(group, line) }),
+    ...(keys === undefined ? {} : { keys: keysOf(keys, line) }),
   }
 }
 
@@ -54,6 +55,14 @@ function groupOf(given: string | ArrivalGroup, line: number): ArrivalGroup {
     throw new InvalidArrivalsError(`line ${line}: ${(error as Error).message}`)
   }
   return priority === undefined ? { id } : { id, priority: whole('group.priority', priority, line, 2 ** 21) }
+}
+
+function keysOf(given: unknown, line: number): Readonly<Record<string, string>> {
+  try {
+    return checkKeys(given)
+  } catch (error) {
+    throw new InvalidArrivalsError(`line ${line}: ${(error as Error).message}`)
+  }
 }
 
 function parseJson(text: string, line: number): Partial<RecordedArrival> {

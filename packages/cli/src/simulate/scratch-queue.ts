@@ -118,8 +118,8 @@ export class ScratchQueue {
   }
 }
 
-function encode({ atUs, cost, costs, priority, delayMs, group }: Arrival): number | unknown[] {
-  if (cost === 1 && !costs && priority === 0 && delayMs === 0 && !group) return atUs
-  const options = cost === 1 && !costs && !group ? '' : JSON.stringify({ cost, costs, group })
+function encode({ atUs, cost, costs, priority, delayMs, group, keys }: Arrival): number | unknown[] {
+  if (cost === 1 && !costs && priority === 0 && delayMs === 0 && !group && !keys) return atUs
+  const options = cost === 1 && !costs && !group && !keys ? '' : JSON.stringify({ cost, costs, group, keys })
   return [atUs, cost, options, priority, delayMs, ...(group ? [[group.id, group.priority ?? 0]] : [])]
 }

@@ -25,7 +25,13 @@ describe('arrivals of a file', () => {
     expect((await readArrivals(lines)).map(({ group }) => group)).toEqual([{ id: 'a' }, { id: 'b', priority: 3 }])
   })
 
+  test('keys, as a queue stores them', async () => {
+    const [arrival] = await readArrivals(['{"at":1,"keys":{"model":"large","tier":3}}'])
+    expect(arrival?.keys).toEqual({ model: 'large', tier: '3' })
+  })
+
   test.each([
+    [['{"at":1,"keys":{"group":"a"}}'], 'line 1: a name in keys must be'],
     [['{"at":1,"group":""}'], 'line 1: the id of a group must be a string'],
     [['{"at":1,"group":null}'], 'line 1: the id of a group must be a string'],
     [['{"at":1,"group":{"id":"a","priority":-1}}'], 'line 1: group.priority must be a whole number'],

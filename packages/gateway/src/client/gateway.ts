@@ -20,6 +20,8 @@ export interface JobTerms {
   /** Units of the rate. */
   readonly cost?: number
   readonly mustStartBefore?: Date
+  /** What the job uses, by names: `{ model: 'gpt-large' }`. */
+  readonly keys?: Readonly<Record<string, string | number>>
 }
 
 export interface CallOptions {

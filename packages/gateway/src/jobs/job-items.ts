@@ -5,12 +5,12 @@ import formats from 'ajv-formats'
 import type { ShapedJobsOptions } from 'sluice'
 import type { HttpRequest } from '../middleware.ts'
 import { ProblemError } from '../responses/problem.ts'
-import type { GroupRule, QueueRule, ResolvedRule } from './options.ts'
+import type { GroupRule, JobOption, QueueRule, ResolvedRule } from './options.ts'
 
 /** A job as callers send it. */
 interface JobItem {
   readonly data: unknown
-  readonly opts?: Readonly<Record<string, number | string>>
+  readonly opts?: Pick<ShapedJobsOptions, Exclude<JobOption, 'mustStartBefore'>> & { readonly mustStartBefore?: string }
 }
 
 /** A job as queues take it. */
@@ -34,7 +34,14 @@ const OPTION_SCHEMAS = {
     format: 'date-time',
     description: 'a job that cannot start before then is refused, or fails later',
   },
-} as const
+  keys: {
+    type: 'object',
+    maxProperties: 16,
+    propertyNames: { type: 'string', pattern: '^[A-Za-z0-9_.-]{1,64}$', not: { enum: ['group', 'queue'] } },
+    additionalProperties: { type: ['string', 'number'], minLength: 1, maxLength: 256 },
+    description: 'what the job uses, by names; a value has at most 256 bytes',
+  },
+} as const satisfies Readonly<Record<JobOption, unknown>>
 
 /** The schema of one job in a request. @param data the schema of its data */
 export function itemSchema({ allow }: Pick<ResolvedRule, 'allow'>, data: JsonSchema) {

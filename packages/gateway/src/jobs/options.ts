@@ -11,7 +11,7 @@ export class InvalidGatewayOptionError extends InvalidInputError {}
 export type GatewayConnection = ShapedQueueOptions['connection']
 
 /** What a caller may set for a job, by BullMQ's and Sluice's names. */
-const JOB_OPTIONS = ['delay', 'priority', 'cost', 'mustStartBefore'] as const
+const JOB_OPTIONS = ['delay', 'priority', 'cost', 'mustStartBefore', 'keys'] as const
 export type JobOption = (typeof JOB_OPTIONS)[number]
 
 /**
@@ -42,7 +42,7 @@ export interface QueueRule {
   readonly idempotency?: 'optional' | 'required' | undefined
   /** Whether callers may read what jobs return, and why they failed. Default false. */
   readonly results?: boolean | undefined
-  /** The options that callers may set for a job: `delay`, `priority`, `cost`, `mustStartBefore`. Default: none. */
+  /** The options that callers may set for a job: `delay`, `priority`, `cost`, `mustStartBefore`, `keys`. Default: none. */
   readonly allow?: readonly JobOption[] | undefined
   /** The group of a job. A `priority` that its caller sets is then one inside the group. Default: none. */
   readonly group?: GroupRule | undefined

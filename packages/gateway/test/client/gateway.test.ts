@@ -57,10 +57,12 @@ test('a job from its request to its result', async () => {
 })
 
 test('several jobs, once for their key, with what is said of them', async () => {
-  const { url } = await startGateway(place, { many: { schema: true, allow: ['delay', 'priority', 'mustStartBefore'] } })
+  const { url } = await startGateway(place, {
+    many: { schema: true, allow: ['delay', 'priority', 'mustStartBefore', 'keys'] },
+  })
   const jobs = createGatewayClient({ url })
   const mustStartBefore = new Date(Date.now() + 3_600_000)
-  const list = [{ data: 1 }, { data: 2, delay: 60_000, mustStartBefore }, { data: 3, priority: 2 }]
+  const list = [{ data: 1 }, { data: 2, delay: 60_000, mustStartBefore, keys: { model: 7 } }, { data: 3, priority: 2 }]
   const key = { idempotencyKey: 'a "quoted" \\ key' }
   const added = await jobs.enqueueAll('many', list, key)
   expect(added.map(({ state, replayed }) => [state, replayed])).toEqual([
@@ -71,7 +73,7 @@ test('several jobs, once for their key, with what is said of them', async () => 
   const again = await jobs.enqueueAll('many', list, key)
   expect(again.map(({ id, replayed }) => [id, replayed])).toEqual(added.map(({ id }) => [id, true]))
   const job = await queueOf(place, 'many').getJob(added[1]?.id as string)
-  expect(job?.opts).toMatchObject({ delay: 60_000, mustStartBefore: mustStartBefore.getTime() })
+  expect(job?.opts).toMatchObject({ delay: 60_000, mustStartBefore: mustStartBefore.getTime(), keys: { model: '7' } })
 })
 
 test('refusals and mistakes have types', async () => {

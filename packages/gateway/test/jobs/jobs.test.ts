@@ -84,21 +84,30 @@ test('full: 429, with the words of it, and two policies of different names', asy
 })
 
 test('what a rule allows of a job reaches it, and nothing else does', async () => {
-  const allow = ['delay', 'priority', 'cost', 'mustStartBefore'] as const
+  const allow = ['delay', 'priority', 'cost', 'mustStartBefore', 'keys'] as const
   const shape = { rate: '1/s', burst: 5 }
   const rule = { schema: true, jobName: 'welcome', jobOptions: { attempts: 3 }, shape }
   const { url } = await startGateway(place, { free: { ...rule, allow }, strict: rule })
-  const opts = { delay: 60_000, priority: 3, cost: 2, mustStartBefore: '2036-01-01T00:00:00Z' }
+  const keys = { model: 'large', tier: 3 }
+  const opts = { delay: 60_000, priority: 3, cost: 2, mustStartBefore: '2036-01-01T00:00:00Z', keys }
   const { id, ...rest } = await told(post(`${url}/queues/free/jobs`, { data: null, opts }))
   expect(rest).toEqual({ status: 202, state: 'delayed' })
   const job = await queueOf(place, 'free').getJob(id as string)
-  const stored = { ...opts, mustStartBefore: Date.parse(opts.mustStartBefore), attempts: 3 }
+  const stored = {
+    ...opts,
+    mustStartBefore: Date.parse(opts.mustStartBefore),
+    keys: { ...keys, tier: '3' },
+    attempts: 3,
+  }
   expect(job).toMatchObject({ name: 'welcome', data: null, opts: stored })
   for (const name of allow) {
     const answer = await told(post(`${url}/queues/strict/jobs`, { data: 1, opts: { [name]: opts[name] } }))
     expect(answer, name).toMatchObject({ status: 422 })
   }
   const wrong: unknown[] = [{ jobId: 'active' }, { attempts: 9 }, { delay: -1 }, { priority: 2_097_153 }, { cost: 0 }]
+  for (const one of [{ 'a:b': 'x' }, { group: 'x' }, { model: '' }, { model: true }, { model: 'é'.repeat(129) }]) {
+    wrong.push({ keys: one })
+  }
   for (const one of [...wrong, { mustStartBefore: 'soon' }, { mustStartBefore: '1999-01-01T00:00:00Z' }, { cost: 6 }]) {
     const answer = await told(post(`${url}/queues/free/jobs`, { data: 1, opts: one }))
     expect(answer, JSON.stringify(one)).toMatchObject({ status: 422 })

@@ -5,7 +5,7 @@ import { configDefaults, defineConfig } from 'vitest/config'
  * and then use what those leave while they wait: `.ci/run` starts both parts.
  */
 const COMPUTING = [
-  'test/{,limits/,groups/}model/**/*.test.ts',
+  'test/{,limits/,groups/,keys/}model/**/*.test.ts',
   'test/ageing/{order,places}.test.ts',
   'test/feedback/simulation.test.ts',
   'test/package/{documents,pack,patterns}.test.ts',

@@ -30,6 +30,8 @@ export interface Model {
   takeBack(cost: number, slot: number): boolean
   /** Undoes the last charge. */
   undo(cost: number): void
+  /** What of a charge for a time (µs) may still be given back with `settle`: neither came back by itself, nor was promised. */
+  credit(cost: number, slot: number): number
   view(): View
   /** The key was lost. */
   lose(): void

@@ -28,6 +28,11 @@ abstract class BucketModel extends BaseModel {
     return true
   }
 
+  credit(cost: number, slot: number): number {
+    const passedUs = this.now + Math.max(0, this.#aheadUs - this.elapsed) - slot
+    return Math.max(0, cost - Math.max(0, passedUs) / (this.rule.interval ?? 0))
+  }
+
   lose(): void {
     this.#aheadUs = Number.NEGATIVE_INFINITY
   }

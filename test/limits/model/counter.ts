@@ -77,6 +77,10 @@ export class CounterModel extends BaseModel implements Model {
     return true
   }
 
+  credit(cost: number, slot: number): number {
+    return slot >= this.#current().start ? cost : 0
+  }
+
   view(): View {
     const { start, used, before } = this.#current()
     const reaches = Math.min(1, Math.max(0, 1 - (this.now - start) / this.#window))

@@ -38,6 +38,10 @@ export class LeaseModel extends BaseModel implements Model {
     throw new Error('a place follows its holder')
   }
 
+  credit(): number {
+    throw new Error('a place follows its holder')
+  }
+
   view(): View {
     const held = this.#held()
     return { left: (this.rule.limit as number) - held.length, resetAt: held.at(-1) ?? this.now }

@@ -86,6 +86,10 @@ export class LogModel extends BaseModel implements Model {
     this.changedAt = this.now
   }
 
+  credit(cost: number, slot: number): number {
+    return Math.min(cost, sumOf(this.#chargesAt(this.now).filter(({ time }) => time <= slot)))
+  }
+
   view(): View {
     const used = sumOf(this.#chargesAt(this.now))
     const resetAt = used > 0 ? this.#last() + this.#window : this.now

@@ -53,6 +53,10 @@ export class AlignedWindowModel extends BaseModel implements Model {
     return true
   }
 
+  credit(cost: number, slot: number): number {
+    return slot >= this.#current() ? cost : 0
+  }
+
   view(): View {
     const start = this.#current()
     const resetAt = nextWindow(this.rule, start)
@@ -173,6 +177,10 @@ export class FirstWindowModel extends BaseModel implements Model {
     const left = slot === start ? Math.max(0, opening - cost) : opening
     this.#change({ start, used: Math.max(0, used - cost), opening: left })
     return true
+  }
+
+  credit(cost: number, slot: number): number {
+    return slot >= this.#current().start ? cost : 0
   }
 
   view(): View {

@@ -1,0 +1,61 @@
+import { Cell } from './cell.ts'
+import type { Job } from './job.ts'
+import type { Need } from './lane.ts'
+import { cellIdOf, costUnder, partsOf } from './lane-id.ts'
+import { type Limit, namesBy, type Shape } from './shape.ts'
+
+/** What follows from the options of a job under a shape. */
+export interface Meaning {
+  /** Of the id of its lane. */
+  readonly parts: readonly string[]
+  /** All whose limits it is subject to, also those of which it takes nothing. */
+  readonly cells: readonly Cell[]
+  readonly needs: readonly Need[]
+}
+
+/** All cells of a queue, and what its jobs need of them. */
+export class Meanings {
+  readonly #cells = new Map<string, Cell>()
+  #known = new WeakMap<Job, Meaning>()
+  #limits: readonly Limit[]
+
+  constructor({ limits = [] }: Shape) {
+    this.#limits = limits
+  }
+
+  get cells(): readonly Cell[] {
+    return [...this.#cells.values()]
+  }
+
+  change({ limits = [] }: Shape): void {
+    this.#limits = limits
+    this.#known = new WeakMap()
+  }
+
+  of(job: Job): Meaning {
+    const known = this.#known.get(job)
+    if (known) return known
+    const cells = this.#limits.flatMap((limit) => this.#cellOf(limit, job) ?? [])
+    const needs = cells.flatMap((cell) => {
+      const cost = costUnder(cell.limit, job)
+      return cost > 0 ? [{ cell, cost }] : []
+    })
+    const meaning = { parts: partsOf(job, this.#limits), cells, needs }
+    this.#known.set(job, meaning)
+    return meaning
+  }
+
+  /** Whether the limit of a cell is there still. */
+  isKnown(cell: Cell): boolean {
+    return this.#limits.some(({ name }) => name === cell.limit.name)
+  }
+
+  #cellOf(limit: Limit, job: Job): Cell | undefined {
+    const id = namesBy(limit).length > 0 ? cellIdOf(limit, job) : undefined
+    if (id === undefined) return undefined
+    const cell = this.#cells.get(id) ?? new Cell(id, limit)
+    this.#cells.set(id, cell)
+    cell.limit = limit
+    return cell
+  }
+}

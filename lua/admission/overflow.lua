@@ -70,7 +70,7 @@ end
 -- cannot be dropped are rarely before them: more are looked at only then.
 function overflow.of_group(base, shape, group, jobs, n)
   local least, found, key, oldest = 0, {}, base .. 'meta:group:jobs:' .. group, shape.overflow == 'drop-oldest'
-  for _, job in ipairs(jobs) do least = math.max(least, job.group[2]) end
+  for _, job in ipairs(jobs) do least = math.max(least, job.group and job.group[2] or job.terms.priority) end
   for _, range in ipairs({ { 0, n - 1 }, { n, n + overflow.PASSED_BY - 1 } }) do
     local ids = oldest and redis.call('ZRANGE', key, range[1], range[2], 'WITHSCORES')
       or redis.call('ZREVRANGE', key, range[1], range[2], 'WITHSCORES')
@@ -102,16 +102,16 @@ function overflow.choose_grouped(base, shape, jobs, n)
   for _, group in ipairs(names) do
     local own = lists[group]
     local most, ids = math.min(#own, n - #found), nil
-    if group ~= '' then
-      if shares then most = jobs.swaps and jobs.swaps.of[group] or 0 end
+    if group ~= '' or shape.lanes then
+      if shares and group ~= '' then most = jobs.swaps and jobs.swaps.of[group] or 0 end
       ids = most > 0 and overflow.of_group(base, shape, group, own, most) or {}
-      if shares and #ids < most then return nil end
+      if shares and group ~= '' and #ids < most then return nil end
     elseif most > 0 then
       ids = overflow.choose_plain(base, shape, own, most)
     end
     for _, id in ipairs(ids or {}) do
       found[#found + 1] = id
-      if group ~= '' then found.of[id] = group end
+      if group ~= '' or shape.lanes then found.of[id] = group end
     end
     if #found == n and not shares then return found end
   end

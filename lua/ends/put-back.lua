@@ -30,7 +30,7 @@ function put_back.job(base, id, token, score, second)
   put_back.probe(base, id)
   if score ~= '' and tonumber(score) < 4294967296 then
     -- A job of a group.
-    local g = queue_groups.bare(base)
+    local g = queue_groups.bare(base, shapes.read(base .. 'meta:shape'))
     g:back_in(id, score)
     g:save()
   elseif score ~= '' then

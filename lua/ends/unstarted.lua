@@ -23,16 +23,16 @@ unstarted.CHUNK, unstarted.MOST = 64, 1024
 -- is not given back: others would wait for Redis meanwhile.
 unstarted.ENTRIES = 500
 
--- A job that was charged when it was granted, nil if it was not: {id, slot, cost, costs, group, attempt}. rules: the name
+-- A job that was charged when it was granted, nil if it was not: {id, slot, cost, costs, group, keys, attempt}. rules: the name
 -- of the limits now; ruled: whether it was charged under these
 function unstarted.job(base, id, rules)
   local job = redis.call('HMGET', base .. id, 'departure', 'opts', 'processedOn', 'defa', 'charged', 'ats')
   local slot = tonumber(job[1]) or 0
   -- Otherwise the slot is that of an attempt before. One that will only be failed was not charged.
   if math.ceil(slot / 1000) ~= tonumber(job[3]) or job[4] then return nil end
-  local cost, costs = job_options.cost(job[2])
+  local cost, costs, _, keys = job_options.cost(job[2])
   return {
-    id = id, slot = slot, cost = cost, costs = costs, group = queue_groups.named(job[2]) or '',
+    id = id, slot = slot, cost = cost, costs = costs, group = queue_groups.named(job[2]) or '', keys = keys,
     ruled = string.match(job[5] or '', '^%S+') == rules, attempt = job[6] or '',
   }
 end
@@ -54,8 +54,9 @@ function unstarted.taken(base, l, job)
 end
 
 -- The running jobs that were charged, read once for all limits and only as far as they are asked for. Returns a function
--- for the i-th of them, or of those of a group; nil behind the last one that is looked at.
-function unstarted.running(base, rules)
+-- for the i-th of them, or of those that a cell counts; nil behind the last one that is looked at. of_keys: groups/limits-of,
+-- nil without such limits
+function unstarted.running(base, rules, of_keys)
   local all, own, read, whole = {}, {}, 0, false
 
   local function read_more()
@@ -65,15 +66,18 @@ function unstarted.running(base, rules)
     for _, id in ipairs(ids) do
       local job = unstarted.job(base, id, rules)
       if job then
-        own[job.group] = own[job.group] or {}
-        all[#all + 1], own[job.group][#own[job.group] + 1] = job, job
+        all[#all + 1] = job
+        for _, cell in ipairs(of_keys and of_keys.cells(job.group, job.keys) or {}) do
+          own[cell] = own[cell] or {}
+          table.insert(own[cell], job)
+        end
       end
     end
   end
 
-  return function(i, group)
+  return function(i, cell)
     while true do
-      local known = group and own[group] or not group and all or {}
+      local known = cell and own[cell] or not cell and all or {}
       if known[i] or whole then return known[i] end
       read_more()
     end
@@ -84,7 +88,7 @@ end
 -- if no job is missing, else nil. Jobs that have ended are no longer known.
 function unstarted.charged(base, part, running, given)
   local found, sum, l, s, i = {}, 0, part.l, part.s, 1
-  local job = running(i, part.group)
+  local job = running(i, part.cell)
   while job do
     if not given[job.id] and job.slot >= s.start and job.slot < s.finish and unstarted.counts(l, job) then
       local cost = unstarted.taken(base, l, job)
@@ -95,7 +99,7 @@ function unstarted.charged(base, part, running, given)
       if sum == s.used then return found end
     end
     i = i + 1
-    job = running(i, part.group)
+    job = running(i, part.cell)
   end
 end
 
@@ -189,23 +193,23 @@ end
 
 -- Gives limits their units back.
 function unstarted.refund_limits(base, shape, now, rules, jobs, leaving)
-  local running, budget = unstarted.running(base, rules), { entries = unstarted.ENTRIES }
+  local own = group_limits_of(base, shape, now)
+  local running, budget = unstarted.running(base, rules, own), { entries = unstarted.ENTRIES }
   for _, part in ipairs(shape.limits and queue_limits.open(shape, base, now) or {}) do
     unstarted.refund(base, part, running, jobs, leaving, budget)
   end
-  local own = group_limits_of(base, shape, now)
   if not own then return end
-  local by_group, g = {}, queue_groups.bare(base)
+  local parts, members, g = {}, {}, queue_groups.open(base, shape, now)
   for _, job in ipairs(jobs) do
-    by_group[job.group] = by_group[job.group] or {}
-    table.insert(by_group[job.group], job)
-  end
-  for group, members in pairs(by_group) do
-    local changed = false
-    for _, part in ipairs(own.open(group)) do
-      changed = unstarted.refund(base, part, running, members, leaving, budget) or changed
+    for _, part in ipairs(own.open(job.group, job.keys)) do
+      local cell = part.cell
+      if not members[cell] then parts[#parts + 1], members[cell] = part, { group = job.group } end
+      table.insert(members[cell], job)
     end
-    if changed then g:release(group, 'limited') end
+  end
+  for _, part in ipairs(parts) do
+    local of_cell = members[part.cell]
+    if unstarted.refund(base, part, running, of_cell, leaving, budget) then g:cell_freed(part.cell, of_cell.group) end
   end
   g:save()
 end

@@ -25,13 +25,14 @@ function settling.open(base, shape, now, id)
   local slot, started_ms = tonumber(job[2]), tonumber(job[3]) or 0
   -- When it was charged, not later: whole ms if nothing more exact was stored for its last start.
   c.since = slot and math.ceil(slot / 1000) == started_ms and slot or (started_ms - 1) * 1000
-  c.attempt, c.cost, c.costs = job[4], job_options.cost(job[1])
+  local cost, costs, _, keys = job_options.cost(job[1])
+  c.attempt, c.cost, c.costs = job[4], cost, costs
   -- How the charges changed, in units: of the rate, of that of its group, and by name of the limits of both.
   c.changed = { 0, 0, {}, {} }
   c.limits = shape.limits and queue_limits.open(shape, base, now) or {}
   local own = group_limits_of(base, shape, now)
   if shape.groups then c.group, c.g = queue_groups.named(job[1]) or '', queue_groups.open(base, shape, now) end
-  for _, part in ipairs(own and own.open(c.group) or {}) do c.limits[#c.limits + 1] = part end
+  for _, part in ipairs(own and own.open(c.group, keys) or {}) do c.limits[#c.limits + 1] = part end
   return c
 end
 
@@ -126,6 +127,7 @@ function settling.limit(c, part, change)
   limit_state.settle(l, s, change)
   c.changed[l.by and 4 or 3][l.name] = as_text.exact(change)
   if change < 0 and l.shared then limit_control.call_others(l.control, c.base) end
+  if change < 0 and part.cell then c.g:cell_freed(part.cell, c.group) end
   settling.count(c, change)
 end
 

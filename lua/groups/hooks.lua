@@ -3,6 +3,7 @@ local wake = use 'gate/wake'
 local queue_groups = use 'groups/queue-groups'
 local hooked_redis = use 'redis/hooked-redis'
 local redis_now = use 'redis/redis-now'
+local shapes = use 'shape/shapes'
 
 local group_hooks = {}
 
@@ -16,19 +17,19 @@ end
 -- delete them: in a queue with groups, the jobs enter and leave their lines, and their places become free; where jobs age,
 -- since when they wait is recorded. Second, a function for the end of the script, which stores what has changed, and wakes
 -- a worker where the next job is another one. Other queues pay one command.
--- known: base -> {whether the queue has groups, whether its jobs age, its groups if they are opened: then the caller
--- stores them}, of queues whose shape was read
+-- known: base -> {whether the queue has groups, whether its jobs age, whether its groups have lanes; opened: its groups if
+-- they are: then the caller stores them}, of queues whose shape was read
 function group_hooks.redis(redis, known)
   local call, opened = redis.call, {}
   known = known or {}
   -- What the commands of a queue go to.
   local function target_of(base)
-    local of = known[base] or call('HMGET', base .. 'meta:shape', 'groups', 'priorityAgeingMs')
+    local of = known[base] or call('HMGET', base .. 'meta:shape', 'groups', 'priorityAgeingMs', 'lanes')
     known[base] = of
     if of.target then return of.target end
-    local g, target = of[3], redis
+    local g, target = of.opened, redis
     if of[1] and not g then
-      g = queue_groups.bare(base)
+      g = queue_groups.bare(base, of[3] and shapes.read(base .. 'meta:shape'))
       opened[#opened + 1] = g
     end
     if g then target = hooked_redis(redis, g:handle_deletions({}, redis)) end
@@ -82,7 +83,8 @@ end
 -- Returns what group_hooks.redis knows of the queue: since when the job waits does not change.
 function group_hooks.priority(argv)
   local priority, base, id = argv[1], argv[2], argv[3]
-  local known = { [base] = { redis.call('HGET', base .. 'meta:shape', 'groups') } }
+  local f = redis.call('HMGET', base .. 'meta:shape', 'groups', 'lanes')
+  local known = { [base] = { f[1], false, f[2] } }
   if not known[base][1] or not queue_groups.of_job(base, id) then return known end
   local options = cjson.decode(redis.call('HGET', base .. id, 'opts'))
   options.group.priority = tonumber(priority)

@@ -9,15 +9,21 @@ local function group_jobs(groups)
   -- From now on new jobs are stored when the groups are saved: by one command in BullMQ's set, and by one in the line of
   -- each of their groups. Nothing may look for them there before.
   function groups.gather(g)
-    g.gathered, g.lines = {}, {}
+    g.gathered, g.lines, g.lane_lines = {}, {}, {}
   end
 
   -- number: of the job; priority: inside its group
-  function groups.gather_job(g, group, id, number, priority)
+  function groups.gather_job(g, group, id, number, priority, lane)
     local line, all, score = g.lines[group], g.gathered, as_text.us(number)
     local n = #all
     all[n + 1], all[n + 2] = score, id
     if priority > 0 then score = as_text.us(priority * groups.BAND + number) end
+    if lane then
+      local jobs = g.lane_lines[lane] or { group = group }
+      g.lane_lines[lane] = jobs
+      n = #jobs
+      jobs[n + 1], jobs[n + 2] = score, id
+    end
     if not line then
       g.lines[group], g.lines[#g.lines + 1] = { score, id }, group
       return
@@ -50,6 +56,11 @@ local function group_jobs(groups)
   -- New jobs came into the line of a group that is not ready: it becomes so, unless it is held by a job before them.
   -- line: score and id of each
   function groups.came(g, group, jobs, line)
+    if g.lanes then
+      if not g.lanes_ready[group] then return end
+      if redis.call('ZCARD', jobs) == #line / 2 then return groups.begin_line(g, group) end
+      return groups.release(g, group, 'limited')
+    end
     local first = redis.call('ZRANGE', jobs, 0, 0)[1]
     for i = 2, #line, 2 do
       if line[i] == first then
@@ -64,6 +75,10 @@ local function group_jobs(groups)
     local all, lines = g.gathered, g.lines
     g.gathered, g.lines = nil, nil
     groups.in_parts(all, function(...) redis.call('ZADD', g.base .. 'prioritized', ...) end)
+    g.lanes_ready = {}
+    for lane, jobs in pairs(g.lane_lines) do
+      if groups.enter_lane(g, jobs.group, lane, jobs) then g.lanes_ready[jobs.group] = true end
+    end
     groups.expect(g, lines)
     local call, stem, occupied = redis.call, g.base .. 'meta:group:jobs:', g.occupied
     for _, group in ipairs(lines) do
@@ -143,26 +158,32 @@ local function group_jobs(groups)
     return first and math.max(0, tonumber(first) - from - 1) or groups.next_number(g)
   end
 
-  -- number: of the job, if it has one; first: whether it goes before the others of its priority
-  function groups.insert(g, group, id, priority, number, first)
+  -- number: of the job, if it has one; first: whether it goes before the others of its priority; lane: nil in a queue
+  -- without lanes
+  function groups.insert(g, group, id, priority, number, first, lane)
     priority = priority or 0
     if g.gathered and first then
       -- It goes before those that are not stored yet, too.
       groups.store_gathered(g)
-      groups.insert(g, group, id, priority, number, first)
+      groups.insert(g, group, id, priority, number, first, lane)
       return groups.gather(g)
     end
-    if g.gathered then return groups.gather_job(g, group, id, number or groups.next_number(g), priority) end
+    if g.gathered then return groups.gather_job(g, group, id, number or groups.next_number(g), priority, lane) end
     local jobs = g.base .. 'meta:group:jobs:' .. group
     if g.ageing then g.ageing.forget() end
     number = number or (first and groups.first_number(g, jobs, priority)) or groups.next_number(g)
     redis.call('ZADD', g.base .. 'prioritized', as_text.us(number), id)
-    redis.call('ZADD', jobs, as_text.us(priority * groups.BAND + number), id)
-    local before = g.occupied[group]
-    if before and (before < priority or (before == priority and not first)) then return end
-    g.occupied[group] = priority
-    -- With ageing, too, a new job is the next one only if it is before all others here.
-    if redis.call('ZRANK', jobs, id) > 0 then return end
+    local score = as_text.us(priority * groups.BAND + number)
+    redis.call('ZADD', jobs, score, id)
+    if lane then
+      if not groups.enter_lane(g, group, lane, { score, id }) then return end
+    else
+      local before = g.occupied[group]
+      if before and (before < priority or (before == priority and not first)) then return end
+      g.occupied[group] = priority
+      -- With ageing, too, a new job is the next one only if it is before all others here.
+      if redis.call('ZRANK', jobs, id) > 0 then return end
+    end
     groups.note_front(g, group)
     if redis.call('ZCARD', jobs) == 1 then return groups.begin_line(g, group) end
     if not first then return groups.release(g, group, 'limited') end
@@ -172,9 +193,11 @@ local function group_jobs(groups)
     groups.begin_line(g, group)
   end
 
-  -- A waiting job was removed, if id is given. A group without jobs is in no line; it keeps its tag.
-  function groups.remove(g, group, id)
+  -- A waiting job was removed, if id is given. A group without jobs is in no line; it keeps its tag. lane: nil if it is not
+  -- known
+  function groups.remove(g, group, id, lane)
     local jobs = g.base .. 'meta:group:jobs:' .. group
+    if id and g.lanes then groups.leave_lane(g, group, lane, id) end
     if id and redis.call('ZREM', jobs, id) == 0 then return end
     g.occupied[group] = nil
     groups.note_front(g, group)
@@ -204,9 +227,9 @@ local function group_jobs(groups)
   -- A job of a group that came to the head by another way than our scripts: a retry, a promoted or stalled job, one of a
   -- stock producer. Returns whether it was one.
   function groups.sort_in(g, id, from)
-    local group, priority = groups.of_job(g.base, id)
+    local group, priority, lane = groups.place_of(g, id)
     if not group then return false end
-    group_later.remove(g.base, group, id)
+    if group ~= '' then group_later.remove(g.base, group, id) end
     local released, key = false, g.base .. id
     if from == 'wait' then
       -- A parent whose children have ended is put at the head by BullMQ's scripts.
@@ -216,19 +239,24 @@ local function group_jobs(groups)
     elseif not priority then
       priority = math.floor(tonumber(redis.call('ZSCORE', g.base .. 'prioritized', id)) / groups.BAND)
     end
-    groups.insert(g, group, id, priority, released and groups.released_number(g, group, priority or 0), released)
+    groups.insert(g, group, id, priority, released and groups.released_number(g, group, priority or 0), released, lane)
     return true
   end
 
   -- Where the jobs of a group wait, as gate/ageing-open has it.
   function groups.line(g, group)
-    if group ~= '' then return { set = g.base .. 'meta:group:jobs:' .. group, from = 0 } end
+    if g.lanes or group ~= '' then return { set = g.base .. 'meta:group:jobs:' .. group, from = 0 } end
+    return groups.plain_line(g)
+  end
+
+  -- The same, of those that are in no group, or not sorted in yet.
+  function groups.plain_line(g)
     return { set = g.base .. 'prioritized', from = groups.BAND, list = g.base .. 'wait' }
   end
 
   function groups.plain_first(g)
     if g.ageing then
-      local first = g.ageing.first(groups.line(g, ''))
+      local first = g.ageing.first(groups.plain_line(g))
       if first then return first.id, first.from end
       return nil
     end
@@ -239,6 +267,7 @@ local function group_jobs(groups)
 
   -- The next job of a group; nil if none waits.
   function groups.head(g, group)
+    if g.lanes then return groups.lane_head(g, group) end
     if group == '' then return (groups.plain_first(g)) end
     if g.ageing then return (g.ageing.first(groups.line(g, group)) or {}).id end
     return redis.call('ZRANGE', g.base .. 'meta:group:jobs:' .. group, 0, 0)[1]
@@ -249,6 +278,10 @@ local function group_jobs(groups)
     while true do
       local id, from = groups.plain_first(g)
       local marker = id and string.sub(id, 1, 2) == '0:'
+      if id and not marker and g.lanes and g.sorted >= groups.STALE then
+        g.sorts_more = true
+        return nil
+      end
       if not id or marker or g.sorted >= groups.STALE or not groups.sort_in(g, id, from) then return id, from end
       g.sorted = g.sorted + 1
     end
@@ -278,7 +311,7 @@ local function group_jobs(groups)
   -- Takes a picked job out of BullMQ's set. False if another script than ours has removed it: then it is forgotten.
   function groups.take(g, pick)
     if redis.call('ZREM', g.prioritized, pick.id) == 1 then return true end
-    groups.remove(g, pick.group, pick.id)
+    groups.remove(g, pick.group, pick.id, pick.lane)
     return false
   end
 
@@ -354,8 +387,8 @@ local function group_jobs(groups)
   -- A job goes back to its place, as if it had not left. number: its score in `prioritized`
   function groups.back_in(g, id, number)
     groups.left(g, id)
-    local group, priority = groups.of_job(g.base, id)
-    if group then groups.insert(g, group, id, priority, tonumber(number)) end
+    local group, priority, lane = groups.place_of(g, id)
+    if group then groups.insert(g, group, id, priority, tonumber(number), false, lane) end
   end
 
   -- A job is delayed from now on, or waits for its children ('add'); or it does no longer ('remove').
@@ -379,28 +412,29 @@ local function group_jobs(groups)
         for _, each in ipairs({ id, ... }) do push(command, key, each) end
         return 1
       end
-      local group, priority
+      local group, priority, lane
       -- Of all that an added job of a group does, only the parent that it releases goes to the head.
       local released = command == 'RPUSH'
-      if g.adding and not released then group, priority = g.adding[1], g.adding[2]
-      elseif g.adding == nil or released then
-        group, priority = groups.of_job(g.base, id)
-        if group then group_later.remove(g.base, group, id) end
+      if g.adding and not released and not g.lanes then group, priority = g.adding[1], g.adding[2]
+      elseif g.adding == nil or released or g.lanes then
+        group, priority, lane = groups.place_of(g, id)
+        if group and group ~= '' then group_later.remove(g.base, group, id) end
       end
       if not group then
         g.plain_known = false
         return call(command, key, id)
       end
-      groups.insert(g, group, id, priority, nil, command == 'RPUSH')
+      groups.insert(g, group, id, priority, nil, command == 'RPUSH', lane)
       return 1
     end
     handlers.LPUSH, handlers.RPUSH = push, push
     function handlers.ZADD(command, key, score, id, ...)
       if key == prioritized then
-        local group, priority
-        if g.adding ~= false then group, priority = groups.of_job(g.base, id) end
+        local group, priority, lane
+        if g.adding ~= false or g.lanes then group, priority, lane = groups.place_of(g, id) end
         if group then
-          groups.insert(g, group, id, priority, nil, tonumber(score) % groups.BAND == 0)
+          if group == '' then priority = math.floor(tonumber(score) / groups.BAND) end
+          groups.insert(g, group, id, priority, nil, tonumber(score) % groups.BAND == 0, lane)
           return 1
         end
         g.plain_known = false
@@ -414,8 +448,8 @@ local function group_jobs(groups)
       if removed == 0 then return 0 end
       if key == prioritized then
         for _, id in ipairs({ ... }) do
-          local group = groups.of_job(base, id)
-          if group then groups.remove(g, group, id) else groups.removed_plain(g) end
+          local group, _, lane = groups.place_of(g, id)
+          if group then groups.remove(g, group, id, lane) else groups.removed_plain(g) end
         end
       elseif (key == delayed or key == parents) and select('#', ...) == 1 then
         groups.note_later(g, ..., 'remove')
@@ -441,10 +475,10 @@ local function group_jobs(groups)
       if string.sub(part, 1, #key + 1) == key .. ':' and string.sub(key, 1, #base) == base then
         local id = string.sub(key, #base + 1)
         groups.left(g, id)
-        local group = groups.of_job(base, id)
+        local group, _, lane = groups.place_of(g, id)
         if group then
-          group_later.remove(base, group, id)
-          groups.remove(g, group, id)
+          if group ~= '' then group_later.remove(base, group, id) end
+          groups.remove(g, group, id, lane)
         end
       end
       return del(command, key, part, ...)

@@ -2,28 +2,62 @@ local limit_checks = use 'limits/checks'
 local queue_limits = use 'limits/queue-limits'
 local job_options = use 'shape/job-options'
 
--- The limits of a shape that hold for each group by itself (by = { 'group' }). A group has a state of each, as one key of a
--- limit has in limits/state, which expires by itself:
---   meta:group:limit:<name>:<algorithm>:<group>
+-- The limits of a shape that hold for each value of a key by itself (`by`): of the group, of a key that jobs name
+-- (`keys` of their options), or of several of them. The state for one value is a cell, as one key of a limit has in
+-- limits/state, which expires by itself:
+--   meta:group:limit:<name>:<algorithm>:<value>
 -- groups/queue-groups asks them when it chooses a job and charges them when that job leaves, if g.limits is set. A job that
--- goes back is charged again, as under the limits of the queue. Jobs without a group are one group, named ''. Nil for a
--- queue without such limits.
+-- goes back is charged again, as under the limits of the queue. Jobs without a group are one group, named ''; one without
+-- another key of a limit is not subject to it. Nil for a queue without such limits.
 local function group_limits_of(base, shape, now)
   if not shape.keyed_limits then return nil end
   -- revision: another one where these limits are others
   local limits, known = { revision = redis.sha1hex(shape.keyed_limits) }, cjson.decode(shape.keyed_limits)
 
-  -- The limits, each with the state of the group, as in limits/queue-limits.
-  function limits.open(group)
+  -- The value of a job under a limit: of several keys, each behind its length. Nil if it lacks one of them.
+  local function value_of(l, group, keys)
+    local values = {}
+    for i, name in ipairs(l.by) do
+      values[i] = name == 'group' and group or keys and keys[name]
+      if not values[i] then return nil end
+      if l.by[2] then values[i] = #values[i] .. ':' .. values[i] end
+    end
+    return table.concat(values)
+  end
+
+  -- The limits that a job is subject to, each with the state of its cell, as in limits/queue-limits. keys: of the job, nil if
+  -- it has none
+  function limits.open(group, keys)
     local parts = {}
-    for i, l in ipairs(known) do
-      local control = base .. 'meta:group:limit:' .. l.name
-      -- Only a limiter of the same name, which could not know the groups, would set its switch.
-      if not l.control then limit_checks.prepare(l, control, now, true, false) end
-      local key = control .. string.match(l.state, '^:%a+:') .. group
-      parts[i] = { l = l, group = group, offset = 0, blocked = 0, s = l.verbs.open(key, l, now) }
+    for _, l in ipairs(known) do
+      local value = value_of(l, group, keys)
+      if value then
+        local control = base .. 'meta:group:limit:' .. l.name
+        -- Only a limiter of the same name, which could not know the groups, would set its switch.
+        if not l.control then limit_checks.prepare(l, control, now, true, false) end
+        local key = control .. string.match(l.state, '^:%a+:') .. value
+        parts[#parts + 1] = {
+          l = l, value = value, cell = l.name .. ':' .. value, offset = 0, blocked = 0, s = l.verbs.open(key, l, now),
+        }
+      end
     end
     return parts
+  end
+
+  -- The names of the cells of a job.
+  function limits.cells(group, keys)
+    local cells = {}
+    for _, l in ipairs(known) do
+      local value = value_of(l, group, keys)
+      if value then cells[#cells + 1] = l.name .. ':' .. value end
+    end
+    return cells
+  end
+
+  -- The limit of a cell; nil if there is none by now.
+  function limits.of_cell(cell)
+    local name = string.match(cell, '^[^:]*')
+    for _, l in ipairs(known) do if l.name == name then return l end end
   end
 
   -- The earliest slot of a job, µs, 0 for now; second, the name of the limit that it waits for.
@@ -41,10 +75,10 @@ local function group_limits_of(base, shape, now)
 
   -- The name of the limit that holds the next job of a group longer than its rate does, nil if none does.
   function limits.cause(g, group)
-    local id = g.enforced and g:head(group)
+    local id = g.enforced and (g:head(group) or redis.call('ZRANGE', g:line(group).set, 0, 0)[1])
     if not id then return nil end
-    local cost, _, costs = job_options.cost_of_job(base .. id)
-    local slot, name = limits.slot(limits.open(group), cost, costs)
+    local cost, _, costs, _, keys = job_options.cost_of_job(base .. id)
+    local slot, name = limits.slot(limits.open(group, keys), cost, costs)
     local b = group ~= '' and g:bucket(group, g:settings(group))
     return slot > (b and g:slot(b, cost) or 0) and name or nil
   end

@@ -117,7 +117,8 @@ end
 
 -- The first time, µs, at which a group itself lets a job go that has `before` others of it ahead; 0 if nothing holds it,
 -- infinite if that is not known. Second, the name of the limit per group that holds it longer than all else, nil if none does.
-function group_line.own_start(line, group, before, cost)
+-- place: of a waiting job in its lane, nil in a queue without lanes
+function group_line.own_start(line, group, before, cost, place)
   local g = line.g
   local s = group == '' and {} or g:settings(group)
   local from = math.max(s.paused or 0, s.limited or 0)
@@ -128,7 +129,7 @@ function group_line.own_start(line, group, before, cost)
     start = b.origin + math.ceil(bucket.nth_slot(b, before + 1, before == 0 and cost or line.mean, line.mean, since))
   end
   if not line.limits then return start end
-  local limited, name = line.limits(group, before + 1, from)
+  local limited, name = line.limits(group, (place and place.n or before) + 1, from, place)
   if limited > start then return limited, name end
   return start
 end
@@ -136,6 +137,7 @@ end
 -- Number of waiting jobs that a new one of a group comes behind. stored: how many of the group wait
 function group_line.present(g, group, priority, gone, stored)
   if stored == 0 then return 0 end
+  if g.lanes then return g:before_new(group, stored) end
   local jobs, beyond = g.base .. 'meta:group:jobs:' .. group, '(' .. as_text.us((priority + 1) * g.BAND)
   if g.ageing then
     -- Among jobs of one priority, ageing changes nothing.
@@ -212,9 +214,13 @@ function group_line.each_new(jobs, shape, gone, each, in_time)
   end
 end
 
--- How many waiting jobs of its group (nil: none) are ahead of a job; nil if it does not wait, or is not sorted in yet.
--- looked_at: how many of the wait list are searched
+-- How many waiting jobs of its group (nil: none) are ahead of a job; nil if it does not wait, or is not sorted in yet; second,
+-- its place in its lane. looked_at: how many of the wait list are searched
 function group_line.before(g, group, id, looked_at)
+  if g.lanes then
+    local place = g:place_in_lane(id)
+    return place and place.before, place
+  end
   local line = g:line(group or '')
   if g.ageing then return estimate.aged(g.ageing, line, id, looked_at) end
   local rank = redis.call('ZRANK', line.set, id)
@@ -230,11 +236,11 @@ function group_line.estimate(base, shape, now, id, g, looked_at)
   if not shape or not shape.groups then return estimate.start(base, shape, now, id, looked_at) end
   g = g or queue_groups.open(base, shape, now)
   local group = queue_groups.of_job(base, id)
-  local before = group_line.before(g, group, id, looked_at)
+  local before, place = group_line.before(g, group, id, looked_at)
   if not before then return '', '' end
   local line = group_line.open(g, shape, { group or '', jobs = {} })
   local ahead = group_line.ahead(line, group or '', before)
-  local own = group_line.own_start(line, group or '', before, group and (job_options.cost_of_job(base .. id)) or 1)
+  local own = group_line.own_start(line, group or '', before, group and (job_options.cost_of_job(base .. id)) or 1, place)
   local s = group and g:settings(group) or {}
   local full = g.enforced and s.concurrency
     and redis.call('SCARD', base .. 'meta:group:held:' .. group) >= s.concurrency

@@ -1,5 +1,7 @@
 local ageing_open = use 'gate/ageing-open'
 local group_jobs = use 'groups/jobs'
+local group_lanes = use 'groups/lanes'
+local group_lines = use 'groups/lines'
 local group_rules = use 'groups/rules'
 local group_running = use 'groups/running'
 local bucket = use 'meter/bucket'
@@ -81,6 +83,7 @@ function groups.open(base, shape, now)
   }, { __index = groups })
   g.defaults = groups.fields(g.given)
   groups.note_hints(g, f, 9)
+  groups.open_lanes(g, shape)
   local seen = tonumber(f[5]) or now
   if now < seen then
     -- Redis's clock has gone back: distances in time are kept.
@@ -156,8 +159,10 @@ function groups.may_wait(g)
 end
 
 -- For scripts that only note the end of a job.
-function groups.bare(base)
-  return setmetatable({ base = base, occupied = {}, moved = {}, begun = {}, ended = {} }, { __index = groups })
+function groups.bare(base, shape)
+  local g = setmetatable({ base = base, occupied = {}, moved = {}, begun = {}, ended = {} }, { __index = groups })
+  groups.open_lanes(g, shape)
+  return g
 end
 
 function groups.load_tags(g)
@@ -291,7 +296,7 @@ end
 -- The ready group whose turn it is, and its tag; nil if none is ready.
 function groups.next_in_line(g)
   local plain = g.defaults.ungrouped == 'first' and groups.ready_tag(g, '')
-  if plain and groups.plain_first(g) then return '', plain end
+  if plain and groups.head(g, '') then return '', plain end
   return groups.first_ready(g)
 end
 
@@ -350,6 +355,7 @@ function groups.apply_defaults(g)
       redis.call('RENAME', limited, stale)
     end
     for _, group in ipairs(redis.call('ZRANGE', groups.key(g, 'full'), 0, -1)) do groups.release(g, group, 'full') end
+    if g.lanes then groups.all_due(g) end
     redis.call('HSET', g.base .. 'meta:groups', 'at', at)
     g.applied_at = at
   end
@@ -421,6 +427,7 @@ end
 
 -- Nil, and the group is held, if no job of it may leave by `by`; else as groups.pick.
 function groups.try(g, group, tag, by)
+  if g.lanes and not (group == '' and g.plain_id) then return groups.try_lanes(g, group, tag, by) end
   if group == '' then return groups.try_plain(g, tag, by) end
   local jobs = g.base .. 'meta:group:jobs:' .. group
   local heads = g.ageing and g.ageing.first_two(jobs) or redis.call('ZRANGE', jobs, '0', '1', 'WITHSCORES')
@@ -499,6 +506,7 @@ function groups.held_until(g, ahead)
   if not found then groups.note_unused(g, 'paused') end
   local paused = tonumber(found or nil)
   local first = math.min(groups.first_limited(g), math.min(paused or math.huge, groups.first_end(g)) + ahead)
+  if g.lanes then first = math.min(first, groups.first_due(g)) end
   return (paused or first < math.huge) and first or nil
 end
 
@@ -513,26 +521,37 @@ function groups.pick(g, soon, latest)
   if not g.plain_known then groups.plain(g) end
   local due = soon < latest and soon or latest
   if (g.soonest or groups.first_limited(g)) <= due then groups.release_due(g, 'limited', due) end
-  if g.plain_id and g.defaults.ungrouped == 'first' then
+  if g.lanes then
+    g.tries = 0
+    if groups.first_due(g) <= due then groups.release_cells(g, due) end
+  end
+  if (g.plain_id or g.lanes) and g.defaults.ungrouped == 'first' then
     local tag = groups.ready_tag(g, '')
-    local pick = tag and groups.try_plain(g, tag, soon)
+    local pick = tag and groups.try(g, '', tag, soon)
     if pick then return pick end
   end
+  local goes_ahead = false
   for _ = 1, groups.TRIES do
     local first, tag = groups.first_ready(g)
-    local by = soon
+    local by = goes_ahead and latest or soon
     if not first then
       local slot = groups.first_limited(g)
-      if slot <= latest then
+      if g.lanes and groups.first_due(g) <= math.min(slot, latest) then
+        groups.release_cells(g, latest)
+        first, tag = groups.first_ready(g)
+        -- Lanes of one line that were let go have to be tried alike.
+        goes_ahead, by = true, latest
+      elseif slot <= latest then
         groups.release(g, redis.call('ZRANGE', groups.key(g, 'limited'), 0, 0)[1], 'limited')
         first, tag = groups.first_ready(g)
         by = latest
       elseif slot == math.huge or not groups.forget_gone(g) then
-        return nil, groups.held_until(g, latest - g.now)
+        return nil, g.sorts_more and 0 or groups.held_until(g, latest - g.now)
       end
     end
     local pick = first and groups.try(g, first, tag, by)
     if pick then return pick end
+    if g.lanes and g.tries >= groups.TRIES then break end
   end
   return nil, 0
 end
@@ -542,8 +561,8 @@ end
 function groups.slots(g, most)
   if groups.any(g, { 'ready', 'stale' }) then return nil end
   local found, slots = redis.call('ZRANGE', groups.key(g, 'limited'), 0, most - 1, 'WITHSCORES'), {}
-  for i = 2, #found, 2 do slots[#slots + 1] = tonumber(found[i]) end
-  return slots
+  for i = 2, #found, 2 do if found[i] ~= 'inf' then slots[#slots + 1] = tonumber(found[i]) end end
+  return g.lanes and groups.with_dues(g, slots, most) or slots
 end
 
 -- By how much a job takes the tag of its group further.
@@ -577,18 +596,19 @@ function groups.served(g, pick, slot, cost, runs)
   if runs then tag = tag + groups.step(cost, pick.weight or 1) end
   if runs and pick.parts then g.limits.charge(pick.parts, slot) end
   if g.ageing then g.ageing.left(groups.line(g, group), pick.id) end
-  if group == '' then
+  if not pick.jobs then
     groups.move(g, '', tag)
     g.plain_known = false
     return
   end
   redis.call('ZREM', pick.jobs, pick.id)
-  if runs and g.tracked then groups.hold(g, group, pick.id) end
+  if runs and g.tracked and group ~= '' then groups.hold(g, group, pick.id) end
   local b, following = pick.bucket, pick.following
   if runs and b then
     bucket.charge(b, cost, slot - b.origin)
     groups.keep_bucket(g, b)
   end
+  if pick.lane then return groups.lane_served(g, pick, tag, runs) end
   if not following then
     g.occupied[group] = nil
     return groups.leave_ready(g, group, tag)
@@ -599,6 +619,8 @@ function groups.served(g, pick, slot, cost, runs)
 end
 
 group_jobs(groups)
+group_lanes(groups)
+group_lines(groups)
 group_rules(groups)
 group_running(groups)
 

@@ -2,15 +2,20 @@ local as_text = use 'redis/as-text'
 
 -- Departures, kept as they were granted if `shape.audit` is set: one entry per call, a JSON list of {job id, slot µs,
 -- cost, interval µs or 0, burst or 0, {limit: cost} or 0}, and for a job of a group with a rate {group, its interval,
--- its burst}, or 0 before, under limits per group, {group, {limit: cost}}. The numbers are texts, to keep them exact.
+-- its burst}, or 0 before, under limits with `by`, {group, {limit: cost}, {limit: value of its keys, if it counts by others
+-- than the group}}. The numbers are texts, to keep them exact.
 local audit = {}
 
--- What a job took of the limits of its group, nil if there are none. pick: as groups.pick chose it
+-- What a job took of the limits of its group and keys, nil if there are none. pick: as groups.pick chose it
 function audit.of_group(pick)
   if not pick.parts then return nil end
-  local taken = {}
-  for _, part in ipairs(pick.parts) do taken[part.l.name] = part.l.mode ~= 'off' and part.taken or nil end
-  return next(taken) and { pick.group, taken } or nil
+  local taken, values = {}, {}
+  for _, part in ipairs(pick.parts) do
+    local l = part.l
+    taken[l.name] = l.mode ~= 'off' and part.taken or nil
+    if l.by[2] or l.by[1] ~= 'group' then values[l.name] = taken[l.name] and part.value end
+  end
+  return next(taken) and { pick.group, taken, next(values) and values or nil } or nil
 end
 
 -- parts: the parts of limits/queue-limits that the job was charged with, or nil. pick: as groups.pick chose it, or nil

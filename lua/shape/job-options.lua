@@ -8,25 +8,36 @@ local function cost_valid(cost)
   return cost and cost > 0 and math.min(cost, MAX_COST) or 1
 end
 
+-- The keys of a job for the limits that have some, name -> value.
+local function keys_valid(keys)
+  if type(keys) ~= 'table' then return nil end
+  for name, value in pairs(keys) do
+    if type(value) == 'number' then keys[name] = string.format('%.14g', value)
+    elseif type(value) ~= 'string' then keys[name] = nil end
+  end
+  return keys
+end
+
 -- What a job costs, from its stored options, 1 by default; second, its costs in other units, unit -> cost, nil if there
--- are none; third, its deadline, ms since 1970, nil if it has none. The options are only parsed if they may contain
--- these.
+-- are none; third, its deadline, ms since 1970, nil if it has none; fourth, its keys, name -> value, nil if it has none. The
+-- options are only parsed if they may contain these.
 function job_options.cost(options)
   if not options then return 1 end
-  if not (string.find(options, '"costs?":') or string.find(options, '"mustStartBefore":', 1, true)) then return 1 end
+  if not (string.find(options, '"costs?":') or string.find(options, '"mustStartBefore":', 1, true)
+    or string.find(options, '"keys":', 1, true)) then return 1 end
   local parsed = cjson.decode(options)
   local costs = type(parsed.costs) == 'table' and parsed.costs or nil
   -- A job may cost nothing under a limit.
   for unit, cost in pairs(costs or {}) do costs[unit] = tonumber(cost) == 0 and 0 or cost_valid(cost) end
-  return cost_valid(parsed.cost), costs, tonumber(parsed.mustStartBefore)
+  return cost_valid(parsed.cost), costs, tonumber(parsed.mustStartBefore), keys_valid(parsed.keys)
 end
 
 -- Cost of a waiting job, whether it will only be failed (BullMQ's deferred failure: such a job never runs), its costs
--- in other units, and its deadline, µs.
+-- in other units, its deadline, µs, and its keys.
 function job_options.cost_of_job(job_key)
   local job = redis.call('HMGET', job_key, 'opts', 'defa')
-  local cost, costs, deadline = job_options.cost(job[1])
-  return cost, job[2] and true or false, costs, deadline and deadline * 1000
+  local cost, costs, deadline, keys = job_options.cost(job[1])
+  return cost, job[2] and true or false, costs, deadline and deadline * 1000, keys
 end
 
 -- Marks a job that cannot start in time to be failed. src/worker/deadline.ts reads the reason. deadline: µs

@@ -7,6 +7,7 @@ local FIELDS = {
   'born', 'rev', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'mode', 'onStateLoss', 'expires', 'pausedUntil',
   'concurrency', 'horizonMs', 'changedAt', 'limits', 'ownConcurrency', 'maxWaitMs', 'reservedPlaces', 'overflow',
   'overflowTo', 'audit', 'groups', 'groupsAt', 'priorityAgeingMs', 'rulesAt', 'probe', 'metered',
+  'lanes',
 }
 
 -- As in src/shape/shape.ts.
@@ -18,6 +19,26 @@ local known, count = {}, 0
 
 -- How a limit with `by` begins, as in src/limits/queue-limits.ts; the names of its list are sorted, 'group' first.
 parsed.KEYED_LIMIT = '{"by":['
+
+-- What distinguishes the lanes of a group under these limits (JSON): {names of all keys but the group, units of the limits
+-- that have keys}, each sorted; second, whether there are such names.
+function parsed.lanes_of(limits)
+  local at = limits and string.find(limits, parsed.KEYED_LIMIT, 1, true)
+  if not at then return { {}, {} }, false end
+  local names, units, known = {}, {}, {}
+  local function note(list, kind, name)
+    if not name or known[kind .. name] then return end
+    known[kind .. name], list[#list + 1] = true, name
+  end
+  for _, l in ipairs(cjson.decode('[' .. string.sub(limits, at))) do
+    for _, name in ipairs(l.by) do if name ~= 'group' then note(names, 'key ', name) end end
+    note(units, 'unit ', l.unit)
+  end
+  table.sort(names)
+  table.sort(units)
+  if names[1] then return { names, units }, true end
+  return { {}, {} }, false
+end
 
 local function parse(f)
   -- Limits with `by` come last. Without groups, all jobs are one.
@@ -36,6 +57,8 @@ local function parse(f)
     groups_at = tonumber(f[22]) or 0, ageing_ms = tonumber(f[23]), rules_at = tonumber(f[24]) or 0,
     probe = f[25], metered = f[26],
   }
+  -- Once a queue has had lanes (groups/lanes), it keeps them.
+  shape.lanes = f[27] and cjson.decode(f[27]) or nil
   -- For adds: whether a plain job need only fit, in the queue and in its group, and into how many places; the reserved sum
   -- comes first.
   shape.fits = shape.mode == 'enforce' and not (shape.expires or shape.max_wait_ms or shape.ageing_ms)

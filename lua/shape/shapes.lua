@@ -97,6 +97,16 @@ local function concurrency_resolve(base, own, limit, before, known)
   return least, least, text .. ':' .. stock
 end
 
+-- What distinguished the lanes of a group so far, the last first, as JSON: jobs that wait are in lanes of then.
+local MOST_LANES = 8
+local function lanes_so_far(before, lanes)
+  local found, text = { lanes }, cjson.encode(lanes)
+  for _, known in ipairs(shapes.document(before or nil)) do
+    if cjson.encode(known) ~= text and #found < MOST_LANES then found[#found + 1] = known end
+  end
+  return cjson.encode(found)
+end
+
 -- Ends expired overrides and writes the effective values, in force since `at` (default: now). `base` is the queue's key
 -- prefix.
 function shapes.resolve(key, base, declared, overrides, now, at)
@@ -110,8 +120,11 @@ function shapes.resolve(key, base, declared, overrides, now, at)
       if entry['until'] then expires = math.min(expires or entry['until'], entry['until']) end
     end
   end
+  -- Limits by keys need lanes, which are those of groups.
+  local lanes, has_keys = parsed.lanes_of(effective.limits)
+  if has_keys and not effective.groups then effective.groups = '{}' end
   local before = redis.call('HMGET', key, 'concurrency', 'interval', 'burst', 'changedAt', 'ownConcurrency', 'limits',
-    'groups', 'mode')
+    'groups', 'mode', 'lanes')
   redis.call('HDEL', key, 'expires', 'ownConcurrency', unpack(SHAPE_FIELDS))
   local set = { 'declared', shapes.encode(declared), 'overrides', shapes.encode(overrides) }
   local interval = effective.rate and shapes.interval(effective.rate)
@@ -119,6 +132,7 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   interval, limit, expires = shapes.feedback(key, now, interval, expires)
   effective.concurrency, concurrency, known =
     concurrency_resolve(base, effective.concurrency, limit, before[1], before[5])
+  if has_keys or before[9] then set[#set + 1] = 'lanes'; set[#set + 1] = lanes_so_far(before[9], lanes) end
   if known then set[#set + 1] = 'ownConcurrency'; set[#set + 1] = known end
   if expires then set[#set + 1] = 'expires'; set[#set + 1] = expires end
   if effective.rate then effective.rate = cjson.encode(effective.rate) end

@@ -126,7 +126,7 @@ for i, queue in ipairs(queues) do
   local groups = queue.groups
   if groups then groups:gather() end
   news[i] = queue.news
-  known[queue.base] = { groups, queue.shape and queue.shape.ageing_ms, groups }
+  known[queue.base] = { groups, queue.shape and queue.shape.ageing_ms, opened = groups }
 end
 local replies = {}
 for at = FIRST, #ARGV, FIELDS do

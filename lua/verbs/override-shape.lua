@@ -33,7 +33,8 @@ if fields.limits ~= nil or fields.groups ~= nil then
   local declared, overrides = shapes.documents(key)
   local limits, groups = future('limits', fields, declared, overrides), future('groups', fields, declared, overrides)
   -- A loss comes first: then the shape has to be restored.
-  local lacks_groups = limits and string.find(limits, parsed.KEYED_LIMIT .. '"group"', 1, true) and not groups
+  local keyed = limits and string.find(limits, parsed.KEYED_LIMIT, 1, true)
+  local lacks_groups = keyed and not groups and not select(2, parsed.lanes_of(limits))
   if lacks_groups and not shapes.is_lost(shapes.read(key), ARGV[6]) then return { -9 } end
 end
 local conflict = shapes.define_limits(base, fields.limits, ARGV[2])

@@ -74,8 +74,8 @@ local horizon = math.floor(shape.horizon)
 local paced = shape.interval and shape.mode ~= 'off'
 local lends_places = shape.mode ~= 'off' and queue_limits.are_limited(shape.limits)
 local places = math.min(options.places or math.huge, tonumber(shape.concurrency) or math.huge)
--- Groups, as far as a simulation knows them: `touched` are those whose keys changed.
-local tenants = { used = shape.groups and shape.mode ~= 'off', touched = {} }
+-- Groups, as far as a simulation knows them: `touched` are those whose keys changed, `lanes` the lanes of these.
+local tenants = { used = shape.groups and shape.mode ~= 'off', touched = {}, lanes = {} }
 
 -- Adds the keys of groups that expire by themselves.
 function tenants.keys(keys)
@@ -85,7 +85,13 @@ function tenants.keys(keys)
     keys[#keys + 1] = base .. 'meta:groups' .. name
   end
   for group in pairs(tenants.touched) do
-    for _, kind in ipairs({ 'jobs:', 'held:' }) do keys[#keys + 1] = base .. 'meta:group:' .. kind .. group end
+    for _, kind in ipairs({ 'jobs:', 'held:', 'lanes:' }) do keys[#keys + 1] = base .. 'meta:group:' .. kind .. group end
+  end
+  if not shape.lanes then return keys end
+  for _, name in ipairs({ 'lanes', 'lanes:held', 'lines', 'lines:due' }) do keys[#keys + 1] = base .. 'meta:' .. name end
+  for lane in pairs(tenants.lanes) do keys[#keys + 1] = base .. 'meta:lane:jobs:' .. lane end
+  for _, cell in ipairs(redis.call('HKEYS', base .. 'meta:lines')) do
+    for _, kind in ipairs({ 'line:', 'line:tags:' }) do keys[#keys + 1] = base .. 'meta:' .. kind .. cell end
   end
   return keys
 end
@@ -201,7 +207,7 @@ function events.finish(now)
   table.remove(s.ends, 1)
   local id = table.remove(s.running, 1)
   if keeps_locks then redis.call('DEL', base .. id .. ':lock') end
-  local g = tenants.hold_places and queue_groups.bare(base)
+  local g = tenants.hold_places and queue_groups.bare(base, shape)
   local freed = g and g:left(id)
   if g then g:save() end
   if s.blocked or freed or (lends_places and s.waiting > 0) then fetch_jobs(now) end
@@ -211,11 +217,13 @@ end
 function events.place(id, priority, now, group)
   s.waiting = s.waiting + 1
   if shape.ageing_ms then redis.call('HSET', base .. id, 'queuedAt', as_text.us(now)) end
-  if group then
+  if group or shape.lanes then
     local g = queue_groups.of(base, shape, now)
-    g:insert(group[1], id, group[2])
+    local name, _, lane = g:place_of(id)
+    g:insert(name, id, group and group[2] or priority, nil, false, lane)
     g:save()
-    tenants.touched[group[1]] = true
+    tenants.touched[name] = true
+    if lane then tenants.lanes[lane] = true end
     return g.awaited
   elseif priority == 0 then
     redis.call('LPUSH', wait, id)

@@ -60,11 +60,11 @@ end
 -- Its place among the groups: `ahead` counts their turns.
 local function note_groups(q, view, id)
   local g, group = queue_groups.open(q.base, q.shape, q.now), queue_groups.of_job(q.base, id)
-  local before = group_line.before(g, group, id, view_job.SEARCHED)
+  local before, place = group_line.before(g, group, id, view_job.SEARCHED)
   if not before then return end
   local line = group_line.open(g, q.shape, { group or '', jobs = {} })
   local ahead, counted = group_line.ahead(line, group or '', before)
-  local start, limit = group_line.own_start(line, group or '', before, view.cost)
+  local start, limit = group_line.own_start(line, group or '', before, view.cost, place)
   view.isAheadAtLeast = view.isAheadAtLeast or line.seen == group_line.MOST
   view.ahead = math.min(ahead, counted)
   view.group = {

@@ -32,6 +32,8 @@ export interface AddedJob {
   readonly cost: number
   /** In units of limits. */
   readonly costs?: Readonly<Record<string, number>>
+  /** What limits with `by` count by, besides its group. */
+  readonly keys?: Readonly<Record<string, string>>
   readonly id: string
   /** Its id was made for this call, so no other job has it. */
   readonly hasNewId?: boolean
@@ -69,7 +71,7 @@ export function addedJob(job: JobJson, jobId: string | undefined, hasNewId = fal
     [POSITION]?: (position: number) => void
     [ONCE]?: OnceCall
   }
-  const { group, costs, [ESTIMATE]: estimate, [POSITION]: position, [ONCE]: once } = options
+  const { group, costs, keys, [ESTIMATE]: estimate, [POSITION]: position, [ONCE]: once } = options
   // Assigned one by one, as few jobs have any of these.
   const added: { -readonly [Field in keyof AddedJob]: AddedJob[Field] } = {
     cost: options.cost ?? 1,
@@ -79,6 +81,7 @@ export function addedJob(job: JobJson, jobId: string | undefined, hasNewId = fal
     terms: termsOf(job),
   }
   if (costs) added.costs = costs
+  if (keys) added.keys = keys as NonNullable<AddedJob['keys']>
   if (group) added.group = [group.id, group.priority ?? 0]
   if (estimate) added.estimate = estimate
   if (position) added.position = position

@@ -1,5 +1,5 @@
 import { CostTooHighError } from '../errors.ts'
-import { costUnder, mostUnder } from '../limits/queue-limits.ts'
+import { costUnder, isSubject, mostUnder } from '../limits/queue-limits.ts'
 import { Collector } from '../redis/collector.ts'
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import { uniqueId } from '../redis/ids.ts'
@@ -7,11 +7,10 @@ import { MayHaveRun, untilCertain } from '../redis/resends.ts'
 import type { ScriptSet } from '../redis/scripts.ts'
 import type { ShapeStore } from '../shape/store.ts'
 import type { StoredShape } from '../shape/stored.ts'
-import { type AddCall, describeJob, fitsBulk, hasDeadline, isLast, noteAnswer } from './add-call.ts'
+import { type AddCall, type AddedJob, describeJob, fitsBulk, hasDeadline, isLast, noteAnswer } from './add-call.ts'
 import { BOUND_BY_GROUPS, BulkClaims, CLAIM_LEASE_MS, CLAIMED } from './bulk-claims.ts'
 import { addedIdsOf, BULK_JOBS, IN_FLIGHT, partsOf } from './bulk-parts.ts'
 import type { OnceCall } from './idempotency-key.ts'
-import type { JobCosts } from './job-options.ts'
 import { isLost, readEstimate, refusalOf } from './reply.ts'
 import { withRestore } from './restore.ts'
 
@@ -70,14 +69,17 @@ function tellPositions(calls: readonly AddCall[], replies: readonly unknown[], w
   }
 }
 
+type JobCharge = Pick<AddedJob, 'costs' | 'keys'> & Partial<Pick<AddedJob, 'cost'>>
+
 /**
  * Refuses a job that costs more than a limit of its queue ever allows at once, as far as this process knows the limits:
  * a job that slips through leaves when the limit is unused.
  * @throws CostTooHighError
  */
-export function checkLimitCosts(shape: StoredShape | undefined, { cost = 1, costs }: JobCosts): void {
+export function checkLimitCosts(shape: StoredShape | undefined, { cost = 1, costs, keys }: JobCharge): void {
   if (!shape || shape.limits.length === 0 || shape.mode !== 'enforce') return
   for (const limit of shape.limits) {
+    if (!isSubject(limit, keys)) continue
     const most = mostUnder(limit)
     const asked = costUnder(limit, cost, costs)
     if (asked > most) throw new CostTooHighError(asked, most, limit.name)

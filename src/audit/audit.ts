@@ -1,5 +1,5 @@
 import type { AuditEntry, SettledLimit } from '../inspect/queue-status.ts'
-import { isByGroup, type QueueLimit } from '../limits/queue-limits.ts'
+import type { QueueLimit } from '../limits/queue-limits.ts'
 import { type AuditedWindow, TOLERANCE_US, worseOf, worstBucketWindow } from './bucket-window.ts'
 import { type Gap, longestGaps } from './gaps.ts'
 import { auditLimit, type Charge, type LimitAudit } from './limit-audit.ts'
@@ -87,18 +87,20 @@ export function audit(entries: readonly AuditEntry[], options: AuditOptions = {}
   }
 }
 
-/** A limit per group is checked for each group; the result is that of the worst one. */
+/** A limit with `by` is checked for each group, or value of its keys; the result is that of the worst one. */
 function limitOf(entries: readonly AuditEntry[], limit: QueueLimit, options: AuditOptions): LimitAudit {
   const { name } = limit
-  if (!isByGroup(limit))
+  if (limit.by === undefined)
     return auditLimit(
       limit,
       chargesOf(entries, ({ limits, limitsSettled }) => [limits[name], limitsSettled?.[name]], options),
     )
-  const byGroup = groupedBy(entries, ({ groupLimits }) => groupLimits?.id)
-  const found = [...byGroup].map(([group, own]) => {
+  const byValue = groupedBy(entries, ({ groupLimits: its }) =>
+    its && name in its.taken ? (its.values?.[name] ?? its.id) : undefined,
+  )
+  const found = [...byValue].map(([value, own]) => {
     const charges = chargesOf(own, ({ groupLimits: its }) => [its?.taken[name], its?.settled?.[name]], options)
-    return { ...auditLimit(limit, charges), group }
+    return { ...auditLimit(limit, charges), ...(limit.by === 'group' ? { group: value } : { value }) }
   })
   const [first = auditLimit(limit, [])] = found
   const worst = worseOf(found.map((one) => one.worst))

@@ -8,8 +8,10 @@ export interface LimitAudit {
   readonly algorithm: string
   /** Departures that were charged to it. */
   readonly departures: number
-  /** Of a limit per group: the group whose window is the worst one, '' for jobs without a group. */
+  /** Of a limit by group: the group whose window is the worst one, '' for jobs without a group. */
   readonly group?: string
+  /** Of a limit by other keys than the group: their value whose window is the worst one. */
+  readonly value?: string
   /** Undefined where nothing was charged, or where departures do not show it. */
   readonly worst: AuditedWindow | undefined
   readonly broken: boolean

@@ -11,7 +11,11 @@ type Granted = readonly [
   burst: number | string,
   limits: Readonly<Record<string, number>> | 0,
   group?: GrantedGroup | 0,
-  groupLimits?: readonly [id: string, taken: Readonly<Record<string, number>>],
+  groupLimits?: readonly [
+    id: string,
+    taken: Readonly<Record<string, number>>,
+    values?: Readonly<Record<string, string>>,
+  ],
 ]
 
 type GrantedGroup = readonly [id: string, interval: number | string, burst: number | string]
@@ -68,11 +72,12 @@ function groupOf([id, interval, burst]: GrantedGroup, refunded: number): NonNull
 }
 
 function groupLimitsOf(
-  [id, taken]: NonNullable<Granted[7]>,
+  [id, taken, values]: NonNullable<Granted[7]>,
   later: SettledCharges | undefined,
 ): NonNullable<AuditEntry['groupLimits']> {
   const own = later?.groupLimits
-  return { id, taken, ...(own && own.size > 0 ? { settled: Object.fromEntries(own) } : {}) }
+  const settled = own && own.size > 0 ? { settled: Object.fromEntries(own) } : {}
+  return { id, taken, ...(values ? { values } : {}), ...settled }
 }
 
 function departureKey(jobId: string, slot: number | string): string {

@@ -1,4 +1,3 @@
-import { isByGroup } from '../limits/queue-limits.ts'
 import { dateOfUs, type GroupRowView, groupStateOf } from '../queue/groups.ts'
 import { ageMs, type MeterState, type MeterView, meterStateOf } from '../queue/meter-state.ts'
 import { DEAD_FIELD, LATENESS_BOUNDS_US, WAIT_BOUNDS_MS } from '../reports/start-counts.ts'
@@ -137,7 +136,7 @@ function isOfQueue(
 ): boolean {
   if (cause === 'pause') return true
   if (cause === 'concurrency') return active >= concurrency
-  return limit !== undefined && !shape.limits.some((one) => one.name === limit && isByGroup(one))
+  return limit !== undefined && !shape.limits.some((one) => one.name === limit && one.by !== undefined)
 }
 
 type Bucketing = readonly (readonly [le: number, field: string])[]

@@ -304,10 +304,12 @@ export interface AuditEntry {
     /** What `settleCost` gave back to its rate. */
     readonly refunded?: number
   }
-  /** What it took of the limits of its group, by name; undefined where there are none. The id is '' without a group. */
+  /** What it took of the limits of its group and keys, by name; undefined where there are none. The id is '' without a group. */
   readonly groupLimits?: {
     readonly id: string
     readonly taken: Readonly<Record<string, number>>
+    /** By the name of a limit that counts by other keys than the group: their values, each behind its length if there are several. */
+    readonly values?: Readonly<Record<string, string>>
     /** As `limitsSettled`. */
     readonly settled?: Readonly<Record<string, SettledLimit>>
   }

@@ -1,4 +1,3 @@
-import { isByGroup } from '../limits/queue-limits.ts'
 import type { DrainPace } from './drain-pace.ts'
 import type { JobPlaceView } from './job-reading.ts'
 import type { GroupPlace, QueueFacts } from './queue-status.ts'
@@ -117,7 +116,7 @@ function byWorkers({ ahead }: WaitingJob, queue: DrainingQueue): Bound | undefin
 /** Whether a rate or a limit decides when jobs leave. */
 function isHeldBack({ shape, rate }: QueueFacts): boolean {
   if (shape?.mode !== 'enforce') return false
-  return rate !== undefined || (shape.limits ?? []).some((limit) => !isByGroup(limit))
+  return rate !== undefined || (shape.limits ?? []).some((limit) => limit.by === undefined)
 }
 
 function lacksWorkers({ status: { hold, at, active, concurrency }, pace }: DrainingQueue): boolean {

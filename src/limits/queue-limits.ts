@@ -21,7 +21,11 @@ export interface QueueLimit extends LimitRule {
    * Default: the job's `cost`.
    */
   readonly unit?: string
-  /** `group`: each group of the queue has the limit to itself; needs `shape.groups`. Default: one state for the whole queue. */
+  /**
+   * What has the limit to itself: `group`, each group of the queue (needs `shape.groups`); a name in the `keys` of jobs, each
+   * of its values; or a list of up to 4 names, each combination of their values. A job that lacks one of these keys is not
+   * subject to the limit. Default: one state for the whole queue.
+   */
   readonly by?: string | readonly string[]
   /** One bucket for every queue and every limiter that uses the name. Default false: the queue has its own. */
   readonly shared?: boolean
@@ -84,10 +88,14 @@ export function splitQueueLimits(stored: string): { readonly queue?: string; rea
   return { ...(at > 1 ? { queue: `${stored.slice(0, at - 1)}]` } : {}), keyed: `[${stored.slice(at)}` }
 }
 
-/** The name of a limit that counts by group, undefined if there is none. */
+/**
+ * The name of a limit that counts by group alone, undefined if there is none. Limits by other keys give a queue groups, where
+ * it has none.
+ */
 export function groupLimitIn(stored: string): string | undefined {
   const { keyed } = splitQueueLimits(stored)
-  return keyed && decodeQueueLimits(keyed).find(isByGroup)?.name
+  const limits = keyed ? decodeQueueLimits(keyed) : []
+  return limits.every(({ by }) => by === GROUP) ? limits[0]?.name : undefined
 }
 
 /** Whether the group of a job is part of what it counts by. */
@@ -98,6 +106,11 @@ export function isByGroup({ by }: QueueLimit): boolean {
 /** The limits as they were given. */
 export function decodeQueueLimits(stored: string): readonly QueueLimit[] {
   return (JSON.parse(stored) as { rule: QueueLimit }[]).map(({ rule }) => rule)
+}
+
+/** Whether a limit counts a job with these keys. */
+export function isSubject({ by }: QueueLimit, keys: Readonly<Record<string, string>> = {}): boolean {
+  return [by ?? GROUP].flat().every((name) => name === GROUP || Object.hasOwn(keys, name))
 }
 
 /** What a job with these costs takes from a limit. As in `lua/limits/queue-limits.lua`. */
@@ -138,7 +151,7 @@ function encodeQueueLimit(limit: QueueLimit): { readonly by?: readonly string[];
   const odd = SHARED_ONLY.find((field) => !shared && limit[field] !== undefined)
   if (odd) throw new InvalidLimitError(`limit "${name}" has a ${odd}, but is not shared: set shared: true`)
   const names = namesBy(limit)
-  if (names) checkPerGroup(limit)
+  if (names) checkKeyed(limit)
   const wire = encodeRule(rule, mode)
   const agreed = shared ? { shared, prefix, version, definition: describeRule(rule) } : {}
   const state = statePrefix(wire.algorithm) + encodeKey(key)
@@ -155,7 +168,7 @@ function namesBy({ name, by }: QueueLimit): readonly string[] | undefined {
     throw wrongBy(name, `must be a name, or a list of 1 to ${MOST_NAMES} names, of ${NAME_RULE}`, by)
   }
   if (new Set(given).size < given.length) throw wrongBy(name, 'has a name twice', by)
-  if (given.length > 1 || given[0] !== GROUP) throw wrongBy(name, `must be '${GROUP}'`, by)
+  if (given.includes('queue')) throw wrongBy(name, "may not name 'queue', which it is without by", by)
   return [...given].sort((a, b) => Number(b === GROUP) - Number(a === GROUP) || (a < b ? -1 : 1))
 }
 
@@ -163,14 +176,13 @@ function wrongBy(name: string, why: string, by: unknown): InvalidLimitError {
   return new InvalidLimitError(`by of limit "${name}" ${why}; got ${JSON.stringify(by) ?? by}`)
 }
 
-/** What has no meaning, or would not be exact, for each group. */
-function checkPerGroup({ name, shared, algorithm }: QueueLimit): void {
+/** What is not possible for each value of a key. */
+function checkKeyed({ name, by, shared, algorithm }: QueueLimit): void {
   if (shared) {
-    throw new InvalidLimitError(`limit "${name}" is per group, and no other queue has these groups: leave shared out`)
+    throw new InvalidLimitError(`limit "${name}" has by, and counts in this queue alone: leave shared out`)
   }
   if (algorithm === 'concurrency') {
-    throw new InvalidLimitError(
-      `limit "${name}" is per group, where 'concurrency' is not possible: set shape.groups.concurrency`,
-    )
+    const instead = by === GROUP ? ': set shape.groups.concurrency' : ''
+    throw new InvalidLimitError(`limit "${name}" has by, where 'concurrency' is not possible${instead}`)
   }
 }

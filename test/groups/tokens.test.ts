@@ -131,8 +131,8 @@ test.each<[unknown, string]>([
   [['group', 'a', 'b', 'c', 'd'], `must be ${LIST}`],
   [['group', 3], `must be ${LIST}`],
   [['group', 'group'], 'has a name twice'],
-  ['model', "must be 'group'"],
-  [['group', 'host'], "must be 'group'"],
+  ['queue', "may not name 'queue'"],
+  [['group', 'queue'], "may not name 'queue'"],
 ])('a limit by %j is refused', (by, why) => {
   const limit = { ...tokens({ rate: '1/s' }), by } as QueueLimit
   expect(() => shop.queue({ groups: {}, limits: [limit] })).toThrow(InvalidLimitError)

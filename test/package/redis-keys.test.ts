@@ -21,9 +21,9 @@ function tableOf(heading: string): string[] {
 }
 
 /** `meta:ended:<time>` as an expression. */
-/** Jobs without a group have the group ''. */
+/** Jobs without a group have the group '', which may be a value. */
 function patternOf(key: string): RegExp {
-  return new RegExp(`^${key.replace(/<\w+>/g, (name) => (name === '<group>' ? '.*' : '.+'))}$`)
+  return new RegExp(`^${key.replace(/<\w+>/g, (name) => (name === '<group>' || name === '<value>' ? '.*' : '.+'))}$`)
 }
 
 function luaText(): string {
@@ -80,6 +80,7 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
   })
   const unpaced = shop.queue({ capacity: 3 })
   const replicated = shop.queue({ durability: { replicas: 1, timeoutMs: 1 } })
+  const keyed = shop.queue({ limits: [{ name: 'rpm', by: 'model', rate: '1/min' }] })
   const dropping = shop.queue({ capacity: 1, overflow: 'drop-oldest', rate: '50/s' })
   await dropping.addBulk(jobs(1))
   await dropping.addBulk(jobs(1))
@@ -88,12 +89,12 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
   const seen = new Set<string>()
   const fields = { shape: new Set<string>(), meter: new Set<string>() }
   const look = async () => {
-    for (const shaped of [queue, unpaced, replicated]) {
+    for (const shaped of [queue, unpaced, replicated, keyed]) {
       const keys = await client.keys(`${shaped.toKey('meta')}:*`)
       for (const key of keys) seen.add(key.slice(shaped.toKey('').length))
     }
     for (const name of ['shape', 'meter'] as const) {
-      for (const of of [queue, dropping, replicated]) {
+      for (const of of [queue, dropping, replicated, keyed]) {
         for (const field of await client.hkeys(of.toKey(`meta:${name}`))) fields[name].add(field)
       }
     }
@@ -126,8 +127,10 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
   }
   const workers = [1, 2, 3].map(() => shop.worker(queue, process, { concurrency: 3, feedback }))
   const done = eventsOf('completed', ...workers)
+  await keyed.addBulk(jobs(3, { keys: { model: 'a' } }))
+  const keyedDone = eventsOf('completed', shop.worker(keyed, process))
   const unpacedDone = eventsOf('completed', shop.worker(unpaced, process))
-  await done.reach(100)
+  await Promise.all([done.reach(100), keyedDone.reach(1)])
   await look()
   await Promise.all([done.reach(252), unpacedDone.reach(3)])
   for (let i = 0; i < 2; i++) await queue.setShape({ mode: 'shadow' }, { by: 'test', reason: 'to see the fields' })
@@ -138,7 +141,10 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
   expect([...seen].filter((key) => !keysTable.some((pattern) => pattern.test(key)))).toEqual([])
   // One that lives too briefly or comes too late to be seen for certain is covered by the test of the names above.
   const lasting = tableOf('Keys').filter(
-    (key) => !/sleepers|claims|draining|drained|left|simulation|ledger|move|audit:starts|group:(jobs|held)/.test(key),
+    (key) =>
+      !/sleepers|claims|draining|drained|left|simulation|ledger|move|audit:starts|group:(jobs|held|lanes)|lanes:<part>/.test(
+        key,
+      ),
   )
   expect(lasting.filter((key) => ![...seen].some((name) => patternOf(key).test(name)))).toEqual([])
   expect([...fields.shape].filter((field) => !tableOf('Fields of `meta:shape`').includes(field))).toEqual([])

@@ -104,7 +104,7 @@ function operations.finish(now, id)
       break
     end
   end
-  local g = together or library.bare(base)
+  local g = together or library.bare(base, shape)
   g:left(id)
   save(g)
   return ''
@@ -113,7 +113,7 @@ end
 -- A job that had left goes back to its place.
 function operations.back(now, id, number)
   redis.call('LREM', active, 1, id)
-  local g = library.bare(base)
+  local g = library.bare(base, shape)
   g:back_in(id, number)
   g:save()
   return ''

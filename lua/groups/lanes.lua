@@ -1,0 +1,297 @@
+local as_text = use 'redis/as-text'
+local job_options = use 'shape/job-options'
+
+-- Lanes: in a queue whose limits have keys (`by`, limits/queue-limits), the jobs of a group with equal values of all these
+-- keys are one lane. A limit that holds one of them holds all of them, and no other lane. Groups take turns, and in a turn of
+-- a group its lanes do: each goes behind the others once a job of it has left. Adds these verbs to the table of
+-- groups/queue-groups. Such a queue sorts all jobs in: those without a group are the group ''.
+--   meta:group:lanes:<group>   sorted set of its lanes that no limit holds -> rank: the priority of the first job * 2^32 + the
+--                              number of its turn; where jobs age, the key of the first job (gate/ageing-open)
+--   meta:lane:jobs:<lane>      sorted set of its jobs, as meta:group:jobs:<group>, which has them too
+--   meta:lanes                 hash: sorted (1 once all jobs that come are sorted into lanes), unsorted (1 if some that came before
+--                              are in none), lined (1 if a lane waits in a line: groups/lines)
+--   meta:lanes:unsorted        group -> the score of the last of its jobs that is in a lane, for jobs that came before
+-- g.lanes is what distinguishes them, as shape/shapes stores it: {names of keys, units}, the last first; nil for a queue
+-- without lanes.
+-- Of the jobs without a group.
+local NO_SETTINGS = { weight = 1 }
+
+local function group_lanes(groups)
+  function groups.open_lanes(g, shape)
+    if not (shape and shape.lanes) then return end
+    local f = redis.call('HMGET', g.base .. 'meta:lanes', 'sorted', 'lined')
+    g.lanes, g.lined, g.tries = shape.lanes, f[2] and true or false, 0
+    if not f[1] then groups.begin_lanes(g) end
+  end
+
+  local function netstring(text)
+    return #text .. ':' .. text
+  end
+
+  -- The lane of a job: its group, then the names and values of its keys, each behind its length, then units of which the
+  -- job takes nothing: it waits for no limit in these.
+  local function lane_of(group, keys, costs, by)
+    local parts = { netstring(group) }
+    for _, name in ipairs(by[1]) do
+      local value = keys and keys[name]
+      if value then
+        parts[#parts + 1] = netstring(name)
+        parts[#parts + 1] = netstring(value)
+      end
+    end
+    for _, unit in ipairs(by[2]) do
+      if costs and costs[unit] == 0 then parts[#parts + 1] = '~' .. netstring(unit) end
+    end
+    return table.concat(parts)
+  end
+
+  function groups.group_of_lane(lane)
+    local length = string.match(lane, '^%d+')
+    return string.sub(lane, #length + 2, #length + 1 + length)
+  end
+
+  local function lane_jobs(g, lane)
+    return g.base .. 'meta:lane:jobs:' .. lane
+  end
+
+  local function lanes_of(g, group)
+    return g.base .. 'meta:group:lanes:' .. group
+  end
+
+  -- Where a job waits: its group, nil if it has none and the queue has no lanes; its priority inside that group, nil if it
+  -- names none; its lane; its keys.
+  function groups.place_of(g, id)
+    if not g.lanes then return groups.of_job(g.base, id) end
+    local job = redis.call('HMGET', g.base .. id, 'opts', 'priority')
+    local group, priority = groups.named(job[1])
+    if not group then priority = tonumber(job[2]) end
+    local _, costs, _, keys = job_options.cost(job[1])
+    return group or '', priority, lane_of(group or '', keys, costs, g.lanes[1]), keys
+  end
+
+  -- Where a waiting job is among the lanes of its group: its lane and keys, how many jobs of the lane are before it (n), and
+  -- how many jobs of its group at most leave before it: one of each lane that no limit holds, for each of these. Nil if it
+  -- is in no lane.
+  function groups.place_in_lane(g, id)
+    local group, _, lane, keys = groups.place_of(g, id)
+    local n = redis.call('ZRANK', lane_jobs(g, lane), id)
+    if not n then return nil end
+    local others = redis.call('ZCARD', lanes_of(g, group)) - (redis.call('ZSCORE', lanes_of(g, group), lane) and 1 or 0)
+    local before = math.min(redis.call('ZRANK', g.base .. 'meta:group:jobs:' .. group, id) or 0, n + others * (n + 1))
+    return { lane = lane, keys = keys, n = n, before = before }
+  end
+
+  -- How many jobs of a group leave before a new one at most, if that is the first of its lane.
+  function groups.before_new(g, group, stored)
+    return math.min(stored, redis.call('ZCARD', lanes_of(g, group)))
+  end
+
+  -- The jobs of a lane in their order, as group_schedule.jobs has those of a group.
+  function groups.lane_order(g, lane)
+    local key = lane_jobs(g, lane)
+    if g.ageing then return redis.call('ZCARD', key), g.ageing.order({ set = key, from = 0 }) end
+    return redis.call('ZCARD', key), function(n) return redis.call('ZRANGE', key, n - 1, n - 1)[1] end
+  end
+
+  -- The rank of a lane by its first job. number: of the turn
+  local function rank_of(g, lane, score, number)
+    if g.ageing then return g.ageing.first({ set = lane_jobs(g, lane), from = 0 }).key end
+    return math.floor(tonumber(score) / groups.BAND) * groups.BAND + number % groups.BAND
+  end
+
+  -- A lane of which no limit is known to hold the first job.
+  local function line_up(g, group, lane, rank)
+    redis.call('ZADD', lanes_of(g, group), as_text.us(rank), lane)
+  end
+
+  -- A lane has another first job, with this score. Returns whether it is ready.
+  local function first_changed(g, group, lane, score)
+    if g.lined and groups.try_again(g, lane) then return false end
+    local rank = redis.call('ZSCORE', lanes_of(g, group), lane)
+    line_up(g, group, lane, rank_of(g, lane, score, tonumber(rank or score)))
+    return true
+  end
+
+  -- Jobs came into a lane. jobs: score and id of each. Returns whether the lane has another first job, and is ready.
+  function groups.enter_lane(g, group, lane, jobs)
+    local key = lane_jobs(g, lane)
+    if #jobs == 2 then
+      redis.call('ZADD', key, jobs[1], jobs[2])
+    else
+      groups.in_parts(jobs, function(...) redis.call('ZADD', key, ...) end)
+    end
+    local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    for i = 2, #jobs, 2 do
+      if jobs[i] == first[1] then return first_changed(g, group, lane, first[2]) end
+    end
+    return false
+  end
+
+  -- The lane of a waiting job, which may have come under other limits; nil if it is in none. Takes it out of there.
+  local function take_out(g, group, lane, id)
+    if lane and redis.call('ZREM', lane_jobs(g, lane), id) == 1 then return lane end
+    if lane and not g.lanes[2] then return nil end
+    local _, costs, _, keys = job_options.cost(redis.call('HGET', g.base .. id, 'opts'))
+    for _, by in ipairs(g.lanes) do
+      lane = lane_of(group, keys, costs, by)
+      if redis.call('ZREM', lane_jobs(g, lane), id) == 1 then return lane end
+    end
+  end
+
+  -- A waiting job was removed from its lane. lane: nil if it is not known
+  function groups.leave_lane(g, group, lane, id)
+    lane = take_out(g, group, lane, id)
+    if not lane then return end
+    if g.ageing then g.ageing.forget() end
+    local key = lane_jobs(g, lane)
+    local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    if first[1] then
+      first_changed(g, group, lane, first[2])
+      return
+    end
+    redis.call('ZREM', lanes_of(g, group), lane)
+    if g.lined then groups.leave_line(g, lane) end
+  end
+
+  -- The job of a lane has left, with the tag that its group has now. runs: as groups.served has it
+  function groups.lane_served(g, pick, tag, runs)
+    local group, lane = pick.group, pick.lane
+    redis.call('ZREM', lane_jobs(g, lane), pick.id)
+    if g.ageing then g.ageing.left({ set = lane_jobs(g, lane) }, pick.id) end
+    if runs and pick.parts then groups.cells_served(g, pick) end
+    if pick.following then
+      line_up(g, group, lane, rank_of(g, lane, pick.following_score, groups.next_number(g)))
+      return groups.move(g, group, tag)
+    end
+    redis.call('ZREM', lanes_of(g, group), lane)
+    if g.lined then groups.leave_line(g, lane) end
+    if redis.call('EXISTS', lanes_of(g, group)) == 1 then return groups.move(g, group, tag) end
+    groups.no_lane(g, group, tag)
+  end
+
+  -- A lane is ready again, at its rank; and its group, if that waited for its lanes alone.
+  function groups.lane_ready(g, group, lane, rank)
+    redis.call('ZADD', lanes_of(g, group), rank, lane)
+    if groups.waits_for_lanes(g, group) then groups.release(g, group, 'limited') end
+  end
+
+  -- Whether a group has jobs, but no lane that is ready.
+  function groups.waits_for_lanes(g, group)
+    local limited = groups.may_have(g, 'limited') and redis.call('ZSCORE', groups.key(g, 'limited'), group)
+    return limited and tonumber(limited) == math.huge
+  end
+
+  -- The job of a group that may leave by `by`: of the first lane that no limit holds. Nil if there is none, or if the group
+  -- is held as a whole; then it is not ready. As groups.try
+  function groups.try_lanes(g, group, tag, by)
+    local s = group == '' and NO_SETTINGS or groups.settings(g, group)
+    if s.paused then return groups.hold_as_set(g, group, tag, s) end
+    local full = s.concurrency and g.enforced and groups.is_full(g, group, s.concurrency)
+    repeat
+      local lane, rank = groups.first_lane(g, group)
+      if not lane and not groups.sort_lanes(g, group) then return groups.no_lane(g, group, tag) end
+      g.tries = g.tries + 1
+      local pick = lane and groups.lane_pick(g, group, tag, lane, rank)
+      local found = pick and groups.try_lane(g, pick, s, full, by)
+      if found ~= false and pick then return found end
+    until g.tries >= groups.TRIES
+  end
+
+  -- None of its lanes is ready.
+  function groups.no_lane(g, group, tag)
+    if redis.call('EXISTS', g.base .. 'meta:group:jobs:' .. group) == 0 then return groups.leave_ready(g, group, tag) end
+    return groups.hold_back(g, group, tag, 'limited', '+inf')
+  end
+
+  -- False if its lane has to wait, nil if its group has to, else the pick.
+  function groups.try_lane(g, pick, s, full, by)
+    local group, tag = pick.group, pick.tag
+    pick.weight = s.weight
+    local cost, deferred, costs, deadline, keys = job_options.cost_of_job(g.base .. pick.id)
+    pick.cost, pick.deferred, pick.costs, pick.deadline = cost, deferred, costs, deadline
+    local runs = groups.runs(g, deferred, deadline)
+    local paced = runs and g.enforced
+    if paced and full then return groups.hold_back(g, group, tag, 'full', as_text.us(g.now)) end
+    pick.bucket = paced and groups.bucket(g, group, s) or nil
+    pick.hold = runs and s.limited or nil
+    pick.slot = math.max(pick.bucket and groups.slot(g, pick.bucket, cost) or 0, pick.hold or 0)
+    local own = pick.slot
+    if paced and g.limits then
+      pick.parts = g.limits.open(group, keys)
+      pick.slot = math.max(own, (g.limits.slot(pick.parts, cost, costs)))
+    end
+    -- A job that cannot start in time is failed at once: no other is to wait for its slot.
+    if deadline and pick.slot > deadline then return pick end
+    if own > by then return groups.hold_back(g, group, tag, 'limited', as_text.us(own)) end
+    return (not pick.parts or groups.may_pass(g, pick, by)) and pick
+  end
+
+  function groups.lane_held(g, group, lane)
+    redis.call('ZREM', lanes_of(g, group), lane)
+  end
+
+  -- The lane of a group whose turn it is, and its rank; nil if none is ready.
+  function groups.first_lane(g, group)
+    local first = redis.call('ZRANGE', lanes_of(g, group), 0, 0, 'WITHSCORES')
+    return first[1], first[2]
+  end
+
+  -- The first job of that lane; nil if there is none.
+  function groups.lane_head(g, group)
+    local lane = groups.first_lane(g, group)
+    if not lane then return nil end
+    if g.ageing then return (g.ageing.first({ set = lane_jobs(g, lane), from = 0 }) or {}).id end
+    return redis.call('ZRANGE', lane_jobs(g, lane), 0, 0)[1]
+  end
+
+  -- The first job of a lane and the one behind it, as a pick has them; nil if the lane has none.
+  function groups.lane_pick(g, group, tag, lane, rank)
+    local key = lane_jobs(g, lane)
+    local heads = g.ageing and g.ageing.first_two(key) or redis.call('ZRANGE', key, 0, 1, 'WITHSCORES')
+    local id = heads[1]
+    if not id then
+      redis.call('ZREM', lanes_of(g, group), lane)
+      return nil
+    end
+    return {
+      group = group, id = id, number = as_text.us(tonumber(heads[2]) % groups.BAND), from = 'group', tag = tag, slot = 0,
+      jobs = g.base .. 'meta:group:jobs:' .. group, lane = lane, rank = rank, following = heads[3], following_score = heads[4],
+    }
+  end
+
+  -- The first time that a queue has lanes, its groups may have jobs that are in none.
+  function groups.begin_lanes(g)
+    local key, sets = g.base .. 'meta:lanes:unsorted', {}
+    redis.call('HSET', g.base .. 'meta:lanes', 'sorted', 1)
+    for _, state in ipairs({ 'ready', 'limited', 'full', 'paused', 'stale' }) do
+      if groups.may_have(g, state) then sets[#sets + 1] = groups.key(g, state) end
+    end
+    if #sets == 0 or redis.call('ZUNIONSTORE', key, #sets, unpack(sets)) == 0 then return end
+    redis.call('ZUNIONSTORE', key, 1, key, 'WEIGHTS', 0)
+    redis.call('HSET', g.base .. 'meta:lanes', 'unsorted', 1)
+  end
+
+  -- Sorts some jobs of a group into lanes that came before it had any. Returns whether there were some.
+  function groups.sort_lanes(g, group)
+    local unsorted = g.base .. 'meta:lanes:unsorted'
+    if redis.call('HEXISTS', g.base .. 'meta:lanes', 'unsorted') == 0 then return false end
+    local from = redis.call('ZSCORE', unsorted, group)
+    if not from then return false end
+    local after = from == '0' and '-inf' or '(' .. as_text.us(tonumber(from))
+    local found = redis.call('ZRANGEBYSCORE', g.base .. 'meta:group:jobs:' .. group, after, '+inf', 'WITHSCORES', 'LIMIT', 0,
+      groups.STALE)
+    for i = 1, #found, 2 do
+      local _, _, lane = groups.place_of(g, found[i])
+      groups.enter_lane(g, group, lane, { found[i + 1], found[i] })
+    end
+    if #found == 2 * groups.STALE then
+      redis.call('ZADD', unsorted, found[#found], group)
+    else
+      redis.call('ZREM', unsorted, group)
+      if redis.call('EXISTS', unsorted) == 0 then redis.call('HDEL', g.base .. 'meta:lanes', 'unsorted') end
+    end
+    return #found > 0
+  end
+end
+
+return group_lanes

@@ -1,0 +1,385 @@
+local limit_checks = use 'limits/checks'
+local as_text = use 'redis/as-text'
+
+-- Cells and their lines. A cell is the state of one limit for one value of its key (groups/limits-of). A lane whose next job
+-- has to wait for a cell stands in the line of that cell, in one line at a time, and no lane passes another one there. A
+-- line is in the order of start-time fair queueing between groups (groups/queue-groups), by what they take of that cell. Only
+-- the first of a line is let go when its cell has room, to be tried at the next turn of its group: however many lanes wait, a
+-- departure tries one of them.
+-- A job may need several cells. Its lane has a place in each of their lines. While it waits for one cell, it lets others
+-- pass in the other lines; once it is let go, it stands in all of them. And a cell that has room is kept for the lane whose
+-- turn it is, while that waits for another cell: jobs that need only one of both would take each unit the moment that it
+-- comes. A cell is kept for a tenth of the time at most.
+-- Adds these verbs to the table of groups/queue-groups.
+--   meta:lines              hash, cell -> its line, packed: v (its virtual time), t (the last tag of a group that came), away (how many
+--                           lanes with a place in it stand in another line), since (when the line began, µs), kept (for how
+--                           long the cell was kept since then, µs), and for whom it is kept: keeper, from, to (µs), or nothing
+--   meta:lines:due          cell -> when its next lane may go, µs
+--   meta:line:<cell>        sorted set, lane -> tag
+--   meta:line:tags:<cell>   group -> tag, if that is above v
+--   meta:lanes:held         hash, lane -> its ticket, packed: cell in whose line it stands, tried (whether it was let go), rank
+--                           among the lanes of its group, places: cell -> {tag, units that it waits for,
+--                           step: by how much its tag took that of its group further}
+local function group_lines(groups)
+  -- The share of time for which a cell may be kept.
+  local KEPT = 0.1
+
+  local function line_key(g, cell)
+    return g.base .. 'meta:line:' .. cell
+  end
+
+  local function tags_key(g, cell)
+    return g.base .. 'meta:line:tags:' .. cell
+  end
+
+  local function due_key(g)
+    return g.base .. 'meta:lines:due'
+  end
+
+  -- The line of a cell; nil if no lane has a place in it.
+  local function line_of(g, cell)
+    local packed = g.lined and redis.call('HGET', g.base .. 'meta:lines', cell)
+    return packed and cmsgpack.unpack(packed) or nil
+  end
+
+  local function keep_line(g, cell, line)
+    redis.call('HSET', g.base .. 'meta:lines', cell, cmsgpack.pack(line))
+  end
+
+  local function set_due(g, cell, at)
+    redis.call('ZADD', due_key(g), as_text.us(at), cell)
+    g.first_due_at = nil
+  end
+
+  -- A lane has left the line. Without lanes it is not due, and without places it ends. Returns whether one stands in it.
+  local function store_line(g, cell, line)
+    local is_empty = redis.call('EXISTS', line_key(g, cell)) == 0
+    if is_empty then
+      redis.call('ZREM', due_key(g), cell)
+      g.first_due_at = nil
+    end
+    if not is_empty or line.away > 0 then
+      keep_line(g, cell, line)
+      return not is_empty
+    end
+    redis.call('DEL', tags_key(g, cell))
+    redis.call('HDEL', g.base .. 'meta:lines', cell)
+    if redis.call('EXISTS', g.base .. 'meta:lines') == 1 then return false end
+    redis.call('HDEL', g.base .. 'meta:lanes', 'lined')
+    g.lined = false
+    return false
+  end
+
+  local function ticket_of(g, lane)
+    local packed = g.lined and redis.call('HGET', g.base .. 'meta:lanes:held', lane)
+    return packed and cmsgpack.unpack(packed) or nil
+  end
+
+  local function keep_ticket(g, lane, ticket)
+    redis.call('HSET', g.base .. 'meta:lanes:held', lane, cmsgpack.pack(ticket))
+  end
+
+  local function first_of(g, cell)
+    local first = redis.call('ZRANGE', line_key(g, cell), 0, 0, 'WITHSCORES')
+    return first[1], tonumber(first[2])
+  end
+
+  -- The cell is kept for nobody from now on.
+  local function end_keep(g, line)
+    line.kept = line.kept + math.max(0, math.min(g.now, line.to) - line.from)
+    line.keeper, line.from, line.to = nil, nil, nil
+  end
+
+  -- A lane gives a place back, in a line in which it does not stand: what its group was charged for it, and the cell, if
+  -- that was kept for it.
+  local function give_place_back(g, group, lane, cell, place)
+    local line = line_of(g, cell)
+    local kept = tonumber(redis.call('ZSCORE', tags_key(g, cell), group) or nil)
+    if kept then redis.call('ZADD', tags_key(g, cell), as_text.us(kept - place.step), group) end
+    line.away = line.away - 1
+    local was_kept = line.keeper == lane
+    if was_kept then end_keep(g, line) end
+    if store_line(g, cell, line) and was_kept then set_due(g, cell, 0) end
+  end
+
+  -- A lane lets others pass in a line, but has its place there. The cell is for the next lane at once.
+  local function step_out(g, lane, cell)
+    local line, first = line_of(g, cell), first_of(g, cell)
+    if redis.call('ZREM', line_key(g, cell), lane) == 0 then return end
+    line.away = line.away + 1
+    if store_line(g, cell, line) and first == lane then set_due(g, cell, 0) end
+  end
+
+  -- A lane gives up all its places.
+  function groups.leave_line(g, lane)
+    local ticket = ticket_of(g, lane)
+    if not ticket then return nil end
+    local group = groups.group_of_lane(lane)
+    redis.call('HDEL', g.base .. 'meta:lanes:held', lane)
+    for cell, place in pairs(ticket.places) do
+      step_out(g, lane, cell)
+      give_place_back(g, group, lane, cell, place)
+    end
+    return ticket
+  end
+
+  -- A held lane has another first job, which may go sooner. False if the lane is not held.
+  function groups.try_again(g, lane)
+    local ticket = ticket_of(g, lane)
+    if not ticket then return false end
+    if first_of(g, ticket.cell) == lane then
+      set_due(g, ticket.cell, 0)
+      g.awaited = true
+    end
+    return true
+  end
+
+  -- A cell got something back, of a job of this group: what waits for it may go sooner.
+  function groups.cell_freed(g, cell, group)
+    if not g.lanes then return groups.release(g, group, 'limited') end
+    if not line_of(g, cell) then return end
+    set_due(g, cell, 0)
+    g.awaited = true
+  end
+
+  -- When the first of the cells may let a lane go, µs; math.huge if no lane waits.
+  function groups.first_due(g)
+    if not g.lined then return math.huge end
+    g.first_due_at = g.first_due_at or tonumber(redis.call('ZRANGE', due_key(g), 0, 0, 'WITHSCORES')[2] or nil) or math.huge
+    return g.first_due_at
+  end
+
+  -- Whether the group of a lane is ready, or waits for its lanes alone.
+  local function may_take_turn(g, group)
+    return groups.ready_tag(g, group) or groups.waits_for_lanes(g, group)
+  end
+
+  -- How long units take to come back under a limit, µs; nil for places.
+  local function service_us(l, units)
+    if l.interval then return units * l.interval end
+    return l.window and units * l.window / l.limit
+  end
+
+  -- A lane of a group that is held as a whole gives up its places, and is tried anew when the group has its turn.
+  local function give_up(g, group, lane)
+    local ticket = groups.leave_line(g, lane)
+    groups.lane_ready(g, group, lane, ticket.rank)
+  end
+
+  -- Lets a lane of a line be tried, at the next turn of its group. Lanes behind it follow at the rate of the limit: they do not
+  -- wait for that turn.
+  local function let_go(g, cell, lane, ticket, at)
+    ticket.tried = true
+    keep_ticket(g, lane, ticket)
+    for other, place in pairs(ticket.places) do
+      if other ~= cell then
+        local line = line_of(g, other)
+        line.away = line.away - 1
+        keep_line(g, other, line)
+        redis.call('ZADD', line_key(g, other), as_text.us(place.tag), lane)
+      end
+    end
+    groups.lane_ready(g, groups.group_of_lane(lane), lane, ticket.rank)
+    local l = g.limits and g.limits.of_cell(cell)
+    local service = l and service_us(l, ticket.places[cell].units)
+    set_due(g, cell, service and math.max(g.now, at) + math.ceil(service) or 0)
+  end
+
+  -- The first lane of a line that is not being tried, and its ticket; nil if there is none among the first ones.
+  local function next_of(g, cell)
+    for _, lane in ipairs(redis.call('ZRANGE', line_key(g, cell), 0, groups.DUE - 1)) do
+      local ticket = ticket_of(g, lane)
+      if not ticket.tried then return lane, ticket end
+    end
+  end
+
+  -- A cell is due at `at` (µs).
+  local function release_cell(g, cell, at)
+    for _ = 1, groups.DUE do
+      local line = line_of(g, cell)
+      if not line then return end
+      if line.keeper and line.to > g.now then return set_due(g, cell, line.to) end
+      if line.keeper then
+        end_keep(g, line)
+        keep_line(g, cell, line)
+      end
+      local lane, ticket = next_of(g, cell)
+      if not lane then
+        -- All are being tried: the next departure says when another one may go.
+        redis.call('ZREM', due_key(g), cell)
+        g.first_due_at = nil
+        return
+      end
+      local group = groups.group_of_lane(lane)
+      if may_take_turn(g, group) then return let_go(g, cell, lane, ticket, at) end
+      give_up(g, group, lane)
+    end
+  end
+
+  -- Cells that are due by `by` (µs) let lanes go.
+  function groups.release_cells(g, by)
+    if not g.lined then return end
+    local due = redis.call('ZRANGEBYSCORE', due_key(g), '-inf', as_text.us(by), 'WITHSCORES', 'LIMIT', 0, groups.DUE)
+    for i = 1, #due, 2 do release_cell(g, due[i], tonumber(due[i + 1])) end
+  end
+
+  -- The first slots of groups, and when cells are due, µs, ascending: at most `most`.
+  function groups.with_dues(g, slots, most)
+    local due = g.lined and redis.call('ZRANGE', due_key(g), 0, most - 1, 'WITHSCORES') or {}
+    for i = 2, #due, 2 do slots[#slots + 1] = tonumber(due[i]) end
+    table.sort(slots)
+    return { unpack(slots, 1, most) }
+  end
+
+  -- All cells are to be looked at again, some by each call: limits or Redis's clock have changed.
+  function groups.all_due(g)
+    if not g.lined then return end
+    redis.call('ZUNIONSTORE', due_key(g), 1, due_key(g), 'WEIGHTS', 0)
+    g.first_due_at = nil
+  end
+
+  -- The place of a job in the line of a part's cell: that of its lane, or what a group that comes gets. Second, whether it is a
+  -- group that was not there before.
+  local function place_in(g, pick, part)
+    local known = pick.ticket and pick.ticket.places[part.cell]
+    if known then return known.tag, false end
+    local line = part.line
+    local kept = tonumber(redis.call('ZSCORE', tags_key(g, part.cell), pick.group) or nil)
+    if kept and kept > line.v then return kept, false end
+    return math.max(line.v, line.t) + 1, true
+  end
+
+  -- Whether a lane stands before a job in the line of a part's cell, or the cell is kept for one. Lanes of groups that are
+  -- held as a whole give up their places.
+  local function is_behind(g, pick, part)
+    local line = part.line
+    if line.keeper and line.to > g.now then return line.keeper ~= pick.lane end
+    for _ = 1, groups.DUE do
+      local first, tag = first_of(g, part.cell)
+      if not first or first == pick.lane or tag > part.tag then return false end
+      local group = groups.group_of_lane(first)
+      if group == pick.group or may_take_turn(g, group) then return true end
+      give_up(g, group, first)
+    end
+    return true
+  end
+
+  -- The part (groups/limits-of) for which a job has to wait, nil if it may go by `by`: it stands behind a line, or its slot
+  -- is later. Second, until when, µs; third, whether it stands behind others. Notes in each part its line and tag there.
+  local function waits_for(g, pick, by)
+    local latest, until_us, behind = nil, 0, nil
+    pick.ticket = ticket_of(g, pick.lane)
+    for _, part in ipairs(pick.parts) do
+      local wait = part.cost > 0 and limit_checks.wait(part) or 0
+      part.slot = wait > 0 and g.now + math.ceil(wait) or 0
+      if part.slot > until_us then latest, until_us = part, part.slot end
+      part.line = part.cost > 0 and part.l.mode == 'enforce' and line_of(g, part.cell) or nil
+      if part.line then
+        part.tag, part.is_new = place_in(g, pick, part)
+        if is_behind(g, pick, part) then behind = behind or part end
+        part.line = line_of(g, part.cell)
+      end
+    end
+    if behind then return behind, until_us, true end
+    if until_us > by then return latest, until_us end
+  end
+
+  -- A job whose turn it is in all its lines waits for room in one cell: others that have room are kept for it, if that is not
+  -- long compared with how fast they refill.
+  local function keep_others(g, pick, waited)
+    for _, part in ipairs(pick.parts) do
+      local line = part ~= waited and part.slot <= g.now and line_of(g, part.cell)
+      if line and not line.keeper then
+        local service = service_us(part.l, part.cost)
+        if service and waited.slot - g.now <= service and line.kept <= KEPT * (g.now - line.since) then
+          line.keeper, line.from, line.to = pick.lane, g.now, g.now + math.ceil(2 * service)
+          keep_line(g, part.cell, line)
+          set_due(g, part.cell, line.to)
+        end
+      end
+    end
+  end
+
+  -- Gives a lane a place in the line of a part's cell, unless it has one.
+  local function take_place(g, pick, part, ticket)
+    local cell = part.cell
+    local place = ticket.places[cell]
+    if not place then
+      local line = line_of(g, cell) or { v = 0, t = 0, away = 0, since = g.now, kept = 0 }
+      part.line = line
+      if not part.tag then part.tag, part.is_new = place_in(g, pick, part) end
+      if part.is_new then line.t = math.max(line.t, part.tag) end
+      line.away = line.away + 1
+      keep_line(g, cell, line)
+      place = { tag = part.tag, step = groups.step(part.cost, pick.weight or 1) }
+      redis.call('ZADD', tags_key(g, cell), as_text.us(place.tag + place.step), pick.group)
+      ticket.places[cell] = place
+    end
+    place.units = part.cost
+  end
+
+  -- The lane waits in the line of this part's cell from now on.
+  local function stand(g, pick, waited, until_us, behind)
+    local lane, cell, ticket = pick.lane, waited.cell, pick.ticket or { places = {} }
+    if not g.lined then
+      redis.call('HSET', g.base .. 'meta:lanes', 'lined', 1)
+      g.lined = true
+    end
+    for _, part in ipairs(pick.parts) do if part.line or part == waited then take_place(g, pick, part, ticket) end end
+    for other in pairs(ticket.places) do if other ~= cell then step_out(g, lane, other) end end
+    local line = line_of(g, cell)
+    if redis.call('ZADD', line_key(g, cell), as_text.us(ticket.places[cell].tag), lane) == 1 then
+      line.away = line.away - 1
+      keep_line(g, cell, line)
+    end
+    ticket.cell, ticket.rank, ticket.tried = cell, pick.rank, nil
+    keep_ticket(g, lane, ticket)
+    if not behind then keep_others(g, pick, waited) end
+    if first_of(g, cell) == lane then set_due(g, cell, behind and line.keeper and line.to or until_us) end
+    groups.lane_held(g, pick.group, lane)
+  end
+
+  -- Whether the job of a pick may go by `by` under the limits of its group and keys. If not, its lane waits in a line.
+  function groups.may_pass(g, pick, by)
+    local part, until_us, behind = waits_for(g, pick, by)
+    if not part then return true end
+    stand(g, pick, part, until_us, behind)
+    return false
+  end
+
+  -- The job of a pick has left, and this cell is charged.
+  local function cell_served(g, pick, part)
+    local cell, line, ticket = part.cell, part.line, pick.ticket
+    line.v = math.max(line.v, part.tag)
+    if ticket and ticket.places[cell] then
+      ticket.places[cell] = nil
+      if redis.call('ZREM', line_key(g, cell), pick.lane) == 0 then line.away = line.away - 1 end
+    else
+      if part.is_new then line.t = math.max(line.t, part.tag) end
+      redis.call('ZADD', tags_key(g, cell), as_text.us(part.tag + groups.step(part.cost, pick.weight or 1)), pick.group)
+    end
+    redis.call('ZREMRANGEBYSCORE', tags_key(g, cell), '-inf', as_text.us(line.v))
+    if line.keeper == pick.lane then end_keep(g, line) end
+    if not store_line(g, cell, line) then return end
+    -- When the first who stands in the line has room, unless it is being tried.
+    local first = ticket_of(g, (first_of(g, cell)))
+    if first.tried then return end
+    local units = first.places[cell].units
+    set_due(g, cell, g.now + math.ceil(part.l.verbs.earliest(part.s, part.l, units + part.l.kept)))
+  end
+
+  -- The same, of all its cells.
+  function groups.cells_served(g, pick)
+    local ticket, lane = pick.ticket, pick.lane
+    if ticket then redis.call('HDEL', g.base .. 'meta:lanes:held', lane) end
+    for _, part in ipairs(pick.parts) do if part.line then cell_served(g, pick, part) end end
+    if not ticket then return end
+    -- Places in lines of limits that do not count it any more.
+    for cell, place in pairs(ticket.places) do
+      step_out(g, lane, cell)
+      give_place_back(g, pick.group, lane, cell, place)
+    end
+  end
+end
+
+return group_lines

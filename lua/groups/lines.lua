@@ -1,5 +1,6 @@
 local limit_checks = use 'limits/checks'
 local as_text = use 'redis/as-text'
+local redis_now = use 'redis/redis-now'
 
 -- Cells and their lines. A cell is the state of one limit for one value of its key (groups/limits-of). A lane whose next job
 -- has to wait for a cell stands in the line of that cell, in one line at a time, and no lane passes another one there. A
@@ -86,7 +87,7 @@ local function group_lines(groups)
 
   -- The cell is kept for nobody from now on.
   local function end_keep(g, line)
-    line.kept = line.kept + math.max(0, math.min(g.now, line.to) - line.from)
+    line.kept = line.kept + math.max(0, math.min(g.now or redis_now(), line.to) - line.from)
     line.keeper, line.from, line.to = nil, nil, nil
   end
 

@@ -7,6 +7,7 @@ local group_running = use 'groups/running'
 local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
 local call_state = use 'redis/call-state'
+local redis_now = use 'redis/redis-now'
 local job_options = use 'shape/job-options'
 
 -- Groups: jobs of one queue that share a key (a tenant, a domain), each group with a rate, a limit on running jobs, a
@@ -162,6 +163,7 @@ end
 function groups.bare(base, shape)
   local g = setmetatable({ base = base, occupied = {}, moved = {}, begun = {}, ended = {} }, { __index = groups })
   groups.open_lanes(g, shape)
+  if g.lanes then g.ageing = ageing_open(base, shape, redis_now()) end
   return g
 end
 

@@ -171,6 +171,29 @@ describe('a job that needs two contended keys', () => {
     return left as { both: number; model: number; host: number }
   }
 
+  test('gives the kept one back when it is removed', async () => {
+    await held.reset({ groups: {}, limits: [by('one', 'model', '1/s'), by('other', 'host', '1/s')] })
+    const leavesAt = async (ms: number) => {
+      await held.advanceTo(START_US + ms * 1000)
+      return (await held.depart(4)).grants.map(({ id }) => id)
+    }
+    await add('model0', { model: 'a' })
+    expect(await leavesAt(0)).toEqual(['model0'])
+    await add('host0', { host: 'h' })
+    expect(await leavesAt(200)).toEqual(['host0'])
+    // It waits for the host, while another job takes the next unit of the model.
+    await add('both', { model: 'a', host: 'h' })
+    expect(await leavesAt(300)).toEqual([])
+    await add('host1', { host: 'h' })
+    await add('model1', { model: 'a' })
+    expect(await leavesAt(1000)).toEqual(['model1'])
+    expect(await leavesAt(1200)).toEqual([])
+    expect(await leavesAt(1400)).toEqual([])
+    await (await held.queue.getJob('both'))?.remove()
+    expect(await leavesAt(1400)).toEqual(['host1'])
+    await expectNothingLeft()
+  })
+
   test.each([
     ['in phase', '1/s', '1/s', 60, 0],
     ['out of phase', '1/s', '1/s', 60, 500],

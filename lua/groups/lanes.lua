@@ -15,13 +15,14 @@ local job_options = use 'shape/job-options'
 -- without lanes.
 -- Of the jobs without a group.
 local NO_SETTINGS = { weight = 1 }
+-- So many lanes of a group are read to count its jobs.
+local READ = 4
 
 local function group_lanes(groups)
   function groups.open_lanes(g, shape)
     if not (shape and shape.lanes) then return end
     local f = redis.call('HMGET', g.base .. 'meta:lanes', 'sorted', 'lined')
-    g.lanes, g.lined, g.tries = shape.lanes, f[2] and true or false, 0
-    if not f[1] then groups.begin_lanes(g) end
+    g.lanes, g.lined, g.tries, g.sorts_new = shape.lanes, f[2] and true or false, 0, f[1] and true or false
   end
 
   local function netstring(text)
@@ -69,16 +70,28 @@ local function group_lanes(groups)
     return group or '', priority, lane_of(group or '', keys, costs, g.lanes[1]), keys
   end
 
-  -- Where a waiting job is among the lanes of its group: its lane and keys, how many jobs of the lane are before it (n), and
-  -- how many jobs of its group at most leave before it: one of each lane that no limit holds, for each of these. Nil if it
-  -- is in no lane.
+  -- Where a waiting job is among the lanes of its group: its group, lane and keys, how many jobs of the lane are before it (n),
+  -- and how many jobs of its group at most leave before it: one of each lane that no limit holds, for each of these. Of a lane
+  -- that waits in a line (waits) only its own jobs are known to. Nil if it is in no lane.
   function groups.place_in_lane(g, id)
     local group, _, lane, keys = groups.place_of(g, id)
     local n = redis.call('ZRANK', lane_jobs(g, lane), id)
     if not n then return nil end
+    local place = { group = group, lane = lane, keys = keys, n = n, waits = groups.waits_in_line(g, lane), before = n }
+    if place.waits then return place end
     local others = redis.call('ZCARD', lanes_of(g, group)) - (redis.call('ZSCORE', lanes_of(g, group), lane) and 1 or 0)
-    local before = math.min(redis.call('ZRANK', g.base .. 'meta:group:jobs:' .. group, id) or 0, n + others * (n + 1))
-    return { lane = lane, keys = keys, n = n, before = before }
+    place.before = math.min(redis.call('ZRANK', g.base .. 'meta:group:jobs:' .. group, id) or 0, n + others * (n + 1))
+    return place
+  end
+
+  -- How many of the waiting jobs of a group are in lanes that no limit holds: of more than READ such lanes, the others are
+  -- taken to be like the first.
+  function groups.in_ready_lanes(g, group, stored)
+    if not g.lined then return stored end
+    local lanes, jobs = redis.call('ZCARD', lanes_of(g, group)), 0
+    local first = redis.call('ZRANGE', lanes_of(g, group), 0, READ - 1)
+    for _, lane in ipairs(first) do jobs = jobs + redis.call('ZCARD', lane_jobs(g, lane)) end
+    return math.min(stored, lanes > READ and math.floor(jobs * lanes / READ) or jobs)
   end
 
   -- How many jobs of a group leave before a new one at most, if that is the first of its lane.
@@ -114,6 +127,7 @@ local function group_lanes(groups)
 
   -- Jobs came into a lane. jobs: score and id of each. Returns whether the lane has another first job, and is ready.
   function groups.enter_lane(g, group, lane, jobs)
+    groups.begin_lanes(g)
     local key = lane_jobs(g, lane)
     if #jobs == 2 then
       redis.call('ZADD', key, jobs[1], jobs[2])
@@ -259,8 +273,12 @@ local function group_lanes(groups)
     }
   end
 
-  -- The first time that a queue has lanes, its groups may have jobs that are in none.
+  -- The first time that a queue has lanes, its groups may have jobs that are in none. Called before a job enters a lane or
+  -- is chosen.
   function groups.begin_lanes(g)
+    if g.sorts_new then return end
+    g.sorts_new = true
+    if redis.call('HEXISTS', g.base .. 'meta:lanes', 'sorted') == 1 then return end
     local key, sets = g.base .. 'meta:lanes:unsorted', {}
     redis.call('HSET', g.base .. 'meta:lanes', 'sorted', 1)
     for _, state in ipairs({ 'ready', 'limited', 'full', 'paused', 'stale' }) do

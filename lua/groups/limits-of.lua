@@ -60,6 +60,31 @@ local function group_limits_of(base, shape, now)
     for _, l in ipairs(known) do if l.name == name then return l end end
   end
 
+  -- The keys of a job that a limit counts, name -> value: 'group' too, if it does.
+  local function keys_of(l, group, keys)
+    local found = {}
+    for _, name in ipairs(l.by) do found[name] = name == 'group' and group or keys[name] end
+    return found
+  end
+
+  -- What holds the first job of a lane: {limit, keys: those whose value is used up, at: until when at least, µs, 0 if that is
+  -- not known}. Nil if no limit does. place: as groups.place_in_lane returns it, of any of its jobs
+  function limits.hold(g, place)
+    local _, job_at = g:lane_order(place.lane)
+    local id = g.enforced and job_at(1)
+    if not id then return nil end
+    local cost, _, costs = job_options.cost_of_job(base .. id)
+    local parts, waits = limits.open(place.group, place.keys), place.waits
+    local slot, name = limits.slot(parts, cost, costs)
+    for _, part in ipairs(parts) do
+      local l = part.l
+      if waits and part.cell == waits.cell or not waits and l.name == name then
+        local at = math.max(slot, waits and waits.at or 0)
+        return { limit = l.name, keys = keys_of(l, place.group, place.keys), at = at > now and at or 0 }
+      end
+    end
+  end
+
   -- The earliest slot of a job, µs, 0 for now; second, the name of the limit that it waits for.
   function limits.slot(parts, cost, costs)
     local wait, _, name = queue_limits.wait(parts, cost, costs)

@@ -56,6 +56,7 @@ function group_line.open(g, shape, coming)
   local function row(rows, group, tag, is_ready)
     if line.by_group[group] then return end
     local stored = (group_schedule.waiting(g, group))
+    if g.lanes then stored = g:in_ready_lanes(group, stored) end
     local new = {
       group = group, tag = tag, is_ready = is_ready, n = 1, step = line.mean * g.UNIT / (g:settings(group).weight or 1),
       stored = stored, waiting = stored + (coming.jobs[group] or 0),

@@ -150,6 +150,14 @@ local function group_lines(groups)
     return g.first_due_at
   end
 
+  -- The cell in whose line a lane waits, and is not being tried: {cell, at: when a lane of that line may go, µs, 0 if that is
+  -- not known}. Nil if there is none.
+  function groups.waits_in_line(g, lane)
+    local ticket = ticket_of(g, lane)
+    if not ticket or ticket.tried then return nil end
+    return { cell = ticket.cell, at = tonumber(redis.call('ZSCORE', due_key(g), ticket.cell) or nil) or 0 }
+  end
+
   -- Whether the group of a lane is ready, or waits for its lanes alone.
   local function may_take_turn(g, group)
     return groups.ready_tag(g, group) or groups.waits_for_lanes(g, group)

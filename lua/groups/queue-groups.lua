@@ -372,6 +372,7 @@ function groups.begin(g)
   if g.began then return end
   g.began = true
   groups.look_up_sets(g)
+  if g.lanes then groups.begin_lanes(g) end
   if g.ageing then g.ageing.keeps = true end
   if g.defaults.concurrency and not g.tracked then groups.track(g) end
   groups.apply_defaults(g)

@@ -1,6 +1,7 @@
 local estimate = use 'admission/estimate'
 local next_departure = use 'admission/next-departure'
 local schedule = use 'admission/schedule'
+local group_limits_of = use 'groups/limits-of'
 local group_line = use 'groups/line'
 local queue_groups = use 'groups/queue-groups'
 local bucket = use 'meter/bucket'
@@ -57,16 +58,31 @@ local function ahead_of_delayed(base, id, priority)
   return ahead + redis.call('ZCOUNT', base .. 'prioritized', '-inf', '(' .. as_text.us((priority + 1) * queue_groups.BAND))
 end
 
+-- Its place in its lane, and the limit that holds the lane.
+local function note_lane(q, view, g, place)
+  local limits, hold = group_limits_of(q.base, q.shape, q.now), nil
+  if limits then hold = limits.hold(g, place) end
+  view.lane = { before = place.n, waits = place.waits and true or nil }
+  if not hold then return end
+  view.lane.hold = { limit = hold.limit, keys = hold.keys, ends = hold.at > 0 and as_text.us(hold.at) or nil }
+end
+
 -- Its place among the groups: `ahead` counts their turns.
 local function note_groups(q, view, id)
   local g, group = queue_groups.open(q.base, q.shape, q.now), queue_groups.of_job(q.base, id)
   local before, place = group_line.before(g, group, id, view_job.SEARCHED)
   if not before then return end
+  if place then note_lane(q, view, g, place) end
   local line = group_line.open(g, q.shape, { group or '', jobs = {} })
   local ahead, counted = group_line.ahead(line, group or '', before)
   local start, limit = group_line.own_start(line, group or '', before, view.cost, place)
-  view.isAheadAtLeast = view.isAheadAtLeast or line.seen == group_line.MOST
-  view.ahead = math.min(ahead, counted)
+  if place and place.waits then
+    -- How many jobs of other lanes leave meanwhile depends on when its limit lets its lane go.
+    view.ahead, view.isAheadAtLeast = place.n, true
+  else
+    view.isAheadAtLeast = view.isAheadAtLeast or line.seen == group_line.MOST
+    view.ahead = math.min(ahead, counted)
+  end
   view.group = {
     row = group and view_group.row(view_group.open(q), group) or nil, before = before, limit = limit,
     start = start < math.huge and as_text.us(start) or nil,

@@ -74,10 +74,10 @@ export async function explain(
   }
 }
 
-/** While its own group holds a job, it waits for nothing else. */
+/** While its own group, or the limit of its keys, holds a job, it waits for nothing else. */
 function partsOf(found: Found, points: readonly ClockPoint[], pauses: readonly Stretch[], wait: Stretch): HeldMs {
   const hold = isReady(found.job) ? holdOf(found) : undefined
-  if (hold?.group === undefined) return splitWait(points, pauses, wait)
+  if (hold?.group === undefined && hold?.keys === undefined) return splitWait(points, pauses, wait)
   const sinceMs = Math.min(wait.toMs, Math.max(wait.fromMs, hold.since.getTime()))
   const before = splitWait(points, pauses, { ...wait, toMs: sinceMs })
   return { ...before, [hold.cause]: before[hold.cause] + wait.toMs - sinceMs }
@@ -102,9 +102,15 @@ function isReady({ state }: FoundJob): boolean {
 
 const CAUSES = { limited: 'rate', maxed: 'concurrency', paused: 'pause' } as const
 
-/** What holds a ready job: its own group, or else what holds the queue. */
-function holdOf({ status, group, view }: Found): Hold | undefined {
-  if (!group || group.status === 'waiting' || group.status === 'idle') return status.hold
+/** What holds a ready job: its own group, a limit of its keys, or else what holds the queue. */
+function holdOf(found: Found): Hold | undefined {
+  const { status, group, view } = found
+  const laneHold = laneHoldOf(found)
+  if (laneHold) return laneHold
+  const isInLine = !group || group.status === 'waiting' || group.status === 'idle'
+  if (isInLine) {
+    return isOfOtherLane(found) ? { cause: 'workers', since: new Date(0) } : status.hold
+  }
   const { paused, limited } = group.overrides
   const { heldBy } = group
   const cause = limited ? 'pause' : heldBy ? 'limits' : CAUSES[group.status]
@@ -114,6 +120,22 @@ function holdOf({ status, group, view }: Found): Hold | undefined {
     ...(heldBy ? { limit: heldBy } : {}),
     ...(group.until ? { until: group.until } : {}),
   }
+}
+
+/** Whether what workers noted is a limit of jobs with other keys: a job that came later is not held by it. */
+function isOfOtherLane({ status: { hold, shape }, view: { lane } }: Found): boolean {
+  return !!lane && shape?.limits?.some(({ name, by }) => name === hold?.limit && by !== undefined) === true
+}
+
+/** The limit that holds the lane of a job, unless its group is held as a whole. */
+function laneHoldOf({ group, view: { lane, group: place } }: Found): Hold | undefined {
+  if (!lane?.hold) return undefined
+  const isHeldAsWhole = group && (group.status === 'paused' || group.status === 'maxed' || group.until !== undefined)
+  if (isHeldAsWhole) return undefined
+  const { limit, keys, ends } = lane.hold
+  const until = dateOfUs(ends)
+  const since = dateOfUs(place?.served) ?? new Date(0)
+  return { cause: 'limits', limit, keys, since, ...(until ? { until } : {}) }
 }
 
 function described(found: Found, readyMs: number) {
@@ -135,6 +157,8 @@ function described(found: Found, readyMs: number) {
     hold: hold && { ...hold, since: new Date(Math.max(hold.since.getTime(), readyMs)) },
     concurrency,
     group,
+    keys: job.keys,
+    lane: view.lane && { ahead: view.lane.before },
     ahead: view.ahead,
     isAheadAtLeast: view.isAheadAtLeast,
   }
@@ -162,7 +186,10 @@ function estimated({ job, view, shape, group: place, status }: Found, samples: r
   const readyMs = job.state === 'delayed' ? job.dueMs : 0
   const estimate = estimateStart({ ...view, ahead, readyMs, place }, { status, pace })
   if (!view.isAheadAtLeast) return estimate
-  const note = `At least ${ahead} jobs are ahead of it, in a list too long to search completely: this is the earliest start.`
+  const why = view.lane?.waits
+    ? 'its lane waits for a limit, for which others may wait too'
+    : 'in a list too long to search completely'
+  const note = `At least ${ahead} jobs are ahead of it, ${why}: this is the earliest start.`
   return { ...estimate, assumptions: [...estimate.assumptions, note] }
 }
 

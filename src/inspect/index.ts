@@ -18,6 +18,7 @@ export type {
   HistoryEntry,
   Hold,
   HoldCause,
+  LanePlace,
   QueueClient,
   QueueStatus,
   ReasonCount,

@@ -26,6 +26,19 @@ export interface JobPlaceView {
     /** The last slot of its group, where it has a rate. */
     readonly served?: string
   }
+  /** Of a queue whose limits have keys. */
+  readonly lane?: {
+    /** Jobs of its lane that leave before it. */
+    readonly before: number
+    /** Whether the lane waits behind others, or until a limit has room for it. */
+    readonly waits?: true
+    /** The limit that holds the lane, the values of its keys, and until when at least. */
+    readonly hold?: {
+      readonly limit: string
+      readonly keys: Readonly<Record<string, string>>
+      readonly ends?: string
+    }
+  }
 }
 
 /** What `lua/views/job.lua` returns for a job, and its queue. */
@@ -52,6 +65,8 @@ export interface FoundJob {
   readonly name: string
   readonly state: Explanation['state']
   readonly cost: number
+  /** What limits with `by` count it by. */
+  readonly keys: Readonly<Record<string, string>> | undefined
   readonly addedMs: number
   /** When it was or is due for the first time, by its options, ms. */
   readonly dueMs: number
@@ -69,9 +84,9 @@ export function readJobView(redis: BatchClient, base: string, id: string): Promi
 
 export function jobOf({ fields, state, cost, dueMs }: JobView): FoundJob {
   const { name = '', timestamp, ats = 0, processedOn, opts = '{}', throttledFor, failedReason } = fields
-  const { delay = 0 } = JSON.parse(opts) as { delay?: number }
+  const { delay = 0, keys } = JSON.parse(opts) as { delay?: number; keys?: FoundJob['keys'] }
   return {
-    ...{ name, state, cost },
+    ...{ name, state, cost, keys },
     addedMs: Number(timestamp),
     dueMs: dueMs ?? Number(timestamp) + delay,
     attemptsStarted: Number(ats),

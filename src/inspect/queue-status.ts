@@ -18,6 +18,11 @@ export interface Hold {
    * whose waiting jobs all belong to groups that are held: the one that goes first of those that their rates or limits hold.
    */
   readonly group?: string
+  /**
+   * Of a limit with `by`, in a queue whose limits have keys: the values that are used up, `group` among them if it counts
+   * groups. Then `until` is the earliest.
+   */
+  readonly keys?: Readonly<Record<string, string>>
   /** Never before the job could have started. */
   readonly since: Date
   /** The slot that the head would have then; undefined where unknown. */
@@ -322,6 +327,12 @@ export interface GroupPlace extends GroupState {
   readonly ahead: number
 }
 
+/** The lane of a waiting job: the jobs of its group whose keys are equal. */
+export interface LanePlace {
+  /** Jobs of it that leave before this one. */
+  readonly ahead: number
+}
+
 /** Why a job has not started, when it may, or what it waited for. */
 export interface Explanation {
   readonly queue: string
@@ -346,13 +357,17 @@ export interface Explanation {
   readonly concurrency: ConcurrencyState | undefined
   /** Its group and its place there; undefined for a job without one, or one that does not wait. */
   readonly group: GroupPlace | undefined
+  /** What limits with `by` count it by, besides its group; undefined where it has none. */
+  readonly keys: Readonly<Record<string, string>> | undefined
+  /** Its place among the jobs of its group with equal keys; undefined where it does not wait, or no limit has keys. */
+  readonly lane: LanePlace | undefined
   /** The jobs that hold the places of its group, where all of these are taken; else none. */
   readonly holders: readonly GroupHolder[]
   /** Jobs that leave before it. */
   readonly ahead: number | undefined
   /**
-   * Whether there may be more: of a long list only 10,000 jobs at each end are searched, and of more than a hundred
-   * groups in line only the first hundred are counted. Then `startsAt` is the earliest.
+   * Whether there may be more: of a long list only 10,000 jobs at each end are searched, of more than a hundred groups in
+   * line only the first hundred are counted, and of a job whose lane waits for a limit only those of its lane. Then `startsAt` is the earliest.
    */
   readonly isAheadAtLeast: boolean
   readonly startsAt: Date | undefined

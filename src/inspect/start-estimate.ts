@@ -1,5 +1,6 @@
 import type { DrainPace } from './drain-pace.ts'
 import type { JobPlaceView } from './job-reading.ts'
+import { keysText } from './keys-text.ts'
 import type { GroupPlace, QueueFacts } from './queue-status.ts'
 
 /** Below these, the lack of workers is ignored: a short wait for a worker, or a small share of the time. */
@@ -77,11 +78,11 @@ function byLimits({ limit, limitStart }: WaitingJob): Bound | undefined {
 }
 
 /** The turns of its group are in the jobs ahead of it; this is when the group itself lets it go. */
-function byGroup({ group, place }: WaitingJob): Bound | undefined {
+function byGroup({ group, place, lane }: WaitingJob): Bound | undefined {
   const atMs = group?.start === undefined ? Number.POSITIVE_INFINITY : Number(group.start) / 1000
   if (group?.limit !== undefined) {
-    const whose = place ? `group "${place.id}"` : 'the jobs without a group'
-    return { atMs, because: `Limit "${group.limit}" of ${whose} allows it then, if the jobs ahead of it take as much.` }
+    const because = `Limit "${group.limit}" of ${whoseLimit(group.limit, place, lane)} allows it then, if the jobs ahead of it take as much.`
+    return { atMs, because }
   }
   if (!place) return undefined
   const { id, status, until, inForce } = place
@@ -94,11 +95,18 @@ function byGroup({ group, place }: WaitingJob): Bound | undefined {
   return { atMs, because: `Group "${id}" ${held}.` }
 }
 
+/** What a limit of its group or its keys counts a job by. */
+function whoseLimit(limit: string, place: WaitingJob['place'], lane: WaitingJob['lane']): string {
+  if (lane?.hold?.limit === limit) return keysText(lane.hold.keys)
+  if (lane) return 'its keys'
+  return place ? `group "${place.id}"` : 'the jobs without a group'
+}
+
 /** Where the lack of workers holds the queue, its recent pace is assumed to continue. */
-function byWorkers({ ahead }: WaitingJob, queue: DrainingQueue): Bound | undefined {
+function byWorkers({ ahead, lane }: WaitingJob, queue: DrainingQueue): Bound | undefined {
   const { status, pace } = queue
   const lacks = lacksWorkers(queue)
-  const isPaced = isHeldBack(status)
+  const isPaced = isHeldBack(status) || lane?.waits === true
   if (!lacks && (isPaced || ahead === 0)) return undefined
   if (!pace?.departuresPerSecond) {
     // Live workers are expected to keep to the rate.

@@ -14,6 +14,7 @@ import {
   formatDuration,
   type GroupCounts,
   HOLD_CAUSES,
+  keysText,
   plainText,
   redisConditions,
   urgencyOf,
@@ -72,6 +73,7 @@ export function heldByText({ hold, delayed, waitingChildren }: QueueStatus): str
 
 export function holdText(hold: Hold): string {
   const cause = hold.cause === 'limits' && hold.limit !== undefined ? `limit ${plainText(hold.limit)}` : hold.cause
+  if (hold.keys) return `${cause} of ${plainText(keysText(hold.keys))}`
   if (hold.group === undefined) return cause
   return `${hold.limit === undefined ? `the ${cause}` : cause} of group ${plainText(hold.group)}`
 }

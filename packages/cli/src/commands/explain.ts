@@ -1,5 +1,5 @@
 import type { Explanation } from 'sluice/inspect'
-import { concurrencyText, countText, formatDuration, HOLD_CAUSES, plainText } from 'sluice/internal'
+import { concurrencyText, countText, formatDuration, HOLD_CAUSES, keysText, plainText } from 'sluice/internal'
 import { parseNonEmpty, parseQueueName } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError } from '../cli.ts'
 import { existingStatus } from '../existing-queue.ts'
@@ -57,6 +57,8 @@ function rowsOf({
   isAheadAtLeast,
   concurrency,
   group,
+  keys,
+  lane,
   holders,
   cost,
   throttledFor,
@@ -72,7 +74,9 @@ function rowsOf({
   if (throttledFor) rows.push(['throttled for', plainText(throttledFor)])
   if (failedReason) rows.push(['failed for', plainText(failedReason)])
   if (startedAt) rows.push(['started', startedAt.toISOString()])
-  if (hold) rows.push(['held by', `${holdText(hold)} since ${hold.since.toISOString()}`])
+  if (keys) rows.push(['keys', plainText(keysText(keys))])
+  if (hold) rows.push(['held by', `${holdText(hold)} since ${hold.since.toISOString()}${untilText(hold)}`])
+  if (lane) rows.push(['lane', `${countText(lane.ahead, 'job')} of it before this one`])
   if (concurrency) rows.push(['concurrency', concurrencyText(concurrency)])
   if (group)
     rows.push([
@@ -89,6 +93,11 @@ function rowsOf({
     ])
   }
   return [...rows, [startedAt ? 'waited' : 'waits', formatDuration(waitedMs)]]
+}
+
+/** The limit of its keys says when it lets the job's lane go at the earliest. */
+function untilText({ keys, until }: NonNullable<Explanation['hold']>): string {
+  return keys && until ? ` until ${until.toISOString()}` : ''
 }
 
 function partRows({ parts, waitedMs }: Explanation): string[][] {

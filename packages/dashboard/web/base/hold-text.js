@@ -80,11 +80,23 @@ export function holdSentence(hold, whom = 'the next job') {
 }
 
 /** @param {NonNullable<import('../wire.d.ts').Explained['hold']>} hold */
-function holderText({ cause, limit, group }) {
+function holderText({ cause, limit, group, keys }) {
+  if (keys !== undefined) return `The limit ${limit} of ${keysText(keys)} has held`
   if (group === undefined) return HELD_BY[cause](limit)
   return limit === undefined
     ? `The ${cause} of group ${group} has held`
     : `The limit ${limit} of group ${group} has held`
+}
+
+/**
+ * @param {Readonly<Record<string, string>>} keys
+ * @returns {string} their values: `group acme, model gpt-large`
+ */
+export function keysText(keys) {
+  const names = Object.keys(keys).sort((one, other) =>
+    one === 'group' ? -1 : other === 'group' ? 1 : one < other ? -1 : 1,
+  )
+  return names.map((name) => (name === 'group' && keys.group === '' ? 'no group' : `${name} ${keys[name]}`)).join(', ')
 }
 
 /**

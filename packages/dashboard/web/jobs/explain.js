@@ -3,7 +3,7 @@ import { ApiError, getExplanation, getJob } from '../base/api.js'
 import { openDialog } from '../base/dialog.js'
 import { h, setAttribute, setText } from '../base/dom.js'
 import { count, duration, number, time } from '../base/format.js'
-import { holdSentence, placeHolderText } from '../base/hold-text.js'
+import { holdSentence, keysText, placeHolderText } from '../base/hold-text.js'
 import { SplitBar } from '../base/split-bar.js'
 import { JobRecord } from './job-record.js'
 
@@ -112,7 +112,7 @@ function sentenceOf({ state, hold, startedAt }) {
  */
 function factsOf(found) {
   const { name, state, addedAt, readyAt, startedAt, startsAt, ahead, isAheadAtLeast, cost, at } = found
-  const { throttledFor, failedReason, group, holders } = found
+  const { throttledFor, failedReason, group, keys, lane, holders } = found
   const starts =
     startsAt === undefined
       ? 'not known'
@@ -128,6 +128,10 @@ function factsOf(found) {
       : [
           /** @type {[string, string]} */ (['Group', `${group.id}: ${count(group.ahead)} of its jobs before this one`]),
         ]),
+    ...(keys === undefined ? [] : [/** @type {[string, string]} */ (['Keys', keysText(keys)])]),
+    ...(lane === undefined
+      ? []
+      : [/** @type {[string, string]} */ (['Lane', `${count(lane.ahead)} of its jobs before this one`])]),
     ...holders
       .slice(0, HOLDERS)
       .map((holder) => /** @type {[string, string]} */ (['Place held by', placeHolderText(holder)])),

@@ -385,9 +385,7 @@ function gates.groups.pick(gate)
     gate.idle = groups:may_wait()
   else
     gate.shut, gate.next, gate.next_cost, gate.passable = true, math.max(gate.now, slot), 1, true
-    -- A limit may hold the first of them.
-    local group = groups.limits and redis.call('ZRANGE', groups:key('limited'), 0, 0)[1]
-    local name = group and groups.limits.cause(groups, group)
+    local name = groups.limits and groups.limits.of_held(groups)
     gate.holds = name and 'limits:' .. name or 'rate'
   end
   return nil

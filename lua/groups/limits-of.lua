@@ -98,14 +98,27 @@ local function group_limits_of(base, shape, now)
     for _, part in ipairs(parts) do part.taken = part.cost end
   end
 
-  -- The name of the limit that holds the next job of a group longer than its rate does, nil if none does.
+  -- The limit that holds a group longer than its rate does, as limits.hold has it: in a queue with lanes the one of its first
+  -- job, if all its lanes wait. Nil if none does.
   function limits.cause(g, group)
+    if g.lanes then
+      local id = g:waits_for_lanes(group) and redis.call('ZRANGE', g:line(group).set, 0, 0)[1]
+      local place = id and g:place_in_lane(id)
+      return place and limits.hold(g, place) or nil
+    end
     local id = g.enforced and (g:head(group) or redis.call('ZRANGE', g:line(group).set, 0, 0)[1])
     if not id then return nil end
-    local cost, _, costs, _, keys = job_options.cost_of_job(base .. id)
-    local slot, name = limits.slot(limits.open(group, keys), cost, costs)
+    local cost, _, costs = job_options.cost_of_job(base .. id)
+    local slot, name = limits.slot(limits.open(group), cost, costs)
     local b = group ~= '' and g:bucket(group, g:settings(group))
-    return slot > (b and g:slot(b, cost) or 0) and name or nil
+    return slot > (b and g:slot(b, cost) or 0) and name and { limit = name } or nil
+  end
+
+  -- The name of the limit that holds the group, or the lane, that goes first of those that are held; nil if none does.
+  function limits.of_held(g)
+    if g.lanes then return string.match(g:first_waiting() or '', '^[^:]+') end
+    local group = redis.call('ZRANGE', g:key('limited'), 0, 0)[1]
+    return group and (limits.cause(g, group) or {}).limit
   end
 
   return limits

@@ -158,6 +158,15 @@ local function group_lines(groups)
     return { cell = ticket.cell, at = tonumber(redis.call('ZSCORE', due_key(g), ticket.cell) or nil) or 0 }
   end
 
+  -- If lanes wait and the rate of no group lets one go sooner: the cell that is the first to let one go, and its first lane.
+  function groups.first_waiting(g)
+    local due = g.lined and redis.call('ZRANGE', due_key(g), 0, 0, 'WITHSCORES') or {}
+    if not due[1] then return nil end
+    local limited = groups.may_have(g, 'limited') and redis.call('ZRANGE', groups.key(g, 'limited'), 0, 0, 'WITHSCORES')[2]
+    if limited and tonumber(limited) < tonumber(due[2]) then return nil end
+    return due[1], (first_of(g, due[1]))
+  end
+
   -- Whether the group of a lane is ready, or waits for its lanes alone.
   local function may_take_turn(g, group)
     return groups.ready_tag(g, group) or groups.waits_for_lanes(g, group)

@@ -21,6 +21,16 @@ function view_group.counts(base)
   }
 end
 
+-- The limit that holds the lane that goes first, as groups/limits-of has it; nil if no lane does.
+function view_group.first_lane_held(open)
+  local g, limits = open.g, open.limits
+  if not (g.lanes and limits) then return nil end
+  local _, lane = g:first_waiting()
+  local id = lane and select(2, g:lane_order(lane))(1)
+  local place = id and g:place_in_lane(id)
+  return place and limits.hold(g, place) or nil
+end
+
 -- Of the groups that are held, the one that goes first; nil if that is the jobs without a group, or if none is known.
 function view_group.first_held(base)
   for _, name in ipairs({ 'limited', 'full', 'paused' }) do
@@ -57,13 +67,17 @@ function view_group.row(open, group)
     active = g.tracked and redis.call('SCARD', base .. 'meta:group:held:' .. group) or nil,
     ends = ends and ends < math.huge and as_text.us(ends) or nil,
   }
-  if state == 'limited' and not s.limited and open.limits then row.heldBy = open.limits.cause(g, group) end
+  local hold = state == 'limited' and not s.limited and open.limits and open.limits.cause(g, group)
+  if hold then
+    row.heldBy, row.heldKeys = hold.limit, hold.keys
+    if hold.at and hold.at > 0 then row.ends = as_text.us(hold.at) end
+  end
   if open.shape.mode ~= 'off' then
     local bound = group_share.bound(g, open.share, group, 0)
     local most = bound.most(row.waiting + row.delayed)
     if most < math.huge then row.bound = { jobs = most, by = most == bound.own and 'capacity' or 'share' } end
   end
-  local head = g:head(group)
+  local head = g:head(group) or g.lanes and redis.call('ZRANGE', g:line(group).set, 0, 0)[1]
   local fields = head and redis.call('HMGET', base .. head, 'timestamp', 'opts', 'processedOn')
   if fields and fields[1] then row.headReadyMs = queue_head.ready_ms(fields) end
   return row

@@ -138,6 +138,14 @@ local function largest_group(base)
   return group and { id = group, waiting = redis.call('ZCARD', base .. 'meta:group:jobs:' .. group) }
 end
 
+-- What holds the lane or the group that goes first, where all groups are held.
+local function note_holder(q, view)
+  local open = view_group.open(q)
+  local lane, group = view_group.first_lane_held(open), view_group.first_held(q.base)
+  if lane then view.heldLane = { limit = lane.limit, keys = lane.keys } end
+  if group then view.holder = view_group.row(open, group) end
+end
+
 -- All of it. nearly_full: from which part of its capacity on a queue is
 function view_queue.of_queue(q, nearly_full)
   local base, shape, view = q.base, q.shape, view_queue.of_meter(q)
@@ -158,8 +166,7 @@ function view_queue.of_queue(q, nearly_full)
   if shape and shape.groups then
     view.grouped = redis.call('ZCOUNT', base .. 'prioritized', '-inf', '(' .. as_text.us(queue_groups.BAND))
     if shape.capacity and view.waiting >= nearly_full * shape.capacity then view.largestGroup = largest_group(base) end
-    local holder = view.groupsSlot and view_group.first_held(base)
-    if holder then view.holder = view_group.row(view_group.open(q), holder) end
+    if view.groupsSlot then note_holder(q, view) end
   end
   return view
 end

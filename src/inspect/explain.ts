@@ -130,8 +130,8 @@ function isOfOtherLane({ status: { hold, shape }, view: { lane } }: Found): bool
 /** The limit that holds the lane of a job, unless its group is held as a whole. */
 function laneHoldOf({ group, view: { lane, group: place } }: Found): Hold | undefined {
   if (!lane?.hold) return undefined
-  const isHeldAsWhole = group && (group.status === 'paused' || group.status === 'maxed' || group.until !== undefined)
-  if (isHeldAsWhole) return undefined
+  if (group?.status === 'paused' || group?.status === 'maxed') return undefined
+  if (group?.until && !group.heldKeys) return undefined
   const { limit, keys, ends } = lane.hold
   const until = dateOfUs(ends)
   const since = dateOfUs(place?.served) ?? new Date(0)

@@ -36,6 +36,8 @@ export interface QueueView extends MeterView {
   /** Where all groups are held, the first slot of one, '' where that is not known; and the group that goes first. */
   readonly groupsSlot?: string
   readonly holder?: GroupRowView
+  /** The limit by keys that holds the lane that goes first, and the values of its keys. */
+  readonly heldLane?: Required<Pick<Hold, 'limit' | 'keys'>>
 }
 
 /** What a view of a queue takes. */
@@ -114,18 +116,24 @@ function heldNow(view: QueueView, state: MeterState) {
  * What holds the next job where all waiting jobs belong to groups that are held. Workers note the rate or a limit, whether
  * it is that of the queue or of a group, and nothing of jobs that came later: these wake none of them.
  */
-function heldByGroup(hold: Hold, { shape: fields, holder, groupsSlot, queueSlot, at, ...view }: QueueView): Hold {
-  if (!fields || !holder || groupsSlot === undefined) return hold
+function heldByGroup(hold: Hold, view: QueueView): Hold {
+  const { shape: fields, holder, heldLane, groupsSlot, queueSlot, at } = view
+  if (!fields || groupsSlot === undefined) return hold
   const shape = new StoredShape(fields)
   const { cause, until, since } = hold
   const groupsUs = groupsSlot === '' ? Number.POSITIVE_INFINITY : Number(groupsSlot)
   if (isOfQueue(hold, shape, view) || groupsUs <= Number(queueSlot ?? at)) return hold
+  if (heldLane) return { cause: 'limits', ...heldLane, since, until: new Date(groupsUs / 1000) }
+  if (!holder) return hold
   const { id, status, overrides } = groupStateOf(holder, decodeGroups(shape.storedGroups ?? ''))
   if (status === 'paused' || overrides.limited) return { cause: 'pause', group: id, since, ...(until ? { until } : {}) }
   if (status === 'maxed') return { cause: 'concurrency', group: id, since }
   if (status !== 'limited' || groupsUs === Number.POSITIVE_INFINITY) return hold
   const isNoted = cause === 'rate' || cause === 'limits'
-  const noted = isNoted ? hold : ({ cause: shape.storedKeyedLimits ? 'limits' : 'rate', since } as const)
+  const { heldBy } = holder
+  const noted = isNoted
+    ? hold
+    : { since, ...(heldBy ? { cause: 'limits' as const, limit: heldBy } : { cause: 'rate' as const }) }
   return { ...noted, group: id, until: new Date(groupsUs / 1000) }
 }
 

@@ -38,10 +38,15 @@ export interface GroupState {
   readonly delayed: number
   /** Its running jobs; undefined as long as no group of the queue has a limit on them. */
   readonly active: number | undefined
-  /** Its next slot if its rate holds it, or the end of its pause; undefined if there is none. */
+  /** Its next slot if its rate or a limit holds it, or the end of its pause; undefined if there is none. */
   readonly until: Date | undefined
-  /** The limit of the shape, with `by: 'group'`, that holds it; undefined if none does. */
+  /**
+   * The limit of the shape, with `by`, that holds it; undefined if none does. Where limits have keys, it is held if all its
+   * jobs are, and this limit is the one of its first job, as is `until`, the earliest.
+   */
   readonly heldBy: string | undefined
+  /** The values of the keys of that limit, `group` among them if it counts groups; undefined where limits have no keys. */
+  readonly heldKeys: Readonly<Record<string, string>> | undefined
   /**
    * How many jobs it may hold now, and what says so: its own `capacity`, or `share`, which follows what is free. Undefined
    * if nothing bounds it. It may hold more, of jobs that were admitted before or came back.
@@ -89,6 +94,7 @@ export interface GroupRowView {
   /** Its slot, or the end of what holds it. */
   readonly ends?: string
   readonly heldBy?: string
+  readonly heldKeys?: Readonly<Record<string, string>>
   readonly bound?: GroupBound
   /** What is set for it. */
   readonly fields: Readonly<Record<string, StoredEntry>>
@@ -106,10 +112,10 @@ export function dateOfUs(us: string | undefined): Date | undefined {
 }
 
 export function groupStateOf(row: GroupRowView, defaults: GroupFields): GroupState {
-  const { id, state, waiting, delayed, active, ends, heldBy, bound } = row
+  const { id, state, waiting, delayed, active, ends, heldBy, heldKeys, bound } = row
   const overrides = readEntries(row.fields, Number(row.at) / 1000)
   return {
-    ...{ id, waiting, delayed, active, heldBy, bound },
+    ...{ id, waiting, delayed, active, heldBy, heldKeys, bound },
     at: new Date(Number(row.at) / 1000),
     status: LISTED.find((status) => STATES[status] === state) ?? 'idle',
     until: dateOfUs(ends),

@@ -204,21 +204,10 @@ export class StoredShape implements ShapeIdentity {
     return this.#fields.has('probe')
   }
 
-  /** Those of the queue as a whole, in the scripts' format: JSON. */
+  /** Those of the queue as a whole, in the scripts' format: JSON. Without groups, those with `by` are too. */
   get storedLimits(): string | undefined {
-    return this.#splitLimits().queue
-  }
-
-  /** Those with `by`. Without groups all jobs are one, and these are limits of the queue. */
-  get storedKeyedLimits(): string | undefined {
-    return this.#splitLimits().keyed
-  }
-
-  /** As in `lua/shape/parsed.lua`. */
-  #splitLimits(): { readonly queue?: string; readonly keyed?: string } {
     const text = this.#fields.get('limits')
-    if (text === undefined) return {}
-    return this.hasGroups ? splitQueueLimits(text) : { queue: text }
+    return text !== undefined && this.hasGroups ? splitQueueLimits(text).queue : text
   }
 
   number(field: string): number | undefined {

@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander'
 import type { GroupFields, GroupOverride, GroupState, ShapedQueue } from 'sluice'
-import { addedCounts, formatDuration, NoGroupsError, plainText } from 'sluice/internal'
+import { addedCounts, formatDuration, keysText, NoGroupsError, plainText } from 'sluice/internal'
 import { addReason, durationOption, parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
 import { existingParts, existingQueueOfGroup } from '../existing-queue.ts'
@@ -131,7 +131,7 @@ async function show(cli: Cli, name: string, id: string): Promise<void> {
   const isFull = group.status === 'maxed'
   const holders = (isFull ? (await cli.inspector().group(queue.name, id))?.holders : undefined) ?? []
   cli.print({ queue: name, ...group, ...(isFull && { holders }) }, () => {
-    const { status, waiting, delayed, active, heldBy, bound, inForce, overrides } = group
+    const { status, waiting, delayed, active, bound, inForce, overrides } = group
     const until = untilText(group)
     const rows = Object.entries(inForce).map(([field, value]) => [
       field,
@@ -143,7 +143,7 @@ async function show(cli: Cli, name: string, id: string): Promise<void> {
       return `${field} set by ${plainText(by)}, ${lasts}: ${plainText(reason)}`
     })
     return [
-      `group ${plainText(id)} of ${name}: ${status}${heldBy ? ` by limit ${plainText(heldBy)}` : ''}${until && ` until ${until}`}`,
+      `group ${plainText(id)} of ${name}: ${status}${limitText(group)}${until && ` until ${until}`}`,
       `${waiting} waiting${delayed > 0 ? `, ${delayed} delayed` : ''}${active === undefined ? '' : `, ${active} running`}`,
       bound ? `${waiting + delayed} of ${bound.jobs} places, by ${BOUNDS[bound.by]}` : 'no bound on its jobs',
       ...holders.map((holder) => `a place is held by ${holderText(holder, group.at)}`),
@@ -151,6 +151,11 @@ async function show(cli: Cli, name: string, id: string): Promise<void> {
       ...set,
     ].join('\n')
   })
+}
+
+function limitText({ heldBy, heldKeys }: GroupState): string {
+  if (heldBy === undefined) return ''
+  return plainText(` by limit ${heldBy}${heldKeys ? ` of ${keysText(heldKeys)}` : ''}`)
 }
 
 function untilText({ until, at }: GroupState): string {

@@ -3,7 +3,7 @@ import { ApiError, getGroup, getGroups } from '../base/api.js'
 import { openDialog } from '../base/dialog.js'
 import { h, setAttribute, setText } from '../base/dom.js'
 import { count, duration, NONE, number, rate, time } from '../base/format.js'
-import { placeHolderText } from '../base/hold-text.js'
+import { keysText, placeHolderText } from '../base/hold-text.js'
 import { Table } from '../base/table.js'
 import { jobColumns } from '../jobs/job-columns.js'
 
@@ -151,8 +151,10 @@ function groupColumns(open) {
 }
 
 /** @param {Group} group */
-function statusText({ status, until }) {
-  return until === undefined ? STATUS[status] : `${STATUS[status]} until ${time(until)}`
+function statusText({ status, until, heldBy, heldKeys }) {
+  const of = heldKeys === undefined ? '' : ` of ${keysText(heldKeys)}`
+  const what = heldBy === undefined ? STATUS[status] : `held by limit ${heldBy}${of}`
+  return until === undefined ? what : `${what} until ${time(until)}`
 }
 
 /** @param {unknown} given */

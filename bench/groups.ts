@@ -124,7 +124,7 @@ interface Left {
 }
 
 /** The departures of a queue whose jobs have ids `<tenant>-<number>`, in order, once so many have left. */
-async function departuresOf(bench: Bench, queue: Queue, processes: number, count: number): Promise<Left[]> {
+export async function departuresOf(bench: Bench, queue: Queue, processes: number, count: number): Promise<Left[]> {
   const team = await Team.open(bench, queue, { processes, concurrency: 50, jobMs: 1 })
   await queue.resume()
   const inspector = new Inspector({ connection: bench.client })
@@ -141,7 +141,7 @@ async function departuresOf(bench: Bench, queue: Queue, processes: number, count
   return left.sort((a, b) => a.slotUs - b.slotUs)
 }
 
-async function pausedQueue(bench: Bench, purpose: string, shape: Shape): Promise<ShapedQueue> {
+export async function pausedQueue(bench: Bench, purpose: string, shape: Shape): Promise<ShapedQueue> {
   const queue = await makeQueue(bench, 'sluice', purpose, shape)
   await queue.pause()
   return queue

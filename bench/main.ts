@@ -17,6 +17,7 @@ import { type Bench, connectionTo, type Figure, type Row } from './harness/figur
 import { Processes } from './harness/processes.ts'
 import { hints } from './hints.ts'
 import { instructions } from './instructions.ts'
+import { keys } from './keys.ts'
 import { limits } from './limits.ts'
 import { pacing } from './pacing.ts'
 import { scale } from './scale.ts'
@@ -36,6 +37,7 @@ const SUBJECTS: Readonly<Record<string, readonly Figure[]>> = {
   watched: [watched],
   views: [views],
   groups,
+  keys,
   sharding: [sharding],
   scale: [...scale, scripts],
   gateway,

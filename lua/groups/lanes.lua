@@ -21,8 +21,9 @@ local READ = 4
 local function group_lanes(groups)
   function groups.open_lanes(g, shape)
     if not (shape and shape.lanes) then return end
-    local f = redis.call('HMGET', g.base .. 'meta:lanes', 'sorted', 'lined')
-    g.lanes, g.lined, g.tries, g.sorts_new = shape.lanes, f[2] and true or false, 0, f[1] and true or false
+    local f = redis.call('HMGET', g.base .. 'meta:lanes', 'sorted', 'lined', 'unsorted')
+    g.lanes, g.sorts_new, g.lined, g.unsorted = shape.lanes, f[1] and true or false, f[2] and true or false, f[3] and true or false
+    g.tries, g.lines_read, g.tickets = 0, {}, {}
   end
 
   local function netstring(text)
@@ -287,13 +288,13 @@ local function group_lanes(groups)
     if #sets == 0 or redis.call('ZUNIONSTORE', key, #sets, unpack(sets)) == 0 then return end
     redis.call('ZUNIONSTORE', key, 1, key, 'WEIGHTS', 0)
     redis.call('HSET', g.base .. 'meta:lanes', 'unsorted', 1)
+    g.unsorted = true
   end
 
   -- Sorts some jobs of a group into lanes that came before it had any. Returns whether there were some.
   function groups.sort_lanes(g, group)
     local unsorted = g.base .. 'meta:lanes:unsorted'
-    if redis.call('HEXISTS', g.base .. 'meta:lanes', 'unsorted') == 0 then return false end
-    local from = redis.call('ZSCORE', unsorted, group)
+    local from = g.unsorted and redis.call('ZSCORE', unsorted, group)
     if not from then return false end
     local after = from == '0' and '-inf' or '(' .. as_text.us(tonumber(from))
     local found = redis.call('ZRANGEBYSCORE', g.base .. 'meta:group:jobs:' .. group, after, '+inf', 'WITHSCORES', 'LIMIT', 0,
@@ -306,7 +307,8 @@ local function group_lanes(groups)
       redis.call('ZADD', unsorted, found[#found], group)
     else
       redis.call('ZREM', unsorted, group)
-      if redis.call('EXISTS', unsorted) == 0 then redis.call('HDEL', g.base .. 'meta:lanes', 'unsorted') end
+      g.unsorted = redis.call('EXISTS', unsorted) == 1
+      if not g.unsorted then redis.call('HDEL', g.base .. 'meta:lanes', 'unsorted') end
     end
     return #found > 0
   end

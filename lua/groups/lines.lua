@@ -37,13 +37,18 @@ local function group_lines(groups)
     return g.base .. 'meta:lines:due'
   end
 
-  -- The line of a cell; nil if no lane has a place in it.
+  -- The line of a cell; nil if no lane has a place in it. Each is read once in a call.
   local function line_of(g, cell)
-    local packed = g.lined and redis.call('HGET', g.base .. 'meta:lines', cell)
-    return packed and cmsgpack.unpack(packed) or nil
+    if not g.lined then return nil end
+    if g.lines_read[cell] == nil then
+      local packed = redis.call('HGET', g.base .. 'meta:lines', cell)
+      g.lines_read[cell] = packed and cmsgpack.unpack(packed) or false
+    end
+    return g.lines_read[cell] or nil
   end
 
   local function keep_line(g, cell, line)
+    g.lines_read[cell] = line
     redis.call('HSET', g.base .. 'meta:lines', cell, cmsgpack.pack(line))
   end
 
@@ -64,6 +69,7 @@ local function group_lines(groups)
       return not is_empty
     end
     redis.call('DEL', tags_key(g, cell))
+    g.lines_read[cell] = false
     redis.call('HDEL', g.base .. 'meta:lines', cell)
     if redis.call('EXISTS', g.base .. 'meta:lines') == 1 then return false end
     redis.call('HDEL', g.base .. 'meta:lanes', 'lined')
@@ -72,12 +78,22 @@ local function group_lines(groups)
   end
 
   local function ticket_of(g, lane)
-    local packed = g.lined and redis.call('HGET', g.base .. 'meta:lanes:held', lane)
-    return packed and cmsgpack.unpack(packed) or nil
+    if not g.lined then return nil end
+    if g.tickets[lane] == nil then
+      local packed = redis.call('HGET', g.base .. 'meta:lanes:held', lane)
+      g.tickets[lane] = packed and cmsgpack.unpack(packed) or false
+    end
+    return g.tickets[lane] or nil
   end
 
   local function keep_ticket(g, lane, ticket)
+    g.tickets[lane] = ticket
     redis.call('HSET', g.base .. 'meta:lanes:held', lane, cmsgpack.pack(ticket))
+  end
+
+  local function drop_ticket(g, lane)
+    g.tickets[lane] = false
+    redis.call('HDEL', g.base .. 'meta:lanes:held', lane)
   end
 
   local function first_of(g, cell)
@@ -116,7 +132,7 @@ local function group_lines(groups)
     local ticket = ticket_of(g, lane)
     if not ticket then return nil end
     local group = groups.group_of_lane(lane)
-    redis.call('HDEL', g.base .. 'meta:lanes:held', lane)
+    drop_ticket(g, lane)
     for cell, place in pairs(ticket.places) do
       step_out(g, lane, cell)
       give_place_back(g, group, lane, cell, place)
@@ -234,10 +250,10 @@ local function group_lines(groups)
     end
   end
 
-  -- Cells that are due by `by` (µs) let lanes go.
-  function groups.release_cells(g, by)
+  -- Cells that are due by `by` (µs) let lanes go, at most `most` of them.
+  function groups.release_cells(g, by, most)
     if not g.lined then return end
-    local due = redis.call('ZRANGEBYSCORE', due_key(g), '-inf', as_text.us(by), 'WITHSCORES', 'LIMIT', 0, groups.DUE)
+    local due = redis.call('ZRANGEBYSCORE', due_key(g), '-inf', as_text.us(by), 'WITHSCORES', 'LIMIT', 0, most)
     for i = 1, #due, 2 do release_cell(g, due[i], tonumber(due[i + 1])) end
   end
 
@@ -389,7 +405,7 @@ local function group_lines(groups)
   -- The same, of all its cells.
   function groups.cells_served(g, pick)
     local ticket, lane = pick.ticket, pick.lane
-    if ticket then redis.call('HDEL', g.base .. 'meta:lanes:held', lane) end
+    if ticket then drop_ticket(g, lane) end
     for _, part in ipairs(pick.parts) do if part.line then cell_served(g, pick, part) end end
     if not ticket then return end
     -- Places in lines of limits that do not count it any more.

@@ -526,24 +526,23 @@ function groups.pick(g, soon, latest)
   if (g.soonest or groups.first_limited(g)) <= due then groups.release_due(g, 'limited', due) end
   if g.lanes then
     g.tries = 0
-    if groups.first_due(g) <= due then groups.release_cells(g, due) end
+    if groups.first_due(g) <= due then groups.release_cells(g, due, groups.DUE) end
   end
   if (g.plain_id or g.lanes) and g.defaults.ungrouped == 'first' then
     local tag = groups.ready_tag(g, '')
     local pick = tag and groups.try(g, '', tag, soon)
     if pick then return pick end
   end
-  local goes_ahead = false
   for _ = 1, groups.TRIES do
     local first, tag = groups.first_ready(g)
-    local by = goes_ahead and latest or soon
+    local by = g.goes_ahead and latest or soon
     if not first then
       local slot = groups.first_limited(g)
       if g.lanes and groups.first_due(g) <= math.min(slot, latest) then
-        groups.release_cells(g, latest)
+        groups.release_cells(g, latest, 1)
         first, tag = groups.first_ready(g)
-        -- Lanes of one line that were let go have to be tried alike.
-        goes_ahead, by = true, latest
+        -- What was let go has to be tried like this by the next picks, too: it would be held again.
+        g.goes_ahead, by = true, latest
       elseif slot <= latest then
         groups.release(g, redis.call('ZRANGE', groups.key(g, 'limited'), 0, 0)[1], 'limited')
         first, tag = groups.first_ready(g)

@@ -120,9 +120,10 @@ local function group_lanes(groups)
 
   -- A lane has another first job, with this score. Returns whether it is ready.
   local function first_changed(g, group, lane, score)
-    if g.lined and groups.try_again(g, lane) then return false end
-    local rank = redis.call('ZSCORE', lanes_of(g, group), lane)
-    line_up(g, group, lane, rank_of(g, lane, score, tonumber(rank or score)))
+    local before = g.lined and groups.rank_held(g, lane) or redis.call('ZSCORE', lanes_of(g, group), lane) or score
+    local rank = rank_of(g, lane, score, tonumber(before))
+    if g.lined and groups.try_again(g, lane, rank) then return false end
+    line_up(g, group, lane, rank)
     return true
   end
 

@@ -140,10 +140,19 @@ local function group_lines(groups)
     return ticket
   end
 
-  -- A held lane has another first job, which may go sooner. False if the lane is not held.
-  function groups.try_again(g, lane)
+  -- The rank that a lane has once it is ready again, or since it was let go; nil without a place in a line.
+  function groups.rank_held(g, lane)
+    local ticket = ticket_of(g, lane)
+    return ticket and ticket.rank
+  end
+
+  -- A lane has another first job, which may go sooner, and another rank by that. False if it does not wait in a line.
+  function groups.try_again(g, lane, rank)
     local ticket = ticket_of(g, lane)
     if not ticket then return false end
+    ticket.rank = as_text.us(rank)
+    keep_ticket(g, lane, ticket)
+    if ticket.tried then return false end
     if first_of(g, ticket.cell) == lane then
       set_due(g, ticket.cell, 0)
       g.awaited = true

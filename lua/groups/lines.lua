@@ -303,6 +303,7 @@ local function group_lines(groups)
       local group = groups.group_of_lane(first)
       if group == pick.group or may_take_turn(g, group) then return true end
       give_up(g, group, first)
+      pick.outlived = true
     end
     return true
   end
@@ -320,8 +321,12 @@ local function group_lines(groups)
       if part.line then
         part.tag, part.is_new = place_in(g, pick, part)
         if is_behind(g, pick, part) then behind = behind or part end
-        part.line = line_of(g, part.cell)
       end
+    end
+    -- Those that gave up their places had some in lines of other cells, too, and these lines may have ended.
+    for _, part in ipairs(pick.outlived and pick.parts or {}) do
+      part.line = part.line and line_of(g, part.cell)
+      part.tag = part.line and part.tag
     end
     if behind then return behind, until_us, true end
     if until_us > by then return latest, until_us end

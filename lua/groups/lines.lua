@@ -309,7 +309,7 @@ local function group_lines(groups)
   end
 
   -- The part (groups/limits-of) for which a job has to wait, nil if it may go by `by`: it stands behind a line, or its slot
-  -- is later. Second, until when, µs; third, whether it stands behind others. Notes in each part its line and tag there.
+  -- is later. Second, whether it stands behind others. Notes in each part its line and tag there.
   local function waits_for(g, pick, by)
     local latest, until_us, behind = nil, 0, nil
     pick.ticket = ticket_of(g, pick.lane)
@@ -328,8 +328,8 @@ local function group_lines(groups)
       part.line = part.line and line_of(g, part.cell)
       part.tag = part.line and part.tag
     end
-    if behind then return behind, until_us, true end
-    if until_us > by then return latest, until_us end
+    if behind then return behind, true end
+    if until_us > by then return latest end
   end
 
   -- A job whose turn it is in all its lines waits for room in one cell: others that have room are kept for it, if that is not
@@ -367,7 +367,7 @@ local function group_lines(groups)
   end
 
   -- The lane waits in the line of this part's cell from now on.
-  local function stand(g, pick, waited, until_us, behind)
+  local function stand(g, pick, waited, behind)
     local lane, cell, ticket = pick.lane, waited.cell, pick.ticket or { places = {} }
     if not g.lined then
       redis.call('HSET', g.base .. 'meta:lanes', 'lined', 1)
@@ -383,15 +383,16 @@ local function group_lines(groups)
     ticket.cell, ticket.rank, ticket.tried = cell, pick.rank, nil
     keep_ticket(g, lane, ticket)
     if not behind then keep_others(g, pick, waited) end
-    if first_of(g, cell) == lane then set_due(g, cell, behind and line.keeper and line.to or until_us) end
+    -- Of equal tags, one that is behind may stand first: then it is let go when this cell has room, whatever else it needs.
+    if first_of(g, cell) == lane then set_due(g, cell, behind and line.keeper and line.to or waited.slot) end
     groups.lane_held(g, pick.group, lane)
   end
 
   -- Whether the job of a pick may go by `by` under the limits of its group and keys. If not, its lane waits in a line.
   function groups.may_pass(g, pick, by)
-    local part, until_us, behind = waits_for(g, pick, by)
+    local part, behind = waits_for(g, pick, by)
     if not part then return true end
-    stand(g, pick, part, until_us, behind)
+    stand(g, pick, part, behind)
     return false
   end
 

@@ -1,15 +1,12 @@
-import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
 import { afterEach, expect, test } from 'vitest'
 import { randomOf } from '../../../packages/cli/src/simulate/random.ts'
 import { encodeQueueLimits } from '../../../src/limits/queue-limits.ts'
-import { LuaComposer } from '../../../src/redis/lua-composer.ts'
-import { readLuaFile } from '../../../src/redis/lua-files.ts'
-import { LASTING_KEYS } from '../../model/lasting-keys.ts'
 import { caseCount, someOf } from '../../support/cases.ts'
 import { useRedis } from '../../support/redis.ts'
 import type { Limit } from './charges.ts'
 import { type Decision, ReferenceGroups, type Settings } from './reference.ts'
+import { replayText } from './replay.ts'
 
 const redis = useRedis(import.meta.url)
 const client = redis.client()
@@ -22,14 +19,6 @@ const CALLS_PER_HISTORY = 10
 /** Redis replays one history while this process computes the next. */
 const TOGETHER = 3
 
-/** The clock is at the time of each operation. */
-const HELD: Readonly<Record<string, string>> = {
-  'held-clock': `${LASTING_KEYS}return {}`,
-  'redis/redis-now': "local held_clock = use 'held-clock'\nreturn function() return held_clock.now end",
-}
-const composer = new LuaComposer((file) => HELD[file] ?? readLuaFile(file))
-const scriptText = composer.text(readFileSync(new URL('replay.lua', import.meta.url), 'utf8'))
-
 afterEach(
   async () => {
     await redis.cleanup()
@@ -40,7 +29,7 @@ afterEach(
 test(`the Lua serves groups as the reference does, ${DECISIONS} times`, {
   timeout: 600_000 + DECISIONS / 2,
 }, async () => {
-  const sha = (await client.script('LOAD', scriptText)) as string
+  const sha = (await client.script('LOAD', replayText)) as string
   let [seed, decisions] = [SEED, 0]
   const compare = async () => {
     while (decisions < DECISIONS) {
@@ -53,11 +42,11 @@ test(`the Lua serves groups as the reference does, ${DECISIONS} times`, {
 })
 
 test('a script that forgets the tag of a group that is empty is found out', async () => {
-  const forgetful = scriptText.replace(
+  const forgetful = replayText.replace(
     "redis.call('ZADD', groups.key(g, 'tags'), modules.redis_as_text.us(tag), group)",
     "redis.call('ZREM', groups.key(g, 'tags'), group)",
   )
-  expect(forgetful).not.toBe(scriptText)
+  expect(forgetful).not.toBe(replayText)
   const sha = (await client.script('LOAD', forgetful)) as string
   const compare = async () => {
     for (let seed = 1; seed <= 20; seed++) await compareHistory(client, sha, seed)
@@ -98,8 +87,8 @@ const CARELESS = [
 test.each(someOf(CARELESS))(
   'a script that has limits per group, holds and ageing and %s is found out',
   async (_what, text, broken) => {
-    const careless = scriptText.replace(text, broken)
-    expect(careless).not.toBe(scriptText)
+    const careless = replayText.replace(text, broken)
+    expect(careless).not.toBe(replayText)
     const sha = (await client.script('LOAD', careless)) as string
     const compare = async () => {
       for (let seed = 1; seed <= 60; seed++) await compareHistory(client, sha, seed)
@@ -205,7 +194,7 @@ test('a group whose last slot lies ahead waits for it behind a job that is only 
 
 /** @param together '1' as by the scripts that decide about many jobs at once */
 async function replay(operations: readonly Operation[], defaults: Settings, together = ''): Promise<string[]> {
-  const sha = (await client.script('LOAD', scriptText)) as string
+  const sha = (await client.script('LOAD', replayText)) as string
   const key = `${redis.prefix}:told:meta:shape`
   return (await client.evalsha(
     sha,

@@ -5,7 +5,7 @@
   ARGV
     [1]  JSON: the defaults of the groups
     [2]  JSON: the operations
-    [3]  JSON: the limits per group, '' for none
+    [3]  JSON: the limits per group or key, '' for none
     [4]  after how long a job counts as one level more important, ms; '' where jobs do not age
     [5]  '1' if departures and ends at the same time are decided together, as by the scripts that finish many jobs
   Returns for each operation the job that left and its slot, µs, or 'late', or what else it returns; '' for nothing.
@@ -19,6 +19,7 @@ local queue_groups = use 'groups/queue-groups'
 local charged = use 'limits/charged'
 local as_text = use 'redis/as-text'
 local job_options = use 'shape/job-options'
+local parsed = use 'shape/parsed'
 
 -- As in reference.ts: no slot is granted further ahead.
 charged.AHEAD_US = 200000
@@ -41,6 +42,9 @@ local shape = {
   keyed_limits = ARGV[3] ~= '' and ARGV[3] or nil,
 }
 
+local lanes, has_keys = parsed.lanes_of(ARGV[3])
+if has_keys then shape.lanes = { lanes } end
+
 local function open(now)
   if together and together.now == now then return together end
   close()
@@ -56,7 +60,14 @@ end
 
 -- id, options, group or '', priority; number: of a prioritized job without a group
 function operations.add(now, id, options, group, priority, number)
-  redis.call('HSET', base .. id, 'opts', options, 'queuedAt', as_text.us(now))
+  redis.call('HSET', base .. id, 'opts', options, 'queuedAt', as_text.us(now), 'priority', priority)
+  if has_keys then
+    local g = open(now)
+    local _, _, lane = g:place_of(id)
+    g:insert(group, id, priority, nil, false, lane)
+    g:save()
+    return ''
+  end
   if group == '' then
     if priority == 0 then redis.call('LPUSH', wait, id)
     else redis.call('ZADD', prioritized, as_text.us(priority * library.BAND + number), id) end
@@ -150,6 +161,28 @@ function operations.remove(_, id)
   redis.call('LREM', wait, 1, id)
   redis.call('DEL', base .. id)
   return ''
+end
+
+-- A waiting job of a queue with lanes is removed, as by BullMQ's scripts (groups.handle).
+function operations.leave(_, id)
+  redis.call('ZREM', prioritized, id)
+  local g = library.bare(base, shape)
+  local group, _, lane = g:place_of(id)
+  g:remove(group, id, lane)
+  g:save()
+  redis.call('DEL', base .. id)
+  return ''
+end
+
+-- Who stands in the line of which cell, and when the next one may go: of each, in order of their names.
+function operations.lines()
+  local cells, found = redis.call('HKEYS', base .. 'meta:lines'), {}
+  table.sort(cells)
+  for i, cell in ipairs(cells) do
+    local due = redis.call('ZSCORE', base .. 'meta:lines:due', cell) or 'none'
+    found[i] = cell .. ' ' .. due .. ' ' .. table.concat(redis.call('ZRANGE', base .. 'meta:line:' .. cell, 0, -1, 'WITHSCORES'), ' ')
+  end
+  return table.concat(found, '; ')
 end
 
 -- As lua/verbs/set-group.lua. change, until_ms ('' for none), lifts ('1' or '') as there

@@ -78,7 +78,7 @@ export class Cell {
   serviceUs(cost: number): number {
     if (this.isPlaces) return this.line?.betweenEndsUs ?? 0
     const { interval, window = 0, limit = 1 } = this.#wire
-    return Math.ceil(cost * (interval ?? window / limit))
+    return interval === undefined ? (cost * window) / limit : cost * interval
   }
 
   /** What it was charged for a slot never came to be. @returns whether that is given back */
@@ -93,12 +93,14 @@ export class Cell {
    * What a job has cost is known.
    * @param change units more than it was charged, below 0 less
    * @param isUnder whether it was charged under the rule of now: otherwise nothing is given back
+   * @returns whether something was given back
    */
-  settle(change: number, slotUs: number, isUnder: boolean, nowUs: number): void {
+  settle(change: number, slotUs: number, isUnder: boolean, nowUs: number): boolean {
     const model = this.#at(nowUs)
     const credit = change < 0 && isUnder ? model.credit(-change, slotUs) : 0
     if (change > 0 || credit > 0) model.settle(change > 0 ? change : -credit)
     if (change > 0) this.charges.push({ slotUs: nowUs, cost: change })
+    return credit > 0
   }
 
   #at(nowUs: number): Model {

@@ -13,7 +13,14 @@ export type NewJob = Omit<Job, 'number' | 'sinceUs'>
 export type Decision =
   /** Several together are a bulk. */
   | { readonly verb: 'add'; readonly atUs: number; readonly jobs: readonly NewJob[] }
-  | { readonly verb: 'take'; readonly atUs: number; readonly horizonUs: number; readonly wanted: number }
+  | {
+      readonly verb: 'take'
+      readonly atUs: number
+      readonly horizonUs: number
+      readonly wanted: number
+      /** How far ahead the next slot of the queue is. */
+      readonly aheadUs?: number
+    }
   /** It ends; goes back having started; goes back before it has started; is removed while it waits. */
   | { readonly verb: 'finish' | 'back' | 'return' | 'remove'; readonly atUs: number; readonly id: string }
   | {
@@ -36,11 +43,16 @@ export interface Choice {
   readonly hasChanges?: boolean
   /** Settled costs. Default true. */
   readonly hasSettles?: boolean
+  /** A rate, a concurrency and limits without a key of the queue, and ageing. Default true. */
+  readonly hasQueueLimits?: boolean
+  /** Limits by group alone, by which a queue has no lanes, need another one. Default false. */
+  readonly hasLanes?: boolean
 }
 
 /** So that all of them can be looked at after each operation. */
 const MOST_WAITING = 150
-const START_US = 1_764_000_000_123_457
+/** So near to 0 that fractions of a µs are exact. */
+const START_US = 1_000_123_457
 const VALUES: Readonly<Record<string, readonly string[]>> = {
   model: ['large', 'small', 'tiny'],
   host: ['a.example', 'b.example'],
@@ -125,7 +137,10 @@ export class Decisions {
 
   #take(): Decision {
     const { pick } = this.#random
-    return { verb: 'take', atUs: this.#nowUs, horizonUs: pick([0, 0, 50_000, 200_000]), wanted: pick([1, 1, 1, 4]) }
+    const horizonUs = pick([0, 0, 50_000, 200_000])
+    const take = { verb: 'take', atUs: this.#nowUs, horizonUs, wanted: pick([1, 1, 1, 4]) } as const
+    const isHeldElsewhere = this.#choice.hasQueueLimits === false && horizonUs > 0
+    return isHeldElsewhere ? { ...take, aheadUs: pick([0, 0, 20_000]) } : take
   }
 
   #end(): Decision {
@@ -162,7 +177,7 @@ export class Decisions {
     const [atUs, group] = [this.#nowUs, pick(this.#groups.filter((name) => name !== ''))]
     const chance = between(1, 100)
     if (chance <= 20)
-      return { verb: 'pause', atUs, group, ...(oneIn(4) ? {} : { untilUs: atUs + between(1, 500_000) }) }
+      return { verb: 'pause', atUs, group, ...(oneIn(4) ? {} : { untilUs: wholeMs(atUs + between(1, 500_000)) }) }
     if (chance <= 65) return { verb: 'resume', atUs, group }
     const settings = pick<GroupSettings>([
       ...[{}, { weight: 3 }, { weight: 0.5 }, { rate: [50, 1000] as const, burst: 2 }],
@@ -197,12 +212,16 @@ export class Decisions {
 
   #newShape(): Shape {
     const { between, oneIn, pick } = this.#random
+    const { hasQueueLimits = true, hasLanes = false } = this.#choice
     const limits = Array.from({ length: between(1, 4) }, () => this.#newLimit())
+    if (hasLanes) limits.push({ ...this.#newLimit(), by: pick(BYS.filter((by) => by !== 'group')) })
+    const groups = { groups: this.#defaults(), limits }
+    if (!hasQueueLimits) return groups
     return {
       ...(oneIn(3) ? { rate: this.#rate(50, 400), burst: pick([1, 3]) } : {}),
       ...(oneIn(3) ? { concurrency: between(3, 12) } : {}),
       ...(oneIn(4) ? { ageingMs: pick([1, 30, 500]) } : {}),
-      ...{ groups: this.#defaults(), limits },
+      ...groups,
     }
   }
 
@@ -224,7 +243,7 @@ export class Decisions {
     if (algorithm === 'concurrency') return { name, by, algorithm, concurrency: between(1, 4) }
     const unit = oneIn(3) ? { unit: 'tokens' } : {}
     // One in eight is a limit of the queue.
-    const keyed = oneIn(8) ? {} : { by }
+    const keyed = this.#choice.hasQueueLimits !== false && oneIn(8) ? {} : { by }
     const rate = { limit: between(3, 40), period: pick([500, 1000, 3000]) }
     const burst = algorithm.endsWith('window') || algorithm.startsWith('sliding') ? {} : { burst: between(3, 8) }
     return { name, ...keyed, ...unit, algorithm, rate, ...burst }
@@ -233,6 +252,10 @@ export class Decisions {
   #rate(from: number, to: number): Rate {
     return [this.#random.between(from, to), 1000]
   }
+}
+
+function wholeMs(us: number): number {
+  return Math.ceil(us / 1000) * 1000
 }
 
 /** @returns what left, and when to ask again; nothing left by other operations than `take` */

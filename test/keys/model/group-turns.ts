@@ -5,15 +5,13 @@ import type { GroupSettings } from './shape.ts'
 /** What a cost of 1 and a weight of 1 add to a tag. */
 const UNIT = 2 ** 20
 
-/** `idle`: no lane of it is ready, and nothing holds it as a whole. */
+/** `idle`: it has no jobs. One that waits for its lanes alone is limited, for ever. */
 export type State = 'idle' | 'ready' | 'limited' | 'full' | 'paused'
 
 export interface Group {
   readonly name: string
   /** Those that have jobs. */
   readonly lanes: Map<string, Lane>
-  /** The last number of a turn. */
-  turns: number
   readonly running: Set<string>
   state: State
   /** Start tag if it is ready; otherwise the tag that it keeps. */
@@ -43,9 +41,7 @@ function isBefore(one: Group, other: Group): boolean {
  *
  * Decisions where the design is silent:
  * - a queue is busy while jobs wait, also while all of them are held: only then are all tags forgotten
- * - a lane that becomes ready has a group that its rate holds looked at again if it is the first of that group now, as a new
- *   first job has; the hold was for the cost of another job
- * - a group without waiting jobs starts its turns anew
+ * - a group whose hold may have ended takes its place among the others, though no lane of it may be ready
  */
 export class GroupTurns {
   ageingMs: number | undefined
@@ -57,7 +53,7 @@ export class GroupTurns {
     const known = this.#groups.get(name)
     if (known) return known
     const group: Group = {
-      ...{ name, lanes: new Map(), turns: 0, running: new Set(), state: 'idle', tag: 0, atUs: 0 },
+      ...{ name, lanes: new Map(), running: new Set(), state: 'idle', tag: 0, atUs: 0 },
       ...{ own: {}, pausedUntilUs: 0, bucket: undefined, changedUs: 0 },
     }
     this.#groups.set(name, group)
@@ -92,29 +88,30 @@ export class GroupTurns {
     return first
   }
 
-  /** In their order. */
-  readyLanes({ lanes }: Group): Lane[] {
-    return [...lanes.values()].filter(({ state }) => state === 'ready').sort(byRank(this.ageingMs))
-  }
-
   isHeld({ state }: Group): boolean {
     return state === 'limited' || state === 'full' || state === 'paused'
   }
 
-  /** A lane has jobs and is not held, or no longer: its group takes its place among the others. */
-  laneReady(lane: Lane, nowUs: number): void {
-    const group = this.group(lane.group)
+  /** Whether a group has jobs, but no lane that is ready. */
+  waitsForLanes({ state, atUs }: Group): boolean {
+    return state === 'limited' && atUs === Number.POSITIVE_INFINITY
+  }
+
+  /** A lane is not held, or no longer: its group takes its place among the others, if it waited for that alone. */
+  laneReady(lane: Lane): void {
     lane.state = 'ready'
-    if (group.state === 'idle' && group.pausedUntilUs > nowUs) this.hold(group, 'paused', group.pausedUntilUs)
-    else if (group.state === 'idle' || (group.state === 'limited' && this.firstLane(group) === lane)) this.enter(group)
+    const group = this.group(lane.group)
+    if (this.waitsForLanes(group)) this.enter(group)
+  }
+
+  /** The group has jobs again: it is ready, unless it was paused before it had any. */
+  begin(group: Group, nowUs: number): void {
+    if (group.pausedUntilUs > nowUs) this.hold(group, 'paused', group.pausedUntilUs)
+    else this.enter(group)
   }
 
   /** What held the group may have ended: it is ready until it is found to be held again. */
   enter(group: Group): void {
-    if (!this.firstLane(group)) {
-      this.hold(group, 'idle', 0)
-      return
-    }
     if (group.tag <= this.#virtual) {
       this.#lastTag = Math.max(this.#virtual, this.#lastTag) + 1
       group.tag = this.#lastTag
@@ -125,29 +122,22 @@ export class GroupTurns {
   hold(group: Group, state: State, atUs: number): void {
     group.state = state
     group.atUs = atUs
-    if (group.lanes.size === 0) group.turns = 0
     this.#endBusyPeriod()
   }
 
-  /** A lane was parked, or has no more jobs. */
-  laneLeft(group: Group): void {
-    if (group.lanes.size === 0 || (group.state === 'ready' && !this.firstLane(group))) this.hold(group, 'idle', 0)
+  /** No lane of it is ready. */
+  noLane(group: Group): void {
+    if (group.lanes.size === 0) this.hold(group, 'idle', 0)
+    else this.hold(group, 'limited', Number.POSITIVE_INFINITY)
   }
 
-  serve(group: Group, lane: Lane, cost: number, weight: number | undefined): void {
+  serve(group: Group, cost: number, weight: number | undefined): void {
     this.#virtual = Math.max(this.#virtual, group.tag)
     group.tag += stepOf(cost, weight)
-    this.toBack(group, lane)
-  }
-
-  /** The lane goes behind the others of its group. */
-  toBack(group: Group, lane: Lane): void {
-    group.turns += 1
-    lane.turn = group.turns
   }
 
   #endBusyPeriod(): void {
-    if (this.all.some(({ lanes, state }) => lanes.size > 0 || state !== 'idle')) return
+    if (this.all.some(({ state }) => state !== 'idle')) return
     this.#virtual = 0
     this.#lastTag = 0
     for (const group of this.all) group.tag = 0

@@ -1,18 +1,13 @@
 // Which lane a job is in, and which cells it needs, by its own options alone.
 //
 // Decisions where the design is silent:
-// - the length in a part of a lane's id is that of `name=value` in bytes; parts are in order of the names, then `~limit`
-//   in order of the limits' names
-// - a cell's id is the name of its limit and the values in the order of `by`, each behind its length in bytes
+// - a lane's id is its group, then name and value of each key in order of the names, each behind its length in bytes, then the
+//   units of limits with a key of which the job takes nothing
+// - a cell's id is the name of its limit and its value: of several keys, each behind its length, in the order of `by`
 // - jobs without a group count as the group '' where a limit counts by group, as they do under limits per group
 
-import { createHash } from 'node:crypto'
 import type { Job } from './job.ts'
 import { isPlaces, type Limit, namesBy } from './shape.ts'
-
-const SEPARATOR = '\x1f'
-/** Longer ids are hashed, bytes. */
-const MOST_BYTES = 200
 
 /** What a job takes of a limit. */
 export function costUnder(limit: Limit, { cost, costs }: Job): number {
@@ -24,21 +19,25 @@ export function costUnder(limit: Limit, { cost, costs }: Job): number {
 export function cellIdOf(limit: Limit, job: Job): string | undefined {
   const values = namesBy(limit).map((name) => keyOf(name, job))
   if (values.some((value) => value === undefined)) return undefined
-  return [limit.name, ...values.map((value) => withLength(value as string))].join(SEPARATOR)
+  const value = values.length === 1 ? values[0] : values.map((one) => withLength(one as string)).join('')
+  return `${limit.name}:${value}`
 }
 
-/** What a job's lane has behind its group: its keys, and the limits of which it takes nothing. */
+/** What a job's lane has behind its group: its keys, and the units of which it takes nothing. */
 export function partsOf(job: Job, limits: readonly Limit[]): string[] {
   const keyed = limits.filter((limit) => namesBy(limit).length > 0)
   const names = [...new Set(keyed.flatMap(namesBy))].filter((name) => name !== 'group').sort()
-  const keys = names.flatMap((name) => (job.keys[name] === undefined ? [] : [withLength(`${name}=${job.keys[name]}`)]))
-  const free = keyed.filter((limit) => cellIdOf(limit, job) !== undefined && costUnder(limit, job) === 0)
-  return [...keys, ...free.map(({ name }) => `~${name}`).sort()]
+  // Without keys, a group is one lane.
+  if (names.length === 0) return []
+  const keys = names.flatMap((name) =>
+    job.keys[name] === undefined ? [] : [withLength(name) + withLength(job.keys[name])],
+  )
+  const units = [...new Set(keyed.flatMap(({ unit }) => unit ?? []))].sort()
+  return [...keys, ...units.filter((unit) => job.costs?.[unit] === 0).map((unit) => `~${withLength(unit)}`)]
 }
 
 export function laneId(group: string, parts: readonly string[]): string {
-  const id = [group, ...parts].join(SEPARATOR)
-  return Buffer.byteLength(id) > MOST_BYTES ? `#${createHash('sha1').update(id).digest('hex')}` : id
+  return withLength(group) + parts.join('')
 }
 
 function keyOf(name: string, { group, keys }: Job): string | undefined {

@@ -11,9 +11,10 @@ export interface Need {
 /**
  * The jobs of one group with equal values of all keys that limits name.
  *
- * Decision: the lanes of a group take turns by numbers. A lane gets the next number of its group when it comes and when it is
- * served, keeps it while it is held, and the lowest goes first. With tags that count jobs, a lane that has been served once
- * would be as far back as the second of many that came together; and of equal tags, names would decide.
+ * Decision: the lanes of a group take turns by numbers, of the same series as those of jobs. A lane has that of its first job,
+ * and gets the next one when it is served; it keeps it while it is held, and the lowest goes first. With tags that count jobs,
+ * a lane that has been served once would be as far back as the second of many that came together; and of equal tags, names
+ * would decide.
  */
 export interface Lane {
   readonly id: string
@@ -29,8 +30,6 @@ export interface Lane {
   state: 'unseen' | 'ready' | 'line' | 'until'
   untilUs: number
   ticket: Ticket | undefined
-  /** How often it was tried since it was served last, and was behind none but could not go. */
-  misses: number
 }
 
 const BAND = 2 ** 32

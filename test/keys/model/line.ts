@@ -1,13 +1,21 @@
+import type { Cell } from './cell.ts'
 import type { Lane } from './lane.ts'
 
-/** A lane's place in the line of a cell, which it keeps until it is served or waits elsewhere. */
-export interface Ticket {
-  readonly cellId: string
+/** The place of a lane in the line of a cell. */
+export interface Place {
   readonly tag: number
-  /** What it took the tag of its group further in that line. */
+  /** By how much it took the tag of its group further in that line. */
   readonly step: number
-  /** Of which line it is: of one that began at another time it is void. */
-  readonly lineSinceUs: number
+  /** That it waits for. */
+  units: number
+}
+
+/** What a held lane has until it is served or gives up. */
+export interface Ticket {
+  /** In whose line it stands; once it is let go it stands in all of them. */
+  cell: Cell
+  isLetGo: boolean
+  readonly places: Map<Cell, Place>
 }
 
 export interface Keep {
@@ -16,31 +24,29 @@ export interface Keep {
   readonly untilUs: number
 }
 
-const RETRY_US = 250_000
-
 /**
  * The lanes that wait for one cell, in start-time fair queueing between their groups.
  *
  * Decisions where the design is silent:
  * - tags are whole numbers, as those of groups. A group that comes later than the virtual time gets a tag just above that of
  *   the last that came: of equal tags, Redis would decide by the names of lanes, and new groups could keep one out for ever.
- * - of equal tags in a line, names decide; a lane that has the tag of the first, and is not in the line, is not behind that.
- *   Otherwise one that is never in a line for long, as it needs several cells, would lose all ties by its name.
- * - the line begins with its first lane and ends when a look finds it empty: a lane that was released last still finds its
- *   place. Then all that is known of it is forgotten, the time that the cell was kept and that between two ends included.
+ * - of equal tags in a line, names decide; a lane that does not stand is behind one that has the same tag
+ * - the line lasts while any lane has a place in it. Then all that is known of it is forgotten, the time that the cell was kept
+ *   and that between two ends included.
+ * - a keep that has run out stands in the way of another one until the cell is due
  * - the first time between two ends counts whole, each further one by an eighth and at most four times what is known; whole µs
  */
 export class Line {
   readonly sinceUs: number
-  /** When its first lane may go, µs; infinite if a job has to end first. Undefined while nobody stands in it. */
+  /** When its first lane may go, µs; infinite if a job has to end first. Undefined if none is to be let go. */
   dueUs: number | undefined
-  /** How many were released since the last departure or end. */
-  released = 0
   keep: Keep | undefined
   /** Mean time between two ends of jobs that hold places, µs; 0 while unknown. */
   betweenEndsUs = 0
-  readonly #members = new Map<Lane, number>()
-  readonly #finishTags = new Map<string, number>()
+  readonly #standing = new Map<Lane, number>()
+  /** Those with a place that let others pass. */
+  readonly #away = new Set<Lane>()
+  readonly #tags = new Map<string, number>()
   #virtual = 0
   #lastTag = 0
   #keptUs = 0
@@ -51,90 +57,85 @@ export class Line {
   }
 
   get size(): number {
-    return this.#members.size
+    return this.#standing.size
+  }
+
+  get isOver(): boolean {
+    return this.#standing.size === 0 && this.#away.size === 0
   }
 
   get members(): ReadonlyMap<Lane, number> {
-    return this.#members
+    return this.#standing
+  }
+
+  /** By tag; names break ties, as in Redis. */
+  get inOrder(): Lane[] {
+    const order = ([one, tag]: [Lane, number], [other, otherTag]: [Lane, number]) =>
+      tag - otherTag || (one.id < other.id ? -1 : 1)
+    return [...this.#standing].sort(order).map(([lane]) => lane)
   }
 
   first(): Lane | undefined {
-    let first: [Lane, number] | undefined
-    for (const one of this.#members) if (!first || isBefore(one, first)) first = one
-    return first?.[0]
+    return this.inOrder[0]
   }
 
-  /** The tag of a lane's ticket here, else the one that it would get. */
-  tagOf(lane: Lane, cellId: string): number {
-    if (this.isValid(lane.ticket, cellId)) return lane.ticket.tag
-    const finish = this.#finishTags.get(lane.group) ?? 0
-    return finish > this.#virtual ? finish : Math.max(this.#virtual, this.#lastTag) + 1
+  /** What a lane of a group gets. */
+  tagOf(group: string): number {
+    const tag = this.#tags.get(group) ?? 0
+    return tag > this.#virtual ? tag : Math.max(this.#virtual, this.#lastTag) + 1
   }
 
-  isValid(ticket: Ticket | undefined, cellId: string): ticket is Ticket {
-    return ticket !== undefined && ticket.cellId === cellId && ticket.lineSinceUs === this.sinceUs
+  takePlace(lane: Lane, step: number, units: number): Place {
+    const tag = this.tagOf(lane.group)
+    this.#noteTag(lane.group, tag, step)
+    this.#away.add(lane)
+    return { tag, step, units }
   }
 
-  /** Whether the lane would stand behind another one, which it may not pass. */
-  isBehind(lane: Lane, cellId: string): boolean {
-    const first = this.first()
-    return first !== undefined && (this.#members.get(first) as number) < this.tagOf(lane, cellId)
+  stand(lane: Lane, tag: number): void {
+    this.#standing.set(lane, tag)
+    this.#away.delete(lane)
   }
 
-  /** @returns the lane's ticket here */
-  stand(lane: Lane, cellId: string, step: number): Ticket {
-    const tag = this.tagOf(lane, cellId)
-    const known = this.isValid(lane.ticket, cellId) ? lane.ticket : undefined
-    if (!known) this.#noteTag(lane.group, tag, step)
-    this.#members.set(lane, tag)
-    return known ?? { cellId, tag, step, lineSinceUs: this.sinceUs }
+  /** The lane lets others pass, and keeps its place. */
+  stepOut(lane: Lane): void {
+    this.#standing.delete(lane)
+    this.#away.add(lane)
   }
 
-  step(lane: Lane): void {
-    this.#members.delete(lane)
+  /** A lane that does not stand gives its place back: its group has taken no turn. */
+  giveBack(lane: Lane, { step }: Place): void {
+    this.#away.delete(lane)
+    const tag = this.#tags.get(lane.group)
+    if (tag !== undefined) this.#tags.set(lane.group, tag - step)
   }
 
-  /** A lane leaves the queue's line of jobs with a charge of this cell; only in contention that is its turn. */
-  serve(lane: Lane, cellId: string, step: number): void {
-    if (this.size === 0) return
-    const tag = this.tagOf(lane, cellId)
-    if (!this.isValid(lane.ticket, cellId)) this.#noteTag(lane.group, tag, step)
+  /** The lane has left with a charge of the cell. */
+  serve(lane: Lane, place: Place | undefined, step: number): void {
+    const tag = place?.tag ?? this.tagOf(lane.group)
+    if (!place) this.#noteTag(lane.group, tag, step)
     this.#virtual = Math.max(this.#virtual, tag)
-  }
-
-  /** A ticket that was not served: its group has taken no turn. */
-  giveUp({ tag, step }: Ticket, group: string): void {
-    const finish = this.#finishTags.get(group)
-    if (finish !== undefined) this.#finishTags.set(group, Math.max(tag, finish - step))
+    this.#standing.delete(lane)
+    this.#away.delete(lane)
   }
 
   #noteTag(group: string, tag: number, step: number): void {
-    if ((this.#finishTags.get(group) ?? 0) <= this.#virtual) this.#lastTag = tag
-    this.#finishTags.set(group, tag + step)
-  }
-
-  /** How long the next lane waits if the one that was released does not take the place that is free. */
-  retryUs(): number {
-    return RETRY_US * 2 ** (this.released - 1)
+    if ((this.#tags.get(group) ?? 0) <= this.#virtual) this.#lastTag = Math.max(this.#lastTag, tag)
+    this.#tags.set(group, tag + step)
   }
 
   isKeptFor(nowUs: number): Lane | undefined {
     return this.keep && this.keep.untilUs > nowUs ? this.keep.lane : undefined
   }
 
-  keepFor(lane: Lane, fromUs: number, untilUs: number): void {
-    this.keep = { lane, fromUs, untilUs }
-  }
-
   endKeep(nowUs: number): void {
     if (!this.keep) return
-    this.#keptUs += Math.min(nowUs, this.keep.untilUs) - this.keep.fromUs
+    this.#keptUs += Math.max(0, Math.min(nowUs, this.keep.untilUs) - this.keep.fromUs)
     this.keep = undefined
   }
 
   /** Whether it may be kept, having been kept for less than its budget. */
   mayBeKept(budget: number, nowUs: number): boolean {
-    if (this.keep && this.keep.untilUs <= nowUs) this.endKeep(nowUs)
     return !this.keep && this.#keptUs <= budget * (nowUs - this.sinceUs)
   }
 
@@ -147,9 +148,4 @@ export class Line {
     }
     this.#endedAtUs = nowUs
   }
-}
-
-/** By tag; names break ties, as in Redis. */
-function isBefore([lane, tag]: readonly [Lane, number], [other, otherTag]: readonly [Lane, number]): boolean {
-  return tag < otherTag || (tag === otherTag && lane.id < other.id)
 }

@@ -45,11 +45,6 @@ export class Meanings {
     return meaning
   }
 
-  /** Whether the limit of a cell is there still. */
-  isKnown(cell: Cell): boolean {
-    return this.#limits.some(({ name }) => name === cell.limit.name)
-  }
-
   #cellOf(limit: Limit, job: Job): Cell | undefined {
     const id = namesBy(limit).length > 0 ? cellIdOf(limit, job) : undefined
     if (id === undefined) return undefined

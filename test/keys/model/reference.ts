@@ -8,20 +8,22 @@
 // (queue-gate.ts).
 //
 // Decisions where the design is silent:
-// - as groups today, lanes are released and tried up to the next slot of the queue; only where no lane is ready one may go
-//   ahead up to the horizon, by the time of its cell. Otherwise a job for later would be granted before one for now.
-// - a group is tried before its lane: paused, full, its rate for the first job of its first lane, then the cells
-// - 64 lanes are tried for a job; 16 and the wanted jobs are released by a call, with those for jobs that go ahead
+// - as groups today, lanes are let go and tried up to the next slot of the queue; only where no group is ready one may go ahead
+//   up to the horizon, by the time of its cell. Otherwise a job for later would be granted before one for now.
+// - a group is tried before its lanes: paused, full, its rate for the first job of each, then the cells
+// - 64 lanes are tried for a job; 16 cells let a lane go at once
 // - a job that does not leave because of the queue's rate or limits stays where it is
-// - the lane of jobs that have neither a group nor a key comes when a call that takes a job finds it, as those jobs do today
+// - without lines, the lane of jobs that have neither a group nor a key comes when a call that takes a job finds it, as those
+//   jobs do in a queue without keys
 // - any removal of a job has a group that its rate holds looked at again, as today
+// - jobs stay in the lanes of the limits under which they came; which cells they need follows from the limits of now
 // - what was charged before a change of the shape, or up to a time after it, is not given back; a place always is
 // - a settled cost corrects the rate of the group and the cells; the queue's own rate and limits are not corrected here, as
 //   their own models have that
 
 import type { Cell } from './cell.ts'
 import { chargeRate, reshapeRate, settleRate, slotByRate, takeBackRate } from './group-rate.ts'
-import { type Group, GroupTurns, type State } from './group-turns.ts'
+import { type Group, GroupTurns } from './group-turns.ts'
 import { headOf, insertInto, type Job } from './job.ts'
 import type { Lane, Need } from './lane.ts'
 import { laneId } from './lane-id.ts'
@@ -30,14 +32,10 @@ import { QueueGate, type QueueSlot } from './queue-gate.ts'
 import { ALL_FEATURES, checkShape, type Features, type GroupSettings, type Shape } from './shape.ts'
 import { Waiting } from './waiting.ts'
 
-/** At most this many groups become ready, or lanes are tried for one job; at most so many lines and groups are renewed. */
+/** At most this many groups become ready, or lanes are tried for one job; at most so many groups and lanes are renewed. */
 const DUE = 16
 const TRIES = 64
 const STALE = 100
-/** A lane that is too coarse is split by so many jobs at a time. */
-const SPLIT = 100
-/** Of a group that is held as a whole, the cells of so many released lanes pass on at once. */
-const PASSED_ON = 16
 /** Slots so close behind a change of the shape, µs, may have been granted before it. */
 const AHEAD_US = 200_000
 
@@ -67,10 +65,11 @@ interface Left {
   readonly known: Map<string, number>
 }
 
-/** What one call may still do. */
-interface Budget {
-  releases: number
-  hasBegun: boolean
+/** Times of a call, µs: of the clock, of the next slot of the queue, and of the horizon. */
+interface Times {
+  readonly nowUs: number
+  readonly soonUs: number
+  readonly latestUs: number
 }
 
 export class ReferenceKeys {
@@ -115,14 +114,19 @@ export class ReferenceKeys {
     for (const job of jobs) this.add(job, nowUs)
   }
 
-  /** What leaves next, as one call of a worker that wants so many jobs, granted up to a horizon ahead, µs. */
-  take(nowUs: number, { horizonUs = 0, wanted = 1 } = {}): Taken {
+  /**
+   * What leaves next, as one call of a worker that wants so many jobs, granted up to a horizon ahead, µs.
+   * @param options.aheadUs how far ahead the next slot of the queue is, by default that of its rate
+   */
+  take(nowUs: number, { horizonUs = 0, wanted = 1, aheadUs = 0 } = {}): Taken {
     const departures: Departure[] = []
-    const budget = { releases: DUE + wanted, hasBegun: false }
+    const latestUs = nowUs + horizonUs
+    this.#begin(nowUs)
     while (departures.length < wanted) {
       const { concurrency = Number.POSITIVE_INFINITY } = this.#shape
       if (this.#left.size >= concurrency) return { departures }
-      const decision = this.#decide(nowUs, nowUs + horizonUs, budget)
+      const soonUs = Math.max(nowUs + aheadUs, this.#gate.soonUs(nowUs))
+      const decision = this.#decide({ nowUs, soonUs, latestUs })
       if (!('id' in decision)) return { departures, ...decision }
       departures.push(decision)
     }
@@ -139,7 +143,7 @@ export class ReferenceKeys {
       if (!cell.isPlaces) continue
       cell.free(cost, nowUs, lease)
       cell.line?.noteEnd(nowUs)
-      this.#waiting.passOn(cell, nowUs)
+      this.#waiting.freed(cell)
     }
   }
 
@@ -156,8 +160,8 @@ export class ReferenceKeys {
     const isUnder = this.#isUnder(slotUs)
     this.#gate.takeBack(job, slotUs, isUnder, nowUs)
     const refunded = needs.filter(({ cell, cost }) => isUnder && !cell.isPlaces && cell.takeBack(cost, slotUs, nowUs))
-    for (const { cell } of refunded) this.#waiting.passOn(cell, nowUs)
-    if (refunded.length > 0) this.#renewLane(job, nowUs)
+    for (const { cell } of refunded) this.#waiting.freed(cell)
+    if (refunded.length > 0) this.#renewLane(job)
     this.#endPause(group, nowUs)
     const settings = this.#settings(group)
     const isRefunded = this.#isUnder(slotUs, group) && takeBackRate(group, settings, job.cost, slotUs, nowUs)
@@ -178,17 +182,16 @@ export class ReferenceKeys {
       if (isSettled && group.state === 'limited') this.#turns.enter(group)
     }
     const counted = cells.filter(({ limit, isPlaces }) => !isPlaces && (limit.unit ?? '') === unit)
-    for (const cell of counted) {
-      cell.settle(change, slotUs, this.#isUnder(slotUs), nowUs)
-      this.#waiting.passOn(cell, nowUs)
-    }
-    if (counted.length > 0) this.#renewLane(job, nowUs)
+    for (const cell of counted) if (cell.settle(change, slotUs, this.#isUnder(slotUs), nowUs)) this.#waiting.freed(cell)
+    if (counted.length === 0) return
+    this.#renewLane(job)
+    if (group.state === 'limited') this.#turns.enter(group)
   }
 
   /** Without lines, only the job's own lane is looked at again when something was given back. */
-  #renewLane(job: Job, nowUs: number): void {
+  #renewLane(job: Job): void {
     const lane = this.#turns.group(job.group).lanes.get(laneId(job.group, this.#meanings.of(job).parts))
-    if (lane?.state === 'until') this.#waiting.noteHead(lane, nowUs)
+    if (lane?.state === 'until') this.#waiting.noteHead(lane)
   }
 
   /** A waiting job is removed. */
@@ -197,9 +200,14 @@ export class ReferenceKeys {
     const at = lane.jobs.findIndex((job) => job.id === id)
     lane.jobs.splice(at, 1)
     const group = this.#turns.group(lane.group)
-    if (lane.jobs.length === 0) this.#dropLane(lane, nowUs)
-    else this.#waiting.noteHead(lane, nowUs)
-    if (group.state === 'limited') this.#turns.enter(group)
+    if (lane.jobs.length === 0) {
+      group.lanes.delete(lane.id)
+      this.#waiting.leave(lane, nowUs)
+    } else if (!this.#waiting.noteHead(lane) && lane.state !== 'unseen') {
+      lane.state = 'ready'
+    }
+    if (group.lanes.size === 0) this.#turns.hold(group, 'idle', 0)
+    else if (group.state === 'limited') this.#turns.enter(group)
   }
 
   /** What applies to a group instead of the defaults, field by field. */
@@ -236,7 +244,7 @@ export class ReferenceKeys {
   /** What applies to a group is another: it is looked at again, and one that is paused is not ready for a moment. */
   #renewGroup(group: Group, nowUs: number): void {
     if (this.#turns.isHeld(group)) this.#turns.enter(group)
-    if (group.state === 'ready' && group.pausedUntilUs > nowUs) this.#hold(group, 'paused', group.pausedUntilUs, nowUs)
+    if (group.state === 'ready' && group.pausedUntilUs > nowUs) this.#turns.hold(group, 'paused', group.pausedUntilUs)
   }
 
   /** Another shape: names of keys come and go, limits, rates and numbers change. What waits is looked at anew. */
@@ -260,7 +268,7 @@ export class ReferenceKeys {
     return [...this.#left.keys()]
   }
 
-  /** For the properties: how many lanes were tried and released. */
+  /** For the properties: how many lanes were tried and let go. */
   readonly counts = { tries: 0, releases: 0 }
 
   get lanes(): readonly Lane[] {
@@ -291,34 +299,45 @@ export class ReferenceKeys {
       // A group waits for its rate with its first job: none of its other lanes passes that.
       const isLimited = group.state === 'limited' || slotByRate(group, settings, head.cost, nowUs) > nowUs
       if (isFull || isLimited || group.pausedUntilUs > nowUs) return []
-      const isPassed = ({ cell }: Need) => lane.ticket?.cellId === cell.id && cell.line?.first() !== lane
       const waits = this.#waiting
         .look(lane, nowUs)
-        .some((found) => found.slotUs > nowUs || found.isBehind || (lane.state === 'line' && isPassed(found)))
+        .some(({ cell, slotUs }) => slotUs > nowUs || this.#waiting.wouldBeBehind(lane, cell, nowUs))
       if (waits) return []
       return this.#gate.slot(head, nowUs, nowUs).slotUs > nowUs ? [] : [head]
     })
   }
 
-  #decide(nowUs: number, latestUs: number, budget: Budget): Departure | Omit<Taken, 'departures'> {
-    const soonUs = Math.max(nowUs, this.#gate.soonUs(nowUs))
-    this.#begin(nowUs, budget)
+  #decide({ nowUs, soonUs, latestUs }: Times): Departure | Omit<Taken, 'departures'> {
     for (const lane of this.#turns.group('').lanes.values()) if (lane.state === 'unseen') this.#arrive(lane, nowUs)
-    this.#releaseDue(Math.min(soonUs, latestUs), nowUs, budget)
-    for (let i = 0; i < TRIES; i++) {
+    const dueUs = Math.min(soonUs, latestUs)
+    for (const group of this.#turns.in('limited').slice(0, DUE)) if (group.atUs <= dueUs) this.#turns.enter(group)
+    if (this.#waiting.nextUs <= dueUs) this.counts.releases += this.#waiting.release(dueUs, nowUs)
+    let [tries, byUs] = [TRIES, soonUs]
+    for (let i = 0; i < TRIES && tries > 0; i++) {
       let group = this.#turns.firstIn('ready')
-      let byUs = soonUs
+      let isAhead = false
       if (!group) {
-        const untilUs = this.#heldUntil(latestUs, nowUs)
-        if (untilUs > latestUs) return untilUs < Number.POSITIVE_INFINITY ? { untilUs } : {}
-        if (!this.#releaseNext(latestUs, budget, nowUs)) return { untilUs: nowUs }
+        const limited = this.#turns.firstIn('limited')
+        const limitedUs = limited?.atUs ?? Number.POSITIVE_INFINITY
+        if (this.#waiting.nextUs <= Math.min(limitedUs, latestUs)) {
+          isAhead = true
+          this.counts.releases += this.#waiting.releaseAhead(latestUs, nowUs)
+          // Lanes of one line that were let go have to be tried alike.
+          if (this.#features.lines) byUs = latestUs
+        } else if (limited && limitedUs <= latestUs) {
+          this.#turns.enter(limited)
+          isAhead = true
+        } else {
+          return this.#heldUntil(Math.min(limitedUs, this.#waiting.nextUs), latestUs - nowUs)
+        }
         group = this.#turns.firstIn('ready')
-        byUs = latestUs
       }
-      const choice = group && this.#try(group, byUs, nowUs)
+      const before = this.counts.tries
+      const choice = group && this.#try(group, isAhead ? latestUs : byUs, nowUs, tries)
+      tries -= this.counts.tries - before
       if (!choice) continue
       const job = this.#headOf(choice.lane)
-      const slot = this.#gate.slot(job, choice.slotUs, nowUs)
+      const slot = this.#gate.slot(job, Math.max(choice.slotUs, soonUs), nowUs)
       if (slot.slotUs > latestUs) return { untilUs: slot.slotUs, heldId: job.id }
       return this.#depart(choice.lane, job, slot, nowUs)
     }
@@ -326,74 +345,49 @@ export class ReferenceKeys {
   }
 
   /** What has to be done once before the first job of a call is chosen. */
-  #begin(nowUs: number, budget: Budget): void {
-    if (budget.hasBegun) return
-    budget.hasBegun = true
+  #begin(nowUs: number): void {
     if (this.#isStale) this.#markStale()
-    this.#renewStale(nowUs)
+    this.#renewStale()
     for (const group of this.#turns.all) this.#endPause(group, nowUs)
     for (const group of this.#turns.in('paused').slice(0, DUE)) if (group.atUs <= nowUs) this.#turns.enter(group)
   }
 
-  #releaseDue(dueUs: number, nowUs: number, budget: Budget): void {
-    for (const group of this.#turns.in('limited').slice(0, DUE)) if (group.atUs <= dueUs) this.#turns.enter(group)
-    while (this.#waiting.nextUs <= dueUs && budget.releases > 0) this.#release(budget, nowUs)
+  /** When the first of what is held may be ready: nothing is granted ahead of the end of a pause. */
+  #heldUntil(firstUs: number, horizonUs: number): Omit<Taken, 'departures'> {
+    const paused = this.#turns.firstIn('paused')
+    const untilUs = Math.min(firstUs, (paused?.atUs ?? Number.POSITIVE_INFINITY) + horizonUs)
+    return paused || untilUs < Number.POSITIVE_INFINITY ? { untilUs } : {}
   }
 
-  /** When the first of what is held may be ready, µs: nothing is granted ahead of the end of a pause. */
-  #heldUntil(latestUs: number, nowUs: number): number {
-    const pausedUs = this.#turns.firstIn('paused')?.atUs ?? Number.POSITIVE_INFINITY
-    const limitedUs = this.#turns.firstIn('limited')?.atUs ?? Number.POSITIVE_INFINITY
-    const first = Math.min(limitedUs, this.#waiting.nextUs)
-    return first <= latestUs ? first : Math.min(first, pausedUs + latestUs - nowUs)
-  }
-
-  /** No lane is ready: the first that may go ahead. @returns false if this call may release no more */
-  #releaseNext(latestUs: number, budget: Budget, nowUs: number): boolean {
-    const limited = this.#turns.firstIn('limited')
-    if (limited && limited.atUs <= Math.min(latestUs, this.#waiting.nextUs)) {
-      this.#turns.enter(limited)
-      return true
-    }
-    if (budget.releases === 0) return false
-    this.#release(budget, nowUs)
-    return true
-  }
-
-  #release(budget: Budget, nowUs: number): void {
-    budget.releases -= 1
-    this.counts.releases += 1
-    this.#waiting.releaseNext(nowUs)
-  }
-
-  /** Nothing if the group, or its first lane, is held: the turn stays with the next one that may go. */
-  #try(group: Group, byUs: number, nowUs: number): { readonly lane: Lane; readonly slotUs: number } | undefined {
-    const lane = this.#turns.firstLane(group)
-    if (!lane) {
-      this.#turns.hold(group, 'idle', 0)
-      return undefined
-    }
-    if (this.#split(lane, nowUs)) return undefined
+  /** Nothing if the group, or all its lanes, are held: the turn stays with the next one that may go. */
+  #try(
+    group: Group,
+    byUs: number,
+    nowUs: number,
+    most: number,
+  ): { readonly lane: Lane; readonly slotUs: number } | undefined {
     const settings = this.#settings(group)
-    const most = this.#concurrencyOf(group)
-    if (most !== undefined && group.running.size >= most) {
-      this.#hold(group, 'full', nowUs, nowUs)
+    if (group.pausedUntilUs > nowUs) {
+      this.#turns.hold(group, 'paused', group.pausedUntilUs)
       return undefined
     }
-    const rateUs = slotByRate(group, settings, this.#headOf(lane).cost, nowUs)
-    if (rateUs > byUs) {
-      this.#hold(group, 'limited', rateUs, nowUs)
-      return undefined
+    const isFull = group.running.size >= (this.#concurrencyOf(group) ?? Number.POSITIVE_INFINITY)
+    for (let i = 0; i < most; i++) {
+      const lane = this.#turns.firstLane(group)
+      if (!lane) {
+        this.#turns.noLane(group)
+        return undefined
+      }
+      this.counts.tries += 1
+      const rateUs = slotByRate(group, settings, this.#headOf(lane).cost, nowUs)
+      if (isFull || rateUs > byUs) {
+        this.#turns.hold(group, isFull ? 'full' : 'limited', isFull ? nowUs : rateUs)
+        return undefined
+      }
+      const slotUs = this.#waiting.try(lane, byUs, nowUs)
+      if (slotUs !== undefined) return { lane, slotUs: Math.max(slotUs, rateUs) }
     }
-    this.counts.tries += 1
-    const slotUs = this.#waiting.try(lane, byUs, nowUs)
-    return slotUs === undefined ? undefined : { lane, slotUs: Math.max(slotUs, rateUs) }
-  }
-
-  /** Lanes that were released and cannot go now leave their cells to the next ones. */
-  #hold(group: Group, state: State, atUs: number, nowUs: number): void {
-    this.#turns.hold(group, state, atUs)
-    for (const lane of this.#turns.readyLanes(group).slice(0, PASSED_ON)) this.#waiting.noteHeld(lane, nowUs)
+    return undefined
   }
 
   #depart(lane: Lane, job: Job, slot: QueueSlot, nowUs: number): Departure {
@@ -404,26 +398,32 @@ export class ReferenceKeys {
     this.#gate.charge(job, slot, nowUs)
     const settings = this.#settings(group)
     chargeRate(group, settings, job.cost, slotUs, nowUs)
-    this.#waiting.serve(lane, needs, nowUs)
     for (const { cell, cost } of needs) cell.charge(cost, slotUs - nowUs, nowUs, this.#leases)
     lane.jobs.splice(lane.jobs.indexOf(job), 1)
     group.running.add(job.id)
     this.#left.set(job.id, { job, group, slotUs, needs, cells, lease: this.#leases, known: new Map() })
-    this.#turns.serve(group, lane, job.cost, settings.weight)
-    if (lane.jobs.length === 0) group.lanes.delete(lane.id)
     this.#waiting.served(lane, needs, nowUs)
-    // That no other of these waits is found at the next turn of jobs without a group.
-    if (!this.#isPlain(lane) || lane.jobs.length > 0) this.#follow(group, nowUs)
+    this.#turns.serve(group, job.cost, settings.weight)
+    if (lane.jobs.length === 0) {
+      group.lanes.delete(lane.id)
+      // That no other of the plain jobs waits is found at their next turn.
+      if (!this.#turns.firstLane(group) && !this.#isPlain(lane)) this.#turns.noLane(group)
+    } else {
+      this.#numbers += 1
+      lane.turn = this.#numbers
+    }
+    if (!this.#features.lines) this.#follow(group, nowUs)
     return { id: job.id, slotUs }
   }
 
-  /** A job of the group has left: its rate may hold the next one at once. */
+  /** Without lines, the rate of a group and a time hold the next one at once. */
   #follow(group: Group, nowUs: number): void {
-    this.#turns.laneLeft(group)
     const lane = group.state === 'ready' ? this.#turns.firstLane(group) : undefined
     if (!lane) return
     const rateUs = slotByRate(group, this.#settings(group), this.#headOf(lane).cost, nowUs)
-    if (rateUs > nowUs) this.#hold(group, 'limited', rateUs, nowUs)
+    if (rateUs > nowUs) this.#turns.hold(group, 'limited', rateUs)
+    else this.#waiting.try(lane, nowUs, nowUs)
+    if (group.state === 'ready' && !this.#turns.firstLane(group)) this.#turns.noLane(group)
   }
 
   #insert(job: Job, nowUs: number): void {
@@ -431,51 +431,29 @@ export class ReferenceKeys {
     const { parts } = this.#meanings.of(job)
     const id = laneId(job.group, parts)
     const known = group.lanes.get(id)
-    if (!known) {
-      const lane: Lane = {
-        ...{ id, group: job.group, parts, jobs: [job], turn: 0, state: 'unseen', untilUs: 0 },
-        ...{ ticket: undefined, misses: 0 },
-      }
-      group.lanes.set(id, lane)
-      if (!this.#isPlain(lane)) this.#arrive(lane, nowUs)
-      return
+    const lane: Lane = known ?? {
+      ...{ id, group: job.group, parts, jobs: [], turn: job.number, state: 'unseen', untilUs: 0, ticket: undefined },
     }
-    insertInto(known.jobs, job)
-    // Where jobs age, the first of all is not always the next, and one that goes back may be the next without being the first.
-    if (known.jobs[0] !== job && this.#headOf(known) !== job) return
-    if (known.state === 'ready') this.#turns.laneReady(known, nowUs)
-    else this.#waiting.noteHead(known, nowUs)
+    group.lanes.set(id, lane)
+    insertInto(lane.jobs, job)
+    // With ageing, too, a new job is the next one only if it is before all others here.
+    if (lane.jobs[0] !== job || this.#waiting.noteHead(lane)) return
+    if (lane.state === 'unseen' && this.#isPlain(lane)) return
+    lane.state = 'ready'
+    if (group.state === 'idle') this.#turns.begin(group, nowUs)
+    else if (group.state === 'limited') this.#turns.enter(group)
   }
 
   #arrive(lane: Lane, nowUs: number): void {
-    this.#turns.toBack(this.#turns.group(lane.group), lane)
-    this.#turns.laneReady(lane, nowUs)
-  }
-
-  /** Of jobs that have neither a group nor a key. */
-  #isPlain({ group, parts }: Lane): boolean {
-    return group === '' && parts.length === 0
-  }
-
-  /**
-   * A name of a key has come: the lane's jobs may belong to several, which their own keys tell. Of the first hundred, those
-   * that do go to their lanes.
-   */
-  #split(lane: Lane, nowUs: number): boolean {
-    const belongs = (job: Job) => this.#meanings.of(job).parts.every((part) => lane.parts.includes(part))
-    if (belongs(this.#headOf(lane))) return false
-    const moved = lane.jobs.slice(0, SPLIT).filter((job) => !belongs(job))
-    for (const job of moved) lane.jobs.splice(lane.jobs.indexOf(job), 1)
-    if (lane.jobs.length === 0) this.#dropLane(lane, nowUs)
-    for (const job of moved) this.#insert(job, nowUs)
-    return true
-  }
-
-  #dropLane(lane: Lane, nowUs: number): void {
     const group = this.#turns.group(lane.group)
-    group.lanes.delete(lane.id)
-    this.#waiting.leave(lane, nowUs)
-    this.#turns.laneLeft(group)
+    lane.state = 'ready'
+    if (group.state === 'idle') this.#turns.begin(group, nowUs)
+    else if (group.state === 'limited') this.#turns.enter(group)
+  }
+
+  /** Of jobs that have neither a group nor a key, in a queue without keys. */
+  #isPlain({ group, parts }: Lane): boolean {
+    return !this.#features.lines && group === '' && parts.length === 0
   }
 
   /** All groups that were limited or full are looked at again, and all lines and lanes that wait for a time. */
@@ -484,10 +462,10 @@ export class ReferenceKeys {
     for (const group of this.#turns.in('full')) this.#turns.enter(group)
     for (const group of this.#turns.in('limited')) this.#staleGroups.add(group)
     for (const lane of this.#turns.lanes) if (lane.state === 'until') this.#staleLanes.add(lane)
-    this.#waiting.markStale()
+    this.#waiting.allDue()
   }
 
-  #renewStale(nowUs: number): void {
+  #renewStale(): void {
     for (const group of [...this.#staleGroups].slice(0, STALE)) {
       this.#staleGroups.delete(group)
       if (group.state === 'limited') this.#turns.enter(group)
@@ -495,9 +473,8 @@ export class ReferenceKeys {
     const lanes = [...this.#staleLanes].sort((a, b) => a.untilUs - b.untilUs || (a.id < b.id ? -1 : 1))
     for (const lane of lanes.slice(0, STALE)) {
       this.#staleLanes.delete(lane)
-      if (lane.state === 'until') this.#turns.laneReady(lane, nowUs)
+      if (lane.state === 'until') this.#turns.laneReady(lane)
     }
-    this.#waiting.renewStale(STALE, nowUs, (cell) => this.#meanings.isKnown(cell))
   }
 
   #headOf({ jobs }: Lane): Job {

@@ -1,16 +1,17 @@
-import { Cell } from './cell.ts'
+import type { Cell } from './cell.ts'
 import { type GroupTurns, stepOf } from './group-turns.ts'
-import { keepContended } from './keep.ts'
+import { keepOthers } from './keep.ts'
 import type { Lane, Need } from './lane.ts'
-import { Line } from './line.ts'
+import { Line, type Place } from './line.ts'
 import type { Features } from './shape.ts'
+
+/** At most so many cells let a lane go at once, and so many lanes of one line are looked at. */
+const DUE = 16
 
 /** What a lane's first job finds at a cell. */
 export interface Found extends Need {
   /** The earliest slot, µs; infinite where a place is missing. */
   readonly slotUs: number
-  /** Whether another lane is before it, or the cell is kept for another. */
-  readonly isBehind: boolean
 }
 
 /** What a queue knows of its groups and of jobs. */
@@ -26,39 +27,26 @@ export interface Waiters {
  * What held lanes wait for.
  *
  * Decisions where the design is silent:
- * - of several full cells a lane parks at the first in the order of the limits; of several that it is behind at, and of
- *   several slots, at the first with the latest slot
- * - all lines have a time at which their first may go, also an infinite one: a change of the shape finds them by that
- * - the planned slot behind a lane that was released is the slot of the next one now, and one service of the first later
- * - a lane that its group holds as a whole is released as well: it waits for its group, keeps its ticket, and is not
- *   counted among those released, so the next one is released at once. The same where a group is held while a lane of it is
- *   released already: otherwise the next one would wait for one service of a lane that cannot go.
+ * - a lane parks at the first cell, in the order of the limits, where it is behind another one; else at the first of those with
+ *   the latest slot
+ * - it takes a place in each line of its cells, stands in that of one cell, and once it is let go in all of them: so rivals
+ *   there wait for it
+ * - behind a lane that was let go, the next one may go one service of it later, whatever became of it
+ * - lanes of a group that is held as a whole give up their places once they are looked at, and are ready inside their group
  * - without lines a lane competes again at its slot, or as soon as its first job may be another one
- * - ends of places, and the departure and return of a job, set the time of a line to what its first needs, not to now
  */
 export class Waiting {
   readonly #of: Waiters
   /** All with a line. */
-  readonly #lines = new Map<string, Cell>()
-  /** Lines to be looked at anew, each with the time at which its first might have gone. */
-  readonly #stale = new Map<string, number>()
+  readonly #cells = new Set<Cell>()
 
   constructor(of: Waiters) {
     this.#of = of
   }
 
-  get cells(): readonly Cell[] {
-    return [...this.#lines.values()]
-  }
-
   /** What the lane's first job finds at each of its cells. */
   look(lane: Lane, nowUs: number): Found[] {
-    return this.#of.needsOf(lane).map(({ cell, cost }) => {
-      const keptFor = cell.line?.isKeptFor(nowUs)
-      const isKept = this.#of.features.keep && keptFor !== undefined && keptFor !== lane
-      const isBehind = this.#of.features.lines && (isKept || (cell.line?.isBehind(lane, cell.id) ?? false))
-      return { cell, cost, slotUs: cell.slot(cost, nowUs), isBehind }
-    })
+    return this.#of.needsOf(lane).map(({ cell, cost }) => ({ cell, cost, slotUs: cell.slot(cost, nowUs) }))
   }
 
   /**
@@ -67,192 +55,241 @@ export class Waiting {
    */
   try(lane: Lane, byUs: number, nowUs: number): number | undefined {
     const found = this.look(lane, nowUs)
-    const full = found.find(({ slotUs }) => slotUs === Number.POSITIVE_INFINITY)
-    const behind = latestOf(found.filter(({ isBehind }) => isBehind))
-    const worst = latestOf(found.filter(({ slotUs }) => slotUs > byUs && slotUs !== Number.POSITIVE_INFINITY))
-    if (!full && !behind && !worst) return Math.max(0, ...found.map(({ slotUs }) => slotUs))
-    const waitsFor = full ?? worst
-    const { keep, keepBudget } = this.#of.features
-    if (keep && !behind && waitsFor) keepContended(lane, found, waitsFor, { byUs, nowUs, keepBudget })
-    if (full || !behind) lane.misses += 1
-    this.#park(lane, full ?? behind ?? (worst as Found), nowUs)
+    const behind = this.#of.features.lines
+      ? found.filter(({ cell }) => this.#isBehind(lane, cell, nowUs))[0]
+      : undefined
+    const latest = latestOf(found.filter(({ slotUs }) => slotUs > nowUs))
+    const untilUs = latest?.slotUs ?? 0
+    if (!behind && untilUs <= byUs) return untilUs
+    if (this.#of.features.lines) {
+      this.#stand(lane, found, behind ?? (latest as Found), { isBehind: behind !== undefined, nowUs })
+    } else {
+      lane.state = 'until'
+      lane.untilUs = untilUs
+    }
     return undefined
   }
 
-  #park(lane: Lane, { cell, cost, slotUs }: Found, nowUs: number): void {
-    const { turns, features } = this.#of
-    if (features.lines) {
-      this.#stand(lane, cell, cost, nowUs)
-    } else {
-      lane.state = 'until'
-      lane.untilUs = slotUs
-    }
-    turns.laneLeft(turns.group(lane.group))
+  /** Whether a lane would stand behind another one, by what is known without changing anything. */
+  wouldBeBehind(lane: Lane, cell: Cell, nowUs: number): boolean {
+    const { line } = cell
+    if (!line || !this.#of.features.lines) return false
+    const keptFor = this.#of.features.keep ? line.isKeptFor(nowUs) : undefined
+    if (keptFor) return keptFor !== lane
+    const first = line.inOrder.find(({ group }) => group === lane.group || this.#mayTakeTurn(group))
+    return first !== undefined && first !== lane && (line.members.get(first) as number) <= this.#tagOf(lane, cell, line)
   }
 
-  #stand(lane: Lane, cell: Cell, cost: number, nowUs: number): void {
-    cell.line ??= new Line(nowUs)
-    this.#lines.set(cell.id, cell)
-    const before = lane.ticket
-    const ticket = cell.line.stand(lane, cell.id, stepOf(cost, this.#of.weightOf(lane.group)))
+  #tagOf(lane: Lane, cell: Cell, line: Line): number {
+    return lane.ticket?.places.get(cell)?.tag ?? line.tagOf(lane.group)
+  }
+
+  #isBehind(lane: Lane, cell: Cell, nowUs: number): boolean {
+    const keptFor = cell.line?.isKeptFor(nowUs)
+    if (keptFor) return keptFor !== lane
+    for (let i = 0; i < DUE; i++) {
+      const { line } = cell
+      const first = line?.first()
+      if (!line || !first || first === lane) return false
+      if ((line.members.get(first) as number) > this.#tagOf(lane, cell, line)) return false
+      if (first.group === lane.group || this.#mayTakeTurn(first.group)) return true
+      this.#giveUp(first, nowUs)
+    }
+    return true
+  }
+
+  /** Whether a group is ready, or waits for its lanes alone. */
+  #mayTakeTurn(name: string): boolean {
+    const group = this.#of.turns.group(name)
+    return group.state === 'ready' || this.#of.turns.waitsForLanes(group)
+  }
+
+  #stand(
+    lane: Lane,
+    found: readonly Found[],
+    waited: Found,
+    { isBehind, nowUs }: { isBehind: boolean; nowUs: number },
+  ): void {
+    const { ticket = { cell: waited.cell, isLetGo: false, places: new Map<Cell, Place>() } } = lane
+    for (const { cell, cost } of found) {
+      if (!cell.line && cell !== waited.cell) continue
+      cell.line ??= new Line(nowUs)
+      this.#cells.add(cell)
+      const step = stepOf(cost, this.#of.weightOf(lane.group))
+      const place = ticket.places.get(cell) ?? cell.line.takePlace(lane, step, cost)
+      place.units = cost
+      ticket.places.set(cell, place)
+    }
+    for (const cell of ticket.places.keys()) if (cell !== waited.cell) this.#stepOut(lane, cell)
+    const line = waited.cell.line as Line
+    line.stand(lane, (ticket.places.get(waited.cell) as Place).tag)
+    ticket.cell = waited.cell
+    ticket.isLetGo = false
+    lane.ticket = ticket
     lane.state = 'line'
-    if (ticket !== before) {
-      lane.ticket = ticket
-      if (before) this.#giveUp(before, lane.group)
+    const { keep, keepBudget } = this.#of.features
+    if (keep && !isBehind) keepOthers(lane, found, waited, { nowUs, keepBudget })
+    if (line.first() === lane)
+      line.dueUs = (isBehind ? line.keep?.untilUs : undefined) ?? (waited.slotUs > nowUs ? waited.slotUs : 0)
+  }
+
+  /** The cell is for the next lane at once. */
+  #stepOut(lane: Lane, cell: Cell): void {
+    const line = cell.line as Line
+    if (!line.members.has(lane)) return
+    const isFirst = line.first() === lane
+    line.stepOut(lane)
+    if (line.size === 0) line.dueUs = undefined
+    else if (isFirst) line.dueUs = 0
+  }
+
+  #giveBack(lane: Lane, cell: Cell, place: Place, nowUs: number): void {
+    const line = cell.line as Line
+    line.giveBack(lane, place)
+    const wasKept = line.keep?.lane === lane
+    if (wasKept) line.endKeep(nowUs)
+    this.#endIfOver(cell)
+    if (wasKept && line.size > 0) line.dueUs = 0
+  }
+
+  #endIfOver(cell: Cell): void {
+    if (!cell.line) return
+    if (cell.line.size === 0) cell.line.dueUs = undefined
+    if (!cell.line.isOver) return
+    cell.line = undefined
+    this.#cells.delete(cell)
+  }
+
+  /** The lane gives up all its places. */
+  leave(lane: Lane, nowUs: number): void {
+    const { ticket } = lane
+    if (!ticket) return
+    lane.ticket = undefined
+    for (const [cell, place] of ticket.places) {
+      this.#stepOut(lane, cell)
+      this.#giveBack(lane, cell, place, nowUs)
     }
-    // The cell that it was released from passes on at once.
-    if (before && before.cellId !== cell.id) this.setDue(before.cellId, nowUs)
-    this.setDue(cell.id, nowUs)
   }
 
-  #giveUp(ticket: NonNullable<Lane['ticket']>, group: string): void {
-    const line = this.#lines.get(ticket.cellId)?.line
-    if (line?.isValid(ticket, ticket.cellId)) line.giveUp(ticket, group)
-  }
-
-  /** When the first of a line may go by what is known now; a line that is found empty ends. */
-  setDue(cellId: string, nowUs: number): void {
-    const cell = this.#lines.get(cellId)
-    const line = cell?.line
-    if (!cell || !line) return
-    const first = line.first()
-    if (!first) {
-      cell.line = undefined
-      this.#lines.delete(cellId)
-      this.#stale.delete(cellId)
-      return
-    }
-    const keptFor = line.isKeptFor(nowUs)
-    const keptUntilUs = keptFor && keptFor !== first ? (line.keep?.untilUs as number) : 0
-    line.dueUs = Math.max(this.#slotOf(first, cell, nowUs), keptUntilUs)
-  }
-
-  /** Of a lane that needs the cell no longer: now. */
-  #slotOf(lane: Lane, cell: Cell, nowUs: number): number {
-    const need = this.#needOf(lane, cell)
-    return need ? cell.slot(need.cost, nowUs) : nowUs
-  }
-
-  #needOf(lane: Lane, cell: Cell): Need | undefined {
-    return this.#of.needsOf(lane).find((need) => need.cell === cell)
-  }
-
-  /** The first cell, or lane, whose time comes, and when; names break ties, as in Redis. */
-  #next(): { readonly at: number; readonly of?: Cell | Lane } {
-    let [at, of]: [number, Cell | Lane | undefined] = [Number.POSITIVE_INFINITY, undefined]
-    const note = (atUs: number, one: Cell | Lane) => {
-      if (atUs < at || (atUs === at && of && one.id < of.id)) [at, of] = [atUs, one]
-    }
-    if (this.#of.features.lines) {
-      for (const cell of this.#lines.values())
-        if (cell.line?.dueUs !== undefined && !this.#stale.has(cell.id)) note(cell.line.dueUs, cell)
-    } else {
-      for (const { lanes } of this.#of.turns.all)
-        for (const lane of lanes.values()) if (lane.state === 'until') note(lane.untilUs, lane)
-    }
-    return of ? { at, of } : { at }
+  #giveUp(lane: Lane, nowUs: number): void {
+    this.leave(lane, nowUs)
+    this.#of.turns.laneReady(lane)
   }
 
   /** When the first lane may compete again, µs; infinite if that depends on the end of a job. */
   get nextUs(): number {
-    return this.#next().at
+    const times = this.#of.features.lines
+      ? [...this.#cells].map(({ line }) => line?.dueUs ?? Number.POSITIVE_INFINITY)
+      : this.#until.map(({ untilUs }) => untilUs)
+    return Math.min(Number.POSITIVE_INFINITY, ...times)
   }
 
-  /** The time of a cell, or of a lane without lines, has come: one lane competes for the turn of its group. */
-  releaseNext(nowUs: number): void {
-    const { of } = this.#next()
-    if (of instanceof Cell) this.#release(of, nowUs)
-    else if (of) this.#of.turns.laneReady(of, nowUs)
+  get #until(): readonly Lane[] {
+    return this.#of.turns.lanes.filter(({ state }) => state === 'until')
   }
 
-  #release(cell: Cell, nowUs: number): void {
-    const line = cell.line as Line
-    const lane = line.first() as Lane
-    line.step(lane)
-    const { turns } = this.#of
-    turns.laneReady(lane, nowUs)
-    const isHeld = turns.isHeld(turns.group(lane.group))
-    if (!isHeld) line.released += 1
-    const second = line.first()
-    if (!second) line.dueUs = undefined
-    else if (isHeld) this.setDue(cell.id, nowUs)
-    else line.dueUs = this.#plannedUs(cell, lane, second, nowUs)
+  /**
+   * Some cells that are due by a time let one lane go each; without lines, some lanes compete again.
+   * @returns how many lanes
+   */
+  release(byUs: number, nowUs: number): number {
+    if (!this.#of.features.lines) return this.#releaseWithoutLines(byUs, DUE)
+    const due = [...this.#cells].flatMap((cell) => {
+      const atUs = cell.line?.dueUs ?? Number.POSITIVE_INFINITY
+      return atUs <= byUs ? [{ cell, atUs }] : []
+    })
+    due.sort((one, other) => one.atUs - other.atUs || (one.cell.id < other.cell.id ? -1 : 1))
+    return due.slice(0, DUE).filter(({ cell, atUs }) => this.#releaseOf(cell, atUs, nowUs)).length
   }
 
-  #plannedUs(cell: Cell, first: Lane, second: Lane, nowUs: number): number {
-    const [own, before] = [second, first].map((lane) => this.#needOf(lane, cell))
-    if (!own) return nowUs
-    const slotUs = cell.slot(own.cost, nowUs)
-    if (cell.isPlaces) return slotUs === nowUs ? nowUs + (cell.line as Line).retryUs() : slotUs
-    return slotUs + cell.serviceUs(before?.cost ?? 0)
+  /** The same where no group is ready; without lines, only one lane. */
+  releaseAhead(byUs: number, nowUs: number): number {
+    return this.#of.features.lines ? this.release(byUs, nowUs) : this.#releaseWithoutLines(byUs, 1)
   }
 
-  /** The lane leaves with a charge of these cells, which have not been charged yet. */
-  serve(lane: Lane, needs: readonly Need[], nowUs: number): void {
-    for (const { cell, cost } of needs) {
-      cell.line?.serve(lane, cell.id, stepOf(cost, this.#of.weightOf(lane.group)))
-      if (cell.line?.keep?.lane === lane) cell.line.endKeep(nowUs)
+  #releaseWithoutLines(byUs: number, most: number): number {
+    const order = (one: Lane, other: Lane) => one.untilUs - other.untilUs || (one.id < other.id ? -1 : 1)
+    const due = this.#until
+      .filter(({ untilUs }) => untilUs <= byUs)
+      .sort(order)
+      .slice(0, most)
+    for (const lane of due) this.#of.turns.laneReady(lane)
+    return due.length
+  }
+
+  #releaseOf(cell: Cell, atUs: number, nowUs: number): boolean {
+    for (let i = 0; i < DUE; i++) {
+      const { line } = cell
+      if (!line) return false
+      if (line.isKeptFor(nowUs)) {
+        line.dueUs = line.keep?.untilUs
+        return false
+      }
+      line.endKeep(nowUs)
+      const lane = line.inOrder.slice(0, DUE).find(({ ticket }) => !ticket?.isLetGo)
+      if (!lane) {
+        // The next departure says when another one may go.
+        line.dueUs = undefined
+        return false
+      }
+      if (this.#mayTakeTurn(lane.group)) {
+        this.#letGo(lane, cell, atUs, nowUs)
+        return true
+      }
+      this.#giveUp(lane, nowUs)
     }
+    return false
   }
 
-  /** The lane has left, and its ticket with it. It takes its next place with what is known now, before its cells pass on. */
+  #letGo(lane: Lane, cell: Cell, atUs: number, nowUs: number): void {
+    const ticket = lane.ticket as NonNullable<Lane['ticket']>
+    ticket.isLetGo = true
+    for (const [other, { tag }] of ticket.places) if (other !== cell) (other.line as Line).stand(lane, tag)
+    this.#of.turns.laneReady(lane)
+    const { units } = ticket.places.get(cell) as Place
+    const line = cell.line as Line
+    line.dueUs = cell.isPlaces ? 0 : Math.max(nowUs, atUs) + Math.ceil(cell.serviceUs(units))
+  }
+
+  /** The lane has left with a charge of these cells. */
   served(lane: Lane, needs: readonly Need[], nowUs: number): void {
     const { ticket } = lane
     lane.ticket = undefined
-    lane.misses = 0
-    if (ticket && !needs.some(({ cell }) => cell.id === ticket.cellId)) {
-      this.#giveUp(ticket, lane.group)
-      this.setDue(ticket.cellId, nowUs)
+    for (const { cell, cost } of needs) {
+      const { line } = cell
+      if (!line) continue
+      line.serve(lane, ticket?.places.get(cell), stepOf(cost, this.#of.weightOf(lane.group)))
+      ticket?.places.delete(cell)
+      if (line.keep?.lane === lane) line.endKeep(nowUs)
+      this.#endIfOver(cell)
+      const next = line.first()
+      const place = next?.ticket?.places.get(cell)
+      if (place && !next?.ticket?.isLetGo) line.dueUs = cell.slot(place.units, nowUs)
     }
-    if (lane.jobs.length > 0) this.try(lane, nowUs, nowUs)
-    for (const { cell } of needs) this.passOn(cell, nowUs)
-  }
-
-  /** Something was charged, given back or freed: the first of the line may go at another time. */
-  passOn(cell: Cell, nowUs: number): void {
-    if (cell.line) cell.line.released = 0
-    this.setDue(cell.id, nowUs)
-  }
-
-  /** The lane was released, and its group is held as a whole now. */
-  noteHeld({ ticket }: Lane, nowUs: number): void {
-    if (ticket) this.setDue(ticket.cellId, nowUs)
-  }
-
-  /** The first job of a lane is another one, or may be. */
-  noteHead(lane: Lane, nowUs: number): void {
-    if (lane.state === 'until') this.#of.turns.laneReady(lane, nowUs)
-    else if (lane.state === 'line' && lane.ticket) this.setDue(lane.ticket.cellId, nowUs)
-  }
-
-  /** The lane has no more jobs, without having been served: what it waited for and what is kept for it is free. */
-  leave(lane: Lane, nowUs: number): void {
-    const { ticket } = lane
-    const kept = this.cells.filter(({ line }) => line?.keep?.lane === lane)
-    for (const { line } of kept) line?.endKeep(nowUs)
-    if (ticket) {
-      this.#lines.get(ticket.cellId)?.line?.step(lane)
-      this.#giveUp(ticket, lane.group)
-      lane.ticket = undefined
+    // Of limits that do not count it any more.
+    for (const [cell, place] of ticket?.places ?? []) {
+      this.#stepOut(lane, cell)
+      this.#giveBack(lane, cell, place, nowUs)
     }
-    for (const cellId of new Set([...kept.map(({ id }) => id), ...(ticket ? [ticket.cellId] : [])].sort()))
-      this.setDue(cellId, nowUs)
   }
 
-  /** The limits are others: whatever waits is looked at anew. */
-  markStale(): void {
-    for (const { id, line } of this.#lines.values()) if (line?.dueUs !== undefined) this.#stale.set(id, line.dueUs)
+  /** Something was given back or freed: the first of the line may go sooner. */
+  freed(cell: Cell): void {
+    if (cell.line) cell.line.dueUs = 0
   }
 
-  /** @param most so many at once; @param isKnown whether the cell is of a limit that there is still */
-  renewStale(most: number, nowUs: number, isKnown: (cell: Cell) => boolean): void {
-    const ids = [...this.#stale].sort(([a, at], [b, other]) => at - other || (a < b ? -1 : 1)).slice(0, most)
-    for (const [id] of ids) {
-      this.#stale.delete(id)
-      const cell = this.#lines.get(id) as Cell
-      if (isKnown(cell)) this.setDue(id, nowUs)
-      else if (cell.line) cell.line.dueUs = nowUs
-    }
+  /** The first job of a lane is another one, or may be. @returns whether the lane waits in a line */
+  noteHead(lane: Lane): boolean {
+    if (lane.state === 'until') this.#of.turns.laneReady(lane)
+    if (lane.state !== 'line') return false
+    const line = lane.ticket?.cell.line
+    if (line?.first() === lane) line.dueUs = 0
+    return true
+  }
+
+  /** The limits are others: all lines are looked at anew. */
+  allDue(): void {
+    for (const { line } of this.#cells) if (line?.dueUs !== undefined) line.dueUs = 0
   }
 }
 

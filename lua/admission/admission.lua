@@ -52,7 +52,7 @@ function admission.too_costly(shape, jobs)
 end
 
 -- Nil if all the new jobs may enter, else the refusal: for what each costs, by the bounds of their groups, or by the queue.
--- jobs: {cost, terms, group (its id and priority, if it has one)} each, with `groups`, opened, if the queue has them. If there
+-- jobs: {cost, terms, group (its id and priority, if it has one), options (packed, nil if they are not known)} each, with `groups`, opened, if the queue has them. If there
 -- are more, `count` of them, n of each. choose (admission/overflow): set if waiting jobs may be dropped for them; its choice is
 -- the second result. timed: false if their start times were checked before.
 function admission.refusal(base, shape, now, jobs, choose, timed)

@@ -95,6 +95,23 @@ local function group_lanes(groups)
     return math.min(stored, lanes > READ and math.floor(jobs * lanes / READ) or jobs)
   end
 
+  -- As place_in_lane, of a job that comes: `comes` is its cost, and its costs in units. options: of the job, packed as BullMQ's
+  -- scripts get them; first: whether it goes before the others of its lane
+  function groups.place_of_new(g, group, priority, options, first)
+    local cost, costs, _, keys = job_options.cost(cjson.encode(cmsgpack.unpack(options)))
+    local lane = lane_of(group, keys, costs, g.lanes[1])
+    local last = '(' .. as_text.us((priority + 1) * groups.BAND)
+    local n = first and 0 or redis.call('ZCOUNT', lane_jobs(g, lane), '-inf', last)
+    local place = {
+      group = group, lane = lane, keys = keys, n = n, waits = groups.waits_in_line(g, lane), before = n,
+      comes = { cost = cost, costs = costs },
+    }
+    if place.waits or first then return place end
+    -- At least one of each other lane that no limit holds has its turn before it.
+    place.before = n + redis.call('ZCARD', lanes_of(g, group)) - (redis.call('ZSCORE', lanes_of(g, group), lane) and 1 or 0)
+    return place
+  end
+
   -- How many jobs of a group leave before a new one at most, if that is the first of its lane.
   function groups.before_new(g, group, stored)
     return math.min(stored, redis.call('ZCARD', lanes_of(g, group)))

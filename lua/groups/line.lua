@@ -191,6 +191,16 @@ local function never_holds(g, shape, group)
   return not (s.paused or s.limited or (g.enforced and s.interval))
 end
 
+-- Where a new job of a group would be in its lane, behind new ones of the same call (alike: lane -> how many so far). Nil where
+-- its options are not known, or in a queue without lanes.
+local function lane_place(g, group, priority, job, alike)
+  if not (g.lanes and job.options) then return nil end
+  local place = g:place_of_new(group, priority, job.options, job.class == 1)
+  local same = alike[place.lane] or 0
+  alike[place.lane], place.n = same + 1, place.n + same
+  return place, same
+end
+
 -- As lateness.line, with groups: calls each(job, ahead, own), where own is the first time at which its group lets the job go,
 -- as of group_line.own_start. It leaves out jobs that start in time behind all others (in_time).
 function group_line.each_new(jobs, shape, gone, each, in_time)
@@ -203,13 +213,17 @@ function group_line.each_new(jobs, shape, gone, each, in_time)
     if not is_sure then
       line = line or group_line.open(g, shape, coming)
       table.sort(list, leaves_sooner)
+      local alike = {}
       for i, job in ipairs(list) do
         local priority = job.group and job.group[2] or job.terms.priority
-        local before = i - 1
-        if job.class ~= 1 then
+        local place, same = lane_place(g, group, priority, job, alike)
+        local before = place and place.before + (place.waits and same or i - 1) or i - 1
+        if not place and job.class ~= 1 then
           before = before + group_line.present(g, group, priority, gone, line.by_group[group].stored)
         end
-        each(job, group_line.ahead(line, group, before), group_line.own_start(line, group, before, job.cost))
+        -- As for one that waits in such a lane: what others leave meanwhile is not known.
+        local ahead = place and place.waits and before or group_line.ahead(line, group, before)
+        each(job, ahead, group_line.own_start(line, group, before, job.cost, place))
       end
     end
   end
@@ -240,7 +254,7 @@ function group_line.estimate(base, shape, now, id, g, looked_at)
   local before, place = group_line.before(g, group, id, looked_at)
   if not before then return '', '' end
   local line = group_line.open(g, shape, { group or '', jobs = {} })
-  local ahead = group_line.ahead(line, group or '', before)
+  local ahead = place and place.waits and before or group_line.ahead(line, group or '', before)
   local own = group_line.own_start(line, group or '', before, group and (job_options.cost_of_job(base .. id)) or 1, place)
   local s = group and g:settings(group) or {}
   local full = g.enforced and s.concurrency

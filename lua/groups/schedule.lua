@@ -1,5 +1,7 @@
 local schedule = use 'admission/schedule'
 local group_limits_of = use 'groups/limits-of'
+local limit_checks = use 'limits/checks'
+local queue_limits = use 'limits/queue-limits'
 local as_text = use 'redis/as-text'
 
 -- The coming departures of one group, or of one of its lanes, by its limits alone (groups/limits-of), as if no other group or
@@ -36,19 +38,38 @@ function group_schedule.open(g, limits, group, from, place)
   }
   for _, part in ipairs(limits.open(group, place and place.keys)) do
     part.s.planned, part.sum = {}, 0
-    if part.l.mode ~= 'off' then p.parts[#p.parts + 1] = part end
+    -- No job of a lane takes anything of a limit of which one of them takes nothing.
+    local comes = place and place.comes
+    local is_free = comes and queue_limits.cost(part.l, comes.cost, comes.costs) == 0
+    if part.l.mode ~= 'off' and not is_free then p.parts[#p.parts + 1] = part end
   end
   return p
 end
 
+-- When a job that comes leaves behind so many of its lane, µs, by its own cost. Behind more than are computed one by one, the
+-- time of the last of them.
+local function start_of_new(p, before, comes)
+  local start = before > 0 and (schedule.nth(p, before)) or p.now + math.ceil(p.offset)
+  if before > schedule.EXACT_START then return start, p.limit end
+  local name = before > 0 and p.limit or nil
+  for _, part in ipairs(p.parts) do
+    local l = part.l
+    part.offset = l.verbs.earliest(part.s, l, queue_limits.cost(l, comes.cost, comes.costs) + l.kept)
+    local at = p.now + math.ceil(limit_checks.wait(part))
+    if at > start then start, name = at, l.name end
+  end
+  return start, name
+end
+
 -- A function that computes when the n-th job of a group leaves, µs, and the name of the limit that holds it; from: until when
--- it is held anyway; place: of a lane (groups.place_in_lane), whose n-th job is meant then. Nil if no limit per group is enforced.
+-- it is held anyway; place: of a lane (groups.place_in_lane), whose n-th job is meant then, or of one that comes there. Nil if no limit per group is enforced.
 function group_schedule.of(g, shape)
   local limits, open = g.enforced and group_limits_of(g.base, shape, g.now), {}
   if not limits then return nil end
   return function(group, n, from, place)
     local known = place and place.lane or group
     open[known] = open[known] or group_schedule.open(g, limits, group, from, place)
+    if place and place.comes then return start_of_new(open[known], n - 1, place.comes) end
     return (schedule.nth(open[known], n)), open[known].limit
   end
 end

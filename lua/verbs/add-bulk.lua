@@ -119,7 +119,7 @@ local function refusal_of_all()
   for at = FIRST, #ARGV, FIELDS do
     if not was_added(at) and (like_first or is_new(at, seen)) then
       local job = described[ARGV[at]]
-      new[#new + 1] = { cost = job.cost, terms = job.terms, group = job.group }
+      new[#new + 1] = { cost = job.cost, terms = job.terms, group = job.group, options = ARGV[at + 3] }
     end
   end
   local refusal = admission.too_costly(shape, new)
@@ -150,6 +150,7 @@ local function admit(at)
     or admission.cost_error(shape, job.cost))
   local refusal, gone
   if inspects and is_new(at, {}) then
+    job.options = ARGV[at + 3]
     refusal, gone = admission.refusal(base, shape, now, { job, groups = groups }, overflow.choose)
   end
   if refusal then return refusal end

@@ -69,7 +69,7 @@ local function refusal_of(i)
     local job = job_at(at)
     local id, deduplication_id = new_job.ids(base, ARGV[at + 2])
     if admission.is_new(base, id, deduplication_id, seen) then
-      new[#new + 1] = { cost = job.cost, terms = job.terms, group = job.group }
+      new[#new + 1] = { cost = job.cost, terms = job.terms, group = job.group, options = ARGV[at + 4] }
     end
   end
   return admission.refusal(base, shape, now, new)

@@ -45,7 +45,7 @@ end
 -- of its group.
 if shape then
   local options, groups = cmsgpack.unpack(ARGV[5]), queue_groups.of(base, shape, now)
-  local again = { cost = 1, terms = new_job.terms(',' .. (options.priority or 0) .. ',,') }
+  local again = { cost = 1, terms = new_job.terms(',' .. (options.priority or 0) .. ',,'), options = ARGV[5] }
   if groups and options.group then again.group = { groups.named(cjson.encode({ group = options.group })) } end
   local refusal = admission.refusal_of_queue(base, shape, now, { again, groups = groups })
   if refusal then return answer(refusal[1], refusal[2], '') end

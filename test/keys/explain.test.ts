@@ -65,6 +65,23 @@ test('a job behind none of those that are held is not counted behind them', asyn
   })
 })
 
+test('an offer says the same of a job that comes into a lane that waits', async () => {
+  const queue = shop.queue({ rate: '1000/s', groups: {}, limits: [RPM] })
+  for (const id of ['a0', 'a1', 'a2']) await add(queue, id, { model: 'a' }, { group: { id: 'acme' } })
+  const worker = shop.worker(queue, async () => {})
+  await departuresOf(worker).reach(1)
+  await expect.poll(async () => (await explained(queue, 'a2')).hold?.limit).toBe('rpm')
+  await worker.close()
+  for (let i = 0; i < 50; i++) await add(queue, `b${i}`, { model: 'b' }, { group: { id: 'other' } })
+  const offer = await queue.offer('job', {}, { jobId: 'a3', keys: { model: 'a' }, group: { id: 'acme' } })
+  if (!offer.accepted) throw new Error('expected a place')
+  const found = await explained(queue, 'a3')
+  expect(offer.position).toBe(2)
+  expect(found.ahead).toBe(2)
+  expect(Math.abs(inMs(found, found.startsAt) - inMs(found, offer.startsAt))).toBeLessThan(100)
+  expect(inMs(found, offer.startsAt)).toBeGreaterThan(0.3 * HOUR_MS - 60_000)
+})
+
 test('a key that stands with its group, and a job without a group', async () => {
   const queue = shop.queue({ groups: {}, limits: [{ name: 'endpoint', by: ['group', 'host'], rate: '1/h' }] })
   for (const id of ['a', 'b']) await add(queue, id, { host: 'h' }, { group: { id: 'acme' } })

@@ -86,6 +86,8 @@ export class ReferenceKeys {
   readonly #staleGroups = new Set<Group>()
   readonly #staleLanes = new Set<Lane>()
   #numbers = 0
+  /** Whether lanes may be tried up to the horizon in this call. */
+  #goesAhead = false
   #leases = 0
 
   /** @param nowUs when the queue begins */
@@ -121,6 +123,7 @@ export class ReferenceKeys {
   take(nowUs: number, { horizonUs = 0, wanted = 1, aheadUs = 0 } = {}): Taken {
     const departures: Departure[] = []
     const latestUs = nowUs + horizonUs
+    this.#goesAhead = false
     this.#begin(nowUs)
     while (departures.length < wanted) {
       const { concurrency = Number.POSITIVE_INFINITY } = this.#shape
@@ -312,18 +315,18 @@ export class ReferenceKeys {
     const dueUs = Math.min(soonUs, latestUs)
     for (const group of this.#turns.in('limited').slice(0, DUE)) if (group.atUs <= dueUs) this.#turns.enter(group)
     if (this.#waiting.nextUs <= dueUs) this.counts.releases += this.#waiting.release(dueUs, nowUs)
-    let [tries, byUs] = [TRIES, soonUs]
+    let tries = TRIES
     for (let i = 0; i < TRIES && tries > 0; i++) {
       let group = this.#turns.firstIn('ready')
-      let isAhead = false
+      let isAhead = this.#goesAhead
       if (!group) {
         const limited = this.#turns.firstIn('limited')
         const limitedUs = limited?.atUs ?? Number.POSITIVE_INFINITY
         if (this.#waiting.nextUs <= Math.min(limitedUs, latestUs)) {
           isAhead = true
-          this.counts.releases += this.#waiting.releaseAhead(latestUs, nowUs)
-          // Lanes of one line that were let go have to be tried alike.
-          if (this.#features.lines) byUs = latestUs
+          this.counts.releases += this.#waiting.release(latestUs, nowUs, 1)
+          // What was let go has to be tried like this by the next decisions, too: it would be held again.
+          this.#goesAhead = this.#features.lines
         } else if (limited && limitedUs <= latestUs) {
           this.#turns.enter(limited)
           isAhead = true
@@ -333,7 +336,7 @@ export class ReferenceKeys {
         group = this.#turns.firstIn('ready')
       }
       const before = this.counts.tries
-      const choice = group && this.#try(group, isAhead ? latestUs : byUs, nowUs, tries)
+      const choice = group && this.#try(group, isAhead ? latestUs : soonUs, nowUs, tries)
       tries -= this.counts.tries - before
       if (!choice) continue
       const job = this.#headOf(choice.lane)

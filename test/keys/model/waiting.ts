@@ -192,19 +192,14 @@ export class Waiting {
    * Some cells that are due by a time let one lane go each; without lines, some lanes compete again.
    * @returns how many lanes
    */
-  release(byUs: number, nowUs: number): number {
-    if (!this.#of.features.lines) return this.#releaseWithoutLines(byUs, DUE)
+  release(byUs: number, nowUs: number, most = DUE): number {
+    if (!this.#of.features.lines) return this.#releaseWithoutLines(byUs, most)
     const due = [...this.#cells].flatMap((cell) => {
       const atUs = cell.line?.dueUs ?? Number.POSITIVE_INFINITY
       return atUs <= byUs ? [{ cell, atUs }] : []
     })
     due.sort((one, other) => one.atUs - other.atUs || (one.cell.id < other.cell.id ? -1 : 1))
-    return due.slice(0, DUE).filter(({ cell, atUs }) => this.#releaseOf(cell, atUs, nowUs)).length
-  }
-
-  /** The same where no group is ready; without lines, only one lane. */
-  releaseAhead(byUs: number, nowUs: number): number {
-    return this.#of.features.lines ? this.release(byUs, nowUs) : this.#releaseWithoutLines(byUs, 1)
+    return due.slice(0, most).filter(({ cell, atUs }) => this.#releaseOf(cell, atUs, nowUs)).length
   }
 
   #releaseWithoutLines(byUs: number, most: number): number {

@@ -32,7 +32,7 @@ function quick_path.open(key, identity)
   if not held and not shape.groups then return true, true end
   -- Audited departures go through the gate.
   if shape.mode ~= 'enforce' or shape.audit then return false, true end
-  if shape.groups then return false, true, nil, not (held or shape.keyed_limits) and shape or nil end
+  if shape.groups then return false, true, nil, not held and shape or nil end
   return false, true, (not shape.interval or shape.metered) and shape or nil
 end
 

@@ -8,6 +8,7 @@ local grants = use 'gate/grants'
 local held = use 'gate/held'
 local sleepers = use 'gate/sleepers'
 local wake = use 'gate/wake'
+local group_limits_of = use 'groups/limits-of'
 local queue_groups = use 'groups/queue-groups'
 local charged = use 'limits/charged'
 local queue_limits = use 'limits/queue-limits'
@@ -38,6 +39,7 @@ local job_options = use 'shape/job-options'
 -- Among groups:
 --   q.g             the groups
 --   q.pick          the job of a group that was chosen, until it has left; q.score is that of the last one
+--   q.charged_of    what is kept with it under limits of its group and keys (limits/charged)
 local ungated = {}
 
 -- Nil if this call was sent before, and its grant is remembered.
@@ -51,7 +53,8 @@ end
 local function handlers_of(q, wanted)
   local started = as_text.us(math.ceil(q.now / 1000))
   local handlers = wanted > 1 and batch_once.handlers(q.base) or {}
-  return grants.handle(handlers, q.base, function() return started, q.at, q.charged end, function() return true end)
+  local function start() return started, q.at, q.pick and q.charged_of(q.pick) or q.charged end
+  return grants.handle(handlers, q.base, start, function() return true end)
 end
 
 -- BullMQ's reply for the last job that was looked for; nil if none was, or if none may start: then the worker asks.
@@ -300,7 +303,13 @@ local function open_in_groups(call, shape)
   local g = queue_groups.open(base, shape, q.now)
   -- Redis's clock has gone back.
   if g.changed then return nil end
-  g.most, g.trusts = call.wanted, true
+  g.most, g.trusts, g.limits = call.wanted, true, group_limits_of(base, shape, q.now)
+  local rules = g.limits and charged.rules(shape)
+  -- One that is late or fails is not charged, but nothing reads that of jobs that do not run.
+  function q.charged_of(pick)
+    if not pick.parts then return nil end
+    return charged.text(rules, not pick.bucket and charged.start_by(pick.parts, q.now, tonumber(call.memo_ms)))
+  end
   g:begin()
   g:plain()
   if g.plain_id then

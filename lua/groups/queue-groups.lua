@@ -449,7 +449,7 @@ function groups.try(g, group, tag, by)
     group = group, id = id, number = number, from = 'group', tag = tag, slot = 0, weight = s.weight,
     following = heads[3], jobs = jobs,
   }
-  if g.trusts and not full and not s.limited then
+  if g.trusts and not g.limits and not full and not s.limited then
     pick.bucket = groups.bucket(g, group, s)
     -- Nothing is owed: it may go, whatever it costs.
     if not pick.bucket or pick.bucket.origin + pick.bucket.tat <= g.now then return pick end

@@ -119,12 +119,14 @@ local function group_lines(groups)
     if store_line(g, cell, line) and was_kept then set_due(g, cell, 0) end
   end
 
-  -- A lane lets others pass in a line, but has its place there. The cell is for the next lane at once.
-  local function step_out(g, lane, cell)
+  -- A lane lets others pass in a line, but has its place there. The cell is for the next lane at once; where the lane only
+  -- passed through, when it was due before: two lanes that let each other go at once would do so for ever.
+  local function step_out(g, lane, cell, passed)
     local line, first = line_of(g, cell), first_of(g, cell)
     if redis.call('ZREM', line_key(g, cell), lane) == 0 then return end
     line.away = line.away + 1
-    if store_line(g, cell, line) and first == lane then set_due(g, cell, 0) end
+    if not store_line(g, cell, line) or first ~= lane then return end
+    if not (passed and redis.call('ZSCORE', due_key(g), cell)) then set_due(g, cell, 0) end
   end
 
   -- A lane gives up all its places.
@@ -374,7 +376,9 @@ local function group_lines(groups)
       g.lined = true
     end
     for _, part in ipairs(pick.parts) do if part.line or part == waited then take_place(g, pick, part, ticket) end end
-    for other in pairs(ticket.places) do if other ~= cell then step_out(g, lane, other) end end
+    for other in pairs(ticket.places) do
+      if other ~= cell then step_out(g, lane, other, ticket.tried and other ~= ticket.cell) end
+    end
     local line = line_of(g, cell)
     if redis.call('ZADD', line_key(g, cell), as_text.us(ticket.places[cell].tag), lane) == 1 then
       line.away = line.away - 1

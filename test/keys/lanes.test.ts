@@ -121,6 +121,34 @@ test('a job is refused for its cost by limits that count it alone', async () => 
   await expect(add('dear', { model: 'a' }, { costs: { tokens: 11 } })).rejects.toThrow(CostTooHighError)
 })
 
+test('two lanes that wait for other cells of one value do not let each other go for ever', async () => {
+  await held.reset({
+    groups: {},
+    limits: [
+      { name: 'tokens', by: 'host', unit: 'tokens', algorithm: 'fixed-window', rate: '2/s', align: 'first' },
+      { name: 'requests', by: 'host', algorithm: 'sliding-window-log', rate: '3/s' },
+      by('rpm', 'model', '2/s', { burst: 2 }),
+    ],
+  })
+  const host = { host: 'i' }
+  const both = { host: 'i', model: 'x' }
+  const addTokens = (id: string, keys: Record<string, string>, tokens: number, more: ShapedJobsOptions = {}) =>
+    add(id, keys, { costs: { tokens }, ...more })
+  for (const [id, tokens] of Object.entries({ a: 0, b: 0, c: 1, d: 0 })) await addTokens(id, host, tokens)
+  await addTokens('e', host, 2, { group: { id: 'e' } })
+  await held.depart(1)
+  await addTokens('f', both, 2, { priority: 2 })
+  await addTokens('g', both, 0)
+  await addTokens('h', host, 1, { group: { id: 'h' } })
+  for (let calls = 0; ; calls++) {
+    expect(calls).toBeLessThan(20)
+    const { stop, nextUs } = await held.depart(3)
+    if (stop === 'empty') break
+    if (stop === 'closed') await held.advanceTo(Math.max(held.nowUs, nextUs as number))
+  }
+  await expectNothingLeft()
+})
+
 test('many groups on one key leave at its rate', async () => {
   await held.reset({ groups: {}, limits: [by('rpm', 'model', '100/s')] })
   const jobs = Array.from({ length: 1000 }, (_, i) => ({

@@ -120,7 +120,9 @@ export class Waiting {
       place.units = cost
       ticket.places.set(cell, place)
     }
-    for (const cell of ticket.places.keys()) if (cell !== waited.cell) this.#stepOut(lane, cell)
+    for (const cell of ticket.places.keys()) {
+      if (cell !== waited.cell) this.#stepOut(lane, cell, ticket.isLetGo && cell !== ticket.cell)
+    }
     const line = waited.cell.line as Line
     line.stand(lane, (ticket.places.get(waited.cell) as Place).tag)
     ticket.cell = waited.cell
@@ -133,14 +135,14 @@ export class Waiting {
       line.dueUs = (isBehind ? line.keep?.untilUs : undefined) ?? (waited.slotUs > nowUs ? waited.slotUs : 0)
   }
 
-  /** The cell is for the next lane at once. */
-  #stepOut(lane: Lane, cell: Cell): void {
+  /** The cell is for the next lane at once; where the lane only passed through, when it was due before. */
+  #stepOut(lane: Lane, cell: Cell, hasPassed = false): void {
     const line = cell.line as Line
     if (!line.members.has(lane)) return
     const isFirst = line.first() === lane
     line.stepOut(lane)
     if (line.size === 0) line.dueUs = undefined
-    else if (isFirst) line.dueUs = 0
+    else if (isFirst && !(hasPassed && line.dueUs !== undefined)) line.dueUs = 0
   }
 
   #giveBack(lane: Lane, cell: Cell, place: Place, nowUs: number): void {

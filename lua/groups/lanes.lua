@@ -259,6 +259,11 @@ local function group_lanes(groups)
     return (not pick.parts or groups.may_pass(g, pick, by)) and pick
   end
 
+  -- A group is held as a whole: its lanes that were let go give up their places, for others that wait for the same.
+  function groups.let_others_pass(g, group)
+    for _, lane in ipairs(redis.call('ZRANGE', lanes_of(g, group), 0, groups.DUE - 1)) do groups.leave_line(g, lane) end
+  end
+
   function groups.lane_held(g, group, lane)
     redis.call('ZREM', lanes_of(g, group), lane)
   end

@@ -332,6 +332,7 @@ function groups.hold_back(g, group, tag, state, score)
   redis.call('ZADD', groups.key(g, state), score, group)
   if state == 'full' then g.none_full = false end
   if state == 'limited' and g.soonest then g.soonest = math.min(g.soonest, tonumber(score)) end
+  if g.lined and not (state == 'limited' and score == '+inf') then groups.let_others_pass(g, group) end
 end
 
 -- What held the group may have ended: it is ready until it is found to be held again.

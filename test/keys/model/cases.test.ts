@@ -73,6 +73,22 @@ test('a held key holds no other lane of its group', () => {
   expect(waited[0]).toBeLessThanOrEqual(6)
 })
 
+test('a lane of a group that is found full leaves its key to others at once', () => {
+  const model = new ReferenceKeys({ limits: [rateBy('model', 1, 1000)] })
+  model.setGroup('a', { concurrency: 1 }, 0)
+  const add = (id: string, group: string, keys: Readonly<Record<string, string>>) =>
+    model.add({ id, group, keys, cost: 1, priority: 0 }, 0)
+  const leave = (nowUs: number) => model.take(nowUs).departures.map(({ id }) => id)
+  add('first', 'c', { model: 'x' })
+  expect(leave(0)).toEqual(['first'])
+  add('held', 'a', { model: 'x' })
+  add('next', 'b', { model: 'x' })
+  expect(leave(0)).toEqual([])
+  add('running', 'a', {})
+  expect(leave(0)).toEqual(['running'])
+  expect(leave(SECOND)).toEqual(['next'])
+})
+
 describe('a cheap job does not pass an expensive one of its key', () => {
   const shape: Shape = { limits: [rateBy('model', 1, 1000, 10)] }
   const keys = { model: 'x' }

@@ -88,6 +88,11 @@ export class GroupTurns {
     return first
   }
 
+  /** In their order. */
+  readyLanes({ lanes }: Group): Lane[] {
+    return [...lanes.values()].filter(({ state }) => state === 'ready').sort(byRank(this.ageingMs))
+  }
+
   isHeld({ state }: Group): boolean {
     return state === 'limited' || state === 'full' || state === 'paused'
   }

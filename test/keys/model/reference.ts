@@ -23,7 +23,7 @@
 
 import type { Cell } from './cell.ts'
 import { chargeRate, reshapeRate, settleRate, slotByRate, takeBackRate } from './group-rate.ts'
-import { type Group, GroupTurns } from './group-turns.ts'
+import { type Group, GroupTurns, type State } from './group-turns.ts'
 import { headOf, insertInto, type Job } from './job.ts'
 import type { Lane, Need } from './lane.ts'
 import { laneId } from './lane-id.ts'
@@ -247,7 +247,7 @@ export class ReferenceKeys {
   /** What applies to a group is another: it is looked at again, and one that is paused is not ready for a moment. */
   #renewGroup(group: Group, nowUs: number): void {
     if (this.#turns.isHeld(group)) this.#turns.enter(group)
-    if (group.state === 'ready' && group.pausedUntilUs > nowUs) this.#turns.hold(group, 'paused', group.pausedUntilUs)
+    if (group.state === 'ready' && group.pausedUntilUs > nowUs) this.#hold(group, 'paused', group.pausedUntilUs, nowUs)
   }
 
   /** Another shape: names of keys come and go, limits, rates and numbers change. What waits is looked at anew. */
@@ -371,7 +371,7 @@ export class ReferenceKeys {
   ): { readonly lane: Lane; readonly slotUs: number } | undefined {
     const settings = this.#settings(group)
     if (group.pausedUntilUs > nowUs) {
-      this.#turns.hold(group, 'paused', group.pausedUntilUs)
+      this.#hold(group, 'paused', group.pausedUntilUs, nowUs)
       return undefined
     }
     const isFull = group.running.size >= (this.#concurrencyOf(group) ?? Number.POSITIVE_INFINITY)
@@ -384,13 +384,18 @@ export class ReferenceKeys {
       this.counts.tries += 1
       const rateUs = slotByRate(group, settings, this.#headOf(lane).cost, nowUs)
       if (isFull || rateUs > byUs) {
-        this.#turns.hold(group, isFull ? 'full' : 'limited', isFull ? nowUs : rateUs)
+        this.#hold(group, isFull ? 'full' : 'limited', isFull ? nowUs : rateUs, nowUs)
         return undefined
       }
       const slotUs = this.#waiting.try(lane, byUs, nowUs)
       if (slotUs !== undefined) return { lane, slotUs: Math.max(slotUs, rateUs) }
     }
     return undefined
+  }
+
+  #hold(group: Group, state: State, atUs: number, nowUs: number): void {
+    this.#turns.hold(group, state, atUs)
+    this.#waiting.letOthersPass(group, nowUs)
   }
 
   #depart(lane: Lane, job: Job, slot: QueueSlot, nowUs: number): Departure {

@@ -1,5 +1,5 @@
 import type { Cell } from './cell.ts'
-import { type GroupTurns, stepOf } from './group-turns.ts'
+import { type Group, type GroupTurns, stepOf } from './group-turns.ts'
 import { keepOthers } from './keep.ts'
 import type { Lane, Need } from './lane.ts'
 import { Line, type Place } from './line.ts'
@@ -171,6 +171,11 @@ export class Waiting {
       this.#stepOut(lane, cell)
       this.#giveBack(lane, cell, place, nowUs)
     }
+  }
+
+  /** A group is held as a whole: its lanes that were let go give up their places. */
+  letOthersPass(group: Group, nowUs: number): void {
+    for (const lane of this.#of.turns.readyLanes(group).slice(0, DUE)) this.leave(lane, nowUs)
   }
 
   #giveUp(lane: Lane, nowUs: number): void {

@@ -71,6 +71,12 @@ local function group_jobs(groups)
     end
   end
 
+  -- jobs: score and id of each. One alone is added without the function that parts take.
+  function groups.add_jobs(key, jobs)
+    if #jobs == 2 then return redis.call('ZADD', key, jobs[1], jobs[2]) end
+    groups.in_parts(jobs, function(...) redis.call('ZADD', key, ...) end)
+  end
+
   function groups.store_gathered(g)
     local all, lines = g.gathered, g.lines
     g.gathered, g.lines = nil, nil
@@ -80,14 +86,10 @@ local function group_jobs(groups)
       if groups.enter_lane(g, jobs.group, lane, jobs) then g.lanes_ready[jobs.group] = true end
     end
     groups.expect(g, lines)
-    local call, stem, occupied = redis.call, g.base .. 'meta:group:jobs:', g.occupied
+    local stem, occupied = g.base .. 'meta:group:jobs:', g.occupied
     for _, group in ipairs(lines) do
       local jobs, line = stem .. group, lines[group]
-      if #line == 2 then
-        call('ZADD', jobs, line[1], line[2])
-      else
-        groups.in_parts(line, function(...) call('ZADD', jobs, ...) end)
-      end
+      groups.add_jobs(jobs, line)
       groups.note_front(g, group)
       if occupied[group] ~= -1 then groups.came(g, group, jobs, line) end
     end

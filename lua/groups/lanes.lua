@@ -71,6 +71,12 @@ local function group_lanes(groups)
     return group or '', priority, lane_of(group or '', keys, costs, g.lanes[1]), keys
   end
 
+  -- How many lanes of a group besides this one no limit holds.
+  local function others_ready(g, group, lane)
+    local key = lanes_of(g, group)
+    return redis.call('ZCARD', key) - (redis.call('ZSCORE', key, lane) and 1 or 0)
+  end
+
   -- Where a waiting job is among the lanes of its group: its group, lane and keys, how many jobs of the lane are before it (n),
   -- and how many jobs of its group at most leave before it: one of each lane that no limit holds, for each of these. Of a lane
   -- that waits in a line (waits) only its own jobs are known to. Nil if it is in no lane.
@@ -80,7 +86,7 @@ local function group_lanes(groups)
     if not n then return nil end
     local place = { group = group, lane = lane, keys = keys, n = n, waits = groups.waits_in_line(g, lane), before = n }
     if place.waits then return place end
-    local others = redis.call('ZCARD', lanes_of(g, group)) - (redis.call('ZSCORE', lanes_of(g, group), lane) and 1 or 0)
+    local others = others_ready(g, group, lane)
     place.before = math.min(redis.call('ZRANK', g.base .. 'meta:group:jobs:' .. group, id) or 0, n + others * (n + 1))
     return place
   end
@@ -108,7 +114,7 @@ local function group_lanes(groups)
     }
     if place.waits or first then return place end
     -- At least one of each other lane that no limit holds has its turn before it.
-    place.before = n + redis.call('ZCARD', lanes_of(g, group)) - (redis.call('ZSCORE', lanes_of(g, group), lane) and 1 or 0)
+    place.before = n + others_ready(g, group, lane)
     return place
   end
 
@@ -148,11 +154,7 @@ local function group_lanes(groups)
   function groups.enter_lane(g, group, lane, jobs)
     groups.begin_lanes(g)
     local key = lane_jobs(g, lane)
-    if #jobs == 2 then
-      redis.call('ZADD', key, jobs[1], jobs[2])
-    else
-      groups.in_parts(jobs, function(...) redis.call('ZADD', key, ...) end)
-    end
+    groups.add_jobs(key, jobs)
     local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
     for i = 2, #jobs, 2 do
       if jobs[i] == first[1] then return first_changed(g, group, lane, first[2]) end

@@ -3,7 +3,7 @@ local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
 
 -- Cells and their lines. A cell is the state of one limit for one value of its key (groups/limits-of). A lane whose next job
--- has to wait for a cell stands in the line of that cell, in one line at a time, and no lane passes another one there. A
+-- has to wait for a cell stands in the line of that cell, in one line at a time, and lanes do not overtake each other there. A
 -- line is in the order of start-time fair queueing between groups (groups/queue-groups), by what they take of that cell. Only
 -- the first of a line is let go when its cell has room, to be tried at the next turn of its group: however many lanes wait, a
 -- departure tries one of them.
@@ -37,14 +37,19 @@ local function group_lines(groups)
     return g.base .. 'meta:lines:due'
   end
 
-  -- The line of a cell; nil if no lane has a place in it. Each is read once in a call.
-  local function line_of(g, cell)
+  -- What is packed in a field of one of the two hashes, nil if nothing is. Each is read once in a call. known: what was read
+  local function read_once(g, known, hash, field)
     if not g.lined then return nil end
-    if g.lines_read[cell] == nil then
-      local packed = redis.call('HGET', g.base .. 'meta:lines', cell)
-      g.lines_read[cell] = packed and cmsgpack.unpack(packed) or false
+    if known[field] == nil then
+      local packed = redis.call('HGET', g.base .. 'meta:' .. hash, field)
+      known[field] = packed and cmsgpack.unpack(packed) or false
     end
-    return g.lines_read[cell] or nil
+    return known[field] or nil
+  end
+
+  -- The line of a cell; nil if no lane has a place in it.
+  local function line_of(g, cell)
+    return read_once(g, g.lines_read, 'lines', cell)
   end
 
   local function keep_line(g, cell, line)
@@ -78,12 +83,7 @@ local function group_lines(groups)
   end
 
   local function ticket_of(g, lane)
-    if not g.lined then return nil end
-    if g.tickets[lane] == nil then
-      local packed = redis.call('HGET', g.base .. 'meta:lanes:held', lane)
-      g.tickets[lane] = packed and cmsgpack.unpack(packed) or false
-    end
-    return g.tickets[lane] or nil
+    return read_once(g, g.tickets, 'lanes:held', lane)
   end
 
   local function keep_ticket(g, lane, ticket)
@@ -101,7 +101,7 @@ local function group_lines(groups)
     return first[1], tonumber(first[2])
   end
 
-  -- The cell is kept for nobody from now on.
+  -- The cell is no longer kept.
   local function end_keep(g, line)
     line.kept = line.kept + math.max(0, math.min(g.now or redis_now(), line.to) - line.from)
     line.keeper, line.from, line.to = nil, nil, nil
@@ -414,7 +414,7 @@ local function group_lines(groups)
     redis.call('ZREMRANGEBYSCORE', tags_key(g, cell), '-inf', as_text.us(line.v))
     if line.keeper == pick.lane then end_keep(g, line) end
     if not store_line(g, cell, line) then return end
-    -- When the first who stands in the line has room, unless it is being tried.
+    -- The cell is due when it has room for the first lane of the line, unless that is being tried.
     local first = ticket_of(g, (first_of(g, cell)))
     if first.tried then return end
     local units = first.places[cell].units

@@ -201,6 +201,12 @@ async function rates(bench: Bench): Promise<Row> {
   const queue = await pausedQueue(bench, 'groups-rate', shape)
   for (const tenant of tenants) await addNamed(queue, tenant, 5 * (seconds + 3))
   const left = await departuresOf(bench, queue, 4, tenants.length * 5 * seconds)
+  const setup = `rate of each of 100 groups of 5/s under backlog, at a queue of 1000/s, 4 workers, over ${seconds} s`
+  return ratesRow(setup, left, tenants, intervalUs)
+}
+
+/** How near each of these tenants came to its rate, and how much too close two jobs of one are. */
+export function ratesRow(setup: string, left: readonly Left[], tenants: readonly string[], intervalUs: number): Row {
   const found = tenants.map((tenant) => {
     const slots = left.filter((one) => one.tenant === tenant).map(({ slotUs }) => slotUs)
     const gaps = slots.slice(1).map((slot, i) => slot - (slots[i] as number))
@@ -210,7 +216,7 @@ async function rates(bench: Bench): Promise<Row> {
   const [low, high] = [Math.min(...reached), Math.max(...reached)]
   const excess = Math.max(0, ...found.map((one) => one.excess))
   return {
-    setup: `rate of each of 100 groups of 5/s under backlog, at a queue of 1000/s, 4 workers, over ${seconds} s`,
+    setup,
     asked: '0.998 to 1.001, excess 0',
     reached: `${low.toFixed(4)} to ${high.toFixed(4)}, closest two jobs ${(excess / 1000).toFixed(3)} ms too close`,
     ok: low >= 0.998 && high <= 1.001 && excess <= 0,

@@ -1,12 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { JobsOptions, Queue } from 'bullmq'
 import type { Shape } from 'sluice'
-import { departuresOf, pausedQueue } from './groups.ts'
+import { departuresOf, pausedQueue, ratesRow } from './groups.ts'
 import { atMost, compared, rounds } from './harness/compare.ts'
 import { ALONE, type Bench, type Figure, type Row } from './harness/figure.ts'
 import { addJobs, OPEN_GROUPS } from './harness/queues.ts'
 import { costOf } from './harness/redis.ts'
-import { sum } from './harness/statistics.ts'
 import { drainOnce, Team } from './harness/workers.ts'
 
 type Limits = NonNullable<Shape['limits']>
@@ -114,21 +113,9 @@ async function rates(bench: Bench): Promise<Row> {
   const queue = await pausedQueue(bench, 'keys-rate', { rate: '1000/s', limits, audit: 20_000 })
   await addOf(queue, count * 5 * (seconds + 3), (i) => ({ model: `m${i % count}`, host: `h${i % 3}` }))
   const left = await departuresOf(bench, queue, 4, count * 5 * seconds)
-  const found = Array.from({ length: count }, (_, key) => {
-    const slots = left.filter(({ tenant }) => tenant === `m${key}`).map(({ slotUs }) => slotUs)
-    const gaps = slots.slice(1).map((slot, i) => slot - (slots[i] as number))
-    return { rate: (gaps.length * intervalUs) / sum(gaps), excess: intervalUs - Math.min(...gaps) }
-  })
-  const reached = found.map(({ rate }) => rate)
-  const [low, high] = [Math.min(...reached), Math.max(...reached)]
-  const excess = Math.max(0, ...found.map((one) => one.excess))
-  return {
-    setup: `rate of each of 100 keys of 5/s, three limits a job, at a queue of 1000/s, 4 workers, over ${seconds} s`,
-    asked: '0.998 to 1.001, excess 0',
-    reached: `${low.toFixed(4)} to ${high.toFixed(4)}, closest two jobs ${(excess / 1000).toFixed(3)} ms too close`,
-    ok: low >= 0.998 && high <= 1.001 && excess <= 0,
-    values: { reached, excess },
-  }
+  const setup = `rate of each of 100 keys of 5/s, three limits a job, at a queue of 1000/s, 4 workers, over ${seconds} s`
+  const names = Array.from({ length: count }, (_, key) => `m${key}`)
+  return ratesRow(setup, left, names, intervalUs)
 }
 
 /** What workers ask of Redis while all lanes wait for long. */

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { DelayedError, type Job, UnrecoverableError, WaitingChildrenError, WaitingError, Worker } from 'bullmq'
 import { expect, test } from 'vitest'
 import type { Exchange } from '../../src/departure/exchange.ts'
@@ -54,6 +53,13 @@ test.each([
   },
 )
 
+/** Waits until the job waits again, for so long at most: what went on looking would do so during the next files. */
+const untilBack = (queue: ShapedQueue, id: string, atMostMs: number): Promise<void> =>
+  expect
+    .poll(() => client.lpos(queue.toKey('wait'), id), { interval: 5, timeout: atMostMs })
+    .not.toBe(null)
+    .catch(() => {})
+
 test('a job that goes back by RateLimitError stays ahead of those that its worker held, whenever that learns of the pause', async () => {
   const queue = shop.queue({ rate: '20/s', horizonMs: 300, maxLatenessMs: 60_000 })
   await queue.waitUntilReady()
@@ -62,7 +68,7 @@ test('a job that goes back by RateLimitError stays ahead of those that its worke
     queue,
     async ({ id, name }: Job) => {
       if (name !== 'job1' || isBack) return
-      isBack = expect.poll(() => client.lpos(queue.toKey('wait'), id as string)).not.toBe(null)
+      isBack = untilBack(queue, id as string, 200)
       await queue.rateLimit(600)
       throw Worker.RateLimitError()
     },
@@ -72,7 +78,7 @@ test('a job that goes back by RateLimitError stays ahead of those that its worke
   const exchange = worker.getBackend().exchange as Exchange
   const ask = exchange.ask.bind(exchange)
   exchange.ask = async (request) => {
-    await Promise.race([isBack, isBack && sleep(200)])
+    await isBack
     return ask(request)
   }
   const [departed, completed] = [departuresOf(worker), eventsOf('completed', worker)]
@@ -99,7 +105,7 @@ async function limitedWhileAsking(onTheWayMs: number, options: object = {}) {
       await queue.addBulk(jobs(4).slice(1))
       await granted.opened
       await queue.rateLimit(900)
-      isBack = expect.poll(() => client.lpos(queue.toKey('wait'), id as string), { interval: 5 }).not.toBe(null)
+      isBack = untilBack(queue, id as string, onTheWayMs)
       limited.open()
       throw Worker.RateLimitError()
     },
@@ -112,7 +118,7 @@ async function limitedWhileAsking(onTheWayMs: number, options: object = {}) {
     if (begun && !isBack && reply.grants.length > 0) {
       granted.open()
       await limited.opened
-      await Promise.race([isBack, sleep(onTheWayMs)])
+      await isBack
     }
     return reply
   }

@@ -51,6 +51,7 @@ function ends.run(at, fetch, redis)
   local argv, keys, args = exchanged.argv, exchanged.keys, exchanged.args
   local kind = end_kind(argv[at + 5])
   if kind.delayed then return ends.postpone(at, fetch, redis) end
+  call_state.ended[argv[at]] = kind.target ~= 'failed' or argv[at + 2]
   keys[11], keys[12] = exchanged.base .. kind.target, exchanged.base .. argv[at]
   keys[13] = exchanged.base .. 'metrics:' .. kind.target
   args[1], args[2], args[3], args[4], args[5] = argv[at], argv[at + 1], kind.field, argv[at + 2], kind.target

@@ -40,7 +40,9 @@ local function ageing_open(base, shape, now)
   -- A waiting job with its key, the least of which leaves first.
   local function entry(id, score)
     local priority = math.floor(tonumber(score) / BAND)
-    return { id = id, score = score, priority = priority, from = 'prioritized', key = since(id) + priority * step }
+    -- Of a group in strict order (groups/strict), one goes before all others.
+    local key = priority < 0 and -math.huge or since(id) + priority * step
+    return { id = id, score = score, priority = priority, from = 'prioritized', key = key }
   end
 
   local function at_rank(set, rank)
@@ -163,7 +165,7 @@ local function ageing_open(base, shape, now)
       if two[1] and ageing.keeps then since(two[1]) end
       return two
     end
-    local line = { set = set, from = 0 }
+    local line = { set = set, from = -BAND }
     if #firsts(line) == 1 then return two end
     local jobs = ordered(line)
     local best, second = jobs(1), jobs(2)

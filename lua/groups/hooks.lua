@@ -17,19 +17,19 @@ end
 -- delete them: in a queue with groups, the jobs enter and leave their lines, and their places become free; where jobs age,
 -- since when they wait is recorded. Second, a function for the end of the script, which stores what has changed, and wakes
 -- a worker where the next job is another one. Other queues pay one command.
--- known: base -> {whether the queue has groups, whether its jobs age, whether its groups have lanes; opened: its groups if
+-- known: base -> {whether the queue has groups, whether its jobs age, whether its groups have lanes, or strict order; opened: its groups if
 -- they are: then the caller stores them}, of queues whose shape was read
 function group_hooks.redis(redis, known)
   local call, opened = redis.call, {}
   known = known or {}
   -- What the commands of a queue go to.
   local function target_of(base)
-    local of = known[base] or call('HMGET', base .. 'meta:shape', 'groups', 'priorityAgeingMs', 'lanes')
+    local of = known[base] or call('HMGET', base .. 'meta:shape', 'groups', 'priorityAgeingMs', 'lanes', 'wholeGroups')
     known[base] = of
     if of.target then return of.target end
     local g, target = of.opened, redis
     if of[1] and not g then
-      g = queue_groups.bare(base, of[3] and shapes.read(base .. 'meta:shape'))
+      g = queue_groups.bare(base, (of[3] or of[4]) and shapes.read(base .. 'meta:shape'))
       opened[#opened + 1] = g
     end
     if g then target = hooked_redis(redis, g:handle_deletions({}, redis)) end
@@ -83,8 +83,8 @@ end
 -- Returns what group_hooks.redis knows of the queue: since when the job waits does not change.
 function group_hooks.priority(argv)
   local priority, base, id = argv[1], argv[2], argv[3]
-  local f = redis.call('HMGET', base .. 'meta:shape', 'groups', 'lanes')
-  local known = { [base] = { f[1], false, f[2] } }
+  local f = redis.call('HMGET', base .. 'meta:shape', 'groups', 'lanes', 'wholeGroups')
+  local known = { [base] = { f[1], false, f[2], f[3] } }
   if not known[base][1] or not queue_groups.of_job(base, id) then return known end
   local options = cjson.decode(redis.call('HGET', base .. id, 'opts'))
   options.group.priority = tonumber(priority)

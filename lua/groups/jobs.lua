@@ -1,6 +1,7 @@
 local ageing_open = use 'gate/ageing-open'
 local group_later = use 'groups/later'
 local as_text = use 'redis/as-text'
+local call_state = use 'redis/call-state'
 local redis_now = use 'redis/redis-now'
 
 -- The lines in which jobs of groups wait (groups/queue-groups): how they come in and leave, by our scripts and by others,
@@ -17,7 +18,7 @@ local function group_jobs(groups)
     local line, all, score = g.lines[group], g.gathered, as_text.us(number)
     local n = #all
     all[n + 1], all[n + 2] = score, id
-    if priority > 0 then score = as_text.us(priority * groups.BAND + number) end
+    if priority ~= 0 then score = as_text.us(priority * groups.BAND + number) end
     if lane then
       local jobs = g.lane_lines[lane] or { group = group }
       g.lane_lines[lane] = jobs
@@ -164,6 +165,7 @@ local function group_jobs(groups)
   -- without lanes
   function groups.insert(g, group, id, priority, number, first, lane)
     priority = priority or 0
+    if g.strict then priority, first = groups.strict_place(g, group, id, priority, first) end
     if g.gathered and first then
       -- It goes before those that are not stored yet, too.
       groups.store_gathered(g)
@@ -247,7 +249,7 @@ local function group_jobs(groups)
 
   -- Where the jobs of a group wait, as gate/ageing-open has it.
   function groups.line(g, group)
-    if g.lanes or group ~= '' then return { set = g.base .. 'meta:group:jobs:' .. group, from = 0 } end
+    if g.lanes or group ~= '' then return { set = g.base .. 'meta:group:jobs:' .. group, from = groups.FIRST_BAND } end
     return groups.plain_line(g)
   end
 
@@ -476,6 +478,7 @@ local function group_jobs(groups)
       if not part then return del(command, key) end
       if string.sub(part, 1, #key + 1) == key .. ':' and string.sub(key, 1, #base) == base then
         local id = string.sub(key, #base + 1)
+        call_state.ended[id] = call_state.ended[id] or true
         groups.left(g, id)
         local group, _, lane = groups.place_of(g, id)
         if group then

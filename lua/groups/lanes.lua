@@ -47,6 +47,11 @@ local function group_lanes(groups)
     return table.concat(parts)
   end
 
+  -- A group in strict order is one lane.
+  local function own_lane(g, group, keys, costs)
+    return groups.is_strict(g, group) and netstring(group) or lane_of(group, keys, costs, g.lanes[1])
+  end
+
   function groups.group_of_lane(lane)
     local length = string.match(lane, '^%d+')
     return string.sub(lane, #length + 2, #length + 1 + length)
@@ -68,7 +73,7 @@ local function group_lanes(groups)
     local group, priority = groups.named(job[1])
     if not group then priority = tonumber(job[2]) end
     local _, costs, _, keys = job_options.cost(job[1])
-    return group or '', priority, lane_of(group or '', keys, costs, g.lanes[1]), keys
+    return group or '', priority, own_lane(g, group or '', keys, costs), keys
   end
 
   -- How many lanes of a group besides this one no limit holds.
@@ -105,7 +110,7 @@ local function group_lanes(groups)
   -- scripts get them; first: whether it goes before the others of its lane
   function groups.place_of_new(g, group, priority, options, first)
     local cost, costs, _, keys = job_options.cost(cjson.encode(cmsgpack.unpack(options)))
-    local lane = lane_of(group, keys, costs, g.lanes[1])
+    local lane = own_lane(g, group, keys, costs)
     local last = '(' .. as_text.us((priority + 1) * groups.BAND)
     local n = first and 0 or redis.call('ZCOUNT', lane_jobs(g, lane), '-inf', last)
     local place = {
@@ -126,13 +131,13 @@ local function group_lanes(groups)
   -- The jobs of a lane in their order, as group_schedule.jobs has those of a group.
   function groups.lane_order(g, lane)
     local key = lane_jobs(g, lane)
-    if g.ageing then return redis.call('ZCARD', key), g.ageing.order({ set = key, from = 0 }) end
+    if g.ageing then return redis.call('ZCARD', key), g.ageing.order({ set = key, from = groups.FIRST_BAND }) end
     return redis.call('ZCARD', key), function(n) return redis.call('ZRANGE', key, n - 1, n - 1)[1] end
   end
 
   -- The rank of a lane by its first job. number: of the turn
   local function rank_of(g, lane, score, number)
-    if g.ageing then return g.ageing.first({ set = lane_jobs(g, lane), from = 0 }).key end
+    if g.ageing then return g.ageing.first({ set = lane_jobs(g, lane), from = groups.FIRST_BAND }).key end
     return math.floor(tonumber(score) / groups.BAND) * groups.BAND + number % groups.BAND
   end
 
@@ -145,7 +150,9 @@ local function group_lanes(groups)
   local function first_changed(g, group, lane, score)
     local before = g.lined and groups.rank_held(g, lane) or redis.call('ZSCORE', lanes_of(g, group), lane) or score
     local rank = rank_of(g, lane, score, tonumber(before))
-    if g.lined and groups.try_again(g, lane, rank) then return false end
+    -- In a lane of jobs with different keys, the next one may wait for something else.
+    if g.lined and groups.is_strict(g, group) then groups.leave_line(g, lane)
+    elseif g.lined and groups.try_again(g, lane, rank) then return false end
     line_up(g, group, lane, rank)
     return true
   end
@@ -165,12 +172,13 @@ local function group_lanes(groups)
   -- The lane of a waiting job, which may have come under other limits; nil if it is in none. Takes it out of there.
   local function take_out(g, group, lane, id)
     if lane and redis.call('ZREM', lane_jobs(g, lane), id) == 1 then return lane end
-    if lane and not g.lanes[2] then return nil end
+    if lane and not (g.lanes[2] or g.strict) then return nil end
     local _, costs, _, keys = job_options.cost(redis.call('HGET', g.base .. id, 'opts'))
     for _, by in ipairs(g.lanes) do
       lane = lane_of(group, keys, costs, by)
       if redis.call('ZREM', lane_jobs(g, lane), id) == 1 then return lane end
     end
+    if g.strict and redis.call('ZREM', lane_jobs(g, netstring(group)), id) == 1 then return netstring(group) end
   end
 
   -- A waiting job was removed from its lane. lane: nil if it is not known
@@ -246,7 +254,9 @@ local function group_lanes(groups)
     pick.cost, pick.deferred, pick.costs, pick.deadline = cost, deferred, costs, deadline
     local runs = groups.runs(g, deferred, deadline)
     local paced = runs and g.enforced
-    if paced and full then return groups.hold_back(g, group, tag, 'full', as_text.us(g.now)) end
+    if full and s.is_strict then full = not groups.goes_on(g, group, pick.id) end
+    if full and (runs or s.is_strict) then return groups.hold_back(g, group, tag, 'full', as_text.us(g.now)) end
+    pick.is_strict = s.is_strict
     pick.bucket = paced and groups.bucket(g, group, s) or nil
     pick.hold = runs and s.limited or nil
     pick.slot = math.max(pick.bucket and groups.slot(g, pick.bucket, cost) or 0, pick.hold or 0)
@@ -280,7 +290,7 @@ local function group_lanes(groups)
   function groups.lane_head(g, group)
     local lane = groups.first_lane(g, group)
     if not lane then return nil end
-    if g.ageing then return (g.ageing.first({ set = lane_jobs(g, lane), from = 0 }) or {}).id end
+    if g.ageing then return (g.ageing.first({ set = lane_jobs(g, lane), from = groups.FIRST_BAND }) or {}).id end
     return redis.call('ZRANGE', lane_jobs(g, lane), 0, 0)[1]
   end
 

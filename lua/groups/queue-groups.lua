@@ -4,6 +4,7 @@ local group_lanes = use 'groups/lanes'
 local group_lines = use 'groups/lines'
 local group_rules = use 'groups/rules'
 local group_running = use 'groups/running'
+local group_strict = use 'groups/strict'
 local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
 local call_state = use 'redis/call-state'
@@ -36,9 +37,10 @@ local job_options = use 'shape/job-options'
 --                              of its jobs that run)
 --   meta:groups:ends           group -> when something that was set for it for a time ends next, µs
 --   meta:groups:changed        group -> when something that was set for it ended, µs; for an hour
---   meta:groups:held           hash, running job -> group
+--   meta:groups:held           hash, running job -> group; in strict order (groups/strict) also jobs that will run again
 --   meta:groups:later          jobs that hold places, but are in no line (groups/later)
---   meta:group:jobs:<group>    sorted set of its waiting jobs: priority * 2^32 + the number of the job
+--   meta:group:jobs:<group>    sorted set of its waiting jobs: priority * 2^32 + the number of the job; -1 is the priority of
+--                              those that go first in strict order
 --   meta:group:held:<group>    set of its running jobs
 --   meta:group:bucket:<group>  its bucket: origin (µs), tat (since then), interval, burst, and `back` when it was
 --                              stored; the last slot is the origin. It expires when the bucket is empty
@@ -80,7 +82,7 @@ function groups.open(base, shape, now)
     given = cjson.decode(shape.groups), changed_at = shape.groups_at, enforced = shape.mode == 'enforce', known = {},
     applied_at = f[4], back = tonumber(f[6]) or 0, filled = tonumber(f[7]) or 0, seq = tonumber(f[8]) or groups.FIRST,
     plain_held = f[9], sorted = 0, occupied = {}, moved = {}, begun = {}, ended = {}, kept_ms = {}, most = 1, released = {},
-    together = true, ageing = ageing_open(base, shape, now),
+    together = true, strict = shape.whole_groups, ageing = ageing_open(base, shape, now),
   }, { __index = groups })
   g.defaults = groups.fields(g.given)
   groups.note_hints(g, f, 9)
@@ -159,8 +161,9 @@ function groups.may_wait(g)
   return false
 end
 
--- For scripts that only note the end of a job.
+-- For scripts that only note the end of a job. shape: of a queue with lanes, or groups in strict order
 function groups.bare(base, shape)
+  if shape and shape.whole_groups then return groups.open(base, shape, redis_now()) end
   local g = setmetatable({ base = base, occupied = {}, moved = {}, begun = {}, ended = {} }, { __index = groups })
   groups.open_lanes(g, shape)
   if g.lanes then g.ageing = ageing_open(base, shape, redis_now()) end
@@ -443,12 +446,12 @@ function groups.try(g, group, tag, by)
   local s = groups.settings(g, group)
   if s.paused then return groups.hold_as_set(g, group, tag, s) end
   local full, most, number = false, s.concurrency, heads[2]
-  if most and g.enforced then full = groups.is_full(g, group, most) end
+  if most and g.enforced then full = groups.is_full(g, group, most) and not (s.is_strict and groups.goes_on(g, group, id)) end
   -- Nine digits have no priority in them.
   if #number > 9 then number = as_text.us(tonumber(number) % groups.BAND) end
   local pick = {
     group = group, id = id, number = number, from = 'group', tag = tag, slot = 0, weight = s.weight,
-    following = heads[3], jobs = jobs,
+    following = heads[3], jobs = jobs, is_strict = s.is_strict,
   }
   if g.trusts and not g.limits and not full and not s.limited then
     pick.bucket = groups.bucket(g, group, s)
@@ -458,7 +461,7 @@ function groups.try(g, group, tag, by)
   pick.cost, pick.deferred, pick.costs, pick.deadline = job_options.cost_of_job(g.base .. id)
   local runs = groups.runs(g, pick.deferred, pick.deadline)
   local paced = runs and g.enforced
-  if paced and full then return groups.hold_back(g, group, tag, 'full', as_text.us(g.now)) end
+  if full and (runs or s.is_strict) then return groups.hold_back(g, group, tag, 'full', as_text.us(g.now)) end
   pick.bucket = paced and (pick.bucket or groups.bucket(g, group, s)) or nil
   if pick.bucket then pick.slot = groups.slot(g, pick.bucket, pick.cost) end
   -- As a pause of the queue, in every mode.
@@ -605,7 +608,7 @@ function groups.served(g, pick, slot, cost, runs)
     return
   end
   redis.call('ZREM', pick.jobs, pick.id)
-  if runs and g.tracked and group ~= '' then groups.hold(g, group, pick.id) end
+  if (runs or pick.is_strict) and g.tracked and group ~= '' then groups.hold(g, group, pick.id) end
   local b, following = pick.bucket, pick.following
   if runs and b then
     bucket.charge(b, cost, slot - b.origin)
@@ -626,5 +629,6 @@ group_lanes(groups)
 group_lines(groups)
 group_rules(groups)
 group_running(groups)
+group_strict(groups)
 
 return groups

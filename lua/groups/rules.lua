@@ -7,8 +7,10 @@ local shapes = use 'shape/shapes'
 local function group_rules(groups)
   function groups.fields(given)
     return {
-      interval = given.rate and shapes.interval(given.rate), burst = given.burst or 1, concurrency = given.concurrency,
-      capacity = given.capacity, has_rate = given.rate ~= nil, share = given.share, weight = given.weight or 1, ungrouped = given.ungrouped,
+      interval = given.rate and shapes.interval(given.rate), burst = given.burst or 1,
+      is_strict = given.order == 'strict', concurrency = given.order == 'strict' and 1 or given.concurrency,
+      capacity = given.capacity, has_rate = given.rate ~= nil, share = given.share, weight = given.weight or 1,
+      ungrouped = given.ungrouped, on_failed = given.onFailed,
     }
   end
 

@@ -1,4 +1,5 @@
 local as_text = use 'redis/as-text'
+local call_state = use 'redis/call-state'
 
 -- The running jobs of each group (groups/queue-groups), as far as they are recorded, and whether as many run as may. Adds
 -- these verbs to the table of groups/queue-groups.
@@ -10,11 +11,11 @@ local function group_running(groups)
     g.none_full = not group
     if not group then groups.note_unused(g, 'full') end
     if not group or tonumber(first[2]) > g.now - groups.VERIFY_US then return end
-    for _, id in ipairs(redis.call('SMEMBERS', g.base .. 'meta:group:held:' .. group)) do
-      local has_lock = redis.call('EXISTS', g.base .. id .. ':lock') == 1
-      if not has_lock and not redis.call('LPOS', g.base .. 'active', id) then groups.unhold(g, group, id) end
-    end
     local s = groups.settings(g, group)
+    for _, id in ipairs(redis.call('SMEMBERS', g.base .. 'meta:group:held:' .. group)) do
+      local runs = redis.call('EXISTS', g.base .. id .. ':lock') == 1 or redis.call('LPOS', g.base .. 'active', id)
+      if not runs and not (s.is_strict and groups.comes_again(g, id)) then groups.unhold(g, group, id) end
+    end
     if not s.concurrency or redis.call('SCARD', g.base .. 'meta:group:held:' .. group) < s.concurrency then
       groups.release(g, group, 'full')
     else
@@ -65,14 +66,19 @@ local function group_running(groups)
     groups.read_each(ids, running, function(id, group) g.group_of[id] = group end)
   end
 
-  -- A job no longer runs: its group may have a place now. Returns whether a group became ready.
+  -- A job no longer runs: its group may have a place now, unless that is in strict order, and the job comes again. Returns
+  -- whether a group became ready.
   function groups.left(g, id)
     if g.tracked == false then return false end
     local group = g.group_of and g.group_of[id]
     if group == nil then group = redis.call('HGET', g.base .. 'meta:groups:held', id) end
     if not group then return false end
+    local ended, is_strict = call_state.ended[id], groups.is_strict(g, group)
+    if is_strict and not ended then return false end
     groups.unhold(g, group, id)
-    return groups.release(g, group, 'full')
+    local is_ready = groups.release(g, group, 'full')
+    if is_strict and ended ~= true then groups.hold_failed(g, group, id, ended) end
+    return is_ready
   end
 end
 

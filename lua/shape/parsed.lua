@@ -7,7 +7,7 @@ local FIELDS = {
   'born', 'rev', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'mode', 'onStateLoss', 'expires', 'pausedUntil',
   'concurrency', 'horizonMs', 'changedAt', 'limits', 'ownConcurrency', 'maxWaitMs', 'reservedPlaces', 'overflow',
   'overflowTo', 'audit', 'groups', 'groupsAt', 'priorityAgeingMs', 'rulesAt', 'probe', 'metered',
-  'lanes',
+  'lanes', 'wholeGroups',
 }
 
 -- As in src/shape/shape.ts.
@@ -40,6 +40,11 @@ function parsed.lanes_of(limits)
   return { {}, {} }, false
 end
 
+-- Whether groups (JSON, as in src/shape/groups.ts) have strict order, unless another one is set for a group.
+function parsed.is_strict(groups)
+  return groups and string.find(groups, '"order":"strict"', 1, true) ~= nil
+end
+
 local function parse(f)
   -- Limits with `by` come last. Without groups, all jobs are one.
   local limits, keyed_limits = f[14], nil
@@ -59,6 +64,8 @@ local function parse(f)
   }
   -- Once a queue has had lanes (groups/lanes), it keeps them.
   shape.lanes = f[27] and cjson.decode(f[27]) or nil
+  -- The same where ends of jobs need all that applies to their groups (groups/strict).
+  shape.whole_groups = f[28] and true or false
   -- For adds: whether a plain job need only fit, in the queue and in its group, and into how many places; the reserved sum
   -- comes first.
   shape.fits = shape.mode == 'enforce' and not (shape.expires or shape.max_wait_ms or shape.ageing_ms)

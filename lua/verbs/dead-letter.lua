@@ -26,6 +26,7 @@ local move_to_finished = use 'bullmq/moveToFinished'
 local finished = use 'ends/finished'
 local without_fetch = use 'ends/without-fetch'
 local group_hooks = use 'groups/hooks'
+local call_state = use 'redis/call-state'
 
 local base, id = string.sub(KEYS[1], 1, -11), ARGV[1]
 
@@ -35,6 +36,7 @@ local owned = (token == '0' or redis.call('GET', base .. id .. ':lock') == token
 -- The step that may fail comes first: a job that did not end is fetched again, but one without its letter would be lost.
 local failure = owned and new_job.add_whole(add_standard_job, redis, string.sub(KEYS[2], 1, -5), { ARGV[10], ARGV[11], ARGV[12] })
 if failure then return failure end
+call_state.ended[id] = ARGV[4]
 local reply = group_hooks.run(move_to_finished, without_fetch.quiet(base), move_to_finished.keys(base, id, 'failed'), {
   id, ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9],
 })

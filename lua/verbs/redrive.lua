@@ -50,7 +50,7 @@ if shape then
   local refusal = admission.refusal_of_queue(base, shape, now, { again, groups = groups })
   if refusal then return answer(refusal[1], refusal[2], '') end
 end
-local known = { [base] = shape and { shape.groups, shape.ageing_ms, shape.lanes } or {} }
+local known = { [base] = shape and { shape.groups, shape.ageing_ms, shape.lanes, shape.whole_groups } or {} }
 local hooked, store_groups = group_hooks.redis(redis, known)
 local failure = new_job.add_whole(new_job.script(ARGV[2]), hooked, base, { ARGV[3], ARGV[4], ARGV[5] })
 store_groups()

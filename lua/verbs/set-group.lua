@@ -17,6 +17,7 @@ local wake = use 'gate/wake'
 local queue_groups = use 'groups/queue-groups'
 local group_settings = use 'groups/settings'
 local history = use 'reports/history'
+local parsed = use 'shape/parsed'
 local shapes = use 'shape/shapes'
 
 local group, base, now, shape = ARGV[1], shapes.here(KEYS[1])
@@ -27,6 +28,11 @@ local until_ms = ARGV[5] ~= '' and math.floor(now / 1000) + math.ceil(tonumber(A
 local noted = cjson.decode(ARGV[2])
 noted.group = group
 noted = cjson.encode(noted)
+if parsed.is_strict(ARGV[2]) and not shape.whole_groups then
+  redis.call('HSET', KEYS[1], 'wholeGroups', 1)
+  shapes.revise(KEYS[1], 0)
+  g.strict = true
+end
 local fields
 if history.made(base, ARGV[8], 'group', ARGV[3], ARGV[4], noted, ARGV[5]) then
   fields = group_settings.stored(g, group).fields

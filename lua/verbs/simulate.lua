@@ -30,6 +30,7 @@ local queue_groups = use 'groups/queue-groups'
 local queue_limits = use 'limits/queue-limits'
 local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
+local call_state = use 'redis/call-state'
 local run_id = use 'redis/run-id'
 local shapes = use 'shape/shapes'
 local virtual = use 'simulate/virtual'
@@ -56,7 +57,11 @@ local function begin()
     redis.call('HSET', base .. 'meta:groups:settings', group, text)
     -- As lua/verbs/set-group.lua does.
     local fields = cjson.decode(text).fields
-    if fields.concurrency then redis.call('HSET', base .. 'meta:groups', 'tracked', 1) end
+    if fields.concurrency or fields.order then redis.call('HSET', base .. 'meta:groups', 'tracked', 1) end
+    if fields.order then
+      redis.call('HSET', key, 'wholeGroups', 1)
+      shapes.revise(key, 0)
+    end
     for _, entry in pairs(fields) do
       if entry['until'] then redis.call('ZADD', base .. 'meta:groups:ends', 'LT', as_text.us(entry['until'] * 1000), group) end
     end
@@ -97,7 +102,7 @@ function tenants.keys(keys)
 end
 
 tenants.hold_places = tenants.used
-  and (cjson.decode(shape.groups).concurrency ~= nil or redis.call('HGET', base .. 'meta:groups', 'tracked') == '1')
+  and (queue_groups.fields(cjson.decode(shape.groups)).concurrency ~= nil or redis.call('HGET', base .. 'meta:groups', 'tracked') == '1')
 local keeps_locks = lends_places or tenants.hold_places
 local counts_places = places < math.huge or keeps_locks
 
@@ -208,6 +213,7 @@ function events.finish(now)
   local id = table.remove(s.running, 1)
   if keeps_locks then redis.call('DEL', base .. id .. ':lock') end
   local g = tenants.hold_places and queue_groups.bare(base, shape)
+  call_state.ended[id] = true
   local freed = g and g:left(id)
   if g then g:save() end
   if s.blocked or freed or (lends_places and s.waiting > 0) then fetch_jobs(now) end

@@ -12,6 +12,10 @@ const MOST = 20
  */
 export interface GroupHolder {
   readonly jobId: string
+  /** In strict order, a job holds its group until it has ended for good, also while it does not run. */
+  readonly state: 'running' | 'delayed' | 'waiting-children' | 'waiting'
+  /** When it is due, if it is delayed. */
+  readonly dueAt: Date | undefined
   /** When its lock ends, if it is not renewed; undefined if it has ended. */
   readonly lockEndsAt: Date | undefined
   /** Its worker, as far as that is known: `name` is BullMQ's option, `id` that of the worker in the list of workers. */
@@ -45,15 +49,22 @@ export async function groupHolders(
     token: second.add<string | null>('get', `${base}${id}:lock`),
     lastsMs: second.add<number>('pttl', `${base}${id}:lock`),
     name: second.add<string | null>('hget', base + id, 'pb'),
+    delayed: second.add<string | null>('zscore', `${base}delayed`, id),
+    isParent: second.add<string | null>('zscore', `${base}waiting-children`, id),
+    isWaiting: second.add<string | null>('zscore', `${base}prioritized`, id),
   }))
   const rows = second.add<Readonly<Record<string, string>>>('hgetall', `${base}meta:workers`)
   await second.run()
-  const holders = locks.map(({ id, token, lastsMs, name }) => {
+  const holders = locks.map(({ id, token, lastsMs, name, delayed, isParent, isWaiting }) => {
     const worker = workerOfLock(token())
     const row = readRow(worker === undefined ? undefined : rows()[worker])
     const seenMs = row?.seen
+    const due = delayed()
     return {
       jobId: id,
+      state: stateOf({ delayed: due, 'waiting-children': isParent(), waiting: isWaiting() }),
+      // BullMQ's score is the time in ms * 4096 and a counter.
+      dueAt: due === null ? undefined : new Date(Math.floor(Number(due) / 4096)),
       lockEndsAt: lastsMs() > 0 ? new Date(nowMs + lastsMs()) : undefined,
       worker: {
         id: worker,
@@ -66,6 +77,13 @@ export async function groupHolders(
     }
   })
   return holders.sort((one, other) => Number(other.isSilent) - Number(one.isSilent))
+}
+
+function stateOf(
+  scores: Readonly<Record<Exclude<GroupHolder['state'], 'running'>, string | null>>,
+): GroupHolder['state'] {
+  const states = ['delayed', 'waiting-children', 'waiting'] as const
+  return states.find((state) => scores[state] !== null) ?? 'running'
 }
 
 interface Row {

@@ -88,7 +88,9 @@ function byGroup({ group, place, lane }: WaitingJob): Bound | undefined {
   const { id, status, until, inForce } = place
   const isPaused = status === 'paused'
   if (status === 'maxed' || (isPaused && !until)) {
-    const why = isPaused ? 'is paused without an end' : 'runs as many jobs as it may'
+    const isStrict = inForce.order === 'strict'
+    const full = isStrict ? 'waits until the job that started last has ended for good' : 'runs as many jobs as it may'
+    const why = isPaused ? 'is paused without an end' : full
     return { atMs: Number.POSITIVE_INFINITY, because: `Group "${id}" ${why}.` }
   }
   const held = isPaused ? 'is paused until then' : `lets its jobs leave at ${inForce.rate ?? 'any rate'}`

@@ -216,6 +216,7 @@ function fieldsInForce(defaults: GroupFields, overrides: GroupState['overrides']
   ]
   return {
     ...values,
+    ...(values.order === 'strict' && { concurrency: 1 }),
     ...(slowed !== undefined && isSlower(slowed, values.rate) && { rate: slowed }),
     ...(crowded !== undefined && { concurrency: Math.min(crowded, values.concurrency ?? crowded) }),
   }

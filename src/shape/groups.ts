@@ -22,6 +22,16 @@ export interface GroupFields {
    * 1000. Default 1.
    */
   readonly weight?: number
+  /**
+   * `'strict'`: jobs of the group run one at a time, and none starts before the last one has ended for good: not while that
+   * is delayed for a retry, waits for its children or was stalled. Default: a retry lets others go before it.
+   */
+  readonly order?: 'strict'
+  /**
+   * What a job that fails for good does to its group in strict order: `'next'` lets the next one go, `'hold'` pauses the group
+   * until the job is retried or redriven, or `resumeGroup`. Default 'next'.
+   */
+  readonly onFailed?: 'next' | 'hold'
 }
 
 /** How much of a queue one group may hold: a dynamic threshold (Choudhury and Hahne 1998), as in shared switch buffers. */
@@ -68,6 +78,8 @@ const FIELD_CHECKS: { readonly [F in Exclude<keyof GroupFields, 'rate'>]: FieldC
     expected: `a number from ${1 / MAX_WEIGHT} to ${MAX_WEIGHT}`,
     ok: (value) => isWithin(value, MAX_WEIGHT),
   },
+  order: oneOf('strict'),
+  onFailed: oneOf('next', 'hold'),
 }
 
 const DEFAULT_CHECKS: Readonly<Record<string, FieldCheck>> = {
@@ -128,6 +140,11 @@ export function encodeGroups(value: unknown): string {
   const fields = encodeFields('shape.groups', value, DEFAULT_CHECKS)
   const unset = Object.keys(fields).find((field) => fields[field] === null)
   if (unset) throw new InvalidShapeError(`shape.groups.${unset} must not be null; leave it out`)
+  if (fields.order === 'strict' && fields.concurrency !== undefined && fields.concurrency !== 1) {
+    throw new InvalidShapeError(
+      `shape.groups.concurrency must be 1, or left out, with order 'strict'; got ${fields.concurrency}`,
+    )
+  }
   return JSON.stringify(fields)
 }
 

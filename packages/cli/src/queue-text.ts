@@ -79,7 +79,13 @@ export function holdText(hold: Hold): string {
 }
 
 /** What holds a place of a group, and when that ends if its worker has died. */
-export function holderText({ jobId, lockEndsAt, worker, isSilent }: GroupHolder, at: Date): string {
+export function holderText({ jobId, state, dueAt, lockEndsAt, worker, isSilent }: GroupHolder, at: Date): string {
+  if (state !== 'running') {
+    const until = dueAt ? ` until ${dueAt.toISOString()}` : ''
+    return plainText(
+      `job ${jobId}, which is ${state === 'waiting-children' ? 'waiting for its children' : state}${until}`,
+    )
+  }
   const { name, id, host, pid, seenAt } = worker
   const place = host === undefined ? '' : ` (${host}, process ${pid})`
   const silent = isSilent && seenAt ? `, silent for ${formatDuration(at.getTime() - seenAt.getTime())}` : ''

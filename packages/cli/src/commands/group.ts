@@ -60,6 +60,11 @@ function addSet(group: Command, run: Runner): void {
     .option('--concurrency <jobs>', 'its jobs that may run at once', number)
     .option('--capacity <jobs>', 'its jobs that may wait', number)
     .option('--weight <weight>', 'its share, relative to other groups', number)
+    .option('--order <order>', "'strict': one job at a time, and none before the last one has ended for good")
+    .option(
+      '--on-failed <what>',
+      "what a job that fails for good does in strict order: 'next' goes, or 'hold' the group",
+    )
     .addOption(durationOption('--for <duration>', 'how long it lasts (default: until it is cleared)'))
     .addHelpText(
       'after',

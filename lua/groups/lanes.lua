@@ -23,7 +23,7 @@ local function group_lanes(groups)
     if not (shape and shape.lanes) then return end
     local f = redis.call('HMGET', g.base .. 'meta:lanes', 'sorted', 'lined', 'unsorted')
     g.lanes, g.sorts_new, g.lined, g.unsorted = shape.lanes, f[1] and true or false, f[2] and true or false, f[3] and true or false
-    g.tries, g.lines_read, g.tickets = 0, {}, {}
+    g.tries, g.lines_read, g.tickets, g.lines_changed, g.tickets_changed = 0, {}, {}, {}, {}
   end
 
   local function netstring(text)
@@ -212,10 +212,10 @@ local function group_lanes(groups)
     groups.no_lane(g, group, tag)
   end
 
-  -- A lane is ready again, at its rank; and its group, if that waited for its lanes alone.
-  function groups.lane_ready(g, group, lane, rank)
+  -- A lane is ready again, at its rank; and its group, if that waited for its lanes alone (waits).
+  function groups.lane_ready(g, group, lane, rank, waits)
     redis.call('ZADD', lanes_of(g, group), rank, lane)
-    if groups.waits_for_lanes(g, group) then groups.release(g, group, 'limited') end
+    if waits then groups.release(g, group, 'limited') end
   end
 
   -- Whether a group has jobs, but no lane that is ready.
@@ -230,19 +230,22 @@ local function group_lanes(groups)
     local s = group == '' and NO_SETTINGS or groups.settings(g, group)
     if s.paused then return groups.hold_as_set(g, group, tag, s) end
     local full = s.concurrency and g.enforced and groups.is_full(g, group, s.concurrency)
+    local waits = false
     repeat
-      local lane, rank = groups.first_lane(g, group)
-      if not lane and not groups.sort_lanes(g, group) then return groups.no_lane(g, group, tag) end
+      local lane = groups.first_lane(g, group)
+      if not lane and not groups.sort_lanes(g, group) then return groups.no_lane(g, group, tag, waits) end
       g.tries = g.tries + 1
-      local pick = lane and groups.lane_pick(g, group, tag, lane, rank)
+      local pick = lane and groups.lane_pick(g, group, tag, lane)
       local found = pick and groups.try_lane(g, pick, s, full, by)
       if found ~= false and pick then return found end
+      waits = waits or found == false
     until g.tries >= groups.TRIES
   end
 
-  -- None of its lanes is ready.
-  function groups.no_lane(g, group, tag)
-    if redis.call('EXISTS', g.base .. 'meta:group:jobs:' .. group) == 0 then return groups.leave_ready(g, group, tag) end
+  -- None of its lanes is ready. waits: whether one is known to wait in a line
+  function groups.no_lane(g, group, tag, waits)
+    local has_jobs = waits or redis.call('EXISTS', g.base .. 'meta:group:jobs:' .. group) == 1
+    if not has_jobs then return groups.leave_ready(g, group, tag) end
     return groups.hold_back(g, group, tag, 'limited', '+inf')
   end
 
@@ -276,14 +279,16 @@ local function group_lanes(groups)
     for _, lane in ipairs(redis.call('ZRANGE', lanes_of(g, group), 0, groups.DUE - 1)) do groups.leave_line(g, lane) end
   end
 
+  -- A lane has to wait. Returns its rank, for when it is ready again.
   function groups.lane_held(g, group, lane)
+    local rank = redis.call('ZSCORE', lanes_of(g, group), lane)
     redis.call('ZREM', lanes_of(g, group), lane)
+    return rank
   end
 
-  -- The lane of a group whose turn it is, and its rank; nil if none is ready.
+  -- The lane of a group whose turn it is; nil if none is ready.
   function groups.first_lane(g, group)
-    local first = redis.call('ZRANGE', lanes_of(g, group), 0, 0, 'WITHSCORES')
-    return first[1], first[2]
+    return redis.call('ZRANGE', lanes_of(g, group), '0', '0')[1]
   end
 
   -- The first job of that lane; nil if there is none.
@@ -295,9 +300,9 @@ local function group_lanes(groups)
   end
 
   -- The first job of a lane and the one behind it, as a pick has them; nil if the lane has none.
-  function groups.lane_pick(g, group, tag, lane, rank)
+  function groups.lane_pick(g, group, tag, lane)
     local key = lane_jobs(g, lane)
-    local heads = g.ageing and g.ageing.first_two(key) or redis.call('ZRANGE', key, 0, 1, 'WITHSCORES')
+    local heads = g.ageing and g.ageing.first_two(key) or redis.call('ZRANGE', key, '0', '1', 'WITHSCORES')
     local id = heads[1]
     if not id then
       redis.call('ZREM', lanes_of(g, group), lane)
@@ -305,7 +310,7 @@ local function group_lanes(groups)
     end
     return {
       group = group, id = id, number = as_text.us(tonumber(heads[2]) % groups.BAND), from = 'group', tag = tag, slot = 0,
-      jobs = g.base .. 'meta:group:jobs:' .. group, lane = lane, rank = rank, following = heads[3], following_score = heads[4],
+      jobs = g.base .. 'meta:group:jobs:' .. group, lane = lane, following = heads[3], following_score = heads[4],
     }
   end
 

@@ -16,11 +16,12 @@ local function group_limits_of(base, shape, now)
 
   -- The value of a job under a limit: of several keys, each behind its length. Nil if it lacks one of them.
   local function value_of(l, group, keys)
+    if not l.by[2] then return l.by[1] == 'group' and group or keys and keys[l.by[1]] end
     local values = {}
     for i, name in ipairs(l.by) do
       values[i] = name == 'group' and group or keys and keys[name]
       if not values[i] then return nil end
-      if l.by[2] then values[i] = #values[i] .. ':' .. values[i] end
+      values[i] = #values[i] .. ':' .. values[i]
     end
     return table.concat(values)
   end
@@ -32,13 +33,13 @@ local function group_limits_of(base, shape, now)
     for _, l in ipairs(known) do
       local value = value_of(l, group, keys)
       if value then
-        local control = base .. 'meta:group:limit:' .. l.name
         -- Only a limiter of the same name, which could not know the groups, would set its switch.
-        if not l.control then limit_checks.prepare(l, control, now, true, false) end
-        local key = control .. string.match(l.state, '^:%a+:') .. value
-        parts[#parts + 1] = {
-          l = l, value = value, cell = l.name .. ':' .. value, offset = 0, blocked = 0, s = l.verbs.open(key, l, now),
-        }
+        if not l.control then
+          limit_checks.prepare(l, base .. 'meta:group:limit:' .. l.name, now, true, false)
+          l.states = l.control .. string.match(l.state, '^:%a+:')
+        end
+        local s = l.verbs.open(l.states .. value, l, now)
+        parts[#parts + 1] = { l = l, value = value, cell = l.name .. ':' .. value, offset = 0, blocked = 0, s = s }
       end
     end
     return parts
@@ -91,11 +92,10 @@ local function group_limits_of(base, shape, now)
     return wait > 0 and now + math.ceil(wait) or 0, name
   end
 
-  -- Charges the job last passed to limits.slot, which has left. part.taken: what it took
+  -- Charges the job last passed to limits.slot, which has left.
   function limits.charge(parts, slot)
     queue_limits.charge(parts, slot - now, '')
     queue_limits.save(parts, base, false)
-    for _, part in ipairs(parts) do part.taken = part.cost end
   end
 
   -- The limit that holds a group longer than its rate does, as limits.hold has it: in a queue with lanes the one of its first

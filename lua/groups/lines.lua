@@ -12,9 +12,10 @@ local redis_now = use 'redis/redis-now'
 -- turn it is, while that waits for another cell: jobs that need only one of both would take each unit the moment that it
 -- comes. A cell is kept for a tenth of the time at most.
 -- Adds these verbs to the table of groups/queue-groups.
---   meta:lines              hash, cell -> its line, packed: v (its virtual time), t (the last tag of a group that came), away (how many
---                           lanes with a place in it stand in another line), since (when the line began, µs), kept (for how
---                           long the cell was kept since then, µs), and for whom it is kept: keeper, from, to (µs), or nothing
+--   meta:lines              hash, cell -> its line, packed: v (its virtual time), t (the last tag of a group that came), places (how
+--                           many lanes have one), standing (how many of them stand in it), since (when the line began, µs), kept
+--                           (for how long the cell was kept since then, µs), and for whom it is kept: keeper, from, to (µs), or
+--                           nothing
 --   meta:lines:due          cell -> when its next lane may go, µs
 --   meta:line:<cell>        sorted set, lane -> tag
 --   meta:line:tags:<cell>   group -> tag, if that is above v
@@ -37,7 +38,8 @@ local function group_lines(groups)
     return g.base .. 'meta:lines:due'
   end
 
-  -- What is packed in a field of one of the two hashes, nil if nothing is. Each is read once in a call. known: what was read
+  -- What is packed in a field of one of the two hashes, nil if nothing is. Each is read once in a call, and stored at its end
+  -- (groups.save_lines). known: what was read
   local function read_once(g, known, hash, field)
     if not g.lined then return nil end
     if known[field] == nil then
@@ -53,8 +55,7 @@ local function group_lines(groups)
   end
 
   local function keep_line(g, cell, line)
-    g.lines_read[cell] = line
-    redis.call('HSET', g.base .. 'meta:lines', cell, cmsgpack.pack(line))
+    g.lines_read[cell], g.lines_changed[cell] = line, true
   end
 
   local function set_due(g, cell, at)
@@ -63,23 +64,14 @@ local function group_lines(groups)
   end
 
   -- A lane has left the line. Without lanes it is not due, and without places it ends. Returns whether one stands in it.
-  local function store_line(g, cell, line)
-    local is_empty = redis.call('EXISTS', line_key(g, cell)) == 0
-    if is_empty then
+  local function lane_left(g, cell, line)
+    if line.standing == 0 then
       redis.call('ZREM', due_key(g), cell)
       g.first_due_at = nil
     end
-    if not is_empty or line.away > 0 then
-      keep_line(g, cell, line)
-      return not is_empty
-    end
-    redis.call('DEL', tags_key(g, cell))
-    g.lines_read[cell] = false
-    redis.call('HDEL', g.base .. 'meta:lines', cell)
-    if redis.call('EXISTS', g.base .. 'meta:lines') == 1 then return false end
-    redis.call('HDEL', g.base .. 'meta:lanes', 'lined')
-    g.lined = false
-    return false
+    if line.places == 0 then redis.call('DEL', tags_key(g, cell)) end
+    keep_line(g, cell, line.places > 0 and line)
+    return line.standing > 0
   end
 
   local function ticket_of(g, lane)
@@ -87,13 +79,40 @@ local function group_lines(groups)
   end
 
   local function keep_ticket(g, lane, ticket)
-    g.tickets[lane] = ticket
-    redis.call('HSET', g.base .. 'meta:lanes:held', lane, cmsgpack.pack(ticket))
+    g.tickets[lane], g.tickets_changed[lane] = ticket, true
   end
 
   local function drop_ticket(g, lane)
-    g.tickets[lane] = false
-    redis.call('HDEL', g.base .. 'meta:lanes:held', lane)
+    keep_ticket(g, lane, false)
+  end
+
+  -- Stores what has changed in one of the two hashes. Returns whether anything was taken out of it.
+  local function store_changed(g, hash, known, changed)
+    local kept, gone = {}, {}
+    for field in pairs(changed) do
+      if known[field] then
+        kept[#kept + 1] = field
+        kept[#kept + 1] = cmsgpack.pack(known[field])
+      else
+        gone[#gone + 1] = field
+      end
+    end
+    local key = g.base .. 'meta:' .. hash
+    groups.in_parts(kept, function(...) redis.call('HSET', key, ...) end)
+    groups.in_parts(gone, function(...) redis.call('HDEL', key, ...) end)
+    return #gone > 0
+  end
+
+  -- Stores lines and tickets.
+  function groups.save_lines(g)
+    if not g.lined then return end
+    store_changed(g, 'lanes:held', g.tickets, g.tickets_changed)
+    local ended = store_changed(g, 'lines', g.lines_read, g.lines_changed)
+    g.tickets_changed, g.lines_changed = {}, {}
+    if ended and redis.call('EXISTS', g.base .. 'meta:lines') == 0 then
+      redis.call('HDEL', g.base .. 'meta:lanes', 'lined')
+      g.lined = false
+    end
   end
 
   local function first_of(g, cell)
@@ -113,10 +132,10 @@ local function group_lines(groups)
     local line = line_of(g, cell)
     local kept = tonumber(redis.call('ZSCORE', tags_key(g, cell), group) or nil)
     if kept then redis.call('ZADD', tags_key(g, cell), as_text.us(kept - place.step), group) end
-    line.away = line.away - 1
+    line.places = line.places - 1
     local was_kept = line.keeper == lane
     if was_kept then end_keep(g, line) end
-    if store_line(g, cell, line) and was_kept then set_due(g, cell, 0) end
+    if lane_left(g, cell, line) and was_kept then set_due(g, cell, 0) end
   end
 
   -- A lane lets others pass in a line, but has its place there. The cell is for the next lane at once; where the lane only
@@ -124,8 +143,8 @@ local function group_lines(groups)
   local function step_out(g, lane, cell, passed)
     local line, first = line_of(g, cell), first_of(g, cell)
     if redis.call('ZREM', line_key(g, cell), lane) == 0 then return end
-    line.away = line.away + 1
-    if not store_line(g, cell, line) or first ~= lane then return end
+    line.standing = line.standing - 1
+    if not lane_left(g, cell, line) or first ~= lane then return end
     if not (passed and redis.call('ZSCORE', due_key(g), cell)) then set_due(g, cell, 0) end
   end
 
@@ -194,9 +213,11 @@ local function group_lines(groups)
     return due[1], (first_of(g, due[1]))
   end
 
-  -- Whether the group of a lane is ready, or waits for its lanes alone.
+  -- Whether the group of a lane is ready, or waits for its lanes alone. Second, whether it does the latter.
   local function may_take_turn(g, group)
-    return groups.ready_tag(g, group) or groups.waits_for_lanes(g, group)
+    if groups.ready_tag(g, group) then return true, false end
+    local waits = groups.waits_for_lanes(g, group)
+    return waits, waits
   end
 
   -- How long units take to come back under a limit, µs; nil for places.
@@ -211,20 +232,28 @@ local function group_lines(groups)
     groups.lane_ready(g, group, lane, ticket.rank)
   end
 
+  -- A lane stands in a line in which it has a place.
+  local function step_in(g, lane, cell, tag)
+    if redis.call('ZADD', line_key(g, cell), as_text.us(tag), lane) == 0 then return end
+    local line = line_of(g, cell)
+    line.standing = line.standing + 1
+    keep_line(g, cell, line)
+  end
+
+  -- Whether a lane that stands in a line is the first of it.
+  local function is_first(g, cell, line, lane)
+    return line.standing == 1 or first_of(g, cell) == lane
+  end
+
   -- Lets a lane of a line be tried, at the next turn of its group. Lanes behind it follow at the rate of the limit: they do not
-  -- wait for that turn.
-  local function let_go(g, cell, lane, ticket, at)
+  -- wait for that turn. waits: whether its group waits for its lanes alone
+  local function let_go(g, cell, lane, ticket, at, waits)
     ticket.tried = true
     keep_ticket(g, lane, ticket)
     for other, place in pairs(ticket.places) do
-      if other ~= cell then
-        local line = line_of(g, other)
-        line.away = line.away - 1
-        keep_line(g, other, line)
-        redis.call('ZADD', line_key(g, other), as_text.us(place.tag), lane)
-      end
+      if other ~= cell then step_in(g, lane, other, place.tag) end
     end
-    groups.lane_ready(g, groups.group_of_lane(lane), lane, ticket.rank)
+    groups.lane_ready(g, groups.group_of_lane(lane), lane, ticket.rank, waits)
     local l = g.limits and g.limits.of_cell(cell)
     local service = l and service_us(l, ticket.places[cell].units)
     set_due(g, cell, service and math.max(g.now, at) + math.ceil(service) or 0)
@@ -256,7 +285,8 @@ local function group_lines(groups)
         return
       end
       local group = groups.group_of_lane(lane)
-      if may_take_turn(g, group) then return let_go(g, cell, lane, ticket, at) end
+      local may, waits = may_take_turn(g, group)
+      if may then return let_go(g, cell, lane, ticket, at, waits) end
       give_up(g, group, lane)
     end
   end
@@ -299,13 +329,15 @@ local function group_lines(groups)
   local function is_behind(g, pick, part)
     local line = part.line
     if line.keeper and line.to > g.now then return line.keeper ~= pick.lane end
+    -- One that is let go stands in all lines in which it has a place.
+    local has_place = pick.ticket and pick.ticket.places[part.cell]
+    if line.standing == (has_place and 1 or 0) then return false end
     for _ = 1, groups.DUE do
       local first, tag = first_of(g, part.cell)
       if not first or first == pick.lane or tag > part.tag then return false end
       local group = groups.group_of_lane(first)
       if group == pick.group or may_take_turn(g, group) then return true end
       give_up(g, group, first)
-      pick.outlived = true
     end
     return true
   end
@@ -324,11 +356,6 @@ local function group_lines(groups)
         part.tag, part.is_new = place_in(g, pick, part)
         if is_behind(g, pick, part) then behind = behind or part end
       end
-    end
-    -- Those that gave up their places had some in lines of other cells, too, and these lines may have ended.
-    for _, part in ipairs(pick.outlived and pick.parts or {}) do
-      part.line = part.line and line_of(g, part.cell)
-      part.tag = part.line and part.tag
     end
     if behind then return behind, true end
     if until_us > by then return latest end
@@ -355,11 +382,13 @@ local function group_lines(groups)
     local cell = part.cell
     local place = ticket.places[cell]
     if not place then
-      local line = line_of(g, cell) or { v = 0, t = 0, away = 0, since = g.now, kept = 0 }
-      part.line = line
-      if not part.tag then part.tag, part.is_new = place_in(g, pick, part) end
+      local line = line_of(g, cell)
+      if not line then
+        line, part.tag, part.is_new = { v = 0, t = 0, places = 0, standing = 0, since = g.now, kept = 0 }, 1, true
+        part.line = line
+      end
       if part.is_new then line.t = math.max(line.t, part.tag) end
-      line.away = line.away + 1
+      line.places = line.places + 1
       keep_line(g, cell, line)
       place = { tag = part.tag, step = groups.step(part.cost, pick.weight or 1) }
       redis.call('ZADD', tags_key(g, cell), as_text.us(place.tag + place.step), pick.group)
@@ -375,25 +404,25 @@ local function group_lines(groups)
       redis.call('HSET', g.base .. 'meta:lanes', 'lined', 1)
       g.lined = true
     end
-    for _, part in ipairs(pick.parts) do if part.line or part == waited then take_place(g, pick, part, ticket) end end
+    for _, part in ipairs(pick.parts) do
+      -- Those that gave up their places may have been the last in a line.
+      if part == waited or part.line and line_of(g, part.cell) then take_place(g, pick, part, ticket) end
+    end
     for other in pairs(ticket.places) do
       if other ~= cell then step_out(g, lane, other, ticket.tried and other ~= ticket.cell) end
     end
-    local line = line_of(g, cell)
-    if redis.call('ZADD', line_key(g, cell), as_text.us(ticket.places[cell].tag), lane) == 1 then
-      line.away = line.away - 1
-      keep_line(g, cell, line)
-    end
-    ticket.cell, ticket.rank, ticket.tried = cell, pick.rank, nil
+    step_in(g, lane, cell, ticket.places[cell].tag)
+    ticket.cell, ticket.rank, ticket.tried = cell, groups.lane_held(g, pick.group, lane), nil
     keep_ticket(g, lane, ticket)
     if not behind then keep_others(g, pick, waited) end
     -- Of equal tags, one that is behind may stand first: then it is let go when this cell has room, whatever else it needs.
-    if first_of(g, cell) == lane then set_due(g, cell, behind and line.keeper and line.to or waited.slot) end
-    groups.lane_held(g, pick.group, lane)
+    local line = line_of(g, cell)
+    if is_first(g, cell, line, lane) then set_due(g, cell, behind and line.keeper and line.to or waited.slot) end
   end
 
   -- Whether the job of a pick may go by `by` under the limits of its group and keys. If not, its lane waits in a line.
   function groups.may_pass(g, pick, by)
+    if not g.lined and pick.slot <= by then return true end
     local part, behind = waits_for(g, pick, by)
     if not part then return true end
     stand(g, pick, part, behind)
@@ -405,15 +434,15 @@ local function group_lines(groups)
     local cell, line, ticket = part.cell, part.line, pick.ticket
     line.v = math.max(line.v, part.tag)
     if ticket and ticket.places[cell] then
-      ticket.places[cell] = nil
-      if redis.call('ZREM', line_key(g, cell), pick.lane) == 0 then line.away = line.away - 1 end
+      ticket.places[cell], line.places = nil, line.places - 1
+      line.standing = line.standing - redis.call('ZREM', line_key(g, cell), pick.lane)
     else
       if part.is_new then line.t = math.max(line.t, part.tag) end
       redis.call('ZADD', tags_key(g, cell), as_text.us(part.tag + groups.step(part.cost, pick.weight or 1)), pick.group)
     end
-    redis.call('ZREMRANGEBYSCORE', tags_key(g, cell), '-inf', as_text.us(line.v))
     if line.keeper == pick.lane then end_keep(g, line) end
-    if not store_line(g, cell, line) then return end
+    if line.places > 0 then redis.call('ZREMRANGEBYSCORE', tags_key(g, cell), '-inf', as_text.us(line.v)) end
+    if not lane_left(g, cell, line) then return end
     -- The cell is due when it has room for the first lane of the line, unless that is being tried.
     local first = ticket_of(g, (first_of(g, cell)))
     if first.tried then return end
@@ -425,7 +454,9 @@ local function group_lines(groups)
   function groups.cells_served(g, pick)
     local ticket, lane = pick.ticket, pick.lane
     if ticket then drop_ticket(g, lane) end
-    for _, part in ipairs(pick.parts) do if part.line then cell_served(g, pick, part) end end
+    for _, part in ipairs(pick.parts) do
+      if part.line and line_of(g, part.cell) then cell_served(g, pick, part) end
+    end
     if not ticket then return end
     -- Places in lines of limits that do not count it any more.
     for cell, place in pairs(ticket.places) do

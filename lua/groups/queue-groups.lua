@@ -208,6 +208,7 @@ end
 function groups.save(g)
   groups.store_tags(g)
   if g.gathered then groups.store_gathered(g) end
+  if g.lanes then groups.save_lines(g) end
   local held = g.base .. 'meta:groups:held'
   groups.in_parts(g.ended, function(...) redis.call('HDEL', held, ...) end)
   groups.in_parts(g.begun, function(...) redis.call('HSET', held, ...) end)

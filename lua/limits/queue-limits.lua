@@ -65,10 +65,11 @@ end
 function queue_limits.charge(parts, offset, job_key, lock_ms)
   for _, part in ipairs(parts) do
     local l = part.l
-    part.s.lease, part.s.lock_ms = job_key, lock_ms
+    if l.algorithm == 'concurrency' then part.s.lease, part.s.lock_ms = job_key, lock_ms end
     if l.mode ~= 'off' and part.cost > 0 and part.offset <= offset then
       l.verbs.charge(part.s, l, part.cost, offset)
-      part.charged, part.ahead = true, part.ahead or offset > 0
+      part.charged = true
+      if offset > 0 then part.ahead = true end
     end
   end
 end

@@ -23,7 +23,8 @@ end
 -- options are only parsed if they may contain these.
 function job_options.cost(options)
   if not options then return 1 end
-  if not (string.find(options, '"costs?":') or string.find(options, '"mustStartBefore":', 1, true)
+  -- A pattern is four times as slow as a plain text.
+  if not (string.find(options, '"cost', 1, true) or string.find(options, '"mustStartBefore":', 1, true)
     or string.find(options, '"keys":', 1, true)) then return 1 end
   local parsed = cjson.decode(options)
   local costs = type(parsed.costs) == 'table' and parsed.costs or nil

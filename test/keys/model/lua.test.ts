@@ -197,11 +197,10 @@ const CARELESS = [
     "redis.call('ZADD', tags_key(g, cell), modules.redis_as_text.us(place.tag + place.step), pick.group)",
     '',
   ],
-  ['forgets that lines have ended', 'pick.outlived = true', ''],
   [
-    'has a lane that was served keep its turn',
+    'has a lane that was served go first again',
     'groups.next_number(g)))\nreturn groups.move',
-    'tonumber(pick.rank)))\nreturn groups.move',
+    '0))\nreturn groups.move',
   ],
 ] as const
 

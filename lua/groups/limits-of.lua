@@ -92,10 +92,12 @@ local function group_limits_of(base, shape, now)
     return wait > 0 and now + math.ceil(wait) or 0, name
   end
 
-  -- Charges the job last passed to limits.slot, which has left.
+  -- Charges the job last passed to limits.slot, which has left. part.taken: what it took, for
+  -- reports/audit
   function limits.charge(parts, slot)
     queue_limits.charge(parts, slot - now, '')
     queue_limits.save(parts, base, false)
+    for _, part in ipairs(parts) do part.taken = part.cost end
   end
 
   -- The limit that holds a group longer than its rate does, as limits.hold has it: in a queue with lanes the one of its first

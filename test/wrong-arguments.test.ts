@@ -137,6 +137,7 @@ function callsOf(queue: Wrong): readonly Case[] {
     ['setShape', [undefined, ...NO_OBJECT], (v) => queue.setShape(v, WHO)],
     ['pauseUntil', [undefined, 'x', {}, new Date(Number.NaN)], (v) => queue.pauseUntil(v, WHO)],
     ['setGroup, id', NO_ID, (v) => queue.setGroup(v, { weight: 2 }, WHO)],
+    ['setLimit, name', NO_TEXT, (v) => queue.setLimit(v, 'a', { rate: '1/s' }, WHO)],
     ['pauseGroup, id', NO_TEXT, (v) => queue.pauseGroup(v, WHO)],
   ]
 }

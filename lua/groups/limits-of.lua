@@ -1,6 +1,8 @@
 local limit_checks = use 'limits/checks'
+local own_values = use 'limits/own-values'
 local queue_limits = use 'limits/queue-limits'
 local job_options = use 'shape/job-options'
+local shapes = use 'shape/shapes'
 
 -- The limits of a shape that hold for each value of a key by itself (`by`): of the group, of a key that jobs name
 -- (`keys` of their options), or of several of them. The state for one value is a cell, as one key of a limit has in
@@ -26,21 +28,34 @@ local function group_limits_of(base, shape, now)
     return table.concat(values)
   end
 
+  local function prepared(l)
+    -- Only a limiter of the same name, which could not know the groups, would set its switch.
+    if not l.control then
+      limit_checks.prepare(l, base .. 'meta:group:limit:' .. l.name, now, true, false)
+      l.states = own_values.states(base, l)
+    end
+    return l
+  end
+
+  -- The limit as it is for one value.
+  local function in_force(l, value)
+    if not (shape.own_limits and shape.own_limits[l.name]) then return prepared(l) end
+    return own_values.in_force(base, prepared(l), value, now)
+  end
+
+  local function part_of(l, value)
+    l = in_force(l, value)
+    local s = l.verbs.open(l.states .. value, l, now)
+    return { l = l, value = value, cell = l.name .. ':' .. value, offset = 0, blocked = 0, s = s }
+  end
+
   -- The limits that a job is subject to, each with the state of its cell, as in limits/queue-limits. keys: of the job, nil if
   -- it has none
   function limits.open(group, keys)
     local parts = {}
     for _, l in ipairs(known) do
       local value = value_of(l, group, keys)
-      if value then
-        -- Only a limiter of the same name, which could not know the groups, would set its switch.
-        if not l.control then
-          limit_checks.prepare(l, base .. 'meta:group:limit:' .. l.name, now, true, false)
-          l.states = l.control .. string.match(l.state, '^:%a+:')
-        end
-        local s = l.verbs.open(l.states .. value, l, now)
-        parts[#parts + 1] = { l = l, value = value, cell = l.name .. ':' .. value, offset = 0, blocked = 0, s = s }
-      end
+      if value then parts[#parts + 1] = part_of(l, value) end
     end
     return parts
   end
@@ -55,10 +70,55 @@ local function group_limits_of(base, shape, now)
     return cells
   end
 
-  -- The limit of a cell; nil if there is none by now.
+  local function find(name)
+    for _, l in ipairs(known) do if l.name == name then return prepared(l) end end
+  end
+
+  -- The limit of a cell, as it is for its value; nil if there is none by now.
   function limits.of_cell(cell)
-    local name = string.match(cell, '^[^:]*')
-    for _, l in ipairs(known) do if l.name == name then return l end end
+    local name, value = own_values.parts(cell)
+    local l = find(name)
+    return l and in_force(l, value)
+  end
+
+  -- The limit of this name that counts by just these keys (name -> value), and their value under it; nil if there is none.
+  function limits.named(name, keys)
+    local l, count = find(name), 0
+    for _ in pairs(keys) do count = count + 1 end
+    local value = l and count == #l.by and value_of(l, keys.group, keys)
+    if value then return l, value end
+  end
+
+  -- The same as a part.
+  function limits.part_of(name, keys)
+    local l, value = limits.named(name, keys)
+    return l and part_of(l, value)
+  end
+
+  -- What was set for values for a time and has ended is forgotten, some of it by each call: what it held may go.
+  function limits.end_values(g)
+    if not shape.own_limits then return end
+    local ending, ended = own_values.ending(base, now, own_values.DUE), {}
+    for name, empty_since in pairs(shape.own_limits) do
+      if empty_since > 0 and now - empty_since > own_values.CHANGED_US then ended[name] = true end
+    end
+    for i = 1, #ending, 2 do
+      local name, value = own_values.parts(ending[i])
+      local l = find(name) or { name = name }
+      own_values.forget(base, l, value, now)
+      if l.verbs then g:cell_freed(ending[i], value) end
+      ended[name] = true
+    end
+    for name in pairs(ended) do shapes.note_own_values(base .. 'meta:shape', base, name, now) end
+  end
+
+  -- When the first of the cells that hold jobs gets another limit, by the end of what was set for its value, µs.
+  function limits.first_end(g)
+    local ending = shape.own_limits and own_values.ending(base, math.huge, own_values.DUE) or {}
+    for i = 1, #ending, 2 do
+      if g:holds(ending[i], select(2, own_values.parts(ending[i]))) then return tonumber(ending[i + 1]) end
+    end
+    return math.huge
   end
 
   -- The keys of a job that a limit counts, name -> value: 'group' too, if it does.

@@ -189,6 +189,12 @@ local function group_lines(groups)
     g.awaited = true
   end
 
+  -- Whether jobs wait for a cell: lanes in its line or, without lanes, the group that is its value.
+  function groups.holds(g, cell, value)
+    if g.lanes then return line_of(g, cell) and true or false end
+    return groups.may_have(g, 'limited') and redis.call('ZSCORE', groups.key(g, 'limited'), value) and true or false
+  end
+
   -- When the first of the cells may let a lane go, µs; math.huge if no lane waits.
   function groups.first_due(g)
     if not g.lined then return math.huge end
@@ -365,7 +371,7 @@ local function group_lines(groups)
   -- long compared with how fast they refill.
   local function keep_others(g, pick, waited)
     for _, part in ipairs(pick.parts) do
-      local line = part ~= waited and part.slot <= g.now and line_of(g, part.cell)
+      local line = part ~= waited and part.slot <= g.now and part.l.mode == 'enforce' and line_of(g, part.cell)
       if line and not line.keeper then
         local service = service_us(part.l, part.cost)
         if service and waited.slot - g.now <= service and line.kept <= KEPT * (g.now - line.since) then

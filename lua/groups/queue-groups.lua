@@ -383,6 +383,7 @@ function groups.begin(g)
   groups.apply_defaults(g)
   redis.call('ZREMRANGEBYSCORE', groups.key(g, 'tags'), '-inf', as_text.us(g.v))
   groups.end_settings(g)
+  if g.limits then g.limits.end_values(g) end
   groups.release_due(g, 'paused', g.now)
   groups.verify_full(g)
 end
@@ -508,12 +509,13 @@ function groups.first_end(g)
 end
 
 -- When one of the groups that are all held may be ready, µs: at its slot, or at the end of its pause or of what was set
--- for it, ahead of which (µs) no job is granted. math.huge if all are paused for good, nil if a job has to end first.
+-- for it or a key, ahead of which (µs) no job is granted. math.huge if all are paused for good, nil if a job has to end first.
 function groups.held_until(g, ahead)
   local found = groups.may_have(g, 'paused') and redis.call('ZRANGE', groups.key(g, 'paused'), 0, 0, 'WITHSCORES')[2]
   if not found then groups.note_unused(g, 'paused') end
-  local paused = tonumber(found or nil)
-  local first = math.min(groups.first_limited(g), math.min(paused or math.huge, groups.first_end(g)) + ahead)
+  local paused, ends = tonumber(found or nil), groups.first_end(g)
+  if g.limits then ends = math.min(ends, g.limits.first_end(g)) end
+  local first = math.min(groups.first_limited(g), math.min(paused or math.huge, ends) + ahead)
   if g.lanes then first = math.min(first, groups.first_due(g)) end
   return (paused or first < math.huge) and first or nil
 end

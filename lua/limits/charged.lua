@@ -1,3 +1,4 @@
+local own_values = use 'limits/own-values'
 local queue_limits = use 'limits/queue-limits'
 local as_text = use 'redis/as-text'
 
@@ -28,12 +29,13 @@ function charged.start_by(parts, slot, lock_ms)
   return by
 end
 
--- Since when a limit charges the states that it charges now, µs, 0 for ever: its mode may have been set, or a state of it
--- reset.
+-- Since when a limit charges the states that it charges now, µs, 0 for ever: its mode may have been set, a state of it
+-- reset, or what it allows for one value set.
 function charged.since(l)
   if not l.charges_since then
     local changed = redis.call('HMGET', l.control, 'modeAt', 'resetAt')
     l.charges_since = math.max(tonumber(changed[1]) or 0, tonumber(changed[2]) or 0)
+    if l.changed then l.charges_since = math.max(l.charges_since, own_values.since(l.changed)) end
   end
   return l.charges_since
 end

@@ -16,6 +16,11 @@ function limit_state.load(key, packed)
   if packed then return struct.unpack(FORMAT, packed) end
 end
 
+-- When a packed state was changed, µs.
+function limit_state.seen(packed)
+  return (struct.unpack(FORMAT, packed))
+end
+
 -- lasts: how long it matters, µs from now
 function limit_state.store(key, lasts, ...)
   redis.call('PSETEX', key, math.ceil(lasts / 1000) + limit_state.SLACK_MS, struct.pack(FORMAT, ...))

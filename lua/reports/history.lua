@@ -47,7 +47,7 @@ function history.made(base, sent_us, kind, by, reason, change, lasts_ms, ends_ms
   return false
 end
 
--- kind: declared, override, cleared, pause, resume, redrive, restored or group. change: JSON. until_ms: '' if it has no end
+-- kind: declared, override, cleared, pause, resume, redrive, restored, group or limit. change: JSON. until_ms: '' if it has no end
 function history.note(base, now, kind, by, reason, change, until_ms)
   local key, entry = base .. 'meta:history', { 'kind', kind, 'by', by, 'reason', reason, 'change', change }
   local again = history.has(key, now / 1000, entry, until_ms)

@@ -7,7 +7,7 @@ local FIELDS = {
   'born', 'rev', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'mode', 'onStateLoss', 'expires', 'pausedUntil',
   'concurrency', 'horizonMs', 'changedAt', 'limits', 'ownConcurrency', 'maxWaitMs', 'reservedPlaces', 'overflow',
   'overflowTo', 'audit', 'groups', 'groupsAt', 'priorityAgeingMs', 'rulesAt', 'probe', 'metered',
-  'lanes', 'wholeGroups',
+  'lanes', 'wholeGroups', 'ownLimits',
 }
 
 -- As in src/shape/shape.ts.
@@ -66,6 +66,11 @@ local function parse(f)
   shape.lanes = f[27] and cjson.decode(f[27]) or nil
   -- The same where ends of jobs need all that applies to their groups (groups/strict).
   shape.whole_groups = f[28] and true or false
+  -- The limits for which values of their own are set (limits/own-values), name -> 0, or since when none is any more, µs.
+  for name, empty_since in pairs(f[29] and cjson.decode(f[29]) or {}) do
+    shape.own_limits = shape.own_limits or {}
+    shape.own_limits[name] = tonumber(empty_since)
+  end
   -- For adds: whether a plain job need only fit, in the queue and in its group, and into how many places; the reserved sum
   -- comes first.
   shape.fits = shape.mode == 'enforce' and not (shape.expires or shape.max_wait_ms or shape.ageing_ms)

@@ -1,6 +1,7 @@
 local held = use 'gate/held'
 local wake = use 'gate/wake'
 local limit_control = use 'limits/control'
+local own_values = use 'limits/own-values'
 local limit_state = use 'limits/state'
 local bucket = use 'meter/bucket'
 local meter = use 'meter/meter'
@@ -124,7 +125,7 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   local lanes, has_keys = parsed.lanes_of(effective.limits)
   if has_keys and not effective.groups then effective.groups = '{}' end
   local before = redis.call('HMGET', key, 'concurrency', 'interval', 'burst', 'changedAt', 'ownConcurrency', 'limits',
-    'groups', 'mode', 'lanes')
+    'groups', 'mode', 'lanes', 'ownLimits')
   redis.call('HDEL', key, 'expires', 'ownConcurrency', unpack(SHAPE_FIELDS))
   local set = { 'declared', shapes.encode(declared), 'overrides', shapes.encode(overrides) }
   local interval = effective.rate and shapes.interval(effective.rate)
@@ -143,6 +144,7 @@ function shapes.resolve(key, base, declared, overrides, now, at)
     shape_catch_up(base, before[2], before[3], before[4])
     set[#set + 1] = 'changedAt'; set[#set + 1] = as_text.us(at or now)
   end
+  if before[10] and before[6] and effective.limits ~= before[6] then own_values.change_limits(base, before[6], at or now) end
   if effective.limits and effective.limits ~= before[6] then limit_state.change_limits(base, effective.limits, at or now) end
   if (effective.groups or false) ~= before[7] then set[#set + 1] = 'groupsAt'; set[#set + 1] = as_text.us(at or now) end
   if before[4] and ((effective.limits or false) ~= before[6] or (effective.mode or false) ~= before[8]) then
@@ -163,6 +165,19 @@ function shapes.resolve(key, base, declared, overrides, now, at)
     redis.call('HDEL', base .. 'meta', 'concurrency')
   end
   if before[1] and (concurrency or math.huge) > tonumber(before[1]) then wake.place(base) end
+end
+
+-- Something was set for a value of a limit (limits/own-values), or lifted. When the last of it was is remembered for as long as
+-- changes are.
+function shapes.note_own_values(key, base, name, now)
+  local known = shapes.document(redis.call('HGET', key, 'ownLimits'))
+  local before = known[name]
+  if own_values.any(base, name) then known[name] = '0'
+  elseif before == '0' then known[name] = as_text.us(now)
+  elseif before and now - tonumber(before) > own_values.CHANGED_US then known[name] = nil end
+  if known[name] == before then return end
+  if next(known) then redis.call('HSET', key, 'ownLimits', cjson.encode(known)) else redis.call('HDEL', key, 'ownLimits') end
+  shapes.revise(key, 0)
 end
 
 -- The shape, and what changes without a revision; nil if none is stored.

@@ -54,7 +54,7 @@ export const RUN = [
 
 /** Changes shapes, and does the manual operations on jobs. */
 export const MANAGE = [
-  ...['override-shape', 'set-group', 'note-history', 'redrive', 'drain-part'],
+  ...['override-shape', 'set-group', 'set-limit', 'note-history', 'redrive', 'drain-part'],
   ...['retry-failed', 'remove-failed', 'dead-letter-failed'],
   ...['promote', 'reprocessJob', 'moveJobsToWait', 'removeJob', 'cleanJobsInSet', 'changePriority', 'obliterate'],
   'removeOrphanedJobs',

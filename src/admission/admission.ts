@@ -1,16 +1,14 @@
-import { CostTooHighError } from '../errors.ts'
-import { costUnder, isSubject, mostUnder } from '../limits/queue-limits.ts'
 import { Collector } from '../redis/collector.ts'
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import { uniqueId } from '../redis/ids.ts'
 import { MayHaveRun, untilCertain } from '../redis/resends.ts'
 import type { ScriptSet } from '../redis/scripts.ts'
 import type { ShapeStore } from '../shape/store.ts'
-import type { StoredShape } from '../shape/stored.ts'
-import { type AddCall, type AddedJob, describeJob, fitsBulk, hasDeadline, isLast, noteAnswer } from './add-call.ts'
+import { type AddCall, describeJob, fitsBulk, hasDeadline, isLast, noteAnswer } from './add-call.ts'
 import { BOUND_BY_GROUPS, BulkClaims, CLAIM_LEASE_MS, CLAIMED } from './bulk-claims.ts'
 import { addedIdsOf, BULK_JOBS, IN_FLIGHT, partsOf } from './bulk-parts.ts'
 import type { OnceCall } from './idempotency-key.ts'
+import { limitRefusal } from './limit-costs.ts'
 import { isLost, readEstimate, refusalOf } from './reply.ts'
 import { withRestore } from './restore.ts'
 
@@ -69,23 +67,6 @@ function tellPositions(calls: readonly AddCall[], replies: readonly unknown[], w
   }
 }
 
-type JobCharge = Pick<AddedJob, 'costs' | 'keys'> & Partial<Pick<AddedJob, 'cost'>>
-
-/**
- * Refuses a job that costs more than a limit of its queue ever allows at once, as far as this process knows the limits:
- * a job that slips through leaves when the limit is unused.
- * @throws CostTooHighError
- */
-export function checkLimitCosts(shape: StoredShape | undefined, { cost = 1, costs, keys }: JobCharge): void {
-  if (!shape || shape.limits.length === 0 || shape.mode !== 'enforce') return
-  for (const limit of shape.limits) {
-    if (!isSubject(limit, keys)) continue
-    const most = mostUnder(limit)
-    const asked = costUnder(limit, cost, costs)
-    if (asked > most) throw new CostTooHighError(asked, most, limit.name)
-  }
-}
-
 /**
  * Admits jobs to one queue, singly or in bulk. Jobs that are added one by one while others are in flight are collected
  * during one turn of the event loop, and sent together.
@@ -132,8 +113,18 @@ export class Admission {
 
   /** Not an async function, as each promise of a lone add is time that its caller waits. */
   #one(client: Client, call: AddCall): Promise<unknown> {
-    const refusal = this.#limitRefusal([call])
-    if (refusal) return Promise.reject(refusal)
+    const refusal = limitRefusal(this.#store, [call.job])
+    if (refusal) return this.#oneUnlessRefused(client, call, refusal)
+    return this.#sendOne(client, call)
+  }
+
+  async #oneUnlessRefused(client: Client, call: AddCall, refusal: Error | Promise<Error | undefined>) {
+    const refused = await refusal
+    if (refused) throw refused
+    return this.#sendOne(client, call)
+  }
+
+  #sendOne(client: Client, call: AddCall): Promise<unknown> {
     return this.#send(client, call, undefined, (reply) => {
       if (!(reply instanceof MayHaveRun || Array.isArray(reply))) return reply
       if (reply instanceof MayHaveRun || isLost(reply)) return this.#sendAgain(client, call, reply)
@@ -168,7 +159,11 @@ export class Admission {
 
   /** Each job by itself, many in one script. @returns for each job BullMQ's reply, or why it was not added */
   async #each(client: Client, calls: readonly AddCall[]): Promise<(unknown | Error)[]> {
-    const refusals = calls.map((call) => this.#limitRefusal([call]))
+    const found = calls.map(({ job }) => limitRefusal(this.#store, [job]))
+    // Jobs keep the order of their calls: nothing is awaited that is known.
+    const refusals = found.some((one) => one instanceof Promise)
+      ? await Promise.all(found)
+      : (found as (Error | undefined)[])
     const sent = calls.filter((_, i) => !refusals[i])
     if (sent.length === 0) return refusals
     // All are sent before the first reply: Redis runs them in order, with other clients' commands in between.
@@ -198,7 +193,9 @@ export class Admission {
     if (once) return this.#once(client, calls, refusal ? { ...once, refusal: once.refusal ?? refusal } : once)
     if (refusal) throw refusal
     // Before any part is sent: none is taken back.
-    this.#checkLimits(calls)
+    const costly = this.#limitRefusal(calls)
+    const refused = costly && (await costly)
+    if (refused) throw refused
     const parts = partsOf(calls)
     if (parts.length === 1 || this.#dependsOnGroups(calls)) return this.#addAll(client, calls, { kind: WHOLE })
     const claim = uniqueId()
@@ -247,7 +244,8 @@ export class Admission {
   /** Jobs that cannot be added now are looked up anyway: an earlier call may have added them. */
   async #once(client: Client, calls: readonly AddCall[], terms: OnceCall): Promise<unknown[]> {
     const { record, mark, call, ttlMs, stem } = terms
-    const refusal = terms.refusal ?? this.#limitRefusal(calls)
+    const costly = terms.refusal ?? this.#limitRefusal(calls)
+    const refusal = costly && (await costly)
     const once = JSON.stringify([record, mark, call, String(ttlMs), calls.length, ...(stem ? [stem] : [])])
     const raw = await this.#runBulk(client, refusal ? [] : calls, { kind: WHOLE, once })
     const found = raw[2] as string | unknown[]
@@ -257,17 +255,11 @@ export class Admission {
     return found === '' ? calls.map(({ job }) => job.id) : JSON.parse(found)
   }
 
-  #checkLimits(calls: readonly AddCall[]): void {
-    for (const { job } of calls) checkLimitCosts(this.#store.memory.stored, job)
-  }
-
-  #limitRefusal(calls: readonly AddCall[]): Error | undefined {
-    try {
-      this.#checkLimits(calls)
-      return undefined
-    } catch (error) {
-      return error as Error
-    }
+  #limitRefusal(calls: readonly AddCall[]) {
+    return limitRefusal(
+      this.#store,
+      calls.map(({ job }) => job),
+    )
   }
 
   async #runBulk(client: Client, calls: readonly AddCall[], { kind, claim = '', once = '' }: BulkTerms): Promise<Raw> {

@@ -6,7 +6,7 @@ import type { ScriptSet } from '../redis/scripts.ts'
 import { type Durability, strongerOf } from '../shape/durability.ts'
 import type { ShapeStore } from '../shape/store.ts'
 import { type AddCall, baseOfCall, describeJob } from './add-call.ts'
-import { checkLimitCosts } from './admission.ts'
+import { limitRefusal } from './limit-costs.ts'
 import { refusalOf } from './reply.ts'
 import { withRestore } from './restore.ts'
 
@@ -34,9 +34,14 @@ export class FlowAdmission {
     const queues = byQueue(calls)
     const stores = queues.map(([base]) => this.#storeOf(base))
     for (const store of stores) await store.prepared()
-    queues.forEach(([, jobs], i) => {
-      for (const { job } of jobs) checkLimitCosts(stores[i]?.memory.stored, job)
-    })
+    for (const [i, [, jobs]] of queues.entries()) {
+      const costly = limitRefusal(
+        stores[i] as ShapeStore,
+        jobs.map(({ job }) => job),
+      )
+      const refused = costly && (await costly)
+      if (refused) throw refused
+    }
     const command = this.#scripts.addFlowCommand(client, queues.length)
     const numbers = new Map(queues.map(([base], i) => [base, i + 1]))
     const jobs = calls.flatMap((call) => [numbers.get(baseOfCall(call)), describeJob(call), ...call.args.slice(-3)])

@@ -4,7 +4,7 @@ import { compareIds, parsedObject, type StreamEntry, type StreamReply, streamEnt
 
 const KINDS: Readonly<Record<HistoryEntry['kind'], true>> = {
   ...{ declared: true, override: true, cleared: true, pause: true, resume: true },
-  ...{ feedback: true, restored: true, redrive: true, group: true, job: true },
+  ...{ feedback: true, restored: true, redrive: true, group: true, limit: true, job: true },
 }
 
 export interface HistoryOptions {

@@ -268,6 +268,7 @@ export interface HistoryEntry {
     | 'restored'
     | 'redrive'
     | 'group'
+    | 'limit'
     | 'job'
   readonly by: string
   readonly reason: string

@@ -113,6 +113,15 @@ export function isSubject({ by }: QueueLimit, keys: Readonly<Record<string, stri
   return [by ?? GROUP].flat().every((name) => name === GROUP || Object.hasOwn(keys, name))
 }
 
+/** The value of each name that a limit counts by, of a job with these. */
+export function keysUnder(
+  { by }: QueueLimit,
+  group = '',
+  keys: Readonly<Record<string, string>> = {},
+): Readonly<Record<string, string | undefined>> {
+  return Object.fromEntries([by ?? []].flat().map((name) => [name, name === GROUP ? group : keys[name]]))
+}
+
 /** What a job with these costs takes from a limit. As in `lua/limits/queue-limits.lua`. */
 export function costUnder(
   { unit, algorithm }: QueueLimit,

@@ -16,6 +16,7 @@ import { declaringBackendOptions, shapedBackendFactory } from '../backend/factor
 import { GroupedJob } from '../backend/grouped-job.ts'
 import { checkArgument, checkCallOptions, checkQueueName, checkSignal } from '../call-options.ts'
 import { InvalidInputError, isRefusal, UnsupportedOptionError } from '../errors.ts'
+import type { LimitOverride, LimitValues } from '../limits/own-values.ts'
 import type { Client } from '../redis/commands.ts'
 import { warnUnhandled } from '../redis/unhandled-errors.ts'
 import { withShapedTelemetry } from '../reports/telemetry.ts'
@@ -27,6 +28,7 @@ import type { EffectiveShape } from '../shape/stored.ts'
 import { type AddedOnce, OnceCalls } from './add-once.ts'
 import { PlaceLine, type WaitOptions } from './add-when-free.ts'
 import { type GroupState, type GroupStatus, QueueGroups } from './groups.ts'
+import { type LimitState, type LimitValueKey, QueueLimitValues } from './limits.ts'
 import { type MeterState, type MeterView, meterStateOf } from './meter-state.ts'
 import type { Clearing, Offer, ShapeChange, ShapedQueueListener, ShapedQueueOptions } from './options.ts'
 import { type RedriveOptions, type RedriveResult, redrive } from './redrive.ts'
@@ -60,6 +62,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   readonly #once: OnceCalls
   readonly #arrivals: ArrivalReports
   readonly #groups: QueueGroups
+  readonly #limits: QueueLimitValues
 
   static {
     for (const name of READS) {
@@ -87,6 +90,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     this.#admitTimeout = new AdmitTimeout(this.backend.connection, admitTimeoutMs)
     this.#once = new OnceCalls(name, this.backend.store.base)
     this.#arrivals = new ArrivalReports(this.backend.store)
+    this.#limits = new QueueLimitValues(name, this.backend.store)
     this.#groups = new QueueGroups(name, this.backend.store, () => this.backend.client as unknown as Promise<Client>)
     relayShapeEvents(this.backend.store, this as never)
   }
@@ -374,6 +378,29 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   /** Number of groups with waiting jobs in each state. */
   async getGroupsCountByStatus(): Promise<Readonly<Record<Exclude<GroupStatus, 'idle'>, number>>> {
     return this.#read(() => this.#groups.counts())
+  }
+
+  /**
+   * Sets what a limit of the shape with `by` allows for one value of its keys, for `ttlMs` or until {@link clearLimit}. A lower
+   * one applies to the next departure, a higher one at once; a rate of `null` means "no limit".
+   * @throws InvalidLimitError, InvalidRateError, InvalidGroupError
+   */
+  async setLimit(name: string, key: LimitValueKey, override: LimitOverride, change: ShapeChange): Promise<void> {
+    const { by, reason } = change ?? ({} as Partial<ShapeChange>)
+    if (change) checkCallOptions('setLimit', change, ['by', 'reason', 'ttlMs'])
+    if (!by || !reason) throw new InvalidInputError('setLimit needs { by, reason }: who changes the limit, and why')
+    await this.#admit(() => this.#limits.set(name, key, override, change))
+  }
+
+  /** Lifts what was set for one value of a limit's keys: the given fields, or all. */
+  async clearLimit(name: string, key: LimitValueKey, clearing: Clearing<keyof LimitValues> = {}): Promise<void> {
+    const { fields = [], ...who } = checkClearing('clearLimit', clearing)
+    await this.#admit(() => this.#limits.clear(name, key, fields, who))
+  }
+
+  /** What one value of a limit's keys may use, what it has left, and what was set for it. @throws as {@link setLimit} */
+  async getLimit(name: string, key: LimitValueKey): Promise<LimitState> {
+    return this.#read(() => this.#limits.state(name, key))
   }
 
   override async rateLimit(expireTimeMs: number): Promise<void> {

@@ -22,7 +22,8 @@ type ScriptDefinition = Pick<BullmqScript, 'lua' | 'numberOfKeys'>
 /** Our scripts with one key, by file. */
 const WITH_ONE_KEY = [
   ...['add', 'add-bulk', 'exchange', 'claim-places', 'find-new', 'give-back', 'settle-cost', 'apply-feedback'],
-  ...['declare-shape', 'override-shape', 'restore-shape', 'pause-meter', 'set-group', 'note-history', 'report', 'shed'],
+  ...['declare-shape', 'override-shape', 'restore-shape', 'pause-meter', 'set-group', 'set-limit', 'note-history'],
+  ...['report', 'shed'],
   ...['view', 'caller-secret'],
   ...['drain-part', 'remove-failed', 'remove-waiting', 'retry-failed'],
   ...['apply-lease', 'grant-leases', 'claim-shards'],
@@ -51,7 +52,7 @@ export function isPrepared(script: string): boolean {
  * would ever leave, and scripts that add jobs would use up any freed memory. All of BullMQ that ours prepare are run as well.
  */
 const RUN_WHEN_FULL: ReadonlySet<string> = new Set([
-  ...['exchange', 'give-back', 'dead-letter', 'pause-meter', 'set-group'],
+  ...['exchange', 'give-back', 'dead-letter', 'pause-meter', 'set-group', 'set-limit'],
   ...['apply-feedback', 'drain-part', 'remove-failed', 'remove-waiting', 'shed'],
   // Without these no program starts, and no shard of a queue goes on; they seldom write, or little.
   ...['declare-shape', 'restore-shape', 'claim-shards', 'caller-secret', 'apply-lease', 'grant-leases'],
@@ -96,7 +97,7 @@ const ADD_FLOW = 'add-flow'
  */
 const SENT_ONCE = new Set([
   ...['add', 'add-bulk', ADD_FLOW],
-  ...['apply-feedback', 'report', 'override-shape', 'pause-meter', 'set-group', 'note-history'],
+  ...['apply-feedback', 'report', 'override-shape', 'pause-meter', 'set-group', 'set-limit', 'note-history'],
 ])
 
 /** A script before it is composed. */

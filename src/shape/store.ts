@@ -55,8 +55,10 @@ const MAX_RESTORES = 3
 /** The status of a script that changes the shape, and the shape. */
 type ShapeReply = [status: number, shape: string[]]
 
+const LOST = -1
 const LIMIT_CONFLICT = -5
 const NO_GROUPS = -7
+const NO_LIMIT = -12
 const LACKS_GROUPS = -9
 
 /** What all views of a queue have: Redis's time, µs, and the fields of the shape in force. */
@@ -250,15 +252,37 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
    */
   async changeGroup(id: string, fields: object, who: Attribution, ttlMs?: number): Promise<void> {
     checkGroupId(id)
+    const status = await this.#changePart('set-group', [id], { fields, who, ttlMs })
+    if (status === NO_GROUPS) throw new NoGroupsError(queueNameOf(this.base))
+  }
+
+  /**
+   * Changes what a limit allows for one value of its keys, in the same way.
+   * @returns whether the queue has a limit of this name that counts by just these keys
+   */
+  async changeLimit(
+    name: string,
+    keys: Readonly<Record<string, string>>,
+    fields: object,
+    who: Attribution,
+    ttlMs?: number,
+  ): Promise<boolean> {
+    return (await this.#changePart('set-limit', [name, JSON.stringify(keys)], { fields, who, ttlMs })) !== NO_LIMIT
+  }
+
+  async #changePart(
+    script: 'set-group' | 'set-limit',
+    what: readonly string[],
+    { fields, who, ttlMs }: { readonly fields: object; readonly who: Attribution; readonly ttlMs: number | undefined },
+  ): Promise<unknown> {
     if (ttlMs !== undefined && !(Number.isFinite(ttlMs) && ttlMs > 0)) {
-      throw new InvalidInputError(`the time for which a group is changed must be a number of ms > 0; got ${ttlMs}`)
+      throw new InvalidInputError(`ttlMs must be a number of ms > 0; got ${ttlMs}`)
     }
     await this.prepared()
-    const args = [id, JSON.stringify(fields), who.by ?? '', who.reason ?? '', ttlMs ?? '', '']
+    const args = [...what, JSON.stringify(fields), who.by ?? '', who.reason ?? '', ttlMs ?? '', '']
     for (let attempt = 0; ; attempt++) {
-      const [status] = (await this.run('set-group', [...args, this.memory.identity])) as readonly unknown[]
-      if (status === NO_GROUPS) throw new NoGroupsError(queueNameOf(this.base))
-      if (status === 1) return
+      const [status] = (await this.run(script, [...args, this.memory.identity])) as readonly unknown[]
+      if (status !== LOST) return status
       await this.#restoreAgain(attempt)
     }
   }

@@ -225,6 +225,13 @@ const CHANGES: Record<string, Scenario> = {
     shape: { groups: {} },
     run: armed(({ queue }) => queue.setGroup('a', { rate: '5/s' }, { by: 'test', reason: 'test', ttlMs: 60_000 })),
   },
+  'a change of a limit for one key': {
+    script: 'set-limit',
+    shape: { limits: [{ name: 'rpm', by: 'model', rate: '1/s' }] },
+    run: armed(({ queue }) =>
+      queue.setLimit('rpm', 'a', { rate: '5/s' }, { by: 'test', reason: 'test', ttlMs: 60_000 }),
+    ),
+  },
   "BullMQ's pause": {
     script: (words) => /^(eval|fcall)/i.test(words[0] ?? '') && words.includes('paused'),
     repeated: ['paused '],
@@ -677,6 +684,7 @@ async function isNotUndone(
   expect(await states()).toEqual(before)
 }
 
+const CHANGEABLE = { rate: '1/s', groups: {}, limits: [{ name: 'plan', by: 'group', rate: '100/s' }] }
 const CHANGED: [title: string, script: string, change: Change][] = [
   ['a shape', 'override-shape', (queue, slower) => queue.setShape({ rate: slower ? '5/s' : '9/s' }, BY)],
   [
@@ -684,13 +692,14 @@ const CHANGED: [title: string, script: string, change: Change][] = [
     'override-shape',
     (queue, slower) => queue.setShape({ rate: slower ? '5/s' : '9/s' }, { ...BY, ttlMs: 600_000 }),
   ],
+  ['a key', 'set-limit', (queue, slower) => queue.setLimit('plan', 'a', { rate: slower ? '5/s' : '9/s' }, BY)],
   ['a group', 'set-group', (queue, slower) => queue.setGroup('a', { rate: slower ? '5/s' : '9/s' }, BY)],
 ]
 
 test.each(CHANGED)(
   'a change of %s that is sent again after another one does not undo it',
   async (...[, script, change]) => {
-    const behind = await behindProxy('changed', { rate: '1/s', groups: {} })
+    const behind = await behindProxy('changed', CHANGEABLE)
     const { other } = behind
     await other.waitUntilReady()
     await isNotUndone(behind, script, change)
@@ -773,7 +782,7 @@ test('a pause that was sent after an equal one had been ended, and is lost, is m
 test.each(CHANGED)(
   'a change of %s that is made twice, the second time again after another one, does not undo it',
   async (...[, script, change]) => {
-    const behind = await behindProxy('changed', { rate: '1/s', groups: {} })
+    const behind = await behindProxy('changed', CHANGEABLE)
     await change(behind.other, true)
     await isNotUndone(behind, script, change)
   },

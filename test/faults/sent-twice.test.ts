@@ -31,6 +31,7 @@ const CHANGES: Readonly<Record<string, readonly string[]>> = {
   'pause-meter': [AGAIN, 'meta:shape.rev', 'meta:shape.digest'],
   'note-history': [AGAIN],
   'set-group': [AGAIN, 'meta:groups:settings.a'],
+  'set-limit': [AGAIN, 'meta:limits:own:rpm.a'],
   decide: ['{p}:n:joe'],
   'extend-lease': ['{p}:n:joe'],
   'block-key': ['{l}:blocks', '{l}:switch'],
@@ -150,6 +151,8 @@ async function useEverything(fleet: Fleet): Promise<void> {
     shape: { rate: '1000/s', burst: 5, capacity: 900, groups: {}, maxLatenessMs: 600_000 },
   })
   const open = fleet.queue('open', { connection, prefix, shape: { capacity: 5, maxWaitMs: 60_000 } })
+  const limits = [{ name: 'rpm', by: 'model', rate: '1/s' }]
+  const keyed = fleet.queue('keyed', { connection, prefix, shape: { limits } })
   const fitting = fleet.queue('fitting', { connection, prefix, shape: { capacity: 900 } })
   const flows = new ShapedFlowProducer({ connection, prefix })
   onTestFinished(() => flows.close())
@@ -167,6 +170,7 @@ async function useEverything(fleet: Fleet): Promise<void> {
   await queue.pause(CHANGE)
   await queue.resume(CHANGE)
   await queue.setGroup('a', { rate: '900/s' }, CHANGE)
+  await keyed.setLimit('rpm', 'a', { rate: '900/s' }, CHANGE)
   await queue.clearShape(CHANGE)
   await queue.getShape()
   await queue.add('bad', {}, { jobId: 'bad' })

@@ -127,6 +127,7 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
   }
   const workers = [1, 2, 3].map(() => shop.worker(queue, process, { concurrency: 3, feedback }))
   const done = eventsOf('completed', ...workers)
+  await keyed.setLimit('rpm', 'b', { rate: '2/min' }, { by: 'test', reason: 'to see the keys', ttlMs: 60_000 })
   await keyed.addBulk(jobs(3, { keys: { model: 'a' } }))
   const keyedDone = eventsOf('completed', shop.worker(keyed, process))
   const unpacedDone = eventsOf('completed', shop.worker(unpaced, process))

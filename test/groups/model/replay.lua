@@ -17,6 +17,7 @@ local group_limits_of = use 'groups/limits-of'
 local group_settings = use 'groups/settings'
 local queue_groups = use 'groups/queue-groups'
 local charged = use 'limits/charged'
+local own_values = use 'limits/own-values'
 local as_text = use 'redis/as-text'
 local job_options = use 'shape/job-options'
 local parsed = use 'shape/parsed'
@@ -44,6 +45,13 @@ local shape = {
 
 local lanes, has_keys = parsed.lanes_of(ARGV[3])
 if has_keys then shape.lanes = { lanes } end
+
+local function note_own_limits()
+  if not shape.keyed_limits or redis.call('EXISTS', base .. 'meta:limits:changed') == 0 then return end
+  shape.own_limits = {}
+  for _, l in ipairs(cjson.decode(shape.keyed_limits)) do shape.own_limits[l.name] = 0 end
+end
+note_own_limits()
 
 local function open(now)
   if together and together.now == now then return together end
@@ -189,6 +197,18 @@ end
 function operations.set(now, group, change, until_ms, lifts)
   local g = open(now)
   group_settings.set(g, group, cjson.decode(change), 'test', 'test', tonumber(until_ms), lifts == '1')
+  g:save()
+  return ''
+end
+
+-- As lua/verbs/set-limit.lua.
+function operations.own(now, name, keys, change, until_ms)
+  local g = open(now)
+  keys = cjson.decode(keys)
+  local l, value = g.limits.named(name, keys)
+  own_values.set(base, l, value, keys, now, cjson.decode(change), 'test', 'test', tonumber(until_ms), false)
+  note_own_limits()
+  g:cell_freed(name .. ':' .. value, keys.group or '')
   g:save()
   return ''
 end

@@ -3,9 +3,10 @@
 
 import { createRandom, type Random } from '../../../workers/demo/outbox/random.ts'
 import type { Rate } from '../../groups/model/charges.ts'
+import type { OwnValues } from './cell.ts'
 import type { Job } from './job.ts'
 import type { ReferenceKeys, Taken } from './reference.ts'
-import type { Features, GroupSettings, Limit, Shape } from './shape.ts'
+import { type Features, type GroupSettings, isPlaces, type Limit, namesBy, type Shape } from './shape.ts'
 
 export type NewJob = Omit<Job, 'number' | 'sinceUs'>
 
@@ -35,6 +36,14 @@ export type Decision =
   | { readonly verb: 'pause'; readonly atUs: number; readonly group: string; readonly untilUs?: number }
   | { readonly verb: 'resume'; readonly atUs: number; readonly group: string }
   | { readonly verb: 'set'; readonly atUs: number; readonly group: string; readonly settings: GroupSettings }
+  /** What a limit allows for one value of its keys; undefined lifts what is set. */
+  | {
+      readonly verb: 'own'
+      readonly atUs: number
+      readonly limit: string
+      readonly keys: Readonly<Record<string, string>>
+      readonly values: OwnValues | undefined
+    }
   | { readonly verb: 'shape'; readonly atUs: number; readonly shape: Shape }
 
 /** Which operations a stream has. */
@@ -45,6 +54,8 @@ export interface Choice {
   readonly hasSettles?: boolean
   /** A rate, a concurrency and limits without a key of the queue, and ageing. Default true. */
   readonly hasQueueLimits?: boolean
+  /** What is set for single values of keys. Default true. */
+  readonly hasOwnValues?: boolean
   /** Limits by group alone, by which a queue has no lanes, need another one. Default false. */
   readonly hasLanes?: boolean
 }
@@ -105,6 +116,7 @@ export class Decisions {
     if (chance <= 68) return this.#take()
     if (chance <= 88 && this.#running.size > 0) return this.#end()
     if (chance <= 93) return this.#remove()
+    if (chance <= 96 && this.#choice.hasOwnValues !== false) return this.#own() ?? this.#set()
     if (chance <= 98 || this.#choice.hasChanges === false) return this.#set()
     return this.#change()
   }
@@ -184,6 +196,23 @@ export class Decisions {
       ...[{ rate: null }, { concurrency: 1 }, { concurrency: null }],
     ])
     return { verb: 'set', atUs, group, settings }
+  }
+
+  #own(): Decision | undefined {
+    const { pick, between, oneIn } = this.#random
+    const limits = (this.#shape.limits ?? []).filter((limit) => namesBy(limit).length > 0 && !isPlaces(limit))
+    if (limits.length === 0) return undefined
+    const { name, by = [], rate } = pick(limits)
+    const { period } = rate as { period: number }
+    const keys = [by].flat().map((key) => [key, key === 'group' ? pick(this.#groups) : pick(VALUES[key] as string[])])
+    const own = { verb: 'own', atUs: this.#nowUs, limit: name, keys: Object.fromEntries(keys) } as const
+    if (oneIn(4)) return { ...own, values: undefined }
+    const untilUs = () => (oneIn(3) ? Number.POSITIVE_INFINITY : wholeMs(this.#nowUs + between(1, 500_000)))
+    const values = pick<OwnValues>([
+      ...[1, 2, 3].map(() => ({ rate: { value: [between(3, 60), period] as const, untilUs: untilUs() } })),
+      ...[{ burst: { value: between(3, 8), untilUs: untilUs() } }, { rate: { value: null, untilUs: untilUs() } }],
+    ])
+    return { ...own, values }
   }
 
   #change(): Decision {
@@ -290,6 +319,9 @@ export function decide(model: ReferenceKeys, decision: Decision): Taken {
       break
     case 'set':
       model.setGroup(decision.group, decision.settings, atUs)
+      break
+    case 'own':
+      model.setLimit(decision.limit, decision.keys, decision.values, atUs)
       break
     case 'shape':
       model.setShape(decision.shape, atUs)

@@ -54,7 +54,7 @@ export class Invariants {
     const taken = act()
     if (decision.verb === 'take') {
       this.#checkBounds(before, decision.wanted)
-      this.#checkWhole(taken)
+      this.#checkWhole(taken, decision.atUs)
       this.#checkWorking(taken, decision.atUs)
     }
     for (const cell of this.#cells) this.#charged.set(cell.id, cell.charges.length)
@@ -76,7 +76,7 @@ export class Invariants {
   }
 
   /** P2: a job that leaves is charged once at its slot by each limit that it is subject to, and by no other. */
-  #checkWhole({ departures }: Taken): void {
+  #checkWhole({ departures }: Taken, nowUs: number): void {
     const expected = new Map<string, string[]>()
     for (const { id, slotUs } of departures) {
       const taken = takenBy(this.#jobs.get(id) as NewJob, this.#shape)
@@ -86,6 +86,7 @@ export class Invariants {
     for (const cell of this.#cells) {
       const name = cell.id
       const charges = cell.charges.slice(this.#charged.get(name) ?? 0).map(({ cost, slotUs }) => `${cost} at ${slotUs}`)
+      if (cell.isOff(nowUs)) expected.delete(name)
       if (charges.join() !== (expected.get(name) ?? []).join())
         fail(`${name} was charged ${charges.join()}, not ${expected.get(name)?.join()}`)
       expected.delete(name)

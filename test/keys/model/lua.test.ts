@@ -129,6 +129,13 @@ function operationOf(decision: Decision): Operation {
         ...decision.settings,
       })
     }
+    case 'own': {
+      const cleared = { clear: true }
+      const [[field, entry] = ['', undefined]] = Object.entries(decision.values ?? {})
+      const change = entry ? { [field]: entry.value } : { rate: cleared, burst: cleared }
+      const until = entry && entry.untilUs < Number.POSITIVE_INFINITY ? entry.untilUs / 1000 : ''
+      return ['own', atUs, decision.limit, JSON.stringify(decision.keys), JSON.stringify(change), until]
+    }
     default:
       throw new Error(`no operation for ${decision.verb}`)
   }
@@ -197,6 +204,18 @@ const CARELESS = [
     "redis.call('ZADD', tags_key(g, cell), modules.redis_as_text.us(place.tag + place.step), pick.group)",
     '',
   ],
+  [
+    'counts a new value of a key from its last charge on',
+    'limit_at(l, stored.fields, now), now, packed, true)',
+    'limit_at(l, stored.fields, now), now, packed, false)',
+  ],
+  [
+    'ends a value of a key when that is looked at',
+    'limit_at(l, stored.fields, at), at, packed, true)',
+    'limit_at(l, stored.fields, at), at, packed, false)',
+  ],
+  ['wakes no lane when a value of a key ends', 'if l.verbs then g:cell_freed(ending[i], value) end', ''],
+  ['keeps a key without a limit', "and part.l.mode == 'enforce' and line_of", 'and line_of'],
   [
     'has a lane that was served go first again',
     'groups.next_number(g)))\nreturn groups.move',

@@ -27,6 +27,12 @@ export class Meanings {
     return [...this.#cells.values()]
   }
 
+  /** The cell of a limit that counts by keys, for one value of each. */
+  cell(name: string, keys: Readonly<Record<string, string>>): Cell {
+    const limit = this.#limits.find((one) => one.name === name) as Limit
+    return this.#cellOf(limit, { group: keys.group ?? '', keys } as Job) as Cell
+  }
+
   change({ limits = [] }: Shape): void {
     this.#limits = limits
     this.#known = new WeakMap()

@@ -18,6 +18,9 @@ const STAGES: readonly [string, Features][] = [
   ['places', ALL_FEATURES],
 ]
 
+/** What a cell allows stays the same. */
+const STEADY: Choice = { hasChanges: false, hasSettles: false, hasOwnValues: false }
+
 function story(seed: number, features: Features, choice: Choice): ReferenceKeys {
   const decisions = new Decisions(seed, features, choice)
   const model = new ReferenceKeys(decisions.shape, features, decisions.nowUs)
@@ -40,7 +43,7 @@ describe.each(STAGES)('with %s', (_, features) => {
 
   test('no cell lets more pass than its limit', () => {
     for (let i = 0; i < caseCount(20, 'KEYS_STORIES'); i++) {
-      const { cells, queueCells } = story(SEED + i, features, { hasChanges: false, hasSettles: false })
+      const { cells, queueCells } = story(SEED + i, features, STEADY)
       for (const cell of [...cells, ...queueCells]) checkCharges(cell)
     }
   })

@@ -21,7 +21,7 @@
 // - a settled cost corrects the rate of the group and the cells; the queue's own rate and limits are not corrected here, as
 //   their own models have that
 
-import type { Cell } from './cell.ts'
+import type { Cell, OwnValues } from './cell.ts'
 import { chargeRate, reshapeRate, settleRate, slotByRate, takeBackRate } from './group-rate.ts'
 import { type Group, GroupTurns, type State } from './group-turns.ts'
 import { headOf, insertInto, type Job } from './job.ts'
@@ -162,7 +162,10 @@ export class ReferenceKeys {
     const { job, group, slotUs, needs } = this.#left.get(id) as Left
     const isUnder = this.#isUnder(slotUs)
     this.#gate.takeBack(job, slotUs, isUnder, nowUs)
-    const refunded = needs.filter(({ cell, cost }) => isUnder && !cell.isPlaces && cell.takeBack(cost, slotUs, nowUs))
+    const refunded = needs.filter(({ cell, cost }) => {
+      const isCounted = !cell.isPlaces && !cell.isOff(nowUs) && this.#isUnderOwn(slotUs, cell, nowUs)
+      return isCounted && cell.takeBack(cost, slotUs, nowUs)
+    })
     for (const { cell } of refunded) this.#waiting.freed(cell)
     if (refunded.length > 0) this.#renewLane(job)
     this.#endPause(group, nowUs)
@@ -184,8 +187,10 @@ export class ReferenceKeys {
       const isSettled = settleRate(group, this.#settings(group), { change, slotUs, isUnder }, nowUs)
       if (isSettled && group.state === 'limited') this.#turns.enter(group)
     }
-    const counted = cells.filter(({ limit, isPlaces }) => !isPlaces && (limit.unit ?? '') === unit)
-    for (const cell of counted) if (cell.settle(change, slotUs, this.#isUnder(slotUs), nowUs)) this.#waiting.freed(cell)
+    const counted = cells.filter((cell) => !cell.isPlaces && !cell.isOff(nowUs) && (cell.limit.unit ?? '') === unit)
+    for (const cell of counted) {
+      if (cell.settle(change, slotUs, this.#isUnderOwn(slotUs, cell, nowUs), nowUs)) this.#waiting.freed(cell)
+    }
     if (counted.length === 0) return
     this.#renewLane(job)
     if (group.state === 'limited') this.#turns.enter(group)
@@ -221,6 +226,16 @@ export class ReferenceKeys {
     reshapeRate(group, this.#settings(group), nowUs)
     group.changedUs = nowUs
     this.#renewGroup(group, nowUs)
+  }
+
+  /**
+   * Sets what a limit allows for one value of its keys.
+   * @param values undefined lifts what is set
+   */
+  setLimit(name: string, keys: Readonly<Record<string, string>>, values: OwnValues | undefined, nowUs: number): void {
+    const cell = this.#meanings.cell(name, keys)
+    cell.setOwn(values, nowUs)
+    this.#waiting.noteOwn(cell)
   }
 
   /** @param untilUs infinite for good */
@@ -352,13 +367,15 @@ export class ReferenceKeys {
     if (this.#isStale) this.#markStale()
     this.#renewStale()
     for (const group of this.#turns.all) this.#endPause(group, nowUs)
+    this.#waiting.endOwn(nowUs)
     for (const group of this.#turns.in('paused').slice(0, DUE)) if (group.atUs <= nowUs) this.#turns.enter(group)
   }
 
   /** When the first of what is held may be ready: nothing is granted ahead of the end of a pause. */
   #heldUntil(firstUs: number, horizonUs: number): Omit<Taken, 'departures'> {
     const paused = this.#turns.firstIn('paused')
-    const untilUs = Math.min(firstUs, (paused?.atUs ?? Number.POSITIVE_INFINITY) + horizonUs)
+    const endUs = Math.min(paused?.atUs ?? Number.POSITIVE_INFINITY, this.#waiting.firstEndUs)
+    const untilUs = Math.min(firstUs, endUs + horizonUs)
     return paused || untilUs < Number.POSITIVE_INFINITY ? { untilUs } : {}
   }
 
@@ -401,7 +418,8 @@ export class ReferenceKeys {
   #depart(lane: Lane, job: Job, slot: QueueSlot, nowUs: number): Departure {
     const group = this.#turns.group(lane.group)
     const { slotUs } = slot
-    const { needs, cells } = this.#meanings.of(job)
+    const { needs: all, cells } = this.#meanings.of(job)
+    const needs = all.filter(({ cell }) => !cell.isOff(nowUs))
     this.#leases += 1
     this.#gate.charge(job, slot, nowUs)
     const settings = this.#settings(group)
@@ -495,6 +513,12 @@ export class ReferenceKeys {
 
   #concurrencyOf(group: Group): number | undefined {
     return this.#settings(group).concurrency ?? undefined
+  }
+
+  /** The same under what applies to a cell. */
+  #isUnderOwn(slotUs: number, cell: Cell, nowUs: number): boolean {
+    cell.endOwn(nowUs)
+    return this.#isUnder(slotUs) && (cell.ownSinceUs === 0 || slotUs > cell.ownSinceUs + AHEAD_US)
   }
 
   /** Whether a job with this slot was certainly charged under the shape of now, and what was set for its group. */

@@ -39,6 +39,8 @@ export class Waiting {
   readonly #of: Waiters
   /** All with a line. */
   readonly #cells = new Set<Cell>()
+  /** When the first of what is set for a cell ends, as far as that was not looked at since, µs. */
+  readonly #ends = new Map<Cell, number>()
 
   constructor(of: Waiters) {
     this.#of = of
@@ -46,7 +48,8 @@ export class Waiting {
 
   /** What the lane's first job finds at each of its cells. */
   look(lane: Lane, nowUs: number): Found[] {
-    return this.#of.needsOf(lane).map(({ cell, cost }) => ({ cell, cost, slotUs: cell.slot(cost, nowUs) }))
+    const limiting = this.#of.needsOf(lane).filter(({ cell }) => !cell.isOff(nowUs))
+    return limiting.map(({ cell, cost }) => ({ cell, cost, slotUs: cell.slot(cost, nowUs) }))
   }
 
   /**
@@ -250,7 +253,7 @@ export class Waiting {
     this.#of.turns.laneReady(lane)
     const { units } = ticket.places.get(cell) as Place
     const line = cell.line as Line
-    line.dueUs = cell.isPlaces ? 0 : Math.max(nowUs, atUs) + Math.ceil(cell.serviceUs(units))
+    line.dueUs = cell.isPlaces ? 0 : Math.max(nowUs, atUs) + Math.ceil(cell.serviceUs(units, nowUs))
   }
 
   /** The lane has left with a charge of these cells. */
@@ -278,6 +281,35 @@ export class Waiting {
   /** Something was given back or freed: the first of the line may go sooner. */
   freed(cell: Cell): void {
     if (cell.line) cell.line.dueUs = 0
+  }
+
+  /** When the first of the cells with a line allows something else, by the end of what is set for it, µs. */
+  get firstEndUs(): number {
+    const cell = this.#ending(Number.POSITIVE_INFINITY).find(({ line }) => line)
+    return (cell && this.#ends.get(cell)) ?? Number.POSITIVE_INFINITY
+  }
+
+  /** What is set for some cells has ended. */
+  endOwn(nowUs: number): void {
+    for (const cell of this.#ending(nowUs)) {
+      cell.endOwn(nowUs)
+      this.#ends.delete(cell)
+      this.noteOwn(cell)
+    }
+  }
+
+  /** Something else is set for a cell. */
+  noteOwn(cell: Cell): void {
+    if (cell.ownEndUs < Number.POSITIVE_INFINITY) this.#ends.set(cell, cell.ownEndUs)
+    else this.#ends.delete(cell)
+    this.freed(cell)
+  }
+
+  /** The first cells for which something ends by a time. */
+  #ending(byUs: number): Cell[] {
+    const ends = [...this.#ends].filter(([, endUs]) => endUs <= byUs)
+    ends.sort(([one, oneUs], [other, otherUs]) => oneUs - otherUs || (one.id < other.id ? -1 : 1))
+    return ends.slice(0, DUE).map(([cell]) => cell)
   }
 
   /** The first job of a lane is another one, or may be. @returns whether the lane waits in a line */

@@ -14,6 +14,7 @@ const KINDS = {
   restored: 'Restored',
   redrive: 'Redrive',
   group: 'Group',
+  limit: 'Limit',
   job: 'Job',
 }
 
@@ -51,6 +52,7 @@ export function kindOf(change) {
  */
 export function whatOf(change) {
   if (change.kind === 'group') return [groupText(change.change), ...untilOf(change)].join(', ')
+  if (change.kind === 'limit') return [limitText(change.change), ...untilOf(change)].join(', ')
   const hidden = change.kind === 'feedback' ? SHOWN_ELSEWHERE : []
   const fields = Object.entries(change.change).filter(([field]) => !hidden.includes(field))
   const group = change.kind === 'feedback' && /** @type {{ group?: string } | undefined} */ (change.change.scope)?.group
@@ -70,11 +72,24 @@ function untilOf({ until }) {
 function groupText({ group, ...fields }) {
   // A resume lifts whatever may hold the group.
   if (isCleared(fields.paused)) return `${group} resumed`
+  return `${group} ${fieldTexts(fields)}`
+}
+
+/**
+ * The same for one value of a limit's keys.
+ * @param {Change['change']} change
+ */
+function limitText({ limit, keys, ...fields }) {
+  return `${limit} of ${Object.values(Object(keys)).join(', ')} ${fieldTexts(fields)}`
+}
+
+/** @param {Change['change']} fields */
+function fieldTexts(fields) {
   const texts = Object.entries(fields).map(([field, value]) => {
     if (value === true) return field
     return isCleared(value) ? `${field} cleared` : `${field} ${valueText(field, value)}`
   })
-  return `${group} ${texts.join(', ')}`
+  return texts.join(', ')
 }
 
 /** @param {unknown} value */

@@ -1,0 +1,195 @@
+local limit_state = use 'limits/state'
+local as_text = use 'redis/as-text'
+
+-- What a limit of a queue with `by` allows for single values of its keys, where that is not what the shape says: what was set
+-- for the value at run time. `own_limits` of the shape names the limits for which something is set: nothing is read for others.
+--   meta:limits:own:<name>   hash, value -> JSON: keys: name -> value, fields: field -> { value, by, reason, at, until? } (ms), at: of
+--                            the last change, µs. Fields: rate, as [limit, period ms] or null for no limit, and burst
+--   meta:limits:ends         cell -> when something that was set for it for a time ends next, µs
+--   meta:limits:changed      cell -> when something that was set for it ended or was lifted, µs; for an hour
+local own_values = {
+  -- At most so many ends are applied by one call.
+  DUE = 16,
+  -- The same of a call that changes the shape.
+  MOST = 1000,
+  -- How long a cell's last change is remembered, µs.
+  CHANGED_US = 3600000000,
+}
+
+local function own_key(base, name)
+  return base .. 'meta:limits:own:' .. name
+end
+
+local function ends_key(base)
+  return base .. 'meta:limits:ends'
+end
+
+local function changed_key(base)
+  return base .. 'meta:limits:changed'
+end
+
+-- What the keys of a limit's states begin with, before the value.
+function own_values.states(base, l)
+  return base .. 'meta:group:limit:' .. l.name .. string.match(l.state, '^:%a+:')
+end
+
+-- The name of the cell of a limit for one value.
+local function cell_of(l, value)
+  return l.name .. ':' .. value
+end
+
+-- The name and the value of a cell's name.
+function own_values.parts(cell)
+  return string.match(cell, '^([^:]*):(.*)$')
+end
+
+-- What is stored for a value: {keys, fields, at}; nil if nothing is.
+function own_values.stored(base, name, value)
+  local text = redis.call('HGET', own_key(base, name), value)
+  return text and cjson.decode(text) or nil
+end
+
+local function end_of(entry)
+  return entry['until'] and entry['until'] * 1000 or math.huge
+end
+
+-- As src/limits/definition.ts encodes it.
+local function apply_rate(own, rate)
+  if rate == cjson.null then
+    own.mode = 'off'
+  elseif own.interval then
+    own.interval = rate[2] * 1000 / rate[1]
+    if own.algorithm == 'gcra' then own.interval = math.ceil(own.interval * 1024) / 1024 end
+  else
+    own.limit, own.window = rate[1], rate[2] * 1000
+  end
+end
+
+-- The limit as it is at a time for a value with these fields.
+local function limit_at(l, fields, at)
+  local own = setmetatable({}, { __index = l })
+  local rate, burst = fields.rate, fields.burst
+  if burst and end_of(burst) > at and l.interval then own.burst = burst.value end
+  if rate and end_of(rate) > at then apply_rate(own, rate.value) end
+  return own
+end
+
+-- When fields ended by `now`, µs, ascending.
+local function ended_by(stored, now)
+  local over = {}
+  for _, entry in pairs(stored.fields) do
+    if end_of(entry) <= now then over[#over + 1] = math.max(end_of(entry), tonumber(stored.at)) end
+  end
+  table.sort(over)
+  return over
+end
+
+-- The state of a cell takes over what ended since it was stored, each at its time.
+local function bring_up(base, l, stored, value, over)
+  local key = l.interval and own_values.states(base, l) .. value
+  for _, at in ipairs(over) do
+    local packed = key and redis.call('GET', key)
+    if packed and limit_state.seen(packed) < at then limit_state.at(key, limit_at(l, stored.fields, at), at, packed, true) end
+  end
+end
+
+-- The limit as it is now for one value, whose state is brought up to now.
+function own_values.in_force(base, l, value, now)
+  local stored = own_values.stored(base, l.name, value)
+  local over = stored and ended_by(stored, now) or {}
+  if over[1] then bring_up(base, l, stored, value, over) end
+  local own = limit_at(l, stored and stored.fields or {}, now)
+  own.changed = {
+    key = changed_key(base), cell = cell_of(l, value), now = now, at = stored and (over[#over] or tonumber(stored.at)) or 0,
+  }
+  return own
+end
+
+-- Since when at the latest a value has had what it has now, µs. changed: as in_force notes it. What is longer ago than changes are
+-- remembered may have been another one.
+function own_values.since(changed)
+  local noted = tonumber(redis.call('ZSCORE', changed.key, changed.cell) or nil) or 0
+  return math.max(changed.at, noted, changed.now - own_values.CHANGED_US)
+end
+
+local function note_change(base, cell, now)
+  local key = changed_key(base)
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', as_text.us(now - own_values.CHANGED_US))
+  redis.call('ZADD', key, as_text.us(now), cell)
+  redis.call('PEXPIRE', key, as_text.us(own_values.CHANGED_US / 1000))
+end
+
+-- Stores what is set for a value, and when the next of it ends.
+local function store(base, l, value, stored)
+  local soonest = math.huge
+  for _, entry in pairs(stored.fields) do soonest = math.min(soonest, end_of(entry)) end
+  if next(stored.fields) then
+    redis.call('HSET', own_key(base, l.name), value, cjson.encode(stored))
+  else
+    redis.call('HDEL', own_key(base, l.name), value)
+  end
+  if soonest < math.huge then redis.call('ZADD', ends_key(base), as_text.us(soonest), cell_of(l, value))
+  else redis.call('ZREM', ends_key(base), cell_of(l, value)) end
+end
+
+-- Sets fields for a value, or lifts them; its state takes over the change now. change: field -> value, or {clear: true}; until_ms:
+-- nil if without end; lifts_others: whether all other fields are lifted. Returns what is set for it now.
+function own_values.set(base, l, value, keys, now, change, by, reason, until_ms, lifts_others)
+  own_values.in_force(base, l, value, now)
+  local stored = own_values.stored(base, l.name, value) or { fields = {} }
+  for field, entry in pairs(stored.fields) do
+    if lifts_others or end_of(entry) <= now then stored.fields[field] = nil end
+  end
+  for field, given in pairs(change) do
+    local lifted = type(given) == 'table' and given.clear
+    stored.fields[field] = not lifted
+      and { value = given, by = by, reason = reason, at = math.floor(now / 1000), ['until'] = until_ms } or nil
+  end
+  stored.keys, stored.at = keys, as_text.us(now)
+  store(base, l, value, stored)
+  note_change(base, cell_of(l, value), now)
+  local key = own_values.states(base, l) .. value
+  local packed = l.interval and redis.call('GET', key)
+  if packed then limit_state.at(key, limit_at(l, stored.fields, now), now, packed, true) end
+  return stored.fields
+end
+
+-- Whether something is set for values of a limit.
+function own_values.any(base, name)
+  return redis.call('EXISTS', own_key(base, name)) == 1
+end
+
+-- What was set for a value for a time, and has ended, is forgotten.
+function own_values.forget(base, l, value, now)
+  local stored = own_values.stored(base, l.name, value)
+  if not stored then return redis.call('ZREM', ends_key(base), cell_of(l, value)) end
+  local over = ended_by(stored, now)
+  bring_up(base, l, stored, value, over)
+  for field, entry in pairs(stored.fields) do
+    if end_of(entry) <= now then stored.fields[field] = nil end
+  end
+  if over[1] then
+    stored.at = as_text.us(over[#over])
+    note_change(base, cell_of(l, value), over[#over])
+  end
+  store(base, l, value, stored)
+end
+
+-- The limits (JSON) of a queue change at `at` (µs): what ended before that ends under those that it had.
+function own_values.change_limits(base, limits, at)
+  local by_name = {}
+  for _, l in ipairs(cjson.decode(limits)) do if l.by then by_name[l.name] = l end end
+  local ending = own_values.ending(base, at, own_values.MOST)
+  for i = 1, #ending, 2 do
+    local name, value = own_values.parts(ending[i])
+    local l = by_name[name] or { name = name }
+    own_values.forget(base, l, value, at)
+  end
+end
+
+-- Names of cells for which something ends by `by` (µs), and when: name and time of each, at most `most` of them.
+function own_values.ending(base, by, most)
+  return redis.call('ZRANGEBYSCORE', ends_key(base), '-inf', as_text.us(by), 'WITHSCORES', 'LIMIT', 0, most)
+end
+
+return own_values

@@ -1,0 +1,43 @@
+--[[
+  Sets what a limit with `by` allows for one value of its keys at run time, or lifts what was set: then the shape applies again.
+  ARGV
+    [1]  the name of the limit
+    [2]  JSON: the keys whose values are meant, name -> value, with `group` if it counts by that
+    [3]  JSON: field -> value, null for "no limit", {"clear": true} to lift the field
+    [4]  who
+    [5]  why
+    [6]  how long, ms, or '' until it is lifted
+    [7]  '1' to lift all other fields first
+    [8]  'id:revision' of the shape that the caller knows, '' if none
+    [9]  when the call was first sent, µs, if it may have run already
+  Returns {1, JSON of what is set for the value now}; {-1} if Redis has lost what the caller knows; {-12} if the queue has no such limit.
+]]
+local wake = use 'gate/wake'
+local group_limits_of = use 'groups/limits-of'
+local queue_groups = use 'groups/queue-groups'
+local own_values = use 'limits/own-values'
+local history = use 'reports/history'
+local shapes = use 'shape/shapes'
+
+local base, now, shape = shapes.here(KEYS[1])
+if shapes.is_lost(shape, ARGV[8]) then return { -1 } end
+local limits, keys = shape and group_limits_of(base, shape, now), cjson.decode(ARGV[2])
+local l, value
+if limits then l, value = limits.named(ARGV[1], keys) end
+if not l then return { -12 } end
+local until_ms = ARGV[6] ~= '' and math.floor(now / 1000) + math.ceil(tonumber(ARGV[6])) or nil
+local change = cjson.decode(ARGV[3])
+change.limit, change.keys = ARGV[1], keys
+local noted = cjson.encode(change)
+if history.made(base, ARGV[9], 'limit', ARGV[4], ARGV[5], noted, ARGV[6]) then
+  return { 1, shapes.encode((own_values.stored(base, l.name, value) or { fields = {} }).fields) }
+end
+change.limit, change.keys = nil, nil
+local fields = own_values.set(base, l, value, keys, now, change, ARGV[4], ARGV[5], until_ms, ARGV[7] == '1')
+shapes.note_own_values(KEYS[1], base, l.name, now)
+local g = queue_groups.open(base, shape, now)
+g:cell_freed(l.name .. ':' .. value, keys.group or '')
+g:save()
+wake.head_changed(base, g)
+history.note(base, now, 'limit', ARGV[4], ARGV[5], noted, until_ms or '')
+return { 1, shapes.encode(fields) }

@@ -1,0 +1,80 @@
+import { didYouMean } from '../call-options.ts'
+import { InvalidLimitError } from '../errors.ts'
+import { formatRate, parseRate, type Rate, type RateInput } from '../rate.ts'
+import { encodeRule, isBucket } from './definition.ts'
+import type { QueueLimit } from './queue-limits.ts'
+
+/** What can be set for one value of a limit's keys, in place of what the shape says. */
+export interface LimitValues {
+  /** `'100/min'` or `{ limit, period }` (ms). Of a window, the period is that of the limit: what is counted stays the same. */
+  readonly rate?: RateInput
+  /** Buckets: units that may pass back to back after idling. */
+  readonly burst?: number
+}
+
+/** A change at run time for one value; a rate of null means "no limit" for it. */
+export type LimitOverride = Omit<LimitValues, 'rate'> & { readonly rate?: RateInput | null }
+
+/** The fields that can be set for one value. */
+export const LIMIT_VALUES: readonly (keyof LimitValues)[] = ['rate', 'burst']
+
+/** A rate as [limit, period ms]. */
+export type StoredLimitValue = number | readonly [limit: number, periodMs: number] | null
+
+/** @throws InvalidLimitError */
+export function checkLimitField(field: string): void {
+  if ((LIMIT_VALUES as readonly string[]).includes(field)) return
+  throw new InvalidLimitError(
+    `a value of a limit has no field '${field}' to be cleared; it has ${LIMIT_VALUES.join(', ')}`,
+  )
+}
+
+/**
+ * What is set for one value of a limit, in the form that `lua/verbs/set-limit.lua` takes.
+ * @throws InvalidLimitError, InvalidRateError
+ */
+export function encodeLimitOverride(limit: QueueLimit, override: unknown): Record<string, StoredLimitValue> {
+  if (typeof override !== 'object' || override === null || Array.isArray(override)) {
+    throw new InvalidLimitError(`setLimit must be given an object; got ${JSON.stringify(override) ?? String(override)}`)
+  }
+  const given = Object.entries(override).filter(([, value]) => value !== undefined)
+  for (const [field] of given) checkSettable(limit, field)
+  if (given.length === 0)
+    throw new InvalidLimitError(`setLimit needs at least one of ${LIMIT_VALUES.join(', ')}; got none`)
+  const { rate, ...others } = Object.fromEntries(given) as LimitOverride
+  checkTogether(limit, { ...others, ...(rate === null || rate === undefined ? {} : { rate }) })
+  if (rate === undefined) return others
+  return { ...others, rate: rate === null ? null : pairOf(parseRate(rate)) }
+}
+
+/** What applies to a value, in its readable form; nothing for "no limit". */
+export function limitInForce(limit: QueueLimit, overrides: LimitOverride): LimitValues {
+  if (overrides.rate === null) return {}
+  const rate = overrides.rate ?? (limit.rate as RateInput)
+  const burst = isBucket(limit.algorithm ?? 'gcra') ? { burst: overrides.burst ?? limit.burst ?? 1 } : {}
+  return { rate: formatRate(parseRate(rate)), ...burst }
+}
+
+function checkSettable(limit: QueueLimit, field: string): void {
+  if (!(LIMIT_VALUES as readonly string[]).includes(field)) {
+    throw new InvalidLimitError(
+      `setLimit has no field '${field}'; it has ${LIMIT_VALUES.join(', ')}${didYouMean(field, LIMIT_VALUES)}`,
+    )
+  }
+  const { algorithm = 'gcra' } = limit
+  if (field !== 'burst' || isBucket(algorithm)) return
+  throw new InvalidLimitError(`limit "${limit.name}" is a ${algorithm}, which has no burst: set its rate`)
+}
+
+/** As if the shape said so. */
+function checkTogether(limit: QueueLimit, values: LimitValues): void {
+  if (encodeRule(limit).window === encodeRule({ ...limit, ...values }).window) return
+  const [period, given] = [limit.rate, values.rate].map((rate) => parseRate(rate as RateInput).periodMs)
+  throw new InvalidLimitError(
+    `limit "${limit.name}" counts windows of ${period} ms, and so does each of its values; got a rate per ${given} ms`,
+  )
+}
+
+function pairOf({ limit, periodMs }: Rate): readonly [number, number] {
+  return [limit, periodMs]
+}

@@ -1,0 +1,147 @@
+import { InvalidLimitError } from '../errors.ts'
+import {
+  checkLimitField,
+  encodeLimitOverride,
+  LIMIT_VALUES,
+  type LimitOverride,
+  type LimitValues,
+  limitInForce,
+} from '../limits/own-values.ts'
+import type { QueueLimit } from '../limits/queue-limits.ts'
+import { checkGroupId, checkKeyValue } from '../shape/groups.ts'
+import type { Attribution, ShapeStore } from '../shape/store.ts'
+import { dateOfUs, type GroupState, readEntries, type StoredEntry } from './groups.ts'
+import type { ShapeChange } from './options.ts'
+
+/**
+ * One value of what a limit counts by: of one name a string or a number, of several an object with the value of each:
+ * `{ group: 'acme', host: 'api.example.com' }`.
+ */
+export type LimitValueKey = string | number | Readonly<Record<string, string | number>>
+
+/** The state of a limit with `by` for one value of its keys, at one moment of Redis's clock. */
+export interface LimitState {
+  readonly limit: string
+  /** The value of each of its keys. */
+  readonly keys: Readonly<Record<string, string>>
+  readonly at: Date
+  /** What applies to the value: the limit of the shape, and what was set in its place. Empty if it has no limit. */
+  readonly inForce: LimitValues
+  /** What was set for it, with who, when, why and until when. */
+  readonly overrides: GroupState['overrides']
+  /** Units left now; undefined if it has no limit. */
+  readonly remaining: number | undefined
+  /** ms until one unit conforms, 0 if one does now. */
+  readonly retryAfterMs: number
+  /** When all units are available again; undefined if it has no limit. */
+  readonly resetAt: Date | undefined
+  /** How many lanes wait for it: the jobs of a group with equal keys are one. Where limits have no keys, 0. */
+  readonly waitingLanes: number
+}
+
+/** What `lua/views/limit.lua` returns. */
+interface LimitView {
+  readonly at: string
+  readonly fields: Readonly<Record<string, StoredEntry>>
+  readonly lanes: number
+  readonly left?: string
+  /** µs */
+  readonly wait?: string
+  readonly reset?: string
+}
+
+/** What the limits of one queue allow for single values of their keys. */
+export class QueueLimitValues {
+  readonly #name: string
+  readonly #store: ShapeStore
+
+  constructor(name: string, store: ShapeStore) {
+    this.#name = name
+    this.#store = store
+  }
+
+  async set(name: string, key: LimitValueKey, override: LimitOverride, change: ShapeChange): Promise<void> {
+    const limit = await this.#limit(name)
+    const { by, reason, ttlMs } = change
+    await this.#change(limit, keysOf(limit, key), encodeLimitOverride(limit, override), { by, reason }, ttlMs)
+  }
+
+  async clear(name: string, key: LimitValueKey, fields: readonly string[], who: Attribution): Promise<void> {
+    for (const field of fields) checkLimitField(field)
+    const limit = await this.#limit(name)
+    const lifted = fields.length > 0 ? fields : LIMIT_VALUES
+    const cleared = Object.fromEntries(lifted.map((field) => [field, { clear: true }]))
+    await this.#change(limit, keysOf(limit, key), cleared, who)
+  }
+
+  async state(name: string, key: LimitValueKey): Promise<LimitState> {
+    const limit = await this.#limit(name)
+    const keys = keysOf(limit, key)
+    const view = await this.#store.view<LimitView>('limit', { name, keys })
+    if (!view) throw this.#unknown(name)
+    const atMs = Number(view.at) / 1000
+    const overrides = readEntries(view.fields, atMs)
+    const values = Object.fromEntries(Object.entries(overrides).map(([field, { value }]) => [field, value]))
+    return {
+      ...{ limit: name, keys, at: new Date(atMs), overrides, waitingLanes: view.lanes },
+      inForce: limitInForce(limit, values),
+      remaining: view.left === undefined ? undefined : Math.max(0, Math.floor(Number(view.left))),
+      retryAfterMs: Math.ceil(Number(view.wait ?? 0) / 1000),
+      resetAt: dateOfUs(view.reset),
+    }
+  }
+
+  /** By the shape as Redis has it: another program may have changed it. */
+  async #limit(name: string): Promise<QueueLimit> {
+    await this.#store.readMeter()
+    const limit = this.#keyed().find((one) => one.name === name)
+    if (!limit) throw this.#unknown(name)
+    return limit
+  }
+
+  #keyed(): readonly QueueLimit[] {
+    return this.#store.memory.stored?.limits.filter(({ by }) => by !== undefined) ?? []
+  }
+
+  #unknown(name: unknown): InvalidLimitError {
+    const names = this.#keyed().map((limit) => limit.name)
+    const known = names.length > 0 ? `it has ${names.join(', ')}` : 'it has none'
+    return new InvalidLimitError(`queue "${this.#name}" has no limit ${JSON.stringify(name)} with by; ${known}`)
+  }
+
+  async #change(
+    { name }: QueueLimit,
+    keys: Readonly<Record<string, string>>,
+    fields: object,
+    who: Attribution,
+    ttlMs?: number,
+  ): Promise<void> {
+    if (!(await this.#store.changeLimit(name, keys, fields, who, ttlMs))) throw this.#unknown(name)
+  }
+}
+
+/**
+ * The value of each name that a limit counts by, as it is stored with jobs.
+ * @throws InvalidLimitError, InvalidGroupError
+ */
+function keysOf({ name, by }: QueueLimit, key: unknown): Readonly<Record<string, string>> {
+  const names = [by ?? []].flat()
+  const [only = ''] = names
+  const isOne = names.length === 1
+  const given = isOne ? { [only]: key } : key
+  const isComplete =
+    typeof given === 'object' && given !== null && Object.keys(given).toSorted().join() === names.toSorted().join()
+  if (!isComplete) {
+    const expected = `{ ${names.map((one) => `${one}: …`).join(', ')} }`
+    throw new InvalidLimitError(
+      `limit "${name}" counts by ${names.join(' and ')}: its key must be ${expected}; got ${JSON.stringify(key) ?? String(key)}`,
+    )
+  }
+  return Object.fromEntries(names.map((one) => [one, keyValue(one, (given as Readonly<Record<string, unknown>>)[one])]))
+}
+
+function keyValue(name: string, value: unknown): string {
+  if (name !== 'group') return checkKeyValue(name, value)
+  checkGroupId(value)
+  return value as string
+}

@@ -304,6 +304,7 @@ local function open_in_groups(call, shape)
   -- Redis's clock has gone back.
   if g.changed then return nil end
   g.most, g.trusts, g.limits = call.wanted, true, group_limits_of(base, shape, q.now)
+  g.lock_ms = tonumber(call.memo_ms)
   local rules = g.limits and charged.rules(shape)
   -- One that is late or fails is not charged, but nothing reads that of jobs that do not run.
   function q.charged_of(pick)

@@ -77,6 +77,7 @@ function departure.open(call)
   end
   d.gate = gates.new(d.shape, d.meter, base, d.now, call.horizon, call.once)
   d.gate.limits, d.gate.lock_ms = call.limits, tonumber(call.memo_ms)
+  if d.gate.groups then d.gate.groups.lock_ms = d.gate.lock_ms end
   if d.gate.groups and d.meter and d.meter.filled then
     d.gate.groups:fill(d.meter.origin + math.ceil(d.meter.filled))
   end

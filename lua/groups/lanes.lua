@@ -9,7 +9,8 @@ local job_options = use 'shape/job-options'
 --                              number of its turn; where jobs age, the key of the first job (gate/ageing-open)
 --   meta:lane:jobs:<lane>      sorted set of its jobs, as meta:group:jobs:<group>, which has them too
 --   meta:lanes                 hash: sorted (1 once all jobs that come are sorted into lanes), unsorted (1 if some that came before
---                              are in none), lined (1 if a lane waits in a line: groups/lines)
+--                              are in none), lined (1 if a lane waits in a line: groups/lines), verified (when holders of places
+--                              were last looked at, µs: groups/lines)
 --   meta:lanes:unsorted        group -> the score of the last of its jobs that is in a lane, for jobs that came before
 -- g.lanes is what distinguishes them, as shape/shapes stores it: {names of keys, units}, the last first; nil for a queue
 -- without lanes.
@@ -21,8 +22,9 @@ local READ = 4
 local function group_lanes(groups)
   function groups.open_lanes(g, shape)
     if not (shape and shape.lanes) then return end
-    local f = redis.call('HMGET', g.base .. 'meta:lanes', 'sorted', 'lined', 'unsorted')
+    local f = redis.call('HMGET', g.base .. 'meta:lanes', 'sorted', 'lined', 'unsorted', 'verified')
     g.lanes, g.sorts_new, g.lined, g.unsorted = shape.lanes, f[1] and true or false, f[2] and true or false, f[3] and true or false
+    g.verified = tonumber(f[4]) or 0
     g.tries, g.lines_read, g.tickets, g.lines_changed, g.tickets_changed = 0, {}, {}, {}, {}
   end
 
@@ -263,13 +265,14 @@ local function group_lanes(groups)
     pick.bucket = paced and groups.bucket(g, group, s) or nil
     pick.hold = runs and s.limited or nil
     pick.slot = math.max(pick.bucket and groups.slot(g, pick.bucket, cost) or 0, pick.hold or 0)
-    local own = pick.slot
+    local own, least = pick.slot, 0
     if paced and g.limits then
       pick.parts = g.limits.open(group, keys)
-      pick.slot = math.max(own, (g.limits.slot(pick.parts, cost, costs)))
+      local slot, _, without_places = g.limits.slot(pick.parts, cost, costs)
+      pick.slot, least = math.max(own, slot), without_places
     end
     -- A job that cannot start in time is failed at once: no other is to wait for its slot.
-    if deadline and pick.slot > deadline then return pick end
+    if deadline and math.max(own, least) > deadline then return pick end
     if own > by then return groups.hold_back(g, group, tag, 'limited', as_text.us(own)) end
     return (not pick.parts or groups.may_pass(g, pick, by)) and pick
   end

@@ -121,6 +121,13 @@ local function group_limits_of(base, shape, now)
     return math.huge
   end
 
+  -- The same, of a cell; nil if no limit counts it by now.
+  function limits.part_of_cell(cell)
+    local name, value = own_values.parts(cell)
+    local l = find(name)
+    return l and part_of(l, value)
+  end
+
   -- The keys of a job that a limit counts, name -> value: 'group' too, if it does.
   local function keys_of(l, group, keys)
     local found = {}
@@ -129,7 +136,7 @@ local function group_limits_of(base, shape, now)
   end
 
   -- What holds the first job of a lane: {limit, keys: those whose value is used up, at: until when at least, µs, 0 if that is
-  -- not known}. Nil if no limit does. place: as groups.place_in_lane returns it, of any of its jobs
+  -- not known, places: the key of the state of a cell whose holders have to end}. Nil if no limit does. place: as groups.place_in_lane returns it, of any of its jobs
   function limits.hold(g, place)
     local _, job_at = g:lane_order(place.lane)
     local id = g.enforced and job_at(1)
@@ -141,21 +148,34 @@ local function group_limits_of(base, shape, now)
       local l = part.l
       if waits and part.cell == waits.cell or not waits and l.name == name then
         local at = math.max(slot, waits and waits.at or 0)
-        return { limit = l.name, keys = keys_of(l, place.group, place.keys), at = at > now and at or 0 }
+        local known, has_places = at > now and at < math.huge, l.algorithm == 'concurrency'
+        return {
+          limit = l.name, keys = keys_of(l, place.group, place.keys), at = known and at or 0,
+          places = has_places and part.s.key or nil,
+        }
       end
     end
   end
 
-  -- The earliest slot of a job, µs, 0 for now; second, the name of the limit that it waits for.
+  -- The earliest slot of a job, µs, 0 for now, infinite where a job has to end first; second, the name of the limit that it
+  -- waits for; third, the earliest slot if its places are free by then.
   function limits.slot(parts, cost, costs)
     local wait, _, name = queue_limits.wait(parts, cost, costs)
-    return wait > 0 and now + math.ceil(wait) or 0, name
+    local least = wait
+    if wait == math.huge then
+      least = 0
+      for _, part in ipairs(parts) do
+        local own = part.cost > 0 and limit_checks.wait(part) or 0
+        if own < math.huge then least = math.max(least, own) end
+      end
+    end
+    return wait > 0 and now + math.ceil(wait) or 0, name, least > 0 and now + math.ceil(least) or 0
   end
 
-  -- Charges the job last passed to limits.slot, which has left. part.taken: what it took, for
+  -- Charges the job last passed to limits.slot, which has left. job_key, lock_ms: of the job; part.taken: what it took, for
   -- reports/audit
-  function limits.charge(parts, slot)
-    queue_limits.charge(parts, slot - now, '')
+  function limits.charge(parts, slot, job_key, lock_ms)
+    queue_limits.charge(parts, slot - now, job_key, lock_ms)
     queue_limits.save(parts, base, false)
     for _, part in ipairs(parts) do part.taken = part.cost end
   end

@@ -259,7 +259,8 @@ function group_line.estimate(base, shape, now, id, g, looked_at)
   local s = group and g:settings(group) or {}
   local full = g.enforced and s.concurrency
     and redis.call('SCARD', base .. 'meta:group:held:' .. group) >= s.concurrency
-  if own == math.huge or full or redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return ahead, '' end
+  local for_places = place and place.waits and place.waits.at == math.huge
+  if own == math.huge or full or for_places or redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return ahead, '' end
   local start = estimate.start_at(base, shape, now, ahead)
   if start == '' and own <= now then return ahead, '' end
   return ahead, as_text.us(math.max(tonumber(start) or 0, own))

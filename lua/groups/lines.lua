@@ -11,12 +11,15 @@ local redis_now = use 'redis/redis-now'
 -- pass in the other lines; once it is let go, it stands in all of them. And a cell that has room is kept for the lane whose
 -- turn it is, while that waits for another cell: jobs that need only one of both would take each unit the moment that it
 -- comes. A cell is kept for a tenth of the time at most.
+-- Where a cell has places (groups/places), a lane waits until jobs end: then it is let go, no more lanes than there are places.
+-- Only scripts of ours say that a job has ended, and no dead worker does, so holders are looked at, too.
 -- Adds these verbs to the table of groups/queue-groups.
 --   meta:lines              hash, cell -> its line, packed: v (its virtual time), t (the last tag of a group that came), places (how
 --                           many lanes have one), standing (how many of them stand in it), since (when the line began, µs), kept
 --                           (for how long the cell was kept since then, µs), and for whom it is kept: keeper, from, to (µs), or
---                           nothing
---   meta:lines:due          cell -> when its next lane may go, µs
+--                           nothing; where jobs have to end, also ended (when one did last, µs) and between (the mean time
+--                           between two ends, µs, 0 while it is not known)
+--   meta:lines:due          cell -> when its next lane may go, µs; +inf once a job has to end first
 --   meta:line:<cell>        sorted set, lane -> tag
 --   meta:line:tags:<cell>   group -> tag, if that is above v
 --   meta:lanes:held         hash, lane -> its ticket, packed: cell in whose line it stands, tried (whether it was let go), rank
@@ -25,6 +28,8 @@ local redis_now = use 'redis/redis-now'
 local function group_lines(groups)
   -- The share of time for which a cell may be kept.
   local KEPT = 0.1
+  -- How often holders of places are looked at, µs; at most groups.VERIFIED of them, of at most so many cells.
+  local VERIFY_US, VERIFIED_CELLS = 1000000, 100
 
   local function line_key(g, cell)
     return g.base .. 'meta:line:' .. cell
@@ -59,7 +64,7 @@ local function group_lines(groups)
   end
 
   local function set_due(g, cell, at)
-    redis.call('ZADD', due_key(g), as_text.us(at), cell)
+    redis.call('ZADD', due_key(g), at < math.huge and as_text.us(at) or '+inf', cell)
     g.first_due_at = nil
   end
 
@@ -139,13 +144,15 @@ local function group_lines(groups)
   end
 
   -- A lane lets others pass in a line, but has its place there. The cell is for the next lane at once; where the lane only
-  -- passed through, when it was due before: two lanes that let each other go at once would do so for ever.
+  -- passed through, when it was due before: two lanes that let each other go at once would do so for ever. Places may have been
+  -- counted for it, wherever it stood.
   local function step_out(g, lane, cell, passed)
     local line, first = line_of(g, cell), first_of(g, cell)
     if redis.call('ZREM', line_key(g, cell), lane) == 0 then return end
     line.standing = line.standing - 1
-    if not lane_left(g, cell, line) or first ~= lane then return end
-    if not (passed and redis.call('ZSCORE', due_key(g), cell)) then set_due(g, cell, 0) end
+    if not lane_left(g, cell, line) or not (first == lane or line.between) then return end
+    local due = passed and redis.call('ZSCORE', due_key(g), cell)
+    if not due or tonumber(due) == math.huge then set_due(g, cell, 0) end
   end
 
   -- A lane gives up all its places.
@@ -174,7 +181,7 @@ local function group_lines(groups)
     ticket.rank = as_text.us(rank)
     keep_ticket(g, lane, ticket)
     if ticket.tried then return false end
-    if first_of(g, ticket.cell) == lane then
+    if first_of(g, ticket.cell) == lane or line_of(g, ticket.cell).between then
       set_due(g, ticket.cell, 0)
       g.awaited = true
     end
@@ -195,6 +202,29 @@ local function group_lines(groups)
     return groups.may_have(g, 'limited') and redis.call('ZSCORE', groups.key(g, 'limited'), value) and true or false
   end
 
+  -- A job has given back places of a cell. Returns whether a lane waits for them.
+  function groups.place_freed(g, cell)
+    local line = line_of(g, cell)
+    if not line then return false end
+    local now = g.now or redis_now()
+    if line.ended then
+      local passed = math.max(0, now - line.ended)
+      local moved = line.between + (math.min(passed, 4 * line.between) - line.between) / 8
+      line.between = line.between == 0 and passed or math.floor(moved)
+    end
+    line.ended = now
+    keep_line(g, cell, line)
+    set_due(g, cell, 0)
+    g.awaited = true
+    return true
+  end
+
+  -- When holders of places are to be looked at next, µs; math.huge if no lane waits for places.
+  function groups.verified_next(g)
+    local last = g.lined and g.has_places and redis.call('ZRANGE', due_key(g), -1, -1, 'WITHSCORES')[2]
+    return last and tonumber(last) == math.huge and g.now + VERIFY_US or math.huge
+  end
+
   -- When the first of the cells may let a lane go, µs; math.huge if no lane waits.
   function groups.first_due(g)
     if not g.lined then return math.huge end
@@ -203,7 +233,7 @@ local function group_lines(groups)
   end
 
   -- The cell in whose line a lane waits, and is not being tried: {cell, at: when a lane of that line may go, µs, 0 if that is
-  -- not known}. Nil if there is none.
+  -- not known, infinite if a job has to end first}. Nil if there is none.
   function groups.waits_in_line(g, lane)
     local ticket = ticket_of(g, lane)
     if not ticket or ticket.tried then return nil end
@@ -226,10 +256,10 @@ local function group_lines(groups)
     return waits, waits
   end
 
-  -- How long units take to come back under a limit, µs; nil for places.
-  local function service_us(l, units)
-    if l.interval then return units * l.interval end
-    return l.window and units * l.window / l.limit
+  -- How long units take to come back under a limit, µs; of places, the time between two ends.
+  local function service_us(l, units, line)
+    if l.algorithm == 'concurrency' then return line.between end
+    return l.interval and units * l.interval or units * l.window / l.limit
   end
 
   -- A lane of a group that is held as a whole gives up its places, and is tried anew when the group has its turn.
@@ -261,15 +291,42 @@ local function group_lines(groups)
     end
     groups.lane_ready(g, groups.group_of_lane(lane), lane, ticket.rank, waits)
     local l = g.limits and g.limits.of_cell(cell)
-    local service = l and service_us(l, ticket.places[cell].units)
-    set_due(g, cell, service and math.max(g.now, at) + math.ceil(service) or 0)
+    local is_paced = l and l.algorithm ~= 'concurrency'
+    set_due(g, cell, is_paced and math.max(g.now, at) + math.ceil(service_us(l, ticket.places[cell].units)) or 0)
   end
 
-  -- The first lane of a line that is not being tried, and its ticket; nil if there is none among the first ones.
-  local function next_of(g, cell)
+  -- How many places of a cell are free; infinite for one that has none, or that no limit counts by now. Second, the limit.
+  local function room_of(g, cell, line)
+    local part = line.between and g.limits and g.limits.part_of_cell(cell)
+    if not part then return math.huge, math.huge end
+    return part.l.limit - part.l.kept - part.s.used, part.l.limit
+  end
+
+  -- The first lane of a line that is not being tried, and its ticket; nil if there is none among the first ones. If it has no
+  -- place besides those that are being tried, it is to wait: then third, true.
+  local function next_of(g, cell, line)
+    local room, limit = room_of(g, cell, line)
     for _, lane in ipairs(redis.call('ZRANGE', line_key(g, cell), 0, groups.DUE - 1)) do
       local ticket = ticket_of(g, lane)
-      if not ticket.tried then return lane, ticket end
+      room = room - math.min(ticket.places[cell].units, limit)
+      if not ticket.tried then return lane, ticket, room < 0 end
+    end
+  end
+
+  -- Some holders of places for which lanes wait may have ended without telling, or died.
+  function groups.verify_places(g)
+    local since = g.lined and g.has_places and g.now - g.verified
+    if not since or (since >= 0 and since < VERIFY_US) then return end
+    redis.call('HSET', g.base .. 'meta:lanes', 'verified', as_text.us(g.now))
+    local count, most = redis.call('ZCOUNT', due_key(g), '+inf', '+inf'), groups.VERIFIED
+    local from = count > VERIFIED_CELLS and g.now % count or 0
+    local cells = count > 0 and redis.call('ZRANGEBYSCORE', due_key(g), '+inf', '+inf', 'LIMIT', from, VERIFIED_CELLS) or {}
+    for _, cell in ipairs(cells) do
+      local part = most > 0 and g.limits and g.limits.part_of_cell(cell)
+      if part then most = most - part.l.verbs.verify(part.s, part.l, most) end
+      local line = line_of(g, cell)
+      local lane, _, is_full = next_of(g, cell, line or {})
+      if not line or (lane and not is_full) then set_due(g, cell, 0) end
     end
   end
 
@@ -283,7 +340,8 @@ local function group_lines(groups)
         end_keep(g, line)
         keep_line(g, cell, line)
       end
-      local lane, ticket = next_of(g, cell)
+      local lane, ticket, is_full = next_of(g, cell, line)
+      if is_full then return set_due(g, cell, math.huge) end
       if not lane then
         -- All are being tried: the next departure says when another one may go.
         redis.call('ZREM', due_key(g), cell)
@@ -307,7 +365,7 @@ local function group_lines(groups)
   -- The first slots of groups, and when cells are due, µs, ascending: at most `most`.
   function groups.with_dues(g, slots, most)
     local due = g.lined and redis.call('ZRANGE', due_key(g), 0, most - 1, 'WITHSCORES') or {}
-    for i = 2, #due, 2 do slots[#slots + 1] = tonumber(due[i]) end
+    for i = 2, #due, 2 do if due[i] ~= 'inf' then slots[#slots + 1] = tonumber(due[i]) end end
     table.sort(slots)
     return { unpack(slots, 1, most) }
   end
@@ -370,11 +428,12 @@ local function group_lines(groups)
   -- A job whose turn it is in all its lines waits for room in one cell: others that have room are kept for it, if that is not
   -- long compared with how fast they refill.
   local function keep_others(g, pick, waited)
+    local wait = waited.slot < math.huge and waited.slot - g.now or line_of(g, waited.cell).between
     for _, part in ipairs(pick.parts) do
-      local line = part ~= waited and part.slot <= g.now and part.l.mode == 'enforce' and line_of(g, part.cell)
+      local line = part ~= waited and part.cost > 0 and part.slot <= g.now and part.l.mode == 'enforce' and line_of(g, part.cell)
       if line and not line.keeper then
-        local service = service_us(part.l, part.cost)
-        if service and waited.slot - g.now <= service and line.kept <= KEPT * (g.now - line.since) then
+        local service = service_us(part.l, part.cost, line)
+        if wait <= service and line.kept <= KEPT * (g.now - line.since) then
           line.keeper, line.from, line.to = pick.lane, g.now, g.now + math.ceil(2 * service)
           keep_line(g, part.cell, line)
           set_due(g, part.cell, line.to)
@@ -391,6 +450,7 @@ local function group_lines(groups)
       local line = line_of(g, cell)
       if not line then
         line, part.tag, part.is_new = { v = 0, t = 0, places = 0, standing = 0, since = g.now, kept = 0 }, 1, true
+        line.between = part.l.algorithm == 'concurrency' and 0 or nil
         part.line = line
       end
       if part.is_new then line.t = math.max(line.t, part.tag) end

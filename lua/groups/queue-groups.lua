@@ -2,6 +2,7 @@ local ageing_open = use 'gate/ageing-open'
 local group_jobs = use 'groups/jobs'
 local group_lanes = use 'groups/lanes'
 local group_lines = use 'groups/lines'
+local group_places = use 'groups/places'
 local group_rules = use 'groups/rules'
 local group_running = use 'groups/running'
 local group_strict = use 'groups/strict'
@@ -83,6 +84,7 @@ function groups.open(base, shape, now)
     applied_at = f[4], back = tonumber(f[6]) or 0, filled = tonumber(f[7]) or 0, seq = tonumber(f[8]) or groups.FIRST,
     plain_held = f[9], sorted = 0, occupied = {}, moved = {}, begun = {}, ended = {}, kept_ms = {}, most = 1, released = {},
     together = true, strict = shape.whole_groups, ageing = ageing_open(base, shape, now),
+    has_places = shape.has_places, places_taken = {}, places_ended = {},
   }, { __index = groups })
   g.defaults = groups.fields(g.given)
   groups.note_hints(g, f, 9)
@@ -164,7 +166,10 @@ end
 -- For scripts that only note the end of a job. shape: of a queue with lanes, or groups in strict order
 function groups.bare(base, shape)
   if shape and shape.whole_groups then return groups.open(base, shape, redis_now()) end
-  local g = setmetatable({ base = base, occupied = {}, moved = {}, begun = {}, ended = {} }, { __index = groups })
+  local g = setmetatable({
+    base = base, occupied = {}, moved = {}, begun = {}, ended = {}, has_places = shape and shape.has_places,
+    places_taken = {}, places_ended = {},
+  }, { __index = groups })
   groups.open_lanes(g, shape)
   if g.lanes then g.ageing = ageing_open(base, shape, redis_now()) end
   return g
@@ -213,6 +218,7 @@ function groups.save(g)
   groups.in_parts(g.ended, function(...) redis.call('HDEL', held, ...) end)
   groups.in_parts(g.begun, function(...) redis.call('HSET', held, ...) end)
   g.ended, g.begun = {}, {}
+  groups.save_places(g)
   if not g.changed then return end
   -- The end of a busy period: no tag is above V any more.
   if not groups.any(g, { 'ready', 'limited', 'full', 'paused', 'stale' }) then
@@ -363,6 +369,7 @@ function groups.apply_defaults(g)
     end
     for _, group in ipairs(redis.call('ZRANGE', groups.key(g, 'full'), 0, -1)) do groups.release(g, group, 'full') end
     if g.lanes then groups.all_due(g) end
+    groups.track_places(g)
     redis.call('HSET', g.base .. 'meta:groups', 'at', at)
     g.applied_at = at
   end
@@ -386,6 +393,7 @@ function groups.begin(g)
   if g.limits then g.limits.end_values(g) end
   groups.release_due(g, 'paused', g.now)
   groups.verify_full(g)
+  groups.verify_places(g)
 end
 
 function groups.release_due(g, state, by)
@@ -516,7 +524,7 @@ function groups.held_until(g, ahead)
   local paused, ends = tonumber(found or nil), groups.first_end(g)
   if g.limits then ends = math.min(ends, g.limits.first_end(g)) end
   local first = math.min(groups.first_limited(g), math.min(paused or math.huge, ends) + ahead)
-  if g.lanes then first = math.min(first, groups.first_due(g)) end
+  if g.lanes then first = math.min(first, groups.first_due(g), groups.verified_next(g)) end
   return (paused or first < math.huge) and first or nil
 end
 
@@ -603,7 +611,10 @@ function groups.served(g, pick, slot, cost, runs)
   g.v, g.changed = math.max(g.v, pick.tag), true
   local tag, group = pick.tag, pick.group
   if runs then tag = tag + groups.step(cost, pick.weight or 1) end
-  if runs and pick.parts then g.limits.charge(pick.parts, slot) end
+  if runs and pick.parts then
+    g.limits.charge(pick.parts, slot, g.base .. pick.id, g.lock_ms)
+    groups.take_places(g, pick.id, pick.parts)
+  end
   if g.ageing then g.ageing.left(groups.line(g, group), pick.id) end
   if not pick.jobs then
     groups.move(g, '', tag)
@@ -630,6 +641,7 @@ end
 group_jobs(groups)
 group_lanes(groups)
 group_lines(groups)
+group_places(groups)
 group_rules(groups)
 group_running(groups)
 group_strict(groups)

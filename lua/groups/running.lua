@@ -59,6 +59,7 @@ local function group_running(groups)
 
   -- Reads the groups of jobs that end in this call together.
   function groups.expect_ends(g, ids)
+    groups.expect_places(g, ids)
     if not g.tracked then return end
     g.group_of = {}
     local held = g.base .. 'meta:groups:held'
@@ -66,19 +67,20 @@ local function group_running(groups)
     groups.read_each(ids, running, function(id, group) g.group_of[id] = group end)
   end
 
-  -- A job no longer runs: its group may have a place now, unless that is in strict order, and the job comes again. Returns
-  -- whether a group became ready.
+  -- A job no longer runs: its group may have a place now, unless that is in strict order, and the job comes again; and others
+  -- one of its keys. Returns whether a group or a lane may go.
   function groups.left(g, id)
-    if g.tracked == false then return false end
+    local freed = groups.give_places(g, id)
+    if g.tracked == false then return freed end
     local group = g.group_of and g.group_of[id]
     if group == nil then group = redis.call('HGET', g.base .. 'meta:groups:held', id) end
-    if not group then return false end
+    if not group then return freed end
     local ended, is_strict = call_state.ended[id], groups.is_strict(g, group)
-    if is_strict and not ended then return false end
+    if is_strict and not ended then return freed end
     groups.unhold(g, group, id)
     local is_ready = groups.release(g, group, 'full')
     if is_strict and ended ~= true then groups.hold_failed(g, group, id, ended) end
-    return is_ready
+    return is_ready or freed
   end
 end
 

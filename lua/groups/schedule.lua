@@ -41,7 +41,9 @@ function group_schedule.open(g, limits, group, from, place)
     -- No job of a lane takes anything of a limit of which one of them takes nothing.
     local comes = place and place.comes
     local is_free = comes and queue_limits.cost(part.l, comes.cost, comes.costs) == 0
-    if part.l.mode ~= 'off' and not is_free then p.parts[#p.parts + 1] = part end
+    -- When places are free is not known.
+    local has_places = part.l.algorithm == 'concurrency'
+    if part.l.mode ~= 'off' and not (is_free or has_places) then p.parts[#p.parts + 1] = part end
   end
   return p
 end

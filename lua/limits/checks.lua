@@ -27,6 +27,7 @@ local limit_checks = {}
 --                                of the call: budget.entries of logs may still be read. Not for places: they follow
 --                                their holders
 --   begin(s, l, start, used, opening)  for a window: sets its start, what was charged in it, and what of that for its start
+--   verify(s, l, most), give_back(key, lease, cost)  of places alone: limits/concurrency
 --   save(s, l)                   stores what was charged
 --   view(s, l)                   units left now, and when all are available again (µs since 1970)
 -- What conforms once also conforms later, as long as nothing is charged: so the earliest time at which several limits

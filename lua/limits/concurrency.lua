@@ -27,29 +27,46 @@ local function expire(key, now, lock_ms)
   keep_key(key, math.max(math.ceil((last - now) / 1000), lock_ms or 0) + limit_state.SLACK_MS)
 end
 
+-- Leases that have run out while their jobs run.
+local function renew(s, l)
+  for _, lease in ipairs(s.overrun) do redis.call('ZADD', s.key, as_text.us(s.now + l.window), lease) end
+  if s.overrun[1] then expire(s.key, s.now) end
+  s.overrun = {}
+end
+
+-- The cells of limits with keys are looked at by scripts that may not write, too: there they are renewed later.
 local function open(key, l, now)
-  local renewed = false
+  local s = { key = key, now = now, overrun = {} }
   for _, lease in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', as_text.us(now))) do
-    if runs(lease) then
-      redis.call('ZADD', key, as_text.us(now + l.window), lease)
-      renewed = true
-    end
+    if runs(lease) then s.overrun[#s.overrun + 1] = lease end
   end
-  if renewed then expire(key, now) end
-  return { key = key, now = now, used = count(key, now) }
+  s.used = count(key, now) + #s.overrun
+  if not l.by then renew(s, l) end
+  return s
+end
+
+-- Removes the leases of jobs without a lock: they have ended, or their workers have died. most: how many are looked at, others
+-- each time; nil for all. Returns how many were.
+local function verify(s, l, most)
+  renew(s, l)
+  local size = most and redis.call('ZCARD', s.key) or 0
+  local from = size > (most or 0) and s.now % size or 0
+  local leases = redis.call('ZRANGE', s.key, from, most and from + most - 1 or -1)
+  for _, lease in ipairs(leases) do
+    local running, job_key = runs(lease)
+    if job_key and not running then redis.call('ZREM', s.key, lease) end
+  end
+  s.used = count(s.key, s.now)
+  return #leases
 end
 
 local function earliest(s, l, cost)
-  -- Jobs that have ended do not give their leases back: if there is no place, the leases are checked.
-  if s.used + cost > l.limit then
-    for _, lease in ipairs(redis.call('ZRANGE', s.key, 0, -1)) do
-      local running, job_key = runs(lease)
-      if job_key and not running then redis.call('ZREM', s.key, lease) end
-    end
-    s.used = count(s.key, s.now)
-  end
+  -- Jobs that have ended give back what they hold of a limit with keys (groups/places), but no other leases: if there is no
+  -- place, these are checked.
+  if s.used + cost > l.limit and not l.by then verify(s, l, nil) end
   local missing = s.used + math.min(cost, l.limit) - l.limit
   if missing <= 0 then return 0 end
+  if l.by then return math.huge end
   local found = redis.call('ZRANGEBYSCORE', s.key, '(' .. as_text.us(s.now), '+inf', 'WITHSCORES', 'LIMIT', missing - 1, 1)
   -- Leases that are only planned are not stored.
   return math.max(0, (tonumber(found[2]) or s.now + l.window) - s.now)
@@ -65,7 +82,13 @@ local function charge(s, l, cost, offset)
   end
 end
 
-local function save(s)
+-- A lease for that cost is given back.
+local function give_back(key, lease, cost)
+  for i = 1, cost do redis.call('ZREM', key, i .. ' ' .. lease) end
+end
+
+local function save(s, l)
+  renew(s, l)
   redis.call('ZREMRANGEBYSCORE', s.key, '-inf', as_text.us(s.now))
   expire(s.key, s.now, s.lock_ms)
 end
@@ -75,4 +98,4 @@ local function view(s, l)
   return l.limit - s.used, s.used > 0 and tonumber(last[2]) or s.now
 end
 
-return { open = open, earliest = earliest, charge = charge, save = save, view = view }
+return { open = open, earliest = earliest, charge = charge, save = save, view = view, verify = verify, give_back = give_back }

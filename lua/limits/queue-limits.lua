@@ -2,6 +2,7 @@ local wake = use 'gate/wake'
 local limit_checks = use 'limits/checks'
 local limit_control = use 'limits/control'
 local keep_key = use 'redis/keep-key'
+local parsed = use 'shape/parsed'
 
 -- The limits of a shape that departures must meet besides its rate: all of them, or the job waits. The shape stores
 -- them as src/limits/queue-limits.ts writes them:
@@ -126,15 +127,21 @@ function queue_limits.save(parts, base, closed, horizon)
   end
 end
 
+-- Whether the queue as a whole has limits on running jobs. limits: JSON, of which those with `by` come last
 function queue_limits.are_limited(limits)
-  return limits and string.find(limits, '"algorithm":"concurrency"', 1, true)
+  local at = limits and string.find(limits, '"algorithm":"concurrency"', 1, true)
+  return at and at < (string.find(limits, parsed.KEYED_LIMIT, 1, true) or math.huge)
+end
+
+local function has_places(l)
+  return l.algorithm == 'concurrency' and not l.by
 end
 
 -- A job has ended, and its queue does not need its place. limits: JSON
 function queue_limits.free_others(base, limits)
   if not queue_limits.are_limited(limits) then return end
   for _, l in ipairs(cjson.decode(limits)) do
-    if l.shared and l.algorithm == 'concurrency' then limit_control.call_others(limit_control.of_queue(l, base), base) end
+    if l.shared and has_places(l) then limit_control.call_others(limit_control.of_queue(l, base), base) end
   end
 end
 
@@ -147,12 +154,21 @@ end
 
 -- Keeps the places of running jobs (limits/concurrency) while their locks are extended. lock_ms: how long these last from
 -- now on
-function queue_limits.keep_places(base, lock_ms)
+function queue_limits.keep_places(base, ids, lock_ms)
   local limits = redis.call('HGET', base .. 'meta:shape', 'limits')
-  if not queue_limits.are_limited(limits) then return end
-  for _, l in ipairs(cjson.decode(limits)) do
-    if l.algorithm == 'concurrency' then keep_key(limit_control.of_queue(l, base) .. l.state, lock_ms + 1000) end
+  if not (limits and parsed.has_places(limits)) then return end
+  local kept = {}
+  for _, l in ipairs(queue_limits.are_limited(limits) and cjson.decode(limits) or {}) do
+    if has_places(l) then kept[limit_control.of_queue(l, base) .. l.state] = true end
   end
+  -- Those of limits with keys are recorded with each job (groups/places).
+  for i = 1, #ids, 1000 do
+    local part = { unpack(ids, i, math.min(#ids, i + 999)) }
+    for _, packed in ipairs(redis.call('HMGET', base .. 'meta:lanes:places', unpack(part))) do
+      for _, place in ipairs(packed and cmsgpack.unpack(packed) or {}) do kept[place.key] = true end
+    end
+  end
+  for key in pairs(kept) do keep_key(key, lock_ms + 1000) end
 end
 
 return queue_limits

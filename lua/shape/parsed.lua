@@ -20,11 +20,17 @@ local known, count = {}, 0
 -- How a limit with `by` begins, as in src/limits/queue-limits.ts; the names of its list are sorted, 'group' first.
 parsed.KEYED_LIMIT = '{"by":['
 
+-- Whether limits (JSON) with `by` bound how many jobs run.
+function parsed.has_places(keyed_limits)
+  return string.find(keyed_limits, '"algorithm":"concurrency"', 1, true) ~= nil
+end
+
 -- What distinguishes the lanes of a group under these limits (JSON): {names of all keys but the group, units of the limits
--- that have keys}, each sorted; second, whether there are such names.
+-- that have keys}, each sorted; second, whether there are such names; third, whether the queue has lanes: without names too,
+-- where groups wait for jobs to end.
 function parsed.lanes_of(limits)
   local at = limits and string.find(limits, parsed.KEYED_LIMIT, 1, true)
-  if not at then return { {}, {} }, false end
+  if not at then return { {}, {} }, false, false end
   local names, units, known = {}, {}, {}
   local function note(list, kind, name)
     if not name or known[kind .. name] then return end
@@ -36,8 +42,8 @@ function parsed.lanes_of(limits)
   end
   table.sort(names)
   table.sort(units)
-  if names[1] then return { names, units }, true end
-  return { {}, {} }, false
+  if names[1] or parsed.has_places(string.sub(limits, at)) then return { names, units }, names[1] ~= nil, true end
+  return { {}, {} }, false, false
 end
 
 -- Whether groups (JSON, as in src/shape/groups.ts) have strict order, unless another one is set for a group.
@@ -62,6 +68,7 @@ local function parse(f)
     groups_at = tonumber(f[22]) or 0, ageing_ms = tonumber(f[23]), rules_at = tonumber(f[24]) or 0,
     probe = f[25], metered = f[26],
   }
+  shape.has_places = keyed_limits and parsed.has_places(keyed_limits)
   -- Once a queue has had lanes (groups/lanes), it keeps them.
   shape.lanes = f[27] and cjson.decode(f[27]) or nil
   -- The same where ends of jobs need all that applies to their groups (groups/strict).

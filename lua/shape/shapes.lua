@@ -122,7 +122,7 @@ function shapes.resolve(key, base, declared, overrides, now, at)
     end
   end
   -- Limits by keys need lanes, which are those of groups.
-  local lanes, has_keys = parsed.lanes_of(effective.limits)
+  local lanes, has_keys, has_lanes = parsed.lanes_of(effective.limits)
   if has_keys and not effective.groups then effective.groups = '{}' end
   local before = redis.call('HMGET', key, 'concurrency', 'interval', 'burst', 'changedAt', 'ownConcurrency', 'limits',
     'groups', 'mode', 'lanes', 'ownLimits')
@@ -133,7 +133,7 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   interval, limit, expires = shapes.feedback(key, now, interval, expires)
   effective.concurrency, concurrency, known =
     concurrency_resolve(base, effective.concurrency, limit, before[1], before[5])
-  if has_keys or before[9] then set[#set + 1] = 'lanes'; set[#set + 1] = lanes_so_far(before[9], lanes) end
+  if has_lanes or before[9] then set[#set + 1] = 'lanes'; set[#set + 1] = lanes_so_far(before[9], lanes) end
   if parsed.is_strict(effective.groups) then set[#set + 1] = 'wholeGroups'; set[#set + 1] = 1 end
   if known then set[#set + 1] = 'ownConcurrency'; set[#set + 1] = known end
   if expires then set[#set + 1] = 'expires'; set[#set + 1] = expires end

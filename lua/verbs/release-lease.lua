@@ -8,10 +8,11 @@
     [2]  its cost
   Returns 1, or 0 if it had expired or was given back before.
 ]]
+local concurrency = use 'limits/concurrency'
 local limit_control = use 'limits/control'
 local redis_now = use 'redis/redis-now'
 
 local held = (tonumber(redis.call('ZSCORE', KEYS[2], '1 ' .. ARGV[1])) or 0) > redis_now()
-for i = 1, tonumber(ARGV[2]) do redis.call('ZREM', KEYS[2], i .. ' ' .. ARGV[1]) end
+concurrency.give_back(KEYS[2], ARGV[1], tonumber(ARGV[2]))
 limit_control.call_others(KEYS[1], '')
 return held and 1 or 0

@@ -93,7 +93,7 @@ function tenants.keys(keys)
     for _, kind in ipairs({ 'jobs:', 'held:', 'lanes:' }) do keys[#keys + 1] = base .. 'meta:group:' .. kind .. group end
   end
   if not shape.lanes then return keys end
-  for _, name in ipairs({ 'lanes', 'lanes:held', 'lines', 'lines:due' }) do keys[#keys + 1] = base .. 'meta:' .. name end
+  for _, name in ipairs({ 'lanes', 'lanes:held', 'lanes:places', 'lines', 'lines:due' }) do keys[#keys + 1] = base .. 'meta:' .. name end
   for lane in pairs(tenants.lanes) do keys[#keys + 1] = base .. 'meta:lane:jobs:' .. lane end
   for _, cell in ipairs(redis.call('HKEYS', base .. 'meta:lines')) do
     for _, kind in ipairs({ 'line:', 'line:tags:' }) do keys[#keys + 1] = base .. 'meta:' .. kind .. cell end
@@ -102,7 +102,8 @@ function tenants.keys(keys)
 end
 
 tenants.hold_places = tenants.used
-  and (queue_groups.fields(cjson.decode(shape.groups)).concurrency ~= nil or redis.call('HGET', base .. 'meta:groups', 'tracked') == '1')
+  and (shape.has_places or queue_groups.fields(cjson.decode(shape.groups)).concurrency ~= nil
+    or redis.call('HGET', base .. 'meta:groups', 'tracked') == '1')
 local keeps_locks = lends_places or tenants.hold_places
 local counts_places = places < math.huge or keeps_locks
 

@@ -64,7 +64,9 @@ local function note_lane(q, view, g, place)
   if limits then hold = limits.hold(g, place) end
   view.lane = { before = place.n, waits = place.waits and true or nil }
   if not hold then return end
-  view.lane.hold = { limit = hold.limit, keys = hold.keys, ends = hold.at > 0 and as_text.us(hold.at) or nil }
+  view.lane.hold = {
+    limit = hold.limit, keys = hold.keys, ends = hold.at > 0 and as_text.us(hold.at) or nil, places = hold.places,
+  }
 end
 
 -- Its place among the groups: `ahead` counts their turns.

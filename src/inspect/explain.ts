@@ -3,7 +3,7 @@ import { decodeGroups } from '../shape/groups.ts'
 import { StoredShape } from '../shape/stored.ts'
 import { Batch, type BatchClient, type Deferred } from './batch.ts'
 import { drainPace } from './drain-pace.ts'
-import { groupHolders } from './group-holders.ts'
+import { type GroupHolder, groupHolders, placeHolders } from './group-holders.ts'
 import { HistoryReading } from './history.ts'
 import { type FoundJob, type JobView, jobOf, readJobView } from './job-reading.ts'
 import { type PauseMark, pausesOf } from './pauses.ts'
@@ -43,14 +43,14 @@ export async function explain(
   const view = await readJobView(redis, base, id)
   if (!view) return undefined
   const found = foundOf(name, id, view)
-  const { job, status, group } = found
+  const { job, status } = found
   const nowMs = status.at.getTime()
   const batch = new Batch(redis)
   const lists = RESOLUTIONS.map((resolution) => new SeriesReading(base, resolution, batch))
   const history = new HistoryReading(base, batch, { count: HISTORY })
   const events = new QueueEventsReading(base, Math.min(job.dueMs, nowMs) - BEFORE_MS, batch)
   const [holders] = await Promise.all([
-    group?.status === 'maxed' ? groupHolders(redis, base, group.id, nowMs) : [],
+    holdersFor(redis, base, found, nowMs),
     batch.run(),
   ])
   const samples = lists.flatMap((list) => list.samples()).sort((one, other) => one.at.getTime() - other.at.getTime())
@@ -72,6 +72,18 @@ export async function explain(
     waitedMs: wait.toMs - wait.fromMs,
     parts: partsOf(found, points, pauses, wait),
   }
+}
+
+/** The jobs that hold the places for which a job waits. */
+async function holdersFor(
+  redis: BatchClient,
+  base: string,
+  { view, group }: Found,
+  nowMs: number,
+): Promise<readonly GroupHolder[]> {
+  if (group?.status === 'maxed') return groupHolders(redis, base, group.id, nowMs)
+  const key = view.lane?.hold?.places
+  return key === undefined ? [] : placeHolders(redis, base, key, nowMs)
 }
 
 /** While its own group, or the limit of its keys, holds a job, it waits for nothing else. */

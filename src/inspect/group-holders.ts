@@ -1,5 +1,5 @@
 import { workerOfLock } from '../redis/ids.ts'
-import { Batch, type BatchClient } from './batch.ts'
+import { Batch, type BatchClient, type Deferred } from './batch.ts'
 
 /** A worker that runs jobs reports at least every 12 s. */
 const SILENT_MS = 20_000
@@ -7,7 +7,7 @@ const SILENT_MS = 20_000
 const MOST = 20
 
 /**
- * A job that holds a place of its group. A worker that lives renews the lock of its job; that of one that died ends, and
+ * A job that holds a place of its group, or of a limit by keys. A worker that lives renews the lock of its job; that of one that died ends, and
  * the place is free once BullMQ's check for stalled jobs has found that.
  */
 export interface GroupHolder {
@@ -16,6 +16,8 @@ export interface GroupHolder {
   readonly state: 'running' | 'delayed' | 'waiting-children' | 'waiting'
   /** When it is due, if it is delayed. */
   readonly dueAt: Date | undefined
+  /** Of another queue that shares the limit: its key prefix, as `bull:chats:`. */
+  readonly queue?: string
   /** When its lock ends, if it is not renewed; undefined if it has ended. */
   readonly lockEndsAt: Date | undefined
   /** Its worker, as far as that is known: `name` is BullMQ's option, `id` that of the worker in the list of workers. */
@@ -38,30 +40,68 @@ export async function groupHolders(
   group: string,
   nowMs: number,
 ): Promise<readonly GroupHolder[]> {
-  const first = new Batch(redis)
-  const members = first.add<string[]>('smembers', `${base}meta:group:held:${group}`)
-  await first.run()
-  const ids = members().slice(0, MOST)
-  if (ids.length === 0) return []
-  const second = new Batch(redis)
-  const locks = ids.map((id) => ({
-    id,
-    token: second.add<string | null>('get', `${base}${id}:lock`),
-    lastsMs: second.add<number>('pttl', `${base}${id}:lock`),
-    name: second.add<string | null>('hget', base + id, 'pb'),
-    delayed: second.add<string | null>('zscore', `${base}delayed`, id),
-    isParent: second.add<string | null>('zscore', `${base}waiting-children`, id),
-    isWaiting: second.add<string | null>('zscore', `${base}prioritized`, id),
+  const batch = new Batch(redis)
+  const members = batch.add<string[]>('smembers', `${base}meta:group:held:${group}`)
+  await batch.run()
+  const jobs = members()
+    .slice(0, MOST)
+    .map((id) => ({ base, id }))
+  return holdersOf(redis, base, jobs, nowMs)
+}
+
+/**
+ * The same, of the places of a limit for one value of its keys.
+ * @param key of its state, in which each holder has one member or more: a number and the key of its job
+ */
+export async function placeHolders(
+  redis: BatchClient,
+  base: string,
+  key: string,
+  nowMs: number,
+): Promise<readonly GroupHolder[]> {
+  const batch = new Batch(redis)
+  const members = batch.add<string[]>('zrange', key, 0, 2 * MOST)
+  await batch.run()
+  const jobs = members().flatMap((member) => {
+    // Leases of limiters have no colon.
+    const [, itsBase, id] = /^1 (.*:)([^:]*)$/s.exec(member) ?? []
+    return itsBase === undefined || id === undefined ? [] : [{ base: itsBase, id }]
+  })
+  return holdersOf(redis, base, jobs.slice(0, MOST), nowMs)
+}
+
+interface HoldingJob {
+  readonly base: string
+  readonly id: string
+}
+
+async function holdersOf(
+  redis: BatchClient,
+  ownBase: string,
+  jobs: readonly HoldingJob[],
+  nowMs: number,
+): Promise<readonly GroupHolder[]> {
+  if (jobs.length === 0) return []
+  const batch = new Batch(redis)
+  const rows = new Map([...new Set(jobs.map(({ base }) => base))].map((base) => [base, workersOf(batch, base)]))
+  const locks = jobs.map(({ base, id }) => ({
+    ...{ base, id },
+    token: batch.add<string | null>('get', `${base}${id}:lock`),
+    lastsMs: batch.add<number>('pttl', `${base}${id}:lock`),
+    name: batch.add<string | null>('hget', base + id, 'pb'),
+    delayed: batch.add<string | null>('zscore', `${base}delayed`, id),
+    isParent: batch.add<string | null>('zscore', `${base}waiting-children`, id),
+    isWaiting: batch.add<string | null>('zscore', `${base}prioritized`, id),
   }))
-  const rows = second.add<Readonly<Record<string, string>>>('hgetall', `${base}meta:workers`)
-  await second.run()
-  const holders = locks.map(({ id, token, lastsMs, name, delayed, isParent, isWaiting }) => {
+  await batch.run()
+  const holders = locks.map(({ base, id, token, lastsMs, name, delayed, isParent, isWaiting }) => {
     const worker = workerOfLock(token())
-    const row = readRow(worker === undefined ? undefined : rows()[worker])
+    const row = readRow(worker === undefined ? undefined : rows.get(base)?.()[worker])
     const seenMs = row?.seen
     const due = delayed()
     return {
       jobId: id,
+      ...(base === ownBase ? {} : { queue: base }),
       state: stateOf({ delayed: due, 'waiting-children': isParent(), waiting: isWaiting() }),
       // BullMQ's score is the time in ms * 4096 and a counter.
       dueAt: due === null ? undefined : new Date(Math.floor(Number(due) / 4096)),
@@ -84,6 +124,10 @@ function stateOf(
 ): GroupHolder['state'] {
   const states = ['delayed', 'waiting-children', 'waiting'] as const
   return states.find((state) => scores[state] !== null) ?? 'running'
+}
+
+function workersOf(batch: Batch, base: string): Deferred<Readonly<Record<string, string>>> {
+  return batch.add<Readonly<Record<string, string>>>('hgetall', `${base}meta:workers`)
 }
 
 interface Row {

@@ -32,11 +32,15 @@ export interface JobPlaceView {
     readonly before: number
     /** Whether the lane waits behind others, or until a limit has room for it. */
     readonly waits?: true
-    /** The limit that holds the lane, the values of its keys, and until when at least. */
+    /**
+     * The limit that holds the lane, the values of its keys, and until when at least; where jobs have to end first, the Redis
+     * key that has the holders of the places.
+     */
     readonly hold?: {
       readonly limit: string
       readonly keys: Readonly<Record<string, string>>
       readonly ends?: string
+      readonly places?: string
     }
   }
 }

@@ -36,8 +36,10 @@ export function estimateStart(job: WaitingJob, queue: DrainingQueue): StartEstim
   if (status.paused) return unknown('The queue is paused without an end.')
   if (status.feedback?.probing)
     return unknown('One job probes before others follow, and it is unknown when it will be answered.')
-  if (job.taken !== undefined)
-    return unknown(`All places of limit "${job.taken}" are taken, and it is unknown when one becomes free.`)
+  const { hold } = job.lane ?? {}
+  const taken = hold?.places === undefined ? job.taken && `"${job.taken}"` : `"${hold.limit}" of ${keysText(hold.keys)}`
+  if (taken !== undefined)
+    return unknown(`All places of limit ${taken} are taken, and it is unknown when one becomes free.`)
   const bounds = [byRate(job, status), byLimits(job), byGroup(job), byWorkers(job, queue)]
   const found = bounds.filter((one) => one !== undefined)
   const slowest = found.reduce((one, other) => (other.atMs > one.atMs ? other : one), earliest(job, status))

@@ -186,12 +186,8 @@ function wrongBy(name: string, why: string, by: unknown): InvalidLimitError {
 }
 
 /** What is not possible for each value of a key. */
-function checkKeyed({ name, by, shared, algorithm }: QueueLimit): void {
+function checkKeyed({ name, shared }: QueueLimit): void {
   if (shared) {
     throw new InvalidLimitError(`limit "${name}" has by, and counts in this queue alone: leave shared out`)
-  }
-  if (algorithm === 'concurrency') {
-    const instead = by === GROUP ? ': set shape.groups.concurrency' : ''
-    throw new InvalidLimitError(`limit "${name}" has by, where 'concurrency' is not possible${instead}`)
   }
 }

@@ -190,13 +190,14 @@ const POPS = /"(RPOPLPUSH|ZPOPMIN|LMOVE|BLMOVE|ZMPOP|LMPOP)"/i
 
 /**
  * Those that extend locks, before which a queue's places are kept (`lua/limits/queue-limits.lua`): their number of keys, and
- * the indices of the set of stalled jobs among them and of the new duration, ms, among their arguments.
+ * the indices of the set of stalled jobs among them and of the new duration, ms, among their arguments, and the ids of the
+ * jobs, in Lua.
  */
 export const EXTENDING: Readonly<
-  Record<string, { readonly keys: number; readonly stalled: number; readonly duration: number }>
+  Record<string, { readonly keys: number; readonly stalled: number; readonly duration: number; readonly ids: string }>
 > = {
-  extendLock: { keys: 2, stalled: 2, duration: 2 },
-  extendLocks: { keys: 1, stalled: 1, duration: 4 },
+  extendLock: { keys: 2, stalled: 2, duration: 2, ids: '{ ARGV[3] }' },
+  extendLocks: { keys: 1, stalled: 1, duration: 4, ids: 'cmsgpack.unpack(ARGV[3])' },
 }
 
 const PACKED_IDS = [/args = cmsgpack.unpack\(ARGV\[1\]\)/, /jobId = args\[2\]/, /deduplicationKey = args\[9\]/]

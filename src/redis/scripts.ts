@@ -268,7 +268,7 @@ function prepared(name: string): string {
   const extending = EXTENDING[name]
   const base = `string.sub(KEYS[${extending?.stalled}], 1, -8)`
   return [
-    extending ? `use 'limits/queue-limits'.keep_places(${base}, ARGV[${extending.duration}])` : '',
+    extending ? `use 'limits/queue-limits'.keep_places(${base}, ${extending.ids}, ARGV[${extending.duration}])` : '',
     GROUPED.has(name) ? grouped(name) : `return use 'bullmq/${name}'.run(redis, KEYS, ARGV)`,
   ].join('\n')
 }

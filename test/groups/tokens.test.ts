@@ -110,12 +110,10 @@ test('a job says that a limit of its group holds it, and when that lets it go', 
   expect(view.held).toMatchObject([{ id: 'a', status: 'limited', heldBy: 'tokens' }])
 })
 
-test.each<[string, Partial<QueueLimit>, string]>([
-  ['concurrency', { algorithm: 'concurrency', concurrency: 2 }, 'set shape.groups.concurrency'],
-  ['shared', { rate: '1/s', shared: true }, 'leave shared out'],
-])('a limit per group that is %s is refused', (_what, rule, why) => {
-  expect(() => shop.queue({ groups: {}, limits: [tokens(rule)] })).toThrow(InvalidLimitError)
-  expect(() => shop.queue({ groups: {}, limits: [tokens(rule)] })).toThrow(why)
+test('a limit per group that is shared is refused', () => {
+  const limits = [tokens({ rate: '1/s', shared: true })]
+  expect(() => shop.queue({ groups: {}, limits })).toThrow(InvalidLimitError)
+  expect(() => shop.queue({ groups: {}, limits })).toThrow('leave shared out')
 })
 
 const LIST = 'a name, or a list of 1 to 4 names, of 1 to 64 letters'

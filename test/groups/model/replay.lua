@@ -43,7 +43,8 @@ local shape = {
   keyed_limits = ARGV[3] ~= '' and ARGV[3] or nil,
 }
 
-local lanes, has_keys = parsed.lanes_of(ARGV[3])
+local lanes, _, has_keys = parsed.lanes_of(ARGV[3])
+shape.has_places = parsed.has_places(ARGV[3])
 if has_keys then shape.lanes = { lanes } end
 
 local function note_own_limits()
@@ -107,6 +108,7 @@ function operations.depart(now, soon, horizon)
     return pick.id .. ' late'
   end
   redis.call('LPUSH', active, pick.id)
+  redis.call('SET', base .. pick.id .. ':lock', '')
   redis.call('HSET', base .. pick.id, 'departure', as_text.us(slot), 'processedOn', as_text.us(math.ceil(slot / 1000)),
     'charged', charged.rules(shape))
   g:served(pick, slot, cost, true)
@@ -116,6 +118,7 @@ end
 
 function operations.finish(now, id)
   redis.call('LREM', active, 1, id)
+  redis.call('DEL', base .. id .. ':lock')
   -- No job ends in the call that started it.
   for i = 1, together and #together.begun or 0, 2 do
     if together.begun[i] == id then
@@ -132,6 +135,7 @@ end
 -- A job that had left goes back to its place.
 function operations.back(now, id, number)
   redis.call('LREM', active, 1, id)
+  redis.call('DEL', base .. id .. ':lock')
   local g = library.bare(base, shape)
   g:back_in(id, number)
   g:save()

@@ -85,6 +85,11 @@ export class Cell {
     return isPlaces(this.#limit)
   }
 
+  /** How many places are free; infinite for a cell that has none. */
+  get room(): number {
+    return this.isPlaces ? this.#model.view().left : Number.POSITIVE_INFINITY
+  }
+
   /** µs from now until a cost conforms, not rounded; infinite where a job has to end first. */
   offset(cost: number, nowUs: number): number {
     if (this.isOff(nowUs)) return 0

@@ -243,7 +243,9 @@ export class Decisions {
     const { between, oneIn, pick } = this.#random
     const { hasQueueLimits = true, hasLanes = false } = this.#choice
     const limits = Array.from({ length: between(1, 4) }, () => this.#newLimit())
-    if (hasLanes) limits.push({ ...this.#newLimit(), by: pick(BYS.filter((by) => by !== 'group')) })
+    // Places give a queue lanes, whatever they count by.
+    const hasPlaces = limits.some(isPlaces) && oneIn(2)
+    if (hasLanes && !hasPlaces) limits.push({ ...this.#newLimit(), by: pick(BYS.filter((by) => by !== 'group')) })
     const groups = { groups: this.#defaults(), limits }
     if (!hasQueueLimits) return groups
     return {

@@ -27,8 +27,8 @@ export function cellIdOf(limit: Limit, job: Job): string | undefined {
 export function partsOf(job: Job, limits: readonly Limit[]): string[] {
   const keyed = limits.filter((limit) => namesBy(limit).length > 0)
   const names = [...new Set(keyed.flatMap(namesBy))].filter((name) => name !== 'group').sort()
-  // Without keys, a group is one lane.
-  if (names.length === 0) return []
+  // Without keys and places, a group is one lane.
+  if (names.length === 0 && !keyed.some(isPlaces)) return []
   const keys = names.flatMap((name) =>
     job.keys[name] === undefined ? [] : [withLength(name) + withLength(job.keys[name])],
   )

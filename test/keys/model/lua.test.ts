@@ -19,8 +19,6 @@ const TOGETHER = 3
 /** The number of the first job. */
 const FIRST = 2 ** 20
 
-/** Limits on running jobs by key are not in the Lua. */
-const FEATURES = { ...ALL_FEATURES, places: false }
 /** The gate with the rate and the limits of the queue has tests of its own. */
 const CHOICE = { hasChanges: false, hasQueueLimits: false, hasLanes: true }
 
@@ -36,8 +34,8 @@ class History {
   readonly #numbers = new Map<string, number>()
 
   constructor(seed: number) {
-    this.#decisions = new Decisions(seed, FEATURES, CHOICE)
-    this.#model = new ReferenceKeys(this.#decisions.shape, FEATURES, this.#decisions.nowUs)
+    this.#decisions = new Decisions(seed, ALL_FEATURES, CHOICE)
+    this.#model = new ReferenceKeys(this.#decisions.shape, ALL_FEATURES, this.#decisions.nowUs)
   }
 
   /** The first departure looks at all groups that are held, as after a change of the defaults. */
@@ -88,7 +86,8 @@ class History {
     const cells = this.#model.cells.filter(({ line }) => line).sort((one, other) => (one.id < other.id ? -1 : 1))
     const found = cells.map(({ id, line }) => {
       const standing = line?.inOrder.flatMap((lane) => [lane.id, line.members.get(lane)]) ?? []
-      return `${id} ${line?.dueUs ?? 'none'} ${standing.join(' ')}`
+      const due = line?.dueUs === Number.POSITIVE_INFINITY ? 'inf' : (line?.dueUs ?? 'none')
+      return `${id} ${due} ${standing.join(' ')}`
     })
     return [['lines', this.#decisions.nowUs], found.join('; ')]
   }
@@ -204,6 +203,9 @@ const CARELESS = [
     "redis.call('ZADD', tags_key(g, cell), modules.redis_as_text.us(place.tag + place.step), pick.group)",
     '',
   ],
+  ['lets more lanes go than there are places', 'if is_full then', 'if false then'],
+  ['forgets a place of the cell that is kept', 'line.between == 0 and passed', 'false and passed'],
+  ['lets nobody go for a lane that has not taken its place', 'or line.between) then return end', ') then return end'],
   [
     'counts a new value of a key from its last charge on',
     'limit_at(l, stored.fields, now), now, packed, true)',

@@ -36,6 +36,8 @@ import { Waiting } from './waiting.ts'
 const DUE = 16
 const TRIES = 64
 const STALE = 100
+/** How often holders of places are looked at, µs. */
+const VERIFY_US = 1_000_000
 /** Slots so close behind a change of the shape, µs, may have been granted before it. */
 const AHEAD_US = 200_000
 
@@ -346,7 +348,7 @@ export class ReferenceKeys {
           this.#turns.enter(limited)
           isAhead = true
         } else {
-          return this.#heldUntil(Math.min(limitedUs, this.#waiting.nextUs), latestUs - nowUs)
+          return this.#heldUntil(Math.min(limitedUs, this.#waiting.nextUs), { nowUs, latestUs })
         }
         group = this.#turns.firstIn('ready')
       }
@@ -371,11 +373,15 @@ export class ReferenceKeys {
     for (const group of this.#turns.in('paused').slice(0, DUE)) if (group.atUs <= nowUs) this.#turns.enter(group)
   }
 
-  /** When the first of what is held may be ready: nothing is granted ahead of the end of a pause. */
-  #heldUntil(firstUs: number, horizonUs: number): Omit<Taken, 'departures'> {
+  /**
+   * When the first of what is held may be ready: nothing is granted ahead of the end of a pause, and holders of places are
+   * looked at from time to time.
+   */
+  #heldUntil(firstUs: number, { nowUs, latestUs }: Pick<Times, 'nowUs' | 'latestUs'>): Omit<Taken, 'departures'> {
     const paused = this.#turns.firstIn('paused')
+    const verifyUs = this.#waiting.isFull ? nowUs + VERIFY_US : Number.POSITIVE_INFINITY
     const endUs = Math.min(paused?.atUs ?? Number.POSITIVE_INFINITY, this.#waiting.firstEndUs)
-    const untilUs = Math.min(firstUs, endUs + horizonUs)
+    const untilUs = Math.min(firstUs, verifyUs, endUs + latestUs - nowUs)
     return paused || untilUs < Number.POSITIVE_INFINITY ? { untilUs } : {}
   }
 

@@ -31,7 +31,8 @@ export interface Waiters {
  *   the latest slot
  * - it takes a place in each line of its cells, stands in that of one cell, and once it is let go in all of them: so rivals
  *   there wait for it
- * - behind a lane that was let go, the next one may go one service of it later, whatever became of it
+ * - behind a lane that was let go, the next one may go one service of it later, whatever became of it; where a cell has places
+ *   no more lanes are let go than these are enough for, counting those that are being tried and stand before
  * - lanes of a group that is held as a whole give up their places once they are looked at, and are ready inside their group
  * - without lines a lane competes again at its slot, or as soon as its first job may be another one
  */
@@ -138,14 +139,17 @@ export class Waiting {
       line.dueUs = (isBehind ? line.keep?.untilUs : undefined) ?? (waited.slotUs > nowUs ? waited.slotUs : 0)
   }
 
-  /** The cell is for the next lane at once; where the lane only passed through, when it was due before. */
+  /**
+   * The cell is for the next lane at once; where the lane only passed through, when it was due before. Places may have been
+   * counted for it wherever it stood.
+   */
   #stepOut(lane: Lane, cell: Cell, hasPassed = false): void {
     const line = cell.line as Line
     if (!line.members.has(lane)) return
     const isFirst = line.first() === lane
     line.stepOut(lane)
     if (line.size === 0) line.dueUs = undefined
-    else if (isFirst && !(hasPassed && line.dueUs !== undefined)) line.dueUs = 0
+    else if ((isFirst || cell.isPlaces) && !(hasPassed && Number.isFinite(line.dueUs))) line.dueUs = 0
   }
 
   #giveBack(lane: Lane, cell: Cell, place: Place, nowUs: number): void {
@@ -184,6 +188,11 @@ export class Waiting {
   #giveUp(lane: Lane, nowUs: number): void {
     this.leave(lane, nowUs)
     this.#of.turns.laneReady(lane)
+  }
+
+  /** Whether lanes wait for jobs to end. */
+  get isFull(): boolean {
+    return [...this.#cells].some(({ line }) => line?.dueUs === Number.POSITIVE_INFINITY)
   }
 
   /** When the first lane may compete again, µs; infinite if that depends on the end of a job. */
@@ -231,7 +240,15 @@ export class Waiting {
         return false
       }
       line.endKeep(nowUs)
-      const lane = line.inOrder.slice(0, DUE).find(({ ticket }) => !ticket?.isLetGo)
+      let room = cell.room
+      const lane = line.inOrder.slice(0, DUE).find(({ ticket }) => {
+        room -= Math.min(ticket?.places.get(cell)?.units ?? 0, cell.limit.concurrency ?? 0)
+        return !ticket?.isLetGo
+      })
+      if (lane && room < 0) {
+        line.dueUs = Number.POSITIVE_INFINITY
+        return false
+      }
       if (!lane) {
         // The next departure says when another one may go.
         line.dueUs = undefined
@@ -316,8 +333,8 @@ export class Waiting {
   noteHead(lane: Lane): boolean {
     if (lane.state === 'until') this.#of.turns.laneReady(lane)
     if (lane.state !== 'line') return false
-    const line = lane.ticket?.cell.line
-    if (line?.first() === lane) line.dueUs = 0
+    const { line, isPlaces } = (lane.ticket as NonNullable<Lane['ticket']>).cell
+    if (line && (isPlaces || line.first() === lane)) line.dueUs = 0
     return true
   }
 

@@ -49,10 +49,7 @@ export async function explain(
   const lists = RESOLUTIONS.map((resolution) => new SeriesReading(base, resolution, batch))
   const history = new HistoryReading(base, batch, { count: HISTORY })
   const events = new QueueEventsReading(base, Math.min(job.dueMs, nowMs) - BEFORE_MS, batch)
-  const [holders] = await Promise.all([
-    holdersFor(redis, base, found, nowMs),
-    batch.run(),
-  ])
+  const [holders] = await Promise.all([holdersFor(redis, base, found, nowMs), batch.run()])
   const samples = lists.flatMap((list) => list.samples()).sort((one, other) => one.at.getTime() - other.at.getTime())
   const wait = waitOf(found, events)
   const points = [...samples, status].map(({ at, heldMs }) => ({ atMs: at.getTime(), heldMs }))

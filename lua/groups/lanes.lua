@@ -231,7 +231,7 @@ local function group_lanes(groups)
   function groups.try_lanes(g, group, tag, by)
     local s = group == '' and NO_SETTINGS or groups.settings(g, group)
     if s.paused then return groups.hold_as_set(g, group, tag, s) end
-    local full = s.concurrency and g.enforced and groups.is_full(g, group, s.concurrency)
+    local full = group ~= '' and g.enforced and groups.is_full(g, group, s.concurrency)
     local waits = false
     repeat
       local lane = groups.first_lane(g, group)
@@ -260,7 +260,7 @@ local function group_lanes(groups)
     local runs = groups.runs(g, deferred, deadline)
     local paced = runs and g.enforced
     if full and s.is_strict then full = not groups.goes_on(g, group, pick.id) end
-    if full and (runs or s.is_strict) then return groups.hold_back(g, group, tag, 'full', as_text.us(g.now)) end
+    if full and (runs or s.is_strict) then return groups.hold_full(g, group, tag, full) end
     pick.is_strict = s.is_strict
     pick.bucket = paced and groups.bucket(g, group, s) or nil
     pick.hold = runs and s.limited or nil

@@ -25,7 +25,9 @@ local job_options = use 'shape/job-options'
 --                              (until when buckets are full after a loss of state, µs), plain (the job without a group
 --                              that limits per group held last), none-<set> (1 if that set is certainly empty: then
 --                              nothing looks it up), search (of more groups than one call looks at, the tag
---                              from which on the next one looks for those that pass the held head, and since when, µs)
+--                              from which on the next one looks for those that pass the held head, and since when, µs),
+--                              counted (1 once groups with running jobs are recorded), places (of the queue, for which
+--                              groups at their limit on running jobs were last looked at)
 --   meta:groups:ready          sorted set, group -> tag. A group with waiting jobs is in exactly one of these four
 --   meta:groups:limited        group -> its next slot, µs. After a change of the defaults, meta:groups:stale has those
 --                              that are to be looked at again
@@ -39,6 +41,8 @@ local job_options = use 'shape/job-options'
 --   meta:groups:ends           group -> when something that was set for it for a time ends next, µs
 --   meta:groups:changed        group -> when something that was set for it ended, µs; for an hour
 --   meta:groups:held           hash, running job -> group; in strict order (groups/strict) also jobs that will run again
+--   meta:groups:running        set of the groups with running jobs, and meta:groups:common, group -> tag of those that
+--                              lack a place besides their first one, in a queue with `keepFree` (groups/running)
 --   meta:groups:later          jobs that hold places, but are in no line (groups/later)
 --   meta:group:jobs:<group>    sorted set of its waiting jobs: priority * 2^32 + the number of the job; -1 is the priority of
 --                              those that go first in strict order
@@ -77,17 +81,17 @@ end
 -- shape: one that has groups
 function groups.open(base, shape, now)
   local f = redis.call('HMGET', base .. 'meta:groups', 'v', 't', 'tracked', 'at', 'seen', 'back', 'filled', 'seq',
-    'plain', 'none-ready', 'none-limited', 'none-full', 'none-paused', 'none-stale', 'none-tags', 'none-settings')
+    'plain', 'counted', 'places', 'none-ready', 'none-limited', 'none-full', 'none-paused', 'none-stale', 'none-tags', 'none-settings')
   local g = setmetatable({
     base = base, prioritized = base .. 'prioritized', now = now, v = tonumber(f[1]) or 0, t = tonumber(f[2]) or 0, tracked = f[3] == '1',
     given = cjson.decode(shape.groups), changed_at = shape.groups_at, enforced = shape.mode == 'enforce', known = {},
     applied_at = f[4], back = tonumber(f[6]) or 0, filled = tonumber(f[7]) or 0, seq = tonumber(f[8]) or groups.FIRST,
-    plain_held = f[9], sorted = 0, occupied = {}, moved = {}, begun = {}, ended = {}, kept_ms = {}, most = 1, released = {},
+    plain_held = f[9], counted = f[10] == '1', places_seen = f[11], sorted = 0, occupied = {}, moved = {}, begun = {}, ended = {}, kept_ms = {}, most = 1, released = {},
     together = true, strict = shape.whole_groups, ageing = ageing_open(base, shape, now),
     has_places = shape.has_places, places_taken = {}, places_ended = {},
   }, { __index = groups })
-  g.defaults = groups.fields(g.given)
-  groups.note_hints(g, f, 9)
+  g.defaults = groups.fields(g, g.given)
+  groups.note_hints(g, f, 11)
   groups.open_lanes(g, shape)
   local seen = tonumber(f[5]) or now
   if now < seen then
@@ -214,10 +218,7 @@ function groups.save(g)
   groups.store_tags(g)
   if g.gathered then groups.store_gathered(g) end
   if g.lanes then groups.save_lines(g) end
-  local held = g.base .. 'meta:groups:held'
-  groups.in_parts(g.ended, function(...) redis.call('HDEL', held, ...) end)
-  groups.in_parts(g.begun, function(...) redis.call('HSET', held, ...) end)
-  g.ended, g.begun = {}, {}
+  groups.store_running(g)
   groups.save_places(g)
   if not g.changed then return end
   -- The end of a busy period: no tag is above V any more.
@@ -349,6 +350,7 @@ end
 function groups.release(g, group, state)
   if state == 'full' and g.none_full then return false end
   if redis.call('ZREM', groups.key(g, state), group) == 0 then return false end
+  if state == 'full' and g.counted then redis.call('ZREM', groups.key(g, 'common'), group) end
   g.soonest = nil
   groups.enter(g, group)
   return true
@@ -367,7 +369,7 @@ function groups.apply_defaults(g)
     elseif redis.call('EXISTS', limited) == 1 then
       redis.call('RENAME', limited, stale)
     end
-    for _, group in ipairs(redis.call('ZRANGE', groups.key(g, 'full'), 0, -1)) do groups.release(g, group, 'full') end
+    groups.release_full(g)
     if g.lanes then groups.all_due(g) end
     groups.track_places(g)
     redis.call('HSET', g.base .. 'meta:groups', 'at', at)
@@ -379,6 +381,20 @@ function groups.apply_defaults(g)
   if #found < groups.STALE then groups.note_unused(g, 'stale') end
 end
 
+function groups.release_full(g)
+  for _, group in ipairs(redis.call('ZRANGE', groups.key(g, 'full'), 0, -1)) do groups.release(g, group, 'full') end
+end
+
+-- The same if the queue has more places than before, where the places of groups depend on these.
+function groups.apply_places(g)
+  if not (g.places_seen or g.given.keepFree or type(g.given.concurrency) == 'string') then return end
+  local all = groups.queue_places(g) or math.huge
+  if g.places_seen and all > tonumber(g.places_seen) then groups.release_full(g) end
+  local places = as_text.us(all)
+  if g.places_seen ~= places then redis.call('HSET', g.base .. 'meta:groups', 'places', places) end
+  g.places_seen = places
+end
+
 -- What has to be done once before the first job of a call is chosen.
 function groups.begin(g)
   if g.began then return end
@@ -386,8 +402,11 @@ function groups.begin(g)
   groups.look_up_sets(g)
   if g.lanes then groups.begin_lanes(g) end
   if g.ageing then g.ageing.keeps = true end
-  if g.defaults.concurrency and not g.tracked then groups.track(g) end
+  local keeps_free = g.given.keepFree and g.enforced
+  if (g.defaults.concurrency or keeps_free) and not g.tracked then groups.track(g) end
+  if keeps_free and not g.counted then groups.count_running(g) end
   groups.apply_defaults(g)
+  groups.apply_places(g)
   redis.call('ZREMRANGEBYSCORE', groups.key(g, 'tags'), '-inf', as_text.us(g.v))
   groups.end_settings(g)
   if g.limits then g.limits.end_values(g) end
@@ -455,8 +474,8 @@ function groups.try(g, group, tag, by)
   end
   local s = groups.settings(g, group)
   if s.paused then return groups.hold_as_set(g, group, tag, s) end
-  local full, most, number = false, s.concurrency, heads[2]
-  if most and g.enforced then full = groups.is_full(g, group, most) and not (s.is_strict and groups.goes_on(g, group, id)) end
+  local full, number = g.enforced and groups.is_full(g, group, s.concurrency), heads[2]
+  if full and s.is_strict then full = not groups.goes_on(g, group, id) end
   -- Nine digits have no priority in them.
   if #number > 9 then number = as_text.us(tonumber(number) % groups.BAND) end
   local pick = {
@@ -471,7 +490,7 @@ function groups.try(g, group, tag, by)
   pick.cost, pick.deferred, pick.costs, pick.deadline = job_options.cost_of_job(g.base .. id)
   local runs = groups.runs(g, pick.deferred, pick.deadline)
   local paced = runs and g.enforced
-  if full and (runs or s.is_strict) then return groups.hold_back(g, group, tag, 'full', as_text.us(g.now)) end
+  if full and (runs or s.is_strict) then return groups.hold_full(g, group, tag, full) end
   pick.bucket = paced and (pick.bucket or groups.bucket(g, group, s)) or nil
   if pick.bucket then pick.slot = groups.slot(g, pick.bucket, pick.cost) end
   -- As a pause of the queue, in every mode.

@@ -5,10 +5,25 @@ local shapes = use 'shape/shapes'
 -- What applies to a group (groups/queue-groups): the defaults, what was set for it, until when; and its bucket, which these
 -- rules shape. Adds these verbs to the table of groups/queue-groups.
 local function group_rules(groups)
-  function groups.fields(given)
+  -- The jobs of a queue that may run at once, nil without such a limit. Read once in a call.
+  function groups.queue_places(g)
+    if g.all_places == nil then g.all_places = tonumber(redis.call('HGET', g.base .. 'meta', 'concurrency') or nil) or false end
+    return g.all_places or nil
+  end
+
+  -- How many jobs of a group may run. given: a number, or their share of those of the queue: '25%'
+  local function most_running(g, given)
+    local share = type(given) == 'string' and tonumber((string.gsub(given, '%%$', '')))
+    if not share then return given end
+    local all = groups.queue_places(g)
+    -- Shares have three decimals.
+    return all and math.max(1, math.floor(math.floor(share * 1000 + 0.5) * all / 100000))
+  end
+
+  function groups.fields(g, given)
     return {
       interval = given.rate and shapes.interval(given.rate), burst = given.burst or 1,
-      is_strict = given.order == 'strict', concurrency = given.order == 'strict' and 1 or given.concurrency,
+      is_strict = given.order == 'strict', concurrency = given.order == 'strict' and 1 or most_running(g, given.concurrency),
       capacity = given.capacity, has_rate = given.rate ~= nil, share = given.share, weight = given.weight or 1,
       ungrouped = given.ungrouped, on_failed = given.onFailed,
     }
@@ -27,7 +42,7 @@ local function group_rules(groups)
         else given[field] = entry.value end
       end
     end
-    local s = groups.fields(given)
+    local s = groups.fields(g, given)
     if given.slowed then s.interval = math.max(s.interval or 0, shapes.interval(given.slowed)) end
     if given.crowded then s.concurrency = math.min(s.concurrency or math.huge, given.crowded) end
     s.paused, s.limited, s.ends = given.paused, given.limited, soonest

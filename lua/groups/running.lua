@@ -4,6 +4,21 @@ local call_state = use 'redis/call-state'
 -- The running jobs of each group (groups/queue-groups), as far as they are recorded, and whether as many run as may. Adds
 -- these verbs to the table of groups/queue-groups.
 local function group_running(groups)
+  -- What is recorded of running jobs, and is not stored yet.
+  function groups.store_running(g)
+    local held = g.base .. 'meta:groups:held'
+    groups.in_parts(g.ended, function(...) redis.call('HDEL', held, ...) end)
+    groups.in_parts(g.begun, function(...) redis.call('HSET', held, ...) end)
+    g.ended, g.begun = {}, {}
+  end
+
+  -- Whether a job that is recorded still holds its place. If not, it gives it back.
+  local function verify_held(g, group, id)
+    if redis.call('EXISTS', g.base .. id .. ':lock') == 1 or redis.call('LPOS', g.base .. 'active', id) then return end
+    if groups.is_strict(g, group) and groups.comes_again(g, id) then return end
+    groups.unhold(g, group, id)
+  end
+
   -- Ends of jobs that did not pass our scripts leave their places taken.
   function groups.verify_full(g)
     local first = groups.may_have(g, 'full') and redis.call('ZRANGE', groups.key(g, 'full'), 0, 0, 'WITHSCORES') or {}
@@ -11,15 +26,16 @@ local function group_running(groups)
     g.none_full = not group
     if not group then groups.note_unused(g, 'full') end
     if not group or tonumber(first[2]) > g.now - groups.VERIFY_US then return end
-    local s = groups.settings(g, group)
-    for _, id in ipairs(redis.call('SMEMBERS', g.base .. 'meta:group:held:' .. group)) do
-      local runs = redis.call('EXISTS', g.base .. id .. ':lock') == 1 or redis.call('LPOS', g.base .. 'active', id)
-      if not runs and not (s.is_strict and groups.comes_again(g, id)) then groups.unhold(g, group, id) end
+    for _, id in ipairs(redis.call('SMEMBERS', g.base .. 'meta:group:held:' .. group)) do verify_held(g, group, id) end
+    if g.counted then
+      -- Some of all, at random: they take common places.
+      local some = redis.call('HRANDFIELD', g.base .. 'meta:groups:held', groups.VERIFIED, 'WITHVALUES')
+      for i = 1, #some, 2 do verify_held(g, some[i + 1], some[i]) end
     end
-    if not s.concurrency or redis.call('SCARD', g.base .. 'meta:group:held:' .. group) < s.concurrency then
-      groups.release(g, group, 'full')
-    else
+    if groups.is_full(g, group, groups.settings(g, group).concurrency) then
       redis.call('ZADD', groups.key(g, 'full'), as_text.us(g.now), group)
+    else
+      groups.release(g, group, 'full')
     end
   end
 
@@ -38,23 +54,76 @@ local function group_running(groups)
     local begun = g.begun
     local n = #begun
     begun[n + 1], begun[n + 2] = id, group
-    if g.running then g.running = g.running + 1 end
-    redis.call('SADD', g.base .. 'meta:group:held:' .. group, id)
+    local came = redis.call('SADD', g.base .. 'meta:group:held:' .. group, id)
+    if g.running then g.running = g.running + came end
+    if g.counted then redis.call('SADD', groups.key(g, 'running'), group) end
   end
 
+  -- Returns whether a place besides the first one of the group is free again, in a queue that counts these.
   function groups.unhold(g, group, id)
     if g.together then
       g.ended[#g.ended + 1] = id
     else
       redis.call('HDEL', g.base .. 'meta:groups:held', id)
     end
-    redis.call('SREM', g.base .. 'meta:group:held:' .. group, id)
+    local held = g.base .. 'meta:group:held:' .. group
+    local gone = redis.call('SREM', held, id)
+    if not g.counted then return false end
+    if g.running then g.running = g.running - gone end
+    if redis.call('EXISTS', held) == 1 then return gone == 1 end
+    redis.call('SREM', groups.key(g, 'running'), group)
+    return false
   end
 
-  -- Whether as many jobs of a group run as may. That is looked up once as many of all groups run.
+  -- From the first `keepFree` on, the groups with running jobs are recorded.
+  function groups.count_running(g)
+    groups.store_running(g)
+    local running = groups.key(g, 'running')
+    redis.call('DEL', running)
+    for _, group in ipairs(redis.call('HVALS', g.base .. 'meta:groups:held')) do redis.call('SADD', running, group) end
+    redis.call('HSET', g.base .. 'meta:groups', 'counted', 1)
+    g.counted = true
+  end
+
+  -- How many jobs may run besides the first one of each group; nil if they may all. The other places of the queue are kept
+  -- for groups of which none runs.
+  local function common_places(g)
+    local kept = g.given.keepFree
+    local all = kept and groups.queue_places(g)
+    return all and math.max(0, all - kept)
+  end
+
+  -- Whether as many jobs of a group run as may, if it may run `most` (nil: any number): 'own', or 'common' if it lacks a place
+  -- besides its first one. That is looked up once as many of all groups run.
   function groups.is_full(g, group, most)
-    g.running = g.running or redis.call('HLEN', g.base .. 'meta:groups:held') + #g.begun / 2
-    return g.running >= most and redis.call('SCARD', g.base .. 'meta:group:held:' .. group) >= most
+    local common = common_places(g)
+    if not (most or common) then return false end
+    if not g.running then
+      -- Jobs that have ended in this call count no more.
+      if common then groups.store_running(g) end
+      g.running = redis.call('HLEN', g.base .. 'meta:groups:held') + #g.begun / 2
+    end
+    if g.running < math.min(most or math.huge, common or math.huge) then return false end
+    local own = redis.call('SCARD', g.base .. 'meta:group:held:' .. group)
+    if most and own >= most then return 'own' end
+    if not common or own == 0 then return false end
+    return g.running - redis.call('SCARD', groups.key(g, 'running')) >= common and 'common'
+  end
+
+  -- full: as groups.is_full returns it
+  function groups.hold_full(g, group, tag, full)
+    groups.hold_back(g, group, tag, 'full', as_text.us(g.now))
+    if full == 'common' then redis.call('ZADD', groups.key(g, 'common'), as_text.us(tag), group) end
+  end
+
+  -- A place besides first ones is free: the group whose turn it is of those that lack one is ready.
+  local function release_common(g)
+    for _ = 1, groups.DUE do
+      local group = redis.call('ZPOPMIN', groups.key(g, 'common'))[1]
+      if not group then return false end
+      if groups.release(g, group, 'full') then return true end
+    end
+    return false
   end
 
   -- Reads the groups of jobs that end in this call together.
@@ -77,8 +146,9 @@ local function group_running(groups)
     if not group then return freed end
     local ended, is_strict = call_state.ended[id], groups.is_strict(g, group)
     if is_strict and not ended then return freed end
-    groups.unhold(g, group, id)
+    local has_freed = groups.unhold(g, group, id)
     local is_ready = groups.release(g, group, 'full')
+    if has_freed then is_ready = release_common(g) or is_ready end
     if is_strict and ended ~= true then groups.hold_failed(g, group, id, ended) end
     return is_ready or freed
   end

@@ -46,9 +46,9 @@ function parsed.lanes_of(limits)
   return { {}, {} }, false, false
 end
 
--- Whether groups (JSON, as in src/shape/groups.ts) have strict order, unless another one is set for a group.
-function parsed.is_strict(groups)
-  return groups and string.find(groups, '"order":"strict"', 1, true) ~= nil
+-- Whether ends of jobs need all that applies to their groups, by what is given for these (JSON, as in src/shape/groups.ts).
+function parsed.needs_whole_groups(given)
+  return given and (string.find(given, '"order":"strict"', 1, true) or string.find(given, '"keepFree":', 1, true)) ~= nil
 end
 
 local function parse(f)
@@ -71,7 +71,7 @@ local function parse(f)
   shape.has_places = keyed_limits and parsed.has_places(keyed_limits)
   -- Once a queue has had lanes (groups/lanes), it keeps them.
   shape.lanes = f[27] and cjson.decode(f[27]) or nil
-  -- The same where ends of jobs need all that applies to their groups (groups/strict).
+  -- Once ends of jobs needed all that applies to their groups (groups/strict, groups/running), they do.
   shape.whole_groups = f[28] and true or false
   -- The limits for which values of their own are set (limits/own-values), name -> 0, or since when none is any more, µs.
   for name, empty_since in pairs(f[29] and cjson.decode(f[29]) or {}) do

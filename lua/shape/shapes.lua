@@ -134,7 +134,7 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   effective.concurrency, concurrency, known =
     concurrency_resolve(base, effective.concurrency, limit, before[1], before[5])
   if has_lanes or before[9] then set[#set + 1] = 'lanes'; set[#set + 1] = lanes_so_far(before[9], lanes) end
-  if parsed.is_strict(effective.groups) then set[#set + 1] = 'wholeGroups'; set[#set + 1] = 1 end
+  if parsed.needs_whole_groups(effective.groups) then set[#set + 1] = 'wholeGroups'; set[#set + 1] = 1 end
   if known then set[#set + 1] = 'ownConcurrency'; set[#set + 1] = known end
   if expires then set[#set + 1] = 'expires'; set[#set + 1] = expires end
   if effective.rate then effective.rate = cjson.encode(effective.rate) end

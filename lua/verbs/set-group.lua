@@ -28,7 +28,7 @@ local until_ms = ARGV[5] ~= '' and math.floor(now / 1000) + math.ceil(tonumber(A
 local noted = cjson.decode(ARGV[2])
 noted.group = group
 noted = cjson.encode(noted)
-if parsed.is_strict(ARGV[2]) and not shape.whole_groups then
+if parsed.needs_whole_groups(ARGV[2]) and not shape.whole_groups then
   redis.call('HSET', KEYS[1], 'wholeGroups', 1)
   shapes.revise(KEYS[1], 0)
   g.strict = true
@@ -38,6 +38,11 @@ if history.made(base, ARGV[8], 'group', ARGV[3], ARGV[4], noted, ARGV[5]) then
   fields = group_settings.stored(g, group).fields
 else
   fields = group_settings.set(g, group, cjson.decode(ARGV[2]), ARGV[3], ARGV[4], until_ms, ARGV[6] == '1')
+  if string.find(ARGV[2], '%%"') then
+    -- From now on, the places of groups depend on those of the queue.
+    g.places_seen = g.places_seen or '0'
+    g:apply_places()
+  end
   g:save()
   wake.head_changed(base, g)
   history.note(base, now, 'group', ARGV[3], ARGV[4], noted, until_ms or '')

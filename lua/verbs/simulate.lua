@@ -85,7 +85,8 @@ local tenants = { used = shape.groups and shape.mode ~= 'off', touched = {}, lan
 -- Adds the keys of groups that expire by themselves.
 function tenants.keys(keys)
   for _, name in ipairs({
-    '', ':ready', ':limited', ':full', ':paused', ':tags', ':stale', ':held', ':settings', ':ends', ':later',
+    '', ':ready', ':limited', ':full', ':paused', ':tags', ':stale', ':held', ':settings', ':ends', ':later', ':running',
+    ':common',
   }) do
     keys[#keys + 1] = base .. 'meta:groups' .. name
   end
@@ -102,7 +103,7 @@ function tenants.keys(keys)
 end
 
 tenants.hold_places = tenants.used
-  and (shape.has_places or queue_groups.fields(cjson.decode(shape.groups)).concurrency ~= nil
+  and (shape.has_places or shape.whole_groups or cjson.decode(shape.groups).concurrency ~= nil
     or redis.call('HGET', base .. 'meta:groups', 'tracked') == '1')
 local keeps_locks = lends_places or tenants.hold_places
 local counts_places = places < math.huge or keeps_locks

@@ -67,6 +67,10 @@ function view_group.row(open, group)
     active = g.tracked and redis.call('SCARD', base .. 'meta:group:held:' .. group) or nil,
     ends = ends and ends < math.huge and as_text.us(ends) or nil,
   }
+  if state == 'full' then
+    local lacks_common = g.counted and redis.call('ZSCORE', g:key('common'), group)
+    row.maxedBy = lacks_common and 'keepFree' or s.is_strict and 'order' or 'concurrency'
+  end
   local hold = state == 'limited' and not s.limited and open.limits and open.limits.cause(g, group)
   if hold then
     row.heldBy, row.heldKeys = hold.limit, hold.keys

@@ -79,6 +79,12 @@ function byLimits({ limit, limitStart }: WaitingJob): Bound | undefined {
   return { atMs: Number(limitStart) / 1000, because }
 }
 
+const MAXED = {
+  concurrency: 'runs as many jobs as it may',
+  order: 'waits until the job that started last has ended for good',
+  keepFree: 'runs jobs, and the places that are left are kept for groups of which none runs (keepFree)',
+} as const
+
 /** The turns of its group are in the jobs ahead of it; this is when the group itself lets it go. */
 function byGroup({ group, place, lane }: WaitingJob): Bound | undefined {
   const atMs = group?.start === undefined ? Number.POSITIVE_INFINITY : Number(group.start) / 1000
@@ -87,12 +93,10 @@ function byGroup({ group, place, lane }: WaitingJob): Bound | undefined {
     return { atMs, because }
   }
   if (!place) return undefined
-  const { id, status, until, inForce } = place
+  const { id, status, until, inForce, maxedBy } = place
   const isPaused = status === 'paused'
   if (status === 'maxed' || (isPaused && !until)) {
-    const isStrict = inForce.order === 'strict'
-    const full = isStrict ? 'waits until the job that started last has ended for good' : 'runs as many jobs as it may'
-    const why = isPaused ? 'is paused without an end' : full
+    const why = isPaused ? 'is paused without an end' : MAXED[maxedBy ?? 'concurrency']
     return { atMs: Number.POSITIVE_INFINITY, because: `Group "${id}" ${why}.` }
   }
   const held = isPaused ? 'is paused until then' : `lets its jobs leave at ${inForce.rate ?? 'any rate'}`

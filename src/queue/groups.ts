@@ -48,6 +48,11 @@ export interface GroupState {
   /** The values of the keys of that limit, `group` among them if it counts groups; undefined where limits have no keys. */
   readonly heldKeys: Readonly<Record<string, string>> | undefined
   /**
+   * While it is `maxed`, by what: its own `concurrency`, its `order`, or `keepFree` of the shape, which keeps the places that
+   * are left for groups of which no job runs. Undefined otherwise.
+   */
+  readonly maxedBy: 'concurrency' | 'order' | 'keepFree' | undefined
+  /**
    * How many jobs it may hold now, and what says so: its own `capacity`, or `share`, which follows what is free. Undefined
    * if nothing bounds it. It may hold more, of jobs that were admitted before or came back.
    */
@@ -95,6 +100,7 @@ export interface GroupRowView {
   readonly ends?: string
   readonly heldBy?: string
   readonly heldKeys?: Readonly<Record<string, string>>
+  readonly maxedBy?: GroupState['maxedBy']
   readonly bound?: GroupBound
   /** What is set for it. */
   readonly fields: Readonly<Record<string, StoredEntry>>
@@ -112,10 +118,10 @@ export function dateOfUs(us: string | undefined): Date | undefined {
 }
 
 export function groupStateOf(row: GroupRowView, defaults: GroupFields): GroupState {
-  const { id, state, waiting, delayed, active, ends, heldBy, heldKeys, bound } = row
+  const { id, state, waiting, delayed, active, ends, heldBy, heldKeys, maxedBy, bound } = row
   const overrides = readEntries(row.fields, Number(row.at) / 1000)
   return {
-    ...{ id, waiting, delayed, active, heldBy, heldKeys, bound },
+    ...{ id, waiting, delayed, active, heldBy, heldKeys, maxedBy, bound },
     at: new Date(Number(row.at) / 1000),
     status: LISTED.find((status) => STATES[status] === state) ?? 'idle',
     until: dateOfUs(ends),
@@ -218,8 +224,13 @@ function fieldsInForce(defaults: GroupFields, overrides: GroupState['overrides']
     ...values,
     ...(values.order === 'strict' && { concurrency: 1 }),
     ...(slowed !== undefined && isSlower(slowed, values.rate) && { rate: slowed }),
-    ...(crowded !== undefined && { concurrency: Math.min(crowded, values.concurrency ?? crowded) }),
+    ...(crowded !== undefined && { concurrency: fewer(crowded, values.concurrency) }),
   }
+}
+
+/** A share applies too, but is not known here. */
+function fewer(most: number, than: GroupFields['concurrency']): number {
+  return typeof than === 'number' ? Math.min(most, than) : most
 }
 
 function isSlower(rate: RateInput, than: RateInput | undefined): boolean {

@@ -13,8 +13,11 @@ export interface GroupFields {
   readonly rate?: RateInput
   /** Units of cost that may leave the group back to back after it was idle. Default 1. */
   readonly burst?: number
-  /** Jobs of the group that may run at once, over all workers. Default: no limit. */
-  readonly concurrency?: number
+  /**
+   * Jobs of the group that may run at once, over all workers: a number, or a share of the queue's concurrency in force,
+   * rounded down but at least 1: `'25%'`. Default: no limit.
+   */
+  readonly concurrency?: number | `${number}%`
   /** Jobs of the group that may wait, including delayed ones. Default: no limit. */
   readonly capacity?: number
   /**
@@ -49,6 +52,11 @@ export interface GroupDefaults extends GroupFields {
    */
   readonly share?: GroupShare
   /**
+   * So many places of the queue's `concurrency` are only for groups of which no job runs: the others run at most
+   * `concurrency` - `keepFree` jobs besides the first one of each. Default: none.
+   */
+  readonly keepFree?: number
+  /**
    * `'fair'`: jobs without a group form one group of weight 1. `'first'`: they go before all groups, as in BullMQ Pro.
    * Default 'fair'.
    */
@@ -63,6 +71,12 @@ const MAX_WEIGHT = 1000
 /** More would leave the others nothing. */
 const MAX_OF_FREE = 1000
 
+const PERCENTAGE = /^\d{1,3}(\.\d{1,3})?%$/
+const isPercentage = (value: unknown) => {
+  const share = typeof value === 'string' && PERCENTAGE.test(value) ? Number.parseFloat(value) : 0
+  return share > 0 && share <= 100
+}
+
 const isWithin = (value: unknown, most: number) => typeof value === 'number' && value >= 1 / most && value <= most
 
 function isShare(value: unknown): value is GroupShare {
@@ -72,7 +86,10 @@ function isShare(value: unknown): value is GroupShare {
 
 const FIELD_CHECKS: { readonly [F in Exclude<keyof GroupFields, 'rate'>]: FieldCheck } = {
   burst: wholeFrom(1),
-  concurrency: wholeFrom(1),
+  concurrency: {
+    expected: "a whole number >= 1, or a share of the queue's concurrency such as '25%'",
+    ok: (value) => wholeFrom(1).ok(value) || isPercentage(value),
+  },
   capacity: wholeFrom(1),
   weight: {
     expected: `a number from ${1 / MAX_WEIGHT} to ${MAX_WEIGHT}`,
@@ -85,6 +102,7 @@ const FIELD_CHECKS: { readonly [F in Exclude<keyof GroupFields, 'rate'>]: FieldC
 const DEFAULT_CHECKS: Readonly<Record<string, FieldCheck>> = {
   ...FIELD_CHECKS,
   share: { expected: `{ ofFree: a number from ${1 / MAX_OF_FREE} to ${MAX_OF_FREE} }`, ok: isShare },
+  keepFree: wholeFrom(1),
   ungrouped: oneOf('fair', 'first'),
 }
 
@@ -146,6 +164,26 @@ export function encodeGroups(value: unknown): string {
     )
   }
   return JSON.stringify(fields)
+}
+
+/**
+ * What depends on the queue's concurrency.
+ * @param concurrency of the shape; undefined if it has none
+ * @throws InvalidShapeError
+ */
+export function checkPlacesOfGroups(stored: string, concurrency: unknown): void {
+  const { concurrency: share, keepFree } = JSON.parse(stored) as GroupDefaults
+  const field = keepFree !== undefined ? 'keepFree' : typeof share === 'string' ? 'concurrency' : undefined
+  if (field === undefined) return
+  if (concurrency === undefined) {
+    throw new InvalidShapeError(
+      `shape.groups.${field} is a part of shape.concurrency, and needs it; got ${field === 'keepFree' ? keepFree : `'${share}'`} alone`,
+    )
+  }
+  if (keepFree === undefined || keepFree < (concurrency as number)) return
+  throw new InvalidShapeError(
+    `shape.groups.keepFree must be fewer than shape.concurrency, ${concurrency}; got ${keepFree}`,
+  )
 }
 
 export function decodeGroups(stored: string): GroupDefaults {

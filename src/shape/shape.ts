@@ -5,7 +5,7 @@ import { decodeQueueLimits, encodeQueueLimits, groupLimitIn, type QueueLimit } f
 import type { ShapeMode } from '../mode.ts'
 import { formatRate, parseRate, type Rate, type RateInput } from '../rate.ts'
 import { type Durability, decodeDurability, encodeDurability } from './durability.ts'
-import { decodeGroups, encodeGroups, type GroupDefaults } from './groups.ts'
+import { checkPlacesOfGroups, decodeGroups, encodeGroups, type GroupDefaults } from './groups.ts'
 import { decodeReservedPlaces, encodeReservedPlaces, type ReservedPlaces, reservedSum } from './reserved-places.ts'
 
 /** The policy of a queue. Every field is optional; a field left out sets no limit. */
@@ -144,6 +144,7 @@ export function encodeShape(shape: Shape): { fields: Record<string, StoredValue>
   }
   checkReserved(fields)
   if (typeof fields.limits === 'string' && fields.groups === undefined) checkUngrouped(fields.limits)
+  if (typeof fields.groups === 'string') checkPlacesOfGroups(fields.groups, fields.concurrency)
   return { fields, version }
 }
 

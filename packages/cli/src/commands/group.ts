@@ -47,6 +47,8 @@ function addShow(group: Command, run: Runner): void {
     .action(run(show))
 }
 
+const numberOrShare = (value: string) => (value.endsWith('%') ? value : number(value))
+
 const number = (value: string) => (value === 'none' ? value : Number(value))
 
 function addSet(group: Command, run: Runner): void {
@@ -57,7 +59,7 @@ function addSet(group: Command, run: Runner): void {
   )
     .option('--rate <rate>', "its rate: '10/s'")
     .option('--burst <units>', 'what may leave it back to back after idling', number)
-    .option('--concurrency <jobs>', 'its jobs that may run at once', number)
+    .option('--concurrency <jobs>', "its jobs that may run at once, or a share of the queue's: '25%'", numberOrShare)
     .option('--capacity <jobs>', 'its jobs that may wait', number)
     .option('--weight <weight>', 'its share, relative to other groups', number)
     .option('--order <order>', "'strict': one job at a time, and none before the last one has ended for good")
@@ -158,7 +160,8 @@ async function show(cli: Cli, name: string, id: string): Promise<void> {
   })
 }
 
-function limitText({ heldBy, heldKeys }: GroupState): string {
+function limitText({ heldBy, heldKeys, maxedBy }: GroupState): string {
+  if (maxedBy === 'keepFree') return ', the other places are kept free'
   if (heldBy === undefined) return ''
   return plainText(` by limit ${heldBy}${heldKeys ? ` of ${keysText(heldKeys)}` : ''}`)
 }

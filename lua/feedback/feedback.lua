@@ -2,6 +2,7 @@ local pacing = use 'feedback/pacing'
 local limit_control = use 'limits/control'
 local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
+local ramp = use 'shape/ramp'
 local shapes = use 'shape/shapes'
 
 local feedback = {}
@@ -15,6 +16,7 @@ local feedback = {}
 --   concurrency  a limit of running jobs; if it follows from refusals: from (its value before), wall (the value refused
 --              last), at (since when, ms), oks (successful calls since then), quietMs
 --   doubt, well  refusals that may concern single jobs (feedback/evidence)
+--   ramp       the rate rises after a long pause (shape/ramp): from, since
 --   last       the last change: kind, scope, source, reason, by, at
 -- quota, slow and concurrency end at their `until`.
 -- Slots are never granted further ahead than this (µs): a later epoch comes from a clock that has gone back since.
@@ -83,6 +85,7 @@ local function feedback_pause_queue(r, f, ms)
     redis.call('HSET', r.key, 'probe', (r.unnamed and 'seek ' or 'armed ') .. as_text.us(r.limits.probeMs))
   end
   if r.adapt and r.configured and ms >= r.limits.slowStartMs then r.long_pause = f end
+  if r.ramps then r.doc.ramp = ramp.paused(r.doc.ramp, r.now_ms, math.ceil(at / 1000)) end
   feedback.note(r, f, { kind = 'pause', ['until'] = math.ceil(at / 1000), hard = f.hard and true or nil })
 end
 

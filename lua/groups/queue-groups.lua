@@ -37,7 +37,7 @@ local job_options = use 'shape/job-options'
 --   meta:groups:settings       hash, group -> JSON: fields: field -> { value, by, reason, at, until? } (ms), at: of the
 --                              last change, µs. The value of `paused` and of `limited` (until a time) is true. From
 --                              feedback, until a time: `slowed` (the most that its rate is) and `crowded` (the most
---                              of its jobs that run)
+--                              of its jobs that run). `ramp`: since when its rate rises after a pause, ms (shape/ramp)
 --   meta:groups:ends           group -> when something that was set for it for a time ends next, µs
 --   meta:groups:changed        group -> when something that was set for it ended, µs; for an hour
 --   meta:groups:held           hash, running job -> group; in strict order (groups/strict) also jobs that will run again
@@ -87,7 +87,7 @@ function groups.open(base, shape, now)
     given = cjson.decode(shape.groups), changed_at = shape.groups_at, enforced = shape.mode == 'enforce', known = {},
     applied_at = f[4], back = tonumber(f[6]) or 0, filled = tonumber(f[7]) or 0, seq = tonumber(f[8]) or groups.FIRST,
     plain_held = f[9], counted = f[10] == '1', places_seen = f[11], sorted = 0, occupied = {}, moved = {}, begun = {}, ended = {}, kept_ms = {}, most = 1, released = {},
-    together = true, strict = shape.whole_groups, ageing = ageing_open(base, shape, now),
+    together = true, strict = shape.whole_groups, ramp_up = shape.ramp_up, ageing = ageing_open(base, shape, now),
     has_places = shape.has_places, places_taken = {}, places_ended = {},
   }, { __index = groups })
   g.defaults = groups.fields(g, g.given)

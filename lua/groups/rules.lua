@@ -1,5 +1,6 @@
 local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
+local ramp = use 'shape/ramp'
 local shapes = use 'shape/shapes'
 
 -- What applies to a group (groups/queue-groups): the defaults, what was set for it, until when; and its bucket, which these
@@ -43,6 +44,13 @@ local function group_rules(groups)
       end
     end
     local s = groups.fields(g, given)
+    if given.ramp and s.interval then
+      local share, began, ends = ramp.share(g.ramp_up, given.ramp, at)
+      if ends then
+        s.interval, s.ramped_at = math.ceil(s.interval / share * 1024) / 1024, began
+        soonest = math.min(soonest, ends)
+      end
+    end
     if given.slowed then s.interval = math.max(s.interval or 0, shapes.interval(given.slowed)) end
     if given.crowded then s.concurrency = math.min(s.concurrency or math.huge, given.crowded) end
     s.paused, s.limited, s.ends = given.paused, given.limited, soonest
@@ -67,7 +75,8 @@ local function group_rules(groups)
     end
     local s, live = groups.settings_at(g, own.fields, g.now)
     table.sort(over)
-    s.changed_at, s.before = over[#over] or at, {}
+    -- Of earlier steps of a ramp, the bucket takes over the last one that it knows: it was lower.
+    s.changed_at, s.before = math.max(over[#over] or at, s.ramped_at or 0), {}
     for i = 1, #over - 1 do
       s.before[i] = groups.settings_at(g, own.fields, over[i])
       s.before[i].changed_at = over[i]

@@ -1,4 +1,5 @@
 local as_text = use 'redis/as-text'
+local ramp = use 'shape/ramp'
 local shapes = use 'shape/shapes'
 
 -- Changes what is set for single groups (meta:groups:settings).
@@ -18,12 +19,34 @@ function group_settings.stored(g, group)
   return text and cjson.decode(text) or { fields = {} }
 end
 
+-- What of these holds a group as a whole: the longest hold, {from, since} in ms as shape/ramp has a pause, or nil.
+local function hold_of(fields, now_ms)
+  local found
+  for _, field in ipairs({ 'paused', 'limited' }) do
+    local entry = fields[field]
+    local ends = entry and (entry['until'] or math.huge)
+    if entry and ends > now_ms and not (found and found.since >= ends) then found = { from = entry.from or entry.at, since = ends } end
+  end
+  return found
+end
+
+-- A hold of a group begins, ends or changes: after a long one its rate rises slowly, if the shape says so. before: hold_of
+local function note_ramp(g, own, before, now_ms)
+  local now_held = g.ramp_up and hold_of(own.fields, now_ms)
+  if not g.ramp_up or not (before or now_held) then return end
+  local pause = now_held or ramp.resumed(before, now_ms)
+  local rises = pause.since < math.huge and ramp.is_long(pause)
+  local ends = rises and pause.since + math.ceil(g.ramp_up.overMs)
+  own.fields.ramp = rises and { value = pause.since, by = '', reason = 'rampUp', at = now_ms, ['until'] = ends } or nil
+end
+
 -- Sets fields of a group, or lifts them. change: field -> value, or {clear: true}; until_ms: nil if without end;
 -- lifts_others: whether all other fields are lifted. A pause or a hold is in force at once, not at the next turn of the
 -- group, so that counts agree with its state. Returns what is set for the group now.
 function group_settings.change(g, group, change, by, reason, until_ms, lifts_others)
   group_settings.settle(g, group)
   local own, now_ms = group_settings.stored(g, group), math.floor(g.now / 1000)
+  local held = hold_of(own.fields, now_ms)
   for field, entry in pairs(own.fields) do
     local over = entry['until'] and entry['until'] <= now_ms
     if over then g:release_held(group) end
@@ -40,9 +63,13 @@ function group_settings.change(g, group, change, by, reason, until_ms, lifts_oth
         elseif field == 'slowed' and shapes.interval(value) < shapes.interval(before.value) then value = before.value end
         ends = math.max(ends, before['until'])
       end
-      own.fields[field] = { value = value, by = by, reason = reason, at = now_ms, ['until'] = ends }
+      own.fields[field] = {
+        value = value, by = by, reason = reason, at = now_ms, ['until'] = ends,
+        from = held and (field == 'paused' or field == 'limited') and held.from or nil,
+      }
     end
   end
+  note_ramp(g, own, held, now_ms)
   own.at = as_text.us(g.now)
   g.has_settings, g.known[group] = true, nil
   if next(own.fields) == nil then

@@ -7,7 +7,7 @@ local FIELDS = {
   'born', 'rev', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'mode', 'onStateLoss', 'expires', 'pausedUntil',
   'concurrency', 'horizonMs', 'changedAt', 'limits', 'ownConcurrency', 'maxWaitMs', 'reservedPlaces', 'overflow',
   'overflowTo', 'audit', 'groups', 'groupsAt', 'priorityAgeingMs', 'rulesAt', 'probe', 'metered',
-  'lanes', 'wholeGroups', 'ownLimits',
+  'lanes', 'wholeGroups', 'ownLimits', 'rampUp',
 }
 
 -- As in src/shape/shape.ts.
@@ -78,6 +78,7 @@ local function parse(f)
     shape.own_limits = shape.own_limits or {}
     shape.own_limits[name] = tonumber(empty_since)
   end
+  shape.ramp_up = f[30] and cjson.decode(f[30]) or nil
   -- For adds: whether a plain job need only fit, in the queue and in its group, and into how many places; the reserved sum
   -- comes first.
   shape.fits = shape.mode == 'enforce' and not (shape.expires or shape.max_wait_ms or shape.ageing_ms)

@@ -8,6 +8,7 @@ local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
 local parsed = use 'shape/parsed'
+local ramp = use 'shape/ramp'
 
 local shapes = {}
 
@@ -16,7 +17,7 @@ local shapes = {}
 local SHAPE_FIELDS = {
   'rate', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'concurrency', 'mode', 'maxLatenessMs', 'horizonMs',
   'onStateLoss', 'limits', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo',
-  'audit', 'groups', 'priorityAgeingMs', 'durability',
+  'audit', 'groups', 'priorityAgeingMs', 'durability', 'rampUp',
 }
 
 function shapes.document(text)
@@ -41,13 +42,13 @@ end
 
 -- Feedback applies on top of the shape, each entry until its own time: the slowest rate and the smallest number of
 -- running jobs win, so that feedback never raises either. Returns the interval, the downstream's limit of running jobs or
--- nil, and when the next entry ends.
+-- nil, and when the next entry ends. rises: `rampUp` as stored, or nil
 local FEEDBACK_ENTRIES = { 'pace', 'slow', 'quota', 'concurrency' }
 
-function shapes.feedback(key, now, interval, expires)
+function shapes.feedback(key, now, interval, expires, rises)
   local text = redis.call('HGET', key, 'feedback')
   if not text then return interval, nil, expires end
-  local doc, ended, limit = cjson.decode(text), false, nil
+  local doc, ended, limit, configured = cjson.decode(text), false, nil, interval
   for _, name in ipairs(FEEDBACK_ENTRIES) do
     local entry = doc[name]
     if entry and entry['until'] and entry['until'] * 1000 <= now then
@@ -56,6 +57,16 @@ function shapes.feedback(key, now, interval, expires)
       if entry['until'] then expires = math.min(expires or entry['until'], entry['until']) end
       if entry.interval then interval = math.max(interval or 0, math.ceil(entry.interval * 1024) / 1024) end
       limit = entry.limit or limit
+    end
+  end
+  if doc.ramp then
+    local is_long = ramp.is_long(doc.ramp)
+    local share, _, ends = ramp.share(is_long and rises and cjson.decode(rises), doc.ramp.since, now)
+    if not ends and (not rises or doc.ramp.since * 1000 <= now) then doc.ramp, ended = nil, true
+    elseif ends then
+      ends = math.ceil(ends / 1000)
+      expires = math.min(expires or ends, ends)
+      if configured then interval = math.max(interval, math.ceil(configured / share * 1024) / 1024) end
     end
   end
   if ended then redis.call('HSET', key, 'feedback', cjson.encode(doc)) end
@@ -130,7 +141,7 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   local set = { 'declared', shapes.encode(declared), 'overrides', shapes.encode(overrides) }
   local interval = effective.rate and shapes.interval(effective.rate)
   local limit, concurrency, known
-  interval, limit, expires = shapes.feedback(key, now, interval, expires)
+  interval, limit, expires = shapes.feedback(key, now, interval, expires, effective.rampUp)
   effective.concurrency, concurrency, known =
     concurrency_resolve(base, effective.concurrency, limit, before[1], before[5])
   if has_lanes or before[9] then set[#set + 1] = 'lanes'; set[#set + 1] = lanes_so_far(before[9], lanes) end

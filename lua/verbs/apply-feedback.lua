@@ -44,11 +44,12 @@ if before then
 end
 -- What it did, if anything, may be forgotten. No worker has kept the lock of its job for as long.
 if ARGV[3] and now - tonumber(ARGV[3]) > AGAIN_MS * 1000 then return { 1, redis.call('HGETALL', key), '{}', 0, 0 } end
-local stored = redis.call('HMGET', key, 'feedback', 'rate', 'limits', 'mode')
+local stored = redis.call('HMGET', key, 'feedback', 'rate', 'limits', 'mode', 'rampUp')
 r.key, r.base, r.now, r.now_ms, r.changes = key, base, now, math.floor(now / 1000), {}
 r.doc = shapes.document(stored[1])
 r.epoch, r.sent = tonumber(r.doc.epoch), tonumber(r.sent)
 r.fresh = feedback.fresh(r)
+r.ramps = stored[5] and true or false
 r.configured = stored[2] and shapes.interval(cjson.decode(stored[2]))
 -- If limits are not enforced, a pause of one of them holds the queue instead.
 r.shape_limits = stored[3] and (stored[4] or 'enforce') == 'enforce' and cjson.decode(stored[3]) or {}

@@ -61,7 +61,8 @@ export interface GroupState {
   readonly inForce: GroupFields
   /**
    * What was set for it, with who, when and why; also `paused`, and until a time `limited` (by `rateLimitGroup` or
-   * feedback), `slowed` (the most that its rate is) and `crowded` (the most of its jobs that run) by feedback.
+   * feedback), `slowed` (the most that its rate is) and `crowded` (the most of its jobs that run) by feedback; and `ramp`
+   * (since when its rate rises after a pause, ms), with `rampUp` of the shape.
    */
   readonly overrides: Readonly<Record<string, Omit<OverrideEntry, 'value'> & { readonly value: unknown }>>
 }

@@ -6,7 +6,16 @@ import { StoredShape } from '../shape/stored.ts'
 import { dateOfUs, type GroupCounts } from './groups.ts'
 
 /** What sets the rate at which jobs leave the queue now. */
-export type RateCause = 'declared' | 'override' | 'feedback' | 'paused' | 'meter paused' | 'shadow' | 'off' | 'unpaced'
+export type RateCause =
+  | 'declared'
+  | 'override'
+  | 'feedback'
+  | 'rampUp'
+  | 'paused'
+  | 'meter paused'
+  | 'shadow'
+  | 'off'
+  | 'unpaced'
 
 /** Downstream feedback that is in force; see docs/feedback.md. */
 export interface FeedbackState {
@@ -166,6 +175,10 @@ function isSlowed(stored: StoredShape): boolean {
   return pacedIntervalUs > (rate ? intervalUs(rate) + 0.001 : 0)
 }
 
+function isFromFeedback({ feedback: { ramp, pace, slow, quota } }: StoredShape): boolean {
+  return !ramp || (pace ?? slow ?? quota) !== undefined
+}
+
 function causeOf(
   stored: StoredShape | undefined,
   shape: EffectiveShape | undefined,
@@ -175,7 +188,7 @@ function causeOf(
   if (paused) return 'paused'
   if (meterPaused) return 'meter paused'
   if (shape && shape.mode !== 'enforce') return shape.mode
-  if (stored && isSlowed(stored)) return 'feedback'
+  if (stored && isSlowed(stored)) return isFromFeedback(stored) ? 'feedback' : 'rampUp'
   if (!shape?.rate) return shape?.overrides.rate ? 'override' : 'unpaced'
   return shape.overrides.rate ? 'override' : 'declared'
 }

@@ -42,6 +42,11 @@ export interface Shape {
    * jobs without a priority, the longest wait first. With groups, inside each group. ms. Default: no ageing.
    */
   readonly priorityAgeingMs?: number
+  /**
+   * Slow start: after a pause of a minute or more, of the queue or of a group, its rate begins at `from` of itself (0.001 to 1)
+   * and rises to all of it over `overMs`: `{ from: 0.1, overMs: 60_000 }`. Default: the whole rate at once.
+   */
+  readonly rampUp?: RampUp
   /** Further limits on departures: other windows, other units of cost, limits per group or shared by several queues. */
   readonly limits?: readonly QueueLimit[]
   /**
@@ -76,6 +81,11 @@ export interface Shape {
   readonly version?: number
 }
 
+export interface RampUp {
+  readonly from: number
+  readonly overMs: number
+}
+
 export type Overflow = 'reject' | 'drop-oldest' | 'drop-lowest'
 
 export type ShapeField = Exclude<keyof Shape, 'version'>
@@ -90,7 +100,7 @@ const DEFAULT_AUDIT = 10_000
 export const DEFAULT_HORIZON_MS = 50
 
 /** A value in its readable form. */
-export type ShapeValue = number | string | readonly QueueLimit[] | ReservedPlaces | GroupDefaults | Durability
+export type ShapeValue = number | string | readonly QueueLimit[] | ReservedPlaces | GroupDefaults | Durability | RampUp
 
 /**
  * Values as they are stored: a rate is [limit, period ms], limits and groups are JSON, reserved places and durability
@@ -99,7 +109,10 @@ export type ShapeValue = number | string | readonly QueueLimit[] | ReservedPlace
 export type StoredValue = number | string | readonly [number, number]
 
 const CHECKS: {
-  readonly [F in Exclude<ShapeField, 'rate' | 'limits' | 'reservedPlaces' | 'groups' | 'durability'>]: FieldCheck
+  readonly [F in Exclude<
+    ShapeField,
+    'rate' | 'limits' | 'reservedPlaces' | 'groups' | 'durability' | 'rampUp'
+  >]: FieldCheck
 } = {
   burst: wholeFrom(1),
   capacity: wholeFrom(1),
@@ -121,7 +134,15 @@ const CHECKS: {
     ok: (value) => value === true || AUDIT.ok(value),
   },
 }
-const FIELDS: readonly string[] = ['rate', 'limits', 'reservedPlaces', 'groups', 'durability', ...Object.keys(CHECKS)]
+const FIELDS: readonly string[] = [
+  'rate',
+  'limits',
+  'reservedPlaces',
+  'groups',
+  'durability',
+  'rampUp',
+  ...Object.keys(CHECKS),
+]
 const FIXED: readonly string[] = ['horizonMs', 'onStateLoss']
 /** The fields that can change at run time. */
 export const SETTABLE_FIELDS = FIELDS.filter((field) => !FIXED.includes(field)) as readonly ShapeField[]
@@ -204,6 +225,7 @@ function encodeField(field: string, value: unknown): StoredValue | null {
   if (field === 'reservedPlaces') return encodeReservedPlaces(value)
   if (field === 'groups') return encodeGroups(value)
   if (field === 'durability') return encodeDurability(value)
+  if (field === 'rampUp') return encodeRampUp(value)
   if (field === 'rate') {
     const { limit, periodMs } = parseRate(value as RateInput)
     return [limit, periodMs]
@@ -217,12 +239,30 @@ function encodeField(field: string, value: unknown): StoredValue | null {
   return value === true ? DEFAULT_AUDIT : (value as StoredValue)
 }
 
+const RAMP_FIELDS = 'from,overMs'
+const OVER_MS = wholeWithin(1, 86_400_000)
+const RAMP_UP: FieldCheck = {
+  expected: `{ from: a number from 0.001 to 1, overMs: ${OVER_MS.expected} }`,
+  ok: (value) => {
+    if (typeof value !== 'object' || value === null || Object.keys(value).toSorted().join() !== RAMP_FIELDS)
+      return false
+    const { from, overMs } = value as RampUp
+    return typeof from === 'number' && from >= 0.001 && from <= 1 && OVER_MS.ok(overMs)
+  },
+}
+
+function encodeRampUp(value: unknown): string {
+  checkField('shape.rampUp', value, RAMP_UP, InvalidShapeError)
+  return JSON.stringify(value)
+}
+
 /** A value in its readable form: rates as text. */
 export function decodeField(field: string, value: StoredValue): ShapeValue {
   if (field === 'limits') return decodeQueueLimits(value as string)
   if (field === 'reservedPlaces') return decodeReservedPlaces(value as string)
   if (field === 'groups') return decodeGroups(value as string)
   if (field === 'durability') return decodeDurability(value as string)
+  if (field === 'rampUp') return JSON.parse(value as string) as RampUp
   if (field !== 'rate') return value as number | string
   const [limit, periodMs] = value as readonly [number, number]
   return formatRate({ limit, periodMs } satisfies Rate)

@@ -4,7 +4,7 @@ import { formatRate, type Rate } from '../rate.ts'
 import { type Durability, decodeDurability } from './durability.ts'
 import { decodeGroups, type GroupDefaults } from './groups.ts'
 import { decodeReservedPlaces, type ReservedPlaces } from './reserved-places.ts'
-import { decodeField, type Overflow, type ShapeValue, type StoredValue } from './shape.ts'
+import { decodeField, type Overflow, type RampUp, type ShapeValue, type StoredValue } from './shape.ts'
 
 /** One run-time change of a shape, with its author, time and reason. */
 export interface OverrideEntry {
@@ -42,6 +42,7 @@ export interface EffectiveShape {
   readonly horizonMs?: number
   readonly onStateLoss: 'hold' | 'burst'
   readonly durability?: Required<Durability>
+  readonly rampUp?: RampUp
   /** Number of departures kept. */
   readonly audit?: number
   /** How often the shape has changed since it was first stored. */
@@ -64,6 +65,8 @@ export interface StoredFeedback {
   readonly quota?: { readonly interval: number; readonly until: number }
   /** `wall`: set if the limit follows from refusals; it then rises as calls succeed. */
   readonly concurrency?: { readonly limit: number; readonly until: number; readonly wall?: number }
+  /** The rate rises after a pause. */
+  readonly ramp?: object
   /** Refusals that may concern single jobs only. */
   readonly doubt?: object
   readonly last?: Readonly<Record<string, unknown>>
@@ -258,6 +261,8 @@ export class StoredShape implements ShapeIdentity {
     if (overflowTo) shape.overflowTo = overflowTo
     const { durability } = this
     if (durability) shape.durability = durability
+    const rampUp = text('rampUp')
+    if (rampUp) shape.rampUp = decodeField('rampUp', rampUp) as RampUp
     const groups = text('groups')
     if (groups) shape.groups = decodeGroups(groups)
     if (this.limits.length > 0) shape.limits = this.limits

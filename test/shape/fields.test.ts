@@ -30,6 +30,10 @@ const FIELDS: { readonly [F in Exclude<keyof Shape, 'version'>]-?: readonly [Sha
   audit: [100, 50],
   groups: [{ rate: '5/s', concurrency: 3 }, { weight: 2 }],
   priorityAgeingMs: [60_000, 30_000],
+  rampUp: [
+    { from: 0.1, overMs: 60_000 },
+    { from: 0.5, overMs: 30_000 },
+  ],
   durability: [
     { replicas: 1, timeoutMs: 500 },
     { replicas: 2, timeoutMs: 500 },

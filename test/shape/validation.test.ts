@@ -129,7 +129,7 @@ describe('a wrong field is refused with its name, what was expected and what cam
     const shape = { ratee: '50/s' } as Shape
     expect(() => encodeShape(shape)).toThrow(InvalidShapeError)
     expect(() => encodeShape(shape)).toThrow(
-      "shape has no field 'ratee'; it has rate, limits, reservedPlaces, groups, durability, burst, capacity, " +
+      "shape has no field 'ratee'; it has rate, limits, reservedPlaces, groups, durability, rampUp, burst, capacity, " +
         'capacityHorizonMs, overflow, overflowTo, maxWaitMs, concurrency, priorityAgeingMs, mode, maxLatenessMs, horizonMs, onStateLoss, ' +
         'audit, version',
     )

@@ -117,7 +117,7 @@ export function causeText({ colors }: Cli, { cause, unread }: Pick<QueueStatus, 
   if (unread?.includes('queue')) return colors.yellow('unread')
   if (unread) return colors.yellow(`${cause}, ${unreadText(unread)}`)
   if (cause === 'paused' || cause === 'meter paused') return colors.yellow(cause)
-  return cause === 'feedback' || cause === 'override' ? colors.cyan(cause) : cause
+  return cause === 'feedback' || cause === 'rampUp' || cause === 'override' ? colors.cyan(cause) : cause
 }
 
 /** Which parts of a sharded queue did not answer: the numbers lack them. */

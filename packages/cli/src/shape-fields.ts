@@ -78,6 +78,12 @@ export const FIELD_OPTIONS: readonly FieldOption[] = [
     description: "replicas that confirm a job, and within which time: '1', '2=500ms'",
     read: readDurability,
   },
+  {
+    field: 'rampUp',
+    flags: '--ramp-up <json>',
+    description: 'how the rate rises after a long pause: JSON, or @file',
+    read: jsonReader('a JSON object of from and overMs'),
+  },
   { field: 'mode', flags: '--mode <mode>', description: 'enforce, shadow or off', read: asText },
   {
     field: 'maxLatenessMs',

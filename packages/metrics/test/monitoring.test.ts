@@ -50,6 +50,7 @@ const RATE_CAUSES: Readonly<Record<RateCause, true>> = {
   declared: true,
   override: true,
   feedback: true,
+  rampUp: true,
   paused: true,
   'meter paused': true,
   shadow: true,

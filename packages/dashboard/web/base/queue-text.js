@@ -19,6 +19,7 @@ const RATE_CAUSES = {
   declared: 'declared',
   override: 'overridden',
   feedback: 'slowed by feedback',
+  rampUp: 'rising after a pause',
   paused: 'paused',
   'meter paused': 'paused for a while',
   shadow: 'shadow: only counted',

@@ -15,6 +15,8 @@ local function group_limits_of(base, shape, now)
   if not shape.keyed_limits then return nil end
   -- revision: another one where these limits are others
   local limits, known = { revision = redis.sha1hex(shape.keyed_limits) }, cjson.decode(shape.keyed_limits)
+  -- Whether they depend on the tier of a job.
+  limits.tiered = string.find(shape.keyed_limits, '"tiers":', 1, true) ~= nil
 
   -- The value of a job under a limit: of several keys, each behind its length. Nil if it lacks one of them.
   local function value_of(l, group, keys)
@@ -37,14 +39,16 @@ local function group_limits_of(base, shape, now)
     return l
   end
 
-  -- The limit as it is for one value.
-  local function in_force(l, value)
-    if not (shape.own_limits and shape.own_limits[l.name]) then return prepared(l) end
-    return own_values.in_force(base, prepared(l), value, now)
+  -- The limit as it is for one value. keys: of a job, or nil
+  local function in_force(l, value, keys)
+    local tier = keys and keys[':tier']
+    if shape.own_limits and shape.own_limits[l.name] then return own_values.in_force(base, prepared(l), value, tier, now) end
+    if not (tier and l.tiers) then return prepared(l) end
+    return own_values.of_tier(prepared(l), tier)
   end
 
-  local function part_of(l, value)
-    l = in_force(l, value)
+  local function part_of(l, value, keys)
+    l = in_force(l, value, keys)
     local s = l.verbs.open(l.states .. value, l, now)
     return { l = l, value = value, cell = l.name .. ':' .. value, offset = 0, blocked = 0, s = s }
   end
@@ -55,7 +59,7 @@ local function group_limits_of(base, shape, now)
     local parts = {}
     for _, l in ipairs(known) do
       local value = value_of(l, group, keys)
-      if value then parts[#parts + 1] = part_of(l, value) end
+      if value then parts[#parts + 1] = part_of(l, value, keys) end
     end
     return parts
   end
@@ -89,10 +93,10 @@ local function group_limits_of(base, shape, now)
     if value then return l, value end
   end
 
-  -- The same as a part.
-  function limits.part_of(name, keys)
+  -- The same as a part. tier: of a job, nil for none
+  function limits.part_of(name, keys, tier)
     local l, value = limits.named(name, keys)
-    return l and part_of(l, value)
+    return l and part_of(l, value, { [':tier'] = tier })
   end
 
   -- What was set for values for a time and has ended is forgotten, some of it by each call: what it held may go.
@@ -141,8 +145,8 @@ local function group_limits_of(base, shape, now)
     local _, job_at = g:lane_order(place.lane)
     local id = g.enforced and job_at(1)
     if not id then return nil end
-    local cost, _, costs = job_options.cost_of_job(base .. id)
-    local parts, waits = limits.open(place.group, place.keys), place.waits
+    local cost, _, costs, _, keys = job_options.cost_of_job(base .. id)
+    local parts, waits = limits.open(place.group, keys), place.waits
     local slot, name = limits.slot(parts, cost, costs)
     for _, part in ipairs(parts) do
       local l = part.l
@@ -190,8 +194,8 @@ local function group_limits_of(base, shape, now)
     end
     local id = g.enforced and (g:head(group) or redis.call('ZRANGE', g:line(group).set, 0, 0)[1])
     if not id then return nil end
-    local cost, _, costs = job_options.cost_of_job(base .. id)
-    local slot, name = limits.slot(limits.open(group), cost, costs)
+    local cost, _, costs, _, keys = job_options.cost_of_job(base .. id)
+    local slot, name = limits.slot(limits.open(group, keys), cost, costs)
     local b = group ~= '' and g:bucket(group, g:settings(group))
     return slot > (b and g:slot(b, cost) or 0) and name and { limit = name } or nil
   end

@@ -23,7 +23,7 @@ local redis_now = use 'redis/redis-now'
 --   meta:line:<cell>        sorted set, lane -> tag
 --   meta:line:tags:<cell>   group -> tag, if that is above v
 --   meta:lanes:held         hash, lane -> its ticket, packed: cell in whose line it stands, tried (whether it was let go), rank
---                           among the lanes of its group, places: cell -> {tag, units that it waits for,
+--                           among the lanes of its group, places: cell -> {tag, units that it waits for, tier of its job,
 --                           step: by how much its tag took that of its group further}
 local function group_lines(groups)
   -- The share of time for which a cell may be kept.
@@ -460,7 +460,7 @@ local function group_lines(groups)
       redis.call('ZADD', tags_key(g, cell), as_text.us(place.tag + place.step), pick.group)
       ticket.places[cell] = place
     end
-    place.units = part.cost
+    place.units, place.tier = part.cost, part.l.tier
   end
 
   -- The lane waits in the line of this part's cell from now on.
@@ -512,8 +512,9 @@ local function group_lines(groups)
     -- The cell is due when it has room for the first lane of the line, unless that is being tried.
     local first = ticket_of(g, (first_of(g, cell)))
     if first.tried then return end
-    local units = first.places[cell].units
-    set_due(g, cell, g.now + math.ceil(part.l.verbs.earliest(part.s, part.l, units + part.l.kept)))
+    local place = first.places[cell]
+    if place.tier ~= part.l.tier then return set_due(g, cell, g.now) end
+    set_due(g, cell, g.now + math.ceil(part.l.verbs.earliest(part.s, part.l, place.units + part.l.kept)))
   end
 
   -- The same, of all its cells.

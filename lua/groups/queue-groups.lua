@@ -424,7 +424,7 @@ end
 -- The same pick, under the limits of its group too. paced: whether anything may hold it
 function groups.within(g, pick, by, paced)
   if g.limits and paced then
-    pick.parts = g.limits.open(pick.group)
+    pick.parts = g.limits.open(pick.group, pick.keys)
     pick.slot = math.max(pick.slot, (g.limits.slot(pick.parts, pick.cost, pick.costs)))
   end
   -- A job that cannot start in time is failed at once: no other is to wait for its slot.
@@ -450,7 +450,7 @@ function groups.try_plain(g, tag, by)
   end
   local pick = { group = '', id = g.plain_id, from = g.plain_from, tag = tag, slot = 0 }
   if not g.limits or string.sub(pick.id, 1, 2) == '0:' then return pick end
-  pick.cost, pick.deferred, pick.costs, pick.deadline = job_options.cost_of_job(g.base .. pick.id)
+  pick.cost, pick.deferred, pick.costs, pick.deadline, pick.keys = job_options.cost_of_job(g.base .. pick.id)
   return groups.within(g, pick, by, groups.is_paced(g, pick.deferred, pick.deadline))
 end
 
@@ -487,7 +487,7 @@ function groups.try(g, group, tag, by)
     -- Nothing is owed: it may go, whatever it costs.
     if not pick.bucket or pick.bucket.origin + pick.bucket.tat <= g.now then return pick end
   end
-  pick.cost, pick.deferred, pick.costs, pick.deadline = job_options.cost_of_job(g.base .. id)
+  pick.cost, pick.deferred, pick.costs, pick.deadline, pick.keys = job_options.cost_of_job(g.base .. id)
   local runs = groups.runs(g, pick.deferred, pick.deadline)
   local paced = runs and g.enforced
   if full and (runs or s.is_strict) then return groups.hold_full(g, group, tag, full) end
@@ -618,9 +618,11 @@ end
 
 -- The earliest slot of the job behind one that has left; 0 if it will only be failed.
 function groups.next_slot(g, pick)
-  local cost, deferred, costs, deadline = job_options.cost_of_job(g.base .. pick.following)
+  local cost, deferred, costs, deadline, keys = job_options.cost_of_job(g.base .. pick.following)
   local slot = pick.bucket and groups.slot(g, pick.bucket, cost) or 0
-  if pick.parts then slot = math.max(slot, (g.limits.slot(pick.parts, cost, costs))) end
+  -- One of another tier is looked at when its group has its turn.
+  local like = pick.parts and (keys or {})[':tier'] == (pick.keys or {})[':tier']
+  if like then slot = math.max(slot, (g.limits.slot(pick.parts, cost, costs))) end
   slot = math.max(slot, pick.hold or 0)
   return (deferred or (deadline and slot > deadline)) and 0 or slot
 end

@@ -3,6 +3,7 @@ local group_limits_of = use 'groups/limits-of'
 local limit_checks = use 'limits/checks'
 local queue_limits = use 'limits/queue-limits'
 local as_text = use 'redis/as-text'
+local job_options = use 'shape/job-options'
 
 -- The coming departures of one group, or of one of its lanes, by its limits alone (groups/limits-of), as if no other group or
 -- lane were there.
@@ -36,7 +37,10 @@ function group_schedule.open(g, limits, group, from, place)
     base = g.base, now = g.now, times = {}, parts = {}, read = 0, sum = 0, left = math.huge, ready = ready, id_at = id_at,
     offset = math.max(0, from - g.now),
   }
-  for _, part in ipairs(limits.open(group, place and place.keys)) do
+  local keys, first = place and place.keys, not place and limits.tiered and id_at(1)
+  -- Of a group, the tier of the first job stands for that of all.
+  if first then keys = select(5, job_options.cost_of_job(g.base .. first)) end
+  for _, part in ipairs(limits.open(group, keys)) do
     part.s.planned, part.sum = {}, 0
     -- No job of a lane takes anything of a limit of which one of them takes nothing.
     local comes = place and place.comes

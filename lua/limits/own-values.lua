@@ -1,10 +1,10 @@
 local limit_state = use 'limits/state'
 local as_text = use 'redis/as-text'
 
--- What a limit of a queue with `by` allows for single values of its keys, where that is not what the shape says: what was set
--- for the value at run time. `own_limits` of the shape names the limits for which something is set: nothing is read for others.
+-- What a limit of a queue with `by` allows for single values of its keys, where that is not what the shape says of all: that of a
+-- tier (`tiers` of the limit), which jobs name or which was set for the value, and what else was set for the value at run time. `own_limits` of the shape names the limits for which something is set: nothing is read for others.
 --   meta:limits:own:<name>   hash, value -> JSON: keys: name -> value, fields: field -> { value, by, reason, at, until? } (ms), at: of
---                            the last change, µs. Fields: rate, as [limit, period ms] or null for no limit, and burst
+--                            the last change, µs. Fields: tier, rate, as [limit, period ms] or null for no limit, and burst
 --   meta:limits:ends         cell -> when something that was set for it for a time ends next, µs
 --   meta:limits:changed      cell -> when something that was set for it ended or was lifted, µs; for an hour
 local own_values = {
@@ -65,10 +65,12 @@ local function apply_rate(own, rate)
   end
 end
 
--- The limit as it is at a time for a value with these fields.
-local function limit_at(l, fields, at)
+-- The limit as it is at a time for a value with these fields. tier: of a job, nil for none; own.tier: the one in force
+local function limit_at(l, fields, at, tier)
   local own = setmetatable({}, { __index = l })
-  local rate, burst = fields.rate, fields.burst
+  local rate, burst, set = fields.rate, fields.burst, fields.tier
+  own.tier = l.tiers and (set and end_of(set) > at and set.value or tier)
+  for field, value in pairs(own.tier and l.tiers[own.tier] or {}) do own[field] = value end
   if burst and end_of(burst) > at and l.interval then own.burst = burst.value end
   if rate and end_of(rate) > at then apply_rate(own, rate.value) end
   return own
@@ -85,20 +87,28 @@ local function ended_by(stored, now)
 end
 
 -- The state of a cell takes over what ended since it was stored, each at its time.
-local function bring_up(base, l, stored, value, over)
+local function bring_up(base, l, stored, value, over, tier)
   local key = l.interval and own_values.states(base, l) .. value
   for _, at in ipairs(over) do
     local packed = key and redis.call('GET', key)
-    if packed and limit_state.seen(packed) < at then limit_state.at(key, limit_at(l, stored.fields, at), at, packed, true) end
+    local before, after = limit_at(l, stored.fields, at - 1, tier), limit_at(l, stored.fields, at, tier)
+    if packed and before.interval ~= after.interval and limit_state.seen(packed) < at then
+      limit_state.at(key, after, at, packed, true)
+    end
   end
 end
 
--- The limit as it is now for one value, whose state is brought up to now.
-function own_values.in_force(base, l, value, now)
+-- The limit as it is now for one value, where nothing is set for that. tier: of a job, nil for none
+function own_values.of_tier(l, tier)
+  return limit_at(l, {}, 0, tier)
+end
+
+-- The same where something may be set, with the state of the value brought up to now.
+function own_values.in_force(base, l, value, tier, now)
   local stored = own_values.stored(base, l.name, value)
   local over = stored and ended_by(stored, now) or {}
-  if over[1] then bring_up(base, l, stored, value, over) end
-  local own = limit_at(l, stored and stored.fields or {}, now)
+  if over[1] then bring_up(base, l, stored, value, over, tier) end
+  local own = limit_at(l, stored and stored.fields or {}, now, tier)
   own.changed = {
     key = changed_key(base), cell = cell_of(l, value), now = now, at = stored and (over[#over] or tonumber(stored.at)) or 0,
   }
@@ -135,8 +145,9 @@ end
 -- Sets fields for a value, or lifts them; its state takes over the change now. change: field -> value, or {clear: true}; until_ms:
 -- nil if without end; lifts_others: whether all other fields are lifted. Returns what is set for it now.
 function own_values.set(base, l, value, keys, now, change, by, reason, until_ms, lifts_others)
-  own_values.in_force(base, l, value, now)
+  own_values.in_force(base, l, value, nil, now)
   local stored = own_values.stored(base, l.name, value) or { fields = {} }
+  local before = limit_at(l, stored.fields, now)
   for field, entry in pairs(stored.fields) do
     if lifts_others or end_of(entry) <= now then stored.fields[field] = nil end
   end
@@ -148,9 +159,9 @@ function own_values.set(base, l, value, keys, now, change, by, reason, until_ms,
   stored.keys, stored.at = keys, as_text.us(now)
   store(base, l, value, stored)
   note_change(base, cell_of(l, value), now)
-  local key = own_values.states(base, l) .. value
-  local packed = l.interval and redis.call('GET', key)
-  if packed then limit_state.at(key, limit_at(l, stored.fields, now), now, packed, true) end
+  local key, after = own_values.states(base, l) .. value, limit_at(l, stored.fields, now)
+  local packed = before.interval ~= after.interval and redis.call('GET', key)
+  if packed then limit_state.at(key, after, now, packed, true) end
   return stored.fields
 end
 

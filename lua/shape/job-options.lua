@@ -8,29 +8,32 @@ local function cost_valid(cost)
   return cost and cost > 0 and math.min(cost, MAX_COST) or 1
 end
 
--- The keys of a job for the limits that have some, name -> value.
-local function keys_valid(keys)
-  if type(keys) ~= 'table' then return nil end
+-- What limits go by, of a job: the values of its keys, name -> value, and its tier as ':tier', which is no name of a key. Nil if
+-- it has neither.
+local function keys_valid(keys, tier)
+  if type(tier) ~= 'string' then tier = nil end
+  if type(keys) ~= 'table' then return tier and { [':tier'] = tier } end
   for name, value in pairs(keys) do
     if type(value) == 'number' then keys[name] = string.format('%.14g', value)
     elseif type(value) ~= 'string' then keys[name] = nil end
   end
+  keys[':tier'] = tier
   return keys
 end
 
 -- What a job costs, from its stored options, 1 by default; second, its costs in other units, unit -> cost, nil if there
--- are none; third, its deadline, ms since 1970, nil if it has none; fourth, its keys, name -> value, nil if it has none. The
+-- are none; third, its deadline, ms since 1970, nil if it has none; fourth, its keys and tier, nil if it has neither. The
 -- options are only parsed if they may contain these.
 function job_options.cost(options)
   if not options then return 1 end
   -- A pattern is four times as slow as a plain text.
   if not (string.find(options, '"cost', 1, true) or string.find(options, '"mustStartBefore":', 1, true)
-    or string.find(options, '"keys":', 1, true)) then return 1 end
+    or string.find(options, '"keys":', 1, true) or string.find(options, '"tier":', 1, true)) then return 1 end
   local parsed = cjson.decode(options)
   local costs = type(parsed.costs) == 'table' and parsed.costs or nil
   -- A job may cost nothing under a limit.
   for unit, cost in pairs(costs or {}) do costs[unit] = tonumber(cost) == 0 and 0 or cost_valid(cost) end
-  return cost_valid(parsed.cost), costs, tonumber(parsed.mustStartBefore), keys_valid(parsed.keys)
+  return cost_valid(parsed.cost), costs, tonumber(parsed.mustStartBefore), keys_valid(parsed.keys, parsed.tier)
 end
 
 -- Cost of a waiting job, whether it will only be failed (BullMQ's deferred failure: such a job never runs), its costs

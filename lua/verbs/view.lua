@@ -36,7 +36,7 @@ local function view(key, now)
   if subject == 'settings' then return view_group.settings(q) end
   if subject == 'groups' then return view_group.of_queue(q, asked.count) end
   if subject == 'group' then return view_group.of_one(q, asked.group, asked.count) end
-  if subject == 'limit' then return view_limit.of_one(q, asked.name, asked.keys) end
+  if subject == 'limit' then return view_limit.of_one(q, asked.name, asked.keys, asked.tier) end
   if subject == 'rows' then return view_job.rows(q, asked.ids, asked.data) end
   if subject == 'found' then return view_job.found(q, asked.id) end
   if subject == 'job' then return view_job.of_job(q, asked.id, asked.nearlyFull) end

@@ -5,10 +5,10 @@ local as_text = use 'redis/as-text'
 -- What a limit with `by` has left for one value of its keys, as people see it. Times as in views/queue.
 local view_limit = {}
 
--- Nil if the queue has no such limit. keys: name -> value
-function view_limit.of_one(q, name, keys)
+-- Nil if the queue has no such limit. keys: name -> value; tier: of a job that asks, nil for none
+function view_limit.of_one(q, name, keys, tier)
   local limits = q.shape and group_limits_of(q.base, q.shape, q.now)
-  local part = limits and limits.part_of(name, keys)
+  local part = limits and limits.part_of(name, keys, tier)
   if not part then return nil end
   local l, stored = part.l, own_values.stored(q.base, name, part.value)
   local view = {

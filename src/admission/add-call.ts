@@ -34,6 +34,8 @@ export interface AddedJob {
   readonly costs?: Readonly<Record<string, number>>
   /** What limits with `by` count by, besides its group. */
   readonly keys?: Readonly<Record<string, string>>
+  /** Which of the tiers of limits applies to it. */
+  readonly tier?: string
   readonly id: string
   /** Its id was made for this call, so no other job has it. */
   readonly hasNewId?: boolean
@@ -71,7 +73,7 @@ export function addedJob(job: JobJson, jobId: string | undefined, hasNewId = fal
     [POSITION]?: (position: number) => void
     [ONCE]?: OnceCall
   }
-  const { group, costs, keys, [ESTIMATE]: estimate, [POSITION]: position, [ONCE]: once } = options
+  const { group, costs, keys, tier, [ESTIMATE]: estimate, [POSITION]: position, [ONCE]: once } = options
   // Assigned one by one, as few jobs have any of these.
   const added: { -readonly [Field in keyof AddedJob]: AddedJob[Field] } = {
     cost: options.cost ?? 1,
@@ -82,6 +84,7 @@ export function addedJob(job: JobJson, jobId: string | undefined, hasNewId = fal
   }
   if (costs) added.costs = costs
   if (keys) added.keys = keys as NonNullable<AddedJob['keys']>
+  if (tier !== undefined) added.tier = tier
   if (group) added.group = [group.id, group.priority ?? 0]
   if (estimate) added.estimate = estimate
   if (position) added.position = position

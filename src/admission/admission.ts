@@ -8,7 +8,7 @@ import { type AddCall, describeJob, fitsBulk, hasDeadline, isLast, noteAnswer } 
 import { BOUND_BY_GROUPS, BulkClaims, CLAIM_LEASE_MS, CLAIMED } from './bulk-claims.ts'
 import { addedIdsOf, BULK_JOBS, IN_FLIGHT, partsOf } from './bulk-parts.ts'
 import type { OnceCall } from './idempotency-key.ts'
-import { limitRefusal } from './limit-costs.ts'
+import { limitRefusal } from './limit-checks.ts'
 import { isLost, readEstimate, refusalOf } from './reply.ts'
 import { withRestore } from './restore.ts'
 

@@ -6,7 +6,7 @@ import type { ScriptSet } from '../redis/scripts.ts'
 import { type Durability, strongerOf } from '../shape/durability.ts'
 import type { ShapeStore } from '../shape/store.ts'
 import { type AddCall, baseOfCall, describeJob } from './add-call.ts'
-import { limitRefusal } from './limit-costs.ts'
+import { limitRefusal } from './limit-checks.ts'
 import { refusalOf } from './reply.ts'
 import { withRestore } from './restore.ts'
 

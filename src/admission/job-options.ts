@@ -5,6 +5,7 @@ import {
   InvalidGroupError,
   InvalidInputError,
   InvalidJobIdError,
+  InvalidLimitError,
 } from '../errors.ts'
 import { checkField, wholeWithin } from '../field-check.ts'
 import { isLimitName, NAME_RULE } from '../limits/limit-keys.ts'
@@ -34,6 +35,8 @@ export interface ShapedJobsOptions extends JobsOptions {
    * than `group` and `queue`; values are numbers, which are stored as strings, or strings of 1 to 256 bytes. Default: none.
    */
   keys?: Readonly<Record<string, string | number>>
+  /** Which of the `tiers` of limits applies to the job: 1 to 64 letters, digits, '_', '.' or '-'. Default: none. */
+  tier?: string
 }
 
 export interface JobGroup {
@@ -50,7 +53,7 @@ export interface JobGroup {
 export type JobCosts = Pick<ShapedJobsOptions, 'cost' | 'costs'>
 
 /** The job options that Sluice reads. */
-export type JobTerms = Pick<ShapedJobsOptions, 'cost' | 'costs' | 'mustStartBefore' | 'group' | 'keys'>
+export type JobTerms = Pick<ShapedJobsOptions, 'cost' | 'costs' | 'mustStartBefore' | 'group' | 'keys' | 'tier'>
 
 /** Key names of a queue that BullMQ and Sluice use: a job with such an id would break the queue for good. */
 const RESERVED: ReadonlySet<string> = new Set([
@@ -240,6 +243,12 @@ export function checkKeys(keys: unknown): Readonly<Record<string, string>> {
   return Object.fromEntries(stored)
 }
 
+/** @throws InvalidLimitError */
+function checkTierName(tier: unknown): void {
+  if (isLimitName(tier)) return
+  throw new InvalidLimitError(`the tier of a job must be a name of ${NAME_RULE}; got ${shown(tier)}`)
+}
+
 /** @throws InvalidDeadlineError */
 function deadlineMs(given: unknown): number {
   const ms = given instanceof Date ? given.getTime() : given
@@ -261,6 +270,7 @@ export function checkJobDefaults<O extends ShapedJobsOptions | undefined>(option
   checkOptionNames('job', options)
   checkCosts(options)
   checkGroup(options.group, options)
+  if (options.tier !== undefined) checkTierName(options.tier)
   const checked = options.keys === undefined ? options : { ...options, keys: checkKeys(options.keys) }
   checkDeduplication(options.deduplication)
   checkValues(options)

@@ -33,7 +33,7 @@ const OWN: Readonly<Record<Kind, readonly string[]>> = {
   queue: SHAPED,
   worker: SHAPED,
   'flow producer': ['admitTimeoutMs', 'functions'],
-  job: ['cost', 'costs', 'mustStartBefore', 'group', 'keys'],
+  job: ['cost', 'costs', 'mustStartBefore', 'group', 'keys', 'tier'],
   // The options of addWhenFree, given among those of the job.
   wait: ['timeoutMs', 'signal'],
 }

@@ -48,6 +48,11 @@ export interface LimitRule {
   readonly lendAfterMs?: number
 }
 
+/** What a tier may override. */
+export type TierRule = Pick<LimitRule, 'rate' | 'burst' | 'concurrency'>
+
+export const TIER_FIELDS = ['rate', 'burst', 'concurrency'] as const
+
 /** A limit in the form that scripts take: times in µs. */
 export interface LimitWire {
   readonly algorithm: Algorithm

@@ -3,15 +3,12 @@ import { InvalidLimitError } from '../errors.ts'
 import { checkFields, type FieldCheck, numberAbove, oneOf, wholeFrom } from '../field-check.ts'
 import type { ShapeMode } from '../mode.ts'
 import type { FunctionsOption } from '../redis/functions.ts'
-import type { LimitRule } from './definition.ts'
+import { type LimitRule, TIER_FIELDS, type TierRule } from './definition.ts'
 import { hashTag, type LimitKey } from './limit-keys.ts'
 import type { LocalLimiting } from './local-options.ts'
 
 /** What to do when Redis does not decide: throw LimiterUnavailableError, let the request pass, or refuse it. */
 export type OnError = 'throw' | 'allow' | 'deny'
-
-/** What a tier may override. */
-export type TierRule = Pick<LimitRule, 'rate' | 'burst' | 'concurrency'>
 
 /** The tier of a key; undefined means the limiter's own rule. */
 export type TierOf =
@@ -77,9 +74,6 @@ const CHECKS: { readonly [F in keyof LimiterOptions]?: FieldCheck } = {
   maxKeys: wholeFrom(1),
   spread: oneOf('key'),
 }
-
-/** What a tier can change. */
-export const TIER_FIELDS = ['rate', 'burst', 'concurrency'] as const
 
 /** Every option; its type makes the compiler reject a missing one. */
 const FIELDS: Readonly<Record<keyof LimiterOptions, true>> = {

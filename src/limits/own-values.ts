@@ -2,7 +2,7 @@ import { didYouMean } from '../call-options.ts'
 import { InvalidLimitError } from '../errors.ts'
 import { formatRate, parseRate, type Rate, type RateInput } from '../rate.ts'
 import { encodeRule, isBucket } from './definition.ts'
-import type { QueueLimit } from './queue-limits.ts'
+import { checkSameWindow, type QueueLimit, ruleOfTier } from './queue-limits.ts'
 
 /** What can be set for one value of a limit's keys, in place of what the shape says. */
 export interface LimitValues {
@@ -10,16 +10,18 @@ export interface LimitValues {
   readonly rate?: RateInput
   /** Buckets: units that may pass back to back after idling. */
   readonly burst?: number
+  /** One of the limit's `tiers`, in place of that of each job. `rate` and `burst` go before what it says. */
+  readonly tier?: string
 }
 
 /** A change at run time for one value; a rate of null means "no limit" for it. */
 export type LimitOverride = Omit<LimitValues, 'rate'> & { readonly rate?: RateInput | null }
 
 /** The fields that can be set for one value. */
-export const LIMIT_VALUES: readonly (keyof LimitValues)[] = ['rate', 'burst']
+export const LIMIT_VALUES: readonly (keyof LimitValues)[] = ['tier', 'rate', 'burst']
 
 /** A rate as [limit, period ms]. */
-export type StoredLimitValue = number | readonly [limit: number, periodMs: number] | null
+export type StoredLimitValue = number | string | readonly [limit: number, periodMs: number] | null
 
 /** @throws InvalidLimitError */
 export function checkLimitField(field: string): void {
@@ -50,9 +52,11 @@ export function encodeLimitOverride(limit: QueueLimit, override: unknown): Recor
 /** What applies to a value, in its readable form; nothing for "no limit". */
 export function limitInForce(limit: QueueLimit, overrides: LimitOverride): LimitValues {
   if (overrides.rate === null) return {}
-  const rate = overrides.rate ?? (limit.rate as RateInput)
-  const burst = isBucket(limit.algorithm ?? 'gcra') ? { burst: overrides.burst ?? limit.burst ?? 1 } : {}
-  return { rate: formatRate(parseRate(rate)), ...burst }
+  const { tier } = overrides
+  const rule = ruleOfTier(limit, tier)
+  const rate = overrides.rate ?? (rule.rate as RateInput)
+  const burst = isBucket(rule.algorithm ?? 'gcra') ? { burst: overrides.burst ?? rule.burst ?? 1 } : {}
+  return { ...(tier === undefined ? {} : { tier }), rate: formatRate(parseRate(rate)), ...burst }
 }
 
 function checkSettable(limit: QueueLimit, field: string): void {
@@ -67,12 +71,15 @@ function checkSettable(limit: QueueLimit, field: string): void {
 }
 
 /** As if the shape said so. */
-function checkTogether(limit: QueueLimit, values: LimitValues): void {
-  if (encodeRule(limit).window === encodeRule({ ...limit, ...values }).window) return
-  const [period, given] = [limit.rate, values.rate].map((rate) => parseRate(rate as RateInput).periodMs)
-  throw new InvalidLimitError(
-    `limit "${limit.name}" counts windows of ${period} ms, and so does each of its values; got a rate per ${given} ms`,
-  )
+function checkTogether(limit: QueueLimit, { tier, ...values }: LimitValues): void {
+  const isKnown = tier === undefined || (typeof tier === 'string' && Object.hasOwn(limit.tiers ?? {}, tier))
+  if (!isKnown) throw noSuchTier(limit.name, limit.tiers, tier)
+  checkSameWindow(limit, encodeRule(limit), encodeRule({ ...limit, ...values }))
+}
+
+export function noSuchTier(name: string, tiers: QueueLimit['tiers'], tier: unknown): InvalidLimitError {
+  const known = tiers ? `it has ${Object.keys(tiers).join(', ')}` : 'it has none'
+  return new InvalidLimitError(`limit "${name}" has no tier ${JSON.stringify(tier)}; ${known}`)
 }
 
 function pairOf({ limit, periodMs }: Rate): readonly [number, number] {

@@ -1,7 +1,15 @@
-import { didYouMean } from '../call-options.ts'
+import { checkCallOptions, didYouMean } from '../call-options.ts'
 import { InvalidLimitError } from '../errors.ts'
 import type { ShapeMode } from '../mode.ts'
-import { describeRule, encodeRule, type LimitRule, quotaOf } from './definition.ts'
+import {
+  describeRule,
+  encodeRule,
+  type LimitRule,
+  type LimitWire,
+  quotaOf,
+  TIER_FIELDS,
+  type TierRule,
+} from './definition.ts'
 import {
   checkLimitName,
   encodeKey,
@@ -27,6 +35,11 @@ export interface QueueLimit extends LimitRule {
    * subject to the limit. Default: one state for the whole queue.
    */
   readonly by?: string | readonly string[]
+  /**
+   * With `by`: rules by tier, each with the fields that differ (`rate`, `burst`). A job says its tier (`tier`), and
+   * `setLimit` that of a value. Others have the rule of the limit. Default: none.
+   */
+  readonly tiers?: Readonly<Record<string, TierRule>>
   /** One bucket for every queue and every limiter that uses the name. Default false: the queue has its own. */
   readonly shared?: boolean
   /** If shared: the key of the bucket, as passed to `limiter.take`. Default: the one state for all. */
@@ -45,7 +58,7 @@ const RULE_FIELDS: Readonly<Record<keyof LimitRule, true>> = {
   ...{ reservedShare: true, lendAfterMs: true },
 }
 /** The fields of a limit besides those of its rule and {@link SHARED_ONLY}. */
-const OWN_FIELDS = ['name', 'unit', 'by', 'mode', 'shared'] as const
+const OWN_FIELDS = ['name', 'unit', 'by', 'tiers', 'mode', 'shared'] as const
 const SHARED_ONLY = ['key', 'prefix', 'version'] as const
 /** What a limit counts by, if that is the group of a job. */
 const GROUP = 'group'
@@ -132,16 +145,22 @@ export function costUnder(
   return algorithm === 'concurrency' ? Math.ceil(asked) : asked
 }
 
-/** The most that a job may cost under a limit. */
-export function mostUnder(limit: QueueLimit): number {
-  return quotaOf(encodeRule(limit))
+/** The most that a job may cost under a limit. @param tier of the job */
+export function mostUnder(limit: QueueLimit, tier?: string): number {
+  return quotaOf(encodeRule(ruleOfTier(limit, tier)))
+}
+
+/** A limit as it is for a tier; without one, or with one that it does not have, as it is. */
+export function ruleOfTier(limit: QueueLimit, tier: string | undefined): QueueLimit {
+  const { tiers = {} } = limit
+  return tier !== undefined && Object.hasOwn(tiers, tier) ? { ...limit, ...tiers[tier] } : limit
 }
 
 function encodeQueueLimit(limit: QueueLimit): { readonly by?: readonly string[]; readonly [field: string]: unknown } {
   if (typeof limit !== 'object' || limit === null) {
     throw new InvalidLimitError(`shape.limits must be a list of limits; got ${JSON.stringify(limit) ?? limit} in it`)
   }
-  const { name, unit, by: _, shared = false, key = ONE_FOR_ALL, prefix, version, mode, ...rule } = limit
+  const { name, unit, by: _, tiers, shared = false, key = ONE_FOR_ALL, prefix, version, mode, ...rule } = limit
   checkLimitName(name)
   if ('spread' in limit) {
     throw new InvalidLimitError(`limit "${name}" has a spread, but the limits of a queue lie in one slot: leave it out`)
@@ -165,8 +184,46 @@ function encodeQueueLimit(limit: QueueLimit): { readonly by?: readonly string[];
   const agreed = shared ? { shared, prefix, version, definition: describeRule(rule) } : {}
   const state = statePrefix(wire.algorithm) + encodeKey(key)
   const fields = { ...wire, name, unit, ...agreed, state }
+  if (!names && tiers !== undefined) {
+    throw new InvalidLimitError(`limit "${name}" has tiers, which are those of values: set by`)
+  }
   if (!names) return { ...fields, rule: limit }
-  return { by: names, ...fields, rule: { ...limit, by: names.length === 1 ? names[0] : names } }
+  const ofTiers = tiers === undefined ? {} : { tiers: encodeTiers(limit, tiers) }
+  return { by: names, ...fields, ...ofTiers, rule: { ...limit, by: names.length === 1 ? names[0] : names } }
+}
+
+/** What differs for each tier. */
+function encodeTiers(limit: QueueLimit, tiers: unknown): Readonly<Record<string, Partial<LimitWire>>> {
+  const { name, mode } = limit
+  const isObject = typeof tiers === 'object' && tiers !== null && !Array.isArray(tiers)
+  const entries = isObject ? Object.entries(tiers as Readonly<Record<string, TierRule>>) : []
+  if (entries.length === 0) {
+    const got = JSON.stringify(tiers) ?? tiers
+    throw new InvalidLimitError(
+      `tiers of limit "${name}" must be { tier: { rate, burst } } for at least one; got ${got}`,
+    )
+  }
+  const own = entries.map(([tier, rule]) => {
+    if (!isLimitName(tier))
+      throw new InvalidLimitError(`a tier of limit "${name}" needs a name of ${NAME_RULE}; got '${tier}'`)
+    checkCallOptions(`tier '${tier}' of limit "${name}"`, rule, TIER_FIELDS)
+    const [base, wire] = [encodeRule(limit, mode), encodeRule({ ...limit, ...rule }, mode)]
+    checkSameWindow(limit, base, wire)
+    const fields = (['interval', 'burst', 'limit'] as const).flatMap((field) =>
+      wire[field] === undefined ? [] : [[field, wire[field]]],
+    )
+    return [tier, Object.fromEntries(fields)] as const
+  })
+  return Object.fromEntries(own)
+}
+
+/** What was counted in one window says nothing of another. */
+export function checkSameWindow({ name }: QueueLimit, base: LimitWire, other: LimitWire): void {
+  if (base.window === other.window || base.algorithm === 'concurrency') return
+  const [expected, given] = [base, other].map(({ window = 0 }) => window / 1000)
+  throw new InvalidLimitError(
+    `limit "${name}" counts windows of ${expected} ms, and so do its tiers and values; got a rate per ${given} ms`,
+  )
 }
 
 /** What a limit counts by, in the order in which it is stored: the group, then names of keys. */

@@ -1,8 +1,9 @@
 import type { Redis } from 'ioredis'
 import type { ShapeMode } from '../mode.ts'
+import { TIER_FIELDS, type TierRule } from './definition.ts'
 import { checkLimitName, controlKey, DEFAULT_LIMIT_PREFIX, hashTag, switchKey } from './limit-keys.ts'
 import { createLimiter, type Limiter } from './limiter.ts'
-import { type LimiterOptions, TIER_FIELDS, type TierRule } from './limiter-options.ts'
+import type { LimiterOptions } from './limiter-options.ts'
 import { partControls } from './spread-keys.ts'
 
 /** As described by `LimitSet`: the algorithm and its parameters, of each tier too. */

@@ -9,8 +9,8 @@ import type { EffectiveShape } from '../shape/stored.ts'
 
 /** Options of a {@link ShapedQueue}: BullMQ's, and the shape. */
 export interface ShapedQueueOptions extends QueueOptions {
-  /** BullMQ's, and a default `cost`, `costs` and `keys`. */
-  defaultJobOptions?: NonNullable<QueueOptions['defaultJobOptions']> & JobCosts & Pick<JobTerms, 'keys'>
+  /** BullMQ's, and a default `cost`, `costs`, `keys` and `tier`. */
+  defaultJobOptions?: NonNullable<QueueOptions['defaultJobOptions']> & JobCosts & Pick<JobTerms, 'keys' | 'tier'>
   /** The shape that this program declares for the queue. Without it the stored shape applies. */
   shape?: Shape
   /** How long an admission may take before it fails with QueueUnavailableError. ms, default 5000. */

@@ -150,6 +150,53 @@ test('what is set, by whom, why and until when, what is left and when the key fr
   expect(await values.state('plan', key)).toMatchObject({ inForce: { burst: 4 }, overrides: {}, remaining: 4 })
 })
 
+const tiers = { free: { rate: '1/s' }, pro: { rate: '10/s', burst: 2 } } as const
+
+test('the tier of a job says what its key allows, and one that is set for the key goes before it', async () => {
+  await held.reset({ limits: [plan('1/min', { tiers })] })
+  for (const [model, tier] of Object.entries({ a: 'free', b: 'pro', c: undefined })) {
+    await add(3, { keys: { model }, ...(tier === undefined ? {} : { tier }) })
+  }
+  expect(await slots()).toEqual([0, 0, 0, 0, 0.1, 1, 2, 60, 120])
+  await at(200)
+  await values.set('plan', 'a', { tier: 'pro' }, { ...WHO, ttlMs: 250 })
+  expect((await values.state('plan', 'a')).inForce).toEqual({ tier: 'pro', rate: '10/s', burst: 2 })
+  await add(5, { keys: { model: 'a' }, tier: 'free' })
+  expect(await slots()).toEqual([200, 200, 200.1, 200.2, 201.75])
+})
+
+test('without lanes, too, each job of a group has its tier', async () => {
+  await held.reset({ groups: {}, limits: [plan('1/min', { by: 'group', tiers })] })
+  for (const tier of ['free', 'free', 'pro', 'pro', 'pro']) await add(1, { group: { id: 'x' }, tier })
+  expect(await slots()).toEqual([0, 1, 1, 1.1, 1.2])
+})
+
+test('a job of a tier that a limit does not have is refused, and no other of its bulk is added', async () => {
+  const queue = shop.queue({ limits: [plan('1/min', { tiers })] })
+  const job = (tier: string) => ({ name: 'job', data: {}, opts: { keys: { model: 'a' }, tier } })
+  const refused = { name: 'InvalidLimitError', message: 'limit "plan" has no tier "gold"; it has free, pro' }
+  await expect(queue.addBulk([job('free'), job('gold')])).rejects.toMatchObject(refused)
+  await expect(queue.add('job', {}, job('a tier').opts)).rejects.toMatchObject({ name: 'InvalidLimitError' })
+  await queue.add('job', {}, { ...job('pro').opts, cost: 2 })
+  await expect(queue.add('job', {}, { ...job('free').opts, cost: 2 })).rejects.toMatchObject({ cost: 2, burst: 1 })
+  expect(await queue.count()).toBe(1)
+  await expect(queue.setLimit('plan', 'a', { tier: 'gold' }, WHO)).rejects.toMatchObject(refused)
+})
+
+test.each([
+  [{ name: 'x', rate: '1/s', tiers }, 'has tiers, which are those of values: set by'],
+  [{ name: 'x', by: 'model', rate: '1/s', tiers: {} }, 'at least one; got {}'],
+  [{ name: 'x', by: 'model', rate: '1/s', tiers: { 'a b': {} } }, 'a tier of limit "x" needs a name'],
+  [{ name: 'x', by: 'model', rate: '1/s', tiers: { a: { window: 1 } } }, 'window'],
+  [{ name: 'x', by: 'model', rate: '1/s', tiers: { a: { burst: 0 } } }, 'burst must be'],
+  [
+    { name: 'x', by: 'model', algorithm: 'fixed-window', rate: '1/s', tiers: { a: { rate: '9/min' } } },
+    'counts windows of 1000 ms',
+  ],
+])('tiers of %j are refused', (limit, text) => {
+  expect(() => encodeQueueLimits([limit])).toThrow(text)
+})
+
 test('a worker that sleeps for an hour wakes when the value of the key that it waits for is raised', async () => {
   const queue = shop.queue({ limits: [plan('1/h')] })
   const departed = departuresOf(shop.worker(queue, async () => {}))

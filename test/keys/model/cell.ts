@@ -12,6 +12,7 @@ const LEASE_US = 2 ** 52
 export interface OwnValues {
   readonly rate?: { readonly value: Rate | null; readonly untilUs: number }
   readonly burst?: { readonly value: number; readonly untilUs: number }
+  readonly tier?: { readonly value: string; readonly untilUs: number }
 }
 
 /** What a cell was charged, and whether that was taken back. */
@@ -31,17 +32,16 @@ export class Cell {
   /** All charges that count, in the order in which they were made. */
   readonly charges: Charge[] = []
   #limit: Limit
-  #wire: LimitWire
+  /** By what applies: equal rules are one. */
+  readonly #wires = new Map<string, LimitWire>()
   readonly #model: Model
   #own: OwnValues = {}
-  /** Since when what applies to it is in force, µs; 0 if nothing was ever set for it. */
-  ownSinceUs = 0
+  #sinceUs = 0
 
   constructor(id: string, limit: Limit) {
     this.id = id
     this.#limit = limit
-    this.#wire = wireOf(limit)
-    this.#model = createModel(this.#wire)
+    this.#model = createModel(this.#wireAt(0, undefined))
   }
 
   get limit(): Limit {
@@ -51,11 +51,20 @@ export class Cell {
   /** Of another shape: as a state in Redis, the cell learns of it when it is looked at next. */
   set limit(limit: Limit) {
     if (limit === this.#limit) return
-    const [before, after] = [this.#wire, wireOf(limit, this.#own)]
+    const [before, after] = [this.#limit, limit].map((one) => wireOf(one, undefined, {})) as [LimitWire, LimitWire]
     if (before.algorithm !== after.algorithm || before.window !== after.window || before.align !== after.align)
       throw new Error(`limit ${limit.name} is another one: give it another name`)
     this.#limit = limit
-    this.#wire = after
+  }
+
+  /** The tier that applies to a job of one, undefined where the limit has none. */
+  tierOf(tier: string | undefined, nowUs: number): string | undefined {
+    return this.#limit.tiers && (this.#lasting(nowUs).tier?.value ?? tier)
+  }
+
+  /** The limit is read for a job: its state counts by the tier of that from now on. */
+  touch(nowUs: number, tier: string | undefined): void {
+    this.#at(nowUs, tier)
   }
 
   /** When the first of what is set for it ends, µs. */
@@ -71,14 +80,24 @@ export class Cell {
 
   /** @param values undefined lifts what is set; else only these fields */
   setOwn(values: OwnValues | undefined, nowUs: number): void {
-    this.#at(nowUs)
-    this.#own = values ? { ...this.#own, ...values } : {}
-    this.#takeOver(nowUs)
+    this.#endOwn(nowUs, undefined)
+    const before = this.#wireAt(nowUs, undefined)
+    this.#own = values ? { ...this.#lasting(nowUs), ...values } : {}
+    this.#own = this.#lasting(nowUs)
+    this.#sinceUs = nowUs
+    this.#takeOver(nowUs, before, this.#wireAt(nowUs, undefined))
   }
 
   /** What has ended is forgotten. */
-  endOwn(nowUs: number): void {
-    this.#at(nowUs)
+  forgetEnded(nowUs: number): void {
+    const ends = this.#endOwn(nowUs, undefined)
+    this.#own = this.#lasting(nowUs)
+    this.#sinceUs = Math.max(this.#sinceUs, ...ends)
+  }
+
+  /** Since when what applies to it is in force, µs; 0 if nothing was ever set for it. */
+  ownSinceUs(nowUs: number): number {
+    return Math.max(this.#sinceUs, ...this.#endsBy(nowUs))
   }
 
   get isPlaces(): boolean {
@@ -91,20 +110,25 @@ export class Cell {
   }
 
   /** µs from now until a cost conforms, not rounded; infinite where a job has to end first. */
-  offset(cost: number, nowUs: number): number {
+  offset(cost: number, nowUs: number, tier?: string): number {
     if (this.isOff(nowUs)) return 0
-    const offsetUs = this.#at(nowUs).earliest(cost)
+    const offsetUs = this.#at(nowUs, tier).earliest(cost)
     return this.isPlaces && offsetUs > 0 ? Number.POSITIVE_INFINITY : offsetUs
   }
 
   /** The earliest slot of a cost, µs. */
-  slot(cost: number, nowUs: number): number {
-    return nowUs + Math.ceil(this.offset(cost, nowUs))
+  slot(cost: number, nowUs: number, tier?: string): number {
+    return nowUs + Math.ceil(this.offset(cost, nowUs, tier))
   }
 
   /** @param offsetUs from now to the slot of the job */
-  charge(cost: number, offsetUs: number, nowUs: number, lease: number): void {
-    this.#at(nowUs).commit(cost, offsetUs, lease)
+  charge(
+    cost: number,
+    offsetUs: number,
+    nowUs: number,
+    { lease, tier }: { lease: number; tier?: string | undefined },
+  ): void {
+    this.#at(nowUs, tier).commit(cost, offsetUs, lease)
     this.charges.push({ slotUs: nowUs + Math.ceil(offsetUs), cost })
   }
 
@@ -114,16 +138,16 @@ export class Cell {
   }
 
   /** How long a cost keeps others from the cell: until as much has come back, µs. Of places, the time between two ends. */
-  serviceUs(cost: number, nowUs: number): number {
+  serviceUs(cost: number, nowUs: number, tier?: string): number {
     if (this.isPlaces) return this.line?.betweenEndsUs ?? 0
-    this.#at(nowUs)
-    const { interval, window = 0, limit = 1 } = this.#wire
+    this.#endOwn(nowUs, tier)
+    const { interval, window = 0, limit = 1 } = this.#wireAt(nowUs, tier)
     return interval === undefined ? (cost * window) / limit : cost * interval
   }
 
   /** What it was charged for a slot never came to be. @returns whether that is given back */
-  takeBack(cost: number, slotUs: number, nowUs: number): boolean {
-    if (!this.#at(nowUs).takeBack(cost, slotUs)) return false
+  takeBack(cost: number, slotUs: number, nowUs: number, tier?: string): boolean {
+    if (!this.#at(nowUs, tier).takeBack(cost, slotUs)) return false
     const charge = this.charges.findLast((one) => one.slotUs === slotUs && one.cost === cost)
     if (charge) charge.cost = 0
     return true
@@ -135,35 +159,65 @@ export class Cell {
    * @param isUnder whether it was charged under the rule of now: otherwise nothing is given back
    * @returns whether something was given back
    */
-  settle(change: number, slotUs: number, isUnder: boolean, nowUs: number): boolean {
-    const model = this.#at(nowUs)
+  settle(
+    change: number,
+    slotUs: number,
+    isUnder: boolean,
+    { nowUs, tier }: { nowUs: number; tier: string | undefined },
+  ): boolean {
+    const model = this.#at(nowUs, tier)
     const credit = change < 0 && isUnder ? model.credit(-change, slotUs) : 0
     if (change > 0 || credit > 0) model.settle(change > 0 ? change : -credit)
     if (change > 0) this.charges.push({ slotUs: nowUs, cost: change })
     return credit > 0
   }
 
-  /** The state counts by what applies from this moment on. */
-  #takeOver(atUs: number): void {
-    this.#wire = wireOf(this.#limit, this.#own)
-    this.#model.now = atUs
-    this.#model.change(this.#wire, true)
-    this.ownSinceUs = atUs
+  #lasting(atUs: number): OwnValues {
+    return Object.fromEntries(Object.entries(this.#own).filter(([, { untilUs }]) => untilUs > atUs))
   }
 
-  #at(nowUs: number): Model {
-    for (let endUs = this.ownEndUs; endUs <= nowUs; endUs = this.ownEndUs) {
-      const lasting = Object.entries(this.#own).filter(([, { untilUs }]) => untilUs > endUs)
-      this.#own = Object.fromEntries(lasting)
-      this.#takeOver(endUs)
+  #endsBy(nowUs: number): number[] {
+    const ends = Object.values(this.#own).map(({ untilUs }) => untilUs)
+    return ends.filter((endUs) => endUs <= nowUs).sort((one, other) => one - other)
+  }
+
+  /** The state counts by each end since its last change. @returns the ends */
+  #endOwn(nowUs: number, tier: string | undefined): number[] {
+    const ends = this.#endsBy(nowUs)
+    for (const endUs of ends) {
+      if (this.#model.changedUs >= endUs) continue
+      this.#takeOver(endUs, this.#wireAt(endUs - 1, tier), this.#wireAt(endUs, tier))
     }
+    return ends
+  }
+
+  /** If another rate applies, the state counts by it from this moment on. */
+  #takeOver(atUs: number, before: LimitWire, after: LimitWire): void {
+    if (before.interval === after.interval) return
+    this.#model.now = atUs
+    this.#model.change(after, true)
+  }
+
+  #wireAt(atUs: number, tier: string | undefined): LimitWire {
+    const wire = wireOf(this.#limit, this.tierOf(tier, atUs), this.#lasting(atUs))
+    const text = JSON.stringify(wire)
+    const known = this.#wires.get(text) ?? wire
+    this.#wires.set(text, known)
+    return known
+  }
+
+  #at(nowUs: number, tier?: string): Model {
+    this.#endOwn(nowUs, tier)
+    const wire = this.#wireAt(nowUs, tier)
     this.#model.now = nowUs
-    if (this.#model.rule !== this.#wire) this.#model.change(this.#wire, false)
+    if (this.#model.rule !== wire) this.#model.change(wire, false)
     return this.#model
   }
 }
 
-function wireOf({ name: _name, by: _by, unit: _unit, ...rule }: Limit, { rate, burst }: OwnValues = {}): LimitWire {
+function wireOf(limit: Limit, tier: string | undefined, { rate, burst }: OwnValues): LimitWire {
+  const { name: _name, by: _by, unit: _unit, tiers, ...own } = limit
+  const rule = tier === undefined ? own : { ...own, ...tiers?.[tier] }
   const wire = encodeRule({
     ...rule,
     ...(rate?.value ? { rate: { limit: rate.value[0], period: rate.value[1] } } : {}),

@@ -56,6 +56,8 @@ export interface Choice {
   readonly hasQueueLimits?: boolean
   /** What is set for single values of keys. Default true. */
   readonly hasOwnValues?: boolean
+  /** Tiers of limits and jobs. Default true. */
+  readonly hasTiers?: boolean
   /** Limits by group alone, by which a queue has no lanes, need another one. Default false. */
   readonly hasLanes?: boolean
 }
@@ -70,6 +72,7 @@ const VALUES: Readonly<Record<string, readonly string[]>> = {
   region: ['north', 'south', 'east'],
 }
 const BYS = ['group', 'model', 'host', 'region', ['group', 'model'], ['host', 'model']] as const
+const TIERS = ['free', 'pro']
 const ALGORITHMS = [
   ...(['gcra', 'gcra', 'token-bucket', 'leaky-bucket', 'fixed-window'] as const),
   ...(['sliding-window-counter', 'sliding-window-log', 'concurrency', 'concurrency'] as const),
@@ -144,6 +147,7 @@ export class Decisions {
       ...{ id: `j${this.#jobs}`, group: pick(this.#groups), keys: Object.fromEntries(keys) },
       ...{ cost: pick([1, 1, 1, 2, 0.5]), priority: pick([0, 0, 0, 0, 1, 7]) },
       ...(oneIn(2) ? { costs: { tokens: pick([0, 1, 2, 3]) } } : {}),
+      ...(this.#choice.hasTiers !== false && oneIn(2) ? { tier: pick(TIERS) } : {}),
     }
   }
 
@@ -202,14 +206,17 @@ export class Decisions {
     const { pick, between, oneIn } = this.#random
     const limits = (this.#shape.limits ?? []).filter((limit) => namesBy(limit).length > 0 && !isPlaces(limit))
     if (limits.length === 0) return undefined
-    const { name, by = [], rate } = pick(limits)
+    const { name, by = [], rate, burst, tiers } = pick(limits)
     const { period } = rate as { period: number }
     const keys = [by].flat().map((key) => [key, key === 'group' ? pick(this.#groups) : pick(VALUES[key] as string[])])
     const own = { verb: 'own', atUs: this.#nowUs, limit: name, keys: Object.fromEntries(keys) } as const
     if (oneIn(4)) return { ...own, values: undefined }
     const untilUs = () => (oneIn(3) ? Number.POSITIVE_INFINITY : wholeMs(this.#nowUs + between(1, 500_000)))
+    // Of a bucket, none is that of the shape or of a tier: then nothing would change at its end.
+    const most = () => between(3, 60) + (burst === undefined ? 0 : 0.5)
     const values = pick<OwnValues>([
-      ...[1, 2, 3].map(() => ({ rate: { value: [between(3, 60), period] as const, untilUs: untilUs() } })),
+      ...[1, 2, 3].map(() => ({ rate: { value: [most(), period] as const, untilUs: untilUs() } })),
+      ...(tiers ? TIERS.map((tier) => ({ tier: { value: tier, untilUs: untilUs() } })) : []),
       ...[{ burst: { value: between(3, 8), untilUs: untilUs() } }, { rate: { value: null, untilUs: untilUs() } }],
     ])
     return { ...own, values }
@@ -277,7 +284,10 @@ export class Decisions {
     const keyed = this.#choice.hasQueueLimits !== false && oneIn(8) ? {} : { by }
     const rate = { limit: between(3, 40), period: pick([500, 1000, 3000]) }
     const burst = algorithm.endsWith('window') || algorithm.startsWith('sliding') ? {} : { burst: between(3, 8) }
-    return { name, ...keyed, ...unit, algorithm, rate, ...burst }
+    const limit = { name, ...keyed, ...unit, algorithm, rate, ...burst }
+    if (this.#choice.hasTiers === false || !('by' in keyed) || !oneIn(3)) return limit
+    const tier = () => ({ rate: { limit: between(3, 40), period: rate.period }, ...(oneIn(2) ? burst : {}) })
+    return { ...limit, tiers: Object.fromEntries(TIERS.map((one) => [one, tier()])) }
   }
 
   #rate(from: number, to: number): Rate {

@@ -5,6 +5,8 @@ export interface Job {
   readonly keys: Readonly<Record<string, string>>
   readonly cost: number
   readonly costs?: Readonly<Record<string, number>>
+  /** Which of the tiers of limits applies to it. */
+  readonly tier?: string
   readonly priority: number
   /** In the order in which jobs were added; a job that goes back keeps it. */
   readonly number: number

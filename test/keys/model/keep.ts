@@ -15,11 +15,11 @@ export function keepOthers(
   { nowUs, keepBudget }: { nowUs: number; keepBudget: number },
 ): void {
   const isFull = waitsFor.slotUs === Number.POSITIVE_INFINITY
-  const waitUs = isFull ? waitsFor.cell.serviceUs(waitsFor.cost, nowUs) : waitsFor.slotUs - nowUs
-  for (const { cell, cost, slotUs } of found) {
+  const waitUs = isFull ? waitsFor.cell.serviceUs(waitsFor.cost, nowUs, waitsFor.tier) : waitsFor.slotUs - nowUs
+  for (const { cell, cost, tier, slotUs } of found) {
     const { line } = cell
     if (cell === waitsFor.cell || !line || slotUs > nowUs) continue
-    const serviceUs = cell.serviceUs(cost, nowUs)
+    const serviceUs = cell.serviceUs(cost, nowUs, tier)
     if (waitUs > serviceUs || !line.mayBeKept(keepBudget, nowUs)) continue
     const untilUs = nowUs + Math.ceil(2 * serviceUs)
     line.keep = { lane, fromUs: nowUs, untilUs }

@@ -6,6 +6,8 @@ import type { Ticket } from './line.ts'
 export interface Need {
   readonly cell: Cell
   readonly cost: number
+  /** Of the job. */
+  readonly tier: string | undefined
 }
 
 /**

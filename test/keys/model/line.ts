@@ -8,6 +8,8 @@ export interface Place {
   readonly step: number
   /** That it waits for. */
   units: number
+  /** That applies to the job. */
+  tier?: string | undefined
 }
 
 /** What a held lane has until it is served or gives up. */

@@ -99,11 +99,12 @@ class History {
   }
 }
 
-function optionsOf({ group, keys, cost, costs, priority }: NewJob): string {
+function optionsOf({ group, keys, cost, costs, tier, priority }: NewJob): string {
   return JSON.stringify({
     cost,
     keys,
     ...(costs ? { costs } : {}),
+    ...(tier === undefined ? {} : { tier }),
     ...(group === '' ? {} : { group: { id: group, priority } }),
   })
 }
@@ -131,7 +132,7 @@ function operationOf(decision: Decision): Operation {
     case 'own': {
       const cleared = { clear: true }
       const [[field, entry] = ['', undefined]] = Object.entries(decision.values ?? {})
-      const change = entry ? { [field]: entry.value } : { rate: cleared, burst: cleared }
+      const change = entry ? { [field]: entry.value } : { rate: cleared, burst: cleared, tier: cleared }
       const until = entry && entry.untilUs < Number.POSITIVE_INFINITY ? entry.untilUs / 1000 : ''
       return ['own', atUs, decision.limit, JSON.stringify(decision.keys), JSON.stringify(change), until]
     }
@@ -208,13 +209,13 @@ const CARELESS = [
   ['lets nobody go for a lane that has not taken its place', 'or line.between) then return end', ') then return end'],
   [
     'counts a new value of a key from its last charge on',
-    'limit_at(l, stored.fields, now), now, packed, true)',
-    'limit_at(l, stored.fields, now), now, packed, false)',
+    '.at(key, after, now, packed, true)',
+    '.at(key, after, now, packed, false)',
   ],
   [
     'ends a value of a key when that is looked at',
-    'limit_at(l, stored.fields, at), at, packed, true)',
-    'limit_at(l, stored.fields, at), at, packed, false)',
+    '.at(key, after, at, packed, true)',
+    '.at(key, after, at, packed, false)',
   ],
   ['wakes no lane when a value of a key ends', 'if l.verbs then g:cell_freed(ending[i], value) end', ''],
   ['keeps a key without a limit', "and part.l.mode == 'enforce' and line_of", 'and line_of'],

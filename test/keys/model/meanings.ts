@@ -44,7 +44,7 @@ export class Meanings {
     const cells = this.#limits.flatMap((limit) => this.#cellOf(limit, job) ?? [])
     const needs = cells.flatMap((cell) => {
       const cost = costUnder(cell.limit, job)
-      return cost > 0 ? [{ cell, cost }] : []
+      return cost > 0 ? [{ cell, cost, tier: job.tier }] : []
     })
     const meaning = { parts: partsOf(job, this.#limits), cells, needs }
     this.#known.set(job, meaning)

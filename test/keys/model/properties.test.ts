@@ -19,7 +19,7 @@ const STAGES: readonly [string, Features][] = [
 ]
 
 /** What a cell allows stays the same. */
-const STEADY: Choice = { hasChanges: false, hasSettles: false, hasOwnValues: false }
+const STEADY: Choice = { hasChanges: false, hasSettles: false, hasOwnValues: false, hasTiers: false }
 
 function story(seed: number, features: Features, choice: Choice): ReferenceKeys {
   const decisions = new Decisions(seed, features, choice)

@@ -59,7 +59,7 @@ export class QueueGate {
   }
 
   charge(job: Job, { offsetUs }: QueueSlot, nowUs: number): void {
-    for (const { cell, cost } of this.#needs(job)) cell.charge(cost, offsetUs, nowUs, 0)
+    for (const { cell, cost } of this.#needs(job)) cell.charge(cost, offsetUs, nowUs, { lease: 0 })
     if (this.#bucket) this.#bucket = charge(this.#bucket, job.cost, ticksOf(nowUs) + ticksOf(offsetUs))
   }
 

@@ -164,9 +164,10 @@ export class ReferenceKeys {
     const { job, group, slotUs, needs } = this.#left.get(id) as Left
     const isUnder = this.#isUnder(slotUs)
     this.#gate.takeBack(job, slotUs, isUnder, nowUs)
+    for (const cell of this.#meanings.of(job).cells) cell.touch(nowUs, job.tier)
     const refunded = needs.filter(({ cell, cost }) => {
       const isCounted = !cell.isPlaces && !cell.isOff(nowUs) && this.#isUnderOwn(slotUs, cell, nowUs)
-      return isCounted && cell.takeBack(cost, slotUs, nowUs)
+      return isCounted && cell.takeBack(cost, slotUs, nowUs, job.tier)
     })
     for (const { cell } of refunded) this.#waiting.freed(cell)
     if (refunded.length > 0) this.#renewLane(job)
@@ -180,6 +181,7 @@ export class ReferenceKeys {
   /** @param unit '' for that of the rate */
   settle(id: string, unit: string, actual: number, nowUs: number): void {
     const { job, group, slotUs, cells, known } = this.#left.get(id) as Left
+    for (const cell of cells) cell.touch(nowUs, job.tier)
     const change = actual - (known.get(unit) ?? (unit === '' ? job.cost : (job.costs?.[unit] ?? 1)))
     known.set(unit, actual)
     if (change === 0) return
@@ -191,7 +193,8 @@ export class ReferenceKeys {
     }
     const counted = cells.filter((cell) => !cell.isPlaces && !cell.isOff(nowUs) && (cell.limit.unit ?? '') === unit)
     for (const cell of counted) {
-      if (cell.settle(change, slotUs, this.#isUnderOwn(slotUs, cell, nowUs), nowUs)) this.#waiting.freed(cell)
+      const isUnder = this.#isUnderOwn(slotUs, cell, nowUs)
+      if (cell.settle(change, slotUs, isUnder, { nowUs, tier: job.tier })) this.#waiting.freed(cell)
     }
     if (counted.length === 0) return
     this.#renewLane(job)
@@ -405,7 +408,9 @@ export class ReferenceKeys {
         return undefined
       }
       this.counts.tries += 1
-      const rateUs = slotByRate(group, settings, this.#headOf(lane).cost, nowUs)
+      const head = this.#headOf(lane)
+      const rateUs = slotByRate(group, settings, head.cost, nowUs)
+      if (!isFull) for (const cell of this.#meanings.of(head).cells) cell.touch(nowUs, head.tier)
       if (isFull || rateUs > byUs) {
         this.#hold(group, isFull ? 'full' : 'limited', isFull ? nowUs : rateUs, nowUs)
         return undefined
@@ -430,7 +435,8 @@ export class ReferenceKeys {
     this.#gate.charge(job, slot, nowUs)
     const settings = this.#settings(group)
     chargeRate(group, settings, job.cost, slotUs, nowUs)
-    for (const { cell, cost } of needs) cell.charge(cost, slotUs - nowUs, nowUs, this.#leases)
+    for (const { cell, cost } of needs)
+      cell.charge(cost, slotUs - nowUs, nowUs, { lease: this.#leases, tier: job.tier })
     lane.jobs.splice(lane.jobs.indexOf(job), 1)
     group.running.add(job.id)
     this.#left.set(job.id, { job, group, slotUs, needs, cells, lease: this.#leases, known: new Map() })
@@ -523,8 +529,7 @@ export class ReferenceKeys {
 
   /** The same under what applies to a cell. */
   #isUnderOwn(slotUs: number, cell: Cell, nowUs: number): boolean {
-    cell.endOwn(nowUs)
-    return this.#isUnder(slotUs) && (cell.ownSinceUs === 0 || slotUs > cell.ownSinceUs + AHEAD_US)
+    return this.#isUnder(slotUs) && (cell.ownSinceUs(nowUs) === 0 || slotUs > cell.ownSinceUs(nowUs) + AHEAD_US)
   }
 
   /** Whether a job with this slot was certainly charged under the shape of now, and what was set for its group. */

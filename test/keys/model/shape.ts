@@ -7,6 +7,8 @@ export interface Limit extends LimitRule {
   /** `group`, a name in `keys` of jobs, or several of these. */
   readonly by?: string | readonly string[]
   readonly unit?: string
+  /** With `by`: what differs, by the tier of a job or of a value. */
+  readonly tiers?: Readonly<Record<string, Pick<LimitRule, 'rate' | 'burst'>>>
 }
 
 /** What applies to a group. */

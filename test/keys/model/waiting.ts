@@ -50,7 +50,7 @@ export class Waiting {
   /** What the lane's first job finds at each of its cells. */
   look(lane: Lane, nowUs: number): Found[] {
     const limiting = this.#of.needsOf(lane).filter(({ cell }) => !cell.isOff(nowUs))
-    return limiting.map(({ cell, cost }) => ({ cell, cost, slotUs: cell.slot(cost, nowUs) }))
+    return limiting.map((need) => ({ ...need, slotUs: need.cell.slot(need.cost, nowUs, need.tier) }))
   }
 
   /**
@@ -115,13 +115,14 @@ export class Waiting {
     { isBehind, nowUs }: { isBehind: boolean; nowUs: number },
   ): void {
     const { ticket = { cell: waited.cell, isLetGo: false, places: new Map<Cell, Place>() } } = lane
-    for (const { cell, cost } of found) {
+    for (const { cell, cost, tier } of found) {
       if (!cell.line && cell !== waited.cell) continue
       cell.line ??= new Line(nowUs)
       this.#cells.add(cell)
       const step = stepOf(cost, this.#of.weightOf(lane.group))
       const place = ticket.places.get(cell) ?? cell.line.takePlace(lane, step, cost)
       place.units = cost
+      place.tier = cell.tierOf(tier, nowUs)
       ticket.places.set(cell, place)
     }
     for (const cell of ticket.places.keys()) {
@@ -277,7 +278,7 @@ export class Waiting {
   served(lane: Lane, needs: readonly Need[], nowUs: number): void {
     const { ticket } = lane
     lane.ticket = undefined
-    for (const { cell, cost } of needs) {
+    for (const { cell, cost, tier } of needs) {
       const { line } = cell
       if (!line) continue
       line.serve(lane, ticket?.places.get(cell), stepOf(cost, this.#of.weightOf(lane.group)))
@@ -286,7 +287,8 @@ export class Waiting {
       this.#endIfOver(cell)
       const next = line.first()
       const place = next?.ticket?.places.get(cell)
-      if (place && !next?.ticket?.isLetGo) line.dueUs = cell.slot(place.units, nowUs)
+      if (!place || next?.ticket?.isLetGo) continue
+      line.dueUs = place.tier === cell.tierOf(tier, nowUs) ? cell.slot(place.units, nowUs, tier) : nowUs
     }
     // Of limits that do not count it any more.
     for (const [cell, place] of ticket?.places ?? []) {
@@ -309,7 +311,7 @@ export class Waiting {
   /** What is set for some cells has ended. */
   endOwn(nowUs: number): void {
     for (const cell of this.#ending(nowUs)) {
-      cell.endOwn(nowUs)
+      cell.forgetEnded(nowUs)
       this.#ends.delete(cell)
       this.noteOwn(cell)
     }

@@ -12,6 +12,8 @@ export interface Model {
   /** µs; what is asked and done from here on happens then. */
   now: number
   readonly rule: LimitWire
+  /** Of the last change of a bucket, µs; -1 while there is none. */
+  readonly changedUs: number
   /**
    * What it allows changes: rate and burst of a bucket, the limit of the others.
    * @param certain whether it does now, and not at any time since the last change of the state: then the slower rate counts
@@ -53,6 +55,10 @@ export abstract class BaseModel {
 
   get rule(): LimitWire {
     return this.#rule
+  }
+
+  get changedUs(): number {
+    return this.changedAt
   }
 
   change(rule: LimitWire, _certain: boolean): void {

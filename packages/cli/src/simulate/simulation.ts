@@ -145,7 +145,7 @@ function unshared({ shared: _, key: __, prefix: ___, version: ____, ...limit }: 
 /** A job whose cost can never conform to a limit does not reach the queue: its producer refuses it. */
 function passable({ limits = [], mode }: Shape, arrivals: readonly Arrival[], collected: Collected): Passable {
   if (limits.length === 0 || (mode ?? 'enforce') !== 'enforce') return { arrivals, numbers: undefined }
-  const most = limits.map(mostUnder)
+  const most = limits.map((limit) => mostUnder(limit))
   const tooDear = ({ cost, costs }: Arrival) =>
     limits.some((one, i) => costUnder(one, cost, costs) > (most[i] as number))
   const numbers: number[] = []

@@ -1,46 +1,58 @@
 import { CostTooHighError } from '../errors.ts'
+import { noSuchTier } from '../limits/own-values.ts'
 import { costUnder, isSubject, keysUnder, mostUnder, type QueueLimit } from '../limits/queue-limits.ts'
 import type { ShapeStore } from '../shape/store.ts'
 import type { AddedJob } from './add-call.ts'
 
-type JobCharge = Pick<AddedJob, 'cost' | 'costs' | 'keys' | 'group'>
+type JobTaken = Pick<AddedJob, 'cost' | 'costs' | 'keys' | 'group' | 'tier'>
 
 /** A job that costs more than a limit of its queue allows at once, by what the shape says. */
 interface Costly {
-  readonly job: JobCharge
+  readonly job: JobTaken
   readonly limit: QueueLimit
   readonly asked: number
   readonly most: number
 }
 
 /**
- * Refuses jobs that cost more than a limit of their queue ever allows at once, as far as this process knows the limits: a job
- * that slips through leaves when the limit is unused. Only where a limit allows too little is Redis asked for what was set for
- * the values of the job's keys.
+ * Refuses jobs of a tier that a limit does not have, and jobs that cost more than a limit of their queue ever allows at once, as
+ * far as this process knows the limits: a job that slips through has the limit without tiers, or leaves when that is unused.
+ * Only where a limit allows too little is Redis asked for what was set for the values of the job's keys.
  * @returns nothing, a refusal that needs no answer of Redis, or one that does
  */
 export function limitRefusal(
   store: ShapeStore,
-  jobs: readonly JobCharge[],
+  jobs: readonly JobTaken[],
 ): Error | Promise<Error | undefined> | undefined {
   const shape = store.memory.stored
   if (!shape || shape.limits.length === 0 || shape.mode !== 'enforce') return undefined
+  for (const job of jobs) {
+    const wrong = shape.limits.flatMap((limit) => wrongUnder(limit, job) ?? [])[0]
+    if (wrong) return wrong
+  }
   const costly = jobs.flatMap((job) => shape.limits.flatMap((limit) => costlyUnder(limit, job)))
   const fixed = costly.find(({ limit }) => limit.by === undefined)
   if (fixed) return errorOf(fixed)
   return costly.length > 0 ? firstRefused(store, costly) : undefined
 }
 
-function costlyUnder(limit: QueueLimit, job: JobCharge): Costly[] {
+/** Why a job can never be taken under a limit, whatever it costs. */
+function wrongUnder({ name, tiers }: QueueLimit, { tier }: JobTaken): Error | undefined {
+  if (tier === undefined || !tiers || Object.hasOwn(tiers, tier)) return undefined
+  return noSuchTier(name, tiers, tier)
+}
+
+function costlyUnder(limit: QueueLimit, job: JobTaken): Costly[] {
   if (!isSubject(limit, job.keys)) return []
-  const [asked, most] = [costUnder(limit, job.cost, job.costs), mostUnder(limit)]
+  const [asked, most] = [costUnder(limit, job.cost, job.costs), mostUnder(limit, job.tier)]
   return asked > most ? [{ job, limit, asked, most }] : []
 }
 
 async function firstRefused(store: ShapeStore, costly: readonly Costly[]): Promise<Error | undefined> {
   for (const one of costly) {
-    const keys = keysUnder(one.limit, one.job.group?.[0], one.job.keys)
-    const view = await store.view<{ readonly most?: number }>('limit', { name: one.limit.name, keys })
+    const { job, limit } = one
+    const keys = keysUnder(limit, job.group?.[0], job.keys)
+    const view = await store.view<{ readonly most?: number }>('limit', { name: limit.name, keys, tier: job.tier })
     // A limit that is gone, and one of which nothing is set but that there is none, refuse nothing.
     if (view?.most !== undefined && one.asked > view.most) return errorOf({ ...one, most: view.most })
   }

@@ -152,8 +152,8 @@ local function group_lanes(groups)
   local function first_changed(g, group, lane, score)
     local before = g.lined and groups.rank_held(g, lane) or redis.call('ZSCORE', lanes_of(g, group), lane) or score
     local rank = rank_of(g, lane, score, tonumber(before))
-    -- In a lane of jobs with different keys, the next one may wait for something else.
-    if g.lined and groups.is_strict(g, group) then groups.leave_line(g, lane)
+    -- In a lane of jobs with different keys, or that came under other limits, the next one may wait for something else.
+    if g.lined and (g.lanes[2] or groups.is_strict(g, group)) then groups.leave_line(g, lane)
     elseif g.lined and groups.try_again(g, lane, rank) then return false end
     line_up(g, group, lane, rank)
     return true

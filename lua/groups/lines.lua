@@ -179,6 +179,8 @@ local function group_lines(groups)
     local ticket = ticket_of(g, lane)
     if not ticket then return false end
     ticket.rank = as_text.us(rank)
+    -- What the new one takes is not known until it is tried.
+    for _, place in pairs(ticket.places) do place.units = 0 end
     keep_ticket(g, lane, ticket)
     if ticket.tried then return false end
     if first_of(g, ticket.cell) == lane or line_of(g, ticket.cell).between then

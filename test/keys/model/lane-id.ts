@@ -23,16 +23,21 @@ export function cellIdOf(limit: Limit, job: Job): string | undefined {
   return `${limit.name}:${value}`
 }
 
-/** What a job's lane has behind its group: its keys, and the units of which it takes nothing. */
-export function partsOf(job: Job, limits: readonly Limit[]): string[] {
+/** By what lanes are told apart: names of keys, and units. */
+export function lanesBy(limits: readonly Limit[]): { readonly names: string[]; readonly units: string[] } {
   const keyed = limits.filter((limit) => namesBy(limit).length > 0)
   const names = [...new Set(keyed.flatMap(namesBy))].filter((name) => name !== 'group').sort()
   // Without keys and places, a group is one lane.
-  if (names.length === 0 && !keyed.some(isPlaces)) return []
+  if (names.length === 0 && !keyed.some(isPlaces)) return { names, units: [] }
+  return { names, units: [...new Set(keyed.flatMap(({ unit }) => unit ?? []))].sort() }
+}
+
+/** What a job's lane has behind its group: its keys, and the units of which it takes nothing. */
+export function partsOf(job: Job, limits: readonly Limit[]): string[] {
+  const { names, units } = lanesBy(limits)
   const keys = names.flatMap((name) =>
     job.keys[name] === undefined ? [] : [withLength(name) + withLength(job.keys[name])],
   )
-  const units = [...new Set(keyed.flatMap(({ unit }) => unit ?? []))].sort()
   return [...keys, ...units.filter((unit) => job.costs?.[unit] === 0).map((unit) => `~${withLength(unit)}`)]
 }
 

@@ -42,6 +42,8 @@ export class Line {
   readonly sinceUs: number
   /** When its first lane may go, µs; infinite if a job has to end first. Undefined if none is to be let go. */
   dueUs: number | undefined
+  /** That time, as the lane that was let go last set it. */
+  followsAtUs: number | undefined
   keep: Keep | undefined
   /** Mean time between two ends of jobs that hold places, µs; 0 while unknown. */
   betweenEndsUs = 0

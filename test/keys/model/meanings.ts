@@ -1,7 +1,7 @@
 import { Cell } from './cell.ts'
 import type { Job } from './job.ts'
 import type { Need } from './lane.ts'
-import { cellIdOf, costUnder, partsOf } from './lane-id.ts'
+import { cellIdOf, costUnder, lanesBy, partsOf } from './lane-id.ts'
 import { type Limit, namesBy, type Shape } from './shape.ts'
 
 /** What follows from the options of a job under a shape. */
@@ -18,9 +18,20 @@ export class Meanings {
   readonly #cells = new Map<string, Cell>()
   #known = new WeakMap<Job, Meaning>()
   #limits: readonly Limit[]
+  readonly #lanesBy = new Set<string>()
 
   constructor({ limits = [] }: Shape) {
     this.#limits = limits
+    this.#noteLanes()
+  }
+
+  #noteLanes(): void {
+    this.#lanesBy.add(JSON.stringify(lanesBy(this.#limits)))
+  }
+
+  /** Whether lanes may have jobs that need different cells: they came under other limits. */
+  get areMixed(): boolean {
+    return this.#lanesBy.size > 1
   }
 
   get cells(): readonly Cell[] {
@@ -36,6 +47,7 @@ export class Meanings {
   change({ limits = [] }: Shape): void {
     this.#limits = limits
     this.#known = new WeakMap()
+    this.#noteLanes()
   }
 
   of(job: Job): Meaning {

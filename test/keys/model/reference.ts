@@ -102,6 +102,7 @@ export class ReferenceKeys {
     this.#meanings = new Meanings(shape)
     this.#waiting = new Waiting({
       ...{ turns: this.#turns, features, needsOf: (lane: Lane) => this.#meanings.of(this.#headOf(lane)).needs },
+      areMixed: () => this.#meanings.areMixed,
       weightOf: (group: string) => this.#settings(this.#turns.group(group)).weight,
     })
   }
@@ -170,7 +171,7 @@ export class ReferenceKeys {
       return isCounted && cell.takeBack(cost, slotUs, nowUs, job.tier)
     })
     for (const { cell } of refunded) this.#waiting.freed(cell)
-    if (refunded.length > 0) this.#renewLane(job)
+    if (refunded.length > 0) this.#renewLane(job, nowUs)
     this.#endPause(group, nowUs)
     const settings = this.#settings(group)
     const isRefunded = this.#isUnder(slotUs, group) && takeBackRate(group, settings, job.cost, slotUs, nowUs)
@@ -197,14 +198,14 @@ export class ReferenceKeys {
       if (cell.settle(change, slotUs, isUnder, { nowUs, tier: job.tier })) this.#waiting.freed(cell)
     }
     if (counted.length === 0) return
-    this.#renewLane(job)
+    this.#renewLane(job, nowUs)
     if (group.state === 'limited') this.#turns.enter(group)
   }
 
   /** Without lines, only the job's own lane is looked at again when something was given back. */
-  #renewLane(job: Job): void {
+  #renewLane(job: Job, nowUs: number): void {
     const lane = this.#turns.group(job.group).lanes.get(laneId(job.group, this.#meanings.of(job).parts))
-    if (lane?.state === 'until') this.#waiting.noteHead(lane)
+    if (lane?.state === 'until') this.#waiting.noteHead(lane, nowUs)
   }
 
   /** A waiting job is removed. */
@@ -216,7 +217,7 @@ export class ReferenceKeys {
     if (lane.jobs.length === 0) {
       group.lanes.delete(lane.id)
       this.#waiting.leave(lane, nowUs)
-    } else if (!this.#waiting.noteHead(lane) && lane.state !== 'unseen') {
+    } else if (!this.#waiting.noteHead(lane, nowUs) && lane.state !== 'unseen') {
       lane.state = 'ready'
     }
     if (group.lanes.size === 0) this.#turns.hold(group, 'idle', 0)
@@ -317,10 +318,14 @@ export class ReferenceKeys {
     return this.#turns.lanes.flatMap((lane) => {
       if (lane.state === 'until' && lane.untilUs > nowUs) return []
       const [group, head] = [this.#turns.group(lane.group), this.#headOf(lane)]
+      // By age it is the next one, but came behind others: the lane is looked at when these may go.
+      if (lane.state === 'line' && head !== lane.jobs[0]) return []
       const settings = this.#settings(group)
       const isFull = group.running.size >= (this.#concurrencyOf(group) ?? Number.POSITIVE_INFINITY)
       // A group waits for its rate with its first job: none of its other lanes passes that.
-      const isLimited = group.state === 'limited' || slotByRate(group, settings, head.cost, nowUs) > nowUs
+      // Where places are limits of keys, it is only checked of groups that do not wait for lanes alone.
+      const isHeld = group.state === 'limited' && (this.#features.places || !this.#turns.waitsForLanes(group))
+      const isLimited = isHeld || slotByRate(group, settings, head.cost, nowUs) > nowUs
       if (isFull || isLimited || group.pausedUntilUs > nowUs) return []
       const waits = this.#waiting
         .look(lane, nowUs)
@@ -475,7 +480,7 @@ export class ReferenceKeys {
     group.lanes.set(id, lane)
     insertInto(lane.jobs, job)
     // With ageing, too, a new job is the next one only if it is before all others here.
-    if (lane.jobs[0] !== job || this.#waiting.noteHead(lane)) return
+    if (lane.jobs[0] !== job || this.#waiting.noteHead(lane, nowUs)) return
     if (lane.state === 'unseen' && this.#isPlain(lane)) return
     lane.state = 'ready'
     if (group.state === 'idle') this.#turns.begin(group, nowUs)

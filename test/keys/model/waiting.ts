@@ -21,6 +21,8 @@ export interface Waiters {
   weightOf(group: string): number | undefined
   /** What the first job of a lane needs, in the order of the limits. */
   needsOf(lane: Lane): readonly Need[]
+  /** Whether the jobs of a lane may need different cells. */
+  areMixed(): boolean
 }
 
 /**
@@ -34,6 +36,7 @@ export interface Waiters {
  * - behind a lane that was let go, the next one may go one service of it later, whatever became of it; where a cell has places
  *   no more lanes are let go than these are enough for, counting those that are being tried and stand before
  * - lanes of a group that is held as a whole give up their places once they are looked at, and are ready inside their group
+ * - a lane whose jobs may need different cells gives up its places when its first job is another one
  * - without lines a lane competes again at its slot, or as soon as its first job may be another one
  */
 export class Waiting {
@@ -80,8 +83,24 @@ export class Waiting {
     if (!line || !this.#of.features.lines) return false
     const keptFor = this.#of.features.keep ? line.isKeptFor(nowUs) : undefined
     if (keptFor) return keptFor !== lane
+    if (this.#follows(lane, line, nowUs)) return true
+    if (this.#waitsForHeld(cell, line, nowUs)) return line.first() !== lane
     const first = line.inOrder.find(({ group }) => group === lane.group || this.#mayTakeTurn(group))
     return first !== undefined && first !== lane && (line.members.get(first) as number) <= this.#tagOf(lane, cell, line)
+  }
+
+  /** The lane before it was let go, whatever became of it: two that let each other go at once would do so for ever. */
+  #follows(lane: Lane, line: Line, nowUs: number): boolean {
+    const { dueUs, followsAtUs } = line
+    return line.members.has(lane) && dueUs !== undefined && dueUs > nowUs && dueUs === followsAtUs
+  }
+
+  /** A group was held as a whole while a lane of it was the first: only when that could have gone, the next one is let go. */
+  #waitsForHeld(cell: Cell, line: Line, nowUs: number): boolean {
+    const { dueUs } = line
+    const first = line.first()
+    if (!first || dueUs === undefined || dueUs <= nowUs || this.#mayTakeTurn(first.group)) return false
+    return dueUs <= cell.slot(first.ticket?.places.get(cell)?.units ?? 0, nowUs)
   }
 
   #tagOf(lane: Lane, cell: Cell, line: Line): number {
@@ -272,6 +291,7 @@ export class Waiting {
     const { units } = ticket.places.get(cell) as Place
     const line = cell.line as Line
     line.dueUs = cell.isPlaces ? 0 : Math.max(nowUs, atUs) + Math.ceil(cell.serviceUs(units, nowUs))
+    line.followsAtUs = line.dueUs
   }
 
   /** The lane has left with a charge of these cells. */
@@ -332,8 +352,14 @@ export class Waiting {
   }
 
   /** The first job of a lane is another one, or may be. @returns whether the lane waits in a line */
-  noteHead(lane: Lane): boolean {
+  noteHead(lane: Lane, nowUs: number): boolean {
     if (lane.state === 'until') this.#of.turns.laneReady(lane)
+    if (lane.ticket && this.#of.areMixed()) {
+      this.leave(lane, nowUs)
+      return false
+    }
+    // What the new one takes is not known until it is tried.
+    for (const place of lane.ticket?.places.values() ?? []) place.units = 0
     if (lane.state !== 'line') return false
     const { line, isPlaces } = (lane.ticket as NonNullable<Lane['ticket']>).cell
     if (line && (isPlaces || line.first() === lane)) line.dueUs = 0

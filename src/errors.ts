@@ -73,9 +73,12 @@ export class CostTooHighError extends InvalidInputError {
   /** The group whose burst it is; undefined for that of the queue or of a limit. */
   readonly groupId: string | undefined
 
-  /** @param shards of a queue, each of which has that burst */
-  constructor(cost: number, burst: number, limitName?: string, groupId?: string, shards = 1) {
-    super(shards > 1 ? shardCostText(cost, burst, shards) : costText(cost, burst, limitName, groupId))
+  /**
+   * @param shards of a queue, each of which has that burst
+   * @param instead what else than a higher burst would let it in
+   */
+  constructor(cost: number, burst: number, limitName?: string, groupId?: string, shards = 1, instead = '') {
+    super((shards > 1 ? shardCostText(cost, burst, shards) : costText(cost, burst, limitName, groupId)) + instead)
     this.cost = cost
     this.burst = burst
     this.limitName = limitName
@@ -94,6 +97,20 @@ function costText(cost: number, burst: number, limitName?: string, groupId?: str
   }
   if (groupId === undefined) return `cost ${cost} exceeds burst ${burst}: set burst to at least ${cost}`
   return `cost ${cost} exceeds burst ${burst} of group "${groupId}": set the burst of groups, or of this one, to at least ${cost}`
+}
+
+/** Thrown for a job that lacks a key by which a limit with `missing: 'refuse'` counts. Nothing was added. */
+export class MissingKeyError extends InvalidGroupError {
+  readonly limitName: string
+  /** A name in the job's `keys`, or `group`. */
+  readonly key: string
+
+  constructor(limitName: string, key: string) {
+    const what = key === 'group' ? 'a group' : `keys.${key}`
+    super(`limit "${limitName}" counts by ${key}, and takes no job without it: give the job ${what}`)
+    this.limitName = limitName
+    this.key = key
+  }
 }
 
 /** Thrown if more jobs are added at once than the queue can ever hold. */

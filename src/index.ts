@@ -22,6 +22,7 @@ export {
   InvalidShapeError,
   type LateStart,
   LimitConflictError,
+  MissingKeyError,
   MoveError,
   type MoveStop,
   NoGroupsError,

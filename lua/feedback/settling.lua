@@ -45,15 +45,15 @@ function settling.unknown(c, actuals)
   end
 end
 
--- What is still to be charged in a unit; below 0 it is given back. kept_ms: how long that is remembered
+-- What is still to be charged in a unit; below 0 it is given back. Second, what the job was expected to cost, the first time. kept_ms: how long that is remembered
 -- A job that the downstream refused runs again with the number of its attempt, and is charged again.
 function settling.outstanding(c, attempt, unit, actual, kept_ms)
   local memory, field = c.base .. 'meta:settled:' .. c.id, attempt .. ':' .. as_text.us(c.since) .. ':' .. unit
   local expected = unit == '' and c.cost or c.costs and c.costs[unit] or 1
-  local before = tonumber(redis.call('HGET', memory, field)) or expected
+  local before = tonumber(redis.call('HGET', memory, field) or nil)
   redis.call('HSET', memory, field, as_text.exact(actual))
   redis.call('PEXPIRE', memory, kept_ms)
-  return actual - before
+  return actual - (before or expected), not before and expected or nil
 end
 
 -- Whether the job was charged under the rules of now, which are in force since `at` (µs).
@@ -111,8 +111,12 @@ function settling.group(c, change)
   settling.count(c, by)
 end
 
-function settling.limit(c, part, change)
+-- expected: as settling.outstanding returns it
+function settling.limit(c, part, change, expected)
   local l, s = part.l, part.s
+  -- Of a cost that was clamped, the rest is charged now.
+  if l.clamp and expected then change = change + expected - queue_limits.cost(l, c.cost, c.costs) end
+  if change == 0 then return end
   -- In shadow mode it may not have been charged.
   if not l.verbs.adjust or l.mode ~= 'enforce' then return end
   if change < 0 and c.shape.mode ~= 'enforce' then return end
@@ -132,14 +136,13 @@ function settling.limit(c, part, change)
 end
 
 -- Corrects what was charged in a unit.
-function settling.correct(c, unit, change)
-  if change == 0 then return end
-  if unit == '' then
+function settling.correct(c, unit, change, expected)
+  if unit == '' and change ~= 0 then
     settling.meter(c, change)
     settling.group(c, change)
   end
   for _, part in ipairs(c.limits) do
-    if (part.l.unit or '') == unit then settling.limit(c, part, change) end
+    if (part.l.unit or '') == unit then settling.limit(c, part, change, expected) end
   end
 end
 

@@ -4,7 +4,7 @@ local as_text = use 'redis/as-text'
 -- What a limit of a queue with `by` allows for single values of its keys, where that is not what the shape says of all: that of a
 -- tier (`tiers` of the limit), which jobs name or which was set for the value, and what else was set for the value at run time. `own_limits` of the shape names the limits for which something is set: nothing is read for others.
 --   meta:limits:own:<name>   hash, value -> JSON: keys: name -> value, fields: field -> { value, by, reason, at, until? } (ms), at: of
---                            the last change, µs. Fields: tier, rate, as [limit, period ms] or null for no limit, and burst
+--                            the last change, µs. Fields: tier, rate, as [limit, period ms] or null for no limit, burst and concurrency
 --   meta:limits:ends         cell -> when something that was set for it for a time ends next, µs
 --   meta:limits:changed      cell -> when something that was set for it ended or was lifted, µs; for an hour
 local own_values = {
@@ -68,10 +68,11 @@ end
 -- The limit as it is at a time for a value with these fields. tier: of a job, nil for none; own.tier: the one in force
 local function limit_at(l, fields, at, tier)
   local own = setmetatable({}, { __index = l })
-  local rate, burst, set = fields.rate, fields.burst, fields.tier
+  local rate, burst, set, places = fields.rate, fields.burst, fields.tier, fields.concurrency
   own.tier = l.tiers and (set and end_of(set) > at and set.value or tier)
   for field, value in pairs(own.tier and l.tiers[own.tier] or {}) do own[field] = value end
   if burst and end_of(burst) > at and l.interval then own.burst = burst.value end
+  if places and end_of(places) > at then own.limit = places.value end
   if rate and end_of(rate) > at then apply_rate(own, rate.value) end
   return own
 end

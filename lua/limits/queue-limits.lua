@@ -9,6 +9,7 @@ local parsed = use 'shape/parsed'
 --   name, unit            a job's cost in it: its costs[unit], 1 by default; without a unit its cost
 --   shared, prefix        whether all queues and limiters share it by that name, and under which prefix
 --   key                   the key whose state it is
+--   clamp                 whether a job that costs more than the limit allows at once takes that much
 --   state                 the end of the Redis key that holds it
 --   definition, version   for a shared one: what its users must agree on, JSON
 -- and its allowance, as in limits/state.
@@ -40,7 +41,7 @@ end
 -- A job's cost under a limit. Places are whole, and never more than the limit has.
 function queue_limits.cost(l, cost, costs)
   local asked = not l.unit and cost or costs and tonumber(costs[l.unit]) or 1
-  if l.algorithm ~= 'concurrency' then return asked end
+  if l.algorithm ~= 'concurrency' then return l.clamp and math.min(asked, l.burst or l.limit) or asked end
   return math.min(l.limit, math.ceil(asked))
 end
 

@@ -17,7 +17,9 @@ function view_limit.of_one(q, name, keys, tier)
   if l.mode == 'off' then return view end
   view.most = l.burst or l.limit
   local left, reset = l.verbs.view(part.s, l)
-  view.left, view.wait = as_text.exact(left), as_text.us(math.ceil(l.verbs.earliest(part.s, l, 1)))
+  local wait = l.verbs.earliest(part.s, l, 1)
+  -- When a place comes back is not known.
+  view.left, view.wait = as_text.exact(left), wait < math.huge and as_text.us(math.ceil(wait)) or nil
   view.reset = as_text.us(math.ceil(reset))
   return view
 end

@@ -3,7 +3,7 @@ const bullmq = (...names: string[]) => names.map((name) => `bullmq:${name}`)
 
 /** Adds jobs, singly, in bulk and as flows, and maintains schedulers. */
 export const ADD = [
-  ...['add', 'add-bulk', 'add-flow', 'claim-places', 'find-new', 'report', 'removeJobScheduler'],
+  ...['add', 'add-bulk', 'add-flow', 'claim-places', 'find-new', 'report', 'removeJobScheduler', 'charge-limit'],
   ...bullmq('releaseParentIfNoPendingDependencies', 'getJobScheduler', 'removeJobScheduler', 'removeDeduplicationKey'),
 ]
 

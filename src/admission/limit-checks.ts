@@ -1,4 +1,4 @@
-import { CostTooHighError } from '../errors.ts'
+import { CostTooHighError, MissingKeyError } from '../errors.ts'
 import { noSuchTier } from '../limits/own-values.ts'
 import { costUnder, isSubject, keysUnder, mostUnder, type QueueLimit } from '../limits/queue-limits.ts'
 import type { ShapeStore } from '../shape/store.ts'
@@ -15,7 +15,7 @@ interface Costly {
 }
 
 /**
- * Refuses jobs of a tier that a limit does not have, and jobs that cost more than a limit of their queue ever allows at once, as
+ * Refuses jobs that lack a key of a limit which needs it, jobs of a tier that a limit does not have, and jobs that cost more than a limit of their queue ever allows at once, as
  * far as this process knows the limits: a job that slips through has the limit without tiers, or leaves when that is unused.
  * Only where a limit allows too little is Redis asked for what was set for the values of the job's keys.
  * @returns nothing, a refusal that needs no answer of Redis, or one that does
@@ -37,13 +37,15 @@ export function limitRefusal(
 }
 
 /** Why a job can never be taken under a limit, whatever it costs. */
-function wrongUnder({ name, tiers }: QueueLimit, { tier }: JobTaken): Error | undefined {
-  if (tier === undefined || !tiers || Object.hasOwn(tiers, tier)) return undefined
-  return noSuchTier(name, tiers, tier)
+function wrongUnder(limit: QueueLimit, { tier, group, keys }: JobTaken): Error | undefined {
+  const { name, tiers, missing } = limit
+  if (tier !== undefined && tiers && !Object.hasOwn(tiers, tier)) return noSuchTier(name, tiers, tier)
+  const lacking = missing && Object.entries(keysUnder(limit, group?.[0] ?? '', keys)).find(([, value]) => !value)
+  return lacking && new MissingKeyError(name, lacking[0])
 }
 
 function costlyUnder(limit: QueueLimit, job: JobTaken): Costly[] {
-  if (!isSubject(limit, job.keys)) return []
+  if (limit.clampCost || !isSubject(limit, job.keys)) return []
   const [asked, most] = [costUnder(limit, job.cost, job.costs), mostUnder(limit, job.tier)]
   return asked > most ? [{ job, limit, asked, most }] : []
 }
@@ -60,5 +62,5 @@ async function firstRefused(store: ShapeStore, costly: readonly Costly[]): Promi
 }
 
 function errorOf({ asked, most, limit }: Costly): CostTooHighError {
-  return new CostTooHighError(asked, most, limit.name)
+  return new CostTooHighError(asked, most, limit.name, undefined, 1, ', or give the limit clampCost: true')
 }

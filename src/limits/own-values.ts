@@ -10,6 +10,8 @@ export interface LimitValues {
   readonly rate?: RateInput
   /** Buckets: units that may pass back to back after idling. */
   readonly burst?: number
+  /** `concurrency`: how many jobs of the value may run at once. */
+  readonly concurrency?: number
   /** One of the limit's `tiers`, in place of that of each job. `rate` and `burst` go before what it says. */
   readonly tier?: string
 }
@@ -18,7 +20,7 @@ export interface LimitValues {
 export type LimitOverride = Omit<LimitValues, 'rate'> & { readonly rate?: RateInput | null }
 
 /** The fields that can be set for one value. */
-export const LIMIT_VALUES: readonly (keyof LimitValues)[] = ['tier', 'rate', 'burst']
+export const LIMIT_VALUES: readonly (keyof LimitValues)[] = ['tier', 'rate', 'burst', 'concurrency']
 
 /** A rate as [limit, period ms]. */
 export type StoredLimitValue = number | string | readonly [limit: number, periodMs: number] | null
@@ -54,6 +56,7 @@ export function limitInForce(limit: QueueLimit, overrides: LimitOverride): Limit
   if (overrides.rate === null) return {}
   const { tier } = overrides
   const rule = ruleOfTier(limit, tier)
+  if (rule.algorithm === 'concurrency') return { concurrency: overrides.concurrency ?? (rule.concurrency as number) }
   const rate = overrides.rate ?? (rule.rate as RateInput)
   const burst = isBucket(rule.algorithm ?? 'gcra') ? { burst: overrides.burst ?? rule.burst ?? 1 } : {}
   return { ...(tier === undefined ? {} : { tier }), rate: formatRate(parseRate(rate)), ...burst }
@@ -66,8 +69,9 @@ function checkSettable(limit: QueueLimit, field: string): void {
     )
   }
   const { algorithm = 'gcra' } = limit
-  if (field !== 'burst' || isBucket(algorithm)) return
-  throw new InvalidLimitError(`limit "${limit.name}" is a ${algorithm}, which has no burst: set its rate`)
+  const counts = algorithm === 'concurrency' ? ['concurrency'] : isBucket(algorithm) ? ['rate', 'burst'] : ['rate']
+  if (field === 'tier' || counts.includes(field)) return
+  throw new InvalidLimitError(`limit "${limit.name}" of ${algorithm} has no ${field}: set its ${counts.join(' or ')}`)
 }
 
 /** As if the shape said so. */

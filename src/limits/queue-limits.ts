@@ -1,5 +1,6 @@
 import { checkCallOptions, didYouMean } from '../call-options.ts'
 import { InvalidLimitError } from '../errors.ts'
+import { checkFields, type FieldCheck, oneOf } from '../field-check.ts'
 import type { ShapeMode } from '../mode.ts'
 import {
   describeRule,
@@ -40,6 +41,13 @@ export interface QueueLimit extends LimitRule {
    * `setLimit` that of a value. Others have the rule of the limit. Default: none.
    */
   readonly tiers?: Readonly<Record<string, TierRule>>
+  /** With `by`: `refuse` lets no job in that lacks one of its keys (MissingKeyError). Default: it is not subject to the limit. */
+  readonly missing?: 'refuse'
+  /**
+   * Whether a job may cost more than the limit allows at once: it takes that much, and what it has cost beyond is charged once
+   * that is known (`settleCost`). Default false: it is refused.
+   */
+  readonly clampCost?: boolean
   /** One bucket for every queue and every limiter that uses the name. Default false: the queue has its own. */
   readonly shared?: boolean
   /** If shared: the key of the bucket, as passed to `limiter.take`. Default: the one state for all. */
@@ -58,8 +66,14 @@ const RULE_FIELDS: Readonly<Record<keyof LimitRule, true>> = {
   ...{ reservedShare: true, lendAfterMs: true },
 }
 /** The fields of a limit besides those of its rule and {@link SHARED_ONLY}. */
-const OWN_FIELDS = ['name', 'unit', 'by', 'tiers', 'mode', 'shared'] as const
+const OWN_FIELDS = ['name', 'unit', 'by', 'tiers', 'missing', 'clampCost', 'mode', 'shared'] as const
 const SHARED_ONLY = ['key', 'prefix', 'version'] as const
+const YES_OR_NO: FieldCheck = { expected: 'true or false', ok: (value) => typeof value === 'boolean' }
+const CHECKS: { readonly [F in keyof QueueLimit]?: FieldCheck } = {
+  missing: oneOf('refuse'),
+  clampCost: YES_OR_NO,
+  shared: YES_OR_NO,
+}
 /** What a limit counts by, if that is the group of a job. */
 const GROUP = 'group'
 /** Names in one `by`. */
@@ -160,7 +174,20 @@ function encodeQueueLimit(limit: QueueLimit): { readonly by?: readonly string[];
   if (typeof limit !== 'object' || limit === null) {
     throw new InvalidLimitError(`shape.limits must be a list of limits; got ${JSON.stringify(limit) ?? limit} in it`)
   }
-  const { name, unit, by: _, tiers, shared = false, key = ONE_FOR_ALL, prefix, version, mode, ...rule } = limit
+  const {
+    name,
+    unit,
+    by: _,
+    tiers,
+    missing: _missing,
+    clampCost,
+    shared = false,
+    key = ONE_FOR_ALL,
+    prefix,
+    version,
+    mode,
+    ...rule
+  } = limit
   checkLimitName(name)
   if ('spread' in limit) {
     throw new InvalidLimitError(`limit "${name}" has a spread, but the limits of a queue lie in one slot: leave it out`)
@@ -174,19 +201,16 @@ function encodeQueueLimit(limit: QueueLimit): { readonly by?: readonly string[];
   if (unit !== undefined && (typeof unit !== 'string' || unit === '')) {
     throw new InvalidLimitError(`unit of limit "${name}" must be a name; got ${JSON.stringify(unit)}`)
   }
-  if (typeof shared !== 'boolean')
-    throw new InvalidLimitError(`shared of limit "${name}" must be true or false; got ${shared}`)
   const odd = SHARED_ONLY.find((field) => !shared && limit[field] !== undefined)
   if (odd) throw new InvalidLimitError(`limit "${name}" has a ${odd}, but is not shared: set shared: true`)
+  checkFields(limit, CHECKS, InvalidLimitError, `limit "${name}": `)
   const names = namesBy(limit)
   if (names) checkKeyed(limit)
+  else checkWithoutKeys(limit)
   const wire = encodeRule(rule, mode)
   const agreed = shared ? { shared, prefix, version, definition: describeRule(rule) } : {}
   const state = statePrefix(wire.algorithm) + encodeKey(key)
-  const fields = { ...wire, name, unit, ...agreed, state }
-  if (!names && tiers !== undefined) {
-    throw new InvalidLimitError(`limit "${name}" has tiers, which are those of values: set by`)
-  }
+  const fields = { ...wire, name, unit, ...(clampCost ? { clamp: true } : {}), ...agreed, state }
   if (!names) return { ...fields, rule: limit }
   const ofTiers = tiers === undefined ? {} : { tiers: encodeTiers(limit, tiers) }
   return { by: names, ...fields, ...ofTiers, rule: { ...limit, by: names.length === 1 ? names[0] : names } }
@@ -240,6 +264,12 @@ function namesBy({ name, by }: QueueLimit): readonly string[] | undefined {
 
 function wrongBy(name: string, why: string, by: unknown): InvalidLimitError {
   return new InvalidLimitError(`by of limit "${name}" ${why}; got ${JSON.stringify(by) ?? by}`)
+}
+
+/** What only limits with `by` have. */
+function checkWithoutKeys({ name, missing, tiers }: QueueLimit): void {
+  if (missing !== undefined) throw new InvalidLimitError(`limit "${name}" has missing, which is about keys: set by`)
+  if (tiers !== undefined) throw new InvalidLimitError(`limit "${name}" has tiers, which are those of values: set by`)
 }
 
 /** What is not possible for each value of a key. */

@@ -1,4 +1,5 @@
-import { InvalidLimitError } from '../errors.ts'
+import { checkCosts } from '../admission/job-options.ts'
+import { InvalidCostError, InvalidLimitError } from '../errors.ts'
 import {
   checkLimitField,
   encodeLimitOverride,
@@ -31,8 +32,8 @@ export interface LimitState {
   readonly overrides: GroupState['overrides']
   /** Units left now; undefined if it has no limit. */
   readonly remaining: number | undefined
-  /** ms until one unit conforms, 0 if one does now. */
-  readonly retryAfterMs: number
+  /** ms until one unit conforms, 0 if one does now; undefined if that depends on the end of a job. */
+  readonly retryAfterMs: number | undefined
   /** When all units are available again; undefined if it has no limit. */
   readonly resetAt: Date | undefined
   /** How many lanes wait for it: the jobs of a group with equal keys are one. Where limits have no keys, 0. */
@@ -74,6 +75,17 @@ export class QueueLimitValues {
     await this.#change(limit, keysOf(limit, key), cleared, who)
   }
 
+  /** @throws InvalidCostError, InvalidLimitError */
+  async charge(name: string, key: LimitValueKey, cost: number): Promise<void> {
+    checkCosts({ cost })
+    if (cost === undefined) throw new InvalidCostError('chargeLimit needs a cost > 0; got none')
+    const limit = await this.#limit(name)
+    if (limit.algorithm === 'concurrency') {
+      throw new InvalidLimitError(`limit "${name}" counts running jobs: it cannot be charged`)
+    }
+    if (!(await this.#store.chargeLimit(name, keysOf(limit, key), cost))) throw this.#unknown(name)
+  }
+
   async state(name: string, key: LimitValueKey): Promise<LimitState> {
     const limit = await this.#limit(name)
     const keys = keysOf(limit, key)
@@ -86,7 +98,7 @@ export class QueueLimitValues {
       ...{ limit: name, keys, at: new Date(atMs), overrides, waitingLanes: view.lanes },
       inForce: limitInForce(limit, values),
       remaining: view.left === undefined ? undefined : Math.max(0, Math.floor(Number(view.left))),
-      retryAfterMs: Math.ceil(Number(view.wait ?? 0) / 1000),
+      retryAfterMs: retryAfterMsOf(view),
       resetAt: dateOfUs(view.reset),
     }
   }
@@ -118,6 +130,11 @@ export class QueueLimitValues {
   ): Promise<void> {
     if (!(await this.#store.changeLimit(name, keys, fields, who, ttlMs))) throw this.#unknown(name)
   }
+}
+
+function retryAfterMsOf({ left, wait }: LimitView): number | undefined {
+  if (left === undefined) return 0
+  return wait === undefined ? undefined : Math.ceil(Number(wait) / 1000)
 }
 
 /**

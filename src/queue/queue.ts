@@ -398,6 +398,16 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     await this.#admit(() => this.#limits.clear(name, key, fields, who))
   }
 
+  /**
+   * Charges a limit for one value of its keys, whatever that has left: for what jobs of this queue do not use. Jobs wait until
+   * what is owed has come back.
+   * @param cost > 0
+   * @throws InvalidCostError, and as {@link setLimit}
+   */
+  async chargeLimit(name: string, key: LimitValueKey, cost: number): Promise<void> {
+    await this.#admit(() => this.#limits.charge(name, key, cost))
+  }
+
   /** What one value of a limit's keys may use, what it has left, and what was set for it. @throws as {@link setLimit} */
   async getLimit(name: string, key: LimitValueKey): Promise<LimitState> {
     return this.#read(() => this.#limits.state(name, key))

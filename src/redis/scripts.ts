@@ -23,7 +23,7 @@ type ScriptDefinition = Pick<BullmqScript, 'lua' | 'numberOfKeys'>
 const WITH_ONE_KEY = [
   ...['add', 'add-bulk', 'exchange', 'claim-places', 'find-new', 'give-back', 'settle-cost', 'apply-feedback'],
   ...['declare-shape', 'override-shape', 'restore-shape', 'pause-meter', 'set-group', 'set-limit', 'note-history'],
-  ...['report', 'shed'],
+  ...['report', 'shed', 'charge-limit'],
   ...['view', 'caller-secret'],
   ...['drain-part', 'remove-failed', 'remove-waiting', 'retry-failed'],
   ...['apply-lease', 'grant-leases', 'claim-shards'],

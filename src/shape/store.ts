@@ -2,6 +2,7 @@ import { EventEmitter } from 'node:events'
 import { setImmediate } from 'node:timers/promises'
 import { InvalidInputError, LimitConflictError, NoGroupsError, SluiceError } from '../errors.ts'
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
+import { uniqueId } from '../redis/ids.ts'
 import { queueNameOf, shapeKey } from '../redis/keys.ts'
 import { untilCertain } from '../redis/resends.ts'
 import type { ScriptSet } from '../redis/scripts.ts'
@@ -270,6 +271,16 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     return (await this.#changePart('set-limit', [name, JSON.stringify(keys)], { fields, who, ttlMs })) !== NO_LIMIT
   }
 
+  /**
+   * Charges a limit for one value of its keys, once however often the call is sent.
+   * @returns as {@link changeLimit}
+   */
+  async chargeLimit(name: string, keys: Readonly<Record<string, string>>, cost: number): Promise<boolean> {
+    await this.prepared()
+    const args = [name, JSON.stringify(keys), cost, uniqueId()]
+    return (await this.#runRestoring('charge-limit', args)) !== NO_LIMIT
+  }
+
   async #changePart(
     script: 'set-group' | 'set-limit',
     what: readonly string[],
@@ -279,7 +290,18 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
       throw new InvalidInputError(`ttlMs must be a number of ms > 0; got ${ttlMs}`)
     }
     await this.prepared()
-    const args = [...what, JSON.stringify(fields), who.by ?? '', who.reason ?? '', ttlMs ?? '', '']
+    return this.#runRestoring(script, [
+      ...what,
+      JSON.stringify(fields),
+      who.by ?? '',
+      who.reason ?? '',
+      ttlMs ?? '',
+      '',
+    ])
+  }
+
+  /** @returns the status of a script, which gets the identity of the shape last, once nothing is lost */
+  async #runRestoring(script: string, args: readonly Argument[]): Promise<unknown> {
     for (let attempt = 0; ; attempt++) {
       const [status] = (await this.run(script, [...args, this.memory.identity])) as readonly unknown[]
       if (status !== LOST) return status

@@ -1,13 +1,13 @@
 import { afterAll, expect, test } from 'vitest'
 import type { ShapedJobsOptions } from '../../src/admission/job-options.ts'
 import { InvalidGroupError, InvalidInputError, InvalidLimitError, InvalidRateError } from '../../src/errors.ts'
-import type { QueueLimit, ShapedQueue } from '../../src/index.ts'
+import { type QueueLimit, ShapedFlowProducer, type ShapedJob, type ShapedQueue } from '../../src/index.ts'
 import { encodeQueueLimits } from '../../src/limits/queue-limits.ts'
 import { QueueLimitValues } from '../../src/queue/limits.ts'
 import { inspectorOf } from '../inspect/support.ts'
 import { HeldQueue, START_US } from '../model/held-queue.ts'
 import { useRedis } from '../support/redis.ts'
-import { departuresOf, Workshop } from '../worker/support.ts'
+import { departuresOf, eventsOf, Workshop } from '../worker/support.ts'
 
 // What a limit allows for single values of its keys is set while jobs leave.
 const redis = useRedis(import.meta.url)
@@ -197,6 +197,86 @@ test.each([
   expect(() => encodeQueueLimits([limit])).toThrow(text)
 })
 
+test('a limit that needs its key takes no job without it, in a bulk or a flow neither', async () => {
+  const limits = [plan('1/s', { by: ['group', 'host'], missing: 'refuse' })]
+  const queue = shop.queue({ groups: {}, limits })
+  const whole = { group: { id: 'a' }, keys: { host: 'h' } }
+  const refused = (key: string) => ({ name: 'MissingKeyError', limitName: 'plan', key })
+  await expect(queue.add('job', {}, { group: { id: 'a' } })).rejects.toMatchObject(refused('host'))
+  await expect(queue.add('job', {}, { keys: { host: 'h' } })).rejects.toMatchObject(refused('group'))
+  const bulk = [whole, { group: { id: 'a' } }].map((opts) => ({ name: 'job', data: {}, opts }))
+  await expect(queue.addBulk(bulk)).rejects.toMatchObject(refused('host'))
+  const flows = shop.keep(new ShapedFlowProducer({ connection: redis.connection, prefix: redis.prefix }))
+  const child = { name: 'child', queueName: queue.name, opts: { group: { id: 'a' } } }
+  const flow = { name: 'parent', queueName: queue.name, opts: whole, children: [child] } as never
+  await expect(flows.add(flow)).rejects.toMatchObject(refused('host'))
+  expect(Object.values(await queue.getJobCounts()).every((count) => count === 0)).toBe(true)
+  await queue.add('job', {}, whole)
+})
+
+test.each(['gcra', 'token-bucket', 'leaky-bucket'] as const)(
+  'a cost above what a %s allows at once takes that much, and the rest once it is known',
+  async (algorithm) => {
+    const queue = shop.queue({ limits: [plan('1/h', { burst: 5, algorithm, clampCost: true, unit: 'tokens' })] })
+    const opts = { keys: { model: 'a' }, costs: { tokens: 20 } }
+    const left: (number | undefined)[] = []
+    const worker = shop.worker(queue, async (job) => {
+      for (const tokens of [20, 8, 12]) {
+        left.push((await queue.getLimit('plan', 'a')).remaining)
+        await (job as ShapedJob).settleCost({ tokens })
+      }
+      await queue.chargeLimit('plan', 'b', 3)
+      left.push((await queue.getLimit('plan', 'b')).remaining)
+    })
+    const done = eventsOf('completed', worker)
+    await queue.add('job', {}, opts)
+    await done.reach(1)
+    expect(left).toEqual([0, 0, 0, 2])
+    const { at, resetAt } = await queue.getLimit('plan', 'a')
+    // 12 units, of which none came back: a refund of 12 and a charge of 4 followed the charge of 15.
+    expect((resetAt!.getTime() - at.getTime()) / 3_600_000).toBeCloseTo(12, 1)
+  },
+)
+
+test('without it, the error of such a job names the option', async () => {
+  const queue = shop.queue({ limits: [plan('1/h', { burst: 5 })] })
+  await expect(queue.add('job', {}, { keys: { model: 'a' }, cost: 6 })).rejects.toThrow(
+    'cost 6 exceeds what limit "plan" allows at once, 5: raise it to at least 6, or give the limit clampCost: true',
+  )
+})
+
+test('what is charged without asking is charged once, and jobs wait for it', async () => {
+  await held.reset({ limits: [plan('1/s')] })
+  await values.charge('plan', 'a', 4)
+  await add(2, { keys: { model: 'a' } })
+  expect(await slots()).toEqual([4, 5])
+  const args = ['plan', JSON.stringify({ model: 'b' }), 7, 'call', '']
+  for (let i = 0; i < 2; i++) expect(await held.backend.store.run('charge-limit', args)).toEqual([1])
+  expect((await values.state('plan', 'b')).retryAfterMs).toBe(7000)
+  for (const cost of [0, -1, Number.NaN, undefined, 'x', 2e9])
+    await expect(values.charge('plan', 'a', cost as number)).rejects.toMatchObject({ name: 'InvalidCostError' })
+})
+
+test('how many jobs of one value run can be set, too', async () => {
+  await held.reset({ limits: [{ name: 'running', by: 'model', algorithm: 'concurrency', concurrency: 1 }] })
+  await add(5, { keys: { model: 'a' } })
+  expect((await held.depart(5)).grants).toHaveLength(1)
+  await values.set('running', 'a', { concurrency: 3 }, WHO)
+  expect((await held.depart(5)).grants).toHaveLength(2)
+  const state = await values.state('running', 'a')
+  expect(state).toMatchObject({ inForce: { concurrency: 3 }, remaining: 0, retryAfterMs: undefined })
+  await expect(values.set('running', 'a', { rate: '1/s' }, WHO)).rejects.toThrow('of concurrency has no rate')
+  await expect(values.charge('running', 'a', 1)).rejects.toThrow('cannot be charged')
+})
+
+test.each([
+  [{ name: 'x', rate: '1/s', missing: 'refuse' }, 'has missing, which is about keys: set by'],
+  [{ name: 'x', by: 'model', rate: '1/s', missing: 'skip' }, `limit "x": missing must be 'refuse'; got "skip"`],
+  [{ name: 'x', by: 'model', rate: '1/s', clampCost: 1 }, 'clampCost must be true or false; got 1'],
+])('%j is refused', (limit, text) => {
+  expect(() => encodeQueueLimits([limit])).toThrow(text)
+})
+
 test('a worker that sleeps for an hour wakes when the value of the key that it waits for is raised', async () => {
   const queue = shop.queue({ limits: [plan('1/h')] })
   const departed = departuresOf(shop.worker(queue, async () => {}))
@@ -233,7 +313,7 @@ test.each<[string, new (...args: never[]) => Error, string, (queue: ShapedQueue)
   [
     'a burst of a window',
     InvalidLimitError,
-    'which has no burst',
+    'of fixed-window has no burst: set its rate',
     (q) => q.setLimit('days', { group: 'a', host: 'h' }, { burst: 2 }, WHO),
   ],
   [

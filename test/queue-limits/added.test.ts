@@ -64,7 +64,9 @@ test.each(Object.entries(WAYS).filter(([name]) => name !== 'a scheduler'))(
     const error = await rejection<CostTooHighError>(add(queue, 2, { costs: { tokens: 101 } }))
     expect(error).toBeInstanceOf(CostTooHighError)
     expect(error).toMatchObject({ cost: 101, burst: 100, limitName: 'tokens' })
-    expect(error.message).toBe('cost 101 exceeds what limit "tokens" allows at once, 100: raise it to at least 101')
+    expect(error.message).toBe(
+      'cost 101 exceeds what limit "tokens" allows at once, 100: raise it to at least 101, or give the limit clampCost: true',
+    )
     expect(await rejection(add(queue, 2, { cost: 8 }))).toMatchObject({ cost: 8, burst: 7, limitName: 'window' })
     expect((await queue.meter()).depth).toBe(0)
     await queue.add('job', {}, { cost: 7, costs: { tokens: 100 } })

@@ -147,7 +147,7 @@ function passable({ limits = [], mode }: Shape, arrivals: readonly Arrival[], co
   if (limits.length === 0 || (mode ?? 'enforce') !== 'enforce') return { arrivals, numbers: undefined }
   const most = limits.map((limit) => mostUnder(limit))
   const tooDear = ({ cost, costs }: Arrival) =>
-    limits.some((one, i) => costUnder(one, cost, costs) > (most[i] as number))
+    limits.some((one, i) => !one.clampCost && costUnder(one, cost, costs) > (most[i] as number))
   const numbers: number[] = []
   for (const [number, arrival] of arrivals.entries()) {
     if (tooDear(arrival)) collected.fates[number] = FATE.tooDear

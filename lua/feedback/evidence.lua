@@ -14,6 +14,8 @@ local as_text = use 'redis/as-text'
 --   doc.well    the last successful call known: at (its departure, ms), ended (ms)
 local evidence = {
   WEIGHT = 40, ENOUGH = 200,
+  -- Beyond the wall (feedback/pacing), the rate is a likely cause.
+  ENOUGH_BEYOND = 120,
   -- A success that ended this long ago (ms) says nothing about now; without a connection, far less time suffices.
   RECENT_MS = 10000, CONNECTED_MS = 1000,
   -- A doubt without additions for this long (ms) is over.
@@ -102,6 +104,12 @@ function evidence.suspects(r)
   return s.count <= evidence.SUSPICIONS
 end
 
+-- The sum at which the destination is at fault.
+local function enough(r)
+  local pace = r.doc.pace
+  return pace and pace.passed and evidence.ENOUGH_BEYOND or evidence.ENOUGH
+end
+
 -- Adds a refusal. True if the destination is at fault.
 function evidence.add(r, refused_at)
   local doubt = r.doc.doubt
@@ -114,7 +122,7 @@ function evidence.add(r, refused_at)
   doubt.score = math.min(doubt.score + evidence.WEIGHT, evidence.ENOUGH)
   if doubt.jobs < (r.unreachable and 1 or 2) then return false end
   local recent = r.now_ms - (r.unreachable and evidence.CONNECTED_MS or evidence.RECENT_MS)
-  return (r.doc.well and r.doc.well.ended or 0) < recent or doubt.score >= evidence.ENOUGH
+  return (r.doc.well and r.doc.well.ended or 0) < recent or doubt.score >= enough(r)
 end
 
 -- Returns whether the destination is at fault, and how often in a row the job was refused alone.
@@ -123,7 +131,7 @@ function evidence.weigh(r, at, alone)
   local doubt, of_target = r.doc.doubt, evidence.of_target(r)
   local others_well = at and r.doc.well and r.doc.well.at > at
   -- If many calls are refused, which ones succeed is chance.
-  if of_target or (others_well and not (doubt and doubt.score >= evidence.ENOUGH)) then return false, alone + 1 end
+  if of_target or (others_well and not (doubt and doubt.score >= enough(r))) then return false, alone + 1 end
   local general = evidence.add(r, at)
   r.suspected = general and r.unnamed and evidence.suspects(r)
   return general, 0
@@ -145,8 +153,9 @@ function evidence.judge(r, unnamed)
   r.count, r.unnamed, r.general, r.alone = before + 1, unnamed, true, 0
   r.given_up = r.now_ms - since >= r.job.give_up_ms
   if r.heard then r.general, r.alone = evidence.weigh(r, tonumber(at), tonumber(alone) or 0) end
-  -- The refused call used the rate nevertheless.
-  if not r.general and r.doc.pace then r.doc.pace.oks = r.doc.pace.oks + 1 end
+  -- The refused call used the rate nevertheless. Whether it was the rate's fault is not known.
+  local pace = not r.general and r.doc.pace
+  if pace then pace.oks, pace.refused = pace.oks + 1, (pace.refused or 0) + 1 end
   redis.call('HSET', key, 'throttled', r.count, 'throttledSince', as_text.us(since), 'refused',
     as_text.us(r.now_ms) .. ' ' .. r.alone)
   if r.job.reason then redis.call('HSET', key, 'throttledFor', r.job.reason) end

@@ -1,3 +1,4 @@
+local changes = use 'feedback/changes'
 local pacing = use 'feedback/pacing'
 local limit_control = use 'limits/control'
 local meter = use 'meter/meter'
@@ -29,11 +30,6 @@ function feedback.note(r, f, change)
   r.doc.last = change
 end
 
--- Rounded for people: intervals do not divide a second evenly.
-function feedback.rate_text(interval)
-  return string.format('%.10g', 1000000 / interval)
-end
-
 -- Whether it is news: the answer to a departure after the last known throttling.
 function feedback.fresh(r)
   return not r.epoch or r.epoch > r.now + EPOCH_AHEAD or r.sent == nil or r.sent > r.epoch
@@ -47,7 +43,7 @@ function feedback.heard(r)
 end
 
 -- Without a configured rate, one unit a day.
-local function feedback_floor(r)
+function feedback.floor(r)
   if r.adapt and r.adapt.floor then return shapes.interval(r.adapt.floor) end
   return r.configured and r.configured * 100 or 86400000000
 end
@@ -55,7 +51,7 @@ end
 local function feedback_fell(r, f, pace, current)
   r.doc.pace = pace
   if pace.interval == current then return end
-  feedback.note(r, f, { kind = 'slow', rate = feedback.rate_text(pace.interval), from = feedback.rate_text(current) })
+  feedback.note(r, f, { kind = 'slow', rate = changes.rate_text(pace.interval), from = changes.rate_text(current) })
 end
 
 -- The rate falls once per epoch.
@@ -63,7 +59,7 @@ function feedback.decrease(r, f)
   if not (r.adapt and r.configured and feedback.fresh(r)) then return end
   local before = r.doc.pace
   local current = math.max(r.configured, before and before.interval or 0)
-  local interval = math.max(current, math.min(current / r.adapt.decrease, feedback_floor(r)))
+  local interval = math.max(current, math.min(current / r.adapt.decrease, feedback.floor(r)))
   feedback_fell(r, f, pacing.refused(before, current, interval, r.adapt, r.now_ms), current)
 end
 
@@ -71,7 +67,7 @@ end
 function feedback.slow_start(r, f)
   local before = r.doc.pace
   local current = math.max(r.configured, before and before.interval or 0)
-  feedback_fell(r, f, pacing.slow_start(before, current, feedback_floor(r), r.adapt, r.now_ms), current)
+  feedback_fell(r, f, pacing.slow_start(before, current, feedback.floor(r), r.adapt, r.now_ms), current)
 end
 
 local function feedback_pause_queue(r, f, ms)
@@ -128,7 +124,7 @@ local function feedback_keep_slowest(r, f, interval, ttl_ms)
   if known and known.interval >= interval and known['until'] >= ends then return end
   if known then interval, ends = math.max(interval, known.interval), math.max(ends, known['until']) end
   r.doc.slow = { interval = interval, ['until'] = ends }
-  feedback.note(r, f, { kind = 'slow', rate = feedback.rate_text(interval), ['until'] = ends })
+  feedback.note(r, f, { kind = 'slow', rate = changes.rate_text(interval), ['until'] = ends })
 end
 
 function feedback.slow(r, f)
@@ -141,7 +137,7 @@ function feedback.slow(r, f)
     -- A probe shows whether the rate is the cause at all.
     feedback.pause(r, f, r.limits.maxSlowPauseMs)
   elseif f.ttlMs and current > 0 then
-    local interval = math.max(current, math.min(current / f.factor, feedback_floor(r)))
+    local interval = math.max(current, math.min(current / f.factor, feedback.floor(r)))
     if feedback.fresh(r) then feedback_keep_slowest(r, f, interval, f.ttlMs) end
   elseif not (r.adapt and r.configured) then
     -- There is no rate to reduce. The answer was about speed, not a refusal: the pause is short.
@@ -201,7 +197,7 @@ local function feedback_quota(r, f)
   end
   if known and math.abs(interval / known.interval - 1) < 0.05 then return end
   r.doc.quota = { interval = interval, ['until'] = ends }
-  feedback.note(r, f, { kind = 'quota', rate = feedback.rate_text(interval), ['until'] = ends })
+  feedback.note(r, f, { kind = 'quota', rate = changes.rate_text(interval), ['until'] = ends })
 end
 
 -- The rate never exceeds the downstream's policy.
@@ -258,21 +254,13 @@ function feedback.successes(r, f, count)
   if not pace then return end
   if not r.configured then r.doc.pace, r.reshaped = nil, true; return end
   pace.oks, pace.at = pace.oks + count, math.min(pace.at, r.now_ms)
-  local waited = r.now_ms - feedback_since(r, pace)
-  if waited < pacing.quiet(pace) then return end
   local m = meter.stored(r.base)
-  -- If the configured rate is lower, this one is not in force, and successful calls prove nothing about it.
-  local used = pace.interval >= r.configured and pace.oks * (m and m.mean_cost or 1) * pace.interval * 2 >= waited * 1000
-  local from = pace.interval
-  pace.at, pace.oks = r.now_ms, 0
-  local interval = used and pacing.climb(pace, r.configured)
-  if not interval then return end
-  pace.interval = interval
-  if interval <= r.configured then r.doc.pace, r.reshaped = nil, true end
-  local reached = math.max(interval, r.configured)
+  local from, reached = pacing.rise(pace, r.configured, r.now_ms, feedback_since(r, pace), m and m.mean_cost or 1)
+  if not from then return end
+  if reached == r.configured then r.doc.pace, r.reshaped = nil, true end
   -- With a floor above the configured rate, nothing fell.
   if reached == from then return end
-  feedback.note(r, f, { kind = 'rise', rate = feedback.rate_text(reached), from = feedback.rate_text(from) })
+  feedback.note(r, f, { kind = 'rise', rate = changes.rate_text(reached), from = changes.rate_text(from) })
 end
 
 return feedback

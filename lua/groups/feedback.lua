@@ -1,16 +1,19 @@
+local changes = use 'feedback/changes'
 local evidence = use 'feedback/evidence'
 local feedback = use 'feedback/feedback'
 local queue_groups = use 'groups/queue-groups'
 local group_settings = use 'groups/settings'
+local as_text = use 'redis/as-text'
 local shapes = use 'shape/shapes'
 
 -- Feedback about one group holds that group and no other. What a queue's feedback keeps in its shape is kept for each
 -- group in meta:group:feedback:<group> (JSON: epoch, pauses, doubt, suspicion and well as in feedback/feedback and
--- feedback/evidence), until it has not been heard of for a while. There is no adaptive rate and no probe of a group:
--- after a pause its jobs follow at its rate.
+-- feedback/evidence), until it has not been heard of for a while. With `adapt` its rate falls by the law of the queue's
+-- (pace, and for the way back by, reason, source and held, until when it was paused last, ms: groups/pace). A group without a
+-- rate pauses, and there is no probe: after a pause its jobs follow at its rate.
 --   r.group        the group that the answer concerns, '' if the job has none; nil if it concerns the queue
 --   r.group_calls  {oks, ok_at, ok_ago} of the group, as those of the request
-local group_feedback = { KEPT_MS = 3600000 }
+local group_feedback = {}
 
 -- Whether a finding concerns a group and not the queue.
 function group_feedback.concerns(f)
@@ -32,13 +35,16 @@ function group_feedback.request(r, shape)
   local calls = group == r.group and r.group_calls or { oks = 0 }
   local gr = setmetatable({
     group = known and group or nil, changes = {}, oks = calls.oks, ok_at = calls.ok_at or false,
-    ok_ago = calls.ok_ago or false, configured = false, adapt = false,
+    ok_ago = calls.ok_ago or false, configured = false,
   }, { __index = r })
   local text = known and redis.call('GET', r.base .. 'meta:group:feedback:' .. group)
   gr.doc = text and cjson.decode(text) or {}
   gr.epoch = tonumber(gr.doc.epoch) or false
   gr.fresh = feedback.fresh(gr)
-  if known then gr.groups = queue_groups.open(r.base, shape, r.now) end
+  if known then
+    gr.groups = queue_groups.open(r.base, shape, r.now)
+    gr.configured = gr.groups:settings(group).configured or false
+  end
   return gr
 end
 
@@ -86,7 +92,8 @@ function group_feedback.pause(gr, f, most_ms)
   local ends = math.ceil(gr.now_ms + ms + gr.jitter * math.min(gr.limits.jitterMs, ms / 10))
   local function holds(s) return s.limited ~= nil end
   if not group_change(gr, f, 'limited', true, ends, holds) then return end
-  gr.held_until = ends * 1000
+  gr.held_until, gr.doc.held = ends * 1000, ends
+  if gr.adapt and gr.configured and ms >= gr.limits.slowStartMs then gr.long_pause = f end
   group_note(gr, f, { kind = 'pause', ['until'] = ends })
 end
 
@@ -96,7 +103,7 @@ function group_feedback.cap(gr, f, rate, ttl_ms)
   local function holds(s) return (s.interval or 0) >= slow end
   local entry = group_change(gr, f, 'slowed', rate, ends, holds)
   if not entry then return end
-  local text = feedback.rate_text(shapes.interval(entry.value))
+  local text = changes.rate_text(shapes.interval(entry.value))
   group_note(gr, f, { kind = 'slow', rate = text, ['until'] = entry['until'] })
 end
 
@@ -105,13 +112,31 @@ function group_feedback.slow(gr, f)
   if f.rate then
     group_feedback.cap(gr, f, { f.rate.limit, f.rate.period }, f.ttlMs or gr.limits.slowMs)
   elseif f.ttlMs and interval then
-    if gr.fresh then group_feedback.cap(gr, f, { 1, interval / 1000 / f.factor }, f.ttlMs) end
-  else
+    local slower = math.max(interval, math.min(interval / f.factor, feedback.floor(gr)))
+    if gr.fresh then group_feedback.cap(gr, f, { 1, slower / 1000 }, f.ttlMs) end
+  elseif gr.suspected or not (gr.adapt and gr.configured) then
     group_feedback.pause(gr, f, gr.limits.maxSlowPauseMs)
   end
 end
 
+-- The rate of the group falls once per epoch, and starts slowly after a long pause: as that of the queue.
+function group_feedback.adapt(gr)
+  local before = gr.doc.pace and gr.doc.pace.interval
+  local f = gr.throttled or gr.long_pause
+  local own = f and { scope = { group = gr.group }, source = f.source, reason = f.reason }
+  if gr.throttled and not gr.suspected then feedback.decrease(gr, own) end
+  if gr.long_pause then feedback.slow_start(gr, own) end
+  if gr.refused and gr.fresh then
+    gr.doc.epoch = as_text.us(math.max(gr.now, gr.groups:last_slot(gr.group) or 0))
+  end
+  local pace = gr.doc.pace
+  if not pace or pace.interval == before then return end
+  gr.doc.by, gr.doc.reason, gr.doc.source = gr.by, f.reason, f.source
+  gr.groups:set_pace(gr.group, pace, gr.by, f.reason)
+end
+
 function group_feedback.concurrency(gr, f)
+  if not f.limit and gr.adapt and gr.configured then return end
   if not f.limit then return group_feedback.pause(gr, f, gr.limits.maxSlowPauseMs) end
   local limit, ends = math.max(1, math.floor(f.limit)), gr.now_ms + math.ceil(f.ttlMs or gr.limits.slowMs)
   local function holds(s) return (s.concurrency or math.huge) <= limit end
@@ -131,7 +156,7 @@ function group_feedback.save(gr)
   local key = gr.base .. 'meta:group:feedback:' .. gr.group
   if next(gr.doc) == nil then return redis.call('DEL', key) end
   gr.doc.last = nil
-  redis.call('SET', key, cjson.encode(gr.doc), 'PX', group_feedback.KEPT_MS)
+  redis.call('SET', key, cjson.encode(gr.doc), 'PX', gr.groups.PACE_MS)
 end
 
 return group_feedback

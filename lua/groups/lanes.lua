@@ -261,7 +261,7 @@ local function group_lanes(groups)
     local paced = runs and g.enforced
     if full and s.is_strict then full = not groups.goes_on(g, group, pick.id) end
     if full and (runs or s.is_strict) then return groups.hold_full(g, group, tag, full) end
-    pick.is_strict = s.is_strict
+    pick.is_strict, pick.is_paced = s.is_strict, s.is_paced
     pick.bucket = paced and groups.bucket(g, group, s) or nil
     pick.hold = runs and s.limited or nil
     pick.slot = math.max(pick.bucket and groups.slot(g, pick.bucket, cost) or 0, pick.hold or 0)

@@ -2,6 +2,7 @@ local ageing_open = use 'gate/ageing-open'
 local group_jobs = use 'groups/jobs'
 local group_lanes = use 'groups/lanes'
 local group_lines = use 'groups/lines'
+local group_pace = use 'groups/pace'
 local group_places = use 'groups/places'
 local group_rules = use 'groups/rules'
 local group_running = use 'groups/running'
@@ -27,7 +28,8 @@ local job_options = use 'shape/job-options'
 --                              nothing looks it up), search (of more groups than one call looks at, the tag
 --                              from which on the next one looks for those that pass the held head, and since when, µs),
 --                              counted (1 once groups with running jobs are recorded), places (of the queue, for which
---                              groups at their limit on running jobs were last looked at)
+--                              groups at their limit on running jobs were last looked at), paces (1 while rates of groups
+--                              rise: groups/pace)
 --   meta:groups:ready          sorted set, group -> tag. A group with waiting jobs is in exactly one of these four
 --   meta:groups:limited        group -> its next slot, µs. After a change of the defaults, meta:groups:stale has those
 --                              that are to be looked at again
@@ -37,7 +39,7 @@ local job_options = use 'shape/job-options'
 --   meta:groups:settings       hash, group -> JSON: fields: field -> { value, by, reason, at, until? } (ms), at: of the
 --                              last change, µs. The value of `paused` and of `limited` (until a time) is true. From
 --                              feedback, until a time: `slowed` (the most that its rate is) and `crowded` (the most
---                              of its jobs that run). `ramp`: since when its rate rises after a pause, ms (shape/ramp)
+--                              of its jobs that run); `paced`, the rate that it accepts (groups/pace). `ramp`: since when its rate rises after a pause, ms (shape/ramp)
 --   meta:groups:ends           group -> when something that was set for it for a time ends next, µs
 --   meta:groups:changed        group -> when something that was set for it ended, µs; for an hour
 --   meta:groups:held           hash, running job -> group; in strict order (groups/strict) also jobs that will run again
@@ -81,17 +83,17 @@ end
 -- shape: one that has groups
 function groups.open(base, shape, now)
   local f = redis.call('HMGET', base .. 'meta:groups', 'v', 't', 'tracked', 'at', 'seen', 'back', 'filled', 'seq',
-    'plain', 'counted', 'places', 'none-ready', 'none-limited', 'none-full', 'none-paused', 'none-stale', 'none-tags', 'none-settings')
+    'plain', 'counted', 'places', 'paces', 'none-ready', 'none-limited', 'none-full', 'none-paused', 'none-stale', 'none-tags', 'none-settings')
   local g = setmetatable({
     base = base, prioritized = base .. 'prioritized', now = now, v = tonumber(f[1]) or 0, t = tonumber(f[2]) or 0, tracked = f[3] == '1',
     given = cjson.decode(shape.groups), changed_at = shape.groups_at, enforced = shape.mode == 'enforce', known = {},
     applied_at = f[4], back = tonumber(f[6]) or 0, filled = tonumber(f[7]) or 0, seq = tonumber(f[8]) or groups.FIRST,
-    plain_held = f[9], counted = f[10] == '1', places_seen = f[11], sorted = 0, occupied = {}, moved = {}, begun = {}, ended = {}, kept_ms = {}, most = 1, released = {},
+    plain_held = f[9], counted = f[10] == '1', places_seen = f[11], paces = f[12] and true or false, sorted = 0, occupied = {}, moved = {}, begun = {}, ended = {}, kept_ms = {}, most = 1, released = {},
     together = true, strict = shape.whole_groups, ramp_up = shape.ramp_up, ageing = ageing_open(base, shape, now),
     has_places = shape.has_places, places_taken = {}, places_ended = {},
   }, { __index = groups })
   g.defaults = groups.fields(g, g.given)
-  groups.note_hints(g, f, 11)
+  groups.note_hints(g, f, 12)
   groups.open_lanes(g, shape)
   local seen = tonumber(f[5]) or now
   if now < seen then
@@ -410,6 +412,7 @@ function groups.begin(g)
   redis.call('ZREMRANGEBYSCORE', groups.key(g, 'tags'), '-inf', as_text.us(g.v))
   groups.end_settings(g)
   if g.limits then g.limits.end_values(g) end
+  groups.climb_due(g)
   groups.release_due(g, 'paused', g.now)
   groups.verify_full(g)
   groups.verify_places(g)
@@ -480,7 +483,7 @@ function groups.try(g, group, tag, by)
   if #number > 9 then number = as_text.us(tonumber(number) % groups.BAND) end
   local pick = {
     group = group, id = id, number = number, from = 'group', tag = tag, slot = 0, weight = s.weight,
-    following = heads[3], jobs = jobs, is_strict = s.is_strict,
+    following = heads[3], jobs = jobs, is_strict = s.is_strict, is_paced = s.is_paced,
   }
   if g.trusts and not g.limits and not full and not s.limited then
     pick.bucket = groups.bucket(g, group, s)
@@ -648,6 +651,7 @@ function groups.served(g, pick, slot, cost, runs)
   if runs and b then
     bucket.charge(b, cost, slot - b.origin)
     groups.keep_bucket(g, b)
+    if pick.is_paced then groups.note_use(g, group, cost) end
   end
   if pick.lane then return groups.lane_served(g, pick, tag, runs) end
   if not following then
@@ -662,6 +666,7 @@ end
 group_jobs(groups)
 group_lanes(groups)
 group_lines(groups)
+group_pace(groups)
 group_places(groups)
 group_rules(groups)
 group_running(groups)

@@ -22,8 +22,9 @@ local function group_rules(groups)
   end
 
   function groups.fields(g, given)
+    local interval = given.rate and shapes.interval(given.rate)
     return {
-      interval = given.rate and shapes.interval(given.rate), burst = given.burst or 1,
+      interval = interval, configured = interval, burst = given.burst or 1,
       is_strict = given.order == 'strict', concurrency = given.order == 'strict' and 1 or most_running(g, given.concurrency),
       capacity = given.capacity, has_rate = given.rate ~= nil, share = given.share, weight = given.weight or 1,
       ungrouped = given.ungrouped, on_failed = given.onFailed,
@@ -51,6 +52,7 @@ local function group_rules(groups)
         soonest = math.min(soonest, ends)
       end
     end
+    if given.paced then s.interval, s.is_paced = math.max(s.interval or 0, shapes.interval(given.paced)), true end
     if given.slowed then s.interval = math.max(s.interval or 0, shapes.interval(given.slowed)) end
     if given.crowded then s.concurrency = math.min(s.concurrency or math.huge, given.crowded) end
     s.paused, s.limited, s.ends = given.paused, given.limited, soonest

@@ -19,6 +19,7 @@
   up an attempt, -1 it went back, else the delay until its retry, ms (0 if the caller knows it).
 ]]
 local put_back = use 'ends/put-back'
+local feedback_changes = use 'feedback/changes'
 local evidence = use 'feedback/evidence'
 local feedback = use 'feedback/feedback'
 local wake = use 'gate/wake'
@@ -26,7 +27,6 @@ local group_feedback = use 'groups/feedback'
 local queue_limits = use 'limits/queue-limits'
 local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
-local history = use 'reports/history'
 local shapes = use 'shape/shapes'
 
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
@@ -100,18 +100,23 @@ local handlers = {
 }
 local throttled, heard
 
+-- Whether a refusal says that the rate is too high.
+local function slows(f)
+  local of_limit = type(f.scope) == 'table' and f.scope.limit
+  return f.kind ~= 'concurrency' and not f.ttlMs and not of_limit and f.about ~= 'destination'
+end
+
 local function apply(f)
   local is_refusal = f.kind == 'pause' or (f.kind == 'slow' and not f.rate) or (f.kind == 'concurrency' and not f.limit)
   if group_feedback.concerns(f) then
     if of_group.group then group_feedback[f.kind](of_group, f) end
     of_group.refused = of_group.refused or is_refusal
+    if is_refusal and slows(f) then of_group.throttled = of_group.throttled or f end
     return
   end
   handlers[f.kind](r, f)
   heard = heard or is_refusal
-  if not is_refusal or f.kind == 'concurrency' then return end
-  local of_limit = type(f.scope) == 'table' and f.scope.limit
-  if not f.ttlMs and not of_limit and f.about ~= 'destination' then throttled = throttled or f end
+  if is_refusal and slows(f) then throttled = throttled or f end
 end
 
 for _, found in ipairs(r.found) do
@@ -121,7 +126,7 @@ if throttled and not r.suspected then feedback.decrease(r, throttled) end
 if heard and r.fresh then feedback.heard(r) end
 if r.long_pause then feedback.slow_start(r, r.long_pause) end
 if of_group then
-  if of_group.refused and of_group.fresh then feedback.heard(of_group) end
+  if of_group.group then group_feedback.adapt(of_group) end
   group_feedback.save(of_group)
 end
 
@@ -129,11 +134,8 @@ redis.call('HSET', key, 'feedback', cjson.encode(r.doc))
 local changes = {}
 for _, of in ipairs({ r.changes, of_group and of_group.changes or {} }) do
   for _, change in ipairs(of) do
-    local text = cjson.encode(change)
     changes[#changes + 1] = change
-    redis.call('XADD', base .. 'events', 'MAXLEN', '~', 10000, '*', 'event', 'feedback', 'change', text)
-    -- It has a list of its own: there may be much of it.
-    redis.call('XADD', base .. 'meta:feedback', 'MAXLEN', '~', history.KEPT, '*', 'change', text)
+    feedback_changes.publish(base, change)
   end
 end
 

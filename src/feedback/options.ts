@@ -1,6 +1,5 @@
 import { checkCallOptions } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
-import { plainText } from '../plain-text.ts'
 import { parseRate, type RateInput } from '../rate.ts'
 import { describe } from './describe.ts'
 import type { FeedbackSource } from './source.ts'
@@ -25,8 +24,8 @@ export interface FeedbackOptions {
   /** Interprets answers, such as `profiles.stripe` of `sluice/egress`. Default: answers are not inspected. */
   readonly feedback?: FeedbackSource
   /**
-   * Adapts the rate to the answers: `true`, or `{ decrease, increase, quietMs, floor }`. Default false: answers only
-   * pause.
+   * Adapts the rate to the answers: `true`, or `{ decrease, increase, quietMs, floor }`; with `feedbackScope: 'group'` that of
+   * the group. Default false: answers only pause.
    */
   readonly adapt?: boolean | AdaptOptions
   /**
@@ -80,22 +79,6 @@ export function checkFeedbackOptions(options: FeedbackOptions): {
     adapt: adapt === false ? undefined : encodeAdapt(adapt === true ? {} : adapt),
     giveUpAfterMs,
   }
-}
-
-/** Queues whose workers have been warned of in this process, which may have many of one queue. */
-const warned = new Set<string>()
-
-/** Warns, once per queue and process, of options that undo each other. */
-export function warnOfOptions(queueName: string, { adapt = false, feedbackScope }: FeedbackOptions): void {
-  if (adapt === false || feedbackScope !== 'group' || warned.has(queueName)) return
-  warned.add(queueName)
-  process.emitWarning(
-    plainText(
-      `Queue "${queueName}": a worker has adapt and feedbackScope: 'group'. adapt slows the whole queue, and answers only ` +
-        `hold the group of their job, so no rate is adapted: leave out one of them`,
-    ),
-    { code: 'SLUICE_ADAPT_SCOPE' },
-  )
 }
 
 function encodeAdapt(options: AdaptOptions): EncodedAdapt {

@@ -61,7 +61,7 @@ export interface GroupState {
   readonly inForce: GroupFields
   /**
    * What was set for it, with who, when and why; also `paused`, and until a time `limited` (by `rateLimitGroup` or
-   * feedback), `slowed` (the most that its rate is) and `crowded` (the most of its jobs that run) by feedback; and `ramp`
+   * feedback), `slowed` (the most that its rate is), `paced` (the rate that it accepts, by `adapt`) and `crowded` (the most of its jobs that run) by feedback; and `ramp`
    * (since when its rate rises after a pause, ms), with `rampUp` of the shape.
    */
   readonly overrides: Readonly<Record<string, Omit<OverrideEntry, 'value'> & { readonly value: unknown }>>
@@ -77,7 +77,7 @@ export const STATES: Readonly<Record<GroupStatus, string>> = {
   paused: 'paused',
   idle: 'idle',
 }
-const HOLDS = ['paused', 'limited', 'slowed', 'crowded']
+const HOLDS = ['paused', 'limited', 'slowed', 'paced', 'crowded']
 const LISTED = ['waiting', 'limited', 'maxed', 'paused'] as const
 
 /** What was set for one field of a group, as `lua/verbs/set-group.lua` stores it. */
@@ -217,10 +217,10 @@ function fieldsInForce(defaults: GroupFields, overrides: GroupState['overrides']
       return value === null || value === undefined ? [] : [[field, value]]
     }),
   ) as GroupFields
-  const [slowed, crowded] = [
-    overrides.slowed?.value as string | undefined,
-    overrides.crowded?.value as number | undefined,
-  ]
+  const crowded = overrides.crowded?.value as number | undefined
+  const slowed = [overrides.slowed, overrides.paced]
+    .flatMap((entry) => (entry ? [entry.value as string] : []))
+    .reduce((one, other) => (one !== undefined && isSlower(one, other) ? one : other), undefined as string | undefined)
   return {
     ...values,
     ...(values.order === 'strict' && { concurrency: 1 }),

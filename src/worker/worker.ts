@@ -21,7 +21,7 @@ import { mostGivenBack } from '../departure/jobs-per-script.ts'
 import { type DepartureReply, jobOfGrant } from '../departure/reply.ts'
 import { CloseTimeoutError, InvalidGroupError, NoShapeError } from '../errors.ts'
 import { FeedbackLoop } from '../feedback/loop.ts'
-import { checkFeedbackOptions, warnOfOptions } from '../feedback/options.ts'
+import { checkFeedbackOptions } from '../feedback/options.ts'
 import { RedisClock } from '../redis/clock.ts'
 import type { Argument, Client } from '../redis/commands.ts'
 import { untilServed } from '../redis/until-served.ts'
@@ -117,7 +117,6 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     const { report = true, autorun = true, ...opts } = others
     checkDeadLetterQueue(deadLetter, name)
     const listening = checkFeedbackOptions(options)
-    warnOfOptions(name, options)
     const withDefaults = { maxStalledCount: DEFAULT_MAX_STALLED_COUNT, ...withShapedTelemetry(opts), autorun: false }
     super(
       name,

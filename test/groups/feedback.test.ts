@@ -1,4 +1,4 @@
-import { expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import type { Feedback } from '../../src/feedback/feedback.ts'
 import { type FeedbackChange, PauseQueueError, type ShapedJob, type ShapedQueue } from '../../src/index.ts'
 import { ears, said, Told } from '../feedback/support/told.ts'
@@ -210,23 +210,4 @@ test('a PauseQueueError holds the queue, also of a worker whose feedback concern
   const changes = eventsOf<FeedbackChange>('feedback', made)
   await changes.reach(1)
   expect(changes.all[0]).toMatchObject({ kind: 'pause', scope: 'queue' })
-})
-
-test('a worker whose adaptive rate would never act, since answers hold groups, says so once', () => {
-  const warning = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
-  const queue = shop.queue(SHAPE)
-  const options = { feedback: ears, autorun: false }
-  shop.worker(queue, async () => {}, { ...options, adapt: true })
-  shop.worker(queue, async () => {}, { ...options, feedbackScope: 'group' })
-  expect(warning.mock.calls).toEqual([])
-  for (const adapt of [true, { decrease: 0.5 }]) {
-    shop.worker(queue, async () => {}, { ...options, adapt, feedbackScope: 'group' })
-  }
-  expect(warning.mock.calls).toEqual([
-    [
-      expect.stringContaining(`Queue "${queue.name}": a worker has adapt and feedbackScope: 'group'`),
-      { code: 'SLUICE_ADAPT_SCOPE' },
-    ],
-  ])
-  warning.mockRestore()
 })

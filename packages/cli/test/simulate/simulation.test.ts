@@ -287,6 +287,18 @@ describe('groups', () => {
     expect(placeBound).toBe(2)
   })
 
+  test('in strict order, with a share and with keepFree a group waits as it does in Redis', async () => {
+    const all = [of(0, 'a'), of(0, 'a'), of(0, 'a'), of(0, 'a'), of(10_000, 'b')]
+    const found = (shape: Shape, more: SimulationOptions = {}) => slots(shape, all, { jobMs: 300, ...more })
+    const strict = [0, 300_000, 600_000, 900_000, 10_000]
+    expect(await found({ groups: { order: 'strict' } })).toEqual(strict)
+    expect(await found({ groups: {} }, { setGroup: { a: { order: 'strict' } } })).toEqual(strict)
+    const halves = [0, 0, 300_000, 300_000, 10_000]
+    expect(await found({ concurrency: 4, groups: { concurrency: '50%' } })).toEqual(halves)
+    // One job besides the first one of each group.
+    expect(await found({ concurrency: 3, groups: { keepFree: 2 } })).toEqual(halves)
+  })
+
   test('a full group refuses, and so does one whose turns come too late', async () => {
     const full = await run({ rate: '1/s', groups: { capacity: 1 } }, [of(0, 'a'), of(1, 'a'), of(2, 'a'), of(3, 'b')])
     expect([...full.fates]).toEqual([FATE.started, FATE.started, FATE.full, FATE.started])

@@ -15,10 +15,10 @@ export { createGateway, type Gateway } from './jobs/gateway.ts'
 export {
   type GatewayConnection,
   type GatewayOptions,
-  type GroupRule,
   InvalidGatewayOptionError,
   type JobDefaults,
   type JobOption,
+  type NameSource,
   type QueueRule,
 } from './jobs/options.ts'
 export { type AddressOptions, byAddress, type TrustProxy } from './limits/address.ts'

@@ -5,7 +5,7 @@ import formats from 'ajv-formats'
 import type { ShapedJobsOptions } from 'sluice'
 import type { HttpRequest } from '../middleware.ts'
 import { ProblemError } from '../responses/problem.ts'
-import type { GroupRule, JobOption, QueueRule, ResolvedRule } from './options.ts'
+import { type JobOption, KEY_NAME, type NameSource, OWN_NAMES, type QueueRule, type ResolvedRule } from './options.ts'
 
 /** A job as callers send it. */
 interface JobItem {
@@ -37,15 +37,17 @@ const OPTION_SCHEMAS = {
   keys: {
     type: 'object',
     maxProperties: 16,
-    propertyNames: { type: 'string', pattern: '^[A-Za-z0-9_.-]{1,64}$', not: { enum: ['group', 'queue'] } },
+    propertyNames: { type: 'string', pattern: KEY_NAME.source, not: { enum: OWN_NAMES } },
     additionalProperties: { type: ['string', 'number'], minLength: 1, maxLength: 256 },
     description: 'what the job uses, by names; a value has at most 256 bytes',
   },
 } as const satisfies Readonly<Record<JobOption, unknown>>
 
 /** The schema of one job in a request. @param data the schema of its data */
-export function itemSchema({ allow }: Pick<ResolvedRule, 'allow'>, data: JsonSchema) {
-  const properties = Object.fromEntries(allow.map((name) => [name, OPTION_SCHEMAS[name]]))
+export function itemSchema({ allow, keys }: Pick<ResolvedRule, 'allow' | 'keys'>, data: JsonSchema) {
+  const properties = Object.fromEntries(
+    allow.map((name) => [name, name === 'keys' ? keysSchema(Object.keys(keys)) : OPTION_SCHEMAS[name]]),
+  )
   const opts = { type: 'object', properties, additionalProperties: false }
   return {
     type: 'object',
@@ -53,6 +55,12 @@ export function itemSchema({ allow }: Pick<ResolvedRule, 'allow'>, data: JsonSch
     required: ['data'],
     additionalProperties: false,
   }
+}
+
+/** @param named those that callers cannot set, since the rule names their values */
+function keysSchema(named: readonly string[]) {
+  const { propertyNames, ...schema } = OPTION_SCHEMAS.keys
+  return { ...schema, propertyNames: { ...propertyNames, not: { enum: [...OWN_NAMES, ...named] } } }
 }
 
 /** Reads the jobs, one or an array, from the body of a request. */
@@ -71,7 +79,7 @@ export class JobItems {
   /**
    * @returns a list, also for a single job
    * @throws ProblemError 413 for too many jobs, 422 with a pointer to each that does not meet the schema, 403 or 422
-   * for a job without the group that it needs
+   * for a job without the group or a key that it needs
    */
   read(body: unknown, request: HttpRequest): NewJob[] {
     const items = Array.isArray(body) ? body : [body]
@@ -87,9 +95,12 @@ export class JobItems {
       if (found && problems.push(found) === MAX_PROBLEMS) break
     }
     if (problems.length > 0) throw invalid(problems)
-    const jobs = items.map((item) => this.#jobOf(item as JobItem))
-    const { group } = this.#rule
-    return group ? jobs.map((job, i) => inGroup(job, group, request, Array.isArray(body) ? `/${i}` : '')) : jobs
+    const { group, keys } = this.#rule
+    return items.map((item, i) => {
+      const job = this.#jobOf(item as JobItem)
+      const source = { request, data: job.data, at: Array.isArray(body) ? `/${i}` : '' }
+      return inGroup(withKeys(job, keys, source), group, source)
+    })
   }
 
   #check(item: unknown, at: string): SchemaProblem | undefined {
@@ -101,9 +112,26 @@ export class JobItems {
   }
 }
 
+/** Where the names of a job are looked up. */
+interface Source {
+  readonly request: HttpRequest
+  readonly data: unknown
+  /** The place of the job in the body, for messages. */
+  readonly at: string
+}
+
+function withKeys(job: NewJob, rules: ResolvedRule['keys'], source: Source): NewJob {
+  const named = Object.entries(rules).flatMap(([name, rule]) => {
+    const value = nameOf(rule, source, `key '${name}'`)
+    return value === undefined ? [] : [[name, value]]
+  })
+  if (named.length === 0) return job
+  return { ...job, opts: { ...job.opts, keys: { ...job.opts.keys, ...Object.fromEntries(named) } } }
+}
+
 /** A priority is then one inside the group. */
-function inGroup(job: NewJob, rule: GroupRule, request: HttpRequest, at: string): NewJob {
-  const id = groupOf(rule, request, job.data, at)
+function inGroup(job: NewJob, rule: NameSource | undefined, source: Source): NewJob {
+  const id = rule && nameOf(rule, source, 'group')
   if (id === undefined) return job
   const { priority, ...opts } = job.opts
   return { ...job, opts: { ...opts, group: priority === undefined ? { id } : { id, priority } } }
@@ -166,36 +194,36 @@ function problemOf({ errors }: ValidateFunction, at: string): SchemaProblem {
 }
 
 /**
- * The group of a job of this request; undefined if it has none.
- * @param at the place of the job in the body, for messages
+ * What a job is named for its group or a key; undefined if it is not.
+ * @param what is named, for messages
  * @throws ProblemError 403 or 422
  */
-export function groupOf(rule: GroupRule, request: HttpRequest, data: unknown, at: string): string | undefined {
+export function nameOf(rule: NameSource, { request, data, at }: Source, what: string): string | undefined {
   if (rule === 'token') return request.identity?.name ?? refuse(403, 'Only callers with a token may add jobs here.')
   if ('header' in rule) {
     const value = request.header(rule.header.toLowerCase())?.trim()
     if (value) return value
     return rule.required
-      ? refuse(422, `The field ${rule.header} is missing: it names the group of the jobs.`)
+      ? refuse(422, `The field ${rule.header} is missing: it names the ${what} of the jobs.`)
       : undefined
   }
   const found = FORMS[rule.as ?? 'text'](valueAt(data, rule.data))
   if (found !== undefined || !rule.required) return found
-  return refuse(422, `${at}/data${rule.data} names no group of jobs.`)
+  return refuse(422, `${at}/data${rule.data} names no ${what} of jobs.`)
 }
 
 function refuse(status: 403 | 422, detail: string): never {
   throw new ProblemError(status, detail)
 }
 
-/** What a value says about the group. */
+/** What a value names. */
 const FORMS = {
   text: (value: unknown) => (typeof value === 'number' ? String(value) : textOf(value)),
   'mail-domain': (value: unknown) => domainOf(textOf(value) ?? ''),
   'url-host': (value: unknown) => (URL.canParse(String(value)) ? hostOf(new URL(String(value))) : undefined),
 } as const
 
-/** A group is one destination, however callers write it: otherwise each spelling would have a rate of its own. */
+/** A domain is one destination, however callers write it: otherwise each spelling would have a rate of its own. */
 function domainOf(addresses: string): string | undefined {
   const [domain = ''] = /^[^\s<>(),:;"[\\\]]*/.exec(addresses.slice(lastAtSign(addresses) + 1)) ?? []
   return textOf(withoutRoot(domainToASCII(domain) || domain.toLowerCase()))

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiResponseObject } from 'zod-openapi'
 import { itemSchema } from './job-items.ts'
 import { JOB_STATES } from './job-place.ts'
-import type { ResolvedOptions, ResolvedRule } from './options.ts'
+import { isHeader, type NameSource, type ResolvedOptions, type ResolvedRule } from './options.ts'
 
 const text = z.string()
 const whole = z.int().min(0)
@@ -203,20 +203,27 @@ function added({ results, maxWaitMs }: ResolvedRule) {
   return answers(given, 400, 403, 409, 413, 415, 422, 429, 503)
 }
 
-function request(queueName: string, { idempotency, maxJobs, maxWaitMs, group }: ResolvedRule) {
+function request(queueName: string, { idempotency, maxJobs, maxWaitMs, group, keys }: ResolvedRule) {
   const item = { $ref: `#/components/schemas/${itemName(queueName)}` }
   const several = { type: 'array' as const, items: item, minItems: 1, maxItems: maxJobs }
-  const named = text.describe('The group of the jobs.')
+  const named = Object.entries(keys).map(([name, source]) => [source, `The key '${name}' of the jobs.`] as const)
   const header = z.object({
     'Idempotency-Key': idempotency === 'required' ? idempotencyKey : idempotencyKey.optional(),
     ...(maxWaitMs > 0 && { Prefer: prefer }),
-    ...(typeof group === 'object' &&
-      'header' in group && { [group.header]: group.required ? named : named.optional() }),
+    ...nameField(group, 'The group of the jobs.'),
+    ...Object.assign({}, ...named.map(([source, what]) => nameField(source, what))),
   })
   return {
     requestParams: { header },
     requestBody: { required: true, content: { 'application/json': { schema: { oneOf: [item, several] } } } },
   }
+}
+
+/** The field of the header that names something of the jobs, if one does. */
+function nameField(source: NameSource | undefined, what: string) {
+  if (!isHeader(source)) return {}
+  const named = text.describe(what)
+  return { [source.header]: source.required ? named : named.optional() }
 }
 
 /** Names of components may only have letters, digits, '.', '-' and '_'. */

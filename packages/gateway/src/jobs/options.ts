@@ -13,22 +13,29 @@ export type GatewayConnection = ShapedQueueOptions['connection']
 /** What a caller may set for a job, by BullMQ's and Sluice's names. */
 const JOB_OPTIONS = ['delay', 'priority', 'cost', 'mustStartBefore', 'keys'] as const
 export type JobOption = (typeof JOB_OPTIONS)[number]
+/** Names that keys of jobs may have, but for those that Sluice itself gives. */
+export const KEY_NAME = /^[A-Za-z0-9_.-]{1,64}$/
+export const OWN_NAMES = ['group', 'queue']
 
 /**
- * What names the group of a job, where the shape has `groups`: the caller, by its token; a field of the request's header;
- * or a value in the data of the job, by its JSON Pointer (RFC 6901), as it is or by the domain of a mail address or the
- * host of a URL.
+ * What names the group of a job, or one of its keys: the caller, by its token; a field of the request's header; or a value
+ * in the data of the job, by its JSON Pointer (RFC 6901), as it is or by the domain of a mail address or the host of a URL.
  */
-export type GroupRule =
+export type NameSource =
   | 'token'
   | { readonly header: string; readonly required?: boolean | undefined }
   | {
       readonly data: string
       /** Default 'text'. */
       readonly as?: 'text' | 'mail-domain' | 'url-host' | undefined
-      /** Whether a job without a group is refused. Default false: it is one of those without a group. */
+      /** Whether a job without it is refused. Default false: it is one of those without a group, or without this key. */
       readonly required?: boolean | undefined
     }
+
+/** Whether a field of the request's header names it. */
+export function isHeader(source: NameSource | undefined): source is Extract<NameSource, { header: string }> {
+  return typeof source === 'object' && 'header' in source
+}
 
 /** One queue as callers see it. Everything but functions is JSON, so that it may be kept in a file. */
 export interface QueueRule {
@@ -44,8 +51,10 @@ export interface QueueRule {
   readonly results?: boolean | undefined
   /** The options that callers may set for a job: `delay`, `priority`, `cost`, `mustStartBefore`, `keys`. Default: none. */
   readonly allow?: readonly JobOption[] | undefined
-  /** The group of a job. A `priority` that its caller sets is then one inside the group. Default: none. */
-  readonly group?: GroupRule | undefined
+  /** The group of a job, where the shape has `groups`. A `priority` of its caller is one inside the group. Default: none. */
+  readonly group?: NameSource | undefined
+  /** The keys of a job, for limits by keys: name -> what names its value. Callers cannot set these. Default: none. */
+  readonly keys?: Readonly<Record<string, NameSource>> | undefined
   /** BullMQ's options for all its jobs: `attempts`, `backoff`, `removeOnComplete` and `removeOnFail`. */
   readonly jobOptions?: JobDefaults | undefined
   /** Maximum number of jobs in one request, 1 to 200. Default 200. */
@@ -123,7 +132,7 @@ const backoff = z.union([
   z.strictObject({ type: z.string().min(1), delay: z.number().min(0).optional() }),
 ])
 
-const group = z.union(
+const nameSource = z.union(
   [
     z.literal('token'),
     z.strictObject({
@@ -139,6 +148,10 @@ const group = z.union(
   "expected 'token', { header: 'a name', required? } or { data: '/a/pointer', as?: 'text', 'mail-domain' or 'url-host', required? }",
 )
 
+const keyName = z.string().refine((name) => KEY_NAME.test(name) && !OWN_NAMES.includes(name), {
+  message: `expected the name of a key: 1 to 64 of A-Z a-z 0-9 _ . -, not ${OWN_NAMES.join(' or ')}`,
+})
+
 const rule = z
   .strictObject({
     shape: shape.optional(),
@@ -150,7 +163,8 @@ const rule = z
     idempotency: z.enum(['optional', 'required']).default('optional'),
     results: z.boolean().default(false),
     allow: z.array(z.enum(JOB_OPTIONS)).default([]),
-    group: group.optional(),
+    group: nameSource.optional(),
+    keys: z.record(keyName, nameSource).default({}),
     jobOptions: z
       .strictObject({
         attempts: wholeFrom(1, 1_000_000).optional(),

@@ -9,6 +9,7 @@ import type { Once } from './job-id.ts'
 import type { NewJob } from './job-items.ts'
 import { endedResponse, jsonResponse } from './job-routes.ts'
 import { parseJson } from './json.ts'
+import { isHeader } from './options.ts'
 
 /**
  * Admits the jobs of a request: 202, or 200 with the outcome if the caller asked to wait.
@@ -26,7 +27,7 @@ export async function postJobs(request: HttpRequest, queue: GatewayQueue): Promi
   checkLength(bytes.byteLength, maxBodyBytes)
   const body = parseJson(bytes, maxDepth)
   const jobs = queue.items.read(body, request)
-  const once = key === undefined ? undefined : onceOf(request, key, bytes, groupInHeader(queue, jobs))
+  const once = key === undefined ? undefined : onceOf(request, key, bytes, namesInHeader(queue, jobs))
   const admitted = await queue.admit(jobs, request.identity, once)
   const isOne = !Array.isArray(body)
   const waitS = isOne ? waitSeconds(request, queue) : 0
@@ -132,13 +133,16 @@ function readIdempotencyKey(field: string | undefined, required: boolean): strin
   throw new ProblemError(400, `The Idempotency-Key is not one String of RFC 9651 with 1 to ${MAX_LENGTH} characters.`)
 }
 
-function onceOf({ identity }: HttpRequest, key: string, body: Uint8Array, group: string | undefined): Once {
-  return { key: scopedKey(identity, key), fingerprint: fingerprintOf(body, group) }
+function onceOf({ identity }: HttpRequest, key: string, body: Uint8Array, names: readonly string[]): Once {
+  return { key: scopedKey(identity, key), fingerprint: fingerprintOf(body, names) }
 }
 
-/** The group that a field of the request names: the body does not say it. */
-function groupInHeader({ rule: { group } }: GatewayQueue, [first]: readonly NewJob[]): string | undefined {
-  return typeof group === 'object' && 'header' in group ? first?.opts.group?.id : undefined
+/** The group and the keys that fields of the request name: the body does not say them. '' for one that is missing. */
+function namesInHeader({ rule: { group, keys } }: GatewayQueue, [first]: readonly NewJob[]): string[] {
+  const named = Object.entries(keys).flatMap(([name, rule]) =>
+    isHeader(rule) ? [`${first?.opts.keys?.[name] ?? ''}`] : [],
+  )
+  return isHeader(group) ? [first?.opts.group?.id ?? '', ...named] : named
 }
 
 /** A caller's key as it is stored in Redis: equal keys of two callers are unrelated. */
@@ -147,9 +151,9 @@ export function scopedKey(identity: Identity | undefined, key: string): string {
   return sha256(JSON.stringify([identity?.name ?? null, key]))
 }
 
-/** Identifies the content of a request, byte for byte. @param group of its jobs, if the body does not say it */
-export function fingerprintOf(body: Uint8Array, group?: string): string {
-  return group === undefined ? sha256(body) : sha256(JSON.stringify([sha256(body), group]))
+/** Identifies the content of a request, byte for byte. @param names of its jobs that the body does not say */
+export function fingerprintOf(body: Uint8Array, names: readonly string[] = []): string {
+  return names.length === 0 ? sha256(body) : sha256(JSON.stringify([sha256(body), ...names]))
 }
 
 function stringOf(field: string): string | undefined {

@@ -2,7 +2,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { shardedQueuesKey } from '../../../../src/redis/keys.ts'
 import { ShardedQueue } from '../../../../src/sharding/index.ts'
 import { useRedis } from '../../../../test/support/redis.ts'
-import { groupOf } from '../../src/jobs/job-items.ts'
+import { nameOf } from '../../src/jobs/job-items.ts'
 import type { QueueRule } from '../../src/jobs/options.ts'
 import type { HttpRequest, Identity } from '../../src/middleware.ts'
 import { ProblemError } from '../../src/responses/problem.ts'
@@ -39,11 +39,11 @@ test.each<[string, Exclude<QueueRule['group'], undefined>, unknown, string | und
   ['that of a URL without one', { data: '/url', as: 'url-host' }, { url: 'mailto:ann@example.com' }, undefined],
   ['that of no URL', { data: '/url', as: 'url-host' }, { url: '/path' }, undefined],
 ])('the group by %s in the data', (_, rule, data, group) => {
-  expect(groupOf(rule, request, data, '')).toBe(group)
+  expect(nameOf(rule, { request, data, at: '' }, 'group')).toBe(group)
   if (group === undefined) {
     const strict = { ...(rule as { data: string }), required: true }
-    expect(() => groupOf(strict, request, data, '/3')).toThrow(ProblemError)
-    expect(() => groupOf(strict, request, data, '/3')).toThrow(`/3/data${strict.data} names no group`)
+    expect(() => nameOf(strict, { request, data, at: '/3' }, 'group')).toThrow(ProblemError)
+    expect(() => nameOf(strict, { request, data, at: '/3' }, 'group')).toThrow(`/3/data${strict.data} names no group`)
   }
 })
 
@@ -59,11 +59,11 @@ test.each([
   ['ann@XN--BCHER-KVA.example', 'xn--bcher-kva.example'],
   ['ann@', undefined],
 ])('a domain is one group, however it is written: %s', (to, group) => {
-  expect(groupOf({ data: '/to', as: 'mail-domain' }, request, { to }, '')).toBe(group)
+  expect(nameOf({ data: '/to', as: 'mail-domain' }, { request, data: { to }, at: '' }, 'group')).toBe(group)
 })
 
 test.each(['https://example.com./a', 'HTTP://ann:secret@EXAMPLE.com:80'])('a host likewise: %s', (url) => {
-  expect(groupOf({ data: '/url', as: 'url-host' }, request, { url }, '')).toBe('example.com')
+  expect(nameOf({ data: '/url', as: 'url-host' }, { request, data: { url }, at: '' }, 'group')).toBe('example.com')
 })
 
 test('a key that comes again for another group is a conflict: its job would be lost', async () => {
@@ -113,6 +113,34 @@ test('a field that is required and missing, and an id that is too long, are mist
   const long = await told(post(jobs, { data: 1 }, { 'x-tenant': 'a'.repeat(257) }))
   expect(long).toMatchObject({ status: 422, detail: expect.stringContaining('256') })
   expect((await queue.meter()).depth).toBe(0)
+})
+
+test('keys of jobs by the token, the header and the data, which callers cannot set', async () => {
+  const { jobs, queue } = await serving(
+    'named',
+    {
+      group: 'token',
+      keys: { user: 'token', model: { data: '/model', required: true }, region: { header: 'X-Region' } },
+      allow: ['keys'],
+    },
+    { identity: { name: 'ada' } },
+  )
+  const send = (data: object, keys: object, headers = {}) => told(post(jobs, { data, opts: { keys } }, headers))
+  const { id } = await send({ model: 'large' }, { host: 'a.example' }, { 'x-region': 'eu' })
+  const { opts } = (await queue.getJob(id as string)) ?? {}
+  expect(opts).toHaveProperty('keys', { user: 'ada', model: 'large', region: 'eu', host: 'a.example' })
+  expect(await send({}, {})).toMatchObject({ status: 422, detail: "/data/model names no key 'model' of jobs." })
+  for (const name of ['user', 'model', 'region', 'group'])
+    expect(await send({ model: 'large' }, { [name]: 'x' })).toMatchObject({ status: 422 })
+  expect((await queue.meter()).depth).toBe(1)
+})
+
+test('an idempotency key that comes again for another key in the header is a conflict', async () => {
+  const { jobs } = await serving('keyed', { keys: { region: { header: 'X-Region' } } })
+  const send = (region: string) => told(post(jobs, { data: 1 }, { 'idempotency-key': 'k', 'x-region': region }))
+  expect(await send('eu')).toMatchObject({ status: 202 })
+  expect(await send('eu')).toMatchObject({ status: 202 })
+  expect(await send('us')).toMatchObject({ status: 422 })
 })
 
 test('by the token: who has none is refused', async () => {

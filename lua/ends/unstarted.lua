@@ -144,7 +144,7 @@ function unstarted.refund(base, part, running, jobs, leaving, budget)
   changed = (first and unstarted.leave(base, part, running, leaving, given)) or changed
   if not changed then return false end
   l.verbs.save(part.s, l)
-  if l.shared then limit_control.call_others(l.control, base) end
+  if l.shared and not part.cell then limit_control.call_others(l.control, base) end
   return true
 end
 
@@ -209,7 +209,7 @@ function unstarted.refund_limits(base, shape, now, rules, jobs, leaving)
   end
   for _, part in ipairs(parts) do
     local of_cell = members[part.cell]
-    if unstarted.refund(base, part, running, of_cell, leaving, budget) then g:cell_freed(part.cell, of_cell.group) end
+    if unstarted.refund(base, part, running, of_cell, leaving, budget) then g:cell_freed(part.cell, of_cell.group, part.shared) end
   end
   g:save()
 end

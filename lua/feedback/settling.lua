@@ -130,8 +130,8 @@ function settling.limit(c, part, change, expected)
   if change == 0 then return end
   limit_state.settle(l, s, change)
   c.changed[l.by and 4 or 3][l.name] = as_text.exact(change)
-  if change < 0 and l.shared then limit_control.call_others(l.control, c.base) end
-  if change < 0 and part.cell then c.g:cell_freed(part.cell, c.group) end
+  if change < 0 and l.shared and not part.cell then limit_control.call_others(l.control, c.base) end
+  if change < 0 and part.cell then c.g:cell_freed(part.cell, c.group, part.shared) end
   settling.count(c, change)
 end
 

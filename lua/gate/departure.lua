@@ -77,7 +77,12 @@ function departure.open(call)
   end
   d.gate = gates.new(d.shape, d.meter, base, d.now, call.horizon, call.once)
   d.gate.limits, d.gate.lock_ms = call.limits, tonumber(call.memo_ms)
-  if d.gate.groups then d.gate.groups.lock_ms = d.gate.lock_ms end
+  local g = d.gate.groups
+  if g then
+    g.lock_ms, g.horizon = d.gate.lock_ms, call.horizon
+    -- With limits that other queues share, jobs are granted as far ahead as in those.
+    if g.limits and g.enforced then d.gate.horizon, d.gate.span = g.limits.reach(call.horizon, g.lock_ms) end
+  end
   if d.gate.groups and d.meter and d.meter.filled then
     d.gate.groups:fill(d.meter.origin + math.ceil(d.meter.filled))
   end

@@ -1,4 +1,5 @@
 local limit_checks = use 'limits/checks'
+local limit_control = use 'limits/control'
 local own_values = use 'limits/own-values'
 local queue_limits = use 'limits/queue-limits'
 local job_options = use 'shape/job-options'
@@ -8,6 +9,7 @@ local shapes = use 'shape/shapes'
 -- (`keys` of their options), or of several of them. The state for one value is a cell, as one key of a limit has in
 -- limits/state, which expires by itself:
 --   meta:group:limit:<name>:<algorithm>:<value>
+-- That of a shared limit is the state of a key of its limiters, named as in src/limits/limit-keys.ts.
 -- groups/queue-groups asks them when it chooses a job and charges them when that job leaves, if g.limits is set. A job that
 -- goes back is charged again, as under the limits of the queue. Jobs without a group are one group, named ''; one without
 -- another key of a limit is not subject to it. Nil for a queue without such limits.
@@ -30,27 +32,53 @@ local function group_limits_of(base, shape, now)
     return table.concat(values)
   end
 
+  -- The same value as the key of a limiter is stored: text that is long or has other characters is hashed, and several values are
+  -- parts of one key. Jobs without a group count as calls without a key.
+  local function shared_key(l, group, keys)
+    local parts = {}
+    for i, name in ipairs(l.by) do
+      local value = name == 'group' and group or keys[name]
+      if value == '' then parts[i] = '*'
+      elseif #value <= 64 and string.find(value, '^[%w_.@-]+$') then parts[i] = value
+      else parts[i] = '#' .. string.sub(redis.sha1hex(value), 1, 27) end
+    end
+    return table.concat(parts, ':')
+  end
+
+  -- How a value stands in the key of its state, and in the name of its cell.
+  local function key_of(l, group, keys, value)
+    return l.shared and shared_key(l, group, keys) or value
+  end
+
   local function prepared(l)
-    -- Only a limiter of the same name, which could not know the groups, would set its switch.
     if not l.control then
-      limit_checks.prepare(l, base .. 'meta:group:limit:' .. l.name, now, true, false)
-      l.states = own_values.states(base, l)
+      -- Nobody sets the switch of one that is not shared.
+      local switch = nil
+      if not l.shared then switch = false end
+      local control = l.shared and limit_control.of_queue(l, base) or base .. 'meta:group:limit:' .. l.name
+      limit_checks.prepare(l, control, now, true, switch)
+      l.states = control .. string.match(l.state, '^:%a+:')
     end
     return l
   end
 
   -- The limit as it is for one value. keys: of a job, or nil
   local function in_force(l, value, keys)
+    if l.shared then return prepared(l) end
     local tier = keys and keys[':tier']
     if shape.own_limits and shape.own_limits[l.name] then return own_values.in_force(base, prepared(l), value, tier, now) end
     if not (tier and l.tiers) then return prepared(l) end
     return own_values.of_tier(prepared(l), tier)
   end
 
-  local function part_of(l, value, keys)
-    l = in_force(l, value, keys)
-    local s = l.verbs.open(l.states .. value, l, now)
-    return { l = l, value = value, cell = l.name .. ':' .. value, offset = 0, blocked = 0, s = s }
+  -- key: the end of the key of its state; keys: of a job, or nil; value: as value_of returns it, for reports/audit
+  local function part_of(l, key, keys, value)
+    l = in_force(l, key, keys)
+    local state = l.states .. key
+    return {
+      l = l, value = value, cell = l.name .. ':' .. key, offset = 0, blocked = limit_checks.blocked(l, state, now),
+      s = l.verbs.open(state, l, now), shared = l.shared and { control = l.control, value = key } or nil,
+    }
   end
 
   -- The limits that a job is subject to, each with the state of its cell, as in limits/queue-limits. keys: of the job, nil if
@@ -59,9 +87,17 @@ local function group_limits_of(base, shape, now)
     local parts = {}
     for _, l in ipairs(known) do
       local value = value_of(l, group, keys)
-      if value then parts[#parts + 1] = part_of(l, value, keys) end
+      if value then parts[#parts + 1] = part_of(l, key_of(l, group, keys, value), keys, value) end
     end
     return parts
+  end
+
+  -- How far ahead a worker is granted slots, and the horizon with which it goes to sleep: queue_limits.reach
+  function limits.reach(horizon, lock_ms)
+    local shared = {}
+    for _, l in ipairs(known) do if l.shared then shared[#shared + 1] = { l = prepared(l) } end end
+    if not shared[1] then return horizon, nil end
+    return queue_limits.reach(shared, horizon, lock_ms, now)
   end
 
   -- The names of the cells of a job.
@@ -69,7 +105,7 @@ local function group_limits_of(base, shape, now)
     local cells = {}
     for _, l in ipairs(known) do
       local value = value_of(l, group, keys)
-      if value then cells[#cells + 1] = l.name .. ':' .. value end
+      if value then cells[#cells + 1] = l.name .. ':' .. key_of(l, group, keys, value) end
     end
     return cells
   end
@@ -85,18 +121,18 @@ local function group_limits_of(base, shape, now)
     return l and in_force(l, value)
   end
 
-  -- The limit of this name that counts by just these keys (name -> value), and their value under it; nil if there is none.
+  -- The limit of this name that counts by just these keys (name -> value), and their value in the key of its state; nil if there is none.
   function limits.named(name, keys)
     local l, count = find(name), 0
     for _ in pairs(keys) do count = count + 1 end
     local value = l and count == #l.by and value_of(l, keys.group, keys)
-    if value then return l, value end
+    if value then return l, key_of(l, keys.group, keys, value) end
   end
 
   -- The same as a part. tier: of a job, nil for none
   function limits.part_of(name, keys, tier)
     local l, value = limits.named(name, keys)
-    return l and part_of(l, value, { [':tier'] = tier })
+    return l and part_of(l, value, { [':tier'] = tier }, value)
   end
 
   -- What was set for values for a time and has ended is forgotten, some of it by each call: what it held may go.
@@ -178,9 +214,10 @@ local function group_limits_of(base, shape, now)
 
   -- Charges the job last passed to limits.slot, which has left. job_key, lock_ms: of the job; part.taken: what it took, for
   -- reports/audit
-  function limits.charge(parts, slot, job_key, lock_ms)
+  -- horizon: as in queue_limits.save
+  function limits.charge(parts, slot, job_key, lock_ms, horizon)
     queue_limits.charge(parts, slot - now, job_key, lock_ms)
-    queue_limits.save(parts, base, false)
+    queue_limits.save(parts, base, false, horizon)
     for _, part in ipairs(parts) do part.taken = part.cost end
   end
 

@@ -1,4 +1,5 @@
 local limit_checks = use 'limits/checks'
+local turns = use 'limits/turns'
 local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
 
@@ -13,12 +14,14 @@ local redis_now = use 'redis/redis-now'
 -- comes. A cell is kept for a tenth of the time at most.
 -- Where a cell has places (groups/places), a lane waits until jobs end: then it is let go, no more lanes than there are places.
 -- Only scripts of ours say that a job has ended, and no dead worker does, so holders are looked at, too.
+-- A cell may be shared with other queues (limits/turns): the line is that of one queue.
 -- Adds these verbs to the table of groups/queue-groups.
 --   meta:lines              hash, cell -> its line, packed: v (its virtual time), t (the last tag of a group that came), places (how
 --                           many lanes have one), standing (how many of them stand in it), since (when the line began, µs), kept
 --                           (for how long the cell was kept since then, µs), and for whom it is kept: keeper, from, to (µs), or
 --                           nothing; where jobs have to end, also ended (when one did last, µs) and between (the mean time
---                           between two ends, µs, 0 while it is not known)
+--                           between two ends, µs, 0 while it is not known); and shared, of a cell
+--                           that is, as in limits/turns
 --   meta:lines:due          cell -> when its next lane may go, µs; +inf once a job has to end first
 --   meta:line:<cell>        sorted set, lane -> tag
 --   meta:line:tags:<cell>   group -> tag, if that is above v
@@ -73,6 +76,7 @@ local function group_lines(groups)
     if line.standing == 0 then
       redis.call('ZREM', due_key(g), cell)
       g.first_due_at = nil
+      if line.shared then turns.leave(line.shared, g.base, g.now or redis_now()) end
     end
     if line.places == 0 then redis.call('DEL', tags_key(g, cell)) end
     keep_line(g, cell, line.places > 0 and line)
@@ -190,12 +194,20 @@ local function group_lines(groups)
     return true
   end
 
+  -- What waits for a cell may go sooner: at once, unless it is the turn of another queue. Returns whether it is not.
+  local function free(g, cell, shared)
+    local now = g.now or redis_now()
+    local is_own = not shared or turns.freed(shared, g.base, now)
+    if not line_of(g, cell) then return false end
+    set_due(g, cell, is_own and 0 or now + turns.TURN_MS * 1000)
+    g.awaited = g.awaited or is_own
+    return is_own
+  end
+
   -- A cell got something back, of a job of this group: what waits for it may go sooner.
-  function groups.cell_freed(g, cell, group)
+  function groups.cell_freed(g, cell, group, shared)
     if not g.lanes then return groups.release(g, group, 'limited') end
-    if not line_of(g, cell) then return end
-    set_due(g, cell, 0)
-    g.awaited = true
+    free(g, cell, shared)
   end
 
   -- Whether jobs wait for a cell: lanes in its line or, without lanes, the group that is its value.
@@ -204,11 +216,10 @@ local function group_lines(groups)
     return groups.may_have(g, 'limited') and redis.call('ZSCORE', groups.key(g, 'limited'), value) and true or false
   end
 
-  -- A job has given back places of a cell. Returns whether a lane waits for them.
-  function groups.place_freed(g, cell)
-    local line = line_of(g, cell)
-    if not line then return false end
-    local now = g.now or redis_now()
+  -- A job has given back places of a cell. Returns whether a lane that waits for them may go.
+  function groups.place_freed(g, cell, shared)
+    local line, now = line_of(g, cell), g.now or redis_now()
+    if not line then return free(g, cell, shared) end
     if line.ended then
       local passed = math.max(0, now - line.ended)
       local moved = line.between + (math.min(passed, 4 * line.between) - line.between) / 8
@@ -216,9 +227,7 @@ local function group_lines(groups)
     end
     line.ended = now
     keep_line(g, cell, line)
-    set_due(g, cell, 0)
-    g.awaited = true
-    return true
+    return free(g, cell, shared)
   end
 
   -- When holders of places are to be looked at next, µs; math.huge if no lane waits for places.
@@ -275,6 +284,7 @@ local function group_lines(groups)
     if redis.call('ZADD', line_key(g, cell), as_text.us(tag), lane) == 0 then return end
     local line = line_of(g, cell)
     line.standing = line.standing + 1
+    if line.shared and line.standing == 1 then turns.enter(line.shared, g.base, g.now) end
     keep_line(g, cell, line)
   end
 
@@ -408,6 +418,19 @@ local function group_lines(groups)
     return true
   end
 
+  -- The part of a shared cell at which it is the turn of another queue, and true; nothing if there is none.
+  local function not_own_turn(g, pick)
+    for _, part in ipairs(pick.parts) do
+      local waits = part.shared and part.cost > 0 and part.l.mode == 'enforce'
+      local ends = waits and turns.until_own(part.shared, g.base, g.now, part.l.algorithm ~= 'concurrency')
+      if ends then
+        -- Nothing is granted ahead of that.
+        part.slot = ends + g.ahead
+        return part, true
+      end
+    end
+  end
+
   -- The part (groups/limits-of) for which a job has to wait, nil if it may go by `by`: it stands behind a line, or its slot
   -- is later. Second, whether it stands behind others. Notes in each part its line and tag there.
   local function waits_for(g, pick, by)
@@ -425,6 +448,7 @@ local function group_lines(groups)
     end
     if behind then return behind, true end
     if until_us > by then return latest end
+    return not_own_turn(g, pick)
   end
 
   -- A job whose turn it is in all its lines waits for room in one cell: others that have room are kept for it, if that is not
@@ -452,7 +476,7 @@ local function group_lines(groups)
       local line = line_of(g, cell)
       if not line then
         line, part.tag, part.is_new = { v = 0, t = 0, places = 0, standing = 0, since = g.now, kept = 0 }, 1, true
-        line.between = part.l.algorithm == 'concurrency' and 0 or nil
+        line.between, line.shared = part.l.algorithm == 'concurrency' and 0 or nil, part.shared
         part.line = line
       end
       if part.is_new then line.t = math.max(line.t, part.tag) end
@@ -490,7 +514,7 @@ local function group_lines(groups)
 
   -- Whether the job of a pick may go by `by` under the limits of its group and keys. If not, its lane waits in a line.
   function groups.may_pass(g, pick, by)
-    if not g.lined and pick.slot <= by then return true end
+    if not g.lined and pick.slot <= by and not not_own_turn(g, pick) then return true end
     local part, behind = waits_for(g, pick, by)
     if not part then return true end
     stand(g, pick, part, behind)

@@ -6,7 +6,8 @@ local job_options = use 'shape/job-options'
 -- of a cell (limits/concurrency), named by the key of its job. What a job holds is recorded by its id, since its hash may be
 -- gone once it ends: however it does so, it leaves the running jobs, and gives its places back. Those of a job that has
 -- lost its lock are free, too, as soon as they are looked at. Adds these verbs to the table of groups/queue-groups.
---   meta:lanes:places  hash, running job -> its places, packed: {cell, key of its state, n} each
+--   meta:lanes:places  hash, running job -> its places, packed: {cell, key of its state, n, shared: as in
+--                      limits/turns} each
 local function group_places(groups)
   local function held_key(g)
     return g.base .. 'meta:lanes:places'
@@ -18,7 +19,7 @@ local function group_places(groups)
     for _, part in ipairs(parts) do
       if part.l.algorithm == 'concurrency' and part.charged then
         places = places or {}
-        places[#places + 1] = { cell = part.cell, key = part.s.key, n = part.cost }
+        places[#places + 1] = { cell = part.cell, key = part.s.key, n = part.cost, shared = part.shared }
       end
     end
     return places
@@ -50,7 +51,7 @@ local function group_places(groups)
     if g.together then g.places_ended[#g.places_ended + 1] = id else redis.call('HDEL', held_key(g), id) end
     for _, place in ipairs(cmsgpack.unpack(packed)) do
       concurrency.give_back(place.key, g.base .. id, place.n)
-      freed = groups.place_freed(g, place.cell) or freed
+      freed = groups.place_freed(g, place.cell, place.shared) or freed
     end
     return freed
   end

@@ -560,6 +560,7 @@ function groups.pick(g, soon, latest)
   if not g.began then groups.begin(g) end
   if not g.plain_known then groups.plain(g) end
   local due = soon < latest and soon or latest
+  g.ahead = latest - g.now
   if (g.soonest or groups.first_limited(g)) <= due then groups.release_due(g, 'limited', due) end
   if g.lanes then
     g.tries = 0
@@ -636,7 +637,7 @@ function groups.served(g, pick, slot, cost, runs)
   local tag, group = pick.tag, pick.group
   if runs then tag = tag + groups.step(cost, pick.weight or 1) end
   if runs and pick.parts then
-    g.limits.charge(pick.parts, slot, g.base .. pick.id, g.lock_ms)
+    g.limits.charge(pick.parts, slot, g.base .. pick.id, g.lock_ms, g.horizon)
     groups.take_places(g, pick.id, pick.parts)
   end
   if g.ageing then g.ageing.left(groups.line(g, group), pick.id) end

@@ -27,6 +27,11 @@ local queue_limits = {
   MOST_SPAN_US = 50000,
 }
 
+-- Whether it is a limit on running jobs of the queue as a whole.
+local function has_places(l)
+  return l.algorithm == 'concurrency' and not l.by
+end
+
 -- The limits of a shape, each with its state. They are charged in memory, and stored by queue_limits.save.
 function queue_limits.open(shape, base, now)
   local parts = {}
@@ -121,7 +126,7 @@ function queue_limits.save(parts, base, closed, horizon)
     if part.ahead and horizon then note_horizon(l, horizon, part.s.now) end
     if closed and (part.awaited or limit_checks.wait(part) > 0) then
       if l.shared then redis.call('SADD', limit_control.waiting(l.control), base) end
-    elseif l.shared and l.algorithm == 'concurrency' and part.s.used < l.limit then
+    elseif l.shared and has_places(l) and part.s.used < l.limit then
       -- Remaining places go to others; other workers of the queue sleep until their slots.
       limit_control.call_others(l.control, base)
     end
@@ -132,10 +137,6 @@ end
 function queue_limits.are_limited(limits)
   local at = limits and string.find(limits, '"algorithm":"concurrency"', 1, true)
   return at and at < (string.find(limits, parsed.KEYED_LIMIT, 1, true) or math.huge)
-end
-
-local function has_places(l)
-  return l.algorithm == 'concurrency' and not l.by
 end
 
 -- A job has ended, and its queue does not need its place. limits: JSON

@@ -70,7 +70,7 @@ end
 -- The limits (JSON) of a queue change at `at` (µs): up to then their buckets use the intervals that they had.
 function limit_state.change_limits(base, limits, at)
   for _, l in ipairs(cjson.decode(limits)) do
-    local key = l.interval and limit_control.of_queue(l, base) .. l.state
+    local key = l.interval and not l.by and limit_control.of_queue(l, base) .. l.state
     local packed = key and redis.call('GET', key)
     if packed then limit_state.at(key, l, at, packed, true) end
   end

@@ -27,11 +27,11 @@ end
 
 -- What distinguishes the lanes of a group under these limits (JSON): {names of all keys but the group, units of the limits
 -- that have keys}, each sorted; second, whether there are such names; third, whether the queue has lanes: without names too,
--- where groups wait for jobs to end.
+-- where groups wait for jobs to end, or for other queues.
 function parsed.lanes_of(limits)
   local at = limits and string.find(limits, parsed.KEYED_LIMIT, 1, true)
   if not at then return { {}, {} }, false, false end
-  local names, units, known = {}, {}, {}
+  local names, units, known, is_shared = {}, {}, {}, false
   local function note(list, kind, name)
     if not name or known[kind .. name] then return end
     known[kind .. name], list[#list + 1] = true, name
@@ -39,10 +39,11 @@ function parsed.lanes_of(limits)
   for _, l in ipairs(cjson.decode('[' .. string.sub(limits, at))) do
     for _, name in ipairs(l.by) do if name ~= 'group' then note(names, 'key ', name) end end
     note(units, 'unit ', l.unit)
+    is_shared = is_shared or l.shared
   end
   table.sort(names)
   table.sort(units)
-  if names[1] or parsed.has_places(string.sub(limits, at)) then return { names, units }, names[1] ~= nil, true end
+  if names[1] or is_shared or parsed.has_places(string.sub(limits, at)) then return { names, units }, names[1] ~= nil, true end
   return { {}, {} }, false, false
 end
 

@@ -9,10 +9,10 @@
   Returns 1, or 0 if it had expired or was given back before.
 ]]
 local concurrency = use 'limits/concurrency'
-local limit_control = use 'limits/control'
+local turns = use 'limits/turns'
 local redis_now = use 'redis/redis-now'
 
 local held = (tonumber(redis.call('ZSCORE', KEYS[2], '1 ' .. ARGV[1])) or 0) > redis_now()
 concurrency.give_back(KEYS[2], ARGV[1], tonumber(ARGV[2]))
-limit_control.call_others(KEYS[1], '')
+turns.key_freed(KEYS[1], KEYS[2], redis_now())
 return held and 1 or 0

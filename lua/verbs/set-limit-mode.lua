@@ -8,6 +8,7 @@
   Returns {when it was set (µs), 1 if the name belongs to a spread limit, else 0}.
 ]]
 local limit_control = use 'limits/control'
+local turns = use 'limits/turns'
 local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
 
@@ -17,5 +18,5 @@ if at and at < last then return { last, spread } end
 at = at or math.max(redis_now(), last + 1)
 limit_control.write(KEYS[1], { mode = ARGV[1] == '' and '-' or ARGV[1] })
 redis.call('HSET', KEYS[1], 'modeAt', as_text.us(at))
-limit_control.call_others(KEYS[1], '')
+turns.changed(KEYS[1])
 return { at, spread }

@@ -11,8 +11,8 @@
   Returns the reply of decide, for one unit; {now (µs)} if it was too late.
 ]]
 local limit_checks = use 'limits/checks'
-local limit_control = use 'limits/control'
 local limit_state = use 'limits/state'
+local turns = use 'limits/turns'
 local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
 
@@ -36,7 +36,7 @@ end
 local place, shared = limit_checks.place(l, KEYS[2], now)
 local s = l.verbs.open(place, l, now)
 if l.mode ~= 'off' and not was_sent() then limit_state.settle(l, s, tonumber(ARGV[2])) end
-if tonumber(ARGV[2]) < 0 then limit_control.call_others(KEYS[1], '') end
+if tonumber(ARGV[2]) < 0 then turns.key_freed(KEYS[1], KEYS[2], now) end
 local wait = limit_checks.wait_of(l, s, KEYS[2], 1, now)
 local reply = { now, (wait <= 0 and 1 or 0) + (shared and 2 or 0) }
 limit_checks.tell(l, s, wait, reply, 2)

@@ -70,7 +70,8 @@ export function hashTag(key: string): string | undefined {
 
 /**
  * A key as it is stored in Redis. Text that is long or has characters other than letters, digits, '_', '.', '@' and '-'
- * is hashed to a fixed length, so that no input collides with another key, or with the state of calls without one.
+ * is hashed to a fixed length, so that no input collides with another key, or with the state of calls without one: by SHA-1,
+ * which scripts of Redis have too (`lua/groups/limits-of.lua`).
  * @throws InvalidKeyError
  */
 export function encodeKey(key: LimitKey): string {
@@ -92,5 +93,5 @@ function encodeText(key: unknown): string {
       `a key must be a string of 1 to ${MAX_LENGTH} characters, a number, or an array of these; got ${came}`,
     )
   }
-  return HASH_MARK + createHash('sha256').update(key).digest('base64url').slice(0, 27)
+  return HASH_MARK + createHash('sha1').update(key).digest('hex').slice(0, 27)
 }

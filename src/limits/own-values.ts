@@ -41,6 +41,11 @@ export function encodeLimitOverride(limit: QueueLimit, override: unknown): Recor
   if (typeof override !== 'object' || override === null || Array.isArray(override)) {
     throw new InvalidLimitError(`setLimit must be given an object; got ${JSON.stringify(override) ?? String(override)}`)
   }
+  if (limit.shared) {
+    throw new InvalidLimitError(
+      `limit "${limit.name}" is shared, and is the same in every queue and limiter: setLimit needs one that is not`,
+    )
+  }
   const given = Object.entries(override).filter(([, value]) => value !== undefined)
   for (const [field] of given) checkSettable(limit, field)
   if (given.length === 0)

@@ -48,9 +48,12 @@ export interface QueueLimit extends LimitRule {
    * that is known (`settleCost`). Default false: it is refused.
    */
   readonly clampCost?: boolean
-  /** One bucket for every queue and every limiter that uses the name. Default false: the queue has its own. */
+  /**
+   * One bucket for every queue and every limiter that uses the name; with `by`, one for each value, which is the key of a
+   * limiter. Default false: the queue has its own.
+   */
   readonly shared?: boolean
-  /** If shared: the key of the bucket, as passed to `limiter.take`. Default: the one state for all. */
+  /** If shared, without `by`: the key of the bucket, as passed to `limiter.take`. Default: the one state for all. */
   readonly key?: LimitKey
   /** If shared: the limiter's `prefix`. Default: `sluice`, or the hash tag of the queue's prefix. */
   readonly prefix?: string
@@ -273,8 +276,12 @@ function checkWithoutKeys({ name, missing, tiers }: QueueLimit): void {
 }
 
 /** What is not possible for each value of a key. */
-function checkKeyed({ name, shared }: QueueLimit): void {
-  if (shared) {
-    throw new InvalidLimitError(`limit "${name}" has by, and counts in this queue alone: leave shared out`)
+function checkKeyed({ name, key, shared, tiers }: QueueLimit): void {
+  if (shared && tiers !== undefined) {
+    throw new InvalidLimitError(
+      `limit "${name}" is shared, and is the same in every queue and limiter: leave tiers out`,
+    )
   }
+  if (key === undefined) return
+  throw new InvalidLimitError(`limit "${name}" has by, so that its keys are those of jobs: leave key out`)
 }

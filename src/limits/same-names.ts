@@ -1,10 +1,10 @@
 import { plainText } from '../plain-text.ts'
-import { isByGroup, type QueueLimit } from './queue-limits.ts'
+import type { QueueLimit } from './queue-limits.ts'
 
 /** What this process has seen, by the names of limits. More names than this come from outside, such as one per tenant. */
 const MOST_NAMES = 1000
 const limiters = new Set<string>()
-const unshared = new Map<string, { readonly queueName: string; readonly isPerGroup: boolean }>()
+const unshared = new Map<string, { readonly queueName: string }>()
 const warned = new Set<string>()
 
 /** A limiter of this name is in use here. */
@@ -15,10 +15,9 @@ export function noteLimiter(name: string): void {
 
 /** The limits of a queue that is used here. */
 export function noteQueueLimits(queueName: string, limits: readonly QueueLimit[] = []): void {
-  for (const limit of limits) {
-    const { name, shared = false } = limit
+  for (const { name, shared = false } of limits) {
     if (shared || unshared.size >= MOST_NAMES) continue
-    unshared.set(name, { queueName, isPerGroup: isByGroup(limit) })
+    unshared.set(name, { queueName })
     warn(name)
   }
 }
@@ -28,13 +27,10 @@ function warn(name: string): void {
   const limit = unshared.get(name)
   if (!limit || !limiters.has(name) || warned.has(name)) return
   warned.add(name)
-  const remedy = limit.isPerGroup
-    ? 'limits per group cannot be shared, so give one of them another name'
-    : 'set shared: true in shape.limits, or give one of them another name'
   process.emitWarning(
     plainText(
       `Limit "${name}": the limiter and the limit of queue "${limit.queueName}" have one name, but do not share what they ` +
-        `count: ${remedy}`,
+        `count: set shared: true in shape.limits, or give one of them another name`,
     ),
     { code: 'SLUICE_LIMIT_NOT_SHARED' },
   )

@@ -93,6 +93,9 @@ function checkWhole(shape: Shape, shards: number): void {
   }
   if (shape.reservedPlaces) throw unsupported('reservedPlaces', 'each shard would need places of its own for them')
   for (const limit of shape.limits ?? []) {
+    if (limit.shared && isByGroup(limit)) {
+      throw unsupported(`limits ("${limit.name}")`, 'a shared limit lies in one slot, and shards in several')
+    }
     if (!isByGroup(limit)) {
       throw unsupported(`limits ("${limit.name}")`, "a limit is kept in one shard: give it by: 'group'")
     }

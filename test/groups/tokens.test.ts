@@ -110,10 +110,13 @@ test('a job says that a limit of its group holds it, and when that lets it go', 
   expect(view.held).toMatchObject([{ id: 'a', status: 'limited', heldBy: 'tokens' }])
 })
 
-test('a limit per group that is shared is refused', () => {
-  const limits = [tokens({ rate: '1/s', shared: true })]
+test.each<[string, Partial<QueueLimit>]>([
+  ['key', { key: 'a' }],
+  ['tiers', { tiers: { pro: { rate: '2/s' } } }],
+])('a shared limit per group that has %s is refused', (field, more) => {
+  const limits = [tokens({ rate: '1/s', shared: true, ...more })]
   expect(() => shop.queue({ groups: {}, limits })).toThrow(InvalidLimitError)
-  expect(() => shop.queue({ groups: {}, limits })).toThrow('leave shared out')
+  expect(() => shop.queue({ groups: {}, limits })).toThrow(`leave ${field} out`)
 })
 
 const LIST = 'a name, or a list of 1 to 4 names, of 1 to 64 letters'

@@ -162,7 +162,7 @@ test('a limiter and a limit that count apart under one name are reported once, w
   expect(told().map(([text]) => text)).toEqual([
     expect.stringMatching(/^Limit "apart-before": .* set shared: true in shape.limits, or/),
     expect.stringMatching(/^Limit "apart-after": .* set shared: true in shape.limits, or/),
-    expect.stringMatching(/^Limit "apart-group": .* limits per group cannot be shared, so/),
+    expect.stringMatching(/^Limit "apart-group": .* set shared: true in shape.limits, or/),
   ])
   warning.mockRestore()
 })

@@ -57,20 +57,21 @@ test('the ES module refuses what does not fit, waits for places and leaves at it
   await expectNoKeys('esm.mjs')
 })
 
-test('jobs and a request share the limits of an upstream, and jobs give back what they did not use', async () => {
-  const lines = await run(join(built.folder, 'examples'), 'limits.mjs')
+test('calls wait for their own model and plan alone, and a request takes from the same account', async () => {
+  const lines = await run(join(built.folder, 'examples'), 'llm.mjs')
   expect(lines).toEqual([
-    'a request of 300 tokens is allowed, 700 are left',
-    expect.stringMatching(/^12 jobs used 1440 tokens, started within \d+ ms$/),
+    'three calls at once are allowed, the account has 37 left',
+    expect.stringMatching(/^hobby is held by plan: its 6 calls started within \d+ ms$/),
+    expect.stringMatching(/^the 12 calls of acme started within \d+ ms$/),
   ])
-  // 1440 tokens less a bucket of 1000, of which 300 were taken: some had to wait.
-  expect(Number(lines[1]?.split(' ').at(-2))).toBeGreaterThanOrEqual(100)
+  // 200 tokens of the last call beyond a bucket of 400, at 400/s, and 120 for each of the five before it.
+  expect(Number(lines[1]?.split(' ').at(-2))).toBeGreaterThanOrEqual(999)
   // How far ahead the jobs of a shared limit were granted is known for a minute.
-  for (const key of await redis.client().keys(`${prefixOf('limits.mjs')}:limit:*:switch`)) {
+  for (const key of await redis.client().keys(`${prefixOf('llm.mjs')}:limit:*:switch`)) {
     expect(await redis.client().pttl(key)).toBeGreaterThan(0)
     await redis.client().del(key)
   }
-  await expectNoKeys('limits.mjs')
+  await expectNoKeys('llm.mjs')
 })
 
 test('a refusal holds the queue as long as the API says, and the refused jobs are done all the same', async () => {

@@ -28,7 +28,7 @@ export const sidebar: { text: string; items: Page[] }[] = [
       page('A sign-up form that says when to come back', 'recipes/signup'),
       page('Tenants with plans', 'recipes/tenants'),
       page('Webhooks per endpoint', 'recipes/webhooks'),
-      page('LLM calls by requests and tokens', 'recipes/llm'),
+      page('LLM calls by model, customer and tokens', 'recipes/llm'),
       page('An API that answers 429', 'recipes/refusals'),
       page('Database writes in batches', 'recipes/batches'),
       page('Jobs over HTTP', 'recipes/http'),

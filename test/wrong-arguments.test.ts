@@ -35,7 +35,7 @@ const INSPECTOR: readonly Case[] = [
     [undefined, ...NO_OBJECT, {}, { connection: 'x' }, { ...lazy, prefix: 5 }, { ...lazy, nope: 1 }],
     (v) => closed(new Inspector(v)),
   ],
-  ...['shardsOf', 'series', 'history', 'groups', 'groupOverrides', 'groupSettings', 'audit'].map(
+  ...['shardsOf', 'series', 'history', 'groups', 'groupOverrides', 'groupSettings', 'limitSettings', 'audit'].map(
     (call): Case => [call, NO_TEXT, (v) => inspector[call](v)],
   ),
   ...['job', 'explain', 'group'].flatMap((call): Case[] => [

@@ -10,7 +10,7 @@
     [7]  '1' to lift all other fields first
     [8]  'id:revision' of the shape that the caller knows, '' if none
     [9]  when the call was first sent, µs, if it may have run already
-  Returns {1, JSON of what is set for the value now}; {-1} if Redis has lost what the caller knows; {-12} if the queue has no such limit.
+  Returns {1, JSON of what is set for the value now}; {-1} if Redis has lost what the caller knows; {-12} if the queue has no such limit, or shares it.
 ]]
 local wake = use 'gate/wake'
 local group_limits_of = use 'groups/limits-of'
@@ -24,7 +24,7 @@ if shapes.is_lost(shape, ARGV[8]) then return { -1 } end
 local limits, keys = shape and group_limits_of(base, shape, now), cjson.decode(ARGV[2])
 local l, value
 if limits then l, value = limits.named(ARGV[1], keys) end
-if not l then return { -12 } end
+if not l or l.shared then return { -12 } end
 local until_ms = ARGV[6] ~= '' and math.floor(now / 1000) + math.ceil(tonumber(ARGV[6])) or nil
 local change = cjson.decode(ARGV[3])
 change.limit, change.keys = ARGV[1], keys

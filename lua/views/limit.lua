@@ -24,4 +24,14 @@ function view_limit.of_one(q, name, keys, tier)
   return view
 end
 
+-- All that is set for values of limits, as stored.
+function view_limit.settings(q)
+  local own = {}
+  for name in pairs(q.shape and q.shape.own_limits or {}) do
+    local found = redis.call('HVALS', q.base .. 'meta:limits:own:' .. name)
+    for _, text in ipairs(found) do own[#own + 1] = { name, text } end
+  end
+  return { at = as_text.us(q.now), own = own }
+end
+
 return view_limit

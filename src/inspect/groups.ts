@@ -145,6 +145,29 @@ interface GroupSettings {
   readonly settings: Readonly<Record<string, string>>
 }
 
+/** What is set for one value of a limit. */
+export interface LimitSettings {
+  readonly limit: string
+  /** The value of each key that the limit counts by. */
+  readonly keys: Readonly<Record<string, string>>
+  readonly overrides: GroupState['overrides']
+}
+
+/** All that is set for values of limits and is in force, in the order of limits and values. */
+export async function limitSettingsOf(redis: BatchClient, base: string): Promise<readonly LimitSettings[]> {
+  const view = await readView<{ readonly at: string; readonly own: unknown }>(redis, base, 'own limits', {})
+  // Lua has one empty table for lists and objects.
+  const own = Array.isArray(view?.own) ? (view.own as readonly (readonly [string, string])[]) : []
+  const all = own.map(([limit, text]) => {
+    const { keys, fields } = JSON.parse(text) as Pick<LimitSettings, 'keys'> & { fields: Record<string, StoredEntry> }
+    return { limit, keys, overrides: readEntries(fields, Number(view?.at) / 1000) }
+  })
+  const order = ({ limit, keys }: LimitSettings) => [limit, ...Object.values(keys)].join(' ')
+  return all
+    .filter(({ overrides }) => Object.keys(overrides).length > 0)
+    .sort((one, other) => (order(one) < order(other) ? -1 : 1))
+}
+
 /** Of what is set for groups: the fields that `setGroup` takes. */
 export function groupOverridesIn(
   settings: Readonly<Record<string, GroupState['overrides']>>,

@@ -18,6 +18,8 @@ import {
   groupOverridesIn,
   groupSettingsOf,
   groupsOf,
+  type LimitSettings,
+  limitSettingsOf,
 } from './groups.ts'
 import { type HistoryOptions, HistoryReading } from './history.ts'
 import { type JobDetail, type JobDetailOptions, jobDetail } from './job-detail.ts'
@@ -372,6 +374,16 @@ export class Inspector {
   async groupSettings(name: string): Promise<Readonly<Record<string, GroupState['overrides']>>> {
     checkName('groupSettings', name)
     return this.#groupSettings(name)
+  }
+
+  /**
+   * All that `setLimit` has set for values of limits and is in force: the values of the keys, and what was set as
+   * {@link GroupState.overrides} has it.
+   */
+  async limitSettings(name: string): Promise<readonly LimitSettings[]> {
+    checkName('limitSettings', name)
+    const read = (base: string) => limitSettingsOf(this.#redis, base)
+    return this.#each(name, read, (found) => found.flat())
   }
 
   /**

@@ -15,8 +15,8 @@ import { dateOfUs, type GroupState, readEntries, type StoredEntry } from './grou
 import type { ShapeChange } from './options.ts'
 
 /**
- * One value of what a limit counts by: of one name a string or a number, of several an object with the value of each:
- * `{ group: 'acme', host: 'api.example.com' }`.
+ * One value of what a limit counts by: an object with the value of each name, `{ group: 'acme', host: 'api.example.com' }`, or,
+ * of a limit by one name, that value alone.
  */
 export type LimitValueKey = string | number | Readonly<Record<string, string | number>>
 
@@ -144,8 +144,8 @@ function retryAfterMsOf({ left, wait }: LimitView): number | undefined {
 function keysOf({ name, by }: QueueLimit, key: unknown): Readonly<Record<string, string>> {
   const names = [by ?? []].flat()
   const [only = ''] = names
-  const isOne = names.length === 1
-  const given = isOne ? { [only]: key } : key
+  const isAlone = names.length === 1 && !(typeof key === 'object' && key !== null && Object.hasOwn(key, only))
+  const given = isAlone ? { [only]: key } : key
   const isComplete =
     typeof given === 'object' && given !== null && Object.keys(given).toSorted().join() === names.toSorted().join()
   if (!isComplete) {

@@ -1,4 +1,5 @@
 import { InvalidShapeError, MoveError } from '../errors.ts'
+import type { LimitSettings } from '../inspect/groups.ts'
 import { Inspector } from '../inspect/inspector.ts'
 import type { GroupState } from '../queue/groups.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
@@ -70,6 +71,24 @@ export async function copyGroups(from: ShardedQueue, to: ShardedQueue): Promise<
     return copied
   })
   return (await Promise.all(copies)).reduce((sum, copied) => sum + copied, 0)
+}
+
+/** The same of what is set for values of limits that the new queue has, too. */
+export async function copyLimits(from: ShardedQueue, to: ShardedQueue): Promise<void> {
+  const copies = from.each.map(async (shard) => {
+    const [settings, { at }] = await Promise.all([(await inspectorOf(shard)).limitSettings(shard.name), shard.meter()])
+    for (const one of settings) await copyLimit(await to.queueOfGroup(one.keys.group as string), one, at)
+  })
+  await Promise.all(copies)
+}
+
+async function copyLimit(target: ShapedQueue, { limit, keys, overrides }: LimitSettings, at: Date): Promise<void> {
+  const isKnown = (await target.getShape())?.limits?.some(({ name, by }) => name === limit && by !== undefined)
+  if (!isKnown) return
+  const own = (await target.getLimit(limit, keys)).overrides
+  for (const [field, { value, by, reason, until }] of Object.entries(overrides)) {
+    if (!own[field]) await target.setLimit(limit, keys, { [field]: value }, { by, reason, ...ttlOf(until, at) })
+  }
 }
 
 interface SetForGroup {

@@ -6,7 +6,15 @@ import type { ShapedQueue } from '../queue/queue.ts'
 import { intervalUs, parseRate, type RateInput } from '../rate.ts'
 import { isPassing } from '../redis/failures.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
-import { checkSchedulers, checkShapes, copyGroups, copyOverrides, inspectorOf, moveSchedulers } from './carry.ts'
+import {
+  checkSchedulers,
+  checkShapes,
+  copyGroups,
+  copyLimits,
+  copyOverrides,
+  inspectorOf,
+  moveSchedulers,
+} from './carry.ts'
 import { copyHolds } from './carry-holds.ts'
 import { MoveRecord, type RecordedMove } from './move-record.ts'
 import { MoveTime } from './move-time.ts'
@@ -221,6 +229,7 @@ class Move {
   async #copy({ number }: RecordedMove): Promise<void> {
     this.#carried.overrides = await copyOverrides(this.#from, this.#to)
     this.#carried.groups = await copyGroups(this.#from, this.#to)
+    await copyLimits(this.#from, this.#to)
     await this.#record.copied(number)
   }
 

@@ -297,7 +297,7 @@ test.each<[string, new (...args: never[]) => Error, string, (queue: ShapedQueue)
   [
     'another name',
     InvalidLimitError,
-    'has no limit "plans" with by; it has plan, days',
+    'has no limit "plans" with by; it has plan, common, days',
     (q) => q.getLimit('plans', 'a'),
   ],
   ['no by', InvalidLimitError, 'has no limit "all"', (q) => q.setLimit('all', 'a', { rate: '1/s' }, WHO)],
@@ -305,6 +305,7 @@ test.each<[string, new (...args: never[]) => Error, string, (queue: ShapedQueue)
   ['another key', InvalidLimitError, 'must be { group: …, host: … }; got "a"', (q) => q.getLimit('days', 'a')],
   ['a long one', InvalidGroupError, 'got "aaaa', (q) => q.getLimit('plan', 'a'.repeat(300))],
   ['no group', InvalidGroupError, 'the id of a group', (q) => q.getLimit('days', { group: '', host: 'h' })],
+  ['a shared one', InvalidLimitError, 'is shared', (q) => q.setLimit('common', 'a', { rate: '1/s' }, WHO)],
   ['no field', InvalidLimitError, 'at least one of', (q) => q.setLimit('plan', 'a', {}, WHO)],
   ['an odd one', InvalidLimitError, "no field 'brust'", (q) => q.setLimit('plan', 'a', { brust: 1 } as never, WHO)],
   ['a wrong burst', InvalidLimitError, 'burst must be', (q) => q.setLimit('plan', 'a', { burst: 0 }, WHO)],
@@ -346,6 +347,7 @@ test.each<[string, new (...args: never[]) => Error, string, (queue: ShapedQueue)
     limits: [
       { name: 'all', rate: '100/s' },
       plan('1/s'),
+      { name: 'common', by: 'model', rate: '1/s', shared: true, prefix: redis.prefix },
       { name: 'days', by: ['group', 'host'], algorithm: 'fixed-window', rate: '5/day' },
     ],
   })

@@ -47,6 +47,11 @@ export const COMMANDS: readonly ListedCommand[] = [
     load: async () => (await import('./commands/group.ts')).addGroupCommand,
   },
   {
+    name: 'key',
+    summary: 'show and change what limits by keys allow for single values',
+    load: async () => (await import('./commands/key.ts')).addKeyCommand,
+  },
+  {
     name: 'limits',
     summary: 'show limits, reset and block their keys',
     load: async () => (await import('./commands/limits.ts')).addLimitsCommand,

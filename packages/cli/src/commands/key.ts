@@ -1,0 +1,194 @@
+import type { Command } from 'commander'
+import type { LimitState, LimitValueKey, ShapedQueue } from 'sluice'
+import { formatDuration, keysText, plainText } from 'sluice/internal'
+import { addReason, durationOption, parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
+import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
+import { existingParts, existingQueue, existingQueueOfGroup } from '../existing-queue.ts'
+import { EXIT_CODES } from '../exit-codes.ts'
+
+export const addKeyCommand: AddCommand = (program, run) => {
+  const key = program
+    .command('key')
+    .description(
+      'Shows and changes what limits by keys (shape.limits with by) allow for single values, for the whole fleet.',
+    )
+  addList(key, run)
+  addShow(key, run)
+  addSet(key, run)
+  addClear(key, run)
+}
+
+const EXAMPLE_KEYS = `
+A limit by one key takes its value; one by several takes each as name=value.
+`
+
+function keyCommand(key: Command, name: string, description: string): Command {
+  return key
+    .command(name)
+    .description(description)
+    .argument('<queue>', 'the queue', parseQueueName)
+    .argument('<limit>', 'the name of the limit', parseNonEmpty)
+    .argument('<key...>', 'the value of its key, or name=value for each of its keys')
+}
+
+function addList(key: Command, run: Runner): void {
+  key
+    .command('list')
+    .description('Lists the values for which something is set.')
+    .argument('<queue>', 'the queue', parseQueueName)
+    .argument('[limit]', 'only those of this limit', parseNonEmpty)
+    .option('--count <values>', 'show at most this many', wholeNumber(1, 10_000), 100)
+    .addHelpText('after', '\nExample:\n  $ sluice key list chats tpm\n')
+    .action(run(list))
+}
+
+function addShow(key: Command, run: Runner): void {
+  keyCommand(
+    key,
+    'show',
+    'Shows what a value may use, what it has left, when it is free again, and what was set for it.',
+  )
+    .addHelpText('after', `${EXAMPLE_KEYS}\nExample:\n  $ sluice key show chats tpm gpt-large\n`)
+    .action(run(show))
+}
+
+function addSet(key: Command, run: Runner): void {
+  const command = keyCommand(
+    key,
+    'set',
+    "Sets what a value may use instead of what the shape says, until --for is over or 'key clear'.",
+  )
+    .option('--rate <rate>', "its rate: '100/min'; 'none' for no limit")
+    .option('--burst <units>', 'of a bucket: what may pass back to back after idling', Number)
+    .option('--concurrency <jobs>', 'of a limit of places: its jobs that may run at once', Number)
+    .option('--tier <name>', 'one of the tiers of the limit')
+    .addOption(durationOption('--for <duration>', 'how long it lasts (default: until it is cleared)'))
+    .addHelpText(
+      'after',
+      `${EXAMPLE_KEYS}\nExamples:\n  $ sluice key set chats tpm gpt-large --rate 900000/min --reason 'tier 4'\n` +
+        '  $ sluice key set chats calls group=acme host=api.example.com --rate 20/s \\\n' +
+        "      --for 1h --reason 'a backfill'\n",
+    )
+  addReason(command).action(run(set))
+}
+
+function addClear(key: Command, run: Runner): void {
+  const command = keyCommand(key, 'clear', 'Clears what is set for a value: the shape applies again.')
+    .option('--field <fields...>', 'fields such as rate (default: all)')
+    .addHelpText(
+      'after',
+      `${EXAMPLE_KEYS}\nExample:\n  $ sluice key clear chats tpm gpt-large --reason 'the trial ended'\n`,
+    )
+  addReason(command).action(run(clear))
+}
+
+async function list(cli: Cli, name: string, limit: string | undefined, { count }: { readonly count: number }) {
+  await existingParts(cli, name)
+  const all = (await cli.inspector().limitSettings(name)).filter((one) => limit === undefined || one.limit === limit)
+  const values = all.slice(0, count)
+  cli.print({ queue: name, count: all.length, values }, () => {
+    if (all.length === 0) return `nothing is set for values of the limits of ${name}`
+    const rows = values.flatMap(({ limit: of, keys, overrides }) =>
+      Object.entries(overrides).map(([field, { value, by, reason, until }]) => [
+        ...[of, plainText(keysText(keys)), field, valueText(value), until?.toISOString() ?? ''],
+        ...[plainText(by), plainText(reason)],
+      ]),
+    )
+    const left = all.length - values.length
+    const table = cli.table(['limit', 'key', 'field', 'value', 'until', 'by', 'reason'], rows)
+    return left > 0 ? `${table}\nand ${left} more: --count` : table
+  })
+}
+
+async function show(cli: Cli, name: string, limit: string, words: readonly string[]): Promise<void> {
+  const [queue, key] = await queueAndKey(cli, name, words)
+  const state = await queue.getLimit(limit, key)
+  cli.print({ queue: name, ...state }, () => stateText(cli, name, state))
+}
+
+function stateText(cli: Cli, name: string, state: LimitState): string {
+  const { limit, keys, inForce, overrides, remaining, retryAfterMs, resetAt, waitingLanes } = state
+  const rows = Object.entries(inForce).map(([field, value]) => [
+    ...[field, valueText(value), overrides[field] ? 'set' : overrides.tier ? 'tier' : 'shape'],
+  ])
+  const frees = retryAfterMs === undefined ? 'when a job ends' : `in ${formatDuration(retryAfterMs)}`
+  const left =
+    remaining === undefined
+      ? 'no limit'
+      : `${remaining} left, one more ${retryAfterMs === 0 ? 'now' : frees}, all at ${resetAt?.toISOString()}`
+  const set = Object.entries(overrides).map(([field, { by, reason, until }]) => {
+    const lasts = until ? `until ${until.toISOString()}` : 'until it is cleared'
+    return `${field} set by ${plainText(by)}, ${lasts}: ${plainText(reason)}`
+  })
+  return [
+    `limit ${limit} of ${name}, ${plainText(keysText(keys))}: ${left}`,
+    ...(waitingLanes > 0 ? [`${waitingLanes} lanes wait for it`] : []),
+    ...(rows.length > 0 ? [cli.table(['field', 'value', 'from'], rows)] : []),
+    ...set,
+  ].join('\n')
+}
+
+interface SetOptions {
+  readonly rate?: string
+  readonly burst?: number
+  readonly concurrency?: number
+  readonly tier?: string
+  readonly reason: string
+  readonly for?: number
+}
+
+async function set(
+  cli: Cli,
+  name: string,
+  limit: string,
+  words: readonly string[],
+  options: SetOptions,
+): Promise<void> {
+  const { reason, for: ttlMs, rate, ...others } = options
+  const override = { ...others, ...(rate === undefined ? {} : { rate: rate === 'none' ? null : rate }) }
+  if (Object.keys(override).length === 0) {
+    throw new CommandError(EXIT_CODES.usage, "expected at least one field and its value, such as '--rate 20/s'")
+  }
+  const [queue, key] = await queueAndKey(cli, name, words)
+  await queue.setLimit(limit, key, override, { by: cli.by, reason, ...(ttlMs === undefined ? {} : { ttlMs }) })
+  const until = ttlMs === undefined ? 'until cleared' : `for ${formatDuration(ttlMs)}`
+  cli.print({ queue: name, limit, key, set: override, forMs: ttlMs, by: cli.by, reason }, () => {
+    return `limit ${limit} of ${name}, ${keyText(key)}: ${Object.keys(override).join(', ')} set ${until}`
+  })
+}
+
+interface ClearOptions {
+  readonly field?: readonly string[]
+  readonly reason: string
+}
+
+async function clear(cli: Cli, name: string, limit: string, words: readonly string[], { field, reason }: ClearOptions) {
+  const [queue, key] = await queueAndKey(cli, name, words)
+  await queue.clearLimit(limit, key, { fields: field as never, by: cli.by, reason })
+  cli.print({ queue: name, limit, key, cleared: field ?? 'all', by: cli.by, reason }, () => {
+    return `limit ${limit} of ${name}, ${keyText(key)}: ${field?.join(', ') ?? 'all that was set'} cleared`
+  })
+}
+
+/** The queue, or the shard of the key's group, and the key as `setLimit` takes it. */
+async function queueAndKey(cli: Cli, name: string, words: readonly string[]): Promise<[ShapedQueue, LimitValueKey]> {
+  const pairs = words.map((word) => /^([A-Za-z0-9_.-]+)=(.+)$/.exec(word))
+  const isNamed = words.length > 1 || pairs[0] !== null
+  if (!isNamed) return [await existingQueue(cli, name), words[0] as string]
+  const wrong = words.find((_, i) => !pairs[i])
+  if (wrong !== undefined) {
+    throw new CommandError(EXIT_CODES.usage, `expected name=value for each key; got '${plainText(wrong)}'`)
+  }
+  const keys = Object.fromEntries(pairs.map((pair) => [pair?.[1], pair?.[2]])) as Record<string, string>
+  const queue =
+    keys.group === undefined ? await existingQueue(cli, name) : await existingQueueOfGroup(cli, name, keys.group)
+  return [queue, keys]
+}
+
+function keyText(key: LimitValueKey): string {
+  return plainText(typeof key === 'object' ? keysText(key as Record<string, string>) : String(key))
+}
+
+function valueText(value: unknown): string {
+  return value === null ? 'no limit' : plainText(String(value))
+}

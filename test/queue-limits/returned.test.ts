@@ -35,16 +35,27 @@ const part = (reply: DepartureReply, from: number, to?: number) => ({ ...reply, 
 
 async function begin(shape: Shape, jobs: number): Promise<void> {
   await held.reset(shape)
-  for (let i = 0; i < jobs; i++) await held.add({ group: { id: 'a' }, costs: { mails: 1 } })
+  for (let i = 0; i < jobs; i++) await held.add({ group: { id: 'a' }, keys: { model: 'm' }, costs: { mails: 1 } })
+}
+
+/** Of shared limits, each test has one of its own. */
+let names = 0
+const SCOPES: Readonly<Record<string, () => Partial<QueueLimit>>> = {
+  queue: () => ({}),
+  group: () => ({ by: 'group' }),
+  'value of a key': () => ({ by: 'model' }),
+  'value that queues share': () => ({
+    ...{ by: ['group', 'model'], shared: true, prefix: redis.prefix, name: `quota${++names}` },
+  }),
 }
 
 async function advance(us: number): Promise<void> {
   await held.advanceTo(held.nowUs + us)
 }
 
-describe.each(['queue', 'group'] as const)('a limit per %s', (by) => {
+describe.each(Object.entries(SCOPES))('a limit per %s', (_scope, scope) => {
   const shapeOf = (rule: Omit<QueueLimit, 'name'>): Shape => {
-    const limits = [{ name: 'quota', unit: 'mails', ...rule, ...(by === 'group' ? { by } : {}) } as QueueLimit]
+    const limits = [{ name: 'quota', unit: 'mails', ...rule, ...scope() } as QueueLimit]
     return { groups: {}, limits }
   }
 
@@ -115,8 +126,8 @@ describe.each(['queue', 'group'] as const)('a limit per %s', (by) => {
 
   test('a job that takes nothing of a limit gives nothing back', async () => {
     await begin(shapeOf(RULES.day), 0)
-    await held.add({ group: { id: 'a' }, costs: { mails: 0 } })
-    for (let i = 0; i < 6; i++) await held.add({ group: { id: 'a' }, costs: { mails: 1 } })
+    await held.add({ group: { id: 'a' }, keys: { model: 'm' }, costs: { mails: 0 } })
+    for (let i = 0; i < 6; i++) await held.add({ group: { id: 'a' }, keys: { model: 'm' }, costs: { mails: 1 } })
     const free = await held.depart(1)
     expect((await held.depart(6)).grants).toHaveLength(3)
     await goBack(free)
@@ -125,7 +136,7 @@ describe.each(['queue', 'group'] as const)('a limit per %s', (by) => {
 
   test('a job that takes nothing of a limit begins no window of it', async () => {
     await begin(shapeOf({ algorithm: 'fixed-window', align: 'first', rate: '3/min' }), 0)
-    const add = (mails: number) => held.add({ group: { id: 'a' }, costs: { mails } })
+    const add = (mails: number) => held.add({ group: { id: 'a' }, keys: { model: 'm' }, costs: { mails } })
     await add(1)
     const first = await held.depart(1)
     await advance(LATE_US)
@@ -150,7 +161,7 @@ describe.each(['queue', 'group'] as const)('a limit per %s', (by) => {
     for (let i = 0; i < 70; i++) await held.add({ group: { id: 'b' }, costs: { mails: 0 } })
     expect((await held.depart(70)).grants).toHaveLength(70)
     await goBack(first)
-    for (let i = 0; i < 6; i++) await held.add({ group: { id: 'a' }, costs: { mails: 1 } })
+    for (let i = 0; i < 6; i++) await held.add({ group: { id: 'a' }, keys: { model: 'm' }, costs: { mails: 1 } })
     const { grants, nextUs } = await held.depart(6)
     expect(grants).toHaveLength(2)
     expect(nextUs).toBe(second!.slotUs + 60_000_000)
@@ -166,21 +177,21 @@ describe.each(['queue', 'group'] as const)('a limit per %s', (by) => {
         expect((await held.depart(1)).grants).toHaveLength(1)
         const limits = encodeShape(shape).fields.limits as string
         await held.backend.store.override({ limits }, 'test', 'test', undefined)
-        await held.add({ group: { id: 'a' }, costs: { mails: 1 } })
+        await held.add({ group: { id: 'a' }, keys: { model: 'm' }, costs: { mails: 1 } })
       }
       const first = await held.depart(1)
       if (isFailed) {
         await advance(LATE_US)
-        const { id } = await held.add({ group: { id: 'a' }, costs: { mails: 1 } })
+        const { id } = await held.add({ group: { id: 'a' }, keys: { model: 'm' }, costs: { mails: 1 } })
         await redis.client().hset(`${held.base}${id}`, 'defa', 'failed')
         expect((await held.depart(1)).grants).toHaveLength(1)
       }
       await advance(LATE_US)
-      await held.add({ group: { id: 'a' }, costs: { mails: 1 } })
+      await held.add({ group: { id: 'a' }, keys: { model: 'm' }, costs: { mails: 1 } })
       const ended = await held.depart(1)
       await redis.client().lrem(`${held.base}active`, 1, ended.grants[0]!.id)
       await goBack(first)
-      for (let i = 0; i < 6; i++) await held.add({ group: { id: 'a' }, costs: { mails: 1 } })
+      for (let i = 0; i < 6; i++) await held.add({ group: { id: 'a' }, keys: { model: 'm' }, costs: { mails: 1 } })
       const { grants, nextUs } = await held.depart(6)
       expect(grants).toHaveLength(1)
       expect(nextUs).toBe(first.grants[0]!.slotUs + 60_000_000)

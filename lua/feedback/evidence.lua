@@ -153,9 +153,8 @@ function evidence.judge(r, unnamed)
   r.count, r.unnamed, r.general, r.alone = before + 1, unnamed, true, 0
   r.given_up = r.now_ms - since >= r.job.give_up_ms
   if r.heard then r.general, r.alone = evidence.weigh(r, tonumber(at), tonumber(alone) or 0) end
-  -- The refused call used the rate nevertheless. Whether it was the rate's fault is not known.
-  local pace = not r.general and r.doc.pace
-  if pace then pace.oks, pace.refused = pace.oks + 1, (pace.refused or 0) + 1 end
+  -- The refused call used the rate nevertheless.
+  if not r.general and r.doc.pace then r.doc.pace.oks = r.doc.pace.oks + 1 end
   redis.call('HSET', key, 'throttled', r.count, 'throttledSince', as_text.us(since), 'refused',
     as_text.us(r.now_ms) .. ' ' .. r.alone)
   if r.job.reason then redis.call('HSET', key, 'throttledFor', r.job.reason) end

@@ -7,8 +7,7 @@
 --   patience   quiet periods to wait before the wall is tried again: 2, doubled each time the same wall holds, up to 8
 --   waited, climbs   quiet periods waited at the wall; steps since it fell, or since the wall was passed
 --   slow_start set after a long pause, while the rate doubles up to the wall
---   at, oks    start of the quiet period (ms), and successful calls since then; refused: how many of these were refused, for which
---              the rate is not to blame as far as is known
+--   at, oks    start of the quiet period (ms), and successful calls since then
 --   increase, quietMs   parameters of the last worker that slowed it
 local PATIENCE, MAX_PATIENCE = 2, 8
 -- Up to this share of the wall, or of what held, the way back is short: each step takes a tenth of a quiet period.
@@ -17,8 +16,6 @@ local FAST = 10
 -- Walls this close to each other count as the same.
 local SAME_WALL = 0.05
 local SLOW_START = 8
--- A period with a larger part of refusals that may be of single jobs is not quiet: a rate just above the limit has few of them.
-local MAX_REFUSED = 0.015
 -- Steps stop doubling after this many.
 local MAX_CLIMBS = 6
 
@@ -116,10 +113,9 @@ function pacing.rise(pace, configured, now_ms, since_ms, mean_cost)
   if waited < pacing.quiet(pace) then return nil end
   -- If the configured rate is lower, this one is not in force, and successful calls prove nothing about it.
   local used = pace.interval >= configured and pace.oks * mean_cost * pace.interval * 2 >= waited * 1000
-  local is_quiet = (pace.refused or 0) <= MAX_REFUSED * pace.oks
   local from = pace.interval
-  pace.at, pace.oks, pace.refused = now_ms, 0, nil
-  local interval = used and is_quiet and pacing.climb(pace, configured)
+  pace.at, pace.oks = now_ms, 0
+  local interval = used and pacing.climb(pace, configured)
   if not interval then return nil end
   pace.interval = interval
   return from, math.max(interval, configured)

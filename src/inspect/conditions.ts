@@ -190,12 +190,12 @@ function groupsHeld({ name, groups }: QueueFacts): Found | undefined {
   }
 }
 
-/** `1 group paused, 2 groups held by their rate`. */
+/** `1 group paused, 2 groups held by their rate or limits`. */
 function heldGroupsText({ paused: stopped, maxed, limited }: GroupCounts): string {
   const parts = [
     stopped > 0 && `${countText(stopped, 'group')} paused`,
     maxed > 0 && `${countText(maxed, 'group')} held by running jobs`,
-    limited > 0 && `${countText(limited, 'group')} held by ${limited === 1 ? 'its' : 'their'} rate`,
+    limited > 0 && `${countText(limited, 'group')} held by ${limited === 1 ? 'its' : 'their'} rate or limits`,
   ]
   return parts.filter((part) => part !== false).join(', ')
 }

@@ -196,9 +196,10 @@ function estimated({ job, view, shape, group: place, status }: Found, samples: r
   const estimate = estimateStart({ ...view, ahead, readyMs, place }, { status, pace })
   if (!view.isAheadAtLeast) return estimate
   const why = view.lane?.waits
-    ? 'its lane waits for a limit, for which others may wait too'
+    ? 'and other lanes may wait for the same limit'
     : 'in a list too long to search completely'
-  const note = `At least ${ahead} jobs are ahead of it, ${why}: this is the earliest start.`
+  const jobs = ahead === 1 ? '1 job is' : `${ahead} jobs are`
+  const note = `At least ${jobs} ahead of it, ${why}: this is the earliest start.`
   return { ...estimate, assumptions: [...estimate.assumptions, note] }
 }
 

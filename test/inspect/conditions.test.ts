@@ -149,7 +149,7 @@ test('an old job that others overtake', () => {
 
 test('groups that are paused need a look, those at their running jobs do not', () => {
   const next = (status: string) => `sluice group list 'a queue' --status ${status}`
-  const text = '3 groups paused, 2 groups held by their rate'
+  const text = '3 groups paused, 2 groups held by their rate or limits'
   expect(only({ ...waiting, groups })).toMatchObject({ level: 'warning', text, next: next('paused') })
   expect(only({ ...waiting, groups: { ...groups, paused: 0, maxed: 1 } })).toMatchObject({
     level: 'note',

@@ -38,7 +38,7 @@ test('a job names the limit and the value that hold its lane, and when it starts
   expect(found.assumptions).toEqual([
     'Limit "rpm" of model gpt-large allows it then, if the jobs ahead of it take as much.',
     'No job is added ahead of it, and no job ahead of it is removed.',
-    'At least 2 jobs are ahead of it, its lane waits for a limit, for which others may wait too: this is the earliest start.',
+    'At least 2 jobs are ahead of it, and other lanes may wait for the same limit: this is the earliest start.',
   ])
   expect(inMs(found, found.startsAt)).toBeGreaterThan(0.3 * HOUR_MS - 60_000)
   expect(inMs(found, found.startsAt)).toBeLessThanOrEqual(0.3 * HOUR_MS)

@@ -40,6 +40,7 @@ const OPTIONS: Readonly<Record<string, readonly [expected: string, ok: (value: u
   removeOnFail: ['true, false, a number or an object', isKept],
   sizeLimit: ['a number of bytes', isNumber],
   stackTraceLimit: ['a number', isNumber],
+  tier: ['a text', (value) => typeof value === 'string'],
   timestamp: ['a number of ms since 1970', isNumber],
 }
 

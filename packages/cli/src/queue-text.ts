@@ -301,7 +301,7 @@ function detailRows(cli: Cli, status: QueueStatus): string[][] {
 
 /** How many groups have waiting jobs, by what holds them. */
 function groupsText({ waiting, limited, maxed, paused }: GroupCounts): string {
-  return `${numberText(waiting)} in line, ${numberText(limited)} held by their rate, ${numberText(maxed)} by their running jobs, ${numberText(paused)} paused`
+  return `${numberText(waiting)} in line, ${numberText(limited)} held by their rate or limits, ${numberText(maxed)} by their running jobs, ${numberText(paused)} paused`
 }
 
 /** Why a queue may hold more jobs than its capacity. */

@@ -9,7 +9,7 @@ export const GROUP_FAMILIES: readonly Family<QueueReading>[] = [
     name: 'sluice_groups',
     type: 'gauge',
     unit: 'groups',
-    help: 'Groups with waiting jobs: in line, or held by their rate, their running jobs or a pause; absent where the shape has no groups.',
+    help: 'Groups with waiting jobs: in line, or held by their rate or limits, their running jobs or a pause; absent where the shape has no groups.',
     labels: { state: ['waiting', 'limited', 'maxed', 'paused'] },
     read: ({ status }) => each('state', { ...status.groups }),
   },

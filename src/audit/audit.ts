@@ -1,5 +1,6 @@
 import type { AuditEntry, SettledLimit } from '../inspect/queue-status.ts'
-import type { QueueLimit } from '../limits/queue-limits.ts'
+import { type QueueLimit, ruleOfTier } from '../limits/queue-limits.ts'
+import { intervalUs, parseRate } from '../rate.ts'
 import { type AuditedWindow, TOLERANCE_US, worseOf, worstBucketWindow } from './bucket-window.ts'
 import { type Gap, longestGaps } from './gaps.ts'
 import { auditLimit, type Charge, type LimitAudit } from './limit-audit.ts'
@@ -54,6 +55,8 @@ export interface AuditOptions {
   readonly last?: number
   /** The limits of the shape. */
   readonly limits?: readonly QueueLimit[]
+  /** By limit, the values for which something else was set: they are not checked. Default: none. */
+  readonly changedValues?: ReadonlyMap<string, ReadonlySet<string>>
   /** Since when these are in force, µs. Default: always. */
   readonly limitsSinceUs?: number
   /** When the shape may have changed, µs, ascending. */
@@ -98,16 +101,37 @@ function limitOf(entries: readonly AuditEntry[], limit: QueueLimit, options: Aud
   const byValue = groupedBy(entries, ({ groupLimits: its }) =>
     its && name in its.taken ? (its.values?.[name] ?? its.id) : undefined,
   )
-  const found = [...byValue].map(([value, own]) => {
+  const changed = options.changedValues?.get(name)
+  const checked = [...byValue].filter(([value]) => !changed?.has(value))
+  const widest = widestOf(limit)
+  const found = checked.map(([value, own]) => {
     const charges = chargesOf(own, ({ groupLimits: its }) => [its?.taken[name], its?.settled?.[name]], options)
-    return { ...auditLimit(limit, charges), ...(limit.by === 'group' ? { group: value } : { value }) }
+    return { ...auditLimit(widest, charges), ...(limit.by === 'group' ? { group: value } : { value }) }
   })
   const [first = auditLimit(limit, [])] = found
   const worst = worseOf(found.map((one) => one.worst))
+  const notes = [
+    ...(widest === limit ? [] : ['checked against the widest of its tiers']),
+    ...(byValue.size > checked.length ? [`${byValue.size - checked.length} values of their own were not checked`] : []),
+  ]
   return {
     ...(found.find((one) => worst && one.worst === worst) ?? first),
+    ...(notes.length > 0 ? { note: notes.join('; ') } : {}),
     departures: found.reduce((sum, one) => sum + one.departures, 0),
     broken: found.some(({ broken }) => broken),
+  }
+}
+
+/** Departures do not say the tier of their jobs: no tier lets more pass than this. */
+function widestOf(limit: QueueLimit): QueueLimit {
+  if (!limit.tiers) return limit
+  const all = [limit, ...Object.keys(limit.tiers).map((tier) => ruleOfTier(limit, tier))]
+  const rates = all.flatMap(({ rate }) => (rate === undefined ? [] : [rate]))
+  const [rate] = rates.toSorted((one, other) => intervalUs(parseRate(one)) - intervalUs(parseRate(other)))
+  return {
+    ...limit,
+    ...(rate === undefined ? {} : { rate }),
+    ...(all.some(({ burst }) => burst !== undefined) ? { burst: Math.max(...all.map(({ burst = 1 }) => burst)) } : {}),
   }
 }
 

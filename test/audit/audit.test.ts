@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { audit } from '../../src/audit/audit.ts'
+import { changedValues } from '../../src/audit/changes.ts'
 import type { AuditEntry } from '../../src/inspect/queue-status.ts'
 
 const START_US = 1_764_000_000_000_000
@@ -70,6 +71,25 @@ test('a limit per group is held against what each group took', () => {
   const broken = audit([...kept, entry(550, took('b', 2))], { limits })
   expect(broken.limits).toMatchObject([{ group: 'b', broken: true, departures: 6, worst: { cost: 3 } }])
   expect(audit([entry(0)], { limits }).limits).toMatchObject([{ departures: 0, broken: false }])
+})
+
+test('a value for which something was set is not checked, and tiers by the widest of them', () => {
+  const tiers = { free: { rate: '1/s' }, pro: { rate: '20/s', burst: 4 } }
+  const limits = [{ name: 'plan', by: ['group', 'host'], rate: '10/s', burst: 2, tiers }] as const
+  const took = (value: string, plan: number) => ({ groupLimits: { id: 'a', taken: { plan }, values: { plan: value } } })
+  const kept = [
+    entry(0, took('1:a1:h', 4)),
+    entry(50, took('1:a1:h', 1)),
+    entry(60, took('2:é1:h', 4)),
+    entry(61, took('2:é1:h', 4)),
+  ]
+  const note = 'checked against the widest of its tiers'
+  expect(audit(kept, { limits }).limits).toMatchObject([{ broken: true, value: '2:é1:h', note }])
+  const set = { limit: 'plan', keys: { host: 'h', group: 'é' }, rate: [100, 1000] }
+  const history = [{ id: '1-0', at: new Date(), kind: 'limit', by: 'a', reason: 'b', change: set } as const]
+  expect(audit(kept, { limits, changedValues: changedValues(history, limits) }).limits).toMatchObject([
+    { broken: false, value: '1:a1:h', note: `${note}; 1 values of their own were not checked` },
+  ])
 })
 
 test('a start before its slot breaks a promise too', () => {

@@ -3,6 +3,7 @@ import {
   type Audit,
   type AuditedWindow,
   audit,
+  changedValues,
   changesUs,
   countText,
   formatDuration,
@@ -48,9 +49,10 @@ async function auditQueue(cli: Cli, name: string, { last }: { readonly last?: nu
   const inspector = cli.inspector()
   const [entries, history] = await Promise.all([inspector.audit(name), inspector.history(name, { count: HISTORY })])
   if (entries.length === 0) throw nothingKept(name, status)
+  const limits = status.shape?.mode === 'enforce' ? (status.shape.limits ?? []) : []
   const found = audit(entries, {
     ...(last === undefined ? {} : { last }),
-    limits: status.shape?.mode === 'enforce' ? (status.shape.limits ?? []) : [],
+    ...{ limits, changedValues: changedValues(history, limits) },
     limitsSinceUs: changedSinceUs(history),
     changesUs: changesUs(history),
   })

@@ -120,7 +120,10 @@ async function existingLimit(cli: Cli, name: string, { limitsPrefix }: LimitOpti
   const limit = await storedLimit(await cli.client(), name, limitsPrefix)
   if (limit) return limit
   const where = `under prefix "${plainText(limitsPrefix)}"`
-  throw new CommandError(EXIT_CODES.notFound, `no limit "${plainText(name)}" ${where}: sluice limits list`)
+  throw new CommandError(
+    EXIT_CODES.notFound,
+    `no limit "${plainText(name)}" ${where}: sluice limits list shows them, sluice key list QUEUE those of a queue by keys`,
+  )
 }
 
 interface GivenKey {

@@ -36,8 +36,9 @@ end
 
 -- The cells of limits with keys are looked at by scripts that may not write, too: there they are renewed later.
 local function open(key, l, now)
-  local s = { key = key, now = now, overrun = {} }
-  for _, lease in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', as_text.us(now))) do
+  local s, over = { key = key, now = now, overrun = {} }, redis.call('ZRANGEBYSCORE', key, '-inf', as_text.us(now))
+  s.has_ended = over[1] ~= nil
+  for _, lease in ipairs(over) do
     if runs(lease) then s.overrun[#s.overrun + 1] = lease end
   end
   s.used = count(key, now) + #s.overrun
@@ -89,7 +90,7 @@ end
 
 local function save(s, l)
   renew(s, l)
-  redis.call('ZREMRANGEBYSCORE', s.key, '-inf', as_text.us(s.now))
+  if s.has_ended then redis.call('ZREMRANGEBYSCORE', s.key, '-inf', as_text.us(s.now)) end
   expire(s.key, s.now, s.lock_ms)
 end
 

@@ -1,8 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
+import { holderText } from '../../packages/cli/src/queue-text.ts'
 import { LimitConflictError, type QueueLimit, type ShapedJob, type ShapedQueue } from '../../src/index.ts'
+import type { Explanation } from '../../src/inspect/index.ts'
 import { createLimiter, type LimitKey } from '../../src/limits/index.ts'
 import { encodeKey } from '../../src/limits/limit-keys.ts'
+import { inspectorOf } from '../inspect/support.ts'
 import { rejection } from '../queue/support.ts'
 import { useProcesses } from '../support/processes.ts'
 import { useRedis } from '../support/redis.ts'
@@ -104,6 +107,20 @@ test('a place that one queue frees goes to the one that waits longest, not to it
   await Promise.race([departed.reach(1), held.reach(2).then(() => Promise.reject(new Error('its own job went first')))])
   expect(time.ms).toBeLessThan(500)
   await held.reach(2)
+})
+
+test('explain says which job of another queue holds a place', async () => {
+  const { holding, waiting, run } = await oneWaits(running(nameOf(), 1))
+  const [held] = await holding.getActive()
+  const [job] = await waiting.getPrioritized()
+  const { hold, holders, at } = (await inspectorOf(redis, shop).explain(waiting.name, job?.id as string)) as Explanation
+  expect(hold).toMatchObject({ cause: 'limits', keys: { group: 'acme' } })
+  const queue = `${prefix}:${holding.name}`
+  expect(holders).toMatchObject([{ jobId: held?.id, queue: `${queue}:`, lockEndsAt: expect.any(Date) }])
+  expect(holderText(holders[0] as Explanation['holders'][0], at)).toContain(
+    `job ${held?.id} of queue ${queue} of worker`,
+  )
+  run.open()
 })
 
 test('a queue that is paused is passed over', async () => {

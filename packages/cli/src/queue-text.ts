@@ -79,7 +79,8 @@ export function holdText(hold: Hold): string {
 }
 
 /** What holds a place of a group, and when that ends if its worker has died. */
-export function holderText({ jobId, state, dueAt, lockEndsAt, worker, isSilent }: GroupHolder, at: Date): string {
+export function holderText(holder: GroupHolder, at: Date): string {
+  const { jobId, queue, state, dueAt, lockEndsAt, worker, isSilent } = holder
   if (state !== 'running') {
     const until = dueAt ? ` until ${dueAt.toISOString()}` : ''
     return plainText(
@@ -92,7 +93,8 @@ export function holderText({ jobId, state, dueAt, lockEndsAt, worker, isSilent }
   const lock = lockEndsAt
     ? `its lock ends at ${lockEndsAt.toISOString()}${isSilent ? '' : ' unless it is renewed'}`
     : 'its lock has ended: the next check for stalled jobs frees the place'
-  return plainText(`job ${jobId} of worker ${name ?? id ?? 'unknown'}${place}${silent}; ${lock}`)
+  const elsewhere = queue === undefined ? '' : ` of queue ${queue.slice(0, -1)}`
+  return plainText(`job ${jobId}${elsewhere} of worker ${name ?? id ?? 'unknown'}${place}${silent}; ${lock}`)
 }
 
 export function rateText({ rate }: Pick<QueueStatus, 'rate'>): string {

@@ -95,7 +95,8 @@ local function refuse(base, shape, now, jobs, lack, late)
   local retry = late and late.retry_ms or 1
   if lack then
     local OPEN_ENDED_PAUSE_MS = 60000
-    local free = open_ended and OPEN_ENDED_PAUSE_MS or free_places.retry_ms(base, shape, now, lack.missing)
+    local held = jobs.groups and jobs.groups.enforced and jobs.groups:held_slot(lack.missing) or 0
+    local free = open_ended and OPEN_ENDED_PAUSE_MS or free_places.retry_ms(base, shape, now, lack.missing, held)
     retry = math.max(retry, free)
   end
   local depth = lack and lack.depth or occupancy.taken(base, shape, now)

@@ -154,9 +154,11 @@ function free_places.nth_taken_at(base, shape, now, n)
   return math.max(takes, now + math.max(free_places.LEAST_US, math.min(free_places.MOST_US, waited))), missing
 end
 
--- When n places are free, ms from now.
-function free_places.retry_ms(base, shape, now, n)
+-- When n places are free, ms from now. slot: the earliest one of the n-th job that leaves, µs, 0 if nothing but the rate, limits
+-- and pause of the shape holds it
+function free_places.retry_ms(base, shape, now, n, slot)
   local at, missing = free_places.nth_taken_at(base, shape, now, n)
+  if slot > 0 then at = math.max(at, slot - pace.read(base).horizon) end
   local ms = math.max(1, math.min(free_places.MAX_MS, math.ceil((at - now) / 1000)))
   return missing and math.max(free_places.UNKNOWN_MS, ms) or ms
 end

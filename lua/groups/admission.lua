@@ -59,7 +59,7 @@ local function queue_departures(g, shape)
   local known = {}
   return function(n)
     n = math.min(n, math.max(1, depth))
-    known[n] = known[n] or free_places.retry_ms(g.base, shape, g.now, n)
+    known[n] = known[n] or free_places.retry_ms(g.base, shape, g.now, n, g:held_slot(n))
     return known[n]
   end
 end

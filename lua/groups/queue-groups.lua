@@ -605,6 +605,14 @@ function groups.slots(g, most)
   return g.lanes and groups.with_dues(g, slots, most) or slots
 end
 
+-- The earliest slot of the n-th job to leave, µs, if all groups are held, as far as the first ones of each tell; 0 if one is
+-- ready, or none is known.
+function groups.held_slot(g, n)
+  n = math.min(n, groups.TRIES)
+  local slots = groups.slots(g, n) or {}
+  return slots[math.min(n, #slots)] or 0
+end
+
 -- By how much a job takes the tag of its group further.
 function groups.step(cost, weight)
   if cost == weight then return groups.UNIT end

@@ -1,6 +1,6 @@
 import { afterAll, expect, test } from 'vitest'
 import type { ShapedJobsOptions } from '../../src/admission/job-options.ts'
-import { CannotStartInTimeError, type QueueLimit } from '../../src/index.ts'
+import { CannotStartInTimeError, type QueueFullError, type QueueLimit } from '../../src/index.ts'
 import { HeldQueue, START_US } from '../model/held-queue.ts'
 import { rejection } from '../queue/support.ts'
 import { useRedis } from '../support/redis.ts'
@@ -111,3 +111,18 @@ test('no job that would start in time is refused, whatever waits', async () => {
 function byTime(one: string, other: string): number {
   return Number(one.split(' ')[1]) - Number(other.split(' ')[1])
 }
+
+test('a full queue whose jobs all wait for their values has a place when the first of them may go', async () => {
+  await held.reset({ capacity: 4, limits: [RPM] })
+  for (let i = 0; i < 4; i++) await add(`a${i}`, 'a')
+  expect(await departAll()).toEqual(['a0'])
+  await add('b0', 'b')
+  expect(await departAll()).toEqual(['b0'])
+  await add('b1', 'b')
+  const refused = () => rejection<QueueFullError>(add('c', 'c'))
+  // Now all four are known to wait.
+  expect(await departAll()).toEqual([])
+  expect((await refused()).retryAfterMs).toBe(1000)
+  await held.advanceTo(START_US + 300_000)
+  expect((await refused()).retryAfterMs).toBe(700)
+})

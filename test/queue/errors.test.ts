@@ -13,6 +13,12 @@ const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly
   [new sluice.InvalidCostError('x'), 'InvalidCostError', ['x'], {}],
   [new sluice.InvalidDeadlineError('x'), 'InvalidDeadlineError', ['x'], {}],
   [new sluice.InvalidGroupError('x'), 'InvalidGroupError', ['x'], {}],
+  [
+    new sluice.MissingKeyError('rpm', 'model'),
+    'MissingKeyError',
+    ['"rpm"', 'counts by model', 'give the job keys.model'],
+    { limitName: 'rpm', key: 'model' },
+  ],
   [new sluice.NoGroupsError('mail'), 'NoGroupsError', ['"mail"', 'groups: {}'], { queueName: 'mail' }],
   [
     new sluice.PauseQueueError({ retryAfterMs: 5 }),

@@ -342,6 +342,15 @@ const CASES: readonly Case[] = [
     starts: 'resumed',
   },
   {
+    by: 'set-limit',
+    when: 'a value of a limit by keys may have more',
+    shape: { limits: [{ name: 'rpm', by: 'model', rate: '1/h' }] },
+    runs: [['spent', { keys: { model: 'large' } }]],
+    waits: [['held', { keys: { model: 'large' } }]],
+    act: ({ queue }) => queue.setLimit('rpm', 'large', { rate: '1000/s' }, WHY),
+    starts: 'held',
+  },
+  {
     by: 'changeDelay',
     when: 'a delayed job that comes before the held one is due sooner',
     ...limited,
@@ -474,8 +483,8 @@ test.for(CASES)('$by: $when', async (row) => {
 
 /** Scripts without a case: why none of them lets a job start sooner than it could, or where that is tested. */
 const OTHERS: Readonly<Record<string, readonly string[]>> = {
-  'it only reads, or changes nothing that holds a job': [
-    ...['find-new', 'view', 'caller-secret', 'note-history', 'report', 'shed'],
+  'it only reads, or changes nothing that holds a job any less': [
+    ...['find-new', 'view', 'caller-secret', 'note-history', 'report', 'shed', 'charge-limit'],
     ...[
       'claim-places',
       'claim-shards',

@@ -83,16 +83,20 @@ export class Waiting {
     if (!line || !this.#of.features.lines) return false
     const keptFor = this.#of.features.keep ? line.isKeptFor(nowUs) : undefined
     if (keptFor) return keptFor !== lane
-    if (this.#follows(lane, line, nowUs)) return true
+    if (this.#follows(lane, cell, line, nowUs)) return true
     if (this.#waitsForHeld(cell, line, nowUs)) return line.first() !== lane
     const first = line.inOrder.find(({ group }) => group === lane.group || this.#mayTakeTurn(group))
     return first !== undefined && first !== lane && (line.members.get(first) as number) <= this.#tagOf(lane, cell, line)
   }
 
-  /** The lane before it was let go, whatever became of it: two that let each other go at once would do so for ever. */
-  #follows(lane: Lane, line: Line, nowUs: number): boolean {
+  /**
+   * The lane before it was let go, whatever became of it: two that let each other go at once would do so for ever. Or a job
+   * of another tier was looked at since it was found when the cell is due: its state counts by that tier.
+   */
+  #follows(lane: Lane, cell: Cell, line: Line, nowUs: number): boolean {
     const { dueUs, followsAtUs } = line
-    return line.members.has(lane) && dueUs !== undefined && dueUs > nowUs && dueUs === followsAtUs
+    if (!line.members.has(lane) || dueUs === undefined || dueUs <= nowUs) return false
+    return dueUs === followsAtUs || cell.limit.tiers !== undefined
   }
 
   /** A group was held as a whole while a lane of it was the first: only when that could have gone, the next one is let go. */

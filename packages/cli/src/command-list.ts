@@ -48,7 +48,7 @@ export const COMMANDS: readonly ListedCommand[] = [
   },
   {
     name: 'key',
-    summary: 'show and change what limits by keys allow for single values',
+    summary: 'show and change what limits by keys allow',
     load: async () => (await import('./commands/key.ts')).addKeyCommand,
   },
   {

@@ -29,6 +29,10 @@ const CALLS: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['list', 'q'],
     ['pause', 'q', 'g', ...REASON],
   ],
+  key: [
+    ['list', 'q'],
+    ['clear', 'q', 'l', 'k', ...REASON],
+  ],
   limits: [['list'], ['reset', 'l', 'k']],
   shards: [['move', 'a', 'b', ...REASON]],
   enqueue: [['q', '--file', '-']],

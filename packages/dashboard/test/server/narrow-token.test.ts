@@ -77,6 +77,7 @@ const SHAPE: Readonly<Record<string, readonly Fill[]>> = {
   ...{ concurrency: [[2, 204]], mode: [['shadow', 204]], maxLatenessMs: [[50, 204]], audit: [[10, 204]] },
   groups: [[{ weight: 2 }, 204]],
   priorityAgeingMs: [[60_000, 204]],
+  rampUp: [[{ from: 0.5, overMs: 60_000 }, 204]],
   durability: [
     [{ replicas: 1, timeoutMs: 500 }, 403],
     [null, 204],

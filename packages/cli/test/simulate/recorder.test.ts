@@ -51,6 +51,7 @@ test('what comes while it follows, and nothing from before', async () => {
   const queue = shop.queue({ rate: '1/min' })
   await queue.add('before', {})
   const recorder = redis.client()
+  const clientId = await recorder.client('ID')
   const names: string[] = []
   const base = `${redis.prefix}:${queue.name}:`
   const following = recordArrivals(recorder, base, { count: 2 }, ({ name }) => {
@@ -58,7 +59,7 @@ test('what comes while it follows, and nothing from before', async () => {
     if (names.length === 1) void queue.add('second', {})
   })
   // It has read the end of the stream once it waits there.
-  await expect.poll(async () => String(await client.client('LIST')).includes('cmd=xread')).toBe(true)
+  await expect.poll(async () => String(await client.client('LIST', 'ID', clientId)).includes('cmd=xread')).toBe(true)
   await queue.add('first', {})
   expect((await following).arrivals).toBe(2)
   expect(names).toEqual(['first', 'second'])

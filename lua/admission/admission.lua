@@ -52,8 +52,8 @@ function admission.too_costly(shape, jobs)
 end
 
 -- Nil if all the new jobs may enter, else the refusal: for what each costs, by the bounds of their groups, or by the queue.
--- jobs: {cost, terms, group (its id and priority, if it has one), options (packed, nil if they are not known)} each, with `groups`, opened, if the queue has them. If there
--- are more, `count` of them, n of each. choose (admission/overflow): set if waiting jobs may be dropped for them; its choice is
+-- jobs: {cost, terms, group (its id and priority, if it has one), options (packed, nil if they are not known)} each, with
+-- `groups`, opened, if the queue has them. If there are more, `count` of them, n of each. choose (admission/overflow): set if waiting jobs may be dropped for them; its choice is
 -- the second result. timed: false if their start times were checked before.
 function admission.refusal(base, shape, now, jobs, choose, timed)
   local refusal = admission.too_costly(shape, jobs)
@@ -95,7 +95,7 @@ local function refuse(base, shape, now, jobs, lack, late)
   local retry = late and late.retry_ms or 1
   if lack then
     local OPEN_ENDED_PAUSE_MS = 60000
-    local held = jobs.groups and jobs.groups.enforced and jobs.groups:held_slot(lack.missing) or 0
+    local held = jobs.groups and jobs.groups:held_slot(lack.missing) or 0
     local free = open_ended and OPEN_ENDED_PAUSE_MS or free_places.retry_ms(base, shape, now, lack.missing, held)
     retry = math.max(retry, free)
   end

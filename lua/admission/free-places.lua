@@ -130,9 +130,9 @@ function free_places.played(base, p, measured, wakes, n, slot)
   return math.max(slot - measured.horizon, at + (n - free_places.MOST_PLAYED) * measured.run / running)
 end
 
--- The time (µs) at which n jobs will have been taken; second, whether fewer than n wait.
-function free_places.nth_taken_at(base, shape, now, n)
-  local p, measured = schedule.open(base, shape, now, true), pace.read(base)
+-- The time (µs) at which n jobs will have been taken; second, whether fewer than n wait. measured: what pace.read returns
+function free_places.nth_taken_at(base, shape, now, n, measured)
+  local p = schedule.open(base, shape, now, true)
   local slot, missing = schedule.nth(p, n)
   local wakes = free_places.wakes(base, now, measured.late)
   local ask = p.left > 0 and free_places.taken_at(p, measured, wakes, slot, n)
@@ -157,8 +157,9 @@ end
 -- When n places are free, ms from now. slot: the earliest one of the n-th job that leaves, µs, 0 if nothing but the rate, limits
 -- and pause of the shape holds it
 function free_places.retry_ms(base, shape, now, n, slot)
-  local at, missing = free_places.nth_taken_at(base, shape, now, n)
-  if slot > 0 then at = math.max(at, slot - pace.read(base).horizon) end
+  local measured = pace.read(base)
+  local at, missing = free_places.nth_taken_at(base, shape, now, n, measured)
+  if slot > 0 then at = math.max(at, slot - measured.horizon) end
   local ms = math.max(1, math.min(free_places.MAX_MS, math.ceil((at - now) / 1000)))
   return missing and math.max(free_places.UNKNOWN_MS, ms) or ms
 end

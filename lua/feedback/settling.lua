@@ -45,7 +45,8 @@ function settling.unknown(c, actuals)
   end
 end
 
--- What is still to be charged in a unit; below 0 it is given back. Second, what the job was expected to cost, the first time. kept_ms: how long that is remembered
+-- What is still to be charged in a unit; below 0 it is given back. Second, what the job was expected to cost, the first
+-- time. kept_ms: how long that is remembered
 -- A job that the downstream refused runs again with the number of its attempt, and is charged again.
 function settling.outstanding(c, attempt, unit, actual, kept_ms)
   local memory, field = c.base .. 'meta:settled:' .. c.id, attempt .. ':' .. as_text.us(c.since) .. ':' .. unit

@@ -55,9 +55,8 @@ local function group_limits_of(base, shape, now)
       -- Nobody sets the switch of one that is not shared.
       local switch = nil
       if not l.shared then switch = false end
-      local control = l.shared and limit_control.of_queue(l, base) or base .. 'meta:group:limit:' .. l.name
-      limit_checks.prepare(l, control, now, true, switch)
-      l.states = control .. string.match(l.state, '^:%a+:')
+      limit_checks.prepare(l, limit_control.of_values(l, base), now, true, switch)
+      l.states = limit_control.states_of_values(l, base)
     end
     return l
   end
@@ -121,7 +120,8 @@ local function group_limits_of(base, shape, now)
     return l and in_force(l, value)
   end
 
-  -- The limit of this name that counts by just these keys (name -> value), and their value in the key of its state; nil if there is none.
+  -- The limit of this name that counts by just these keys (name -> value), and their value in the key of its state; nil if
+  -- there is none.
   function limits.named(name, keys)
     local l, count = find(name), 0
     for _ in pairs(keys) do count = count + 1 end
@@ -133,6 +133,13 @@ local function group_limits_of(base, shape, now)
   function limits.part_of(name, keys, tier)
     local l, value = limits.named(name, keys)
     return l and part_of(l, value, { [':tier'] = tier }, value)
+  end
+
+  -- The part of a cell; nil if no limit counts it by now.
+  function limits.part_of_cell(cell)
+    local name, value = own_values.parts(cell)
+    local l = find(name)
+    return l and part_of(l, value)
   end
 
   -- What was set for values for a time and has ended is forgotten, some of it by each call: what it held may go.
@@ -161,13 +168,6 @@ local function group_limits_of(base, shape, now)
     return math.huge
   end
 
-  -- The same, of a cell; nil if no limit counts it by now.
-  function limits.part_of_cell(cell)
-    local name, value = own_values.parts(cell)
-    local l = find(name)
-    return l and part_of(l, value)
-  end
-
   -- The keys of a job that a limit counts, name -> value: 'group' too, if it does.
   local function keys_of(l, group, keys)
     local found = {}
@@ -176,7 +176,8 @@ local function group_limits_of(base, shape, now)
   end
 
   -- What holds the first job of a lane: {limit, keys: those whose value is used up, at: until when at least, µs, 0 if that is
-  -- not known, places: the key of the state of a cell whose holders have to end}. Nil if no limit does. place: as groups.place_in_lane returns it, of any of its jobs
+  -- not known, places: the key of the state of a cell whose holders have to end}. Nil if no limit does. place: as
+  -- groups.place_in_lane returns it, of any of its jobs
   function limits.hold(g, place)
     local _, job_at = g:lane_order(place.lane)
     local id = g.enforced and job_at(1)
@@ -212,9 +213,8 @@ local function group_limits_of(base, shape, now)
     return wait > 0 and now + math.ceil(wait) or 0, name, least > 0 and now + math.ceil(least) or 0
   end
 
-  -- Charges the job last passed to limits.slot, which has left. job_key, lock_ms: of the job; part.taken: what it took, for
-  -- reports/audit
-  -- horizon: as in queue_limits.save
+  -- Charges the job last passed to limits.slot, which has left. job_key, lock_ms: of the job; horizon: as in
+  -- queue_limits.save; part.taken: what it took, for reports/audit
   function limits.charge(parts, slot, job_key, lock_ms, horizon)
     queue_limits.charge(parts, slot - now, job_key, lock_ms)
     queue_limits.save(parts, base, false, horizon)

@@ -608,6 +608,7 @@ end
 -- The earliest slot of the n-th job to leave, µs, if all groups are held, as far as the first ones of each tell; 0 if one is
 -- ready, or none is known.
 function groups.held_slot(g, n)
+  if not g.enforced then return 0 end
   n = math.min(n, groups.TRIES)
   local slots = groups.slots(g, n) or {}
   return slots[math.min(n, #slots)] or 0

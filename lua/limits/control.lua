@@ -24,6 +24,16 @@ function limit_control.of_queue(l, base)
   return (l.prefix or 'sluice') .. ':limit:{' .. l.name .. '}'
 end
 
+-- The same of a limit with `by`, which counts each value of its keys by itself.
+function limit_control.of_values(l, base)
+  return l.shared and limit_control.of_queue(l, base) or base .. 'meta:group:limit:' .. l.name
+end
+
+-- What the keys of its states begin with, before the value.
+function limit_control.states_of_values(l, base)
+  return limit_control.of_values(l, base) .. string.match(l.state, '^:%a+:')
+end
+
 function limit_control.waiting(control)
   return control .. ':queues'
 end

@@ -1,10 +1,13 @@
+local limit_control = use 'limits/control'
 local limit_state = use 'limits/state'
 local as_text = use 'redis/as-text'
 
--- What a limit of a queue with `by` allows for single values of its keys, where that is not what the shape says of all: that of a
--- tier (`tiers` of the limit), which jobs name or which was set for the value, and what else was set for the value at run time. `own_limits` of the shape names the limits for which something is set: nothing is read for others.
---   meta:limits:own:<name>   hash, value -> JSON: keys: name -> value, fields: field -> { value, by, reason, at, until? } (ms), at: of
---                            the last change, µs. Fields: tier, rate, as [limit, period ms] or null for no limit, burst and concurrency
+-- What a limit of a queue with `by` allows for single values of its keys, where that is not what the shape says of all: that
+-- of a tier (`tiers` of the limit), which jobs name or which was set for the value, and what else was set for the value at
+-- run time. `own_limits` of the shape names the limits for which something is set: nothing is read for others.
+--   meta:limits:own:<name>   hash, value -> JSON: keys: name -> value, fields: field -> { value, by, reason, at, until? }
+--                            (ms), at: of the last change, µs. Fields: tier, rate, as [limit, period ms] or null for no
+--                            limit, burst and concurrency
 --   meta:limits:ends         cell -> when something that was set for it for a time ends next, µs
 --   meta:limits:changed      cell -> when something that was set for it ended or was lifted, µs; for an hour
 local own_values = {
@@ -26,11 +29,6 @@ end
 
 local function changed_key(base)
   return base .. 'meta:limits:changed'
-end
-
--- What the keys of a limit's states begin with, before the value.
-function own_values.states(base, l)
-  return base .. 'meta:group:limit:' .. l.name .. string.match(l.state, '^:%a+:')
 end
 
 -- The name of the cell of a limit for one value.
@@ -89,7 +87,7 @@ end
 
 -- The state of a cell takes over what ended since it was stored, each at its time.
 local function bring_up(base, l, stored, value, over, tier)
-  local key = l.interval and own_values.states(base, l) .. value
+  local key = l.interval and limit_control.states_of_values(l, base) .. value
   for _, at in ipairs(over) do
     local packed = key and redis.call('GET', key)
     local before, after = limit_at(l, stored.fields, at - 1, tier), limit_at(l, stored.fields, at, tier)
@@ -160,7 +158,7 @@ function own_values.set(base, l, value, keys, now, change, by, reason, until_ms,
   stored.keys, stored.at = keys, as_text.us(now)
   store(base, l, value, stored)
   note_change(base, cell_of(l, value), now)
-  local key, after = own_values.states(base, l) .. value, limit_at(l, stored.fields, now)
+  local key, after = limit_control.states_of_values(l, base) .. value, limit_at(l, stored.fields, now)
   local packed = before.interval ~= after.interval and redis.call('GET', key)
   if packed then limit_state.at(key, after, now, packed, true) end
   return stored.fields

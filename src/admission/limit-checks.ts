@@ -15,8 +15,9 @@ interface Costly {
 }
 
 /**
- * Refuses jobs that lack a key of a limit which needs it, jobs of a tier that a limit does not have, and jobs that cost more than a limit of their queue ever allows at once, as
- * far as this process knows the limits: a job that slips through has the limit without tiers, or leaves when that is unused.
+ * Refuses jobs that lack a key of a limit which needs it, jobs of a tier that a limit does not have, and jobs that cost more
+ * than a limit of their queue ever allows at once, as far as this process knows the limits: a job that slips through has the
+ * limit without tiers, or leaves when that is unused.
  * Only where a limit allows too little is Redis asked for what was set for the values of the job's keys.
  * @returns nothing, a refusal that needs no answer of Redis, or one that does
  */

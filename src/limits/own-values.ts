@@ -46,11 +46,6 @@ export function encodeLimitOverride(limit: QueueLimit, override: unknown): Recor
       `limit "${limit.name}" is shared, and is the same in every queue and limiter: setLimit needs one that is not`,
     )
   }
-  if (limit.shared) {
-    throw new InvalidLimitError(
-      `limit "${limit.name}" is shared, and allows a value the same in every queue: nothing can be set`,
-    )
-  }
   const given = Object.entries(override).filter(([, value]) => value !== undefined)
   for (const [field] of given) checkSettable(limit, field)
   if (given.length === 0)

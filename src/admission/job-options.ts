@@ -221,7 +221,7 @@ function checkGroup(group: unknown, options: JobsOptions): void {
 
 const MAX_KEYS = 16
 /** What limits count by without a key of the job. */
-const NO_KEYS: readonly string[] = ['group', 'queue']
+export const NO_KEYS: readonly string[] = ['group', 'queue']
 
 /**
  * @returns the keys as they are stored

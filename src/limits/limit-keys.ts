@@ -26,7 +26,8 @@ const CODES: Readonly<Record<Algorithm, string>> = {
   concurrency: 'n',
 }
 
-const NAME = /^[A-Za-z0-9_.-]{1,64}$/
+/** Names of limits, and of what a limit counts by. */
+export const LIMIT_NAME = /^[A-Za-z0-9_.-]{1,64}$/
 /** In words, for messages. */
 export const NAME_RULE = "1 to 64 letters, digits, '_', '.' or '-'"
 /** Stored verbatim: no colon (separates parts), no braces (hash tags), no '#' (marks a hash). */
@@ -36,7 +37,7 @@ const MAX_LENGTH = 4096
 
 /** Whether it can be the name of a limit, or of what a limit counts by. */
 export function isLimitName(name: unknown): name is string {
-  return typeof name === 'string' && NAME.test(name)
+  return typeof name === 'string' && LIMIT_NAME.test(name)
 }
 
 /** Checks a limit's name: it becomes part of every key, and of metrics and headers. */

@@ -3,9 +3,10 @@ import { Ajv, type ErrorObject, type Options, type ValidateFunction } from 'ajv'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import formats from 'ajv-formats'
 import type { ShapedJobsOptions } from 'sluice'
+import { LIMIT_NAME, NO_KEYS } from 'sluice/internal'
 import type { HttpRequest } from '../middleware.ts'
 import { ProblemError } from '../responses/problem.ts'
-import { type JobOption, KEY_NAME, type NameSource, OWN_NAMES, type QueueRule, type ResolvedRule } from './options.ts'
+import type { JobOption, NameSource, QueueRule, ResolvedRule } from './options.ts'
 
 /** A job as callers send it. */
 interface JobItem {
@@ -37,7 +38,7 @@ const OPTION_SCHEMAS = {
   keys: {
     type: 'object',
     maxProperties: 16,
-    propertyNames: { type: 'string', pattern: KEY_NAME.source, not: { enum: OWN_NAMES } },
+    propertyNames: { type: 'string', pattern: LIMIT_NAME.source, not: { enum: NO_KEYS } },
     additionalProperties: { type: ['string', 'number'], minLength: 1, maxLength: 256 },
     description: 'what the job uses, by names; a value has at most 256 bytes',
   },
@@ -60,7 +61,7 @@ export function itemSchema({ allow, keys }: Pick<ResolvedRule, 'allow' | 'keys'>
 /** @param named those that callers cannot set, since the rule names their values */
 function keysSchema(named: readonly string[]) {
   const { propertyNames, ...schema } = OPTION_SCHEMAS.keys
-  return { ...schema, propertyNames: { ...propertyNames, not: { enum: [...OWN_NAMES, ...named] } } }
+  return { ...schema, propertyNames: { ...propertyNames, not: { enum: [...NO_KEYS, ...named] } } }
 }
 
 /** Reads the jobs, one or an array, from the body of a request. */

@@ -1,5 +1,5 @@
 import type { Shape, ShapedQueueOptions } from 'sluice'
-import { encodeShape, InvalidInputError, ONCE_JOBS } from 'sluice/internal'
+import { encodeShape, InvalidInputError, LIMIT_NAME, NO_KEYS, ONCE_JOBS } from 'sluice/internal'
 import { z } from 'zod'
 import { DEFAULT_MAX_BODY_BYTES } from '../body.ts'
 import { DEFAULT_FORMS, HEADER_FORMS, type HeaderForm } from '../responses/rate-limit-fields.ts'
@@ -13,9 +13,6 @@ export type GatewayConnection = ShapedQueueOptions['connection']
 /** What a caller may set for a job, by BullMQ's and Sluice's names. */
 const JOB_OPTIONS = ['delay', 'priority', 'cost', 'mustStartBefore', 'keys'] as const
 export type JobOption = (typeof JOB_OPTIONS)[number]
-/** Names that keys of jobs may have, but for those that Sluice itself gives. */
-export const KEY_NAME = /^[A-Za-z0-9_.-]{1,64}$/
-export const OWN_NAMES = ['group', 'queue']
 
 /**
  * What names the group of a job, or one of its keys: the caller, by its token; a field of the request's header; or a value
@@ -148,8 +145,8 @@ const nameSource = z.union(
   "expected 'token', { header: 'a name', required? } or { data: '/a/pointer', as?: 'text', 'mail-domain' or 'url-host', required? }",
 )
 
-const keyName = z.string().refine((name) => KEY_NAME.test(name) && !OWN_NAMES.includes(name), {
-  message: `expected the name of a key: 1 to 64 of A-Z a-z 0-9 _ . -, not ${OWN_NAMES.join(' or ')}`,
+const keyName = z.string().refine((name) => LIMIT_NAME.test(name) && !NO_KEYS.includes(name), {
+  message: `expected the name of a key: 1 to 64 of A-Z a-z 0-9 _ . -, not ${NO_KEYS.join(' or ')}`,
 })
 
 const rule = z

@@ -8,6 +8,7 @@ local sleepers = {}
 
 -- How long a worker sleeps if no slot is known, unless a job ends or another worker hands one on.
 sleepers.UNKNOWN_US = 60000000
+local STAND_IN_US = 1000000
 -- Once the next slots up to this one have a sleeper each, no slot is looked for: that would take longer with every worker.
 sleepers.ENOUGH = 32
 
@@ -53,14 +54,15 @@ function sleepers.gap(wakes, slots, horizon, spare)
   return slots(at) and at
 end
 
--- When a worker wakes if the next slots have `enough` sleepers, up to slot `at`: about when it would if all others slept
--- for slots too. If those that do have died, it takes their place.
+-- When a worker wakes if the next slots have a sleeper each: of the first `enough` sleepers up to slot `at`, nil if that is
+-- not known. If those have died, it takes their place: it wakes about when it would if all others slept for slots too or,
+-- where only the first slots are known, a second later for each of them.
 function sleepers.behind(key, slots, horizon, at, enough)
   local first, slot = slots(1), at and slots(at)
-  local latest = first + sleepers.UNKNOWN_US
-  if not slot then return latest end
-  local others = redis.call('ZCARD', key) - enough
-  return math.min(latest, slot + others * (slot - first) / enough - horizon)
+  local others = redis.call('ZCARD', key)
+  local asks = first + others * STAND_IN_US
+  if slot then asks = slot + (others - enough) * (slot - first) / enough - horizon end
+  return math.min(first + sleepers.UNKNOWN_US, asks)
 end
 
 -- Puts the worker to sleep until slots that no other worker asks for; spare: the number of jobs it could take. Returns

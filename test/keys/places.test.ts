@@ -249,7 +249,7 @@ test('a job keeps its place for longer than a lease and than its state would be 
 })
 
 test('the place of a worker that was killed is free once the lock of its job has ended, and explain says who holds it', async () => {
-  const queue = shop.queue({ groups: {}, limits: [running(1, ['group', 'model'])] })
+  const queue = shop.queue({ groups: {}, limits: [running(1, ['group', 'model'], { leaseMs: 3_600_000 })] })
   const own = { keys: { model: 'gpt' }, group: { id: 'acme' } }
   await queue.add('job', {}, { jobId: 'held', ...own })
   type Message = { type: 'started'; id: string } | { type: 'error'; message: string }

@@ -63,6 +63,7 @@ export { formatRate, intervalUs, parseRate, type Rate, type RateInput } from './
 export type { Durability } from './shape/durability.ts'
 export type { GroupDefaults, GroupFields, GroupOverride, GroupShare } from './shape/groups.ts'
 export type { ReservedPlaces } from './shape/reserved-places.ts'
+export type { RateSchedule, ScheduledRate } from './shape/schedule.ts'
 export type { Overflow, RampUp, Shape, ShapeField, ShapeOverride, ShapeValue } from './shape/shape.ts'
 export { type Sizing, type SizingInput, sizeShape } from './shape/sizing.ts'
 export type { Attribution, ShapeConflict, StateLoss } from './shape/store.ts'

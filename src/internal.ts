@@ -92,6 +92,7 @@ export { clientText, unreportedClients } from './reports/queue-clients.ts'
 export { createSecretMask } from './secret-mask.ts'
 export { decodeDurability, encodeDurability } from './shape/durability.ts'
 export { checkGroupField, checkGroupId, encodeGroupOverride, GROUP_FIELDS } from './shape/groups.ts'
+export { encodeRate } from './shape/schedule.ts'
 export {
   decodeField,
   encodeOverride,

@@ -46,6 +46,11 @@ export function intervalUs(rate: Rate): number {
   return (rate.periodMs * 1000) / rate.limit
 }
 
+/** The emission interval as scripts have it: rounded up to 1/1024 µs, so that no sum runs ahead of the rate. */
+export function gridIntervalUs(limit: number, periodMs: number): number {
+  return Math.ceil(((periodMs * 1000) / limit) * 1024) / 1024
+}
+
 /** Neither 0 nor infinite after rounding to a double. */
 function isUsable(interval: number): boolean {
   return interval > 0 && Number.isFinite(interval)

@@ -1,7 +1,7 @@
 local next_departure = use 'admission/next-departure'
 local schedule = use 'admission/schedule'
 local ageing_open = use 'gate/ageing-open'
-local bucket = use 'meter/bucket'
+local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 
 -- Position of a waiting job, and an estimate of its start with the mean cost of the jobs ahead.
@@ -46,9 +46,7 @@ function estimate.start_at(base, shape, now, position)
     if position > 0 then return '' end
     return as_text.us(math.max(now, shape.paused_until))
   end
-  local slot = bucket.nth_slot(m, position + 1, next_departure.head_cost(base, shape, now) or 1, m.mean_cost,
-    math.max(m.now, shape.paused_until - m.origin))
-  return as_text.us(m.origin + slot)
+  return as_text.us(meter.nth_start(m, position + 1, next_departure.head_cost(base, shape, now) or 1, shape.paused_until))
 end
 
 -- Returns position and start (µs) as text, '' if unknown: a job that is delayed, has ended or waits for its children

@@ -3,7 +3,7 @@ local next_departure = use 'admission/next-departure'
 local schedule = use 'admission/schedule'
 local ageing_open = use 'gate/ageing-open'
 local group_line = use 'groups/line'
-local bucket = use 'meter/bucket'
+local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 
 -- Whether new jobs could start in time, by the drain schedule: at the rate and the limits, with the mean cost of the
@@ -23,11 +23,8 @@ function lateness.schedule(base, shape, now)
     if shape.paused_until <= now then return nil end
     return function() return shape.paused_until end
   end
-  local from, head = math.max(m.now, shape.paused_until - m.origin), next_departure.head_cost(base, shape, now) or m.mean_cost
-  return function(ahead, cost)
-    local slot = bucket.nth_slot(m, ahead + 1, ahead == 0 and cost or head, m.mean_cost, from)
-    return m.origin + math.ceil(slot)
-  end
+  local head = next_departure.head_cost(base, shape, now) or m.mean_cost
+  return function(ahead, cost) return meter.nth_start(m, ahead + 1, ahead == 0 and cost or head, shape.paused_until) end
 end
 
 -- The jobs sorted by one of their terms, a number; equal ones as they came. Neighbours with the same terms and cost are

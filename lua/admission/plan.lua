@@ -34,7 +34,11 @@ function plan.new(gate, head)
     base = gate.base, now = gate.now, pause = shape.paused_until, enforced = shape.mode == 'enforce', slots = {},
     head = head, offset = math.max(0, shape.paused_until - gate.now), probing = shape.probe, jobs = {}, at = 0, read = 0,
   }
-  if m then p.meter = { tat = m.tat, last = m.last, interval = m.interval, burst = m.burst, now = m.now, origin = m.origin } end
+  if m then 
+    p.meter = {
+      tat = m.tat, last = m.last, interval = m.interval, burst = m.burst, now = m.now, origin = m.origin, service = m.service,
+    }
+  end
   if gate.ageing then p.order = gate.ageing.order(gate.ageing.queue) end
   if gate.groups and p.enforced then p.floors = gate.groups:slots(plan.MOST) end
   if gate.groups and not p.floors then
@@ -98,14 +102,16 @@ function plan.next_offset(p, cost, costs)
     if estimated then return nil end
     offset = math.max(offset, wait)
   end
-  if p.meter then offset = math.max(offset, meter.slot(p.meter, cost, p.pause) - p.meter.now) end
+  if p.meter then
+    offset = meter.open_from(p.meter, math.max(offset, meter.offset(p.meter, meter.slot(p.meter, cost, p.pause))))
+  end
   return offset
 end
 
 function plan.charge(p, cost, offset)
   p.offset = offset
   if not p.enforced then return end
-  if p.meter then bucket.charge(p.meter, cost, p.meter.now + offset) end
+  if p.meter then bucket.charge(p.meter, cost, meter.after(p.meter, offset)) end
   if p.limits then queue_limits.charge(p.limits, offset, '') end
 end
 

@@ -97,9 +97,9 @@ function schedule.step(p, id, due)
     local wait = limit_checks.wait(part)
     if wait > offset then offset, p.limit = wait, part.l.name end
   end
-  local slot = m and bucket.slot(m, cost, m.now + offset)
+  local slot = m and bucket.slot(m, cost, meter.after(m, offset))
   -- Rounding must not bring it below the offset that the slot was computed from.
-  if m then offset = math.max(offset, slot - m.now) end
+  if m then offset = math.max(offset, meter.offset(m, slot)) end
   -- The job will be failed at once, and takes no slot.
   if deadline and p.now + math.ceil(offset) > deadline then return end
   for _, part in ipairs(p.parts) do
@@ -132,7 +132,7 @@ function schedule.far(p, more)
   end
   if not m then return offset end
   local mean = p.read > 0 and p.sum / p.read or m.mean_cost
-  return math.max(offset, bucket.nth_slot(m, more, mean, mean, m.now + p.offset) - m.now)
+  return math.max(offset, meter.offset(m, bucket.nth_slot(m, more, mean, mean, meter.after(m, p.offset))))
 end
 
 -- The time (µs) of the n-th departure from now; second, true if there are fewer jobs, in which case they are assumed to

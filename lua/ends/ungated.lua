@@ -111,7 +111,7 @@ local function open_meter(q, call)
   local shape, key = call.holds, q.base .. 'meta:meter'
   local m = meter.open(key, q.now, shape, run_id(), call.horizon)
   if m.reset or meter.foreign_due(m, q.now) then return nil end
-  q.slot_before = m.origin + math.ceil(m.last)
+  q.slot_before = meter.time(m, m.last)
   meter.note_horizon(m, call.horizon, q.now)
   return m
 end
@@ -150,7 +150,7 @@ local function admits(q)
   if q.next == id then return true end
   local cost, deferred, costs, deadline = job_options.cost_of_job(q.base .. id)
   if deferred or (deadline and deadline < q.now) then return false end
-  if q.meter and meter.slot(q.meter, cost, 0) > q.meter.now then return false end
+  if q.meter and meter.start(q.meter, cost, 0) > q.now then return false end
   for _, part in ipairs(q.parts) do
     part.asked = queue_limits.cost(part.l, cost, costs)
     if part.asked > part.room then return false end
@@ -174,7 +174,7 @@ local function slot_of(q, i)
   if i > 1 and #q.parts > 0 then return nil end
   local wait, m = 0, q.meter
   for _, part in ipairs(q.parts) do wait = math.max(wait, part.l.verbs.earliest(part.s, part.l, 1 + part.l.kept)) end
-  if m then wait = math.max(wait, bucket.nth_slot(m, i, m.mean_cost, m.mean_cost, m.now) - m.now) end
+  if m then wait = math.max(wait, meter.offset(m, bucket.nth_slot(m, i, m.mean_cost, m.mean_cost, m.now))) end
   return q.now + math.ceil(wait)
 end
 

@@ -179,10 +179,10 @@ end
 
 -- The same for the bucket of the queue. Returns how many jobs had its last slot.
 function unstarted.refund_meter(base, shape, jobs)
-  local m, count = shape.interval and meter.stored(base), 0
+  local m, count = shape.interval and meter.stored(base, shape), 0
   if not m then return 0 end
   for _, job in ipairs(jobs) do
-    if job.slot == m.origin + math.ceil(m.last) and unstarted.paid(shape, shape.changed_at, job) then
+    if job.slot == meter.time(m, m.last) and unstarted.paid(shape, shape.changed_at, job) then
       bucket.refund(m, bucket.ceil(job.cost * m.interval), m.last)
       count = count + 1
     end

@@ -1,10 +1,10 @@
 local changes = use 'feedback/changes'
 local pacing = use 'feedback/pacing'
 local limit_control = use 'limits/control'
+local bucket = use 'meter/bucket'
 local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 local ramp = use 'shape/ramp'
-local shapes = use 'shape/shapes'
 
 local feedback = {}
 
@@ -36,15 +36,15 @@ function feedback.fresh(r)
 end
 
 -- Slots granted ahead still depart at the previous rate.
-function feedback.heard(r)
-  local m = meter.stored(r.base)
-  local granted = m and m.origin + math.ceil(m.last) or 0
+function feedback.heard(r, shape)
+  local m = meter.stored(r.base, shape)
+  local granted = m and meter.time(m, m.last) or 0
   r.doc.epoch = as_text.us(math.max(r.now, granted))
 end
 
 -- Without a configured rate, one unit a day.
 function feedback.floor(r)
-  if r.adapt and r.adapt.floor then return shapes.interval(r.adapt.floor) end
+  if r.adapt and r.adapt.floor then return bucket.interval(r.adapt.floor) end
   return r.configured and r.configured * 100 or 86400000000
 end
 
@@ -129,7 +129,7 @@ end
 
 function feedback.slow(r, f)
   if f.rate then
-    return feedback_keep_slowest(r, f, shapes.interval({ f.rate.limit, f.rate.period }), f.ttlMs or r.limits.slowMs)
+    return feedback_keep_slowest(r, f, bucket.interval({ f.rate.limit, f.rate.period }), f.ttlMs or r.limits.slowMs)
   end
   local current = r.configured or 0
   for _, entry in pairs({ r.doc.pace, r.doc.slow, r.doc.quota }) do current = math.max(current, entry.interval or 0) end
@@ -203,7 +203,7 @@ end
 -- The rate never exceeds the downstream's policy.
 local function feedback_policy(r, f)
   if not (r.adapt and f.policyRate and f.scope == 'queue') then return end
-  local interval = shapes.interval({ f.policyRate.limit, f.policyRate.period })
+  local interval = bucket.interval({ f.policyRate.limit, f.policyRate.period })
   local known = r.doc.slow
   -- Every answer repeats the policy, which is not a change each time.
   if known and known.interval >= interval and known['until'] - r.now_ms > r.limits.slowMs / 2 then return end

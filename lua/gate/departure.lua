@@ -67,7 +67,7 @@ function departure.open(call)
   if d.shape and d.shape.interval and d.shape.mode ~= 'off' then
     d.meter_key = base .. 'meta:meter'
     d.meter = call.meter or meter.open(d.meter_key, d.now, d.shape, run_id(), call.longest or call.horizon)
-    d.last_before = d.meter.origin + math.ceil(d.meter.last)
+    d.last_before = meter.time(d.meter, d.meter.last)
     meter.note_horizon(d.meter, call.horizon, d.now)
     d.meter.lock_ms = tonumber(call.memo_ms)
     if not d.shape.metered then
@@ -285,7 +285,7 @@ function departure.holds(d)
   if d.stop ~= 'full' or not wake.waits(d.call.base) then return '' end
   local m = d.meter
   if not m or m.mode ~= 'enforce' then return 'workers' end
-  return 'rate', m.origin + math.ceil(meter.slot(m, m.mean_cost, d.shape.paused_until))
+  return 'rate', (meter.start(m, m.mean_cost, d.shape.paused_until))
 end
 
 -- Records how fast jobs leave, and how workers ask. Departures that empty a queue say nothing about its workers.
@@ -358,7 +358,7 @@ function departure.reply(d, result, asks)
   -- it.
   local revision = d.repeated and string.match(d.call.identity, '%d*$') or (shape and shape.revision)
   local next_slot, span, lead = d.gate.next, departure.span(d)
-  if not next_slot and m then next_slot = m.origin + math.ceil(meter.slot(m, 1, shape.paused_until)) end
+  if not next_slot and m then next_slot = meter.start(m, 1, shape.paused_until) end
   return {
     1, as_text.us(d.now), result, d.granted, d.stop, asks, next_slot and as_text.us(next_slot) or '',
     departure.due(d), d.limited,

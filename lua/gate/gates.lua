@@ -63,8 +63,9 @@ local function gate_slot_of_limits(gate, cost, costs)
   end
   local wait, estimated, name = queue_limits.wait(gate.limits, cost, costs)
   local enforced, not_before = shape.mode == 'enforce', math.max(shape.paused_until, gate.floor)
-  local offset, paced = math.max(0, not_before - now), m and meter.slot(m, cost, not_before) - m.now or 0
+  local offset, paced = math.max(0, not_before - now), m and meter.offset(m, meter.slot(m, cost, not_before)) or 0
   if enforced then offset = math.max(offset, wait, paced) end
+  if enforced and m then offset = meter.open_from(m, offset) end
   gate.limit = wait > paced and name or nil
   -- Nothing is granted ahead on an estimate, which is soon checked again: a holder may die before its lease expires.
   if enforced and estimated then
@@ -72,9 +73,9 @@ local function gate_slot_of_limits(gate, cost, costs)
     gate.deadline = nil
   end
   local slot = now + math.ceil(offset)
-  if enforced then return slot, m and m.now + offset, offset end
+  if enforced then return slot, m and meter.after(m, offset), offset end
   if slot <= now + gate.horizon then
-    local waits = wait > 0 or (m and meter.slot(m, cost, 0) > m.now)
+    local waits = wait > 0 or (m and meter.start(m, cost, 0) > now)
     if waits then gate.delayed_in_shadow = gate.delayed_in_shadow + 1 end
     if m then meter.charge_shadow(m, cost) end
   end
@@ -99,14 +100,12 @@ local function gate_slot(gate, id)
   if not m then return slot end
   if shape.mode == 'shadow' then
     if slot <= gate.now + gate.horizon then
-      if meter.slot(m, cost, 0) > m.now then gate.delayed_in_shadow = gate.delayed_in_shadow + 1 end
+      if meter.start(m, cost, 0) > gate.now then gate.delayed_in_shadow = gate.delayed_in_shadow + 1 end
       meter.charge_shadow(m, cost)
     end
     return slot
   end
-  -- A time since 1970 cannot represent fractions of a microsecond: the bucket is charged with the exact slot.
-  local exact = meter.slot(m, cost, not_before)
-  return m.origin + math.ceil(exact), exact
+  return meter.start(m, cost, not_before)
 end
 
 -- After a hard pause one job goes first. Its outcome opens the gate (lua/verbs/apply-feedback), or a timeout does: a worker
@@ -366,7 +365,7 @@ end
 -- Chooses the job that goes next, and lets it through or shuts the gate. Returns the choice, or nil.
 function gates.groups.pick(gate)
   local m, groups, soon, slot = gate.meter, gate.groups, math.max(gate.now, gate.shape.paused_until), 0
-  if m and gate.shape.mode == 'enforce' then soon = m.origin + math.ceil(meter.slot(m, 1, gate.shape.paused_until)) end
+  if m and gate.shape.mode == 'enforce' then soon = meter.start(m, 1, gate.shape.paused_until) end
   for _ = 1, groups.STALE do
     local pick
     pick, slot = groups:pick(soon, gate.now + gate.horizon)

@@ -3,8 +3,8 @@ local evidence = use 'feedback/evidence'
 local feedback = use 'feedback/feedback'
 local queue_groups = use 'groups/queue-groups'
 local group_settings = use 'groups/settings'
+local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
-local shapes = use 'shape/shapes'
 
 -- Feedback about one group holds that group and no other. What a queue's feedback keeps in its shape is kept for each
 -- group in meta:group:feedback:<group> (JSON: epoch, pauses, doubt, suspicion and well as in feedback/feedback and
@@ -99,11 +99,11 @@ end
 
 -- The most that a group's rate is for a while: the slowest that was reported.
 function group_feedback.cap(gr, f, rate, ttl_ms)
-  local ends, slow = gr.now_ms + math.ceil(ttl_ms), shapes.interval(rate)
+  local ends, slow = gr.now_ms + math.ceil(ttl_ms), bucket.interval(rate)
   local function holds(s) return (s.interval or 0) >= slow end
   local entry = group_change(gr, f, 'slowed', rate, ends, holds)
   if not entry then return end
-  local text = changes.rate_text(shapes.interval(entry.value))
+  local text = changes.rate_text(bucket.interval(entry.value))
   group_note(gr, f, { kind = 'slow', rate = text, ['until'] = entry['until'] })
 end
 

@@ -1,7 +1,6 @@
 local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
 local ramp = use 'shape/ramp'
-local shapes = use 'shape/shapes'
 
 -- What applies to a group (groups/queue-groups): the defaults, what was set for it, until when; and its bucket, which these
 -- rules shape. Adds these verbs to the table of groups/queue-groups.
@@ -22,7 +21,7 @@ local function group_rules(groups)
   end
 
   function groups.fields(g, given)
-    local interval = given.rate and shapes.interval(given.rate)
+    local interval = given.rate and bucket.interval(given.rate)
     return {
       interval = interval, configured = interval, burst = given.burst or 1,
       is_strict = given.order == 'strict', concurrency = given.order == 'strict' and 1 or most_running(g, given.concurrency),
@@ -52,8 +51,8 @@ local function group_rules(groups)
         soonest = math.min(soonest, ends)
       end
     end
-    if given.paced then s.interval, s.is_paced = math.max(s.interval or 0, shapes.interval(given.paced)), true end
-    if given.slowed then s.interval = math.max(s.interval or 0, shapes.interval(given.slowed)) end
+    if given.paced then s.interval, s.is_paced = math.max(s.interval or 0, bucket.interval(given.paced)), true end
+    if given.slowed then s.interval = math.max(s.interval or 0, bucket.interval(given.slowed)) end
     if given.crowded then s.concurrency = math.min(s.concurrency or math.huge, given.crowded) end
     s.paused, s.limited, s.ends = given.paused, given.limited, soonest
     return s, live

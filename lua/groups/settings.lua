@@ -1,6 +1,6 @@
+local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
 local ramp = use 'shape/ramp'
-local shapes = use 'shape/shapes'
 
 -- Changes what is set for single groups (meta:groups:settings).
 local group_settings = {
@@ -60,7 +60,7 @@ function group_settings.change(g, group, change, by, reason, until_ms, lifts_oth
       -- Of two holds that were reported, the one of more effect, for as long as either of them.
       if before and group_settings.HOLDS[field] then
         if field == 'crowded' then value = math.min(value, before.value)
-        elseif field == 'slowed' and shapes.interval(value) < shapes.interval(before.value) then value = before.value end
+        elseif field == 'slowed' and bucket.interval(value) < bucket.interval(before.value) then value = before.value end
         ends = math.max(ends, before['until'])
       end
       own.fields[field] = {

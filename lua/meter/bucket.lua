@@ -9,6 +9,11 @@ local GRID = 1024
 
 local bucket = {}
 
+-- Rates are stored as [limit, periodMs].
+function bucket.interval(rate)
+  return bucket.ceil(rate[2] * 1000 / rate[1])
+end
+
 function bucket.ceil(us)
   return math.ceil(us * GRID) / GRID
 end

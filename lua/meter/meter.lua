@@ -1,8 +1,12 @@
 local held = use 'gate/held'
 local bucket = use 'meter/bucket'
+local service = use 'meter/service'
 
 -- The meter: the bucket as stored in Redis, and what can happen to it between two calls. The field `bucket` of the meter's
 -- hash has meter.FORMAT: twelve doubles in the order of meter.unpacked, and two texts.
+-- With a rate that follows the clock, a bucket counts in service (meter/service), as if time passed the slower, the slower the
+-- rate is: what is stored are times as seen from `seen`, and meter.at, time, after and offset are the way from one to the other.
+--   m.service   of the shape in force, nil for a fixed rate
 --   m.changed   whether it must be saved
 --   m.reset     whether more has changed than departures change
 --   m.filled    until when a loss fills the bucket, if this call found that out
@@ -11,6 +15,7 @@ local bucket = use 'meter/bucket'
 local meter = { REBASE_US = 4398046511104, FORMAT = '<ddddddddddddss' }
 local HORIZON_MEMORY_US = 60000000
 local FOREIGN_CHECK_US = 1000000
+local PAST_US = 86400000000
 -- How long locks last if the caller does not say.
 local LOCK_MS = 30000
 -- Of a meter without a loss: since when its state was last lost.
@@ -41,24 +46,64 @@ function meter.recover(m, shape, longest, now)
   if shape.on_state_loss ~= 'hold' then return end
   m.loss_at = m.now
   m.filled = m.now + math.max(m.horizon, shape.horizon, longest)
-  bucket.fill(m, m.filled)
+  bucket.fill(m, meter.after(m, m.filled - m.now))
   meter.note_horizon(m, longest, now)
   m.loss = 'hold'
-  m.hold_us = math.max(0, bucket.slot(m, 1, m.now) - m.now)
+  m.hold_us = math.max(0, meter.offset(m, bucket.slot(m, 1, m.now)))
 end
 
--- The bucket of the field `bucket`, nil if there is none.
-function meter.unpacked(packed)
+-- The bucket of the field `bucket`, as it was when it was stored, nil if there is none.
+function meter.unpacked(packed, shape)
   if not packed then return nil end
-  local m = { known = true, reset = false, changed = false, now = 0, pace = false }
+  local m = { known = true, reset = false, changed = false, pace = false, service = shape and shape.service }
   m.origin, m.tat, m.last, m.seen, m.interval, m.burst, m.horizon, m.horizon_at, m.mean_cost, m.seq, m.steps, m.loss_at, m.run,
     m.mode = struct.unpack(meter.FORMAT, packed)
+  m.now = m.seen - m.origin
   return m
 end
 
 -- As it was stored last, nil if it is not.
-function meter.stored(base)
-  return meter.unpacked(redis.call('HGET', base .. 'meta:meter', 'bucket'))
+function meter.stored(base, shape)
+  return meter.unpacked(redis.call('HGET', base .. 'meta:meter', 'bucket'), shape)
+end
+
+-- The bucket's time at a time since 1970.
+function meter.at(m, us)
+  local ahead = us - (m.origin + m.now)
+  -- What is long past is only known to be so.
+  if not m.service or ahead < -PAST_US then return m.now + ahead end
+  if ahead >= 0 then return m.now + service.between(m.service, us - ahead, us) end
+  return m.now - service.between(m.service, us, us - ahead)
+end
+
+-- When a time of the bucket comes, µs since 1970, rounded up.
+function meter.time(m, at)
+  if not m.service then return m.origin + math.ceil(at) end
+  return service.after(m.service, m.origin + m.now, at - m.now)
+end
+
+-- The bucket's time so many µs from now, and how many µs from now a time of the bucket comes.
+function meter.after(m, offset)
+  return m.service and meter.at(m, m.origin + m.now + offset) or m.now + offset
+end
+
+function meter.offset(m, at)
+  return m.service and meter.time(m, at) - m.origin - m.now or at - m.now
+end
+
+-- From a time on, µs from now: when the rate is above 0 again, or that time.
+function meter.open_from(m, offset)
+  return m.service and math.max(offset, meter.offset(m, meter.after(m, offset))) or offset
+end
+
+-- Time passes: less than that is served where the rate is below the fastest one.
+function meter.pass(m, now)
+  if m.service and now > m.seen then
+    local lag = now - m.seen - service.between(m.service, m.seen, now)
+    m.tat, m.last = m.tat + lag, m.last + lag
+  end
+  m.now, m.seen = now - m.origin, now
+  if m.now > meter.REBASE_US then meter.rebase(m, now) end
 end
 
 function meter.store(key, m)
@@ -69,11 +114,12 @@ end
 
 function meter.read(key, now, shape)
   local f = redis.call('HMGET', key, 'bucket', 'pace', 'foreignAt', 'refused', 'refusedAt', unpack(held.NOTED))
-  local m = meter.unpacked(f[1]) or {
-    reset = true, origin = now, tat = 0, last = 0, seen = now, interval = shape.interval, burst = shape.burst, horizon = 0,
-    horizon_at = 0, mean_cost = 1, seq = 0, steps = 0, loss_at = NEVER, run = '', mode = shape.mode,
+  local m = meter.unpacked(f[1], shape) or {
+    reset = true, origin = now, now = 0, tat = 0, last = 0, seen = now, interval = shape.interval, burst = shape.burst,
+    horizon = 0, horizon_at = 0, mean_cost = 1, seq = 0, steps = 0, loss_at = NEVER, run = '', mode = shape.mode,
+    service = shape.service,
   }
-  m.now, m.pace, m.foreign_at = now - m.origin, f[2], tonumber(f[3] or 0)
+  m.pace, m.foreign_at = f[2], tonumber(f[3] or 0)
   m.refused, m.refused_at, m.held = f[4], f[5], { f[6], f[7], f[8] }
   return m
 end
@@ -84,17 +130,16 @@ end
 function meter.open(key, now, shape, run, longest)
   local m = meter.read(key, now, shape)
   m.changed = not m.known
-  if m.now > meter.REBASE_US then meter.rebase(m, now) end
   if now < m.seen then
     -- Distances in time are kept.
     m.step_us = m.seen - now
     m.steps = m.steps + 1
     m.origin = m.origin - m.step_us
-    m.now = now - m.origin
     m.changed, m.reset = true, true
   end
+  meter.pass(m, now)
   if m.interval ~= shape.interval or m.burst ~= shape.burst then
-    bucket.reshape(m, shape.interval, shape.burst, math.min(m.now, shape.changed_at - m.origin))
+    bucket.reshape(m, shape.interval, shape.burst, shape.changed_at < now and meter.at(m, shape.changed_at) or m.now)
     m.changed, m.reset = true, true
   end
   if m.mode ~= shape.mode then m.mode, m.changed, m.reset = shape.mode, true, true end
@@ -106,10 +151,9 @@ function meter.open(key, now, shape, run, longest)
     -- Slots may have been granted up to the longest horizon after the loss, and the process that noticed it may know only
     -- shorter ones: a longer one prolongs the hold. One that is not longer changes nothing.
     m.filled, m.changed = m.loss_at + longest, true
-    bucket.fill(m, m.filled)
+    bucket.fill(m, meter.after(m, m.filled - m.now))
     meter.note_horizon(m, longest, now)
   end
-  m.seen = now
   return m
 end
 
@@ -150,9 +194,21 @@ function meter.foreign_due(m, now)
   return now - m.foreign_at >= FOREIGN_CHECK_US or now < m.foreign_at
 end
 
--- The slot that a job of this cost would get now, including a pause.
+-- The slot that a job of this cost would get now, including a pause, in the bucket's time.
 function meter.slot(m, cost, pause)
-  return math.max(bucket.slot(m, cost, m.now), pause - m.origin)
+  return math.max(bucket.slot(m, cost, m.now), meter.at(m, pause))
+end
+
+-- The same as a time since 1970; second, in the bucket's time, which has fractions of a microsecond: that is what is charged.
+function meter.start(m, cost, pause)
+  local slot = meter.slot(m, cost, pause)
+  return math.max(meter.time(m, slot), m.service and pause or 0), slot
+end
+
+-- When the n-th departure from now may start (µs since 1970), if the first of them costs `cost` and the others the mean.
+function meter.nth_start(m, n, cost, pause)
+  local slot = bucket.nth_slot(m, n, cost, m.mean_cost, math.max(m.now, meter.at(m, pause)))
+  return math.max(meter.time(m, slot), m.service and pause or 0)
 end
 
 function meter.charge(m, cost, slot)

@@ -1,3 +1,5 @@
+local service = use 'meter/service'
+
 -- What a shape says until its next revision, parsed. A library keeps that from one call to the next, by the digest of the
 -- fields it was parsed from, which each revision stores (shape/shapes): what has the same digest is the same, whichever
 -- Redis, database or copy it comes from. So a call reads one field instead of all.
@@ -7,7 +9,7 @@ local FIELDS = {
   'born', 'rev', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'mode', 'onStateLoss', 'expires', 'pausedUntil',
   'concurrency', 'horizonMs', 'changedAt', 'limits', 'ownConcurrency', 'maxWaitMs', 'reservedPlaces', 'overflow',
   'overflowTo', 'audit', 'groups', 'groupsAt', 'priorityAgeingMs', 'rulesAt', 'probe', 'metered',
-  'lanes', 'wholeGroups', 'ownLimits', 'rampUp',
+  'lanes', 'wholeGroups', 'ownLimits', 'rampUp', 'rate',
 }
 
 -- As in src/shape/shape.ts.
@@ -47,6 +49,11 @@ function parsed.lanes_of(limits)
   return { {}, {} }, false, false
 end
 
+-- Whether a rate (JSON) follows the clock (meter/service).
+function parsed.follows_clock(rate)
+  return rate and string.byte(rate, -2) == 93
+end
+
 -- Whether ends of jobs need all that applies to their groups, by what is given for these (JSON, as in src/shape/groups.ts).
 function parsed.needs_whole_groups(given)
   return given and (string.find(given, '"order":"strict"', 1, true) or string.find(given, '"keepFree":', 1, true)) ~= nil
@@ -80,6 +87,7 @@ local function parse(f)
     shape.own_limits[name] = tonumber(empty_since)
   end
   shape.ramp_up = f[30] and cjson.decode(f[30]) or nil
+  shape.service = parsed.follows_clock(f[31]) and service.of(cjson.decode(f[31]), shape.interval) or nil
   -- For adds: whether a plain job need only fit, in the queue and in its group, and into how many places; the reserved sum
   -- comes first.
   shape.fits = shape.mode == 'enforce' and not (shape.expires or shape.max_wait_ms or shape.ageing_ms)

@@ -5,6 +5,7 @@ local own_values = use 'limits/own-values'
 local limit_state = use 'limits/state'
 local bucket = use 'meter/bucket'
 local meter = use 'meter/meter'
+local service = use 'meter/service'
 local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
 local parsed = use 'shape/parsed'
@@ -33,11 +34,6 @@ end
 function shapes.encode(document)
   if next(document) == nil then return '{}' end
   return cjson.encode(document)
-end
-
--- Rates are stored as [limit, periodMs]; the interval is rounded up to the grid of meter/bucket.
-function shapes.interval(rate)
-  return math.ceil(rate[2] * 1000 / rate[1] * 1024) / 1024
 end
 
 -- Feedback applies on top of the shape, each entry until its own time: the slowest rate and the smallest number of
@@ -81,6 +77,23 @@ local function shape_catch_up(base, interval, burst, changed_at)
   interval, burst = tonumber(interval), tonumber(burst) or 1
   if m.interval == interval and m.burst == burst then return end
   bucket.reshape(m, interval, burst, tonumber(changed_at) - m.origin)
+  meter.save(base .. 'meta:meter', m)
+end
+
+-- The same for a change from or to a rate that follows the clock, but at once: later, the bucket would not know how fast it was
+-- served until then. Debts are kept in units, and slots granted ahead in time.
+local function shape_retime(key, base, rate, interval, burst, at)
+  local before = parsed.of(key, redis.call('HGET', key, 'digest'))
+  local m = before and before.interval and meter.stored(base, before)
+  if not m or not interval then return end
+  meter.pass(m, math.max(at, m.seen))
+  local granted = m.last > m.now and meter.time(m, m.last)
+  bucket.reshape(m, interval, burst or 1, m.now)
+  m.service = service.of(rate, interval)
+  if granted then
+    local shift = meter.at(m, granted) - m.last
+    m.tat, m.last = m.tat + shift, m.last + shift
+  end
   meter.save(base .. 'meta:meter', m)
 end
 
@@ -136,25 +149,29 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   local lanes, has_keys, has_lanes = parsed.lanes_of(effective.limits)
   if has_keys and not effective.groups then effective.groups = '{}' end
   local before = redis.call('HMGET', key, 'concurrency', 'interval', 'burst', 'changedAt', 'ownConcurrency', 'limits',
-    'groups', 'mode', 'lanes', 'ownLimits')
+    'groups', 'mode', 'lanes', 'ownLimits', 'rate')
+  local rate = effective.rate
+  local interval, limit = rate and bucket.interval(rate), nil
+  interval, limit, expires = shapes.feedback(key, now, interval, expires, effective.rampUp)
+  if rate then effective.rate = cjson.encode(rate) end
+  if interval then effective.interval = as_text.exact(interval) end
+  local burst = effective.burst and as_text.exact(effective.burst)
+  local is_repaced = not before[4] or (effective.interval or false) ~= before[2] or (burst or false) ~= before[3]
+    or (effective.rate or false) ~= before[11]
+  if is_repaced then shape_catch_up(base, before[2], before[3], before[4]) end
+  if is_repaced and (parsed.follows_clock(effective.rate) or parsed.follows_clock(before[11])) then
+    shape_retime(key, base, rate, interval, effective.burst, at or now)
+  end
   redis.call('HDEL', key, 'expires', 'ownConcurrency', unpack(SHAPE_FIELDS))
   local set = { 'declared', shapes.encode(declared), 'overrides', shapes.encode(overrides) }
-  local interval = effective.rate and shapes.interval(effective.rate)
-  local limit, concurrency, known
-  interval, limit, expires = shapes.feedback(key, now, interval, expires, effective.rampUp)
+  local concurrency, known
   effective.concurrency, concurrency, known =
     concurrency_resolve(base, effective.concurrency, limit, before[1], before[5])
   if has_lanes or before[9] then set[#set + 1] = 'lanes'; set[#set + 1] = lanes_so_far(before[9], lanes) end
   if parsed.needs_whole_groups(effective.groups) then set[#set + 1] = 'wholeGroups'; set[#set + 1] = 1 end
   if known then set[#set + 1] = 'ownConcurrency'; set[#set + 1] = known end
   if expires then set[#set + 1] = 'expires'; set[#set + 1] = expires end
-  if effective.rate then effective.rate = cjson.encode(effective.rate) end
-  if interval then effective.interval = as_text.exact(interval) end
-  local burst = effective.burst and as_text.exact(effective.burst)
-  if not before[4] or (effective.interval or false) ~= before[2] or (burst or false) ~= before[3] then
-    shape_catch_up(base, before[2], before[3], before[4])
-    set[#set + 1] = 'changedAt'; set[#set + 1] = as_text.us(at or now)
-  end
+  if is_repaced then set[#set + 1] = 'changedAt'; set[#set + 1] = as_text.us(at or now) end
   if before[10] and before[6] and effective.limits ~= before[6] then own_values.change_limits(base, before[6], at or now) end
   if effective.limits and effective.limits ~= before[6] then limit_state.change_limits(base, effective.limits, at or now) end
   if (effective.groups or false) ~= before[7] then set[#set + 1] = 'groupsAt'; set[#set + 1] = as_text.us(at or now) end

@@ -81,8 +81,8 @@ end
 -- For the ledger, as JSON; times are texts, since JSON keeps 14 digits of a number.
 function lease.report(key, base, now)
   local shape = shapes.load(key, base, now)
-  local m, noted = meter.stored(base), redis.call('HMGET', base .. 'meta:meter', 'departedTotal', 'holds')
-  local last = m and m.origin + math.ceil(m.last) or 0
+  local m, noted = meter.stored(base, shape), redis.call('HMGET', base .. 'meta:meter', 'departedTotal', 'holds')
+  local last = m and meter.time(m, m.last) or 0
   local epoch, number = lease.identity(key)
   local waiting = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized')
   local declared, overrides = shapes.documents(key)

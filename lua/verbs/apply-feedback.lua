@@ -25,6 +25,7 @@ local feedback = use 'feedback/feedback'
 local wake = use 'gate/wake'
 local group_feedback = use 'groups/feedback'
 local queue_limits = use 'limits/queue-limits'
+local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
 local shapes = use 'shape/shapes'
@@ -50,10 +51,11 @@ r.doc = shapes.document(stored[1])
 r.epoch, r.sent = tonumber(r.doc.epoch), tonumber(r.sent)
 r.fresh = feedback.fresh(r)
 r.ramps = stored[5] and true or false
-r.configured = stored[2] and shapes.interval(cjson.decode(stored[2]))
+r.configured = stored[2] and bucket.interval(cjson.decode(stored[2]))
 -- If limits are not enforced, a pause of one of them holds the queue instead.
 r.shape_limits = stored[3] and (stored[4] or 'enforce') == 'enforce' and cjson.decode(stored[3]) or {}
-local of_group = group_feedback.request(r, shapes.load(key, base, now))
+local shape = shapes.load(key, base, now)
+local of_group = group_feedback.request(r, shape)
 -- Whose calls the refused one is compared with.
 local scope = of_group or r
 
@@ -123,7 +125,7 @@ for _, found in ipairs(r.found) do
   if triggered(found) and evidence.acts(scope, found.feedback) then apply(found.feedback) end
 end
 if throttled and not r.suspected then feedback.decrease(r, throttled) end
-if heard and r.fresh then feedback.heard(r) end
+if heard and r.fresh then feedback.heard(r, shape) end
 if r.long_pause then feedback.slow_start(r, r.long_pause) end
 if of_group then
   if of_group.group then group_feedback.adapt(of_group) end

@@ -47,10 +47,10 @@ if back > 0 then queue_limits.freed(base, redis.call('HGET', KEYS[1], 'limits'))
 -- A call that is sent again finds no jobs, and refunds no second time. None of the slots can be used by the caller, even
 -- those of jobs that come in later calls.
 local cost_us, refunded = tonumber(ARGV[2]) or 0, 0
-local m = ARGV[1] ~= '' and back == jobs and cost_us > 0 and meter.stored(base)
+local m = ARGV[1] ~= '' and back == jobs and cost_us > 0 and meter.stored(base, shape)
 -- Only the slots granted last can be reused: lowering TAT in the middle would grant one twice.
 if m and m.seq == tonumber(ARGV[1]) then
-  bucket.refund(m, cost_us, tonumber(ARGV[3]) - m.origin)
+  bucket.refund(m, cost_us, meter.at(m, tonumber(ARGV[3])))
   meter.store(base .. 'meta:meter', m)
   refunded = 1
 end

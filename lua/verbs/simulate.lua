@@ -157,8 +157,7 @@ local kept
 local function open_bucket(now)
   if not paced then return nil end
   if kept then
-    kept.now, kept.seen = now - kept.origin, now
-    if kept.now > meter.REBASE_US then meter.rebase(kept, now) end
+    meter.pass(kept, now)
   else
     kept = meter.open(meter_key, now, shape, run_id(), horizon)
   end

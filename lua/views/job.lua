@@ -4,7 +4,7 @@ local schedule = use 'admission/schedule'
 local group_limits_of = use 'groups/limits-of'
 local group_line = use 'groups/line'
 local queue_groups = use 'groups/queue-groups'
-local bucket = use 'meter/bucket'
+local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 local job_options = use 'shape/job-options'
 local view_group = use 'views/group'
@@ -99,8 +99,7 @@ local function note_starts(q, view)
   local m = next_departure.meter(base, shape, now)
   if m then
     local first = ahead == 0 and view.cost or next_departure.head_cost(base, shape, now) or 1
-    local from = math.max(m.now, shape.paused_until - m.origin)
-    view.rateStart = as_text.us(m.origin + math.ceil(bucket.nth_slot(m, ahead + 1, first, m.mean_cost, from)))
+    view.rateStart = as_text.us(meter.nth_start(m, ahead + 1, first, shape.paused_until))
   end
   if not shape.limits then return end
   local p = schedule.open(base, shape, now)

@@ -66,11 +66,8 @@ local function queue_slot(q, m)
     return p.left > 0 and (schedule.nth(p, 1)) or nil
   end
   if not m then return nil end
-  local slot = math.max(m.now, shape.paused_until - m.origin)
-  if shape.mode == 'enforce' then
-    slot = meter.slot(m, next_departure.head_cost(q.base, shape, q.now) or 1, shape.paused_until)
-  end
-  return m.origin + math.ceil(slot)
+  if shape.mode ~= 'enforce' then return math.max(q.now, shape.paused_until) end
+  return (meter.start(m, next_departure.head_cost(q.base, shape, q.now) or 1, shape.paused_until))
 end
 
 -- Where all jobs belong to groups that are held, the first slot of one, µs, infinite if that is not known; nil where one may

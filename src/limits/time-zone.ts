@@ -11,12 +11,15 @@ const known = new Map<string, readonly number[]>()
  * The offsets of a time zone from UTC: {from (s since 1970), offset (s)} pairs in one list, by time, up to 2045.
  * Scripts have no calendar; with this list, Redis's clock alone decides which day it is.
  * @param timeZone an IANA name
- * @throws InvalidLimitError
+ * @param refusal thrown for any other name
  */
-export function zoneOffsets(timeZone: string): readonly number[] {
+export function zoneOffsets(
+  timeZone: string,
+  refusal: new (message: string) => Error = InvalidLimitError,
+): readonly number[] {
   const found = known.get(timeZone)
   if (found) return found
-  const offsetAt = offsetReader(timeZone)
+  const offsetAt = offsetReader(timeZone, refusal)
   const end = Date.UTC(LAST_YEAR, 0, 1) / 1000
   let at = Date.UTC(FIRST_YEAR, 0, 1) / 1000
   let offset = offsetAt(at)
@@ -42,14 +45,12 @@ function changeBetween(before: number, after: number, offset: number, offsetAt: 
   return high
 }
 
-function offsetReader(timeZone: string): (at: number) => number {
+function offsetReader(timeZone: string, refusal: new (message: string) => Error): (at: number) => number {
   let format: Intl.DateTimeFormat
   try {
     format = new Intl.DateTimeFormat('en', { timeZone, timeZoneName: 'longOffset' })
   } catch {
-    throw new InvalidLimitError(
-      `timeZone must be an IANA name such as 'Europe/Berlin'; got ${JSON.stringify(timeZone)}`,
-    )
+    throw new refusal(`timeZone must be an IANA name such as 'Europe/Berlin'; got ${JSON.stringify(timeZone)}`)
   }
   return (at) => {
     const name = format.formatToParts(at * 1000).find(({ type }) => type === 'timeZoneName')?.value ?? ''

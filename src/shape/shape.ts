@@ -3,15 +3,19 @@ import { InvalidShapeError } from '../errors.ts'
 import { checkField, type FieldCheck, numberFrom, oneOf, wholeFrom, wholeWithin } from '../field-check.ts'
 import { decodeQueueLimits, encodeQueueLimits, groupLimitIn, type QueueLimit } from '../limits/queue-limits.ts'
 import type { ShapeMode } from '../mode.ts'
-import { formatRate, parseRate, type Rate, type RateInput } from '../rate.ts'
+import type { RateInput } from '../rate.ts'
 import { type Durability, decodeDurability, encodeDurability } from './durability.ts'
 import { checkPlacesOfGroups, decodeGroups, encodeGroups, type GroupDefaults } from './groups.ts'
 import { decodeReservedPlaces, encodeReservedPlaces, type ReservedPlaces, reservedSum } from './reserved-places.ts'
+import { decodeRate, encodeRate, type RateSchedule, type StoredRate } from './schedule.ts'
 
 /** The policy of a queue. Every field is optional; a field left out sets no limit. */
 export interface Shape {
-  /** The drain rate: `'50/s'` or `{ limit, period }` (ms). Default: none, jobs are not paced. */
-  readonly rate?: RateInput
+  /**
+   * The drain rate: `'50/s'` or `{ limit, period }` (ms), or one that follows the clock: `{ schedule, timeZone }`. Default:
+   * none, jobs are not paced.
+   */
+  readonly rate?: RateInput | RateSchedule
   /** Units of cost that may leave back to back after idling. Default 1: perfectly even spacing. */
   readonly burst?: number
   /** Jobs that may wait (waiting, prioritized, delayed, waiting for children). Default: unbounded. */
@@ -100,13 +104,21 @@ const DEFAULT_AUDIT = 10_000
 export const DEFAULT_HORIZON_MS = 50
 
 /** A value in its readable form. */
-export type ShapeValue = number | string | readonly QueueLimit[] | ReservedPlaces | GroupDefaults | Durability | RampUp
+export type ShapeValue =
+  | number
+  | string
+  | readonly QueueLimit[]
+  | RateSchedule
+  | ReservedPlaces
+  | GroupDefaults
+  | Durability
+  | RampUp
 
 /**
- * Values as they are stored: a rate is [limit, period ms], limits and groups are JSON, reserved places and durability
+ * Values as they are stored: a rate is [limit, period ms] and its schedule, limits and groups are JSON, reserved places and durability
  * texts.
  */
-export type StoredValue = number | string | readonly [number, number]
+export type StoredValue = number | string | StoredRate
 
 const CHECKS: {
   readonly [F in Exclude<
@@ -226,10 +238,7 @@ function encodeField(field: string, value: unknown): StoredValue | null {
   if (field === 'groups') return encodeGroups(value)
   if (field === 'durability') return encodeDurability(value)
   if (field === 'rampUp') return encodeRampUp(value)
-  if (field === 'rate') {
-    const { limit, periodMs } = parseRate(value as RateInput)
-    return [limit, periodMs]
-  }
+  if (field === 'rate') return encodeRate(value)
   const check = Object.hasOwn(CHECKS, field) && (CHECKS as Readonly<Record<string, FieldCheck>>)[field]
   if (!check) {
     const known = [...FIELDS, 'version']
@@ -263,9 +272,7 @@ export function decodeField(field: string, value: StoredValue): ShapeValue {
   if (field === 'groups') return decodeGroups(value as string)
   if (field === 'durability') return decodeDurability(value as string)
   if (field === 'rampUp') return JSON.parse(value as string) as RampUp
-  if (field !== 'rate') return value as number | string
-  const [limit, periodMs] = value as readonly [number, number]
-  return formatRate({ limit, periodMs } satisfies Rate)
+  return field === 'rate' ? decodeRate(value as StoredRate) : (value as number | string)
 }
 
 export function isSameValue(one: ShapeValue | null | undefined, other: ShapeValue | null): boolean {

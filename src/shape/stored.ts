@@ -4,6 +4,7 @@ import { formatRate, type Rate } from '../rate.ts'
 import { type Durability, decodeDurability } from './durability.ts'
 import { decodeGroups, type GroupDefaults } from './groups.ts'
 import { decodeReservedPlaces, type ReservedPlaces } from './reserved-places.ts'
+import { decodeRate, type RateSchedule, type StoredRate } from './schedule.ts'
 import { decodeField, type Overflow, type RampUp, type ShapeValue, type StoredValue } from './shape.ts'
 
 /** One run-time change of a shape, with its author, time and reason. */
@@ -24,7 +25,9 @@ export interface DeclaredEntry {
 
 /** The shape in force, and where its values come from. */
 export interface EffectiveShape {
+  /** With a schedule, the fastest of its rates. */
   readonly rate?: string
+  readonly schedule?: RateSchedule
   readonly burst: number
   readonly capacity?: number
   readonly capacityHorizonMs?: number
@@ -102,6 +105,7 @@ export class StoredShape implements ShapeIdentity {
   readonly #fields: ReadonlyMap<string, string>
   #limits: readonly QueueLimit[] | undefined
   #feedback: StoredFeedback | undefined
+  #schedule: RateSchedule | undefined
 
   /** `id:revision` */
   readonly identity: string
@@ -125,6 +129,14 @@ export class StoredShape implements ShapeIdentity {
     if (text === undefined) return undefined
     const [limit, periodMs] = JSON.parse(text) as [number, number]
     return { limit, periodMs }
+  }
+
+  /** A rate that follows the clock. */
+  get schedule(): RateSchedule | undefined {
+    const text = this.#fields.get('rate')
+    if (!text?.endsWith(']]')) return undefined
+    this.#schedule ??= decodeRate(JSON.parse(text) as StoredRate) as RateSchedule
+    return this.#schedule
   }
 
   /** µs per unit of cost; undefined if departures are not paced: no rate, or one that is not enforced. */
@@ -250,6 +262,8 @@ export class StoredShape implements ShapeIdentity {
     // Field by field: with very many queues, copying objects would be most of the work.
     const shape = {} as Writable<EffectiveShape>
     if (rate) shape.rate = formatRate(rate)
+    const { schedule } = this
+    if (schedule) shape.schedule = schedule
     shape.burst = this.number('burst') ?? 1
     for (const field of NUMBERS) {
       const value = this.number(field)

@@ -82,10 +82,17 @@ function checkWhole(shape: Shape, shards: number): void {
       `shape.${field} of a queue with ${shards} shards must be at least ${shards}, one for each; got ${value}`,
     )
   }
-  if (shape.rate !== undefined && shape.rate !== null && intervalUs(parseRate(shape.rate)) * shards > SLOWEST_US) {
+  const { rate } = shape
+  if (typeof rate === 'object' && rate !== null && 'schedule' in rate) {
+    throw unsupported(
+      'rate.schedule',
+      'leases of shards are parts of one rate. Set the rate by hand, or do without shards',
+    )
+  }
+  if (rate !== undefined && rate !== null && intervalUs(parseRate(rate)) * shards > SLOWEST_US) {
     throw new InvalidShapeError(
       `shape.rate of a queue with ${shards} shards must be at least ${shards} a minute, one for each; ` +
-        `got ${JSON.stringify(shape.rate)}`,
+        `got ${JSON.stringify(rate)}`,
     )
   }
   if ((shape.horizonMs ?? 0) > MAX_HORIZON_MS) {

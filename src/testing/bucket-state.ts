@@ -1,8 +1,8 @@
 import type { ShapeMode } from '../mode.ts'
 
 /**
- * The bucket as arithmetic in integers: one microsecond is 1024 ticks, and times are counted from zero, not from an
- * origin. Written independently of `lua/meter/bucket.lua`, so that each can be checked against the other.
+ * The bucket as arithmetic in integers: one microsecond is 1024 ticks, and times are those of the rate's service curve, counted
+ * from zero. Written independently of `lua/meter/bucket.lua`, so that each can be checked against the other.
  */
 export type Ticks = bigint
 
@@ -36,20 +36,14 @@ export interface BucketState {
 
 const HORIZON_MEMORY_US = 60_000_000
 
-/** An interval rounded up to the grid, so that no sum runs ahead of the rate. */
-export function gridIntervalUs(limit: number, periodMs: number): number {
-  return Math.ceil(((periodMs * 1000) / limit) * 1024) / 1024
-}
-
 /** An unused bucket. */
-export function newState(nowUs: number, { intervalUs, burst, mode }: BucketShape): BucketState {
-  const now = ticksOf(nowUs)
+export function newState(now: Ticks, nowUs: number, { intervalUs, burst, mode }: BucketShape): BucketState {
   return { tat: now, last: now, intervalUs, burst, mode, seenUs: nowUs, horizonUs: 0, horizonAtUs: 0 }
 }
 
 /** The earliest time at which `cost` conforms. A cost above the burst leaves when the bucket is empty. */
-export function slotOf({ tat, last, intervalUs, burst }: BucketState, cost: number, nowUs: number): Ticks {
-  return latest(ticksOf(nowUs), last, tat + ticksOf((Math.min(cost, burst) - burst) * intervalUs))
+export function slotOf({ tat, last, intervalUs, burst }: BucketState, cost: number, now: Ticks): Ticks {
+  return latest(now, last, tat + ticksOf((Math.min(cost, burst) - burst) * intervalUs))
 }
 
 export function charge(state: BucketState, cost: number, slot: Ticks): BucketState {
@@ -57,46 +51,37 @@ export function charge(state: BucketState, cost: number, slot: Ticks): BucketSta
 }
 
 /** In shadow the bucket fills as if the shape were enforced, but never overflows. */
-export function chargeInShadow(state: BucketState, cost: number, nowUs: number): BucketState {
-  const now = ticksOf(nowUs)
+export function chargeInShadow(state: BucketState, cost: number, now: Ticks): BucketState {
   const { tat } = charge(state, cost, now)
   return { ...state, tat: earliest(tat, now + fullOf(state)), last: now }
 }
 
 /**
- * Applies a new interval and burst as of `atUs`, but not before the last granted slot: debts are kept in units of cost.
+ * Applies a new interval and burst as of `at`, but not before the last granted slot: debts are kept in units of cost.
  */
-export function reshaped(state: BucketState, { intervalUs, burst }: BucketShape, atUs: number): BucketState {
-  const from = latest(ticksOf(atUs), state.last)
+export function reshaped(state: BucketState, { intervalUs, burst }: BucketShape, at: Ticks): BucketState {
+  const from = latest(at, state.last)
   const debt = Number(latest(0n, state.tat - from)) / 1024 / state.intervalUs
   const unused = Math.min(burst, state.burst - debt)
   return { ...state, tat: from + ticksOf((burst - unused) * intervalUs), intervalUs, burst }
 }
 
-/** The clock was set back: time differences are kept. */
-export function steppedBack(state: BucketState, backUs: number): BucketState {
-  const back = ticksOf(backUs)
+/** The clock was set back, and the curve with it: differences are kept. */
+export function steppedBack(state: BucketState, back: Ticks, backUs: number): BucketState {
   const { lossAtUs } = state
   const loss = lossAtUs === undefined ? {} : { lossAtUs: lossAtUs - backUs }
   return { ...state, ...loss, tat: state.tat - back, last: state.last - back }
 }
 
 /** After a loss: full until the last slot that any worker may hold has passed; that slot counts as granted. */
-export function filled(state: BucketState, lossAtUs: number, horizonUs: number): BucketState {
-  const ready = ticksOf(lossAtUs + horizonUs)
+export function filled(state: BucketState, lossAtUs: number, ready: Ticks): BucketState {
   return { ...state, lossAtUs, tat: latest(state.tat, ready + fullOf(state)), last: latest(state.last, ready) }
 }
 
-/** A longer horizon, of which the process that noticed the loss did not know, prolongs the hold. */
-export function prolonged(state: BucketState, nowUs: number, horizonUs: number): BucketState {
-  const { lossAtUs } = state
-  return lossAtUs !== undefined && nowUs - lossAtUs < horizonUs ? filled(state, lossAtUs, horizonUs) : state
-}
-
-/** Takes back the charge of the slots granted last; `lastUs` is the slot before them. */
-export function refunded(state: BucketState, costs: readonly number[], lastUs: number): BucketState {
+/** Takes back the charge of the slots granted last; `last` is the slot before them. */
+export function refunded(state: BucketState, costs: readonly number[], last: Ticks): BucketState {
   const charged = costs.reduce((sum, cost) => sum + ticksOf(cost * state.intervalUs), 0n)
-  return { ...state, tat: state.tat - charged, last: earliest(state.last, ticksOf(lastUs)) }
+  return { ...state, tat: state.tat - charged, last: earliest(state.last, last) }
 }
 
 export function withHorizon(state: BucketState, horizonUs: number, nowUs: number): BucketState {
@@ -108,11 +93,6 @@ export function withHorizon(state: BucketState, horizonUs: number, nowUs: number
 /** Rounded up to the next tick. */
 export function ticksOf(us: number): Ticks {
   return BigInt(Math.ceil(us * 1024))
-}
-
-/** Rounded up to the next microsecond: what a worker gets, so that nothing starts before its slot. */
-export function wholeUs(ticks: Ticks): number {
-  return Number(-(-ticks >> 10n))
 }
 
 export function latest(...times: readonly [Ticks, ...Ticks[]]): Ticks {

@@ -1,7 +1,7 @@
 import { AssertionError } from 'node:assert'
 import { InvalidInputError } from '../errors.ts'
-import { formatRate, parseRate } from '../rate.ts'
-import type { Shape } from '../shape/shape.ts'
+import { decodeRate, encodeRate } from '../shape/schedule.ts'
+import { formatValue, type Shape } from '../shape/shape.ts'
 import { type Start, type Window, worstWindow } from './worst-window.ts'
 
 /** Departure times are whole microseconds: a window may look shorter than it is by one. */
@@ -37,7 +37,7 @@ export function expectPaced(
     throw new InvalidInputError("expectPaced needs a shape with a rate, as { rate: '50/s' }; got none")
   const worst = worstWindow(starts, shape)
   if (!worst || worst.excessUs <= toleranceUs) return
-  const rate = formatRate(parseRate(shape.rate))
+  const rate = formatValue(decodeRate(encodeRate(shape.rate)))
   throw new AssertionError({
     message: `${describe(worst)}, but ${rate} with burst ${shape.burst ?? 1} allows ${round(worst.allowed)}`,
     actual: worst.cost,

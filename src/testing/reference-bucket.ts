@@ -1,4 +1,6 @@
-import { parseRate } from '../rate.ts'
+import { gridIntervalUs } from '../rate.ts'
+import { encodeRate, type StoredRate } from '../shape/schedule.ts'
+import { ServiceCurve } from '../shape/service-curve.ts'
 import { DEFAULT_HORIZON_MS, encodeShape, type Shape } from '../shape/shape.ts'
 import {
   type BucketShape,
@@ -6,16 +8,13 @@ import {
   charge,
   chargeInShadow,
   filled,
-  gridIntervalUs,
   latest,
   newState,
-  prolonged,
   refunded,
   reshaped,
   slotOf,
   steppedBack,
-  ticksOf,
-  wholeUs,
+  type Ticks,
   withHorizon,
 } from './bucket-state.ts'
 
@@ -57,6 +56,7 @@ export class ReferenceBucket {
   protected readonly aheadUs: number = 60_000_000
   #fields: BucketFields
   #shape: BucketShape
+  #curve: ServiceCurve
   readonly #startUs: number
   /** Since when the rate and burst are in force, and since when the mode. */
   #changedAtUs: number
@@ -77,6 +77,7 @@ export class ReferenceBucket {
   constructor(shape: BucketFields, startUs = 0) {
     this.#fields = shape
     this.#shape = bucketShape(shape)
+    this.#curve = curveOf(shape, this.#shape, startUs)
     this.#nowUs = startUs
     this.#startUs = startUs
     this.#changedAtUs = startUs
@@ -91,7 +92,7 @@ export class ReferenceBucket {
   /** Units of cost that the bucket holds now: 0 is empty, `burst` is full. */
   get level(): number {
     const { tat, intervalUs } = this.#open()
-    return Number(latest(0n, tat - ticksOf(this.#nowUs))) / 1024 / intervalUs
+    return Number(latest(0n, tat - this.#now)) / 1024 / intervalUs
   }
 
   /**
@@ -110,7 +111,7 @@ export class ReferenceBucket {
   /** The departure time that a job of this cost would get now, whole µs. */
   nextSlotUs(cost = 1): number {
     if (this.#shape.mode !== 'enforce') return Math.max(this.#nowUs, this.#pausedUntilUs)
-    return wholeUs(this.#slot(this.#open(), cost))
+    return this.#startOf(this.#slot(this.#open(), cost))
   }
 
   /**
@@ -126,17 +127,17 @@ export class ReferenceBucket {
   grant(costs: readonly number[], horizonUs = 0): ReferenceGrant {
     const { mode } = this.#shape
     const opened = this.#open(horizonUs)
-    const previousUs = wholeUs(opened.last)
+    const previousUs = this.#whenOf(opened.last)
     let state = withHorizon(opened, horizonUs, this.#nowUs)
     const slotsUs: number[] = []
     for (const cost of costs) {
       // A pause holds in every mode; the bucket only in `enforce`.
-      const slot = mode === 'enforce' ? this.#slot(state, cost) : ticksOf(Math.max(this.#nowUs, this.#pausedUntilUs))
-      const slotUs = wholeUs(slot)
+      const slot = mode === 'enforce' ? this.#slot(state, cost) : this.#now
+      const slotUs = mode === 'enforce' ? this.#startOf(slot) : Math.max(this.#nowUs, this.#pausedUntilUs)
       if (slotUs > this.#nowUs + horizonUs) break
       slotsUs.push(slotUs)
       if (mode === 'enforce') state = charge(state, cost, slot)
-      if (mode === 'shadow') state = chargeInShadow(state, cost, this.#nowUs)
+      if (mode === 'shadow') state = chargeInShadow(state, cost, this.#now)
     }
     if (mode !== 'off') {
       if (slotsUs.length > 0 || this.#isChanged(opened)) this.#keep(state)
@@ -158,7 +159,7 @@ export class ReferenceBucket {
     if (!this.#state || grant.change !== this.#changes || count === 0) return undefined
     const left = grant.slotsUs.length - count
     const slotsUs = grant.slotsUs.slice(0, left)
-    this.#state = refunded(this.#state, grant.costs.slice(left), slotsUs.at(-1) ?? grant.previousUs)
+    this.#state = refunded(this.#state, grant.costs.slice(left), this.#curve.at(slotsUs.at(-1) ?? grant.previousUs))
     return { ...grant, slotsUs, costs: grant.costs.slice(0, left) }
   }
 
@@ -170,10 +171,10 @@ export class ReferenceBucket {
    */
   takeBack({ slotsUs, costs }: ReferenceGrant, count = slotsUs.length): number {
     if (!this.#state || this.#shape.mode !== 'enforce' || count === 0) return 0
-    const lastUs = wholeUs(this.#state.last)
+    const lastUs = this.#whenOf(this.#state.last)
     if (!this.#wasCharged(lastUs)) return 0
     const found = costs.slice(-count).filter((_, i) => slotsUs.at(i - count) === lastUs)
-    this.#state = refunded(this.#state, found, lastUs)
+    this.#state = refunded(this.#state, found, this.#state.last)
     return found.length
   }
 
@@ -183,15 +184,18 @@ export class ReferenceBucket {
    * @throws InvalidRateError, InvalidShapeError
    */
   reshape(change: Partial<BucketFields>, endedUs?: number): void {
-    const before = this.#shape
+    const [before, rate, curve] = [this.#shape, this.#fields.rate, this.#curve]
     this.#fields = { ...this.#fields, ...change }
     this.#shape = bucketShape(this.#fields)
-    const changed = differs(this.#shape, before)
+    const isTimed = [rate, this.#fields.rate].some((one) => typeof one === 'object' && 'schedule' in one)
+    const changed = differs(this.#shape, before) || (isTimed && !isSame(rate, this.#fields.rate))
     // An earlier change was never applied: until now the debt drained at that rate.
     if (changed && this.#state && differs(this.#state, before)) {
-      this.#state = reshaped(this.#state, before, this.#changedAtUs)
+      this.#state = reshaped(this.#state, before, curve.at(this.#changedAtUs))
       this.#changes += 1
     }
+    if (changed) this.#curve = curveOf(this.#fields, this.#shape, this.#nowUs)
+    if (changed && isTimed && this.#state) this.#retime(this.#state, curve, endedUs ?? this.#nowUs)
     if (changed) this.#changedAtUs = endedUs ?? this.#nowUs
     if (this.#shape.mode !== before.mode) this.#modeAtUs = endedUs ?? this.#nowUs
     if (endedUs === undefined && this.#state) this.#keepIfChanged(this.#openKnown(this.#state))
@@ -228,18 +232,22 @@ export class ReferenceBucket {
   /** The state as of now: after steps of the clock, changes of the shape and losses. Nothing is stored. */
   #open(horizonUs = 0): BucketState {
     const known = this.#state
-    const state = known ? this.#openKnown(known) : newState(this.#nowUs, this.#shape)
+    const state = known ? this.#openKnown(known) : newState(this.#now, this.#nowUs, this.#shape)
     const lost = known ? this.#restarted : this.#used
-    if (!lost) return prolonged(state, this.#nowUs, horizonUs)
-    if (this.#shape.onStateLoss !== 'hold') return state
-    return filled(state, this.#nowUs, Math.max(state.horizonUs, this.#shape.horizonUs, horizonUs))
+    const { lossAtUs } = state
+    // A longer horizon, of which the process that noticed a loss did not know, prolongs the hold.
+    if (!lost && lossAtUs !== undefined && this.#nowUs - lossAtUs < horizonUs)
+      return this.#filled(state, lossAtUs, horizonUs)
+    if (!lost || this.#shape.onStateLoss !== 'hold') return state
+    return this.#filled(state, this.#nowUs, Math.max(state.horizonUs, this.#shape.horizonUs, horizonUs))
   }
 
   #openKnown(known: BucketState): BucketState {
     const nowUs = this.#nowUs
-    let state = nowUs < known.seenUs ? steppedBack(known, known.seenUs - nowUs) : known
+    const backUs = known.seenUs - nowUs
+    let state = backUs > 0 ? steppedBack(known, this.#curve.at(known.seenUs) - this.#now, backUs) : known
     if (differs(state, this.#shape)) {
-      state = reshaped(state, this.#shape, Math.min(nowUs, this.#changedAtUs))
+      state = reshaped(state, this.#shape, this.#curve.at(Math.min(nowUs, this.#changedAtUs)))
     }
     return state.mode === this.#shape.mode ? state : { ...state, mode: this.#shape.mode }
   }
@@ -250,8 +258,35 @@ export class ReferenceBucket {
     return sinceUs <= this.#startUs ? slotUs >= this.#startUs : slotUs > sinceUs + this.aheadUs
   }
 
-  #slot(state: BucketState, cost: number) {
-    return latest(slotOf(state, cost, this.#nowUs), ticksOf(this.#pausedUntilUs))
+  #filled(state: BucketState, lossAtUs: number, horizonUs: number): BucketState {
+    return filled(state, lossAtUs, this.#curve.at(lossAtUs + horizonUs))
+  }
+
+  /** From or to a rate that follows the clock: debts are kept in units, and slots granted ahead in time. */
+  #retime(known: BucketState, curve: ServiceCurve, atUs: number): void {
+    const nowUs = Math.max(atUs, known.seenUs)
+    const [now, moved] = [curve.at(nowUs), this.#curve.at(nowUs)]
+    const state = reshaped(known, this.#shape, now)
+    const last = known.last > now ? this.#curve.at(curve.when(known.last)) : state.last - now + moved
+    this.#state = { ...state, tat: state.tat - state.last + last, last, seenUs: nowUs }
+    this.#changes += 1
+  }
+
+  get #now(): Ticks {
+    return this.#curve.at(this.#nowUs)
+  }
+
+  #slot(state: BucketState, cost: number): Ticks {
+    return latest(slotOf(state, cost, this.#now), this.#curve.at(Math.max(this.#pausedUntilUs, this.#nowUs)))
+  }
+
+  #whenOf(slot: Ticks): number {
+    const us = this.#curve.when(slot)
+    return slot < this.#now ? us : Math.max(us, this.#nowUs)
+  }
+
+  #startOf(slot: Ticks): number {
+    return Math.max(this.#whenOf(slot), this.#pausedUntilUs)
   }
 
   #isChanged(opened: BucketState): boolean {
@@ -277,9 +312,17 @@ function differs(one: Pace, other: Pace): boolean {
   return one.intervalUs !== other.intervalUs || one.burst !== other.burst
 }
 
+function isSame(one: unknown, other: unknown): boolean {
+  return JSON.stringify(one) === JSON.stringify(other)
+}
+
+function curveOf({ rate }: BucketFields, { intervalUs }: BucketShape, startUs: number): ServiceCurve {
+  return new ServiceCurve(encodeRate(rate), intervalUs, startUs)
+}
+
 function bucketShape(fields: BucketFields): BucketShape {
   encodeShape(fields)
   const { rate, burst = 1, mode = 'enforce', onStateLoss = 'hold', horizonMs = DEFAULT_HORIZON_MS } = fields
-  const { limit, periodMs } = parseRate(rate)
+  const [limit, periodMs] = encodeRate(rate) satisfies StoredRate
   return { intervalUs: gridIntervalUs(limit, periodMs), burst, mode, onStateLoss, horizonUs: horizonMs * 1000 }
 }

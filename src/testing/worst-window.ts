@@ -1,5 +1,7 @@
 import { checkArgument } from '../call-options.ts'
-import { intervalUs, parseRate } from '../rate.ts'
+import { gridIntervalUs, intervalUs } from '../rate.ts'
+import { encodeRate, type StoredRate } from '../shape/schedule.ts'
+import { ServiceCurve } from '../shape/service-curve.ts'
 import type { Shape } from '../shape/shape.ts'
 
 /**
@@ -33,15 +35,17 @@ export function worstWindow(starts: readonly Start[], shape: Pick<Shape, 'rate' 
   checkArgument(typeof shape === 'object' && shape !== null, 'the shape', 'an object', shape)
   if (starts.length === 0 || shape.rate === undefined) return undefined
   const sorted = starts.map(timed).sort((one, other) => one.us - other.us)
-  const interval = intervalUs(parseRate(shape.rate))
+  const rate = encodeRate(shape.rate)
+  const interval = intervalUs({ limit: rate[0], periodMs: rate[1] })
   const burst = sorted.reduce((most, { cost }) => Math.max(most, cost), shape.burst ?? 1)
   const origin = (sorted[0] as TimedStart).us
+  const servedUs = servedSince(rate, origin)
   let sum = 0
   // The best start of a window so far; its value: the cost before it, as time, minus the time elapsed until then.
   let lead = { us: origin, before: 0, value: Number.POSITIVE_INFINITY }
   let worst = { from: lead, toUs: origin, sum: 0, value: Number.NEGATIVE_INFINITY }
   for (const { us, cost } of sorted) {
-    const elapsed = us - origin
+    const elapsed = servedUs(us)
     const value = sum * interval - elapsed
     if (value <= lead.value) lead = { us, before: sum, value }
     sum += cost
@@ -53,7 +57,7 @@ export function worstWindow(starts: readonly Start[], shape: Pick<Shape, 'rate' 
     fromUs,
     toUs: worst.toUs,
     cost: worst.sum - worst.from.before,
-    allowed: burst + (worst.toUs - fromUs) / interval,
+    allowed: burst + (servedUs(worst.toUs) - servedUs(fromUs)) / interval,
     excessUs: worst.value - burst * interval,
   }
 }
@@ -66,4 +70,11 @@ interface TimedStart {
 function timed(start: Start): TimedStart {
   if (typeof start === 'number') return { us: start, cost: 1 }
   return { us: start.departureTimeUs, cost: start.cost ?? 1 }
+}
+
+/** What a rate serves from a time on, as µs at the fastest rate of its schedule: at a fixed rate, the time that passes. */
+function servedSince(rate: StoredRate, fromUs: number): (us: number) => number {
+  if (rate.length === 2) return (us) => us - fromUs
+  const curve = new ServiceCurve(rate, gridIntervalUs(rate[0], rate[1]), fromUs)
+  return (us) => Number(curve.at(us) - curve.at(fromUs)) / 1024
 }

@@ -3,7 +3,7 @@ import { intervalUs as exactIntervalUs, parseRate, type RateInput } from '../../
 import type { Shape, ShapeOverride } from '../../src/shape/shape.ts'
 import { type Combination, type Event, SHARED } from './combination.ts'
 import { CHECKS_UNTIL_FOUND, type Departed, Fleet, type Lost } from './fleet.ts'
-import { type Change, type Holds, Schedule, type Waiting } from './schedule.ts'
+import { type Change, fastestOf, type Holds, Schedule, type Waiting } from './schedule.ts'
 import { type VirtualScripts, VirtualWorld } from './virtual-redis.ts'
 
 const DEFAULT_HORIZON_US = 50_000
@@ -60,7 +60,7 @@ export class Crossing {
     for (const { kind, atUs, pausedUntilUs = 0, holds, ttlMs = 0, sets = {} } of events) {
       if (kind === 'pause') fleet.pause(atUs, pausedUntilUs)
       else if (kind === 'clearPause') fleet.clearPause(atUs)
-      else if (kind === 'said') fleet.said(atUs, holds?.rate, ttlMs)
+      else if (kind === 'said') fleet.said(atUs, holds?.rate as RateInput, ttlMs)
       else if (kind === 'override') fleet.override(atUs, sets, ttlMs || undefined)
     }
   }
@@ -261,7 +261,7 @@ export class Crossing {
   get #perUs(): number {
     const { rate, limits = [] } = this.combination.shape
     const rates = [rate, ...limits.map((limit) => limit.rate)].filter((one) => one !== undefined)
-    const perUs = rates.map(parseRate).map(({ limit, periodMs }) => limit / periodMs / 1000)
+    const perUs = rates.map(fastestOf).map(({ limit, periodMs }) => limit / periodMs / 1000)
     return perUs.length > 0 ? Math.min(...perUs) : 0
   }
 
@@ -437,7 +437,7 @@ export class Crossing {
 
 /** The most that rate and limits allow to leave within a time, µs; infinite where neither holds. */
 function mostWithin({ rate, burst = 1, limits = [] }: Shape, us: number): number {
-  const perUs = (input: RateInput) => parseRate(input).limit / parseRate(input).periodMs / 1000
+  const perUs = (input: NonNullable<Shape['rate']>) => fastestOf(input).limit / fastestOf(input).periodMs / 1000
   const most = limits.flatMap((limit) => {
     if (limit.rate === undefined || limit.unit !== undefined) return []
     // At the boundary of two windows, the units of both may leave.
@@ -466,8 +466,8 @@ function bySlot(one: { slotUs: number }, other: { slotUs: number }): number {
 }
 
 /** On the grid of the bucket, as lua/shape/shapes.lua stores it, µs. */
-function intervalOf(rate: RateInput): number {
-  return Math.ceil(exactIntervalUs(parseRate(rate)) * 1024) / 1024
+function intervalOf(rate: NonNullable<Shape['rate']>): number {
+  return Math.ceil(exactIntervalUs(fastestOf(rate)) * 1024) / 1024
 }
 
 /** A rate with exactly that interval, which is on the grid. */

@@ -1,3 +1,4 @@
+import { encodeRate, type ScheduledRate, type StoredRate } from '../../src/shape/schedule.ts'
 import { createRandom, type Random } from '../../workers/demo/outbox/random.ts'
 import type { Deed, Job, ModelFields, Operation } from './replay.ts'
 
@@ -19,8 +20,11 @@ export class History {
   /** Whether the bucket was lost and has not been opened since. */
   #lost = false
   #modeOverridden = false
+  /** Whether rates follow the clock, but for one in four. */
+  readonly #scheduled: boolean
 
-  constructor(seed: number) {
+  constructor(seed: number, scheduled = false) {
+    this.#scheduled = scheduled
     this.#random = createRandom(seed)
     this.#fields = this.#newFields()
     this.#changeOneIn = this.#random.pick([25, 25, 150])
@@ -102,13 +106,44 @@ export class History {
       const burst = pick([1, 1, 2, between(1, 10), between(1, 1000)])
       if ((period * 1000 * burst) / limit > MAX_DRAIN_US) continue
       return {
-        rate: [limit, period],
+        rate: this.#scheduled && !oneIn(4) ? this.#schedule(limit, period, burst) : [limit, period],
         burst,
         mode: oneIn(8) ? pick(['shadow', 'off']) : 'enforce',
         onStateLoss: pick(['hold', 'hold', 'burst']),
         horizonMs: pick([50, between(1, 500)]),
       }
     }
+  }
+
+  // From a few minutes to days long, closed at times, and the clock of the zone changes now and then.
+  #schedule(limit: number, period: number, burst: number): StoredRate {
+    const { between, pick, oneIn } = this.#random
+    const slowest = (period * 1000 * burst) / MAX_DRAIN_US
+    const rate = () => {
+      if (oneIn(4)) return 0
+      const own = oneIn(3)
+        ? Math.max(slowest, (limit * between(1, 1000)) / 1000)
+        : Math.max(slowest, limit / between(1, 12))
+      // Scripts store 14 digits of a number.
+      return { limit: Number(own.toPrecision(12)), period }
+    }
+    const bounds = [...new Set(Array.from({ length: between(1, 6) }, () => between(1, 1439)))].sort((a, b) => a - b)
+    const days = pick([undefined, 'mon-fri', 'sat,sun', 'wed', 'fri-mon'])
+    const entries: ScheduledRate[] = bounds.slice(1).map((to, i) => ({
+      ...(days && { days }),
+      from: clock(bounds[i] as number),
+      to: clock(to),
+      rate: rate(),
+    }))
+    const timeZone = pick([
+      'UTC',
+      'Europe/Berlin',
+      'America/New_York',
+      'Australia/Lord_Howe',
+      'Asia/Kathmandu',
+      'Africa/Casablanca',
+    ])
+    return encodeRate({ schedule: [...entries, { rate: { limit, period } }], timeZone })
   }
 
   #pause(): Deed {
@@ -133,10 +168,17 @@ export class History {
     const { oneIn, between, pick } = this.#random
     if (oneIn(3)) return
     const [limit, period] = this.#fields.rate
+    const longest = this.#scheduled ? 20 * DAY_US : 90 * DAY_US
     const interval = Math.ceil((period * 1000) / limit)
     const most = pick([0, 1, interval, interval, 3 * interval, interval * this.#fields.burst, 1_000_000])
     this.#now += between(0, Math.min(most, DAY_US))
-    if (oneIn(60)) this.#now -= between(1, pick([1000, 1_000_000, 60_000_000, oneIn(20) ? 3000 * DAY_US : 1000]))
-    if (oneIn(100)) this.#now += between(1, pick([1_000_000, DAY_US, 90 * DAY_US]))
+    if (oneIn(60))
+      this.#now -= between(1, pick([1000, 1_000_000, 60_000_000, oneIn(20) && !this.#scheduled ? 3000 * DAY_US : 1000]))
+    if (this.#scheduled && oneIn(8)) this.#now += between(1, pick([60_000_000, 3_600_000_000, DAY_US]))
+    if (oneIn(100)) this.#now += between(1, pick([1_000_000, DAY_US, longest]))
   }
+}
+
+function clock(minute: number): string {
+  return `${String(Math.floor(minute / 60)).padStart(2, '0')}:${String(minute % 60).padStart(2, '0')}`
 }

@@ -1,3 +1,4 @@
+import { decodeRate, type RateSchedule } from '../../src/shape/schedule.ts'
 import { type BucketFields, ReferenceBucket, type ReferenceGrant } from '../../src/testing/index.ts'
 import type { Job, MeterState, ModelFields, Operation, Outcome, OverrideChanges } from './replay.ts'
 
@@ -144,7 +145,8 @@ export class Mirror {
   #effective(): BucketFields {
     const overrides = Object.fromEntries([...this.#overrides].map(([field, { value }]) => [field, value]))
     const { rate, ...fields } = { ...this.#declared, ...overrides } as ModelFields
-    return { ...fields, rate: { limit: rate[0], period: rate[1] } }
+    const [limit, period] = rate
+    return { ...fields, rate: rate.length === 2 ? { limit, period } : (decodeRate(rate) as RateSchedule) }
   }
 }
 

@@ -1,14 +1,14 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { intervalUs, parseRate } from '../../src/rate.ts'
+import { gridIntervalUs, intervalUs, parseRate } from '../../src/rate.ts'
 import {
   type BucketShape,
   type BucketState,
   charge,
-  gridIntervalUs,
   newState,
   reshaped,
   type Ticks,
+  ticksOf,
 } from '../../src/testing/bucket-state.ts'
 import { expectPaced, ReferenceBucket, type ReferenceGrant, type Start } from '../../src/testing/index.ts'
 import { caseCount } from '../support/cases.ts'
@@ -221,7 +221,7 @@ test('over changes of rate and burst a job that goes back leaves as much owed as
           departed.isBack = true
         }
         const { tat, intervalUs: interval } = stateOf(bucket)
-        const least = owed(newState(START_US, bucketOf(limits)), seen)
+        const least = owed(newState(ticksOf(START_US), START_US, bucketOf(limits)), seen)
         expect(Number(tat - least) / 1024 / interval).toBeGreaterThanOrEqual(-tolerance(rates))
       }
     }),
@@ -304,7 +304,7 @@ type Seen = Departed | { readonly shape: BucketShape; readonly atUs: number; rea
 function owed(start: BucketState, seen: readonly Seen[]): Ticks {
   let state = start
   for (const one of seen) {
-    if ('shape' in one) state = reshaped({ ...state, last: one.last }, one.shape, one.atUs)
+    if ('shape' in one) state = reshaped({ ...state, last: one.last }, one.shape, ticksOf(one.atUs))
     else if (!one.isBack) state = charge(state, one.cost, one.slot)
   }
   return state.tat

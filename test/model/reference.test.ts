@@ -12,6 +12,7 @@ const client = redis.client()
 
 /** Decisions: jobs to which the meter granted or refused a slot. `npm run test:model` runs 10 million. */
 const DECISIONS = caseCount(100_000, 'MODEL_DECISIONS')
+const SCHEDULED_DECISIONS = caseCount(200_000, 'MODEL_DECISIONS')
 const SEED = Number(process.env.MODEL_SEED ?? 1)
 /** A call blocks Redis for some milliseconds. */
 const OPERATIONS_PER_CALL = 150
@@ -21,23 +22,30 @@ const TOGETHER = 3
 /** 50 days. */
 const EXACT_TICKS = 2n ** 52n
 
-test(`the scripts decide as the reference does, to the last bit, ${DECISIONS} times`, {
-  timeout: 600_000 + DECISIONS,
-}, async () => {
-  const replayer = new Replayer(client)
-  let [seed, decisions] = [SEED, 0]
-  const compare = async () => {
-    while (decisions < DECISIONS) {
-      const base = `${redis.prefix}:h${seed}:`
-      const compared = await compareHistory(replayer, base, seed++)
-      decisions += compared
-      const keys = await client.keys(`${base}*`)
-      if (keys.length > 0) await client.unlink(...keys)
+test.each([
+  ['at fixed rates', 'to the last bit', DECISIONS, false],
+  ['at rates that follow the clock', 'to the microsecond', SCHEDULED_DECISIONS, true],
+])(
+  '%s the scripts decide as the reference does, %s, %i times',
+  {
+    timeout: 600_000 + SCHEDULED_DECISIONS,
+  },
+  async (_at, _how, least, scheduled) => {
+    const replayer = new Replayer(client)
+    let [seed, decisions] = [SEED, 0]
+    const compare = async () => {
+      while (decisions < least) {
+        const base = `${redis.prefix}:h${scheduled}${seed}:`
+        const compared = await compareHistory(replayer, base, seed++, scheduled)
+        decisions += compared
+        const keys = await client.keys(`${base}*`)
+        if (keys.length > 0) await client.unlink(...keys)
+      }
     }
-  }
-  await Promise.all(Array.from({ length: TOGETHER }, compare))
-  expect(decisions).toBeGreaterThanOrEqual(DECISIONS)
-})
+    await Promise.all(Array.from({ length: TOGETHER }, compare))
+    expect(decisions).toBeGreaterThanOrEqual(least)
+  },
+)
 
 test('a time is written in full, whatever it is', async () => {
   const script = new LuaComposer(readLuaFile).text(
@@ -52,8 +60,9 @@ test('a time is written in full, whatever it is', async () => {
 })
 
 /** @returns how many decisions were compared */
-async function compareHistory(replayer: Replayer, base: string, seed: number): Promise<number> {
-  const history = new History(seed)
+async function compareHistory(replayer: Replayer, base: string, seed: number, scheduled: boolean): Promise<number> {
+  const history = new History(seed, scheduled)
+  const fingerprint = scheduled ? repliesOf : stateOf
   const mirror = new Mirror()
   let decisions = 0
   for (let call = 0; call < CALLS_PER_HISTORY; call++) {
@@ -81,7 +90,11 @@ function decisionsOf({ what }: Operation, { reply, meter }: Outcome): number {
   return grants.length + (stop === 'closed' ? 1 : 0)
 }
 
-function fingerprint({ reply, meter }: Outcome): string {
+function repliesOf({ reply }: Outcome): string {
+  return JSON.stringify(reply)
+}
+
+function stateOf({ reply, meter }: Outcome): string {
   if (!meter) return JSON.stringify(reply)
   const { tat, last, intervalUs, burst, mode, horizonUs } = meter
   return `${JSON.stringify(reply)} ${tat} ${last} ${intervalUs} ${burst} ${mode} ${horizonUs}`

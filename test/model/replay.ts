@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
 import { LuaComposer } from '../../src/redis/lua-composer.ts'
 import { readLuaFile } from '../../src/redis/lua-files.ts'
+import type { StoredRate } from '../../src/shape/schedule.ts'
 import type { StoredValue } from '../../src/shape/shape.ts'
 import type { BucketState } from '../../src/testing/bucket-state.ts'
 import { LASTING_KEYS } from './lasting-keys.ts'
@@ -17,9 +18,9 @@ export type Deed =
   | { readonly what: 'giveBack'; readonly count: number; readonly ago: number }
   | { readonly what: 'loseMeter' | 'loseAll' | 'read' }
 
-/** The shape as stored: a rate is [limit, period ms]. */
+/** The shape as stored. */
 export interface ModelFields extends Readonly<Record<string, StoredValue>> {
-  readonly rate: readonly [number, number]
+  readonly rate: StoredRate
   readonly burst: number
   readonly mode: 'enforce' | 'shadow' | 'off'
   readonly onStateLoss: 'hold' | 'burst'

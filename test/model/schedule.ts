@@ -1,7 +1,9 @@
 import { encodeRule } from '../../src/limits/definition.ts'
 import { costUnder, type QueueLimit } from '../../src/limits/queue-limits.ts'
 import type { ShapeMode } from '../../src/mode.ts'
-import { parseRate, type RateInput } from '../../src/rate.ts'
+import { parseRate, type Rate, type RateInput } from '../../src/rate.ts'
+import { encodeRate } from '../../src/shape/schedule.ts'
+import type { Shape } from '../../src/shape/shape.ts'
 import { ReferenceBucket } from '../../src/testing/index.ts'
 import type { Model } from '../limits/model/base.ts'
 import { createModel } from '../limits/model/model.ts'
@@ -9,7 +11,7 @@ import { createModel } from '../limits/model/model.ts'
 /** What holds the jobs of a queue. */
 export interface Holds {
   /** Undefined: no rate. */
-  readonly rate?: RateInput | undefined
+  readonly rate?: Shape['rate'] | undefined
   readonly burst?: number | undefined
   readonly limits?: readonly QueueLimit[] | undefined
   readonly mode?: ShapeMode | undefined
@@ -186,7 +188,7 @@ export class Schedule {
 
   #hold({ rate, burst, limits, mode = 'enforce' }: Holds): void {
     this.#mode = mode
-    const intervalUs = rate === undefined ? undefined : parseRate(rate).periodMs / parseRate(rate).limit
+    const intervalUs = rate === undefined ? undefined : fastestOf(rate).periodMs / fastestOf(rate).limit
     if (intervalUs && this.#intervalUs) this.roundingUs *= Math.max(1, intervalUs / this.#intervalUs)
     this.#intervalUs = intervalUs
     if (rate === undefined) this.#bucket = undefined
@@ -244,6 +246,12 @@ export class Schedule {
     if (this.#bucket) this.#bucket.advance(Math.max(0, us - 1 - this.#bucket.nowUs))
     for (const { model } of this.#limits) if (model) model.now = us
   }
+}
+
+/** A rate of a shape; the fastest of one that follows the clock. */
+export function fastestOf(rate: NonNullable<Shape['rate']>): Rate {
+  const [limit, periodMs] = encodeRate(rate)
+  return { limit, periodMs }
 }
 
 function intervalOf({ rate }: QueueLimit): number {

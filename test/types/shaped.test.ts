@@ -5,6 +5,7 @@ import {
   type Departure,
   type EffectiveShape,
   type Offer,
+  type RateSchedule,
   type Refusal,
   type Shape,
   type ShapedFlowProducer,
@@ -137,9 +138,9 @@ describe('ShapedWorker', () => {
 })
 
 describe('a shape', () => {
-  test('rates are text or { limit, period }', () => {
+  test('rates are text, { limit, period } or a schedule', () => {
     expectTypeOf<Shape['rate']>().toEqualTypeOf<
-      string | { readonly limit: number; readonly period: number } | undefined
+      string | { readonly limit: number; readonly period: number } | RateSchedule | undefined
     >()
     // @ts-expect-error a mode that does not exist
     const wrong: Shape = { mode: 'maybe' }

@@ -3,16 +3,16 @@
 // Decision: the exception of today, that jobs of other groups pass one that waits for a limit in a unit of which they take
 // nothing, is not in the model.
 
+import { gridIntervalUs } from '../../../src/rate.ts'
 import {
   type BucketState,
   charge,
-  gridIntervalUs,
   latest,
   newState,
   reshaped,
   slotOf,
+  type Ticks,
   ticksOf,
-  wholeUs,
 } from '../../../src/testing/bucket-state.ts'
 import { Cell } from './cell.ts'
 import type { Job } from './job.ts'
@@ -34,19 +34,19 @@ export class QueueGate {
 
   constructor(shape: Shape, nowUs: number) {
     this.#shape = shape
-    this.#bucket = shape.rate && newState(nowUs, bucketShape(shape))
+    this.#bucket = shape.rate && newState(ticksOf(nowUs), nowUs, bucketShape(shape))
   }
 
   change(shape: Shape, nowUs: number): void {
     this.#shape = shape
     if (!shape.rate) this.#bucket = undefined
-    else if (!this.#bucket) this.#bucket = newState(nowUs, bucketShape(shape))
-    else this.#bucket = reshaped(this.#bucket, bucketShape(shape), nowUs)
+    else if (!this.#bucket) this.#bucket = newState(ticksOf(nowUs), nowUs, bucketShape(shape))
+    else this.#bucket = reshaped(this.#bucket, bucketShape(shape), ticksOf(nowUs))
   }
 
   /** When its rate lets a cost of 1 go, µs: so long no group is held. */
   soonUs(nowUs: number): number {
-    return this.#bucket ? wholeUs(slotOf(this.#bucket, 1, nowUs)) : nowUs
+    return this.#bucket ? wholeUs(slotOf(this.#bucket, 1, ticksOf(nowUs))) : nowUs
   }
 
   /** @param floorUs what the group and the cells of the job allow */
@@ -54,7 +54,7 @@ export class QueueGate {
     const offsets = this.#needs(job).map(({ cell, cost }) => cell.offset(cost, nowUs))
     const floor = Math.max(0, floorUs - nowUs, ...offsets)
     if (!this.#bucket) return { slotUs: nowUs + Math.ceil(floor), offsetUs: floor }
-    const slot = latest(slotOf(this.#bucket, job.cost, nowUs), ticksOf(nowUs) + ticksOf(floor))
+    const slot = latest(slotOf(this.#bucket, job.cost, ticksOf(nowUs)), ticksOf(nowUs) + ticksOf(floor))
     return { slotUs: wholeUs(slot), offsetUs: Number(slot - ticksOf(nowUs)) / 1024 }
   }
 
@@ -93,4 +93,9 @@ function bucketShape({ rate, burst = 1 }: Shape) {
   const [limit, periodMs] = rate as readonly [number, number]
   const intervalUs = gridIntervalUs(limit, periodMs)
   return { intervalUs, burst, mode: 'enforce', onStateLoss: 'burst', horizonUs: 0 } as const
+}
+
+/** Rounded up to the next microsecond: what a worker gets, so that nothing starts before its slot. */
+function wholeUs(ticks: Ticks): number {
+  return Number(-(-ticks >> 10n))
 }

@@ -1,5 +1,5 @@
 import type { Shape } from 'sluice'
-import { intervalUs, parseRate } from 'sluice/internal'
+import { encodeRate, intervalUs } from 'sluice/internal'
 import { type Arrival, readyUs } from './arrival.ts'
 import { type GroupSummary, groupSummary } from './group-summary.ts'
 import { percentile } from './percentile.ts'
@@ -125,6 +125,7 @@ function startedOf({ fates, slotsUs }: Outcome, arrivals: readonly Arrival[]): {
 
 /** The burst counts as allowed too, since it may leave at once. */
 function used({ rate, burst = 1 }: Shape, units: number, spanUs: number): number {
-  const interval = intervalUs(parseRate(rate as NonNullable<Shape['rate']>))
+  const [limit, periodMs] = encodeRate(rate)
+  const interval = intervalUs({ limit, periodMs })
   return units / (spanUs / interval + burst)
 }

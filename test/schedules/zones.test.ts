@@ -1,0 +1,92 @@
+import { describe, expect, test } from 'vitest'
+import { gridIntervalUs } from '../../src/rate.ts'
+import { LuaComposer } from '../../src/redis/lua-composer.ts'
+import { readLuaFile } from '../../src/redis/lua-files.ts'
+import { encodeRate, type ScheduledRate } from '../../src/shape/schedule.ts'
+import { ServiceCurve } from '../../src/shape/service-curve.ts'
+import { useRedis } from '../support/redis.ts'
+
+const client = useRedis(import.meta.url).client()
+
+const OPEN: readonly ScheduledRate[] = [
+  { days: 'mon-sat', from: '01:30', to: '03:15', rate: '1/s' },
+  { days: 'sun', from: '01:30', to: '02:45', rate: '1/s' },
+  { days: 'sun', from: '03:15', to: '05:00', rate: '1/s' },
+  { rate: 0 },
+]
+const QUARTER_US = 900_000_000
+
+/** [zone, from, to]: both changes of the clock in three zones, a leap day, and zones that changed their laws. */
+const SPANS: readonly [zone: string, from: string, to: string][] = [
+  ['Europe/Berlin', '2026-03-28', '2026-03-31'],
+  ['Europe/Berlin', '2026-10-24', '2026-10-27'],
+  ['America/New_York', '2027-03-13', '2027-03-16'],
+  ['America/New_York', '2026-10-31', '2026-11-03'],
+  ['Australia/Lord_Howe', '2026-04-04', '2026-04-07'],
+  ['Australia/Lord_Howe', '2026-10-03', '2026-10-06'],
+  ['Europe/Berlin', '2028-02-28', '2028-03-02'],
+  ['Africa/Cairo', '2023-04-27', '2023-04-30'],
+  ['Asia/Amman', '2022-10-27', '2022-10-30'],
+]
+
+/** The day and the minute on the clock of a zone, by Intl alone. */
+function clockOf(timeZone: string): (us: number) => { day: string; minute: number } {
+  const format = new Intl.DateTimeFormat('en-GB', {
+    ...{ timeZone, weekday: 'short', hour: '2-digit', minute: '2-digit', hourCycle: 'h23' },
+  })
+  return (us) => {
+    const parts = Object.fromEntries(format.formatToParts(us / 1000).map(({ type, value }) => [type, value]))
+    return { day: (parts.weekday as string).toLowerCase(), minute: Number(parts.hour) * 60 + Number(parts.minute) }
+  }
+}
+
+function isOpen({ day, minute }: { day: string; minute: number }): boolean {
+  if (day !== 'sun') return minute >= 90 && minute < 195
+  return (minute >= 90 && minute < 165) || (minute >= 195 && minute < 300)
+}
+
+describe.each(SPANS)('%s from %s to %s', (timeZone, from, to) => {
+  const rate = encodeRate({ schedule: OPEN, timeZone })
+  const [startUs, endUs] = [Date.parse(from) * 1000, Date.parse(to) * 1000]
+  const quarters = Array.from({ length: (endUs - startUs) / QUARTER_US }, (_, i) => startUs + i * QUARTER_US)
+  const clock = clockOf(timeZone)
+  const expected = quarters.map((us) => (isOpen(clock(us)) ? QUARTER_US : 0))
+
+  test('what is served in each quarter of an hour is what the clock of the zone says', () => {
+    const curve = new ServiceCurve(rate, gridIntervalUs(1, 1000), startUs)
+    expect(quarters.map((us) => Number(curve.at(us + QUARTER_US) - curve.at(us)) / 1024)).toEqual(expected)
+    // From each closed quarter on, the next start is the next one that is open.
+    for (const [i, us] of quarters.entries()) {
+      const next = expected.indexOf(QUARTER_US, i)
+      if (next > i) expect(curve.when(curve.at(us))).toBe(quarters[next])
+    }
+  })
+
+  test('and so it is in the scripts', async () => {
+    const script = `
+      local as_text, bucket, service = use 'redis/as-text', use 'meter/bucket', use 'meter/service'
+      local rate, found = cjson.decode(ARGV[1]), {}
+      local s = service.of(rate, bucket.interval(rate))
+      for i = 2, #ARGV - 1 do
+        local from, to = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
+        found[#found + 1] = { as_text.us(service.between(s, from, to)), as_text.us(service.after(s, from, 0)) }
+      end
+      return found`
+    const text = new LuaComposer(readLuaFile).text(
+      script.replace(
+        /local as_text, bucket, service = .*/,
+        [
+          "local as_text = use 'redis/as-text'",
+          "local bucket = use 'meter/bucket'",
+          "local service = use 'meter/service'",
+        ].join('\n'),
+      ),
+    )
+    const found = (await client.eval(text, 0, JSON.stringify(rate), ...quarters, endUs)) as [string, string][]
+    expect(found.map(([served]) => Number(served))).toEqual(expected)
+    for (const [i, [, next]] of found.entries()) {
+      const open = expected.indexOf(QUARTER_US, i)
+      if (open >= 0) expect(Number(next)).toBe(quarters[open])
+    }
+  })
+})

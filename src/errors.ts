@@ -113,6 +113,26 @@ export class MissingKeyError extends InvalidGroupError {
   }
 }
 
+/** Thrown for a job whose keys would be one more than a limit of its queue may have in use (`maxKeys`). Nothing was added. */
+export class TooManyKeysError extends SluiceError {
+  readonly queueName: string
+  readonly limitName: string
+  /** Those of the job that the limit counts by, `group` among them if it does. */
+  readonly keys: Readonly<Record<string, string>>
+  readonly maxKeys: number
+
+  constructor(queueName: string, limitName: string, keys: Readonly<Record<string, string>>, maxKeys: number) {
+    super(
+      `limit "${limitName}" of queue "${queueName}" has its ${maxKeys} keys in use, and takes no job of another ` +
+        `(${JSON.stringify(keys)}): try again once one of them is idle, or raise maxKeys`,
+    )
+    this.queueName = queueName
+    this.limitName = limitName
+    this.keys = keys
+    this.maxKeys = maxKeys
+  }
+}
+
 /** Thrown if more jobs are added at once than the queue can ever hold. */
 export class TooLargeError extends InvalidInputError {
   readonly jobs: number

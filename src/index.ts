@@ -36,6 +36,7 @@ export {
   ShardsUnavailableError,
   SluiceError,
   TooLargeError,
+  TooManyKeysError,
   UncertainClockError,
   type Unreplicated,
   UnsupportedOptionError,

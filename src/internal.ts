@@ -41,6 +41,7 @@ export {
   ReadTimeoutError,
   SluiceError,
   TooLargeError,
+  TooManyKeysError,
   UnsupportedOptionError,
   UnsupportedVersionError,
   WaitTimeoutError,

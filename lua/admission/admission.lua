@@ -56,7 +56,7 @@ end
 -- `groups`, opened, if the queue has them. If there are more, `count` of them, n of each. choose (admission/overflow): set if waiting jobs may be dropped for them; its choice is
 -- the second result. timed: false if their start times were checked before.
 function admission.refusal(base, shape, now, jobs, choose, timed)
-  local refusal = admission.too_costly(shape, jobs)
+  local refusal = admission.too_costly(shape, jobs) or group_admission.refusal_of_keys(base, shape, now, jobs)
   if not refusal then refusal, jobs.swaps = group_admission.refusal(shape, jobs, choose) end
   if refusal then return refusal end
   return admission.refusal_of_queue(base, shape, now, jobs, choose, timed)

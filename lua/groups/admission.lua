@@ -2,15 +2,18 @@ local free_places = use 'admission/free-places'
 local occupancy = use 'admission/occupancy'
 local refusals = use 'admission/refusals'
 local group_later = use 'groups/later'
+local group_limits_of = use 'groups/limits-of'
 local group_schedule = use 'groups/schedule'
 local group_share = use 'groups/share'
 local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
+local job_options = use 'shape/job-options'
 
 -- What the admission of jobs of groups adds to admission/admission: their queue must have groups, and each group has a
 -- bound.
---   status  -7 the queue has no groups, -8 a group is full
---   detail  of -8: that of a full queue, with the capacity and the number of jobs of the group, then the group
+--   status  -7 the queue has no groups, -8 a group is full, -13 a limit may have no more keys in use (maxKeys)
+--   detail  of -8: that of a full queue, with the capacity and the number of jobs of the group, then the group;
+--           of -13: {the limit, the keys that it would count, JSON: name -> value, how many it may have}
 
 local group_admission = {}
 
@@ -131,6 +134,35 @@ local function refusal_of_group(g, shape, group, count, call)
     return nil
   end
   return refuse(g, shape, group, asked)
+end
+
+-- The keys of a new job. options: packed, nil if they are not known
+local function keys_of_new(options)
+  if not options then return nil end
+  return (select(4, job_options.cost(cjson.encode(cmsgpack.unpack(options)))))
+end
+
+-- The refusal of new jobs which would bring a limit more keys than it may have in use; nil if none would. jobs: as in
+-- admission.refusal
+function group_admission.refusal_of_keys(base, shape, now, jobs)
+  if not shape.bounds_keys or shape.mode == 'off' then return nil end
+  local asked = {}
+  for i, job in ipairs(jobs) do
+    asked[i] = { group = job.group and job.group[1] or '', keys = keys_of_new(job.options) }
+  end
+  local found = group_limits_of(base, shape, now).too_many_keys(asked)
+  if not found then return nil end
+  if shape.mode ~= 'enforce' then
+    redis.call('HINCRBY', base .. 'meta:meter', 'shadowRefused', #jobs)
+    return nil
+  end
+  return { -13, { found.limit, cjson.encode(found.keys), found.most } }
+end
+
+-- A job was added. options: packed
+function group_admission.note_keys(base, shape, now, id, group, options)
+  if not (shape and shape.bounds_keys) or shape.mode == 'off' or type(id) ~= 'string' then return end
+  group_limits_of(base, shape, now).note_keys(id, group and group[1] or '', keys_of_new(options))
 end
 
 -- The first refusal of new jobs by the bounds of their groups. jobs, drops: as in admission.refusal, where drops is `choose`.

@@ -1,5 +1,6 @@
 local limit_checks = use 'limits/checks'
 local limit_control = use 'limits/control'
+local keys_in_use = use 'limits/keys-in-use'
 local own_values = use 'limits/own-values'
 local queue_limits = use 'limits/queue-limits'
 local job_options = use 'shape/job-options'
@@ -175,6 +176,33 @@ local function group_limits_of(base, shape, now)
     return found
   end
 
+  -- Calls found(limit, value, its keys) for each limit with `maxKeys` that a job is subject to.
+  local function each_bounded(group, keys, found)
+    for _, l in ipairs(known) do
+      local value = l.maxKeys and value_of(l, group, keys)
+      if value then found(prepared(l), value, keys_of(l, group, keys)) end
+    end
+  end
+
+  -- A job was added. Its values are in use from now on.
+  function limits.note_keys(id, group, keys)
+    each_bounded(group, keys, function(l, value) keys_in_use.note(base, l, value, id, now) end)
+  end
+
+  -- The first of new jobs that would bring a value more than its limit may have in use: {limit, most, keys}. jobs: {group, keys}
+  function limits.too_many_keys(jobs)
+    local counts, first, seen = {}, nil, {}
+    for _, job in ipairs(jobs) do
+      each_bounded(job.group, job.keys, function(l, value, keys)
+        local cell = l.name .. ':' .. value
+        if first or seen[cell] or l.mode ~= 'enforce' or keys_in_use.has(base, l, value) then return end
+        seen[cell], counts[l.name] = true, (counts[l.name] or 0) + 1
+        if keys_in_use.is_full(base, l, counts[l.name], now) then first = { limit = l.name, most = l.maxKeys, keys = keys } end
+      end)
+    end
+    return first
+  end
+
   -- What holds the first job of a lane: {limit, keys: those whose value is used up, at: until when at least, µs, 0 if that is
   -- not known, places: the key of the state of a cell whose holders have to end}. Nil if no limit does. place: as
   -- groups.place_in_lane returns it, of any of its jobs
@@ -218,7 +246,10 @@ local function group_limits_of(base, shape, now)
   function limits.charge(parts, slot, job_key, lock_ms, horizon)
     queue_limits.charge(parts, slot - now, job_key, lock_ms)
     queue_limits.save(parts, base, false, horizon)
-    for _, part in ipairs(parts) do part.taken = part.cost end
+    for _, part in ipairs(parts) do
+      part.taken = part.cost
+      if part.l.maxKeys then keys_in_use.note(base, part.l, part.value, string.sub(job_key, #base + 1), now) end
+    end
   end
 
   -- The limit that holds a group longer than its rate does, as limits.hold has it: in a queue with lanes the one of its first

@@ -1,3 +1,4 @@
+local keys_in_use = use 'limits/keys-in-use'
 local service = use 'meter/service'
 
 -- What a shape says until its next revision, parsed. A library keeps that from one call to the next, by the digest of the
@@ -77,6 +78,8 @@ local function parse(f)
     probe = f[25], metered = f[26],
   }
   shape.has_places = keyed_limits and parsed.has_places(keyed_limits)
+  -- Whether a job may bring a key more than a limit of the queue may have.
+  shape.bounds_keys = shape.keyed_limits and keys_in_use.bounded(shape.keyed_limits)
   -- Once a queue has had lanes (groups/lanes), it keeps them.
   shape.lanes = f[27] and cjson.decode(f[27]) or nil
   -- Once ends of jobs needed all that applies to their groups (groups/strict, groups/running), they do.
@@ -90,7 +93,7 @@ local function parse(f)
   shape.service = parsed.follows_clock(f[31]) and service.of(cjson.decode(f[31]), shape.interval) or nil
   -- For adds: whether a plain job need only fit, in the queue and in its group, and into how many places; the reserved sum
   -- comes first.
-  shape.fits = shape.mode == 'enforce' and not (shape.expires or shape.max_wait_ms or shape.ageing_ms)
+  shape.fits = shape.mode == 'enforce' and not (shape.expires or shape.max_wait_ms or shape.ageing_ms or shape.bounds_keys)
   local reserved = shape.reserved and tonumber(string.match(shape.reserved, '^%d+')) or 0
   shape.unreserved = shape.capacity and math.max(0, shape.capacity - reserved)
   -- Whatever a call reads besides has this behind it.

@@ -1,6 +1,7 @@
 local held = use 'gate/held'
 local wake = use 'gate/wake'
 local limit_control = use 'limits/control'
+local keys_in_use = use 'limits/keys-in-use'
 local own_values = use 'limits/own-values'
 local limit_state = use 'limits/state'
 local bucket = use 'meter/bucket'
@@ -173,6 +174,9 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   if expires then set[#set + 1] = 'expires'; set[#set + 1] = expires end
   if is_repaced then set[#set + 1] = 'changedAt'; set[#set + 1] = as_text.us(at or now) end
   if before[10] and before[6] and effective.limits ~= before[6] then own_values.change_limits(base, before[6], at or now) end
+  if before[6] and effective.limits ~= before[6] and keys_in_use.bounded(before[6]) then
+    keys_in_use.change_limits(base, before[6], effective.limits)
+  end
   if effective.limits and effective.limits ~= before[6] then limit_state.change_limits(base, effective.limits, at or now) end
   if (effective.groups or false) ~= before[7] then set[#set + 1] = 'groupsAt'; set[#set + 1] = as_text.us(at or now) end
   if before[4] and ((effective.limits or false) ~= before[6] or (effective.mode or false) ~= before[8]) then

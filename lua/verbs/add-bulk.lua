@@ -94,7 +94,9 @@ local function add(at)
   if was_added(at) then return (ids_at(at)) end
   local job = described[ARGV[at]]
   if groups then groups.adding = job.group end
-  return run(job.script, ARGV, at + 1)
+  local reply = run(job.script, ARGV, at + 1)
+  group_admission.note_keys(base, shape, now, reply, job.group, ARGV[at + 3])
+  return reply
 end
 
 local function deadline_error(at)
@@ -122,7 +124,7 @@ local function refusal_of_all()
       new[#new + 1] = { cost = job.cost, terms = job.terms, group = job.group, options = ARGV[at + 3] }
     end
   end
-  local refusal = admission.too_costly(shape, new)
+  local refusal = admission.too_costly(shape, new) or group_admission.refusal_of_keys(base, shape, now, new)
   if refusal then return refusal end
   -- A claim whose lease has expired covers nothing.
   local left = claim ~= '' and claims.left(base, claim, now) or 0
@@ -146,7 +148,7 @@ local function admit(at)
   if missed then return missed end
   local job = described[ARGV[at]]
   if job.group and not groups then return { -7, {} } end
-  local inspects = shape and (job.group or places < 1 or shape.max_wait_ms or job.terms.deadline
+  local inspects = shape and (job.group or places < 1 or shape.bounds_keys or shape.max_wait_ms or job.terms.deadline
     or admission.cost_error(shape, job.cost))
   local refusal, gone
   if inspects and is_new(at, {}) then

@@ -19,6 +19,7 @@ local new_job = use 'admission/new-job'
 local sent_again = use 'admission/sent-again'
 local release_parent_if_no_pending_dependencies = use 'bullmq/releaseParentIfNoPendingDependencies'
 local wake = use 'gate/wake'
+local group_admission = use 'groups/admission'
 local group_hooks = use 'groups/hooks'
 local queue_groups = use 'groups/queue-groups'
 local redis_now = use 'redis/redis-now'
@@ -78,7 +79,9 @@ end
 local function add(at)
   local queue, job = queues[tonumber(ARGV[at])], job_at(at)
   if queue.groups then queue.groups.adding = job.group end
-  return queue.run(job.script, ARGV, at + 2)
+  local reply = queue.run(job.script, ARGV, at + 2)
+  group_admission.note_keys(queue.base, queue.shape, now, reply, job.group, ARGV[at + 4])
+  return reply
 end
 
 local function release(at)

@@ -22,6 +22,7 @@ local new_job = use 'admission/new-job'
 local overflow = use 'admission/overflow'
 local sent_again = use 'admission/sent-again'
 local wake = use 'gate/wake'
+local group_admission = use 'groups/admission'
 local group_hooks = use 'groups/hooks'
 local group_line = use 'groups/line'
 local queue_groups = use 'groups/queue-groups'
@@ -94,6 +95,7 @@ local reply = id
 if not before then
   local script = new_job.script(job.script)
   reply = script.run(group_hooks.adding(base, shape, groups, now), script.keys(base), { unpack(ARGV, 3) })
+  group_admission.note_keys(base, shape, now, reply, group, ARGV[5])
 end
 -- A negative number is BullMQ's refusal.
 if gone and type(reply) ~= 'number' then overflow.drop(base, shape, gone, now) end

@@ -12,7 +12,7 @@
     (admission/new-job), and how many such jobs there are, not counting those that exist. With deadlines, like jobs follow each
     other: which of two different jobs comes first decides when they start
   Returns the reply of admission/admission, then 3: 1 if there is a claim now, 2 if groups of the jobs have bounds of their own,
-  whose places cannot be claimed, or may refuse one for its cost.
+  or limits of the queue bound their keys, whose places cannot be claimed, or may refuse one for its cost.
 ]]
 local admission = use 'admission/admission'
 local claims = use 'admission/claims'
@@ -48,6 +48,8 @@ end
 -- As in a bulk of one script (groups/admission).
 if ARGV[5] ~= '' and not (shape and shape.groups) then return { -7, {} } end
 if not shape then return { 1, {}, 0 } end
+-- Which keys the jobs have is not known here.
+if shape.bounds_keys then return { 1, {}, 2 } end
 local new, seen, highest = { count = 0 }, {}, 0
 for at = FIRST, #ARGV, FIELDS do
   local cost = tonumber(ARGV[at + 2])

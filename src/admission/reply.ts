@@ -9,6 +9,7 @@ import {
   QueueUnavailableError,
   type SluiceError,
   TooLargeError,
+  TooManyKeysError,
 } from '../errors.ts'
 
 /** Where an admitted job stands; unknown values are undefined. */
@@ -29,6 +30,7 @@ const DEADLINE = -6
 /** Of `lua/groups/admission.lua`. */
 const NO_GROUPS = -7
 const GROUP_FULL = -8
+const TOO_MANY_KEYS = -13
 const OTHER_REQUEST = -10
 /** Of `lua/admission/sent-again.lua`. */
 const UNKNOWN = -11
@@ -51,6 +53,8 @@ export function refusalOf(raw: Raw, queueName: string): SluiceError | undefined 
       return new QueueFullError(queueName, fullOf(detail))
     case GROUP_FULL:
       return new GroupFullError(queueName, String(detail[5]), fullOf(detail))
+    case TOO_MANY_KEYS:
+      return new TooManyKeysError(queueName, String(detail[0]), JSON.parse(String(detail[1])), Number(detail[2]))
     case NO_GROUPS:
       return new NoGroupsError(queueName)
     case COST:

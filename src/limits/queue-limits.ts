@@ -1,6 +1,6 @@
 import { checkCallOptions, didYouMean } from '../call-options.ts'
 import { InvalidLimitError } from '../errors.ts'
-import { checkFields, type FieldCheck, oneOf } from '../field-check.ts'
+import { checkFields, type FieldCheck, oneOf, wholeFrom } from '../field-check.ts'
 import type { ShapeMode } from '../mode.ts'
 import {
   describeRule,
@@ -44,6 +44,11 @@ export interface QueueLimit extends LimitRule {
   /** With `by`: `refuse` lets no job in that lacks one of its keys (MissingKeyError). Default: it is not subject to the limit. */
   readonly missing?: 'refuse'
   /**
+   * With `by`: how many keys, or combinations of them, may be in use at once. A job that would bring one more is refused
+   * (TooManyKeysError). Default: any number.
+   */
+  readonly maxKeys?: number
+  /**
    * Whether a job may cost more than the limit allows at once: it takes that much, and what it has cost beyond is charged once
    * that is known (`settleCost`). Default false: it is refused.
    */
@@ -69,11 +74,12 @@ const RULE_FIELDS: Readonly<Record<keyof LimitRule, true>> = {
   ...{ reservedShare: true, lendAfterMs: true },
 }
 /** The fields of a limit besides those of its rule and {@link SHARED_ONLY}. */
-const OWN_FIELDS = ['name', 'unit', 'by', 'tiers', 'missing', 'clampCost', 'mode', 'shared'] as const
+const OWN_FIELDS = ['name', 'unit', 'by', 'tiers', 'missing', 'maxKeys', 'clampCost', 'mode', 'shared'] as const
 const SHARED_ONLY = ['key', 'prefix', 'version'] as const
 const YES_OR_NO: FieldCheck = { expected: 'true or false', ok: (value) => typeof value === 'boolean' }
 const CHECKS: { readonly [F in keyof QueueLimit]?: FieldCheck } = {
   missing: oneOf('refuse'),
+  maxKeys: wholeFrom(1),
   clampCost: YES_OR_NO,
   shared: YES_OR_NO,
 }
@@ -183,6 +189,7 @@ function encodeQueueLimit(limit: QueueLimit): { readonly by?: readonly string[];
     by: _,
     tiers,
     missing: _missing,
+    maxKeys,
     clampCost,
     shared = false,
     key = ONE_FOR_ALL,
@@ -216,7 +223,8 @@ function encodeQueueLimit(limit: QueueLimit): { readonly by?: readonly string[];
   const fields = { ...wire, name, unit, ...(clampCost ? { clamp: true } : {}), ...agreed, state }
   if (!names) return { ...fields, rule: limit }
   const ofTiers = tiers === undefined ? {} : { tiers: encodeTiers(limit, tiers) }
-  return { by: names, ...fields, ...ofTiers, rule: { ...limit, by: names.length === 1 ? names[0] : names } }
+  const bound = maxKeys === undefined ? {} : { maxKeys }
+  return { by: names, ...fields, ...ofTiers, ...bound, rule: { ...limit, by: names.length === 1 ? names[0] : names } }
 }
 
 /** What differs for each tier. */
@@ -270,16 +278,18 @@ function wrongBy(name: string, why: string, by: unknown): InvalidLimitError {
 }
 
 /** What only limits with `by` have. */
-function checkWithoutKeys({ name, missing, tiers }: QueueLimit): void {
+function checkWithoutKeys({ name, missing, maxKeys, tiers }: QueueLimit): void {
+  if (maxKeys !== undefined) throw new InvalidLimitError(`limit "${name}" has maxKeys, which is about keys: set by`)
   if (missing !== undefined) throw new InvalidLimitError(`limit "${name}" has missing, which is about keys: set by`)
   if (tiers !== undefined) throw new InvalidLimitError(`limit "${name}" has tiers, which are those of values: set by`)
 }
 
 /** What is not possible for each value of a key. */
-function checkKeyed({ name, key, shared, tiers }: QueueLimit): void {
-  if (shared && tiers !== undefined) {
+function checkKeyed({ name, key, shared, tiers, maxKeys }: QueueLimit): void {
+  const own = Object.entries({ tiers, maxKeys }).find(([, value]) => value !== undefined)
+  if (shared && own) {
     throw new InvalidLimitError(
-      `limit "${name}" is shared, and is the same in every queue and limiter: leave tiers out`,
+      `limit "${name}" is shared, and is the same in every queue and limiter: leave ${own[0]} out`,
     )
   }
   if (key === undefined) return

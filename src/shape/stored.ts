@@ -175,6 +175,7 @@ export class StoredShape implements ShapeIdentity {
   get boundsGroups(): boolean {
     const groups = this.#fields.get('groups')
     if (groups === undefined) return false
+    if (this.limits.some(({ maxKeys }) => maxKeys !== undefined)) return true
     return this.#fields.has('maxWaitMs') || this.#fields.has('overflow') || groups.includes('"capacity":')
   }
 

@@ -19,6 +19,12 @@ const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly
     ['"rpm"', 'counts by model', 'give the job keys.model'],
     { limitName: 'rpm', key: 'model' },
   ],
+  [
+    new sluice.TooManyKeysError('mail', 'rpm', { model: 'm' }, 5),
+    'TooManyKeysError',
+    ['"rpm" of queue "mail"', '5 keys', '{"model":"m"}', 'raise maxKeys'],
+    { queueName: 'mail', limitName: 'rpm', keys: { model: 'm' }, maxKeys: 5 },
+  ],
   [new sluice.NoGroupsError('mail'), 'NoGroupsError', ['"mail"', 'groups: {}'], { queueName: 'mail' }],
   [
     new sluice.PauseQueueError({ retryAfterMs: 5 }),

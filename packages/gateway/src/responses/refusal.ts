@@ -16,6 +16,7 @@ import {
   QueueFullError,
   QueueUnavailableError,
   TooLargeError,
+  TooManyKeysError,
   UnsupportedOptionError,
   WaitTimeoutError,
 } from 'sluice/internal'
@@ -43,6 +44,8 @@ type Terms = Omit<ProblemTerms, 'instance' | 'forms'>
 
 /** Roughly when Redis can be expected to answer again. */
 const UNAVAILABLE_RETRY_MS = 5000
+/** When to ask again for room for a key. */
+const KEYS_RETRY_MS = 5000
 
 /** Errors that callers themselves can cause. Other invalid input comes from the configuration. */
 const CALLERS_MISTAKES = [
@@ -75,6 +78,7 @@ function termsOf(error: unknown, at: RefusedAt): Terms | undefined {
   if (error instanceof CannotStartInTimeError) return lateTerms(error, at)
   if (error instanceof WaitTimeoutError) return termsOf(error.cause, at) ?? unavailableTerms(at.policyName, at)
   if (error instanceof LimitExceededError) return limitTerms(error)
+  if (error instanceof TooManyKeysError) return keysTerms(error)
   if (error instanceof QueueUnavailableError) {
     return { ...unavailableTerms(at.policyName, at), extra: { mayBeStored: error.mayBeStored } }
   }
@@ -132,6 +136,17 @@ function limitTerms({ limitName, retryAfterMs }: LimitExceededError): Terms {
     kind: 'quota-exceeded',
     detail: `Limit "${limitName}" would allow this request too late.`,
     retryAfterMs,
+    violatedPolicies: [limitName],
+  }
+}
+
+/** When a key is idle depends on the jobs of others. */
+function keysTerms({ limitName }: TooManyKeysError): Terms {
+  return {
+    status: 503,
+    kind: 'temporary-reduced-capacity',
+    detail: `Limit "${limitName}" has as many keys in use as it may have.`,
+    retryAfterMs: KEYS_RETRY_MS,
     violatedPolicies: [limitName],
   }
 }

@@ -1,0 +1,91 @@
+local as_text = use 'redis/as-text'
+
+-- Which values of its keys a limit with `maxKeys` has in use: those of jobs that have not ended, and those whose state still
+-- matters. Jobs are noted when they are added and when they leave; that one has ended, however it did, is seen when its entry
+-- is looked at, a few with each job and more when a value needs room.
+--   meta:limits:keys:<name>   value -> when it was last seen in use, µs
+--   meta:limits:jobs:<name>   all of score 0: <length of the value>:<value>:<part of a hash of the job id><job id>
+local keys_in_use = {
+  -- So many values, and jobs of one value, are looked at for one that needs room.
+  LOOKS = 100,
+  -- The same with each job: more than one, so that what has ended does not pile up.
+  PRUNED = 2,
+}
+-- Of the hash, so that the entries before which a job stands are any.
+local HASHED = 6
+
+-- Whether limits (JSON) bound their keys.
+function keys_in_use.bounded(limits)
+  return string.find(limits, '"maxKeys":', 1, true) ~= nil
+end
+
+local function keys_of(base, name)
+  return base .. 'meta:limits:keys:' .. name
+end
+
+local function jobs_of(base, name)
+  return base .. 'meta:limits:jobs:' .. name
+end
+
+local function prefix_of(value)
+  return #value .. ':' .. value .. ':'
+end
+
+-- Whether one of at most `most` entries of a value, from `from` on, is of a job that has not ended; entries before it go.
+-- Second, how many were looked at.
+local function runs_or_waits(base, name, prefix, from, most)
+  local found = redis.call('ZRANGEBYLEX', jobs_of(base, name), from, '(' .. prefix .. '\255', 'LIMIT', 0, most)
+  for _, entry in ipairs(found) do
+    local f = redis.call('HMGET', base .. string.sub(entry, #prefix + HASHED + 1), 'opts', 'finishedOn')
+    if f[1] and not f[2] then return true, #found end
+    redis.call('ZREM', jobs_of(base, name), entry)
+  end
+  return false, #found
+end
+
+-- Forgets a value, if it is not in use.
+local function look_at(base, l, value, now)
+  local used, seen = redis.call('EXISTS', l.states .. value) == 1, 0
+  if not used then used, seen = runs_or_waits(base, l.name, prefix_of(value), '[' .. prefix_of(value), keys_in_use.LOOKS) end
+  -- More than were looked at may be left.
+  if used or seen == keys_in_use.LOOKS then redis.call('ZADD', keys_of(base, l.name), as_text.us(now), value)
+  else redis.call('ZREM', keys_of(base, l.name), value) end
+end
+
+-- The values that were looked at longest ago are looked at.
+local function sweep(base, l, now, most)
+  for _, value in ipairs(redis.call('ZRANGE', keys_of(base, l.name), 0, most - 1)) do look_at(base, l, value, now) end
+end
+
+-- Whether so many values that are not in use would be too many.
+function keys_in_use.is_full(base, l, count, now)
+  local key = keys_of(base, l.name)
+  if redis.call('ZCARD', key) + count > l.maxKeys then sweep(base, l, now, keys_in_use.LOOKS) end
+  return redis.call('ZCARD', key) + count > l.maxKeys
+end
+
+function keys_in_use.has(base, l, value)
+  return redis.call('ZSCORE', keys_of(base, l.name), value) and true or false
+end
+
+-- A job of this value was added, or leaves.
+function keys_in_use.note(base, l, value, id, now)
+  local prefix = prefix_of(value)
+  local entry = prefix .. string.sub(redis.sha1hex(id), 1, HASHED) .. id
+  local is_new = redis.call('ZADD', jobs_of(base, l.name), 0, entry) == 1
+  if redis.call('ZADD', keys_of(base, l.name), as_text.us(now), value) == 1 then sweep(base, l, now, keys_in_use.PRUNED) end
+  if not is_new then return end
+  local _, seen = runs_or_waits(base, l.name, prefix, '(' .. entry, keys_in_use.PRUNED)
+  if seen == 0 then runs_or_waits(base, l.name, prefix, '[' .. prefix, keys_in_use.PRUNED) end
+end
+
+-- The limits (JSON) of a queue change: what no limit bounds any more is forgotten.
+function keys_in_use.change_limits(base, before, after)
+  local bounds = {}
+  for _, l in ipairs(after and cjson.decode(after) or {}) do bounds[l.name] = l.maxKeys end
+  for _, l in ipairs(cjson.decode(before)) do
+    if l.maxKeys and not bounds[l.name] then redis.call('DEL', keys_of(base, l.name), jobs_of(base, l.name)) end
+  end
+end
+
+return keys_in_use

@@ -353,8 +353,8 @@ export function views(scene: ShapedScene): WorstInput[] {
       run: () => script('view', 'place', JSON.stringify({ id: middle, searched: SEARCHED }), '', ''),
     },
     {
-      what: 'remove of the last job',
-      run: async () => script('remove-waiting', (await far.add('job', {})).id as string),
+      what: 'cancel of the last job',
+      run: async () => far.cancelJob((await far.add('job', {})).id as string, { reason: 'scale', remove: true }),
     },
     { what: 'the secret of a gateway', run: () => script('caller-secret', 'secret') },
     { what: 'setShape', run: (round) => far.setShape({ rate: `${500 + round}/s` }, BY).then(() => far.clearShape(BY)) },

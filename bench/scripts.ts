@@ -46,7 +46,7 @@ const STOCK: Readonly<Record<string, string>> = {
   add: 'addStandardJob',
   'drain-part': 'drain',
   exchange: 'moveToFinished',
-  'remove-waiting': 'removeJob',
+  'cancel-job': 'removeJob',
 }
 
 const OURS = readdirSync(new URL('../lua/verbs/', import.meta.url)).flatMap((file) =>

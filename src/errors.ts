@@ -450,6 +450,18 @@ export class ClusterPrefixError extends SluiceError {
   }
 }
 
+/** What a run fails with that took longer than its job's `runTimeoutMs`; `cause` is what its processor threw. */
+export class RunTimeoutError extends SluiceError {
+  readonly jobId: string
+  readonly runTimeoutMs: number
+
+  constructor(jobId: string, runTimeoutMs: number) {
+    super(`Job ${jobId} did not end within its runTimeoutMs of ${runTimeoutMs} ms`)
+    this.jobId = jobId
+    this.runTimeoutMs = runTimeoutMs
+  }
+}
+
 /** Thrown by `addWhenFree` if no place became free in time. */
 export class WaitTimeoutError extends SluiceError {
   readonly queueName: string

@@ -32,6 +32,7 @@ export {
   QueueFullError,
   QueueUnavailableError,
   type Refusal,
+  RunTimeoutError,
   ShardCountError,
   ShardsUnavailableError,
   SluiceError,
@@ -52,6 +53,7 @@ export type { QueueLimit } from './limits/queue-limits.ts'
 export { type SafeShape, safeShape, type TokenBucketProvider, type WindowProvider } from './limits/safe-shape.ts'
 export type { ShapeMode } from './mode.ts'
 export type { AddedOnce } from './queue/add-once.ts'
+export type { CancelCounts, CancelFilter, CancelManyOptions, CancelOptions, CancelOutcome } from './queue/cancel.ts'
 export { type ShapedFlowJob, ShapedFlowProducer, type ShapedFlowProducerOptions } from './queue/flow-producer.ts'
 export type { GroupBound, GroupState, GroupStatus } from './queue/groups.ts'
 export type { LimitState, LimitValueKey } from './queue/limits.ts'

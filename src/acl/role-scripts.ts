@@ -20,8 +20,8 @@ export const LOOK = [
   ...bullmq('getRateLimitTtl', 'getRanges', 'getJobs', 'getMetrics', 'getDependencyCounts', 'paginate'),
 ]
 
-/** Removes a job that has not started. */
-export const TAKE_BACK = ['remove-waiting']
+/** Cancels a job. */
+export const CANCEL = ['cancel-job']
 
 /** Binds ids of jobs to the caller that added them. */
 export const BIND = ['caller-secret']
@@ -55,6 +55,7 @@ export const RUN = [
 /** Changes shapes, and does the manual operations on jobs. */
 export const MANAGE = [
   ...['override-shape', 'set-group', 'set-limit', 'note-history', 'redrive', 'drain-part'],
+  ...['cancel-job', 'cancel-part'],
   ...['retry-failed', 'remove-failed', 'dead-letter-failed'],
   ...['promote', 'reprocessJob', 'moveJobsToWait', 'removeJob', 'cleanJobsInSet', 'changePriority', 'obliterate'],
   'removeOrphanedJobs',

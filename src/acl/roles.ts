@@ -1,4 +1,4 @@
-import { ADD, BIND, DECLARE, LIMIT, LOOK, MANAGE, RUN, TAKE_BACK } from './role-scripts.ts'
+import { ADD, BIND, CANCEL, DECLARE, LIMIT, LOOK, MANAGE, RUN } from './role-scripts.ts'
 
 export const ROLES = ['producer', 'worker', 'gateway', 'observer', 'operator', 'limiter'] as const
 /** The kind of a program, as Redis sees it. */
@@ -91,7 +91,7 @@ export const ROLE_NEEDS: Readonly<Record<Role, RoleNeeds>> = {
     channels: WAKE,
   },
   gateway: {
-    scripts: [...ADD, ...DECLARE, ...LOOK, ...TAKE_BACK, ...BIND, ...LIMIT],
+    scripts: [...ADD, ...DECLARE, ...LOOK, ...CANCEL, ...BIND, ...LIMIT],
     commands: [
       ...[...CONNECT, ...RUN_SCRIPTS, ...CONFIRM, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS],
       ...['subscribe', 'unsubscribe'],
@@ -106,7 +106,7 @@ export const ROLE_NEEDS: Readonly<Record<Role, RoleNeeds>> = {
     channels: [],
   },
   operator: {
-    scripts: [...ADD, ...DECLARE, ...LOOK, ...TAKE_BACK, ...RUN, ...MANAGE, ...LIMIT],
+    scripts: [...ADD, ...DECLARE, ...LOOK, ...RUN, ...MANAGE, ...LIMIT],
     commands: [
       ...[...CONNECT, ...RUN_SCRIPTS, ...CONFIRM, ...QUEUE_META, ...GETTERS, ...QUEUE_EVENTS],
       ...[...INSPECT, ...CLIENTS, ...DOCTOR, ...LOAD_FUNCTIONS],

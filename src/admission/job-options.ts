@@ -9,6 +9,7 @@ import {
 } from '../errors.ts'
 import { checkField, wholeWithin } from '../field-check.ts'
 import { isLimitName, NAME_RULE } from '../limits/limit-keys.ts'
+import { MAX_TIMER_MS } from '../max-timer.ts'
 import { isWellFormed } from '../plain-text.ts'
 import { checkGroupId, checkKeyValue } from '../shape/groups.ts'
 import { checkOptionNames } from './option-names.ts'
@@ -27,6 +28,12 @@ export interface ShapedJobsOptions extends JobsOptions {
    * instead and uses no slot. Default: none.
    */
   mustStartBefore?: Date | number
+  /**
+   * How long each run may take, ms, from the call of the processor on: then its `signal` is aborted. What the processor
+   * throws becomes a {@link RunTimeoutError}, and the job is retried by its attempts; if it returns, the job has completed.
+   * Default: as long as it takes.
+   */
+  runTimeoutMs?: number
   /** The group that the job belongs to; its queue's shape must have `groups`. Default: none. */
   group?: JobGroup
   /**
@@ -53,7 +60,10 @@ export interface JobGroup {
 export type JobCosts = Pick<ShapedJobsOptions, 'cost' | 'costs'>
 
 /** The job options that Sluice reads. */
-export type JobTerms = Pick<ShapedJobsOptions, 'cost' | 'costs' | 'mustStartBefore' | 'group' | 'keys' | 'tier'>
+export type JobTerms = Pick<
+  ShapedJobsOptions,
+  'cost' | 'costs' | 'mustStartBefore' | 'runTimeoutMs' | 'group' | 'keys' | 'tier'
+>
 
 /** Key names of a queue that BullMQ and Sluice use: a job with such an id would break the queue for good. */
 const RESERVED: ReadonlySet<string> = new Set([
@@ -67,6 +77,9 @@ export const MAX_COST = 1_000_000_000
 
 /** BullMQ's, and as in lua/groups/queue-groups.lua. */
 const PRIORITY = wholeWithin(0, 2_097_152)
+
+/** A timer takes no longer times. */
+const RUN_TIMEOUT = wholeWithin(1, MAX_TIMER_MS)
 
 /** The prefix of the ids of job schedulers. */
 const SCHEDULER_ID = /^repeat:/
@@ -271,6 +284,9 @@ export function checkJobDefaults<O extends ShapedJobsOptions | undefined>(option
   checkCosts(options)
   checkGroup(options.group, options)
   if (options.tier !== undefined) checkTierName(options.tier)
+  if (options.runTimeoutMs !== undefined) {
+    checkField('runTimeoutMs', options.runTimeoutMs, RUN_TIMEOUT, InvalidInputError)
+  }
   const checked = options.keys === undefined ? options : { ...options, keys: checkKeys(options.keys) }
   checkDeduplication(options.deduplication)
   checkValues(options)

@@ -33,7 +33,7 @@ const OWN: Readonly<Record<Kind, readonly string[]>> = {
   queue: SHAPED,
   worker: SHAPED,
   'flow producer': ['admitTimeoutMs', 'functions'],
-  job: ['cost', 'costs', 'mustStartBefore', 'group', 'keys', 'tier'],
+  job: ['cost', 'costs', 'mustStartBefore', 'runTimeoutMs', 'group', 'keys', 'tier'],
   // The options of addWhenFree, given among those of the job.
   wait: ['timeoutMs', 'signal'],
 }
@@ -54,7 +54,7 @@ const passed: Readonly<Record<Kind, Set<string>>> = {
 /** Replacements for options of BullMQ Pro. */
 const INSTEAD: Readonly<Record<string, string>> = {
   group: 'what applies to groups is in the shape (shape.groups)',
-  ttl: 'give the processor a timeout of its own',
+  ttl: 'give the jobs runTimeoutMs',
 }
 
 /**

@@ -3,6 +3,7 @@ import {
   defaultRepeatStrategy,
   ErrorCode,
   isNotConnectionError,
+  type Job,
   type JobJson,
   type JobSchedulerJobOptions,
   type ParentKeyOpts,
@@ -39,6 +40,7 @@ import { isPrepared, type ScriptSet } from '../redis/scripts.ts'
 import { removeOwnKeys } from '../redis/shaped-queues.ts'
 import { untilMoved, untilServed } from '../redis/until-served.ts'
 import { type Declaration, ShapeStore, type ShapeView } from '../shape/store.ts'
+import { isCancelFailure } from './cancellation.ts'
 import { closeInTime } from './closing.ts'
 import {
   clientOf,
@@ -470,8 +472,10 @@ export class ShapedBackend extends RedisQueueBackend {
   override async moveToFailed(
     ...call: Parameters<RedisQueueBackend['moveToFailed']>
   ): ReturnType<RedisQueueBackend['moveToFailed']> {
-    const { deadLetter } = this
     const [job, reason, removeOnFail, token, fetchNext] = call
+    // A redrive would run again what was cancelled.
+    const isCancelled = isCancelFailure((job as Partial<Job>).deferredFailure)
+    const deadLetter = isCancelled ? undefined : this.deadLetter
     // A manual retry, even by plain BullMQ, is tried for as long again.
     const fields = { ...call[5], throttled: 0 }
     const exchange = this.#exchangeOf(job.id, token)

@@ -23,6 +23,8 @@ export interface ShapedQueueEventsListener<ReturnType = any> extends QueueEvents
   dropped: (args: { jobId: string; overflow: 'drop-oldest' | 'drop-lowest' }, id: string) => void
   /** A job could not start before its `mustStartBefore` and has failed. `deadline`: ms since 1970. */
   expired: (args: { jobId: string; deadline: string }, id: string) => void
+  /** A job was cancelled: it has failed, is gone, or its run is being aborted. `by` is empty if it is not known who did. */
+  cancelled: (args: { jobId: string; reason: string; by: string }, id: string) => void
   /** Feedback changed what is in force. `change`: a {@link FeedbackChange} as JSON. */
   feedback: (args: { change: string }, id: string) => void
 }

@@ -27,6 +27,15 @@ import type { Attribution, ShapeStore } from '../shape/store.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 import { type AddedOnce, OnceCalls } from './add-once.ts'
 import { PlaceLine, type WaitOptions } from './add-when-free.ts'
+import {
+  type CancelCounts,
+  type CancelFilter,
+  type CancelManyOptions,
+  type CancelOptions,
+  type CancelOutcome,
+  cancelJob,
+  cancelJobs,
+} from './cancel.ts'
 import { type GroupState, type GroupStatus, QueueGroups } from './groups.ts'
 import { type LimitState, type LimitValueKey, QueueLimitValues } from './limits.ts'
 import { type MeterState, type MeterView, meterStateOf } from './meter-state.ts'
@@ -227,6 +236,27 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     const opts = checkJobDefaults(jobTemplate?.opts)
     const checked = opts ? { ...jobTemplate, opts } : jobTemplate
     return this.#admit(() => super.upsertJobScheduler(jobSchedulerId, repeatOpts, checked))
+  }
+
+  /**
+   * Cancels a job from any process. One that waits fails at once, with an `UnrecoverableError` that carries the reason; its
+   * children go on. The `signal` of the processor of one that runs is aborted, wherever it runs: however many attempts it
+   * has, it fails for good unless the processor returns, and if its worker is lost it does not run again.
+   * @returns what became of it
+   * @throws InvalidInputError
+   */
+  async cancelJob(id: string, options: CancelOptions): Promise<CancelOutcome> {
+    return this.#admit(() => cancelJob(this.backend.store, id, options))
+  }
+
+  /**
+   * Cancels, like {@link cancelJob}, all jobs that match a filter and have not ended; without a field of the filter, all. Those
+   * that are added meanwhile, by the clock of the program that adds them, stay. Large queues are gone over in parts: a
+   * call that is stopped or fails leaves the rest.
+   * @throws InvalidInputError, and the signal's reason if it is aborted
+   */
+  async cancelJobs(filter: CancelFilter, options: CancelManyOptions): Promise<CancelCounts> {
+    return cancelJobs((call) => this.#admit(() => call(this.backend.store)), filter, options)
   }
 
   /** The shape in force, or undefined if none is stored. */

@@ -25,7 +25,7 @@ const WITH_ONE_KEY = [
   ...['declare-shape', 'override-shape', 'restore-shape', 'pause-meter', 'set-group', 'set-limit', 'note-history'],
   ...['report', 'shed', 'charge-limit'],
   ...['view', 'caller-secret'],
-  ...['drain-part', 'remove-failed', 'remove-waiting', 'retry-failed'],
+  ...['drain-part', 'remove-failed', 'cancel-job', 'cancel-part', 'retry-failed'],
   ...['apply-lease', 'grant-leases', 'claim-shards'],
 ]
 /** Those with a second one, of the queue of dead letters. */
@@ -53,7 +53,7 @@ export function isPrepared(script: string): boolean {
  */
 const RUN_WHEN_FULL: ReadonlySet<string> = new Set([
   ...['exchange', 'give-back', 'dead-letter', 'pause-meter', 'set-group', 'set-limit'],
-  ...['apply-feedback', 'drain-part', 'remove-failed', 'remove-waiting', 'shed'],
+  ...['apply-feedback', 'drain-part', 'remove-failed', 'cancel-job', 'cancel-part', 'shed'],
   // Without these no program starts, and no shard of a queue goes on; they seldom write, or little.
   ...['declare-shape', 'restore-shape', 'claim-shards', 'caller-secret', 'apply-lease', 'grant-leases'],
 ])

@@ -55,7 +55,7 @@ interface ReportClient {
 /** The worker's current activity. */
 interface Activity {
   readonly running: number
-  readonly held: readonly string[]
+  readonly held: readonly unknown[]
   readonly roundTrip: { readonly ms: number }
   readonly clockErrorUs: number
 }

@@ -7,6 +7,10 @@ import { listen } from './shaped-job.ts'
 /** Errors by which a processor tells BullMQ that it has moved the job itself. */
 const MOVED = new Set(['DelayedError', 'WaitingError', 'WaitingChildrenError', 'RateLimitError'])
 
+export function hasMoved(error: unknown): boolean {
+  return MOVED.has((error as Error | undefined)?.name ?? '')
+}
+
 /**
  * For jobs without a backoff: exponential with full jitter (AWS architecture blog, "Exponential Backoff And Jitter").
  */
@@ -49,7 +53,7 @@ export class Attempts {
       this.#ended()
     } catch (error) {
       this.#ended()
-      if (MOVED.has((error as Error | undefined)?.name ?? '')) throw error
+      if (hasMoved(error)) throw error
       await this.#applyVerdict(await this.#loop.threw(attempt, error), job, held, error)
       throw error
     } finally {

@@ -187,9 +187,9 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     return this.#clock.errorUs()
   }
 
-  /** The ids of the jobs that wait for their slots here. */
-  get held(): readonly string[] {
-    return this.#timer.items.map(({ id }) => id)
+  /** The jobs that wait for their slots here. */
+  get held(): readonly HeldJob[] {
+    return this.#timer.items
   }
 
   /** Whether jobs wait for their slots here, or may be on their way here. */

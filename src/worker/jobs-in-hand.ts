@@ -8,7 +8,18 @@ interface Run {
   starting: HeldJob | undefined
   /** Whether BullMQ's code ends it. */
   isEnding: boolean
+  /** What it fails with, as it was aborted. */
+  failure: Error | undefined
 }
+
+/** A run that was cancelled before this worker knew of it, or began it. */
+interface Cancelled {
+  readonly failure: Error
+  readonly atMs: number
+}
+
+/** Redis may have granted a job whose grant is not here yet, or is held for its slot: no longer than this, ms. */
+const CANCELLED_MEMORY_MS = 60_000
 
 /**
  * The jobs of a worker by id. A job that went back may be fetched again while its first run is still ending, so a run
@@ -18,6 +29,8 @@ export class JobsInHand {
   readonly #runs = new Map<string, Run>()
   /** Jobs that were cancelled before their processors were called, with the reasons. */
   readonly #cancelled = new Map<string, { readonly reason: string | undefined }>()
+  /** Runs that were cancelled through the queue, by job and lock token, in the order in which this was heard. */
+  readonly #notBegun = new Map<string, Cancelled>()
 
   /** The ids of the jobs on their way to their processors. */
   starting(): string[] {
@@ -25,7 +38,44 @@ export class JobsInHand {
   }
 
   start(id: string, token: string, held?: HeldJob): void {
-    this.#runs.set(id, { token, starting: held, isEnding: false })
+    const failure = this.#notBegun.get(runName(id, token))?.failure
+    this.#runs.set(id, { token, starting: held, isEnding: false, failure })
+  }
+
+  /** The runs that go on, by the ids of their jobs and the tokens of their locks. */
+  runs(): { readonly id: string; readonly token: string }[] {
+    return [...this.#runs].map(([id, { token }]) => ({ id, token }))
+  }
+
+  /**
+   * A run was cancelled through the queue.
+   * @param token of its lock; '' for any run of the job that goes on
+   * @returns whether it goes on here
+   */
+  cancelRun(id: string, token: string, failure: Error): boolean {
+    const run = this.#runs.get(id)
+    if (run && (token === '' || token === run.token)) {
+      run.failure = failure
+      return true
+    }
+    const nowMs = performance.now()
+    for (const [name, { atMs }] of this.#notBegun) {
+      if (nowMs - atMs < CANCELLED_MEMORY_MS) break
+      this.#notBegun.delete(name)
+    }
+    if (token !== '') this.#notBegun.set(runName(id, token), { failure, atMs: nowMs })
+    return false
+  }
+
+  /** A run took too long: unless it was cancelled, it fails with this error. */
+  timedOut(id: string, failure: Error): void {
+    const run = this.#runs.get(id)
+    if (run) run.failure ??= failure
+  }
+
+  /** What the run of a job fails with; undefined if it was not aborted. */
+  failureOf(id: string): Error | undefined {
+    return this.#runs.get(id)?.failure
   }
 
   /** @returns the job on its way to its processor, which is reached */
@@ -68,4 +118,8 @@ export class JobsInHand {
     this.#cancelled.delete(id)
     if (this.#runs.get(id)?.token === token) this.#runs.delete(id)
   }
+}
+
+function runName(id: string, token: string): string {
+  return `${id} ${token}`
 }

@@ -1,19 +1,31 @@
+import { type CancelMessage, readCancelMessage } from '../backend/cancellation.ts'
 import { OBLITERATED, wakeChannel } from '../redis/keys.ts'
 import { type Listening, listenForWake } from '../redis/wake-channel.ts'
 import type { AnyWorker } from './events.ts'
 
+/** What a worker does about the messages to the workers of its queue. */
+export interface WakeHost {
+  /** Asks for jobs again. */
+  wake(): void
+  /** A job was cancelled, which may run here. */
+  cancel(message: CancelMessage): void
+  /** Messages may have been missed. */
+  missed(): void
+}
+
 /**
- * Changes of a shape are published: workers that sleep until a slot, or because no shape is stored, ask again at once.
+ * Changes of a shape are published: workers that sleep until a slot, or because no shape is stored, ask again at once. So are
+ * running jobs that are cancelled.
  */
 export class ShapeWake {
   readonly #worker: AnyWorker
-  readonly #wake: () => void
+  readonly #host: WakeHost
   #started: Promise<void> | undefined
   #listening: Listening | undefined
 
-  constructor(worker: AnyWorker, wake: () => void) {
+  constructor(worker: AnyWorker, host: WakeHost) {
     this.#worker = worker
-    this.#wake = wake
+    this.#host = host
   }
 
   /** As in {@link Listening}; -Infinity before it listens. */
@@ -36,8 +48,11 @@ export class ShapeWake {
     const client = await backend.client
     if (this.#worker.closing) return
     this.#listening = listenForWake(client, wakeChannel(this.#worker.toKey('')), (message) => {
+      const cancelled = readCancelMessage(message)
+      if (cancelled) return this.#host.cancel(cancelled)
+      if (message === '') this.#host.missed()
       if (message === OBLITERATED) backend.store.forget()
-      if (isMeantFor(id, message)) this.#wake()
+      if (isMeantFor(id, message)) this.#host.wake()
     })
     await this.#listening.subscribed
   }

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import {
   ErrorCode,
   isNotConnectionError,
@@ -5,10 +6,12 @@ import {
   type JobJson,
   type Processor,
   type Span,
+  UnrecoverableError,
   WaitingError,
   Worker,
 } from 'bullmq'
 import type { ShapedJobsOptions } from '../admission/job-options.ts'
+import { type CancelMessage, isCancelFailure } from '../backend/cancellation.ts'
 import { CLOSE_LIMIT_MS, closeInTime } from '../backend/closing.ts'
 import { hasOpened } from '../backend/connections.ts'
 import { checkDeadLetterQueue } from '../backend/dead-letters.ts'
@@ -28,7 +31,7 @@ import { untilServed } from '../redis/until-served.ts'
 import { traceDepartures, withShapedTelemetry } from '../reports/telemetry.ts'
 import { WorkerReports } from '../reports/worker-reports.ts'
 import { relayShapeEvents } from '../shape/events.ts'
-import { Attempts } from './attempts.ts'
+import { Attempts, hasMoved } from './attempts.ts'
 import { BypassWatch } from './bypass-watch.ts'
 import { expiryOf, missedDeadline } from './deadline.ts'
 import { Dispatcher, type DispatchHost } from './dispatcher.ts'
@@ -43,6 +46,7 @@ import {
   type ShapedWorkerOptions,
 } from './options.ts'
 import { OverloadWatch } from './overload-watch.ts'
+import { onRunTimeout } from './run-timeout.ts'
 import { ShapeWake } from './shape-wake.ts'
 import { ShapedJob } from './shaped-job.ts'
 import { ThroughputWatch } from './throughput-watch.ts'
@@ -97,7 +101,11 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   readonly #bypass: BypassWatch
   readonly #reports: WorkerReports | undefined
   readonly #jobs = new JobsInHand()
-  readonly #wake = new ShapeWake(this, () => this.#dispatcher.wake())
+  readonly #wake = new ShapeWake(this, {
+    wake: () => this.#dispatcher.wake(),
+    cancel: (message) => this.#cancelRun(message),
+    missed: () => void this.#cancelMissed().catch((error: Error) => this.#report(error)),
+  })
   #forced = false
   #closed: Promise<void> | undefined
 
@@ -204,14 +212,17 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     this.backend.leaveOpening()
     const closed = super.close(this.#forced)
     this.#dispatcher.wake()
-    this.#wake.stop()
-    if (this.#forced) return closed
+    if (this.#forced) {
+      this.#wake.stop()
+      return closed
+    }
     const cut = () => {
       this.#forced = true
       this.emit('error', new CloseTimeoutError(this.name, CLOSE_LIMIT_MS))
       this.backend.cut()
     }
-    await closeInTime(closed, cut, this.#attempts)
+    // Until then running jobs can be cancelled.
+    await closeInTime(closed, cut, this.#attempts).finally(() => this.#wake.stop())
   }
 
   /**
@@ -235,6 +246,25 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   override cancelAllJobs(reason?: string): void {
     super.cancelAllJobs(reason)
     for (const id of this.#unstarted()) this.#jobs.cancel(id, reason)
+  }
+
+  /** A job was cancelled through its queue. */
+  #cancelRun({ id, token, failure }: CancelMessage): void {
+    if (this.#jobs.cancelRun(id, token, new UnrecoverableError(failure))) super.cancelJob(id, failure)
+  }
+
+  /** Messages may have been missed: looks which of its jobs are marked as cancelled. */
+  async #cancelMissed(): Promise<void> {
+    const client = await this.backend.client
+    // Redis answers in order: jobs that were granted before, without the mark, are here then.
+    await client.hexists(this.backend.store.key, 'id')
+    await nextTurn()
+    const jobs = [...this.#jobs.runs(), ...this.#dispatcher.held]
+    const marks = await Promise.all(jobs.map(({ id }) => client.hget(this.toKey(id), 'defa')))
+    for (const [i, { id, token }] of jobs.entries()) {
+      const failure = marks[i]
+      if (isCancelFailure(failure)) this.#cancelRun({ id, token, failure })
+    }
   }
 
   /** Jobs that it runs, holds for their slots or has asked for. */
@@ -294,12 +324,12 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     if (held) {
       const back = this.#dispatcher.returnIfLate(held)
       if (back) return this.#notStarted(id, back)
-      const expiry = expiryOf(job, this.#clock)
-      if (expiry) return Promise.reject(expiry)
+      const failure = this.#failureOf(job) ?? expiryOf(job, this.#clock)
+      if (failure) return Promise.reject(failure)
       this.#dispatcher.departed(id)
       if (this.#reports?.counts || this.listenerCount('departed') > 0) this.#reportDeparture(job, held)
     }
-    const call = () => super.callProcessJob(job, token, signal)
+    const call = () => this.#inTime(job, () => super.callProcessJob(job, token, signal))
     const running = held ? this.#attempts.run(job, held, call) : call()
     const cancelled = this.#jobs.takeCancelled(id)
     if (cancelled) {
@@ -310,6 +340,31 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     return running
   }
 
+  /** An aborted run fails with what it was aborted for, unless its processor returns or has moved the job itself. */
+  async #inTime<T>(job: Job<DataType, ResultType, NameType>, run: () => Promise<T>): Promise<T> {
+    const stop = onRunTimeout(job, (error) => {
+      this.#jobs.timedOut(error.jobId, error)
+      super.cancelJob(error.jobId, error.message)
+    })
+    try {
+      return await run()
+    } catch (error) {
+      const failure = hasMoved(error) ? undefined : this.#failureOf(job)
+      if (failure && failure !== error) failure.cause = error
+      throw failure ?? error
+    } finally {
+      stop()
+    }
+  }
+
+  /** What a job that was aborted fails with. */
+  #failureOf(job: Job<DataType, ResultType, NameType>): Error | undefined {
+    const failure = this.#jobs.failureOf(job.id as string)
+    // As of a job that was marked before it started.
+    if (isCancelFailure(failure?.message)) job.deferredFailure = failure.message
+    return failure
+  }
+
   protected override handleCompleted(
     result: ResultType,
     job: Job<DataType, ResultType, NameType>,
@@ -318,7 +373,13 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     span?: Span,
   ): Promise<Job<DataType, ResultType, NameType>> {
     this.#jobs.ends(job.id as string, token)
-    return this.#onceOpen(job.id, () => super.handleCompleted(result, job, token, fetchNext, span))
+    const end = () => super.handleCompleted(result, job, token, fetchNext, span)
+    const completed = this.#onceOpen(job.id, end)
+    // A retry of the completed job would fail by this mark.
+    const unmark = () => this.backend.client.then((client) => client.hdel(this.toKey(job.id as string), 'defa'))
+    return isCancelFailure(this.#jobs.failureOf(job.id as string)?.message)
+      ? completed.finally(() => unmark().catch(() => 0))
+      : completed
   }
 
   /**
@@ -446,7 +507,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
 
   /** Held jobs, and jobs on their way to their processors. */
   #unstarted(): string[] {
-    return [...this.#dispatcher.held, ...this.#jobs.starting()]
+    return [...this.#dispatcher.held.map(({ id }) => id), ...this.#jobs.starting()]
   }
 
   /** BullMQ leaves a job alone whose processor throws WaitingError: no attempt is counted, nothing has failed. */

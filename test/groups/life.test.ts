@@ -1,6 +1,5 @@
 import { Queue, Worker } from 'bullmq'
 import { expect, test } from 'vitest'
-import type { ShapedBackend } from '../../src/backend/backend.ts'
 import { ShapedFlowProducer, ShapedWorker } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
 import { departuresOf, eventsOf, gate, Workshop } from '../worker/support.ts'
@@ -85,8 +84,7 @@ test('a delayed job, a removed one, a promoted one and a duplicate', async () =>
 test('a job that the gateway takes back leaves its group', async () => {
   const queue = shop.queue({ rate: '200/s', groups: { capacity: 1 } })
   const [job] = await queue.addBulk(bulk('a', 1))
-  const { store } = queue.getBackend() as unknown as ShapedBackend
-  expect(await store.run('remove-waiting', [job?.id as string])).toBe(1)
+  expect(await queue.cancelJob(job?.id as string, { reason: 'test', remove: true })).toBe('removed')
   expect(await redis.client().keys(queue.toKey('meta:group*:a'))).toEqual([])
   await queue.addBulk(bulk('a', 1))
 })

@@ -378,9 +378,12 @@ const STEPS = {
     const job = await world.pick(choice, 'failed')
     if (job) await changeFailed(world.queue, job.id as string, { kind: 'remove' })
   },
-  takeBack: async (world: World, choice: Choice) => {
-    const job = await world.pick(choice, ...WAITING)
-    if (job) await world.queue.backend.store.run('remove-waiting', [job.id as string])
+  cancel: async (world: World, choice: Choice) => {
+    const job = await world.pick(choice, ...WAITING, 'active')
+    if (job) await world.queue.cancelJob(job.id as string, { reason: 'test', remove: choice.yes })
+  },
+  cancelMany: async (world: World, { n, yes }: Choice) => {
+    await world.queue.cancelJobs({ group: GROUPS[n % 3] as string }, { reason: 'test', remove: yes })
   },
   retryAll: (world: World, { yes }: Choice) => world.queue.retryJobs({ state: yes ? 'failed' : 'completed' }),
   pause: (world: World) => world.queue.pause(),

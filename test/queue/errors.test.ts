@@ -181,6 +181,12 @@ const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly
   ],
   [new sluice.ClusterPrefixError('app'), 'ClusterPrefixError', ["'{app}'", "'app'"], {}],
   [
+    new sluice.RunTimeoutError('4711', 500),
+    'RunTimeoutError',
+    ['4711', 'runTimeoutMs', '500 ms'],
+    { jobId: '4711', runTimeoutMs: 500 },
+  ],
+  [
     new sluice.WaitTimeoutError('mail', 500),
     'WaitTimeoutError',
     ['"mail"', '500 ms'],

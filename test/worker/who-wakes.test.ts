@@ -229,11 +229,19 @@ const CASES: readonly Case[] = [
     starts: 'next',
   },
   {
-    by: 'remove-waiting',
-    when: 'the held job is cancelled through the gateway or the command line',
+    by: 'cancel-job',
+    when: 'the held job is cancelled',
     ...limited,
     waits: heldFirst,
-    act: async ({ queue, job }) => queue.getBackend().store.run('remove-waiting', [(await job('held')).id as string]),
+    act: async ({ queue, job }) => queue.cancelJob((await job('held')).id as string, { reason: 'test' }),
+    starts: 'next',
+  },
+  {
+    by: 'cancel-part',
+    when: 'the held job is cancelled together with others',
+    ...limited,
+    waits: heldFirst,
+    act: ({ queue }) => queue.cancelJobs({ name: 'held' }, { reason: 'test' }),
     starts: 'next',
   },
   {

@@ -51,7 +51,11 @@ export interface GatewayClient {
   enqueueAll(queue: string, jobs: readonly NewGatewayJob[], options?: EnqueueAllOptions): Promise<EnqueuedJob[]>
   /** Undefined if there is none. */
   job(queue: string, id: string, options?: CallOptions): Promise<GatewayJob | undefined>
-  /** Removes a waiting job. @returns false if there is none. @throws GatewayError 409: it is running, or has ended */
+  /**
+   * Removes a waiting job, or has the run of one aborted: it fails, unless it completes first.
+   * @returns false if there is none
+   * @throws GatewayError 409: it has ended
+   */
   remove(queue: string, id: string, options?: CallOptions): Promise<boolean>
   meter(queue: string, options?: CallOptions): Promise<GatewayMeter>
 }

@@ -1,4 +1,4 @@
-import { type AdmissionEstimate, type MeterState, ShapedQueue } from 'sluice'
+import { type AdmissionEstimate, type CancelOutcome, type MeterState, ShapedQueue } from 'sluice'
 import {
   AdmitTimeout,
   decodeDurability,
@@ -15,7 +15,7 @@ import { admissionConnection, eventsConnection, mayGiveUp, type WaitingTimes, wa
 import { FullMemory, FullResponses } from './full-memory.ts'
 import { JobIds, type Once } from './job-id.ts'
 import { JobItems, type NewJob } from './job-items.ts'
-import { hasEnded, type JobPlace, type PlaceView, type Removal, readPlace, readRemoval } from './job-place.ts'
+import { hasEnded, type JobPlace, type PlaceView, readPlace } from './job-place.ts'
 import { LastMeter } from './last-meter.ts'
 import { InvalidGatewayOptionError, type ResolvedOptions, type ResolvedRule } from './options.ts'
 import { type Ending, ResultEvents } from './result-events.ts'
@@ -143,9 +143,10 @@ export class GatewayQueue {
     return readPlace(await timeout.run(this.name, () => shaped.backend.store.view<PlaceView>('place', asked)))
   }
 
-  /** Removes a waiting job. */
-  async remove(id: string): Promise<Removal> {
-    return readRemoval(await this.#run('remove-waiting', [id]))
+  /** Removes a waiting job, or has the run of one aborted. */
+  cancel(id: string): Promise<CancelOutcome> {
+    const { shaped, timeout } = this.#open()
+    return timeout.run(this.name, () => shaped.cancelJob(id, { reason: 'deleted by its caller', remove: true }))
   }
 
   async meter(): Promise<MeterState> {

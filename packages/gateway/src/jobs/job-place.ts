@@ -13,17 +13,6 @@ export const JOB_STATES = [
 ] as const
 export type JobState = 'waiting' | 'prioritized' | 'delayed' | 'waiting-children' | 'active' | 'completed' | 'failed'
 
-/** The result of removing a job. */
-export type Removal = 'removed' | 'unknown' | 'running' | 'ended' | 'scheduled'
-
-const REMOVALS: Readonly<Record<number, Removal>> = {
-  1: 'removed',
-  0: 'unknown',
-  [-1]: 'running',
-  [-2]: 'ended',
-  [-3]: 'scheduled',
-}
-
 /** What `lua/views/job.lua` returns for a place: position and start, µs, are '' where unknown. */
 export interface PlaceView {
   readonly state: JobState
@@ -39,11 +28,6 @@ export function readPlace(view: PlaceView | undefined): JobPlace | undefined {
     position: view.position === '' ? undefined : view.position,
     startsAt: view.start === '' ? undefined : new Date(Number(view.start) / 1000),
   }
-}
-
-/** Reads the reply of `lua/verbs/remove-waiting.lua`. */
-export function readRemoval(raw: unknown): Removal {
-  return REMOVALS[Number(raw)] as Removal
 }
 
 /** Whether nothing more will happen to a job by itself. */

@@ -16,12 +16,16 @@ export async function getJob(queue: GatewayQueue, id: string, caller: Identity |
   return jobResponse(id, place, ending)
 }
 
-/** Removes a waiting job that the caller added. @throws ProblemError 404, 409; QueueUnavailableError */
+/**
+ * Removes a waiting job that the caller added, or has its run aborted.
+ * @throws ProblemError 404, 409; QueueUnavailableError
+ */
 export async function deleteJob(queue: GatewayQueue, id: string, caller: Identity | undefined): Promise<HttpResponse> {
-  const removal = (await queue.isOf(caller, id)) ? await queue.remove(id) : 'unknown'
-  if (removal === 'removed') return { status: 204, headers: { 'cache-control': 'no-store' } }
-  if (removal === 'unknown') throw unknownJob()
-  throw new ProblemError(409, removal === 'ended' ? 'The job has ended.' : 'The job is already running.')
+  const outcome = (await queue.isOf(caller, id)) ? await queue.cancel(id) : 'unknown'
+  if (outcome === 'removed') return { status: 204, headers: { 'cache-control': 'no-store' } }
+  if (outcome === 'aborting' || outcome === 'stalled') return jsonResponse(202, { id, state: 'active' })
+  if (outcome === 'unknown') throw unknownJob()
+  throw new ProblemError(409, outcome === 'ended' ? 'The job has ended.' : 'The job belongs to a scheduler.')
 }
 
 /**

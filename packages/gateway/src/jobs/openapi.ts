@@ -172,6 +172,7 @@ function queuePaths(path: string, queueName: string, rule: ResolvedRule) {
   })
   const found = json('The job.', rule.results ? jobWithResult : job, fields.pick({ 'Retry-After': true }))
   const removed = { description: 'The job was removed and will not run.' }
+  const aborting = json('The job runs, and is being aborted: it fails, unless it completes first.', job)
   const id = { requestParams: { path: jobId } }
   return {
     [`${path}/jobs`]: {
@@ -179,7 +180,14 @@ function queuePaths(path: string, queueName: string, rule: ResolvedRule) {
     },
     [`${path}/jobs/{id}`]: {
       get: { ...of('getJob', 'The state of a job, and its result', answers({ 200: found }, 403, 404, 503)), ...id },
-      delete: { ...of('removeJob', 'Removes a waiting job', answers({ 204: removed }, 403, 404, 409, 503)), ...id },
+      delete: {
+        ...of(
+          'removeJob',
+          'Removes a waiting job, or aborts a running one',
+          answers({ 202: aborting, 204: removed }, 403, 404, 409, 503),
+        ),
+        ...id,
+      },
     },
     [`${path}/meter`]: {
       get: of(

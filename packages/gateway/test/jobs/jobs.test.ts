@@ -139,7 +139,7 @@ test('a position in the middle of the queue, and of one with a priority', async 
   }
 })
 
-test('only what waits is removed', async () => {
+test('what waits is removed, what runs is aborted, and what has ended stays', async () => {
   const { url } = await startGateway(place, { gone: { schema: true } })
   const jobs = `${url}/queues/gone/jobs`
   const remove = (id: unknown) => fetch(`${jobs}/${id}`, { method: 'DELETE' })
@@ -149,18 +149,24 @@ test('only what waits is removed', async () => {
   expect(await told(fetch(`${jobs}/${id}`))).toMatchObject({ status: 404 })
   const queue = queueOf(place, 'gone')
   expect(await queue.getJobCounts('waiting')).toEqual({ waiting: 0 })
+  const seen: unknown[] = []
   let release = () => {}
   const released = new Promise<void>((resolve) => {
     release = resolve
   })
-  const worker = workerOf(place, 'gone', () => released)
+  const worker = workerOf(place, 'gone', async (_job, _token, signal) => {
+    const aborted = new Promise((resolve) => signal?.addEventListener('abort', () => resolve(signal.reason)))
+    seen.push(await aborted)
+    await released
+  })
   const active = new Promise((resolve) => worker.once('active', resolve))
   const running = await told(post(jobs, { data: 2 }))
   await active
-  expect(await told(remove(running.id))).toMatchObject({ status: 409, detail: 'The job is already running.' })
+  expect(await told(remove(running.id))).toEqual({ status: 202, id: running.id, state: 'active' })
   const completed = new Promise((resolve) => worker.once('completed', resolve))
   release()
   await completed
+  expect(seen).toEqual(['cancelled: deleted by its caller'])
   expect(await told(remove(running.id))).toMatchObject({ status: 409, detail: 'The job has ended.' })
   expect(await told(fetch(`${jobs}/${running.id}`))).toEqual({ status: 200, id: running.id, state: 'completed' })
 })

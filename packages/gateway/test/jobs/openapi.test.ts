@@ -81,6 +81,9 @@ class Asker {
   }
 }
 
+/** Whose job runs until it is aborted. */
+const SLOW = 'slow@example.com'
+
 /** Everything that can be answered of one queue. */
 async function askAll(asker: Asker, name: keyof typeof QUEUES, proxy: RedisProxy): Promise<void> {
   const jobs = `/queues/${name}/jobs`
@@ -100,13 +103,21 @@ async function askAll(asker: Asker, name: keyof typeof QUEUES, proxy: RedisProxy
   await add(' '.repeat(6000))
   await add([good, good, good])
   await add(good)
-  const worker = workerOf(place, name, async () => 'done')
+  const worker = workerOf(place, name, async ({ data }, _token, signal) => {
+    if (data.to !== SLOW) return 'done'
+    await new Promise((resolve) => signal?.addEventListener('abort', resolve))
+    throw new Error('aborted')
+  })
+  const active = eventsOf('active', worker)
   const completed = eventsOf('completed', worker)
   await new Promise<void>((resolve) => worker.once('drained', resolve))
   const done = await add(good, { prefer: 'wait=5' })
   if (name === 'plain') await completed.until((jobs) => jobs.some(({ id }) => id === done.id))
   await asker.ask(`${jobs}/{id}`, 'GET', { id: done.id })
   await asker.ask(`${jobs}/{id}`, 'DELETE', { id: done.id })
+  const slow = await add({ data: { to: SLOW } })
+  await active.until((jobs) => jobs.some(({ id }) => id === slow.id))
+  await asker.ask(`${jobs}/{id}`, 'DELETE', { id: slow.id })
   // The first one is still under way when the others come.
   proxy.latency(500)
   await Promise.all([1, 2, 3].map(() => add(good, { 'idempotency-key': 'same' })))

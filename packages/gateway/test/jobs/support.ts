@@ -2,7 +2,7 @@ import type { AddressInfo } from 'node:net'
 import express from 'express'
 import fastify from 'fastify'
 import { afterAll, beforeAll, onTestFinished } from 'vitest'
-import { type ShapedJob, ShapedQueue, ShapedWorker } from '../../../../src/index.ts'
+import { type ShapedProcessor, ShapedQueue, ShapedWorker } from '../../../../src/index.ts'
 import type { RedisAddress, TestRedis } from '../../../../test/support/redis.ts'
 import { connectMiddleware } from '../../src/adapters/connect.ts'
 import { fastifyMiddleware } from '../../src/adapters/fastify.ts'
@@ -147,7 +147,12 @@ export function queueOf(place: Place, name: string): ShapedQueue {
 }
 
 /** A worker, closed with the test. */
-export function workerOf(place: Place, name: string, process: (job: ShapedJob) => Promise<unknown>): ShapedWorker {
+export function workerOf(
+  place: Place,
+  name: string,
+  // biome-ignore lint/suspicious/noExplicitAny: tests give jobs of any kind
+  process: ShapedProcessor<any, any, string>,
+): ShapedWorker {
   const connection = { ...place.connection, maxRetriesPerRequest: null }
   const worker = new ShapedWorker(name, process, { connection, prefix: place.prefix, allowUnshaped: true })
   worker.on('error', () => {})

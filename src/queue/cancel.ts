@@ -1,0 +1,136 @@
+import { cancelFailure } from '../backend/cancellation.ts'
+import { checkArgument, checkCallOptions, checkSignal } from '../call-options.ts'
+import { InvalidInputError } from '../errors.ts'
+import type { ShapeStore } from '../shape/store.ts'
+
+export interface CancelOptions {
+  /** Why: a string that is not empty. It is part of the job's `failedReason`. */
+  readonly reason: string
+  /** Who. It is part of the job's `failedReason`, and the change goes into the history of the queue. */
+  readonly by?: string | undefined
+  /** Removes jobs that wait instead of failing them. Default false. */
+  readonly remove?: boolean | undefined
+}
+
+/**
+ * What became of a job that was to be cancelled.
+ *
+ * - `failed`: it waited, and has failed
+ * - `removed`: it waited, and is gone
+ * - `aborting`: it runs, and its worker has been told to abort it; it fails unless its processor returns first
+ * - `stalled`: it runs, but its worker is gone; it fails instead of running again once BullMQ has found it
+ * - `ended`: it has completed or failed before
+ * - `scheduled`: it is the next iteration of a job scheduler, and stays; remove the scheduler
+ * - `unknown`: there is no such job
+ */
+export type CancelOutcome = 'failed' | 'removed' | 'aborting' | 'stalled' | 'ended' | 'scheduled' | 'unknown'
+
+/** Which jobs to cancel: those that match all that is given. */
+export interface CancelFilter {
+  /** The id of their group. */
+  readonly group?: string
+  readonly name?: string
+  /** Those that were added longer ago than this, ms >= 0. */
+  readonly olderThanMs?: number
+}
+
+export interface CancelManyOptions extends CancelOptions {
+  /** Stops before the next part; the promise rejects with its reason. */
+  readonly signal?: AbortSignal | undefined
+}
+
+/** How many jobs were cancelled, by outcome. */
+export type CancelCounts = Readonly<Record<'failed' | 'removed' | 'aborting' | 'stalled', number>>
+
+const OPTIONS = ['reason', 'by', 'remove']
+const COUNTED = ['failed', 'removed', 'aborting', 'stalled'] as const
+
+/** Running jobs last: what waits cannot start meanwhile and be missed. */
+const PLACES = ['prioritized', 'wait', 'paused', 'delayed', 'waiting-children', 'active'] as const
+
+/** Jobs that one call looks at and cancels: together they take Redis less than 5 ms. */
+const LOOKED_AT = 500
+const CANCELLED_TOGETHER = 25
+
+/** @throws InvalidInputError */
+export async function cancelJob(store: ShapeStore, id: string, options: CancelOptions): Promise<CancelOutcome> {
+  checkArgument(typeof id === 'string' && id !== '', 'cancelJob: the id of the job', 'a string that is not empty', id)
+  checkCancelOptions('cancelJob', options, OPTIONS)
+  return (await store.run('cancel-job', [id, ...cancelArguments(options)])) as CancelOutcome
+}
+
+/**
+ * Goes over the queue until it finds no more, since jobs may move on meanwhile from where it has not looked to where it
+ * has. Jobs that are added meanwhile are left alone.
+ * @param run runs each call
+ * @throws InvalidInputError; the signal's reason
+ */
+export async function cancelJobs(
+  run: <T>(call: (store: ShapeStore) => Promise<T>) => Promise<T>,
+  filter: CancelFilter,
+  options: CancelManyOptions,
+): Promise<CancelCounts> {
+  checkCancelOptions('cancelJobs', options, [...OPTIONS, 'signal'])
+  checkSignal('cancelJobs', options.signal)
+  checkCancelFilter(filter)
+  const { olderThanMs = 0, ...named } = filter
+  const { at } = await run((store) => store.readMeter())
+  const before = Math.floor(Number(at) / 1000) - olderThanMs
+  const total = { failed: 0, removed: 0, aborting: 0, stalled: 0 }
+  const pass = async () => {
+    let count = 0
+    for (const place of PLACES) {
+      for (let from = 0; from >= 0; ) {
+        options.signal?.throwIfAborted()
+        const part = [place, from, LOOKED_AT, CANCELLED_TOGETHER, JSON.stringify({ ...named, before })]
+        const reply = (await run((store) =>
+          store.run('cancel-part', [...part, ...cancelArguments(options)]),
+        )) as number[]
+        from = reply[0] as number
+        for (const [i, outcome] of COUNTED.entries()) {
+          total[outcome] += reply[i + 1] as number
+          count += reply[i + 1] as number
+        }
+      }
+    }
+    return count
+  }
+  try {
+    while ((await pass()) > 0);
+  } finally {
+    const { by, reason } = options
+    const changed = Object.entries(total).filter(([, count]) => count > 0)
+    const cancelled = changed.reduce((sum, [, count]) => sum + count, 0)
+    if (by && cancelled > 0) await run((store) => store.note('job', { cancelled, ...filter }, { by, reason }))
+  }
+  return total
+}
+
+function cancelArguments({ reason, by = '', remove = false }: CancelOptions): readonly string[] {
+  return [reason, by, cancelFailure(reason, by), remove ? '1' : '']
+}
+
+function checkCancelOptions(call: string, options: CancelOptions, known: readonly string[]): void {
+  const { reason, by, remove } = options ?? ({} as Partial<CancelOptions>)
+  if (options) checkCallOptions(call, options, known)
+  if (typeof reason !== 'string' || reason === '') {
+    throw new InvalidInputError(`${call} needs { reason }: why the job is cancelled`)
+  }
+  checkArgument(by === undefined || typeof by === 'string', `${call}: by`, 'a string', by)
+  checkArgument(remove === undefined || typeof remove === 'boolean', `${call}: remove`, 'a boolean', remove)
+}
+
+/** A value that is undefined by mistake would cancel all. */
+function checkCancelFilter(filter: CancelFilter): void {
+  const isObject = typeof filter === 'object' && filter !== null && !Array.isArray(filter)
+  checkArgument(isObject, 'cancelJobs: which jobs', '{ group, name, olderThanMs }', filter)
+  checkCallOptions('cancelJobs', filter, ['group', 'name', 'olderThanMs'])
+  for (const name of ['group', 'name'] as const) {
+    const isRight = typeof filter[name] === 'string' && filter[name] !== ''
+    checkArgument(!(name in filter) || isRight, `cancelJobs: ${name}`, 'a string that is not empty', filter[name])
+  }
+  if (!('olderThanMs' in filter)) return
+  const { olderThanMs } = filter
+  const isAge = typeof olderThanMs === 'number' && olderThanMs >= 0 && Number.isFinite(olderThanMs)
+  checkArgument(isAge, 'cancelJobs: olderThanMs', 'a number of ms >= 0', olderThanMs)
+}

@@ -72,6 +72,11 @@ export const COMMANDS: readonly ListedCommand[] = [
     load: async () => (await import('./commands/jobs.ts')).addJobsCommand,
   },
   {
+    name: 'cancel',
+    summary: 'cancel jobs that wait or run',
+    load: async () => (await import('./commands/cancel.ts')).addCancelCommand,
+  },
+  {
     name: 'redrive',
     summary: 'put the jobs of dead letters back',
     load: async () => (await import('./commands/redrive.ts')).addRedriveCommand,

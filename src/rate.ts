@@ -56,8 +56,9 @@ function isUsable(interval: number): boolean {
   return interval > 0 && Number.isFinite(interval)
 }
 
-/** Units per second of a rate as text. */
+/** Units per second of a rate as text, also of one that lets nothing leave. */
 export function unitsPerSecond(rate: string): number {
+  if (rate.startsWith('0/')) return 0
   const { limit, periodMs } = parseRate(rate)
   return (limit / periodMs) * 1000
 }

@@ -5,6 +5,7 @@ local held = use 'gate/held'
 local queue_groups = use 'groups/queue-groups'
 local meter = use 'meter/meter'
 local pace = use 'meter/pace'
+local service = use 'meter/service'
 local as_text = use 'redis/as-text'
 local queue_head = use 'reports/queue-head'
 local shapes = use 'shape/shapes'
@@ -86,6 +87,10 @@ end
 local function note_slots(q, view)
   local shape, m = q.shape, next_departure.meter(q.base, q.shape, q.now)
   if m then view.level = as_text.exact(math.max(0, m.tat - m.now) / m.interval) end
+  if shape.service then
+    local speed, ends = service.speed(shape.service, q.now)
+    view.speed, view.speedEnds = as_text.exact(speed), as_text.us(ends)
+  end
   local own = queue_slot(q, m)
   local group = shape.groups and groups_slot(q, view.waiting)
   view.queueSlot = own and as_text.us(own)

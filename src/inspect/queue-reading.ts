@@ -107,9 +107,15 @@ function heldNow(view: QueueView, state: MeterState) {
     isPaused: state.paused || state.pausedUntil !== undefined,
     pausedUntilUs: state.paused || !view.shape ? undefined : new StoredShape(view.shape).pausedUntilUs,
   })
-  const hold = held.hold && heldByGroup(held.hold, view)
+  const hold = held.hold && closedHold(heldByGroup(held.hold, view), state)
   // Workers that find only jobs of groups that are held take none, and have nothing to report.
   return { ...held, hold, wantedMs: hold?.cause === 'workers' ? held.wantedMs : 0 }
+}
+
+/** While a schedule lets nothing leave, the rate holds the head until it does. */
+function closedHold(hold: Hold, { cause, rateChangesAt, shape }: MeterState): Hold {
+  if (cause !== 'closed' || !rateChangesAt || hold.cause !== 'rate' || hold.group !== undefined) return hold
+  return { ...hold, closed: { until: rateChangesAt, timeZone: shape?.schedule?.timeZone ?? 'UTC' } }
 }
 
 /**

@@ -27,6 +27,8 @@ export interface Hold {
   readonly since: Date
   /** The slot that the head would have then; undefined where unknown. */
   readonly until?: Date
+  /** Where the schedule of the rate lets nothing leave: until when, and the zone whose clock it follows. */
+  readonly closed?: { readonly until: Date; readonly timeZone: string }
 }
 
 /** For how long each cause has held the head of the queue so far, ms in total. */

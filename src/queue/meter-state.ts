@@ -11,6 +11,7 @@ export type RateCause =
   | 'override'
   | 'feedback'
   | 'rampUp'
+  | 'closed'
   | 'paused'
   | 'meter paused'
   | 'shadow'
@@ -80,8 +81,10 @@ export interface MeterState {
    * leave; undefined if all places of a limit are taken, or if it is not known when a group may go.
    */
   readonly nextDepartureAt: Date | undefined
-  /** The rate in force now, as text; undefined if jobs are not paced. */
+  /** The rate in force now, as text, `'0/s'` where a schedule lets nothing leave; undefined if jobs are not paced. */
   readonly rate: string | undefined
+  /** When a schedule changes the rate next; undefined without one. */
+  readonly rateChangesAt: Date | undefined
   readonly cause: RateCause
   /** undefined if concurrency is not limited. */
   readonly concurrency: ConcurrencyState | undefined
@@ -112,6 +115,9 @@ export interface MeterView extends ShapeView {
   readonly groups?: GroupCounts
   /** When the job at the head may leave. */
   readonly slot?: string
+  /** The rate in force as a part of the fastest one of a schedule, and when it changes next. */
+  readonly speed?: string
+  readonly speedEnds?: string
   /** The hash `…:meta:meter`. */
   readonly meter: Readonly<Record<string, string>>
   /** When the next job to leave was ready. */
@@ -122,6 +128,7 @@ export interface MeterView extends ShapeView {
 export function meterStateOf(view: MeterView): MeterState {
   const nowUs = Number(view.at)
   const { paused } = view
+  const speed = Number(view.speed ?? 1)
   const stored = view.shape && new StoredShape(view.shape)
   const shape = stored?.effective(nowUs)
   const meterPaused = (stored?.pausedUntilUs ?? 0) > nowUs
@@ -144,8 +151,9 @@ export function meterStateOf(view: MeterView): MeterState {
     groups: view.groups,
     meanCost: Number(view.meter.meanCost ?? 1),
     nextDepartureAt: dateOfUs(view.slot),
-    rate: rateNow(stored),
-    cause: causeOf(stored, shape, paused, meterPaused),
+    rate: rateNow(stored, speed),
+    rateChangesAt: dateOfUs(view.speedEnds),
+    cause: causeOf(stored, shape, { paused, meterPaused, closed: speed === 0 }),
     concurrency: concurrencyOf(stored, shape, view.concurrency),
     feedback: feedbackOf(stored),
     refusedTotal: counter('refusedTotal'),
@@ -162,12 +170,12 @@ export function ageMs(readyMs: number | undefined, nowUs: number): number | unde
 }
 
 /** Feedback may hold the rate below the configured one. */
-function rateNow(stored: StoredShape | undefined): string | undefined {
+function rateNow(stored: StoredShape | undefined, speed: number): string | undefined {
   if (stored?.mode !== 'enforce') return undefined
   const { rate, pacedIntervalUs } = stored
   if (pacedIntervalUs === undefined) return undefined
-  if (rate && !isSlowed(stored)) return formatRate(rate)
-  return formatRate({ limit: Number((1_000_000 / pacedIntervalUs).toPrecision(6)), periodMs: 1000 })
+  if (rate && speed === 1 && !isSlowed(stored)) return formatRate(rate)
+  return formatRate({ limit: Number(((1_000_000 / pacedIntervalUs) * speed).toPrecision(6)), periodMs: 1000 })
 }
 
 function isSlowed(stored: StoredShape): boolean {
@@ -182,12 +190,16 @@ function isFromFeedback({ feedback: { ramp, pace, slow, quota } }: StoredShape):
 function causeOf(
   stored: StoredShape | undefined,
   shape: EffectiveShape | undefined,
-  paused: boolean,
-  meterPaused: boolean,
+  {
+    paused,
+    meterPaused,
+    closed,
+  }: { readonly paused: boolean; readonly meterPaused: boolean; readonly closed: boolean },
 ): RateCause {
   if (paused) return 'paused'
   if (meterPaused) return 'meter paused'
   if (shape && shape.mode !== 'enforce') return shape.mode
+  if (closed) return 'closed'
   if (stored && isSlowed(stored)) return isFromFeedback(stored) ? 'feedback' : 'rampUp'
   if (!shape?.rate) return shape?.overrides.rate ? 'override' : 'unpaced'
   return shape.overrides.rate ? 'override' : 'declared'

@@ -161,6 +161,10 @@ function weekOf(entries: readonly StoredEntry[]): number[] {
     const inForce = entry || (rest as number) + 1
     if (inForce !== week.at(-1)) week.push(at, inForce)
   }
+  const unused = entries.findIndex((_, i) => !week.some((entry, at) => at % 2 === 1 && entry === i + 1))
+  if (unused >= 0) {
+    throw new InvalidRateError(`rate.schedule[${unused}] is never in force: other entries cover the whole week`)
+  }
   return week
 }
 

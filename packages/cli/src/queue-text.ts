@@ -72,10 +72,17 @@ export function heldByText({ hold, delayed, waitingChildren }: QueueStatus): str
 }
 
 export function holdText(hold: Hold): string {
+  if (hold.closed) return `the schedule of its rate (closed until ${clockText(hold.closed)})`
   const cause = hold.cause === 'limits' && hold.limit !== undefined ? `limit ${plainText(hold.limit)}` : hold.cause
   if (hold.keys) return `${cause} of ${plainText(keysText(hold.keys))}`
   if (hold.group === undefined) return cause
   return `${hold.limit === undefined ? `the ${cause}` : cause} of group ${plainText(hold.group)}`
+}
+
+/** A time on the clock that a schedule follows: `Mon 08:00 Europe/Berlin`. */
+function clockText({ until, timeZone }: NonNullable<Hold['closed']>): string {
+  const parts = { weekday: 'short', hour: '2-digit', minute: '2-digit', hourCycle: 'h23' } as const
+  return `${until.toLocaleString('en-GB', { ...parts, timeZone }).replace(',', '')} ${timeZone}`
 }
 
 /** What holds a place of a group, and when that ends if its worker has died. */
@@ -118,7 +125,7 @@ export function ageText({ headAgeMs, oldestAgeMs }: Pick<QueueStatus, 'headAgeMs
 export function causeText({ colors }: Cli, { cause, unread }: Pick<QueueStatus, 'cause' | 'unread'>): string {
   if (unread?.includes('queue')) return colors.yellow('unread')
   if (unread) return colors.yellow(`${cause}, ${unreadText(unread)}`)
-  if (cause === 'paused' || cause === 'meter paused') return colors.yellow(cause)
+  if (cause === 'paused' || cause === 'meter paused' || cause === 'closed') return colors.yellow(cause)
   return cause === 'feedback' || cause === 'rampUp' || cause === 'override' ? colors.cyan(cause) : cause
 }
 

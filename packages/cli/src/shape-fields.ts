@@ -20,7 +20,12 @@ const asNumber = (text: string) => (text.trim() === '' ? Number.NaN : Number(tex
 
 /** Every field that can be set at run time. */
 export const FIELD_OPTIONS: readonly FieldOption[] = [
-  { field: 'rate', flags: '--rate <rate>', description: "how fast jobs leave: '50/s', '1000/min'", read: asText },
+  {
+    field: 'rate',
+    flags: '--rate <rate>',
+    description: "how fast jobs leave: '50/s', '1000/min', or a schedule as JSON or @file",
+    read: (text) => (/^\s*[{@]/.test(text) ? readSchedule(text) : text),
+  },
   { field: 'burst', flags: '--burst <units>', description: 'what may leave back to back after idling', read: asNumber },
   { field: 'capacity', flags: '--capacity <jobs>', description: 'jobs that may wait', read: asNumber },
   {
@@ -93,6 +98,8 @@ export const FIELD_OPTIONS: readonly FieldOption[] = [
   },
   { field: 'audit', flags: '--audit <departures>', description: 'how many are kept for sluice audit', read: asNumber },
 ]
+
+const readSchedule = jsonReader("a rate such as '50/s', or a JSON object of schedule and timeZone")
 
 /** Adds an option for each field; `none` lifts a limit, whatever is declared. */
 export function addFieldOptions(command: Command): Command {

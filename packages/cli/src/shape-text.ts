@@ -14,9 +14,19 @@ export function shapeText(cli: Cli, status: QueueStatus & { readonly shape: Effe
   const lifted = Object.entries(shape.overrides).filter(([, { value }]) => value === null)
   const fields = new Map<string, unknown>([...inForce, ...lifted.map(([field]) => [field, 'none'] as const)])
   const rows = [...fields].map(
-    ([field, value]) => fedRow(cli, status, field) ?? [field, valueText(value), ...sourceCells(cli, shape, field, at)],
+    ([field, value]) =>
+      timedRow(cli, status, field) ??
+      fedRow(cli, status, field) ?? [field, valueText(value), ...sourceCells(cli, shape, field, at)],
   )
   return cli.table(['field', 'value', 'from', 'by', 'until', 'why'], rows)
+}
+
+/** A rate that follows the clock: what is in force now, and until when. */
+function timedRow(cli: Cli, { rate, rateChangesAt, shape, at }: QueueStatus, field: string): string[] | undefined {
+  if (!shape?.schedule || (field !== 'rate' && field !== 'schedule')) return undefined
+  if (field === 'schedule') return [field, valueText(shape.schedule), ...sourceCells(cli, shape, 'rate', at)]
+  const until = rateChangesAt && untilText(rateChangesAt, at)
+  return [field, `${rate ?? shape.rate} now`, cli.colors.dim('schedule'), '', until ?? '', '']
 }
 
 /** A field that feedback keeps below the set value: shows both values. */

@@ -110,6 +110,22 @@ describe('status', () => {
 })
 
 describe('shape', () => {
+  test('a rate that follows the clock is set as JSON, and shown with what is in force until when', async () => {
+    const days = ['sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat'][(new Date().getUTCDay() + 3) % 7]
+    const schedule = JSON.stringify({ schedule: [{ days, rate: '9/s' }, { rate: 0 }], timeZone: 'UTC' })
+    await json('shape', 'set', queue.name, '--rate', schedule, '--reason', 'quiet')
+    const { rate, cause, shape } = await json('shape', 'show', queue.name)
+    expect([rate, cause, shape.rate, shape.schedule]).toEqual(['0/s', 'closed', '9/s', JSON.parse(schedule)])
+    const { stdout } = await run('shape', 'show', queue.name)
+    expect(stdout).toMatch(/^rate +0\/s now +schedule/m)
+    expect(stdout).toMatch(/^schedule +\{"schedule":.* +override of 5\/s +tester/m)
+    await json('shape', 'clear', queue.name, 'rate', '--reason', 'over')
+    expect(await run('shape', 'set', queue.name, '--rate', '{', '--reason', 'x')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("expected a rate such as '50/s', or a JSON object of schedule and timeZone"),
+    })
+  })
+
   test('an override is set, shown with who and why, and cleared; the history tells all of it', async () => {
     const set = await json('shape', 'set', queue.name, '--rate', '7/s', '--for', '1h', '--reason', 'a reason')
     expect(set).toEqual({ queue: queue.name, set: { rate: '7/s' }, forMs: 3_600_000, by: 'tester', reason: 'a reason' })

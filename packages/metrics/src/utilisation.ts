@@ -14,12 +14,12 @@ export function usedConcurrency({ workers, concurrency: allowed }: QueueStatus):
 }
 
 /**
- * The share of the rate that was used since the workers' previous reports; undefined where jobs are not paced, or
- * without workers.
+ * The share of the rate that was used since the workers' previous reports; undefined where jobs are not paced, while a
+ * schedule lets none leave, or without workers.
  */
 export function usedRate(status: QueueStatus): number | undefined {
   const rate = unitsPerSecond(status)
-  if (rate === undefined || status.workers.length === 0) return undefined
+  if (!rate || status.workers.length === 0) return undefined
   return (sumOf(status.workers, ({ ratePerSecond }) => ratePerSecond) * status.meanCost) / rate
 }
 

@@ -51,6 +51,7 @@ const RATE_CAUSES: Readonly<Record<RateCause, true>> = {
   override: true,
   feedback: true,
   rampUp: true,
+  closed: true,
   paused: true,
   'meter paused': true,
   shadow: true,

@@ -43,6 +43,7 @@ The value 'none' lifts a limit.
 
 Examples:
   $ sluice shape set emails --rate 20/s --for 1h --reason 'the provider is slow'
+  $ sluice shape set emails --rate @office-hours.json --reason 'quiet hours'
   $ sluice shape set emails --capacity none --max-wait 10m --reason quarter-end
   $ sluice shape set emails --mode shadow --reason 'trying it out'
 `

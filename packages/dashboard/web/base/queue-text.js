@@ -20,6 +20,7 @@ const RATE_CAUSES = {
   override: 'overridden',
   feedback: 'slowed by feedback',
   rampUp: 'rising after a pause',
+  closed: 'closed by its schedule',
   paused: 'paused',
   'meter paused': 'paused for a while',
   shadow: 'shadow: only counted',
@@ -32,6 +33,7 @@ export function rateCause(queue) {
   // The rate reads so already.
   if (queue.cause === 'paused') return ''
   if (queue.cause === 'meter paused' && queue.pausedUntil !== undefined) return `until ${time(queue.pausedUntil)}`
+  if (queue.cause === 'closed' && queue.rateChangesAt !== undefined) return `closed until ${time(queue.rateChangesAt)}`
   return RATE_CAUSES[queue.cause] ?? queue.cause
 }
 

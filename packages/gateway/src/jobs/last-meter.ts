@@ -1,5 +1,5 @@
 import type { MeterState } from 'sluice'
-import { intervalUs, parseRate } from 'sluice/internal'
+import { intervalUs, parseRate, unitsPerSecond } from 'sluice/internal'
 import type { Policy } from '../responses/policy.ts'
 
 /** How old the reported limits of a queue may be, ms: they are only a hint, so not every response reads them anew. */
@@ -76,7 +76,7 @@ export class LastMeter {
       this.#admitted -= admitted
       const { rate } = this.#state
       this.#egress = egress(this.#queueName, this.#state)
-      this.#intervalMs = rate === undefined ? undefined : intervalUs(parseRate(rate)) / 1000
+      this.#intervalMs = rate && unitsPerSecond(rate) > 0 ? intervalUs(parseRate(rate)) / 1000 : undefined
     } catch {
       this.#state = undefined
     }
@@ -92,7 +92,7 @@ export class LastMeter {
 
 /** The rate of the queue, without remaining units: they do not decide about the next request. */
 function egress(queueName: string, { rate }: MeterState): Policy[] {
-  if (rate === undefined) return []
+  if (!rate || unitsPerSecond(rate) === 0) return []
   return [{ name: egressPolicyName(queueName), ...wholeWindow(rate) }]
 }
 

@@ -1,0 +1,61 @@
+import { expect, test } from 'vitest'
+import type { RateSchedule } from '../../src/index.ts'
+import { inspectorOf } from '../inspect/support.ts'
+import { many } from '../queue/support.ts'
+import { useRedis } from '../support/redis.ts'
+import { asksUntil, callsOf, departuresOf, Workshop } from '../worker/support.ts'
+
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
+
+const HOUR_MS = 3_600_000
+const zone = 'Asia/Kolkata'
+
+/** Closed from an hour ago to some hours from now, on the clock of the zone. */
+function closedFor(hours: number): { rate: RateSchedule; opensAt: Date } {
+  const now = Date.now()
+  const opensAt = new Date(Math.ceil((now + hours * HOUR_MS) / 60_000) * 60_000)
+  const clock = (at: Date) => at.toLocaleTimeString('en-GB', { timeZone: zone, hour: '2-digit', minute: '2-digit' })
+  const [from, to] = [clock(new Date(now - HOUR_MS)), clock(opensAt)]
+  // Over midnight, these are two entries.
+  const late =
+    to === '00:00'
+      ? [{ from, rate: 0 as const }]
+      : [
+          { from, rate: 0 as const },
+          { to, rate: 0 as const },
+        ]
+  const closed = from < to ? [{ from, to, rate: 0 as const }] : late
+  return { rate: { schedule: [...closed, { rate: '50/s' }], timeZone: zone }, opensAt }
+}
+
+test('while a schedule is closed nothing leaves, all views say until when, and jobs are told when they start', async () => {
+  const { rate, opensAt } = closedFor(3)
+  const queue = shop.queue({ rate, capacity: 3 })
+  const worker = shop.worker(queue, async () => {}, { autorun: false })
+  const [calls, departed] = [callsOf(worker), departuresOf(worker)]
+  const [first, second] = await queue.addBulk(many(2))
+  void worker.run()
+  await asksUntil(calls, 'closed')
+  expect(calls.all.at(-1)?.reply.nextUs).toBe(opensAt.getTime() * 1000)
+  const state = await queue.meter()
+  expect(state).toMatchObject({ rate: '0/s', cause: 'closed', rateChangesAt: opensAt, nextDepartureAt: opensAt })
+  expect(state.shape).toMatchObject({ rate: '50/s', schedule: { timeZone: zone } })
+  const inspector = inspectorOf(redis, shop)
+  const closed = { cause: 'rate', closed: { until: opensAt, timeZone: zone } }
+  expect(await inspector.status([queue.name])).toMatchObject([{ hold: closed }])
+  expect(await inspector.explain(queue.name, first?.id as string)).toMatchObject({ hold: closed, startsAt: opensAt })
+  const { startsAt } = (await inspector.explain(queue.name, second?.id as string))!
+  expect(startsAt?.getTime()).toBe(opensAt.getTime() + 20)
+  // A full queue says when a place is free: when the first job leaves, less what it may be granted ahead.
+  await queue.add('job', {})
+  const refused = await queue.offer('job', {})
+  expect(refused).toMatchObject({ accepted: false })
+  const { retryAfterMs } = refused as { retryAfterMs: number }
+  expect(Math.abs(retryAfterMs - (opensAt.getTime() - Date.now()))).toBeLessThan(1000)
+  expect(departed.all).toHaveLength(0)
+  // Open, it goes on at once: sleeping workers hear of it.
+  await queue.setShape({ rate: '500/s' }, { by: 'test', reason: 'open' })
+  await departed.reach(3)
+  expect(await queue.meter()).toMatchObject({ rate: '500/s', cause: 'override', rateChangesAt: undefined })
+})

@@ -9,6 +9,8 @@ local as_text = use 'redis/as-text'
 --                            (ms), at: of the last change, µs. Fields: tier, rate, as [limit, period ms] or null for no
 --                            limit, burst and concurrency
 --   meta:limits:ends         cell -> when something that was set for it for a time ends next, µs
+--   own:<cell>               field of meta:shape with the same JSON, of MIRRORED values at most: what knows the shape restores
+--                            them with it
 --   meta:limits:changed      cell -> when something that was set for it ended or was lifted, µs; for an hour
 local own_values = {
   -- At most so many ends are applied by one call.
@@ -17,7 +19,10 @@ local own_values = {
   MOST = 1000,
   -- How long a cell's last change is remembered, µs.
   CHANGED_US = 3600000000,
+  -- The fields of meta:shape, at most.
+  MIRRORED = 1000,
 }
+local FIELD = 'own:'
 
 local function own_key(base, name)
   return base .. 'meta:limits:own:' .. name
@@ -128,15 +133,25 @@ local function note_change(base, cell, now)
   redis.call('PEXPIRE', key, as_text.us(own_values.CHANGED_US / 1000))
 end
 
+-- text: what is set for a cell, nil for nothing
+local function mirror(base, cell, text)
+  local shape_key = base .. 'meta:shape'
+  if not text then return redis.call('HDEL', shape_key, FIELD .. cell) end
+  if redis.call('HLEN', shape_key) >= own_values.MIRRORED and redis.call('HEXISTS', shape_key, FIELD .. cell) == 0 then return end
+  redis.call('HSET', shape_key, FIELD .. cell, text)
+end
+
 -- Stores what is set for a value, and when the next of it ends.
 local function store(base, l, value, stored)
-  local soonest = math.huge
+  local soonest, text = math.huge, nil
   for _, entry in pairs(stored.fields) do soonest = math.min(soonest, end_of(entry)) end
   if next(stored.fields) then
-    redis.call('HSET', own_key(base, l.name), value, cjson.encode(stored))
+    text = cjson.encode(stored)
+    redis.call('HSET', own_key(base, l.name), value, text)
   else
     redis.call('HDEL', own_key(base, l.name), value)
   end
+  mirror(base, cell_of(l, value), text)
   if soonest < math.huge then redis.call('ZADD', ends_key(base), as_text.us(soonest), cell_of(l, value))
   else redis.call('ZREM', ends_key(base), cell_of(l, value)) end
 end
@@ -162,6 +177,31 @@ function own_values.set(base, l, value, keys, now, change, by, reason, until_ms,
   local packed = before.interval ~= after.interval and redis.call('GET', key)
   if packed then limit_state.at(key, after, now, packed, true) end
   return stored.fields
+end
+
+-- The cell of a field of the shape; nil if it is another one.
+local function cell_in(field)
+  return string.sub(field, 1, #FIELD) == FIELD and string.sub(field, #FIELD + 1) or nil
+end
+
+-- What was set for values before Redis lost it is set again, but for what was set later. known: all fields of the shape, field ->
+-- text; older: the names of those of the older copy that it replaces: what was lifted since is lifted again. Returns the names of
+-- the limits.
+function own_values.restore(base, known, older)
+  local names = {}
+  local function restore(cell, text)
+    local name, value = own_values.parts(cell)
+    local given, stored = text and cjson.decode(text) or { fields = {} }, own_values.stored(base, name, value)
+    names[name] = true
+    if not (text and stored) or tonumber(stored.at) < tonumber(given.at) then store(base, { name = name }, value, given) end
+  end
+  for _, field in ipairs(older) do
+    if cell_in(field) and not known[field] then restore(cell_in(field), nil) end
+  end
+  for field, text in pairs(known) do
+    if cell_in(field) then restore(cell_in(field), text) end
+  end
+  return names
 end
 
 -- Whether something is set for values of a limit.

@@ -5,10 +5,11 @@
     [1]  'id:revision' of the shape
     [2…] its fields and values, as they were stored
   Its revision is kept: callers that know a later one see that this one is older. If another process has declared anew
-  since, that declaration stays; fields that it leaves out, overrides, the pause and feedback are restored alongside.
+  since, that declaration stays; fields that it leaves out, overrides, values of single keys (limits/own-values), the pause and feedback are restored alongside.
   Returns {1 if it was restored, 2 if it replaced an older copy, 0 if Redis has it again already, the shape, for how
   long nothing departs, µs}.
 ]]
+local own_values = use 'limits/own-values'
 local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
@@ -45,9 +46,10 @@ local function merge_feedback(known)
   if known.probe and not f[2] then redis.call('HSET', key, 'probe', known.probe) end
 end
 
+local known = {}
+for i = 2, #ARGV, 2 do known[ARGV[i]] = ARGV[i + 1] end
+
 local function merge()
-  local known = {}
-  for i = 2, #ARGV, 2 do known[ARGV[i]] = ARGV[i + 1] end
   local f = redis.call('HMGET', key, 'declared', 'overrides', 'pausedUntil')
   local declared, overrides = shapes.document(f[1]), shapes.document(f[2])
   add_missing(declared, shapes.document(known.declared))
@@ -61,15 +63,18 @@ local function merge()
   shapes.resolve(key, base, declared, overrides, now)
 end
 
+local older = {}
 if stored and stored.id ~= id then
   merge()
 else
+  older = redis.call('HKEYS', key)
   redis.call('DEL', key)
   redis.call('HSET', key, unpack(ARGV, 2))
   redis.call('HDEL', key, 'claimed', 'claimedUntil')
   if redis.call('HGET', key, 'lease') then lease.forget(key, base, now) end
   shapes.define_limits(base, redis.call('HGET', key, 'limits'), 'restored')
 end
+for name in pairs(own_values.restore(base, known, older)) do shapes.note_own_values(key, base, name, now) end
 -- Jobs may have left since this copy was made: the bucket does not start empty.
 redis.call('HSET', key, 'metered', 1, 'restored', run)
 shapes.revise(key, 0)

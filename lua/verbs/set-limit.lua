@@ -10,7 +10,7 @@
     [7]  '1' to lift all other fields first
     [8]  'id:revision' of the shape that the caller knows, '' if none
     [9]  when the call was first sent, µs, if it may have run already
-  Returns {1, JSON of what is set for the value now}; {-1} if Redis has lost what the caller knows; {-12} if the queue has no such limit, or shares it.
+  Returns {1, JSON of what is set for the value now, the shape unless the call was made before}; {-1} if Redis has lost what the caller knows; {-12} if the queue has no such limit, or shares it.
 ]]
 local wake = use 'gate/wake'
 local group_limits_of = use 'groups/limits-of'
@@ -35,9 +35,12 @@ end
 change.limit, change.keys = nil, nil
 local fields = own_values.set(base, l, value, keys, now, change, ARGV[4], ARGV[5], until_ms, ARGV[7] == '1')
 shapes.note_own_values(KEYS[1], base, l.name, now)
+-- What knows the shape learns of it, to restore it after a loss.
+local revision = shapes.revise(KEYS[1])
 local g = queue_groups.open(base, shape, now)
 g:cell_freed(l.name .. ':' .. value, keys.group or '')
 g:save()
 wake.head_changed(base, g)
 history.note(base, now, 'limit', ARGV[4], ARGV[5], noted, until_ms or '')
-return { 1, shapes.encode(fields) }
+redis.call('PUBLISH', base .. 'meta:wake', revision)
+return { 1, shapes.encode(fields), redis.call('HGETALL', KEYS[1]) }

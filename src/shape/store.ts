@@ -303,7 +303,8 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   /** @returns the status of a script, which gets the identity of the shape last, once nothing is lost */
   async #runRestoring(script: string, args: readonly Argument[]): Promise<unknown> {
     for (let attempt = 0; ; attempt++) {
-      const [status] = (await this.run(script, [...args, this.memory.identity])) as readonly unknown[]
+      const [status, , shape] = (await this.run(script, [...args, this.memory.identity])) as readonly unknown[]
+      this.memory.learn(shape as readonly string[] | undefined)
       if (status !== LOST) return status
       await this.#restoreAgain(attempt)
     }
@@ -376,7 +377,7 @@ class ShapeMemory {
   }
 
   /** Adopts the shape of a reply, if there is one. */
-  learn(stored: readonly string[] | ShapeView['shape'] | null): void {
+  learn(stored: readonly string[] | ShapeView['shape'] | null | undefined): void {
     if (!stored || stored.length === 0) return
     const before = this.#stored
     const shape = new StoredShape(stored)

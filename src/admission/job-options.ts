@@ -20,7 +20,7 @@ export interface ShapedJobsOptions extends JobsOptions {
   cost?: number
   /**
    * Units of other limits of the shape that this job uses, by unit: `{ tokens: 1200 }`. 0: it uses nothing of that
-   * limit and does not wait for it. Default 1 of each.
+   * limit and does not wait for it. A unit that no limit counts is warned of (SLUICE_UNIT). Default 1 of each.
    */
   costs?: Readonly<Record<string, number>>
   /**

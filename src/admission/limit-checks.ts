@@ -1,7 +1,11 @@
+import { didYouMean } from '../call-options.ts'
 import { CostTooHighError, MissingKeyError } from '../errors.ts'
 import { noSuchTier } from '../limits/own-values.ts'
 import { costUnder, isSubject, keysUnder, mostUnder, type QueueLimit } from '../limits/queue-limits.ts'
+import { plainText } from '../plain-text.ts'
+import { queueNameOf } from '../redis/keys.ts'
 import type { ShapeStore } from '../shape/store.ts'
+import type { StoredShape } from '../shape/stored.ts'
 import type { AddedJob } from './add-call.ts'
 
 type JobTaken = Pick<AddedJob, 'cost' | 'costs' | 'keys' | 'group' | 'tier'>
@@ -26,6 +30,7 @@ export function limitRefusal(
   jobs: readonly JobTaken[],
 ): Error | Promise<Error | undefined> | undefined {
   const shape = store.memory.stored
+  if (shape) for (const { costs } of jobs) if (costs) noteUnits(store.base, shape, costs)
   if (!shape || shape.limits.length === 0 || shape.mode !== 'enforce') return undefined
   for (const job of jobs) {
     const wrong = shape.limits.flatMap((limit) => wrongUnder(limit, job) ?? [])[0]
@@ -35,6 +40,27 @@ export function limitRefusal(
   const fixed = costly.find(({ limit }) => limit.by === undefined)
   if (fixed) return errorOf(fixed)
   return costly.length > 0 ? firstRefused(store, costly) : undefined
+}
+
+/** Units of queues that were looked at, of which each warns once. More than this come from outside. */
+const MOST_UNITS = 1000
+const noted = new Set<string>()
+
+/**
+ * Warns of costs that no limit of the queue counts. They are no error: a limit may come or go at run time, before or after the
+ * programs that know its unit.
+ */
+function noteUnits(base: string, { limits }: StoredShape, costs: Readonly<Record<string, number>>): void {
+  for (const unit in costs) {
+    const id = `${base}${unit}`
+    if (noted.has(id) || limits.some((limit) => limit.unit === unit) || noted.size >= MOST_UNITS) continue
+    noted.add(id)
+    const units = [...new Set(limits.flatMap((limit) => limit.unit ?? []))]
+    const known = units.length > 0 ? `they count ${units.join(', ')}${didYouMean(unit, units)}` : 'none has a unit'
+    process.emitWarning(plainText(`Queue "${queueNameOf(base)}": no limit counts costs.${unit} of a job; ${known}`), {
+      code: 'SLUICE_UNIT',
+    })
+  }
 }
 
 /** Why a job can never be taken under a limit, whatever it costs. */

@@ -176,6 +176,12 @@ local function group_limits_of(base, shape, now)
     return found
   end
 
+  -- The keys of a waiting job that the limit of this name counts; nil if it counts none of them.
+  function limits.keys_in(name, place)
+    local l = find(name)
+    return l and value_of(l, place.group, place.keys) and keys_of(l, place.group, place.keys) or nil
+  end
+
   -- Calls found(limit, value, its keys) for each limit with `maxKeys` that a job is subject to.
   local function each_bounded(group, keys, found)
     for _, l in ipairs(known) do

@@ -5,7 +5,7 @@
   KEYS
     [1…]  …:meta:shape of each queue; on a cluster one more, which never exists (redis/commands.ts)
   ARGV
-    [1]  what is looked at: crowd, shape, meter, queue, groups, group, limit, own limits, settings, rows, found, job or place (lua/views)
+    [1]  what is looked at: crowd, shape, meter, queue, groups, group, limit, limit values, own limits, settings, rows, found, job or place (lua/views)
     [2]  JSON: what that takes
     [3]  now, µs, if a reader has asked another server; else ''
     [4]  now by the reader's clock, µs: for one who may not ask Redis; else ''
@@ -37,6 +37,7 @@ local function view(key, now)
   if subject == 'groups' then return view_group.of_queue(q, asked.count) end
   if subject == 'group' then return view_group.of_one(q, asked.group, asked.count) end
   if subject == 'limit' then return view_limit.of_one(q, asked.name, asked.keys, asked.tier) end
+  if subject == 'limit values' then return view_limit.of_values(q, asked.count) end
   if subject == 'own limits' then return view_limit.settings(q) end
   if subject == 'rows' then return view_job.rows(q, asked.ids, asked.data) end
   if subject == 'found' then return view_job.found(q, asked.id) end

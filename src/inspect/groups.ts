@@ -153,6 +153,56 @@ export interface LimitSettings {
   readonly overrides: GroupState['overrides']
 }
 
+/** The values of limits with `by` for which most lanes wait: the jobs of a group with equal keys are one lane. */
+export interface LimitValuesView {
+  readonly at: Date
+  /** The most first. Of more than 100 values, 100 by chance are looked at. */
+  readonly rows: readonly LimitValueRow[]
+  /** How many values lanes wait for. */
+  readonly values: number
+  /** How many lanes wait for the values without a row; of more than 100 values, an estimate. */
+  readonly otherLanes: number
+}
+
+export interface LimitValueRow {
+  readonly limit: string
+  /** The value of each key that the limit counts by. */
+  readonly keys: Readonly<Record<string, string>>
+  /** Lanes that wait for it, or for another limit before. */
+  readonly waitingLanes: number
+}
+
+/** @returns undefined for a queue without limits by keys */
+export async function limitValuesOf(
+  redis: BatchClient,
+  base: string,
+  count: number,
+): Promise<LimitValuesView | undefined> {
+  type Row = Omit<LimitValueRow, 'waitingLanes'> & { readonly lanes: number }
+  type View = { readonly at: string; readonly rows: readonly Row[]; readonly values: number; readonly others: number }
+  const view = await readView<View>(redis, base, 'limit values', { count })
+  if (!view) return undefined
+  const rows = listOf(view.rows).map(({ limit, keys, lanes }) => ({ limit, keys, waitingLanes: lanes }))
+  return { at: new Date(Number(view.at) / 1000), rows, values: view.values, otherLanes: view.others }
+}
+
+/** Those of a queue in shards, each of which has other groups. */
+export function wholeLimitValues(
+  views: readonly (LimitValuesView | undefined)[],
+  count: number,
+): LimitValuesView | undefined {
+  const found = views.filter((view) => view !== undefined)
+  const [first] = found
+  if (!first) return undefined
+  const rows = found.flatMap((view) => view.rows).sort((one, other) => other.waitingLanes - one.waitingLanes)
+  const sum = (of: (view: LimitValuesView) => number) => found.reduce((total, view) => total + of(view), 0)
+  const left = rows.slice(count).reduce((total, { waitingLanes }) => total + waitingLanes, 0)
+  return {
+    ...{ at: first.at, rows: rows.slice(0, count) },
+    ...{ values: sum(({ values }) => values), otherLanes: left + sum(({ otherLanes }) => otherLanes) },
+  }
+}
+
 /** All that is set for values of limits and is in force, in the order of limits and values. */
 export async function limitSettingsOf(redis: BatchClient, base: string): Promise<readonly LimitSettings[]> {
   const view = await readView<{ readonly at: string; readonly own: unknown }>(redis, base, 'own limits', {})

@@ -1,7 +1,15 @@
 export { ReadTimeoutError } from '../errors.ts'
 export type { InspectorConnection } from './client.ts'
 export type { GroupHolder } from './group-holders.ts'
-export type { GroupCounts, GroupDetail, GroupRow, GroupsView, LimitSettings } from './groups.ts'
+export type {
+  GroupCounts,
+  GroupDetail,
+  GroupRow,
+  GroupsView,
+  LimitSettings,
+  LimitValueRow,
+  LimitValuesView,
+} from './groups.ts'
 export type { HistoryOptions } from './history.ts'
 export { Inspector, type InspectorOptions } from './inspector.ts'
 export type { JobDetail, JobDetailOptions } from './job-detail.ts'

@@ -19,7 +19,10 @@ import {
   groupSettingsOf,
   groupsOf,
   type LimitSettings,
+  type LimitValuesView,
   limitSettingsOf,
+  limitValuesOf,
+  wholeLimitValues,
 } from './groups.ts'
 import { type HistoryOptions, HistoryReading } from './history.ts'
 import { type JobDetail, type JobDetailOptions, jobDetail } from './job-detail.ts'
@@ -374,6 +377,19 @@ export class Inspector {
   async groupSettings(name: string): Promise<Readonly<Record<string, GroupState['overrides']>>> {
     checkName('groupSettings', name)
     return this.#groupSettings(name)
+  }
+
+  /**
+   * The values of limits with `by` for which most lanes wait, out of any number.
+   * @param options `count`: how many. Default 10
+   * @returns undefined for a queue without limits by keys
+   */
+  async limitValues(name: string, options: { readonly count?: number } = {}): Promise<LimitValuesView | undefined> {
+    checkName('limitValues', name)
+    checkOptions('limitValues', options, ['count'])
+    const { count = 10 } = options
+    const read = (base: string) => limitValuesOf(this.#redis, base, count)
+    return this.#each(name, read, (found) => wholeLimitValues(found, count))
   }
 
   /**

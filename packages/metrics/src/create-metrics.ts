@@ -5,6 +5,7 @@ import { type Family, one } from './families.ts'
 import { FleetReader } from './fleet-reader.ts'
 import type { FleetReading, QueueReading } from './fleet-reading.ts'
 import { GROUP_FAMILIES } from './group-families.ts'
+import { KEY_FAMILIES } from './key-families.ts'
 import type { Point } from './points.ts'
 import { OTHER, QueueLabels } from './queue-labels.ts'
 import { STATE_FAMILIES } from './state-families.ts'
@@ -76,7 +77,7 @@ function refusals({ refusesWrites }: RedisState) {
   return REFUSAL_CAUSES.map((cause) => ({ labels: { cause }, value: Number(cause === refusesWrites) }))
 }
 
-const QUEUE_FAMILIES = [...TRAFFIC_FAMILIES, ...STATE_FAMILIES, ...GROUP_FAMILIES]
+const QUEUE_FAMILIES = [...TRAFFIC_FAMILIES, ...STATE_FAMILIES, ...GROUP_FAMILIES, ...KEY_FAMILIES]
 
 export interface MetricsOptions {
   /** As in BullMQ: an ioredis client or its options. A read-only user or a replica is enough. */
@@ -94,11 +95,16 @@ export interface MetricsOptions {
    * waiting jobs. The label is the id of the group, which may name a customer. Default 0: none.
    */
   groups?: number
+  /**
+   * Values of each queue's limits with `by` that have a label of their own: so many of those that most lanes wait for. The
+   * label has the values of keys, which may name a customer. Default 0: none.
+   */
+  keys?: number
   /** How long a scrape waits for Redis before it returns the last known numbers, ms. Default 5000. */
   timeoutMs?: number
 }
 
-const OPTIONS = ['connection', 'prefix', 'queues', 'register', 'maxQueues', 'groups', 'timeoutMs']
+const OPTIONS = ['connection', 'prefix', 'queues', 'register', 'maxQueues', 'groups', 'keys', 'timeoutMs']
 
 /**
  * The metrics of queues, read from Redis at each scrape. They cover the whole fleet, so one process should export them.
@@ -119,7 +125,7 @@ export interface MetricDescription {
   readonly type: 'counter' | 'gauge' | 'histogram'
   readonly unit: string
   readonly help: string
-  /** The names of its labels, and the possible values of each; those of `queue` and `group` are names and `other`. */
+  /** The names of its labels, and the possible values of each; those of `queue`, `group`, `limit` and `key` are names and `other`. */
   readonly labels: Readonly<Record<string, readonly string[]>>
 }
 
@@ -147,16 +153,18 @@ export function createMetrics(options: MetricsOptions): Metrics {
     register: registry = new Registry(),
     maxQueues = 100,
     groups = 0,
+    keys = 0,
     timeoutMs = 5000,
   } = options
   checkCount('maxQueues', maxQueues)
   if (groups !== 0) checkCount('groups', groups)
+  if (keys !== 0) checkCount('keys', keys)
   checkCount('timeoutMs', timeoutMs)
   const taken = METRICS.find(({ name }) => registry.getSingleMetric(name))
   if (taken) throw new InvalidInputError(`register must have no metric named ${taken.name}; it has one`)
   const inspector = new Inspector({ connection, ...(prefix === undefined ? {} : { prefix }) })
   const labels = new QueueLabels(maxQueues)
-  const reader = new FleetReader({ inspector, queues, labels, groups, families: QUEUE_FAMILIES, timeoutMs })
+  const reader = new FleetReader({ inspector, queues, labels, groups, keys, families: QUEUE_FAMILIES, timeoutMs })
   for (const metric of exportedMetrics(() => reader.read())) register(metric, registry)
   return {
     register: registry,

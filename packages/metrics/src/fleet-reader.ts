@@ -13,6 +13,8 @@ export interface FleetReaderOptions {
   readonly labels: QueueLabels
   /** Groups of each queue with a label of their own: so many by age, and by waiting jobs. */
   readonly groups: number
+  /** Values of limits of each such queue with a label of their own. */
+  readonly keys: number
   /** The metrics that are merged for queues without a label of their own. */
   readonly families: readonly Family<QueueReading>[]
   readonly timeoutMs: number
@@ -77,7 +79,10 @@ export class FleetReader {
       atMs = Math.max(atMs, status.at.getTime())
       const reading = await this.#reading(status, known)
       if (!labels.claim(name)) others.add(reading)
-      else queues.push({ ...reading, groups: await this.#groups(status) })
+      else {
+        const [groups, limitValues] = await Promise.all([this.#groups(status), this.#limitValues(status)])
+        queues.push({ ...reading, groups, limitValues })
+      }
     }
     if (!isAnyRead && unreadQueues.size > 0) throw new Error('no queue could be read')
     this.#totals = totals
@@ -99,6 +104,12 @@ export class FleetReader {
   async #groups({ name, groups }: QueueStatus): Promise<QueueReading['groups']> {
     const { inspector, groups: count } = this.#options
     return groups && count > 0 ? inspector.groups(name, { count }) : undefined
+  }
+
+  async #limitValues({ name, shape }: QueueStatus): Promise<QueueReading['limitValues']> {
+    const { inspector, keys: count } = this.#options
+    const hasKeys = shape?.limits?.some(({ by }) => by !== undefined)
+    return hasKeys && count > 0 ? inspector.limitValues(name, { count }) : undefined
   }
 
   #news({ name, shape }: QueueStatus, { after }: RunningTotals): Promise<HistoryEntry[]> {

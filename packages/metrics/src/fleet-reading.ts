@@ -1,4 +1,4 @@
-import type { GroupsView, HeldMs, QueueStatus, RedisState } from 'sluice/inspect'
+import type { GroupsView, HeldMs, LimitValuesView, QueueStatus, RedisState } from 'sluice/inspect'
 import type { Point } from './points.ts'
 
 /** How often feedback changed a queue since this process first read it. */
@@ -21,6 +21,8 @@ export interface QueueReading {
   readonly boundViolations: number | undefined
   /** Those with labels of their own; undefined where none have. */
   readonly groups?: GroupsView | undefined
+  /** The same of values of limits. */
+  readonly limitValues?: LimitValuesView | undefined
 }
 
 /** What is known at a scrape. */

@@ -231,7 +231,7 @@ test('every metric is told, and every label says only what it may', async () => 
   expect(silent).toEqual([
     ...['sluice_replication_lag_seconds', 'sluice_redis_memory_max_bytes', 'sluice_unread_queues'],
     'sluice_feedback_changes_total',
-    ...['sluice_groups', 'sluice_group_waiting_jobs', 'sluice_group_head_age_seconds'],
+    ...['sluice_groups', 'sluice_group_waiting_jobs', 'sluice_group_head_age_seconds', 'sluice_key_waiting_lanes'],
   ])
   for (const { name, values } of told) {
     const { labels } = METRICS.find((one) => one.name === name) as (typeof METRICS)[number]
@@ -243,4 +243,23 @@ test('every metric is told, and every label says only what it may', async () => 
       }
     }
   }
+})
+
+test('keys: the values that most lanes wait for have labels, the rest is summed', async () => {
+  const queue = shop.queue({ limits: [{ name: 'rpm', by: 'model', rate: '1/h' }] })
+  const waitFor = (model: string, tenants: number) =>
+    Array.from({ length: tenants }, (_, i) => jobs(2, { group: { id: `${model}${i}` }, keys: { model } })).flat()
+  await queue.addBulk([...waitFor('a', 2), ...waitFor('b', 4), ...waitFor('c', 3)])
+  const worker = shop.worker(queue, async () => {})
+  const read = (keys: number) => scrapeOf(metricsOf({ queues: [queue.name], keys }))
+  const lanes = (scrape: Scrape, limit: string, key: string) =>
+    sample(scrape, 'sluice_key_waiting_lanes', { queue: queue.name, limit, key })
+  await expect.poll(async () => lanes(await read(9), 'rpm', 'model a')).toBe(2)
+  const scrape = await read(1)
+  // Of each model one job has left.
+  expect(lanes(scrape, 'rpm', 'model b')).toBe(4)
+  expect(lanes(scrape, 'rpm', 'model a')).toBeUndefined()
+  expect(lanes(scrape, 'other', 'other')).toBe(5)
+  expect(samples(await read(0), 'sluice_key_waiting_lanes')).toEqual([])
+  await worker.close()
 })

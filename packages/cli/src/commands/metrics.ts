@@ -10,6 +10,7 @@ interface MetricsCommandOptions {
   readonly port: number
   readonly maxQueues: number
   readonly groups: number
+  readonly keys: number
 }
 
 export const addMetricsCommand: AddCommand = (program, run) => {
@@ -23,6 +24,12 @@ export const addMetricsCommand: AddCommand = (program, run) => {
     .option('--port <number>', 'the port; 0: any that is free', wholeNumber(0, 65_535), 9464)
     .option('--max-queues <number>', 'how many queues get their own label', wholeNumber(1, 100_000), 100)
     .option('--groups <number>', 'how many groups of each queue get their own label', wholeNumber(0, 1000), 0)
+    .option(
+      '--keys <number>',
+      'how many values of limits by keys of each queue get their own label',
+      wholeNumber(0, 1000),
+      0,
+    )
     .addHelpText(
       'after',
       `
@@ -44,6 +51,7 @@ async function serveMetrics(cli: Cli, names: readonly string[], options: Metrics
     prefix,
     maxQueues: options.maxQueues,
     groups: options.groups,
+    keys: options.keys,
     ...(names.length > 0 ? { queues: names.map(parseQueueName) } : {}),
   })
   try {

@@ -62,6 +62,7 @@ export const actionSchema = z.discriminatedUnion('action', [
   z.strictObject({ action: z.literal('removeJob'), jobId, reason }),
   z.strictObject({ action: z.literal('deadLetterJob'), jobId, to: deadQueue, reason }),
   z.strictObject({ action: z.literal('promoteJob'), jobId, reason }),
+  z.strictObject({ action: z.literal('cancelJob'), jobId, reason }),
   z.strictObject({ action: z.literal('retryJobs'), failedReason, reason }),
   z.strictObject({ action: z.literal('removeJobs'), failedReason, reason }),
   z.strictObject({ action: z.literal('deadLetterJobs'), failedReason, to: deadQueue, reason }),

@@ -11,7 +11,7 @@ export interface DashboardOptions {
   /** Prefix of the queues' keys. Default 'bull'. */
   readonly prefix?: string
   /**
-   * Whether limits, modes and pauses (of queues and groups) can be changed, jobs retried, removed and promoted, and dead
+   * Whether limits, modes and pauses (of queues and groups) can be changed, jobs retried, removed, promoted and cancelled, and dead
    * letters redriven and dropped. Default false.
    */
   readonly allowActions?: boolean

@@ -1,5 +1,6 @@
 import type {
   Attribution,
+  CancelOptions,
   DeadLetter,
   GroupFields,
   GroupOverride,
@@ -241,6 +242,8 @@ async function change(queue: ShapedQueue | ShardedQueue, action: ShortAction, by
     case 'deadLetterJob':
     case 'promoteJob':
       return changeJob('each' in queue ? await queue.queueOfJob(action.jobId) : queue, action, { by, reason })
+    case 'cancelJob':
+      return cancel(queue, action.jobId, { by, reason })
   }
 }
 
@@ -368,6 +371,13 @@ function failedChange(
     default:
       return { kind: 'deadLetter', to: action.to }
   }
+}
+
+async function cancel(queue: ShapedQueue | ShardedQueue, jobId: string, why: CancelOptions): Promise<void> {
+  const outcome = await queue.cancelJob(jobId, why)
+  if (outcome === 'unknown') noJob()
+  if (outcome === 'ended') throw new ProblemError(409, 'the job has ended: this is for jobs that wait or run')
+  if (outcome === 'scheduled') throw new ProblemError(409, WHY_UNCHANGED.scheduled)
 }
 
 /** A delayed job holds a place already. */

@@ -278,7 +278,7 @@ describePage('the page while jobs flow', () => {
     await page.getByText('The redrive has begun.').waitFor()
   })
 
-  test('a failed job shows why, and is retried; another is removed, a delayed one promoted', async () => {
+  test('a failed job shows why, and is retried; another is removed, a delayed one promoted and cancelled', async () => {
     const queue = shop.queue({ rate: '100/s', capacity: 4 })
     const worker = shop.worker(queue, async (job) => {
       await job.log('tried <b>once</b>')
@@ -295,11 +295,11 @@ describePage('the page while jobs flow', () => {
       await page.getByRole('cell').getByRole('button', { name: id, exact: true }).click()
       return page.getByRole('dialog', { name: `Job ${id}`, exact: true })
     }
-    const change = async (name: string, id: string) => {
+    const change = async (name: string, id: string, button = name) => {
       await page.getByRole('button', { name: `${name} job`, exact: true }).click()
       const dialog = page.getByRole('dialog', { name: `${name} job ${id}`, exact: true })
       await dialog.getByLabel('Why').fill(`to ${name}`)
-      await dialog.getByRole('button', { name, exact: true }).click()
+      await dialog.getByRole('button', { name: button, exact: true }).click()
       await dialog.waitFor({ state: 'detached' })
     }
     const ann = await open(/^Failed 2$/, 'ann')
@@ -320,16 +320,21 @@ describePage('the page while jobs flow', () => {
     await cid.getByText('waiting', { exact: true }).waitFor()
     await page.keyboard.press('Escape')
     await page.getByRole('tab', { name: /^Waiting 2$/ }).waitFor()
+    const waiting = await open(/^Waiting 2$/, 'cid')
+    await change('Cancel', 'cid', 'Cancel job')
+    await waiting.getByText('failed', { exact: true }).waitFor()
+    await page.keyboard.press('Escape')
     for (const [text, why] of Object.entries({
       'retried ann': 'Retry',
       'removed bob': 'Remove',
       'promoted cid': 'Promote',
+      'cancelled cid': 'Cancel',
     })) {
       const row = page.getByRole('region', { name: 'History' }).getByRole('row', { name: new RegExp(text) })
       await row.getByText(`to ${why}`).waitFor()
     }
     expect(await Promise.all(['ann', 'bob', 'cid'].map((id) => queue.getJobState(id)))).toEqual([
-      ...['waiting', 'unknown', 'waiting'],
+      ...['waiting', 'unknown', 'failed'],
     ])
     // Told by the browser itself: the removed job was asked for once more.
     expect(errors.filter((error) => !error.includes('404'))).toEqual([])

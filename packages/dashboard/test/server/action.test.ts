@@ -24,6 +24,7 @@ test.each([
   { action: 'retryJob', jobId: '4711', reason },
   { action: 'removeJob', jobId: '4711', reason },
   { action: 'promoteJob', jobId: '4711', reason },
+  { action: 'cancelJob', jobId: '4711', reason },
 ])('%j is an action', (body) => {
   expect(readAction(body)).toEqual(body)
 })

@@ -251,10 +251,21 @@ test('a delayed job is promoted, also in a full queue, and no other is', async (
   expect(await jobsTold(served, 'promote')).toMatchObject([{ by: 'ada', reason, change: { promoted: jobId } }])
 })
 
+test('a job that waits or runs is cancelled, and one that has ended is not', async () => {
+  const queue = await shapedQueue(redis, 'cancel', { rate: '50/s' })
+  const jobId = (await queue.add('mail', {})).id as string
+  const served = await serve({ ...options, actor: () => 'ada' })
+  const cancel = { action: 'cancelJob', jobId, reason }
+  expect((await act(served, 'cancel', cancel)).status).toBe(204)
+  expect(await queue.getJob(jobId)).toMatchObject({ failedReason: `cancelled by ada: ${reason}` })
+  expect((await act(served, 'cancel', { ...cancel, reason: 'again' })).status).toBe(409)
+  expect(await jobsTold(served, 'cancel')).toMatchObject([{ by: 'ada', reason, change: { cancelled: jobId } }])
+})
+
 test.each(['nobody', 'wait', 'meta', 'failed', '../promote:1'])('%s is no job to be changed', async (jobId) => {
   await shapedQueue(redis, 'nobody')
   const served = await serve(options)
-  for (const action of ['retryJob', 'removeJob', 'promoteJob', 'deadLetterJob']) {
+  for (const action of ['retryJob', 'removeJob', 'promoteJob', 'cancelJob', 'deadLetterJob']) {
     const to = action === 'deadLetterJob' ? { to: 'dead' } : {}
     expect((await act(served, 'nobody', { action, jobId, ...to, reason })).status).toBe(404)
   }

@@ -142,6 +142,7 @@ const ACTIONS: Readonly<Record<string, Readonly<Record<string, readonly Fill[]>>
   removeJob: { jobId: NO_JOBS },
   deadLetterJob: { jobId: NO_JOBS, to: [['mine-dead', 404], ...ALL_FROM.slice(2)] },
   promoteJob: { jobId: NO_JOBS },
+  cancelJob: { jobId: NO_JOBS },
   retryJobs: { failedReason: [['no', 204]] },
   removeJobs: { failedReason: [['no', 204]] },
   deadLetterJobs: { failedReason: [['no', 204]], to: [['mine-dead', 204], ...ALL_FROM.slice(2)] },

@@ -4,36 +4,49 @@ import { deadQueueField, openAction } from './action-form.js'
 /** What can be done with a job, by its state. */
 const CHANGES = /** @type {const} */ ([
   {
-    state: 'failed',
+    states: ['failed'],
     label: 'Retry job',
+    title: 'Retry job',
     button: 'Retry',
     action: 'retryJob',
     note: 'Puts the job back into the queue for one more attempt, if there is a place. It leaves at the rate.',
     done: 'The job is in the queue again.',
   },
   {
-    state: 'failed',
+    states: ['failed'],
     label: 'Remove job',
+    title: 'Remove job',
     button: 'Remove',
     action: 'removeJob',
     note: 'Deletes the job with its data and log, and its children. It cannot be brought back.',
     done: 'The job is removed.',
   },
   {
-    state: 'failed',
+    states: ['failed'],
     label: 'To dead letters',
+    title: 'Move job',
     button: 'Move',
     action: 'deadLetterJob',
     note: 'Moves the job out of this queue. A redrive puts it back with all its attempts.',
     done: 'The job is a dead letter.',
   },
   {
-    state: 'delayed',
+    states: ['delayed'],
     label: 'Promote job',
+    title: 'Promote job',
     button: 'Promote',
     action: 'promoteJob',
     note: 'Ends the delay of the job. It leaves at the rate.',
     done: 'The job waits no longer for its delay.',
+  },
+  {
+    states: ['waiting', 'prioritized', 'delayed', 'waiting-children', 'active'],
+    label: 'Cancel job',
+    title: 'Cancel job',
+    button: 'Cancel job',
+    action: 'cancelJob',
+    note: 'Fails the job with this reason. If it runs, its worker aborts it; it is not retried.',
+    done: 'The job is cancelled.',
   },
 ])
 
@@ -49,7 +62,7 @@ export class JobActions {
    */
   constructor(queue, jobId, deadQueues) {
     this.#buttons = CHANGES.map((change) => ({
-      state: change.state,
+      states: /** @type {readonly string[]} */ (change.states),
       button: h('button', { type: 'button', onclick: () => open(queue, jobId, change, deadQueues()) }, change.label),
     }))
     this.element = h(
@@ -61,7 +74,7 @@ export class JobActions {
 
   /** @param {string | undefined} jobState undefined where the job is gone */
   show(jobState) {
-    for (const { state, button } of this.#buttons) button.hidden = state !== jobState
+    for (const { states, button } of this.#buttons) button.hidden = jobState === undefined || !states.includes(jobState)
     this.element.hidden = this.#buttons.every(({ button }) => button.hidden)
   }
 }
@@ -72,10 +85,10 @@ export class JobActions {
  * @param {(typeof CHANGES)[number]} change
  * @param {readonly string[]} deadQueues
  */
-function open(queue, jobId, { button, action, note, done }, deadQueues) {
+function open(queue, jobId, { title, button, action, note, done }, deadQueues) {
   const to = action === 'deadLetterJob' ? deadQueueField('Queue of dead letters', deadQueues) : undefined
   openAction(queue, {
-    title: `${button} job ${jobId}`,
+    title: `${title} ${jobId}`,
     ...{ note, button, done },
     fields: to ? [to.element] : [],
     action: () => ({ action, jobId, ...(to && { to: to.value }) }),

@@ -19,7 +19,7 @@ const HOLDERS = 3
  * @param {string} queue
  * @param {string} id
  * @param {object} terms
- * @param {boolean} terms.mayChange whether it can be retried, removed and promoted here
+ * @param {boolean} terms.mayChange whether it can be retried, removed, promoted and cancelled here
  * @param {() => readonly string[]} terms.deadQueues the known queues of dead letters
  * @param {() => void} terms.onClose
  */

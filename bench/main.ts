@@ -9,6 +9,7 @@ import { Argument, Command, Option } from 'commander'
 import { Redis } from 'ioredis'
 import { startRedis } from '../workers/services/redis.ts'
 import { calls } from './calls.ts'
+import { cancel } from './cancel.ts'
 import { changes } from './changes.ts'
 import { feedback } from './feedback.ts'
 import { gateway } from './gateway.ts'
@@ -33,6 +34,7 @@ const SUBJECTS: Readonly<Record<string, readonly Figure[]>> = {
   limits,
   feedback,
   simulate: [simulate],
+  cancel: [cancel],
   hints: [hints],
   watched: [watched],
   views: [views],

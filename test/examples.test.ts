@@ -133,6 +133,16 @@ test('a program reads why a job waits, when it will start, what was changed and 
   await expectNoKeys('watching.mjs')
 })
 
+test('many changes make one job: debounced the last one, throttled the first', async () => {
+  expect(await run(join(built.folder, 'examples'), 'debounce.mjs')).toEqual([
+    '2 jobs for 8 calls',
+    'GroupFullError',
+    'notify: ann wrote',
+    'index: revision 5',
+  ])
+  await expectNoKeys('debounce.mjs')
+})
+
 test('the CommonJS program has a job refused and a job done', async () => {
   expect(await run(join(built.folder, 'examples'), 'commonjs.cjs')).toEqual([
     expect.stringMatching(/^refused: Queue "commonjs" is full \(1 of 1\): try again in \d+ ms$/),

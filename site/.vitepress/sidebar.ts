@@ -31,6 +31,7 @@ export const sidebar: { text: string; items: Page[] }[] = [
       page('LLM calls by model, customer and tokens', 'recipes/llm'),
       page('An API that answers 429', 'recipes/refusals'),
       page('Database writes in batches', 'recipes/batches'),
+      page('Debounce and throttle per key', 'recipes/debounce'),
       page('Jobs over HTTP', 'recipes/http'),
       page('Limits before Express and Fastify routes', 'recipes/routes'),
       page('Next.js route', 'recipes/nextjs'),

@@ -213,6 +213,19 @@ test('a call that is sent again says what the first one did; one with another re
   expect(await queue.cancelJob(job.id as string, { reason: 'another' })).toBe('ended')
 })
 
+test.each([
+  [{ id: 'key' }, false, true],
+  [{ id: 'key', ttl: 60_000 }, false, false],
+  [{ id: 'key', ttl: 60_000 }, true, true],
+])('the key of a job with the deduplication %j that is cancelled with remove: %j is free: %j', async (...given) => {
+  const [deduplication, remove, isFree] = given
+  const queue = shop.queue({})
+  const job = await queue.add('job', {}, { deduplication })
+  await queue.cancelJob(job.id as string, { ...WHY, remove })
+  await queue.add('next', {}, { deduplication })
+  expect(await queue.getWaitingCount()).toBe(isFree ? 1 : 0)
+})
+
 test('a job that was cancelled can be retried by hand', async () => {
   const queue = shop.queue({ rate: '100/s' })
   const job = await queue.add('job', {})

@@ -257,7 +257,7 @@ export function checkKeys(keys: unknown): Readonly<Record<string, string>> {
 }
 
 /** @throws InvalidLimitError */
-function checkTierName(tier: unknown): void {
+export function checkTierName(tier: unknown): void {
   if (isLimitName(tier)) return
   throw new InvalidLimitError(`the tier of a job must be a name of ${NAME_RULE}; got ${shown(tier)}`)
 }

@@ -11,6 +11,7 @@ export interface Arrival {
   /** Its group, where the shape has groups. */
   readonly group?: ArrivalGroup
   readonly keys?: Readonly<Record<string, string>>
+  readonly tier?: string
 }
 
 export interface ArrivalGroup {
@@ -33,6 +34,7 @@ export interface RecordedArrival {
   /** Its group, or the id of one. */
   readonly group?: string | ArrivalGroup
   readonly keys?: Readonly<Record<string, string | number>>
+  readonly tier?: string
   /** The queue refused it: its cost is unknown, and its time is accurate to a second. */
   readonly refused?: true
 }

@@ -1,4 +1,4 @@
-import { checkCosts, checkGroupId, checkKeys, MAX_COST } from 'sluice/internal'
+import { checkCosts, checkGroupId, checkKeys, checkTierName, MAX_COST } from 'sluice/internal'
 import type { Arrival, ArrivalGroup, RecordedArrival } from './arrival.ts'
 import { InvalidArrivalsError } from './errors.ts'
 
@@ -30,8 +30,9 @@ export async function readArrivals(lines: AsyncIterable<string> | Iterable<strin
 function parseArrival(text: string, line: number): Arrival {
   if (!text.startsWith('{')) return { atUs: parseTime(text, line), cost: 1, priority: 0, delayMs: 0 }
   const recorded = parseJson(text, line)
-  const { at, cost = 1, costs, priority = 0, delay = 0, group, keys } = recorded
+  const { at, cost = 1, costs, priority = 0, delay = 0, group, keys, tier } = recorded
   try {
+    if (tier !== undefined) checkTierName(tier)
     checkCosts(costs === undefined ? { cost } : { cost, costs })
   } catch (error) {
     throw new InvalidArrivalsError(`line ${line}: ${(error as Error).message}`)
@@ -44,6 +45,7 @@ function parseArrival(text: string, line: number): Arrival {
     delayMs: whole('delay', delay, line, MAX_COST * 1000),
     ...(group === undefined ? {} : { group: groupOf(group, line) }),
     ...(keys === undefined ? {} : { keys: keysOf(keys, line) }),
+    ...(tier === undefined ? {} : { tier }),
   }
 }
 

@@ -103,7 +103,7 @@ async function arrivalsIn(redis: RecorderRedis, base: string, added: readonly En
 }
 
 function arrivalOf(at: number, id: string, name: string, opts: string | null): RecordedArrival {
-  const { cost = 1, costs, priority, delay, group, keys } = JSON.parse(opts ?? '{}') as Partial<RecordedArrival>
+  const { cost = 1, costs, priority, delay, group, keys, tier } = JSON.parse(opts ?? '{}') as Partial<RecordedArrival>
   return {
     at,
     ...{ id, name, cost },
@@ -112,6 +112,7 @@ function arrivalOf(at: number, id: string, name: string, opts: string | null): R
     ...(delay ? { delay } : {}),
     ...(group ? { group } : {}),
     ...(keys ? { keys } : {}),
+    ...(tier ? { tier } : {}),
   }
 }
 

@@ -118,8 +118,9 @@ export class ScratchQueue {
   }
 }
 
-function encode({ atUs, cost, costs, priority, delayMs, group, keys }: Arrival): number | unknown[] {
-  if (cost === 1 && !costs && priority === 0 && delayMs === 0 && !group && !keys) return atUs
-  const options = cost === 1 && !costs && !group && !keys ? '' : JSON.stringify({ cost, costs, group, keys })
+function encode({ atUs, cost, costs, priority, delayMs, group, keys, tier }: Arrival): number | unknown[] {
+  if (cost === 1 && !costs && priority === 0 && delayMs === 0 && !group && !keys && !tier) return atUs
+  const options =
+    cost === 1 && !costs && !group && !keys && !tier ? '' : JSON.stringify({ cost, costs, group, keys, tier })
   return [atUs, cost, options, priority, delayMs, ...(group ? [[group.id, group.priority ?? 0]] : [])]
 }

@@ -1,5 +1,5 @@
 import type { QueueLimit, Shape } from 'sluice'
-import { costUnder, encodeShape, mostUnder } from 'sluice/internal'
+import { costUnder, encodeShape, isSubject, mostUnder } from 'sluice/internal'
 import type { Arrival } from './arrival.ts'
 import { InvalidArrivalsError, SimulationStoppedError } from './errors.ts'
 import { encodeGroupSettings, type GroupSettings } from './group-settings.ts'
@@ -145,9 +145,14 @@ function unshared({ shared: _, key: __, prefix: ___, version: ____, ...limit }: 
 /** A job whose cost can never conform to a limit does not reach the queue: its producer refuses it. */
 function passable({ limits = [], mode }: Shape, arrivals: readonly Arrival[], collected: Collected): Passable {
   if (limits.length === 0 || (mode ?? 'enforce') !== 'enforce') return { arrivals, numbers: undefined }
-  const most = limits.map((limit) => mostUnder(limit))
-  const tooDear = ({ cost, costs }: Arrival) =>
-    limits.some((one, i) => !one.clampCost && costUnder(one, cost, costs) > (most[i] as number))
+  const most = limits.map(() => new Map<string | undefined, number>())
+  const mostOf = (i: number, tier: string | undefined) => {
+    const known = most[i]?.get(tier) ?? mostUnder(limits[i] as QueueLimit, tier)
+    most[i]?.set(tier, known)
+    return known
+  }
+  const tooDear = ({ cost, costs, keys, tier }: Arrival) =>
+    limits.some((one, i) => !one.clampCost && isSubject(one, keys) && costUnder(one, cost, costs) > mostOf(i, tier))
   const numbers: number[] = []
   for (const [number, arrival] of arrivals.entries()) {
     if (tooDear(arrival)) collected.fates[number] = FATE.tooDear

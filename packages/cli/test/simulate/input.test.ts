@@ -30,8 +30,14 @@ describe('arrivals of a file', () => {
     expect(arrival?.keys).toEqual({ model: 'large', tier: '3' })
   })
 
+  test('the tier', async () => {
+    const arrivals = await readArrivals(['{"at":1,"tier":"pro"}', '{"at":2}'])
+    expect(arrivals.map(({ tier }) => tier)).toEqual(['pro', undefined])
+  })
+
   test.each([
     [['{"at":1,"keys":{"group":"a"}}'], 'line 1: a name in keys must be'],
+    [['{"at":1,"tier":""}'], 'line 1: the tier of a job must be a name'],
     [['{"at":1,"group":""}'], 'line 1: the id of a group must be a string'],
     [['{"at":1,"group":null}'], 'line 1: the id of a group must be a string'],
     [['{"at":1,"group":{"id":"a","priority":-1}}'], 'line 1: group.priority must be a whole number'],

@@ -31,7 +31,7 @@ test('what came before, with all that a simulation needs', async () => {
   await queue.add('dear', {}, { cost: 3, costs: { tokens: 70 }, priority: 4 })
   await queue.add('later', {}, { delay: 5000, jobId: 'mine' })
   await queue.add('grouped', {}, { group: { id: 'a', priority: 2 } })
-  await queue.add('keyed', {}, { keys: { model: 'large', tier: 3 } })
+  await queue.add('keyed', {}, { keys: { model: 'large', tier: 3 }, tier: 'pro' })
   const { recording, found } = await record(queue, { since: longAgo, count: 5 })
   expect(recording).toEqual({ arrivals: 5, gone: 0, refused: 0, isIncomplete: false })
   expect(found).toEqual([
@@ -39,7 +39,14 @@ test('what came before, with all that a simulation needs', async () => {
     { at: expect.any(Number), id: expect.any(String), name: 'dear', cost: 3, costs: { tokens: 70 }, priority: 4 },
     { at: expect.any(Number), id: 'mine', name: 'later', cost: 1, delay: 5000 },
     { at: expect.any(Number), id: expect.any(String), name: 'grouped', cost: 1, group: { id: 'a', priority: 2 } },
-    { at: expect.any(Number), id: expect.any(String), name: 'keyed', cost: 1, keys: { model: 'large', tier: '3' } },
+    {
+      at: expect.any(Number),
+      id: expect.any(String),
+      name: 'keyed',
+      cost: 1,
+      keys: { model: 'large', tier: '3' },
+      tier: 'pro',
+    },
   ])
   for (const { at } of found) {
     expect(at).toBeGreaterThanOrEqual(before)

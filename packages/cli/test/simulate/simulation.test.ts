@@ -241,6 +241,20 @@ describe('what a queue does', () => {
     expect(few.placeBound).toBeGreaterThanOrEqual(9)
   })
 
+  test('by keys, with the tiers of jobs', async () => {
+    const limits = [{ name: 'rpm', by: 'model', rate: '1/s', tiers: { pro: { rate: '10/s' } } }]
+    const of = (model: string, tier?: string) => arrival(0, { keys: { model }, ...(tier ? { tier } : {}) })
+    const arrivals = [of('a'), of('a'), of('b', 'pro'), of('b', 'pro'), of('b', 'pro')]
+    expect(await slots({ limits }, arrivals)).toEqual([0, 1_000_000, 0, 100_000, 200_000])
+  })
+
+  test('by keys, what a tier allows at once, and no job without the key is too dear', async () => {
+    const limits = [{ name: 'tpm', by: 'model', rate: '1/s', burst: 2, tiers: { pro: { burst: 5 } } }]
+    const of = (more: Partial<Arrival>) => arrival(0, { cost: 4, ...more })
+    const keys = { model: 'a' }
+    expect(await slots({ limits }, [of({ keys }), of({ keys, tier: 'pro' }), of({})])).toEqual([undefined, 0, 0])
+  })
+
   test('a limit of concurrency lends places while jobs run', async () => {
     const limits = [{ name: 'calls', algorithm: 'concurrency', concurrency: 2, leaseMs: 1000 }] as const
     const found = await slots({ limits }, together(5), { jobMs: 3000 })

@@ -71,6 +71,14 @@ const DOCTOR = ['scan', 'type', 'acl|whoami']
 const QUEUES = '{prefix}:*'
 const LIMITS = '{limits}:limit:*'
 const MODES = '{limits}:modes'
+/**
+ * Of queues that share a limit: what wakes their workers, whose turn it is (`lua/limits/turns.lua`), and whether jobs still have
+ * their places.
+ */
+const TURNS = [
+  ...[`~${QUEUES}:meta:sleepers`, `~${QUEUES}:marker`, `~${QUEUES}:meta:lines:due`],
+  ...[`%R~${QUEUES}:meta`, `%R~${QUEUES}:lock`],
+]
 const WAKE = ['{prefix}:*:meta:wake', '{limits}:limit:*:wake']
 
 /** What each role needs; docs/acl.md explains what each role is for. */
@@ -130,7 +138,7 @@ export const ROLE_NEEDS: Readonly<Record<Role, RoleNeeds>> = {
   limiter: {
     scripts: LIMIT,
     commands: [...CONNECT, ...RUN_SCRIPTS, 'hgetall', 'subscribe', 'unsubscribe'],
-    keys: [`~${LIMITS}`, `%R~${MODES}`],
-    channels: ['{limits}:limit:*:wake'],
+    keys: [`~${LIMITS}`, `%R~${MODES}`, ...TURNS],
+    channels: WAKE,
   },
 }

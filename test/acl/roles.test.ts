@@ -240,6 +240,39 @@ test('a limiter hands out places', async () => {
   await (await waiting).lease?.release()
 })
 
+test('a limiter shares rates and places with queues, by key and as a whole, and wakes their workers', async () => {
+  const queue = queueAs('worker', 'sharing', {
+    limits: [
+      { name: 'one', algorithm: 'concurrency', concurrency: 1, shared: true, prefix: limits },
+      { name: 'each', by: 'model', algorithm: 'concurrency', concurrency: 1, shared: true, prefix: limits },
+      { name: 'rpm', by: 'model', rate: '9/s', burst: 9, shared: true, prefix: limits },
+    ],
+  })
+  const client = redis.client('limiter')
+  const options = { algorithm: 'concurrency', concurrency: 1, prefix: limits, ...PATIENT } as const
+  const [one, each] = ['one', 'each'].map((name) => createLimiter(client, { name, ...options }))
+  const rpm = createLimiter(client, { name: 'rpm', rate: '9/s', burst: 9, prefix: limits, ...PATIENT })
+  const worker = new ShapedWorker('sharing', async () => {}, { connection: redis.connection('worker'), prefix })
+  onTestFinished(() => worker.close())
+  const done = eventsOf('completed', worker)
+  for (const hold of [() => one?.take(), () => each?.take('a')]) {
+    const held = await hold()
+    await queue.add('job', {}, { keys: { model: 'a' } })
+    // Its worker sleeps until a place is free.
+    await vi.waitFor(async () => expect((await queue.getJobCounts('active', 'prioritized')).prioritized).toBe(1))
+    await held?.lease?.release()
+    await done.reach(1)
+  }
+  await rpm.take('a', { cost: 9 })
+  await queue.add('job', {}, { keys: { model: 'a' } })
+  await rpm.reset('a')
+  await done.reach(1)
+  await each?.setMode('shadow')
+  await each?.setMode(null)
+  const lease = await one?.wait(undefined, { timeoutMs: 10_000 })
+  await lease?.lease?.release()
+})
+
 test('an operator changes, pauses, redrives, repairs and removes', async () => {
   const queue = queueAs('operator', 'operated', { rate: '500/s', capacity: 100 })
   await queue.setShape({ rate: '100/s' }, { by: 'ops', reason: 'to try', ttlMs: 60_000 })

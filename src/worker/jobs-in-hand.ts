@@ -38,7 +38,9 @@ export class JobsInHand {
   }
 
   start(id: string, token: string, held?: HeldJob): void {
-    const failure = this.#notBegun.get(runName(id, token))?.failure
+    const name = runName(id, token)
+    const failure = this.#notBegun.get(name)?.failure
+    this.#notBegun.delete(name)
     this.#runs.set(id, { token, starting: held, isEnding: false, failure })
   }
 

@@ -1,3 +1,4 @@
+import type { Job } from 'bullmq'
 import {
   type Departure,
   ShapedQueue,
@@ -30,7 +31,7 @@ export class Fleet {
   worker(
     name: string,
     options: ShapedWorkerOptions,
-    process: (job: { id?: string }) => Promise<unknown> = async () => {},
+    process: (job: Job, token?: string, signal?: AbortSignal) => Promise<unknown> = async () => {},
   ) {
     const worker = new ShapedWorker(name, process, options)
     worker.on('departed', (job, departure) =>

@@ -55,9 +55,7 @@ test.each([
 
 test('a template is filled in, as sed does it', () => {
   const line = renderAcl(aclTemplate('limiter'), { prefix: 'shop', limits: 'shop-limits', sha256: SHA256 })
-  expect(line).toContain(
-    `reset on #${SHA256} ~shop-limits:limit:* %R~shop-limits:modes &shop-limits:limit:*:wake -@all`,
-  )
+  expect(line).toContain(`reset on #${SHA256} ~shop-limits:limit:* %R~shop-limits:modes ~shop:*:meta:sleepers `)
   expect(line).not.toMatch(/[{}]/)
 })
 

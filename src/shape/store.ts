@@ -1,6 +1,8 @@
 import { EventEmitter } from 'node:events'
 import { setImmediate } from 'node:timers/promises'
-import { InvalidInputError, LimitConflictError, NoGroupsError, SluiceError } from '../errors.ts'
+import { InvalidInputError, InvalidLimitError, LimitConflictError, NoGroupsError, SluiceError } from '../errors.ts'
+import { hashTag } from '../limits/limit-keys.ts'
+import { decodeQueueLimits } from '../limits/queue-limits.ts'
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
 import { uniqueId } from '../redis/ids.ts'
 import { queueNameOf, shapeKey } from '../redis/keys.ts'
@@ -126,6 +128,23 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     this.#looked = false
   }
 
+  /**
+   * On a cluster, scripts reach the keys of one slot only.
+   * @param limits as they are stored, if there are any
+   * @throws InvalidLimitError
+   */
+  async #checkSlots(limits: unknown): Promise<void> {
+    if (typeof limits !== 'string' || !(await this.#client()).isCluster) return
+    const tag = hashTag(this.base)
+    for (const { name, shared, prefix } of decodeQueueLimits(limits)) {
+      if (!shared || prefix === undefined || hashTag(prefix) === tag) continue
+      throw new InvalidLimitError(
+        `limit "${name}" is shared under the prefix '${prefix}', which on a Redis Cluster must have the hash tag of the queue's: ` +
+          `leave prefix out, or use '{${tag}}', also for limiters and other queues`,
+      )
+    }
+  }
+
   /** Restores what Redis has lost, once for concurrent callers. */
   async restore(): Promise<void> {
     this.#restoring ??= this.#restore().finally(() => {
@@ -142,6 +161,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     ttlMs: number | undefined,
     clearFirst = false,
   ): Promise<void> {
+    await this.#checkSlots(changes.limits)
     const args = [JSON.stringify(changes), by, reason, ttlMs ?? '', clearFirst ? '1' : '0']
     await this.change('override-shape', args)
   }
@@ -215,6 +235,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
 
   async #storeDeclaration(): Promise<void> {
     const { fields, version, declarer } = this.#declaration as Declaration
+    await this.#checkSlots(fields.limits)
     const raw = (await this.run('declare-shape', [JSON.stringify(fields), version ?? '', declarer])) as ShapeReply
     throwRefusal(raw)
     this.memory.learn(raw[1])

@@ -84,7 +84,7 @@ function settling.meter(c, change)
   if not shape.interval then return end
   local m = meter.open(key, c.now, shape, '')
   local at = math.max(shape.changed_at, shape.rules_at)
-  local by = settling.moves(c, change, m.interval, m.origin + m.last, at)
+  local by = settling.moves(c, change, m.interval, meter.time(m, m.last), at)
   -- Each save is a new state of the meter: a job that goes back could not tell that its slot is still the last one.
   if by == 0 then return end
   settling.move(m, m.now, by)
@@ -103,10 +103,10 @@ function settling.group(c, change)
   local b = g:bucket(group, s)
   if not b then return end
   local at = math.max(g:in_force_since(group, s), c.shape.rules_at)
-  local by = settling.moves(c, change, b.interval, b.origin + b.last, at)
+  local by = settling.moves(c, change, b.interval, meter.time(b, b.last), at)
   c.reached = true
   if by == 0 then return end
-  settling.move(b, c.now - b.origin, by)
+  settling.move(b, meter.at(b, c.now), by)
   g:keep_bucket(b)
   c.changed[2] = by / b.interval
   settling.count(c, by)

@@ -6,6 +6,7 @@ local group_limits_of = use 'groups/limits-of'
 local group_schedule = use 'groups/schedule'
 local group_share = use 'groups/share'
 local bucket = use 'meter/bucket'
+local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 local job_options = use 'shape/job-options'
 
@@ -47,7 +48,7 @@ local function own_departures(g, shape, group, line)
   return function(n)
     if n == 0 then return 0 end
     local at = from
-    if b then at = math.max(at, b.origin + bucket.nth_slot(b, n, 1, 1, from - b.origin)) end
+    if b then at = math.max(at, meter.time(b, bucket.nth_slot(b, n, 1, 1, meter.at(b, from)))) end
     if limits then at = math.max(at, (limits(group, n, from))) end
     local ms = math.ceil((at - g.now) / 1000)
     if n <= line then return ms end

@@ -3,6 +3,7 @@ local next_departure = use 'admission/next-departure'
 local queue_groups = use 'groups/queue-groups'
 local group_schedule = use 'groups/schedule'
 local bucket = use 'meter/bucket'
+local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 local job_options = use 'shape/job-options'
 
@@ -126,8 +127,8 @@ function group_line.own_start(line, group, before, cost, place)
   if from == math.huge then return from end
   local start, b = from, g.enforced and g:bucket(group, s)
   if b then
-    local since = math.max(g.now, from) - b.origin
-    start = b.origin + math.ceil(bucket.nth_slot(b, before + 1, before == 0 and cost or line.mean, line.mean, since))
+    local since = meter.at(b, math.max(g.now, from))
+    start = meter.time(b, bucket.nth_slot(b, before + 1, before == 0 and cost or line.mean, line.mean, since))
   end
   if not line.limits then return start end
   local limited, name = line.limits(group, (place and place.n or before) + 1, from, place)

@@ -8,6 +8,7 @@ local group_rules = use 'groups/rules'
 local group_running = use 'groups/running'
 local group_strict = use 'groups/strict'
 local bucket = use 'meter/bucket'
+local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 local call_state = use 'redis/call-state'
 local redis_now = use 'redis/redis-now'
@@ -49,7 +50,8 @@ local job_options = use 'shape/job-options'
 --   meta:group:jobs:<group>    sorted set of its waiting jobs: priority * 2^32 + the number of the job; -1 is the priority of
 --                              those that go first in strict order
 --   meta:group:held:<group>    set of its running jobs
---   meta:group:bucket:<group>  its bucket: origin (µs), tat (since then), interval, burst, and `back` when it was
+--   meta:group:bucket:<group>  its bucket: origin (µs), tat (since then), interval, burst, ':' and what names the schedule of the
+--                              rate, if it has one, and `back` when it was
 --                              stored; the last slot is the origin. It expires when the bucket is empty
 -- A waiting job of a group is a member of BullMQ's `prioritized` with its number as score, below those of priority 1:
 -- stock workers and tools see an ordinary job. Jobs without a group are one group, named ''.
@@ -488,7 +490,8 @@ function groups.try(g, group, tag, by)
   if g.trusts and not g.limits and not full and not s.limited then
     pick.bucket = groups.bucket(g, group, s)
     -- Nothing is owed: it may go, whatever it costs.
-    if not pick.bucket or pick.bucket.origin + pick.bucket.tat <= g.now then return pick end
+    local b = pick.bucket
+    if not b or (not b.service and b.origin + b.tat <= g.now) then return pick end
   end
   pick.cost, pick.deferred, pick.costs, pick.deadline, pick.keys = job_options.cost_of_job(g.base .. id)
   local runs = groups.runs(g, pick.deferred, pick.deadline)
@@ -625,7 +628,7 @@ end
 function groups.may_be_held(g, pick, cost)
   local b = pick.bucket
   if pick.parts or pick.hold then return true end
-  if not b or not g.trusts or b.origin + b.last > g.now then return b end
+  if not b or b.service or not g.trusts or b.origin + b.last > g.now then return b end
   return b.origin + b.tat + bucket.ceil((math.min(cost, b.burst) - b.burst) * b.interval) > g.now
 end
 
@@ -659,7 +662,7 @@ function groups.served(g, pick, slot, cost, runs)
   if (runs or pick.is_strict) and g.tracked and group ~= '' then groups.hold(g, group, pick.id) end
   local b, following = pick.bucket, pick.following
   if runs and b then
-    bucket.charge(b, cost, slot - b.origin)
+    bucket.charge(b, cost, meter.at(b, slot))
     groups.keep_bucket(g, b)
     if pick.is_paced then groups.note_use(g, group, cost) end
   end

@@ -1,4 +1,6 @@
 local bucket = use 'meter/bucket'
+local meter = use 'meter/meter'
+local service = use 'meter/service'
 local as_text = use 'redis/as-text'
 local ramp = use 'shape/ramp'
 
@@ -26,7 +28,7 @@ local function group_rules(groups)
       interval = interval, configured = interval, burst = given.burst or 1,
       is_strict = given.order == 'strict', concurrency = given.order == 'strict' and 1 or most_running(g, given.concurrency),
       capacity = given.capacity, has_rate = given.rate ~= nil, share = given.share, weight = given.weight or 1,
-      ungrouped = given.ungrouped, on_failed = given.onFailed,
+      ungrouped = given.ungrouped, on_failed = given.onFailed, rate = given.rate and given.rate[3] and given.rate or nil,
     }
   end
 
@@ -154,7 +156,9 @@ local function group_rules(groups)
   -- An empty bucket or, after a loss of state, one that was full when what had been granted before was over.
   function groups.new_bucket(g, s)
     local full = g.filled > 0 and bucket.ceil(s.burst * s.interval) or 0
-    return { origin = g.filled > 0 and g.filled or g.now, tat = full, last = 0, interval = s.interval, burst = s.burst }
+    return groups.timed({
+      origin = g.filled > 0 and g.filled or g.now, tat = full, last = 0, now = 0, interval = s.interval, burst = s.burst,
+    }, s)
   end
 
   -- Redis has lost, or may have lost, charges of buckets: nothing leaves before `ready`, and none has burst left then. What
@@ -163,14 +167,37 @@ local function group_rules(groups)
     g.filled, g.changed, g.reset = math.max(g.filled, ready), true, true
   end
 
+  -- With a rate that follows the clock, a bucket counts in service from its origin on (meter/meter).
+  function groups.timed(b, s)
+    s.service = s.service or (s.rate and service.of(s.rate, s.interval))
+    b.service, b.schedule = s.service, groups.schedule_text(s)
+    return b
+  end
+
+  -- Names the schedule of a rate, '' without one.
+  function groups.schedule_text(s)
+    s.schedule = s.schedule or (s.rate and ':' .. string.sub(redis.sha1hex(cjson.encode(s.rate)), 1, 8) or '')
+    return s.schedule
+  end
+
   function groups.reshape(g, b, s)
-    if not s.interval or (b.interval == s.interval and b.burst == s.burst) then return end
-    bucket.reshape(b, s.interval, s.burst, math.min(g.now, s.changed_at) - b.origin)
+    if not s.interval then return end
+    local at, text = math.min(g.now, s.changed_at), groups.schedule_text(s)
+    if b.interval == s.interval and b.burst == s.burst and b.schedule == text then return end
+    if b.schedule .. text == '' then return bucket.reshape(b, s.interval, s.burst, at - b.origin) end
+    -- What was served since the last slot is known of a fixed rate, and of the schedule of now.
+    local passed = 0
+    if b.schedule == '' then passed = at - b.origin
+    elseif b.schedule == text then passed = service.between(service.of(s.rate, b.interval), b.origin, at) end
+    if at > b.origin then b.origin, b.tat = at, b.tat - passed end
+    bucket.reshape(b, s.interval, s.burst, 0)
+    groups.timed(b, s)
   end
 
   -- How a bucket of these settings is stored, behind its origin and `tat`.
   function groups.rate_text(g, s)
-    s.stored = s.stored or ' ' .. as_text.exact(s.interval) .. ' ' .. as_text.exact(s.burst) .. ' ' .. as_text.us(g.back)
+    s.stored = s.stored
+      or ' ' .. as_text.exact(s.interval) .. ' ' .. as_text.exact(s.burst) .. groups.schedule_text(s) .. ' ' .. as_text.us(g.back)
     return s.stored
   end
 
@@ -179,16 +206,19 @@ local function group_rules(groups)
     if not text then return groups.new_bucket(g, s) end
     -- Most often, nothing has changed since.
     local same = string.sub(text, -#stored) == stored and not (s.before and s.before[1])
-    local origin, tat, interval, burst, back = string.match(text, same and '^(%S+) (%S+)' or '^(%S+) (%S+) (%S+) (%S+) (%S+)$')
-    local b = { origin = tonumber(origin), tat = tonumber(tat), last = 0, interval = s.interval, burst = s.burst }
+    local origin, tat, interval, burst, schedule, back =
+      string.match(text, same and '^(%S+) (%S+)' or '^(%S+) (%S+) (%S+) ([^ :]+)(:?%S*) (%S+)$')
+    local b = { origin = tonumber(origin), tat = tonumber(tat), last = 0, now = 0, interval = s.interval, burst = s.burst }
+    groups.timed(b, s)
     if not same then
       b.origin, b.interval, b.burst = b.origin - (g.back - tonumber(back)), tonumber(interval), tonumber(burst)
+      b.schedule = schedule
       for _, before in ipairs(s.before or {}) do groups.reshape(g, b, before) end
       groups.reshape(g, b, s)
     end
     if b.origin >= g.filled then return b end
     local full = groups.new_bucket(g, s)
-    full.tat = math.max(full.tat, b.origin + b.tat - full.origin)
+    full.tat = math.max(full.tat, meter.at(full, meter.time(b, b.tat)))
     return full
   end
 
@@ -213,8 +243,13 @@ local function group_rules(groups)
   function groups.keep_bucket(g, b)
     local last = math.floor(b.last)
     local origin, tat = b.origin + last, b.tat - last
+    if b.service then
+      origin = meter.time(b, b.last)
+      tat = b.tat - meter.at(b, origin)
+    end
     -- Redis's clock may go back, but not by much.
-    local seconds = math.ceil(math.max(0, origin + tat - g.now) / 1000000) + 59
+    local ends = b.service and meter.time(b, b.tat) or origin + tat
+    local seconds = math.ceil(math.max(0, ends - g.now) / 1000000) + 59
     local kept_ms = g.kept_ms[seconds] or seconds .. '000'
     g.kept_ms[seconds] = kept_ms
     -- The same text, which takes less for whole numbers.
@@ -224,7 +259,7 @@ local function group_rules(groups)
   end
 
   function groups.slot(g, b, cost)
-    return b.origin + math.ceil(bucket.slot(b, cost, g.now - b.origin))
+    return math.max(meter.time(b, bucket.slot(b, cost, meter.at(b, g.now))), b.service and g.now or 0)
   end
 end
 

@@ -234,7 +234,9 @@ function fewer(most: number, than: GroupFields['concurrency']): number {
   return typeof than === 'number' ? Math.min(most, than) : most
 }
 
-function isSlower(rate: RateInput, than: RateInput | undefined): boolean {
+/** Beside a rate that follows the clock, the slower one of each time applies: it stays as it is. */
+function isSlower(rate: RateInput, than: GroupFields['rate']): boolean {
+  if (typeof than === 'object' && 'schedule' in than) return false
   return than === undefined || intervalUs(parseRate(rate)) > intervalUs(parseRate(than))
 }
 

@@ -2,15 +2,16 @@ import { didYouMean } from '../call-options.ts'
 import { InvalidGroupError, InvalidShapeError } from '../errors.ts'
 import { checkField, type FieldCheck, oneOf, wholeFrom } from '../field-check.ts'
 import { isWellFormed } from '../plain-text.ts'
-import { formatRate, parseRate, type Rate, type RateInput } from '../rate.ts'
+import type { RateInput } from '../rate.ts'
+import { decodeRate, encodeRate, type RateSchedule, type StoredRate } from './schedule.ts'
 
 /** What applies to one group of a queue. A field left out sets no limit. */
 export interface GroupFields {
   /**
    * The group's own rate: `'10/s'` or `{ limit, period }` (ms). Exact, as the queue's: at most `burst` + T × rate units in
-   * any time T, over all workers. Default: none.
+   * any time T, over all workers. Or one that follows the clock, `{ schedule, timeZone }`. Default: none.
    */
-  readonly rate?: RateInput
+  readonly rate?: RateInput | RateSchedule
   /** Units of cost that may leave the group back to back after it was idle. Default 1. */
   readonly burst?: number
   /**
@@ -115,7 +116,7 @@ export function checkGroupField(field: string): void {
   throw new InvalidShapeError(`a group has no field '${field}' to be cleared; it has ${GROUP_FIELDS.join(', ')}`)
 }
 
-type StoredGroupValue = number | string | GroupShare | readonly [limit: number, periodMs: number]
+type StoredGroupValue = number | string | GroupShare | StoredRate
 
 function encodeFields(
   where: string,
@@ -136,18 +137,13 @@ function encodeFields(
       )
     }
     if (value === null) stored[field] = null
-    else if (!check) stored[field] = encodeRate(value as RateInput)
+    else if (!check) stored[field] = encodeRate(value)
     else {
       checkField(`${where}.${field}`, value, check, InvalidShapeError)
       stored[field] = value as StoredGroupValue
     }
   }
   return stored
-}
-
-function encodeRate(rate: RateInput): readonly [number, number] {
-  const { limit, periodMs } = parseRate(rate)
-  return [limit, periodMs]
 }
 
 /**
@@ -203,13 +199,11 @@ export function encodeGroupOverride(value: unknown): Record<string, StoredGroupV
 /** Values in their readable form: rates as text. */
 export function decodeGroupFields(fields: Readonly<Record<string, StoredGroupValue | null>>): GroupOverride {
   return Object.fromEntries(
-    Object.entries(fields).map(([field, value]) => [field, field === 'rate' && value ? readableRate(value) : value]),
+    Object.entries(fields).map(([field, value]) => [
+      field,
+      field === 'rate' && value ? decodeRate(value as StoredRate) : value,
+    ]),
   )
-}
-
-function readableRate(value: StoredGroupValue): string {
-  const [limit, periodMs] = value as readonly [number, number]
-  return formatRate({ limit, periodMs } satisfies Rate)
 }
 
 /** As in lua/groups/queue-groups.lua, in bytes. */

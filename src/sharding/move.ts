@@ -3,8 +3,9 @@ import { InvalidInputError, MoveError, QueueUnavailableError } from '../errors.t
 import type { QueueStatus } from '../inspect/queue-status.ts'
 import { countText } from '../plain-text.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
-import { intervalUs, parseRate, type RateInput } from '../rate.ts'
+import { intervalUs, parseRate } from '../rate.ts'
 import { isPassing } from '../redis/failures.ts'
+import type { GroupOverride } from '../shape/groups.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 import {
   checkSchedulers,
@@ -85,6 +86,7 @@ export interface MoveResult {
 const OPTIONS = ['by', 'reason', 'timeoutMs', 'signal', 'obliterate', 'onProgress']
 /** Between two looks at the old queue. */
 const LOOK_MS = 500
+const WEEK_MS = 604_800_000
 
 /**
  * Moves a sharded queue to one with another name, as a rule with another number of shards: pauses the new one, which
@@ -424,8 +426,11 @@ async function restMsOf(...queues: readonly ShardedQueue[]): Promise<number> {
   return Math.ceil(Math.max(...(await Promise.all(found))))
 }
 
-function refillMs({ rate, burst }: { readonly rate?: RateInput | null; readonly burst?: number | null }): number {
-  return rate ? ((burst ?? 1) * intervalUs(parseRate(rate))) / 1000 : 0
+/** A rate of a group that follows the clock may be closed for days: it is full again when all of its week is over. */
+function refillMs({ rate, burst }: { readonly rate?: GroupOverride['rate']; readonly burst?: number | null }): number {
+  if (!rate) return 0
+  if (typeof rate === 'object' && 'schedule' in rate) return WEEK_MS
+  return ((burst ?? 1) * intervalUs(parseRate(rate))) / 1000
 }
 
 async function lettersOf(from: ShardedQueue): Promise<MoveResult['deadLetters']> {

@@ -79,7 +79,7 @@ const CARELESS = [
   ['gives a group back what was promised', 'math.max(c.now, last) - c.since', 'c.now - c.since'],
   ['gives a job back by a rate that has changed', 'if unstarted.paid(shape, since, job) then', 'if true then'],
   ['gives back by a rate that has changed', 'if not settling.under(c, at) then return 0 end', ''],
-  ['does not hold a group for what a job cost more', 'settling.move(b, c.now - b.origin, by)', ''],
+  ['does not hold a group for what a job cost more', 'g:keep_bucket(b)\nc.changed[2]', 'c.changed[2]'],
   ['has another second job', 'return { best.id, best.score, second.id', 'return { best.id, best.score, nil'],
   ['remembers a first job that has left', 'if first and first.id == id then head_of[line.list] = nil end', ''],
 ] as const

@@ -71,6 +71,7 @@ export type { Overflow, RampUp, Shape, ShapeField, ShapeOverride, ShapeValue } f
 export { type Sizing, type SizingInput, sizeShape } from './shape/sizing.ts'
 export type { Attribution, ShapeConflict, StateLoss } from './shape/store.ts'
 export type { DeclaredEntry, EffectiveShape, OverrideEntry } from './shape/stored.ts'
+export type { BatchOptions } from './worker/batch-options.ts'
 export type { JobVerdict, ShapedProcessor, ShapedWorkerListener, ShapedWorkerOptions } from './worker/options.ts'
 export { ShapedJob } from './worker/shaped-job.ts'
 export { ShapedWorker } from './worker/worker.ts'

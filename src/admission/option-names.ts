@@ -8,7 +8,7 @@ type Kind = 'queue' | 'worker' | 'flow producer' | 'job' | 'wait'
 /** Options of BullMQ Pro, which BullMQ itself would accept and ignore. */
 const PRO: Readonly<Record<Kind, readonly string[]>> = {
   queue: ['group', 'batch', 'batches'],
-  worker: ['group', 'batch', 'batches', 'ttl'],
+  worker: ['group', 'batches', 'ttl'],
   'flow producer': ['group', 'batch', 'batches'],
   job: [],
   wait: [],
@@ -31,7 +31,7 @@ const SHAPED = [
 ]
 const OWN: Readonly<Record<Kind, readonly string[]>> = {
   queue: SHAPED,
-  worker: SHAPED,
+  worker: [...SHAPED, 'batch'],
   'flow producer': ['admitTimeoutMs', 'functions'],
   job: ['cost', 'costs', 'mustStartBefore', 'runTimeoutMs', 'group', 'keys', 'tier'],
   // The options of addWhenFree, given among those of the job.
@@ -54,6 +54,8 @@ const passed: Readonly<Record<Kind, Set<string>>> = {
 /** Replacements for options of BullMQ Pro. */
 const INSTEAD: Readonly<Record<string, string>> = {
   group: 'what applies to groups is in the shape (shape.groups)',
+  batch: 'it is an option of the worker',
+  batches: "the worker's option is batch: { size }",
   ttl: 'give the jobs runTimeoutMs',
 }
 

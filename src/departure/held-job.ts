@@ -13,6 +13,8 @@ export interface HeldJob extends Grant {
   readonly grantedBy: ShapeIdentity
   /** Nothing holds it, so it cannot be late either. */
   readonly due: boolean
+  /** When its batch was complete, µs on Redis's clock: it is late from then on. Undefined if it is in none. */
+  readonly gatheredUs?: number
 }
 
 /** The jobs of a reply, to be held or started. */

@@ -27,8 +27,8 @@ export interface ShardedQueueOptions extends ShapedQueueOptions, ShardingOptions
   readonly placeBy?: PlaceBy
 }
 
-/** Options of a {@link ShardedWorker}: those of a ShapedWorker, and the shards. */
-export interface ShardedWorkerOptions extends ShapedWorkerOptions, ShardingOptions {
+/** Options of a {@link ShardedWorker}: those of a ShapedWorker without `batch`, and the shards. */
+export interface ShardedWorkerOptions extends Omit<ShapedWorkerOptions, 'batch'>, ShardingOptions {
   /** Jobs that run at once over all shards: at least as many as there are shards. */
   readonly concurrency: number
 }
@@ -100,6 +100,9 @@ export function checkShardedWorker(name: string, processor: unknown, options: Sh
     throw new InvalidInputError(
       `a worker needs a processor: a function, or the path or URL of a file; got ${gotText(processor)}`,
     )
+  }
+  if ((options as ShapedWorkerOptions).batch !== undefined) {
+    throw new UnsupportedOptionError('batch is not supported by a worker of shards: its jobs run one by one')
   }
   if (options.autorun === false) {
     throw new UnsupportedOptionError('autorun: false is not supported by a worker of shards: pause it instead')

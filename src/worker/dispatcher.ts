@@ -2,7 +2,7 @@ import { AsyncResource } from 'node:async_hooks'
 import { EventEmitter } from 'node:events'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { EndingLoop, Exchange, Exchanged } from '../departure/exchange.ts'
-import { departedJob, type HeldJob, heldJobs, startByOf } from '../departure/held-job.ts'
+import { departedJob, type HeldJob, heldJobs, inOrder, startByOf } from '../departure/held-job.ts'
 import { mostStarted } from '../departure/jobs-per-script.ts'
 import { type DepartureReply, isFetchedTuple } from '../departure/reply.ts'
 import { UncertainClockError } from '../errors.ts'
@@ -10,7 +10,9 @@ import type { RedisClock } from '../redis/clock.ts'
 import { DEFAULT_HORIZON_MS, DEFAULT_MAX_LATENESS_MS } from '../shape/shape.ts'
 import { isOlder, type ShapeIdentity } from '../shape/stored.ts'
 import { AskSchedule } from './ask-schedule.ts'
+import type { BatchOptions } from './batch-options.ts'
 import { DepartureTimer } from './departure-timer.ts'
+import { Gathering } from './gathering.ts'
 import { LateReturns } from './late-returns.ts'
 import { type ReturnHost, ReturningJobs } from './returning-jobs.ts'
 import { RunTimes } from './run-times.ts'
@@ -56,6 +58,9 @@ export interface DispatchHost extends ReturnHost {
   readonly maxRateLimitDelayMs: number
   readonly lockDurationMs: number
   readonly maxHorizonMs?: number | undefined
+  /** How jobs are gathered into batches; undefined: each is run by itself. */
+  readonly batches?: BatchesHost | undefined
+  /** How many jobs, or batches, may run at once. */
   concurrency(): number
   /** Nothing new may start: the worker is closing or paused. */
   stopping(): boolean
@@ -68,8 +73,17 @@ export interface DispatchHost extends ReturnHost {
   waitForMarker(untilMs: number): Promise<number | undefined>
   /** What was granted to a request for jobs that failed; undefined if nothing was, or Redis does not answer. */
   recall(): Promise<DepartureReply | undefined>
-  /** Runs a job to its end, whatever the outcome. */
-  process(job: HeldJob): Promise<void>
+  /**
+   * Runs jobs to their ends, whatever the outcomes; those of a batch together.
+   * @param onEnd called when one of them has ended
+   */
+  process(jobs: readonly HeldJob[], onEnd: (job: HeldJob) => void): Promise<void>
+}
+
+interface BatchesHost {
+  readonly options: BatchOptions
+  /** Keeps the lock of a job until it runs or goes back. */
+  keepLock(job: HeldJob): void
 }
 
 /** What a loop reports. */
@@ -93,6 +107,12 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
   readonly #exchange: JobSource
   readonly #clock: RedisClock
   readonly #timer: DepartureTimer<HeldJob>
+  /** Jobs whose slots have come, until their batches run. */
+  readonly #gathering: Gathering | undefined
+  /** Whether the jobs that come in this turn of the event loop are still being gathered. */
+  #gathers = false
+  /** Batches that run: those of which not all jobs have ended. */
+  #batches = 0
   readonly #late: LateReturns
   readonly roundTrip = new RoundTrip()
   readonly #runTimes = new RunTimes()
@@ -132,14 +152,17 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     this.#exchange = exchange
     this.#clock = clock
     this.#late = new LateReturns(clock.time)
-    this.#timer = new DepartureTimer(clock, (job) => void (this.returnIfLate(job) ?? this.#run(job)))
+    this.#timer = new DepartureTimer(clock, (job) => void (this.returnIfLate(job) ?? this.#start(job)))
+    const { batches } = host
+    this.#gathering = batches && new Gathering(batches.options, clock, () => this.#runBatches(false))
     this.#returning = new ReturningJobs(
       host,
       () => this.wake(),
       (error) => this.emit('error', error),
     )
     const [horizonUs, intervalUs] = [() => this.horizonUs, () => exchange.shape?.pacedIntervalUs]
-    this.#schedule = new AskSchedule({ ...host, horizonUs, intervalUs }, clock)
+    const concurrency = () => this.#places
+    this.#schedule = new AskSchedule({ ...host, concurrency, horizonUs, intervalUs }, clock)
   }
 
   /**
@@ -155,10 +178,10 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
 
   /**
    * Whether finishing a job may fetch the next one. Where a rate holds jobs back, slots are requested ahead of time
-   * instead; where every worker is busy until after the next slot, it does not.
+   * instead; where every worker is busy until after the next slot, it does not. The jobs of a batch are asked for together.
    */
   get fetchesOnFinish(): boolean {
-    if (this.#host.stopping() || this.#host.overloaded() || this.#taken > this.#host.concurrency()) return false
+    if (this.#host.stopping() || this.#host.overloaded() || this.#taken > this.#places || this.#gathering) return false
     if (this.#exchange.shape?.pacedIntervalUs === undefined) return true
     if (this.#nextSlotUs === undefined || this.#isCareful || this.#returning.pending) return false
     return this.#clock.untilMs(this.#nextSlotUs) <= 0
@@ -169,7 +192,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
   }
 
   get full(): boolean {
-    return this.#taken >= this.#host.concurrency()
+    return this.#taken >= this.#places
   }
 
   /** Jobs that it runs, holds or has asked for. */
@@ -187,19 +210,21 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     return this.#clock.errorUs()
   }
 
-  /** The jobs that wait for their slots here. */
+  /** The jobs that wait here: for their slots, or for their batches. */
   get held(): readonly HeldJob[] {
-    return this.#timer.items
+    return [...(this.#gathering?.jobs ?? []), ...this.#timer.items]
   }
 
   /** Whether jobs wait for their slots here, or may be on their way here. */
   get mayHold(): boolean {
-    return this.#asking !== undefined || this.#timer.size > 0
+    return this.#asking !== undefined || this.#held > 0
   }
 
   /** Something changed that the loop does not see by itself. */
   wake(): void {
     this.#schedule.wake()
+    // Where no job waits, only a worker that has gathered some need know of a pause.
+    if (this.#gathering && this.#gathering.size > 0) this.#schedule.markerCame(0)
     this.#signal?.()
   }
 
@@ -238,7 +263,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
 
   /** Gives back every held job, in order, and leaves the next slots to other workers. */
   async giveBackHeld(): Promise<void> {
-    const jobs = this.#timer.takeAll()
+    const jobs = this.#takeHeld()
     const asleep = this.#schedule.leave()
     if (jobs.length > 0 || asleep) this.#returning.start(jobs, true)
     await this.#returning.allBack()
@@ -250,7 +275,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
    */
   release(shape: ShapeIdentity): void {
     this.#pause = shape
-    this.#paused.push(...this.#timer.takeAll())
+    this.#paused.push(...this.#takeHeld())
     this.#returnPaused()
   }
 
@@ -267,7 +292,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
   returnIfLate(job: HeldJob): Promise<void> | undefined {
     const shape = this.#exchange.shape
     if (job.due || !shape?.isPaced) return undefined
-    const latenessUs = this.#clock.latenessUs(job.slotUs)
+    const latenessUs = this.#clock.latenessUs(job.gatheredUs ?? job.slotUs)
     const clockErrorUs = this.#clock.errorUs()
     const maxLatenessMs = shape.number('maxLatenessMs')
     if (latenessUs <= allowedLatenessUs(maxLatenessMs, clockErrorUs)) return undefined
@@ -290,7 +315,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
       this.emit('error', new UncertainClockError(clockErrorUs / 1000, maxLatenessMs))
     }
     // The held jobs would be late as well; before they are due, their slots are still of use to others.
-    if (this.#timer.size > 0) this.#returning.start(this.#timer.takeAll(), true)
+    if (this.#held > 0) this.#returning.start(this.#takeHeld(), true)
     this.#unsureUntilMs = this.#clock.time.monotonicMs() + UNSURE_WAIT_MS
   }
 
@@ -377,12 +402,30 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
   }
 
   get #taken(): number {
-    return this.#timer.size + this.#running.size - this.#ended.size
+    return this.#held + this.#running.size - this.#ended.size
+  }
+
+  /** Jobs that wait here: for their slots, or for their batches. */
+  get #held(): number {
+    return this.#timer.size + (this.#gathering?.size ?? 0)
+  }
+
+  /** How many jobs this worker may have now. A batch that runs gets no more. */
+  get #places(): number {
+    const most = this.#host.concurrency()
+    if (!this.#gathering) return most
+    return this.#gathering.places(most - this.#batches) + this.#running.size - this.#ended.size
+  }
+
+  /** Takes out all that waits here, in the order of the slots. */
+  #takeHeld(): readonly HeldJob[] {
+    const held = this.#timer.takeAll()
+    return this.#gathering ? inOrder([...this.#gathering.takeAll(), ...held]) : held
   }
 
   /** Leaves the held jobs, the next slots, and the job of a marker just taken to other workers. */
   async #sitOut(): Promise<void> {
-    this.#returning.start(this.#timer.takeAll(), true)
+    this.#returning.start(this.#takeHeld(), true)
     await this.#returning.allBack()
     while (this.#host.overloaded() && !this.#host.stopping()) await this.#rest(undefined)
   }
@@ -398,7 +441,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     }
     const unsureMs = this.#unsureUntilMs - this.#clock.time.monotonicMs()
     if (unsureMs > 0) return this.#rest(unsureMs)
-    const free = this.#host.concurrency() - this.#taken
+    const free = this.#places - this.#taken
     if (free <= 0) return this.#rest(undefined)
     const waitMs = this.#schedule.waitMs(free)
     if (waitMs > 0) return this.#rest(waitMs, this.#schedule.listens ? this.#awaitMarker() : undefined)
@@ -486,7 +529,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     if (reply.loss || reply.clockStepUs > 0 || stepped) this.#clock.reset()
     // Slots from before a clock step now mean other times. Only one worker detects the step; the others see the
     // counter.
-    if ((reply.clockStepUs > 0 || stepped) && this.#timer.size > 0) this.#returning.start(this.#timer.takeAll())
+    if ((reply.clockStepUs > 0 || stepped) && this.#held > 0) this.#returning.start(this.#takeHeld())
     if (reply.clockSteps !== undefined) this.#noteHorizon(reply.longestHorizonUs ?? 0)
     if (reply.nowUs !== undefined) this.#clock.sample(reply.nowUs, sentMs)
     this.#nextSlotUs = reply.stop === 'full' ? reply.nextUs : undefined
@@ -502,14 +545,44 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
   #answered(reply: DepartureReply, isOvertaken: boolean): void {
     this.#schedule.answered(reply, isOvertaken)
     if (reply.stop === 'unshaped') this.emit('unshaped')
-    const isDrained = reply.stop === 'empty' && reply.grants.length === 0 && this.#timer.size === 0
+    const isDrained = reply.stop === 'empty' && reply.grants.length === 0 && this.#held === 0
     if (isDrained) this.emit('empty')
   }
 
-  async #run(job: HeldJob): Promise<void> {
-    this.#running.add(job)
+  /** The slot of a job has come. */
+  #start(job: HeldJob): void {
+    if (!this.#gathering) return void this.#run([job])
+    this.#gathering.add(job)
+    this.#host.batches?.keepLock(job)
+    if (this.#gathers) return
+    this.#gathers = true
+    queueMicrotask(() => {
+      this.#gathers = false
+      this.#runBatches(this.#asksOnAtOnce)
+    })
+  }
+
+  /** Where nothing holds jobs back, the loop asks again as long as each reply brings as many as it asked for. */
+  get #asksOnAtOnce(): boolean {
+    const isPaced = this.#exchange.shape?.pacedIntervalUs !== undefined
+    return !isPaced && this.#schedule.lastStop === 'full' && !this.full
+  }
+
+  /** @param mayGrow whether more jobs are about to come */
+  #runBatches(mayGrow: boolean): void {
+    const next = () => this.#gathering?.next(this.#batches < this.#host.concurrency(), mayGrow)
+    for (let batch = next(); batch; batch = next()) void this.#run(batch)
+  }
+
+  async #run(jobs: readonly HeldJob[]): Promise<void> {
+    for (const job of jobs) this.#running.add(job)
     this.#begun = true
-    await this.#host.process(job).finally(() => this.#ran(job))
+    this.#batches += 1
+    await this.#host.process(jobs, (job) => this.#ran(job))
+    this.#batches -= 1
+    if (!this.#gathering) return
+    this.#runBatches(this.#asksOnAtOnce)
+    this.#signal?.()
   }
 
   #ran(job: HeldJob): void {
@@ -522,11 +595,12 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     this.#schedule.jobEnded()
     if (this.#schedule.lastStop === 'empty' && this.#taken === 0) this.emit('empty')
     // The loop has nothing to do as long as every place is taken.
-    if (this.#taken < this.#host.concurrency() || this.#host.stopping()) this.#signal?.()
+    if (this.#taken < this.#places || this.#host.stopping()) this.#signal?.()
   }
 
   /** Sleeps until a signal, for `ms` at most, or until `other` settles. */
   async #rest(ms: number | undefined, other?: Promise<void>): Promise<void> {
+    if (!this.#host.stopping()) this.#runBatches(false)
     let stopTimer: (() => void) | undefined
     await new Promise<void>((resolve, reject) => {
       this.#signal = resolve

@@ -1,11 +1,19 @@
 import type { HeldJob } from '../departure/held-job.ts'
+import type { Batch } from './batch.ts'
+
+/** A job on its way to its processor. */
+export interface StartingJob {
+  readonly held: HeldJob
+  /** In which it runs; undefined: by itself. */
+  readonly batch: Batch | undefined
+}
 
 /** A run of a job, from its start to its end; of a job that the program fetches by hand, only its start. */
 interface Run {
   /** Of its lock. */
   readonly token: string
   /** Until its processor is called. */
-  starting: HeldJob | undefined
+  starting: StartingJob | undefined
   /** Whether BullMQ's code ends it. */
   isEnding: boolean
   /** What it fails with, as it was aborted. */
@@ -37,11 +45,11 @@ export class JobsInHand {
     return [...this.#runs].filter(([, { starting }]) => starting).map(([id]) => id)
   }
 
-  start(id: string, token: string, held?: HeldJob): void {
+  start(id: string, token: string, starting?: StartingJob): void {
     const name = runName(id, token)
     const failure = this.#notBegun.get(name)?.failure
     this.#notBegun.delete(name)
-    this.#runs.set(id, { token, starting: held, isEnding: false, failure })
+    this.#runs.set(id, { token, starting, isEnding: false, failure })
   }
 
   /** The runs that go on, by the ids of their jobs and the tokens of their locks. */
@@ -81,11 +89,11 @@ export class JobsInHand {
   }
 
   /** @returns the job on its way to its processor, which is reached */
-  takeStarting(id: string): HeldJob | undefined {
+  takeStarting(id: string): StartingJob | undefined {
     const run = this.#runs.get(id)
-    const held = run?.starting
+    const starting = run?.starting
     if (run) run.starting = undefined
-    return held
+    return starting
   }
 
   lockToken(id: string): string | undefined {

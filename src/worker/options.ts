@@ -9,6 +9,7 @@ import type { FunctionsOption } from '../redis/functions.ts'
 import type { Shape } from '../shape/shape.ts'
 import type { ShapeConflict, StateLoss } from '../shape/store.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
+import type { BatchOptions } from './batch-options.ts'
 import type { ShapedJob } from './shaped-job.ts'
 
 /** How far ahead of their slots a worker of a shard asks for jobs at most, ms: its lease ends. @internal */
@@ -25,6 +26,11 @@ export interface ShapedWorkerOptions extends Omit<WorkerOptions, 'limiter'>, Fee
    * Start jobs without a rate if no shape is stored. Default false: the worker waits for a shape and reports an error.
    */
   allowUnshaped?: boolean
+  /**
+   * One call of the processor runs up to `size` jobs, `job.getBatch()`: each departs at its own slot and ends by itself.
+   * `concurrency` then counts batches. Default: the processor gets one job.
+   */
+  batch?: BatchOptions
   /** Name under which the shape is declared, for operators. Default: host and process id. */
   declarer?: string
   /** The queue, with the same prefix, that keeps each job that failed for good as a `DeadLetter`. Default: none. */

@@ -2,6 +2,7 @@ import type { Job, JobJson } from 'bullmq'
 import { checkUnits, MAX_COST } from '../admission/job-options.ts'
 import type { ShapedBackend } from '../backend/backend.ts'
 import { GroupedJob } from '../backend/grouped-job.ts'
+import { checkArgument } from '../call-options.ts'
 import { InvalidCostError, InvalidInputError } from '../errors.ts'
 import type { Feedback } from '../feedback/feedback.ts'
 import { type FeedbackInput, readFeedback } from '../feedback/job-feedback.ts'
@@ -13,6 +14,18 @@ const SETTLED_MS = 86_400_000
 /** From now on, `apply` gets what the processor of this job says of the downstream; undefined: nothing does. */
 export let listen: (job: Job, apply: ((feedback: Feedback) => Promise<void>) | undefined) => void
 
+/** How the processor of a batch says that a job ends. */
+export type BatchOutcome = { readonly error: Error } | { readonly result: unknown }
+
+// biome-ignore lint/suspicious/noExplicitAny: a batch has jobs of any kind
+export type BatchedJob = ShapedJob<any, any, any>
+
+/** From now on, the job is in a batch of these; undefined: in none. */
+export let putInto: (job: BatchedJob, batch: readonly BatchedJob[] | undefined) => void
+
+/** What the processor has said of a job of its batch; undefined if nothing. */
+export let outcomeOf: (job: BatchedJob) => BatchOutcome | undefined
+
 /** A job as a processor of a ShapedWorker gets it. Its generics are Job's, in Job's order. */
 // biome-ignore lint/suspicious/noExplicitAny: the defaults are those of BullMQ's Job
 export class ShapedJob<DataType = any, ResultType = any, NameType extends string = string> extends GroupedJob<
@@ -23,10 +36,17 @@ export class ShapedJob<DataType = any, ResultType = any, NameType extends string
   /** Applies what the job's processor says; undefined unless it runs in this process. */
   #apply: ((feedback: Feedback) => Promise<void>) | undefined
 
+  #batch: readonly BatchedJob[] | undefined
+  #outcome: BatchOutcome | undefined
+
   static {
     listen = (job, apply) => {
       ;(job as ShapedJob).#apply = apply
     }
+    putInto = (job, batch) => {
+      job.#batch = batch
+    }
+    outcomeOf = (job) => job.#outcome
   }
 
   /** A worker fails a job with the reason set here. */
@@ -82,5 +102,40 @@ export class ShapedJob<DataType = any, ResultType = any, NameType extends string
     const args = [this.id, this.attemptsStarted, JSON.stringify(costs), SETTLED_MS]
     const reply = (await store.run('settle-cost', args)) as number | [string]
     if (typeof reply === 'object') throw new InvalidCostError(`no limit of this queue counts '${reply[0]}'`)
+  }
+
+  /** @returns the jobs of the batch that the processor runs, this one among them; without the option `batch` this one alone */
+  getBatch(): ShapedJob<DataType, ResultType, NameType>[] {
+    return [...(this.#batch ?? [this])]
+  }
+
+  /**
+   * Says that this job of the batch fails when the processor ends, however that ends: it is retried by its own options.
+   * The last call for a job counts. With `Worker.RateLimitError()` it goes back, as with `DelayedError` after
+   * `moveToDelayed`.
+   * @throws InvalidInputError if it is no error, or outside a processor of a ShapedWorker with `batch`
+   */
+  setAsFailed(error: Error): void {
+    const isError = typeof (error as Partial<Error> | null | undefined)?.message === 'string'
+    checkArgument(isError, 'setAsFailed: error', 'an Error', error)
+    this.#end('setAsFailed', { error })
+  }
+
+  /**
+   * Says that this job of the batch completes with this result when the processor ends, even if that throws. All others
+   * complete with what the processor returns.
+   * @throws InvalidInputError outside a processor of a ShapedWorker with `batch`
+   */
+  setAsCompleted(result: ResultType): void {
+    this.#end('setAsCompleted', { result })
+  }
+
+  #end(call: string, outcome: BatchOutcome): void {
+    if (!this.#batch) {
+      throw new InvalidInputError(
+        `job.${call} works while a processor of a ShapedWorker with the option batch runs the job`,
+      )
+    }
+    this.#outcome = outcome
   }
 }

@@ -32,11 +32,13 @@ import { traceDepartures, withShapedTelemetry } from '../reports/telemetry.ts'
 import { WorkerReports } from '../reports/worker-reports.ts'
 import { relayShapeEvents } from '../shape/events.ts'
 import { Attempts, hasMoved } from './attempts.ts'
+import { Batch } from './batch.ts'
+import { type BatchOptions, checkBatchOptions } from './batch-options.ts'
 import { BypassWatch } from './bypass-watch.ts'
 import { expiryOf, missedDeadline } from './deadline.ts'
 import { Dispatcher, type DispatchHost } from './dispatcher.ts'
 import { EventfulWorker } from './events.ts'
-import { JobsInHand } from './jobs-in-hand.ts'
+import { JobsInHand, type StartingJob } from './jobs-in-hand.ts'
 import {
   checkProcessor,
   checkWorkerOptions,
@@ -48,7 +50,7 @@ import {
 import { OverloadWatch } from './overload-watch.ts'
 import { onRunTimeout } from './run-timeout.ts'
 import { ShapeWake } from './shape-wake.ts'
-import { ShapedJob } from './shaped-job.ts'
+import { type BatchedJob, ShapedJob } from './shaped-job.ts'
 import { ThroughputWatch } from './throughput-watch.ts'
 
 /** Why Redis takes no end of a job: its lock is gone or another worker's, or it does not run any more. */
@@ -101,6 +103,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   readonly #bypass: BypassWatch
   readonly #reports: WorkerReports | undefined
   readonly #jobs = new JobsInHand()
+  readonly #batch: BatchOptions | undefined
   readonly #wake = new ShapeWake(this, {
     wake: () => this.#dispatcher.wake(),
     cancel: (message) => this.#cancelRun(message),
@@ -111,7 +114,8 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
 
   /**
    * @throws UnsupportedOptionError for `limiter`; InvalidShapeError, InvalidRateError for a wrong shape;
-   * InvalidInputError for a wrong `deadLetter` or `maxLoopUtilisation`
+   * InvalidInputError for a wrong `deadLetter`, `maxLoopUtilisation` or `batch`; UnsupportedOptionError for `batch` without
+   * a processor function
    */
   constructor(
     name: string,
@@ -122,7 +126,8 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     checkProcessor(processor)
     checkWorkerOptions(options)
     const { shape, allowUnshaped = false, declarer, deadLetter, maxLoopUtilisation, ...others } = options
-    const { report = true, autorun = true, ...opts } = others
+    const { report = true, autorun = true, batch, ...opts } = others
+    checkBatchOptions(batch, processor)
     checkDeadLetterQueue(deadLetter, name)
     const listening = checkFeedbackOptions(options)
     const withDefaults = { maxStalledCount: DEFAULT_MAX_STALLED_COUNT, ...withShapedTelemetry(opts), autorun: false }
@@ -133,6 +138,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       shapedBackendFactory({ ...declaringBackendOptions(shape, declarer), deadLetter }),
     )
     this.opts.autorun = autorun
+    this.#batch = batch
     this.#watch = new ThroughputWatch(name)
     const exchange = this.backend.exchangeFor({
       id: this.id,
@@ -320,7 +326,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     signal?: AbortSignal,
   ): Promise<ResultType> {
     const id = job.id as string
-    const held = this.#jobs.takeStarting(id)
+    const { held, batch } = this.#jobs.takeStarting(id) ?? ({} as Partial<StartingJob>)
     if (held) {
       const back = this.#dispatcher.returnIfLate(held)
       if (back) return this.#notStarted(id, back)
@@ -329,7 +335,11 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       this.#dispatcher.departed(id)
       if (this.#reports?.counts || this.listenerCount('departed') > 0) this.#reportDeparture(job, held)
     }
-    const call = () => this.#inTime(job, () => super.callProcessJob(job, token, signal))
+    const call = () =>
+      this.#inTime(job, (): Promise<ResultType> => {
+        if (batch) return batch.join(job as BatchedJob, signal) as Promise<ResultType>
+        return super.callProcessJob(job, token, signal)
+      })
     const running = held ? this.#attempts.run(job, held, call) : call()
     const cancelled = this.#jobs.takeCancelled(id)
     if (cancelled) {
@@ -455,13 +465,17 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       maxRateLimitDelayMs: maximumRateLimitDelay as number,
       lockDurationMs: lockDuration as number,
       maxHorizonMs,
+      batches: this.#batch && {
+        options: this.#batch,
+        keepLock: ({ id, token }) => void this.lockManager.trackJob(id, token, Date.now()),
+      },
       concurrency: () => Math.min(this.concurrency, this.#feedback.concurrency),
       stopping: () => Boolean(this.closing || this.paused),
       closing: () => Boolean(this.closing),
       overloaded: () => this.#overload.overloaded,
       heardAtMs: () => this.#wake.heardAtMs,
       waitForMarker: (untilMs) => this.#waitForMarker(untilMs),
-      process: (held) => this.#process(held),
+      process: (held, onEnd) => this.#process(held, onEnd),
       giveBack: (jobs, leaving) => this.#giveBack(jobs, leaving),
       recall: () => this.#recall(),
     }
@@ -470,7 +484,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   #relayDispatch(): void {
     this.#dispatcher
       .on('reply', (reply) => this.#onReply(reply))
-      .on('fetched', () => this.#watch.fetched(this.backend.store.memory.stored, this.concurrency))
+      .on('fetched', () => this.#watch.fetched(this.backend.store.memory.stored, this.#mostJobs))
       .on('late', (held, lateness) => this.emit('late', this.createJob(jobOfGrant(held), held.id), lateness))
       .on('empty', () => void super.nextJobFromJobData(undefined))
       .once('unshaped', () => this.emit('error', new NoShapeError(this.name)))
@@ -505,6 +519,11 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     })
   }
 
+  /** How many jobs may run here at once. */
+  get #mostJobs(): number {
+    return this.concurrency * (this.#batch?.size ?? 1)
+  }
+
   /** Held jobs, and jobs on their way to their processors. */
   #unstarted(): string[] {
     return [...this.#dispatcher.held.map(({ id }) => id), ...this.#jobs.starting()]
@@ -517,12 +536,29 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     throw new WaitingError()
   }
 
-  /** BullMQ's code runs a job and ends it, and fetches no other: that is for the loop. */
-  async #process(held: HeldJob): Promise<void> {
+  /** Once all of a batch can begin, they reach the processor in one go. */
+  async #process(jobs: readonly HeldJob[], onEnd: (held: HeldJob) => void): Promise<void> {
+    const batch = this.#batch && new Batch()
+    const begun = await Promise.all(jobs.map((held) => this.#begin(held, batch)))
+    const runs = jobs.map((held, i) => this.#run(held, begun[i]).finally(() => onEnd(held)))
+    batch?.start((first, signal) => super.callProcessJob(first, first.token as string, signal))
+    await Promise.all(runs)
+  }
+
+  async #begin(held: HeldJob, batch: Batch | undefined): Promise<Job<DataType, ResultType, NameType> | undefined> {
     const { id, token } = held
-    this.#jobs.start(id, token, held)
+    this.#jobs.start(id, token, { held, batch })
     try {
-      const job = await super.nextJobFromJobData(jobOfGrant(held), id, token)
+      return await super.nextJobFromJobData(jobOfGrant(held), id, token)
+    } catch (error) {
+      this.emit('error', error as Error)
+      return undefined
+    }
+  }
+
+  /** BullMQ's code runs a job and ends it, and fetches no other: that is for the loop. */
+  async #run({ id, token }: HeldJob, job: Job<DataType, ResultType, NameType> | undefined): Promise<void> {
+    try {
       if (!job) return
       const startedMs = performance.now()
       await this.processJob(job, token, () => false)
@@ -531,6 +567,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       this.emit('error', error as Error)
     } finally {
       this.#jobs.ended(id, token)
+      if (!job) this.lockManager.untrackJob(id)
     }
   }
 
@@ -544,7 +581,10 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
 
   async #giveBack(jobs: readonly HeldJob[], leaving: boolean): Promise<void> {
     const last = jobs.at(-1)
-    for (const { id } of jobs) this.#jobs.takeCancelled(id)
+    for (const { id } of jobs) {
+      this.#jobs.takeCancelled(id)
+      this.lockManager.untrackJob(id)
+    }
     const client = await this.backend.client
     // Without a job at stake, a close need not wait for an unreachable Redis.
     if (!last && client.status !== 'ready') return
@@ -567,8 +607,8 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     if (reply.clockStepUs > 0) this.emit('clockStep', { backUs: reply.clockStepUs })
     if (reply.foreignJobId) this.#bypass.found(reply.foreignJobId)
     const { running, held } = this.#dispatcher
-    const isFull = reply.stop === 'full' && running + held.length + reply.grants.length >= this.concurrency
-    this.#watch.asked(reply, isFull, this.backend.store.memory.stored, this.concurrency)
+    const isFull = reply.stop === 'full' && running + held.length + reply.grants.length >= this.#mostJobs
+    this.#watch.asked(reply, isFull, this.backend.store.memory.stored, this.#mostJobs)
   }
 
   /** A lost connection reports itself, as in BullMQ's loop. */

@@ -195,7 +195,10 @@ export class FleetWorker {
       overloaded: () => false,
       heardAtMs: () => (this.#fleet.mayDie ? Number.NEGATIVE_INFINITY : this.#clock.time.monotonicMs()),
       waitForMarker: (untilMs) => this.#waitForMarker(untilMs),
-      process: (held) => this.#process(held).catch((error: unknown) => this.#fails(error)),
+      process: async ([held], onEnd) => {
+        await this.#process(held as HeldJob).catch((error: unknown) => this.#fails(error))
+        onEnd(held as HeldJob)
+      },
       recall: () => this.#exchange.recall(),
       giveBack: async (jobs, leaving) => {
         if (this.#dead) return

@@ -28,7 +28,12 @@ const ALL = Object.keys(MAKE)
 
 const PRO: readonly [string[], Options, RegExp][] = [
   [ALL, { group: { concurrency: 1 } }, /'group' belongs to BullMQ Pro.*shape\.groups/],
-  [ALL, { batch: { size: 10 } }, /'batch' belongs to BullMQ Pro/],
+  [
+    ['queue', 'flow producer'],
+    { batch: { size: 10 } },
+    /'batch' belongs to BullMQ Pro.*; it is an option of the worker/,
+  ],
+  [ALL, { batches: { size: 10 } }, /'batches' belongs to BullMQ Pro.*; the worker's option is batch/],
   [['worker'], { ttl: 1000 }, /'ttl' belongs to BullMQ Pro/],
 ]
 const NEAR: readonly [string[], Options, RegExp][] = [

@@ -1,10 +1,13 @@
 import type { Exchanged } from '../../src/departure/exchange.ts'
+import type { HeldJob } from '../../src/departure/held-job.ts'
 import { RedisClock } from '../../src/redis/clock.ts'
 import { Dispatcher, type DispatchHost, type JobSource } from '../../src/worker/dispatcher.ts'
 
 /** The loop of a worker with one place, no shape and nothing to report. */
 export function idleDispatcher(
-  given: Partial<DispatchHost> & Pick<DispatchHost, 'process' | 'closing'> & Pick<JobSource, 'ask'>,
+  given: Partial<Omit<DispatchHost, 'process'>> &
+    Pick<DispatchHost, 'closing'> &
+    Pick<JobSource, 'ask'> & { process(job: HeldJob): Promise<void> },
 ): Dispatcher {
   const host: DispatchHost & JobSource = {
     maxRateLimitDelayMs: 1000,
@@ -19,6 +22,10 @@ export function idleDispatcher(
     giveBack: async () => {},
     recall: async () => undefined,
     ...given,
+    process: async ([job], onEnd) => {
+      await given.process(job as HeldJob)
+      onEnd(job as HeldJob)
+    },
   }
   return new Dispatcher(host, host, new RedisClock())
 }

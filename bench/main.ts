@@ -8,6 +8,7 @@ import Table from 'cli-table3'
 import { Argument, Command, Option } from 'commander'
 import { Redis } from 'ioredis'
 import { startRedis } from '../workers/services/redis.ts'
+import { batches } from './batches.ts'
 import { calls } from './calls.ts'
 import { cancel } from './cancel.ts'
 import { changes } from './changes.ts'
@@ -40,6 +41,7 @@ const SUBJECTS: Readonly<Record<string, readonly Figure[]>> = {
   views: [views],
   groups,
   keys,
+  batches: [batches],
   sharding: [sharding],
   scale: [...scale, scripts],
   gateway,

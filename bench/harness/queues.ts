@@ -1,5 +1,5 @@
 import { type JobsOptions, Queue, type RateLimiterOptions, Worker } from 'bullmq'
-import { type Shape, ShapedQueue, ShapedWorker } from 'sluice'
+import { type BatchOptions, type Shape, ShapedQueue, ShapedWorker } from 'sluice'
 import { connectionTo, type RedisAddress } from './figure.ts'
 
 const BULK = 1000
@@ -45,6 +45,8 @@ export interface WorkerSpec {
   readonly removeOnComplete?: { readonly count: number }
   /** Whether Sluice's workers report themselves. Default true. */
   readonly report?: boolean
+  /** Of Sluice's workers. */
+  readonly batch?: BatchOptions
   /** BullMQ's own limiter, for its workers only. */
   readonly limiter?: RateLimiterOptions
 }
@@ -53,7 +55,7 @@ type Processor = ConstructorParameters<typeof Worker>[1]
 
 /** @param processor default: the cheapest possible */
 export function makeWorker(spec: WorkerSpec, processor: Processor = async () => {}): Worker {
-  const { system, queue, redis, concurrency, removeOnComplete, report = true, limiter } = spec
+  const { system, queue, redis, concurrency, removeOnComplete, report = true, batch, limiter } = spec
   const options = {
     connection: connectionTo(redis),
     concurrency,
@@ -61,7 +63,7 @@ export function makeWorker(spec: WorkerSpec, processor: Processor = async () => 
   }
   const worker: Worker =
     system === 'sluice'
-      ? new ShapedWorker(queue, processor as never, { ...options, report })
+      ? new ShapedWorker(queue, processor as never, { ...options, report, ...(batch && { batch }) })
       : new Worker(queue, processor, { ...options, ...(limiter && { limiter }) })
   worker.on('error', (error) => console.error(`${queue}: ${error.stack ?? error}`))
   return worker

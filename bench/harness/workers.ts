@@ -200,7 +200,7 @@ export function workerProcess({ processes }: Bench, name: string) {
 }
 
 /** How a backlog is drained. */
-export interface Drained extends Pick<GroupSpec, 'report' | 'removeOnComplete' | 'concurrency'> {
+export interface Drained extends Pick<GroupSpec, 'report' | 'removeOnComplete' | 'concurrency' | 'batch'> {
   readonly jobs: number
   /** Of the jobs. */
   readonly opts?: OptionsOf

@@ -1,4 +1,4 @@
-import { ShapedQueue, ShapedWorker } from 'sluice'
+import { type BatchOptions, type ShapedJob, ShapedQueue, ShapedWorker } from 'sluice'
 import { intervalUs, parseRate } from 'sluice/internal'
 import { type Closers, createErrorLog, inspectionConnection, type Logger, workerConnection } from 'sluice-programs'
 import type { CommonSettings } from './common-settings.ts'
@@ -29,10 +29,12 @@ export async function buildWorker(
   // Opened before the worker, and so closed after the worker's last departure.
   const departures = settings.departureLog === '' ? undefined : openDepartureLog(settings.departureLog, prefix)
   if (departures) closers.push(() => departures.close())
-  const worker = new ShapedWorker(settings.queueName, (job) => destination.process(job), {
+  const { process, batch } = processing(destination)
+  const worker = new ShapedWorker(settings.queueName, process, {
     connection: workerConnection(settings.redisUrl),
     prefix,
     concurrency,
+    ...(batch && { batch }),
     shape: { rate, burst, capacity, ...(groups ? { groups } : {}) },
     feedback: destination.feedback,
     adapt: settings.adapt,
@@ -50,6 +52,24 @@ export async function buildWorker(
   await worker.waitUntilReady()
   if (settings.healthPort !== 0) await serveHealth(worker, settings, log, progress, closers)
   return worker
+}
+
+/** The options of a worker that say how it runs the jobs of a destination. */
+export function processing(destination: Pick<Destination, 'process' | 'batches'>): {
+  process: (job: ShapedJob) => Promise<unknown>
+  batch?: BatchOptions
+} {
+  if (!destination.batches) return { process: (job) => destination.process(job) }
+  const { process: processBatch, ...batch } = destination.batches
+  const process = async (job: ShapedJob) => {
+    const jobs = job.getBatch()
+    const ends = await processBatch(jobs)
+    for (const [i, end] of ends.entries()) {
+      if (end.status === 'fulfilled') jobs[i]?.setAsCompleted(end.value)
+      else jobs[i]?.setAsFailed(end.reason)
+    }
+  }
+  return { process, batch }
 }
 
 function logEvents(worker: ShapedWorker, log: Logger): void {

@@ -1,11 +1,13 @@
 import type { Job } from 'bullmq'
-import type { FeedbackSource } from 'sluice'
+import type { BatchOptions, FeedbackSource } from 'sluice'
 import type { Logger, SettingTable } from 'sluice-programs'
 import type { CommonSettings } from './common-settings.ts'
 
 /** The destination of a program's jobs, opened and checked. */
 export interface Destination {
   process(job: Job): Promise<unknown>
+  /** Runs batches of jobs instead, each of which has its own end. Default: each job is processed alone. */
+  readonly batches?: BatchOptions & { process(jobs: readonly Job[]): Promise<readonly PromiseSettledResult<unknown>[]> }
   /** How the worker learns of the destination's answers. */
   readonly feedback: FeedbackSource
   /** Closes connections; called after the last job. */

@@ -1,11 +1,17 @@
 import { UnrecoverableError } from 'bullmq'
 import type { Pool } from 'pg'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { useRedis } from '../../../test/support/redis.ts'
+import { eventsOf, Workshop } from '../../../test/worker/support.ts'
 import { type PostgresService, startPostgres } from '../../../workers/services/postgres.ts'
-import { ensureLedger } from '../src/db-writes/ledger.ts'
+import { ensureLedger, type WriteResult } from '../src/db-writes/ledger.ts'
 import { createDatabasePool } from '../src/db-writes/pool.ts'
-import { createDatabaseWriteProcessor } from '../src/db-writes/processor.ts'
+import { type DatabaseWriteJob, writeJobs } from '../src/db-writes/processor.ts'
 import { parseStatements } from '../src/db-writes/statements.ts'
+import { processing } from '../src/running-worker.ts'
+
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
 
 const LEDGER = 'batch_ledger'
 const parameters = [
@@ -69,8 +75,16 @@ const job = (id: string, over: object = {}, statement = 'order') => ({
   data: { statement, parameters: { id, amount: 1, details: { note: `"${id}", {x}` }, ...over } },
 })
 
-function processor(batchRows: number, batchWaitMs: number) {
-  return createDatabaseWriteProcessor(pool, { statements, ledgerTable: LEDGER, batchRows, batchWaitMs, prefix: 'p' })
+const write = (...jobs: readonly DatabaseWriteJob[]) =>
+  writeJobs(pool, { statements, ledgerTable: LEDGER, prefix: 'p' }, jobs)
+
+/** The results of jobs none of which may fail. */
+async function results(...jobs: readonly DatabaseWriteJob[]): Promise<readonly WriteResult[]> {
+  const ends = await write(...jobs)
+  return ends.map((end) => {
+    if (end.status === 'rejected') throw end.reason
+    return end.value
+  })
 }
 
 async function transactions(): Promise<number> {
@@ -78,42 +92,34 @@ async function transactions(): Promise<number> {
   return Number(rows[0]?.count)
 }
 
-test('writes that run at the same time are one statement, each with its own outcome', async () => {
-  // Nothing but the number of them ends the wait.
-  const run = processor(5, 60_000)
-  const results = await Promise.all(
-    ['a', 'b', 'c', 'd', 'e'].map((id) => run(job(id, id === 'b' ? { amount: null } : {}))),
-  )
-  expect(results.map(({ rows, duplicate }) => ({ rows, duplicate }))).toEqual(
-    Array(5).fill({ rows: 1, duplicate: false }),
-  )
-  expect(new Set(results.map(({ effectId }) => effectId)).size).toBe(5)
+test('the writes of a batch are one statement, each with its own outcome', async () => {
+  const all = await results(...['a', 'b', 'c', 'd', 'e'].map((id) => job(id, id === 'b' ? { amount: null } : {})))
+  expect(all.map(({ rows, duplicate }) => ({ rows, duplicate }))).toEqual(Array(5).fill({ rows: 1, duplicate: false }))
+  expect(new Set(all.map(({ effectId }) => effectId)).size).toBe(5)
   expect(await transactions()).toBe(1)
   const { rows } = await pool.query('select id, amount, details from orders order by id')
   expect(rows[0]).toEqual({ id: 'a', amount: 1, details: { note: '"a", {x}' } })
   expect(rows[1]).toMatchObject({ id: 'b', amount: null })
 })
 
-test('fewer of them wait for no longer than the first may', async () => {
-  const run = processor(100, 1)
-  await Promise.all(['a', 'b'].map((id) => run(job(id))))
-  expect(await transactions()).toBe(1)
-})
-
 test('what PostgreSQL refuses fails for itself, and the others are written', async () => {
-  const run = processor(4, 60_000)
-  const ends = await Promise.allSettled([run(job('a')), run(job('b', { amount: -1 })), run(job('c')), run(job('d'))])
+  const ends = await write(job('a'), job('b', { amount: -1 }), job('c'), job('d'))
   expect(ends.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled', 'fulfilled'])
   expect((ends[1] as PromiseRejectedResult).reason).toBeInstanceOf(UnrecoverableError)
   const { rows } = await pool.query('select id from orders order by id')
   expect(rows.map(({ id }) => id)).toEqual(['a', 'c', 'd'])
 })
 
+test('data that fits no statement fails for itself, and never reaches the database', async () => {
+  const ends = await write(job('a', { amount: 'many' }), job('b'), job('c', {}, 'unknown'))
+  expect(ends.map(({ status }) => status)).toEqual(['rejected', 'fulfilled', 'rejected'])
+  expect((await pool.query('select id from orders')).rows).toEqual([{ id: 'b' }])
+})
+
 test('of two deliveries of one job in one batch, the first writes', async () => {
-  const run = processor(3, 60_000)
-  const visit = (id: string) => run({ ...job(id), data: { statement: 'visit', parameters: { id } } })
-  const results = await Promise.all([visit('a'), visit('a'), visit('b')])
-  expect(results.map(({ rows, duplicate }) => ({ rows, duplicate }))).toEqual([
+  const visit = (id: string) => ({ ...job(id), data: { statement: 'visit', parameters: { id } } })
+  const all = await results(visit('a'), visit('a'), visit('b'))
+  expect(all.map(({ rows, duplicate }) => ({ rows, duplicate }))).toEqual([
     { rows: 1, duplicate: false },
     { rows: 0, duplicate: true },
     { rows: 1, duplicate: false },
@@ -122,26 +128,41 @@ test('of two deliveries of one job in one batch, the first writes', async () => 
 })
 
 test('a second delivery in a batch writes nothing, the others of the batch do', async () => {
-  await processor(1, 0)(job('a'))
-  const run = processor(2, 60_000)
-  const [first, second] = await Promise.all([run(job('a')), run(job('b'))])
+  await results(job('a'))
+  const [first, second] = await results(job('a'), job('b'))
   expect(first).toMatchObject({ duplicate: true, rows: 0 })
   expect(second).toMatchObject({ duplicate: false, rows: 1 })
-  const again = await Promise.all([run(job('a')), run(job('b'))])
+  const again = await results(job('a'), job('b'))
   expect(again.map(({ duplicate }) => duplicate)).toEqual([true, true])
 })
 
 test("batches with the same jobs in another order do not stand in each other's way", async () => {
-  const [one, other] = [processor(20, 60_000), processor(20, 60_000)]
-  const ids = Array.from({ length: 20 }, (_, i) => `job-${i}`)
-  const results = await Promise.all([...ids.map((id) => one(job(id))), ...ids.toReversed().map((id) => other(job(id)))])
-  expect(results.filter(({ duplicate }) => !duplicate)).toHaveLength(20)
+  const all = Array.from({ length: 20 }, (_, i) => job(`job-${i}`))
+  const both = await Promise.all([results(...all), results(...all.toReversed())])
+  expect(both.flat().filter(({ duplicate }) => !duplicate)).toHaveLength(20)
 })
 
-test('a statement without a batchSql runs by itself', async () => {
-  const run = processor(2, 60_000)
-  await Promise.all([run(job('a', {}, 'single')), run(job('b', {}, 'single'))])
-  expect(await transactions()).toBe(2)
+test('a batch has a transaction for each statement, and for each write without a batchSql', async () => {
+  await results(job('a', {}, 'single'), job('b'), job('c', {}, 'single'), job('d'))
+  expect(await transactions()).toBe(3)
+})
+
+test('a worker writes what it gathers as one statement, and each job has its own end', async () => {
+  const queue = shop.queue({})
+  const data = (id: string, amount: number) => ({ statement: 'order', parameters: { id, amount, details: {} } })
+  await queue.addBulk(['a', 'b', 'c'].map((id, i) => ({ name: id, data: data(id, i - 1 || 5) })))
+  const { process, batch } = processing({
+    process: () => expect.unreachable('it is alone'),
+    batches: { size: 3, process: (all) => write(...all) },
+  })
+  const worker = shop.worker(queue, process as never, { batch: batch as never })
+  const [completed, failed] = [eventsOf('completed', worker), eventsOf('failed', worker)]
+  await Promise.all([completed.reach(2), failed.reach(1)])
+  expect(failed.all.map(({ name }) => name)).toEqual(['a'])
+  expect(completed.all.map(({ name, returnvalue }) => [name, returnvalue.rows]).sort()).toEqual([
+    ['b', 1],
+    ['c', 1],
+  ])
 })
 
 test('a batchSql has to use every parameter too', () => {

@@ -69,7 +69,7 @@ function processorOf(url: string) {
   const pool = createDatabasePool({ url, size: 4, statementTimeoutMs: 10_000, onError: () => {} })
   onTestFinished(() => pool.end())
   const process = createDatabaseWriteProcessor(pool, {
-    ...{ statements, ledgerTable: LEDGER, batchRows: 1, batchWaitMs: 0, prefix: redis.prefix },
+    ...{ statements, ledgerTable: LEDGER, prefix: redis.prefix },
   })
   return process as (job: unknown) => Promise<unknown>
 }

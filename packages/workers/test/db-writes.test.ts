@@ -3,9 +3,9 @@ import { Pool, type PoolClient } from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { type PostgresService, startPostgres } from '../../../workers/services/postgres.ts'
 import { DestinationRefusedError, InvalidPayloadError, StartError } from '../../programs/src/errors.ts'
-import { ensureLedger } from '../src/db-writes/ledger.ts'
+import { ensureLedger, type WriteResult } from '../src/db-writes/ledger.ts'
 import { createDatabasePool } from '../src/db-writes/pool.ts'
-import { createDatabaseWriteProcessor, type DatabaseWriteJob } from '../src/db-writes/processor.ts'
+import { type DatabaseWriteJob, writeJobs } from '../src/db-writes/processor.ts'
 import { checkStatements } from '../src/db-writes/program.ts'
 import { parseStatements } from '../src/db-writes/statements.ts'
 
@@ -69,10 +69,11 @@ async function withClient<T>(use: (client: PoolClient) => Promise<T>): Promise<T
   }
 }
 
-const run = (job: DatabaseWriteJob, over = pool) =>
-  createDatabaseWriteProcessor(over, { statements, ledgerTable: LEDGER, batchRows: 1, batchWaitMs: 0, prefix: 'bull' })(
-    job,
-  )
+async function run(job: DatabaseWriteJob, over = pool): Promise<WriteResult> {
+  const [end] = await writeJobs(over, { statements, ledgerTable: LEDGER, prefix: 'bull' }, [job])
+  if (end?.status !== 'fulfilled') throw end?.reason
+  return end.value
+}
 
 function jobOf(statement: string, parameters: Record<string, unknown>, job: Partial<DatabaseWriteJob> = {}) {
   return { id: '1', queueName: 'db-writes', timestamp: 1_700_000_000_000, ...job, data: { statement, parameters } }
@@ -233,13 +234,7 @@ test('a connection cut between two queries fails the job, not the process', asyn
     },
   } as Pool
   const job = jobOf('insert-order', { id: 'o1', amount: 5 })
-  const cut = createDatabaseWriteProcessor(cutting, {
-    statements,
-    ledgerTable: LEDGER,
-    batchRows: 1,
-    batchWaitMs: 0,
-    prefix: 'bull',
-  })(job)
+  const cut = run(job, cutting)
   expect(await failureOf(cut)).not.toBeInstanceOf(UnrecoverableError)
   expect(await run(job)).toMatchObject({ duplicate: false, rows: 1 })
 })

@@ -10,8 +10,9 @@ import { type PostgresService, startPostgres } from '../../../workers/services/p
 import type { WriteResult } from '../src/db-writes/ledger.ts'
 import { ensureLedger } from '../src/db-writes/ledger.ts'
 import { createDatabasePool } from '../src/db-writes/pool.ts'
-import { createDatabaseWriteProcessor } from '../src/db-writes/processor.ts'
+import { writeJobs } from '../src/db-writes/processor.ts'
 import { parseStatements } from '../src/db-writes/statements.ts'
+import { processing } from '../src/running-worker.ts'
 
 // A real PostgreSQL, whose connections end in the middle of a batch of writes.
 useConcurrentTests()
@@ -94,12 +95,22 @@ test.each<[string, string, Loss]>([
   async (_, text, loss) => {
     const way = await startLossyWay(text, loss, 2)
     const pool = createDatabasePool({ url: way.url, size: 4, statementTimeoutMs: 4000, onError: () => {} })
-    const options = { statements, ledgerTable: LEDGER, batchRows: BATCH, batchWaitMs: 50, prefix: redis.prefix }
-    const process = createDatabaseWriteProcessor(pool, options)
+    const options = { statements, ledgerTable: LEDGER, prefix: redis.prefix }
+    const { process, batch } = processing({
+      process: () => expect.unreachable('it is alone'),
+      batches: {
+        ...{ size: BATCH, minSize: BATCH, timeoutMs: 50 },
+        process: (all) => writeJobs(pool, options, all),
+      },
+    })
     const queue = shop.queue({ rate: '500/s' })
     const ids = Array.from({ length: JOBS }, (_, i) => `${queue.name}-${i}`)
     await queue.addBulk(ids.map((id) => ({ name: 'write', data: { statement: 'order', parameters: { id } } })))
-    const worker = shop.worker(queue, process as never, { feedback: profiles.postgres, concurrency: JOBS })
+    const worker = shop.worker(queue, process as never, {
+      feedback: profiles.postgres,
+      concurrency: JOBS / BATCH,
+      batch: batch as never,
+    })
     onTestFinished(() => pool.end())
     const [completed, failed] = [eventsOf('completed', worker), eventsOf('failed', worker)]
     await completed.reach(JOBS)

@@ -17,7 +17,7 @@ import { commonTable } from '../common-settings.ts'
 import type { WorkerProgram } from '../worker-program.ts'
 import { ensureLedger } from './ledger.ts'
 import { createDatabasePool } from './pool.ts'
-import { createDatabaseWriteProcessor } from './processor.ts'
+import { createDatabaseWriteProcessor, writeJobs } from './processor.ts'
 import { querySingle } from './single-statement.ts'
 import { parseStatements, type StatementCatalog } from './statements.ts'
 
@@ -48,7 +48,8 @@ const databaseTable = {
   },
   batchRows: {
     variable: 'BATCH_ROWS',
-    expected: 'a whole number from 1 to 1000: writes gathered into one statement, where it has a batchSql',
+    expected:
+      'a whole number from 1 to 1000: jobs of a batch, which CONCURRENCY counts; writes with a batchSql are one statement',
     schema: wholeNumber(1, 1000),
     fallback: '1',
   },
@@ -88,10 +89,17 @@ export const databaseWritesProgram: WorkerProgram<SettingsOf<typeof databaseTabl
     }
     return {
       process: createDatabaseWriteProcessor(pool, settings),
+      ...(settings.batchRows > 1 && {
+        batches: { ...batchOf(settings), process: (jobs) => writeJobs(pool, settings, jobs) },
+      }),
       feedback: profiles.postgres,
       close: () => pool.end(),
     }
   },
+}
+
+function batchOf({ batchRows: size, batchWaitMs: timeoutMs }: { batchRows: number; batchWaitMs: number }) {
+  return { size, ...(timeoutMs > 0 && { minSize: size, timeoutMs }) }
 }
 
 async function prepareDatabase(pool: Pool, ledgerTable: string, statements: StatementCatalog): Promise<void> {

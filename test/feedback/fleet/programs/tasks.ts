@@ -30,7 +30,7 @@ function openDatabase({ url, poolSize, sql }: Extract<Task, { kind: 'write' }>, 
   const pool = createDatabasePool({ url, size: poolSize, statementTimeoutMs: 10_000, onError: () => {} })
   const call = createDatabaseWriteProcessor(pool, {
     statements: parseStatements(JSON.stringify({ statements: { write: statement } })),
-    ...{ ledgerTable: 'sluice_ledger', batchRows: 1, batchWaitMs: 0, prefix },
+    ...{ ledgerTable: 'sluice_ledger', prefix },
   })
   return { call, close: () => pool.end() }
 }

@@ -50,7 +50,7 @@ export default defineConfig(({ mode }) => ({
     // A list that differs is printed whole, in the message too: what fails once has to be told by its output.
     chaiConfig: { truncateThreshold: 0 },
     // Those of `npm test` wait for half of their time; CI uses it for what computes.
-    maxWorkers: mode === 'quick' ? 5 : 2,
+    maxWorkers: mode === 'quick' ? 5 : part === 'waiting' ? 3 : 2,
     // Of the tests of a file that say so (test/support/concurrent.ts): with more, they would keep each other waiting.
     maxConcurrency: 3,
     // Ten times what the slowest tests take. What runs at the lowest priority may have to wait for longer.

@@ -1,3 +1,4 @@
+local service = use 'meter/service'
 local as_text = use 'redis/as-text'
 
 -- Departures, kept as they were granted if `shape.audit` is set: one entry per call, a JSON list of {job id, slot µs,
@@ -18,6 +19,12 @@ function audit.of_group(pick)
   return next(taken) and { pick.group, taken, next(values) and values or nil } or nil
 end
 
+-- The interval that was in force at a slot: a rate may follow the clock. b: a bucket
+local function interval_at(b, slot)
+  local speed = b.service and service.speed(b.service, slot) or 1
+  return as_text.exact(speed > 0 and b.interval / speed or b.interval)
+end
+
 -- parts: the parts of limits/queue-limits that the job was charged with, or nil. pick: as groups.pick chose it, or nil
 function audit.entry(id, slot, cost, m, parts, pick)
   local limits = 0
@@ -29,9 +36,9 @@ function audit.entry(id, slot, cost, m, parts, pick)
   end
   local enforced, own = m and m.mode == 'enforce', pick and audit.of_group(pick)
   return {
-    id, as_text.us(math.ceil(slot)), as_text.exact(cost), enforced and as_text.exact(m.interval) or 0,
+    id, as_text.us(math.ceil(slot)), as_text.exact(cost), enforced and interval_at(m, slot) or 0,
     enforced and as_text.exact(m.burst) or 0, limits,
-    pick and pick.bucket and { pick.group, as_text.exact(pick.bucket.interval), as_text.exact(pick.bucket.burst) }
+    pick and pick.bucket and { pick.group, interval_at(pick.bucket, slot), as_text.exact(pick.bucket.burst) }
       or (own and 0 or nil),
     own or nil,
   }

@@ -29,6 +29,22 @@ function closedFor(hours: number): { rate: RateSchedule; opensAt: Date } {
   return { rate: { schedule: [...closed, { rate: '50/s' }], timeZone: zone }, opensAt }
 }
 
+test('an audit knows the rate that was in force at each departure', async () => {
+  const today = ['sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat'][new Date().getUTCDay()] as string
+  const others = ['sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat'].filter((day) => day !== today).slice(0, 3)
+  const rate = { schedule: [{ days: others.join(), rate: '400/s' }, { rate: '40/s' }] }
+  const queue = shop.queue({
+    rate,
+    audit: 10,
+    groups: { rate: { schedule: [{ days: others.join(), rate: '80/s' }, { rate: '20/s' }] } },
+  })
+  await queue.add('job', {}, { group: { id: 'a' } })
+  await departuresOf(shop.worker(queue, async () => {})).reach(1)
+  const [[, fields]] = (await redis.client().xrange(queue.toKey('meta:audit'), '-', '+')) as [[string, string[]]]
+  const [[, , , intervalUs, , , [group, ofGroupUs]]] = JSON.parse(fields[1] as string)
+  expect([intervalUs, group, ofGroupUs]).toEqual(['25000', 'a', '50000'])
+})
+
 test('while a schedule is closed nothing leaves, all views say until when, and jobs are told when they start', async () => {
   const { rate, opensAt } = closedFor(3)
   const queue = shop.queue({ rate, capacity: 3 })

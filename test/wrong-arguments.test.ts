@@ -35,9 +35,17 @@ const INSPECTOR: readonly Case[] = [
     [undefined, ...NO_OBJECT, {}, { connection: 'x' }, { ...lazy, prefix: 5 }, { ...lazy, nope: 1 }],
     (v) => closed(new Inspector(v)),
   ],
-  ...['shardsOf', 'series', 'history', 'groups', 'groupOverrides', 'groupSettings', 'limitSettings', 'audit'].map(
-    (call): Case => [call, NO_TEXT, (v) => inspector[call](v)],
-  ),
+  ...[
+    'shardsOf',
+    'series',
+    'history',
+    'groups',
+    'groupOverrides',
+    'groupSettings',
+    'limitSettings',
+    'limitValues',
+    'audit',
+  ].map((call): Case => [call, NO_TEXT, (v) => inspector[call](v)]),
   ...['job', 'explain', 'group'].flatMap((call): Case[] => [
     [call, NO_TEXT, (v) => inspector[call](v, 'x')],
     [`${call}, id`, NO_TEXT, (v) => inspector[call]('q', v)],

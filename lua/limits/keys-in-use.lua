@@ -1,4 +1,5 @@
 local as_text = use 'redis/as-text'
+local call_state = use 'redis/call-state'
 
 -- Which values of its keys a limit with `maxKeys` has in use: those of jobs that have not ended, and those whose state still
 -- matters. Jobs are noted when they are added and when they leave; that one has ended, however it did, is seen when its entry
@@ -6,7 +7,7 @@ local as_text = use 'redis/as-text'
 --   meta:limits:keys:<name>   value -> when it was last seen in use, µs
 --   meta:limits:jobs:<name>   all of score 0: <length of the value>:<value>:<part of a hash of the job id><job id>
 local keys_in_use = {
-  -- So many values, and jobs of one value, are looked at for one that needs room.
+  -- So many values and jobs are looked at for values that need room, once in a call.
   LOOKS = 100,
   -- The same with each job: more than one, so that what has ended does not pile up.
   PRUNED = 2,
@@ -43,24 +44,31 @@ local function runs_or_waits(base, name, prefix, from, most)
   return false, #found
 end
 
--- Forgets a value, if it is not in use.
-local function look_at(base, l, value, now)
+-- Forgets a value, if it is not in use. most: of its jobs. Returns how many of them were looked at.
+local function look_at(base, l, value, now, most)
   local used, seen = redis.call('EXISTS', l.states .. value) == 1, 0
-  if not used then used, seen = runs_or_waits(base, l.name, prefix_of(value), '[' .. prefix_of(value), keys_in_use.LOOKS) end
+  if not used then used, seen = runs_or_waits(base, l.name, prefix_of(value), '[' .. prefix_of(value), most) end
   -- More than were looked at may be left.
-  if used or seen == keys_in_use.LOOKS then redis.call('ZADD', keys_of(base, l.name), as_text.us(now), value)
+  if used or seen == most then redis.call('ZADD', keys_of(base, l.name), as_text.us(now), value)
   else redis.call('ZREM', keys_of(base, l.name), value) end
+  return seen
 end
 
--- The values that were looked at longest ago are looked at.
+-- The values that were looked at longest ago are looked at, at most so many.
 local function sweep(base, l, now, most)
-  for _, value in ipairs(redis.call('ZRANGE', keys_of(base, l.name), 0, most - 1)) do look_at(base, l, value, now) end
+  local left = keys_in_use.LOOKS
+  for _, value in ipairs(redis.call('ZRANGE', keys_of(base, l.name), 0, most - 1)) do
+    if left <= 0 then return end
+    left = left - 1 - look_at(base, l, value, now, left)
+  end
 end
 
 -- Whether so many values that are not in use would be too many.
 function keys_in_use.is_full(base, l, count, now)
   local key = keys_of(base, l.name)
-  if redis.call('ZCARD', key) + count > l.maxKeys then sweep(base, l, now, keys_in_use.LOOKS) end
+  if redis.call('ZCARD', key) + count <= l.maxKeys then return false end
+  if not call_state.swept[key] then sweep(base, l, now, keys_in_use.LOOKS) end
+  call_state.swept[key] = true
   return redis.call('ZCARD', key) + count > l.maxKeys
 end
 

@@ -7,8 +7,9 @@
 --   finished   ends/finished
 --   in_use     groups/queue-groups: queue -> set of its groups -> whether it may have members, as far as that was read
 --   running    ends/ends; nil until an end was sent again
+--   swept      limits/keys-in-use: the sets that were looked through
 --   ended      groups/strict: the jobs that this call ends for good -> why they failed, true if they did not
 return {
   base = false, shaped = false, now = false, waits = false, empty = false, touched = false, bytes = 0, finished = false,
-  in_use = {}, ended = {},
+  in_use = {}, swept = {}, ended = {},
 }

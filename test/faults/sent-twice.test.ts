@@ -31,7 +31,7 @@ const CHANGES: Readonly<Record<string, readonly string[]>> = {
   'pause-meter': [AGAIN, 'meta:shape.rev', 'meta:shape.digest'],
   'note-history': [AGAIN],
   'set-group': [AGAIN, 'meta:groups:settings.a'],
-  'set-limit': [AGAIN, 'meta:limits:own:rpm.a'],
+  'set-limit': [AGAIN, 'meta:limits:own:rpm.a', 'meta:shape.rev', 'meta:shape.digest'],
   decide: ['{p}:n:joe'],
   'extend-lease': ['{p}:n:joe'],
   'block-key': ['{l}:blocks', '{l}:switch'],

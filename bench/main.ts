@@ -23,6 +23,7 @@ import { keys } from './keys.ts'
 import { limits } from './limits.ts'
 import { pacing } from './pacing.ts'
 import { scale } from './scale.ts'
+import { schedules } from './schedules.ts'
 import { scripts } from './scripts.ts'
 import { sharding } from './sharding.ts'
 import { simulate } from './simulate.ts'
@@ -42,6 +43,7 @@ const SUBJECTS: Readonly<Record<string, readonly Figure[]>> = {
   groups,
   keys,
   batches: [batches],
+  schedules,
   sharding: [sharding],
   scale: [...scale, scripts],
   gateway,

@@ -9,7 +9,7 @@ const redis = useRedis(import.meta.url)
 const scripts = new VirtualScripts(redis.client())
 
 /** `npm run test:model` runs 10,000. */
-const COMBINATIONS = caseCount(100, 'MODEL_COMBINATIONS')
+const COMBINATIONS = caseCount(60, 'MODEL_COMBINATIONS')
 const SEED = Number(process.env.MODEL_SEED ?? 1)
 /** With this many at once, Redis and this process are equally busy. */
 const TOGETHER = 8

@@ -10,7 +10,7 @@ import { VirtualScripts } from './virtual-redis.ts'
 const redis = useRedis(import.meta.url)
 const scripts = new VirtualScripts(redis.client())
 
-const COMBINATIONS = caseCount(60, 'MODEL_ENDED_TOGETHER')
+const COMBINATIONS = caseCount(30, 'MODEL_ENDED_TOGETHER')
 const TOGETHER = 8
 
 /** Busy workers whose jobs end together, under a rate and limits with room for some of the next ones. */

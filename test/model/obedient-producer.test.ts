@@ -18,7 +18,7 @@ const ROUNDED_MS = 1
 /** Where job durations vary, the next end of a job cannot be predicted. */
 const MOST_REFUSALS_SPREAD = 1.8
 
-const RANDOM = caseCount(16, 'MODEL_OBEDIENT')
+const RANDOM = caseCount(10, 'MODEL_OBEDIENT')
 const TOGETHER = 8
 
 const common = { workers: 4, concurrency: 50, jobMs: 20, seconds: 3 }

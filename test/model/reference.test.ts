@@ -11,7 +11,7 @@ const redis = useRedis(import.meta.url)
 const client = redis.client()
 
 /** Decisions: jobs to which the meter granted or refused a slot. `npm run test:model` runs 10 million. */
-const DECISIONS = caseCount(100_000, 'MODEL_DECISIONS')
+const DECISIONS = caseCount(60_000, 'MODEL_DECISIONS')
 const SCHEDULED_DECISIONS = caseCount(200_000, 'MODEL_DECISIONS')
 const SEED = Number(process.env.MODEL_SEED ?? 1)
 /** A call blocks Redis for some milliseconds. */

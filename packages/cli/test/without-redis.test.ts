@@ -40,6 +40,7 @@ const CALLS: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['failed', 'q'],
     ['retry', 'q', '1', ...REASON],
   ],
+  cancel: [['q', '1', ...REASON]],
   redrive: [['q', '--from', 'd', ...REASON]],
   dead: [
     ['list', 'd'],

@@ -12,7 +12,7 @@ const redis = useRedis(import.meta.url)
 const client = redis.client()
 
 /** `npm run test:model` asks for 10 million. */
-const DECISIONS = caseCount(100_000, 'MODEL_DECISIONS')
+const DECISIONS = caseCount(60_000, 'MODEL_DECISIONS')
 const SEED = Number(process.env.MODEL_SEED ?? 1)
 const OPERATIONS_PER_CALL = 200
 const CALLS_PER_HISTORY = 10

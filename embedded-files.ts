@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { brotliCompressSync } from 'node:zlib'
 import { bareLua } from './src/redis/lua-composer.ts'
 
 const ROOT = import.meta.dirname
@@ -32,9 +33,14 @@ export const embedded = {
   name: 'embedded-files',
   load(id: string) {
     if (!isEmbedded(id)) return undefined
+    // A quarter of their length; a program that sends no scripts does not unpack them.
+    const packed = brotliCompressSync(JSON.stringify(luaTexts())).toString('base64')
     const code = `
-const texts = ${JSON.stringify(luaTexts())}
+import { brotliDecompressSync } from 'node:zlib'
+const packed = '${packed}'
+let texts
 export function readLuaFile(file) {
+  texts ??= JSON.parse(brotliDecompressSync(Buffer.from(packed, 'base64')).toString())
   return texts[file + '.lua']
 }`
     return { code, moduleType: 'js' as const }

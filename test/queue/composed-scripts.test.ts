@@ -125,8 +125,11 @@ test('a text is sent without comments and indents, and means the same', () => {
 
 test('the scripts of the package are those of the sources', async () => {
   const loaded = await embedded.load(fileURLToPath(new URL('../../src/redis/lua-files.ts', import.meta.url)))
-  const texts = JSON.parse(/^const texts = (.*)$/m.exec((loaded as { readonly code: string }).code)?.[1] as string)
-  const packed = new ScriptSet(captureBullmqScripts(), 'test', (file) => texts[`${file}.lua`])
+  const { code } = loaded as { readonly code: string }
+  const { readLuaFile: readPacked } = await import(
+    `data:text/javascript;base64,${Buffer.from(code).toString('base64')}`
+  )
+  const packed = new ScriptSet(captureBullmqScripts(), 'test', readPacked)
   expect(packed.library.text).toBe(new ScriptSet(captureBullmqScripts(), 'test').library.text)
 })
 

@@ -11,7 +11,7 @@ const redis = useRedis(import.meta.url)
 const client = redis.client()
 
 /** Of each algorithm. `npm run test:model` asks for 10 million. */
-const DECISIONS = caseCount(50_000, 'MODEL_DECISIONS')
+const DECISIONS = caseCount(30_000, 'MODEL_DECISIONS')
 const SEED = Number(process.env.MODEL_SEED ?? 1)
 /** A call holds Redis up for others: some milliseconds. */
 const OPERATIONS_PER_CALL = 150

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { expect, onTestFailed, test } from 'vitest'
 import { useRedis } from '../../support/redis.ts'
 import { gate, jobs, Workshop } from '../../worker/support.ts'
 import { CallerFleet, PROCESSES } from './support/caller-fleet.ts'
@@ -32,6 +32,10 @@ test('without a rate a hard pause holds all three processes too, and then one jo
   const task = { kind: 'http', url: api.url, form: 'response' } as const
   const run = await fleet.open({ queue: queue.name, task, profile: 'http', concurrency: 4, allowUnshaped: true })
   opened.open(run)
+  // It waits for both: which of them did not come cannot be told by the time-out alone.
+  onTestFailed(() => {
+    process.stderr.write(`${run.ends.length} ends; ${JSON.stringify(run.changes)}; ${run.errors}\n`)
+  })
   // The last job may end before its processes hear that the queue goes on.
   await run.until(() => run.ends.length >= JOBS && run.changes.some(({ kind }) => kind === 'resumed'))
   await fleet.close(queue.name)

@@ -1,5 +1,5 @@
 import { randomOf } from '../../packages/cli/src/simulate/random.ts'
-import { intervalUs as exactIntervalUs, parseRate, type RateInput } from '../../src/rate.ts'
+import { gridIntervalUs, parseRate, type RateInput } from '../../src/rate.ts'
 import type { Shape, ShapeOverride } from '../../src/shape/shape.ts'
 import { type Combination, type Event, SHARED } from './combination.ts'
 import { CHECKS_UNTIL_FOUND, type Departed, Fleet, type Lost } from './fleet.ts'
@@ -435,6 +435,42 @@ export class Crossing {
   }
 }
 
+/** With this many at once, Redis and this process are equally busy. */
+const TOGETHER = 8
+
+/**
+ * Runs so many combinations, those of a seed and the seeds behind it.
+ * @param of undefined: the seed has none
+ * @returns descriptions of the failures
+ */
+export async function failuresOf(
+  scripts: VirtualScripts,
+  prefix: string,
+  { seed, count, of }: { seed: number; count: number; of: (seed: number) => Combination | undefined },
+): Promise<string[]> {
+  const failures: string[] = []
+  let [next, begun] = [seed, 0]
+  const runOn = async () => {
+    while (begun < count) {
+      const own = next++
+      const combination = of(own)
+      if (!combination) continue
+      begun += 1
+      const base = `${prefix}:c${own}:`
+      const failure = await new Crossing(base, scripts, combination).check()
+      if (failure) {
+        failures.push(`MODEL_SEED=${own} MODEL_COMBINATIONS=1: ${failure}`)
+        // Printed at once, so that a long run that is stopped has shown what it found.
+        process.stderr.write(`${failures.at(-1)}\n`)
+      }
+      const keys = await scripts.client.keys(`${base}*`)
+      if (keys.length > 0) await scripts.client.unlink(...keys)
+    }
+  }
+  await Promise.all(Array.from({ length: TOGETHER }, runOn))
+  return failures
+}
+
 /** The most that rate and limits allow to leave within a time, µs; infinite where neither holds. */
 function mostWithin({ rate, burst = 1, limits = [] }: Shape, us: number): number {
   const perUs = (input: NonNullable<Shape['rate']>) => fastestOf(input).limit / fastestOf(input).periodMs / 1000
@@ -467,7 +503,8 @@ function bySlot(one: { slotUs: number }, other: { slotUs: number }): number {
 
 /** On the grid of the bucket, as lua/shape/shapes.lua stores it, µs. */
 function intervalOf(rate: NonNullable<Shape['rate']>): number {
-  return Math.ceil(exactIntervalUs(fastestOf(rate)) * 1024) / 1024
+  const { limit, periodMs } = fastestOf(rate)
+  return gridIntervalUs(limit, periodMs)
 }
 
 /** A rate with exactly that interval, which is on the grid. */

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { randomOf } from '../../packages/cli/src/simulate/random.ts'
 import type { RateSchedule } from '../../src/index.ts'
 import { type Combination, combinationOf, type Event } from '../model/combination.ts'
-import { Crossing } from '../model/crossing.ts'
+import { failuresOf } from '../model/crossing.ts'
 import { fastestOf } from '../model/schedule.ts'
 import { VirtualScripts } from '../model/virtual-redis.ts'
 import { caseCount } from '../support/cases.ts'
@@ -22,16 +22,16 @@ function scheduled(one: Combination): Combination | undefined {
   const isPlain = !beside && !answers && workers.every(({ killedAfterUs }) => killedAfterUs === undefined)
   if (shape.rate === undefined || !isPlain || events.some(({ kind }) => kind === 'said')) return undefined
   const { uniform } = randomOf(seed * 49_979_687 + 3)
-  const { limit, periodMs: period } = fastestOf(shape.rate)
+  const { limit, periodMs } = fastestOf(shape.rate)
   // A limit of its own rounds to whole µs, which a rate that falls to a part of itself multiplies like a debt.
   const slow = shape.limits?.length ? 0.6 : 0.1
   const factor = [0, 0, slow, 0.6, 3][Math.floor(uniform() * 5)] as number
-  const minute = factor === 0 ? 0 : { limit: limit * factor, period }
+  const minute = factor === 0 ? 0 : { limit: limit * factor, period: periodMs }
   const rate: RateSchedule = {
-    schedule: [{ days: 'mon', from: '16:01', to: '16:02', rate: minute }, { rate: { limit, period } }],
+    schedule: [{ days: 'mon', from: '16:01', to: '16:02', rate: minute }, { rate: { limit, period: periodMs } }],
     timeZone: 'Africa/Abidjan',
   }
-  const lastsUs = (jobs.length * periodMs(shape.rate) * 1000) / limit
+  const lastsUs = (jobs.length * periodMs * 1000) / limit
   // Overrides end at whole ms.
   const shiftUs = Math.floor((CHANGE_US - startUs - lastsUs * (0.1 + 0.8 * uniform())) / 1000) * 1000
   const later = <T extends { readonly atUs?: number | undefined }>(what: T): T =>
@@ -47,28 +47,10 @@ function scheduled(one: Combination): Combination | undefined {
   }
 }
 
-function periodMs(rate: NonNullable<Combination['shape']['rate']>): number {
-  return fastestOf(rate).periodMs
-}
-
 test(`${COMBINATIONS} combinations of a rate that follows the clock with holds, jobs, changes and workers leave by their exact schedules`, {
   timeout: 600_000 + COMBINATIONS * 1000,
 }, async () => {
-  const failures: string[] = []
-  let [next, done] = [SEED, 0]
-  const runOn = async () => {
-    while (done < COMBINATIONS) {
-      const seed = next++
-      const combination = scheduled(combinationOf(seed))
-      if (!combination) continue
-      done += 1
-      const base = `${redis.prefix}:c${seed}:`
-      const failure = await new Crossing(base, scripts, combination).check()
-      if (failure) failures.push(`MODEL_SEED=${seed} MODEL_COMBINATIONS=1: ${failure}`)
-      const keys = await scripts.client.keys(`${base}*`)
-      if (keys.length > 0) await scripts.client.unlink(...keys)
-    }
-  }
-  await Promise.all(Array.from({ length: 8 }, runOn))
+  const of = (seed: number) => scheduled(combinationOf(seed))
+  const failures = await failuresOf(scripts, redis.prefix, { seed: SEED, count: COMBINATIONS, of })
   expect(failures.length, failures.slice(0, 20).join('\n')).toBe(0)
 })

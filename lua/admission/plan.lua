@@ -34,7 +34,7 @@ function plan.new(gate, head)
     base = gate.base, now = gate.now, pause = shape.paused_until, enforced = shape.mode == 'enforce', slots = {},
     head = head, offset = math.max(0, shape.paused_until - gate.now), probing = shape.probe, jobs = {}, at = 0, read = 0,
   }
-  if m then 
+  if m then
     p.meter = {
       tat = m.tat, last = m.last, interval = m.interval, burst = m.burst, now = m.now, origin = m.origin, service = m.service,
     }

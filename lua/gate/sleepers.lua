@@ -8,6 +8,7 @@ local sleepers = {}
 
 -- How long a worker sleeps if no slot is known, unless a job ends or another worker hands one on.
 sleepers.UNKNOWN_US = 60000000
+-- How much later than the one before it a worker wakes where only the first slots are known, should that one have died.
 local STAND_IN_US = 1000000
 -- Once the next slots up to this one have a sleeper each, no slot is looked for: that would take longer with every worker.
 sleepers.ENOUGH = 32

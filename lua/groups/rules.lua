@@ -49,7 +49,7 @@ local function group_rules(groups)
     if given.ramp and s.interval then
       local share, began, ends = ramp.share(g.ramp_up, given.ramp, at)
       if ends then
-        s.interval, s.ramped_at = math.ceil(s.interval / share * 1024) / 1024, began
+        s.interval, s.ramped_at = bucket.ceil(s.interval / share), began
         soonest = math.min(soonest, ends)
       end
     end
@@ -259,7 +259,7 @@ local function group_rules(groups)
   end
 
   function groups.slot(g, b, cost)
-    return math.max(meter.time(b, bucket.slot(b, cost, meter.at(b, g.now))), b.service and g.now or 0)
+    return math.max(meter.time(b, bucket.slot(b, cost, meter.at(b, g.now))), g.now)
   end
 end
 

@@ -1,5 +1,6 @@
 local limit_control = use 'limits/control'
 local limit_state = use 'limits/state'
+local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
 
 -- What a limit of a queue with `by` allows for single values of its keys, where that is not what the shape says of all: that
@@ -61,8 +62,7 @@ local function apply_rate(own, rate)
   if rate == cjson.null then
     own.mode = 'off'
   elseif own.interval then
-    own.interval = rate[2] * 1000 / rate[1]
-    if own.algorithm == 'gcra' then own.interval = math.ceil(own.interval * 1024) / 1024 end
+    own.interval = own.algorithm == 'gcra' and bucket.interval(rate) or rate[2] * 1000 / rate[1]
   else
     own.limit, own.window = rate[1], rate[2] * 1000
   end

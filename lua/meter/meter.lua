@@ -5,7 +5,7 @@ local service = use 'meter/service'
 -- The meter: the bucket as stored in Redis, and what can happen to it between two calls. The field `bucket` of the meter's
 -- hash has meter.FORMAT: twelve doubles in the order of meter.unpacked, and two texts.
 -- With a rate that follows the clock, a bucket counts in service (meter/service), as if time passed the slower, the slower the
--- rate is: what is stored are times as seen from `seen`, and meter.at, time, after and offset are the way from one to the other.
+-- rate is: what is stored are times as seen from `seen`, and meter.at, time, after and offset convert one into the other.
 --   m.service   of the shape in force, nil for a fixed rate
 --   m.changed   whether it must be saved
 --   m.reset     whether more has changed than departures change
@@ -15,6 +15,7 @@ local service = use 'meter/service'
 local meter = { REBASE_US = 4398046511104, FORMAT = '<ddddddddddddss' }
 local HORIZON_MEMORY_US = 60000000
 local FOREIGN_CHECK_US = 1000000
+-- How far back the service of a rate is looked up.
 local PAST_US = 86400000000
 -- How long locks last if the caller does not say.
 local LOCK_MS = 30000
@@ -70,7 +71,7 @@ end
 -- The bucket's time at a time since 1970.
 function meter.at(m, us)
   local ahead = us - (m.origin + m.now)
-  -- What is long past is only known to be so.
+  -- Of what is longer past, only that matters.
   if not m.service or ahead < -PAST_US then return m.now + ahead end
   if ahead >= 0 then return m.now + service.between(m.service, us - ahead, us) end
   return m.now - service.between(m.service, us, us - ahead)
@@ -202,13 +203,13 @@ end
 -- The same as a time since 1970; second, in the bucket's time, which has fractions of a microsecond: that is what is charged.
 function meter.start(m, cost, pause)
   local slot = meter.slot(m, cost, pause)
-  return math.max(meter.time(m, slot), m.service and pause or 0), slot
+  return math.max(meter.time(m, slot), pause), slot
 end
 
 -- When the n-th departure from now may start (µs since 1970), if the first of them costs `cost` and the others the mean.
 function meter.nth_start(m, n, cost, pause)
   local slot = bucket.nth_slot(m, n, cost, m.mean_cost, math.max(m.now, meter.at(m, pause)))
-  return math.max(meter.time(m, slot), m.service and pause or 0)
+  return math.max(meter.time(m, slot), pause)
 end
 
 function meter.charge(m, cost, slot)

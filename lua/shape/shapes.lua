@@ -52,7 +52,7 @@ function shapes.feedback(key, now, interval, expires, rises)
       doc[name], ended = nil, true
     elseif entry then
       if entry['until'] then expires = math.min(expires or entry['until'], entry['until']) end
-      if entry.interval then interval = math.max(interval or 0, math.ceil(entry.interval * 1024) / 1024) end
+      if entry.interval then interval = math.max(interval or 0, bucket.ceil(entry.interval)) end
       limit = entry.limit or limit
     end
   end
@@ -63,7 +63,7 @@ function shapes.feedback(key, now, interval, expires, rises)
     elseif ends then
       ends = math.ceil(ends / 1000)
       expires = math.min(expires or ends, ends)
-      if configured then interval = math.max(interval, math.ceil(configured / share * 1024) / 1024) end
+      if configured then interval = math.max(interval, bucket.ceil(configured / share)) end
     end
   end
   if ended then redis.call('HSET', key, 'feedback', cjson.encode(doc)) end

@@ -1,7 +1,7 @@
 import { InvalidLimitError } from '../errors.ts'
 import { checkFields, type FieldCheck, numberFrom, oneOf, wholeFrom } from '../field-check.ts'
 import type { ShapeMode } from '../mode.ts'
-import { formatRate, intervalUs, parseRate, type RateInput } from '../rate.ts'
+import { formatRate, gridIntervalUs, intervalUs, parseRate, type RateInput } from '../rate.ts'
 import { zoneOffsets } from './time-zone.ts'
 
 const WINDOWS = ['fixed-window', 'sliding-window-log', 'sliding-window-counter'] as const
@@ -124,9 +124,9 @@ function encodeAlgorithm(algorithm: Algorithm, rule: LimitRule): Partial<LimitWi
   }
   const rate = parseRate(rule.rate as RateInput)
   if (isBucket(algorithm)) {
-    const exact = intervalUs(rate)
-    // GCRA adds up intervals: rounding them up to its grid keeps every sum behind the rate.
-    return { interval: algorithm === 'gcra' ? Math.ceil(exact * 1024) / 1024 : exact, burst: rule.burst ?? 1 }
+    // GCRA adds up intervals.
+    const interval = algorithm === 'gcra' ? gridIntervalUs(rate.limit, rate.periodMs) : intervalUs(rate)
+    return { interval, burst: rule.burst ?? 1 }
   }
   if (!Number.isInteger(rate.periodMs)) {
     throw new InvalidLimitError(

@@ -12,6 +12,7 @@ import {
   type GroupFields,
   type GroupOverride,
 } from '../shape/groups.ts'
+import { isScheduled } from '../shape/schedule.ts'
 import type { Attribution, ShapeStore } from '../shape/store.ts'
 import type { OverrideEntry } from '../shape/stored.ts'
 import type { ShapeChange } from './options.ts'
@@ -236,7 +237,7 @@ function fewer(most: number, than: GroupFields['concurrency']): number {
 
 /** Beside a rate that follows the clock, the slower one of each time applies: it stays as it is. */
 function isSlower(rate: RateInput, than: GroupFields['rate']): boolean {
-  if (typeof than === 'object' && 'schedule' in than) return false
+  if (isScheduled(than)) return false
   return than === undefined || intervalUs(parseRate(rate)) > intervalUs(parseRate(than))
 }
 

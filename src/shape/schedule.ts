@@ -42,14 +42,18 @@ const WEEK_MINUTES = 7 * DAY_MINUTES
 const MOST_ENTRIES = 200
 const FIELDS = ['days', 'from', 'to', 'rate']
 
+/** Whether what is given as a rate follows the clock. */
+export function isScheduled(rate: unknown): rate is RateSchedule {
+  return typeof rate === 'object' && rate !== null && 'schedule' in rate
+}
+
 /**
  * Checks a rate of a shape, fixed or with a schedule, and encodes it for storage.
  * @throws InvalidRateError
  */
 export function encodeRate(value: unknown): StoredRate {
-  if (typeof value !== 'object' || value === null || !('schedule' in value))
-    return pairOf(parseRate(value as RateInput))
-  const { schedule, timeZone = 'UTC', ...rest } = value as RateSchedule
+  if (!isScheduled(value)) return pairOf(parseRate(value as RateInput))
+  const { schedule, timeZone = 'UTC', ...rest } = value
   const [unknown] = Object.keys(rest)
   if (unknown !== undefined) {
     throw new InvalidRateError(

@@ -6,6 +6,7 @@ import type { ShapedQueue } from '../queue/queue.ts'
 import { intervalUs, parseRate } from '../rate.ts'
 import { isPassing } from '../redis/failures.ts'
 import type { GroupOverride } from '../shape/groups.ts'
+import { isScheduled } from '../shape/schedule.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 import {
   checkSchedulers,
@@ -429,7 +430,7 @@ async function restMsOf(...queues: readonly ShardedQueue[]): Promise<number> {
 /** A rate of a group that follows the clock may be closed for days: it is full again when all of its week is over. */
 function refillMs({ rate, burst }: { readonly rate?: GroupOverride['rate']; readonly burst?: number | null }): number {
   if (!rate) return 0
-  if (typeof rate === 'object' && 'schedule' in rate) return WEEK_MS
+  if (isScheduled(rate)) return WEEK_MS
   return ((burst ?? 1) * intervalUs(parseRate(rate))) / 1000
 }
 

@@ -1,6 +1,7 @@
 import { InvalidShapeError, UnsupportedOptionError } from '../errors.ts'
 import { isByGroup } from '../limits/queue-limits.ts'
 import { intervalUs, parseRate } from '../rate.ts'
+import { isScheduled } from '../shape/schedule.ts'
 import {
   encodeOverride,
   encodeShape,
@@ -83,7 +84,7 @@ function checkWhole(shape: Shape, shards: number): void {
     )
   }
   const { rate } = shape
-  if (typeof rate === 'object' && rate !== null && 'schedule' in rate) {
+  if (isScheduled(rate)) {
     throw unsupported(
       'rate.schedule',
       'leases of shards are parts of one rate. Set the rate by hand, or do without shards',

@@ -1,5 +1,5 @@
 import { gridIntervalUs } from '../rate.ts'
-import { encodeRate, type StoredRate } from '../shape/schedule.ts'
+import { encodeRate, isScheduled, type StoredRate } from '../shape/schedule.ts'
 import { ServiceCurve } from '../shape/service-curve.ts'
 import { DEFAULT_HORIZON_MS, encodeShape, type Shape } from '../shape/shape.ts'
 import {
@@ -187,7 +187,7 @@ export class ReferenceBucket {
     const [before, rate, curve] = [this.#shape, this.#fields.rate, this.#curve]
     this.#fields = { ...this.#fields, ...change }
     this.#shape = bucketShape(this.#fields)
-    const isTimed = [rate, this.#fields.rate].some((one) => typeof one === 'object' && 'schedule' in one)
+    const isTimed = isScheduled(rate) || isScheduled(this.#fields.rate)
     const changed = differs(this.#shape, before) || (isTimed && !isSame(rate, this.#fields.rate))
     // An earlier change was never applied: until now the debt drained at that rate.
     if (changed && this.#state && differs(this.#state, before)) {

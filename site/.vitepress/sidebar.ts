@@ -86,6 +86,7 @@ export const sidebar: { text: string; items: Page[] }[] = [
     text: 'Design',
     items: [
       page('The meter', 'algorithm'),
+      page('Benchmarks', 'benchmarks'),
       page('Faults', 'faults'),
       page('Redis keys', 'redis-keys'),
       page('Compatibility', 'compatibility'),

@@ -1,6 +1,6 @@
 import { InvalidRateError } from './errors.ts'
 
-/** A drain rate: `'50/s'`, `'1000/min'`, `'100/15min'`, `'10000/day'`, or units of cost per period in ms. */
+/** A drain rate: `'50/s'`, `'1000/min'`, `'100/15min'`, `'10000/day'`, or units of cost per period in ms. A month is 30 days. */
 export type RateInput = string | { readonly limit: number; readonly period: number }
 
 export interface Rate {
@@ -20,12 +20,15 @@ const UNITS_MS: Readonly<Record<string, number>> = {
   hour: 3_600_000,
   d: 86_400_000,
   day: 86_400_000,
+  week: 604_800_000,
+  // Those of a window of the calendar are as long as they are.
+  month: 2_592_000_000,
 }
 
 /** Two numbers, as `\d+(\.\d+)?(e[+-]?\d+)?`, the second of them optional, and a unit. */
 const FORM = /^(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*\/\s*(?:(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*)?([a-z]+)$/
 const EXPECTED =
-  "'50/s', '1000/min', '100/15min', '10000/day' (units ms, s, min, h, day) or { limit: 50, period: 1000 } with period in ms"
+  "'50/s', '1000/min', '100/15min', '10000/day' (units ms, s, min, h, day, week, month) or { limit: 50, period: 1000 } with period in ms"
 
 /**
  * Parses a rate.
@@ -67,6 +70,8 @@ export function unitsPerSecond(rate: string): number {
 export function formatRate(rate: Rate): string {
   checkParsed(rate)
   const { limit, periodMs } = rate
+  const named = (['month', 'week'] as const).find((unit) => UNITS_MS[unit] === periodMs)
+  if (named) return `${limit}/${named}`
   for (const unit of ['day', 'h', 'min', 's'] as const) {
     const count = periodMs / (UNITS_MS[unit] as number)
     if (Number.isInteger(count)) return `${limit}/${count === 1 ? '' : count}${unit}`

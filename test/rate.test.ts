@@ -12,6 +12,8 @@ const FORMS: readonly [input: RateInput, limit: number, periodMs: number, interv
   ['5/100ms', 5, 100, 20_000],
   ['1/0.5s', 1, 500, 500_000],
   ['2/2d', 2, 172_800_000, 86_400_000_000],
+  ['7/week', 7, 604_800_000, 86_400_000_000],
+  ['30/month', 30, 2_592_000_000, 86_400_000_000],
   ['1e3/s', 1000, 1000, 1000],
   ['10/sec', 10, 1000, 100_000],
   ['10/second', 10, 1000, 100_000],
@@ -40,7 +42,7 @@ const WRONG: readonly [input: unknown, came: string][] = [
   ['0/s', "'0/s'"],
   ['-5/s', "'-5/s'"],
   ['50/0s', "'50/0s'"],
-  ['50/week', "'50/week'"],
+  ['50/year', "'50/year'"],
   ['50/s/s', "'50/s/s'"],
   ['50 per s', "'50 per s'"],
   ['e3/s', "'e3/s'"],
@@ -68,7 +70,7 @@ describe('a wrong rate is refused with what was expected and what came', () => {
   test.each(WRONG)('%j', (input, came) => {
     expect(() => parseRate(input as RateInput)).toThrow(InvalidRateError)
     expect(() => parseRate(input as RateInput)).toThrow(
-      "rate must be '50/s', '1000/min', '100/15min', '10000/day' (units ms, s, min, h, day) or " +
+      "rate must be '50/s', '1000/min', '100/15min', '10000/day' (units ms, s, min, h, day, week, month) or " +
         `{ limit: 50, period: 1000 } with period in ms; got ${came}`,
     )
   })
@@ -86,6 +88,9 @@ describe('a rate is written in the largest unit that fits, and reads back the sa
     ['60/60s', '60/min'],
     ['100/15min', '100/15min'],
     ['10/24h', '10/day'],
+    ['10/7d', '10/week'],
+    ['10/30d', '10/month'],
+    ['10/14d', '10/14day'],
     ['10/36h', '10/36h'],
     ['5/100ms', '5/100ms'],
     ['5/1500ms', '5/1500ms'],

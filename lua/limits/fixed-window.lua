@@ -2,12 +2,12 @@ local limit_state = use 'limits/state'
 
 -- The fixed window: one counter, and the start of its window. At a boundary up to twice the limit passes.
 --   l.limit   units per window
---   l.window  µs; for calendar days a day of 24 hours
---   l.align   'epoch': consecutive windows from 1970 on; 'first': a window begins with its first unit; 'day'
---   l.zone    for 'day': offsets of the time zone, {from (s since 1970), offset (s)} pairs in one list, by time
+--   l.window  µs; of the calendar's, a day of 24 hours, a week of 7 of them or a month of 30
+--   l.align   'epoch': consecutive windows from 1970 on; 'first': a window begins with its first unit; 'day', 'week' (from
+--             Monday on) and 'month': of the calendar
+--   l.zone    for the calendar's: offsets of the time zone, {from (s since 1970), offset (s)} pairs in one list, by time
 local DAY_S = 86400
--- Longer than the longest day and shorter than the two shortest.
-local NEXT_DAY_S = 91800
+local LONGEST_MONTH = 31
 
 local function zone_offset(l, at_s)
   local offset = l.zone[2]
@@ -19,8 +19,7 @@ local function zone_offset(l, at_s)
 end
 
 -- Midnight as the clocks of the zone showed it, if they did.
-local function day_start(l, at)
-  local at_s = math.floor(at / 1000000)
+local function day_start(l, at_s)
   local midnight = math.floor((at_s + zone_offset(l, at_s)) / DAY_S) * DAY_S
   local start = midnight - zone_offset(l, at_s)
   start = midnight - zone_offset(l, start)
@@ -28,35 +27,60 @@ local function day_start(l, at)
   return math.min(start, midnight - zone_offset(l, start - 1)) * 1000000
 end
 
--- The start of the window that a time lies in.
-local function aligned(l, at)
-  if l.align == 'first' then return at end
-  if l.align == 'day' then return day_start(l, at) end
-  return at - at % l.window
+-- Days are numbered from 1970 on. The noon of each lies in it, however the clocks change.
+local function day_begins(l, day)
+  local noon = day * DAY_S + DAY_S / 2
+  return day_start(l, noon - zone_offset(l, noon))
 end
 
-local function finish(l, start)
-  if l.align == 'day' then return day_start(l, start + NEXT_DAY_S * 1000000) end
-  return start + l.window
+-- The day on which the month of a day begins, by the Gregorian calendar: years from March on, 400 of which repeat.
+local function month_first(day)
+  local in_era = (day + 719468) % 146097
+  local year = math.floor(
+    (in_era - math.floor(in_era / 1460) + math.floor(in_era / 36524) - math.floor(in_era / 146096)) / 365)
+  local in_year = in_era - (365 * year + math.floor(year / 4) - math.floor(year / 100))
+  local month = math.floor((5 * in_year + 2) / 153)
+  return day - (in_year - math.floor((153 * month + 2) / 5))
+end
+
+-- The first day of the window of a day, and of the window after that.
+local function first_days(l, day)
+  if l.align == 'day' then return day, day + 1 end
+  -- 1970 began on a Thursday.
+  if l.align == 'week' then day = day - (day + 3) % 7 return day, day + 7 end
+  local first = month_first(day)
+  return first, month_first(first + LONGEST_MONTH)
+end
+
+-- When the window that a time lies in starts and ends.
+local function window_of(l, at)
+  if l.align == 'first' then return at, at + l.window end
+  if not l.zone then
+    local start = at - at % l.window
+    return start, start + l.window
+  end
+  local at_s = math.floor(at / 1000000)
+  local first, next_first = first_days(l, math.floor((at_s + zone_offset(l, at_s)) / DAY_S))
+  return day_begins(l, first), day_begins(l, next_first)
 end
 
 -- s.start may lie ahead, if a caller waits for that window. s.opening: units charged for s.start itself.
 local function open(key, l, now, packed)
   local seen, kept, used, opening = limit_state.load(key, packed)
   local s = { key = key, now = now, used = 0, opening = 0 }
-  local start = aligned(l, now)
+  local start, finish = window_of(l, now)
   if seen then
     -- A clock that went back takes the window with it; a window ahead of it stays as far ahead.
     if now < seen then
       local ahead = l.align == 'first' and kept - seen or math.max(0, kept - seen)
-      kept = aligned(l, now + ahead)
+      kept = window_of(l, now + ahead)
     end
-    if kept >= start or (l.align == 'first' and now < finish(l, kept)) then
-      s.start, s.used, s.opening = kept, used, opening
+    local kept_finish = kept == start and finish or select(2, window_of(l, kept))
+    if kept >= start or (l.align == 'first' and now < kept_finish) then
+      start, finish, s.used, s.opening = kept, kept_finish, used, opening
     end
   end
-  s.start = s.start or start
-  s.finish = finish(l, s.start)
+  s.start, s.finish = start, finish
   return s
 end
 
@@ -69,8 +93,8 @@ end
 local function charge(s, l, cost, offset)
   local at = s.now + math.ceil(offset)
   if at >= s.finish or (s.used == 0 and at > s.start) then
-    s.start, s.used = aligned(l, at), 0
-    s.finish = finish(l, s.start)
+    s.used = 0
+    s.start, s.finish = window_of(l, at)
   end
   if s.used == 0 then s.opening = 0 end
   if at <= s.start then s.opening = s.opening + cost end
@@ -94,7 +118,8 @@ local function take_back(s, l, cost, slot)
 end
 
 local function begin(s, l, start, used, opening)
-  s.start, s.used, s.opening, s.finish = start, used, opening, finish(l, start)
+  s.used, s.opening = used, opening
+  s.start, s.finish = window_of(l, start)
 end
 
 local function save(s)

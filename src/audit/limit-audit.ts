@@ -1,6 +1,8 @@
-import { encodeRule, isBucket, type LimitWire } from '../limits/definition.ts'
+import { type CalendarAlign, encodeRule, isBucket, isCalendar, type LimitWire } from '../limits/definition.ts'
 import type { QueueLimit } from '../limits/queue-limits.ts'
 import { type AuditedWindow, TOLERANCE_US, worstBucketWindow } from './bucket-window.ts'
+
+const DAY_MS = 86_400_000
 
 /** The result of an audit for one limit. */
 export interface LimitAudit {
@@ -69,13 +71,19 @@ function worstWindow(wire: LimitWire, limit: QueueLimit, charges: readonly Charg
 function worstWindowOfClock(wire: LimitWire, limit: QueueLimit, charges: readonly Charge[]): AuditedWindow | undefined {
   const [most, windowUs] = [wire.limit as number, wire.window as number]
   if (wire.align === 'first') return worstFirstWindow(charges, most, windowUs)
-  if (wire.align === 'day') return worstFixedWindow(charges, most, dayOf(limit.timeZone ?? 'UTC'))
+  if (isCalendar(wire.align)) return worstFixedWindow(charges, most, windowOf(wire.align, limit.timeZone ?? 'UTC'))
   return worstFixedWindow(charges, most, (us) => Math.floor(us / windowUs))
 }
 
-function dayOf(timeZone: string): (us: number) => string {
+/** Names the window of a time. */
+function windowOf(align: CalendarAlign, timeZone: string): (us: number) => string | number {
   const days = new Intl.DateTimeFormat('en-CA', { timeZone, year: 'numeric', month: '2-digit', day: '2-digit' })
-  return (us) => days.format(us / 1000)
+  return (us) => {
+    const day = days.format(us / 1000)
+    if (align === 'month') return day.slice(0, -3)
+    // 1970 began on a Thursday.
+    return align === 'week' ? Math.floor((Date.parse(day) / DAY_MS + 3) / 7) : day
+  }
 }
 
 export interface Charge {

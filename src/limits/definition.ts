@@ -4,6 +4,7 @@ import type { ShapeMode } from '../mode.ts'
 import { formatRate, gridIntervalUs, intervalUs, parseRate, type RateInput } from '../rate.ts'
 import { zoneOffsets } from './time-zone.ts'
 
+const CALENDAR = ['day', 'week', 'month'] as const
 const WINDOWS = ['fixed-window', 'sliding-window-log', 'sliding-window-counter'] as const
 const BUCKETS = ['gcra', 'token-bucket', 'leaky-bucket'] as const
 export const ALGORITHMS = [...WINDOWS, ...BUCKETS, 'concurrency'] as const
@@ -13,9 +14,11 @@ export type WindowAlgorithm = (typeof WINDOWS)[number]
 export type Algorithm = (typeof ALGORITHMS)[number]
 
 /**
- * Where the windows of `fixed-window` begin: at multiples of the window since 1970, at the first unit, or at midnight.
+ * Where the windows of `fixed-window` begin: at multiples of the window since 1970, at the first unit, or at midnight: of each
+ * day, of Mondays, or of the first day of a month.
  */
-export type WindowAlign = 'epoch' | 'first' | 'day'
+export type WindowAlign = 'epoch' | 'first' | CalendarAlign
+export type CalendarAlign = (typeof CALENDAR)[number]
 
 /** What one limit allows. Which fields it needs depends on its algorithm. */
 export interface LimitRule {
@@ -30,10 +33,10 @@ export interface LimitRule {
   readonly burst?: number
   /**
    * `fixed-window`: windows begin at multiples of the window since 1970 (`epoch`, default), with their first unit
-   * (`first`), or at midnight (`day`, which needs a rate per day).
+   * (`first`), or with each `day`, `week` (from Monday on) or `month` of the calendar, of which the rate has to be.
    */
   readonly align?: WindowAlign
-  /** For `align: 'day'`: an IANA name, default `UTC`. */
+  /** For windows of the calendar: an IANA name, default `UTC`. */
   readonly timeZone?: string
   /** `concurrency`: how many at once. */
   readonly concurrency?: number
@@ -71,7 +74,6 @@ export interface LimitWire {
 }
 
 const DEFAULT_LEASE_MS = 30_000
-const DAY_MS = 86_400_000
 /** One unit, less the rounding error of doubles. */
 const LEAST_LEFT = 1 - 1e-9
 
@@ -110,7 +112,7 @@ export function describeRule(rule: LimitRule): string {
     rate: rate === undefined ? undefined : formatRate(parseRate(rate)),
     burst: bucket ? (burst ?? 1) : undefined,
     align: algorithm === 'fixed-window' ? (align ?? 'epoch') : undefined,
-    timeZone: align === 'day' ? (timeZone ?? 'UTC') : undefined,
+    timeZone: isCalendar(align) ? (timeZone ?? 'UTC') : undefined,
     concurrency,
     leaseMs: algorithm === 'concurrency' ? (leaseMs ?? DEFAULT_LEASE_MS) : undefined,
     reservedShare: reservedShare || undefined,
@@ -136,11 +138,17 @@ function encodeAlgorithm(algorithm: Algorithm, rule: LimitRule): Partial<LimitWi
   const window = { limit: rate.limit, window: rate.periodMs * 1000 }
   if (algorithm !== 'fixed-window') return window
   const { align = 'epoch', timeZone = 'UTC' } = rule
-  if (align !== 'day') return { ...window, align }
-  if (rate.periodMs !== DAY_MS) {
-    throw new InvalidLimitError(`align 'day' needs a rate per day, as '10000/day'; got ${formatRate(rate)}`)
+  if (!isCalendar(align)) return { ...window, align }
+  const expected = `10000/${align}`
+  if (rate.periodMs !== parseRate(expected).periodMs) {
+    throw new InvalidLimitError(`align '${align}' needs a rate per ${align}, as '${expected}'; got ${formatRate(rate)}`)
   }
   return { ...window, align, zone: zoneOffsets(timeZone) }
+}
+
+/** Whether windows follow the calendar of a time zone. */
+export function isCalendar(align: WindowAlign | undefined): align is CalendarAlign {
+  return (CALENDAR as readonly unknown[]).includes(align)
 }
 
 function encodeReserve({ reservedShare, lendAfterMs, ...rule }: LimitRule): Partial<LimitWire> {
@@ -157,7 +165,7 @@ function recoveryMs({ algorithm = 'gcra', rate, burst = 1, leaseMs = DEFAULT_LEA
 
 const CHECKS: { readonly [F in keyof LimitRule]?: FieldCheck } = {
   burst: wholeFrom(1),
-  align: oneOf('epoch', 'first', 'day'),
+  align: oneOf('epoch', 'first', ...CALENDAR),
   concurrency: wholeFrom(1),
   leaseMs: wholeFrom(1, 'of ms'),
   reservedShare: {

@@ -1,8 +1,10 @@
-import { encodeRule, type LimitWire, quotaOf } from './definition.ts'
+import { encodeRule, isCalendar, type LimitWire, quotaOf } from './definition.ts'
 import { DEFAULT_SYNC_SHARE, type LocallyLimited, rulesOf, shareOf } from './local-options.ts'
 
+const DAY_US = 86_400_000_000
 /** Time zones put their clocks forward by at most two hours. */
-const SHORTEST_DAY_US = 22 * 3_600_000_000
+const CLOCK_CHANGE_US = 7_200_000_000
+const SHORTEST_DAYS = { day: 1, week: 7, month: 28 }
 
 /**
  * The most units of one key that can pass above what the limit itself allows, under `sync`; the highest over all tiers.
@@ -31,5 +33,5 @@ export function overshootBound(options: LocallyLimited): number {
 /** The most units that the limit charges in a period of `us`, besides those within its own bound. */
 function chargedIn({ interval, window = 0, limit = 0, align }: LimitWire, us: number): number {
   if (interval !== undefined) return us / interval
-  return limit * Math.ceil(us / (align === 'day' ? SHORTEST_DAY_US : window))
+  return limit * Math.ceil(us / (isCalendar(align) ? SHORTEST_DAYS[align] * DAY_US - CLOCK_CHANGE_US : window))
 }

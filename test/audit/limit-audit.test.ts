@@ -110,6 +110,23 @@ test('days are those of the time zone', () => {
 })
 
 test.each([
+  ['week', '2026-03-23T00:00+01:00', '2026-03-30T00:00+02:00'],
+  ['month', '2026-10-01T00:00+02:00', '2026-11-01T00:00+01:00'],
+] as const)('a %s is that of the calendar of the time zone', (align, from, to) => {
+  const limit: QueueLimit = {
+    ...{ name: 'calls', algorithm: 'fixed-window', rate: `2/${align}`, align, timeZone: 'Europe/Berlin' },
+  }
+  const [start, end] = [Date.parse(from) * 1000, Date.parse(to) * 1000]
+  const worst = (...us: number[]) =>
+    auditLimit(
+      limit,
+      us.map((one) => ({ us: one, cost: 1 })),
+    ).worst?.cost
+  expect(worst(start - 1, start, end - 1, end)).toBe(2)
+  expect(worst(start, start + 1, end - 1)).toBe(3)
+})
+
+test.each([
   [{ name: 'n', algorithm: 'concurrency', concurrency: 1 }, 'when jobs end'],
   [{ name: 'n', rate: '1/day', mode: 'shadow' }, 'holds nothing'],
   [{ name: 'n', rate: '1000/s', shared: true }, 'only what this queue took'],

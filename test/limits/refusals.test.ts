@@ -56,8 +56,17 @@ const creations: readonly (readonly [
     /concurrency must be a whole number >= 1; got 0/,
   ],
   ['a lease of no time', { ...lease, rate: undefined, leaseMs: 0 }, /leaseMs must be a whole number of ms >= 1; got 0/],
-  ['an unknown align', { ...window, align: 'week' }, /align must be 'epoch', 'first' or 'day'; got "week"/],
+  [
+    'an unknown align',
+    { ...window, align: 'year' },
+    /align must be 'epoch', 'first', 'day', 'week' or 'month'; got "year"/,
+  ],
   ["align 'day' with an hourly rate", { ...window, rate: '5/h', align: 'day' }, /'day' needs a rate per day.*got 5\/h/],
+  [
+    "align 'month' with a weekly rate",
+    { ...window, rate: '5/week', align: 'month' },
+    /'month' needs a rate per month, as '10000\/month'; got 5\/week/,
+  ],
   [
     'an unknown time zone',
     { ...window, rate: '5/day', align: 'day', timeZone: 'Mars' },

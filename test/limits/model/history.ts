@@ -13,7 +13,7 @@ const TICKS_PER_US = 1024
 const LEASES_APART = 10
 /** How many charges may still be taken back. */
 const REMEMBERED = 6
-const ZONES = ['Europe/Berlin', 'America/New_York', 'Asia/Kolkata', 'UTC']
+const ZONES = ['Europe/Berlin', 'America/New_York', 'Asia/Kolkata', 'Africa/Cairo', 'Atlantic/Azores', 'UTC']
 
 /** Repeatable random operations on one key of one limit. */
 export class History {
@@ -124,9 +124,9 @@ export class History {
 
   #newFixedWindow(limit: number, period: number): LimitRule {
     const { pick } = this.#random
-    const align = pick(['epoch', 'epoch', 'first', 'day'] as const)
-    const rate = { limit, period: align === 'day' ? DAY_MS : period }
-    return { algorithm: 'fixed-window', rate, align, ...(align === 'day' ? { timeZone: pick(ZONES) } : {}) }
+    const align = pick(['epoch', 'epoch', 'first', 'day', 'week', 'month'] as const)
+    if (align === 'epoch' || align === 'first') return { algorithm: 'fixed-window', rate: { limit, period }, align }
+    return { algorithm: 'fixed-window', rate: `${limit}/${align}`, align, timeZone: pick(ZONES) }
   }
 
   #periodMs(): number {

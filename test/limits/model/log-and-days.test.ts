@@ -63,7 +63,7 @@ describe('5,000 entries of the sliding log that have left the window', () => {
   }
 })
 
-describe('calendar days in a time zone', () => {
+describe('calendar days, weeks and months in a time zone', () => {
   /** UTC times of local midnights, one day after the other, with the hours between them. */
   const days = [
     ['Europe/Berlin', 'spring forward', '2026-03-28T23:00Z', '2026-03-29T22:00Z', 23],
@@ -95,5 +95,28 @@ describe('calendar days in a time zone', () => {
     expect(allowed).toEqual([true, true, ...within.slice(1).map(() => false), false, true])
     expect(answers.slice(1, -1).map(({ resetAt }) => resetAt - end)).toEqual([...within, end - 1].map(() => 0))
     expect(answers[0]?.resetAt).toBe(start)
+  })
+
+  const periods = [
+    ['week', 'UTC', 'Monday to Monday', '2025-12-29T00:00Z', '2026-01-05T00:00Z'],
+    ['week', 'Europe/Berlin', 'spring forward', '2026-03-22T23:00Z', '2026-03-29T22:00Z'],
+    ['week', 'Europe/Berlin', 'fall back', '2026-10-18T22:00Z', '2026-10-25T23:00Z'],
+    ['month', 'UTC', 'of a leap year', '2028-02-01T00:00Z', '2028-03-01T00:00Z'],
+    ['month', 'UTC', 'of another year', '2027-02-01T00:00Z', '2027-03-01T00:00Z'],
+    ['month', 'Europe/Berlin', 'spring forward', '2026-02-28T23:00Z', '2026-03-31T22:00Z'],
+    ['month', 'America/New_York', 'fall back', '2026-11-01T04:00Z', '2026-12-01T05:00Z'],
+    ['month', 'Asia/Kolkata', 'over the end of a year', '2026-12-31T18:30Z', '2027-01-31T18:30Z'],
+  ] as const
+
+  test.each(periods)('%s in %s, %s: all of it is one window', async (align, timeZone, _, from, to) => {
+    const [start, end] = [Date.parse(from) * 1000, Date.parse(to) * 1000]
+    const wire = encodeRule({ algorithm: 'fixed-window', rate: `1/${align}`, align, timeZone })
+    const operations = [start - 1, start, start + 1, (start + end) / 2, end - 1, end].map((now) => ({
+      verb: 'take' as const,
+      now,
+    }))
+    const answers = await replayer.replay(redis.prefix, [wire], operations)
+    expect(answers.map(({ allowed }) => allowed)).toEqual([true, true, false, false, false, true])
+    expect(answers.map(({ resetAt }) => resetAt).slice(0, -1)).toEqual([start, end, end, end, end])
   })
 })

@@ -87,25 +87,31 @@ export class AlignedWindowModel extends BaseModel implements Model {
 }
 
 function windowOf(rule: LimitWire, at: number): number {
-  if (rule.align === 'day') return dayOf(rule.zone as number[], at)
+  if (rule.zone) return beginOf(rule.zone, firstDay(rule, localDay(rule.zone, Math.floor(at / 1_000_000))))
   return Math.floor(at / (rule.window as number)) * (rule.window as number)
 }
 
 function nextWindow(rule: LimitWire, start: number): number {
-  // In the afternoon of the next day, however long the two are.
-  if (rule.align === 'day') return dayOf(rule.zone as number[], start + 1.5 * DAY_S * 1_000_000)
-  return start + (rule.window as number)
+  if (!rule.zone) return start + (rule.window as number)
+  const first = localDay(rule.zone, start / 1_000_000)
+  let day = first + 1
+  while (firstDay(rule, day) === first) day++
+  return beginOf(rule.zone, day)
 }
 
-/** The first moment of the local day: among those at which the clocks can have shown midnight. */
-function dayOf(zone: readonly number[], at: number): number {
-  const second = Math.floor(at / 1_000_000)
-  const day = localDay(zone, second)
+/** The first day of the window of a day; both are numbers of days since 1970. */
+function firstDay({ align }: LimitWire, day: number): number {
+  const date = new Date(day * DAY_S * 1000)
+  if (align === 'month') return Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), 1) / 1000 / DAY_S
+  return align === 'week' ? day - ((date.getUTCDay() + 6) % 7) : day
+}
+
+/** The first moment of a local day: among those at which the clocks can have shown midnight. */
+function beginOf(zone: readonly number[], day: number): number {
   const { offsets, changes } = inParts(zone)
   const midnights = offsets.map((offset) => day * DAY_S - offset)
-  const recent = changes.filter((change) => change <= second && change > second - 2 * DAY_S)
-  const starts = [second, ...midnights, ...recent].filter((one) => one <= second && localDay(zone, one) === day)
-  return Math.min(...starts) * 1_000_000
+  const near = changes.filter((change) => Math.abs(change - day * DAY_S) < 2 * DAY_S)
+  return Math.min(...[...midnights, ...near].filter((second) => localDay(zone, second) === day)) * 1_000_000
 }
 
 interface ZoneParts {

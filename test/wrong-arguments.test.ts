@@ -44,6 +44,7 @@ const INSPECTOR: readonly Case[] = [
     'groupSettings',
     'limitSettings',
     'limitValues',
+    'limitValue',
     'audit',
   ].map((call): Case => [call, NO_TEXT, (v) => inspector[call](v)]),
   ...['job', 'explain', 'group'].flatMap((call): Case[] => [
@@ -69,6 +70,11 @@ const INSPECTOR: readonly Case[] = [
     ),
   ),
   ...['history', 'groups'].map((call): Case => [`${call}, count`, NO_COUNT, (v) => inspector[call]('q', { count: v })]),
+  ['limitValue, limit', NO_TEXT, (v) => inspector.limitValue('q', v, {})],
+  ['limitValue, keys', [undefined, ...NO_OBJECT, { model: 5 }], (v) => inspector.limitValue('q', 'x', v)],
+  ...['count', 'nope'].map(
+    (name): Case => [`limitValue, ${name}`, NO_COUNT, (v) => inspector.limitValue('q', 'x', {}, { [name]: v })],
+  ),
   ['group, count', NO_COUNT, (v) => inspector.group('q', 'x', { count: v })],
   ['job, logs', NO_COUNT, (v) => inspector.job('q', 'x', { logs: v })],
   ['series, since', [null, 5, 'x', {}, new Date(Number.NaN)], (v) => inspector.series('q', { since: v })],

@@ -182,6 +182,12 @@ local function group_limits_of(base, shape, now)
     return l and value_of(l, place.group, place.keys) and keys_of(l, place.group, place.keys) or nil
   end
 
+  -- How many places of the limit of this name a job takes; 0 if it has none.
+  function limits.places_of(name, cost, costs)
+    local l = find(name)
+    return l.algorithm == 'concurrency' and queue_limits.cost(l, cost, costs) or 0
+  end
+
   -- Calls found(limit, value, its keys) for each limit with `maxKeys` that a job is subject to.
   local function each_bounded(group, keys, found)
     for _, l in ipairs(known) do

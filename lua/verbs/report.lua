@@ -17,6 +17,7 @@ local held = use 'gate/held'
 local group_hooks = use 'groups/hooks'
 local group_later = use 'groups/later'
 local queue_groups = use 'groups/queue-groups'
+local service = use 'meter/service'
 local as_text = use 'redis/as-text'
 local audit = use 'reports/audit'
 local bypass = use 'reports/bypass'
@@ -86,10 +87,11 @@ local function sample(level, state)
     'failedAttempts')
   local paused = shape.paused_until > now or redis.call('HEXISTS', base .. 'meta', 'paused') == 1
   local paced = shape.interval and shape.mode == 'enforce'
+  local speed = shape.service and service.speed(shape.service, now) or 1
   return {
     as_text.us(now / 1000), redis.call('GET', base .. 'id') or 0, totals[1] or 0, totals[2] or 0, totals[3] or 0,
     state.depth, state.waiting, state.active, as_text.us(state.age_ms),
-    paced and as_text.exact(1000000 / shape.interval) or -1, starts[1] or 0, starts[2] or 0, starts[3] or 0,
+    paced and as_text.exact(speed * 1000000 / shape.interval) or -1, starts[1] or 0, starts[2] or 0, starts[3] or 0,
     starts[4] or 0, starts[5] or 0, starts[6] or 0, totals[4] or 0,
     causes[1], causes[2], causes[3], causes[4], causes[5], paused and 1 or 0,
   }

@@ -1,11 +1,12 @@
 --[[
   What people see of queues, at one moment of Redis's clock, computed by the modules that decide. Nothing is written; what has
   ended by now is seen as ended (redis/unwritten). The work does not grow with a queue: up to some 100 commands for each, 20
-  more for each group that is looked at, up to 100 groups for the place of a job, and of its list 10,000 entries at each end.
+  more for each group or value of a limit that is looked at, 200 more to find such values, up to 100 groups for the place of a
+  job, and of its list 10,000 entries at each end.
   KEYS
     [1…]  …:meta:shape of each queue; on a cluster one more, which never exists (redis/commands.ts)
   ARGV
-    [1]  what is looked at: crowd, shape, meter, queue, groups, group, limit, limit values, own limits, settings, rows, found, job or place (lua/views)
+    [1]  what is looked at: crowd, shape, meter, queue, groups, group, limit, limit in detail, limit values, own limits, settings, rows, found, job or place (lua/views)
     [2]  JSON: what that takes
     [3]  now, µs, if a reader has asked another server; else ''
     [4]  now by the reader's clock, µs: for one who may not ask Redis; else ''
@@ -37,6 +38,7 @@ local function view(key, now)
   if subject == 'groups' then return view_group.of_queue(q, asked.count) end
   if subject == 'group' then return view_group.of_one(q, asked.group, asked.count) end
   if subject == 'limit' then return view_limit.of_one(q, asked.name, asked.keys, asked.tier) end
+  if subject == 'limit in detail' then return view_limit.in_detail(q, asked.name, asked.keys, asked.count) end
   if subject == 'limit values' then return view_limit.of_values(q, asked.count) end
   if subject == 'own limits' then return view_limit.settings(q) end
   if subject == 'rows' then return view_job.rows(q, asked.ids, asked.data) end

@@ -2,29 +2,53 @@ local group_limits_of = use 'groups/limits-of'
 local queue_groups = use 'groups/queue-groups'
 local own_values = use 'limits/own-values'
 local as_text = use 'redis/as-text'
+local job_options = use 'shape/job-options'
 
 -- What a limit with `by` has left for one value of its keys, as people see it. Times as in views/queue.
 local view_limit = {
-  -- Of more values that lanes wait for, so many by chance are looked at.
+  -- Of more values that lanes wait for, so many by chance are looked at; of the running jobs, so many at most.
   SAMPLE = 100,
 }
 
--- Nil if the queue has no such limit. keys: name -> value; tier: of a job that asks, nil for none
-function view_limit.of_one(q, name, keys, tier)
-  local limits = q.shape and group_limits_of(q.base, q.shape, q.now)
-  local part = limits and limits.part_of(name, keys, tier)
-  if not part then return nil end
-  local l, stored = part.l, own_values.stored(q.base, name, part.value)
-  local view = {
-    at = as_text.us(q.now), fields = stored and stored.fields or {}, lanes = redis.call('ZCARD', q.base .. 'meta:line:' .. part.cell),
-  }
+-- What is left, in use and when more is, unless the value has no limit.
+local function note_use(view, part)
+  local l = part.l
   if l.mode == 'off' then return view end
-  view.most = l.burst or l.limit
   local left, reset = l.verbs.view(part.s, l)
   local wait = l.verbs.earliest(part.s, l, 1)
   -- When a place comes back is not known.
   view.left, view.wait = as_text.exact(left), wait < math.huge and as_text.us(math.ceil(wait)) or nil
   view.reset = as_text.us(math.ceil(reset))
+  view.most = l.burst or l.limit
+  view.used = as_text.exact(math.max(0, view.most - left))
+  return view
+end
+
+-- Nil if the queue has no such limit. keys: name -> value; tier: of a job that asks, nil for none. Second, its part.
+function view_limit.of_one(q, name, keys, tier)
+  local limits = q.shape and group_limits_of(q.base, q.shape, q.now)
+  local part = limits and limits.part_of(name, keys, tier)
+  if not part then return nil end
+  local stored = own_values.stored(q.base, name, part.value)
+  return note_use({
+    at = as_text.us(q.now), fields = stored and stored.fields or {},
+    lanes = redis.call('ZCARD', q.base .. 'meta:line:' .. part.cell),
+  }, part), part
+end
+
+-- The same, with the limits as stored, the ids of the first jobs that wait for it, at most `count`, and the key of the state of
+-- its places, if it has some. Of a lane that is its first job; without lanes the jobs of the group.
+function view_limit.in_detail(q, name, keys, count)
+  local view, part = view_limit.of_one(q, name, keys)
+  if not view then return nil end
+  local g = queue_groups.open(q.base, q.shape, q.now)
+  view.limits, view.places = q.shape.keyed_limits, part.l.algorithm == 'concurrency' and part.s.key or nil
+  view.jobs = {}
+  if count == 0 then return view end
+  if not g.lanes then view.jobs = redis.call('ZRANGE', q.base .. 'meta:group:jobs:' .. keys.group, 0, count - 1) end
+  for _, lane in ipairs(g.lanes and redis.call('ZRANGE', q.base .. 'meta:line:' .. part.cell, 0, count - 1) or {}) do
+    view.jobs[#view.jobs + 1] = select(2, g:lane_order(lane))(1)
+  end
   return view
 end
 
@@ -38,37 +62,82 @@ function view_limit.settings(q)
   return { at = as_text.us(q.now), own = own }
 end
 
--- The values of limits for which most lanes wait, at most `count`; how many values lanes wait for, and how many places lanes
--- have in the lines of all others: of more than SAMPLE values, these are taken to be like those that were looked at. Nil for
--- a queue without limits by keys.
-function view_limit.of_values(q, count)
-  local limits = q.shape and group_limits_of(q.base, q.shape, q.now)
-  if not limits then return nil end
-  local key, found, all = q.base .. 'meta:lines', {}, 0
-  local values = redis.call('HLEN', key)
-  local cells = values <= view_limit.SAMPLE and redis.call('HKEYS', key) or redis.call('HRANDFIELD', key, view_limit.SAMPLE)
-  for i, cell in ipairs(cells) do
-    found[i] = { cell = cell, lanes = redis.call('ZCARD', q.base .. 'meta:line:' .. cell) }
-    all = all + found[i].lanes
-  end
+-- The cells that lanes wait for, those of most lanes first, or some of them by chance: {cell, lanes}. Second, how many there are.
+local function awaited(q)
+  local key, found = q.base .. 'meta:lines', {}
+  local count = redis.call('HLEN', key)
+  local cells = count <= view_limit.SAMPLE and redis.call('HKEYS', key) or redis.call('HRANDFIELD', key, view_limit.SAMPLE)
+  for i, cell in ipairs(cells) do found[i] = { cell = cell, lanes = redis.call('ZCARD', q.base .. 'meta:line:' .. cell) } end
   table.sort(found, function(one, other)
     if one.lanes ~= other.lanes then return one.lanes > other.lanes end
     return one.cell < other.cell
   end)
-  local g, rows, shown = queue_groups.open(q.base, q.shape, q.now), {}, 0
-  for i = 1, math.min(count, #found) do
-    local lane = redis.call('ZRANGE', q.base .. 'meta:line:' .. found[i].cell, 0, 0)[1]
-    local job = lane and select(2, g:lane_order(lane))(1)
-    local name = own_values.parts(found[i].cell)
-    local place = job and g:place_in_lane(job)
-    local keys = place and limits.keys_in(name, place)
-    if keys then
-      rows[#rows + 1], shown = { limit = name, keys = keys, lanes = found[i].lanes }, shown + found[i].lanes
+  return found, count
+end
+
+-- The cells of the jobs that run, those of most jobs first: {cell, name of the limit, place: as keys_in takes it, jobs, places:
+-- how many these take}. Second, the share of the running jobs that was looked at. Groups without lanes do not wait in lines:
+-- of such a queue the first waiting jobs are looked at, too.
+local function taken(q, limits)
+  local found, of_cell = {}, {}
+  local function look(id, runs)
+    local options = redis.call('HGET', q.base .. id, 'opts')
+    local cost, costs, _, keys = job_options.cost(options)
+    local place = { group = queue_groups.named(options) or '', keys = keys }
+    for _, cell in ipairs(options and limits.cells(place.group, keys) or {}) do
+      local one, name = of_cell[cell], own_values.parts(cell)
+      if not one then
+        one = { cell = cell, name = name, place = place, jobs = 0, places = 0 }
+        of_cell[cell], found[#found + 1] = one, one
+      end
+      one.jobs = one.jobs + 1
+      if runs then one.places = one.places + limits.places_of(name, cost, costs) end
     end
   end
-  local others = all - shown
-  if values > #found then others = math.floor(others * (values - #rows) / math.max(1, #found - #rows)) end
-  return { at = as_text.us(q.now), rows = rows, values = values, others = others }
+  local running = redis.call('LRANGE', q.base .. 'active', 0, view_limit.SAMPLE - 1)
+  for _, id in ipairs(running) do look(id, true) end
+  if not q.shape.lanes then
+    for _, id in ipairs(redis.call('ZRANGE', q.base .. 'prioritized', 0, view_limit.SAMPLE - 1)) do look(id, false) end
+  end
+  table.sort(found, function(one, other)
+    if one.jobs ~= other.jobs then return one.jobs > other.jobs end
+    return one.cell < other.cell
+  end)
+  return found, #running / math.max(1, redis.call('LLEN', q.base .. 'active'))
+end
+
+-- The values of limits for which most lanes wait, at most `count`, then as many others of which most jobs run; how many values
+-- lanes wait for; and of the values without a row, how many lanes wait for them, and how many places the running jobs of this
+-- queue take of them: what was not looked at is taken to be like what was. Nil for a queue without limits by keys.
+function view_limit.of_values(q, count)
+  local limits = q.shape and group_limits_of(q.base, q.shape, q.now)
+  if not limits then return nil end
+  local g, rows, shown = queue_groups.open(q.base, q.shape, q.now), {}, {}
+  local function show(cell, name, place, lanes)
+    local keys = place and limits.keys_in(name, place)
+    local part = keys and limits.part_of(name, keys, (place.keys or {})[':tier'])
+    if not part then return end
+    rows[#rows + 1] = note_use({ limit = name, keys = keys, lanes = lanes }, part)
+    shown[cell] = true
+  end
+  local lines, values = awaited(q)
+  local lanes_of, lanes, places = {}, 0, 0
+  for i, line in ipairs(lines) do
+    lanes_of[line.cell] = line.lanes
+    local lane = i <= count and redis.call('ZRANGE', q.base .. 'meta:line:' .. line.cell, 0, 0)[1]
+    local job = lane and select(2, g:lane_order(lane))(1)
+    show(line.cell, own_values.parts(line.cell), job and g:place_in_lane(job), line.lanes)
+  end
+  local awaited_rows = #rows
+  local cells, share = taken(q, limits)
+  for _, one in ipairs(cells) do
+    if #rows - awaited_rows < count and not shown[one.cell] then show(one.cell, one.name, one.place, lanes_of[one.cell] or 0) end
+  end
+  for _, line in ipairs(lines) do if not shown[line.cell] then lanes = lanes + line.lanes end end
+  for _, one in ipairs(cells) do if not shown[one.cell] then places = places + one.places end end
+  if values > #lines then lanes = math.floor(lanes * (values - awaited_rows) / math.max(1, #lines - awaited_rows)) end
+  places = places > 0 and math.floor(places / share + 0.5) or 0
+  return { at = as_text.us(q.now), rows = rows, values = values, others = lanes, places = places }
 end
 
 return view_limit

@@ -6,14 +6,18 @@ export type {
   GroupDetail,
   GroupRow,
   GroupsView,
-  LimitSettings,
-  LimitValueRow,
-  LimitValuesView,
 } from './groups.ts'
 export type { HistoryOptions } from './history.ts'
 export { Inspector, type InspectorOptions } from './inspector.ts'
 export type { JobDetail, JobDetailOptions } from './job-detail.ts'
 export type { FailedMatches, FailedReason, FailedReasons, JobRow, JobState, JobsOptions } from './jobs.ts'
+export type {
+  LimitSettings,
+  LimitUse,
+  LimitValueDetail,
+  LimitValueRow,
+  LimitValuesView,
+} from './limit-values.ts'
 export type {
   AuditEntry,
   Bypass,

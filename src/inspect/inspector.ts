@@ -18,11 +18,6 @@ import {
   groupOverridesIn,
   groupSettingsOf,
   groupsOf,
-  type LimitSettings,
-  type LimitValuesView,
-  limitSettingsOf,
-  limitValuesOf,
-  wholeLimitValues,
 } from './groups.ts'
 import { type HistoryOptions, HistoryReading } from './history.ts'
 import { type JobDetail, type JobDetailOptions, jobDetail } from './job-detail.ts'
@@ -40,6 +35,15 @@ import {
   readRows,
   searchFailed,
 } from './jobs.ts'
+import {
+  type LimitSettings,
+  type LimitValueDetail,
+  type LimitValuesView,
+  limitSettingsOf,
+  limitValueDetail,
+  limitValuesOf,
+  wholeLimitValues,
+} from './limit-values.ts'
 import { baseIn, type PartAnswer, PartReads, type QueueParts } from './parts.ts'
 import { QueueLists } from './queue-lists.ts'
 import { factsIn, QUEUE_ASKED, type QueueView } from './queue-reading.ts'
@@ -380,8 +384,8 @@ export class Inspector {
   }
 
   /**
-   * The values of limits with `by` for which most lanes wait, out of any number.
-   * @param options `count`: how many. Default 10
+   * The values of limits with `by` for which most lanes wait, and those of which most jobs run, out of any number.
+   * @param options `count`: how many of each. Default 10
    * @returns undefined for a queue without limits by keys
    */
   async limitValues(name: string, options: { readonly count?: number } = {}): Promise<LimitValuesView | undefined> {
@@ -390,6 +394,29 @@ export class Inspector {
     const { count = 10 } = options
     const read = (base: string) => limitValuesOf(this.#redis, base, count)
     return this.#each(name, read, (found) => wholeLimitValues(found, count))
+  }
+
+  /**
+   * One value of a limit with `by`: as `getLimit` has it, with the jobs that wait for it and hold it, at most `count` of those
+   * that wait, and its history.
+   * @param keys the value of each key that the limit counts by
+   * @param options `count`: default 20
+   * @returns undefined for a queue without such a limit
+   */
+  async limitValue(
+    name: string,
+    limit: string,
+    keys: Readonly<Record<string, string>>,
+    options: { readonly count?: number } = {},
+  ): Promise<LimitValueDetail | undefined> {
+    checkName('limitValue', name)
+    checkArgument(typeof limit === 'string', 'limitValue: the name of a limit', 'a string', limit)
+    const areTexts = typeof keys === 'object' && keys && Object.values(keys).every((value) => typeof value === 'string')
+    checkArgument(areTexts, 'limitValue: the keys', "an object of strings, such as { model: 'gpt-large' }", keys)
+    checkOptions('limitValue', options, ['count'])
+    const { count = 20 } = options
+    const read = (base: string) => limitValueDetail(this.#redis, base, { name: limit, keys, count })
+    return this.#each(name, read, (found) => found[shardOf(groupKey(keys.group ?? ''), found.length)])
   }
 
   /**

@@ -41,7 +41,7 @@ export interface LimitState {
 }
 
 /** What `lua/views/limit.lua` returns. */
-interface LimitView {
+export interface LimitView {
   readonly at: string
   readonly fields: Readonly<Record<string, StoredEntry>>
   readonly lanes: number
@@ -91,16 +91,7 @@ export class QueueLimitValues {
     const keys = keysOf(limit, key)
     const view = await this.#store.view<LimitView>('limit', { name, keys })
     if (!view) throw this.#unknown(name)
-    const atMs = Number(view.at) / 1000
-    const overrides = readEntries(view.fields, atMs)
-    const values = Object.fromEntries(Object.entries(overrides).map(([field, { value }]) => [field, value]))
-    return {
-      ...{ limit: name, keys, at: new Date(atMs), overrides, waitingLanes: view.lanes },
-      inForce: limitInForce(limit, values),
-      remaining: view.left === undefined ? undefined : Math.max(0, Math.floor(Number(view.left))),
-      retryAfterMs: retryAfterMsOf(view),
-      resetAt: dateOfUs(view.reset),
-    }
+    return limitStateOf(limit, keys, view)
   }
 
   /** By the shape as Redis has it: another program may have changed it. */
@@ -129,6 +120,20 @@ export class QueueLimitValues {
     ttlMs?: number,
   ): Promise<void> {
     if (!(await this.#store.changeLimit(name, keys, fields, who, ttlMs))) throw this.#unknown(name)
+  }
+}
+
+/** Turns a view into the public state. */
+export function limitStateOf(limit: QueueLimit, keys: Readonly<Record<string, string>>, view: LimitView): LimitState {
+  const atMs = Number(view.at) / 1000
+  const overrides = readEntries(view.fields, atMs)
+  const values = Object.fromEntries(Object.entries(overrides).map(([field, { value }]) => [field, value]))
+  return {
+    ...{ limit: limit.name, keys, at: new Date(atMs), overrides, waitingLanes: view.lanes },
+    inForce: limitInForce(limit, values),
+    remaining: view.left === undefined ? undefined : Math.max(0, Math.floor(Number(view.left))),
+    retryAfterMs: retryAfterMsOf(view),
+    resetAt: dateOfUs(view.reset),
   }
 }
 

@@ -1,6 +1,6 @@
 import { InvalidShapeError, MoveError } from '../errors.ts'
-import type { LimitSettings } from '../inspect/groups.ts'
 import { Inspector } from '../inspect/inspector.ts'
+import type { LimitSettings } from '../inspect/limit-values.ts'
 import type { GroupState } from '../queue/groups.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
 import { GROUP_FIELDS } from '../shape/groups.ts'

@@ -29,7 +29,7 @@ function closedFor(hours: number): { rate: RateSchedule; opensAt: Date } {
   return { rate: { schedule: [...closed, { rate: '50/s' }], timeZone: zone }, opensAt }
 }
 
-test('an audit knows the rate that was in force at each departure', async () => {
+test('an audit knows the rate that was in force at each departure, and a sample the one at its time', async () => {
   const today = ['sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat'][new Date().getUTCDay()] as string
   const others = ['sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat'].filter((day) => day !== today).slice(0, 3)
   const rate = { schedule: [{ days: others.join(), rate: '400/s' }, { rate: '40/s' }] }
@@ -43,6 +43,11 @@ test('an audit knows the rate that was in force at each departure', async () => 
   const [[, fields]] = (await redis.client().xrange(queue.toKey('meta:audit'), '-', '+')) as [[string, string[]]]
   const [[, , , intervalUs, , , [group, ofGroupUs]]] = JSON.parse(fields[1] as string)
   expect([intervalUs, group, ofGroupUs]).toEqual(['25000', 'a', '50000'])
+  // So do the samples that charts are drawn from.
+  const inspector = inspectorOf(redis, shop)
+  await expect
+    .poll(async () => (await inspector.series(queue.name)).at(-1)?.ratePerSecond, { timeout: 20_000 })
+    .toBe(40)
 })
 
 test('while a schedule is closed nothing leaves, all views say until when, and jobs are told when they start', async () => {

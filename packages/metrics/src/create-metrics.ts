@@ -96,8 +96,8 @@ export interface MetricsOptions {
    */
   groups?: number
   /**
-   * Values of each queue's limits with `by` that have a label of their own: so many of those that most lanes wait for. The
-   * label has the values of keys, which may name a customer. Default 0: none.
+   * Values of each queue's limits with `by` that have a label of their own: so many of those that most lanes wait for, and
+   * of those of which most jobs run. The label has the values of keys, which may name a customer. Default 0: none.
    */
   keys?: number
   /** How long a scrape waits for Redis before it returns the last known numbers, ms. Default 5000. */

@@ -1,9 +1,11 @@
+import type { LimitValueRow, LimitValuesView } from 'sluice/inspect'
 import { keysText } from 'sluice/internal'
 import type { Family } from './families.ts'
 import type { QueueReading } from './fleet-reading.ts'
+import type { Point } from './points.ts'
 import { OTHER } from './queue-labels.ts'
 
-/** Values of limits by keys. Those with a label of their own are the ones that most lanes wait for: the others are summed. */
+/** Values of limits by keys. Those with a label of their own are the ones that most lanes wait for, and of which most jobs run. */
 export const KEY_FAMILIES: readonly Family<QueueReading>[] = [
   {
     name: 'sluice_key_waiting_lanes',
@@ -12,13 +14,45 @@ export const KEY_FAMILIES: readonly Family<QueueReading>[] = [
     help: 'Lanes that wait for the values of limits which most wait for; `other` has the rest. Only with the option `keys`.',
     labels: { limit: [], key: [] },
     merge: 'none',
-    read: ({ limitValues }) => {
-      if (!limitValues) return []
-      const rows = limitValues.rows.map(({ limit, keys, waitingLanes }) => ({
-        labels: { limit, key: keysText(keys) },
-        value: waitingLanes,
-      }))
-      return [...rows, { labels: { limit: OTHER, key: OTHER }, value: limitValues.otherLanes }]
+    read: ({ limitValues }) =>
+      pointsOf(limitValues, ({ waitingLanes }) => waitingLanes || undefined, limitValues?.otherLanes),
+  },
+  {
+    name: 'sluice_key_places',
+    type: 'gauge',
+    unit: 'places',
+    help: 'Places of limits on running jobs (`concurrency`) in use by the values that hold most; `other` has the rest. Only with the option `keys`.',
+    labels: { limit: [], key: [] },
+    merge: 'none',
+    read: ({ status: { shape }, limitValues }) => {
+      const limits = (shape?.limits ?? []).filter(({ by, algorithm }) => by && algorithm === 'concurrency')
+      if (limits.length === 0) return []
+      const names = limits.map(({ name }) => name)
+      const held = ({ limit, used }: LimitValueRow) => (names.includes(limit) ? used : undefined)
+      return pointsOf(limitValues, held, limitValues?.otherPlaces)
     },
   },
+  {
+    name: 'sluice_key_used_ratio',
+    type: 'gauge',
+    unit: '0 to 1, or above',
+    help: 'The share of each of these values that is in use: of its places, the units of its window, or its burst; above 1 while it owes units. Only with the option `keys`.',
+    labels: { limit: [], key: [] },
+    merge: 'none',
+    read: ({ limitValues }) =>
+      pointsOf(limitValues, ({ used, most }) => (used === undefined || most === undefined ? undefined : used / most)),
+  },
 ]
+
+/** @param rest of the values without a row; undefined where they have no sum */
+function pointsOf(
+  limitValues: LimitValuesView | undefined,
+  numberOf: (row: LimitValueRow) => number | undefined,
+  rest?: number,
+): Point[] {
+  const points = (limitValues?.rows ?? []).flatMap((row) => {
+    const value = numberOf(row)
+    return value === undefined ? [] : [{ labels: { limit: row.limit, key: keysText(row.keys) }, value }]
+  })
+  return rest === undefined ? points : [...points, { labels: { limit: OTHER, key: OTHER }, value: rest }]
+}

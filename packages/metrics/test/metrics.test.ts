@@ -5,7 +5,7 @@ import { HOLD_CAUSES } from '../../../src/departure/departure.ts'
 import { QueueFullError } from '../../../src/index.ts'
 import { Inspector } from '../../../src/inspect/index.ts'
 import { useRedis } from '../../../test/support/redis.ts'
-import { eventsOf, gate, jobs, Workshop } from '../../../test/worker/support.ts'
+import { departuresOf, eventsOf, gate, jobs, Workshop } from '../../../test/worker/support.ts'
 import { createMetrics, METRICS, type Metrics, type MetricsOptions } from '../src/create-metrics.ts'
 import { readScrape, type Scrape, sample, samples } from './support/scrape.ts'
 
@@ -232,6 +232,7 @@ test('every metric is told, and every label says only what it may', async () => 
     ...['sluice_replication_lag_seconds', 'sluice_redis_memory_max_bytes', 'sluice_unread_queues'],
     'sluice_feedback_changes_total',
     ...['sluice_groups', 'sluice_group_waiting_jobs', 'sluice_group_head_age_seconds', 'sluice_key_waiting_lanes'],
+    ...['sluice_key_places', 'sluice_key_used_ratio'],
   ])
   for (const { name, values } of told) {
     const { labels } = METRICS.find((one) => one.name === name) as (typeof METRICS)[number]
@@ -262,4 +263,25 @@ test('keys: the values that most lanes wait for have labels, the rest is summed'
   expect(lanes(scrape, 'other', 'other')).toBe(5)
   expect(samples(await read(0), 'sluice_key_waiting_lanes')).toEqual([])
   await worker.close()
+})
+
+test('keys: what the values hold is shown, places of the rest are summed', async () => {
+  const running = { name: 'running', by: 'model', algorithm: 'concurrency', concurrency: 4 } as const
+  const tokens = { name: 'tpm', by: 'model', unit: 'tokens', algorithm: 'fixed-window', rate: '1000/day' } as const
+  const queue = shop.queue({ limits: [running, tokens] })
+  const busy = gate()
+  const departed = departuresOf(shop.worker(queue, () => busy.opened, { concurrency: 10 }))
+  const of = (model: string, count: number) => jobs(count, { keys: { model }, costs: { tokens: 100 } })
+  await queue.addBulk([...of('a', 3), ...of('b', 2), ...of('c', 1)])
+  await departed.reach(6)
+  const scrape = await scrapeOf(metricsOf({ queues: [queue.name], keys: 2 }))
+  const held = (name: string, limit: string, key: string) => sample(scrape, name, { queue: queue.name, limit, key })
+  expect(samples(scrape, 'sluice_key_places')).toHaveLength(2)
+  expect(held('sluice_key_places', 'running', 'model a')).toBe(3)
+  expect(held('sluice_key_places', 'other', 'other')).toBe(3)
+  expect(samples(scrape, 'sluice_key_used_ratio')).toHaveLength(2)
+  expect(held('sluice_key_used_ratio', 'running', 'model a')).toBe(0.75)
+  expect(held('sluice_key_used_ratio', 'tpm', 'model a')).toBe(0.3)
+  expect(samples(scrape, 'sluice_key_waiting_lanes')).toEqual([0])
+  busy.open()
 })

@@ -22,7 +22,7 @@ local quick_path = {}
 function quick_path.open(key, identity)
   local shape = parsed.of(key, redis.call('HGET', key, 'digest'))
   if not shape then return identity == '', false end
-  if shape.probe or shape.identity ~= identity or shape.own_concurrency or shape.ageing_ms then return false, true end
+  if shape.probe or shape.identity ~= identity or shape.own_concurrency or shape.ageing_ms or shape.rests then return false, true end
   if shape.paused_until > 0 or shape.expires then
     local now_ms = redis.call('TIME')[1] * 1000
     local ends_soon = shape.expires and shape.expires <= now_ms + 1000

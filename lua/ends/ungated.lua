@@ -20,6 +20,7 @@ local delay_clock = use 'redis/delay-clock'
 local hooked_redis = use 'redis/hooked-redis'
 local run_id = use 'redis/run-id'
 local job_options = use 'shape/job-options'
+local shapes = use 'shape/shapes'
 
 -- If only a rate and limits may hold the jobs of a queue, and the next ones conform to them now, or if only groups may
 -- (groups/queue-groups), BullMQ's script fetches the next jobs by itself, as in ends/quick-path: the gate and what it needs
@@ -111,6 +112,7 @@ local function open_meter(q, call)
   local shape, key = call.holds, q.base .. 'meta:meter'
   local m = meter.open(key, q.now, shape, run_id(), call.horizon)
   if m.reset or meter.foreign_due(m, q.now) then return nil end
+  if shape.ramp_up and (m.held[1] == 'pause' or shapes.has_rested(shape, m, q.now)) then return nil end
   q.slot_before = meter.time(m, m.last)
   meter.note_horizon(m, call.horizon, q.now)
   return m

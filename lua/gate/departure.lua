@@ -17,6 +17,7 @@ local redis_now = use 'redis/redis-now'
 local run_id = use 'redis/run-id'
 local audit = use 'reports/audit'
 local bypass = use 'reports/bypass'
+local ramp = use 'shape/ramp'
 local shapes = use 'shape/shapes'
 
 -- Shared by the three BullMQ scripts that start jobs: opens the meter, lets jobs through the gate, composes the reply.
@@ -227,6 +228,11 @@ function departure.hand_on(d)
   return (slots(1) or math.huge) <= d.now
 end
 
+-- Whether a job has left for the first time since the queue rested.
+function departure.is_first(d)
+  return d.shape.rests and d.departed > 0
+end
+
 function departure.sleep(d, spare)
   local call, gate = d.call, d.gate
   local key, planned = call.base .. 'meta:sleepers', plan.new(gate, gate.next)
@@ -241,6 +247,7 @@ function departure.sleep(d, spare)
     asks = sleepers.hasten(key, call.caller, asks, due)
   end
   if d.shape.expires then asks = math.min(asks, d.shape.expires * 1000) end
+  if departure.is_first(d) then asks = math.min(asks, ramp.step_ms(d.shape.ramp_up, d.now) * 1000) end
   return asks
 end
 
@@ -314,6 +321,13 @@ function departure.pace(d, count)
   if m and m.changed then m.pace = packed else redis.call('HSET', base .. 'meta:meter', 'pace', packed) end
 end
 
+-- The rate of a queue that rested rises from its first departure on; after a loss of state it rests.
+function departure.rise(d)
+  local key, base, shape = d.call.key, d.call.base, d.shape
+  if departure.is_first(d) then shapes.rise(key, base, d.now, math.ceil(d.now / 1000))
+  elseif d.meter.loss and shape.ramp_up.afterIdleMs and not shape.rests then shapes.rise(key, base, d.now) end
+end
+
 function departure.save(d)
   wake.touched()
   local base, shape, m, count = d.call.base, d.shape, d.meter, #d.granted + #d.fetched
@@ -342,6 +356,7 @@ function departure.save(d)
   end
   departure.pace(d, count)
   if m and m.changed then meter.save(d.meter_key, m) end
+  if m and shape.ramp_up then departure.rise(d) end
 end
 
 -- When a worker that waits for the marker asks although none comes, ms: when the next delayed job is due, or at the end

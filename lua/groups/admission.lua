@@ -40,7 +40,7 @@ end
 -- When n jobs of the group have left, ms from now, by its own rate, limits and pause; math.huge if that is not known. line:
 -- how many of its jobs are in line; then delayed ones have to come first.
 local function own_departures(g, shape, group, line)
-  local s, b = g:settings(group), nil
+  local s, b = g:settings_next(group), nil
   local from = math.max(g.now, s.paused or 0, s.limited or 0)
   if from == math.huge then return function(n) return n == 0 and 0 or math.huge end end
   b = g:bucket(group, s)

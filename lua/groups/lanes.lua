@@ -229,7 +229,7 @@ local function group_lanes(groups)
   -- The job of a group that may leave by `by`: of the first lane that no limit holds. Nil if there is none, or if the group
   -- is held as a whole; then it is not ready. As groups.try
   function groups.try_lanes(g, group, tag, by)
-    local s = group == '' and NO_SETTINGS or groups.settings(g, group)
+    local s = group == '' and NO_SETTINGS or groups.settings_next(g, group)
     if s.paused then return groups.hold_as_set(g, group, tag, s) end
     local full = group ~= '' and g.enforced and groups.is_full(g, group, s.concurrency)
     local waits = false

@@ -276,7 +276,7 @@ local function group_limits_of(base, shape, now)
     if not id then return nil end
     local cost, _, costs, _, keys = job_options.cost_of_job(base .. id)
     local slot, name = limits.slot(limits.open(group, keys), cost, costs)
-    local b = group ~= '' and g:bucket(group, g:settings(group))
+    local b = group ~= '' and g:bucket(group, g:settings_next(group))
     return slot > (b and g:slot(b, cost) or 0) and name and { limit = name } or nil
   end
 

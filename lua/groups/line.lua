@@ -122,7 +122,7 @@ end
 -- place: of a waiting job in its lane, nil in a queue without lanes
 function group_line.own_start(line, group, before, cost, place)
   local g = line.g
-  local s = group == '' and {} or g:settings(group)
+  local s = group == '' and {} or g:settings_next(group)
   local from = math.max(s.paused or 0, s.limited or 0)
   if from == math.huge then return from end
   local start, b = from, g.enforced and g:bucket(group, s)

@@ -80,6 +80,14 @@ local function group_pace(groups)
     end
   end
 
+  -- A job has left. Of a group that rested, the rate rises from now on.
+  function groups.rise(g, group)
+    local since_ms = math.ceil(g.now / 1000)
+    -- Its bucket has that rate already.
+    g.known[group], g.rested[group] = g.rested[group], nil
+    group_settings.change(g, group, { ramp = since_ms }, '', 'rampUp', since_ms + math.ceil(g.ramp_up.overMs))
+  end
+
   -- A job has left at the rate of a group that is slowed.
   function groups.note_use(g, group, cost)
     redis.call('HINCRBYFLOAT', groups.key(g, 'used'), group, as_text.exact(cost))

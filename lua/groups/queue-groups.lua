@@ -92,9 +92,10 @@ function groups.open(base, shape, now)
     applied_at = f[4], back = tonumber(f[6]) or 0, filled = tonumber(f[7]) or 0, seq = tonumber(f[8]) or groups.FIRST,
     plain_held = f[9], counted = f[10] == '1', places_seen = f[11], paces = f[12] and true or false, sorted = 0, occupied = {}, moved = {}, begun = {}, ended = {}, kept_ms = {}, most = 1, released = {},
     together = true, strict = shape.whole_groups, ramp_up = shape.ramp_up, ageing = ageing_open(base, shape, now),
-    has_places = shape.has_places, places_taken = {}, places_ended = {},
+    has_places = shape.has_places, places_taken = {}, places_ended = {}, rested = {},
   }, { __index = groups })
   g.defaults = groups.fields(g, g.given)
+  g.rests = g.enforced and g.ramp_up and g.ramp_up.afterIdleMs
   groups.note_hints(g, f, 12)
   groups.open_lanes(g, shape)
   local seen = tonumber(f[5]) or now
@@ -477,7 +478,7 @@ function groups.try(g, group, tag, by)
     groups.leave_ready(g, group, tag)
     return nil
   end
-  local s = groups.settings(g, group)
+  local s = groups.settings_next(g, group)
   if s.paused then return groups.hold_as_set(g, group, tag, s) end
   local full, number = g.enforced and groups.is_full(g, group, s.concurrency), heads[2]
   if full and s.is_strict then full = not groups.goes_on(g, group, id) end
@@ -664,6 +665,7 @@ function groups.served(g, pick, slot, cost, runs)
   if runs and b then
     bucket.charge(b, cost, meter.at(b, slot))
     groups.keep_bucket(g, b)
+    if b.rests then groups.rise(g, group) end
     if pick.is_paced then groups.note_use(g, group, cost) end
   end
   if pick.lane then return groups.lane_served(g, pick, tag, runs) end

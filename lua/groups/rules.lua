@@ -89,6 +89,23 @@ local function group_rules(groups)
     return s
   end
 
+  -- What applies to the next departure of a group: if nothing has left for so long that its rate rises (shape/ramp), that is as
+  -- low as it begins, until a job leaves.
+  function groups.settings_next(g, group)
+    local s = groups.settings(g, group)
+    if not (g.rests and s.configured) then return s end
+    if g.rested[group] then return g.rested[group] end
+    local text = redis.call('GET', g.base .. 'meta:group:bucket:' .. group)
+    local b = text and groups.read_bucket(g, s, text, groups.rate_text(g, s))
+    if b and not meter.rests(b, g.now, ramp.rests_us(g.ramp_up, s.configured, s.interval, s.burst)) then return s end
+    local rested = {}
+    for field, value in pairs(s) do rested[field] = value end
+    rested.interval = math.max(s.interval, bucket.ceil(s.configured / ramp.share(g.ramp_up, g.now / 1000, g.now)))
+    rested.stored, rested.service, rested.before, rested.changed_at, rested.rests = nil, nil, nil, g.now, true
+    g.rested[group] = rested
+    return rested
+  end
+
   -- What applied to a group until `at` (µs) is forgotten: feedback/settling has to know that it was another rate.
   function groups.note_change(g, group, at)
     local key = groups.key(g, 'changed')
@@ -227,7 +244,7 @@ local function group_rules(groups)
     if not s.interval then return nil end
     local key, stored = g.base .. 'meta:group:bucket:' .. group, s.stored or groups.rate_text(g, s)
     local b = groups.read_bucket(g, s, redis.call('GET', key), stored)
-    b.key, b.stored = key, stored
+    b.key, b.stored, b.rests = key, stored, s.rests
     return b
   end
 
@@ -249,7 +266,8 @@ local function group_rules(groups)
     end
     -- Redis's clock may go back, but not by much.
     local ends = b.service and meter.time(b, b.tat) or origin + tat
-    local seconds = math.ceil(math.max(0, ends - g.now) / 1000000) + 59
+    local rests_us = g.rests and ramp.rests_us(g.ramp_up, b.interval, b.interval, b.burst) or 0
+    local seconds = math.ceil((math.max(0, ends - g.now) + rests_us) / 1000000) + 59
     local kept_ms = g.kept_ms[seconds] or seconds .. '000'
     g.kept_ms[seconds] = kept_ms
     -- The same text, which takes less for whole numbers.

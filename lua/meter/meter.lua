@@ -97,6 +97,11 @@ function meter.open_from(m, offset)
   return m.service and math.max(offset, meter.offset(m, meter.after(m, offset))) or offset
 end
 
+-- Whether the last slot is so long ago, µs, and nothing is owed since.
+function meter.rests(m, now, us)
+  return now - meter.time(m, m.last) >= us and meter.time(m, m.tat) <= now
+end
+
 -- Time passes: less than that is served where the rate is below the fastest one.
 function meter.pass(m, now)
   if m.service and now > m.seen then

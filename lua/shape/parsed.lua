@@ -1,5 +1,7 @@
 local keys_in_use = use 'limits/keys-in-use'
+local bucket = use 'meter/bucket'
 local service = use 'meter/service'
+local ramp = use 'shape/ramp'
 
 -- What a shape says until its next revision, parsed. A library keeps that from one call to the next, by the digest of the
 -- fields it was parsed from, which each revision stores (shape/shapes): what has the same digest is the same, whichever
@@ -10,7 +12,7 @@ local FIELDS = {
   'born', 'rev', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'mode', 'onStateLoss', 'expires', 'pausedUntil',
   'concurrency', 'horizonMs', 'changedAt', 'limits', 'ownConcurrency', 'maxWaitMs', 'reservedPlaces', 'overflow',
   'overflowTo', 'audit', 'groups', 'groupsAt', 'priorityAgeingMs', 'rulesAt', 'probe', 'metered',
-  'lanes', 'wholeGroups', 'ownLimits', 'rampUp', 'rate',
+  'lanes', 'wholeGroups', 'ownLimits', 'rampUp', 'rate', 'rests',
 }
 
 -- As in src/shape/shape.ts.
@@ -90,6 +92,12 @@ local function parse(f)
     shape.own_limits[name] = tonumber(empty_since)
   end
   shape.ramp_up = f[30] and cjson.decode(f[30]) or nil
+  -- Its rate rises from the next departure on; rests_us: of the bucket (shape/ramp).
+  shape.rests = f[32] and true or false
+  if shape.ramp_up and shape.interval then
+    local configured = f[31] and bucket.interval(cjson.decode(f[31])) or shape.interval
+    shape.rests_us = ramp.rests_us(shape.ramp_up, configured, shape.interval, shape.burst)
+  end
   shape.service = parsed.follows_clock(f[31]) and service.of(cjson.decode(f[31]), shape.interval) or nil
   -- For adds: whether a plain job need only fit, in the queue and in its group, and into how many places; the reserved sum
   -- comes first.

@@ -1,16 +1,20 @@
 -- A slow start: after a long pause, a rate rises from a part of itself to all of it (`rampUp` of the shape), in steps. Each
--- begins at what the straight line has at its beginning, so that no rate is above that line.
-local ramp = { STEPS = 20, LONG_MS = 60000 }
+-- begins at what the straight line, or the curve of equal factors, has at its beginning, so that no rate is above that: nor
+-- above the line, which is never below the curve.
+-- What has not left for long (`afterIdleMs`) rests: its rate is as low as it begins to rise, until a job leaves.
+--   RESTS_MS   `since` of what rests: no time comes so late
+local ramp = { STEPS = 20, LONG_MS = 60000, RESTS_MS = 1000000000000000 }
 
 -- The share of a rate that is in force at a time (µs), when that step began and when it ends, µs; 1 alone once all of it is.
--- rises: {from, overMs} of the shape, nil if it has none; since_ms: when the pause ended, or will
+-- rises: `rampUp` of the shape, nil if it has none; since_ms: when the pause ended, or will
 function ramp.share(rises, since_ms, now)
   if not rises then return 1 end
   local step = rises.overMs * 1000 / ramp.STEPS
   local n = math.max(0, math.floor((now - since_ms * 1000) / step))
   if n >= ramp.STEPS then return 1 end
   local began = math.floor(since_ms * 1000 + n * step)
-  return rises.from + (1 - rises.from) * n / ramp.STEPS, began, math.ceil(since_ms * 1000 + (n + 1) * step)
+  local share = rises.shape == 'exponential' and rises.from ^ (1 - n / ramp.STEPS) or rises.from + (1 - rises.from) * n / ramp.STEPS
+  return share, began, math.ceil(since_ms * 1000 + (n + 1) * step)
 end
 
 -- A pause begins, or becomes longer. known: what was kept of one before, or nil. Returns what is to be kept: from, since when
@@ -23,6 +27,23 @@ end
 function ramp.resumed(known, now_ms)
   if not known or known.since <= now_ms then return known end
   return { from = known.from, since = now_ms }
+end
+
+-- What is to be kept of a rate that rises from now on without a pause before, nil for one that rests.
+function ramp.begins(since_ms)
+  return { from = 0, since = since_ms or ramp.RESTS_MS }
+end
+
+-- When the first step of a rate ends that begins to rise now, ms. now: µs
+function ramp.step_ms(rises, now)
+  return math.ceil(now / 1000 + rises.overMs / ramp.STEPS)
+end
+
+-- How long after its last slot a bucket rests, µs: when one that was full then would be empty, by the slowest rate that spaces
+-- out its jobs, and `afterIdleMs` later; nil without that. configured: µs per unit of the whole rate; interval: in force
+function ramp.rests_us(rises, configured, interval, burst)
+  local idle_ms = rises and rises.afterIdleMs
+  return idle_ms and idle_ms * 1000 + burst * math.max(interval, configured / rises.from) or nil
 end
 
 -- Whether a rate rises after this pause.

@@ -39,13 +39,13 @@ end
 
 -- Feedback applies on top of the shape, each entry until its own time: the slowest rate and the smallest number of
 -- running jobs win, so that feedback never raises either. Returns the interval, the downstream's limit of running jobs or
--- nil, and when the next entry ends. rises: `rampUp` as stored, or nil
+-- nil, when the next entry ends, and whether the rate rests (shape/ramp). rises: `rampUp` as stored, or nil
 local FEEDBACK_ENTRIES = { 'pace', 'slow', 'quota', 'concurrency' }
 
 function shapes.feedback(key, now, interval, expires, rises)
   local text = redis.call('HGET', key, 'feedback')
   if not text then return interval, nil, expires end
-  local doc, ended, limit, configured = cjson.decode(text), false, nil, interval
+  local doc, ended, limit, configured, rests = cjson.decode(text), false, nil, interval, false
   for _, name in ipairs(FEEDBACK_ENTRIES) do
     local entry = doc[name]
     if entry and entry['until'] and entry['until'] * 1000 <= now then
@@ -61,13 +61,13 @@ function shapes.feedback(key, now, interval, expires, rises)
     local share, _, ends = ramp.share(is_long and rises and cjson.decode(rises), doc.ramp.since, now)
     if not ends and (not rises or doc.ramp.since * 1000 <= now) then doc.ramp, ended = nil, true
     elseif ends then
-      ends = math.ceil(ends / 1000)
-      expires = math.min(expires or ends, ends)
+      ends, rests = math.ceil(ends / 1000), doc.ramp.since >= ramp.RESTS_MS
+      if not rests then expires = math.min(expires or ends, ends) end
       if configured then interval = math.max(interval, bucket.ceil(configured / share)) end
     end
   end
   if ended then redis.call('HSET', key, 'feedback', cjson.encode(doc)) end
-  return interval, limit, expires
+  return interval, limit, expires, rests
 end
 
 -- The bucket takes over a change of rate or burst when it is next opened. If another change follows before that (two
@@ -152,8 +152,8 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   local before = redis.call('HMGET', key, 'concurrency', 'interval', 'burst', 'changedAt', 'ownConcurrency', 'limits',
     'groups', 'mode', 'lanes', 'ownLimits', 'rate')
   local rate = effective.rate
-  local interval, limit = rate and bucket.interval(rate), nil
-  interval, limit, expires = shapes.feedback(key, now, interval, expires, effective.rampUp)
+  local interval, limit, rests = rate and bucket.interval(rate), nil, nil
+  interval, limit, expires, rests = shapes.feedback(key, now, interval, expires, effective.rampUp)
   if rate then effective.rate = cjson.encode(rate) end
   if interval then effective.interval = as_text.exact(interval) end
   local burst = effective.burst and as_text.exact(effective.burst)
@@ -163,7 +163,7 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   if is_repaced and (parsed.follows_clock(effective.rate) or parsed.follows_clock(before[11])) then
     shape_retime(key, base, rate, interval, effective.burst, at or now)
   end
-  redis.call('HDEL', key, 'expires', 'ownConcurrency', unpack(SHAPE_FIELDS))
+  redis.call('HDEL', key, 'expires', 'ownConcurrency', 'rests', unpack(SHAPE_FIELDS))
   local set = { 'declared', shapes.encode(declared), 'overrides', shapes.encode(overrides) }
   local concurrency, known
   effective.concurrency, concurrency, known =
@@ -172,6 +172,7 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   if parsed.needs_whole_groups(effective.groups) then set[#set + 1] = 'wholeGroups'; set[#set + 1] = 1 end
   if known then set[#set + 1] = 'ownConcurrency'; set[#set + 1] = known end
   if expires then set[#set + 1] = 'expires'; set[#set + 1] = expires end
+  if rests then set[#set + 1] = 'rests'; set[#set + 1] = 1 end
   if is_repaced then set[#set + 1] = 'changedAt'; set[#set + 1] = as_text.us(at or now) end
   if before[10] and before[6] and effective.limits ~= before[6] then own_values.change_limits(base, before[6], at or now) end
   if before[6] and effective.limits ~= before[6] and keys_in_use.bounded(before[6]) then
@@ -225,6 +226,28 @@ local function shape_resolved(key, base, at)
   return shapes.read(key)
 end
 
+-- Its rate rises from a time (ms) on as after a pause, nil: from the next departure.
+function shapes.rise(key, base, now, since_ms)
+  local doc = shapes.document(redis.call('HGET', key, 'feedback'))
+  doc.ramp = ramp.begins(since_ms)
+  redis.call('HSET', key, 'feedback', cjson.encode(doc))
+  return shape_resolved(key, base, now)
+end
+
+-- Whether nothing has left for so long that its rate is to rise: as the shape says, or during a
+-- pause of BullMQ's own, which a worker has noted (gate/held). holds, until_us, since_us: as that is stored; m: the meter, or nil
+function shapes.has_rested(shape, m, now, holds, until_us, since_us)
+  if holds == 'pause' and until_us == '' and now - tonumber(since_us) >= ramp.LONG_MS * 1000 then return true end
+  if not shape.rests_us then return false end
+  return not m or meter.rests(m, math.max(now, m.seen), shape.rests_us)
+end
+
+local function shape_resting(shape, key, base, now)
+  local f = redis.call('HMGET', base .. 'meta:meter', 'bucket', 'holds', 'holdsUntil', 'holdsSince')
+  if not shapes.has_rested(shape, meter.unpacked(f[1], shape), now, unpack(f, 2)) then return shape end
+  return shapes.rise(key, base, now)
+end
+
 -- The shape in force at `now`, or nil if none is stored.
 function shapes.load(key, base, now)
   local shape = shapes.read(key)
@@ -236,6 +259,7 @@ function shapes.load(key, base, now)
   if shape and shape.own_concurrency and redis.call('HGET', base .. 'meta', 'concurrency') ~= shape.concurrency then
     shape = shape_resolved(key, base, now)
   end
+  if shape and shape.ramp_up and shape.interval and not shape.rests then return shape_resting(shape, key, base, now) end
   return shape
 end
 

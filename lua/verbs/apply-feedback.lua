@@ -45,6 +45,7 @@ if before then
 end
 -- What it did, if anything, may be forgotten. No worker has kept the lock of its job for as long.
 if ARGV[3] and now - tonumber(ARGV[3]) > AGAIN_MS * 1000 then return { 1, redis.call('HGETALL', key), '{}', 0, 0 } end
+local shape = shapes.load(key, base, now)
 local stored = redis.call('HMGET', key, 'feedback', 'rate', 'limits', 'mode', 'rampUp')
 r.key, r.base, r.now, r.now_ms, r.changes = key, base, now, math.floor(now / 1000), {}
 r.doc = shapes.document(stored[1])
@@ -54,7 +55,6 @@ r.ramps = stored[5] and true or false
 r.configured = stored[2] and bucket.interval(cjson.decode(stored[2]))
 -- If limits are not enforced, a pause of one of them holds the queue instead.
 r.shape_limits = stored[3] and (stored[4] or 'enforce') == 'enforce' and cjson.decode(stored[3]) or {}
-local shape = shapes.load(key, base, now)
 local of_group = group_feedback.request(r, shape)
 -- Whose calls the refused one is compared with.
 local scope = of_group or r

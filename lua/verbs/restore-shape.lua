@@ -88,5 +88,6 @@ if shape.interval then
   local m = meter.open(meter_key, now, shape, run, 0)
   if m.loss or m.known then meter.save(meter_key, m) end
   hold = m.hold_us or 0
+  if m.loss and shape.ramp_up and shape.ramp_up.afterIdleMs and not shape.rests then shapes.rise(key, base, now) end
 end
 return { again and 2 or 1, answer[2], hold }

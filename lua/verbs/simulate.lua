@@ -50,7 +50,10 @@ local departed, refused, dropped, slices = {}, {}, {}, {}
 --   waiting, depth, hashes   waiting jobs, jobs that hold a place in the queue, jobs of which more is stored
 local function begin()
   local declared = {}
-  for field, value in pairs(cjson.decode(ARGV[1])) do declared[field] = { value = value, by = '' } end
+  -- A simulation has no pauses, and begins in the middle of the traffic.
+  for field, value in pairs(cjson.decode(ARGV[1])) do
+    if field ~= 'rampUp' then declared[field] = { value = value, by = '' } end
+  end
   redis.call('HSET', key, 'born', 1, 'rev', 0)
   shapes.resolve(key, base, declared, {}, options.startUs)
   for group, text in pairs(options.groups) do

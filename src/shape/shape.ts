@@ -1,6 +1,6 @@
 import { didYouMean } from '../call-options.ts'
 import { InvalidShapeError } from '../errors.ts'
-import { checkField, type FieldCheck, numberFrom, oneOf, wholeFrom, wholeWithin } from '../field-check.ts'
+import { checkField, checkFields, type FieldCheck, numberFrom, oneOf, wholeFrom, wholeWithin } from '../field-check.ts'
 import { decodeQueueLimits, encodeQueueLimits, groupLimitIn, type QueueLimit } from '../limits/queue-limits.ts'
 import type { ShapeMode } from '../mode.ts'
 import type { RateInput } from '../rate.ts'
@@ -48,7 +48,8 @@ export interface Shape {
   readonly priorityAgeingMs?: number
   /**
    * Slow start: after a pause of a minute or more, of the queue or of a group, its rate begins at `from` of itself (0.001 to 1)
-   * and rises to all of it over `overMs`: `{ from: 0.1, overMs: 60_000 }`. Default: the whole rate at once.
+   * and rises to all of it over `overMs`: `{ from: 0.1, overMs: 60_000 }`. With `afterIdleMs` also after nothing has left for
+   * so long; `shape: 'exponential'` rises by equal factors. Default: the whole rate at once.
    */
   readonly rampUp?: RampUp
   /** Further limits on departures: other windows, other units of cost, limits per group or shared by several queues. */
@@ -85,9 +86,18 @@ export interface Shape {
   readonly version?: number
 }
 
+/** How a rate rises; it ends at the rate in force, whatever that is by then. */
 export interface RampUp {
+  /** Part of the rate at which it begins, 0.001 to 1. */
   readonly from: number
   readonly overMs: number
+  /** `linear` (default), or `exponential`: by equal factors, never above the line. */
+  readonly shape?: 'linear' | 'exponential'
+  /**
+   * Also rises from the first departure after nothing has left for so long, of the queue or of a group, besides the time in
+   * which its burst is regained at the lowest rate of the ramp; from the first departure ever; and from the first one after a loss of state. ms. Default: only after pauses.
+   */
+  readonly afterIdleMs?: number
 }
 
 export type Overflow = 'reject' | 'drop-oldest' | 'drop-lowest'
@@ -248,21 +258,29 @@ function encodeField(field: string, value: unknown): StoredValue | null {
   return value === true ? DEFAULT_AUDIT : (value as StoredValue)
 }
 
-const RAMP_FIELDS = 'from,overMs'
 const OVER_MS = wholeWithin(1, 86_400_000)
 const RAMP_UP: FieldCheck = {
   expected: `{ from: a number from 0.001 to 1, overMs: ${OVER_MS.expected} }`,
   ok: (value) => {
-    if (typeof value !== 'object' || value === null || Object.keys(value).toSorted().join() !== RAMP_FIELDS)
-      return false
+    if (typeof value !== 'object' || value === null) return false
     const { from, overMs } = value as RampUp
     return typeof from === 'number' && from >= 0.001 && from <= 1 && OVER_MS.ok(overMs)
   },
 }
+const RAMP_OPTIONS = { shape: oneOf('linear', 'exponential'), afterIdleMs: wholeFrom(1) }
 
 function encodeRampUp(value: unknown): string {
   checkField('shape.rampUp', value, RAMP_UP, InvalidShapeError)
-  return JSON.stringify(value)
+  const { from, overMs, ...options } = value as RampUp
+  const known = ['from', 'overMs', ...Object.keys(RAMP_OPTIONS)]
+  const unknown = Object.keys(options).find((field) => !known.includes(field))
+  if (unknown !== undefined) {
+    throw new InvalidShapeError(
+      `shape.rampUp has no field '${unknown}'; it has ${known.join(', ')}${didYouMean(unknown, known)}`,
+    )
+  }
+  checkFields(options, RAMP_OPTIONS, InvalidShapeError, 'shape.rampUp.')
+  return JSON.stringify({ from, overMs, ...options })
 }
 
 /** A value in its readable form: rates as text. */

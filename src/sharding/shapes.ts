@@ -99,6 +99,9 @@ function checkWhole(shape: Shape, shards: number): void {
   if ((shape.horizonMs ?? 0) > MAX_HORIZON_MS) {
     throw new InvalidShapeError(`shape.horizonMs must be at most ${MAX_HORIZON_MS} in shards; got ${shape.horizonMs}`)
   }
+  if (shape.rampUp?.afterIdleMs !== undefined) {
+    throw unsupported('rampUp.afterIdleMs', 'a shard may be idle while others are not')
+  }
   if (shape.reservedPlaces) throw unsupported('reservedPlaces', 'each shard would need places of its own for them')
   for (const limit of shape.limits ?? []) {
     if (limit.shared && isByGroup(limit)) {

@@ -86,8 +86,8 @@ export const FIELD_OPTIONS: readonly FieldOption[] = [
   {
     field: 'rampUp',
     flags: '--ramp-up <json>',
-    description: 'how the rate rises after a long pause: JSON, or @file',
-    read: jsonReader('a JSON object of from and overMs'),
+    description: 'how the rate rises after a long pause or idle stretch: JSON, or @file',
+    read: jsonReader('a JSON object of from, overMs, shape and afterIdleMs'),
   },
   { field: 'mode', flags: '--mode <mode>', description: 'enforce, shadow or off', read: asText },
   {

@@ -19,7 +19,7 @@ const RATE_CAUSES = {
   declared: 'declared',
   override: 'overridden',
   feedback: 'slowed by feedback',
-  rampUp: 'rising after a pause',
+  rampUp: 'rising slowly',
   closed: 'closed by its schedule',
   paused: 'paused',
   'meter paused': 'paused for a while',

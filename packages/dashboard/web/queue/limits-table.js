@@ -24,7 +24,7 @@ const RULES = {
   concurrency: 'Concurrency',
   groups: 'Groups',
   priorityAgeingMs: 'One level more important after',
-  rampUp: 'Slow start after a pause',
+  rampUp: 'Slow start',
   durability: 'Replicas that confirm',
   mode: 'Mode',
   maxLatenessMs: 'Longest lateness',

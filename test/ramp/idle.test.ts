@@ -1,0 +1,228 @@
+import { expect, test } from 'vitest'
+import { randomOf } from '../../packages/cli/src/simulate/random.ts'
+import { InvalidShapeError, type RampUp, type Shape } from '../../src/index.ts'
+import { encodeShape } from '../../src/shape/shape.ts'
+import { HeldQueue } from '../model/held-queue.ts'
+import { type Operation, Replayer } from '../model/replay.ts'
+import { caseCount } from '../support/cases.ts'
+import { useRedis } from '../support/redis.ts'
+import { Workshop } from '../worker/support.ts'
+
+// How rates rise after idle stretches: the scripts of lua/ beside a ramp in plain TypeScript.
+const redis = useRedis(import.meta.url)
+const client = redis.client()
+const shop = new Workshop(redis)
+/** Whole seconds, so that the reference may count from here: doubles are exact to a quarter of a µs since 1970. */
+const START_US = 1_764_000_000_000_000
+const STORIES = caseCount(40, 'RAMP_STORIES')
+
+/** The share of the rate, so long (ms) after a ramp began: that of its step, of twenty. */
+function shareAt({ from, overMs, shape }: RampUp, ms: number): number {
+  const step = Math.max(0, Math.floor((20 * ms) / overMs))
+  if (step >= 20) return 1
+  return shape === 'exponential' ? from ** (1 - step / 20) : from + ((1 - from) * step) / 20
+}
+
+/** A bucket whose rate rises after it was idle. Times are µs from the start. */
+class RisingBucket {
+  readonly #full: number
+  readonly #burst: number
+  readonly #rises: RampUp & { readonly afterIdleMs: number }
+  #interval: number
+  #tat = 0
+  #last = 0
+  #hasLeft = false
+  /** When the ramp began, ms; infinite while it rests. */
+  #sinceMs = Number.POSITIVE_INFINITY
+
+  constructor(intervalUs: number, burst: number, rises: RampUp & { readonly afterIdleMs: number }) {
+    this.#full = intervalUs
+    this.#interval = onGrid(intervalUs / rises.from)
+    this.#burst = burst
+    this.#rises = rises
+  }
+
+  grant(nowUs: number, costs: readonly number[], horizonUs: number): number[] {
+    this.#rise(nowUs)
+    const slowest = Math.max(this.#interval, this.#full / this.#rises.from)
+    const restsUs = this.#rises.afterIdleMs * 1000 + this.#burst * slowest
+    const isIdle = !this.#hasLeft || (nowUs - this.#last >= restsUs && Math.ceil(this.#tat) <= nowUs)
+    if (isIdle) this.#sinceMs = Number.POSITIVE_INFINITY
+    if (isIdle) this.#take(onGrid(this.#full / this.#rises.from), nowUs)
+    const slots: number[] = []
+    for (const cost of costs) {
+      const counted = Math.min(cost, this.#burst)
+      const slot = Math.max(nowUs, this.#last, this.#tat + (counted - this.#burst) * this.#interval)
+      if (Math.ceil(slot) > nowUs + horizonUs) break
+      slots.push(slot)
+      this.#last = slot
+      this.#tat = Math.max(this.#tat, slot) + cost * this.#interval
+    }
+    this.#hasLeft ||= slots.length > 0
+    if (slots.length > 0 && this.#sinceMs === Number.POSITIVE_INFINITY) this.#sinceMs = Math.ceil(nowUs / 1000)
+    return slots
+  }
+
+  /** Each step, when it begins: debts are kept in units. */
+  #rise(nowUs: number): void {
+    for (let step = 1; step <= 20; step++) {
+      const ms = Math.ceil(this.#sinceMs + (step * this.#rises.overMs) / 20)
+      if (ms * 1000 <= nowUs) this.#take(onGrid(this.#full / shareAt(this.#rises, ms - this.#sinceMs)), ms * 1000)
+    }
+  }
+
+  #take(interval: number, atUs: number): void {
+    if (interval >= this.#interval && this.#sinceMs !== Number.POSITIVE_INFINITY) return
+    const from = Math.max(atUs, this.#last)
+    this.#tat = from + onGrid((Math.max(0, this.#tat - from) / this.#interval) * interval)
+    this.#interval = interval
+  }
+}
+
+/** Intervals and debts are whole 1/1024 µs, rounded up. */
+function onGrid(us: number): number {
+  return Math.ceil(us * 1024) / 1024
+}
+
+interface Story {
+  readonly shape: Shape
+  readonly intervalUs: number
+  readonly rises: RampUp & { readonly afterIdleMs: number }
+  readonly departures: readonly {
+    readonly nowUs: number
+    readonly costs: readonly number[]
+    readonly horizonUs: number
+  }[]
+}
+
+/** Bursts of jobs, and stretches without any, of workers with different horizons. */
+function storyOf(seed: number): Story {
+  const { uniform } = randomOf(seed * 7919 + 1)
+  const pick = <T>(...of: readonly T[]): T => of[Math.floor(uniform() * of.length)] as T
+  const [periodMs, burst] = [pick(20, 100, 700), pick(1, 1, 4)]
+  const rises: Story['rises'] = {
+    ...{ from: pick(0.1, 0.5, 0.013), overMs: pick(2000, 60_000, 7777), afterIdleMs: pick(1000, 5000, 60_000) },
+    ...(uniform() < 0.5 ? { shape: pick('linear', 'exponential') } : {}),
+  }
+  let nowUs = START_US
+  const departures = Array.from({ length: 250 }, () => {
+    const idle = rises.afterIdleMs * 1000
+    nowUs += Math.floor(uniform() < 0.05 ? idle * pick(0.9, 1, 1.1, 3) : uniform() * periodMs * 3000)
+    const costs = Array.from({ length: pick(0, 1, 1, 3, 8) }, () => 1 + Math.floor(uniform() * burst))
+    return { nowUs, costs, horizonUs: pick(0, 50_000, 200_000) }
+  })
+  return {
+    shape: { rate: { limit: 1, period: periodMs }, burst, rampUp: rises },
+    intervalUs: periodMs * 1000,
+    rises,
+    departures,
+  }
+}
+
+test(`${STORIES} stories of idle stretches leave by the ramps of the reference, to the microsecond`, async () => {
+  const replayer = new Replayer(client)
+  let ramps = 0
+  for (let seed = 1; seed <= STORIES; seed++) {
+    const { shape, intervalUs, rises, departures } = storyOf(seed)
+    const base = `${redis.prefix}:i${seed}:`
+    const run = '1'
+    const fields = { mode: 'enforce', onStateLoss: 'hold', horizonMs: 50, ...encodeShape(shape).fields } as never
+    const operations: Operation[] = [{ what: 'declare', fields, now: START_US, run }]
+    const reference = new RisingBucket(intervalUs, shape.burst ?? 1, rises)
+    const expected: number[][] = []
+    let waiting: number[] = []
+    for (const { nowUs, costs, horizonUs } of departures) {
+      const jobs = costs.map((cost, i) => ({ id: String(operations.length * 10 + i), cost }))
+      waiting = [...waiting, ...costs]
+      operations.push({ what: 'depart', jobs, asked: 100, horizonUs, now: nowUs, run })
+      expected.push(reference.grant(nowUs - START_US, waiting.slice(0, 100), horizonUs))
+      waiting = waiting.slice(expected.at(-1)?.length)
+    }
+    const outcomes = (await replayer.replay(base, operations)).slice(1)
+    for (const [i, { reply }] of outcomes.entries()) {
+      const found = (reply as [[string, string][]])[0].map(([, slot]) => Number(slot))
+      const wanted = (expected[i] as number[]).map((us) => START_US + Math.ceil(us))
+      const isSame = found.length === wanted.length && found.every((slot, at) => slot === wanted[at])
+      expect(isSame, `seed ${seed}, departure ${i}: ${found} instead of ${wanted}`).toBe(true)
+    }
+    ramps += Number((await client.hget(`${base}meta:shape`, 'rev')) ?? 0)
+    await client.unlink(...(await client.keys(`${base}*`)))
+  }
+  expect(ramps).toBeGreaterThan(STORIES)
+})
+
+const IDLE = { from: 0.1, overMs: 20_000, afterIdleMs: 30_000 } as const
+
+/** Units a second at which two jobs leave, one right behind the other. */
+async function paceOf(queue: HeldQueue, group?: string): Promise<number> {
+  const opts = group === undefined ? {} : { group: { id: group } }
+  for (let i = 0; i < 2; i++) await queue.add(opts as never)
+  const [first, second] = await queue.drain(1, 0)
+  return Math.round(1e8 / ((second?.slotUs ?? 0) - (first?.slotUs ?? 0))) / 100
+}
+
+test('the queue, each group by itself and a queue that lost its state begin slowly', async () => {
+  const queue = new HeldQueue(redis, client, 'held')
+  await queue.reset({ rate: '10/s', rampUp: IDLE })
+  expect(await paceOf(queue)).toBe(1)
+  await queue.advanceTo(queue.nowUs + 21_000_000)
+  expect(await paceOf(queue)).toBe(10)
+  await queue.advanceTo(queue.nowUs + 29_000_000)
+  expect(await paceOf(queue)).toBe(10)
+  await queue.advanceTo(queue.nowUs + 31_000_000)
+  expect(await paceOf(queue)).toBe(1)
+  await queue.advanceTo(queue.nowUs + 21_000_000)
+  await client.del(`${queue.base}meta:meter`)
+  expect((await queue.drain(1, 0)).length).toBe(0)
+  await queue.advanceTo(queue.nowUs + 12_000_000)
+  expect(await paceOf(queue)).toBe(1)
+
+  await queue.reset({ groups: { rate: '10/s' }, rampUp: { ...IDLE, shape: 'exponential' } })
+  expect(await paceOf(queue, 'a')).toBe(1)
+  await queue.advanceTo(queue.nowUs + 9_100_000)
+  expect(await paceOf(queue, 'a')).toBeCloseTo(3.16, 2)
+  expect(await paceOf(queue, 'b')).toBe(1)
+  await queue.advanceTo(queue.nowUs + 12_000_000)
+  expect(await paceOf(queue, 'a')).toBe(10)
+  await queue.advanceTo(queue.nowUs + 31_000_000)
+  expect(await paceOf(queue, 'a')).toBe(1)
+  await queue.close()
+})
+
+test('after a pause of BullMQ that a worker has noted the rate rises, also without afterIdleMs', async () => {
+  const queue = new HeldQueue(redis, client, 'stock')
+  await queue.reset({ rate: '10/s', rampUp: { from: 0.1, overMs: 60_000 } })
+  expect(await paceOf(queue)).toBe(10)
+  for (const [pausedUs, rate] of [
+    [59_000_000, 10],
+    [60_000_000, 1],
+  ] as const) {
+    await queue.queue.pause()
+    await queue.add()
+    expect((await queue.depart(1)).stop).toBe('halted')
+    await queue.advanceTo(queue.nowUs + pausedUs)
+    await queue.queue.resume()
+    expect(await paceOf(queue)).toBe(rate)
+    await queue.advanceTo(queue.nowUs + 120_000_000)
+  }
+  await queue.close()
+})
+
+test('a queue that rests says so, and one without rampUp reads nothing for it', async () => {
+  const queue = shop.queue({ rate: '10/s', rampUp: IDLE })
+  await queue.waitUntilReady()
+  const { rate, cause } = await queue.meter()
+  expect([rate, cause]).toEqual(['1/s', 'rampUp'])
+  await queue.setShape({ rampUp: null }, { by: 'ada', reason: 'a test' })
+  expect(await queue.meter()).toMatchObject({ rate: '10/s', cause: 'declared' })
+})
+
+test('what the options of rampUp may be is said by name', () => {
+  const shape = (rampUp: object) => () => encodeShape({ rate: '1/s', rampUp } as Shape)
+  expect(shape({ ...IDLE, shape: 'round' })).toThrow(
+    "shape.rampUp.shape must be 'linear' or 'exponential'; got \"round\"",
+  )
+  expect(shape({ ...IDLE, afterIdleMs: 0 })).toThrow('shape.rampUp.afterIdleMs must be a whole number >= 1; got 0')
+  expect(shape({ ...IDLE, to: 1 })).toThrow("shape.rampUp has no field 'to'; it has from, overMs, shape, afterIdleMs")
+  expect(shape({ ...IDLE, to: 1 })).toThrow(InvalidShapeError)
+})

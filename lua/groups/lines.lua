@@ -293,6 +293,12 @@ local function group_lines(groups)
     return line.standing == 1 or first_of(g, cell) == lane
   end
 
+  -- The limit of a cell, if it holds anybody now.
+  local function holding(g, cell)
+    local l = g.limits and g.limits.of_cell(cell)
+    return l and l.mode == 'enforce' and l
+  end
+
   -- Lets a lane of a line be tried, at the next turn of its group. Lanes behind it follow at the rate of the limit: they do not
   -- wait for that turn. waits: whether its group waits for its lanes alone
   local function let_go(g, cell, lane, ticket, at, waits)
@@ -302,7 +308,7 @@ local function group_lines(groups)
       if other ~= cell then step_in(g, lane, other, place.tag) end
     end
     groups.lane_ready(g, groups.group_of_lane(lane), lane, ticket.rank, waits)
-    local l = g.limits and g.limits.of_cell(cell)
+    local l = holding(g, cell)
     local is_paced = l and l.algorithm ~= 'concurrency'
     set_due(g, cell, is_paced and math.max(g.now, at) + math.ceil(service_us(l, ticket.places[cell].units)) or 0)
   end
@@ -347,7 +353,7 @@ local function group_lines(groups)
     for _ = 1, groups.DUE do
       local line = line_of(g, cell)
       if not line then return end
-      if line.keeper and line.to > g.now then return set_due(g, cell, line.to) end
+      if line.keeper and line.to > g.now and holding(g, cell) then return set_due(g, cell, line.to) end
       if line.keeper then
         end_keep(g, line)
         keep_line(g, cell, line)
@@ -507,9 +513,16 @@ local function group_lines(groups)
     ticket.cell, ticket.rank, ticket.tried = cell, groups.lane_held(g, pick.group, lane), nil
     keep_ticket(g, lane, ticket)
     if not behind then keep_others(g, pick, waited) end
-    -- Of equal tags, one that is behind may stand first: then it is let go when this cell has room, whatever else it needs.
     local line = line_of(g, cell)
-    if is_first(g, cell, line, lane) then set_due(g, cell, behind and line.keeper and line.to or waited.slot) end
+    -- What was kept for it does not conform any more: it waits for that itself.
+    local was_kept = line.keeper == lane
+    if was_kept then
+      end_keep(g, line)
+      keep_line(g, cell, line)
+    end
+    -- Of equal tags, one that is behind may stand first: then it is let go when this cell has room, whatever else it needs.
+    if is_first(g, cell, line, lane) then set_due(g, cell, behind and line.keeper and line.to or waited.slot)
+    elseif was_kept then set_due(g, cell, 0) end
   end
 
   -- Whether the job of a pick may go by `by` under the limits of its group and keys. If not, its lane waits in a line.

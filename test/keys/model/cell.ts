@@ -29,6 +29,8 @@ export class Cell {
   readonly id: string
   /** There while lanes wait for it, or were released and have not been tried since. */
   line: Line | undefined
+  /** False once the shape has no such limit any more. */
+  isCounted = true
   /** All charges that count, in the order in which they were made. */
   readonly charges: Charge[] = []
   #limit: Limit
@@ -76,6 +78,12 @@ export class Cell {
   isOff(nowUs: number): boolean {
     const { rate } = this.#own
     return rate !== undefined && rate.value === null && rate.untilUs > nowUs
+  }
+
+  /** Whether it holds anybody now. */
+  holds(nowUs: number): boolean {
+    if (this.isCounted) this.#endOwn(nowUs, undefined)
+    return this.isCounted && !this.isOff(nowUs)
   }
 
   /** @param values undefined lifts what is set; else only these fields */

@@ -194,10 +194,11 @@ test(`the Lua lets lanes leave as the model does, ${DECISIONS} times`, { timeout
 })
 
 const CARELESS = [
+  ['keeps a key for a lane that waits for it', 'if was_kept then\nend_keep', 'if false then\nend_keep'],
   ['keeps nothing', 'if not behind then keep_others(g, pick, waited) end', ''],
   ['lets equal tags pass', 'tag > part.tag then return false end', 'tag >= part.tag then return false end'],
   ['has a lane go on with the priority of another first job', 'ticket.rank = modules.redis_as_text.us(rank)', ''],
-  ['has one wait for another cell than that of its line', 'or waited.slot) end', 'or 0) end'],
+  ['has one wait for another cell than that of its line', 'or waited.slot)', 'or 0)'],
   ['charges a group for a place that it gives up', 'as_text.us(kept - place.step)', 'as_text.us(kept)'],
   [
     'does not charge groups in lines',

@@ -46,6 +46,7 @@ export class Meanings {
 
   change({ limits = [] }: Shape): void {
     this.#limits = limits
+    for (const cell of this.cells) cell.isCounted = limits.some(({ name }) => name === cell.limit.name)
     this.#known = new WeakMap()
     this.#noteLanes()
   }
@@ -69,6 +70,7 @@ export class Meanings {
     const cell = this.#cells.get(id) ?? new Cell(id, limit)
     this.#cells.set(id, cell)
     cell.limit = limit
+    cell.isCounted = true
     return cell
   }
 }

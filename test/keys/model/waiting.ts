@@ -36,6 +36,7 @@ export interface Waiters {
  * - behind a lane that was let go, the next one may go one service of it later, whatever became of it; where a cell has places
  *   no more lanes are let go than these are enough for, counting those that are being tried and stand before
  * - lanes of a group that is held as a whole give up their places once they are looked at, and are ready inside their group
+ * - a cell that was kept for a lane is so no longer once the lane stands in its line
  * - a lane whose jobs may need different cells gives up its places when its first job is another one
  * - without lines a lane competes again at its slot, or as soon as its first job may be another one
  */
@@ -159,8 +160,11 @@ export class Waiting {
     lane.state = 'line'
     const { keep, keepBudget } = this.#of.features
     if (keep && !isBehind) keepOthers(lane, found, waited, { nowUs, keepBudget })
+    const wasKept = line.keep?.lane === lane
+    if (wasKept) line.endKeep(nowUs)
     if (line.first() === lane)
       line.dueUs = (isBehind ? line.keep?.untilUs : undefined) ?? (waited.slotUs > nowUs ? waited.slotUs : 0)
+    else if (wasKept) line.dueUs = 0
   }
 
   /**
@@ -259,7 +263,7 @@ export class Waiting {
     for (let i = 0; i < DUE; i++) {
       const { line } = cell
       if (!line) return false
-      if (line.isKeptFor(nowUs)) {
+      if (line.isKeptFor(nowUs) && cell.holds(nowUs)) {
         line.dueUs = line.keep?.untilUs
         return false
       }
@@ -294,7 +298,8 @@ export class Waiting {
     this.#of.turns.laneReady(lane)
     const { units } = ticket.places.get(cell) as Place
     const line = cell.line as Line
-    line.dueUs = cell.isPlaces ? 0 : Math.max(nowUs, atUs) + Math.ceil(cell.serviceUs(units, nowUs))
+    const isPaced = !cell.isPlaces && cell.holds(nowUs)
+    line.dueUs = isPaced ? Math.max(nowUs, atUs) + Math.ceil(cell.serviceUs(units, nowUs)) : 0
     line.followsAtUs = line.dueUs
   }
 

@@ -2,7 +2,8 @@ import { encodeRule } from '../../src/limits/definition.ts'
 import { costUnder, type QueueLimit } from '../../src/limits/queue-limits.ts'
 import type { ShapeMode } from '../../src/mode.ts'
 import { parseRate, type Rate, type RateInput } from '../../src/rate.ts'
-import { encodeRate } from '../../src/shape/schedule.ts'
+import { encodeRate, isScheduled } from '../../src/shape/schedule.ts'
+import { ServiceCurve } from '../../src/shape/service-curve.ts'
 import type { Shape } from '../../src/shape/shape.ts'
 import { ReferenceBucket } from '../../src/testing/index.ts'
 import type { Model } from '../limits/model/base.ts'
@@ -79,6 +80,8 @@ interface Held {
 export class Schedule {
   #nowUs: number
   #bucket: ReferenceBucket | undefined
+  /** Of a rate that follows the clock. */
+  #curve: ServiceCurve | undefined
   #limits: Held[] = []
   #mode: ShapeMode = 'enforce'
   #places: number
@@ -159,7 +162,8 @@ export class Schedule {
       const cost = costUnder(limit, job.cost, job.costs)
       slotUs = Math.max(slotUs, model ? this.#nowUs + Math.ceil(model.earliest(cost)) : this.#placeOf(limit, cost))
     }
-    return slotUs
+    // A limit may let a job go while the rate is 0.
+    return Math.max(slotUs, this.#curve ? this.#curve.when(this.#curve.at(slotUs)) : 0)
   }
 
   /** Lets a job leave at its earliest time, or later. @returns that time */
@@ -191,6 +195,7 @@ export class Schedule {
     const intervalUs = rate === undefined ? undefined : fastestOf(rate).periodMs / fastestOf(rate).limit
     if (intervalUs && this.#intervalUs) this.roundingUs *= Math.max(1, intervalUs / this.#intervalUs)
     this.#intervalUs = intervalUs
+    this.#curve = isScheduled(rate) ? new ServiceCurve(encodeRate(rate), intervalUs as number, this.#nowUs) : undefined
     if (rate === undefined) this.#bucket = undefined
     else if (this.#bucket) this.#bucket.reshape({ rate, burst: burst ?? 1, mode })
     else this.#bucket = new ReferenceBucket({ rate, burst: burst ?? 1, mode }, this.#nowUs)

@@ -10,7 +10,7 @@ import { ALL_FEATURES } from './shape.ts'
 const redis = useRedis(import.meta.url)
 const client = redis.client()
 
-const DECISIONS = caseCount(40_000, 'KEYS_DECISIONS')
+const DECISIONS = caseCount(100_000, 'KEYS_DECISIONS')
 const SEED = Number(process.env.MODEL_SEED ?? 1)
 const PER_CALL = 200
 const CALLS_PER_HISTORY = 5
@@ -180,7 +180,7 @@ async function compareHistory(sha: string, seed: number): Promise<number> {
   return decisions
 }
 
-test(`the Lua lets lanes leave as the model does, ${DECISIONS} times`, { timeout: 600_000 }, async () => {
+test(`the Lua lets lanes leave as the model does, ${DECISIONS} times`, { timeout: 600_000 + DECISIONS }, async () => {
   const sha = (await client.script('LOAD', replayText)) as string
   let [seed, decisions] = [SEED, 0]
   const compare = async () => {

@@ -1,6 +1,16 @@
-import { encodeGroupOverride, encodeOverride, GROUP_FIELDS, InvalidInputError, SETTABLE_FIELDS } from 'sluice/internal'
+import {
+  encodeGroupOverride,
+  encodeOverride,
+  GROUP_FIELDS,
+  InvalidInputError,
+  LIMIT_VALUES,
+  parseRate,
+  SETTABLE_FIELDS,
+} from 'sluice/internal'
+
 import { ProblemError } from 'sluice-gateway/internal'
 import { z } from 'zod'
+import { limitKeys } from './queue-params.ts'
 
 const reason = z
   .string('expected why: a text of 1 to 500 characters')
@@ -19,6 +29,12 @@ const group = z.string('expected the id of a group')
 const groupField = z
   .string()
   .refine((name) => GROUP_FIELDS.includes(name), `expected one of ${GROUP_FIELDS.join(', ')}`)
+
+/** Which limit has which keys is checked where their values are changed. */
+const limit = z.string('expected the name of a limit').max(64)
+const limitField = z
+  .string()
+  .refine((name) => LIMIT_VALUES.some((one) => one === name), `expected one of ${LIMIT_VALUES.join(', ')}`)
 
 const jobId = z.string('expected the id of a job').min(1, 'expected the id of a job').max(1024)
 const failedReason = z.string().min(1, 'expected a text, or nothing for all').max(1024).optional()
@@ -48,6 +64,22 @@ export const actionSchema = z.discriminatedUnion('action', [
   z.strictObject({ action: z.literal('clearGroup'), group, fields: z.array(groupField).optional(), reason }),
   z.strictObject({ action: z.literal('pauseGroup'), group, ttlMs, reason }),
   z.strictObject({ action: z.literal('resumeGroup'), group, reason }),
+  z.strictObject({
+    action: z.literal('setLimit'),
+    limit,
+    keys: limitKeys,
+    // What the limit has of these is checked where its values are set.
+    values: z.record(z.string(), z.unknown()),
+    ttlMs,
+    reason,
+  }),
+  z.strictObject({
+    action: z.literal('clearLimit'),
+    limit,
+    keys: limitKeys,
+    fields: z.array(limitField).optional(),
+    reason,
+  }),
   z.strictObject({ action: z.literal('setMode'), mode: z.enum(['enforce', 'shadow', 'off']), ttlMs, reason }),
   z.strictObject({
     action: z.literal('redrive'),
@@ -81,6 +113,7 @@ export function readAction(body: unknown): Action {
   const action = parsed.data
   if (action.action === 'setShape') checkEach('shape', action.shape, encodeOverride)
   if (action.action === 'setGroup') checkEach('settings', action.settings, encodeGroupOverride)
+  if (action.action === 'setLimit') checkEach('values', action.values, checkRate)
   return action
 }
 
@@ -93,6 +126,11 @@ function checkEach(of: string, given: Readonly<Record<string, unknown>>, check: 
       throw error instanceof InvalidInputError ? wrong(error.message, `${of}.${field}`) : error
     }
   }
+}
+
+/** Without the limit, only this can be checked. */
+function checkRate({ rate }: { readonly rate?: unknown }): void {
+  if (typeof rate === 'string') parseRate(rate)
 }
 
 function wrong(detail: string, field: string): ProblemError {

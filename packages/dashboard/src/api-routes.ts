@@ -4,9 +4,9 @@ import type { Caller } from './access.ts'
 import type { FleetReader } from './fleet-reader.ts'
 import { type FleetFacts, fleetAnswer } from './fleet-reader.ts'
 import { withinMs } from './problems.ts'
-import { deadQuery, fleetQuery, jobsQuery, readQuery, seriesQuery } from './queue-params.ts'
+import { deadQuery, fleetQuery, jobsQuery, limitQuery, readQuery, seriesQuery } from './queue-params.ts'
 import type { QueueReads } from './queue-reads.ts'
-import { checkReach, maySee } from './visible.ts'
+import { checkReach, maySee, withoutForeign } from './visible.ts'
 
 const READ_TIMEOUT_MS = 5000
 
@@ -53,6 +53,24 @@ export function addApiRoutes(api: FastifyInstance, { fleet, reads, facts, caller
     checkReach(callerOf(request as FastifyRequest).identity, from)
     return within(reads.dead(name, from, page))
   })
+  addPartRoutes(api, { reads, callerOf, nameOf })
+  api.get<Named & { Params: { id: string } }>('/queues/:name/jobs/:id', async (request) => {
+    const name = await nameOf(request as FastifyRequest<Named>)
+    return orNothing(await within(reads.job(name, request.params.id)))
+  })
+  api.get<Named & { Params: { id: string } }>('/queues/:name/jobs/:id/explain', async (request) => {
+    const name = await nameOf(request as FastifyRequest<Named>)
+    const found = orNothing(await within(reads.explain(name, request.params.id)))
+    return withoutForeign(callerOf(request as FastifyRequest).identity, found)
+  })
+}
+
+type PartsOfQueue = Pick<ApiParts, 'reads' | 'callerOf'> & {
+  readonly nameOf: (request: FastifyRequest<Named>) => Promise<string>
+}
+
+/** Groups, and values of limits by keys. */
+function addPartRoutes(api: FastifyInstance, { reads, callerOf, nameOf }: PartsOfQueue): void {
   api.get<Named>('/queues/:name/groups', async (request) =>
     orNothing(await within(reads.groups(await nameOf(request)))),
   )
@@ -60,13 +78,14 @@ export function addApiRoutes(api: FastifyInstance, { fleet, reads, facts, caller
     const name = await nameOf(request as FastifyRequest<Named>)
     return orNothing(await within(reads.group(name, request.params.id)))
   })
-  api.get<Named & { Params: { id: string } }>('/queues/:name/jobs/:id', async (request) => {
+  api.get<Named>('/queues/:name/limits', async (request) =>
+    orNothing(await within(reads.limitValues(await nameOf(request)))),
+  )
+  api.get<Named & { Params: { limit: string } }>('/queues/:name/limits/:limit', async (request) => {
+    const { keys } = readQuery(limitQuery, request.query)
     const name = await nameOf(request as FastifyRequest<Named>)
-    return orNothing(await within(reads.job(name, request.params.id)))
-  })
-  api.get<Named & { Params: { id: string } }>('/queues/:name/jobs/:id/explain', async (request) => {
-    const name = await nameOf(request as FastifyRequest<Named>)
-    return orNothing(await within(reads.explain(name, request.params.id)))
+    const found = await within(reads.limitValue(name, request.params.limit, keys))
+    return withoutForeign(callerOf(request as FastifyRequest).identity, orNothing(found))
   })
 }
 

@@ -4,6 +4,8 @@ import type {
   DeadLetter,
   GroupFields,
   GroupOverride,
+  LimitOverride,
+  LimitValues,
   MeterState,
   ShapedQueue,
   ShapeField,
@@ -237,6 +239,9 @@ async function change(queue: ShapedQueue | ShardedQueue, action: ShortAction, by
     case 'pauseGroup':
     case 'resumeGroup':
       return changeGroup('each' in queue ? await queue.queueOfGroup(action.group) : queue, action, by)
+    case 'setLimit':
+    case 'clearLimit':
+      return changeLimit('each' in queue ? await queue.queueOfGroup(action.keys.group ?? '') : queue, action, by)
     case 'retryJob':
     case 'removeJob':
     case 'deadLetterJob':
@@ -268,6 +273,16 @@ async function changeGroup(queue: ShapedQueue, action: GroupAction, by: string):
     case 'resumeGroup':
       return queue.resumeGroup(group, { by, reason })
   }
+}
+
+type LimitAction = Extract<ShortAction, { action: `${string}Limit` }>
+
+async function changeLimit(queue: ShapedQueue, action: LimitAction, by: string): Promise<void> {
+  const { reason, limit, keys } = action
+  if (action.action === 'setLimit') {
+    return queue.setLimit(limit, keys, action.values as LimitOverride, changeOf(by, reason, action.ttlMs))
+  }
+  return queue.clearLimit(limit, keys, { fields: action.fields as (keyof LimitValues)[] | undefined, by, reason })
 }
 
 function changeOf(by: string, reason: string, ttlMs: number | undefined) {

@@ -33,6 +33,22 @@ export const deadQuery = z.object({
   from: z.string().regex(/^[^:\p{Cc}]{1,128}$/u, 'expected the name of a queue'),
   ...page,
 })
+/** The value of each key that a limit counts by. */
+export const limitKeys = z.record(z.string().max(64), z.string('expected a text').max(1024))
+export const limitQuery = z.object({
+  keys: z
+    .string('expected the keys as JSON, such as {"model":"gpt-large"}')
+    .max(4096)
+    .transform((text, context) => {
+      try {
+        return JSON.parse(text) as unknown
+      } catch {
+        context.addIssue({ code: 'custom', message: 'expected JSON, such as {"model":"gpt-large"}' })
+        return z.NEVER
+      }
+    })
+    .pipe(limitKeys),
+})
 export const seriesQuery = z.object({
   since: z.iso
     .datetime({ offset: true, error: 'expected a time such as 2026-01-31T12:00:00Z' })

@@ -9,6 +9,8 @@ import type {
   JobDetail,
   JobRow,
   JobState,
+  LimitValueDetail,
+  LimitValuesView,
   QueueStatus,
   Sample,
 } from 'sluice/inspect'
@@ -123,6 +125,19 @@ export class QueueReads {
 
   group(name: string, id: string): Promise<GroupDetail | undefined> {
     return this.#read(['group', name, id], () => this.#inspector.group(name, id))
+  }
+
+  limitValues(name: string): Promise<LimitValuesView | undefined> {
+    return this.#read(['limits', name], () => this.#inspector.limitValues(name))
+  }
+
+  limitValue(
+    name: string,
+    limit: string,
+    keys: Readonly<Record<string, string>>,
+  ): Promise<LimitValueDetail | undefined> {
+    const key = JSON.stringify(Object.entries(keys).sort())
+    return this.#read(['limit', name, limit, key], () => this.#inspector.limitValue(name, limit, keys))
   }
 
   job(name: string, id: string): Promise<JobDetail | undefined> {

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { EffectiveShape } from 'sluice'
+import type { GroupHolder } from 'sluice/inspect'
 import type { Identity } from 'sluice-gateway'
 import { ProblemError } from 'sluice-gateway/internal'
 
@@ -15,6 +16,15 @@ export function maySee(identity: Identity | undefined, queueName: string): boole
 export function checkReach(identity: Identity | undefined, queueName: string): void {
   if (maySee(identity, queueName)) return
   throw new ProblemError(403, `this token is not for the queue ${JSON.stringify(queueName)}`)
+}
+
+/** Jobs of other queues may hold the places of a shared limit: a token that is restricted to some queues does not see them. */
+export function withoutForeign<T extends { readonly holders: readonly GroupHolder[] }>(
+  identity: Identity | undefined,
+  found: T,
+): T {
+  if (identity?.queues === undefined) return found
+  return { ...found, holders: found.holders.filter(({ queue }) => queue === undefined) }
 }
 
 /**

@@ -1,3 +1,4 @@
+import type { QueueLimit } from 'sluice'
 import type {
   Explanation,
   GroupDetail,
@@ -7,6 +8,9 @@ import type {
   HoldCause,
   JobDetail,
   JobRow,
+  LimitValueDetail,
+  LimitValueRow,
+  LimitValuesView,
   QueueStatus,
   FailedReasons as Reasons,
   Sample,
@@ -53,6 +57,11 @@ export interface QueueNews {
 export type Groups = Wire<GroupsView>
 export type Group = Wire<GroupRow>
 export type GroupInDetail = Wire<GroupDetail>
+/** A limit with `by`. */
+export type KeyedLimit = Wire<QueueLimit>
+export type LimitValues = Wire<LimitValuesView>
+export type LimitRow = Wire<LimitValueRow>
+export type LimitValue = Wire<LimitValueDetail>
 export type Job = Wire<JobRow>
 export type FailedReasons = Wire<Reasons>
 export type JobInDetail = Wire<JobDetail>

@@ -6,7 +6,8 @@ const format = await import(new URL('base/format.js', WEB).href)
 const { figuresOf } = await import(new URL('charts/points.js', WEB).href)
 const { LineOfTime, RANGES } = await import(new URL('charts/line-of-time.js', WEB).href)
 const { Flow } = await import(new URL('base/flow.js', WEB).href)
-const { kindOf, whatOf } = await import(new URL('base/change-text.js', WEB).href)
+const { rateCause } = await import(new URL('base/queue-text.js', WEB).href)
+const { kindOf, scheduleText, whatOf } = await import(new URL('base/change-text.js', WEB).href)
 const { nowSentence } = await import(new URL('base/hold-text.js', WEB).href)
 const { historyRows } = await import(new URL('queue/history-groups.js', WEB).href)
 
@@ -238,6 +239,7 @@ describe('changes in words', () => {
     ['override', { rate: [20, 1000], capacity: null }, 'Override', 'rate 20/s, capacity no limit'],
     ['override', { rate: [30, 60_000] }, 'Override', 'rate 30/min'],
     ['override', { rate: [90, 900_000] }, 'Override', 'rate 90 in 15 min'],
+    ['override', { rate: [50, 1000, ['UTC', [], [], []]] }, 'Override', 'rate 50/s and less, by a schedule'],
     [
       'feedback',
       { kind: 'slow', rate: 32, from: 50, source: 'http', hard: true },
@@ -267,6 +269,35 @@ describe('changes in words', () => {
   ])('%s %j', (kind, change, title, text) => {
     const entry = { id: '1-0', at: new Date(START).toISOString(), kind, by: 'ada', reason: '', change }
     expect([kindOf(entry), whatOf(entry)]).toEqual([title, text])
+  })
+})
+
+describe('a rate that follows the clock', () => {
+  const schedule = {
+    schedule: [{ days: 'mon-fri', from: '08:00', rate: '50/s' }, { days: 'sun', rate: 0 }, { rate: '5/s' }],
+    timeZone: 'Europe/Berlin',
+  }
+  // A Monday, in winter.
+  const rateChangesAt = '2026-02-02T07:00:00.000Z'
+
+  test.each([
+    ['declared', 'until Mon 08:00 Europe/Berlin'],
+    ['closed', 'closed until Mon 08:00 Europe/Berlin'],
+    ['override', 'overridden, until Mon 08:00 Europe/Berlin'],
+  ])('says when it changes next: %s', (cause, text) => {
+    expect(rateCause({ cause, rateChangesAt, shape: { schedule } })).toBe(text)
+  })
+
+  test('is shown with the hours of each rate', () => {
+    expect(scheduleText(schedule)).toBe('50/s mon-fri 08:00 to 24:00; closed sun; 5/s otherwise; Europe/Berlin')
+  })
+
+  test('holds the next job until it opens', () => {
+    const closed = { until: rateChangesAt, timeZone: 'Europe/Berlin' }
+    const hold = { cause: 'rate', since: new Date(START).toISOString(), closed }
+    expect(nowSentence({ conditions: [], at: new Date(START).toISOString(), hold })).toMatch(
+      /^The schedule of the rate lets nothing leave until Mon 08:00 Europe\/Berlin: it has held the next job since /,
+    )
   })
 })
 

@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test, useConcurrentTests } from '../../../../test/support/concurrent.ts'
 import { useRedis } from '../../../../test/support/redis.ts'
-import { gate, Workshop } from '../../../../test/worker/support.ts'
+import { departuresOf, gate, Workshop } from '../../../../test/worker/support.ts'
 import { describePage, PageStage } from './support.ts'
 
 const redis = useRedis(import.meta.url)
@@ -84,6 +84,58 @@ describePage('an operator', () => {
     expect((await queue.getGroup('acme')).overrides).toEqual({})
     // The browser itself reports the response that refused.
     expect(errors.filter((error) => !error.includes('422'))).toEqual([])
+  })
+
+  test('sees which keys hold most, and changes one, from the keyboard', async () => {
+    const running = { name: 'running', by: ['group', 'host'], algorithm: 'concurrency', concurrency: 2 } as const
+    const rpm = { name: 'rpm', by: 'model', algorithm: 'token-bucket', rate: '60/min', burst: 10 } as const
+    const queue = shop.queue({ groups: {}, limits: [running, rpm] })
+    const { open, opened } = gate()
+    const departed = departuresOf(shop.worker(queue, () => opened, { concurrency: 5, name: 'caller' }))
+    const keys = { model: 'large', host: 'a.example' }
+    for (const id of ['1', '2', '3']) await queue.add('call', {}, { jobId: `call-${id}`, group: { id: 'acme' }, keys })
+    await departed.reach(2)
+    const { page, errors } = await stage.open({ options, query: `?queue=${queue.name}` })
+    const table = page.getByRole('region', { name: 'Keys, as a table' })
+    await table.getByRole('row', { name: /group acme, host a\.example running 2 of 2 1$/ }).waitFor()
+    await table.getByRole('row', { name: /model large rpm [\d.]+ of 10 0$/ }).waitFor()
+    await table.getByRole('button', { name: 'group acme, host a.example' }).press('Enter')
+    const held = page.getByRole('dialog', { name: 'Limit running of group acme, host a.example' })
+    await held.getByText(/^2 of 2 in use, nothing left: a job has to end first/).waitFor()
+    await held
+      .getByText(/^Job call-[12] of worker caller/)
+      .first()
+      .waitFor()
+    await held.getByRole('row', { name: /call-3/ }).waitFor()
+    await page.keyboard.press('Escape')
+    await page.getByLabel('Find key').selectOption('rpm')
+    await page.getByRole('textbox', { name: 'model', exact: true }).fill('large')
+    await page.keyboard.press('Enter')
+    const key = page.getByRole('dialog', { name: 'Limit rpm of model large', exact: true })
+    await key.getByRole('button', { name: 'Change limit' }).press('Enter')
+    const form = page.getByRole('dialog', { name: 'Change limit rpm of model large' })
+    await form.getByLabel('Rate').fill('often')
+    await form.getByLabel('Why').fill('tier 4')
+    await page.keyboard.press('Enter')
+    await form.locator('#field-rate-error').waitFor()
+    await form.getByLabel('Rate').fill('600/min')
+    await page.keyboard.press('Enter')
+    await form.waitFor({ state: 'detached' })
+    await key.getByText(/^by dashboard, tier 4, at .*until/).waitFor()
+    await key.getByRole('row', { name: /rpm of large rate 600\/min.* tier 4 dashboard/ }).waitFor()
+    expect((await queue.getLimit('rpm', 'large')).inForce).toEqual({ rate: '600/min', burst: 10 })
+    await key.getByRole('button', { name: 'Clear settings' }).press('Enter')
+    const clear = page.getByRole('dialog', { name: 'Clear settings of limit rpm of model large' })
+    await clear.getByLabel('Why').fill('back')
+    await page.keyboard.press('Enter')
+    await clear.waitFor({ state: 'detached' })
+    await key.getByRole('row', { name: /rpm of large rate cleared back/ }).waitFor()
+    expect((await queue.getLimit('rpm', 'large')).overrides).toEqual({})
+    await page.setViewportSize({ width: 375, height: 800 })
+    const wide = await page.evaluate('document.documentElement.scrollWidth')
+    expect(wide).toBe(375)
+    expect(errors.filter((error) => !error.includes('422'))).toEqual([])
+    open()
   })
 
   test('pauses for an hour unless told otherwise, reads when that ends, and starts in the form', async () => {

@@ -339,6 +339,41 @@ test('a group is set for a while and cleared, and is as it was where a field is 
   expect((await queue.getGroup('acme')).inForce).toEqual({ rate: '10/s', burst: 3 })
 })
 
+test('a value of a limit is set and lifted, and shown with its history', async () => {
+  const limits = [{ name: 'rpm', by: 'model', algorithm: 'token-bucket', rate: '60/min', burst: 10 } as const]
+  const queue = await shapedQueue(redis, 'limited', { limits })
+  const served = await serve(options)
+  const keys = { model: 'gpt-large' }
+  const set = (values: object) =>
+    act(served, 'limited', { action: 'setLimit', limit: 'rpm', keys, values, ttlMs: 60_000, reason })
+  expect((await set({ rate: '600/min', burst: 50 })).status).toBe(204)
+  const found = await served.get(`api/queues/limited/limits/rpm?keys=${encodeURIComponent(JSON.stringify(keys))}`)
+  expect(await found.json()).toMatchObject({
+    ...{ limit: 'rpm', keys, inForce: { rate: '600/min', burst: 50 }, used: expect.any(Number), most: 50 },
+    overrides: { rate: { by: 'dashboard', reason, until: expect.any(String) } },
+    ...{ jobs: [], holders: [], history: [{ by: 'dashboard', reason }] },
+  })
+  const wrong = await set({ rate: 'often' })
+  expect([wrong.status, await wrong.json()]).toEqual([422, expect.objectContaining({ field: 'values.rate' })])
+  expect((await set({ concurrency: 2 })).status).toBe(422)
+  const clear = (fields?: string[]) =>
+    act(served, 'limited', { action: 'clearLimit', limit: 'rpm', keys, ...(fields && { fields }), reason })
+  expect((await clear(['burst'])).status).toBe(204)
+  expect((await queue.getLimit('rpm', keys)).inForce).toEqual({ rate: '600/min', burst: 10 })
+  expect((await clear(['weight'])).status).toBe(422)
+  expect((await clear()).status).toBe(204)
+  expect((await queue.getLimit('rpm', keys)).inForce).toEqual({ rate: '60/min', burst: 10 })
+  expect((await served.get('api/queues/limited/limits')).status).toBe(200)
+  for (const [path, status] of [
+    ['limits/rpm', 400],
+    ['limits/rpm?keys=gpt', 400],
+    ['limits/rpm?keys={"host":"a"}', 404],
+    ['limits/nope?keys={"model":"a"}', 404],
+  ] as const) {
+    expect([path, (await served.get(`api/queues/limited/${path}`)).status]).toEqual([path, status])
+  }
+})
+
 test('dead letters of the queue are dropped, one or all whose reason matches, and those of others stay', async () => {
   const queue = await shapedQueue(redis, 'drop')
   const letters = await shapedQueue(redis, 'drop-dead', {})

@@ -3,15 +3,17 @@ import { expect, onTestFinished, test } from 'vitest'
 import type { QueueLimit, Shape, ShapedQueue } from '../../../../src/index.ts'
 import { SETTABLE_FIELDS } from '../../../../src/shape/shape.ts'
 import { useRedis } from '../../../../test/support/redis.ts'
+import { departuresOf, gate, Workshop } from '../../../../test/worker/support.ts'
 import { actionSchema } from '../../src/action.ts'
 import { SORTS } from '../../src/fleet-page.ts'
 import { dashboard } from '../../src/index.ts'
-import { deadQuery, eventsQuery, fleetQuery, jobsQuery, seriesQuery } from '../../src/queue-params.ts'
+import { deadQuery, eventsQuery, fleetQuery, jobsQuery, limitQuery, seriesQuery } from '../../src/queue-params.ts'
 import { type Served, serve, shapedQueue, tokenFile } from './support.ts'
 
 // A token for `mine` and `mine-dead`, and every field of every route: nothing of `others` may be read, written or counted.
 
 const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
 const options = { connection: redis.connection, prefix: redis.prefix, allowActions: true, showData: true }
 const limitPrefix = `${redis.prefix}-limits`
 const reason = 'why'
@@ -60,6 +62,9 @@ const READS: Readonly<Record<string, Readonly<Record<string, readonly Fill[]>>>>
   // The queues that are read here have no groups.
   '/api/queues/:name/groups': {},
   '/api/queues/:name/groups/:id': {},
+  // Nor limits by keys.
+  '/api/queues/:name/limits': {},
+  '/api/queues/:name/limits/:limit': { keys: [['{"model":"gpt"}', 404]] },
 }
 const IDS = ['1', 'secret-id', 'others:secret-id', '../others:secret-id', 'wait', 'meta', '%2e%2e']
 
@@ -68,6 +73,7 @@ const SCHEMAS = {
   '/api/queues/:name/series': seriesQuery,
   '/api/queues/:name/jobs': jobsQuery,
   '/api/queues/:name/dead': deadQuery,
+  '/api/queues/:name/limits/:limit': limitQuery,
 }
 
 /** Each field of a shape that can be set, with what it may be filled with. */
@@ -130,6 +136,23 @@ const ACTIONS: Readonly<Record<string, Readonly<Record<string, readonly Fill[]>>
   clearGroup: { group: [['acme', 204]], fields: [[['rate', 'weight'], 204]] },
   pauseGroup: { group: [['acme', 204]], ttlMs: [[60_000, 204]] },
   resumeGroup: { group: [['acme', 204]] },
+  setLimit: {
+    limit: [
+      ['rpm', 204],
+      ['together', 422],
+    ],
+    keys: [[{ model: 'gpt' }, 204]],
+    values: [[{ rate: '5/min', burst: 2 }, 204]],
+    ttlMs: [[60_000, 204]],
+  },
+  clearLimit: {
+    limit: [
+      ['rpm', 204],
+      ['together', 422],
+    ],
+    keys: [[{ model: 'gpt' }, 204]],
+    fields: [[['rate', 'burst'], 204]],
+  },
   setMode: { mode: [['off', 204]], ttlMs: [[60_000, 204]] },
   redrive: {
     from: [['mine-dead', 204], ...ALL_FROM.slice(2)],
@@ -154,6 +177,8 @@ const REST: Readonly<Record<string, object>> = {
   clearGroup: { group: 'acme' },
   pauseGroup: { group: 'acme' },
   resumeGroup: { group: 'acme' },
+  setLimit: { limit: 'rpm', keys: { model: 'gpt' }, values: { rate: '5/min' } },
+  clearLimit: { limit: 'rpm', keys: { model: 'gpt' } },
   setMode: { mode: 'shadow' },
   redrive: { from: 'mine-dead' },
   dropDeadLetter: { from: 'mine-dead', letterId: 'secret-id' },
@@ -217,7 +242,7 @@ test('every route and every field is known here', async () => {
 /** Each path that reads something of a queue, with its status. */
 function readPaths(name: string): Fill[] {
   return Object.entries(READS).flatMap(([route, fields]) => {
-    const needed = 'from' in fields ? { from: 'mine-dead' } : {}
+    const needed = { ...('from' in fields && { from: 'mine-dead' }), ...('keys' in fields && { keys: '{}' }) }
     const one = Object.entries(fields).flatMap(([field, fills]) =>
       fills.map(([value, status]) => [{ ...needed, [field]: String(value) }, status] as const),
     )
@@ -225,7 +250,7 @@ function readPaths(name: string): Fill[] {
     return [[needed, 200] as const, ...one].flatMap(([query, status]) =>
       ids.map((id): Fill => {
         const path = route.replace(':name', name).replace(':id', id).slice(1)
-        const isThere = id === '' && !route.includes('/groups')
+        const isThere = id === '' && !/\/(groups|limits)/.test(route)
         return [`${path}?${new URLSearchParams(query)}`, isThere ? status : 404]
       }),
     )
@@ -269,7 +294,9 @@ const changes = Object.entries(ACTIONS).flatMap(([action, fields]) => [
 
 test('no change reaches another queue, a shared limit, or a dead-letter queue that is not its own', async () => {
   await otherQueue()
-  const { post, headers } = await served({ groups: {} })
+  const rpm = { name: 'rpm', by: 'model', rate: '5/min' }
+  const together = shared({ name: 'together', by: 'model' })
+  const { post, headers } = await served({ groups: {}, limits: [shared({ name: 'ours' }), rpm, together] })
   for (const [action, fields, status] of changes) {
     const before = await stateOfOthers()
     const change = { action, reason, ...REST[action], ...fields }
@@ -296,4 +323,34 @@ test('a token for all queues reaches them all', async () => {
   expect((await get('api/queues/mine/dead?from=others', headers)).status).toBe(200)
   const shape = { overflowTo: 'others', limits: [shared()] }
   expect((await post('api/queues/mine/actions', { action: 'setShape', shape, reason }, headers)).status).toBe(204)
+})
+
+test('jobs of another queue that hold the places of a shared limit are not shown', async () => {
+  const limit: QueueLimit = {
+    ...{ name: 'running', by: 'model', algorithm: 'concurrency', concurrency: 2 },
+    ...{ shared: true, prefix: limitPrefix },
+  }
+  const { open, opened } = gate()
+  const [mine, others] = ['sharing', 'other-sharing'].map((name) => shop.queueNamed(name, { limits: [limit] }))
+  const departed = [mine, others].map((queue) =>
+    departuresOf(shop.worker(queue as ShapedQueue, () => opened, { concurrency: 2 })),
+  )
+  for (const [i, id] of ['own-id', 'secret-id'].entries()) {
+    await [mine, others][i]?.add('job', {}, { jobId: id, keys: { model: 'gpt' } })
+  }
+  await Promise.all(departed.map((one) => one.reach(1)))
+  await mine?.add('job', {}, { jobId: 'waits', keys: { model: 'gpt' } })
+  const { file, tokens } = tokenFile({ narrow: ['sharing'], wide: undefined })
+  const { get } = await serve({ ...options, tokens: file })
+  const seen = async (token: string | undefined, path: string) => {
+    const answer = await get(path, { authorization: `Bearer ${token}` })
+    const { holders } = (await answer.json()) as { holders: { jobId: string }[] }
+    return holders.map(({ jobId }) => jobId).sort()
+  }
+  const keys = encodeURIComponent('{"model":"gpt"}')
+  for (const path of [`api/queues/sharing/limits/running?keys=${keys}`, 'api/queues/sharing/jobs/waits/explain']) {
+    await expect.poll(() => seen(tokens.wide, path)).toEqual(['own-id', 'secret-id'])
+    expect(await seen(tokens.narrow, path)).toEqual(['own-id'])
+  }
+  open()
 })

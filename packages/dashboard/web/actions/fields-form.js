@@ -7,6 +7,8 @@ import { field } from './action-form.js'
  * @property {string} label
  * @property {string} note
  * @property {number} [min] of a number; 1 without it
+ * @property {boolean} [isText] whether it may be more than a number, as rates are
+ * @property {readonly string[]} [options] to choose from
  */
 
 /** Controls for fields that are changed, each with the value in force: only what is changed is sent. */
@@ -19,13 +21,12 @@ export class FieldsForm {
    * @param {Readonly<Record<string, unknown>>} inForce
    */
   constructor(of, fields, inForce) {
-    this.#controls = fields.map(({ name, label, note, min = 1 }) => {
-      const step = min === 1 ? 1 : 'any'
-      const type =
-        name === 'rate' ? { type: 'text', autocapitalize: 'off' } : { type: 'number', min, step, inputmode: 'decimal' }
-      const value = String(inForce[name] ?? '')
-      const control = h('input', { id: `field-${name}`, name: `${of}.${name}`, value, autocomplete: 'off', ...type })
-      return { name, control, element: field(label, control, note) }
+    this.#controls = fields.map((terms) => {
+      const given = inForce[terms.name] ?? ''
+      // A rate that follows the clock is no text.
+      const value = typeof given === 'object' ? '' : String(given)
+      const control = controlOf(of, terms, value)
+      return { name: terms.name, value, control, element: field(terms.label, control, terms.note) }
     })
   }
 
@@ -35,12 +36,28 @@ export class FieldsForm {
 
   /** @returns {Record<string, string | number | null>} null means no limit */
   get changes() {
-    const changed = this.#controls.flatMap(({ name, control }) => {
+    const changed = this.#controls.flatMap(({ name, value, control }) => {
       const text = control.value.trim()
-      if (text === control.defaultValue) return []
-      return [[name, text === '' ? null : name === 'rate' ? text : Number(text)]]
+      if (text === value) return []
+      return [[name, text === '' ? null : Number.isNaN(Number(text)) ? text : Number(text)]]
     })
     if (changed.length === 0) throw new Error('Nothing is changed yet.')
     return Object.fromEntries(changed)
   }
+}
+
+/**
+ * @param {string} of
+ * @param {FieldTerms} terms
+ * @param {string} value
+ */
+function controlOf(of, { name, min = 1, isText = name === 'rate', options }, value) {
+  const own = { id: `field-${name}`, name: `${of}.${name}` }
+  if (options) {
+    const all = ['', ...options]
+    return h('select', own, ...all.map((one) => h('option', { value: one, selected: one === value }, one || 'none')))
+  }
+  const step = min === 1 ? 1 : 'any'
+  const type = isText ? { type: 'text', autocapitalize: 'off' } : { type: 'number', min, step, inputmode: 'decimal' }
+  return h('input', { ...own, value, autocomplete: 'off', ...type })
 }

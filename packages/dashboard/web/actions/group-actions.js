@@ -13,9 +13,16 @@ const FIELDS = /** @type {const} */ ([
     note: '10/s or 1000/min, within the rate of the queue. Empty: only that of the queue.',
   },
   { name: 'burst', label: 'Burst', note: 'Units that may leave back to back after idling.' },
-  { name: 'concurrency', label: 'Concurrency', note: 'Jobs that may run at once. Empty: only the limit of the queue.' },
+  {
+    ...{ name: 'concurrency', label: 'Concurrency', isText: true },
+    note: 'Jobs that may run at once, or a share of those of the queue: 25%. Empty: only the limit of the queue.',
+  },
   { name: 'capacity', label: 'Capacity', note: 'Jobs that may wait. Empty: only the limit of the queue.' },
   { name: 'weight', label: 'Weight', note: 'Its part of the rate, relative to other groups with jobs.', min: 0.001 },
+  {
+    ...{ name: 'order', label: 'Order', options: ['strict'] },
+    note: 'Strict: while one of its jobs runs or comes again, no other starts.',
+  },
 ])
 
 /** The buttons that change one group. Each opens a dialog that requires a reason. */

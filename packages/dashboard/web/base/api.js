@@ -167,6 +167,21 @@ export const getGroup = (name, id) => get(`${queue(name)}/groups/${segment(id)}`
 
 /**
  * @param {string} name
+ * @returns {Promise<import('../wire.d.ts').LimitValues>}
+ */
+export const getLimitValues = (name) => get(`${queue(name)}/limits`)
+
+/**
+ * @param {string} name
+ * @param {string} limit
+ * @param {Readonly<Record<string, string>>} keys
+ * @returns {Promise<import('../wire.d.ts').LimitValue>}
+ */
+export const getLimitValue = (name, limit, keys) =>
+  get(`${queue(name)}/limits/${segment(limit)}?${new URLSearchParams({ keys: JSON.stringify(keys) })}`)
+
+/**
+ * @param {string} name
  * @param {object} action
  */
 export const act = (name, action) => post(`${queue(name)}/actions`, action)

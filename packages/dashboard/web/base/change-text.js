@@ -2,6 +2,7 @@ import { duration, number, rate, time } from './format.js'
 
 /**
  * @typedef {import('../wire.d.ts').Change} Change
+ * @typedef {import('sluice').RateSchedule} RateSchedule
  */
 
 const KINDS = {
@@ -106,11 +107,26 @@ export function valueText(field, value) {
   if (value === null) return 'no limit'
   if (typeof value === 'number') return number(value) + (field === 'from' || field === 'rate' ? '/s' : '')
   if (typeof value === 'string') return field === 'rate' ? rate(value) : value
-  if (field === 'rate' && Array.isArray(value)) return rateOf(value[0], value[1])
+  if (field === 'rate' && Array.isArray(value))
+    return rateOf(value[0], value[1]) + (value[2] ? ' and less, by a schedule' : '')
+  if (field === 'rate') return scheduleText(/** @type {RateSchedule} */ (value))
   if (field === 'share') return `${number(Object(value).ofFree)} × the free places`
   if (field !== 'groups' && field !== 'durability') return JSON.stringify(value) ?? ''
   const parts = Object.entries(Object(value)).map(([name, part]) => [name, partText(name, part)].join(' '))
   return parts.join(', ') || 'no defaults'
+}
+
+/**
+ * @param {RateSchedule} schedule
+ * @returns {string} `50/s mon-fri 08:00 to 20:00; 5/s otherwise; Europe/Berlin`
+ */
+export function scheduleText({ schedule, timeZone = 'UTC' }) {
+  const entries = schedule.map(({ days, from, to, rate: own }) => {
+    const hours = (from ?? to) && `${from ?? '00:00'} to ${to ?? '24:00'}`
+    const when = [days, hours].filter(Boolean).join(' ') || 'otherwise'
+    return `${own === 0 ? 'closed' : valueText('rate', own)} ${when}`
+  })
+  return [...entries, timeZone].join('; ')
 }
 
 /**

@@ -91,6 +91,17 @@ export function clock(date, hasSeconds = true) {
 }
 
 /**
+ * On the clock that a schedule follows. Only there Intl is worth its first use.
+ * @param {string} at
+ * @param {string} timeZone
+ * @returns {string} `Mon 08:00 Europe/Berlin`
+ */
+export function timeIn(at, timeZone) {
+  const parts = /** @type {const} */ ({ weekday: 'short', hour: '2-digit', minute: '2-digit', hourCycle: 'h23' })
+  return `${new Date(at).toLocaleString('en-GB', { ...parts, timeZone }).replace(',', '')} ${timeZone}`
+}
+
+/**
  * @param {string | undefined} text a rate as Sluice writes it, `100/15min`
  * @returns {number | undefined} units per second
  */

@@ -1,4 +1,4 @@
-import { perSecond, plural, time } from './format.js'
+import { perSecond, plural, time, timeIn } from './format.js'
 import { heldGroupsText, overCapacityText, placesText } from './queue-text.js'
 
 /**
@@ -75,6 +75,10 @@ export function holdThatLasts({ hold, at }) {
  */
 export function holdSentence(hold, whom = 'the next job') {
   if (!hold) return 'No job is ready.'
+  const { closed } = hold
+  if (closed) {
+    return `The schedule of the rate lets nothing leave until ${timeIn(closed.until, closed.timeZone)}: it has held ${whom} since ${time(hold.since)}.`
+  }
   const until = hold.until === undefined ? '' : ` and will until ${time(hold.until)}`
   return `${holderText(hold)} ${whom} since ${time(hold.since)}${until}.`
 }
@@ -103,7 +107,7 @@ export function keysText(keys) {
  * What holds a place of a group, and when that ends if its worker has died.
  * @param {import('../wire.d.ts').GroupInDetail['holders'][number]} holder
  */
-export function placeHolderText({ jobId, lockEndsAt, worker, isSilent }) {
+export function placeHolderText({ jobId, queue, lockEndsAt, worker, isSilent }) {
   const { name, id, host, pid, seenAt } = worker
   const place = host === undefined ? '' : ` (${host}, process ${pid})`
   const silent = isSilent && seenAt !== undefined ? `, silent since ${time(seenAt)}` : ''
@@ -111,7 +115,8 @@ export function placeHolderText({ jobId, lockEndsAt, worker, isSilent }) {
     lockEndsAt === undefined
       ? 'its lock has ended: the next check for stalled jobs frees the place'
       : `its lock ends at ${time(lockEndsAt)}${isSilent ? '' : ' unless it is renewed'}`
-  return `Job ${jobId} of worker ${name ?? id ?? 'unknown'}${place}${silent}; ${lock}`
+  const elsewhere = queue === undefined ? '' : ` of queue ${queue.slice(0, -1)}`
+  return `Job ${jobId}${elsewhere} of worker ${name ?? id ?? 'unknown'}${place}${silent}; ${lock}`
 }
 
 /** @type {Record<HoldCause, (limit?: string) => string>} */

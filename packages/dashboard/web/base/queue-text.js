@@ -1,4 +1,4 @@
-import { count, duration, NONE, perSecond, plural, rate, time } from './format.js'
+import { count, duration, NONE, perSecond, plural, rate, time, timeIn } from './format.js'
 
 /**
  * @typedef {import('../wire.d.ts').Queue} Queue
@@ -33,8 +33,20 @@ export function rateCause(queue) {
   // The rate reads so already.
   if (queue.cause === 'paused') return ''
   if (queue.cause === 'meter paused' && queue.pausedUntil !== undefined) return `until ${time(queue.pausedUntil)}`
-  if (queue.cause === 'closed' && queue.rateChangesAt !== undefined) return `closed until ${time(queue.rateChangesAt)}`
-  return RATE_CAUSES[queue.cause] ?? queue.cause
+  const until = nextChange(queue)
+  const cause = RATE_CAUSES[queue.cause] ?? queue.cause
+  if (until === '') return cause
+  if (queue.cause === 'closed') return `closed until ${until}`
+  return queue.cause === 'declared' ? `until ${until}` : `${cause}, until ${until}`
+}
+
+/**
+ * @param {Pick<Queue, 'rateChangesAt' | 'shape'>} queue
+ * @returns {string} when a schedule changes the rate next, on its clock; '' without one
+ */
+function nextChange({ rateChangesAt, shape }) {
+  if (rateChangesAt === undefined) return ''
+  return timeIn(rateChangesAt, shape?.schedule?.timeZone ?? 'UTC')
 }
 
 /**

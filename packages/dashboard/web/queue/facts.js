@@ -66,7 +66,7 @@ export class Facts {
 function rateNote(queue) {
   const { shape } = queue
   const cause = rateCause(queue)
-  if (shape?.rate === undefined || queue.cause === 'declared') return cause
+  if (shape?.rate === undefined || shape.schedule || queue.cause === 'declared') return cause
   const set = `${rate(shape.rate)} set`
   return cause === '' ? set : `${cause} (${set})`
 }

@@ -228,21 +228,33 @@ function placesText({ waiting, delayed, bound }) {
  */
 function factsOf(group) {
   const { waiting, active, share, headAgeMs, inForce, overrides, holders } = group
-  const rules = Object.entries(inForce).map(([field, value]) => [
-    field,
-    field === 'rate' ? rateText(value) : String(value),
-  ])
-  const set = Object.entries(overrides).map(([field, { by, reason, setAt, until }]) => [
-    `${field} set`,
-    [`by ${by}`, reason, `at ${time(setAt)}`, until && `until ${time(until)}`].filter(Boolean).join(', '),
-  ])
   return /** @type {[string, string][]} */ ([
     ['Waiting', `${count(waiting)}, ${number(Math.round(share * 1000) / 10)} % of those of all groups`],
     ['Places', placesText(group)],
     ['Running', active === undefined ? 'not counted' : count(active)],
     ['Head age', duration(headAgeMs)],
     ...holders.slice(0, HOLDERS).map((holder) => ['Place held by', placeHolderText(holder)]),
-    ...rules,
-    ...set,
+    ...Object.entries(inForce).map(([field, value]) => [field, ruleText(field, value)]),
+    ...setFacts(overrides),
+  ])
+}
+
+/**
+ * @param {string} field
+ * @param {unknown} value
+ */
+export function ruleText(field, value) {
+  return field === 'rate' ? rateText(value) : String(value)
+}
+
+/**
+ * What was set, by whom, why and until when.
+ * @param {Group['overrides']} overrides
+ * @returns {[string, string][]}
+ */
+export function setFacts(overrides) {
+  return Object.entries(overrides).map(([field, { by, reason, setAt, until }]) => [
+    `${field} set`,
+    [`by ${by}`, reason, `at ${time(setAt)}`, until && `until ${time(until)}`].filter(Boolean).join(', '),
   ])
 }

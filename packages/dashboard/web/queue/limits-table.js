@@ -1,4 +1,4 @@
-import { valueText } from '../base/change-text.js'
+import { scheduleText, valueText } from '../base/change-text.js'
 import { duration, NONE, number, perSecond, rate, time } from '../base/format.js'
 import { concurrencyText } from '../base/queue-text.js'
 import { Table } from '../base/table.js'
@@ -64,11 +64,22 @@ function shapeRules({ shape, concurrency }) {
       {
         key: field,
         rule,
-        value: field === 'concurrency' && concurrency ? concurrencyText({ concurrency }) : shownValue(field, value),
+        value: inForce(shape, field, concurrency),
         where: whereFrom(shape, field),
       },
     ]
   })
+}
+
+/**
+ * @param {NonNullable<Queue['shape']>} shape
+ * @param {keyof typeof RULES} field
+ * @param {Queue['concurrency']} concurrency
+ */
+function inForce(shape, field, concurrency) {
+  if (field === 'concurrency' && concurrency) return concurrencyText({ concurrency })
+  if (field === 'rate' && shape.schedule) return scheduleText(shape.schedule)
+  return shownValue(field, shape[field])
 }
 
 /**
@@ -100,15 +111,16 @@ function whereFrom({ overrides, declared }, field) {
  */
 function limitRules({ shape }) {
   return (shape?.limits ?? []).map((limit) => {
-    const { name, algorithm = 'gcra', unit, shared = false, mode = 'enforce' } = limit
+    const { name, algorithm = 'gcra', by, unit, shared = false, mode = 'enforce' } = limit
     const pace =
       typeof limit.rate === 'string'
         ? rate(limit.rate)
         : limit.rate && `${limit.rate.limit} in ${duration(limit.rate.period)}`
     const value = limit.concurrency === undefined ? (pace ?? NONE) : `${number(limit.concurrency)} at once`
     const burst = limit.burst === undefined ? '' : `, burst ${number(limit.burst)}`
-    const kind = [algorithm, unit && `counts ${unit}`, shared && 'shared', mode !== 'enforce' && mode].filter(Boolean)
-    return { key: `limit ${name}`, rule: `Limit ${name}`, value: value + burst, where: kind.join(', ') }
+    const each = by && `each ${[by].flat().join(' and ')} by itself`
+    const kind = [algorithm, each, unit && `counts ${unit}`, shared && 'shared', mode !== 'enforce' && mode]
+    return { key: `limit ${name}`, rule: `Limit ${name}`, value: value + burst, where: kind.filter(Boolean).join(', ') }
   })
 }
 

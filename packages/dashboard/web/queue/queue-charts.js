@@ -17,11 +17,12 @@ export const QUEUE_CHARTS = /** @satisfies {readonly ChartTerms[]} */ ([
     format: flow,
     height: 200,
     top: 0.1,
+    // The rate first: it is drawn behind the others.
     lines: [
+      { label: 'Rate', color: '--c-limit-line', kind: 'dashed', values: ({ rate }) => rate },
       { label: 'Arrivals', color: '--c-arrivals', kind: 'line', values: ({ arrivals }) => arrivals },
       { label: 'Departures', color: '--c-departures', kind: 'area', values: ({ departures }) => departures },
       { label: 'Past the meter', color: '--c-refused', kind: 'line', values: pastMeter },
-      { label: 'Rate', color: '--c-limit-line', kind: 'dashed', values: ({ rate }) => rate },
     ],
   },
   {

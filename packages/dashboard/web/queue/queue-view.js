@@ -3,6 +3,7 @@ import { ApiError, getQueue } from '../base/api.js'
 import { showBadges } from '../base/badges.js'
 import { h, setText } from '../base/dom.js'
 import { Flow } from '../base/flow.js'
+import { say } from '../base/said.js'
 import { explainJob } from '../jobs/explain.js'
 import { Jobs } from '../jobs/jobs.js'
 import { Bucket } from './bucket.js'
@@ -38,6 +39,10 @@ export class QueueView {
   #history = new HistoryTable()
   #jobs
   #groups
+  #rows
+  #keysPlace = h('div', { hidden: true })
+  /** @type {Promise<import('./limit-keys.js').LimitKeys | undefined> | undefined} */
+  #keys
   #actions = new Actions(() => this.#jobs.dead.queues)
   #gone = h('p', { class: 'notice', role: 'status', hidden: true })
   #content
@@ -67,6 +72,7 @@ export class QueueView {
     this.title = name
     this.#timeline = new Timeline(name)
     const rows = { showData, mayChange: allowActions, explain: (/** @type {string} */ id) => this.explain(id) }
+    this.#rows = rows
     this.#jobs = new Jobs(name, rows)
     this.#groups = new Groups(name, rows)
     this.#content = h(
@@ -75,6 +81,7 @@ export class QueueView {
       h('div', { class: 'hero' }, this.#bucket.element, this.#facts.element),
       this.#jobs.element,
       this.#groups.element,
+      this.#keysPlace,
       this.#timeline.element,
       this.#shardsCard,
       h('div', { class: 'pair' }, card('Limits', this.#limits.element), card('Workers', this.#workers.element)),
@@ -144,6 +151,7 @@ export class QueueView {
     this.#facts.show(status, flow)
     this.#jobs.show(status)
     this.#groups.show(status, this.#mayChange)
+    void this.#showKeys(status)
     this.#actions.show(status, this.#mayChange)
     this.#showBelow = () => {
       this.#timeline.show(status, this.#changes)
@@ -155,6 +163,27 @@ export class QueueView {
     }
     if (this.#content.hidden) void this.#reveal()
     else this.#showBelow()
+  }
+
+  /** What shows keys is loaded where a limit counts by them. @param {Queue} status */
+  async #showKeys({ shape }) {
+    const limits = (shape?.limits ?? []).filter(({ by }) => by !== undefined)
+    if (limits.length === 0 && !this.#keys) return
+    this.#keys ??= this.#loadKeys()
+    const keys = await this.#keys
+    keys?.show(limits, this.#mayChange)
+  }
+
+  async #loadKeys() {
+    try {
+      const { LimitKeys } = await import('./limit-keys.js')
+      const keys = new LimitKeys(this.#name, this.#rows)
+      this.#keysPlace.replaceWith(keys.element)
+      return keys
+    } catch {
+      say('The keys of limits could not be loaded.')
+      return undefined
+    }
   }
 
   /** Waits a moment for the first lists, so that nothing moves when they arrive. */
@@ -185,6 +214,7 @@ export class QueueView {
     this.#timeline.close()
     this.#jobs.close()
     this.#groups.close()
+    void this.#keys?.then((keys) => keys?.close())
   }
 }
 

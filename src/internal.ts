@@ -59,6 +59,7 @@ export type { Limit } from './limits/limit.ts'
 export { encodeKey, LIMIT_NAME, ONE_FOR_ALL } from './limits/limit-keys.ts'
 export { LIMIT_VALUES } from './limits/own-values.ts'
 export { costUnder, isSubject, mostUnder } from './limits/queue-limits.ts'
+export { encodeRate } from './limits/schedule.ts'
 export type { Block, StoredLimit } from './limits/stored-limits.ts'
 export { type ListeningServer, listenAt } from './listening-server.ts'
 export { MAX_TIMER_MS } from './max-timer.ts'
@@ -94,7 +95,6 @@ export { clientText, unreportedClients } from './reports/queue-clients.ts'
 export { createSecretMask } from './secret-mask.ts'
 export { decodeDurability, encodeDurability } from './shape/durability.ts'
 export { checkGroupField, checkGroupId, encodeGroupOverride, GROUP_FIELDS } from './shape/groups.ts'
-export { encodeRate } from './shape/schedule.ts'
 export {
   decodeField,
   encodeOverride,

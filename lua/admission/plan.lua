@@ -102,10 +102,8 @@ function plan.next_offset(p, cost, costs)
     if estimated then return nil end
     offset = math.max(offset, wait)
   end
-  if p.meter then
-    offset = meter.open_from(p.meter, math.max(offset, meter.offset(p.meter, meter.slot(p.meter, cost, p.pause))))
-  end
-  return offset
+  if p.meter then offset = math.max(offset, meter.offset(p.meter, meter.slot(p.meter, cost, p.pause))) end
+  return queue_limits.open_from(p.limits or {}, p.meter, offset)
 end
 
 function plan.charge(p, cost, offset)

@@ -100,6 +100,8 @@ function schedule.step(p, id, due)
   local slot = m and bucket.slot(m, cost, meter.after(m, offset))
   -- Rounding must not bring it below the offset that the slot was computed from.
   if m then offset = math.max(offset, meter.offset(m, slot)) end
+  local opens = queue_limits.open_from(p.parts, m, offset)
+  if opens > offset then offset, slot = opens, m and meter.after(m, opens) end
   -- The job will be failed at once, and takes no slot.
   if deadline and p.now + math.ceil(offset) > deadline then return end
   for _, part in ipairs(p.parts) do

@@ -65,7 +65,7 @@ local function gate_slot_of_limits(gate, cost, costs)
   local enforced, not_before = shape.mode == 'enforce', math.max(shape.paused_until, gate.floor)
   local offset, paced = math.max(0, not_before - now), m and meter.offset(m, meter.slot(m, cost, not_before)) or 0
   if enforced then offset = math.max(offset, wait, paced) end
-  if enforced and m then offset = meter.open_from(m, offset) end
+  if enforced then offset = queue_limits.open_from(gate.limits, m, offset) end
   gate.limit = wait > paced and name or nil
   -- Nothing is granted ahead on an estimate, which is soon checked again: a holder may die before its lease expires.
   if enforced and estimated then
@@ -183,8 +183,11 @@ local function gate_admits(gate, id)
   end
   local patience_ms, unprobed = nil, slot
   if gate.shape.probe and gate.runs then slot, patience_ms = probes.slot(gate, slot) end
-  if slot > gate.now + gate.horizon then
-    gate.shut, gate.next, gate.next_cost, gate.next_id = true, slot, gate.cost, id
+  local pick = gate.runs and gate.known
+  local ends = pick and slot > gate.now and slot <= gate.now + gate.horizon and not gate.groups:is_open(pick, slot)
+  if slot > gate.now + gate.horizon or ends then
+    -- Others may go from then on, when its schedule has closed.
+    gate.shut, gate.next, gate.next_cost, gate.next_id = true, ends and slot + gate.horizon or slot, gate.cost, id
     gate.holds = gate.limit and 'limits:' .. gate.limit or 'rate'
     if slot > unprobed or gate.shape.paused_until >= slot - 1 then gate.holds = 'pause' end
     return false

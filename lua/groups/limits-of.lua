@@ -3,6 +3,7 @@ local limit_control = use 'limits/control'
 local keys_in_use = use 'limits/keys-in-use'
 local own_values = use 'limits/own-values'
 local queue_limits = use 'limits/queue-limits'
+local scheduled_bucket = use 'limits/scheduled-bucket'
 local job_options = use 'shape/job-options'
 local shapes = use 'shape/shapes'
 
@@ -57,7 +58,7 @@ local function group_limits_of(base, shape, now)
       local switch = nil
       if not l.shared then switch = false end
       limit_checks.prepare(l, limit_control.of_values(l, base), now, true, switch)
-      l.states = limit_control.states_of_values(l, base)
+      l.states, l.since = limit_control.states_of_values(l, base), shape.rules_at
     end
     return l
   end
@@ -232,7 +233,7 @@ local function group_limits_of(base, shape, now)
         local known, has_places = at > now and at < math.huge, l.algorithm == 'concurrency'
         return {
           limit = l.name, keys = keys_of(l, place.group, place.keys), at = known and at or 0,
-          places = has_places and part.s.key or nil,
+          places = has_places and part.s.key or nil, closed = scheduled_bucket.closed(l, now),
         }
       end
     end
@@ -242,6 +243,7 @@ local function group_limits_of(base, shape, now)
   -- waits for; third, the earliest slot if its places are free by then.
   function limits.slot(parts, cost, costs)
     local wait, _, name = queue_limits.wait(parts, cost, costs)
+    if wait < math.huge then wait = queue_limits.open_from(parts, nil, wait) end
     local least = wait
     if wait == math.huge then
       least = 0
@@ -275,9 +277,13 @@ local function group_limits_of(base, shape, now)
     local id = g.enforced and (g:head(group) or redis.call('ZRANGE', g:line(group).set, 0, 0)[1])
     if not id then return nil end
     local cost, _, costs, _, keys = job_options.cost_of_job(base .. id)
-    local slot, name = limits.slot(limits.open(group, keys), cost, costs)
+    local parts = limits.open(group, keys)
+    local slot, name = limits.slot(parts, cost, costs)
     local b = group ~= '' and g:bucket(group, g:settings_next(group))
-    return slot > (b and g:slot(b, cost) or 0) and name and { limit = name } or nil
+    if slot <= (b and g:slot(b, cost) or 0) then return nil end
+    for _, part in ipairs(parts) do
+      if part.l.name == name then return { limit = name, closed = scheduled_bucket.closed(part.l, now) } end
+    end
   end
 
   -- The name of the limit that holds the group, or the lane, that goes first of those that are held; nil if none does.

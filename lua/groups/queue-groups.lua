@@ -7,6 +7,7 @@ local group_places = use 'groups/places'
 local group_rules = use 'groups/rules'
 local group_running = use 'groups/running'
 local group_strict = use 'groups/strict'
+local scheduled_bucket = use 'limits/scheduled-bucket'
 local bucket = use 'meter/bucket'
 local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
@@ -446,6 +447,16 @@ end
 
 function groups.is_paced(g, deferred, deadline)
   return g.enforced and groups.runs(g, deferred, deadline)
+end
+
+-- Whether what its group allows is above 0 at a time: a job that may leave now may get a slot behind the end of that.
+function groups.is_open(g, pick, at)
+  if pick.bucket and scheduled_bucket.opens(pick.bucket, at) > at then return false end
+  for _, part in ipairs(g.enforced and pick.parts or {}) do
+    local l = part.l
+    if l.service and l.mode == 'enforce' and part.cost > 0 and scheduled_bucket.opens(l, at) > at then return false end
+  end
+  return true
 end
 
 -- As groups.try, for jobs without a group: only limits hold them.

@@ -3,6 +3,7 @@ local limit_control = use 'limits/control'
 local fixed_window = use 'limits/fixed-window'
 local gcra = use 'limits/gcra'
 local leaky_bucket = use 'limits/leaky-bucket'
+local scheduled_bucket = use 'limits/scheduled-bucket'
 local sliding_window_counter = use 'limits/sliding-window-counter'
 local sliding_window_log = use 'limits/sliding-window-log'
 local limit_state = use 'limits/state'
@@ -42,13 +43,25 @@ local function algorithm_named(name)
   if name == 'token-bucket' then return token_bucket end
 end
 
+local scheduled = {
+  gcra = scheduled_bucket.of(gcra), ['leaky-bucket'] = scheduled_bucket.of(leaky_bucket),
+  ['token-bucket'] = scheduled_bucket.of(token_bucket),
+}
+
+-- Gives a limit its verbs.
+function limit_checks.use_verbs(l)
+  limit_state.follow_clock(l)
+  l.verbs = l.service and scheduled[l.algorithm] or algorithm_named(l.algorithm)
+end
+
 -- waits: for a caller that waits for its turn, and leaves the reserved share to callers that do not, unless it is idle
 -- switch: its string, false if there is none, nil if it must be read
 function limit_checks.prepare(l, control, now, waits, switch)
   if switch == nil then switch = redis.call('GET', limit_control.key(control)) end
   local mode, blocked_until, taken_at, version, horizon, horizon_at = limit_control.read(switch)
   if mode ~= '-' then l.mode = mode end
-  l.control, l.blocked_until, l.verbs = control, blocked_until, algorithm_named(l.algorithm)
+  l.control, l.blocked_until = control, blocked_until
+  limit_checks.use_verbs(l)
   l.outdated = version > (l.version or 0)
   l.horizon, l.horizon_at = horizon, horizon_at
   l.plain = l.mode == 'enforce' and blocked_until <= now

@@ -24,7 +24,7 @@ local function adjust(s, l, cost)
 end
 
 local function save(s, l)
-  limit_state.store(s.key, s.tat, s.now, s.tat, l.interval, s.ahead)
+  limit_state.keep(s, l, s.tat, s.tat)
 end
 
 local function view(s, l)

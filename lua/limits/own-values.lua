@@ -1,3 +1,4 @@
+local limit_checks = use 'limits/checks'
 local limit_control = use 'limits/control'
 local limit_state = use 'limits/state'
 local bucket = use 'meter/bucket'
@@ -7,8 +8,8 @@ local as_text = use 'redis/as-text'
 -- of a tier (`tiers` of the limit), which jobs name or which was set for the value, and what else was set for the value at
 -- run time. `own_limits` of the shape names the limits for which something is set: nothing is read for others.
 --   meta:limits:own:<name>   hash, value -> JSON: keys: name -> value, fields: field -> { value, by, reason, at, until? }
---                            (ms), at: of the last change, µs. Fields: tier, rate, as [limit, period ms] or null for no
---                            limit, burst and concurrency
+--                            (ms), at: of the last change, µs. Fields: tier, rate, as src/limits/schedule.ts encodes it or null
+--                            for no limit, burst and concurrency
 --   meta:limits:ends         cell -> when something that was set for it for a time ends next, µs
 --   own:<cell>               field of meta:shape with the same JSON, of MIRRORED values at most: what knows the shape restores
 --                            them with it
@@ -62,7 +63,8 @@ local function apply_rate(own, rate)
   if rate == cjson.null then
     own.mode = 'off'
   elseif own.interval then
-    own.interval = own.algorithm == 'gcra' and bucket.interval(rate) or rate[2] * 1000 / rate[1]
+    own.schedule = rate[3] or false
+    own.interval = (own.algorithm == 'gcra' or rate[3]) and bucket.interval(rate) or rate[2] * 1000 / rate[1]
   else
     own.limit, own.window = rate[1], rate[2] * 1000
   end
@@ -77,6 +79,7 @@ local function limit_at(l, fields, at, tier)
   if burst and end_of(burst) > at and l.interval then own.burst = burst.value end
   if places and end_of(places) > at then own.limit = places.value end
   if rate and end_of(rate) > at then apply_rate(own, rate.value) end
+  if own.schedule ~= l.schedule and (own.schedule or l.schedule) then limit_checks.use_verbs(own) end
   return own
 end
 
@@ -96,8 +99,8 @@ local function bring_up(base, l, stored, value, over, tier)
   for _, at in ipairs(over) do
     local packed = key and redis.call('GET', key)
     local before, after = limit_at(l, stored.fields, at - 1, tier), limit_at(l, stored.fields, at, tier)
-    if packed and before.interval ~= after.interval and limit_state.seen(packed) < at then
-      limit_state.at(key, after, at, packed, true)
+    if packed and limit_state.differ(before, after) and limit_state.seen(packed) < at then
+      limit_state.at(key, after, at, packed, before)
     end
   end
 end
@@ -174,8 +177,8 @@ function own_values.set(base, l, value, keys, now, change, by, reason, until_ms,
   store(base, l, value, stored)
   note_change(base, cell_of(l, value), now)
   local key, after = limit_control.states_of_values(l, base) .. value, limit_at(l, stored.fields, now)
-  local packed = before.interval ~= after.interval and redis.call('GET', key)
-  if packed then limit_state.at(key, after, now, packed, true) end
+  local packed = limit_state.differ(before, after) and redis.call('GET', key)
+  if packed then limit_state.at(key, after, now, packed, before) end
   return stored.fields
 end
 
@@ -233,6 +236,7 @@ function own_values.change_limits(base, limits, at)
   for i = 1, #ending, 2 do
     local name, value = own_values.parts(ending[i])
     local l = by_name[name] or { name = name }
+    limit_state.follow_clock(l)
     own_values.forget(base, l, value, at)
   end
 end

@@ -1,6 +1,8 @@
 local wake = use 'gate/wake'
 local limit_checks = use 'limits/checks'
 local limit_control = use 'limits/control'
+local scheduled_bucket = use 'limits/scheduled-bucket'
+local meter = use 'meter/meter'
 local keep_key = use 'redis/keep-key'
 local parsed = use 'shape/parsed'
 
@@ -26,6 +28,9 @@ local queue_limits = {
   -- A worker with a larger horizon goes to sleep as if its horizon were this.
   MOST_SPAN_US = 50000,
 }
+
+-- After so many times at which one of them opens and another one is closed, they are looked at again when the last of these comes.
+local MOST_OPENINGS = 16
 
 -- Whether it is a limit on running jobs of the queue as a whole.
 local function has_places(l)
@@ -65,6 +70,22 @@ function queue_limits.wait(parts, cost, costs)
     if l.algorithm == 'concurrency' and l.mode == 'enforce' and part.offset > 0 then estimated = true end
   end
   return wait, estimated, name
+end
+
+-- From a time on, µs from now: when the rate (m, as meter/meter, or nil) and the limits of the last queue_limits.wait are all
+-- above 0, as far as they follow the clock.
+function queue_limits.open_from(parts, m, offset)
+  for _ = 1, MOST_OPENINGS do
+    local before = offset
+    if m then offset = meter.open_from(m, offset) end
+    for _, part in ipairs(parts) do
+      local l, at = part.l, part.s.now + math.ceil(offset)
+      local opens = l.service and l.mode == 'enforce' and part.cost > 0 and scheduled_bucket.opens(l, at) or at
+      if opens > at then offset = opens - part.s.now end
+    end
+    if offset == before then break end
+  end
+  return offset
 end
 
 -- Charges the costs last passed to queue_limits.wait, for a time not before its result. lock_ms: as in

@@ -1,19 +1,46 @@
 local limit_control = use 'limits/control'
 local bucket = use 'meter/bucket'
+local service = use 'meter/service'
 
 -- The state of one key of a limit, of those that keep one: four numbers, packed into a string. It expires when it no longer
 -- matters; no decision depends on that, since each uses the stored times.
 --   of a window   when it was changed (µs), and what its algorithm keeps
 --   of a bucket   when it was changed (µs), its level then (µs, units or tokens), the interval with which that was computed,
---                 and how long after that time (µs) the last charged slot lies (below 0: before it)
+--                 and how long after that time (µs) the last charged slot lies (below 0: before it); where its rate follows
+--                 the clock, a fifth one that tells which schedule it has: it counts in service, as limits/scheduled-bucket
 local limit_state = { SLACK_MS = 1000 }
-local FORMAT = '<dddd'
+local FORMAT, SCHEDULED, BYTES = '<dddd', '<ddddd', 32
+-- So many hexadecimal digits are a whole number.
+local DIGITS = 12
+
+-- A limit as it is stored gets the service of its rate, if that follows the clock:
+--   l.schedule     as src/limits/schedule.ts encodes it; false for a value or tier without one, where the limit has one
+--   l.service      as meter/service has it
+--   l.schedule_id  a number by which states tell which it is
+function limit_state.follow_clock(l)
+  l.service, l.schedule_id = l.schedule, l.schedule
+  if not l.schedule then return end
+  l.service = service.of({ nil, nil, l.schedule }, l.interval)
+  local parts = { l.schedule[1], table.concat(l.schedule[3], ' ') }
+  for i, entry in ipairs(l.schedule[2]) do parts[i + 2] = entry[4] .. '/' .. entry[5] end
+  l.schedule_id = tonumber(string.sub(redis.sha1hex(table.concat(parts, ' ')), 1, DIGITS), 16)
+end
+
+-- What a bucket counts between two times, µs at its interval.
+local function counted(l, from, to)
+  return l.service and service.between(l.service, from, to) or math.max(0, to - from)
+end
 
 -- The numbers in order, or nothing if none are stored. packed: the string, false if there is none, nil if it must be
 -- read
 function limit_state.load(key, packed)
   if packed == nil then packed = redis.call('GET', key) end
   if packed then return struct.unpack(FORMAT, packed) end
+end
+
+-- The schedule of a bucket's packed state, nil without one.
+local function schedule_in(packed)
+  return #packed > BYTES and select(5, struct.unpack(SCHEDULED, packed)) or nil
 end
 
 -- When a packed state was changed, µs.
@@ -26,38 +53,80 @@ function limit_state.store(key, lasts, ...)
   redis.call('PSETEX', key, math.ceil(lasts / 1000) + limit_state.SLACK_MS, struct.pack(FORMAT, ...))
 end
 
--- Time, level and last slot of a bucket's packed state. If they were computed with an interval other than l's, they are
--- recomputed and stored: the limit changed at `at` (µs) or, unless that is certain, between the last charge and then.
--- Debts are kept in units, counted from the last granted slot: slots granted ahead of a raise leave at the lower rate,
+-- Stores the state of a bucket. lasts: how long its level matters, µs as it counts them
+function limit_state.keep(s, l, lasts, level)
+  if not l.service then return limit_state.store(s.key, lasts, s.now, level, l.interval, s.ahead) end
+  local ends_ms = math.ceil((service.after(l.service, s.now, lasts) - s.now) / 1000) + limit_state.SLACK_MS
+  redis.call('PSETEX', s.key, string.format('%.0f', ends_ms),
+    struct.pack(SCHEDULED, s.now, level, l.interval, s.ahead, l.schedule_id))
+end
+
+-- The debt of a level, µs at an interval, and the level of a debt, at that of the limit.
+local function debt_of(l, level, interval)
+  if l.algorithm == 'token-bucket' then level = l.burst - level end
+  return l.algorithm == 'gcra' and level or level * interval
+end
+
+local function level_of(l, debt)
+  if l.algorithm == 'gcra' then return bucket.ceil(debt) end
+  return l.algorithm == 'token-bucket' and l.burst - debt / l.interval or debt / l.interval
+end
+
+-- As limit_state.at, where the rate follows the clock or did: slots that were granted ahead stay where they are, and what is owed
+-- behind them are units. Where the schedule before is not known, no time counts until the limits were changed (l.since).
+local function retimed(key, l, at, seen, level, interval, ahead, before)
+  local from = math.max(seen, at)
+  local gone = before and counted(before, seen, from)
+    or counted(l, math.max(seen, l.since or from), from) * interval / l.interval
+  local debt = math.max(0, debt_of(l, level, interval) - gone)
+  ahead = ahead - (from - seen)
+  local last, granted = from + math.max(0, math.ceil(ahead)), 0
+  if debt > 0 and last > from then
+    local owed = math.min(debt, counted(before or l, from, last))
+    debt, granted = debt - owed, counted(l, from, last)
+  end
+  local s = { key = key, now = from, ahead = ahead }
+  debt = debt * l.interval / interval + granted
+  level = level_of(l, debt)
+  limit_state.keep(s, l, debt, level)
+  return from, level, ahead
+end
+
+-- Whether states have to be recomputed where one limit takes the place of another.
+function limit_state.differ(one, other)
+  return one.interval ~= other.interval or one.schedule_id ~= other.schedule_id
+end
+
+-- Time, level and last slot of a bucket's packed state. If they were computed with an interval or a schedule other than l's, they
+-- are recomputed and stored: the limit changed at `at` (µs), from `before`, or, unless that is known, between the last charge and
+-- then. Debts are kept in units, counted from the last granted slot: slots granted ahead of a raise leave at the lower rate,
 -- and so do refills until then. A lower rate counts from the change or, if its time is not certain, from the last
 -- charge.
-function limit_state.at(key, l, at, packed, certain)
+function limit_state.at(key, l, at, packed, before)
   local seen, level, interval, ahead = struct.unpack(FORMAT, packed)
-  if interval == l.interval then return seen, level, ahead end
+  local schedule = schedule_in(packed)
+  if interval == l.interval and schedule == (l.schedule_id or nil) then return seen, level, ahead end
+  if schedule or l.service then return retimed(key, l, at, seen, level, interval, ahead, before) end
   local elapsed, raised = math.max(0, at - seen), interval > l.interval
-  local tokens, gcra = l.algorithm == 'token-bucket', l.algorithm == 'gcra'
   seen, ahead = seen + elapsed, ahead - elapsed
-  if not raised and not certain then elapsed = elapsed * interval / l.interval end
-  if tokens then level = l.burst - level end
-  local debt = math.max(0, (gcra and level or level * interval) - elapsed)
+  if not raised and not before then elapsed = elapsed * interval / l.interval end
+  local debt = math.max(0, debt_of(l, level, interval) - elapsed)
   -- A charge that was refunded no longer reaches that far.
   local granted = raised and math.max(0, math.min(ahead, debt)) or 0
   debt = (debt - granted) * l.interval / interval + granted
-  level = gcra and bucket.ceil(debt) or debt / l.interval
-  if tokens then level = l.burst - level end
+  level = level_of(l, debt)
   limit_state.store(key, debt, seen, level, l.interval, ahead)
   return seen, level, ahead
 end
 
--- The level of a bucket, how long ago that was, and how far ahead of now the last charged slot lies (µs; below 0:
+-- The level of a bucket, how long ago that was as it counts, and how far ahead of now the last charged slot lies (µs; below 0:
 -- before it); nothing if nothing is stored.
 function limit_state.load_bucket(key, l, now, packed)
   if packed == nil then packed = redis.call('GET', key) end
   if not packed then return nil end
-  local seen, level, ahead = limit_state.at(key, l, now, packed, false)
+  local seen, level, ahead = limit_state.at(key, l, now, packed)
   -- If the clock went back, distances in time are kept.
-  local elapsed = math.max(0, now - seen)
-  return level, elapsed, ahead - elapsed
+  return level, counted(l, seen, now), ahead - math.max(0, now - seen)
 end
 
 -- Only the last charges are taken back: what was charged behind others would be granted twice.
@@ -67,12 +136,20 @@ function limit_state.take_back(s, l, cost, slot)
   return true
 end
 
--- The limits (JSON) of a queue change at `at` (µs): up to then their buckets use the intervals that they had.
-function limit_state.change_limits(base, limits, at)
+-- The limits (JSON) of a queue change at `at` (µs): up to then their buckets use the intervals that they had. before: those that it
+-- had, JSON, or false
+function limit_state.change_limits(base, limits, before, at)
+  local known = {}
+  for _, l in ipairs(before and cjson.decode(before) or {}) do known[l.name] = l end
   for _, l in ipairs(cjson.decode(limits)) do
     local key = l.interval and not l.by and limit_control.of_queue(l, base) .. l.state
     local packed = key and redis.call('GET', key)
-    if packed then limit_state.at(key, l, at, packed, true) end
+    if packed then
+      local old = known[l.name] or {}
+      limit_state.follow_clock(l)
+      limit_state.follow_clock(old)
+      limit_state.at(key, l, at, packed, old)
+    end
   end
 end
 
@@ -85,7 +162,7 @@ end
 -- How much of a charge made at `since` (µs) can be refunded: what has refilled since then may have gone to others, and
 -- what refills until the last granted slot has been promised to them.
 function limit_state.credit(l, s, cost, since)
-  if l.interval then return math.max(0, cost - math.max(0, s.now + math.max(0, s.ahead) - since) / l.interval) end
+  if l.interval then return math.max(0, cost - counted(l, since, s.now + math.max(0, s.ahead)) / l.interval) end
   if l.verbs.charged_until then return math.min(cost, math.max(0, l.verbs.charged_until(s, since) - s.base)) end
   return since >= s.start and cost or 0
 end

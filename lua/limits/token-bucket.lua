@@ -29,7 +29,7 @@ local function adjust(s, l, cost)
 end
 
 local function save(s, l)
-  limit_state.store(s.key, math.max(0, (l.burst - s.stored) * l.interval), s.now, s.stored, l.interval, s.ahead)
+  limit_state.keep(s, l, math.max(0, (l.burst - s.stored) * l.interval), s.stored)
 end
 
 local function view(s, l)

@@ -73,7 +73,7 @@ function view_group.row(open, group)
   end
   local hold = state == 'limited' and not s.limited and open.limits and open.limits.cause(g, group)
   if hold then
-    row.heldBy, row.heldKeys = hold.limit, hold.keys
+    row.heldBy, row.heldKeys, row.closed = hold.limit, hold.keys, hold.closed
     if hold.at and hold.at > 0 then row.ends = as_text.us(hold.at) end
   end
   if open.shape.mode ~= 'off' then

@@ -66,6 +66,7 @@ local function note_lane(q, view, g, place)
   if not hold then return end
   view.lane.hold = {
     limit = hold.limit, keys = hold.keys, ends = hold.at > 0 and as_text.us(hold.at) or nil, places = hold.places,
+    closed = hold.closed,
   }
 end
 

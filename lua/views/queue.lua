@@ -3,6 +3,8 @@ local occupancy = use 'admission/occupancy'
 local schedule = use 'admission/schedule'
 local held = use 'gate/held'
 local queue_groups = use 'groups/queue-groups'
+local scheduled_bucket = use 'limits/scheduled-bucket'
+local limit_state = use 'limits/state'
 local meter = use 'meter/meter'
 local pace = use 'meter/pace'
 local service = use 'meter/service'
@@ -91,6 +93,13 @@ local function note_slots(q, view)
     local speed, ends = service.speed(shape.service, q.now)
     view.speed, view.speedEnds = as_text.exact(speed), as_text.us(ends)
   end
+  if shape.limits and string.find(shape.limits, '"schedule":', 1, true) then
+    view.closedLimits = {}
+    for _, l in ipairs(cjson.decode(shape.limits)) do
+      limit_state.follow_clock(l)
+      view.closedLimits[l.name] = scheduled_bucket.closed(l, q.now)
+    end
+  end
   local own = queue_slot(q, m)
   local group = shape.groups and groups_slot(q, view.waiting)
   view.queueSlot = own and as_text.us(own)
@@ -144,7 +153,7 @@ end
 local function note_holder(q, view)
   local open = view_group.open(q)
   local lane, group = view_group.first_lane_held(open), view_group.first_held(q.base)
-  if lane then view.heldLane = { limit = lane.limit, keys = lane.keys } end
+  if lane then view.heldLane = { limit = lane.limit, keys = lane.keys, closed = lane.closed } end
   if group then view.holder = view_group.row(open, group) end
 end
 

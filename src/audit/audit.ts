@@ -1,6 +1,6 @@
 import type { AuditEntry, SettledLimit } from '../inspect/queue-status.ts'
 import { type QueueLimit, ruleOfTier } from '../limits/queue-limits.ts'
-import { intervalUs, parseRate } from '../rate.ts'
+import { encodeRate } from '../limits/schedule.ts'
 import { type AuditedWindow, TOLERANCE_US, worseOf, worstBucketWindow } from './bucket-window.ts'
 import { type Gap, longestGaps } from './gaps.ts'
 import { auditLimit, type Charge, type LimitAudit } from './limit-audit.ts'
@@ -127,7 +127,9 @@ function widestOf(limit: QueueLimit): QueueLimit {
   if (!limit.tiers) return limit
   const all = [limit, ...Object.keys(limit.tiers).map((tier) => ruleOfTier(limit, tier))]
   const rates = all.flatMap(({ rate }) => (rate === undefined ? [] : [rate]))
-  const [rate] = rates.toSorted((one, other) => intervalUs(parseRate(one)) - intervalUs(parseRate(other)))
+  const [fastest] = rates.map((rate) => encodeRate(rate)).toSorted(([a, aMs], [b, bMs]) => aMs / a - bMs / b)
+  const isOne = rates.every((one) => one === rates[0])
+  const rate = isOne ? rates[0] : fastest && { limit: fastest[0], period: fastest[1] }
   return {
     ...limit,
     ...(rate === undefined ? {} : { rate }),

@@ -1,8 +1,10 @@
 import { type CalendarAlign, encodeRule, isBucket, isCalendar, type LimitWire } from '../limits/definition.ts'
 import type { QueueLimit } from '../limits/queue-limits.ts'
+import { ServiceCurve } from '../shape/service-curve.ts'
 import { type AuditedWindow, TOLERANCE_US, worstBucketWindow } from './bucket-window.ts'
 
 const DAY_MS = 86_400_000
+const TICKS_PER_US = 1024
 
 /** The result of an audit for one limit. */
 export interface LimitAudit {
@@ -53,7 +55,10 @@ export function auditLimit(limit: QueueLimit, charges: readonly Charge[]): Limit
 function worstWindow(wire: LimitWire, limit: QueueLimit, charges: readonly Charge[]): AuditedWindow | undefined {
   if (isBucket(wire.algorithm)) {
     const { interval = 0, burst = 1 } = wire
-    return worstBucketWindow(charges.map(({ us, cost }) => ({ slotUs: us, cost, intervalUs: interval, burst })))
+    const paced = (us: readonly number[]) =>
+      worstBucketWindow(charges.map(({ cost }, i) => ({ slotUs: us[i] as number, cost, intervalUs: interval, burst })))
+    const times = charges.map(({ us }) => us)
+    return wire.schedule ? worstScheduled(wire.schedule, interval, times, paced) : paced(times)
   }
   const [most, windowUs] = [wire.limit as number, wire.window as number]
   switch (wire.algorithm) {
@@ -66,6 +71,27 @@ function worstWindow(wire: LimitWire, limit: QueueLimit, charges: readonly Charg
       wire.algorithm satisfies 'fixed-window' | 'concurrency'
       return worstWindowOfClock(wire, limit, charges)
   }
+}
+
+/** At a rate that follows the clock, the bucket counts in its service. */
+function worstScheduled(
+  schedule: NonNullable<LimitWire['schedule']>,
+  intervalUs: number,
+  times: readonly number[],
+  worst: (us: readonly number[]) => AuditedWindow | undefined,
+): AuditedWindow | undefined {
+  const [firstUs = 0] = times
+  const curve = new ServiceCurve([1, 1, schedule], intervalUs, firstUs)
+  const start = curve.at(firstUs)
+  const served = times.map((us) => Number(curve.at(us) - start) / TICKS_PER_US)
+  const found = worst(served)
+  return (
+    found && {
+      ...found,
+      fromUs: times[served.indexOf(found.fromUs)] as number,
+      toUs: times[served.lastIndexOf(found.toUs)] as number,
+    }
+  )
 }
 
 function worstWindowOfClock(wire: LimitWire, limit: QueueLimit, charges: readonly Charge[]): AuditedWindow | undefined {

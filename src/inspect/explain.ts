@@ -4,6 +4,7 @@ import { StoredShape } from '../shape/stored.ts'
 import { Batch, type BatchClient, type Deferred } from './batch.ts'
 import { drainPace } from './drain-pace.ts'
 import { type GroupHolder, groupHolders, placeHolders } from './group-holders.ts'
+import { closedOf } from './held.ts'
 import { HistoryReading } from './history.ts'
 import { type FoundJob, type JobView, jobOf, readJobView } from './job-reading.ts'
 import { type PauseMark, pausesOf } from './pauses.ts'
@@ -128,6 +129,7 @@ function holdOf(found: Found): Hold | undefined {
     ...{ cause, group: group.id, since },
     ...(heldBy ? { limit: heldBy } : {}),
     ...(group.until ? { until: group.until } : {}),
+    ...closedOf(view.group?.row?.closed),
   }
 }
 
@@ -141,10 +143,10 @@ function laneHoldOf({ group, view: { lane, group: place } }: Found): Hold | unde
   if (!lane?.hold) return undefined
   if (group?.status === 'paused' || group?.status === 'maxed') return undefined
   if (group?.until && !group.heldKeys) return undefined
-  const { limit, keys, ends } = lane.hold
+  const { limit, keys, ends, closed } = lane.hold
   const until = dateOfUs(ends)
   const since = dateOfUs(place?.served) ?? new Date(0)
-  return { cause: 'limits', limit, keys, since, ...(until ? { until } : {}) }
+  return { cause: 'limits', limit, keys, since, ...(until ? { until } : {}), ...closedOf(closed) }
 }
 
 function described(found: Found, readyMs: number) {

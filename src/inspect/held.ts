@@ -1,3 +1,4 @@
+import type { StoredClosed } from '../queue/groups.ts'
 import { type HeldMs, HOLD_CAUSES, type Hold, type HoldCause } from './queue-status.ts'
 
 /** What the head of a queue waits for. Times are µs on Redis's clock. */
@@ -96,4 +97,9 @@ function lookedUs(meter: Fields, { nowUs, headReadyUs }: HeldQueue): number {
 
 function date(us: number): Date {
   return new Date(us / 1000)
+}
+
+/** While a schedule lets nothing pass. */
+export function closedOf(closed: StoredClosed | undefined): Pick<Hold, 'closed'> {
+  return closed ? { closed: { until: date(Number(closed.ends)), timeZone: closed.zone } } : {}
 }

@@ -1,4 +1,4 @@
-import type { GroupRowView } from '../queue/groups.ts'
+import type { GroupRowView, StoredClosed } from '../queue/groups.ts'
 import type { Batch, BatchClient, Deferred } from './batch.ts'
 import { QUEUE_ASKED, type QueueView } from './queue-reading.ts'
 import type { Explanation } from './queue-status.ts'
@@ -41,6 +41,7 @@ export interface JobPlaceView {
       readonly keys: Readonly<Record<string, string>>
       readonly ends?: string
       readonly places?: string
+      readonly closed?: StoredClosed
     }
   }
 }

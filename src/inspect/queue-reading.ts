@@ -1,4 +1,4 @@
-import { dateOfUs, type GroupRowView, groupStateOf } from '../queue/groups.ts'
+import { dateOfUs, type GroupRowView, groupStateOf, type StoredClosed } from '../queue/groups.ts'
 import { ageMs, type MeterState, type MeterView, meterStateOf } from '../queue/meter-state.ts'
 import { DEAD_FIELD, LATENESS_BOUNDS_US, WAIT_BOUNDS_MS } from '../reports/start-counts.ts'
 import { decodeGroups } from '../shape/groups.ts'
@@ -6,7 +6,7 @@ import { StoredShape } from '../shape/stored.ts'
 import { bypassOf } from './bypass.ts'
 import { NEARLY_FULL } from './conditions.ts'
 import { failingOf } from './failing.ts'
-import { heldAt, mapCauses } from './held.ts'
+import { closedOf, heldAt, mapCauses } from './held.ts'
 
 import type { PartAnswer } from './parts.ts'
 import type { Hold, HoldCause, QueueFacts, StartTotals } from './queue-status.ts'
@@ -37,7 +37,9 @@ export interface QueueView extends MeterView {
   readonly groupsSlot?: string
   readonly holder?: GroupRowView
   /** The limit by keys that holds the lane that goes first, and the values of its keys. */
-  readonly heldLane?: Required<Pick<Hold, 'limit' | 'keys'>>
+  readonly heldLane?: Required<Pick<Hold, 'limit' | 'keys'>> & { readonly closed?: StoredClosed }
+  /** Of its limits without keys, those whose schedules let nothing pass now, by name. */
+  readonly closedLimits?: Readonly<Record<string, StoredClosed>>
 }
 
 /** What a view of a queue takes. */
@@ -107,13 +109,14 @@ function heldNow(view: QueueView, state: MeterState) {
     isPaused: state.paused || state.pausedUntil !== undefined,
     pausedUntilUs: state.paused || !view.shape ? undefined : new StoredShape(view.shape).pausedUntilUs,
   })
-  const hold = held.hold && closedHold(heldByGroup(held.hold, view), state)
+  const hold = held.hold && closedHold(heldByGroup(held.hold, view), state, view)
   // Workers that find only jobs of groups that are held take none, and have nothing to report.
   return { ...held, hold, wantedMs: hold?.cause === 'workers' ? held.wantedMs : 0 }
 }
 
-/** While a schedule lets nothing leave, the rate holds the head until it does. */
-function closedHold(hold: Hold, { cause, rateChangesAt, shape }: MeterState): Hold {
+/** While a schedule lets nothing leave, the rate or the limit holds the head until it does. */
+function closedHold(hold: Hold, { cause, rateChangesAt, shape }: MeterState, { closedLimits }: QueueView): Hold {
+  if (hold.cause === 'limits') return { ...hold, ...(hold.closed ? {} : closedOf(closedLimits?.[hold.limit ?? ''])) }
   if (cause !== 'closed' || !rateChangesAt || hold.cause !== 'rate' || hold.group !== undefined) return hold
   return { ...hold, closed: { until: rateChangesAt, timeZone: shape?.schedule?.timeZone ?? 'UTC' } }
 }
@@ -129,7 +132,7 @@ function heldByGroup(hold: Hold, view: QueueView): Hold {
   const { cause, until, since } = hold
   const groupsUs = groupsSlot === '' ? Number.POSITIVE_INFINITY : Number(groupsSlot)
   if (isOfQueue(hold, shape, view) || groupsUs <= Number(queueSlot ?? at)) return hold
-  if (heldLane) return { cause: 'limits', ...heldLane, since, until: new Date(groupsUs / 1000) }
+  if (heldLane) return { since, until: new Date(groupsUs / 1000), ...laneHold(heldLane) }
   if (!holder) return hold
   const { id, status, overrides } = groupStateOf(holder, decodeGroups(shape.storedGroups ?? ''))
   if (status === 'paused' || overrides.limited) return { cause: 'pause', group: id, since, ...(until ? { until } : {}) }
@@ -140,7 +143,11 @@ function heldByGroup(hold: Hold, view: QueueView): Hold {
   const noted = isNoted
     ? hold
     : { since, ...(heldBy ? { cause: 'limits' as const, limit: heldBy } : { cause: 'rate' as const }) }
-  return { ...noted, group: id, until: new Date(groupsUs / 1000) }
+  return { ...noted, group: id, until: new Date(groupsUs / 1000), ...closedOf(holder.closed) }
+}
+
+function laneHold({ limit, keys, closed }: NonNullable<QueueView['heldLane']>) {
+  return { cause: 'limits', limit, keys, ...closedOf(closed) } as const
 }
 
 function isOfQueue(

@@ -27,7 +27,7 @@ export interface Hold {
   readonly since: Date
   /** The slot that the head would have then; undefined where unknown. */
   readonly until?: Date
-  /** Where the schedule of the rate lets nothing leave: until when, and the zone whose clock it follows. */
+  /** Where the schedule of the rate, or of the limit, lets nothing leave: until when, and the zone whose clock it follows. */
   readonly closed?: { readonly until: Date; readonly timeZone: string }
 }
 

@@ -2,6 +2,7 @@ import { InvalidLimitError } from '../errors.ts'
 import { checkFields, type FieldCheck, numberFrom, oneOf, wholeFrom } from '../field-check.ts'
 import type { ShapeMode } from '../mode.ts'
 import { formatRate, gridIntervalUs, intervalUs, parseRate, type RateInput } from '../rate.ts'
+import { encodeRate, isScheduled, type RateSchedule, type StoredRate } from './schedule.ts'
 import { zoneOffsets } from './time-zone.ts'
 
 const CALENDAR = ['day', 'week', 'month'] as const
@@ -27,8 +28,11 @@ export interface LimitRule {
    * `concurrency`.
    */
   readonly algorithm?: Algorithm
-  /** `'100/min'` or `{ limit, period }` (ms). For windows, the period is the window. `concurrency` has none. */
-  readonly rate?: RateInput
+  /**
+   * `'100/min'` or `{ limit, period }` (ms). For windows, the period is the window. `concurrency` has none. A bucket of one queue
+   * may have a schedule, as the rate of a shape.
+   */
+  readonly rate?: RateInput | RateSchedule
   /** Buckets: units that may pass back to back after idling. Default 1: evenly spaced. Windows ignore it. */
   readonly burst?: number
   /**
@@ -66,6 +70,8 @@ export interface LimitWire {
   readonly window?: number
   readonly align?: WindowAlign
   readonly zone?: readonly number[]
+  /** Of a rate that follows the clock; `interval` is that of the fastest. */
+  readonly schedule?: StoredRate[2]
   readonly reserve?: number
   readonly lend?: number
   readonly maxKeys?: number | undefined
@@ -103,10 +109,18 @@ export function quotaOf(wire: LimitWire): number {
   return (wire.burst ?? wire.limit) as number
 }
 
-/** What all users of a name must agree on, in a fixed order of fields. */
+/**
+ * What all users of a name must agree on, in a fixed order of fields.
+ * @throws InvalidLimitError for a rate that follows the clock
+ */
 export function describeRule(rule: LimitRule): string {
   const { algorithm = 'gcra', rate, burst, align, timeZone, concurrency, leaseMs, reservedShare, lendAfterMs } = rule
   const bucket = isBucket(algorithm)
+  if (isScheduled(rate)) {
+    throw new InvalidLimitError(
+      'a rate with a schedule needs a limit of one queue: a limiter and a shared limit have a fixed one',
+    )
+  }
   return JSON.stringify({
     algorithm,
     rate: rate === undefined ? undefined : formatRate(parseRate(rate)),
@@ -124,6 +138,7 @@ function encodeAlgorithm(algorithm: Algorithm, rule: LimitRule): Partial<LimitWi
   if (algorithm === 'concurrency') {
     return { limit: rule.concurrency as number, window: (rule.leaseMs ?? DEFAULT_LEASE_MS) * 1000 }
   }
+  if (isScheduled(rule.rate)) return encodeSchedule(algorithm, rule)
   const rate = parseRate(rule.rate as RateInput)
   if (isBucket(algorithm)) {
     // GCRA adds up intervals.
@@ -146,6 +161,16 @@ function encodeAlgorithm(algorithm: Algorithm, rule: LimitRule): Partial<LimitWi
   return { ...window, align, zone: zoneOffsets(timeZone) }
 }
 
+function encodeSchedule(algorithm: Algorithm, { rate, burst = 1 }: LimitRule): Partial<LimitWire> {
+  if (!isBucket(algorithm)) {
+    throw new InvalidLimitError(
+      `a rate with a schedule needs algorithm ${BUCKETS.join(', ')}; got ${algorithm}, which counts in windows`,
+    )
+  }
+  const [limit, periodMs, schedule] = encodeRate(rate)
+  return { interval: gridIntervalUs(limit, periodMs), burst, schedule }
+}
+
 /** Whether windows follow the calendar of a time zone. */
 export function isCalendar(align: WindowAlign | undefined): align is CalendarAlign {
   return (CALENDAR as readonly unknown[]).includes(align)
@@ -159,8 +184,8 @@ function encodeReserve({ reservedShare, lendAfterMs, ...rule }: LimitRule): Part
 /** How long a fully used limit takes to recover. */
 function recoveryMs({ algorithm = 'gcra', rate, burst = 1, leaseMs = DEFAULT_LEASE_MS }: LimitRule): number {
   if (algorithm === 'concurrency') return leaseMs
-  const parsed = parseRate(rate as RateInput)
-  return isBucket(algorithm) ? (intervalUs(parsed) * burst) / 1000 : parsed.periodMs
+  const [limit, periodMs] = encodeRate(rate)
+  return isBucket(algorithm) ? (intervalUs({ limit, periodMs }) * burst) / 1000 : periodMs
 }
 
 const CHECKS: { readonly [F in keyof LimitRule]?: FieldCheck } = {

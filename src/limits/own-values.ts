@@ -1,13 +1,17 @@
 import { didYouMean } from '../call-options.ts'
 import { InvalidLimitError } from '../errors.ts'
-import { formatRate, parseRate, type Rate, type RateInput } from '../rate.ts'
+import type { RateInput } from '../rate.ts'
 import { encodeRule, isBucket } from './definition.ts'
 import { checkSameWindow, type QueueLimit, ruleOfTier } from './queue-limits.ts'
+import { decodeRate, encodeRate, type RateSchedule, type StoredRate } from './schedule.ts'
 
 /** What can be set for one value of a limit's keys, in place of what the shape says. */
 export interface LimitValues {
-  /** `'100/min'` or `{ limit, period }` (ms). Of a window, the period is that of the limit: what is counted stays the same. */
-  readonly rate?: RateInput
+  /**
+   * `'100/min'` or `{ limit, period }` (ms); of a bucket also a schedule. Of a window, the period is that of the limit: what is
+   * counted stays the same.
+   */
+  readonly rate?: RateInput | RateSchedule
   /** Buckets: units that may pass back to back after idling. */
   readonly burst?: number
   /** `concurrency`: how many jobs of the value may run at once. */
@@ -17,13 +21,12 @@ export interface LimitValues {
 }
 
 /** A change at run time for one value; a rate of null means "no limit" for it. */
-export type LimitOverride = Omit<LimitValues, 'rate'> & { readonly rate?: RateInput | null }
+export type LimitOverride = Omit<LimitValues, 'rate'> & { readonly rate?: RateInput | RateSchedule | null }
 
 /** The fields that can be set for one value. */
 export const LIMIT_VALUES: readonly (keyof LimitValues)[] = ['tier', 'rate', 'burst', 'concurrency']
 
-/** A rate as [limit, period ms]. */
-export type StoredLimitValue = number | string | readonly [limit: number, periodMs: number] | null
+export type StoredLimitValue = number | string | StoredRate | null
 
 /** @throws InvalidLimitError */
 export function checkLimitField(field: string): void {
@@ -53,7 +56,7 @@ export function encodeLimitOverride(limit: QueueLimit, override: unknown): Recor
   const { rate, ...others } = Object.fromEntries(given) as LimitOverride
   checkTogether(limit, { ...others, ...(rate === null || rate === undefined ? {} : { rate }) })
   if (rate === undefined) return others
-  return { ...others, rate: rate === null ? null : pairOf(parseRate(rate)) }
+  return { ...others, rate: rate === null ? null : encodeRate(rate) }
 }
 
 /** What applies to a value, in its readable form; nothing for "no limit". */
@@ -62,9 +65,9 @@ export function limitInForce(limit: QueueLimit, overrides: LimitOverride): Limit
   const { tier } = overrides
   const rule = ruleOfTier(limit, tier)
   if (rule.algorithm === 'concurrency') return { concurrency: overrides.concurrency ?? (rule.concurrency as number) }
-  const rate = overrides.rate ?? (rule.rate as RateInput)
+  const rate = overrides.rate ?? rule.rate
   const burst = isBucket(rule.algorithm ?? 'gcra') ? { burst: overrides.burst ?? rule.burst ?? 1 } : {}
-  return { ...(tier === undefined ? {} : { tier }), rate: formatRate(parseRate(rate)), ...burst }
+  return { ...(tier === undefined ? {} : { tier }), rate: decodeRate(encodeRate(rate)), ...burst }
 }
 
 function checkSettable(limit: QueueLimit, field: string): void {
@@ -89,8 +92,4 @@ function checkTogether(limit: QueueLimit, { tier, ...values }: LimitValues): voi
 export function noSuchTier(name: string, tiers: QueueLimit['tiers'], tier: unknown): InvalidLimitError {
   const known = tiers ? `it has ${Object.keys(tiers).join(', ')}` : 'it has none'
   return new InvalidLimitError(`limit "${name}" has no tier ${JSON.stringify(tier)}; ${known}`)
-}
-
-function pairOf({ limit, periodMs }: Rate): readonly [number, number] {
-  return [limit, periodMs]
 }

@@ -228,7 +228,7 @@ function encodeQueueLimit(limit: QueueLimit): { readonly by?: readonly string[];
 }
 
 /** What differs for each tier. */
-function encodeTiers(limit: QueueLimit, tiers: unknown): Readonly<Record<string, Partial<LimitWire>>> {
+function encodeTiers(limit: QueueLimit, tiers: unknown): Readonly<Record<string, object>> {
   const { name, mode } = limit
   const isObject = typeof tiers === 'object' && tiers !== null && !Array.isArray(tiers)
   const entries = isObject ? Object.entries(tiers as Readonly<Record<string, TierRule>>) : []
@@ -247,7 +247,8 @@ function encodeTiers(limit: QueueLimit, tiers: unknown): Readonly<Record<string,
     const fields = (['interval', 'burst', 'limit'] as const).flatMap((field) =>
       wire[field] === undefined ? [] : [[field, wire[field]]],
     )
-    return [tier, Object.fromEntries(fields)] as const
+    const isTimed = rule.rate !== undefined && (base.schedule ?? wire.schedule) !== undefined
+    return [tier, { ...Object.fromEntries(fields), ...(isTimed ? { schedule: wire.schedule ?? false } : {}) }] as const
   })
   return Object.fromEntries(own)
 }

@@ -1,4 +1,5 @@
 import { NoGroupsError } from '../errors.ts'
+import { isScheduled, type StoredRate } from '../limits/schedule.ts'
 import { plainText } from '../plain-text.ts'
 import { intervalUs, parseRate, type RateInput } from '../rate.ts'
 import type { Client } from '../redis/commands.ts'
@@ -12,7 +13,6 @@ import {
   type GroupFields,
   type GroupOverride,
 } from '../shape/groups.ts'
-import { isScheduled } from '../shape/schedule.ts'
 import type { Attribution, ShapeStore } from '../shape/store.ts'
 import type { OverrideEntry } from '../shape/stored.ts'
 import type { ShapeChange } from './options.ts'
@@ -83,11 +83,17 @@ const LISTED = ['waiting', 'limited', 'maxed', 'paused'] as const
 
 /** What was set for one field of a group, as `lua/verbs/set-group.lua` stores it. */
 export interface StoredEntry {
-  readonly value: number | string | readonly [number, number] | null | true
+  readonly value: number | string | StoredRate | null | true
   readonly by: string
   readonly reason: string
   readonly at: number
   readonly until?: number
+}
+
+/** While a schedule lets nothing pass: until when, µs, and the zone whose clock it follows (`lua/limits/scheduled-bucket.lua`). */
+export interface StoredClosed {
+  readonly ends: string
+  readonly zone: string
 }
 
 /** What `lua/views/group.lua` returns for one group. */
@@ -102,6 +108,7 @@ export interface GroupRowView {
   readonly ends?: string
   readonly heldBy?: string
   readonly heldKeys?: Readonly<Record<string, string>>
+  readonly closed?: StoredClosed
   readonly maxedBy?: GroupState['maxedBy']
   readonly bound?: GroupBound
   /** What is set for it. */

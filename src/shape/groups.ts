@@ -1,9 +1,9 @@
 import { didYouMean } from '../call-options.ts'
 import { InvalidGroupError, InvalidShapeError } from '../errors.ts'
 import { checkField, type FieldCheck, oneOf, wholeFrom } from '../field-check.ts'
+import { decodeRate, encodeRate, type RateSchedule, type StoredRate } from '../limits/schedule.ts'
 import { isWellFormed } from '../plain-text.ts'
 import type { RateInput } from '../rate.ts'
-import { decodeRate, encodeRate, type RateSchedule, type StoredRate } from './schedule.ts'
 
 /** What applies to one group of a queue. A field left out sets no limit. */
 export interface GroupFields {

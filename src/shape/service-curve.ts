@@ -1,5 +1,5 @@
+import type { StoredRate } from '../limits/schedule.ts'
 import { gridIntervalUs } from '../rate.ts'
-import type { StoredRate } from './schedule.ts'
 
 const WEEK_US = 604_800_000_000
 /** 126 years: differences of times within it are exact. */

@@ -2,12 +2,12 @@ import { didYouMean } from '../call-options.ts'
 import { InvalidShapeError } from '../errors.ts'
 import { checkField, checkFields, type FieldCheck, numberFrom, oneOf, wholeFrom, wholeWithin } from '../field-check.ts'
 import { decodeQueueLimits, encodeQueueLimits, groupLimitIn, type QueueLimit } from '../limits/queue-limits.ts'
+import { decodeRate, encodeRate, type RateSchedule, type StoredRate } from '../limits/schedule.ts'
 import type { ShapeMode } from '../mode.ts'
 import type { RateInput } from '../rate.ts'
 import { type Durability, decodeDurability, encodeDurability } from './durability.ts'
 import { checkPlacesOfGroups, decodeGroups, encodeGroups, type GroupDefaults } from './groups.ts'
 import { decodeReservedPlaces, encodeReservedPlaces, type ReservedPlaces, reservedSum } from './reserved-places.ts'
-import { decodeRate, encodeRate, type RateSchedule, type StoredRate } from './schedule.ts'
 
 /** The policy of a queue. Every field is optional; a field left out sets no limit. */
 export interface Shape {

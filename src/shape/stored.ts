@@ -1,10 +1,10 @@
 import { type QueueLimit, splitQueueLimits } from '../limits/queue-limits.ts'
+import { decodeRate, type RateSchedule, type StoredRate } from '../limits/schedule.ts'
 import type { ShapeMode } from '../mode.ts'
 import { formatRate, type Rate } from '../rate.ts'
 import { type Durability, decodeDurability } from './durability.ts'
 import { decodeGroups, type GroupDefaults } from './groups.ts'
 import { decodeReservedPlaces, type ReservedPlaces } from './reserved-places.ts'
-import { decodeRate, type RateSchedule, type StoredRate } from './schedule.ts'
 import { decodeField, type Overflow, type RampUp, type ShapeValue, type StoredValue } from './shape.ts'
 
 /** One run-time change of a shape, with its author, time and reason. */

@@ -1,12 +1,12 @@
 import { checkArgument, checkCallOptions, checkSignal } from '../call-options.ts'
 import { InvalidInputError, MoveError, QueueUnavailableError } from '../errors.ts'
 import type { QueueStatus } from '../inspect/queue-status.ts'
+import { isScheduled } from '../limits/schedule.ts'
 import { countText } from '../plain-text.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
 import { intervalUs, parseRate } from '../rate.ts'
 import { isPassing } from '../redis/failures.ts'
 import type { GroupOverride } from '../shape/groups.ts'
-import { isScheduled } from '../shape/schedule.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 import {
   checkSchedulers,

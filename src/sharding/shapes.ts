@@ -1,7 +1,7 @@
 import { InvalidShapeError, UnsupportedOptionError } from '../errors.ts'
 import { isByGroup } from '../limits/queue-limits.ts'
+import { isScheduled } from '../limits/schedule.ts'
 import { intervalUs, parseRate } from '../rate.ts'
-import { isScheduled } from '../shape/schedule.ts'
 import {
   encodeOverride,
   encodeShape,

@@ -1,6 +1,6 @@
 import { AssertionError } from 'node:assert'
 import { InvalidInputError } from '../errors.ts'
-import { decodeRate, encodeRate } from '../shape/schedule.ts'
+import { decodeRate, encodeRate } from '../limits/schedule.ts'
 import { formatValue, type Shape } from '../shape/shape.ts'
 import { type Start, type Window, worstWindow } from './worst-window.ts'
 

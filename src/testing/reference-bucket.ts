@@ -1,5 +1,5 @@
+import { encodeRate, isScheduled, type StoredRate } from '../limits/schedule.ts'
 import { gridIntervalUs } from '../rate.ts'
-import { encodeRate, isScheduled, type StoredRate } from '../shape/schedule.ts'
 import { ServiceCurve } from '../shape/service-curve.ts'
 import { DEFAULT_HORIZON_MS, encodeShape, type Shape } from '../shape/shape.ts'
 import {

@@ -1,6 +1,6 @@
 import { checkArgument } from '../call-options.ts'
+import { encodeRate, type StoredRate } from '../limits/schedule.ts'
 import { gridIntervalUs, intervalUs } from '../rate.ts'
-import { encodeRate, type StoredRate } from '../shape/schedule.ts'
 import { ServiceCurve } from '../shape/service-curve.ts'
 import type { Shape } from '../shape/shape.ts'
 

@@ -1,5 +1,6 @@
 import { randomOf } from '../../packages/cli/src/simulate/random.ts'
-import { gridIntervalUs, parseRate, type RateInput } from '../../src/rate.ts'
+import { encodeRate } from '../../src/limits/schedule.ts'
+import { gridIntervalUs, type RateInput } from '../../src/rate.ts'
 import type { Shape, ShapeOverride } from '../../src/shape/shape.ts'
 import { type Combination, type Event, SHARED } from './combination.ts'
 import { CHECKS_UNTIL_FOUND, type Departed, Fleet, type Lost } from './fleet.ts'
@@ -477,7 +478,8 @@ function mostWithin({ rate, burst = 1, limits = [] }: Shape, us: number): number
   const most = limits.flatMap((limit) => {
     if (limit.rate === undefined || limit.unit !== undefined) return []
     // At the boundary of two windows, the units of both may leave.
-    return (limit.burst ?? 2 * parseRate(limit.rate).limit) + us * perUs(limit.rate)
+    const [units] = encodeRate(limit.rate)
+    return (limit.burst ?? 2 * units) + us * perUs(limit.rate)
   })
   return Math.min(rate === undefined ? Number.POSITIVE_INFINITY : burst + us * perUs(rate), ...most)
 }

@@ -1,4 +1,4 @@
-import { encodeRate, type ScheduledRate, type StoredRate } from '../../src/shape/schedule.ts'
+import { encodeRate, type ScheduledRate, type StoredRate } from '../../src/limits/schedule.ts'
 import { createRandom, type Random } from '../../workers/demo/outbox/random.ts'
 import type { Deed, Job, ModelFields, Operation } from './replay.ts'
 

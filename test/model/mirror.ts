@@ -1,4 +1,4 @@
-import { decodeRate, type RateSchedule } from '../../src/shape/schedule.ts'
+import { decodeRate, type RateSchedule } from '../../src/limits/schedule.ts'
 import { type BucketFields, ReferenceBucket, type ReferenceGrant } from '../../src/testing/index.ts'
 import type { Job, MeterState, ModelFields, Operation, Outcome, OverrideChanges } from './replay.ts'
 

@@ -1,8 +1,8 @@
 import { encodeRule } from '../../src/limits/definition.ts'
 import { costUnder, type QueueLimit } from '../../src/limits/queue-limits.ts'
+import { encodeRate, isScheduled } from '../../src/limits/schedule.ts'
 import type { ShapeMode } from '../../src/mode.ts'
-import { parseRate, type Rate, type RateInput } from '../../src/rate.ts'
-import { encodeRate, isScheduled } from '../../src/shape/schedule.ts'
+import type { Rate, RateInput } from '../../src/rate.ts'
 import { ServiceCurve } from '../../src/shape/service-curve.ts'
 import type { Shape } from '../../src/shape/shape.ts'
 import { ReferenceBucket } from '../../src/testing/index.ts'
@@ -162,8 +162,25 @@ export class Schedule {
       const cost = costUnder(limit, job.cost, job.costs)
       slotUs = Math.max(slotUs, model ? this.#nowUs + Math.ceil(model.earliest(cost)) : this.#placeOf(limit, cost))
     }
-    // A limit may let a job go while the rate is 0.
-    return Math.max(slotUs, this.#curve ? this.#curve.when(this.#curve.at(slotUs)) : 0)
+    return this.#openFrom(slotUs, job)
+  }
+
+  /** From a time on, when the rate and all limits that follow the clock let the job leave: they may close again. */
+  #openFrom(us: number, job: Waiting): number {
+    const timed = this.#limits.filter(({ model }) => model?.rule.schedule)
+    let openUs = us
+    for (let before = -1; before !== openUs; ) {
+      before = openUs
+      openUs = Math.max(openUs, this.#curve ? this.#curve.when(this.#curve.at(openUs)) : 0)
+      for (const { limit, model } of timed) {
+        const cost = costUnder(limit, job.cost, job.costs)
+        if (!model || cost === 0) continue
+        model.now = openUs
+        openUs += Math.ceil(model.earliest(cost))
+        model.now = this.#nowUs
+      }
+    }
+    return openUs
   }
 
   /** Lets a job leave at its earliest time, or later. @returns that time */
@@ -260,7 +277,7 @@ export function fastestOf(rate: NonNullable<Shape['rate']>): Rate {
 }
 
 function intervalOf({ rate }: QueueLimit): number {
-  const { limit, periodMs } = parseRate(rate as RateInput)
+  const { limit, periodMs } = fastestOf(rate as RateInput)
   return periodMs / limit
 }
 

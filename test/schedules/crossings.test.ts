@@ -1,6 +1,7 @@
+import { isDeepStrictEqual } from 'node:util'
 import { expect, test } from 'vitest'
 import { randomOf } from '../../packages/cli/src/simulate/random.ts'
-import type { RateSchedule } from '../../src/index.ts'
+import type { QueueLimit, Rate, RateSchedule, ScheduledRate } from '../../src/index.ts'
 import { type Combination, combinationOf, type Event } from '../model/combination.ts'
 import { failuresOf } from '../model/crossing.ts'
 import { fastestOf } from '../model/schedule.ts'
@@ -16,6 +17,23 @@ const SEED = Number(process.env.MODEL_SEED ?? 1)
 /** 16:01:00 UTC on a Monday. */
 const CHANGE_US = 1_764_000_060_000_000
 
+/** The same limits, of which buckets change for that minute too. */
+function scheduledLimits(limits: readonly QueueLimit[], draw: () => number): QueueLimit[] {
+  return limits.map((one) => {
+    if (one.rate === undefined || one.burst === undefined || draw() < 0.4) return one
+    const { limit, periodMs } = fastestOf(one.rate)
+    const minute = draw() < 0.6 ? 0 : { limit: limit * 0.6, period: periodMs }
+    return { ...one, rate: scheduleOf({ limit, periodMs }, minute) }
+  })
+}
+
+function scheduleOf({ limit, periodMs }: Rate, minute: ScheduledRate['rate']): RateSchedule {
+  return {
+    schedule: [{ days: 'mon', from: '16:01', to: '16:02', rate: minute }, { rate: { limit, period: periodMs } }],
+    timeZone: 'Africa/Abidjan',
+  }
+}
+
 /** The same queue, whose rate changes for a minute while its jobs leave; undefined if it has no rate, or hears feedback. */
 function scheduled(one: Combination): Combination | undefined {
   const { shape, startUs, jobs, events, beside, answers, workers, seed } = one
@@ -27,27 +45,32 @@ function scheduled(one: Combination): Combination | undefined {
   const slow = shape.limits?.length ? 0.6 : 0.1
   const factor = [0, 0, slow, 0.6, 3][Math.floor(uniform() * 5)] as number
   const minute = factor === 0 ? 0 : { limit: limit * factor, period: periodMs }
-  const rate: RateSchedule = {
-    schedule: [{ days: 'mon', from: '16:01', to: '16:02', rate: minute }, { rate: { limit, period: periodMs } }],
-    timeZone: 'Africa/Abidjan',
-  }
+  const keepsLimits = events.every(({ holds }) => !holds?.limits || isDeepStrictEqual(holds.limits, shape.limits))
+  const limits = keepsLimits && shape.limits ? scheduledLimits(shape.limits, uniform) : shape.limits
+  const isOfLimits = limits !== shape.limits && uniform() < 0.5
+  const rate = isOfLimits ? shape.rate : scheduleOf({ limit, periodMs }, minute)
   const lastsUs = (jobs.length * periodMs * 1000) / limit
   // Overrides end at whole ms.
   const shiftUs = Math.floor((CHANGE_US - startUs - lastsUs * (0.1 + 0.8 * uniform())) / 1000) * 1000
   const later = <T extends { readonly atUs?: number | undefined }>(what: T): T =>
     what.atUs === undefined ? what : { ...what, atUs: what.atUs + shiftUs }
+  const changedHolds = (holds: NonNullable<Event['holds']>) => ({
+    ...holds,
+    ...(holds.rate === shape.rate && { rate }),
+    ...(holds.limits && keepsLimits && limits && { limits }),
+  })
   const changed = (event: Event): Event => ({
     ...later(event),
     ...(event.pausedUntilUs ? { pausedUntilUs: event.pausedUntilUs + shiftUs } : {}),
-    ...(event.holds?.rate === shape.rate ? { holds: { ...event.holds, rate } } : {}),
+    ...(event.holds ? { holds: changedHolds(event.holds) } : {}),
   })
   return {
-    ...{ ...one, startUs: startUs + shiftUs, shape: { ...shape, rate } },
+    ...{ ...one, startUs: startUs + shiftUs, shape: { ...shape, rate, ...(limits && { limits }) } },
     ...{ jobs: jobs.map(later), events: events.map(changed) },
   }
 }
 
-test(`${COMBINATIONS} combinations of a rate that follows the clock with holds, jobs, changes and workers leave by their exact schedules`, {
+test(`${COMBINATIONS} combinations of a rate, or limits, that follow the clock with holds, jobs, changes and workers leave by their exact schedules`, {
   timeout: 600_000 + COMBINATIONS * 1000,
 }, async () => {
   const of = (seed: number) => scheduled(combinationOf(seed))

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { type Random, randomOf } from '../../packages/cli/src/simulate/random.ts'
-import { encodeRate, type RateSchedule } from '../../src/shape/schedule.ts'
+import { encodeQueueLimits } from '../../src/limits/queue-limits.ts'
+import { encodeRate, type RateSchedule } from '../../src/limits/schedule.ts'
 import { ReferenceBucket } from '../../src/testing/index.ts'
 import { replayText } from '../groups/model/replay.ts'
 import { caseCount } from '../support/cases.ts'
@@ -9,7 +10,7 @@ import { useRedis } from '../support/redis.ts'
 const redis = useRedis(import.meta.url)
 const client = redis.client()
 
-const HISTORIES = caseCount(200, 'SCHEDULES_STORIES')
+const HISTORIES = caseCount(120, 'SCHEDULES_STORIES')
 const STEPS = 120
 /** A Monday, 07:50 UTC. */
 const START_US = Date.parse('2026-11-30T07:50:00Z') * 1000
@@ -87,28 +88,27 @@ class History {
   }
 }
 
-test(`${HISTORIES} histories of groups whose rates follow the clock leave by the schedule of each`, {
-  timeout: 600_000,
-}, async () => {
-  const sha = (await client.script('LOAD', replayText)) as string
-  for (let seed = 1; seed <= HISTORIES; seed++) {
-    const { operations, expected, defaults } = new History(seed)
-    const stored = JSON.stringify({ ...defaults, rate: encodeRate(defaults.rate) })
-    const key = `${redis.prefix}:h${seed}:meta:shape`
-    const replies = (await client.evalsha(
-      sha,
-      1,
-      key,
-      stored,
-      JSON.stringify(operations),
-      '',
-      '',
-      String(seed % 2),
-    )) as string[]
-    const wrong = replies.findIndex((reply, i) => !expected[i]?.includes(reply))
-    const story = operations.slice(Math.max(0, wrong - 4), wrong + 1)
-    expect(wrong, `seed ${seed}, ${replies[wrong]} is none of ${expected[wrong]}:\n${story.join('\n')}`).toBe(-1)
-    const keys = await client.keys(`${redis.prefix}:h${seed}:*`)
-    if (keys.length > 0) await client.unlink(...keys)
-  }
-})
+test.each(['their own rates', 'a limit by group'])(
+  `${HISTORIES} histories of groups: %s follow the clock`,
+  {
+    timeout: 600_000,
+  },
+  async (kind) => {
+    const sha = (await client.script('LOAD', replayText)) as string
+    for (let seed = 1; seed <= HISTORIES; seed++) {
+      const { operations, expected, defaults } = new History(seed)
+      const [stored, limits] =
+        kind === 'a limit by group'
+          ? ['{}', encodeQueueLimits([{ name: 'quiet', by: 'group', ...defaults }])]
+          : [JSON.stringify({ ...defaults, rate: encodeRate(defaults.rate) }), '']
+      const key = `${redis.prefix}:h${seed}:meta:shape`
+      const args = [stored, JSON.stringify(operations), limits, '', String(seed % 2)] as string[]
+      const replies = (await client.evalsha(sha, 1, key, ...args)) as string[]
+      const wrong = replies.findIndex((reply, i) => !expected[i]?.includes(reply))
+      const story = operations.slice(Math.max(0, wrong - 4), wrong + 1)
+      expect(wrong, `seed ${seed}, ${replies[wrong]} is none of ${expected[wrong]}:\n${story.join('\n')}`).toBe(-1)
+      const keys = await client.keys(`${redis.prefix}:h${seed}:*`)
+      if (keys.length > 0) await client.unlink(...keys)
+    }
+  },
+)

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { InvalidRateError, type RateSchedule, ShapedQueue } from '../../src/index.ts'
-import { decodeRate, encodeRate } from '../../src/shape/schedule.ts'
+import { decodeRate, encodeRate } from '../../src/limits/schedule.ts'
 
 const REST = { rate: '5/s' }
 

@@ -1,33 +1,12 @@
 import { expect, test } from 'vitest'
-import type { RateSchedule } from '../../src/index.ts'
 import { inspectorOf } from '../inspect/support.ts'
 import { many } from '../queue/support.ts'
 import { useRedis } from '../support/redis.ts'
 import { asksUntil, callsOf, departuresOf, Workshop } from '../worker/support.ts'
+import { closedFor, zone } from './support.ts'
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
-
-const HOUR_MS = 3_600_000
-const zone = 'Asia/Kolkata'
-
-/** Closed from an hour ago to some hours from now, on the clock of the zone. */
-function closedFor(hours: number): { rate: RateSchedule; opensAt: Date } {
-  const now = Date.now()
-  const opensAt = new Date(Math.ceil((now + hours * HOUR_MS) / 60_000) * 60_000)
-  const clock = (at: Date) => at.toLocaleTimeString('en-GB', { timeZone: zone, hour: '2-digit', minute: '2-digit' })
-  const [from, to] = [clock(new Date(now - HOUR_MS)), clock(opensAt)]
-  // Over midnight, these are two entries.
-  const late =
-    to === '00:00'
-      ? [{ from, rate: 0 as const }]
-      : [
-          { from, rate: 0 as const },
-          { to, rate: 0 as const },
-        ]
-  const closed = from < to ? [{ from, to, rate: 0 as const }] : late
-  return { rate: { schedule: [...closed, { rate: '50/s' }], timeZone: zone }, opensAt }
-}
 
 test('an audit knows the rate that was in force at each departure, and a sample the one at its time', async () => {
   const today = ['sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat'][new Date().getUTCDay()] as string

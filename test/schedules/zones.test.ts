@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
+import { encodeRate, type ScheduledRate } from '../../src/limits/schedule.ts'
 import { gridIntervalUs } from '../../src/rate.ts'
 import { LuaComposer } from '../../src/redis/lua-composer.ts'
 import { readLuaFile } from '../../src/redis/lua-files.ts'
-import { encodeRate, type ScheduledRate } from '../../src/shape/schedule.ts'
 import { ServiceCurve } from '../../src/shape/service-curve.ts'
 import { useRedis } from '../support/redis.ts'
 

@@ -72,7 +72,12 @@ export function heldByText({ hold, delayed, waitingChildren }: QueueStatus): str
 }
 
 export function holdText(hold: Hold): string {
-  if (hold.closed) return `the schedule of its rate (closed until ${clockText(hold.closed)})`
+  const closed = hold.closed && `closed until ${clockText(hold.closed)}`
+  if (closed && hold.cause === 'rate') return `the schedule of its rate (${closed})`
+  return `${holderOf(hold)}${closed ? `, ${closed}` : ''}`
+}
+
+function holderOf(hold: Hold): string {
   const cause = hold.cause === 'limits' && hold.limit !== undefined ? `limit ${plainText(hold.limit)}` : hold.cause
   if (hold.keys) return `${cause} of ${plainText(keysText(hold.keys))}`
   if (hold.group === undefined) return cause

@@ -75,7 +75,7 @@ const CARELESS = [
     'as_text.exact(one.sum)',
   ],
   ['grants ahead of a hold', 'pick.hold = runs and s.limited or nil', ''],
-  ['gives back what jobs granted ahead were promised', 's.now + math.max(0, s.ahead) - since', 's.now - since'],
+  ['gives back what jobs granted ahead were promised', 'since, s.now + math.max(0, s.ahead))', 'since, s.now)'],
   ['gives a group back what was promised', 'math.max(c.now, last) - c.since', 'c.now - c.since'],
   ['gives a job back by a rate that has changed', 'if unstarted.paid(shape, since, job) then', 'if true then'],
   ['gives back by a rate that has changed', 'if not settling.under(c, at) then return 0 end', ''],

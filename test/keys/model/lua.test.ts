@@ -210,13 +210,13 @@ const CARELESS = [
   ['lets nobody go for a lane that has not taken its place', 'or line.between) then return end', ') then return end'],
   [
     'counts a new value of a key from its last charge on',
-    '.at(key, after, now, packed, true)',
-    '.at(key, after, now, packed, false)',
+    '.at(key, after, now, packed, before)',
+    '.at(key, after, now, packed)',
   ],
   [
     'ends a value of a key when that is looked at',
-    '.at(key, after, at, packed, true)',
-    '.at(key, after, at, packed, false)',
+    '.at(key, after, at, packed, before)',
+    '.at(key, after, at, packed)',
   ],
   ['wakes no lane when a value of a key ends', 'if l.verbs then g:cell_freed(ending[i], value) end', ''],
   ['keeps a key without a limit', "and part.l.mode == 'enforce' and line_of", 'and line_of'],

@@ -58,7 +58,7 @@ export class GcraModel extends BucketModel implements Model {
   }
 
   #debtNow(): bigint {
-    return notNegative(this.#debt - BigInt(this.elapsed) * BigInt(TICKS_PER_US))
+    return notNegative(this.#debt - this.#ticks(this.elapsed))
   }
 
   earliest(cost: number): number {

@@ -1,5 +1,6 @@
 import type { Algorithm, LimitRule, LimitWire } from '../../../src/limits/definition.ts'
 import { encodeRule } from '../../../src/limits/definition.ts'
+import { isScheduled, type ScheduledRate } from '../../../src/limits/schedule.ts'
 import { createRandom, type Random } from '../../../workers/demo/outbox/random.ts'
 import type { Operation } from './replay.ts'
 
@@ -11,6 +12,10 @@ const MAX_DRAIN_US = 2 ** 37
 const TICKS_PER_US = 1024
 /** A departure of several jobs numbers their leases on. */
 const LEASES_APART = 10
+/** The same of a bucket whose rate follows the clock: what it does has to happen at one of the rates, and at another. */
+const MAX_SCHEDULED_US = 2 ** 33
+/** One in so many. */
+const SCHEDULED = 3
 /** How many charges may still be taken back. */
 const REMEMBERED = 6
 const ZONES = ['Europe/Berlin', 'America/New_York', 'Asia/Kolkata', 'Africa/Cairo', 'Atlantic/Azores', 'UTC']
@@ -19,6 +24,7 @@ const ZONES = ['Europe/Berlin', 'America/New_York', 'Asia/Kolkata', 'Africa/Cair
 export class History {
   readonly #random: Random
   readonly #algorithm: Algorithm
+  readonly #takesSchedule: boolean
   #rule: LimitRule
   #now = START_US
   #leases = 0
@@ -30,6 +36,7 @@ export class History {
   constructor(algorithm: Algorithm, seed: number) {
     this.#random = createRandom(seed)
     this.#algorithm = algorithm
+    this.#takesSchedule = seed % SCHEDULED === 0
     this.#rule = this.#newRule()
     this.#now += this.#random.between(0, 400 * DAY_US)
   }
@@ -113,6 +120,9 @@ export class History {
     const few = pick([1, 2, 3, between(1, 10), between(1, 60)])
     if (algorithm === 'concurrency') return { algorithm, concurrency: few, leaseMs: pick([1, 20, 30_000, 300_000]) }
     const period = pick([1, 7, 1000, 1000, 60_000, 900_000, DAY_MS])
+    if (!algorithm.startsWith('sliding') && algorithm !== 'fixed-window' && this.#takesSchedule) {
+      return { algorithm, ...this.#newSchedule() }
+    }
     if (algorithm === 'fixed-window') return this.#newFixedWindow(few, period)
     if (algorithm.startsWith('sliding')) return { algorithm, rate: { limit: few, period } }
     for (;;) {
@@ -120,6 +130,22 @@ export class History {
       const burst = pick([1, 1, 2, between(1, 10), between(1, 1000)])
       if ((period * 1000 * burst) / limit <= MAX_DRAIN_US) return { algorithm, rate: { limit, period }, burst }
     }
+  }
+
+  #newSchedule(): Pick<LimitRule, 'rate' | 'burst'> {
+    const { between, pick, oneIn } = this.#random
+    const [periodMs, burst] = [pick([1000, 60_000, 900_000]), pick([1, 1, 2, between(1, 20)])]
+    const limit = Math.ceil((periodMs * 1000 * burst) / MAX_SCHEDULED_US) * pick([1, 1, 3, between(1, 50)])
+    const rate = () =>
+      pick<ScheduledRate['rate']>([0, { limit, period: periodMs }, { limit, period: periodMs * pick([2, 3, 7.5, 40]) }])
+    const clock = (minute: number) =>
+      `${String(Math.floor(minute / 60)).padStart(2, '0')}:${String(minute % 60).padStart(2, '0')}`
+    const from = between(0, 1200)
+    const to = between(from + 1, 1439)
+    const days = pick(['mon-fri', 'mon-sun', 'sat,sun', 'tue'])
+    const later = oneIn(2) ? [] : [{ days, from: clock(to), to: '24:00', rate: rate() }]
+    const schedule = [{ days, from: clock(from), to: clock(to), rate: rate() }, ...later]
+    return { rate: { schedule: [...schedule, { rate: { limit, period: periodMs } }], timeZone: pick(ZONES) }, burst }
   }
 
   #newFixedWindow(limit: number, period: number): LimitRule {
@@ -150,8 +176,9 @@ export class History {
     const unit = this.#unitUs()
     this.#now += between(0, pick([0, 0, 1, unit, unit, unit, 3 * unit, this.#fullUs()]))
     if (oneIn(60)) this.#now += between(0, 3 * this.#fullUs())
-    if (oneIn(200)) this.#now += between(1, pick([1_000_000, DAY_US, 90 * DAY_US]))
-    if (oneIn(80)) this.#now -= between(1, pick([1, 1000, unit, this.#fullUs(), 3 * this.#fullUs(), 90 * DAY_US]))
+    const longUs = (isScheduled(this.#rule.rate) ? 5 : 90) * DAY_US
+    if (oneIn(200)) this.#now += between(1, pick([1_000_000, DAY_US, longUs]))
+    if (oneIn(80)) this.#now -= between(1, pick([1, 1000, unit, this.#fullUs(), 3 * this.#fullUs(), longUs]))
     // To a boundary between two windows, or next to it.
     if (oneIn(40) && this.wire.window)
       this.#now += this.wire.window - (this.#now % this.wire.window) - between(0, 2) + 1

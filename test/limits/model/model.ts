@@ -4,6 +4,7 @@ import { GcraModel, LeakyModel, TokenModel } from './buckets.ts'
 import { CounterModel } from './counter.ts'
 import { LeaseModel } from './leases.ts'
 import { LogModel } from './log.ts'
+import { ScheduledModel } from './scheduled.ts'
 import { AlignedWindowModel, FirstWindowModel } from './windows.ts'
 
 /** An algorithm by its definition, written apart from lua/. */
@@ -17,5 +18,6 @@ export function createModel(rule: LimitWire): Model {
     'sliding-window-log': LogModel,
     concurrency: LeaseModel,
   }
-  return new models[rule.algorithm](rule)
+  const model = new models[rule.algorithm](rule)
+  return rule.schedule ? new ScheduledModel(rule, model) : model
 }

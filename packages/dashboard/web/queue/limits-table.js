@@ -105,6 +105,13 @@ function whereFrom({ overrides, declared }, field) {
   return words.filter(Boolean).join(', ') + hidden
 }
 
+/** @param {NonNullable<NonNullable<NonNullable<Queue['shape']>['limits']>[number]['rate']>} given */
+function limitRate(given) {
+  if (typeof given === 'string') return rate(given)
+  if ('schedule' in given) return `by its schedule, ${given.timeZone ?? 'UTC'}`
+  return `${given.limit} in ${duration(given.period)}`
+}
+
 /**
  * @param {Queue} queue
  * @returns {Rule[]}
@@ -112,10 +119,7 @@ function whereFrom({ overrides, declared }, field) {
 function limitRules({ shape }) {
   return (shape?.limits ?? []).map((limit) => {
     const { name, algorithm = 'gcra', by, unit, shared = false, mode = 'enforce' } = limit
-    const pace =
-      typeof limit.rate === 'string'
-        ? rate(limit.rate)
-        : limit.rate && `${limit.rate.limit} in ${duration(limit.rate.period)}`
+    const pace = limit.rate && limitRate(limit.rate)
     const value = limit.concurrency === undefined ? (pace ?? NONE) : `${number(limit.concurrency)} at once`
     const burst = limit.burst === undefined ? '' : `, burst ${number(limit.burst)}`
     const each = by && `each ${[by].flat().join(' and ')} by itself`

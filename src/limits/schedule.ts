@@ -1,7 +1,7 @@
 import { didYouMean } from '../call-options.ts'
 import { InvalidRateError } from '../errors.ts'
-import { zoneOffsets } from '../limits/time-zone.ts'
 import { formatRate, intervalUs, parseRate, type Rate, type RateInput } from '../rate.ts'
+import { zoneOffsets } from './time-zone.ts'
 
 /** A rate that follows the clock, such as quiet hours. */
 export interface RateSchedule {

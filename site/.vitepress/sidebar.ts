@@ -16,7 +16,7 @@ export const sidebar: { text: string; items: Page[] }[] = [
       page('Tutorial', 'start'),
       page('In your project', 'projects'),
       page('Testing your code', 'testing'),
-      page('Guarantees and figures', 'guarantees'),
+      page('Guarantees', 'guarantees'),
       page('Migrating, and back', 'migrate'),
     ],
   },

@@ -2,7 +2,7 @@ local as_text = use 'redis/as-text'
 local run_id = use 'redis/run-id'
 local demand = use 'sharding/demand'
 
--- The ledger of a sharded queue: what each shard may have in force of the whole. docs/sharding.md has the reasons.
+-- The ledger of a sharded queue: what each shard may have in force of the whole. docs/algorithm.md has the reasons.
 --   l.epoch    the number of a history without loss: a shard obeys no earlier one. A new one begins when the ledger
 --              was lost, or clocks cannot be right; it assumes the worst of all shards until they confirm a lease of it
 --   l.run      the run of Redis that wrote it

@@ -70,7 +70,7 @@ export { changeFailed, changeMatching, type FailedChange, type Unchanged } from 
 export type { GroupCounts } from './queue/groups.ts'
 export { concurrencyText } from './queue/meter-state.ts'
 export { AdmitTimeout } from './queue/unavailable.ts'
-export { intervalUs, parseRate, unitsPerSecond } from './rate.ts'
+export { gridIntervalUs, intervalUs, parseRate, unitsPerSecond } from './rate.ts'
 export { untilKnown } from './redis/commands.ts'
 export { orLate, withinMs } from './redis/deadlines.ts'
 export { failureKind, isDenied, isPassing } from './redis/failures.ts'
@@ -95,6 +95,7 @@ export { clientText, unreportedClients } from './reports/queue-clients.ts'
 export { createSecretMask } from './secret-mask.ts'
 export { decodeDurability, encodeDurability } from './shape/durability.ts'
 export { checkGroupField, checkGroupId, encodeGroupOverride, GROUP_FIELDS } from './shape/groups.ts'
+export { ServiceCurve } from './shape/service-curve.ts'
 export {
   decodeField,
   encodeOverride,

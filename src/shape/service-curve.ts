@@ -54,6 +54,17 @@ export class ServiceCurve {
     return servedIn(piece, us) < served ? us + 1 : us
   }
 
+  /** From when on which part of the fastest rate is in force, between two times; the first entry is for `fromUs`. */
+  speeds(fromUs: number, toUs: number): readonly (readonly [us: number, speed: number])[] {
+    const steps: (readonly [number, number])[] = []
+    for (let us = fromUs; us < toUs; ) {
+      const { speed, toUs: endUs } = this.#pieceAt(us)
+      if (speed !== steps.at(-1)?.[1]) steps.push([us, speed])
+      us = endUs
+    }
+    return steps
+  }
+
   #extend(): void {
     const piece = { ...this.#pieceAt(this.#endUs), served: this.#endServed }
     this.#pieces.push(piece)

@@ -45,6 +45,10 @@ interface Candidate extends ShapeText {
   readonly label: string
 }
 
+interface Simulated extends SimulatedShape, Pick<Candidate, 'shape'> {
+  readonly outcome: Outcome
+}
+
 const collect =
   <T>(parse: (text: string) => T) =>
   (text: string, before: readonly T[]): T[] => [...before, parse(text)]
@@ -101,7 +105,7 @@ export const addSimulateCommand: AddCommand = (program, run) => {
       'jobs that may run at once, over all workers (default: any number)',
       wholeNumber(1, 1e6),
     )
-    .option('--svg <file>', 'a plot of queue length and waits')
+    .option('--svg <file>', 'a plot of queue length and waits, and of rates that change')
     .addHelpText('after', EXAMPLES)
     .action(run(runSimulations))
 }
@@ -112,13 +116,13 @@ async function runSimulations(cli: Cli, options: SimulateOptions): Promise<void>
   const client = await cli.client()
   const { concurrency: places, jobTime: jobMs = 0 } = options
   const service = { signal: cli.signal, jobMs, ...(places === undefined ? {} : { places }) } satisfies SimulationOptions
-  const results: (SimulatedShape & { readonly outcome: Outcome })[] = []
+  const results: Simulated[] = []
   for (const { label, shape, setGroup } of candidates) {
     const startedMs = performance.now()
     const outcome = await simulate(client, shape, arrivals, { ...service, setGroup })
     const seconds = (performance.now() - startedMs) / 1000
     cli.note(`${label}: ${countText(arrivals.length, 'arrival')} in ${seconds.toFixed(1)} s`)
-    results.push({ label, outcome, summary: summarize(outcome, shape, arrivals, service) })
+    results.push({ label, shape, outcome, summary: summarize(outcome, shape, arrivals, service) })
   }
   cli.print({ shapes: results.map(({ label, summary }) => ({ label, ...summary })) }, () => {
     const { shapes, legend } = withShortLabels(results)
@@ -142,9 +146,17 @@ async function candidatesOf(cli: Cli, { shape, queue }: SimulateOptions): Promis
 /** With overrides, also of groups. Recent feedback and pauses are left out, since they are temporary. */
 async function candidateOf(cli: Cli, { name, shape }: QueueStatus): Promise<Candidate> {
   if (!shape) throw new CommandError(EXIT_CODES.notFound, `queue "${name}" has no shape: give one by --shape`)
-  const { declared: _, overrides: __, revision: ___, pausedUntil: ____, pauseReason: _____, ...fields } = shape
+  const {
+    declared: _,
+    overrides: __,
+    revision: ___,
+    pausedUntil: ____,
+    pauseReason: _____,
+    schedule,
+    ...fields
+  } = shape
   const setGroup = shape.groups ? await cli.inspector().groupOverrides(name) : {}
-  return { label: `${name} as it is`, shape: fields, setGroup }
+  return { label: `${name} as it is`, shape: schedule ? { ...fields, rate: schedule } : fields, setGroup }
 }
 
 async function arrivalsFor({ arrivals, load, ...terms }: SimulateOptions): Promise<Arrival[]> {
@@ -165,19 +177,15 @@ async function openFile(file: string): Promise<ReadStream> {
   return stream
 }
 
-async function writePlot(
-  file: string,
-  results: readonly (SimulatedShape & { readonly outcome: Outcome })[],
-  arrivals: readonly Arrival[],
-): Promise<void> {
+async function writePlot(file: string, results: readonly Simulated[], arrivals: readonly Arrival[]): Promise<void> {
   const [first, last] = [arrivals[0] as Arrival, arrivals.at(-1) as Arrival]
   const plot = drawSimulation({
     title: 'Queue length and waits, simulated',
-    subtitle: `${countText(arrivals.length, 'arrival')} within ${formatDuration((last.atUs - first.atUs) / 1000)}`,
-    shapes: results.map(({ label, summary, outcome }) => ({
+    subtitle: `${countText(arrivals.length, 'arrival')} within ${formatDuration((last.atUs - first.atUs) / 1000)}, from ${new Date(first.atUs / 1000).toUTCString()}`,
+    shapes: results.map(({ label, shape, summary, outcome }) => ({
       label,
       note: simulationLegend(summary),
-      series: seriesOf(outcome, arrivals),
+      series: seriesOf(outcome, arrivals, shape),
     })),
   })
   await writeFile(file, plot).catch((error: Error) => {

@@ -1,3 +1,5 @@
+import type { Shape } from 'sluice'
+import { encodeRate, gridIntervalUs, ServiceCurve } from 'sluice/internal'
 import type { Arrival } from './arrival.ts'
 import { readyUs } from './arrival.ts'
 import { percentile } from './percentile.ts'
@@ -13,15 +15,30 @@ export interface SimulationSeries {
   /** Of the jobs that arrived in each slice, s. */
   readonly waitP50: readonly Point[]
   readonly waitP95: readonly Point[]
+  /** The rate in force, units a second, as steps; empty without a rate. */
+  readonly rate: readonly Point[]
 }
 
 /** @param arrivals the simulated ones */
-export function seriesOf(outcome: Outcome, arrivals: readonly Arrival[]): SimulationSeries {
+export function seriesOf(outcome: Outcome, arrivals: readonly Arrival[], shape: Shape): SimulationSeries {
   const sliceSeconds = outcome.sliceUs / 1_000_000
   const waits = waitsBySlice(outcome, arrivals)
   const middle = (slice: number) => (slice + 0.5) * sliceSeconds
   const curve = (part: number) => waits.map(([slice, sorted]): Point => [middle(slice), percentile(sorted, part) / 1e6])
-  return { depth: depthOf(outcome, sliceSeconds), waitP50: curve(0.5), waitP95: curve(0.95) }
+  const depth = depthOf(outcome, sliceSeconds)
+  const rate = rateOf(shape, (arrivals[0] as Arrival).atUs, depth.at(-1)?.[0] ?? 0)
+  return { depth, waitP50: curve(0.5), waitP95: curve(0.95), rate }
+}
+
+function rateOf({ rate }: Shape, startUs: number, seconds: number): Point[] {
+  if (rate === undefined) return []
+  const stored = encodeRate(rate)
+  const interval = gridIntervalUs(stored[0], stored[1])
+  const steps = new ServiceCurve(stored, interval, startUs)
+    .speeds(startUs, startUs + seconds * 1e6)
+    .map(([us, speed]): Point => [(us - startUs) / 1e6, (speed * 1e6) / interval])
+  const last = steps.at(-1)
+  return last ? [...steps, [seconds, last[1]]] : []
 }
 
 function depthOf({ slices }: Outcome, sliceSeconds: number): Point[] {

@@ -1,5 +1,5 @@
 import type { Shape } from 'sluice'
-import { encodeRate, intervalUs } from 'sluice/internal'
+import { encodeRate, gridIntervalUs, ServiceCurve } from 'sluice/internal'
 import { type Arrival, readyUs } from './arrival.ts'
 import { type GroupSummary, groupSummary } from './group-summary.ts'
 import { percentile } from './percentile.ts'
@@ -78,7 +78,7 @@ export function summarize(
     waitMs: started > 0 ? waitsOf(outcome, arrivals) : undefined,
     groups: groupSummary(outcome, arrivals),
     longestQueue: outcome.longestQueue,
-    utilisation: shape.rate === undefined || started === 0 ? undefined : used(shape, units, spanUs),
+    utilisation: shape.rate === undefined || started === 0 ? undefined : used(shape, units, firstUs, lastUs),
     placeUtilisation:
       free.length === 0 || jobMs === 0 ? undefined : (started * jobMs) / (Math.min(...free) * (spanUs / 1000 + jobMs)),
     placeBound: outcome.placeBound,
@@ -124,8 +124,10 @@ function startedOf({ fates, slotsUs }: Outcome, arrivals: readonly Arrival[]): {
 }
 
 /** The burst counts as allowed too, since it may leave at once. */
-function used({ rate, burst = 1 }: Shape, units: number, spanUs: number): number {
-  const [limit, periodMs] = encodeRate(rate)
-  const interval = intervalUs({ limit, periodMs })
-  return units / (spanUs / interval + burst)
+function used({ rate, burst = 1 }: Shape, units: number, firstUs: number, lastUs: number): number {
+  const stored = encodeRate(rate)
+  const interval = gridIntervalUs(stored[0], stored[1])
+  const curve = new ServiceCurve(stored, interval, Math.floor(firstUs))
+  const served = Number(curve.at(Math.floor(lastUs)) - curve.at(Math.floor(firstUs))) / 1024
+  return units / (served / interval + burst)
 }

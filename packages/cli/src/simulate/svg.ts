@@ -33,10 +33,12 @@ const COLORS: readonly (readonly [light: string, dark: string])[] = [
 const round = (value: number): number => Math.round(value * 10) / 10
 const colorOf = (shape: number): string => `var(--c${shape % COLORS.length})`
 
-/** Queue length and waits over time, one colour per shape. Light or dark by the viewer's preference. */
+/** Queue length and waits over time, and the rate in force if it changes, one colour per shape. Light or dark by the viewer's preference. */
 export function drawSimulation({ title, subtitle, shapes }: SimulationPlot): string {
   const top = 66 + shapes.length * LEGEND_ROW + 34
-  const height = top + 2 * PANEL + GAP + 52
+  // The end of a curve is one more point.
+  const panels = shapes.some(({ series }) => series.rate.length > 2) ? 3 : 2
+  const height = top + panels * PANEL + (panels - 1) * GAP + 52
   const seconds = most(shapes.flatMap(({ series }) => [series.depth, series.waitP95]).map(lastSecond), 1)
   const x = (at: number) => LEFT + (at / seconds) * (WIDTH - LEFT - RIGHT)
   return [
@@ -48,37 +50,63 @@ export function drawSimulation({ title, subtitle, shapes }: SimulationPlot): str
     text(LEFT, 30, title, 'heading'),
     text(LEFT, 51, subtitle, 'note'),
     ...shapes.flatMap((shape, i) => legendRow(shape, i, 76 + i * LEGEND_ROW)),
-    ...panel(
-      { title: 'Jobs in the queue (longest in each slice of time)', top, x, seconds },
-      countMarks,
-      (depth) =>
-        shapes.map(({ series }, i) => path(stepped(binned(series.depth, seconds)), x, depth, `stroke="${colorOf(i)}"`)),
-      most(
-        shapes.flatMap(({ series }) => series.depth.map(([, value]) => value)),
-        1,
-      ),
-    ),
-    ...panel(
-      { title: 'Wait by time of arrival (solid: p95, dashed: p50)', top: top + PANEL + GAP, x, seconds },
-      timeMarks,
-      (wait) =>
-        shapes.flatMap(({ series }, i) => [
-          path(series.waitP50, x, wait, `stroke="${colorOf(i)}" stroke-dasharray="5 4" stroke-opacity="0.8"`),
-          path(series.waitP95, x, wait, `stroke="${colorOf(i)}"`),
-        ]),
-      most(
-        shapes.flatMap(({ series }) => series.waitP95.map(([, value]) => value)),
-        0.01,
-      ),
-    ),
+    ...depthPanel(shapes, { top, x, seconds }),
+    ...waitPanel(shapes, { top: top + PANEL + GAP, x, seconds }),
+    ...(panels === 2 ? [] : ratePanel(shapes, { top: top + 2 * (PANEL + GAP), x, seconds })),
     text((LEFT + WIDTH - RIGHT) / 2, height - 14, 'time since the first arrival', 'axis', 'middle'),
     '</svg>',
     '',
   ].join('\n')
 }
 
-interface Panel {
+function depthPanel(shapes: readonly PlottedShape[], place: Place): string[] {
+  const curves = shapes.map(({ series }) => series.depth)
+  return panel(
+    { title: 'Jobs in the queue (longest in each slice of time)', ...place },
+    countMarks,
+    (y) => curves.map((depth, i) => path(stepped(binned(depth, place.seconds)), place.x, y, `stroke="${colorOf(i)}"`)),
+    highestOf(curves, 1),
+  )
+}
+
+function waitPanel(shapes: readonly PlottedShape[], place: Place): string[] {
+  return panel(
+    { title: 'Wait by time of arrival (solid: p95, dashed: p50)', ...place },
+    timeMarks,
+    (y) =>
+      shapes.flatMap(({ series }, i) => [
+        path(series.waitP50, place.x, y, `stroke="${colorOf(i)}" stroke-dasharray="5 4" stroke-opacity="0.8"`),
+        path(series.waitP95, place.x, y, `stroke="${colorOf(i)}"`),
+      ]),
+    highestOf(
+      shapes.map(({ series }) => series.waitP95),
+      0.01,
+    ),
+  )
+}
+
+function ratePanel(shapes: readonly PlottedShape[], place: Place): string[] {
+  const curves = shapes.map(({ series }) => series.rate)
+  return panel(
+    { title: 'Rate in force (units a second)', ...place },
+    countMarks,
+    (y) => curves.map((rate, i) => path(stepped(rate), place.x, y, `stroke="${colorOf(i)}"`)),
+    highestOf(curves, 1e-6),
+  )
+}
+
+function highestOf(curves: readonly (readonly Point[])[], least: number): number {
+  return most(
+    curves.flatMap((points) => points.map(([, value]) => value)),
+    least,
+  )
+}
+
+interface Panel extends Place {
   readonly title: string
+}
+
+interface Place {
   readonly top: number
   readonly x: (seconds: number) => number
   readonly seconds: number

@@ -35,6 +35,20 @@ test('several shapes side by side: a table, a plot, JSON', SLOW, async () => {
   expect(shapes[0].waitMs.max).toBeLessThan(5300)
 })
 
+test('the shape of a queue whose rate follows the clock is taken as it is', SLOW, async () => {
+  const queue = shop.queue({ rate: { schedule: [{ days: 'mon', from: '00:01', rate: '5/s' }, { rate: '1/s' }] } })
+  await queue.waitUntilReady()
+  const file = join(temporaryFolder(), 'plot.svg')
+  const load = ['simulate', '--load', '2/s for 2m', '--pattern', 'even', '--queue', queue.name, '--svg', file]
+  const { shapes } = await sluice.json(load)
+  // In the first minute half of what comes is left behind.
+  expect(shapes[0].longestQueue).toBeGreaterThan(55)
+  expect(shapes[0].waitMs.max).toBeLessThan(35_000)
+  const plot = await readFile(file, 'utf8')
+  expect(plot).toContain('Rate in force (units a second)')
+  expect(plot).toContain('from Mon, 01 Jan 2024 00:00:00 GMT')
+})
+
 test('a limit per group holds the busiest of ten groups, and none of the others', SLOW, async () => {
   const load = ['simulate', '--load', '9/s for 2m', '--groups', '10', '--json']
   const limits = '[{"name":"own","by":"group","algorithm":"sliding-window-log","rate":"90/min"}]'

@@ -7,6 +7,7 @@ import type { Arrival } from '../../src/simulate/arrival.ts'
 import type { GroupSetting } from '../../src/simulate/group-settings.ts'
 import { maxMinShares } from '../../src/simulate/group-summary.ts'
 import { arrivalsOf } from '../../src/simulate/load.ts'
+import { seriesOf } from '../../src/simulate/series.ts'
 import { FATE, type Outcome, type SimulationOptions, simulate } from '../../src/simulate/simulation.ts'
 import { summarize, waitsMs } from '../../src/simulate/summary.ts'
 
@@ -141,6 +142,25 @@ describe('against the reference', () => {
     expect(mean).toBeLessThan(((1000 * rho) / (2 * 8 * (1 - rho))) * 1.05)
     expect(summarize(outcome, { rate: '8/s' }, arrivals).utilisation).toBeCloseTo(rho, 1)
   })
+})
+
+test('under a schedule the rate in force is drawn for a week, and utilisation is relative to what it allows', async () => {
+  // Nights and weekends are closed, on the clock of Berlin: from 07:00 UTC, since it is winter.
+  const schedule = [{ days: 'mon-fri', from: '08:00', to: '20:00', rate: '2/min' }, { rate: 0 as const }]
+  const shape: Shape = { rate: { schedule, timeZone: 'Europe/Berlin' } }
+  const arrivals = arrivalsOf({ parts: [{ rate: '1/min', forMs: 7 * 86_400_000 }], pattern: 'even' })
+  const outcome = await run(shape, arrivals)
+  const { rate } = seriesOf(outcome, arrivals, shape)
+  const hour = 3600
+  const steps = rate.slice(0, -1).map(([seconds, perSecond]) => [seconds / hour, Number((perSecond * 60).toFixed(6))])
+  const day = (at: number) => [
+    [24 * at + 7, 2],
+    [24 * at + 19, 0],
+  ]
+  // The queue is empty on the tenth day.
+  expect(steps).toEqual([[0, 0], ...[0, 1, 2, 3, 4, 7, 8, 9].flatMap(day).slice(0, -1)])
+  // On the first day, whose night was shorter, 300 more could have left.
+  expect(summarize(outcome, shape, arrivals).utilisation).toBeCloseTo(10_080 / 10_380, 4)
 })
 
 describe('what a queue does', () => {

@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest'
 import type { Point } from '../../src/simulate/series.ts'
 import { countMarks, drawSimulation, timeMarks } from '../../src/simulate/svg.ts'
 
-function series(points: readonly Point[]) {
-  return { depth: points, waitP50: points, waitP95: points }
+function series(points: readonly Point[], rate: readonly Point[] = []) {
+  return { depth: points, waitP50: points, waitP95: points, rate }
 }
 
 const label = `<script>alert("1")</script> & 'others' \u0007`
@@ -52,6 +52,28 @@ describe('the plot', () => {
     for (const text of ['20 min', '60 min', '200', 'time since the first arrival', 'Jobs in the queue', 'p50']) {
       expect(svg).toContain(text)
     }
+  })
+
+  test('shows the rate in force where it changes, and not where it is one', () => {
+    const drawn = (rate: readonly Point[]) =>
+      drawSimulation({
+        title: 'a',
+        subtitle: 'b',
+        shapes: [{ label: 'c', note: 'd', series: series([[100, 1]], rate) }],
+      })
+    const fixed = [
+      [0, 8],
+      [100, 8],
+    ] as const
+    const closes = [
+      [0, 8],
+      [40, 0],
+      [100, 0],
+    ] as const
+    expect(drawn(fixed)).not.toContain('Rate in force')
+    expect(drawn(closes)).toContain('Rate in force (units a second)')
+    // From its top down to its bottom, at two fifths of the width.
+    expect(drawn(closes)).toMatch(/d="M76 (\d+(?:\.\d)?)L396 \1L396 (\d+)L876 \2/)
   })
 
   test('has colours for light and dark, and no number that is none', () => {

@@ -51,13 +51,14 @@ export const sidebar: { text: string; items: Page[] }[] = [
       page('Limits', 'limits'),
       page('Choosing a limit', 'choosing'),
       page('Feedback', 'feedback'),
-      page('Failures', 'failures'),
+      page('Failures and dead letters', 'failures'),
     ],
   },
   {
     text: 'Operate',
     items: [
       page('Overview', 'operate'),
+      page('High availability and hosted Redis', 'high-availability'),
       page('Runbook', 'runbook'),
       page('Dashboard', 'dashboard'),
       page('Command line', 'cli'),

@@ -9,7 +9,7 @@ import { eventsOf, jobs, Workshop } from '../worker/support.ts'
 import { Fleet } from './support/fleet.ts'
 import { OwnCluster } from './support/own-cluster.ts'
 
-/** What docs/failures.md promises: 15 s, less a second to open the next connection. */
+/** What docs/high-availability.md promises: 15 s, less a second to open the next connection. */
 const MOST_LOOKS = Math.floor(14_000 / LOOK_MS)
 /** So that what was sent on a live connection is answered between two looks. */
 const BETWEEN_LOOKS_MS = 30

@@ -159,7 +159,7 @@ export class Field {
   /**
    * Lets Redis lose its data while the bucket is full, so that a start too many is one above the bound. Before and after
    * that the rate is the declared one: whichever process puts the shape back, and whatever it remembers. A change that
-   * only its caller knows is lost with the data, as docs/faults.md says.
+   * only its caller knows is lost with the data, as docs/high-availability.md says.
    */
   async loseData(lose: () => Promise<void>, perSecond: number): Promise<void> {
     await this.setRate(DECLARED)

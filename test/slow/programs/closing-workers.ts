@@ -14,7 +14,7 @@ const AT_ONCE = 12
 const FAULT_WITHIN_MS = 150
 /** By then it has subscribed to what wakes it, too. */
 const SETTLED_MS = 500
-/** What a close promises, and some time for a busy machine: docs/failures.md. */
+/** What a close promises, and some time for a busy machine: docs/high-availability.md. */
 const CLOSES_WITHIN_MS = 30_000
 
 let state = seed

@@ -17,6 +17,7 @@ export const sidebar: { text: string; items: Page[] }[] = [
       page('In your project', 'projects'),
       page('Testing your code', 'testing'),
       page('Guarantees', 'guarantees'),
+      page('Compare', 'compare'),
       page('Migrating, and back', 'migrate'),
     ],
   },

@@ -294,10 +294,18 @@ describe('a rate that follows the clock', () => {
 
   test('holds the next job until it opens', () => {
     const closed = { until: rateChangesAt, timeZone: 'Europe/Berlin' }
-    const hold = { cause: 'rate', since: new Date(START).toISOString(), closed }
-    expect(nowSentence({ conditions: [], at: new Date(START).toISOString(), hold })).toMatch(
-      /^The schedule of the rate lets nothing leave until Mon 08:00 Europe\/Berlin: it has held the next job since /,
-    )
+    const of = (hold: object) =>
+      nowSentence({
+        conditions: [],
+        at: new Date(START).toISOString(),
+        hold: { since: rateChangesAt, closed, ...hold },
+      })
+    const until = /until Mon 08:00 Europe\/Berlin: its schedule lets nothing leave\.$/
+    expect(of({ cause: 'rate' })).toMatch(/^The rate has held the next job since /)
+    expect(of({ cause: 'rate' })).toMatch(until)
+    const limit = of({ cause: 'limits', limit: 'quiet', keys: { group: 'acme' } })
+    expect(limit).toMatch(/^The limit quiet of group acme has held /)
+    expect(limit).toMatch(until)
   })
 })
 

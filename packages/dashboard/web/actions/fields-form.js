@@ -1,4 +1,4 @@
-import { h } from '../base/dom.js'
+import { h, setAttribute } from '../base/dom.js'
 import { field } from './action-form.js'
 
 /**
@@ -23,9 +23,10 @@ export class FieldsForm {
   constructor(of, fields, inForce) {
     this.#controls = fields.map((terms) => {
       const given = inForce[terms.name] ?? ''
-      // A rate that follows the clock is no text.
-      const value = typeof given === 'object' ? '' : String(given)
+      const isSchedule = typeof given === 'object'
+      const value = isSchedule ? '' : String(given)
       const control = controlOf(of, terms, value)
+      if (isSchedule) setAttribute(control, 'placeholder', 'follows a schedule')
       return { name: terms.name, value, control, element: field(terms.label, control, terms.note) }
     })
   }

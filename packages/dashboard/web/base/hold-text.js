@@ -76,10 +76,8 @@ export function holdThatLasts({ hold, at }) {
 export function holdSentence(hold, whom = 'the next job') {
   if (!hold) return 'No job is ready.'
   const { closed } = hold
-  if (closed) {
-    return `The schedule of the rate lets nothing leave until ${timeIn(closed.until, closed.timeZone)}: it has held ${whom} since ${time(hold.since)}.`
-  }
-  const until = hold.until === undefined ? '' : ` and will until ${time(hold.until)}`
+  const end = closed ? timeIn(closed.until, closed.timeZone) : hold.until && time(hold.until)
+  const until = end === undefined ? '' : ` and will until ${end}${closed ? ': its schedule lets nothing leave' : ''}`
   return `${holderText(hold)} ${whom} since ${time(hold.since)}${until}.`
 }
 

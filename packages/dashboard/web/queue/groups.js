@@ -1,5 +1,6 @@
 import { GroupActions } from '../actions/group-actions.js'
 import { ApiError, getGroup, getGroups } from '../base/api.js'
+import { scheduleText } from '../base/change-text.js'
 import { openDialog } from '../base/dialog.js'
 import { h, setAttribute, setText } from '../base/dom.js'
 import { count, duration, NONE, number, rate, time } from '../base/format.js'
@@ -157,9 +158,10 @@ function statusText({ status, until, heldBy, heldKeys }) {
   return until === undefined ? what : `${what} until ${time(until)}`
 }
 
-/** @param {unknown} given */
+/** @param {import('sluice').GroupFields['rate']} given */
 function rateText(given) {
-  return typeof given === 'string' ? rate(given) : NONE
+  if (typeof given === 'string') return rate(given)
+  return given && 'schedule' in given ? scheduleText(given) : NONE
 }
 
 /** @param {Group} group */
@@ -244,7 +246,7 @@ function factsOf(group) {
  * @param {unknown} value
  */
 export function ruleText(field, value) {
-  return field === 'rate' ? rateText(value) : String(value)
+  return field === 'rate' ? rateText(/** @type {import('sluice').GroupFields['rate']} */ (value)) : String(value)
 }
 
 /**

@@ -146,13 +146,13 @@ function summaryText(values, otherLanes) {
  */
 function keyColumns(open) {
   return [
+    { label: 'Limit', text: ({ limit }) => limit },
     {
       label: 'Key',
       text: ({ keys }) => keysText(keys),
       element: ({ limit, keys }) =>
         h('button', { type: 'button', class: 'quiet', onclick: () => open(limit, keys) }, keysText(keys)),
     },
-    { label: 'Limit', text: ({ limit }) => limit },
     { label: 'In use', isNumber: true, text: useText },
     { label: 'Lanes that wait', isNumber: true, text: ({ waitingLanes }) => count(waitingLanes) },
   ]

@@ -108,7 +108,7 @@ function whereFrom({ overrides, declared }, field) {
 /** @param {NonNullable<NonNullable<NonNullable<Queue['shape']>['limits']>[number]['rate']>} given */
 function limitRate(given) {
   if (typeof given === 'string') return rate(given)
-  if ('schedule' in given) return `by its schedule, ${given.timeZone ?? 'UTC'}`
+  if ('schedule' in given) return scheduleText(given)
   return `${given.limit} in ${duration(given.period)}`
 }
 

@@ -4,6 +4,8 @@ local keys_in_use = use 'limits/keys-in-use'
 local own_values = use 'limits/own-values'
 local queue_limits = use 'limits/queue-limits'
 local scheduled_bucket = use 'limits/scheduled-bucket'
+local warm_up = use 'limits/warm-up'
+local history = use 'reports/history'
 local job_options = use 'shape/job-options'
 local shapes = use 'shape/shapes'
 
@@ -32,6 +34,13 @@ local function group_limits_of(base, shape, now)
       values[i] = #values[i] .. ':' .. values[i]
     end
     return table.concat(values)
+  end
+
+  -- The keys of a job that a limit counts, name -> value: 'group' too, if it does.
+  local function keys_of(l, group, keys)
+    local found = {}
+    for _, name in ipairs(l.by) do found[name] = name == 'group' and group or keys[name] end
+    return found
   end
 
   -- The same value as the key of a limiter is stored: text that is long or has other characters is hashed, and several values are
@@ -66,6 +75,7 @@ local function group_limits_of(base, shape, now)
   -- The limit as it is for one value. keys: of a job, or nil
   local function in_force(l, value, keys)
     if l.shared then return prepared(l) end
+    if l.plan then return own_values.in_force(base, prepared(l), value, nil, now) end
     local tier = keys and keys[':tier']
     if shape.own_limits and shape.own_limits[l.name] then return own_values.in_force(base, prepared(l), value, tier, now) end
     if not (tier and l.tiers) then return prepared(l) end
@@ -82,13 +92,38 @@ local function group_limits_of(base, shape, now)
     }
   end
 
+  -- A job of the value left under a plan over days. The first one of a day makes its day known to what restores the shape, once
+  -- a day.
+  local function note_warm_up(part, slot)
+    local l = part.l
+    if slot >= l.day_ends then
+      local why = own_values.begin_day(base, l, part.value, part.keys, slot, now)
+      if string.find(why, 'again', 1, true) then
+        local change = cjson.encode({ limit = l.name, keys = part.keys, day = l.day })
+        history.note(base, now, 'limit', warm_up.BY, why, change, '')
+      end
+      shapes.note_own_values(base .. 'meta:shape', base, l.name, now)
+      shapes.note_day(base .. 'meta:shape', now)
+    end
+    warm_up.note(base, l, part.value, 'started')
+  end
+
+  -- A job of the group was refused.
+  function limits.note_refused(group)
+    for _, l in ipairs(known) do if l.maxRefused then warm_up.note(base, l, group, 'refused') end end
+  end
+
   -- The limits that a job is subject to, each with the state of its cell, as in limits/queue-limits. keys: of the job, nil if
   -- it has none
   function limits.open(group, keys)
     local parts = {}
     for _, l in ipairs(known) do
       local value = value_of(l, group, keys)
-      if value then parts[#parts + 1] = part_of(l, key_of(l, group, keys, value), keys, value) end
+      if value then
+        local part = part_of(l, key_of(l, group, keys, value), keys, value)
+        if l.plan then part.keys = keys_of(l, group, keys) end
+        parts[#parts + 1] = part
+      end
     end
     return parts
   end
@@ -168,13 +203,6 @@ local function group_limits_of(base, shape, now)
       if g:holds(ending[i], select(2, own_values.parts(ending[i]))) then return tonumber(ending[i + 1]) end
     end
     return math.huge
-  end
-
-  -- The keys of a job that a limit counts, name -> value: 'group' too, if it does.
-  local function keys_of(l, group, keys)
-    local found = {}
-    for _, name in ipairs(l.by) do found[name] = name == 'group' and group or keys[name] end
-    return found
   end
 
   -- The keys of a waiting job that the limit of this name counts; nil if it counts none of them.
@@ -262,6 +290,7 @@ local function group_limits_of(base, shape, now)
     queue_limits.save(parts, base, false, horizon)
     for _, part in ipairs(parts) do
       part.taken = part.cost
+      if part.l.counts and part.cost > 0 then note_warm_up(part, slot) end
       if part.l.maxKeys then keys_in_use.note(base, part.l, part.value, string.sub(job_key, #base + 1), now) end
     end
   end

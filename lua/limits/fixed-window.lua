@@ -134,5 +134,5 @@ end
 
 return {
   open = open, earliest = earliest, charge = charge, adjust = adjust, take_back = take_back, begin = begin, save = save,
-  view = view,
+  view = view, window_of = window_of,
 }

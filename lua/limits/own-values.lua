@@ -1,6 +1,7 @@
 local limit_checks = use 'limits/checks'
 local limit_control = use 'limits/control'
 local limit_state = use 'limits/state'
+local warm_up = use 'limits/warm-up'
 local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
 
@@ -9,7 +10,7 @@ local as_text = use 'redis/as-text'
 -- run time. `own_limits` of the shape names the limits for which something is set: nothing is read for others.
 --   meta:limits:own:<name>   hash, value -> JSON: keys: name -> value, fields: field -> { value, by, reason, at, until? }
 --                            (ms), at: of the last change, µs. Fields: tier, rate, as src/limits/schedule.ts encodes it or null
---                            for no limit, burst and concurrency
+--                            for no limit, burst, concurrency and day (limits/warm-up)
 --   meta:limits:ends         cell -> when something that was set for it for a time ends next, µs
 --   own:<cell>               field of meta:shape with the same JSON, of MIRRORED values at most: what knows the shape restores
 --                            them with it
@@ -58,6 +59,11 @@ local function end_of(entry)
   return entry['until'] and entry['until'] * 1000 or math.huge
 end
 
+-- What is set, unless it has ended; nil for nothing.
+local function live(entry, at)
+  return entry and end_of(entry) > at and entry or nil
+end
+
 -- As src/limits/definition.ts encodes it.
 local function apply_rate(own, rate)
   if rate == cjson.null then
@@ -73,12 +79,12 @@ end
 -- The limit as it is at a time for a value with these fields. tier: of a job, nil for none; own.tier: the one in force
 local function limit_at(l, fields, at, tier)
   local own = setmetatable({}, { __index = l })
-  local rate, burst, set, places = fields.rate, fields.burst, fields.tier, fields.concurrency
-  own.tier = l.tiers and (set and end_of(set) > at and set.value or tier)
+  local set, burst, places, rate = live(fields.tier, at), live(fields.burst, at), live(fields.concurrency, at), live(fields.rate, at)
+  own.tier = l.tiers and (set and set.value or tier)
   for field, value in pairs(own.tier and l.tiers[own.tier] or {}) do own[field] = value end
-  if burst and end_of(burst) > at and l.interval then own.burst = burst.value end
-  if places and end_of(places) > at then own.limit = places.value end
-  if rate and end_of(rate) > at then apply_rate(own, rate.value) end
+  if burst and l.interval then own.burst = burst.value end
+  if places then own.limit = places.value end
+  if rate then apply_rate(own, rate.value) end
   if own.schedule ~= l.schedule and (own.schedule or l.schedule) then limit_checks.use_verbs(own) end
   return own
 end
@@ -116,6 +122,13 @@ function own_values.in_force(base, l, value, tier, now)
   local over = stored and ended_by(stored, now) or {}
   if over[1] then bring_up(base, l, stored, value, over, tier) end
   local own = limit_at(l, stored and stored.fields or {}, now, tier)
+  if l.plan then
+    local fields = stored and stored.fields or {}
+    local rate, entry = live(fields.rate, now), live(fields.day, now)
+    own.day, own.day_ends, own.why = warm_up.day(base, l, value, entry, rate, now)
+    own.counts = l.mode ~= 'off'
+    if not rate and own.counts then warm_up.apply(own, own.day) end
+  end
   own.changed = {
     key = changed_key(base), cell = cell_of(l, value), now = now, at = stored and (over[#over] or tonumber(stored.at)) or 0,
   }
@@ -153,6 +166,7 @@ local function store(base, l, value, stored)
     redis.call('HSET', own_key(base, l.name), value, text)
   else
     redis.call('HDEL', own_key(base, l.name), value)
+    if l.maxRefused then warm_up.forget_counts(base, l.name, value) end
   end
   mirror(base, cell_of(l, value), text)
   if soonest < math.huge then redis.call('ZADD', ends_key(base), as_text.us(soonest), cell_of(l, value))
@@ -180,6 +194,18 @@ function own_values.set(base, l, value, keys, now, change, by, reason, until_ms,
   local packed = limit_state.differ(before, after) and redis.call('GET', key)
   if packed then limit_state.at(key, after, now, packed, before) end
   return stored.fields
+end
+
+-- The first departure of a value on a day of its plan, at a slot (µs). l: as in_force returned it. Returns why its day is that one.
+function own_values.begin_day(base, l, value, keys, slot, now)
+  local stored = own_values.stored(base, l.name, value) or { fields = {} }
+  local fields = stored.fields
+  local day, _, why = warm_up.day(base, l, value, live(fields.day, slot), live(fields.rate, slot), slot)
+  fields.day = warm_up.entry(day, why, slot)
+  stored.keys, stored.at = keys, as_text.us(now)
+  store(base, l, value, stored)
+  warm_up.forget_counts(base, l.name, value)
+  return why
 end
 
 -- The cell of a field of the shape; nil if it is another one.

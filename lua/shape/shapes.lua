@@ -213,6 +213,14 @@ function shapes.note_own_values(key, base, name, now)
   shapes.revise(key, 0)
 end
 
+-- Days of plans (limits/warm-up) begin: what knows the shape learns of those up to now, to restore them, but not of each.
+local HALF_A_DAY_US = 43200000000
+function shapes.note_day(key, now)
+  if now - (tonumber(redis.call('HGET', key, 'daysAt') or nil) or 0) < HALF_A_DAY_US then return end
+  redis.call('HSET', key, 'daysAt', as_text.us(now))
+  shapes.revise(key)
+end
+
 -- The shape, and what changes without a revision; nil if none is stored.
 function shapes.read(key)
   local f = redis.call('HMGET', key, 'digest', 'claimed', 'claimedUntil')

@@ -24,6 +24,7 @@ local evidence = use 'feedback/evidence'
 local feedback = use 'feedback/feedback'
 local wake = use 'gate/wake'
 local group_feedback = use 'groups/feedback'
+local group_limits_of = use 'groups/limits-of'
 local queue_limits = use 'limits/queue-limits'
 local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
@@ -100,7 +101,7 @@ local handlers = {
     if request.contradicted then evidence.contradict(request) end
   end,
 }
-local throttled, heard
+local throttled, heard, refused
 
 -- Whether a refusal says that the rate is too high.
 local function slows(f)
@@ -110,6 +111,7 @@ end
 
 local function apply(f)
   local is_refusal = f.kind == 'pause' or (f.kind == 'slow' and not f.rate) or (f.kind == 'concurrency' and not f.limit)
+  refused = refused or (is_refusal and f.about ~= 'destination')
   if group_feedback.concerns(f) then
     if of_group.group then group_feedback[f.kind](of_group, f) end
     of_group.refused = of_group.refused or is_refusal
@@ -124,6 +126,7 @@ end
 for _, found in ipairs(r.found) do
   if triggered(found) and evidence.acts(scope, found.feedback) then apply(found.feedback) end
 end
+if refused and r.group and shape and shape.keyed_limits then group_limits_of(base, shape, now).note_refused(r.group) end
 if throttled and not r.suspected then feedback.decrease(r, throttled) end
 if heard and r.fresh then feedback.heard(r, shape) end
 if r.long_pause then feedback.slow_start(r, r.long_pause) end

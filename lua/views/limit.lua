@@ -30,8 +30,11 @@ function view_limit.of_one(q, name, keys, tier)
   local part = limits and limits.part_of(name, keys, tier)
   if not part then return nil end
   local stored = own_values.stored(q.base, name, part.value)
+  local fields, l = stored and stored.fields or {}, part.l
+  -- The day that comes with the next departure.
+  if fields.day and l.day_ends == 0 then fields.day.value, fields.day.reason = l.day, l.why end
   return note_use({
-    at = as_text.us(q.now), fields = stored and stored.fields or {},
+    at = as_text.us(q.now), fields = fields,
     lanes = redis.call('ZCARD', q.base .. 'meta:line:' .. part.cell),
   }, part), part
 end

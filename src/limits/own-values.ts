@@ -1,5 +1,6 @@
 import { didYouMean } from '../call-options.ts'
 import { InvalidLimitError } from '../errors.ts'
+import { checkField, wholeFrom } from '../field-check.ts'
 import type { RateInput } from '../rate.ts'
 import { encodeRule, isBucket } from './definition.ts'
 import { checkSameWindow, type QueueLimit, ruleOfTier } from './queue-limits.ts'
@@ -16,6 +17,8 @@ export interface LimitValues {
   readonly burst?: number
   /** `concurrency`: how many jobs of the value may run at once. */
   readonly concurrency?: number
+  /** Of a limit with `warmUp`: the day that its plan goes on with. A rate that is set holds the plan at its day. */
+  readonly day?: number
   /** One of the limit's `tiers`, in place of that of each job. `rate` and `burst` go before what it says. */
   readonly tier?: string
 }
@@ -24,7 +27,7 @@ export interface LimitValues {
 export type LimitOverride = Omit<LimitValues, 'rate'> & { readonly rate?: RateInput | RateSchedule | null }
 
 /** The fields that can be set for one value. */
-export const LIMIT_VALUES: readonly (keyof LimitValues)[] = ['tier', 'rate', 'burst', 'concurrency']
+export const LIMIT_VALUES: readonly (keyof LimitValues)[] = ['tier', 'rate', 'burst', 'concurrency', 'day']
 
 export type StoredLimitValue = number | string | StoredRate | null
 
@@ -76,14 +79,16 @@ function checkSettable(limit: QueueLimit, field: string): void {
       `setLimit has no field '${field}'; it has ${LIMIT_VALUES.join(', ')}${didYouMean(field, LIMIT_VALUES)}`,
     )
   }
-  const { algorithm = 'gcra' } = limit
-  const counts = algorithm === 'concurrency' ? ['concurrency'] : isBucket(algorithm) ? ['rate', 'burst'] : ['rate']
+  const { algorithm = 'gcra', warmUp } = limit
+  const ofRate = isBucket(algorithm) ? ['rate', 'burst'] : ['rate']
+  const counts = algorithm === 'concurrency' ? ['concurrency'] : warmUp ? ['rate', 'day'] : ofRate
   if (field === 'tier' || counts.includes(field)) return
   throw new InvalidLimitError(`limit "${limit.name}" of ${algorithm} has no ${field}: set its ${counts.join(' or ')}`)
 }
 
 /** As if the shape said so. */
-function checkTogether(limit: QueueLimit, { tier, ...values }: LimitValues): void {
+function checkTogether(limit: QueueLimit, { tier, day, ...values }: LimitValues): void {
+  if (day !== undefined) checkField('day', day, wholeFrom(1), InvalidLimitError)
   const isKnown = tier === undefined || (typeof tier === 'string' && Object.hasOwn(limit.tiers ?? {}, tier))
   if (!isKnown) throw noSuchTier(limit.name, limit.tiers, tier)
   checkSameWindow(limit, encodeRule(limit), encodeRule({ ...limit, ...values }))

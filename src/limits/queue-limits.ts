@@ -20,6 +20,7 @@ import {
   ONE_FOR_ALL,
   statePrefix,
 } from './limit-keys.ts'
+import { quotasOf, type WarmUp } from './warm-up.ts'
 
 /** A further limit that the departures of a queue must meet. */
 export interface QueueLimit extends LimitRule {
@@ -41,6 +42,11 @@ export interface QueueLimit extends LimitRule {
    * `setLimit` that of a value. Others have the rule of the limit. Default: none.
    */
   readonly tiers?: Readonly<Record<string, TierRule>>
+  /**
+   * With `by`, in place of a rate: the quota of each day follows a plan, of which each value has reached a day of its own.
+   * Default: none.
+   */
+  readonly warmUp?: WarmUp
   /** With `by`: `refuse` lets no job in that lacks one of its keys (MissingKeyError). Default: it is not subject to the limit. */
   readonly missing?: 'refuse'
   /**
@@ -74,7 +80,18 @@ const RULE_FIELDS: Readonly<Record<keyof LimitRule, true>> = {
   ...{ reservedShare: true, lendAfterMs: true },
 }
 /** The fields of a limit besides those of its rule and {@link SHARED_ONLY}. */
-const OWN_FIELDS = ['name', 'unit', 'by', 'tiers', 'missing', 'maxKeys', 'clampCost', 'mode', 'shared'] as const
+const OWN_FIELDS = [
+  'name',
+  'unit',
+  'by',
+  'tiers',
+  'warmUp',
+  'missing',
+  'maxKeys',
+  'clampCost',
+  'mode',
+  'shared',
+] as const
 const SHARED_ONLY = ['key', 'prefix', 'version'] as const
 const YES_OR_NO: FieldCheck = { expected: 'true or false', ok: (value) => typeof value === 'boolean' }
 const CHECKS: { readonly [F in keyof QueueLimit]?: FieldCheck } = {
@@ -179,15 +196,18 @@ export function ruleOfTier(limit: QueueLimit, tier: string | undefined): QueueLi
   return tier !== undefined && Object.hasOwn(tiers, tier) ? { ...limit, ...tiers[tier] } : limit
 }
 
-function encodeQueueLimit(limit: QueueLimit): { readonly by?: readonly string[]; readonly [field: string]: unknown } {
-  if (typeof limit !== 'object' || limit === null) {
-    throw new InvalidLimitError(`shape.limits must be a list of limits; got ${JSON.stringify(limit) ?? limit} in it`)
+function encodeQueueLimit(given: QueueLimit): { readonly by?: readonly string[]; readonly [field: string]: unknown } {
+  if (typeof given !== 'object' || given === null) {
+    throw new InvalidLimitError(`shape.limits must be a list of limits; got ${JSON.stringify(given) ?? given} in it`)
   }
+  const plan = given.warmUp === undefined ? undefined : quotasOf(given.name, given.warmUp)
+  const limit = plan ? planned(given, plan) : given
   const {
     name,
     unit,
     by: _,
     tiers,
+    warmUp,
     missing: _missing,
     maxKeys,
     clampCost,
@@ -198,6 +218,25 @@ function encodeQueueLimit(limit: QueueLimit): { readonly by?: readonly string[];
     mode,
     ...rule
   } = limit
+  checkOwnFields(limit, rule)
+  const names = namesBy(limit)
+  if (names) checkKeyed(limit)
+  else checkWithoutKeys(limit)
+  const wire = encodeRule(rule, mode)
+  const agreed = shared ? { shared, prefix, version, definition: describeRule(rule) } : {}
+  const state = statePrefix(wire.algorithm) + encodeKey(key)
+  const fields = { ...wire, name, unit, ...(clampCost ? { clamp: true } : {}), ...agreed, state }
+  if (!names) return { ...fields, rule: limit }
+  const ofTiers = tiers === undefined ? {} : { tiers: encodeTiers(limit, tiers) }
+  const bound = maxKeys === undefined ? {} : { maxKeys }
+  const warms = plan === undefined ? {} : { plan, maxRefused: warmUp?.maxRefused }
+  const asGiven = { ...limit, by: names.length === 1 ? names[0] : names }
+  return { by: names, ...fields, ...ofTiers, ...bound, ...warms, rule: asGiven }
+}
+
+/** @param rule the fields of the limit that are those of its rule */
+function checkOwnFields(limit: QueueLimit, rule: object): void {
+  const { name, unit, shared = false } = limit
   checkLimitName(name)
   if ('spread' in limit) {
     throw new InvalidLimitError(`limit "${name}" has a spread, but the limits of a queue lie in one slot: leave it out`)
@@ -214,17 +253,33 @@ function encodeQueueLimit(limit: QueueLimit): { readonly by?: readonly string[];
   const odd = SHARED_ONLY.find((field) => !shared && limit[field] !== undefined)
   if (odd) throw new InvalidLimitError(`limit "${name}" has a ${odd}, but is not shared: set shared: true`)
   checkFields(limit, CHECKS, InvalidLimitError, `limit "${name}": `)
-  const names = namesBy(limit)
-  if (names) checkKeyed(limit)
-  else checkWithoutKeys(limit)
-  const wire = encodeRule(rule, mode)
-  const agreed = shared ? { shared, prefix, version, definition: describeRule(rule) } : {}
-  const state = statePrefix(wire.algorithm) + encodeKey(key)
-  const fields = { ...wire, name, unit, ...(clampCost ? { clamp: true } : {}), ...agreed, state }
-  if (!names) return { ...fields, rule: limit }
-  const ofTiers = tiers === undefined ? {} : { tiers: encodeTiers(limit, tiers) }
-  const bound = maxKeys === undefined ? {} : { maxKeys }
-  return { by: names, ...fields, ...ofTiers, ...bound, rule: { ...limit, by: names.length === 1 ? names[0] : names } }
+}
+
+/** A window of the quota of the first day: what it allows a value of which nothing is known. */
+function planned(limit: QueueLimit, [quota]: readonly (number | null)[]): QueueLimit {
+  const { name, by, tiers, shared, warmUp } = limit
+  const rule = { algorithm: 'fixed-window', align: 'day', rate: `${quota}/day` } as const
+  const odd = (Object.keys(rule) as (keyof typeof rule)[]).find(
+    (field) => limit[field] !== undefined && limit[field] !== rule[field],
+  )
+  if (odd) throw new InvalidLimitError(`limit "${name}" has a warmUp, which says its ${odd}: leave ${odd} out`)
+  if (by === undefined) throw new InvalidLimitError(`limit "${name}" has a warmUp, which is that of values: set by`)
+  if (tiers || shared) {
+    throw new InvalidLimitError(`limit "${name}" has a warmUp: leave ${tiers ? 'tiers' : 'shared'} out`)
+  }
+  if (warmUp?.maxRefused !== undefined && [by].flat().join() !== GROUP) {
+    throw new InvalidLimitError(
+      `maxRefused of limit "${name}" needs by: 'group', of which refusals are known; got ${JSON.stringify(by)}`,
+    )
+  }
+  return { ...limit, ...rule }
+}
+
+/** A limit as a value has it on the first day of its plan, without the days that follow. */
+export function onFirstDay({ warmUp, ...limit }: QueueLimit): QueueLimit {
+  if (warmUp === undefined) return limit
+  const { warmUp: _, ...first } = planned({ ...limit, warmUp }, quotasOf(limit.name, warmUp))
+  return first
 }
 
 /** What differs for each tier. */

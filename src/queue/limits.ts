@@ -46,6 +46,7 @@ export interface LimitView {
   readonly fields: Readonly<Record<string, StoredEntry>>
   readonly lanes: number
   readonly left?: string
+  readonly most?: number
   /** µs */
   readonly wait?: string
   readonly reset?: string
@@ -64,6 +65,9 @@ export class QueueLimitValues {
   async set(name: string, key: LimitValueKey, override: LimitOverride, change: ShapeChange): Promise<void> {
     const limit = await this.#limit(name)
     const { by, reason, ttlMs } = change
+    if (ttlMs !== undefined && override.day !== undefined) {
+      throw new InvalidLimitError(`the day of a plan has no end: leave ttlMs out, or set a rate; got ${ttlMs}`)
+    }
     await this.#change(limit, keysOf(limit, key), encodeLimitOverride(limit, override), { by, reason }, ttlMs)
   }
 
@@ -130,11 +134,16 @@ export function limitStateOf(limit: QueueLimit, keys: Readonly<Record<string, st
   const values = Object.fromEntries(Object.entries(overrides).map(([field, { value }]) => [field, value]))
   return {
     ...{ limit: limit.name, keys, at: new Date(atMs), overrides, waitingLanes: view.lanes },
-    inForce: limitInForce(limit, values),
+    inForce: limit.warmUp ? ofDay(view) : limitInForce(limit, values),
     remaining: view.left === undefined ? undefined : Math.max(0, Math.floor(Number(view.left))),
     retryAfterMs: retryAfterMsOf(view),
     resetAt: dateOfUs(view.reset),
   }
+}
+
+/** The quota of the day of a plan. */
+function ofDay({ most }: LimitView): LimitValues {
+  return most === undefined ? {} : { rate: `${most}/day` }
 }
 
 function retryAfterMsOf({ left, wait }: LimitView): number | undefined {

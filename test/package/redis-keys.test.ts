@@ -75,6 +75,7 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
     limits: [
       { name: 'day', algorithm: 'fixed-window', rate: '10000/day' },
       { name: 'tenant', by: 'group', algorithm: 'fixed-window', rate: '10000/day' },
+      { name: 'warm-up', by: 'group', warmUp: { plan: [{ day: 1, quota: 10_000 }], maxRefused: 0.9 } },
     ],
     groups: { rate: '1000/s', concurrency: 5 },
   })

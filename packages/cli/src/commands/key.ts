@@ -62,6 +62,7 @@ function addSet(key: Command, run: Runner): void {
     .option('--burst <units>', 'of a bucket: what may pass back to back after idling', Number)
     .option('--concurrency <jobs>', 'of a limit of places: its jobs that may run at once', Number)
     .option('--tier <name>', 'one of the tiers of the limit')
+    .option('--day <day>', 'of a warm-up plan: the day that it goes on with; a --rate holds it', Number)
     .addOption(durationOption('--for <duration>', 'how long it lasts (default: until it is cleared)'))
     .addHelpText(
       'after',
@@ -133,6 +134,7 @@ interface SetOptions {
   readonly burst?: number
   readonly concurrency?: number
   readonly tier?: string
+  readonly day?: number
   readonly reason: string
   readonly for?: number
 }

@@ -1,5 +1,5 @@
 import type { QueueLimit, Shape } from 'sluice'
-import { costUnder, encodeShape, isSubject, mostUnder } from 'sluice/internal'
+import { costUnder, encodeShape, isSubject, mostUnder, onFirstDay } from 'sluice/internal'
 import type { Arrival } from './arrival.ts'
 import { InvalidArrivalsError, SimulationStoppedError } from './errors.ts'
 import { encodeGroupSettings, type GroupSettings } from './group-settings.ts'
@@ -77,14 +77,15 @@ export async function simulate(
   const [first, last] = [arrivals[0], arrivals.at(-1)]
   if (!first || !last) throw new InvalidArrivalsError('a simulation needs at least one arrival; got none')
   const sliceUs = Math.max(1000, Math.ceil((last.atUs - first.atUs + 1) / SLICES))
-  const { fields } = encodeShape(simulated(shape))
+  const obeyed = simulated(shape)
+  const { fields } = encodeShape(obeyed)
   const { places, jobMs = 0, prefix, setGroup = {} } = options
   const groups = encodeGroupSettings(setGroup, shape, first.atUs)
   const settings = { fields, groups, places, jobUs: Math.round(jobMs * 1000), startUs: first.atUs, sliceUs }
   const scratch = new ScratchQueue(redis, prefix === undefined ? settings : { ...settings, prefix })
   const collected = new Collected(arrivals.length)
   try {
-    await runAll(scratch, collected, passable(shape, arrivals, collected), options)
+    await runAll(scratch, collected, passable(obeyed, arrivals, collected), options)
   } finally {
     await scratch.close()
   }
@@ -135,7 +136,7 @@ function adapted(asked: number, processed: number): number {
 /** The fields that a simulation obeys. A shared limit would be charged for other queues too. */
 function simulated(shape: Shape): Shape {
   const { audit: _, version: __, overflowTo: ___, limits, ...rest } = shape
-  return limits ? { ...rest, limits: limits.map(unshared) } : rest
+  return limits ? { ...rest, limits: limits.map((limit) => onFirstDay(unshared(limit))) } : rest
 }
 
 function unshared({ shared: _, key: __, prefix: ___, version: ____, ...limit }: QueueLimit): QueueLimit {

@@ -197,6 +197,8 @@ export interface Refusal {
   readonly paused: boolean
   /** When it would have started, if it was refused because that is too late. An estimate. */
   readonly startsAt?: Date
+  /** When the schedule opens, if it was refused because that is closed (`onClosed`). */
+  readonly opensAt?: Date
 }
 
 /** Thrown if a queue has no place left. Nothing was added. */
@@ -272,10 +274,11 @@ export class CannotStartInTimeError extends SluiceError implements LateStart {
   readonly capacity: number | undefined
   readonly paused: boolean
 
-  constructor(queueName: string, late: LateStart) {
+  /** @param message in place of that about its bound */
+  constructor(queueName: string, late: LateStart, message?: string) {
     const { startsAt, retryAfterMs, maxWaitMs, mustStartBefore } = late
     const bound = mustStartBefore ? `its deadline is ${mustStartBefore.toISOString()}` : `jobs may wait ${maxWaitMs} ms`
-    super(`A job for queue "${queueName}" would start at ${startsAt.toISOString()}, but ${bound}`)
+    super(message ?? `A job for queue "${queueName}" would start at ${startsAt.toISOString()}, but ${bound}`)
     this.queueName = queueName
     this.startsAt = startsAt
     this.retryAfterMs = retryAfterMs
@@ -284,6 +287,25 @@ export class CannotStartInTimeError extends SluiceError implements LateStart {
     this.depth = late.depth
     this.capacity = late.capacity
     this.paused = late.paused
+  }
+}
+
+/**
+ * Thrown with `onClosed: 'refuse'` while the schedule of the queue's rate, or of the group's, lets nothing leave. Nothing was
+ * added.
+ */
+export class ScheduleClosedError extends CannotStartInTimeError {
+  /** When it lets jobs leave again. */
+  readonly opensAt: Date
+  /** The group whose schedule is closed, if it is one. */
+  readonly groupId: string | undefined
+
+  constructor(queueName: string, refusal: LateStart, groupId?: string) {
+    const { startsAt, retryAfterMs } = refusal
+    const what = groupId === undefined ? `Queue "${queueName}"` : `Group "${groupId}" of queue "${queueName}"`
+    super(queueName, refusal, `${what} is closed until ${startsAt.toISOString()}: try again in ${retryAfterMs} ms`)
+    this.opensAt = startsAt
+    this.groupId = groupId
   }
 }
 

@@ -33,6 +33,7 @@ export {
   QueueUnavailableError,
   type Refusal,
   RunTimeoutError,
+  ScheduleClosedError,
   ShardCountError,
   ShardsUnavailableError,
   SluiceError,

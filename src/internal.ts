@@ -39,6 +39,7 @@ export {
   QueueFullError,
   QueueUnavailableError,
   ReadTimeoutError,
+  ScheduleClosedError,
   SluiceError,
   TooLargeError,
   TooManyKeysError,

@@ -9,7 +9,8 @@ local as_text = use 'redis/as-text'
 --   1 status  1 accepted, -1 Redis lost the shape that the caller knows, -2 full, -3 cost over the burst,
 --             -4 larger than the capacity, -5 could not start in time, -6 has a deadline that no start can meet
 --   2 detail  of a refusal: {retry ms, depth, capacity, paused, places needed}, {cost, burst}, {jobs, capacity},
---             {retry ms, depth, capacity or '', paused, start µs, max wait ms or '', deadline ms or ''}
+--             {retry ms, depth, capacity or '', paused, start µs, max wait ms or '', deadline ms or '', and if a schedule is
+--             closed until then: the group whose it is, or ''}
 --             or {deadline ms, now ms, delay ms}
 
 local admission = {}
@@ -135,6 +136,7 @@ function admission.refusal_of_queue(base, shape, now, jobs, choose, timed)
   redis.call('HINCRBY', base .. 'meta:meter', 'refusedLate', refusals.of(jobs))
   detail[5], detail[6] = as_text.us(late.start), late.max_wait or ''
   detail[7] = late.deadline and as_text.us(late.deadline) or ''
+  detail[8] = late.closed
   return { -5, detail }
 end
 

@@ -3,6 +3,7 @@ local next_departure = use 'admission/next-departure'
 local schedule = use 'admission/schedule'
 local ageing_open = use 'gate/ageing-open'
 local group_line = use 'groups/line'
+local scheduled_bucket = use 'limits/scheduled-bucket'
 local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 
@@ -11,6 +12,8 @@ local as_text = use 'redis/as-text'
 -- pause), no schedule is known, and nothing is late.
 
 local lateness = {}
+-- As in limits/queue-limits.
+local MOST_OPENINGS = 16
 
 -- Returns a function of the number of jobs ahead and the cost that computes a start, or nil if nothing is known.
 function lateness.schedule(base, shape, now)
@@ -97,10 +100,38 @@ function lateness.line(base, now, jobs, gone, each)
   end
 end
 
+-- From a time on, µs: when the schedules of the queue and of the group of a job let it leave.
+local function opens(shape, groups, job, from)
+  local group = groups and job.group and job.group[1]
+  local own, at = group and groups:bucket(group, groups:settings(group)), from
+  for _ = 1, MOST_OPENINGS do
+    local before = at
+    at = scheduled_bucket.opens(shape, at)
+    if own then at = scheduled_bucket.opens(own, at) end
+    if at == before then break end
+  end
+  return at, own and scheduled_bucket.opens(own, from) > from and group or nil
+end
+
+-- With `onClosed: 'refuse'`: the job for which the schedules open last, as lateness.find has it, of those that come while they are
+-- closed. One that is delayed for so long comes later. closed: its group, if that is closed, or ''
+local function find_closed(shape, now, jobs)
+  local late = nil
+  for _, job in ipairs(jobs) do
+    local at, group = opens(shape, jobs.groups, job, now)
+    local us = at - now - job.terms.delay * 1000
+    if at > now and us > 0 and (not late or us > late.us) then late = { us = us, start = at, closed = group or '' } end
+  end
+  if late then late.retry_ms = math.min(free_places.MAX_MS, math.ceil((late.start - now) / 1000)) end
+  return late
+end
+
 -- Nil if all start in time, else the details of the job that is late by the most: {retry_ms, start (µs), max_wait,
 -- deadline (ms; nil if it is met)}. A wait counts from when the job could start: for a delayed job from its due
 -- time.
 function lateness.find(base, shape, now, jobs, gone)
+  local closed = shape.refuses_closed and find_closed(shape, now, jobs)
+  if closed then return closed end
   local asked = shape.max_wait_ms ~= nil
   for _, job in ipairs(jobs) do asked = asked or job.terms.deadline ~= nil end
   if not asked or redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return nil end

@@ -12,7 +12,7 @@ local FIELDS = {
   'born', 'rev', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'mode', 'onStateLoss', 'expires', 'pausedUntil',
   'concurrency', 'horizonMs', 'changedAt', 'limits', 'ownConcurrency', 'maxWaitMs', 'reservedPlaces', 'overflow',
   'overflowTo', 'audit', 'groups', 'groupsAt', 'priorityAgeingMs', 'rulesAt', 'probe', 'metered',
-  'lanes', 'wholeGroups', 'ownLimits', 'rampUp', 'rate', 'rests',
+  'lanes', 'wholeGroups', 'ownLimits', 'rampUp', 'rate', 'rests', 'onClosed',
 }
 
 -- As in src/shape/shape.ts.
@@ -101,7 +101,9 @@ local function parse(f)
   shape.service = parsed.follows_clock(f[31]) and service.of(cjson.decode(f[31]), shape.interval) or nil
   -- For adds: whether a plain job need only fit, in the queue and in its group, and into how many places; the reserved sum
   -- comes first.
-  shape.fits = shape.mode == 'enforce' and not (shape.expires or shape.max_wait_ms or shape.ageing_ms or shape.bounds_keys)
+  shape.refuses_closed = f[33] == 'refuse'
+  shape.fits = shape.mode == 'enforce'
+    and not (shape.expires or shape.max_wait_ms or shape.ageing_ms or shape.bounds_keys or shape.refuses_closed)
   local reserved = shape.reserved and tonumber(string.match(shape.reserved, '^%d+')) or 0
   shape.unreserved = shape.capacity and math.max(0, shape.capacity - reserved)
   -- Whatever a call reads besides has this behind it.

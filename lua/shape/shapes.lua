@@ -19,7 +19,7 @@ local shapes = {}
 local SHAPE_FIELDS = {
   'rate', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'concurrency', 'mode', 'maxLatenessMs', 'horizonMs',
   'onStateLoss', 'limits', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo',
-  'audit', 'groups', 'priorityAgeingMs', 'durability', 'rampUp',
+  'audit', 'groups', 'priorityAgeingMs', 'durability', 'rampUp', 'onClosed',
 }
 
 function shapes.document(text)

@@ -7,6 +7,7 @@ import {
   NoGroupsError,
   QueueFullError,
   QueueUnavailableError,
+  ScheduleClosedError,
   type SluiceError,
   TooLargeError,
   TooManyKeysError,
@@ -112,8 +113,8 @@ function missedOf(detail: readonly (string | number)[]): InvalidDeadlineError {
 }
 
 function lateOf(detail: readonly (string | number)[], queueName: string): CannotStartInTimeError {
-  const [retryAfterMs, depth, capacity, paused, start, maxWaitMs, deadlineMs] = detail
-  return new CannotStartInTimeError(queueName, {
+  const [retryAfterMs, depth, capacity, paused, start, maxWaitMs, deadlineMs, closed] = detail
+  const late = {
     startsAt: new Date(Math.min(Number(start) / 1000, MAX_DATE_MS)),
     retryAfterMs: Number(retryAfterMs),
     maxWaitMs: numberIn(maxWaitMs),
@@ -121,7 +122,9 @@ function lateOf(detail: readonly (string | number)[], queueName: string): Cannot
     depth: Number(depth),
     capacity: numberIn(capacity),
     paused: paused === '1',
-  })
+  }
+  if (closed === undefined) return new CannotStartInTimeError(queueName, late)
+  return new ScheduleClosedError(queueName, late, closed === '' ? undefined : String(closed))
 }
 
 function numberIn(text: string | number | undefined): number | undefined {

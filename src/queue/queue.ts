@@ -162,8 +162,9 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
       return { accepted: true, job, ...found }
     } catch (error) {
       if (!isRefusal(error)) throw error
-      const { retryAfterMs, depth, capacity, paused, startsAt } = error
-      return { accepted: false, retryAfterMs, depth, capacity, paused, ...(startsAt ? { startsAt } : {}) }
+      const { retryAfterMs, depth, capacity, paused, startsAt, opensAt } = error
+      const times = { ...(startsAt && { startsAt }), ...(opensAt && { opensAt }) }
+      return { accepted: false, retryAfterMs, depth, capacity, paused, ...times }
     }
   }
 

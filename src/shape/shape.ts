@@ -37,6 +37,11 @@ export interface Shape {
   readonly overflowTo?: string
   /** A job whose estimated wait for its start is longer than this is refused. ms. Default: none. */
   readonly maxWaitMs?: number
+  /**
+   * While the schedule of the rate, or of the rate of a job's group, is at 0: `wait` (default) accepts jobs, which wait; `refuse`
+   * refuses them with the time of opening (ScheduleClosedError), but for those delayed until then.
+   */
+  readonly onClosed?: 'wait' | 'refuse'
   /** Jobs that may run at once over all workers; the same value as BullMQ's global concurrency. Default: none. */
   readonly concurrency?: number
   /** The queue serves groups of jobs in turn, each with limits of its own: their defaults. Default: no groups. */
@@ -145,6 +150,7 @@ const CHECKS: {
     ok: (value) => typeof value === 'string' && value !== '' && !value.includes(':'),
   },
   maxWaitMs: wholeFrom(0),
+  onClosed: oneOf('wait', 'refuse'),
   concurrency: wholeFrom(1),
   priorityAgeingMs: wholeFrom(1),
   mode: oneOf('enforce', 'shadow', 'off'),

@@ -36,6 +36,8 @@ export interface EffectiveShape {
   readonly overflow?: Overflow
   readonly overflowTo?: string
   readonly maxWaitMs?: number
+  /** Undefined means `wait`. */
+  readonly onClosed?: 'wait' | 'refuse'
   readonly concurrency?: number
   readonly groups?: GroupDefaults
   readonly priorityAgeingMs?: number
@@ -176,7 +178,9 @@ export class StoredShape implements ShapeIdentity {
     const groups = this.#fields.get('groups')
     if (groups === undefined) return false
     if (this.limits.some(({ maxKeys }) => maxKeys !== undefined)) return true
-    return this.#fields.has('maxWaitMs') || this.#fields.has('overflow') || groups.includes('"capacity":')
+    return (
+      ['maxWaitMs', 'onClosed', 'overflow'].some((field) => this.#fields.has(field)) || groups.includes('"capacity":')
+    )
   }
 
   /** Whether it has limits that hold for the queue as a whole. */
@@ -274,6 +278,8 @@ export class StoredShape implements ShapeIdentity {
     const [overflow, overflowTo] = [text('overflow'), text('overflowTo')]
     if (overflow) shape.overflow = overflow as Overflow
     if (overflowTo) shape.overflowTo = overflowTo
+    const onClosed = text('onClosed')
+    if (onClosed) shape.onClosed = onClosed as 'wait' | 'refuse'
     const { durability } = this
     if (durability) shape.durability = durability
     const rampUp = text('rampUp')

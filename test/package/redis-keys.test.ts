@@ -68,6 +68,7 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
     ...{
       priorityAgeingMs: 60_000,
       maxWaitMs: 3_600_000,
+      onClosed: 'wait',
       reservedPlaces: { 1: 5 },
       overflow: 'reject',
       overflowTo: 'dead',

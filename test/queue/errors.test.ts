@@ -101,6 +101,12 @@ const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly
     { queueName: 'mail', groupId: 'acme', ...refusal, needed: 2 },
   ],
   [
+    new sluice.ScheduleClosedError('mail', { ...refusal, startsAt: START }, 'acme'),
+    'ScheduleClosedError',
+    ['Group "acme" of queue "mail" is closed until', START.toISOString(), '240 ms'],
+    { opensAt: START, groupId: 'acme' },
+  ],
+  [
     new sluice.CannotStartInTimeError('mail', { ...refusal, startsAt: START, maxWaitMs: 500 }),
     'CannotStartInTimeError',
     ['"mail"', START.toISOString(), 'may wait 500 ms'],

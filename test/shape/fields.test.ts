@@ -21,6 +21,7 @@ const FIELDS: { readonly [F in Exclude<keyof Shape, 'version'>]-?: readonly [Sha
   overflow: ['drop-oldest', 'drop-lowest'],
   overflowTo: ['spill', 'spare'],
   maxWaitMs: [1_000_000, 500_000],
+  onClosed: ['refuse', 'wait'],
   concurrency: [9, 8],
   limits: [[{ name: 'day', rate: '1000/day' }], [{ name: 'hour', rate: '100/hour' }]],
   mode: ['enforce', 'shadow'],

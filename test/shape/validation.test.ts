@@ -68,6 +68,7 @@ const WRONG: readonly (readonly [field: string, expected: string, values: readon
   ['maxLatenessMs', 'a number >= 1', [0, 0.5, -1, Number.NaN, Number.POSITIVE_INFINITY, '100']],
   ['horizonMs', 'a number >= 1', [0, -50, Number.POSITIVE_INFINITY, '50']],
   ['maxWaitMs', 'a whole number >= 0', [-1, 0.5, Number.NaN, '0']],
+  ['onClosed', "'wait' or 'refuse'", ['reject', true]],
   ['overflow', "'reject', 'drop-oldest' or 'drop-lowest'", ['drop', '', 1, true]],
   ['overflowTo', "the name of a queue, without ':'", ['', 'a:b', 1, {}]],
   [
@@ -130,7 +131,7 @@ describe('a wrong field is refused with its name, what was expected and what cam
     expect(() => encodeShape(shape)).toThrow(InvalidShapeError)
     expect(() => encodeShape(shape)).toThrow(
       "shape has no field 'ratee'; it has rate, limits, reservedPlaces, groups, durability, rampUp, burst, capacity, " +
-        'capacityHorizonMs, overflow, overflowTo, maxWaitMs, concurrency, priorityAgeingMs, mode, maxLatenessMs, horizonMs, onStateLoss, ' +
+        'capacityHorizonMs, overflow, overflowTo, maxWaitMs, onClosed, concurrency, priorityAgeingMs, mode, maxLatenessMs, horizonMs, onStateLoss, ' +
         'audit, version',
     )
     expect(() => encodeOverride({ constructor: 5 } as ShapeOverride)).toThrow("shape has no field 'constructor'")

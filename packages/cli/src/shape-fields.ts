@@ -58,6 +58,12 @@ export const FIELD_OPTIONS: readonly FieldOption[] = [
     description: 'refuse jobs that would wait longer for their start',
     read: parseDuration,
   },
+  {
+    field: 'onClosed',
+    flags: '--on-closed <how>',
+    description: 'while the schedule of the rate is at 0: wait or refuse',
+    read: asText,
+  },
   { field: 'concurrency', flags: '--concurrency <jobs>', description: 'jobs that may run at once', read: asNumber },
   {
     field: 'groups',

@@ -21,6 +21,7 @@ const RULES = {
   overflow: 'Overflow',
   overflowTo: 'Dropped jobs go to',
   maxWaitMs: 'Longest wait',
+  onClosed: 'While its schedule is closed',
   concurrency: 'Concurrency',
   groups: 'Groups',
   priorityAgeingMs: 'One level more important after',

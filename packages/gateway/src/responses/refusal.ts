@@ -15,6 +15,7 @@ import {
   NoGroupsError,
   QueueFullError,
   QueueUnavailableError,
+  ScheduleClosedError,
   TooLargeError,
   TooManyKeysError,
   UnsupportedOptionError,
@@ -121,7 +122,10 @@ function lateTerms(late: CannotStartInTimeError, { policyName }: RefusedAt): Ter
   return {
     status: 429,
     kind: 'quota-exceeded',
-    detail: `The job would start at ${startsAt.toISOString()}, later than ${bound}.`,
+    detail:
+      late instanceof ScheduleClosedError
+        ? `The ${late.groupId === undefined ? 'queue' : 'group'} is closed until ${startsAt.toISOString()}.`
+        : `The job would start at ${startsAt.toISOString()}, later than ${bound}.`,
     retryAfterMs,
     violatedPolicies: [policyName],
     limit: capacity,

@@ -74,6 +74,16 @@ test('calls wait for their own model and plan alone, and a request takes from th
   await expectNoKeys('llm.mjs')
 })
 
+test('a customer has quiet hours, and a new domain the quota of its first day', async () => {
+  expect(await run(join(built.folder, 'examples'), 'quiet-hours.mjs')).toEqual([
+    'acme: quiet for 9 h',
+    'old.example: day 9 of 20, 71 of 76/day left',
+    'new.example: day 1 of 20, 0 of 3/day left',
+    '7 mails wait',
+  ])
+  await expectNoKeys('quiet-hours.mjs')
+})
+
 test('a refusal holds the queue as long as the API says, and the refused jobs are done all the same', async () => {
   const lines = await run(join(built.folder, 'examples'), 'feedback.mjs')
   expect(lines).toEqual([

@@ -28,6 +28,7 @@ export const sidebar: { text: string; items: Page[] }[] = [
       page("Mail at a provider's limit", 'recipes/mail'),
       page('A sign-up form that says when to come back', 'recipes/signup'),
       page('Tenants with plans', 'recipes/tenants'),
+      page('Quiet hours per customer and warm-up of a domain', 'recipes/quiet-hours'),
       page('Webhooks per endpoint', 'recipes/webhooks'),
       page('LLM calls by model, customer and tokens', 'recipes/llm'),
       page('An API that answers 429', 'recipes/refusals'),

@@ -25,6 +25,7 @@ export async function removeOwnKeys(client: Client, base: string): Promise<void>
     if (keys.length > 0) await client.del(...keys)
   }
   const plain = client as unknown as PlainCommands
-  await Promise.all([client.del(...last), plain.publish(wakeChannel(base), OBLITERATED)])
+  // Jobs that were removed while their group waited have called a worker.
+  await Promise.all([client.del(...last, `${base}marker`), plain.publish(wakeChannel(base), OBLITERATED)])
   await plain.srem(shapedQueuesKey(base), queueNameOf(base))
 }

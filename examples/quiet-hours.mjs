@@ -1,0 +1,59 @@
+// Mails of several customers: none at night by the clock of a customer that wants that, and more each day from a domain that
+// is new. Needs a Redis: REDIS_URL, or one on this machine.
+//   npm run build && node examples/quiet-hours.mjs
+import { ShapedQueue, ShapedWorker } from 'sluice'
+
+const prefix = process.env.PREFIX ?? 'sluice-examples'
+const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:6379' }
+
+const shape = {
+  rate: '50/s',
+  // After ten minutes without a mail it takes a minute until the whole rate is in force.
+  rampUp: { from: 0.2, overMs: 60_000, afterIdleMs: 600_000 },
+  capacity: 10_000,
+  groups: {},
+  limits: [
+    { name: 'customer', by: 'group', rate: '10/s', burst: 5 },
+    { name: 'warm-up', by: 'domain', warmUp: { start: 3, factor: 1.5, until: 5000 } },
+  ],
+}
+const queue = new ShapedQueue('mails', { connection, prefix, shape })
+
+// Quiet hours of one customer, by its own clock: jobs wait, nothing is refused.
+const by = { by: 'support', reason: 'ticket 4711' }
+const day = { schedule: [{ from: '08:00', to: '20:00', rate: '10/s' }, { rate: 0 }], timeZone: nightZone() }
+await queue.setLimit('customer', 'acme', { rate: day }, by)
+// A domain that has sent for weeks goes on with a later day of the plan; the others begin with its first.
+await queue.setLimit('warm-up', 'old.example', { day: 9 }, by)
+
+const mails = (count, customer, domain) =>
+  Array.from({ length: count }, () => ({ name: 'mail', data: {}, opts: { group: { id: customer }, keys: { domain } } }))
+await queue.addBulk([
+  ...mails(5, 'acme', 'old.example'),
+  ...mails(5, 'globex', 'old.example'),
+  ...mails(5, 'globex', 'new.example'),
+])
+
+const worker = new ShapedWorker('mails', async () => {}, { connection, prefix, shape, autorun: false })
+let sent = 0
+const leave = new Promise((resolve) => worker.on('completed', () => ++sent === 8 && resolve()))
+worker.run()
+await leave
+
+const acme = await queue.getLimit('customer', 'acme')
+console.log(`acme: quiet for ${Math.floor(acme.retryAfterMs / 3_600_000)} h`)
+for (const domain of ['old.example', 'new.example']) {
+  const { inForce, overrides, remaining } = await queue.getLimit('warm-up', domain)
+  console.log(`${domain}: ${overrides.day.reason}, ${remaining} of ${inForce.rate} left`)
+}
+console.log(`${(await queue.meter()).depth} mails wait`)
+
+await worker.close()
+await queue.obliterate({ force: true })
+await queue.close()
+
+/** A zone in which it is between 22:00 and 23:00, so that the program shows the same whenever it runs. */
+function nightZone() {
+  const west = new Date().getUTCHours() - 22
+  return `Etc/GMT${west <= -12 ? `+${west + 24}` : west}`
+}

@@ -45,7 +45,7 @@ export const sidebar: { text: string; items: Page[] }[] = [
   {
     text: 'Concepts',
     items: [
-      page('In five pictures', 'concepts'),
+      page('In pictures', 'concepts'),
       page('Sizing', 'sizing'),
       page('Admission', 'admission'),
       page('Groups', 'groups'),

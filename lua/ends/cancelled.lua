@@ -6,10 +6,7 @@ local call_state = use 'redis/call-state'
 local redis_now = use 'redis/redis-now'
 
 -- Jobs that are cancelled, by whichever call.
-local cancelled = {
-  -- The outcomes of a job that is not left as it was.
-  CHANGES = { failed = true, removed = true, aborting = true, stalled = true },
-}
+local cancelled = {}
 
 local SETS = { 'prioritized', 'delayed', 'waiting-children' }
 local LISTS = { 'active', 'wait', 'paused' }
@@ -68,23 +65,23 @@ local function fail(base, id, place, c)
 end
 
 -- place: as from place_of. c: {reason, by, failure: what the job fails with, removes: a job that waits is removed
--- instead}. Returns the outcome: lua/verbs/cancel-job lists them.
+-- instead}. Returns the outcome, which lua/verbs/cancel-job lists; second, whether the job is cancelled.
 function cancelled.job(base, id, place, c)
-  if not place or redis.call('EXISTS', base .. id) == 0 then return 'unknown' end
-  if place == 'active' then return abort(base, id, c) end
+  if not place or redis.call('EXISTS', base .. id) == 0 then return 'unknown', false end
+  if place == 'active' then return abort(base, id, c), true end
   if place == 'completed' or place == 'failed' then
     -- A call that is sent again, since its reply was lost, finds what it did.
     local again = place == 'failed' and redis.call('HGET', base .. id, 'failedReason') == c.failure
-    return again and 'failed' or 'ended'
+    return again and 'failed' or 'ended', again
   end
-  if is_scheduled(base, id) then return 'scheduled' end
+  if is_scheduled(base, id) then return 'scheduled', false end
   if c.removes then
     group_hooks.run(remove_job, redis, { base .. id, base .. 'repeat' }, { id, '0', base })
   else
     fail(base, id, place, c)
   end
   publish(base, id, c)
-  return c.removes and 'removed' or 'failed'
+  return c.removes and 'removed' or 'failed', true
 end
 
 return cancelled

@@ -20,10 +20,10 @@ local redis_now = use 'redis/redis-now'
 local history = use 'reports/history'
 
 local base, id = string.sub(KEYS[1], 1, -11), ARGV[1]
-local outcome = cancelled.job(base, id, cancelled.place_of(base, id), {
+local outcome, is_cancelled = cancelled.job(base, id, cancelled.place_of(base, id), {
   reason = ARGV[2], by = ARGV[3], failure = ARGV[4], removes = ARGV[5] == '1',
 })
-if ARGV[3] ~= '' and cancelled.CHANGES[outcome] then
+if ARGV[3] ~= '' and is_cancelled then
   history.note(base, redis_now(), 'job', ARGV[3], ARGV[2], cjson.encode({ cancelled = id }), '')
 end
 return outcome

@@ -1,7 +1,8 @@
 --[[
   Cancels the next jobs of a list or set that match a filter, as lua/verbs/cancel-job does one.
   ARGV
-    [1]  prioritized, delayed, waiting-children, wait, paused or active
+    [1]  prioritized, delayed, waiting-children, wait, paused or active; or group: of those in prioritized, the jobs
+         in the line of the filter's group. Then prioritized is all others
     [2]  how many jobs of it to pass over: those that were looked at before, and stayed
     [3]  how many to look at, at most
     [4]  how many to cancel, at most
@@ -10,18 +11,25 @@
     [7]  who, '' if not given
     [8]  what the jobs fail with
     [9]  1 if jobs that wait are removed instead
-  Returns how many to pass over next, -1 if no further one is there, then how many failed, were removed, are aborting,
-  and are stalled.
+  Returns how many to pass over next, -1 if no further one is there, then the outcome of each that was cancelled.
 ]]
 local cancelled = use 'ends/cancelled'
+local queue_groups = use 'groups/queue-groups'
+local as_text = use 'redis/as-text'
 
 local base, place, from = string.sub(KEYS[1], 1, -11), ARGV[1], tonumber(ARGV[2])
 local look, most, filter = tonumber(ARGV[3]), tonumber(ARGV[4]), cjson.decode(ARGV[5])
 local c = { reason = ARGV[6], by = ARGV[7], failure = ARGV[8], removes = ARGV[9] == '1' }
-local counts = { failed = 0, removed = 0, aborting = 0, stalled = 0 }
+local line = place == 'group' and base .. 'meta:group:jobs:' .. filter.group
+-- Where jobs wait that are in no line: in `prioritized`, those in a line have lower scores.
+local beyond_lines = filter.group and place == 'prioritized' and redis.call('HEXISTS', KEYS[1], 'groups') == 1
 
 -- The oldest come first: BullMQ adds at the head of a list, and takes from its end.
 local function next_ids()
+  if line then return redis.call('ZRANGE', line, from, from + look - 1) end
+  if beyond_lines then
+    return redis.call('ZRANGEBYSCORE', base .. place, as_text.us(queue_groups.BAND), '+inf', 'LIMIT', from, look)
+  end
   if redis.call('TYPE', base .. place).ok == 'zset' then return redis.call('ZRANGE', base .. place, from, from + look - 1) end
   local ids, oldest = redis.call('LRANGE', base .. place, -from - look, -from - 1), {}
   for i = #ids, 1, -1 do oldest[#oldest + 1] = ids[i] end
@@ -34,23 +42,21 @@ local function matches(id)
   if not f[1] or (place == 'active' and f[3]) then return false end
   if filter.name and f[1] ~= filter.name then return false end
   if filter.before and tonumber(f[2]) > filter.before then return false end
+  -- Another script may have removed one that is still in the line.
+  if line then return redis.call('ZSCORE', base .. 'prioritized', id) and true or false end
   if not filter.group then return true end
   local group = cjson.decode(redis.call('HGET', base .. id, 'opts') or '{}').group
   return type(group) == 'table' and group.id == filter.group
 end
 
-local ids, looked, cancels = next_ids(), 0, 0
+local ids, looked, outcomes = next_ids(), 0, {}
 for _, id in ipairs(ids) do
-  if cancels == most then break end
+  if #outcomes == most then break end
   looked = looked + 1
-  if not matches(id) then
-    from = from + 1
-  else
-    cancels = cancels + 1
-    local outcome = cancelled.job(base, id, place, c)
-    if counts[outcome] then counts[outcome] = counts[outcome] + 1 end
-    if outcome ~= 'failed' and outcome ~= 'removed' then from = from + 1 end
-  end
+  local outcome, is_cancelled
+  if matches(id) then outcome, is_cancelled = cancelled.job(base, id, line and 'prioritized' or place, c) end
+  if is_cancelled then outcomes[#outcomes + 1] = outcome end
+  if outcome ~= 'failed' and outcome ~= 'removed' then from = from + 1 end
 end
 local is_done = looked == #ids and #ids < look
-return { is_done and -1 or from, counts.failed, counts.removed, counts.aborting, counts.stalled }
+return { is_done and -1 or from, outcomes }

@@ -36,6 +36,14 @@ export type StoredRate =
   | readonly [number, number]
   | readonly [number, number, readonly [string, readonly StoredEntry[], readonly number[], readonly number[]]]
 
+/** An entry, and the minutes of the week that it covers: on these days, from `first` until before `last`. */
+interface Hours {
+  readonly stored: StoredEntry
+  readonly days: readonly number[]
+  readonly first: number
+  readonly last: number
+}
+
 const DAYS = ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun']
 const DAY_MINUTES = 1440
 const WEEK_MINUTES = 7 * DAY_MINUTES
@@ -65,10 +73,11 @@ export function encodeRate(value: unknown): StoredRate {
       `rate.schedule must be a list of 1 to ${MOST_ENTRIES} entries such as { days: 'mon-fri', from: '08:00', to: '20:00', rate: '50/s' }; got ${JSON.stringify(schedule)}`,
     )
   }
-  const entries = schedule.map(encodeEntry)
+  const hours = schedule.map(hoursOf)
+  const entries = hours.map(({ stored }) => stored)
   const fastest = entries.reduce((one, other) => (isFaster(other, one) ? other : one))
   if (fastest[3] === 0) throw new InvalidRateError('rate.schedule must have a rate above 0; to stop a queue, pause it')
-  return [fastest[3], fastest[4], [timeZone, entries, weekOf(entries), zoneOffsets(timeZone, InvalidRateError)]]
+  return [fastest[3], fastest[4], [timeZone, entries, weekOf(hours), zoneOffsets(timeZone, InvalidRateError)]]
 }
 
 /** A stored rate in its readable form. */
@@ -94,7 +103,7 @@ function isFaster([, , , limit, periodMs]: StoredEntry, [, , , than, thanMs]: St
   return limit > 0 && (than === 0 || intervalUs({ limit, periodMs }) < intervalUs({ limit: than, periodMs: thanMs }))
 }
 
-function encodeEntry(entry: ScheduledRate, i: number): StoredEntry {
+function hoursOf(entry: ScheduledRate, i: number): Hours {
   const at = `rate.schedule[${i}]`
   if (typeof entry !== 'object' || entry === null) {
     throw new InvalidRateError(`${at} must be an object with a rate; got ${JSON.stringify(entry)}`)
@@ -105,14 +114,16 @@ function encodeEntry(entry: ScheduledRate, i: number): StoredEntry {
     throw new InvalidRateError(`${at} has no field '${unknown}'; it has ${FIELDS.join(', ')}${hint}`)
   }
   const { days = '', from = '', to = '', rate } = entry
-  if (days !== '') daysOf(days, at)
+  const named = daysOf(days === '' ? 'mon-sun' : days, at)
   const [first, last] = [minuteOf(from || '00:00', `${at}.from`), minuteOf(to || '24:00', `${at}.to`)]
   if (first >= last) {
     throw new InvalidRateError(
       `${at}.from must be before its to; got ${from || '00:00'} and ${to || '24:00'}. For hours over midnight, write two entries`,
     )
   }
-  return [days, from, to, ...(rate === 0 ? ([0, 1000] as const) : pairOf(rateOf(rate, at)))]
+  const stored = [days, from, to, ...(rate === 0 ? ([0, 1000] as const) : pairOf(rateOf(rate, at)))] as const
+  // Without any of them it holds for the time that no other covers.
+  return { stored, days: days || from || to ? named : [], first, last }
 }
 
 function rateOf(rate: RateInput, at: string): Rate {
@@ -146,9 +157,9 @@ function minuteOf(text: unknown, at: string): number {
 }
 
 /** When which entry is in force, as it is stored. */
-function weekOf(entries: readonly StoredEntry[]): number[] {
+function weekOf(entries: readonly Hours[]): number[] {
   const minutes = coveredBy(entries)
-  const [rest, another] = [...entries.keys()].filter((i) => isRest(entries[i] as StoredEntry))
+  const [rest, another] = [...entries.keys()].filter((i) => entries[i]?.days.length === 0)
   if (another !== undefined) {
     throw new InvalidRateError(
       `rate.schedule[${rest}] and [${another}] have no days, from or to: only one entry can hold for the rest of the time`,
@@ -173,24 +184,17 @@ function weekOf(entries: readonly StoredEntry[]): number[] {
 }
 
 /** The entry of each minute of the week, 0 for none. */
-function coveredBy(entries: readonly StoredEntry[]): Uint8Array {
+function coveredBy(entries: readonly Hours[]): Uint8Array {
   const minutes = new Uint8Array(WEEK_MINUTES)
-  for (const [i, entry] of entries.entries()) {
-    const [days, from, to] = entry
-    for (const day of isRest(entry) ? [] : daysOf(days || 'mon-sun', '')) {
-      const start = day * DAY_MINUTES
-      for (let at = start + minuteOf(from || '00:00', ''); at < start + minuteOf(to || '24:00', ''); at++) {
+  for (const [i, { days, first, last }] of entries.entries()) {
+    for (const start of days.map((day) => day * DAY_MINUTES)) {
+      for (let at = start + first; at < start + last; at++) {
         if (minutes[at]) throw overlap(minutes[at] as number, i + 1, at)
         minutes[at] = i + 1
       }
     }
   }
   return minutes
-}
-
-/** Whether an entry holds for the time that no other covers. */
-function isRest([days, from, to]: StoredEntry): boolean {
-  return !(days || from || to)
 }
 
 function overlap(one: number, other: number, minute: number): InvalidRateError {

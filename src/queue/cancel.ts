@@ -39,13 +39,15 @@ export interface CancelManyOptions extends CancelOptions {
   readonly signal?: AbortSignal | undefined
 }
 
+/** The outcomes of jobs that are cancelled. */
+export const CANCELLED = ['failed', 'removed', 'aborting', 'stalled'] as const satisfies readonly CancelOutcome[]
+
 /** How many jobs were cancelled, by outcome. */
-export type CancelCounts = Readonly<Record<'failed' | 'removed' | 'aborting' | 'stalled', number>>
+export type CancelCounts = Readonly<Record<(typeof CANCELLED)[number], number>>
 
 const OPTIONS = ['reason', 'by', 'remove']
-const COUNTED = ['failed', 'removed', 'aborting', 'stalled'] as const
 
-/** Running jobs last: what waits cannot start meanwhile and be missed. */
+/** As `lua/verbs/cancel-part.lua` has them. Running jobs last: what waits cannot start meanwhile and be missed. */
 const PLACES = ['prioritized', 'wait', 'paused', 'delayed', 'waiting-children', 'active'] as const
 
 /** Jobs that one call looks at and cancels: together they take Redis less than 5 ms. */
@@ -76,21 +78,19 @@ export async function cancelJobs(
   const { olderThanMs = 0, ...named } = filter
   const { at } = await run((store) => store.readMeter())
   const before = Math.floor(Number(at) / 1000) - olderThanMs
-  const total = { failed: 0, removed: 0, aborting: 0, stalled: 0 }
+  const total = noneCancelled()
+  const places = filter.group === undefined ? PLACES : ['group', ...PLACES]
   const pass = async () => {
     let count = 0
-    for (const place of PLACES) {
+    for (const place of places) {
       for (let from = 0; from >= 0; ) {
         options.signal?.throwIfAborted()
         const part = [place, from, LOOKED_AT, CANCELLED_TOGETHER, JSON.stringify({ ...named, before })]
-        const reply = (await run((store) =>
-          store.run('cancel-part', [...part, ...cancelArguments(options)]),
-        )) as number[]
-        from = reply[0] as number
-        for (const [i, outcome] of COUNTED.entries()) {
-          total[outcome] += reply[i + 1] as number
-          count += reply[i + 1] as number
-        }
+        const reply = await run((store) => store.run('cancel-part', [...part, ...cancelArguments(options)]))
+        const [next, outcomes] = reply as [number, (keyof CancelCounts)[]]
+        from = next
+        for (const outcome of outcomes) total[outcome] += 1
+        count += outcomes.length
       }
     }
     return count
@@ -104,6 +104,10 @@ export async function cancelJobs(
     if (by && cancelled > 0) await run((store) => store.note('job', { cancelled, ...filter }, { by, reason }))
   }
   return total
+}
+
+export function noneCancelled(): Record<keyof CancelCounts, number> {
+  return Object.fromEntries(CANCELLED.map((outcome) => [outcome, 0])) as Record<keyof CancelCounts, number>
 }
 
 function cancelArguments({ reason, by = '', remove = false }: CancelOptions): readonly string[] {

@@ -7,7 +7,15 @@ import { InvalidShapeError, type Refusal } from '../errors.ts'
 import { Inspector } from '../inspect/inspector.ts'
 import type { Explanation } from '../inspect/queue-status.ts'
 import type { AddedOnce } from '../queue/add-once.ts'
-import type { CancelCounts, CancelFilter, CancelManyOptions, CancelOptions, CancelOutcome } from '../queue/cancel.ts'
+import {
+  CANCELLED,
+  type CancelCounts,
+  type CancelFilter,
+  type CancelManyOptions,
+  type CancelOptions,
+  type CancelOutcome,
+  noneCancelled,
+} from '../queue/cancel.ts'
 import type { Clearing, Offer, ShapeChange, ShapedQueueOptions } from '../queue/options.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
 import { asUnavailable, DEFAULT_ADMIT_TIMEOUT_MS } from '../queue/unavailable.ts'
@@ -198,11 +206,11 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
    * @throws as that, and ShardsUnavailableError if some did not answer; in the others the jobs are cancelled
    */
   async cancelJobs(filter: CancelFilter, options: CancelManyOptions): Promise<CancelCounts> {
-    const total = { failed: 0, removed: 0, aborting: 0, stalled: 0 }
+    const total = noneCancelled()
     await this.#started()
     const cancel = async (queue: ShapedQueue) => {
       const counts = await queue.cancelJobs(filter, options)
-      for (const outcome of Object.keys(total) as (keyof CancelCounts)[]) total[outcome] += counts[outcome]
+      for (const outcome of CANCELLED) total[outcome] += counts[outcome]
     }
     await inAllShards(this.name, this.#acts(cancel))
     return total

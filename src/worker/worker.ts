@@ -22,9 +22,10 @@ import { giveBack } from '../departure/give-back.ts'
 import type { HeldJob } from '../departure/held-job.ts'
 import { mostGivenBack } from '../departure/jobs-per-script.ts'
 import { type DepartureReply, jobOfGrant } from '../departure/reply.ts'
-import { CloseTimeoutError, InvalidGroupError, NoShapeError } from '../errors.ts'
+import { CloseTimeoutError, InvalidGroupError, NoShapeError, RunTimeoutError } from '../errors.ts'
 import { FeedbackLoop } from '../feedback/loop.ts'
 import { checkFeedbackOptions } from '../feedback/options.ts'
+import { MAX_TIMER_MS } from '../max-timer.ts'
 import { RedisClock } from '../redis/clock.ts'
 import type { Argument, Client } from '../redis/commands.ts'
 import { untilServed } from '../redis/until-served.ts'
@@ -48,7 +49,6 @@ import {
   type ShapedWorkerOptions,
 } from './options.ts'
 import { OverloadWatch } from './overload-watch.ts'
-import { onRunTimeout } from './run-timeout.ts'
 import { ShapeWake } from './shape-wake.ts'
 import { type BatchedJob, ShapedJob } from './shaped-job.ts'
 import { ThroughputWatch } from './throughput-watch.ts'
@@ -352,10 +352,15 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
 
   /** An aborted run fails with what it was aborted for, unless its processor returns or has moved the job itself. */
   async #inTime<T>(job: Job<DataType, ResultType, NameType>, run: () => Promise<T>): Promise<T> {
-    const stop = onRunTimeout(job, (error) => {
+    const { runTimeoutMs } = job.opts as ShapedJobsOptions
+    const timesOut = () => {
+      const error = new RunTimeoutError(job.id as string, runTimeoutMs as number)
       this.#jobs.timedOut(error.jobId, error)
       super.cancelJob(error.jobId, error.message)
-    })
+    }
+    // What a foreign producer has stored may be no time.
+    const isTime = typeof runTimeoutMs === 'number' && runTimeoutMs > 0 && runTimeoutMs <= MAX_TIMER_MS
+    const timer = isTime ? setTimeout(timesOut, runTimeoutMs) : undefined
     try {
       return await run()
     } catch (error) {
@@ -363,7 +368,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       if (failure && failure !== error) failure.cause = error
       throw failure ?? error
     } finally {
-      stop()
+      clearTimeout(timer)
     }
   }
 

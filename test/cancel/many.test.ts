@@ -1,4 +1,4 @@
-import type { Job } from 'bullmq'
+import { type Job, Queue, Worker } from 'bullmq'
 import { expect, test } from 'vitest'
 import { InvalidInputError, type ShapedQueue } from '../../src/index.ts'
 import { Inspector } from '../../src/inspect/index.ts'
@@ -62,6 +62,37 @@ test('a long queue is gone over in parts, of which none is skipped, and the hist
   expect(changes.filter(({ kind }) => kind === 'job')).toMatchObject([
     { ...WHY, change: { cancelled: goes, name: 'goes' } },
   ])
+})
+
+test('of a group, its own line is gone over, and what stock producers have added is found too', async () => {
+  const queue = shop.queue({ groups: {} })
+  const stock = shop.keep(new Queue(queue.name, { connection: shop.connection, prefix: shop.prefix }))
+  const jobs = (count: number, opts: object) => Array.from({ length: count }, () => ({ name: 'mail', data: {}, opts }))
+  await queue.addBulk(jobs(1200, { group: { id: 'other' } }))
+  await queue.addBulk(jobs(60, { group: { id: 'a' } }))
+  for (const opts of [{}, { priority: 3 }, { delay: 60_000 }])
+    await stock.addBulk(jobs(2, { group: { id: 'a' }, ...opts }))
+  const client = redis.client()
+  const calls = async () => (await client.info('commandstats')).match(/cmdstat_hmget:calls=(\d+)/)?.[1]
+  const before = Number(await calls())
+  expect(await queue.cancelJobs({ group: 'a' }, WHY)).toEqual({ ...NONE, failed: 66 })
+  expect(Number(await calls()) - before).toBeLessThan(1000)
+  expect(await queue.getGroup('a')).toMatchObject({ waiting: 0, delayed: 0 })
+  expect(await queue.getJobCounts('prioritized', 'waiting', 'delayed')).toEqual({
+    prioritized: 1200,
+    waiting: 0,
+    delayed: 0,
+  })
+})
+
+test('a job that a stock worker has taken from the line of its group is one that runs', async () => {
+  const queue = shop.queue({ groups: {} })
+  const options = { connection: shop.connection, prefix: shop.prefix }
+  await queue.addBulk([1, 2].map(() => ({ name: 'mail', data: {}, opts: { group: { id: 'a' } } })))
+  const stock = shop.keep(new Worker(queue.name, null, options))
+  const taken = await stock.getNextJob('token')
+  expect(await queue.cancelJobs({ group: 'a' }, WHY)).toEqual({ ...NONE, failed: 1, aborting: 1 })
+  expect(await queue.getActive()).toMatchObject([{ id: taken?.id }])
 })
 
 test('by age, only older jobs are cancelled', async () => {

@@ -1,5 +1,5 @@
 import type { CancelFilter, CancelOutcome } from 'sluice'
-import { countText, plainText } from 'sluice/internal'
+import { CANCELLED, countText, plainText } from 'sluice/internal'
 import { addReason, durationOption, parseNonEmpty, parseQueueName } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError } from '../cli.ts'
 import { existingWhole } from '../existing-queue.ts'
@@ -67,13 +67,11 @@ async function cancel(cli: Cli, queueName: string, given: string[], options: Opt
       .map(([id, outcome]) => `${plainText(id)} ${WORDS[outcome]}`)
       .join('\n'),
   )
-  const left = Object.values(outcomes).filter((outcome) => !CANCELLED.has(outcome))
+  const left = Object.values(outcomes).filter((outcome) => !CANCELLED.some((cancelled) => cancelled === outcome))
   if (left.length === 0) return
   const code = left.includes('unknown') ? EXIT_CODES.notFound : EXIT_CODES.failed
   throw new CommandError(code, `${countText(left.length, 'job')} not cancelled`)
 }
-
-const CANCELLED: ReadonlySet<CancelOutcome> = new Set(['failed', 'removed', 'aborting', 'stalled'])
 
 const WORDS: Readonly<Record<CancelOutcome, string>> = {
   failed: 'has failed',

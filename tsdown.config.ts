@@ -148,6 +148,12 @@ const LUA_CHUNK = { name: 'lua-files', test: isEmbedded }
 
 const DASHBOARD = join('packages', 'dashboard')
 
+/**
+ * Shorter code that stays readable: a stack trace names functions and lines. Node finds the names that a CommonJS module
+ * exports by the form of its text: each stands in a statement of its own.
+ */
+const SHORTENED = { compress: { sequences: false, joinVars: false }, mangle: false, codegen: false }
+
 /** Helpers of the bundler, which would be in an entry. */
 const RUNTIME = { name: 'runtime', test: /rolldown\/runtime/ }
 
@@ -167,7 +173,7 @@ function built(folder: string, entry: Readonly<Record<string, string>>, chunks: 
     shims: true,
     dts: true,
     plugins: [embedded, ascii, esModules],
-    outputOptions: { comments: { jsdoc: false }, codeSplitting },
+    outputOptions: { comments: { jsdoc: false }, codeSplitting, ...(isGrouped && { minify: SHORTENED }) },
     hooks: {
       'build:done': async ({ options }: { options: { outDir: string } }) => {
         for (const name of Object.keys(entry)) {

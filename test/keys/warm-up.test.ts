@@ -17,7 +17,7 @@ const client = redis.client()
 const held = new HeldQueue(redis, client, 'held')
 afterAll(() => held.close())
 const values = new QueueLimitValues('held', held.backend.store)
-const STORIES = caseCount(15, 'WARM_UP_STORIES')
+const STORIES = caseCount(6, 'WARM_UP_STORIES')
 
 const DAY_US = 86_400_000_000
 /** 00:00 UTC on a Tuesday. */
@@ -104,6 +104,25 @@ test('days are those of the time zone, and jobs leave at its midnight', async ()
     '2026-01-06T15:00:00.000Z',
     '2026-01-07T15:00:00.000Z',
   ])
+})
+
+test('what is granted ahead of midnight is of the next day, and its quota is not exceeded', async () => {
+  await reset()
+  await add(30)
+  await add(30, 'b')
+  expect(await leave()).toBe(4)
+  const midnight = MIDNIGHT_US + DAY_US
+  await held.advanceTo(midnight - 30_000)
+  for (const worker of ['w', 'x', 'y', 'w', 'x']) {
+    const { grants } = await held.departAs(worker, { jobs: 2, horizonUs: 50_000, longestHorizonUs: 50_000 })
+    expect(grants.every(({ slotUs }) => slotUs === midnight)).toBe(true)
+  }
+  await on(1)
+  expect(await leave()).toBe(0)
+  expect(await state()).toMatchObject({ day: 2, remaining: 0 })
+  expect(await state('b')).toMatchObject({ day: 2, remaining: 0 })
+  await on(2)
+  expect(await leave()).toBe(10)
 })
 
 test('a last quota of null lifts the limit', async () => {

@@ -6,7 +6,7 @@ import { HeldQueue } from '../model/held-queue.ts'
 import { type Operation, Replayer } from '../model/replay.ts'
 import { caseCount } from '../support/cases.ts'
 import { useRedis } from '../support/redis.ts'
-import { Workshop } from '../worker/support.ts'
+import { departuresOf, jobs, Workshop } from '../worker/support.ts'
 
 // How rates rise after idle stretches: the scripts of lua/ beside a ramp in plain TypeScript.
 const redis = useRedis(import.meta.url)
@@ -14,7 +14,7 @@ const client = redis.client()
 const shop = new Workshop(redis)
 /** Whole seconds, so that the reference may count from here: doubles are exact to a quarter of a µs since 1970. */
 const START_US = 1_764_000_000_000_000
-const STORIES = caseCount(40, 'RAMP_STORIES')
+const STORIES = caseCount(25, 'RAMP_STORIES')
 
 /** The share of the rate, so long (ms) after a ramp began: that of its step, of twenty. */
 function shareAt({ from, overMs, shape }: RampUp, ms: number): number {
@@ -215,6 +215,25 @@ test('a queue that rests says so, and one without rampUp reads nothing for it', 
   expect([rate, cause]).toEqual(['1/s', 'rampUp'])
   await queue.setShape({ rampUp: null }, { by: 'ada', reason: 'a test' })
   expect(await queue.meter()).toMatchObject({ rate: '10/s', cause: 'declared' })
+})
+
+test('three workers that sleep between slots follow a ramp: never above it, and not at its first step until the end', async () => {
+  const rampUp = { from: 0.1, overMs: 1000, afterIdleMs: 60_000 }
+  const shape = { rate: '20/s', rampUp }
+  const queue = shop.queue(shape)
+  await queue.addBulk(jobs(14))
+  const workers = [1, 2, 3].map(() => shop.worker(queue, async () => {}, { concurrency: 2 }))
+  const departures = departuresOf(...workers)
+  await departures.reach(14)
+  const slots = departures.all.map(({ departureTimeUs }) => departureTimeUs).toSorted((one, other) => one - other)
+  const [first = 0, last = 0] = [slots[0], slots.at(-1)]
+  // The area under the straight line, in units.
+  const most = (us: number) => {
+    const [rise, rest] = [Math.min(us, 1e6) / 1e6, Math.max(0, us - 1e6) / 1e6]
+    return 1 + 20 * (0.1 * rise + 0.45 * rise * rise + rest)
+  }
+  for (const [i, slot] of slots.entries()) expect(i + 1).toBeLessThanOrEqual(most(slot - first) + 1e-6)
+  expect(last - first).toBeLessThan(13 * 500_000)
 })
 
 test('what the options of rampUp may be is said by name', () => {

@@ -115,7 +115,7 @@ end
 function schedule.far_of_limit(p, part, more)
   local l, cost, copy = part.l, part.sum > 0 and part.sum / p.read or 1, {}
   for field, value in pairs(part.s) do copy[field] = value end
-  if l.interval then
+  if l.interval or (l.service and copy.used + more * cost <= l.limit) then
     l.verbs.charge(copy, l, (more - 1) * cost, p.offset)
     return l.verbs.earliest(copy, l, cost + l.kept)
   end

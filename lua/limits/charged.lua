@@ -22,7 +22,7 @@ function charged.start_by(parts, slot, lock_ms)
   for _, part in ipairs(parts) do
     local l = part.l
     if l.mode ~= 'off' and l.algorithm ~= 'concurrency' and part.cost ~= 0 then
-      if l.algorithm ~= 'fixed-window' or l.align == 'first' then return nil end
+      if l.algorithm ~= 'fixed-window' or l.align == 'first' or l.service then return nil end
       by = math.min(by, part.s.finish)
     end
   end

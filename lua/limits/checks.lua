@@ -1,5 +1,6 @@
 local concurrency = use 'limits/concurrency'
 local limit_control = use 'limits/control'
+local even_window = use 'limits/even-window'
 local fixed_window = use 'limits/fixed-window'
 local gcra = use 'limits/gcra'
 local leaky_bucket = use 'limits/leaky-bucket'
@@ -44,6 +45,7 @@ local function algorithm_named(name)
 end
 
 local scheduled = {
+  ['fixed-window'] = even_window,
   gcra = scheduled_bucket.of(gcra), ['leaky-bucket'] = scheduled_bucket.of(leaky_bucket),
   ['token-bucket'] = scheduled_bucket.of(token_bucket),
 }

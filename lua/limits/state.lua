@@ -4,23 +4,25 @@ local service = use 'meter/service'
 
 -- The state of one key of a limit, of those that keep one: four numbers, packed into a string. It expires when it no longer
 -- matters; no decision depends on that, since each uses the stored times.
---   of a window   when it was changed (µs), and what its algorithm keeps
+--   of a window   when it was changed (µs), and what its algorithm keeps: three numbers, or four
 --   of a bucket   when it was changed (µs), its level then (µs, units or tokens), the interval with which that was computed,
 --                 and how long after that time (µs) the last charged slot lies (below 0: before it); where its rate follows
 --                 the clock, a fifth one that tells which schedule it has: it counts in service, as limits/scheduled-bucket
 local limit_state = { SLACK_MS = 1000 }
 local FORMAT, SCHEDULED, BYTES = '<dddd', '<ddddd', 32
+-- The interval of 1/s.
+local OPEN_US = 1000000
 -- So many hexadecimal digits are a whole number.
 local DIGITS = 12
 
 -- A limit as it is stored gets the service of its rate, if that follows the clock:
---   l.schedule     as src/limits/schedule.ts encodes it; false for a value or tier without one, where the limit has one
+--   l.schedule     as src/limits/schedule.ts encodes it; of a window (limits/even-window) that of its open hours, at a rate of 1/s; false for a value or tier without one, where the limit has one
 --   l.service      as meter/service has it
 --   l.schedule_id  a number by which states tell which it is
 function limit_state.follow_clock(l)
   l.service, l.schedule_id = l.schedule, l.schedule
   if not l.schedule then return end
-  l.service = service.of({ nil, nil, l.schedule }, l.interval)
+  l.service = service.of({ nil, nil, l.schedule }, l.interval or OPEN_US)
   local parts = { l.schedule[1], table.concat(l.schedule[3], ' ') }
   for i, entry in ipairs(l.schedule[2]) do parts[i + 2] = entry[4] .. '/' .. entry[5] end
   l.schedule_id = tonumber(string.sub(redis.sha1hex(table.concat(parts, ' ')), 1, DIGITS), 16)
@@ -35,7 +37,7 @@ end
 -- read
 function limit_state.load(key, packed)
   if packed == nil then packed = redis.call('GET', key) end
-  if packed then return struct.unpack(FORMAT, packed) end
+  if packed then return struct.unpack(#packed > BYTES and SCHEDULED or FORMAT, packed) end
 end
 
 -- The schedule of a bucket's packed state, nil without one.
@@ -50,7 +52,8 @@ end
 
 -- lasts: how long it matters, µs from now
 function limit_state.store(key, lasts, ...)
-  redis.call('PSETEX', key, math.ceil(lasts / 1000) + limit_state.SLACK_MS, struct.pack(FORMAT, ...))
+  redis.call('PSETEX', key, math.ceil(lasts / 1000) + limit_state.SLACK_MS,
+    struct.pack(select('#', ...) > 4 and SCHEDULED or FORMAT, ...))
 end
 
 -- Stores the state of a bucket. lasts: how long its level matters, µs as it counts them

@@ -2,7 +2,7 @@ import { InvalidLimitError } from '../errors.ts'
 import { checkFields, type FieldCheck, numberFrom, oneOf, wholeFrom } from '../field-check.ts'
 import type { ShapeMode } from '../mode.ts'
 import { formatRate, gridIntervalUs, intervalUs, parseRate, type RateInput } from '../rate.ts'
-import { encodeRate, isScheduled, type RateSchedule, type StoredRate } from './schedule.ts'
+import { encodeRate, isScheduled, type RateSchedule, type ScheduledRate, type StoredRate } from './schedule.ts'
 import { zoneOffsets } from './time-zone.ts'
 
 const CALENDAR = ['day', 'week', 'month'] as const
@@ -55,6 +55,13 @@ export interface LimitRule {
   readonly lendAfterMs?: number
 }
 
+/** A rule of a queue, whose quota may be spread. */
+export interface SpreadRule extends LimitRule {
+  readonly spread?: 'even' | 'key'
+  readonly within?: string
+  readonly minRate?: RateInput
+}
+
 /** What a tier may override. */
 export type TierRule = Pick<LimitRule, 'rate' | 'burst' | 'concurrency'>
 
@@ -72,6 +79,9 @@ export interface LimitWire {
   readonly zone?: readonly number[]
   /** Of a rate that follows the clock; `interval` is that of the fastest. */
   readonly schedule?: StoredRate[2]
+  /** Of a window that is spread: units back to back, and µs per unit at most; its schedule is that of its open hours. */
+  readonly even?: number
+  readonly slowest?: number
   readonly reserve?: number
   readonly lend?: number
   readonly maxKeys?: number | undefined
@@ -91,7 +101,7 @@ export function isBucket(algorithm: Algorithm): algorithm is BucketAlgorithm {
  * Validates a limit and encodes it for the scripts.
  * @throws InvalidLimitError, InvalidRateError
  */
-export function encodeRule(rule: LimitRule, mode: ShapeMode = 'enforce'): LimitWire {
+export function encodeRule(rule: SpreadRule, mode: ShapeMode = 'enforce'): LimitWire {
   const { algorithm = 'gcra' } = rule
   checkRule(algorithm, rule)
   const wire = { algorithm, mode, ...encodeAlgorithm(algorithm, rule), ...encodeReserve(rule) }
@@ -113,13 +123,12 @@ export function quotaOf(wire: LimitWire): number {
  * What all users of a name must agree on, in a fixed order of fields.
  * @throws InvalidLimitError for a rate that follows the clock
  */
-export function describeRule(rule: LimitRule): string {
+export function describeRule(rule: SpreadRule): string {
   const { algorithm = 'gcra', rate, burst, align, timeZone, concurrency, leaseMs, reservedShare, lendAfterMs } = rule
   const bucket = isBucket(algorithm)
-  if (isScheduled(rate)) {
-    throw new InvalidLimitError(
-      'a rate with a schedule needs a limit of one queue: a limiter and a shared limit have a fixed one',
-    )
+  if (isScheduled(rate) || rule.spread === 'even') {
+    const what = isScheduled(rate) ? 'a rate with a schedule' : "spread: 'even'"
+    throw new InvalidLimitError(`${what} needs a limit of one queue: a limiter and a shared limit have a fixed rate`)
   }
   return JSON.stringify({
     algorithm,
@@ -134,7 +143,7 @@ export function describeRule(rule: LimitRule): string {
   })
 }
 
-function encodeAlgorithm(algorithm: Algorithm, rule: LimitRule): Partial<LimitWire> {
+function encodeAlgorithm(algorithm: Algorithm, rule: SpreadRule): Partial<LimitWire> {
   if (algorithm === 'concurrency') {
     return { limit: rule.concurrency as number, window: (rule.leaseMs ?? DEFAULT_LEASE_MS) * 1000 }
   }
@@ -158,7 +167,29 @@ function encodeAlgorithm(algorithm: Algorithm, rule: LimitRule): Partial<LimitWi
   if (rate.periodMs !== parseRate(expected).periodMs) {
     throw new InvalidLimitError(`align '${align}' needs a rate per ${align}, as '${expected}'; got ${formatRate(rate)}`)
   }
-  return { ...window, align, zone: zoneOffsets(timeZone) }
+  return { ...window, align, zone: zoneOffsets(timeZone), ...(rule.spread === 'even' ? encodeSpread(rule) : {}) }
+}
+
+/** What is left of its window is spread over the hours that are left of it. */
+function encodeSpread({ within, minRate, timeZone = 'UTC', burst = 1 }: SpreadRule): Partial<LimitWire> {
+  const [, days, from, to] = /^(?:([a-z,-]+) )?(\d\d:\d\d)-(\d\d:\d\d)$/i.exec(within ?? '00:00-24:00') ?? []
+  if (from === undefined || to === undefined) {
+    throw new InvalidLimitError(
+      `within must be hours such as '08:00-20:00' or 'mon-fri 08:00-20:00'; got ${JSON.stringify(within)}`,
+    )
+  }
+  const hours: ScheduledRate = { ...(days ? { days } : {}), from, to, rate: '1/s' }
+  const [, , schedule] = encodeRate({ schedule: within ? [hours, { rate: 0 }] : [{ rate: '1/s' }], timeZone })
+  const slowest = minRate === undefined ? {} : { slowest: intervalUs(parseRate(minRate)) }
+  return { schedule, even: burst, ...slowest }
+}
+
+/** A rule whose fields follow from others is written out: what is spread counts in the windows of its rate. */
+export function completeRule<T extends SpreadRule>(rule: T): T {
+  if (rule.spread !== 'even') return rule
+  const { periodMs } = parseRate(rule.rate as RateInput)
+  const align = CALENDAR.find((one) => parseRate(`1/${one}`).periodMs === periodMs)
+  return { algorithm: 'fixed-window', ...(align && { align }), ...rule }
 }
 
 function encodeSchedule(algorithm: Algorithm, { rate, burst = 1 }: LimitRule): Partial<LimitWire> {
@@ -188,6 +219,7 @@ function recoveryMs({ algorithm = 'gcra', rate, burst = 1, leaseMs = DEFAULT_LEA
   return isBucket(algorithm) ? (intervalUs({ limit, periodMs }) * burst) / 1000 : periodMs
 }
 
+const SPREAD_ONLY = ['within', 'minRate'] as const
 const CHECKS: { readonly [F in keyof LimitRule]?: FieldCheck } = {
   burst: wholeFrom(1),
   align: oneOf('epoch', 'first', ...CALENDAR),
@@ -200,7 +232,7 @@ const CHECKS: { readonly [F in keyof LimitRule]?: FieldCheck } = {
   lendAfterMs: numberFrom(0, 'of ms'),
 }
 
-function checkRule(algorithm: Algorithm, rule: LimitRule): void {
+function checkRule(algorithm: Algorithm, rule: SpreadRule): void {
   if (!ALGORITHMS.includes(algorithm)) {
     const names = ALGORITHMS.map((name) => `'${name}'`).join(', ')
     throw new InvalidLimitError(`algorithm must be one of ${names}; got ${JSON.stringify(algorithm)}`)
@@ -211,4 +243,11 @@ function checkRule(algorithm: Algorithm, rule: LimitRule): void {
   if (rule[unwanted] !== undefined)
     throw new InvalidLimitError(`a limit of ${algorithm} has no ${unwanted}: it needs ${needed}`)
   checkFields(rule, CHECKS, InvalidLimitError)
+  const odd = SPREAD_ONLY.find((field) => rule.spread !== 'even' && rule[field] !== undefined)
+  if (odd) throw new InvalidLimitError(`${odd} is about a quota that is spread: set spread: 'even'`)
+  if (rule.spread === 'even' && !(algorithm === 'fixed-window' && isCalendar(rule.align))) {
+    throw new InvalidLimitError(
+      `spread: 'even' needs a fixed-window with a rate per day, week or month, as '5000/day'; got ${algorithm}, align ${JSON.stringify(rule.align ?? 'epoch')}`,
+    )
+  }
 }

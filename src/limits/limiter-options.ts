@@ -51,7 +51,7 @@ export interface LimiterOptions extends LimitRule, LocalLimiting {
    */
   readonly maxKeys?: number
   /** `key`: on a cluster, each node decides for part of the keys. Default: one node decides for all. */
-  readonly spread?: 'key'
+  readonly spread?: 'key' | 'even'
   /** Rules by tier: `rate`, `burst` and `concurrency`. */
   readonly tiers?: Readonly<Record<string, TierRule>>
   /** Which tier a key has: a function, or a table by key. */

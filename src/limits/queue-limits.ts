@@ -2,12 +2,15 @@ import { checkCallOptions, didYouMean } from '../call-options.ts'
 import { InvalidLimitError } from '../errors.ts'
 import { checkFields, type FieldCheck, oneOf, wholeFrom } from '../field-check.ts'
 import type { ShapeMode } from '../mode.ts'
+import type { RateInput } from '../rate.ts'
 import {
+  completeRule,
   describeRule,
   encodeRule,
   type LimitRule,
   type LimitWire,
   quotaOf,
+  type SpreadRule,
   TIER_FIELDS,
   type TierRule,
 } from './definition.ts'
@@ -60,6 +63,15 @@ export interface QueueLimit extends LimitRule {
    */
   readonly clampCost?: boolean
   /**
+   * `even`: a quota per day, week or month of the calendar (`align`) whose rest is spread over the rest of its window, again after
+   * each change. `burst` units may leave back to back. Not if shared.
+   */
+  readonly spread?: 'even' | 'key'
+  /** With `spread: 'even'`: hours in which it is spent, such as `'08:00-20:00'` or `'mon-fri 08:00-20:00'`. Default: all. */
+  readonly within?: string
+  /** With `spread: 'even'`: it is spent no slower than this, until it is used up. Default: evenly. */
+  readonly minRate?: RateInput
+  /**
    * One bucket for every queue and every limiter that uses the name; with `by`, one for each value, which is the key of a
    * limiter. Default false: the queue has its own.
    */
@@ -75,9 +87,9 @@ export interface QueueLimit extends LimitRule {
 }
 
 /** The fields of a rule; the type makes the compiler reject a missing one. */
-const RULE_FIELDS: Readonly<Record<keyof LimitRule, true>> = {
+const RULE_FIELDS: Readonly<Record<keyof SpreadRule, true>> = {
   ...{ algorithm: true, rate: true, burst: true, align: true, timeZone: true, concurrency: true, leaseMs: true },
-  ...{ reservedShare: true, lendAfterMs: true },
+  ...{ reservedShare: true, lendAfterMs: true, spread: true, within: true, minRate: true },
 }
 /** The fields of a limit besides those of its rule and {@link SHARED_ONLY}. */
 const OWN_FIELDS = [
@@ -121,7 +133,8 @@ export function encodeQueueLimits(limits: unknown): string | null {
     throw new InvalidLimitError(`shape.limits must be a list of limits; got ${JSON.stringify(limits) ?? limits}`)
   }
   const names = new Set<string>()
-  const stored = (limits as readonly QueueLimit[]).map((limit) => {
+  const stored = (limits as readonly QueueLimit[]).map((given) => {
+    const limit = completeLimit(given)
     const encoded = encodeQueueLimit(limit)
     if (names.has(limit.name)) throw new InvalidLimitError(`shape.limits has two limits of the name "${limit.name}"`)
     names.add(limit.name)
@@ -196,6 +209,16 @@ export function ruleOfTier(limit: QueueLimit, tier: string | undefined): QueueLi
   return tier !== undefined && Object.hasOwn(tiers, tier) ? { ...limit, ...tiers[tier] } : limit
 }
 
+/** @throws InvalidLimitError, InvalidRateError */
+function completeLimit(limit: QueueLimit): QueueLimit {
+  if (typeof limit !== 'object' || limit === null) return limit
+  const { name, spread, warmUp } = limit
+  if (spread === undefined || spread === 'even') return warmUp ? limit : completeRule(limit)
+  throw new InvalidLimitError(
+    `spread of limit "${name}" must be 'even', as the limits of a queue lie in one slot; got ${JSON.stringify(spread)}`,
+  )
+}
+
 function encodeQueueLimit(given: QueueLimit): { readonly by?: readonly string[]; readonly [field: string]: unknown } {
   if (typeof given !== 'object' || given === null) {
     throw new InvalidLimitError(`shape.limits must be a list of limits; got ${JSON.stringify(given) ?? given} in it`)
@@ -238,9 +261,6 @@ function encodeQueueLimit(given: QueueLimit): { readonly by?: readonly string[];
 function checkOwnFields(limit: QueueLimit, rule: object): void {
   const { name, unit, shared = false } = limit
   checkLimitName(name)
-  if ('spread' in limit) {
-    throw new InvalidLimitError(`limit "${name}" has a spread, but the limits of a queue lie in one slot: leave it out`)
-  }
   const unknown = Object.keys(rule).find((field) => !Object.hasOwn(RULE_FIELDS, field))
   if (unknown !== undefined) {
     const known = [...OWN_FIELDS, ...SHARED_ONLY, ...Object.keys(RULE_FIELDS)]

@@ -125,7 +125,9 @@ test('a queue can not share a spread limit', async () => {
     ({ limits: [{ name: 'upstream', rate: '1/h', burst: 3, prefix, ...limit }] }) as never
   const open = (limit: object) => new ShapedQueue('mails', { connection: client, prefix, shape: shape(limit) })
   expect(() => open({ shared: true, spread: 'key' })).toThrow(InvalidLimitError)
-  expect(() => open({ shared: true, spread: 'key' })).toThrow(/"upstream" has a spread, but the limits of a queue/)
+  expect(() => open({ shared: true, spread: 'key' })).toThrow(
+    /spread of limit "upstream" must be .even., as the limits of a queue/,
+  )
 
   await limiter({ name: 'upstream', ...SPREAD }).take('ada')
   for (const version of [undefined, 2]) {

@@ -17,11 +17,16 @@ const SEED = Number(process.env.MODEL_SEED ?? 1)
 /** 16:01:00 UTC on a Monday. */
 const CHANGE_US = 1_764_000_060_000_000
 
-/** The same limits, of which buckets change for that minute too. */
+/** The same limits, of which buckets change for that minute too, and windows are quotas that are spread. */
 function scheduledLimits(limits: readonly QueueLimit[], draw: () => number): QueueLimit[] {
   return limits.map((one) => {
-    if (one.rate === undefined || one.burst === undefined || draw() < 0.4) return one
+    if (one.rate === undefined || draw() < 0.4) return one
     const { limit, periodMs } = fastestOf(one.rate)
+    if (one.algorithm === 'fixed-window' && one.align !== 'day') {
+      const day = { limit: limit * 20, period: 86_400_000 }
+      return { ...one, align: 'day', rate: day, spread: 'even', minRate: { limit, period: periodMs } }
+    }
+    if (one.burst === undefined) return one
     const minute = draw() < 0.6 ? 0 : { limit: limit * 0.6, period: periodMs }
     return { ...one, rate: scheduleOf({ limit, periodMs }, minute) }
   })

@@ -121,6 +121,6 @@ test('a limiter has no schedule', () => {
   const create = () => createLimiter(redis.client(), { name: 'l', rate })
   expect(create).toThrow(InvalidLimitError)
   expect(create).toThrow(
-    'a rate with a schedule needs a limit of one queue: a limiter and a shared limit have a fixed one',
+    'a rate with a schedule needs a limit of one queue: a limiter and a shared limit have a fixed rate',
   )
 })

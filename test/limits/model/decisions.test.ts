@@ -51,7 +51,7 @@ async function compareHistory(replayer: Replayer, algorithm: Algorithm, seed: nu
   const slots = new Map<Operation, number>()
   let decisions = 0
   for (let call = 0; call < CALLS_PER_HISTORY; call++) {
-    const changed = call > 0 && !history.wire.schedule && (seed + call) % 4 === 0
+    const changed = call > 0 && !(history.wire.schedule && history.wire.interval) && (seed + call) % 4 === 0
     if (changed) history.changeRule((model.rule.burst ?? 0) - model.view().left)
     const drawn = Array.from({ length: OPERATIONS_PER_CALL }, () => history.next())
     if (changed) drawn.unshift(firstAfter(model, history.wire, drawn[0]!, (seed + call) % 8 === 0))

@@ -1,4 +1,4 @@
-import type { Algorithm, LimitRule, LimitWire } from '../../../src/limits/definition.ts'
+import type { Algorithm, LimitRule, LimitWire, SpreadRule } from '../../../src/limits/definition.ts'
 import { encodeRule } from '../../../src/limits/definition.ts'
 import { isScheduled, type ScheduledRate } from '../../../src/limits/schedule.ts'
 import { createRandom, type Random } from '../../../workers/demo/outbox/random.ts'
@@ -15,7 +15,7 @@ const LEASES_APART = 10
 /** The same of a bucket whose rate follows the clock: what it does has to happen at one of the rates, and at another. */
 const MAX_SCHEDULED_US = 2 ** 33
 /** One in so many. */
-const SCHEDULED = 3
+const SCHEDULED = 5
 /** How many charges may still be taken back. */
 const REMEMBERED = 6
 const ZONES = ['Europe/Berlin', 'America/New_York', 'Asia/Kolkata', 'Africa/Cairo', 'Atlantic/Azores', 'UTC']
@@ -25,7 +25,7 @@ export class History {
   readonly #random: Random
   readonly #algorithm: Algorithm
   readonly #takesSchedule: boolean
-  #rule: LimitRule
+  #rule: SpreadRule
   #now = START_US
   #leases = 0
   /** The last that may have been charged. */
@@ -55,7 +55,7 @@ export class History {
     while (owed * (encodeRule(rule).interval ?? 0) > MAX_DRAIN_US) rule = this.#newRule()
     const { rate, burst, concurrency } = rule
     if (this.#rule.concurrency) this.#rule = { ...this.#rule, concurrency: concurrency as number }
-    else if (this.#rule.burst) this.#rule = { ...this.#rule, rate: rate!, burst: burst! }
+    else if (this.#rule.burst && !this.#rule.align) this.#rule = { ...this.#rule, rate: rate!, burst: burst! }
     else this.#rule = { ...this.#rule, rate: { limit: this.#random.between(1, 60), period: this.#periodMs() } }
   }
 
@@ -114,7 +114,7 @@ export class History {
     return pick([whole, whole, whole, between(1, 2 * parts) / parts])
   }
 
-  #newRule(): LimitRule {
+  #newRule(): SpreadRule {
     const { between, pick } = this.#random
     const algorithm = this.#algorithm
     const few = pick([1, 2, 3, between(1, 10), between(1, 60)])
@@ -148,11 +148,21 @@ export class History {
     return { rate: { schedule: [...schedule, { rate: { limit, period: periodMs } }], timeZone: pick(ZONES) }, burst }
   }
 
-  #newFixedWindow(limit: number, period: number): LimitRule {
+  #newFixedWindow(limit: number, period: number): SpreadRule {
     const { pick } = this.#random
     const align = pick(['epoch', 'epoch', 'first', 'day', 'week', 'month'] as const)
     if (align === 'epoch' || align === 'first') return { algorithm: 'fixed-window', rate: { limit, period }, align }
-    return { algorithm: 'fixed-window', rate: `${limit}/${align}`, align, timeZone: pick(ZONES) }
+    const rule = { algorithm: 'fixed-window', rate: `${limit}/${align}`, align, timeZone: pick(ZONES) } as const
+    if (!this.#takesSchedule) return rule
+    const within = pick(['08:00-20:00', 'mon-fri 09:30-17:00', 'sat,sun 00:00-24:00', '23:00-24:00', undefined])
+    const minRate = pick(['1/h', '1/min', undefined, undefined])
+    return {
+      ...rule,
+      spread: 'even',
+      burst: pick([1, 1, 2, 5]),
+      ...(within && { within }),
+      ...(minRate && { minRate }),
+    }
   }
 
   #periodMs(): number {

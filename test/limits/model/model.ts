@@ -2,6 +2,7 @@ import type { Algorithm, LimitWire } from '../../../src/limits/definition.ts'
 import type { Model } from './base.ts'
 import { GcraModel, LeakyModel, TokenModel } from './buckets.ts'
 import { CounterModel } from './counter.ts'
+import { EvenWindowModel } from './even-window.ts'
 import { LeaseModel } from './leases.ts'
 import { LogModel } from './log.ts'
 import { ScheduledModel } from './scheduled.ts'
@@ -13,11 +14,16 @@ export function createModel(rule: LimitWire): Model {
     gcra: GcraModel,
     'token-bucket': TokenModel,
     'leaky-bucket': LeakyModel,
-    'fixed-window': rule.align === 'first' ? FirstWindowModel : AlignedWindowModel,
+    'fixed-window': windowModel(rule),
     'sliding-window-counter': CounterModel,
     'sliding-window-log': LogModel,
     concurrency: LeaseModel,
   }
   const model = new models[rule.algorithm](rule)
-  return rule.schedule ? new ScheduledModel(rule, model) : model
+  return rule.schedule && rule.interval ? new ScheduledModel(rule, model) : model
+}
+
+function windowModel({ align, schedule }: LimitWire) {
+  if (schedule) return EvenWindowModel
+  return align === 'first' ? FirstWindowModel : AlignedWindowModel
 }

@@ -183,6 +183,8 @@ while position <= #ARGV[2] do
   if number > 0 then
     limits[number] = limits[number] or limit_checks.read(KEYS[number], definitions[number], held.now)
     op.l, op.key = limits[number], KEYS[#definitions + number]
+    -- Each call of a script begins anew.
+    limit_state.follow_clock(op.l)
   end
   answers[#answers + 1] = struct.pack('<dddd', verbs[VERBS[verb]](op))
   note_expiry()

@@ -2,6 +2,7 @@ import type { LimitWire } from '../../../src/limits/definition.ts'
 import type { StoredRate } from '../../../src/limits/schedule.ts'
 import { ServiceCurve } from '../../../src/shape/service-curve.ts'
 import type { Model, View } from './base.ts'
+import { START_US } from './stories.ts'
 
 const TICKS_PER_US = 1024
 /** What the clock of the bucket shows at first: it may go back, and sums of its ticks are exact. */
@@ -22,7 +23,7 @@ export class ScheduledModel implements Model {
   constructor(rule: LimitWire, bucket: Model) {
     this.rule = rule
     this.#bucket = bucket
-    this.#curve = new ServiceCurve([1, 1, rule.schedule] as unknown as StoredRate, rule.interval as number, 0)
+    this.#curve = new ServiceCurve([1, 1, rule.schedule] as unknown as StoredRate, rule.interval as number, START_US)
   }
 
   get changedUs(): number {

@@ -86,12 +86,12 @@ export class AlignedWindowModel extends BaseModel implements Model {
   }
 }
 
-function windowOf(rule: LimitWire, at: number): number {
+export function windowOf(rule: LimitWire, at: number): number {
   if (rule.zone) return beginOf(rule.zone, firstDay(rule, localDay(rule.zone, Math.floor(at / 1_000_000))))
   return Math.floor(at / (rule.window as number)) * (rule.window as number)
 }
 
-function nextWindow(rule: LimitWire, start: number): number {
+export function nextWindow(rule: LimitWire, start: number): number {
   if (!rule.zone) return start + (rule.window as number)
   const first = localDay(rule.zone, start / 1_000_000)
   let day = first + 1

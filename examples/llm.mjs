@@ -1,68 +1,41 @@
-// Calls of two models for several customers: requests and tokens of each model, tokens of each customer by its plan, and
-// one limit of the whole account, from which a web route takes too. Needs a Redis: REDIS_URL, or one on this machine.
+// Plays the provider of two models for the programs in llm: two customers call them, one with a plan, and a request takes
+// from the account beside the jobs. Needs a Redis: REDIS_URL, or one on this machine.
 //   npm run build && node examples/llm.mjs
-import { Redis } from 'ioredis'
-import { ShapedQueue, ShapedWorker } from 'sluice'
-import { createLimiter } from 'sluice/limits'
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import { ask, prefix, queue } from './llm/queue.mjs'
+import { limiter, mayCall, redis } from './llm/request.mjs'
 
-const url = process.env.REDIS_URL ?? 'redis://localhost:6379'
-const prefix = process.env.PREFIX ?? 'sluice-examples'
-const connection = { url }
+const answer = { choices: [{ message: { content: 'Yes.' } }], usage: { total_tokens: 120 } }
+const server = createServer((_request, response) => {
+  response.setHeader('content-type', 'application/json').end(JSON.stringify(answer))
+}).listen(0, '127.0.0.1')
+await once(server, 'listening')
+process.env.LLM_API = `http://127.0.0.1:${server.address().port}`
 
-// What the provider allows the account. `shared`: one state for every queue and limiter of that name.
-const account = { name: 'account', algorithm: 'sliding-window-log', rate: '40/s' }
-// Free customers; each plan names what differs.
-const plans = { pro: { rate: '4000/s', burst: 2000 } }
-const shape = {
-  capacity: 1000,
-  groups: { capacity: 100 },
-  limits: [
-    { ...account, shared: true, prefix },
-    { name: 'requests', by: 'model', rate: '30/s', burst: 5 },
-    { name: 'tokens', by: 'model', unit: 'tokens', algorithm: 'token-bucket', rate: '2000/s', burst: 1500 },
-    { name: 'plan', by: 'group', unit: 'tokens', rate: '400/s', burst: 400, tiers: plans },
-  ],
+// A prompt of 400 characters and at most 100 more tokens: 200 tokens.
+const call = { prompt: 'Is it so? '.repeat(40), maxTokens: 100 }
+for (let i = 0; i < 6; i++) {
+  await ask({ ...call, customer: 'hobby', model: 'large' })
+  await ask({ ...call, customer: 'acme', plan: 'pro', model: 'large' })
+  await ask({ ...call, customer: 'acme', plan: 'pro', model: 'small' })
 }
 
-const queue = new ShapedQueue('calls', { connection, prefix, shape })
-const worker = new ShapedWorker(
-  'calls',
-  async (job) => {
-    // The job was charged the 200 tokens that it may use. Once it is known what it used, the rest is given back.
-    await job.settleCost({ tokens: 120 })
-    return 120
-  },
-  { connection, prefix, shape, concurrency: 20, autorun: false, removeOnComplete: { count: 1000 } },
-)
+const { allowed, remaining } = await mayCall(3)
+console.log(`three calls at once are ${allowed ? 'allowed' : 'refused'}, the account has ${remaining} left`)
 
-const call = (customer, model, tier) => ({
-  name: 'call',
-  data: { customer, model },
-  opts: { group: { id: customer }, keys: { model }, tier, costs: { tokens: 200 } },
-})
-const calls = (count, ...of) => Array.from({ length: count }, () => call(...of))
-await queue.addBulk([
-  ...calls(6, 'hobby', 'large'),
-  ...calls(6, 'acme', 'large', 'pro'),
-  ...calls(6, 'acme', 'small', 'pro'),
-])
-
-// A person waits for this one, so it does not queue: it takes from the account beside the jobs.
-const redis = new Redis(url)
-const limiter = createLimiter(redis, { ...account, prefix, timeoutMs: 1000 })
-const answer = await limiter.take(undefined, { cost: 3 })
-console.log(
-  `three calls at once are ${answer.allowed ? 'allowed' : 'refused'}, the account has ${answer.remaining} left`,
-)
-
+const { worker } = await import('./llm/worker.mjs')
 const startsUs = { hobby: [], acme: [] }
-worker.on('departed', (job, { departureTimeUs }) => startsUs[job.data.customer].push(departureTimeUs))
+worker.on('departed', (job, { departureTimeUs }) => startsUs[job.opts.group.id].push(departureTimeUs))
 let done = 0
-const allDone = new Promise((resolve) => worker.on('completed', () => ++done === 18 && resolve()))
-worker.run()
+const allDone = new Promise((resolve, reject) => {
+  worker.on('completed', () => ++done === 18 && resolve())
+  worker.on('failed', (_job, error) => reject(error))
+})
+while (startsUs.acme.length < 12) await once(worker, 'departed')
 // What holds the free customer: its plan, not the model that others use too.
-while (startsUs.acme.length < 12) await new Promise((resolve) => worker.once('departed', resolve))
-const { heldBy } = (await queue.getGroup('hobby')) ?? {}
+let heldBy
+while (!heldBy && startsUs.hobby.length < 6) ({ heldBy } = await queue.getGroup('hobby'))
 await allDone
 
 const tookMs = (starts) => Math.round((starts.at(-1) - starts[0]) / 1000)
@@ -75,3 +48,5 @@ await queue.close()
 await limiter.reset()
 await redis.unlink(`${prefix}:limit:{account}`)
 redis.disconnect()
+server.close()
+server.closeAllConnections()

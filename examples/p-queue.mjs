@@ -29,7 +29,12 @@ const sizeOf = async (job) => (await (await fetch(job.data.url)).text()).length
 // `intervalCap: 20, interval: 1000` is a rate, and `concurrency` holds for all processes together.
 const shape = { rate: '20/s', concurrency: 2, capacity: 1000 }
 const queue = new ShapedQueue('pages', { connection, prefix, shape })
-const worker = new ShapedWorker('pages', sizeOf, { connection, prefix, shape, concurrency: 2 })
+const worker = new ShapedWorker('pages', sizeOf, {
+  ...{ connection, prefix, shape },
+  concurrency: 2,
+  removeOnComplete: { count: 1000 },
+  removeOnFail: { count: 5000 },
+})
 const events = new ShapedQueueEvents('pages', { connection, prefix })
 await events.waitUntilReady()
 // BullMQ adds a listener to the queue for each job that is waited for, and Node warns from the eleventh on.

@@ -1,36 +1,48 @@
-// A sign-up form that says when to come back, instead of promising a mail that will be late. It sends requests to itself.
-// Needs a Redis: REDIS_URL, or one on this machine.
+// Signs up and logs in at the servers in signup, more often than they allow. Needs a Redis: REDIS_URL, or one on this
+// machine, and the packages express, fastify and sluice-gateway.
 //   npm run build && node examples/signup.mjs
 import { once } from 'node:events'
-import { createServer } from 'node:http'
-import { ShapedQueue, ShapedWorker } from 'sluice'
+import { prefix, queue } from './signup/queue.mjs'
 
-const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:6379' }
-const prefix = process.env.PREFIX ?? 'sluice-examples'
+process.env.PORT = '0'
+const { worker } = await import('./signup/worker.mjs')
+const byExpress = await import('./signup/express.mjs')
+const byFastify = await import('./signup/fastify.mjs')
+const { POST } = await import('./signup/route.mjs')
+await Promise.all([worker.waitUntilReady(), byExpress.server.listening || once(byExpress.server, 'listening')])
 
-// No one waits longer than two seconds for the mail: a sign-up that would is refused at once.
-const shape = { rate: '5/s', maxWaitMs: 2000 }
-const queue = new ShapedQueue('signups', { connection, prefix, shape })
-const worker = new ShapedWorker('signups', async (job) => `mailed ${job.data.to}`, { connection, prefix, shape })
-await worker.waitUntilReady()
+const urls = { Express: `http://127.0.0.1:${byExpress.server.address().port}`, Fastify: byFastify.url }
+const headers = { 'content-type': 'application/json' }
+const post = (url, to) => fetch(url, { method: 'POST', headers, body: JSON.stringify({ to }) })
 
-const server = createServer(async (request, response) => {
-  const to = new URL(request.url, 'http://localhost').searchParams.get('mail')
-  const offer = await queue.offer('welcome', { to })
-  if (offer.accepted) return response.end(`Look for our mail at ${offer.startsAt.toLocaleTimeString()}.`)
-  const seconds = Math.ceil(offer.retryAfterMs / 1000)
-  response.writeHead(429, { 'retry-after': seconds }).end(`Very busy. Please try again in ${seconds} s.`)
-}).listen(0, '127.0.0.1')
-await once(server, 'listening')
+for (const [name, url] of Object.entries(urls)) {
+  const statuses = []
+  for (let i = 0; i < 3; i++) statuses.push((await post(`${url}/login`)).status)
+  console.log(`log-ins by ${name}: ${statuses.join(' ')}`)
+}
 
-const signUp = (i) => fetch(`http://127.0.0.1:${server.address().port}/?mail=user${i}@example.com`)
-const answers = await Promise.all(Array.from({ length: 20 }, (_, i) => signUp(i)))
-const refusal = answers.find(({ status }) => status === 429)
-const accepted = answers.filter(({ ok }) => ok)
-console.log(`${accepted.length} accepted: ${await accepted[0].text()}`)
-console.log(`${answers.length - accepted.length} refused: ${await refusal.text()}`)
+// Twenty at once by each, where the queue takes about eleven in two seconds.
+const refused = async (signUp) => {
+  const responses = await Promise.all(Array.from({ length: 20 }, (_, i) => signUp(`user${i}@example.com`)))
+  const refusals = responses.filter(({ status }) => status === 429)
+  console.log(`${responses.filter(({ status }) => status === 202).length} accepted, ${refusals.length} refused`)
+  return refusals[0]
+}
+await refused((to) => post(`${urls.Express}/signup`, to))
+const { title } = await (await refused((to) => post(`${urls.Fastify}/signup`, to))).json()
+console.log(title)
+const next = await refused((to) =>
+  POST(new Request('http://localhost', { method: 'POST', body: JSON.stringify({ to }) })),
+)
+console.log((await next.json()).error)
 
-server.close()
+byExpress.server.close()
+byExpress.server.closeAllConnections()
+await byFastify.app.close()
 await worker.close()
 await queue.obliterate({ force: true })
 await queue.close()
+await byExpress.logins.reset('127.0.0.1')
+await byExpress.redis.unlink(`${prefix}:limit:{logins}`)
+byExpress.redis.disconnect()
+byFastify.redis.disconnect()

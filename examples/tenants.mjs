@@ -6,31 +6,48 @@ import { GroupFullError, ShapedQueue, ShapedWorker } from 'sluice'
 const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:6379' }
 const prefix = process.env.PREFIX ?? 'sluice-examples'
 
-// What every tenant has: the free plan. 50 a second for all tenants together.
+// 50 a second for all tenants together. What every tenant has: the free plan.
 const shape = { rate: '50/s', capacity: 1000, groups: { capacity: 30, weight: 1 } }
 const queue = new ShapedQueue('campaigns', { connection, prefix, shape })
 
-// An upgrade holds for the whole fleet at once. Keep plans in your database: Redis holds what differs from the default.
-await queue.setGroup('acme', { weight: 4, capacity: 500 }, { by: 'billing', reason: 'pro plan' })
+const PLANS = { free: { weight: 1, capacity: 30 }, pro: { weight: 4, capacity: 500 } }
+/** Takes effect at once, in the whole fleet. */
+const setPlan = (tenant, plan) => queue.setGroup(tenant, PLANS[plan], { by: 'billing', reason: `${plan} plan` })
 
-const mails = (tenant, count) =>
-  Array.from({ length: count }, (_, i) => ({ name: 'mail', data: { tenant, i }, opts: { group: { id: tenant } } }))
-
-await queue.addBulk(mails('hobby', 30))
-await queue.addBulk(mails('acme', 40))
-try {
-  await queue.add('mail', { tenant: 'hobby', i: 31 }, { group: { id: 'hobby' } })
-} catch (error) {
-  if (!(error instanceof GroupFullError)) throw error
-  console.log(`${error.groupId} is full: ${error.depth} of ${error.capacity} wait`)
+/** Of a tenant whose part of the queue is full: when to come back, ms. */
+async function mail(tenant, to) {
+  try {
+    await queue.add('mail', { to }, { group: { id: tenant }, attempts: 3 })
+  } catch (error) {
+    if (!(error instanceof GroupFullError)) throw error
+    return error.retryAfterMs
+  }
 }
 
 const served = []
-const worker = new ShapedWorker('campaigns', async (job) => void served.push(job.data.tenant), {
+const send = async (job) => void served.push(job.opts.group.id)
+const worker = new ShapedWorker('campaigns', send, {
   ...{ connection, prefix, shape },
   concurrency: 5,
+  removeOnComplete: { count: 1000 },
+  removeOnFail: { count: 5000 },
 })
-await new Promise((resolve) => worker.on('completed', () => served.length >= 25 && resolve()))
+process.once('SIGTERM', () => worker.close())
+
+// A campaign of each, added while nothing leaves.
+await queue.pause()
+await setPlan('acme', 'pro')
+const campaign = async (tenant, count) => {
+  for (let i = 0; i < count; i++) await mail(tenant, `user${i}@example.com`)
+}
+await Promise.all([campaign('hobby', 30), campaign('acme', 40)])
+const retryAfterMs = await mail('hobby', 'one-more@example.com')
+console.log(`hobby is full: ${retryAfterMs > 0 ? 'come back later' : 'accepted'}`)
+console.log(`acme: ${(await mail('acme', 'one-more@example.com')) ?? 'accepted'}`)
+
+const enough = new Promise((resolve) => worker.on('completed', () => served.length >= 25 && resolve()))
+await queue.resume()
+await enough
 await worker.close()
 console.log(`of the first 25 mails ${served.slice(0, 25).filter((tenant) => tenant === 'acme').length} were acme's`)
 

@@ -3,8 +3,7 @@ import { Module } from '@nestjs/common'
 import { ShapedFlowProducer, ShapedQueue, ShapedWorker } from 'sluice'
 import { MailProcessor } from './mail.processor.ts'
 import { MailService } from './mail.service.ts'
-import { connection } from './redis.ts'
-import { shape } from './shape.ts'
+import { connection, prefix, shape } from './settings.ts'
 
 // From here on every queue, worker and flow producer of @nestjs/bullmq is one of Sluice's.
 BullModule.queueClass = ShapedQueue
@@ -16,10 +15,7 @@ const queue = { name: 'mails', shape }
 
 @Module({
   imports: [
-    BullModule.forRoot({
-      connection,
-      prefix: process.env.PREFIX ?? 'sluice-examples',
-    }),
+    BullModule.forRoot({ connection, prefix }),
     BullModule.registerQueue(queue),
     BullModule.registerFlowProducer({ name: 'mail-flows' }),
   ],

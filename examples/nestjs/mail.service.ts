@@ -1,46 +1,24 @@
 import { InjectFlowProducer, InjectQueue } from '@nestjs/bullmq'
-import { Injectable, type OnApplicationShutdown } from '@nestjs/common'
-import { QueueEvents } from 'bullmq'
-import { type ShapedFlowProducer, type ShapedQueue, SluiceError } from 'sluice'
-
-type Mail = { to: string }
+import { Injectable } from '@nestjs/common'
+import { QueueFullError, type ShapedFlowProducer, type ShapedQueue, TooLargeError } from 'sluice'
 
 @Injectable()
-export class MailService implements OnApplicationShutdown {
-  readonly #queue: ShapedQueue<Mail>
-  readonly #flows: ShapedFlowProducer
-  readonly #events: QueueEvents
-
+export class MailService {
   constructor(
-    @InjectQueue('mails') queue: ShapedQueue<Mail>,
-    @InjectFlowProducer('mail-flows') flows: ShapedFlowProducer,
-  ) {
-    this.#queue = queue
-    this.#flows = flows
-    const { connection, prefix } = queue.opts
-    this.#events = new QueueEvents('mails', { connection, ...(prefix === undefined ? {} : { prefix }) })
-  }
+    @InjectQueue('mails') readonly queue: ShapedQueue<{ to: string }>,
+    @InjectFlowProducer('mail-flows') readonly flows: ShapedFlowProducer,
+  ) {}
 
-  /** A digest that is sent after its mails: admitted whole, or not at all. */
+  /** A digest that is sent after its mails: all of them are accepted, or none. */
   async digest(names: readonly string[]): Promise<string> {
-    await this.#events.waitUntilReady()
     const children = names.map((name) => ({ queueName: 'mails', name: 'mail', data: { to: `${name}@example.com` } }))
-    const flow = { queueName: 'mails', name: 'digest', data: { to: 'editor@example.com' }, children }
     try {
-      const { job } = await this.#flows.add(flow)
-      return await job.waitUntilFinished(this.#events)
+      await this.flows.add({ queueName: 'mails', name: 'digest', data: { to: 'editor@example.com' }, children })
+      return 'accepted'
     } catch (error) {
-      // QueueFullError: come back after retryAfterMs. TooLargeError: it can never fit.
-      if (!(error instanceof SluiceError)) throw error
-      return `refused: ${error.message}`
+      if (error instanceof QueueFullError) return `come back in ${error.retryAfterMs} ms`
+      if (error instanceof TooLargeError) return error.message
+      throw error
     }
-  }
-
-  async removeEverything(): Promise<void> {
-    await this.#queue.obliterate({ force: true })
-  }
-
-  async onApplicationShutdown(): Promise<void> {
-    await this.#events.close()
   }
 }

@@ -46,7 +46,8 @@ test('every example is run, or is imported by one that is', () => {
   const programs = examples().map((file) => [file, readFileSync(join(ROOT, 'examples', file), 'utf8')] as const)
   const notRun = programs.filter(([file]) => {
     const name = file.slice(file.lastIndexOf('/') + 1)
-    return !run.includes(`'${name}'`) && !programs.some(([, text]) => text.includes(`from './${name}'`))
+    const imported = new RegExp(`(?:from |import\\()'\\./(?:[\\w-]+/)?${name.replaceAll('.', '\\.')}'`)
+    return !run.includes(`'${name}'`) && !programs.some(([, text]) => imported.test(text))
   })
   expect(notRun.map(([file]) => file)).toEqual([])
 })

@@ -1,0 +1,13 @@
+// Sends the welcome mails.
+//   REDIS_URL=redis://localhost:6379 node worker.mjs
+import { ShapedWorker } from 'sluice'
+import { connection, prefix, shape } from './queue.mjs'
+
+const send = async (job) => `mailed ${job.data.to}`
+
+export const worker = new ShapedWorker('welcomes', send, {
+  ...{ connection, prefix, shape },
+  removeOnComplete: { count: 1000 },
+  removeOnFail: { count: 5000 },
+})
+process.once('SIGTERM', () => worker.close())

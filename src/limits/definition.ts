@@ -101,7 +101,8 @@ export function isBucket(algorithm: Algorithm): algorithm is BucketAlgorithm {
  * Validates a limit and encodes it for the scripts.
  * @throws InvalidLimitError, InvalidRateError
  */
-export function encodeRule(rule: SpreadRule, mode: ShapeMode = 'enforce'): LimitWire {
+export function encodeRule(given: SpreadRule, mode: ShapeMode = 'enforce'): LimitWire {
+  const rule = completeRule(given)
   const { algorithm = 'gcra' } = rule
   checkRule(algorithm, rule)
   const wire = { algorithm, mode, ...encodeAlgorithm(algorithm, rule), ...encodeReserve(rule) }

@@ -58,6 +58,20 @@ test('a limit per group holds the busiest of ten groups, and none of the others'
   expect(groups.medianLongestWaitMs).toBeLessThan(2000)
 })
 
+test('limits that follow the clock, and quotas that are spread, hold jobs as long as they will', SLOW, async () => {
+  const load = ['simulate', '--load', '6/min for 2h', '--pattern', 'even', '--json']
+  const schedule = { schedule: [{ from: '00:00', to: '01:00', rate: 0 }, { rate: '60/min' }] }
+  const limits = [
+    { name: 'quiet', rate: schedule },
+    { name: 'daily', rate: '1440/day', spread: 'even', within: '00:00-04:00' },
+  ]
+  const found = await sluice.run([...load, '--shape', JSON.stringify({ limits })])
+  const [{ waitMs, finishedAfterMs }] = JSON.parse(found.stdout).shapes
+  // From 01:00 on, 1,440 are spread over three hours: 720 take 90 minutes.
+  expect(Math.abs(waitMs.max - 3_600_000)).toBeLessThan(60_000)
+  expect(Math.abs(finishedAfterMs - 9_000_000)).toBeLessThan(60_000)
+})
+
 test('groups: one line beside turns, with fairness as a column', SLOW, async () => {
   const load = ['simulate', '--load', '9/s for 2m', '--groups', '10', '--shape', 'rate=8/s']
   const fair = '{"rate":"8/s","groups":{}}'

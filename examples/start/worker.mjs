@@ -9,7 +9,9 @@ async function send(job) {
   await mailServer.sendMail({ from: 'shop@example.com', to: job.data.to, subject: 'Welcome', text: 'Hello!' })
 }
 
-const worker = new ShapedWorker('tutorial', send, { connection, prefix, shape, concurrency: 5 })
+// BullMQ keeps every finished job, unless it is told how many.
+const keep = { removeOnComplete: { count: 1000 }, removeOnFail: { count: 5000 } }
+const worker = new ShapedWorker('tutorial', send, { connection, prefix, shape, concurrency: 5, ...keep })
 console.log('worker started')
 
 process.once('SIGINT', async () => {

@@ -46,10 +46,10 @@ export {
   WaitTimeoutError,
 } from './errors.ts'
 export type { FeedbackInput } from './feedback/job-feedback.ts'
-export type { AdaptOptions, FeedbackOptions } from './feedback/options.ts'
+export type { AdaptOptions, FeedbackOptions, FeedbackScope } from './feedback/options.ts'
 export type { FeedbackChange } from './feedback/request.ts'
 export type { AnswerTime, CallOutcome, FeedbackSource, Found } from './feedback/source.ts'
-export type { LimitOverride, LimitValues } from './limits/own-values.ts'
+export type { LimitHolds, LimitOverride, LimitValues } from './limits/own-values.ts'
 export type { QueueLimit } from './limits/queue-limits.ts'
 export { type SafeShape, safeShape, type TokenBucketProvider, type WindowProvider } from './limits/safe-shape.ts'
 export type { RateSchedule, ScheduledRate } from './limits/schedule.ts'

@@ -1,6 +1,8 @@
 local changes = use 'feedback/changes'
 local pacing = use 'feedback/pacing'
+local limit_checks = use 'limits/checks'
 local limit_control = use 'limits/control'
+local limit_state = use 'limits/state'
 local bucket = use 'meter/bucket'
 local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
@@ -180,8 +182,19 @@ function feedback.concurrency(r, f)
   running.limit(r, f, { limit = limit, ['until'] = ends })
 end
 
+-- A quota of which something is left is that of a limit of the shape: no more is left of that either.
+local function feedback_lower_limit(r, f)
+  for _, l in ipairs(r.shape_limits) do
+    if l.name == f.scope.limit then
+      limit_checks.prepare(l, limit_control.of_queue(l, r.base), r.now, true)
+      limit_state.lower(l, l.verbs.open(l.control .. l.state, l, r.now), f.remaining)
+    end
+  end
+end
+
 -- Paces the rest of a quota until its reset.
-local function feedback_quota(r, f)
+function feedback.quota(r, f)
+  if f.scope ~= 'queue' and f.remaining and f.remaining > 0 then feedback_lower_limit(r, f) end
   if not (f.remaining and f.resetMs and f.resetMs > 0) then return end
   local left = f.remaining - math.max(0, redis.call('LLEN', r.base .. 'active') - 1)
   if f.remaining <= 0 or (left <= 0 and r.adapt) then return feedback.pause(r, {
@@ -248,7 +261,7 @@ function feedback.successes(r, f, count)
   end
   feedback_resume(r, f)
   feedback_policy(r, f)
-  feedback_quota(r, f)
+  feedback.quota(r, f)
   running.more(r, f, count)
   local pace = r.doc.pace
   if not pace then return end

@@ -1,54 +1,86 @@
 local changes = use 'feedback/changes'
 local evidence = use 'feedback/evidence'
 local feedback = use 'feedback/feedback'
+local subjects = use 'feedback/subjects'
+local group_limits_of = use 'groups/limits-of'
 local queue_groups = use 'groups/queue-groups'
-local group_settings = use 'groups/settings'
 local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
+local job_options = use 'shape/job-options'
 
--- Feedback about one group holds that group and no other. What a queue's feedback keeps in its shape is kept for each
--- group in meta:group:feedback:<group> (JSON: epoch, pauses, doubt, suspicion and well as in feedback/feedback and
--- feedback/evidence), until it has not been heard of for a while. With `adapt` its rate falls by the law of the queue's
--- (pace, and for the way back by, reason, source and held, until when it was paused last, ms: groups/pace). A group without a
--- rate pauses, and there is no probe: after a pause its jobs follow at its rate.
---   r.group        the group that the answer concerns, '' if the job has none; nil if it concerns the queue
---   r.group_calls  {oks, ok_at, ok_ago} of the group, as those of the request
+-- Feedback about a group, or about one value of a limit with `by`, holds that subject (feedback/subjects) and no other. What a
+-- queue's feedback keeps in its shape is kept for each subject by itself (JSON: epoch, pauses, doubt, suspicion and well as in
+-- feedback/feedback and feedback/evidence), until it has not been heard of for a while. With `adapt` its rate falls by the law
+-- of the queue's (pace, and for the way back by, reason, source, tier and held, until when it was paused last, ms: groups/pace).
+-- A subject without a rate pauses, and there is no probe: after a pause its jobs follow at its rate.
+--   r.group        the group of the job, '' if it has none
+--   r.keys, r.tier those of the job, if a finding is about a limit
+--   r.calls        {oks, ok_at, ok_ago} of the subject of the first finding that has one, as those of the request
 local group_feedback = {}
 
--- Whether a finding concerns a group and not the queue.
-function group_feedback.concerns(f)
-  return f.scope == 'group' or (type(f.scope) == 'table' and f.scope.group ~= nil)
+-- The limit with `by` of this name, if the shape has one that is enforced.
+local function keyed_limit(r, name)
+  for _, l in ipairs(r.shape_limits) do if l.by and l.name == name then return l end end
 end
 
--- The request as one about a group: what is judged, and what is changed, is that of the group. Nil if no finding
--- concerns one. A job without a group, or in a queue without groups, is alone with what it heard.
-function group_feedback.request(r, shape)
-  local group
-  for _, found in ipairs(r.found) do
-    local f = found.feedback
-    if group_feedback.concerns(f) then
-      group = group or (f.scope == 'group' and r.group or f.scope.group) or ''
-    end
-  end
-  if not group then return nil end
-  local known = group ~= '' and shape.groups
-  local calls = group == r.group and r.group_calls or { oks = 0 }
+-- What a finding is about, as text: a group, '' for that of a job without one, or a limit with `by`; nil if it is the queue.
+local function about(r, f)
+  if f.scope == 'group' then return 'group ' .. (r.group or '') end
+  if type(f.scope) ~= 'table' then return nil end
+  if f.scope.group then return 'group ' .. f.scope.group end
+  return keyed_limit(r, f.scope.limit) and 'limit ' .. f.scope.limit or nil
+end
+
+-- The subject; nil if it is the job alone: it has no group, or lacks a key, or the queue has no groups.
+local function subject_of(r, shape, kind, name)
+  if not shape.groups or kind == 'group' and name == '' then return nil end
+  local g = r.parts.g or queue_groups.open(r.base, shape, r.now)
+  r.parts.g = g
+  if kind == 'group' then return subjects.of_group(g, name) end
+  local limits, keys = group_limits_of(r.base, shape, r.now), job_options.keys(r.keys, r.tier)
+  local own = limits and limits.keys_in(name, { group = r.group or '', keys = keys })
+  if not own then return nil end
+  local l, value = limits.named(name, own)
+  return subjects.of_key(g, limits, l, value, own, keys and keys[':tier'])
+end
+
+-- The request as one about a subject: what is judged, and what is changed, is that of the subject. first: the part that is judged,
+-- if that is another one
+local function part_of(r, subject, calls, first)
   local gr = setmetatable({
-    group = known and group or nil, changes = {}, oks = calls.oks, ok_at = calls.ok_at or false,
-    ok_ago = calls.ok_ago or false, configured = false,
-  }, { __index = r })
-  local text = known and redis.call('GET', r.base .. 'meta:group:feedback:' .. group)
-  gr.doc = text and cjson.decode(text) or {}
+    subject = subject, changes = first and first.changes or {}, oks = calls.oks, ok_at = calls.ok_at or false,
+    ok_ago = calls.ok_ago or false, configured = false, counted = false, refused = false, throttled = false, long_pause = false,
+  }, { __index = first or r })
+  gr.text = subject and redis.call('GET', subject.doc)
+  gr.doc = gr.text and cjson.decode(gr.text) or {}
   gr.epoch = tonumber(gr.doc.epoch) or false
   gr.fresh = feedback.fresh(gr)
-  if known then
-    gr.groups = queue_groups.open(r.base, shape, r.now)
-    gr.configured = gr.groups:settings(group).configured or false
-  end
+  if subject then gr.configured = subject.slows and subject.settings().configured or false end
   return gr
 end
 
--- What went well for the group since its last report, which is made with a refusal.
+-- The parts of a request: those that findings are about, the first of which is judged. Nil if all are about the queue.
+function group_feedback.request(r, shape)
+  r.parts = {}
+  for _, found in ipairs(r.found) do
+    local text = about(r, found.feedback)
+    if text and not r.parts[text] then
+      local kind, name = string.match(text, '^(%a+) (.*)$')
+      local own = kind == 'limit' or name == r.group
+      local first = r.parts[1]
+      local part = part_of(r, subject_of(r, shape, kind, name), own and not first and r.calls or { oks = 0 }, first)
+      r.parts[text], r.parts[#r.parts + 1] = part, part
+    end
+  end
+  return r.parts[1]
+end
+
+-- The part that a finding is about; nil if it is about the queue.
+function group_feedback.part(r, f)
+  return r.parts[about(r, f) or 0]
+end
+
+-- What went well for the subject since its last report, which is made with a refusal.
 function group_feedback.went_well(gr)
   evidence.went_well(gr)
   if gr.doc.pauses and gr.ok_at and (not gr.epoch or gr.ok_at * 1000 > gr.epoch) then
@@ -56,33 +88,34 @@ function group_feedback.went_well(gr)
   end
 end
 
--- What was found about no group is that of the job alone.
+-- What was found about no subject is that of the job alone.
 function group_feedback.judged(gr)
-  if gr.group then return end
+  if gr.subject then return end
   gr.general, gr.suspected, gr.alone = false, false, math.max(gr.alone or 0, evidence.OWN)
 end
 
 local function group_note(gr, f, change)
-  feedback.note(gr, { scope = { group = gr.group }, source = f.source, reason = f.reason }, change)
+  feedback.note(gr, { scope = gr.subject.scope, source = f.source, reason = f.reason }, change)
 end
 
--- Whether what was set for the group holds it as much until a time. holds(s): whether these settings do
+-- Whether what was set for the subject holds it as much until a time. holds(s): whether these settings do
 local function group_holds(gr, until_ms, holds)
-  if not holds(gr.groups:settings(gr.group)) then return false end
-  local entries = group_settings.stored(gr.groups, gr.group).fields
+  local subject = gr.subject
+  if not holds(subject.settings()) then return false end
+  local entries = subject.entries()
   for _, entry in pairs(entries) do
     local ends = entry['until']
     local sooner = ends and ends > gr.now_ms and ends < until_ms
-    if sooner and not holds(gr.groups:settings_at(entries, ends * 1000)) then return false end
+    if sooner and not holds(subject.settings_at(entries, ends * 1000)) then return false end
   end
   return true
 end
 
--- Sets a hold, unless what is in force holds the group as much for as long. Returns the hold, which what was reported
+-- Sets a hold, unless what is in force holds the subject as much for as long. Returns the hold, which what was reported
 -- before may have made stronger or longer; nil if nothing changed.
 local function group_change(gr, f, field, value, until_ms, holds)
   if group_holds(gr, until_ms, holds) then return nil end
-  return group_settings.change(gr.groups, gr.group, { [field] = value }, gr.by, f.reason, until_ms)[field]
+  return gr.subject.set(field, value, gr.by, f.reason, until_ms)
 end
 
 function group_feedback.pause(gr, f, most_ms)
@@ -97,7 +130,7 @@ function group_feedback.pause(gr, f, most_ms)
   group_note(gr, f, { kind = 'pause', ['until'] = ends })
 end
 
--- The most that a group's rate is for a while: the slowest that was reported.
+-- The most that a subject's rate is for a while: the slowest that was reported.
 function group_feedback.cap(gr, f, rate, ttl_ms)
   local ends, slow = gr.now_ms + math.ceil(ttl_ms), bucket.interval(rate)
   local function holds(s) return (s.interval or 0) >= slow end
@@ -108,8 +141,10 @@ function group_feedback.cap(gr, f, rate, ttl_ms)
 end
 
 function group_feedback.slow(gr, f)
-  local interval = gr.groups:settings(gr.group).interval
-  if f.rate then
+  local interval = gr.subject.settings().interval
+  if not gr.subject.slows then
+    group_feedback.pause(gr, f, gr.limits.maxSlowPauseMs)
+  elseif f.rate then
     group_feedback.cap(gr, f, { f.rate.limit, f.rate.period }, f.ttlMs or gr.limits.slowMs)
   elseif f.ttlMs and interval then
     local slower = math.max(interval, math.min(interval / f.factor, feedback.floor(gr)))
@@ -119,44 +154,48 @@ function group_feedback.slow(gr, f)
   end
 end
 
--- The rate of the group falls once per epoch, and starts slowly after a long pause: as that of the queue.
+-- The rate of the subject falls once per epoch, and starts slowly after a long pause: as that of the queue.
 function group_feedback.adapt(gr)
   local before = gr.doc.pace and gr.doc.pace.interval
   local f = gr.throttled or gr.long_pause
-  local own = f and { scope = { group = gr.group }, source = f.source, reason = f.reason }
+  local own = f and { scope = gr.subject.scope, source = f.source, reason = f.reason }
   if gr.throttled and not gr.suspected then feedback.decrease(gr, own) end
   if gr.long_pause then feedback.slow_start(gr, own) end
   if gr.refused and gr.fresh then
-    gr.doc.epoch = as_text.us(math.max(gr.now, gr.groups:last_slot(gr.group) or 0))
+    gr.doc.epoch = as_text.us(math.max(gr.now, gr.subject.last_slot() or 0))
   end
   local pace = gr.doc.pace
   if not pace or pace.interval == before then return end
-  gr.doc.by, gr.doc.reason, gr.doc.source = gr.by, f.reason, f.source
-  gr.groups:set_pace(gr.group, pace, gr.by, f.reason)
+  gr.doc.by, gr.doc.reason, gr.doc.source, gr.doc.tier = gr.by, f.reason, f.source, gr.subject.tier
+  gr.parts.g:set_pace(gr.subject, pace, gr.by, f.reason)
 end
 
 function group_feedback.concurrency(gr, f)
   if not f.limit and gr.adapt and gr.configured then return end
   if not f.limit then return group_feedback.pause(gr, f, gr.limits.maxSlowPauseMs) end
+  if not gr.subject.crowds then return end
   local limit, ends = math.max(1, math.floor(f.limit)), gr.now_ms + math.ceil(f.ttlMs or gr.limits.slowMs)
   local function holds(s) return (s.concurrency or math.huge) <= limit end
   local entry = group_change(gr, f, 'crowded', limit, ends, holds)
   if entry then group_note(gr, f, { kind = 'concurrency', limit = entry.value, ['until'] = entry['until'] }) end
 end
 
--- A quota that is used up. Nothing else that went well changes a group.
+-- A quota that is used up, or what is left of that of a value.
 function group_feedback.ok(gr, f)
-  if not (f.remaining and f.remaining <= 0 and f.resetMs and f.resetMs > 0) then return end
-  group_feedback.pause(gr, { source = f.source, reason = f.reason, forMs = f.resetMs })
+  if not f.remaining then return end
+  if f.remaining <= 0 and f.resetMs and f.resetMs > 0 then
+    return group_feedback.pause(gr, { source = f.source, reason = f.reason, forMs = f.resetMs })
+  end
+  if gr.subject.lower then gr.subject.lower(f.remaining) end
 end
 
 function group_feedback.save(gr)
-  if not gr.group then return end
-  gr.groups:save()
-  local key = gr.base .. 'meta:group:feedback:' .. gr.group
-  if next(gr.doc) == nil then return redis.call('DEL', key) end
+  if not gr.subject then return end
+  gr.parts.g:save()
   gr.doc.last = nil
-  redis.call('SET', key, cjson.encode(gr.doc), 'PX', gr.groups.PACE_MS)
+  local text = next(gr.doc) and cjson.encode(gr.doc) or false
+  if text then redis.call('SET', gr.subject.doc, text, 'PX', gr.parts.g.PACE_MS)
+  elseif gr.text then redis.call('DEL', gr.subject.doc) end
 end
 
 return group_feedback

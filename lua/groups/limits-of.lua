@@ -5,6 +5,7 @@ local own_values = use 'limits/own-values'
 local queue_limits = use 'limits/queue-limits'
 local scheduled_bucket = use 'limits/scheduled-bucket'
 local warm_up = use 'limits/warm-up'
+local as_text = use 'redis/as-text'
 local history = use 'reports/history'
 local job_options = use 'shape/job-options'
 local shapes = use 'shape/shapes'
@@ -86,8 +87,9 @@ local function group_limits_of(base, shape, now)
   local function part_of(l, key, keys, value)
     l = in_force(l, key, keys)
     local state = l.states .. key
+    local blocked = math.max(limit_checks.blocked(l, state, now), (l.limited or 0) - now)
     return {
-      l = l, value = value, cell = l.name .. ':' .. key, offset = 0, blocked = limit_checks.blocked(l, state, now),
+      l = l, value = value, cell = l.name .. ':' .. key, offset = 0, blocked = blocked,
       s = l.verbs.open(state, l, now), shared = l.shared and { control = l.control, value = key } or nil,
     }
   end
@@ -157,6 +159,13 @@ local function group_limits_of(base, shape, now)
     return l and in_force(l, value)
   end
 
+  -- The limit of a cell for which something is set, and its value and keys; nil if there is none by now.
+  function limits.of_value(cell)
+    local name, value = own_values.parts(cell)
+    local l, stored = find(name), own_values.stored(base, name, value)
+    if l and stored and not l.shared then return l, value, stored.keys end
+  end
+
   -- The limit of this name that counts by just these keys (name -> value), and their value in the key of its state; nil if
   -- there is none.
   function limits.named(name, keys)
@@ -170,6 +179,13 @@ local function group_limits_of(base, shape, now)
   function limits.part_of(name, keys, tier)
     local l, value = limits.named(name, keys)
     return l and part_of(l, value, { [':tier'] = tier }, value)
+  end
+
+  -- Sets fields for a value, as own_values.set does. Returns what is set for it now.
+  function limits.set_value(g, l, value, keys, ...)
+    local fields = own_values.set(base, l, value, keys, now, ...)
+    shapes.note_own_values(base .. 'meta:shape', base, l.name, now)
+    return fields
   end
 
   -- The part of a cell; nil if no limit counts it by now.
@@ -291,6 +307,9 @@ local function group_limits_of(base, shape, now)
     for _, part in ipairs(parts) do
       part.taken = part.cost
       if part.l.counts and part.cost > 0 then note_warm_up(part, slot) end
+      if part.l.is_paced and part.cost > 0 then
+        redis.call('HINCRBYFLOAT', base .. 'meta:limits:used', part.cell, as_text.exact(part.cost))
+      end
       if part.l.maxKeys then keys_in_use.note(base, part.l, part.value, string.sub(job_key, #base + 1), now) end
     end
   end

@@ -1,21 +1,18 @@
 local changes = use 'feedback/changes'
 local pacing = use 'feedback/pacing'
+local subjects = use 'feedback/subjects'
 local group_settings = use 'groups/settings'
 local as_text = use 'redis/as-text'
 
--- The rate of a group that its downstream refused (groups/feedback) rises again by the law of feedback/pacing, as departures
--- use it: those who hear no refusal need not report. The group has the rate in its settings, as `paced`, and what the law
--- knows in its feedback (meta:group:feedback:<group>). Adds these verbs to the table of groups/queue-groups.
---   meta:groups:climbs   group -> when its rate may rise next, µs
---   meta:groups:used     hash, group -> units that left at its rate since then
--- g.paces: whether there may be such groups.
+-- The rate of a group, or of one value of a limit, that its downstream refused (groups/feedback) rises again by the law of
+-- feedback/pacing, as departures use it: those who hear no refusal need not report. The subject has the rate among what is set
+-- for it, as `paced`, and what the law knows in its feedback. Adds these verbs to the table of groups/queue-groups.
+--   meta:groups:climbs, meta:limits:climbs  group, or cell -> when its rate may rise next, µs
+--   meta:groups:used, meta:limits:used      hash, group, or cell -> units that left at its rate since then
+-- g.paces: whether there may be such groups or values.
 local function group_pace(groups)
-  -- A group that is no longer served is forgotten: its rate is what it was before.
+  -- What is no longer served is forgotten: its rate is what it was before.
   groups.PACE_MS = 3600000
-
-  local function feedback_key(g, group)
-    return g.base .. 'meta:group:feedback:' .. group
-  end
 
   -- A rate as it is stored, [limit, period ms], of whole thousandths a second where that says enough.
   local function readable(interval)
@@ -23,58 +20,75 @@ local function group_pace(groups)
     return { math.floor(1000000000 / interval) / 1000, 1000 }
   end
 
-  local function forget_pace(g, group)
-    redis.call('ZREM', groups.key(g, 'climbs'), group)
-    redis.call('HDEL', groups.key(g, 'used'), group)
+  local function forget_pace(g, climbs, used, name)
+    redis.call('ZREM', g.base .. 'meta:' .. climbs, name)
+    redis.call('HDEL', g.base .. 'meta:' .. used, name)
   end
 
-  -- The group has this pace from now on; nil: none. by, reason: who slowed it, and why
-  function groups.set_pace(g, group, pace, by, reason)
-    if not pace then
-      forget_pace(g, group)
-      return group_settings.change(g, group, { paced = { clear = true } }, by, reason)
-    end
+  -- The subject (feedback/subjects) has this pace from now on; nil: none. by, reason: who slowed it, and why
+  function groups.set_pace(g, subject, pace, by, reason)
+    forget_pace(g, subject.climbs, subject.used, subject.name)
+    if not pace then return subject.set('paced', { clear = true }, by, reason) end
     local now_ms = math.floor(g.now / 1000)
     redis.call('HSET', g.base .. 'meta:groups', 'paces', 1)
     g.paces = true
-    redis.call('HDEL', groups.key(g, 'used'), group)
-    redis.call('ZADD', groups.key(g, 'climbs'), as_text.us((now_ms + pacing.quiet(pace)) * 1000), group)
-    group_settings.change(g, group, { paced = readable(pace.interval) }, by, reason, now_ms + groups.PACE_MS)
+    redis.call('ZADD', g.base .. 'meta:' .. subject.climbs, as_text.us((now_ms + pacing.quiet(pace)) * 1000), subject.name)
+    subject.set('paced', readable(pace.interval), by, reason, now_ms + groups.PACE_MS)
   end
 
-  -- The quiet period of a group may be over.
-  local function climb(g, group)
-    local text, s = redis.call('GET', feedback_key(g, group)), groups.settings(g, group)
-    local doc = text and cjson.decode(text) or {}
-    local pace = doc.pace
+  -- The quiet period of a subject may be over. doc: what feedback knows of it; text: whether anything
+  local function climb(g, subject, doc, text)
+    local pace, s = doc.pace, subject.settings()
     -- Somebody has ended it, or has taken the rate away.
     if not (pace and s.is_paced and s.configured) then
       doc.pace = nil
-      if text and pace then redis.call('SET', feedback_key(g, group), cjson.encode(doc), 'KEEPTTL') end
-      return groups.set_pace(g, group, nil, '', 'feedback')
+      if text and pace then redis.call('SET', subject.doc, cjson.encode(doc), 'KEEPTTL') end
+      return groups.set_pace(g, subject, nil, '', 'feedback')
     end
     local now_ms = math.floor(g.now / 1000)
-    pace.oks = pace.oks + (tonumber(redis.call('HGET', groups.key(g, 'used'), group) or nil) or 0)
+    pace.oks = pace.oks + (tonumber(redis.call('HGET', g.base .. 'meta:' .. subject.used, subject.name) or nil) or 0)
     -- A pause is no quiet period.
     local from, reached = pacing.rise(pace, s.configured, now_ms, math.max(pace.at, doc.held or 0), 1)
     if reached == s.configured then doc.pace = nil end
-    groups.set_pace(g, group, doc.pace, doc.by, doc.reason)
-    redis.call('SET', feedback_key(g, group), cjson.encode(doc), 'PX', groups.PACE_MS)
+    groups.set_pace(g, subject, doc.pace, doc.by, doc.reason)
+    redis.call('SET', subject.doc, cjson.encode(doc), 'PX', groups.PACE_MS)
     if not from or reached == from then return end
-    groups.release(g, group, 'limited')
+    subject.freed()
     changes.publish(g.base, {
-      kind = 'rise', rate = changes.rate_text(reached), from = changes.rate_text(from), scope = { group = group },
+      kind = 'rise', rate = changes.rate_text(reached), from = changes.rate_text(from), scope = subject.scope,
       source = doc.source, reason = doc.reason, by = doc.by, at = now_ms,
     })
   end
 
-  -- The same of all, some of them by each call.
+  local function known_of(key)
+    local text = redis.call('GET', key)
+    return text and cjson.decode(text) or {}, text
+  end
+
+  local function climb_group(g, group)
+    local subject = subjects.of_group(g, group)
+    climb(g, subject, known_of(subject.doc))
+  end
+
+  local function climb_cell(g, cell)
+    local doc, text = known_of(g.base .. 'meta:limits:feedback:' .. cell)
+    local l, value, keys = g.limits.of_value(cell)
+    if not l then return forget_pace(g, 'limits:climbs', 'limits:used', cell) end
+    climb(g, subjects.of_key(g, g.limits, l, value, keys, doc.tier), doc, text)
+  end
+
+  -- The same of all, some of them by each call. Returns whether there are none.
+  local function climb_each(g, climbs, climb_one)
+    local due = redis.call('ZRANGEBYSCORE', climbs, '-inf', as_text.us(g.now), 'LIMIT', 0, groups.DUE)
+    for _, name in ipairs(due) do climb_one(g, name) end
+    return #due == 0 and redis.call('EXISTS', climbs) == 0
+  end
+
   function groups.climb_due(g)
     if not g.paces then return end
-    local climbs = groups.key(g, 'climbs')
-    local due = redis.call('ZRANGEBYSCORE', climbs, '-inf', as_text.us(g.now), 'LIMIT', 0, groups.DUE)
-    for _, group in ipairs(due) do climb(g, group) end
-    if #due == 0 and redis.call('EXISTS', climbs) == 0 then
+    local none = climb_each(g, groups.key(g, 'climbs'), climb_group)
+    if g.limits then none = climb_each(g, g.base .. 'meta:limits:climbs', climb_cell) and none end
+    if none then
       redis.call('HDEL', g.base .. 'meta:groups', 'paces')
       g.paces = false
     end

@@ -8,6 +8,13 @@ local group_settings = {
   HOLDS = { limited = true, slowed = true, crowded = true },
 }
 
+-- Of two holds that were reported, the one of more effect, for as long as either of them. before: the entry of the other
+function group_settings.stronger(field, value, until_ms, before)
+  if field == 'crowded' then value = math.min(value, before.value)
+  elseif field == 'slowed' and bucket.interval(value) < bucket.interval(before.value) then value = before.value end
+  return value, math.max(until_ms, before['until'])
+end
+
 -- The bucket takes over what applied until now.
 function group_settings.settle(g, group)
   local b = g:bucket(group, g:settings(group))
@@ -57,12 +64,7 @@ function group_settings.change(g, group, change, by, reason, until_ms, lifts_oth
     if type(value) == 'table' and value.clear then
       own.fields[field] = nil
     else
-      -- Of two holds that were reported, the one of more effect, for as long as either of them.
-      if before and group_settings.HOLDS[field] then
-        if field == 'crowded' then value = math.min(value, before.value)
-        elseif field == 'slowed' and bucket.interval(value) < bucket.interval(before.value) then value = before.value end
-        ends = math.max(ends, before['until'])
-      end
+      if before and group_settings.HOLDS[field] then value, ends = group_settings.stronger(field, value, ends, before) end
       own.fields[field] = {
         value = value, by = by, reason = reason, at = now_ms, ['until'] = ends,
         from = held and (field == 'paused' or field == 'limited') and held.from or nil,

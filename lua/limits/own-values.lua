@@ -10,10 +10,12 @@ local as_text = use 'redis/as-text'
 -- run time. `own_limits` of the shape names the limits for which something is set: nothing is read for others.
 --   meta:limits:own:<name>   hash, value -> JSON: keys: name -> value, fields: field -> { value, by, reason, at, until? }
 --                            (ms), at: of the last change, µs. Fields: tier, rate, as src/limits/schedule.ts encodes it or null
---                            for no limit, burst, concurrency and day (limits/warm-up)
+--                            for no limit, burst, concurrency and day (limits/warm-up). From feedback (feedback/subjects), until a
+--                            time: `limited` (true: the value is held), `slowed` (the most that its rate is) and `paced` (the
+--                            rate that it accepts)
 --   meta:limits:ends         cell -> when something that was set for it for a time ends next, µs
---   own:<cell>               field of meta:shape with the same JSON, of MIRRORED values at most: what knows the shape restores
---                            them with it
+--   own:<cell>               field of meta:shape with the same JSON but for feedback, of MIRRORED values at most: what knows the
+--                            shape restores them with it
 --   meta:limits:changed      cell -> when something that was set for it ended or was lifted, µs; for an hour
 local own_values = {
   -- At most so many ends are applied by one call.
@@ -24,8 +26,11 @@ local own_values = {
   CHANGED_US = 3600000000,
   -- The fields of meta:shape, at most.
   MIRRORED = 1000,
+  OF_FEEDBACK = { limited = true, slowed = true, paced = true },
 }
 local FIELD = 'own:'
+-- By how much feedback has made rates lower.
+local FELL = { 'slowed', 'paced' }
 
 local function own_key(base, name)
   return base .. 'meta:limits:own:' .. name
@@ -65,19 +70,24 @@ local function live(entry, at)
 end
 
 -- As src/limits/definition.ts encodes it.
+local function interval_of(own, rate)
+  return (own.algorithm == 'gcra' or own.schedule) and bucket.interval(rate) or rate[2] * 1000 / rate[1]
+end
+
 local function apply_rate(own, rate)
   if rate == cjson.null then
     own.mode = 'off'
   elseif own.interval then
     own.schedule = rate[3] or false
-    own.interval = (own.algorithm == 'gcra' or rate[3]) and bucket.interval(rate) or rate[2] * 1000 / rate[1]
+    own.interval = interval_of(own, rate)
   else
     own.limit, own.window = rate[1], rate[2] * 1000
   end
 end
 
--- The limit as it is at a time for a value with these fields. tier: of a job, nil for none; own.tier: the one in force
-local function limit_at(l, fields, at, tier)
+-- The limit as it is at a time for a value with these fields. tier: of a job, nil for none; own.tier: the one in force;
+-- own.configured: its interval without feedback; own.limited: until when feedback holds it, µs
+function own_values.at(l, fields, at, tier)
   local own = setmetatable({}, { __index = l })
   local set, burst, places, rate = live(fields.tier, at), live(fields.burst, at), live(fields.concurrency, at), live(fields.rate, at)
   own.tier = l.tiers and (set and set.value or tier)
@@ -85,7 +95,17 @@ local function limit_at(l, fields, at, tier)
   if burst and l.interval then own.burst = burst.value end
   if places then own.limit = places.value end
   if rate then apply_rate(own, rate.value) end
-  if own.schedule ~= l.schedule and (own.schedule or l.schedule) then limit_checks.use_verbs(own) end
+  own.configured = own.interval
+  if live(fields.limited, at) then own.limited = end_of(fields.limited) end
+  for _, field in ipairs(FELL) do
+    local entry = live(fields[field], at)
+    if entry and own.interval then
+      own.interval = math.max(own.interval, interval_of(own, entry.value))
+      own.is_paced = own.is_paced or field == 'paced'
+    end
+  end
+  local is_other = own.schedule ~= l.schedule and (own.schedule or l.schedule)
+  if is_other or (own.schedule and own.interval ~= own.configured) then limit_checks.use_verbs(own) end
   return own
 end
 
@@ -104,7 +124,7 @@ local function bring_up(base, l, stored, value, over, tier)
   local key = l.interval and limit_control.states_of_values(l, base) .. value
   for _, at in ipairs(over) do
     local packed = key and redis.call('GET', key)
-    local before, after = limit_at(l, stored.fields, at - 1, tier), limit_at(l, stored.fields, at, tier)
+    local before, after = own_values.at(l, stored.fields, at - 1, tier), own_values.at(l, stored.fields, at, tier)
     if packed and limit_state.differ(before, after) and limit_state.seen(packed) < at then
       limit_state.at(key, after, at, packed, before)
     end
@@ -113,7 +133,7 @@ end
 
 -- The limit as it is now for one value, where nothing is set for that. tier: of a job, nil for none
 function own_values.of_tier(l, tier)
-  return limit_at(l, {}, 0, tier)
+  return own_values.at(l, {}, 0, tier)
 end
 
 -- The same where something may be set, with the state of the value brought up to now.
@@ -121,7 +141,7 @@ function own_values.in_force(base, l, value, tier, now)
   local stored = own_values.stored(base, l.name, value)
   local over = stored and ended_by(stored, now) or {}
   if over[1] then bring_up(base, l, stored, value, over, tier) end
-  local own = limit_at(l, stored and stored.fields or {}, now, tier)
+  local own = own_values.at(l, stored and stored.fields or {}, now, tier)
   if l.plan then
     local fields = stored and stored.fields or {}
     local rate, entry = live(fields.rate, now), live(fields.day, now)
@@ -149,9 +169,13 @@ local function note_change(base, cell, now)
   redis.call('PEXPIRE', key, as_text.us(own_values.CHANGED_US / 1000))
 end
 
--- text: what is set for a cell, nil for nothing
-local function mirror(base, cell, text)
-  local shape_key = base .. 'meta:shape'
+-- What feedback has set is not restored: it changes often, and is found out again.
+local function mirror(base, cell, stored)
+  local shape_key, fields, text = base .. 'meta:shape', {}, nil
+  for field, entry in pairs(stored.fields) do
+    if not own_values.OF_FEEDBACK[field] then fields[field] = entry end
+  end
+  if next(fields) then text = cjson.encode({ keys = stored.keys, fields = fields, at = stored.at }) end
   if not text then return redis.call('HDEL', shape_key, FIELD .. cell) end
   if redis.call('HLEN', shape_key) >= own_values.MIRRORED and redis.call('HEXISTS', shape_key, FIELD .. cell) == 0 then return end
   redis.call('HSET', shape_key, FIELD .. cell, text)
@@ -159,16 +183,15 @@ end
 
 -- Stores what is set for a value, and when the next of it ends.
 local function store(base, l, value, stored)
-  local soonest, text = math.huge, nil
+  local soonest = math.huge
   for _, entry in pairs(stored.fields) do soonest = math.min(soonest, end_of(entry)) end
   if next(stored.fields) then
-    text = cjson.encode(stored)
-    redis.call('HSET', own_key(base, l.name), value, text)
+    redis.call('HSET', own_key(base, l.name), value, cjson.encode(stored))
   else
     redis.call('HDEL', own_key(base, l.name), value)
     if l.maxRefused then warm_up.forget_counts(base, l.name, value) end
   end
-  mirror(base, cell_of(l, value), text)
+  mirror(base, cell_of(l, value), stored)
   if soonest < math.huge then redis.call('ZADD', ends_key(base), as_text.us(soonest), cell_of(l, value))
   else redis.call('ZREM', ends_key(base), cell_of(l, value)) end
 end
@@ -178,7 +201,7 @@ end
 function own_values.set(base, l, value, keys, now, change, by, reason, until_ms, lifts_others)
   own_values.in_force(base, l, value, nil, now)
   local stored = own_values.stored(base, l.name, value) or { fields = {} }
-  local before = limit_at(l, stored.fields, now)
+  local before = own_values.at(l, stored.fields, now)
   for field, entry in pairs(stored.fields) do
     if lifts_others or end_of(entry) <= now then stored.fields[field] = nil end
   end
@@ -190,7 +213,7 @@ function own_values.set(base, l, value, keys, now, change, by, reason, until_ms,
   stored.keys, stored.at = keys, as_text.us(now)
   store(base, l, value, stored)
   note_change(base, cell_of(l, value), now)
-  local key, after = limit_control.states_of_values(l, base) .. value, limit_at(l, stored.fields, now)
+  local key, after = limit_control.states_of_values(l, base) .. value, own_values.at(l, stored.fields, now)
   local packed = limit_state.differ(before, after) and redis.call('GET', key)
   if packed then limit_state.at(key, after, now, packed, before) end
   return stored.fields

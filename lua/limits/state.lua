@@ -162,6 +162,12 @@ function limit_state.settle(l, s, cost)
   l.verbs.save(s, l)
 end
 
+-- No more is left than so much: the rest was used by others.
+function limit_state.lower(l, s, remaining)
+  local surplus = l.mode ~= 'off' and l.verbs.adjust and l.verbs.view(s, l) - remaining or 0
+  if surplus > 0 then limit_state.settle(l, s, surplus) end
+end
+
 -- How much of a charge made at `since` (µs) can be refunded: what has refilled since then may have gone to others, and
 -- what refills until the last granted slot has been promised to them.
 function limit_state.credit(l, s, cost, since)

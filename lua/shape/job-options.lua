@@ -10,7 +10,7 @@ end
 
 -- What limits go by, of a job: the values of its keys, name -> value, and its tier as ':tier', which is no name of a key. Nil if
 -- it has neither.
-local function keys_valid(keys, tier)
+function job_options.keys(keys, tier)
   if type(tier) ~= 'string' then tier = nil end
   if type(keys) ~= 'table' then return tier and { [':tier'] = tier } end
   for name, value in pairs(keys) do
@@ -33,7 +33,7 @@ function job_options.cost(options)
   local costs = type(parsed.costs) == 'table' and parsed.costs or nil
   -- A job may cost nothing under a limit.
   for unit, cost in pairs(costs or {}) do costs[unit] = tonumber(cost) == 0 and 0 or cost_valid(cost) end
-  return cost_valid(parsed.cost), costs, tonumber(parsed.mustStartBefore), keys_valid(parsed.keys, parsed.tier)
+  return cost_valid(parsed.cost), costs, tonumber(parsed.mustStartBefore), job_options.keys(parsed.keys, parsed.tier)
 end
 
 -- Cost of a waiting job, whether it will only be failed (BullMQ's deferred failure: such a job never runs), its costs

@@ -1,12 +1,13 @@
 --[[
-  Applies one answer of the downstream to the whole fleet, or to one group of it, and puts back the job that it refused.
+  Applies one answer of the downstream to the whole fleet, or to one group or key of it, and puts back the job that it refused.
   A pause is never shortened; the rate falls once for all workers that saw the same throttling; every change is published
   in the events.
   ARGV
     [1]  JSON: call (id of this call, which takes effect once) or nothing, found (what src/feedback/request.ts makes of
          each finding), sent (µs at which the job departed, text), by, jitter (0 to 1), oks (successful calls since the
          last report), ok_at (departure of the worker's last one, ms) and ok_ago (ms since that ended) or nothing, group
-         (that of the job, '' if it has none) or nothing, group_calls (oks, ok_at, ok_ago of that group) or nothing,
+         (that of the job, '' if it has none), keys and tier (of the job) or nothing, calls (oks, ok_at, ok_ago of the group or
+         the value of a limit that the first finding is about that is about one) or nothing,
          limits (ms: pauseMs, maxBackoffMs, maxSlowPauseMs, maxDownMs, maxPauseMs, jitterMs, probeMs, slowStartMs,
          slowMs, quietMs), adapt (decrease, increase, quietMs, floor) or nothing, job or nothing: the one that was
          refused (id, token, score; head: whether no time was given for its retry; give_up_ms: for how long it is tried;
@@ -97,6 +98,8 @@ if of_group then group_feedback.judged(of_group) end
 local handlers = {
   pause = feedback.pause, slow = feedback.slow, concurrency = feedback.concurrency,
   ok = function(request, f)
+    -- What is left of a limit says nothing of the calls that went well: these are reported about the queue.
+    if f.scope ~= 'queue' then return feedback.quota(request, f) end
     feedback.successes(request, f, request.oks)
     if request.contradicted then evidence.contradict(request) end
   end,
@@ -105,22 +108,23 @@ local throttled, heard, refused
 
 -- Whether a refusal says that the rate is too high.
 local function slows(f)
-  local of_limit = type(f.scope) == 'table' and f.scope.limit
-  return f.kind ~= 'concurrency' and not f.ttlMs and not of_limit and f.about ~= 'destination'
+  return f.kind ~= 'concurrency' and not f.ttlMs and f.about ~= 'destination'
 end
 
 local function apply(f)
   local is_refusal = f.kind == 'pause' or (f.kind == 'slow' and not f.rate) or (f.kind == 'concurrency' and not f.limit)
   refused = refused or (is_refusal and f.about ~= 'destination')
-  if group_feedback.concerns(f) then
-    if of_group.group then group_feedback[f.kind](of_group, f) end
-    of_group.refused = of_group.refused or is_refusal
-    if is_refusal and slows(f) then of_group.throttled = of_group.throttled or f end
+  local part = group_feedback.part(r, f)
+  if part then
+    if part.subject then group_feedback[f.kind](part, f) end
+    part.refused = part.refused or is_refusal
+    if is_refusal and slows(f) then part.throttled = part.throttled or f end
     return
   end
   handlers[f.kind](r, f)
   heard = heard or is_refusal
-  if is_refusal and slows(f) then throttled = throttled or f end
+  -- That of another limit is not the rate of the queue.
+  if is_refusal and slows(f) and f.scope == 'queue' then throttled = throttled or f end
 end
 
 for _, found in ipairs(r.found) do
@@ -130,9 +134,9 @@ if refused and r.group and shape and shape.keyed_limits then group_limits_of(bas
 if throttled and not r.suspected then feedback.decrease(r, throttled) end
 if heard and r.fresh then feedback.heard(r, shape) end
 if r.long_pause then feedback.slow_start(r, r.long_pause) end
-if of_group then
-  if of_group.group then group_feedback.adapt(of_group) end
-  group_feedback.save(of_group)
+for _, part in ipairs(r.parts) do
+  if part.subject then group_feedback.adapt(part) end
+  group_feedback.save(part)
 end
 
 redis.call('HSET', key, 'feedback', cjson.encode(r.doc))

@@ -33,11 +33,10 @@ if history.made(base, ARGV[9], 'limit', ARGV[4], ARGV[5], noted, ARGV[6]) then
   return { 1, shapes.encode((own_values.stored(base, l.name, value) or { fields = {} }).fields) }
 end
 change.limit, change.keys = nil, nil
-local fields = own_values.set(base, l, value, keys, now, change, ARGV[4], ARGV[5], until_ms, ARGV[7] == '1')
-shapes.note_own_values(KEYS[1], base, l.name, now)
+local g = queue_groups.open(base, shape, now)
+local fields = limits.set_value(g, l, value, keys, change, ARGV[4], ARGV[5], until_ms, ARGV[7] == '1')
 -- What knows the shape learns of it, to restore it after a loss.
 local revision = shapes.revise(KEYS[1])
-local g = queue_groups.open(base, shape, now)
 g:cell_freed(l.name .. ':' .. value, keys.group or '')
 g:save()
 wake.head_changed(base, g)

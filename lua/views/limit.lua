@@ -15,7 +15,7 @@ local function note_use(view, part)
   local l = part.l
   if l.mode == 'off' then return view end
   local left, reset = l.verbs.view(part.s, l)
-  local wait = l.verbs.earliest(part.s, l, 1)
+  local wait = math.max(l.verbs.earliest(part.s, l, 1), part.blocked)
   -- When a place comes back is not known.
   view.left, view.wait = as_text.exact(left), wait < math.huge and as_text.us(math.ceil(wait)) or nil
   view.reset = as_text.us(math.ceil(reset))

@@ -12,7 +12,7 @@ export type {
 } from '../feedback/feedback.ts'
 export type { Answer, HttpAnswer, OtherAnswer, SmtpAnswer, SqlAnswer } from './answer.ts'
 export { answerOf } from './answers/answer-of.ts'
-export type { Dialect } from './dialects/dialect.ts'
+export type { Dialect, QuotaLimits } from './dialects/dialect.ts'
 export { profiles } from './profiles/index.ts'
 export {
   createProfile,

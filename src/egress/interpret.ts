@@ -1,13 +1,19 @@
 import { type Feedback, oneLine } from '../feedback/feedback.ts'
 import type { Found } from '../feedback/source.ts'
 import type { Answer } from './answer.ts'
-import type { Dialect } from './dialects/dialect.ts'
+import type { Dialect, QuotaLimits } from './dialects/dialect.ts'
 import type { Effect, Rule } from './rule-options.ts'
 import { type CompiledRule, matchRule } from './rules.ts'
 
 /** How a profile reads answers. */
 export interface InterpretOptions {
   readonly dialect: Dialect
+  /**
+   * Which limits of the shape stand for the `gates` of the service: `{ requests: 'rpm', tokens: 'tpm' }`. Answers steer these, those with
+   * `by` for the keys of the job alone, and a refused call holds them in place of the queue. Default: good answers steer the limits
+   * that have the names of the gates.
+   */
+  readonly quota?: QuotaLimits
   /** Checked before the dialect: the first that matches replaces it. */
   readonly rules: readonly Rule[]
 }
@@ -17,10 +23,10 @@ export interface InterpretOptions {
  * after a number of matches, the dialect's findings are added: until then, only they take effect.
  * @throws InvalidRuleError if the rules were not checked before
  */
-export function interpret(answer: Answer, { dialect, rules }: InterpretOptions): readonly Found[] {
+export function interpret(answer: Answer, { dialect, rules, quota }: InterpretOptions): readonly Found[] {
   const rule = matchRule(rules, answer)
   if (rule && !rule.effect) return []
-  const found = dialect(answer)
+  const found = dialect(answer, quota)
   const byDialect = found.map((feedback) => ({ feedback }))
   if (!rule?.effect) return byDialect
   const { id, trigger } = rule

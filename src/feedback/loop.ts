@@ -1,13 +1,15 @@
 import type { ShapedJobsOptions } from '../admission/job-options.ts'
 import type { HeldJob } from '../departure/held-job.ts'
 import { PauseQueueError } from '../errors.ts'
+import { keysUnder } from '../limits/queue-limits.ts'
 import { formatDuration } from '../plain-text.ts'
 import type { ShapeStore } from '../shape/store.ts'
+import type { StoredShape } from '../shape/stored.ts'
 import { CallTargets } from './call-targets.ts'
-import { type Feedback, isOfGroup, type Ok, type RetryJob } from './feedback.ts'
+import type { Feedback, Ok, RetryJob, Scope } from './feedback.ts'
 import { LatencyLimit, type LimitedWorker } from './latency-limit.ts'
-import { GroupOks, NO_OKS, type OkCount, OkReports } from './ok-reports.ts'
-import type { checkFeedbackOptions } from './options.ts'
+import { NO_OKS, type OkCount, OkReports, SubjectOks } from './ok-reports.ts'
+import { type checkFeedbackOptions, limitOfScope } from './options.ts'
 import { applyFeedback, encodeFeedbackRequest, type FeedbackReply, type RefusedJob } from './request.ts'
 import { sanitizeFeedback, sanitizeFindings } from './sanitize.ts'
 import type { CallOutcome, Found } from './source.ts'
@@ -51,6 +53,8 @@ export interface Attempt {
   readonly attempts: number | undefined
   /** The group of the job; undefined if it has none. */
   readonly group: string | undefined
+  readonly keys: ShapedJobsOptions['keys']
+  readonly tier: string | undefined
 }
 
 /** Evaluates the answers that one worker gets from the downstream, and applies them to the whole fleet. */
@@ -58,9 +62,11 @@ export class FeedbackLoop {
   readonly #worker: CallingWorker
   readonly #options: ReturnType<typeof checkFeedbackOptions>
   readonly #oks: OkReports
-  readonly #groupOks = new GroupOks()
+  readonly #subjectOks = new SubjectOks()
   readonly #targets = new CallTargets()
   readonly #latency: LatencyLimit | undefined
+  /** Whether the shape was reported to lack the limit that `feedbackScope` needs. */
+  #toldScope = false
 
   constructor(worker: CallingWorker, options: ReturnType<typeof checkFeedbackOptions>) {
     this.#worker = worker
@@ -76,9 +82,14 @@ export class FeedbackLoop {
   }
 
   /** @param inflight open calls of the worker, including this one @param options those of the job */
-  begin(held: HeldJob, inflight: number, options: Pick<ShapedJobsOptions, 'attempts' | 'group'> = {}): Attempt {
-    const { attempts, group } = options
-    return { held, startedMs: performance.now(), inflight, said: [], attempts, group: group?.id?.toString() }
+  begin(
+    held: HeldJob,
+    inflight: number,
+    options: Pick<ShapedJobsOptions, 'attempts' | 'group' | 'keys' | 'tier'> = {},
+  ): Attempt {
+    const { attempts, group, keys, tier } = options
+    const own = { attempts, group: group?.id?.toString(), keys, tier }
+    return { held, startedMs: performance.now(), inflight, said: [], ...own }
   }
 
   /** Feedback that a processor gives while it runs. */
@@ -93,7 +104,11 @@ export class FeedbackLoop {
    * reduced rate must rise again.
    */
   get watchesReturns(): boolean {
-    return this.#options.source !== undefined || this.#worker.backend.store.memory.stored?.isFed === true
+    return this.#options.source !== undefined || this.#stored?.isFed === true
+  }
+
+  get #stored(): StoredShape | undefined {
+    return this.#worker.backend.store.memory.stored
   }
 
   /**
@@ -126,7 +141,8 @@ export class FeedbackLoop {
     try {
       const latencyMs = performance.now() - startedMs
       const found = sanitizeFindings(source.listen(outcome, { receivedAtMs: Date.now(), latencyMs }), onWrong)
-      return this.#options.ofGroups ? found.map(ofGroup) : found
+      const own = this.#ownScope()
+      return found.map((one) => within(one, own))
     } catch (error) {
       // The processor's own outcome stands: a completed job is not repeated.
       onWrong(error)
@@ -189,24 +205,29 @@ export class FeedbackLoop {
   #wentWell(attempt: Attempt, found: readonly Found[], inflight: number): void {
     const { slotUs } = attempt.held
     this.#targets.wentWell(targetIn(found), slotUs)
-    if (attempt.group !== undefined) this.#groupOks.wentWell(attempt.group, slotUs)
-    this.#latency?.wentWell(performance.now() - attempt.startedMs, attempt.inflight)
     const oks = found.flatMap(({ feedback }) => (feedback.kind === 'ok' ? feedback : []))
-    const shape = this.#worker.backend.store.memory.stored
-    const report = this.#oks.next(slotUs, oks, shape, inflight)
+    const subjectOf = (scope: Scope) => this.#subjectOf(attempt, scope)
+    const subjects = ['group' as const, this.#ownScope(), ...oks.map(({ scope }) => scope)].flatMap(
+      (scope) => subjectOf(scope) ?? [],
+    )
+    for (const subject of new Set(subjects)) this.#subjectOks.wentWell(subject, slotUs)
+    this.#latency?.wentWell(performance.now() - attempt.startedMs, attempt.inflight)
+    const report = this.#oks.next(slotUs, oks, this.#stored, inflight, subjectOf)
     if (!report) return
-    const isOfQueue = report.quotas.some(({ scope }) => !isOfGroup(scope))
+    const isOfQueue = report.quotas.some(({ scope }) => scope === 'queue')
     const reported = isOfQueue ? report.quotas : [...report.quotas, PLAIN_OK]
     const findings = reported.map((feedback) => ({ feedback }))
     this.#send(this.#request(attempt, findings, undefined, report)).catch((error) => this.#failed(error))
   }
 
   #request(
-    { held, group }: Attempt,
+    attempt: Attempt,
     found: readonly Found[],
     job?: RefusedJob,
     oks: OkCount = job ? this.#oks.take() : NO_OKS,
   ): string {
+    const { held, group, keys, tier } = attempt
+    const isOfLimit = found.some(({ feedback: { scope } }) => typeof scope === 'object' && 'limit' in scope)
     return encodeFeedbackRequest({
       found,
       sentUs: held.slotUs,
@@ -215,7 +236,9 @@ export class FeedbackLoop {
       oks: oks.count,
       okUs: oks.lastUs,
       okAgoMs: oks.agoMs,
-      group: group === undefined ? undefined : { id: group, oks: this.#oksOfGroup(group, found) },
+      group,
+      ...(isOfLimit && { keys, tier }),
+      calls: this.#callsOf(attempt, found),
       ...(job && { job }),
     })
   }
@@ -230,16 +253,49 @@ export class FeedbackLoop {
     this.#worker.emit('error', error as Error)
   }
 
-  #oksOfGroup(group: string, found: readonly Found[]): OkCount {
-    return found.some(({ feedback }) => isOfGroup(feedback.scope)) ? this.#groupOks.take(group) : NO_OKS
+  /** Those of the first subject that is refused: they are the evidence. */
+  #callsOf(attempt: Attempt, found: readonly Found[]): OkCount | undefined {
+    if (found.every(({ feedback }) => feedback.kind === 'ok')) return undefined
+    const subject = found
+      .map(({ feedback }) => this.#subjectOf(attempt, feedback.scope))
+      .find((one) => one !== undefined)
+    return subject === undefined ? undefined : this.#subjectOks.take(subject)
+  }
+
+  /** What an answer that concerns the queue holds. */
+  #ownScope(): Scope {
+    const { scope } = this.#options
+    if (typeof scope === 'string') return scope
+    try {
+      const limits = this.#stored?.limits ?? []
+      return { limit: limitOfScope(scope, limits).name }
+    } catch (error) {
+      if (!this.#toldScope) this.#failed(error)
+      this.#toldScope = true
+      return NO_GROUP
+    }
+  }
+
+  /** The group or the value of a limit that is meant, if it is that of the job. */
+  #subjectOf({ group, keys }: Attempt, scope: Scope): string | undefined {
+    if (typeof scope === 'object' && 'limit' in scope) {
+      const limit = this.#stored?.limits.find(({ name, by }) => by !== undefined && name === scope.limit)
+      const values = limit && Object.values(keysUnder(limit, group, keys as Readonly<Record<string, string>>))
+      return values?.every((value) => value !== undefined) ? JSON.stringify([scope.limit, ...values]) : undefined
+    }
+    const named = scope === 'group' ? group : typeof scope === 'object' ? scope.group : undefined
+    return named !== undefined && named === group ? `group ${group}` : undefined
   }
 }
 
-/** What was found about the queue, as about the group of the job. */
-function ofGroup(found: Found): Found {
+/** What was found about the queue, as about this scope. */
+function within(found: Found, scope: Scope): Found {
   const { feedback } = found
-  return feedback.scope === 'queue' ? { ...found, feedback: { ...feedback, scope: 'group' } } : found
+  return feedback.scope === 'queue' ? { ...found, feedback: { ...feedback, scope } } : found
 }
+
+/** Of a job that has none: it waits alone. */
+const NO_GROUP: Scope = { group: '' }
 
 const PLAIN_OK: Ok = { kind: 'ok', scope: 'queue', source: 'status', reason: 'calls went well' }
 

@@ -1,10 +1,10 @@
 import type { StoredShape } from '../shape/stored.ts'
-import { isOfGroup, type Ok } from './feedback.ts'
+import { isOfGroup, type Ok, type Scope } from './feedback.ts'
 
 /** Reports per quiet period: enough for the fleet's count, at almost no cost to Redis. */
 const PER_QUIET = 20
 const LEAST_MS = 100
-/** Minimum time between reports of a quota of the queue, ms. */
+/** Minimum time between reports of a quota of the queue, or of one value of a limit, ms. */
 const QUOTA_MS = 250
 
 /** While no reports are needed, a count that started longer ago than this starts again. */
@@ -25,27 +25,26 @@ export interface OkReport extends OkCount {
 }
 
 export const NO_OKS: OkCount = { count: 0, lastUs: undefined, agoMs: undefined }
-const MOST_GROUPS = 1000
+const MOST_SUBJECTS = 1000
 
-/** Successful calls of the last 1000 groups of one worker. They are reported with the next refusal of a group only. */
-export class GroupOks {
-  /** The group with the most recent success comes last. */
+/**
+ * Successful calls of the last 1000 groups, and values of limits, of one worker. They are reported with the next refusal of one
+ * only.
+ */
+export class SubjectOks {
   readonly #counts = new Map<string, { count: number; lastUs: number; endedMs: number }>()
 
-  wentWell(group: string, sentUs: number): void {
-    const { count, lastUs } = this.#counts.get(group) ?? { count: 0, lastUs: 0 }
-    this.#counts.delete(group)
-    this.#counts.set(group, { count: count + 1, lastUs: Math.max(lastUs, sentUs), endedMs: performance.now() })
-    if (this.#counts.size <= MOST_GROUPS) return
-    const [oldest] = this.#counts.keys()
-    this.#counts.delete(oldest as string)
+  wentWell(subject: string, sentUs: number): void {
+    const { count, lastUs } = this.#counts.get(subject) ?? { count: 0, lastUs: 0 }
+    const endedMs = performance.now()
+    setLatest(this.#counts, subject, { count: count + 1, lastUs: Math.max(lastUs, sentUs), endedMs })
   }
 
-  /** The count since the last report of the group. */
-  take(group: string): OkCount {
-    const known = this.#counts.get(group)
+  /** The count since the last report of the subject. */
+  take(subject: string): OkCount {
+    const known = this.#counts.get(subject)
     if (!known) return NO_OKS
-    this.#counts.delete(group)
+    this.#counts.delete(subject)
     return { count: known.count, lastUs: known.lastUs, agoMs: performance.now() - known.endedMs }
   }
 }
@@ -58,7 +57,8 @@ export class OkReports {
   #lastUs: number | undefined
   #endedMs: number | undefined
   #reportedMs = Number.NEGATIVE_INFINITY
-  #quotaMs = Number.NEGATIVE_INFINITY
+  /** When quotas were last reported, by what they are about. */
+  readonly #quotasMs = new Map<string, number>()
 
   constructor(adapts: boolean) {
     this.#adapts = adapts
@@ -67,16 +67,24 @@ export class OkReports {
   /**
    * Counts one call.
    * @param sentUs when it departed @param running open calls of this worker
+   * @param subjectOf names the group, or the value of a limit, that a scope is about
    */
-  next(sentUs: number, oks: readonly Ok[], shape: StoredShape | undefined, running: number): OkReport | undefined {
+  next(
+    sentUs: number,
+    oks: readonly Ok[],
+    shape: StoredShape | undefined,
+    running: number,
+    subjectOf: (scope: Scope) => string | undefined = () => undefined,
+  ): OkReport | undefined {
     const nowMs = performance.now()
     const everyMs = reportEveryMs(shape)
     this.#add(sentUs, nowMs, everyMs)
-    const isSoon = nowMs - this.#quotaMs < QUOTA_MS
-    const quotas = oks.filter((ok) => (!isSoon || isOfGroup(ok.scope)) && this.#isNews(ok, shape, running))
+    const about = ({ scope }: Ok) => subjectOf(scope) ?? JSON.stringify(scope)
+    const isSoon = (ok: Ok) => nowMs - (this.#quotasMs.get(about(ok)) ?? Number.NEGATIVE_INFINITY) < QUOTA_MS
+    const quotas = oks.filter((ok) => (isOfGroup(ok.scope) || !isSoon(ok)) && this.#isNews(ok, shape, running))
     const due = everyMs !== undefined && nowMs - this.#reportedMs >= everyMs
     if (quotas.length === 0 && !due && !shape?.isProbing) return undefined
-    if (quotas.some((ok) => !isOfGroup(ok.scope))) this.#quotaMs = nowMs
+    for (const ok of quotas) if (!isOfGroup(ok.scope)) setLatest(this.#quotasMs, about(ok), nowMs)
     this.#reportedMs = nowMs
     return { ...this.take(), quotas }
   }
@@ -97,10 +105,12 @@ export class OkReports {
     this.#lastUs = Math.max(this.#lastUs ?? 0, sentUs)
   }
 
-  /** Whether it shows that the rate in force is too high, or that the quota is used up. */
+  /** Whether it shows that the rate in force is too high, what is left of a limit, or that the quota is used up. */
   #isNews(ok: Ok, shape: StoredShape | undefined, running: number): boolean {
     const { remaining, resetMs = 0, scope } = ok
     if (remaining === 0 && resetMs > 0) return true
+    if (typeof scope === 'object' && 'limit' in scope)
+      return remaining !== undefined && shape?.limits.some(({ name }) => name === scope.limit) === true
     if (!this.#adapts || scope !== 'queue') return false
     const intervalUs = shape?.pacedIntervalUs ?? 0
     return isAbovePolicy(ok, intervalUs) || (remaining !== undefined && resetMs > 0 && this.#paces(ok, shape, running))
@@ -112,6 +122,15 @@ export class OkReports {
     if (intervalUs === undefined || shape?.feedback.quota) return true
     return (resetMs * 1000) / intervalUs > Math.max(0, remaining - running)
   }
+}
+
+/** Of the last {@link MOST_SUBJECTS} entries that were set, the latest comes last. */
+function setLatest<V>(map: Map<string, V>, key: string, value: V): void {
+  map.delete(key)
+  map.set(key, value)
+  if (map.size <= MOST_SUBJECTS) return
+  const [oldest] = map.keys()
+  map.delete(oldest as string)
 }
 
 /** undefined: no reports are needed. */

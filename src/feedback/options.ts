@@ -1,6 +1,10 @@
 import { checkCallOptions } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
+import { isBucket } from '../limits/definition.ts'
+import { isLimitName } from '../limits/limit-keys.ts'
+import type { QueueLimit } from '../limits/queue-limits.ts'
 import { parseRate, type RateInput } from '../rate.ts'
+import type { Shape } from '../shape/shape.ts'
 import { describe } from './describe.ts'
 import type { FeedbackSource } from './source.ts'
 
@@ -19,20 +23,24 @@ export interface AdaptOptions {
   readonly floor?: RateInput
 }
 
+/** What the answers to the jobs of a queue are about. `by`: as that of a limit of its shape. */
+export type FeedbackScope = 'queue' | 'group' | { readonly by: string | readonly string[] }
+
 /** How a ShapedWorker responds to answers of the downstream. */
 export interface FeedbackOptions {
   /** Interprets answers, such as `profiles.stripe` of `sluice/egress`. Default: answers are not inspected. */
   readonly feedback?: FeedbackSource
   /**
-   * Adapts the rate to the answers: `true`, or `{ decrease, increase, quietMs, floor }`; with `feedbackScope: 'group'` that of
-   * the group. Default false: answers only pause.
+   * Adapts the rate to the answers: `true`, or `{ decrease, increase, quietMs, floor }`; with a `feedbackScope` that of the group
+   * or key. Default false: answers only pause.
    */
   readonly adapt?: boolean | AdaptOptions
   /**
-   * What an answer that concerns the queue holds: `'queue'` (default), or `'group'`, the group of the job alone: for
-   * queues whose groups are the destinations, such as endpoints or mail domains. A job without a group then waits alone.
+   * What an answer that concerns the queue holds: `'queue'` (default); `'group'`, the group of the job alone, for queues whose
+   * groups are the destinations, such as endpoints or mail domains; or `{ by: 'host' }`, jobs of the same host in their `keys`,
+   * by a limit of the shape with the same `by` and a rate. A job without a group, or without the key, then waits alone.
    */
-  readonly feedbackScope?: 'queue' | 'group'
+  readonly feedbackScope?: FeedbackScope
   /**
    * A throttled attempt does not count towards `attempts`: a job that is throttled again and again fails at the first such
    * answer this long after it first started for one, ms. Default 3 days.
@@ -53,10 +61,13 @@ export interface EncodedAdapt {
 const DEFAULT_GIVE_UP_AFTER_MS = 3 * 86_400_000
 const DEFAULT_ADAPT = { decrease: 0.7, increase: 0.01, quietMs: 10_000 }
 
-/** @throws InvalidInputError, InvalidRateError */
-export function checkFeedbackOptions(options: FeedbackOptions): {
+/**
+ * @param options with the shape of the worker, if it has one
+ * @throws InvalidInputError, InvalidRateError
+ */
+export function checkFeedbackOptions(options: FeedbackOptions & { readonly shape?: Shape | undefined }): {
   readonly source: FeedbackSource | undefined
-  readonly ofGroups: boolean
+  readonly scope: FeedbackScope
   readonly adapt: EncodedAdapt | undefined
   readonly giveUpAfterMs: number
 } {
@@ -67,18 +78,46 @@ export function checkFeedbackOptions(options: FeedbackOptions): {
   if (typeof adapt !== 'boolean' && (typeof adapt !== 'object' || adapt === null)) {
     throw new InvalidInputError(`adapt must be true, false or an object of options; got ${describe(adapt)}`)
   }
-  if (feedbackScope !== 'queue' && feedbackScope !== 'group') {
-    throw new InvalidInputError(`feedbackScope must be 'queue' or 'group'; got ${describe(feedbackScope)}`)
-  }
+  checkScope(feedbackScope, options.shape?.limits)
   if (!(Number.isSafeInteger(giveUpAfterMs) && giveUpAfterMs >= 0)) {
     throw new InvalidInputError(`giveUpAfterMs must be a whole number >= 0 (ms); got ${describe(giveUpAfterMs)}`)
   }
   return {
     source: feedback,
-    ofGroups: feedbackScope === 'group',
+    scope: feedbackScope,
     adapt: adapt === false ? undefined : encodeAdapt(adapt === true ? {} : adapt),
     giveUpAfterMs,
   }
+}
+
+function checkScope(scope: FeedbackScope, limits: readonly QueueLimit[] | undefined): void {
+  if (scope === 'queue' || scope === 'group') return
+  const names =
+    typeof scope === 'object' && scope !== null && Object.keys(scope).join() === 'by' ? [scope.by].flat() : []
+  if (names.length === 0 || !names.every(isLimitName)) {
+    throw new InvalidInputError(`feedbackScope must be 'queue', 'group' or { by: 'a key' }; got ${describe(scope)}`)
+  }
+  if (limits) limitOfScope(scope, limits)
+}
+
+/**
+ * The limit whose values are held and slowed.
+ * @throws InvalidInputError if there is none
+ */
+export function limitOfScope(
+  scope: { readonly by: string | readonly string[] },
+  limits: readonly QueueLimit[],
+): QueueLimit {
+  const sorted = (by: QueueLimit['by']) => [by ?? []].flat().toSorted().join()
+  const limit = limits.find(
+    ({ by, shared, algorithm = 'gcra' }) => sorted(by) === sorted(scope.by) && !shared && isBucket(algorithm),
+  )
+  if (limit) return limit
+  const example = `{ name, by: ${JSON.stringify(scope.by)}, rate, burst }`
+  const names = limits.map(({ name }) => name).join(', ') || 'none'
+  throw new InvalidInputError(
+    `feedbackScope ${JSON.stringify(scope)} needs a limit of the shape such as ${example}, a bucket that is not shared; it has ${names}`,
+  )
 }
 
 function encodeAdapt(options: AdaptOptions): EncodedAdapt {

@@ -1,3 +1,4 @@
+import type { ShapedJobsOptions } from '../admission/job-options.ts'
 import type { HeldJob } from '../departure/held-job.ts'
 import { uniqueId } from '../redis/ids.ts'
 import type { ShapeStore } from '../shape/store.ts'
@@ -13,8 +14,8 @@ export interface FeedbackChange {
    * pause.
    */
   readonly kind: 'pause' | 'slow' | 'rise' | 'quota' | 'concurrency' | 'resumed'
-  /** A group by its id. */
-  readonly scope: Exclude<Scope, 'group'>
+  /** A group by its id; of a limit with `by`, one value of its keys. */
+  readonly scope: Exclude<Scope, 'group'> | { readonly limit: string; readonly keys: Readonly<Record<string, string>> }
   readonly source: Source
   readonly reason: string
   /** The worker that received the answer. */
@@ -59,8 +60,13 @@ export interface FeedbackRequest {
   readonly okUs?: number | undefined
   /** How long ago the last of them ended, ms. */
   readonly okAgoMs?: number | undefined
-  /** The group of the job, and its successful calls since the last report about it. */
-  readonly group?: { readonly id: string; readonly oks: OkCount } | undefined
+  /** The group of the job. */
+  readonly group?: string | undefined
+  /** The job's, if a finding is about a limit. */
+  readonly keys?: ShapedJobsOptions['keys']
+  readonly tier?: string | undefined
+  /** Successful calls of the group, or the value of a limit, that the refusal is about, since the last report about it. */
+  readonly calls?: OkCount | undefined
   readonly job?: RefusedJob
 }
 
@@ -101,7 +107,7 @@ const LIMITS = {
 
 /** The first argument of `lua/verbs/apply-feedback.lua`: sent again, it takes effect once. */
 export function encodeFeedbackRequest(request: FeedbackRequest): string {
-  const { found, sentUs, by, adapt, oks, okUs, okAgoMs, group, job } = request
+  const { found, sentUs, by, adapt, oks, okUs, okAgoMs, group, keys, tier, calls, job } = request
   const call = {
     call: uniqueId(),
     found: found.map(({ feedback, rule }) => ({ feedback, rule: rule?.id, trigger: rule?.trigger })),
@@ -111,8 +117,10 @@ export function encodeFeedbackRequest(request: FeedbackRequest): string {
     oks,
     ok_at: wholeMs(okUs),
     ok_ago: okAgoMs,
-    group: group?.id,
-    group_calls: group && { oks: group.oks.count, ok_at: wholeMs(group.oks.lastUs), ok_ago: group.oks.agoMs },
+    group,
+    keys,
+    tier,
+    calls: calls && { oks: calls.count, ok_at: wholeMs(calls.lastUs), ok_ago: calls.agoMs },
     limits: LIMITS,
     adapt,
     job: job && encodeJob(job),

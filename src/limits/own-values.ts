@@ -1,7 +1,7 @@
 import { didYouMean } from '../call-options.ts'
 import { InvalidLimitError } from '../errors.ts'
 import { checkField, wholeFrom } from '../field-check.ts'
-import type { RateInput } from '../rate.ts'
+import { intervalUs, parseRate, type RateInput } from '../rate.ts'
 import { encodeRule, isBucket } from './definition.ts'
 import { checkSameWindow, type QueueLimit, ruleOfTier } from './queue-limits.ts'
 import { decodeRate, encodeRate, type RateSchedule, type StoredRate } from './schedule.ts'
@@ -29,14 +29,22 @@ export type LimitOverride = Omit<LimitValues, 'rate'> & { readonly rate?: RateIn
 /** The fields that can be set for one value. */
 export const LIMIT_VALUES: readonly (keyof LimitValues)[] = ['tier', 'rate', 'burst', 'concurrency', 'day']
 
+/** What feedback sets for one value, until a time: it holds the value, and is the most that its rate is. */
+export interface LimitHolds {
+  readonly limited?: true
+  readonly slowed?: string
+  readonly paced?: string
+}
+
+/** What can be lifted. */
+export const LIFTED: readonly string[] = [...LIMIT_VALUES, 'limited', 'slowed', 'paced']
+
 export type StoredLimitValue = number | string | StoredRate | null
 
 /** @throws InvalidLimitError */
 export function checkLimitField(field: string): void {
-  if ((LIMIT_VALUES as readonly string[]).includes(field)) return
-  throw new InvalidLimitError(
-    `a value of a limit has no field '${field}' to be cleared; it has ${LIMIT_VALUES.join(', ')}`,
-  )
+  if (LIFTED.includes(field)) return
+  throw new InvalidLimitError(`a value of a limit has no field '${field}' to be cleared; it has ${LIFTED.join(', ')}`)
 }
 
 /**
@@ -63,14 +71,21 @@ export function encodeLimitOverride(limit: QueueLimit, override: unknown): Recor
 }
 
 /** What applies to a value, in its readable form; nothing for "no limit". */
-export function limitInForce(limit: QueueLimit, overrides: LimitOverride): LimitValues {
+export function limitInForce(limit: QueueLimit, overrides: LimitOverride & LimitHolds): LimitValues {
   if (overrides.rate === null) return {}
   const { tier } = overrides
   const rule = ruleOfTier(limit, tier)
   if (rule.algorithm === 'concurrency') return { concurrency: overrides.concurrency ?? (rule.concurrency as number) }
-  const rate = overrides.rate ?? rule.rate
+  const rate = slower(decodeRate(encodeRate(overrides.rate ?? rule.rate)), overrides)
   const burst = isBucket(rule.algorithm ?? 'gcra') ? { burst: overrides.burst ?? rule.burst ?? 1 } : {}
-  return { ...(tier === undefined ? {} : { tier }), rate: decodeRate(encodeRate(rate)), ...burst }
+  return { ...(tier === undefined ? {} : { tier }), rate, ...burst }
+}
+
+/** Beside a rate that follows the clock, the slower one of each time applies: it stays as it is. */
+function slower(rate: string | RateSchedule, { slowed, paced }: LimitHolds): string | RateSchedule {
+  const us = (one: string) => intervalUs(parseRate(one))
+  if (typeof rate !== 'string') return rate
+  return [slowed ?? rate, paced ?? rate].reduce((one, other) => (us(other) > us(one) ? other : one), rate)
 }
 
 function checkSettable(limit: QueueLimit, field: string): void {

@@ -3,7 +3,7 @@ import { InvalidCostError, InvalidLimitError } from '../errors.ts'
 import {
   checkLimitField,
   encodeLimitOverride,
-  LIMIT_VALUES,
+  LIFTED,
   type LimitOverride,
   type LimitValues,
   limitInForce,
@@ -28,7 +28,10 @@ export interface LimitState {
   readonly at: Date
   /** What applies to the value: the limit of the shape, and what was set in its place. Empty if it has no limit. */
   readonly inForce: LimitValues
-  /** What was set for it, with who, when, why and until when. */
+  /**
+   * What was set for it, with who, when, why and until when; by feedback `limited` (held until then), `slowed` (the most that its
+   * rate is) and `paced` (the rate that it accepts, by `adapt`).
+   */
   readonly overrides: GroupState['overrides']
   /** Units left now; undefined if it has no limit. */
   readonly remaining: number | undefined
@@ -74,7 +77,7 @@ export class QueueLimitValues {
   async clear(name: string, key: LimitValueKey, fields: readonly string[], who: Attribution): Promise<void> {
     for (const field of fields) checkLimitField(field)
     const limit = await this.#limit(name)
-    const lifted = fields.length > 0 ? fields : LIMIT_VALUES
+    const lifted = fields.length > 0 ? fields : LIFTED
     const cleared = Object.fromEntries(lifted.map((field) => [field, { clear: true }]))
     await this.#change(limit, keysOf(limit, key), cleared, who)
   }

@@ -16,7 +16,7 @@ import { declaringBackendOptions, shapedBackendFactory } from '../backend/factor
 import { GroupedJob } from '../backend/grouped-job.ts'
 import { checkArgument, checkCallOptions, checkQueueName, checkSignal } from '../call-options.ts'
 import { InvalidInputError, isRefusal, UnsupportedOptionError } from '../errors.ts'
-import type { LimitOverride, LimitValues } from '../limits/own-values.ts'
+import type { LimitHolds, LimitOverride, LimitValues } from '../limits/own-values.ts'
 import type { Client } from '../redis/commands.ts'
 import { warnUnhandled } from '../redis/unhandled-errors.ts'
 import { withShapedTelemetry } from '../reports/telemetry.ts'
@@ -424,7 +424,11 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 
   /** Lifts what was set for one value of a limit's keys: the given fields, or all. */
-  async clearLimit(name: string, key: LimitValueKey, clearing: Clearing<keyof LimitValues> = {}): Promise<void> {
+  async clearLimit(
+    name: string,
+    key: LimitValueKey,
+    clearing: Clearing<keyof (LimitValues & LimitHolds)> = {},
+  ): Promise<void> {
     const { fields = [], ...who } = checkClearing('clearLimit', clearing)
     await this.#admit(() => this.#limits.clear(name, key, fields, who))
   }

@@ -3,7 +3,7 @@ import { Inspector } from '../inspect/inspector.ts'
 import type { LimitSettings } from '../inspect/limit-values.ts'
 import type { GroupState } from '../queue/groups.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
-import { GROUP_FIELDS } from '../shape/groups.ts'
+import { encodeGroupOverride, GROUP_FIELDS } from '../shape/groups.ts'
 import type { ShapeOverride } from '../shape/shape.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 import type { MoveRecord } from './move-record.ts'
@@ -87,8 +87,19 @@ async function copyLimit(target: ShapedQueue, { limit, keys, overrides }: LimitS
   if (!isKnown) return
   const own = (await target.getLimit(limit, keys)).overrides
   for (const [field, { value, by, reason, until }] of Object.entries(overrides)) {
-    if (!own[field]) await target.setLimit(limit, keys, { [field]: value }, { by, reason, ...ttlOf(until, at) })
+    // What feedback has found out of a rate is found out again.
+    if (own[field] || field === 'paced') continue
+    const held = LIMIT_HOLDS[field]?.(value)
+    const change = { by, reason, ...ttlOf(until, at) }
+    if (held === undefined) await target.setLimit(limit, keys, { [field]: value }, change)
+    else await target.backend.store.changeLimit(limit, keys, { [field]: held }, change, change.ttlMs)
   }
+}
+
+/** What feedback holds of a value, as it is stored. */
+const LIMIT_HOLDS: Readonly<Record<string, (value: unknown) => unknown>> = {
+  limited: (value) => value,
+  slowed: (value) => encodeGroupOverride({ rate: value as string }).rate,
 }
 
 interface SetForGroup {

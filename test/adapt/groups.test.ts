@@ -1,6 +1,7 @@
 import { expect, test, vi } from 'vitest'
 import type { HeldJob } from '../../src/departure/held-job.ts'
 import { profiles } from '../../src/egress/index.ts'
+import type { Scope } from '../../src/feedback/feedback.ts'
 import { checkFeedbackOptions } from '../../src/feedback/options.ts'
 import { encodeFeedbackRequest, type FeedbackChange, readFeedbackReply } from '../../src/feedback/request.ts'
 import type { Found } from '../../src/feedback/source.ts'
@@ -9,7 +10,7 @@ import { BucketServer } from '../feedback/support/limited-server.ts'
 import { heldText } from '../model/replay.ts'
 import { useRedis } from '../support/redis.ts'
 
-// The rate of one group follows what its destination accepts, in virtual time: the scripts of lua/, and what a profile makes
+// The rate of one group, or of one key, follows what its destination accepts, in virtual time: the scripts of lua/, and what a profile makes
 // of the answers, are the real ones.
 const redis = useRedis(import.meta.url)
 const client = redis.client()
@@ -17,8 +18,9 @@ const client = redis.client()
 const START_US = 1_764_000_000_000_000
 const TICK_US = 50_000
 const ROUND_TRIP_US = 20_000
-const GROUPS = Number(process.env.ADAPT_GROUPS ?? 4)
+const { ADAPT_GROUPS } = process.env
 const SHAPE: Shape = { groups: { rate: '20/s' } }
+const HOSTS: Shape = { limits: [{ name: 'perHost', by: 'host', rate: '20/s' }] }
 
 /** What was sent in one second, by group. */
 interface Second {
@@ -27,7 +29,7 @@ interface Second {
 }
 
 class Destinations {
-  readonly #script = heldText(new URL('steps.lua', import.meta.url))
+  readonly #sha = client.script('LOAD', heldText(new URL('steps.lua', import.meta.url))) as Promise<string>
   readonly #key: string
   readonly #found: (text: string) => readonly Found[]
   readonly #adapt = checkFeedbackOptions({ adapt: true }).adapt
@@ -42,17 +44,22 @@ class Destinations {
   #ended: string[] = []
   #nowUs = START_US
 
-  constructor(name: string) {
+  /** @param count of groups or hosts */
+  constructor(
+    name: string,
+    readonly scope: Scope,
+    readonly count: number,
+  ) {
     this.#key = `${redis.prefix}:${name}:meta:shape`
     this.#found = (text) => {
       const error = Object.assign(new Error(text), { responseCode: 421, command: 'MAIL FROM' })
       const heard = profiles.smtp.listen({ threw: error }, { receivedAtMs: this.#nowUs / 1000, latencyMs: 20 })
-      return heard.map((found) => ({ ...found, feedback: { ...found.feedback, scope: 'group' } as never }))
+      return heard.map((found) => ({ ...found, feedback: { ...found.feedback, scope: this.scope } }))
     }
   }
 
-  step(...args: readonly (string | number)[]): Promise<unknown> {
-    return client.eval(this.#script, 1, this.#key, this.#nowUs, ...args)
+  async step(...args: readonly (string | number)[]): Promise<unknown> {
+    return client.evalsha(await this.#sha, 1, this.#key, this.#nowUs, ...args)
   }
 
   async run(seconds: number): Promise<void> {
@@ -62,7 +69,7 @@ class Destinations {
 
   async #tick(): Promise<void> {
     const tickEndUs = this.#nowUs + TICK_US
-    const granted = await this.step('depart', 100, TICK_US, GROUPS, ...this.#ended.splice(0))
+    const granted = await this.step('depart', 100, TICK_US, this.count, ...this.#ended.splice(0))
     for (const [id, slotUs, score] of granted as [string, string, string][]) {
       this.#held.push({ id, slotUs: Number(slotUs), score, token: 'token' } as HeldJob)
     }
@@ -109,7 +116,8 @@ class Destinations {
       by: 'w',
       adapt: this.#adapt,
       oks: 0,
-      group: { id: groupOf(job), oks: { count: oks?.count ?? 0, lastUs: oks?.lastUs, agoMs } },
+      ...(this.scope === 'group' ? { group: groupOf(job) } : { keys: { host: groupOf(job) } }),
+      calls: { count: oks?.count ?? 0, lastUs: oks?.lastUs, agoMs },
       job: { held: job, head: true, giveUpAfterMs: 1e9, retried: false },
     })
     const [, , ...raw] = (await this.step('apply', request)) as unknown[]
@@ -131,29 +139,35 @@ class Destinations {
 
 const groupOf = ({ id }: HeldJob) => id.split('-')[0] as string
 
-test('the group whose destination answers 421 settles at what it accepts, the others keep their rate, and it climbs back', {
-  timeout: 300_000,
-}, async () => {
-  // No spread of pauses: each run is the same.
-  const random = vi.spyOn(Math, 'random').mockReturnValue(0.5)
-  const all = new Destinations('destinations')
-  await all.step('declare', JSON.stringify(encodeShape(SHAPE).fields))
-  all.server = new BucketServer(5, 2, 'nothing')
-  await all.run(420)
-  const [searching, settled] = [all.rates(0, 60), all.rates(60, 420)]
-  if (process.env.ADAPT) console.log(searching, settled)
-  expect(settled.accepted).toBeGreaterThanOrEqual(4.5)
-  expect(settled.accepted).toBeLessThanOrEqual(5.05)
-  expect(settled.refused).toBeLessThan(0.02)
-  for (let i = 2; i <= GROUPS; i++) expect(all.rates(0, 420, `g${i}`).sent).toBeCloseTo(20, 0)
-  all.server = undefined
-  await all.run(240)
-  const back = all.seconds.findIndex((second, i) => i >= 420 && (second.sent.get('g1') ?? 0) >= 20)
-  if (process.env.ADAPT) console.log('back after', back - 420, 's')
-  expect(back - 420).toBeGreaterThan(0)
-  expect(all.rates(640, 660).sent).toBeGreaterThan(19.5)
-  random.mockRestore()
-  // Nothing is left of it.
-  const base = `${redis.prefix}:destinations:meta:`
-  expect(await client.exists(`${base}groups:climbs`, `${base}groups:used`, `${base}groups:settings`)).toBe(0)
-})
+test.each<[string, Shape, Scope, number]>([
+  ['group', SHAPE, 'group', 4],
+  ['host', HOSTS, { limit: 'perHost' }, 2],
+])(
+  'the %s whose destination answers 421 settles at what it accepts, the others keep their rate, and it climbs back',
+  { timeout: 300_000 },
+  async (name, shape, scope, few) => {
+    const count = Number(ADAPT_GROUPS ?? few)
+    // No spread of pauses: each run is the same.
+    const random = vi.spyOn(Math, 'random').mockReturnValue(0.5)
+    const all = new Destinations(name, scope, count)
+    await all.step('declare', JSON.stringify(encodeShape(shape).fields))
+    all.server = new BucketServer(5, 2, 'nothing')
+    await all.run(420)
+    const [searching, settled] = [all.rates(0, 60), all.rates(60, 420)]
+    if (process.env.ADAPT) console.log(searching, settled)
+    expect(settled.accepted).toBeGreaterThanOrEqual(4.5)
+    expect(settled.accepted).toBeLessThanOrEqual(5.05)
+    expect(settled.refused).toBeLessThan(0.02)
+    for (let i = 2; i <= count; i++) expect(all.rates(0, 420, `g${i}`).sent).toBeCloseTo(20, 0)
+    all.server = undefined
+    await all.run(240)
+    const back = all.seconds.findIndex((second, i) => i >= 420 && (second.sent.get('g1') ?? 0) >= 20)
+    if (process.env.ADAPT) console.log('back after', back - 420, 's')
+    expect(back - 420).toBeGreaterThan(0)
+    expect(all.rates(640, 660).sent).toBeGreaterThan(19.5)
+    random.mockRestore()
+    // Nothing is left of it.
+    const left = await client.keys(`${redis.prefix}:${name}:meta:*`)
+    expect(left.filter((key) => /climbs|used|settings|own:|ends/.test(key))).toEqual([])
+  },
+)

@@ -214,8 +214,67 @@ describe('a profile of one’s own', () => {
     }
   })
 
+  test.each([
+    [profiles.openai, 'x-ratelimit', '1s'],
+    [profiles.azure, 'x-ratelimit', '1'],
+    [profiles.anthropic, 'anthropic-ratelimit', '2026-11-22T00:00:01Z'],
+  ])('maps the quotas of a language model to limits', (profile, family, reset) => {
+    const left = (name: string, remaining: number) => {
+      const field = (part: string) =>
+        family === 'x-ratelimit' ? `${family}-${part}-${name}` : `${family}-${name}-${part}`
+      return { [field('limit')]: '60', [field('remaining')]: String(remaining), [field('reset')]: reset }
+    }
+    const headers = (requests: number, tokens: number) => ({ ...left('requests', requests), ...left('tokens', tokens) })
+    const mapped = extendProfile(profile, { quota: { requests: 'rpm', tokens: 'tpm' } })
+    const hears = (of: Profile, given: Partial<HttpAnswer>) =>
+      interpret(http(given), of).map(({ feedback }) => [feedback.kind, feedback.scope])
+    const good = { status: 200, failed: false, headers: headers(3, 5) }
+    const [rpm, tpm] = [{ limit: 'rpm' }, { limit: 'tpm' }]
+    expect(hears(mapped, good)).toEqual([
+      ['ok', rpm],
+      ['ok', tpm],
+    ])
+    expect(hears(profile, good)).toEqual([
+      ['ok', { limit: 'requests' }],
+      ['ok', { limit: 'tokens' }],
+    ])
+    expect(hears(extendProfile(profile, { quota: { tokens: 'tpm' } }), good)[0]).toEqual(['ok', { limit: 'requests' }])
+    expect(hears(mapped, { headers: headers(3, 0) })).toEqual([['pause', tpm]])
+    expect(hears(mapped, { headers: { ...headers(0, 0), 'retry-after': '9' } })).toEqual([
+      ['pause', rpm],
+      ['pause', tpm],
+    ])
+    expect(hears(mapped, { headers: { 'retry-after': '9' } })).toEqual([
+      ['pause', rpm],
+      ['pause', tpm],
+    ])
+    expect(hears(mapped, {})).toEqual([
+      ['pause', rpm],
+      ['pause', tpm],
+    ])
+    expect(hears(profile, { headers: headers(3, 0) })).toEqual([['pause', 'queue']])
+    const one = extendProfile(profile, { quota: { requests: 'all', tokens: 'all' } })
+    expect(hears(one, { headers: headers(0, 0) })).toEqual([['pause', { limit: 'all' }]])
+    // Other answers, and rules, name their scope themselves.
+    expect(hears(mapped, { status: 503, headers: { 'retry-after': '9' } })[0]).toEqual(['pause', 'queue'])
+    expect(hears(extendProfile(mapped, { rules: [{ match: { status: 429 }, action: { pause: 5 } }] }), {})).toEqual([
+      ['pause', 'queue'],
+    ])
+  })
+
+  test.each([
+    [profiles.http, { requests: 'rpm' }, 'profile.quota is for services whose answers name quotas; http names none'],
+    [profiles.openai, { request: 'rpm' }, "profile.quota has no field 'request'; it has requests, tokens"],
+    [profiles.openai, {}, 'profile.quota must be a limit for at least one of requests, tokens; got {}'],
+    [profiles.openai, { tokens: 'a b' }, 'profile.quota.tokens must be the name of a limit, of 1 to 64 letters'],
+    [profiles.openai, 'rpm', 'profile.quota must be an object with requests, tokens; got "rpm"'],
+  ])('refuses limits for quotas of %o: %j', (profile, quota, message) => {
+    expect(() => extendProfile(profile, { quota: quota as never })).toThrow(InvalidRuleError)
+    expect(() => extendProfile(profile, { quota: quota as never })).toThrow(message)
+  })
+
   const right = { name: 'mine', dialect, rules }
-  const FIELDS = 'name, dialect, rules, shape, read, concurrencyLimit'
+  const FIELDS = 'name, dialect, rules, shape, read, concurrencyLimit, gates, quota'
   test.each([
     [null, `profile must be an object with ${FIELDS}; got null`],
     [{ ...right, rule: [] }, `profile has no field 'rule'; it has ${FIELDS}`],

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test, vi } from 'vitest'
 import type { Ok } from '../../src/feedback/feedback.ts'
-import { GroupOks, OkReports } from '../../src/feedback/ok-reports.ts'
+import { OkReports, SubjectOks } from '../../src/feedback/ok-reports.ts'
 import { StoredShape } from '../../src/shape/stored.ts'
 import { said } from './support/told.ts'
 
@@ -55,7 +55,7 @@ describe('calls that go well are counted', () => {
   })
 
   test('by group, of the thousand groups with the latest ones', () => {
-    const oks = new GroupOks()
+    const oks = new SubjectOks()
     oks.wentWell('first', 20)
     oks.wentWell('second', 1)
     pass(5)

@@ -138,6 +138,16 @@ test('a rate and a number of running jobs hold the group until their time, and r
   expect((await queue.getGroup('a')).inForce).toMatchObject({ rate: '100/s', concurrency: 5 })
 })
 
+test('with adapt, a group that has no rate pauses where fewer are to run, and keeps its concurrency', async () => {
+  const queue = shop.queue({ groups: { concurrency: 4 } })
+  await queue.addBulk(of('a', 2))
+  const fewer = about({ kind: 'concurrency', factor: 0.5 })
+  const { changes } = worker(queue, () => [fewer], { adapt: true })
+  await changes.reach(1)
+  expect(changes.all[0]).toMatchObject({ kind: 'pause', scope: { group: 'a' } })
+  expect((await queue.getGroup('a')).inForce.concurrency).toBe(4)
+})
+
 test('a hold that ends later makes none weaker that is in force, and none shorter', async () => {
   const queue = shop.queue({ ...SHAPE, groups: { rate: '100/s' } })
   await queue.add('a0', {}, { group: { id: 'a' } })

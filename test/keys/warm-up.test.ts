@@ -71,7 +71,7 @@ async function refuse(group: string): Promise<void> {
   const slow = { kind: 'slow', factor: 0.5, scope: 'group', source: 'user', reason: '421' } as never
   const oks = { count: 0, lastUs: undefined, agoMs: undefined } as never
   const request = { found: [{ feedback: slow }], sentUs: held.nowUs, by: 'w', adapt: undefined, oks: 0 }
-  await applyFeedback(held.backend.store, encodeFeedbackRequest({ ...request, group: { id: group, oks } } as never))
+  await applyFeedback(held.backend.store, encodeFeedbackRequest({ ...request, group, calls: oks } as never))
   await held.backend.store.changeGroup(group, { limited: { clear: true } }, WHO)
 }
 

@@ -126,12 +126,20 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
     if (job.name === 'job7') throw new UnrecoverableError('for good')
     if (job instanceof ShapedJob) await job.settleCost(0.9)
     if (job instanceof ShapedJob && job.opts.group) await job.feedback({ kind: 'pause', forMs: 1, scope: 'group' })
+    if (job instanceof ShapedJob && job.name === 'slow') {
+      await job.feedback({ kind: 'slow', factor: 0.5, scope: { limit: 'rpm' } })
+    }
   }
   const workers = [1, 2, 3].map(() => shop.worker(queue, process, { concurrency: 3, feedback }))
   const done = eventsOf('completed', ...workers)
   await keyed.setLimit('rpm', 'b', { rate: '2/min' }, { by: 'test', reason: 'to see the keys', ttlMs: 60_000 })
   await keyed.addBulk(jobs(3, { keys: { model: 'a' } }))
-  const keyedDone = eventsOf('completed', shop.worker(keyed, process))
+  await keyed.setLimit('rpm', 'c', { rate: '100/s' }, { by: 'test', reason: 'to see the keys' })
+  const keyedDone = eventsOf('completed', shop.worker(keyed, process, { adapt: true }))
+  for (const name of ['slow', 'job']) {
+    await keyed.add(name, {}, { keys: { model: 'c' } })
+    await keyedDone.reach(name === 'slow' ? 2 : 3)
+  }
   const unpacedDone = eventsOf('completed', shop.worker(unpaced, process))
   await Promise.all([done.reach(100), keyedDone.reach(1)])
   await look()

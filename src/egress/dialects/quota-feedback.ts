@@ -2,6 +2,7 @@ import type { Concurrency, Ok, SaidRate, Scope } from '../../feedback/feedback.t
 import type { HttpSignals } from '../signals/http-signals.ts'
 import type { QuotaSignal } from '../signals/quota-signal.ts'
 import type { Wait } from '../signals/wait.ts'
+import type { QuotaLimits } from './dialect.ts'
 import { peerName } from './said.ts'
 
 type OkFigures = Pick<Ok, 'remaining' | 'resetMs' | 'policyRate' | 'costUsed'>
@@ -30,16 +31,17 @@ export function okOfQuotas(status: number, quotas: readonly QuotaSignal[]): Ok[]
   ]
 }
 
-/** One entry per named quota, for the limit of that name. */
+/** One entry per named quota, for the limit of that name, or the one that `quota` says. */
 export function okPerLimit(
   status: number,
   quotas: readonly QuotaSignal[],
   costs: Readonly<Record<string, number | undefined>>,
+  limits: QuotaLimits = {},
 ): Ok[] {
   return quotas.flatMap((quota) => {
     if (quota.name === undefined) return []
     const costUsed = costs[quota.name]
-    const entry = okOf(status, [quota], { limit: quota.name })
+    const entry = okOf(status, [quota], { limit: limits[quota.name] ?? quota.name })
     return costUsed === undefined ? entry : { ...entry, costUsed }
   })
 }

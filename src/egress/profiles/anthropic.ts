@@ -7,7 +7,8 @@ import { readHttpSignals } from '../signals/http-signals.ts'
 import { shapelessProfile } from './profile.ts'
 
 /** Resets are dates of RFC 3339. */
-const GATES = ['requests', 'tokens', 'input-tokens', 'output-tokens'].map((name) => {
+const GATE_NAMES = ['requests', 'tokens', 'input-tokens', 'output-tokens']
+const GATES = GATE_NAMES.map((name) => {
   const fields = `anthropic-ratelimit-${name}`
   return gate(name, `${fields}-limit`, `${fields}-remaining`, `${fields}-reset`)
 })
@@ -16,9 +17,9 @@ const GATES = ['requests', 'tokens', 'input-tokens', 'output-tokens'].map((name)
  * Anthropic. Limits: 'requests', 'tokens', 'input-tokens' and 'output-tokens'. 529 is overload of the whole service,
  * not a quota: it lowers the rate, and a time given with it is for that job. docs.anthropic.com, rate limits and errors
  */
-const anthropicDialect: HttpDialect = (answer) => {
+const anthropicDialect: HttpDialect = (answer, quota) => {
   const signals = readHttpSignals(answer, { quotas: GATES })
-  if (answer.status !== 529) return feedbackOfGates(answer, signals, usedBy(answer))
+  if (answer.status !== 529) return feedbackOfGates(answer, signals, usedBy(answer), quota)
   const because = { reason: '529 overloaded', source: 'status' } as const
   return [slowDown(because), retryJob(because, signals.wait)]
 }
@@ -30,4 +31,4 @@ function usedBy({ body }: HttpAnswer) {
   return { requests: 1, tokens, 'input-tokens': input, 'output-tokens': output }
 }
 
-export const anthropic = shapelessProfile('anthropic', anthropicDialect)
+export const anthropic = shapelessProfile('anthropic', anthropicDialect, GATE_NAMES)

@@ -3,7 +3,7 @@ import type { HttpDialect } from '../dialects/dialect.ts'
 import { feedbackOfStatus } from '../dialects/http.ts'
 import { ok } from '../dialects/quota-feedback.ts'
 import { readHttpSignals } from '../signals/http-signals.ts'
-import { openaiDialect } from './openai.ts'
+import { OPENAI_GATES, openaiDialect } from './openai.ts'
 import { shapelessProfile } from './profile.ts'
 
 const REMAINING = 'x-ms-ratelimit-remaining-'
@@ -16,12 +16,14 @@ const COUNT = /^(?:[\w./-]{1,100};)?(\d{1,15})$/
  * Resource Manager reports in `x-ms-ratelimit-remaining-*` what is left of several quotas, of which the lowest counts.
  * learn.microsoft.com, throttling limits
  */
-const azureDialect: HttpDialect = (answer) => {
+const azureDialect: HttpDialect = (answer, quota) => {
   const remaining = leastRemaining(answer)
   const isGood = answer.status >= 200 && answer.status < 400
   if (isGood && remaining !== undefined) return [ok(answer.status, { remaining }, { source: 'x-ratelimit' })]
-  const speaksOpenai = Object.keys(answer.headers).some((name) => /^x-ratelimit-\w+-(?:requests|tokens)$/.test(name))
-  return speaksOpenai ? openaiDialect(answer) : feedbackOfStatus(answer, readHttpSignals(answer))
+  // Only its OpenAI service names quotas.
+  const speaksOpenai =
+    quota || Object.keys(answer.headers).some((name) => /^x-ratelimit-\w+-(?:requests|tokens)$/.test(name))
+  return speaksOpenai ? openaiDialect(answer, quota) : feedbackOfStatus(answer, readHttpSignals(answer))
 }
 
 function leastRemaining({ headers }: HttpAnswer): number | undefined {
@@ -32,4 +34,4 @@ function leastRemaining({ headers }: HttpAnswer): number | undefined {
   return counts.length > 0 ? Math.min(...counts.map(Number)) : undefined
 }
 
-export const azure = shapelessProfile('azure', azureDialect)
+export const azure = shapelessProfile('azure', azureDialect, OPENAI_GATES)

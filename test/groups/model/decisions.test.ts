@@ -61,7 +61,7 @@ const CARELESS = [
   ['holds jobs without a group for one that is not the next', 'if g.plain_id ~= g.plain_held then', 'if false then'],
   ['waits for slots that are too late', ' or (pick.deadline and pick.slot > pick.deadline)', ''],
   ['has served groups behind all others', 'while at >= g.at and tags[at] > tag do at = at - 1 end', ''],
-  ['has a shorter hold replace a longer one', "math.max(ends, before['until'])", 'ends'],
+  ['has a shorter hold replace a longer one', "math.max(until_ms, before['until'])", 'until_ms'],
   [
     'gives back what is behind other slots',
     "if group ~= '' and job.slot == g:last_slot(group) then",

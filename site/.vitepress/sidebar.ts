@@ -55,7 +55,6 @@ export const sidebar: { text: string; items: Page[] }[] = [
   {
     text: 'Operate',
     items: [
-      page('Overview', 'operate'),
       page('Production checklist', 'production'),
       page('High availability and hosted Redis', 'high-availability'),
       page('Runbook', 'runbook'),

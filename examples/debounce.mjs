@@ -31,6 +31,15 @@ const notify = (tenant, document, text) =>
     },
   )
 
+const done = new Map()
+const worker = new ShapedWorker('documents', async ({ name, data }) => void done.set(name, data), {
+  ...{ connection, prefix, shape },
+  removeOnComplete: { count: 1000 },
+  removeOnFail: { count: 5000 },
+})
+
+// Five changes of a document, and three messages about it, while nothing leaves.
+await queue.pause()
 for (let revision = 1; revision <= 5; revision++) await index('acme', 'plan', revision)
 for (const text of ['ann wrote', 'bob wrote', 'cid wrote']) await notify('acme', 'plan', text)
 console.log(`${(await queue.meter()).depth} jobs for 8 calls`)
@@ -38,9 +47,9 @@ console.log(`${(await queue.meter()).depth} jobs for 8 calls`)
 // Repeated calls take no place. Another job of the tenant does, and its two are taken.
 await queue.add('export', {}, { group: { id: 'acme' } }).catch((error) => console.log(error.name))
 
-const done = new Map()
-const worker = new ShapedWorker('documents', async ({ name, data }) => done.set(name, data), { connection, prefix })
-await new Promise((resolve) => worker.on('completed', () => done.size === 2 && resolve()))
+const both = new Promise((resolve) => worker.on('completed', () => done.size === 2 && resolve()))
+await queue.resume()
+await both
 console.log(`notify: ${done.get('notify').text}`)
 console.log(`index: revision ${done.get('index').revision}`)
 

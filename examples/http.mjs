@@ -26,7 +26,7 @@ const searches = createLimiter(redis, { name: 'searches', algorithm: 'sliding-wi
 const app = fastify()
 await app.register(fastifyMiddleware(gateway))
 app.get('/search', { onRequest: fastifyHook(rateLimit({ limit: searches, key: byAddress() })) }, async () => 'found')
-const url = await app.listen({ port: 0, host: '127.0.0.1' })
+const url = await app.listen({ port: Number(process.env.PORT ?? 0), host: '127.0.0.1' })
 
 /** Any client can do it: with a key of its own it may ask as often as it takes. */
 const post = (to, key) =>
@@ -52,7 +52,11 @@ for (let i = 1; i <= 4; i++) {
 }
 
 // A worker takes the jobs out, at the rate. The typed client comes back after refusals by itself, and waits for the result.
-const worker = new ShapedWorker('mails', async (job) => `mailed ${job.data.to}`, { connection, prefix, shape })
+const worker = new ShapedWorker('mails', async (job) => `mailed ${job.data.to}`, {
+  ...{ connection, prefix, shape },
+  removeOnComplete: { count: 1000 },
+  removeOnFail: { count: 5000 },
+})
 const jobs = createGatewayClient({ url })
 const done = await jobs.enqueue('mails', { to: 'cy@example.com' }, { idempotencyKey: 'order-3', waitMs: 10_000 })
 console.log(`cy: ${done.state}, ${done.result}`)

@@ -19,7 +19,8 @@ const inspector = new Inspector({ connection, prefix })
 const [status] = await inspector.status(['newsletters'])
 console.log(`${status.depth} of ${status.capacity} wait, held by ${status.hold.cause}: ${status.pauseReason}`)
 
-const worker = new ShapedWorker('newsletters', async () => {}, { connection, prefix, shape, concurrency: 5 })
+const keep = { removeOnComplete: { count: 1000 }, removeOnFail: { count: 5000 } }
+const worker = new ShapedWorker('newsletters', async () => {}, { connection, prefix, shape, concurrency: 5, ...keep })
 const startOf = new Promise((resolve) => {
   worker.on('departed', (job, { departureTimeUs }) => job.id === 'reader-10' && resolve(departureTimeUs / 1000))
 })

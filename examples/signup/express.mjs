@@ -29,4 +29,4 @@ app.use((error, _request, response, next) => {
   response.status(refusal.status).set(refusal.headers).send(refusal.body)
 })
 
-export const server = app.listen(process.env.PORT ?? 3000)
+export const server = app.listen(process.env.PORT ?? 3000, '127.0.0.1')

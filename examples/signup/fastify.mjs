@@ -26,4 +26,4 @@ app.setErrorHandler((error, _request, reply) => {
   return reply.code(refusal.status).headers(refusal.headers).send(Buffer.from(refusal.body))
 })
 
-export const url = await app.listen({ port: Number(process.env.PORT ?? 3000) })
+export const url = await app.listen({ port: Number(process.env.PORT ?? 3000), host: '127.0.0.1' })

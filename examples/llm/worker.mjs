@@ -1,7 +1,7 @@
 // Calls the models.
 //   REDIS_URL=redis://localhost:6379 LLM_API_KEY=… node worker.mjs
 import { ShapedWorker } from 'sluice'
-import { profiles } from 'sluice/egress'
+import { extendProfile, profiles } from 'sluice/egress'
 import { connection, prefix, shape } from './queue.mjs'
 
 const api = process.env.LLM_API ?? 'https://api.openai.com/v1/chat/completions'
@@ -27,7 +27,8 @@ async function call(job) {
 export const worker = new ShapedWorker('calls', call, {
   ...{ connection, prefix, shape },
   concurrency: 20,
-  feedback: profiles.openai,
+  // The limits that the API's answers steer, for the model of the job.
+  feedback: extendProfile(profiles.openai, { quota: { requests: 'requests', tokens: 'tokens' } }),
   removeOnComplete: { age: 3600, count: 10_000 },
   removeOnFail: { count: 5000 },
 })

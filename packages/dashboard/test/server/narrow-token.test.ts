@@ -84,6 +84,7 @@ const SHAPE: Readonly<Record<string, readonly Fill[]>> = {
   groups: [[{ weight: 2 }, 204]],
   priorityAgeingMs: [[60_000, 204]],
   rampUp: [[{ from: 0.5, overMs: 60_000 }, 204]],
+  onClosed: [['refuse', 204]],
   durability: [
     [{ replicas: 1, timeoutMs: 500 }, 403],
     [null, 204],

@@ -223,6 +223,16 @@ test('sign-ups that would wait for longer than two seconds are refused by Expres
   await expectNoKeys('signup.mjs')
 })
 
+test('calls share the keys of a pool, and one that is refused rests alone', async () => {
+  const lines = await run(join(built.folder, 'examples'), 'pool.mjs')
+  expect(lines).toEqual([
+    'key b rests for 1000 ms',
+    expect.stringMatching(/^calls done with a: 1\d, b: [1-9], c: 1\d$/),
+    expect.stringMatching(/^key c: held, 10\/s, [01] left$/),
+  ])
+  await expectNoKeys('pool.mjs')
+})
+
 test('rows are written in batches, at a rate of rows', async () => {
   const postgres = await startPostgres()
   onTestFinished(() => postgres.stop())

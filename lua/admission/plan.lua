@@ -19,10 +19,7 @@ plan.MOST, plan.CHUNK = 128, 16
 function plan.copy_limits(parts)
   local copies = {}
   for i, part in ipairs(parts) do
-    local s = {}
-    for field, value in pairs(part.s) do s[field] = value end
-    s.planned = {}
-    copies[i] = { l = part.l, blocked = part.blocked, offset = 0, s = s }
+    copies[i] = { l = part.l, blocked = part.blocked, offset = 0, s = queue_limits.planned(part.l, part.s) }
   end
   return copies
 end

@@ -1,6 +1,5 @@
 local ageing_open = use 'gate/ageing-open'
 local limit_checks = use 'limits/checks'
-local limit_control = use 'limits/control'
 local queue_limits = use 'limits/queue-limits'
 local bucket = use 'meter/bucket'
 local meter = use 'meter/meter'
@@ -23,18 +22,26 @@ local schedule = {
   EXACT = 200, EXACT_START = 50, COSTS = 32,
 }
 
+-- Of a pool, those of all members that are not held.
+local function places_left(l, key, now)
+  if not l.pool then return l.limit - redis.call('ZCOUNT', key, '(' .. as_text.us(now), '+inf') end
+  local left = 0
+  for _, m in ipairs(l.verbs.open(key, l, now).members) do
+    left = left + (m.held > 0 and 0 or m.l.mode == 'off' and math.huge or math.max(0, m.l.limit - m.s.used))
+  end
+  return left
+end
+
 function schedule.open_limits(p, shape)
   for _, l in ipairs(cjson.decode(shape.limits)) do
-    limit_checks.prepare(l, limit_control.of_queue(l, p.base), p.now, true)
-    local key = l.control .. l.state
+    local key = queue_limits.prepare(l, shape, p.base, p.now)
     if l.algorithm == 'concurrency' then
-      local taken = l.mode == 'enforce' and redis.call('ZCOUNT', key, '(' .. as_text.us(p.now), '+inf') or 0
-      if l.mode == 'enforce' then p.left = math.min(p.left, math.max(0, l.limit - taken)) end
-      if taken >= l.limit then p.taken = p.taken or l.name end
+      local left = l.mode ~= 'enforce' and l.limit or places_left(l, key, p.now)
+      if l.mode == 'enforce' then p.left = math.min(p.left, math.max(0, left)) end
+      if left <= 0 then p.taken = p.taken or l.name end
     elseif l.mode ~= 'off' then
-      local s = l.verbs.open(key, l, p.now)
-      s.planned = {}
-      p.parts[#p.parts + 1] = { l = l, s = s, offset = 0, blocked = limit_checks.blocked(l, key, p.now), sum = 0 }
+      local s = queue_limits.planned(l, l.verbs.open(key, l, p.now))
+      p.parts[#p.parts + 1] = { l = l, s = s, offset = 0, blocked = l.pool and s.held or limit_checks.blocked(l, key, p.now), sum = 0 }
     end
   end
 end
@@ -111,8 +118,20 @@ function schedule.step(p, id, due)
   p.offset = offset
 end
 
--- When a limit lets the last of `more` further jobs pass, µs from now.
+-- When a limit lets the last of `more` further jobs pass, µs from now. Members of a pool share them evenly.
 function schedule.far_of_limit(p, part, more)
+  if part.l.pool then
+    local free, offset = {}, math.huge
+    for _, one in ipairs(part.l.verbs.parts(part)) do
+      if one.blocked == 0 then free[#free + 1] = one end
+      offset = math.min(offset, one.blocked)
+    end
+    for _, one in ipairs(free) do
+      one.sum = part.sum
+      if one.l.mode ~= 'off' then offset = math.max(offset, schedule.far_of_limit(p, one, math.ceil(more / #free))) end
+    end
+    return offset
+  end
   local l, cost, copy = part.l, part.sum > 0 and part.sum / p.read or 1, {}
   for field, value in pairs(part.s) do copy[field] = value end
   if l.interval or (l.service and copy.used + more * cost <= l.limit) then

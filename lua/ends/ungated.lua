@@ -125,10 +125,10 @@ local function text_of_charge(q, call)
 end
 
 -- Nil if what holds the jobs needs the gate: a limit that is not simply enforced, one of places, which the ending jobs give
--- back, or one that is used up.
+-- back, a pool, or one that is used up.
 local function open_conforming(call)
   local base, limits = call.base, call.holds.limits
-  local q = not (limits and queue_limits.are_limited(limits)) and begin(call)
+  local q = not (limits and (queue_limits.are_limited(limits) or call.holds.pools)) and begin(call)
   if not q then return nil end
   if call.holds.interval then
     q.meter = open_meter(q, call)

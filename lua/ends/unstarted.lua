@@ -23,7 +23,7 @@ unstarted.CHUNK, unstarted.MOST = 64, 1024
 -- is not given back: others would wait for Redis meanwhile.
 unstarted.ENTRIES = 500
 
--- A job that was charged when it was granted, nil if it was not: {id, slot, cost, costs, group, keys, attempt}. rules: the name
+-- A job that was charged when it was granted, nil if it was not: {id, slot, cost, costs, group, keys, attempt, members}. rules: the name
 -- of the limits now; ruled: whether it was charged under these
 function unstarted.job(base, id, rules)
   local job = redis.call('HMGET', base .. id, 'departure', 'opts', 'processedOn', 'defa', 'charged', 'ats')
@@ -34,6 +34,7 @@ function unstarted.job(base, id, rules)
   return {
     id = id, slot = slot, cost = cost, costs = costs, group = queue_groups.named(job[2]) or '', keys = keys,
     ruled = string.match(job[5] or '', '^%S+') == rules, attempt = job[6] or '',
+    members = charged.members(job[5], slot),
   }
 end
 
@@ -54,7 +55,7 @@ function unstarted.taken(base, l, job)
 end
 
 -- The running jobs that were charged, read once for all limits and only as far as they are asked for. Returns a function
--- for the i-th of them, or of those that a cell counts; nil behind the last one that is looked at. of_keys: groups/limits-of,
+-- for the i-th of them, or of those that a cell or a member of a pool counts; nil behind the last one that is looked at. of_keys: groups/limits-of,
 -- nil without such limits
 function unstarted.running(base, rules, of_keys)
   local all, own, read, whole = {}, {}, 0, false
@@ -67,7 +68,9 @@ function unstarted.running(base, rules, of_keys)
       local job = unstarted.job(base, id, rules)
       if job then
         all[#all + 1] = job
-        for _, cell in ipairs(of_keys and of_keys.cells(job.group, job.keys) or {}) do
+        local cells = of_keys and of_keys.cells(job.group, job.keys) or {}
+        for name, member in pairs(job.members or {}) do cells[#cells + 1] = name .. ':' .. member end
+        for _, cell in ipairs(cells) do
           own[cell] = own[cell] or {}
           table.insert(own[cell], job)
         end
@@ -88,7 +91,7 @@ end
 -- if no job is missing, else nil. Jobs that have ended are no longer known.
 function unstarted.charged(base, part, running, given)
   local found, sum, l, s, i = {}, 0, part.l, part.s, 1
-  local job = running(i, part.cell)
+  local job = running(i, part.cell or part.state)
   while job do
     if not given[job.id] and job.slot >= s.start and job.slot < s.finish and unstarted.counts(l, job) then
       local cost = unstarted.taken(base, l, job)
@@ -99,7 +102,7 @@ function unstarted.charged(base, part, running, given)
       if sum == s.used then return found end
     end
     i = i + 1
-    job = running(i, part.cell)
+    job = running(i, part.cell or part.state)
   end
 end
 
@@ -191,12 +194,24 @@ function unstarted.refund_meter(base, shape, jobs)
   return count
 end
 
+-- Those of the jobs that departed with the member of a pool; all of them for other limits.
+function unstarted.of_member(jobs, part)
+  if not part.member then return jobs end
+  local found = {}
+  for _, job in ipairs(jobs) do
+    if job.members and job.members[part.l.name] == part.member then found[#found + 1] = job end
+  end
+  return found
+end
+
 -- Gives limits their units back.
 function unstarted.refund_limits(base, shape, now, rules, jobs, leaving)
   local own = group_limits_of(base, shape, now)
   local running, budget = unstarted.running(base, rules, own), { entries = unstarted.ENTRIES }
   for _, part in ipairs(shape.limits and queue_limits.open(shape, base, now) or {}) do
-    unstarted.refund(base, part, running, jobs, leaving, budget)
+    for _, one in ipairs(queue_limits.states(part)) do
+      unstarted.refund(base, one, running, unstarted.of_member(jobs, one), leaving, budget)
+    end
   end
   if not own then return end
   local parts, members, g = {}, {}, queue_groups.open(base, shape, now)

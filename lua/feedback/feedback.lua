@@ -90,7 +90,8 @@ end
 -- A pause that names one limit of the shape blocks that limit for all its users; true if there is such a limit.
 local function feedback_block_limit(r, f, ms)
   for _, l in ipairs(r.shape_limits) do
-    if l.name == f.scope.limit then
+    -- Which member of a pool was refused is not known here.
+    if l.name == f.scope.limit and not l.pool then
       local control = limit_control.of_queue(l, r.base)
       local at = r.now + math.ceil(ms * 1000)
       limit_control.block(control, control .. l.state, r.now, at)
@@ -185,7 +186,7 @@ end
 -- A quota of which something is left is that of a limit of the shape: no more is left of that either.
 local function feedback_lower_limit(r, f)
   for _, l in ipairs(r.shape_limits) do
-    if l.name == f.scope.limit then
+    if l.name == f.scope.limit and not l.pool then
       limit_checks.prepare(l, limit_control.of_queue(l, r.base), r.now, true)
       limit_state.lower(l, l.verbs.open(l.control .. l.state, l, r.now), f.remaining)
     end

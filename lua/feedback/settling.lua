@@ -30,10 +30,20 @@ function settling.open(base, shape, now, id)
   -- How the charges changed, in units: of the rate, of that of its group, and by name of the limits of both.
   c.changed = { 0, 0, {}, {} }
   c.limits = shape.limits and queue_limits.open(shape, base, now) or {}
+  if shape.pools then settling.find_members(c, charged.members(redis.call('HGET', base .. id, 'charged'), slot)) end
   local own = group_limits_of(base, shape, now)
   if shape.groups then c.group, c.g = queue_groups.named(job[1]) or '', queue_groups.open(base, shape, now) end
   for _, part in ipairs(own and own.open(c.group, keys) or {}) do c.limits[#c.limits + 1] = part end
   return c
+end
+
+-- A pool is charged as the member with which the job departed; as a whole, it has no state.
+function settling.find_members(c, members)
+  for i, part in ipairs(c.limits) do
+    for _, one in ipairs(part.l.pool and queue_limits.states(part) or {}) do
+      if members and members[part.l.name] == one.member then c.limits[i] = one end
+    end
+  end
 end
 
 -- A unit that no limit counts, nil if there is none. '' is that of the rate.

@@ -30,6 +30,7 @@ local gates = {}
 --   gate.lock_ms           how long the caller's locks last; nil if no other queue can share the limits
 --   gate.groups            the groups (groups/queue-groups), if the shape has them
 --   gate.known             a picked job of which everything is known
+--   gate.group             that of the picked job, '' if it has none
 --   gate.floor             the earliest slot that the group of the head allows, µs
 --   gate.passable          whether only groups hold the jobs: one that comes may leave before gate.next
 --   gate.held              the head of a group that may not leave: group, id, tag, cost, costs, and the unit of the limit
@@ -61,6 +62,7 @@ local function gate_slot_of_limits(gate, cost, costs)
       gate.horizon, gate.span = queue_limits.reach(gate.limits, gate.horizon, gate.lock_ms, now)
     end
   end
+  if shape.pools and gate.groups then queue_limits.serve(gate.limits, gate.group) end
   local wait, estimated, name = queue_limits.wait(gate.limits, cost, costs)
   local enforced, not_before = shape.mode == 'enforce', math.max(shape.paused_until, gate.floor)
   local offset, paced = math.max(0, not_before - now), m and meter.offset(m, meter.slot(m, cost, not_before)) or 0
@@ -326,7 +328,7 @@ function gates.groups.pass(gate, held, latest)
   gates.groups.search(gate, held, unit, function(group)
     local pick = groups:try(group, groups:ready_tag(group), latest)
     if not pick or (pick.from == 'group' and not groups:take(pick)) then return false end
-    gate.shut, gate.floor, gate.known = false, pick.slot, pick.cost and pick or nil
+    gate.shut, gate.floor, gate.known, gate.group = false, pick.slot, pick.cost and pick or nil, group
     if gate_admits(gate, pick.id) then
       passed = pick
       return true
@@ -374,7 +376,7 @@ function gates.groups.pick(gate)
     pick, slot = groups:pick(soon, gate.now + gate.horizon)
     if not pick then break end
     if pick.from ~= 'group' or groups:take(pick) then
-      gate.floor, gate.known = pick.slot, pick.cost and pick or nil
+      gate.floor, gate.known, gate.group = pick.slot, pick.cost and pick or nil, pick.group
       if string.sub(pick.id, 1, 2) == '0:' or gate_admits(gate, pick.id) then return pick end
       if pick.from == 'group' then groups:put_back(pick) end
       gate.held = { group = pick.group, id = pick.id, tag = pick.tag, cost = gate.cost, costs = gate.costs }
@@ -447,7 +449,8 @@ local function gate_charged(gate)
   if not gate.meter and gate.lock_ms and not (pick and pick.bucket) then
     by, own_by = charged.start_by(parts or {}, gate.slot, gate.lock_ms), charged.start_by(own or {}, gate.slot, gate.lock_ms)
   end
-  return charged.text(charged.rules(shape), by and own_by and math.min(by, own_by))
+  local members = shape.pools and parts and queue_limits.members(parts)
+  return charged.text(charged.rules(shape), by and own_by and math.min(by, own_by), gate.slot, members)
 end
 
 local function gate_handlers(gate)

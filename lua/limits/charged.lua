@@ -3,7 +3,8 @@ local queue_limits = use 'limits/queue-limits'
 local as_text = use 'redis/as-text'
 
 -- What is kept with a job that is charged under limits, in its field `charged`: which limits they are (ends/unstarted) and,
--- behind a space, until when it may start although it is late (µs), if nothing spaces it out.
+-- behind a space, until when it may start although it is late (µs), if nothing spaces it out; behind two more its slot (µs) and
+-- the members of pools with which it departs, JSON. src/departure/held-job.ts reads it.
 local charged = {
   -- Slots that lie this close behind a change, µs, may have been granted before it.
   AHEAD_US = 60000000,
@@ -23,7 +24,7 @@ function charged.start_by(parts, slot, lock_ms)
     local l = part.l
     if l.mode ~= 'off' and l.algorithm ~= 'concurrency' and part.cost ~= 0 then
       if l.algorithm ~= 'fixed-window' or l.align == 'first' or l.service then return nil end
-      by = math.min(by, part.s.finish)
+      by = math.min(by, (part.member and part.member.s or part.s).finish)
     end
   end
   return by
@@ -48,8 +49,16 @@ function charged.under(slot, since, born)
   return slot > since + charged.AHEAD_US
 end
 
-function charged.text(rules, by)
+-- members: as queue_limits.members returns them, nil for none
+function charged.text(rules, by, slot, members)
+  if members then return table.concat({ rules, by and as_text.us(by) or '', as_text.us(math.ceil(slot)), members }, ' ') end
   return by and rules .. ' ' .. as_text.us(by) or rules
+end
+
+-- The members with which a job departed in that slot, name of the limit -> name of the member; nil if it had none.
+function charged.members(text, slot)
+  local at, members = string.match(text or '', ' (%d+) (%b{})$')
+  return members and tonumber(at) == tonumber(slot) and cjson.decode(members) or nil
 end
 
 return charged

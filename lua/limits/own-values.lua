@@ -5,14 +5,14 @@ local warm_up = use 'limits/warm-up'
 local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
 
--- What a limit of a queue with `by` allows for single values of its keys, where that is not what the shape says of all: that
+-- What a limit of a queue with `by` allows for single values of its keys, or one with `pool` for its members, where that is not what the shape says of all: that
 -- of a tier (`tiers` of the limit), which jobs name or which was set for the value, and what else was set for the value at
 -- run time. `own_limits` of the shape names the limits for which something is set: nothing is read for others.
 --   meta:limits:own:<name>   hash, value -> JSON: keys: name -> value, fields: field -> { value, by, reason, at, until? }
 --                            (ms), at: of the last change, µs. Fields: tier, rate, as src/limits/schedule.ts encodes it or null
---                            for no limit, burst, concurrency and day (limits/warm-up). From feedback (feedback/subjects), until a
---                            time: `limited` (true: the value is held), `slowed` (the most that its rate is) and `paced` (the
---                            rate that it accepts)
+--                            for no limit, burst, concurrency, day (limits/warm-up) and held, true, of a member of a pool. From
+--                            feedback (feedback/subjects), until a time: `limited` (true: the value is held), `slowed` (the most
+--                            that its rate is) and `paced` (the rate that it accepts)
 --   meta:limits:ends         cell -> when something that was set for it for a time ends next, µs
 --   own:<cell>               field of meta:shape with the same JSON but for feedback, of MIRRORED values at most: what knows the
 --                            shape restores them with it
@@ -94,6 +94,7 @@ function own_values.at(l, fields, at, tier)
   for field, value in pairs(own.tier and l.tiers[own.tier] or {}) do own[field] = value end
   if burst and l.interval then own.burst = burst.value end
   if places then own.limit = places.value end
+  if live(fields.held, at) then own.held_until = end_of(fields.held) end
   if rate then apply_rate(own, rate.value) end
   own.configured = own.interval
   if live(fields.limited, at) then own.limited = end_of(fields.limited) end
@@ -134,6 +135,12 @@ end
 -- The limit as it is now for one value, where nothing is set for that. tier: of a job, nil for none
 function own_values.of_tier(l, tier)
   return own_values.at(l, {}, 0, tier)
+end
+
+-- The same for one value at a time, by what is set for it.
+function own_values.as_of(base, l, value, at)
+  local stored = own_values.stored(base, l.name, value)
+  return own_values.at(l, stored and stored.fields or {}, at)
 end
 
 -- The same where something may be set, with the state of the value brought up to now.
@@ -280,7 +287,7 @@ end
 -- The limits (JSON) of a queue change at `at` (µs): what ended before that ends under those that it had.
 function own_values.change_limits(base, limits, at)
   local by_name = {}
-  for _, l in ipairs(cjson.decode(limits)) do if l.by then by_name[l.name] = l end end
+  for _, l in ipairs(cjson.decode(limits)) do if l.by or l.pool then by_name[l.name] = l end end
   local ending = own_values.ending(base, at, own_values.MOST)
   for i = 1, #ending, 2 do
     local name, value = own_values.parts(ending[i])

@@ -1,6 +1,7 @@
 local wake = use 'gate/wake'
 local limit_checks = use 'limits/checks'
 local limit_control = use 'limits/control'
+local limit_pool = use 'limits/pool'
 local scheduled_bucket = use 'limits/scheduled-bucket'
 local meter = use 'meter/meter'
 local keep_key = use 'redis/keep-key'
@@ -11,6 +12,7 @@ local parsed = use 'shape/parsed'
 --   name, unit            a job's cost in it: its costs[unit], 1 by default; without a unit its cost
 --   shared, prefix        whether all queues and limiters share it by that name, and under which prefix
 --   key                   the key whose state it is
+--   pool                  its members, each with a state of its own (limits/pool); sticky: whether groups keep theirs
 --   clamp                 whether a job that costs more than the limit allows at once takes that much
 --   state                 the end of the Redis key that holds it
 --   definition, version   for a shared one: what its users must agree on, JSON
@@ -37,19 +39,57 @@ local function has_places(l)
   return l.algorithm == 'concurrency' and not l.by
 end
 
+-- The part of one member of a pool, by its name (`member` of keys); nil if there is none.
+function queue_limits.member(shape, base, now, name, keys)
+  for _, part in ipairs(shape.pools and queue_limits.open(shape, base, now) or {}) do
+    for _, one in ipairs(part.l.pool and part.l.name == name and queue_limits.states(part) or {}) do
+      if one.member == keys.member then return one end
+    end
+  end
+end
+
+-- Prepares a limit of a shape. Returns the key of its state; what those of its members begin with, if it is a pool.
+function queue_limits.prepare(l, shape, base, now)
+  if not l.pool then
+    limit_checks.prepare(l, limit_control.of_queue(l, base), now, true)
+    return l.control .. l.state
+  end
+  -- Nobody sets its switch.
+  limit_checks.prepare(l, limit_control.of_queue(l, base), now, true, false)
+  l.member = setmetatable({ verbs = l.verbs, pool = false, of_pool = l }, { __index = l })
+  l.verbs = limit_pool
+  l.own, l.base = shape.own_limits and shape.own_limits[l.name], base
+  return limit_control.states_of_values(l, base)
+end
+
 -- The limits of a shape, each with its state. They are charged in memory, and stored by queue_limits.save.
 function queue_limits.open(shape, base, now)
   local parts = {}
   for i, l in ipairs(cjson.decode(shape.limits)) do
-    limit_checks.prepare(l, limit_control.of_queue(l, base), now, true)
-    local key = l.control .. l.state
-    parts[i] = { l = l, offset = 0, blocked = limit_checks.blocked(l, key, now), s = l.verbs.open(key, l, now) }
+    local key = queue_limits.prepare(l, shape, base, now)
+    local s = l.verbs.open(key, l, now)
+    parts[i] = { l = l, offset = 0, blocked = l.pool and s.held or limit_checks.blocked(l, key, now), s = s }
   end
   return parts
 end
 
+-- The states of a limit, as parts: those of the members of a pool.
+function queue_limits.states(part)
+  return part.l.pool and part.l.verbs.parts(part) or { part }
+end
+
+-- A copy of a state: further charges on it are not stored.
+function queue_limits.planned(l, s)
+  if l.pool then return l.verbs.copy(s, queue_limits.planned) end
+  local copy = {}
+  for field, value in pairs(s) do copy[field] = value end
+  copy.planned = {}
+  return copy
+end
+
 -- A job's cost under a limit. Places are whole, and never more than the limit has.
 function queue_limits.cost(l, cost, costs)
+  l = l.of_pool or l
   local asked = not l.unit and cost or costs and tonumber(costs[l.unit]) or 1
   if l.algorithm ~= 'concurrency' then return l.clamp and math.min(asked, l.burst or l.limit) or asked end
   return math.min(l.limit, math.ceil(asked))
@@ -64,7 +104,8 @@ function queue_limits.wait(parts, cost, costs)
     part.cost = queue_limits.cost(l, cost, costs)
     -- A job that takes nothing of a limit does not wait for it.
     local free = part.cost == 0
-    part.offset = (free or l.mode == 'off') and 0 or l.verbs.earliest(part.s, l, part.cost + l.kept)
+    -- A pool without its limit has members to choose from.
+    part.offset = (free or l.mode == 'off' and not l.pool) and 0 or l.verbs.earliest(part.s, l, part.cost + l.kept)
     local own = free and 0 or limit_checks.wait(part)
     if own > wait then wait, name = own, l.name end
     if l.algorithm == 'concurrency' and l.mode == 'enforce' and part.offset > 0 then estimated = true end
@@ -88,6 +129,13 @@ function queue_limits.open_from(parts, m, offset)
   return offset
 end
 
+-- Jobs of this group leave, nil for none: their pools may keep their members.
+function queue_limits.serve(parts, group)
+  for _, part in ipairs(parts) do
+    if part.l.sticky then part.s.group = group ~= '' and group or nil end
+  end
+end
+
 -- Charges the costs last passed to queue_limits.wait, for a time not before its result. lock_ms: as in
 -- limits/concurrency
 function queue_limits.charge(parts, offset, job_key, lock_ms)
@@ -98,8 +146,24 @@ function queue_limits.charge(parts, offset, job_key, lock_ms)
       l.verbs.charge(part.s, l, part.cost, offset)
       part.charged = true
       if offset > 0 then part.ahead = true end
+    elseif l.pool and part.cost > 0 then
+      l.verbs.choose(part.s, offset)
+      part.charged = true
+    end
+    part.member = l.pool and part.cost > 0 and part.s.member or nil
+  end
+end
+
+-- The members with which a job departs that was just charged, JSON: name of the limit -> name of the member; nil if it has none.
+function queue_limits.members(parts)
+  local members
+  for _, part in ipairs(parts) do
+    if part.member then
+      members = members or {}
+      members[part.l.name] = part.member.name
     end
   end
+  return members and cjson.encode(members)
 end
 
 -- Places are taken at the time of a grant, not of its slot.
@@ -182,7 +246,10 @@ function queue_limits.keep_places(base, ids, lock_ms)
   if not (limits and parsed.has_places(limits)) then return end
   local kept = {}
   for _, l in ipairs(queue_limits.are_limited(limits) and cjson.decode(limits) or {}) do
-    if has_places(l) then kept[limit_control.of_queue(l, base) .. l.state] = true end
+    if has_places(l) and not l.pool then kept[limit_control.of_queue(l, base) .. l.state] = true end
+    for _, member in ipairs(has_places(l) and l.pool or {}) do
+      kept[limit_control.states_of_values(l, base) .. member] = true
+    end
   end
   -- Those of limits with keys are recorded with each job (groups/places).
   for i = 1, #ids, 1000 do

@@ -140,18 +140,22 @@ function limit_state.take_back(s, l, cost, slot)
 end
 
 -- The limits (JSON) of a queue change at `at` (µs): up to then their buckets use the intervals that they had. before: those that it
--- had, JSON, or false
-function limit_state.change_limits(base, limits, before, at)
+-- had, JSON, or false; as_of: of limits/own-values, for members of pools
+function limit_state.change_limits(base, limits, before, at, as_of)
   local known = {}
   for _, l in ipairs(before and cjson.decode(before) or {}) do known[l.name] = l end
+  local function change(l, key)
+    local packed = redis.call('GET', key)
+    if not packed then return end
+    local old = known[l.name] or {}
+    limit_state.follow_clock(l)
+    limit_state.follow_clock(old)
+    limit_state.at(key, l, at, packed, old)
+  end
   for _, l in ipairs(cjson.decode(limits)) do
-    local key = l.interval and not l.by and limit_control.of_queue(l, base) .. l.state
-    local packed = key and redis.call('GET', key)
-    if packed then
-      local old = known[l.name] or {}
-      limit_state.follow_clock(l)
-      limit_state.follow_clock(old)
-      limit_state.at(key, l, at, packed, old)
+    if l.interval and not (l.by or l.pool) then change(l, limit_control.of_queue(l, base) .. l.state) end
+    for _, member in ipairs(l.interval and l.pool or {}) do
+      change(as_of(base, l, member, at), limit_control.states_of_values(l, base) .. member)
     end
   end
 end

@@ -2,7 +2,7 @@ local service = use 'meter/service'
 local as_text = use 'redis/as-text'
 
 -- Departures, kept as they were granted if `shape.audit` is set: one entry per call, a JSON list of {job id, slot µs,
--- cost, interval µs or 0, burst or 0, {limit: cost} or 0}, and for a job of a group with a rate {group, its interval,
+-- cost, interval µs or 0, burst or 0, {limit: cost, or [cost, member] of a pool} or 0}, and for a job of a group with a rate {group, its interval,
 -- its burst}, or 0 before, under limits with `by`, {group, {limit: cost}, {limit: value of its keys, if it counts by others
 -- than the group}}. The numbers are texts, to keep them exact.
 local audit = {}
@@ -31,7 +31,7 @@ function audit.entry(id, slot, cost, m, parts, pick)
   for _, part in ipairs(parts or {}) do
     if part.l.mode ~= 'off' then
       if limits == 0 then limits = {} end
-      limits[part.l.name] = part.cost
+      limits[part.l.name] = part.member and { part.cost, part.member.name } or part.cost
     end
   end
   local enforced, own = m and m.mode == 'enforce', pick and audit.of_group(pick)

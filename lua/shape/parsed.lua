@@ -30,6 +30,11 @@ function parsed.has_places(keyed_limits)
   return string.find(keyed_limits, '"algorithm":"concurrency"', 1, true) ~= nil
 end
 
+-- Whether limits (JSON) of a queue are pools.
+function parsed.has_pools(limits)
+  return string.find(limits, '"pool":[', 1, true) ~= nil
+end
+
 -- What distinguishes the lanes of a group under these limits (JSON): {names of all keys but the group, units of the limits
 -- that have keys}, each sorted; second, whether there are such names; third, whether the queue has lanes: without names too,
 -- where groups wait for jobs to end, or for other queues.
@@ -79,6 +84,7 @@ local function parse(f)
     groups_at = tonumber(f[22]) or 0, ageing_ms = tonumber(f[23]), rules_at = tonumber(f[24]) or 0,
     probe = f[25], metered = f[26],
   }
+  shape.pools = limits and parsed.has_pools(limits)
   shape.has_places = keyed_limits and parsed.has_places(keyed_limits)
   -- Whether a job may bring a key more than a limit of the queue may have.
   shape.bounds_keys = shape.keyed_limits and keys_in_use.bounded(shape.keyed_limits)

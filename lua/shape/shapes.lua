@@ -178,7 +178,9 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   if before[6] and effective.limits ~= before[6] and keys_in_use.bounded(before[6]) then
     keys_in_use.change_limits(base, before[6], effective.limits)
   end
-  if effective.limits and effective.limits ~= before[6] then limit_state.change_limits(base, effective.limits, before[6], at or now) end
+  if effective.limits and effective.limits ~= before[6] then
+    limit_state.change_limits(base, effective.limits, before[6], at or now, own_values.as_of)
+  end
   if (effective.groups or false) ~= before[7] then set[#set + 1] = 'groupsAt'; set[#set + 1] = as_text.us(at or now) end
   if before[4] and ((effective.limits or false) ~= before[6] or (effective.mode or false) ~= before[8]) then
     set[#set + 1] = 'rulesAt'; set[#set + 1] = as_text.us(at or now)

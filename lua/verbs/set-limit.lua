@@ -1,8 +1,8 @@
 --[[
-  Sets what a limit with `by` allows for one value of its keys at run time, or lifts what was set: then the shape applies again.
+  Sets what a limit with `by` allows for one value of its keys, or a pool for one of its members, at run time, or lifts what was set: then the shape applies again.
   ARGV
     [1]  the name of the limit
-    [2]  JSON: the keys whose values are meant, name -> value, with `group` if it counts by that
+    [2]  JSON: the keys whose values are meant, name -> value, with `group` if it counts by that; `member` of a pool
     [3]  JSON: field -> value, null for "no limit", {"clear": true} to lift the field
     [4]  who
     [5]  why
@@ -16,6 +16,7 @@ local wake = use 'gate/wake'
 local group_limits_of = use 'groups/limits-of'
 local queue_groups = use 'groups/queue-groups'
 local own_values = use 'limits/own-values'
+local queue_limits = use 'limits/queue-limits'
 local history = use 'reports/history'
 local shapes = use 'shape/shapes'
 
@@ -24,6 +25,8 @@ if shapes.is_lost(shape, ARGV[8]) then return { -1 } end
 local limits, keys = shape and group_limits_of(base, shape, now), cjson.decode(ARGV[2])
 local l, value
 if limits then l, value = limits.named(ARGV[1], keys) end
+local member = shape and not l and queue_limits.member(shape, base, now, ARGV[1], keys)
+if member then l, value = member.l.of_pool.member, member.member end
 if not l or l.shared then return { -12 } end
 local until_ms = ARGV[6] ~= '' and math.floor(now / 1000) + math.ceil(tonumber(ARGV[6])) or nil
 local change = cjson.decode(ARGV[3])
@@ -33,13 +36,20 @@ if history.made(base, ARGV[9], 'limit', ARGV[4], ARGV[5], noted, ARGV[6]) then
   return { 1, shapes.encode((own_values.stored(base, l.name, value) or { fields = {} }).fields) }
 end
 change.limit, change.keys = nil, nil
-local g = queue_groups.open(base, shape, now)
-local fields = limits.set_value(g, l, value, keys, change, ARGV[4], ARGV[5], until_ms, ARGV[7] == '1')
+local g, fields = not member and queue_groups.open(base, shape, now), nil
+if member then
+  fields = own_values.set(base, l, value, keys, now, change, ARGV[4], ARGV[5], until_ms, ARGV[7] == '1')
+  shapes.note_own_values(KEYS[1], base, l.name, now)
+else
+  fields = limits.set_value(g, l, value, keys, change, ARGV[4], ARGV[5], until_ms, ARGV[7] == '1')
+end
 -- What knows the shape learns of it, to restore it after a loss.
 local revision = shapes.revise(KEYS[1])
-g:cell_freed(l.name .. ':' .. value, keys.group or '')
-g:save()
-wake.head_changed(base, g)
+if not member then
+  g:cell_freed(l.name .. ':' .. value, keys.group or '')
+  g:save()
+  wake.head_changed(base, g)
+end
 history.note(base, now, 'limit', ARGV[4], ARGV[5], noted, until_ms or '')
 redis.call('PUBLISH', base .. 'meta:wake', revision)
 return { 1, shapes.encode(fields), redis.call('HGETALL', KEYS[1]) }

@@ -1,10 +1,11 @@
 local group_limits_of = use 'groups/limits-of'
 local queue_groups = use 'groups/queue-groups'
 local own_values = use 'limits/own-values'
+local queue_limits = use 'limits/queue-limits'
 local as_text = use 'redis/as-text'
 local job_options = use 'shape/job-options'
 
--- What a limit with `by` has left for one value of its keys, as people see it. Times as in views/queue.
+-- What a limit with `by` has left for one value of its keys, or a pool for a member, as people see it. Times as in views/queue.
 local view_limit = {
   -- Of more values that lanes wait for, so many by chance are looked at; of the running jobs, so many at most.
   SAMPLE = 100,
@@ -28,6 +29,7 @@ end
 function view_limit.of_one(q, name, keys, tier)
   local limits = q.shape and group_limits_of(q.base, q.shape, q.now)
   local part = limits and limits.part_of(name, keys, tier)
+    or q.shape and queue_limits.member(q.shape, q.base, q.now, name, keys)
   if not part then return nil end
   local stored = own_values.stored(q.base, name, part.value)
   local fields, l = stored and stored.fields or {}, part.l
@@ -35,7 +37,7 @@ function view_limit.of_one(q, name, keys, tier)
   if fields.day and l.day_ends == 0 then fields.day.value, fields.day.reason = l.day, l.why end
   return note_use({
     at = as_text.us(q.now), fields = fields,
-    lanes = redis.call('ZCARD', q.base .. 'meta:line:' .. part.cell),
+    lanes = part.cell and redis.call('ZCARD', q.base .. 'meta:line:' .. part.cell) or 0,
   }, part), part
 end
 
@@ -45,9 +47,9 @@ function view_limit.in_detail(q, name, keys, count)
   local view, part = view_limit.of_one(q, name, keys)
   if not view then return nil end
   local g = queue_groups.open(q.base, q.shape, q.now)
-  view.limits, view.places = q.shape.keyed_limits, part.l.algorithm == 'concurrency' and part.s.key or nil
+  view.limits, view.places = part.member and q.shape.limits or q.shape.keyed_limits, part.l.algorithm == 'concurrency' and part.s.key or nil
   view.jobs = {}
-  if count == 0 then return view end
+  if count == 0 or part.member then return view end
   if not g.lanes then view.jobs = redis.call('ZRANGE', q.base .. 'meta:group:jobs:' .. keys.group, 0, count - 1) end
   for _, lane in ipairs(g.lanes and redis.call('ZRANGE', q.base .. 'meta:line:' .. part.cell, 0, count - 1) or {}) do
     view.jobs[#view.jobs + 1] = select(2, g:lane_order(lane))(1)
@@ -109,12 +111,27 @@ local function taken(q, limits)
   return found, #running / math.max(1, redis.call('LLEN', q.base .. 'active'))
 end
 
+local function members_of(q, count)
+  local rows = {}
+  for _, part in ipairs(q.shape and q.shape.pools and queue_limits.open(q.shape, q.base, q.now) or {}) do
+    for _, one in ipairs(part.l.pool and queue_limits.states(part) or {}) do
+      if #rows < count then
+        rows[#rows + 1] = note_use({ limit = part.l.name, keys = { member = one.member }, lanes = 0 }, one)
+      end
+    end
+  end
+  return rows
+end
+
 -- The values of limits for which most lanes wait, at most `count`, then as many others of which most jobs run; how many values
 -- lanes wait for; and of the values without a row, how many lanes wait for them, and how many places the running jobs of this
--- queue take of them: what was not looked at is taken to be like what was. Nil for a queue without limits by keys.
+-- queue take of them: what was not looked at is taken to be like what was. At last the members of pools, at most `count`. Nil for a
+-- queue without limits by keys and pools.
 function view_limit.of_values(q, count)
-  local limits = q.shape and group_limits_of(q.base, q.shape, q.now)
-  if not limits then return nil end
+  local limits, members = q.shape and group_limits_of(q.base, q.shape, q.now), members_of(q, count)
+  if not limits then
+    return members[1] and { at = as_text.us(q.now), rows = members, values = 0, others = 0, places = 0 } or nil
+  end
   local g, rows, shown = queue_groups.open(q.base, q.shape, q.now), {}, {}
   local function show(cell, name, place, lanes)
     local keys = place and limits.keys_in(name, place)
@@ -140,6 +157,7 @@ function view_limit.of_values(q, count)
   for _, one in ipairs(cells) do if not shown[one.cell] then places = places + one.places end end
   if values > #lines then lanes = math.floor(lanes * (values - awaited_rows) / math.max(1, #lines - awaited_rows)) end
   places = places > 0 and math.floor(places / share + 0.5) or 0
+  for _, row in ipairs(members) do rows[#rows + 1] = row end
   return { at = as_text.us(q.now), rows = rows, values = values, others = lanes, places = places }
 end
 

@@ -31,6 +31,7 @@ export const sidebar: { text: string; items: Page[] }[] = [
       page('Quiet hours per customer and warm-up of a domain', 'recipes/quiet-hours'),
       page('Webhooks per endpoint', 'recipes/webhooks'),
       page('LLM calls by model, customer and tokens', 'recipes/llm'),
+      page('A pool of API keys', 'recipes/pool'),
       page('PostgreSQL at 5,000 rows a second', 'recipes/batches'),
       page('Debounce and throttle per key', 'recipes/debounce'),
       page('Jobs over HTTP', 'recipes/http'),

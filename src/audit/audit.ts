@@ -90,22 +90,28 @@ export function audit(entries: readonly AuditEntry[], options: AuditOptions = {}
   }
 }
 
-/** A limit with `by` is checked for each group, or value of its keys; the result is that of the worst one. */
+/** A limit with `by` is checked for each group, or value of its keys, a pool for each member; the result is that of the worst one. */
 function limitOf(entries: readonly AuditEntry[], limit: QueueLimit, options: AuditOptions): LimitAudit {
   const { name } = limit
-  if (limit.by === undefined)
+  if (!(limit.by || limit.pool))
     return auditLimit(
       limit,
       chargesOf(entries, ({ limits, limitsSettled }) => [limits[name], limitsSettled?.[name]], options),
     )
-  const byValue = groupedBy(entries, ({ groupLimits: its }) =>
-    its && name in its.taken ? (its.values?.[name] ?? its.id) : undefined,
-  )
+  const byValue = groupedBy(entries, ({ groupLimits: its, members }) => {
+    if (limit.pool) return members?.[name]
+    return its && name in its.taken ? (its.values?.[name] ?? its.id) : undefined
+  })
   const changed = options.changedValues?.get(name)
   const checked = [...byValue].filter(([value]) => !changed?.has(value))
   const widest = widestOf(limit)
   const found = checked.map(([value, own]) => {
-    const charges = chargesOf(own, ({ groupLimits: its }) => [its?.taken[name], its?.settled?.[name]], options)
+    const charges = chargesOf(
+      own,
+      ({ groupLimits: its, limits, limitsSettled }) =>
+        limit.pool ? [limits[name], limitsSettled?.[name]] : [its?.taken[name], its?.settled?.[name]],
+      options,
+    )
     return { ...auditLimit(widest, charges), ...(limit.by === 'group' ? { group: value } : { value }) }
   })
   const [first = auditLimit(limit, [])] = found

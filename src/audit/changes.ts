@@ -11,6 +11,11 @@ export function changesUs(history: readonly HistoryEntry[]): number[] {
   return times.map((time) => time.getTime() * 1000).sort((one, other) => one - other)
 }
 
+/** Whether it only keeps a member from departing, at whatever rate. */
+function isHold({ limit: _, keys: __, ...fields }: HistoryEntry['change'] & object): boolean {
+  return Object.keys(fields).every((field) => field === 'held')
+}
+
 /** The values for which something was set (`setLimit`), by the name of the limit, as departures have them. */
 export function changedValues(
   history: readonly HistoryEntry[],
@@ -23,8 +28,8 @@ export function changedValues(
       readonly keys?: Readonly<Record<string, string>>
     }
     const limit = kind === 'limit' ? limits.find((one) => one.name === name) : undefined
-    if (!limit || !keys) continue
-    const values = [limit.by ?? []].flat().map((key) => keys[key] ?? '')
+    if (!limit || !keys || isHold(change)) continue
+    const values = [limit.pool ? 'member' : (limit.by ?? [])].flat().map((key) => keys[key] ?? '')
     const value = values.length === 1 ? values[0] : values.map((one) => `${Buffer.byteLength(one)}:${one}`).join('')
     changed.set(limit.name, (changed.get(limit.name) ?? new Set()).add(value as string))
   }

@@ -14,7 +14,7 @@ export interface LimitAudit {
   readonly departures: number
   /** Of a limit by group: the group whose window is the worst one, '' for jobs without a group. */
   readonly group?: string
-  /** Of a limit by other keys than the group: their value whose window is the worst one. */
+  /** Of a limit by other keys than the group: their value, of a pool the member, whose window is the worst one. */
   readonly value?: string
   /** Undefined where nothing was charged, or where departures do not show it. */
   readonly worst: AuditedWindow | undefined
@@ -47,6 +47,8 @@ export function auditLimit(limit: QueueLimit, charges: readonly Charge[]): Limit
     name: ______,
     mode: _______,
     by: ________,
+    pool: _________,
+    sticky: __________,
     ...rule
   } = limit
   const wire = encodeRule(rule)

@@ -15,6 +15,10 @@ export interface Departure {
   /** How much later it may be on Redis's own clock, µs: the fastest round trip, plus 1 µs per ms since then. */
   readonly clockErrorUs: number
   /**
+   * The members with which it departs, by the names of limits with `pool`: `{ keys: 'b' }`. Undefined if it takes nothing of any.
+   */
+  readonly pool?: Readonly<Record<string, string>> | undefined
+  /**
    * What held it longest; set if the worker has `telemetry`, it is the first attempt, and reports go back far enough.
    */
   readonly heldBy?: HoldCause | undefined

@@ -62,12 +62,26 @@ export function departedJob(
 
 /**
  * Until when a job may start although it is late, µs on Redis's clock: only windows hold it, and until then it counts in
- * those that it was charged in. Undefined if it has to start at its slot. `charged` is as `lua/gate/gates.lua` writes it.
+ * those that it was charged in. Undefined if it has to start at its slot.
  */
-export function startByOf({ fields }: HeldJob): number | undefined {
-  const at = fields.findIndex((name, i) => i % 2 === 0 && name === 'charged')
-  const text = at < 0 ? undefined : fields[at + 1]?.split(' ')[1]
-  return text === undefined ? undefined : Number(text)
+export function startByOf(job: HeldJob): number | undefined {
+  const [, text] = chargedOf(job)
+  return text ? Number(text) : undefined
+}
+
+/** The members of pools with which a job departs, by the names of their limits; undefined if it has none. */
+export function membersOf(job: HeldJob): Readonly<Record<string, string>> | undefined {
+  const [, , slot, members] = chargedOf(job)
+  // Another slot is that of a departure under limits of then.
+  return members === undefined || Number(slot) !== job.slotUs ? undefined : JSON.parse(members)
+}
+
+/** As `lua/limits/charged.lua` writes it. */
+function chargedOf({ fields }: HeldJob): string[] {
+  // A value may be the same text.
+  let at = fields.indexOf('charged')
+  while (at % 2 === 1) at = fields.indexOf('charged', at + 1)
+  return at < 0 ? [] : (fields[at + 1] as string).split(' ')
 }
 
 /** In the order in which they were granted. */

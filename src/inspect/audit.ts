@@ -9,7 +9,7 @@ type Granted = readonly [
   cost: number | string,
   interval: number | string,
   burst: number | string,
-  limits: Readonly<Record<string, number>> | 0,
+  limits: Readonly<Record<string, number | readonly [cost: number, member: string]>> | 0,
   group?: GrantedGroup | 0,
   groupLimits?: readonly [
     id: string,
@@ -56,7 +56,7 @@ export class AuditReading {
           cost: Number(cost),
           ...(later && later.rate.refunded > 0 ? { refunded: later.rate.refunded } : {}),
           ...(Number(interval) > 0 ? { intervalUs: Number(interval), burst: Number(burst) } : {}),
-          limits: limits === 0 ? {} : limits,
+          ...limitsOf(limits || {}),
           ...(later && later.limits.size > 0 ? { limitsSettled: Object.fromEntries(later.limits) } : {}),
           ...(group ? { group: groupOf(group, later?.group.refunded ?? 0) } : {}),
           ...(own ? { groupLimits: groupLimitsOf(own, later) } : {}),
@@ -64,6 +64,15 @@ export class AuditReading {
         }
       })
       .reverse()
+  }
+}
+
+function limitsOf(limits: Exclude<Granted[5], 0>): Pick<AuditEntry, 'limits' | 'members'> {
+  const entries = Object.entries(limits).map(([name, taken]) => [name, ...[taken].flat()] as [string, number, string?])
+  const members = entries.flatMap(([name, , member]) => (member === undefined ? [] : [[name, member]]))
+  return {
+    limits: Object.fromEntries(entries),
+    ...(members.length > 0 ? { members: Object.fromEntries(members) } : {}),
   }
 }
 

@@ -384,9 +384,10 @@ export class Inspector {
   }
 
   /**
-   * The values of limits with `by` for which most lanes wait, and those of which most jobs run, out of any number.
+   * The values of limits with `by` for which most lanes wait, and those of which most jobs run, out of any number;
+   * and the members of pools.
    * @param options `count`: how many of each. Default 10
-   * @returns undefined for a queue without limits by keys
+   * @returns undefined for a queue without limits by keys and pools
    */
   async limitValues(name: string, options: { readonly count?: number } = {}): Promise<LimitValuesView | undefined> {
     checkName('limitValues', name)

@@ -19,12 +19,12 @@ export interface LimitSettings {
   readonly overrides: GroupState['overrides']
 }
 
-/** The values of limits with `by` that are worth a look. */
+/** The values of limits with `by` that are worth a look, and the members of pools. */
 export interface LimitValuesView {
   readonly at: Date
   /**
    * First those for which most lanes wait: the jobs of a group with equal keys are one lane. Then those of which most jobs run.
-   * Of more than 100 values that lanes wait for, and of more running jobs, 100 are looked at.
+   * Of more than 100 values that lanes wait for, and of more running jobs, 100 are looked at. At last the members of pools.
    */
   readonly rows: readonly LimitValueRow[]
   /** How many values lanes wait for. */
@@ -37,7 +37,7 @@ export interface LimitValuesView {
 
 export interface LimitValueRow extends LimitUse {
   readonly limit: string
-  /** The value of each key that the limit counts by. */
+  /** The value of each key that the limit counts by; of a pool, `member`. */
   readonly keys: Readonly<Record<string, string>>
   /** Lanes that wait for it, or for another limit before. */
   readonly waitingLanes: number
@@ -70,7 +70,7 @@ function useOf({ used, most }: UseView): LimitUse {
   return { used: used === undefined ? undefined : Number(used), most }
 }
 
-/** @returns undefined for a queue without limits by keys */
+/** @returns undefined for a queue without limits by keys and pools */
 export async function limitValuesOf(
   redis: BatchClient,
   base: string,

@@ -302,6 +302,8 @@ export interface AuditEntry {
   readonly burst?: number
   /** What it took of each limit when it left, by name. */
   readonly limits: Readonly<Record<string, number>>
+  /** The members of pools with which it left, by the names of their limits; undefined where there are none. */
+  readonly members?: Readonly<Record<string, string>>
   /** What `settleCost` changed of that, by name; undefined where nothing. */
   readonly limitsSettled?: Readonly<Record<string, SettledLimit>>
   /** The group whose bucket granted it as well; undefined where it has none, or one without a rate. */

@@ -3,7 +3,7 @@ import { InvalidLimitError } from '../errors.ts'
 import { checkField, wholeFrom } from '../field-check.ts'
 import { intervalUs, parseRate, type RateInput } from '../rate.ts'
 import { encodeRule, isBucket } from './definition.ts'
-import { checkSameWindow, type QueueLimit, ruleOfTier } from './queue-limits.ts'
+import { checkPool, checkSameWindow, type QueueLimit, ruleOfTier } from './queue-limits.ts'
 import { decodeRate, encodeRate, type RateSchedule, type StoredRate } from './schedule.ts'
 
 /** What can be set for one value of a limit's keys, in place of what the shape says. */
@@ -19,6 +19,8 @@ export interface LimitValues {
   readonly concurrency?: number
   /** Of a limit with `warmUp`: the day that its plan goes on with. A rate that is set holds the plan at its day. */
   readonly day?: number
+  /** Of a pool: the member lets nothing go, until this is cleared or its time is over; what runs with it goes on. */
+  readonly held?: true
   /** One of the limit's `tiers`, in place of that of each job. `rate` and `burst` go before what it says. */
   readonly tier?: string
 }
@@ -27,7 +29,7 @@ export interface LimitValues {
 export type LimitOverride = Omit<LimitValues, 'rate'> & { readonly rate?: RateInput | RateSchedule | null }
 
 /** The fields that can be set for one value. */
-export const LIMIT_VALUES: readonly (keyof LimitValues)[] = ['tier', 'rate', 'burst', 'concurrency', 'day']
+export const LIMIT_VALUES: readonly (keyof LimitValues)[] = ['tier', 'rate', 'burst', 'concurrency', 'day', 'held']
 
 /** What feedback sets for one value, until a time: it holds the value, and is the most that its rate is. */
 export interface LimitHolds {
@@ -39,7 +41,7 @@ export interface LimitHolds {
 /** What can be lifted. */
 export const LIFTED: readonly string[] = [...LIMIT_VALUES, 'limited', 'slowed', 'paced']
 
-export type StoredLimitValue = number | string | StoredRate | null
+export type StoredLimitValue = number | string | true | StoredRate | null
 
 /** @throws InvalidLimitError */
 export function checkLimitField(field: string): void {
@@ -72,13 +74,15 @@ export function encodeLimitOverride(limit: QueueLimit, override: unknown): Recor
 
 /** What applies to a value, in its readable form; nothing for "no limit". */
 export function limitInForce(limit: QueueLimit, overrides: LimitOverride & LimitHolds): LimitValues {
-  if (overrides.rate === null) return {}
-  const { tier } = overrides
+  const { tier, held, rate: own } = overrides
+  const hold = held ? { held } : {}
+  if (own === null) return hold
   const rule = ruleOfTier(limit, tier)
-  if (rule.algorithm === 'concurrency') return { concurrency: overrides.concurrency ?? (rule.concurrency as number) }
-  const rate = slower(decodeRate(encodeRate(overrides.rate ?? rule.rate)), overrides)
+  if (rule.algorithm === 'concurrency')
+    return { concurrency: overrides.concurrency ?? (rule.concurrency as number), ...hold }
+  const rate = slower(decodeRate(encodeRate(own ?? rule.rate)), overrides)
   const burst = isBucket(rule.algorithm ?? 'gcra') ? { burst: overrides.burst ?? rule.burst ?? 1 } : {}
-  return { ...(tier === undefined ? {} : { tier }), rate, ...burst }
+  return { ...(tier === undefined ? {} : { tier }), rate, ...burst, ...hold }
 }
 
 /** Beside a rate that follows the clock, the slower one of each time applies: it stays as it is. */
@@ -94,16 +98,20 @@ function checkSettable(limit: QueueLimit, field: string): void {
       `setLimit has no field '${field}'; it has ${LIMIT_VALUES.join(', ')}${didYouMean(field, LIMIT_VALUES)}`,
     )
   }
-  const { algorithm = 'gcra', warmUp } = limit
+  const { algorithm = 'gcra', warmUp, pool } = limit
   const ofRate = isBucket(algorithm) ? ['rate', 'burst'] : ['rate']
   const counts = algorithm === 'concurrency' ? ['concurrency'] : warmUp ? ['rate', 'day'] : ofRate
-  if (field === 'tier' || counts.includes(field)) return
+  if (field === 'tier' || counts.includes(field) || (field === 'held' && pool)) return
   throw new InvalidLimitError(`limit "${limit.name}" of ${algorithm} has no ${field}: set its ${counts.join(' or ')}`)
 }
 
 /** As if the shape said so. */
-function checkTogether(limit: QueueLimit, { tier, day, ...values }: LimitValues): void {
+function checkTogether(limit: QueueLimit, { tier, day, held, ...values }: LimitValues): void {
   if (day !== undefined) checkField('day', day, wholeFrom(1), InvalidLimitError)
+  if (held !== undefined && held !== true) {
+    throw new InvalidLimitError(`held must be true, or is cleared with clearLimit; got ${JSON.stringify(held)}`)
+  }
+  if (limit.pool) checkPool({ ...limit, ...values })
   const isKnown = tier === undefined || (typeof tier === 'string' && Object.hasOwn(limit.tiers ?? {}, tier))
   if (!isKnown) throw noSuchTier(limit.name, limit.tiers, tier)
   checkSameWindow(limit, encodeRule(limit), encodeRule({ ...limit, ...values }))

@@ -23,6 +23,7 @@ import {
   ONE_FOR_ALL,
   statePrefix,
 } from './limit-keys.ts'
+import { isScheduled } from './schedule.ts'
 import { quotasOf, type WarmUp } from './warm-up.ts'
 
 /** A further limit that the departures of a queue must meet. */
@@ -57,6 +58,16 @@ export interface QueueLimit extends LimitRule {
    * (TooManyKeysError). Default: any number.
    */
   readonly maxKeys?: number
+  /**
+   * 1 to 100 names, such as those of API keys: each has the limit to itself, and a job departs with the one that may go first
+   * (`job.departure.pool`). Names of 1 to 64 letters, digits, '_', '.', ':' or '-'. Default: no pool.
+   */
+  readonly pool?: readonly string[]
+  /**
+   * With `pool`: `group` lets the jobs of a group depart with the same member while that conforms (needs `shape.groups`).
+   * Default: members take turns.
+   */
+  readonly sticky?: 'group'
   /**
    * Whether a job may cost more than the limit allows at once: it takes that much, and what it has cost beyond is charged once
    * that is known (`settleCost`). Default false: it is refused.
@@ -100,6 +111,8 @@ const OWN_FIELDS = [
   'warmUp',
   'missing',
   'maxKeys',
+  'pool',
+  'sticky',
   'clampCost',
   'mode',
   'shared',
@@ -108,12 +121,23 @@ const SHARED_ONLY = ['key', 'prefix', 'version'] as const
 const YES_OR_NO: FieldCheck = { expected: 'true or false', ok: (value) => typeof value === 'boolean' }
 const CHECKS: { readonly [F in keyof QueueLimit]?: FieldCheck } = {
   missing: oneOf('refuse'),
+  sticky: oneOf('group'),
   maxKeys: wholeFrom(1),
   clampCost: YES_OR_NO,
   shared: YES_OR_NO,
 }
 /** What a limit counts by, if that is the group of a job. */
 const GROUP = 'group'
+/** Members of a pool: the states of all are read for each departure. */
+const MOST_MEMBERS = 100
+const MEMBER = /^[\w.:-]{1,64}$/
+/** Not possible in a pool, and why. */
+const NOT_IN_POOLS = {
+  by: 'a job names no member',
+  shared: 'members are those of one queue',
+  tiers: 'a member is set apart with setLimit',
+  reservedShare: 'no limiter takes of it',
+} as const
 /** Names in one `by`. */
 const MOST_NAMES = 4
 /** More would make each departure read and charge more states than its script has time for. */
@@ -162,6 +186,11 @@ export function groupLimitIn(stored: string): string | undefined {
   const { keyed } = splitQueueLimits(stored)
   const limits = keyed ? decodeQueueLimits(keyed) : []
   return limits.every(({ by }) => by === GROUP) ? limits[0]?.name : undefined
+}
+
+/** The name of a limit of which groups keep members, undefined if there is none. */
+export function stickyLimitIn(stored: string): string | undefined {
+  return decodeQueueLimits(stored).find(({ sticky }) => sticky)?.name
 }
 
 /** Whether the group of a job is part of what it counts by. */
@@ -233,6 +262,8 @@ function encodeQueueLimit(given: QueueLimit): { readonly by?: readonly string[];
     warmUp,
     missing: _missing,
     maxKeys,
+    pool,
+    sticky,
     clampCost,
     shared = false,
     key = ONE_FOR_ALL,
@@ -249,7 +280,7 @@ function encodeQueueLimit(given: QueueLimit): { readonly by?: readonly string[];
   const agreed = shared ? { shared, prefix, version, definition: describeRule(rule) } : {}
   const state = statePrefix(wire.algorithm) + encodeKey(key)
   const fields = { ...wire, name, unit, ...(clampCost ? { clamp: true } : {}), ...agreed, state }
-  if (!names) return { ...fields, rule: limit }
+  if (!names) return { ...fields, ...(pool && { pool, sticky: sticky && true }), rule: limit }
   const ofTiers = tiers === undefined ? {} : { tiers: encodeTiers(limit, tiers) }
   const bound = maxKeys === undefined ? {} : { maxKeys }
   const warms = plan === undefined ? {} : { plan, maxRefused: warmUp?.maxRefused }
@@ -259,7 +290,7 @@ function encodeQueueLimit(given: QueueLimit): { readonly by?: readonly string[];
 
 /** @param rule the fields of the limit that are those of its rule */
 function checkOwnFields(limit: QueueLimit, rule: object): void {
-  const { name, unit, shared = false } = limit
+  const { name, unit, shared = false, pool } = limit
   checkLimitName(name)
   const unknown = Object.keys(rule).find((field) => !Object.hasOwn(RULE_FIELDS, field))
   if (unknown !== undefined) {
@@ -273,6 +304,34 @@ function checkOwnFields(limit: QueueLimit, rule: object): void {
   const odd = SHARED_ONLY.find((field) => !shared && limit[field] !== undefined)
   if (odd) throw new InvalidLimitError(`limit "${name}" has a ${odd}, but is not shared: set shared: true`)
   checkFields(limit, CHECKS, InvalidLimitError, `limit "${name}": `)
+  if (pool === undefined) checkWithoutPool(limit)
+  else checkPool(limit)
+}
+
+function checkWithoutPool({ name, sticky }: QueueLimit): void {
+  if (sticky !== undefined) throw new InvalidLimitError(`limit "${name}" has sticky, which is about members: set pool`)
+}
+
+/** @throws InvalidLimitError */
+export function checkPool(limit: QueueLimit): void {
+  const { name, pool, rate } = limit
+  const members: readonly unknown[] = Array.isArray(pool) ? pool : []
+  const isFine = members.length <= MOST_MEMBERS && members.every((one) => typeof one === 'string' && MEMBER.test(one))
+  if (members.length === 0 || !isFine) {
+    throw new InvalidLimitError(
+      `pool of limit "${name}" must be a list of 1 to ${MOST_MEMBERS} names, each of 1 to 64 letters, digits, '_', '.', ':' ` +
+        `or '-'; got ${JSON.stringify(pool) ?? pool}`,
+    )
+  }
+  const twice = members.find((one, i) => members.indexOf(one) < i)
+  if (twice !== undefined) throw new InvalidLimitError(`pool of limit "${name}" has "${twice}" twice`)
+  for (const [field, why] of Object.entries(NOT_IN_POOLS)) {
+    if (!limit[field as keyof typeof NOT_IN_POOLS]) continue
+    throw new InvalidLimitError(`limit "${name}" has a pool and ${field}, but ${why}: leave one of them out`)
+  }
+  if (isScheduled(rate)) {
+    throw new InvalidLimitError(`limit "${name}" has a pool: its members need a rate without a schedule`)
+  }
 }
 
 /** A window of the quota of the first day: what it allows a value of which nothing is known. */

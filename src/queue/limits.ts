@@ -16,11 +16,11 @@ import type { ShapeChange } from './options.ts'
 
 /**
  * One value of what a limit counts by: an object with the value of each name, `{ group: 'acme', host: 'api.example.com' }`, or,
- * of a limit by one name, that value alone.
+ * of a limit by one name, that value alone. Of a pool, the name of a member.
  */
 export type LimitValueKey = string | number | Readonly<Record<string, string | number>>
 
-/** The state of a limit with `by` for one value of its keys, at one moment of Redis's clock. */
+/** The state of a limit with `by` for one value of its keys, or of one member of a pool (`keys` is then `{ member }`), at one moment of Redis's clock. */
 export interface LimitState {
   readonly limit: string
   /** The value of each of its keys. */
@@ -110,13 +110,13 @@ export class QueueLimitValues {
   }
 
   #keyed(): readonly QueueLimit[] {
-    return this.#store.memory.stored?.limits.filter(({ by }) => by !== undefined) ?? []
+    return this.#store.memory.stored?.limits.filter(({ by, pool }) => by ?? pool) ?? []
   }
 
   #unknown(name: unknown): InvalidLimitError {
     const names = this.#keyed().map((limit) => limit.name)
     const known = names.length > 0 ? `it has ${names.join(', ')}` : 'it has none'
-    return new InvalidLimitError(`queue "${this.#name}" has no limit ${JSON.stringify(name)} with by; ${known}`)
+    return new InvalidLimitError(`queue "${this.#name}" has no limit ${JSON.stringify(name)} with by or pool; ${known}`)
   }
 
   async #change(
@@ -158,7 +158,8 @@ function retryAfterMsOf({ left, wait }: LimitView): number | undefined {
  * The value of each name that a limit counts by, as it is stored with jobs.
  * @throws InvalidLimitError, InvalidGroupError
  */
-function keysOf({ name, by }: QueueLimit, key: unknown): Readonly<Record<string, string>> {
+function keysOf({ name, by, pool }: QueueLimit, key: unknown): Readonly<Record<string, string>> {
+  if (pool) return { member: memberOf(name, pool, key) }
   const names = [by ?? []].flat()
   const [only = ''] = names
   const isAlone = names.length === 1 && !(typeof key === 'object' && key !== null && Object.hasOwn(key, only))
@@ -172,6 +173,14 @@ function keysOf({ name, by }: QueueLimit, key: unknown): Readonly<Record<string,
     )
   }
   return Object.fromEntries(names.map((one) => [one, keyValue(one, (given as Readonly<Record<string, unknown>>)[one])]))
+}
+
+function memberOf(name: string, pool: readonly string[], key: unknown): string {
+  const given = (key as { readonly member?: unknown } | null | undefined)?.member ?? key
+  const member = pool.find((one) => one === given)
+  if (member !== undefined) return member
+  const got = JSON.stringify(key) ?? String(key)
+  throw new InvalidLimitError(`the pool of limit "${name}" has no member ${got}; it has ${pool.join(', ')}`)
 }
 
 function keyValue(name: string, value: unknown): string {

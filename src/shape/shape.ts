@@ -1,7 +1,13 @@
 import { didYouMean } from '../call-options.ts'
 import { InvalidShapeError } from '../errors.ts'
 import { checkField, checkFields, type FieldCheck, numberFrom, oneOf, wholeFrom, wholeWithin } from '../field-check.ts'
-import { decodeQueueLimits, encodeQueueLimits, groupLimitIn, type QueueLimit } from '../limits/queue-limits.ts'
+import {
+  decodeQueueLimits,
+  encodeQueueLimits,
+  groupLimitIn,
+  type QueueLimit,
+  stickyLimitIn,
+} from '../limits/queue-limits.ts'
 import { decodeRate, encodeRate, type RateSchedule, type StoredRate } from '../limits/schedule.ts'
 import type { ShapeMode } from '../mode.ts'
 import type { RateInput } from '../rate.ts'
@@ -240,7 +246,7 @@ function checkReserved({ capacity, reservedPlaces }: Readonly<Record<string, Sto
 
 /** What a limit per group needs. At run time it may also be set: then Redis checks it. */
 function checkUngrouped(limits: string): void {
-  const name = groupLimitIn(limits)
+  const name = groupLimitIn(limits) ?? stickyLimitIn(limits)
   if (name !== undefined) throw lacksGroups(`limit "${name}"`)
 }
 

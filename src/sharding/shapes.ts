@@ -104,6 +104,7 @@ function checkWhole(shape: Shape, shards: number): void {
   }
   if (shape.reservedPlaces) throw unsupported('reservedPlaces', 'each shard would need places of its own for them')
   for (const limit of shape.limits ?? []) {
+    if (limit.pool) throw unsupported(`limits ("${limit.name}")`, 'the members of a pool are kept in one shard')
     if (limit.shared && isByGroup(limit)) {
       throw unsupported(`limits ("${limit.name}")`, 'a shared limit lies in one slot, and shards in several')
     }

@@ -3,6 +3,7 @@ import { checkUnits, MAX_COST } from '../admission/job-options.ts'
 import type { ShapedBackend } from '../backend/backend.ts'
 import { GroupedJob } from '../backend/grouped-job.ts'
 import { checkArgument } from '../call-options.ts'
+import type { Departure } from '../departure/departure.ts'
 import { InvalidCostError, InvalidInputError } from '../errors.ts'
 import type { Feedback } from '../feedback/feedback.ts'
 import { type FeedbackInput, readFeedback } from '../feedback/job-feedback.ts'
@@ -13,6 +14,9 @@ const SETTLED_MS = 86_400_000
 
 /** From now on, `apply` gets what the processor of this job says of the downstream; undefined: nothing does. */
 export let listen: (job: Job, apply: ((feedback: Feedback) => Promise<void>) | undefined) => void
+
+/** From now on, the job has departed. */
+export let departs: (job: Job, departure: Departure) => void
 
 /** How the processor of a batch says that a job ends. */
 export type BatchOutcome = { readonly error: Error } | { readonly result: unknown }
@@ -39,7 +43,12 @@ export class ShapedJob<DataType = any, ResultType = any, NameType extends string
   #batch: readonly BatchedJob[] | undefined
   #outcome: BatchOutcome | undefined
 
+  #departure: Departure | undefined
+
   static {
+    departs = (job, departure) => {
+      ;(job as ShapedJob).#departure = departure
+    }
     listen = (job, apply) => {
       ;(job as ShapedJob).#apply = apply
     }
@@ -60,6 +69,11 @@ export class ShapedJob<DataType = any, ResultType = any, NameType extends string
     const { deferredFailure } = job
     if (deferredFailure) job.deferredFailure = deferredReason(deferredFailure, job.stalledCounter)
     return job
+  }
+
+  /** When it departed, and with which members of pools; undefined outside a processor of a ShapedWorker. */
+  get departure(): Departure | undefined {
+    return this.#departure
   }
 
   /**

@@ -19,7 +19,7 @@ import { declaringBackendOptions, shapedBackendFactory } from '../backend/factor
 import { checkQueueName } from '../call-options.ts'
 import type { Departure } from '../departure/departure.ts'
 import { giveBack } from '../departure/give-back.ts'
-import type { HeldJob } from '../departure/held-job.ts'
+import { type HeldJob, membersOf } from '../departure/held-job.ts'
 import { mostGivenBack } from '../departure/jobs-per-script.ts'
 import { type DepartureReply, jobOfGrant } from '../departure/reply.ts'
 import { CloseTimeoutError, InvalidGroupError, NoShapeError, RunTimeoutError } from '../errors.ts'
@@ -50,7 +50,7 @@ import {
 } from './options.ts'
 import { OverloadWatch } from './overload-watch.ts'
 import { ShapeWake } from './shape-wake.ts'
-import { type BatchedJob, ShapedJob } from './shaped-job.ts'
+import { type BatchedJob, departs, ShapedJob } from './shaped-job.ts'
 import { ThroughputWatch } from './throughput-watch.ts'
 
 /** Why Redis takes no end of a job: its lock is gone or another worker's, or it does not run any more. */
@@ -333,7 +333,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       const failure = this.#failureOf(job) ?? expiryOf(job, this.#clock)
       if (failure) return Promise.reject(failure)
       this.#dispatcher.departed(id)
-      if (this.#reports?.counts || this.listenerCount('departed') > 0) this.#reportDeparture(job, held)
+      this.#reportDeparture(job, held)
     }
     const call = () =>
       this.#inTime(job, (): Promise<ResultType> => {
@@ -437,15 +437,19 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     })
   }
 
-  #reportDeparture(job: Job<DataType, ResultType, NameType>, { slotUs }: HeldJob): void {
+  #reportDeparture(job: Job<DataType, ResultType, NameType>, held: HeldJob): void {
+    const { slotUs } = held
+    const pool = membersOf(held)
     const departedAtUs = Math.round(this.#clock.nowUs() ?? slotUs)
     const departure: Departure = {
       departureTimeUs: slotUs,
       departedAtUs,
       latenessUs: departedAtUs - slotUs,
       clockErrorUs: Math.round(this.#clock.errorUs()),
+      ...(pool && { pool }),
       ...(this.opts.telemetry ? { heldBy: this.#reports?.heldBy(job, slotUs) } : {}),
     }
+    departs(job, departure)
     this.#reports?.departed(job, departure)
     this.emit('departed', job, departure)
   }

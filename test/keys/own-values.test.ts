@@ -297,7 +297,7 @@ test.each<[string, new (...args: never[]) => Error, string, (queue: ShapedQueue)
   [
     'another name',
     InvalidLimitError,
-    'has no limit "plans" with by; it has plan, common, days',
+    'has no limit "plans" with by or pool; it has plan, common, days',
     (q) => q.getLimit('plans', 'a'),
   ],
   ['no by', InvalidLimitError, 'has no limit "all"', (q) => q.setLimit('all', 'a', { rate: '1/s' }, WHO)],

@@ -261,8 +261,11 @@ export class Crossing {
   /** The rate of the slowest of rate and limits, units per µs; overrides at most triple it. */
   get #perUs(): number {
     const { rate, limits = [] } = this.combination.shape
-    const rates = [rate, ...limits.map((limit) => limit.rate)].filter((one) => one !== undefined)
-    const perUs = rates.map(fastestOf).map(({ limit, periodMs }) => limit / periodMs / 1000)
+    const perUs = [{ rate, pool: [''] }, ...limits].flatMap(({ rate: one, pool = [''] }) => {
+      if (one === undefined) return []
+      const { limit, periodMs } = fastestOf(one)
+      return (pool.length * limit) / periodMs / 1000
+    })
     return perUs.length > 0 ? Math.min(...perUs) : 0
   }
 
@@ -357,7 +360,7 @@ export class Crossing {
     // After a forfeited slot, the fraction of a µs by which the next slot was before its reported whole µs is unknown.
     if (this.#fleet.givenBack + this.#unstarted.length > 0) schedule.roundingUs = Math.max(1, schedule.roundingUs)
     const [pending, toTake] = [[...this.#changes], [...taken]]
-    for (const { number, slotUs, grantedUs } of departed) {
+    for (const { number, slotUs, grantedUs, members } of departed) {
       for (;;) {
         const [event, take] = [pending[0], toTake[0]]
         const isEvent = event !== undefined && isBefore(event, grantedUs) && !(take && take.atUs < event.atUs)
@@ -366,10 +369,10 @@ export class Crossing {
       }
       schedule.moveTo(slotUs)
       const job = { ...(jobs[number] as Waiting) }
-      const earliestUs = schedule.slotUs(job)
+      const earliestUs = schedule.slotUs(job, members)
       if (earliestUs > slotUs + Math.ceil(schedule.roundingUs))
         return `job ${number} departed ${earliestUs - slotUs} µs before it conformed`
-      schedule.depart(job, slotUs)
+      schedule.depart(job, slotUs, members)
     }
     return undefined
   }
@@ -479,7 +482,7 @@ function mostWithin({ rate, burst = 1, limits = [] }: Shape, us: number): number
     if (limit.rate === undefined || limit.unit !== undefined) return []
     // At the boundary of two windows, the units of both may leave.
     const [units] = encodeRate(limit.rate)
-    return (limit.burst ?? 2 * units) + us * perUs(limit.rate)
+    return (limit.pool?.length ?? 1) * ((limit.burst ?? 2 * units) + us * perUs(limit.rate))
   })
   return Math.min(rate === undefined ? Number.POSITIVE_INFINITY : burst + us * perUs(rate), ...most)
 }

@@ -7,7 +7,7 @@ import {
   type Exchanged,
 } from '../../src/departure/exchange.ts'
 import { giveBack } from '../../src/departure/give-back.ts'
-import type { HeldJob } from '../../src/departure/held-job.ts'
+import { type HeldJob, membersOf } from '../../src/departure/held-job.ts'
 import { finishedEnd, postponedEnd } from '../../src/departure/job-end.ts'
 import { mostGivenBack } from '../../src/departure/jobs-per-script.ts'
 import type { DepartureReply } from '../../src/departure/reply.ts'
@@ -255,7 +255,7 @@ export class FleetWorker {
     const number = Number(held.id)
     if (this.#dead) return
     const { atUs: grantedUs } = this.#fleet.granted.get(number) as Grant
-    departed.push({ number, slotUs: held.slotUs, startedUs: time.nowUs, grantedUs })
+    departed.push({ number, slotUs: held.slotUs, startedUs: time.nowUs, grantedUs, members: membersOf(held) })
     this.#dispatcher.departed(held.id)
     await time.until(time.nowUs + (jobs[number] as Waiting).runsUs)
     if (this.#dead) return

@@ -6,7 +6,7 @@ import { encodeOverride, encodeShape, type Shape, type ShapeOverride } from '../
 import { ShapeStore } from '../../src/shape/store.ts'
 import type { Answers } from './combination.ts'
 import { FleetWorker, type WorkerTraits } from './fleet-worker.ts'
-import type { Waiting } from './schedule.ts'
+import type { Members, Waiting } from './schedule.ts'
 import { VirtualRedis, type VirtualWorld } from './virtual-redis.ts'
 import type { VirtualTime } from './virtual-time.ts'
 
@@ -17,6 +17,8 @@ export interface Departed {
   readonly startedUs: number
   /** When Redis granted it. */
   readonly grantedUs: number
+  /** With which members of pools. */
+  readonly members?: Members | undefined
 }
 
 export interface Grant {

@@ -67,11 +67,15 @@ interface Running {
   readonly cost: number
 }
 
-/** A limit of the schedule: by its model, or by the running jobs. */
+/** A limit of the schedule: by its model, by those of the members of a pool, or by the running jobs. */
 interface Held {
   readonly limit: QueueLimit
-  readonly model: Model | undefined
+  /** By member, those first that have rested longest; '' of a limit that is no pool. */
+  readonly models: Map<string, Model>
 }
+
+/** The members of pools, by the names of their limits. */
+export type Members = Readonly<Record<string, string>>
 
 /**
  * An exact schedule: the earliest departures of a queue's jobs, in order and with workers that lose no time. It uses
@@ -148,8 +152,8 @@ export class Schedule {
     }
   }
 
-  /** The earliest departure of a job in the current state, µs. */
-  slotUs(job: Waiting): number {
+  /** The earliest departure of a job in the current state, µs. @param members with which it departs */
+  slotUs(job: Waiting, members: Members = {}): number {
     let slotUs = Math.max(
       this.#nowUs,
       this.#pausedUntilUs,
@@ -158,8 +162,10 @@ export class Schedule {
     )
     if (this.#mode !== 'enforce') return slotUs
     if (this.#bucket) slotUs = Math.max(slotUs, this.#bucket.nextSlotUs(job.cost))
-    for (const { limit, model } of this.#limits) {
+    for (const held of this.#limits) {
+      const { limit } = held
       const cost = costUnder(limit, job.cost, job.costs)
+      const model = this.#modelOf(held, cost, members)
       slotUs = Math.max(slotUs, model ? this.#nowUs + Math.ceil(model.earliest(cost)) : this.#placeOf(limit, cost))
     }
     return this.#openFrom(slotUs, job)
@@ -167,13 +173,14 @@ export class Schedule {
 
   /** From a time on, when the rate and all limits that follow the clock let the job leave: they may close again. */
   #openFrom(us: number, job: Waiting): number {
-    const timed = this.#limits.filter(({ model }) => model?.rule.schedule)
+    // Pools have no schedules.
+    const timed = this.#limits.filter(({ models }) => models.get('')?.rule.schedule)
     let openUs = us
     for (let before = -1; before !== openUs; ) {
       before = openUs
       openUs = Math.max(openUs, this.#curve ? this.#curve.when(this.#curve.at(openUs)) : 0)
-      for (const { limit, model } of timed) {
-        const cost = costUnder(limit, job.cost, job.costs)
+      for (const { limit, models } of timed) {
+        const [cost, model] = [costUnder(limit, job.cost, job.costs), models.get('')]
         if (!model || cost === 0) continue
         model.now = openUs
         openUs += Math.ceil(model.earliest(cost))
@@ -183,17 +190,31 @@ export class Schedule {
     return openUs
   }
 
-  /** Lets a job leave at its earliest time, or later. @returns that time */
-  depart(job: Waiting, slotUs: number): number {
+  /** The model of a limit, or of the member that the job is charged under: the first one by its turn that lets it go soonest. */
+  #modelOf({ limit, models }: Held, cost: number, members: Members): Model | undefined {
+    const member = members[limit.name]
+    if (member !== undefined) return models.get(member)
+    const earliest = [...models.values()].map((model) => model.earliest(cost))
+    return [...models.values()][earliest.indexOf(Math.min(...earliest))]
+  }
+
+  /** Lets a job leave at its earliest time, or later. @param members with which it departs @returns that time */
+  depart(job: Waiting, slotUs: number, members: Members = {}): number {
     this.moveTo(slotUs)
     if (this.#probe)
       this.#probe = this.#probe === 'armed' ? { untilUs: slotUs + (job.knownAfterUs ?? PROBE_US) } : undefined
     if (this.#bucket) this.#charge(this.#bucket, job.cost, slotUs)
-    for (const { limit, model } of this.#limits) {
+    for (const held of this.#limits) {
+      const { limit, models } = held
       const cost = costUnder(limit, job.cost, job.costs)
+      const model = this.#modelOf(held, cost, members)
       // In shadow mode a limit is charged as long as it has room.
       if (this.#mode === 'enforce' || (this.#mode === 'shadow' && model?.earliest(cost) === 0))
         model?.commit(cost, 0, 0)
+      const [member] = [...models].find(([, one]) => one === model) ?? []
+      if (member === undefined) continue
+      models.delete(member)
+      models.set(member, model as Model)
     }
     const endsUs = job.losses?.[0] ?? slotUs + job.runsUs
     const at = this.#running.findLastIndex((one) => one.endsUs <= endsUs)
@@ -218,22 +239,25 @@ export class Schedule {
     else this.#bucket = new ReferenceBucket({ rate, burst: burst ?? 1, mode }, this.#nowUs)
     if (!limits) return
     this.#limits = limits.map((limit) => {
-      const { name, unit: _, ...rule } = limit
+      const { name, unit: _, pool = [''], ...rule } = limit
       const known = this.#limits.find((held) => held.limit.name === name)
-      if (limit.algorithm === 'concurrency') return { limit, model: undefined }
+      if (limit.algorithm === 'concurrency') return { limit, models: new Map() }
       const wire = encodeRule(rule)
-      const model = known?.model ?? createModel(wire)
+      const models = known?.models ?? new Map(pool.map((member) => [member, createModel(wire)]))
       if (known && limit.burst !== undefined)
         this.roundingUs *= Math.max(1, intervalOf(limit) / intervalOf(known.limit))
-      model.now = this.#nowUs
-      model.change(wire, true)
-      return { limit, model }
+      for (const model of models.values()) {
+        model.now = this.#nowUs
+        model.change(wire, true)
+      }
+      return { limit, models }
     })
   }
 
   apply({ atUs, holds, pausedUntilUs, probes, takes = {} }: Change): void {
     this.moveTo(Math.max(this.#nowUs, atUs))
-    for (const { limit, model } of this.#limits) if (takes[limit.name]) model?.commit(takes[limit.name] as number, 0, 0)
+    for (const { limit, models } of this.#limits)
+      if (takes[limit.name]) models.get('')?.commit(takes[limit.name] as number, 0, 0)
     if (this.#bucket) this.#bucket.advance(Math.max(0, atUs - this.#bucket.nowUs))
     if (holds) this.#hold(holds)
     if (probes !== undefined) this.#probe = probes ? 'armed' : undefined
@@ -266,7 +290,7 @@ export class Schedule {
     this.#nowUs = us
     this.#running = this.#running.filter(({ endsUs }) => endsUs > us)
     if (this.#bucket) this.#bucket.advance(Math.max(0, us - 1 - this.#bucket.nowUs))
-    for (const { model } of this.#limits) if (model) model.now = us
+    for (const { models } of this.#limits) for (const model of models.values()) model.now = us
   }
 }
 

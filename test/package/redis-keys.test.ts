@@ -82,7 +82,12 @@ test('a run of everything leaves no key and no field that the tables lack', asyn
   })
   const unpaced = shop.queue({ capacity: 3 })
   const replicated = shop.queue({ durability: { replicas: 1, timeoutMs: 1 } })
-  const keyed = shop.queue({ limits: [{ name: 'rpm', by: 'model', rate: '1/min', maxKeys: 9 }] })
+  const keyed = shop.queue({
+    limits: [
+      { name: 'rpm', by: 'model', rate: '1/min', maxKeys: 9 },
+      { name: 'keys', pool: ['a', 'b'], rate: '100/s' },
+    ],
+  })
   const dropping = shop.queue({ capacity: 1, overflow: 'drop-oldest', rate: '50/s' })
   await dropping.addBulk(jobs(1))
   await dropping.addBulk(jobs(1))

@@ -62,7 +62,7 @@ test.each([
   ['no field', ['set', 'tpm', 'a', '--reason', 'x'], 2, 'expected at least one field'],
   ['no name', ['show', 'endpoint', 'group=a', 'h'], 2, "expected name=value for each key; got 'h'"],
   ['no reason', ['set', 'tpm', 'a', '--burst', '2'], 2, '--reason'],
-  ['another limit', ['show', 'rpm', 'a'], 2, 'has no limit "rpm" with by; it has tpm, endpoint'],
+  ['another limit', ['show', 'rpm', 'a'], 2, 'has no limit "rpm" with by or pool; it has tpm, endpoint'],
   ['a wrong value', ['set', 'tpm', 'a', '--burst', '0', '--reason', 'x'], 2, 'burst must be'],
 ])('%s is refused', async (_what, [verb = '', ...args], code, text) => {
   const { code: ended, stderr } = await run('key', verb, queue.name, ...args)

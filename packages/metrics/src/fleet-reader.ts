@@ -108,7 +108,7 @@ export class FleetReader {
 
   async #limitValues({ name, shape }: QueueStatus): Promise<QueueReading['limitValues']> {
     const { inspector, keys: count } = this.#options
-    const hasKeys = shape?.limits?.some(({ by }) => by !== undefined)
+    const hasKeys = shape?.limits?.some(({ by, pool }) => by ?? pool)
     return hasKeys && count > 0 ? inspector.limitValues(name, { count }) : undefined
   }
 

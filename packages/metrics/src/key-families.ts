@@ -25,7 +25,9 @@ export const KEY_FAMILIES: readonly Family<QueueReading>[] = [
     labels: { limit: [], key: [] },
     merge: 'none',
     read: ({ status: { shape }, limitValues }) => {
-      const limits = (shape?.limits ?? []).filter(({ by, algorithm }) => by && algorithm === 'concurrency')
+      const limits = (shape?.limits ?? []).filter(
+        ({ by, pool, algorithm }) => (by || pool) && algorithm === 'concurrency',
+      )
       if (limits.length === 0) return []
       const names = limits.map(({ name }) => name)
       const held = ({ limit, used }: LimitValueRow) => (names.includes(limit) ? used : undefined)

@@ -10,7 +10,7 @@ export const addKeyCommand: AddCommand = (program, run) => {
   const key = program
     .command('key')
     .description(
-      'Shows and changes what limits by keys (shape.limits with by) allow for single values, for the whole fleet.',
+      'Shows and changes what limits allow for single values of their keys, or members of pools, for the whole fleet.',
     )
   addList(key, run)
   addShow(key, run)
@@ -20,6 +20,7 @@ export const addKeyCommand: AddCommand = (program, run) => {
 
 const EXAMPLE_KEYS = `
 A limit by one key takes its value; one by several takes each as name=value.
+A pool takes the name of a member.
 `
 
 function keyCommand(key: Command, name: string, description: string): Command {
@@ -63,6 +64,7 @@ function addSet(key: Command, run: Runner): void {
     .option('--concurrency <jobs>', 'of a limit of places: its jobs that may run at once', Number)
     .option('--tier <name>', 'one of the tiers of the limit')
     .option('--day <day>', 'of a warm-up plan: the day that it goes on with; a --rate holds it', Number)
+    .option('--held', 'of a pool: nothing more departs with the member')
     .addOption(durationOption('--for <duration>', 'how long it lasts (default: until it is cleared)'))
     .addHelpText(
       'after',
@@ -114,8 +116,10 @@ function stateText(cli: Cli, name: string, state: LimitState): string {
   ])
   const frees = retryAfterMs === undefined ? 'when a job ends' : `in ${formatDuration(retryAfterMs)}`
   const left =
-    remaining === undefined
-      ? 'no limit'
+    overrides.held || remaining === undefined
+      ? overrides.held
+        ? 'held'
+        : 'no limit'
       : `${remaining} left, one more ${retryAfterMs === 0 ? 'now' : frees}, all at ${resetAt?.toISOString()}`
   const set = Object.entries(overrides).map(([field, { by, reason, until }]) => {
     const lasts = until ? `until ${until.toISOString()}` : 'until it is cleared'
@@ -135,6 +139,7 @@ interface SetOptions {
   readonly concurrency?: number
   readonly tier?: string
   readonly day?: number
+  readonly held?: true
   readonly reason: string
   readonly for?: number
 }

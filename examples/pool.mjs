@@ -1,0 +1,62 @@
+// Calls of an API with three keys, each of which allows ten a second. Each call departs with the key that may go first, and a
+// key that the API refuses rests alone. Needs a Redis: REDIS_URL, or one on this machine.
+//   npm run build && node examples/pool.mjs
+import { createServer } from 'node:http'
+import { ShapedQueue, ShapedWorker } from 'sluice'
+
+const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:6379' }
+const prefix = process.env.PREFIX ?? 'sluice-examples'
+
+// The API: it allows each key ten calls a second, and refuses the second one of the key of `b`, with a time to come back.
+const used = new Map()
+const api = createServer((request, response) => {
+  const count = (used.get(request.headers.authorization) ?? 0) + 1
+  used.set(request.headers.authorization, count)
+  const isRefused = request.headers.authorization === 'Bearer secret-b' && count === 2
+  response.writeHead(isRefused ? 429 : 200, isRefused ? { 'retry-after': '1' } : {}).end()
+})
+await new Promise((resolve) => api.listen(0, '127.0.0.1', resolve))
+const url = `http://127.0.0.1:${api.address().port}/`
+
+// Names of keys. The keys themselves stay in the programs: Redis and logs see the names only.
+const secrets = { a: 'secret-a', b: 'secret-b', c: 'secret-c' }
+const shape = { limits: [{ name: 'keys', pool: Object.keys(secrets), rate: '10/s' }] }
+
+const queue = new ShapedQueue('lookups', { connection, prefix, shape })
+const worker = new ShapedWorker(
+  'lookups',
+  async (job) => {
+    const key = job.departure.pool.keys
+    const response = await fetch(url, { headers: { authorization: `Bearer ${secrets[key]}` } })
+    if (response.status === 429) {
+      // The key rests as long as the API says, and the job goes on with another one.
+      const ttlMs = 1000 * Number(response.headers.get('retry-after'))
+      await queue.setLimit('keys', key, { held: true }, { by: 'lookups', reason: '429', ttlMs })
+      console.log(`key ${key} rests for ${ttlMs} ms`)
+      throw new Error('429')
+    }
+    return key
+  },
+  { connection, prefix, shape, concurrency: 10 },
+)
+
+const calls = { a: 0, b: 0, c: 0 }
+const allDone = new Promise((resolve) => {
+  worker.on('completed', (_, key) => {
+    calls[key] += 1
+    if (calls.a + calls.b + calls.c === 30) resolve()
+  })
+})
+await queue.addBulk(Array.from({ length: 30 }, (_, i) => ({ name: 'lookup', data: { i }, opts: { attempts: 3 } })))
+await allDone
+console.log(`calls done with a: ${calls.a}, b: ${calls.b}, c: ${calls.c}`)
+
+// By hand: nothing more departs with `c` from now on, and what runs with it goes on.
+await queue.setLimit('keys', 'c', { held: true }, { by: 'ops', reason: 'the key is to be replaced' })
+const { inForce, remaining } = await queue.getLimit('keys', 'c')
+console.log(`key c: ${inForce.held ? 'held' : 'in use'}, ${inForce.rate}, ${remaining} left`)
+
+await worker.close()
+await queue.obliterate({ force: true })
+await queue.close()
+api.close()

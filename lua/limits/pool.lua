@@ -1,0 +1,131 @@
+local own_values = use 'limits/own-values'
+local shapes = use 'shape/shapes'
+
+-- A limit of a queue with `pool`: each member has a state as that of one value of a limit with `by` (limits/own-values,
+-- groups/limits-of), and a job is charged in that of the one with which it departs. In place of an algorithm (limits/checks) for
+-- what waits and departs; what was charged is settled and given back under its member (pool.part_of).
+--   l.member     the limit as that of one member; l.own: whether something is set for members; l.base: of the queue
+--   s.members    those whose turn it is first: name, l, s, held (µs from now), and at: when they conform to the cost last asked for
+--   s.member     the one of the last charge
+--   s.group      of the job that departs, if groups keep their members
+--   s.ahead      how far ahead of now the last slot lies, µs
+--   <control>:turns   names of members, the one that departed last at the end; s.ahead, and when
+local pool = {
+  -- After so long all members have rested alike.
+  TURNS_MS = 86400000,
+  -- A member that is held without end is held until then, µs.
+  FOREVER_US = 9e15,
+}
+
+-- key: what the keys of the members' states begin with
+function pool.open(key, l, now)
+  local s, rank = { now = now, members = {}, turns = l.control .. ':turns', held = math.huge }, {}
+  local turns = redis.call('GET', s.turns)
+  local names, ahead, seen = {}, 0, now
+  if turns then names, ahead, seen = cmsgpack.unpack(turns) end
+  for i, name in ipairs(names) do rank[name] = i end
+  -- If the clock went back, distances in time are kept.
+  s.ahead = math.max(0, ahead - math.max(0, now - seen))
+  for i, name in ipairs(l.pool) do
+    local own = l.own and own_values.in_force(l.base, l.member, name, nil, now) or l.member
+    local held = math.max(0, math.min(own.held_until or 0, pool.FOREVER_US) - now)
+    s.members[i] = {
+      name = name, l = own, s = own.verbs.open(key .. name, own, now), held = held, rank = rank[name] or i - #l.pool,
+    }
+    s.held = math.min(s.held, held)
+  end
+  table.sort(s.members, function(one, other) return one.rank < other.rank end)
+  return s
+end
+
+function pool.earliest(s, _, cost)
+  local first = math.huge
+  for _, m in ipairs(s.members) do
+    m.at = m.l.mode == 'off' and m.held or math.max(m.held, m.l.verbs.earliest(m.s, m.l, cost))
+    first = math.min(first, m.at)
+  end
+  -- A cheap job does not go before one that waits for its member.
+  return math.max(first, s.ahead)
+end
+
+-- The member of a group: while members come and go, most groups keep theirs (rendezvous hashing).
+local function home_of(s)
+  local home, most
+  for _, m in ipairs(s.members) do
+    local weight = redis.sha1hex(s.group .. '\0' .. m.name)
+    if not most or weight > most then home, most = m, weight end
+  end
+  return home
+end
+
+-- The member with which the job last asked for departs at that time, µs from now: the one of its group, or the one that has
+-- rested longest; of those that do not conform by then, as in shadow mode, the first that does.
+function pool.choose(s, offset)
+  local chosen, place = s.group and home_of(s), nil
+  if chosen and chosen.at > offset then chosen = nil end
+  for i, m in ipairs(s.members) do
+    if not chosen and m.at <= offset then chosen = m end
+    if chosen == m then place = i end
+  end
+  for i, m in ipairs(not chosen and s.members or {}) do
+    if not place or m.at < s.members[place].at then place = i end
+  end
+  s.member = table.remove(s.members, place)
+  table.insert(s.members, s.member)
+  return s.member
+end
+
+-- Places belong to the lease of the pool: s.lease, s.lock_ms.
+function pool.charge(s, _, cost, offset)
+  local m = pool.choose(s, offset)
+  s.ahead = offset
+  if m.l.mode == 'off' then return end
+  -- One member may have fewer places than the others.
+  if m.l.algorithm == 'concurrency' then cost = math.min(cost, m.l.limit) end
+  m.s.lease, m.s.lock_ms = s.lease, s.lock_ms
+  m.l.verbs.charge(m.s, m.l, cost, offset)
+  m.charged = true
+end
+
+-- What was set for members for a time and has ended is forgotten, as in groups/limits-of.
+local function end_own(l, now)
+  local ending, is_over = own_values.ending(l.base, now, own_values.DUE), l.own > 0 and now - l.own > own_values.CHANGED_US
+  for i = 1, #ending, 2 do
+    local name, member = own_values.parts(ending[i])
+    if name == l.name then
+      own_values.forget(l.base, l.member, member, now)
+      is_over = true
+    end
+  end
+  if is_over then shapes.note_own_values(l.base .. 'meta:shape', l.base, l.name, now) end
+end
+
+function pool.save(s, l)
+  local names = {}
+  for i, m in ipairs(s.members) do
+    names[i] = m.name
+    if m.charged then m.l.verbs.save(m.s, m.l) end
+  end
+  redis.call('PSETEX', s.turns, pool.TURNS_MS, cmsgpack.pack(names, s.ahead, s.now))
+  if l.own then end_own(l, s.now) end
+end
+
+-- A copy of a state, for queue_limits.planned. copy: that of one member
+function pool.copy(s, copy)
+  local planned = { now = s.now, members = {}, held = s.held, ahead = s.ahead }
+  for i, m in ipairs(s.members) do
+    planned.members[i] = { name = m.name, l = m.l, s = copy(m.l, m.s), held = m.held, at = m.at }
+  end
+  return planned
+end
+
+-- The parts of its members, as in limits/queue-limits; part.member: its name, part.state: the name of its state.
+function pool.parts(part)
+  local parts = {}
+  for i, m in ipairs(part.s.members) do
+    parts[i] = { l = m.l, s = m.s, offset = 0, blocked = m.held, member = m.name, value = m.name, state = m.l.name .. ':' .. m.name }
+  end
+  return parts
+end
+
+return pool

@@ -1,0 +1,44 @@
+import { expect, test } from 'vitest'
+import { randomOf } from '../../packages/cli/src/simulate/random.ts'
+import type { QueueLimit } from '../../src/limits/queue-limits.ts'
+import { type Combination, combinationOf, type Event } from '../model/combination.ts'
+import { failuresOf } from '../model/crossing.ts'
+import { VirtualScripts } from '../model/virtual-redis.ts'
+import { caseCount } from '../support/cases.ts'
+import { useRedis } from '../support/redis.ts'
+
+const redis = useRedis(import.meta.url)
+const scripts = new VirtualScripts(redis.client())
+
+const COMBINATIONS = caseCount(20, 'MODEL_COMBINATIONS')
+const SEED = Number(process.env.MODEL_SEED ?? 1)
+
+/** The same queue, where members of pools share what its limits allow; undefined if it has none, or another queue uses them. */
+function pooled(one: Combination): Combination | undefined {
+  const { shape, jobs, events, beside, seed } = one
+  if (beside || !shape.limits?.some(({ algorithm }) => algorithm !== 'concurrency')) return undefined
+  const { uniform } = randomOf(seed * 86_028_121 + 7)
+  const most = Math.max(...jobs.map(({ cost, costs = {} }) => Math.max(cost, ...Object.values(costs))))
+  const counts = shape.limits.map(() => 1 + Math.floor(uniform() * 4))
+  const poolOf = (limit: QueueLimit, i: number): QueueLimit => {
+    if (limit.algorithm === 'concurrency' || counts[i] === 1) return limit
+    const pool = ['a', 'b', 'c', 'd'].slice(0, counts[i])
+    const { limit: units, period } = limit.rate as { limit: number; period: number }
+    return { ...limit, pool, rate: { limit: Math.max(most, Math.ceil(units / pool.length)), period } }
+  }
+  const limits = shape.limits.map(poolOf)
+  const changed = (event: Event): Event => ({
+    ...event,
+    ...(event.sets?.limits ? { sets: { ...event.sets, limits: event.sets.limits.map(poolOf) } } : {}),
+    ...(event.holds?.limits ? { holds: { ...event.holds, limits: event.holds.limits.map(poolOf) } } : {}),
+  })
+  return { ...one, shape: { ...shape, limits }, events: events.map(changed) }
+}
+
+test(`${COMBINATIONS} combinations of pools with holds, jobs, changes and workers leave by their exact schedules`, {
+  timeout: 600_000 + COMBINATIONS * 1000,
+}, async () => {
+  const of = (seed: number) => pooled(combinationOf(seed))
+  const failures = await failuresOf(scripts, redis.prefix, { seed: SEED, count: COMBINATIONS, of })
+  expect(failures.length, failures.slice(0, 20).join('\n')).toBe(0)
+})

@@ -41,7 +41,7 @@ const worker = new ShapedWorker('events', (job) => database.query(insert, [JSON.
   removeOnComplete: { count: 0 },
   removeOnFail: { count: 1000 },
 })
-process.once('SIGTERM', () => worker.close())
+process.once('SIGTERM', () => Promise.all([worker.close(), queue.close()]).then(() => database.end()))
 
 // Adds rows as an application would, and sees how fast they came.
 let statements = 0

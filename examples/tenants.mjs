@@ -32,7 +32,7 @@ const worker = new ShapedWorker('campaigns', send, {
   removeOnComplete: { count: 1000 },
   removeOnFail: { count: 5000 },
 })
-process.once('SIGTERM', () => worker.close())
+process.once('SIGTERM', () => Promise.all([worker.close(), queue.close()]))
 
 // A campaign of each, added while nothing leaves.
 await queue.pause()

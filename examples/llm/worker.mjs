@@ -2,7 +2,7 @@
 //   REDIS_URL=redis://localhost:6379 LLM_API_KEY=… node worker.mjs
 import { ShapedWorker } from 'sluice'
 import { extendProfile, profiles } from 'sluice/egress'
-import { connection, prefix, shape } from './queue.mjs'
+import { connection, prefix, queue, shape } from './queue.mjs'
 
 const api = process.env.LLM_API ?? 'https://api.openai.com/v1/chat/completions'
 
@@ -32,4 +32,4 @@ export const worker = new ShapedWorker('calls', call, {
   removeOnComplete: { age: 3600, count: 10_000 },
   removeOnFail: { count: 5000 },
 })
-process.once('SIGTERM', () => worker.close())
+process.once('SIGTERM', () => Promise.all([worker.close(), queue.close()]))

@@ -27,4 +27,4 @@ export const worker = new ShapedWorker('smtp-mails', send, {
   removeOnComplete: { count: 1000 },
   removeOnFail: { count: 5000 },
 })
-process.once('SIGTERM', () => worker.close())
+process.once('SIGTERM', () => Promise.all([worker.close(), queue.close()]))

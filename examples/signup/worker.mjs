@@ -1,7 +1,7 @@
 // Sends the welcome mails.
 //   REDIS_URL=redis://localhost:6379 node worker.mjs
 import { ShapedWorker } from 'sluice'
-import { connection, prefix, shape } from './queue.mjs'
+import { connection, prefix, queue, shape } from './queue.mjs'
 
 const send = async (job) => `mailed ${job.data.to}`
 
@@ -10,4 +10,4 @@ export const worker = new ShapedWorker('welcomes', send, {
   removeOnComplete: { count: 1000 },
   removeOnFail: { count: 5000 },
 })
-process.once('SIGTERM', () => worker.close())
+process.once('SIGTERM', () => Promise.all([worker.close(), queue.close()]))

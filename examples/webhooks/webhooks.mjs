@@ -41,7 +41,7 @@ export const worker = new ShapedWorker('webhooks', deliver, {
   // The dead letter has all of the job.
   removeOnFail: { count: 0 },
 })
-process.once('SIGTERM', () => worker.close())
+process.once('SIGTERM', () => Promise.all([worker.close(), queue.close()]))
 
 /** Nothing goes to the endpoint any more; new webhooks wait as long as it has places. */
 export function disable(endpointId, reason) {

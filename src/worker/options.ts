@@ -129,6 +129,12 @@ export function checkWorkerOptions(options: ShapedWorkerOptions): void {
     const value: unknown = options[name]
     checkArgument(value === undefined || typeof value === 'boolean', name, 'true or false', value)
   }
+  // BullMQ takes true or a number of a job's options only: of a worker's, its script would fail at the end of a job.
+  for (const name of ['removeOnComplete', 'removeOnFail'] as const) {
+    const value: unknown = options[name]
+    const isRight = value === undefined || (typeof value === 'object' && value !== null)
+    checkArgument(isRight, name, 'an object, such as { count: 1000 } or { age: 3600 }', value)
+  }
   const { maxLoopUtilisation: max } = options
   const isShare = max === undefined || (typeof max === 'number' && max > 0 && max <= 1)
   checkArgument(isShare, 'maxLoopUtilisation', 'a share > 0 and at most 1', max)

@@ -89,6 +89,7 @@ const NEAR: readonly [string[], Options, RegExp][] = [
   [['worker'], { report: 'no' }, /report must be true or false; got "no"/],
   [['worker'], { allowUnshaped: 1 }, /allowUnshaped must be true or false; got 1/],
   [['worker'], { maxLoopUtilisation: '0.5' }, /maxLoopUtilisation must be a share/],
+  [['worker'], { removeOnFail: true }, /removeOnFail must be an object, such as { count: 1000 }/],
 ]
 
 test.each([

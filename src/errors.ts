@@ -133,6 +133,28 @@ export class TooManyKeysError extends SluiceError {
   }
 }
 
+/**
+ * Thrown for a job of which a limit of its queue takes one at a time (`onConflict`), where another one with the same keys has
+ * not ended, or is added by the same call. Nothing was added.
+ */
+export class KeyInUseError extends SluiceError {
+  readonly queueName: string
+  readonly limitName: string
+  /** Those of the job that the limit counts by, `group` among them if it does. */
+  readonly keys: Readonly<Record<string, string>>
+  /** The job that has not ended; undefined if it is one of the same call. */
+  readonly jobId: string | undefined
+
+  constructor(queueName: string, limitName: string, keys: Readonly<Record<string, string>>, jobId?: string) {
+    const why = jobId === undefined ? 'this call has several' : `job ${jobId} has not ended`
+    super(`limit "${limitName}" of queue "${queueName}" takes one job of ${JSON.stringify(keys)} at a time: ${why}`)
+    this.queueName = queueName
+    this.limitName = limitName
+    this.keys = keys
+    this.jobId = jobId
+  }
+}
+
 /** Thrown if more jobs are added at once than the queue can ever hold. */
 export class TooLargeError extends InvalidInputError {
   readonly jobs: number

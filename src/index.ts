@@ -20,6 +20,7 @@ export {
   InvalidLimitError,
   InvalidRateError,
   InvalidShapeError,
+  KeyInUseError,
   type LateStart,
   LimitConflictError,
   MissingKeyError,

@@ -32,6 +32,7 @@ export {
   InvalidKeyError,
   InvalidShapeError,
   isRefusal,
+  KeyInUseError,
   LimitExceededError,
   LimiterUnavailableError,
   NoGroupsError,

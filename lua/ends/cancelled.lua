@@ -84,4 +84,15 @@ function cancelled.job(base, id, place, c)
   return c.removes and 'removed' or 'failed', true
 end
 
+-- Cancels the jobs that those replace which this call has added (`onConflict` of a limit), once these and their groups are
+-- stored. Returns whether there were any.
+function cancelled.replaced()
+  for _, job in pairs(call_state.replaced) do
+    local by, reason = 'limit "' .. job.limit .. '"', 'job ' .. job.by .. ' replaces it'
+    local c = { by = by, reason = reason, failure = 'cancelled by ' .. by .. ': ' .. reason }
+    cancelled.job(job.base, job.id, cancelled.place_of(job.base, job.id), c)
+  end
+  return next(call_state.replaced) ~= nil
+end
+
 return cancelled

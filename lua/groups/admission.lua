@@ -12,9 +12,11 @@ local job_options = use 'shape/job-options'
 
 -- What the admission of jobs of groups adds to admission/admission: their queue must have groups, and each group has a
 -- bound.
---   status  -7 the queue has no groups, -8 a group is full, -13 a limit may have no more keys in use (maxKeys)
+--   status  -7 the queue has no groups, -8 a group is full, -13 a limit may have no more keys in use (maxKeys),
+--           -14 a limit may have one job of a value, and has it (onConflict)
 --   detail  of -8: that of a full queue, with the capacity and the number of jobs of the group, then the group;
---           of -13: {the limit, the keys that it would count, JSON: name -> value, how many it may have}
+--           of -13: {the limit, the keys that it would count, JSON: name -> value, how many it may have};
+--           of -14: {the limit, these keys, the id of that job, '' if it is another one of the same call}
 
 local group_admission = {}
 
@@ -143,11 +145,11 @@ local function keys_of_new(options)
   return (select(4, job_options.cost(cjson.encode(cmsgpack.unpack(options)))))
 end
 
--- The refusal of new jobs which would bring a limit more keys than it may have in use; nil if none would. jobs: as in
+-- The refusal of new jobs which would bring a limit more keys than it may have in use, or more jobs of one; nil if none would. jobs: as in
 -- admission.refusal
 function group_admission.refusal_of_keys(base, shape, now, jobs)
   if not shape.bounds_keys or shape.mode == 'off' then return nil end
-  local asked = {}
+  local asked = { together = jobs.together }
   for i, job in ipairs(jobs) do
     asked[i] = { group = job.group and job.group[1] or '', keys = keys_of_new(job.options) }
   end
@@ -157,13 +159,14 @@ function group_admission.refusal_of_keys(base, shape, now, jobs)
     redis.call('HINCRBY', base .. 'meta:meter', 'shadowRefused', #jobs)
     return nil
   end
+  if found.job then return { -14, { found.limit, cjson.encode(found.keys), found.job } } end
   return { -13, { found.limit, cjson.encode(found.keys), found.most } }
 end
 
--- A job was added. options: packed
-function group_admission.note_keys(base, shape, now, id, group, options)
+-- A job was added. options: packed; added: as in groups/limits-of
+function group_admission.note_keys(base, shape, now, id, group, options, added)
   if not (shape and shape.bounds_keys) or shape.mode == 'off' or type(id) ~= 'string' then return end
-  group_limits_of(base, shape, now).note_keys(id, group and group[1] or '', keys_of_new(options))
+  group_limits_of(base, shape, now).note_keys(id, group and group[1] or '', keys_of_new(options), added)
 end
 
 -- The first refusal of new jobs by the bounds of their groups. jobs, drops: as in admission.refusal, where drops is `choose`.

@@ -6,6 +6,7 @@ local queue_limits = use 'limits/queue-limits'
 local scheduled_bucket = use 'limits/scheduled-bucket'
 local warm_up = use 'limits/warm-up'
 local as_text = use 'redis/as-text'
+local call_state = use 'redis/call-state'
 local history = use 'reports/history'
 local job_options = use 'shape/job-options'
 local shapes = use 'shape/shapes'
@@ -233,27 +234,43 @@ local function group_limits_of(base, shape, now)
     return l.algorithm == 'concurrency' and queue_limits.cost(l, cost, costs) or 0
   end
 
-  -- Calls found(limit, value, its keys) for each limit with `maxKeys` that a job is subject to.
+  -- Calls found(limit, value, its keys) for each limit with `maxKeys` or `onConflict` that a job is subject to.
   local function each_bounded(group, keys, found)
     for _, l in ipairs(known) do
-      local value = l.maxKeys and value_of(l, group, keys)
+      local value = keys_in_use.bounds(l) and value_of(l, group, keys)
       if value then found(prepared(l), value, keys_of(l, group, keys)) end
     end
   end
 
-  -- A job was added. Its values are in use from now on.
-  function limits.note_keys(id, group, keys)
-    each_bounded(group, keys, function(l, value) keys_in_use.note(base, l, value, id, now) end)
+  -- A job was added: its values are in use from now on. Jobs that it replaces are noted in call_state. added: the keys of
+  -- jobs that it leaves alone, and is one of from now on; nil if there are none
+  function limits.note_keys(id, group, keys, added)
+    each_bounded(group, keys, function(l, value)
+      if not keys_in_use.note(base, l, value, id, now) then return end
+      if l.onConflict ~= 'cancel-running' or l.mode ~= 'enforce' or shape.mode ~= 'enforce' then return end
+      for _, other in ipairs(keys_in_use.replaced(base, l, value, id, added)) do
+        call_state.replaced[base .. other] = { base = base, id = other, limit = l.name, by = id }
+      end
+    end)
+    if added then added[base .. id] = true end
   end
 
-  -- The first of new jobs that would bring a value more than its limit may have in use: {limit, most, keys}. jobs: {group, keys}
+  -- The first of new jobs that would bring a value more than its limit may have in use: {limit, keys, most}; or of which
+  -- there may be one: {limit, keys, job: the one that is there, '' if it is also new}. jobs: {group, keys}, and together:
+  -- whether those of one value may wait for each other, as in a flow
   function limits.too_many_keys(jobs)
     local counts, first, seen = {}, nil, {}
     for _, job in ipairs(jobs) do
       each_bounded(job.group, job.keys, function(l, value, keys)
         local cell = l.name .. ':' .. value
-        if first or seen[cell] or l.mode ~= 'enforce' or keys_in_use.has(base, l, value) then return end
-        seen[cell], counts[l.name] = true, (counts[l.name] or 0) + 1
+        if first or l.mode ~= 'enforce' then return end
+        local other = l.onConflict and (seen[cell] and not jobs.together and ''
+          or l.onConflict == 'cancel-newest' and keys_in_use.job(base, l, value))
+        if other then first = { limit = l.name, keys = keys, job = other } end
+        if other or seen[cell] then return end
+        seen[cell] = true
+        if not l.maxKeys or keys_in_use.has(base, l, value) then return end
+        counts[l.name] = (counts[l.name] or 0) + 1
         if keys_in_use.is_full(base, l, counts[l.name], now) then first = { limit = l.name, most = l.maxKeys, keys = keys } end
       end)
     end
@@ -310,7 +327,7 @@ local function group_limits_of(base, shape, now)
       if part.l.is_paced and part.cost > 0 then
         redis.call('HINCRBYFLOAT', base .. 'meta:limits:used', part.cell, as_text.exact(part.cost))
       end
-      if part.l.maxKeys then keys_in_use.note(base, part.l, part.value, string.sub(job_key, #base + 1), now) end
+      if keys_in_use.bounds(part.l) then keys_in_use.note(base, part.l, part.value, string.sub(job_key, #base + 1), now) end
     end
   end
 

@@ -27,6 +27,7 @@ local once_record = use 'admission/once-record'
 local overflow = use 'admission/overflow'
 local sent_again = use 'admission/sent-again'
 local batch_once = use 'ends/batch-once'
+local cancelled = use 'ends/cancelled'
 local wake = use 'gate/wake'
 local group_admission = use 'groups/admission'
 local group_hooks = use 'groups/hooks'
@@ -187,6 +188,7 @@ for at = FIRST, #ARGV, FIELDS do
     -- What was added before is complete. The error is that of the command, not of this line.
     overflow.drop_due(base, shape, gone, now)
     if groups then group_hooks.save_adds(groups) end
+    cancelled.replaced()
     return select(2, fitting_bulk.failed(false, reply))
   end
   replies[#replies + 1] = reply
@@ -205,5 +207,6 @@ if once and asked[1] then once_record.keep(base, once, asked, replies) end
 -- Among groups the length of the list is no position.
 if each and not (shape and shape.groups) then position = redis.call('LLEN', base .. 'wait') end
 wake.by_adds(base, shape, groups)
+cancelled.replaced()
 wake.touched()
 return { 1, {}, replies, shapes.news(key, shape, identity), position, start, '0' }

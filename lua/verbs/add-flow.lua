@@ -18,6 +18,7 @@ local admission = use 'admission/admission'
 local new_job = use 'admission/new-job'
 local sent_again = use 'admission/sent-again'
 local release_parent_if_no_pending_dependencies = use 'bullmq/releaseParentIfNoPendingDependencies'
+local cancelled = use 'ends/cancelled'
 local wake = use 'gate/wake'
 local group_admission = use 'groups/admission'
 local group_hooks = use 'groups/hooks'
@@ -65,7 +66,7 @@ local function refusal_of(i)
   queue.shape, queue.groups = shape, groups
   queue.news = shapes.news(KEYS[i], shape, ARGV[i + 2])
   if not shape then return nil end
-  local new, seen = { groups = groups }, {}
+  local new, seen = { groups = groups, together = true }, {}
   for _, at in ipairs(queue.jobs) do
     local job = job_at(at)
     local id, deduplication_id = new_job.ids(base, ARGV[at + 2])
@@ -76,11 +77,14 @@ local function refusal_of(i)
   return admission.refusal(base, shape, now, new)
 end
 
+-- The jobs that were added, by their keys: none replaces another one.
+local added = {}
+
 local function add(at)
   local queue, job = queues[tonumber(ARGV[at])], job_at(at)
   if queue.groups then queue.groups.adding = job.group end
   local reply = queue.run(job.script, ARGV, at + 2)
-  group_admission.note_keys(queue.base, queue.shape, now, reply, job.group, ARGV[at + 4])
+  group_admission.note_keys(queue.base, queue.shape, now, reply, job.group, ARGV[at + 4], added)
   return reply
 end
 
@@ -141,5 +145,6 @@ for _, queue in ipairs(queues) do
   if queue.groups then queue.groups:save() end
   wake.by_adds(queue.base, queue.shape, queue.groups)
 end
+cancelled.replaced()
 wake.touched()
 return { 1, {}, 0, replies, news }

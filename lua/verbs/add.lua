@@ -21,6 +21,7 @@ local fits_surely = use 'admission/fits-surely'
 local new_job = use 'admission/new-job'
 local overflow = use 'admission/overflow'
 local sent_again = use 'admission/sent-again'
+local cancelled = use 'ends/cancelled'
 local wake = use 'gate/wake'
 local group_admission = use 'groups/admission'
 local group_hooks = use 'groups/hooks'
@@ -83,7 +84,7 @@ groups = queue_groups.of(base, shape, now)
 if groups then groups.adding = group end
 local known = before or scheduler_id ~= '' and redis.call('ZSCORE', base .. 'repeat', scheduler_id)
 if group and not groups and not known then return refused({ -7, {} }) end
-if groups and groups.lanes then job.options = ARGV[5] end
+if groups and groups.lanes and scheduler_id == '' then job.options = ARGV[5] end
 if shape then
   local refusal
   if not known and admission.is_new(base, id, deduplication_id, {}) then
@@ -95,12 +96,13 @@ local reply = id
 if not before then
   local script = new_job.script(job.script)
   reply = script.run(group_hooks.adding(base, shape, groups, now), script.keys(base), { unpack(ARGV, 3) })
-  group_admission.note_keys(base, shape, now, reply, group, ARGV[5])
+  if scheduler_id == '' then group_admission.note_keys(base, shape, now, reply, group, ARGV[5]) end
 end
 -- A negative number is BullMQ's refusal.
 if gone and type(reply) ~= 'number' then overflow.drop(base, shape, gone, now) end
 if groups then groups:save() end
 wake.by_adds(base, shape, groups)
+if cancelled.replaced() then groups = queue_groups.of(base, shape, now) end
 wake.touched()
 local position, start = '', ''
 if asked ~= '' and type(reply) == 'string' then

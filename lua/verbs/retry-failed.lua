@@ -10,6 +10,7 @@
 local admission = use 'admission/admission'
 local new_job = use 'admission/new-job'
 local reprocess_job = use 'bullmq/reprocessJob'
+local group_admission = use 'groups/admission'
 local group_hooks = use 'groups/hooks'
 local queue_groups = use 'groups/queue-groups'
 local shapes = use 'shape/shapes'
@@ -27,10 +28,11 @@ local f = redis.call('HMGET', base .. id, 'opts', 'priority')
 local lifo = cjson.decode(f[1] or '{}').lifo
 
 -- A deadline is not checked here: the job expires again when it is at the head.
+local job
 if shape then
   local groups, terms = queue_groups.of(base, shape, now), new_job.terms((lifo and 'l,' or ',') .. (f[2] or 0) .. ',,')
   local group = groups and { groups.named(f[1]) }
-  local job = { cost = 1, terms = terms, group = group and group[1] and group }
+  job = { cost = 1, terms = terms, group = group and group[1] and group }
   if shape.bounds_keys then job.options = cmsgpack.pack(cjson.decode(f[1] or '{}')) end
   local refused = admission.refusal(base, shape, now, { job, groups = groups })
   if refused then return answer(refused[1], refused[2], '') end
@@ -40,4 +42,6 @@ local keys = {
   base .. 'prioritized', base .. 'pc',
 }
 local args = { id, lifo and 'RPUSH' or 'LPUSH', 'failedReason', 'failed', '0', '0' }
-return answer(1, {}, group_hooks.run(reprocess_job, redis, keys, args) == 1 and 'retried' or 'other')
+local is_back = group_hooks.run(reprocess_job, redis, keys, args) == 1
+if is_back and job then group_admission.note_keys(base, shape, now, id, job.group, job.options) end
+return answer(1, {}, is_back and 'retried' or 'other')

@@ -4,6 +4,7 @@ import {
   GroupFullError,
   IdempotencyConflictError,
   InvalidDeadlineError,
+  KeyInUseError,
   NoGroupsError,
   QueueFullError,
   QueueUnavailableError,
@@ -32,6 +33,7 @@ const DEADLINE = -6
 const NO_GROUPS = -7
 const GROUP_FULL = -8
 const TOO_MANY_KEYS = -13
+const KEY_IN_USE = -14
 const OTHER_REQUEST = -10
 /** Of `lua/admission/sent-again.lua`. */
 const UNKNOWN = -11
@@ -56,6 +58,8 @@ export function refusalOf(raw: Raw, queueName: string): SluiceError | undefined 
       return new GroupFullError(queueName, String(detail[5]), fullOf(detail))
     case TOO_MANY_KEYS:
       return new TooManyKeysError(queueName, String(detail[0]), JSON.parse(String(detail[1])), Number(detail[2]))
+    case KEY_IN_USE:
+      return keyInUseOf(detail, queueName)
     case NO_GROUPS:
       return new NoGroupsError(queueName)
     case COST:
@@ -79,6 +83,11 @@ export function refusalOf(raw: Raw, queueName: string): SluiceError | undefined 
 function largeOf([jobs, capacity, groupId]: readonly (string | number)[], queueName: string): TooLargeError {
   const what = groupId === undefined ? {} : { groupId: String(groupId) }
   return new TooLargeError(queueName, Number(jobs), Number(capacity), what)
+}
+
+/** @param detail the limit, the keys that it counts, and the job of these that is there, '' if it is one of the same call */
+function keyInUseOf([limit, keys, jobId]: readonly (string | number)[], queueName: string): KeyInUseError {
+  return new KeyInUseError(queueName, String(limit), JSON.parse(String(keys)), jobId === '' ? undefined : String(jobId))
 }
 
 function fullOf(detail: readonly (string | number)[]) {

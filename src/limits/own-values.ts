@@ -3,7 +3,7 @@ import { InvalidLimitError } from '../errors.ts'
 import { checkField, wholeFrom } from '../field-check.ts'
 import { intervalUs, parseRate, type RateInput } from '../rate.ts'
 import { encodeRule, isBucket } from './definition.ts'
-import { checkPool, checkSameWindow, type QueueLimit, ruleOfTier } from './queue-limits.ts'
+import { checkPool, checkSameWindow, checkSingleton, type QueueLimit, ruleOfTier } from './queue-limits.ts'
 import { decodeRate, encodeRate, type RateSchedule, type StoredRate } from './schedule.ts'
 
 /** What can be set for one value of a limit's keys, in place of what the shape says. */
@@ -115,6 +115,7 @@ function checkTogether(limit: QueueLimit, { tier, day, held, ...values }: LimitV
   const isKnown = tier === undefined || (typeof tier === 'string' && Object.hasOwn(limit.tiers ?? {}, tier))
   if (!isKnown) throw noSuchTier(limit.name, limit.tiers, tier)
   checkSameWindow(limit, encodeRule(limit), encodeRule({ ...limit, ...values }))
+  checkSingleton({ ...limit, ...values })
 }
 
 export function noSuchTier(name: string, tiers: QueueLimit['tiers'], tier: unknown): InvalidLimitError {

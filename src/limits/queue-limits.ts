@@ -69,6 +69,12 @@ export interface QueueLimit extends LimitRule {
    */
   readonly sticky?: 'group'
   /**
+   * Of a limit of one place (`concurrency: 1`) with `by`: what is done where a job is added whose value has one that has not
+   * ended. `cancel-newest` refuses the new job (KeyInUseError); `cancel-running` cancels the other, and the new one starts once
+   * that has ended. Default `wait`: they run one after the other.
+   */
+  readonly onConflict?: 'wait' | 'cancel-newest' | 'cancel-running'
+  /**
    * Whether a job may cost more than the limit allows at once: it takes that much, and what it has cost beyond is charged once
    * that is known (`settleCost`). Default false: it is refused.
    */
@@ -113,6 +119,7 @@ const OWN_FIELDS = [
   'maxKeys',
   'pool',
   'sticky',
+  'onConflict',
   'clampCost',
   'mode',
   'shared',
@@ -123,6 +130,7 @@ const CHECKS: { readonly [F in keyof QueueLimit]?: FieldCheck } = {
   missing: oneOf('refuse'),
   sticky: oneOf('group'),
   maxKeys: wholeFrom(1),
+  onConflict: oneOf('wait', 'cancel-newest', 'cancel-running'),
   clampCost: YES_OR_NO,
   shared: YES_OR_NO,
 }
@@ -264,6 +272,7 @@ function encodeQueueLimit(given: QueueLimit): { readonly by?: readonly string[];
     maxKeys,
     pool,
     sticky,
+    onConflict,
     clampCost,
     shared = false,
     key = ONE_FOR_ALL,
@@ -282,7 +291,10 @@ function encodeQueueLimit(given: QueueLimit): { readonly by?: readonly string[];
   const fields = { ...wire, name, unit, ...(clampCost ? { clamp: true } : {}), ...agreed, state }
   if (!names) return { ...fields, ...(pool && { pool, sticky: sticky && true }), rule: limit }
   const ofTiers = tiers === undefined ? {} : { tiers: encodeTiers(limit, tiers) }
-  const bound = maxKeys === undefined ? {} : { maxKeys }
+  const bound = {
+    ...(maxKeys === undefined ? {} : { maxKeys }),
+    ...(isSingleton(limit) ? { onConflict } : {}),
+  }
   const warms = plan === undefined ? {} : { plan, maxRefused: warmUp?.maxRefused }
   const asGiven = { ...limit, by: names.length === 1 ? names[0] : names }
   return { by: names, ...fields, ...ofTiers, ...bound, ...warms, rule: asGiven }
@@ -306,6 +318,7 @@ function checkOwnFields(limit: QueueLimit, rule: object): void {
   checkFields(limit, CHECKS, InvalidLimitError, `limit "${name}": `)
   if (pool === undefined) checkWithoutPool(limit)
   else checkPool(limit)
+  checkSingleton(limit)
 }
 
 function checkWithoutPool({ name, sticky }: QueueLimit): void {
@@ -332,6 +345,28 @@ export function checkPool(limit: QueueLimit): void {
   if (isScheduled(rate)) {
     throw new InvalidLimitError(`limit "${name}" has a pool: its members need a rate without a schedule`)
   }
+}
+
+/** Whether at most one job of a value is in the queue at a time. */
+export function isSingleton({ onConflict = 'wait' }: QueueLimit): boolean {
+  return onConflict !== 'wait'
+}
+
+/** @throws InvalidLimitError */
+export function checkSingleton(limit: QueueLimit): void {
+  const { name, by, algorithm, concurrency, onConflict, unit, tiers, shared } = limit
+  if (onConflict === undefined) return
+  if (by === undefined || algorithm !== 'concurrency' || concurrency !== 1) {
+    const needed = "algorithm: 'concurrency', concurrency: 1 and by"
+    throw new InvalidLimitError(
+      `limit "${name}" has onConflict, which needs ${needed}; got ${JSON.stringify({ algorithm, concurrency, by })}`,
+    )
+  }
+  const odd = Object.entries({ unit, tiers, shared }).find(([, value]) => value !== undefined && value !== false)
+  if (!odd) return
+  throw new InvalidLimitError(
+    `limit "${name}" has onConflict, which counts each job of this queue as one: leave ${odd[0]} out`,
+  )
 }
 
 /** A window of the quota of the first day: what it allows a value of which nothing is known. */

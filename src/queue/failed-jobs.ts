@@ -35,7 +35,7 @@ const PAGE = 100
 /**
  * Changes one job that has failed. A retry needs a place, as any job does.
  * @returns why nothing was changed; undefined if it was
- * @throws QueueFullError, GroupFullError, CannotStartInTimeError if there is no place for a retry;
+ * @throws QueueFullError, GroupFullError, CannotStartInTimeError, KeyInUseError if there is no place for a retry;
  *   InvalidInputError, QueueUnavailableError
  */
 export async function changeFailed(

@@ -1,4 +1,4 @@
-import { type QueueLimit, splitQueueLimits } from '../limits/queue-limits.ts'
+import { isSingleton, type QueueLimit, splitQueueLimits } from '../limits/queue-limits.ts'
 import { decodeRate, type RateSchedule, type StoredRate } from '../limits/schedule.ts'
 import type { ShapeMode } from '../mode.ts'
 import { formatRate, type Rate } from '../rate.ts'
@@ -177,7 +177,7 @@ export class StoredShape implements ShapeIdentity {
   get boundsGroups(): boolean {
     const groups = this.#fields.get('groups')
     if (groups === undefined) return false
-    if (this.limits.some(({ maxKeys }) => maxKeys !== undefined)) return true
+    if (this.limits.some((limit) => limit.maxKeys !== undefined || isSingleton(limit))) return true
     return (
       ['maxWaitMs', 'onClosed', 'overflow'].some((field) => this.#fields.has(field)) || groups.includes('"capacity":')
     )

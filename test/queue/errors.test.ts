@@ -25,6 +25,12 @@ const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly
     ['"rpm" of queue "mail"', '5 keys', '{"model":"m"}', 'raise maxKeys'],
     { queueName: 'mail', limitName: 'rpm', keys: { model: 'm' }, maxKeys: 5 },
   ],
+  [
+    new sluice.KeyInUseError('mail', 'sync', { account: 'a' }, '12'),
+    'KeyInUseError',
+    ['"sync" of queue "mail"', '{"account":"a"}', 'job 12 has not ended'],
+    { queueName: 'mail', limitName: 'sync', keys: { account: 'a' }, jobId: '12' },
+  ],
   [new sluice.NoGroupsError('mail'), 'NoGroupsError', ['"mail"', 'groups: {}'], { queueName: 'mail' }],
   [
     new sluice.PauseQueueError({ retryAfterMs: 5 }),

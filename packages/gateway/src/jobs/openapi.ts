@@ -86,7 +86,7 @@ const PROBLEMS = {
   400: 'The body is not valid JSON, or the Idempotency-Key is missing or malformed.',
   403: 'The caller has no access to this queue.',
   404: 'There is no such job.',
-  409: 'The job runs or has ended; or the first request with this Idempotency-Key is still in progress.',
+  409: 'The job runs or has ended; the first request with this Idempotency-Key is still in progress; or another job with its keys is there.',
   413: 'The body is too long, or has too many jobs.',
   415: 'The body is not application/json, or is compressed.',
   422: 'The jobs do not meet the schema, or can never run; or the Idempotency-Key was used for another request.',

@@ -10,6 +10,7 @@ import {
   InvalidGroupError,
   InvalidJobIdError,
   InvalidKeyError,
+  KeyInUseError,
   LimitExceededError,
   LimiterUnavailableError,
   NoGroupsError,
@@ -65,7 +66,7 @@ const CALLERS_MISTAKES = [
  * 429 if a caller's limit or a queue is full. 503 if Redis does not answer or cannot serve: never 429, which
  * would blame the caller, and never 2xx. 413 for more jobs than can ever fit, 422 for requests that can never work, and
  * for an Idempotency-Key that was used with other content; 409 for one whose first request is still running
- * (draft-ietf-httpapi-idempotency-key-header-07).
+ * (draft-ietf-httpapi-idempotency-key-header-07), and for a job whose keys have one.
  */
 export function refusalResponse(error: unknown, at: RefusedAt, given?: Given): HttpResponse | undefined {
   const terms = termsOf(error, at)
@@ -80,6 +81,7 @@ function termsOf(error: unknown, at: RefusedAt): Terms | undefined {
   if (error instanceof WaitTimeoutError) return termsOf(error.cause, at) ?? unavailableTerms(at.policyName, at)
   if (error instanceof LimitExceededError) return limitTerms(error)
   if (error instanceof TooManyKeysError) return keysTerms(error)
+  if (error instanceof KeyInUseError) return keyInUseTerms(error)
   if (error instanceof QueueUnavailableError) {
     return { ...unavailableTerms(at.policyName, at), extra: { mayBeStored: error.mayBeStored } }
   }
@@ -153,6 +155,13 @@ function keysTerms({ limitName }: TooManyKeysError): Terms {
     retryAfterMs: KEYS_RETRY_MS,
     violatedPolicies: [limitName],
   }
+}
+
+/** Which job it is may be no business of the caller. */
+function keyInUseTerms({ limitName, jobId }: KeyInUseError): Terms {
+  const why = jobId === undefined ? 'the request has several' : 'one has not ended'
+  const detail = `Limit "${limitName}" takes one job with the same keys at a time, and ${why}.`
+  return { status: 409, kind: 'about:blank', detail, violatedPolicies: [limitName] }
 }
 
 /** Hides the messages of Redis and the system, which name hosts. */

@@ -44,6 +44,38 @@ test('concurrency counts batches: no more run at once, and no jobs are taken for
   expect(batches.all.map(({ length }) => length)).toEqual([3, 3, 3, 1])
 })
 
+test('a batch begins while another one runs', async () => {
+  const queue = shop.queue({})
+  const open = gate()
+  const { batches, processor } = recording(() => open.opened)
+  const worker = shop.worker(queue, processor, { concurrency: 2, batch: { size: 3 } })
+  const completed = eventsOf('completed', worker)
+  for (let i = 1; i <= 2; i++) {
+    await queue.addBulk(jobs(3))
+    await batches.reach(i)
+  }
+  open.open()
+  await completed.reach(6)
+  expect(batches.all).toEqual([namesOf(3), namesOf(3)])
+})
+
+test('jobs that are gathered take places: only those that their batch lacks are asked for', async () => {
+  const queue = shop.queue({})
+  const open = gate()
+  const { batches, processor } = recording(() => open.opened)
+  const worker = shop.worker(queue, processor, { batch: { size: 5, minSize: 5, timeoutMs: 600_000 } })
+  const active = eventsOf('active', shop.queueEvents(queue))
+  const completed = eventsOf('completed', worker)
+  await queue.addBulk(jobs(2))
+  await active.reach(2)
+  await queue.addBulk(jobs(8))
+  await batches.reach(1)
+  expect(await queue.getActiveCount()).toBe(5)
+  open.open()
+  await completed.reach(10)
+  expect(batches.all.map(({ length }) => length)).toEqual([5, 5])
+})
+
 test('a batch waits for its minSize', async () => {
   const queue = shop.queue({})
   const { batches, processor } = recording()

@@ -5,6 +5,8 @@ import { ShapedQueue, ShapedWorker } from 'sluice'
 
 const prefix = process.env.PREFIX ?? 'sluice-examples'
 const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:6379' }
+/** The customer's. */
+const timeZone = process.env.TIME_ZONE ?? 'Europe/Berlin'
 
 const shape = {
   rate: '50/s',
@@ -21,7 +23,7 @@ const queue = new ShapedQueue('mails', { connection, prefix, shape })
 
 // Quiet hours of one customer, by its own clock: jobs wait, nothing is refused.
 const by = { by: 'support', reason: 'ticket 4711' }
-const day = { schedule: [{ from: '08:00', to: '20:00', rate: '10/s' }, { rate: 0 }], timeZone: nightZone() }
+const day = { schedule: [{ from: '08:00', to: '20:00', rate: '10/s' }, { rate: 0 }], timeZone }
 await queue.setLimit('customer', 'acme', { rate: day }, by)
 // A domain that has sent for weeks goes on with a later day of the plan; the others begin with its first.
 await queue.setLimit('warm-up', 'old.example', { day: 9 }, by)
@@ -34,14 +36,20 @@ await queue.addBulk([
   ...mails(5, 'globex', 'new.example'),
 ])
 
-const worker = new ShapedWorker('mails', async () => {}, { connection, prefix, shape, autorun: false })
+const send = async (_job) => {
+  // … hand the mail to the provider
+}
+const worker = new ShapedWorker('mails', send, {
+  ...{ connection, prefix, shape },
+  removeOnComplete: { count: 1000 },
+  removeOnFail: { count: 5000 },
+})
 let sent = 0
 const leave = new Promise((resolve) => worker.on('completed', () => ++sent === 8 && resolve()))
-worker.run()
 await leave
 
 const acme = await queue.getLimit('customer', 'acme')
-console.log(`acme: quiet for ${Math.floor(acme.retryAfterMs / 3_600_000)} h`)
+console.log(`acme: quiet for ${Math.ceil(acme.retryAfterMs / 3_600_000)} h`)
 for (const domain of ['old.example', 'new.example']) {
   const { inForce, overrides, remaining } = await queue.getLimit('warm-up', domain)
   console.log(`${domain}: ${overrides.day.reason}, ${remaining} of ${inForce.rate} left`)
@@ -51,9 +59,3 @@ console.log(`${(await queue.meter()).depth} mails wait`)
 await worker.close()
 await queue.obliterate({ force: true })
 await queue.close()
-
-/** A zone in which it is between 22:00 and 23:00, so that the program shows the same whenever it runs. */
-function nightZone() {
-  const west = new Date().getUTCHours() - 22
-  return `Etc/GMT${west <= -12 ? `+${west + 24}` : west}`
-}

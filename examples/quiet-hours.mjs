@@ -44,6 +44,7 @@ const worker = new ShapedWorker('mails', send, {
   removeOnComplete: { count: 1000 },
   removeOnFail: { count: 5000 },
 })
+
 let sent = 0
 const leave = new Promise((resolve) => worker.on('completed', () => ++sent === 8 && resolve()))
 await leave

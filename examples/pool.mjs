@@ -3,6 +3,7 @@
 //   npm run build && node examples/pool.mjs
 import { createServer } from 'node:http'
 import { ShapedQueue, ShapedWorker } from 'sluice'
+import { profiles } from 'sluice/egress'
 
 const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:6379' }
 const prefix = process.env.PREFIX ?? 'sluice-examples'
@@ -28,17 +29,12 @@ const worker = new ShapedWorker(
   async (job) => {
     const key = job.departure.pool.keys
     const response = await fetch(url, { headers: { authorization: `Bearer ${secrets[key]}` } })
-    if (response.status === 429) {
-      // The key rests as long as the API says, and the job goes on with another one.
-      const ttlMs = 1000 * Number(response.headers.get('retry-after'))
-      await queue.setLimit('keys', key, { held: true }, { by: 'lookups', reason: '429', ttlMs })
-      console.log(`key ${key} rests for ${ttlMs} ms`)
-      throw new Error('429')
-    }
+    if (!response.ok) throw Object.assign(new Error(`status ${response.status}`), { response })
     return key
   },
-  { connection, prefix, shape, concurrency: 10 },
+  { connection, prefix, shape, concurrency: 10, feedback: profiles.http, feedbackScope: { pool: 'keys' } },
 )
+worker.on('feedback', ({ scope, reason }) => console.log(`key ${scope.member} rests: ${reason}`))
 
 const calls = { a: 0, b: 0, c: 0 }
 const allDone = new Promise((resolve) => {
@@ -47,7 +43,7 @@ const allDone = new Promise((resolve) => {
     if (calls.a + calls.b + calls.c === 30) resolve()
   })
 })
-await queue.addBulk(Array.from({ length: 30 }, (_, i) => ({ name: 'lookup', data: { i }, opts: { attempts: 3 } })))
+await queue.addBulk(Array.from({ length: 30 }, (_, i) => ({ name: 'lookup', data: { i } })))
 await allDone
 console.log(`calls done with a: ${calls.a}, b: ${calls.b}, c: ${calls.c}`)
 

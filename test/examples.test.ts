@@ -229,7 +229,7 @@ test('sign-ups that would wait for longer than two seconds are refused by Expres
 test('calls share the keys of a pool, and one that is refused rests alone', async () => {
   const lines = await run(join(built.folder, 'examples'), 'pool.mjs')
   expect(lines).toEqual([
-    'key b rests for 1000 ms',
+    'key b rests: 429 Retry-After 1 s',
     expect.stringMatching(/^calls done with a: 1\d, b: [1-9], c: 1\d$/),
     expect.stringMatching(/^key c: held, 10\/s, [01] left$/),
   ])

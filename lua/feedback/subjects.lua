@@ -2,9 +2,10 @@ local group_settings = use 'groups/settings'
 local limit_control = use 'limits/control'
 local own_values = use 'limits/own-values'
 local limit_state = use 'limits/state'
+local shapes = use 'shape/shapes'
 
--- What feedback holds or slows besides the queue as a whole: a group, or one value of a limit with `by` (limits/own-values),
--- which holds the jobs of that value alone. Each is a table:
+-- What feedback holds or slows besides the queue as a whole: a group, one value of a limit with `by` (limits/own-values), which
+-- holds the jobs of that value alone, or a member of a pool, with which no job departs then. Each is a table:
 --   scope                     as a change names it
 --   doc                       the Redis key of what feedback knows of it (groups/feedback)
 --   climbs, used, name        where groups/pace notes when its rate may rise, and what was used of that
@@ -80,6 +81,28 @@ function subjects.of_key(g, limits, l, value, keys, tier)
     end
     return limits.set_value(g, l, value, keys, { [field] = given }, by, reason, until_ms)[field]
   end
+  return s
+end
+
+-- part: as limits/queue-limits.member returns it
+function subjects.of_member(base, now, part)
+  local l, keys = part.l.of_pool.member, { member = part.member }
+  local s = {
+    scope = { limit = l.name, member = part.member }, doc = base .. 'meta:limits:feedback:' .. part.state, slows = false,
+  }
+  function s.entries() return (own_values.stored(base, l.name, part.member) or { fields = {} }).fields end
+  function s.settings_at(entries, at)
+    return { limited = own_values.at(l, entries, at).held_until, interval = l.interval }
+  end
+  function s.settings() return s.settings_at(s.entries(), now) end
+  -- It is held as by hand.
+  function s.set(_, _, by, reason, until_ms)
+    local fields = own_values.set(base, l, part.member, keys, now, { held = true }, by, reason, until_ms)
+    shapes.note_own_values(base .. 'meta:shape', base, l.name, now)
+    return fields.held
+  end
+  function s.last_slot() return now + math.ceil(part.ahead) end
+  function s.lower(remaining) limit_state.lower(part.l, part.s, remaining) end
   return s
 end
 

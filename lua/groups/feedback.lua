@@ -4,6 +4,7 @@ local feedback = use 'feedback/feedback'
 local subjects = use 'feedback/subjects'
 local group_limits_of = use 'groups/limits-of'
 local queue_groups = use 'groups/queue-groups'
+local queue_limits = use 'limits/queue-limits'
 local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
 local job_options = use 'shape/job-options'
@@ -14,13 +15,15 @@ local job_options = use 'shape/job-options'
 -- of the queue's (pace, and for the way back by, reason, source, tier and held, until when it was paused last, ms: groups/pace).
 -- A subject without a rate pauses, and there is no probe: after a pause its jobs follow at its rate.
 --   r.group        the group of the job, '' if it has none
---   r.keys, r.tier those of the job, if a finding is about a limit
+--   r.keys, r.tier, r.members  those of the job, if a finding is about a limit
 --   r.calls        {oks, ok_at, ok_ago} of the subject of the first finding that has one, as those of the request
 local group_feedback = {}
 
--- The limit with `by` of this name, if the shape has one that is enforced.
+-- The limit with `by` of this name, or the pool of a member of which the job departed, if the shape has one that is enforced.
 local function keyed_limit(r, name)
-  for _, l in ipairs(r.shape_limits) do if l.by and l.name == name then return l end end
+  for _, l in ipairs(r.shape_limits) do
+    if l.name == name and (l.by or l.pool and r.members and r.members[name]) then return l end
+  end
 end
 
 -- What a finding is about, as text: a group, '' for that of a job without one, or a limit with `by`; nil if it is the queue.
@@ -31,8 +34,12 @@ local function about(r, f)
   return keyed_limit(r, f.scope.limit) and 'limit ' .. f.scope.limit or nil
 end
 
--- The subject; nil if it is the job alone: it has no group, or lacks a key, or the queue has no groups.
+-- The subject; nil if it is the job alone: it has no group, or lacks a key, or the queue has no groups, or not that member.
 local function subject_of(r, shape, kind, name)
+  if kind == 'limit' and r.members and r.members[name] then
+    local part = queue_limits.member(shape, r.base, r.now, name, { member = r.members[name] })
+    return part and subjects.of_member(r.base, r.now, part)
+  end
   if not shape.groups or kind == 'group' and name == '' then return nil end
   local g = r.parts.g or queue_groups.open(r.base, shape, r.now)
   r.parts.g = g
@@ -191,10 +198,10 @@ end
 
 function group_feedback.save(gr)
   if not gr.subject then return end
-  gr.parts.g:save()
+  if gr.parts.g then gr.parts.g:save() end
   gr.doc.last = nil
   local text = next(gr.doc) and cjson.encode(gr.doc) or false
-  if text then redis.call('SET', gr.subject.doc, text, 'PX', gr.parts.g.PACE_MS)
+  if text then redis.call('SET', gr.subject.doc, text, 'PX', queue_groups.PACE_MS)
   elseif gr.text then redis.call('DEL', gr.subject.doc) end
 end
 

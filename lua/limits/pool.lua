@@ -123,7 +123,10 @@ end
 function pool.parts(part)
   local parts = {}
   for i, m in ipairs(part.s.members) do
-    parts[i] = { l = m.l, s = m.s, offset = 0, blocked = m.held, member = m.name, value = m.name, state = m.l.name .. ':' .. m.name }
+    parts[i] = {
+      l = m.l, s = m.s, offset = 0, blocked = m.held, member = m.name, value = m.name, state = m.l.name .. ':' .. m.name,
+      ahead = part.s.ahead,
+    }
   end
   return parts
 end

@@ -6,7 +6,7 @@
     [1]  JSON: call (id of this call, which takes effect once) or nothing, found (what src/feedback/request.ts makes of
          each finding), sent (µs at which the job departed, text), by, jitter (0 to 1), oks (successful calls since the
          last report), ok_at (departure of the worker's last one, ms) and ok_ago (ms since that ended) or nothing, group
-         (that of the job, '' if it has none), keys and tier (of the job) or nothing, calls (oks, ok_at, ok_ago of the group or
+         (that of the job, '' if it has none), keys, tier and members (of the job: limit -> member) or nothing, calls (oks, ok_at, ok_ago of the group or
          the value of a limit that the first finding is about that is about one) or nothing,
          limits (ms: pauseMs, maxBackoffMs, maxSlowPauseMs, maxDownMs, maxPauseMs, jitterMs, probeMs, slowStartMs,
          slowMs, quietMs), adapt (decrease, increase, quietMs, floor) or nothing, job or nothing: the one that was

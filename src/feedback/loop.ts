@@ -1,5 +1,5 @@
 import type { ShapedJobsOptions } from '../admission/job-options.ts'
-import type { HeldJob } from '../departure/held-job.ts'
+import { type HeldJob, membersOf } from '../departure/held-job.ts'
 import { PauseQueueError } from '../errors.ts'
 import { keysUnder } from '../limits/queue-limits.ts'
 import { formatDuration } from '../plain-text.ts'
@@ -9,7 +9,7 @@ import { CallTargets } from './call-targets.ts'
 import type { Feedback, Ok, RetryJob, Scope } from './feedback.ts'
 import { LatencyLimit, type LimitedWorker } from './latency-limit.ts'
 import { NO_OKS, type OkCount, OkReports, SubjectOks } from './ok-reports.ts'
-import { type checkFeedbackOptions, limitOfScope } from './options.ts'
+import { type checkFeedbackOptions, isOfPool, limitOfScope } from './options.ts'
 import { applyFeedback, encodeFeedbackRequest, type FeedbackReply, type RefusedJob } from './request.ts'
 import { sanitizeFeedback, sanitizeFindings } from './sanitize.ts'
 import type { CallOutcome, Found } from './source.ts'
@@ -237,7 +237,7 @@ export class FeedbackLoop {
       okUs: oks.lastUs,
       okAgoMs: oks.agoMs,
       group,
-      ...(isOfLimit && { keys, tier }),
+      ...(isOfLimit && { keys, tier, members: membersOf(held) }),
       calls: this.#callsOf(attempt, found),
       ...(job && { job }),
     })
@@ -266,6 +266,7 @@ export class FeedbackLoop {
   #ownScope(): Scope {
     const { scope } = this.#options
     if (typeof scope === 'string') return scope
+    if (isOfPool(scope)) return { limit: scope.pool }
     try {
       const limits = this.#stored?.limits ?? []
       return { limit: limitOfScope(scope, limits).name }
@@ -277,8 +278,10 @@ export class FeedbackLoop {
   }
 
   /** The group or the value of a limit that is meant, if it is that of the job. */
-  #subjectOf({ group, keys }: Attempt, scope: Scope): string | undefined {
+  #subjectOf({ held, group, keys }: Attempt, scope: Scope): string | undefined {
     if (typeof scope === 'object' && 'limit' in scope) {
+      const member = membersOf(held)?.[scope.limit]
+      if (member !== undefined) return JSON.stringify([scope.limit, member])
       const limit = this.#stored?.limits.find(({ name, by }) => by !== undefined && name === scope.limit)
       const values = limit && Object.values(keysUnder(limit, group, keys as Readonly<Record<string, string>>))
       return values?.every((value) => value !== undefined) ? JSON.stringify([scope.limit, ...values]) : undefined

@@ -23,8 +23,8 @@ export interface AdaptOptions {
   readonly floor?: RateInput
 }
 
-/** What the answers to the jobs of a queue are about. `by`: as that of a limit of its shape. */
-export type FeedbackScope = 'queue' | 'group' | { readonly by: string | readonly string[] }
+/** What the answers to the jobs of a queue are about. `by`: as that of a limit of its shape; `pool`: the name of a limit with one. */
+export type FeedbackScope = 'queue' | 'group' | { readonly by: string | readonly string[] } | { readonly pool: string }
 
 /** How a ShapedWorker responds to answers of the downstream. */
 export interface FeedbackOptions {
@@ -39,6 +39,7 @@ export interface FeedbackOptions {
    * What an answer that concerns the queue holds: `'queue'` (default); `'group'`, the group of the job alone, for queues whose
    * groups are the destinations, such as endpoints or mail domains; or `{ by: 'host' }`, jobs of the same host in their `keys`,
    * by a limit of the shape with the same `by` and a rate. A job without a group, or without the key, then waits alone.
+   * `{ pool: 'keys' }`: the member of the limit `keys` with which the job departed; the queue, if with none.
    */
   readonly feedbackScope?: FeedbackScope
   /**
@@ -90,12 +91,20 @@ export function checkFeedbackOptions(options: FeedbackOptions & { readonly shape
   }
 }
 
+/** Whether it is a member of a pool that is held. */
+export function isOfPool(scope: unknown): scope is { readonly pool: string } {
+  const { pool } = (scope ?? {}) as { readonly pool?: unknown }
+  return typeof pool === 'string' && Object.keys(scope as object).length === 1
+}
+
 function checkScope(scope: FeedbackScope, limits: readonly QueueLimit[] | undefined): void {
-  if (scope === 'queue' || scope === 'group') return
+  if (scope === 'queue' || scope === 'group' || isOfPool(scope)) return
   const names =
     typeof scope === 'object' && scope !== null && Object.keys(scope).join() === 'by' ? [scope.by].flat() : []
   if (names.length === 0 || !names.every(isLimitName)) {
-    throw new InvalidInputError(`feedbackScope must be 'queue', 'group' or { by: 'a key' }; got ${describe(scope)}`)
+    throw new InvalidInputError(
+      `feedbackScope must be 'queue', 'group', { by: 'a key' } or { pool: 'a limit' }; got ${describe(scope)}`,
+    )
   }
   if (limits) limitOfScope(scope, limits)
 }

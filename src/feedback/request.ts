@@ -14,8 +14,11 @@ export interface FeedbackChange {
    * pause.
    */
   readonly kind: 'pause' | 'slow' | 'rise' | 'quota' | 'concurrency' | 'resumed'
-  /** A group by its id; of a limit with `by`, one value of its keys. */
-  readonly scope: Exclude<Scope, 'group'> | { readonly limit: string; readonly keys: Readonly<Record<string, string>> }
+  /** A group by its id; of a limit with `by`, one value of its keys; of a pool, a member. */
+  readonly scope:
+    | Exclude<Scope, 'group'>
+    | { readonly limit: string; readonly keys: Readonly<Record<string, string>> }
+    | { readonly limit: string; readonly member: string }
   readonly source: Source
   readonly reason: string
   /** The worker that received the answer. */
@@ -64,6 +67,7 @@ export interface FeedbackRequest {
   readonly group?: string | undefined
   /** The job's, if a finding is about a limit. */
   readonly keys?: ShapedJobsOptions['keys']
+  readonly members?: Readonly<Record<string, string>> | undefined
   readonly tier?: string | undefined
   /** Successful calls of the group, or the value of a limit, that the refusal is about, since the last report about it. */
   readonly calls?: OkCount | undefined
@@ -107,7 +111,7 @@ const LIMITS = {
 
 /** The first argument of `lua/verbs/apply-feedback.lua`: sent again, it takes effect once. */
 export function encodeFeedbackRequest(request: FeedbackRequest): string {
-  const { found, sentUs, by, adapt, oks, okUs, okAgoMs, group, keys, tier, calls, job } = request
+  const { found, sentUs, by, adapt, oks, okUs, okAgoMs, group, keys, tier, members, calls, job } = request
   const call = {
     call: uniqueId(),
     found: found.map(({ feedback, rule }) => ({ feedback, rule: rule?.id, trigger: rule?.trigger })),
@@ -120,6 +124,7 @@ export function encodeFeedbackRequest(request: FeedbackRequest): string {
     group,
     keys,
     tier,
+    members,
     calls: calls && { oks: calls.count, ok_at: wholeMs(calls.lastUs), ok_ago: calls.agoMs },
     limits: LIMITS,
     adapt,

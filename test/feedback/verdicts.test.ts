@@ -60,7 +60,11 @@ function worker(options: Options = {}, shape: Readonly<Record<string, string>> =
   const known = checkFeedbackOptions({ feedback: source, ...options } as FeedbackOptions)
   const loop = new FeedbackLoop({ id: 'w', concurrency: 8, emit, backend } as never, known)
   const begin = (slotMs: number, job: Parameters<FeedbackLoop['begin']>[2] = {}) =>
-    loop.begin({ id: `job ${slotMs}`, token: 't', slotUs: slotMs * 1000, score: '' } as HeldJob, 1, job)
+    loop.begin(
+      { id: `job ${slotMs}`, token: 't', slotUs: slotMs * 1000, score: '', fields: [] } as Partial<HeldJob> as HeldJob,
+      1,
+      job,
+    )
   return { loop, requests, emitted, redis, begin, last: () => requests.at(-1) as Request }
 }
 

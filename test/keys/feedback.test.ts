@@ -225,7 +225,7 @@ test('feedbackScope by a key needs a limit by it that can be slowed', async () =
   for (const wrong of [{ by: [] }, { by: 'a b' }, { key: 'host' }, 'host', null]) {
     const options = { feedbackScope: wrong }
     expect(() => worker(queue, () => undefined, options)).toThrow(
-      "feedbackScope must be 'queue', 'group' or { by: 'a key' }",
+      "feedbackScope must be 'queue', 'group', { by: 'a key' } or { pool: 'a limit' }",
     )
   }
   // Where only the queue has the shape, the worker says so, and its job waits alone.

@@ -10,7 +10,7 @@ import { ALL_FEATURES } from './shape.ts'
 const redis = useRedis(import.meta.url)
 const client = redis.client()
 
-const DECISIONS = caseCount(100_000, 'KEYS_DECISIONS')
+const DECISIONS = caseCount(200_000, 'KEYS_DECISIONS')
 const SEED = Number(process.env.MODEL_SEED ?? 1)
 const PER_CALL = 200
 const CALLS_PER_HISTORY = 5

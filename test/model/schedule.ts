@@ -1,6 +1,6 @@
 import { encodeRule } from '../../src/limits/definition.ts'
 import { costUnder, type QueueLimit } from '../../src/limits/queue-limits.ts'
-import { encodeRate, isScheduled } from '../../src/limits/schedule.ts'
+import { encodeRate, isScheduled, type RateSchedule } from '../../src/limits/schedule.ts'
 import type { ShapeMode } from '../../src/mode.ts'
 import type { Rate, RateInput } from '../../src/rate.ts'
 import { ServiceCurve } from '../../src/shape/service-curve.ts'
@@ -233,7 +233,7 @@ export class Schedule {
     const intervalUs = rate === undefined ? undefined : fastestOf(rate).periodMs / fastestOf(rate).limit
     if (intervalUs && this.#intervalUs) this.roundingUs *= Math.max(1, intervalUs / this.#intervalUs)
     this.#intervalUs = intervalUs
-    this.#curve = isScheduled(rate) ? new ServiceCurve(encodeRate(rate), intervalUs as number, this.#nowUs) : undefined
+    this.#curve = isScheduled(rate) ? curveOf(rate, this.#nowUs) : undefined
     if (rate === undefined) this.#bucket = undefined
     else if (this.#bucket) this.#bucket.reshape({ rate, burst: burst ?? 1, mode })
     else this.#bucket = new ReferenceBucket({ rate, burst: burst ?? 1, mode }, this.#nowUs)
@@ -292,6 +292,11 @@ export class Schedule {
     if (this.#bucket) this.#bucket.advance(Math.max(0, us - 1 - this.#bucket.nowUs))
     for (const { models } of this.#limits) for (const model of models.values()) model.now = us
   }
+}
+
+function curveOf(rate: RateSchedule, fromUs: number): ServiceCurve {
+  const { limit, periodMs } = fastestOf(rate)
+  return new ServiceCurve(encodeRate(rate), (periodMs * 1000) / limit, fromUs)
 }
 
 /** A rate of a shape; the fastest of one that follows the clock. */

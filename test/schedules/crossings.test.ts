@@ -17,13 +17,16 @@ const SEED = Number(process.env.MODEL_SEED ?? 1)
 /** 16:01:00 UTC on a Monday. */
 const CHANGE_US = 1_764_000_060_000_000
 
-/** The same limits, of which buckets change for that minute too, and windows are quotas that are spread. */
-function scheduledLimits(limits: readonly QueueLimit[], draw: () => number): QueueLimit[] {
+/**
+ * The same limits, of which buckets change for that minute too, and windows are quotas that are spread. These last for the
+ * units of all jobs: until the next midnight the workers of a fleet would ask too often.
+ */
+function scheduledLimits(limits: readonly QueueLimit[], units: number, draw: () => number): QueueLimit[] {
   return limits.map((one) => {
     if (one.rate === undefined || draw() < 0.4) return one
     const { limit, periodMs } = fastestOf(one.rate)
     if (one.algorithm === 'fixed-window' && one.align !== 'day') {
-      const day = { limit: limit * 20, period: 86_400_000 }
+      const day = { limit: limit * 20 + units, period: 86_400_000 }
       return { ...one, align: 'day', rate: day, spread: 'even', minRate: { limit, period: periodMs } }
     }
     if (one.burst === undefined) return one
@@ -51,7 +54,9 @@ function scheduled(one: Combination): Combination | undefined {
   const factor = [0, 0, slow, 0.6, 3][Math.floor(uniform() * 5)] as number
   const minute = factor === 0 ? 0 : { limit: limit * factor, period: periodMs }
   const keepsLimits = events.every(({ holds }) => !holds?.limits || isDeepStrictEqual(holds.limits, shape.limits))
-  const limits = keepsLimits && shape.limits ? scheduledLimits(shape.limits, uniform) : shape.limits
+  const costs = jobs.map(({ cost, costs, fails = 0 }) => (1 + fails) * Math.max(cost, ...Object.values(costs ?? {})))
+  const units = costs.reduce((sum, one) => sum + one, 0)
+  const limits = keepsLimits && shape.limits ? scheduledLimits(shape.limits, units, uniform) : shape.limits
   const isOfLimits = limits !== shape.limits && uniform() < 0.5
   const rate = isOfLimits ? shape.rate : scheduleOf({ limit, periodMs }, minute)
   const lastsUs = (jobs.length * periodMs * 1000) / limit
@@ -68,6 +73,7 @@ function scheduled(one: Combination): Combination | undefined {
     ...later(event),
     ...(event.pausedUntilUs ? { pausedUntilUs: event.pausedUntilUs + shiftUs } : {}),
     ...(event.holds ? { holds: changedHolds(event.holds) } : {}),
+    ...(event.sets?.limits && keepsLimits && limits ? { sets: { ...event.sets, limits } } : {}),
   })
   return {
     ...{ ...one, startUs: startUs + shiftUs, shape: { ...shape, rate, ...(limits && { limits }) } },

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import type { Durability, ShapeField, ShapeOverride } from 'sluice'
+import type { Durability, RateSchedule, ShapeField, ShapeOverride } from 'sluice'
 import { parseDuration } from './duration.ts'
 
 /** An option of `shape set`. */
@@ -24,7 +24,7 @@ export const FIELD_OPTIONS: readonly FieldOption[] = [
     field: 'rate',
     flags: '--rate <rate>',
     description: "how fast jobs leave: '50/s', '1000/min', or a schedule as JSON or @file",
-    read: (text) => (/^\s*[{@]/.test(text) ? readSchedule(text) : text),
+    read: readRate,
   },
   { field: 'burst', flags: '--burst <units>', description: 'what may leave back to back after idling', read: asNumber },
   { field: 'capacity', flags: '--capacity <jobs>', description: 'jobs that may wait', read: asNumber },
@@ -106,6 +106,11 @@ export const FIELD_OPTIONS: readonly FieldOption[] = [
 ]
 
 const readSchedule = jsonReader("a rate such as '50/s', or a JSON object of schedule and timeZone")
+
+/** A rate as a text, or a schedule as JSON or `@` and the name of its file. */
+export function readRate(text: string): NonNullable<ShapeOverride['rate']> {
+  return /^\s*[{@]/.test(text) ? (readSchedule(text) as RateSchedule) : text
+}
 
 /** Adds an option for each field; `none` lifts a limit, whatever is declared. */
 export function addFieldOptions(command: Command): Command {

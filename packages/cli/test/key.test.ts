@@ -69,6 +69,20 @@ test.each([
   expect([ended, stderr]).toEqual([code, expect.stringContaining(text)])
 })
 
+test('a value may have hours of its own, which are shown as they were set', async () => {
+  const rate = '{"schedule":[{"from":"08:00","to":"20:00","rate":"60/min"},{"rate":0}],"timeZone":"Asia/Tokyo"}'
+  await run('key', 'set', queue.name, 'tpm', 'a', '--rate', rate, '--reason', 'quiet hours')
+  for (const what of [
+    ['show', queue.name, 'tpm', 'a'],
+    ['list', queue.name],
+  ]) {
+    const { stdout } = await run('key', ...what)
+    expect(stdout).toContain('"timeZone":"Asia/Tokyo"')
+  }
+  const refused = await run('key', 'set', queue.name, 'tpm', 'a', '--rate', '{"schedule":', '--reason', 'quiet hours')
+  expect(refused.stderr).toContain("expected a rate such as '50/s', or a JSON object of schedule and timeZone")
+})
+
 test('a queue that does not exist is not made', async () => {
   const { code } = await run('key', 'show', 'nothing', 'tpm', 'a')
   expect(code).toBe(4)

@@ -6,6 +6,7 @@ import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
 import { existingParts, existingQueueOfGroup } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 import { holderText } from '../queue-text.ts'
+import { readRate } from '../shape-fields.ts'
 
 const LISTED = ['limited', 'maxed', 'paused', 'waiting'] as const
 const BOUNDS = { capacity: 'its capacity', share: 'what is free in the queue' } as const
@@ -57,7 +58,7 @@ function addSet(group: Command, run: Runner): void {
     'set',
     "Sets what applies to a group instead of the defaults of the shape, until --for is over or 'group clear'.",
   )
-    .option('--rate <rate>', "its rate: '10/s'")
+    .option('--rate <rate>', "its rate: '10/s', or a schedule as JSON or @file", readRate)
     .option('--burst <units>', 'what may leave it back to back after idling', number)
     .option('--concurrency <jobs>', "its jobs that may run at once, or a share of the queue's: '25%'", numberOrShare)
     .option('--capacity <jobs>', 'its jobs that may wait', number)

@@ -1,10 +1,11 @@
 import type { Command } from 'commander'
-import type { LimitState, LimitValueKey, ShapedQueue } from 'sluice'
-import { formatDuration, keysText, plainText } from 'sluice/internal'
+import type { LimitState, LimitValueKey, ShapedQueue, ShapeValue } from 'sluice'
+import { countText, formatDuration, formatValue, keysText, plainText } from 'sluice/internal'
 import { addReason, durationOption, parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
 import { existingParts, existingQueue, existingQueueOfGroup } from '../existing-queue.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
+import { readRate } from '../shape-fields.ts'
 
 export const addKeyCommand: AddCommand = (program, run) => {
   const key = program
@@ -59,11 +60,11 @@ function addSet(key: Command, run: Runner): void {
     'set',
     "Sets what a value may use instead of what the shape says, until --for is over or 'key clear'.",
   )
-    .option('--rate <rate>', "its rate: '100/min'; 'none' for no limit")
+    .option('--rate <rate>', "its rate: '100/min', or a schedule as JSON or @file; 'none' for no limit", readRate)
     .option('--burst <units>', 'of a bucket: what may pass back to back after idling', Number)
     .option('--concurrency <jobs>', 'of a limit of places: its jobs that may run at once', Number)
     .option('--tier <name>', 'one of the tiers of the limit')
-    .option('--day <day>', 'of a warm-up plan: the day that it goes on with; a --rate holds it', Number)
+    .option('--day <day>', 'of a warm-up plan: the day that it goes on with; a --rate holds it', wholeNumber(1, 10_000))
     .option('--held', 'of a pool: nothing more departs with the member')
     .addOption(durationOption('--for <duration>', 'how long it lasts (default: until it is cleared)'))
     .addHelpText(
@@ -127,14 +128,14 @@ function stateText(cli: Cli, name: string, state: LimitState): string {
   })
   return [
     `limit ${limit} of ${name}, ${plainText(keysText(keys))}: ${left}`,
-    ...(waitingLanes > 0 ? [`${waitingLanes} lanes wait for it`] : []),
+    ...(waitingLanes > 0 ? [`${countText(waitingLanes, 'lane')} wait${waitingLanes === 1 ? 's' : ''} for it`] : []),
     ...(rows.length > 0 ? [cli.table(['field', 'value', 'from'], rows)] : []),
     ...set,
   ].join('\n')
 }
 
 interface SetOptions {
-  readonly rate?: string
+  readonly rate?: ReturnType<typeof readRate>
   readonly burst?: number
   readonly concurrency?: number
   readonly tier?: string
@@ -197,5 +198,5 @@ function keyText(key: LimitValueKey): string {
 }
 
 function valueText(value: unknown): string {
-  return value === null ? 'no limit' : plainText(String(value))
+  return value === null ? 'no limit' : plainText(formatValue(value as ShapeValue))
 }

@@ -12,8 +12,6 @@ local as_text = use 'redis/as-text'
 -- pause), no schedule is known, and nothing is late.
 
 local lateness = {}
--- As in limits/queue-limits.
-local MOST_OPENINGS = 16
 
 -- Returns a function of the number of jobs ahead and the cost that computes a start, or nil if nothing is known.
 function lateness.schedule(base, shape, now)
@@ -104,7 +102,7 @@ end
 local function opens(shape, groups, job, from)
   local group = groups and job.group and job.group[1]
   local own, at = group and groups:bucket(group, groups:settings(group)), from
-  for _ = 1, MOST_OPENINGS do
+  for _ = 1, scheduled_bucket.MOST_OPENINGS do
     local before = at
     at = scheduled_bucket.opens(shape, at)
     if own then at = scheduled_bucket.opens(own, at) end

@@ -31,9 +31,6 @@ local queue_limits = {
   MOST_SPAN_US = 50000,
 }
 
--- After so many times at which one of them opens and another one is closed, they are looked at again when the last of these comes.
-local MOST_OPENINGS = 16
-
 -- Whether it is a limit on running jobs of the queue as a whole.
 local function has_places(l)
   return l.algorithm == 'concurrency' and not l.by
@@ -54,7 +51,7 @@ function queue_limits.prepare(l, shape, base, now)
     limit_checks.prepare(l, limit_control.of_queue(l, base), now, true)
     return l.control .. l.state
   end
-  -- Nobody sets its switch.
+  -- No one sets its switch.
   limit_checks.prepare(l, limit_control.of_queue(l, base), now, true, false)
   l.member = setmetatable({ verbs = l.verbs, pool = false, of_pool = l }, { __index = l })
   l.verbs = limit_pool
@@ -116,7 +113,7 @@ end
 -- From a time on, µs from now: when the rate (m, as meter/meter, or nil) and the limits of the last queue_limits.wait are all
 -- above 0, as far as they follow the clock.
 function queue_limits.open_from(parts, m, offset)
-  for _ = 1, MOST_OPENINGS do
+  for _ = 1, scheduled_bucket.MOST_OPENINGS do
     local before = offset
     if m then offset = meter.open_from(m, offset) end
     for _, part in ipairs(parts) do

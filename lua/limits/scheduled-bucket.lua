@@ -5,7 +5,11 @@ local as_text = use 'redis/as-text'
 -- A bucket (limits/gcra, limits/token-bucket, limits/leaky-bucket) whose rate follows the clock counts in service (meter/service)
 -- from s.now on, as it does in time at a fixed rate. These are the same verbs for callers, who go by the clock.
 --   l.service  of the rate
-local scheduled_bucket = {}
+local scheduled_bucket = {
+  -- After so many times at which one of several opens and another one is closed, they are looked at again when the last of these
+  -- comes.
+  MOST_OPENINGS = 16,
+}
 
 local function offset_of(s, l, units)
   return service.after(l.service, s.now, units) - s.now

@@ -1,21 +1,16 @@
 import { GroupActions } from '../actions/group-actions.js'
 import { ApiError, getGroup, getGroups } from '../base/api.js'
 import { scheduleText } from '../base/change-text.js'
-import { openDialog } from '../base/dialog.js'
-import { h, setAttribute, setText } from '../base/dom.js'
+import { h, setText } from '../base/dom.js'
 import { count, duration, NONE, number, rate, time } from '../base/format.js'
 import { keysText, placeHolderText } from '../base/hold-text.js'
 import { Table } from '../base/table.js'
-import { jobColumns } from '../jobs/job-columns.js'
+import { refreshWhileSeen, showDetail } from './detail.js'
 
 /**
  * @typedef {import('../wire.d.ts').Group} Group
  * @typedef {import('../wire.d.ts').GroupInDetail} GroupInDetail
  */
-
-const REFRESH_MS = 5000
-/** Of one group that is open. */
-const GROUP_REFRESH_MS = 2000
 
 const STATUS = {
   waiting: 'in line',
@@ -40,10 +35,11 @@ export class Groups {
   #error = h('p', { class: 'error', role: 'alert' })
   #id = h('input', { id: 'group-id', required: true, autocomplete: 'off', size: 14 })
   #table
-  #timer
   /** Settles when the groups have been read, if there are any. @type {Promise<void> | undefined} */
   read
   element
+  /** Stops reading. */
+  close
 
   /**
    * @param {string} name of the queue
@@ -67,7 +63,7 @@ export class Groups {
       this.#error,
       this.#table.element,
     )
-    this.#timer = setInterval(() => this.#refresh(), REFRESH_MS)
+    this.close = refreshWhileSeen(this.element, () => void this.#read())
   }
 
   /**
@@ -80,16 +76,6 @@ export class Groups {
     this.element.hidden = groups === undefined
     if (!groups) return
     if (wasHidden) this.read = this.#read()
-  }
-
-  close() {
-    clearInterval(this.#timer)
-  }
-
-  #refresh() {
-    // Rows must not move while the user is about to open one.
-    const isBusy = this.element.contains(document.activeElement)
-    if (!this.element.hidden && !document.hidden && !isBusy) void this.#read()
   }
 
   async #read() {
@@ -180,35 +166,14 @@ function setByText({ overrides }) {
  * @param {{ rows: import('../jobs/job-columns.js').RowTerms, isAllowed: boolean, onClose: () => void }} terms
  */
 function showGroup(queue, id, { rows, isAllowed, onClose }) {
-  const status = h('p', { class: 'hold' }, 'Looking')
-  const actions = new GroupActions(queue, () => void read())
-  const facts = h('dl', { class: 'facts-list' })
-  const jobs = new Table('Next jobs of the group', {
-    columns: jobColumns(['id', 'name', 'added', 'age', 'cost', 'attempts'], rows),
-    key: (/** @type {import('../wire.d.ts').Job} */ { id: jobId }) => jobId,
-    empty: 'No job of this group waits.',
-  })
-  const read = async () => {
-    try {
-      const group = await getGroup(queue, id)
-      setText(status, sentence(group))
-      setAttribute(status, 'data-cause', CAUSE_OF[group.status])
-      if (isAllowed) actions.show(group)
-      facts.replaceChildren(...factsOf(group).flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]))
-      if (!jobs.element.contains(document.activeElement)) jobs.show(group.jobs)
-    } catch (error) {
-      setText(status, error instanceof Error ? error.message : String(error))
-    }
+  const actions = new GroupActions(queue, () => lookAgain())
+  const look = async () => {
+    const group = await getGroup(queue, id)
+    if (isAllowed) actions.show(group)
+    return { sentence: sentence(group), cause: CAUSE_OF[group.status], facts: factsOf(group), jobs: group.jobs }
   }
-  const timer = setInterval(read, GROUP_REFRESH_MS)
-  openDialog(`Group ${id}`, {
-    body: h('div', {}, status, actions.element, facts, h('h3', {}, 'Next jobs'), jobs.element),
-    onClose: () => {
-      clearInterval(timer)
-      onClose()
-    },
-  })
-  void read()
+  const terms = { of: 'group', empty: 'No job of this group waits.', rows, actions: actions.element, look, onClose }
+  const lookAgain = showDetail(`Group ${id}`, terms)
 }
 
 /** @param {GroupInDetail} group */

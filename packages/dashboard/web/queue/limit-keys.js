@@ -1,11 +1,10 @@
 import { LimitActions } from '../actions/limit-actions.js'
 import { ApiError, getLimitValue, getLimitValues } from '../base/api.js'
-import { openDialog } from '../base/dialog.js'
-import { h, setAttribute, setText } from '../base/dom.js'
+import { h, setText } from '../base/dom.js'
 import { count, duration, number, plural, time } from '../base/format.js'
 import { keysText, placeHolderText } from '../base/hold-text.js'
 import { Table } from '../base/table.js'
-import { jobColumns } from '../jobs/job-columns.js'
+import { refreshWhileSeen, showDetail } from './detail.js'
 import { ruleText, setFacts } from './groups.js'
 import { HistoryTable } from './history-table.js'
 
@@ -15,9 +14,6 @@ import { HistoryTable } from './history-table.js'
  * @typedef {import('../wire.d.ts').LimitValue} LimitValue
  */
 
-const REFRESH_MS = 5000
-/** Of one key that is open. */
-const KEY_REFRESH_MS = 2000
 /** Of the jobs that hold its places, so many are named. */
 const HOLDERS = 5
 
@@ -33,8 +29,9 @@ export class LimitKeys {
   #limit = h('select', { id: 'key-limit', onchange: () => this.#showInputs() })
   #inputs = h('span')
   #table
-  #timer
   element
+  /** Stops reading. */
+  close
 
   /**
    * @param {string} name of the queue
@@ -58,7 +55,7 @@ export class LimitKeys {
       this.#error,
       this.#table.element,
     )
-    this.#timer = setInterval(() => this.#refresh(), REFRESH_MS)
+    this.close = refreshWhileSeen(this.element, () => void this.#read())
   }
 
   /**
@@ -74,16 +71,6 @@ export class LimitKeys {
     this.#limit.replaceChildren(...limits.map(({ name }) => h('option', { value: name }, name)))
     this.#showInputs()
     void this.#read()
-  }
-
-  close() {
-    clearInterval(this.#timer)
-  }
-
-  #refresh() {
-    // Rows must not move while the user is about to open one.
-    const isBusy = this.element.contains(document.activeElement)
-    if (!this.element.hidden && !document.hidden && !isBusy) void this.#read()
   }
 
   async #read() {
@@ -172,43 +159,19 @@ function useText({ used, most }) {
  */
 function showKey(queue, limit, keys, { rows, isAllowed, onClose }) {
   const title = `limit ${limit.name} of ${keysText(keys)}`
-  const status = h('p', { class: 'hold' }, 'Looking')
-  const actions = new LimitActions({ queue, limit, title, onDone: () => void read() })
-  const facts = h('dl', { class: 'facts-list' })
+  const actions = new LimitActions({ queue, limit, title, onDone: () => lookAgain() })
   const history = new HistoryTable()
-  const jobs = new Table('Next jobs of the key', {
-    columns: jobColumns(['id', 'name', 'added', 'age', 'cost', 'attempts'], rows),
-    key: (/** @type {import('../wire.d.ts').Job} */ { id }) => id,
-    empty: 'No job waits for this key.',
-  })
-  const read = async () => {
-    try {
-      const value = await getLimitValue(queue, limit.name, keys)
-      setText(status, sentence(value))
-      setAttribute(status, 'data-cause', value.retryAfterMs === 0 ? undefined : causeOf(limit))
-      // A shared limit is the same in all queues.
-      if (isAllowed && !limit.shared) actions.show(value)
-      facts.replaceChildren(...factsOf(value, limit).flatMap(([name, text]) => [h('dt', {}, name), h('dd', {}, text)]))
-      if (!jobs.element.contains(document.activeElement)) jobs.show(value.jobs)
-      history.show(value.history)
-    } catch (error) {
-      setText(status, error instanceof Error ? error.message : String(error))
-    }
+  const look = async () => {
+    const value = await getLimitValue(queue, limit.name, keys)
+    // A shared limit is the same in all queues.
+    if (isAllowed && !limit.shared) actions.show(value)
+    history.show(value.history)
+    const cause = value.retryAfterMs === 0 ? undefined : causeOf(limit)
+    return { sentence: sentence(value), cause, facts: factsOf(value, limit), jobs: value.jobs }
   }
-  const timer = setInterval(read, KEY_REFRESH_MS)
-  openDialog(title.charAt(0).toUpperCase() + title.slice(1), {
-    body: h(
-      'div',
-      {},
-      ...[status, actions.element, facts, h('h3', {}, 'Next jobs'), jobs.element],
-      ...[h('h3', {}, 'History'), history.element],
-    ),
-    onClose: () => {
-      clearInterval(timer)
-      onClose()
-    },
-  })
-  void read()
+  const more = [h('h3', {}, 'History'), history.element]
+  const terms = { of: 'key', empty: 'No job waits for this key.', rows, actions: actions.element, more, look, onClose }
+  const lookAgain = showDetail(title.charAt(0).toUpperCase() + title.slice(1), terms)
 }
 
 /** @param {KeyedLimit} limit */

@@ -169,7 +169,8 @@ test('failed jobs are removed by their reason, or all', async () => {
   await expect
     .poll(() => jobsTold(served, 'remove-many'))
     .toMatchObject([{ change: { removed: 2, failedReason: 'no user' } }])
-  expect((await act(served, 'remove-many', remove)).status).toBe(204)
+  // The first one ends just after its entry in the history; until then another is refused.
+  await expect.poll(async () => (await act(served, 'remove-many', remove)).status).toBe(204)
   await expect.poll(() => queue.getFailedCount()).toBe(0)
 })
 

@@ -36,7 +36,7 @@ export function isHeader(source: NameSource | undefined): source is Extract<Name
 
 /** One queue as callers see it. Everything but functions is JSON, so that it may be kept in a file. */
 export interface QueueRule {
-  /** The shape that the gateway declares for the queue. Default: none; the stored shape applies. */
+  /** The shape that the gateway declares. Default: none; the stored shape applies. */
   readonly shape?: Shape | undefined
   /** The name of all its jobs. Default 'job'. */
   readonly jobName?: string | undefined
@@ -46,22 +46,22 @@ export interface QueueRule {
   readonly idempotency?: 'optional' | 'required' | undefined
   /** Whether callers may read what jobs return, and why they failed. Default false. */
   readonly results?: boolean | undefined
-  /** The options that callers may set for a job: `delay`, `priority`, `cost`, `mustStartBefore`, `keys`. Default: none. */
+  /** What callers may set in `opts`: `delay`, `priority`, `cost`, `mustStartBefore`, `keys`. Default: nothing. */
   readonly allow?: readonly JobOption[] | undefined
-  /** The group of a job, where the shape has `groups`. A `priority` of its caller is one inside the group. Default: none. */
+  /** What names the group of a job; needs `groups` in the shape. The caller's `priority` then counts inside the group. */
   readonly group?: NameSource | undefined
-  /** The keys of a job, for limits by keys: name -> what names its value. Callers cannot set these. Default: none. */
+  /** What names each of a job's keys, by the name of the key. Callers cannot set these. */
   readonly keys?: Readonly<Record<string, NameSource>> | undefined
-  /** BullMQ's options for all its jobs: `attempts`, `backoff`, `removeOnComplete` and `removeOnFail`. */
+  /** BullMQ's `attempts`, `backoff`, `removeOnComplete` and `removeOnFail` for all its jobs. */
   readonly jobOptions?: JobDefaults | undefined
-  /** Maximum number of jobs in one request, 1 to 200. Default 200. */
+  /** Jobs in one request, at most. 1 to 200, default 200. */
   readonly maxJobs?: number | undefined
-  /** Maximum bytes of a body. Default 1 MiB. The adapter's own maximum, 1 MiB by default, also applies. */
+  /** Bytes of a body, at most. Default 1 MiB, which is also the adapter's default. */
   readonly maxBodyBytes?: number | undefined
-  /** The deepest nesting of arrays and objects, those of the request included. Default 64. */
+  /** The deepest nesting of arrays and objects in a body. Default 64. */
   readonly maxDepth?: number | undefined
   /**
-   * The longest that `Prefer: wait` may delay a response, ms; needs `results`. Default 0: the preference is ignored.
+   * The longest that `Prefer: wait` may delay a response, ms; needs `results`. Default 0: not at all.
    */
   readonly maxWaitMs?: number | undefined
 }

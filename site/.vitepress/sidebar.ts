@@ -48,6 +48,7 @@ export const sidebar: { text: string; items: Page[] }[] = [
       page('Groups', 'groups'),
       page('Shards', 'sharding'),
       page('Limits', 'limits'),
+      page('Limiters', 'limiters'),
       page('Choosing a limit', 'choosing'),
       page('Feedback', 'feedback'),
       page('Failures and dead letters', 'failures'),

@@ -29,28 +29,28 @@ export interface LimitRule {
    */
   readonly algorithm?: Algorithm
   /**
-   * `'100/min'` or `{ limit, period }` (ms). For windows, the period is the window. `concurrency` has none. A bucket of one queue
-   * may have a schedule, as the rate of a shape.
+   * `'100/min'` or `{ limit, period }` (ms); the period of a window is its length. Not for `concurrency`. A bucket of one
+   * queue may follow the clock, as the rate of a shape.
    */
   readonly rate?: RateInput | RateSchedule
-  /** Buckets: units that may pass back to back after idling. Default 1: evenly spaced. Windows ignore it. */
+  /** Buckets: units that may pass back to back after idling. Default 1: evenly spaced. */
   readonly burst?: number
   /**
-   * `fixed-window`: windows begin at multiples of the window since 1970 (`epoch`, default), with their first unit
-   * (`first`), or with each `day`, `week` (from Monday on) or `month` of the calendar, of which the rate has to be.
+   * `fixed-window`: where windows begin. `epoch` (default): at multiples of their length since 1970; `first`: with their
+   * first unit; `day`, `week` (on Mondays) or `month`: with those of the calendar.
    */
   readonly align?: WindowAlign
-  /** For windows of the calendar: an IANA name, default `UTC`. */
+  /** Of the calendar: an IANA name, default `UTC`. */
   readonly timeZone?: string
   /** `concurrency`: how many at once. */
   readonly concurrency?: number
   /** `concurrency`: how long a lease lasts unless it is extended. ms, default 30,000. */
   readonly leaseMs?: number
-  /** Share of the limit that queues leave to `take`, 0 to below 1, default 0. Lent to them while there are no takes. */
+  /** Share of the limit that queues leave to `take`, 0 to below 1. Default 0. */
   readonly reservedShare?: number
   /**
-   * How long there must be no takes before the reserved share is lent. ms, default one window, the time to fill a
-   * bucket, or `leaseMs`.
+   * The reserved share is lent to queues after this long without a take. ms, default one window, the time to fill a bucket,
+   * or `leaseMs`.
    */
   readonly lendAfterMs?: number
 }

@@ -16,39 +16,28 @@ export type TierOf =
   | Readonly<Record<string, string>>
 
 export interface LimiterOptions extends LimitRule, LocalLimiting {
-  /** Part of every key: 1 to 64 letters, digits, '_', '.' or '-'. Limiters with the same name share one limit. */
+  /** 1 to 64 letters, digits, '_', '.' or '-'. Limiters with the same name share one limit. */
   readonly name: string
   /**
-   * Prefix of every key. Default `sluice`. On a cluster, a hash tag in it, `{acme}`, puts several limits into one slot.
+   * Prefix of every key. Default `sluice`. On a cluster, a hash tag in it, `{acme}`, puts several limits into one hash slot.
    */
   readonly prefix?: string
-  /**
-   * A higher version replaces the definition for all, and programs with a lower version, or none, follow it. Any other
-   * definition of the name is refused.
-   */
+  /** A higher version replaces the definition for all; programs with a lower version, or none, follow it. */
   readonly version?: number
-  /**
-   * `enforce` (default); `shadow` decides but lets everything pass (`wouldRefuse`); `off` does not decide. `setMode`
-   * overrides it.
-   */
+  /** `enforce` (default); `shadow` decides but lets everything pass (`wouldRefuse`); `off` does not decide. */
   readonly mode?: ShapeMode
   /** How long to wait for Redis. ms, default 100. */
   readonly timeoutMs?: number
-  /**
-   * What `take` and `peek` do when Redis does not decide: `throw` LimiterUnavailableError (default), `allow` or `deny`.
-   */
+  /** What `take` and `peek` do when Redis does not decide: `throw` LimiterUnavailableError (default), `allow` or `deny`. */
   readonly onError?: OnError
   /**
-   * Whether scripts reach Redis as functions where that is possible (`auto`, default), or always as texts (`never`). A
-   * client that several limiters use sends texts once one of them has `never`.
+   * `auto` (default): scripts are functions of Redis where possible; `never`: texts. One client uses texts once any limiter
+   * says so.
    */
   readonly functions?: FunctionsOption
-  /** Called with each error that `onError` handles, for example to count it. */
+  /** Called with each error that `onError` handles. */
   readonly onFailure?: (error: Error, key: LimitKey) => void
-  /**
-   * The most keys with a state of their own at once; all further keys share one state, and answers say so
-   * (`sharesKey`). Default: unlimited.
-   */
+  /** Keys with a state of their own at once; further keys share one state (`sharesKey` in answers). Default: unlimited. */
   readonly maxKeys?: number
   /** `key`: on a cluster, each node decides for part of the keys. Default: one node decides for all. */
   readonly spread?: 'key' | 'even'

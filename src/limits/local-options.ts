@@ -50,9 +50,8 @@ export interface LocalLimiting {
   /** A token bucket in this process, asked before the limit. Default: none. */
   readonly local?: LocalOptions
   /**
-   * Mitigation cache: once a cost is refused, that cost and any above it are refused from memory, without asking Redis,
-   * for `retryAfterMs`. A reward, a reset, a block or a mode change by this limiter ends that; changes by other
-   * processes are noticed only after that time. Default false.
+   * Remembers refusals: until `retryAfterMs` is over, the same cost or a higher one is refused without asking Redis. Default
+   * false.
    */
   readonly mitigation?: boolean | MitigationOptions
 }

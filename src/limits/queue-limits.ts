@@ -28,72 +28,49 @@ import { quotasOf, type WarmUp } from './warm-up.ts'
 
 /** A further limit that the departures of a queue must meet. */
 export interface QueueLimit extends LimitRule {
-  /** 1 to 64 letters, digits, '_', '.' or '-'; unique among the limits of the queue. */
+  /** 1 to 64 letters, digits, '_', '.' or '-'. */
   readonly name: string
   /**
-   * What it counts: a job's `costs[unit]`, 1 if the job has none; a job of 0 takes nothing and does not wait for it.
-   * Default: the job's `cost`.
+   * Counts a job's `costs[unit]`, 1 if the job has none; with 0 it takes nothing and does not wait. Default: the job's
+   * `cost`.
    */
   readonly unit?: string
   /**
-   * What has the limit to itself: `group`, each group of the queue (needs `shape.groups`); a name in the `keys` of jobs, each
-   * of its values; or a list of up to 4 names, each combination of their values. A job that lacks one of these keys is not
-   * subject to the limit. Default: one state for the whole queue.
+   * `group`, a name in the `keys` of jobs, or up to 4 of these: each value or combination has the limit to itself. A job that
+   * lacks one is not limited. Default: one state for the queue.
    */
   readonly by?: string | readonly string[]
-  /**
-   * With `by`: rules by tier, each with the fields that differ (`rate`, `burst`). A job says its tier (`tier`), and
-   * `setLimit` that of a value. Others have the rule of the limit. Default: none.
-   */
+  /** With `by`: what differs for jobs or values of a tier (`rate`, `burst`). */
   readonly tiers?: Readonly<Record<string, TierRule>>
-  /**
-   * With `by`, in place of a rate: the quota of each day follows a plan, of which each value has reached a day of its own.
-   * Default: none.
-   */
+  /** With `by`, in place of a rate: quotas that grow by a plan over days. */
   readonly warmUp?: WarmUp
-  /** With `by`: `refuse` lets no job in that lacks one of its keys (MissingKeyError). Default: it is not subject to the limit. */
+  /** With `by`: `refuse` refuses jobs that lack one of its keys (MissingKeyError). */
   readonly missing?: 'refuse'
-  /**
-   * With `by`: how many keys, or combinations of them, may be in use at once. A job that would bring one more is refused
-   * (TooManyKeysError). Default: any number.
-   */
+  /** With `by`: values in use at once. A job that brings one more is refused (TooManyKeysError). Default: any number. */
   readonly maxKeys?: number
-  /**
-   * 1 to 100 names, such as those of API keys: each has the limit to itself, and a job departs with the one that may go first
-   * (`job.departure.pool`). Names of 1 to 64 letters, digits, '_', '.', ':' or '-'. Default: no pool.
-   */
+  /** 1 to 100 names, such as those of API keys. Each has the limit to itself; a job departs with the one that may go first. */
   readonly pool?: readonly string[]
-  /**
-   * With `pool`: `group` lets the jobs of a group depart with the same member while that conforms (needs `shape.groups`).
-   * Default: members take turns.
-   */
+  /** With `pool`: `group` keeps the jobs of a group with one member while that may go. Default: members take turns. */
   readonly sticky?: 'group'
   /**
-   * Of a limit of one place (`concurrency: 1`) with `by`: what is done where a job is added whose value has one that has not
-   * ended. `cancel-newest` refuses the new job (KeyInUseError); `cancel-running` cancels the other, and the new one starts once
-   * that has ended. Default `wait`: they run one after the other.
+   * With `by` and `concurrency: 1`, for a job whose value has another that has not ended: `wait` (default), `cancel-newest`
+   * or `cancel-running`.
    */
   readonly onConflict?: 'wait' | 'cancel-newest' | 'cancel-running'
   /**
-   * Whether a job may cost more than the limit allows at once: it takes that much, and what it has cost beyond is charged once
-   * that is known (`settleCost`). Default false: it is refused.
+   * A job may cost more than the limit allows at once: it takes that much, and `settleCost` charges the rest. Default false:
+   * it is refused.
    */
   readonly clampCost?: boolean
-  /**
-   * `even`: a quota per day, week or month of the calendar (`align`) whose rest is spread over the rest of its window, again after
-   * each change. `burst` units may leave back to back. Not if shared.
-   */
+  /** `even`: spreads what is left of a quota per day, week or month over the rest of its window. Not if shared. */
   readonly spread?: 'even' | 'key'
-  /** With `spread: 'even'`: hours in which it is spent, such as `'08:00-20:00'` or `'mon-fri 08:00-20:00'`. Default: all. */
+  /** With `spread`: when the quota is spent, such as `'08:00-20:00'` or `'mon-fri 08:00-20:00'`. Default: always. */
   readonly within?: string
-  /** With `spread: 'even'`: it is spent no slower than this, until it is used up. Default: evenly. */
+  /** With `spread`: the slowest pace until the quota is used up. */
   readonly minRate?: RateInput
-  /**
-   * One bucket for every queue and every limiter that uses the name; with `by`, one for each value, which is the key of a
-   * limiter. Default false: the queue has its own.
-   */
+  /** One state for all queues and limiters that use the name; with `by`, one for each value. Default false. */
   readonly shared?: boolean
-  /** If shared, without `by`: the key of the bucket, as passed to `limiter.take`. Default: the one state for all. */
+  /** If shared, without `by`: the key, as passed to `limiter.take`. Default: the state without a key. */
   readonly key?: LimitKey
   /** If shared: the limiter's `prefix`. Default: `sluice`, or the hash tag of the queue's prefix. */
   readonly prefix?: string

@@ -44,7 +44,7 @@ const OF_JOB: More = {
 }
 const OF_GROUP: More = { capacity: '[What counts](#what-counts).' }
 const OF_DASHBOARD: More = { tokens: '[Tokens](gateway.md#tokens).', guardedBefore: '[Secure it](#secure-it).' }
-const OF_LIMIT: More = { by: '[More](limits.md#by-the-keys-of-jobs).' }
+const OF_LIMIT: More = { by: '[More](#by-the-keys-of-jobs).' }
 const LISTENERS = {
   worker: 'ShapedWorkerListener',
   queue: 'ShapedQueueListener',

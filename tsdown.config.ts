@@ -127,7 +127,7 @@ const common = {
 } as const satisfies UserConfig
 
 /** The rooms that only some entries need; those of tools together. */
-const APART = /src\/(?:(egress|inspect|sharding)|acl|audit|testing)\//
+const APART = /src\/(?:(egress|inspect|sharding)|audit|testing)\//
 
 function roomOf(id: string): string | null {
   const found = APART.exec(id)

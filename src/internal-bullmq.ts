@@ -1,7 +1,5 @@
 // As internal.ts: what loads BullMQ.
 
-export { commandsOfRole } from './acl/acl-line.ts'
-export { lackedRights, neededCommands } from './acl/rights.ts'
 export { CALLS_REMEMBERED } from './departure/exchange.ts'
 export { blockedKeys, limiterOf, limitNames, storedLimit } from './limits/stored-limits.ts'
 export { captureBullmqScripts, checkBullmqScripts } from './redis/bullmq-scripts.ts'

@@ -1,7 +1,6 @@
 // What the packages around the library need of it and its users do not. Nothing of it loads BullMQ, and none of it is
 // public: it changes in any release.
 
-export { ROLES, type Role } from './acl/roles.ts'
 export { ESTIMATE, POSITION } from './admission/add-call.ts'
 export { ONCE_JOBS } from './admission/bulk-parts.ts'
 export { onceJobId, STEM } from './admission/idempotency-key.ts'
@@ -89,6 +88,8 @@ export {
   loadLibrary,
   mastersOf,
 } from './redis/libraries.ts'
+export { commandsOfRole, lackedRights, neededCommands, ROLES } from './redis/rights.ts'
+export type { Role } from './redis/role-commands.ts'
 export type { ScriptSet } from './redis/scripts.ts'
 export { groupKey, shardOf, shardPrefix } from './redis/shards.ts'
 export { TESTED_BULLMQ } from './redis/tested-bullmq.ts'

@@ -10,7 +10,7 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const ROOMS = [
   ...['redis', 'limits', 'shape', 'admission', 'departure', 'backend', 'feedback', 'reports', 'queue', 'worker'],
   // `src/index.ts`, the public surface of the rooms above, stands here: what follows builds on them.
-  ...['testing', 'egress', 'acl', 'inspect', 'sharding', 'audit'],
+  ...['testing', 'egress', 'inspect', 'sharding', 'audit'],
 ]
 /** The library itself: what a job meets on its way. */
 const CORE = ROOMS.slice(0, ROOMS.indexOf('worker') + 1)

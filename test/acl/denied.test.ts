@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { ROLES } from '../../src/acl/roles.ts'
+import { ROLES } from './roles.ts'
 import { useAclRedis } from './support.ts'
 
 const redis = useAclRedis()

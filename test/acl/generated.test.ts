@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
-import { aclTemplate, renderAcl } from '../../src/acl/acl-line.ts'
-import { ROLE_NEEDS, ROLES } from '../../src/acl/roles.ts'
-import { commandsOfLua, commandsOfScripts, scriptTexts } from '../../src/acl/script-commands.ts'
 import { InvalidInputError } from '../../src/errors.ts'
+import { aclTemplate, renderAcl, roleCommands } from './acl-line.ts'
+import { ROLE_NEEDS, ROLES } from './roles.ts'
+import { commandsOfLua, commandsOfScripts, scriptTexts } from './script-commands.ts'
 
 const FOLDER = new URL('../../docs/acl/', import.meta.url)
 const SHA256 = createHash('sha256').update('secret').digest('hex')
@@ -12,6 +12,11 @@ const fileOf = (role: string) => readFileSync(new URL(`${role}.acl`, FOLDER), 'u
 
 test.each(ROLES)('docs/acl/%s.acl is what is generated (else: npm run acl)', (role) => {
   expect(fileOf(role)).toBe(`${aclTemplate(role)}\n`)
+})
+
+test('src/redis/role-commands.ts is what is generated (else: npm run acl)', () => {
+  const written = readFileSync(new URL('../../src/redis/role-commands.ts', import.meta.url), 'utf8')
+  expect(written).toBe(roleCommands())
 })
 
 test('there is a file for each role, and no other', () => {

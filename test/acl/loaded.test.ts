@@ -6,10 +6,10 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
-import { aclTemplate, renderAcl } from '../../src/acl/acl-line.ts'
-import { ROLES } from '../../src/acl/roles.ts'
 import { startOwnRedis } from '../faults/support/own-redis.ts'
 import { fakeProgram, temporaryFolder } from '../support/temporary-folder.ts'
+import { aclTemplate, renderAcl } from './acl-line.ts'
+import { ROLES } from './roles.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const PASSWORD = 'pass word'

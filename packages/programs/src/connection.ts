@@ -1,5 +1,5 @@
 import { Redis } from 'ioredis'
-import { type Role, unusableText } from 'sluice/internal'
+import { lackedRights, neededCommands, type Role, unusableText } from 'sluice/internal'
 import { StartError } from './errors.ts'
 
 const PROBE_TIMEOUT_MS = 5000
@@ -106,8 +106,6 @@ function refuseEviction(policy: string | undefined): void {
 }
 
 async function refuseMissingRights(redis: Redis, { role, prefix, queueNames }: NeededRights): Promise<void> {
-  // What a role runs is known from the scripts, and these from BullMQ: a program that only looks does without.
-  const { lackedRights, neededCommands } = await import('sluice/internal/bullmq')
   for (const name of queueNames) {
     const lacked = await lackedRights(`${prefix}:${name}`, redis, role, neededCommands(role))
     if (!lacked) continue

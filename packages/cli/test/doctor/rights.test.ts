@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from 'vitest'
-import { commandsOfRole } from '../../../../src/acl/acl-line.ts'
+import { commandsOfRole } from '../../../../src/redis/rights.ts'
 import { rights } from '../../src/doctor/checks/rights.ts'
 import { levelsOf, Ward } from './support.ts'
 

@@ -1,5 +1,4 @@
-import type { Role } from 'sluice/internal'
-import { commandsOfRole, lackedRights } from 'sluice/internal/bullmq'
+import { commandsOfRole, lackedRights, type Role } from 'sluice/internal'
 import type { Examined } from '../check.ts'
 import { type Finding, Findings } from '../finding.ts'
 

@@ -1,8 +1,5 @@
+import type { Role } from '../../src/redis/role-commands.ts'
 import { ADD, BIND, CANCEL, DECLARE, LIMIT, LOOK, MANAGE, RUN } from './role-scripts.ts'
-
-export const ROLES = ['producer', 'worker', 'gateway', 'observer', 'operator', 'limiter'] as const
-/** The kind of a program, as Redis sees it. */
-export type Role = (typeof ROLES)[number]
 
 /** What a role needs. In keys and channels `{prefix}` is the prefix of the queues, `{limits}` that of limits. */
 export interface RoleNeeds {
@@ -142,3 +139,5 @@ export const ROLE_NEEDS: Readonly<Record<Role, RoleNeeds>> = {
     channels: WAKE,
   },
 }
+
+export const ROLES = Object.keys(ROLE_NEEDS) as Role[]

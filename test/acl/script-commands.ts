@@ -1,6 +1,6 @@
-import { InvalidInputError } from '../errors.ts'
-import { captureBullmqScripts } from '../redis/bullmq-scripts.ts'
-import { ScriptSet } from '../redis/scripts.ts'
+import { InvalidInputError } from '../../src/errors.ts'
+import { captureBullmqScripts } from '../../src/redis/bullmq-scripts.ts'
+import { ScriptSet } from '../../src/redis/scripts.ts'
 
 /** The text of every script that Sluice and the installed BullMQ can send, by the names of role-scripts.ts. */
 export function scriptTexts(): ReadonlyMap<string, string> {
@@ -65,6 +65,6 @@ export function commandsOfLua(name: string, lua: string): string[] {
 
 function unknown(name: string, call: string): InvalidInputError {
   return new InvalidInputError(
-    `script "${name}": cannot tell which commands "${call}" calls; add them to src/acl/script-commands.ts`,
+    `script "${name}": cannot tell which commands "${call}" calls; add them to test/acl/script-commands.ts`,
   )
 }

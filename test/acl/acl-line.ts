@@ -1,16 +1,26 @@
-import { InvalidInputError } from '../errors.ts'
-import { ROLE_NEEDS, type Role } from './roles.ts'
+import { InvalidInputError } from '../../src/errors.ts'
+import type { Role } from '../../src/redis/role-commands.ts'
+import { ROLE_NEEDS, ROLES } from './roles.ts'
 import { commandsOfScripts } from './script-commands.ts'
 
-/** By role. Scripts stay the same while a process runs, and searching all of a role takes tenths of a second. */
-const known = new Map<Role, readonly string[]>()
-
 /** The commands of a role, in lower case and sorted: those of its scripts and those of its clients. */
-export function commandsOfRole(role: Role): readonly string[] {
+function commandsOf(role: Role): string[] {
   const { scripts, commands } = ROLE_NEEDS[role]
-  const all = known.get(role) ?? [...new Set([...commandsOfScripts(scripts), ...commands])].toSorted()
-  known.set(role, all)
-  return all
+  return [...new Set([...commandsOfScripts(scripts), ...commands])].toSorted()
+}
+
+/** The text of src/redis/role-commands.ts. */
+export function roleCommands(): string {
+  const lines = ROLES.map((role) => `  ${role}:\n    '${commandsOf(role).join(' ')}',\n`)
+  return `// Written by \`npm run acl\`: no program has to search the scripts for it.
+
+/** The commands that each role sends, itself and in its scripts, in lower case; \`client|setname\` is a subcommand. */
+export const ROLE_COMMANDS = {
+${lines.join('')}}
+
+/** The kind of a program, as Redis sees it. */
+export type Role = keyof typeof ROLE_COMMANDS
+`
 }
 
 /**
@@ -21,7 +31,7 @@ export function aclTemplate(role: Role): string {
   const { keys, channels } = ROLE_NEEDS[role]
   const rules = [
     ...['reset', 'on', '#{sha256}', ...keys, ...channels.map((channel) => `&${channel}`), '-@all'],
-    ...commandsOfRole(role).map((command) => `+${command}`),
+    ...commandsOf(role).map((command) => `+${command}`),
   ]
   return `user sluice-${role} ${rules.join(' ')}`
 }

@@ -1,7 +1,8 @@
 import type { Redis } from 'ioredis'
-import { isDenied } from '../redis/failures.ts'
-import { commandsOfRole } from './acl-line.ts'
-import type { Role } from './roles.ts'
+import { isDenied } from './failures.ts'
+import { ROLE_COMMANDS, type Role } from './role-commands.ts'
+
+export const ROLES = Object.keys(ROLE_COMMANDS) as readonly Role[]
 
 /**
  * A script can ask what its user may run, without running it (redis.acl_check_cmd, since 7.0). Returns the indices of
@@ -23,8 +24,13 @@ return denied`
  */
 const DONE_WITHOUT = ['wait', 'client|info', 'client|list', 'fcall']
 
+/** Every command that a role sends, itself or in a script: those that its line of `docs/acl` allows. */
+export function commandsOfRole(role: Role): readonly string[] {
+  return ROLE_COMMANDS[role].split(' ')
+}
+
 /** The commands without which a role fails. */
-export function neededCommands(role: Role): string[] {
+export function neededCommands(role: Role): readonly string[] {
   return commandsOfRole(role).filter((command) => !DONE_WITHOUT.includes(command))
 }
 

@@ -27,19 +27,16 @@ export type OnLimit = (
 ) => HttpResponse | undefined | void | Promise<HttpResponse | undefined | void>
 
 export interface RateLimitOptions {
-  /**
-   * A limiter, or several joined by `combine`; or one of these for each tier by its name, with `default` for requests
-   * that have none of the other tiers.
-   */
+  /** A limiter, or several joined by `combine`; or one of these for each tier, with `default` for all other requests. */
   readonly limit: Limits | Readonly<Record<string, Limits>>
   /**
-   * The key that a request counts against: `byAddress()`, `byApiKey()`, `byUser(fn)`, `composeKeys([…])` or any function
-   * of the request. If given by limit, an omitted limit has one state for all requests.
+   * What a request counts against: `byAddress()`, `byApiKey()`, `byUser(fn)`, `composeKeys([…])` or a function of the
+   * request; or one of these by limit, where a limit left out counts all requests together.
    */
   readonly key: ByLimit<KeyOf>
-  /** Units that a request takes: a number or a function of the request. Default 1. */
+  /** Units that a request takes, or a function of it. Default 1. */
   readonly cost?: ByLimit<Cost>
-  /** The tier of a request. Default: the tier of the identity found by earlier middleware. */
+  /** The tier of a request. Default: its identity's. */
   readonly tier?: (request: HttpRequest) => string | undefined | Promise<string | undefined>
   /** Requests that are neither limited nor counted. */
   readonly skip?: (request: HttpRequest) => boolean | Promise<boolean>
@@ -49,16 +46,11 @@ export interface RateLimitOptions {
   readonly onLimit?: OnLimit
   /** How responses report the limit. Default ['draft-10']; [] for none. */
   readonly headers?: readonly HeaderForm[]
-  /**
-   * A field that names the limits in shadow mode that would have refused. Default: none, so that callers do not know.
-   */
+  /** The header field that names limits in shadow mode that would have refused. Default: none, so callers do not know. */
   readonly shadowHeader?: string
   /** A name for the limit that several routes share, sent as `X-RateLimit-Bucket`. */
   readonly bucket?: string
-  /**
-   * `{ maxWaiting, maxWaitMs, delay }`: requests above the limit wait for their turn instead of being refused, as with
-   * `limit_req` of NGINX. For one limit, not for combined ones.
-   */
+  /** `{ maxWaiting, maxWaitMs, delay }`: requests above a single limit wait for their turn, as with NGINX's `limit_req`. */
   readonly burstQueue?: BurstQueue
 }
 

@@ -68,6 +68,8 @@ test('cancel-newest refuses a job while another one of its key waits, is delayed
 
 test('of the adds of several programs at once one is let in, whatever else comes', async () => {
   const queue = shop.queue({ limits: [one('cancel-newest')], capacity: 100 })
+  // What the others add before the shape is stored is let in.
+  await queue.waitUntilReady()
   const others = [queue, producer(queue), producer(queue)]
   const adds = Array.from({ length: 60 }, (_, i) => others[i % 3]?.add('job', {}, of(`a${i % 5}`)))
   const ends = await Promise.allSettled(adds)
@@ -115,6 +117,7 @@ test('cancel-running replaces what waits, aborts what runs, and the new job star
 
 test('under many producers and workers at most one of a key runs, and the newest completes', async () => {
   const queue = shop.queue({ limits: [one('cancel-running')], rate: '2000/s', burst: 20 })
+  await queue.waitUntilReady()
   const others = [queue, producer(queue), producer(queue)]
   const running = new Map<string, number>()
   let most = 0

@@ -1,6 +1,9 @@
+import { readdirSync } from 'node:fs'
+import { join, resolve } from 'node:path'
 import { expect, test } from 'vitest'
 import { luaEdits } from './lua-edits.ts'
 import { sampleOf } from './mutants.ts'
+import { ROOMS } from './rooms.ts'
 import { typescriptEdits } from './typescript-edits.ts'
 
 const applied = (text: string, edits: typeof luaEdits) =>
@@ -40,4 +43,17 @@ test('a seed draws the same sample', () => {
   const numbers = Array.from({ length: 100 }, (_, i) => i)
   expect(sampleOf(numbers, 10, 1)).toEqual(sampleOf(numbers, 10, 1))
   expect(sampleOf(numbers, 10, 1)).not.toEqual(sampleOf(numbers, 10, 2))
+})
+
+test('each file of Lua is mutated in one room, by tests that exist', () => {
+  const root = resolve(import.meta.dirname, '../..')
+  const under = (folder: string) =>
+    readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map((file) => join(folder, file))
+  const roomsOf = (file: string) => ROOMS.filter(({ of }) => of.some((it) => `${file}/`.startsWith(`${it}/`)))
+  const scripts = under('lua').filter((file) => file.endsWith('.lua'))
+  expect(scripts.filter((file) => roomsOf(file).length !== 1)).toEqual([])
+  const files = ['lua', 'src', 'test', 'packages'].flatMap(under)
+  const named = ROOMS.flatMap(({ of, quick, wide }) => [...of, ...quick, ...wide])
+  // As vitest finds them, by the beginning of a path.
+  expect([...new Set(named)].filter((it) => !files.some((file) => `${file}/`.startsWith(it)))).toEqual([])
 })

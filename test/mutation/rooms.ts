@@ -5,13 +5,17 @@ export interface Room {
   readonly of: readonly string[]
   /** The tests that notice most, soon. They run with few decisions and stories. */
   readonly quick: readonly string[]
-  /** What else may notice, and the same tests with as many as always. */
+  /** What else of `npm test` may notice, and the same tests with as many as there. */
   readonly wide: readonly string[]
 }
 
 /** What the quick tests draw less of. */
 export const FEW: Readonly<Record<string, string>> = {
   AGEING_STORIES: '5',
+  AGREE_RUNS: '3',
+  EXACT_RUNS: '4',
+  KEYS_DECISIONS: '3000',
+  KEYS_STORIES: '20',
   LINES_STORIES: '60',
   MODEL_COMBINATIONS: '6',
   MODEL_DECISIONS: '1500',
@@ -19,76 +23,203 @@ export const FEW: Readonly<Record<string, string>> = {
   MODEL_HINTS: '8',
   MODEL_OBEDIENT: '1',
   PLACES_STORIES: '4',
+  RAMP_STORIES: '4',
+  ROOM_STORIES: '30',
+  SCHEDULES_STORIES: '20',
   SHARE_STORIES: '1',
   SLEEPERS_RUNS: '1',
+  STRICT_STORIES: '15',
+  WARM_UP_STORIES: '1',
 }
 
 /** Scripts are part of all that follows. */
-const EVERYWHERE = ['test/model/', 'test/ageing/', 'test/faults/dropped-replies', 'test/faults/unanswered-calls']
+const EVERYWHERE = [
+  'test/model/',
+  'test/ageing/',
+  'test/schedules/',
+  'test/faults/dropped-replies',
+  'test/faults/unanswered-calls',
+]
 
 export const ROOMS: readonly Room[] = [
   {
     name: 'meter',
-    of: ['lua/meter', 'lua/gate'],
+    of: ['lua/meter', 'lua/gate', 'lua/redis'],
     quick: [
       ...within(
         'model',
         'found pacing unshaped moved-slot kept-for-people reference crossings depart-order wake-ups sleepers',
       ),
       ...within('ageing', 'order places'),
-      'test/groups/lines',
-      'test/feedback/probe',
+      ...within('schedules', 'crossings closed even'),
+      ...within('groups', 'lines stock-wakes'),
+      ...within('keys', 'properties shared'),
+      ...within('ramp', 'idle'),
+      ...within('shape', 'meter-state'),
+      ...within('feedback', 'probe'),
     ],
-    wide: [...EVERYWHERE, 'test/groups/', 'test/worker/', 'test/queue-limits/', 'test/faults/clock', 'test/feedback/'],
+    wide: [
+      ...EVERYWHERE,
+      'test/groups/',
+      'test/keys/',
+      'test/ramp/',
+      'test/worker/',
+      'test/queue-limits/',
+      'test/feedback/',
+      'test/inspect/status',
+    ],
   },
   {
     name: 'groups',
-    of: ['lua/groups'],
-    quick: within('groups', 'lines places order share overrides limits-per-group bulks feedback line'),
-    wide: ['test/groups/', ...EVERYWHERE, 'test/worker/', 'test/inspect/'],
+    of: ['lua/groups', 'lua/verbs/set-group.lua'],
+    quick: [
+      ...within(
+        'groups',
+        'model/decisions lines places order share overrides limits-per-group bulks feedback line room crossings returned',
+      ),
+      ...within('keys', 'model/lua model/cases properties lanes own-values'),
+      ...within('strict', 'histories order'),
+      ...within('schedules', 'groups'),
+    ],
+    wide: ['test/groups/', 'test/keys/', ...EVERYWHERE, 'test/strict/', 'test/worker/', 'test/inspect/'],
   },
   {
     name: 'limits',
-    of: ['lua/limits'],
-    quick: [
-      ...within('limits', 'model/decisions model/log-and-days modes refusals versions'),
-      ...within('queue-limits', 'concurrency returned'),
-      'test/model/crossings',
+    of: [
+      'lua/limits',
+      ...verbs(
+        'decide reserve settle-limit settle-cost cancel-reservation charge-limit define-limit set-limit set-limit-mode',
+        'block-key reset-key extend-lease release-lease',
+      ),
     ],
-    wide: ['test/limits/', 'test/queue-limits/', ...EVERYWHERE],
+    quick: [
+      ...within(
+        'limits',
+        'model/decisions model/log-and-days model/pool model/properties modes refusals versions keys',
+      ),
+      ...within('limits', 'leases mitigation waiting sources'),
+      ...within('queue-limits', 'concurrency returned shared settle-charged horizons'),
+      ...within('keys', 'own-values warm-up max-keys model/lua properties'),
+      ...within('schedules', 'limits even'),
+      ...within('pools', 'pools'),
+      ...within('model', 'crossings'),
+    ],
+    wide: ['test/limits/', 'test/queue-limits/', 'test/keys/', 'test/pools/', ...EVERYWHERE],
   },
   {
     name: 'admissions',
-    of: ['lua/admission', 'lua/verbs/add.lua', 'lua/verbs/add-bulk.lua', 'lua/verbs/add-flow.lua'],
+    of: ['lua/admission', ...verbs('add add-bulk add-flow claim-places find-new shed caller-secret')],
     quick: [
       ...within('model', 'admission retry-after obedient-producer wake-ups'),
-      ...within('queue', 'capacity reserved-places bulk overflow add-once start-in-time duplicates offer'),
-      'test/flow/flow',
-      'test/groups/bulks',
+      ...within('queue', 'capacity reserved-places bulk overflow add-once start-in-time duplicates offer retry-after'),
+      ...within('queue', 'bulk-claims deadlines add-when-free'),
+      ...within('schedules', 'closed even'),
+      ...within('keys', 'max-keys one-at-a-time in-time'),
+      ...within('groups', 'bulks overflow deadlines'),
+      ...within('inspect', 'exact'),
+      ...within('shape', 'fits'),
+      ...within('flow', 'flow'),
     ],
-    wide: ['test/queue/', 'test/flow/', 'test/groups/', 'test/inspect/exact', ...EVERYWHERE],
+    wide: [
+      'test/queue/',
+      'test/flow/',
+      'test/groups/',
+      'test/keys/',
+      'test/inspect/',
+      'test/faults/add-once',
+      'packages/gateway/test/shedding/',
+      ...EVERYWHERE,
+    ],
   },
   {
     name: 'ends',
-    of: ['lua/ends', 'lua/verbs/exchange.lua'],
+    of: [
+      'lua/ends',
+      ...verbs('exchange give-back cancel-job cancel-part drain-part dead-letter dead-letter-failed redrive'),
+      ...verbs('remove-failed retry-failed'),
+    ],
     quick: [
       ...within('model', 'ended-together depart-order found moved-slot unshaped'),
       ...within('worker', 'repeated-ends give-back-parts short-scripts'),
-      'test/queue-limits/ended-together',
+      ...within('queue-limits', 'ended-together'),
+      ...within('cancel', 'waiting many running'),
+      ...within('groups', 'ends-together life places'),
+      ...within('failures', 'dead-letters redrive deadline'),
+      ...within('queue', 'drain failed-jobs'),
+      ...within('keys', 'one-at-a-time'),
     ],
-    wide: ['test/worker/', 'test/faults/refused-ends', 'test/failures/', 'test/groups/', ...EVERYWHERE],
+    wide: [
+      'test/worker/',
+      'test/cancel/',
+      'test/batches/',
+      'test/faults/refused-ends',
+      'test/failures/',
+      'test/queue/',
+      'test/groups/',
+      'test/keys/',
+      ...EVERYWHERE,
+    ],
   },
   {
     name: 'paces',
     of: ['lua/feedback', 'lua/verbs/apply-feedback.lua'],
     quick: [
-      ...within('feedback', 'applied evidence state review'),
-      'test/groups/feedback',
-      'test/audit/settled',
-      'test/queue-limits/settle-charged',
-      'test/model/found',
+      ...within('feedback', 'applied evidence state review probe'),
+      ...within('adapt', 'law groups'),
+      ...within('groups', 'feedback'),
+      ...within('keys', 'feedback'),
+      ...within('pools', 'feedback'),
+      ...within('audit', 'settled'),
+      ...within('queue-limits', 'settle-charged'),
+      ...within('model', 'found'),
     ],
-    wide: ['test/feedback/', 'test/queue-limits/settle', ...EVERYWHERE],
+    wide: ['test/feedback/', 'test/queue-limits/settle', 'test/groups/', 'test/keys/', ...EVERYWHERE],
+  },
+  {
+    name: 'shapes',
+    of: ['lua/shape', ...verbs('declare-shape override-shape restore-shape pause-meter')],
+    quick: [
+      ...within('shape', 'declaring fields fits meter-state overrides bullmq-idioms'),
+      ...within('ramp', 'ramp idle'),
+      ...within('schedules', 'views closed'),
+      ...within('model', 'found'),
+      ...within('keys', 'restored model/without-keys'),
+      ...within('queue', 'cost'),
+    ],
+    wide: ['test/shape/', 'test/queue/', 'test/groups/', 'test/keys/', 'test/inspect/', ...EVERYWHERE],
+  },
+  {
+    name: 'views',
+    of: ['lua/views', 'lua/reports', ...verbs('view report note-history')],
+    quick: [
+      ...within(
+        'inspect',
+        'status groups group-ages held explain limit-values pauses reading silent troubles wait-split agree exact',
+      ),
+      ...within('keys', 'explain'),
+      ...within('schedules', 'views'),
+      ...within('audit', 'audit limit-audit'),
+      ...within('worker', 'bypass-watch reports outcomes'),
+    ],
+    wide: [
+      'test/inspect/',
+      'test/audit/',
+      'test/sharding/views',
+      'packages/cli/test/',
+      'packages/metrics/test/metrics',
+    ],
+  },
+  {
+    name: 'shards',
+    of: ['lua/sharding', ...verbs('apply-lease grant-leases claim-shards')],
+    quick: within('sharding', 'ledger stories coordinator queue'),
+    wide: ['test/sharding/', 'test/limits/spread'],
+  },
+  {
+    name: 'simulations',
+    of: ['lua/simulate', 'lua/verbs/simulate.lua'],
+    quick: ['packages/cli/test/simulate/'],
+    wide: [],
   },
   {
     name: 'admission',
@@ -139,4 +270,8 @@ export const ROOMS: readonly Room[] = [
 
 function within(folder: string, names: string): string[] {
   return names.split(' ').map((name) => `test/${folder}/${name}.test.ts`)
+}
+
+function verbs(...names: string[]): string[] {
+  return names.flatMap((list) => list.split(' ')).map((name) => `lua/verbs/${name}.lua`)
 }

@@ -38,6 +38,7 @@ export class Suite implements Reporter {
     const suite = new Suite(root, redis)
     const options = {
       root,
+      mode: 'quick',
       watch: false,
       bail: 1,
       maxWorkers: 1,

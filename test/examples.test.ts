@@ -74,6 +74,16 @@ test('calls wait for their own model and plan alone, and a request takes from th
   await expectNoKeys('llm.mjs')
 })
 
+test('what Redis holds of a customer is erased, and what it holds of another one stays', async () => {
+  expect(await run(join(built.folder, 'examples'), 'erase.mjs')).toEqual([
+    'keys with ann@4711.example: 7',
+    'erased: 4, then 0',
+    'keys with ann@4711.example: 0',
+    'jobs of 4712: 3',
+  ])
+  await expectNoKeys('erase.mjs')
+})
+
 test('a customer has quiet hours, and a new domain the quota of its first day', async () => {
   // There it is between 22:00 and 23:00.
   const west = new Date().getUTCHours() - 22

@@ -68,6 +68,7 @@ export const sidebar: { text: string; items: Page[] }[] = [
       page('Doctor', 'doctor'),
       page('Users of Redis', 'acl'),
       page('Security', 'security'),
+      page('Personal data', 'personal-data'),
     ],
   },
   {

@@ -24,26 +24,17 @@ export interface PoliteFetchOptions {
   readonly fetch?: Fetch
   /** The most times a request is sent, the first included. Default 5. */
   readonly attempts?: number
-  /** The backoff is random, from 0 to `min(capMs, baseMs × 2^(attempt − 1))`. ms, default 500. */
+  /** The backoff is random, up to `min(capMs, baseMs × 2^(attempt − 1))`. ms, default 500. */
   readonly baseMs?: number
   /** The longest backoff. ms, default 20,000. */
   readonly capMs?: number
-  /**
-   * The longest that a call may take until the headers of its answer arrive, waits and attempts together. A wait that
-   * would exceed it is not begun. ms, default 300,000.
-   */
+  /** The longest that a call may take until the headers of its answer arrive, waits included. ms, default 300,000. */
   readonly timeoutMs?: number
-  /**
-   * Once at most this share of a limit is left, requests are spread over the time to the reset: 0 (never) to 1. Default
-   * 0.2.
-   */
+  /** The share of a limit at which requests are spread over the time to the reset: 0 (never) to 1. Default 0.2. */
   readonly slowBelow?: number
-  /** How many buckets are remembered; the least recently used is dropped. Default 1,000. */
+  /** How many buckets are remembered. Default 1,000. */
   readonly maxBuckets?: number
-  /**
-   * Called with `{ waitMs, reason, bucket, attempt }` once for each attempt that does not start immediately; `reason` is
-   * `pause`, `pace`, `probe` or `backoff`. An error that it throws rejects the call.
-   */
+  /** Called with `{ waitMs, reason, bucket, attempt }` for each attempt that waits. An error in it rejects the call. */
   readonly onWait?: (wait: FetchWait) => void
 }
 

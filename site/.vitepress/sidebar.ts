@@ -59,6 +59,7 @@ export const sidebar: { text: string; items: Page[] }[] = [
     items: [
       page('Production checklist', 'production'),
       page('High availability and hosted Redis', 'high-availability'),
+      page('Kubernetes', 'kubernetes'),
       page('Runbook', 'runbook'),
       page('Dashboard', 'dashboard'),
       page('Command line', 'cli'),

@@ -272,12 +272,8 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
    */
   async setShape(override: ShapeOverride, change: ShapeChange): Promise<void> {
     const changes = encodeOverride(override)
-    const { by, reason, ttlMs } = change ?? ({} as Partial<ShapeChange>)
-    if (change) checkCallOptions('setShape', change, ['by', 'reason', 'ttlMs'])
-    if (!by || !reason) throw new InvalidInputError('setShape needs { by, reason }: who changes the shape, and why')
-    if (ttlMs !== undefined && !(Number.isFinite(ttlMs) && ttlMs > 0)) {
-      throw new InvalidInputError(`ttlMs must be a number > 0; got ${ttlMs}`)
-    }
+    checkChange('setShape', 'the shape', change)
+    const { by, reason, ttlMs } = change
     await this.#admit(() => this.backend.store.override(changes, by, reason, ttlMs))
   }
 
@@ -352,9 +348,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
    * @throws InvalidGroupError, InvalidShapeError, InvalidRateError
    */
   async setGroup(id: string, override: GroupOverride, change: ShapeChange): Promise<void> {
-    const { by, reason } = change ?? ({} as Partial<ShapeChange>)
-    if (change) checkCallOptions('setGroup', change, ['by', 'reason', 'ttlMs'])
-    if (!by || !reason) throw new InvalidInputError('setGroup needs { by, reason }: who changes the group, and why')
+    checkChange('setGroup', 'the group', change)
     await this.#admit(() => this.#groups.set(id, override, change))
   }
 
@@ -417,9 +411,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
    * @throws InvalidLimitError, InvalidRateError, InvalidGroupError
    */
   async setLimit(name: string, key: LimitValueKey, override: LimitOverride, change: ShapeChange): Promise<void> {
-    const { by, reason } = change ?? ({} as Partial<ShapeChange>)
-    if (change) checkCallOptions('setLimit', change, ['by', 'reason', 'ttlMs'])
-    if (!by || !reason) throw new InvalidInputError('setLimit needs { by, reason }: who changes the limit, and why')
+    checkChange('setLimit', 'the limit', change)
     await this.#admit(() => this.#limits.set(name, key, override, change))
   }
 
@@ -516,6 +508,13 @@ function checkScheduler(id: unknown, repeat: unknown, template: unknown): void {
     '{ name, data, opts }',
     template,
   )
+}
+
+/** Somebody answers for each change. */
+function checkChange(call: string, what: string, change: ShapeChange): void {
+  const { by, reason } = change ?? ({} as Partial<ShapeChange>)
+  if (change) checkCallOptions(call, change, ['by', 'reason', 'ttlMs'])
+  if (!by || !reason) throw new InvalidInputError(`${call} needs { by, reason }: who changes ${what}, and why`)
 }
 
 function checkWho(call: string, who: Attribution): void {

@@ -100,7 +100,6 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   /** What this process will declare before it admits or fetches anything. */
   declare(declaration: Declaration): void {
     this.#declaration = declaration
-    this.#declaring = undefined
   }
 
   /** What has to succeed before this process declares or looks at the shape. */
@@ -161,6 +160,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     ttlMs: number | undefined,
     clearFirst = false,
   ): Promise<void> {
+    checkTtl(ttlMs)
     await this.#checkSlots(changes.limits)
     const args = [JSON.stringify(changes), by, reason, ttlMs ?? '', clearFirst ? '1' : '0']
     await this.change('override-shape', args)
@@ -307,9 +307,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     what: readonly string[],
     { fields, who, ttlMs }: { readonly fields: object; readonly who: Attribution; readonly ttlMs: number | undefined },
   ): Promise<unknown> {
-    if (ttlMs !== undefined && !(Number.isFinite(ttlMs) && ttlMs > 0)) {
-      throw new InvalidInputError(`ttlMs must be a number of ms > 0; got ${ttlMs}`)
-    }
+    checkTtl(ttlMs)
     await this.prepared()
     return this.#runRestoring(script, [
       ...what,
@@ -366,6 +364,12 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
       })
     }
   }
+}
+
+/** @throws InvalidInputError */
+function checkTtl(ttlMs: number | undefined): void {
+  if (ttlMs === undefined || (Number.isFinite(ttlMs) && ttlMs > 0)) return
+  throw new InvalidInputError(`ttlMs must be a number of ms > 0; got ${ttlMs}`)
 }
 
 /** @throws LimitConflictError, InvalidShapeError */

@@ -173,14 +173,11 @@ export class StoredShape implements ShapeIdentity {
     return this.#fields.get('groups')
   }
 
-  /** Whether groups have bounds of their own, or turns, that no claim of places covers. */
+  /** Of a shape with groups: whether they have bounds of their own, or turns, that no claim of places covers. */
   get boundsGroups(): boolean {
-    const groups = this.#fields.get('groups')
-    if (groups === undefined) return false
     if (this.limits.some((limit) => limit.maxKeys !== undefined || isSingleton(limit))) return true
-    return (
-      ['maxWaitMs', 'onClosed', 'overflow'].some((field) => this.#fields.has(field)) || groups.includes('"capacity":')
-    )
+    if (['maxWaitMs', 'onClosed', 'overflow'].some((field) => this.#fields.has(field))) return true
+    return this.#fields.get('groups')?.includes('"capacity":') === true
   }
 
   /** Whether it has limits that hold for the queue as a whole. */

@@ -151,21 +151,23 @@ test('the history of people and of the other side is one, newest first', async (
   await client.xadd(queue.toKey('meta:feedback'), '*', 'change', JSON.stringify(change))
   await nextMillisecond(client)
   await queue.clearPause({ by: 'bob', reason: 'done' })
+  await queue.pause({ by: 'cid', reason: 'lunch' })
   await client.xadd(queue.toKey('meta:history'), '*', 'kind', 'of a later version', 'by', '', 'reason', '')
   const history = await inspector.history(queue.name)
   expect(history.map(({ kind, by, reason }) => [kind, by, reason])).toEqual([
+    ['pause', 'cid', 'lunch'],
     ['resume', 'bob', 'done'],
     ['feedback', 'w1', '429'],
     ['pause', 'bob', 'maintenance'],
     ['override', 'ann', 'too <b>fast</b>'],
     ['declared', 'web-1', ''],
   ])
-  expect(history[1]).toMatchObject({ change: { kind: 'pause', scope: 'queue' }, until: new Date(2_000_000_000_000) })
-  expect(history[3]?.change).toEqual({ rate: [5, 1000] })
-  expect(history[3]!.until!.getTime()).toBeGreaterThan(Date.now())
-  expect(history[4]).not.toHaveProperty('until')
-  expect(await inspector.history(queue.name, { count: 2 })).toEqual(history.slice(0, 2))
-  expect(await inspector.history(queue.name, { after: history[2]!.id })).toEqual(history.slice(0, 2))
+  expect(history[2]).toMatchObject({ change: { kind: 'pause', scope: 'queue' }, until: new Date(2_000_000_000_000) })
+  expect(history[4]?.change).toEqual({ rate: [5, 1000] })
+  expect(history[4]!.until!.getTime()).toBeGreaterThan(Date.now())
+  expect(history[5]).not.toHaveProperty('until')
+  expect(await inspector.history(queue.name, { count: 3 })).toEqual(history.slice(0, 3))
+  expect(await inspector.history(queue.name, { after: history[3]!.id })).toEqual(history.slice(0, 3))
   expect(await inspector.history(queue.name, { after: history[0]!.id })).toEqual([])
 })
 

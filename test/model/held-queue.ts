@@ -68,7 +68,7 @@ export class HeldQueue {
   async reset(shape: Shape): Promise<void> {
     const keys = await this.#client.keys(`${this.base}*`)
     if (keys.length > 0) await this.#client.unlink(...keys)
-    this.backend.store.memory.forget()
+    this.backend.store.forget()
     await this.advanceTo(START_US)
     this.backend.store.declare({ ...encodeShape(shape), declarer: 'test' })
     await this.backend.waitUntilReady()

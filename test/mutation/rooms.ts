@@ -224,47 +224,107 @@ export const ROOMS: readonly Room[] = [
   {
     name: 'admission',
     of: ['src/admission'],
-    quick: within(
-      'queue',
-      'option-names job-ids add-once-input add-once bulk bulk-parts errors cost duplicates deadlines',
-    ),
-    wide: ['test/queue/', 'test/flow/', 'test/faults/add-once', 'test/faults/unanswered-calls', 'test/wrong-arguments'],
+    quick: [
+      ...within(
+        'queue',
+        'option-names job-ids add-once-input add-once bulk bulk-parts bulk-claims bulk-bytes errors cost duplicates',
+      ),
+      ...within('queue', 'deadlines start-in-time overflow keys'),
+      ...within('keys', 'lanes max-keys places'),
+      'test/flow/flow',
+      'test/shape/fits',
+    ],
+    wide: [
+      ...['test/queue/', 'test/flow/', 'test/keys/', 'test/schedules/closed', 'test/strict/', 'test/wrong-arguments'],
+      ...within('faults', 'add-once unanswered-calls sent-twice durability-combined cluster hostile-names'),
+      ...['packages/gateway/test/jobs/', 'test/queue-limits/', 'test/sharding/queue', 'test/shape/'],
+    ],
   },
   {
     name: 'departure',
     of: ['src/departure'],
     quick: [
-      ...within('worker', 'repeated-ends give-back-parts short-scripts returning-jobs ask-schedule order'),
+      ...within('worker', 'repeated-ends give-back-parts short-scripts returning-jobs ask-schedule order close'),
+      ...within('worker', 'unreported-departures kept-ends refused-end large-jobs outcomes held'),
       'test/queue/stock-classes',
+      'test/cancel/running',
     ],
-    wide: ['test/worker/', 'test/queue-limits/', 'test/faults/cut-replies', ...EVERYWHERE],
+    wide: ['test/worker/', 'test/queue-limits/', 'test/batches/', 'test/faults/cut-replies', ...EVERYWHERE],
   },
   {
     name: 'feedback',
     of: ['src/feedback'],
-    quick: within('feedback', 'verdicts ok-reports sanitize latency review'),
-    wide: ['test/feedback/', 'test/egress/', 'test/groups/feedback', 'test/wrong-arguments', 'test/model/crossings'],
+    quick: [
+      ...within('feedback', 'verdicts ok-reports sanitize latency review loop destination told-rates pauses attempts'),
+      'test/keys/feedback',
+      'test/pools/feedback',
+      'test/batches/outcomes',
+    ],
+    wide: [
+      ...['test/feedback/', 'test/egress/', 'test/groups/feedback', 'test/wrong-arguments', 'test/model/crossings'],
+      ...['test/adapt/', 'test/ramp/', 'test/queue-limits/settle', 'test/worker/attempts', 'packages/workers/test/'],
+    ],
   },
   {
     name: 'shape',
     of: ['src/shape'],
-    quick: ['test/shape/', 'test/sizing', 'test/queue/reserved-places'],
-    wide: ['test/wrong-arguments', 'test/groups/', 'test/faults/durability', 'test/inspect/', 'test/model/'],
+    quick: [
+      ...['test/shape/', 'test/sizing', 'test/ramp/', 'test/audit/limit-audit', 'test/model/expect-paced'],
+      ...within('queue', 'reserved-places keys'),
+      ...within('schedules', 'validation zones'),
+      ...within('groups', 'overrides limits'),
+    ],
+    wide: [
+      ...['test/wrong-arguments', 'test/groups/', 'test/keys/', 'test/schedules/', 'test/inspect/', 'test/model/'],
+      ...within('faults', 'durability-combined flushall rate-change two-versions cluster-shared'),
+      ...['test/worker/paused-grants', 'test/adapt/', 'test/sharding/queue', 'packages/cli/test/shape-fields'],
+    ],
   },
   {
     name: 'worker',
     of: ['src/worker'],
-    quick: within(
-      'worker',
-      'ask-schedule departure-timer late-returns returning-jobs run-times attempts bypass-watch worker',
-    ),
-    wide: ['test/worker/', 'test/model/', 'test/faults/unanswered-calls', 'test/feedback/', 'test/failures/'],
+    quick: [
+      ...within('worker', 'ask-schedule departure-timer late-returns returning-jobs run-times attempts bypass-watch'),
+      ...within('worker', 'worker close closing pause held overtaken-replies wake reports loop-load large-jobs calls'),
+      'test/batches/',
+      'test/cancel/running',
+    ],
+    wide: [
+      ...['test/worker/', 'test/cancel/', 'test/model/', 'test/faults/unanswered-calls', 'test/feedback/'],
+      ...['test/failures/', 'test/keys/in-time', 'test/queue/deadlines', 'test/wrong-arguments'],
+    ],
+  },
+  {
+    name: 'queue',
+    of: ['src/queue', 'src/backend'],
+    quick: [
+      ...within('queue', 'offer add-when-free failed-jobs queue-events unavailable add-once drain duplicates overflow'),
+      ...within('queue', 'stock-classes errors bulk deadlines redis-failures one-clock'),
+      ...within('failures', 'dead-letters redrive poison'),
+      ...within('groups', 'overrides line'),
+      ...['test/cancel/waiting', 'test/cancel/many', 'test/flow/flow', 'test/shape/meter-state', 'test/worker/closing'],
+    ],
+    wide: [
+      ...['test/queue/', 'test/failures/', 'test/cancel/', 'test/groups/', 'test/keys/', 'test/shape/', 'test/flow/'],
+      ...['test/worker/', 'test/migration/', 'test/inspect/', 'test/sharding/queue', 'test/wrong-arguments'],
+      ...within('faults', 'unanswered-calls sent-twice swapped-databases cluster busy-redis'),
+    ],
   },
   {
     name: 'limiters',
     of: ['src/limits'],
-    quick: within('limits', 'definition local-bound local-options choosing modes refusals safe-shape waiting'),
-    wide: ['test/limits/', 'test/queue-limits/', 'test/shape/', 'test/wrong-arguments'],
+    quick: [
+      ...within('limits', 'definition local-bound local-options local-front local-bucket choosing modes refusals'),
+      ...within('limits', 'safe-shape waiting waiting-stopped sources sources-combined keys leases mitigation spread'),
+      ...within('schedules', 'validation zones limits'),
+      ...within('queue-limits', 'units changes'),
+      ...within('keys', 'own-values warm-up'),
+      'test/pools/pools',
+    ],
+    wide: [
+      ...['test/limits/', 'test/queue-limits/', 'test/shape/', 'test/schedules/', 'test/keys/', 'test/pools/'],
+      ...['test/ramp/', 'test/inspect/', 'test/wrong-arguments', 'test/faults/spread-limit'],
+    ],
   },
 ]
 

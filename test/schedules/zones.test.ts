@@ -12,6 +12,7 @@ const OPEN: readonly ScheduledRate[] = [
   { days: 'mon-sat', from: '01:30', to: '03:15', rate: '1/s' },
   { days: 'sun', from: '01:30', to: '02:45', rate: '1/s' },
   { days: 'sun', from: '03:15', to: '05:00', rate: '1/s' },
+  { days: 'sun', from: '05:00', to: '06:15', rate: '15/min' },
   { rate: 0 },
 ]
 const QUARTER_US = 900_000_000
@@ -40,9 +41,11 @@ function clockOf(timeZone: string): (us: number) => { day: string; minute: numbe
   }
 }
 
-function isOpen({ day, minute }: { day: string; minute: number }): boolean {
-  if (day !== 'sun') return minute >= 90 && minute < 195
-  return (minute >= 90 && minute < 165) || (minute >= 195 && minute < 300)
+/** The rate in force, as a part of the fastest one. */
+function speedAt({ day, minute }: { day: string; minute: number }): number {
+  if (day !== 'sun') return minute >= 90 && minute < 195 ? 1 : 0
+  if (minute >= 300 && minute < 375) return 1 / 4
+  return (minute >= 90 && minute < 165) || (minute >= 195 && minute < 300) ? 1 : 0
 }
 
 describe.each(SPANS)('%s from %s to %s', (timeZone, from, to) => {
@@ -50,16 +53,25 @@ describe.each(SPANS)('%s from %s to %s', (timeZone, from, to) => {
   const [startUs, endUs] = [Date.parse(from) * 1000, Date.parse(to) * 1000]
   const quarters = Array.from({ length: (endUs - startUs) / QUARTER_US }, (_, i) => startUs + i * QUARTER_US)
   const clock = clockOf(timeZone)
-  const expected = quarters.map((us) => (isOpen(clock(us)) ? QUARTER_US : 0))
+  const expected = quarters.map((us) => QUARTER_US * speedAt(clock(us)))
+  /** The first quarter from there on that is open. */
+  const openFrom = (i: number) => quarters[expected.findIndex((served, at) => at >= i && served > 0)]
+  const servedIn = (curve: ServiceCurve) => (us: number) => Number(curve.at(us + QUARTER_US) - curve.at(us)) / 1024
 
   test('what is served in each quarter of an hour is what the clock of the zone says', () => {
     const curve = new ServiceCurve(rate, gridIntervalUs(1, 1000), startUs)
-    expect(quarters.map((us) => Number(curve.at(us + QUARTER_US) - curve.at(us)) / 1024)).toEqual(expected)
-    // From each closed quarter on, the next start is the next one that is open.
+    expect(quarters.map(servedIn(curve))).toEqual(expected)
     for (const [i, us] of quarters.entries()) {
-      const next = expected.indexOf(QUARTER_US, i)
-      if (next > i) expect(curve.when(curve.at(us))).toBe(quarters[next])
+      const open = openFrom(i)
+      if (open !== undefined) expect(curve.when(curve.at(us))).toBe(open)
     }
+  })
+
+  test('also before the time at which the curve begins', () => {
+    const curve = new ServiceCurve(rate, gridIntervalUs(1, 1000), endUs)
+    expect(quarters.toReversed().map(servedIn(curve))).toEqual(expected.toReversed())
+    const late = new ServiceCurve(rate, gridIntervalUs(1, 1000), endUs)
+    expect(late.when(late.at(endUs) - (curve.at(endUs) - curve.at(startUs)))).toBe(openFrom(0))
   })
 
   test('and so it is in the scripts', async () => {
@@ -85,8 +97,8 @@ describe.each(SPANS)('%s from %s to %s', (timeZone, from, to) => {
     const found = (await client.eval(text, 0, JSON.stringify(rate), ...quarters, endUs)) as [string, string][]
     expect(found.map(([served]) => Number(served))).toEqual(expected)
     for (const [i, [, next]] of found.entries()) {
-      const open = expected.indexOf(QUARTER_US, i)
-      if (open >= 0) expect(Number(next)).toBe(quarters[open])
+      const open = openFrom(i)
+      if (open !== undefined) expect(Number(next)).toBe(open)
     }
   })
 })

@@ -30,6 +30,21 @@ function warnings(): string[] {
   return seen
 }
 
+test('a warning of an override says what hides what', async () => {
+  const seen = warnings()
+  const limits = [{ name: 'day', rate: '1000/day' }] as const
+  const queue = shop.queue({ capacity: 5, overflow: 'drop-lowest', limits }, { declarer: 'web-1' })
+  await queue.waitUntilReady()
+  await queue.setShape({ capacity: null, overflow: 'drop-oldest', limits: [{ name: 'day', rate: '9/day' }] }, ops)
+  await told()
+  const why = 'until it is cleared by an override of ops (incident 17); web-1 declares'
+  expect(seen.toSorted()).toEqual([
+    `Queue "${queue.name}": capacity is not limited ${why} 5`,
+    `Queue "${queue.name}": limits is [{"name":"day","rate":"9/day"}] ${why} [{"name":"day","rate":"1000/day"}]`,
+    `Queue "${queue.name}": overflow is drop-oldest ${why} drop-lowest`,
+  ])
+})
+
 test('a warning of an override writes nothing to the terminal but text', async () => {
   const seen = warnings()
   const queue = shop.queue({ capacity: 5 }, { declarer: 'web\u009b2J' })

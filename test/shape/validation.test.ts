@@ -6,6 +6,7 @@ import {
   type Shape,
   type ShapeOverride,
 } from '../../src/index.ts'
+import { encodeGroupOverride, encodeGroups } from '../../src/shape/groups.ts'
 import { encodeOverride, encodeShape, SETTABLE_FIELDS } from '../../src/shape/shape.ts'
 import { rejection } from '../queue/support.ts'
 import { useRedis } from '../support/redis.ts'
@@ -143,6 +144,75 @@ describe('a wrong field is refused with its name, what was expected and what cam
   })
 })
 
+const WEIGHT = [0, 0.0009, 1000.5, Number.NaN, '1', true]
+const WRONG_OF_GROUPS: typeof WRONG = [
+  ['burst', 'a whole number >= 1', WHOLE],
+  ['capacity', 'a whole number >= 1', WHOLE],
+  [
+    'concurrency',
+    "a whole number >= 1, or a share of the queue's concurrency such as '25%'",
+    [...WHOLE, '0%', '100.1%', '-1%', '1.23456%', '25 %', ['25%']],
+  ],
+  ['weight', 'a number from 0.001 to 1000', WEIGHT],
+]
+const WRONG_OF_DEFAULTS: typeof WRONG = [
+  ['share', '{ ofFree: a number from 0.001 to 1000 }', [1, 'all', {}, [1], ...WEIGHT.map((ofFree) => ({ ofFree }))]],
+  ['share', '{ ofFree: a number from 0.001 to 1000 }', [{ ofFree: 1, most: 5 }]],
+  ['keepFree', 'a whole number >= 1', WHOLE],
+  ['ungrouped', "'fair' or 'first'", ['last', true]],
+]
+
+describe('the fields of groups', () => {
+  test.each([
+    { rate: '5/s', burst: 1, concurrency: 1, capacity: 1, weight: 0.001 },
+    { concurrency: '100%', weight: 1000, order: undefined },
+    { concurrency: '0.5%', weight: 1, order: 'strict', onFailed: 'hold' },
+  ] as const)('%j are taken', (given) => {
+    const { rate, ...fields } = { rate: undefined, ...given }
+    const stored = JSON.parse(JSON.stringify({ ...fields, ...(rate && { rate: [5, 1000] }) })) as object
+    expect(encodeGroupOverride(given)).toEqual(stored)
+    if (fields.order === 'strict') return
+    expect(JSON.parse(encodeGroups({ ...given, share: { ofFree: 1000 } }))).toEqual({
+      ...stored,
+      share: { ofFree: 1000 },
+    })
+    expect(JSON.parse(encodeGroups({ ...given, share: { ofFree: 0.001 } }))).toMatchObject({ share: { ofFree: 0.001 } })
+  })
+
+  test.each(WRONG_OF_GROUPS)('%s: others are refused, as a default and of one group', (field, expected, values) => {
+    for (const value of values) {
+      const groups = { [field]: value }
+      expect(() => encodeGroupOverride(groups)).toThrow(`setGroup.${field} must be ${expected}; got`)
+      expect(() => encodeGroups(groups)).toThrow(InvalidShapeError)
+      expect(() => encodeGroups(groups)).toThrow(`shape.groups.${field} must be ${expected}; got`)
+    }
+  })
+
+  test.each(WRONG_OF_DEFAULTS)('%s: others are refused, and of one group all are', (field, expected, values) => {
+    for (const value of values) {
+      expect(() => encodeGroups({ [field]: value })).toThrow(`shape.groups.${field} must be ${expected}; got`)
+      expect(() => encodeGroupOverride({ [field]: value })).toThrow(
+        `setGroup has no field '${field}'; it has rate, burst`,
+      )
+    }
+  })
+
+  test('null is "no limit" of one group, but no default', () => {
+    expect(encodeGroupOverride({ rate: null, weight: null })).toEqual({ rate: null, weight: null })
+    expect(() => encodeGroups({ weight: null })).toThrow('shape.groups.weight must not be null; leave it out')
+  })
+
+  test.each([null, undefined, 5, 'a', []])('%j has none', (given) => {
+    const came = JSON.stringify(given) ?? 'undefined'
+    expect(() => encodeGroups(given)).toThrow(`shape.groups must be an object; got ${came}`)
+    expect(() => encodeGroupOverride(given)).toThrow(`setGroup must be an object; got ${came}`)
+  })
+
+  test('none of them changes nothing of a group', () => {
+    expect(() => encodeGroupOverride({})).toThrow('setGroup needs at least one of rate, burst, concurrency')
+  })
+})
+
 describe('a change at run time', () => {
   test('takes values and "no limit"', () => {
     expect(encodeOverride({ rate: null, capacity: 5 })).toEqual({ rate: null, capacity: 5 })
@@ -189,7 +259,12 @@ describe('a change at run time', () => {
   test.each([0, -1, Number.NaN, Number.POSITIVE_INFINITY, '5'])('can not last %s ms', async (ttlMs) => {
     const error = await rejection(shop.queue().setShape({ burst: 2 }, { by: 'a', reason: 'b', ttlMs: ttlMs as number }))
     expect(error).toBeInstanceOf(InvalidInputError)
-    expect(error.message).toBe(`ttlMs must be a number > 0; got ${ttlMs}`)
+    expect(error.message).toBe(`ttlMs must be a number of ms > 0; got ${ttlMs}`)
+    const queue = shop.queue({ groups: {} })
+    const change = { by: 'a', reason: 'b', ttlMs: ttlMs as number }
+    for (const set of [queue.setGroup('a', { weight: 2 }, change), queue.pauseGroup('a', change)]) {
+      expect((await rejection(set)).message).toBe(error.message)
+    }
   })
 })
 

@@ -1,5 +1,5 @@
-/** `npm test` tries a fifth of the cases of long models, `npm run test:all` and CI all of them. */
-const SHARE = 5
+/** `npm test` tries a tenth of the cases of long models, `npm run test:all` and CI all of them. */
+const SHARE = 10
 // Vitest's `--mode`.
 const isAll = process.env.MODE !== 'quick'
 

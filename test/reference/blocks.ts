@@ -95,13 +95,13 @@ function commonOf(settings: SettingTable): SettingTable {
 }
 
 function metricsTable(): string {
-  const rows = METRICS.map(({ name, type, labels, unit, help }) => {
+  const rows = METRICS.map(({ name, labels: { queue: _, ...labels }, help }) => {
     const shown = Object.entries(labels).map(([label, values]) =>
       [`\`${label}\``, ...(values.length > 0 ? [values.map((value) => `\`${value}\``).join(', ')] : [])].join(': '),
     )
-    return [`\`${name}\``, type, shown.join('; ') || 'none', unit, help]
+    return [`\`${name}\``, shown.join('; '), help]
   })
-  return table(['metric', 'type', 'labels', 'unit', 'meaning'], rows)
+  return table(['metric', 'labels', 'meaning'], rows)
 }
 
 /** From its first line to its last, which `npm run reference` writes. */

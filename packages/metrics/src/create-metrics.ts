@@ -19,7 +19,7 @@ const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
     name: 'sluice_up',
     type: 'gauge',
     unit: '1 or 0',
-    help: 'Whether Redis answered this scrape in time; where it did not, all other numbers are those of the last answer.',
+    help: 'Whether Redis answered in time. If not, all other numbers are those of its last answer.',
     labels: {},
     read: ({ up }) => one(Number(up)),
   },
@@ -27,7 +27,7 @@ const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
     name: 'sluice_read_timestamp_seconds',
     type: 'gauge',
     unit: 'seconds since 1970',
-    help: 'When the numbers were read, on the clock of Redis.',
+    help: "When the numbers were read, on Redis's clock.",
     labels: {},
     read: ({ atMs }) => one(atMs === undefined ? undefined : atMs / 1000),
   },
@@ -35,7 +35,7 @@ const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
     name: 'sluice_replication_lag_seconds',
     type: 'gauge',
     unit: 'seconds',
-    help: 'How far the replica that is read is behind; absent where the master is read.',
+    help: 'How far the replica that is read is behind; absent for a master.',
     labels: {},
     read: ({ redis }) => one(redis?.lagMs === undefined ? undefined : redis.lagMs / 1000),
   },
@@ -43,7 +43,7 @@ const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
     name: 'sluice_redis_memory_used_bytes',
     type: 'gauge',
     unit: 'bytes',
-    help: 'Memory of Redis that counts against its maximum; on a cluster that of the fullest master.',
+    help: 'Memory of Redis that counts against its maximum; in a cluster, of the fullest master.',
     labels: {},
     read: ({ redis }) => one(redis?.memory?.usedBytes),
   },
@@ -51,7 +51,7 @@ const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
     name: 'sluice_redis_memory_max_bytes',
     type: 'gauge',
     unit: 'bytes',
-    help: 'The maximum (`maxmemory`); absent where there is none.',
+    help: 'The maximum (`maxmemory`); absent if there is none.',
     labels: {},
     read: ({ redis }) => one(redis?.memory?.maxBytes),
   },
@@ -59,7 +59,7 @@ const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
     name: 'sluice_redis_refuses_writes',
     type: 'gauge',
     unit: '1 or 0',
-    help: 'Whether Redis refuses writes, and jobs with them: its memory or its disk is full, or too few replicas are in step; absent where a replica is read.',
+    help: 'Whether Redis refuses writes, because its memory or disk is full or too few replicas are in sync; absent for a replica.',
     labels: { cause: REFUSAL_CAUSES },
     read: ({ redis }) => (redis?.role === 'master' ? refusals(redis) : []),
   },
@@ -67,7 +67,7 @@ const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
     name: 'sluice_unread_queues',
     type: 'gauge',
     unit: 'queues',
-    help: 'Queues that are left out because a node of the cluster does not answer; absent where all are read.',
+    help: 'Queues that are left out because a node of the cluster does not answer.',
     labels: { queue: [] },
     read: ({ unreadQueues }) => [...unreadQueues].map(([queue, value]) => ({ labels: { queue }, value })),
   },
@@ -88,16 +88,16 @@ export interface MetricsOptions {
   queues?: readonly string[]
   /** The registry for the metrics. Default: a new one. */
   register?: MetricsRegistry
-  /** Maximum number of queues with a label of their own; the others share the label `other`. Default 100. */
+  /** How many queues have a label of their own; the others share the label `other`. Default 100. */
   maxQueues?: number
   /**
-   * Groups of each queue with a label of their own: so many of those that have waited longest, and of those with the most
-   * waiting jobs. The label is the id of the group, which may name a customer. Default 0: none.
+   * How many groups of each queue have a label, their id, which may name a customer: of those that have waited longest,
+   * and of those with the most waiting jobs. Default 0.
    */
   groups?: number
   /**
-   * Values of each queue's limits with `by` that have a label of their own: so many of those that most lanes wait for, and
-   * of those of which most jobs run. The label has the values of keys, which may name a customer. Default 0: none.
+   * How many values of each queue's limits with `by` have a label, which may name a customer: of those that most lanes
+   * wait for, and of those of which most jobs run. Default 0.
    */
   keys?: number
   /** How long a scrape waits for Redis before it returns the last known numbers, ms. Default 5000. */

@@ -11,7 +11,7 @@ export const KEY_FAMILIES: readonly Family<QueueReading>[] = [
     name: 'sluice_key_waiting_lanes',
     type: 'gauge',
     unit: 'lanes',
-    help: 'Lanes that wait for the values of limits which most wait for; `other` has the rest. Only with the option `keys`.',
+    help: 'Lanes that wait for each value with a label of its own; `other` has the rest.',
     labels: { limit: [], key: [] },
     merge: 'none',
     read: ({ limitValues }) =>
@@ -21,7 +21,7 @@ export const KEY_FAMILIES: readonly Family<QueueReading>[] = [
     name: 'sluice_key_places',
     type: 'gauge',
     unit: 'places',
-    help: 'Places of limits on running jobs (`concurrency`) in use by the values that hold most; `other` has the rest. Only with the option `keys`.',
+    help: 'Places of `concurrency` limits that each of these values has in use; `other` has the rest.',
     labels: { limit: [], key: [] },
     merge: 'none',
     read: ({ status: { shape }, limitValues }) => {
@@ -38,7 +38,7 @@ export const KEY_FAMILIES: readonly Family<QueueReading>[] = [
     name: 'sluice_key_used_ratio',
     type: 'gauge',
     unit: '0 to 1, or above',
-    help: 'The share of each of these values that is in use: of its places, the units of its window, or its burst; above 1 while it owes units. Only with the option `keys`.',
+    help: 'The share of its places, window or burst that each of these values has in use; above 1 while it owes units.',
     labels: { limit: [], key: [] },
     merge: 'none',
     read: ({ limitValues }) =>

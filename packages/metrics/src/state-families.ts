@@ -9,7 +9,7 @@ const JOB_STATES = ['waiting', 'delayed', 'waiting-children', 'active']
 /** The current state of a queue. */
 export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
   gauge('sluice_backlog_jobs', 'jobs', 'Jobs that hold a place.', ({ status }) => one(status.depth)),
-  gauge('sluice_capacity_jobs', 'jobs', 'Jobs that may hold a place; absent where that is not bounded.', ({ status }) =>
+  gauge('sluice_capacity_jobs', 'jobs', 'Jobs that may hold a place; absent without a bound.', ({ status }) =>
     one(status.capacity),
   ),
   {
@@ -27,7 +27,7 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
     ...gauge(
       'sluice_oldest_age_seconds',
       'seconds',
-      'How long the job that became ready first has been ready to leave; 0 where none waits.',
+      'How long the job that became ready first has been ready; 0 if none waits.',
       ({ status }) => secondsOf(status.oldestAgeMs, status),
     ),
     merge: 'max',
@@ -36,7 +36,7 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
     ...gauge(
       'sluice_head_age_seconds',
       'seconds',
-      'How long the job that leaves next has been ready to leave; 0 where none waits.',
+      'How long the job that leaves next has been ready; 0 if none waits.',
       ({ status }) => secondsOf(status.headAgeMs, status),
     ),
     merge: 'max',
@@ -45,7 +45,7 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
     ...gauge(
       'sluice_concurrency_jobs',
       'jobs',
-      'Jobs that may run at once: as declared or overridden, and as in force, which feedback may lower and a queue of plain BullMQ may set; absent where that is not limited.',
+      'Jobs that may run at once: as declared or overridden, and as in force, which feedback may lower; absent without a bound.',
       ({ status: { concurrency } }) => each('limit', { set: concurrency?.set, 'in-force': concurrency?.inForce }),
     ),
     labels: { limit: ['set', 'in-force'] },
@@ -53,7 +53,7 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
   gauge(
     'sluice_rate_units_per_second',
     'units of cost a second',
-    'The rate in force; absent where jobs are not paced.',
+    'The rate in force; absent without a rate.',
     ({ status }) => one(unitsPerSecond(status)),
   ),
   gauge('sluice_bucket_level_units', 'units of cost', 'What the bucket holds; at the burst it is full.', ({ status }) =>
@@ -66,18 +66,15 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
     ...gauge(
       'sluice_utilisation_ratio',
       '0 to 1',
-      'The used share of the jobs that may run at once, and of the rate; absent without workers.',
+      'The share of the concurrency and of the rate in use, as workers last reported; absent without workers.',
       ({ status }) => each('resource', { concurrency: usedConcurrency(status), rate: usedRate(status) }),
     ),
     labels: { resource: ['concurrency', 'rate'] },
     merge: 'none',
   },
   {
-    ...gauge(
-      'sluice_paused',
-      '1 or 0',
-      'Whether a pause holds: that of BullMQ (`queue`), and that of the meter.',
-      ({ status }) => each('pause', { queue: Number(status.paused), meter: Number(status.pausedUntil !== undefined) }),
+    ...gauge('sluice_paused', '1 or 0', 'Whether a pause holds: of BullMQ (`queue`), or of the meter.', ({ status }) =>
+      each('pause', { queue: Number(status.paused), meter: Number(status.pausedUntil !== undefined) }),
     ),
     labels: { pause: ['queue', 'meter'] },
     merge: 'max',
@@ -95,7 +92,7 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
     ...gauge(
       'sluice_clock_error_seconds',
       'seconds',
-      "By how much starts may be later than their workers know: the largest error of a worker's clock; absent where none has reported.",
+      "By how much starts may be later than their workers know: the largest error of a worker's clock.",
       ({ status }) => one(worstClockError(status)),
     ),
     merge: 'max',

@@ -10,7 +10,7 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
   counter(
     'sluice_accepted_total',
     'jobs',
-    'Jobs that were accepted; adding an id that already exists counts too.',
+    'Accepted jobs; adding an id that already exists counts too.',
     ({ status }) => one(status.acceptedTotal),
   ),
   counter('sluice_released_total', 'jobs', 'Jobs that departed.', ({ departedTotal }) => one(departedTotal)),
@@ -18,7 +18,7 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
     ...counter(
       'sluice_refused_total',
       'jobs',
-      'Jobs that were refused: no place was free, or they could not have started in time.',
+      'Refused jobs: no place was free, or they could not have started in time.',
       ({ status }) =>
         each('reason', { full: status.refusedTotal - status.refusedLateTotal, late: status.refusedLateTotal }),
     ),
@@ -27,31 +27,23 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
   counter('sluice_dropped_total', 'jobs', 'Waiting jobs that overflow dropped for new ones.', ({ status }) =>
     one(status.droppedTotal),
   ),
-  counter(
-    'sluice_unconfirmed_total',
-    'jobs',
-    'Jobs that were accepted and that too few replicas confirmed in time.',
-    ({ status }) => one(status.unconfirmedTotal),
+  counter('sluice_unconfirmed_total', 'jobs', 'Accepted jobs that too few replicas confirmed in time.', ({ status }) =>
+    one(status.unconfirmedTotal),
   ),
   counter('sluice_completed_total', 'jobs', 'Jobs that completed, as workers have reported.', ({ status }) =>
     one(status.completedTotal),
   ),
-  counter(
-    'sluice_failed_total',
-    'jobs',
-    'Jobs that failed for good: they are not retried, unless by hand.',
-    ({ status }) => one(status.failedTotal),
-  ),
+  counter('sluice_failed_total', 'jobs', 'Jobs that failed for good.', ({ status }) => one(status.failedTotal)),
   counter(
     'sluice_failed_attempts_total',
     'attempts',
-    'Attempts that failed, whether the job was retried or not.',
+    'Failed attempts, whether the job was retried or not.',
     ({ status }) => one(status.failedAttemptsTotal),
   ),
   counter(
     'sluice_bypassed_total',
     'jobs',
-    'Starts past the meter that were found: some program takes jobs without Sluice, which obey no rate, limits or turns of groups.',
+    'Starts past the meter: a program without Sluice takes jobs, which obey no rate or limits.',
     ({ status }) => one(status.bypassedTotal),
   ),
   counter('sluice_shadow_refused_total', 'jobs', 'Jobs that shadow mode would have refused.', ({ status }) =>
@@ -63,19 +55,16 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
   counter(
     'sluice_slots_refunded_total',
     'slots',
-    'Slots that workers gave back, and that were granted again.',
+    'Slots that workers gave back and that were granted again.',
     ({ status }) => one(status.refundedTotal),
   ),
-  counter(
-    'sluice_slots_forfeited_total',
-    'slots',
-    'Slots that workers gave back too late for other jobs to use: they are lost.',
-    (from) => one(from.status.forfeitedTotal),
+  counter('sluice_slots_forfeited_total', 'slots', 'Slots that workers gave back too late for other jobs.', (from) =>
+    one(from.status.forfeitedTotal),
   ),
   counter(
     'sluice_slots_lost_total',
     'units of cost',
-    'What could have departed at the rate while jobs waited and no worker asked, since this process first looked.',
+    'Units of cost that could have departed while jobs waited and no worker asked: that time × the rate. Since this process first looked.',
     ({ lostUnits }) => one(lostUnits),
   ),
   {
@@ -99,7 +88,7 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
     name: 'sluice_lateness_seconds',
     type: 'histogram',
     unit: 'seconds',
-    help: 'How long after their departure times jobs started.',
+    help: 'How long after their slots jobs started.',
     labels: {},
     read: ({ status: { starts } }) => histogramPoints(inSeconds(starts.lateness), starts.latenessSumMs / 1000),
   },
@@ -116,7 +105,7 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
     ...counter(
       'sluice_feedback_changes_total',
       'changes',
-      'Changes to rate, pause or concurrency by downstream feedback, since this process first looked.',
+      'Changes of rate, pause or concurrency by feedback. Since this process first looked.',
       ({ feedback }) => feedback.map(({ source, kind, count }) => ({ labels: { source, kind }, value: count })),
     ),
     labels: { source: FEEDBACK_SOURCES, kind: FEEDBACK_KINDS },
@@ -125,7 +114,7 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
     ...counter(
       'sluice_conformance_violations_total',
       'jobs, windows',
-      'Jobs that started before their departure times, and, where `shape.audit` keeps departures, windows of them above the bound of the rate: must stay 0.',
+      'Must stay 0. Jobs that started before their slots, and, with `shape.audit`, windows above the bound of the rate, checked once a minute.',
       ({ status, boundViolations }) => each('check', { early: status.starts.early, bound: boundViolations }),
     ),
     labels: { check: ['early', 'bound'] },

@@ -93,7 +93,7 @@ describe('alerts', () => {
   })
 
   test('lead to the section of the runbook that names them', () => {
-    const sections = read('docs', 'runbook.md').split(/^## /m).slice(1)
+    const sections = read('docs', 'runbook.md').split(/^##+ /m).slice(1)
     const named = sections.flatMap((section) => {
       const [heading = ''] = section.split('\n')
       const anchor = heading
@@ -108,6 +108,19 @@ describe('alerts', () => {
     const names = new Set(leading)
     expect([...new Set(named)].toSorted()).toEqual([...names].toSorted())
     expect(sections[0]).toMatch(/^The queue grows\n/)
+  })
+
+  test('are in the reference of docs/metrics.md, each by its severity and with its section of the runbook', () => {
+    const [, critical = '', warning = ''] = read('docs', 'metrics.md').split(/^\| \*\*(?:critical|warning)\*\* .*$/m)
+    const listed = Object.entries({ critical, warning }).flatMap(([severity, rows]) =>
+      Array.from(rows.matchAll(/^\| \[(Sluice\w+)\]\(([\w.#-]+)\)/gm), ([, alert, link]) => [
+        alert,
+        severity,
+        `docs/${link}`,
+      ]),
+    )
+    const told = rules.map(({ alert, labels, annotations }) => [alert, labels.severity, annotations.runbook_url])
+    expect(listed.toSorted()).toEqual(told.toSorted())
   })
 
   test('the runbook has a row for each thing that may hold a queue, and each cause of its rate', () => {

@@ -196,23 +196,6 @@ local function group_limits_of(base, shape, now)
     return l and part_of(l, value)
   end
 
-  -- What was set for values for a time and has ended is forgotten, some of it by each call: what it held may go.
-  function limits.end_values(g)
-    if not shape.own_limits then return end
-    local ending, ended = own_values.ending(base, now, own_values.DUE), {}
-    for name, empty_since in pairs(shape.own_limits) do
-      if empty_since > 0 and now - empty_since > own_values.CHANGED_US then ended[name] = true end
-    end
-    for i = 1, #ending, 2 do
-      local name, value = own_values.parts(ending[i])
-      local l = find(name) or { name = name }
-      own_values.forget(base, l, value, now)
-      if l.verbs then g:cell_freed(ending[i], value) end
-      ended[name] = true
-    end
-    for name in pairs(ended) do shapes.note_own_values(base .. 'meta:shape', base, name, now) end
-  end
-
   -- When the first of the cells that hold jobs gets another limit, by the end of what was set for its value, µs.
   function limits.first_end(g)
     local ending = shape.own_limits and own_values.ending(base, math.huge, own_values.DUE) or {}

@@ -7,6 +7,7 @@ local group_places = use 'groups/places'
 local group_rules = use 'groups/rules'
 local group_running = use 'groups/running'
 local group_strict = use 'groups/strict'
+local own_values = use 'limits/own-values'
 local scheduled_bucket = use 'limits/scheduled-bucket'
 local bucket = use 'meter/bucket'
 local meter = use 'meter/meter'
@@ -14,6 +15,7 @@ local as_text = use 'redis/as-text'
 local call_state = use 'redis/call-state'
 local redis_now = use 'redis/redis-now'
 local job_options = use 'shape/job-options'
+local shapes = use 'shape/shapes'
 
 -- Groups: jobs of one queue that share a key (a tenant, a domain), each group with a rate, a limit on running jobs, a
 -- weight and a pause of its own. Which group is next is decided by start-time fair queueing (Goyal, Vin, Cheng 1996:
@@ -93,7 +95,7 @@ function groups.open(base, shape, now)
     applied_at = f[4], back = tonumber(f[6]) or 0, filled = tonumber(f[7]) or 0, seq = tonumber(f[8]) or groups.FIRST,
     plain_held = f[9], counted = f[10] == '1', places_seen = f[11], paces = f[12] and true or false, sorted = 0, occupied = {}, moved = {}, begun = {}, ended = {}, kept_ms = {}, most = 1, released = {},
     together = true, strict = shape.whole_groups, ramp_up = shape.ramp_up, ageing = ageing_open(base, shape, now),
-    has_places = shape.has_places, places_taken = {}, places_ended = {}, rested = {},
+    has_places = shape.has_places, own_limits = shape.own_limits, places_taken = {}, places_ended = {}, rested = {},
   }, { __index = groups })
   g.defaults = groups.fields(g, g.given)
   g.rests = g.enforced and g.ramp_up and g.ramp_up.afterIdleMs
@@ -401,6 +403,12 @@ function groups.apply_places(g)
   g.places_seen = places
 end
 
+-- What was set for values of limits for a time and has ended is forgotten: what it held may go.
+function groups.end_values(g)
+  local ended = g.own_limits and shapes.end_own_values(g.base, g.own_limits, g.now) or {}
+  for i = 1, #ended, 2 do groups.cell_freed(g, ended[i], select(2, own_values.parts(ended[i]))) end
+end
+
 -- What has to be done once before the first job of a call is chosen.
 function groups.begin(g)
   if g.began then return end
@@ -415,7 +423,7 @@ function groups.begin(g)
   groups.apply_places(g)
   redis.call('ZREMRANGEBYSCORE', groups.key(g, 'tags'), '-inf', as_text.us(g.v))
   groups.end_settings(g)
-  if g.limits then g.limits.end_values(g) end
+  groups.end_values(g)
   groups.climb_due(g)
   groups.release_due(g, 'paused', g.now)
   groups.verify_full(g)

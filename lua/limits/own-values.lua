@@ -268,8 +268,7 @@ function own_values.any(base, name)
   return redis.call('EXISTS', own_key(base, name)) == 1
 end
 
--- What was set for a value for a time, and has ended, is forgotten.
-function own_values.forget(base, l, value, now)
+local function forget(base, l, value, now)
   local stored = own_values.stored(base, l.name, value)
   if not stored then return redis.call('ZREM', ends_key(base), cell_of(l, value)) end
   local over = ended_by(stored, now)
@@ -284,16 +283,16 @@ function own_values.forget(base, l, value, now)
   store(base, l, value, stored)
 end
 
--- The limits (JSON) of a queue change at `at` (µs): what ended before that ends under those that it had.
-function own_values.change_limits(base, limits, at)
+-- What was set for values for a time and has ended by `at` (µs) is forgotten, under the limits (JSON) of the queue until then.
+-- ending: as own_values.ending returns it
+function own_values.forget_ended(base, limits, ending, at)
   local by_name = {}
-  for _, l in ipairs(cjson.decode(limits)) do if l.by or l.pool then by_name[l.name] = l end end
-  local ending = own_values.ending(base, at, own_values.MOST)
+  for _, l in ipairs(limits and cjson.decode(limits) or {}) do if l.by or l.pool then by_name[l.name] = l end end
   for i = 1, #ending, 2 do
     local name, value = own_values.parts(ending[i])
     local l = by_name[name] or { name = name }
     limit_state.follow_clock(l)
-    own_values.forget(base, l, value, at)
+    forget(base, l, value, at)
   end
 end
 

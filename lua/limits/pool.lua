@@ -4,7 +4,8 @@ local shapes = use 'shape/shapes'
 -- A limit of a queue with `pool`: each member has a state as that of one value of a limit with `by` (limits/own-values,
 -- groups/limits-of), and a job is charged in that of the one with which it departs. In place of an algorithm (limits/checks) for
 -- what waits and departs; what was charged is settled and given back under its member (pool.part_of).
---   l.member     the limit as that of one member; l.own: whether something is set for members; l.base: of the queue
+--   l.member     the limit as that of one member; l.own: whether something is set for members; l.base: of the queue;
+--                l.ends: own_limits of the shape, if no groups end what is set (groups/queue-groups)
 --   s.members    those whose turn it is first: name, l, s, held (µs from now), and at: when they conform to the cost last asked for
 --   s.member     the one of the last charge
 --   s.group      of the job that departs, if groups keep their members
@@ -87,19 +88,6 @@ function pool.charge(s, _, cost, offset)
   m.charged = true
 end
 
--- What was set for members for a time and has ended is forgotten, as in groups/limits-of.
-local function end_own(l, now)
-  local ending, is_over = own_values.ending(l.base, now, own_values.DUE), l.own > 0 and now - l.own > own_values.CHANGED_US
-  for i = 1, #ending, 2 do
-    local name, member = own_values.parts(ending[i])
-    if name == l.name then
-      own_values.forget(l.base, l.member, member, now)
-      is_over = true
-    end
-  end
-  if is_over then shapes.note_own_values(l.base .. 'meta:shape', l.base, l.name, now) end
-end
-
 function pool.save(s, l)
   local names = {}
   for i, m in ipairs(s.members) do
@@ -107,7 +95,7 @@ function pool.save(s, l)
     if m.charged then m.l.verbs.save(m.s, m.l) end
   end
   redis.call('PSETEX', s.turns, pool.TURNS_MS, cmsgpack.pack(names, s.ahead, s.now))
-  if l.own then end_own(l, s.now) end
+  if l.ends then shapes.end_own_values(l.base, l.ends, s.now) end
 end
 
 -- A copy of a state, for queue_limits.planned. copy: that of one member

@@ -56,6 +56,7 @@ function queue_limits.prepare(l, shape, base, now)
   l.member = setmetatable({ verbs = l.verbs, pool = false, of_pool = l }, { __index = l })
   l.verbs = limit_pool
   l.own, l.base = shape.own_limits and shape.own_limits[l.name], base
+  l.ends = not shape.groups and shape.own_limits or nil
   return limit_control.states_of_values(l, base)
 end
 

@@ -174,7 +174,9 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   if expires then set[#set + 1] = 'expires'; set[#set + 1] = expires end
   if rests then set[#set + 1] = 'rests'; set[#set + 1] = 1 end
   if is_repaced then set[#set + 1] = 'changedAt'; set[#set + 1] = as_text.us(at or now) end
-  if before[10] and before[6] and effective.limits ~= before[6] then own_values.change_limits(base, before[6], at or now) end
+  if before[10] and before[6] and effective.limits ~= before[6] then
+    own_values.forget_ended(base, before[6], own_values.ending(base, at or now, own_values.MOST), at or now)
+  end
   if before[6] and effective.limits ~= before[6] and keys_in_use.bounded(before[6]) then
     keys_in_use.change_limits(base, before[6], effective.limits)
   end
@@ -213,6 +215,19 @@ function shapes.note_own_values(key, base, name, now)
   if known[name] == before then return end
   if next(known) then redis.call('HSET', key, 'ownLimits', cjson.encode(known)) else redis.call('HDEL', key, 'ownLimits') end
   shapes.revise(key, 0)
+end
+
+-- What was set for values for a time and has ended is forgotten, some of it by each call. own: own_limits of the shape. Returns the
+-- cells, each with when that ended.
+function shapes.end_own_values(base, own, now)
+  local key, ending, names = base .. 'meta:shape', own_values.ending(base, now, own_values.DUE), {}
+  if ending[1] then own_values.forget_ended(base, redis.call('HGET', key, 'limits'), ending, now) end
+  for i = 1, #ending, 2 do names[own_values.parts(ending[i])] = true end
+  for name, empty_since in pairs(own) do
+    if empty_since > 0 and now - empty_since > own_values.CHANGED_US then names[name] = true end
+  end
+  for name in pairs(names) do shapes.note_own_values(key, base, name, now) end
+  return ending
 end
 
 -- Days of plans (limits/warm-up) begin: what knows the shape learns of those up to now, to restore them, but not of each.

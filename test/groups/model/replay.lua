@@ -42,6 +42,7 @@ local shape = {
   groups = ARGV[1], groups_at = 0, mode = 'enforce', ageing_ms = tonumber(ARGV[4]),
   keyed_limits = ARGV[3] ~= '' and ARGV[3] or nil,
 }
+if shape.keyed_limits then redis.call('HSET', KEYS[1], 'limits', shape.keyed_limits) end
 
 local lanes, _, has_keys = parsed.lanes_of(ARGV[3])
 shape.has_places = parsed.has_places(ARGV[3])

@@ -218,7 +218,11 @@ const CARELESS = [
     '.at(key, after, at, packed, before)',
     '.at(key, after, at, packed)',
   ],
-  ['wakes no lane when a value of a key ends', 'if l.verbs then g:cell_freed(ending[i], value) end', ''],
+  [
+    'wakes no lane when a value of a key ends',
+    'groups.cell_freed(g, ended[i], select(2, modules.limits_own_values.parts(ended[i])))',
+    '',
+  ],
   ['keeps a key without a limit', "and part.l.mode == 'enforce' and line_of", 'and line_of'],
   [
     'has a lane that was served go first again',

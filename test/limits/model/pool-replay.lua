@@ -10,6 +10,7 @@ local concurrency = use 'limits/concurrency'
 local own_values = use 'limits/own-values'
 local queue_limits = use 'limits/queue-limits'
 local limit_state = use 'limits/state'
+local shapes = use 'shape/shapes'
 
 local base = string.sub(KEYS[1], 1, -11)
 local shape, operations, before = { mode = 'enforce' }, {}, nil
@@ -27,13 +28,16 @@ end
 
 -- As shapes.resolve does.
 function operations.limits(op)
-  if before then own_values.change_limits(base, before, op.now) end
+  if before then own_values.forget_ended(base, before, own_values.ending(base, op.now, own_values.MOST), op.now) end
   limit_state.change_limits(base, op.limits, before or false, op.now, own_values.as_of)
+  redis.call('HSET', KEYS[1], 'limits', op.limits)
   shape.limits, before = op.limits, op.limits
   return true
 end
 
 function operations.depart(op)
+  -- As groups do, before they choose a job.
+  if op.group ~= '' and shape.own_limits then shapes.end_own_values(base, shape.own_limits, op.now) end
   local parts = open(op.now)
   queue_limits.serve(parts, op.group)
   local wait = queue_limits.wait(parts, op.cost)

@@ -145,18 +145,19 @@ class PoolHistory {
       answer: true,
     })
     const { rate } = this.#limit
+    const untilMs = Math.floor(now / 1000) + between(1, 5000)
     if (rate === undefined || oneIn(2)) {
-      const untilMs = Math.floor(now / 1000) + between(1, 5000)
       this.#model.set(member, { heldUntilUs: untilMs * 1000 })
       return operation({ held: true }, untilMs)
     }
     const own = pick([null, { limit: between(1, 5), period: (rate as { period: number }).period }, undefined])
     if (own === undefined) {
-      this.#model.set(member, { rate: undefined })
+      this.#model.set(member, { rate: undefined, rateUntilUs: undefined })
       return operation({ rate: { clear: true } })
     }
-    this.#model.set(member, { rate: own })
-    return operation({ rate: own && [own.limit, own.period] })
+    const ends = oneIn(2)
+    this.#model.set(member, { rate: own, rateUntilUs: ends ? untilMs * 1000 : undefined })
+    return operation({ rate: own && [own.limit, own.period] }, ends ? untilMs : undefined)
   }
 
   #with(rule: Pick<QueueLimit, 'rate' | 'burst' | 'concurrency'>): QueueLimit {

@@ -7,7 +7,7 @@ import { createModel } from './model.ts'
 interface Member {
   readonly model: Model
   /** What is set for it. */
-  own: { rate?: LimitRule['rate'] | null; heldUntilUs?: number }
+  own: { rate?: LimitRule['rate'] | null; rateUntilUs?: number | undefined; heldUntilUs?: number }
 }
 
 /** A limit with `pool` by its definition: a limit for each member, of which the one that may go first is charged. */
@@ -31,7 +31,15 @@ export class PoolModel {
 
   set now(now: number) {
     this.#now = now
-    for (const { model } of this.#members.values()) model.now = now
+    for (const member of this.#members.values()) {
+      const { model, own } = member
+      if (own.rateUntilUs !== undefined && own.rateUntilUs <= now) {
+        model.now = own.rateUntilUs
+        member.own = { ...own, rate: undefined, rateUntilUs: undefined }
+        model.change(this.#wireOf(member.own), true)
+      }
+      model.now = now
+    }
   }
 
   /** Its rule and its members change. One that leaves and comes back is as it was. */

@@ -51,6 +51,7 @@ export const sidebar: { text: string; items: Page[] }[] = [
       page('Limiters', 'limiters'),
       page('Choosing a limit', 'choosing'),
       page('Feedback', 'feedback'),
+      page('What a processor must do', 'processors'),
       page('Failures and dead letters', 'failures'),
     ],
   },

@@ -30,21 +30,16 @@ export type FeedbackScope = 'queue' | 'group' | { readonly by: string | readonly
 export interface FeedbackOptions {
   /** Interprets answers, such as `profiles.stripe` of `sluice/egress`. Default: answers are not inspected. */
   readonly feedback?: FeedbackSource
-  /**
-   * Adapts the rate to the answers: `true`, or `{ decrease, increase, quietMs, floor }`; with a `feedbackScope` that of the group
-   * or key. Default false: answers only pause.
-   */
+  /** Adapts the rate to the answers: `true`, or `{ decrease, increase, quietMs, floor }`. Default false: answers only pause. */
   readonly adapt?: boolean | AdaptOptions
   /**
-   * What an answer that concerns the queue holds: `'queue'` (default); `'group'`, the group of the job alone, for queues whose
-   * groups are the destinations, such as endpoints or mail domains; or `{ by: 'host' }`, jobs of the same host in their `keys`,
-   * by a limit of the shape with the same `by` and a rate. A job without a group, or without the key, then waits alone.
-   * `{ pool: 'keys' }`: the member of the limit `keys` with which the job departed; the queue, if with none.
+   * What an answer about the queue holds: `'queue'` (default); `'group'`, the group of the job; `{ by: 'host' }`, jobs of the
+   * same host in their `keys`; or `{ pool: 'keys' }`, the member of the limit `keys` with which the job departed.
    */
   readonly feedbackScope?: FeedbackScope
   /**
-   * A throttled attempt does not count towards `attempts`: a job that is throttled again and again fails at the first such
-   * answer this long after it first started for one, ms. Default 3 days.
+   * A throttled job, which uses up no attempt, fails at the first such answer this long after it first started for one. ms,
+   * default 3 days.
    */
   readonly giveUpAfterMs?: number
 }

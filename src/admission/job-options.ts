@@ -16,33 +16,22 @@ import { checkOptionNames } from './option-names.ts'
 
 /** BullMQ's job options, plus what the job takes from the bucket. */
 export interface ShapedJobsOptions extends JobsOptions {
-  /** Units of the rate that this job uses, > 0. Default 1. More than the burst is refused. */
+  /** Units of the rate, > 0. Default 1. More than the burst is refused. */
   cost?: number
-  /**
-   * Units of other limits of the shape that this job uses, by unit: `{ tokens: 1200 }`. 0: it uses nothing of that
-   * limit and does not wait for it. A unit that no limit counts is warned of (SLUICE_UNIT). Default 1 of each.
-   */
+  /** Units of other limits, by unit: `{ tokens: 1200 }`. With 0 the job does not wait for the limit. Default 1 of each. */
   costs?: Readonly<Record<string, number>>
-  /**
-   * A Date, or ms since 1970: a job that could only start later, in its first attempt or a retry, goes to `failed`
-   * instead and uses no slot. Default: none.
-   */
+  /** A Date, or ms since 1970: a job that could only start later fails instead, and uses no slot. */
   mustStartBefore?: Date | number
-  /**
-   * How long each run may take, ms, from the call of the processor on: then its `signal` is aborted. What the processor
-   * throws becomes a {@link RunTimeoutError}, and the job is retried by its attempts; if it returns, the job has completed.
-   * Default: as long as it takes.
-   */
+  /** After this time in the processor its `signal` is aborted. What it throws becomes a {@link RunTimeoutError}. ms. */
   runTimeoutMs?: number
-  /** The group that the job belongs to; its queue's shape must have `groups`. Default: none. */
+  /** The group that the job belongs to; the shape must have `groups`. */
   group?: JobGroup
   /**
-   * What the job uses, besides what its group says, such as a model or a host:
-   * `{ model: 'gpt-large', host: 'api.example.com' }`. At most 16 names of 1 to 64 letters, digits, '_', '.' or '-', other
-   * than `group` and `queue`; values are numbers, which are stored as strings, or strings of 1 to 256 bytes. Default: none.
+   * What the job uses besides its group: `{ model: 'gpt-large', host: 'api.example.com' }`. At most 16; values of 1 to 256
+   * bytes.
    */
   keys?: Readonly<Record<string, string | number>>
-  /** Which of the `tiers` of limits applies to the job: 1 to 64 letters, digits, '_', '.' or '-'. Default: none. */
+  /** Which of the `tiers` of limits applies to the job. */
   tier?: string
 }
 

@@ -30,10 +30,7 @@ export interface LimiterOptions extends LimitRule, LocalLimiting {
   readonly timeoutMs?: number
   /** What `take` and `peek` do when Redis does not decide: `throw` LimiterUnavailableError (default), `allow` or `deny`. */
   readonly onError?: OnError
-  /**
-   * `auto` (default): scripts are functions of Redis where possible; `never`: texts. One client uses texts once any limiter
-   * says so.
-   */
+  /** How scripts reach Redis: `auto` (default), as functions where possible, or `never`, as texts. */
   readonly functions?: FunctionsOption
   /** Called with each error that `onError` handles. */
   readonly onFailure?: (error: Error, key: LimitKey) => void

@@ -11,17 +11,13 @@ import type { EffectiveShape } from '../shape/stored.ts'
 export interface ShapedQueueOptions extends QueueOptions {
   /** BullMQ's, and a default `cost`, `costs`, `keys` and `tier`. */
   defaultJobOptions?: NonNullable<QueueOptions['defaultJobOptions']> & JobCosts & Pick<JobTerms, 'keys' | 'tier'>
-  /** The shape that this program declares for the queue. Without it the stored shape applies. */
+  /** The shape that this program declares. Default: the stored one applies. */
   shape?: Shape
-  /** How long an admission may take before it fails with QueueUnavailableError. ms, default 5000. */
+  /** An admission that takes longer fails with QueueUnavailableError. ms, default 5000. */
   admitTimeoutMs?: number
-  /** Name under which the shape is declared, for operators. Default: host and process id. */
+  /** Who declares the shape, for operators. Default: host and process id. */
   declarer?: string
-  /**
-   * How scripts reach Redis: as functions of a library that the first program loads ('auto'; as texts where Redis has no
-   * functions or does not let this user load them), or always as texts ('never'). Default 'auto'. A connection that several
-   * objects share uses texts if one of them says 'never'.
-   */
+  /** How scripts reach Redis: `auto` (default), as functions where possible, or `never`, as texts. */
   functions?: FunctionsOption
 }
 
@@ -43,12 +39,12 @@ export interface Clearing<F extends string> extends Attribution {
 export type Offer<J> = ({ accepted: true; job: J } & AdmissionEstimate) | ({ accepted: false } & Refusal)
 
 export interface ShapedQueueListener<J extends Job = Job> extends QueueListener<J> {
-  /** A job added by this queue object was refused. QueueEvents reports refusals of the whole fleet, once a second. */
+  /** A job of this queue object was refused. */
   refused: (refusal: Refusal) => void
   /** The stored shape changed. */
   shape: (shape: EffectiveShape, before: EffectiveShape | undefined) => void
   /** Another live program declares a different value. */
   shapeConflict: (conflict: ShapeConflict) => void
-  /** Redis was restarted, failed over or flushed; this process restored what was lost. */
+  /** Redis lost state; this process restored it. */
   stateLoss: (loss: StateLoss) => void
 }

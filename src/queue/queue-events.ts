@@ -14,18 +14,15 @@ import { warnUnhandled } from '../redis/unhandled-errors.ts'
  */
 // biome-ignore lint/suspicious/noExplicitAny: the default is that of BullMQ's QueueEvents
 export interface ShapedQueueEventsListener<ReturnType = any> extends QueueEventsListener<ReturnType> {
-  /**
-   * Jobs were refused: all refusals of the queue, at most once a second. `count` is how many since the event before,
-   * `depth` how many jobs held a place; `capacity` is empty if the queue is unbounded.
-   */
+  /** Jobs of any producer were refused, `count` since the last event; at most once a second. */
   refused: (args: { count: string; depth: string; capacity: string }, id: string) => void
-  /** The queue was full, and this job was dropped for a new one. */
+  /** This job was dropped for a new one. */
   dropped: (args: { jobId: string; overflow: 'drop-oldest' | 'drop-lowest' }, id: string) => void
-  /** A job could not start before its `mustStartBefore` and has failed. `deadline`: ms since 1970. */
+  /** A job could not start before its `mustStartBefore`. */
   expired: (args: { jobId: string; deadline: string }, id: string) => void
-  /** A job was cancelled: it has failed, is gone, or its run is being aborted. `by` is empty if it is not known who did. */
+  /** A job was cancelled. `by` is empty if it is not known who did. */
   cancelled: (args: { jobId: string; reason: string; by: string }, id: string) => void
-  /** Feedback changed what is in force. `change`: a {@link FeedbackChange} as JSON. */
+  /** The `FeedbackChange`, as JSON. */
   feedback: (args: { change: string }, id: string) => void
 }
 

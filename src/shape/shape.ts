@@ -17,83 +17,47 @@ import { decodeReservedPlaces, encodeReservedPlaces, type ReservedPlaces, reserv
 
 /** The policy of a queue. Every field is optional; a field left out sets no limit. */
 export interface Shape {
-  /**
-   * The drain rate: `'50/s'` or `{ limit, period }` (ms), or one that follows the clock: `{ schedule, timeZone }`. Default:
-   * none, jobs are not paced.
-   */
+  /** `'50/s'`, `{ limit, period }` (ms), or `{ schedule, timeZone }`, which follows the clock. Default: jobs are not paced. */
   readonly rate?: RateInput | RateSchedule
-  /** Units of cost that may leave back to back after idling. Default 1: perfectly even spacing. */
+  /** Units of cost that may leave back to back after idling. Default 1: even spacing. */
   readonly burst?: number
-  /** Jobs that may wait (waiting, prioritized, delayed, waiting for children). Default: unbounded. */
+  /** Jobs that may wait, delayed ones and parents included. */
   readonly capacity?: number
-  /** Count only delayed jobs that are due within this many ms. Default: all count. */
+  /** Delayed jobs count only if they are due within this many ms. */
   readonly capacityHorizonMs?: number
-  /**
-   * Places of the capacity reserved for important jobs: `{ 1: 50 }` keeps the last 50 for jobs of priority 1, `{ 1: 50,
-   * 10: 100 }` also the 100 before them for those up to 10. Jobs without a priority cannot use reserved
-   * places. To reserve places for them, use key `0`. Default: no place is reserved.
-   */
+  /** Places reserved for important jobs: `{ 1: 50 }` keeps the last 50 for jobs of priority 1. */
   readonly reservedPlaces?: ReservedPlaces
-  /**
-   * What happens to a job that finds the queue full: it is refused (`reject`, the default), or a waiting job fails
-   * instead: the oldest of those without a priority, or the last in line of the prioritized ones.
-   */
+  /** In a full queue: `reject` (default) a new job, `drop-oldest` or `drop-lowest` a waiting one. */
   readonly overflow?: Overflow
-  /** The queue, with the same prefix, that keeps a dead letter of each job that overflow drops. Default: none. */
+  /** The queue that keeps a dead letter of each dropped job. */
   readonly overflowTo?: string
-  /** A job whose estimated wait for its start is longer than this is refused. ms. Default: none. */
+  /** A job that would wait longer than this is refused. ms. */
   readonly maxWaitMs?: number
-  /**
-   * While the schedule of the rate, or of the rate of a job's group, is at 0: `wait` (default) accepts jobs, which wait; `refuse`
-   * refuses them with the time of opening (ScheduleClosedError), but for those delayed until then.
-   */
+  /** While the schedule of the queue or group is at 0: `wait` (default) accepts jobs; `refuse` names the time of opening. */
   readonly onClosed?: 'wait' | 'refuse'
-  /** Jobs that may run at once over all workers; the same value as BullMQ's global concurrency. Default: none. */
+  /** Jobs that run at once over all workers: BullMQ's global concurrency. */
   readonly concurrency?: number
-  /** The queue serves groups of jobs in turn, each with limits of its own: their defaults. Default: no groups. */
+  /** Groups of jobs take turns: the defaults of each. */
   readonly groups?: GroupDefaults
-  /**
-   * Priority ageing: a waiting job gains one priority level per interval, so none starves. At level 0 it competes with
-   * jobs without a priority, the longest wait first. With groups, inside each group. ms. Default: no ageing.
-   */
+  /** A waiting job gains one priority level per interval. ms. */
   readonly priorityAgeingMs?: number
-  /**
-   * Slow start: after a pause of a minute or more, of the queue or of a group, its rate begins at `from` of itself (0.001 to 1)
-   * and rises to all of it over `overMs`: `{ from: 0.1, overMs: 60_000 }`. With `afterIdleMs` also after nothing has left for
-   * so long; `shape: 'exponential'` rises by equal factors. Default: the whole rate at once.
-   */
+  /** Slow start after a pause: `{ from: 0.1, overMs: 60_000 }`. */
   readonly rampUp?: RampUp
-  /** Further limits on departures: other windows, other units of cost, limits per group or shared by several queues. */
+  /** Further limits: other windows, other units, by group or key, or shared. */
   readonly limits?: readonly QueueLimit[]
-  /**
-   * `enforce` (default); `shadow` only counts what it would have held or refused; `off`. A pause holds in all three.
-   */
+  /** `enforce` (default); `shadow` only counts; `off`. Pauses hold in all three. */
   readonly mode?: ShapeMode
-  /**
-   * A job that may be later than this for its slot, including the error of the worker's clock, does not start: it goes
-   * back and gets a new slot. ms. Default 100, except that a worker with a clock error above 50 ms still accepts 50 ms
-   * of measured lateness, and that a job which only windows hold may start as long as its window lasts.
-   */
+  /** A job that may be later than this for its slot goes back and gets a new one. ms, default 100. */
   readonly maxLatenessMs?: number
-  /**
-   * Minimum look-ahead: how many ms before its slot a job may be handed to a worker. Default 50. Workers raise it to
-   * twice their round trip, and to the largest look-ahead of any queue that shares a limit; it never exceeds
-   * `lockDuration / 4`.
-   */
+  /** How far ahead of its slot a worker may get a job, at least. ms, default 50. */
   readonly horizonMs?: number
-  /** After a loss of state: `hold` (default) treats the bucket as full, never exceeding the rate; `burst`, as empty. */
+  /** After a loss of state: `hold` (default) keeps the rate; `burst` starts with an empty bucket. */
   readonly onStateLoss?: 'hold' | 'burst'
-  /**
-   * `add` resolves only once this many replicas have acknowledged the job: `{ replicas: 1, timeoutMs: 500 }`. If too
-   * few confirm it in time, `add` throws NotReplicatedError, though the job is in the queue. Default: no replica has to.
-   */
+  /** An add succeeds only once so many replicas have the job: `{ replicas: 1, timeoutMs: 500 }`. */
   readonly durability?: Durability
-  /**
-   * How many of the last departures are kept for `sluice audit`, at most 1,000,000; `true`: 10,000. Only departures
-   * governed by a rate or limits are kept. Default: none.
-   */
+  /** How many departures are kept for `sluice audit`, at most 1,000,000; `true`: 10,000. */
   readonly audit?: number | true
-  /** Version of a declaration: a lower version, or none, never overwrites it. */
+  /** A declaration with a lower version, or none, never overwrites it. */
   readonly version?: number
 }
 

@@ -20,37 +20,21 @@ export const DEFAULT_MAX_STALLED_COUNT = 2
 
 /** Options of a ShapedWorker: BullMQ's without `limiter`, and the shape. `maxStalledCount` defaults to 2. */
 export interface ShapedWorkerOptions extends Omit<WorkerOptions, 'limiter'>, FeedbackOptions {
-  /** The shape that this program declares for the queue. Without it the stored shape applies. */
+  /** The shape that this program declares. Default: the stored one applies. */
   shape?: Shape
-  /**
-   * Start jobs without a rate if no shape is stored. Default false: the worker waits for a shape and reports an error.
-   */
+  /** Starts jobs without a rate if no shape is stored. Default false: the worker waits for one. */
   allowUnshaped?: boolean
-  /**
-   * One call of the processor runs up to `size` jobs, `job.getBatch()`: each departs at its own slot and ends by itself.
-   * `concurrency` then counts batches. Default: the processor gets one job.
-   */
+  /** One call of the processor runs up to `size` jobs; `concurrency` counts batches. */
   batch?: BatchOptions
-  /** Name under which the shape is declared, for operators. Default: host and process id. */
+  /** Who declares the shape, for operators. Default: host and process id. */
   declarer?: string
-  /** The queue, with the same prefix, that keeps each job that failed for good as a `DeadLetter`. Default: none. */
+  /** The queue that keeps each job that failed for good as a `DeadLetter`. */
   deadLetter?: string
-  /**
-   * Above this event loop utilisation of the process over the last second, 0 to 1, no jobs are fetched, and held jobs
-   * go back to the queue; below 0.8 of it the worker resumes. Running jobs are not touched. Sandboxed processors do not
-   * count. Default: it always fetches.
-   */
+  /** Above this event loop utilisation, 0 to 1, no jobs are fetched. Default: it always fetches. */
   maxLoopUtilisation?: number
-  /**
-   * Whether this worker reports itself and its starts to Redis, at most once every two seconds: for `sluice top`, the
-   * dashboard, metrics and `explain`. Default true.
-   */
+  /** Reports this worker and its starts to Redis, for views and metrics. Default true. */
   report?: boolean
-  /**
-   * How scripts reach Redis: as functions of a library that the first program loads ('auto'; as texts where Redis has no
-   * functions or does not let this user load them), or always as texts ('never'). Default 'auto'. A connection that several
-   * objects share uses texts if one of them says 'never'.
-   */
+  /** How scripts reach Redis: `auto` (default), as functions where possible, or `never`, as texts. */
   functions?: FunctionsOption
 }
 
@@ -73,31 +57,29 @@ export interface JobVerdict {
 }
 
 export interface ShapedWorkerListener<D, R, N extends string> extends WorkerListener<D, R, N> {
-  /** A job's processor is about to be called. */
+  /** The processor is about to be called. */
   departed: (job: Job<D, R, N>, departure: Departure) => void
-  /**
-   * A job was too late for its slot, or possibly so within the error of Redis's clock, and went back to get a new slot.
-   */
+  /** The job was too late for its slot and went back. */
   late: (job: Job<D, R, N>, lateness: { latenessUs: number; clockErrorUs: number }) => void
-  /** A job could not start before its `mustStartBefore` and failed. */
+  /** The job could not start before its `mustStartBefore`. */
   expired: (job: Job<D, R, N>, expiry: { deadline: Date }) => void
-  /** An answer that this worker got from the downstream changed the rate, the pause or the concurrency of the queue. */
+  /** The downstream's answer changed the rate, a pause or the concurrency. */
   feedback: (change: FeedbackChange) => void
-  /** An answer of the downstream concerns this job alone: it is retried, or fails. */
+  /** The downstream's answer concerns this job alone. */
   verdict: (job: Job<D, R, N>, verdict: JobVerdict) => void
   /** The stored shape changed. */
   shape: (shape: EffectiveShape, before: EffectiveShape | undefined) => void
   /** Another live program declares a different value. */
   shapeConflict: (conflict: ShapeConflict) => void
-  /** Redis was restarted, failed over or flushed; this process restored what was lost. */
+  /** Redis lost state; this process restored it. */
   stateLoss: (loss: StateLoss) => void
   /** Redis's clock went back; the bucket was moved with it. */
   clockStep: (step: { backUs: number }) => void
-  /** The event loop is overloaded: no jobs are fetched until `relieved`. See `maxLoopUtilisation`. */
+  /** No jobs are fetched until `relieved` (`maxLoopUtilisation`). */
   overloaded: (load: { utilisation: number }) => void
-  /** The event loop has room again: jobs are fetched. */
+  /** Jobs are fetched again. */
   relieved: (load: { utilisation: number }) => void
-  /** A worker without Sluice takes jobs from this queue, bypassing the meter. */
+  /** A worker without Sluice takes jobs past the meter. */
   foreignWorker: (found: { jobId: string }) => void
 }
 

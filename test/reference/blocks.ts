@@ -7,7 +7,6 @@ import { databaseWritesProgram } from '../../packages/workers/src/db-writes/prog
 import { emailProgram } from '../../packages/workers/src/email/program.ts'
 import { httpProgram } from '../../packages/workers/src/http/program.ts'
 import { GROUP_FIELDS } from '../../src/shape/groups.ts'
-import { SETTABLE_FIELDS } from '../../src/shape/shape.ts'
 import { documents } from '../package/code-blocks.ts'
 import { globalOptionsTable } from './commands.ts'
 import { Declarations } from './declarations.ts'
@@ -21,16 +20,26 @@ const OF_SHAPE: More = {
   reservedPlaces: '[More](admission.md#reserved-places).',
   overflow: '[More](admission.md#overflow).',
   maxWaitMs: '[More](admission.md#starts-in-time).',
+  onClosed: '[More](#a-rate-that-follows-the-clock).',
   priorityAgeingMs: '[More](admission.md#ageing).',
   groups: '[Groups](groups.md).',
   limits: "[A queue's limits](limits.md#a-queues-limits).",
+  rampUp: '[More](feedback.md#the-loop).',
+  maxLatenessMs: '[More](algorithm.md#late-jobs).',
+  horizonMs: '[More](algorithm.md#horizon).',
+  onStateLoss: '[More](algorithm.md#lost-state).',
+  durability: '[More](high-availability.md#when-replicas-must-have-it).',
   audit: '[Audit](audit.md).',
 }
+const FUNCTIONS = '[More](compatibility.md#redis-without-functions).'
 const OF_WORKER: More = {
+  functions: FUNCTIONS,
+  batch: '[Batches](workers.md#batches).',
   deadLetter: '[Dead letters](failures.md#dead-letters).',
   maxLoopUtilisation: '[More](workers.md#a-busy-process).',
 }
 const OF_LIMITER: More = {
+  functions: FUNCTIONS,
   algorithm: '[Which one](choosing.md).',
   spread: '[More](#on-a-cluster).',
   sync: '[More](#decisions-in-memory).',
@@ -40,7 +49,9 @@ const OF_LIMITER: More = {
 const OF_JOB: More = {
   costs: '[Limits](limits.md#a-queues-limits).',
   mustStartBefore: '[More](admission.md#starts-in-time).',
+  runTimeoutMs: '[More](failures.md#runs-that-take-too-long).',
   group: '[Groups](groups.md#what-applies-to-a-group).',
+  keys: '[Limits by keys](limits.md#by-the-keys-of-jobs).',
 }
 const OF_GROUP: More = { capacity: '[What counts](#what-counts).' }
 const OF_DASHBOARD: More = { tokens: '[Tokens](gateway.md#tokens).', guardedBefore: '[Secure it](#secure-it).' }
@@ -53,8 +64,7 @@ const LISTENERS = {
 
 /** The tables that pages have from the code, by their names. */
 const BLOCKS: Readonly<Record<string, (declarations: Declarations) => string>> = {
-  shape: (declarations) =>
-    settableTable(declarations.ownMembers('Shape'), OF_SHAPE, 'can be overridden', SETTABLE_FIELDS),
+  shape: (declarations) => table(['field', 'meaning'], meanings(declarations.ownMembers('Shape'), OF_SHAPE)),
   groups: (declarations) =>
     settableTable(
       ['GroupFields', 'GroupDefaults'].flatMap((name) => declarations.ownMembers(name)),
@@ -66,7 +76,7 @@ const BLOCKS: Readonly<Record<string, (declarations: Declarations) => string>> =
     table(['option', 'meaning'], meanings(declarations.ownMembers('ShapedJobsOptions'), OF_JOB)),
   'job-group': (declarations) => optionsTable(declarations, ['JobGroup']),
   'dashboard-options': (declarations) => optionsTable(declarations, ['DashboardOptions'], OF_DASHBOARD),
-  'queue-options': (declarations) => optionsTable(declarations, ['ShapedQueueOptions']),
+  'queue-options': (declarations) => optionsTable(declarations, ['ShapedQueueOptions'], { functions: FUNCTIONS }),
   'worker-options': (declarations) =>
     table(['option', 'meaning'], meanings(declarations.ownMembers('ShapedWorkerOptions'), OF_WORKER)),
   'feedback-options': (declarations) => optionsTable(declarations, ['FeedbackOptions']),

@@ -9,8 +9,9 @@ local as_text = use 'redis/as-text'
 --   1 status  1 accepted, -1 Redis lost the shape that the caller knows, -2 full, -3 cost over the burst,
 --             -4 larger than the capacity, -5 could not start in time, -6 has a deadline that no start can meet
 --   2 detail  of a refusal: {retry ms, depth, capacity, paused, places needed}, {cost, burst}, {jobs, capacity},
---             {retry ms, depth, capacity or '', paused, start µs, max wait ms or '', deadline ms or '', and if a schedule is
---             closed until then: the group whose it is, or ''}
+--             {retry ms, depth, capacity or '', paused, start µs, max wait ms or '', deadline ms or '', and if a
+--             schedule
+--             is closed until then: its group, or '' for the queue}
 --             or {deadline ms, now ms, delay ms}
 
 local admission = {}
@@ -23,7 +24,7 @@ function admission.is_new(base, id, deduplication_id, seen)
     if seen['d:' .. deduplication_id] then return false end
     local key = base .. 'de:' .. deduplication_id
     local owner = redis.call('GET', key)
-    -- As in BullMQ: a key without a TTL whose job is gone is stale.
+    -- As in BullMQ: a key without a TTL is stale once its job is gone.
     if owner and (redis.call('EXISTS', base .. owner) == 1 or redis.call('PTTL', key) ~= -1) then return false end
     seen['d:' .. deduplication_id] = true
   end
@@ -31,7 +32,7 @@ function admission.is_new(base, id, deduplication_id, seen)
   return true
 end
 
--- The refusal of a job of that cost, by the burst of the queue; nil if it may enter.
+-- The refusal of a job whose cost exceeds the queue's burst, nil if it fits.
 function admission.cost_error(shape, cost)
   if not (shape.interval and shape.mode == 'enforce') or cost <= shape.burst then return nil end
   return { -3, { as_text.exact(cost), as_text.exact(shape.burst) } }
@@ -52,10 +53,10 @@ function admission.too_costly(shape, jobs)
   end
 end
 
--- Nil if all the new jobs may enter, else the refusal: for what each costs, by the bounds of their groups, or by the queue.
--- jobs: {cost, terms, group (its id and priority, if it has one), options (packed, nil if they are not known)} each, with
--- `groups`, opened, if the queue has them. If there are more, `count` of them, n of each. choose (admission/overflow): set if waiting jobs may be dropped for them; its choice is
--- the second result. timed: false if their start times were checked before.
+-- Nil if all the new jobs may enter, else the refusal: by cost, by the bounds of their groups, or by the queue. jobs:
+-- {cost, terms, group (id and priority, if any), options (packed, nil if unknown)} each, with `groups`, opened, if the
+-- queue has them. If there are more, `count` of them, n of each. choose (admission/overflow): set if waiting jobs may
+-- be dropped for them; its choice is the second result. timed: false if their start times have been checked already.
 function admission.refusal(base, shape, now, jobs, choose, timed)
   local refusal = admission.too_costly(shape, jobs) or group_admission.refusal_of_keys(base, shape, now, jobs)
   if not refusal then refusal, jobs.swaps = group_admission.refusal(shape, jobs, choose) end
@@ -64,8 +65,8 @@ function admission.refusal(base, shape, now, jobs, choose, timed)
 end
 
 -- Nil if all the new jobs fit, else the largest shortage: the depth and the limit that they exceed, how many of them
--- are subject to it, how many places are missing, and how many jobs would have to be dropped, one for one. The order of
--- the jobs does not matter: the least important count first.
+-- that limit applies to, how many places are missing, and how many jobs would have to be dropped, one for one. The
+-- order of the jobs does not matter: the least important count first.
 local function lack_of(base, shape, now, jobs)
   if not shape.capacity or #jobs == 0 then return nil end
   local depth, counts = occupancy.taken(base, shape, now), {}
@@ -107,8 +108,8 @@ local function refuse(base, shape, now, jobs, lack, late)
   return { retry, depth, capacity, paused and '1' or '0', lack and lack.jobs or jobs.count or #jobs }
 end
 
--- The same, by the queue alone. jobs.swaps: how many of each group have to replace others of it, and the refusal if they
--- cannot (groups/admission), nil if none has to.
+-- The same, by the queue alone. jobs.swaps: how many of each group have to replace others of it, and the refusal if
+-- they cannot (groups/admission), nil if none has to.
 function admission.refusal_of_queue(base, shape, now, jobs, choose, timed)
   if shape.mode == 'off' or #jobs == 0 then return nil end
   local enforced, count = shape.mode == 'enforce', jobs.count or #jobs
@@ -116,14 +117,14 @@ function admission.refusal_of_queue(base, shape, now, jobs, choose, timed)
   if enforced and shape.capacity and count > shape.capacity then return { -4, { count, shape.capacity } } end
   -- If all places are reserved, even a single job would be too large: then the queue counts as full.
   if enforced and lack and lack.limit > 0 and lack.jobs > lack.limit then return { -4, { lack.jobs, lack.limit } } end
-  -- Above the capacity, where retries and a lowered capacity may leave a queue, a swap would keep it there.
+  -- Retries and a lowered capacity may leave the queue above its capacity. A swap would keep it there.
   local full = jobs.swaps
   if lack then full = lack.depth <= shape.capacity end
   local gone = full and enforced and choose and choose(base, shape, jobs, lack and lack.swaps or 0)
   if jobs.swaps and not gone and not lack then return jobs.swaps.refuse() end
   local left = gone and shape.overflow == 'drop-oldest' and #gone or 0
   local late = timed ~= false and lateness.find(base, shape, now, jobs, left)
-  -- Jobs that other scripts have removed make none late.
+  -- Jobs that other scripts have removed make no job late.
   if late and jobs.groups and jobs.groups:sweep() > 0 then late = lateness.find(base, shape, now, jobs, left) end
   if gone then lack = nil end
   if not lack and not late then return nil, gone end
@@ -140,7 +141,7 @@ function admission.refusal_of_queue(base, shape, now, jobs, choose, timed)
   return { -5, detail }
 end
 
--- Number of new jobs that certainly fit, as long as no others are added.
+-- Number of new jobs that certainly fit if no others are added.
 function admission.places(base, shape, now)
   if not shape.capacity or shape.mode == 'off' then return math.huge end
   return shape.unreserved - occupancy.taken(base, shape, now)

@@ -1,8 +1,8 @@
 local claims = {}
 
--- Claims: places that a bulk in several parts has taken before its jobs arrive: a hash, claim id -> 'places:end' (µs).
--- Each ends with its own lease, so that a producer that dies in between blocks nothing for long. The shape keeps their
--- sum and the latest end, so that admissions need not read the claims.
+-- Claims: places that a bulk in several parts takes before its jobs arrive: a hash, claim id -> 'places:end' (µs). Each
+-- ends with its own lease, so that a producer that dies in between blocks nothing for long. The shape keeps their sum
+-- and the latest end, so that admissions need not read the claims.
 -- Drops expired claims and stores the sum.
 function claims.sum(shape_key, base, now)
   local key = base .. 'meta:claims'
@@ -33,7 +33,8 @@ function claims.left(base, id, now)
   return tonumber(ends) > now and tonumber(places) or nil
 end
 
--- Takes the places of so many new jobs from a claim, and renews its lease. False, and nothing is taken, if it has too few.
+-- Takes the places of `jobs` new jobs from a claim, and renews its lease. Returns false, and takes nothing, if the
+-- claim has too few.
 function claims.take(shape_key, base, id, jobs, now, lease_ms)
   local left = claims.left(base, id, now)
   if not left or jobs > left then return false end
@@ -41,7 +42,7 @@ function claims.take(shape_key, base, id, jobs, now, lease_ms)
   return true
 end
 
--- The rest of the claim's jobs will not arrive.
+-- Ends a claim whose remaining jobs will not arrive.
 function claims.drop(shape_key, base, id, now)
   redis.call('HDEL', base .. 'meta:claims', id)
   claims.sum(shape_key, base, now)

@@ -4,19 +4,19 @@ local ageing_open = use 'gate/ageing-open'
 local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 
--- Position of a waiting job, and an estimate of its start with the mean cost of the jobs ahead.
--- BullMQ serves the wait list before the prioritized set, unless jobs age.
+-- Position of a waiting job, and an estimate of its start from the mean cost of the jobs ahead. BullMQ serves the wait
+-- list before the prioritized set, unless jobs age.
 local estimate = {}
 
--- How many jobs of a wait list leave before one of its jobs, nil if that is not found. looked_at: how many are searched from
--- each end
+-- How many jobs of a wait list depart before one of them, nil if the job is not found. looked_at: how many are searched
+-- from each end
 function estimate.listed(list, id, looked_at)
   local at = redis.call('LPOS', list, id, 'MAXLEN', looked_at)
     or redis.call('LPOS', list, id, 'RANK', -1, 'MAXLEN', looked_at)
   return at and redis.call('LLEN', list) - 1 - at or nil
 end
 
--- With ageing, in a line of gate/ageing-open.
+-- The same with ageing, in a line of gate/ageing-open.
 function estimate.aged(ageing, line, id, looked_at)
   if redis.call('ZSCORE', line.set, id) then return ageing.ahead(line, id) end
   local index = line.list and estimate.listed(line.list, id, looked_at)
@@ -36,7 +36,7 @@ function estimate.start_at(base, shape, now, position)
   if not shape or redis.call('HEXISTS', base .. 'meta', 'paused') == 1 then return '' end
   if shape.limits and shape.mode == 'enforce' then
     local p = schedule.open(base, shape, now)
-    -- It is not known when a place of a concurrency limit becomes free, and such a limit alone says nothing about
+    -- The time when a place of a concurrency limit becomes free is unknown, and such a limit alone says nothing about
     -- the jobs ahead.
     if p.left == 0 or (position > 0 and not p.meter and #p.parts == 0) then return '' end
     return as_text.us((schedule.nth(p, position + 1)))

@@ -12,12 +12,13 @@ local redis_now = use 'redis/redis-now'
 local parsed = use 'shape/parsed'
 
 -- Jobs of one call that certainly fit together, or whose places are claimed: only BullMQ's add script runs, for each.
--- call (lua/verbs/add-bulk.lua): key and base of the shape, identity of the one that the caller knows, argv with `count`
--- jobs of FIELDS arguments from `first` on, described (the jobs by their texts), claim with lease_ms, or '', are_new, and
--- each: whether a job that fails leaves the others
+-- call (lua/verbs/add-bulk.lua): key and base of the shape, the caller's identity of it, argv with `count` jobs of
+-- FIELDS arguments from `first` on, described (the jobs by their texts), claim with lease_ms, or '', are_new, and each:
+-- whether the other jobs remain if one fails
 local fitting_bulk = { FIELDS = 4 }
 
--- Takes the claimed places, if there is a claim. A resent call is left to what looks for its jobs.
+-- Takes the claimed places, if there is a claim. A resent call first needs a search for its jobs, which is done
+-- elsewhere.
 local function has_places(call, deduplicates, now)
   if call.claim == '' then return true end
   local first = new_job.ids(call.base, call.argv[call.first + 1])
@@ -25,14 +26,14 @@ local function has_places(call, deduplicates, now)
   return claims.take(call.key, call.base, call.claim, call.count, now or redis_now(), call.lease_ms)
 end
 
--- The text of the error, for a reply of its own, or the error, which ends the call.
+-- The error's text for a reply of its own, or the error, which ends the call.
 function fitting_bulk.failed(each, reply)
   if each then return { 0, type(reply) == 'table' and reply.err or tostring(reply) } end
   return nil, type(reply) == 'table' and reply or redis.error_reply(reply)
 end
 
--- Calls try(job, at) for each job, which returns as pcall does. Returns BullMQ's replies; second, the error that ended the
--- call.
+-- Calls try(job, at) for each job, which returns as pcall does. Returns BullMQ's replies; second, the error that ended
+-- the call.
 local function add_all(call, try)
   local replies = {}
   for at = call.first, #call.argv, fitting_bulk.FIELDS do
@@ -47,7 +48,7 @@ local function add_all(call, try)
   return replies
 end
 
--- Returns the replies if nothing but the number of free places decides, and they suffice; else nil.
+-- Returns the replies if the number of free places alone decides and is sufficient, else nil.
 local function add_plain(call, highest, deduplicates)
   local fits, timed = fits_surely(call.key, call.base, call.identity, call.count, highest, call.claim ~= '')
   if not (fits and has_places(call, deduplicates)) then return nil end
@@ -58,7 +59,7 @@ local function add_plain(call, highest, deduplicates)
   return replies, failure, redis.call('LLEN', call.base .. 'wait')
 end
 
--- As fits_surely, among groups. Returns these, if the jobs fit.
+-- As fits_surely, among groups. Returns the groups if the jobs fit.
 local function fit_in_groups(call, highest, now)
   local f = redis.call('HMGET', call.key, 'digest', 'claimed')
   local shape = parsed.of(call.key, f[1])
@@ -75,7 +76,7 @@ local function fit_in_groups(call, highest, now)
   return not group_share.may_refuse(g, names, highest, capacity, depth) and g or nil
 end
 
--- As add_plain, of jobs that are all plain among their groups.
+-- As add_plain, for jobs that are all plain within their groups.
 local function add_in_groups(call, highest)
   local base, now = call.base, redis_now()
   local groups = fit_in_groups(call, highest, now)
@@ -93,8 +94,8 @@ local function add_in_groups(call, highest)
   return replies, failure
 end
 
--- Adds the jobs, if they certainly fit. Returns BullMQ's replies, nil if they might not; second, the error that ended the
--- call; third, the number of waiting jobs now, nil among groups.
+-- Adds the jobs if they certainly fit. Returns BullMQ's replies, nil if they might not fit; second, the error that
+-- ended the call; third, the number of waiting jobs now, nil among groups.
 function fitting_bulk.add(call)
   local fit, grouped, deduplicates, highest = true, true, false, 0
   for _, job in pairs(call.described) do

@@ -11,7 +11,7 @@ local free_places = {
   ROUNDED_US = 1000,
   -- Delay after which something overdue is checked again.
   SOON_US = 2000,
-  -- Number of jobs that are simulated one by one, and of further running jobs to read, because some may be late.
+  -- Number of jobs simulated one by one, and of further running jobs to read, because some may be late.
   MOST_PLAYED = 64, MOST_LATE = 8,
   -- The largest time in ms that a client's Date holds.
   MAX_MS = 8640000000000000,
@@ -29,7 +29,7 @@ function free_places.later_ask(p, measured, at, takes, n)
   return at
 end
 
--- The wake-up times of sleeping workers (µs, ascending). A worker whose time has just come may be about to ask.
+-- The wake-up times of sleeping workers (µs, ascending). A worker that is due now may be about to ask.
 function free_places.wakes(base, now, late)
   local since = as_text.us(now - 2 * late - free_places.LEAST_US)
   local found = redis.call('ZRANGEBYSCORE', base .. 'meta:sleepers', since, '+inf', 'WITHSCORES', 'LIMIT', 0, 64)
@@ -42,7 +42,7 @@ end
 -- before the last slot of several, and takes these together.
 function free_places.taken_at(p, measured, wakes, slot, n)
   local late, takes, at = measured.late, slot - measured.horizon, nil
-  -- A worker that sleeps past that slot does so until another one hands it on: that one asks for it.
+  -- A worker that sleeps past that slot is woken by another one, and asks for it.
   local latest = math.max(p.now, sleepers.latest(slot, measured.horizon))
   for _, wake in ipairs(wakes) do
     if wake > latest then break end
@@ -62,11 +62,11 @@ function free_places.put(times, at)
   table.insert(times, i + 1, at)
 end
 
--- When running jobs will end (µs, ascending), considering n of them and some late ones. A job that takes longer than
+-- When running jobs will end (µs, ascending), considering n of them and some late ones. A job that runs longer than
 -- others ends soon, or takes much longer.
 function free_places.ends(base, measured, now, n, running)
   local ends, late, known = {}, {}, n + free_places.MOST_LATE
-  -- With several running jobs, one that ends early makes up for one that is late.
+  -- With several running jobs, one that ends early compensates for a late one.
   local usual = measured.run + measured.off / running
   local least = math.max(free_places.SOON_US, measured.off, measured.run / 16)
   for _, id in ipairs(redis.call('LRANGE', base .. 'active', -known, -1)) do
@@ -87,7 +87,7 @@ function free_places.ends(base, measured, now, n, running)
 end
 
 -- When the n-th job is taken, if the ends of running jobs matter: they free places, and without a rate they fetch the
--- next job directly. Each job taken runs for as long as others did. Nil if unknown.
+-- next job directly. Each job is assumed to run for the mean time. Nil if unknown.
 function free_places.play(base, p, measured, wakes, n)
   local running, horizon = redis.call('LLEN', base .. 'active'), measured.horizon
   local most, at = tonumber(redis.call('HGET', base .. 'meta', 'concurrency') or nil), p.now
@@ -121,7 +121,7 @@ function free_places.play(base, p, measured, wakes, n)
   return at
 end
 
--- The same for any n: after the simulated jobs, places are reused as often as jobs end.
+-- The same for any n: after the simulated jobs, places are assumed to be reused as often as jobs end.
 function free_places.played(base, p, measured, wakes, n, slot)
   if measured.run == 0 then return nil end
   local at = free_places.play(base, p, measured, wakes, math.min(n, free_places.MOST_PLAYED))
@@ -130,7 +130,8 @@ function free_places.played(base, p, measured, wakes, n, slot)
   return math.max(slot - measured.horizon, at + (n - free_places.MOST_PLAYED) * measured.run / running)
 end
 
--- The time (µs) at which n jobs will have been taken; second, whether fewer than n wait. measured: what pace.read returns
+-- The time (µs) at which n jobs will have been taken; second, whether fewer than n wait. measured: what pace.read
+-- returns
 function free_places.nth_taken_at(base, shape, now, n, measured)
   local p = schedule.open(base, shape, now, true)
   local slot, missing = schedule.nth(p, n)
@@ -146,16 +147,16 @@ function free_places.nth_taken_at(base, shape, now, n, measured)
   -- No worker sleeps for it: all are busy, or the workers do not sleep by these times and will be there in time.
   local takes = slot - measured.horizon
   if takes > now and p.left > 0 and redis.call('LLEN', base .. 'active') == 0 then return takes, missing end
-  -- How long jobs run is not known yet. No worker has taken the head since it was added, or since the last departure: it
-  -- may take as long again, within bounds.
+  -- The run time of jobs is still unknown. No worker has taken the head since it was added, or since the last
+  -- departure: it may take as long again, within bounds.
   local head = next_departure.head(base, shape, now)
   local added = head and tonumber(redis.call('HGET', base .. head, 'timestamp')) or 0
   local waited = now - math.max(added * 1000, measured.last)
   return math.max(takes, now + math.max(free_places.LEAST_US, math.min(free_places.MOST_US, waited))), missing
 end
 
--- When n places are free, ms from now. slot: the earliest one of the n-th job that leaves, µs, 0 if nothing but the rate, limits
--- and pause of the shape holds it
+-- When n places are free, ms from now. slot: the earliest one of the n-th departing job, µs, 0 if only the rate, limits
+-- and pause of the shape hold it
 function free_places.retry_ms(base, shape, now, n, slot)
   local measured = pace.read(base)
   local at, missing = free_places.nth_taken_at(base, shape, now, n, measured)

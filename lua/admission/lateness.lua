@@ -8,12 +8,12 @@ local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 
 -- Whether new jobs could start in time, by the drain schedule: at the rate and the limits, with the mean cost of the
--- jobs ahead, as if no others came. In an open-ended pause, or without a rate and limits (except for the end of a
+-- jobs ahead, if no others arrive. In an open-ended pause, or without a rate and limits (except for the end of a
 -- pause), no schedule is known, and nothing is late.
 
 local lateness = {}
 
--- Returns a function of the number of jobs ahead and the cost that computes a start, or nil if nothing is known.
+-- Returns a function that computes a start from the number of jobs ahead and the cost, or nil if nothing is known.
 function lateness.schedule(base, shape, now)
   if shape.limits and shape.mode ~= 'off' then
     local p = schedule.open(base, shape, now)
@@ -28,8 +28,8 @@ function lateness.schedule(base, shape, now)
   return function(ahead, cost) return meter.nth_start(m, ahead + 1, ahead == 0 and cost or head, shape.paused_until) end
 end
 
--- The jobs sorted by one of their terms, a number; equal ones as they came. Neighbours with the same terms and cost are
--- one, as in lateness.line.
+-- The jobs sorted by one of their terms, a number; equal ones in their order of arrival. Neighbours with the same terms
+-- and cost are merged, as in lateness.line.
 function lateness.sorted(jobs, field)
   local alike, values, sorted = {}, {}, {}
   for _, job in ipairs(jobs) do
@@ -50,10 +50,10 @@ function lateness.sorted(jobs, field)
   return sorted
 end
 
--- Calls each(job, ahead) for every new job of a queue without groups that has a start, in the order in which they leave, with the number of old
--- and new jobs ahead of it; delayed jobs come last. gone: number of jobs at the head that are dropped for the new ones.
--- Of several like jobs (n) the first and the last: those between start between them.
--- jobs.ageing: the order of jobs that age (gate/ageing-open)
+-- Calls each(job, ahead) for every new job with a start of a queue without groups, in order of departure, with the
+-- number of old and new jobs ahead of it; delayed jobs come last. gone: number of jobs at the head that are dropped for
+-- the new ones. Of several equal jobs (n), only the first and the last: the others start between these. jobs.ageing:
+-- the order of ageing jobs (gate/ageing-open)
 function lateness.line(base, now, jobs, gone, each)
   local heads, plain, prioritized, delayed = {}, {}, {}, {}
   for i, job in ipairs(jobs) do
@@ -66,7 +66,7 @@ function lateness.line(base, now, jobs, gone, each)
   end
   local listed, counts = redis.call('LLEN', base .. 'wait'), {}
   local behind = jobs.ageing and jobs.ageing.behind_all(jobs.ageing.queue)
-  -- How many jobs of the prioritized set go before one that comes at `at` (µs).
+  -- How many jobs of the prioritized set go before one added at `at` (µs).
   local function as_important(priority, at)
     if behind then return behind(at, priority) - listed end
     if priority == 0 then return 0 end
@@ -98,7 +98,7 @@ function lateness.line(base, now, jobs, gone, each)
   end
 end
 
--- From a time on, µs: when the schedules of the queue and of the group of a job let it leave.
+-- The first time after `from`, µs, at which the schedules of the queue and of the job's group let it depart.
 local function opens(shape, groups, job, from)
   local group = groups and job.group and job.group[1]
   local own, at = group and groups:bucket(group, groups:settings(group)), from
@@ -111,8 +111,8 @@ local function opens(shape, groups, job, from)
   return at, own and scheduled_bucket.opens(own, from) > from and group or nil
 end
 
--- With `onClosed: 'refuse'`: the job for which the schedules open last, as lateness.find has it, of those that come while they are
--- closed. One that is delayed for so long comes later. closed: its group, if that is closed, or ''
+-- With `onClosed: 'refuse'`: of the jobs that arrive while the schedules are closed, the one for which they open last,
+-- as lateness.find returns it. A job with a longer delay arrives later. closed: its group, if that is closed, or ''
 local function find_closed(shape, now, jobs)
   local late = nil
   for _, job in ipairs(jobs) do
@@ -124,9 +124,8 @@ local function find_closed(shape, now, jobs)
   return late
 end
 
--- Nil if all start in time, else the details of the job that is late by the most: {retry_ms, start (µs), max_wait,
--- deadline (ms; nil if it is met)}. A wait counts from when the job could start: for a delayed job from its due
--- time.
+-- Nil if all start in time, else the details of the latest job: {retry_ms, start (µs), max_wait, deadline (ms; nil if
+-- it is met)}. A wait counts from when the job could start: for a delayed job from its due time.
 function lateness.find(base, shape, now, jobs, gone)
   local closed = shape.refuses_closed and find_closed(shape, now, jobs)
   if closed then return closed end
@@ -142,7 +141,7 @@ function lateness.find(base, shape, now, jobs, gone)
     known[ahead] = known[ahead] or starts(ahead, cost)
     return known[ahead]
   end
-  -- By how much the job is late, µs; its start; by how much it waits for too long, and misses its deadline.
+  -- The job's lateness, µs; its start; the excess over its longest wait, and over its deadline.
   local function lateness_of(job, ahead, own)
     local due, deadline = now + job.terms.delay * 1000, job.terms.deadline
     local start = math.max(due, own, start_behind(ahead, job.cost))
@@ -160,8 +159,7 @@ function lateness.find(base, shape, now, jobs, gone)
       }
     end
   end
-  -- Whether a job starts in time with any number of jobs ahead, up to the most. Only the first to leave starts by its own
-  -- cost.
+  -- Whether a job starts in time behind any number of jobs up to `most`. Only the first one starts by its own cost.
   local function in_time(job, most)
     return (lateness_of(job, 0, 0)) <= 0 and (lateness_of(job, most, 0)) <= 0
   end

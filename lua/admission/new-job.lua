@@ -4,17 +4,17 @@ local add_parent_job = use 'bullmq/addParentJob'
 local add_prioritized_job = use 'bullmq/addPrioritizedJob'
 local add_standard_job = use 'bullmq/addStandardJob'
 local wake = use 'gate/wake'
--- A new job, as a call describes it besides BullMQ's arguments (src/admission/add-call.ts). '' is a standard job of cost 1
--- and no more, '/GROUP' one of a group, without a priority there. Any other is the name of BullMQ's script, the cost, the
--- terms (new_job.terms), 'd' if it has a deduplication id, its priority in its group, '' if it has none, and the
--- group, with a space between them. JSON would be read half as fast.
+-- A new job, as a call describes it besides BullMQ's arguments (src/admission/add-call.ts). '' is a standard job of
+-- cost 1 without further properties, '/GROUP' the same of a group, without a priority there. Any other text is the name
+-- of BullMQ's script, the cost, the terms (new_job.terms), 'd' if it has a deduplication id, its priority in its group
+-- or '', and the group, separated by spaces. Parsing JSON would take twice as long.
 local new_job = { STANDARD = 'addStandardJob' }
 
 local TO_START = { addStandardJob = true, addPrioritizedJob = true }
 
--- What an admission needs of a new job besides its cost, as text (src/admission/add-call.ts): '' if nothing, else
--- 'place,priority,delay,deadline'. The place is l for a lifo job, w for one that waits for its children, and a before it
--- if another shard is asked for the job once this one has refused it; delay in ms from now, deadline in ms since 1970.
+-- What an admission needs to know about a new job besides its cost, as text (src/admission/add-call.ts): '' if nothing,
+-- else 'place,priority,delay,deadline'. place: l for a lifo job, w for one that waits for its children, after an a if
+-- another shard is asked once this one has refused the job; delay in ms from now, deadline in ms since 1970.
 new_job.PLAIN = { place = '', priority = 0, delay = 0 }
 
 function new_job.terms(text)
@@ -27,7 +27,8 @@ function new_job.terms(text)
 end
 
 -- Returns {script, cost, terms, group {id, priority}, or false, deduplicates, fits, is_plain}.
---   fits      whether the job need only fit; a delayed one may have to wake a worker that sleeps, one with a deadline may be
+--   fits      whether the job only has to fit. A delayed job may have to wake a sleeping worker, one with a deadline
+--             may be
 --             late, and a group may have a bound
 --   is_plain  whether, in its group, it is standard and has neither terms nor a priority
 function new_job.read(text)
@@ -48,13 +49,13 @@ function new_job.read(text)
   }
 end
 
--- The job's id, and its deduplication id, as BullMQ's first argument has them: each '' if there is none.
+-- The job's id and its deduplication id from BullMQ's first argument, '' if it has none.
 function new_job.ids(base, packed)
   local args = cmsgpack.unpack(packed)
   return args[2], args[9] and string.sub(args[9], #base + 4) or ''
 end
 
--- BullMQ's add scripts, by its names. One is made when it is first asked for.
+-- BullMQ's add scripts, by its names. Each is created at its first use.
 local named = {}
 function named.addStandardJob() return add_standard_job end
 function named.addPrioritizedJob() return add_prioritized_job end
@@ -76,8 +77,9 @@ function new_job.adder(redis, base)
   end
 end
 
--- Adds a job to the queue of this base, by one of BullMQ's add scripts and its three arguments. Returns why it could not, or
--- nil. Redis does not roll back, so a partial job is deleted: a letter, or a job that is back, would look complete.
+-- Adds a job to the queue of this base, by one of BullMQ's add scripts and its three arguments. Returns the error, or
+-- nil. Redis does not roll back, so a partial job is deleted: a partial dead letter or returned job would look
+-- complete.
 function new_job.add_whole(script, redis, base, args)
   local added, failure = pcall(script.run, redis, script.keys(base), args)
   if not added then

@@ -2,11 +2,11 @@ local ageing_open = use 'gate/ageing-open'
 local meter = use 'meter/meter'
 local job_options = use 'shape/job-options'
 
--- Which job leaves next, and the meter for estimates.
+-- Which job departs next, and the meter for estimates.
 
 local next_departure = {}
 
--- The next job to leave, nil if none waits.
+-- The next job to depart, nil if none waits.
 function next_departure.head(base, shape, now)
   local ageing = ageing_open(base, shape, now)
   if ageing then return (ageing.first(ageing.queue) or {}).id end

@@ -1,6 +1,6 @@
 local as_text = use 'redis/as-text'
 
--- How many places are taken, and how many there are.
+-- How many places are taken, and how many exist.
 
 local occupancy = {}
 
@@ -30,11 +30,11 @@ function occupancy.taken(base, shape, now)
   return shape.claimed_until < now and depth or depth + shape.claimed
 end
 
--- Some places may be reserved for important ones: shape.reserved is the sum of all, then 'p:n' for each n
--- places that only jobs up to priority p may take (src/shape/reserved-places.ts).
+-- Some places may be reserved for important jobs: shape.reserved is their total, then 'p:n' for each n places that only
+-- jobs up to priority p may take (src/shape/reserved-places.ts).
 
--- The maximum depth once a job of this priority is added. Here jobs without a priority are the least important unless
--- places are reserved for them (p is 0): then they are the most important ones, as they are to BullMQ.
+-- The maximum depth once a job of this priority is added. Jobs without a priority count as the least important, unless
+-- places are reserved for them (p is 0): then they are the most important ones, as in BullMQ.
 function occupancy.limit(shape, priority)
   local limit = shape.capacity
   if not shape.reserved then return limit end

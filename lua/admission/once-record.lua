@@ -1,6 +1,7 @@
 -- Idempotency keys. A record remembers what was stored with a key, and has a TTL of its own: a string of
---   mark (27)  hash of the key, the request and the number of its jobs: their ids are 'j_' and the mark, if no
---              stem was given
+--   mark (27)  hash of the key, the request and the number of its jobs. Their ids are 'j_' and the mark, unless a stem
+--   was
+--              given
 --   call (8)   identifies the call that stored it, so that a resent command gets the first reply
 --   ids        JSON, only if they differ from these: ids of a stem, and of jobs found by a deduplication id
 
@@ -16,7 +17,7 @@ function once_record.id(once, index, stem)
   return 'j_' .. (stem or once[6] or once[2]) .. (index == 0 and '' or '-' .. index)
 end
 
--- A record without ids means those made from the mark.
+-- A record without ids stands for the ids made from the mark.
 local function once_ids(once, kept)
   if kept ~= '' or not once[6] then return kept end
   local ids = {}

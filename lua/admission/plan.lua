@@ -6,16 +6,16 @@ local job_options = use 'shape/job-options'
 -- The slots that the next jobs will get: the gate's own checks on copies of the meter and the limits, which are charged
 -- with each job in order. Nothing is stored. Computed job by job, only as far as requested.
 --   p.slots   µs on Redis's clock; the first is that of the head
---   p.floors  with groups that are all held, the first slot of each, µs: none goes before its own
+--   p.floors  if all groups are held, the earliest slot of each, µs
 --   p.limit   the name of the limit that the head waits for, nil if it waits for none
 --   p.first   the job of the first slot: id, nil if none waits, cost, costs
---   p.ended   nothing more is known: a place that must be given back, a probe, or too far ahead
+--   p.ended   no more slots are known: a place has to be given back, a probe runs, or the slot is too far ahead
 local plan = {}
 
 -- At most this many slots are computed; the costs of this many jobs are read at once.
 plan.MOST, plan.CHUNK = 128, 16
 
--- Further charges on these copies of states (limits/state) are not stored.
+-- Charges on these copies of states (limits/state) are not stored.
 function plan.copy_limits(parts)
   local copies = {}
   for i, part in ipairs(parts) do
@@ -39,7 +39,7 @@ function plan.new(gate, head)
   if gate.ageing then p.order = gate.ageing.order(gate.ageing.queue) end
   if gate.groups and p.enforced then p.floors = gate.groups:slots(plan.MOST) end
   if gate.groups and not p.floors then
-    -- The job that was refused or, if none was, the next one of the group whose turn it is.
+    -- The refused job or, if none was refused, the next one of the group whose turn it is.
     local group = not gate.shut and gate.groups:next_in_line()
     p.jobs[1] = gate.shut and gate.next_id or group and gate.groups:head(group) or nil
   end
@@ -49,7 +49,7 @@ function plan.new(gate, head)
   return p
 end
 
--- The next ids in the order in which they leave: in BullMQ's the wait list, then the prioritized jobs.
+-- The next ids in order of departure: in BullMQ's the wait list, then the prioritized jobs.
 function plan.read_on(p)
   local from = p.read
   p.read = from + plan.CHUNK

@@ -1,4 +1,4 @@
--- Refusals are reported to QueueEvents in one event a second, however many there are.
+-- Refusals are reported to QueueEvents in at most one event a second.
 
 local refusals = {}
 
@@ -22,7 +22,7 @@ function refusals.tell(base, now, count, depth, capacity)
     'capacity', capacity or '')
 end
 
--- How many of the refused jobs count: {terms} each, and `count` if there are more.
+-- Number of refused jobs: {terms} each, and `count` if there are more.
 function refusals.of(jobs)
   local count = jobs.count or #jobs
   for _, job in ipairs(jobs) do

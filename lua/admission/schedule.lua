@@ -8,21 +8,21 @@ local job_options = use 'shape/job-options'
 
 -- The coming departures by the rate, the limits and the pause of a shape, if nothing is added and every slot is used.
 -- Computed in memory; nothing is stored.
---   p.offset   of the departure computed last, µs from now, not rounded
+--   p.offset   of the latest computed departure, µs from now, not rounded
 --   p.meter    nil without a rate
 --   p.parts    the limits on units per time, as in limits/queue-limits
---   p.id_at    if only some jobs count, or these do not leave in BullMQ's order: a function of n, the id of the n-th of
---              those that wait
---   p.left     places left by limits on running jobs, infinite without one: when more become free is not known here
+--   p.id_at    if only some jobs count, or they do not depart in BullMQ's order: a function of n, the id of the n-th
+--              waiting job
+--   p.left     places left by limits on running jobs, infinite without one. Places that become free are unknown here
 --   p.taken    the name of such a limit that has none left, nil if there is none
---   p.limit    the name of the limit that held one of the departures computed last longer than those before it
+--   p.limit    the name of the limit that held one of the latest departures longer than those before it
 local schedule = {
   -- Number of departures computed one by one under limits, fewer for a start that is reported with each job, and number
-  -- of those that use the jobs' own costs.
+  -- of departures that use the jobs' own costs.
   EXACT = 200, EXACT_START = 50, COSTS = 32,
 }
 
--- Of a pool, those of all members that are not held.
+-- For a pool, the total of all members that are not held.
 local function places_left(l, key, now)
   if not l.pool then return l.limit - redis.call('ZCOUNT', key, '(' .. as_text.us(now), '+inf') end
   local left = 0
@@ -60,7 +60,7 @@ function schedule.open(base, shape, now, delayed)
   return p
 end
 
--- The n-th job to leave as its id and, if it is delayed, its time (µs from now); nothing if there are fewer.
+-- The n-th job to depart: its id and, if it is delayed, its time (µs from now); nothing if there are fewer.
 function schedule.job(p, n)
   local base = p.base
   if n <= p.ready then
@@ -93,7 +93,7 @@ function schedule.costs(p, id)
   return cost, deadline
 end
 
--- Lets the next job leave. due: its earliest time, µs from now
+-- Lets the next job depart. due: its earliest time, µs from now
 function schedule.step(p, id, due)
   local m, offset = p.meter, math.max(p.offset, due or 0)
   p.offset = offset
@@ -109,7 +109,7 @@ function schedule.step(p, id, due)
   if m then offset = math.max(offset, meter.offset(m, slot)) end
   local opens = queue_limits.open_from(p.parts, m, offset)
   if opens > offset then offset, slot = opens, m and meter.after(m, opens) end
-  -- The job will be failed at once, and takes no slot.
+  -- The job will fail at once, and takes no slot.
   if deadline and p.now + math.ceil(offset) > deadline then return end
   for _, part in ipairs(p.parts) do
     if part.offset <= offset then part.l.verbs.charge(part.s, part.l, part.cost, offset) end
@@ -145,7 +145,7 @@ function schedule.far_of_limit(p, part, more)
   return (copy.finish and copy.finish - p.now or p.offset + l.window) + (windows - 1) * l.window
 end
 
--- When the last of `more` jobs leaves, after those computed so far: the slowest part alone decides.
+-- When the last of `more` jobs departs, after those computed so far: the slowest part alone decides.
 function schedule.far(p, more)
   local m, offset = p.meter, p.offset
   for _, part in ipairs(p.parts) do
@@ -156,8 +156,7 @@ function schedule.far(p, more)
   return math.max(offset, meter.offset(m, bucket.nth_slot(m, more, mean, mean, meter.after(m, p.offset))))
 end
 
--- The time (µs) of the n-th departure from now; second, true if there are fewer jobs, in which case they are assumed to
--- be there.
+-- The time (µs) of the n-th departure from now; second, true if fewer jobs wait, and the missing ones are assumed.
 function schedule.nth(p, n)
   local exact = #p.parts == 0 and schedule.COSTS or p.delayed and schedule.EXACT or schedule.EXACT_START
   for i = #p.times + 1, math.min(n, exact) do

@@ -19,7 +19,7 @@ local function end_each(d, from, fetches)
       exchanged.dry = not granted
     else
       if asks and type(result) ~= 'table' then exchanged.unasked = exchanged.unasked + 1 end
-      -- It may have let its parent in without the gate.
+      -- The end may have released its parent without the gate.
       if fetches and d.gate.order then d.gate.order.forget() end
     end
     exchanged.results[#exchanged.results + 1] = result
@@ -35,7 +35,7 @@ local function end_at_gate(call, from)
   exchanged.remembered = not d.lost and not unshaped and departure.replay(d)
   end_each(d, from, not (d.lost or unshaped or exchanged.remembered))
   if d.lost then return { -1, as_text.us(d.now), results } end
-  -- Whether groups have places again for which no job was fetched.
+  -- Whether groups have free places again for which no job was fetched.
   local freed, groups = false, d.gate.groups
   for _, id in ipairs(groups and exchanged.unseen or {}) do freed = groups:left(id) or freed end
   if groups then groups:save() end

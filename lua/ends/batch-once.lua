@@ -1,5 +1,5 @@
--- What BullMQ's script would repeat for each job of a batch with the same result is done once. Handlers for
--- redis/hooked-redis.
+-- BullMQ's script would repeat some commands for each job of a batch with the same result; these handlers
+-- (redis/hooked-redis) run them once.
 local batch_once = {}
 
 function batch_once.handlers(base)

@@ -5,13 +5,13 @@ local group_hooks = use 'groups/hooks'
 local call_state = use 'redis/call-state'
 local redis_now = use 'redis/redis-now'
 
--- Jobs that are cancelled, by whichever call.
+-- Cancels jobs, for any call.
 local cancelled = {}
 
 local SETS = { 'prioritized', 'delayed', 'waiting-children' }
 local LISTS = { 'active', 'wait', 'paused' }
 
--- Where a job is: 'completed', 'failed', or what it waits or runs in; nil if nowhere.
+-- Where a job is: 'completed', 'failed', or the set that it waits or runs in; nil if nowhere.
 function cancelled.place_of(base, id)
   for _, set in ipairs(SETS) do if redis.call('ZSCORE', base .. set, id) then return set end end
   for _, set in ipairs({ 'completed', 'failed' }) do if redis.call('ZSCORE', base .. set, id) then return set end end
@@ -23,7 +23,7 @@ local function publish(base, id, c)
     'by', c.by)
 end
 
--- A mark on the job outlives its worker, which may not hear: BullMQ fails a job with this field instead of running it.
+-- Marks a running job, in case its worker misses the message: BullMQ fails a job with this field instead of running it.
 local function abort(base, id, c)
   if redis.call('HSETNX', base .. id, 'defa', c.failure) == 1 then publish(base, id, c) end
   local token = redis.call('GET', base .. id .. ':lock')
@@ -39,14 +39,14 @@ local function is_scheduled(base, id)
   return at and id == 'repeat:' .. scheduler .. ':' .. at
 end
 
--- BullMQ's rule for failed jobs, as far as the options of the job say.
+-- BullMQ's rule for failed jobs, by the options of the job.
 local function kept(rule)
   if type(rule) == 'table' then return rule end
   if type(rule) == 'number' then return { count = rule } end
   return { count = rule == true and 0 or -1 }
 end
 
--- BullMQ ends only running jobs, so the job is one of these for a moment.
+-- BullMQ ends only running jobs, so the job becomes one for a moment.
 local function fail(base, id, place, c)
   local options = cjson.decode(redis.call('HGET', base .. id, 'opts') or '{}')
   local hooked, store = group_hooks.redis(without_fetch.quiet(base))
@@ -64,13 +64,13 @@ local function fail(base, id, place, c)
   store()
 end
 
--- place: as from place_of. c: {reason, by, failure: what the job fails with, removes: a job that waits is removed
+-- place: as from place_of. c: {reason, by, failure: the failure reason of the job, removes: a waiting job is removed
 -- instead}. Returns the outcome, which lua/verbs/cancel-job lists; second, whether the job is cancelled.
 function cancelled.job(base, id, place, c)
   if not place or redis.call('EXISTS', base .. id) == 0 then return 'unknown', false end
   if place == 'active' then return abort(base, id, c), true end
   if place == 'completed' or place == 'failed' then
-    -- A call that is sent again, since its reply was lost, finds what it did.
+    -- A resent call, after a lost reply, finds its own result.
     local again = place == 'failed' and redis.call('HGET', base .. id, 'failedReason') == c.failure
     return again and 'failed' or 'ended', again
   end
@@ -84,7 +84,7 @@ function cancelled.job(base, id, place, c)
   return c.removes and 'removed' or 'failed', true
 end
 
--- Cancels the jobs that those replace which this call has added (`onConflict` of a limit), once these and their groups are
+-- Cancels the jobs that jobs of this call replace (`onConflict` of a limit), once the new jobs and their groups are
 -- stored. Returns whether there were any.
 function cancelled.replaced()
   for _, job in pairs(call_state.replaced) do

@@ -9,10 +9,10 @@ local grants = use 'gate/grants'
 local wake = use 'gate/wake'
 local call_state = use 'redis/call-state'
 
--- The ends of the jobs that a worker exchanges (lua/verbs/exchange.lua): BullMQ's moveToFinished for each, or moveToDelayed.
+-- Ends the jobs that a worker exchanges (lua/verbs/exchange.lua): BullMQ's moveToFinished for each, or moveToDelayed.
 local ends = { FIRST = 7, FIELDS = 6 }
 
--- Returns whether a job that is delayed looks for another.
+-- Returns whether a delayed job looks for another.
 function ends.begin(base, argv)
   local postpones = false
   exchanged.base, exchanged.argv = base, argv
@@ -26,23 +26,23 @@ function ends.begin(base, argv)
   return postpones
 end
 
--- Whether ends are exactly BullMQ's, since there is no shape.
+-- Whether ends are exactly BullMQ's, because there is no shape.
 function ends.are_plain() return exchanged.argv[5] == 'plain' end
 
--- The lock token of the job that ends.
+-- The lock token of the ending job.
 function ends.token(at)
   local options, kind = exchanged.argv[at + 3], end_kind(exchanged.argv[at + 5])
   return kind.delayed and not kind.wants and options or cmsgpack.unpack(options).token
 end
 
--- BullMQ's reply to the end of a job that comes again later.
+-- BullMQ's reply to the end of a job that runs again later.
 function ends.postpone(at, fetch, redis)
   local argv, base = exchanged.argv, exchanged.base
   local id, options, skips = argv[at], argv[at + 3], end_kind(argv[at + 5]).field
   local args = { base, argv[at + 1], id, ends.token(at), argv[at + 2], skips, argv[at + 4], fetch and '1' or '0', options }
   local reply = move_to_delayed.run(redis, move_to_delayed.keys(base, id, ''), args)
   if not fetch or reply ~= 0 then return reply end
-  -- It does not say when the next delayed job is due, which may be this one, as BullMQ's other scripts do.
+  -- Unlike BullMQ's other scripts, it does not report when the next delayed job is due, which may be this one.
   return { 0, 0, 0, wake.first_due(base) }
 end
 
@@ -65,9 +65,9 @@ function ends.quiet()
   return exchanged.quiet
 end
 
--- The lock of a finished job may have expired because Redis was away for too long, or did not renew it: as long as the
--- job is still active and not locked by another worker, its worker has not lost it, and its end counts. Returns whether
--- it is locked again. BullMQ's own worker on a queue without a shape gets BullMQ's reply instead.
+-- The lock of a finished job may have expired because Redis was away for too long, or did not renew it. If the job is
+-- still active and not locked by another worker, its worker has not lost it, and its end counts. Returns whether it is
+-- locked again. BullMQ's own worker on a queue without a shape gets BullMQ's reply instead.
 local function relock(base, id, token)
   if redis.call('EXISTS', base .. id .. ':lock') == 1 or not redis.call('LPOS', base .. 'active', id) then return false end
   redis.call('SET', base .. id .. ':lock', token, 'PX', 1000)
@@ -76,7 +76,7 @@ end
 
 function ends.run_locked(at, fetch, gated)
   local argv = exchanged.argv
-  -- One that comes again may run again, even with the same token, before its end is sent again.
+  -- A job that runs again may do so, even with the same token, before its end is resent.
   if end_kind(argv[at + 5]).delayed and finished.is_remembered(exchanged.base, argv[at], argv[at + 1]) then return -2 end
   if not fetch then gated = ends.quiet() end
   local reply = ends.run(at, fetch, gated)
@@ -85,8 +85,8 @@ function ends.run_locked(at, fetch, gated)
   return locked and ends.run(at, fetch, gated) or reply
 end
 
--- The running jobs by lock token, and those that the call was granted behind a gate; read once, for all finishes of a
--- resent batch.
+-- The running jobs by lock token, and those granted to the call behind a gate. Read once, for all ends of a resent
+-- batch.
 local function read_running(base, call)
   local by_token, granted = {}, {}
   local memo = grants.recall(base, call)
@@ -101,9 +101,9 @@ local function read_running(base, call)
   return { by_token = by_token, granted = granted }
 end
 
--- The job that a resent finish fetched when it was first sent and its reply was lost: the running job that has the lock
--- token of the one that ended and started when that ended, or was granted by this call (its id). Returned as BullMQ's
--- reply; nil if none or several match.
+-- The job that a resent end fetched at its first run, whose reply was lost: the running job with the lock token of the
+-- ended one that started at its end, or was granted by this call (its id). Returned as BullMQ's reply; nil if none or
+-- several match.
 local function fetched_before(base, options, timestamp, call)
   local running = call_state.running or read_running(base, call)
   call_state.running = running
@@ -117,7 +117,7 @@ local function fetched_before(base, options, timestamp, call)
   return found and { redis.call('HGETALL', base .. found), found, 0, 0 }
 end
 
--- The result of an end that BullMQ's script refused, which it does as well if the end was sent before.
+-- The result of an end that BullMQ's script refused, as it also does for a resent end.
 function ends.refused(at, kind, reply)
   local argv = exchanged.argv
   local id, ended = argv[at], argv[at + 1]
@@ -145,14 +145,15 @@ function ends.finish(at, fetches, gated)
   return 0, fetch and reply
 end
 
--- The same where the end fetches the next job without the gate. Returns BullMQ's tuple with that job; nil if none came.
+-- The same where the end fetches the next job without the gate. Returns BullMQ's tuple with that job; nil if there is
+-- none.
 function ends.exchange(at, gated)
   local wants = end_kind(exchanged.argv[at + 5]).wants and not exchanged.dry
   local result, reply = ends.finish(at, true, gated)
   local came = reply and fetched.is_job(reply)
   if reply then
     exchanged.last = reply
-    -- A lone end looks for no more.
+    -- A single end looks for no more.
     exchanged.dry = not came or (exchanged.count > 1 and fetched.is_enough(reply[1]))
     if came then result = reply end
   elseif wants and type(result) ~= 'table' then

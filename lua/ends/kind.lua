@@ -1,5 +1,5 @@
--- The parsed kinds of ends, the last of the arguments of each (lua/verbs/exchange.lua), by their text: there are few, and
--- they mean the same in each call.
+-- The parsed kinds of ends, the last argument of each (lua/verbs/exchange.lua), by their text: there are few, with the
+-- same meaning in each call.
 local kinds = {}
 
 local function end_kind(text)

@@ -17,8 +17,8 @@ function put_back.probe(base, id)
   wake.sleeper(base)
 end
 
--- score: of a prioritized job, or ''; second: whether another job of the wait list goes before it. False if the job no
--- longer belongs to the caller, by its lock token.
+-- score: of a prioritized job, or ''; second: whether another job of the wait list goes before it. False if the
+-- caller's lock token no longer owns the job.
 function put_back.job(base, id, token, score, second)
   local job_key = base .. id
   if redis.call('GET', job_key .. ':lock') ~= token then return false end

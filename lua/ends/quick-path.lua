@@ -11,14 +11,14 @@ local delay_clock = use 'redis/delay-clock'
 local hooked_redis = use 'redis/hooked-redis'
 local parsed = use 'shape/parsed'
 
--- If no rate and no pause holds the next job, and it is the one that BullMQ has next, its script fetches it by itself.
--- That is determined before other modules are made, whose functions alone would cost more than BullMQ's work.
+-- If no rate and no pause holds the next job, and it is the next one in BullMQ's order, BullMQ's script fetches it
+-- directly. This check runs before other modules are created, whose functions alone would cost more than BullMQ's work.
 
 local quick_path = {}
 
--- Whether every job may leave now, for a caller that knows this shape; second, whether a shape is stored; third, if
--- only an enforced rate, whose meter is in use, and limits may hold them, the shape (shape/parsed); fourth, the shape if only
--- groups may.
+-- Whether every job may depart now, for a caller that knows this shape; second, whether a shape is stored; third, if
+-- only an enforced rate with a stored meter, and limits, may hold them: the shape (shape/parsed); fourth, the shape if
+-- only groups may.
 function quick_path.open(key, identity)
   local shape = parsed.of(key, redis.call('HGET', key, 'digest'))
   if not shape then return identity == '', false end
@@ -64,7 +64,7 @@ function quick_path.reply(time)
   return { 1, now, result, {}, stop, '', '', tuple and math.floor(tuple[4]) or 0, tuple and tuple[3] or 0 }
 end
 
--- Ends jobs in whose places none are wanted. Returns the reply.
+-- Ends jobs that need no replacement. Returns the reply.
 function quick_path.end_alone(key)
   local store_groups
   if redis.call('HGET', key, 'groups') then exchanged.quiet, store_groups = group_hooks.redis(ends.quiet()) end
@@ -75,12 +75,12 @@ function quick_path.end_alone(key)
   return { 1, '', exchanged.results }
 end
 
--- Ends jobs where nothing can hold the next ones. stored: whether a shape is; unreported: as in quick_path.count. Returns
--- the reply.
+-- Ends jobs where nothing can hold the next ones. stored: whether a shape is; unreported: as in quick_path.count.
+-- Returns the reply.
 function quick_path.end_open(stored, unreported)
   delay_clock.knows(exchanged.base, stored, false)
   if not stored then unreported = '-1' end
-  -- When the first of them started, if that is to be recorded.
+  -- When the first of them started, if that has to be recorded.
   local began, came = unreported ~= '-1' and pace.began(exchanged.base, exchanged.argv[ends.FIRST]), 0
   local once = exchanged.wanted > 1 and hooked_redis(redis, batch_once.handlers(exchanged.base)) or redis
   for at = ends.FIRST, #exchanged.argv, ends.FIELDS do

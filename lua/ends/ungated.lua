@@ -22,24 +22,24 @@ local run_id = use 'redis/run-id'
 local job_options = use 'shape/job-options'
 local shapes = use 'shape/shapes'
 
--- If only a rate and limits may hold the jobs of a queue, and the next ones conform to them now, or if only groups may
--- (groups/queue-groups), BullMQ's script fetches the next jobs by itself, as in ends/quick-path: the gate and what it needs
--- are not set up, and the reply is BullMQ's.
+-- If only a rate and limits may hold the jobs of a queue, and the next ones conform now, or if only groups may hold
+-- them (groups/queue-groups), BullMQ's script fetches the next jobs directly, as in ends/quick-path: the gate is not
+-- set up, and the reply is BullMQ's.
 --   q.time, q.now, q.at   when all of them depart: Redis's reply to TIME, µs, and these as text
---   q.jobs          those that have left, as in gate/grants
---   q.redis         what BullMQ's script gets as `redis`
+--   q.jobs          departed jobs, as in gate/grants
+--   q.redis         the `redis` of BullMQ's script
 -- Under a rate and limits:
 --   q.meter         with a rate; q.slot_before is the last slot granted before (µs)
 --   q.charged       what is kept with each job under limits (limits/charged)
 --   q.parts         the limits, as in limits/queue-limits; for each
 --     part.room     units that conform together now; they are charged all at once, at the end
---     part.asked    what the next job takes of them
---     part.total    what was taken
+--     part.asked    units that the next job takes
+--     part.total    units taken
 --   q.heads         ids of the wait list, one more than requested, the next one last
 --   q.next          the job that conforms now, and q.cost: only that one may be fetched
 -- Among groups:
 --   q.g             the groups
---   q.pick          the job of a group that was chosen, until it has left; q.score is that of the last one
+--   q.pick          the chosen job of a group, until it has departed; q.score is that of the last one
 --   q.charged_of    what is kept with it under limits of its group and keys (limits/charged)
 local ungated = {}
 
@@ -50,7 +50,7 @@ local function begin(call)
   return { base = call.base, time = time, now = time[1] * 1000000 + time[2], at = as_text.time(time), jobs = {} }
 end
 
--- Handlers (redis/hooked-redis) for BullMQ's scripts, for which q.next or q.pick is found.
+-- Handlers (redis/hooked-redis) for BullMQ's scripts, which find q.next or q.pick.
 local function handlers_of(q, wanted)
   local started = as_text.us(math.ceil(q.now / 1000))
   local handlers = wanted > 1 and batch_once.handlers(q.base) or {}
@@ -66,7 +66,7 @@ end
 
 -- Under a rate and limits.
 
--- If the mean job takes more than this many units, the gate is needed sooner.
+-- A mean job that takes more units than this makes the gate necessary sooner.
 local ROOM_PER_JOB = 16
 
 local function pop(q, call, source, target)
@@ -106,7 +106,7 @@ local function room_of(part, jobs)
   return 0
 end
 
--- The meter, brought up to now; nil if the gate is needed: more has changed than a departure changes, or it is time to
+-- The meter, brought up to now. Nil if the gate is needed: more has changed than a departure changes, or it is time to
 -- look for jobs that bypass the meter.
 local function open_meter(q, call)
   local shape, key = call.holds, q.base .. 'meta:meter'
@@ -124,8 +124,8 @@ local function text_of_charge(q, call)
   return charged.text(rules, not q.meter and charged.start_by(q.parts, q.now, tonumber(call.memo_ms)))
 end
 
--- Nil if what holds the jobs needs the gate: a limit that is not simply enforced, one of places, which the ending jobs give
--- back, a pool, or one that is used up.
+-- Nil if the gate is needed: for a limit that is not simply enforced, a limit of places, which the ending jobs give
+-- back, a pool, or a used-up limit.
 local function open_conforming(call)
   local base, limits = call.base, call.holds.limits
   local q = not (limits and (queue_limits.are_limited(limits) or call.holds.pools)) and begin(call)
@@ -145,7 +145,7 @@ local function open_conforming(call)
   return q
 end
 
--- Whether the next job may be fetched now. If it is not a plain job of the wait list, the gate decides.
+-- Whether the next job may be fetched now. For any but a plain job of the wait list, the gate decides.
 local function admits(q)
   local id = q.heads[#q.heads]
   if not id or string.sub(id, 1, 2) == '0:' then return false end
@@ -161,7 +161,7 @@ local function admits(q)
   return true
 end
 
--- Charges what was taken, before the gate takes over or everything is stored.
+-- Charges the taken units, before the gate takes over or everything is stored.
 local function charge(q)
   for _, part in ipairs(q.parts) do
     if part.total > 0 then
@@ -180,7 +180,7 @@ local function slot_of(q, i)
   return q.now + math.ceil(wait)
 end
 
--- What holds the head from now on, as in gate/held: with room in the meter, only that every worker is busy.
+-- What holds the head from now on, as in gate/held: with room in the meter, only busy workers do.
 local function note_holds(q, meter_key)
   local waiting = q.meter and (#q.heads > 0 or wake.waits(q.base))
   held.note(meter_key, q.now, waiting and 'rate' or '', waiting and slot_of(q, 1), q.meter and q.meter.held)
@@ -205,9 +205,9 @@ local function save_conforming(q, call)
   grants.keep(q.base, call.grant, call.memo_ms, q.jobs, q.slot_before, m and m.seq, q.at)
 end
 
--- Ends jobs where only a rate and limits can hold the next ones: fetches without the gate as long as these conform. call:
--- as in gate/departure, with the jobs wanted, and holds, the shape, as ends/quick-path returns it. Returns the reply; or nil
--- and the argument at which the rest begins.
+-- Ends jobs where only a rate and limits can hold the next ones: fetches without the gate as long as these conform.
+-- call: as in gate/departure, with the jobs wanted, and holds, the shape, as ends/quick-path returns it. Returns the
+-- reply; or nil and the argument at which the rest begins.
 function ungated.end_conforming(call)
   local q, at = open_conforming(call), ends.FIRST
   if not q then return nil, at end
@@ -225,19 +225,19 @@ function ungated.end_conforming(call)
     return nil, at
   end
   save_conforming(q, call)
-  -- If one other than expected was next, the worker asks for jobs.
+  -- If an unexpected job was next, the worker asks for jobs.
   return not q.displaced and answer_of(q) or { 1, as_text.us(q.now), exchanged.results }
 end
 
 -- Among groups.
 
--- Whether a worker other than the caller sleeps at that time (µs, text): then what is left for it is for the gate to decide.
+-- Whether a worker other than the caller sleeps at that time (µs, text): then the gate decides about the rest.
 local function others_sleep(base, worker, at)
   local asleep = redis.call('ZRANGEBYSCORE', base .. 'meta:sleepers', at, '+inf', 'LIMIT', '0', '2')
   return #asleep > 1 or (asleep[1] and asleep[1] ~= worker)
 end
 
--- The next job of a group that may go now. Jobs without a group are left to the gate.
+-- The next job of a group that may go now. The gate decides about jobs without a group.
 local function choose(q)
   for _ = 1, q.g.STALE do
     local pick = q.g:pick(q.now, q.now)
@@ -247,7 +247,7 @@ local function choose(q)
   return nil
 end
 
--- The options of a job and its deferred failure, nil if it has none, of its hash.
+-- The options of a job and its deferred failure, nil if it has none, from its hash.
 local function fields_of(hash)
   local options, deferred
   for i = 1, #hash, 2 do
@@ -257,7 +257,7 @@ local function fields_of(hash)
   return options, deferred
 end
 
--- The chosen job has left. fields: its hash. One that is too late is failed. Returns its hash.
+-- The chosen job has departed. fields: its hash. A job past its deadline is failed. Returns its hash.
 local function left(q, key, fields)
   local pick = q.pick
   q.pick = nil
@@ -298,7 +298,7 @@ local function group_handlers(q)
   return handlers
 end
 
--- Nil if the gate is needed: more is to be done than to let jobs leave.
+-- Nil if the gate is needed: there is more to do than let jobs depart.
 local function open_in_groups(call, shape)
   local base, q = call.base, begin(call)
   if not q or refusals.due(base, q.now) > 0 or others_sleep(base, call.caller, q.at) then return nil end
@@ -308,7 +308,7 @@ local function open_in_groups(call, shape)
   g.most, g.trusts, g.limits = call.wanted, true, group_limits_of(base, shape, q.now)
   g.lock_ms = tonumber(call.memo_ms)
   local rules = g.limits and charged.rules(shape)
-  -- One that is late or fails is not charged, but nothing reads that of jobs that do not run.
+  -- A late or failing job is not charged, but its charge is never read, as it does not run.
   function q.charged_of(pick)
     if not pick.parts then return nil end
     return charged.text(rules, not pick.bucket and charged.start_by(pick.parts, q.now, tonumber(call.memo_ms)))
@@ -327,7 +327,7 @@ local function open_in_groups(call, shape)
   return q
 end
 
--- Stores what has changed. Returns whether a group has a place for which nothing was fetched.
+-- Stores changes. Returns whether a group has a free place for which nothing was fetched.
 local function save_groups(q, call)
   local freed = false
   for _, id in ipairs(exchanged.unseen) do freed = q.g:left(id) or freed end
@@ -352,7 +352,7 @@ function ungated.end_in_groups(call, shape)
   if save_groups(q, call) then wake.one(base) end
   wake.touched()
   local answer = answer_of(q)
-  -- BullMQ's text takes held jobs for none.
+  -- BullMQ's script does not see held jobs.
   local waits = answer and answer[5] == 'empty' and redis.call('EXISTS', base .. 'prioritized', base .. 'wait') > 0
   if not answer or waits then return { 1, as_text.us(q.now), exchanged.results } end
   -- A worker that takes the marker now would find no job.

@@ -10,25 +10,25 @@ local redis_now = use 'redis/redis-now'
 local job_options = use 'shape/job-options'
 local shapes = use 'shape/shapes'
 
--- The downstream has not seen a job that goes back without having started, so what it was charged goes back too, where
--- that lets nothing more pass than is allowed: to the very windows that were charged, and to buckets whose last slot it
--- had. Slots that were granted behind it keep their distance. A window that begins with its first unit (align 'first')
--- must not begin with such a job: the downstream's own window begins with the next one. Places of a limit on running
--- jobs follow the lock of the job. Called before the jobs go back.
+-- Refunds jobs that go back without having started: the downstream has not seen them. Units return only where that lets
+-- no more pass than allowed: to the windows that were charged, and to buckets whose last slot the job had. Slots
+-- granted after it keep their distance. A window that begins with its first unit (align 'first') must not begin with
+-- such a job, because the downstream's own window begins with the next one. Places of a limit on running jobs follow
+-- the lock of the job. Called before the jobs go back.
 local unstarted = {}
 
 -- Jobs are read in chunks of this size, the last granted first.
 unstarted.CHUNK, unstarted.MOST = 64, 1024
--- So many entries of logs may be read and written by a call, of all limits together. What is charged behind more of them
--- is not given back: others would wait for Redis meanwhile.
+-- A call reads and writes at most this many log entries, of all limits together. A charge behind more of them is not
+-- given back: other calls would wait for Redis meanwhile.
 unstarted.ENTRIES = 500
 
--- A job that was charged when it was granted, nil if it was not: {id, slot, cost, costs, group, keys, attempt, members}. rules: the name
--- of the limits now; ruled: whether it was charged under these
+-- A job that was charged when it was granted, nil if it was not: {id, slot, cost, costs, group, keys, attempt,
+-- members}. rules: the names of the current limits; ruled: whether it was charged under these
 function unstarted.job(base, id, rules)
   local job = redis.call('HMGET', base .. id, 'departure', 'opts', 'processedOn', 'defa', 'charged', 'ats')
   local slot = tonumber(job[1]) or 0
-  -- Otherwise the slot is that of an attempt before. One that will only be failed was not charged.
+  -- Otherwise the slot is from an earlier attempt. A job that will only be failed was not charged.
   if math.ceil(slot / 1000) ~= tonumber(job[3]) or job[4] then return nil end
   local cost, costs, _, keys = job_options.cost(job[2])
   return {
@@ -38,13 +38,13 @@ function unstarted.job(base, id, rules)
   }
 end
 
--- Whether a job was certainly charged under a limit, as it is now.
+-- Whether a job was certainly charged under a limit as it is now.
 function unstarted.counts(l, job)
   if not job.ruled or l.mode ~= 'enforce' or not l.verbs.take_back then return false end
   return charged.under(job.slot, charged.since(l), 0)
 end
 
--- What a running job has taken of a limit by now, nil if it is not known when it began to: a job that was to take nothing
+-- What a running job has taken of a limit by now, nil if its start is unknown: a job that was expected to take nothing
 -- was charged since.
 function unstarted.taken(base, l, job)
   local cost = queue_limits.cost(l, job.cost, job.costs)
@@ -54,9 +54,9 @@ function unstarted.taken(base, l, job)
   return settled or cost
 end
 
--- The running jobs that were charged, read once for all limits and only as far as they are asked for. Returns a function
--- for the i-th of them, or of those that a cell or a member of a pool counts; nil behind the last one that is looked at. of_keys: groups/limits-of,
--- nil without such limits
+-- The running jobs that were charged, read once for all limits and only as far as needed. Returns a function for the
+-- i-th of them, or of those that a cell or a member of a pool counts; nil after the last one that is read. of_keys:
+-- groups/limits-of, nil without such limits
 function unstarted.running(base, rules, of_keys)
   local all, own, read, whole = {}, {}, 0, false
 
@@ -87,8 +87,8 @@ function unstarted.running(base, rules, of_keys)
   end
 end
 
--- The running jobs that took units of the window, each {id, slot, cost}, but not those that gave them back (given): only
--- if no job is missing, else nil. Jobs that have ended are no longer known.
+-- The running jobs that took units of the window, each {id, slot, cost}, except those that gave them back (given): only
+-- if no job is missing, else nil. Ended jobs are unknown.
 function unstarted.charged(base, part, running, given)
   local found, sum, l, s, i = {}, 0, part.l, part.s, 1
   local job = running(i, part.cell or part.state)
@@ -96,7 +96,7 @@ function unstarted.charged(base, part, running, given)
     if not given[job.id] and job.slot >= s.start and job.slot < s.finish and unstarted.counts(l, job) then
       local cost = unstarted.taken(base, l, job)
       if not cost then return nil end
-      -- One that takes nothing begins no window.
+      -- A job that takes nothing begins no window.
       if cost > 0 then found[#found + 1] = { id = job.id, slot = job.slot, cost = cost } end
       sum = sum + cost
       if sum == s.used then return found end
@@ -106,8 +106,8 @@ function unstarted.charged(base, part, running, given)
   end
 end
 
--- Some that began the window go back, and others were charged in it later: it begins with the first of these, if all of
--- them are known. Returns whether anything was given back.
+-- If jobs that began the window go back, and others were charged in it later, the window begins with the first of
+-- these, if all of them are known. Returns whether anything was given back.
 function unstarted.leave(base, part, running, leaving, given)
   local used, opening, start = 0, 0, nil
   local found = unstarted.charged(base, part, running, given)
@@ -151,13 +151,13 @@ function unstarted.refund(base, part, running, jobs, leaving, budget)
   return true
 end
 
--- Whether a job was certainly charged at a rate in force since `since` (µs), under the mode and limits of now.
+-- Whether a job was certainly charged at the rate that applies since `since` (µs), under the current mode and limits.
 function unstarted.paid(shape, since, job)
   return charged.under(job.slot, math.max(since, shape.rules_at), tonumber(shape.id) or 0)
 end
 
--- Gives the buckets of groups back what was charged for their last slots. Before these, others may have been granted in
--- between: those would be granted twice.
+-- Refunds the buckets of groups what was charged for their last slots. Earlier slots are not refunded: others may have
+-- been granted in between, and would be granted twice.
 function unstarted.refund_buckets(base, shape, now, jobs)
   local g, units = queue_groups.open(base, shape, now), {}
   for _, job in ipairs(jobs) do
@@ -229,8 +229,8 @@ function unstarted.refund_limits(base, shape, now, rules, jobs, leaving)
   g:save()
 end
 
--- leaving: the ids of the jobs that go back, each true. Returns the shape and the jobs, for unstarted.refund_meter; nil if
--- nothing was charged.
+-- leaving: the ids of the jobs that go back, each true. Returns the shape and the jobs, for unstarted.refund_meter; nil
+-- if nothing was charged.
 function unstarted.give_back(base, leaving)
   local key = base .. 'meta:shape'
   local f = redis.call('HMGET', key, 'limits', 'groups', 'interval')

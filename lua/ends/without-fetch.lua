@@ -2,7 +2,7 @@ local wake = use 'gate/wake'
 local queue_limits = use 'limits/queue-limits'
 local hooked_redis = use 'redis/hooked-redis'
 
--- What remains to be done after a finish that does not fetch the next job.
+-- The remaining work after an end that fetches no job.
 local without_fetch = {}
 
 -- The `redis` for BullMQ's script: otherwise, without a fetch, it would report 'drained' although delayed jobs follow.
@@ -16,7 +16,7 @@ function without_fetch.quiet(base)
   return hooked_redis(redis, handlers)
 end
 
--- With a limit on running jobs, jobs that ended wake a worker that waits for a place. ended: how many
+-- With a limit on running jobs, ended jobs wake a worker that waits for a place. ended: how many
 function without_fetch.frees_place(base, ended)
   wake.touched()
   queue_limits.freed(base, redis.call('HGET', base .. 'meta:shape', 'limits'))

@@ -1,9 +1,9 @@
 local history = use 'reports/history'
 
--- What feedback changes, for people and programs: an event of the queue, and a list of its own, of which there may be much.
+-- Changes by feedback: an event of the queue, and a list of its own, because there may be many.
 local changes = {}
 
--- Rounded for people: intervals do not divide a second evenly.
+-- Rounded for readers: intervals do not divide a second evenly.
 function changes.rate_text(interval)
   return string.format('%.10g', 1000000 / interval)
 end

@@ -1,8 +1,8 @@
 local as_text = use 'redis/as-text'
 
 -- Decides whether a refusal concerns the destination, and so the whole fleet, or only one job or one target (such as a
--- path) that keeps being refused while others succeed. Answers that name a time, rules and feedback from user code are
--- applied as they are; all others need evidence.
+-- path) that keeps being refused while others succeed. Answers that name a time, rules and feedback from user code
+-- apply directly; all others need evidence.
 --
 -- The evidence is a sum (CUSUM, Page 1954: "Continuous inspection schemes"): a refusal adds WEIGHT, a successful call
 -- subtracts 1. It rises if more than one call in 41 is refused, and at ENOUGH the destination is at fault. If nothing
@@ -11,12 +11,12 @@ local as_text = use 'redis/as-text'
 --               During a doubt, workers report successful calls
 --   doc.suspicion   pauses of the last minute to find the cause: since (ms), count; running: jobs at the last one,
 --               until a call succeeds
---   doc.well    the last successful call known: at (its departure, ms), ended (ms)
+--   doc.well    the last known successful call: at (its departure, ms), ended (ms)
 local evidence = {
   WEIGHT = 40, ENOUGH = 200,
   -- Beyond the wall (feedback/pacing), the rate is a likely cause.
   ENOUGH_BEYOND = 120,
-  -- A success that ended this long ago (ms) says nothing about now; without a connection, far less time suffices.
+  -- A success that ended this long ago (ms) says nothing about now. Without a connection, a far shorter time suffices.
   RECENT_MS = 10000, CONNECTED_MS = 1000,
   -- A doubt without additions for this long (ms) is over.
   DOUBT_MS = 600000,
@@ -26,7 +26,8 @@ local evidence = {
   MAX_TARGETS = 500, TARGETS_MS = 60000,
   -- After this many consecutive refusals while others succeeded, a named time applies to the job only.
   OWN = 1,
-  -- After more than this many each refusal uses up an attempt: without a named time, and with one, which is waited for.
+  -- After more than this many, each refusal uses up an attempt: without a named time, and with one, which is waited
+  -- for.
   WORN = 2, WORN_NAMED = 10,
 }
 
@@ -78,7 +79,7 @@ function evidence.is_named(f)
   return f.kind ~= 'concurrency' or f.limit ~= nil
 end
 
--- Whether only this target keeps being refused: since that began, others succeeded and it did not.
+-- Whether only this target keeps being refused: since the refusals began, others succeeded and it did not.
 function evidence.of_target(r)
   local target = r.job.target
   if not target then return false end
@@ -125,12 +126,12 @@ function evidence.add(r, refused_at)
   return (r.doc.well and r.doc.well.ended or 0) < recent or doubt.score >= enough(r)
 end
 
--- Returns whether the destination is at fault, and how often in a row the job was refused alone.
+-- Returns whether the destination is at fault, and the job's consecutive refusals while others succeeded.
 function evidence.weigh(r, at, alone)
   if not r.fresh then return true, alone end
   local doubt, of_target = r.doc.doubt, evidence.of_target(r)
   local others_well = at and r.doc.well and r.doc.well.at > at
-  -- If many calls are refused, which ones succeed is chance.
+  -- If many calls are refused, it is chance which ones succeed.
   if of_target or (others_well and not (doubt and doubt.score >= enough(r))) then return false, alone + 1 end
   local general = evidence.add(r, at)
   r.suspected = general and r.unnamed and evidence.suspects(r)
@@ -139,15 +140,15 @@ end
 
 -- Judges the refusal of r.job:
 --   r.general   the destination is at fault; r.suspected: it may be
---   r.alone     how often in a row the job was refused while others succeeded
+--   r.alone     the job's consecutive refusals while others succeeded
 --   r.count     how often it was throttled, including this time
---   r.given_up  it has been throttled for as long as its worker tries: since it departed for the first of these calls
+--   r.given_up  its worker's time for it is over: the job was throttled ever since the first of these calls departed
 --   r.unnamed   no finding names an end
 function evidence.judge(r, unnamed)
   local key = r.base .. r.job.id
   local stored = redis.call('HMGET', key, 'throttled', 'refused', 'throttledSince')
   local before = tonumber(stored[1]) or 0
-  -- A failed job that is retried by hand starts anew.
+  -- The count of a failed job that is retried by hand begins again.
   local at, alone = string.match(before > 0 and stored[2] or '', '^(%d+) (%d+)$')
   local since = before > 0 and tonumber(stored[3]) or math.min(r.now_ms, math.floor(r.sent / 1000))
   r.count, r.unnamed, r.general, r.alone = before + 1, unnamed, true, 0

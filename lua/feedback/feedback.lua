@@ -11,18 +11,18 @@ local ramp = use 'shape/ramp'
 local feedback = {}
 
 -- Downstream feedback, kept in the field `feedback` of the shape (JSON). Times are ms unless they say µs.
---   epoch      µs, text: answers to departures up to then belong to the throttling that is known already
+--   epoch      µs, text: answers to departures up to then belong to the known throttling
 --   pauses     consecutive pauses without a time: each lasts twice as long as the last
 --   pace       the rate being searched for: interval, and how it climbs (feedback/pacing)
 --   quota      the pace at which the rest of a quota lasts until its reset
---   slow       a rate set for a while
+--   slow       a temporary rate
 --   concurrency  a limit of running jobs; if it follows from refusals: from (its value before), wall (the value refused
 --              last), at (since when, ms), oks (successful calls since then), quietMs
 --   doubt, well  refusals that may concern single jobs (feedback/evidence)
 --   ramp       the rate rises after a long pause (shape/ramp): from, since
 --   last       the last change: kind, scope, source, reason, by, at
--- quota, slow and concurrency end at their `until`.
--- Slots are never granted further ahead than this (µs): a later epoch comes from a clock that has gone back since.
+-- quota, slow and concurrency end at their `until`. Slots are never granted further ahead than EPOCH_AHEAD (µs): a
+-- later epoch comes from a clock that has gone back since.
 local EPOCH_AHEAD = 60000000
 
 -- r: the request, with now µs, now_ms, doc, changes, and configured: the interval of the shape's rate, nil without one
@@ -90,7 +90,7 @@ end
 -- A pause that names one limit of the shape blocks that limit for all its users; true if there is such a limit.
 local function feedback_block_limit(r, f, ms)
   for _, l in ipairs(r.shape_limits) do
-    -- Which member of a pool was refused is not known here.
+    -- The refused member of a pool is unknown here.
     if l.name == f.scope.limit and not l.pool then
       local control = limit_control.of_queue(l, r.base)
       local at = r.now + math.ceil(ms * 1000)
@@ -106,7 +106,7 @@ end
 function feedback.pause_ms(r, f, most_ms)
   -- "At once" from a downstream that has just refused is not a time.
   if f.forMs and f.forMs >= 1 then return math.min(f.forMs, r.limits.maxPauseMs) end
-  -- One answer counts once, however many findings it has.
+  -- An answer counts once, even with several findings.
   if r.counted or not feedback.fresh(r) then return nil end
   r.counted = true
   r.doc.pauses = (r.doc.pauses or 0) + 1
@@ -148,7 +148,7 @@ function feedback.slow(r, f)
   end
 end
 
--- How many jobs may run at once.
+-- The limit of running jobs.
 local running = {}
 
 function running.limit(r, f, entry)
@@ -156,8 +156,8 @@ function running.limit(r, f, entry)
   feedback.note(r, f, { kind = 'concurrency', limit = entry.limit, ['until'] = entry['until'] })
 end
 
--- Reduces the refused number by the factor, to no less than one: once for all workers that saw the
--- same throttling, like the rate.
+-- Reduces the refused number by the factor, to no less than one: once for all workers that saw the same throttling,
+-- like the rate.
 function running.fewer(r, f, ends)
   if not r.fresh then return end
   local known = r.doc.concurrency
@@ -183,7 +183,7 @@ function feedback.concurrency(r, f)
   running.limit(r, f, { limit = limit, ['until'] = ends })
 end
 
--- A quota of which something is left is that of a limit of the shape: no more is left of that either.
+-- The remaining quota belongs to a limit of the shape, which must not have more left either.
 local function feedback_lower_limit(r, f)
   for _, l in ipairs(r.shape_limits) do
     if l.name == f.scope.limit and not l.pool then
@@ -239,8 +239,8 @@ local function feedback_since(r, pace)
   return math.max(pace.at, math.ceil(paused / 1000))
 end
 
--- After a while of successful calls one more job may run: soon if below what was refused, then once per quiet period,
--- up to the previous number.
+-- After some successful calls one more job may run: soon if below the refused number, then once per quiet period, up to
+-- the previous number.
 function running.more(r, f, count)
   local known = r.doc.concurrency
   if not (known and known.wall) then return end

@@ -3,14 +3,16 @@
 --   interval   µs per unit
 --   wall       interval at which the downstream refused; `passed` once the rate went beyond it
 --   held       shortest interval without a refusal for as long as pacing.quiet says, since it fell last
---   guess      set if the rate in force was not reached by a climb (it fell, or returned to `held`) and not proven yet
+--   guess      set if the current rate was not reached by a climb (it fell, or returned to `held`) and is not proven
+--              yet
 --   patience   quiet periods to wait before the wall is tried again: 2, doubled each time the same wall holds, up to 8
 --   waited, climbs   quiet periods waited at the wall; steps since it fell, or since the wall was passed
 --   slow_start set after a long pause, while the rate doubles up to the wall
 --   at, oks    start of the quiet period (ms), and successful calls since then
 --   increase, quietMs   parameters of the last worker that slowed it
 local PATIENCE, MAX_PATIENCE = 2, 8
--- Up to this share of the wall, or of what held, the way back is short: each step takes a tenth of a quiet period.
+-- Up to this share of the wall, or of the rate that held, the way back is short: each step takes a tenth of a quiet
+-- period.
 local NEAR = 0.96
 local FAST = 10
 -- Walls this close to each other count as the same.
@@ -73,7 +75,7 @@ function pacing.step(pace)
   return pace.increase * 2 ^ pace.climbs
 end
 
--- Nothing was refused at the interval in force.
+-- Nothing was refused at the current interval.
 function pacing.holds(pace)
   pace.guess, pace.held = nil, math.min(pace.held or pace.interval, pace.interval)
 end
@@ -106,12 +108,12 @@ function pacing.climb(pace, configured)
   return 1 / (rate + pacing.step(pace) / configured)
 end
 
--- After a quiet period in which the rate was used: the interval before and the one reached, which is never less than the
--- configured one; nil if it does not rise. since_ms: when the period began; mean_cost: of what pace.oks counts
+-- After a quiet period in which the rate was used: the interval before and the one reached, which is never less than
+-- the configured one; nil if it does not rise. since_ms: when the period began; mean_cost: per call counted in pace.oks
 function pacing.rise(pace, configured, now_ms, since_ms, mean_cost)
   local waited = now_ms - since_ms
   if waited < pacing.quiet(pace) then return nil end
-  -- If the configured rate is lower, this one is not in force, and successful calls prove nothing about it.
+  -- If the configured rate is lower, this one does not apply, and successful calls prove nothing about it.
   local used = pace.interval >= configured and pace.oks * mean_cost * pace.interval * 2 >= waited * 1000
   local from = pace.interval
   pace.at, pace.oks = now_ms, 0

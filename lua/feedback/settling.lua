@@ -10,11 +10,11 @@ local as_text = use 'redis/as-text'
 local audit = use 'reports/audit'
 local job_options = use 'shape/job-options'
 
--- Corrects what a job was charged when it left, once its cost is known: under the rate of its queue and that of its
--- group, and the limits of both. What it cost more is charged now. What it cost less is given back as far as it has not
--- come back by itself, counted from the last granted slot: jobs that were granted ahead were promised what comes back
--- until then. How much that is follows from the rate since the job left: of a job that left before a change of the rate,
--- nothing is given back. Shares of groups count what jobs were expected to cost.
+-- Corrects a job's charge after its departure, once its cost is known: under the rate of its queue and that of its
+-- group, and the limits of both. A higher cost is charged now. A lower cost is refunded as far as it has not been
+-- refilled by itself, counted from the last granted slot: jobs that were granted ahead rely on the refill until then.
+-- How much that is follows from the rate since the departure, so nothing is refunded to a job that departed before a
+-- change of the rate. Shares of groups count expected costs.
 local settling = {}
 
 -- Nil if the job is gone: its charge is then unknown.
@@ -46,7 +46,7 @@ function settling.find_members(c, members)
   end
 end
 
--- A unit that no limit counts, nil if there is none. '' is that of the rate.
+-- A unit that no limit counts, nil if there is none. '' is the unit of the rate.
 function settling.unknown(c, actuals)
   for unit in pairs(actuals) do
     local known = unit == ''
@@ -55,9 +55,9 @@ function settling.unknown(c, actuals)
   end
 end
 
--- What is still to be charged in a unit; below 0 it is given back. Second, what the job was expected to cost, the first
--- time. kept_ms: how long that is remembered
--- A job that the downstream refused runs again with the number of its attempt, and is charged again.
+-- The outstanding charge in a unit; a negative one is refunded. Second, the expected cost of the job, the first time.
+-- kept_ms: how long that is remembered. A job that the downstream refused runs again with the number of its attempt,
+-- and is charged again.
 function settling.outstanding(c, attempt, unit, actual, kept_ms)
   local memory, field = c.base .. 'meta:settled:' .. c.id, attempt .. ':' .. as_text.us(c.since) .. ':' .. unit
   local expected = unit == '' and c.cost or c.costs and c.costs[unit] or 1
@@ -67,7 +67,7 @@ function settling.outstanding(c, attempt, unit, actual, kept_ms)
   return actual - (before or expected), not before and expected or nil
 end
 
--- Whether the job was charged under the rules of now, which are in force since `at` (µs).
+-- Whether the job was charged under the current rules, which apply since `at` (µs).
 function settling.under(c, at)
   return charged.under(c.since, at, tonumber(c.shape.id) or 0)
 end
@@ -80,7 +80,7 @@ function settling.moves(c, change, interval, last, at)
   return -math.floor(math.max(0, back) * interval * 1024) / 1024
 end
 
--- by: below 0 if something was given back, so that jobs may leave sooner
+-- by: negative if something was refunded, so that jobs may depart sooner
 function settling.count(c, by)
   c.corrected, c.gave = c.corrected + 1, c.gave or by < 0
 end
@@ -125,7 +125,7 @@ end
 -- expected: as settling.outstanding returns it
 function settling.limit(c, part, change, expected)
   local l, s = part.l, part.s
-  -- Of a cost that was clamped, the rest is charged now.
+  -- If the cost was clamped, the rest is charged now.
   if l.clamp and expected then change = change + expected - queue_limits.cost(l, c.cost, c.costs) end
   if change == 0 then return end
   -- In shadow mode it may not have been charged.
@@ -146,7 +146,7 @@ function settling.limit(c, part, change, expected)
   settling.count(c, change)
 end
 
--- Corrects what was charged in a unit.
+-- Corrects the charge in a unit.
 function settling.correct(c, unit, change, expected)
   if unit == '' and change ~= 0 then
     settling.meter(c, change)
@@ -157,8 +157,8 @@ function settling.correct(c, unit, change, expected)
   end
 end
 
--- Its group is looked at anew: it may go sooner. Returns how many buckets and limits were corrected, and whether
--- something was given back.
+-- Checks its group again: it may go sooner. Returns how many buckets and limits were corrected, and whether something
+-- was refunded.
 function settling.close(c)
   if c.g then
     if c.reached or c.gave then c.g:release(c.group, 'limited') end

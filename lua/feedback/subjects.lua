@@ -4,18 +4,18 @@ local own_values = use 'limits/own-values'
 local limit_state = use 'limits/state'
 local shapes = use 'shape/shapes'
 
--- What feedback holds or slows besides the queue as a whole: a group, one value of a limit with `by` (limits/own-values), which
--- holds the jobs of that value alone, or a member of a pool, with which no job departs then. Each is a table:
+-- A part of the queue that feedback holds or slows: a group; one value of a limit with `by` (limits/own-values), which
+-- holds the jobs of that value alone; or a member of a pool, which then takes no job. Each is a table:
 --   scope                     as a change names it
---   doc                       the Redis key of what feedback knows of it (groups/feedback)
---   climbs, used, name        where groups/pace notes when its rate may rise, and what was used of that
+--   doc                       the Redis key of its feedback (groups/feedback)
+--   climbs, used, name        where groups/pace notes when its rate may rise, and how much of it was used
 --   slows                     whether it has a rate, or can have one
---   settings()                what applies now: limited, interval, configured, is_paced, concurrency
---   entries(), settings_at(entries, at)  what was set for it, and what applies at a time by that
+--   settings()                its current settings: limited, interval, configured, is_paced, concurrency
+--   entries(), settings_at(entries, at)  its entries, and the settings at a time by these
 --   set(field, value, by, reason, until_ms)  sets a field for a time, or lifts it ({clear: true}); returns the entry
 --   last_slot()               the last slot granted, µs, or nil
 --   freed()                   it may go sooner
---   lower(remaining)          of a value: no more is left than the downstream says
+--   lower(remaining)          for a value: no more is left than the downstream says
 local subjects = {}
 
 function subjects.of_group(g, group)
@@ -34,7 +34,7 @@ function subjects.of_group(g, group)
   return s
 end
 
--- What several queues share is held for all of them, by a block of its key. It has no value of its own to be slowed.
+-- A limit that several queues share is held for all of them, by a block of its key. It has no own value to slow.
 local function of_shared_key(g, s, l, value)
   local state = l.states .. value
   local function block_ms()
@@ -95,7 +95,7 @@ function subjects.of_member(base, now, part)
     return { limited = own_values.at(l, entries, at).held_until, interval = l.interval }
   end
   function s.settings() return s.settings_at(s.entries(), now) end
-  -- It is held as by hand.
+  -- Held like a member that was paused by hand.
   function s.set(_, _, by, reason, until_ms)
     local fields = own_values.set(base, l, part.member, keys, now, { held = true }, by, reason, until_ms)
     shapes.note_own_values(base .. 'meta:shape', base, l.name, now)

@@ -1,27 +1,27 @@
 local as_text = use 'redis/as-text'
 
--- Ageing: for each `priorityAgeingMs` that a job waits it counts as one level more important. All jobs age alike, so
--- their order does not change while they wait: the job with the least (since when it waits + its priority *
--- priorityAgeingMs) leaves first. Jobs of one priority keep BullMQ's order, therefore only the first of each priority
--- are compared. There is no index: BullMQ's wait list (level 0) and its set `prioritized`, and the line of a group, are
--- as they are without ageing, and scripts that know nothing of it may change them.
---   queuedAt   in the hash of a job: since when it waits, µs (gate/queued-at-redis). A job without it, such as one of a stock
---              producer, gets it when it is the first of its priority: its due time by the clock of its producer, and
---              not later than now
--- A line is { set, from, list }: jobs of a sorted set with scores >= from (priority * 2^32 + a number), and a wait list,
--- or nil.
+-- Ageing: each `priorityAgeingMs` of waiting makes a job one level more important. All jobs age alike, so their order
+-- does not change while they wait: the job with the least (time since when it waits + its priority * priorityAgeingMs)
+-- departs first. Jobs of one priority keep BullMQ's order, therefore only the first of each priority are compared.
+-- There is no index: BullMQ's wait list (level 0), its set `prioritized`, and the line of a group are the same as
+-- without ageing, and scripts without ageing may change them.
+--   queuedAt   in the hash of a job: since when it waits, µs (gate/queued-at-redis). A job without it, such as one of a
+--              plain BullMQ producer, gets it when it is the first of its priority: its due time by the clock of its
+--              producer, and not later than now
+-- A line is { set, from, list }: jobs of a sorted set with scores >= from (priority * 2^32 + a number), and a wait
+-- list, or nil.
 
 -- Nil if jobs do not age.
 --   ageing.queue   the line of a queue without groups
---   ageing.keeps   for scripts that start jobs: what is found out of a job is stored, and the first jobs of a line are
---                  remembered while jobs leave it
+--   ageing.keeps   for scripts that start jobs: times of jobs are stored, and the first jobs of a line are remembered
+--                  while jobs leave it
 local function ageing_open(base, shape, now)
   if not shape or not shape.ageing_ms or shape.mode == 'off' then return nil end
   local ageing = { queue = { set = base .. 'prioritized', from = 0, list = base .. 'wait' }, keeps = false }
   local step = shape.ageing_ms * 1000
-  -- Of more priorities than this, the first ones are compared, and one at random, so that none starves.
+  -- With more priorities than this, the first ones are compared, and a random one, so that none starves.
   local BAND, MOST = 4294967296, 64
-  -- What is remembered of lines: the first jobs of a set, as `levels` returns them, and that of a wait list.
+  -- Cached per line: the first jobs of a set, as `levels` returns them, and the first job of a wait list.
   local levels_of, head_of = {}, {}
 
   local function since(id)
@@ -29,7 +29,7 @@ local function ageing_open(base, shape, now)
     local at = redis.call('HGET', key, 'queuedAt')
     if at then return tonumber(at) end
     local f = redis.call('HMGET', key, 'timestamp', 'opts')
-    -- A job that another script removed from its queue, but not from the line of its group: nothing is to wait behind it.
+    -- Another script removed the job from its queue, but not from the line of its group: it must not hold up the line.
     if not f[1] then return 0 end
     local delay = f[2] and string.find(f[2], '"delay":', 1, true) and tonumber(cjson.decode(f[2]).delay) or 0
     at = math.min(now, (tonumber(f[1]) + delay) * 1000)
@@ -37,10 +37,10 @@ local function ageing_open(base, shape, now)
     return at
   end
 
-  -- A waiting job with its key, the least of which leaves first.
+  -- A waiting job with its key. The least key departs first.
   local function entry(id, score)
     local priority = math.floor(tonumber(score) / BAND)
-    -- Of a group in strict order (groups/strict), one goes before all others.
+    -- In a group with strict order (groups/strict), one job goes before all others.
     local key = priority < 0 and -math.huge or since(id) + priority * step
     return { id = id, score = score, priority = priority, from = 'prioritized', key = key }
   end
@@ -57,7 +57,7 @@ local function ageing_open(base, shape, now)
     return found[1] and entry(found[1], found[2])
   end
 
-  -- The first job of each priority, of MOST at most; levels.from: where the others begin, nil if there are none.
+  -- The first job of each priority, at most MOST of them; levels.from: where the others begin, nil if there are none.
   local function levels(line)
     local set = line.set
     local found = levels_of[set] or { from = line.from }
@@ -77,7 +77,7 @@ local function ageing_open(base, shape, now)
     return found
   end
 
-  -- The first job of each priority; of more than MOST, of that many and of one at random.
+  -- The first job of each priority; with more than MOST, that many and a random one.
   local function firsts(line)
     local found = levels(line)
     local others = found.from and redis.call('ZCOUNT', line.set, as_text.us(found.from), '+inf') or 0
@@ -115,12 +115,12 @@ local function ageing_open(base, shape, now)
     return next
   end
 
-  -- The jobs of a line in the order in which they leave: a function of n, the n-th of them: {id, from: wait or prioritized,
-  -- score}, nil if there are fewer. They are looked up only as far as is asked for.
+  -- The jobs of a line in order of departure: a function of n, the n-th of them: {id, from: wait or prioritized,
+  -- score}, nil if there are fewer. They are looked up only as far as requested.
   local function ordered(line)
     local heads, jobs, last = nil, {}, nil
     return function(n)
-      -- In the order of their priorities, by which equal keys leave.
+      -- In the order of their priorities, which decide between equal keys.
       heads = heads or { head(line), unpack(firsts(line)) }
       while #jobs < n do
         if last then heads[last] = behind(line, heads[last]) or nil end
@@ -139,12 +139,12 @@ local function ageing_open(base, shape, now)
     return function(n) return (jobs(n) or {}).id end
   end
 
-  -- The job that leaves next; nil if none waits.
+  -- The next job to depart; nil if none waits.
   function ageing.first(line)
     return ordered(line)(1)
   end
 
-  -- A job has left a line, which had it in front or anywhere else.
+  -- A job has left a line, from its front or elsewhere.
   function ageing.left(line, id)
     local first, found = line.list and head_of[line.list], levels_of[line.set]
     if first and first.id == id then head_of[line.list] = nil end
@@ -152,7 +152,7 @@ local function ageing_open(base, shape, now)
     for _, level in ipairs(found) do if level.id == id then level.left = true end end
   end
 
-  -- A job has come into a line, or what left it is not known.
+  -- A job has come into a line, or an unknown job has left it.
   function ageing.forget()
     levels_of, head_of = {}, {}
   end
@@ -161,7 +161,7 @@ local function ageing_open(base, shape, now)
   function ageing.first_two(set)
     local two = redis.call('ZRANGE', set, 0, 1, 'WITHSCORES')
     if not two[3] then
-      -- Where it is alone, nothing is compared.
+      -- A single job needs no comparison.
       if two[1] and ageing.keeps then since(two[1]) end
       return two
     end
@@ -176,7 +176,7 @@ local function ageing_open(base, shape, now)
     return redis.call('ZCOUNT', set, as_text.us(priority * BAND), '(' .. as_text.us((priority + 1) * BAND))
   end
 
-  -- How many of the `length` jobs of one priority, in the order of their coming, leave before a key.
+  -- How many of the `length` jobs of one priority, in order of arrival, depart before a key.
   local function sooner(length, key_at, key, ties)
     -- Most often all of them do.
     local low, high, middle = 0, length, length - 1
@@ -188,7 +188,7 @@ local function ageing_open(base, shape, now)
     return low
   end
 
-  -- The jobs of a priority as they are counted: {length, key_at}; each key is looked up once.
+  -- The jobs of a priority for counting: {length, key_at}; each key is looked up once.
   local function counted(length, look_up)
     local keys = {}
     return { length = length, key_at = function(place)
@@ -197,8 +197,8 @@ local function ageing_open(base, shape, now)
     end }
   end
 
-  -- How many jobs of other priorities leave before one that has waited since `at` (µs), with this priority.
-  -- in_list: whether it is one of the wait list; seen: what was looked up of the line, for those who ask again
+  -- How many jobs of other priorities depart before one that has waited since `at` (µs), with this priority. in_list:
+  -- whether it is one of the wait list; seen: cached lookups of the line, for repeated calls
   function ageing.others(line, at, priority, in_list, seen)
     local key, count = at + priority * step, 0
     if line.list and not in_list then
@@ -219,7 +219,7 @@ local function ageing_open(base, shape, now)
     return count
   end
 
-  -- How many waiting jobs leave before a new one that comes at `at` (µs).
+  -- How many waiting jobs depart before a new one that arrives at `at` (µs).
   function ageing.behind(line, at, priority, seen)
     if line.list and priority == 0 then
       return redis.call('LLEN', line.list) + ageing.others(line, at, 0, true, seen or {})
@@ -238,7 +238,8 @@ local function ageing_open(base, shape, now)
     end
   end
 
-  -- How many jobs leave before a waiting one. index: its place in the wait list, 0 for the next; nil for a job of the set
+  -- How many jobs depart before a waiting one. index: its place in the wait list, 0 for the next; nil for a job of the
+  -- set
   function ageing.ahead(line, id, index)
     if index then return index + ageing.others(line, since(id), 0, true, {}) end
     local own = entry(id, redis.call('ZSCORE', line.set, id))

@@ -20,30 +20,32 @@ local bypass = use 'reports/bypass'
 local ramp = use 'shape/ramp'
 local shapes = use 'shape/shapes'
 
--- Shared by the three BullMQ scripts that start jobs: opens the meter, lets jobs through the gate, composes the reply.
--- The reply of each of them has fixed positions (read by src/departure/reply.ts):
+-- Shared by the BullMQ scripts that start jobs: opens the meter, lets jobs through the gate, composes the reply. The
+-- reply of each of them has fixed positions (read by src/departure/reply.ts):
 --   1 status      1 done, -1 Redis lost the shape that the caller knows (nothing was granted)
 --   2 now         µs
 --   3 result      BullMQ's own reply if it is not a job
---   4 grants      {job fields, id, slot µs, cost, cost µs, score of a prioritized job, lock token or '' if that
---                 of the call} each
+--   4 grants      {job fields, id, slot µs, cost, cost µs, score of a prioritized job, lock token or '' for the call's}
+--                 each
 --   5 stop        full (of jobs, or of data: ends/fetched) | closed | empty | halted (paused or maxed) | limited
 --                 (BullMQ's limiter) | unshaped
 --   6 wake        µs at which the caller must ask again, '' if it need not
 --   7 next        µs, the slot that the head of the queue would get, '' if unknown
---   8 delayed     when a worker that waits for the marker asks without one (ms): BullMQ's time of the next delayed job, or
+--   8 delayed     when a worker that waits for the marker asks without one (ms): BullMQ's time of the next delayed job,
+--   or
 --                 the end of an override; or 0
 --   9 limited     ms that BullMQ's own limiter asks to wait, or 0
---  10 notes       with a meter: {loss, hold µs, step µs, foreign job id, last slot before these grants µs, number of
---                 this grant, how often the clock has gone back so far, the longest horizon of the
+--  10 notes       with a meter: {loss, hold µs, step µs, id of a job that bypassed the meter, last slot before these
+--  grants
+--                 µs, number of this grant, how often the clock has gone back so far, the longest horizon of the
 --                 last minute µs, '' if that is the caller's}
 --  11 id, 12 revision of the shape by which the jobs were granted, '' if there is none
 --  13 news       the shape, if the caller knows another
 --  14 lead       how much sooner than one horizon before its slot a job is requested, µs, and
 --  15 span       that horizon, if queues share a limit (limits/queue-limits); else 0 and ''
---  16 passable   1 if a job that comes may leave before the next slot: all groups are held
+--  16 passable   1 if a new job may depart before the next slot: all groups are held
 -- call: key, base, identity ('id:revision' of the shape that the caller knows, '' if none),
---   horizon µs (0 for a stock worker, which gets no wake-up time of its own),
+--   horizon µs (0 for BullMQ's own worker, which gets no wake-up time of its own),
 --   longest (the longest horizon of a worker that the caller knows of, µs, if it is not its own),
 --   caller (worker id), is_plain (as in lua/verbs/exchange), grant (id of this call), memo_ms, token (locks the jobs,
 --   if several may be granted); ends, if jobs of the caller end in this call, and began as in meter/pace for one of
@@ -58,7 +60,7 @@ function departure.open(call)
   }
   local base = call.base
   d.shape = shapes.load(call.key, base, d.now)
-  -- A stock worker leaves no grants where no shape is stored.
+  -- BullMQ's own worker leaves no grants where no shape is stored.
   d.remembers = d.shape or not call.is_plain
   delay_clock.knows(base, d.shape ~= nil or call.identity ~= '', d.now)
   if shapes.is_lost(d.shape, call.identity) then
@@ -81,7 +83,7 @@ function departure.open(call)
   local g = d.gate.groups
   if g then
     g.lock_ms, g.horizon = d.gate.lock_ms, call.horizon
-    -- With limits that other queues share, jobs are granted as far ahead as in those.
+    -- If other queues share the limits, jobs are granted as far ahead as there.
     if g.limits and g.enforced then d.gate.horizon, d.gate.span = g.limits.reach(call.horizon, g.lock_ms) end
   end
   if d.gate.groups and d.meter and d.meter.filled then
@@ -117,7 +119,7 @@ end
 
 -- Handles one reply of BullMQ's script. True if a job was granted and another may be requested. token: the lock token
 -- of the job, if each has its own. Second, whether the job of a group may start at once: then it is no grant of the
--- reply, and BullMQ's reply, which has its score too, takes the place of the job that ended.
+-- reply. BullMQ's reply, which has its score too, takes the place of the ended job.
 function departure.take(d, reply, token)
   local gate = d.gate
   if fetched.is_job(reply) then
@@ -148,7 +150,7 @@ function departure.take(d, reply, token)
   return false
 end
 
--- Repeats a grant for a worker that sends the same id again: the reply was lost.
+-- Repeats a grant for a worker that resends the same id: the reply was lost.
 function departure.replay(d)
   local call = d.call
   local memo = d.remembers and grants.recall(call.base, call.grant)
@@ -156,19 +158,19 @@ function departure.replay(d)
   for _, grant in ipairs(memo.jobs) do
     local key = call.base .. grant[1]
     local token = redis.call('GET', key .. ':lock')
-    -- Without one it has gone back, or is gone.
+    -- A job without a token has gone back, or is gone.
     local fields = token and { redis.call('HGETALL', key), grant[1], grant[2], grant[3], grant[4], grant[5], token }
     d.granted[#d.granted + 1] = fields or nil
   end
-  -- Why no more were granted then says nothing of now, nor when the next delayed job is due: the worker asks.
+  -- The stop reason and the next due time may be outdated: the worker asks.
   d.stop, d.repeated = 'full', true
   -- There may have been no rate then.
   if d.meter and memo.seq then d.meter.seq, d.last_before = memo.seq, memo.last_before end
   return true
 end
 
--- The reply to a call that was sent again, which stores nothing: a loss that it found is left to the next call.
--- fewer: whether it is about ends that fetched fewer jobs than they were to: otherwise the worker goes on as before
+-- The reply to a resent call, which stores nothing: a loss that it found is left to the next call. fewer: whether ends
+-- fetched fewer jobs than intended. Otherwise the worker continues as before
 function departure.reply_again(d, result, fewer)
   if d.meter then d.meter.loss = nil end
   return departure.reply(d, result, fewer and as_text.us(d.now) or '')
@@ -190,7 +192,7 @@ function departure.find_foreign(d)
   if #d.granted > 0 then
     id = redis.call('LINDEX', active, #d.granted)
   else
-    -- Looks at the first one, but is no miss of Redis's keys if no job runs.
+    -- Reads the first one, without a keyspace miss if no job runs.
     id = redis.call('LMOVE', active, active, 'LEFT', 'LEFT')
   end
   if not id or not bypass.is_foreign(d.call.base, d.shape, id) then return end
@@ -198,9 +200,9 @@ function departure.find_foreign(d)
   d.notes.foreign = id
 end
 
--- A worker that has taken all it can at once hands on to sleeping workers, even if nothing waits: otherwise the next job
--- would find only full workers, and others that do not listen for it. Returns whether the head may leave now and no sleeping
--- worker could take it.
+-- A worker that has taken all it can at once hands on to sleeping workers, even if nothing waits: otherwise the next
+-- job would find only full workers, and others that do not listen for it. Returns whether the head may depart now and
+-- no sleeping worker could take it.
 function departure.hand_on(d)
   local call, planned, passes = d.call, nil, nil
   if d.gate.open then return false end
@@ -211,7 +213,7 @@ function departure.hand_on(d)
     gates.groups.hold(d.gate, planned)
     if not d.gate.held then return slot end
     local head = d.gate.held
-    -- A ready group may be let pass by the head that a unit holds back.
+    -- The held head may let any ready group pass.
     local function any() return true end
     passes = passes or (head.unit and gates.groups.search(d.gate, head.group, head.unit, any) and d.now)
       or gates.groups.next_end(d.gate) + d.gate.horizon
@@ -223,12 +225,12 @@ function departure.hand_on(d)
     if head then wake.sleep_for(call.base, head.id, not planned.floors and head.cost, head.costs, d.gate.held) end
     return false
   end
-  -- The places of a job that ended, under a concurrency limit, may be enough for several that cost less.
+  -- The places of an ended job, under a concurrency limit, may be enough for several that cost less.
   if not queue_limits.are_limited(d.shape.limits) or not wake.waits(call.base) then return false end
   return (slots(1) or math.huge) <= d.now
 end
 
--- Whether a job has left for the first time since the queue rested.
+-- Whether this is the first departure since the queue rested.
 function departure.is_first(d)
   return d.shape.rests and d.departed > 0
 end
@@ -256,12 +258,12 @@ function departure.settle(d, asked)
   local call = d.call
   local spare = asked - #d.granted
   if d.stop == 'empty' and spare == 0 then d.stop = 'full' end
-  -- Nothing wakes a worker of an empty queue but the marker.
+  -- Only the marker wakes a worker of an empty queue.
   if call.horizon > 0 and not d.gate.open and d.shape.capacity and d.stop ~= 'empty' then
     d.woken = tonumber(redis.call('ZSCORE', call.base .. 'meta:sleepers', call.caller) or nil)
   end
   -- A worker that got as many jobs as it finished keeps its wake-up time, if it has one: it may have room for more. One
-  -- that got fewer, since they are large (ends/fetched), asks again at once.
+  -- that got fewer, because they are large (ends/fetched), asks again at once.
   local goes_on = call.ends and d.stop == 'full'
   if not d.gate.open and d.stop ~= 'closed' and not goes_on then
     redis.call('ZREM', call.base .. 'meta:sleepers', call.caller)
@@ -276,7 +278,8 @@ function departure.settle(d, asked)
     redis.call('ZREM', marker, '0')
     return as_text.us(asks)
   end
-  -- Nor would it get a job at the global concurrency limit (the end of a job sets the marker again), or if none waits.
+  -- A woken worker would also get no job at the global concurrency limit (the end of a job sets the marker again), or
+  -- if none waits.
   local settled = d.stop == 'halted' or (d.stop == 'empty' and #d.granted + #d.fetched > 0)
   if settled and d.shape then redis.call('ZREM', marker, '0') end
   return ''
@@ -295,7 +298,7 @@ function departure.holds(d)
   return 'rate', (meter.start(m, m.mean_cost, d.shape.paused_until))
 end
 
--- Records how fast jobs leave, and how workers ask. Departures that empty a queue say nothing about its workers.
+-- Records how fast jobs depart, and how workers ask. Departures that empty a queue say nothing about its workers.
 function departure.pace(d, count)
   local shape, base, empty = d.shape, d.call.base, d.stop == 'empty'
   if not shape then return end
@@ -333,9 +336,9 @@ function departure.save(d)
   local base, shape, m, count = d.call.base, d.shape, d.meter, #d.granted + #d.fetched
   if d.gate.groups then d.gate.groups:save() end
   if count > 0 and shape and (shape.capacity or shape.max_wait_ms) then
-    -- The last refusals of a burst are reported here, since no later refusal does that.
-    local told = m and refusals.due_of(m.refused, m.refused_at, d.now) or refusals.due(base, d.now)
-    if told > 0 then refusals.tell(base, d.now, told, (occupancy.depth(base, shape, d.now)), shape.capacity) end
+    -- The last refusals of a burst are reported here: no later refusal does that.
+    local unreported = m and refusals.due_of(m.refused, m.refused_at, d.now) or refusals.due(base, d.now)
+    if unreported > 0 then refusals.tell(base, d.now, unreported, (occupancy.depth(base, shape, d.now)), shape.capacity) end
   end
   if d.gate.limits then
     queue_limits.save(d.gate.limits, base, d.stop == 'closed', d.call.horizon)
@@ -369,8 +372,7 @@ end
 
 function departure.reply(d, result, asks)
   local shape, m, notes = d.shape, d.meter, d.notes
-  -- A repeated grant was made with what the caller knew at its first request, or later: pauses since then are news to
-  -- it.
+  -- A repeated grant used the caller's knowledge at its first request, or later: pauses since then are news to it.
   local revision = d.repeated and string.match(d.call.identity, '%d*$') or (shape and shape.revision)
   local next_slot, span, lead = d.gate.next, departure.span(d)
   if not next_slot and m then next_slot = meter.start(m, 1, shape.paused_until) end
@@ -385,8 +387,8 @@ function departure.reply(d, result, asks)
   }
 end
 
--- Starts jobs in free places, behind the gate: BullMQ's moveToActive, once for each. asked: the
--- number of places; timestamp and options: of BullMQ's script. Returns the reply.
+-- Starts jobs in free places, behind the gate: BullMQ's moveToActive, once for each. asked: the number of places;
+-- timestamp and options: of BullMQ's script. Returns the reply.
 function departure.start(call, asked, timestamp, options)
   local d = departure.open(call)
   if d.lost then return { -1, as_text.us(d.now) } end

@@ -17,9 +17,9 @@ local shapes = use 'shape/shapes'
 
 local gates = {}
 
--- The gate: replaces `redis` for BullMQ's script while it looks for the next job. It lets a pop through only if
--- the head of the queue may leave; everything else in the script (above all the promotion of delayed jobs)
--- happens as usual. Once shut it stays shut for the call: a cheap job must not overtake the head.
+-- The gate: replaces `redis` for BullMQ's script while it looks for the next job. It lets a pop through only if the
+-- head of the queue may depart; everything else in the script (above all the promotion of delayed jobs) happens as
+-- usual. Once shut it stays shut for the call: a cheap job must not overtake the head.
 --   gate.slot, gate.cost   of the job that was just let through; slot in µs on Redis's clock
 --   gate.next              the slot that the refused head, gate.next_id, would get (µs), with gate.next_cost, and
 --                          gate.costs in other units; gate.holds is why (gate/held)
@@ -29,25 +29,26 @@ local gates = {}
 --   gate.span              the horizon that the caller uses when it goes to sleep, µs; nil if it is the same
 --   gate.lock_ms           how long the caller's locks last; nil if no other queue can share the limits
 --   gate.groups            the groups (groups/queue-groups), if the shape has them
---   gate.known             a picked job of which everything is known
---   gate.group             that of the picked job, '' if it has none
+--   gate.known             a picked job with all its fields known
+--   gate.group             the group of the picked job, '' if it has none
 --   gate.floor             the earliest slot that the group of the head allows, µs
---   gate.passable          whether only groups hold the jobs: one that comes may leave before gate.next
---   gate.held              the head of a group that may not leave: group, id, tag, cost, costs, and the unit of the limit
+--   gate.passable          whether only groups hold the jobs: a new one may depart before gate.next
+--   gate.held              the head of a group that may not depart: group, id, tag, cost, costs, and the unit of the
+--                          limit
 --                          that holds it
---   gate.from, gate.from_at  the least tag of groups that may pass, and since when earlier ones are not looked at, µs
---   gate.look_at           when the rest of the groups that may pass is to be looked at, µs
---   gate.costs_of          job -> its costs in units, of first jobs of groups, false if it has none
---   gate.idle              whether jobs wait, but none may leave before another ends or a pause does
---   gate.ageing            the order of jobs that age (gate/ageing-open), if there are no groups
+--   gate.from, gate.from_at  the least tag of groups that may pass, and since when earlier ones are skipped, µs
+--   gate.look_at           when to search the rest of the groups that may pass, µs
+--   gate.costs_of          job -> its costs in units, for first jobs of groups, false if it has none
+--   gate.idle              whether jobs wait, but none may depart before another ends or a pause does
+--   gate.ageing            the order of ageing jobs (gate/ageing-open), if there are no groups
 --   gate.order             the same, also with groups
 --   gate.aged              the prioritized job that goes before the wait list
 --   gate.tried             whether the script looked for a job at all (for a paused or maxed queue it does not)
 local ESTIMATE_US = 5000000
 
--- What the gate does about groups.
+-- The gate's handling of groups.
 gates.groups = {
-  -- How often all ready groups are looked at, µs, if one call cannot look at all of them.
+  -- How often all ready groups are searched, µs, if one call cannot search all of them.
   SEARCH_US = 1000000,
 }
 
@@ -57,7 +58,7 @@ local function gate_slot_of_limits(gate, cost, costs)
   local shape, m, now = gate.shape, gate.meter, gate.now
   if not gate.reaches then
     gate.reaches, gate.limits = true, gate.limits or queue_limits.open(shape, gate.base, now)
-    -- With limits that other queues share, jobs are granted as far ahead as in those. A queue in shadow mode waits for none.
+    -- If other queues share the limits, jobs are granted as far ahead as there. A queue in shadow mode waits for none.
     if gate.lock_ms and shape.mode == 'enforce' then
       gate.horizon, gate.span = queue_limits.reach(gate.limits, gate.horizon, gate.lock_ms, now)
     end
@@ -110,8 +111,9 @@ local function gate_slot(gate, id)
   return meter.start(m, cost, not_before)
 end
 
--- After a hard pause one job goes first. Its outcome opens the gate (lua/verbs/apply-feedback), or a timeout does: a worker
--- that died reports nothing, and neither do some failures. If the job goes back, another one follows (ends/put-back).
+-- After a hard pause one job goes first. Its outcome opens the gate (lua/verbs/apply-feedback), or a timeout does: a
+-- worker that died reports nothing, and neither do some failures. If the job goes back, another one follows
+-- (ends/put-back).
 local probes = {
   -- How far from either end of the wait list to search, since a list is slow in its middle; and how many jobs to try.
   REACH = 10000, TRIES = 8,
@@ -123,7 +125,8 @@ function probes.seeks(gate)
   return gate.shape.probe and string.sub(gate.shape.probe, 1, 5) == 'seek '
 end
 
--- Tries jobs spread over `length` places: the first that was not refused yet, or nil. id_at: the job at a place
+-- Tries jobs spread over `length` places. Returns the first one that was not refused yet, or nil. id_at: the job at a
+-- place
 function probes.find(gate, length, id_at)
   for try = 1, probes.TRIES do
     local place = (gate.now + math.floor(try * length / probes.TRIES)) % length
@@ -205,7 +208,7 @@ local function gate_admits(gate, id)
   return true
 end
 
--- The gate as a refused job has left it.
+-- The state of the gate after a refused job.
 function gates.groups.refusal(gate)
   return {
     shut = true, next = gate.next, next_cost = gate.next_cost, next_id = gate.next_id, costs = gate.costs,
@@ -213,12 +216,12 @@ function gates.groups.refusal(gate)
   }
 end
 
--- The unit of the limit of the queue of that name; nil if it has none, or if there is no such limit.
+-- The unit of the queue's limit with that name; nil if it has none, or if there is no such limit.
 function gates.groups.unit(parts, name)
   for _, part in ipairs(parts or {}) do if part.l.name == name then return part.l.unit end end
 end
 
--- The head may not leave, although it has not been refused: a plan (admission/plan) says so.
+-- Holds a head that has not been refused: a plan (admission/plan) requires it.
 function gates.groups.hold(gate, planned)
   local first = planned.first
   if gate.held or not gate.groups or planned.floors or not first.id then return end
@@ -242,8 +245,8 @@ function gates.groups.is_free(gate, group, unit)
   return costs and costs[unit] == 0
 end
 
--- Where the search for groups that pass goes on. One that did not end in one call does in the next ones; groups before
--- it, whose jobs may be others by now, are looked at anew after a while.
+-- Where the search for groups that pass continues. A search that did not end in one call continues in the next ones;
+-- earlier groups, whose jobs may have changed, are searched again after a while.
 function gates.groups.search_from(gate)
   if gate.from then return gate.from end
   local text = redis.call('HGET', gate.base .. 'meta:groups', 'search')
@@ -256,8 +259,8 @@ function gates.groups.search_from(gate)
   return gate.from
 end
 
--- Calls found(group) for ready groups whose next job takes none of the unit, until it returns true. Bounded: of many
--- groups, the rest is left to the next calls.
+-- Calls found(group) for ready groups whose next job takes none of the unit, until it returns true. Bounded: the next
+-- calls handle the rest of many groups.
 function gates.groups.search(gate, held, unit, found)
   local groups, from = gate.groups, nil
   groups:store_tags()
@@ -313,15 +316,14 @@ function gates.groups.first_before(gate, latest)
   return math.huge
 end
 
--- If the job of a group waits for a limit of the queue in a unit, jobs of other groups that take none of it go before it:
--- they do not keep it waiting for longer. As all ready groups do, they may go ahead up to `latest`. Returns the choice,
--- or nil.
+-- If the job of a group waits for a limit of the queue in a unit, jobs of other groups that take none of it go before
+-- it: they do not delay it. Like all ready groups, they may go ahead up to `latest`. Returns the choice, or nil.
 function gates.groups.pass(gate, held, latest)
   local groups, unit = gate.groups, gates.groups.unit(gate.limits, gate.limit)
   gate.held.unit = unit
   if not unit then return nil end
   local refusal, passed = gates.groups.refusal(gate), nil
-  -- The limits are asked again for other jobs: each that one of them waits for is to call this queue.
+  -- The limits are checked again for other jobs. Each limit that one of them waits for has to call this queue.
   for _, part in ipairs(gate.limits) do part.awaited = part.awaited or limit_checks.wait(part) > 0 end
   local before = gates.groups.first_before(gate, latest)
   groups:release_due('limited', latest)
@@ -343,8 +345,8 @@ function gates.groups.pass(gate, held, latest)
   return nil
 end
 
--- When a worker that waits for the head of a group has to ask for another group: once its slot, its pause or what was
--- set for it ends (µs); math.huge if none may go before the head.
+-- When a worker that waits for the head of a group has to ask for another group: once its slot, its pause or its
+-- temporary settings end (µs); math.huge if none may go before the head.
 function gates.groups.next_end(gate)
   local groups, held, first = gate.groups, gate.held, gate.look_at or math.huge
   if not held then return first end
@@ -382,7 +384,7 @@ function gates.groups.pick(gate)
       gate.held = { group = pick.group, id = pick.id, tag = pick.tag, cost = gate.cost, costs = gate.costs }
       return gates.groups.pass(gate, pick.group, gate.now + gate.horizon)
     end
-    -- It was gone. After so many the caller asks again.
+    -- The job was gone. After too many of these the caller asks again.
     slot = 0
   end
   if not slot or slot == math.huge then
@@ -415,7 +417,7 @@ function gates.groups.handle(gate, handlers)
       return false
     end
     local groups = gate.groups
-    -- As below: to look at an empty list would be a miss of Redis's keys.
+    -- As below: reading an empty list would be a keyspace miss.
     if not groups.plain_known and not groups.ageing then
       groups.none_in_wait = not call(command, source, target)
       if not groups.none_in_wait then call('LMOVE', target, source, 'LEFT', 'RIGHT') end
@@ -465,7 +467,7 @@ local function gate_handlers(gate)
     gate.aged = gate.ageing and not sought and gate.ageing.first(gate.ageing.queue)
     if gate.aged and gate.aged.from == 'prioritized' then return false end
     local known = sought or (gate.aged and gate.aged.id)
-    -- Looking at an empty list would be a miss of Redis's keys, of which users have alarms; popping from it is none.
+    -- Reading an empty list would be a keyspace miss, and users have alarms for these. A pop is none.
     local popped = not known and call(command, source, target)
     local id = known or popped
     -- '0:...' are markers that queues of BullMQ 4 left in the list.
@@ -498,8 +500,7 @@ local function gate_handlers(gate)
     return as_text.us(math.ceil(gate.slot / 1000)), as_text.us(math.ceil(gate.slot)), gate_charged(gate)
   end
   grants.handle(handlers, base, start, function() return gate.shut or gate.idle end)
-  -- BullMQ's script looks for jobs that are due, and if it found no job, when the next one is: an empty set is not
-  -- looked up twice.
+  -- BullMQ's script looks for due jobs and, if it found no job, for the next due time: an empty set is not read twice.
   function handlers.ZRANGE(command, key, ...)
     if key == delayed and delay_clock.is_empty(key) then return {} end
     return call(command, key, ...)
@@ -512,8 +513,8 @@ local function gate_handlers(gate)
   return handlers
 end
 
--- shape may be nil; m, the meter, is nil without a rate. An open gate lets everything through: BullMQ's script then works on
--- the real `redis`, at no extra cost. once: handlers for a call with many ends (ends/batch-once), or nil
+-- shape may be nil; m, the meter, is nil without a rate. An open gate lets everything through: BullMQ's script then
+-- works on the real `redis`, at no extra cost. once: handlers for a call with many ends (ends/batch-once), or nil
 function gates.new(shape, m, base, now, horizon, once)
   local limited = shape and shape.limits and shape.mode ~= 'off'
   local grouped = shape and shape.groups and shape.mode ~= 'off'

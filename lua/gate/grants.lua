@@ -1,9 +1,9 @@
--- What is stored of jobs that start, whether they pass the gate or not (ends/ungated).
+-- Stored data of starting jobs, with or without the gate (ends/ungated).
 local grants = {}
 
--- Adds to the handlers (redis/hooked-redis) for BullMQ's scripts what a job that starts keeps. start(): when, ms, and its
--- slot, µs, as texts, and what it was charged (limits/charged), if anything
--- BullMQ resets the counter that keeps equal priorities in order if it finds no job: not if is_held(), since there is one.
+-- Extends the handlers (redis/hooked-redis) for BullMQ's scripts to store data with a starting job. start(): when, ms,
+-- and its slot, µs, as texts, and its charge (limits/charged), if any. BullMQ resets the counter that keeps equal
+-- priorities in order if it finds no job: not if is_held(), since there is one.
 function grants.handle(handlers, base, start, is_held)
   local call, pc = redis.call, base .. 'pc'
   function handlers.HMSET(command, key, field, value, ...)
@@ -20,8 +20,8 @@ function grants.handle(handlers, base, start, is_held)
 end
 
 -- Grants that a worker may request again because their replies were lost: several at once if the connection broke.
--- grant: the id of a call: the worker's id, the number of the memo that is this call's until it is answered, and that of
--- the call, with colons
+-- grant: the id of a call: the worker's id, the number of the memo that belongs to this call until it is answered, and
+-- the call's number, separated by colons
 function grants.worker(grant)
   return string.match(grant, '^(.*):%d+:')
 end
@@ -37,13 +37,13 @@ function grants.keep(base, grant, memo_ms, jobs, last_before, seq, at)
   redis.call('SET', grants_key(base, grant), memo, 'PX', memo_ms)
 end
 
--- Whether something may be kept for this call: unlike GET, it is no miss of Redis's keys if nothing is, as in most calls.
--- It changes nothing, but a full Redis refuses it to scripts that have not written yet.
+-- Whether something may be kept for this call. Unlike GET, this is no keyspace miss if nothing is, as in most calls. It
+-- changes nothing, but a full Redis refuses it to scripts that have not written yet.
 function grants.may_be_kept(base, grant)
   return redis.call('SETRANGE', grants_key(base, grant), 0, '') > 0
 end
 
--- What was kept for this call, or nil.
+-- The grants kept for this call, or nil.
 function grants.recall(base, grant)
   local memo = redis.call('GET', grants_key(base, grant))
   if not memo then return nil end

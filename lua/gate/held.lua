@@ -1,11 +1,11 @@
 local as_text = use 'redis/as-text'
 
--- What holds the head of a queue, and for how long each cause has done so: kept in the meter's hash (docs/redis-keys.md), for
--- people. After `holdsUntil`, the slot of the head, it waits for a worker.
+-- What holds the head of a queue, and for how long each cause has done so: kept in the meter's hash
+-- (docs/redis-keys.md), for reports. After `holdsUntil`, the slot of the head, it waits for a worker.
 local held = {
   NOTED = { 'holds', 'holdsUntil', 'heldAt' },
   CAUSES = { 'rate', 'limits', 'concurrency', 'pause', 'workers' },
-  -- A cause that goes on is accounted this often, µs.
+  -- A lasting cause is accounted this often, µs.
   ACCOUNTED_US = 1000000,
 }
 
@@ -28,9 +28,9 @@ function held.account(h, now)
   h.workers = h.workers + now - at - own
 end
 
--- Records what holds the head from now on. slot: µs, or nil; noted: the values of held.NOTED, if they are known
+-- Records what holds the head from now on. slot: µs, or nil; noted: the values of held.NOTED, if known
 function held.note(meter_key, now, holds, slot, noted)
-  -- A slot that has come changes with each departure of a queue that could start more.
+  -- In a queue that could start more, each departure changes the past slot.
   if slot and slot <= now then holds, slot = 'workers', nil end
   slot = slot and as_text.us(slot) or ''
   noted = noted or redis.call('HMGET', meter_key, unpack(held.NOTED))

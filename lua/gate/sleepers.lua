@@ -2,15 +2,16 @@ local wake = use 'gate/wake'
 local as_text = use 'redis/as-text'
 
 -- Waiting workers and their wake-up times: a sorted set, worker id -> µs. Each worker with room for more jobs gets a
--- time of its own, one horizon before the first slot that no other sleeper will ask for.
--- slots(i): the slot of the i-th job from now on (µs), the first of them that of the head; nil if unknown.
+-- time of its own, one horizon before the first slot that no other sleeper will ask for. slots(i): the slot of the i-th
+-- job from now on (µs), the first of them that of the head; nil if unknown.
 local sleepers = {}
 
 -- How long a worker sleeps if no slot is known, unless a job ends or another worker hands one on.
 sleepers.UNKNOWN_US = 60000000
--- How much later than the one before it a worker wakes where only the first slots are known, should that one have died.
+-- How much later than the previous one a worker wakes where only the first slots are known, in case that one has died.
 local STAND_IN_US = 1000000
--- Once the next slots up to this one have a sleeper each, no slot is looked for: that would take longer with every worker.
+-- Once the next slots up to this one have a sleeper each, no slot is looked for: the search would grow with every
+-- worker.
 sleepers.ENOUGH = 32
 
 -- The same slots, `lead` µs sooner: if slots are granted further ahead than the horizon, workers wake sooner, but take
@@ -41,9 +42,9 @@ function sleepers.latest(slot, horizon)
 end
 
 -- Where the sleepers with the given wake-up times (ascending) leave a gap: the first slot that none of them will ask
--- for, nil if unknown or if there are enough: second, the slot behind theirs then, and how many they are. Each is assumed
--- to take as many jobs as the asking worker could, `spare`. A dead sleeper keeps its place until its time: the next
--- worker that asks finds the gap.
+-- for, nil if unknown or if there are enough: second, the slot after theirs then, and how many they are. Each is
+-- assumed to take as many jobs as the asking worker could, `spare`. A dead sleeper keeps its place until its time: the
+-- next worker that asks finds the gap.
 function sleepers.gap(wakes, slots, horizon, spare)
   local at = 1
   for i = 2, #wakes, 2 do
@@ -55,9 +56,9 @@ function sleepers.gap(wakes, slots, horizon, spare)
   return slots(at) and at
 end
 
--- When a worker wakes if the next slots have a sleeper each: of the first `enough` sleepers up to slot `at`, nil if that is
--- not known. If those have died, it takes their place: it wakes about when it would if all others slept for slots too or,
--- where only the first slots are known, a second later for each of them.
+-- When a worker wakes if the next slots have a sleeper each: of the first `enough` sleepers up to slot `at`, nil if
+-- that is unknown. If those have died, it takes their place: it wakes about when it would if all others slept for slots
+-- too or, where only the first slots are known, a second later for each of them.
 function sleepers.behind(key, slots, horizon, at, enough)
   local first, slot = slots(1), at and slots(at)
   local others = redis.call('ZCARD', key)
@@ -71,7 +72,7 @@ end
 function sleepers.add(key, worker, now, horizon, slots, spare)
   redis.call('ZREMRANGEBYSCORE', key, '-inf', as_text.us(now))
   redis.call('ZREM', key, worker)
-  -- Each of them takes a slot at least.
+  -- Each of them takes at least one slot.
   local first = redis.call('ZRANGE', key, 0, sleepers.ENOUGH - 1, 'WITHSCORES')
   local at, covered, enough = sleepers.gap(first, slots, horizon, spare)
   local last = at and math.min(sleepers.batch_end(slots, at, horizon), at + spare - 1)

@@ -3,13 +3,13 @@ local call_state = use 'redis/call-state'
 local redis_now = use 'redis/redis-now'
 local job_options = use 'shape/job-options'
 
--- The only way in which a script tells workers that a job may start sooner than they know. A worker sleeps until a time
--- of its own (meta:sleepers, worker id -> µs: gate/sleepers) while something holds the head of the queue, or waits for
--- BullMQ's marker while nothing waits, the queue is paused, or every place of its concurrency is taken. One of them is
--- told: it takes what it can, and hands on the rest (gate/departure).
+-- All wake-ups by scripts: a job may start sooner than the workers know. A worker sleeps until a time of its own
+-- (meta:sleepers, worker id -> µs: gate/sleepers) while something holds the head of the queue, or waits for BullMQ's
+-- marker while nothing waits, the queue is paused, or every place of its concurrency is taken. One of them is woken: it
+-- takes all it can, and hands on the rest (gate/departure).
 local wake = {}
 
--- A worker that was to ask longer ago than this, µs, is dead.
+-- A worker whose wake-up time is longer ago than this, µs, is dead.
 wake.DEAD_US = 50000
 
 -- The sleeper that asks first, and when, µs; nil if none sleeps.
@@ -19,8 +19,8 @@ function wake.first(base, now)
   return first[1], tonumber(first[2] or nil)
 end
 
--- The message names one worker: the others sleep on. at: when it is to ask, µs; if that is later than now, it finds out
--- by asking
+-- The message names one worker: the others sleep on. at: when it has to ask, µs; if that is later than now, it learns
+-- the time by asking
 function wake.call(base, worker, at)
   redis.call('ZADD', base .. 'meta:sleepers', as_text.us(at), worker)
   redis.call('PUBLISH', base .. 'meta:wake', worker)
@@ -32,8 +32,8 @@ function wake.call_alone(base, worker, now)
   redis.call('ZREM', base .. 'marker', '0')
 end
 
--- A job may start at `at` (µs; now if it is left out): a sleeper asks at once, unless one does by then. Returns whether
--- there is one.
+-- A job may start at `at` (µs, default: now): a sleeper asks at once, unless one does by then. Returns whether there is
+-- one.
 function wake.sleeper(base, at)
   local now = redis_now()
   local first, asks = wake.first(base, now)
@@ -51,14 +51,14 @@ function wake.waits(base)
   return redis.call('LLEN', base .. 'wait') > 0 or redis.call('ZCARD', base .. 'prioritized') > 0
 end
 
--- When the first delayed job is due, ms; nil if there is none. BullMQ's score of a delayed job is its time in ms * 4096 + a
--- counter.
+-- When the first delayed job is due, ms; nil if there is none. BullMQ's score of a delayed job is its time in ms * 4096
+-- + a counter.
 function wake.first_due(base)
   local score = redis.call('ZRANGE', base .. 'delayed', 0, 0, 'WITHSCORES')[2]
   return score and tonumber(score) / 4096
 end
 
--- One worker that waits for the marker asks at once, if a job waits. Returns whether one does.
+-- If a job waits, one worker that waits for the marker asks at once. Returns whether a job waits.
 function wake.marked(base)
   if not wake.waits(base) then return false end
   if redis.call('HEXISTS', base .. 'meta', 'paused') == 0 then redis.call('ZADD', base .. 'marker', 0, '0') end
@@ -71,15 +71,15 @@ function wake.when_due(base)
   if due then redis.call('ZADD', base .. 'marker', math.floor(due), '1') end
 end
 
--- A place of the global concurrency is free, and none was. While all are taken, BullMQ's scripts set no marker, and do
+-- The first place of the global concurrency is free again. While all are taken, BullMQ's scripts set no marker, and do
 -- not report when the next delayed job is due: workers that asked meanwhile know of neither.
 function wake.place(base)
   if not wake.marked(base) then wake.when_due(base) end
 end
 
--- What the first sleeper waits for: the job at the head, from when the times of sleepers were last set. costs: in other
--- units; nil, like cost, if only groups hold the jobs. held: with groups, the head that may not leave, {group, id}; that
--- job may be one that it lets pass
+-- The first sleeper waits for this job at the head, since the sleepers' times were last set. costs: in other units;
+-- nil, like cost, if only groups hold the jobs. held: with groups, the head that may not depart, {group, id}; the job
+-- may be one that it lets pass
 function wake.sleep_for(base, id, cost, costs, held)
   local text = cost and cjson.encode({ id or '', cost, costs or {}, held and held.group, held and held.id }) or ''
   redis.call('HSET', base .. 'meta:meter', 'sleptFor', text)
@@ -93,8 +93,8 @@ function wake.takes_less(cost, costs, than)
   return false
 end
 
--- The first jobs in BullMQ's order. f: groups and priorityAgeingMs of the shape. Jobs of groups are none of them. With
--- ageing, a new job is next only if it is one of both.
+-- The first jobs in BullMQ's order, except jobs of groups. f: groups and priorityAgeingMs of the shape. With ageing, a
+-- new job is next only if it is one of both.
 function wake.heads(base, f)
   local heads = { redis.call('LINDEX', base .. 'wait', -1) or nil }
   if heads[1] and not f[2] then return heads end
@@ -103,8 +103,8 @@ function wake.heads(base, f)
   return heads
 end
 
--- Whether the head that the sleepers wait for is gone, or its group no longer has its turn. Which job is next then is not
--- known here.
+-- Whether the head that the sleepers wait for is gone, or its group no longer has its turn. The next job is then
+-- unknown.
 function wake.is_gone(base, than, f)
   local group, id = than[4], than[5]
   if not f[1] or not group then
@@ -113,7 +113,7 @@ function wake.is_gone(base, than, f)
   return redis.call('EXISTS', base .. id) == 0 or not redis.call('ZSCORE', base .. 'meta:groups:ready', group)
 end
 
--- While only groups hold the jobs: whether the first of those without a group is another one than their group is held for.
+-- While only groups hold the jobs: whether the first job without a group is another one than their group is held for.
 function wake.plain_may_go(base, heads)
   if not heads[1] then return false end
   local held = redis.call('HMGET', base .. 'meta:groups', 'plain', 'none-limited')
@@ -122,8 +122,8 @@ function wake.plain_may_go(base, heads)
   return false
 end
 
--- Another job may be next than the one that the sleepers wait for: one of them asks at once if it may go sooner.
--- g: the groups that this script has changed (groups/queue-groups), once they are stored
+-- Another job may be next than the one that the sleepers wait for: one of them asks at once if it may go sooner. g: the
+-- groups that this script has changed (groups/queue-groups), once they are stored
 function wake.head_changed(base, g)
   -- No group was ready: workers may wait for the marker, too.
   if g and g.awaited then return wake.one(base) end
@@ -151,9 +151,9 @@ function wake.delayed(base)
   if due then wake.sleeper(base, due * 1000) end
 end
 
--- Queues in which jobs came to wait or left, or were delayed, by their key prefixes, where the script does not look by
--- itself whether that wakes a worker: src/redis/bullmq-scripts.ts notes here where BullMQ's scripts release parents. At its
--- end, a script that may have noted one wakes them.
+-- Queues with jobs that began to wait, left or were delayed, by their key prefixes, for scripts that do not check by
+-- themselves whether that wakes a worker: src/redis/bullmq-scripts.ts calls this where BullMQ's scripts release
+-- parents. At its end, such a script wakes the workers.
 function wake.note(base)
   call_state.touched = call_state.touched or {}
   call_state.touched[base] = true

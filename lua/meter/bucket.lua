@@ -1,10 +1,10 @@
--- The bucket: GCRA with costs, as pure arithmetic. Times are microseconds since the bucket's origin, in
--- multiples of 1/1024 µs, which doubles add and compare exactly for 101 days; meter/meter moves the origin
--- before that. An interval is rounded up to that grid, so no sum ever runs ahead of the rate.
+-- The bucket: GCRA with costs, as pure arithmetic. Times are microseconds since the bucket's origin, in multiples of
+-- 1/1024 µs, which doubles add and compare exactly for 101 days; meter/meter moves the origin before that. An interval
+-- is rounded up to that grid, so no sum ever exceeds the rate.
 --   b.tat       theoretical arrival time: when the bucket would be empty
 --   b.last      the last granted slot: slots never go back
 --   b.interval  I, microseconds per unit of cost
---   b.burst     b, units that may leave back to back
+--   b.burst     b, units that may depart back to back
 local GRID = 1024
 
 local bucket = {}
@@ -18,8 +18,8 @@ function bucket.ceil(us)
   return math.ceil(us * GRID) / GRID
 end
 
--- The earliest time, not before `now`, at which `cost` conforms. A job that costs more than the burst
--- (the burst was lowered while it waited) leaves when the bucket is empty.
+-- The earliest time, not before `now`, at which `cost` conforms. A job that costs more than the burst (the burst was
+-- lowered while it waited) departs when the bucket is empty.
 function bucket.slot(b, cost, now)
   local counted = math.min(cost, b.burst)
   return math.max(now, b.last, b.tat + bucket.ceil((counted - b.burst) * b.interval))
@@ -39,8 +39,8 @@ function bucket.nth_slot(b, n, cost, mean, now)
   return math.max(slot, tat + bucket.ceil(((n - 2) * mean + counted - b.burst) * b.interval))
 end
 
--- Applies a new interval and burst, in force since `at`. Debts are kept in units of cost, counted from the last granted
--- slot (counted from `at`, slots granted ahead would be forgotten); a change never increases unused burst.
+-- Applies a new interval and burst, effective since `at`. Debts are kept in units of cost, counted from the last
+-- granted slot (counted from `at`, slots granted ahead would be forgotten); a change never increases unused burst.
 function bucket.reshape(b, interval, burst, at)
   local from = math.max(at, b.last)
   local debt = math.max(0, b.tat - from) / b.interval
@@ -50,8 +50,8 @@ function bucket.reshape(b, interval, burst, at)
   b.burst = burst
 end
 
--- The bucket is full until `ready`: nothing leaves before that, then one by one. Unknown slots may have been granted up
--- to then, so `ready` counts as the last slot: a change of the rate keeps one bucket of debt, not the wait.
+-- The bucket is full until `ready`: nothing departs before that, then one by one. Unknown slots may have been granted
+-- up to then, so `ready` counts as the last slot: a change of the rate keeps one bucket of debt, not the wait.
 function bucket.fill(b, ready)
   b.tat = math.max(b.tat, ready + bucket.ceil(b.burst * b.interval))
   b.last = math.max(b.last, ready)

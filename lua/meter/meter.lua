@@ -2,24 +2,24 @@ local held = use 'gate/held'
 local bucket = use 'meter/bucket'
 local service = use 'meter/service'
 
--- The meter: the bucket as stored in Redis, and what can happen to it between two calls. The field `bucket` of the meter's
--- hash has meter.FORMAT: twelve doubles in the order of meter.unpacked, and two texts.
--- With a rate that follows the clock, a bucket counts in service (meter/service), as if time passed the slower, the slower the
--- rate is: what is stored are times as seen from `seen`, and meter.at, time, after and offset convert one into the other.
---   m.service   of the shape in force, nil for a fixed rate
+-- The meter: the bucket as stored in Redis, and everything that can happen to it between two calls. The field `bucket`
+-- of the meter's hash has meter.FORMAT: twelve doubles in the order of meter.unpacked, and two texts. With a rate that
+-- follows the clock, a bucket counts in service (meter/service), as if time passed more slowly at lower rates: stored
+-- times are seen from `seen`, and meter.at, time, after and offset convert them.
+--   m.service   of the current shape, nil for a fixed rate
 --   m.changed   whether it must be saved
 --   m.reset     whether more has changed than departures change
---   m.filled    until when a loss fills the bucket, if this call found that out
+--   m.filled    until when a loss fills the bucket, if this call detected the loss
 --   m.pace      the field `pace` (meter/pace), stored with it
--- 2^42 µs: up to there a time is exact on the bucket's grid (meter/bucket).
+-- REBASE_US is 2^42 µs: up to there a time is exact on the bucket's grid (meter/bucket).
 local meter = { REBASE_US = 4398046511104, FORMAT = '<ddddddddddddss' }
 local HORIZON_MEMORY_US = 60000000
 local FOREIGN_CHECK_US = 1000000
--- How far back the service of a rate is looked up.
+-- The service of a rate is looked up this far back.
 local PAST_US = 86400000000
 -- How long locks last if the caller does not say.
 local LOCK_MS = 30000
--- Of a meter without a loss: since when its state was last lost.
+-- The time of the last loss of a meter without any.
 local NEVER = -math.huge
 
 function meter.rebase(m, now)
@@ -32,9 +32,9 @@ function meter.rebase(m, now)
 end
 
 -- State was lost or may be stale (another run of Redis): the grants that other workers hold are unknown, so the bucket
--- is full after the longest horizon that one of them may have, as far as it is known by now (see meter.open). Not if
--- the hash slot of the queue moved to another node of a cluster, with all its data: a node that ran before the meter
--- was last written, and was never promoted, has missed nothing.
+-- is full after the longest horizon that one of them may have, as far as known by now (see meter.open). Not if the hash
+-- slot of the queue moved to another node of a cluster, with all its data: a node that ran before the meter was last
+-- written, and was never promoted, has missed nothing.
 function meter.recover(m, shape, longest, now)
   local server = redis.call('INFO', 'server')
   -- The uptime is the difference of two times in whole seconds.
@@ -63,7 +63,7 @@ function meter.unpacked(packed, shape)
   return m
 end
 
--- As it was stored last, nil if it is not.
+-- The bucket as last stored, nil if there is none.
 function meter.stored(base, shape)
   return meter.unpacked(redis.call('HGET', base .. 'meta:meter', 'bucket'), shape)
 end
@@ -71,7 +71,7 @@ end
 -- The bucket's time at a time since 1970.
 function meter.at(m, us)
   local ahead = us - (m.origin + m.now)
-  -- Of what is longer past, only that matters.
+  -- For a longer past, only the fact that it is past matters.
   if not m.service or ahead < -PAST_US then return m.now + ahead end
   if ahead >= 0 then return m.now + service.between(m.service, us - ahead, us) end
   return m.now - service.between(m.service, us, us - ahead)
@@ -92,17 +92,17 @@ function meter.offset(m, at)
   return m.service and meter.time(m, at) - m.origin - m.now or at - m.now
 end
 
--- From a time on, µs from now: when the rate is above 0 again, or that time.
+-- The first time from `offset` on at which the rate is above 0, µs from now.
 function meter.open_from(m, offset)
   return m.service and math.max(offset, meter.offset(m, meter.after(m, offset))) or offset
 end
 
--- Whether the last slot is so long ago, µs, and nothing is owed since.
+-- Whether the last slot was at least `us` µs ago, and nothing has been owed since.
 function meter.rests(m, now, us)
   return now - meter.time(m, m.last) >= us and meter.time(m, m.tat) <= now
 end
 
--- Time passes: less than that is served where the rate is below the fastest one.
+-- Passes time: less than the full time is served where the rate is below its maximum.
 function meter.pass(m, now)
   if m.service and now > m.seen then
     local lag = now - m.seen - service.between(m.service, m.seen, now)
@@ -154,8 +154,8 @@ function meter.open(key, now, shape, run, longest)
     m.run = run
     m.changed, m.reset = true, true
   elseif run ~= '' and m.now - m.loss_at < longest then
-    -- Slots may have been granted up to the longest horizon after the loss, and the process that noticed it may know only
-    -- shorter ones: a longer one prolongs the hold. One that is not longer changes nothing.
+    -- Slots may have been granted up to the longest horizon after the loss, and the process that noticed it may know
+    -- only shorter ones: a longer one prolongs the hold. One that is not longer changes nothing.
     m.filled, m.changed = m.loss_at + longest, true
     bucket.fill(m, meter.after(m, m.filled - m.now))
     meter.note_horizon(m, longest, now)
@@ -164,8 +164,8 @@ function meter.open(key, now, shape, run, longest)
 end
 
 -- Redis's clock went back: keys would expire that much later. The locks of a dead worker would keep its jobs in
--- `active` for that long, unnoticed. A lock renewed since looks like any other, so none is cut below what its worker sets,
--- lock_ms.
+-- `active` for that long, unnoticed. A lock renewed since looks like any other, so none is cut below the lock duration
+-- of its worker, lock_ms.
 local function locks_follow(base, step_us, lock_ms)
   local step_ms = math.floor(step_us / 1000)
   redis.call('DEL', base .. 'stalled-check')
@@ -205,13 +205,15 @@ function meter.slot(m, cost, pause)
   return math.max(bucket.slot(m, cost, m.now), meter.at(m, pause))
 end
 
--- The same as a time since 1970; second, in the bucket's time, which has fractions of a microsecond: that is what is charged.
+-- The same as a time since 1970; second, in the bucket's time, which has fractions of a microsecond and is what is
+-- charged.
 function meter.start(m, cost, pause)
   local slot = meter.slot(m, cost, pause)
   return math.max(meter.time(m, slot), pause), slot
 end
 
--- When the n-th departure from now may start (µs since 1970), if the first of them costs `cost` and the others the mean.
+-- When the n-th departure from now may start (µs since 1970), if the first of them costs `cost` and the others the
+-- mean.
 function meter.nth_start(m, n, cost, pause)
   local slot = bucket.nth_slot(m, n, cost, m.mean_cost, math.max(m.now, meter.at(m, pause)))
   return math.max(meter.time(m, slot), pause)
@@ -223,8 +225,8 @@ function meter.charge(m, cost, slot)
   m.changed = true
 end
 
--- Shadow: TAT moves as if enforced, up to a full bucket; nothing is held. When shadow mode ends, the queue thus owes at most
--- that, however many jobs were let through.
+-- Shadow mode: TAT moves as if enforced, up to a full bucket; nothing is held. When shadow mode ends, the queue thus
+-- owes at most one bucket, however many jobs departed.
 function meter.charge_shadow(m, cost)
   bucket.charge(m, cost, m.now)
   m.tat = math.min(m.tat, m.now + m.burst * m.interval)

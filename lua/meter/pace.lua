@@ -1,6 +1,6 @@
--- Measures how fast jobs leave, to estimate when places become free if no rate determines it. Also counts all
--- departures: those of a queue without a rate here, those of one with a rate in its meter (meter/meter).
--- The field `pace` of the meter's hash, nine doubles:
+-- Measures how fast jobs depart, to estimate when places become free if no rate determines it. Also counts all
+-- departures: those of a queue without a rate here, those of one with a rate in its meter (meter/meter). The field
+-- `pace` of the meter's hash, nine doubles:
 --   from, base    start of the measurement, µs (0: not measured), and all departures up to then
 --   next, count   start of the next measurement, and all departures up to then
 --   last          the last departure, µs
@@ -11,7 +11,7 @@ local pace = {
   FORMAT = '<ddddddddd',
   -- Minimum duration and number of departures of a measurement.
   LEAST_US = 1000000, LEAST = 8,
-  -- A gap this many times longer than the mean one before it, and longer than OUTAGE_US, was an outage.
+  -- A gap this many times longer than the mean before it, and longer than OUTAGE_US, was an outage.
   OUTAGE = 8, OUTAGE_US = 60000000,
   -- The cause of a delay of this length or more does not predict the next one.
   LATE_US = 1000000,
@@ -57,7 +57,7 @@ end
 
 -- Records the time from slot to end of a job, or the mean and mean deviation of several. An outlier says little about
 -- the next job: it is clipped to the edge of the usual range (Huber 1964: "Robust Estimation of a Location Parameter").
--- The first jobs of a process are slow: a wide initial deviation lets the mean leave them soon.
+-- The first jobs of a process are slow: a wide initial deviation lets the mean recover soon.
 function pace.ran(p, us, off)
   if us <= 0 then return end
   if p.run == 0 then
@@ -69,8 +69,8 @@ function pace.ran(p, us, off)
   p.run, p.off = p.run + by * pace.WEIGHT, p.off + (math.min(off, most) + math.abs(by) - p.off) * pace.WEIGHT
 end
 
--- Records departures and the end of a job. packed: the field as it was; total: as of pace.depart; began: start of a job that
--- ends now, or nil. Returns the field as it is then.
+-- Records departures and the end of a job. packed: the old field; total: as for pace.depart; began: start of a job that
+-- ends now, or nil. Returns the new field.
 function pace.noted(packed, count, now, total, began)
   local p = pace.of(packed)
   if count > 0 then pace.depart(p, now, total) end
@@ -78,7 +78,7 @@ function pace.noted(packed, count, now, total, began)
   return pace.packed(p)
 end
 
--- Counts departures. Returns how many there were, including these.
+-- Counts departures. Returns the total, including these.
 function pace.total(base, count)
   return redis.call('HINCRBY', base .. 'meta:meter', 'departedTotal', count)
 end

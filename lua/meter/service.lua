@@ -1,23 +1,25 @@
 local bucket = use 'meter/bucket'
 
--- The service of a rate that follows the clock: S(t), the integral of the rate, in µs at the fastest rate of its schedule. It is
--- piecewise linear and never falls; a bucket (meter/bucket) counts in it as it does in time at a fixed rate. Values are
--- rounded down to the bucket's grid, each piece by itself, so that a difference does not depend on where the list begins.
+-- The service of a rate that follows the clock: S(t), the integral of the rate, in µs at the fastest rate of its
+-- schedule. It is piecewise linear and never falls; a bucket (meter/bucket) counts in it as it does in time at a fixed
+-- rate. Values are rounded down to the bucket's grid, each piece by itself, so that a difference does not depend on
+-- where the list begins.
 --   s.starts   when each entry of a week begins, µs since Monday 00:00 on the local clock, the first at 0
 --   s.speeds   how fast each is served, as a part of the fastest rate: 0 where the schedule is closed
 --   s.offsets  {from (s since 1970), offset of the zone (s)} in one list, by time
---   s.t, s.v   the pieces computed so far: when each begins (µs since 1970), and the service until then; one more than s.slope
+--   s.t, s.v   the pieces computed so far: when each begins (µs since 1970), and the service until then; one more than
+--              s.slope
 local service = {}
 
 local WEEK_US, DAY_US = 604800000000, 86400000000
--- 1970 began on a Thursday.
+-- 1 January 1970 was a Thursday.
 local MONDAY_US = 4 * DAY_US
--- So many pieces are kept, and looked at for a far time: years.
+-- KEPT pieces are kept; a far time is searched through MOST pieces: years.
 local KEPT, MOST = 2000, 40000
 
--- rate: {limit, period ms, a schedule}, as src/shape/schedule.ts encodes it: {zone, entries: {days, from, to, limit, period ms},
--- week: {minute, entry} in one list, offsets}; interval: µs per unit that is in force, which nothing is served faster than.
--- Nil for a fixed rate.
+-- rate: {limit, period ms, a schedule}, as src/shape/schedule.ts encodes it: {zone, entries: {days, from, to, limit,
+-- period ms}, week: {minute, entry} in one list, offsets}; interval: the current µs per unit, a bound for the
+-- schedule's rates. Nil for a fixed rate.
 function service.of(rate, interval)
   local schedule = rate[3]
   if not schedule or not interval then return nil end
@@ -86,8 +88,8 @@ function service.between(s, from, to)
   return at(s, to) - at(s, from)
 end
 
--- The first time from which on more than that is served since `from` (µs since 1970, whole); the last one until which no more
--- is, if `units` is below 0. Where the schedule is closed, that is when it opens.
+-- The first time at which more than `units` have been served since `from` (µs since 1970, whole); with negative
+-- `units`, the last time up to which no more are. Where the schedule is closed, that is when it opens.
 function service.after(s, from, units)
   local first = from
   reach(s, first, from)

@@ -1,7 +1,7 @@
 local as_text = {}
 
--- A microsecond timestamp as text: tostring() and .. keep only 14 digits of a number. Two integers are written in two
--- thirds of the time. Where a C long has 32 bits, each has to fit into it.
+-- A microsecond timestamp as text: tostring() and .. keep only 14 digits of a number. Formatting two integers takes a
+-- third less time. Each has to fit into 32 bits, the size of a C long on some platforms.
 function as_text.us(us)
   local below_s = us % 1000000
   if us < 1000000 or us >= 2e15 or below_s % 1 ~= 0 then return string.format('%.0f', us) end

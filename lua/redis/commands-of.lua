@@ -1,5 +1,5 @@
 -- The commands of a `redis`, by name: `commands.HSET('HSET', key, ...)`. BullMQ's scripts call them like this
--- (src/redis/bullmq-scripts.ts), so a command that a hooked `redis` leaves alone takes no function in between.
+-- (src/redis/bullmq-scripts.ts), so a command without a hook needs no function in between.
 local known_call, known
 
 local function commands_of(redis)

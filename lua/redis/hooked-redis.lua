@@ -1,6 +1,6 @@
 local commands_of = use 'redis/commands-of'
 
--- Replaces `redis` for a script: some of its commands go to handlers, all others to the `redis` behind it.
+-- Replaces `redis` for a script: handlers take some commands, the original `redis` all others.
 local function hooked_redis(redis, handlers)
   setmetatable(handlers, { __index = commands_of(redis) })
   return setmetatable({

@@ -1,4 +1,4 @@
--- The id of this run of Redis, which a library learns once: it lasts no longer than the process.
+-- The id of this run of Redis. A library lasts no longer than the process, so it reads the id once.
 local known
 
 local function run_id()

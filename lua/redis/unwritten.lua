@@ -1,5 +1,5 @@
--- Runs a function that writes nothing: what it changes is kept in memory until it ends. So a view sees an override whose
--- time is over, or a limit that changed, as the next script that may write will leave it, by the same modules.
+-- Runs a function whose writes stay in memory. A view thus uses the same modules as the next writing script, and shows
+-- what that will find after an override expires or a limit changes.
 local function unwritten(run)
   local real, call, hashes, texts, handlers = redis, redis.call, {}, {}, {}
 
@@ -7,7 +7,7 @@ local function unwritten(run)
     return type(value) == 'number' and string.format('%.17g', value) or value
   end
 
-  -- A hash that is about to change, as it is stored.
+  -- A copy of a hash that is about to change.
   local function copied(key)
     if hashes[key] then return hashes[key] end
     local flat, fields = call('HGETALL', key), {}
@@ -63,7 +63,7 @@ local function unwritten(run)
     return texts[key] or call('GET', key)
   end
 
-  -- No view reads these.
+  -- Views do not read the effects of these.
   local function nothing() return 0 end
   for _, name in ipairs({ 'PUBLISH', 'ZADD', 'ZREM', 'UNLINK', 'PEXPIRE' }) do handlers[name] = nothing end
 

@@ -1,13 +1,13 @@
 local service = use 'meter/service'
 local as_text = use 'redis/as-text'
 
--- Departures, kept as they were granted if `shape.audit` is set: one entry per call, a JSON list of {job id, slot µs,
--- cost, interval µs or 0, burst or 0, {limit: cost, or [cost, member] of a pool} or 0}, and for a job of a group with a rate {group, its interval,
--- its burst}, or 0 before, under limits with `by`, {group, {limit: cost}, {limit: value of its keys, if it counts by others
--- than the group}}. The numbers are texts, to keep them exact.
+-- Departures as they were granted, if `shape.audit` is set: one entry per call, a JSON list of {job id, slot µs, cost,
+-- interval µs or 0, burst or 0, {limit: cost, or [cost, member] of a pool} or 0}. A job of a group with a rate adds
+-- {group, its interval, its burst}, otherwise 0. Limits with `by` then add {group, {limit: cost}, {limit: value of its
+-- keys, if it does not count by group}}. Numbers are texts, to keep them exact.
 local audit = {}
 
--- What a job took of the limits of its group and keys, nil if there are none. pick: as groups.pick chose it
+-- What a job took from the limits of its group and keys, nil if there are none. pick: as groups.pick chose it
 function audit.of_group(pick)
   if not pick.parts then return nil end
   local taken, values = {}, {}
@@ -19,13 +19,13 @@ function audit.of_group(pick)
   return next(taken) and { pick.group, taken, next(values) and values or nil } or nil
 end
 
--- The interval that was in force at a slot: a rate may follow the clock. b: a bucket
+-- The interval at a slot: a rate may follow the clock. b: a bucket
 local function interval_at(b, slot)
   local speed = b.service and service.speed(b.service, slot) or 1
   return as_text.exact(speed > 0 and b.interval / speed or b.interval)
 end
 
--- parts: the parts of limits/queue-limits that the job was charged with, or nil. pick: as groups.pick chose it, or nil
+-- parts: the parts of limits/queue-limits that were charged for the job, or nil. pick: as groups.pick chose it, or nil
 function audit.entry(id, slot, cost, m, parts, pick)
   local limits = 0
   for _, part in ipairs(parts or {}) do
@@ -44,8 +44,8 @@ function audit.entry(id, slot, cost, m, parts, pick)
   }
 end
 
--- Adds a list of `count` items to a stream of which about `kept` items are to be kept. The id of an entry is the number
--- of items up to it, because a number of entries does not limit the items: one holds all those of a call or a report.
+-- Appends a list of `count` items to a stream, and trims the stream to about `kept` items. An entry's id is the number
+-- of items so far: one entry holds all items of a call or a report, so a number of entries would not bound the items.
 function audit.add(key, kept, list, count)
   local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
   local id = (last and tonumber(string.match(last[1], '^%d+')) or 0) + count
@@ -58,9 +58,9 @@ function audit.keep(base, kept, entries)
   audit.add(base .. 'meta:audit', kept, cjson.encode(entries), #entries)
 end
 
--- What changed later of the charge of a departure, by `settleCost`: {job id, slot µs, units of the rate of the queue,
--- units of that of its group, {limit: units} or 0, the same of limits per group, when, µs}; below 0 they were given back.
--- It follows the departure in the same stream, so it is kept for as long. Its id counts no departure.
+-- A later change of a departure's charge, by `settleCost`: {job id, slot µs, units of the queue's rate, units of its
+-- group's rate, {limit: units} or 0, the same of limits per group, when, µs}; negative units were given back. It
+-- follows the departure in the same stream and expires with it. Its id counts no departure.
 function audit.settled(base, change)
   local key = base .. 'meta:audit'
   local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]

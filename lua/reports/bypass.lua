@@ -1,16 +1,17 @@
 local as_text = use 'redis/as-text'
 
--- Starts past the meter: some program takes jobs from the queue without it. Noted in the meter's hash (docs/redis-keys.md).
+-- Counts jobs that started without the meter, because some program takes them from the queue directly. The count is in
+-- the meter's hash (docs/redis-keys.md).
 local bypass = {
   GAP_US = 60000000,
-  -- Events to look at: until one is found, and from then on.
+  -- Events to read: SAMPLE until a bypassing job is found, MOST after that.
   SAMPLE = 16, MOST = 600,
-  -- Of more events than these, the newest stand for at most so many times as many.
+  -- If there are more events, a finding counts at most this many times.
   MOST_TIMES = 30,
 }
 
--- Whether a job started past the meter: one that the meter released has a departure time, which equals its start. Jobs
--- that started under another rate, limit, mode or rule of groups did not have to pass it.
+-- Whether a job started without the meter: a metered job has a departure time equal to its start. Jobs that started
+-- under another rate, limit, mode or group rule did not need the meter.
 function bypass.is_foreign(base, shape, id)
   local job = redis.call('HMGET', base .. id, 'processedOn', 'departure')
   local started = tonumber(job[1] or nil)
@@ -18,7 +19,7 @@ function bypass.is_foreign(base, shape, id)
   return not job[2] or math.ceil(tonumber(job[2]) / 1000) ~= started
 end
 
--- count: how many are to be counted; those that are found between two reports are counted by the next one
+-- count: how many to count; jobs found between two reports are added by the next report
 function bypass.note(meter_key, now, id, count)
   local f = redis.call('HMGET', meter_key, 'bypassedAt', 'bypassedTotal')
   local gap, total = now - (tonumber(f[1] or nil) or 0), (tonumber(f[2] or nil) or 0) + count
@@ -32,11 +33,11 @@ local function ms_of(event)
   return tonumber(string.match(event, '^%d+'))
 end
 
--- Counts the starts past the meter since the last look, by BullMQ's events. A job that was removed when it ended is
--- counted only while it runs. Returns the id of a job, nil if there were none.
+-- Counts, from BullMQ's events, the jobs that started without the meter since the last call. A job that is removed when
+-- it ends is counted only while it runs. Returns the id of one job, nil if there are none.
 function bypass.count(base, meter_key, shape, now)
-  -- There must be a meter to pass: a rate, limits or groups, which BullMQ's own workers do not obey. They obey a
-  -- concurrency, which is BullMQ's.
+  -- Only a rate, limits or groups need the meter: BullMQ's own workers ignore these. They respect concurrency, which is
+  -- BullMQ's.
   if shape.mode == 'off' or not (shape.interval or shape.limits or shape.groups) then return nil end
   local f = redis.call('HMGET', meter_key, 'bypassedAt', 'bypassSeen')
   local since = now - (tonumber(f[1] or nil) or 0)

@@ -1,10 +1,11 @@
--- The history of changes, with author and reason, for people.
+-- The history of changes, with author and reason.
 local history = { KEPT = 1000 }
--- A change resent within this time, because its reply was lost, counts once. With an end and without one are two.
+-- A change that is resent within this time, because its reply was lost, counts once. The same change with and without
+-- an end counts twice.
 history.AGAIN_MS = 10000
--- Changes that are left out are kept apart, so that a call that is sent again finds its own.
+-- Omitted changes are kept separately, so that a resent call finds its own.
 history.AGAIN_KEPT, history.AGAIN_KEPT_MS = 1000, 3600000
--- A pause whose end is later by more than this is a new entry, because its end is what people look for.
+-- A pause whose end moves by more than this is a new entry: people look for the end.
 history.SAME_END_MS = 500
 
 function history.at_ms(found)
@@ -26,9 +27,9 @@ function history.has(key, now_ms, entry, until_ms)
   return entry[2] ~= 'pause' or later_ms <= history.SAME_END_MS
 end
 
--- Whether a change that may have been made before is in the history, or was left out by history.has: then it is not made
--- again, as another one may have come since. sent_us: when it was first sent, nil if it cannot have been made; lasts_ms: ''
--- if it has no end; ends_ms: its end, if it does not follow from lasts_ms
+-- Whether a change that may have been made before is in the history, or was omitted by history.has. It must not be
+-- repeated: another change may have followed. sent_us: when it was first sent, nil if it is certainly new; lasts_ms: ''
+-- if it has no end; ends_ms: its end, if that does not follow from lasts_ms
 function history.made(base, sent_us, kind, by, reason, change, lasts_ms, ends_ms)
   if not sent_us then return false end
   local entry = { 'kind', kind, 'by', by, 'reason', reason, 'change', change }
@@ -47,7 +48,8 @@ function history.made(base, sent_us, kind, by, reason, change, lasts_ms, ends_ms
   return false
 end
 
--- kind: declared, override, cleared, pause, resume, redrive, restored, group or limit. change: JSON. until_ms: '' if it has no end
+-- kind: declared, override, cleared, pause, resume, redrive, restored, group or limit. change: JSON. until_ms: '' if it
+-- has no end
 function history.note(base, now, kind, by, reason, change, until_ms)
   local key, entry = base .. 'meta:history', { 'kind', kind, 'by', by, 'reason', reason, 'change', change }
   local again = history.has(key, now / 1000, entry, until_ms)

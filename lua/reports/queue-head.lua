@@ -2,21 +2,21 @@ local next_departure = use 'admission/next-departure'
 local queue_groups = use 'groups/queue-groups'
 local as_text = use 'redis/as-text'
 
--- The age of the head, for people: hot scripts do without it.
+-- The age of the head, for reports. Hot scripts do not need it.
 
 local queue_head = {}
 
--- When a job was ready, ms, by its fields timestamp, opts and processedOn.
+-- When a job became ready, ms, from its fields timestamp, opts and processedOn.
 function queue_head.ready_ms(fields)
   local delay = tonumber(cjson.decode(fields[2] or '{}').delay) or 0
   return math.max(tonumber(fields[1]) + delay, tonumber(fields[3]) or 0)
 end
 
--- From each of these priorities on, the first job of the next priority in use may be the oldest.
+-- The first job at or after each of these priorities may be the oldest.
 local SAMPLED = { 1, 2, 3, 4, 5, 6, 7, 8, 10, 20, 50, 100, 1000, 10000 }
 
--- When the oldest waiting job was ready, ms, nil if none is known. The jobs that leave next are the oldest only where none
--- has a priority or was added with `lifo`, so both ends of the list and some priorities are looked at. known: one such time
+-- When the oldest waiting job became ready, ms, nil if unknown. The next jobs are the oldest only if none has a
+-- priority or was added with `lifo`, so this reads both ends of the list and some priorities. known: one such time
 function queue_head.oldest_ms(base, known)
   local set, looked_at = base .. 'prioritized', {}
   local function look(id)
@@ -36,17 +36,17 @@ function queue_head.oldest_ms(base, known)
   return known
 end
 
--- The older one of what is known already and a job that exists: its fields timestamp, opts and processedOn.
+-- The older of the known job and another one that exists: its fields timestamp, opts and processedOn.
 local function head_older(base, id, known)
   local fields = id and redis.call('HMGET', base .. id, 'timestamp', 'opts', 'processedOn')
   if not fields or not fields[1] then return known end
   return known and queue_head.ready_ms(known) <= queue_head.ready_ms(fields) and known or fields
 end
 
--- With groups, the next one changes with each departure: the head is the oldest of the jobs that may leave. These are
--- the first one without a group and the first of all with a group, or where its group is not in line the first of each
--- of the first groups in line. Where all groups are held, they are the first jobs of those that go first: by their
--- slots, then those with all places taken, then those that are paused.
+-- With groups, each departure changes the next job, so the head is the oldest job that may depart. Candidates are the
+-- first ungrouped job and the first grouped job; if its group is not in line, the first job of each of the first groups
+-- in line. If all groups are held, candidates are the first jobs by slot, then of groups with all places taken, then of
+-- paused groups.
 local function head_of_groups(base)
   local MOST, lists = 16, base .. 'meta:groups:'
   local front = redis.call('ZRANGE', base .. 'prioritized', 0, 0)[1]
@@ -61,18 +61,18 @@ local function head_of_groups(base)
     for _, name in ipairs(names) do
       local first = list == 'limited' and plain
       if name ~= '' then first = redis.call('ZRANGE', base .. 'meta:group:jobs:' .. name, 0, 0)[1] end
-      -- A line may still have a job that has left, as in the mode `off`.
+      -- In mode `off`, a line may still list a departed job.
       if first and (name == '' or redis.call('ZSCORE', base .. 'prioritized', first)) then
         head = head_older(base, first, head)
       end
     end
     if goes or #names > 0 then break end
   end
-  -- Jobs that are in no line yet.
+  -- Jobs that are not in a line yet.
   return head or head_older(base, front, head_older(base, plain, nil))
 end
 
--- These fields of the job whose age is that of the head; nil if none waits.
+-- The same fields of the head, nil if no job waits.
 function queue_head.fields(base, shape, now)
   if shape and shape.groups then return head_of_groups(base) end
   return head_older(base, next_departure.head(base, shape, now), nil)

@@ -1,8 +1,7 @@
 local series = {}
 
--- Time series of a queue, in three lists of samples, newest first, each coarser and reaching further back than the one
--- before: {seconds between two samples, number kept}. A sample is a JSON list; its positions are those of
--- src/reports/series-sample.ts.
+-- Time series of a queue, in three lists of samples, newest first, each coarser and longer than the one before:
+-- {seconds between samples, number kept}. A sample is a JSON list in the order of src/reports/series-sample.ts.
 series.LEVELS = { { 2, 300 }, { 15, 480 }, { 120, 720 } }
 
 function series.key(base, seconds)
@@ -21,7 +20,7 @@ function series.due(base, now)
   return due
 end
 
--- sample: a list of texts and numbers, the time first (ms, text)
+-- sample: a list of texts and numbers, starting with the time (ms, text)
 function series.add(base, level, sample)
   local key = series.key(base, level[1])
   redis.call('LPUSH', key, '[' .. table.concat(sample, ',') .. ']')

@@ -1,6 +1,6 @@
 local job_options = {}
 
--- As in src/admission/job-options.ts: a job of a foreign producer cannot stop the queue for ever.
+-- As in src/admission/job-options.ts: otherwise a job of a foreign producer could stop the queue forever.
 local MAX_COST = 1000000000
 
 local function cost_valid(cost)
@@ -8,8 +8,8 @@ local function cost_valid(cost)
   return cost and cost > 0 and math.min(cost, MAX_COST) or 1
 end
 
--- What limits go by, of a job: the values of its keys, name -> value, and its tier as ':tier', which is no name of a key. Nil if
--- it has neither.
+-- The properties of a job that select limits: the values of its keys, name -> value, and its tier as ':tier', which is
+-- no name of a key. Nil if it has neither.
 function job_options.keys(keys, tier)
   if type(tier) ~= 'string' then tier = nil end
   if type(keys) ~= 'table' then return tier and { [':tier'] = tier } end
@@ -21,12 +21,12 @@ function job_options.keys(keys, tier)
   return keys
 end
 
--- What a job costs, from its stored options, 1 by default; second, its costs in other units, unit -> cost, nil if there
--- are none; third, its deadline, ms since 1970, nil if it has none; fourth, its keys and tier, nil if it has neither. The
--- options are only parsed if they may contain these.
+-- The cost of a job from its stored options, 1 by default; second, its costs in other units, unit -> cost, nil if there
+-- are none; third, its deadline, ms since 1970, nil if it has none; fourth, its keys and tier, nil if it has neither.
+-- The options are only parsed if they may contain these.
 function job_options.cost(options)
   if not options then return 1 end
-  -- A pattern is four times as slow as a plain text.
+  -- A pattern would take four times as long as a plain text.
   if not (string.find(options, '"cost', 1, true) or string.find(options, '"mustStartBefore":', 1, true)
     or string.find(options, '"keys":', 1, true) or string.find(options, '"tier":', 1, true)) then return 1 end
   local parsed = cjson.decode(options)
@@ -44,7 +44,7 @@ function job_options.cost_of_job(job_key)
   return cost, job[2] and true or false, costs, deadline and deadline * 1000, keys
 end
 
--- Marks a job that cannot start in time to be failed. src/worker/deadline.ts reads the reason. deadline: µs
+-- Marks a job that cannot start in time as failing. src/worker/deadline.ts reads the reason. deadline: µs
 function job_options.expire(base, id, deadline)
   local ms = string.format('%.0f', deadline / 1000)
   redis.call('HSET', base .. id, 'defa', 'deadline: could not start before ' .. ms)

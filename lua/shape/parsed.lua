@@ -3,9 +3,9 @@ local bucket = use 'meter/bucket'
 local service = use 'meter/service'
 local ramp = use 'shape/ramp'
 
--- What a shape says until its next revision, parsed. A library keeps that from one call to the next, by the digest of the
--- fields it was parsed from, which each revision stores (shape/shapes): what has the same digest is the same, whichever
--- Redis, database or copy it comes from. So a call reads one field instead of all.
+-- The parsed shape, which is the same until its next revision. A library keeps it between calls, under the digest of
+-- the fields it was parsed from, which each revision stores (shape/shapes). Equal digests mean equal shapes, whichever
+-- Redis, database or copy they come from. So a call reads one field instead of all.
 local parsed = {}
 
 local FIELDS = {
@@ -18,14 +18,14 @@ local FIELDS = {
 -- As in src/shape/shape.ts.
 local DEFAULT_HORIZON_MS = 50
 
--- So many shapes are kept, of one queue only the last.
+-- At most this many shapes are kept, of one queue only the last.
 local MOST = 1000
 local known, count = {}, 0
 
 -- How a limit with `by` begins, as in src/limits/queue-limits.ts; the names of its list are sorted, 'group' first.
 parsed.KEYED_LIMIT = '{"by":['
 
--- Whether limits (JSON) with `by` bound how many jobs run.
+-- Whether limits (JSON) with `by` bound the number of running jobs.
 function parsed.has_places(keyed_limits)
   return string.find(keyed_limits, '"algorithm":"concurrency"', 1, true) ~= nil
 end
@@ -35,9 +35,9 @@ function parsed.has_pools(limits)
   return string.find(limits, '"pool":[', 1, true) ~= nil
 end
 
--- What distinguishes the lanes of a group under these limits (JSON): {names of all keys but the group, units of the limits
--- that have keys}, each sorted; second, whether there are such names; third, whether the queue has lanes: without names too,
--- where groups wait for jobs to end, or for other queues.
+-- What separates the lanes of a group under these limits (JSON): {names of all keys but the group, units of the limits
+-- that have keys}, each sorted; second, whether there are such names; third, whether the queue has lanes, which it also
+-- has without names if groups wait for jobs to end or for other queues.
 function parsed.lanes_of(limits)
   local at = limits and string.find(limits, parsed.KEYED_LIMIT, 1, true)
   if not at then return { {}, {} }, false, false end
@@ -62,13 +62,13 @@ function parsed.follows_clock(rate)
   return rate and string.byte(rate, -2) == 93
 end
 
--- Whether ends of jobs need all that applies to their groups, by what is given for these (JSON, as in src/shape/groups.ts).
+-- Whether ends of jobs need all settings of their groups, by the given settings (JSON, as in src/shape/groups.ts).
 function parsed.needs_whole_groups(given)
   return given and (string.find(given, '"order":"strict"', 1, true) or string.find(given, '"keepFree":', 1, true)) ~= nil
 end
 
 local function parse(f)
-  -- Limits with `by` come last. Without groups, all jobs are one.
+  -- Limits with `by` come last. Without groups, all jobs form one group.
   local limits, keyed_limits = f[14], nil
   local at = limits and f[21] and string.find(limits, parsed.KEYED_LIMIT, 1, true)
   if at then
@@ -86,33 +86,33 @@ local function parse(f)
   }
   shape.pools = limits and parsed.has_pools(limits)
   shape.has_places = keyed_limits and parsed.has_places(keyed_limits)
-  -- Whether a job may bring a key more than a limit of the queue may have.
+  -- Whether a job may bring one more key than a limit of the queue may have.
   shape.bounds_keys = shape.keyed_limits and keys_in_use.bounded(shape.keyed_limits)
-  -- Once a queue has had lanes (groups/lanes), it keeps them.
+  -- Once a queue has lanes (groups/lanes), it keeps them.
   shape.lanes = f[27] and cjson.decode(f[27]) or nil
-  -- Once ends of jobs needed all that applies to their groups (groups/strict, groups/running), they do.
+  -- Once ends of jobs need all settings of their groups (groups/strict, groups/running), they keep needing them.
   shape.whole_groups = f[28] and true or false
-  -- The limits for which values of their own are set (limits/own-values), name -> 0, or since when none is any more, µs.
+  -- The limits with values of their own (limits/own-values), name -> 0, or the time when the last value was lifted, µs.
   for name, empty_since in pairs(f[29] and cjson.decode(f[29]) or {}) do
     shape.own_limits = shape.own_limits or {}
     shape.own_limits[name] = tonumber(empty_since)
   end
   shape.ramp_up = f[30] and cjson.decode(f[30]) or nil
-  -- Its rate rises from the next departure on; rests_us: of the bucket (shape/ramp).
+  -- Whether its rate rises at the next departure. rests_us: of the bucket (shape/ramp).
   shape.rests = f[32] and true or false
   if shape.ramp_up and shape.interval then
     local configured = f[31] and bucket.interval(cjson.decode(f[31])) or shape.interval
     shape.rests_us = ramp.rests_us(shape.ramp_up, configured, shape.interval, shape.burst)
   end
   shape.service = parsed.follows_clock(f[31]) and service.of(cjson.decode(f[31]), shape.interval) or nil
-  -- For adds: whether a plain job need only fit, in the queue and in its group, and into how many places; the reserved sum
-  -- comes first.
+  -- For adds: whether a plain job only has to fit, in the queue and in its group, and into how many places; the
+  -- reserved sum comes first.
   shape.refuses_closed = f[33] == 'refuse'
   shape.fits = shape.mode == 'enforce'
     and not (shape.expires or shape.max_wait_ms or shape.ageing_ms or shape.bounds_keys or shape.refuses_closed)
   local reserved = shape.reserved and tonumber(string.match(shape.reserved, '^%d+')) or 0
   shape.unreserved = shape.capacity and math.max(0, shape.capacity - reserved)
-  -- Whatever a call reads besides has this behind it.
+  -- Tables of single calls fall back to this one.
   shape.__index = shape
   return shape
 end
@@ -121,7 +121,7 @@ function parsed.digest(key)
   return redis.sha1hex(cmsgpack.pack(redis.call('HMGET', key, unpack(FIELDS))))
 end
 
--- digest: as it is stored, false if there is no shape; then nil
+-- digest: as stored, false if there is no shape; then nil
 function parsed.of(key, digest)
   local shape = known[key]
   if shape and shape.digest == digest then return shape end

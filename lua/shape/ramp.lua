@@ -1,11 +1,11 @@
--- A slow start: after a long pause, a rate rises from a part of itself to all of it (`rampUp` of the shape), in steps. Each
--- begins at what the straight line, or the curve of equal factors, has at its beginning, so that no rate is above that: nor
--- above the line, which is never below the curve.
--- What has not left for long (`afterIdleMs`) rests: its rate is as low as it begins to rise, until a job leaves.
---   RESTS_MS   `since` of what rests: no time comes so late
+-- A slow start: after a long pause, a rate rises in steps from a part of itself to all of it (`rampUp` of the shape).
+-- Each step has the value of the straight line, or of the geometric curve, at its beginning, so the rate never exceeds
+-- either; the line is never below the curve. A rate without departures for long (`afterIdleMs`) rests: it stays at the
+-- first step until a job departs.
+--   RESTS_MS   `since` of a resting rate: no time is that late
 local ramp = { STEPS = 20, LONG_MS = 60000, RESTS_MS = 1000000000000000 }
 
--- The share of a rate that is in force at a time (µs), when that step began and when it ends, µs; 1 alone once all of it is.
+-- The share of a rate at a time (µs), when that step began and when it ends, µs; only 1 once all of the rate applies.
 -- rises: `rampUp` of the shape, nil if it has none; since_ms: when the pause ended, or will
 function ramp.share(rises, since_ms, now)
   if not rises then return 1 end
@@ -17,30 +17,31 @@ function ramp.share(rises, since_ms, now)
   return share, began, math.ceil(since_ms * 1000 + (n + 1) * step)
 end
 
--- A pause begins, or becomes longer. known: what was kept of one before, or nil. Returns what is to be kept: from, since when
--- it lasts, and since, when it ends, ms.
+-- A pause begins, or becomes longer. known: the kept record of an earlier one, or nil. Returns the record to keep:
+-- from, when it began, and since, when it ends, ms.
 function ramp.paused(known, now_ms, ends_ms)
   return { from = known and known.since > now_ms and known.from or now_ms, since = ends_ms }
 end
 
--- A pause ends now. The same; one that has ended before stays as it is.
+-- A pause ends now. Returns the same; a pause that has ended already stays as it is.
 function ramp.resumed(known, now_ms)
   if not known or known.since <= now_ms then return known end
   return { from = known.from, since = now_ms }
 end
 
--- What is to be kept of a rate that rises from now on without a pause before, nil for one that rests.
+-- The record to keep for a rate that rises from now on without a pause before, nil for one that rests.
 function ramp.begins(since_ms)
   return { from = 0, since = since_ms or ramp.RESTS_MS }
 end
 
--- When the first step of a rate ends that begins to rise now, ms. now: µs
+-- When the first step of a rate that begins to rise now ends, ms. now: µs
 function ramp.step_ms(rises, now)
   return math.ceil(now / 1000 + rises.overMs / ramp.STEPS)
 end
 
--- How long after its last slot a bucket rests, µs: when one that was full then would be empty, by the slowest rate that spaces
--- out its jobs, and `afterIdleMs` later; nil without that. configured: µs per unit of the whole rate; interval: in force
+-- How long after its last slot a bucket rests, µs: the time until a bucket that was full then would be empty, by the
+-- slowest rate that spaces out its jobs, plus `afterIdleMs`; nil without that. configured: µs per unit of the whole
+-- rate; interval: the current one
 function ramp.rests_us(rises, configured, interval, burst)
   local idle_ms = rises and rises.afterIdleMs
   return idle_ms and idle_ms * 1000 + burst * math.max(interval, configured / rises.from) or nil

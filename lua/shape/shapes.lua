@@ -14,8 +14,8 @@ local ramp = use 'shape/ramp'
 
 local shapes = {}
 
--- The shape: a hash with the declared values, the overrides, and what follows from both. docs/redis-keys.md has its fields;
--- `born` and `rev` are its identity, here id and revision.
+-- The shape: a hash with the declared values, the overrides, and what follows from both. docs/redis-keys.md has its
+-- fields; `born` and `rev` are its identity, here id and revision.
 local SHAPE_FIELDS = {
   'rate', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'concurrency', 'mode', 'maxLatenessMs', 'horizonMs',
   'onStateLoss', 'limits', 'maxWaitMs', 'reservedPlaces', 'overflow', 'overflowTo',
@@ -26,7 +26,7 @@ function shapes.document(text)
   return text and cjson.decode(text) or {}
 end
 
--- What is declared, and what overrides it.
+-- The declared values, and the overrides.
 function shapes.documents(key)
   local stored = redis.call('HMGET', key, 'declared', 'overrides')
   return shapes.document(stored[1]), shapes.document(stored[2])
@@ -38,8 +38,8 @@ function shapes.encode(document)
 end
 
 -- Feedback applies on top of the shape, each entry until its own time: the slowest rate and the smallest number of
--- running jobs win, so that feedback never raises either. Returns the interval, the downstream's limit of running jobs or
--- nil, when the next entry ends, and whether the rate rests (shape/ramp). rises: `rampUp` as stored, or nil
+-- running jobs win, so that feedback never raises either. Returns the interval, the downstream's limit of running jobs
+-- or nil, when the next entry ends, and whether the rate rests (shape/ramp). rises: `rampUp` as stored, or nil
 local FEEDBACK_ENTRIES = { 'pace', 'slow', 'quota', 'concurrency' }
 
 function shapes.feedback(key, now, interval, expires, rises)
@@ -81,8 +81,8 @@ local function shape_catch_up(base, interval, burst, changed_at)
   meter.save(base .. 'meta:meter', m)
 end
 
--- The same for a change from or to a rate that follows the clock, but at once: later, the bucket would not know how fast it was
--- served until then. Debts are kept in units, and slots granted ahead in time.
+-- The same for a change from or to a rate that follows the clock, but at once: later, the speed until then would be
+-- unknown. Debts are kept in units, and slots granted ahead in time.
 local function shape_retime(key, base, rate, interval, burst, at)
   local before = parsed.of(key, redis.call('HGET', key, 'digest'))
   local m = before and before.interval and meter.stored(base, before)
@@ -98,32 +98,33 @@ local function shape_retime(key, base, rate, interval, burst, at)
   meter.save(base .. 'meta:meter', m)
 end
 
--- Every change of the shape is a revision (step: 1 if it is left out; 0 if workers need not know). Returns it.
+-- Every change of the shape is a revision (step: 1 by default; 0 if workers need not know). Returns the revision.
 function shapes.revise(key, step)
   local revision = redis.call('HINCRBY', key, 'rev', step or 1)
   redis.call('HSET', key, 'digest', parsed.digest(key))
   return revision
 end
 
--- BullMQ's global concurrency (`concurrency` of …:meta) and the shape's are one value, so that BullMQ's scripts obey
--- it. A stock queue writes it without changing the shape. While the downstream limits running jobs the smaller of both
--- applies, and the stock queue's value returns afterwards; otherwise it applies until the shape's value changes.
+-- BullMQ's global concurrency (`concurrency` of …:meta) and the shape's are one value, so that BullMQ's scripts respect
+-- it. A plain BullMQ queue writes it without changing the shape. While the downstream limits running jobs the smaller
+-- of both applies, and the plain queue's value returns afterwards; otherwise it applies until the shape's value
+-- changes.
 
 -- Returns the shape's concurrency, BullMQ's and, while the downstream limits it, the value to remember
--- (`ownConcurrency`: '<the shape's>:<a stock queue's>'); each nil if there is none. limit: the downstream's, or nil; before:
--- what the shape wrote last, or false
+-- (`ownConcurrency`: '<the shape's>:<a plain queue's>'); each nil if there is none. limit: the downstream's, or nil;
+-- before: what the shape wrote last, or false
 local function concurrency_resolve(base, own, limit, before, known)
   if not limit and not known then return own, own end
   local text, current = own and tostring(own) or '', redis.call('HGET', base .. 'meta', 'concurrency')
-  -- The value set by a stock queue, '' if none.
-  local known_own, stock = string.match(known or ':', '^(.*):(.*)$')
-  if current ~= before then stock = current or '' elseif known_own ~= text then stock = '' end
-  if not limit then return own, tonumber(stock) or own end
-  local least = math.min(limit, own or limit, tonumber(stock) or limit)
-  return least, least, text .. ':' .. stock
+  -- The value set by a plain BullMQ queue, '' if none.
+  local known_own, plain = string.match(known or ':', '^(.*):(.*)$')
+  if current ~= before then plain = current or '' elseif known_own ~= text then plain = '' end
+  if not limit then return own, tonumber(plain) or own end
+  local least = math.min(limit, own or limit, tonumber(plain) or limit)
+  return least, least, text .. ':' .. plain
 end
 
--- What distinguished the lanes of a group so far, the last first, as JSON: jobs that wait are in lanes of then.
+-- What has separated the lanes of a group so far, the last first, as JSON: waiting jobs may be in older lanes.
 local MOST_LANES = 8
 local function lanes_so_far(before, lanes)
   local found, text = { lanes }, cjson.encode(lanes)
@@ -133,8 +134,8 @@ local function lanes_so_far(before, lanes)
   return cjson.encode(found)
 end
 
--- Ends expired overrides and writes the effective values, in force since `at` (default: now). `base` is the queue's key
--- prefix.
+-- Ends expired overrides and writes the effective values, which apply since `at` (default: now). `base` is the queue's
+-- key prefix.
 function shapes.resolve(key, base, declared, overrides, now, at)
   local effective, expires = {}, nil
   for field, entry in pairs(declared) do effective[field] = entry.value end
@@ -146,7 +147,7 @@ function shapes.resolve(key, base, declared, overrides, now, at)
       if entry['until'] then expires = math.min(expires or entry['until'], entry['until']) end
     end
   end
-  -- Limits by keys need lanes, which are those of groups.
+  -- Limits by keys need lanes, which belong to groups.
   local lanes, has_keys, has_lanes = parsed.lanes_of(effective.limits)
   if has_keys and not effective.groups then effective.groups = '{}' end
   local before = redis.call('HMGET', key, 'concurrency', 'interval', 'burst', 'changedAt', 'ownConcurrency', 'limits',
@@ -192,7 +193,7 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   end
   redis.call('HSET', key, unpack(set))
   shapes.revise(key)
-  -- Without a rate and limits, what holds jobs is no longer accounted for.
+  -- Without a rate and limits, causes of holds are no longer accounted for.
   if effective.mode == 'off' or not (effective.interval or effective.limits) then
     held.note(base .. 'meta:meter', now, '')
   end
@@ -204,8 +205,8 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   if before[1] and (concurrency or math.huge) > tonumber(before[1]) then wake.place(base) end
 end
 
--- Something was set for a value of a limit (limits/own-values), or lifted. When the last of it was is remembered for as long as
--- changes are.
+-- A value of a limit got settings of its own (limits/own-values), or lost them. The time when the last one lost them is
+-- kept as long as changes are.
 function shapes.note_own_values(key, base, name, now)
   local known = shapes.document(redis.call('HGET', key, 'ownLimits'))
   local before = known[name]
@@ -217,8 +218,8 @@ function shapes.note_own_values(key, base, name, now)
   shapes.revise(key, 0)
 end
 
--- What was set for values for a time and has ended is forgotten, some of it by each call. own: own_limits of the shape. Returns the
--- cells, each with when that ended.
+-- Forgets settings of values whose time has ended, some of them at each call. own: own_limits of the shape. Returns the
+-- cells, each with the time of its end.
 function shapes.end_own_values(base, own, now)
   local key, ending, names = base .. 'meta:shape', own_values.ending(base, now, own_values.DUE), {}
   if ending[1] then own_values.forget_ended(base, redis.call('HGET', key, 'limits'), ending, now) end
@@ -230,7 +231,8 @@ function shapes.end_own_values(base, own, now)
   return ending
 end
 
--- Days of plans (limits/warm-up) begin: what knows the shape learns of those up to now, to restore them, but not of each.
+-- Days of plans (limits/warm-up) begin: processes that know the shape learn the days up to now, in order to restore
+-- them, but not at each day.
 local HALF_A_DAY_US = 43200000000
 function shapes.note_day(key, now)
   if now - (tonumber(redis.call('HGET', key, 'daysAt') or nil) or 0) < HALF_A_DAY_US then return end
@@ -251,7 +253,7 @@ local function shape_resolved(key, base, at)
   return shapes.read(key)
 end
 
--- Its rate rises from a time (ms) on as after a pause, nil: from the next departure.
+-- Raises its rate from a time (ms) on as after a pause; nil: from the next departure.
 function shapes.rise(key, base, now, since_ms)
   local doc = shapes.document(redis.call('HGET', key, 'feedback'))
   doc.ramp = ramp.begins(since_ms)
@@ -259,8 +261,8 @@ function shapes.rise(key, base, now, since_ms)
   return shape_resolved(key, base, now)
 end
 
--- Whether nothing has left for so long that its rate is to rise: as the shape says, or during a
--- pause of BullMQ's own, which a worker has noted (gate/held). holds, until_us, since_us: as that is stored; m: the meter, or nil
+-- Whether the queue has been without departures for so long that its rate has to rise: by the shape's rule, or during
+-- BullMQ's own pause, which a worker has noted (gate/held). holds, until_us, since_us: as stored; m: the meter, or nil
 function shapes.has_rested(shape, m, now, holds, until_us, since_us)
   if holds == 'pause' and until_us == '' and now - tonumber(since_us) >= ramp.LONG_MS * 1000 then return true end
   if not shape.rests_us then return false end
@@ -273,14 +275,14 @@ local function shape_resting(shape, key, base, now)
   return shapes.rise(key, base, now)
 end
 
--- The shape in force at `now`, or nil if none is stored.
+-- The shape at `now`, or nil if none is stored.
 function shapes.load(key, base, now)
   local shape = shapes.read(key)
   -- Each override ends on time, even if no call comes then.
   while shape and shape.expires and shape.expires * 1000 <= now do
     shape = shape_resolved(key, base, shape.expires * 1000)
   end
-  -- A stock queue may have written a value above the downstream's limit.
+  -- A plain BullMQ queue may have written a value above the downstream's limit.
   if shape and shape.own_concurrency and redis.call('HGET', base .. 'meta', 'concurrency') ~= shape.concurrency then
     shape = shape_resolved(key, base, now)
   end
@@ -288,14 +290,14 @@ function shapes.load(key, base, now)
   return shape
 end
 
--- For the script that has this key: the key prefix of its queue, Redis's time and the shape in force.
+-- For the script that has this key: the key prefix of its queue, Redis's time and the current shape.
 function shapes.here(key)
   local base, now = string.sub(key, 1, -11), redis_now()
   return base, now, shapes.load(key, base, now)
 end
 
--- Whether Redis has lost (or never had) what the caller knows: no shape, a younger one, or an older revision of it.
--- identity: 'id:revision' of the shape that the caller knows, '' if none
+-- Whether Redis has lost (or never had) the shape that the caller knows: there is none, a younger one, or an older
+-- revision of it. identity: 'id:revision' of the shape that the caller knows, '' if none
 function shapes.is_lost(shape, identity)
   if identity == '' or (shape and shape.identity == identity) then return false end
   local id, revision = string.match(identity, '^(%d+):(%d+)$')
@@ -309,9 +311,9 @@ function shapes.news(key, shape, identity)
   return redis.call('HGETALL', key)
 end
 
--- For scripts that change a shape. Ensures that one is stored; the first one gets its id now. Returns what was declared and overridden, or nothing if
--- Redis has lost the shape that the caller knows: it must be restored before it is changed. An expired override ends at
--- its time, not with the change that comes after it.
+-- For scripts that change a shape. Ensures that one is stored; the first one gets its id now. Returns the declared
+-- values and the overrides, or nothing if Redis has lost the shape that the caller knows: it must be restored before it
+-- is changed. An expired override ends at its own time, not with a later change.
 function shapes.begin(key, base, now, identity)
   if shapes.is_lost(shapes.load(key, base, now), identity) then return nil end
   redis.call('HSETNX', key, 'born', as_text.us(now))

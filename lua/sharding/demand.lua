@@ -1,23 +1,23 @@
--- What the shards of a queue would need, from what they report: shares that together are never more than the whole, less
--- what shards that did not report may have. Nothing here keeps the bound: sharding/ledger does.
+-- Divides a queue's total among its shards by what they report that they need. The shares never exceed the total less
+-- what silent shards may hold. sharding/ledger keeps the bound, not this file.
 local demand = {
-  -- What left lately is a mean over about this time.
+  -- The departure rate is averaged over about this time.
   MEAN_US = 300000,
-  -- A shard without jobs to which none has come for so long needs nothing: less than a round.
+  -- A shard with no jobs and no arrivals for this long needs nothing. Shorter than a round.
   QUIET_US = 200000,
-  -- Of what left lately, so that a shard may leave faster than it did; of an even share: what each keeps, and what one
-  -- keeps whose jobs wait for something else than the rate.
+  -- MORE is relative to the recent departure rate, so that a shard can speed up. The others are parts of an even share:
+  -- LEAST is what each shard keeps, HELD what one keeps whose jobs do not wait for the rate.
   MORE = 1.25, LEAST = 0.01, HELD = 0.1,
-  -- In which time those that wait should leave, s.
+  -- Waiting jobs should depart within this time, s.
   SOON_S = 0.5,
-  -- A share that is as near to the wanted one is kept: each change costs calls.
-  -- One that needs more is not kept from more than this part of it.
+  -- A share this close to the wanted one stays, because each change costs calls. LACK is the same for a shard that
+  -- needs more than it has.
   NEAR = 0.1, LACK = 0.02,
-  -- So are the places of a shard whose free ones are as near to an even part.
+  -- Places stay too, if a shard's free ones are this close to an even part.
   SLACK = 0.25,
 }
 
--- Units per second that left, and that came, between two reports. The mean cost may have changed since.
+-- Notes the units per second that departed and arrived between two reports, at the current mean cost.
 function demand.note(s, r)
   local span, left = r.at - s.at, r.departed - s.departed
   if s.at > 0 and span > 0 and left >= 0 then
@@ -30,17 +30,17 @@ function demand.note(s, r)
   s.departed, s.waiting = r.departed, r.waiting
 end
 
--- Nano-units per second with which a shard would soon have no job that waits for the rate.
+-- The rate at which a shard would soon have no job waiting for the rate, in nano-units per second.
 local function need(s, r, even)
   if r.waiting == 0 and s.came and r.at - s.came >= demand.QUIET_US then return 0 end
-  -- What left may have been a backlog: without jobs that come, no more will leave.
+  -- The departures may have come from a backlog, so arrivals bound them.
   local used = demand.MORE * math.min(s.used, s.arrivals or s.used) * 1e9
   if r.waiting > 0 and not r.wants then return used + demand.HELD * even end
   return used + r.waiting * r.mean * 1e9 / demand.SOON_S
 end
 
--- Each gets what it needs and an even part of the rest. If that is too much, those that need more than their part by
--- weight share what the others leave.
+-- Gives each shard what it needs and an even part of the rest. If that is too much, shards that need more than their
+-- weighted part share what the others leave.
 local function shared(needs, weights, pool, count)
   local sum, parts = 0, {}
   for _, n in pairs(needs) do sum = sum + n end
@@ -66,7 +66,7 @@ local function shared(needs, weights, pool, count)
   return parts
 end
 
--- Whether all may keep what they have: each has what it needs, or about as much as it should.
+-- Whether all may keep what they hold: each has what it needs, or nearly as much as it should.
 local function near(wants, needs, held, total)
   local sum, enough = 0, true
   for i, want in pairs(wants) do
@@ -76,7 +76,7 @@ local function near(wants, needs, held, total)
   return enough and sum <= total and sum >= total * (1 - demand.NEAR)
 end
 
--- Wanted rates by shard, in nano-units per second; none for one that did not report.
+-- Wanted rates by shard, in nano-units per second; nil for a silent shard.
 function demand.rates(l, total, reports, held)
   local pool, count, even = total, 0, total / l.shards
   local needs, weights = {}, {}
@@ -97,7 +97,7 @@ function demand.rates(l, total, reports, held)
 end
 
 -- Wanted places or running jobs by shard: what is taken and an even part of the rest, at least 1. used: what is taken,
--- nil for one that did not report
+-- nil for a silent shard
 function demand.counts(l, total, used, held)
   local pool, count, sum, most = total, 0, 0, nil
   for i = 1, l.shards do
@@ -129,9 +129,9 @@ function demand.counts(l, total, used, held)
       others, least = others + kept[i], least + math.max(want, used[i])
     end
   end
-  -- What the others keep may be all that is free.
+  -- The others may be keeping all that is free.
   if even > 0 and whole - others < used[most] + even * (1 - demand.SLACK) then kept, others = wants, least end
-  -- It would wait for ever for what the others keep.
+  -- Otherwise this shard would wait forever for what the others keep.
   kept[most] = math.max(1, math.min(wants[most], whole - others))
   return kept
 end

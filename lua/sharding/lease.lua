@@ -3,15 +3,15 @@ local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 local shapes = use 'shape/shapes'
 
--- A shard's lease: its part of the rate, the places and the running jobs of a sharded queue, as overrides of its shape.
--- The override of the rate ends by itself, and what is declared for a shard lets next to nothing leave.
+-- A shard's lease: its part of a sharded queue's rate, places and running jobs, stored as overrides of its shape. The
+-- rate override expires by itself, and the declared rate of a shard lets almost nothing depart.
 local lease = {}
 
 -- Author of the overrides: as in src/shape/events.ts.
 lease.AUTHOR = 'shards'
 lease.FIELDS = { 'rate', 'capacity', 'concurrency' }
 
--- The lease in force: its epoch and number, each '' before the first.
+-- The current lease: its epoch and number, both '' before the first.
 function lease.identity(key)
   local epoch, number = string.match(redis.call('HGET', key, 'lease') or '', '^(%d+):(%d+)$')
   return epoch or '', number or ''
@@ -31,7 +31,7 @@ local function same(entry, value)
   return entry.value == value
 end
 
--- The override for a value of a lease; nil if what is declared applies. '' leaves what there is.
+-- The override for a value of a lease, nil if the declared value applies. '' keeps the current override.
 local function override(given, declared, before, encode)
   if given == '' then return before and before.value end
   if given == '0' then return nil end
@@ -39,7 +39,7 @@ local function override(given, declared, before, encode)
   return encode(given)
 end
 
--- A lease that only lasts longer changes no revision and wakes no worker.
+-- A lease that changes only its end keeps the revision and wakes no worker.
 function lease.apply(key, base, now, given)
   local declared, overrides = shapes.documents(key)
   local values = {
@@ -68,17 +68,16 @@ function lease.apply(key, base, now, given)
   redis.call('HSET', key, 'overrides', shapes.encode(overrides))
   if not expires then return end
   redis.call('HSET', key, 'expires', expires)
-  -- The revision stays.
   shapes.revise(key, 0)
 end
 
--- What the lease allows. Feedback may keep the shard below that for a while, but what it keeps is not free.
+-- What the lease allows. Feedback may keep the shard below it for a while, but the difference is not free.
 local function leased(entry, declared)
   local from = entry or declared
   return from and from.value ~= cjson.null and tonumber(from.value) or nil
 end
 
--- For the ledger, as JSON; times are texts, since JSON keeps 14 digits of a number.
+-- The report for the ledger, as JSON. Times are texts, because cjson keeps 14 digits of a number.
 function lease.report(key, base, now)
   local shape = shapes.load(key, base, now)
   local m, noted = meter.stored(base, shape), redis.call('HMGET', base .. 'meta:meter', 'departedTotal', 'holds')
@@ -95,7 +94,7 @@ function lease.report(key, base, now)
     places = occupancy.taken(base, shape, now), capacity = leased(overrides.capacity, declared.capacity),
     running = redis.call('LLEN', base .. 'active'), concurrency = leased(overrides.concurrency, declared.concurrency),
     waiting = waiting, groups = groups or nil,
-    -- Whether jobs wait for nothing but the rate.
+    -- Whether jobs wait only for the rate.
     wants = (noted[2] or '') == '' or noted[2] == 'rate',
     departed = tonumber(noted[1]) or 0, mean = m and m.mean_cost or 1, horizon = m and m.horizon or 0,
     empty = waiting + redis.call('LLEN', base .. 'active') + redis.call('ZCARD', base .. 'delayed')
@@ -103,7 +102,7 @@ function lease.report(key, base, now)
   })
 end
 
--- Overrides without what is leased.
+-- Overrides without the leased ones.
 function lease.without(overrides)
   for _, field in ipairs(lease.FIELDS) do
     if overrides[field] and overrides[field].by == lease.AUTHOR then overrides[field] = nil end
@@ -111,13 +110,13 @@ function lease.without(overrides)
   return overrides
 end
 
--- A copy of the shape from the memory of a process may have a rate and places that were taken back since: until its next
--- lease the shard has what it declares.
+-- A process may restore a copy of the shape whose rate and places have been taken back since. Until its next lease the
+-- shard has what it declares.
 function lease.forget(key, base, now)
   local declared, overrides = shapes.documents(key)
   redis.call('HDEL', key, 'lease')
   shapes.resolve(key, base, declared, lease.without(overrides), now)
-  -- The revision stays that of the copy.
+  -- The copy keeps its revision.
   shapes.revise(key, -1)
 end
 

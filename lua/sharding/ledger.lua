@@ -2,42 +2,42 @@ local as_text = use 'redis/as-text'
 local run_id = use 'redis/run-id'
 local demand = use 'sharding/demand'
 
--- The ledger of a sharded queue: what each shard may have in force of the whole. docs/algorithm.md has the reasons.
---   l.epoch    the number of a history without loss: a shard obeys no earlier one. A new one begins when the ledger
---              was lost, or clocks cannot be right; it assumes the worst of all shards until they confirm a lease of it
+-- The ledger of a sharded queue: how much of the total each shard may hold. docs/algorithm.md has the reasons.
+--   l.epoch    number of a history without loss; a shard accepts no earlier one. A new one begins when the ledger was
+--              lost or clocks cannot be right. It assumes the worst of each shard until that confirms a lease of it
 --   l.run      the run of Redis that wrote it
 --   l.number   of the last lease
 --   l.divided  when shares were last divided (µs)
---   l.shards   how many there are
---   l.of[i]    of each shard:
---     confirmed    the highest number that it has reported
---     at, offset   its clock at the last report (µs), and how far it was ahead of this Redis's at the first one of the epoch
---     used, arrivals   units per second that left, and that came, lately
---     departed, waiting   jobs that had left by then, and that waited
---     came         its clock at the last report after which jobs had come (µs)
---     rates        {number, rate, ends, last} each: the rate that may be in force (nano-units per second) by a lease
---                  until this Redis's time `ends`; `last` once a later lease is confirmed: the last slot by the shard's
---                  clock that may have been granted before that
+--   l.shards   number of shards
+--   l.of[i]    per shard:
+--     confirmed    the highest lease number that it has reported
+--     at, offset   its clock at the last report (µs), and its lead over this Redis's clock at the epoch's first report
+--     used, arrivals   recent units per second that departed and arrived
+--     departed, waiting   jobs departed by the last report, and jobs waiting then
+--     came         its clock at the last report that showed arrivals (µs)
+--     rates        {number, rate, ends, last} each: a lease's rate (nano-units per second), possible until this Redis's
+--                  time `ends`. `last` is set once a later lease is confirmed: the last slot, by the shard's clock,
+--                  that may have been granted before that
 --     capacity, concurrency   {number, n} each
 local ledger = {
   PERIOD_MS = 250, OVERDUE_US = 500000,
-  -- As long does a lease last, from when the shard's clock was read.
+  -- Duration of a lease, from the moment when the shard's clock was read.
   LEASE_MS = 2000,
-  -- Reports older than this say too little, and clocks that differ by more than the second one have been set.
+  -- Reports older than this are not used, and an offset that changes by more than CLOCK_US means that a clock was set.
   STALE_US = 500000, CLOCK_US = 600000,
-  -- How far ahead slots are granted at most: as in src/sharding/worker.ts.
+  -- Slots are granted at most this far ahead. Same as in src/sharding/worker.ts.
   HORIZON_US = 500000,
-  -- In place of an unknown rate or number, or of no limit: more than any (a shape has no rate of 1e291 units per second).
+  -- Stands for an unknown rate or number, and for no limit. No shape has a rate of 1e291 units per second.
   ALL = 1e300,
-  -- Nano-units per second that a shard has without a lease, and a little: as in src/sharding/shapes.ts.
+  -- The rate of a shard without a lease, in nano-units per second, and some slack. Same as in src/sharding/shapes.ts.
   IDLE = 400,
 }
--- A lease that no shard confirms counts until this long after its grant.
+-- An unconfirmed lease counts until this long after its grant.
 ledger.GONE_US = ledger.LEASE_MS * 1000 + ledger.CLOCK_US + 2000
 
 function ledger.key(base) return base .. 'meta:ledger' end
 
--- Nothing is known of the shard, but that no lease is longer than any may be.
+-- Nothing is known about the shard, except the longest possible lease.
 local function unknown(now, horizon)
   return {
     confirmed = 0, at = 0, used = 0, departed = 0,
@@ -83,7 +83,7 @@ local function those(entries, which)
   return found
 end
 
--- What was in force before a confirmed lease no longer is, once the last slot granted by it has passed.
+-- A confirmed lease replaces earlier ones once their last slot has passed.
 local function supersede(s, r)
   s.rates = those(s.rates, function(entry)
     if entry.number < r.number and not entry.last then entry.last = r.last end
@@ -96,8 +96,8 @@ local function supersede(s, r)
   s.confirmed = r.number
 end
 
--- The latest epoch that any shard knows, or this one, if a new one begins: a shard knows a later one, one of the clocks was
--- set, or a shard has forgotten a lease.
+-- The latest epoch known to any shard or to this ledger, if a new one has to begin: a shard knows a later epoch, a
+-- clock was set, or a shard has forgotten a lease.
 local function broken(l, now, reports)
   local after
   for i = 1, l.shards do
@@ -105,7 +105,7 @@ local function broken(l, now, reports)
     if r then
       local was_set = s.offset and math.abs(r.at - now - s.offset) > ledger.CLOCK_US
       local forgot = s.confirmed > 0 and (r.epoch ~= l.epoch or r.number < s.confirmed)
-      -- One that another report has overtaken says nothing.
+      -- A later report has overtaken this one.
       if r.at < s.at and s.at - r.at <= ledger.CLOCK_US then reports[i] = nil
       elseif r.epoch > l.epoch or was_set or forgot then after = math.max(after or l.epoch, r.epoch) end
     end
@@ -113,7 +113,7 @@ local function broken(l, now, reports)
   return after
 end
 
--- Takes note of the reports; one that was overtaken says nothing, and is dropped.
+-- Learns from the reports, and drops those that a later one has overtaken.
 function ledger.learn(l, now, reports)
   local after = broken(l, now, reports)
   if after then ledger.begin_epoch(l, now, after) end
@@ -128,15 +128,15 @@ function ledger.learn(l, now, reports)
   end
 end
 
--- The most that may be in force.
+-- The largest amount that may be held.
 local function most(entries, field)
   local found = 0
   for _, entry in ipairs(entries) do found = math.max(found, entry[field]) end
   return found
 end
 
--- Amounts are whole. wants: by shard, nil for one that did not report; capped: what a shard has of which nothing else is
--- known. Returns what each may have, and whether one has to wait for what another still has.
+-- Amounts are integers. wants: by shard, nil for a silent one; capped: what a shard may hold if nothing more precise is
+-- known. Returns what each gets, and whether one has to wait for what another still holds.
 local function allot(l, total, wants, held, capped)
   local free, lacking = total, 0
   for i = 1, l.shards do
@@ -146,7 +146,7 @@ local function allot(l, total, wants, held, capped)
   local given, short = {}, lacking > math.max(0, free)
   for i = 1, l.shards do
     local more = wants[i] and wants[i] - held[i]
-    -- No more than it wants, and more than may be in force already only as far as that is free.
+    -- Caps a share at what it wants. A share grows only as far as units are free.
     if more and more > 0 then given[i] = held[i] + math.floor(more * math.min(1, math.max(0, free) / lacking))
     elseif more then given[i] = wants[i] end
     if given[i] and capped[i] then given[i], short = math.min(given[i], capped[i]), true end
@@ -154,7 +154,7 @@ local function allot(l, total, wants, held, capped)
   return given, short
 end
 
--- 12 digits pass through JSON unchanged.
+-- JSON keeps 12 digits unchanged.
 local function rounded(nanos)
   if nanos < 1e12 then return nanos end
   local grid = 10 ^ (math.floor(math.log10(nanos)) - 11)
@@ -165,7 +165,7 @@ local function is_unknown(entries)
   return #entries > 0 and entries[1].number == 0
 end
 
--- What is unknown of one shard takes nothing from what the others have: it only keeps them from having more.
+-- An unknown amount takes nothing from the other shards: it only keeps them from growing.
 local function known(l, held, entries_of)
   local found = {}
   for i = 1, l.shards do found[i] = is_unknown(entries_of(l.of[i])) and 0 or held[i] end
@@ -203,7 +203,7 @@ local function divide_counted(l, total, reports, name, taken)
   return allot(l, total, wants, held, capped)
 end
 
--- A lease that changes nothing is renewed when half of it is over.
+-- An unchanged lease is renewed after half its time.
 local function grant(l, now, i, r, values)
   local s = l.of[i]
   local held = s.rates[1]
@@ -232,7 +232,7 @@ local function grant(l, now, i, r, values)
 end
 
 -- whole: {rate (JSON or nil), whether the shards are paced, capacity, concurrency}. Returns the grants, and whether a
--- share waits for the confirmation of another shard.
+-- share waits for another shard's confirmation.
 function ledger.divide(l, now, whole, reports)
   local rates, short = {}, false
   -- Nano-units per second.
@@ -249,8 +249,8 @@ function ledger.divide(l, now, whole, reports)
   return grants, short or no_place or no_run
 end
 
--- When the last slots by what was in force before have passed. What a shard that does not answer has is free only when
--- its lease ends.
+-- How long until the last slots of superseded leases have passed. A silent shard's share is free only when its lease
+-- ends.
 function ledger.wait_ms(l, reports)
   local wait = 20
   for i = 1, l.shards do

@@ -1,8 +1,8 @@
 local hooked_redis = use 'redis/hooked-redis'
 
 -- Virtual time: replaces `redis` in a simulation. Its clock is `virtual.now` (µs), no messages are published, started
--- jobs are counted and not listed, and every key expires by itself: an aborted simulation leaves nothing.
--- Used first, so that everything after it uses it.
+-- jobs are counted but not listed, and every key expires by itself: an aborted simulation leaves nothing. It has to be
+-- the first module used.
 --   virtual.hashes   hashes that are kept in memory while a script runs, by their keys: field -> text
 --   virtual.settle   called before one of them is read: brings it up to date
 local virtual = { now = 0, ttl_ms = 0, hashes = {}, settle = function() end, call = redis.call }
@@ -69,7 +69,7 @@ local function virtual_redis()
     popped = call('RPOP', source)
     return popped
   end
-  -- A job that may not leave goes back to its place (gate/gates).
+  -- A job that may not depart goes back to its place (gate/gates).
   function handlers.LMOVE(_, _, target)
     call('RPUSH', target, popped)
     return popped

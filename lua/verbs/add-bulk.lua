@@ -12,10 +12,10 @@
          stem of their ids if that is not the mark] (admission/once-record). Without jobs it is only looked up
     [6]  '1' if the caller made all ids for this bulk. Or, if the call was sent before, JSON: [when, µs, the ids that the
          caller made] (admission/sent-again)
-    then four for each job: what it is (admission/new-job), BullMQ's three arguments
+    then four for each job: its text (admission/new-job), BullMQ's three arguments
   Returns the reply of admission/admission, then 3 BullMQ's replies, 4 news. If each is admitted by itself, a refused job
   has the reply of admission/admission, a failed one {0, the text of the error}. If there is no idempotency key, 5 is the
-  number of waiting jobs now, '' if it says nothing of their positions.
+  number of waiting jobs now, '' if it does not imply their positions.
   With an idempotency key 5 position of the first job or '', 6 its start µs or '', 7 '1' if all were added before:
   then 3 is the JSON of their ids, or '' if those were derived from the key.
 ]]
@@ -55,22 +55,22 @@ end
 
 local now = redis_now()
 local once = ARGV[5] ~= '' and cjson.decode(ARGV[5])
--- Jobs that an earlier call added stay added: this is returned before anything can be refused.
+-- Jobs that an earlier call added stay added, so this comes before any refusal.
 local known = once and once_record.recall(base, once)
 if known and known[1] < 0 then return { known[1], {} } end
 local shape = shapes.load(key, base, now)
 if known then
   local first = known[2] == '' and once_record.id(once, 0) or cjson.decode(known[2])[1]
   local position, start = group_line.estimate(base, shape, now, first)
-  -- Whether the answer has to be confirmed follows from the newest shape. One that Redis has lost is restored by a call
-  -- that adds.
+  -- The newest shape says whether the answer has to be confirmed. A call that adds restores a shape that Redis has
+  -- lost.
   local news = not shapes.is_lost(shape, identity) and shapes.news(key, shape, identity)
   return { 1, {}, known[2], news, position, start, known[3] }
 end
 if shapes.is_lost(shape, identity) then return { -1, {} } end
 
 local sent_us, made = unpack(sent_before and cjson.decode(ARGV[6]) or {})
--- The jobs that this call added when it was sent before.
+-- The jobs that an earlier run of this call added.
 local before = not sent_us and {} or sent_again.added(base, made, sent_us, now)
 if not before then return { -11, {} } end
 
@@ -88,7 +88,7 @@ if not groups and not each then
   for _, job in pairs(described) do if job.group then return { -7, {} } end end
 end
 
--- BullMQ's scripts, with what has to happen around their commands.
+-- BullMQ's scripts, with handlers for their commands.
 local run = new_job.adder(group_hooks.adding(base, shape, groups, now, groups and batch_once.handlers(base)), base)
 
 local function add(at)
@@ -112,7 +112,8 @@ local function is_new(at, seen)
 end
 
 local function refusal_of_all()
-  -- Whether all jobs are new or, if the call was resent, none is; and whether the claim may have places for all of them.
+  -- Whether all jobs are new or, if the call was resent, none is; and whether the claim may have places for all of
+  -- them.
   local new, seen, like_first, claimed = { groups = groups }, {}, ARGV[6] == '1', claim ~= '' and not groups
   for _, job in pairs(described) do
     like_first, claimed = like_first and not job.deduplicates, claimed and not admission.cost_error(shape, job.cost)
@@ -129,7 +130,7 @@ local function refusal_of_all()
   if refusal then return refusal end
   -- A claim whose lease has expired covers nothing.
   local left = claim ~= '' and claims.left(base, claim, now) or 0
-  -- A claim admitted its bulk whole: a bound that groups get between its parts refuses none of the rest.
+  -- A claim admitted its bulk whole: a group bound that is set between its parts refuses none of the rest.
   if #new > left then refusal, new.swaps = group_admission.refusal(shape, new, not part) end
   if refusal then return refusal end
   if left > 0 then
@@ -185,7 +186,7 @@ for at = FIRST, #ARGV, FIELDS do
   local done, reply = true, nil
   if each then reply = admit(at) else done, reply = pcall(add, at) end
   if not done then
-    -- What was added before is complete. The error is that of the command, not of this line.
+    -- All earlier adds are complete. The error is the command's own.
     overflow.drop_due(base, shape, gone, now)
     if groups then group_hooks.save_adds(groups) end
     cancelled.replaced()

@@ -8,7 +8,7 @@
          (admission/sent-again), else ''
     [2]  number of parents to release
     then for each queue: 'id:revision' of the shape that the caller knows, '' if none
-    then five for each job: number of its queue (from 1), what it is (admission/new-job), BullMQ's three arguments
+    then five for each job: number of its queue (from 1), its text (admission/new-job), BullMQ's three arguments
     then five for each parent: its key, that of its dependencies, the key of its queue, its id, the time, ms
   Returns the reply of admission/admission, then 3 the number of the queue that refused or lost its shape, 4 BullMQ's
     reply for each job and each parent, the text of an error in a table, 5 the news of each queue's shape.
@@ -30,7 +30,7 @@ local FIELDS = 5
 local FIRST, RELEASES = #KEYS + 3, #ARGV - FIELDS * tonumber(ARGV[2]) + 1
 local now = redis_now()
 
--- What is known of each queue, by its base, for what goes around BullMQ's scripts.
+-- State of each queue, by its base, for the handlers around BullMQ's scripts.
 local known = {}
 local hooked = group_hooks.redis(redis, known)
 
@@ -77,7 +77,7 @@ local function refusal_of(i)
   return admission.refusal(base, shape, now, new)
 end
 
--- The jobs that were added, by their keys: none replaces another one.
+-- The added jobs, by their keys: none replaces another one.
 local added = {}
 
 local function add(at)
@@ -92,8 +92,8 @@ local function release(at)
   return release_parent_if_no_pending_dependencies.run(hooked, { ARGV[at], ARGV[at + 1] }, { unpack(ARGV, at + 2, at + 4) })
 end
 
--- Returns BullMQ's replies for the jobs if an earlier run of this call added them, which it did with all or none; second,
--- whether that is not known. again: when it was first sent, and whether the ids were made for it
+-- Returns BullMQ's replies for the jobs if an earlier run of this call added them, which it did with all or none;
+-- second, whether that is unknown. again: when it was first sent, and whether the ids were made for it
 local function added_before(again)
   local added, found, unknown = {}, false, false
   for i, queue in ipairs(queues) do

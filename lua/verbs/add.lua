@@ -2,17 +2,17 @@
   Admits one job or refuses it: after the admission checks, BullMQ's own add script runs. A job that certainly fits needs
   only that.
   KEYS
-    [1]  …:meta:shape: the keys of BullMQ's script are made here, since fewer are sent and read faster
+    [1]  …:meta:shape: the keys of BullMQ's script are made here, because fewer are sent and read faster
   ARGV
     [1]  'id:revision' of the shape that the caller knows, '' if none
-    [2]  the job (admission/new-job). If more is asked, JSON: [the job, what to return of its place in the queue: 'position',
+    [2]  the job (admission/new-job). With more requests, JSON: [the job, what to return about its place: 'position',
          'start' (with the position) or '', job scheduler id or '' (iterations of one that exists are never refused), when
          the call was first sent, µs, if the job's id was made for it (admission/sent-again)]
     [3]  the first argument of BullMQ's script
     [4]  the second
     [5]  the third
-    [6…] further ones, which only that for schedulers has
-  Returns BullMQ's reply, for a job that certainly fitted and whose place is not asked for; otherwise the reply of
+    [6…] further ones, only for the script for schedulers
+  Returns BullMQ's reply for a job that certainly fitted, if its place is not requested; otherwise the reply of
   admission/admission, then 3 BullMQ's reply, 4 position or '', 5 start µs or '', 6 news: the shape, if the caller knows
   another.
 ]]
@@ -33,14 +33,14 @@ local shapes = use 'shape/shapes'
 local key, base = KEYS[1], string.sub(KEYS[1], 1, -11)
 
 local job, asked, scheduler_id, sent_us
--- Most jobs are nothing but standard.
+-- Most jobs are plain standard jobs.
 if ARGV[2] ~= '' then
   local text = ARGV[2]
   if string.byte(text) == 91 then text, asked, scheduler_id, sent_us = unpack(cjson.decode(text)) end
   job = new_job.read(text)
 end
 
--- A job that certainly fits. No function of its own: making one takes as long as a command.
+-- A job that certainly fits. Not a function: creating one takes as long as a command.
 if not job or (job.fits and asked ~= 'start' and not sent_us) then
   local fits, timed, waiting = fits_surely(key, base, ARGV[1], 1, job and job.cost or 1)
   if fits then
@@ -69,7 +69,7 @@ local function refused(refusal)
   return refusal
 end
 
--- Whether this call added the job when it was sent before.
+-- Whether an earlier run of this call added the job.
 local before = false
 if sent_us then
   local added = sent_again.added(base, { id }, sent_us, now)
@@ -79,7 +79,7 @@ end
 local missed = not before and scheduler_id == '' and admission.deadline_error(now, job.terms)
 if missed then return refused(missed) end
 local group, gone = job.group, nil
--- One without a group may replace one that has a group, or release its parent.
+-- A job without a group may replace one that has a group, or release its parent.
 groups = queue_groups.of(base, shape, now)
 if groups then groups.adding = group end
 local known = before or scheduler_id ~= '' and redis.call('ZSCORE', base .. 'repeat', scheduler_id)

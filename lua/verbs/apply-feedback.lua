@@ -1,23 +1,23 @@
 --[[
-  Applies one answer of the downstream to the whole fleet, or to one group or key of it, and puts back the job that it refused.
-  A pause is never shortened; the rate falls once for all workers that saw the same throttling; every change is published
-  in the events.
+  Applies one answer of the downstream to the whole fleet, or to one group or key of it, and puts the refused job back.
+  A pause is never shortened; the rate falls once for all workers that saw the same throttling; every change is
+  published in the events.
   ARGV
-    [1]  JSON: call (id of this call, which takes effect once) or nothing, found (what src/feedback/request.ts makes of
-         each finding), sent (µs at which the job departed, text), by, jitter (0 to 1), oks (successful calls since the
+    [1]  JSON: call (id of this call, which takes effect once) or nothing, found (each finding as src/feedback/request.ts
+         encodes it), sent (µs at which the job departed, text), by, jitter (0 to 1), oks (successful calls since the
          last report), ok_at (departure of the worker's last one, ms) and ok_ago (ms since that ended) or nothing, group
-         (that of the job, '' if it has none), keys, tier and members (of the job: limit -> member) or nothing, calls (oks, ok_at, ok_ago of the group or
-         the value of a limit that the first finding is about that is about one) or nothing,
+         (of the job, '' if it has none), keys, tier and members (of the job: limit -> member) or nothing, calls (oks,
+         ok_at, ok_ago of the group or limit value of the first finding) or nothing,
          limits (ms: pauseMs, maxBackoffMs, maxSlowPauseMs, maxDownMs, maxPauseMs, jitterMs, probeMs, slowStartMs,
-         slowMs, quietMs), adapt (decrease, increase, quietMs, floor) or nothing, job or nothing: the one that was
-         refused (id, token, score; head: whether no time was given for its retry; give_up_ms: for how long it is tried;
-         reason: why, if it is to be kept; retried: whether the answer asks for a retry of this job; target or nothing,
-         same and others: when the last successful call to its target, and to any other, departed, ms)
+         slowMs, quietMs), adapt (decrease, increase, quietMs, floor) or nothing, job (the refused one) or nothing:
+         id, token, score; head: whether no time was given for its retry; give_up_ms: for how long it is tried; reason:
+         why, if it has to be kept; retried: whether the answer asks for a retry of this job; target or nothing, same
+         and others: when the last successful call to its target, and to any other, departed, ms
     [2]  'id:revision' of the shape that the caller knows, '' if none
     [3]  when the call was first sent, µs, if it may have run already
   Returns {1, the shape, JSON of the changes, how often the job was throttled so far (0: there is none, or it no longer
-  belongs to the caller), its outcome}; {-1} if Redis has lost what the caller knows. Outcome: -3 it is given up, -2 it uses
-  up an attempt, -1 it went back, else the delay until its retry, ms (0 if the caller knows it).
+  belongs to the caller), its outcome}; {-1} if Redis has lost what the caller knows. Outcome: -3 it is given up, -2 it
+  uses up an attempt, -1 it went back, else the delay until its retry, ms (0 if the caller knows it).
 ]]
 local put_back = use 'ends/put-back'
 local feedback_changes = use 'feedback/changes'
@@ -38,14 +38,14 @@ local declared, overrides = shapes.begin(key, base, now, ARGV[2])
 if not declared then return { -1 } end
 local r = cjson.decode(ARGV[1])
 
--- What the answer did, for a call that is sent again.
+-- What the answer changed, for a resent call.
 local AGAIN_MS, record = 60000, r.call and base .. 'meta:answered:' .. r.call
 local before = record and redis.call('GET', record)
 if before then
   local changes, count, outcome = unpack(cmsgpack.unpack(before))
   return { 1, redis.call('HGETALL', key), changes, count, outcome }
 end
--- What it did, if anything, may be forgotten. No worker has kept the lock of its job for as long.
+-- The record of an earlier run may have expired. No worker keeps the lock of its job for that long.
 if ARGV[3] and now - tonumber(ARGV[3]) > AGAIN_MS * 1000 then return { 1, redis.call('HGETALL', key), '{}', 0, 0 } end
 local shape = shapes.load(key, base, now)
 local stored = redis.call('HMGET', key, 'feedback', 'rate', 'limits', 'mode', 'rampUp')
@@ -58,7 +58,7 @@ r.configured = stored[2] and bucket.interval(cjson.decode(stored[2]))
 -- If limits are not enforced, a pause of one of them holds the queue instead.
 r.shape_limits = stored[3] and (stored[4] or 'enforce') == 'enforce' and cjson.decode(stored[3]) or {}
 local of_group = group_feedback.request(r, shape)
--- Whose calls the refused one is compared with.
+-- The refused call is compared with other calls of this scope.
 local scope = of_group or r
 
 -- Whether the rule takes effect: from its n-th match within its period on.
@@ -98,7 +98,7 @@ if of_group then group_feedback.judged(of_group) end
 local handlers = {
   pause = feedback.pause, slow = feedback.slow, concurrency = feedback.concurrency,
   ok = function(request, f)
-    -- What is left of a limit says nothing of the calls that went well: these are reported about the queue.
+    -- The remaining units of a limit say nothing about successful calls, which are reported about the queue.
     if f.scope ~= 'queue' then return feedback.quota(request, f) end
     feedback.successes(request, f, request.oks)
     if request.contradicted then evidence.contradict(request) end
@@ -106,7 +106,7 @@ local handlers = {
 }
 local throttled, heard, refused
 
--- Whether a refusal says that the rate is too high.
+-- Whether a refusal means that the rate is too high.
 local function slows(f)
   return f.kind ~= 'concurrency' and not f.ttlMs and f.about ~= 'destination'
 end
@@ -123,7 +123,7 @@ local function apply(f)
   end
   handlers[f.kind](r, f)
   heard = heard or is_refusal
-  -- That of another limit is not the rate of the queue.
+  -- A slower rate of another limit is not the rate of the queue.
   if is_refusal and slows(f) and f.scope == 'queue' then throttled = throttled or f end
 end
 
@@ -148,7 +148,7 @@ for _, of in ipairs({ r.changes, of_group and of_group.changes or {} }) do
   end
 end
 
--- ms; the retry also waits for the end of a pause in force
+-- ms; the retry also waits for the end of a current pause
 local OWN_MS, MAX_OWN_MS = 1000, 60000
 local function own_delay_ms()
   local most = scope.unreachable and r.limits.maxDownMs or MAX_OWN_MS

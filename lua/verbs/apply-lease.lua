@@ -1,5 +1,5 @@
 --[[
-  Puts what a shard of a sharded queue may have of the whole in force, and reports how the shard is doing. The lease of
+  Applies the lease of a shard, its part of a sharded queue's total, and reports the state of the shard. The lease of
   the rate ends by itself, at a time of this Redis's clock; places and running jobs are kept until the next lease.
   KEYS
     [1]  …:meta:shape of the shard

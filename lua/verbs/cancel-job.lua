@@ -1,15 +1,15 @@
 --[[
-  Cancels a job: one that waits fails at once, or is removed; the worker of one that runs is told to abort it.
+  Cancels a job: a waiting one fails at once, or is removed; the worker of a running one gets a request to abort it.
   ARGV
     [1]  job id
     [2]  why
     [3]  who, '' if not given
-    [4]  what the job fails with
-    [5]  1 if a job that waits is removed instead
+    [4]  failure reason of the job
+    [5]  1 if a waiting job is removed instead
   Returns
     failed     it waited, and has failed
     removed    it waited, and is gone
-    aborting   it runs: its worker has been told
+    aborting   it runs: its worker has been notified
     stalled    it runs, but its lock is gone: it fails instead of running again
     ended      it has completed or failed before
     scheduled  it is the next iteration of a scheduler, and stays

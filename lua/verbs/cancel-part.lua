@@ -2,16 +2,16 @@
   Cancels the next jobs of a list or set that match a filter, as lua/verbs/cancel-job does one.
   ARGV
     [1]  prioritized, delayed, waiting-children, wait, paused or active; or group: of those in prioritized, the jobs
-         in the line of the filter's group. Then prioritized is all others
-    [2]  how many jobs of it to pass over: those that were looked at before, and stayed
-    [3]  how many to look at, at most
+         in the line of the filter's group. Then prioritized means all others
+    [2]  how many jobs of it to skip: those that an earlier call checked and left
+    [3]  how many to check, at most
     [4]  how many to cancel, at most
     [5]  JSON: { name, group, before } of the jobs to cancel, each of them optional; before: ms since 1970
     [6]  why
     [7]  who, '' if not given
-    [8]  what the jobs fail with
-    [9]  1 if jobs that wait are removed instead
-  Returns how many to pass over next, -1 if no further one is there, then the outcome of each that was cancelled.
+    [8]  failure reason of the jobs
+    [9]  1 if waiting jobs are removed instead
+  Returns how many to skip next, -1 if there are no more, then the outcome of each cancelled job.
 ]]
 local cancelled = use 'ends/cancelled'
 local queue_groups = use 'groups/queue-groups'
@@ -21,7 +21,7 @@ local base, place, from = string.sub(KEYS[1], 1, -11), ARGV[1], tonumber(ARGV[2]
 local look, most, filter = tonumber(ARGV[3]), tonumber(ARGV[4]), cjson.decode(ARGV[5])
 local c = { reason = ARGV[6], by = ARGV[7], failure = ARGV[8], removes = ARGV[9] == '1' }
 local line = place == 'group' and base .. 'meta:group:jobs:' .. filter.group
--- Where jobs wait that are in no line: in `prioritized`, those in a line have lower scores.
+-- Where jobs outside of lines wait: in `prioritized`, jobs in a line have lower scores.
 local beyond_lines = filter.group and place == 'prioritized' and redis.call('HEXISTS', KEYS[1], 'groups') == 1
 
 -- The oldest come first: BullMQ adds at the head of a list, and takes from its end.
@@ -36,13 +36,13 @@ local function next_ids()
   return oldest
 end
 
--- One that runs and was cancelled before is not cancelled again.
+-- A running job that was cancelled before is not cancelled again.
 local function matches(id)
   local f = redis.call('HMGET', base .. id, 'name', 'timestamp', 'defa')
   if not f[1] or (place == 'active' and f[3]) then return false end
   if filter.name and f[1] ~= filter.name then return false end
   if filter.before and tonumber(f[2]) > filter.before then return false end
-  -- Another script may have removed one that is still in the line.
+  -- Another script may have removed a job that is still in the line.
   if line then return redis.call('ZSCORE', base .. 'prioritized', id) and true or false end
   if not filter.group then return true end
   local group = cjson.decode(redis.call('HGET', base .. id, 'opts') or '{}').group

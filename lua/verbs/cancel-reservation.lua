@@ -1,5 +1,5 @@
 --[[
-  Gives back a reserved turn. Its charge is refunded only if nothing was charged after it: another slot may depend on
+  Gives back a reserved turn. Its charge is refunded only if nothing was charged after it: another slot could depend on
   it.
   KEYS
     [1]  the control hash of the limit

@@ -1,10 +1,10 @@
 --[[
-  Charges a limit with `by` for one value of its keys, or a pool for one of its members, whatever that has left.
+  Charges a limit with `by` for one value of its keys, or a pool for one of its members, even beyond its remaining units.
   ARGV
     [1]  the name of the limit
-    [2]  JSON: the keys whose values are meant, name -> value, with `group` if it counts by that; `member` of a pool
+    [2]  JSON: name -> value of each key, with `group` if the limit counts by group; `member` of a pool
     [3]  the cost
-    [4]  names the call, which charges once however often it is sent
+    [4]  id of the call, which charges once even if it is resent
     [5]  'id:revision' of the shape that the caller knows, '' if none
   Returns {1}; {-1} if Redis has lost what the caller knows; {-12} if the queue has no such limit.
 ]]

@@ -9,10 +9,10 @@
     [4]  lease, ms
     [5]  the groups of the jobs, JSON, '' if they have none
     then five for each job: its id, or '' if no job has it yet, its deduplication id or '', its cost, its terms
-    (admission/new-job), and how many such jobs there are, not counting those that exist. With deadlines, like jobs follow each
-    other: which of two different jobs comes first decides when they start
-  Returns the reply of admission/admission, then 3: 1 if there is a claim now, 2 if groups of the jobs have bounds of their own,
-  or limits of the queue bound their keys, whose places cannot be claimed, or may refuse one for its cost.
+    (admission/new-job), and the number of such jobs, without existing ones. With deadlines, equal jobs are adjacent:
+    the order of different jobs decides when they start
+  Returns the reply of admission/admission, then 3: 1 if there is a claim now, 2 if places cannot be claimed, because
+  groups have bounds of their own or limits bound their keys, or if a group may refuse a job for its cost.
 ]]
 local admission = use 'admission/admission'
 local claims = use 'admission/claims'
@@ -35,7 +35,7 @@ end
 if shapes.is_lost(shape, ARGV[1]) then return { -1, {} } end
 if shape and claims.left(base, ARGV[2], now) then return { 1, {}, 1 } end
 local FIELDS, FIRST = 5, 6
--- By their text: many jobs have the same.
+-- By their texts: many jobs have the same.
 local terms_of = {}
 for at = FIRST, #ARGV, FIELDS do
   local text = ARGV[at + 3]
@@ -48,7 +48,7 @@ end
 -- As in a bulk of one script (groups/admission).
 if ARGV[5] ~= '' and not (shape and shape.groups) then return { -7, {} } end
 if not shape then return { 1, {}, 0 } end
--- Which keys the jobs have is not known here.
+-- The keys of the jobs are unknown here.
 if shape.bounds_keys then return { 1, {}, 2 } end
 local new, seen, highest = { count = 0 }, {}, 0
 for at = FIRST, #ARGV, FIELDS do
@@ -65,7 +65,7 @@ if ARGV[5] ~= '' then
   local g, names = queue_groups.open(base, shape, now), cjson.decode(ARGV[5])
   if group_share.may_refuse(g, names, highest, capacity, depth) then return { 1, {}, 2 } end
 end
--- What may be dropped for them depends on each.
+-- Each job's options decide which others it may replace.
 if new.count <= MOST_DROPPED then
   local few = { count = new.count }
   for _, job in ipairs(new) do

@@ -1,7 +1,7 @@
 --[[
   The number of shards of a sharded queue: the first process that declares the queue sets it, and it stays.
   KEYS
-    [1]  …:meta:shape of the whole
+    [1]  …:meta:shape of the whole queue
   ARGV
     [1]  number of shards that the caller declares
     [2]  '1' if it declares a shape too: only such a caller sets the number

@@ -1,14 +1,14 @@
 --[[
-  Moves a failed job into a queue of dead letters, both or neither: BullMQ's add script for the letter, then its
+  Moves a failed job into a queue of dead letters, both or neither: BullMQ's add script for the dead letter, then its
   removeJob. The children of the job stay.
   KEYS
     [1]  …:meta:shape
     [2]  …:meta of the queue of dead letters
   ARGV
     [1]  job id
-    [2]  when it failed, ms since 1970: a job that failed again has another letter
+    [2]  when it failed, ms since 1970: a job that failed again has another dead letter
     [3]  name of the queue of dead letters
-    [4]  BullMQ's arguments of addStandardJob for the letter: its own, packed
+    [4]  BullMQ's arguments of addStandardJob for the dead letter: its own, packed
     [5] [6]
   Returns 1 moved, 0 it has not failed or there is no such job, -2 it belongs to a scheduler.
 ]]

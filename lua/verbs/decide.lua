@@ -1,15 +1,15 @@
 --[[
   Charges limits, or only peeks: any number of decisions, each over one or more limits, all or none of them.
   KEYS
-    [1…]  the switch of each limit; then for each part of each decision the state of its key; then the record of what
-          this call charged, which takes the place of that of an answered call
+    [1…]  the switch of each limit; then for each part of each decision the state of its key; then the record of the
+          charges of this call, which replaces the record of an answered call
   ARGV
     [1]   how many limits
     [2]   the latest time to decide (µs): after it nothing is decided; '' for none
-    [3]   number of this call, with a space behind it: what it has charged is not charged again if it is sent again
+    [3]   number of this call, followed by a space: a resent call charges nothing twice
     [4]   how long the record lasts from its first call on, ms
     [5…]  the definition of each, JSON, or the number of another limit that has the same; then the requests, with spaces
-          between: how many consecutive decisions are alike; 'take' or 'peek'; and for each part the number of
+          between: number of equal consecutive decisions; 'take' or 'peek'; and for each part the number of
           its limit, the cost, the lease and a semicolon
   Returns {now (µs), then for each decision: 0 if it is refused, 1 if it is allowed, + 2 if keys share a state, + 4 if a
   limit has a newer definition (then nothing is charged); and for each of its parts what limits/checks reports}; {now} if
@@ -27,8 +27,8 @@ local fetched = redis.call('MGET', unpack(KEYS))
 local record, call, charges = fetched[#KEYS], ARGV[3], {}
 local again = record and string.find(record, call, 1, true) == 1
 local limits, states, reply, size, saved = {}, {}, { now }, 1, {}
--- For the parts of one decision: their number, the request, its limit, its key, the key's state, its wait, and
--- whether this call has charged it before. The tables are reused, as this runs for each of many decisions.
+-- For the parts of one decision: their number, the request, its limit, its key, the key's state, its wait, and whether
+-- this call has charged it before. The tables are reused, because this runs for each of many decisions.
 local parts, asked, of, keys, states_of, waits, others, paid = 0, {}, {}, {}, {}, {}, {}, {}
 local shared, outdated = false, false
 
@@ -75,7 +75,7 @@ local function add_part(part, key, packed)
   if l.outdated then outdated = true end
 end
 
--- A charged state is stored once, at the end. A call that is sent again only renews its leases.
+-- A charged state is stored once, at the end. A resent call only renews its leases.
 local function charge(l, s, part, charged)
   if charged and l.algorithm ~= 'concurrency' then return end
   s.lease = part.lease
@@ -92,7 +92,7 @@ local function decide(takes)
   local decision = #charges + 1
   local charged = again and string.sub(record, #call + decision, #call + decision) == '1'
   for i = 1, parts do
-    -- A lease that has expired since is taken anew: another caller may have its place.
+    -- An expired lease is taken again: another caller may have its place.
     paid[i] = charged and (of[i].algorithm ~= 'concurrency'
       or (tonumber(redis.call('ZSCORE', keys[i], '1 ' .. asked[i].lease) or nil) or 0) > now)
     if paid[i] then waits[i] = math.min(waits[i], 0) end

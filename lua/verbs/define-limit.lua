@@ -6,7 +6,7 @@
     [1]  the definition, JSON
     [2]  its version, an integer, or '' for none
     [3]  the declarer: host and process id
-  Returns {1 if it is in force, 0 if another one is, the definition in force, its version or ''}.
+  Returns {1 if it applies, 0 if another one does, the stored definition, its version or ''}.
 ]]
 local limit_control = use 'limits/control'
 

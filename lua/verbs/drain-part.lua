@@ -2,10 +2,10 @@
   Drains a queue in parts. The jobs to remove are set aside at once, under keys of this drain: none of them can start
   any more, and jobs added later stay. They are then removed part by part, by BullMQ's own drain.
   ARGV
-    [1]  id of the drain: beginning it again within an hour changes nothing, even if it has ended since
+    [1]  id of the drain: beginning the same drain again within an hour changes nothing, even if it has ended
     [2]  'begin', 'begin all' (delayed jobs too) or 'go'
     [3]  maximum number of jobs per part
-  Returns for 'begin' and 'begin all' the ids of all unfinished drains, including those of processes that died; else 1,
+  Returns for 'begin' and 'begin all' the ids of all unfinished drains, including those of dead processes; else 1,
   or 0 once nothing is left.
 ]]
 local drain = use 'bullmq/drain'
@@ -74,7 +74,7 @@ end
 local jobs = take(tonumber(ARGV[3]))
 if not jobs then
   redis.call('SREM', drains, id)
-  -- Groups that were held by jobs that are gone are looked at again.
+  -- Groups that removed jobs held are checked again.
   if redis.call('HDEL', base .. 'meta:groups', 'at') == 1 then wake.one(base) end
   return 0
 end

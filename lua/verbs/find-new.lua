@@ -1,6 +1,6 @@
 --[[
-  Finds the jobs of a bulk that are new: BullMQ adds none for an existing id or a live deduplication id. Each is looked
-  at by itself: the caller knows which ids come twice.
+  Finds the jobs of a bulk that are new: BullMQ adds none for an existing id or a live deduplication id. Each is
+  checked by itself: the caller knows which ids come twice.
   ARGV
     then two for each job: its id, or '' if it has none yet, and its deduplication id or ''
   Returns 1 for each new job, 0 for each other one.

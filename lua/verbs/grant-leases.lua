@@ -1,16 +1,16 @@
 --[[
   Divides the rate, the places and the running jobs of a sharded queue among its shards, by what the shards report.
-  The sum of all that may be in force is never above the whole (sharding/ledger).
+  The sum of all possible leases never exceeds the total (sharding/ledger).
   KEYS
-    [1]  …:meta:shape of the whole
+    [1]  …:meta:shape of the whole queue
   ARGV
     [1]  number of shards that the caller declares
     [2]  time of this call's last answer to the caller, before the reports were taken, µs; '' if there are no reports
-    [3]  '1' to divide at once, however short a time ago the last call did
+    [3]  '1' to divide at once, even right after the last call
     then for each shard, unless there are no reports: its report as JSON (lua/verbs/apply-lease), '' if it did not answer
-  Returns {status, now µs, ms after which to come again, number of shards, what is short, grants}. Status: 1 divided,
+  Returns {status, now µs, ms until the next call, number of shards, short, grants}. Status: 1 divided,
     0 not due yet, 2 due: report now, -1 no shape, -2 the reports are too old, -3 the queue has another number of shards:
-    nothing was changed. What is short: '1' while a share waits until another shard has confirmed that it has less. A
+    nothing was changed. short: '1' while a share waits until another shard has confirmed that it has less. A
     grant is '' or {epoch, number, rate, until ms, capacity, concurrency}, as lua/verbs/apply-lease takes them.
 ]]
 local as_text = use 'redis/as-text'

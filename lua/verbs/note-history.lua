@@ -4,7 +4,7 @@
     [1]  kind: pause, resume, redrive or job
     [2]  who
     [3]  why
-    [4]  JSON: what was changed
+    [4]  JSON: the change
     [5]  when the call was first sent, µs, if it may have run already
   Returns 1.
 ]]

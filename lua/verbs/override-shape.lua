@@ -16,7 +16,7 @@ local history = use 'reports/history'
 local parsed = use 'shape/parsed'
 local shapes = use 'shape/shapes'
 
--- What a field will be: what is given now, what was set before, or what is declared.
+-- The coming value of a field: the given one, an earlier override, or the declared one.
 local function future(field, given, declared, overrides)
   local value = given[field]
   if type(value) == 'table' and value.clear then value = nil

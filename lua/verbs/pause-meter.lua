@@ -47,7 +47,7 @@ else
     redis.call('HSET', key, 'pausedUntil', as_text.us(at), 'pauseReason', ARGV[3])
     note_ramp(function(known) return ramp.paused(known, now_ms, math.ceil(at / 1000)) end)
   end
-  -- Also one that changes nothing: sent again after the longer one was ended, it would.
+  -- Even a pause that changes nothing: resent after the longer one was ended, it would change something.
   history.note(base, now, 'pause', ARGV[5], ARGV[3], '{}', as_text.us(math.ceil(at / 1000)))
 end
 shapes.revise(key)

@@ -6,7 +6,7 @@
   ARGV
     [1]  the lease
     [2]  its cost
-  Returns 1, or 0 if it had expired or was given back before.
+  Returns 1, or 0 if it had expired or was already given back.
 ]]
 local concurrency = use 'limits/concurrency'
 local turns = use 'limits/turns'

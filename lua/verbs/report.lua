@@ -4,9 +4,9 @@
   ARGV
     [1]  worker id, '' for a program that only adds jobs
     [2]  JSON of its report about itself, '' when it leaves
-    [3]  JSON: field of meta:starts (starts and ends of jobs) -> what is to be added to it
+    [3]  JSON: field of meta:starts (starts and ends of jobs) -> the increment
     [4]  its greatest lateness since its last report, µs
-    [5]  what `shape.audit` keeps: JSON list of {slot µs, when the processor was called µs}, or ''
+    [5]  records for `shape.audit`: JSON list of {slot µs, when the processor was called µs}, or ''
     [6]  number of the worker's report: sent again, it adds nothing
     [7]  when the call was first sent, µs, if it may have run already
   Returns {now µs, µs that each cause has held the head of the queue so far, in the order of gate/held, number of workers
@@ -28,16 +28,16 @@ local shapes = use 'shape/shapes'
 local worker = ARGV[1]
 -- A worker that last reported running jobs is gone after this long without a report; an idle one has nothing to report.
 local GONE_MS, GONE_IDLE_MS = 60000, 3600000
--- A head of this age that no worker has looked at waits for a worker.
+-- A head of this age waits for a worker if none has asked.
 local UNSEEN_MS = 1000
 local base, now, shape = shapes.here(KEYS[1])
 if not shape then return { as_text.us(now) } end
 local meter_key, starts_key, workers_key = base .. 'meta:meter', base .. 'meta:starts', base .. 'meta:workers'
 
--- Whether it is here already: its reply was lost, and it is sent again. The row of a worker that left is gone.
+-- Whether the report is here already: its reply was lost, and it was resent. The row of a worker that left is gone.
 local LEFT_MS, left_key = 60000, base .. 'meta:left:' .. worker
 local function was_sent()
-  -- What it added, if anything, may be forgotten.
+  -- Its record may have expired.
   if ARGV[7] and now - tonumber(ARGV[7]) > LEFT_MS * 1000 then return true end
   local row = redis.call('HGET', workers_key, worker)
   local last = row and string.match(row, '"report":(%d+)') or redis.call('GET', left_key)
@@ -72,7 +72,7 @@ local function head_age_ms()
   return fields and math.max(0, math.floor(now / 1000 - queue_head.ready_ms(fields))) or -1
 end
 
--- No worker has looked at the waiting jobs: none is running, or all are busy.
+-- No worker has asked for the waiting jobs: none is running, or all are busy.
 local function note_unseen()
   local accounted = (shape.interval or shape.limits) and shape.mode ~= 'off'
   if not accounted or clocks.holds ~= '' or head_age_ms() < UNSEEN_MS then return end
@@ -80,7 +80,7 @@ local function note_unseen()
   held.note(meter_key, now, paused and 'pause' or 'workers')
 end
 
--- state: what samples of all levels show, read once
+-- state: values that samples of all levels share, read once
 local function sample(level, state)
   local totals = redis.call('HMGET', meter_key, 'departedTotal', 'refusedTotal', 'droppedTotal', 'bypassedTotal')
   local starts = redis.call('HMGET', starts_key, 'count', 'latenessUs', 'max:' .. level[1], 'completed', 'failed',
@@ -114,8 +114,8 @@ for _, level in ipairs(adds and series.LEVELS or {}) do
   if tonumber(ARGV[4]) > greatest then redis.call('HSET', starts_key, field, ARGV[4]) end
 end
 note_unseen()
--- Finds out what scripts that know nothing of groups have done: jobs that they removed, and those that they brought to
--- the head.
+-- Detects changes by scripts that know nothing of groups: jobs that they removed, and jobs that they brought to the
+-- head.
 if shape.groups then
   group_later.sweep(base, now)
   local g = queue_groups.open(base, shape, now)
@@ -126,7 +126,7 @@ end
 local due, bypassing, state = series.due(base, now), nil, {}
 if #due > 0 then
   bypassing = bypass.count(base, meter_key, shape, now)
-  -- Keys that are absent, as those of an empty queue, are misses of Redis's keys.
+  -- Absent keys, as those of an empty queue, are keyspace misses.
   state.depth, state.waiting = occupancy.depth(base, shape, now)
   state.active, state.age_ms = redis.call('LLEN', base .. 'active'), state.waiting > 0 and head_age_ms() or -1
 end

@@ -4,7 +4,7 @@
     [1]  the control hash of the limit
     [2]  the state of the key
     [3]  the waiting callers: a sorted set, by their slots (µs)
-    [4]  the turn of this caller: a call that is sent again gets the same one
+    [4]  the turn of this caller: a resent call gets the same one
   ARGV
     [1]  the definition, JSON
     [2]  cost
@@ -14,7 +14,7 @@
     [6]  the longest wait, µs, '' for any
     [7]  the latest time to reserve (µs): after it nothing is done, and the turn is forgotten; '' for in a minute
   Returns {now (µs), 'ok' | 'full' | 'late' | 'outdated' (nothing was done), µs until the turn; for 'full' and 'late'
-  until a retry makes sense, stamp of the state, units left, µs at which all are available again}; {now} if it was too
+  until a retry makes sense, stamp of the state, units left, µs until all are available again}; {now} if it was too
   late.
 ]]
 local limit_checks = use 'limits/checks'

@@ -11,7 +11,7 @@ local redis_now = use 'redis/redis-now'
 
 local blocked = redis.call('ZREM', KEYS[1] .. ':blocks', KEYS[2])
 redis.call('ZREM', KEYS[1] .. ':keys', KEYS[2])
--- Jobs that were charged before it give nothing back (feedback/settling). Parts of a spread limit, which queues cannot
+-- Jobs that were charged before it refund nothing (feedback/settling). Parts of a spread limit, which queues cannot
 -- share, have no definition.
 if redis.call('HEXISTS', KEYS[1], 'definition') == 1 then redis.call('HSET', KEYS[1], 'resetAt', as_text.us(redis_now())) end
 turns.key_freed(KEYS[1], KEYS[2], redis_now())

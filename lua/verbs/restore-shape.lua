@@ -4,8 +4,9 @@
   ARGV
     [1]  'id:revision' of the shape
     [2…] its fields and values, as they were stored
-  Its revision is kept: callers that know a later one see that this one is older. If another process has declared anew
-  since, that declaration stays; fields that it leaves out, overrides, values of single keys (limits/own-values), the pause and feedback are restored alongside.
+  Its revision is kept: callers that know a later one see that this one is older. If another process has declared a
+  shape since, that declaration stays. Fields that it leaves out, overrides, values of single keys (limits/own-values),
+  the pause and feedback are restored alongside.
   Returns {1 if it was restored, 2 if it replaced an older copy, 0 if Redis has it again already, the shape, for how
   long nothing departs, µs}.
 ]]
@@ -33,7 +34,7 @@ local function add_missing(to, from)
   end
 end
 
--- Restores feedback and the probe, except entries that were set anew.
+-- Restores feedback and the probe, except entries that were set since.
 local function merge_feedback(known)
   local f = redis.call('HMGET', key, 'feedback', 'probe')
   if known.feedback then
@@ -75,7 +76,7 @@ else
   shapes.define_limits(base, redis.call('HGET', key, 'limits'), 'restored')
 end
 for name in pairs(own_values.restore(base, known, older)) do shapes.note_own_values(key, base, name, now) end
--- Jobs may have left since this copy was made: the bucket does not start empty.
+-- Jobs may have departed since this copy was made: the bucket does not start empty.
 redis.call('HSET', key, 'metered', 1, 'restored', run)
 shapes.revise(key, 0)
 local concurrency = redis.call('HGET', key, 'concurrency')

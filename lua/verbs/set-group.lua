@@ -1,5 +1,5 @@
 --[[
-  Sets fields of one group at run time, or lifts what was set: then the defaults of the shape apply again.
+  Sets fields of one group at run time, or lifts them: then the defaults of the shape apply again.
   ARGV
     [1]  the group
     [2]  JSON: field -> value, null for "no limit", {"clear": true} to lift the field. The fields paused and
@@ -10,7 +10,7 @@
     [6]  '1' to lift all other fields first
     [7]  'id:revision' of the shape that the caller knows, '' if none
     [8]  when the call was first sent, µs, if it may have run already
-  Returns {1, JSON of what is set for the group now}; {-1} if Redis has lost what the caller knows; {-7} if the queue has
+  Returns {1, JSON of the group's own fields now}; {-1} if Redis has lost what the caller knows; {-7} if the queue has
   no groups.
 ]]
 local wake = use 'gate/wake'

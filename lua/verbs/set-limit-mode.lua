@@ -4,7 +4,7 @@
     [1]  the control hash of the limit, or of a part of it
   ARGV
     [1]  'enforce', 'shadow', 'off', or '' for the mode declared in code
-    [2]  for a part: when it was set for the limit (µs), else ''. Nothing is done if a later one is set already
+    [2]  for a part: when it was set for the limit (µs), else ''. Nothing is done if a later one is stored
   Returns {when it was set (µs), 1 if the name belongs to a spread limit, else 0}.
 ]]
 local limit_control = use 'limits/control'

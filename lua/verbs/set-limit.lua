@@ -1,8 +1,9 @@
 --[[
-  Sets what a limit with `by` allows for one value of its keys, or a pool for one of its members, at run time, or lifts what was set: then the shape applies again.
+  Sets what a limit with `by` allows for one value of its keys, or a pool for one of its members, at run time, or lifts
+  it: then the shape applies again.
   ARGV
     [1]  the name of the limit
-    [2]  JSON: the keys whose values are meant, name -> value, with `group` if it counts by that; `member` of a pool
+    [2]  JSON: name -> value of each key, with `group` if the limit counts by group; `member` of a pool
     [3]  JSON: field -> value, null for "no limit", {"clear": true} to lift the field
     [4]  who
     [5]  why
@@ -10,7 +11,8 @@
     [7]  '1' to lift all other fields first
     [8]  'id:revision' of the shape that the caller knows, '' if none
     [9]  when the call was first sent, µs, if it may have run already
-  Returns {1, JSON of what is set for the value now, the shape unless the call was made before}; {-1} if Redis has lost what the caller knows; {-12} if the queue has no such limit, or shares it.
+  Returns {1, JSON of the value's own fields now, the shape unless the call was made before}; {-1} if Redis has lost what
+  the caller knows; {-12} if the queue has no such limit, or shares it.
 ]]
 local wake = use 'gate/wake'
 local group_limits_of = use 'groups/limits-of'
@@ -43,7 +45,7 @@ if member then
 else
   fields = limits.set_value(g, l, value, keys, change, ARGV[4], ARGV[5], until_ms, ARGV[7] == '1')
 end
--- What knows the shape learns of it, to restore it after a loss.
+-- Processes that know the shape learn of the value, to restore it after a loss.
 local revision = shapes.revise(KEYS[1])
 if not member then
   g:cell_freed(l.name .. ':' .. value, keys.group or '')

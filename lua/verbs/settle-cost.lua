@@ -3,10 +3,10 @@
   ARGV
     [1]  job id
     [2]  number of the attempt
-    [3]  JSON: unit -> what it cost; '' is the unit of the rate
+    [3]  JSON: unit -> actual cost; '' is the unit of the rate
     [4]  how long it is remembered, ms
-  Returns how many buckets and limits were corrected; 0 if the job is gone or, as a stalled one, was started again since:
-  its charge is then unknown; {unit} if no limit counts that unit: then nothing was done.
+  Returns how many buckets and limits were corrected; 0 if the job is gone or stalled and started again, so that
+  its charge is unknown; {unit} if no limit counts that unit: then nothing was done.
 ]]
 local settling = use 'feedback/settling'
 local wake = use 'gate/wake'

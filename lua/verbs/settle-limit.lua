@@ -5,8 +5,8 @@
     [2]  the state of the key
   ARGV
     [1]  the definition, JSON
-    [2]  units; below 0 they are refunded
-    [3]  id of this call: sent again, it changes nothing
+    [2]  units; negative ones are refunded
+    [3]  id of this call: a resent one changes nothing
     [4]  the latest time to settle (µs): after it nothing is done, and the id is forgotten; '' for in a minute
   Returns the reply of decide, for one unit; {now (µs)} if it was too late.
 ]]
@@ -22,8 +22,8 @@ if now > ends then return { now } end
 local l = limit_checks.read(KEYS[1], ARGV[1], now)
 if l.outdated then return { now, 4, 0, 0, 0 } end
 
--- Whether this call was sent before and its reply was lost: units that are given back twice would let too much pass.
--- Each call forgets a few ids, however many are over.
+-- Whether this call was sent before and its reply was lost: a second refund would let too much pass. Each call removes
+-- a few expired ids.
 local function was_sent()
   local settled, lasts = KEYS[1] .. ':settled', math.ceil((ends - now) / 1000) + 1
   local over = redis.call('ZRANGEBYSCORE', settled, '-inf', '(' .. as_text.us(now), 'LIMIT', 0, FORGOTTEN)

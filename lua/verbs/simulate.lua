@@ -1,19 +1,20 @@
 --[[
   Continues a simulation: a scratch queue in virtual time. Lets jobs depart as the meter, the limits and the gate allow,
-  and runs the admission for each job that arrives.
+  and runs the admission for each arriving job.
   KEYS
     [1]  …:meta:shape of the scratch queue
   ARGV
     [1]  the shape, JSON: field -> value, with the first call; later ''
     [2]  JSON: first (number of the first arrival), steps (about how many it may take), budgetMs (after which it
-         takes no more; absent: any), last (whether no further arrivals follow), places (jobs that may run at once; absent: any number), jobUs (how long one runs), ttlMs
-         (after which a key expires by itself), startUs and sliceUs (the time slices whose longest queue is reported);
-         with the first call also groups (what is set for single groups, as in meta:groups:settings)
+         takes no more; absent: any), last (whether no further arrivals follow), places (jobs that may run at once;
+         absent: any number), jobUs (how long one runs), ttlMs (after which a key expires by itself), startUs and
+         sliceUs (the time slices whose longest queue is reported); with the first call also groups (the settings of
+         single groups, as in meta:groups:settings)
     [3]  JSON: the arrivals in their order: µs, or {µs, cost, options (JSON, '' for none), priority, delay ms, and the
          group, {id, priority}, or nothing}
   Returns {
-    1 arrivals taken, 2 number and slot (µs) of each job that departed, 3 number and status of each that was
-    refused (admission/admission), 4 numbers of those that overflow dropped, 5 slice, longest queue in it and its length at
+    1 arrivals taken, 2 number and slot (µs) of each departed job, 3 number and status of each refused one
+    (admission/admission), 4 numbers of jobs that overflow dropped, 5 slice, longest queue in it and its length at
     the end, for each slice that is over, 6 longest queue so far, 7 starts so far that waited for a place, 8 1 if all
     is done, 9 steps taken
   }
@@ -47,7 +48,7 @@ local departed, refused, dropped, slices = {}, {}, {}, {}
 --   due       µs, of the first delayed job
 --   blocked   whether jobs wait and no place is free
 --   ends      when the running jobs end, µs, and running their numbers, in the same order
---   waiting, depth, hashes   waiting jobs, jobs that hold a place in the queue, jobs of which more is stored
+--   waiting, depth, hashes   waiting jobs, jobs that hold a place in the queue, jobs with further stored data
 local function begin()
   local declared = {}
   -- A simulation has no pauses, and begins in the middle of the traffic.
@@ -58,7 +59,7 @@ local function begin()
   shapes.resolve(key, base, declared, {}, options.startUs)
   for group, text in pairs(options.groups) do
     redis.call('HSET', base .. 'meta:groups:settings', group, text)
-    -- As lua/verbs/set-group.lua does.
+    -- As in lua/verbs/set-group.lua.
     local fields = cjson.decode(text).fields
     if fields.concurrency or fields.order then redis.call('HSET', base .. 'meta:groups', 'tracked', 1) end
     if fields.order then
@@ -82,7 +83,7 @@ local horizon = math.floor(shape.horizon)
 local paced = shape.interval and shape.mode ~= 'off'
 local lends_places = shape.mode ~= 'off' and queue_limits.are_limited(shape.limits)
 local places = math.min(options.places or math.huge, tonumber(shape.concurrency) or math.huge)
--- Groups, as far as a simulation knows them: `touched` are those whose keys changed, `lanes` the lanes of these.
+-- Groups in a simulation: `touched` are groups with changed keys, `lanes` the lanes of these.
 local tenants = { used = shape.groups and shape.mode ~= 'off', touched = {}, lanes = {} }
 
 -- Adds the keys of groups that expire by themselves.
@@ -208,7 +209,7 @@ local function fetch_jobs(now)
   if gate.limits then queue_limits.save(gate.limits, base, gate.shut) end
 end
 
--- What happens in virtual time.
+-- The events of virtual time.
 local events = {}
 
 -- A worker that finishes a job asks for the next; if it gives back a place of a limit, it wakes a sleeper.
@@ -244,7 +245,7 @@ function events.place(id, priority, now, group)
   return tenants.used and redis.call('EXISTS', base .. 'meta:groups:ready') == 0
 end
 
--- A worker asks for the job that came, unless one sleeps until a slot, or no place is free.
+-- A worker asks for the new job, unless one sleeps until a slot, or no place is free.
 function events.ask(now, wakes)
   if not wakes and (s.wake or s.blocked) then return end
   s.blocked = false
@@ -320,7 +321,7 @@ function events.advance(at)
 end
 
 local arrivals, taken, steps = cjson.decode(ARGV[3]), 0, 0
--- Redis's clock is looked at once for so many steps.
+-- Redis's clock is read once for this many steps.
 local done, ends, LOOK = false, virtual.real_time() + (options.budgetMs or math.huge) * 1000, 8
 while not done and steps < options.steps and (steps == 0 or steps % LOOK > 0 or virtual.real_time() < ends) do
   local arrival = arrivals[taken + 1]

@@ -1,15 +1,16 @@
 --[[
-  What people see of queues, at one moment of Redis's clock, computed by the modules that decide. Nothing is written; what has
-  ended by now is seen as ended (redis/unwritten). The work does not grow with a queue: up to some 100 commands for each, 20
-  more for each group or value of a limit that is looked at, 200 more to find such values, up to 100 groups for the place of a
-  job, and of its list 10,000 entries at each end.
+  Reads queues at one moment of Redis's clock, with the modules that decide. Nothing is written; expired entries are seen
+  as ended (redis/unwritten). The work does not grow with a queue: up to some 100 commands for each, 20 more for each
+  group or value of a limit, 200 more to find such values, up to 100 groups for the place of a job, and of its list
+  10,000 entries at each end.
   KEYS
     [1…]  …:meta:shape of each queue; on a cluster one more, which never exists (redis/commands.ts)
   ARGV
-    [1]  what is looked at: crowd, shape, meter, queue, groups, group, limit, limit in detail, limit values, own limits, settings, rows, found, job or place (lua/views)
-    [2]  JSON: what that takes
+    [1]  what to read: crowd, shape, meter, queue, groups, group, limit, limit in detail, limit values, own limits,
+         settings, rows, found, job or place (lua/views)
+    [2]  JSON: its arguments
     [3]  now, µs, if a reader has asked another server; else ''
-    [4]  now by the reader's clock, µs: for one who may not ask Redis; else ''
+    [4]  now by the reader's clock, µs: for one that may not ask Redis; else ''
   Returns JSON for each queue, null if it has none.
 ]]
 local redis_now = use 'redis/redis-now'

@@ -1,6 +1,6 @@
 /**
- * An answer of the downstream in the form that parsers and rules read, made by the files in `answers/` from what a
- * processor threw or returned.
+ * An answer of the downstream in the form that parsers and rules read, made by the files in `answers/` from the value
+ * that a processor threw or returned.
  */
 export type Answer = HttpAnswer | SmtpAnswer | SqlAnswer | OtherAnswer
 
@@ -37,7 +37,7 @@ export interface SmtpAnswer extends Came {
   readonly enhanced?: string
   /** The command that was answered: 'CONN', 'MAIL FROM', 'RCPT TO', 'DATA'. */
   readonly command?: string
-  /** The system's code underlying nodemailer's: 'ECONNREFUSED'. */
+  /** The system's code behind nodemailer's: 'ECONNREFUSED'. */
   readonly cause?: string
   /** The end of the message was not sent, so the server cannot have accepted it. */
   readonly unsent?: true

@@ -2,7 +2,7 @@ import { InvalidInputError } from '../errors.ts'
 
 /** The parameters of Gradient2, with Netflix's defaults except for `min`. */
 export interface GradientOptions {
-  /** The initial limit. Default 20, kept between min and max. */
+  /** The initial limit. Default 20, bounded by min and max. */
   readonly initial?: number
   /** Default 1. Netflix's is 20, which would not limit a pool of ten connections. */
   readonly min?: number
@@ -12,9 +12,9 @@ export interface GradientOptions {
   readonly smoothing?: number
   /** Latency up to this multiple of the usual one is no sign of a queue, >= 1. Default 1.5. */
   readonly tolerance?: number
-  /** What a window adds while there is no sign of a queue: the queue that is allowed. Default 4. */
+  /** The increase per window without signs of a queue, which is the allowed queue. Default 4. */
   readonly queueSize?: number
-  /** Windows that the usual latency is averaged over. Default 600: ten minutes and more. */
+  /** Number of windows in the average of the usual latency. Default 600: at least ten minutes. */
   readonly longWindow?: number
   /** Multiplies the limit after {@link Gradient2Limit.dropped}, >= 0.5 and < 1. Default 0.9. */
   readonly backoff?: number
@@ -51,7 +51,7 @@ export class Gradient2Limit {
   #startedMs: number
   #droppedMs = Number.NEGATIVE_INFINITY
 
-  /** @throws InvalidInputError for a parameter that is out of its range */
+  /** @throws InvalidInputError for a parameter out of its range */
   constructor(options: GradientOptions = {}) {
     this.#options = checked({
       ...{ initial: 20, min: 1, max: 200, smoothing: 0.2, tolerance: 1.5, queueSize: 4, longWindow: 600, backoff: 0.9 },
@@ -62,7 +62,7 @@ export class Gradient2Limit {
     this.#startedMs = this.#options.now()
   }
 
-  /** Calls at once, whole, at least 1. */
+  /** Calls at once, an integer of at least 1. */
   get limit(): number {
     return Math.floor(this.#limit)
   }
@@ -89,7 +89,7 @@ export class Gradient2Limit {
     if (now - this.#droppedMs < WINDOW_MS) return
     this.#droppedMs = now
     this.#limit = this.#bounded(this.#limit * this.#options.backoff)
-    // What was measured under the higher limit says nothing about the lower one.
+    // Samples under the higher limit say nothing about the lower one.
     this.#startWindow(now)
   }
 

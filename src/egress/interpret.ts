@@ -9,18 +9,18 @@ import { type CompiledRule, matchRule } from './rules.ts'
 export interface InterpretOptions {
   readonly dialect: Dialect
   /**
-   * Which limits of the shape stand for the `gates` of the service: `{ requests: 'rpm', tokens: 'tpm' }`. Answers steer these, those with
-   * `by` for the keys of the job alone, and a refused call holds them in place of the queue. Default: good answers steer the limits
-   * that have the names of the gates.
+   * Limits of the shape that stand for the `gates` of the service: `{ requests: 'rpm', tokens: 'tpm' }`. Answers steer
+   * these (limits with `by`: for the keys of the job alone), and a refused call holds them instead of the queue.
+   * Default: successful answers steer the limits named like the gates.
    */
   readonly quota?: QuotaLimits
-  /** Checked before the dialect: the first that matches replaces it. */
+  /** Checked before the dialect: the first matching rule replaces it. */
   readonly rules: readonly Rule[]
 }
 
 /**
- * What an answer means according to a profile. The first rule that matches replaces the dialect; if it acts only
- * after a number of matches, the dialect's findings are added: until then, only they take effect.
+ * The meaning of an answer according to a profile. The first matching rule replaces the dialect. If it acts only after
+ * a number of matches, the dialect's findings are added: until then, only they take effect.
  * @throws InvalidRuleError if the rules were not checked before
  */
 export function interpret(answer: Answer, { dialect, rules, quota }: InterpretOptions): readonly Found[] {
@@ -34,7 +34,7 @@ export function interpret(answer: Answer, { dialect, rules, quota }: InterpretOp
   return trigger ? [{ feedback, rule: { id, trigger } }, ...byDialect] : [{ feedback, rule: { id } }]
 }
 
-/** The reason quotes the rule, not the answer: that may hold a job's data, and reasons are shown to more people. */
+/** The reason quotes the rule, not the answer, which may hold a job's data: reasons are shown to more people. */
 function feedbackOf({ conditions, scope }: CompiledRule, effect: Effect): Feedback {
   const why = conditions.map(({ key, expected }) => `${key} ${expected}`).join(' and ')
   return { ...effect, scope, source: 'rule', reason: oneLine(`rule: ${why}`) }

@@ -1,7 +1,7 @@
 import { didYouMean } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
 
-/** Thrown for a rule or a profile that cannot work: names the field, what was expected and what was given. */
+/** Thrown for a rule or a profile that cannot work: names the field, the expected value and the given one. */
 export class InvalidRuleError extends InvalidInputError {}
 
 /** @throws InvalidRuleError always */

@@ -8,7 +8,7 @@ export type Pattern = string | RegExp
 /** One value, or a list of which one must match. */
 export type OneOf<T> = T | readonly T[]
 
-/** What an answer must look like. All given fields must match; at least one is required. */
+/** Conditions on an answer. All given fields must match; at least one is required. */
 export interface Match {
   /** HTTP status or SMTP reply code: 429, or a class: '5xx', '4yz'. */
   readonly status?: OneOf<number | string>
@@ -77,7 +77,7 @@ const KEYS: Readonly<Record<Exclude<keyof Match, 'header'>, Key>> = {
 const FIELDS = [...Object.keys(KEYS), 'header']
 
 /**
- * Validates what a rule matches and turns it into conditions, in a fixed order.
+ * Validates the conditions of a rule and compiles them in a fixed order.
  * @throws InvalidRuleError
  */
 export function compileMatch(path: string, match: Match): readonly Condition[] {

@@ -10,13 +10,15 @@ export type Duration = string | number
 
 /** What a rule does. */
 export type Action =
-  /** Nothing may leave for this long; `true`: as long as the answer says, else as long as pauses of unknown length. */
+  /**
+   * Nothing departs for this long; `true`: as long as the answer says, otherwise as long as pauses of unknown length.
+   */
   | { readonly pause: Duration | true }
-  /** A factor on the rate in force, > 0 and < 1, or a rate such as '1/min'. */
+  /** A factor on the current rate, > 0 and < 1, or a rate such as '1/min'. */
   | { readonly slow: number | RateInput }
   /** At most this many at once. */
   | { readonly concurrency: number }
-  /** Only this job waits; `true`: as long as the answer says, else its own backoff. */
+  /** Only this job waits; `true`: as long as the answer says, otherwise its own backoff. */
   | { readonly retryJob: Duration | true }
   /** The job can never succeed. */
   | 'fatal'
@@ -42,13 +44,13 @@ export interface Rule {
    * concurrency. Default 'immediate'.
    */
   readonly trigger?: string
-  /** How long it stays in force: for slow, concurrency, and a pause that is `true`. Default: until it has recovered. */
+  /** How long it lasts: for slow, concurrency, and a pause that is `true`. Default: until it has recovered. */
   readonly duration?: Duration
 }
 
-type WithoutSaid<F> = F extends Feedback ? Omit<F, 'scope' | 'source' | 'reason'> : never
-/** A rule's feedback, without where it applies and why. */
-export type Effect = WithoutSaid<Exclude<Feedback, { kind: 'ok' }>>
+type WithoutOrigin<F> = F extends Feedback ? Omit<F, 'scope' | 'source' | 'reason'> : never
+/** A rule's feedback, without its scope and reason. */
+export type Effect = WithoutOrigin<Exclude<Feedback, { kind: 'ok' }>>
 
 const ACTIONS = ['pause', 'slow', 'concurrency', 'retryJob'] as const
 const COUNTED = ['pause', 'slow', 'concurrency'] satisfies (typeof ACTIONS)[number][]
@@ -138,7 +140,7 @@ function readLasting(path: string, value: unknown): number | undefined {
   return ms !== undefined && ms <= MAX_PAUSE_MS ? ms : refuse(path, LASTING, value)
 }
 
-/** Whole ms: Redis keeps no fractions of them. */
+/** Integer ms: Redis keeps no fractions. */
 function readDuration(value: unknown): number | undefined {
   // Read as a rate of one unit per period, so that durations and rates have the same units.
   const text = typeof value === 'string' && /^\s*\d/.test(value)

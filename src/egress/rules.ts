@@ -6,9 +6,9 @@ import { checkFields, InvalidRuleError, refuse } from './rule-error.ts'
 import { type Condition, compileMatch, holds } from './rule-match.ts'
 import { compileAction, compileScope, compileTrigger, type Effect, type Rule } from './rule-options.ts'
 
-/** A rule that was checked. */
+/** A checked rule. */
 export interface CompiledRule {
-  /** The same for equal rules everywhere: 16 letters, digits, '_' or '-'. Its matches are counted under it. */
+  /** The same for equal rules everywhere: 16 letters, digits, '_' or '-'. Its matches are counted under this id. */
   readonly id: string
   readonly conditions: readonly Condition[]
   readonly scope: Scope
@@ -24,7 +24,7 @@ export interface RuleTest {
   readonly id: string
   /** Whether all of its conditions hold. */
   readonly matches: boolean
-  /** Whether it is the rule that acts: the first that matches. */
+  /** Whether this rule acts: the first one that matches. */
   readonly wins: boolean
   readonly conditions: readonly ConditionTest[]
 }
@@ -48,7 +48,7 @@ const compiled = new WeakMap<readonly Rule[], readonly CompiledRule[]>()
 
 /**
  * Validates all rules before any is used. A list is checked once: it must not be changed afterwards.
- * @throws InvalidRuleError naming the rule, what was expected and what was given
+ * @throws InvalidRuleError naming the rule, the expected value and the given one
  */
 export function compileRules(rules: readonly Rule[]): readonly CompiledRule[] {
   const known = Array.isArray(rules) ? compiled.get(rules) : refuse('rules', 'a list of rules', rules)

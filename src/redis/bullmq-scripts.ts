@@ -86,7 +86,7 @@ export function onDelayClock(lua: string): string {
   return DELAY_TIMES.reduce((text, { line, instead }) => text.replaceAll(line, instead), lua)
 }
 
-/** Where a parent goes to the wait list of its queue, which may be another one. */
+/** Where a parent enters the wait list of its queue, which may be another one. */
 const RELEASED = 'local parentMarkerKey = parentQueueKey .. ":marker"'
 
 /** A BullMQ script that notes the queues into which it released parents. */
@@ -96,12 +96,13 @@ export function notingReleases(lua: string): string {
 
 const FUNCTION = /^local (?:function (\w+)|(\w+) = function) ?\(/
 const CALL = 'local rcall = redis.call'
-/** A call of a command that is named, as nearly all are. */
+/** A command call by name, like nearly all calls. */
 const NAMED_CALL = /\brcall\((\s*)(["'])([A-Z]+)\2/g
 
 /**
- * The module `bullmq/<script>`, a table with `run(redis, KEYS, ARGV)`: its functions are made with the module, since making
- * them takes as long as several commands. With the rest instead, if one of them uses a variable of it.
+ * The module `bullmq/<script>`, a table with `run(redis, KEYS, ARGV)`: its functions are created with the module,
+ * because creating them takes as long as several commands. If one of them uses a variable of the rest, they are created
+ * in `run`.
  * @param keys expressions of Lua that make the script's keys, without the prefix of the queue: `keys(base, id, target)`
  */
 export function bullmqModule(lua: string, keys?: readonly string[]): string {
@@ -122,12 +123,12 @@ function byName(lua: string): string {
   return lua.replaceAll(NAMED_CALL, 'commands.$3($1$2$3$2')
 }
 
-/** So many queues have their keys kept, for each script. */
+/** Keys are cached for this many queues, for each script. */
 const QUEUES_KEPT = 100
 
 /**
- * `keys(base, id, target)`, whose table is the next call's as well: making the names of a queue's keys takes as long as
- * several commands. Those that differ from job to job are made by each call.
+ * `keys(base, id, target)` returns the same table at each call: making the names of a queue's keys takes as long as
+ * several commands. Each call replaces the keys that differ from job to job.
  */
 function keysFunction(keys: readonly string[]): string {
   const isOfQueue = (key: string) => /^'[^']*'$/.test(key)
@@ -184,14 +185,14 @@ function namesIn(list = ''): string[] {
   return list.match(/\w+/g) ?? []
 }
 
-/** Only these start jobs: each has its pops behind the gate. */
+/** Only these start jobs: their pops go through the gate. */
 const POPPING = ['moveToActive', 'moveToDelayed', 'moveToFinished']
 const POPS = /"(RPOPLPUSH|ZPOPMIN|LMOVE|BLMOVE|ZMPOP|LMPOP)"/i
 
 /**
- * Those that extend locks, before which a queue's places are kept (`lua/limits/queue-limits.lua`): their number of keys, and
- * the indices of the set of stalled jobs among them and of the new duration, ms, among their arguments, and the ids of the
- * jobs, in Lua.
+ * Scripts that extend locks, before which a queue's places are kept (`lua/limits/queue-limits.lua`): their number of
+ * keys, the index of the set of stalled jobs among these, the index of the new duration, ms, among their arguments, and
+ * the ids of the jobs, in Lua.
  */
 export const EXTENDING: Readonly<
   Record<string, { readonly keys: number; readonly stalled: number; readonly duration: number; readonly ids: string }>
@@ -202,7 +203,7 @@ export const EXTENDING: Readonly<
 
 const PACKED_IDS = [/args = cmsgpack.unpack\(ARGV\[1\]\)/, /jobId = args\[2\]/, /deduplicationKey = args\[9\]/]
 
-/** What the gate and the arguments of our scripts rely on, by script. */
+/** Fragments that the gate and the arguments of our scripts rely on, by script. */
 const FRAGMENTS: Readonly<Record<string, readonly RegExp[]>> = {
   // Their ids are read from their first argument (`lua/admission/new-job.lua`).
   addStandardJob: PACKED_IDS,
@@ -248,7 +249,7 @@ export function captureBullmqScripts(): BullmqScripts {
   return { version: installedVersion(), scripts }
 }
 
-/** The keys of scripts that BullMQ's code calls only once it has a connection: `FRAGMENTS` compares them. */
+/** Keys of scripts that BullMQ's code calls only once it has a connection: compared with `FRAGMENTS`. */
 const FIXED_KEYS: Readonly<Record<string, readonly string[]>> = {
   addJobScheduler: [
     ...['repeat', 'delayed', 'wait', 'paused', 'meta', 'prioritized', 'marker', 'id', 'events', 'pc', 'active'],
@@ -272,12 +273,12 @@ const ENDED_BY: Readonly<Record<string, readonly [method: string, ...call: unkno
   moveToDelayed: ['moveToDelayedArgs', '<id>', 0, '', 0],
 }
 
-/** What occurs in the keys of an end: the job's id, and its new state. */
+/** Parts of the keys of an end: the job's id, and its new state. */
 const OF_END: Readonly<Record<string, string>> = { '<id>': 'id', '<target>': 'target' }
 
 /**
- * The keys of a script of BullMQ that ours call, in the order of BullMQ's own code: expressions of Lua, to be appended to the
- * prefix of the queue. undefined for another script.
+ * The keys of a script of BullMQ that ours call, in the order of BullMQ's own code: expressions of Lua, to append to
+ * the prefix of the queue. undefined for another script.
  */
 export function keysOf(script: string): readonly string[] | undefined {
   const args = FIXED_KEYS[script] ?? argumentsOf(script)
@@ -289,7 +290,7 @@ export function keysOf(script: string): readonly string[] | undefined {
   })
 }
 
-/** What BullMQ's code sends for an add or an end. */
+/** The arguments that BullMQ's code sends for an add or an end. */
 function argumentsOf(script: string): readonly unknown[] | undefined {
   const keys = new Proxy({}, { get: (_target, name) => name })
   const added = ADDED_BY[script]

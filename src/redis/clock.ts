@@ -4,7 +4,7 @@ import { performance } from 'node:perf_hooks'
 export interface LocalTime {
   monotonicMs(): number
   wallMs(): number
-  /** Calls back after `ms`. @returns stops the timer */
+  /** Calls back after `ms`. @returns a function that stops the timer */
   after(ms: number, call: () => void): () => void
 }
 
@@ -47,9 +47,9 @@ export class RedisClock {
   }
 
   /**
-   * Adds the time of a reply that has just arrived, µs.
-   * @param sentAtMs when its call was sent, on the monotonic clock. A sample that contradicts the known bounds means
-   * that a clock was set since, perhaps by too little for the meter to notice.
+   * Adds the time of a reply that has just arrived, µs. A sample that contradicts the known bounds means that a clock
+   * was set since, perhaps by too little for the meter to notice.
+   * @param sentAtMs when its call was sent, on the monotonic clock
    */
   sample(redisUs: number, sentAtMs?: number): void {
     const atMs = this.time.monotonicMs()
@@ -65,8 +65,8 @@ export class RedisClock {
   }
 
   /**
-   * The next sample discards what was learned so far: the server is another one, or its clock was set back. Until then
-   * the old estimate stays in use, because the held jobs have no better one.
+   * The next sample discards earlier ones: the server is another one, or its clock was set back. Until then the old
+   * estimate stays in use, because the held jobs have no better one.
    */
   reset(): void {
     this.#stale = true
@@ -94,8 +94,8 @@ export class RedisClock {
   }
 
   /**
-   * How long ago that time was, µs, or up to {@link errorUs} longer. If the machine was suspended since the last
-   * sample, the time of the suspension is included.
+   * Time since `redisUs`, µs, up to {@link errorUs} too long. If the machine was suspended since the last sample, the
+   * suspension is included.
    */
   latenessUs(redisUs: number): number {
     const atMs = this.time.monotonicMs()

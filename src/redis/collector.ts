@@ -8,7 +8,7 @@ export interface CollectorOptions<Call, Reply> {
   readonly one: (call: Call) => Promise<Reply>
   /** Sends calls together, in order. @returns for each its reply, or its error */
   readonly many: (calls: readonly Call[]) => Promise<readonly (Reply | Error)[]>
-  /** Number of calls that are sent without waiting for more. @param calls in flight and collected */
+  /** Number of calls to send without waiting for more. @param calls in flight and collected */
   readonly enough: (calls: number) => number
   /** Fewer calls than this are sent one by one. Default 2. */
   readonly least?: number
@@ -16,7 +16,7 @@ export interface CollectorOptions<Call, Reply> {
   readonly defer?: (send: () => void) => void
   /**
    * While this many batches (of one call or more) are in flight, calls are collected until one batch is answered, for
-   * 2 ms at most: sending a batch costs more than its calls. Default: unlimited.
+   * at most 2 ms: sending a batch costs more than its calls. Default: unlimited.
    */
   readonly mostSendings?: number
 }
@@ -27,7 +27,7 @@ const MOST_HELD_MS = 2
 export class Collector<Call, Reply> {
   readonly #options: CollectorOptions<Call, Reply>
   #waiting: Waiting<Call, Reply>[] = []
-  /** Calls that are sent but not answered. */
+  /** Sent but unanswered calls. */
   underWay = 0
   #sendings = 0
   #held: NodeJS.Timeout | undefined
@@ -44,7 +44,7 @@ export class Collector<Call, Reply> {
     })
   }
 
-  /** Counts calls that were sent by themselves. @returns their reply */
+  /** Counts separately sent calls. @returns their reply */
   track<T>(sent: Promise<T>, calls = 1): Promise<T> {
     this.underWay += calls
     this.#sendings += 1

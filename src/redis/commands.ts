@@ -12,13 +12,13 @@ export type PlainCommands = Pick<Redis, 'sadd' | 'srem' | 'hgetall' | 'hset' | '
 /** Commands take keys and arguments in one flat list. */
 export type Argument = string | number | Buffer | null | undefined
 
-/** A script as it is defined on a client, and the number of its keys. */
+/** A script as defined on a client, and the number of its keys. */
 export interface Command {
   readonly name: string
   readonly keys: number
 }
 
-/** In a transaction no command is resent: its replies arrive together. */
+/** A transaction resends no command: its replies arrive together. */
 export function isTransaction(client: ClientOrTransaction): client is Transaction {
   return 'exec' in client && typeof client.exec === 'function' && !('status' in client)
 }
@@ -27,8 +27,8 @@ const MAX_ATTEMPTS = 20
 
 /**
  * Repeats a command that calls a script while Redis replies that it does not know the script: then nothing has run.
- * ioredis sends the text only once, which is not enough if scripts are flushed under load, and a job that succeeded
- * would be recorded as failed.
+ * ioredis sends the text only once, which is not enough if scripts are flushed under load, and a successful job would
+ * be recorded as failed.
  * @param read converts the reply; combined with the call because every promise step has a cost
  */
 export function untilKnown<T, R = T>(
@@ -44,10 +44,10 @@ export function untilKnown<T, R = T>(
 }
 
 /**
- * Keys of a script on a cluster, with one that never exists. Scripts use more keys than they declare. While a slot moves
- * to another node, a node refuses a call of which a declared key is absent (TRYAGAIN), so that a script never runs where
- * only some of its keys are: it would fail after its first writes, or write keys that the other node has as well.
- * @param last of the keys, so that the absent one has the same slot and is under the same prefix
+ * An extra key for scripts on a cluster, one that never exists. Scripts use more keys than they declare. While a hash
+ * slot moves to another node, a node refuses a call with an absent declared key (TRYAGAIN). So a script never runs
+ * where only some of its keys are: it would fail after its first writes, or write keys that the other node has as well.
+ * @param last of the keys, so that the absent one has the same hash slot and the same prefix
  */
 export function absentKey(last: Argument | undefined): string {
   return `${last}:absent`

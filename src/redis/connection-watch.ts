@@ -7,47 +7,50 @@ export const LOOK_MS = 500
 /** A PING is sent at every third check, if the last one was answered. */
 const LOOKS_PER_ASK = 3
 /**
- * A live connection that leaves a command unanswered for this many checks, and delivers nothing, is silent: detected
- * 3 to 3.5 s after that, at most 5 s after its last byte. Fewer would replace all connections of a fleet whenever one
- * script of another program is slow.
+ * A live connection that leaves a command unanswered for this many checks, and delivers nothing, is silent: detected 3
+ * to 3.5 s later, at most 5 s after its last byte. A lower bound would replace all connections of a fleet whenever
+ * another program's script is slow.
  */
 const MOST_SILENT_LOOKS = 7
-/** The bound while Redis waits for replicas on it: for up to 5 s nothing else is answered (`shape.durability`). */
+/**
+ * The bound while Redis waits for replicas: for up to 5 s nothing else on the connection is answered
+ * (`shape.durability`).
+ */
 const MOST_WAITING_LOOKS = 15
 /**
- * So many bytes of a command may take another check to be sent (1 Mbit/s), since nothing is delivered before it is
- * complete: otherwise one that takes longer would be resent for ever. Up to the bound while a connection opens.
+ * A command gets one more check for this many bytes (1 Mbit/s), because nothing is delivered before it is complete:
+ * otherwise a slower one would be resent forever. Up to the bound of an opening connection.
  */
 const BYTES_PER_LOOK = 64 * 1024
 /** The bound while a connection opens: a Redis that loads its data is only polled every 10 s. */
 const MOST_OPENING_LOOKS = 25
-/** From this check on, a node of a cluster that says nothing is doubted: another one may have its slots by now. */
+/** From this check on, a silent node of a cluster is doubted: another one may have its hash slots by now. */
 const DOUBTED_LOOKS = 2
-/**
- * A check that comes this late is not counted, ms: the program was suspended or busy, and may not have read yet what has
- * arrived.
- */
+/** A later check is not counted, ms: the program was suspended or busy, and may not have read arrived data yet. */
 const LATE_LOOK_MS = 2 * LOOK_MS
 
-/** A connection, as its watch needs it. */
+/** The watch's view of a connection. */
 export interface Watched {
-  /** `away` if there is no socket; `dialling`, too, is left alone, since it has its own timeout. */
+  /** `away` if there is no socket. `dialling` is left alone too, because it has its own timeout. */
   state(): 'live' | 'opening' | 'dialling' | 'away'
-  /** Whether Redis was asked to wait for replicas, and has not answered yet. */
+  /** Whether Redis waits for replicas on our request, and has not answered yet. */
   waits?(): boolean
-  /** Whether a command has not been answered yet. */
+  /** Whether a command is unanswered. */
   owes?(): boolean
   /** Size of the command that is answered next. */
   owedBytes?(): number
-  /** Changes with everything received; constant if that is unknown. */
+  /** Changes with everything received; constant if unknown. */
   received(): number
   /** Sends a command that Redis answers at once; undefined: nothing is sent on this connection. */
   ask(): Promise<unknown> | undefined
-  /** Nothing has arrived for a while: called at each check until something does. */
+  /** Called at each check while nothing has arrived for some time. */
   doubt?(): void
   /** The connection is silent and will not recover. */
   replace(): void
-  /** Redis has loaded its data anew and serves again, and the connection stayed: no client that waits for a key was told. */
+  /**
+   * Redis has loaded its data again and serves, and the connection stayed: clients that wait for a key are not
+   * notified.
+   */
   loaded?(): void
 }
 
@@ -59,8 +62,8 @@ export class SilenceWatch {
   readonly #watched: Watched
   #asked = false
   #loads = false
-  /** When the last check that was answered was sent, ms of `performance.now()`. */
-  answeredAskMs = Number.NEGATIVE_INFINITY
+  /** When the last answered check was sent, ms of `performance.now()`. */
+  answeredPingMs = Number.NEGATIVE_INFINITY
   #received = 0
   #silentLooks = 0
   #looksUntilAsk = 0
@@ -115,7 +118,7 @@ export class SilenceWatch {
     }
     answer.then(
       () => {
-        this.answeredAskMs = askedMs
+        this.answeredPingMs = askedMs
         ended()
         if (this.#loads) this.#watched.loaded?.()
         this.#loads = false
@@ -128,7 +131,7 @@ export class SilenceWatch {
   }
 }
 
-/** Calls `look` at the interval until stopped; does not keep the process alive. @returns stops it */
+/** Calls `look` at the interval until stopped; does not keep the process alive. @returns a function that stops it */
 export function everyLook(look: () => void): () => void {
   const timer = setInterval(look, LOOK_MS).unref()
   return () => clearInterval(timer)
@@ -139,17 +142,17 @@ interface SentCommand {
   readonly args?: readonly unknown[]
 }
 
-/** What is used of ioredis beyond its types: other clients have no socket to inspect and are left alone. */
+/** The parts of ioredis that we use beyond its types. Other clients have no socket to inspect and are left alone. */
 interface Socketed {
   readonly status: string
   readonly options?: Pick<RedisOptions, 'failoverDetector' | 'host' | 'port'>
-  /** Whether the program closes it: until it is closed. */
+  /** Set while the program closes it. */
   readonly manuallyClosing?: boolean
   on?(event: string, listener: () => void): unknown
   off?(event: string, listener: () => void): unknown
   connect(): Promise<unknown>
   readonly stream?: { readonly bytesRead: number; destroy(error?: Error): unknown }
-  /** What was sent and is not answered yet. */
+  /** Sent but unanswered commands. */
   readonly commandQueue?: { peekFront(): { readonly command: SentCommand } | undefined }
   ping(): Promise<unknown>
 }
@@ -163,13 +166,13 @@ function bytesOf(args: readonly unknown[]): number {
 interface Clustered extends Socketed {
   readonly isCluster?: boolean
   nodes?(): Socketed[]
-  /** Asks a node who has the slots, and leaves the nodes that have none. */
+  /** Asks a node for the owners of the hash slots, and leaves nodes without any. */
   getInfoFromNode?(node: Socketed, done: () => void): void
 }
 
 const STATES = { ready: 'live', connect: 'opening', connecting: 'dialling' } as const
 
-/** Answered when something comes, and replaced by BullMQ otherwise. */
+/** Blocking commands, which BullMQ replaces when they take too long. */
 const BLOCKING: readonly string[] = ['bzpopmin', 'xread']
 
 /** @param asks whether to send PING: not where BullMQ's commands block, which have timeouts of their own */
@@ -194,7 +197,7 @@ function watchedNode(client: Clustered, node: Socketed, asks: boolean, loaded: (
 }
 
 interface Shared {
-  /** One for each user: called when Redis has loaded its data anew. */
+  /** One callback per user: called when Redis has loaded its data again. */
   readonly loaded: Set<() => void>
   stop(): void
 }
@@ -202,18 +205,18 @@ interface Shared {
 /** Clients of the program may be shared by many queues. */
 const shared = new WeakMap<object, Shared>()
 
-/** What a user of a client may know about it. */
+/** Options of a user of a client. */
 interface WatchOptions {
-  /** Of the same cluster, which notices what this one does not. */
+  /** Another client of the same cluster, which notices what this one does not. */
   readonly other?: Client
-  /** Redis has loaded its data anew under a connection that stayed. */
+  /** Redis has loaded its data again under a connection that stayed. */
   readonly loaded?: () => void
 }
 
 /**
  * Replaces the sockets of a client that become silent; on a cluster, those of each node.
  * @param asks as for one node
- * @returns stops watching
+ * @returns a function that stops watching
  */
 export function watchConnection(client: Client, asks: boolean, { other, loaded }: WatchOptions = {}): () => void {
   const watch = shared.get(client) ?? startWatch(client as unknown as Clustered, asks, other as Clustered | undefined)
@@ -227,18 +230,18 @@ export function watchConnection(client: Client, asks: boolean, { other, loaded }
   }
 }
 
-/** Closes the sockets of a client: ioredis opens new ones, and sends again what has no answer. */
+/** Closes the sockets of a client: ioredis opens new ones, and resends unanswered commands. */
 export function reopenConnection(client: Client): void {
   for (const { stream } of nodesOf(client as unknown as Clustered)) stream?.destroy()
 }
 
-/** What is used of a client that ioredis may end. */
+/** The parts of a client that ioredis may end. */
 type Endable = Partial<Pick<Socketed, 'status' | 'options' | 'on' | 'off'>>
 
-/** Clients that were closed since they last connected: what ends then was ended by the program, or by its options. */
+/** Clients that were closed since they last connected: the program or its options ended them. */
 const closed = new WeakSet<Endable>()
 
-/** For {@link hasGivenUp}. @returns ends it */
+/** For {@link hasGivenUp}. @returns a function that ends it */
 export function noteCloses(client: Endable): () => void {
   const closes = () => void closed.add(client)
   const connects = () => void closed.delete(client)
@@ -250,7 +253,7 @@ export function noteCloses(client: Endable): () => void {
   }
 }
 
-/** With a `failoverDetector`, ioredis ends a client for good if a Sentinel names another master while it connects. */
+/** With a `failoverDetector`, ioredis ends a client finally if a Sentinel names another master while it connects. */
 export function hasGivenUp(client: Endable): boolean {
   const { status, options, manuallyClosing } = client as Partial<Socketed>
   return status === 'end' && options?.failoverDetector === true && manuallyClosing !== true && !closed.has(client)
@@ -258,7 +261,7 @@ export function hasGivenUp(client: Endable): boolean {
 
 const asking = new WeakSet<Socketed>()
 
-/** Asks another node who has the slots: ioredis might ask this one, and wait for a second. */
+/** Asks another node for the owners of the hash slots: ioredis might ask this one, and wait for a second. */
 function askAnother(client: Clustered, silent: Socketed): void {
   if (client.status !== 'ready' || asking.has(silent)) return
   const others = client.nodes?.().filter((node) => node !== silent) ?? []
@@ -272,7 +275,7 @@ function askAnother(client: Clustered, silent: Socketed): void {
 }
 
 /**
- * ioredis leaves a node that has no slots any more, and then sends elsewhere what that has not answered, but gives it 2 s
+ * ioredis leaves a node without hash slots, and then resends unanswered commands to others, but waits 2 s for the node
  * to close the connection.
  */
 function leave(client: Clustered, silent: Socketed): void {
@@ -280,7 +283,7 @@ function leave(client: Clustered, silent: Socketed): void {
   silent.stream?.destroy(new Error('Connection is silent, and another node of the cluster has its slots'))
 }
 
-/** A node that it is connected to, and the other one has left. Of those that it never used, the other may not know yet. */
+/** A connected node that the other client has left. The other may not know nodes that it never used. */
 function leftBy(other: Clustered, client: Clustered): Socketed | undefined {
   const keyOf = ({ options }: Socketed) => `${options?.host}:${options?.port}`
   const known = new Set(other.nodes?.().map(keyOf))

@@ -1,6 +1,6 @@
 /**
  * Calls back after `ms`, unless it is stopped. The timer does not keep the process alive: the awaited command does.
- * @returns stops it
+ * @returns a function that stops it
  */
 export function afterMs(ms: number, call: () => void): () => void {
   let firing: NodeJS.Immediate | undefined
@@ -25,7 +25,7 @@ export async function withinMs<T>(timeoutMs: number, promise: Promise<T> | undef
   return Promise.race([promise, late]).finally(() => clearTimeout(timer))
 }
 
-/** The result of a promise. @throws what `late` returns, if it takes longer */
+/** The result of a promise. @throws the result of `late`, if it takes longer */
 export async function orLate<T>(timeoutMs: number, promise: Promise<T>, late: () => Error): Promise<T> {
   const answer = await withinMs(
     timeoutMs,

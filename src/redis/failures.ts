@@ -12,7 +12,9 @@ const CONNECTION =
 /** A script met keys that were being moved to another node: its earlier writes remain. */
 const TORN = /\bScript attempted to (?:access a non local key|execute a (?:write )?command while the cluster is down)/
 
-/** Whether an error means that Redis refused the command as a whole, or that the connection failed; else undefined. */
+/**
+ * Whether an error means that Redis refused the command as a whole, or that the connection failed; otherwise undefined.
+ */
 export function failureKind({ message }: Error): 'refused' | 'connection' | undefined {
   const last = message.replace(REDIRECTED, '')
   if (REFUSALS.test(last)) return 'refused'
@@ -20,7 +22,7 @@ export function failureKind({ message }: Error): 'refused' | 'connection' | unde
   return CONNECTION.test(message) || TORN.test(message) ? 'connection' : undefined
 }
 
-/** Whether a node refused a call because the slot of its keys is moving to another one. */
+/** Whether a node refused a call because the hash slot of its keys is moving to another one. */
 export function isMoving({ message }: Error): boolean {
   return /^(TRYAGAIN|MOVED|ASK)\b/.test(message.replace(REDIRECTED, ''))
 }
@@ -38,7 +40,7 @@ export function isLoading({ message }: Error): boolean {
   return message.startsWith('LOADING ')
 }
 
-/** Whether Redis lacked memory for a write; it still runs commands that need none, and those that let jobs leave. */
+/** Whether Redis lacked memory for a write. It still runs commands that need none, and scripts that let jobs depart. */
 export function isOutOfMemory({ message }: Error): boolean {
   return message.startsWith('OOM ')
 }

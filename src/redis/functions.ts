@@ -3,30 +3,32 @@ import { checkArgument } from '../call-options.ts'
 import { isOutOfMemory, isPassing } from './failures.ts'
 import { sendOnce } from './resends.ts'
 
-/** Whether scripts go to Redis as functions of a library wherever that is possible, or never. */
+/** Whether scripts go to Redis as functions of a library where possible, or never. */
 export type FunctionsOption = 'auto' | 'never'
 
-/** Scripts as Redis Functions: a library that has all of them. Its name is made of its text, so versions stand side by side. */
+/**
+ * Scripts as Redis Functions: a library that has all of them. Its name is a digest of its text, so versions coexist.
+ */
 export interface Library {
   readonly name: string
   readonly text: string
 }
 
-/** A script as it is defined on a client. */
+/** A script as defined on a client. */
 export interface ClientScript {
-  /** Of the command on the client. */
+  /** Its command name on the client. */
   readonly name: string
-  /** undefined: each call begins with it. */
+  /** undefined: each call begins with the number. */
   readonly numberOfKeys: number | undefined
   /** Composed only for clients that use functions. */
   library(): Library
   /** Its name in the library. */
   functionName(): string
-  /** The same as a text for EVAL, composed when that is first needed. */
+  /** The same as a text for EVAL, composed at its first use. */
   text(): string
-  /** Whether it may come too late if it is sent again: see {@link sendOnce}. */
+  /** Whether a resent call may come too late: see {@link sendOnce}. */
   readonly isSentOnce: boolean
-  /** Whether it is sent as a text where Redis takes no writes, which it refuses only once that writes. */
+  /** Whether to send it as a text if Redis takes no writes. A text is refused only at its first write. */
   readonly isTriedAsText: boolean
 }
 
@@ -37,7 +39,7 @@ export interface DefiningClient {
 
 type CommandClass = new (name: string, args: readonly unknown[], options: object) => Command
 
-/** What ioredis makes of a script. */
+/** ioredis's form of a script. */
 interface Script {
   readonly Command: CommandClass
   execute(container: Container, args: unknown[], options: object, callback?: unknown): Promise<unknown>
@@ -47,10 +49,10 @@ interface ScriptClass {
   new (lua: string, numberOfKeys: number | undefined, keyPrefix: string): Script
 }
 
-/** For the answer to a command behind which calls are sent again. */
+/** A wait for the answer to a command. Calls are resent behind it. */
 interface Wait {
   readonly answer: Promise<boolean>
-  /** Once they are: calls that come meanwhile follow them. */
+  /** Resolves once they are resent: later calls follow them. */
   readonly over: Promise<unknown>
 }
 
@@ -58,18 +60,18 @@ interface Wait {
 interface Container {
   readonly isPipeline?: boolean
   readonly [MODE]?: FunctionsOption
-  /** By the place of a library. */
+  /** By the server of a library. */
   [WAITS]?: Map<string, Wait>
   sendCommand(command: Command): Promise<unknown>
 }
 
-// Of the client itself: BullMQ's code hands out a proxy of it.
+// Set on the client itself: BullMQ's code hands out a proxy of it.
 const MODE = Symbol.for('sluice:functions')
 const WAITS = Symbol('waits')
 
 /** How long a client sends texts once Redis has refused its functions, ms. */
 const REFUSED_MS = 60_000
-/** How often a call is sent again because its function is gone. */
+/** How often a call is resent because its function is gone. */
 const MAX_ATTEMPTS = 20
 
 /** Until when clients send texts, ms on the monotonic clock. */
@@ -90,8 +92,8 @@ export function useFunctions(client: object, option: FunctionsOption | undefined
 }
 
 /**
- * Defines a script as a command of a client: Redis runs it as a function; where functions may not be loaded, as a text.
- * Clients other than those of ioredis send texts.
+ * Defines a script as a command of a client. Redis runs it as a function, or as a text where functions may not be
+ * loaded. Clients other than those of ioredis send texts.
  */
 export function defineScript(client: DefiningClient, script: ClientScript): void {
   const { name, numberOfKeys } = script
@@ -124,14 +126,15 @@ function executeOf(script: ClientScript, made: Script, keyPrefix: string): Scrip
     const all = [functionName, ...keys, ...args]
     const newCall = () => new FunctionCommand('fcall', all, keyPrefix ? { ...options, keyPrefix } : options)
     const send = (attempt: number, command: Command): Promise<unknown> => {
-      // Before it is sent, as that returns this promise.
+      // Before the send, which returns this promise.
       command.promise = command.promise.catch(async (error: Error) => {
         const obstacle = obstacleOf(error)
         if (obstacle === 'not loaded' && attempt < MAX_ATTEMPTS) {
           const load = ['function', 'load', script.library().text]
           if (await behindAll(client, script.library(), command, load)) return send(attempt + 1, newCall())
         } else if (obstacle) {
-          // Otherwise a later call, which goes as a text at once, would overtake those that are yet to be refused.
+          // Otherwise a later call, which goes as a text at once, would overtake earlier calls that are still to be
+          // refused.
           await behindAll(client, script.library(), command, ['ping'])
           refuse(client, error)
         } else if (!(isRefusedWrite(error) || (script.isTriedAsText && takesNoWrites(error)))) throw error
@@ -159,7 +162,7 @@ function mayUse(client: Container): boolean {
 }
 
 /**
- * Why Redis ran no function: its library is not there, the server has no functions, or this user may not call or load
+ * Why Redis ran no function: its library is missing, the server has no functions, or this user may not call or load
  * them. undefined for any other error.
  */
 export function obstacleOf({ message }: Error): 'not loaded' | 'no functions' | 'not permitted' | undefined {
@@ -170,7 +173,7 @@ export function obstacleOf({ message }: Error): 'not loaded' | 'no functions' | 
   return denial.startsWith('NOPERM') ? 'not permitted' : 'no functions'
 }
 
-/** Whether a function that usually writes nothing was to write: then it has not. */
+/** Whether a function that usually writes nothing tried to write: then it has not run. */
 function isRefusedWrite({ message }: Error): boolean {
   return message.includes('Write commands are not allowed from read-only scripts')
 }
@@ -180,14 +183,14 @@ function takesNoWrites({ message }: Error): boolean {
   return /^(OOM|READONLY|MISCONF|NOREPLICAS) /.test(message)
 }
 
-/** Where a library is loaded: on a cluster each master has functions of its own. */
+/** The server where a library is loaded: on a cluster each master has functions of its own. */
 function placeOf({ name }: Library, call: Command): string {
   return `${name} ${call.getSlot()}`
 }
 
 /**
- * Resolves once all calls that met an obstacle are sent again: behind these a QUIT may be sent.
- * @param servers to which the client's commands go
+ * Resolves once all refused calls are resent: a QUIT may follow them.
+ * @param servers of the client's commands
  */
 export async function untilSentAgain(client: object, servers: readonly Pick<Redis, 'ping'>[]): Promise<void> {
   for (;;) {
@@ -205,9 +208,9 @@ function waitAt(client: Container, library: Library, call: Command): Promise<unk
 }
 
 /**
- * Sends a command behind all calls that are under way. Later ones wait until these, and it, are answered.
- * @param call that met an obstacle, for the node that answered it
- * @returns whether Redis did what was asked; false: not now, so the call goes as a text
+ * Sends a command behind all unanswered calls. Later ones wait until these, and it, are answered.
+ * @param call that was refused, for the node that answered it
+ * @returns whether Redis ran the command; false: not now, so the call goes as a text
  */
 function behindAll(client: Container, library: Library, call: Command, words: string[]): Promise<boolean> {
   client[WAITS] ??= new Map()
@@ -216,10 +219,10 @@ function behindAll(client: Container, library: Library, call: Command, words: st
   const known = all.get(place)
   if (known) return known.answer
   const answer = answered(client, call, words)
-  // A step behind the answer, which all wait for that are sent again.
+  // One step after the answer, for which all resent calls wait.
   const over = answer.then(() => {})
   all.set(place, { answer, over })
-  // Before calls that wait go on: none comes in between.
+  // Before waiting calls continue: none comes in between.
   void over.then(() => all.delete(place))
   return answer
 }

@@ -16,12 +16,12 @@ export function seriesKey(base: string, seconds: number): string {
   return `${base}meta:series:${seconds}`
 }
 
-/** Written before replicas are asked whether they have what was added. */
+/** Written before replicas are asked whether they have the added jobs. */
 export function replicatedKey(base: string): string {
   return `${base}meta:replicated`
 }
 
-/** How far a move to this sharded queue has come, in its first shard. */
+/** The progress of a move to this sharded queue, in its first shard. */
 export function moveKey(base: string): string {
   return `${base}meta:move`
 }
@@ -31,7 +31,7 @@ export function shapedQueuesKey(base: string): string {
   return `${base.slice(0, -`${queueNameOf(base)}:`.length)}shaped-queues`
 }
 
-/** A hash of the sharded queues with this prefix: name → number of shards. Their own keys are in slots of their own. */
+/** A hash of the sharded queues with this prefix: name → number of shards. Their own keys are in other hash slots. */
 export function shardedQueuesKey(prefix: string): string {
   return `${prefix}:sharded-queues`
 }

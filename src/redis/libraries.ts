@@ -2,13 +2,13 @@ import { createHash } from 'node:crypto'
 import type { Cluster, Redis } from 'ioredis'
 import type { Library } from './functions.ts'
 
-/** A library of Sluice, of any version, that a server has. */
+/** A library of Sluice, of any version, on a server. */
 export interface LoadedLibrary extends Library {
   /** As many as Redis counts. */
   readonly functions: number
 }
 
-/** How each name begins that a {@link Library} may have. */
+/** The beginning of each name of a {@link Library}. */
 const BEGIN = 'sluice_'
 const NAME = /^sluice_[0-9a-f]{12}$/
 
@@ -16,7 +16,7 @@ export function isLibraryName(name: string): boolean {
   return NAME.test(name)
 }
 
-/** Stands for a library's name in the text that the name is made of. */
+/** Stands for a library's name in the text whose digest is the name. */
 export const UNNAMED = `${BEGIN}unnamed`
 
 /** @param text with {@link UNNAMED} for its name */
@@ -29,7 +29,7 @@ function nameOf(text: string): string {
   return BEGIN + createHash('sha1').update(text).digest('hex').slice(0, 12)
 }
 
-/** Whether a loaded library has another text than the one that its name is made of: it was replaced. */
+/** Whether a loaded library was replaced: its text does not match its name. */
 export function isForged({ name, text }: Library, own: Library): boolean {
   return name === own.name ? text !== own.text : name !== nameOf(text.replaceAll(name, UNNAMED))
 }
@@ -52,17 +52,17 @@ export async function loadedLibraries(server: Redis, pattern = `${BEGIN}*`): Pro
     .toSorted((one, other) => (one.name < other.name ? -1 : 1))
 }
 
-/** @returns whether it was not there before */
+/** @returns whether it was new */
 export function loadLibrary(server: Redis, { name, text }: Library): Promise<boolean> {
   return unless(`Library '${name}' already exists`, server.call('FUNCTION', 'LOAD', text))
 }
 
-/** @returns whether it was there */
+/** @returns whether it existed */
 export function deleteLibrary(server: Redis, name: string): Promise<boolean> {
   return unless('Library not found', server.call('FUNCTION', 'DELETE', name))
 }
 
-/** What all functions take of a server's memory, bytes. */
+/** Memory of all functions on a server, bytes. */
 export async function functionsBytes(server: Redis): Promise<number> {
   const info = await server.info('memory')
   const fields = info.matchAll(/^used_memory(?:_vm)?_functions:(\d+)/gm)

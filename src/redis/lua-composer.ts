@@ -1,9 +1,9 @@
-/** Ends the name of the form of a function that drops its last key, one that never exists (`absentKey`). */
+/** Suffix of the function that drops its last key, one that never exists (`absentKey`). */
 export const ON_CLUSTER = '_cluster'
 
-/** A line with which a file says which module it uses, and by which name. */
+/** A line with which a file uses a module, under a name. */
 const USE = /^[ \t]*local (\w+) = use '([\w/-]+)'[ \t]*$/gm
-/** The same within a line, for what is put into texts of BullMQ. */
+/** The same within a line, for insertions into texts of BullMQ. */
 const USE_HERE = /\buse '([\w/-]+)'/.source
 
 /** Comments and strings, in which names mean nothing. */
@@ -24,9 +24,9 @@ export interface LibraryFunction {
 }
 
 /**
- * Composes scripts of modules: files of `lua/` that return what they define. A script has all that it may use; each is
- * made when it is first used: in a text once a call, in a library once, unless a mark says that it is state of a call. So
- * a call makes only functions that it needs, and a module may use one that uses it.
+ * Composes scripts from modules: files of `lua/` that return what they define. A script contains all modules that it
+ * may use. Each is created at its first use: in a text once per call, in a library once, unless a mark declares it as
+ * state of a call. So a call creates only the functions that it needs, and two modules may use each other.
  */
 export class LuaComposer {
   readonly #readLua: (file: string) => string
@@ -94,10 +94,10 @@ end`,
   }
 }
 
-/** A module whose state is of one call. */
+/** A module with state of one call. */
 const OF_CALL = /^--- @call$/m
 
-// `redis` is a variable, which is found faster than a global one and which a simulation replaces.
+// `redis` is a local variable, which is found faster than a global one and which a simulation replaces.
 const FOUND_BY_USE = `setmetatable(modules, { __index = function(all, name)
 local module = make[name]()
 all[name] = module
@@ -150,7 +150,10 @@ function resolve(text: string): Resolved {
 
 const UNREAD_TOKENS = new RegExp(UNREAD, 'g')
 
-/** A script or module without comments but marks, and without indents: a third of it, which every server would keep. */
+/**
+ * A script or module without comments, except marks, and without indents: a third of its size, which every server would
+ * keep.
+ */
 export function bareLua(text: string): string {
   return withoutIndents(text.replaceAll(UNREAD_TOKENS, bareToken))
 }

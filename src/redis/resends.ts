@@ -1,6 +1,6 @@
 import { failureKind } from './failures.ts'
 
-/** For a call that was sent, and whose connection was lost before its reply: it may have run. */
+/** Thrown for a sent call whose connection was lost before its reply: it may have run. */
 export class MayHaveRun {
   /** When it was first sent, or earlier: Redis's time, µs. */
   readonly sentUs: number
@@ -10,7 +10,7 @@ export class MayHaveRun {
   }
 }
 
-/** A command, as it is used beyond ioredis's types. */
+/** A command, with fields beyond ioredis's types. */
 interface SentCommand {
   name: string
   args: unknown[]
@@ -34,7 +34,7 @@ interface SentCommand {
 export function sendOnce(prototype: object): void {
   const commands = prototype as SentCommand
   const { toWritable, transformReply } = commands
-  /** Of commands without a script. */
+  /** The method of commands without a script. */
   const plain = (Object.getPrototypeOf(commands) as SentCommand).toWritable
   // ioredis calls it whenever it writes the command to a connection.
   commands.toWritable = function (this: SentCommand, socket) {
@@ -55,7 +55,7 @@ function noteWrite(command: SentCommand): void {
   command.writtenAtMs = performance.now()
   command.wallAtMs = Date.now()
   command.reject = (error) => {
-    // It has not run. On a cluster, ioredis goes on to the next node with it, as it is.
+    // It has not run. On a cluster, ioredis sends the same command to the next node.
     if (failureKind(error) === 'refused') command.writtenAtMs = undefined
     reject.call(command, error)
   }
@@ -75,7 +75,7 @@ function askForTime(command: SentCommand): void {
   command.reject = (error) => reject.call(command, mayHaveRun(error))
 }
 
-/** A refusal does not mean that nothing has run, as the call was sent before. */
+/** A refusal does not mean that nothing has run, because the call was sent before. */
 function mayHaveRun(error: unknown): Error {
   const isRefusal = error instanceof Error && failureKind(error) === 'refused'
   if (!isRefusal) return error as Error
@@ -83,7 +83,7 @@ function mayHaveRun(error: unknown): Error {
 }
 
 /**
- * A call that tells the script of each try whether an earlier one may have run.
+ * A call that tells the script of each attempt whether an earlier one may have run.
  * @param send gets when it was first sent, Redis's µs; undefined if none can have run
  * @param lost of an earlier call for the same
  */

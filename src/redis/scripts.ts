@@ -28,12 +28,12 @@ const WITH_ONE_KEY = [
   ...['drain-part', 'remove-failed', 'cancel-job', 'cancel-part', 'retry-failed'],
   ...['apply-lease', 'grant-leases', 'claim-shards'],
 ]
-/** Those with a second one, of the queue of dead letters. */
+/** Scripts with a second key, of the queue of dead letters. */
 const WITH_TWO_KEYS = ['dead-letter', 'dead-letter-failed', 'redrive']
 
 /**
- * All other scripts of BullMQ that change where jobs wait or run, or delete jobs: in a queue with groups the jobs enter and
- * leave the lines of their groups (`lua/groups/hooks.lua`). A test finds them by their commands.
+ * All other scripts of BullMQ that change where jobs wait or run, or delete jobs. In a queue with groups the jobs enter
+ * and leave the lines of their groups (`lua/groups/hooks.lua`). A test finds them by their commands.
  */
 const GROUPED: ReadonlySet<string> = new Set([
   ...['changeDelay', 'changePriority', 'cleanJobsInSet', 'obliterate', 'promote', 'reprocessJob', 'retryJob'],
@@ -42,28 +42,29 @@ const GROUPED: ReadonlySet<string> = new Set([
   ...['removeJobScheduler', 'updateJobScheduler'],
 ])
 
-/** Whether a script of BullMQ is sent in a form of ours that does no more than prepare it. */
+/** Whether we only prepare a script of BullMQ, which then runs unchanged. */
 export function isPrepared(script: string): boolean {
   return script in CLOCKED || script in EXTENDING || GROUPED.has(script)
 }
 
 /**
- * Ours that Redis runs when its memory is full: those that end, start, hold back, give back or remove jobs. Otherwise nothing
- * would ever leave, and scripts that add jobs would use up any freed memory. All of BullMQ that ours prepare are run as well.
+ * Our scripts that Redis runs when its memory is full: they end, start, hold back, give back or remove jobs. Otherwise
+ * nothing would ever depart, and scripts that add jobs would use up any freed memory. All prepared scripts of BullMQ
+ * run as well.
  */
 const RUN_WHEN_FULL: ReadonlySet<string> = new Set([
   ...['exchange', 'give-back', 'dead-letter', 'pause-meter', 'set-group', 'set-limit'],
   ...['apply-feedback', 'drain-part', 'remove-failed', 'cancel-job', 'cancel-part', 'shed'],
-  // Without these no program starts, and no shard of a queue goes on; they seldom write, or little.
+  // Without these no program starts, and no shard of a queue continues; they seldom write, or little.
   ...['declare-shape', 'restore-shape', 'claim-shards', 'caller-secret', 'apply-lease', 'grant-leases'],
 ])
 
-/** Ours that write nothing: they run where Redis takes no writes. */
+/** Our scripts that write nothing: they run where Redis takes no writes. */
 const READING: ReadonlySet<string> = new Set(['view', 'find-new'])
 
 /**
- * The scripts of sluice/limits. Each call gives its number of keys. Where Redis takes no writes, they are sent as texts: a
- * peek, or a take that is refused, writes nothing.
+ * The scripts of sluice/limits. Each call gives its number of keys. Where Redis takes no writes, they are sent as
+ * texts: a peek, or a refused take, writes nothing.
  */
 export const LIMIT_SCRIPTS = [
   'decide',
@@ -83,17 +84,17 @@ const LIMITS: ReadonlySet<string> = new Set(LIMIT_SCRIPTS)
 /** Begins each text on a cluster. */
 const WITHOUT_ABSENT_KEY = 'KEYS[#KEYS] = nil '
 
-/** BullMQ's script that puts a job back for its next attempt, and is to do so once. */
+/** BullMQ's script that puts a job back for its next attempt, which must happen only once. */
 const RETRY = 'retryJob'
-/** For a job of a group, the priority is that within its group. */
+/** For a job of a group, the priority applies within its group. */
 const CHANGE_PRIORITY = 'changePriority'
 
 /** The queues of a flow are its keys, so this script is defined once for each number of queues. */
 const ADD_FLOW = 'add-flow'
 
 /**
- * Scripts that may come too late if they are sent again: they would add a job that has run and been removed meanwhile,
- * count what was forgotten, or undo a later change.
+ * Scripts that may come too late when resent: they would add a job that has run and been removed meanwhile, count a
+ * forgotten call again, or undo a later change.
  */
 const SENT_ONCE = new Set([
   ...['add', 'add-bulk', ADD_FLOW],
@@ -106,7 +107,7 @@ interface Script extends Omit<LibraryFunction, 'name'> {
   readonly numberOfKeys?: number
 }
 
-/** All scripts for one pair of versions, ready to be defined on a client. Texts are static: no queue name, no rate. */
+/** All scripts for one pair of versions, ready to define on a client. Texts are static: no queue name, no rate. */
 export class ScriptSet {
   readonly #scripts = new Map<string, Script>()
   readonly #suffix: string
@@ -175,8 +176,8 @@ export class ScriptSet {
   }
 
   /**
-   * Defines the script of simulations on a client. Always as a text: they have a clock of their own, and all modules of a
-   * library would keep that. @returns the name of its command
+   * Defines the script of simulations on a client. Always as a text: a simulation has its own clock, which all modules
+   * of a library would keep. @returns the name of its command
    */
   defineSimulation(client: DefiningClient): string {
     const { name } = this.#named('simulate', 1)
@@ -189,7 +190,7 @@ export class ScriptSet {
     return new Map([...this.#scripts.keys()].map((name) => [name, this.#textOf(name)]))
   }
 
-  /** The text of a script as it is sent where functions may not be loaded. */
+  /** The text of a script as sent where functions may not be loaded. */
   textSent(name: string, isCluster = false): string {
     const isRunWhenFull = this.#scripts.get(name)?.flags.includes(RUNS_WHEN_FULL)
     return `${isCluster ? WITHOUT_ABSENT_KEY : ''}${isRunWhenFull ? FIRST_WRITE : ''}${this.#textOf(name)}`
@@ -236,7 +237,7 @@ export class ScriptSet {
   }
 }
 
-/** As in texts: parents and dead letters may be in queues with other slots, on the same node. */
+/** As in texts: parents and dead letters may be in queues with other hash slots, on the same node. */
 const FLAGS = ['allow-cross-slot-keys']
 const RUNS_WHEN_FULL = 'allow-oom'
 /**
@@ -254,7 +255,9 @@ function functionName(library: string, script: string): string {
   return `${library}_${script.replaceAll('-', '_')}`
 }
 
-/** What a {@link LuaComposer} reads: files of `lua/`, and the scripts of BullMQ, which may use modules themselves. */
+/**
+ * The reader of a {@link LuaComposer}: files of `lua/`, and the scripts of BullMQ, which may use modules themselves.
+ */
 function moduleReader({ scripts }: BullmqScripts, readLua: (file: string) => string): (path: string) => string {
   return (path) => {
     const [, name] = path.split('bullmq/')
@@ -263,7 +266,7 @@ function moduleReader({ scripts }: BullmqScripts, readLua: (file: string) => str
   }
 }
 
-/** A script of BullMQ with what it needs before and after it. */
+/** A script of BullMQ with our code before and after it. */
 function prepared(name: string): string {
   const extending = EXTENDING[name]
   const base = `string.sub(KEYS[${extending?.stalled}], 1, -8)`

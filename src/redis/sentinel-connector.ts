@@ -3,19 +3,22 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type Redis, type SentinelConnectionOptions, SentinelConnector } from 'ioredis'
 import { withinMs } from './deadlines.ts'
 
-/** After so many failures to reach the server that was named, every second attempt believes a single Sentinel. */
+/** After this many failures to reach the named server, every second attempt believes a single Sentinel. */
 const TRUSTED_ATTEMPTS = 20
-/** Once one Sentinel has answered, the others have this long, ms: one may be on the machine that is gone. */
+/** Once one Sentinel has answered, the others have this long, ms: one may be on the lost machine. */
 const OTHERS_MS = 200
-/** On which a Sentinel says that a master was replaced: its name, the old host and port, the new host and port. */
+/**
+ * The channel on which a Sentinel reports that a master was replaced: its name, the old host and port, the new host and
+ * port.
+ */
 const SWITCHED = '+switch-master'
 /**
- * On which the Sentinel that leads a failover says, up to 0.1 s before, that it promotes a replica, and that the replica
- * has become the master: the type, name, host and port of the replica, `@`, and name, host and port of the master.
+ * The channel on which the Sentinel that leads a failover reports, up to 0.1 s ahead, that it promotes a replica, which
+ * has now become the master: the type, name, host and port of the replica, `@`, and name, host and port of the master.
  */
 const PROMOTES = '+failover-state-send-slaveof-noone'
 const PROMOTED = '+promoted-slave'
-/** How long a promotion is waited for, ms: the Sentinel looks for it once a second. If it fails, the master stays. */
+/** Longest wait for a promotion, ms: the Sentinel checks for it once a second. If it fails, the master stays. */
 const PROMOTION_MS = 3000
 
 interface Endpoint {
@@ -23,14 +26,14 @@ interface Endpoint {
   readonly port?: number
 }
 
-/** Of some ioredis has defaults. */
+/** ioredis has defaults for some. */
 type ConnectorOptions = SentinelConnectionOptions & {
   readonly name: string
   readonly connectTimeout: number
   readonly sentinelMaxConnections: number
 }
 
-/** What is used of ioredis's connector beyond its types. */
+/** The parts of ioredis's connector that we use beyond its types. */
 interface IoredisConnector {
   readonly options: ConnectorOptions
   readonly sentinelIterator: {
@@ -62,10 +65,10 @@ interface SentinelReply {
 const keyOf = ({ host, port }: Endpoint) => `${host}:${port}`
 const ignore = () => {}
 
-/** A master that is about to be replaced: what is written to it is lost. */
+/** A master that will soon be replaced: writes to it are lost. */
 interface Leaving {
   readonly key: string
-  /** Once another one is named, or the promotion takes too long. */
+  /** Resolves once another one is named, or the promotion takes too long. */
   readonly over: Promise<void>
   end(): void
 }
@@ -77,14 +80,14 @@ interface Leaving {
  * names it.
  */
 export class NewestMasterConnector extends Base {
-  /** Of the server that the connection leads to, as the Sentinels name it; undefined while they are asked. */
+  /** The server that the connection leads to, as the Sentinels name it; undefined while they are asked. */
   #address: string | undefined
-  /** The master that was named last, as far as one of the Sentinels said so by itself. */
+  /** The last named master, according to one Sentinel alone. */
   #named: string | undefined
   #leaving: Leaving | undefined
-  /** The server that they named turned out to be a replica. */
+  /** The named server turned out to be a replica. */
   #misled = false
-  /** To connect, since a server was reached. */
+  /** Attempts to connect since a server was reached. */
   #attempts = 0
   readonly #heard = new Map<string, Redis>()
 
@@ -111,7 +114,7 @@ export class NewestMasterConnector extends Base {
       const named = this.#named
       const { address } = this.#asksInTurn ? await this.#ask(sentinel) : await this.#newest()
       const key = keyOf(address)
-      // Named, or about to be replaced, while they were asked.
+      // Another one was named, or this one is about to be replaced.
       if ((this.#named !== named && this.#named !== key) || this.#leaving?.key === key) continue
       this.#address = key
       return this.sentinelNatResolve(address)
@@ -125,8 +128,8 @@ export class NewestMasterConnector extends Base {
   }
 
   /**
-   * Whether each Sentinel is believed in turn, as by ioredis: the newest answer may be wrong for good, such as that of one
-   * that was left running with an old configuration.
+   * Whether each Sentinel is believed in turn, as by ioredis: the newest answer may be permanently wrong, such as the
+   * answer of a forgotten one with an old configuration.
    */
   get #asksInTurn(): boolean {
     return (
@@ -168,7 +171,7 @@ export class NewestMasterConnector extends Base {
     try {
       const { name } = this.options
       const [fields, address] = await Promise.all([
-        // Not everyone may ask this.
+        // Not every user may ask this.
         client.call('sentinel', 'master', name).catch(() => []) as Promise<string[]>,
         client.call('sentinel', 'get-master-addr-by-name', name) as Promise<[string, string] | null>,
         this.updateSentinels(client),
@@ -225,7 +228,7 @@ export class NewestMasterConnector extends Base {
   #goTo(key: string): void {
     this.#named = key
     this.#leaving?.end()
-    // What it waits for is sent again to the new master; a silent server would not even answer the end of the connection.
+    // Waiting commands are resent to the new master; a silent server would not even answer the end of the connection.
     if (this.#address !== undefined && this.#address !== key) this.stream?.destroy()
   }
 

@@ -44,9 +44,9 @@ class LateConnector implements Connector {
 /** About as many attempts as a failover takes. */
 const QUICK_ATTEMPTS = 40
 const LONGEST_MS = 20_000
-/** ioredis waits 10 s for a connection, and for ever for an answer. */
+/** ioredis waits 10 s for a connection, and forever for an answer. */
 const LONGEST_ASK_MS = 2000
-/** Between attempts to hear from a Sentinel again. By default, ioredis makes none. */
+/** Time between attempts to subscribe to a Sentinel again. By default, ioredis makes none. */
 const LONGEST_LISTEN_MS = 10_000
 
 /** ms until the next attempt to connect. @param random 0 to 1: clients must not all return at once */
@@ -58,8 +58,8 @@ export function sentinelRetryMs(attempt: number, random: number): number {
 }
 
 /**
- * Options of a connection by way of Sentinels, which BullMQ and ioredis take longer to bring to another master: BullMQ
- * waits a second or more between two attempts. What the program gives counts.
+ * Defaults of a connection by way of Sentinels. BullMQ and ioredis take longer to switch to another master: BullMQ
+ * waits at least a second between two attempts. The program's own options take precedence.
  */
 const DEFAULTS = {
   retryStrategy: (attempt: number) => sentinelRetryMs(attempt, Math.random()),

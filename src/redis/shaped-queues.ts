@@ -18,7 +18,8 @@ export async function removeOwnKeys(client: Client, base: string): Promise<void>
     const found: AsyncIterable<string[]> = node.scanStream({ match, count: 1000 })
     for await (const keys of found) others.push(...keys)
   }
-  // What a worker misses as lost goes last, and together with the message: it restores what it has not heard is gone.
+  // Keys whose loss a worker detects are deleted last, together with the message: it restores a shape unless it knows
+  // of the removal.
   const last = [shapeKey(base), `${base}meta:meter`]
   for (let at = 0; at < others.length; at += 1000) {
     const keys = others.slice(at, at + 1000).filter((key) => !last.includes(key))

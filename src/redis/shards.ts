@@ -1,12 +1,12 @@
-// Where the shards of a sharded queue lie, and which of them a key belongs to.
+// The hash slots of the shards of a sharded queue, and the shard of a key.
 
-/** Cluster slots, and the polynomial of the CRC that a key's slot is computed with. */
+/** Hash slots of a cluster, and the polynomial of their CRC. */
 const SLOTS = 16_384
 const POLYNOMIAL = 0x1021
 
 /**
- * In which twelfth of the slots the first twelve shards lie: the first two in different halves, the first three in
- * different thirds, and so on, since the masters of a cluster usually have equal ranges of slots.
+ * The twelfths of the hash slots for the first twelve shards: the first two are in different halves, the first three in
+ * different thirds, and so on, because the masters of a cluster usually have equal ranges of hash slots.
  */
 const TWELFTHS = [0, 11, 5, 7, 3, 8, 1, 10, 4, 6, 2, 9]
 
@@ -17,7 +17,7 @@ export function headPrefix(prefix: string, name: string): string {
 
 const prefixes = new Map<string, string>()
 
-/** The prefix of a shard: a hash tag whose slot is in the shard's part of the slots. */
+/** The prefix of a shard: a hash tag whose hash slot is in the shard's part of the hash slots. */
 export function shardPrefix(prefix: string, name: string, shard: number): string {
   const tag = `${tagOf(prefix, name)}:${shard}`
   let found = prefixes.get(tag)
@@ -30,19 +30,22 @@ export function shardPrefix(prefix: string, name: string, shard: number): string
   return found
 }
 
-/** Without braces of the prefix and the name: the first closing one would end the tag, and all shards share a slot. */
+/**
+ * Without braces of the prefix and the name: the first closing one would end the tag, and all shards would share a hash
+ * slot.
+ */
 function tagOf(prefix: string, name: string): string {
   return `${prefix}:${name}`.replaceAll(/[{}]/g, '')
 }
 
-/** The cluster slot of a key, which is that of its hash tag where it has one. */
+/** The hash slot of a key, or of its hash tag if it has one. */
 export function slotOfKey(key: string): number {
   const from = key.indexOf('{') + 1
   const to = key.indexOf('}', from)
   return slotOf(from > 0 && to > from ? key.slice(from, to) : key)
 }
 
-/** The cluster slot of a hash tag: CRC-16/XMODEM. */
+/** The hash slot of a hash tag: CRC-16/XMODEM. */
 function slotOf(tag: string): number {
   let crc = 0
   for (const byte of Buffer.from(tag)) {
@@ -63,7 +66,7 @@ export function shardOf(key: string, shards: number): number {
   return best
 }
 
-/** The key by which all jobs of a group are placed. */
+/** The key that places all jobs of a group. */
 export function groupKey(id: string): string {
   return `group:${id}`
 }

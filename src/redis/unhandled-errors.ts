@@ -1,17 +1,17 @@
 import { plainText } from '../plain-text.ts'
 import { failureKind } from './failures.ts'
 
-/** So that an outage that lasts is not forgotten. */
+/** A lasting outage is warned about again after this time. */
 const AGAIN_MS = 60_000
 
-/** When each failure was last told, by its text. */
-const toldAtMs = new Map<string, number>()
+/** When each failure was last reported, by its text. */
+const reportedAtMs = new Map<string, number>()
 
 /**
- * Handles an `error` event that no one listens to: each connection of each queue and worker emits one for each attempt to
- * connect, and BullMQ prints the stack of all. Failed connections become one warning a minute for the whole process, in one
- * line; other errors are printed as they are, as BullMQ does.
- * @returns that no one listened, as `emit` does
+ * Handles an `error` event without a listener: each connection of each queue and worker emits one for each attempt to
+ * connect, and BullMQ prints all stacks. Failed connections become one warning a minute for the whole process, in one
+ * line; other errors are printed unchanged, as BullMQ does.
+ * @returns that there was no listener, as `emit` does
  */
 export function warnUnhandled(error: unknown): false {
   const text = textOf(error)
@@ -20,8 +20,8 @@ export function warnUnhandled(error: unknown): false {
     return false
   }
   const nowMs = performance.now()
-  if (nowMs < (toldAtMs.get(text) ?? Number.NEGATIVE_INFINITY) + AGAIN_MS) return false
-  toldAtMs.set(text, nowMs)
+  if (nowMs < (reportedAtMs.get(text) ?? Number.NEGATIVE_INFINITY) + AGAIN_MS) return false
+  reportedAtMs.set(text, nowMs)
   const warning = `cannot use Redis: ${text}. Queues and workers try again by themselves; an 'error' listener replaces this warning`
   process.emitWarning(plainText(warning), { code: 'SLUICE_REDIS_AWAY' })
   return false

@@ -4,12 +4,12 @@ import { isMoving, isPassing } from './failures.ts'
 /** ms. The wait between two attempts doubles. */
 const FIRST_WAIT_MS = 50
 const LONGEST_WAIT_MS = 1000
-/** ms. ioredis itself repeats a call for about a second; most slots take less to move. */
+/** ms. ioredis itself repeats a call for about a second; most hash slots take less to move. */
 const MOVE_MS = 3000
 
 /**
  * Repeats a call that Redis did not serve until it answers: `BUSY`, `READONLY`, `LOADING` and the like are temporary,
- * and what has already happened must be stored.
+ * and past events must be stored.
  * @param refused why the first attempt failed; a failure that is not temporary is thrown at once
  * @param over whether the result is no longer needed
  * @param onRefused called once, with that failure, if the call is repeated
@@ -34,8 +34,8 @@ export async function untilServed<T>(
 }
 
 /**
- * Repeats a call for a few seconds while the slot of its keys moves to another node of a cluster. Refused calls have not
- * run.
+ * Repeats a call for a few seconds while the hash slot of its keys moves to another node of a cluster. Refused calls
+ * have not run.
  */
 export async function untilMoved<T>(run: () => Promise<T>): Promise<T> {
   const begunMs = performance.now()

@@ -1,10 +1,10 @@
 import { failureKind } from './failures.ts'
 
-/** What ioredis says when nothing came in time, of a connection or of a command. */
+/** ioredis's messages if nothing came in time, for a connection or a command. */
 const SILENCE = /^(?:Command timed out|connect ETIMEDOUT|Socket timeout)/
 
 /**
- * Why a program cannot use its Redis, in one line: what was expected and what came.
+ * Why a program cannot use its Redis, in one line: the expected and the actual result.
  * @param host of its URL, which may hold a password
  */
 export function unusableText(host: string, error: Error): string {
@@ -20,7 +20,7 @@ function reasonOf(error: Error): string {
   if (error instanceof AggregateError && error.message === '') {
     return error.errors.map((one) => reasonOf(one as Error)).join(', ')
   }
-  // ioredis says of a cluster only that no node answered well; why is in the error of the last one.
+  // For a cluster, ioredis only reports that no node answered well; the last node's error has the reason.
   if ('lastNodeError' in error && error.lastNodeError instanceof Error) {
     const why = reasonOf(error.lastNodeError)
     return /cluster support disabled/i.test(why) ? 'it is not a cluster: leave out --cluster and REDIS_CLUSTER' : why

@@ -20,7 +20,7 @@ class Hub {
     this.#watch = new SilenceWatch({
       state: () => stateOf(this.#subscriber),
       received: () => this.#subscriber.stream?.bytesRead ?? 0,
-      // Redis answers a repeated SUBSCRIBE like the first; on a cluster it goes over the subscribing connection, too.
+      // Redis answers a repeated SUBSCRIBE like the first. On a cluster it uses the subscribing connection, too.
       ask: () => this.#again(),
       replace: () => this.#replace(),
     })
@@ -30,9 +30,9 @@ class Hub {
     })
   }
 
-  /** Redis answers in order, after what it has published. */
-  get heardAtMs(): number {
-    return this.#watch.answeredAskMs
+  /** Redis answers in order, so every message published before the call has arrived. */
+  get receivedUntilMs(): number {
+    return this.#watch.answeredPingMs
   }
 
   get idle(): boolean {
@@ -48,7 +48,7 @@ class Hub {
     if (listeners.has(listener)) listener('')
   }
 
-  /** Also if the connection is replaced meanwhile, which rejects what was asked on the old one. */
+  /** Also if the connection is replaced meanwhile, which rejects the call on the old one. */
   async #untilSubscribed(channel: string): Promise<void> {
     const subscribed = this.#subscribed.get(channel)
     try {
@@ -123,7 +123,7 @@ export interface Listening {
    * All messages published before this time have arrived, or '' instead of them. ms of `performance.now()`. A cluster
    * may lose messages between its nodes: there it stays -Infinity.
    */
-  heardAtMs(): number
+  receivedUntilMs(): number
   /** Stops listening; the last one closes the connection, even if it never came up. */
   stop(): void
 }
@@ -136,7 +136,7 @@ export function listenForWake(client: Client, channel: string, listener: Listene
     const options = {
       maxRetriesPerRequest: null,
       connectionName: `${client.options.connectionName ?? ''}:wake`,
-      // ioredis would subscribe again by a promise that no one handles if the hub closes meanwhile.
+      // If the hub closes meanwhile, ioredis would subscribe again by a promise without a handler.
       autoResubscribe: false,
     }
     hub = new Hub(() => client.duplicate(options) as unknown as Redis)
@@ -157,8 +157,8 @@ export function listenForWake(client: Client, channel: string, listener: Listene
     stop()
     throw error
   })
-  const heardAtMs = () => (client.isCluster ? Number.NEGATIVE_INFINITY : shared.heardAtMs)
-  return { subscribed, heardAtMs, stop }
+  const receivedUntilMs = () => (client.isCluster ? Number.NEGATIVE_INFINITY : shared.receivedUntilMs)
+  return { subscribed, receivedUntilMs, stop }
 }
 
 function connectionKey({ options, isCluster }: Client): string {

@@ -19,7 +19,7 @@ import type { EffectiveShape } from '../shape/stored.ts'
 import { ShardedBulk } from './bulk.ts'
 import { jobIdIn, type Placement } from './placement.ts'
 
-/** A job as `addBulk` and `addOnce` take it. */
+/** A job for `addBulk` and `addOnce`. */
 // biome-ignore lint/suspicious/noExplicitAny: as BullMQ's data
 export interface ShardedJob<DataType = any> {
   readonly name: string
@@ -27,14 +27,14 @@ export interface ShardedJob<DataType = any> {
   readonly opts?: (BulkJobOptions & JobTerms & Pick<ShapedJobsOptions, 'group'>) | undefined
 }
 
-/** A job as `add` and `offer` take it. */
+/** A job for `add` and `offer`. */
 interface AddedJob<DataType> {
   readonly name: string
   readonly data: DataType
   readonly opts: ShapedJobsOptions
 }
 
-/** What adding jobs needs of their queue. */
+/** What adding jobs needs from their queue. */
 interface AddTerms<DataType, ResultType> {
   readonly name: string
   readonly shards: number
@@ -42,17 +42,17 @@ interface AddTerms<DataType, ResultType> {
   queue(shard: number): ShapedQueue<DataType, ResultType>
   /** Resolves once the shards that answer have leases. */
   started(): Promise<void>
-  /** That of the whole. */
+  /** The shape of the whole queue. */
   getShape(): Promise<EffectiveShape | undefined>
   /** A shard lacks places. */
   onFull(): void
   onRefused(refusal: Refusal): void
 }
 
-/** By then a shard that answers has a lease, ms. */
+/** A shard that answers has a lease by then, ms. */
 const LEASED_MS = 250
 
-/** Adds jobs to the shard that they belong to, or to any that has a place. */
+/** Adds jobs to the shard they belong to, or to any shard with a free place. */
 export class ShardedAdds<DataType, ResultType> {
   readonly #terms: AddTerms<DataType, ResultType>
   #turn = Math.floor(Math.random() * 1000)
@@ -177,7 +177,7 @@ export class ShardedAdds<DataType, ResultType> {
     return failed
   }
 
-  /** A shard does not know that it has a part of the burst. */
+  /** A shard does not know that its burst is only a part of the queue's. */
   #ofWhole(error: Error): Error {
     if (!(error instanceof CostTooHighError) || error.limitName !== undefined || error.groupId !== undefined)
       return error
@@ -185,8 +185,8 @@ export class ShardedAdds<DataType, ResultType> {
   }
 
   /**
-   * A shard without a lease holds a single job: more are too large for it, but not for the part of the places that it will
-   * have.
+   * A shard without a lease holds a single job. More are too large for it, but not for the places that its lease will
+   * give it.
    */
   async #orFull(shard: number, error: Error): Promise<Error> {
     if (!(error instanceof TooLargeError) || error.groupId !== undefined) return error
@@ -205,7 +205,7 @@ export class ShardedAdds<DataType, ResultType> {
   }
 }
 
-/** A refusal that `offer` returned. */
+/** A refusal returned by `offer`. */
 class Refused extends Error {
   readonly offer: { readonly accepted: false } & Refusal
 
@@ -229,7 +229,7 @@ function unmark(job: { readonly opts: object }): void {
   delete (job.opts as { [ASKED_ELSEWHERE]?: true })[ASKED_ELSEWHERE]
 }
 
-/** Of the refusals of several shards the one with the earliest retry; all were full together. */
+/** Of the refusals by several shards, the one with the earliest retry; all were full together. */
 function soonest(name: string, refusals: readonly Error[]): Error {
   const [first, ...rest] = refusals as [Error, ...Error[]]
   if (rest.length === 0) return first

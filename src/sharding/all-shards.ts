@@ -3,8 +3,8 @@ import { orLate } from '../redis/deadlines.ts'
 import { failureKind } from '../redis/failures.ts'
 
 /**
- * Waits for a change in each shard: one that fails does not keep the others from it.
- * @param timeoutMs after so long a shard counts as unavailable; undefined: the change has a limit of its own
+ * Waits for a change in each shard. A failing shard does not keep the others from the change.
+ * @param timeoutMs when a shard counts as unavailable; undefined: the change has a limit of its own
  * @throws ShardsUnavailableError if shards are unavailable; any other error of a shard, which all of them may have
  */
 export async function inAllShards(queueName: string, changes: readonly Promise<unknown>[], timeoutMs?: number) {
@@ -26,9 +26,9 @@ function isUnavailable(error: Error): boolean {
 }
 
 interface WaitTerms {
-  /** Whether it may change something after it was given up. Default true. */
+  /** Whether the change may still happen after the timeout. Default true. */
   readonly mayChange?: boolean
-  /** What did not come in time, and why, once it is late. */
+  /** What is missing, and why, once it is late. */
   readonly missing?: () => Missing
 }
 

@@ -2,7 +2,7 @@ import { NotReplicatedError, QueueUnavailableError, type SluiceError } from '../
 
 type AddedIds = NonNullable<SluiceError['addedIds']>
 
-/** What becomes of the jobs of a bulk whose shards are tried one after the other. */
+/** Results of a bulk whose shards are tried one after the other. */
 export class ShardedBulk<J extends { readonly id?: string | undefined }> {
   readonly #queueName: string
   readonly #jobs: (J | undefined)[]
@@ -15,7 +15,7 @@ export class ShardedBulk<J extends { readonly id?: string | undefined }> {
     this.#ids = new Array(count).fill(undefined)
   }
 
-  /** @param places of a shard's jobs in the bulk */
+  /** @param places the positions of a shard's jobs in the bulk */
   added(places: readonly number[], jobs: readonly J[]): void {
     for (const [at, i] of places.entries()) {
       this.#jobs[i] = jobs[at]
@@ -23,7 +23,7 @@ export class ShardedBulk<J extends { readonly id?: string | undefined }> {
     }
   }
 
-  /** @returns whether the shard has its jobs all the same, so that the other shards are to get theirs */
+  /** @returns whether the shard has its jobs nevertheless, so that the other shards should get theirs */
   failed(places: readonly number[], error: SluiceError): boolean {
     const isIn = error instanceof NotReplicatedError
     const unsaid = error instanceof QueueUnavailableError && error.mayBeStored ? null : undefined
@@ -33,7 +33,7 @@ export class ShardedBulk<J extends { readonly id?: string | undefined }> {
     return isIn
   }
 
-  /** An error of a shard, as that of the whole bulk. */
+  /** The error of a shard, as an error of the whole bulk. */
   errorOf(error: Error): Error {
     const added = this.#jobs.filter((job) => job !== undefined)
     return Object.assign(error, { added, addedIds: this.#ids })

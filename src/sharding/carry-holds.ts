@@ -7,13 +7,13 @@ import type { StoredFeedback } from '../shape/stored.ts'
 import { inspectorOf } from './carry.ts'
 import type { ShardedQueue } from './queue.ts'
 
-/** What feedback holds of a group: until a time, or it is not copied. */
+/** Feedback holds of a group, which are copied with their end. */
 const GROUP_HOLDS = ['limited', 'slowed', 'crowded']
 
 /**
- * Copies what holds the old queue for a time, by hand or by feedback, and its groups: the downstream that asked for it
- * is the same. It can be repeated: of two holds the stronger one counts, of two limits of running jobs the later one.
- * What has no end, an adaptive rate, is not copied.
+ * Copies temporary holds of the old queue and of its groups, set by hand or by feedback: both queues have the same
+ * downstream. Repeatable: of two holds the stronger one wins, of two limits of running jobs the later one. An adaptive
+ * rate has no end, and is not copied.
  * @param by who moves the queue
  */
 export async function copyHolds(from: ShardedQueue, to: ShardedQueue, by: string): Promise<void> {
@@ -23,7 +23,7 @@ export async function copyHolds(from: ShardedQueue, to: ShardedQueue, by: string
   await Promise.all(from.each.map((shard, i) => copyGroupHolds(shard, (each[i] as MeterState).at, to)))
 }
 
-/** A pause is one of the whole queue, whichever shard has it. */
+/** A pause applies to the whole queue, whichever shard has it. */
 async function copyPause(each: readonly MeterState[], to: ShardedQueue, by: string): Promise<void> {
   const pauses = each.flatMap(({ at, pausedUntil, pauseReason }) =>
     pausedUntil ? [{ ms: pausedUntil.getTime() - at.getTime(), reason: pauseReason ?? '' }] : [],
@@ -34,7 +34,7 @@ async function copyPause(each: readonly MeterState[], to: ShardedQueue, by: stri
 }
 
 /**
- * A slower rate and fewer running jobs are those of single shards. The new shards get equal parts of what the old ones
+ * A slower rate and fewer running jobs apply to single shards. The new shards get equal parts of what the old ones
  * would have if each had the lowest; of running jobs, at least one each.
  */
 async function copyPace(from: ShardedQueue, each: readonly MeterState[], to: ShardedQueue, by: string): Promise<void> {
@@ -50,7 +50,7 @@ async function copyPace(from: ShardedQueue, each: readonly MeterState[], to: Sha
   await Promise.all(to.each.map((shard) => apply(shard as ShapedQueue)))
 }
 
-/** One hold of a shard, with the rest of its time. */
+/** One hold of a shard, and its remaining time. */
 interface Hold {
   readonly ttlMs: number
   readonly intervalUs?: number
@@ -63,21 +63,21 @@ function holdsOf({ slow, quota, concurrency }: StoredFeedback, nowMs: number): H
   return [...rates, running].filter((one) => one !== undefined && one.ttlMs > 0) as Hold[]
 }
 
-const SAID = { scope: 'queue', source: 'user', reason: 'held the queue before it was moved' } as const
+const HELD_BEFORE = { scope: 'queue', source: 'user', reason: 'held the queue before it was moved' } as const
 
 function slowest(holds: readonly Hold[], parts: number): Found | undefined {
   const rates = holds.filter(({ intervalUs }) => intervalUs !== undefined)
   if (rates.length === 0) return undefined
   const intervalUs = Math.max(...rates.map((one) => one.intervalUs as number)) / parts
   const rate = { limit: 1, period: intervalUs / 1000 }
-  return { feedback: { kind: 'slow', ...SAID, rate, ttlMs: longestMs(rates) } }
+  return { feedback: { kind: 'slow', ...HELD_BEFORE, rate, ttlMs: longestMs(rates) } }
 }
 
 function fewest(holds: readonly Hold[], parts: number): Found | undefined {
   const limits = holds.filter(({ limit }) => limit !== undefined)
   if (limits.length === 0) return undefined
   const limit = Math.max(1, Math.floor(Math.min(...limits.map((one) => one.limit as number)) * parts))
-  return { feedback: { kind: 'concurrency', ...SAID, limit, ttlMs: longestMs(limits) } }
+  return { feedback: { kind: 'concurrency', ...HELD_BEFORE, limit, ttlMs: longestMs(limits) } }
 }
 
 function longestMs(holds: readonly Hold[]): number {

@@ -10,7 +10,7 @@ import type { MoveRecord } from './move-record.ts'
 import type { ShardedQueue } from './queue.ts'
 import { splitOverride } from './shapes.ts'
 
-/** For so long the next job of a scheduler is put off before it is removed, ms. */
+/** How long the next job of a scheduler is put off before it is removed, ms. */
 const PUT_OFF_MS = 30 * 86_400_000
 /** BullMQ's codes: there is no such job, or it is not delayed. */
 const NOT_DELAYED = [-1, -3]
@@ -21,7 +21,7 @@ export async function inspectorOf(shard: ShapedQueue): Promise<Inspector> {
 }
 
 /**
- * What the new queue must be able to take over.
+ * Checks what the new queue must be able to take over.
  * @throws MoveError, InvalidShapeError
  */
 export function checkShapes(from: ShardedQueue, to: ShardedQueue, old: EffectiveShape, renewed: EffectiveShape): void {
@@ -47,7 +47,7 @@ function overridesOf({ overrides }: EffectiveShape): ShapeOverride {
   return Object.fromEntries(Object.entries(overrides).map(([field, { value }]) => [field, value]))
 }
 
-/** Copies overrides of the shape, with author, reason and end. What is set in the new queue stays. @returns how many */
+/** Copies overrides of the shape, with author, reason and end. Overrides of the new queue stay. @returns how many */
 export async function copyOverrides(from: ShardedQueue, to: ShardedQueue): Promise<number> {
   const [{ shape, each }, own] = await Promise.all([from.meter(), to.getShape()])
   let copied = 0
@@ -59,7 +59,7 @@ export async function copyOverrides(from: ShardedQueue, to: ShardedQueue): Promi
   return copied
 }
 
-/** Copies what is set for single groups in the same way, without what holds them for a time. @returns for how many */
+/** Copies settings of single groups in the same way, without temporary holds. @returns for how many */
 export async function copyGroups(from: ShardedQueue, to: ShardedQueue): Promise<number> {
   const copies = from.each.map(async (shard) => {
     const inspector = await inspectorOf(shard)
@@ -73,7 +73,7 @@ export async function copyGroups(from: ShardedQueue, to: ShardedQueue): Promise<
   return (await Promise.all(copies)).reduce((sum, copied) => sum + copied, 0)
 }
 
-/** The same of what is set for values of limits that the new queue has, too. */
+/** Copies values of limits that the new queue has, too, in the same way. */
 export async function copyLimits(from: ShardedQueue, to: ShardedQueue): Promise<void> {
   const copies = from.each.map(async (shard) => {
     const [settings, { at }] = await Promise.all([(await inspectorOf(shard)).limitSettings(shard.name), shard.meter()])
@@ -87,7 +87,7 @@ async function copyLimit(target: ShapedQueue, { limit, keys, overrides }: LimitS
   if (!isKnown) return
   const own = (await target.getLimit(limit, keys)).overrides
   for (const [field, { value, by, reason, until }] of Object.entries(overrides)) {
-    // What feedback has found out of a rate is found out again.
+    // Feedback finds its rates again.
     if (own[field] || field === 'paced') continue
     const held = LIMIT_HOLDS[field]?.(value)
     const change = { by, reason, ...ttlOf(until, at) }
@@ -96,7 +96,7 @@ async function copyLimit(target: ShapedQueue, { limit, keys, overrides }: LimitS
   }
 }
 
-/** What feedback holds of a value, as it is stored. */
+/** Feedback holds of a value, as stored. */
 const LIMIT_HOLDS: Readonly<Record<string, (value: unknown) => unknown>> = {
   limited: (value) => value,
   slowed: (value) => encodeGroupOverride({ rate: value as string }).rate,
@@ -127,14 +127,17 @@ function ttlOf(until: Date | undefined, now = new Date()): { readonly ttlMs?: nu
 
 type Scheduler = Awaited<ReturnType<ShapedQueue['getJobSchedulers']>>[number]
 
-/** A scheduler, and where it is to be. */
+/** A scheduler, and its target. */
 interface Carried {
   readonly scheduler: Scheduler
   readonly old: ShapedQueue
   readonly target: ShapedQueue
 }
 
-/** Those of the old queue. The scheduler of a group goes to the group's shard, any other to that of the same number. */
+/**
+ * Schedulers of the old queue. The scheduler of a group goes to the group's shard, any other to the shard with the same
+ * number.
+ */
 async function schedulersOf(from: ShardedQueue, to: ShardedQueue): Promise<Carried[]> {
   const found = from.each.map(async (old, shard) =>
     (await old.getJobSchedulers()).map(async (scheduler) => {
@@ -165,8 +168,8 @@ export async function checkSchedulers(from: ShardedQueue, to: ShardedQueue): Pro
 }
 
 /**
- * Moves the schedulers whose next jobs are not due yet: those of the others start in the old queue, and a later call
- * moves what follows.
+ * Moves schedulers whose next jobs are not due yet. Due jobs start in the old queue, and a later call moves the jobs
+ * that follow.
  */
 export async function moveSchedulers(
   from: ShardedQueue,
@@ -180,8 +183,8 @@ export async function moveSchedulers(
 }
 
 /**
- * The new queue, which is paused, has the next job before the old one gives it up. If that one starts after all, the
- * next call places the one that follows.
+ * The new queue, which is paused, gets the next job before the old one gives it up. If that job starts after all, the
+ * next call places its successor.
  */
 async function moveScheduler(carried: Carried, record: MoveRecord): Promise<boolean> {
   const { scheduler, old } = carried
@@ -195,7 +198,7 @@ async function moveScheduler(carried: Carried, record: MoveRecord): Promise<bool
     return true
   }
   if (job && state !== 'completed' && state !== 'failed') return false
-  // The one that follows is stored before a job begins. Without it, this was the last one.
+  // The successor is stored before a job begins. Without one, this was the last job.
   if ((await old.getJobScheduler(key))?.next !== next) return false
   await old.removeJobScheduler(key)
   return true
@@ -218,7 +221,7 @@ async function place({ scheduler, target }: Carried, count: number | undefined, 
   const found = await target.getJobScheduler(key)
   // The producers have given it another schedule.
   if (found && !isSameSchedule(found, scheduler)) return true
-  // With replicas to wait for, an earlier call may not have seen them confirm it: only this one's own counts.
+  // With replicas to wait for, only this call's own confirmation counts: an earlier call may have failed to get one.
   if (found?.next === next && !target.backend.store.memory.stored?.durability) return true
   if (found) await record.drop(target, key, `repeat:${key}:${found.next}`)
   // Without a start, a job of `every` would be due at once.

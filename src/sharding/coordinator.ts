@@ -41,31 +41,33 @@ const OTHER_NUMBER = -3
 /** A call to the head that takes longer counts as unanswered, ms. */
 const CALL_TIMEOUT_MS = 450
 /**
- * So long a round waits for a shard, ms. With the way to the head and back it has to be less than STALE_US of
- * lua/sharding/ledger.lua: else one shard that does not answer would make the reports of all others too old.
+ * Longest wait of a round for a shard, ms. With the way to the head and back it must be less than STALE_US of
+ * lua/sharding/ledger.lua: otherwise one silent shard would make all other reports too old.
  */
 const SHARD_TIMEOUT_MS = 200
-/** A shard that has not answered is not waited for until it has, or for this long, ms. */
+/** Rounds skip a silent shard until it answers, or for this long, ms. */
 const SILENT_MS = 1000
 /** An answer of the ledger serves as the time of the next reports for this long, ms. */
 const FRESH_MS = 280
 const RETRY_MS = 250
-/** Until the shards have leases, rounds follow each other so closely, ms. */
+/** Time between rounds until the shards have leases, ms. */
 const STARTING_MS = 20
-/** After so long the queue begins without shards that do not answer: the rate that they may have had is free by then. ms */
+/** After this time the queue begins without silent shards: the rate that they may have had is free by then. ms */
 const START_MS = 3500
-/** Calls to begin a round soon are heard once in this time, ms. */
+/** At most one request for an early round counts in this time, ms. */
 const NUDGES_MS = 100
-/** Rounds after which nothing is short any more, unless a shard does not answer; then its lease ends. */
+/**
+ * Rounds last for this long while something is short. Afterwards only a silent shard can be short, and its lease ends.
+ */
 const SETTLE_MS = 10_000
 
 /** A call that only reports. */
 const NO_LEASE = ['', '', '', '', '', '']
 
 /**
- * Divides the queue among its shards, round by round: it takes the shards' reports, brings them to the ledger, and takes
- * the ledger's grants to the shards. Each process has one, and the ledger lets one at a time do the work; a round may
- * stop anywhere, and repeat or overtake another, since ledger and shards obey only what they know to be in order.
+ * Divides the queue among its shards, round by round: it collects the shards' reports, passes them to the ledger, and
+ * passes the ledger's grants to the shards. Each process has one, and the ledger lets one at a time do the work. A
+ * round may stop anywhere, and repeat or overtake another, because ledger and shards check the order themselves.
  */
 export class Coordinator {
   readonly #queue: CoordinatedQueue
@@ -75,19 +77,19 @@ export class Coordinator {
   #nudgedMs = Number.NEGATIVE_INFINITY
   #running: Promise<LeaseReply | undefined> | undefined
   #closed = false
-  /** Whether a part had no shape in the last round, or may not have its grant: it is to be repeated. */
+  /** Whether the next round has to repeat the last one: a part had no shape, or may not have its grant. */
   #incomplete = false
   /** Whether all shards reported in the last round. */
   #haveAllReported = false
-  /** Rounds in a row that were incomplete. */
+  /** Number of consecutive incomplete rounds. */
   #repeats = 0
-  /** Shards that have not answered, and since when. */
+  /** Silent shards, and since when. */
   readonly #silentMs = new Map<number, number>()
   #dividedMs: number | undefined
   #started: Promise<void>
   #start: () => void = () => {}
   #refuse: (error: ShardCountError) => void = () => {}
-  /** Whether this coordinator has seen to it once that all shards have what they are due. */
+  /** Whether all shards have had their due at least once. */
   #isStarted = false
 
   constructor(queue: CoordinatedQueue, time = systemTime) {
@@ -107,14 +109,14 @@ export class Coordinator {
   }
 
   /**
-   * Resolves once the shards that answer have leases: before that they have hardly a place.
+   * Resolves once the shards that answer have leases: before that they have almost no places.
    * @throws ShardCountError
    */
   get started(): Promise<void> {
     return this.#started
   }
 
-  /** Whether it is certain that {@link started} has resolved. */
+  /** Whether {@link started} has certainly resolved. */
   get isStarted(): boolean {
     return this.#isStarted
   }
@@ -127,7 +129,7 @@ export class Coordinator {
     this.#wake(0, true)
   }
 
-  /** Resolves once what was set is in force in all shards that answer; those that do not have lost their leases by then. */
+  /** Resolves once a setting applies in all shards that answer; silent ones have lost their leases by then. */
   async settle(): Promise<void> {
     const untilMs = this.#time.monotonicMs() + SETTLE_MS
     for (let done = 0; done < 2 && !this.#closed && this.#time.monotonicMs() < untilMs; ) {
@@ -144,7 +146,7 @@ export class Coordinator {
     await this.#running?.catch(() => undefined)
   }
 
-  /** Begins anew after {@link close}: the shards may have no leases any more. */
+  /** Begins again after {@link close}: the shards may have no leases any more. */
   reopen(): void {
     this.#closed = false
     this.#isStarted = false
@@ -177,13 +179,13 @@ export class Coordinator {
   #nextInMs(answer: LeaseReply | undefined): number {
     if (!answer || answer[0] === NO_SHAPE || this.#repeats > 1) return RETRY_MS
     if (this.#repeats === 1) return STARTING_MS
-    // A process that came too early comes again later than the one that did the work.
+    // A process that came too early returns later than the one that did the work.
     if (answer[0] === NOT_DUE) return answer[2] + RETRY_MS * (1 + Math.random())
     const isQuick = !this.#isStarted && this.#silentMs.size === 0
     return Math.max(STARTING_MS, isQuick ? 0 : answer[2])
   }
 
-  /** Whether all shards have what they are due, or those that have not do not answer. */
+  /** Whether all shards have their due, except silent ones. */
   #isEnough(answer: LeaseReply): boolean {
     const nowMs = this.#time.monotonicMs()
     this.#dividedMs ??= nowMs
@@ -191,7 +193,7 @@ export class Coordinator {
     return haveAll || nowMs - this.#dividedMs >= START_MS
   }
 
-  /** A process with another number of shards does nothing any more. */
+  /** A process with another number of shards stops working. */
   #fails(error: Error): void {
     this.#queue.onError(error)
     if (!(error instanceof ShardCountError)) return
@@ -215,7 +217,7 @@ export class Coordinator {
   async #divide(force: boolean): Promise<LeaseReply | undefined> {
     const agreed = await this.#within(this.#queue.agree().then(() => true))
     if (!agreed) return undefined
-    const basis = this.#freshBasis ?? (await this.#hello(force))
+    const basis = this.#freshBasis ?? (await this.#whenDue(force))
     if (typeof basis !== 'string') return basis
     const parts = this.#queue.parts()
     this.#incomplete = false
@@ -230,8 +232,8 @@ export class Coordinator {
     return this.#basis && this.#time.monotonicMs() - this.#basis.atMs < FRESH_MS ? this.#basis.us : undefined
   }
 
-  /** Asks whether it is time. @returns the ledger's time if it is */
-  async #hello(force: boolean): Promise<string | LeaseReply | undefined> {
+  /** Asks whether a round is due. @returns the ledger's time if it is */
+  async #whenDue(force: boolean): Promise<string | LeaseReply | undefined> {
     const answer = await this.#ask(['', force ? '1' : '0'])
     if (answer?.[0] === NO_SHAPE) await this.#within(this.#queue.head.recover())
     return answer?.[0] === DUE ? answer[1] : answer
@@ -278,7 +280,7 @@ export class Coordinator {
     )
     for (const call of await Promise.allSettled(sent)) {
       if (call.status === 'fulfilled' && call.value !== undefined) continue
-      // Until it is certain that the shard has it, the round counts as unfinished.
+      // The round counts as unfinished until the shard has certainly got its grant.
       this.#incomplete = true
       if (call.status === 'rejected' && !this.#closed) this.#queue.onError(call.reason as Error)
     }
@@ -288,7 +290,7 @@ export class Coordinator {
     return new Promise((resolve) => this.#time.after(ms, resolve))
   }
 
-  /** Undefined if it takes too long. A late failure is of no interest. */
+  /** Undefined if it takes too long. A late failure is ignored. */
   #within<T>(call: Promise<T>, timeoutMs = CALL_TIMEOUT_MS): Promise<T | undefined> {
     return new Promise((resolve, reject) => {
       const stop = this.#time.after(timeoutMs, () => resolve(undefined))

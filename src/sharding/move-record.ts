@@ -4,10 +4,10 @@ import type { PlainCommands } from '../redis/commands.ts'
 import { moveKey, shapeKey } from '../redis/keys.ts'
 import type { ShardedQueue } from './queue.ts'
 
-/** How far a move has come. `resuming`: nothing is left to wait for. */
+/** Progress of a move. `resuming`: nothing is left to wait for. */
 export type MovePhase = 'draining' | 'resuming' | 'done'
 
-/** What is stored of a move. */
+/** The stored record of a move. */
 export interface RecordedMove {
   /** Counts the moves to the new queue. */
   readonly number: number
@@ -16,8 +16,8 @@ export interface RecordedMove {
   /** The key prefix of its first shard: two queues with different prefixes may have one name. */
   readonly base: string
   /**
-   * The key prefixes of its shards, by which it is known to be removed; none if it was not in the Redis of the new one
-   * when the move began.
+   * The key prefixes of its shards, to detect its removal; empty if it was not in the new queue's Redis when the move
+   * began.
    */
   readonly parts: readonly string[]
   /** Whether the new queue was paused before the move. */
@@ -30,7 +30,7 @@ export interface RecordedMove {
 const BEGUN = 'begun:'
 const DROPPED = 'drop:'
 
-/** What a move has done so far, stored in the first shard of the new queue: a repeated call goes on from there. */
+/** The progress of a move, stored in the first shard of the new queue: a repeated call continues from there. */
 export class MoveRecord {
   readonly #from: ShardedQueue
   readonly #to: ShardedQueue
@@ -43,14 +43,14 @@ export class MoveRecord {
     this.#to = to
   }
 
-  /** The move of another queue that was removed before it had ended: this one may take its place. */
+  /** The unfinished move of another queue that was removed since: this move may take its place. */
   get abandoned(): RecordedMove | undefined {
     return this.#abandoned
   }
 
   /**
    * The last move, if it is one of this old queue.
-   * @throws MoveError if it is one of another that has not ended, and still exists
+   * @throws MoveError if the last move is an unfinished one of another queue that still exists
    */
   async read(): Promise<RecordedMove | undefined> {
     const stored = await (await this.#client()).hgetall(this.#key)
@@ -73,7 +73,7 @@ export class MoveRecord {
     return undefined
   }
 
-  /** No shard of it is left: it was removed, or Redis has lost it with all of its jobs. */
+  /** None of its shards is left: it was removed, or Redis has lost it with all of its jobs. */
   async #isRemoved({ parts }: RecordedMove): Promise<boolean> {
     return parts.length > 0 && (await this.#count(parts)) === 0
   }
@@ -87,7 +87,7 @@ export class MoveRecord {
     return found.reduce((sum, count) => sum + count, 0)
   }
 
-  /** Begins another move than the one that was read. Of two that begin together, the first one counts for both. */
+  /** Begins another move than the one that was read. If two begin together, the first one counts for both. */
   async begin(wasPaused: boolean): Promise<RecordedMove> {
     const bases = this.#from.each.map(({ backend }) => backend.store.base)
     const parts = (await this.#count(bases)) > 0 ? bases : []
@@ -114,7 +114,7 @@ export class MoveRecord {
     await this.#drop(queue, field, schedulerId)
   }
 
-  /** Removes what an earlier call was about to remove. */
+  /** Finishes the removal that an earlier call began. */
   async dropRest(): Promise<void> {
     const stored = await (await this.#client()).hgetall(this.#key)
     for (const [field, schedulerId] of Object.entries(stored)) {
@@ -126,7 +126,7 @@ export class MoveRecord {
 
   async #drop(queue: ShapedQueue, field: string, schedulerId: string): Promise<void> {
     const jobId = field.slice(field.indexOf(':', DROPPED.length) + 1)
-    // A job that is the next one of its scheduler cannot be removed.
+    // The next job of a scheduler cannot be removed alone.
     await queue.removeJobScheduler(schedulerId)
     await (await queue.getJob(jobId))?.remove()
     await (await this.#client()).hdel(this.#key, field)
@@ -141,7 +141,7 @@ export class MoveRecord {
   }
 }
 
-/** The key prefix of the first shard, which says which queue it is. */
+/** The key prefix of the first shard, which identifies the queue. */
 function baseOf(queue: ShardedQueue): string {
   return (queue.each[0] as ShapedQueue).backend.store.base
 }

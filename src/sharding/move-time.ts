@@ -20,7 +20,7 @@ export class MoveTime {
   }
 
   /**
-   * The result of a step, which is not begun once the time is over. One that has begun may still arrive in Redis.
+   * The result of a step, which is not begun once the time is over. A step that has begun may still reach Redis.
    * @throws the signal's reason, or the error of the end of the time
    */
   async run<T>(step: () => Promise<T>): Promise<T> {

@@ -28,28 +28,28 @@ export interface MoveOptions {
   readonly by: string
   readonly reason: string
   /**
-   * How long it may take, ms; then it rejects, also while Redis does not answer, and the new queue stays paused unless
-   * it was about to be resumed. Default: as long as it takes.
+   * How long the move may take, ms. Then it rejects, even if Redis is silent, and the new queue stays paused unless it
+   * was about to be resumed. Default: no limit.
    */
   readonly timeoutMs?: number | undefined
-  /** Stops it in the same way; the promise rejects with its reason. */
+  /** Stops the move in the same way; the promise rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined
   /**
    * Whether the old queue is removed in the end, with its completed and failed jobs. Its workers and producers must be
    * closed by then. Default false.
    */
   readonly obliterate?: boolean | undefined
-  /** Called after each look at the old queue, twice a second. */
+  /** Called after each check of the old queue, twice a second. */
   readonly onProgress?: ((progress: MoveProgress) => void) | undefined
 }
 
 /**
- * Why an old queue does not run empty: it is paused, shards with jobs have no worker, only jobs of paused groups, delayed
- * jobs or parents that wait for children of other queues are left, or Redis does not answer.
+ * Why an old queue does not run empty: it is paused, shards with jobs have no worker, only jobs of paused groups,
+ * delayed jobs or parents that wait for children of other queues are left, or Redis does not answer.
  */
 export type MoveHold = 'paused' | 'workers' | 'groups' | 'delayed' | 'children' | 'unavailable'
 
-/** What is left of an old queue. Where `hold` is `unavailable` nothing is known, and all counts are 0. */
+/** What is left of an old queue. If `hold` is `unavailable`, nothing is known, and all counts are 0. */
 export interface MoveProgress {
   /** `draining`: the old queue has jobs. `resting`: it has none, and its last departures still count. */
   readonly phase: 'draining' | 'resting'
@@ -57,12 +57,12 @@ export interface MoveProgress {
   readonly delayed: number
   readonly waitingChildren: number
   readonly active: number
-  /** Schedulers whose next jobs are due, and start in the old queue. */
+  /** Schedulers with due next jobs, which start in the old queue. */
   readonly schedulers: number
-  /** Jobs that came into the old queue since this call: producers still add to it. */
+  /** Jobs added to the old queue since this call began: producers still use it. */
   readonly arrived: number
   readonly hold: MoveHold | undefined
-  /** When the first delayed job is due, where `hold` is `delayed`. */
+  /** When the first delayed job is due, if `hold` is `delayed`. */
   readonly nextDueAt: Date | undefined
   /** How long the new queue stays paused after the last departure of the old one, ms. */
   readonly restMs: number | undefined
@@ -74,27 +74,30 @@ export interface MoveResult {
   readonly groups: number
   readonly overrides: number
   readonly schedulers: number
-  /** Whether jobs leave the new queue; false: it was paused before the move, and still is. */
+  /** Whether jobs leave the new queue. False: it was paused before the move, and still is. */
   readonly resumed: boolean
   /** Whether the old queue is removed. */
   readonly obliterated: boolean
   /** Failed jobs of the old queue, which stay in it until it is removed. */
   readonly failed: number
-  /** Queues of dead letters of the old queue's shards that have letters: they stay, each under the prefix of its shard. */
+  /**
+   * Queues of dead letters of the old queue's shards with their dead letters, which stay, each under the prefix of its
+   * shard.
+   */
   readonly deadLetters: readonly { readonly prefix: string; readonly queue: string; readonly letters: number }[]
 }
 
 const OPTIONS = ['by', 'reason', 'timeoutMs', 'signal', 'obliterate', 'onProgress']
-/** Between two looks at the old queue. */
+/** Time between two checks of the old queue. */
 const LOOK_MS = 500
 const WEEK_MS = 604_800_000
 
 /**
- * Moves a sharded queue to one with another name, as a rule with another number of shards: pauses the new one, which
- * accepts jobs meanwhile, carries over schedulers and what was set at run time, waits until the old one has no jobs and
- * its last departures no longer count, and resumes the new one. So the rates hold over both queues, and no job is lost
- * or runs twice. A call that failed, or whose process died, is repeated: it goes on where it stopped.
- * @throws MoveError if the move cannot begin, or not go on; InvalidInputError, InvalidShapeError, ShardCountError,
+ * Moves a sharded queue to one with another name, usually with another number of shards: pauses the new one, which
+ * accepts jobs meanwhile, carries over schedulers and run-time settings, waits until the old one has no jobs and its
+ * last departures no longer count, and resumes the new one. So the rates hold over both queues, and no job is lost or
+ * runs twice. After a failure or a crash, repeat the call: it continues where it stopped.
+ * @throws MoveError if the move cannot begin or continue; InvalidInputError, InvalidShapeError, ShardCountError,
  * QueueUnavailableError, QueueFullError if the new queue has no place for the job of a scheduler
  */
 export async function moveShardedQueue(
@@ -143,7 +146,7 @@ class Move {
   readonly #time: MoveTime
   readonly #carried = { groups: 0, overrides: 0, schedulers: 0 }
   #acceptedAtFirst: number | undefined
-  /** What is known of the new queue, for an error. */
+  /** The known state of the new queue, for an error. */
   #newQueue = 'is as it was'
 
   constructor(from: ShardedQueue, to: ShardedQueue, options: MoveOptions) {
@@ -186,9 +189,9 @@ class Move {
     await this.#within(() => this.#record.dropRest())
     if (!begun.isCopied) await this.#within(() => this.#copy(begun))
     if (!(await this.#drain(begun))) return
-    // Not later: once jobs leave the new queue, what it hears itself counts.
+    // Not later: once jobs leave the new queue, its own feedback counts.
     await this.#within(() => copyHolds(this.#from, this.#to, by))
-    // The pause may have come after another call's resume, so what is still held is resumed in any case.
+    // The pause may have come after another call's resume, so a new queue that is still held is resumed in any case.
     await this.#resume(begun)
   }
 
@@ -199,7 +202,7 @@ class Move {
     return (await this.#record.read())?.phase === 'done'
   }
 
-  /** Where to begin or go on. Nothing is changed if something is wrong. */
+  /** Where to begin or continue. Nothing is changed if something is wrong. */
   async #begin(): Promise<RecordedMove> {
     const [old, renewed] = await Promise.all([stateOf(this.#from), stateOf(this.#to)])
     const found = await this.#record.read()
@@ -236,7 +239,7 @@ class Move {
     await this.#record.copied(number)
   }
 
-  /** False where another call has ended the move. */
+  /** False if another call has ended the move. */
   async #drain(begun: RecordedMove): Promise<boolean> {
     for (;;) {
       const seen = await this.#untilEmpty(begun)
@@ -255,7 +258,7 @@ class Move {
     return (await this.#within(() => this.#isHeld(begun))) ? now : 'ended'
   }
 
-  /** Undefined where another call has ended the move. */
+  /** Undefined if another call has ended the move. */
   async #untilEmpty(begun: RecordedMove): Promise<Look | undefined> {
     for (;;) {
       const found = await unlessAway(this.#step(begun))
@@ -274,8 +277,8 @@ class Move {
   }
 
   /**
-   * False where another call has ended the move.
-   * @throws MoveError if jobs leave the new queue all the same, or if another move to it has begun since
+   * False if another call has ended the move.
+   * @throws MoveError if jobs leave the new queue nevertheless, or if another move to it has begun since
    */
   async #isHeld({ number }: RecordedMove): Promise<boolean> {
     const { each } = await this.#to.meter()
@@ -288,12 +291,12 @@ class Move {
     throw new MoveError(
       this.#to.name,
       'resumed',
-      `is not paused in ${countText(open, 'shard')}: expected it to be, until queue "${this.#from.name}" is empty. If ` +
-        'the move is to go on, repeat it',
+      `is not paused in ${countText(open, 'shard')}: expected it to be, until queue "${this.#from.name}" is empty. To ` +
+        'continue the move, repeat it',
     )
   }
 
-  /** Each shard is read as it is at one moment. */
+  /** Each shard is read at one moment. */
   async #look(): Promise<Look> {
     const [state, shards] = await Promise.all([this.#from.meter(), Promise.all(this.#from.each.map(statusOf))])
     const { waiting, delayed, waitingChildren, active } = state
@@ -355,7 +358,7 @@ class Move {
       throw new MoveError(
         this.#from.name,
         'workers',
-        `has ${countText(workers, 'worker')}: expected none before it is removed, since they would declare it again. ` +
+        `has ${countText(workers, 'worker')}: expected none before it is removed, because they would declare it again. ` +
           'Close them, and repeat the move',
       )
     }
@@ -363,7 +366,7 @@ class Move {
   }
 }
 
-/** Undefined if Redis was away, and may be back at the next look. */
+/** Undefined if Redis was unavailable, and may be back at the next check. */
 async function unlessAway<T>(looking: Promise<T>): Promise<T | undefined> {
   try {
     return await looking
@@ -405,14 +408,14 @@ function holdOf(state: ShardedState | undefined, shards: readonly QueueStatus[])
   return waitingChildren > 0 ? 'children' : undefined
 }
 
-/** Whether what waits in a shard, if anything does, belongs to groups that are paused. */
+/** Whether all waiting jobs of a shard belong to paused groups. */
 function holdsPausedGroups({ waiting, groups }: ShardedState['each'][number]): boolean {
   return (
     waiting === 0 || (groups !== undefined && groups.paused > 0 && groups.waiting + groups.limited + groups.maxed === 0)
   )
 }
 
-/** How long a bucket takes to be full again, for that of the whole and that of any group, in either queue. */
+/** How long the slowest bucket takes to refill: of the whole queue or of any group, in either queue. */
 async function restMsOf(...queues: readonly ShardedQueue[]): Promise<number> {
   const found = queues.map(async (queue) => {
     const shape: Partial<EffectiveShape> = (await queue.getShape()) ?? {}
@@ -427,7 +430,7 @@ async function restMsOf(...queues: readonly ShardedQueue[]): Promise<number> {
   return Math.ceil(Math.max(...(await Promise.all(found))))
 }
 
-/** A rate of a group that follows the clock may be closed for days: it is full again when all of its week is over. */
+/** A rate of a group that follows the clock may be closed for days: it is full again after a whole week. */
 function refillMs({ rate, burst }: { readonly rate?: GroupOverride['rate']; readonly burst?: number | null }): number {
   if (!rate) return 0
   if (isScheduled(rate)) return WEEK_MS

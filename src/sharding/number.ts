@@ -2,8 +2,8 @@ import { ShardCountError } from '../errors.ts'
 import type { ShapeStore } from '../shape/store.ts'
 
 /**
- * The number of shards that a process declares: it has to be the one that the queue's head stores. Until that is known,
- * the process declares nothing, and adds and fetches no job.
+ * The number of shards that a process declares: it has to equal the number stored in the queue's head. Until that is
+ * known, the process declares nothing, and adds and fetches no job.
  */
 export class ShardNumber {
   readonly count: number
@@ -46,7 +46,7 @@ export class ShardNumber {
     return this.#isStored
   }
 
-  /** Whether Redis said last that no process has declared the queue. */
+  /** Whether Redis's last answer was that no process has declared the queue. */
   get isUndeclared(): boolean {
     return this.#isUndeclared
   }

@@ -14,15 +14,15 @@ import type { PlaceBy } from './placement.ts'
 const SHARDS = wholeWithin(1, 64)
 
 export interface ShardingOptions {
-  /** Into how many queues the one queue is divided: set by the first process that declares it, the same in all. */
+  /** Number of shards: set by the first process that declares the queue, the same in all. */
   readonly shards: number
 }
 
-/** Options of a {@link ShardedQueue}: those of a ShapedQueue, whose shape is that of the whole, and the shards. */
+/** Options of a {@link ShardedQueue}: those of a ShapedQueue with the shape of the whole queue, and the shards. */
 export interface ShardedQueueOptions extends ShapedQueueOptions, ShardingOptions {
   /**
-   * What the jobs of one shard have in common. Default: their group, else their `jobId` or that of their
-   * `deduplication`; those with neither are dealt out in turn. The jobs of a group always share a shard.
+   * What the jobs of one shard have in common. Default: their group, otherwise their `jobId` or the id of their
+   * `deduplication`; jobs with neither are dealt out in turn. The jobs of a group always share a shard.
    */
   readonly placeBy?: PlaceBy
 }
@@ -35,7 +35,7 @@ export interface ShardedWorkerOptions extends Omit<ShapedWorkerOptions, 'batch'>
 
 /** The state of the whole queue and of its shards. */
 export interface ShardedState {
-  /** The shape of the whole; undefined if none is stored. */
+  /** The shape of the whole queue; undefined if none is stored. */
   readonly shape: EffectiveShape | undefined
   readonly shards: number
   /** Jobs that hold a place, and those in each state, over all shards. */
@@ -44,7 +44,7 @@ export interface ShardedState {
   readonly delayed: number
   readonly waitingChildren: number
   readonly active: number
-  /** Each shard: its `rate` and `capacity` are what it has by its lease. */
+  /** Each shard: its `rate` and `capacity` are the leased ones. */
   readonly each: readonly MeterState[]
 }
 
@@ -60,7 +60,7 @@ export function checkShardedQueue(options: ShardedQueueOptions): void {
   checkAdmitTimeout(options.admitTimeoutMs)
 }
 
-/** Queues and workers are often created with the same object, so each accepts the other's. */
+/** Queues and workers are often created with the same object, so each accepts the other's options. */
 const OWN = ['shards', 'placeBy']
 
 /** @throws InvalidInputError for a name that almost matches one of ours, and would be ignored */
@@ -85,7 +85,7 @@ function checkPlaceBy(placeBy: unknown): void {
 }
 
 /**
- * What the workers of the shards would refuse, before any of them is opened.
+ * Refuses what the workers of the shards would refuse, before any of them is opened.
  * @throws InvalidInputError, InvalidRateError, UnsupportedOptionError
  */
 export function checkShardedWorker(name: string, processor: unknown, options: ShardedWorkerOptions): void {

@@ -19,7 +19,7 @@ export function partOf(store: ShapeStore): Part {
   }
 }
 
-/** The queue that holds the whole's shape and ledger. It has no jobs. */
+/** The queue that holds the ledger and the shape of the whole queue. It has no jobs. */
 export function openHead(
   name: string,
   options: ShapedQueueOptions,
@@ -31,7 +31,9 @@ export function openHead(
   return new ShapedQueue(name, { ...rest, prefix: headPrefix(prefix, name), ...(whole ? { shape: whole } : {}) })
 }
 
-/** Lists the queue for tools that show its shards as one queue. Nothing else depends on it, so no caller waits for it. */
+/**
+ * Lists the queue for tools that show its shards as one queue. Nothing else depends on it, so no caller waits for it.
+ */
 export function enlist({ backend }: ShapedQueue, name: string, prefix: string | undefined, shards: number): void {
   backend.client
     .then((client) => (client as unknown as PlainCommands).hset(shardedQueuesKey(prefix ?? 'bull'), name, shards))

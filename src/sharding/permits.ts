@@ -6,8 +6,8 @@ export interface Sharer {
 }
 
 /**
- * Divides the places of a process among the workers of its shards, at least one for each: what a worker gives up goes to
- * another only once it is free, so that the jobs in hand are never more than the whole.
+ * Divides the places of a process among the workers of its shards, at least one for each. A worker's place goes to
+ * another only once it is free, so the total of jobs in hand never exceeds the places.
  */
 export class Permits {
   readonly #total: number
@@ -43,7 +43,10 @@ export class Permits {
     return this.#total - held.reduce((sum, one) => sum + one, 0)
   }
 
-  /** One that uses all it has wants as many as it can get; others one more than they use. All get as much, if they want it. */
+  /**
+   * A worker that uses all of its places wants as many as it can get, any other one more than it uses. All get as much,
+   * if they want it.
+   */
   #wanted(total: number): number[] {
     const wants = this.#sharers.map((sharer) => {
       const taken = sharer.placesTaken()
@@ -60,7 +63,7 @@ export class Permits {
       }
       open = open.filter((i) => (given[i] as number) < (wants[i] as number))
     }
-    // What no one wants yet is ready for the next jobs of any.
+    // Unwanted places are spread, ready for the next jobs of any worker.
     for (let i = 0; left > 0; i = (i + 1) % given.length, left--) given[i] = (given[i] as number) + 1
     return given.map((n) => Math.max(1, n))
   }

@@ -4,7 +4,10 @@ import { InvalidInputError } from '../errors.ts'
 import { uniqueId } from '../redis/ids.ts'
 import { groupKey, shardOf } from '../redis/shards.ts'
 
-/** What decides the shard of a job; undefined: any will do. `opts` include the queue's `defaultJobOptions`. */
+/**
+ * Returns the key that decides the shard of a job; undefined: any will do. `opts` include the queue's
+ * `defaultJobOptions`.
+ */
 export type PlaceBy = (job: {
   readonly name: string
   readonly data: unknown
@@ -12,18 +15,18 @@ export type PlaceBy = (job: {
 }) => string | undefined
 
 /**
- * The key by which a job is placed: its group, since the limits of a group are kept by its shard; else its own id or
- * that of its deduplication, since only its shard knows whether it has that already.
+ * The key by which a job is placed: its group, because a shard keeps the limits of its groups; otherwise its own id or
+ * the id of its deduplication, because only its shard knows whether it has that already.
  */
 export function placeKey({ group, jobId, deduplication }: ShapedJobsOptions): string | undefined {
   if (group) return groupKey(group.id)
-  // BullMQ makes an id where it is empty.
+  // BullMQ makes an id if it is empty.
   const id: unknown = jobId || deduplication?.id
-  // Untyped programs may give a number.
+  // Untyped programs may pass a number.
   return id === undefined ? undefined : String(id)
 }
 
-/** A job as it is added. */
+/** A job to be added. */
 interface PlacedJob {
   readonly name: string
   readonly data: unknown
@@ -42,7 +45,7 @@ export class Placement {
     this.#defaults = defaults
   }
 
-  /** The shard of a job; undefined if any will do. @throws InvalidInputError for what placeBy returns */
+  /** The shard of a job; undefined if any will do. @throws InvalidInputError for a wrong result of placeBy */
   shardFor({ name, data, opts: own }: PlacedJob): number | undefined {
     // As BullMQ joins them: a job has no id by default.
     const { jobId: _jobId, ...defaults } = this.#defaults
@@ -54,7 +57,7 @@ export class Placement {
   #placedBy(job: Parameters<PlaceBy>[0]): string | undefined {
     const key: unknown = this.#placeBy?.(job)
     if (key === undefined || typeof key === 'string') return key
-    // Of a number, all jobs would be in one shard.
+    // A number would put all jobs into one shard.
     throw new InvalidInputError(`placeBy must return a string, or undefined; got ${gotText(key)}`)
   }
 }
@@ -66,7 +69,9 @@ export function jobIdIn(shard: number): string {
   return `${shard}-${uniqueId()}`
 }
 
-/** The shard that an id names, which may be a caller's own that looks like a generated one; undefined for all others. */
+/**
+ * The shard that an id names, which may be a caller's own id that looks like a generated one; undefined for all others.
+ */
 export function shardNamedBy(jobId: string): number | undefined {
   const shard = GENERATED.exec(jobId)?.[1]
   return shard === undefined ? undefined : Number(shard)

@@ -44,16 +44,16 @@ const BETWEEN_ATTEMPTS_MS = 20_000
 export interface ShardedQueueEvents {
   error: [error: Error]
   refused: [refusal: Refusal]
-  /** The shape of the whole changed. */
+  /** The shape of the whole queue changed. */
   shape: [shape: EffectiveShape, before: EffectiveShape | undefined]
   shapeConflict: [conflict: ShapeConflict]
-  /** Redis had lost the shape of a shard or of the whole; this process restored it. */
+  /** Redis had lost the shape of a shard or of the whole queue; this process restored it. */
   stateLoss: [loss: StateLoss]
 }
 
 /**
- * One logical queue in several BullMQ queues, each in a slot of its own of a Redis Cluster. Their rates and places are
- * leased to them out of one shape, and are together never above it.
+ * One logical queue in several BullMQ queues, each in a hash slot of its own of a Redis Cluster. They lease their rates
+ * and places from one shape, whose values their sums never exceed.
  */
 // biome-ignore lint/suspicious/noExplicitAny: the defaults are those of BullMQ's Queue
 export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter<ShardedQueueEvents> {
@@ -64,7 +64,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
   readonly #head: ShapedQueue
   readonly #queues: ShapedQueue<DataType, ResultType>[] = []
   readonly #coordinator: Coordinator
-  /** Whether it was removed: what comes next begins it anew. */
+  /** Whether it was removed: the next call begins it again. */
   #isGone = false
   #isClosed = false
   #lastError: { readonly error: Error; readonly atMs: number } | undefined
@@ -106,12 +106,12 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     })
   }
 
-  /** How many shards there are. */
+  /** Number of shards. */
   get shards(): number {
     return this.#number.count
   }
 
-  /** The queue of each shard, for what concerns a shard alone. Changes of its shape belong to the whole. */
+  /** The queue of each shard, for calls that concern a single shard. Changes of its shape belong to the whole queue. */
   get each(): readonly ShapedQueue<DataType, ResultType>[] {
     for (let shard = this.#queues.length; shard < this.shards; shard++) this.#queues.push(this.#open(shard))
     return this.#queues
@@ -127,9 +127,9 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
 
   /**
    * Adds a job to the shard of its group or key, or to any that has a place.
-   * @throws QueueFullError if no shard that it may be in has a place, ShardCountError if the queue has another number of
-   * shards, QueueUnavailableError if its shards get no leases within `admitTimeoutMs`, and what {@link ShapedQueue.add}
-   * throws
+   * @throws QueueFullError if no shard that it may be in has a place, ShardCountError if the queue has another number
+   * of shards, QueueUnavailableError if its shards get no leases within `admitTimeoutMs`, and the errors of {@link
+   * ShapedQueue.add}
    */
   async add(name: string, data: DataType, opts: ShapedJobsOptions = {}): Promise<Job<DataType, ResultType>> {
     return this.#adds.add({ name, data, opts })
@@ -142,8 +142,8 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
 
   /**
    * Adds jobs, all or none of those of one shard. Jobs without group or key stay together in one shard.
-   * @throws as {@link add}; if an earlier part was added already, the error has the jobs of it in `added`.
-   * NotReplicatedError once all shards have their jobs
+   * @throws as {@link add}; if an earlier part was added already, the error has its jobs in `added`. NotReplicatedError
+   * once all shards have their jobs
    */
   async addBulk(jobs: readonly ShardedJob<DataType>[]): Promise<Job<DataType, ResultType>[]> {
     return this.#adds.addBulk(jobs)
@@ -151,13 +151,13 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
 
   /**
    * Adds jobs once per key, all or none: they share the shard of the key, or of the group of the first one.
-   * @throws InvalidInputError if the jobs belong to different shards, and what {@link ShapedQueue.addOnce} throws
+   * @throws InvalidInputError if the jobs belong to different shards, and the errors of {@link ShapedQueue.addOnce}
    */
   async addOnce(jobs: readonly ShardedJob<DataType>[], options: OnceOptions): Promise<AddedOnce> {
     return this.#adds.addOnce(jobs, options)
   }
 
-  /** The job with this id, from the shard that it names; an id of the caller's own is looked for in all. */
+  /** The job with this id, from the shard that it names. For a caller's own id, all shards are searched. */
   async getJob(jobId: string): Promise<Job<DataType, ResultType> | undefined> {
     return (await this.#find(jobId))?.job
   }
@@ -178,7 +178,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     return counts.reduce((sum, n) => sum + n, 0)
   }
 
-  /** The whole, and each of the shards. */
+  /** The state of the whole queue, and of each of its shards. */
   async meter(): Promise<ShardedState> {
     await this.#agreed()
     const [shape, ...each] = await Promise.all([this.#head.getShape(), ...this.each.map((queue) => queue.meter())])
@@ -203,7 +203,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
 
   /**
    * Cancels all jobs that match a filter, in all shards. See {@link ShapedQueue.cancelJobs}.
-   * @throws as that, and ShardsUnavailableError if some did not answer; in the others the jobs are cancelled
+   * @throws the same errors, and ShardsUnavailableError if some did not answer; in the others the jobs are cancelled
    */
   async cancelJobs(filter: CancelFilter, options: CancelManyOptions): Promise<CancelCounts> {
     const total = noneCancelled()
@@ -216,12 +216,12 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     return total
   }
 
-  /** The shape of the whole. */
+  /** The shape of the whole queue. */
   async getShape(): Promise<EffectiveShape | undefined> {
     return this.#head.getShape()
   }
 
-  /** Why a job has not started and when it may, by its shard; undefined where there is no such job. */
+  /** Why a job has not started and when it may, by its shard; undefined if there is no such job. */
   async explain(jobId: string): Promise<(Explanation & { readonly shard: number }) | undefined> {
     const found = await this.#find(jobId)
     if (!found) return undefined
@@ -235,8 +235,8 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
   }
 
   /**
-   * Overrides fields of the shape for the whole queue. It resolves once all shards that answer obey: what is lower then
-   * holds, and a shard that does not answer has lost its lease.
+   * Overrides fields of the shape for the whole queue. Resolves once the change applies in all shards that answer:
+   * lower values hold then, and a silent shard has lost its lease.
    * @throws InvalidShapeError, InvalidRateError, InvalidInputError, UnsupportedOptionError; ShardsUnavailableError if a
    * field that is not leased did not reach all shards
    */
@@ -277,7 +277,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     await this.#inAll((queue) => queue.clearPause(who))
   }
 
-  /** The shard in which the jobs of a group are, for what concerns a group alone. */
+  /** The shard that holds the jobs of a group, for calls that concern a single group. */
   async queueOfGroup(id: string): Promise<ShapedQueue<DataType, ResultType>> {
     checkGroupId(id)
     return this.#queue(shardOf(groupKey(id), this.shards))
@@ -292,11 +292,11 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
   }
 
   /**
-   * Removes all jobs and everything of the queue. It takes as long as its jobs need, but no longer than `admitTimeoutMs`
-   * without an answer of Redis.
-   * @throws what BullMQ throws, such as for running jobs without `force`; ShardsUnavailableError if shards do not answer,
-   * QueueUnavailableError if the head does not. Nothing is removed unless all answer at first; then the queue goes on
-   * with what is left, and repeating the call removes that.
+   * Removes all jobs and everything of the queue. It takes as long as its jobs need, but no longer than
+   * `admitTimeoutMs` without an answer of Redis.
+   * @throws the errors of BullMQ, such as for running jobs without `force`; ShardsUnavailableError if shards do not
+   * answer, QueueUnavailableError if the head does not. Nothing is removed unless all answer at first; after a later
+   * failure the queue continues with the remaining jobs, and repeating the call removes these.
    */
   async obliterate(options?: RemovalOptions): Promise<void> {
     const removal = new Removal(this.name, this.#admitTimeoutMs)
@@ -414,7 +414,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     const all = this.each.map((_, shard) => shard)
     const named = all.filter((shard) => shard === shardNamedBy(jobId))
     const found = await this.#findIn(named, jobId)
-    // An id of the caller's own may look as if it named a shard.
+    // A caller's own id may look as if it named a shard.
     return (
       found ??
       this.#findIn(

@@ -9,10 +9,10 @@ export interface RemovalOptions {
   readonly count?: number
 }
 
-/** Of each batch. As in BullMQ. */
+/** For each batch. As in BullMQ. */
 const DEFAULTS = { force: false, count: 1000 }
 
-/** How long a removal takes depends on the number of jobs; what has a limit is the time without an answer of Redis. */
+/** A removal may take as long as its jobs need; only the time without an answer of Redis is limited. */
 export class Removal {
   readonly #queueName: string
   readonly #timeoutMs: number
@@ -36,7 +36,7 @@ export class Removal {
   /**
    * Removes a queue batch by batch, as BullMQ's `obliterate` does. Once Redis is silent no further batch is sent: it
    * would remove jobs that are added when Redis is back.
-   * @throws QueueUnavailableError if Redis falls silent, and what BullMQ throws
+   * @throws QueueUnavailableError if Redis falls silent, and the errors of BullMQ
    */
   async run(queue: ShapedQueue, options: RemovalOptions = {}): Promise<void> {
     await this.#whileAnswering(queue, () => queue.pause())

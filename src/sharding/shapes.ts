@@ -11,19 +11,19 @@ import {
   type ShapeOverride,
 } from '../shape/shape.ts'
 
-/** Fields of which each shard has a part by its leases. */
+/** Fields that the ledger divides by leases. */
 const LEASED = ['rate', 'capacity', 'concurrency'] as const
 
-/** How far ahead of its slot a job of a shard may be granted, ms: as HORIZON_US of lua/sharding/ledger.lua. */
+/** How far ahead of its slot a job of a shard may be granted, ms. Same as HORIZON_US of lua/sharding/ledger.lua. */
 export const MAX_HORIZON_MS = 500
 
-/** The rate of a shard without a lease: one unit in 30 days, as IDLE of lua/sharding/ledger.lua. */
+/** The rate of a shard without a lease: one unit in 30 days. Same as IDLE of lua/sharding/ledger.lua. */
 const IDLE_RATE = { limit: 1, period: 30 * 86_400_000 }
-/** With slower rates, what shards have without leases would count. */
+/** With slower rates, the idle rates of shards would count. */
 const SLOWEST_US = 60_000_000
 
 /**
- * The declared shape of the whole, with its burst.
+ * The declared shape of the whole queue, with its burst.
  * @throws InvalidShapeError, InvalidRateError, UnsupportedOptionError
  */
 export function wholeShape(shape: Shape, shards: number): Shape {
@@ -33,7 +33,7 @@ export function wholeShape(shape: Shape, shards: number): Shape {
   return whole
 }
 
-/** What each shard declares: the shape without what is leased. */
+/** What each shard declares: the shape without leased fields. */
 export function shapeOfShard(whole: Shape, shards: number): Shape {
   const { rate, capacity, concurrency, burst = shards } = whole
   return {
@@ -45,13 +45,13 @@ export function shapeOfShard(whole: Shape, shards: number): Shape {
   }
 }
 
-/** The bursts of all shards together are never above the whole. */
+/** The sum of the shards' bursts never exceeds the queue's. */
 function burstOfShard(burst: number, shards: number): number {
   return Math.max(1, Math.floor(burst / shards))
 }
 
 /**
- * A change at run time: what the ledger divides, and what holds in each shard.
+ * A change at run time, split into leased fields and fields of each shard.
  * @throws InvalidShapeError, InvalidRateError, UnsupportedOptionError
  */
 export function splitOverride(
@@ -59,7 +59,7 @@ export function splitOverride(
   shards: number,
 ): { readonly whole: ShapeOverride; readonly each: ShapeOverride } {
   encodeOverride(override)
-  // While it reaches one shard after the other, some would have the higher one and others still theirs.
+  // It reaches one shard after the other, so some would have a higher burst while others still had theirs.
   if (override.burst !== undefined) throw unsupported('burst', 'it cannot change at run time: declare it')
   checkWhole(override as Shape, shards)
   const each = Object.fromEntries(Object.entries(override).filter(([field]) => !isLeased(field)))
@@ -70,7 +70,7 @@ function isLeased(field: string): boolean {
   return (LEASED as readonly string[]).includes(field)
 }
 
-/** The fields that hold in each shard by themselves, of those given or of all that can change at run time. */
+/** The fields that apply in each shard separately, among the given ones or all that can change at run time. */
 export function ownFields(fields: readonly ShapeField[] = SETTABLE_FIELDS): ShapeField[] {
   return fields.filter((field) => !isLeased(field))
 }

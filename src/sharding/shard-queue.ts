@@ -5,15 +5,15 @@ import type { ShapedQueueOptions } from '../queue/options.ts'
 import { ShapedQueue } from '../queue/queue.ts'
 import { groupKey, shardOf } from '../redis/shards.ts'
 
-/** Which of the shards a queue is. */
+/** The position of a queue among the shards. */
 export interface ShardPlace {
   readonly shard: number
   readonly shards: number
 }
 
 /**
- * The queue of one shard. It takes no jobs of groups that belong to another one: there the group would have its rate
- * and its places a second time.
+ * The queue of one shard. It refuses jobs of groups that belong to another shard: the group would have its rate and its
+ * places twice.
  */
 export class ShardQueue<DataType, ResultType> extends ShapedQueue<DataType, ResultType> {
   readonly #place: ShardPlace
@@ -44,7 +44,7 @@ export class ShardQueue<DataType, ResultType> extends ShapedQueue<DataType, Resu
     return super.upsertJobScheduler(...call)
   }
 
-  /** Of what is no job, the queue says what is wrong. @throws InvalidGroupError */
+  /** The queue itself refuses values that are no jobs. @throws InvalidGroupError */
   #check(jobs: readonly { readonly opts?: object | undefined }[]): void {
     if (!Array.isArray(jobs)) return
     for (const job of jobs) {

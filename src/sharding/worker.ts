@@ -21,7 +21,7 @@ const RELAYED = [
   ...['verdict', 'foreignWorker', 'clockStep', 'overloaded', 'relieved', 'lockRenewalFailed', 'stateLoss'],
 ] as const
 
-/** How often the places of this process are divided anew, ms. */
+/** How often the places of this process are divided again, ms. */
 const REBALANCE_MS = 50
 
 type Listeners<D, R> = {
@@ -72,7 +72,7 @@ export class ShardedWorker<DataType = any, ResultType = any> extends EventEmitte
     this.#rebalancing.unref()
   }
 
-  /** The worker of each shard; none before the head of the queue has said that it has as many shards. */
+  /** The worker of each shard; empty until the head of the queue has confirmed the number of shards. */
   get workers(): readonly ShapedWorker<DataType, ResultType>[] {
     return this.#workers
   }
@@ -103,7 +103,7 @@ export class ShardedWorker<DataType = any, ResultType = any> extends EventEmitte
   async #close(force: boolean): Promise<void> {
     clearInterval(this.#rebalancing)
     await Promise.all(this.#workers.map((worker) => worker.close(force)))
-    // Until then leases are renewed, so that jobs of other processes go on.
+    // Until then leases are renewed, so that jobs of other processes continue.
     await this.#coordinator.close()
     await this.#head.close()
   }
@@ -115,7 +115,7 @@ export class ShardedWorker<DataType = any, ResultType = any> extends EventEmitte
   }
 
   #fails(error: Error): void {
-    // Until it is started again, with the number of shards that the queue has now.
+    // Until it is started again, with the current number of shards.
     if (error instanceof ShardCountError) void this.pause(true)
     // Workers of some shards close before those of others, whose leases are still renewed.
     if (this.#closing && failureKind(error)) return
@@ -148,7 +148,7 @@ export class ShardedWorker<DataType = any, ResultType = any> extends EventEmitte
     this.#coordinator.nudge()
   }
 
-  /** A pause that the downstream asks for is meant for the whole queue. */
+  /** A pause that the downstream asks for applies to the whole queue. */
   async #pauseOthers(one: ShapedWorker<DataType, ResultType>, change: FeedbackChange): Promise<void> {
     const { kind, scope, until, at, reason, by } = change
     if (kind !== 'pause' || scope !== 'queue' || !until) return

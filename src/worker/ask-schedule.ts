@@ -23,7 +23,7 @@ export interface AskConditions {
   /** µs between two slots; undefined where departures are not paced. */
   intervalUs(): number | undefined
   /** All wake-ups published before this time have arrived. ms on the monotonic clock */
-  heardAtMs(): number
+  receivedUntilMs(): number
 }
 
 /**
@@ -177,7 +177,7 @@ export class AskSchedule {
   get #oversleeps(): boolean {
     if (this.#errorDelayMs > 0) return false
     const nowMs = this.#clock.time.monotonicMs()
-    const knownAtMs = Math.max(this.#answeredAtMs, this.#conditions.heardAtMs())
+    const knownAtMs = Math.max(this.#answeredAtMs, this.#conditions.receivedUntilMs())
     return nowMs - knownAtMs >= MAX_DEAF_MS || nowMs - this.#answeredAtMs >= MAX_SLEEP_MS
   }
 

@@ -68,7 +68,7 @@ export interface DispatchHost extends ReturnHost {
   /** Nothing may be fetched for now: the process is overloaded. {@link Dispatcher.wake} is called when that ends. */
   overloaded(): boolean
   /** All wake-ups published before this time have arrived. ms on the monotonic clock */
-  heardAtMs(): number
+  receivedUntilMs(): number
   /** Waits for BullMQ's marker; resolves with its time (ms) to ask at, 0 for now, undefined if it did not come. */
   waitForMarker(untilMs: number): Promise<number | undefined>
   /** What was granted to a request for jobs that failed; undefined if nothing was, or Redis does not answer. */

@@ -29,8 +29,8 @@ export class ShapeWake {
   }
 
   /** As in {@link Listening}; -Infinity before it listens. */
-  get heardAtMs(): number {
-    return this.#listening?.heardAtMs() ?? Number.NEGATIVE_INFINITY
+  get receivedUntilMs(): number {
+    return this.#listening?.receivedUntilMs() ?? Number.NEGATIVE_INFINITY
   }
 
   start(): void {

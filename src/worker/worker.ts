@@ -482,7 +482,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       stopping: () => Boolean(this.closing || this.paused),
       closing: () => Boolean(this.closing),
       overloaded: () => this.#overload.overloaded,
-      heardAtMs: () => this.#wake.heardAtMs,
+      receivedUntilMs: () => this.#wake.receivedUntilMs,
       waitForMarker: (untilMs) => this.#waitForMarker(untilMs),
       process: (held, onEnd) => this.#process(held, onEnd),
       giveBack: (jobs, leaving) => this.#giveBack(jobs, leaving),

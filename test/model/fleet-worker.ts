@@ -193,7 +193,7 @@ export class FleetWorker {
       stopping: () => this.#dead || this.#leaving,
       closing: () => this.#dead || this.#leaving,
       overloaded: () => false,
-      heardAtMs: () => (this.#fleet.mayDie ? Number.NEGATIVE_INFINITY : this.#clock.time.monotonicMs()),
+      receivedUntilMs: () => (this.#fleet.mayDie ? Number.NEGATIVE_INFINITY : this.#clock.time.monotonicMs()),
       waitForMarker: (untilMs) => this.#waitForMarker(untilMs),
       process: async ([held], onEnd) => {
         await this.#process(held as HeldJob).catch((error: unknown) => this.#fails(error))

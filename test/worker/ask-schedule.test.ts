@@ -9,7 +9,7 @@ const conditions = {
   concurrency: () => 3,
   horizonUs: () => 50_000,
   intervalUs: () => undefined,
-  heardAtMs: () => 0,
+  receivedUntilMs: () => 0,
 }
 
 /** What Redis answered at a time where no job could be had. */
@@ -31,11 +31,11 @@ test('an older answer that is heard last does not make a worker forget when the 
 
 /** A worker that sleeps for a slot two minutes ahead. passable: whether only groups hold the jobs */
 function sleeper(passable = false, slotUs = '120000000') {
-  const clock = { nowMs: 0, heardAtMs: Number.NEGATIVE_INFINITY }
+  const clock = { nowMs: 0, receivedUntilMs: Number.NEGATIVE_INFINITY }
   const moving = { ...time, monotonicMs: () => clock.nowMs }
   const redisClock = new RedisClock(moving)
   redisClock.sample(0, 0)
-  const schedule = new AskSchedule({ ...conditions, heardAtMs: () => clock.heardAtMs }, redisClock)
+  const schedule = new AskSchedule({ ...conditions, receivedUntilMs: () => clock.receivedUntilMs }, redisClock)
   const rest = [slotUs, slotUs, 0, 0, [], '', '', false, 0, '', passable ? 1 : 0]
   schedule.answered(readDeparture([1, '0', 0, [], 'closed', ...rest]))
   return { clock, schedule }
@@ -53,11 +53,11 @@ test('a worker that may have missed a wake-up asks again after 10 s', () => {
 test('one that has heard all wake-ups sleeps on, for a minute at most', () => {
   const { clock, schedule } = sleeper()
   for (clock.nowMs = 10_000; clock.nowMs < 60_000; clock.nowMs += 5000) {
-    clock.heardAtMs = clock.nowMs - 5000
+    clock.receivedUntilMs = clock.nowMs - 5000
     expect(schedule.waitMs(3)).toBe(10_000)
   }
   clock.nowMs = 60_000
-  clock.heardAtMs = 60_000
+  clock.receivedUntilMs = 60_000
   expect(schedule.waitMs(3)).toBe(0)
 })
 
@@ -70,7 +70,7 @@ test('after an error it waits as long as that asks for, however long it has slep
 
 test('while only groups hold the jobs, a sleeping worker waits for the marker; without one it sleeps on', () => {
   const { clock, schedule } = sleeper(true)
-  clock.heardAtMs = Number.POSITIVE_INFINITY
+  clock.receivedUntilMs = Number.POSITIVE_INFINITY
   expect([schedule.listens, schedule.blocks, schedule.beginWait()]).toEqual([true, false, 0])
   schedule.markerCame(undefined)
   expect(schedule.waitMs(3)).toBe(10_000)

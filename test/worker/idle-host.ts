@@ -16,7 +16,7 @@ export function idleDispatcher(
     stopping: given.closing,
     overloaded: () => false,
     shape: undefined,
-    heardAtMs: () => 0,
+    receivedUntilMs: () => 0,
     ready: async () => {},
     waitForMarker: () => new Promise<number>(() => {}),
     giveBack: async () => {},

@@ -53,7 +53,7 @@ test.each([
     concurrency: () => 1,
     horizonUs: () => 50_000,
     intervalUs: () => undefined,
-    heardAtMs: () => 0,
+    receivedUntilMs: () => 0,
   }
   const schedule = new AskSchedule(conditions, clock)
   schedule.answered(empty())

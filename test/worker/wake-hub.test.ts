@@ -302,7 +302,7 @@ test('all that was published before an answered question has arrived; on a clust
   const cluster = { ...fakeClient().client, isCluster: true } as Client
   const [one, other] = [listenForWake(client, 'a', () => {}), listenForWake(cluster, 'a', () => {})]
   await Promise.all([one.subscribed, other.subscribed])
-  expect(one.heardAtMs()).toBe(Number.NEGATIVE_INFINITY)
+  expect(one.receivedUntilMs()).toBe(Number.NEGATIVE_INFINITY)
   const beforeMs = performance.now()
   let answers = () => {}
   subscribers[0]!.subscribing = new Promise((resolve) => {
@@ -311,12 +311,12 @@ test('all that was published before an answered question has arrived; on a clust
   vi.advanceTimersByTime(LOOK_MS)
   const askedMs = performance.now()
   await new Promise((resolve) => setImmediate(resolve))
-  expect(one.heardAtMs()).toBe(Number.NEGATIVE_INFINITY)
+  expect(one.receivedUntilMs()).toBe(Number.NEGATIVE_INFINITY)
   answers()
   await new Promise((resolve) => setImmediate(resolve))
-  expect(one.heardAtMs()).toBeGreaterThanOrEqual(beforeMs)
-  expect(one.heardAtMs()).toBeLessThanOrEqual(askedMs)
-  expect(other.heardAtMs()).toBe(Number.NEGATIVE_INFINITY)
+  expect(one.receivedUntilMs()).toBeGreaterThanOrEqual(beforeMs)
+  expect(one.receivedUntilMs()).toBeLessThanOrEqual(askedMs)
+  expect(other.receivedUntilMs()).toBe(Number.NEGATIVE_INFINITY)
   one.stop()
   other.stop()
 })

@@ -10,10 +10,10 @@ import { sqlAnswerOf } from './sql.ts'
 const MAX_TEXT = 2000
 
 /**
- * The downstream's answer, found in what a processor threw or returned. Libraries are recognised by the shapes of their
- * objects, never by their classes, so that several copies and versions of one all work: fetch, undici, axios, got,
- * Octokit, the AWS SDK v3, Stripe, OpenAI, Anthropic, grpc-js, nodemailer, pg, postgres.js and mysql2. An error is
- * examined together with its causes and the parts of an AggregateError; the nearest that is recognised counts.
+ * The downstream's answer, found in the value that a processor threw or returned. Libraries are recognised by the
+ * shapes of their objects, never by their classes, so that several copies and versions of one all work: fetch, undici,
+ * axios, got, Octokit, the AWS SDK v3, Stripe, OpenAI, Anthropic, grpc-js, nodemailer, pg, postgres.js and mysql2. An
+ * error is examined together with its causes and the parts of an AggregateError; the nearest recognised one counts.
  *
  * Never throws, keeps at most 64 kB of text, and reads no stream.
  * @param at default: it arrived just now, without latency

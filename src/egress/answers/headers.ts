@@ -35,7 +35,7 @@ function flatPairs(fields: readonly unknown[]): [unknown, unknown][] {
   return Array.from({ length: count }, (_, i) => [fields[2 * i], fields[2 * i + 1]])
 }
 
-/** Bounded, since an iterator may never end. */
+/** Bounded, because an iterator may never end. */
 function firstPairs(fields: Iterable<unknown>): [unknown, unknown][] {
   const pairs: [unknown, unknown][] = []
   for (const field of fields) {

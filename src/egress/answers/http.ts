@@ -2,14 +2,14 @@ import type { HttpAnswer } from '../answer.ts'
 import { headersOf } from './headers.ts'
 import { attempt, read, readText } from './read.ts'
 
-/** What an error of a client adds to its response. */
-interface Said {
+/** The part of an answer that comes from an error of a client. */
+interface ErrorTexts {
   readonly text: string
   readonly name: string
   readonly code: string
 }
 
-const NOTHING: Said = { text: '', name: '', code: '' }
+const NOTHING: ErrorTexts = { text: '', name: '', code: '' }
 
 /** The parts of a response, wherever a library keeps them. */
 interface Parts {
@@ -36,18 +36,18 @@ export function returnedHttpAnswerOf(value: unknown, receivedAtMs: number): Http
 export function thrownHttpAnswerOf(error: unknown, receivedAtMs: number): HttpAnswer | undefined {
   const parts = responseParts(read(error, 'response'), error) ?? awsParts(error) ?? ownParts(error)
   if (parts === undefined) return undefined
-  const said = { text: readText(error, 'message'), name: readText(error, 'name'), code: readText(error, 'code') }
-  return answer({ ...parts, around: [...parts.around, error] }, said, receivedAtMs)
+  const texts = { text: readText(error, 'message'), name: readText(error, 'name'), code: readText(error, 'code') }
+  return answer({ ...parts, around: [...parts.around, error] }, texts, receivedAtMs)
 }
 
-function answer({ status, headers: given, body, around }: Parts, said: Said, receivedAtMs: number): HttpAnswer {
+function answer({ status, headers: given, body, around }: Parts, texts: ErrorTexts, receivedAtMs: number): HttpAnswer {
   const headers = headersOf(given)
   const url = first(around, urlIn)
   const method = first(around, methodIn)
   return {
     protocol: 'http',
-    failed: status >= 400 || said !== NOTHING,
-    ...said,
+    failed: status >= 400 || texts !== NOTHING,
+    ...texts,
     status,
     headers,
     body: bodyOf(body, headers['content-type']),
@@ -76,7 +76,7 @@ function awsParts(value: unknown): Parts | undefined {
 }
 
 /**
- * Without headers only a refusal counts: `status: 200` of an error could be anything, and Octokit sets 500 beside its
+ * Without headers only a refusal counts: `status: 200` of an error could be anything, and Octokit sets 500 next to its
  * `request` when no response arrived.
  */
 function ownParts(error: unknown): Parts | undefined {
@@ -143,7 +143,7 @@ function bodyOf(body: unknown, contentType = ''): unknown {
 
 function textOf(body: unknown): string | undefined {
   if (typeof body === 'string') return body
-  // One byte more than is parsed, so that a longer text is recognised as such.
+  // One byte more than the parsed maximum, so that a longer text is recognised as such.
   if (body instanceof Uint8Array) return Buffer.from(body.subarray(0, MAX_BODY + 1)).toString('utf8')
   return undefined
 }

@@ -1,6 +1,6 @@
 /**
- * Reads what a processor threw or returned, made by any library or by the downstream. Nothing here throws, whatever
- * getters, proxies and prototypes it meets, and the size of what is kept is bounded.
+ * Reads values that a processor threw or returned, made by any library or by the downstream. Nothing here throws,
+ * whatever getters, proxies and prototypes it meets, and the size of the kept data is bounded.
  */
 
 const MAX_TEXT = 2000

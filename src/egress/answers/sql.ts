@@ -17,8 +17,8 @@ const CONNECTION_TEXTS = new Set([
 ])
 
 /**
- * The answer in an error of a database client: `pg` and postgres.js (`code` is an SQLSTATE, beside a `severity`),
- * mysql2 (`sqlState` beside an `errno`), and `pg`'s own errors about connections, recognised by their messages.
+ * The answer in an error of a database client: `pg` and postgres.js (`code` is an SQLSTATE, with a `severity`), mysql2
+ * (`sqlState` with an `errno`), and `pg`'s own errors about connections, recognised by their messages.
  */
 export function sqlAnswerOf(error: unknown, latencyMs: number): SqlAnswer | undefined {
   const sqlstate = sqlstateOf(error)

@@ -7,8 +7,9 @@ const MAX_RECIPIENTS = 100
 const MAX_DOMAIN = 256
 
 /**
- * The target of a call, found in what a processor threw or returned; undefined if unknown. For a URL its origin and
- * path, since the query only distinguishes calls of one endpoint. For a mail its recipients' domain, if they share one.
+ * The target of a call, found in the value that a processor threw or returned; undefined if unknown. For a URL its
+ * origin and path, because the query only distinguishes calls of one endpoint. For a mail its recipients' domain, if
+ * they share one.
  */
 export function targetOf(outcome: CallOutcome): string | undefined {
   return urlOf(outcome) ?? ('threw' in outcome ? refusedDomain(outcome.threw) : takenDomain(outcome.returned))
@@ -32,7 +33,7 @@ function refusedDomain(thrown: unknown): string | undefined {
   return undefined
 }
 
-/** nodemailer's result for a mail that was sent. */
+/** nodemailer's result for a sent mail. */
 function takenDomain(sent: unknown): string | undefined {
   return typeof read(sent, 'response') === 'string' ? oneDomain(read(sent, 'accepted')) : undefined
 }

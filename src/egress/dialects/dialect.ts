@@ -5,9 +5,8 @@ import type { Answer, HttpAnswer } from '../answer.ts'
 export type QuotaLimits = Readonly<Record<string, string>>
 
 /**
- * How the answers of one downstream are read. Never throws, whatever the downstream sent. The first entry is about the
- * fleet, if any is. An empty list means that nothing is known: an ordinary failure, for the job's `attempts` to decide.
- * `quota`: that of the profile.
+ * Reads the answers of one downstream. Never throws, whatever the downstream sent. An entry about the fleet comes
+ * first. An empty list means an ordinary failure: the job's `attempts` decide. `quota`: that of the profile.
  */
 export type Dialect<A extends Answer = Answer> = (answer: A, quota?: QuotaLimits) => readonly Feedback[]
 

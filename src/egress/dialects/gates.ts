@@ -2,21 +2,23 @@ import type { Feedback } from '../../feedback/feedback.ts'
 import type { HttpAnswer } from '../answer.ts'
 import type { HttpSignals } from '../signals/http-signals.ts'
 import type { QuotaFields } from '../signals/quota-signal.ts'
+import { pauseFor } from './build-feedback.ts'
 import type { QuotaLimits } from './dialect.ts'
 import { feedbackOfStatus, throttled } from './http.ts'
 import { longestWait, ok, okPerLimit, waitOfQuotas } from './quota-feedback.ts'
-import { pauseFor } from './said.ts'
 
-/** A gate: a named quota of a language model's API. The shape's limit for it has the same name, or the one that `quota` says. */
+/**
+ * A gate: a named quota of a language model's API. The shape's limit for it has the same name, or the one in `quota`.
+ */
 export function gate(name: string, limit: string, remaining: string, reset: string): QuotaFields {
   return { name, unit: name === 'requests' ? 'requests' : 'tokens', limit, remaining, resets: [reset] }
 }
 
 /**
- * Reads several gates at once. A good answer reports each of them separately, as a limit of the shape. A refused call
- * waits for the gates that are used up, or for all gates if none is: it may need more tokens than are left. With `quota`
+ * Reads several gates at once. A successful answer reports each of them separately, as a limit of the shape. A refused
+ * call waits for the exhausted gates, or for all gates if none is: it may need more tokens than are left. With `quota`
  * the limits of these gates wait, and not the queue.
- * @param used what the call used, by gate name
+ * @param used the call's consumption, by gate name
  */
 export function feedbackOfGates(
   answer: HttpAnswer,
@@ -36,7 +38,7 @@ export function feedbackOfGates(
   return perLimit.length > 0 ? perLimit : [ok(status)]
 }
 
-/** Of the gates that are used up, or of all if the answer names none. */
+/** The exhausted gates, or all gates if the answer names none. */
 function limitsOf({ quotas }: HttpSignals, quota: QuotaLimits): readonly string[] {
   const usedUp = quotas.flatMap(({ name = '', remaining }) => (remaining === 0 ? (quota[name] ?? []) : []))
   return [...new Set(usedUp.length > 0 ? usedUp : Object.values(quota))]

@@ -4,11 +4,11 @@ import { field } from '../signals/field.ts'
 import { readHttpSignals } from '../signals/http-signals.ts'
 import { clampReset } from '../signals/reset.ts'
 import type { Wait } from '../signals/wait.ts'
+import { fatal, pauseFor, pauseUnknown, retryJob } from './build-feedback.ts'
 import { broken, unreachable } from './connection.ts'
 import type { HttpDialect } from './dialect.ts'
 import { feedbackOfStatus } from './http.ts'
 import { ok } from './quota-feedback.ts'
-import { fatal, pauseFor, pauseUnknown, retryJob } from './said.ts'
 
 const PUSHBACK = 'grpc-retry-pushback-ms'
 const TOO_MANY_REQUESTS = 429
@@ -47,7 +47,7 @@ function feedbackOfCode(code: number, { status, text }: HttpAnswer, wait: Wait |
   if (code === OK) return [ok(status)]
   if (code === RESOURCE_EXHAUSTED) return [wait ? pauseFor(status, wait) : pauseUnknown(because, true)]
   if (NEVER.includes(code)) return [fatal(because)]
-  // A given time applies to this call only. Without one, the call may have been processed, as the code is defined.
+  // A given time applies to this call only. Without one, the call may have been processed, by the code's definition.
   if (code === UNAVAILABLE && !wait) {
     return [NEVER_SENT.test(text) ? unreachable(because) : { ...broken(because), about: 'destination' }]
   }

@@ -2,29 +2,29 @@ import type { Feedback } from '../../feedback/feedback.ts'
 import type { HttpAnswer } from '../answer.ts'
 import { type HttpSignals, readHttpSignals, type VendorFields } from '../signals/http-signals.ts'
 import type { Wait } from '../signals/wait.ts'
+import { fatal, pauseFor, pauseMs, pauseUnknown, retryJob, slowDown, slowTo } from './build-feedback.ts'
 import type { HttpDialect } from './dialect.ts'
 import { concurrencyOf, okOfQuotas, policyRate, waitOfQuotas } from './quota-feedback.ts'
-import { fatal, pauseFor, pauseMs, pauseUnknown, retryJob, slowDown, slowTo } from './said.ts'
 
 /**
- * The shortest pause after `abnormal-usage-detected`, whatever time was given: ten minutes, since people must act.
+ * The shortest pause after `abnormal-usage-detected`, whatever time was given: ten minutes, because people must act.
  */
 const ABNORMAL_PAUSE_MS = 600_000
 
-/** May well succeed later, and says nothing about the rate. */
+/** Likely to succeed later, and no sign about the rate. */
 const TRANSIENT = [408, 425]
 /**
  * Missing or wrong credentials, and conflicts with other requests: a retry may succeed, with a new token or after the
  * other request, or never. They are ordinary failures: the job's `attempts` decide.
  */
 const UNDECIDED = [401, 403, 407, 409, 423]
-/** A time given with these is for this job: a lock or conflict ends, or the body fits again (RFC 9110 §15.5.14). */
+/** A time given with these applies to this job: a lock or conflict ends, or the body fits again (RFC 9110 §15.5.14). */
 const RETRIED_WHEN_TOLD = [409, 413, 423]
 /** Not implemented, or not for this version of HTTP: no retry changes that. */
 const NEVER = [501, 505]
 
 /**
- * Any HTTP server that keeps to standards and conventions: `Retry-After` in all its forms, then `RateLimit`, then
+ * Any HTTP server that follows standards and conventions: `Retry-After` in all its forms, then `RateLimit`, then
  * `X-RateLimit`; status codes for the rest.
  */
 export const httpDialect: HttpDialect = (answer) => feedbackOfStatus(answer, readHttpSignals(answer))
@@ -34,7 +34,7 @@ export function httpDialectWith(vendor: VendorFields): HttpDialect {
   return (answer) => feedbackOfStatus(answer, readHttpSignals(answer, vendor))
 }
 
-/** What the status of an answer means, with the signals that came with it. */
+/** The meaning of an answer's status, with the signals that came with it. */
 export function feedbackOfStatus(answer: HttpAnswer, signals: HttpSignals): readonly Feedback[] {
   const { status } = answer
   if (status >= 200 && status < 400) {
@@ -45,7 +45,7 @@ export function feedbackOfStatus(answer: HttpAnswer, signals: HttpSignals): read
   return failed(status, signals.wait)
 }
 
-/** The downstream refuses because of a quota: a pause, as long as it says. */
+/** The downstream refuses because of a quota: a pause of the given length. */
 export function throttled({ status }: HttpAnswer, signals: HttpSignals): readonly Feedback[] {
   const wait = signals.wait ?? waitOfQuotas(signals)
   const atOnce = concurrencyOf(status, signals.quotas)
@@ -59,7 +59,7 @@ export function throttled({ status }: HttpAnswer, signals: HttpSignals): readonl
   return [pauseUnknown({ reason, source: type ? 'body' : 'status' }, type === 'quota-exceeded'), ...atOnce]
 }
 
-/** The downstream is overloaded: a pause if it gives a time, else a lower rate. It may send its reduced policy. */
+/** The downstream is overloaded: a pause if it gives a time, otherwise a lower rate. It may send its reduced policy. */
 function overloaded({ status }: HttpAnswer, { wait, quotas, problem }: HttpSignals): readonly Feedback[] {
   const isReduced = problem?.type === 'temporary-reduced-capacity'
   const rate = isReduced ? policyRate(quotas.filter(({ unit }) => unit === 'requests')) : undefined

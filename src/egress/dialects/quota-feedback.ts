@@ -2,8 +2,8 @@ import type { Concurrency, Ok, SaidRate, Scope } from '../../feedback/feedback.t
 import type { HttpSignals } from '../signals/http-signals.ts'
 import type { QuotaSignal } from '../signals/quota-signal.ts'
 import type { Wait } from '../signals/wait.ts'
+import { peerName } from './build-feedback.ts'
 import type { QuotaLimits } from './dialect.ts'
-import { peerName } from './said.ts'
 
 type OkFigures = Pick<Ok, 'remaining' | 'resetMs' | 'policyRate' | 'costUsed'>
 
@@ -19,8 +19,8 @@ export function ok(
 }
 
 /**
- * What a good answer reports about the quotas that count requests, in one entry: what is left of the quota that allows
- * the slowest pace, and the lowest rate of all policies. Quotas of bytes follow, as the limit 'content-bytes'.
+ * The quotas that count requests in a successful answer, as one entry: the remaining units of the quota that allows the
+ * slowest pace, and the lowest rate of all policies. Quotas of bytes follow, as the limit 'content-bytes'.
  */
 export function okOfQuotas(status: number, quotas: readonly QuotaSignal[]): Ok[] {
   const bytes = ofFirstSource(quotas.filter(({ unit }) => unit === 'content-bytes'))
@@ -31,7 +31,7 @@ export function okOfQuotas(status: number, quotas: readonly QuotaSignal[]): Ok[]
   ]
 }
 
-/** One entry per named quota, for the limit of that name, or the one that `quota` says. */
+/** One entry per named quota, for the limit of that name, or the one in `quota`. */
 export function okPerLimit(
   status: number,
   quotas: readonly QuotaSignal[],
@@ -46,7 +46,7 @@ export function okPerLimit(
   })
 }
 
-/** How many calls at once the downstream's policies allow. */
+/** The concurrency that the downstream's policies allow. */
 export function concurrencyOf(status: number, quotas: readonly QuotaSignal[]): Concurrency[] {
   const limits = quotas.flatMap(({ unit, limit }) => (unit === 'concurrent-requests' && limit ? limit : []))
   if (limits.length === 0) return []
@@ -56,8 +56,8 @@ export function concurrencyOf(status: number, quotas: readonly QuotaSignal[]): C
 }
 
 /**
- * How long a refused client has to wait by the quotas: until the last of those that are used up, or named as violated,
- * has more. A quota with something left is not the cause: its reset may be hours away.
+ * How long a refused client has to wait by the quotas: until the last exhausted or violated one has more. A quota with
+ * something left is not the cause: its reset may be hours away.
  */
 export function waitOfQuotas({ quotas, problem }: HttpSignals): Wait | undefined {
   const isWhy = ({ remaining, name }: QuotaSignal) => !remaining || (name && problem?.violated.includes(name))
@@ -72,7 +72,7 @@ export function longestWait(quotas: readonly QuotaSignal[]): Wait | undefined {
   return { ms: last.resetMs, name: `${name}${peerName(last.name)} reset`, source: last.source }
 }
 
-/** The lowest rate that policies allow, by their quota and window alone: what is left says nothing about a rate. */
+/** The lowest rate that policies allow, by their quota and window alone: remaining units say nothing about a rate. */
 export function policyRate(quotas: readonly QuotaSignal[]): SaidRate | undefined {
   const rates = quotas.flatMap(({ limit, windowMs }) => (limit && windowMs ? { limit, period: windowMs } : []))
   return rates.toSorted((a, b) => a.limit / a.period - b.limit / b.period)[0]
@@ -96,7 +96,7 @@ function pace({ remaining = 0, resetMs }: QuotaSignal): number {
   return resetMs ? remaining / resetMs : Number.MAX_VALUE
 }
 
-/** RateLimit and X-RateLimit report the same quotas: the first family that reports any counts. */
+/** RateLimit and X-RateLimit report the same quotas: the first family with any counts. */
 function ofFirstSource(quotas: readonly QuotaSignal[]): readonly QuotaSignal[] {
   return quotas.filter(({ source }) => source === quotas[0]?.source)
 }

@@ -1,8 +1,8 @@
 import { type Concurrency, type Feedback, oneLine, type Pause } from '../../feedback/feedback.ts'
 import type { SmtpAnswer } from '../answer.ts'
+import { type Because, fatal, pauseMs, pauseUnknown, retryJob, slowDown } from './build-feedback.ts'
 import { broken, connectionFailure, unreachable } from './connection.ts'
 import type { Dialect } from './dialect.ts'
-import { type Because, fatal, pauseMs, pauseUnknown, retryJob, slowDown } from './said.ts'
 
 /** One kind of reply and its feedback. The first that matches counts. */
 export interface SmtpReply {
@@ -19,11 +19,11 @@ const HOUR = 60 * MINUTE
 const GREYLIST_MS = 5 * MINUTE
 /** KumoMTA's shaping rules suspend for this long. */
 const YAHOO_MS = 2 * HOUR
-/** Daily limits cover a rolling day; when one frees is unknown, so one job probes every hour. */
+/** Daily limits cover a rolling day. The time when one frees is unknown, so one job probes every hour. */
 const DAILY_LIMIT_MS = HOUR
 const FEW_CONNECTIONS_MS = 15 * MINUTE
 const FEWER = 0.5
-/** What Exchange Online allows one mailbox at once. */
+/** Concurrent connections of one mailbox at Exchange Online. */
 const EXCHANGE_CONNECTIONS = 3
 const SHORT_PAUSE_MS = 5 * SECOND
 const NEXT_RECIPIENTS_MS = SECOND
@@ -43,7 +43,7 @@ const CONNECTING = /^(?:connect E[A-Z]+|Connection timeout$|Greeting never recei
  */
 const TOO_FAST =
   /throttl|too (?:much|many) [a-z ]{1,40} from\b|too many (?:messages|mails|emails|requests)|too (?:fast|quickly)|\brate\b|per (?:second|minute|hour)/i
-/** About one mail: the accepted recipients have it, and the others can be sent to right away. */
+/** About one mail: the accepted recipients have it, and the next mail to the others may follow at once. */
 const TOO_MANY_RECIPIENTS = /too many recipients/i
 const DAILY = /\bdaily\b|per day|24[ -]?hours?|sending (?:quota|limit)|message quota/i
 
@@ -57,7 +57,7 @@ export function fewerConnections(because: Because): Concurrency {
   return { kind: 'concurrency', scope: 'queue', ...because, factor: FEWER, ttlMs: FEW_CONNECTIONS_MS }
 }
 
-/** A pause after which all jobs go on: a rate that was too high for a moment needs no probe. */
+/** A pause after which all jobs continue: a rate that was too high for a moment needs no probe. */
 export function breather(forMs: number, because: Because): Pause {
   return { ...pauseMs(forMs, because), hard: false }
 }
@@ -134,7 +134,7 @@ const REPLIES: readonly SmtpReply[] = [
   { name: 'connection', matches: isBroken, asks: (why) => [broken(why)] },
 ]
 
-/** Nothing was sent: nodemailer keeps the system's code beside its own. */
+/** Nothing was sent: nodemailer keeps the system's code in addition to its own. */
 function isUnconnected({ status, code, cause = '', text }: SmtpAnswer): boolean {
   if (status !== undefined) return false
   return NO_CONNECTION.has(code) || CONNECTING.test(text) || connectionFailure({ code: cause, text }) === 'none'
@@ -152,7 +152,7 @@ function isAboutLogin({ code, status = 0, enhanced }: SmtpAnswer): boolean {
 
 /**
  * A refusal of one mail must not stop a queue: "daily digests are spam" is not about a quota, and a full mailbox
- * (5.2.2) or a mail that is too large (5.3.4) is not about the sender's quota.
+ * (5.2.2) or an oversized mail (5.3.4) is not about the sender's quota.
  */
 function isDailyRefusal(answer: SmtpAnswer): boolean {
   return saysDaily(answer) && /quota|limit/i.test(answer.text) && !/^5\.[23]\./.test(answer.enhanced ?? '')
@@ -160,12 +160,12 @@ function isDailyRefusal(answer: SmtpAnswer): boolean {
 
 /**
  * Any SMTP server, through nodemailer: connections, their limits, rates, quotas, greylisting, mailboxes and refusals. A
- * login or greeting refused for good, and protocol faults, give no feedback: they concern the account or the
- * configuration, so the job fails as any other, and the queue goes on as before.
+ * permanently refused login or greeting, and protocol faults, give no feedback: they concern the account or the
+ * configuration, so the job fails like any other, and the queue continues.
  */
 export const smtpDialect = smtpDialectWith([])
 
-/** As {@link smtpDialect}, with replies to which one provider gives more meaning than RFC 5321. */
+/** As {@link smtpDialect}, with replies that mean more at one provider than in RFC 5321. */
 export function smtpDialectWith(own: readonly SmtpReply[]): Dialect<SmtpAnswer> {
   const replies = [...own, ...REPLIES]
   return (answer) => {

@@ -1,8 +1,8 @@
 import type { Feedback, Pause } from '../../feedback/feedback.ts'
 import type { OtherAnswer, SqlAnswer } from '../answer.ts'
+import { type Because, fatal, pauseMs, pauseUnknown, retryJob, slowDown } from './build-feedback.ts'
 import { connectionFailure, unreachable } from './connection.ts'
 import type { Dialect } from './dialect.ts'
-import { type Because, fatal, pauseMs, pauseUnknown, retryJob, slowDown } from './said.ts'
 
 /** One kind of failure and its feedback. The first that matches counts. */
 interface Failure {
@@ -70,14 +70,14 @@ function isLost({ sqlstate = '', text }: SqlAnswer): boolean {
 
 /**
  * A transaction whose connection breaks is rolled back, except between its commit and the confirmation: so the job is
- * retried, even if it may be tried only once.
+ * retried, even if it allows only one attempt.
  */
 function lost(why: Because): Pause {
   return pauseUnknown(why, true)
 }
 
 /**
- * PostgreSQL, and MySQL as far as its errors differ. No code says how many jobs may run at once; for that, see
+ * PostgreSQL, and MySQL as far as its errors differ. No code implies how many jobs may run at once; for that, see
  * `Gradient2Limit`. Reasons name SQLSTATEs and never the server's message, which quotes data.
  */
 export const sqlDialect: Dialect = (answer) => {

@@ -1,7 +1,7 @@
 import type { HttpAnswer } from '../answer.ts'
+import { retryJob, slowDown } from '../dialects/build-feedback.ts'
 import type { HttpDialect } from '../dialects/dialect.ts'
 import { feedbackOfGates, gate } from '../dialects/gates.ts'
-import { retryJob, slowDown } from '../dialects/said.ts'
 import { bodyNumber } from '../signals/body.ts'
 import { readHttpSignals } from '../signals/http-signals.ts'
 import { shapelessProfile } from './profile.ts'

@@ -1,6 +1,6 @@
+import { slowDown } from '../dialects/build-feedback.ts'
 import type { HttpDialect } from '../dialects/dialect.ts'
 import { feedbackOfStatus } from '../dialects/http.ts'
-import { slowDown } from '../dialects/said.ts'
 import { field } from '../signals/field.ts'
 import { readHttpSignals } from '../signals/http-signals.ts'
 import { shapelessProfile } from './profile.ts'

@@ -1,7 +1,7 @@
 import type { HttpAnswer } from '../answer.ts'
+import { type Because, pauseFor, retryJob, slowDown } from '../dialects/build-feedback.ts'
 import type { HttpDialect } from '../dialects/dialect.ts'
 import { httpDialect } from '../dialects/http.ts'
-import { type Because, pauseFor, retryJob, slowDown } from '../dialects/said.ts'
 import { readHttpSignals } from '../signals/http-signals.ts'
 import { shapelessProfile } from './profile.ts'
 
@@ -22,13 +22,13 @@ const THROTTLING = new Set([
  * AWS's APIs through the SDK v3: throttling is recognised by the error's name, status 429 or `$retryable`. With a time
  * (`x-amz-retry-after`, `Retry-After`) it is a pause of that length, otherwise a lower rate. The SDK's own retries must
  * be off (`maxAttempts: 1`). Of all other errors only 5xx is read: AWS also answers an expired token with 400, and no
- * job should fail for good because of that.
+ * job should fail finally because of that.
  */
 export const awsDialect: HttpDialect = (answer) => {
   if (!answer.failed) return []
   if (!isThrottled(answer)) return answer.status >= 500 ? httpDialect(answer) : []
   const { wait } = readHttpSignals(answer)
-  // A wait of 0 does not say how long to wait.
+  // A wait of 0 gives no time.
   return wait && wait.ms > 0 ? [pauseFor(answer.status, wait)] : [slowDown(because(answer)), retryJob(because(answer))]
 }
 

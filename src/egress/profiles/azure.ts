@@ -12,8 +12,8 @@ const MAX_VALUE = 2000
 const COUNT = /^(?:[\w./-]{1,100};)?(\d{1,15})$/
 
 /**
- * Azure. Its OpenAI service answers as OpenAI does, with seconds for durations and -1 and 0 for unknown values;
- * Resource Manager reports in `x-ms-ratelimit-remaining-*` what is left of several quotas, of which the lowest counts.
+ * Azure. Its OpenAI service answers as OpenAI does, with seconds for durations and -1 and 0 for unknown values.
+ * Resource Manager reports the remaining units of several quotas in `x-ms-ratelimit-remaining-*`; the lowest counts.
  * learn.microsoft.com, throttling limits
  */
 const azureDialect: HttpDialect = (answer, quota) => {

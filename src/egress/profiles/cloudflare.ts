@@ -1,6 +1,6 @@
+import { pauseMs } from '../dialects/build-feedback.ts'
 import type { HttpDialect } from '../dialects/dialect.ts'
 import { feedbackOfStatus } from '../dialects/http.ts'
-import { pauseMs } from '../dialects/said.ts'
 import { readHttpSignals } from '../signals/http-signals.ts'
 import { shapelessProfile } from './profile.ts'
 

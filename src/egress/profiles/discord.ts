@@ -1,10 +1,10 @@
 import type { Ok } from '../../feedback/feedback.ts'
 import { safeShape } from '../../limits/safe-shape.ts'
 import type { HttpAnswer } from '../answer.ts'
+import { pauseFor, pauseUnknown, peerName } from '../dialects/build-feedback.ts'
 import type { HttpDialect } from '../dialects/dialect.ts'
 import { feedbackOfStatus } from '../dialects/http.ts'
 import { waitOfQuotas } from '../dialects/quota-feedback.ts'
-import { pauseFor, pauseUnknown, peerName } from '../dialects/said.ts'
 import { bodyAt, bodyNumber } from '../signals/body.ts'
 import { field } from '../signals/field.ts'
 import { readHttpSignals } from '../signals/http-signals.ts'
@@ -14,9 +14,9 @@ import { createProfile, over, STARTING_JITTER_MS } from './profile.ts'
 
 /**
  * Discord. The limit of one bucket (of a channel, a guild, a webhook) also holds the whole queue: queues have no groups
- * of jobs, and each further refusal counts towards a ban. What is left of a bucket is not used for pacing, since other
- * buckets may have more. 10,000 answers of 401, 403 and 429 in 10 minutes lead to a ban, not counting those of scope
- * `shared`: counting them takes a rule.
+ * of jobs, and each further refusal counts towards a ban. The remaining units of a bucket are not used for pacing,
+ * because other buckets may have more. 10,000 answers of 401, 403 and 429 in 10 minutes lead to a ban, not counting
+ * those of scope `shared`: counting them takes a rule.
  */
 const discordDialect: HttpDialect = (answer) => {
   const signals = readHttpSignals(answer)
@@ -36,7 +36,7 @@ function bodyWait({ body }: HttpAnswer): Wait | undefined {
   return seconds === undefined ? undefined : { ms: clampReset(seconds * 1000), name: 'retry_after', source: 'body' }
 }
 
-/** Keeps only that nothing is left. */
+/** Keeps only the fact that nothing is left. */
 function ofBucket({ remaining, resetMs, policyRate: _, ...said }: Ok): Ok {
   return remaining === 0 && resetMs !== undefined ? { ...said, remaining, resetMs } : said
 }

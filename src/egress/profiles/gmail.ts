@@ -1,4 +1,4 @@
-import { pauseMs, pauseUnknown, retryJob, slowDown } from '../dialects/said.ts'
+import { pauseMs, pauseUnknown, retryJob, slowDown } from '../dialects/build-feedback.ts'
 import { fewerConnections, is, smtpDialectWith } from '../dialects/smtp.ts'
 import { createProfile, over } from './profile.ts'
 
@@ -31,8 +31,8 @@ export const gmailDialect = smtpDialectWith([
 ])
 
 /**
- * Mail to Gmail and Google Workspace. Google publishes how much one mailbox accepts (60 messages per minute), not how
- * much a sender may send: the shape is what KumoMTA starts with for it, five connections.
+ * Mail to Gmail and Google Workspace. Google publishes how much one mailbox accepts (60 messages per minute), but no
+ * limit for a sender. The shape is KumoMTA's start for it, five connections.
  */
 export const gmail = createProfile({
   name: 'gmail',

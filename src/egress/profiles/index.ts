@@ -21,7 +21,7 @@ import { smtp } from './smtp.ts'
 import { stripe } from './stripe.ts'
 
 /**
- * The services whose answers are known, by name.
+ * The supported services, by name.
  *
  * ```ts
  * new ShapedWorker('charges', charge, { connection, shape: profiles.stripe.shape, feedback: profiles.stripe })

@@ -3,7 +3,7 @@ import { Gradient2Limit } from '../gradient.ts'
 import { createProfile } from './profile.ts'
 
 /**
- * PostgreSQL. The shape is the most that a server with default settings accepts: 100 connections, 3 of them kept for
+ * PostgreSQL. The shape is the maximum that a server with default settings accepts: 100 connections, 3 of them kept for
  * superusers. If other programs use the database too, take less.
  */
 export const postgres = createProfile({

@@ -16,9 +16,9 @@ export interface ProfileOptions extends InterpretOptions {
   readonly name: string
   /** The quotas that its dialect reads by name: those that `quota` can map to limits. Default: none. */
   readonly gates?: readonly string[]
-  /** Where to start: what the service publishes, in a form that is safe wherever its windows begin. */
+  /** A starting point: what the service publishes, in a form that is safe wherever its windows begin. */
   readonly shape?: StartingShape
-  /** If rising latency indicates too many calls at once: a limit of running jobs, for workers that adapt. */
+  /** A limit of running jobs, if rising latency indicates too many calls at once: for workers that adapt. */
   readonly concurrencyLimit?: (most: number) => ConcurrencyLimit
   /** When and where the limits of the shape were read. */
   readonly read?: { readonly on: `${number}-${number}-${number}`; readonly at: `https://${string}` }
@@ -30,12 +30,12 @@ export type StartingShape = Pick<Shape, 'rate' | 'burst' | 'concurrency' | 'limi
 export interface Profile extends ProfileOptions, Omit<FeedbackSource, 'name' | 'concurrencyLimit'> {}
 
 /**
- * The largest difference in the time two requests take to arrive, as starting shapes assume it: a start may be
- * `maxLatenessMs` late (100 by default), and as much again is left for the network.
+ * The assumed maximum difference in arrival delays of two requests, for starting shapes: a start may be `maxLatenessMs`
+ * late (100 by default), and as much again is left for the network.
  */
 export const STARTING_JITTER_MS = 200
 
-/** The returned value is not an answer to read, but shows the target of the call, which succeeded. */
+/** The returned value is not an answer to read, but shows the target of the successful call. */
 const SENT: readonly Found[] = [{ feedback: { kind: 'ok', scope: 'queue', source: 'smtp', reason: 'sent' } }]
 
 const FIELDS = [
@@ -113,14 +113,14 @@ export function extendProfile(profile: Profile, own: Partial<Pick<Profile, 'rule
 }
 
 /**
- * A profile without a starting shape: what the service allows differs by account, tier and method, or is set by the
+ * A profile without a starting shape: the service's limits differ by account, tier and method, or are set by the
  * operator of the server.
  */
 export function shapelessProfile(name: string, dialect: HttpDialect, gates?: readonly string[]): Profile {
   return createProfile({ name, dialect: over('http', dialect), rules: [], ...(gates && { gates }) })
 }
 
-/** A dialect of one protocol. Of other answers it only reads whether there was a connection. */
+/** A dialect of one protocol. For other answers it only checks whether there was a connection. */
 export function over<P extends 'http' | 'smtp'>(
   protocol: P,
   dialect: Dialect<Extract<Answer, { protocol: P }>>,

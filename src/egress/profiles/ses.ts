@@ -1,7 +1,7 @@
 import { safeShape } from '../../limits/safe-shape.ts'
+import { pauseMs, slowDown } from '../dialects/build-feedback.ts'
 import { feedbackOfConnection } from '../dialects/connection.ts'
 import type { Dialect } from '../dialects/dialect.ts'
-import { pauseMs, slowDown } from '../dialects/said.ts'
 import { breather, is, smtpDialectWith } from '../dialects/smtp.ts'
 import { awsDialect } from './aws.ts'
 import { createProfile, STARTING_JITTER_MS } from './profile.ts'
@@ -39,10 +39,9 @@ export const sesDialect: Dialect = (answer) => {
 const DAY_MS = 86_400_000
 
 /**
- * Amazon SES, by its API or by SMTP. The shape is that of an account in the sandbox, the only quota that is published:
- * one recipient per second, and 200 in any 24 hours, per region. GetAccount reports the quota of other accounts:
- * replace both the rate and the limit. Recipients are counted: send to one per job, or give jobs a cost and the shape a
- * burst.
+ * Amazon SES, by its API or by SMTP. The shape is that of an account in the sandbox, the only published quota: one
+ * recipient per second, and 200 in any 24 hours, per region. GetAccount reports the quota of other accounts: replace
+ * both the rate and the limit. Recipients are counted: send to one per job, or give jobs a cost and the shape a burst.
  */
 export const ses = createProfile({
   name: 'ses',

@@ -2,8 +2,8 @@ import { smtpDialect } from '../dialects/smtp.ts'
 import { createProfile, over } from './profile.ts'
 
 /**
- * Any SMTP server. The shape is what KumoMTA starts with for an unknown destination. So is the rule for a
- * mail provider that defers a sender for its reputation.
+ * Any SMTP server. The shape, and the rule for a mail provider that defers a sender for its reputation, are KumoMTA's
+ * start for an unknown destination.
  */
 export const smtp = createProfile({
   name: 'smtp',

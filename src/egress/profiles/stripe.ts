@@ -1,16 +1,16 @@
 import { safeShape } from '../../limits/safe-shape.ts'
+import { pauseFor, peerName, retryJob, slowDown } from '../dialects/build-feedback.ts'
 import type { HttpDialect } from '../dialects/dialect.ts'
 import { feedbackOfStatus } from '../dialects/http.ts'
-import { pauseFor, peerName, retryJob, slowDown } from '../dialects/said.ts'
 import { bodyText } from '../signals/body.ts'
 import { field } from '../signals/field.ts'
 import { readHttpSignals } from '../signals/http-signals.ts'
 import { createProfile, over, STARTING_JITTER_MS } from './profile.ts'
 
 /**
- * Stripe. It reports neither what is left nor when it resets: a refusal by its rate or concurrency limiter lowers the
- * rate. A `lock_timeout` is a 429 too, but only means that another request holds the object.
- * docs.stripe.com/rate-limits, docs.stripe.com/error-codes
+ * Stripe. It reports neither remaining units nor a reset: a refusal by its rate or concurrency limiter lowers the rate.
+ * A `lock_timeout` is a 429 too, but only means that another request holds the object. docs.stripe.com/rate-limits,
+ * docs.stripe.com/error-codes
  */
 const stripeDialect: HttpDialect = (answer) => {
   const signals = readHttpSignals(answer)

@@ -5,7 +5,7 @@ const MAX_VALUE = 200
 /** Lists of policies are longer; Node itself accepts 16 KiB for all fields together by default. */
 export const MAX_LIST = 8192
 
-/** The value of a field without the space around it; undefined if it is missing, empty or too long. */
+/** The value of a field without the surrounding space; undefined if it is missing, empty or too long. */
 export function field(answer: HttpAnswer, name: string, maxLength = MAX_VALUE): string | undefined {
   const value = answer.headers[name]
   if (value === undefined || value.length > maxLength) return undefined

@@ -5,7 +5,7 @@ import { type QuotaFields, type QuotaSignal, readQuotaFields } from './quota-sig
 import { readRateLimit } from './rate-limit.ts'
 import { readWait, type Wait } from './wait.ts'
 
-/** What the header fields and the problem document of an answer report, whatever server sent it. */
+/** Signals in the header fields and the problem document of an answer, whatever server sent it. */
 export interface HttpSignals {
   readonly wait?: Wait
   /** The RateLimit fields first, then those of the older families. */

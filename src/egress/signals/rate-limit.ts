@@ -17,8 +17,8 @@ import { clampReset, parseReset } from './reset.ts'
 
 /**
  * `RateLimit` and `RateLimit-Policy` of draft-ietf-httpapi-ratelimit-headers, in every form they have had: the list of
- * drafts 08 to 11, the dictionary of 07, the three fields of 06 and before. What violates the drafts is ignored, as
- * they require, except what their own examples violate: names that are not Strings, and a missing `r`.
+ * drafts 08 to 11, the dictionary of 07, the three fields of 06 and before. Violations are ignored, as the drafts
+ * require, except those of their own examples: names that are not Strings, and a missing `r`.
  */
 export function readRateLimit(answer: HttpAnswer): QuotaSignal[] {
   const text = field(answer, 'ratelimit', MAX_LIST)

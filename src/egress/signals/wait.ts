@@ -4,7 +4,7 @@ import { field } from './field.ts'
 import { parseHttpDate, peerNowMs } from './instant.ts'
 import { clampReset, parseReset } from './reset.ts'
 
-/** A wait that the downstream gave. */
+/** A wait given by the downstream. */
 export interface Wait {
   /** ms from now, whole, 0 or more */
   readonly ms: number
@@ -20,8 +20,8 @@ const MS_FIELDS = ['retry-after-ms', 'x-ms-retry-after-ms', 'x-amz-retry-after']
 const DELAY = /^-?\d{1,15}(?:\.\d{1,9})?$/
 
 /**
- * When to retry: a vendor's field in ms, else `Retry-After` (seconds, or a date measured against the answer's own
- * `Date`; the longest of several), else a vendor's field in the form of a reset.
+ * When to retry: a vendor's field in ms, otherwise `Retry-After` (seconds, or a date measured against the answer's own
+ * `Date`; the longest of several), otherwise a vendor's field in the form of a reset.
  * @param vendorField such as MailerLite's 'x-ratelimit-retry-after'
  */
 export function readWait(answer: HttpAnswer, vendorField?: string): Wait | undefined {
@@ -38,7 +38,7 @@ export function readWait(answer: HttpAnswer, vendorField?: string): Wait | undef
 /** One value of several lines, joined by commas: a date may have one after its weekday. */
 const ONE_OF_SEVERAL = /[A-Z][a-z]{2,8}, [^,]+|[^,\s][^,]*/g
 
-/** Of several lines, as where a proxy adds one, the longest: until then someone on the way wants no call. */
+/** The longest of several lines, such as one added by a proxy: until then some server on the way wants no call. */
 function retryAfterMs(answer: HttpAnswer): number | undefined {
   const lines = field(answer, 'retry-after')?.match(ONE_OF_SEVERAL) ?? []
   const nowMs = peerNowMs(answer)

@@ -35,7 +35,7 @@ export function pauseMs(forMs: number, because: Because): Pause {
   const cut = forMs > MAX_PAUSE_MS
   return {
     kind: 'pause',
-    ...said(because, cut ? CUT : ''),
+    ...origin(because, cut ? CUT : ''),
     forMs: cut ? MAX_PAUSE_MS : Math.ceil(forMs),
     hard: true,
   }
@@ -43,15 +43,15 @@ export function pauseMs(forMs: number, because: Because): Pause {
 
 /** A pause of unknown length. */
 export function pauseUnknown(because: Because, hard = false): Pause {
-  return { kind: 'pause', ...said(because), forMs: undefined, hard }
+  return { kind: 'pause', ...origin(because), forMs: undefined, hard }
 }
 
 export function slowDown(because: Because): Slow {
-  return { kind: 'slow', ...said(because), factor: SLOW_FACTOR }
+  return { kind: 'slow', ...origin(because), factor: SLOW_FACTOR }
 }
 
 export function slowTo(rate: SaidRate, because: Because): Slow {
-  return { kind: 'slow', ...said(because), rate }
+  return { kind: 'slow', ...origin(because), rate }
 }
 
 export function retryJob(because: Because, wait?: Wait): RetryJob {
@@ -59,13 +59,13 @@ export function retryJob(because: Because, wait?: Wait): RetryJob {
   const cut = wait !== undefined && wait.ms > MAX_PAUSE_MS
   return {
     kind: 'retryJob',
-    ...said({ ...because, reason }, cut ? CUT : ''),
+    ...origin({ ...because, reason }, cut ? CUT : ''),
     ...(wait ? { afterMs: Math.min(wait.ms, MAX_PAUSE_MS) } : {}),
   }
 }
 
 export function fatal(because: Because): Fatal {
-  return { kind: 'fatal', ...said(because) }
+  return { kind: 'fatal', ...origin(because) }
 }
 
 /** A name chosen by the downstream, cut short, with a space before it; '' for none. */
@@ -78,6 +78,6 @@ function waitText({ name, ms }: Wait): string {
   return `${name} ${ms / 1000} s`
 }
 
-function said({ reason, source, scope = 'queue' }: Because, note = '') {
+function origin({ reason, source, scope = 'queue' }: Because, note = '') {
   return { scope, source, reason: oneLine(reason) + note }
 }

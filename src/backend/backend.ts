@@ -59,20 +59,23 @@ type AddJobsEntries = Parameters<RedisQueueBackend['addJobs']>[0]
 type KeepRule = Parameters<RedisQueueBackend['moveToCompleted']>[2]
 type KeysMap = ReturnType<QueueKeys['getKeys']>
 
-/** If the clocks agree to within this, ms, BullMQ's own result is kept; part of the difference is the round trip to Redis. */
+/**
+ * If the clocks agree to within this, ms, BullMQ's own result is kept; part of the difference is the round trip to
+ * Redis.
+ */
 const AGREEING_MS = 1000
 
 /** If fewer finished jobs are kept, a job may be evicted before its finish call is repeated. */
 const FEW_KEPT = 100
 
-/** BullMQ's scripts that start jobs, and that end them and may fetch the next one. */
+/** BullMQ's scripts that start jobs, and those that end them and may fetch the next one. */
 const START = 'moveToActive'
 const FINISH = 'moveToFinished'
 const POSTPONE = 'moveToDelayed'
 /** The index of the time among the arguments of moveToFinished. */
 const FINISHED_ON = 1
 
-/** Others after which a running job no longer runs, and the index of its id among their arguments. */
+/** Other scripts that end a run, and the index of the job's id among their arguments. */
 const ENDS: Readonly<Record<string, number>> = {
   retryJob: 3,
   moveToWaitingChildren: 3,
@@ -85,18 +88,18 @@ export interface LoopingWorker extends DepartingWorker {
   isEnding(jobId: string, token: string): boolean
   /**
    * Keeps renewing the lock of a job whose end is not stored yet.
-   * @returns stops that; undefined if no such job runs here
+   * @returns a function that stops it; undefined if no such job runs here
    */
   keepLock(jobId: string): (() => void) | undefined
 }
 
 /** What Sluice's own classes need of their backend beyond plain BullMQ. */
 export interface ShapedBackendOptions {
-  /** What this process declares before it admits or fetches anything. */
+  /** The declaration of this process, stored before it admits or fetches anything. */
   readonly declaration?: Declaration
   /** BullMQ's `rateLimit` becomes a pause of the meter even if no shape is stored yet. */
   readonly alwaysShaped?: boolean
-  /** The queue that keeps the jobs that failed for good. */
+  /** The queue that keeps finally failed jobs. */
   readonly deadLetter?: string | undefined
 }
 
@@ -110,8 +113,8 @@ interface Family {
 }
 
 /**
- * BullMQ's Redis backend with admission and the meter inside its scripts: any BullMQ class that uses it obeys the shape
- * stored for the queue. Without a stored shape it behaves like plain BullMQ.
+ * BullMQ's Redis backend with admission and the meter inside its scripts: any BullMQ class that uses it follows the
+ * shape stored for the queue. Without a stored shape it behaves like plain BullMQ.
  */
 export class ShapedBackend extends RedisQueueBackend {
   /**
@@ -126,7 +129,7 @@ export class ShapedBackend extends RedisQueueBackend {
   readonly #stock: StockDepartures
   #worker: LoopingWorker | undefined
   /**
-   * What {@link exchangeFor} returned.
+   * The result of {@link exchangeFor}.
    * @internal
    */
   exchange: Exchange | undefined
@@ -135,7 +138,7 @@ export class ShapedBackend extends RedisQueueBackend {
   #leavesBlocking = false
   /**
    * While the blocking connection opens, which BullMQ's code awaits before it ends a job: resolves once it is open, or
-   * was given up.
+   * was abandoned.
    * @internal
    */
   opening: Promise<void> | undefined
@@ -201,7 +204,7 @@ export class ShapedBackend extends RedisQueueBackend {
     if (this.#family.options.declaration) await this.store.prepared()
   }
 
-  /** Sends what the program requested before the close. */
+  /** Sends the program's calls from before the close. */
   override async close(force?: boolean): Promise<void> {
     this.#isClosing = true
     await new Promise((resolve) => setImmediate(resolve))
@@ -219,7 +222,7 @@ export class ShapedBackend extends RedisQueueBackend {
     }
   }
 
-  /** Calls that found no functions are sent again first, unless Redis cannot be reached now. */
+  /** Calls that found no functions are resent first, unless Redis cannot be reached now. */
   async #beforeQuit(force: boolean | undefined): Promise<void> {
     if (force || !this.ownsConnection || this.#family.blocks) return
     const client = clientOf(this.connection) as unknown as Redis | Cluster
@@ -229,7 +232,7 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   /**
-   * Ends its connections at once: what is not answered fails.
+   * Ends its connections at once: unanswered calls fail.
    * @internal
    */
   cut(): void {
@@ -250,7 +253,7 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   override async disconnectBlocking(wait = true): Promise<void> {
-    // Left before it opened.
+    // The worker left before the connection opened.
     if (this.#leavesBlocking && this.blockingConnection && !hasOpened(this.blockingConnection)) return
     if (this.blockingConnection) {
       endReconnecting(this.blockingConnection)
@@ -280,7 +283,7 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   /**
-   * By which a worker waits for jobs; also before it is ready.
+   * The connection by which a worker waits for jobs; also before it is ready.
    * @internal
    */
   get waitingClient(): Client | undefined {
@@ -327,7 +330,7 @@ export class ShapedBackend extends RedisQueueBackend {
     parentKeyOpts: ParentKeyOpts = {},
     keys: KeysMap = this.queue.keys,
   ): Promise<string> {
-    // Its reply would come with that of the transaction: as a refusal, or as MayHaveRun, which no one would read.
+    // Its reply would come with the transaction's: as a refusal, or as MayHaveRun, which nothing would read.
     if (isTransaction(client)) {
       throw new InvalidInputError(
         'addJob: expected a connection, got a MULTI or a pipeline; an admission is answered by itself, and flows and addBulk add all or none',
@@ -341,7 +344,7 @@ export class ShapedBackend extends RedisQueueBackend {
     return this.#confirmed(add, (id) => [id])
   }
 
-  /** Adds jobs, and waits for the replicas that the shape asks for. */
+  /** Adds jobs, and waits for the replicas that the shape requires. */
   async #confirmed<T>(
     add: (client: Client, first: FirstAnswer) => Promise<T>,
     idsOf: (added: T) => readonly string[],
@@ -384,8 +387,8 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   /**
-   * BullMQ's script would find that a parent is missing once it has added the jobs before. A parent may be an earlier job
-   * of the same bulk.
+   * BullMQ's script would detect a missing parent only after adding earlier jobs. A parent may be an earlier job of the
+   * same bulk.
    */
   async #missingParent(client: Client, entries: AddJobsEntries, calls: readonly AddCall[]): Promise<Error | undefined> {
     const added = new Set<string>()
@@ -461,7 +464,7 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   /**
-   * Where jobs that fail for good leave a dead letter.
+   * The queue where finally failing jobs leave a dead letter.
    * @internal
    */
   get deadLetter(): string | undefined {
@@ -473,10 +476,10 @@ export class ShapedBackend extends RedisQueueBackend {
     ...call: Parameters<RedisQueueBackend['moveToFailed']>
   ): ReturnType<RedisQueueBackend['moveToFailed']> {
     const [job, reason, removeOnFail, token, fetchNext] = call
-    // A redrive would run again what was cancelled.
+    // A redrive would run a cancelled job again.
     const isCancelled = isCancelFailure((job as Partial<Job>).deferredFailure)
     const deadLetter = isCancelled ? undefined : this.deadLetter
-    // A manual retry, even by plain BullMQ, is tried for as long again.
+    // A manual retry, even by plain BullMQ, gets the whole time again.
     const fields = { ...call[5], throttled: 0 }
     const exchange = this.#exchangeOf(job.id, token)
     const fetches = (exchange ? exchange.fetches : fetchNext) && !deadLetter
@@ -500,7 +503,7 @@ export class ShapedBackend extends RedisQueueBackend {
     return undefined
   }
 
-  /** For the end of a job that a worker's loop has started; undefined for any other. */
+  /** The exchange for the end of a job that a worker's loop has started; undefined for any other job. */
   #exchangeOf(jobId: string | undefined, token: string): Exchange | undefined {
     return this.#worker?.isEnding(jobId as string, token) ? this.exchange : undefined
   }
@@ -525,7 +528,7 @@ export class ShapedBackend extends RedisQueueBackend {
     return args.slice(this.#family.scripts.command(script).keys)
   }
 
-  /** Whether a job is not kept long enough to recognise a repeated call by it. */
+  /** Whether a job is removed too soon to recognise a repeated call by it. */
   #isDiscarded(target: 'completed' | 'failed', ofJob: KeepRule | undefined): boolean {
     const { removeOnComplete, removeOnFail } = this.queue.opts as WorkerOptions
     const ofWorker = target === 'completed' ? removeOnComplete : removeOnFail
@@ -568,7 +571,7 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   /**
-   * Of a job of a group, the priority is that within its group.
+   * For a job of a group, the priority applies within its group.
    * @throws InvalidInputError
    */
   override async changePriority(jobId: string, priority = 0, lifo = false): Promise<void> {
@@ -582,7 +585,7 @@ export class ShapedBackend extends RedisQueueBackend {
     await this.store.pause({ kind: 'for', ms: expireTimeMs, reason: 'rateLimit' })
   }
 
-  /** ms, including what is left of the meter's pause. */
+  /** ms, including the rest of the meter's pause. */
   override async getRateLimitTtl(maxJobs?: number): Promise<number> {
     const limitedMs = await super.getRateLimitTtl(maxJobs)
     const { leftMs } = await this.store.readPause()
@@ -620,7 +623,7 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   /**
-   * What a worker's loop exchanges its jobs with: from now on their ends go there.
+   * The exchange of a worker's loop: from now on the ends of its jobs go there.
    * @internal
    */
   exchangeFor(worker: LoopingWorker): Exchange {
@@ -655,7 +658,7 @@ export class ShapedBackend extends RedisQueueBackend {
   #watchConnections(): void {
     const client = clientOf(this.connection)
     const loaded = () => {
-      // Redis tells no blocked client of the keys that it loads: the wait is sent again, as after a lost connection.
+      // Redis does not notify blocked clients of keys that it loads: the wait is resent, as after a lost connection.
       if (this.waitingClient) reopenConnection(this.waitingClient)
       this.emit('loaded')
     }
@@ -676,9 +679,9 @@ export class ShapedBackend extends RedisQueueBackend {
   }
 
   /**
-   * The next time of a scheduler, and the options of its job: of a cron pattern, on Redis's clock. If the local one, by
-   * which BullMQ has computed it, were ahead, each iteration would skip that much time. A custom repeat strategy uses its
-   * own clock.
+   * The next time of a scheduler, and the options of its job. For a cron pattern it is computed on Redis's clock: if
+   * the local one, which BullMQ uses, were ahead, each iteration would skip that much time. A custom repeat strategy
+   * uses its own clock.
    * @param producerId job id of the iteration that creates it; '' for the first
    */
   async #iterationOf(

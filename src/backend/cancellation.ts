@@ -1,22 +1,22 @@
-/** A message to the workers of a queue: a run that one of them may have is to be aborted. See lua/ends/cancelled.lua. */
+/** A message to the workers of a queue: abort this run, if one of them has it. See lua/ends/cancelled.lua. */
 export interface CancelMessage {
-  /** Of the job. */
+  /** The job's id. */
   readonly id: string
-  /** Of the lock of the run; '' if the job has none. */
+  /** The lock token of the run; '' if the job has none. */
   readonly token: string
-  /** What the job fails with. */
+  /** The failure reason of the job. */
   readonly failure: string
 }
 
 const PREFIX = 'cancel:'
 const FAILURE = /^cancelled(?: by [^\n]{1,200}?)?: /
 
-/** What a cancelled job fails with, as Redis keeps it. */
+/** The failure reason of a cancelled job, as stored in Redis. */
 export function cancelFailure(reason: string, by = ''): string {
   return by === '' ? `cancelled: ${reason}` : `cancelled by ${by}: ${reason}`
 }
 
-/** @param failure what Redis has marked a job to fail with */
+/** @param failure the deferred failure of a job in Redis */
 export function isCancelFailure(failure: string | null | undefined): failure is string {
   return FAILURE.test(failure ?? '')
 }

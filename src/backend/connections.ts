@@ -3,7 +3,7 @@ import type { Client } from '../redis/commands.ts'
 import { hasGivenUp } from '../redis/connection-watch.ts'
 import { untilServed } from '../redis/until-served.ts'
 
-/** What is used of ioredis beyond its types, to end a client. */
+/** The parts of ioredis that we use beyond its types, to end a client. */
 interface Endable {
   /** Pending while it waits to reconnect, whatever its status: the nodes of a cluster that end late change that. */
   readonly reconnectTimeout: unknown
@@ -13,7 +13,7 @@ interface Endable {
   flushQueue(error: Error): void
 }
 
-/** What is used of BullMQ's connection beyond its types. */
+/** The parts of BullMQ's connection that we use beyond its types. */
 interface Internals {
   readonly _client: Client
   readonly status: 'initializing' | 'ready' | 'closing' | 'closed'
@@ -24,10 +24,10 @@ interface Internals {
   readonly handleClientError: () => void
   readonly handleClientClose: () => void
   readonly handleClientReady: () => void
-  /** By which it recovers from the loss of all nodes of a cluster. */
+  /** Restores the connection after the loss of all nodes of a cluster. */
   readonly patchedBlockingClusterClient?: unknown
   patchBlockingClusterClient?(): void
-  /** Until the client is released. */
+  /** Present until the client is released. */
   disableBlockingClusterReconnect?(): void
   releaseBlockingClusterClientPatch?(): void
 }
@@ -39,12 +39,12 @@ export function clientOf(connection: RedisConnection): Client {
   return internals(connection)._client
 }
 
-/** Whether it was ever open: before that, nothing was sent that has an effect. */
+/** Whether it was ever open: nothing sent before that has an effect. */
 export function hasOpened(connection: RedisConnection): boolean {
   return internals(connection).status !== 'initializing'
 }
 
-/** Ends a connection at once, unless its client is the program's: what is not answered fails. */
+/** Ends a connection at once, unless its client is the program's: unanswered calls fail. */
 export function cutConnection(connection: RedisConnection): void {
   if (internals(connection).extraOptions.shared) return
   endReconnecting(connection)
@@ -52,8 +52,8 @@ export function cutConnection(connection: RedisConnection): void {
 }
 
 /**
- * Of a client that waits to reconnect, ioredis cancels the attempt, but never reports that the connection has ended,
- * and BullMQ's close and pause would wait for that for ever.
+ * If a client waits to reconnect, ioredis cancels the attempt, but never reports that the connection has ended, and
+ * BullMQ's close and pause would wait for that forever.
  */
 export function endReconnecting(connection: RedisConnection): void {
   const client = clientOf(connection) as unknown as Endable
@@ -68,7 +68,7 @@ export function endReconnecting(connection: RedisConnection): void {
 /**
  * A cluster client has ended once the last of its nodes has. If a command in flight is redirected then, as during a
  * failover, ioredis opens a node again; if one finds no node, BullMQ connects again; and BullMQ's close and pause would
- * wait for the end for ever.
+ * wait for the end forever.
  */
 export function leaveCluster(connection: RedisConnection): void {
   const client = clientOf(connection)
@@ -81,7 +81,7 @@ export function leaveCluster(connection: RedisConnection): void {
   client.once('end', () => client.removeListener('+node', leave))
 }
 
-/** After a pause: BullMQ may connect again where a command finds no node. */
+/** After a pause: BullMQ may connect again if a command finds no node. */
 export function returnToCluster(connection: RedisConnection): void {
   const recovering = internals(connection)
   if (!recovering.patchedBlockingClusterClient) return
@@ -96,9 +96,9 @@ export function leaveSentinels(connection: RedisConnection): void {
 }
 
 /**
- * BullMQ asks a new connection once for the version of Redis. If Redis does not serve just then, as a cluster of which a
- * node has died, whatever needs the connection would fail for as long as the process lives: a worker's ends of jobs do,
- * and jobs that succeeded would be recorded as failed. So it is asked again.
+ * BullMQ asks a new connection once for the version of Redis. If Redis does not serve at that moment, for example a
+ * cluster with a dead node, every user of the connection would fail for the life of the process. A worker could not
+ * store the ends of its jobs, and successful jobs would be recorded as failed. So the call is repeated.
  * @param over whether the connection is no longer needed
  */
 export function openUntilServed(connection: RedisConnection, over: () => boolean): void {
@@ -109,7 +109,7 @@ export function openUntilServed(connection: RedisConnection, over: () => boolean
     opening._client.off('ready', opening.handleClientReady)
     return opening.init()
   }
-  // ioredis opens it no more, as where a `retryStrategy` returned null.
+  // ioredis does not open it again, such as after a `retryStrategy` returned null.
   const hasEnded = () => opening._client.status === 'end' && !hasGivenUp(opening._client)
   const isOver = () => opening.closing || over() || hasEnded()
   // BullMQ itself reports the first failure.

@@ -2,7 +2,7 @@ import type { Job, JobJson, JobsOptions } from 'bullmq'
 import { effectId } from '../effect-id.ts'
 import { InvalidInputError } from '../errors.ts'
 
-/** A job that failed for good, as stored in its dead letter: the data of a job in the dead-letter queue. */
+/** A finally failed job, as stored in its dead letter: the data of a job in the dead-letter queue. */
 export interface DeadLetter {
   /** The queue in which it failed, and its id there. */
   readonly prefix: string
@@ -12,7 +12,7 @@ export interface DeadLetter {
   readonly data: unknown
   readonly opts: JobsOptions
   readonly failedReason: string
-  /** One entry for each attempt that failed, as far as BullMQ keeps them. */
+  /** One entry for each failed attempt, as far as BullMQ keeps them. */
   readonly stacktrace: readonly string[]
   /** Attempts that ended and attempts that started; `stalledCounter` is how often its worker died. */
   readonly attemptsMade: number
@@ -20,7 +20,7 @@ export interface DeadLetter {
   readonly stalledCounter: number
   /** How often the downstream throttled it: attempts that did not count towards `attempts`. */
   readonly throttled: number
-  /** What its processor stored with `updateProgress`; omitted if nothing, or 0. */
+  /** The progress that its processor stored with `updateProgress`; omitted if nothing, or 0. */
   readonly progress?: unknown
   /** When it was added, when its last attempt began, and when it failed: ms since 1970. */
   readonly timestamp: number
@@ -50,7 +50,7 @@ export function checkDeadLetterQueue(deadLetter: unknown, queueName: string): vo
   }
 }
 
-/** What a dead letter has that a job which is about to fail does not. */
+/** The fields of a dead letter that a job about to fail lacks. */
 type Failure = Pick<DeadLetter, 'prefix' | 'queueName' | 'failedReason' | 'finishedOn' | 'throttled' | 'attemptsMade'>
 
 export function deadLetterOf(job: object, failure: Failure): DeadLetter {
@@ -82,7 +82,7 @@ export function deadLetterJob(letter: DeadLetter): JobJson {
   return newJob(letter.name, JSON.stringify(letter), {}, letter.finishedOn, deadLetterId(letter))
 }
 
-/** Options tied to how the job was added, or to one start of it: it is put back as a plain waiting job. */
+/** Options of the original add, or of one start: the job returns as a plain waiting job. */
 const LEFT_BEHIND = [
   'delay',
   'deduplication',

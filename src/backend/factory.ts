@@ -7,16 +7,16 @@ import { encodeShape, type Shape } from '../shape/shape.ts'
 import { ShapedBackend, type ShapedBackendOptions } from './backend.ts'
 
 /**
- * A BullMQ `BackendFactory`: any BullMQ class that gets it (Queue, Worker, FlowProducer, QueueEvents, …) obeys the
- * shape stored for its queue, including stock classes.
+ * A BullMQ `BackendFactory`: any BullMQ class that gets it (Queue, Worker, FlowProducer, QueueEvents, …) follows the
+ * shape stored for its queue, including BullMQ's own classes.
  * @throws UnsupportedVersionError if the installed BullMQ has scripts of another layout
  */
 export const createShapedBackend: BackendFactory<ShapedBackend> = (name, opts, connections) =>
   shapedBackend(name, opts, connections, {})
 
 /**
- * The same for Sluice's own classes, with their options on top. On a cluster these require a prefix with a hash tag at
- * construction ({@link ClusterPrefixError}); a stock class gets Redis's own error later.
+ * The same for Sluice's own classes, with additional options. On a cluster these require a prefix with a hash tag at
+ * construction ({@link ClusterPrefixError}); BullMQ's own classes get Redis's error later.
  */
 export function shapedBackendFactory(options: ShapedBackendOptions): BackendFactory<ShapedBackend> {
   return (name, opts, connections) => {
@@ -42,7 +42,7 @@ function shapedBackend(
 }
 
 /**
- * Only a tag in the prefix puts dead letters and their jobs into one cluster slot.
+ * Only a tag in the prefix puts dead letters and their jobs into one hash slot.
  * @param name of the queue, if the tag may be in it instead
  */
 function refuseUntaggedPrefix(name: string, opts: QueueBaseOptions): void {

@@ -1,7 +1,9 @@
 import { Job } from 'bullmq'
 import type { ShapedJobsOptions } from '../admission/job-options.ts'
 
-/** BullMQ's job; the priority of one that has a group is that within its group. Its generics are Job's, in Job's order. */
+/**
+ * BullMQ's job; the priority of a job with a group applies within its group. Its generics are Job's, in Job's order.
+ */
 // biome-ignore lint/suspicious/noExplicitAny: the defaults are those of BullMQ's Job
 export class GroupedJob<DataType = any, ResultType = any, NameType extends string = string> extends Job<
   DataType,
@@ -15,7 +17,7 @@ export class GroupedJob<DataType = any, ResultType = any, NameType extends strin
     const { group } = this.opts
     if (!group) return
     this.opts.group = { ...group, priority: change.priority ?? 0 }
-    // As BullMQ's scripts have it.
+    // As in BullMQ's scripts.
     this.priority = 0
   }
 }

@@ -4,7 +4,7 @@ import type { ShapeStore } from '../shape/store.ts'
 
 /** Jobs that a script of a drain removes, which blocks Redis for less than 5 ms. */
 const DRAINED_TOGETHER = 60
-/** The same of an obliterate, which is called again while jobs are left. BullMQ's 1000 take 15 ms. */
+/** The same for an obliterate, which is called again while jobs are left. BullMQ's 1000 take 15 ms. */
 export const OBLITERATED_TOGETHER = 250
 
 /** Keys of the jobs that have not ended. */

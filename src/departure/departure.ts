@@ -1,25 +1,29 @@
-/** What keeps a job from starting, in the order of `lua/gate/held.lua`. The last applies if no other is known. */
+/**
+ * The causes that keep a job from starting, in the order of `lua/gate/held.lua`. The last applies if no other is known.
+ */
 export const HOLD_CAUSES = ['rate', 'limits', 'concurrency', 'pause', 'workers'] as const
 
-/** What keeps a job from starting: the rate, a limit, the concurrency, a pause, or no worker asking. */
+/** The cause that keeps a job from starting: the rate, a limit, the concurrency, a pause, or no worker asking. */
 export type HoldCause = (typeof HOLD_CAUSES)[number]
 
 /** When a job started. */
 export interface Departure {
   /** Its slot, µs on Redis's clock. */
   readonly departureTimeUs: number
-  /** When its processor was called, µs on Redis's clock as seen from here. */
+  /** When its processor was called, µs on Redis's clock as estimated here. */
   readonly departedAtUs: number
   /** The difference. */
   readonly latenessUs: number
   /** How much later it may be on Redis's own clock, µs: the fastest round trip, plus 1 µs per ms since then. */
   readonly clockErrorUs: number
   /**
-   * The members with which it departs, by the names of limits with `pool`: `{ keys: 'b' }`. Undefined if it takes nothing of any.
+   * The pool members with which it departs, by the names of limits with `pool`: `{ keys: 'b' }`. Undefined if it takes
+   * nothing of any.
    */
   readonly pool?: Readonly<Record<string, string>> | undefined
   /**
-   * What held it longest; set if the worker has `telemetry`, it is the first attempt, and reports go back far enough.
+   * The cause that held it longest. Set if the worker has `telemetry`, this is the first attempt, and reports go back
+   * far enough.
    */
   readonly heldBy?: HoldCause | undefined
 }

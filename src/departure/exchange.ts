@@ -1,5 +1,5 @@
-// departure/: how jobs leave a queue: how they are fetched, finished and given back, and the scripts' replies. It must
-// not know the worker's loop, which asks for jobs, or BullMQ's backend.
+// departure/: how jobs depart: how they are fetched, finished and given back, and the scripts' replies. It must not
+// know the worker's loop, which asks for jobs, or BullMQ's backend.
 
 import { Collector } from '../redis/collector.ts'
 import { type Argument, type Client, runScript } from '../redis/commands.ts'
@@ -15,7 +15,7 @@ import { NOT_NOW, UnreportedDepartures } from './unreported.ts'
 export interface DepartingWorker {
   readonly id: string
   readonly allowUnshaped: boolean
-  /** Its ends are exactly BullMQ's: it is a stock worker that knows of no shape. */
+  /** Its ends are exactly BullMQ's: it is BullMQ's own worker and knows of no shape. */
   readonly isPlain?: boolean
   /** BullMQ's option: it stores in each job which worker runs it. */
   readonly name?: string | undefined
@@ -27,7 +27,7 @@ export interface DepartureRequest {
   readonly jobs: number
   /** How far ahead slots may lie, µs; 0: only jobs that may start now. */
   readonly horizonUs: number
-  /** The longest horizon of a worker that is known here, µs. Default: that of this request. */
+  /** The longest known horizon of a worker, µs. Default: that of this request. */
   readonly longestHorizonUs?: number
   /** Run times of its jobs, as in `RunTimes`. Default '': unknown, or measured by the scripts that finish them. */
   readonly ran?: string
@@ -35,24 +35,24 @@ export interface DepartureRequest {
   readonly options?: Argument
 }
 
-/** What an exchange says beside its jobs. */
+/** The parameters of an exchange in addition to its jobs. */
 export interface ExchangeTerms {
   /** How far ahead the slots of the next jobs may lie, µs. */
   readonly horizonUs: number
-  /** Departures that Redis is to count now, as in `UnreportedDepartures`. */
+  /** Departures for Redis to count now, as in `UnreportedDepartures`. */
   readonly reported: number
 }
 
-/** A call of a worker, which is sent again as the same call until Redis answers it. */
+/** A call of a worker, which is resent as the same call until Redis answers it. */
 export interface Call {
   readonly id: string
-  /** The number of the place in Redis for what it was granted. No other call has it before this one is answered. */
+  /** The number of the memo in Redis for its grant. No other call has it before this one is answered. */
   readonly memo: number
 }
 
 /**
- * So many calls of a worker are remembered, or as many as are in flight: an earlier copy of one that was answered may
- * still arrive.
+ * This many calls of a worker are remembered, or as many as are in flight: an earlier copy of an answered one may still
+ * arrive.
  */
 export const CALLS_REMEMBERED = 64
 
@@ -62,7 +62,7 @@ export type StoresEnds = <T>(jobIds: readonly string[], send: () => Promise<T>) 
 const MAX_RESTORES = 3
 const DEFAULT_LOCK_MS = 30_000
 
-/** Calls of the scripts that start and end jobs of one queue, and what their replies say to all. */
+/** Calls of the scripts that start and end jobs of one queue, and the common parts of their replies. */
 export class Departures {
   readonly #scripts: ScriptSet
   readonly #store: ShapeStore
@@ -72,7 +72,7 @@ export class Departures {
   readonly #wallMs: () => number
   #calls = 0
   #memos = CALLS_REMEMBERED
-  /** The memos of answered calls, in that order. */
+  /** The memos of answered calls, in the order of the answers. */
   readonly #freeMemos = Array.from({ length: CALLS_REMEMBERED }, (_, memo) => memo)
   /** How far the local clock was ahead of Redis's at the last reply, ms. */
   #aheadMs = 0
@@ -110,7 +110,7 @@ export class Departures {
 
   /**
    * Asks for jobs in free places.
-   * @param call if Redis has run it before, the jobs are those that it was granted then. Default: another one
+   * @param call if Redis has run it before, it returns the same jobs again. Default: a new one
    * @returns a grant's jobs have the lock tokens, if these are not in the options of the request
    */
   async ask(worker: DepartingWorker, request: DepartureRequest, call?: Call): Promise<DepartureReply> {
@@ -128,7 +128,7 @@ export class Departures {
     }
   }
 
-  /** Ends jobs together. What Redis did not answer is sent again as the same call, whose jobs it remembers. */
+  /** Ends jobs together. An unanswered call is resent as the same call, whose jobs Redis remembers. */
   async exchange(worker: DepartingWorker, terms: ExchangeTerms, ends: readonly JobEnd[]): Promise<readonly unknown[]> {
     const places: Argument[] = []
     const ids: string[] = []
@@ -164,12 +164,12 @@ export class Departures {
     return { id: `${id}:${memo}:${this.#calls}`, memo }
   }
 
-  /** It is not sent again. */
+  /** It is not resent. */
   answered({ memo }: Call): void {
     this.#freeMemos.push(memo)
   }
 
-  /** Reads a reply, and learns what it says of the shape. */
+  /** Reads a reply, and the shape in it. */
   read(raw: readonly unknown[]): DepartureReply {
     const reply = readDeparture(raw)
     this.#store.memory.learn(reply.news)
@@ -181,32 +181,30 @@ export class Departures {
 
 /** Below this many jobs, each is finished by itself: collecting them would cost more than it saves. */
 const BATCHING_FROM = 8
-/**
- * Jobs that end together are finished in this many parts, so that Redis works on one and the worker on another.
- */
+/** Jobs that end together are finished in this many parts, so that Redis works on one and the worker on another. */
 const IN_FLIGHT = 2
 /** Smaller parts cost more than they gain: each script takes up to 0.4 ms by itself. */
 const MIN_BATCH = 5
 /** Results that one script should store, characters: it stores each in the job and in an event, 2.7 ms for 1 MiB. */
 const MOST_RESULTS = 256 * 1024
 
-/** Of each end: BullMQ's code, the text of an error, or its tuple with the job that came in the place of the one that ended. */
+/** For each end: BullMQ's code, the text of an error, or its tuple with the job that replaces the ended one. */
 export type EndResult = number | string | FetchedTuple
 
-/** What the ends of jobs brought. */
+/** The outcome of an exchange. */
 export interface Exchanged {
   readonly ends: readonly JobEnd[]
-  /** In the order of the ends. A job that came in the place of another is locked with its token. */
+  /** In the order of the ends. A job that replaces another is locked with its token. */
   readonly results: readonly EndResult[]
   /** Redis's time, µs, at which limits are charged; undefined if the reply does not have it. */
   readonly nowUs: number | undefined
-  /** What else the script reported; undefined if a job came for each that was to be fetched. */
+  /** The rest of the script's report; undefined if each requested job came. */
   readonly reply: DepartureReply | undefined
   /** When the call was sent, by the clock of the loop, ms. */
   readonly sentMs: number
 }
 
-/** The loop of a worker, as far as its jobs end. */
+/** The loop of a worker, for ends of its jobs. */
 export interface EndingLoop {
   /** How far ahead the slots of the next jobs may lie, µs. */
   readonly horizonUs: number
@@ -214,24 +212,24 @@ export interface EndingLoop {
   readonly nowMs: number
   /** Jobs that it runs now. */
   readonly running: number
-  /** Whether a job is to come in the place of one that ends. */
+  /** Whether an ended job should be replaced by the next one. */
   readonly fetchesOnFinish: boolean
   /** Jobs have ended, which BullMQ's code does not know yet. */
   exchanged(exchanged: Exchanged): void
 }
 
-/** Exchanges the jobs of a worker's loop that end for the next ones: those that end together go in one script. */
+/** Exchanges the ending jobs of a worker's loop for the next ones. Jobs that end together go in one script. */
 export class Exchange {
   readonly #departures: Departures
   readonly #store: ShapeStore
   readonly #worker: DepartingWorker
   readonly #unreported = new UnreportedDepartures()
   readonly #together: Collector<JobEnd, number>
-  /** Gets the jobs that come. Set before the first job ends. */
+  /** Gets the new jobs. Set before the first job ends. */
   loop!: EndingLoop
   /** A request for jobs that Redis has not answered. */
   #unanswered: Call | undefined
-  /** Characters of the results that were collected. */
+  /** Total characters of the collected results. */
   #collected = 0
 
   constructor(departures: Departures, store: ShapeStore, worker: DepartingWorker) {
@@ -249,7 +247,7 @@ export class Exchange {
     })
   }
 
-  /** As it is known here. */
+  /** The shape as known here. */
   get shape(): StoredShape | undefined {
     return this.#store.memory.stored
   }
@@ -259,7 +257,10 @@ export class Exchange {
     return this.#departures.ready()
   }
 
-  /** Asks for jobs in free places, one request at a time. If that fails, the next request is sent as the same call: Redis may have granted jobs. */
+  /**
+   * Asks for jobs in free places, one request at a time. If that fails, the next request is sent as the same call:
+   * Redis may have granted jobs.
+   */
   async ask(request: DepartureRequest): Promise<DepartureReply> {
     this.#unanswered ??= this.#departures.nextCall(this.#worker)
     const call = this.#unanswered
@@ -269,12 +270,12 @@ export class Exchange {
     return reply
   }
 
-  /** @returns what was granted to a request that failed; undefined if none did */
+  /** @returns the grant of a failed request; undefined if none failed */
   async recall(): Promise<DepartureReply | undefined> {
     return this.#unanswered && this.ask({ jobs: 0, horizonUs: 0 })
   }
 
-  /** Whether a job that ends now is to be replaced. It is decided once, however often the end is sent. */
+  /** Whether a job that ends now will be replaced. It is decided once, even if the end is resent. */
   get fetches(): boolean {
     return this.loop.fetchesOnFinish
   }
@@ -305,7 +306,7 @@ export class Exchange {
     for (const result of results) if (isFetchedTuple(result)) fetched += 1
     if (counts) this.#unreported.add(fetched, reported)
     const reply = wanted > 0 ? this.#whatElse(raw, fetched, wanted) : undefined
-    // The ends are stored: if that fails, the next request restores the shape.
+    // The ends are stored: if the restore fails, the next request repeats it.
     if (reply?.lost) await this.#store.restore().catch(() => {})
     loop.exchanged({ ends, results, nowUs: raw[1] === '' ? undefined : Number(raw[1]), reply, sentMs })
     return results.map(codeOf)

@@ -2,8 +2,8 @@ import type { Argument } from '../redis/commands.ts'
 import type { HeldJob } from './held-job.ts'
 
 /**
- * Gives jobs back, in as many calls of `lua/verbs/give-back.lua` as are needed, one after another. The first jobs come first:
- * whatever happens in between, other workers fetch them in their order.
+ * Gives jobs back, in as many calls of `lua/verbs/give-back.lua` as needed, one after another. The first jobs come
+ * first: whatever happens in between, other workers fetch them in their order.
  * @param jobs in the order of their slots
  * @param leavingWorkerId of a worker that asks for no more, or '': only such a worker's slots are refunded
  * @param most how many jobs go into a call
@@ -24,7 +24,7 @@ export async function giveBack(
 
 /**
  * The arguments of `lua/verbs/give-back.lua`.
- * @param part which of the jobs, and whether the first part is known to have refunded the slots
+ * @param part which of the jobs, and whether the first part has certainly refunded the slots
  */
 export function giveBackArguments(
   jobs: readonly HeldJob[],

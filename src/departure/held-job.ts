@@ -17,7 +17,7 @@ export interface HeldJob extends Grant {
   readonly gatheredUs?: number
 }
 
-/** The jobs of a reply, to be held or started. */
+/** The jobs of a reply, to hold or to start. */
 export function heldJobs({ grants, grantNumber, lastBeforeUs, grantedBy }: DepartureReply): HeldJob[] {
   const slotBefore = (i: number) => (i === 0 ? lastBeforeUs : String((grants[i - 1] as Grant).slotUs))
   return grants.map((grant, i) => ({
@@ -35,7 +35,7 @@ const NO_SHAPE: ShapeIdentity = { id: '', revision: '' }
 
 /**
  * A job that departs when it is fetched, and has no slot to refund.
- * @param place below 0, because jobs granted after it by the same call may have the same slot
+ * @param place negative, because jobs granted after it by the same call may have the same slot
  * @param due nothing may hold it, not even limits
  */
 export function departedJob(
@@ -61,22 +61,22 @@ export function departedJob(
 }
 
 /**
- * Until when a job may start although it is late, µs on Redis's clock: only windows hold it, and until then it counts in
- * those that it was charged in. Undefined if it has to start at its slot.
+ * Until when a job may start although it is late, µs on Redis's clock: only windows hold it, and until then it counts
+ * in the ones that charged it. Undefined if it has to start at its slot.
  */
 export function startByOf(job: HeldJob): number | undefined {
   const [, text] = chargedOf(job)
   return text ? Number(text) : undefined
 }
 
-/** The members of pools with which a job departs, by the names of their limits; undefined if it has none. */
+/** The pool members with which a job departs, by the names of their limits; undefined if it has none. */
 export function membersOf(job: HeldJob): Readonly<Record<string, string>> | undefined {
   const [, , slot, members] = chargedOf(job)
-  // Another slot is that of a departure under limits of then.
+  // Another slot belongs to a departure under earlier limits.
   return members === undefined || Number(slot) !== job.slotUs ? undefined : JSON.parse(members)
 }
 
-/** As `lua/limits/charged.lua` writes it. */
+/** The counterpart of `lua/limits/charged.lua`. */
 function chargedOf({ fields }: HeldJob): string[] {
   // A value may be the same text.
   let at = fields.indexOf('charged')

@@ -4,15 +4,15 @@ import type { Argument } from '../redis/commands.ts'
 export interface JobEnd {
   readonly id: string
   readonly token: string
-  /** Whether it is to fetch the next job. */
+  /** Whether it fetches the next job. */
   readonly fetches: boolean
-  /** Whether the job comes again later. */
+  /** Whether the job runs again later. */
   readonly isPostponed: boolean
-  /** As `lua/verbs/exchange.lua` gets them. */
+  /** The arguments for `lua/verbs/exchange.lua`. */
   readonly fields: readonly Argument[]
 }
 
-/** How many characters its result has, which are stored in the job and in an event. */
+/** Number of characters in its result, which is stored in the job and in an event. */
 export function resultLength({ fields }: JobEnd): number {
   return String(fields[2]).length
 }

@@ -9,8 +9,8 @@ const SCRIPT_US = 3000
 const DISTANT_US = 4200
 
 /**
- * What a job takes of it on a machine with two cores, µs: its start, its end, its return, and more for what its shape has,
- * whose scripts are also longer: a connection sends the text of each once.
+ * The share of one job on a machine with two cores, µs: its start, its end, its return, and more for features of its
+ * shape, whose scripts are also longer: a connection sends the text of each once.
  */
 const START_US = 35
 const END_US = 25
@@ -19,7 +19,7 @@ const GROUPS_US = 42
 const AGEING_US = 40
 const RETURN_US = 25
 const GROUP_RETURN_US = 60
-/** More for a job of a group if the shape has limits, and if its jobs age. */
+/** Extra for a job of a group if the shape has limits, and if its jobs age. */
 const RETURN_MORE_US = 15
 
 function startUs(shape: StoredShape | undefined): number {

@@ -8,15 +8,17 @@ export interface Grant {
   readonly fields: readonly string[]
   /** Its slot: µs on Redis's clock. */
   readonly slotUs: number
-  /** What it was charged, as text: exact for Redis, not needed here. */
+  /** Its charge, as text: exact for Redis, not needed here. */
   readonly costUs: string
-  /** Its score among the prioritized jobs, '' for one of the wait list. */
+  /** Its score among the prioritized jobs, '' for a job of the wait list. */
   readonly score: string
   /** Its lock token, '' if the caller gave it. */
   readonly token: string
 }
 
-/** BullMQ's tuple with a job that its own script text fetched. Score: among the prioritized jobs, of a job of a group. */
+/**
+ * BullMQ's tuple with a job that its own script text fetched. Score: among the prioritized jobs, for a job of a group.
+ */
 export type FetchedTuple = readonly [
   fields: readonly string[],
   id: string,
@@ -42,9 +44,9 @@ export interface DepartureReply {
   readonly nextUs: number | undefined
   /** For a limit shared by several queues: the horizon to use when computing when to ask, µs. */
   readonly spanUs: number | undefined
-  /** How much sooner than one horizon before its slot a job is to be requested, µs. */
+  /** How much sooner than one horizon before its slot to request a job, µs. */
   readonly leadUs: number
-  /** Only groups hold the jobs: one that comes may leave before the next slot. */
+  /** Only groups hold the jobs: a new one may depart before the next slot. */
   readonly passable: boolean
   /** When the next delayed job is due, 0 if there is none. */
   readonly delayedMs: number
@@ -55,7 +57,7 @@ export interface DepartureReply {
   /** How often Redis's clock has gone back so far; undefined if the meter was not involved. */
   readonly clockSteps: number | undefined
   readonly foreignJobId: string | undefined
-  /** The longest horizon of a worker in the last minute, µs, if it is longer than that of the caller. */
+  /** The longest horizon of a worker in the last minute, µs, if it is longer than the caller's. */
   readonly longestHorizonUs: number | undefined
   readonly lastBeforeUs: string
   readonly grantNumber: string
@@ -77,7 +79,7 @@ export function readDeparture(raw: Raw): DepartureReply {
   return {
     lost: raw[0] === -1,
     nowUs: optional(raw[1]),
-    // Of an exchange it is a list.
+    // In an exchange it is a list.
     result: typeof raw[2] === 'object' ? 0 : Number(raw[2] ?? 0),
     grants: ((raw[3] as readonly Raw[] | undefined) ?? []).map(readGrant),
     // If the script did not look for jobs, nothing is known: the worker asks.

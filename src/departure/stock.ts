@@ -29,20 +29,22 @@ export class StockDepartures {
     this.#isByHand = true
   }
 
-  /** @param args the arguments of BullMQ's moveToActive after its keys; @returns what BullMQ's code expects of it */
+  /**
+   * @param args the arguments of BullMQ's moveToActive after its keys; @returns the result that BullMQ's code expects
+   */
   async start(args: readonly Argument[]): Promise<unknown[]> {
     const request = { jobs: 1, horizonUs: 0, options: args[START_OPTIONS] }
     return stockTuple(await this.#departures.ask(this.#sender, request))
   }
 
-  /** @returns what BullMQ's code expects of moveToFinished or moveToDelayed */
+  /** @returns the result that BullMQ's code expects of moveToFinished or moveToDelayed */
   async end(end: JobEnd): Promise<unknown> {
     const raw = await this.#departures.exchange(this.#sender, TERMS, [end])
     const [result] = raw[2] as [number | string | FetchedTuple]
     if (typeof result === 'string') throw new Error(result)
     if (isFetchedTuple(result)) return [result[0], result[1], 0, 0]
     const reply = this.#departures.read(raw)
-    // The end is stored: if that fails, the next request restores the shape.
+    // The end is stored: if the restore fails, the next request repeats it.
     if (reply.lost) await this.#store.restore().catch(() => {})
     if (result < 0 || reply.lost || !end.fetches) return result
     // Without a job, BullMQ's moveToDelayed reports nothing more; a closed bucket must be reported.

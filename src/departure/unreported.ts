@@ -28,7 +28,7 @@ export class UnreportedDepartures {
     return count
   }
 
-  /** @param reported what {@link take} returned for the call that fetched them */
+  /** @param reported the result of {@link take} for the call that fetched them */
   add(count: number, reported: number): void {
     if (reported === NOT_NOW) this.#count += count
   }

@@ -1,8 +1,8 @@
 import { HOLD_CAUSES, type HoldCause } from '../departure/departure.ts'
 
 /**
- * How long each cause has held the head of a queue so far, µs, in the order of `lua/gate/held.lua`, and when, by Redis's
- * clock.
+ * How long each cause has held the head of a queue so far, µs, in the order of `lua/gate/held.lua`, and when, by
+ * Redis's clock.
  */
 export interface HeldClocks {
   readonly atUs: number
@@ -26,7 +26,10 @@ export class HeldClockMemory {
   readonly #from = noTime()
   readonly #to = noTime()
 
-  /** @param clocks later than those before; earlier ones mean that Redis's clock went back, and start anew */
+  /**
+   * @param clocks later than the previous ones; earlier ones mean that Redis's clock went back, and the memory begins
+   * again
+   */
   add(clocks: HeldClocks): void {
     const last = this.#clocks.at(-1)
     if (last && clocks.atUs <= last.atUs) this.#clocks.length = 0

@@ -1,6 +1,6 @@
 /** A client of Redis that BullMQ named as a worker of a queue. */
 export interface QueueClient {
-  /** The name of the worker; '' where it has none. */
+  /** The name of the worker; '' if it has none. */
   readonly name: string
   /** Host and port, as Redis sees them. */
   readonly address: string
@@ -12,15 +12,15 @@ const NEW_S = 5
 interface WorkersOfQueue {
   readonly prefix: string
   readonly queue: string
-  /** Of each worker that reports, Redis's id of its connection; undefined where unknown. */
+  /** For each reporting worker, Redis's id of its connection; undefined if unknown. */
   readonly reported: readonly (number | undefined)[]
   /** Default 5. */
   readonly newWorkerS?: number
 }
 
 /**
- * The connections that are named as those of workers of a queue, and that no worker with Sluice has reported as its own.
- * If these do not all know theirs, some of the found may be among them.
+ * The connections named like a queue's workers that no worker with Sluice has reported as its own. If some workers do
+ * not know their own connection, it may be among them.
  * @param list Redis's reply to CLIENT LIST
  */
 export function unreportedClients(list: string, workers: WorkersOfQueue): QueueClient[] {
@@ -42,7 +42,7 @@ function fieldsOf(line: string): Record<string, string> {
   return Object.fromEntries(fields) as Record<string, string>
 }
 
-/** Redis's id of a connection, from its reply to CLIENT INFO there; undefined where it has none. */
+/** Redis's id of a connection, from its reply to CLIENT INFO there; undefined if it has none. */
 export function clientId(info: string): number | undefined {
   const id = Number(fieldsOf(info).id)
   return Number.isInteger(id) ? id : undefined

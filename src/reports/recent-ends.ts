@@ -1,10 +1,10 @@
 /** How far back the recent ends of jobs reach, ms. */
 export const RECENT_MS = 300_000
-/** The ends are counted in parts of this length, ms, and forgotten part by part. */
+/** The ends are counted in parts of this length, ms, and expire part by part. */
 const PART_MS = 30_000
-/** Reasons counted by themselves in each part; the others are not. */
+/** Reasons counted separately in each part; further ones are not. */
 const MAX_REASONS = 20
-/** Reasons that a report names. */
+/** Number of reasons in a report. */
 const REPORTED_REASONS = 3
 const MAX_REASON_LENGTH = 160
 
@@ -12,7 +12,7 @@ const MAX_REASON_LENGTH = 160
 export interface EndCounts {
   /** Jobs that completed. */
   readonly completed: number
-  /** Jobs that failed for good. */
+  /** Jobs that failed finally. */
   readonly failed: number
   /** Attempts that failed, whether the job is retried or not. */
   readonly failedAttempts: number
@@ -26,7 +26,7 @@ interface Part extends Record<keyof EndCounts, number> {
   readonly reasons: Map<string, { text: string; count: number }>
 }
 
-/** What ended in a worker in the last minutes, for its report. */
+/** Ends in a worker in the last minutes, for its report. */
 export class RecentEnds {
   readonly #now: () => number
   #parts: Part[] = []
@@ -51,7 +51,7 @@ export class RecentEnds {
     else if (part.reasons.size < MAX_REASONS) part.reasons.set(kind, { text: shortReason(reason), count: 1 })
   }
 
-  /** What a report says of them; undefined where nothing ended. */
+  /** The report; undefined if nothing ended. */
   report(): { readonly ends: EndCounts; readonly reasons: readonly ReasonCount[] } | undefined {
     const parts = this.#recent()
     if (parts.length === 0) return undefined
@@ -93,13 +93,13 @@ export function byReason(counts: readonly ReasonCount[]): ReasonCount[] {
   return [...kinds.values()].sort((one, other) => other.count - one.count).map(({ text, count }) => [text, count])
 }
 
-/** What reasons that differ only in numbers and ids have in common. The codes of HTTP and SMTP tell them apart. */
+/** The common part of reasons that differ only in numbers and ids. The codes of HTTP and SMTP tell them apart. */
 function kindOfReason(reason: string): string {
   const isOwn = (word: string) => !/\d/.test(word) || /^[45]\d\d$/.test(word)
   return shortReason(reason).replaceAll(/\w+/g, (word) => (isOwn(word) ? word : '#'))
 }
 
-/** The longest part that reasons of a kind have in common; the whole where they have none. */
+/** The longest common part of reasons of a kind; the whole reason if there is none. */
 export function commonPart(reason: string): string {
   const parts = kindOfReason(reason)
     .split(/[#…]/)

@@ -21,7 +21,7 @@ const COUNTS = [
 const HELD_FROM = 1 + COUNTS.length
 const PAUSED_AT = HELD_FROM + HOLD_CAUSES.length
 
-/** A sample as it is stored. */
+/** A stored sample. */
 export interface SeriesSample {
   readonly atMs: number
   readonly counts: Readonly<Record<(typeof COUNTS)[number], number>>

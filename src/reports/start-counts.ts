@@ -6,10 +6,10 @@ import type { EndCounts } from './recent-ends.ts'
 export const LATENESS_BOUNDS_US = [500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000] as const
 export const WAIT_BOUNDS_MS = [10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000] as const
 
-/** Before the name of a queue of dead letters in `meta:starts`. Always 0: only that it was reported matters. */
+/** Prefix of a dead-letter queue's name in `meta:starts`. Always 0: only the presence of the report matters. */
 export const DEAD_FIELD = 'dead:'
 
-/** Starts and ends of one worker since its last report: counts by the fields of `meta:starts` that they are added to. */
+/** Starts and ends of one worker since its last report: counts, by the fields of `meta:starts` that they increment. */
 export class StartCounts {
   #started = 0
   #early = 0

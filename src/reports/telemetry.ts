@@ -22,7 +22,7 @@ export function withShapedTelemetry<Options extends { telemetry?: Telemetry }>(o
 }
 
 /**
- * BullMQ's telemetry with the effects of the shape in its spans: refusals in those that add jobs, departures in those
+ * BullMQ's telemetry with the effects of the shape in its spans: refusals in spans that add jobs, departures in spans
  * that process jobs (see {@link traceDepartures}). docs/metrics.md lists the attributes.
  */
 function shapedTelemetry<Context>(telemetry: Telemetry<Context>): Telemetry<Context> {

@@ -60,23 +60,23 @@ interface Activity {
   readonly clockErrorUs: number
 }
 
-/** A job of which an attempt has ended, as far as reports need it. */
+/** A job with an ended attempt, for reports. */
 interface EndedJob {
-  /** undefined where the job is retried. */
+  /** undefined if the job is retried. */
   readonly finishedOn?: number | undefined
 }
 
-/** What the reports do about starts that bypass the meter. */
+/** Handles starts that bypass the meter. */
 interface Bypassing {
-  /** They were found just now; the job is one of them. */
+  /** Called when such jobs were just found; this is one of them. */
   found(jobId: string): void
-  /** The clients that may have taken the jobs, for the report; undefined where none were found lately. */
+  /** The clients that may have taken the jobs, for the report; undefined if none were found lately. */
   readonly clients: readonly QueueClient[] | undefined
-  /** Redis's id of the connection by which the worker waits for jobs; undefined where unknown. */
+  /** Redis's id of the connection by which the worker waits for jobs; undefined if unknown. */
   readonly clientId: number | undefined
 }
 
-/** A started job, as far as reports need it. */
+/** A started job, for reports. */
 export interface StartedJob {
   readonly timestamp: number
   /** BullMQ drops a job's `delay` once it has ended. */
@@ -84,7 +84,7 @@ export interface StartedJob {
   readonly attemptsStarted: number
 }
 
-/** What a worker reports to Redis about itself and its starts, for views and metrics. No job's start depends on it. */
+/** Reports of a worker about itself and its starts, for views and metrics. No job's start depends on them. */
 export class WorkerReports {
   readonly #worker: ReportingWorker
   readonly #activity: Activity
@@ -134,7 +134,7 @@ export class WorkerReports {
     if (this.#shape?.number('audit')) this.#audit.push([departure.departureTimeUs, departure.departedAtUs])
   }
 
-  /** What held a job longest before its first attempt, as far as known here. */
+  /** The cause that held a job longest before its first attempt, if known here. */
   heldBy(job: StartedJob, slotUs: number) {
     const fromUs = readyUs(job)
     return fromUs === undefined ? undefined : this.#clocks.longest(fromUs, slotUs)
@@ -195,7 +195,7 @@ export class WorkerReports {
   }
 
   #isDue(): boolean {
-    // Starts past the meter are counted by reports, also of a worker that gets no job.
+    // Reports count starts that bypass the meter, even reports of a worker that gets no job.
     if (this.#stateText() !== this.#reportedState || this.#bypassing.clients) return true
     // Ticks are a little early or late.
     const sinceMs = performance.now() - this.#reportedAtMs + REPORT_MS / 2
@@ -207,7 +207,7 @@ export class WorkerReports {
     return sinceMs >= Math.min(this.#workers * REPORT_MS, longestMs)
   }
 
-  /** What is reported as soon as it changes. */
+  /** The state that is reported as soon as it changes. */
   #stateText(): string {
     return `${this.#state()} ${this.#worker.concurrency}`
   }
@@ -218,8 +218,8 @@ export class WorkerReports {
   }
 
   /**
-   * A report in flight while the worker closes may find the connection closed. A temporary failure costs one report and
-   * no more; a lost connection reports itself.
+   * A report in flight while the worker closes may find the connection closed. A temporary failure only costs one
+   * report; a lost connection reports itself.
    */
   #failed(error: Error): void {
     if (!this.#worker.closing && !isPassing(error)) this.#worker.emit('error', error)

@@ -1,6 +1,5 @@
-import { checkCallOptions } from '../call-options.ts'
+import { checkCallOptions, gotText } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
-import { describe } from './describe.ts'
 import { type Feedback, knownScope, SCOPES, type Scope } from './feedback.ts'
 import { sanitizeFeedback } from './sanitize.ts'
 
@@ -45,7 +44,7 @@ export function readFeedback(input: FeedbackInput): Feedback {
   if (typeof input !== 'object' || input === null || !KINDS.includes(input.kind)) {
     throw new InvalidInputError(`feedback needs a kind, one of ${KINDS.join(', ')}; got ${JSON.stringify(input)}`)
   }
-  if (!knownScope(input.scope)) throw new InvalidInputError(`scope must be ${SCOPES}; got ${describe(input.scope)}`)
+  if (!knownScope(input.scope)) throw new InvalidInputError(`scope must be ${SCOPES}; got ${gotText(input.scope)}`)
   checkCallOptions(`feedback of the kind ${input.kind}`, input, ['kind', 'scope', 'reason', ...FIELDS[input.kind]])
   const said = {
     scope: input.scope ?? 'queue',

@@ -1,11 +1,10 @@
-import { checkCallOptions } from '../call-options.ts'
+import { checkCallOptions, gotText } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
 import { isBucket } from '../limits/definition.ts'
 import { isLimitName } from '../limits/limit-keys.ts'
 import type { QueueLimit } from '../limits/queue-limits.ts'
 import { parseRate, type RateInput } from '../rate.ts'
 import type { Shape } from '../shape/shape.ts'
-import { describe } from './describe.ts'
 import type { FeedbackSource } from './source.ts'
 
 /**
@@ -69,14 +68,14 @@ export function checkFeedbackOptions(options: FeedbackOptions & { readonly shape
 } {
   const { feedback, adapt = false, feedbackScope = 'queue', giveUpAfterMs = DEFAULT_GIVE_UP_AFTER_MS } = options
   if (feedback !== undefined && typeof (feedback as Partial<FeedbackSource> | null)?.listen !== 'function') {
-    throw new InvalidInputError(`feedback must be a profile, such as profiles.http; got ${describe(feedback)}`)
+    throw new InvalidInputError(`feedback must be a profile, such as profiles.http; got ${gotText(feedback)}`)
   }
   if (typeof adapt !== 'boolean' && (typeof adapt !== 'object' || adapt === null)) {
-    throw new InvalidInputError(`adapt must be true, false or an object of options; got ${describe(adapt)}`)
+    throw new InvalidInputError(`adapt must be true, false or an object of options; got ${gotText(adapt)}`)
   }
   checkScope(feedbackScope, options.shape?.limits)
   if (!(Number.isSafeInteger(giveUpAfterMs) && giveUpAfterMs >= 0)) {
-    throw new InvalidInputError(`giveUpAfterMs must be a whole number >= 0 (ms); got ${describe(giveUpAfterMs)}`)
+    throw new InvalidInputError(`giveUpAfterMs must be a whole number >= 0 (ms); got ${gotText(giveUpAfterMs)}`)
   }
   return {
     source: feedback,
@@ -98,7 +97,7 @@ function checkScope(scope: FeedbackScope, limits: readonly QueueLimit[] | undefi
     typeof scope === 'object' && scope !== null && Object.keys(scope).join() === 'by' ? [scope.by].flat() : []
   if (names.length === 0 || !names.every(isLimitName)) {
     throw new InvalidInputError(
-      `feedbackScope must be 'queue', 'group', { by: 'a key' } or { pool: 'a limit' }; got ${describe(scope)}`,
+      `feedbackScope must be 'queue', 'group', { by: 'a key' } or { pool: 'a limit' }; got ${gotText(scope)}`,
     )
   }
   if (limits) limitOfScope(scope, limits)
@@ -137,5 +136,5 @@ function encodeAdapt(options: AdaptOptions): EncodedAdapt {
 
 function between(name: string, value: unknown, expected: string, ok: boolean): void {
   if (typeof value !== 'number' || !ok)
-    throw new InvalidInputError(`${name} must be ${expected}; got ${describe(value)}`)
+    throw new InvalidInputError(`${name} must be ${expected}; got ${gotText(value)}`)
 }

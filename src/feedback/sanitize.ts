@@ -1,5 +1,5 @@
+import { gotText } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
-import { describe } from './describe.ts'
 import { type Feedback, knownScope, MAX_PAUSE_MS, oneLine, type Pause, type SaidRate, SCOPES } from './feedback.ts'
 import type { Found } from './source.ts'
 
@@ -14,18 +14,18 @@ const LEAST_FACTOR = 0.001
  */
 export function sanitizeFindings(found: unknown, onWrong: (error: InvalidInputError) => void): readonly Found[] {
   if (!Array.isArray(found)) {
-    onWrong(new InvalidInputError(`a feedback source must return a list of findings; got ${describe(found)}`))
+    onWrong(new InvalidInputError(`a feedback source must return a list of findings; got ${oneLine(gotText(found))}`))
     return []
   }
   return found.flatMap((one: Partial<Found> | null | undefined) => {
     if (!knownScope(one?.feedback?.scope)) {
-      onWrong(new InvalidInputError(`scope must be ${SCOPES}; got ${describe(one?.feedback?.scope)}`))
+      onWrong(new InvalidInputError(`scope must be ${SCOPES}; got ${oneLine(gotText(one?.feedback?.scope))}`))
       return []
     }
     const feedback = sanitizeFeedback(one?.feedback)
     const target = typeof one?.target === 'string' ? { target: one.target } : {}
     if (feedback) return { feedback, ...(one?.rule && { rule: one.rule }), ...target }
-    onWrong(new InvalidInputError(`a finding must be { feedback } with a known kind; got ${describe(one)}`))
+    onWrong(new InvalidInputError(`a finding must be { feedback } with a known kind; got ${oneLine(gotText(one))}`))
     return []
   })
 }

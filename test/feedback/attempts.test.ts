@@ -1,6 +1,7 @@
 import { Queue } from 'bullmq'
 import { describe, expect, test } from 'vitest'
 import { profiles } from '../../src/egress/index.ts'
+import { checkFeedbackOptions } from '../../src/feedback/options.ts'
 import {
   type FeedbackChange,
   InvalidInputError,
@@ -286,9 +287,28 @@ test('every change is an event of the worker, of QueueEvents, and of the meter',
   expect(await queue.getGlobalConcurrency()).toBe(1)
 })
 
+test('options at their ends are taken', () => {
+  const adapt = { decrease: 0.001, increase: 1, quietMs: 1 }
+  expect(checkFeedbackOptions({ adapt, giveUpAfterMs: 0 })).toEqual({
+    ...{ source: undefined, scope: 'queue', adapt, giveUpAfterMs: 0 },
+  })
+  expect(checkFeedbackOptions({ adapt: { floor: '5/min' } }).adapt).toEqual({
+    ...{ decrease: 0.7, increase: 0.01, quietMs: 10_000, floor: [5, 60_000] },
+  })
+  expect(checkFeedbackOptions({ adapt: false })).toMatchObject({ adapt: undefined, giveUpAfterMs: 259_200_000 })
+})
+
 test.each([
   [{ feedback: {} }, 'feedback must be a profile, such as profiles.http; got {}'],
   [{ adapt: 1 }, 'adapt must be true, false or an object of options; got 1'],
+  [{ adapt: null }, 'adapt must be true, false or an object of options; got null'],
+  [{ adapt: { decrese: 0.5 } }, "adapt has no option 'decrese'"],
+  [{ adapt: { decrease: 0 } }, 'adapt.decrease must be a number > 0 and < 1; got 0'],
+  [{ adapt: { increase: 1.01 } }, 'adapt.increase must be a number > 0 and at most 1; got 1.01'],
+  [{ adapt: { increase: '1' } }, 'adapt.increase must be a number > 0 and at most 1; got "1"'],
+  [{ adapt: { quietMs: Number.POSITIVE_INFINITY } }, 'adapt.quietMs must be a number >= 1 (ms); got Infinity'],
+  [{ adapt: { quietMs: 0.9 } }, 'adapt.quietMs must be a number >= 1 (ms); got 0.9'],
+  [{ giveUpAfterMs: 1.5 }, 'giveUpAfterMs must be a whole number >= 0 (ms); got 1.5'],
   [{ adapt: { decrease: 1 } }, 'adapt.decrease must be a number > 0 and < 1; got 1'],
   [{ adapt: { increase: 0 } }, 'adapt.increase must be a number > 0 and at most 1; got 0'],
   [{ adapt: { quietMs: 0 } }, 'adapt.quietMs must be a number >= 1 (ms); got 0'],

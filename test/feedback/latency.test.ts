@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { LatencyLimit } from '../../src/feedback/latency-limit.ts'
-import type { FeedbackChange } from '../../src/index.ts'
+import { type FeedbackChange, InvalidInputError } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
 import { eventsOf, gate, jobs, Workshop } from '../worker/support.ts'
 import { ears } from './support/told.ts'
@@ -42,6 +42,20 @@ test('what latency allows is told once for each change, and starts anew with ano
   ])
   worker.concurrency = 20
   expect(limit.limit).toBe(20)
+})
+
+test('a source that fails limits nothing from then on, and is told once', () => {
+  const errors: unknown[] = []
+  const worker = { id: 'w', concurrency: 8, emit: (_event: string, error: unknown) => errors.push(error) }
+  const failing = new LatencyLimit(worker, (most) => new Fixed(most))
+  expect(failing.limit).toBe(8)
+  failing.wentWell(0.5, 1)
+  errors.length = 0
+  expect(failing.limit).toBe(Number.POSITIVE_INFINITY)
+  failing.wentWell(3, 1)
+  failing.refused()
+  expect(failing.limit).toBe(Number.POSITIVE_INFINITY)
+  expect(errors).toEqual([new InvalidInputError('a limit by latency must be >= 1; got 0.5')])
 })
 
 test('a worker that adapts runs no more jobs at once than latency allows', async () => {

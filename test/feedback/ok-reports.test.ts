@@ -1,11 +1,14 @@
 import { beforeEach, describe, expect, test, vi } from 'vitest'
 import type { Ok } from '../../src/feedback/feedback.ts'
 import { OkReports, SubjectOks } from '../../src/feedback/ok-reports.ts'
+import { encodeQueueLimits } from '../../src/limits/queue-limits.ts'
 import { StoredShape } from '../../src/shape/stored.ts'
 import { said } from './support/told.ts'
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['performance'] })
+  // At 0, a time that is not known would look like one that is.
+  pass(1)
   return () => vi.useRealTimers()
 })
 
@@ -89,6 +92,15 @@ describe('a quota is reported', () => {
     expect(reported(ok({ remaining: 1000, resetMs: 1000 }), { shape: paced })).toBe(true)
     expect(reported(ok({ remaining: 1000, resetMs: 1000 }), { shape: shapeOf({}, { mode: 'off' }) })).toBe(true)
     expect(reported(ok({ remaining: 99, resetMs: 1000, scope: 'group' }))).toBe(false)
+  })
+
+  test('where it is left of a limit of the shape, whoever adapts', () => {
+    const shape = shapeOf({}, { limits: encodeQueueLimits([{ name: 'tokens', rate: '5/s' }]) as string })
+    const of = (limit: string, remaining?: number) => ok({ scope: { limit }, ...(remaining && { remaining }) })
+    expect(reported(of('tokens', 5), { adapts: false, shape })).toBe(true)
+    expect(reported(of('tokens'), { adapts: false, shape })).toBe(false)
+    expect(reported(of('other', 5), { adapts: true, shape })).toBe(false)
+    expect(reported(of('tokens', 5))).toBe(false)
   })
 
   test('where a policy allows less than the rate', () => {

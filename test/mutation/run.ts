@@ -78,7 +78,7 @@ class Tests {
   async killerOf({ file, text }: Mutant): Promise<string | undefined> {
     const original = this.#suite.write(file, text)
     const soon = await this.#first()
-    const killer = soon ?? (await this.#suite.run(this.#wide))
+    const killer = soon ?? (await this.#killerAmong(this.#wide))
     this.#suite.write(file, original)
     if (soon || !killer || this.#sound.has(killer)) return killer
     if (await this.#suite.run([killer])) throw new Error(`expected ${killer} to pass without a mutant`)
@@ -86,9 +86,16 @@ class Tests {
     return killer
   }
 
+  /** It fails twice: once, a busy machine may be why. */
+  async #killerAmong(files: readonly string[]): Promise<string | undefined> {
+    const killer = await this.#suite.run(files)
+    if (killer === undefined || (await this.#suite.run([killer]))) return killer
+    return this.#killerAmong(files.filter((file) => file !== killer))
+  }
+
   async #first(): Promise<string | undefined> {
     Object.assign(process.env, FEW)
-    const killer = await this.#suite.run(this.#quick)
+    const killer = await this.#killerAmong(this.#quick)
     for (const name of Object.keys(FEW)) delete process.env[name]
     return killer
   }

@@ -67,6 +67,13 @@ describe.each(SPANS)('%s from %s to %s', (timeZone, from, to) => {
     }
   })
 
+  test('and so is the speed from each time on at which it changes', () => {
+    const curve = new ServiceCurve(rate, gridIntervalUs(1, 1000), startUs)
+    const speeds = quarters.map((us) => [us, speedAt(clock(us))] as const)
+    const changes = speeds.filter(([, speed], i) => speed !== speeds[i - 1]?.[1])
+    expect(curve.speeds(startUs, endUs)).toEqual(changes)
+  })
+
   test('also before the time at which the curve begins', () => {
     const curve = new ServiceCurve(rate, gridIntervalUs(1, 1000), endUs)
     expect(quarters.toReversed().map(servedIn(curve))).toEqual(expected.toReversed())

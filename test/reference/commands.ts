@@ -12,7 +12,7 @@ export function globalOptionsTable(): string {
 
 const HEAD = `# Commands
 
-Every command with its options and examples, as \`sluice COMMAND --help\` prints them. [The command line](cli.md) says more about each, and has the [options that all of them take](cli.md#options-of-every-command).
+After this page you know every command with its options, as \`sluice COMMAND --help\` prints them. \`--reason\` says why, for the history. [All take these options too](cli.md#options-of-every-command).
 
 <!-- Written by npm run reference from the commands themselves. -->
 `
@@ -31,16 +31,25 @@ export async function commandsPage(): Promise<string> {
 function sectionsOf(command: Command, parents: readonly string[]): string[] {
   const path = [...parents, command.name()]
   const words = path.join(' ')
-  const { commands, options } = command
-  const own = commands.length > 0 ? [] : [`\`\`\`\n${`sluice ${words} ${command.usage()}`.trim()}\n\`\`\`\n`]
+  const { commands } = command
+  const required = command.options.filter(({ mandatory }) => mandatory).map(({ flags }) => flags)
+  const options = command.options.filter(({ description }) => description !== REASON)
+  const usage = command.usage().replace('[options]', ['[options]', ...required].join(' '))
+  const own = commands.length > 0 ? [] : [`\`\`\`\n${`sluice ${words} ${usage}`.trim()}\n\`\`\`\n`]
   const args = command.registeredArguments.filter(({ description }) => !EVIDENT.includes(description))
   const named = args.length + options.length > 0 ? [`${optionsTable(options, args)}\n`] : []
   const section = [`${'#'.repeat(path.length + 1)} ${words}\n`, `${command.description()}\n`, ...own, ...named]
   return [...section, ...examplesOf(command), ...commands.flatMap((one) => sectionsOf(one, path))]
 }
 
+/** The page explains it once, and the usage names it where it is required. */
+const REASON = 'why, for the history (required)'
+
 /** Arguments whose names say as much. */
-const EVIDENT = ['the queue', 'the id of the job', 'the id of the group', 'the id of the letter', 'the ids of jobs']
+const EVIDENT = [
+  ...['the queue', 'the id of the job', 'the id of the group', 'the id of the letter', 'the ids of jobs'],
+  ...['the name of the limit', 'the old queue', 'the new queue', 'the queue of dead letters', 'the ids of letters'],
+]
 
 function optionsTable(options: readonly Option[], args: readonly Argument[] = []): string {
   const help = new Help()

@@ -26,12 +26,12 @@ export const FIELD_OPTIONS: readonly FieldOption[] = [
     description: "how fast jobs leave: '50/s', '1000/min', or a schedule as JSON or @file",
     read: readRate,
   },
-  { field: 'burst', flags: '--burst <units>', description: 'what may leave back to back after idling', read: asNumber },
+  { field: 'burst', flags: '--burst <units>', description: 'units that may leave back to back', read: asNumber },
   { field: 'capacity', flags: '--capacity <jobs>', description: 'jobs that may wait', read: asNumber },
   {
     field: 'capacityHorizonMs',
     flags: '--capacity-horizon <duration>',
-    description: 'count only delayed jobs that are due within this time',
+    description: 'count only delayed jobs that are due within it',
     read: parseDuration,
   },
   {
@@ -55,13 +55,13 @@ export const FIELD_OPTIONS: readonly FieldOption[] = [
   {
     field: 'maxWaitMs',
     flags: '--max-wait <duration>',
-    description: 'refuse jobs that would wait longer for their start',
+    description: 'refuse jobs that would wait longer',
     read: parseDuration,
   },
   {
     field: 'onClosed',
     flags: '--on-closed <how>',
-    description: 'while the schedule of the rate is at 0: wait or refuse',
+    description: 'while its schedule is at 0: wait or refuse',
     read: asText,
   },
   { field: 'concurrency', flags: '--concurrency <jobs>', description: 'jobs that may run at once', read: asNumber },
@@ -74,7 +74,7 @@ export const FIELD_OPTIONS: readonly FieldOption[] = [
   {
     field: 'priorityAgeingMs',
     flags: '--priority-ageing <duration>',
-    description: 'after each such wait a job counts as one level more important',
+    description: 'how long a job waits to count as one level more important',
     read: parseDuration,
   },
   {
@@ -86,23 +86,23 @@ export const FIELD_OPTIONS: readonly FieldOption[] = [
   {
     field: 'durability',
     flags: '--durability <replicas>',
-    description: "replicas that confirm a job, and within which time: '1', '2=500ms'",
+    description: "replicas that confirm a job, and within what time: '1', '2=500ms'",
     read: readDurability,
   },
   {
     field: 'rampUp',
     flags: '--ramp-up <json>',
-    description: 'how the rate rises after a long pause or idle stretch: JSON, or @file',
+    description: 'how the rate rises after a long pause or idle time: JSON, or @file',
     read: jsonReader('a JSON object of from, overMs, shape and afterIdleMs'),
   },
   { field: 'mode', flags: '--mode <mode>', description: 'enforce, shadow or off', read: asText },
   {
     field: 'maxLatenessMs',
     flags: '--max-lateness <duration>',
-    description: 'jobs that are later for their slot get a new one',
+    description: 'give jobs that are later than this a new slot',
     read: parseDuration,
   },
-  { field: 'audit', flags: '--audit <departures>', description: 'how many are kept for sluice audit', read: asNumber },
+  { field: 'audit', flags: '--audit <departures>', description: 'departures to keep for sluice audit', read: asNumber },
 ]
 
 const readSchedule = jsonReader("a rate such as '50/s', or a JSON object of schedule and timeZone")

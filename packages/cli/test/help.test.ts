@@ -33,3 +33,43 @@ test('the help of every command fits into 80 columns', async () => {
   }
   expect(paths.length).toBeGreaterThan(40)
 })
+
+test('the examples in the help of every command use options that there are', async () => {
+  const paths = COMMANDS.map(({ name }) => [name])
+  const helps = new Map<string, string>()
+  for (const path of paths) {
+    if (PROGRAMS.includes(path.join(' '))) continue
+    const help = await helpOf(path)
+    helps.set(path.join(' '), help)
+    paths.push(...(path.length === 1 ? listed(help).map((name) => [...path, name]) : []))
+  }
+  const general = await helpOf([])
+  const examples = [...helps.values()].flatMap((help) => examplesIn(help))
+  expect(examples.length).toBeGreaterThan(60)
+  const wrong = examples.filter((example) => {
+    const [, one = '', two = ''] = /sluice ([a-z-]+)(?: ([a-z-]+))?/.exec(example) ?? []
+    const known = `${helps.get(`${one} ${two}`) ?? helps.get(one)}${general}`
+    return [...example.matchAll(/ (--[a-z-]+)/g)].some(
+      ([, option]) => !new RegExp(`${option}\\b`).test(optionsOf(known)),
+    )
+  })
+  expect(wrong).toEqual([])
+})
+
+/** The calls of sluice in the examples of a help, each on one line. */
+function examplesIn(help: string): string[] {
+  const [, examples = ''] = help.split(/^Examples?:\n/m)
+  return examples
+    .replaceAll(/\\\n\s*/g, '')
+    .split('\n')
+    .flatMap((line) => line.replaceAll(/'[^']*'/g, "''").split(/\|/))
+    .filter((call) => /\bsluice [a-z]/.test(call))
+}
+
+/** What the help says of options, without the examples. */
+function optionsOf(help: string): string {
+  return help
+    .split('\n')
+    .filter((line) => /^ {2}-/.test(line))
+    .join('\n')
+}

@@ -23,8 +23,7 @@ export const addAuditCommand: AddCommand = (program, run) => {
   program
     .command('audit')
     .description(
-      'Checks the last departures of a queue against its rate and its limits. Exits with 1 if a bound was broken. ' +
-        'The queue must keep its departures: shape.audit.',
+      'Checks the departures that shape.audit keeps against the rate and the limits. Exits with 1 if a bound was broken.',
     )
     .argument('<queue>', 'the queue', parseQueueName)
     .option(

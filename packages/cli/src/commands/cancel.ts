@@ -9,16 +9,16 @@ export const addCancelCommand: AddCommand = (program, run) => {
   const command = program
     .command('cancel')
     .description(
-      'Cancels jobs of a queue. Jobs that wait fail with the reason, or are removed; the workers of running jobs abort ' +
-        'them. Cancelled jobs do not start again.',
+      'Cancels jobs: waiting ones fail with the reason, or are removed; running ones are aborted. None of them starts ' +
+        'again.',
     )
     .argument('<queue>', 'the queue', parseQueueName)
     .argument('[jobs...]', 'the ids of jobs')
-    .option('--group <id>', 'all jobs of this group', parseNonEmpty)
-    .option('--name <name>', 'all jobs of this name', parseNonEmpty)
-    .addOption(durationOption('--older-than <duration>', 'all jobs that were added longer ago than this'))
+    .option('--group <id>', 'jobs of this group', parseNonEmpty)
+    .option('--name <name>', 'jobs of this name', parseNonEmpty)
+    .addOption(durationOption('--older-than <duration>', 'jobs that were added longer ago'))
     .option('--all', 'all jobs that have not ended')
-    .option('--remove', 'remove jobs that wait instead of failing them')
+    .option('--remove', 'remove waiting jobs instead of failing them')
   addReason(command)
     .addHelpText(
       'after',

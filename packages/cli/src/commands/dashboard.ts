@@ -57,13 +57,13 @@ export const addDashboardCommand: AddCommand = (program, run) => {
 
 function withOptions(command: Command): Command {
   return command
-    .option('--host <address>', 'the IP address that it listens on (default: 127.0.0.1)')
-    .option('--port <port>', 'the port; 0: any that is free (default: 3030)')
-    .option('--token-file <file>', 'a JSON file of tokens: requests without a token are refused')
+    .option('--host <address>', 'the IP address to listen on (default: 127.0.0.1)')
+    .option('--port <port>', 'the port; 0: any free one (default: 3030)')
+    .option('--token-file <file>', 'a JSON file of tokens: only requests with one are answered')
     .option('--allow-actions', 'allow changes: limits, pauses, modes, groups, jobs and dead letters')
     .option('--show-data', 'show the data of jobs')
-    .option('--trust-proxy <list>', 'proxies before it, such as 10.0.0.0/8,loopback')
-    .option('--trust-proxy-reason <text>', 'what the proxies do to keep others out, instead of a token file')
+    .option('--trust-proxy <list>', 'proxies in front of it, such as 10.0.0.0/8,loopback')
+    .option('--trust-proxy-reason <text>', 'how the proxies keep others out, instead of a token file')
     .option('--title <text>', 'the title of the page (default: Sluice)')
     .option('--log-level <level>', 'fatal, error, warn, info, debug, trace or silent (default: info)')
 }

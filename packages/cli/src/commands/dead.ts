@@ -11,7 +11,7 @@ import { type Choice, checkChoice, fullId, shortId } from '../short-ids.ts'
 export const addDeadCommand: AddCommand = (program, run) => {
   const dead = program
     .command('dead')
-    .description('Lists, shows and drops dead letters. To put their jobs back: sluice redrive.')
+    .description('Lists, shows and drops dead letters. To put their jobs back, use redrive.')
   addList(dead, run)
   addShow(dead, run)
   addDrop(dead, run)
@@ -20,7 +20,7 @@ export const addDeadCommand: AddCommand = (program, run) => {
 function addList(dead: Command, run: Runner): void {
   dead
     .command('list')
-    .description('Lists the letters of a queue of dead letters, in the order in which a redrive would take them.')
+    .description('Lists letters, in the order in which a redrive takes them.')
     .argument('<dead-queue>', 'the queue of dead letters', parseQueueName)
     .option('--start <letter>', 'skip this many', wholeNumber(0, 1_000_000_000), 0)
     .option('--count <letters>', 'show at most this many', wholeNumber(1, 10_000), 50)
@@ -31,7 +31,7 @@ function addList(dead: Command, run: Runner): void {
 function addShow(dead: Command, run: Runner): void {
   dead
     .command('show')
-    .description('Shows one letter in full: the job with its data, why it failed, and the stack traces.')
+    .description('Shows one letter: the job with its data, and why it failed.')
     .argument('<dead-queue>', 'the queue of dead letters', parseQueueName)
     .argument('<letter>', 'the id of the letter', parseNonEmpty)
     .addHelpText('after', '\nExample:\n  $ sluice dead show emails-dead 0b1f…\n')
@@ -45,7 +45,7 @@ interface Reason {
 function addDrop(dead: Command, run: Runner): void {
   const command = dead
     .command('drop')
-    .description('Removes letters, and with them what is left of their jobs. This cannot be undone.')
+    .description('Removes letters and their jobs for good.')
     .argument('<dead-queue>', 'the queue of dead letters', parseQueueName)
     .argument('[letters...]', 'the ids of letters')
     .option('--all', 'all of them')

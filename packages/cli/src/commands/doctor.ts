@@ -16,9 +16,8 @@ export const addDoctorCommand: AddCommand = (program, run) => {
   program
     .command('doctor')
     .description(
-      'Checks Redis, the rights of its user, the queues and their workers, and says what to do about what it finds, the ' +
-        'worst queue first. Without a queue, those that are well are only named. It tests the rights with a job on a ' +
-        'temporary queue.',
+      'Checks Redis, the rights of its user, queues and workers, and says what to do about what it finds. It runs a job ' +
+        'on a temporary queue.',
     )
     .argument('[queue...]', 'queues (default: all that have a shape)', collectQueues)
     .addOption(

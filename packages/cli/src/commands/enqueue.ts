@@ -24,17 +24,12 @@ export const addEnqueueCommand: AddCommand = (program, run) => {
   program
     .command('enqueue')
     .description(
-      'Adds the jobs of a file, one line of JSON each: {"name": …, "data": …, "opts": {…}}. All lines of a file are ' +
-        'checked first. While the queue is full, it retries when the refusal says. It may be interrupted and run ' +
-        'again: nothing is added twice.',
+      'Adds the jobs of a file, each a line of JSON: {"name": …, "data": …, "opts": {…}}. It waits while the queue is ' +
+        'full, and may be interrupted and run again: nothing is added twice.',
     )
     .argument('<queue>', 'the queue', parseQueueName)
     .requiredOption('--file <file>', "the file; '-' is stdin (required)", parseNonEmpty)
-    .option(
-      '--key <text>',
-      "identifies the run, in which each line is added once (default: the file's content)",
-      parseKey,
-    )
+    .option('--key <text>', "name of the run, in which each line is added once (default: the file's content)", parseKey)
     .addOption(durationOption('--remember <duration>', 'how long a run is remembered').default(DAY_MS, '1d'))
     .addOption(durationOption('--timeout <duration>', 'give up when a job waits longer than this for a place'))
     .option('--no-wait', 'give up when the queue is full')

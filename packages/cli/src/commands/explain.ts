@@ -12,7 +12,9 @@ const HOLDERS = 3
 export const addExplainCommand: AddCommand = (program, run) => {
   program
     .command('explain')
-    .description('Why a job has not started, what is ahead of it, when it will start, and what it has waited for.')
+    .description(
+      'Shows why a job has not started, what is ahead of it, when it will start, and what it has waited for.',
+    )
     .argument('<queue>', 'the queue', parseQueueName)
     .argument('<job>', 'the id of the job', parseNonEmpty)
     .addHelpText(

@@ -19,8 +19,7 @@ export const addFunctionsCommand: AddCommand = (program, run) => {
   const functions = program
     .command('functions')
     .description(
-      'Loads the scripts of this version as Redis Functions; lists and deletes libraries of other versions. With ' +
-        '--cluster it works on all masters.',
+      'Loads, lists and deletes libraries of Redis Functions, one for each version; with --cluster, on all masters.',
     )
   addLoad(functions, run)
   addList(functions, run)
@@ -31,8 +30,7 @@ function addLoad(functions: Command, run: Runner): void {
   functions
     .command('load')
     .description(
-      'Loads the library of this version, if it is not there. Programs whose users may not load it use it within a ' +
-        'minute. Run it for each new version.',
+      'Loads the library of this version. Run it for each new version if the users of your programs may not load it.',
     )
     .addHelpText('after', '\nExample:\n  $ sluice functions load --cluster\n')
     .action(run(load))
@@ -41,9 +39,7 @@ function addLoad(functions: Command, run: Runner): void {
 function addList(functions: Command, run: Runner): void {
   functions
     .command('list')
-    .description(
-      'Lists the libraries of Sluice, which of them is that of this version, and what functions take of memory.',
-    )
+    .description('Lists the libraries of Sluice, and how much memory functions take.')
     .addHelpText('after', '\nExample:\n  $ sluice functions list\n')
     .action(run(list))
 }
@@ -51,12 +47,10 @@ function addList(functions: Command, run: Runner): void {
 function addDelete(functions: Command, run: Runner): void {
   functions
     .command('delete')
-    .description(
-      'Deletes libraries. Programs that still use one load it again; those that may not, send their scripts as texts.',
-    )
+    .description('Deletes libraries. Programs that still use one load it again, or send their scripts as texts.')
     .argument('[libraries...]', 'their names', collectNames)
-    .option('--others', 'all but that of this version')
-    .option('--force', 'that of this version too, if it is named')
+    .option('--others', 'all but the one of this version')
+    .option('--force', 'also the one of this version, if named')
     .addHelpText(
       'after',
       `

@@ -12,9 +12,7 @@ const LISTED = ['limited', 'maxed', 'paused', 'waiting'] as const
 const BOUNDS = { capacity: 'its capacity', share: 'what is free in the queue' } as const
 
 export const addGroupCommand: AddCommand = (program, run) => {
-  const group = program
-    .command('group')
-    .description('Shows and changes single groups of a queue (shape.groups), for the whole fleet.')
+  const group = program.command('group').description('Shows and changes single groups of a queue.')
   addList(group, run)
   addShow(group, run)
   addSet(group, run)
@@ -34,7 +32,7 @@ function groupCommand(group: Command, name: string, description: string): Comman
 function addList(group: Command, run: Runner): void {
   group
     .command('list')
-    .description('How many groups have waiting jobs, and which are held.')
+    .description('Shows how many groups have waiting jobs, and which are held.')
     .argument('<queue>', 'the queue', parseQueueName)
     .addOption(new Option('--status <status>', 'only groups in this status').choices(LISTED))
     .option('--count <groups>', 'show at most this many of each status', wholeNumber(1, 1000), 10)
@@ -43,7 +41,7 @@ function addList(group: Command, run: Runner): void {
 }
 
 function addShow(group: Command, run: Runner): void {
-  groupCommand(group, 'show', 'Shows the status of a group, and the settings in force for it.')
+  groupCommand(group, 'show', 'Shows the status of a group, and what applies to it.')
     .addHelpText('after', '\nExample:\n  $ sluice group show emails tenant-42\n')
     .action(run(show))
 }
@@ -56,7 +54,7 @@ function addSet(group: Command, run: Runner): void {
   const command = groupCommand(
     group,
     'set',
-    "Sets what applies to a group instead of the defaults of the shape, until --for is over or 'group clear'.",
+    "Overrides the defaults of the shape for one group, until --for is over or 'group clear'.",
   )
     .option('--rate <rate>', "its rate: '10/s', or a schedule as JSON or @file", readRate)
     .option('--burst <units>', 'what may leave it back to back after idling', number)
@@ -77,21 +75,21 @@ function addSet(group: Command, run: Runner): void {
 }
 
 function addClear(group: Command, run: Runner): void {
-  const command = groupCommand(group, 'clear', 'Clears overrides of a group: the defaults apply again.')
+  const command = groupCommand(group, 'clear', 'Ends overrides of a group: the defaults apply again.')
     .argument('[fields...]', 'fields such as rate (default: all)')
     .addHelpText('after', "\nExample:\n  $ sluice group clear emails tenant-42 --reason 'the trial is over'\n")
   addReason(command).action(run(clear))
 }
 
 function addPause(group: Command, run: Runner): void {
-  const command = groupCommand(group, 'pause', 'Holds the jobs of one group; other groups continue.')
+  const command = groupCommand(group, 'pause', 'Holds the jobs of one group.')
     .addOption(durationOption('--for <duration>', 'how long (default: until it is resumed)'))
     .addHelpText('after', "\nExample:\n  $ sluice group pause emails tenant-42 --reason 'invoice unpaid'\n")
   addReason(command).action(run(pause))
 }
 
 function addResume(group: Command, run: Runner): void {
-  const command = groupCommand(group, 'resume', 'Lifts the pause of a group.').addHelpText(
+  const command = groupCommand(group, 'resume', 'Ends the pause of a group.').addHelpText(
     'after',
     '\nExample:\n  $ sluice group resume emails tenant-42 --reason paid\n',
   )

@@ -10,9 +10,7 @@ import { indentedJson, reasonText } from '../queue-text.ts'
 import { type Choice, checkChoice, fullId, shortId } from '../short-ids.ts'
 
 export const addJobsCommand: AddCommand = (program, run) => {
-  const jobs = program
-    .command('jobs')
-    .description('Shows single jobs, and lists and retries failed ones. Why a job waits: sluice explain.')
+  const jobs = program.command('jobs').description('Shows jobs; lists and retries failed ones.')
   addFailed(jobs, run)
   addShow(jobs, run)
   addRetry(jobs, run)
@@ -21,7 +19,7 @@ export const addJobsCommand: AddCommand = (program, run) => {
 function addFailed(jobs: Command, run: Runner): void {
   jobs
     .command('failed')
-    .description('Lists the failed jobs of a queue, those that failed last first.')
+    .description('Lists failed jobs, the latest first.')
     .argument('<queue>', 'the queue', parseQueueName)
     .option('--start <job>', 'skip this many', wholeNumber(0, 1_000_000_000), 0)
     .option('--count <jobs>', 'show at most this many', wholeNumber(1, 10_000), 50)
@@ -32,7 +30,7 @@ function addFailed(jobs: Command, run: Runner): void {
 function addShow(jobs: Command, run: Runner): void {
   jobs
     .command('show')
-    .description('Shows one job in full: its state, attempts, data, options, logs and stack traces.')
+    .description('Shows one job with its data, options, logs and stack traces.')
     .argument('<queue>', 'the queue', parseQueueName)
     .argument('<job>', 'the id of the job', parseNonEmpty)
     .addHelpText('after', '\nExample:\n  $ sluice jobs show emails 4711\n')
@@ -47,8 +45,8 @@ function addRetry(jobs: Command, run: Runner): void {
   const command = jobs
     .command('retry')
     .description(
-      'Puts failed jobs back into their queue, each for one more attempt, if there is a place for it. They leave at the ' +
-        'rate. With --all or --failed-reason it waits for places; the oldest come first.',
+      'Puts failed jobs back, each for one more attempt; they leave at the rate. With --all or --failed-reason it waits ' +
+        'for places, the oldest first.',
     )
     .argument('<queue>', 'the queue', parseQueueName)
     .argument('[jobs...]', 'the ids of jobs')

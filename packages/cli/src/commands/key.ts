@@ -10,9 +10,7 @@ import { readRate } from '../shape-fields.ts'
 export const addKeyCommand: AddCommand = (program, run) => {
   const key = program
     .command('key')
-    .description(
-      'Shows and changes what limits allow for single values of their keys, or members of pools, for the whole fleet.',
-    )
+    .description('Shows and changes what limits allow single values of their keys, or members of pools.')
   addList(key, run)
   addShow(key, run)
   addSet(key, run)
@@ -20,8 +18,7 @@ export const addKeyCommand: AddCommand = (program, run) => {
 }
 
 const EXAMPLE_KEYS = `
-A limit by one key takes its value; one by several takes each as name=value.
-A pool takes the name of a member.
+For a limit by several keys, give each as name=value; for a pool, a member.
 `
 
 function keyCommand(key: Command, name: string, description: string): Command {
@@ -30,13 +27,13 @@ function keyCommand(key: Command, name: string, description: string): Command {
     .description(description)
     .argument('<queue>', 'the queue', parseQueueName)
     .argument('<limit>', 'the name of the limit', parseNonEmpty)
-    .argument('<key...>', 'the value of its key, or name=value for each of its keys')
+    .argument('<key...>', 'the value of its key; of several keys, name=value for each')
 }
 
 function addList(key: Command, run: Runner): void {
   key
     .command('list')
-    .description('Lists the values for which something is set.')
+    .description('Lists the values with settings of their own.')
     .argument('<queue>', 'the queue', parseQueueName)
     .argument('[limit]', 'only those of this limit', parseNonEmpty)
     .option('--count <values>', 'show at most this many', wholeNumber(1, 10_000), 100)
@@ -45,27 +42,19 @@ function addList(key: Command, run: Runner): void {
 }
 
 function addShow(key: Command, run: Runner): void {
-  keyCommand(
-    key,
-    'show',
-    'Shows what a value may use, what it has left, when it is free again, and what was set for it.',
-  )
+  keyCommand(key, 'show', 'Shows what a value may use, what it has left and until when, and what was set for it.')
     .addHelpText('after', `${EXAMPLE_KEYS}\nExample:\n  $ sluice key show chats tpm gpt-large\n`)
     .action(run(show))
 }
 
 function addSet(key: Command, run: Runner): void {
-  const command = keyCommand(
-    key,
-    'set',
-    "Sets what a value may use instead of what the shape says, until --for is over or 'key clear'.",
-  )
+  const command = keyCommand(key, 'set', "Overrides what the shape allows a value, until --for is over or 'key clear'.")
     .option('--rate <rate>', "its rate: '100/min', or a schedule as JSON or @file; 'none' for no limit", readRate)
-    .option('--burst <units>', 'of a bucket: what may pass back to back after idling', Number)
-    .option('--concurrency <jobs>', 'of a limit of places: its jobs that may run at once', Number)
+    .option('--burst <units>', 'of a bucket: units that may pass back to back', Number)
+    .option('--concurrency <jobs>', 'its jobs that may run at once', Number)
     .option('--tier <name>', 'one of the tiers of the limit')
-    .option('--day <day>', 'of a warm-up plan: the day that it goes on with; a --rate holds it', wholeNumber(1, 10_000))
-    .option('--held', 'of a pool: nothing more departs with the member')
+    .option('--day <day>', 'of a warm-up plan: the day to continue with; --rate holds the plan', wholeNumber(1, 10_000))
+    .option('--held', 'of a pool: let nothing more depart with this member')
     .addOption(durationOption('--for <duration>', 'how long it lasts (default: until it is cleared)'))
     .addHelpText(
       'after',
@@ -77,7 +66,7 @@ function addSet(key: Command, run: Runner): void {
 }
 
 function addClear(key: Command, run: Runner): void {
-  const command = keyCommand(key, 'clear', 'Clears what is set for a value: the shape applies again.')
+  const command = keyCommand(key, 'clear', 'Ends what is set for a value: the shape applies again.')
     .option('--field <fields...>', 'fields such as rate (default: all)')
     .addHelpText(
       'after',

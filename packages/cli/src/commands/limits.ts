@@ -11,7 +11,7 @@ import { shortId } from '../short-ids.ts'
 export const addLimitsCommand: AddCommand = (program, run) => {
   const limits = program
     .command('limits')
-    .description('Shows the limits of sluice/limits, and shared ones of queues; resets and blocks single keys.')
+    .description('Shows limiters and shared limits of queues; resets and blocks single keys.')
   addList(limits, run)
   addShow(limits, run)
   addReset(limits, run)
@@ -32,21 +32,21 @@ function addPrefix(command: Command): Command {
 function addKey(command: Command): Command {
   return addPrefix(command)
     .argument('<limit>', 'the name of the limit', parseNonEmpty)
-    .argument('[key...]', 'the key; several words are the parts of one key')
-    .option('--keyless', 'in place of a key: what calls without one share')
+    .argument('[key...]', 'the key, in one or several words')
+    .option('--keyless', 'instead of a key: what calls without one share')
     .option('--tier <name>', 'the tier of the key', parseNonEmpty)
 }
 
 function addList(limits: Command, run: Runner): void {
   addPrefix(limits.command('list'))
-    .description('Lists the limits that programs have declared. Looks through all keys of Redis, a thousand at a time.')
+    .description('Lists the declared limits. It scans all keys of Redis.')
     .addHelpText('after', '\nExample:\n  $ sluice limits list\n')
     .action(run(list))
 }
 
 function addShow(limits: Command, run: Runner): void {
   addKey(limits.command('show'))
-    .description('What a limit allows, who declared it, and which keys are blocked; of one key, what it has left.')
+    .description('Shows what a limit allows and which keys are blocked; for a key, what it has left.')
     .addHelpText(
       'after',
       '\nExamples:\n  $ sluice limits show logins\n  $ sluice limits show logins 203.0.113.7 alice\n',
@@ -56,7 +56,7 @@ function addShow(limits: Command, run: Runner): void {
 
 function addReset(limits: Command, run: Runner): void {
   addKey(limits.command('reset'))
-    .description('Forgets what a key has used, and lifts its block.')
+    .description('Forgets what a key has used, and ends its block.')
     .addHelpText('after', '\nExample:\n  $ sluice limits reset logins 203.0.113.7 alice\n')
     .action(run(reset))
 }
@@ -64,7 +64,7 @@ function addReset(limits: Command, run: Runner): void {
 function addBlock(limits: Command, run: Runner): void {
   const option = durationOption('--for <duration>', 'how long (required)').makeOptionMandatory()
   addKey(limits.command('block'))
-    .description('Refuses a key for a while, whatever it has left. A longer block is not shortened: reset lifts it.')
+    .description('Refuses a key for a while. It never shortens a block: reset ends it.')
     .addOption(option)
     .addHelpText('after', '\nExample:\n  $ sluice limits block api tenant-42 --for 1h\n')
     .action(run(block))

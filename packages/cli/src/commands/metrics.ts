@@ -16,20 +16,13 @@ interface MetricsCommandOptions {
 export const addMetricsCommand: AddCommand = (program, run) => {
   program
     .command('metrics')
-    .description(
-      'Serves the metrics of queues to Prometheus, at /metrics, until it is stopped. One per fleet is enough.',
-    )
+    .description('Serves the metrics of all queues at /metrics, until it is stopped. Run one per fleet.')
     .argument('[queues...]', 'only these queues (default: all that have a shape)')
-    .option('--host <host>', 'where to listen', parseNonEmpty, '127.0.0.1')
-    .option('--port <number>', 'the port; 0: any that is free', wholeNumber(0, 65_535), 9464)
-    .option('--max-queues <number>', 'how many queues get their own label', wholeNumber(1, 100_000), 100)
-    .option('--groups <number>', 'how many groups of each queue get their own label', wholeNumber(0, 1000), 0)
-    .option(
-      '--keys <number>',
-      'how many values of limits by keys of each queue get their own label',
-      wholeNumber(0, 1000),
-      0,
-    )
+    .option('--host <host>', 'the address to listen on', parseNonEmpty, '127.0.0.1')
+    .option('--port <number>', 'the port; 0: any free one', wholeNumber(0, 65_535), 9464)
+    .option('--max-queues <number>', 'queues with a label of their own', wholeNumber(1, 100_000), 100)
+    .option('--groups <number>', 'groups of each queue with a label of their own', wholeNumber(0, 1000), 0)
+    .option('--keys <number>', 'values of keys of each queue with a label of their own', wholeNumber(0, 1000), 0)
     .addHelpText(
       'after',
       `

@@ -13,12 +13,12 @@ export const addPauseCommand: AddCommand = (program, run) => {
   const command = program
     .command('pause')
     .description(
-      "Stops departures from a queue; jobs can still be added. With a time, this is the meter's pause, which ends by " +
-        "itself; without one, it is BullMQ's, which lasts until the queue is resumed.",
+      "Stops departures from a queue; jobs can still be added. With a time it is the meter's pause, which ends by itself. " +
+        "Without one it is BullMQ's, which lasts until resume.",
     )
     .argument('<queue>', 'the queue', parseQueueName)
-    .addOption(new Option('--until <time>', 'its end, ISO 8601').argParser(parseFutureTime).conflicts('for'))
-    .addOption(durationOption('--for <duration>', 'how long'))
+    .addOption(new Option('--until <time>', 'when it ends, ISO 8601').argParser(parseFutureTime).conflicts('for'))
+    .addOption(durationOption('--for <duration>', 'how long it lasts'))
     .addHelpText(
       'after',
       `

@@ -22,15 +22,13 @@ interface RecordCommandOptions {
 export const addRecordCommand: AddCommand = (program, run) => {
   program
     .command('record')
-    .description('Records the jobs that arrive at a queue, for sluice simulate. Only reads. Ctrl-C ends it.')
+    .description('Records the arrivals of a queue for simulate, until ctrl-c. It only reads.')
     .argument('<queue>', 'the queue', parseQueueName)
     .option('--out <file>', 'the file to write (default: stdout)')
-    .addOption(
-      durationOption('--for <duration>', 'for how long, counted from --since if given (default: until interrupted)'),
-    )
+    .addOption(durationOption('--for <duration>', 'for how long, from --since (default: until interrupted)'))
     .option('--count <n>', 'stop after this many arrivals', wholeNumber(1, Number.MAX_SAFE_INTEGER))
     .addOption(
-      new Option('--since <time>', "start at this time, as far back as BullMQ's events reach (default: now)").argParser(
+      new Option('--since <time>', "when to start, as far back as BullMQ's events reach (default: now)").argParser(
         pastTime,
       ),
     )

@@ -15,8 +15,8 @@ export const addRedriveCommand: AddCommand = (program, run) => {
   const command = program
     .command('redrive')
     .description(
-      'Puts the jobs of dead letters back into their queue, oldest first, each as soon as there is a place. It may be ' +
-        'stopped and run again: each job is put back once.',
+      'Puts the jobs of dead letters back, the oldest first, as there are places. It may be stopped and run again: each ' +
+        'job is put back once.',
     )
     .argument('<queue>', 'the queue that they failed in', parseQueueName)
     .requiredOption('--from <queue>', 'the queue of dead letters (required)', parseQueueName)
@@ -27,8 +27,8 @@ export const addRedriveCommand: AddCommand = (program, run) => {
       'after',
       `
 Examples:
-  $ sluice redrive emails --from emails-dead --reason 'mended in 1.4.2'
-  $ sluice redrive emails --from emails-dead --limit 100 --reason fixed
+  $ sluice redrive emails --from emails-dead --reason 'fixed in 1.4.2'
+  $ sluice redrive emails --from emails-dead --count 100 --reason fixed
 `,
     )
     .action(run(redrive))

@@ -5,7 +5,7 @@ import { existingWhole } from '../existing-queue.ts'
 export const addResumeCommand: AddCommand = (program, run) => {
   const command = program
     .command('resume')
-    .description("Lifts both pauses of a queue, BullMQ's and the meter's.")
+    .description("Ends both pauses of a queue, BullMQ's and the meter's.")
     .argument('<queue>', 'the queue', parseQueueName)
     .addHelpText(
       'after',

@@ -19,7 +19,7 @@ export const addShapeCommand: AddCommand = (program, run) => {
 function addShow(shape: Command, run: Runner): void {
   shape
     .command('show')
-    .description('The shape in force, and where each of its fields comes from.')
+    .description('Shows the shape in force, and where each field comes from.')
     .argument('<queue>', 'the queue', parseQueueName)
     .addHelpText('after', '\nExample:\n  $ sluice shape show emails\n')
     .action(run(show))
@@ -28,9 +28,7 @@ function addShow(shape: Command, run: Runner): void {
 function addSet(shape: Command, run: Runner): void {
   const command = shape
     .command('set')
-    .description(
-      "Overrides fields of the shape at once. The declared values apply again after --for, or after 'shape clear'.",
-    )
+    .description("Overrides fields of the shape for the whole fleet, until --for is over or 'shape clear'.")
     .argument('<queue>', 'the queue', parseQueueName)
     .addHelpText('after', SET_EXAMPLES)
   addFieldOptions(command)
@@ -51,7 +49,7 @@ Examples:
 function addClear(shape: Command, run: Runner): void {
   const command = shape
     .command('clear')
-    .description('Clears overrides: the declared values apply again.')
+    .description('Ends overrides: the declared values apply again.')
     .argument('<queue>', 'the queue', parseQueueName)
     .argument('[fields...]', 'fields such as rate or maxWaitMs (default: all)')
     .addHelpText('after', "\nExample:\n  $ sluice shape clear emails rate --reason 'the provider has recovered'\n")
@@ -61,7 +59,7 @@ function addClear(shape: Command, run: Runner): void {
 function addHistory(shape: Command, run: Runner): void {
   shape
     .command('history')
-    .description('Who changed what, why and until when: newest first.')
+    .description('Shows who changed what, why and until when, newest first.')
     .argument('<queue>', 'the queue', parseQueueName)
     .option('--count <entries>', 'show at most this many', wholeNumber(1, 1000), 50)
     .addHelpText('after', '\nExample:\n  $ sluice shape history emails --count 10\n')

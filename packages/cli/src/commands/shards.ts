@@ -15,19 +15,17 @@ interface MoveCommandOptions {
 const REMIND_MS = 30_000
 
 export const addShardsCommand: AddCommand = (program, run) => {
-  const shards = program.command('shards').description('Changes the number of shards of a queue: moves it to another.')
+  const shards = program.command('shards').description('Changes the number of shards of a queue.')
   const move = shards
     .command('move')
     .description(
-      'Moves a sharded queue to a new one with another name and number of shards, which a program has declared: ' +
-        'pauses the new one, carries over schedulers and what was set at run time, waits until the old one is empty, and ' +
-        'resumes the new one. No job is lost or runs twice, and the rates hold over both. It may be stopped and run ' +
-        'again: it goes on.',
+      'Moves a sharded queue to a declared, empty one with another number of shards. The new one is paused until the old ' +
+        'one is empty. No job is lost or runs twice, and the rates hold over both. It may be stopped and run again.',
     )
     .argument('<from>', 'the old queue', parseQueueName)
-    .argument('<to>', 'the new queue, which is empty', parseQueueName)
-    .addOption(durationOption('--timeout <duration>', 'give up after so long; the new queue stays paused'))
-    .option('--obliterate', 'remove the old queue in the end; its workers and producers must be closed by then')
+    .argument('<to>', 'the new queue', parseQueueName)
+    .addOption(durationOption('--timeout <duration>', 'give up after this time; the new queue stays paused'))
+    .option('--obliterate', 'remove the old queue at the end; close its workers and producers before')
     .addHelpText(
       'after',
       `

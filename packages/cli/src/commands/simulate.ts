@@ -71,13 +71,15 @@ export const addSimulateCommand: AddCommand = (program, run) => {
   program
     .command('simulate')
     .description(
-      'Predicts waits, refusals and queue length: runs the scripts of a real queue in virtual time, on a scratch ' +
-        'prefix that is removed afterwards. Redis is busy meanwhile: use one that nothing else depends on.',
+      'Predicts waits, refusals and queue length: runs the scripts of a real queue in virtual time. It keeps Redis busy, ' +
+        'so use one that nothing else depends on.',
     )
     .addOption(
       new Option('--arrivals <file>', "what sluice record wrote, or plain times; '-': stdin").conflicts('load'),
     )
-    .addOption(new Option('--load <text>', "a load such as '5/s for 1d', or several with commas").argParser(parseLoad))
+    .addOption(
+      new Option('--load <text>', "a generated load: '5/s for 1d', or several with commas").argParser(parseLoad),
+    )
     .addOption(
       new Option('--pattern <name>', 'how the jobs of a load are spaced')
         .choices(['even', 'poisson', 'bursty'])
@@ -85,27 +87,25 @@ export const addSimulateCommand: AddCommand = (program, run) => {
     )
     .option(
       '--group-size <n>',
-      'bursty: mean number of jobs that arrive together',
+      'for bursty: jobs that arrive together on average',
       wholeNumber(2, 1e6),
       DEFAULT_GROUP_SIZE,
     )
-    .option('--seed <n>', 'of a load: the same seed gives the same arrivals', wholeNumber(0, 2 ** 32), 1)
-    .addOption(new Option('--cost <n>', "of the jobs of a load: '2', or a range '1-5'").argParser(parseCost).default(1))
+    .option('--seed <n>', 'the same seed generates the same load', wholeNumber(0, 2 ** 32), 1)
+    .addOption(
+      new Option('--cost <n>', "cost of generated jobs: '2', or a range '1-5'").argParser(parseCost).default(1),
+    )
     .option(
       '--groups <n>',
-      'with a generated load: spread jobs over this many groups, most of them in a few',
+      'spread generated jobs over this many groups, most of them in a few',
       wholeNumber(0, 10_000),
       0,
     )
     .option('--shape <text>', "'rate=8/s,burst=10,capacity=1000', or JSON; may be repeated", collect(String), [])
     .option('--queue <name>', 'the current shape of a queue; may be repeated', collect(parseQueueName), [])
-    .addOption(durationOption('--job-time <duration>', 'how long a job runs (default: no time)'))
-    .option(
-      '--concurrency <n>',
-      'jobs that may run at once, over all workers (default: any number)',
-      wholeNumber(1, 1e6),
-    )
-    .option('--svg <file>', 'a plot of queue length and waits, and of rates that change')
+    .addOption(durationOption('--job-time <duration>', 'how long a job runs (default: 0)'))
+    .option('--concurrency <n>', 'jobs that may run at once (default: any number)', wholeNumber(1, 1e6))
+    .option('--svg <file>', 'plot queue length, waits and rates')
     .addHelpText('after', EXAMPLES)
     .action(run(runSimulations))
 }

@@ -21,17 +21,16 @@ export const addStatusCommand: AddCommand = (program, run) => {
   program
     .command('status')
     .description(
-      'The current state of queues: what is out of the ordinary and the next command, how fast jobs leave and why, what ' +
-        'waits, and what holds the head. The worst queues come first. Of more than 100 queues it takes those with waiting ' +
-        'jobs, the fullest first.',
+      'Shows the state of queues, the worst first: what is out of the ordinary, how fast jobs leave and why, what waits, ' +
+        'and what holds the head.',
     )
     .argument('[queue]', 'one queue, in detail', parseQueueName)
     .option(
       '--limit <queues>',
-      `show at most this many (default: ${LIMIT}; with --json all)`,
+      `show at most this many, the fullest (default: ${LIMIT}; with --json all)`,
       wholeNumber(1, 1_000_000_000),
     )
-    .option('--all', 'all of them')
+    .option('--all', 'show all queues')
     .addHelpText(
       'after',
       `

@@ -29,12 +29,12 @@ export const addTopCommand: AddCommand = (program, run) => {
   program
     .command('top')
     .description(
-      'Queues and workers, live: arrivals, departures and refusals a second, rate and its cause, depth, what holds the ' +
-        'head. q or ctrl-c quits. With --json, or if stdout is not a terminal, it prints a line of JSON for each update.',
+      'Shows queues and workers live; q or ctrl-c quits. With --json, or if stdout is not a terminal, prints a line of ' +
+        'JSON for each update.',
     )
     .argument('[queue]', 'one queue (default: all)', parseQueueName)
-    .option('--interval <duration>', 'between updates, at least 200ms (default: 1s)', parseInterval)
-    .option('--limit <queues>', `show at most this many: the fullest`, wholeNumber(1, 10_000), LIMIT)
+    .option('--interval <duration>', 'time between updates, at least 200ms (default: 1s)', parseInterval)
+    .option('--limit <queues>', 'show at most this many, the fullest', wholeNumber(1, 10_000), LIMIT)
     .option('--count <updates>', 'stop after this many', wholeNumber(1, 1_000_000_000))
     .addHelpText(
       'after',

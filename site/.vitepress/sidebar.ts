@@ -52,6 +52,7 @@ export const sidebar: { text: string; items: Page[] }[] = [
       page('Choosing a limit', 'choosing'),
       page('Feedback', 'feedback'),
       page('What a processor must do', 'processors'),
+      page('Batches', 'batches'),
       page('Failures and dead letters', 'failures'),
     ],
   },

@@ -34,7 +34,7 @@ const OF_SHAPE: More = {
 const FUNCTIONS = '[More](compatibility.md#redis-without-functions).'
 const OF_WORKER: More = {
   functions: FUNCTIONS,
-  batch: '[Batches](workers.md#batches).',
+  batch: '[Batches](batches.md).',
   deadLetter: '[Dead letters](failures.md#dead-letters).',
   maxLoopUtilisation: '[More](workers.md#a-busy-process).',
 }

@@ -14,19 +14,24 @@ import { captureBullmqScripts } from '../../src/redis/bullmq-scripts.ts'
 import { readLuaFile } from '../../src/redis/lua-files.ts'
 import { ScriptSet } from '../../src/redis/scripts.ts'
 import { encodeShape, type Shape } from '../../src/shape/shape.ts'
-import { LASTING_KEYS } from './lasting-keys.ts'
+import { FAR_MS, heldExpiries } from './held-expiries.ts'
 
 const COPY = `
 for _, key in ipairs(redis.call('KEYS', ARGV[2] .. '*')) do redis.call('UNLINK', key) end
-for _, key in ipairs(redis.call('KEYS', ARGV[1] .. '*')) do redis.call('COPY', key, ARGV[2] .. string.sub(key, #ARGV[1] + 1)) end
+for _, key in ipairs(redis.call('KEYS', ARGV[1] .. '*')) do
+  local copy = ARGV[2] .. string.sub(key, #ARGV[1] + 1)
+  redis.call('COPY', key, copy)
+  local at = redis.call('ZSCORE', ARGV[3], key)
+  if at then redis.call('ZADD', ARGV[3], at, copy) end
+end
 `
 
 /** Start of the clock, µs: not a round number. */
 export const START_US = 1_764_000_000_000_017
 
 /**
- * A queue with the real scripts, except for their clock, which stands still until it is moved; no key expires
- * by real time. Jobs are fetched by explicit calls, as a worker would fetch them.
+ * A queue with the real scripts, except for their clock, which stands still until it is moved; keys expire by
+ * that clock, except locks. Jobs are fetched by explicit calls, as a worker would fetch them.
  */
 export class HeldQueue {
   readonly base: string
@@ -78,12 +83,17 @@ export class HeldQueue {
   async copy(from: HeldQueue): Promise<void> {
     this.backend.store.memory.forget()
     this.nowUs = from.nowUs
-    await this.#client.eval(COPY, 0, from.base, this.base)
+    await this.#client.eval(COPY, 0, from.base, this.base, indexOf(this.#clockKey))
   }
 
   async advanceTo(us: number): Promise<void> {
     this.nowUs = us
     await this.#client.set(this.#clockKey, us)
+  }
+
+  /** When a key expires, ms from now on the held clock. */
+  async expiryMs(key: string): Promise<number> {
+    return (await this.#client.pexpiretime(key)) - FAR_MS - this.nowUs / 1000
   }
 
   add(opts: ShapedJobsOptions = {}): Promise<{ id?: string | undefined }> {
@@ -119,12 +129,18 @@ export class HeldQueue {
   }
 }
 
+/** Which keys expire. */
+function indexOf(clockKey: string): string {
+  return `${clockKey}:expiries`
+}
+
 function heldScripts(clockKey: string): ScriptSet {
+  const expiries = heldExpiries({ nowUs: `real.call('GET', '${clockKey}')`, index: `'${indexOf(clockKey)}'` })
   const held: Readonly<Record<string, string>> = {
-    'lasting-keys': `${LASTING_KEYS}return function() end`,
+    'held-expiries': `local expire\nredis, expire = ${expiries}\nreturn expire`,
     'redis/redis-now': `return function()\n  return tonumber(redis.call('GET', '${clockKey}'))\nend`,
   }
-  const begin = "local lasting_keys = use 'lasting-keys'\nlasting_keys()\n"
+  const begin = "local expire = use 'held-expiries'\nexpire()\n"
   const readLua = (file: string) => held[file] ?? (file.startsWith('verbs/') ? begin : '') + readLuaFile(file)
   return new ScriptSet(captureBullmqScripts(), 'held', readLua)
 }

@@ -102,6 +102,7 @@ end
 local replies = {}
 for i, op in ipairs(cjson.decode(ARGV[1])) do
   faked.now, faked.run = op.now, op.run
+  faked.expire()
   local reply = operations[op.what](op)
   local m, state = meter.stored(base), {}
   for at, number in ipairs(m and { m.origin, m.tat, m.last, m.interval, m.burst, m.horizon } or {}) do

@@ -5,7 +5,7 @@ import { LuaComposer } from '../../src/redis/lua-composer.ts'
 import { readLuaFile } from '../../src/redis/lua-files.ts'
 import type { StoredValue } from '../../src/shape/shape.ts'
 import type { BucketState } from '../../src/testing/bucket-state.ts'
-import { LASTING_KEYS } from './lasting-keys.ts'
+import { heldExpiries } from './held-expiries.ts'
 
 /** An operation on a queue, at a time of Redis's clock (µs) and in a run of Redis. */
 export type Operation = { readonly now: number; readonly run: string } & Deed
@@ -60,8 +60,9 @@ const HELD: Readonly<Record<string, string>> = {
   'bullmq/moveToActive': POP,
   'redis/redis-now': "local faked = use 'faked'\nreturn function() return faked.now end",
   'redis/run-id': "local faked = use 'faked'\nreturn function() return faked.run end",
-  faked: `${LASTING_KEYS}
-local faked, real = { now = 0, run = '' }, redis
+  faked: `local faked = { now = 0, run = '' }
+redis, faked.expire = ${heldExpiries({ nowUs: 'faked.now', index: "KEYS[1] .. ':expiries'" })}
+local real = redis
 redis = setmetatable({
   call = function(command, ...)
     if command == 'INFO' then return 'run_id:' .. faked.run end

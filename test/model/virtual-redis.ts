@@ -3,40 +3,25 @@ import { captureBullmqScripts } from '../../src/redis/bullmq-scripts.ts'
 import type { Argument, Client } from '../../src/redis/commands.ts'
 import { wakeChannel } from '../../src/redis/keys.ts'
 import { ScriptSet } from '../../src/redis/scripts.ts'
+import { heldExpiries } from './held-expiries.ts'
 import { VirtualTime } from './virtual-time.ts'
 
 /**
- * Prepended to each script: the clock is its last argument, published messages go to a list, streams are not written, and keys do
- * not expire (real time runs differently), except locks and the key of the stalled check, which expire by this clock.
+ * Prepended to each script: the clock is its last argument, by which keys expire too, published messages go to a list, and streams
+ * are not written.
  */
 const PRELUDE = `
-local redis = (function(real)
+local redis = (function(redis)
   local now = tonumber(table.remove(ARGV))
   local world = table.remove(ARGV)
-  local expiring = world .. 'virtual-expiring'
-  for _, key in ipairs(real.call('ZRANGEBYSCORE', expiring, '-inf', now)) do
-    real.call('DEL', key)
-    real.call('ZREM', expiring, key)
-  end
+  local real, expire = ${heldExpiries({ nowUs: 'now', index: "world .. 'virtual-expiring'", locksExpire: true })}
+  expire()
   local handlers = {
     TIME = function() return { math.floor(now / 1000000), now % 1000000 } end,
     INFO = function() return 'run_id:' .. (real.call('GET', world .. 'virtual-run') or '0a') end,
     XADD = function() return false end,
     XTRIM = function() return 0 end,
     PUBLISH = function(channel, message) return real.call('RPUSH', world .. 'virtual-published', channel .. ' ' .. message) end,
-    PSETEX = function(key, _, value) return real.call('SET', key, value) end,
-    PEXPIRE = function() return 1 end,
-    PEXPIREAT = function() return 1 end,
-    SET = function(key, value, ...)
-      local option, ms = ...
-      if option == 'PX' then
-        if string.match(key, ':lock$') or string.match(key, ':stalled%-check$') then
-          real.call('ZADD', expiring, string.format('%.0f', now + 1000 * ms), key)
-        end
-        return real.call('SET', key, value)
-      end
-      return real.call('SET', key, value, ...)
-    end,
   }
   return setmetatable({
     call = function(command, ...)

@@ -99,7 +99,7 @@ export const ROOMS: readonly Room[] = [
       ),
       ...within('limits', 'leases mitigation waiting sources'),
       ...within('queue-limits', 'concurrency returned shared settle-charged horizons'),
-      ...within('keys', 'own-values warm-up max-keys model/lua properties'),
+      ...within('keys', 'own-values warm-up max-keys one-at-a-time shared model/lua properties'),
       ...within('schedules', 'limits even'),
       ...within('pools', 'pools'),
       ...within('model', 'crossings'),

@@ -230,6 +230,7 @@ local replies = {}
 for i, operation in ipairs(cjson.decode(ARGV[2])) do
   if operation[1] ~= 'depart' and operation[1] ~= 'finish' then close() end
   held_clock.now = operation[2]
+  if not together then held_clock.expire() end
   replies[i] = operations[operation[1]](unpack(operation, 2))
 end
 close()

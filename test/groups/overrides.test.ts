@@ -38,6 +38,17 @@ test('a rate that was set for a time holds the group no longer than that', async
   expectSlots(await slots(), [0, 11 - 10 / 3600, 12 - 10 / 3600])
 })
 
+test('a rate that ended while nothing left has counted until its end', async () => {
+  await held.reset({ groups: { rate: '1/min', burst: 10 } })
+  await set('a', { rate: [1, 1000] }, 5000)
+  for (let i = 0; i < 10; i++) await add('a')
+  expectSlots(await slots(), Array(10).fill(0))
+  await held.advanceTo(START_US + 100 * SECOND_US)
+  for (let i = 0; i < 7; i++) await add('a')
+  // 5 in the first 5 s, and one for each minute after that.
+  expectSlots(await slots(), [...Array(6).fill(100), 125.001])
+})
+
 test.each([
   ['alone', ['a'], 0],
   ['in a bulk', ['a', 'b', 'a', 'b'], 0],

@@ -355,6 +355,9 @@ function ungated.end_in_groups(call, shape)
   -- BullMQ's script does not see held jobs.
   local waits = answer and answer[5] == 'empty' and redis.call('EXISTS', base .. 'prioritized', base .. 'wait') > 0
   if not answer or waits then return { 1, as_text.us(q.now), exchanged.results } end
+  if answer[5] == 'full' or answer[5] == 'empty' then
+    held.note(base .. 'meta:meter', q.now, answer[5] == 'full' and wake.waits(base) and 'workers' or '')
+  end
   -- A worker that takes the marker now would find no job.
   if answer[5] == 'empty' and #q.jobs > 0 then redis.call('ZREM', base .. 'marker', '0') end
   return answer

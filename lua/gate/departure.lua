@@ -290,7 +290,8 @@ function departure.holds(d)
   if d.stop == 'closed' then return d.gate.holds, d.gate.next end
   if d.stop == 'limited' then return 'rate', d.now + d.limited * 1000 end
   if d.stop == 'halted' then
-    return redis.call('HEXISTS', d.call.base .. 'meta', 'paused') == 1 and 'pause' or 'concurrency'
+    if redis.call('HEXISTS', d.call.base .. 'meta', 'paused') == 1 then return 'pause' end
+    return d.gate.idle and d.gate.groups:cause() or 'concurrency'
   end
   if d.stop ~= 'full' or not wake.waits(d.call.base) then return '' end
   local m = d.meter
@@ -349,7 +350,7 @@ function departure.save(d)
     redis.call('HINCRBY', base .. 'meta:meter', 'shadowDelayed', d.gate.delayed_in_shadow)
   end
   if shape and shape.audit then audit.keep(base, shape.audit, d.audited) end
-  if m or (shape and shape.limits and shape.mode ~= 'off') then
+  if held.counts(shape) then
     local holds, slot = departure.holds(d)
     held.note(base .. 'meta:meter', d.now, holds, slot, m and m.held)
   end

@@ -391,8 +391,7 @@ function gates.groups.pick(gate)
     gate.idle = groups:may_wait()
   else
     gate.shut, gate.next, gate.next_cost, gate.passable = true, math.max(gate.now, slot), 1, true
-    local name = groups.limits and groups.limits.of_held(groups)
-    gate.holds = name and 'limits:' .. name or 'rate'
+    gate.holds = groups:cause()
   end
   return nil
 end

@@ -9,6 +9,11 @@ local held = {
   ACCOUNTED_US = 1000000,
 }
 
+-- Whether what holds the head is accounted for. shape: nil if none is stored
+function held.counts(shape)
+  return shape and shape.mode ~= 'off' and (shape.interval or shape.limits or shape.groups)
+end
+
 function held.open(meter_key)
   local f = redis.call('HMGET', meter_key, 'holds', 'holdsUntil', 'holdsSince', 'heldAt', 'heldRate', 'heldLimits',
     'heldConcurrency', 'heldPause', 'heldWorkers')

@@ -573,6 +573,18 @@ function groups.held_until(g, ahead)
   return (paused or first < math.huge) and first or nil
 end
 
+-- What holds the group, or the lane, that goes first of those that are held, as in gate/held.
+function groups.cause(g)
+  local is_limited = groups.first_limited(g) < math.huge
+  local name = g.limits and (g.lanes or is_limited) and g.limits.of_held(g)
+  if name then return 'limits:' .. name end
+  if is_limited then
+    local group = redis.call('ZRANGE', groups.key(g, 'limited'), 0, 0)[1]
+    return group ~= '' and groups.settings(g, group).limited and 'pause' or 'rate'
+  end
+  return groups.any(g, { 'full' }) and 'concurrency' or 'pause'
+end
+
 -- The next job to leave: {group, id, from (wait, prioritized or group), number (its score in `prioritized`), tag, slot: the
 -- earliest, µs, that its group allows; what shape/job-options reads of it, if that was read (not where nothing holds it and
 -- g.trusts is set: then the caller reads it); with limits of its group `parts`, as in groups/limits-of; of a job of a group

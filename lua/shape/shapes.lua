@@ -193,8 +193,8 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   end
   redis.call('HSET', key, unpack(set))
   shapes.revise(key)
-  -- Without a rate and limits, causes of holds are no longer accounted for.
-  if effective.mode == 'off' or not (effective.interval or effective.limits) then
+  -- What holds jobs is no longer accounted for.
+  if not held.counts(effective) then
     held.note(base .. 'meta:meter', now, '')
   end
   if concurrency then

@@ -74,8 +74,7 @@ end
 
 -- No worker has asked for the waiting jobs: none is running, or all are busy.
 local function note_unseen()
-  local accounted = (shape.interval or shape.limits) and shape.mode ~= 'off'
-  if not accounted or clocks.holds ~= '' or head_age_ms() < UNSEEN_MS then return end
+  if not held.counts(shape) or clocks.holds ~= '' or head_age_ms() < UNSEEN_MS then return end
   local paused = shape.paused_until > now or redis.call('HEXISTS', base .. 'meta', 'paused') == 1
   held.note(meter_key, now, paused and 'pause' or 'workers')
 end

@@ -109,7 +109,7 @@ function heldNow(view: QueueView, state: MeterState) {
     isPaused: state.paused || state.pausedUntil !== undefined,
     pausedUntilUs: state.paused || !view.shape ? undefined : new StoredShape(view.shape).pausedUntilUs,
   })
-  const hold = held.hold && closedHold(heldByGroup(held.hold, view), state, view)
+  const hold = held.hold && closedHold(heldByGroup(held.hold, state, view), state, view)
   // Workers that find only jobs of groups that are held take none, and have nothing to report.
   return { ...held, hold, wantedMs: hold?.cause === 'workers' ? held.wantedMs : 0 }
 }
@@ -125,13 +125,13 @@ function closedHold(hold: Hold, { cause, rateChangesAt, shape }: MeterState, { c
  * What holds the next job where all waiting jobs belong to groups that are held. Workers note the rate or a limit, whether
  * it is that of the queue or of a group, and nothing of jobs that came later: these wake none of them.
  */
-function heldByGroup(hold: Hold, view: QueueView): Hold {
+function heldByGroup(hold: Hold, state: MeterState, view: QueueView): Hold {
   const { shape: fields, holder, heldLane, groupsSlot, queueSlot, at } = view
   if (!fields || groupsSlot === undefined) return hold
   const shape = new StoredShape(fields)
   const { cause, until, since } = hold
   const groupsUs = groupsSlot === '' ? Number.POSITIVE_INFINITY : Number(groupsSlot)
-  if (isOfQueue(hold, shape, view) || groupsUs <= Number(queueSlot ?? at)) return hold
+  if (isOfQueue(hold, shape, state, view.concurrency) || groupsUs <= Number(queueSlot ?? at)) return hold
   if (heldLane) return { since, until: new Date(groupsUs / 1000), ...laneHold(heldLane) }
   if (!holder) return hold
   const { id, status, overrides } = groupStateOf(holder, decodeGroups(shape.storedGroups ?? ''))
@@ -153,9 +153,10 @@ function laneHold({ limit, keys, closed }: NonNullable<QueueView['heldLane']>) {
 function isOfQueue(
   { cause, limit }: Hold,
   shape: StoredShape,
-  { active, concurrency = Number.POSITIVE_INFINITY }: Pick<QueueView, 'active' | 'concurrency'>,
+  { paused, pausedUntil, active }: MeterState,
+  concurrency = Number.POSITIVE_INFINITY,
 ): boolean {
-  if (cause === 'pause') return true
+  if (cause === 'pause') return paused || pausedUntil !== undefined
   if (cause === 'concurrency') return active >= concurrency
   return limit !== undefined && !shape.limits.some((one) => one.name === limit && one.by !== undefined)
 }

@@ -31,13 +31,17 @@ export function exportedErrors(): ReadonlyMap<string, string> {
 }
 
 export function errorsTable(declarations: Declarations): string {
-  const rows = [...exportedErrors()].map(([name, entry]) => {
+  let last = ''
+  const rows = [...exportedErrors()].flatMap(([name, entry]) => {
     const base = declarations.baseOf(name)
     const fields = declarations.ownMembers(name).filter((member) => member.name !== 'name')
     const shown = fields.map((field) => `\`${field.name}\``).join(', ')
-    return [`[\`${name}\`](#${name.toLowerCase()})`, `\`${entry}\``, `\`${base}\``, shown]
+    const row = [`[${name}](#${name.toLowerCase()})`, base === 'SluiceError' ? '' : `\`${base}\``, shown]
+    const head = entry === last ? [] : [[`**${entry}**`, '', '']]
+    last = entry
+    return [...head, row]
   })
-  return table(['error', 'exported by', 'extends', 'fields of its own'], rows)
+  return table(['error', 'extends', 'fields of its own'], rows)
 }
 
 function isError(value: unknown): boolean {

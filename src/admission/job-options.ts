@@ -36,12 +36,9 @@ export interface ShapedJobsOptions extends JobsOptions {
 }
 
 export interface JobGroup {
-  /** What the jobs of the group share, such as a tenant or a mail domain: a string of 1 to 256 bytes. */
+  /** What the jobs of the group share, such as a tenant: 1 to 256 bytes. */
   id: string
-  /**
-   * The order inside the group, lowest first: 0 to 2,097,152. Jobs of equal priority leave in the order in which they were
-   * added. Default 0.
-   */
+  /** The order inside the group, lowest first: 0 to 2,097,152. Default 0. */
   priority?: number
 }
 

@@ -8,33 +8,21 @@ import type { RateInput } from '../rate.ts'
 /** What applies to one group of a queue. A field left out sets no limit. */
 export interface GroupFields {
   /**
-   * The group's own rate: `'10/s'` or `{ limit, period }` (ms). Exact, as the queue's: at most `burst` + T × rate units in
-   * any time T, over all workers. Or one that follows the clock, `{ schedule, timeZone }`. Default: none.
+   * The group's own rate, exact over all workers: `'10/s'`, `{ limit, period }` (ms), or `{ schedule, timeZone }`, which
+   * follows the clock.
    */
   readonly rate?: RateInput | RateSchedule
-  /** Units of cost that may leave the group back to back after it was idle. Default 1. */
+  /** Units of cost that may leave the group back to back after idling. Default 1. */
   readonly burst?: number
-  /**
-   * Jobs of the group that may run at once, over all workers: a number, or a share of the queue's concurrency in force,
-   * rounded down but at least 1: `'25%'`. Default: no limit.
-   */
+  /** Jobs of the group that may run at once, over all workers: a number, or a share of the queue's concurrency: `'25%'`. */
   readonly concurrency?: number | `${number}%`
-  /** Jobs of the group that may wait, including delayed ones. Default: no limit. */
+  /** Jobs of the group that may wait, delayed ones included. */
   readonly capacity?: number
-  /**
-   * The group's share of what the queue drains, relative to the weights of the other groups that have jobs: 0.001 to
-   * 1000. Default 1.
-   */
+  /** The group's share, relative to the other groups that have jobs: 0.001 to 1000. Default 1. */
   readonly weight?: number
-  /**
-   * `'strict'`: jobs of the group run one at a time, and none starts before the last one has ended for good: not while that
-   * is delayed for a retry, waits for its children or was stalled. Default: a retry lets others go before it.
-   */
+  /** `'strict'`: no job of the group starts before the last one has ended for good. */
   readonly order?: 'strict'
-  /**
-   * What a job that fails for good does to its group in strict order: `'next'` lets the next one go, `'hold'` pauses the group
-   * until the job is retried or redriven, or `resumeGroup`. Default 'next'.
-   */
+  /** In strict order, a job that fails for good lets the `'next'` one go (default), or `'hold'` pauses the group. */
   readonly onFailed?: 'next' | 'hold'
 }
 
@@ -46,21 +34,13 @@ export interface GroupShare {
 /** The defaults of all groups of a queue. `{}` is fairness alone: equal parts, and a bound if the queue has one. */
 export interface GroupDefaults extends GroupFields {
   /**
-   * Bounds each group by what is free in a queue with a `capacity`: its jobs may hold at most `ofFree` × the free places, and
-   * fewer where other groups hold many. k groups leave capacity / (1 + `ofFree` × k) places to the others, however long they
-   * are held, and one alone holds half of the queue with `ofFree` 1. 0.001 to 1000. Default: `{ ofFree: 1 }` in a queue with a
-   * `capacity` whose groups have no `capacity`, otherwise no such bound.
+   * Bounds each group by the free places of the queue, 0.001 to 1000. Default: `{ ofFree: 1 }` in a queue with a `capacity`
+   * whose groups have none.
    */
   readonly share?: GroupShare
-  /**
-   * So many places of the queue's `concurrency` are only for groups of which no job runs: the others run at most
-   * `concurrency` - `keepFree` jobs besides the first one of each. Default: none.
-   */
+  /** Places of the queue's `concurrency` for groups of which no job runs. */
   readonly keepFree?: number
-  /**
-   * `'fair'`: jobs without a group form one group of weight 1. `'first'`: they go before all groups, as in BullMQ Pro.
-   * Default 'fair'.
-   */
+  /** `'fair'` (default): jobs without a group form one of weight 1. `'first'`: they go before all groups, as in BullMQ Pro. */
   readonly ungrouped?: 'fair' | 'first'
 }
 

@@ -6,12 +6,11 @@ import { commonTable } from '../../packages/workers/src/common-settings.ts'
 import { databaseWritesProgram } from '../../packages/workers/src/db-writes/program.ts'
 import { emailProgram } from '../../packages/workers/src/email/program.ts'
 import { httpProgram } from '../../packages/workers/src/http/program.ts'
-import { GROUP_FIELDS } from '../../src/shape/groups.ts'
 import { documents } from '../package/code-blocks.ts'
 import { globalOptionsTable } from './commands.ts'
 import { Declarations } from './declarations.ts'
 import { errorsTable } from './errors.ts'
-import { eventsTable, type More, meanings, optionsTable, settableTable, settingsTable, table } from './tables.ts'
+import { eventsTable, type More, meanings, optionsTable, settingsTable, table } from './tables.ts'
 
 const PROGRAMS = [emailProgram.settings, databaseWritesProgram.settings, httpProgram.settings]
 const COMMON = commonTable('')
@@ -66,11 +65,12 @@ const LISTENERS = {
 const BLOCKS: Readonly<Record<string, (declarations: Declarations) => string>> = {
   shape: (declarations) => table(['field', 'meaning'], meanings(declarations.ownMembers('Shape'), OF_SHAPE)),
   groups: (declarations) =>
-    settableTable(
-      ['GroupFields', 'GroupDefaults'].flatMap((name) => declarations.ownMembers(name)),
-      OF_GROUP,
-      'for one group: `setGroup`',
-      GROUP_FIELDS,
+    table(
+      ['field', 'meaning'],
+      meanings(
+        ['GroupFields', 'GroupDefaults'].flatMap((name) => declarations.ownMembers(name)),
+        OF_GROUP,
+      ),
     ),
   'job-options': (declarations) =>
     table(['option', 'meaning'], meanings(declarations.ownMembers('ShapedJobsOptions'), OF_JOB)),

@@ -16,20 +16,6 @@ export function optionsTable(declarations: Declarations, names: readonly string[
   return table(['option', 'meaning'], meanings(members, more))
 }
 
-/** Fields, and which of them can be set at run time. */
-export function settableTable(
-  members: readonly Member[],
-  more: More,
-  head: string,
-  settable: readonly string[],
-): string {
-  const rows = meanings(members, more)
-  return table(
-    ['field', 'meaning', head],
-    members.map(({ name }, i) => [...(rows[i] ?? []), settable.includes(name) ? 'yes' : 'no']),
-  )
-}
-
 export function meanings(members: readonly Member[], more: More): string[][] {
   const unknown = Object.keys(more).filter((name) => !members.some((member) => member.name === name))
   if (unknown.length > 0) throw new Error(`there is no ${unknown.join(', ')}`)

@@ -164,7 +164,7 @@ export const ROOMS: readonly Room[] = [
     name: 'paces',
     of: ['lua/feedback', 'lua/verbs/apply-feedback.lua'],
     quick: [
-      ...within('feedback', 'applied evidence state review probe'),
+      ...within('feedback', 'applied evidence state review probe told-rates'),
       ...within('adapt', 'law groups'),
       ...within('groups', 'feedback'),
       ...within('keys', 'feedback'),

@@ -1,13 +1,17 @@
-import { expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import type { Feedback } from '../../src/feedback/feedback.ts'
+import { applyFeedback, encodeFeedbackRequest } from '../../src/feedback/request.ts'
 import { type FeedbackChange, type QueueLimit, type ShapedJob, ShapedWorker } from '../../src/index.ts'
 import { ears, said, Told } from '../feedback/support/told.ts'
+import { HeldQueue } from '../model/held-queue.ts'
 import { useRedis } from '../support/redis.ts'
 import { eventsOf, Workshop } from '../worker/support.ts'
 
 // What the downstream answers to jobs of one member holds that member, and no other.
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
+const held = new HeldQueue(redis, redis.client(), 'held')
+afterAll(() => held.close())
 
 const KEYS: QueueLimit = { name: 'keys', pool: ['a', 'b', 'c'], rate: '1000/s', burst: 10 }
 const HOUR_MS = 3_600_000
@@ -53,6 +57,23 @@ test('a refusal of one member is news, although another was refused after it dep
   await queue.addBulk(jobs(3))
   await completed.reach(3)
   expect(changes.all.map(({ scope }) => (scope as { member: string }).member).toSorted()).toEqual(['a', 'b'])
+})
+
+test('a refusal of the last job that had been granted of a member before it was held is no news', async () => {
+  await held.reset({ limits: [{ ...KEYS, pool: ['a'], rate: '3/s', burst: 1 }] })
+  for (let i = 0; i < 2; i++) await held.add()
+  const { grants } = await held.depart(2, 500_000)
+  const lastUs = grants[1]?.slotUs as number
+  expect(lastUs - held.nowUs).toBe(333_334)
+  const refuse = async (sentUs: number) => {
+    const found = [{ feedback: { ...pause(), scope: { limit: 'keys' } } as Feedback }]
+    const request = { found, sentUs, by: 'test', adapt: undefined, oks: 0, members: { keys: 'a' } }
+    return (await applyFeedback(held.backend.store, encodeFeedbackRequest(request))).changes.length
+  }
+  expect(await refuse(held.nowUs)).toBe(1)
+  await held.advanceTo(lastUs + 60_000_000)
+  expect(await refuse(lastUs)).toBe(0)
+  expect(await refuse(lastUs + 1)).toBe(1)
 })
 
 test('when all members are held, jobs wait for the first of them', async () => {

@@ -141,12 +141,12 @@ export const ROOMS: readonly Room[] = [
     quick: [
       ...within('model', 'ended-together depart-order found moved-slot unshaped'),
       ...within('worker', 'repeated-ends give-back-parts short-scripts'),
-      ...within('queue-limits', 'ended-together'),
+      ...within('queue-limits', 'ended-together returned'),
       ...within('cancel', 'waiting many running'),
-      ...within('groups', 'ends-together life places'),
+      ...within('groups', 'ends-together life places late returned'),
       ...within('failures', 'dead-letters redrive deadline'),
       ...within('queue', 'drain failed-jobs'),
-      ...within('keys', 'one-at-a-time'),
+      ...within('keys', 'one-at-a-time returned'),
     ],
     wide: [
       'test/worker/',

@@ -227,7 +227,7 @@ export const ROOMS: readonly Room[] = [
     quick: [
       ...within(
         'queue',
-        'option-names job-ids add-once-input add-once bulk bulk-parts bulk-claims bulk-bytes errors cost duplicates',
+        'option-names job-options job-ids add-once-input add-once bulk bulk-parts bulk-claims bulk-bytes errors cost duplicates',
       ),
       ...within('queue', 'deadlines start-in-time overflow keys'),
       ...within('keys', 'lanes max-keys places'),

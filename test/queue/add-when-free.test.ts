@@ -77,6 +77,7 @@ test('gives up after timeoutMs, and leaves the line to the next', async () => {
   expect(error).toBeInstanceOf(WaitTimeoutError)
   expect(error).toMatchObject({ name: 'WaitTimeoutError', queueName: queue.name, timeoutMs: 60 })
   expect(error.message).toBe(`Queue "${queue.name}" had no place within 60 ms`)
+  expect(error.cause).toBeInstanceOf(QueueFullError)
   await queue.drain()
   await queue.addWhenFree('job', {})
   expect(await queue.count()).toBe(1)

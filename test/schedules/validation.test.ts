@@ -68,6 +68,18 @@ test.each<[what: string, given: unknown, message: string]>([
   expect(() => encodeRate(given)).toThrow(message)
 })
 
+test.each([
+  ['fri-mon', 'fri,sat,sun,mon'],
+  ['sun-tue', 'sun,mon,tue'],
+  ['mon-sun', 'mon,tue,wed,thu,fri,sat,sun'],
+  ['wed-wed', 'wed'],
+  ['Tue-wed, sat', 'tue,wed,sat'],
+])('the days %s are %s', (days, each) => {
+  const weekOf = (named: string) =>
+    encodeRate({ schedule: [{ days: named, to: '12:00', rate: '5/s' }, { rate: 0 }] })[2]?.[2]
+  expect(weekOf(days)).toEqual(weekOf(each))
+})
+
 test('a schedule is read back as it was given, and its rate is the fastest', () => {
   const given: RateSchedule = {
     schedule: [

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { concurrencyText } from '../../src/queue/meter-state.ts'
 import { many, rejection, Taker } from '../queue/support.ts'
 import { useRedis } from '../support/redis.ts'
 import { Workshop } from '../worker/support.ts'
@@ -144,4 +145,15 @@ test('a delay that is over, and a try before, do not count as age', async () => 
   await taken!.moveToFailed(new Error('again'), 'token', false)
   expect((await queue.meter()).waiting).toBe(1)
   expect(await age()).toBeLessThan(HOUR_MS / 2)
+})
+
+test('the concurrency in force is told with its cause and its end, and what was declared if that differs', () => {
+  const state = { set: 10, inForce: 10, cause: 'declared', until: undefined } as const
+  const until = new Date('2026-11-22T21:05:00Z')
+  expect(concurrencyText(state)).toBe('10 (declared)')
+  expect(concurrencyText({ ...state, cause: 'override', until })).toBe('10 (override, until 2026-11-22T21:05:00.000Z)')
+  expect(concurrencyText({ ...state, inForce: 1, cause: 'feedback' })).toBe('10 declared, 1 in force (feedback)')
+  expect(concurrencyText({ ...state, set: undefined, inForce: 1, cause: 'feedback' })).toBe(
+    'none declared, 1 in force (feedback)',
+  )
 })

@@ -2,9 +2,10 @@ import { readFileSync, rmSync } from 'node:fs'
 import { join, posix } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { Application, Converter, ReflectionKind } from 'typedoc'
+import { MarkdownPageEvent } from 'typedoc-plugin-markdown'
 
-// Writes docs/api, which is not committed: a page for each entry of the packages, from its types and their comments. With
-// --check it writes nothing.
+// Writes docs/api, which is not committed: a page for each entry of the packages, and one for each of its classes, from the
+// types and their comments.
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const OUT = join(ROOT, 'docs', 'api')
@@ -23,12 +24,13 @@ const app = await Application.bootstrapWithPlugins({
   name: 'The entries of the packages',
   readme: 'none',
   entryFileName: 'index',
-  router: 'module',
+  router: 'member',
+  membersWithOwnFile: ['Class'],
   excludeInternal: true,
   excludePrivate: true,
-  excludeExternals: true,
+  excludeProtected: true,
   disableSources: true,
-  groupOrder: ['Functions', 'Classes', 'Interfaces', 'Type Aliases', '*'],
+  groupOrder: ['Functions', 'Classes', 'Interfaces', 'Type Aliases', 'Constructors', 'Methods', 'Properties', '*'],
   hideBreadcrumbs: true,
   hidePageHeader: true,
   useCodeBlocks: true,
@@ -39,15 +41,35 @@ const app = await Application.bootstrapWithPlugins({
   treatWarningsAsErrors: true,
 })
 
-// Modules are named as they are imported, not by their folders.
+/** Of each class, what it inherits from BullMQ. */
+const inherited = new Map()
+
 app.converter.on(Converter.EVENT_RESOLVE_BEGIN, ({ project }) => {
+  for (const type of project.getReflectionsByKind(ReflectionKind.ClassOrInterface)) {
+    const theirs = (type.children ?? []).filter(({ flags }) => flags.isExternal)
+    const bullmq = theirs.filter((it) => project.getSymbolIdFromReflection(it)?.packageName === 'bullmq')
+    inherited.set(type, bullmq.map(nameOf).toSorted())
+    for (const member of theirs) project.removeReflection(member)
+  }
+  // Modules are named as they are imported, not by their folders.
   for (const module of project.getReflectionsByKind(ReflectionKind.Module)) {
     module.name = names.get(module.name.replace(/\/index$/, '')) ?? module.name
   }
 })
 
+function nameOf({ name, kind }) {
+  return kind === ReflectionKind.Method ? `${name}()` : name
+}
+
+app.renderer.on(MarkdownPageEvent.END, (page) => {
+  const names = inherited.get(page.model) ?? []
+  if (names.length === 0) return
+  page.contents += `\n<details>\n<summary>Inherited from BullMQ: ${names.length}</summary>\n\n`
+  page.contents += `${names.map((name) => `\`${name}\``).join(', ')}\n\n</details>\n`
+})
+
 const project = await app.convert()
-if (project && !process.argv.includes('--check')) {
+if (project) {
   rmSync(OUT, { recursive: true, force: true })
   await app.generateOutputs(project)
 }

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 import { sidebar } from '../../site/.vitepress/sidebar.ts'
 import { codeBlocks, documents, examples, isExample, pages, ROOT, showsExamples } from './code-blocks.ts'
 
-/** `npm run docs` builds the site, and fails for a dead link; it takes too long for a test. */
+/** `npm run check:docs` builds the site, and fails for a dead link; it takes too long for a test. */
 const HOME = 'index.md'
 
 test('every page but the first is in the sidebar of the site once', () => {

@@ -12,13 +12,15 @@ export const ESTIMATE = Symbol('sluice.estimate')
 /** The same for the position alone, which costs almost nothing if the job certainly fits. */
 export const POSITION = Symbol('sluice.position')
 
-/** Set to true for a job that another shard is asked for next: here, a refusal is not the last word, and not counted. */
+/** Set to true for a job that another shard is asked for next: a refusal is not final then, and not counted. */
 export const ASKED_ELSEWHERE = Symbol('sluice.asked-elsewhere')
 
-/** The format of `lua/admission/new-job.lua`: '' if there are none, else place, priority, delay and deadline (ms). */
+/**
+ * The format of `lua/admission/new-job.lua`: '' if there are none, otherwise place, priority, delay and deadline (ms).
+ */
 type JobTermsText = string
 
-/** One call of a BullMQ add script: its keys and arguments, and what the admission needs of the job. */
+/** One call of a BullMQ add script: its keys and arguments, and what the admission needs to know about the job. */
 export interface AddCall {
   readonly script: string
   readonly args: readonly Argument[]
@@ -27,14 +29,14 @@ export interface AddCall {
   readonly first?: FirstAnswer
 }
 
-/** What the admission needs of a job. */
+/** What the admission needs to know about a job. */
 export interface AddedJob {
   readonly cost: number
   /** In units of limits. */
   readonly costs?: Readonly<Record<string, number>>
-  /** What limits with `by` count by, besides its group. */
+  /** The keys that limits with `by` count, besides its group. */
   readonly keys?: Readonly<Record<string, string>>
-  /** Which of the tiers of limits applies to it. */
+  /** The tier of limits that applies to it. */
   readonly tier?: string
   readonly id: string
   /** Its id was made for this call, so no other job has it. */
@@ -62,9 +64,9 @@ const META_KEY_AT: Readonly<Record<string, number>> = {
 }
 /** BullMQ's script for jobs that wait for nothing. */
 const STANDARD = 'addStandardJob'
-/** That for jobs that wait for their children. */
+/** BullMQ's script for jobs that wait for their children. */
 const PARENT = 'addParentJob'
-/** Its add scripts that bulks support. */
+/** BullMQ's add scripts that bulks support. */
 const IN_BULKS: readonly string[] = [STANDARD, 'addPrioritizedJob', 'addDelayedJob']
 
 export function addedJob(job: JobJson, jobId: string | undefined, hasNewId = false): AddedJob {
@@ -74,7 +76,7 @@ export function addedJob(job: JobJson, jobId: string | undefined, hasNewId = fal
     [ONCE]?: OnceCall
   }
   const { group, costs, keys, tier, [ESTIMATE]: estimate, [POSITION]: position, [ONCE]: once } = options
-  // Assigned one by one, as few jobs have any of these.
+  // Assigned one by one, because few jobs have any of these.
   const added: { -readonly [Field in keyof AddedJob]: AddedJob[Field] } = {
     cost: options.cost ?? 1,
     id: jobId ?? '',
@@ -98,7 +100,7 @@ function termsOf(job: Pick<JobJson, 'opts'>): JobTermsText {
   const { priority, lifo, delay, mustStartBefore, [ASKED_ELSEWHERE]: isAsked } = opts
   if (!priority && !lifo && !delay && !isAsked && mustStartBefore === undefined) return ''
   const delayMs = delay ? Math.max(0, Math.ceil(delay)) : 0
-  // A stock queue does not check deadlines.
+  // A plain BullMQ queue does not check deadlines.
   const deadline = Number.isSafeInteger(mustStartBefore) ? Math.max(0, mustStartBefore as number) : ''
   return `${isAsked ? 'a' : ''}${lifo ? 'l' : ''},${priority || ''},${delayMs || ''},${deadline}`
 }
@@ -114,14 +116,14 @@ function waitsForChildren(terms: JobTermsText): JobTermsText {
 }
 
 /**
- * Whether a call can be part of a bulk: it asks for no estimate, has no costs to check first, and is of a kind that
+ * Whether a call can be part of a bulk: it requests no estimate, has no costs to check first, and is of a kind that
  * bulks support.
  */
 export function fitsBulk({ script, job }: AddCall): boolean {
   return IN_BULKS.includes(script) && job.estimate === undefined && job.costs === undefined
 }
 
-/** A job that is to be added. */
+/** A job to add. */
 export interface JobToAdd {
   readonly job: JobJson
   /** '' or undefined if none was given. */
@@ -129,17 +131,19 @@ export interface JobToAdd {
   /** Default: if none was given. */
   readonly hasNewId?: boolean
   readonly parentKeyOpts?: ParentKeyOpts | undefined
-  /** Those of its queue, if it is another one than the backend's. */
+  /** The keys of its queue, if it is another one than the backend's. */
   readonly keys?: Parameters<BullmqAdd>[4]
   readonly first?: FirstAnswer
 }
 
 type BullmqAdd = RedisQueueBackend['addJobToTransaction']
 
-/** BullMQ's code only hands it on. */
+/** BullMQ's code only passes it on. */
 const NO_CLIENT = undefined as never
 
-/** Makes the calls with which BullMQ's own code would add jobs: a copy of the backend keeps what that code sends. */
+/**
+ * Makes the calls with which BullMQ's own code would add jobs: a copy of the backend captures the calls of that code.
+ */
 export class AddCalls {
   readonly #copy: RedisQueueBackend
   readonly #add: BullmqAdd
@@ -159,7 +163,7 @@ export class AddCalls {
   /**
    * Unless it fails, BullMQ's code sends the call before its first await: jobs keep the order of their calls. A job
    * without an id gets a unique one if a resent command must not add it twice: BullMQ's numeric ids cannot ensure that.
-   * @returns undefined if BullMQ's code failed: then `making` says why
+   * @returns undefined if BullMQ's code failed: then `making` has the error
    */
   make({ job, jobId, hasNewId = !jobId, parentKeyOpts, keys, first }: JobToAdd): {
     readonly call: AddCall | undefined
@@ -175,7 +179,7 @@ export class AddCalls {
     return { call: first ? { script, args, job: added, first } : { script, args, job: added }, making }
   }
 
-  /** @throws why BullMQ's code cannot make one of them */
+  /** @throws the error of BullMQ's code for one of them */
   async all(jobs: readonly JobToAdd[]): Promise<AddCall[]> {
     const made = jobs.map((job) => this.make(job))
     await Promise.all(made.map(({ making }) => making))
@@ -194,7 +198,7 @@ export function describeJob({ script, job }: AddCall): string {
   return `${script} ${cost} ${terms} ${deduplicationId === '' ? '' : 'd'} ${priority} ${id}`
 }
 
-/** Whether a job is put behind those that wait, which says where it stands. */
+/** Whether a job goes behind all waiting ones, which implies its position. */
 export function isLast({ script, job }: AddCall): boolean {
   return script === STANDARD && !job.group
 }
@@ -209,7 +213,7 @@ export function noteAnswer(calls: readonly AddCall[]): void {
   for (const { first } of calls) first?.note()
 }
 
-/** A copy of BullMQ's backend, whose code gives the calls of scripts to `send`. */
+/** A copy of BullMQ's backend, whose code passes the calls of scripts to `send`. */
 export function sendingCalls<B extends object>(backend: B, send: (script: string, args: Argument[]) => unknown): B {
   const value = (_client: unknown, script: string, args: Argument[]) => send(script, args)
   return Object.create(backend, { execCommand: { value } })

@@ -20,12 +20,12 @@ const EACH = '1'
 const PART = '2'
 type BulkKind = typeof WHOLE | typeof EACH | typeof PART
 
-/** What `lua/verbs/add-bulk.lua` needs to know of a bulk. */
+/** The parameters of a bulk for `lua/verbs/add-bulk.lua`. */
 interface BulkTerms {
   readonly kind: BulkKind
   /** '' if its places are not claimed. */
   readonly claim?: string
-  /** Of the idempotency key, in the script's format. */
+  /** The idempotency key, in the script's format. */
   readonly once?: string
 }
 
@@ -36,7 +36,7 @@ interface Addition {
   readonly call: AddCall
 }
 
-/** What `lua/verbs/add.lua` gets to know of a job. @param sentUs when it was first sent, if it may have run then */
+/** The text of a job for `lua/verbs/add.lua`. @param sentUs when it was first sent, if it may have run then */
 function loneJob(call: AddCall, sentUs?: number): string {
   const { id, hasNewId, schedulerId, estimate, position } = call.job
   const again = sentUs !== undefined && hasNewId && id !== ''
@@ -45,20 +45,20 @@ function loneJob(call: AddCall, sentUs?: number): string {
   return JSON.stringify([describeJob(call), asked, schedulerId ?? '', ...(again ? [sentUs] : [])])
 }
 
-/** What `lua/verbs/add-bulk.lua` gets to know of the ids of its jobs. @param sentUs as above */
+/** The ids of the jobs for `lua/verbs/add-bulk.lua`. @param sentUs as above */
 function idsMade(calls: readonly AddCall[], sentUs?: number): string {
   const made = calls.filter(({ job }) => job.hasNewId && job.id !== '')
   if (sentUs !== undefined) return JSON.stringify([sentUs, made.map(({ job }) => job.id)])
   return made.length > 0 && made.length === calls.length ? '1' : ''
 }
 
-/** BullMQ's reply comes alone if nothing else is to be said. */
+/** Without further results, the reply is BullMQ's alone. */
 function answerOf(reply: unknown): Raw {
   return Array.isArray(reply) ? reply : [1, [], reply]
 }
 
 /** @param waiting number of waiting jobs after all of these were added, in order */
-function tellPositions(calls: readonly AddCall[], replies: readonly unknown[], waiting: number): void {
+function reportPositions(calls: readonly AddCall[], replies: readonly unknown[], waiting: number): void {
   let position = waiting
   for (const [i, call] of [...calls.entries()].reverse()) {
     if (!isLast(call) || typeof replies[i] !== 'string') continue
@@ -106,12 +106,12 @@ export class Admission {
     return this.#collector.track(this.#one(client, call))
   }
 
-  /** Sends what is collected now, before a call that must come after it. */
+  /** Sends the collected calls now, before a call that must come after them. */
   flush(): void {
     this.#collector.flush()
   }
 
-  /** Not an async function, as each promise of a lone add is time that its caller waits. */
+  /** Not an async function: each promise of a lone add costs its caller time. */
   #one(client: Client, call: AddCall): Promise<unknown> {
     const refusal = limitRefusal(this.#store, [call.job])
     if (refusal) return this.#oneUnlessRefused(client, call, refusal)
@@ -139,7 +139,7 @@ export class Admission {
     return runScript<unknown, R>(client, this.#scripts.command('add'), all, read)
   }
 
-  /** @param reply that of the first call, which may have run, or found that the shape is lost */
+  /** @param reply of the first call, which may have run, or found that the shape is lost */
   async #sendAgain(client: Client, call: AddCall, reply: MayHaveRun | Raw): Promise<unknown> {
     const send = (sentUs?: number) =>
       this.#send(client, call, sentUs, (again) => (again instanceof MayHaveRun ? again : answerOf(again)))
@@ -160,7 +160,7 @@ export class Admission {
   /** Each job by itself, many in one script. @returns for each job BullMQ's reply, or why it was not added */
   async #each(client: Client, calls: readonly AddCall[]): Promise<(unknown | Error)[]> {
     const found = calls.map(({ job }) => limitRefusal(this.#store, [job]))
-    // Jobs keep the order of their calls: nothing is awaited that is known.
+    // Jobs keep the order of their calls: known values are not awaited.
     const refusals = found.some((one) => one instanceof Promise)
       ? await Promise.all(found)
       : (found as (Error | undefined)[])
@@ -184,7 +184,7 @@ export class Admission {
 
   /**
    * All jobs or none.
-   * @param refusal why none can be added; jobs of an idempotency key are looked up all the same
+   * @param refusal why none can be added; jobs of an idempotency key are looked up nevertheless
    * @returns BullMQ's replies, in order
    */
   async bulk(client: Client, calls: readonly AddCall[], refusal?: Error): Promise<unknown[]> {
@@ -235,13 +235,13 @@ export class Admission {
       }
       return (await Promise.all(sent)).flat()
     } catch (error) {
-      // What is in flight must end before its claim does.
+      // Calls in flight must end before their claim does.
       const ends = await Promise.allSettled(sent)
       throw Object.assign(error as Error, { addedIds: addedIdsOf(parts, ends) })
     }
   }
 
-  /** Jobs that cannot be added now are looked up anyway: an earlier call may have added them. */
+  /** Jobs that cannot be added now are looked up nevertheless: an earlier call may have added them. */
   async #once(client: Client, calls: readonly AddCall[], terms: OnceCall): Promise<unknown[]> {
     const { record, mark, call, ttlMs, stem } = terms
     const costly = terms.refusal ?? this.#limitRefusal(calls)

@@ -8,13 +8,13 @@ import { withRestore } from './restore.ts'
 const FOUND_AT_ONCE = 200
 export const CLAIM_LEASE_MS = 10_000
 
-/** What `lua/verbs/claim-places.lua` returns of the places of a bulk. */
+/** The results of `lua/verbs/claim-places.lua` about the places of a bulk. */
 export const CLAIMED = 1
 export const BOUND_BY_GROUPS = 2
 
 /**
- * The jobs of a bulk in the format of `lua/verbs/claim-places.lua`: like jobs are sent once, with the number of new ones. With
- * deadlines only those that follow each other: which of two different jobs comes first decides when they start.
+ * The jobs of a bulk in the format of `lua/verbs/claim-places.lua`: equal jobs are sent once, with the number of new
+ * ones. With deadlines only adjacent ones: the order of different jobs decides when they start.
  */
 function claimedJobs(calls: readonly AddCall[], isNew: (call: AddCall) => boolean): Argument[] {
   const isOrdered = calls.some(({ job }) => hasDeadline(job))
@@ -40,7 +40,7 @@ function mayExist({ job }: AddCall): boolean {
   return job.deduplicationId !== '' || (job.id !== '' && !job.hasNewId)
 }
 
-/** The new jobs of a bulk. @param found for each that may exist whether Redis knows it, as if it were the first */
+/** The new jobs of a bulk. @param found for each that may exist, whether Redis knows it, as if it were the first */
 function newJobs(calls: readonly AddCall[], found: ReadonlyMap<AddCall, boolean>): ReadonlySet<AddCall> {
   const [added, ids, deduplicationIds] = [new Set<AddCall>(), new Set<unknown>(), new Set<unknown>()]
   for (const call of calls) {
@@ -95,7 +95,7 @@ export class BulkClaims {
     return raw[2]
   }
 
-  /** What is left of a claim becomes free. */
+  /** Frees the rest of a claim. */
   async release(claim: string): Promise<void> {
     await this.#store.run('claim-places', ['', claim, 'release', CLAIM_LEASE_MS])
   }

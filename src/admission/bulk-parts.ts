@@ -2,7 +2,7 @@ import { QueueUnavailableError, SluiceError } from '../errors.ts'
 import { failureKind } from '../redis/failures.ts'
 import type { AddCall } from './add-call.ts'
 
-/** At most this many jobs, and bytes of them, are added by one script, but for those of an idempotency key. */
+/** At most this many jobs, and bytes of them, are added by one script, except for those of an idempotency key. */
 export const BULK_JOBS = 100
 const BULK_BYTES = 512 * 1024
 /** Jobs of one idempotency key, which are added by one script. */
@@ -40,8 +40,8 @@ function bytesOf({ args }: AddCall): number {
 }
 
 /**
- * What became of the jobs of a bulk in parts, of which one failed: the id of each that was added, undefined for one that
- * was not, null if that is not known.
+ * Results for the jobs of a bulk in parts with a failed part: the id of each added job, undefined for one that was not
+ * added, null if unknown.
  */
 export function addedIdsOf(parts: readonly (readonly AddCall[])[], ends: readonly PromiseSettledResult<unknown[]>[]) {
   return parts.flatMap((part, i) => {

@@ -3,18 +3,18 @@ import type { Client } from '../redis/commands.ts'
 import { replicatedKey } from '../redis/keys.ts'
 import type { Durability } from '../shape/durability.ts'
 
-/** The key that is written to before replicas are asked expires after this. ms */
+/** Lifetime of the key that is written before replicas are asked. ms */
 const MARK_LIFETIME_MS = 60_000
-/** WAIT takes 0 for ever. ms */
+/** WAIT takes 0 for forever. ms */
 const LEAST_MS = 1
 /** Slack for a reply sent just before the timeout, ms. */
 const ANSWER_MS = 50
-/** The jobs that were accepted and not confirmed, in the hash of the meter. */
+/** The counter of accepted but unconfirmed jobs, in the hash of the meter. */
 const COUNTER = 'unconfirmedTotal'
 
 type Terms = Required<Durability>
 
-/** What is used of ioredis beyond BullMQ's types. */
+/** The parts of ioredis that we use beyond BullMQ's types. */
 interface Connected {
   readonly isCluster?: boolean
   readonly stream?: object | null
@@ -29,7 +29,7 @@ interface Chain {
 
 /**
  * The connections over which a call of several scripts was first answered. A later answer may come from a server that
- * took over and lacks what was accepted before.
+ * took over and lacks earlier accepted jobs.
  */
 export class FirstAnswer {
   readonly #client: Connected
@@ -46,23 +46,23 @@ export class FirstAnswer {
 }
 
 /**
- * Waits until replicas have what the master of a queue has accepted. WAIT answers for what was written on its own
- * connection, and on a new one it answers at once: so something is written before it, on the same connection, and its
- * answer counts only if no connection was replaced since the master accepted. Whatever was accepted by then comes
- * earlier in the stream of replication, also what another program stored.
+ * Waits until replicas have everything that the master of a queue has accepted. WAIT covers only writes on its own
+ * connection, and on a new one it answers at once. So something is written before it, on the same connection, and its
+ * answer counts only if no connection was replaced since the master accepted. Everything accepted by then comes earlier
+ * in the replication stream, including writes of other programs.
  */
 export class ReplicaConfirmation {
   readonly #queueName: string
   readonly #key: string
   readonly #meterKey: string
   #underWay: Promise<unknown> = Promise.resolve()
-  /** The next question, which waits for the answer to the one before: calls until then share it. */
+  /** The next question, which waits for the answer to the previous one: calls until then share it. */
   #next: Question | undefined
-  /** How long questions have kept the connection so far, without the one under way. ms */
+  /** How long questions have kept the connection so far, without the current one. ms */
   #keptMs = 0
   #askedAtMs: number | undefined
 
-  /** @param toKey names a key of the queue, in its slot */
+  /** @param toKey names a key of the queue, in its hash slot */
   constructor(queueName: string, toKey: (type: string) => string) {
     this.#queueName = queueName
     this.#key = replicatedKey(toKey(''))
@@ -70,8 +70,8 @@ export class ReplicaConfirmation {
   }
 
   /**
-   * How long questions have kept the connection so far, ms: what is sent meanwhile waits that long. Read as a call
-   * begins, and handed to {@link confirm}.
+   * How long questions have kept the connection so far, ms: calls sent meanwhile wait that long. Read at the beginning
+   * of a call, and passed to {@link confirm}.
    */
   get keptMs(): number {
     return this.#keptMs + (this.#askedAtMs === undefined ? 0 : performance.now() - this.#askedAtMs)
@@ -79,7 +79,7 @@ export class ReplicaConfirmation {
 
   /**
    * Called as soon as the master has answered.
-   * @param keptMs of when the call began: its `timeoutMs` includes the time behind the questions of others since
+   * @param keptMs at the beginning of the call: its `timeoutMs` includes the wait for other callers' questions since
    * @param first the first answer, if the jobs were sent in parts
    * @throws NotReplicatedError
    */
@@ -99,7 +99,7 @@ export class ReplicaConfirmation {
     )
     const isSame = areStill(before, connectionsOf(connected))
     if (acknowledged >= terms.replicas && isSame) return
-    // Only where Redis answers: a count is not worth a wait.
+    // Only if Redis answers: a count is not worth a wait.
     if (isSame && cause === undefined) {
       const counted = connected.hincrby(this.#meterKey, COUNTER, jobIds.length)
       await within(
@@ -151,7 +151,7 @@ interface Question {
   untilMs: number
 }
 
-/** How many replicas have confirmed by then: none is known to, if there is no answer yet. */
+/** How many replicas have confirmed by then: none has, as far as known, without an answer. */
 async function within(ms: number, acknowledged: Promise<number>): Promise<number> {
   let timer: NodeJS.Timeout | undefined
   const over = new Promise<number>((resolve) => {

@@ -67,7 +67,7 @@ export class FlowAdmission {
     return results.slice(0, calls.length)
   }
 
-  /** What the queues of a flow ask for together. */
+  /** The strongest durability among the queues of a flow. */
   durability(calls: readonly AddCall[]): Required<Durability> | undefined {
     return byQueue(calls)
       .map(([base]) => this.#storeOf(base).memory.stored?.durability)

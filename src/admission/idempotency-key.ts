@@ -29,7 +29,7 @@ export interface OnceCall {
   readonly mark: string
   /** Distinguishes this call from others with the same request. */
   readonly call: string
-  /** What the ids are made of, if not the mark; the record then stores it. */
+  /** The basis of the ids, if not the mark; the record then stores it. */
   readonly stem: string | undefined
   readonly ttlMs: number
   /** Why these jobs can no longer be added: they are only looked up. */
@@ -39,7 +39,7 @@ export interface OnceCall {
 
 export interface OnceAnswer {
   readonly replayed: boolean
-  /** Of the first job. */
+  /** Receives the estimate of the first job. */
   readonly estimate: AdmissionEstimate
 }
 
@@ -81,7 +81,7 @@ export function markOf(base: string, { key, fingerprint }: OnceOptions, jobs: nu
   return hashOf([base, key, fingerprint, jobs])
 }
 
-/** The id of one of the jobs, counted from 0. @param stem what the ids are made of, such as the mark */
+/** The id of one of the jobs, counted from 0. @param stem basis of the ids, such as the mark */
 export function onceJobId(stem: string, index: number): string {
   return `j_${stem}${index === 0 ? '' : `-${index}`}`
 }

@@ -14,7 +14,7 @@ import { isWellFormed } from '../plain-text.ts'
 import { checkGroupId, checkKeyValue } from '../shape/groups.ts'
 import { checkOptionNames } from './option-names.ts'
 
-/** BullMQ's job options, plus what the job takes from the bucket. */
+/** BullMQ's job options, plus the job's cost and terms. */
 export interface ShapedJobsOptions extends JobsOptions {
   /** Units of the rate, > 0. Default 1. More than the burst is refused. */
   cost?: number
@@ -42,7 +42,7 @@ export interface JobGroup {
   priority?: number
 }
 
-/** What a job takes of the limits of its queue. */
+/** The units that a job takes from the limits of its queue. */
 export type JobCosts = Pick<ShapedJobsOptions, 'cost' | 'costs'>
 
 /** The job options that Sluice reads. */
@@ -51,7 +51,7 @@ export type JobTerms = Pick<
   'cost' | 'costs' | 'mustStartBefore' | 'runTimeoutMs' | 'group' | 'keys' | 'tier'
 >
 
-/** Key names of a queue that BullMQ and Sluice use: a job with such an id would break the queue for good. */
+/** Key names of a queue that BullMQ and Sluice use: a job with such an id would break the queue permanently. */
 const RESERVED: ReadonlySet<string> = new Set([
   ...['active', 'wait', 'waiting', 'waiting-children', 'paused', 'id', 'delayed', 'prioritized', 'stalled-check'],
   ...['completed', 'failed', 'stalled', 'repeat', 'limiter', 'meta', 'events', 'pc', 'marker', 'de', 'dn', 'metrics'],
@@ -64,13 +64,13 @@ export const MAX_COST = 1_000_000_000
 /** BullMQ's, and as in lua/groups/queue-groups.lua. */
 const PRIORITY = wholeWithin(0, 2_097_152)
 
-/** A timer takes no longer times. */
+/** The longest time of a timer. */
 const RUN_TIMEOUT = wholeWithin(1, MAX_TIMER_MS)
 
 /** The prefix of the ids of job schedulers. */
 const SCHEDULER_ID = /^repeat:/
 
-/** Options of BullMQ whose scripts fail for other values once they have added other jobs of a bulk. */
+/** Options of BullMQ whose scripts fail for other values only after adding other jobs of a bulk. */
 const NUMBERS: ReadonlySet<string> = new Set(['delay', 'timestamp', 'priority', 'attempts'])
 
 /**
@@ -82,7 +82,7 @@ export function checkJobName(name: unknown): void {
 }
 
 /**
- * Checks what every job of a call has to be, apart from its options.
+ * Checks every job of a call, apart from its options.
  * @throws InvalidInputError
  */
 export function checkJobList(call: string, jobs: unknown): void {
@@ -96,7 +96,7 @@ export function checkJobList(call: string, jobs: unknown): void {
 }
 
 /**
- * BullMQ's own options, as far as a wrong value would only be found by a script, which may have added other jobs.
+ * Checks BullMQ's own options whose wrong values only a script would detect, perhaps after adding other jobs.
  * @throws InvalidInputError
  */
 function checkValues(options: object): void {
@@ -110,7 +110,7 @@ function checkValues(options: object): void {
   }
 }
 
-/** Of an option such as `backoff`. */
+/** Checks the fields of an option such as `backoff`. */
 function checkParts(name: string, value: object): void {
   if (NUMBERS.has(name) || value instanceof Date) throw wrongValue(name, value)
   for (const [part, inner] of Object.entries(value)) {
@@ -219,11 +219,11 @@ function checkGroup(group: unknown, options: JobsOptions): void {
 }
 
 const MAX_KEYS = 16
-/** What limits count by without a key of the job. */
+/** Names that limits count without a key of the job. */
 export const NO_KEYS: readonly string[] = ['group', 'queue']
 
 /**
- * @returns the keys as they are stored
+ * @returns the keys as stored
  * @throws InvalidGroupError
  */
 export function checkKeys(keys: unknown): Readonly<Record<string, string>> {
@@ -280,7 +280,7 @@ export function checkJobDefaults<O extends ShapedJobsOptions | undefined>(option
 }
 
 /**
- * Checks a caller's options for a job. Only Redis can say whether the deadline can be met, by its clock.
+ * Checks a caller's options for a job. Only Redis can decide whether the deadline can be met, by its clock.
  * @returns the options as stored: the deadline in ms since 1970, and the keys as strings
  * @throws InvalidJobIdError, InvalidCostError, InvalidDeadlineError, InvalidInputError, UnsupportedOptionError
  */

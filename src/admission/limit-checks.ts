@@ -10,7 +10,7 @@ import type { AddedJob } from './add-call.ts'
 
 type JobTaken = Pick<AddedJob, 'cost' | 'costs' | 'keys' | 'group' | 'tier'>
 
-/** A job that costs more than a limit of its queue allows at once, by what the shape says. */
+/** A job that costs more than a limit of its queue allows at once, according to the shape. */
 interface Costly {
   readonly job: JobTaken
   readonly limit: QueueLimit
@@ -19,10 +19,10 @@ interface Costly {
 }
 
 /**
- * Refuses jobs that lack a key of a limit which needs it, jobs of a tier that a limit does not have, and jobs that cost more
- * than a limit of their queue ever allows at once, as far as this process knows the limits: a job that slips through has the
- * limit without tiers, or leaves when that is unused.
- * Only where a limit allows too little is Redis asked for what was set for the values of the job's keys.
+ * Refuses jobs that lack a required key, jobs of a tier that a limit does not have, and jobs that cost more than a
+ * limit ever allows at once, as far as this process knows the limits. A job that slips through gets the limit without
+ * tiers, or departs when that is unused. Redis is asked only if a limit allows too little, for settings of the values
+ * of the job's keys.
  * @returns nothing, a refusal that needs no answer of Redis, or one that does
  */
 export function limitRefusal(
@@ -42,13 +42,13 @@ export function limitRefusal(
   return costly.length > 0 ? firstRefused(store, costly) : undefined
 }
 
-/** Units of queues that were looked at, of which each warns once. More than this come from outside. */
+/** Checked units of queues, each of which warns once. More than this come from outside. */
 const MOST_UNITS = 1000
 const noted = new Set<string>()
 
 /**
- * Warns of costs that no limit of the queue counts. They are no error: a limit may come or go at run time, before or after the
- * programs that know its unit.
+ * Warns of costs that no limit of the queue counts. They are no error: a limit may come or go at run time, before or
+ * after the programs that know its unit.
  */
 function noteUnits(base: string, { limits }: StoredShape, costs: Readonly<Record<string, number>>): void {
   for (const unit in costs) {
@@ -63,7 +63,7 @@ function noteUnits(base: string, { limits }: StoredShape, costs: Readonly<Record
   }
 }
 
-/** Why a job can never be taken under a limit, whatever it costs. */
+/** Why a limit can never admit a job, whatever it costs. */
 function wrongUnder(limit: QueueLimit, { tier, group, keys }: JobTaken): Error | undefined {
   const { name, tiers, missing } = limit
   if (tier !== undefined && tiers && !Object.hasOwn(tiers, tier)) return noSuchTier(name, tiers, tier)
@@ -82,7 +82,7 @@ async function firstRefused(store: ShapeStore, costly: readonly Costly[]): Promi
     const { job, limit } = one
     const keys = keysUnder(limit, job.group?.[0], job.keys)
     const view = await store.view<{ readonly most?: number }>('limit', { name: limit.name, keys, tier: job.tier })
-    // A limit that is gone, and one of which nothing is set but that there is none, refuse nothing.
+    // A removed limit, or a value without any limit, refuses nothing.
     if (view?.most !== undefined && one.asked > view.most) return errorOf({ ...one, most: view.most })
   }
   return undefined

@@ -15,7 +15,7 @@ const PRO: Readonly<Record<Kind, readonly string[]>> = {
 }
 
 const FEEDBACK = ['feedback', 'adapt', 'giveUpAfterMs']
-/** Sluice's own. Queues and workers are often created with the same object, so each accepts the other's. */
+/** Sluice's own options. Queues and workers are often created with the same object, so each accepts the other's. */
 const SHAPED = [
   ...[
     'shape',
@@ -34,7 +34,7 @@ const OWN: Readonly<Record<Kind, readonly string[]>> = {
   worker: [...SHAPED, 'batch'],
   'flow producer': ['admitTimeoutMs', 'functions'],
   job: ['cost', 'costs', 'mustStartBefore', 'runTimeoutMs', 'group', 'keys', 'tier'],
-  // The options of addWhenFree, given among those of the job.
+  // The options of addWhenFree, given together with those of the job.
   wait: ['timeoutMs', 'signal'],
 }
 
@@ -44,7 +44,7 @@ const SHAPE_FIELDS: readonly string[] = [...SETTABLE_FIELDS, 'horizonMs', 'onSta
 /** Options of BullMQ's worker with the name of a field of a shape. */
 const BULLMQ: readonly string[] = ['concurrency']
 
-/** Names that passed are remembered, because a job's are checked on every add; at most this many. */
+/** Valid names are cached, because a job's are checked on every add; at most this many. */
 const MAX_PASSED = 1000
 const passed: Readonly<Record<Kind, Set<string>>> = {
   ...{ queue: new Set(), worker: new Set(), 'flow producer': new Set() },

@@ -14,7 +14,7 @@ import {
   TooManyKeysError,
 } from '../errors.ts'
 
-/** Where an admitted job stands; unknown values are undefined. */
+/** Position and start of an admitted job; unknown values are undefined. */
 export interface AdmissionEstimate {
   /** Jobs ahead of it; undefined for one that is delayed, ended already, or waits for its children. */
   readonly position: number | undefined
@@ -29,13 +29,13 @@ const COST = -3
 const LARGE = -4
 const LATE = -5
 const DEADLINE = -6
-/** Of `lua/groups/admission.lua`. */
+/** Statuses of `lua/groups/admission.lua`. */
 const NO_GROUPS = -7
 const GROUP_FULL = -8
 const TOO_MANY_KEYS = -13
 const KEY_IN_USE = -14
 const OTHER_REQUEST = -10
-/** Of `lua/admission/sent-again.lua`. */
+/** Statuses of `lua/admission/sent-again.lua`. */
 const UNKNOWN = -11
 
 /** The latest time that a Date holds. */
@@ -79,13 +79,13 @@ export function refusalOf(raw: Raw, queueName: string): SluiceError | undefined 
   }
 }
 
-/** @param detail the number of jobs, what holds no more, and the group if it is one */
+/** @param detail the number of jobs, the exceeded capacity, and the group if it is a group's */
 function largeOf([jobs, capacity, groupId]: readonly (string | number)[], queueName: string): TooLargeError {
   const what = groupId === undefined ? {} : { groupId: String(groupId) }
   return new TooLargeError(queueName, Number(jobs), Number(capacity), what)
 }
 
-/** @param detail the limit, the keys that it counts, and the job of these that is there, '' if it is one of the same call */
+/** @param detail the limit, its keys, and the existing job with these, '' if it belongs to the same call */
 function keyInUseOf([limit, keys, jobId]: readonly (string | number)[], queueName: string): KeyInUseError {
   return new KeyInUseError(queueName, String(limit), JSON.parse(String(keys)), jobId === '' ? undefined : String(jobId))
 }
@@ -100,7 +100,7 @@ function fullOf(detail: readonly (string | number)[]) {
   }
 }
 
-/** @param detail the cost, the burst, and the group whose burst it is */
+/** @param detail the cost, the burst, and the group if it is a group's */
 function costOf([cost, burst, groupId]: readonly (string | number)[]): CostTooHighError {
   return new CostTooHighError(
     Number(cost),

@@ -5,7 +5,7 @@ import { isLost } from './reply.ts'
 
 const MAX_RESTORES = 3
 
-/** Repeats a call after restoring what Redis had lost; `storeOf` returns the store of the queue concerned. */
+/** Repeats a call after restoring state that Redis had lost; `storeOf` returns the store of the queue concerned. */
 export async function withRestore(
   storeOf: (raw: readonly unknown[]) => ShapeStore,
   run: () => Promise<readonly unknown[]>,

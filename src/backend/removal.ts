@@ -12,9 +12,9 @@ const JOB_LISTS = ['wait', 'paused', 'active'] as const
 const JOB_SETS = ['prioritized', 'delayed', 'waiting-children'] as const
 
 /**
- * Removes all jobs that wait now, by an id: BullMQ's script, sent again, would also remove what was added meanwhile. It
- * would block Redis for seconds where the queue is long, and groups that are held, or have delayed jobs, would not
- * learn that those jobs are gone. Drains that were interrupted are completed too.
+ * Removes all jobs that wait now, by an id: BullMQ's script, when resent, would also remove jobs added meanwhile. It
+ * would block Redis for seconds in a long queue, and groups that are held, or have delayed jobs, would not learn that
+ * those jobs are gone. Interrupted drains are completed too.
  */
 export async function drainQueue(store: ShapeStore, delayed: boolean): Promise<void> {
   await store.prepared()
@@ -26,8 +26,8 @@ export async function drainQueue(store: ShapeStore, delayed: boolean): Promise<v
 }
 
 /**
- * Whether a queue that may not be obliterated, since it is not paused, is gone: so the call finds it that is sent again
- * since its reply was lost. A queue that another program resumed has jobs, or may be empty: then nothing is lost with it.
+ * Whether a queue that refuses an obliterate because it is not paused is already gone: so a resent call finds it after
+ * a lost reply. A queue that another program resumed has jobs, or may be empty: then nothing is lost with it.
  */
 export async function isGone(error: Error, client: Client, toKey: (type: string) => string): Promise<boolean> {
   if (!error.message.includes('non-paused')) return false

@@ -1,20 +1,20 @@
 /**
- * What the downstream reported, in one normal form for all protocols. Times are durations from the arrival of the
- * answer, so that only Redis's clock matters.
+ * Reports of the downstream, in one normal form for all protocols. Times are durations from the arrival of the answer,
+ * so that only Redis's clock matters.
  */
 
 /**
- * What is paused or slowed: the whole queue, one of the shape's limits by name, or one group of its jobs: that of the job
+ * What is paused or slowed: the whole queue, one of the shape's limits by name, or one group of its jobs: the job's
  * (`'group'`), or another.
  */
 export type Scope = 'queue' | 'group' | { readonly limit: string } | { readonly group: string }
 
-/** What {@link knownScope} knows. */
+/** The values that {@link knownScope} accepts. */
 export const SCOPES = "'queue', 'group', { limit: 'a name' } or { group: 'an id' }"
 
 /**
- * The scope as given if it is one, else `undefined`. Feedback for another scope, such as a few jobs, must not hold all of them. No
- * scope means the queue.
+ * The scope as given if it is one, otherwise `undefined`. Feedback for another scope, such as a few jobs, must not hold
+ * all of them. No scope means the queue.
  */
 export function knownScope(scope: unknown = 'queue'): Scope | undefined {
   if (scope === 'queue' || scope === 'group') return scope
@@ -51,17 +51,17 @@ export interface SaidRate {
   readonly period: number
 }
 
-interface Said {
+interface Reported {
   readonly scope: Scope
   readonly source: Source
   /** One line for people and logs; text from a downstream cannot break out of it (see {@link oneLine}). */
   readonly reason: string
 }
 
-/** The call succeeded; what the answer reports about the quota. */
-export interface Ok extends Said {
+/** The call succeeded. Reports the answer's data about the quota. */
+export interface Ok extends Reported {
   readonly kind: 'ok'
-  /** Units left. A hint, never a grant. */
+  /** Units left. */
   readonly remaining?: number
   /** ms until the quota is refilled. */
   readonly resetMs?: number
@@ -71,8 +71,8 @@ export interface Ok extends Said {
   readonly costUsed?: number
 }
 
-/** Nothing may leave for a while. */
-export interface Pause extends Said {
+/** Nothing may depart for a while. */
+export interface Pause extends Reported {
   readonly kind: 'pause'
   /** ms from now; undefined if the answer gives no duration: then a default, which doubles with each such pause. */
   readonly forMs: number | undefined
@@ -85,9 +85,9 @@ export interface Pause extends Said {
 }
 
 /** The rate is too high: either factor or rate is given. */
-export interface Slow extends Said {
+export interface Slow extends Reported {
   readonly kind: 'slow'
-  /** Multiplies the rate in force, > 0 and < 1. */
+  /** Multiplies the current rate, > 0 and < 1. */
   readonly factor?: number
   readonly rate?: SaidRate
   /** Duration, ms; without it, until the rate has climbed back. */
@@ -95,7 +95,7 @@ export interface Slow extends Said {
 }
 
 /** Too many calls at once: either limit or factor is given. */
-export interface Concurrency extends Said {
+export interface Concurrency extends Reported {
   readonly kind: 'concurrency'
   /** Maximum number of running jobs. */
   readonly limit?: number
@@ -106,22 +106,20 @@ export interface Concurrency extends Said {
 }
 
 /** Only this job must be retried; no statement about others. */
-export interface RetryJob extends Said {
+export interface RetryJob extends Reported {
   readonly kind: 'retryJob'
   /** Minimum delay, ms; undefined: the job's own backoff. */
   readonly afterMs?: number
 }
 
 /** This job can never succeed. */
-export interface Fatal extends Said {
+export interface Fatal extends Reported {
   readonly kind: 'fatal'
 }
 
 export type Feedback = Ok | Pause | Slow | Concurrency | RetryJob | Fatal
 
-/**
- * Longest pause, ms, since a downstream can report anything. Longer ones are cut to this, which their reason mentions.
- */
+/** Longest pause, ms: a downstream can report anything. Longer pauses are cut to this, as their reason mentions. */
 export const MAX_PAUSE_MS = 86_400_000
 
 const MAX_REASON = 200

@@ -46,7 +46,7 @@ export function readFeedback(input: FeedbackInput): Feedback {
   }
   if (!knownScope(input.scope)) throw new InvalidInputError(`scope must be ${SCOPES}; got ${gotText(input.scope)}`)
   checkCallOptions(`feedback of the kind ${input.kind}`, input, ['kind', 'scope', 'reason', ...FIELDS[input.kind]])
-  const said = {
+  const origin = {
     scope: input.scope ?? 'queue',
     source: 'user',
     reason: input.reason ?? 'the processor',
@@ -56,13 +56,13 @@ export function readFeedback(input: FeedbackInput): Feedback {
     const { until, hard = false } = input
     const forMs = until === undefined ? input.forMs : Math.max(0, Number(until) - Date.now())
     if (Number.isNaN(forMs)) throw new InvalidInputError(`until must be a valid date; got ${String(until)}`)
-    return sanitizeFeedback({ kind: 'pause', hard, forMs, ...said }) as Feedback
+    return sanitizeFeedback({ kind: 'pause', hard, forMs, ...origin }) as Feedback
   }
   if (input.kind === 'slow') checkSlow(input)
   if (input.kind === 'concurrency' && !(Number.isSafeInteger(input.limit) && input.limit >= 1)) {
     throw new InvalidInputError(`limit must be a whole number >= 1; got ${JSON.stringify(input.limit)}`)
   }
-  return sanitizeFeedback({ ...input, ...said }) as Feedback
+  return sanitizeFeedback({ ...input, ...origin }) as Feedback
 }
 
 function checkLength(input: FeedbackInput, name: string): void {

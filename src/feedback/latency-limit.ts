@@ -2,7 +2,7 @@ import { InvalidInputError } from '../errors.ts'
 import type { FeedbackChange } from './request.ts'
 import type { ConcurrencyLimit, FeedbackSource } from './source.ts'
 
-/** A worker, as far as answers limit it. */
+/** The parts of a worker that answers limit. */
 export interface LimitedWorker {
   readonly id: string
   readonly concurrency: number

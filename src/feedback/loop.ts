@@ -48,7 +48,7 @@ export interface Attempt {
   /** Open calls of the worker at that time, including this one. */
   readonly inflight: number
   /** Feedback given by the processor itself. */
-  readonly said: Feedback[]
+  readonly given: Feedback[]
   /** The job's `attempts` option; undefined if not set. */
   readonly attempts: number | undefined
   /** The group of the job; undefined if it has none. */
@@ -65,8 +65,8 @@ export class FeedbackLoop {
   readonly #subjectOks = new SubjectOks()
   readonly #targets = new CallTargets()
   readonly #latency: LatencyLimit | undefined
-  /** Whether the shape was reported to lack the limit that `feedbackScope` needs. */
-  #toldScope = false
+  /** Whether a missing limit for `feedbackScope` has been reported. */
+  #hasWarnedOfScope = false
 
   constructor(worker: CallingWorker, options: ReturnType<typeof checkFeedbackOptions>) {
     this.#worker = worker
@@ -89,12 +89,12 @@ export class FeedbackLoop {
   ): Attempt {
     const { attempts, group, keys, tier } = options
     const own = { attempts, group: group?.id?.toString(), keys, tier }
-    return { held, startedMs: performance.now(), inflight, said: [], ...own }
+    return { held, startedMs: performance.now(), inflight, given: [], ...own }
   }
 
   /** Feedback that a processor gives while it runs. */
-  async say(attempt: Attempt, feedback: Feedback): Promise<void> {
-    attempt.said.push(feedback)
+  async give(attempt: Attempt, feedback: Feedback): Promise<void> {
+    attempt.given.push(feedback)
     if (feedback.kind !== 'retryJob' && feedback.kind !== 'fatal')
       await this.#send(this.#request(attempt, [{ feedback }]))
   }
@@ -121,14 +121,14 @@ export class FeedbackLoop {
     if (refusals.includes('pause') || refusals.includes('retryJob')) return this.#refused(attempt, found)
     const forFleet = found.filter(({ feedback }) => feedback.kind === 'slow' || feedback.kind === 'concurrency')
     if (forFleet.length > 0) await this.#send(this.#request(attempt, forFleet)).catch((error) => this.#failed(error))
-    else if (attempt.said.every(({ kind }) => kind === 'ok')) this.#wentWell(attempt, found, inflight)
+    else if (attempt.given.every(({ kind }) => kind === 'ok')) this.#wentWell(attempt, found, inflight)
     return { kind: 'own' }
   }
 
   /** The processor threw. */
   async threw(attempt: Attempt, error: unknown): Promise<Verdict> {
     const found = isPauseQueueError(error) ? [pauseOf(error)] : this.#listen(attempt, { threw: error })
-    const all = [...found, ...attempt.said.map((feedback) => ({ feedback }))]
+    const all = [...found, ...attempt.given.map((feedback) => ({ feedback }))]
     // An error that rules out another run takes precedence.
     const final = error instanceof Error && error.name === 'UnrecoverableError'
     return this.#refused(attempt, all, final)
@@ -253,7 +253,7 @@ export class FeedbackLoop {
     this.#worker.emit('error', error as Error)
   }
 
-  /** Those of the first subject that is refused: they are the evidence. */
+  /** The calls of the first refused subject: they are the evidence. */
   #callsOf(attempt: Attempt, found: readonly Found[]): OkCount | undefined {
     if (found.every(({ feedback }) => feedback.kind === 'ok')) return undefined
     const subject = found
@@ -262,7 +262,7 @@ export class FeedbackLoop {
     return subject === undefined ? undefined : this.#subjectOks.take(subject)
   }
 
-  /** What an answer that concerns the queue holds. */
+  /** The scope that an answer about the queue holds. */
   #ownScope(): Scope {
     const { scope } = this.#options
     if (typeof scope === 'string') return scope
@@ -277,7 +277,7 @@ export class FeedbackLoop {
     }
   }
 
-  /** The group or the value of a limit that is meant, if it is that of the job. */
+  /** The group or the value of a limit, if it is that of the job. */
   #subjectOf({ held, group, keys }: Attempt, scope: Scope): string | undefined {
     if (typeof scope === 'object' && 'limit' in scope) {
       const member = membersOf(held)?.[scope.limit]
@@ -291,13 +291,13 @@ export class FeedbackLoop {
   }
 }
 
-/** What was found about the queue, as about this scope. */
+/** A finding about the queue, turned into one about this scope. */
 function within(found: Found, scope: Scope): Found {
   const { feedback } = found
   return feedback.scope === 'queue' ? { ...found, feedback: { ...feedback, scope } } : found
 }
 
-/** Of a job that has none: it waits alone. */
+/** The scope of a job without one: it waits alone. */
 const NO_GROUP: Scope = { group: '' }
 
 const PLAIN_OK: Ok = { kind: 'ok', scope: 'queue', source: 'status', reason: 'calls went well' }
@@ -326,8 +326,8 @@ function longestPauseMs(forFleet: readonly Found[]): number | undefined {
 }
 
 /** Without the feedback given by the processor itself, which was applied immediately. */
-function unsaid({ said }: Attempt, forFleet: readonly Found[]): readonly Found[] {
-  return forFleet.filter(({ feedback }) => !said.includes(feedback))
+function withoutGiven({ given }: Attempt, forFleet: readonly Found[]): readonly Found[] {
+  return forFleet.filter(({ feedback }) => !given.includes(feedback))
 }
 
 /** Compared by name: a processor may run in a process of its own, or with another copy of the package. */

@@ -19,7 +19,7 @@ export interface OkCount {
   readonly agoMs: number | undefined
 }
 
-/** What to report of successful calls. */
+/** A report of successful calls. */
 export interface OkReport extends OkCount {
   readonly quotas: readonly Ok[]
 }
@@ -28,8 +28,8 @@ export const NO_OKS: OkCount = { count: 0, lastUs: undefined, agoMs: undefined }
 const MOST_SUBJECTS = 1000
 
 /**
- * Successful calls of the last 1000 groups, and values of limits, of one worker. They are reported with the next refusal of one
- * only.
+ * Successful calls of the last 1000 groups, and values of limits, of one worker. They are reported only with the
+ * subject's next refusal.
  */
 export class SubjectOks {
   readonly #counts = new Map<string, { count: number; lastUs: number; endedMs: number }>()
@@ -49,7 +49,7 @@ export class SubjectOks {
   }
 }
 
-/** Decides which successful calls are reported: most need not be. */
+/** Decides which successful calls to report: most need no report. */
 export class OkReports {
   readonly #adapts: boolean
   #count = 0
@@ -57,7 +57,7 @@ export class OkReports {
   #lastUs: number | undefined
   #endedMs: number | undefined
   #reportedMs = Number.NEGATIVE_INFINITY
-  /** When quotas were last reported, by what they are about. */
+  /** When quotas were last reported, by their subjects. */
   readonly #quotasMs = new Map<string, number>()
 
   constructor(adapts: boolean) {
@@ -67,7 +67,7 @@ export class OkReports {
   /**
    * Counts one call.
    * @param sentUs when it departed @param running open calls of this worker
-   * @param subjectOf names the group, or the value of a limit, that a scope is about
+   * @param subjectOf names the group, or the value of a limit, of a scope
    */
   next(
     sentUs: number,
@@ -105,7 +105,9 @@ export class OkReports {
     this.#lastUs = Math.max(this.#lastUs ?? 0, sentUs)
   }
 
-  /** Whether it shows that the rate in force is too high, what is left of a limit, or that the quota is used up. */
+  /**
+   * Whether it shows that the current rate is too high, the remaining units of a limit, or that the quota is used up.
+   */
   #isNews(ok: Ok, shape: StoredShape | undefined, running: number): boolean {
     const { remaining, resetMs = 0, scope } = ok
     if (remaining === 0 && resetMs > 0) return true
@@ -124,7 +126,7 @@ export class OkReports {
   }
 }
 
-/** Of the last {@link MOST_SUBJECTS} entries that were set, the latest comes last. */
+/** Keeps the last {@link MOST_SUBJECTS} entries, the latest last. */
 function setLatest<V>(map: Map<string, V>, key: string, value: V): void {
   map.delete(key)
   map.set(key, value)

@@ -12,7 +12,7 @@ import type { FeedbackSource } from './source.ts'
  * TCP. It never rises above the configured rate.
  */
 export interface AdaptOptions {
-  /** Multiplies the rate in force, once for all answers to earlier departures. > 0, < 1, default 0.7. */
+  /** Multiplies the current rate, once for all answers to earlier departures. > 0, < 1, default 0.7. */
   readonly decrease?: number
   /** Share of the configured rate added per quiet period. > 0, <= 1, default 0.01. */
   readonly increase?: number
@@ -22,7 +22,10 @@ export interface AdaptOptions {
   readonly floor?: RateInput
 }
 
-/** What the answers to the jobs of a queue are about. `by`: as that of a limit of its shape; `pool`: the name of a limit with one. */
+/**
+ * What the answers to the jobs of a queue are about. `by`: as in a limit of its shape; `pool`: the name of a limit with
+ * one.
+ */
 export type FeedbackScope = 'queue' | 'group' | { readonly by: string | readonly string[] } | { readonly pool: string }
 
 /** How a ShapedWorker responds to answers of the downstream. */
@@ -85,7 +88,7 @@ export function checkFeedbackOptions(options: FeedbackOptions & { readonly shape
   }
 }
 
-/** Whether it is a member of a pool that is held. */
+/** Whether a member of a pool is held. */
 export function isOfPool(scope: unknown): scope is { readonly pool: string } {
   const { pool } = (scope ?? {}) as { readonly pool?: unknown }
   return typeof pool === 'string' && Object.keys(scope as object).length === 1

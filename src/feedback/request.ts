@@ -14,7 +14,7 @@ export interface FeedbackChange {
    * pause.
    */
   readonly kind: 'pause' | 'slow' | 'rise' | 'quota' | 'concurrency' | 'resumed'
-  /** A group by its id; of a limit with `by`, one value of its keys; of a pool, a member. */
+  /** A group by its id; for a limit with `by`, one value of its keys; for a pool, a member. */
   readonly scope:
     | Exclude<Scope, 'group'>
     | { readonly limit: string; readonly keys: Readonly<Record<string, string>> }
@@ -42,9 +42,9 @@ export interface FeedbackReply {
   readonly throttled: number
   /** Whether it is back in the wait list. */
   readonly back: boolean
-  /** It keeps being refused while others succeed: an attempt is used up. */
-  readonly isWorn: boolean
-  /** It has been throttled for as long as it is tried. */
+  /** It keeps being refused while others succeed, so an attempt is used up. */
+  readonly usesAttempt: boolean
+  /** It was throttled for its whole time (`giveUpAfterMs`). */
   readonly isGivenUp: boolean
   /** Delay until it is retried, ms; 0: it is back, or the caller knows the time. */
   readonly afterMs: number
@@ -65,23 +65,23 @@ export interface FeedbackRequest {
   readonly okAgoMs?: number | undefined
   /** The group of the job. */
   readonly group?: string | undefined
-  /** The job's, if a finding is about a limit. */
+  /** The job's keys, if a finding is about a limit. */
   readonly keys?: ShapedJobsOptions['keys']
   readonly members?: Readonly<Record<string, string>> | undefined
   readonly tier?: string | undefined
-  /** Successful calls of the group, or the value of a limit, that the refusal is about, since the last report about it. */
+  /** Successful calls of the group or limit value of the refusal, since the last report about it. */
   readonly calls?: OkCount | undefined
   readonly job?: RefusedJob
 }
 
-/** A job that was refused. */
+/** A refused job. */
 export interface RefusedJob {
   readonly held: HeldJob
   /** The answer gives no time for the retry. */
   readonly head: boolean
-  /** It fails once it has been throttled for so long, ms. */
+  /** It fails once it has been throttled for this long, ms. */
   readonly giveUpAfterMs: number
-  /** Reason to be stored, if any. */
+  /** Reason to store, if any. */
   readonly reason?: string
   /** The answer asks for a retry of this job. */
   readonly retried: boolean
@@ -109,7 +109,7 @@ const LIMITS = {
   quietMs: 10_000,
 }
 
-/** The first argument of `lua/verbs/apply-feedback.lua`: sent again, it takes effect once. */
+/** The first argument of `lua/verbs/apply-feedback.lua`: a resent call takes effect once. */
 export function encodeFeedbackRequest(request: FeedbackRequest): string {
   const { found, sentUs, by, adapt, oks, okUs, okAgoMs, group, keys, tier, members, calls, job } = request
   const call = {

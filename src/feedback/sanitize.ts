@@ -33,7 +33,7 @@ export function sanitizeFindings(found: unknown, onWrong: (error: InvalidInputEr
 /** One finding's feedback, or undefined if its kind is unknown. */
 export function sanitizeFeedback(given: Feedback | null | undefined): Feedback | undefined {
   if (typeof given !== 'object' || given === null) return undefined
-  const said = {
+  const origin = {
     scope: knownScope(given.scope) ?? 'queue',
     source: given.source,
     reason: oneLine(String(given.reason)),
@@ -90,7 +90,7 @@ function isRate(rate: SaidRate | undefined): rate is SaidRate {
   return rate != null && rate.limit > 0 && rate.period > 0 && rate.period / rate.limit <= LONGEST_MS
 }
 
-/** Without the fields that are undefined. */
+/** Without undefined fields. */
 function defined<T extends object>(fields: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as never
 }

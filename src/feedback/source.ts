@@ -46,7 +46,7 @@ export interface ConcurrencyLimit {
 export interface FeedbackSource {
   /** For people and logs. */
   readonly name: string
-  /** Must not throw, and must only look at its arguments. No findings: the outcome is the processor's own. */
+  /** Must not throw, and must only read its arguments. No findings: the outcome is the processor's own. */
   listen(outcome: CallOutcome, time: AnswerTime): readonly Found[]
   /**
    * For workers that adapt, if rising latency indicates too many calls at once. `most`: the worker's own concurrency.

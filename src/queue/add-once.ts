@@ -22,13 +22,13 @@ import {
   TooLargeError,
 } from '../errors.ts'
 
-/** What {@link ShapedQueue.addOnce} returns. */
+/** The result of {@link ShapedQueue.addOnce}. */
 export interface AddedOnce {
   /** The ids of the jobs, in the order given. */
   readonly ids: string[]
   /** Whether an earlier call with this key had added them. */
   readonly replayed: boolean
-  /** Where the first job stands now. */
+  /** The current position of the first job. */
   readonly estimate: AdmissionEstimate
 }
 
@@ -86,15 +86,15 @@ export class OnceCalls {
 }
 
 /**
- * Checks options as `add` does. A deadline that has passed may have been fine when the jobs were added: that refusal is
- * thrown only once it is known that they were not.
+ * Checks options as `add` does. A passed deadline may have been fine when the jobs were added: that refusal is thrown
+ * only once it is known that they were not.
  */
 function checkJobs<J extends GivenJob>(jobs: readonly J[]): { checked: readonly J[]; refusal: Error | undefined } {
   let refusal: Error | undefined
   const checked = jobs.map((job) => {
     const opts = job.opts as ShapedJobsOptions | undefined
     if (opts?.jobId) {
-      throw new InvalidJobIdError('addOnce makes the ids of its jobs out of its key; leave jobId out')
+      throw new InvalidJobIdError('addOnce makes the ids of its jobs from its key; leave jobId out')
     }
     try {
       return { ...job, opts: checkJobOptions(opts) }

@@ -14,14 +14,14 @@ const MAX_OVERDUE_MS = 500
 
 export type WaitOptions = LineOptions
 
-/** Whether a refusal passes once enough jobs have left. One for the job's own deadline does not. */
+/** Whether a refusal ends once enough jobs have departed. A refusal for the job's own deadline does not. */
 function passes(error: unknown): error is QueueFullError | CannotStartInTimeError {
   return error instanceof QueueFullError || (error instanceof CannotStartInTimeError && !error.mustStartBefore)
 }
 
 /**
- * Producers that wait for a place: each retries at the time given by its last refusal. Those of a group have a line of
- * their own, as a full group does not keep other jobs out.
+ * Producers that wait for a place: each retries at the time given by its last refusal. Producers of a group have a line
+ * of their own, because a full group does not keep other jobs out.
  */
 export class PlaceLine {
   readonly #lines = new Map<string | undefined, WaitingLine>()

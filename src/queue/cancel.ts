@@ -4,20 +4,20 @@ import { InvalidInputError } from '../errors.ts'
 import type { ShapeStore } from '../shape/store.ts'
 
 export interface CancelOptions {
-  /** Why: a string that is not empty. It is part of the job's `failedReason`. */
+  /** Why: a non-empty string. It is part of the job's `failedReason`. */
   readonly reason: string
-  /** Who. It is part of the job's `failedReason`, and the change goes into the history of the queue. */
+  /** Who. It is part of the job's `failedReason` and of the queue's history. */
   readonly by?: string | undefined
-  /** Removes jobs that wait instead of failing them. Default false. */
+  /** Removes waiting jobs instead of failing them. Default false. */
   readonly remove?: boolean | undefined
 }
 
 /**
- * What became of a job that was to be cancelled.
+ * The outcome of a cancellation.
  *
  * - `failed`: it waited, and has failed
  * - `removed`: it waited, and is gone
- * - `aborting`: it runs, and its worker has been told to abort it; it fails unless its processor returns first
+ * - `aborting`: it runs, and its worker has been asked to abort it; it fails unless its processor returns first
  * - `stalled`: it runs, but its worker is gone; it fails instead of running again once BullMQ has found it
  * - `ended`: it has completed or failed before
  * - `scheduled`: it is the next iteration of a job scheduler, and stays; remove the scheduler
@@ -25,12 +25,12 @@ export interface CancelOptions {
  */
 export type CancelOutcome = 'failed' | 'removed' | 'aborting' | 'stalled' | 'ended' | 'scheduled' | 'unknown'
 
-/** Which jobs to cancel: those that match all that is given. */
+/** Which jobs to cancel: those that match all given fields. */
 export interface CancelFilter {
   /** The id of their group. */
   readonly group?: string
   readonly name?: string
-  /** Those that were added longer ago than this, ms >= 0. */
+  /** Jobs added longer ago than this, ms >= 0. */
   readonly olderThanMs?: number
 }
 
@@ -39,7 +39,7 @@ export interface CancelManyOptions extends CancelOptions {
   readonly signal?: AbortSignal | undefined
 }
 
-/** The outcomes of jobs that are cancelled. */
+/** The outcomes of cancelled jobs. */
 export const CANCELLED = ['failed', 'removed', 'aborting', 'stalled'] as const satisfies readonly CancelOutcome[]
 
 /** How many jobs were cancelled, by outcome. */
@@ -47,10 +47,10 @@ export type CancelCounts = Readonly<Record<(typeof CANCELLED)[number], number>>
 
 const OPTIONS = ['reason', 'by', 'remove']
 
-/** As `lua/verbs/cancel-part.lua` has them. Running jobs last: what waits cannot start meanwhile and be missed. */
+/** As in `lua/verbs/cancel-part.lua`. Running jobs last: waiting ones cannot start meanwhile and be missed. */
 const PLACES = ['prioritized', 'wait', 'paused', 'delayed', 'waiting-children', 'active'] as const
 
-/** Jobs that one call looks at and cancels: together they take Redis less than 5 ms. */
+/** Jobs that one call checks and cancels: together they take Redis less than 5 ms. */
 const LOOKED_AT = 500
 const CANCELLED_TOGETHER = 25
 
@@ -62,8 +62,8 @@ export async function cancelJob(store: ShapeStore, id: string, options: CancelOp
 }
 
 /**
- * Goes over the queue until it finds no more, since jobs may move on meanwhile from where it has not looked to where it
- * has. Jobs that are added meanwhile are left alone.
+ * Searches the queue until no more jobs are found, because jobs may move meanwhile from an unsearched place to a
+ * searched one. Jobs added meanwhile stay.
  * @param run runs each call
  * @throws InvalidInputError; the signal's reason
  */

@@ -1,20 +1,20 @@
 import { type DeadLetter, readDeadLetter } from '../backend/dead-letters.ts'
 import type { ShapedQueue } from './queue.ts'
 
-/** Which letters to drop. */
+/** Which dead letters to drop. */
 export interface DropOptions {
   readonly filter: (letter: DeadLetter) => boolean
-  /** Stops before the next letter; the promise rejects with its reason. */
+  /** Stops before the next dead letter; the promise rejects with its reason. */
   readonly signal?: AbortSignal
-  /** Called with each letter that was dropped. */
+  /** Called with each dropped dead letter. */
   readonly onDropped: (letterId: string, letter: DeadLetter) => void
 }
 
-/** Letters read at a time. */
+/** Dead letters read at a time. */
 const PAGE = 100
 
 /**
- * The letter in a job of a queue of dead letters.
+ * The dead letter in a job of a dead-letter queue.
  * @returns undefined if there is no such job, or it holds none
  */
 export async function findDeadLetter(letters: ShapedQueue, letterId: string): Promise<DeadLetter | undefined> {
@@ -23,14 +23,14 @@ export async function findDeadLetter(letters: ShapedQueue, letterId: string): Pr
 }
 
 /**
- * Drops one letter, and with it what is left of its job.
- * @returns whether it was there
+ * Drops one dead letter, and with it the rest of its job.
+ * @returns whether it existed
  */
 export async function dropDeadLetter(letters: ShapedQueue, letterId: string): Promise<boolean> {
   return (await letters.remove(letterId)) === 1
 }
 
-/** Drops letters, the oldest first. Jobs that hold no letter are left alone. */
+/** Drops dead letters, the oldest first. Other jobs of the queue stay. */
 export async function dropDeadLetters(letters: ShapedQueue, { filter, signal, onDropped }: DropOptions): Promise<void> {
   for (let kept = 0; ; ) {
     const jobs = await letters.getJobs(['waiting'], kept, kept + PAGE - 1, true)
@@ -40,7 +40,7 @@ export async function dropDeadLetters(letters: ShapedQueue, { filter, signal, on
       const letter = job && readDeadLetter(JSON.stringify(job.data))
       if (!letter || !filter(letter)) continue
       signal?.throwIfAborted()
-      // A letter that has left meanwhile holds no position either.
+      // A dead letter that has left meanwhile holds no position either.
       kept -= 1
       if (await dropDeadLetter(letters, job.id as string)) onDropped(job.id as string, letter)
     }

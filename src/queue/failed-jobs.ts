@@ -4,11 +4,11 @@ import { checkDeadLetterQueue, deadLetterId, deadLetterJob, deadLetterOf } from 
 import { PlaceLine } from './add-when-free.ts'
 import type { ShapedQueue } from './queue.ts'
 
-/** What can be done with a job that has failed. */
+/** The possible changes of a failed job. */
 export type FailedChange = { readonly kind: 'retry' } | { readonly kind: 'remove' } | Burial
 
 /** Moves it to a queue of dead letters. */
-interface Burial {
+interface DeadLettering {
   readonly kind: 'deadLetter'
   readonly to: string
 }
@@ -18,11 +18,11 @@ export type Unchanged = 'not failed' | 'child runs' | 'scheduled'
 
 /** Which failed jobs to change. */
 export interface MatchingOptions {
-  /** Those whose reason contains this text. Default: all. */
+  /** Jobs whose reason contains this text. Default: all. */
   readonly failedReason?: string | undefined
   /** Stops before the next job; the promise rejects with its reason. */
   readonly signal?: AbortSignal
-  /** Called with the id of each job that was changed. */
+  /** Called with the id of each changed job. */
   readonly onChanged?: (jobId: string) => void
 }
 
@@ -33,7 +33,7 @@ const UNCHANGED: Readonly<Record<string, Unchanged>> = { 0: 'not failed', '-1': 
 const PAGE = 100
 
 /**
- * Changes one job that has failed. A retry needs a place, as any job does.
+ * Changes one failed job. A retry needs a place, as any job does.
  * @returns why nothing was changed; undefined if it was
  * @throws QueueFullError, GroupFullError, CannotStartInTimeError, KeyInUseError if there is no place for a retry;
  *   InvalidInputError, QueueUnavailableError
@@ -50,8 +50,8 @@ export async function changeFailed(
 }
 
 /**
- * Changes all that have failed by now, the oldest first. A retry waits until there is a place for it. Jobs that fail
- * after it began are left alone: one that fails at once would be retried without end.
+ * Changes all jobs that have failed by now, the oldest first. A retry waits until there is a place for it. Jobs that
+ * fail after the call began stay: a job that fails at once would be retried without end.
  */
 export async function changeMatching(
   queue: ShapedQueue,

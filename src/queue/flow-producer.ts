@@ -28,7 +28,7 @@ export interface ShapedFlowProducerOptions extends FlowProducerOptions {
   functions?: FunctionsOption
 }
 
-/** A node of a flow: BullMQ's, whose options may say what the job costs and when it must have started. */
+/** A node of a flow: BullMQ's, with options for the job's cost and its latest start. */
 export interface ShapedFlowJob {
   name: string
   queueName: string
@@ -38,7 +38,7 @@ export interface ShapedFlowJob {
   children?: ShapedFlowJob[]
 }
 
-/** BullMQ's FlowProducer, with flows that are admitted whole or not at all, over all queues that they touch. */
+/** BullMQ's FlowProducer, with flows that are admitted whole or not at all, over all their queues. */
 export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
   readonly #admitTimeout: AdmitTimeout
 
@@ -76,7 +76,7 @@ export class ShapedFlowProducer extends FlowProducer<ShapedBackend> {
   }
 }
 
-/** @throws what is wrong with the defaults of the jobs of a queue */
+/** @throws the errors of the default job options of a queue */
 function withDefaults(queuesOptions: NonNullable<FlowOpts['queuesOptions']>): NonNullable<FlowOpts['queuesOptions']> {
   const checked = Object.entries(queuesOptions).map(([queueName, options]) => {
     const defaultJobOptions = checkJobDefaults(options.defaultJobOptions as ShapedJobsOptions | undefined)
@@ -85,7 +85,7 @@ function withDefaults(queuesOptions: NonNullable<FlowOpts['queuesOptions']>): No
   return Object.fromEntries(checked)
 }
 
-/** @throws InvalidInputError, and what is wrong with the options */
+/** @throws InvalidInputError, and the errors of wrong options */
 function checkFlow(node: ShapedFlowJob): ShapedFlowJob {
   checkJobList('a flow', [node])
   const { opts, children, queueName } = node

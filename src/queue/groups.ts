@@ -18,8 +18,8 @@ import type { OverrideEntry } from '../shape/stored.ts'
 import type { ShapeChange } from './options.ts'
 
 /**
- * `waiting`: its next job is in line; `limited`: held by its rate; `maxed`: as many of its jobs run as may; `idle`: no job
- * of it waits. The names are those of BullMQ Pro.
+ * `waiting`: its next job is in line; `limited`: held by its rate; `maxed`: as many of its jobs run as may; `idle`:
+ * none of its jobs waits. The names are those of BullMQ Pro.
  */
 export type GroupStatus = 'waiting' | 'limited' | 'maxed' | 'paused' | 'idle'
 
@@ -37,38 +37,38 @@ export interface GroupState {
   readonly waiting: number
   /** Its jobs that hold a place, but are not in line: delayed ones, and parents that wait for their children. */
   readonly delayed: number
-  /** Its running jobs; undefined as long as no group of the queue has a limit on them. */
+  /** Its running jobs; undefined while no group of the queue has a limit on them. */
   readonly active: number | undefined
   /** Its next slot if its rate or a limit holds it, or the end of its pause; undefined if there is none. */
   readonly until: Date | undefined
   /**
-   * The limit of the shape, with `by`, that holds it; undefined if none does. Where limits have keys, it is held if all its
-   * jobs are, and this limit is the one of its first job, as is `until`, the earliest.
+   * The limit of the shape, with `by`, that holds it; undefined if none does. If limits have keys, the group is held
+   * only if all its jobs are. This is then the limit of its first job, and `until` the earliest end.
    */
   readonly heldBy: string | undefined
-  /** The values of the keys of that limit, `group` among them if it counts groups; undefined where limits have no keys. */
+  /** The values of the keys of that limit, including `group` if it counts groups; undefined if limits have no keys. */
   readonly heldKeys: Readonly<Record<string, string>> | undefined
   /**
-   * While it is `maxed`, by what: its own `concurrency`, its `order`, or `keepFree` of the shape, which keeps the places that
-   * are left for groups of which no job runs. Undefined otherwise.
+   * Why it is `maxed`: its own `concurrency`, its `order`, or `keepFree` of the shape, which keeps the remaining places
+   * for groups without running jobs. Undefined otherwise.
    */
   readonly maxedBy: 'concurrency' | 'order' | 'keepFree' | undefined
   /**
-   * How many jobs it may hold now, and what says so: its own `capacity`, or `share`, which follows what is free. Undefined
-   * if nothing bounds it. It may hold more, of jobs that were admitted before or came back.
+   * How many jobs it may hold now, and why: its own `capacity`, or `share`, which follows the free places. Undefined if
+   * nothing bounds it. It may hold more, of jobs that were admitted before or came back.
    */
   readonly bound: GroupBound | undefined
-  /** What applies to it: the defaults of the shape, and what was set for it. */
+  /** Its current settings: the defaults of the shape, and its own. */
   readonly inForce: GroupFields
   /**
-   * What was set for it, with who, when and why; also `paused`, and until a time `limited` (by `rateLimitGroup` or
-   * feedback), `slowed` (the most that its rate is), `paced` (the rate that it accepts, by `adapt`) and `crowded` (the most of its jobs that run) by feedback; and `ramp`
-   * (since when its rate rises after a pause, ms), with `rampUp` of the shape.
+   * Its own settings, with author, time and reason. Also `paused` and `ramp` (since when its rate rises after a pause,
+   * ms), with `rampUp` of the shape. Temporary ones: `limited` (by `rateLimitGroup` or feedback), and by feedback
+   * `slowed` (a bound of its rate), `paced` (the rate that `adapt` found) and `crowded` (a bound of its running jobs).
    */
   readonly overrides: Readonly<Record<string, Omit<OverrideEntry, 'value'> & { readonly value: unknown }>>
 }
 
-/** How many groups with waiting jobs are in each state. */
+/** Number of groups with waiting jobs in each state. */
 export type GroupCounts = Readonly<Record<Exclude<GroupStatus, 'idle'>, number>>
 
 export const STATES: Readonly<Record<GroupStatus, string>> = {
@@ -81,7 +81,7 @@ export const STATES: Readonly<Record<GroupStatus, string>> = {
 const HOLDS = ['paused', 'limited', 'slowed', 'paced', 'crowded']
 const LISTED = ['waiting', 'limited', 'maxed', 'paused'] as const
 
-/** What was set for one field of a group, as `lua/verbs/set-group.lua` stores it. */
+/** The setting of one field of a group, as `lua/verbs/set-group.lua` stores it. */
 export interface StoredEntry {
   readonly value: number | string | StoredRate | null | true
   readonly by: string
@@ -90,13 +90,13 @@ export interface StoredEntry {
   readonly until?: number
 }
 
-/** While a schedule lets nothing pass: until when, µs, and the zone whose clock it follows (`lua/limits/scheduled-bucket.lua`). */
+/** While a schedule lets nothing pass: until when, µs, and its time zone (`lua/limits/scheduled-bucket.lua`). */
 export interface StoredClosed {
   readonly ends: string
   readonly zone: string
 }
 
-/** What `lua/views/group.lua` returns for one group. */
+/** The result of `lua/views/group.lua` for one group. */
 export interface GroupRowView {
   readonly id: string
   readonly at: string
@@ -104,14 +104,14 @@ export interface GroupRowView {
   readonly waiting: number
   readonly delayed: number
   readonly active?: number
-  /** Its slot, or the end of what holds it. */
+  /** Its slot, or the end of its hold. */
   readonly ends?: string
   readonly heldBy?: string
   readonly heldKeys?: Readonly<Record<string, string>>
   readonly closed?: StoredClosed
   readonly maxedBy?: GroupState['maxedBy']
   readonly bound?: GroupBound
-  /** What is set for it. */
+  /** Its own settings. */
   readonly fields: Readonly<Record<string, StoredEntry>>
   readonly headReadyMs?: number
 }
@@ -139,7 +139,7 @@ export function groupStateOf(row: GroupRowView, defaults: GroupFields): GroupSta
   }
 }
 
-/** The groups of one queue: what is set for each, and how they stand. */
+/** The groups of one queue: their settings and states. */
 export class QueueGroups {
   readonly #name: string
   readonly #store: ShapeStore
@@ -156,7 +156,7 @@ export class QueueGroups {
     await this.#store.changeGroup(id, encodeGroupOverride(override), { by, reason }, ttlMs)
   }
 
-  /** Lifts what was set, except for a pause. */
+  /** Lifts settings, except a pause. */
   async clear(id: string, fields: readonly (keyof GroupFields)[], who: Attribution): Promise<void> {
     for (const field of fields) checkGroupField(field)
     const lifted = fields.length > 0 ? fields : GROUP_FIELDS
@@ -167,7 +167,9 @@ export class QueueGroups {
     await this.#store.changeGroup(id, { paused: true }, who, ttlMs)
   }
 
-  /** What to say of a paused group that takes jobs without end; undefined if something bounds it, or that is not known. */
+  /**
+   * A warning about a paused group that accepts jobs without a bound; undefined if it has a bound, or that is unknown.
+   */
   async unboundedWarning(id: string): Promise<string | undefined> {
     const state = await this.state(id).catch(() => undefined)
     if (!state || state.bound) return undefined
@@ -177,7 +179,7 @@ export class QueueGroups {
     )
   }
 
-  /** Lifts a pause, and what `rateLimitGroup` and feedback hold. */
+  /** Lifts a pause, and the holds of `rateLimitGroup` and feedback. */
   async resume(id: string, who: Attribution): Promise<void> {
     await this.#store.changeGroup(id, Object.fromEntries(HOLDS.map((field) => [field, { clear: true }])), who)
   }
@@ -216,7 +218,7 @@ export class QueueGroups {
   }
 }
 
-/** The defaults, and what was set for a group in their place. */
+/** The defaults, replaced by the group's own settings. */
 function fieldsInForce(defaults: GroupFields, overrides: GroupState['overrides']): GroupFields {
   const values = Object.fromEntries(
     GROUP_FIELDS.flatMap((field) => {
@@ -242,13 +244,13 @@ function fewer(most: number, than: GroupFields['concurrency']): number {
   return typeof than === 'number' ? Math.min(most, than) : most
 }
 
-/** Beside a rate that follows the clock, the slower one of each time applies: it stays as it is. */
+/** If a rate follows the clock, the slower one of each time applies: it stays unchanged. */
 function isSlower(rate: RateInput, than: GroupFields['rate']): boolean {
   if (isScheduled(than)) return false
   return than === undefined || intervalUs(parseRate(rate)) > intervalUs(parseRate(than))
 }
 
-/** What is set for a group and has not ended. The value of a pause is true. */
+/** The settings of a group that have not ended. The value of a pause is true. */
 export function readEntries(stored: Readonly<Record<string, StoredEntry>>, nowMs: number): GroupState['overrides'] {
   const lasting = Object.entries(stored).filter(([, { until }]) => until === undefined || until > nowMs)
   const entries = lasting.map(([field, { value, by, reason, at, until }]) => {

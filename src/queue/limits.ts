@@ -15,22 +15,25 @@ import { dateOfUs, type GroupState, readEntries, type StoredEntry } from './grou
 import type { ShapeChange } from './options.ts'
 
 /**
- * One value of what a limit counts by: an object with the value of each name, `{ group: 'acme', host: 'api.example.com' }`, or,
- * of a limit by one name, that value alone. Of a pool, the name of a member.
+ * One value that a limit counts by: an object with the value of each name, `{ group: 'acme', host: 'api.example.com'
+ * }`, or, for a limit by one name, that value alone. For a pool, the name of a member.
  */
 export type LimitValueKey = string | number | Readonly<Record<string, string | number>>
 
-/** The state of a limit with `by` for one value of its keys, or of one member of a pool (`keys` is then `{ member }`), at one moment of Redis's clock. */
+/**
+ * The state of a limit with `by` for one value of its keys, or of one member of a pool (`keys` is then `{ member }`),
+ * at one moment of Redis's clock.
+ */
 export interface LimitState {
   readonly limit: string
   /** The value of each of its keys. */
   readonly keys: Readonly<Record<string, string>>
   readonly at: Date
-  /** What applies to the value: the limit of the shape, and what was set in its place. Empty if it has no limit. */
+  /** The current settings of the value: the limit of the shape, and its own. Empty if it has no limit. */
   readonly inForce: LimitValues
   /**
-   * What was set for it, with who, when, why and until when; by feedback `limited` (held until then), `slowed` (the most that its
-   * rate is) and `paced` (the rate that it accepts, by `adapt`).
+   * Its own settings, with author, time, reason and end. By feedback `limited` (held until then), `slowed` (a bound of
+   * its rate) and `paced` (the rate that `adapt` found).
    */
   readonly overrides: GroupState['overrides']
   /** Units left now; undefined if it has no limit. */
@@ -39,11 +42,11 @@ export interface LimitState {
   readonly retryAfterMs: number | undefined
   /** When all units are available again; undefined if it has no limit. */
   readonly resetAt: Date | undefined
-  /** How many lanes wait for it: the jobs of a group with equal keys are one. Where limits have no keys, 0. */
+  /** Number of lanes that wait for it: the jobs of a group with equal keys share a lane. 0 if limits have no keys. */
   readonly waitingLanes: number
 }
 
-/** What `lua/views/limit.lua` returns. */
+/** The result of `lua/views/limit.lua`. */
 export interface LimitView {
   readonly at: string
   readonly fields: Readonly<Record<string, StoredEntry>>
@@ -55,7 +58,7 @@ export interface LimitView {
   readonly reset?: string
 }
 
-/** What the limits of one queue allow for single values of their keys. */
+/** The settings of one queue's limits for single values of their keys. */
 export class QueueLimitValues {
   readonly #name: string
   readonly #store: ShapeStore
@@ -101,7 +104,7 @@ export class QueueLimitValues {
     return limitStateOf(limit, keys, view)
   }
 
-  /** By the shape as Redis has it: another program may have changed it. */
+  /** By the shape in Redis: another program may have changed it. */
   async #limit(name: string): Promise<QueueLimit> {
     await this.#store.readMeter()
     const limit = this.#keyed().find((one) => one.name === name)
@@ -155,7 +158,7 @@ function retryAfterMsOf({ left, wait }: LimitView): number | undefined {
 }
 
 /**
- * The value of each name that a limit counts by, as it is stored with jobs.
+ * The value of each name that a limit counts by, as stored with jobs.
  * @throws InvalidLimitError, InvalidGroupError
  */
 function keysOf({ name, by, pool }: QueueLimit, key: unknown): Readonly<Record<string, string>> {

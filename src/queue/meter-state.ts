@@ -5,7 +5,7 @@ import type { EffectiveShape } from '../shape/stored.ts'
 import { StoredShape } from '../shape/stored.ts'
 import { dateOfUs, type GroupCounts } from './groups.ts'
 
-/** What sets the rate at which jobs leave the queue now. */
+/** What sets the rate at which jobs depart now. */
 export type RateCause =
   | 'declared'
   | 'override'
@@ -18,9 +18,9 @@ export type RateCause =
   | 'off'
   | 'unpaced'
 
-/** Downstream feedback that is in force; see docs/feedback.md. */
+/** Current downstream feedback; see docs/feedback.md. */
 export interface FeedbackState {
-  /** Rates in force besides the configured one, units of cost per second; the slowest applies. */
+  /** Current rates besides the configured one, units of cost per second; the slowest applies. */
   readonly rates: { readonly pace?: number; readonly slow?: number; readonly quota?: number }
   /** Running jobs that the downstream allows. */
   readonly concurrency: number | undefined
@@ -32,7 +32,7 @@ export interface FeedbackState {
 
 /** How many jobs may run at once across the fleet, and why. */
 export interface ConcurrencyState {
-  /** The override, or else the declared value; undefined if there is neither. */
+  /** The override, otherwise the declared value; undefined if there is neither. */
   readonly set: number | undefined
   readonly inForce: number
   /** `stock queue`: a plain BullMQ queue set the value after the shape did; the last write holds. */
@@ -60,10 +60,9 @@ export interface MeterState {
   readonly waitingChildren: number
   readonly active: number
   /**
-   * How long the next job to leave has been ready, ms: since it was added or its delay ended or, for a retry, since it
-   * last started. By its producer's clock. In a queue with groups that of the oldest of the first jobs that may leave,
-   * since any of them may be next; where all groups are held, of those that go first. undefined if no job waits, or if
-   * the next one is gone.
+   * How long the next job has been ready, ms: since it was added, its delay ended or, for a retry, its last start. By
+   * its producer's clock. With groups, the age of the oldest of the first jobs that may depart, because any of them may
+   * be next; if all groups are held, of the jobs that go first. undefined if no job waits, or if the next one is gone.
    */
   readonly headAgeMs: number | undefined
   /** BullMQ's pause. */
@@ -74,14 +73,14 @@ export interface MeterState {
   readonly level: number
   /** Groups with waiting jobs, by their status; undefined if the shape has no groups. */
   readonly groups: GroupCounts | undefined
-  /** Mean cost of the jobs that left recently, units. */
+  /** Mean cost of the jobs that departed recently, units. */
   readonly meanCost: number
   /**
    * When the rate, the limits, the meter's pause and, if all groups are held, the first of them let the job at the head
-   * leave; undefined if all places of a limit are taken, or if it is not known when a group may go.
+   * depart; undefined if all places of a limit are taken, or if the time when a group may go is unknown.
    */
   readonly nextDepartureAt: Date | undefined
-  /** The rate in force now, as text, `'0/s'` where a schedule lets nothing leave; undefined if jobs are not paced. */
+  /** The current rate, as text, `'0/s'` while a schedule lets nothing depart; undefined if jobs are not paced. */
   readonly rate: string | undefined
   /** When a schedule changes the rate next; undefined without one. */
   readonly rateChangesAt: Date | undefined
@@ -95,11 +94,11 @@ export interface MeterState {
   readonly shadowDelayedTotal: number
   /** Jobs that overflow dropped since the queue was created. */
   readonly droppedTotal: number
-  /** Jobs that were accepted and that too few replicas confirmed in time (`shape.durability`), since then too. */
+  /** Accepted jobs that too few replicas confirmed in time (`shape.durability`), since then too. */
   readonly unconfirmedTotal: number
 }
 
-/** What `lua/views/queue.lua` returns for the meter. Times are µs as text, unless their names say otherwise. */
+/** The result of `lua/views/queue.lua` for the meter. Times are µs as text, unless their names say otherwise. */
 export interface MeterView extends ShapeView {
   readonly depth: number
   readonly waiting: number
@@ -108,19 +107,19 @@ export interface MeterView extends ShapeView {
   readonly active: number
   /** BullMQ's pause. */
   readonly paused: boolean
-  /** BullMQ's global concurrency, which its scripts obey. */
+  /** BullMQ's global concurrency, which its scripts respect. */
   readonly concurrency?: number
   /** Units of cost. */
   readonly level?: string
   readonly groups?: GroupCounts
-  /** When the job at the head may leave. */
+  /** When the job at the head may depart. */
   readonly slot?: string
-  /** The rate in force as a part of the fastest one of a schedule, and when it changes next. */
+  /** The current rate as a part of the fastest one of a schedule, and when it changes next. */
   readonly speed?: string
   readonly speedEnds?: string
   /** The hash `…:meta:meter`. */
   readonly meter: Readonly<Record<string, string>>
-  /** When the next job to leave was ready. */
+  /** When the next job became ready. */
   readonly headReadyMs?: number
 }
 
@@ -164,7 +163,7 @@ export function meterStateOf(view: MeterView): MeterState {
   }
 }
 
-/** How long something has been ready, ms; undefined where it is not known since when. */
+/** How long something has been ready, ms; undefined if the start is unknown. */
 export function ageMs(readyMs: number | undefined, nowUs: number): number | undefined {
   return readyMs === undefined ? undefined : Math.max(0, nowUs / 1000 - readyMs)
 }

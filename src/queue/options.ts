@@ -9,7 +9,7 @@ import type { EffectiveShape } from '../shape/stored.ts'
 
 /** Options of a {@link ShapedQueue}: BullMQ's, and the shape. */
 export interface ShapedQueueOptions extends QueueOptions {
-  /** BullMQ's, and a default `cost`, `costs`, `keys` and `tier`. */
+  /** BullMQ's default job options, and a default `cost`, `costs`, `keys` and `tier`. */
   defaultJobOptions?: NonNullable<QueueOptions['defaultJobOptions']> & JobCosts & Pick<JobTerms, 'keys' | 'tier'>
   /** The shape that this program declares. Default: the stored one applies. */
   shape?: Shape
@@ -35,7 +35,7 @@ export interface Clearing<F extends string> extends Attribution {
   readonly fields?: readonly F[] | undefined
 }
 
-/** What {@link ShapedQueue.offer} returns. */
+/** The result of {@link ShapedQueue.offer}. */
 export type Offer<J> = ({ accepted: true; job: J } & AdmissionEstimate) | ({ accepted: false } & Refusal)
 
 export interface ShapedQueueListener<J extends Job = Job> extends QueueListener<J> {

@@ -127,9 +127,9 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 
   /**
-   * Adds all jobs or none: if they do not all fit, none is added. A crash, or a stall of more than ten seconds, can
-   * still leave a call with more than 100 jobs, or 512 KiB of them, half done, as can a change of the shape: `addedIds` of
-   * the error says which are in.
+   * Adds all jobs or none: if they do not all fit, none is added. A crash, a stall of more than ten seconds or a change
+   * of the shape can still interrupt a call with more than 100 jobs, or 512 KiB of them: `addedIds` of the error lists
+   * the added ones.
    * @throws as {@link add}, and TooLargeError if there are more jobs than the queue can ever hold
    */
   override async addBulk(
@@ -146,7 +146,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
 
   /**
    * Offers a job: like {@link add}, but a full queue, or a start that would be too late, is returned, not thrown.
-   * @returns where the job stands and when it will start, or when to retry
+   * @returns the job's position and estimated start, or when to retry
    */
   async offer(
     name: NameOf<DataTypeOrJob, NameType>,
@@ -171,7 +171,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   /**
    * Adds a job as soon as there is a place. Callers of one process are served in order; each retries at the time given
    * by its refusal, so nothing is polled.
-   * @throws WaitTimeoutError after `timeoutMs`, the signal's reason if it is aborted, and what {@link add} throws
+   * @throws WaitTimeoutError after `timeoutMs`, the signal's reason if it is aborted, and the errors of {@link add}
    */
   async addWhenFree(
     name: NameOf<DataTypeOrJob, NameType>,
@@ -186,9 +186,9 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 
   /**
-   * Puts the jobs of dead letters back, oldest first, each as soon as there is a place; they leave at the rate, behind
-   * the jobs that wait already. Each job keeps its id and its timestamp, hence the identity of its effect, and gets all
-   * its attempts again. A redrive may be stopped and repeated at any time, also concurrently: each job comes back once.
+   * Puts the jobs of dead letters back, oldest first, each as soon as there is a place; they depart at the rate, behind
+   * the waiting jobs. Each job keeps its id and its timestamp, hence the identity of its effect, and gets all its
+   * attempts again. A redrive may be stopped and repeated at any time, also concurrently: each job comes back once.
    * @throws InvalidInputError, QueueUnavailableError, and the signal's reason if it is aborted
    */
   async redrive(options: RedriveOptions): Promise<RedriveResult> {
@@ -240,10 +240,10 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 
   /**
-   * Cancels a job from any process. One that waits fails at once, with an `UnrecoverableError` that carries the reason; its
-   * children go on. The `signal` of the processor of one that runs is aborted, wherever it runs: however many attempts it
-   * has, it fails for good unless the processor returns, and if its worker is lost it does not run again.
-   * @returns what became of it
+   * Cancels a job from any process. A waiting job fails at once, with an `UnrecoverableError` that carries the reason;
+   * its children continue. For a running job, the `signal` of its processor is aborted, wherever it runs. Whatever its
+   * attempts, it fails finally unless the processor returns. If its worker is lost it does not run again.
+   * @returns the outcome
    * @throws InvalidInputError
    */
   async cancelJob(id: string, options: CancelOptions): Promise<CancelOutcome> {
@@ -251,16 +251,16 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 
   /**
-   * Cancels, like {@link cancelJob}, all jobs that match a filter and have not ended; without a field of the filter, all. Those
-   * that are added meanwhile, by the clock of the program that adds them, stay. Large queues are gone over in parts: a
-   * call that is stopped or fails leaves the rest.
+   * Cancels, like {@link cancelJob}, all jobs that match a filter and have not ended; with an empty filter, all. Jobs
+   * added meanwhile, by their program's clock, stay. Large queues are processed in parts: a call that is stopped or
+   * fails leaves the rest.
    * @throws InvalidInputError, and the signal's reason if it is aborted
    */
   async cancelJobs(filter: CancelFilter, options: CancelManyOptions): Promise<CancelCounts> {
     return cancelJobs((call) => this.#admit(() => call(this.backend.store)), filter, options)
   }
 
-  /** The shape in force, or undefined if none is stored. */
+  /** The current shape, or undefined if none is stored. */
   async getShape(): Promise<EffectiveShape | undefined> {
     return (await this.meter()).shape
   }
@@ -289,8 +289,8 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 
   /**
-   * Grants no slot before the given time, for the whole fleet. A later pause never shortens an earlier one. Jobs already
-   * granted, up to one horizon ahead, leave if their slot comes before their worker learns of the pause.
+   * Grants no slot before the given time, for the whole fleet. A later pause never shortens an earlier one. Jobs
+   * already granted, up to one horizon ahead, start if their slot comes before their worker learns of the pause.
    * @param until a date, or ms since 1970
    * @param who the reason is shown as long as the pause lasts; both go into the history
    */
@@ -343,8 +343,8 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 
   /**
-   * Sets what applies to one group instead of the defaults of `shape.groups`, for `ttlMs` or until {@link clearGroup}.
-   * `null` means "no limit".
+   * Sets fields of one group instead of the defaults of `shape.groups`, for `ttlMs` or until {@link clearGroup}. `null`
+   * means "no limit".
    * @throws InvalidGroupError, InvalidShapeError, InvalidRateError
    */
   async setGroup(id: string, override: GroupOverride, change: ShapeChange): Promise<void> {
@@ -352,15 +352,15 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     await this.#admit(() => this.#groups.set(id, override, change))
   }
 
-  /** Lifts what was set for a group: the given fields, or all. A pause stays. */
+  /** Lifts settings of a group: the given fields, or all. A pause stays. */
   async clearGroup(id: string, clearing: Clearing<keyof GroupFields> = {}): Promise<void> {
     const { fields = [], ...who } = checkClearing('clearGroup', clearing)
     await this.#admit(() => this.#groups.clear(id, fields, who))
   }
 
   /**
-   * Holds the jobs of one group, for `ttlMs` or until {@link resumeGroup}. Running jobs go on, and new ones are accepted while
-   * the group has places. Where nothing bounds it, that is a process warning (`SLUICE_UNBOUNDED_GROUP`).
+   * Holds the jobs of one group, for `ttlMs` or until {@link resumeGroup}. Running jobs continue, and new ones are
+   * accepted while the group has places. If nothing bounds it, a process warning says so (`SLUICE_UNBOUNDED_GROUP`).
    */
   async pauseGroup(id: string, who: Attribution & { readonly ttlMs?: number } = {}): Promise<void> {
     checkCallOptions('pauseGroup', who, ['by', 'reason', 'ttlMs'])
@@ -406,8 +406,8 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 
   /**
-   * Sets what a limit of the shape with `by` allows for one value of its keys, for `ttlMs` or until {@link clearLimit}. A lower
-   * one applies to the next departure, a higher one at once; a rate of `null` means "no limit".
+   * Sets what a limit of the shape with `by` allows for one value of its keys, for `ttlMs` or until {@link clearLimit}.
+   * A lower value applies to the next departure, a higher one at once; a rate of `null` means "no limit".
    * @throws InvalidLimitError, InvalidRateError, InvalidGroupError
    */
   async setLimit(name: string, key: LimitValueKey, override: LimitOverride, change: ShapeChange): Promise<void> {
@@ -415,7 +415,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     await this.#admit(() => this.#limits.set(name, key, override, change))
   }
 
-  /** Lifts what was set for one value of a limit's keys: the given fields, or all. */
+  /** Lifts settings of one value of a limit's keys: the given fields, or all. */
   async clearLimit(
     name: string,
     key: LimitValueKey,
@@ -426,8 +426,8 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 
   /**
-   * Charges a limit for one value of its keys, whatever that has left: for what jobs of this queue do not use. Jobs wait until
-   * what is owed has come back.
+   * Charges a limit for one value of its keys, even beyond its remaining units: for use other than by jobs of this
+   * queue. Jobs wait until the debt is refilled.
    * @param cost > 0
    * @throws InvalidCostError, and as {@link setLimit}
    */
@@ -435,7 +435,9 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
     await this.#admit(() => this.#limits.charge(name, key, cost))
   }
 
-  /** What one value of a limit's keys may use, what it has left, and what was set for it. @throws as {@link setLimit} */
+  /**
+   * What one value of a limit's keys may use, its remaining units, and its own settings. @throws as {@link setLimit}
+   */
   async getLimit(name: string, key: LimitValueKey): Promise<LimitState> {
     return this.#read(() => this.#limits.state(name, key))
   }
@@ -490,7 +492,7 @@ export class ShapedQueue<DataTypeOrJob = any, ResultType = any, NameType extends
   }
 }
 
-/** BullMQ would fail in its own code, or store what no script can compute with. */
+/** BullMQ would fail in its own code, or store a value that no script can compute with. */
 function checkScheduler(id: unknown, repeat: unknown, template: unknown): void {
   const isObject = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value)
   checkArgument(typeof id === 'string' && id !== '', 'upsertJobScheduler: the id of the scheduler', 'a string', id)
@@ -521,7 +523,7 @@ function checkWho(call: string, who: Attribution): void {
   checkCallOptions(call, who, ['by', 'reason'])
 }
 
-/** Returns what it checks. A list of fields that were left out by mistake would clear all. */
+/** Returns the checked value. A list of fields that were left out by mistake would clear all. */
 function checkClearing<F extends string>(call: string, clearing: Clearing<F>): Clearing<F> {
   checkCallOptions(call, clearing, ['fields', 'by', 'reason'])
   const { fields } = clearing
@@ -545,7 +547,7 @@ type JobOf<D, R, N extends string> = Job<DataOf<D>, ResultOf<D, R>, NameOf<D, N>
  */
 const REPORT_MS = 15_000
 
-/** Reports of producers, for a queue that jobs enter but none leaves. Nothing depends on them. */
+/** Reports of producers, for a queue that jobs enter without departures. Nothing depends on them. */
 class ArrivalReports {
   readonly #store: Pick<ShapeStore, 'memory' | 'run'>
   #reportedAtMs = performance.now()

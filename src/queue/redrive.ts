@@ -21,19 +21,21 @@ export interface RedriveOptions {
   signal?: AbortSignal
 }
 
-/** RedriveOutcome of a redrive, in letters. */
+/** Outcome of a redrive, in dead letters. */
 export interface RedriveResult {
-  /** Jobs that wait again; their letters are removed. */
+  /** Jobs that wait again; their dead letters are removed. */
   readonly redriven: number
-  /** Letters removed because their jobs were back already: a redrive was cut short, or a job was retried by hand. */
+  /**
+   * Dead letters removed because their jobs were back already: a redrive was cut short, or a job was retried by hand.
+   */
   readonly back: number
-  /** Letters kept because another job now has the id. */
+  /** Dead letters kept because another job now has the id. */
   readonly taken: number
-  /** Letters that the filter rejected; they stay. */
+  /** Dead letters that the filter rejected; they stay. */
   readonly skipped: number
 }
 
-/** What a redrive needs of the queue that gets the jobs back. */
+/** The parts of the receiving queue that a redrive uses. */
 export interface RedriveHost {
   readonly name: string
   readonly backend: ShapedBackend
@@ -46,7 +48,7 @@ export interface RedriveHost {
 type RedriveOutcome = 'gone' | 'back' | 'failed' | 'taken' | 'redriven'
 type DeadLetterOutcome = Exclude<RedriveOutcome, 'failed'> | 'skipped'
 
-/** Letters read at a time. */
+/** Dead letters read at a time. */
 const PAGE = 100
 
 /**
@@ -59,7 +61,7 @@ export async function redrive(host: RedriveHost, options: RedriveOptions): Promi
   const { filter, limit = Number.POSITIVE_INFINITY, signal } = options
   const letters = host.backend.forQueue(options.from)
   const counts = { redriven: 0, back: 0, taken: 0, skipped: 0 }
-  // Letters that arrive meanwhile are left for another redrive: a job that fails again would come back for ever.
+  // Dead letters that arrive meanwhile stay for another redrive: a job that fails again would come back forever.
   let unread = await (await letters.client).llen(letters.toKey('wait'))
   let left = 0
   const gone = new Set<string>()
@@ -79,8 +81,8 @@ export async function redrive(host: RedriveHost, options: RedriveOptions): Promi
 }
 
 /**
- * Whether a letter stays in the list. If its data is gone, either another redrive removed it, or only its id is left in
- * the list: such an id turns up twice.
+ * Whether a dead letter stays in the list. If its data is gone, either another redrive removed it, or only its id is
+ * left in the list: such an id turns up twice.
  */
 function stays(id: string, outcome: DeadLetterOutcome | undefined, gone: Set<string>): boolean {
   if (outcome !== 'gone') return outcome !== 'redriven' && outcome !== 'back'
@@ -89,14 +91,14 @@ function stays(id: string, outcome: DeadLetterOutcome | undefined, gone: Set<str
   return before
 }
 
-/** The oldest letters after skipping those that stay: BullMQ adds at the head of the list. */
+/** The oldest dead letters after skipping those that stay: BullMQ adds at the head of the list. */
 async function pageOf(letters: ShapedBackend, skip: number, count: number): Promise<string[]> {
   const client = await letters.client
   const ids = await client.lrange(letters.toKey('wait'), -skip - count, -skip - 1)
   return ids.reverse()
 }
 
-/** @returns undefined if the letter does not belong to this queue */
+/** @returns undefined if the dead letter does not belong to this queue */
 async function redriveOne(
   host: RedriveHost,
   letters: ShapedBackend,
@@ -148,6 +150,6 @@ function checkRedriveOptions({ name }: RedriveHost, options: RedriveOptions): vo
     throw new InvalidInputError(`limit must be a whole number >= 1; got ${String(limit)}`)
   }
   if (filter !== undefined && typeof filter !== 'function') {
-    throw new InvalidInputError(`filter must be a function of a letter; got ${typeof filter}`)
+    throw new InvalidInputError(`filter must be a function of a dead letter; got ${typeof filter}`)
   }
 }

@@ -5,7 +5,7 @@ import { afterMs, withinMs } from '../redis/deadlines.ts'
 import { failureKind } from '../redis/failures.ts'
 
 export const DEFAULT_ADMIT_TIMEOUT_MS = 5000
-/** A timer that is set for longer ends at once. */
+/** A longer timer ends at once. */
 const MAX_ADMIT_TIMEOUT_MS = 2 ** 31 - 1
 
 /** @throws InvalidInputError */
@@ -18,7 +18,7 @@ export function checkAdmitTimeout(admitTimeoutMs: unknown): void {
 }
 
 /**
- * Bounds how long a producer's command may take, and for how long Redis may be silent to a read: a job that cannot be
+ * Bounds how long a producer's command may take, and how long Redis may be silent to a read: a job that cannot be
  * stored in time is reported, not kept in memory.
  */
 export class AdmitTimeout {
@@ -26,7 +26,7 @@ export class AdmitTimeout {
   readonly #timeoutMs: number
   #client: Client | undefined
   #living: Promise<void> | undefined
-  /** Of the connection, since it was last ready: such as a wrong password. */
+  /** The last error of the connection since it was ready, such as a wrong password. */
   #lastError: Error | undefined
 
   constructor(connection: RedisConnection, timeoutMs = DEFAULT_ADMIT_TIMEOUT_MS) {
@@ -53,7 +53,7 @@ export class AdmitTimeout {
         reject(this.#unanswered(queueName, sent))
       })
       const send = () => {
-        // The caller was told that nothing was stored; that must stay true when Redis comes back.
+        // The caller's error says that nothing was stored; that must stay true when Redis comes back.
         if (givenUp) throw new Error('Connection is closed')
         sent = true
         return command()
@@ -119,7 +119,7 @@ export class AdmitTimeout {
   }
 }
 
-/** An error of Redis or of the connection as that of a queue; any other error stays. */
+/** Turns an error of Redis or of the connection into an error of the queue; any other error stays. */
 export function asUnavailable(queueName: string, error: unknown, sent: boolean): unknown {
   if (error instanceof SluiceError || !(error instanceof Error)) return error
   const kind = failureKind(error)

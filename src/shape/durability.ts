@@ -2,16 +2,16 @@ import { didYouMean, gotText } from '../call-options.ts'
 import { InvalidShapeError } from '../errors.ts'
 import { wholeFrom, wholeWithin } from '../field-check.ts'
 
-/** What the acceptance of a job means, beyond being stored by the master. */
+/** Requirements for the acceptance of a job, beyond its storage by the master. */
 export interface Durability {
-  /** At least so many replicas have it. */
+  /** At least this many replicas have it. */
   readonly replicas: number
-  /** How long a call waits for them, also behind other calls that wait, at most 5000. ms, default 1000. */
+  /** How long a call waits for them, including its wait behind other calls, at most 5000. ms, default 1000. */
   readonly timeoutMs?: number
 }
 
 const DEFAULT_TIMEOUT_MS = 1000
-/** One check of `redis/connection-watch.ts` less than replaces a connection that answers nothing. */
+/** One check of `redis/connection-watch.ts` less than the number that replaces a silent connection. */
 const MAX_TIMEOUT_MS = 5000
 const REPLICAS = wholeFrom(1)
 const TIMEOUT_MS = wholeWithin(1, MAX_TIMEOUT_MS)
@@ -21,7 +21,7 @@ const EXPECTED =
   'for longer could be taken for silent, and replaced'
 
 /**
- * @returns the stored form: the number of replicas and the time, parted by a blank
+ * @returns the stored form: the number of replicas and the time, separated by a blank
  * @throws InvalidShapeError
  */
 export function encodeDurability(value: unknown): string {
@@ -39,7 +39,7 @@ export function decodeDurability(stored: string): Required<Durability> {
   return { replicas, timeoutMs }
 }
 
-/** What meets both: for jobs that are accepted together. */
+/** The stronger of two: for jobs that are accepted together. */
 export function strongerOf(
   one: Required<Durability> | undefined,
   other: Required<Durability> | undefined,

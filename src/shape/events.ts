@@ -21,13 +21,13 @@ export function relayShapeEvents(store: ShapeStore, to: Emitter): void {
   store.on('stateLoss', (loss) => to.emit('stateLoss', loss))
 }
 
-/** Author of the overrides by which a shard has its part of the whole: as in lua/sharding/lease.lua. */
+/** Author of the overrides that hold a shard's lease. Same as in lua/sharding/lease.lua. */
 const LEASES = 'shards'
 
 /** Warnings issued in this process, which may have many workers of one queue. */
 const warned = new Set<string>()
 
-/** Warns, once per override and process, if a declared value is not the one in force. */
+/** Warns, once per override and process, if an override hides a declared value. */
 class OverrideWarnings {
   readonly #queueName: string
 

@@ -5,7 +5,7 @@ import { decodeRate, encodeRate, type RateSchedule, type StoredRate } from '../l
 import { isWellFormed } from '../plain-text.ts'
 import type { RateInput } from '../rate.ts'
 
-/** What applies to one group of a queue. A field left out sets no limit. */
+/** Settings of one group of a queue. A field left out sets no limit. */
 export interface GroupFields {
   /**
    * The group's own rate, exact over all workers: `'10/s'`, `{ limit, period }` (ms), or `{ schedule, timeZone }`, which
@@ -143,7 +143,7 @@ export function encodeGroups(value: unknown): string {
 }
 
 /**
- * What depends on the queue's concurrency.
+ * Checks the settings that depend on the queue's concurrency.
  * @param concurrency of the shape; undefined if it has none
  * @throws InvalidShapeError
  */
@@ -167,7 +167,7 @@ export function decodeGroups(stored: string): GroupDefaults {
 }
 
 /**
- * What is set for one group, in the form that `lua/verbs/set-group.lua` takes.
+ * The settings of one group, in the form that `lua/verbs/set-group.lua` takes.
  * @throws InvalidShapeError or InvalidRateError
  */
 export function encodeGroupOverride(value: unknown): Record<string, StoredGroupValue | null> {
@@ -196,7 +196,7 @@ export function checkGroupId(id: unknown): void {
 
 /**
  * Checks the value of one of a job's keys.
- * @returns it as it is stored
+ * @returns the value as stored
  * @throws InvalidGroupError
  */
 export function checkKeyValue(name: string, value: unknown): string {
@@ -212,7 +212,7 @@ function checkText(what: string, kind: string, text: unknown): void {
   throw new InvalidGroupError(`${what} must be ${kind} of 1 to ${MAX_ID_BYTES} bytes${form}; got ${shownText(text)}`)
 }
 
-/** Most of a long text says nothing. */
+/** Length of the shown beginning of a long text. */
 const SHOWN = 40
 
 function shownText(text: unknown): string {

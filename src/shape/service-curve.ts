@@ -4,7 +4,7 @@ import { gridIntervalUs } from '../rate.ts'
 const WEEK_US = 604_800_000_000
 /** 126 years: differences of times within it are exact. */
 const FOREVER_US = 4e15
-/** 1970 began on a Thursday. */
+/** 1 January 1970 was a Thursday. */
 const MONDAY_US = 4 * 86_400_000_000
 
 interface Piece {
@@ -16,17 +16,17 @@ interface Piece {
 }
 
 /**
- * The integral of a rate over time, in ticks of 1/1024 µs at the fastest rate of its schedule, as `lua/meter/service.lua` has it: at
- * a fixed rate, the time itself. Times are µs since 1970 on Redis's clock.
+ * The integral of a rate over time, in ticks of 1/1024 µs at the fastest rate of its schedule, as in
+ * `lua/meter/service.lua`: at a fixed rate, the time itself. Times are µs since 1970 on Redis's clock.
  */
 export class ServiceCurve {
   readonly #pieceAt: (us: number) => Omit<Piece, 'served'> & { readonly toUs: number }
-  /** The last ends where the next one begins. */
+  /** The last piece ends where the next one begins. */
   readonly #pieces: Piece[] = []
   #endUs: number
   #endServed: bigint
 
-  /** @param intervalUs µs per unit that is in force: nothing is served faster */
+  /** @param intervalUs current µs per unit: nothing is served faster */
   constructor(rate: StoredRate, intervalUs: number, startUs: number) {
     this.#pieceAt = piecesOf(rate, intervalUs)
     this.#endUs = this.#pieceAt(startUs).fromUs
@@ -42,7 +42,7 @@ export class ServiceCurve {
     return servedIn(this.#pieces[lastUpTo(this.#pieces, ({ fromUs }) => fromUs <= us)] as Piece, us)
   }
 
-  /** The first whole µs from which on more than that is served. */
+  /** The first whole µs at which more than `served` is served. */
   when(served: bigint): number {
     while (this.#endServed <= served) this.#extend()
     while (this.#pieces[0] === undefined || served < this.#pieces[0].served) {
@@ -54,7 +54,10 @@ export class ServiceCurve {
     return servedIn(piece, us) < served ? us + 1 : us
   }
 
-  /** From when on which part of the fastest rate is in force, between two times; the first entry is for `fromUs`. */
+  /**
+   * Speeds, as parts of the fastest rate, between two times, with the beginning of each; the first entry is for
+   * `fromUs`.
+   */
   speeds(fromUs: number, toUs: number): readonly (readonly [us: number, speed: number])[] {
     const steps: (readonly [number, number])[] = []
     for (let us = fromUs; us < toUs; ) {
@@ -81,7 +84,7 @@ function ticks(us: number, speed: number): bigint {
   return speed === 1 ? BigInt(us) * 1024n : BigInt(Math.floor(us * speed * 1024))
 }
 
-/** The index of the last element, of a list of which the first ones pass, that does. */
+/** The index of the last element that passes, in a list whose first ones pass. */
 function lastUpTo(pieces: readonly Piece[], passes: (piece: Piece) => boolean): number {
   let [low, high] = [0, pieces.length]
   while (high - low > 1) {

@@ -61,7 +61,7 @@ export interface Shape {
   readonly version?: number
 }
 
-/** How a rate rises; it ends at the rate in force, whatever that is by then. */
+/** How a rate rises, up to the rate of that time. */
 export interface RampUp {
   /** Part of the rate at which it begins, 0.001 to 1. */
   readonly from: number
@@ -69,8 +69,9 @@ export interface RampUp {
   /** `linear` (default), or `exponential`: by equal factors, never above the line. */
   readonly shape?: 'linear' | 'exponential'
   /**
-   * Also rises from the first departure after nothing has left for so long, of the queue or of a group, besides the time in
-   * which its burst is regained at the lowest rate of the ramp; from the first departure ever; and from the first one after a loss of state. ms. Default: only after pauses.
+   * Also rises from the first departure after this time without departures, of the queue or of a group, in addition to
+   * the time in which its burst is regained at the lowest rate of the ramp; from the first departure ever; and from the
+   * first one after a loss of state. ms. Default: only after pauses.
    */
   readonly afterIdleMs?: number
 }
@@ -100,8 +101,8 @@ export type ShapeValue =
   | RampUp
 
 /**
- * Values as they are stored: a rate is [limit, period ms] and its schedule, limits and groups are JSON, reserved places and durability
- * texts.
+ * Stored values: a rate is [limit, period ms] and its schedule, limits and groups are JSON, reserved places and
+ * durability texts.
  */
 export type StoredValue = number | string | StoredRate
 
@@ -208,7 +209,7 @@ function checkReserved({ capacity, reservedPlaces }: Readonly<Record<string, Sto
   throw new InvalidShapeError(`shape.reservedPlaces must be fewer than shape.capacity, ${capacity}; got ${sum}`)
 }
 
-/** What a limit per group needs. At run time it may also be set: then Redis checks it. */
+/** The field that a limit per group needs. It may also be set at run time: then Redis checks it. */
 function checkUngrouped(limits: string): void {
   const name = groupLimitIn(limits) ?? stickyLimitIn(limits)
   if (name !== undefined) throw lacksGroups(`limit "${name}"`)

@@ -21,7 +21,7 @@ export interface SizingInput {
 
 /** Minimum values for a shape and its workers. */
 export interface Sizing {
-  /** Jobs that must be able to wait so that a spike is absorbed without a refusal. At least 1. */
+  /** Jobs that must be able to wait so that a spike causes no refusal. At least 1. */
   readonly capacity: number
   /** How long the last job of a full queue waits, s. */
   readonly longestWaitSeconds: number

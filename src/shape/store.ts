@@ -14,7 +14,7 @@ import { checkGroupId } from './groups.ts'
 import { decodeField, isSameValue, lacksGroups, type ShapeValue, type StoredValue } from './shape.ts'
 import { StoredShape } from './stored.ts'
 
-/** What code declares: checked values, and the declarer's name. */
+/** The declaration by code: checked values, and the declarer's name. */
 export interface Declaration {
   readonly fields: Readonly<Record<string, StoredValue>>
   readonly version: number | undefined
@@ -31,7 +31,7 @@ export interface ShapeConflict {
 }
 
 export interface StateLoss {
-  /** `hold`: the bucket was filled, so nothing leaves for `holdMs`; `burst`: it starts empty. */
+  /** `hold`: the bucket was filled, so nothing departs for `holdMs`; `burst`: it starts empty. */
   readonly policy: 'hold' | 'burst'
   readonly holdMs: number
 }
@@ -64,7 +64,7 @@ const NO_GROUPS = -7
 const NO_LIMIT = -12
 const LACKS_GROUPS = -9
 
-/** What all views of a queue have: Redis's time, µs, and the fields of the shape in force. */
+/** Common fields of all views of a queue: Redis's time, µs, and the fields of the current shape. */
 export interface ShapeView {
   readonly at: string
   readonly shape?: Readonly<Record<string, string>>
@@ -97,12 +97,12 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     })
   }
 
-  /** What this process will declare before it admits or fetches anything. */
+  /** Sets the declaration that this process stores before it admits or fetches anything. */
   declare(declaration: Declaration): void {
     this.#declaration = declaration
   }
 
-  /** What has to succeed before this process declares or looks at the shape. */
+  /** Sets a check that must succeed before this process declares or reads the shape. */
   declareAfter(check: () => Promise<void>): void {
     this.#before = check
   }
@@ -128,8 +128,8 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   }
 
   /**
-   * On a cluster, scripts reach the keys of one slot only.
-   * @param limits as they are stored, if there are any
+   * On a cluster, scripts reach the keys of one hash slot only.
+   * @param limits as stored, if there are any
    * @throws InvalidLimitError
    */
   async #checkSlots(limits: unknown): Promise<void> {
@@ -180,13 +180,13 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     await this.run('note-history', [kind, who.by ?? '', who.reason ?? '', JSON.stringify(change)])
   }
 
-  /** What `lua/verbs/view.lua` returns for a subject; undefined where there is nothing of it. */
+  /** The result of `lua/verbs/view.lua` for a subject; undefined if there is none. */
   async view<T>(subject: string, asked: object = {}): Promise<T | undefined> {
     const [json] = (await this.run('view', [subject, JSON.stringify(asked), '', ''])) as readonly string[]
     return (JSON.parse(json as string) as T | null) ?? undefined
   }
 
-  /** The same of the meter, whose shape this process adopts. */
+  /** The same for the meter, whose shape this process adopts. */
   async readMeter<T extends ShapeView>(): Promise<T> {
     await this.prepared()
     const view = (await this.view<T>('meter')) as T
@@ -204,8 +204,8 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   }
 
   /**
-   * Runs one of our scripts whose only key is the shape. If the call may have run already, and is one of those that are
-   * sent once (`redis/scripts.ts`), it has one argument more: when it was first sent.
+   * Runs one of our scripts whose only key is the shape. A script that is sent once (`redis/scripts.ts`) gets an
+   * additional argument if the call may have run already: when it was first sent.
    */
   async run(name: string, args: readonly Argument[]): Promise<unknown> {
     const client = await this.#client()
@@ -242,7 +242,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   }
 
   /**
-   * Runs a script that changes the shape, after restoring what Redis has lost.
+   * Runs a script that changes the shape, after restoring lost state.
    * @param after arguments that follow the identity of the shape
    * @returns the script's reply: its status, the shape, and the rest
    * @throws LimitConflictError, InvalidShapeError
@@ -269,7 +269,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   }
 
   /**
-   * Changes what is set for one group, after restoring what Redis has lost.
+   * Changes the settings of one group, after restoring lost state.
    * @throws InvalidGroupError, NoGroupsError
    */
   async changeGroup(id: string, fields: object, who: Attribution, ttlMs?: number): Promise<void> {
@@ -280,7 +280,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
 
   /**
    * Changes what a limit allows for one value of its keys, in the same way.
-   * @returns whether the queue has a limit of this name that counts by just these keys
+   * @returns whether the queue has a limit of this name with exactly these keys
    */
   async changeLimit(
     name: string,
@@ -293,7 +293,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
   }
 
   /**
-   * Charges a limit for one value of its keys, once however often the call is sent.
+   * Charges a limit for one value of its keys, once even if the call is resent.
    * @returns as {@link changeLimit}
    */
   async chargeLimit(name: string, keys: Readonly<Record<string, string>>, cost: number): Promise<boolean> {
@@ -344,8 +344,7 @@ export class ShapeStore extends EventEmitter<StoreEvents> {
     this.emit('stateLoss', { policy, holdMs: Number(holdUs) / 1000 })
   }
 
-  // The value declared here was in force and no longer is. Another process with the same declaration may have stored
-  // it.
+  // The value declared here applied and no longer does. Another process with the same declaration may have stored it.
   #findConflicts(shape: StoredShape, before: StoredShape | undefined): void {
     const mine = this.#declaration
     if (!before || !mine) return
@@ -381,7 +380,7 @@ function throwRefusal([status, detail]: ShapeReply): void {
 }
 
 /**
- * What one process knows of a queue's shape. Its identity goes with every call, so that Redis can detect a loss; the
+ * A process's knowledge of a queue's shape. Its identity goes with every call, so that Redis can detect a loss; the
  * shape itself is then restored from here.
  */
 class ShapeMemory {
@@ -396,7 +395,7 @@ class ShapeMemory {
     return this.#stored
   }
 
-  /** As scripts take it; '' if nothing is known. */
+  /** The form for scripts; '' if nothing is known. */
   get identity(): string {
     return this.#stored?.identity ?? ''
   }

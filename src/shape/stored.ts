@@ -23,7 +23,7 @@ export interface DeclaredEntry {
   readonly version?: number
 }
 
-/** The shape in force, and where its values come from. */
+/** The current shape, and the origin of its values. */
 export interface EffectiveShape {
   /** With a schedule, the fastest of its rates. */
   readonly rate?: string
@@ -59,8 +59,8 @@ export interface EffectiveShape {
 }
 
 /**
- * The part of the field `feedback` read in TypeScript; `lua/feedback/feedback.lua` owns the rest. Times are ms, intervals
- * µs.
+ * The part of the field `feedback` read in TypeScript; `lua/feedback/feedback.lua` owns the rest. Times are ms,
+ * intervals µs.
  */
 export interface StoredFeedback {
   /** Consecutive pauses without a given duration. */
@@ -90,7 +90,7 @@ export function isOlder(shape: ShapeIdentity, other: ShapeIdentity): boolean {
 
 type Writable<T> = { -readonly [Field in keyof T]: T[Field] }
 
-/** Fields returned as they are stored, if present. */
+/** Fields returned as stored, if present. */
 const NUMBERS = [
   'capacity',
   'capacityHorizonMs',
@@ -146,15 +146,13 @@ export class StoredShape implements ShapeIdentity {
     return this.mode === 'enforce' ? this.number('interval') : undefined
   }
 
-  /**
-   * Whether departures have slots: a rate (its own or the downstream's), limits or groups exist and are enforced.
-   */
+  /** Whether departures have slots: a rate (its own or the downstream's), limits or groups exist and are enforced. */
   get isPaced(): boolean {
     const holds = this.#fields.has('interval') || this.#fields.has('limits') || this.#fields.has('groups')
     return this.mode === 'enforce' && holds
   }
 
-  /** Whether departures have slots of limits, and no rate spaces them. */
+  /** Whether departures have slots of limits, without a rate that spaces them. */
   get isLimitedOnly(): boolean {
     return this.isPaced && this.#fields.has('limits') && !this.#fields.has('interval')
   }
@@ -163,12 +161,12 @@ export class StoredShape implements ShapeIdentity {
     return this.#fields.has('groups')
   }
 
-  /** Whether waiting jobs may leave in another order than BullMQ's. */
+  /** Whether waiting jobs may depart in another order than BullMQ's. */
   get ages(): boolean {
     return this.#fields.has('priorityAgeingMs')
   }
 
-  /** What applies to groups, in its stored form. */
+  /** The group settings, in their stored form. */
   get storedGroups(): string | undefined {
     return this.#fields.get('groups')
   }
@@ -180,7 +178,7 @@ export class StoredShape implements ShapeIdentity {
     return this.#fields.get('groups')?.includes('"capacity":') === true
   }
 
-  /** Whether it has limits that hold for the queue as a whole. */
+  /** Whether it has limits that apply to the queue as a whole. */
   get isLimited(): boolean {
     return this.storedLimits !== undefined
   }
@@ -205,7 +203,7 @@ export class StoredShape implements ShapeIdentity {
     return this.number('pausedUntil') ?? 0
   }
 
-  /** Downstream feedback that is in force. */
+  /** Current downstream feedback. */
   get feedback(): StoredFeedback {
     this.#feedback ??= JSON.parse(this.#fields.get('feedback') ?? '{}') as StoredFeedback
     return this.#feedback
@@ -221,7 +219,10 @@ export class StoredShape implements ShapeIdentity {
     return this.#fields.has('probe')
   }
 
-  /** Those of the queue as a whole, in the scripts' format: JSON. Without groups, those with `by` are too. */
+  /**
+   * The limits of the queue as a whole, in the scripts' format: JSON. Without groups, limits with `by` belong to them
+   * too.
+   */
   get storedLimits(): string | undefined {
     const text = this.#fields.get('limits')
     return text !== undefined && this.hasGroups ? splitQueueLimits(text).queue : text

@@ -52,7 +52,7 @@ export function checkSignal(call: string, signal: unknown): void {
 
 const MAX_GOT = 100
 
-/** What came instead, for a message; without the credentials of a URL. */
+/** The actual value, for a message; without the credentials of a URL. */
 export function gotText(value: unknown): string {
   if (typeof value === 'function') return 'a function'
   if (typeof value === 'number') return String(value)
@@ -66,14 +66,14 @@ export function gotText(value: unknown): string {
   return got.length > MAX_GOT ? `${got.slice(0, MAX_GOT)}…` : got
 }
 
-/** As those in the URL of a Redis. */
+/** Credentials as in the URL of a Redis. */
 function withoutCredentials(text: string): string {
   const from = text.indexOf('://')
   const at = text.lastIndexOf('@')
   return from !== -1 && at > from ? `${text.slice(0, from)}://…${text.slice(at)}` : text
 }
 
-/** For messages about a name that is unknown: ` (did you mean 'rate'?)`, or nothing if no known name is near it. */
+/** For messages about an unknown name: ` (did you mean 'rate'?)`, or nothing if no known name is near it. */
 export function didYouMean(name: string, known: readonly string[]): string {
   const near = nearName(name, known, MIN_LENGTH_OF_HINTS)
   return near === undefined ? '' : ` (did you mean '${near}'?)`
@@ -95,7 +95,7 @@ function isTypo(bare: string, known: string, minLength: number): boolean {
 /** Minimum length for suggestions: shorter names are all within one edit. */
 const MIN_LENGTH_FOR_TWO = 8
 const MIN_LENGTH_FOR_ONE = 5
-/** Where the name is refused in any case. */
+/** If the name is refused in any case. */
 const MIN_LENGTH_OF_HINTS = 4
 
 /** Whether two neighbouring letters have changed places. */

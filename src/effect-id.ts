@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 
-/** What makes one job's effect on the outside world unique. */
+/** The parts that make a job's effect on the outside world unique. */
 export interface EffectIdentity {
   /** Redis key prefix of the queue (BullMQ's `prefix`). */
   readonly prefix: string

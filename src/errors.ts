@@ -4,8 +4,8 @@ import { countText } from './plain-text.ts'
 export class SluiceError extends Error {
   override name = this.constructor.name
   /**
-   * If a bulk that was sent in parts failed in the middle: for each of its jobs, in their order, the id if it was added,
-   * undefined if it was not, null if that is not known.
+   * If a bulk that was sent in parts failed in the middle: for each of its jobs, in their order, the id if it was
+   * added, undefined if it was not, null if unknown.
    */
   declare readonly addedIds?: readonly (string | null | undefined)[]
 }
@@ -29,8 +29,8 @@ export class InvalidCostError extends InvalidInputError {}
 export class InvalidDeadlineError extends InvalidInputError {}
 
 /**
- * Thrown for a job's `group` that is not `{ id, priority }`, or goes with an option that it replaces, and for wrong `keys`
- * of a job.
+ * Thrown for a job's `group` that is not `{ id, priority }`, or is combined with an option that it replaces, and for
+ * wrong `keys` of a job.
  */
 export class InvalidGroupError extends InvalidInputError {}
 
@@ -44,7 +44,7 @@ export class NoGroupsError extends InvalidGroupError {
   }
 }
 
-/** Thrown by a process whose `shards` is not the number of shards that the queue has. Nothing was changed. */
+/** Thrown by a process whose `shards` differs from the queue's number of shards. Nothing was changed. */
 export class ShardCountError extends InvalidInputError {
   readonly queueName: string
   /** The number of shards that the queue has. */
@@ -63,19 +63,19 @@ export class ShardCountError extends InvalidInputError {
 /** Thrown for an option of BullMQ that a shape replaces; names the replacement. */
 export class UnsupportedOptionError extends InvalidInputError {}
 
-/** Thrown if a cost exceeds what a bucket can ever hold: the burst of a queue, group or limit, the limit of a window. */
+/** Thrown if a cost exceeds the size of a bucket: the burst of a queue, group or limit, the limit of a window. */
 export class CostTooHighError extends InvalidInputError {
   readonly cost: number
   /** Size of the bucket. */
   readonly burst: number
   /** The limit that cannot be met; undefined for the rate of a queue. */
   readonly limitName: string | undefined
-  /** The group whose burst it is; undefined for that of the queue or of a limit. */
+  /** The group with that burst; undefined for the burst of the queue or of a limit. */
   readonly groupId: string | undefined
 
   /**
    * @param shards of a queue, each of which has that burst
-   * @param instead what else than a higher burst would let it in
+   * @param instead what else than a higher burst would admit it
    */
   constructor(cost: number, burst: number, limitName?: string, groupId?: string, shards = 1, instead = '') {
     super((shards > 1 ? shardCostText(cost, burst, shards) : costText(cost, burst, limitName, groupId)) + instead)
@@ -99,7 +99,7 @@ function costText(cost: number, burst: number, limitName?: string, groupId?: str
   return `cost ${cost} exceeds burst ${burst} of group "${groupId}": set the burst of groups, or of this one, to at least ${cost}`
 }
 
-/** Thrown for a job that lacks a key by which a limit with `missing: 'refuse'` counts. Nothing was added. */
+/** Thrown for a job that lacks a key that a limit with `missing: 'refuse'` counts. Nothing was added. */
 export class MissingKeyError extends InvalidGroupError {
   readonly limitName: string
   /** A name in the job's `keys`, or `group`. */
@@ -113,11 +113,14 @@ export class MissingKeyError extends InvalidGroupError {
   }
 }
 
-/** Thrown for a job whose keys would be one more than a limit of its queue may have in use (`maxKeys`). Nothing was added. */
+/**
+ * Thrown for a job with new keys if a limit of its queue has its maximum number of keys in use (`maxKeys`). Nothing was
+ * added.
+ */
 export class TooManyKeysError extends SluiceError {
   readonly queueName: string
   readonly limitName: string
-  /** Those of the job that the limit counts by, `group` among them if it does. */
+  /** The job's keys that the limit counts, including `group` if it does. */
   readonly keys: Readonly<Record<string, string>>
   readonly maxKeys: number
 
@@ -134,15 +137,15 @@ export class TooManyKeysError extends SluiceError {
 }
 
 /**
- * Thrown for a job of which a limit of its queue takes one at a time (`onConflict`), where another one with the same keys has
- * not ended, or is added by the same call. Nothing was added.
+ * Thrown for a job under a limit that takes one at a time (`onConflict`), if another one with the same keys has not
+ * ended, or is added by the same call. Nothing was added.
  */
 export class KeyInUseError extends SluiceError {
   readonly queueName: string
   readonly limitName: string
-  /** Those of the job that the limit counts by, `group` among them if it does. */
+  /** The job's keys that the limit counts, including `group` if it does. */
   readonly keys: Readonly<Record<string, string>>
-  /** The job that has not ended; undefined if it is one of the same call. */
+  /** The unended job; undefined if it belongs to the same call. */
   readonly jobId: string | undefined
 
   constructor(queueName: string, limitName: string, keys: Readonly<Record<string, string>>, jobId?: string) {
@@ -160,10 +163,10 @@ export class TooLargeError extends InvalidInputError {
   readonly jobs: number
   readonly capacity: number
   readonly queueName: string
-  /** The group that holds no more; undefined if it is the queue. */
+  /** The group with that capacity; undefined if it is the queue's. */
   readonly groupId: string | undefined
 
-  /** @param what holds at most `capacity` jobs, if it is not the queue */
+  /** @param part the holder of that capacity, if it is not the queue */
   constructor(
     queueName: string,
     jobs: number,
@@ -217,9 +220,9 @@ export interface Refusal {
   readonly capacity: number | undefined
   /** Whether the queue is paused, by BullMQ or by the meter. */
   readonly paused: boolean
-  /** When it would have started, if it was refused because that is too late. An estimate. */
+  /** When it would have started, if it was refused for that. An estimate. */
   readonly startsAt?: Date
-  /** When the schedule opens, if it was refused because that is closed (`onClosed`). */
+  /** When the schedule opens, if it was refused while that is closed (`onClosed`). */
   readonly opensAt?: Date
 }
 
@@ -255,8 +258,8 @@ export class QueueFullError extends SluiceError implements Refusal {
 }
 
 /**
- * Thrown if a group has no place left, although its queue may have some. `depth` is what the group holds, `capacity` what it
- * may hold now: by `groups.share` that changes with what other groups hold. Nothing was added.
+ * Thrown if a group has no place left, although its queue may have some. `depth`: places that the group holds;
+ * `capacity`: places that it may hold now, which depends on other groups with `groups.share`. Nothing was added.
  */
 export class GroupFullError extends QueueFullError {
   readonly groupId: string
@@ -284,19 +287,19 @@ export class CannotStartInTimeError extends SluiceError implements LateStart {
   /** When it would start. */
   readonly startsAt: Date
   /**
-   * When to retry: by then, enough jobs have left for one like this, allowed the same wait, to start in time. Whole ms,
-   * at least 1.
+   * When to retry: by then, enough jobs have departed for a job like this, allowed the same wait, to start in time.
+   * Whole ms, at least 1.
    */
   readonly retryAfterMs: number
-  /** The queue's `shape.maxWaitMs`, if that is the bound that is not met. */
+  /** The queue's `shape.maxWaitMs`, if that bound is not met. */
   readonly maxWaitMs: number | undefined
-  /** The job's own deadline, if that is the bound that is not met. */
+  /** The job's own deadline, if that bound is not met. */
   readonly mustStartBefore: Date | undefined
   readonly depth: number
   readonly capacity: number | undefined
   readonly paused: boolean
 
-  /** @param message in place of that about its bound */
+  /** @param message replaces the message about its bound */
   constructor(queueName: string, late: LateStart, message?: string) {
     const { startsAt, retryAfterMs, maxWaitMs, mustStartBefore } = late
     const bound = mustStartBefore ? `its deadline is ${mustStartBefore.toISOString()}` : `jobs may wait ${maxWaitMs} ms`
@@ -313,13 +316,13 @@ export class CannotStartInTimeError extends SluiceError implements LateStart {
 }
 
 /**
- * Thrown with `onClosed: 'refuse'` while the schedule of the queue's rate, or of the group's, lets nothing leave. Nothing was
- * added.
+ * Thrown with `onClosed: 'refuse'` while the schedule of the queue's rate, or of the group's, lets nothing depart.
+ * Nothing was added.
  */
 export class ScheduleClosedError extends CannotStartInTimeError {
-  /** When it lets jobs leave again. */
+  /** When it lets jobs depart again. */
   readonly opensAt: Date
-  /** The group whose schedule is closed, if it is one. */
+  /** The group whose schedule is closed, if any. */
   readonly groupId: string | undefined
 
   constructor(queueName: string, refusal: LateStart, groupId?: string) {
@@ -346,8 +349,8 @@ export class QueueUnavailableError extends SluiceError {
 }
 
 /**
- * Thrown by a read if nothing of its answer has arrived for `timeoutMs`: Redis, or a node of a cluster, is away or
- * silent.
+ * Thrown by a read if nothing of its answer has arrived for `timeoutMs`: Redis, or a node of a cluster, is unavailable
+ * or silent.
  */
 export class ReadTimeoutError extends SluiceError {
   readonly timeoutMs: number
@@ -361,7 +364,7 @@ export class ReadTimeoutError extends SluiceError {
 
 /**
  * Emitted as a worker's `error`: while it closed, Redis did not answer, and its connections were cut. Jobs whose ends
- * could not be stored run again once their locks are over, elsewhere.
+ * could not be stored run again once their locks expire, elsewhere.
  */
 export class CloseTimeoutError extends SluiceError {
   readonly queueName: string
@@ -377,12 +380,12 @@ export class CloseTimeoutError extends SluiceError {
   }
 }
 
-/** What is known of jobs that too few replicas have. */
+/** Jobs that too few replicas have, as far as known. */
 export interface Unreplicated {
   readonly jobIds: readonly string[]
   /** How many replicas must have them, by `shape.durability`. */
   readonly replicas: number
-  /** How many said so in time; 0 if the connection was lost. */
+  /** How many confirmed it in time; 0 if the connection was lost. */
   readonly acknowledged: number
   readonly timeoutMs: number
 }
@@ -412,13 +415,13 @@ export class NotReplicatedError extends QueueUnavailableError implements Unrepli
   }
 }
 
-/** Thrown if a change reached some shards of a sharded queue alone. Repeating it when all answer completes it. */
+/** Thrown if a change reached only some shards of a sharded queue. Repeating it when all answer completes it. */
 export class ShardsUnavailableError extends QueueUnavailableError {
-  /** The shards that have the change, and those of which it is not known. */
+  /** The shards that have the change, and those that may not. */
   readonly done: readonly number[]
   readonly failed: readonly number[]
 
-  /** @param options its cause: the error of the first of the shards that failed */
+  /** @param options its cause: the error of the first failed shard */
   constructor(queueName: string, done: readonly number[], failed: readonly number[], options: { cause: Error }) {
     super(queueName, 'shards did not answer', true, options)
     const those = (shards: readonly number[]) => `${shards.length === 1 ? 'shard' : 'shards'} ${shards.join(', ')}`
@@ -432,7 +435,7 @@ export class ShardsUnavailableError extends QueueUnavailableError {
   }
 }
 
-/** Why a move between sharded queues does not begin, or does not go on. */
+/** Why a move between sharded queues does not begin or continue. */
 export type MoveStop =
   | 'missing'
   | 'not empty'
@@ -445,8 +448,8 @@ export type MoveStop =
   | 'timeout'
 
 /**
- * Thrown by `moveShardedQueue` if a move cannot begin or go on. Unless `stop` is `resumed` or `timeout`, or the old queue
- * was to be removed, nothing was changed. Repeating the call goes on where the move stopped.
+ * Thrown by `moveShardedQueue` if a move cannot begin or continue. Unless `stop` is `resumed` or `timeout`, or the old
+ * queue was to be removed, nothing was changed. Repeating the call continues the move.
  */
 export class MoveError extends SluiceError {
   /** The queue that the message is about. */
@@ -494,7 +497,7 @@ export class ClusterPrefixError extends SluiceError {
   }
 }
 
-/** What a run fails with that took longer than its job's `runTimeoutMs`; `cause` is what its processor threw. */
+/** The error of a run that took longer than its job's `runTimeoutMs`; `cause` is the processor's error. */
 export class RunTimeoutError extends SluiceError {
   readonly jobId: string
   readonly runTimeoutMs: number
@@ -598,7 +601,7 @@ export class UncertainClockError extends SluiceError {
  * without using up an attempt.
  */
 export class PauseQueueError extends SluiceError {
-  /** Length of the pause, ms; undefined: that of pauses without a duration, one second at first, then doubling. */
+  /** Length of the pause, ms; undefined: as for pauses without a duration, one second at first, then doubling. */
   readonly retryAfterMs: number | undefined
   /** Whether one job probes before the others follow. */
   readonly hard: boolean

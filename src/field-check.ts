@@ -1,6 +1,6 @@
 import { gotText } from './call-options.ts'
 
-/** What a field of options has to be. */
+/** The rule for a field of options. */
 export interface FieldCheck {
   /** In words, for messages: `a whole number >= 1`. */
   readonly expected: string
@@ -42,7 +42,7 @@ export function oneOf(...names: readonly string[]): FieldCheck {
 }
 
 /**
- * Checks the fields that are given.
+ * Checks the given fields.
  * @param path of the fields, for messages, such as `shape.`
  */
 export function checkFields<T extends object>(

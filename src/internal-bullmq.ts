@@ -1,4 +1,4 @@
-// As internal.ts: what loads BullMQ.
+// As internal.ts, for code that loads BullMQ.
 
 export { CALLS_REMEMBERED } from './departure/exchange.ts'
 export { blockedKeys, limiterOf, limitNames, storedLimit } from './limits/stored-limits.ts'

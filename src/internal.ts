@@ -1,5 +1,4 @@
-// What the packages around the library need of it and its users do not. Nothing of it loads BullMQ, and none of it is
-// public: it changes in any release.
+// Exports for our own packages. Nothing here loads BullMQ, and none of it is public: it may change in any release.
 
 export { ESTIMATE, POSITION } from './admission/add-call.ts'
 export { ONCE_JOBS } from './admission/bulk-parts.ts'

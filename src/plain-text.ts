@@ -22,7 +22,7 @@ function escaped(character: string): string {
   return `\\u${(character.codePointAt(0) as number).toString(16).padStart(4, '0')}`
 }
 
-/** Made when it is first used: loading the data of a language takes longer than loading the library. */
+/** Created at its first use: loading the data of a language takes longer than loading the library. */
 let numbers: Intl.NumberFormat | undefined
 
 /** A number of things: `1 job`, `1,200 jobs`. */

@@ -21,7 +21,7 @@ const UNITS_MS: Readonly<Record<string, number>> = {
   d: 86_400_000,
   day: 86_400_000,
   week: 604_800_000,
-  // Those of a window of the calendar are as long as they are.
+  // Windows of the calendar have their real length.
   month: 2_592_000_000,
 }
 
@@ -49,7 +49,7 @@ export function intervalUs(rate: Rate): number {
   return (rate.periodMs * 1000) / rate.limit
 }
 
-/** The emission interval as scripts have it: rounded up to 1/1024 µs, so that no sum runs ahead of the rate. */
+/** The emission interval as scripts have it: rounded up to 1/1024 µs, so that no sum exceeds the rate. */
 export function gridIntervalUs(limit: number, periodMs: number): number {
   return Math.ceil(((periodMs * 1000) / limit) * 1024) / 1024
 }
@@ -59,7 +59,7 @@ function isUsable(interval: number): boolean {
   return interval > 0 && Number.isFinite(interval)
 }
 
-/** Units per second of a rate as text, also of one that lets nothing leave. */
+/** Units per second of a rate as text, including a rate that lets nothing depart. */
 export function unitsPerSecond(rate: string): number {
   if (rate.startsWith('0/')) return 0
   const { limit, periodMs } = parseRate(rate)

@@ -1,7 +1,7 @@
 const MASK = '[redacted]'
 /** Shorter secrets would match texts that do not contain them. */
 const MIN_CHARACTERS = 4
-/** Longer ones are searched for in fewer spellings, since each character of a pattern costs time. */
+/** Longer secrets are searched for in fewer spellings, because each character of a pattern costs time. */
 const MAX_PATTERN_CHARACTERS = 512
 /** Longest spelling of one character of a secret: percent-encoded four times. */
 const MAX_SPELLING = 36
@@ -11,10 +11,9 @@ const ESCAPE = String.raw`\\(?:\\\\)?`
 const NAMED_ENTITIES: Readonly<Record<string, string>> = { '&': 'amp', '<': 'lt', '>': 'gt', '"': 'quot', "'": 'apos' }
 
 /**
- * Builds a function that removes secrets from a text: as they are, percent-encoded (up to four times, in part or
- * whole), in base64 (also within a longer text, such as `user:secret`), in hex, and escaped for JSON and HTML. Secrets
- * of fewer than four characters are too short to be found. For a secret that is base64 of a text, that text is removed
- * too.
+ * Builds a function that removes secrets from a text: unchanged, percent-encoded (up to four times, in part or whole),
+ * in base64 (also within a longer text, such as `user:secret`), in hex, and escaped for JSON and HTML. Secrets of fewer
+ * than four characters are too short to be found. For a secret that is base64 of a text, that text is removed too.
  *
  * @returns a function of a text and whether it was cut: a cut text may end within a secret, whose beginning is removed
  * as well
@@ -45,7 +44,7 @@ function formsOf(secret: string): string[] {
   })
 }
 
-/** What decoding the secret yields: `user:password` of basic authentication, and the password. */
+/** The decoded secret: `user:password` of basic authentication, and the password. */
 function encodedTexts(secret: string): string[] {
   const text = Buffer.from(secret, 'base64').toString()
   const isBase64 =

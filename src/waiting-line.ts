@@ -2,7 +2,7 @@ import { InvalidInputError } from './errors.ts'
 import { MAX_TIMER_MS } from './max-timer.ts'
 
 export interface LineOptions {
-  /** Give up after this many ms. Default: wait as long as it takes. */
+  /** Give up after this many ms. Default: no limit. */
   readonly timeoutMs?: number | undefined
   /** Stops the wait; the promise rejects with its reason. */
   readonly signal?: AbortSignal | undefined
@@ -13,7 +13,7 @@ export class WaitingLine {
   #tail: Promise<void> = Promise.resolve()
   #waiting = 0
 
-  /** Callers in line, including the one that tries. */
+  /** Callers in line, including the current one. */
   get waiting(): number {
     return this.#waiting
   }

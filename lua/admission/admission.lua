@@ -6,13 +6,11 @@ local group_admission = use 'groups/admission'
 local as_text = use 'redis/as-text'
 
 -- Shared by the scripts that admit jobs. Their replies begin alike (read by src/admission/reply.ts):
---   1 status  1 accepted, -1 Redis lost the shape that the caller knows, -2 full, -3 cost over the burst,
---             -4 larger than the capacity, -5 could not start in time, -6 has a deadline that no start can meet
---   2 detail  of a refusal: {retry ms, depth, capacity, paused, places needed}, {cost, burst}, {jobs, capacity},
---             {retry ms, depth, capacity or '', paused, start µs, max wait ms or '', deadline ms or '', and if a
---             schedule
---             is closed until then: its group, or '' for the queue}
---             or {deadline ms, now ms, delay ms}
+--   1 status  1 accepted, -1 Redis lost the shape that the caller knows, -2 full, -3 cost over the burst, -4 larger
+--             than the capacity, -5 could not start in time, -6 has a deadline that no start can meet
+--   2 detail  of a refusal: {retry ms, depth, capacity, paused, places needed}, {cost, burst}, {jobs, capacity}, {retry
+--             ms, depth, capacity or '', paused, start µs, max wait ms or '', deadline ms or '', and if a schedule is
+--             closed until then: its group, or '' for the queue} or {deadline ms, now ms, delay ms}
 
 local admission = {}
 

@@ -28,8 +28,7 @@ end
 
 -- Returns {script, cost, terms, group {id, priority}, or false, deduplicates, fits, is_plain}.
 --   fits      whether the job only has to fit. A delayed job may have to wake a sleeping worker, one with a deadline
---             may be
---             late, and a group may have a bound
+--             may be late, and a group may have a bound
 --   is_plain  whether, in its group, it is standard and has neither terms nor a priority
 function new_job.read(text)
   if text == '' then

@@ -1,7 +1,6 @@
 -- Idempotency keys. A record remembers what was stored with a key, and has a TTL of its own: a string of
 --   mark (27)  hash of the key, the request and the number of its jobs. Their ids are 'j_' and the mark, unless a stem
---   was
---              given
+--              was given
 --   call (8)   identifies the call that stored it, so that a resent command gets the first reply
 --   ids        JSON, only if they differ from these: ids of a stem, and of jobs found by a deduplication id
 

@@ -28,7 +28,7 @@ local evidence = {
   OWN = 1,
   -- After more than this many, each refusal uses up an attempt: without a named time, and with one, which is waited
   -- for.
-  WORN = 2, WORN_NAMED = 10,
+  MAX_ALONE = 2, MAX_ALONE_NAMED = 10,
 }
 
 function evidence.latest(known, ms)

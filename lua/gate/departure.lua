@@ -32,12 +32,10 @@ local shapes = use 'shape/shapes'
 --   6 wake        µs at which the caller must ask again, '' if it need not
 --   7 next        µs, the slot that the head of the queue would get, '' if unknown
 --   8 delayed     when a worker that waits for the marker asks without one (ms): BullMQ's time of the next delayed job,
---   or
---                 the end of an override; or 0
+--                 or the end of an override; or 0
 --   9 limited     ms that BullMQ's own limiter asks to wait, or 0
 --  10 notes       with a meter: {loss, hold µs, step µs, id of a job that bypassed the meter, last slot before these
---  grants
---                 µs, number of this grant, how often the clock has gone back so far, the longest horizon of the
+--                 grants µs, number of this grant, how often the clock has gone back so far, the longest horizon of the
 --                 last minute µs, '' if that is the caller's}
 --  11 id, 12 revision of the shape by which the jobs were granted, '' if there is none
 --  13 news       the shape, if the caller knows another

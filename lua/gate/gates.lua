@@ -34,8 +34,7 @@ local gates = {}
 --   gate.floor             the earliest slot that the group of the head allows, µs
 --   gate.passable          whether only groups hold the jobs: a new one may depart before gate.next
 --   gate.held              the head of a group that may not depart: group, id, tag, cost, costs, and the unit of the
---                          limit
---                          that holds it
+--                          limit that holds it
 --   gate.from, gate.from_at  the least tag of groups that may pass, and since when earlier ones are skipped, µs
 --   gate.look_at           when to search the rest of the groups that may pass, µs
 --   gate.costs_of          job -> its costs in units, for first jobs of groups, false if it has none

@@ -10,18 +10,17 @@ local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 local job_options = use 'shape/job-options'
 
--- What the admission of jobs of groups adds to admission/admission: their queue must have groups, and each group has a
--- bound.
---   status  -7 the queue has no groups, -8 a group is full, -13 a limit may have no more keys in use (maxKeys),
---           -14 a limit may have one job of a value, and has it (onConflict)
---   detail  of -8: that of a full queue, with the capacity and the number of jobs of the group, then the group;
---           of -13: {the limit, the keys that it would count, JSON: name -> value, how many it may have};
---           of -14: {the limit, these keys, the id of that job, '' if it is another one of the same call}
+-- Extends admission/admission for jobs of groups: their queue must have groups, and each group has a bound.
+--   status  -7 the queue has no groups, -8 a group is full, -13 a limit has its maximum number of keys in use
+--           (maxKeys), -14 a limit allows one job of a value, and has it (onConflict)
+--   detail  of -8: as of a full queue, with the capacity and the number of jobs of the group, then the group; of -13:
+--           {the limit, the keys that it would count, JSON: name -> value, the maximum}; of -14: {the limit, these
+--           keys, the id of that job, '' if it is another one of the same call}
 
 local group_admission = {}
 
--- As admission.cost_error, by the rate and burst of the job's group, if it has one; third, the group. A rate of feedback
--- refuses none: it ends.
+-- As admission.cost_error, by the rate and burst of the job's group, if it has one; third, the group. A rate by
+-- feedback refuses none, because it ends.
 function group_admission.cost_error(g, job)
   local cost, group = job.cost, job.group and job.group[1]
   if not (g and group) or cost <= 1 or not g.enforced then return nil end
@@ -39,7 +38,7 @@ local function first_that(low, high, holds)
   return high
 end
 
--- When n jobs of the group have left, ms from now, by its own rate, limits and pause; math.huge if that is not known. line:
+-- When n jobs of the group have departed, ms from now, by its own rate, limits and pause; math.huge if unknown. line:
 -- how many of its jobs are in line; then delayed ones have to come first.
 local function own_departures(g, shape, group, line)
   local s, b = g:settings_next(group), nil
@@ -70,7 +69,8 @@ local function queue_departures(g, shape)
   end
 end
 
--- When so many jobs of others have left, ms from now, as far as the rate of groups decides. groups: how many have jobs
+-- When that many jobs of others have departed, ms from now, as far as the rate of groups decides. groups: how many have
+-- jobs
 local function other_departures(g, groups)
   local interval = g.enforced and g.defaults.interval
   return function(n)
@@ -79,10 +79,10 @@ local function other_departures(g, groups)
   end
 end
 
--- When a full group has its places, ms from now: its own departures give some back, and those of others raise a bound by
--- what is free. asked: as in group_admission.refuse
---   own      how many of its jobs leave until then: the more do, the fewer of the others have to
---   turns    how many groups take turns: with that many departures one of its jobs leaves, if it is not held
+-- When a full group has its places, ms from now: its own departures free some, and departures of others raise a bound
+-- by free places. asked: as in group_admission.refuse
+--   own      how many of its jobs depart until then: the more do, the fewer of the others have to
+--   turns    how many groups take turns: after that many departures one of its jobs departs, if it is not held
 local function retry_ms(g, shape, group, asked)
   local bound, wanted, turns = asked.bound, asked.held + asked.count, redis.call('ZCARD', g:key('ready'))
   local is_ready, limited = redis.call('ZSCORE', g:key('ready'), group), redis.call('ZCARD', g:key('limited'))
@@ -112,9 +112,9 @@ local function refuse(g, shape, group, asked)
   return { -8, { retry_ms(g, shape, group, asked), held, limit, paused and '1' or '0', count, group } }
 end
 
--- Nil if so many new jobs of the group have places, else the refusal, which is counted. Second, how many of them have to
--- replace other jobs of the group; third, a function that refuses them. While the queue itself lacks places, only a capacity
--- of its own refuses: admission/admission does for the queue.
+-- Nil if that many new jobs of the group have places, else the refusal, which is counted. Second, how many of them have
+-- to replace other jobs of the group; third, a function that refuses them. While the queue itself lacks places, only
+-- the group's own capacity refuses: admission/admission refuses for the queue.
 local function refusal_of_group(g, shape, group, count, call)
   if shape.mode == 'off' then return nil end
   local bound = group_share.bound(g, call, group, count)
@@ -139,14 +139,14 @@ local function refusal_of_group(g, shape, group, count, call)
   return refuse(g, shape, group, asked)
 end
 
--- The keys of a new job. options: packed, nil if they are not known
+-- The keys of a new job. options: packed, nil if unknown
 local function keys_of_new(options)
   if not options then return nil end
   return (select(4, job_options.cost(cjson.encode(cmsgpack.unpack(options)))))
 end
 
--- The refusal of new jobs which would bring a limit more keys than it may have in use, or more jobs of one; nil if none would. jobs: as in
--- admission.refusal
+-- The refusal of new jobs that would exceed a limit's maximum number of keys, or of jobs per value; nil if none would.
+-- jobs: as in admission.refusal
 function group_admission.refusal_of_keys(base, shape, now, jobs)
   if not shape.bounds_keys or shape.mode == 'off' then return nil end
   local asked = { together = jobs.together }
@@ -169,8 +169,8 @@ function group_admission.note_keys(base, shape, now, id, group, options, added)
   group_limits_of(base, shape, now).note_keys(id, group and group[1] or '', keys_of_new(options), added)
 end
 
--- The first refusal of new jobs by the bounds of their groups. jobs, drops: as in admission.refusal, where drops is `choose`.
--- Second, the `swaps` of admission/admission.
+-- The first refusal of new jobs by the bounds of their groups. jobs, drops: as in admission.refusal, where drops is
+-- `choose`. Second, the `swaps` of admission/admission.
 function group_admission.refusal(shape, jobs, drops)
   local g, counts, names, swaps = jobs.groups, {}, {}, nil
   for _, job in ipairs(g and jobs or {}) do

@@ -9,24 +9,25 @@ local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
 local job_options = use 'shape/job-options'
 
--- Feedback about a group, or about one value of a limit with `by`, holds that subject (feedback/subjects) and no other. What a
--- queue's feedback keeps in its shape is kept for each subject by itself (JSON: epoch, pauses, doubt, suspicion and well as in
--- feedback/feedback and feedback/evidence), until it has not been heard of for a while. With `adapt` its rate falls by the law
--- of the queue's (pace, and for the way back by, reason, source, tier and held, until when it was paused last, ms: groups/pace).
--- A subject without a rate pauses, and there is no probe: after a pause its jobs follow at its rate.
+-- Feedback about a group, or about one value of a limit with `by`, holds that subject (feedback/subjects) and no other.
+-- Each subject has its own record like the feedback of a queue's shape (JSON: epoch, pauses, doubt, suspicion and well
+-- as in feedback/feedback and feedback/evidence), which expires after some time without reports. With `adapt` its rate
+-- falls like the queue's (pace, and for the way back by, reason, source, tier and held, the end of its last pause, ms:
+-- groups/pace). A subject without a rate pauses, and there is no probe: after a pause its jobs follow at its rate.
 --   r.group        the group of the job, '' if it has none
 --   r.keys, r.tier, r.members  those of the job, if a finding is about a limit
 --   r.calls        {oks, ok_at, ok_ago} of the subject of the first finding that has one, as those of the request
 local group_feedback = {}
 
--- The limit with `by` of this name, or the pool of a member of which the job departed, if the shape has one that is enforced.
+-- The limit with `by` of this name, or the pool if the job departed with a member of it, if the shape has one that is
+-- enforced.
 local function keyed_limit(r, name)
   for _, l in ipairs(r.shape_limits) do
     if l.name == name and (l.by or l.pool and r.members and r.members[name]) then return l end
   end
 end
 
--- What a finding is about, as text: a group, '' for that of a job without one, or a limit with `by`; nil if it is the queue.
+-- The subject of a finding, as text: a group, '' for a job without one, or a limit with `by`; nil for the queue.
 local function about(r, f)
   if f.scope == 'group' then return 'group ' .. (r.group or '') end
   if type(f.scope) ~= 'table' then return nil end
@@ -34,7 +35,8 @@ local function about(r, f)
   return keyed_limit(r, f.scope.limit) and 'limit ' .. f.scope.limit or nil
 end
 
--- The subject; nil if it is the job alone: it has no group, or lacks a key, or the queue has no groups, or not that member.
+-- The subject; nil if it is the job alone: it has no group, or lacks a key, or the queue has no groups, or not that
+-- member.
 local function subject_of(r, shape, kind, name)
   if kind == 'limit' and r.members and r.members[name] then
     local part = queue_limits.member(shape, r.base, r.now, name, { member = r.members[name] })
@@ -51,8 +53,8 @@ local function subject_of(r, shape, kind, name)
   return subjects.of_key(g, limits, l, value, own, keys and keys[':tier'])
 end
 
--- The request as one about a subject: what is judged, and what is changed, is that of the subject. first: the part that is judged,
--- if that is another one
+-- The request as one about a subject, which is judged and changed. first: the part that is judged, if that is another
+-- one
 local function part_of(r, subject, calls, first)
   local gr = setmetatable({
     subject = subject, changes = first and first.changes or {}, oks = calls.oks, ok_at = calls.ok_at or false,
@@ -66,7 +68,7 @@ local function part_of(r, subject, calls, first)
   return gr
 end
 
--- The parts of a request: those that findings are about, the first of which is judged. Nil if all are about the queue.
+-- The parts of a request: the subjects of its findings. The first is judged. Nil if all are about the queue.
 function group_feedback.request(r, shape)
   r.parts = {}
   for _, found in ipairs(r.found) do
@@ -82,12 +84,12 @@ function group_feedback.request(r, shape)
   return r.parts[1]
 end
 
--- The part that a finding is about; nil if it is about the queue.
+-- The part for the subject of a finding; nil if it is about the queue.
 function group_feedback.part(r, f)
   return r.parts[about(r, f) or 0]
 end
 
--- What went well for the subject since its last report, which is made with a refusal.
+-- Successful calls for the subject since its last report, which comes with a refusal.
 function group_feedback.went_well(gr)
   evidence.went_well(gr)
   if gr.doc.pauses and gr.ok_at and (not gr.epoch or gr.ok_at * 1000 > gr.epoch) then
@@ -95,7 +97,7 @@ function group_feedback.went_well(gr)
   end
 end
 
--- What was found about no subject is that of the job alone.
+-- Findings without a subject concern the job alone.
 function group_feedback.judged(gr)
   if gr.subject then return end
   gr.general, gr.suspected, gr.alone = false, false, math.max(gr.alone or 0, evidence.OWN)
@@ -105,7 +107,7 @@ local function group_note(gr, f, change)
   feedback.note(gr, { scope = gr.subject.scope, source = f.source, reason = f.reason }, change)
 end
 
--- Whether what was set for the subject holds it as much until a time. holds(s): whether these settings do
+-- Whether the subject's settings already hold it as much until a time. holds(s): whether these settings do
 local function group_holds(gr, until_ms, holds)
   local subject = gr.subject
   if not holds(subject.settings()) then return false end
@@ -118,8 +120,8 @@ local function group_holds(gr, until_ms, holds)
   return true
 end
 
--- Sets a hold, unless what is in force holds the subject as much for as long. Returns the hold, which what was reported
--- before may have made stronger or longer; nil if nothing changed.
+-- Sets a hold, unless the current settings hold the subject as much for as long. Returns the hold, which earlier
+-- reports may have made stronger or longer; nil if nothing changed.
 local function group_change(gr, f, field, value, until_ms, holds)
   if group_holds(gr, until_ms, holds) then return nil end
   return gr.subject.set(field, value, gr.by, f.reason, until_ms)
@@ -137,7 +139,7 @@ function group_feedback.pause(gr, f, most_ms)
   group_note(gr, f, { kind = 'pause', ['until'] = ends })
 end
 
--- The most that a subject's rate is for a while: the slowest that was reported.
+-- Bounds a subject's rate for a while, by the slowest reported rate.
 function group_feedback.cap(gr, f, rate, ttl_ms)
   local ends, slow = gr.now_ms + math.ceil(ttl_ms), bucket.interval(rate)
   local function holds(s) return (s.interval or 0) >= slow end
@@ -161,7 +163,7 @@ function group_feedback.slow(gr, f)
   end
 end
 
--- The rate of the subject falls once per epoch, and starts slowly after a long pause: as that of the queue.
+-- The rate of the subject falls once per epoch, and starts slowly after a long pause, like the queue's.
 function group_feedback.adapt(gr)
   local before = gr.doc.pace and gr.doc.pace.interval
   local f = gr.throttled or gr.long_pause
@@ -187,7 +189,7 @@ function group_feedback.concurrency(gr, f)
   if entry then group_note(gr, f, { kind = 'concurrency', limit = entry.value, ['until'] = entry['until'] }) end
 end
 
--- A quota that is used up, or what is left of that of a value.
+-- A used-up quota, or the remaining quota of a value.
 function group_feedback.ok(gr, f)
   if not f.remaining then return end
   if f.remaining <= 0 and f.resetMs and f.resetMs > 0 then

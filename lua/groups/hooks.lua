@@ -7,22 +7,22 @@ local shapes = use 'shape/shapes'
 
 local group_hooks = {}
 
--- Stores what has changed of groups, and wakes a worker if another job may go now.
+-- Stores changes of groups, and wakes a worker if another job may go now.
 function group_hooks.store(g)
   g:save()
   if g.awaited or g.fronts then wake.head_changed(g.base, g) end
 end
 
 -- The `redis` for scripts of BullMQ that put jobs where they wait, take them from there or from the running ones, or
--- delete them: in a queue with groups, the jobs enter and leave their lines, and their places become free; where jobs age,
--- since when they wait is recorded. Second, a function for the end of the script, which stores what has changed, and wakes
--- a worker where the next job is another one. Other queues pay one command.
--- known: base -> {whether the queue has groups, whether its jobs age, whether its groups have lanes, or strict order; opened: its groups if
--- they are: then the caller stores them}, of queues whose shape was read
+-- delete them. In a queue with groups, jobs enter and leave their lines, and their places become free; where jobs age,
+-- the beginning of their wait is recorded. Second, a function for the end of the script, which stores changes, and
+-- wakes a worker if the next job is another one. Other queues pay one command. known: base -> {whether the queue has
+-- groups, whether its jobs age, whether its groups have lanes, or strict order; opened: its groups if they are: then
+-- the caller stores them}, for queues whose shape was read
 function group_hooks.redis(redis, known)
   local call, opened = redis.call, {}
   known = known or {}
-  -- What the commands of a queue go to.
+  -- The `redis` for the commands of a queue.
   local function target_of(base)
     local of = known[base] or call('HMGET', base .. 'meta:shape', 'groups', 'priorityAgeingMs', 'lanes', 'wholeGroups')
     known[base] = of
@@ -49,7 +49,7 @@ function group_hooks.redis(redis, known)
   local hooked = hooked_redis(redis, {
     LPUSH = push, RPUSH = push, LREM = of({ active = true, wait = true }),
     ZREM = of({ prioritized = true, delayed = true, ['waiting-children'] = true }),
-    -- For a queue that is not known yet, the command would be one more: gate/ageing-open does without.
+    -- For a queue that is unknown yet, the check would be one more command: gate/ageing-open does without.
     ZADD = function(command, key, ...)
       local base, list = string.match(key, '^(.*:)([^:]+)$')
       if list == 'prioritized' or list == 'delayed' then wake.note(base) end
@@ -76,11 +76,10 @@ function group_hooks.run(script, redis, keys, args, known)
   return reply
 end
 
--- For BullMQ's changePriority, in a queue with groups: the priority of a job of a group is that within the group. BullMQ's
--- script then puts the job back as one without a priority, and so into the line of its group. A job that does not wait yet,
--- or runs, has it from its next entry on.
--- argv: BullMQ's {priority, key prefix, job id, '1' if it goes before its equals}
--- Returns what group_hooks.redis knows of the queue: since when the job waits does not change.
+-- For BullMQ's changePriority, in a queue with groups: the priority of a job of a group applies within the group.
+-- BullMQ's script then puts the job back as one without a priority, and so into the line of its group. A job that does
+-- not wait yet, or runs, gets it at its next entry. argv: BullMQ's {priority, key prefix, job id, '1' if it goes before
+-- its equals}. Returns the `known` of group_hooks.redis: the beginning of the job's wait does not change.
 function group_hooks.priority(argv)
   local priority, base, id = argv[1], argv[2], argv[3]
   local f = redis.call('HMGET', base .. 'meta:shape', 'groups', 'lanes', 'wholeGroups')
@@ -93,9 +92,9 @@ function group_hooks.priority(argv)
   return known
 end
 
--- Handlers for BullMQ's add scripts (redis/hooked-redis), whose jobs get into their groups. While all groups are held, a job of theirs wakes no worker: those
--- that sleep until the first slot would look for nothing. once: handlers for a call that adds many jobs (ends/batch-once),
--- or nil
+-- Handlers for BullMQ's add scripts (redis/hooked-redis), which put jobs into their groups. While all groups are held,
+-- their jobs wake no worker: workers that sleep until the first slot would find nothing. once: handlers for a call that
+-- adds many jobs (ends/batch-once), or nil
 local function add_handlers(g, once)
   local handlers, marker = g:handle_deletions({}, redis), g.base .. 'marker'
   local add, marked = handlers.ZADD, false
@@ -119,7 +118,7 @@ function group_hooks.adding(base, shape, g, now, once)
   return shape and shape.ageing_ms and queued_at_redis(hooked, base, now) or hooked
 end
 
--- Stores the jobs that were gathered, and wakes a worker for them if a group of theirs may go.
+-- Stores the gathered jobs, and wakes a worker for them if one of their groups may go.
 function group_hooks.save_adds(g)
   g:save()
   if g.marks and g:any({ 'ready', 'stale' }) then redis.call('ZADD', g.base .. 'marker', 0, '0') end

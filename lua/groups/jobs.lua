@@ -4,11 +4,11 @@ local as_text = use 'redis/as-text'
 local call_state = use 'redis/call-state'
 local redis_now = use 'redis/redis-now'
 
--- The lines in which jobs of groups wait (groups/queue-groups): how they come in and leave, by our scripts and by others,
--- and how many places they hold. Adds these verbs to the table of groups/queue-groups.
+-- The lines in which jobs of groups wait (groups/queue-groups): how they enter and leave, by our scripts and by others,
+-- and how many places they hold. Adds these functions to the table of groups/queue-groups.
 local function group_jobs(groups)
-  -- From now on new jobs are stored when the groups are saved: by one command in BullMQ's set, and by one in the line of
-  -- each of their groups. Nothing may look for them there before.
+  -- From now on new jobs are stored when the groups are saved: by one command in BullMQ's set, and by one in the line
+  -- of each of their groups. Nothing may look for them there before.
   function groups.gather(g)
     g.gathered, g.lines, g.lane_lines = {}, {}, {}
   end
@@ -33,14 +33,15 @@ local function group_jobs(groups)
     line[n + 1], line[n + 2] = score, id
   end
 
-  -- A group became ready, or its first job is another one: what holds the head of the queue may not hold that (gate/wake).
+  -- A group became ready, or its first job is another one: the reason that holds the head of the queue may not hold
+  -- that one (gate/wake).
   function groups.note_front(g, group)
     g.fronts = g.fronts or {}
     g.fronts[group] = true
   end
 
-  -- Whether may_go(id) is true for the first job of such a group that is ready. ageing_ms: of the shape. Those without a
-  -- group are left to gate/wake.
+  -- Whether may_go(id) is true for the first job of such a group that is ready. ageing_ms: of the shape. gate/wake
+  -- checks jobs without a group.
   function groups.any_front(g, ageing_ms, may_go)
     if not g.fronts then return false end
     if ageing_ms then
@@ -72,7 +73,7 @@ local function group_jobs(groups)
     end
   end
 
-  -- jobs: score and id of each. One alone is added without the function that parts take.
+  -- jobs: score and id of each. A single job is added without the function that parts take.
   function groups.add_jobs(key, jobs)
     if #jobs == 2 then return redis.call('ZADD', key, jobs[1], jobs[2]) end
     groups.in_parts(jobs, function(...) redis.call('ZADD', key, ...) end)
@@ -96,7 +97,7 @@ local function group_jobs(groups)
     end
   end
 
-  -- The group and the priority inside it that a job's options (JSON) name; nil if none.
+  -- The group and the priority inside it in a job's options (JSON); nil if none.
   function groups.named(options)
     if not options or not string.find(options, '"group":', 1, true) then return nil end
     local group = cjson.decode(options).group
@@ -120,7 +121,7 @@ local function group_jobs(groups)
       local ends = hold[1] and hold[1]['until'] and hold[1]['until'] * 1000
       if hold[1] and not (ends and ends <= now) then
         g.soonest = nil
-        -- Workers that sleep do not know when it ends.
+        -- Sleeping workers do not know when it ends.
         if ends then groups.note_awaited(g) end
         groups.note_used(g, hold[2])
         return redis.call('ZADD', groups.key(g, hold[2]), ends and as_text.us(ends) or '+inf', group)
@@ -129,11 +130,11 @@ local function group_jobs(groups)
     groups.enter(g, group)
   end
 
-  -- Before jobs are added to these groups: those that are ready stay so, whatever is added.
+  -- Before jobs are added to these groups: ready ones stay so, whatever is added.
   function groups.expect(g, names)
     if not groups.may_have(g, 'ready') then return end
     local ready = groups.key(g, 'ready')
-    -- Names alone take Redis less than the tag of each.
+    -- Reading names alone costs Redis less than reading the tag of each.
     if redis.call('ZCARD', ready) <= groups.NAMES * #names then
       for _, group in ipairs(redis.call('ZRANGE', ready, 0, -1)) do g.occupied[group] = -1 end
       return
@@ -144,7 +145,7 @@ local function group_jobs(groups)
     end)
   end
 
-  -- The number of a job that comes now.
+  -- The number of a new job.
   function groups.next_number(g)
     groups.load_tags(g)
     local number = (g.seq + 1) % groups.BAND
@@ -152,7 +153,7 @@ local function group_jobs(groups)
     return number
   end
 
-  -- The number of a job that goes before the others of its priority, as in BullMQ: one that was stalled, or whose group
+  -- The number of a job that goes before the others of its priority, as in BullMQ: a stalled one, or one whose group
   -- was limited by its worker.
   function groups.first_number(g, jobs, priority)
     local from = priority * groups.BAND
@@ -167,7 +168,7 @@ local function group_jobs(groups)
     priority = priority or 0
     if g.strict then priority, first = groups.strict_place(g, group, id, priority, first) end
     if g.gathered and first then
-      -- It goes before those that are not stored yet, too.
+      -- It goes before jobs that are not stored yet, too.
       groups.store_gathered(g)
       groups.insert(g, group, id, priority, number, first, lane)
       return groups.gather(g)
@@ -191,14 +192,14 @@ local function group_jobs(groups)
     groups.note_front(g, group)
     if redis.call('ZCARD', jobs) == 1 then return groups.begin_line(g, group) end
     if not first then return groups.release(g, group, 'limited') end
-    -- What limits the group now may be why this job went back.
+    -- The current hold of the group may be the reason why this job went back.
     if redis.call('ZREM', groups.key(g, 'limited'), group) == 0 then return end
     g.soonest = nil
     groups.begin_line(g, group)
   end
 
-  -- A waiting job was removed, if id is given. A group without jobs is in no line; it keeps its tag. lane: nil if it is not
-  -- known
+  -- A waiting job was removed, if id is given. A group without jobs is in no line; it keeps its tag. lane: nil if
+  -- unknown
   function groups.remove(g, group, id, lane)
     local jobs = g.base .. 'meta:group:jobs:' .. group
     if id and g.lanes then groups.leave_lane(g, group, lane, id) end
@@ -218,8 +219,8 @@ local function group_jobs(groups)
     for _, state in ipairs({ 'limited', 'full', 'paused', 'stale' }) do redis.call('ZREM', groups.key(g, state), group) end
   end
 
-  -- The number of such a job, which goes before the others of its priority in its group; those of one call are in the
-  -- order in which they are sorted in, the first of them first.
+  -- The number of such a job, which goes before the others of its priority in its group. Jobs of one call keep the
+  -- order in which they are filed, the first of them first.
   function groups.released_number(g, group, priority)
     local line = priority .. ' ' .. group
     local last = g.released[line]
@@ -228,15 +229,15 @@ local function group_jobs(groups)
     return g.released[line]
   end
 
-  -- A job of a group that came to the head by another way than our scripts: a retry, a promoted or stalled job, one of a
-  -- stock producer. Returns whether it was one.
+  -- Files a job of a group that came to the head without our scripts: a retry, a promoted or stalled job, a job of a
+  -- plain BullMQ producer. Returns whether it was one.
   function groups.sort_in(g, id, from)
     local group, priority, lane = groups.place_of(g, id)
     if not group then return false end
     if group ~= '' then group_later.remove(g.base, group, id) end
     local released, key = false, g.base .. id
     if from == 'wait' then
-      -- A parent whose children have ended is put at the head by BullMQ's scripts.
+      -- BullMQ's scripts put a parent whose children have ended at the head.
       released = redis.call('EXISTS', key .. ':processed', key .. ':failed', key .. ':unsuccessful') > 0
         and redis.call('HEXISTS', key, 'ats') == 0
       redis.call('RPOP', g.base .. 'wait')
@@ -247,13 +248,13 @@ local function group_jobs(groups)
     return true
   end
 
-  -- Where the jobs of a group wait, as gate/ageing-open has it.
+  -- Where the jobs of a group wait, in the form of gate/ageing-open.
   function groups.line(g, group)
     if g.lanes or group ~= '' then return { set = g.base .. 'meta:group:jobs:' .. group, from = groups.FIRST_BAND } end
     return groups.plain_line(g)
   end
 
-  -- The same, of those that are in no group, or not sorted in yet.
+  -- The same for jobs without a group, or not filed yet.
   function groups.plain_line(g)
     return { set = g.base .. 'prioritized', from = groups.BAND, list = g.base .. 'wait' }
   end
@@ -277,7 +278,7 @@ local function group_jobs(groups)
     return redis.call('ZRANGE', g.base .. 'meta:group:jobs:' .. group, 0, 0)[1]
   end
 
-  -- The first job without a group, and where it is. Jobs of groups before it are sorted in, at most STALE per call.
+  -- The first job without a group, and where it is. Jobs of groups before it are filed, at most STALE per call.
   function groups.plain_head(g)
     while true do
       local id, from = groups.plain_first(g)
@@ -291,7 +292,7 @@ local function group_jobs(groups)
     end
   end
 
-  -- Jobs without a group are ready as long as there are any.
+  -- The line of jobs without a group is ready as long as there are any.
   function groups.plain(g)
     if g.plain_known then return end
     g.plain_known = true
@@ -299,20 +300,20 @@ local function group_jobs(groups)
     if not g.plain_id or groups.ready_tag(g, '') then return end
     if not g.limits then return groups.enter(g, '') end
     if groups.may_have(g, 'limited') and redis.call('ZSCORE', groups.key(g, 'limited'), '') then
-      -- Another job than the one that is held may go sooner.
+      -- Another job than the held one may go sooner.
       if g.plain_id ~= g.plain_held then groups.release(g, '', 'limited') end
     elseif not (groups.may_have(g, 'stale') and redis.call('ZSCORE', groups.key(g, 'stale'), '')) then
       groups.enter(g, '')
     end
   end
 
-  -- A waiting job without a group was removed: what held it may not hold the one behind it.
+  -- A waiting job without a group was removed: its hold may not apply to the next one.
   function groups.removed_plain(g)
     if not (groups.may_have(g, 'limited') and redis.call('ZSCORE', groups.key(g, 'limited'), '')) then return end
     g.awaited = g.awaited or not groups.any(g, { 'ready' })
   end
 
-  -- Takes a picked job out of BullMQ's set. False if another script than ours has removed it: then it is forgotten.
+  -- Takes a picked job out of BullMQ's set. False if another script has removed it: then it is forgotten.
   function groups.take(g, pick)
     if redis.call('ZREM', g.prioritized, pick.id) == 1 then return true end
     groups.remove(g, pick.group, pick.id, pick.lane)
@@ -323,9 +324,9 @@ local function group_jobs(groups)
     redis.call('ZADD', g.base .. 'prioritized', pick.number, pick.id)
   end
 
-  -- Looks up jobs that are counted somewhere, others each time if they are more than VERIFIED, and calls forget(id) for
-  -- those that are gone. ids_from(from, most); waits(id): whether it is still there, and whether it holds a place. Returns
-  -- for how many jobs out of all that were looked up the latter is so; second, how many are gone.
+  -- Looks up counted jobs, others each time if there are more than VERIFIED, and calls forget(id) for missing ones.
+  -- ids_from(from, most); waits(id): whether it still exists, and whether it holds a place. Returns how many of the
+  -- checked jobs hold a place; second, how many are missing.
   function groups.verify(g, count, ids_from, waits, forget)
     local gone, seen, held, from = {}, 0, 0, count > groups.VERIFIED and g.now % count or 0
     for _ = 1, math.min(groups.VERIFIED, count), groups.STALE do
@@ -343,8 +344,8 @@ local function group_jobs(groups)
     return seen > 0 and held / seen or 1, #gone
   end
 
-  -- Forgets jobs in the line of a group that other scripts have removed. Returns how many were looked up, and how many are
-  -- gone.
+  -- Forgets jobs in the line of a group that other scripts have removed. Returns how many were checked, and how many
+  -- are missing.
   function groups.verify_line(g, group)
     local jobs = g.base .. 'meta:group:jobs:' .. group
     local line = redis.call('ZCARD', jobs)
@@ -355,7 +356,7 @@ local function group_jobs(groups)
     return math.min(line, groups.VERIFIED), gone
   end
 
-  -- The same for some groups, others with each call. Returns how many are gone.
+  -- The same for some groups, others with each call. Returns how many are missing.
   function groups.sweep(g)
     local left, all_gone = groups.SWEPT, 0
     for _, state in ipairs({ 'ready', 'limited', 'full', 'paused', 'stale' }) do
@@ -374,8 +375,8 @@ local function group_jobs(groups)
   end
 
   -- How many places the jobs of a group hold: those in its line, and those that are delayed or wait for their children.
-  -- Jobs that other scripts removed, and those beyond the horizon of the capacity (due, as in groups/later), only
-  -- count as long as `fits` accepts that number. Second, how many are in line.
+  -- Removed jobs, and those beyond the horizon of the capacity (due, as in groups/later), only count as long as `fits`
+  -- accepts that number. Second, how many are in line.
   function groups.places(g, group, fits, due)
     local base, jobs = g.base, g.base .. 'meta:group:jobs:' .. group
     local line, later = redis.call('ZCARD', jobs), group_later.count(base, group)
@@ -388,23 +389,23 @@ local function group_jobs(groups)
     return line + math.ceil(part * group_later.count(base, group)), line
   end
 
-  -- A job goes back to its place, as if it had not left. number: its score in `prioritized`
+  -- A job goes back to its place, as if it had not departed. number: its score in `prioritized`
   function groups.back_in(g, id, number)
     groups.left(g, id)
     local group, priority, lane = groups.place_of(g, id)
     if group then groups.insert(g, group, id, priority, tonumber(number), false, lane) end
   end
 
-  -- A job is delayed from now on, or waits for its children ('add'); or it does no longer ('remove').
+  -- A job is delayed from now on, or waits for its children ('add'); or it no longer does ('remove').
   function groups.note_later(g, id, verb)
     local group = groups.of_job(g.base, id)
     if group then group_later[verb](g.base, group, id) end
   end
 
-  -- Adds to the handlers (redis/hooked-redis) for BullMQ's scripts: jobs of groups that they put where jobs wait are sorted
-  -- in, those that leave the running ones free their places, and those that are removed leave their groups. What these leave
-  -- alone goes to the handler that was there, or to `redis`. g.adding: {group, priority} of the jobs that are added, false
-  -- for jobs without a group, nil if it is not known.
+  -- Extends the handlers (redis/hooked-redis) for BullMQ's scripts: jobs of groups that they put where jobs wait are
+  -- filed, jobs that stop running free their places, and removed jobs leave their groups. All other commands go to the
+  -- previous handler, or to `redis`. g.adding: {group, priority} of the added jobs, false for jobs without a group, nil
+  -- if unknown.
   function groups.handle(g, handlers, redis)
     local call, base = redis.call, g.base
     local wait, active, prioritized = base .. 'wait', base .. 'active', base .. 'prioritized'
@@ -417,7 +418,7 @@ local function group_jobs(groups)
         return 1
       end
       local group, priority, lane
-      -- Of all that an added job of a group does, only the parent that it releases goes to the head.
+      -- When a job of a group is added, only a parent that it releases goes to the head.
       local released = command == 'RPUSH'
       if g.adding and not released and not g.lanes then group, priority = g.adding[1], g.adding[2]
       elseif g.adding == nil or released or g.lanes then
@@ -469,8 +470,8 @@ local function group_jobs(groups)
     return handlers
   end
 
-  -- The same, for scripts that delete jobs which have not ended: together with what belongs to them, most often before
-  -- they leave their list or set.
+  -- The same, for scripts that delete jobs which have not ended: together with their other keys, most often before they
+  -- leave their list or set.
   function groups.handle_deletions(g, handlers, redis)
     local base, call = g.base, redis.call
     local del = handlers.DEL or call

@@ -1,22 +1,23 @@
 local as_text = use 'redis/as-text'
 local job_options = use 'shape/job-options'
 
--- Lanes: in a queue whose limits have keys (`by`, limits/queue-limits), the jobs of a group with equal values of all these
--- keys are one lane. A limit that holds one of them holds all of them, and no other lane. Groups take turns, and in a turn of
--- a group its lanes do: each goes behind the others once a job of it has left. Adds these verbs to the table of
--- groups/queue-groups. Such a queue sorts all jobs in: those without a group are the group ''.
---   meta:group:lanes:<group>   sorted set of its lanes that no limit holds -> rank: the priority of the first job * 2^32 + the
---                              number of its turn; where jobs age, the key of the first job (gate/ageing-open)
+-- Lanes: in a queue whose limits have keys (`by`, limits/queue-limits), the jobs of a group with equal values of all
+-- these keys share a lane. A limit that holds one of them holds all of them, and no other lane. Groups take turns, and
+-- in a turn of a group its lanes do: each goes behind the others after a departure. Adds these functions to the table
+-- of groups/queue-groups. Such a queue files all jobs: those without a group are in the group ''.
+--   meta:group:lanes:<group>   sorted set of its lanes that no limit holds -> rank: the priority of the first job *
+--                              2^32 + the number of its turn; where jobs age, the key of the first job
+--                              (gate/ageing-open)
 --   meta:lane:jobs:<lane>      sorted set of its jobs, as meta:group:jobs:<group>, which has them too
---   meta:lanes                 hash: sorted (1 once all jobs that come are sorted into lanes), unsorted (1 if some that came before
---                              are in none), lined (1 if a lane waits in a line: groups/lines), verified (when holders of places
---                              were last looked at, µs: groups/lines)
---   meta:lanes:unsorted        group -> the score of the last of its jobs that is in a lane, for jobs that came before
--- g.lanes is what distinguishes them, as shape/shapes stores it: {names of keys, units}, the last first; nil for a queue
+--   meta:lanes                 hash: sorted (1 once all new jobs are filed into lanes), unsorted (1 if some older ones
+--                              are in none), lined (1 if a lane waits in a line: groups/lines), verified (when holders
+--                              of places were last checked, µs: groups/lines)
+--   meta:lanes:unsorted        group -> the score of the last of its older jobs that is in a lane
+-- g.lanes is what separates them, as shape/shapes stores it: {names of keys, units}, the last first; nil for a queue
 -- without lanes.
--- Of the jobs without a group.
+-- NO_SETTINGS is for jobs without a group.
 local NO_SETTINGS = { weight = 1 }
--- So many lanes of a group are read to count its jobs.
+-- At most this many lanes of a group are read to count its jobs.
 local READ = 4
 
 local function group_lanes(groups)
@@ -32,7 +33,7 @@ local function group_lanes(groups)
     return #text .. ':' .. text
   end
 
-  -- The lane of a job: its group, then the names and values of its keys, each behind its length, then units of which the
+  -- The lane of a job: its group, then the names and values of its keys, each after its length, then units of which the
   -- job takes nothing: it waits for no limit in these.
   local function lane_of(group, keys, costs, by)
     local parts = { netstring(group) }
@@ -67,8 +68,8 @@ local function group_lanes(groups)
     return g.base .. 'meta:group:lanes:' .. group
   end
 
-  -- Where a job waits: its group, nil if it has none and the queue has no lanes; its priority inside that group, nil if it
-  -- names none; its lane; its keys.
+  -- Where a job waits: its group, nil if it has none and the queue has no lanes; its priority inside that group, nil if
+  -- it names none; its lane; its keys.
   function groups.place_of(g, id)
     if not g.lanes then return groups.of_job(g.base, id) end
     local job = redis.call('HMGET', g.base .. id, 'opts', 'priority')
@@ -78,15 +79,15 @@ local function group_lanes(groups)
     return group or '', priority, own_lane(g, group or '', keys, costs), keys
   end
 
-  -- How many lanes of a group besides this one no limit holds.
+  -- How many other lanes of a group no limit holds.
   local function others_ready(g, group, lane)
     local key = lanes_of(g, group)
     return redis.call('ZCARD', key) - (redis.call('ZSCORE', key, lane) and 1 or 0)
   end
 
-  -- Where a waiting job is among the lanes of its group: its group, lane and keys, how many jobs of the lane are before it (n),
-  -- and how many jobs of its group at most leave before it: one of each lane that no limit holds, for each of these. Of a lane
-  -- that waits in a line (waits) only its own jobs are known to. Nil if it is in no lane.
+  -- The position of a waiting job among the lanes of its group: its group, lane and keys, how many jobs of the lane are
+  -- before it (n), and how many jobs of its group at most depart before it: one of each lane that no limit holds, for
+  -- each of these. For a lane that waits in a line (waits) only its own jobs are known to. Nil if it is in no lane.
   function groups.place_in_lane(g, id)
     local group, _, lane, keys = groups.place_of(g, id)
     local n = redis.call('ZRANK', lane_jobs(g, lane), id)
@@ -98,8 +99,8 @@ local function group_lanes(groups)
     return place
   end
 
-  -- How many of the waiting jobs of a group are in lanes that no limit holds: of more than READ such lanes, the others are
-  -- taken to be like the first.
+  -- How many of the waiting jobs of a group are in lanes that no limit holds. With more than READ such lanes, the
+  -- others are assumed to be like the first.
   function groups.in_ready_lanes(g, group, stored)
     if not g.lined then return stored end
     local lanes, jobs = redis.call('ZCARD', lanes_of(g, group)), 0
@@ -108,8 +109,8 @@ local function group_lanes(groups)
     return math.min(stored, lanes > READ and math.floor(jobs * lanes / READ) or jobs)
   end
 
-  -- As place_in_lane, of a job that comes: `comes` is its cost, and its costs in units. options: of the job, packed as BullMQ's
-  -- scripts get them; first: whether it goes before the others of its lane
+  -- As place_in_lane, for a new job: `comes` is its cost, and its costs in units. options: of the job, packed as
+  -- BullMQ's scripts get them; first: whether it goes before the others of its lane
   function groups.place_of_new(g, group, priority, options, first)
     local cost, costs, _, keys = job_options.cost(cjson.encode(cmsgpack.unpack(options)))
     local lane = own_lane(g, group, keys, costs)
@@ -125,12 +126,12 @@ local function group_lanes(groups)
     return place
   end
 
-  -- How many jobs of a group leave before a new one at most, if that is the first of its lane.
+  -- How many jobs of a group depart at most before a new one that is the first of its lane.
   function groups.before_new(g, group, stored)
     return math.min(stored, redis.call('ZCARD', lanes_of(g, group)))
   end
 
-  -- The jobs of a lane in their order, as group_schedule.jobs has those of a group.
+  -- The jobs of a lane in their order, as group_schedule.jobs returns those of a group.
   function groups.lane_order(g, lane)
     local key = lane_jobs(g, lane)
     if g.ageing then return redis.call('ZCARD', key), g.ageing.order({ set = key, from = groups.FIRST_BAND }) end
@@ -143,7 +144,7 @@ local function group_lanes(groups)
     return math.floor(tonumber(score) / groups.BAND) * groups.BAND + number % groups.BAND
   end
 
-  -- A lane of which no limit is known to hold the first job.
+  -- A lane whose first job is not known to be held by a limit.
   local function line_up(g, group, lane, rank)
     redis.call('ZADD', lanes_of(g, group), as_text.us(rank), lane)
   end
@@ -152,7 +153,8 @@ local function group_lanes(groups)
   local function first_changed(g, group, lane, score)
     local before = g.lined and groups.rank_held(g, lane) or redis.call('ZSCORE', lanes_of(g, group), lane) or score
     local rank = rank_of(g, lane, score, tonumber(before))
-    -- In a lane of jobs with different keys, or that came under other limits, the next one may wait for something else.
+    -- In a lane of jobs with different keys, or jobs added under other limits, the next one may wait for something
+    -- else.
     if g.lined and (g.lanes[2] or groups.is_strict(g, group)) then groups.leave_line(g, lane)
     elseif g.lined and groups.try_again(g, lane, rank) then return false end
     line_up(g, group, lane, rank)
@@ -171,7 +173,7 @@ local function group_lanes(groups)
     return false
   end
 
-  -- The lane of a waiting job, which may have come under other limits; nil if it is in none. Takes it out of there.
+  -- Removes a waiting job from its lane, which may be one of other limits. Returns the lane; nil if it is in none.
   local function take_out(g, group, lane, id)
     if lane and redis.call('ZREM', lane_jobs(g, lane), id) == 1 then return lane end
     if lane and not (g.lanes[2] or g.strict) then return nil end
@@ -183,7 +185,7 @@ local function group_lanes(groups)
     if g.strict and redis.call('ZREM', lane_jobs(g, netstring(group)), id) == 1 then return netstring(group) end
   end
 
-  -- A waiting job was removed from its lane. lane: nil if it is not known
+  -- A waiting job was removed from its lane. lane: nil if unknown
   function groups.leave_lane(g, group, lane, id)
     lane = take_out(g, group, lane, id)
     if not lane then return end
@@ -198,7 +200,7 @@ local function group_lanes(groups)
     if g.lined then groups.leave_line(g, lane) end
   end
 
-  -- The job of a lane has left, with the tag that its group has now. runs: as groups.served has it
+  -- The job of a lane has departed, with the tag that its group has now. runs: as in groups.served
   function groups.lane_served(g, pick, tag, runs)
     local group, lane = pick.group, pick.lane
     redis.call('ZREM', lane_jobs(g, lane), pick.id)
@@ -226,8 +228,8 @@ local function group_lanes(groups)
     return limited and tonumber(limited) == math.huge
   end
 
-  -- The job of a group that may leave by `by`: of the first lane that no limit holds. Nil if there is none, or if the group
-  -- is held as a whole; then it is not ready. As groups.try
+  -- The job of a group that may depart by `by`, from the first lane that no limit holds. Nil if there is none, or if
+  -- the group is held as a whole; then it is not ready. As groups.try
   function groups.try_lanes(g, group, tag, by)
     local s = group == '' and NO_SETTINGS or groups.settings_next(g, group)
     if s.paused then return groups.hold_as_set(g, group, tag, s) end
@@ -271,7 +273,7 @@ local function group_lanes(groups)
       local slot, _, without_places = g.limits.slot(pick.parts, cost, costs)
       pick.slot, least = math.max(own, slot), without_places
     end
-    -- A job that cannot start in time is failed at once: no other is to wait for its slot.
+    -- A job that cannot start in time is failed at once: no other must wait for its slot.
     if deadline and math.max(own, least) > deadline then return pick end
     if own > by then return groups.hold_back(g, group, tag, 'limited', as_text.us(own)) end
     return (not pick.parts or groups.may_pass(g, pick, by)) and pick
@@ -302,7 +304,7 @@ local function group_lanes(groups)
     return redis.call('ZRANGE', lane_jobs(g, lane), 0, 0)[1]
   end
 
-  -- The first job of a lane and the one behind it, as a pick has them; nil if the lane has none.
+  -- The first job of a lane and the one after it, in the form of a pick; nil if the lane has none.
   function groups.lane_pick(g, group, tag, lane)
     local key = lane_jobs(g, lane)
     local heads = g.ageing and g.ageing.first_two(key) or redis.call('ZRANGE', key, '0', '1', 'WITHSCORES')
@@ -317,8 +319,8 @@ local function group_lanes(groups)
     }
   end
 
-  -- The first time that a queue has lanes, its groups may have jobs that are in none. Called before a job enters a lane or
-  -- is chosen.
+  -- When a queue gets its first lanes, its groups may have jobs in none. Called before a job enters a lane or is
+  -- chosen.
   function groups.begin_lanes(g)
     if g.sorts_new then return end
     g.sorts_new = true
@@ -334,7 +336,7 @@ local function group_lanes(groups)
     g.unsorted = true
   end
 
-  -- Sorts some jobs of a group into lanes that came before it had any. Returns whether there were some.
+  -- Files some older jobs of a group into lanes. Returns whether there were some.
   function groups.sort_lanes(g, group)
     local unsorted = g.base .. 'meta:lanes:unsorted'
     local from = g.unsorted and redis.call('ZSCORE', unsorted, group)

@@ -2,15 +2,15 @@
 -- iterations of a scheduler and parents that wait for their children. BullMQ keeps those of all groups together.
 --   meta:groups:later   sorted set of '<length of the group's id>:<group>:<job>', all with score 0: those of one group
 --                       are neighbours
--- Scripts that know nothing of groups do not note that such a job was promoted or removed: before a group is found full
--- its jobs are looked up, and reports look up some of all.
+-- Scripts without knowledge of groups do not note that such a job was promoted or removed: before a group is found full
+-- its jobs are checked, and reports check some of all.
 local group_later = { CHUNK = 100, SOUGHT = 1000 }
 
 function group_later.key(base)
   return base .. 'meta:groups:later'
 end
 
--- What the members of a group begin with.
+-- The common beginning of a group's members.
 function group_later.stem(group)
   return #group .. ':' .. group .. ':'
 end
@@ -39,15 +39,16 @@ function group_later.ids(base, group, from, most)
   return ids
 end
 
--- Whether a job that a stock client promoted, or a parent that it released, is near an end of the wait list: not in line.
+-- Whether a job that a plain BullMQ client promoted, or a parent that it released, is near an end of the wait list: not
+-- in line.
 function group_later.listed(base, id)
   local wait = base .. 'wait'
   return redis.call('LPOS', wait, id, 'MAXLEN', group_later.SOUGHT)
     or redis.call('LPOS', wait, id, 'RANK', -1, 'MAXLEN', group_later.SOUGHT)
 end
 
--- Whether a job is still delayed, or waits for its children; second, whether it holds a place. due: up to which score of
--- BullMQ's delayed jobs these do, nil if all do
+-- Whether a job is still delayed, or waits for its children; second, whether it holds a place. due: up to which score
+-- BullMQ's delayed jobs do, nil if all do
 function group_later.waits(base, id, due)
   local score = redis.call('ZSCORE', base .. 'delayed', id)
   if score then return true, not due or tonumber(score) <= due end

@@ -11,22 +11,22 @@ local history = use 'reports/history'
 local job_options = use 'shape/job-options'
 local shapes = use 'shape/shapes'
 
--- The limits of a shape that hold for each value of a key by itself (`by`): of the group, of a key that jobs name
--- (`keys` of their options), or of several of them. The state for one value is a cell, as one key of a limit has in
+-- The limits of a shape that apply to each value of a key separately (`by`): of the group, of a key that jobs name
+-- (`keys` of their options), or of several of them. The state for one value is a cell, like one key of a limit in
 -- limits/state, which expires by itself:
 --   meta:group:limit:<name>:<algorithm>:<value>
--- That of a shared limit is the state of a key of its limiters, named as in src/limits/limit-keys.ts.
--- groups/queue-groups asks them when it chooses a job and charges them when that job leaves, if g.limits is set. A job that
--- goes back is charged again, as under the limits of the queue. Jobs without a group are one group, named ''; one without
--- another key of a limit is not subject to it. Nil for a queue without such limits.
+-- The cell of a shared limit is the state of a key of its limiters, named as in src/limits/limit-keys.ts.
+-- groups/queue-groups checks them when it chooses a job and charges them when that job departs, if g.limits is set. A
+-- job that goes back is charged again, as under the limits of the queue. Jobs without a group are one group, named '';
+-- a limit does not apply to a job that lacks another of its keys. Nil for a queue without such limits.
 local function group_limits_of(base, shape, now)
   if not shape.keyed_limits then return nil end
-  -- revision: another one where these limits are others
+  -- revision: changes with these limits
   local limits, known = { revision = redis.sha1hex(shape.keyed_limits) }, cjson.decode(shape.keyed_limits)
   -- Whether they depend on the tier of a job.
   limits.tiered = string.find(shape.keyed_limits, '"tiers":', 1, true) ~= nil
 
-  -- The value of a job under a limit: of several keys, each behind its length. Nil if it lacks one of them.
+  -- The value of a job under a limit: for several keys, each after its length. Nil if it lacks one of them.
   local function value_of(l, group, keys)
     if not l.by[2] then return l.by[1] == 'group' and group or keys and keys[l.by[1]] end
     local values = {}
@@ -38,15 +38,15 @@ local function group_limits_of(base, shape, now)
     return table.concat(values)
   end
 
-  -- The keys of a job that a limit counts, name -> value: 'group' too, if it does.
+  -- The keys of a job that a limit counts, name -> value, including 'group' if it does.
   local function keys_of(l, group, keys)
     local found = {}
     for _, name in ipairs(l.by) do found[name] = name == 'group' and group or keys[name] end
     return found
   end
 
-  -- The same value as the key of a limiter is stored: text that is long or has other characters is hashed, and several values are
-  -- parts of one key. Jobs without a group count as calls without a key.
+  -- The same value in the form of a limiter's key: text that is long or has other characters is hashed, and several
+  -- values are parts of one key. Jobs without a group count as calls without a key.
   local function shared_key(l, group, keys)
     local parts = {}
     for i, name in ipairs(l.by) do
@@ -58,14 +58,14 @@ local function group_limits_of(base, shape, now)
     return table.concat(parts, ':')
   end
 
-  -- How a value stands in the key of its state, and in the name of its cell.
+  -- The form of a value in the key of its state, and in the name of its cell.
   local function key_of(l, group, keys, value)
     return l.shared and shared_key(l, group, keys) or value
   end
 
   local function prepared(l)
     if not l.control then
-      -- Nobody sets the switch of one that is not shared.
+      -- A limit that is not shared has no switch.
       local switch = nil
       if not l.shared then switch = false end
       limit_checks.prepare(l, limit_control.of_values(l, base), now, true, switch)
@@ -74,7 +74,7 @@ local function group_limits_of(base, shape, now)
     return l
   end
 
-  -- The limit as it is for one value. keys: of a job, or nil
+  -- The limit as it applies to one value. keys: of a job, or nil
   local function in_force(l, value, keys)
     if l.shared then return prepared(l) end
     if l.plan then return own_values.in_force(base, prepared(l), value, nil, now) end
@@ -95,8 +95,8 @@ local function group_limits_of(base, shape, now)
     }
   end
 
-  -- A job of the value left under a plan over days. The first one of a day makes its day known to what restores the shape, once
-  -- a day.
+  -- A job of the value departed under a plan over days. The first one of a day makes its day known to processes that
+  -- restore the shape, once a day.
   local function note_warm_up(part, slot)
     local l = part.l
     if slot >= l.day_ends then
@@ -116,8 +116,8 @@ local function group_limits_of(base, shape, now)
     for _, l in ipairs(known) do if l.maxRefused then warm_up.note(base, l, group, 'refused') end end
   end
 
-  -- The limits that a job is subject to, each with the state of its cell, as in limits/queue-limits. keys: of the job, nil if
-  -- it has none
+  -- The limits that apply to the job, each with the state of its cell, as in limits/queue-limits. keys: of the job, nil
+  -- if it has none
   function limits.open(group, keys)
     local parts = {}
     for _, l in ipairs(known) do
@@ -153,22 +153,22 @@ local function group_limits_of(base, shape, now)
     for _, l in ipairs(known) do if l.name == name then return prepared(l) end end
   end
 
-  -- The limit of a cell, as it is for its value; nil if there is none by now.
+  -- The limit of a cell, as it applies to its value; nil if there is none by now.
   function limits.of_cell(cell)
     local name, value = own_values.parts(cell)
     local l = find(name)
     return l and in_force(l, value)
   end
 
-  -- The limit of a cell for which something is set, and its value and keys; nil if there is none by now.
+  -- The limit of a cell with settings of its own, and its value and keys; nil if there is none by now.
   function limits.of_value(cell)
     local name, value = own_values.parts(cell)
     local l, stored = find(name), own_values.stored(base, name, value)
     if l and stored and not l.shared then return l, value, stored.keys end
   end
 
-  -- The limit of this name that counts by just these keys (name -> value), and their value in the key of its state; nil if
-  -- there is none.
+  -- The limit of this name that counts by exactly these keys (name -> value), and their value in the key of its state;
+  -- nil if there is none.
   function limits.named(name, keys)
     local l, count = find(name), 0
     for _ in pairs(keys) do count = count + 1 end
@@ -182,7 +182,7 @@ local function group_limits_of(base, shape, now)
     return l and part_of(l, value, { [':tier'] = tier }, value)
   end
 
-  -- Sets fields for a value, as own_values.set does. Returns what is set for it now.
+  -- Sets fields for a value, as own_values.set does. Returns its settings.
   function limits.set_value(g, l, value, keys, ...)
     local fields = own_values.set(base, l, value, keys, now, ...)
     shapes.note_own_values(base .. 'meta:shape', base, l.name, now)
@@ -196,7 +196,7 @@ local function group_limits_of(base, shape, now)
     return l and part_of(l, value)
   end
 
-  -- When the first of the cells that hold jobs gets another limit, by the end of what was set for its value, µs.
+  -- When the first of the cells that hold jobs gets another limit, by the end of its settings, µs.
   function limits.first_end(g)
     local ending = shape.own_limits and own_values.ending(base, math.huge, own_values.DUE) or {}
     for i = 1, #ending, 2 do
@@ -217,7 +217,7 @@ local function group_limits_of(base, shape, now)
     return l.algorithm == 'concurrency' and queue_limits.cost(l, cost, costs) or 0
   end
 
-  -- Calls found(limit, value, its keys) for each limit with `maxKeys` or `onConflict` that a job is subject to.
+  -- Calls found(limit, value, its keys) for each limit with `maxKeys` or `onConflict` that applies to a job.
   local function each_bounded(group, keys, found)
     for _, l in ipairs(known) do
       local value = keys_in_use.bounds(l) and value_of(l, group, keys)
@@ -225,8 +225,8 @@ local function group_limits_of(base, shape, now)
     end
   end
 
-  -- A job was added: its values are in use from now on. Jobs that it replaces are noted in call_state. added: the keys of
-  -- jobs that it leaves alone, and is one of from now on; nil if there are none
+  -- A job was added: its values are in use from now on. Replaced jobs are noted in call_state. added: the keys of jobs
+  -- that it does not replace, to which it is added; nil if there are none
   function limits.note_keys(id, group, keys, added)
     each_bounded(group, keys, function(l, value)
       if not keys_in_use.note(base, l, value, id, now) then return end
@@ -238,8 +238,8 @@ local function group_limits_of(base, shape, now)
     if added then added[base .. id] = true end
   end
 
-  -- The first of new jobs that would bring a value more than its limit may have in use: {limit, keys, most}; or of which
-  -- there may be one: {limit, keys, job: the one that is there, '' if it is also new}. jobs: {group, keys}, and together:
+  -- The first new job that would exceed the maximum number of keys of its limit: {limit, keys, most}; or the maximum of
+  -- one job per value: {limit, keys, job: the existing one, '' if it is also new}. jobs: {group, keys}, and together:
   -- whether those of one value may wait for each other, as in a flow
   function limits.too_many_keys(jobs)
     local counts, first, seen = {}, nil, {}
@@ -260,9 +260,9 @@ local function group_limits_of(base, shape, now)
     return first
   end
 
-  -- What holds the first job of a lane: {limit, keys: those whose value is used up, at: until when at least, µs, 0 if that is
-  -- not known, places: the key of the state of a cell whose holders have to end}. Nil if no limit does. place: as
-  -- groups.place_in_lane returns it, of any of its jobs
+  -- The limit that holds the first job of a lane: {limit, keys: those with the used-up value, at: until when at least,
+  -- µs, 0 if unknown, places: the key of the state of a cell whose holders have to end}. Nil if no limit does. place:
+  -- as groups.place_in_lane returns it, for any of its jobs
   function limits.hold(g, place)
     local _, job_at = g:lane_order(place.lane)
     local id = g.enforced and job_at(1)
@@ -283,8 +283,8 @@ local function group_limits_of(base, shape, now)
     end
   end
 
-  -- The earliest slot of a job, µs, 0 for now, infinite where a job has to end first; second, the name of the limit that it
-  -- waits for; third, the earliest slot if its places are free by then.
+  -- The earliest slot of a job, µs, 0 for now, infinite if a job has to end first; second, the name of the limit that
+  -- it waits for; third, the earliest slot if its places are free by then.
   function limits.slot(parts, cost, costs)
     local wait, _, name = queue_limits.wait(parts, cost, costs)
     if wait < math.huge then wait = queue_limits.open_from(parts, nil, wait) end
@@ -299,8 +299,8 @@ local function group_limits_of(base, shape, now)
     return wait > 0 and now + math.ceil(wait) or 0, name, least > 0 and now + math.ceil(least) or 0
   end
 
-  -- Charges the job last passed to limits.slot, which has left. job_key, lock_ms: of the job; horizon: as in
-  -- queue_limits.save; part.taken: what it took, for reports/audit
+  -- Charges the job last passed to limits.slot, which has departed. job_key, lock_ms: of the job; horizon: as in
+  -- queue_limits.save; part.taken: the charge, for reports/audit
   function limits.charge(parts, slot, job_key, lock_ms, horizon)
     queue_limits.charge(parts, slot - now, job_key, lock_ms)
     queue_limits.save(parts, base, false, horizon)
@@ -314,8 +314,8 @@ local function group_limits_of(base, shape, now)
     end
   end
 
-  -- The limit that holds a group longer than its rate does, as limits.hold has it: in a queue with lanes the one of its first
-  -- job, if all its lanes wait. Nil if none does.
+  -- The limit that holds a group longer than its rate does, as in limits.hold; in a queue with lanes the one of its
+  -- first job, if all its lanes wait. Nil if none does.
   function limits.cause(g, group)
     if g.lanes then
       local id = g:waits_for_lanes(group) and redis.call('ZRANGE', g:line(group).set, 0, 0)[1]
@@ -334,7 +334,7 @@ local function group_limits_of(base, shape, now)
     end
   end
 
-  -- The name of the limit that holds the group, or the lane, that goes first of those that are held; nil if none does.
+  -- The name of the limit that holds the first of the held groups or lanes; nil if none does.
   function limits.of_held(g)
     if g.lanes then return string.match(g:first_waiting() or '', '^[^:]+') end
     local group = redis.call('ZRANGE', g:key('limited'), 0, 0)[1]

@@ -12,11 +12,11 @@ local job_options = use 'shape/job-options'
 -- waits for its turns and for its rate may start later than either says.
 -- Jobs without a group are one group, named ''.
 local group_line = {
-  -- So many groups are looked at; their mean stands for the rest. As many of those that jobs come to.
+  -- At most this many groups are read; their mean stands for the rest. The same for groups of new jobs.
   MOST = 100,
 }
 
--- Adds these rows. Of more than MOST, one stands for several that follow each other by their tags: `n` of them.
+-- Adds these rows. With more than MOST, one stands for several neighbours by their tags: `n` of them.
 function group_line.add_rows(rows, found)
   local every = math.max(1, math.ceil(#found / group_line.MOST))
   if every > 1 then table.sort(found, function(one, other) return one.tag < other.tag end) end
@@ -26,8 +26,8 @@ function group_line.add_rows(rows, found)
   end
 end
 
--- As a function of a group: its tag, and whether it is ready. One that is not, and keeps none, would get the next new
--- tag, so the groups that come are asked for in that order.
+-- Returns a function of a group: its tag, and whether it is ready. A group that is not ready and keeps no tag would get
+-- the next new one, so groups of new jobs are requested in that order.
 function group_line.tags(g)
   local newest = math.max(g.v, g.t)
   return function(group)
@@ -40,7 +40,7 @@ function group_line.tags(g)
   end
 end
 
--- How many jobs wait once all that come are there.
+-- How many jobs wait once all new ones are stored.
 function group_line.all(g, coming)
   local all = redis.call('LLEN', g.base .. 'wait') + redis.call('ZCARD', g.base .. 'prioritized')
   for _, jobs in pairs(coming.jobs) do all = all + jobs end
@@ -75,8 +75,8 @@ function group_line.open(g, shape, coming)
   return line
 end
 
--- How many jobs of the rows from..to leave before one of the row `own` with this tag. It is computed for each job of a bulk,
--- over all rows: no function is called in the loop.
+-- How many jobs of the rows from..to depart before one of the row `own` with this tag. Computed for each job of a bulk,
+-- over all rows, so the loop calls no function.
 function group_line.turns(line, from, to, own, tag)
   local rows, first, jobs = line.rows, line.g.defaults.ungrouped == 'first' and '', 0
   for i = from, to do
@@ -89,7 +89,7 @@ function group_line.turns(line, from, to, own, tag)
       local steps = ahead / row.step
       if steps < waiting then
         local part = steps % 1
-        -- Of equal tags the one of the first name leaves first.
+        -- With equal tags the first name departs first.
         waiting = steps - part + ((part > 0 or row.group < own.group) and 1 or 0)
       end
       jobs = jobs + n * waiting
@@ -98,8 +98,8 @@ function group_line.turns(line, from, to, own, tag)
   return jobs
 end
 
--- How many jobs leave before the one that has `before` others of its group ahead of it. Second, how many of these are
--- counted: of more groups than are looked at, the others are assumed to be like them.
+-- How many jobs depart before the one that has `before` others of its group ahead of it. Second, how many of these are
+-- counted: if not all groups are read, the others are assumed to be like them.
 function group_line.ahead(line, group, before)
   if group == '' and line.g.defaults.ungrouped == 'first' then return before, before end
   local own = line.by_group[group]
@@ -117,9 +117,9 @@ function group_line.ahead(line, group, before)
   return math.max(0, math.min(before + others, line.all - 1)), counted
 end
 
--- The first time, µs, at which a group itself lets a job go that has `before` others of it ahead; 0 if nothing holds it,
--- infinite if that is not known. Second, the name of the limit per group that holds it longer than all else, nil if none does.
--- place: of a waiting job in its lane, nil in a queue without lanes
+-- The first time, µs, at which a group itself lets a job with `before` others of it ahead depart; 0 if nothing holds
+-- it, infinite if unknown. Second, the name of the limit per group that holds it longer than all else, nil if none
+-- does. place: of a waiting job in its lane, nil in a queue without lanes
 function group_line.own_start(line, group, before, cost, place)
   local g = line.g
   local s = group == '' and {} or g:settings_next(group)
@@ -136,7 +136,7 @@ function group_line.own_start(line, group, before, cost, place)
   return start
 end
 
--- Number of waiting jobs that a new one of a group comes behind. stored: how many of the group wait
+-- Number of waiting jobs ahead of a new one of a group. stored: how many of the group wait
 function group_line.present(g, group, priority, gone, stored)
   if stored == 0 then return 0 end
   if g.lanes then return g:before_new(group, stored) end
@@ -192,8 +192,8 @@ local function never_holds(g, shape, group)
   return not (s.paused or s.limited or (g.enforced and s.interval))
 end
 
--- Where a new job of a group would be in its lane, behind new ones of the same call (alike: lane -> how many so far). Nil where
--- its options are not known, or in a queue without lanes.
+-- The position of a new job of a group in its lane, after new ones of the same call (alike: lane -> how many so far).
+-- Nil if its options are unknown, or in a queue without lanes.
 local function lane_place(g, group, priority, job, alike)
   if not (g.lanes and job.options) then return nil end
   local place = g:place_of_new(group, priority, job.options, job.class == 1)
@@ -202,8 +202,8 @@ local function lane_place(g, group, priority, job, alike)
   return place, same
 end
 
--- As lateness.line, with groups: calls each(job, ahead, own), where own is the first time at which its group lets the job go,
--- as of group_line.own_start. It leaves out jobs that start in time behind all others (in_time).
+-- As lateness.line, with groups: calls each(job, ahead, own), where own is the first time at which its group lets the
+-- job go, as in group_line.own_start. It leaves out jobs that start in time behind all others (in_time).
 function group_line.each_new(jobs, shape, gone, each, in_time)
   local g, line = jobs.groups, nil
   local lists, coming = coming_of(jobs)
@@ -222,7 +222,7 @@ function group_line.each_new(jobs, shape, gone, each, in_time)
         if not place and job.class ~= 1 then
           before = before + group_line.present(g, group, priority, gone, line.by_group[group].stored)
         end
-        -- As for one that waits in such a lane: what others leave meanwhile is not known.
+        -- As for a waiting job in such a lane: departures of others meanwhile are unknown.
         local ahead = place and place.waits and before or group_line.ahead(line, group, before)
         each(job, ahead, group_line.own_start(line, group, before, job.cost, place))
       end
@@ -230,8 +230,8 @@ function group_line.each_new(jobs, shape, gone, each, in_time)
   end
 end
 
--- How many waiting jobs of its group (nil: none) are ahead of a job; nil if it does not wait, or is not sorted in yet; second,
--- its place in its lane. looked_at: how many of the wait list are searched
+-- How many waiting jobs of its group (nil: none) are ahead of a job; nil if it does not wait, or is not filed yet;
+-- second, its place in its lane. looked_at: how many of the wait list are searched
 function group_line.before(g, group, id, looked_at)
   if g.lanes then
     local place = g:place_in_lane(id)

@@ -3,35 +3,35 @@ local turns = use 'limits/turns'
 local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
 
--- Cells and their lines. A cell is the state of one limit for one value of its key (groups/limits-of). A lane whose next job
--- has to wait for a cell stands in the line of that cell, in one line at a time, and lanes do not overtake each other there. A
--- line is in the order of start-time fair queueing between groups (groups/queue-groups), by what they take of that cell. Only
--- the first of a line is let go when its cell has room, to be tried at the next turn of its group: however many lanes wait, a
--- departure tries one of them.
--- A job may need several cells. Its lane has a place in each of their lines. While it waits for one cell, it lets others
--- pass in the other lines; once it is let go, it stands in all of them. And a cell that has room is kept for the lane whose
--- turn it is, while that waits for another cell: jobs that need only one of both would take each unit the moment that it
--- comes. A cell is kept for a tenth of the time at most.
--- Where a cell has places (groups/places), a lane waits until jobs end: then it is let go, no more lanes than there are places.
--- Only scripts of ours say that a job has ended, and no dead worker does, so holders are looked at, too.
--- A cell may be shared with other queues (limits/turns): the line is that of one queue.
--- Adds these verbs to the table of groups/queue-groups.
---   meta:lines              hash, cell -> its line, packed: v (its virtual time), t (the last tag of a group that came), places (how
---                           many lanes have one), standing (how many of them stand in it), since (when the line began, µs), kept
---                           (for how long the cell was kept since then, µs), and for whom it is kept: keeper, from, to (µs), or
---                           nothing; where jobs have to end, also ended (when one did last, µs) and between (the mean time
---                           between two ends, µs, 0 while it is not known); and shared, of a cell
---                           that is, as in limits/turns
+-- Cells and their lines. A cell is the state of one limit for one value of its key (groups/limits-of). A lane whose
+-- next job has to wait for a cell stands in the line of that cell, in one line at a time, and lanes do not overtake
+-- each other there. A line is in the order of start-time fair queueing between groups (groups/queue-groups), by their
+-- use of that cell. When its cell has room, only the first of a line is let go, and is tried at the next turn of its
+-- group: however many lanes wait, a departure tries one of them.
+-- A job may need several cells. Its lane has a place in each of their lines. While it waits for one cell, it lets
+-- others pass in the other lines; once it is let go, it stands in all of them. And a cell that has room is kept for the
+-- lane whose turn it is, while that waits for another cell: otherwise jobs that need only one of both would take each
+-- unit the moment that it comes. A cell is kept for at most a tenth of the time.
+-- If a cell has places (groups/places), a lane waits until jobs end: then it is let go, no more lanes than there are
+-- places. Only our scripts report the end of a job, and a dead worker does not, so holders are checked, too. A cell may
+-- be shared with other queues (limits/turns): the line belongs to one queue. Adds these functions to the table of
+-- groups/queue-groups.
+--   meta:lines              hash, cell -> its line, packed: v (its virtual time), t (the last tag of a new group),
+--                           places (how many lanes have one), standing (how many of them stand in it), since (when the
+--                           line began, µs), kept (for how long the cell was kept since then, µs), and for whom it is
+--                           kept: keeper, from, to (µs), or nothing; if jobs have to end, also ended (when one did
+--                           last, µs) and between (the mean time between two ends, µs, 0 while unknown); and shared,
+--                           for a shared cell, as in limits/turns
 --   meta:lines:due          cell -> when its next lane may go, µs; +inf once a job has to end first
 --   meta:line:<cell>        sorted set, lane -> tag
 --   meta:line:tags:<cell>   group -> tag, if that is above v
---   meta:lanes:held         hash, lane -> its ticket, packed: cell in whose line it stands, tried (whether it was let go), rank
---                           among the lanes of its group, places: cell -> {tag, units that it waits for, tier of its job,
---                           step: by how much its tag took that of its group further}
+--   meta:lanes:held         hash, lane -> its ticket, packed: cell in whose line it stands, tried (whether it was let
+--                           go), rank among the lanes of its group, places: cell -> {tag, units that it waits for, tier
+--                           of its job, step: by how much its tag advanced its group's}
 local function group_lines(groups)
   -- The share of time for which a cell may be kept.
   local KEPT = 0.1
-  -- How often holders of places are looked at, µs; at most groups.VERIFIED of them, of at most so many cells.
+  -- How often holders of places are checked, µs; at most groups.VERIFIED of them, for at most VERIFIED_CELLS cells.
   local VERIFY_US, VERIFIED_CELLS = 1000000, 100
 
   local function line_key(g, cell)
@@ -46,8 +46,8 @@ local function group_lines(groups)
     return g.base .. 'meta:lines:due'
   end
 
-  -- What is packed in a field of one of the two hashes, nil if nothing is. Each is read once in a call, and stored at its end
-  -- (groups.save_lines). known: what was read
+  -- The unpacked field of one of the two hashes, nil if it is missing. Each is read once in a call, and stored at its
+  -- end (groups.save_lines). known: the fields read so far
   local function read_once(g, known, hash, field)
     if not g.lined then return nil end
     if known[field] == nil then
@@ -71,7 +71,8 @@ local function group_lines(groups)
     g.first_due_at = nil
   end
 
-  -- A lane has left the line. Without lanes it is not due, and without places it ends. Returns whether one stands in it.
+  -- A lane has left the line. Without lanes it is not due, and without places it ends. Returns whether one stands in
+  -- it.
   local function lane_left(g, cell, line)
     if line.standing == 0 then
       redis.call('ZREM', due_key(g), cell)
@@ -95,7 +96,7 @@ local function group_lines(groups)
     keep_ticket(g, lane, false)
   end
 
-  -- Stores what has changed in one of the two hashes. Returns whether anything was taken out of it.
+  -- Stores changes of one of the two hashes. Returns whether anything was removed from it.
   local function store_changed(g, hash, known, changed)
     local kept, gone = {}, {}
     for field in pairs(changed) do
@@ -135,7 +136,7 @@ local function group_lines(groups)
     line.keeper, line.from, line.to = nil, nil, nil
   end
 
-  -- A lane gives a place back, in a line in which it does not stand: what its group was charged for it, and the cell, if
+  -- A lane gives a place back, in a line in which it does not stand: the charge of its group for it, and the cell, if
   -- that was kept for it.
   local function give_place_back(g, group, lane, cell, place)
     local line = line_of(g, cell)
@@ -147,9 +148,9 @@ local function group_lines(groups)
     if lane_left(g, cell, line) and was_kept then set_due(g, cell, 0) end
   end
 
-  -- A lane lets others pass in a line, but has its place there. The cell is for the next lane at once; where the lane only
-  -- passed through, when it was due before: two lanes that let each other go at once would do so for ever. Places may have been
-  -- counted for it, wherever it stood.
+  -- A lane lets others pass in a line, but keeps its place there. The cell is for the next lane: at once or, if the
+  -- lane only passed through, when it was due before. Otherwise two lanes that let each other go at once would do so
+  -- forever. Places may have been counted for it, wherever it stood.
   local function step_out(g, lane, cell, passed)
     local line, first = line_of(g, cell), first_of(g, cell)
     if redis.call('ZREM', line_key(g, cell), lane) == 0 then return end
@@ -178,12 +179,12 @@ local function group_lines(groups)
     return ticket and ticket.rank
   end
 
-  -- A lane has another first job, which may go sooner, and another rank by that. False if it does not wait in a line.
+  -- A lane has another first job, which may go sooner, and therefore another rank. False if it does not wait in a line.
   function groups.try_again(g, lane, rank)
     local ticket = ticket_of(g, lane)
     if not ticket then return false end
     ticket.rank = as_text.us(rank)
-    -- What the new one takes is not known until it is tried.
+    -- The units of the new job are unknown until it is tried.
     for _, place in pairs(ticket.places) do place.units = 0 end
     keep_ticket(g, lane, ticket)
     if ticket.tried then return false end
@@ -194,7 +195,7 @@ local function group_lines(groups)
     return true
   end
 
-  -- What waits for a cell may go sooner: at once, unless it is the turn of another queue. Returns whether it is not.
+  -- The next lane for a cell may go sooner: at once, unless it is the turn of another queue. Returns whether it is not.
   local function free(g, cell, shared)
     local now = g.now or redis_now()
     local is_own = not shared or turns.freed(shared, g.base, now)
@@ -204,7 +205,7 @@ local function group_lines(groups)
     return is_own
   end
 
-  -- A cell got something back, of a job of this group: what waits for it may go sooner.
+  -- A cell got units back from a job of this group: the next lane may go sooner.
   function groups.cell_freed(g, cell, group, shared)
     if not g.lanes then return groups.release(g, group, 'limited') end
     free(g, cell, shared)
@@ -230,7 +231,7 @@ local function group_lines(groups)
     return free(g, cell, shared)
   end
 
-  -- When holders of places are to be looked at next, µs; math.huge if no lane waits for places.
+  -- When to check holders of places next, µs; math.huge if no lane waits for places.
   function groups.verified_next(g)
     local last = g.lined and g.has_places and redis.call('ZRANGE', due_key(g), -1, -1, 'WITHSCORES')[2]
     return last and tonumber(last) == math.huge and g.now + VERIFY_US or math.huge
@@ -243,15 +244,16 @@ local function group_lines(groups)
     return g.first_due_at
   end
 
-  -- The cell in whose line a lane waits, and is not being tried: {cell, at: when a lane of that line may go, µs, 0 if that is
-  -- not known, infinite if a job has to end first}. Nil if there is none.
+  -- The cell in whose line a lane waits without being tried: {cell, at: when a lane of that line may go, µs, 0 if
+  -- unknown, infinite if a job has to end first}. Nil if there is none.
   function groups.waits_in_line(g, lane)
     local ticket = ticket_of(g, lane)
     if not ticket or ticket.tried then return nil end
     return { cell = ticket.cell, at = tonumber(redis.call('ZSCORE', due_key(g), ticket.cell) or nil) or 0 }
   end
 
-  -- If lanes wait and the rate of no group lets one go sooner: the cell that is the first to let one go, and its first lane.
+  -- If lanes wait and the rate of no group lets one go sooner: the cell that is the first to let one go, and its first
+  -- lane.
   function groups.first_waiting(g)
     local due = g.lined and redis.call('ZRANGE', due_key(g), 0, 0, 'WITHSCORES') or {}
     if not due[1] then return nil end
@@ -267,13 +269,13 @@ local function group_lines(groups)
     return waits, waits
   end
 
-  -- How long units take to come back under a limit, µs; of places, the time between two ends.
+  -- How long a limit takes to refill units, µs; for places, the time between two ends.
   local function service_us(l, units, line)
     if l.algorithm == 'concurrency' then return line.between end
     return l.interval and units * l.interval or units * l.window / l.limit
   end
 
-  -- A lane of a group that is held as a whole gives up its places, and is tried anew when the group has its turn.
+  -- A lane of a group that is held as a whole gives up its places, and is tried again at the turn of the group.
   local function give_up(g, group, lane)
     local ticket = groups.leave_line(g, lane)
     groups.lane_ready(g, group, lane, ticket.rank)
@@ -293,14 +295,14 @@ local function group_lines(groups)
     return line.standing == 1 or first_of(g, cell) == lane
   end
 
-  -- The limit of a cell, if it holds anybody now.
+  -- The limit of a cell, if it holds anything now.
   local function holding(g, cell)
     local l = g.limits and g.limits.of_cell(cell)
     return l and l.mode == 'enforce' and l
   end
 
-  -- Lets a lane of a line be tried, at the next turn of its group. Lanes behind it follow at the rate of the limit: they do not
-  -- wait for that turn. waits: whether its group waits for its lanes alone
+  -- Lets a lane of a line be tried, at the next turn of its group. Lanes behind it follow at the rate of the limit:
+  -- they do not wait for that turn. waits: whether its group waits for its lanes alone
   local function let_go(g, cell, lane, ticket, at, waits)
     ticket.tried = true
     keep_ticket(g, lane, ticket)
@@ -313,15 +315,15 @@ local function group_lines(groups)
     set_due(g, cell, is_paced and math.max(g.now, at) + math.ceil(service_us(l, ticket.places[cell].units)) or 0)
   end
 
-  -- How many places of a cell are free; infinite for one that has none, or that no limit counts by now. Second, the limit.
+  -- How many places of a cell are free; infinite if it has none, or if no limit counts it by now. Second, the limit.
   local function room_of(g, cell, line)
     local part = line.between and g.limits and g.limits.part_of_cell(cell)
     if not part then return math.huge, math.huge end
     return part.l.limit - part.l.kept - part.s.used, part.l.limit
   end
 
-  -- The first lane of a line that is not being tried, and its ticket; nil if there is none among the first ones. If it has no
-  -- place besides those that are being tried, it is to wait: then third, true.
+  -- The first lane of a line that is not being tried, and its ticket; nil if there is none among the first ones. If no
+  -- place remains besides those being tried, it has to wait: then third, true.
   local function next_of(g, cell, line)
     local room, limit = room_of(g, cell, line)
     for _, lane in ipairs(redis.call('ZRANGE', line_key(g, cell), 0, groups.DUE - 1)) do
@@ -331,7 +333,7 @@ local function group_lines(groups)
     end
   end
 
-  -- Some holders of places for which lanes wait may have ended without telling, or died.
+  -- Some holders of places for which lanes wait may have ended without a report, or died.
   function groups.verify_places(g)
     local since = g.lined and g.has_places and g.now - g.verified
     if not since or (since >= 0 and since < VERIFY_US) then return end
@@ -388,15 +390,15 @@ local function group_lines(groups)
     return { unpack(slots, 1, most) }
   end
 
-  -- All cells are to be looked at again, some by each call: limits or Redis's clock have changed.
+  -- All cells have to be checked again, some by each call: limits or Redis's clock have changed.
   function groups.all_due(g)
     if not g.lined then return end
     redis.call('ZUNIONSTORE', due_key(g), 1, due_key(g), 'WEIGHTS', 0)
     g.first_due_at = nil
   end
 
-  -- The place of a job in the line of a part's cell: that of its lane, or what a group that comes gets. Second, whether it is a
-  -- group that was not there before.
+  -- The place of a job in the line of a part's cell: its lane's, or the place of a new group. Second, whether the group
+  -- is new there.
   local function place_in(g, pick, part)
     local known = pick.ticket and pick.ticket.places[part.cell]
     if known then return known.tag, false end
@@ -406,12 +408,12 @@ local function group_lines(groups)
     return math.max(line.v, line.t) + 1, true
   end
 
-  -- Whether a lane stands before a job in the line of a part's cell, or the cell is kept for one. Lanes of groups that are
-  -- held as a whole give up their places.
+  -- Whether a lane stands before a job in the line of a part's cell, or the cell is kept for one. Lanes of groups that
+  -- are held as a whole give up their places.
   local function is_behind(g, pick, part)
     local line = part.line
     if line.keeper and line.to > g.now then return line.keeper ~= pick.lane end
-    -- One that is let go stands in all lines in which it has a place.
+    -- A lane that is let go stands in all lines in which it has a place.
     local has_place = pick.ticket and pick.ticket.places[part.cell]
     if line.standing == (has_place and 1 or 0) then return false end
     for _ = 1, groups.DUE do
@@ -437,8 +439,8 @@ local function group_lines(groups)
     end
   end
 
-  -- The part (groups/limits-of) for which a job has to wait, nil if it may go by `by`: it stands behind a line, or its slot
-  -- is later. Second, whether it stands behind others. Notes in each part its line and tag there.
+  -- The part (groups/limits-of) for which a job has to wait, nil if it may go by `by`: it stands behind a line, or its
+  -- slot is later. Second, whether it stands behind others. Notes in each part its line and tag there.
   local function waits_for(g, pick, by)
     local latest, until_us, behind = nil, 0, nil
     pick.ticket = ticket_of(g, pick.lane)
@@ -457,8 +459,8 @@ local function group_lines(groups)
     return not_own_turn(g, pick)
   end
 
-  -- A job whose turn it is in all its lines waits for room in one cell: others that have room are kept for it, if that is not
-  -- long compared with how fast they refill.
+  -- A job whose turn it is in all its lines waits for room in one cell: others that have room are kept for it, if that
+  -- is not long compared with how fast they refill.
   local function keep_others(g, pick, waited)
     local wait = waited.slot < math.huge and waited.slot - g.now or line_of(g, waited.cell).between
     for _, part in ipairs(pick.parts) do
@@ -503,7 +505,7 @@ local function group_lines(groups)
       g.lined = true
     end
     for _, part in ipairs(pick.parts) do
-      -- Those that gave up their places may have been the last in a line.
+      -- Lanes that gave up their places may have been the last in a line.
       if part == waited or part.line and line_of(g, part.cell) then take_place(g, pick, part, ticket) end
     end
     for other in pairs(ticket.places) do
@@ -514,13 +516,14 @@ local function group_lines(groups)
     keep_ticket(g, lane, ticket)
     if not behind then keep_others(g, pick, waited) end
     local line = line_of(g, cell)
-    -- What was kept for it does not conform any more: it waits for that itself.
+    -- The kept cell does not conform any more: the lane waits for it.
     local was_kept = line.keeper == lane
     if was_kept then
       end_keep(g, line)
       keep_line(g, cell, line)
     end
-    -- Of equal tags, one that is behind may stand first: then it is let go when this cell has room, whatever else it needs.
+    -- With equal tags, a lane that is behind may stand first: then it is let go when this cell has room, whatever else
+    -- it needs.
     if is_first(g, cell, line, lane) then set_due(g, cell, behind and line.keeper and line.to or waited.slot)
     elseif was_kept then set_due(g, cell, 0) end
   end
@@ -534,7 +537,7 @@ local function group_lines(groups)
     return false
   end
 
-  -- The job of a pick has left, and this cell is charged.
+  -- The job of a pick has departed, and this cell is charged.
   local function cell_served(g, pick, part)
     local cell, line, ticket = part.cell, part.line, pick.ticket
     line.v = math.max(line.v, part.tag)

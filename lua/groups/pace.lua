@@ -4,17 +4,17 @@ local subjects = use 'feedback/subjects'
 local group_settings = use 'groups/settings'
 local as_text = use 'redis/as-text'
 
--- The rate of a group, or of one value of a limit, that its downstream refused (groups/feedback) rises again by the law of
--- feedback/pacing, as departures use it: those who hear no refusal need not report. The subject has the rate among what is set
--- for it, as `paced`, and what the law knows in its feedback. Adds these verbs to the table of groups/queue-groups.
+-- The rate of a group, or of one value of a limit, that its downstream refused (groups/feedback) rises again by the law
+-- of feedback/pacing, as departures use it: workers need not report successful calls. The rate is the subject's setting
+-- `paced`, and the law's state is in its feedback. Adds these functions to the table of groups/queue-groups.
 --   meta:groups:climbs, meta:limits:climbs  group, or cell -> when its rate may rise next, µs
---   meta:groups:used, meta:limits:used      hash, group, or cell -> units that left at its rate since then
+--   meta:groups:used, meta:limits:used      hash, group, or cell -> units that departed at its rate since then
 -- g.paces: whether there may be such groups or values.
 local function group_pace(groups)
-  -- What is no longer served is forgotten: its rate is what it was before.
+  -- An idle subject is forgotten after this time: its rate is what it was before.
   groups.PACE_MS = 3600000
 
-  -- A rate as it is stored, [limit, period ms], of whole thousandths a second where that says enough.
+  -- A rate as stored, [limit, period ms], in whole thousandths a second if that is precise enough.
   local function readable(interval)
     if interval > 1000000 then return { 1, interval / 1000 } end
     return { math.floor(1000000000 / interval) / 1000, 1000 }
@@ -25,7 +25,7 @@ local function group_pace(groups)
     redis.call('HDEL', g.base .. 'meta:' .. used, name)
   end
 
-  -- The subject (feedback/subjects) has this pace from now on; nil: none. by, reason: who slowed it, and why
+  -- Gives the subject (feedback/subjects) this pace; nil: none. by, reason: who slowed it, and why
   function groups.set_pace(g, subject, pace, by, reason)
     forget_pace(g, subject.climbs, subject.used, subject.name)
     if not pace then return subject.set('paced', { clear = true }, by, reason) end
@@ -36,10 +36,10 @@ local function group_pace(groups)
     subject.set('paced', readable(pace.interval), by, reason, now_ms + groups.PACE_MS)
   end
 
-  -- The quiet period of a subject may be over. doc: what feedback knows of it; text: whether anything
+  -- The quiet period of a subject may be over. doc: its feedback; text: whether there is any
   local function climb(g, subject, doc, text)
     local pace, s = doc.pace, subject.settings()
-    -- Somebody has ended it, or has taken the rate away.
+    -- Someone has ended it, or has removed the rate.
     if not (pace and s.is_paced and s.configured) then
       doc.pace = nil
       if text and pace then redis.call('SET', subject.doc, cjson.encode(doc), 'KEEPTTL') end
@@ -77,7 +77,7 @@ local function group_pace(groups)
     climb(g, subjects.of_key(g, g.limits, l, value, keys, doc.tier), doc, text)
   end
 
-  -- The same of all, some of them by each call. Returns whether there are none.
+  -- The same for all subjects, some of them by each call. Returns whether there are none.
   local function climb_each(g, climbs, climb_one)
     local due = redis.call('ZRANGEBYSCORE', climbs, '-inf', as_text.us(g.now), 'LIMIT', 0, groups.DUE)
     for _, name in ipairs(due) do climb_one(g, name) end
@@ -94,7 +94,7 @@ local function group_pace(groups)
     end
   end
 
-  -- A job has left. Of a group that rested, the rate rises from now on.
+  -- A job has departed. If its group rested, the rate rises from now on.
   function groups.rise(g, group)
     local since_ms = math.ceil(g.now / 1000)
     -- Its bucket has that rate already.
@@ -102,7 +102,7 @@ local function group_pace(groups)
     group_settings.change(g, group, { ramp = since_ms }, '', 'rampUp', since_ms + math.ceil(g.ramp_up.overMs))
   end
 
-  -- A job has left at the rate of a group that is slowed.
+  -- A job has departed at the rate of a slowed group.
   function groups.note_use(g, group, cost)
     redis.call('HINCRBYFLOAT', groups.key(g, 'used'), group, as_text.exact(cost))
   end

@@ -2,10 +2,11 @@ local concurrency = use 'limits/concurrency'
 local queue_limits = use 'limits/queue-limits'
 local job_options = use 'shape/job-options'
 
--- The places of limits on how many jobs run for each value of a key (`concurrency` with `by`). A place is a lease in the state
--- of a cell (limits/concurrency), named by the key of its job. What a job holds is recorded by its id, since its hash may be
--- gone once it ends: however it does so, it leaves the running jobs, and gives its places back. Those of a job that has
--- lost its lock are free, too, as soon as they are looked at. Adds these verbs to the table of groups/queue-groups.
+-- The places of limits on running jobs for each value of a key (`concurrency` with `by`). A place is a lease in the
+-- state of a cell (limits/concurrency), named by the key of its job. A job's places are recorded by its id, because its
+-- hash may be gone once it ends: however that happens, it leaves the running jobs, and gives its places back. Places of
+-- a job that has lost its lock are free, too, at the next check. Adds these functions to the table of
+-- groups/queue-groups.
 --   meta:lanes:places  hash, running job -> its places, packed: {cell, key of its state, n, shared: as in
 --                      limits/turns} each
 local function group_places(groups)
@@ -13,7 +14,7 @@ local function group_places(groups)
     return g.base .. 'meta:lanes:places'
   end
 
-  -- The places among what a job was charged; nil if there are none.
+  -- The places among a job's charges; nil if there are none.
   local function places_in(parts)
     local places
     for _, part in ipairs(parts) do
@@ -25,7 +26,7 @@ local function group_places(groups)
     return places
   end
 
-  -- A job has left, and was charged these parts. Stored by groups.save
+  -- A job has departed, and was charged these parts. Stored by groups.save
   function groups.take_places(g, id, parts)
     local places = g.has_places and places_in(parts)
     if not places then return end
@@ -33,7 +34,7 @@ local function group_places(groups)
     taken[#taken + 1], taken[#taken + 2] = id, cmsgpack.pack(places)
   end
 
-  -- Reads what jobs hold that end in this call together.
+  -- Reads the places of jobs that end in this call together.
   function groups.expect_places(g, ids)
     if not g.has_places then return end
     g.places_of = {}
@@ -63,7 +64,7 @@ local function group_places(groups)
     groups.in_parts(taken, function(...) redis.call('HSET', held_key(g), ...) end)
   end
 
-  -- Other limits, or none that were enforced, applied when the running jobs left: they take their places now.
+  -- The running jobs departed under other limits, or none that were enforced: they take their places now.
   function groups.track_places(g)
     redis.call('DEL', held_key(g))
     if not (g.has_places and g.enforced and g.limits) then return end

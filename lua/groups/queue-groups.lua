@@ -26,14 +26,14 @@ local shapes = use 'shape/shapes'
 -- in which they came, whatever their names: each gets a tag just above the last one's.
 --   meta:groups                hash: v (virtual time), t (the last tag of a group that came), seq (number of the last
 --                              job), tracked (1 once running jobs are recorded), at (since when the defaults are in
---                              force, µs, and which limits are), seen (Redis's time, µs), back (how far it has gone back so far, µs), filled
---                              (until when buckets are full after a loss of state, µs), plain (the job without a group
---                              that limits per group held last), none-<set> (1 if that set is certainly empty: then
---                              nothing looks it up), search (of more groups than one call looks at, the tag
---                              from which on the next one looks for those that pass the held head, and since when, µs),
---                              counted (1 once groups with running jobs are recorded), places (of the queue, for which
---                              groups at their limit on running jobs were last looked at), paces (1 while rates of groups
---                              rise: groups/pace)
+--                              force, µs, and which limits are), seen (Redis's time, µs), back (how far it has gone
+--                              back so far, µs), filled (until when buckets are full after a loss of state, µs), plain
+--                              (the job without a group that limits per group held last), none-<set> (1 if that set is
+--                              certainly empty: then nothing looks it up), search (of more groups than one call looks
+--                              at, the tag from which on the next one looks for those that pass the held head, and
+--                              since when, µs), counted (1 once groups with running jobs are recorded), places (of the
+--                              queue, for which groups at their limit on running jobs were last looked at), paces (1
+--                              while rates of groups rise: groups/pace)
 --   meta:groups:ready          sorted set, group -> tag. A group with waiting jobs is in exactly one of these four
 --   meta:groups:limited        group -> its next slot, µs. After a change of the defaults, meta:groups:stale has those
 --                              that are to be looked at again
@@ -42,42 +42,44 @@ local shapes = use 'shape/shapes'
 --   meta:groups:tags           group -> tag, of groups that are not ready, if it is above V
 --   meta:groups:settings       hash, group -> JSON: fields: field -> { value, by, reason, at, until? } (ms), at: of the
 --                              last change, µs. The value of `paused` and of `limited` (until a time) is true. From
---                              feedback, until a time: `slowed` (the most that its rate is) and `crowded` (the most
---                              of its jobs that run); `paced`, the rate that it accepts (groups/pace). `ramp`: since when its rate rises after a pause, ms (shape/ramp)
+--                              feedback, until a time: `slowed` (the most that its rate is) and `crowded` (the most of
+--                              its jobs that run); `paced`, the rate that it accepts (groups/pace). `ramp`: since when
+--                              its rate rises after a pause, ms (shape/ramp)
 --   meta:groups:ends           group -> when something that was set for it for a time ends next, µs
 --   meta:groups:changed        group -> when something that was set for it ended, µs; for an hour
---   meta:groups:held           hash, running job -> group; in strict order (groups/strict) also jobs that will run again
+--   meta:groups:held           hash, running job -> group; in strict order (groups/strict) also jobs that will run
+--                              again
 --   meta:groups:running        set of the groups with running jobs, and meta:groups:common, group -> tag of those that
 --                              lack a place besides their first one, in a queue with `keepFree` (groups/running)
 --   meta:groups:later          jobs that hold places, but are in no line (groups/later)
---   meta:group:jobs:<group>    sorted set of its waiting jobs: priority * 2^32 + the number of the job; -1 is the priority of
---                              those that go first in strict order
+--   meta:group:jobs:<group>    sorted set of its waiting jobs: priority * 2^32 + the number of the job; -1 is the
+--                              priority of those that go first in strict order
 --   meta:group:held:<group>    set of its running jobs
---   meta:group:bucket:<group>  its bucket: origin (µs), tat (since then), interval, burst, ':' and what names the schedule of the
---                              rate, if it has one, and `back` when it was
---                              stored; the last slot is the origin. It expires when the bucket is empty
+--   meta:group:bucket:<group>  its bucket: origin (µs), tat (since then), interval, burst, ':' and what names the
+--                              schedule of the rate, if it has one, and `back` when it was stored; the last slot is the
+--                              origin. It expires when the bucket is empty
 -- A waiting job of a group is a member of BullMQ's `prioritized` with its number as score, below those of priority 1:
 -- stock workers and tools see an ordinary job. Jobs without a group are one group, named ''.
 local groups = {
   -- The unit of priorities in BullMQ's scores.
   BAND = 4294967296,
-  -- Tags are whole numbers: so much for a cost of 1 and a weight of 1. Redis is slow with fractions in small sets.
+  -- Tags are whole numbers: UNIT for a cost of 1 and a weight of 1. Redis is slow with fractions in small sets.
   UNIT = 1048576,
   -- At most this many groups become ready, are tried for one job, or are verified by one call.
   DUE = 16, TRIES = 64, STALE = 100,
-  -- At most this many jobs of a group are verified before it is found full, and about so many of all by a report.
+  -- At most VERIFIED jobs of a group are verified before it is found full, and about SWEPT of all by a report.
   VERIFIED = 200, SWEPT = 400,
   -- How often a group at its limit on running jobs is verified, µs.
   VERIFY_US = 1000000,
   -- How long a group's last rate change is remembered, µs.
   CHANGED_US = 3600000000,
   MAX_PRIORITY = 2097152, MAX_ID = 256,
-  -- Numbers begin behind this one: jobs may go before the first of them.
+  -- Numbers begin after this one: jobs may go before the first of them.
   FIRST = 1048576,
-  -- The names of all ready groups are read for jobs of some, if they are at most so many times as many.
+  -- For jobs of some groups, the names of all ready groups are read if there are at most this many times as many.
   NAMES = 4,
-  -- The sets that are often empty: meta:groups says which of them had no members when they were last looked up, and
-  -- have got none since.
+  -- The sets that are often empty: meta:groups records which of them had no members at the last check, and have got
+  -- none since.
   SETS = { 'ready', 'limited', 'full', 'paused', 'stale', 'tags', 'settings' },
 }
 
@@ -115,7 +117,7 @@ function groups.of(base, shape, now)
   return shape and shape.groups and groups.open(base, shape, now) or nil
 end
 
--- f: of meta:groups, with those that say which sets are empty behind the first `before`
+-- f: of meta:groups, with the marks of empty sets after the first `before`
 function groups.note_hints(g, f, before)
   local used, known = {}, false
   for i, name in ipairs(groups.SETS) do
@@ -125,7 +127,7 @@ function groups.note_hints(g, f, before)
   call_state.in_use[g.base], g.has_settings, g.unknown = used, used.settings, not known
 end
 
--- Of a new queue, nothing is known of its sets. Called before something is to change in them.
+-- In a new queue, nothing is known about its sets. Called before changes in them.
 function groups.look_up_sets(g)
   if not g.unknown then return end
   g.unknown = false
@@ -135,7 +137,7 @@ function groups.look_up_sets(g)
   g.has_settings = groups.may_have(g, 'settings')
 end
 
--- Whether a set may have members: looking up one that has none is a miss of Redis's keys, of which users have alarms.
+-- Whether a set may have members: reading an empty one is a keyspace miss, for which users have alarms.
 function groups.may_have(g, name)
   local used = call_state.in_use[g.base]
   return not used or used[name]
@@ -209,7 +211,7 @@ function groups.read_each(names, read, found)
   end)
 end
 
--- Stores the tags of the groups that were served, by one command for all of them.
+-- Stores the tags of the served groups, by one command for all of them.
 function groups.store_tags(g)
   if not next(g.moved) then return end
   local args = {}
@@ -240,7 +242,7 @@ function groups.save(g)
   if g.now then
     redis.call('HSET', key, 'v', v, 't', t, 'seq', seq, 'seen', as_text.us(g.now))
     if g.reset then redis.call('HSET', key, 'back', as_text.us(g.back), 'filled', as_text.us(g.filled)) end
-    -- No later call would notice: the next one that chooses a job has to look at the held groups again.
+    -- No later call would notice: the next one that chooses a job has to check the held groups again.
     if g.stepped and not g.began then redis.call('HDEL', key, 'at') end
   else
     redis.call('HSET', key, 'v', v, 't', t, 'seq', seq)
@@ -278,7 +280,7 @@ end
 -- The ready groups with the least tags are read `most` at a time: g.names and g.tags, from g.at on. g.all: whether these
 -- are all that there are.
 
--- A group takes its place among those that were read, unless it is behind them. Of equal tags Redis decides.
+-- A group takes its place among those that were read, unless it is behind them. With equal tags Redis decides.
 function groups.line_up(g, group, tag)
   if not g.names then return end
   local tags, at = g.tags, #g.tags
@@ -354,7 +356,7 @@ function groups.hold_back(g, group, tag, state, score)
   if g.lined and not (state == 'limited' and score == '+inf') then groups.let_others_pass(g, group) end
 end
 
--- What held the group may have ended: it is ready until it is found to be held again.
+-- The hold of the group may have ended: it is ready until it is found to be held again.
 function groups.release(g, group, state)
   if state == 'full' and g.none_full then return false end
   if redis.call('ZREM', groups.key(g, state), group) == 0 then return false end
@@ -364,8 +366,8 @@ function groups.release(g, group, state)
   return true
 end
 
--- After a change of the defaults, groups that they hold are looked at again, some by each call. As many are full as
--- jobs run at most, but any number may be limited.
+-- After a change of the defaults, groups that they hold are checked again, some by each call. At most as many are full
+-- as jobs run, but any number may be limited.
 function groups.apply_defaults(g)
   local at, limited, stale = as_text.us(g.changed_at), groups.key(g, 'limited'), groups.key(g, 'stale')
   if g.limits then at = at .. ' ' .. g.limits.revision .. (g.enforced and '' or ' shadow') end
@@ -393,7 +395,7 @@ function groups.release_full(g)
   for _, group in ipairs(redis.call('ZRANGE', groups.key(g, 'full'), 0, -1)) do groups.release(g, group, 'full') end
 end
 
--- The same if the queue has more places than before, where the places of groups depend on these.
+-- The same if the queue has more places than before, if the places of groups depend on these.
 function groups.apply_places(g)
   if not (g.places_seen or g.given.keepFree or type(g.given.concurrency) == 'string') then return end
   local all = groups.queue_places(g) or math.huge
@@ -409,7 +411,7 @@ function groups.end_values(g)
   for i = 1, #ended, 2 do groups.cell_freed(g, ended[i], select(2, own_values.parts(ended[i]))) end
 end
 
--- What has to be done once before the first job of a call is chosen.
+-- Runs once before the first job of a call is chosen.
 function groups.begin(g)
   if g.began then return end
   g.began = true
@@ -442,13 +444,13 @@ function groups.within(g, pick, by, paced)
     pick.parts = g.limits.open(pick.group, pick.keys)
     pick.slot = math.max(pick.slot, (g.limits.slot(pick.parts, pick.cost, pick.costs)))
   end
-  -- A job that cannot start in time is failed at once: no other is to wait for its slot.
+  -- A job that cannot start in time is failed at once: no other must wait for its slot.
   if pick.slot <= by or (pick.deadline and pick.slot > pick.deadline) then return pick end
   if pick.group == '' then redis.call('HSET', g.base .. 'meta:groups', 'plain', pick.id) end
   return groups.hold_back(g, pick.group, pick.tag, 'limited', as_text.us(pick.slot))
 end
 
--- Whether a job is to run: one with a deferred failure, or that is too late, is only failed.
+-- Whether a job will run: one with a deferred failure, or past its deadline, is only failed.
 function groups.runs(g, deferred, deadline)
   return not deferred and not (deadline and deadline < g.now)
 end
@@ -457,7 +459,7 @@ function groups.is_paced(g, deferred, deadline)
   return g.enforced and groups.runs(g, deferred, deadline)
 end
 
--- Whether what its group allows is above 0 at a time: a job that may leave now may get a slot behind the end of that.
+-- Whether its group allows more than 0 at a time: a job that may depart now may get a slot after the end of that.
 function groups.is_open(g, pick, at)
   if pick.bucket and scheduled_bucket.opens(pick.bucket, at) > at then return false end
   for _, part in ipairs(g.enforced and pick.parts or {}) do
@@ -486,7 +488,7 @@ function groups.hold_as_set(g, group, tag, s)
   groups.hold_back(g, group, tag, state, s[state] == math.huge and '+inf' or as_text.us(s[state]))
 end
 
--- Nil, and the group is held, if no job of it may leave by `by`; else as groups.pick.
+-- Nil, and the group is held, if none of its jobs may depart by `by`; else as groups.pick.
 function groups.try(g, group, tag, by)
   if g.lanes and not (group == '' and g.plain_id) then return groups.try_lanes(g, group, tag, by) end
   if group == '' then return groups.try_plain(g, tag, by) end
@@ -525,8 +527,8 @@ function groups.try(g, group, tag, by)
   return groups.within(g, pick, by, paced)
 end
 
--- Whether the first group that its rate holds waits for a job that another script than ours has removed. It does no
--- longer: its next job may go sooner, and without one it is in no line.
+-- Whether the first group that its rate holds waits for a job that another script has removed. It no longer does: its
+-- next job may go sooner, and without one it is in no line.
 function groups.forget_gone(g)
   local group = redis.call('ZRANGE', groups.key(g, 'limited'), 0, 0)[1]
   if group == '' then
@@ -550,7 +552,7 @@ function groups.first_limited(g)
   return g.soonest
 end
 
--- When the first of the groups that are held for a time may be ready by the end of what was set for it, µs.
+-- When the first of the temporarily held groups may be ready by the end of its settings, µs.
 function groups.first_end(g)
   local ends = g.has_settings and redis.call('ZRANGE', groups.key(g, 'ends'), 0, groups.DUE - 1, 'WITHSCORES') or {}
   for i = 1, #ends, 2 do
@@ -561,8 +563,9 @@ function groups.first_end(g)
   return math.huge
 end
 
--- When one of the groups that are all held may be ready, µs: at its slot, or at the end of its pause or of what was set
--- for it or a key, ahead of which (µs) no job is granted. math.huge if all are paused for good, nil if a job has to end first.
+-- When one of the groups that are all held may be ready, µs: at its slot, or at the end of its pause or of its settings
+-- or a key's, ahead of which (µs) no job is granted. math.huge if all are paused without end, nil if a job has to end
+-- first.
 function groups.held_until(g, ahead)
   local found = groups.may_have(g, 'paused') and redis.call('ZRANGE', groups.key(g, 'paused'), 0, 0, 'WITHSCORES')[2]
   if not found then groups.note_unused(g, 'paused') end
@@ -573,7 +576,7 @@ function groups.held_until(g, ahead)
   return (paused or first < math.huge) and first or nil
 end
 
--- What holds the group, or the lane, that goes first of those that are held, as in gate/held.
+-- The cause that holds the first of the held groups or lanes, as in gate/held.
 function groups.cause(g)
   local is_limited = groups.first_limited(g) < math.huge
   local name = g.limits and (g.lanes or is_limited) and g.limits.of_held(g)
@@ -585,12 +588,13 @@ function groups.cause(g)
   return groups.any(g, { 'full' }) and 'concurrency' or 'pause'
 end
 
--- The next job to leave: {group, id, from (wait, prioritized or group), number (its score in `prioritized`), tag, slot: the
--- earliest, µs, that its group allows; what shape/job-options reads of it, if that was read (not where nothing holds it and
--- g.trusts is set: then the caller reads it); with limits of its group `parts`, as in groups/limits-of; of a job of a group
--- the job behind it}. One of a group has to be taken (groups.take) before it leaves. soon: the next slot of the queue, up to
--- which a group is not held; latest: if all groups are held, one may go ahead to a slot by then. Second, if there is none:
--- the first slot of a group (µs), nil if that depends on the end of a job or of a pause; 0 if more groups have to be tried.
+-- The next job to depart: {group, id, from (wait, prioritized or group), number (its score in `prioritized`), tag,
+-- slot: the earliest, µs, that its group allows; the results of shape/job-options, if read (not if nothing holds it and
+-- g.trusts is set: then the caller reads them); with limits of its group `parts`, as in groups/limits-of; for a job of
+-- a group the job after it}. A job of a group has to be taken (groups.take) before it departs. soon: the next slot of
+-- the queue, up to which a group is not held; latest: if all groups are held, one may go ahead to a slot by then.
+-- Second, if there is none: the first slot of a group (µs), nil if that depends on the end of a job or of a pause; 0 if
+-- more groups have to be tried.
 function groups.pick(g, soon, latest)
   if not g.began then groups.begin(g) end
   if not g.plain_known then groups.plain(g) end
@@ -614,7 +618,7 @@ function groups.pick(g, soon, latest)
       if g.lanes and groups.first_due(g) <= math.min(slot, latest) then
         groups.release_cells(g, latest, 1)
         first, tag = groups.first_ready(g)
-        -- What was let go has to be tried like this by the next picks, too: it would be held again.
+        -- The next picks have to try the groups that were let go in the same way: otherwise these would be held again.
         g.goes_ahead, by = true, latest
       elseif slot <= latest then
         groups.release(g, redis.call('ZRANGE', groups.key(g, 'limited'), 0, 0)[1], 'limited')
@@ -640,7 +644,7 @@ function groups.slots(g, most)
   return g.lanes and groups.with_dues(g, slots, most) or slots
 end
 
--- The earliest slot of the n-th job to leave, µs, if all groups are held, as far as the first ones of each tell; 0 if one is
+-- The earliest slot of the n-th job to depart, µs, if all groups are held, by the first ones of each; 0 if one is
 -- ready, or none is known.
 function groups.held_slot(g, n)
   if not g.enforced then return 0 end
@@ -649,14 +653,14 @@ function groups.held_slot(g, n)
   return slots[math.min(n, #slots)] or 0
 end
 
--- By how much a job takes the tag of its group further.
+-- By how much a job advances the tag of its group.
 function groups.step(cost, weight)
   if cost == weight then return groups.UNIT end
   return math.max(1, math.floor(cost * groups.UNIT / weight + 0.5))
 end
 
--- Whether something may hold the job behind one that has left. For a caller that starts many, one that could go now if it
--- cost the same is not looked at before its turn.
+-- Whether something may hold the job after a departed one. A caller that starts many does not check one before its turn
+-- if it could go now at the same cost.
 function groups.may_be_held(g, pick, cost)
   local b = pick.bucket
   if pick.parts or pick.hold then return true end
@@ -664,18 +668,18 @@ function groups.may_be_held(g, pick, cost)
   return b.origin + b.tat + bucket.ceil((math.min(cost, b.burst) - b.burst) * b.interval) > g.now
 end
 
--- The earliest slot of the job behind one that has left; 0 if it will only be failed.
+-- The earliest slot of the job after a departed one; 0 if it will only be failed.
 function groups.next_slot(g, pick)
   local cost, deferred, costs, deadline, keys = job_options.cost_of_job(g.base .. pick.following)
   local slot = pick.bucket and groups.slot(g, pick.bucket, cost) or 0
-  -- One of another tier is looked at when its group has its turn.
+  -- A job of another tier is checked at the turn of its group.
   local like = pick.parts and (keys or {})[':tier'] == (pick.keys or {})[':tier']
   if like then slot = math.max(slot, (g.limits.slot(pick.parts, cost, costs))) end
   slot = math.max(slot, pick.hold or 0)
   return (deferred or (deadline and slot > deadline)) and 0 or slot
 end
 
--- The picked job has left with this slot (µs). runs: false for one that will only be failed
+-- The picked job has departed with this slot (µs). runs: false for one that will only be failed
 function groups.served(g, pick, slot, cost, runs)
   g.v, g.changed = math.max(g.v, pick.tag), true
   local tag, group = pick.tag, pick.group

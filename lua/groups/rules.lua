@@ -4,8 +4,8 @@ local service = use 'meter/service'
 local as_text = use 'redis/as-text'
 local ramp = use 'shape/ramp'
 
--- What applies to a group (groups/queue-groups): the defaults, what was set for it, until when; and its bucket, which these
--- rules shape. Adds these verbs to the table of groups/queue-groups.
+-- The settings of a group (groups/queue-groups): the defaults, its own, and their ends; and its bucket, which these
+-- rules shape. Adds these functions to the table of groups/queue-groups.
 local function group_rules(groups)
   -- The jobs of a queue that may run at once, nil without such a limit. Read once in a call.
   function groups.queue_places(g)
@@ -32,7 +32,7 @@ local function group_rules(groups)
     }
   end
 
-  -- What applies at a time to a group for which entries were set. Second, how many of these apply.
+  -- The settings at a time of a group with these entries. Second, how many of these apply.
   function groups.settings_at(g, entries, at)
     local given, live, soonest = {}, 0, math.huge
     for field, value in pairs(g.given) do given[field] = value end
@@ -60,9 +60,9 @@ local function group_rules(groups)
     return s, live
   end
 
-  -- What applies to a group: the defaults, and what was set for it. paused, limited: until when (µs), or nil;
-  -- changed_at: since when its rate and burst are in force; before: what applied before that, at the end of each of what
-  -- was set since its bucket was stored
+  -- The settings of a group: the defaults, and its own. paused, limited: until when (µs), or nil; changed_at: when its
+  -- current rate and burst began; before: the settings before that, at the end of each one of its own since its bucket
+  -- was stored
   function groups.settings(g, group)
     if g.known[group] then return g.known[group] end
     local text = g.has_settings and redis.call('HGET', groups.key(g, 'settings'), group)
@@ -93,8 +93,8 @@ local function group_rules(groups)
     return s
   end
 
-  -- What applies to the next departure of a group: if nothing has left for so long that its rate rises (shape/ramp), that is as
-  -- low as it begins, until a job leaves.
+  -- The settings for the next departure of a group: if it has been without departures for so long that its rate has to
+  -- rise (shape/ramp), that stays at its beginning until a job departs.
   function groups.settings_next(g, group)
     local s = groups.settings(g, group)
     if not (g.rests and s.configured) then return s end
@@ -110,7 +110,7 @@ local function group_rules(groups)
     return rested
   end
 
-  -- What applied to a group until `at` (µs) is forgotten: feedback/settling has to know that it was another rate.
+  -- The settings of a group until `at` (µs) are forgotten: feedback/settling has to know that the rate was another one.
   function groups.note_change(g, group, at)
     local key = groups.key(g, 'changed')
     redis.call('ZREMRANGEBYSCORE', key, '-inf', as_text.us(g.now - groups.CHANGED_US))
@@ -118,14 +118,14 @@ local function group_rules(groups)
     redis.call('PEXPIRE', key, as_text.us(groups.CHANGED_US / 1000))
   end
 
-  -- Since when, at the latest, what applies to a group is in force, µs. s: as groups.settings returned it
+  -- Since when, at the latest, the current settings of a group apply, µs. s: as groups.settings returned it
   function groups.in_force_since(g, group, s)
     local noted = tonumber(redis.call('ZSCORE', groups.key(g, 'changed'), group) or nil) or 0
     local forgotten = g.now - groups.CHANGED_US
     return math.max(s.changed_at, noted, forgotten > 0 and forgotten or 0)
   end
 
-  -- What was set for the group and has ended is forgotten, once its bucket has taken over until when it applied.
+  -- Forgets ended settings of the group, once its bucket has taken over their end.
   function groups.forget(g, group, s, own, live)
     local b, key = groups.bucket(g, group, s), groups.key(g, 'settings')
     if b then
@@ -148,12 +148,12 @@ local function group_rules(groups)
     if ends < math.huge then redis.call('ZADD', key, as_text.us(ends), group) else redis.call('ZREM', key, group) end
   end
 
-  -- What was set for a group for a time has ended: it may have held the group.
+  -- A temporary setting of a group has ended: it may have held the group.
   function groups.release_held(g, group)
     for _, state in ipairs({ 'limited', 'full' }) do groups.release(g, group, state) end
   end
 
-  -- The same of all groups, some of them by each call.
+  -- The same for all groups, some of them by each call.
   function groups.end_settings(g)
     if not g.has_settings then return end
     local over = redis.call('ZRANGEBYSCORE', groups.key(g, 'ends'), '-inf', as_text.us(g.now), 'LIMIT', 0, groups.DUE)
@@ -163,7 +163,7 @@ local function group_rules(groups)
     end
   end
 
-  -- What was set for a group and has ended ends at once, not with the next departure.
+  -- Ended settings of a group end at once, not with the next departure.
   function groups.end_own(g, group)
     local ends = g.has_settings and tonumber(redis.call('ZSCORE', groups.key(g, 'ends'), group) or nil)
     if not ends or ends > g.now then return end
@@ -174,7 +174,7 @@ local function group_rules(groups)
     g.began = began
   end
 
-  -- An empty bucket or, after a loss of state, one that was full when what had been granted before was over.
+  -- An empty bucket or, after a loss of state, one that was full until the end of earlier grants.
   function groups.new_bucket(g, s)
     local full = g.filled > 0 and bucket.ceil(s.burst * s.interval) or 0
     return groups.timed({
@@ -182,8 +182,8 @@ local function group_rules(groups)
     }, s)
   end
 
-  -- Redis has lost, or may have lost, charges of buckets: nothing leaves before `ready`, and none has burst left then. What
-  -- is still known of a bucket counts too: a job that cost more than expected may have charged more than its burst.
+  -- Redis has lost, or may have lost, charges of buckets: nothing departs before `ready`, and none has burst left then.
+  -- Known state of a bucket counts too: a job that cost more than expected may have charged more than its burst.
   function groups.fill(g, ready)
     g.filled, g.changed, g.reset = math.max(g.filled, ready), true, true
   end
@@ -206,7 +206,7 @@ local function group_rules(groups)
     local at, text = math.min(g.now, s.changed_at), groups.schedule_text(s)
     if b.interval == s.interval and b.burst == s.burst and b.schedule == text then return end
     if b.schedule .. text == '' then return bucket.reshape(b, s.interval, s.burst, at - b.origin) end
-    -- What was served since the last slot is known of a fixed rate, and of the schedule of now.
+    -- The service since the last slot is known for a fixed rate, and for the current schedule.
     local passed = 0
     if b.schedule == '' then passed = at - b.origin
     elseif b.schedule == text then passed = service.between(service.of(s.rate, b.interval), b.origin, at) end
@@ -215,14 +215,14 @@ local function group_rules(groups)
     groups.timed(b, s)
   end
 
-  -- How a bucket of these settings is stored, behind its origin and `tat`.
+  -- The stored form of a bucket of these settings, after its origin and `tat`.
   function groups.rate_text(g, s)
     s.stored = s.stored
       or ' ' .. as_text.exact(s.interval) .. ' ' .. as_text.exact(s.burst) .. groups.schedule_text(s) .. ' ' .. as_text.us(g.back)
     return s.stored
   end
 
-  -- What is stored of it, under the settings of now. text: nil if nothing is
+  -- The stored bucket under the current settings. text: nil if none is stored
   function groups.read_bucket(g, s, text, stored)
     if not text then return groups.new_bucket(g, s) end
     -- Most often, nothing has changed since.
@@ -260,7 +260,7 @@ local function group_rules(groups)
     return last and last >= g.filled and last or nil
   end
 
-  -- A bucket that is empty is not kept for long. b: as groups.bucket returned it, and charged
+  -- An empty bucket is not kept for long. b: as groups.bucket returned it, and charged
   function groups.keep_bucket(g, b)
     local last = math.floor(b.last)
     local origin, tat = b.origin + last, b.tat - last
@@ -275,7 +275,7 @@ local function group_rules(groups)
     local seconds = math.ceil((math.max(0, ends - g.now) * slower + rests_us) / 1000000) + 59
     local kept_ms = g.kept_ms[seconds] or seconds .. '000'
     g.kept_ms[seconds] = kept_ms
-    -- The same text, which takes less for whole numbers.
+    -- The same text, but faster for whole numbers.
     local is_whole = tat % 1 == 0 and tat < 1000000000000000
     local state = is_whole and string.format('%.0f %.0f', origin, tat) or as_text.us(origin) .. ' ' .. as_text.exact(tat)
     redis.call('SET', b.key, state .. b.stored, 'PX', kept_ms)

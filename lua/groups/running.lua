@@ -1,10 +1,10 @@
 local as_text = use 'redis/as-text'
 local call_state = use 'redis/call-state'
 
--- The running jobs of each group (groups/queue-groups), as far as they are recorded, and whether as many run as may. Adds
--- these verbs to the table of groups/queue-groups.
+-- The running jobs of each group (groups/queue-groups), as far as they are recorded, and whether as many run as may.
+-- Adds these functions to the table of groups/queue-groups.
 local function group_running(groups)
-  -- What is recorded of running jobs, and is not stored yet.
+  -- Stores recorded running jobs.
   function groups.store_running(g)
     local held = g.base .. 'meta:groups:held'
     groups.in_parts(g.ended, function(...) redis.call('HDEL', held, ...) end)
@@ -12,7 +12,7 @@ local function group_running(groups)
     g.ended, g.begun = {}, {}
   end
 
-  -- Whether a job that is recorded still holds its place. If not, it gives it back.
+  -- Whether a recorded job still holds its place. If not, it gives it back.
   local function verify_held(g, group, id)
     if redis.call('EXISTS', g.base .. id .. ':lock') == 1 or redis.call('LPOS', g.base .. 'active', id) then return end
     if groups.is_strict(g, group) and groups.comes_again(g, id) then return end
@@ -39,7 +39,7 @@ local function group_running(groups)
     end
   end
 
-  -- From the first limit on running jobs on, those of all groups are recorded.
+  -- From the first limit on running jobs on, the running jobs of all groups are recorded.
   function groups.track(g)
     for _, id in ipairs(redis.call('LRANGE', g.base .. 'active', 0, -1)) do
       local group = groups.of_job(g.base, id)
@@ -85,21 +85,21 @@ local function group_running(groups)
     g.counted = true
   end
 
-  -- How many jobs may run besides the first one of each group; nil if they may all. The other places of the queue are kept
-  -- for groups of which none runs.
+  -- How many jobs may run besides the first one of each group; nil if all may. The other places of the queue are kept
+  -- for groups without running jobs.
   local function common_places(g)
     local kept = g.given.keepFree
     local all = kept and groups.queue_places(g)
     return all and math.max(0, all - kept)
   end
 
-  -- Whether as many jobs of a group run as may, if it may run `most` (nil: any number): 'own', or 'common' if it lacks a place
-  -- besides its first one. That is looked up once as many of all groups run.
+  -- Whether as many jobs of a group run as may, if it may run `most` (nil: any number): 'own', or 'common' if it lacks
+  -- a place besides its first one. That is read once as many of all groups run.
   function groups.is_full(g, group, most)
     local common = common_places(g)
     if not (most or common) then return false end
     if not g.running then
-      -- Jobs that have ended in this call count no more.
+      -- Jobs that have ended in this call no longer count.
       if common then groups.store_running(g) end
       g.running = redis.call('HLEN', g.base .. 'meta:groups:held') + #g.begun / 2
     end
@@ -116,7 +116,7 @@ local function group_running(groups)
     if full == 'common' then redis.call('ZADD', groups.key(g, 'common'), as_text.us(tag), group) end
   end
 
-  -- A place besides first ones is free: the group whose turn it is of those that lack one is ready.
+  -- A place besides first ones is free: of the groups that lack one, the next in turn is ready.
   local function release_common(g)
     for _ = 1, groups.DUE do
       local group = redis.call('ZPOPMIN', groups.key(g, 'common'))[1]
@@ -136,8 +136,8 @@ local function group_running(groups)
     groups.read_each(ids, running, function(id, group) g.group_of[id] = group end)
   end
 
-  -- A job no longer runs: its group may have a place now, unless that is in strict order, and the job comes again; and others
-  -- one of its keys. Returns whether a group or a lane may go.
+  -- A job no longer runs: its group may have a place now, unless that is in strict order, and the job runs again; and
+  -- others one of its keys. Returns whether a group or a lane may go.
   function groups.left(g, id)
     local freed = groups.give_places(g, id)
     if g.tracked == false then return freed end

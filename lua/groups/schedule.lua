@@ -5,12 +5,12 @@ local queue_limits = use 'limits/queue-limits'
 local as_text = use 'redis/as-text'
 local job_options = use 'shape/job-options'
 
--- The coming departures of one group, or of one of its lanes, by its limits alone (groups/limits-of), as if no other group or
--- lane were there.
+-- The coming departures of one group, or of one of its lanes, by its limits alone (groups/limits-of), without other
+-- groups or lanes.
 local group_schedule = {}
 
--- Number of waiting jobs of a group. Of those without a group also how many are in the wait list, and how many of BullMQ's
--- set go before the others: those of groups.
+-- Number of waiting jobs of a group. For jobs without a group also how many are in the wait list, and how many of
+-- BullMQ's set go before the others: jobs of groups.
 function group_schedule.waiting(g, group)
   if g.lanes or group ~= '' then return redis.call('ZCARD', g.base .. 'meta:group:jobs:' .. group), 0, 0 end
   local listed, key = redis.call('LLEN', g.base .. 'wait'), g.base .. 'prioritized'
@@ -38,22 +38,22 @@ function group_schedule.open(g, limits, group, from, place)
     offset = math.max(0, from - g.now),
   }
   local keys, first = place and place.keys, not place and limits.tiered and id_at(1)
-  -- Of a group, the tier of the first job stands for that of all.
+  -- For a group, the tier of the first job stands for all.
   if first then keys = select(5, job_options.cost_of_job(g.base .. first)) end
   for _, part in ipairs(limits.open(group, keys)) do
     part.s.planned, part.sum = {}, 0
-    -- No job of a lane takes anything of a limit of which one of them takes nothing.
+    -- If one job of a lane takes nothing of a limit, none does.
     local comes = place and place.comes
     local is_free = comes and queue_limits.cost(part.l, comes.cost, comes.costs) == 0
-    -- When places are free is not known.
+    -- The time when places are free is unknown.
     local has_places = part.l.algorithm == 'concurrency'
     if part.l.mode ~= 'off' and not (is_free or has_places) then p.parts[#p.parts + 1] = part end
   end
   return p
 end
 
--- When a job that comes leaves behind so many of its lane, µs, by its own cost. Behind more than are computed one by one, the
--- time of the last of them.
+-- When a new job with `before` others of its lane ahead departs, µs, by its own cost. If not all are computed one by
+-- one, the time of the last computed one.
 local function start_of_new(p, before, comes)
   local start = before > 0 and (schedule.nth(p, before)) or p.now + math.ceil(p.offset)
   if before > schedule.EXACT_START then return start, p.limit end
@@ -67,8 +67,9 @@ local function start_of_new(p, before, comes)
   return start, name
 end
 
--- A function that computes when the n-th job of a group leaves, µs, and the name of the limit that holds it; from: until when
--- it is held anyway; place: of a lane (groups.place_in_lane), whose n-th job is meant then, or of one that comes there. Nil if no limit per group is enforced.
+-- A function that computes when the n-th job of a group departs, µs, and the name of the limit that holds it; from:
+-- until when it is held anyway; place: of a lane (groups.place_in_lane), whose n-th job is then meant, or of a new job
+-- there. Nil if no limit per group is enforced.
 function group_schedule.of(g, shape)
   local limits, open = g.enforced and group_limits_of(g.base, shape, g.now), {}
   if not limits then return nil end

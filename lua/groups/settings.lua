@@ -2,20 +2,20 @@ local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
 local ramp = use 'shape/ramp'
 
--- Changes what is set for single groups (meta:groups:settings).
+-- Changes the settings of single groups (meta:groups:settings).
 local group_settings = {
-  -- By a worker that limits a group, and by feedback: what was reported before stays in force until its end.
+  -- By a worker that limits a group, and by feedback: reported holds stay until their end.
   HOLDS = { limited = true, slowed = true, crowded = true },
 }
 
--- Of two holds that were reported, the one of more effect, for as long as either of them. before: the entry of the other
+-- Of two reported holds, the one with more effect, for as long as either of them. before: the entry of the other
 function group_settings.stronger(field, value, until_ms, before)
   if field == 'crowded' then value = math.min(value, before.value)
   elseif field == 'slowed' and bucket.interval(value) < bucket.interval(before.value) then value = before.value end
   return value, math.max(until_ms, before['until'])
 end
 
--- The bucket takes over what applied until now.
+-- The bucket takes over the settings until now.
 function group_settings.settle(g, group)
   local b = g:bucket(group, g:settings(group))
   if b then g:keep_bucket(b) end
@@ -26,7 +26,8 @@ function group_settings.stored(g, group)
   return text and cjson.decode(text) or { fields = {} }
 end
 
--- What of these holds a group as a whole: the longest hold, {from, since} in ms as shape/ramp has a pause, or nil.
+-- The hold of a group as a whole by these fields: the longest one, {from, since} in ms as shape/ramp has a pause, or
+-- nil.
 local function hold_of(fields, now_ms)
   local found
   for _, field in ipairs({ 'paused', 'limited' }) do
@@ -37,7 +38,8 @@ local function hold_of(fields, now_ms)
   return found
 end
 
--- A hold of a group begins, ends or changes: after a long one its rate rises slowly, if the shape says so. before: hold_of
+-- A hold of a group begins, ends or changes: after a long one its rate rises slowly, if the shape says so. before:
+-- hold_of
 local function note_ramp(g, own, before, now_ms)
   local now_held = g.ramp_up and hold_of(own.fields, now_ms)
   if not g.ramp_up or not (before or now_held) then return end
@@ -48,8 +50,8 @@ local function note_ramp(g, own, before, now_ms)
 end
 
 -- Sets fields of a group, or lifts them. change: field -> value, or {clear: true}; until_ms: nil if without end;
--- lifts_others: whether all other fields are lifted. A pause or a hold is in force at once, not at the next turn of the
--- group, so that counts agree with its state. Returns what is set for the group now.
+-- lifts_others: whether all other fields are lifted. A pause or a hold applies at once, not at the next turn of the
+-- group, so that counts agree with its state. Returns the group's own settings.
 function group_settings.change(g, group, change, by, reason, until_ms, lifts_others)
   group_settings.settle(g, group)
   local own, now_ms = group_settings.stored(g, group), math.floor(g.now / 1000)
@@ -93,7 +95,7 @@ function group_settings.change(g, group, change, by, reason, until_ms, lifts_oth
   return own.fields
 end
 
--- As above, by hand: what held the group before is looked at anew.
+-- As above, by hand: earlier holds of the group are checked again.
 function group_settings.set(g, group, ...)
   for _, state in ipairs({ 'limited', 'full', 'paused', 'stale' }) do g:release(group, state) end
   return group_settings.change(g, group, ...)

@@ -1,13 +1,14 @@
 local occupancy = use 'admission/occupancy'
 
--- How many places of a queue one group may hold (shape.groups.share), by how many are free: a dynamic threshold (Choudhury
--- and Hahne 1998: "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches"). There a queue may hold at most
--- alpha * free, and k that would take more leave capacity / (1 + alpha * k), as long as they drain when others come. A group
--- that is held keeps what it has: of groups that fill up one after the other, each would take half of the rest (alpha 1),
+-- How many places of a queue one group may hold (shape.groups.share), by the number of free places: a dynamic threshold
+-- (Choudhury and Hahne 1998: "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches"). There a queue may
+-- hold at most alpha * free, and k greedy queues leave capacity / (1 + alpha * k), as long as they drain when others
+-- come. A held group does not drain: if groups fill up one after the other, each would take half of the rest (alpha 1),
 -- and ten would leave 1 place of 1000. So alpha counts for the part of the capacity that the others leave:
 --   held < alpha * free * room / capacity, with room = free + held
--- which is held < alpha * room^2 / (capacity + alpha * room): the group's own jobs do not change its bound. Now k groups
--- leave capacity / (1 + alpha * k), in whatever order their jobs come, and one alone may hold what it could there.
+-- which is held < alpha * room^2 / (capacity + alpha * room): the group's own jobs do not change its bound. Now k
+-- groups leave capacity / (1 + alpha * k), in whatever order their jobs come, and a single one may hold the same as
+-- there.
 local group_share = {}
 
 -- The alpha of a queue; nil if its groups have none. given: the defaults of its groups
@@ -16,8 +17,8 @@ function group_share.of_free(given)
   return not given.capacity and 1 or nil
 end
 
--- How many jobs a group may hold, if the others leave it so much room. That is rounded up: while a place is free, each group
--- without jobs finds one. Not so a group that is held: it would keep that place, and any number of them all places.
+-- How many jobs a group may hold, if the others leave it this much room. Rounded up: while a place is free, each group
+-- without jobs finds one. Not for a held group: it would keep that place, and any number of them all places.
 function group_share.most(of_free, capacity, room, is_held)
   if room <= 0 then return 0 end
   local most = of_free * room * room / (capacity + of_free * room)
@@ -49,12 +50,12 @@ function group_share.call(g, shape, total, drops)
   return call
 end
 
--- How a group is bounded in a call that adds so many of its jobs: own, by a capacity of its own; most(held), also by what is
--- free. largest: the most that it could ever hold.
+-- The bound of a group in a call that adds `count` of its jobs: own, by a capacity of its own; most(held), also by the
+-- free places. largest: the most that it could ever hold.
 function group_share.bound(g, call, group, count)
   local s = g:settings(group)
   local bound, is_held = { own = s.capacity or math.huge }, (s.paused or s.limited) and true or false
-  -- Jobs of the call come first. Of those that replace others it does not matter how many.
+  -- Jobs of the call come first. The number of those that replace others does not matter.
   local of_free, others = call.of_free, call.drops and call.kept or call.total - count
   local function room(held) return call.capacity - (call.depth - held) - others end
   function bound.most(held)
@@ -69,8 +70,9 @@ function group_share.bound(g, call, group, count)
   return bound
 end
 
--- Whether groups may refuse one of these jobs: by bounds of their own, by what is free, or for its cost. names: of their groups;
--- cost: the highest of them; capacity, depth: of the queue with these jobs, nil where a bound does not follow from what is free
+-- Whether groups may refuse one of these jobs: by bounds of their own, by the free places, or for its cost. names: of
+-- their groups; cost: the highest of them; capacity, depth: of the queue with these jobs, nil if a bound does not
+-- follow from the free places
 function group_share.may_refuse(g, names, cost, capacity, depth)
   local of_free = group_share.of_free(g.given)
   if not of_free or (capacity and depth > group_share.sure(of_free, capacity)) then return true end

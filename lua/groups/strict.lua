@@ -1,13 +1,13 @@
 local group_settings = use 'groups/settings'
 
--- Groups in strict order: their jobs run one at a time, and none starts before the one that started last has ended for good.
--- Such a job keeps its place among the running ones of its group (groups/running) while it is delayed for a retry, waits for
--- its children or was stalled, and when it comes again it goes before all others (FIRST_BAND). So do jobs that it waits for.
--- What ends a job for good is noted in redis/call-state by those who end it. One that fails pauses its group with
--- `onFailed: 'hold'`, until it is brought back, or the group is resumed. Adds these verbs to the table of
--- groups/queue-groups. g.strict: whether a group of this queue may be one of these; then g is never bare.
+-- Groups in strict order: their jobs run one at a time, and none starts before the one that started last has finally
+-- ended. Such a job keeps its place among the running ones of its group (groups/running) while it is delayed for a
+-- retry, waits for its children or is stalled, and when it comes again it goes before all others (FIRST_BAND). So do
+-- jobs that it waits for. The scripts that end a job finally note that in redis/call-state. A failed job pauses its
+-- group with `onFailed: 'hold'`, until it is brought back, or the group is resumed. Adds these functions to the table
+-- of groups/queue-groups. g.strict: whether a group of this queue may be one of these; then g is never bare.
 local function group_strict(groups)
-  -- A job waits for its children, and these for theirs, as far as so many generations.
+  -- A job waits for its children, and these for theirs, up to this many generations.
   local GENERATIONS = 8
 
   -- The scores of jobs that go before all others of their group.
@@ -17,7 +17,7 @@ local function group_strict(groups)
     return g.strict and group ~= '' and groups.settings(g, group).is_strict
   end
 
-  -- How many of the jobs that hold the place of a group are a job itself, or wait for it.
+  -- How many of the jobs that hold the place of a group are the job itself, or wait for it.
   local function places_of(g, group, id)
     local held, count = g.base .. 'meta:group:held:' .. group, 0
     for _ = 1, GENERATIONS do
@@ -29,7 +29,7 @@ local function group_strict(groups)
     return count
   end
 
-  -- Whether a job of a group that is full may start: all that hold it are this job, or wait for it.
+  -- Whether a job of a full group may start: all jobs that hold the group are this job, or wait for it.
   function groups.goes_on(g, group, id)
     local count = places_of(g, group, id)
     return count > 0 and count == redis.call('SCARD', g.base .. 'meta:group:held:' .. group)
@@ -45,14 +45,14 @@ local function group_strict(groups)
     return 'job ' .. id
   end
 
-  -- A job of such a group failed for good.
+  -- A job of such a group failed finally.
   function groups.hold_failed(g, group, id, reason)
     local s = groups.settings(g, group)
     if s.on_failed ~= 'hold' or s.paused then return end
     group_settings.change(g, group, { paused = true }, paused_by(id), 'failed for good: ' .. reason)
   end
 
-  -- A failed job that holds its group comes again: it goes first, and the group goes on.
+  -- A failed job that holds its group comes again: it goes first, and the group continues.
   local function comes_back(g, group, id)
     if not groups.settings(g, group).paused then return false end
     local paused = group_settings.stored(g, group).fields.paused

@@ -163,7 +163,7 @@ local function give_back(job)
   put_back.probe(base, job.id)
   if scope.given_up then return -3 end
   -- A job that keeps being refused alone uses up its attempts.
-  if scope.alone > (scope.unnamed and evidence.WORN or evidence.WORN_NAMED) then return -2 end
+  if scope.alone > (scope.unnamed and evidence.MAX_ALONE or evidence.MAX_ALONE_NAMED) then return -2 end
   if not job.head then return 0 end
   if evidence.is_own(scope) then return own_delay_ms() end
   local second = scope.unnamed or (scope.heard and scope.count > 1)

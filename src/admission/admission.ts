@@ -279,7 +279,7 @@ export class Admission {
     noteAnswer(calls)
     const refusal = refusalOf(raw, this.#queueName)
     if (refusal) throw refusal
-    if (once === '' && raw[4] !== '') tellPositions(calls, raw[2] as unknown[], Number(raw[4]))
+    if (once === '' && raw[4] !== '') reportPositions(calls, raw[2] as unknown[], Number(raw[4]))
     return raw
   }
 }

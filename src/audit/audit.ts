@@ -8,16 +8,16 @@ import { keptDepartures, stretchesOf } from './stretches.ts'
 
 /** How long after their slots the processors were called, µs. */
 export interface Lateness {
-  /** Departures for which it is known. */
+  /** Departures with a known lateness. */
   readonly starts: number
-  /** Of these, before their slots: must be 0. */
+  /** Departures before their slots: must be 0. */
   readonly early: number
   readonly p50Us: number
   readonly p99Us: number
   readonly maxUs: number
 }
 
-/** How far the groups kept the bounds of their own rates. */
+/** How well the groups kept the bounds of their own rates. */
 export interface GroupsAudit {
   /** Groups and departures that were checked. */
   readonly groups: number
@@ -37,12 +37,12 @@ export interface Audit {
   readonly givenBack: number
   /** Departures that no bucket paced: in shadow, off, or without a rate. */
   readonly unpaced: number
-  /** Parts that were checked against the bound separately; docs/audit.md says where departures are split. */
+  /** Separately checked parts; docs/audit.md says where departures are split. */
   readonly stretches: number
-  /** Of the rate; undefined if no bucket paced a departure. */
+  /** The worst window of the rate; undefined if no bucket paced a departure. */
   readonly worst: AuditedWindow | undefined
   readonly limits: readonly LimitAudit[]
-  /** Of the groups with a rate; undefined if no departure was one of theirs. */
+  /** Groups with a rate; undefined without departures of such groups. */
   readonly groups: GroupsAudit | undefined
   readonly gaps: readonly Gap[]
   readonly lateness: Lateness | undefined
@@ -55,9 +55,9 @@ export interface AuditOptions {
   readonly last?: number
   /** The limits of the shape. */
   readonly limits?: readonly QueueLimit[]
-  /** By limit, the values for which something else was set: they are not checked. Default: none. */
+  /** By limit, the values with settings of their own: they are not checked. Default: none. */
   readonly changedValues?: ReadonlyMap<string, ReadonlySet<string>>
-  /** Since when these are in force, µs. Default: always. */
+  /** When the current limits began, µs. Default: always. */
   readonly limitsSinceUs?: number
   /** When the shape may have changed, µs, ascending. */
   readonly changesUs?: readonly number[]
@@ -90,7 +90,10 @@ export function audit(entries: readonly AuditEntry[], options: AuditOptions = {}
   }
 }
 
-/** A limit with `by` is checked for each group, or value of its keys, a pool for each member; the result is that of the worst one. */
+/**
+ * A limit with `by` is checked for each group, or value of its keys, a pool for each member; the result is that of the
+ * worst one.
+ */
 function limitOf(entries: readonly AuditEntry[], limit: QueueLimit, options: AuditOptions): LimitAudit {
   const { name } = limit
   if (!(limit.by || limit.pool))
@@ -128,7 +131,7 @@ function limitOf(entries: readonly AuditEntry[], limit: QueueLimit, options: Aud
   }
 }
 
-/** Departures do not say the tier of their jobs: no tier lets more pass than this. */
+/** Departures lack the tier of their jobs: no tier lets more pass than this. */
 function widestOf(limit: QueueLimit): QueueLimit {
   if (!limit.tiers) return limit
   const all = [limit, ...Object.keys(limit.tiers).map((tier) => ruleOfTier(limit, tier))]
@@ -159,7 +162,7 @@ function groupedBy(
   return groups
 }
 
-/** What was charged again is no departure, but may have begun a window. */
+/** A later charge is no departure, but may have begun a window. */
 function chargesOf(
   entries: readonly AuditEntry[],
   takenBy: (entry: AuditEntry) => readonly [cost: number | undefined, settled: SettledLimit | undefined],
@@ -176,7 +179,7 @@ function chargesOf(
     .sort((one, other) => one.us - other.us)
 }
 
-/** Each group is checked by itself, as the rate is. */
+/** Each group is checked by itself, like the rate. */
 function groupsOf(entries: readonly AuditEntry[], changesUs: readonly number[] | undefined): GroupsAudit | undefined {
   const byGroup = groupedBy(entries, ({ group }) => group?.id)
   let worst: GroupsAudit['worst'] | undefined

@@ -11,21 +11,21 @@ export interface AuditedWindow {
    * on each side.
    */
   readonly allowed: number
-  /** How much longer the window would have to be to allow what departed in it, µs; 0 or less: the bound is kept. */
+  /** How much longer the window would have to be for its departures to conform, µs; 0 or less: the bound holds. */
   readonly excessUs: number
 }
 
 /** The grid of the bucket (lua/meter/bucket.lua): this many ticks are 1 µs. Sums of ticks are exact. */
 const GRID = 1024
 
-/** Slots are in whole µs, rounded up, so a window may look 1 µs shorter than it is. */
+/** Slots are in whole µs, rounded up, so a window may look too short by 1 µs. */
 export const TOLERANCE_US = 1
 
 /**
- * The worst trailing window of consecutive departures, in O(n): what was charged and has not drained since is the level
- * of a leaky bucket, and the worst window begins when the bucket was last empty. Every run of one rate and burst is
- * checked separately and exactly. The whole is checked too, where a gap that contains a change counts at the faster of
- * the two rates: no correctly granted slot exceeds that.
+ * The worst trailing window of consecutive departures, in O(n): charges that have not drained yet are the level of a
+ * leaky bucket, and the worst window begins when the bucket was last empty. Every run of one rate and burst is checked
+ * separately and exactly. The whole is checked too, where a gap that contains a change counts at the faster of the two
+ * rates: no correctly granted slot exceeds that.
  * @returns undefined without departures
  */
 export function worstBucketWindow(departures: readonly PacedDeparture[]): AuditedWindow | undefined {
@@ -79,12 +79,12 @@ function burstOver(departures: readonly PacedDeparture[]): number {
   return burst + excess
 }
 
-/** What was charged and has not drained yet, as time at the rate in force; and the window in which it accumulated. */
+/** Charges that have not drained yet, as time at the current rate; and the window in which they accumulated. */
 export class Level {
   ticks = 0
   fromUs = 0
   cost = 0
-  /** What the rate alone allowed in the window, units. */
+  /** Units that the rate alone allowed in the window. */
   drained = 0
   #last: PacedDeparture | undefined
 

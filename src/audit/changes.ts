@@ -1,7 +1,7 @@
 import type { HistoryEntry } from '../inspect/queue-status.ts'
 import type { QueueLimit } from '../limits/queue-limits.ts'
 
-/** The kinds of entries that change the rate, the burst or the limits by which jobs leave. */
+/** The kinds of entries that change the rate, the burst or the limits. */
 const RESHAPING: readonly HistoryEntry['kind'][] = ['declared', 'override', 'cleared', 'feedback', 'restored', 'group']
 
 /** When the shape of a queue may have changed, µs, ascending. The end of an override has no entry of its own. */
@@ -16,7 +16,7 @@ function isHold({ limit: _, keys: __, ...fields }: HistoryEntry['change'] & obje
   return Object.keys(fields).every((field) => field === 'held')
 }
 
-/** The values for which something was set (`setLimit`), by the name of the limit, as departures have them. */
+/** The values with settings (`setLimit`), by the name of the limit, as departures have them. */
 export function changedValues(
   history: readonly HistoryEntry[],
   limits: readonly QueueLimit[],

@@ -10,7 +10,7 @@ export interface Gap {
   readonly toUs: number
   /** How long the bucket was open in it, µs. */
   readonly openUs: number
-  /** The job that left at its end. */
+  /** The job that departed at its end. */
   readonly jobId: string
 }
 

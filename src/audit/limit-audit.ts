@@ -10,13 +10,13 @@ const TICKS_PER_US = 1024
 export interface LimitAudit {
   readonly name: string
   readonly algorithm: string
-  /** Departures that were charged to it. */
+  /** Departures that it charged. */
   readonly departures: number
-  /** Of a limit by group: the group whose window is the worst one, '' for jobs without a group. */
+  /** For a limit by group: the group with the worst window, '' for jobs without a group. */
   readonly group?: string
-  /** Of a limit by other keys than the group: their value, of a pool the member, whose window is the worst one. */
+  /** For a limit by other keys: their value with the worst window; for a pool, the member. */
   readonly value?: string
-  /** Undefined where nothing was charged, or where departures do not show it. */
+  /** Undefined if nothing was charged, or if departures do not show it. */
   readonly worst: AuditedWindow | undefined
   readonly broken: boolean
   /** Why it was not checked, or what the check does not cover. */
@@ -112,14 +112,14 @@ function windowOf(align: CalendarAlign, timeZone: string): (us: number) => strin
   return (us) => {
     const day = days.format(us / 1000)
     if (align === 'month') return day.slice(0, -3)
-    // 1970 began on a Thursday.
+    // 1 January 1970 was a Thursday.
     return align === 'week' ? Math.floor((Date.parse(day) / DAY_MS + 3) / 7) : day
   }
 }
 
 export interface Charge {
   readonly us: number
-  /** Without what was given back of it. */
+  /** Without refunds. */
   readonly cost: number
   /** A later charge for a job that cost more than expected, of cost 0: it breaks no bound, but may begin a window. */
   readonly isSettled?: boolean
@@ -164,8 +164,8 @@ function worstFixedWindow(
 }
 
 /**
- * Windows that begin with their first unit. The first one whose beginning is known comes after a whole window without a
- * charge; charges before it are not counted. Nor is a beginning known after a window of which all was given back: if that
+ * Windows that begin with their first unit. The first known beginning comes after a whole window without a charge;
+ * charges before it are not counted. A beginning is also unknown after a window that was refunded completely: if that
  * was before the next charge, that one began another window.
  */
 function worstFirstWindow(charges: readonly Charge[], limit: number, windowUs: number): AuditedWindow | undefined {

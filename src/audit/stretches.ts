@@ -3,23 +3,23 @@ import type { AuditEntry } from '../inspect/queue-status.ts'
 /** A departure from an enforced bucket. */
 export interface PacedDeparture {
   readonly slotUs: number
-  /** What it was charged, without what was given back of it. */
+  /** Its charge, without refunds. */
   readonly cost: number
   readonly intervalUs: number
   readonly burst: number
 }
 
-/** Departures that are checked against one bound, and the number of those left out. */
+/** Departures with one common bound, and the number of those left out. */
 export interface Stretches {
   readonly paced: readonly (readonly PacedDeparture[])[]
-  /** Those that no bucket paced: in shadow, off, or without a rate. */
+  /** Departures that no bucket paced: in shadow, off, or without a rate. */
   readonly unpaced: number
 }
 
 /**
  * Splits departures where no bound spans both sides: at a departure that no bucket paced, where slots go back (Redis's
  * clock was set back, and the bucket with it), and where the shape changed more than once between two departures (which
- * do not show what was in force in between).
+ * do not show the shapes in between).
  * @param entries in the order in which they were granted
  * @param changesUs when the shape may have changed, µs, ascending
  */

@@ -187,7 +187,7 @@ export class FeedbackLoop {
       retried: retry !== undefined,
       target: this.#targets.refused(target),
     }
-    const request = this.#request(attempt, unsaid(attempt, forFleet), job)
+    const request = this.#request(attempt, withoutGiven(attempt, forFleet), job)
     const reply = await this.#worker.backend.untilStored([attempt.held.id], () => this.#send(request))
     if (reply.throttled === 0 || reply.back) return { kind: 'gone' }
     if (reply.isGivenUp) {
@@ -197,7 +197,7 @@ export class FeedbackLoop {
         reason: `given up after ${formatDuration(giveUpAfterMs)}: ${times}, at last for ${reason}`,
       }
     }
-    if (reply.isWorn) return backoffOf(reason, retry?.afterMs ?? longestPauseMs(forFleet))
+    if (reply.usesAttempt) return backoffOf(reason, retry?.afterMs ?? longestPauseMs(forFleet))
     const afterMs = retry?.afterMs ?? (reply.afterMs || undefined)
     return afterMs === undefined ? { kind: 'gone' } : { kind: 'later', afterMs, reason }
   }
@@ -271,8 +271,8 @@ export class FeedbackLoop {
       const limits = this.#stored?.limits ?? []
       return { limit: limitOfScope(scope, limits).name }
     } catch (error) {
-      if (!this.#toldScope) this.#failed(error)
-      this.#toldScope = true
+      if (!this.#hasWarnedOfScope) this.#failed(error)
+      this.#hasWarnedOfScope = true
       return NO_GROUP
     }
   }

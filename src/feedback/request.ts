@@ -184,7 +184,7 @@ export function readFeedbackReply([changes, throttled, code]: readonly unknown[]
     changes: Array.isArray(stored) ? stored.map(decodeFeedbackChange) : [],
     throttled: Number(throttled),
     back: code === -1,
-    isWorn: code === -2,
+    usesAttempt: code === -2,
     isGivenUp: code === -3,
     afterMs: Math.max(0, Number(code)),
   }

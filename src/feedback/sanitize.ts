@@ -39,38 +39,38 @@ export function sanitizeFeedback(given: Feedback | null | undefined): Feedback |
     reason: oneLine(String(given.reason)),
   } as const
   const { about, mayBeDone } = given as Partial<Pause>
-  const unknownPause = { kind: 'pause', forMs: undefined, hard: false, ...said } as const
+  const unknownPause = { kind: 'pause', forMs: undefined, hard: false, ...origin } as const
   switch (given.kind) {
     case 'ok': {
       const { remaining, resetMs, policyRate: rate, costUsed } = given
       const policyRate = isRate(rate) ? rate : undefined
       const numbers = { remaining: finite(remaining), resetMs: length(resetMs), costUsed: finite(costUsed) }
-      return { kind: 'ok', ...defined({ ...numbers, policyRate }), ...said }
+      return { kind: 'ok', ...defined({ ...numbers, policyRate }), ...origin }
     }
     case 'pause':
       return {
-        ...{ kind: 'pause', forMs: length(given.forMs, MAX_PAUSE_MS), hard: given.hard === true, ...said },
+        ...{ kind: 'pause', forMs: length(given.forMs, MAX_PAUSE_MS), hard: given.hard === true, ...origin },
         ...(about === 'destination' && { about }),
         ...(mayBeDone === true && { mayBeDone }),
       }
     case 'slow': {
       const ttlMs = defined({ ttlMs: length(given.ttlMs) })
-      if (isRate(given.rate)) return { kind: 'slow', rate: given.rate, ...ttlMs, ...said }
+      if (isRate(given.rate)) return { kind: 'slow', rate: given.rate, ...ttlMs, ...origin }
       const { factor = 0 } = given
       if (!(factor > 0 && factor < 1)) return unknownPause
-      return { kind: 'slow', factor: Math.max(LEAST_FACTOR, factor), ...ttlMs, ...said }
+      return { kind: 'slow', factor: Math.max(LEAST_FACTOR, factor), ...ttlMs, ...origin }
     }
     case 'concurrency': {
       const { limit = 0, factor = 0 } = given
       const ttlMs = defined({ ttlMs: length(given.ttlMs) })
-      if (limit >= 1 && Number.isFinite(limit)) return { kind: 'concurrency', limit, ...ttlMs, ...said }
+      if (limit >= 1 && Number.isFinite(limit)) return { kind: 'concurrency', limit, ...ttlMs, ...origin }
       if (!(factor > 0 && factor < 1)) return unknownPause
-      return { kind: 'concurrency', factor: Math.max(LEAST_FACTOR, factor), ...ttlMs, ...said }
+      return { kind: 'concurrency', factor: Math.max(LEAST_FACTOR, factor), ...ttlMs, ...origin }
     }
     case 'retryJob':
-      return { kind: 'retryJob', ...defined({ afterMs: length(given.afterMs) }), ...said }
+      return { kind: 'retryJob', ...defined({ afterMs: length(given.afterMs) }), ...origin }
     case 'fatal':
-      return { kind: 'fatal', ...said }
+      return { kind: 'fatal', ...origin }
     default:
       return undefined
   }

@@ -5,7 +5,7 @@ import { PlaceLine } from './add-when-free.ts'
 import type { ShapedQueue } from './queue.ts'
 
 /** The possible changes of a failed job. */
-export type FailedChange = { readonly kind: 'retry' } | { readonly kind: 'remove' } | Burial
+export type FailedChange = { readonly kind: 'retry' } | { readonly kind: 'remove' } | DeadLettering
 
 /** Moves it to a queue of dead letters. */
 interface DeadLettering {

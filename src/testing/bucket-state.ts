@@ -6,7 +6,7 @@ import type { ShapeMode } from '../mode.ts'
  */
 export type Ticks = bigint
 
-/** What a bucket needs to know of its shape. */
+/** The fields of a shape that its bucket uses. */
 export interface BucketShape {
   /** µs per unit of cost, a multiple of a tick. */
   readonly intervalUs: number
@@ -41,7 +41,7 @@ export function newState(now: Ticks, nowUs: number, { intervalUs, burst, mode }:
   return { tat: now, last: now, intervalUs, burst, mode, seenUs: nowUs, horizonUs: 0, horizonAtUs: 0 }
 }
 
-/** The earliest time at which `cost` conforms. A cost above the burst leaves when the bucket is empty. */
+/** The earliest time at which `cost` conforms. A cost above the burst departs when the bucket is empty. */
 export function slotOf({ tat, last, intervalUs, burst }: BucketState, cost: number, now: Ticks): Ticks {
   return latest(now, last, tat + ticksOf((Math.min(cost, burst) - burst) * intervalUs))
 }

@@ -4,7 +4,7 @@ import { decodeRate, encodeRate } from '../limits/schedule.ts'
 import { formatValue, type Shape } from '../shape/shape.ts'
 import { type Start, type Window, worstWindow } from './worst-window.ts'
 
-/** Departure times are whole microseconds: a window may look shorter than it is by one. */
+/** Departure times are whole microseconds: a window may look too short by one. */
 const DEFAULT_TOLERANCE_US = 1
 
 export interface ExpectPacedOptions {

@@ -18,7 +18,7 @@ import {
   withHorizon,
 } from './bucket-state.ts'
 
-/** The fields of a shape that the bucket obeys. The rate is required. */
+/** The fields of a shape that the bucket uses. The rate is required. */
 export type BucketFields = Pick<Shape, 'burst' | 'mode' | 'onStateLoss' | 'horizonMs'> & Required<Pick<Shape, 'rate'>>
 
 /** Slots granted together. */
@@ -50,7 +50,7 @@ export interface ReferenceGrant {
  */
 export class ReferenceBucket {
   /**
-   * Slots so close behind a change, µs, may have been granted before it.
+   * Slots this close after a change, µs, may have been granted before it.
    * @internal
    */
   protected readonly aheadUs: number = 60_000_000
@@ -58,7 +58,7 @@ export class ReferenceBucket {
   #shape: BucketShape
   #curve: ServiceCurve
   readonly #startUs: number
-  /** Since when the rate and burst are in force, and since when the mode. */
+  /** Start of the current rate and burst, and start of the current mode. */
   #changedAtUs: number
   #modeAtUs: number
   #state: BucketState | undefined
@@ -66,7 +66,7 @@ export class ReferenceBucket {
   #pausedUntilUs = 0
   #changes = 0
   #used = false
-  /** Redis was restarted: what it granted after its last save is unknown. */
+  /** Redis was restarted: its grants since its last save are unknown. */
   #restarted = false
 
   /**
@@ -152,8 +152,8 @@ export class ReferenceBucket {
   }
 
   /**
-   * Refunds the last `count` slots of a grant, as a worker that closes does.
-   * @returns what is left of the grant, or undefined if the slots are not the last ones granted: then they are lost
+   * Refunds the last `count` slots of a grant, as a closing worker does.
+   * @returns the rest of the grant, or undefined if the slots are not the last ones granted: then they are lost
    */
   refund(grant: ReferenceGrant, count = grant.slotsUs.length): ReferenceGrant | undefined {
     if (!this.#state || grant.change !== this.#changes || count === 0) return undefined
@@ -164,10 +164,10 @@ export class ReferenceBucket {
   }
 
   /**
-   * Takes back the last slots of a grant that a worker returns and has no use for, as those of late jobs: only the very
-   * last slot granted, which several jobs may have. None if the rate, burst or mode changed after it, or up to a minute
+   * Refunds the last slots of a grant that a worker returns without use, such as those of late jobs: only the very last
+   * slot granted, which several jobs may have. None if the rate, burst or mode changed after it, or up to a minute
    * before: the bucket took over only a part of the charge.
-   * @returns how many were taken back; the others are lost
+   * @returns how many were refunded; the others are lost
    */
   takeBack({ slotsUs, costs }: ReferenceGrant, count = slotsUs.length): number {
     if (!this.#state || this.#shape.mode !== 'enforce' || count === 0) return 0
@@ -212,7 +212,7 @@ export class ReferenceBucket {
     if (this.#state) this.#keepIfChanged(this.#openKnown(this.#state))
   }
 
-  /** Redis was restarted with the state it had saved: what it granted since then is unknown. */
+  /** Redis was restarted with its saved state: its grants since then are unknown. */
   restart(): void {
     this.#restarted = this.#state !== undefined
   }
@@ -235,7 +235,7 @@ export class ReferenceBucket {
     const state = known ? this.#openKnown(known) : newState(this.#now, this.#nowUs, this.#shape)
     const lost = known ? this.#restarted : this.#used
     const { lossAtUs } = state
-    // A longer horizon, of which the process that noticed a loss did not know, prolongs the hold.
+    // A longer horizon than the one known to the process that noticed the loss prolongs the hold.
     if (!lost && lossAtUs !== undefined && this.#nowUs - lossAtUs < horizonUs)
       return this.#filled(state, lossAtUs, horizonUs)
     if (!lost || this.#shape.onStateLoss !== 'hold') return state
@@ -252,7 +252,7 @@ export class ReferenceBucket {
     return state.mode === this.#shape.mode ? state : { ...state, mode: this.#shape.mode }
   }
 
-  /** Whether a slot was certainly charged at the rate and in the mode of now. */
+  /** Whether a slot was certainly charged at the current rate and in the current mode. */
   #wasCharged(slotUs: number): boolean {
     const sinceUs = Math.max(this.#changedAtUs, this.#modeAtUs)
     return sinceUs <= this.#startUs ? slotUs >= this.#startUs : slotUs > sinceUs + this.aheadUs

@@ -5,7 +5,7 @@ import { ServiceCurve } from '../shape/service-curve.ts'
 import type { Shape } from '../shape/shape.ts'
 
 /**
- * When a job started: µs of one clock, or what ShapedWorker's `departed` event reports, with the job's cost if not 1.
+ * When a job started: µs of one clock, or the data of ShapedWorker's `departed` event, with the job's cost if not 1.
  */
 export type Start = number | { readonly departureTimeUs: number; readonly cost?: number }
 
@@ -18,9 +18,9 @@ export interface Window {
   readonly toUs: number
   /** The units of cost that started in it. */
   readonly cost: number
-  /** What the shape allows in it: `b + T / I`, where b is the burst, or the highest cost if that is more. */
+  /** The shape's bound for it: `b + T / I`, where b is the burst, or the highest cost if that is more. */
   readonly allowed: number
-  /** How much longer the window would have to be to allow what started in it, µs; 0 or less: the bound holds. */
+  /** How much longer the window would have to be for its starts to conform, µs; 0 or less: the bound holds. */
   readonly excessUs: number
 }
 
@@ -72,7 +72,7 @@ function timed(start: Start): TimedStart {
   return { us: start.departureTimeUs, cost: start.cost ?? 1 }
 }
 
-/** What a rate serves from a time on, as µs at the fastest rate of its schedule: at a fixed rate, the time that passes. */
+/** Service of a rate since a time, as µs at the fastest rate of its schedule: at a fixed rate, the elapsed time. */
 function servedSince(rate: StoredRate, fromUs: number): (us: number) => number {
   if (rate.length === 2) return (us) => us - fromUs
   const curve = new ServiceCurve(rate, gridIntervalUs(rate[0], rate[1]), fromUs)

@@ -8,7 +8,7 @@ const MAX_ERROR_DELAY_MS = 1000
 /** The same when Redis is out of memory: producers soon use up any memory that is freed. */
 const MAX_FULL_DELAY_MS = 200
 /** Longest sleep of a worker that may have missed a wake-up, ms. */
-const MAX_DEAF_MS = 10_000
+const MAX_UNSURE_SLEEP_MS = 10_000
 /** Longest sleep of any worker, ms: a change of Redis's clock is not published. */
 const MAX_SLEEP_MS = 60_000
 /** A shorter sleep is not worth a wait for the marker, ms. */
@@ -20,7 +20,7 @@ export interface AskConditions {
   concurrency(): number
   /** µs */
   horizonUs(): number
-  /** µs between two slots; undefined where departures are not paced. */
+  /** µs between two slots; undefined if departures are not paced. */
   intervalUs(): number | undefined
   /** All wake-ups published before this time have arrived. ms on the monotonic clock */
   receivedUntilMs(): number
@@ -28,9 +28,11 @@ export interface AskConditions {
 
 /**
  * When a worker asks for jobs again, given its last reply:
- *   full     every place is taken, or as many jobs came as one call gives: when one is free, or the next slot comes near
- *   closed   the next slot is beyond the horizon: at the wake-up time that Redis assigned; where only groups hold the
- *            jobs, also at the marker, since a stock producer wakes no one else for a job of another group
+ *   full     every place is taken, or as many jobs came as one call gives: when one is free, or the next slot comes
+ *            near
+ *   closed   the next slot is beyond the horizon: at the wake-up time that Redis assigned; if only groups hold the
+ *            jobs,
+ *            also at the marker, because a plain BullMQ producer wakes no other worker for a job of another group
  *   empty    nothing waits: at BullMQ's marker
  *   halted   paused, or the global concurrency is reached: at the marker, or when a job ends here
  *   limited  BullMQ's own limiter: when it ends
@@ -47,7 +49,7 @@ export class AskSchedule {
   #errorDelayMs = 0
   /** Counts wake-ups: a reply may be older than the last one. */
   wakes = 0
-  /** ms on the monotonic clock, as {@link wakes} for replies of which only the time of sending is known. */
+  /** ms on the monotonic clock; like {@link wakes}, for replies whose time of sending alone is known. */
   wokenAtMs = Number.NEGATIVE_INFINITY
   /** Whether the worker waits for BullMQ's marker. */
   blocks = false
@@ -106,7 +108,7 @@ export class AskSchedule {
       return
     }
     this.blocks = false
-    // The end of a job may meanwhile have put this worker to sleep, but the marker came to this worker alone.
+    // The end of a job may meanwhile have put this worker to sleep, but only this worker got the marker.
     if (this.#errorDelayMs === 0) this.#askAtMs = 0
   }
 
@@ -127,7 +129,7 @@ export class AskSchedule {
     return asleep
   }
 
-  /** Whether the last request for jobs failed: it is sent again soon. */
+  /** Whether the last request for jobs failed: it is resent soon. */
   get hasFailed(): boolean {
     return this.#errorDelayMs > 0
   }
@@ -163,7 +165,7 @@ export class AskSchedule {
   /** ms until asking pays off with this many free places; 0 or less means now. */
   waitMs(free: number): number {
     const untilMs = this.#askAtMs - this.#clock.time.monotonicMs()
-    if (untilMs > 0) return this.#oversleeps ? 0 : Math.min(untilMs, MAX_DEAF_MS)
+    if (untilMs > 0) return this.#oversleeps ? 0 : Math.min(untilMs, MAX_UNSURE_SLEEP_MS)
     if (this.lastStop !== 'full' || this.#nextSlotUs === undefined) return untilMs
     const intervalUs = this.#conditions.intervalUs()
     if (intervalUs === undefined) return 0
@@ -173,19 +175,19 @@ export class AskSchedule {
     return this.#clock.untilMs(this.#nextSlotUs - this.#horizonUs / 2)
   }
 
-  /** Whether to ask early, because what the worker sleeps for may have changed. */
+  /** Whether to ask early, because the awaited state may have changed. */
   get #oversleeps(): boolean {
     if (this.#errorDelayMs > 0) return false
     const nowMs = this.#clock.time.monotonicMs()
     const knownAtMs = Math.max(this.#answeredAtMs, this.#conditions.receivedUntilMs())
-    return nowMs - knownAtMs >= MAX_DEAF_MS || nowMs - this.#answeredAtMs >= MAX_SLEEP_MS
+    return nowMs - knownAtMs >= MAX_UNSURE_SLEEP_MS || nowMs - this.#answeredAtMs >= MAX_SLEEP_MS
   }
 
   #askAfter({ stop, wakeUs, nextUs, limitedMs }: DepartureReply): number {
     const now = this.#clock.time.monotonicMs()
     if (stop === 'closed') return now + this.#clock.untilMs(wakeUs ?? nextUs ?? 0)
-    if (stop === 'limited') return now + Math.min(MAX_DEAF_MS, limitedMs, this.#conditions.maxRateLimitDelayMs)
-    return stop === 'unshaped' ? now + MAX_DEAF_MS : 0
+    if (stop === 'limited') return now + Math.min(MAX_UNSURE_SLEEP_MS, limitedMs, this.#conditions.maxRateLimitDelayMs)
+    return stop === 'unshaped' ? now + MAX_UNSURE_SLEEP_MS : 0
   }
 
   // As in lua/gate/sleepers: one call takes the slots of half a horizon.

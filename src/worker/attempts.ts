@@ -46,7 +46,7 @@ export class Attempts {
   async run<T>(job: Job, held: HeldJob, call: () => Promise<T>): Promise<T> {
     this.running += 1
     const attempt = this.#loop.begin(held, this.running, job.opts)
-    listen(job, (feedback) => this.#loop.say(attempt, feedback))
+    listen(job, (feedback) => this.#loop.give(attempt, feedback))
     let result: T
     try {
       result = await call()
@@ -99,7 +99,7 @@ function setBackoff({ opts }: Job, afterMs: number | undefined): void {
   else opts.backoff = { type: 'fixed', delay: afterMs }
 }
 
-/** Fails the job at once, with what the processor threw as its cause. */
+/** Fails the job at once, with the processor's error as its cause. */
 function finalError(reason: string, error: unknown): Error {
   if (!(error instanceof Error)) return new UnrecoverableError(reason)
   if (error.name === 'UnrecoverableError') return error

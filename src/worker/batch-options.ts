@@ -2,16 +2,19 @@ import { checkArgument, checkCallOptions } from '../call-options.ts'
 import { InvalidInputError, UnsupportedOptionError } from '../errors.ts'
 import { checkFields, wholeFrom, wholeWithin } from '../field-check.ts'
 
-/** Jobs of one call of the processor, which `job.getBatch()` returns. Those of BullMQ Pro, with `timeoutMs` for `timeout`. */
+/**
+ * Jobs of one call of the processor, which `job.getBatch()` returns. The names are those of BullMQ Pro, with
+ * `timeoutMs` for `timeout`.
+ */
 export interface BatchOptions {
-  /** How many jobs a batch has at most: 1 to 1000. */
+  /** Maximum number of jobs in a batch: 1 to 1000. */
   readonly size: number
   /**
    * How many jobs a batch waits for, at most `timeoutMs` long. Default 1: a batch has the jobs that may depart at that
    * moment.
    */
   readonly minSize?: number
-  /** How long the first job of a batch waits for `minSize` of them, ms. Needed with a `minSize` above 1. */
+  /** How long the first job of a batch waits for `minSize` of them, ms. Required with a `minSize` above 1. */
   readonly timeoutMs?: number
   /** Whether a batch has jobs of one group only; jobs without a group then form batches of their own. Default false. */
   readonly groupAffinity?: boolean

@@ -11,10 +11,10 @@ interface Member {
 /** One call of the processor for several jobs, each of which ends by itself. */
 export class Batch {
   readonly #members: Member[] = []
-  /** That of the first job: spans of the processor belong to its span. */
+  /** The context of the first job: spans of the processor belong to its span. */
   #context: AsyncResource | undefined
 
-  /** @returns how the job ends, once the processor has */
+  /** @returns the result of the job, once the processor has ended */
   join(job: BatchedJob, signal: AbortSignal | undefined): Promise<unknown> {
     this.#context ??= new AsyncResource('sluice.batch')
     return new Promise((resolve, reject) => this.#members.push({ job, signal, resolve, reject }))
@@ -33,7 +33,7 @@ export class Batch {
     )
   }
 
-  /** Aborted once all jobs are cancelled: for one of them, the others are not given up. */
+  /** Aborted once all jobs are cancelled: one cancelled job does not abort the others. */
   #signal(): AbortSignal | undefined {
     const signals = this.#members.flatMap(({ signal }) => signal ?? [])
     if (signals.length === 0) return undefined

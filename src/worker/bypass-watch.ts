@@ -3,14 +3,14 @@ import type { Client } from '../redis/commands.ts'
 import { clientId, clientText, type QueueClient, unreportedClients } from '../reports/queue-clients.ts'
 import type { AnyWorker } from './events.ts'
 
-/** Starts past the meter count as going on for this long after the last that was found, ms. */
+/** Starts past the meter count as continuing for this long after the last finding, ms. */
 const LASTS_MS = 60_000
-/** How often it is looked who takes the jobs, ms. */
+/** Interval between searches for the clients that take the jobs, ms. */
 const LOOK_MS = 5000
-/** The warning waits this long for the names of clients, ms: those that connected just now are not suspected. */
+/** The warning waits this long for the names of clients, ms: newly connected ones are not suspected. */
 const NAMES_MS = 15_000
 
-/** Queues of which this process, which may have many workers of one, has warned. */
+/** Queues that this process, which may have many workers of one, has warned about. */
 const warned = new Set<string>()
 
 /** Reports and warns of jobs that start past the meter, and finds the clients that may take them. */
@@ -20,7 +20,7 @@ export class BypassWatch {
   #foundAtMs = Number.NEGATIVE_INFINITY
   #firstAtMs = Number.NEGATIVE_INFINITY
   #lookedAtMs = Number.NEGATIVE_INFINITY
-  /** Redis's id of the connection by which the worker waits for jobs; undefined where unknown. */
+  /** Redis's id of the connection by which the worker waits for jobs; undefined if unknown. */
   clientId: number | undefined
 
   constructor(worker: AnyWorker) {
@@ -31,7 +31,7 @@ export class BypassWatch {
     if (client.status === 'ready') void this.#learnId(client)
   }
 
-  /** The clients that may take jobs past the meter; undefined where none was found to start so lately. */
+  /** The clients that may take jobs past the meter; undefined if no such start was found lately. */
   get clients(): readonly QueueClient[] | undefined {
     return performance.now() - this.#foundAtMs < LASTS_MS ? this.#clients : undefined
   }

@@ -29,7 +29,7 @@ const UNSURE_WAIT_MS = 2000
 
 /** Jobs that start together may end together: about as many as one script ends. */
 const MOST_ASKED = 50
-/** A worker whose round trip is longer than this, ms, may ask for more: calls follow each other slowly there. */
+/** A worker with a longer round trip than this, ms, may ask for more: its calls follow each other slowly. */
 const NEAR_MS = 5
 
 /** How long another worker's horizon is remembered, ms. Same as in the meter, which forgets it on data loss. */
@@ -50,15 +50,15 @@ function allowedLatenessUs(maxLatenessMs: number | undefined, clockErrorUs: numb
   return Math.max(DEFAULT_MAX_LATENESS_MS * 1000 - clockErrorUs, DEFAULT_MAX_LATENESS_MS * 500)
 }
 
-/** Where the loop asks for jobs. */
+/** The source of the loop's jobs. */
 export type JobSource = Pick<Exchange, 'ask' | 'ready' | 'shape'>
 
-/** The options and the state of a worker, and what runs its jobs. */
+/** The options and the state of a worker, and the functions that run its jobs. */
 export interface DispatchHost extends ReturnHost {
   readonly maxRateLimitDelayMs: number
   readonly lockDurationMs: number
   readonly maxHorizonMs?: number | undefined
-  /** How jobs are gathered into batches; undefined: each is run by itself. */
+  /** How jobs are gathered into batches; undefined: each runs by itself. */
   readonly batches?: BatchesHost | undefined
   /** How many jobs, or batches, may run at once. */
   concurrency(): number
@@ -71,7 +71,7 @@ export interface DispatchHost extends ReturnHost {
   receivedUntilMs(): number
   /** Waits for BullMQ's marker; resolves with its time (ms) to ask at, 0 for now, undefined if it did not come. */
   waitForMarker(untilMs: number): Promise<number | undefined>
-  /** What was granted to a request for jobs that failed; undefined if nothing was, or Redis does not answer. */
+  /** The grant of a failed request for jobs; undefined if there was none, or Redis does not answer. */
   recall(): Promise<DepartureReply | undefined>
   /**
    * Runs jobs to their ends, whatever the outcomes; those of a batch together.
@@ -86,7 +86,7 @@ interface BatchesHost {
   keepLock(job: HeldJob): void
 }
 
-/** What a loop reports. */
+/** Events of a loop. */
 interface DispatchEvents {
   reply: [reply: DepartureReply]
   /** The end of a job fetched another one, whose slot had come. */
@@ -111,13 +111,13 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
   readonly #gathering: Gathering | undefined
   /** Whether the jobs that come in this turn of the event loop are still being gathered. */
   #gathers = false
-  /** Batches that run: those of which not all jobs have ended. */
+  /** Running batches: those with unended jobs. */
   #batches = 0
   readonly #late: LateReturns
   readonly roundTrip = new RoundTrip()
   readonly #runTimes = new RunTimes()
   readonly #running = new Set<HeldJob>()
-  /** Running jobs whose ends Redis has taken, by id, and whether these were to fetch others. Their places are free. */
+  /** Running jobs with stored ends, by id, and whether these should fetch others. Their places are free. */
   readonly #ended = new Map<string, boolean>()
   /** Whether a job has started in this turn of the event loop. */
   #begun = false
@@ -126,11 +126,11 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
   #pause: ShapeIdentity | undefined
   /** Resolves once the jobs that came in this turn of the event loop have started, if their slots have come. */
   #turn: Promise<void> | undefined
-  /** Jobs granted before that pause, to be given back. */
+  /** Jobs granted before that pause, which will be given back. */
   #paused: HeldJob[] = []
   /** A call for jobs, until its reply is handled. */
   #asking: Promise<void> | undefined
-  /** How many jobs it asks for at this moment. */
+  /** Number of jobs in the current request. */
   #asked = 0
   /** Consecutive returns since the estimate of Redis's clock became too imprecise. */
   #unsureReturns = 0
@@ -143,7 +143,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
   /** The slot of the next job, µs, if the last reply filled this worker. */
   #nextSlotUs: number | undefined
   #signal: (() => void) | undefined
-  /** Jobs run in the asynchronous context of the loop, not in that of the job whose end brought them. */
+  /** Jobs run in the asynchronous context of the loop, not of the job whose end brought them. */
   #context = new AsyncResource('sluice.loop')
 
   constructor(host: DispatchHost, exchange: JobSource, clock: RedisClock) {
@@ -177,8 +177,8 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
   }
 
   /**
-   * Whether finishing a job may fetch the next one. Where a rate holds jobs back, slots are requested ahead of time
-   * instead; where every worker is busy until after the next slot, it does not. The jobs of a batch are asked for together.
+   * Whether finishing a job may fetch the next one. Not if a rate holds jobs back: slots are then requested ahead of
+   * time. Not if every worker is busy until after the next slot. The jobs of a batch are requested together.
    */
   get fetchesOnFinish(): boolean {
     if (this.#host.stopping() || this.#host.overloaded() || this.#taken > this.#places || this.#gathering) return false
@@ -220,15 +220,15 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     return this.#asking !== undefined || this.#held > 0
   }
 
-  /** Something changed that the loop does not see by itself. */
+  /** Called for changes that the loop does not notice by itself. */
   wake(): void {
     this.#schedule.wake()
-    // Where no job waits, only a worker that has gathered some need know of a pause.
+    // If no job waits, only a worker that has gathered some need know of a pause.
     if (this.#gathering && this.#gathering.size > 0) this.#schedule.markerCame(0)
     this.#signal?.()
   }
 
-  /** Jobs may have come of which no worker is told: it asks even if it waits for the marker. */
+  /** Jobs may have come without a message to any worker: it asks even if it waits for the marker. */
   askAgain(): void {
     this.#schedule.markerCame(0)
     this.#signal?.()
@@ -254,7 +254,9 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     } while (this.#taken > 0 || this.#running.size > 0)
   }
 
-  /** Jobs of a lost reply would wait for this worker until their locks expire: they are held, to be given back. */
+  /**
+   * Jobs of a lost reply would wait for this worker until their locks expire: they are held in order to be given back.
+   */
   async #recall(): Promise<void> {
     if (!this.#schedule.hasFailed) return
     const reply = await this.#host.recall().catch(() => undefined)
@@ -314,7 +316,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     if (this.#unsureReturns === MAX_UNSURE_RETURNS) {
       this.emit('error', new UncertainClockError(clockErrorUs / 1000, maxLatenessMs))
     }
-    // The held jobs would be late as well; before they are due, their slots are still of use to others.
+    // The held jobs would be late as well; before they are due, others can still use their slots.
     if (this.#held > 0) this.#returning.start(this.#takeHeld(), true)
     this.#unsureUntilMs = this.#clock.time.monotonicMs() + UNSURE_WAIT_MS
   }
@@ -333,9 +335,9 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
       this.#note(reply, sentMs)
       this.#hold(heldJobs(reply))
       // All requested jobs came and there is nothing to ask for now: this worker keeps sleeping or waiting as before.
-      const goesOn = came > 0 && reply.stop === 'full' && reply.wakeUs === undefined
-      // A request that failed is sent again, whatever this reply says: jobs may have been granted to it.
-      if (!goesOn && !this.#schedule.hasFailed) {
+      const staysAsleep = came > 0 && reply.stop === 'full' && reply.wakeUs === undefined
+      // A failed request is resent, whatever this reply says: jobs may have been granted to it.
+      if (!staysAsleep && !this.#schedule.hasFailed) {
         this.#answered(reply, this.#schedule.wokenAtMs > sentMs)
         this.#signal?.()
       }
@@ -344,7 +346,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     if (came > 0) void this.#startNextTurn()
   }
 
-  /** @returns how many jobs came in the places of others, to start at once */
+  /** @returns number of jobs that replace ended ones, to start at once */
   #fetched({ ends, results, nowUs, sentMs }: Exchanged): number {
     const free = !this.#exchange.shape?.isPaced
     let count = 0
@@ -366,7 +368,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     return count
   }
 
-  /** Holds jobs until their slots; those granted before a pause that is known here already go back. */
+  /** Holds jobs until their slots. Jobs granted before a pause that is already known here go back. */
   #hold(jobs: readonly HeldJob[]): void {
     for (const job of jobs) {
       if (this.#pause && isOlder(job.grantedBy, this.#pause)) this.#paused.push(job)
@@ -375,8 +377,8 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
   }
 
   /**
-   * Starts what is due once the replies that came together are handled: a program that adds a job sees its reply before
-   * the job runs here, and a job that ends is reported before another starts in its place.
+   * Starts due jobs once the replies that came together are handled: a program that adds a job sees its reply before
+   * the job runs here, and the end of a job is reported before its replacement starts.
    */
   #startNextTurn(): Promise<void> {
     this.#turn ??= new Promise((resolve) =>
@@ -410,14 +412,14 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     return this.#timer.size + (this.#gathering?.size ?? 0)
   }
 
-  /** How many jobs this worker may have now. A batch that runs gets no more. */
+  /** How many jobs this worker may have now. A running batch gets no more. */
   get #places(): number {
     const most = this.#host.concurrency()
     if (!this.#gathering) return most
     return this.#gathering.places(most - this.#batches) + this.#running.size - this.#ended.size
   }
 
-  /** Takes out all that waits here, in the order of the slots. */
+  /** Takes out all waiting jobs, in the order of the slots. */
   #takeHeld(): readonly HeldJob[] {
     const held = this.#timer.takeAll()
     return this.#gathering ? inOrder([...this.#gathering.takeAll(), ...held]) : held
@@ -478,7 +480,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     }
   }
 
-  /** A distant worker asks for what departs in two round trips, or it could not keep a high rate. */
+  /** A distant worker asks for the departures of two round trips: otherwise it could not keep a high rate. */
   get #mostAsked(): number {
     const shape = this.#exchange.shape
     const intervalUs = shape?.pacedIntervalUs
@@ -516,8 +518,8 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
   }
 
   /**
-   * Jobs still being fetched are behind the held ones: all go back in one call, or the later ones would end up in
-   * front.
+   * Jobs still being fetched are behind the held ones: all go back in one call, otherwise the later ones would end up
+   * in front.
    */
   #returnPaused(): void {
     if (this.#paused.length > 0 && !this.#asking) this.#returning.start(this.#paused.splice(0))
@@ -536,7 +538,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     this.emit('reply', reply)
   }
 
-  /** The reply that reports a loss knows nothing of horizons from before it. */
+  /** A reply that reports a loss does not include horizons from before it. */
   #noteHorizon(us: number): void {
     if (us < this.#longestHorizon.us && this.nowMs < this.#longestHorizon.untilMs) return
     this.#longestHorizon = { us, untilMs: this.nowMs + HORIZON_MEMORY_MS }
@@ -562,7 +564,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     })
   }
 
-  /** Where nothing holds jobs back, the loop asks again as long as each reply brings as many as it asked for. */
+  /** If nothing holds jobs back, the loop asks again as long as each reply brings as many as requested. */
   get #asksOnAtOnce(): boolean {
     const isPaced = this.#exchange.shape?.pacedIntervalUs !== undefined
     return !isPaced && this.#schedule.lastStop === 'full' && !this.full
@@ -594,7 +596,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     if (paced && !measured) this.#runTimes.add(this.#clock.latenessUs(job.slotUs))
     this.#schedule.jobEnded()
     if (this.#schedule.lastStop === 'empty' && this.#taken === 0) this.emit('empty')
-    // The loop has nothing to do as long as every place is taken.
+    // The loop has nothing to do while every place is taken.
     if (this.#taken < this.#places || this.#host.stopping()) this.#signal?.()
   }
 
@@ -615,8 +617,8 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
 const RECENT = 8
 
 /**
- * Duration of a call to Redis: the fastest of the last few. One that waited for a connection, or for this process while
- * it was busy, says nothing about the network. The first does not count: it connects and loads its script.
+ * Duration of a call to Redis: the fastest of the last few. A call that waited for a connection, or for this process
+ * while it was busy, says nothing about the network. The first does not count: it connects and loads its script.
  */
 export class RoundTrip {
   /** undefined before the first. */

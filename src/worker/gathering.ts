@@ -4,7 +4,7 @@ import { jobOfGrant } from '../departure/reply.ts'
 import type { RedisClock } from '../redis/clock.ts'
 import type { BatchOptions } from './batch-options.ts'
 
-/** Jobs whose slots have come, and which will be in one batch. */
+/** Jobs of one future batch, whose slots have come. */
 interface Gathered {
   /** '' unless a batch has jobs of one group only, or if they have none. */
   readonly group: string
@@ -12,7 +12,7 @@ interface Gathered {
   /** Whether it waits for no more jobs. */
   isOver: boolean
   stopTimer: (() => void) | undefined
-  /** Since when only its place is missing, µs on Redis's clock. */
+  /** Since when it lacks only a place, µs on Redis's clock. */
   readyUs: number | undefined
 }
 
@@ -52,7 +52,7 @@ export class Gathering {
   /**
    * Takes out the next batch to run, if there is one.
    * @param hasPlace whether it may run now; if not, the wait for a place begins
-   * @param mayGrow whether more jobs are about to come, for which a batch that is not full waits
+   * @param mayGrow whether more jobs are about to come, for which a partial batch waits
    */
   next(hasPlace: boolean, mayGrow: boolean): readonly HeldJob[] | undefined {
     const { size, minSize = 1 } = this.#options

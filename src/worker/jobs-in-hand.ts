@@ -4,19 +4,19 @@ import type { Batch } from './batch.ts'
 /** A job on its way to its processor. */
 export interface StartingJob {
   readonly held: HeldJob
-  /** In which it runs; undefined: by itself. */
+  /** The batch in which it runs; undefined: by itself. */
   readonly batch: Batch | undefined
 }
 
-/** A run of a job, from its start to its end; of a job that the program fetches by hand, only its start. */
+/** A run of a job, from its start to its end; for a job that the program fetches by hand, only its start. */
 interface Run {
-  /** Of its lock. */
+  /** The token of its lock. */
   readonly token: string
-  /** Until its processor is called. */
+  /** Set until its processor is called. */
   starting: StartingJob | undefined
   /** Whether BullMQ's code ends it. */
   isEnding: boolean
-  /** What it fails with, as it was aborted. */
+  /** The error of an aborted run. */
   failure: Error | undefined
 }
 
@@ -26,18 +26,18 @@ interface Cancelled {
   readonly atMs: number
 }
 
-/** Redis may have granted a job whose grant is not here yet, or is held for its slot: no longer than this, ms. */
+/** Longest time for which a job that Redis granted is not known here yet, or is held for its slot, ms. */
 const CANCELLED_MEMORY_MS = 60_000
 
 /**
  * The jobs of a worker by id. A job that went back may be fetched again while its first run is still ending, so a run
- * clears only what it set itself.
+ * clears only its own entries.
  */
 export class JobsInHand {
   readonly #runs = new Map<string, Run>()
   /** Jobs that were cancelled before their processors were called, with the reasons. */
   readonly #cancelled = new Map<string, { readonly reason: string | undefined }>()
-  /** Runs that were cancelled through the queue, by job and lock token, in the order in which this was heard. */
+  /** Runs that were cancelled through the queue, by job and lock token, in the order of the messages. */
   readonly #notBegun = new Map<string, Cancelled>()
 
   /** The ids of the jobs on their way to their processors. */
@@ -52,15 +52,15 @@ export class JobsInHand {
     this.#runs.set(id, { token, starting, isEnding: false, failure })
   }
 
-  /** The runs that go on, by the ids of their jobs and the tokens of their locks. */
+  /** The running jobs, by their ids and lock tokens. */
   runs(): { readonly id: string; readonly token: string }[] {
     return [...this.#runs].map(([id, { token }]) => ({ id, token }))
   }
 
   /**
    * A run was cancelled through the queue.
-   * @param token of its lock; '' for any run of the job that goes on
-   * @returns whether it goes on here
+   * @param token of its lock; '' for any current run of the job
+   * @returns whether it runs here
    */
   cancelRun(id: string, token: string, failure: Error): boolean {
     const run = this.#runs.get(id)
@@ -83,7 +83,7 @@ export class JobsInHand {
     if (run) run.failure ??= failure
   }
 
-  /** What the run of a job fails with; undefined if it was not aborted. */
+  /** The error of an aborted run; undefined if it was not aborted. */
   failureOf(id: string): Error | undefined {
     return this.#runs.get(id)?.failure
   }

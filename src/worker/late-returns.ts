@@ -3,9 +3,9 @@ import { type LocalTime, systemTime } from '../redis/clock.ts'
 /** A job returned this often is fetched without a horizon, so that it can start in the tick of its reply. */
 const MAX_RETURNS = 2
 /**
- * ms until a return is forgotten: another worker may have taken the job, which is not reported here. A job that comes
- * back here is at the head, so its next slot is near; and while a job counts as late, this worker takes one job at a
- * time and may fall below the rate.
+ * ms until a return is forgotten: another worker may have taken the job, which is not reported here. A returned job is
+ * at the head, so its next slot is near; and while a job counts as late, this worker takes one job at a time and may
+ * fall below the rate.
  */
 const MEMORY_MS = 5000
 

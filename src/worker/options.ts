@@ -12,10 +12,10 @@ import type { EffectiveShape } from '../shape/stored.ts'
 import type { BatchOptions } from './batch-options.ts'
 import type { ShapedJob } from './shaped-job.ts'
 
-/** How far ahead of their slots a worker of a shard asks for jobs at most, ms: its lease ends. @internal */
+/** A worker of a shard asks for jobs at most this far ahead of their slots, ms: its lease ends. @internal */
 export const MAX_HORIZON = Symbol('maxHorizonMs')
 
-/** Worker deaths that a job survives: the third is final. BullMQ fails a job that stalls more often. */
+/** Number of worker deaths that a job survives: the third is final. BullMQ fails a job that stalls more often. */
 export const DEFAULT_MAX_STALLED_COUNT = 2
 
 /** Options of a ShapedWorker: BullMQ's without `limiter`, and the shape. `maxStalledCount` defaults to 2. */
@@ -44,14 +44,14 @@ export type ShapedProcessor<D, R, N extends string> = (
   ...rest: Parameters<Processor<D, R, N>> extends [unknown, ...infer Rest] ? Rest : never
 ) => ReturnType<Processor<D, R, N>>
 
-/** What a downstream answer decides about one job alone. */
+/** The decision of a downstream answer about one job alone. */
 export interface JobVerdict {
   /**
    * `retryJob`: it is retried, after `afterMs` without using up an attempt, or by its attempts and its backoff;
-   * `fatal`: it fails for good; `givenUp`: it fails because it was throttled for `giveUpAfterMs`.
+   * `fatal`: it fails finally; `givenUp`: it fails because it was throttled for `giveUpAfterMs`.
    */
   readonly kind: 'retryJob' | 'fatal' | 'givenUp'
-  /** One line: the part of the answer that the verdict is based on. */
+  /** One line: the part of the answer behind the verdict. */
   readonly reason: string
   readonly afterMs?: number
 }
@@ -111,7 +111,8 @@ export function checkWorkerOptions(options: ShapedWorkerOptions): void {
     const value: unknown = options[name]
     checkArgument(value === undefined || typeof value === 'boolean', name, 'true or false', value)
   }
-  // BullMQ takes true or a number of a job's options only: of a worker's, its script would fail at the end of a job.
+  // BullMQ takes true or a number only among a job's options: with a worker's, its script would fail at the end of a
+  // job.
   for (const name of ['removeOnComplete', 'removeOnFail'] as const) {
     const value: unknown = options[name]
     const isRight = value === undefined || (typeof value === 'object' && value !== null)

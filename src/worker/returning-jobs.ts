@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type HeldJob, inOrder } from '../departure/held-job.ts'
 
-/** What puts jobs back. */
+/** The part of a worker that puts jobs back. */
 export interface ReturnHost {
   /** @param leaving no more jobs are requested: slots are refunded if possible, and other workers are woken */
   giveBack(jobs: readonly HeldJob[], leaving: boolean): Promise<void>
@@ -18,7 +18,7 @@ export class ReturningJobs {
 
   /**
    * @param onBack called when some are back, or could not be put back
-   * @param onError called before with why they could not
+   * @param onError called before, with the error
    */
   constructor(host: ReturnHost, onBack: () => void, onError: (error: unknown) => void) {
     this.#host = host
@@ -38,7 +38,7 @@ export class ReturningJobs {
 
   /**
    * Jobs that are late in the same turn go back in one call, because each call puts its jobs in front of the head. A
-   * job that was in time for its slot but late for its processor arrives here after those behind it.
+   * job that was in time for its slot but late for its processor arrives here after later jobs.
    * @returns resolves once the job is back
    */
   late(job: HeldJob): Promise<void> {

@@ -3,7 +3,7 @@ import { OBLITERATED, wakeChannel } from '../redis/keys.ts'
 import { type Listening, listenForWake } from '../redis/wake-channel.ts'
 import type { AnyWorker } from './events.ts'
 
-/** What a worker does about the messages to the workers of its queue. */
+/** A worker's handlers of messages to the workers of its queue. */
 export interface WakeHost {
   /** Asks for jobs again. */
   wake(): void
@@ -14,8 +14,8 @@ export interface WakeHost {
 }
 
 /**
- * Changes of a shape are published: workers that sleep until a slot, or because no shape is stored, ask again at once. So are
- * running jobs that are cancelled.
+ * Changes of a shape are published: workers that sleep until a slot, or because no shape is stored, ask again at once.
+ * Cancellations of running jobs are published too.
  */
 export class ShapeWake {
   readonly #worker: AnyWorker

@@ -12,13 +12,13 @@ import { deferredReason } from './deadline.ts'
 /** How long an attempt may be settled again. */
 const SETTLED_MS = 86_400_000
 
-/** From now on, `apply` gets what the processor of this job says of the downstream; undefined: nothing does. */
+/** From now on, `apply` gets feedback by the processor of this job; undefined: it is not accepted. */
 export let listen: (job: Job, apply: ((feedback: Feedback) => Promise<void>) | undefined) => void
 
 /** From now on, the job has departed. */
 export let departs: (job: Job, departure: Departure) => void
 
-/** How the processor of a batch says that a job ends. */
+/** The end of a job as set by the processor of a batch. */
 export type BatchOutcome = { readonly error: Error } | { readonly result: unknown }
 
 // biome-ignore lint/suspicious/noExplicitAny: a batch has jobs of any kind
@@ -27,7 +27,7 @@ export type BatchedJob = ShapedJob<any, any, any>
 /** From now on, the job is in a batch of these; undefined: in none. */
 export let putInto: (job: BatchedJob, batch: readonly BatchedJob[] | undefined) => void
 
-/** What the processor has said of a job of its batch; undefined if nothing. */
+/** The end that the processor has set for a job of its batch; undefined if none. */
 export let outcomeOf: (job: BatchedJob) => BatchOutcome | undefined
 
 /** A job as a processor of a ShapedWorker gets it. Its generics are Job's, in Job's order. */
@@ -37,7 +37,7 @@ export class ShapedJob<DataType = any, ResultType = any, NameType extends string
   ResultType,
   NameType
 > {
-  /** Applies what the job's processor says; undefined unless it runs in this process. */
+  /** Applies feedback by the job's processor; undefined unless it runs in this process. */
   #apply: ((feedback: Feedback) => Promise<void>) | undefined
 
   #batch: readonly BatchedJob[] | undefined
@@ -83,10 +83,11 @@ export class ShapedJob<DataType = any, ResultType = any, NameType extends string
    * ```ts
    * await job.feedback({ kind: 'pause', forMs: 30_000, reason: 'maintenance' })
    * ```
-   * @throws InvalidInputError if it is no feedback, or outside a processor of a ShapedWorker
+   *
+   * @throws InvalidInputError for wrong feedback, or outside a processor of a ShapedWorker
    */
-  async feedback(said: FeedbackInput): Promise<void> {
-    const feedback = readFeedback(said)
+  async feedback(input: FeedbackInput): Promise<void> {
+    const feedback = readFeedback(input)
     const apply = this.#apply
     if (!apply) throw new InvalidInputError('job.feedback works while a processor of a ShapedWorker runs the job')
     await apply(feedback)
@@ -94,12 +95,13 @@ export class ShapedJob<DataType = any, ResultType = any, NameType extends string
 
   /**
    * Replaces the estimated cost of a job with the actual one: the rate and the limits are charged the difference, or
-   * refunded as far as they have not refilled since. What other jobs were granted meanwhile is not changed. Each
-   * attempt is charged by itself; settling the same cost twice changes nothing.
+   * refunded as far as they have not refilled since. Grants to other jobs meanwhile do not change. Each attempt is
+   * charged by itself; settling the same cost twice changes nothing.
    *
    * ```ts
    * await job.settleCost({ tokens: response.usage.total_tokens })
    * ```
+   *
    * @param actual units of cost, or of limits by their units
    * @throws InvalidCostError
    */
@@ -118,16 +120,19 @@ export class ShapedJob<DataType = any, ResultType = any, NameType extends string
     if (typeof reply === 'object') throw new InvalidCostError(`no limit of this queue counts '${reply[0]}'`)
   }
 
-  /** @returns the jobs of the batch that the processor runs, this one among them; without the option `batch` this one alone */
+  /**
+   * @returns the jobs of the batch that the processor runs, including this one; without the option `batch` this one
+   * alone
+   */
   getBatch(): ShapedJob<DataType, ResultType, NameType>[] {
     return [...(this.#batch ?? [this])]
   }
 
   /**
-   * Says that this job of the batch fails when the processor ends, however that ends: it is retried by its own options.
+   * Makes this job of the batch fail when the processor ends, whatever its outcome: it is retried by its own options.
    * The last call for a job counts. With `Worker.RateLimitError()` it goes back, as with `DelayedError` after
    * `moveToDelayed`.
-   * @throws InvalidInputError if it is no error, or outside a processor of a ShapedWorker with `batch`
+   * @throws InvalidInputError for a value that is no error, or outside a processor of a ShapedWorker with `batch`
    */
   setAsFailed(error: Error): void {
     const isError = typeof (error as Partial<Error> | null | undefined)?.message === 'string'
@@ -136,8 +141,8 @@ export class ShapedJob<DataType = any, ResultType = any, NameType extends string
   }
 
   /**
-   * Says that this job of the batch completes with this result when the processor ends, even if that throws. All others
-   * complete with what the processor returns.
+   * Makes this job of the batch complete with this result when the processor ends, even if that throws. All others
+   * complete with the processor's result.
    * @throws InvalidInputError outside a processor of a ShapedWorker with `batch`
    */
   setAsCompleted(result: ResultType): void {

@@ -25,7 +25,7 @@ export class ThroughputWatch {
   }
 
   /**
-   * A reply arrived; the one before it may have filled the worker.
+   * A reply arrived; the previous one may have filled the worker.
    * @param isFull whether this one did, so that slots may pass unused from now on
    */
   asked(reply: DepartureReply, isFull: boolean, shape: StoredShape | undefined, concurrency: number): void {

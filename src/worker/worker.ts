@@ -53,7 +53,7 @@ import { ShapeWake } from './shape-wake.ts'
 import { type BatchedJob, departs, ShapedJob } from './shaped-job.ts'
 import { ThroughputWatch } from './throughput-watch.ts'
 
-/** Why Redis takes no end of a job: its lock is gone or another worker's, or it does not run any more. */
+/** Why Redis rejects the end of a job: its lock is gone or another worker's, or it does not run any more. */
 const NOT_OURS: readonly unknown[] = [ErrorCode.JobLockNotExist, ErrorCode.JobLockMismatch, ErrorCode.JobNotInState]
 
 /** BullMQ's message of `Worker.RateLimitError()`. */
@@ -65,12 +65,12 @@ const LONGEST_WAIT_S = 10
 /** BullMQ's default length of the event stream. */
 const MAX_EVENTS = 10_000
 
-/** Whether an error says that the worker that ran a job has it no longer. */
+/** Whether an error means that the worker that ran a job no longer has it. */
 function isLost({ message, code }: Error & { readonly code?: unknown }, jobId = ''): boolean {
   return NOT_OURS.includes(code) && message.toLowerCase().includes(`job ${jobId}`.toLowerCase())
 }
 
-/** Resolves with the call, or with undefined when the connection that it was sent over closes. */
+/** Resolves with the call, or with undefined when its connection closes. */
 async function orClosed<T>(client: Client, call: Promise<T>): Promise<T | undefined> {
   let done = () => {}
   const closed = new Promise<undefined>((resolve) => {
@@ -156,7 +156,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     this.#reports = report ? new WorkerReports(this, this.#dispatcher, this.#overload, this.#bypass) : undefined
     this.#attempts = new Attempts(this, this.#feedback, this.lockManager)
     this.#connectBackend()
-    this.on('failed', (job) => this.#tellExpired(job))
+    this.on('failed', (job) => this.#emitExpired(job))
     if (opts.telemetry) traceDepartures(this as never)
     // BullMQ would start inside super(), before the fields of this class exist.
     if (autorun && processor) this.run().catch((error: Error) => this.emit('error', error))
@@ -189,7 +189,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     try {
       await paused
     } catch (error) {
-      // A close that overtakes it ends the connection that it opens again, and does all that it was to do.
+      // A close that overtakes it ends the connection that it opens again, and does all of its work.
       if (!this.closing) throw error
       await this.closing
     }
@@ -202,10 +202,10 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
 
   /**
    * Waits until the running jobs have ended, however long that takes, and the held ones are back, and closes the
-   * connections. For a Redis that does not answer it waits 20 s, then cuts the connections, within 5 s more: jobs whose
-   * ends could not be stored run again, and `error` has a CloseTimeoutError. A worker that never reached Redis closes at
+   * connections. If Redis does not answer, it waits 20 s, then cuts the connections, within 5 s more: jobs whose ends
+   * could not be stored run again, and `error` has a CloseTimeoutError. A worker that never reached Redis closes at
    * once.
-   * @param force waits for nothing: the jobs run on, and run again once their locks are over
+   * @param force waits for nothing: running jobs continue, and run again once their locks expire
    */
   override close(force = false): Promise<void> {
     this.#closed ??= this.#close(force)
@@ -232,13 +232,14 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   }
 
   /**
-   * Holds the group of a job for this many ms, in the whole fleet; other groups go on. A processor then throws
-   * `Worker.RateLimitError()`, and its job goes back without using up an attempt. A shorter hold never ends a longer one.
+   * Holds the group of a job for this many ms, in the whole fleet; other groups continue. A processor then throws
+   * `Worker.RateLimitError()`, and its job goes back without using up an attempt. A shorter hold never ends a longer
+   * one.
    * @throws InvalidGroupError if the job has no group, or the queue has none
    */
   async rateLimitGroup(job: Job<DataType, ResultType, NameType>, expireTimeMs: number): Promise<void> {
     const { group } = job.opts as ShapedJobsOptions
-    if (!group) throw new InvalidGroupError(`job ${job.id} of queue "${this.name}" has no group to be limited`)
+    if (!group) throw new InvalidGroupError(`job ${job.id} of queue "${this.name}" has no group to limit`)
     const who = { by: this.opts.name ?? this.id, reason: 'rateLimitGroup' }
     await this.backend.store.changeGroup(group.id, { limited: true }, who, expireTimeMs)
   }
@@ -259,7 +260,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     if (this.#jobs.cancelRun(id, token, new UnrecoverableError(failure))) super.cancelJob(id, failure)
   }
 
-  /** Messages may have been missed: looks which of its jobs are marked as cancelled. */
+  /** Messages may have been missed: checks which of its jobs are marked as cancelled. */
   async #cancelMissed(): Promise<void> {
     const client = await this.backend.client
     // Redis answers in order: jobs that were granted before, without the mark, are here then.
@@ -289,8 +290,8 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   }
 
   /**
-   * Of the job of `getNextJob`, or of an end by hand that fetched one. When a scheduler's job begins, BullMQ stores the
-   * next one first: the lock must be kept during that, too.
+   * For the job of `getNextJob`, or of an end by hand that fetched one. When a scheduler's job begins, BullMQ stores
+   * the next one first: the lock must be kept during that, too.
    */
   protected override async nextJobFromJobData(
     jobData?: JobJson,
@@ -350,7 +351,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     return running
   }
 
-  /** An aborted run fails with what it was aborted for, unless its processor returns or has moved the job itself. */
+  /** An aborted run fails with the reason of the abort, unless its processor returns or has moved the job itself. */
   async #inTime<T>(job: Job<DataType, ResultType, NameType>, run: () => Promise<T>): Promise<T> {
     const { runTimeoutMs } = job.opts as ShapedJobsOptions
     const timesOut = () => {
@@ -358,7 +359,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
       this.#jobs.timedOut(error.jobId, error)
       super.cancelJob(error.jobId, error.message)
     }
-    // What a foreign producer has stored may be no time.
+    // A foreign producer may have stored something else than a time.
     const isTime = typeof runTimeoutMs === 'number' && runTimeoutMs > 0 && runTimeoutMs <= MAX_TIMER_MS
     const timer = isTime ? setTimeout(timesOut, runTimeoutMs) : undefined
     try {
@@ -372,10 +373,10 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     }
   }
 
-  /** What a job that was aborted fails with. */
+  /** The error of an aborted job. */
   #failureOf(job: Job<DataType, ResultType, NameType>): Error | undefined {
     const failure = this.#jobs.failureOf(job.id as string)
-    // As of a job that was marked before it started.
+    // As for a job that was marked before it started.
     if (isCancelFailure(failure?.message)) job.deferredFailure = failure.message
     return failure
   }
@@ -390,7 +391,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     this.#jobs.ends(job.id as string, token)
     const end = () => super.handleCompleted(result, job, token, fetchNext, span)
     const completed = this.#onceOpen(job.id, end)
-    // A retry of the completed job would fail by this mark.
+    // This mark would make a retry of the completed job fail.
     const unmark = () => this.backend.client.then((client) => client.hdel(this.toKey(job.id as string), 'defa'))
     return isCancelFailure(this.#jobs.failureOf(job.id as string)?.message)
       ? completed.finally(() => unmark().catch(() => 0))
@@ -455,7 +456,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
   }
 
   /** If a script found the job expired, the event is in the stream already. */
-  #tellExpired(job: Job<DataType, ResultType, NameType> | undefined): void {
+  #emitExpired(job: Job<DataType, ResultType, NameType> | undefined): void {
     const deadline = job && missedDeadline(job)
     if (!job || deadline === undefined) return
     this.emit('expired', job, { deadline: new Date(deadline) })
@@ -538,14 +539,14 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     return [...this.#dispatcher.held.map(({ id }) => id), ...this.#jobs.starting()]
   }
 
-  /** BullMQ leaves a job alone whose processor throws WaitingError: no attempt is counted, nothing has failed. */
+  /** BullMQ does nothing to a job whose processor throws WaitingError: no attempt is counted, nothing has failed. */
   async #notStarted(id: string, back: Promise<void>): Promise<never> {
     this.lockManager.untrackJob(id)
     await back
     throw new WaitingError()
   }
 
-  /** Once all of a batch can begin, they reach the processor in one go. */
+  /** Once all jobs of a batch can begin, they reach the processor together. */
   async #process(jobs: readonly HeldJob[], onEnd: (held: HeldJob) => void): Promise<void> {
     const batch = this.#batch && new Batch()
     const begun = await Promise.all(jobs.map((held) => this.#begin(held, batch)))
@@ -565,7 +566,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     }
   }
 
-  /** BullMQ's code runs a job and ends it, and fetches no other: that is for the loop. */
+  /** BullMQ's code runs a job and ends it, and fetches no other: the loop does that. */
   async #run({ id, token }: HeldJob, job: Job<DataType, ResultType, NameType> | undefined): Promise<void> {
     try {
       if (!job) return
@@ -580,7 +581,7 @@ export class ShapedWorker<DataType = any, ResultType = any, NameType extends str
     }
   }
 
-  /** For a Redis that does not answer, nothing waits: the jobs are recovered as stalled. */
+  /** If Redis does not answer, nothing waits: the jobs are recovered as stalled. */
   async #recall(): Promise<DepartureReply | undefined> {
     const { exchange } = this.backend
     if (!exchange || this.#forced) return undefined

@@ -41,7 +41,7 @@ describe('without a time', () => {
     ['fewer at once', [pause(undefined, true), fewer()], false],
   ])('%s of one job holds no other: it comes again by itself', async (_, feedback, retried) => {
     const { reply } = await nextRefused(feedback, { adapt: true, retried })
-    expect(reply).toMatchObject({ changes: [], throttled: 1, back: false, isWorn: false, afterMs: 1000 })
+    expect(reply).toMatchObject({ changes: [], throttled: 1, back: false, usesAttempt: false, afterMs: 1000 })
     expect([loop.rate, loop.pausedMs]).toEqual([200, 0])
     expect((await loop.depart(3, 50_000)).length).toBe(3)
   })
@@ -88,7 +88,7 @@ describe('without a time', () => {
       await loop.pass(1)
     }
     expect(replies.map(({ changes }) => changes.length)).toEqual([0, 1, 0, 0])
-    expect(replies.map(({ back, isWorn }) => [back, isWorn]).slice(1)).toEqual(Array(3).fill([true, false]))
+    expect(replies.map(({ back, usesAttempt }) => [back, usesAttempt]).slice(1)).toEqual(Array(3).fill([true, false]))
     expect(loop.pausedMs).toBeCloseTo(1000 - 3, 0)
   })
 
@@ -99,7 +99,7 @@ describe('without a time', () => {
       await loop.pass(5000)
       seen.push(await loop.refuse(await again(job), [overloaded], { okUs: loop.nowUs - 1000, oks: 100, retried: true }))
     }
-    expect(seen.map(({ afterMs, isWorn }) => [afterMs, isWorn])).toEqual([
+    expect(seen.map(({ afterMs, usesAttempt }) => [afterMs, usesAttempt])).toEqual([
       [2000, false],
       [4000, false],
       [0, true],
@@ -111,7 +111,8 @@ describe('without a time', () => {
     const [first, second] = [(await nextRefused([overloaded])).job, (await nextRefused([overloaded])).job]
     for (let i = 0; i < 10; i++) {
       await loop.pass(100_000)
-      for (const job of [first, second]) expect((await loop.refuse(await again(job), [overloaded])).isWorn).toBe(false)
+      for (const job of [first, second])
+        expect((await loop.refuse(await again(job), [overloaded])).usesAttempt).toBe(false)
     }
   })
 
@@ -243,7 +244,7 @@ describe('with a time', () => {
     await loop.tell(ok(), { oks: 50 })
     await loop.pass(10)
     const reply = await loop.refuse(await again(job), [pause(3000, true)], { okUs: probe.slotUs, oks: 1, adapt: true })
-    expect(reply).toMatchObject({ changes: [], back: false, isWorn: false, afterMs: 4000 })
+    expect(reply).toMatchObject({ changes: [], back: false, usesAttempt: false, afterMs: 4000 })
     expect(loop.rate).toBe(rate)
   })
 
@@ -262,7 +263,7 @@ describe('with a time', () => {
 describe('a destination that can not be reached', () => {
   test('pauses for one job, with a probe, and uses up no attempt', async () => {
     const { reply } = await nextRefused([unreachable], { adapt: true })
-    expect(reply).toMatchObject({ changes: [{ kind: 'pause', hard: true }], back: true, isWorn: false })
+    expect(reply).toMatchObject({ changes: [{ kind: 'pause', hard: true }], back: true, usesAttempt: false })
     expect([loop.rate, loop.pausedMs]).toEqual([200, 1000])
   })
 
@@ -271,7 +272,7 @@ describe('a destination that can not be reached', () => {
     const probes = new Set<string>()
     for (let i = 0; i < 8; i++) {
       const { job, reply } = await nextRefused([unreachable])
-      expect(reply.isWorn).toBe(false)
+      expect(reply.usesAttempt).toBe(false)
       probes.add(job.id)
       seen.push(loop.pausedMs)
       await loop.pass(loop.pausedMs)
@@ -293,7 +294,7 @@ describe('a destination that can not be reached', () => {
     }
     // A hundred calls took 48 minutes.
     for (let i = 1; i <= 150; i++)
-      expect(await refused()).toMatchObject({ throttled: i, isGivenUp: false, isWorn: false })
+      expect(await refused()).toMatchObject({ throttled: i, isGivenUp: false, usesAttempt: false })
     await loop.queue.advanceTo(startedUs + DAYS_3_US - 1000)
     expect((await refused()).isGivenUp).toBe(false)
     await loop.queue.advanceTo(startedUs + DAYS_3_US)

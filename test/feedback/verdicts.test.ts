@@ -215,20 +215,20 @@ test('a quota of a group is told together with the success of the queue, one of 
 test('what the processor said itself is applied at once, and is not told again with its refusal', async () => {
   const { loop, requests, redis, begin, last } = worker()
   const attempt = begin(5)
-  await loop.say(attempt, pause({ forMs: 9 }))
+  await loop.give(attempt, pause({ forMs: 9 }))
   expect(requests.map(kinds)).toEqual([['pause']])
   expect(last().job).toBeUndefined()
   redis.reply = [1, BACK]
   expect(await loop.threw(attempt, answer(pause({ scope: 'group' })))).toEqual({ kind: 'gone' })
   expect(last().found).toMatchObject([{ feedback: { scope: 'group' } }])
-  for (const ofJob of [retry(40), fatal]) await loop.say(attempt, ofJob)
+  for (const ofJob of [retry(40), fatal]) await loop.give(attempt, ofJob)
   expect(requests).toHaveLength(2)
 })
 
 test('a processor that paused the queue and returned has not gone well', async () => {
   const { loop, requests, begin } = worker()
   const attempt = begin(5)
-  await loop.say(attempt, pause())
+  await loop.give(attempt, pause())
   await loop.returned(attempt, {}, 0)
   expect(requests.map(kinds)).toEqual([['pause']])
   await loop.returned(begin(6), {}, 0)

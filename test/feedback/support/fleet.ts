@@ -171,9 +171,9 @@ export class Fleet {
     const target = this.#targets[worker]!.refused(this.#bad?.target?.(held.id))
     const job = { held, head: true, giveUpAfterMs: 259_200_000, retried, target }
     const oks = this.#atVirtualTime(() => this.#oks[worker]!.take())
-    const { changes, afterMs, isWorn } = await this.#apply(held, worker, findings, oks, job)
+    const { changes, afterMs, usesAttempt } = await this.#apply(held, worker, findings, oks, job)
     if (afterMs > 0) await this.#comesLater(held, afterMs)
-    if (isWorn) this.#failed(held)
+    if (usesAttempt) this.#failed(held)
     return changes.length > 0
   }
 

@@ -2,22 +2,22 @@ local own_values = use 'limits/own-values'
 local queue_limits = use 'limits/queue-limits'
 local as_text = use 'redis/as-text'
 
--- What is kept with a job that is charged under limits, in its field `charged`: which limits they are (ends/unstarted) and,
--- behind a space, until when it may start although it is late (µs), if nothing spaces it out; behind two more its slot (µs) and
+-- Stored with a job that is charged under limits, in its field `charged`: the limits' id (ends/unstarted); after a
+-- space, until when it may start although it is late (µs), if nothing spaces it out; after two spaces its slot (µs) and
 -- the members of pools with which it departs, JSON. src/departure/held-job.ts reads it.
 local charged = {
-  -- Slots that lie this close behind a change, µs, may have been granted before it.
+  -- Slots this close after a change, µs, may have been granted before it.
   AHEAD_US = 60000000,
 }
 
--- Names the limits of a shape: another name where these are others, or where those per group count other jobs.
+-- An id of a shape's limits: it changes with these, or if those per group count other jobs.
 function charged.rules(shape)
   return as_text.us(shape.rules_at) .. ':' .. as_text.us(shape.groups_at)
 end
 
 -- Until when a job may start although it is late for its slot, µs; nil if a late start would count in another time than
--- that which was charged. It counts in the same windows until the first of them ends, unless a window begins with it.
--- parts: what it was charged; lock_ms: how long its lock lasts, of which no job is held for more than a part
+-- the charged one. It counts in the same windows until the first of them ends, unless a window begins with it. parts:
+-- its charges; lock_ms: how long its lock lasts, for a part of which a job is held at most
 function charged.start_by(parts, slot, lock_ms)
   local by = slot + lock_ms * 1000 * queue_limits.LOCK_LIFE_HELD
   for _, part in ipairs(parts) do
@@ -30,8 +30,8 @@ function charged.start_by(parts, slot, lock_ms)
   return by
 end
 
--- Since when a limit charges the states that it charges now, µs, 0 for ever: its mode may have been set, a state of it
--- reset, or what it allows for one value set.
+-- Since when a limit charges its current states, µs, 0 for always: its mode may have been set, a state of it reset, or
+-- the settings of a value changed.
 function charged.since(l)
   if not l.charges_since then
     local changed = redis.call('HMGET', l.control, 'modeAt', 'resetAt')
@@ -41,9 +41,9 @@ function charged.since(l)
   return l.charges_since
 end
 
--- Whether a job was certainly charged under rules that are in force since `since` (µs). The first ones of a shape are as
--- old as that (born): jobs that left before it were not charged. What was charged by other rules is not given back: the
--- bucket took it over in part, or not at all.
+-- Whether a job was certainly charged under rules that apply since `since` (µs). The first rules of a shape are as old
+-- as that (born): jobs that departed before it were not charged. Charges by other rules are not refunded: the bucket
+-- took them over in part, or not at all.
 function charged.under(slot, since, born)
   if since <= born then return slot >= born end
   return slot > since + charged.AHEAD_US

@@ -15,8 +15,7 @@ local as_text = use 'redis/as-text'
 
 local limit_checks = {}
 
--- The algorithms by name.
--- Each is a table of functions over a limit l, as src/limits/definition.ts writes it:
+-- The algorithms by name. Each is a table of functions over a limit l, as src/limits/definition.ts writes it:
 --   open(key, l, now, packed)    the state s of a key; s.now is the time (µs); packed as in limit_state.load
 --   earliest(s, l, cost)         when that cost conforms: µs after s.now, not before it
 --   charge(s, l, cost, offset)   charges it for that time, µs after s.now; only in memory if s.planned is set, a table
@@ -24,16 +23,16 @@ local limit_checks = {}
 --   adjust(s, l, cost)           charges it now unconditionally, or refunds it (cost < 0)
 --   remove(s, l, cost)           undoes the last charge, if that differs from a refund
 --   charged_until(s, since)      the sum of all charges up to a time; without it, s.start is the start of the window
---   take_back(s, l, cost, slot, budget)  undoes a charge for that time (µs) of what never started, the latest first; false
---                                if it cannot be undone without letting more pass than is allowed, or within the budget
---                                of the call: budget.entries of logs may still be read. Not for places: they follow
---                                their holders
---   begin(s, l, start, used, opening)  for a window: sets its start, what was charged in it, and what of that for its start
+--   take_back(s, l, cost, slot, budget)  undoes a charge for that time (µs) of a job that never started, the latest
+--                                        first; false if that would let more pass than allowed, or exceed the budget of
+--                                        the call: budget.entries of logs may still be read. Not for places: they
+--                                        follow their holders
+--   begin(s, l, start, used, opening)  for a window: sets its start, its charges, and the part of these for its start
 --   verify(s, l, most), give_back(key, lease, cost)  of places alone: limits/concurrency
---   save(s, l)                   stores what was charged
+--   save(s, l)                   stores the charges
 --   view(s, l)                   units left now, and when all are available again (µs since 1970)
--- What conforms once also conforms later, as long as nothing is charged: so the earliest time at which several limits
--- are met together is the latest of theirs.
+-- A cost that conforms once also conforms later, if nothing else is charged. So several limits are met together at the
+-- latest of their earliest times.
 local function algorithm_named(name)
   if name == 'concurrency' then return concurrency end
   if name == 'fixed-window' then return fixed_window end
@@ -50,13 +49,13 @@ local scheduled = {
   ['token-bucket'] = scheduled_bucket.of(token_bucket),
 }
 
--- Gives a limit its verbs.
+-- Gives a limit its functions.
 function limit_checks.use_verbs(l)
   limit_state.follow_clock(l)
   l.verbs = l.service and scheduled[l.algorithm] or algorithm_named(l.algorithm)
 end
 
--- waits: for a caller that waits for its turn, and leaves the reserved share to callers that do not, unless it is idle
+-- waits: for a caller that waits for its turn, and leaves the reserved share to callers that do not, unless it is idle.
 -- switch: its string, false if there is none, nil if it must be read
 function limit_checks.prepare(l, control, now, waits, switch)
   if switch == nil then switch = redis.call('GET', limit_control.key(control)) end
@@ -80,7 +79,7 @@ function limit_checks.read(control, definition, now)
   return limit_checks.prepare(cjson.decode(definition), control, now)
 end
 
--- The key of a key's state: once a limit has as many keys as it may have, all further ones share one state.
+-- The key of a key's state: once a limit has its maximum number of keys, all further ones share one state.
 function limit_checks.place(l, key, now)
   if not l.maxKeys then return key, false end
   local keys = l.control .. ':keys'
@@ -105,7 +104,7 @@ function limit_checks.blocked(l, key, now)
 end
 
 -- How long a cost must wait for a limit, given the state s of its key, in whole µs. In shadow mode the wait that would
--- apply is returned below 0: the limit holds nothing, but a block of the key is an explicit command.
+-- apply is returned as a negative number: the limit holds nothing, but a block of the key is an explicit command.
 function limit_checks.wait_of(l, s, key, cost, now)
   if l.mode == 'off' then return 0 end
   local wait = math.ceil(l.verbs.earliest(s, l, cost))

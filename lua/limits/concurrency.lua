@@ -2,15 +2,16 @@ local limit_state = use 'limits/state'
 local as_text = use 'redis/as-text'
 local keep_key = use 'redis/keep-key'
 
--- Limits how many run at once. Each holder has a lease, which it extends or gives back; that of a dead holder expires.
+-- Limits how many run at once. Each holder has a lease, which it extends or gives back; the lease of a dead holder
+-- expires.
 --   l.limit   leases at once; a cost of n takes n of them
 --   l.window  µs that a lease lasts
--- A lease named by a job's key lasts as long as the job's lock: those that have run out are renewed at the next look,
--- and what extends the lock keeps the sorted set (queue_limits.keep_places), or it would expire while no job is looked for.
+-- A lease named by a job's key lasts as long as the job's lock: expired ones are renewed at the next check, and
+-- extending the lock keeps the sorted set (queue_limits.keep_places), which would otherwise expire while no job is
+-- looked for.
 --   s.lock_ms  how long the lock of such a job lasts at first
 -- A sorted set: member = '1 ' and the lease ('2 ' and so on for the others of one decision), score = when it expires
--- (µs).
--- A waiting caller gets the time at which enough leases expire, an estimate: most are given back earlier.
+-- (µs). A waiting caller gets the time at which enough leases expire, an estimate: most are given back earlier.
 local function count(key, now)
   return redis.call('ZCOUNT', key, '(' .. as_text.us(now), '+inf')
 end
@@ -27,14 +28,14 @@ local function expire(key, now, lock_ms)
   keep_key(key, math.max(math.ceil((last - now) / 1000), lock_ms or 0) + limit_state.SLACK_MS)
 end
 
--- Leases that have run out while their jobs run.
+-- Renews expired leases whose jobs still run.
 local function renew(s, l)
   for _, lease in ipairs(s.overrun) do redis.call('ZADD', s.key, as_text.us(s.now + l.window), lease) end
   if s.overrun[1] then expire(s.key, s.now) end
   s.overrun = {}
 end
 
--- The cells of limits with keys are looked at by scripts that may not write, too: there they are renewed later.
+-- Read-only scripts check cells of limits with keys, too: these are renewed later.
 local function open(key, l, now)
   local s, over = { key = key, now = now, overrun = {} }, redis.call('ZRANGEBYSCORE', key, '-inf', as_text.us(now))
   s.has_ended = over[1] ~= nil
@@ -46,8 +47,8 @@ local function open(key, l, now)
   return s
 end
 
--- Removes the leases of jobs without a lock: they have ended, or their workers have died. most: how many are looked at, others
--- each time; nil for all. Returns how many were.
+-- Removes the leases of jobs without a lock: they have ended, or their workers have died. most: how many are checked,
+-- others each time; nil for all. Returns how many were.
 local function verify(s, l, most)
   renew(s, l)
   local size = most and redis.call('ZCARD', s.key) or 0
@@ -62,14 +63,14 @@ local function verify(s, l, most)
 end
 
 local function earliest(s, l, cost)
-  -- Jobs that have ended give back what they hold of a limit with keys (groups/places), but no other leases: if there is no
-  -- place, these are checked.
+  -- Ended jobs give back their leases of a limit with keys (groups/places), but no other leases: if there is no place,
+  -- these are checked.
   if s.used + cost > l.limit and not l.by then verify(s, l, nil) end
   local missing = s.used + math.min(cost, l.limit) - l.limit
   if missing <= 0 then return 0 end
   if l.by then return math.huge end
   local found = redis.call('ZRANGEBYSCORE', s.key, '(' .. as_text.us(s.now), '+inf', 'WITHSCORES', 'LIMIT', missing - 1, 1)
-  -- Leases that are only planned are not stored.
+  -- Planned leases are not stored.
   return math.max(0, (tonumber(found[2]) or s.now + l.window) - s.now)
 end
 

@@ -1,21 +1,22 @@
 local wake = use 'gate/wake'
 local as_text = use 'redis/as-text'
 
--- What all users of a limit share besides the states of its keys: its control hash, with the definition of its name; its
--- switch, one string next to that hash, which is what they must know at each decision; and who waits for it.
--- Most limits have no switch. Its words:
+-- Shared state of all users of a limit besides the states of its keys: its control hash, with the definition of its
+-- name; its switch, one string next to that hash, which each decision reads; and its waiting callers. Most limits have
+-- no switch. Its words:
 --   1 mode          set at run time, for all; '-' for the mode declared in code
 --   2 blockedUntil  µs: after it no key is blocked
 --   3 takenAt       µs: the last take by a caller that does not wait, if a share is reserved for such callers
---   4 version       of the definition in force, 0 for none
---   5 horizon       µs: the largest horizon with which jobs were recently granted ahead (limits/queue-limits), 0 for none
+--   4 version       of the stored definition, 0 for none
+--   5 horizon       µs: the largest horizon with which jobs were recently granted ahead (limits/queue-limits), 0 for
+--   none
 --   6 horizonAt     µs: when it was stored
 local limit_control = {
   -- How long a horizon is remembered.
   HORIZON_MEMORY_US = 60000000,
 }
 
--- The control hash of a queue's limit. That of a shared limit is named as in src/limits/limit-keys.ts; if the queue's
+-- The control hash of a queue's limit. For a shared limit it is named as in src/limits/limit-keys.ts; if the queue's
 -- prefix has a hash tag, it lies in the queue's hash slot.
 function limit_control.of_queue(l, base)
   if not l.shared then return base .. 'meta:limit:' .. l.name end
@@ -24,12 +25,12 @@ function limit_control.of_queue(l, base)
   return (l.prefix or 'sluice') .. ':limit:{' .. l.name .. '}'
 end
 
--- The same of a limit with `by`, which counts each value of its keys by itself.
+-- The same for a limit with `by`, which counts each value of its keys separately.
 function limit_control.of_values(l, base)
   return l.shared and limit_control.of_queue(l, base) or base .. 'meta:group:limit:' .. l.name
 end
 
--- What the keys of its states begin with, before the value.
+-- The common beginning of the keys of its states, before the value.
 function limit_control.states_of_values(l, base)
   return limit_control.of_values(l, base) .. string.match(l.state, '^:%a+:')
 end
@@ -107,8 +108,8 @@ function limit_control.defined(control, definition, version)
   return stored[1], stored[2] or '', outranks
 end
 
--- Stores a definition unless the name has another one; a higher version replaces it. Returns whether it is in force,
--- the definition in force, and its version or ''.
+-- Stores a definition unless the name has another one; a higher version replaces it. Returns whether it applies, the
+-- stored definition, and its version or ''.
 function limit_control.define(control, definition, version, by)
   local stored, current, outranks = limit_control.defined(control, definition, version)
   if not outranks then return stored == definition, stored, current end

@@ -3,14 +3,14 @@ local limit_state = use 'limits/state'
 local bucket = use 'meter/bucket'
 local service = use 'meter/service'
 
--- A fixed window of the calendar whose rest is spread evenly over the rest of its open time: after each change it is spread
--- again. Nothing of it is left for the next window.
---   l.limit, l.window, l.align, l.zone   as limits/fixed-window has them
---   l.service   the open time (limits/state), µs; nothing leaves while it stands still
---   l.even      units that may leave back to back
+-- A fixed window of the calendar whose remaining units are spread evenly over its remaining open time, again after each
+-- change. Nothing of it is left for the next window.
+--   l.limit, l.window, l.align, l.zone   as in limits/fixed-window
+--   l.service   the open time (limits/state), µs; nothing departs while it stands still
+--   l.even      units that may depart back to back
 --   l.slowest   µs of open time per unit at most, nil without such a bound
--- s.used: charged in the window from s.start to s.finish; s.last: the last slot, µs; s.debt: units behind that slot that left
--- before their even turn.
+-- s.used: charged in the window from s.start to s.finish; s.last: the last slot, µs; s.debt: units after that slot that
+-- departed before their even turn.
 local function open(key, l, now, packed)
   if packed == nil then packed = redis.call('GET', key) end
   local s = fixed_window.open(key, l, now, packed)
@@ -22,7 +22,7 @@ local function open(key, l, now, packed)
   return s
 end
 
--- µs of open time per unit: those that left early and those that are left, over what was left at the last slot.
+-- µs of open time per unit: the time left at the last slot over early and remaining units.
 local function interval(s, l)
   local units = math.max(0, l.limit - s.used) + s.debt
   local even = units > 0 and service.between(l.service, s.last, s.finish) / units or 0

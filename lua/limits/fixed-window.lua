@@ -2,10 +2,11 @@ local limit_state = use 'limits/state'
 
 -- The fixed window: one counter, and the start of its window. At a boundary up to twice the limit passes.
 --   l.limit   units per window
---   l.window  µs; of the calendar's, a day of 24 hours, a week of 7 of them or a month of 30
---   l.align   'epoch': consecutive windows from 1970 on; 'first': a window begins with its first unit; 'day', 'week' (from
---             Monday on) and 'month': of the calendar
---   l.zone    for the calendar's: offsets of the time zone, {from (s since 1970), offset (s)} pairs in one list, by time
+--   l.window  µs; for the calendar's, a day of 24 hours, a week of 7 of them or a month of 30
+--   l.align   'epoch': consecutive windows from 1970 on; 'first': a window begins with its first unit; 'day', 'week'
+--             (from Monday on) and 'month': of the calendar
+--   l.zone    for the calendar's: offsets of the time zone, {from (s since 1970), offset (s)} pairs in one list, by
+--             time
 local DAY_S = 86400
 local LONGEST_MONTH = 31
 
@@ -27,13 +28,13 @@ local function day_start(l, at_s)
   return math.min(start, midnight - zone_offset(l, start - 1)) * 1000000
 end
 
--- Days are numbered from 1970 on. The noon of each lies in it, however the clocks change.
+-- Days are numbered from 1970 on. Noon belongs to its day, however the clocks change.
 local function day_begins(l, day)
   local noon = day * DAY_S + DAY_S / 2
   return day_start(l, noon - zone_offset(l, noon))
 end
 
--- The day on which the month of a day begins, by the Gregorian calendar: years from March on, 400 of which repeat.
+-- The first day of a day's month, by the Gregorian calendar: years from March on, which repeat after 400.
 local function month_first(day)
   local in_era = (day + 719468) % 146097
   local year = math.floor(
@@ -46,7 +47,7 @@ end
 -- The first day of the window of a day, and of the window after that.
 local function first_days(l, day)
   if l.align == 'day' then return day, day + 1 end
-  -- 1970 began on a Thursday.
+  -- 1 January 1970 was a Thursday.
   if l.align == 'week' then day = day - (day + 3) % 7 return day, day + 7 end
   local first = month_first(day)
   return first, month_first(first + LONGEST_MONTH)
@@ -84,7 +85,7 @@ local function open(key, l, now, packed)
   return s
 end
 
--- Units of a window ahead were charged there because the current one is used up.
+-- Units were charged to a window ahead because the current one is used up.
 local function earliest(s, l, cost)
   local fits = s.used == 0 or s.used + cost <= l.limit
   return math.max(0, (fits and s.start or s.finish) - s.now)
@@ -105,8 +106,8 @@ local function adjust(s, l, cost)
   s.used = math.max(0, s.used + cost)
 end
 
--- Another charge would begin a window that begins with its first unit, if this was the only one for its start: when is
--- not known here.
+-- If this was the only charge for its start, another one would begin a window that begins with its first unit, at an
+-- unknown time.
 local function take_back(s, l, cost, slot)
   if slot < s.start or slot >= s.finish or s.used == 0 then return false end
   if l.align == 'first' and slot == s.start then

@@ -2,7 +2,7 @@ local limit_state = use 'limits/state'
 local bucket = use 'meter/bucket'
 
 -- GCRA, the generic cell rate algorithm (ITU-T I.371): a single time, at which the bucket will be empty. Times are kept
--- on the grid of meter/bucket and relative to the last change, so that no sum runs ahead of the rate.
+-- on the grid of meter/bucket and relative to the last change, so that no sum exceeds the rate.
 --   l.interval  µs per unit of cost, on the grid
 --   l.burst     units
 local function open(key, l, now, packed)

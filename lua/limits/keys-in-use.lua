@@ -1,18 +1,18 @@
 local as_text = use 'redis/as-text'
 local call_state = use 'redis/call-state'
 
--- Which values of its keys a limit with `maxKeys` or `onConflict` has in use: those of jobs that have not ended, and those whose state still
--- matters. Jobs are noted when they are added and when they leave; that one has ended, however it did, is seen when its entry
--- is looked at, a few with each job and more when a value needs room.
+-- The values of its keys that a limit with `maxKeys` or `onConflict` has in use: those of unended jobs, and those whose
+-- state still matters. Jobs are noted when they are added and when they depart. The end of a job, however it happens,
+-- is noticed when its entry is checked, a few with each job and more when a value needs room.
 --   meta:limits:keys:<name>   value -> when it was last seen in use, µs
 --   meta:limits:jobs:<name>   all of score 0: <length of the value>:<value>:<part of a hash of the job id><job id>
 local keys_in_use = {
-  -- So many values and jobs are looked at for values that need room, once in a call.
+  -- Maximum number of values and jobs to check for values that need room, once in a call.
   LOOKS = 100,
-  -- The same with each job: more than one, so that what has ended does not pile up.
+  -- The same with each job: more than one, so that ended entries do not pile up.
   PRUNED = 2,
 }
--- Of the hash, so that the entries before which a job stands are any.
+-- Length of the hash, which makes the order of entries arbitrary.
 local HASHED = 6
 
 -- Whether limits (JSON) bound their keys, or the jobs of each.
@@ -36,8 +36,8 @@ local function prefix_of(value)
   return #value .. ':' .. value .. ':'
 end
 
--- The entry of the first job that has not ended, of at most `most` of a value, from `from` on; nil if there is none. Entries
--- before it go. Second, how many were looked at.
+-- The entry of the first unended job, of at most `most` of a value, from `from` on; nil if there is none. Removes
+-- entries before it. Second, how many were checked.
 local function runs_or_waits(base, name, prefix, from, most)
   local found = redis.call('ZRANGEBYLEX', jobs_of(base, name), from, '(' .. prefix .. '\255', 'LIMIT', 0, most)
   for _, entry in ipairs(found) do
@@ -48,26 +48,26 @@ local function runs_or_waits(base, name, prefix, from, most)
   return nil, #found
 end
 
--- Forgets a value, if it is not in use. most: of its jobs. Returns how many of them were looked at.
-local function look_at(base, l, value, now, most)
+-- Forgets a value, if it is not in use. most: of its jobs. Returns how many of them were checked.
+local function check_value(base, l, value, now, most)
   local used, seen = redis.call('EXISTS', l.states .. value) == 1, 0
   if not used then used, seen = runs_or_waits(base, l.name, prefix_of(value), '[' .. prefix_of(value), most) end
-  -- More than were looked at may be left.
+  -- More than the checked ones may be left.
   if used or seen == most then redis.call('ZADD', keys_of(base, l.name), as_text.us(now), value)
   else redis.call('ZREM', keys_of(base, l.name), value) end
   return seen
 end
 
--- The values that were looked at longest ago are looked at, at most so many.
+-- Checks the values whose last check is longest ago, at most `most`.
 local function sweep(base, l, now, most)
   local left = keys_in_use.LOOKS
   for _, value in ipairs(redis.call('ZRANGE', keys_of(base, l.name), 0, most - 1)) do
     if left <= 0 then return end
-    left = left - 1 - look_at(base, l, value, now, left)
+    left = left - 1 - check_value(base, l, value, now, left)
   end
 end
 
--- Whether so many values that are not in use would be too many.
+-- Whether that many new values would be too many.
 function keys_in_use.is_full(base, l, count, now)
   local key = keys_of(base, l.name)
   if redis.call('ZCARD', key) + count <= l.maxKeys then return false end
@@ -80,7 +80,7 @@ function keys_in_use.has(base, l, value)
   return redis.call('ZSCORE', keys_of(base, l.name), value) and true or false
 end
 
--- A job of this value that has not ended; nil if there is none.
+-- An unended job of this value; nil if there is none.
 function keys_in_use.job(base, l, value)
   local prefix = prefix_of(value)
   local entry, seen
@@ -89,8 +89,8 @@ function keys_in_use.job(base, l, value)
   return entry and string.sub(entry, #prefix + HASHED + 1)
 end
 
--- The jobs of this value that have not ended, besides the one that was just added, at most LOOKS. None if that has
--- ended before. added: as in groups/limits-of
+-- The unended jobs of this value, except the one just added, at most LOOKS. None if that has already ended. added: as
+-- in groups/limits-of
 function keys_in_use.replaced(base, l, value, id, added)
   local prefix, ids, is_there = prefix_of(value), {}, false
   local from = '[' .. prefix
@@ -105,7 +105,7 @@ function keys_in_use.replaced(base, l, value, id, added)
   return is_there and ids or {}
 end
 
--- A job of this value was added, or leaves. Returns whether it was not noted before.
+-- A job of this value was added, or departs. Returns whether it was new.
 function keys_in_use.note(base, l, value, id, now)
   local prefix = prefix_of(value)
   local entry = prefix .. string.sub(redis.sha1hex(id), 1, HASHED) .. id
@@ -117,7 +117,7 @@ function keys_in_use.note(base, l, value, id, now)
   return true
 end
 
--- The limits (JSON) of a queue change: what no limit bounds any more is forgotten.
+-- The limits (JSON) of a queue change: entries without a bounding limit are removed.
 function keys_in_use.change_limits(base, before, after)
   local bounds = {}
   for _, l in ipairs(after and cjson.decode(after) or {}) do bounds[l.name] = keys_in_use.bounds(l) end

@@ -5,31 +5,31 @@ local warm_up = use 'limits/warm-up'
 local bucket = use 'meter/bucket'
 local as_text = use 'redis/as-text'
 
--- What a limit of a queue with `by` allows for single values of its keys, or one with `pool` for its members, where that is not what the shape says of all: that
--- of a tier (`tiers` of the limit), which jobs name or which was set for the value, and what else was set for the value at
--- run time. `own_limits` of the shape names the limits for which something is set: nothing is read for others.
---   meta:limits:own:<name>   hash, value -> JSON: keys: name -> value, fields: field -> { value, by, reason, at, until? }
---                            (ms), at: of the last change, µs. Fields: tier, rate, as src/limits/schedule.ts encodes it or null
---                            for no limit, burst, concurrency, day (limits/warm-up) and held, true, of a member of a pool. From
---                            feedback (feedback/subjects), until a time: `limited` (true: the value is held), `slowed` (the most
---                            that its rate is) and `paced` (the rate that it accepts)
---   meta:limits:ends         cell -> when something that was set for it for a time ends next, µs
---   own:<cell>               field of meta:shape with the same JSON but for feedback, of MIRRORED values at most: what knows the
---                            shape restores them with it
---   meta:limits:changed      cell -> when something that was set for it ended or was lifted, µs; for an hour
+-- Own settings of single values of a limit's keys (`by`), or of single members of one with `pool`: the limit's tier
+-- (`tiers`) that jobs name or that was set for the value, and further settings made at run time. `own_limits` of the
+-- shape names the limits with such settings: nothing is read for others.
+--   meta:limits:own:<name>   hash, value -> JSON: keys: name -> value, fields: field -> { value, by, reason, at, until?
+--                            } (ms), at: of the last change, µs. Fields: tier, rate, as src/limits/schedule.ts encodes
+--                            it or null for no limit, burst, concurrency, day (limits/warm-up) and held, true, of a
+--                            member of a pool. From feedback (feedback/subjects), until a time: `limited` (true: the
+--                            value is held), `slowed` (a bound of its rate) and `paced` (the rate that `adapt` found)
+--   meta:limits:ends         cell -> when its next temporary setting ends, µs
+--   own:<cell>               field of meta:shape with the same JSON except feedback, of MIRRORED values at most:
+--                            processes that know the shape restore them with it
+--   meta:limits:changed      cell -> when one of its settings ended or was lifted, µs; for an hour
 local own_values = {
-  -- At most so many ends are applied by one call.
+  -- One call applies at most this many ends.
   DUE = 16,
-  -- The same of a call that changes the shape.
+  -- The same for a call that changes the shape.
   MOST = 1000,
   -- How long a cell's last change is remembered, µs.
   CHANGED_US = 3600000000,
-  -- The fields of meta:shape, at most.
+  -- Maximum number of fields of meta:shape.
   MIRRORED = 1000,
   OF_FEEDBACK = { limited = true, slowed = true, paced = true },
 }
 local FIELD = 'own:'
--- By how much feedback has made rates lower.
+-- The settings by which feedback has lowered rates.
 local FELL = { 'slowed', 'paced' }
 
 local function own_key(base, name)
@@ -54,7 +54,7 @@ function own_values.parts(cell)
   return string.match(cell, '^([^:]*):(.*)$')
 end
 
--- What is stored for a value: {keys, fields, at}; nil if nothing is.
+-- The stored settings of a value: {keys, fields, at}; nil if there are none.
 function own_values.stored(base, name, value)
   local text = redis.call('HGET', own_key(base, name), value)
   return text and cjson.decode(text) or nil
@@ -64,7 +64,7 @@ local function end_of(entry)
   return entry['until'] and entry['until'] * 1000 or math.huge
 end
 
--- What is set, unless it has ended; nil for nothing.
+-- The value of a setting, unless it has ended; nil for none.
 local function live(entry, at)
   return entry and end_of(entry) > at and entry or nil
 end
@@ -85,7 +85,7 @@ local function apply_rate(own, rate)
   end
 end
 
--- The limit as it is at a time for a value with these fields. tier: of a job, nil for none; own.tier: the one in force;
+-- The limit at a time for a value with these fields. tier: of a job, nil for none; own.tier: the current one;
 -- own.configured: its interval without feedback; own.limited: until when feedback holds it, µs
 function own_values.at(l, fields, at, tier)
   local own = setmetatable({}, { __index = l })
@@ -120,7 +120,7 @@ local function ended_by(stored, now)
   return over
 end
 
--- The state of a cell takes over what ended since it was stored, each at its time.
+-- The state of a cell takes over the settings that ended since it was stored, each at its time.
 local function bring_up(base, l, stored, value, over, tier)
   local key = l.interval and limit_control.states_of_values(l, base) .. value
   for _, at in ipairs(over) do
@@ -132,18 +132,18 @@ local function bring_up(base, l, stored, value, over, tier)
   end
 end
 
--- The limit as it is now for one value, where nothing is set for that. tier: of a job, nil for none
+-- The current limit for a value without settings. tier: of a job, nil for none
 function own_values.of_tier(l, tier)
   return own_values.at(l, {}, 0, tier)
 end
 
--- The same for one value at a time, by what is set for it.
+-- The same for one value at a time, by its settings.
 function own_values.as_of(base, l, value, at)
   local stored = own_values.stored(base, l.name, value)
   return own_values.at(l, stored and stored.fields or {}, at)
 end
 
--- The same where something may be set, with the state of the value brought up to now.
+-- The same for a value that may have settings, with its state brought up to now.
 function own_values.in_force(base, l, value, tier, now)
   local stored = own_values.stored(base, l.name, value)
   local over = stored and ended_by(stored, now) or {}
@@ -162,8 +162,8 @@ function own_values.in_force(base, l, value, tier, now)
   return own
 end
 
--- Since when at the latest a value has had what it has now, µs. changed: as in_force notes it. What is longer ago than changes are
--- remembered may have been another one.
+-- Since when at the latest the current settings of a value apply, µs. changed: as in_force notes it. Older settings
+-- than the remembered changes may have been different.
 function own_values.since(changed)
   local noted = tonumber(redis.call('ZSCORE', changed.key, changed.cell) or nil) or 0
   return math.max(changed.at, noted, changed.now - own_values.CHANGED_US)
@@ -176,7 +176,7 @@ local function note_change(base, cell, now)
   redis.call('PEXPIRE', key, as_text.us(own_values.CHANGED_US / 1000))
 end
 
--- What feedback has set is not restored: it changes often, and is found out again.
+-- Settings by feedback are not restored: they change often, and are found again.
 local function mirror(base, cell, stored)
   local shape_key, fields, text = base .. 'meta:shape', {}, nil
   for field, entry in pairs(stored.fields) do
@@ -188,7 +188,7 @@ local function mirror(base, cell, stored)
   redis.call('HSET', shape_key, FIELD .. cell, text)
 end
 
--- Stores what is set for a value, and when the next of it ends.
+-- Stores the settings of a value, and when the next of them ends.
 local function store(base, l, value, stored)
   local soonest = math.huge
   for _, entry in pairs(stored.fields) do soonest = math.min(soonest, end_of(entry)) end
@@ -203,8 +203,8 @@ local function store(base, l, value, stored)
   else redis.call('ZREM', ends_key(base), cell_of(l, value)) end
 end
 
--- Sets fields for a value, or lifts them; its state takes over the change now. change: field -> value, or {clear: true}; until_ms:
--- nil if without end; lifts_others: whether all other fields are lifted. Returns what is set for it now.
+-- Sets fields for a value, or lifts them; its state takes over the change now. change: field -> value, or {clear:
+-- true}; until_ms: nil if without end; lifts_others: whether all other fields are lifted. Returns its settings.
 function own_values.set(base, l, value, keys, now, change, by, reason, until_ms, lifts_others)
   own_values.in_force(base, l, value, nil, now)
   local stored = own_values.stored(base, l.name, value) or { fields = {} }
@@ -226,7 +226,8 @@ function own_values.set(base, l, value, keys, now, change, by, reason, until_ms,
   return stored.fields
 end
 
--- The first departure of a value on a day of its plan, at a slot (µs). l: as in_force returned it. Returns why its day is that one.
+-- The first departure of a value on a day of its plan, at a slot (µs). l: as in_force returned it. Returns the reason
+-- for the day.
 function own_values.begin_day(base, l, value, keys, slot, now)
   local stored = own_values.stored(base, l.name, value) or { fields = {} }
   local fields = stored.fields
@@ -243,9 +244,9 @@ local function cell_in(field)
   return string.sub(field, 1, #FIELD) == FIELD and string.sub(field, #FIELD + 1) or nil
 end
 
--- What was set for values before Redis lost it is set again, but for what was set later. known: all fields of the shape, field ->
--- text; older: the names of those of the older copy that it replaces: what was lifted since is lifted again. Returns the names of
--- the limits.
+-- Restores the settings of values that Redis has lost, except values with later settings. known: all fields of the
+-- shape, field -> text; older: the names of those of the older copy that it replaces: settings lifted since are lifted
+-- again. Returns the names of the limits.
 function own_values.restore(base, known, older)
   local names = {}
   local function restore(cell, text)
@@ -263,7 +264,7 @@ function own_values.restore(base, known, older)
   return names
 end
 
--- Whether something is set for values of a limit.
+-- Whether values of a limit have settings.
 function own_values.any(base, name)
   return redis.call('EXISTS', own_key(base, name)) == 1
 end
@@ -283,8 +284,8 @@ local function forget(base, l, value, now)
   store(base, l, value, stored)
 end
 
--- What was set for values for a time and has ended by `at` (µs) is forgotten, under the limits (JSON) of the queue until then.
--- ending: as own_values.ending returns it
+-- Forgets settings of values that have ended by `at` (µs), under the limits (JSON) of the queue until then. ending: as
+-- own_values.ending returns it
 function own_values.forget_ended(base, limits, ending, at)
   local by_name = {}
   for _, l in ipairs(limits and cjson.decode(limits) or {}) do if l.by or l.pool then by_name[l.name] = l end end
@@ -296,7 +297,7 @@ function own_values.forget_ended(base, limits, ending, at)
   end
 end
 
--- Names of cells for which something ends by `by` (µs), and when: name and time of each, at most `most` of them.
+-- Names of cells with a setting that ends by `by` (µs), and when: name and time of each, at most `most` of them.
 function own_values.ending(base, by, most)
   return redis.call('ZRANGEBYSCORE', ends_key(base), '-inf', as_text.us(by), 'WITHSCORES', 'LIMIT', 0, most)
 end

@@ -1,24 +1,25 @@
 local own_values = use 'limits/own-values'
 local shapes = use 'shape/shapes'
 
--- A limit of a queue with `pool`: each member has a state as that of one value of a limit with `by` (limits/own-values,
--- groups/limits-of), and a job is charged in that of the one with which it departs. In place of an algorithm (limits/checks) for
--- what waits and departs; what was charged is settled and given back under its member (pool.part_of).
---   l.member     the limit as that of one member; l.own: whether something is set for members; l.base: of the queue;
---                l.ends: own_limits of the shape, if no groups end what is set (groups/queue-groups)
---   s.members    those whose turn it is first: name, l, s, held (µs from now), and at: when they conform to the cost last asked for
+-- A limit of a queue with `pool`: each member has a state like one value of a limit with `by` (limits/own-values,
+-- groups/limits-of), and a job is charged in the state of the member with which it departs. It replaces an algorithm
+-- (limits/checks) for waits and departures; charges are settled and refunded under their member (pool.part_of).
+--   l.member     the limit as that of one member; l.own: whether members have settings; l.base: of the queue;
+--                l.ends: own_limits of the shape, if no groups end settings (groups/queue-groups)
+--   s.members    in the order of their turns: name, l, s, held (µs from now), and at: when they conform to the last
+--                cost
 --   s.member     the one of the last charge
---   s.group      of the job that departs, if groups keep their members
+--   s.group      of the departing job, if groups keep their members
 --   s.ahead      how far ahead of now the last slot lies, µs
 --   <control>:turns   names of members, the one that departed last at the end; s.ahead, and when
 local pool = {
-  -- After so long all members have rested alike.
+  -- After this time all members have rested equally.
   TURNS_MS = 86400000,
   -- A member that is held without end is held until then, µs.
   FOREVER_US = 9e15,
 }
 
--- key: what the keys of the members' states begin with
+-- key: the common beginning of the keys of the members' states
 function pool.open(key, l, now)
   local s, rank = { now = now, members = {}, turns = l.control .. ':turns', held = math.huge }, {}
   local turns = redis.call('GET', s.turns)
@@ -59,8 +60,8 @@ local function home_of(s)
   return home
 end
 
--- The member with which the job last asked for departs at that time, µs from now: the one of its group, or the one that has
--- rested longest; of those that do not conform by then, as in shadow mode, the first that does.
+-- The member with which the last requested job departs at that time, µs from now: the one of its group, or the one that
+-- has rested longest; if none conforms by then, as in shadow mode, the first that does.
 function pool.choose(s, offset)
   local chosen, place = s.group and home_of(s), nil
   if chosen and chosen.at > offset then chosen = nil end
@@ -98,7 +99,7 @@ function pool.save(s, l)
   if l.ends then shapes.end_own_values(l.base, l.ends, s.now) end
 end
 
--- A copy of a state, for queue_limits.planned. copy: that of one member
+-- A copy of a state, for queue_limits.planned. copy: of one member
 function pool.copy(s, copy)
   local planned = { now = s.now, members = {}, held = s.held, ahead = s.ahead }
   for i, m in ipairs(s.members) do

@@ -11,7 +11,7 @@ local parsed = use 'shape/parsed'
 -- them as src/limits/queue-limits.ts writes them:
 --   name, unit            a job's cost in it: its costs[unit], 1 by default; without a unit its cost
 --   shared, prefix        whether all queues and limiters share it by that name, and under which prefix
---   key                   the key whose state it is
+--   key                   the key of its state
 --   pool                  its members, each with a state of its own (limits/pool); sticky: whether groups keep theirs
 --   clamp                 whether a job that costs more than the limit allows at once takes that much
 --   state                 the end of the Redis key that holds it
@@ -45,13 +45,13 @@ function queue_limits.member(shape, base, now, name, keys)
   end
 end
 
--- Prepares a limit of a shape. Returns the key of its state; what those of its members begin with, if it is a pool.
+-- Prepares a limit of a shape. Returns the key of its state or, for a pool, the common beginning of its members' keys.
 function queue_limits.prepare(l, shape, base, now)
   if not l.pool then
     limit_checks.prepare(l, limit_control.of_queue(l, base), now, true)
     return l.control .. l.state
   end
-  -- No one sets its switch.
+  -- It has no switch.
   limit_checks.prepare(l, limit_control.of_queue(l, base), now, true, false)
   l.member = setmetatable({ verbs = l.verbs, pool = false, of_pool = l }, { __index = l })
   l.verbs = limit_pool
@@ -71,7 +71,7 @@ function queue_limits.open(shape, base, now)
   return parts
 end
 
--- The states of a limit, as parts: those of the members of a pool.
+-- The states of a limit, as parts: for a pool, those of its members.
 function queue_limits.states(part)
   return part.l.pool and part.l.verbs.parts(part) or { part }
 end
@@ -93,8 +93,8 @@ function queue_limits.cost(l, cost, costs)
   return math.min(l.limit, math.ceil(asked))
 end
 
--- When a job conforms to all of them: µs from now, not rounded; second, whether that is only an estimate: a place that
--- is taken may be free by then, or be kept for longer; third, the name of the limit that it waits for.
+-- When a job conforms to all of them: µs from now, not rounded; second, whether that is only an estimate: a taken place
+-- may be free by then, or be kept for longer; third, the name of the limit that it waits for.
 function queue_limits.wait(parts, cost, costs)
   local wait, estimated, name = 0, false, nil
   for _, part in ipairs(parts) do
@@ -111,8 +111,8 @@ function queue_limits.wait(parts, cost, costs)
   return wait, estimated, name
 end
 
--- From a time on, µs from now: when the rate (m, as meter/meter, or nil) and the limits of the last queue_limits.wait are all
--- above 0, as far as they follow the clock.
+-- The first time after `offset`, µs from now, at which the rate (m, as meter/meter, or nil) and the limits of the last
+-- queue_limits.wait are all above 0, as far as they follow the clock.
 function queue_limits.open_from(parts, m, offset)
   for _ = 1, scheduled_bucket.MOST_OPENINGS do
     local before = offset
@@ -127,7 +127,7 @@ function queue_limits.open_from(parts, m, offset)
   return offset
 end
 
--- Jobs of this group leave, nil for none: their pools may keep their members.
+-- Jobs of this group depart, nil for none: their pools may keep their members.
 function queue_limits.serve(parts, group)
   for _, part in ipairs(parts) do
     if part.l.sticky then part.s.group = group ~= '' and group or nil end
@@ -152,7 +152,8 @@ function queue_limits.charge(parts, offset, job_key, lock_ms)
   end
 end
 
--- The members with which a job departs that was just charged, JSON: name of the limit -> name of the member; nil if it has none.
+-- The members with which the job charged last departs, JSON: name of the limit -> name of the member; nil if it has
+-- none.
 function queue_limits.members(parts)
   local members
   for _, part in ipairs(parts) do
@@ -176,9 +177,9 @@ local function known_horizon(l, now)
 end
 
 -- How far ahead a worker is granted slots, µs; second, the horizon that it uses when it goes to sleep. own: its own
--- horizon; 0 for one that starts jobs at once. lock_ms: how long its locks last
--- Under a shared limit, the first worker to ask gets the slots: one that waited for half a large horizon of them would
--- leave them to others, or lose them if others are granted later ones.
+-- horizon; 0 for one that starts jobs at once. lock_ms: how long its locks last. Under a shared limit, the first worker
+-- to ask gets the slots: one that waited for half a large horizon of them would leave them to others, or lose them if
+-- others are granted later ones.
 function queue_limits.reach(parts, own, lock_ms, now)
   local most, reach, span = lock_ms * 1000 * queue_limits.LOCK_LIFE_HELD, own, own
   if own == 0 then return own, span end
@@ -216,7 +217,7 @@ function queue_limits.save(parts, base, closed, horizon)
   end
 end
 
--- Whether the queue as a whole has limits on running jobs. limits: JSON, of which those with `by` come last
+-- Whether the queue as a whole has limits on running jobs. limits: JSON, in which those with `by` come last
 function queue_limits.are_limited(limits)
   local at = limits and string.find(limits, '"algorithm":"concurrency"', 1, true)
   return at and at < (string.find(limits, parsed.KEYED_LIMIT, 1, true) or math.huge)
@@ -237,8 +238,8 @@ function queue_limits.freed(base, limits)
   queue_limits.free_others(base, limits)
 end
 
--- Keeps the places of running jobs (limits/concurrency) while their locks are extended. lock_ms: how long these last from
--- now on
+-- Keeps the places of running jobs (limits/concurrency) while their locks are extended. lock_ms: how long these last
+-- from now on
 function queue_limits.keep_places(base, ids, lock_ms)
   local limits = redis.call('HGET', base .. 'meta:shape', 'limits')
   if not (limits and parsed.has_places(limits)) then return end
@@ -249,7 +250,7 @@ function queue_limits.keep_places(base, ids, lock_ms)
       kept[limit_control.states_of_values(l, base) .. member] = true
     end
   end
-  -- Those of limits with keys are recorded with each job (groups/places).
+  -- Places of limits with keys are recorded with each job (groups/places).
   for i = 1, #ids, 1000 do
     local part = { unpack(ids, i, math.min(#ids, i + 999)) }
     for _, packed in ipairs(redis.call('HMGET', base .. 'meta:lanes:places', unpack(part))) do

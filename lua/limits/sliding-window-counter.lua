@@ -8,7 +8,7 @@ local function aligned(l, at)
   return at - at % l.window
 end
 
--- Moves on to the window that begins at `start`.
+-- Switches to the window that begins at `start`.
 local function roll(s, l, start)
   if start <= s.start then return end
   s.before = start == s.start + l.window and s.used or 0

@@ -12,7 +12,7 @@ local as_text = use 'redis/as-text'
 local FIRST = 1
 -- Maximum number of old entries removed per call.
 local TRIMMED = 100
--- So many entries are read at once when charges are taken back.
+-- This many entries are read at once when charges are refunded.
 local CHUNK = 50
 
 local function sum_of(found)
@@ -24,7 +24,7 @@ local function expire(s, l)
   redis.call('PEXPIRE', s.key, string.format('%.0f', lasts))
 end
 
--- All charges that counted now count as charged now: times of the old clock mean nothing any more.
+-- All charges that counted now count as charged now: times of the old clock have no meaning any more.
 local function restart(s, l, seen)
   local out = redis.call('ZREVRANGEBYSCORE', s.key, as_text.us(seen - l.window), 0, 'LIMIT', 0, 1)
   s.base, s.sum, s.last = 0, s.sum - sum_of(out), s.now
@@ -86,8 +86,8 @@ local function charge(s, l, cost, offset)
   redis.call('ZADD', s.key, as_text.us(-s.now), 'seen', as_text.us(s.last), as_text.exact(s.sum))
 end
 
--- A refund is taken from the oldest charges of the window, which leave it first: any other way could let more than
--- the limit into a later window.
+-- A refund is taken from the oldest charges of the window, which leave it first: any other way could let more than the
+-- limit into a later window.
 local function give_back(s, l, cost)
   local base = math.min(s.sum, s.base + cost)
   if base == s.base then
@@ -114,8 +114,8 @@ local function remove(s, _, cost)
   redis.call('ZADD', s.key, as_text.us(-s.now), 'seen')
 end
 
--- An entry, the newest first: {sum, at, back} each, where `back` is what was taken back of it. 'seen' is the last of
--- them. Nil behind that, or if no more may be read.
+-- An entry, the newest first: {sum, at, back} each, where `back` is its refund. 'seen' is the last of them. Nil after
+-- that, or if no more may be read.
 local function entry(s, i, budget)
   while i > #s.newest and not s.whole do
     local most = math.min(CHUNK, budget.entries)
@@ -145,7 +145,7 @@ local function take_back(s, l, cost, slot, budget)
   return true
 end
 
--- The sums of all entries fall that are later than the oldest of those that were taken back.
+-- Reduces the sums of all entries later than the oldest refunded one.
 local function rewrite(s)
   local back, kept = 0, {}
   redis.call('ZREMRANGEBYSCORE', s.key, as_text.us(s.newest[s.oldest].at), '+inf')
@@ -172,7 +172,7 @@ local function charged_until(s, since)
   return sum_of(redis.call('ZREVRANGEBYSCORE', s.key, as_text.us(since), 0, 'LIMIT', 0, 1))
 end
 
--- Each entry was written when it was charged. What is taken back is written here, in one pass.
+-- Each entry was written when it was charged. Refunds are written here, in one pass.
 local function save(s, l)
   if s.oldest then rewrite(s) end
   if s.last == 0 then return end

@@ -2,23 +2,24 @@ local limit_control = use 'limits/control'
 local bucket = use 'meter/bucket'
 local service = use 'meter/service'
 
--- The state of one key of a limit, of those that keep one: four numbers, packed into a string. It expires when it no longer
--- matters; no decision depends on that, since each uses the stored times.
---   of a window   when it was changed (µs), and what its algorithm keeps: three numbers, or four
---   of a bucket   when it was changed (µs), its level then (µs, units or tokens), the interval with which that was computed,
---                 and how long after that time (µs) the last charged slot lies (below 0: before it); where its rate follows
---                 the clock, a fifth one that tells which schedule it has: it counts in service, as limits/scheduled-bucket
+-- The state of one key of a limit, for algorithms that keep one: four numbers, packed into a string. It expires when it
+-- no longer matters; no decision depends on that, because each uses the stored times.
+--   of a window   when it was changed (µs), and its algorithm's data: three numbers, or four
+--   of a bucket   when it was changed (µs), its level then (µs, units or tokens), the interval with which that was
+--   computed, and how long after that time (µs) the last charged slot lies (negative: before it); if its rate follows
+--                 the clock, a fifth one that identifies its schedule: it counts in service, as limits/scheduled-bucket
 local limit_state = { SLACK_MS = 1000 }
 local FORMAT, SCHEDULED, BYTES = '<dddd', '<ddddd', 32
 -- The interval of 1/s.
 local OPEN_US = 1000000
--- So many hexadecimal digits are a whole number.
+-- This many hexadecimal digits make a whole number.
 local DIGITS = 12
 
--- A limit as it is stored gets the service of its rate, if that follows the clock:
---   l.schedule     as src/limits/schedule.ts encodes it; of a window (limits/even-window) that of its open hours, at a rate of 1/s; false for a value or tier without one, where the limit has one
---   l.service      as meter/service has it
---   l.schedule_id  a number by which states tell which it is
+-- Adds the service of the rate to a stored limit, if that follows the clock:
+--   l.schedule     as src/limits/schedule.ts encodes it; for a window (limits/even-window) that of its open hours, at a
+--                  rate of 1/s; false for a value or tier without one, if the limit has one
+--   l.service      as in meter/service
+--   l.schedule_id  a number that identifies it in states
 function limit_state.follow_clock(l)
   l.service, l.schedule_id = l.schedule, l.schedule
   if not l.schedule then return end
@@ -28,7 +29,7 @@ function limit_state.follow_clock(l)
   l.schedule_id = tonumber(string.sub(redis.sha1hex(table.concat(parts, ' ')), 1, DIGITS), 16)
 end
 
--- What a bucket counts between two times, µs at its interval.
+-- The time that a bucket counts between two times, µs at its interval.
 local function counted(l, from, to)
   return l.service and service.between(l.service, from, to) or math.max(0, to - from)
 end
@@ -56,7 +57,7 @@ function limit_state.store(key, lasts, ...)
     struct.pack(select('#', ...) > 4 and SCHEDULED or FORMAT, ...))
 end
 
--- Stores the state of a bucket. lasts: how long its level matters, µs as it counts them
+-- Stores the state of a bucket. lasts: how long its level matters, in the bucket's time, µs
 function limit_state.keep(s, l, lasts, level)
   if not l.service then return limit_state.store(s.key, lasts, s.now, level, l.interval, s.ahead) end
   local ends_ms = math.ceil((service.after(l.service, s.now, lasts) - s.now) / 1000) + limit_state.SLACK_MS
@@ -64,7 +65,7 @@ function limit_state.keep(s, l, lasts, level)
     struct.pack(SCHEDULED, s.now, level, l.interval, s.ahead, l.schedule_id))
 end
 
--- The debt of a level, µs at an interval, and the level of a debt, at that of the limit.
+-- The debt of a level, µs at an interval, and the level of a debt, at the limit's interval.
 local function debt_of(l, level, interval)
   if l.algorithm == 'token-bucket' then level = l.burst - level end
   return l.algorithm == 'gcra' and level or level * interval
@@ -75,8 +76,8 @@ local function level_of(l, debt)
   return l.algorithm == 'token-bucket' and l.burst - debt / l.interval or debt / l.interval
 end
 
--- As limit_state.at, where the rate follows the clock or did: slots that were granted ahead stay where they are, and what is owed
--- behind them are units. Where the schedule before is not known, no time counts until the limits were changed (l.since).
+-- As limit_state.at, for a rate that follows the clock or did: slots granted ahead stay, and the debt after them is
+-- counted in units. If the earlier schedule is unknown, no time counts until the limits were changed (l.since).
 local function retimed(key, l, at, seen, level, interval, ahead, before)
   local from = math.max(seen, at)
   local gone = before and counted(before, seen, from)
@@ -95,16 +96,16 @@ local function retimed(key, l, at, seen, level, interval, ahead, before)
   return from, level, ahead
 end
 
--- Whether states have to be recomputed where one limit takes the place of another.
+-- Whether states have to be recomputed if one limit replaces another.
 function limit_state.differ(one, other)
   return one.interval ~= other.interval or one.schedule_id ~= other.schedule_id
 end
 
--- Time, level and last slot of a bucket's packed state. If they were computed with an interval or a schedule other than l's, they
--- are recomputed and stored: the limit changed at `at` (µs), from `before`, or, unless that is known, between the last charge and
--- then. Debts are kept in units, counted from the last granted slot: slots granted ahead of a raise leave at the lower rate,
--- and so do refills until then. A lower rate counts from the change or, if its time is not certain, from the last
--- charge.
+-- Time, level and last slot of a bucket's packed state. If they were computed with an interval or a schedule other than
+-- l's, they are recomputed and stored: the limit changed at `at` (µs), from `before`, or, unless that is known, between
+-- the last charge and then. Debts are kept in units, counted from the last granted slot: slots granted ahead of a raise
+-- depart at the lower rate, and so do refills until then. A lower rate counts from the change or, if its time is not
+-- certain, from the last charge.
 function limit_state.at(key, l, at, packed, before)
   local seen, level, interval, ahead = struct.unpack(FORMAT, packed)
   local schedule = schedule_in(packed)
@@ -114,7 +115,7 @@ function limit_state.at(key, l, at, packed, before)
   seen, ahead = seen + elapsed, ahead - elapsed
   if not raised and not before then elapsed = elapsed * interval / l.interval end
   local debt = math.max(0, debt_of(l, level, interval) - elapsed)
-  -- A charge that was refunded no longer reaches that far.
+  -- A refunded charge no longer reaches that far.
   local granted = raised and math.max(0, math.min(ahead, debt)) or 0
   debt = (debt - granted) * l.interval / interval + granted
   level = level_of(l, debt)
@@ -122,8 +123,8 @@ function limit_state.at(key, l, at, packed, before)
   return seen, level, ahead
 end
 
--- The level of a bucket, how long ago that was as it counts, and how far ahead of now the last charged slot lies (µs; below 0:
--- before it); nothing if nothing is stored.
+-- The level of a bucket, how long ago that was in the bucket's time, and how far ahead of now the last charged slot
+-- lies (µs; negative: before it); nothing if nothing is stored.
 function limit_state.load_bucket(key, l, now, packed)
   if packed == nil then packed = redis.call('GET', key) end
   if not packed then return nil end
@@ -132,15 +133,15 @@ function limit_state.load_bucket(key, l, now, packed)
   return level, counted(l, seen, now), ahead - math.max(0, now - seen)
 end
 
--- Only the last charges are taken back: what was charged behind others would be granted twice.
+-- Only the last charges are refunded: an earlier one would be granted twice.
 function limit_state.take_back(s, l, cost, slot)
   if s.now + math.ceil(s.ahead) ~= slot then return false end
   l.verbs.adjust(s, l, -cost)
   return true
 end
 
--- The limits (JSON) of a queue change at `at` (µs): up to then their buckets use the intervals that they had. before: those that it
--- had, JSON, or false; as_of: of limits/own-values, for members of pools
+-- The limits (JSON) of a queue change at `at` (µs): up to then their buckets use their old intervals. before: the old
+-- limits, JSON, or false; as_of: of limits/own-values, for members of pools
 function limit_state.change_limits(base, limits, before, at, as_of)
   local known = {}
   for _, l in ipairs(before and cjson.decode(before) or {}) do known[l.name] = l end
@@ -166,14 +167,14 @@ function limit_state.settle(l, s, cost)
   l.verbs.save(s, l)
 end
 
--- No more is left than so much: the rest was used by others.
+-- Lowers the remaining units to `remaining`: others have used the rest.
 function limit_state.lower(l, s, remaining)
   local surplus = l.mode ~= 'off' and l.verbs.adjust and l.verbs.view(s, l) - remaining or 0
   if surplus > 0 then limit_state.settle(l, s, surplus) end
 end
 
--- How much of a charge made at `since` (µs) can be refunded: what has refilled since then may have gone to others, and
--- what refills until the last granted slot has been promised to them.
+-- How much of a charge made at `since` (µs) can be refunded: units refilled since then may have gone to others, and
+-- refills until the last granted slot are promised to them.
 function limit_state.credit(l, s, cost, since)
   if l.interval then return math.max(0, cost - counted(l, since, s.now + math.max(0, s.ahead)) / l.interval) end
   if l.verbs.charged_until then return math.min(cost, math.max(0, l.verbs.charged_until(s, since) - s.base)) end

@@ -2,22 +2,22 @@ local wake = use 'gate/wake'
 local limit_control = use 'limits/control'
 local as_text = use 'redis/as-text'
 
--- The turns of queues at a cell that they share (a limit with `by` and `shared`, groups/limits-of). Lines are those of one queue
--- (groups/lines); a queue of which lanes stand in the line of such a cell waits for it here, since when its first one does.
--- The queue that waits longest is next: whoever frees something calls a worker of it, and gives it the cell for a while.
--- Meanwhile others wait; limiters, which do not, take what is there. Then it is the last. One that is paused, or has no worker
--- that sleeps, is passed over.
---   <control>:queues:<value>   sorted set, key prefix of a queue that waits -> since when, or since its last turn, µs
+-- The turns of queues at a cell that they share (a limit with `by` and `shared`, groups/limits-of). Each line belongs
+-- to one queue (groups/lines). A queue whose lanes stand in the line of such a cell waits for it here, since its first
+-- one does. The queue that waits longest is next: whoever frees units calls one of its workers, and gives it the cell
+-- for a while. Meanwhile other queues wait; limiters do not, and take free units. Then it is the last. A queue that is
+-- paused, or has no sleeping worker, is skipped.
+--   <control>:queues:<value>   sorted set, key prefix of a waiting queue -> since when, or since its last turn, µs
 --   <control>:turn:<value>     the queue whose turn it is
 --   <control>:lanes            the queues that may wait for any value
 -- A cell is {control, value}: of a limit, and the end of the key of its state.
 local turns = {
-  -- How long a turn lasts, ms: under a rate, a queue takes what it can meanwhile.
+  -- How long a turn lasts, ms: under a rate, a queue takes as much as it can meanwhile.
   TURN_MS = 250,
-  -- So many queues are looked at for the next turn.
+  -- At most this many queues are checked for the next turn.
   MOST = 16,
 }
--- They are kept for so long, ms, since the last queue came: one that waits for longer finds out by itself.
+-- Lifetime after the last queue came, ms: a queue that waits for longer finds out by itself.
 local KEPT_MS = 3600000
 
 local function queues_key(cell)
@@ -77,7 +77,7 @@ function turns.leave(cell, base, now)
   pass_on(cell, base, now)
 end
 
--- Something of the cell is free again, by a queue or, with '', by a limiter. Returns whether that queue may take it.
+-- Units of the cell are free again, by a queue or, with '', by a limiter. Returns whether that queue may take them.
 function turns.freed(cell, base, now)
   limit_control.call_others(cell.control, base)
   local holder = redis.call('GET', turn_key(cell))
@@ -86,10 +86,10 @@ function turns.freed(cell, base, now)
   return holder == base
 end
 
--- The same, of a key of a limiter. state: the Redis key of its state
+-- The same, for a key of a limiter. state: the Redis key of its state
 function turns.key_freed(control, state, now)
   local value = string.match(string.sub(state, #control + 1), '^:[^:]*:(.*)$')
-  -- That of a spread limit, which no queue has, has another name.
+  -- The state of a spread limit, which no queue has, has another name.
   if not value then return limit_control.call_others(control, '') end
   turns.freed({ control = control, value = value }, '', now)
 end
@@ -110,7 +110,7 @@ function turns.until_own(cell, base, now, keeps)
   redis.call('ZADD', queues_key(cell), 'XX', as_text.us(now), base)
 end
 
--- The limit is another one for all values: all lanes that wait for it are looked at again.
+-- The limit changed for all values: all lanes that wait for it are checked again.
 function turns.changed(control)
   for _, base in ipairs(redis.call('SMEMBERS', control .. ':lanes')) do
     local due = base .. 'meta:lines:due'

@@ -1,13 +1,13 @@
--- A plan over days (`warmUp` of a limit): each value has the quota of its own day of the plan, in windows of the calendar's day.
--- A day counts once something has left on it; the next one begins with the first departure of a later day. The day is what is
--- set for the value (limits/own-values) as `day`, by `warm_up.BY`: value, and began, true once something has left on it. A rate
--- that somebody sets holds the plan at its day.
---   l.plan        the quotas, of which the last may be null; after the last day it stays
---   l.maxRefused  only if less of what started on a day was refused, the next one follows
+-- A plan over days (`warmUp` of a limit): each value has the quota of its own day of the plan, in windows of the
+-- calendar's day. A day counts once a job has departed on it; the next one begins with the first departure of a later
+-- day. The day is the setting `day` of the value (limits/own-values), by `warm_up.BY`: value, and began, true once a
+-- job has departed on it. A rate that someone sets holds the plan at its day.
+--   l.plan        the quotas, the last of which may be null; after the last day it stays
+--   l.maxRefused  the next day follows only if a smaller share of the day's starts was refused
 --   meta:limits:started:<name>, meta:limits:refused:<name>   hashes, value -> jobs of its day, with maxRefused
 local warm_up = {
   BY = 'warm-up',
-  -- So long after its last departure a value begins anew, ms: 60 days.
+  -- A value begins again after this time without a departure, ms: 60 days.
   KEPT_MS = 5184000000,
 }
 
@@ -21,8 +21,8 @@ local function share_refused(base, l, value)
   return started > 0 and refused / started or 0
 end
 
--- The day of a value at a time (µs); second, when the day after it may begin, 0 if this one does with the next departure; third,
--- why. entry: what is set as its day, nil for nothing; held: whether a rate is set
+-- The day of a value at a time (µs); second, when the day after it may begin, 0 if this one does with the next
+-- departure; third, why. entry: its day setting, nil for none; held: whether a rate is set
 function warm_up.day(base, l, value, entry, held, at)
   local day, ends, why = 1, 0, ''
   if entry then
@@ -39,24 +39,24 @@ function warm_up.day(base, l, value, entry, held, at)
   return day, ends, 'day ' .. day .. ' of ' .. #l.plan .. why
 end
 
--- The quota of its day applies. own: the limit of a value, to be changed
+-- Applies the quota of its day. own: the limit of a value, to be changed
 function warm_up.apply(own, day)
   local quota = own.plan[day]
   if quota == cjson.null then own.mode = 'off' else own.limit = quota end
 end
 
--- What is set as the day of a value from its first departure on, at a slot (µs).
+-- The day setting of a value from its first departure on, at a slot (µs).
 function warm_up.entry(day, why, slot)
   local at = math.floor(slot / 1000)
   return { value = day, by = warm_up.BY, reason = why, at = at, ['until'] = at + warm_up.KEPT_MS, began = true }
 end
 
--- Counting begins anew: with a day, or as nothing is known of a value any more.
+-- Counting begins again: with a day, or once a value is forgotten.
 function warm_up.forget_counts(base, name, value)
   for _, kind in ipairs({ 'started', 'refused' }) do redis.call('HDEL', count_key(base, name, kind), value) end
 end
 
--- A job has started, or was refused. kind: which of them
+-- A job has started, or was refused. kind: which of these
 function warm_up.note(base, l, value, kind)
   if l.maxRefused then redis.call('HINCRBY', count_key(base, l.name, kind), value, 1) end
 end

@@ -5,9 +5,9 @@ local group_share = use 'groups/share'
 local as_text = use 'redis/as-text'
 local queue_head = use 'reports/queue-head'
 
--- The groups of a queue as people see them. Times as in views/queue.
+-- Views of the groups of a queue. Times as in views/queue.
 local view_group = {
-  -- Waiting jobs that are looked at to find groups: the first, and as many spaced over all.
+  -- Waiting jobs that are read to find groups: the first ones, and as many spaced over all.
   SAMPLE = 100,
 }
 
@@ -21,7 +21,7 @@ function view_group.counts(base)
   }
 end
 
--- The limit that holds the lane that goes first, as groups/limits-of has it; nil if no lane does.
+-- The limit that holds the lane that goes first, as in groups/limits-of; nil if no lane does.
 function view_group.first_lane_held(open)
   local g, limits = open.g, open.limits
   if not (g.lanes and limits) then return nil end
@@ -31,7 +31,7 @@ function view_group.first_lane_held(open)
   return place and limits.hold(g, place) or nil
 end
 
--- Of the groups that are held, the one that goes first; nil if that is the jobs without a group, or if none is known.
+-- The first of the held groups; nil if that is the jobs without a group, or if none is known.
 function view_group.first_held(base)
   for _, name in ipairs({ 'limited', 'full', 'paused' }) do
     local first = redis.call('ZRANGE', base .. 'meta:groups:' .. name, 0, 0)[1]
@@ -39,13 +39,13 @@ function view_group.first_held(base)
   end
 end
 
--- What rows of groups have in common. q: as views/queue opens it
+-- Common data of rows of groups. q: as views/queue opens it
 function view_group.open(q)
   local g = queue_groups.open(q.base, q.shape, q.now)
   return { g = g, shape = q.shape, limits = group_limits_of(q.base, q.shape, q.now), share = group_share.call(g, q.shape, 0) }
 end
 
--- The state of a group, and its slot or the end of what holds it, µs, infinite for one without end, nil if there is none.
+-- The state of a group, and its slot or the end of its hold, µs, infinite without an end, nil if there is none.
 local function state_of(g, group, s)
   if s.paused then return 'paused', s.paused end
   if s.limited then return 'limited', s.limited end
@@ -94,7 +94,7 @@ function view_group.of_jobs(base, ids)
   return found
 end
 
--- The names that are there most often.
+-- The most frequent names.
 function view_group.most_frequent(names, count)
   local times, all, first = {}, {}, {}
   for i, name in ipairs(names) do
@@ -109,8 +109,8 @@ function view_group.most_frequent(names, count)
   return all
 end
 
--- Groups worth a look, each once: of the first jobs and of jobs spaced over all, and those that are held. Second, the list in
--- which a held one was found.
+-- Groups worth showing, each once: of the first jobs and of jobs spaced over all, and the held ones. Second, the list
+-- in which a held one was found.
 local function names_of(base, waiting, count)
   local key, names, list_of, known, spaced, first = base .. 'prioritized', {}, {}, {}, {}, {}
   local function add(group)
@@ -140,7 +140,7 @@ function view_group.waiting(base)
   return redis.call('ZCOUNT', base .. 'prioritized', '-inf', '(' .. as_text.us(queue_groups.BAND))
 end
 
--- The groups that are worth a look; `count` of each kind. Nil for a queue without groups.
+-- The groups worth showing; `count` of each kind. Nil for a queue without groups.
 function view_group.of_queue(q, count)
   if not q.shape or not q.shape.groups then return nil end
   local view = {
@@ -166,7 +166,7 @@ function view_group.of_one(q, group, count)
   }
 end
 
--- All that is set for groups, as stored.
+-- All settings of groups, as stored.
 function view_group.settings(q)
   local settings, flat = {}, redis.call('HGETALL', q.base .. 'meta:groups:settings')
   for i = 1, #flat, 2 do settings[flat[i]] = flat[i + 1] end

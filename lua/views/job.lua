@@ -10,7 +10,7 @@ local job_options = use 'shape/job-options'
 local view_group = use 'views/group'
 local view_queue = use 'views/queue'
 
--- A job as people see it: where it is, what is ahead of it, and when it may start. Times as in views/queue.
+-- The view of a job: where it is, what is ahead of it, and when it may start. Times as in views/queue.
 local view_job = {
   -- Entries of a list that are searched at each end, which takes Redis about 1 ms.
   SEARCHED = 10000,
@@ -38,7 +38,8 @@ local function state_of(base, id)
   end
 end
 
--- Its place for callers that need no more; nil if there is no such job. searched: how many of the wait list are
+-- Its position, for callers that need no more; nil if there is no such job. searched: how many of the wait list are
+-- searched
 function view_job.place(q, id, searched)
   local base = q.base
   if redis.call('EXISTS', base .. id) == 0 then return nil end
@@ -51,7 +52,7 @@ function view_job.place(q, id, searched)
   return { state = state, position = position, start = start }
 end
 
--- Jobs that leave before a delayed one if it is due: those that wait, as far as they are as important, and those due sooner.
+-- Jobs that depart before a delayed one if it is due: waiting ones that are as important, and jobs due sooner.
 local function ahead_of_delayed(base, id, priority)
   local ahead = redis.call('LLEN', base .. 'wait') + redis.call('ZRANK', base .. 'delayed', id)
   if priority == 0 then return ahead end
@@ -80,7 +81,7 @@ local function note_groups(q, view, id)
   local ahead, counted = group_line.ahead(line, group or '', before)
   local start, limit = group_line.own_start(line, group or '', before, view.cost, place)
   if place and place.waits then
-    -- How many jobs of other lanes leave meanwhile depends on when its limit lets its lane go.
+    -- The number of departures from other lanes meanwhile depends on when its limit lets its lane go.
     view.ahead, view.isAheadAtLeast = place.n, true
   else
     view.isAheadAtLeast = view.isAheadAtLeast or line.seen == group_line.MOST
@@ -110,7 +111,7 @@ local function note_starts(q, view)
   view.limit = p.limit or p.parts[1].l.name
 end
 
--- What lists show of jobs; those that no longer exist are left out. with_data: whether to read their data too
+-- Rows of jobs; missing ones are left out. with_data: whether to read their data too
 function view_job.rows(q, ids, with_data)
   local view = { rows = {} }
   for _, id in ipairs(ids) do
@@ -125,7 +126,7 @@ function view_job.rows(q, ids, with_data)
   return view
 end
 
--- What is stored of a job, and its state; nil if there is no such job.
+-- The stored data of a job, and its state; nil if there is no such job.
 function view_job.found(q, id)
   local base, fields = q.base, stored(q.base .. id, FIELDS)
   if not fields or not fields.timestamp then return nil end

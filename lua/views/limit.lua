@@ -5,19 +5,20 @@ local queue_limits = use 'limits/queue-limits'
 local as_text = use 'redis/as-text'
 local job_options = use 'shape/job-options'
 
--- What a limit with `by` has left for one value of its keys, or a pool for a member, as people see it. Times as in views/queue.
+-- The remaining units of a limit with `by` for one value of its keys, or of a pool for a member. Times as in
+-- views/queue.
 local view_limit = {
-  -- Of more values that lanes wait for, so many by chance are looked at; of the running jobs, so many at most.
+  -- At most this many random values that lanes wait for are read, and at most this many running jobs.
   SAMPLE = 100,
 }
 
--- What is left, in use and when more is, unless the value has no limit.
+-- Remaining units, used units and the time of more, unless the value has no limit.
 local function note_use(view, part)
   local l = part.l
   if l.mode == 'off' then return view end
   local left, reset = l.verbs.view(part.s, l)
   local wait = math.max(l.verbs.earliest(part.s, l, 1), part.blocked)
-  -- When a place comes back is not known.
+  -- The time when a place comes back is unknown.
   view.left, view.wait = as_text.exact(left), wait < math.huge and as_text.us(math.ceil(wait)) or nil
   view.reset = as_text.us(math.ceil(reset))
   view.most = l.burst or l.limit
@@ -41,8 +42,8 @@ function view_limit.of_one(q, name, keys, tier)
   }, part), part
 end
 
--- The same, with the limits as stored, the ids of the first jobs that wait for it, at most `count`, and the key of the state of
--- its places, if it has some. Of a lane that is its first job; without lanes the jobs of the group.
+-- The same, with the limits as stored, the ids of the first jobs that wait for it, at most `count`, and the key of the
+-- state of its places, if it has some. For a lane that is its first job; without lanes the jobs of the group.
 function view_limit.in_detail(q, name, keys, count)
   local view, part = view_limit.of_one(q, name, keys)
   if not view then return nil end
@@ -57,7 +58,7 @@ function view_limit.in_detail(q, name, keys, count)
   return view
 end
 
--- All that is set for values of limits, as stored.
+-- All settings of values of limits, as stored.
 function view_limit.settings(q)
   local own = {}
   for name in pairs(q.shape and q.shape.own_limits or {}) do
@@ -67,7 +68,8 @@ function view_limit.settings(q)
   return { at = as_text.us(q.now), own = own }
 end
 
--- The cells that lanes wait for, those of most lanes first, or some of them by chance: {cell, lanes}. Second, how many there are.
+-- The cells that lanes wait for, those of most lanes first, or some random ones: {cell, lanes}. Second, how many there
+-- are.
 local function awaited(q)
   local key, found = q.base .. 'meta:lines', {}
   local count = redis.call('HLEN', key)
@@ -80,9 +82,9 @@ local function awaited(q)
   return found, count
 end
 
--- The cells of the jobs that run, those of most jobs first: {cell, name of the limit, place: as keys_in takes it, jobs, places:
--- how many these take}. Second, the share of the running jobs that was looked at. Groups without lanes do not wait in lines:
--- of such a queue the first waiting jobs are looked at, too.
+-- The cells of the running jobs, those of most jobs first: {cell, name of the limit, place: as keys_in takes it, jobs,
+-- places: how many these take}. Second, the share of the running jobs that was read. Groups without lanes do not wait
+-- in lines: for such a queue the first waiting jobs are read, too.
 local function taken(q, limits)
   local found, of_cell = {}, {}
   local function look(id, runs)
@@ -123,10 +125,10 @@ local function members_of(q, count)
   return rows
 end
 
--- The values of limits for which most lanes wait, at most `count`, then as many others of which most jobs run; how many values
--- lanes wait for; and of the values without a row, how many lanes wait for them, and how many places the running jobs of this
--- queue take of them: what was not looked at is taken to be like what was. At last the members of pools, at most `count`. Nil for a
--- queue without limits by keys and pools.
+-- The values of limits for which most lanes wait, at most `count`, then as many others with the most running jobs; how
+-- many values lanes wait for; and for the values without a row, how many lanes wait for them, and how many of their
+-- places this queue's running jobs take, extrapolated from the values that were read. Finally the members of pools, at
+-- most `count`. Nil for a queue without limits by keys and pools.
 function view_limit.of_values(q, count)
   local limits, members = q.shape and group_limits_of(q.base, q.shape, q.now), members_of(q, count)
   if not limits then

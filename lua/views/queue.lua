@@ -13,14 +13,15 @@ local queue_head = use 'reports/queue-head'
 local shapes = use 'shape/shapes'
 local view_group = use 'views/group'
 
--- A queue as people see it. Times are µs as text, or ms as numbers where their names say so.
+-- The view of a queue. Times are µs as text, or ms as numbers if their names say so.
 local view_queue = {
-  -- At most this many groups are counted to find that with the most jobs, by jobs spaced over all that wait.
+  -- At most this many groups are counted to find the one with the most jobs, by jobs spaced over all waiting ones.
   SPACED = 20,
 }
 
--- What all views of a queue begin with.
---   q.fields   of the shape in force, nil if there is none: with the stored revision, since what ended is not written
+-- The beginning of all views of a queue.
+--   q.fields   of the current shape, nil if there is none: with the stored revision, because ended entries are not
+--              written
 function view_queue.open(key, now)
   local base = string.sub(key, 1, -11)
   local revision = redis.call('HGET', key, 'rev')
@@ -50,7 +51,7 @@ function view_queue.of_shape(q)
   return { at = as_text.us(q.now), shape = q.fields }
 end
 
--- What workers have counted, and what the meter keeps in packed fields.
+-- Counts by workers, and the packed fields of the meter.
 local function counters(base)
   local fields = view_queue.fields(base .. 'meta:meter')
   local m, p = meter.unpacked(fields.bucket), fields.pace and pace.of(fields.pace)
@@ -60,8 +61,8 @@ local function counters(base)
   return fields
 end
 
--- When the rate, the limits and the pause let the job at the head leave, µs; nil if that is not known. m: the meter, nil
--- without a rate
+-- When the rate, the limits and the pause let the job at the head depart, µs; nil if unknown. m: the meter, nil without
+-- a rate
 local function queue_slot(q, m)
   local shape = q.shape
   if shape.limits and shape.mode == 'enforce' then
@@ -73,8 +74,7 @@ local function queue_slot(q, m)
   return (meter.start(m, next_departure.head_cost(q.base, shape, q.now) or 1, shape.paused_until))
 end
 
--- Where all jobs belong to groups that are held, the first slot of one, µs, infinite if that is not known; nil where one may
--- be in line.
+-- If all jobs belong to held groups, the first slot of one, µs, infinite if unknown; nil if one may be in line.
 local function groups_slot(q, waiting)
   if waiting == 0 or q.shape.mode ~= 'enforce' then return nil end
   local base = q.base
@@ -85,7 +85,7 @@ local function groups_slot(q, waiting)
   return slots and (slots[1] or math.huge)
 end
 
--- The level of the bucket, and when the job at the head may leave: what the queue itself allows, and with its groups.
+-- The level of the bucket, and when the job at the head may depart: by the queue itself, and with its groups.
 local function note_slots(q, view)
   local shape, m = q.shape, next_departure.meter(q.base, q.shape, q.now)
   if m then view.level = as_text.exact(math.max(0, m.tat - m.now) / m.interval) end
@@ -110,7 +110,7 @@ local function note_slots(q, view)
   if group then view.groupsSlot = group < math.huge and as_text.us(group) or '' end
 end
 
--- The state of the meter: what scripts of programs look at too.
+-- The state of the meter, which programs read too.
 function view_queue.of_meter(q)
   local base, shape, view = q.base, q.shape, view_queue.of_shape(q)
   view.waiting = redis.call('LLEN', base .. 'wait') + redis.call('ZCARD', base .. 'prioritized')
@@ -137,7 +137,8 @@ local function held_us(q, view)
   return causes
 end
 
--- Of a queue with groups that is nearly full: the group with the most waiting jobs. The work does not grow with the queue.
+-- For a queue with groups that is nearly full: the group with the most waiting jobs. The work does not grow with the
+-- queue.
 local function largest_group(base)
   local jobs, spaced, key = redis.call('ZCARD', base .. 'prioritized'), {}, base .. 'prioritized'
   local count = math.min(jobs, view_queue.SPACED)
@@ -149,7 +150,7 @@ local function largest_group(base)
   return group and { id = group, waiting = redis.call('ZCARD', base .. 'meta:group:jobs:' .. group) }
 end
 
--- What holds the lane or the group that goes first, where all groups are held.
+-- The limit that holds the lane or the group that goes first, if all groups are held.
 local function note_holder(q, view)
   local open = view_group.open(q)
   local lane, group = view_group.first_lane_held(open), view_group.first_held(q.base)
@@ -157,7 +158,7 @@ local function note_holder(q, view)
   if group then view.holder = view_group.row(open, group) end
 end
 
--- All of it. nearly_full: from which part of its capacity on a queue is
+-- All of it. nearly_full: the part of its capacity from which on a queue is
 function view_queue.of_queue(q, nearly_full)
   local base, shape, view = q.base, q.shape, view_queue.of_meter(q)
   view.prioritized = redis.call('ZCARD', base .. 'prioritized')

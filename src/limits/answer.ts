@@ -14,7 +14,7 @@ export interface LimitAnswer {
   readonly retryAt?: Date
   /** When all units are available again if no more are taken. On Redis's clock. */
   readonly resetAt: Date
-  /** The name of the limit this answer is about; of several, the binding one. */
+  /** The name of this answer's limit; of several, the binding one. */
   readonly policy: string
   /** True if only the mode lets the request pass: `enforce` would refuse it. */
   readonly wouldRefuse?: true
@@ -49,7 +49,7 @@ export function readAnswer(policy: string, limit: number, decision: Decision, pa
   }
 }
 
-/** The answer to a caller whose turn has come. */
+/** The answer to a caller at its turn. */
 export function passed(policy: string, limit: number, remaining: number, resetUs: number): LimitAnswer {
   return { allowed: true, limit, remaining, retryAfterMs: 0, resetAt: new Date(Math.ceil(resetUs / 1000)), policy }
 }

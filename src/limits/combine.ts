@@ -76,7 +76,7 @@ export class CombinedLimiter {
 
   /**
    * Asks whether a request may pass, and charges it to every limit if it may.
-   * @throws what `limiter.take` throws
+   * @throws the errors of `limiter.take`
    */
   take(keys: CombinedKeys = {}, options: CombinedTakeOptions = {}): Promise<CombinedAnswer> {
     return this.#ask(keys, options, true)
@@ -122,28 +122,28 @@ export class CombinedLimiter {
 
   /** @returns undefined if a limit has a newer definition: nothing is charged */
   async #decide(asked: readonly Asked[], takes: boolean): Promise<readonly LimitAnswer[] | undefined> {
-    const said = new Map<Asked, LimitAnswer>()
+    const answers = new Map<Asked, LimitAnswer>()
     const charged: Asked[] = []
     for (const group of this.#groups(asked)) {
       const decision = await this.#decider.decide(partsOf(group), takes, this.#timeoutMs)
       if (decision.isOutdated) {
-        await giveBack(charged, said)
+        await giveBack(charged, answers)
         return undefined
       }
       group.forEach((one, i) => {
-        said.set(one, one.limiter.read(one.limit, one.part, decision, i))
+        answers.set(one, one.limiter.read(one.limit, one.part, decision, i))
       })
       if (decision.allowed) charged.push(...group)
       else {
-        if (takes) await giveBack(charged, said)
+        if (takes) await giveBack(charged, answers)
         break
       }
     }
     // Limits after one that refused were not asked: they have no answer.
-    return asked.flatMap((one) => said.get(one) ?? [])
+    return asked.flatMap((one) => answers.get(one) ?? [])
   }
 
-  /** On a cluster, each slot must be asked separately. */
+  /** On a cluster, each hash slot must be asked separately. */
   #groups(asked: readonly Asked[]): readonly (readonly Asked[])[] {
     if (!this.#decider.isCluster) return [asked]
     const groups = new Map<string | undefined, Asked[]>()
@@ -199,10 +199,10 @@ function partsOf(group: readonly Asked[]): readonly Part[] {
   return group.map(({ part }) => part)
 }
 
-async function giveBack(charged: readonly Asked[], said: ReadonlyMap<Asked, LimitAnswer>): Promise<void> {
+async function giveBack(charged: readonly Asked[], answers: ReadonlyMap<Asked, LimitAnswer>): Promise<void> {
   await Promise.all(
     charged.map((one) => {
-      const answer = said.get(one)
+      const answer = answers.get(one)
       // A limit in shadow that would have refused has charged nothing.
       if (answer?.wouldRefuse) return undefined
       return answer?.lease?.release() ?? one.limiter.reward(one.key, one.part.cost)

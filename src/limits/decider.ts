@@ -9,7 +9,7 @@ import { type Call, type Decision, encodeQuestions, type Part, type Question, re
 import { type Arguments, LimitClient, type LimitRedis } from './limit-client.ts'
 import { hashTag } from './limit-keys.ts'
 
-/** The most decisions per script: more would block Redis for other clients. */
+/** The maximum number of decisions per script: more would block Redis for other clients. */
 const MOST_TOGETHER = 64
 /**
  * One is in transit while Redis runs the other. With more, each would carry fewer decisions, and a script call costs as
@@ -29,12 +29,12 @@ type GivenUp = () => boolean
  */
 export class Decider {
   readonly #client: LimitClient
-  /** On a cluster, the keys of one decision must be in one slot. */
+  /** On a cluster, the keys of one decision must be in one hash slot. */
   readonly isCluster: boolean
   /** Redis's clock minus this process's, µs. An upper bound: Redis reads its clock after the request was sent. */
   #clockUs: number | undefined
   readonly #clock = new RedisClock()
-  /** Keyed by what cannot share a script: the timeout and, on a cluster, the slot. */
+  /** Keyed by everything that separates scripts: the timeout and, on a cluster, the hash slot. */
   readonly #collectors = new Map<string, Collector<Question, Decision>>()
 
   private constructor(redis: LimitRedis) {
@@ -179,12 +179,12 @@ export class Decider {
   }
 }
 
-/** How long a record is used, ms: to give it a new lifetime with each call would cost as much as a charge. */
+/** How long a record is used, ms: a new lifetime with each call would cost as much as a charge. */
 const RECORD_MS = 60_000
 
 /**
- * Numbers the scripts of a collector, so that one that is sent again counts once. A call has a record of its own until it
- * is answered: after that it is not sent again, and a later one uses the record.
+ * Numbers the scripts of a collector, so that a resent one counts once. A call has a record of its own until it is
+ * answered: after that it is not resent, and a later one uses the record.
  */
 class Calls {
   readonly #caller = uniqueId()
@@ -225,7 +225,7 @@ function inTime<T>(timeoutMs: number, run: (givenUp: GivenUp) => Promise<T>): Pr
   })
 }
 
-/** Wraps an error of Redis in LimiterUnavailableError; any other error is returned as it is. */
+/** Wraps an error of Redis in LimiterUnavailableError; any other error is returned unchanged. */
 function asUnavailable(name: string, error: unknown): unknown {
   if (!(error instanceof Error) || !failureKind(error)) return error
   return new LimiterUnavailableError(name, error.message, { cause: error })

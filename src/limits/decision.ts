@@ -1,11 +1,11 @@
 import { switchKey } from './limit-keys.ts'
 
-/** A limit in the form that scripts take. */
+/** A limit in the form for scripts. */
 export interface LimitRef {
   /** For messages only; scripts do not get it. */
   readonly name: string
   readonly control: string
-  /** What the limit allows, JSON. */
+  /** The rule of the limit, JSON. */
   readonly wire: string
 }
 
@@ -25,10 +25,10 @@ export interface Question {
   readonly parts: readonly Part[]
 }
 
-/** Identifies a call of `lua/verbs/decide.lua`, so that it counts once if it is sent again. */
+/** Identifies a call of `lua/verbs/decide.lua`, so that a resent one counts once. */
 export interface Call {
   readonly number: number
-  /** Part of the key that remembers what it charged. A later call uses it too, once this one is answered. */
+  /** Part of the key that remembers its charges. A later call uses it too, once this one is answered. */
   readonly record: string
   /** How long that key lasts, ms. */
   readonly lastsMs: number
@@ -63,7 +63,7 @@ export class Decision {
     return (this.#flags & 2) === 2
   }
 
-  /** Whether a limit has a newer definition than the question has: then nothing was charged. */
+  /** Whether a limit has a newer definition than the question: then nothing was charged. */
   get isOutdated(): boolean {
     return (this.#flags & 4) === 4
   }
@@ -88,7 +88,8 @@ export class Decision {
 }
 
 /**
- * Encodes the input of `lua/verbs/decide.lua`. @param deadlineUs nothing is charged after it, on Redis's clock; '' for none
+ * Encodes the input of `lua/verbs/decide.lua`. @param deadlineUs nothing is charged after it, on Redis's clock; '' for
+ * none
  */
 export function encodeQuestions(
   questions: readonly Question[],

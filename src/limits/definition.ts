@@ -21,7 +21,7 @@ export type Algorithm = (typeof ALGORITHMS)[number]
 export type WindowAlign = 'epoch' | 'first' | CalendarAlign
 export type CalendarAlign = (typeof CALENDAR)[number]
 
-/** What one limit allows. Which fields it needs depends on its algorithm. */
+/** The rule of one limit. The required fields depend on its algorithm. */
 export interface LimitRule {
   /**
    * `gcra` (default), `token-bucket`, `leaky-bucket`, `fixed-window`, `sliding-window-log`, `sliding-window-counter` or
@@ -62,12 +62,12 @@ export interface SpreadRule extends LimitRule {
   readonly minRate?: RateInput
 }
 
-/** What a tier may override. */
+/** The fields that a tier may override. */
 export type TierRule = Pick<LimitRule, 'rate' | 'burst' | 'concurrency'>
 
 export const TIER_FIELDS = ['rate', 'burst', 'concurrency'] as const
 
-/** A limit in the form that scripts take: times in µs. */
+/** A limit in the form for scripts: times in µs. */
 export interface LimitWire {
   readonly algorithm: Algorithm
   readonly mode: ShapeMode
@@ -77,9 +77,9 @@ export interface LimitWire {
   readonly window?: number
   readonly align?: WindowAlign
   readonly zone?: readonly number[]
-  /** Of a rate that follows the clock; `interval` is that of the fastest. */
+  /** For a rate that follows the clock; `interval` is that of the fastest. */
   readonly schedule?: StoredRate[2]
-  /** Of a window that is spread: units back to back, and µs per unit at most; its schedule is that of its open hours. */
+  /** For a spread window: units back to back, and µs per unit at most; its schedule is that of its open hours. */
   readonly even?: number
   readonly slowest?: number
   readonly reserve?: number
@@ -121,7 +121,7 @@ export function quotaOf(wire: LimitWire): number {
 }
 
 /**
- * What all users of a name must agree on, in a fixed order of fields.
+ * The common definition of all users of a name, in a fixed order of fields.
  * @throws InvalidLimitError for a rate that follows the clock
  */
 export function describeRule(rule: SpreadRule): string {
@@ -171,7 +171,7 @@ function encodeAlgorithm(algorithm: Algorithm, rule: SpreadRule): Partial<LimitW
   return { ...window, align, zone: zoneOffsets(timeZone), ...(rule.spread === 'even' ? encodeSpread(rule) : {}) }
 }
 
-/** What is left of its window is spread over the hours that are left of it. */
+/** The remaining units of its window are spread over its remaining hours. */
 function encodeSpread({ within, minRate, timeZone = 'UTC', burst = 1 }: SpreadRule): Partial<LimitWire> {
   const [, days, from, to] = /^(?:([a-z,-]+) )?(\d\d:\d\d)-(\d\d:\d\d)$/i.exec(within ?? '00:00-24:00') ?? []
   if (from === undefined || to === undefined) {
@@ -185,7 +185,7 @@ function encodeSpread({ within, minRate, timeZone = 'UTC', burst = 1 }: SpreadRu
   return { schedule, even: burst, ...slowest }
 }
 
-/** A rule whose fields follow from others is written out: what is spread counts in the windows of its rate. */
+/** Completes a rule whose fields follow from others: a spread limit counts in the windows of its rate. */
 export function completeRule<T extends SpreadRule>(rule: T): T {
   if (rule.spread !== 'even') return rule
   const { periodMs } = parseRate(rule.rate as RateInput)

@@ -1,7 +1,7 @@
 import { absentKey, untilKnown } from '../redis/commands.ts'
 import { installedScripts, type LimitScript } from '../redis/scripts.ts'
 
-/** The parts used of an ioredis client, `Redis` or `Cluster`, version 5 or 6. */
+/** The parts of an ioredis client that we use, `Redis` or `Cluster`, version 5 or 6. */
 export interface LimitRedis {
   readonly status: string
   readonly isCluster?: boolean
@@ -46,7 +46,7 @@ export class LimitClient {
   }
 
   /**
-   * Resolves as soon as the connection is live; rejects if it was closed for good. Concurrent callers share a listener.
+   * Resolves as soon as the connection is live; rejects if it was closed finally. Concurrent callers share a listener.
    */
   live(): Promise<void> {
     this.#living ??= this.#untilLive().finally(() => {

@@ -8,14 +8,14 @@ export type LimitKey = string | number | readonly (string | number)[]
 export const DEFAULT_LIMIT_PREFIX = 'sluice'
 
 /**
- * Stands where no key is given: all such calls share one state, which no key of a caller names. A key of no parts, since
- * no other one may have none; it is told by its identity.
+ * Stands for a missing key: all such calls share one state, which no key of a caller names. It is the only key without
+ * parts, and is recognised by its identity.
  */
 export const ONE_FOR_ALL: LimitKey = Object.freeze([])
-/** As it is stored. */
+/** Its stored form. */
 const KEYLESS = '*'
 
-/** Short, since they are part of each key. A limit whose algorithm changes does not find the old one's state. */
+/** Short, because they are part of each key. A limit whose algorithm changes does not find the old one's state. */
 const CODES: Readonly<Record<Algorithm, string>> = {
   'fixed-window': 'f',
   'sliding-window-log': 'l',
@@ -26,7 +26,7 @@ const CODES: Readonly<Record<Algorithm, string>> = {
   concurrency: 'n',
 }
 
-/** Names of limits, and of what a limit counts by. */
+/** Names of limits, and names in `by`. */
 export const LIMIT_NAME = /^[A-Za-z0-9_.-]{1,64}$/
 /** In words, for messages. */
 export const NAME_RULE = "1 to 64 letters, digits, '_', '.' or '-'"
@@ -35,7 +35,7 @@ const PLAIN = /^[A-Za-z0-9_.@-]{1,64}$/
 const HASH_MARK = '#'
 const MAX_LENGTH = 4096
 
-/** Whether it can be the name of a limit, or of what a limit counts by. */
+/** Whether it can be the name of a limit, or a name in `by`. */
 export function isLimitName(name: unknown): name is string {
   return typeof name === 'string' && LIMIT_NAME.test(name)
 }
@@ -47,14 +47,14 @@ export function checkLimitName(name: unknown): string {
 }
 
 /**
- * The control hash of a limit; the states of its keys are stored under it. All share a hash tag: the prefix's own, else
- * the name. See docs/redis-keys.md.
+ * The control hash of a limit; the states of its keys are stored under it. All share a hash tag: the prefix's own,
+ * otherwise the name. See docs/redis-keys.md.
  */
 export function controlKey(prefix: string, name: string): string {
   return hashTag(prefix) === undefined ? `${prefix}:limit:{${name}}` : `${prefix}:limit:${name}`
 }
 
-/** What every decision reads about a limit; see `lua/limits/control.lua`. */
+/** The string that every decision reads about a limit; see `lua/limits/control.lua`. */
 export function switchKey(control: string): string {
   return `${control}:switch`
 }
@@ -64,15 +64,15 @@ export function statePrefix(algorithm: Algorithm, tier = ''): string {
   return `:${CODES[algorithm]}${tier && `~${tier}`}:`
 }
 
-/** The hash tag, which determines a key's slot on a cluster: the text between the first braces. */
+/** The hash tag, which determines a key's hash slot on a cluster: the text between the first braces. */
 export function hashTag(key: string): string | undefined {
   return /^[^{]*\{([^}]+)\}/.exec(key)?.[1]
 }
 
 /**
- * A key as it is stored in Redis. Text that is long or has characters other than letters, digits, '_', '.', '@' and '-'
- * is hashed to a fixed length, so that no input collides with another key, or with the state of calls without one: by SHA-1,
- * which scripts of Redis have too (`lua/groups/limits-of.lua`).
+ * A key as stored in Redis. Text that is long or has characters other than letters, digits, '_', '.', '@' and '-' is
+ * hashed to a fixed length, so that no input collides with another key, or with the state of calls without one: by
+ * SHA-1, which scripts of Redis have too (`lua/groups/limits-of.lua`).
  * @throws InvalidKeyError
  */
 export function encodeKey(key: LimitKey): string {

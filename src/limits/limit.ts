@@ -18,10 +18,10 @@ interface LimitPlace extends LimitRef {
   readonly states: string
 }
 
-/** What one tier of a limit allows, encoded for the scripts. */
+/** One tier of a limit, encoded for the scripts. */
 export class Limit implements LimitPlace {
   readonly name: string
-  /** Of a spread limit, this holds the definition; its keys are stored under the control keys of its parts. */
+  /** For a spread limit, this holds the definition; its keys are stored under the control keys of its parts. */
   readonly control: string
   readonly wire: string
   readonly states: string
@@ -32,7 +32,7 @@ export class Limit implements LimitPlace {
   readonly leaseUs: number
   /** Buckets: the time between two units. ms, with fractions of a µs. */
   readonly intervalMs: number | undefined
-  /** How long the full quota takes to come back: the window, or the time to refill. ms; not for `concurrency`. */
+  /** How long the full quota takes to refill: the window, or the time to refill a bucket. ms; not for `concurrency`. */
   readonly windowMs: number | undefined
   readonly #parts: readonly LimitPlace[] | undefined
 
@@ -83,7 +83,7 @@ export class LimitSet {
   readonly name: string
   readonly control: string
   readonly base: Limit
-  /** What all users of the name must agree on, JSON. */
+  /** The common definition of all users of the name, JSON. */
   readonly definition: string
   readonly #tiers: ReadonlyMap<string, Limit>
 

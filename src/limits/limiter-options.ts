@@ -81,7 +81,7 @@ const FIELDS: Readonly<Record<keyof LimiterOptions, true>> = {
 }
 
 const ONE_RATE = "units and their window are one option, such as rate: '5/15min'"
-/** What limiters of other packages have, and what to do here. */
+/** Options of other packages' limiters, and their replacements here. */
 const OF_OTHERS: Readonly<Record<string, string>> = {
   ...{ points: ONE_RATE, max: ONE_RATE, limit: ONE_RATE, window: ONE_RATE, windowMs: ONE_RATE },
   duration: `${ONE_RATE}; in place of one without end take a long one, such as '100/365day', and call reset(key)`,
@@ -89,7 +89,7 @@ const OF_OTHERS: Readonly<Record<string, string>> = {
   keyPrefix: 'it is called prefix',
   execEvenly: "gcra with burst: 1 spaces evenly, and wait(key) waits for the key's turn",
   inMemoryBlockOnConsumed: 'mitigation refuses in memory',
-  insuranceLimiter: 'onError says what happens while Redis is away',
+  insuranceLimiter: 'onError decides while Redis is unavailable',
 }
 
 /** @throws InvalidLimitError */
@@ -115,7 +115,7 @@ export function checkLimiterOptions(options: LimiterOptions): void {
   if (options.spread) checkSpread(options)
 }
 
-/** Refuses options that need all keys of a limit in one slot. */
+/** Refuses options that need all keys of a limit in one hash slot. */
 function checkSpread({ name, prefix = '', maxKeys, reservedShare }: LimiterOptions): void {
   const refuse = (what: string, why: string) => {
     throw new InvalidLimitError(`limit "${name}" has spread: 'key', which does not go with ${what}: ${why}`)

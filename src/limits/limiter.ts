@@ -23,7 +23,7 @@ const WAIT_OPTIONS = ['cost', 'timeoutMs', 'signal', 'maxWaiting', 'nodelay']
 
 const PER_CALL = ['rate', 'points', 'duration', 'customDuration', 'limit', 'window', 'windowMs']
 
-/** Refuses options of a call; a window of its own by what to do. */
+/** Refuses options of a call. For a window of its own, the message names the alternative. */
 function wrongOptions(call: string, options: unknown, known: readonly string[]): InvalidInputError | undefined {
   const own = PER_CALL.find((name) => (options as Readonly<Record<string, unknown>> | null)?.[name] !== undefined)
   if (own === undefined) return wrongCallOptions(call, options, known)
@@ -88,17 +88,17 @@ export class Limiter {
   }
 
   /**
-   * The most units of one key that can pass above the limit because processes lease shares of it (`sync`). Bucket: the
-   * rate times `sync.intervalMs`, in any period. Window: the limit, in one window. Both: at most one share for each of
-   * `sync.processes`. 0 without `sync`.
+   * The maximum number of units of one key that can pass above the limit because processes lease shares of it (`sync`).
+   * Bucket: the rate times `sync.intervalMs`, in any period. Window: the limit, in one window. Both: at most one share
+   * for each of `sync.processes`. 0 without `sync`.
    */
   get overshootBound(): number {
     return this.#front?.overshootBound ?? 0
   }
 
   /**
-   * Asks whether a request may pass, and charges it if it may. With `sync`, `remaining` of a request that passes is
-   * what is left of this process's share.
+   * Asks whether a request may pass, and charges it if it may. With `sync`, `remaining` of a passing request is the
+   * rest of this process's share.
    * @param key default: the one state of all calls without a key
    * @throws InvalidKeyError, InvalidCostError, CostTooHighError, LimitConflictError, LimiterUnavailableError
    */
@@ -118,7 +118,7 @@ export class Limiter {
 
   /**
    * Waits for a turn, in order. The turn is reserved, so that Redis is not asked again, except for `concurrency`.
-   * @throws LimitExceededError if too many callers wait, or the turn would come too late; what `take` throws
+   * @throws LimitExceededError if too many callers wait, or the turn would come too late; the errors of `take`
    */
   async wait(key: LimitKey = ONE_FOR_ALL, options: WaitOptions = {}): Promise<LimitAnswer> {
     checkCallOptions('wait', options, WAIT_OPTIONS)
@@ -140,7 +140,7 @@ export class Limiter {
     return this.#settle(key, -units)
   }
 
-  /** Refuses a key for a while, whatever it has left. It never shortens a longer block; 0 lifts the block. */
+  /** Refuses a key for a while, even if it has units left. It never shortens a longer block; 0 lifts the block. */
   async block(key: LimitKey | undefined, ms: number): Promise<void> {
     if (!(Number.isFinite(ms) && ms >= 0)) throw new InvalidLimitError(`block needs a number of ms >= 0; got ${ms}`)
     const named = key ?? ONE_FOR_ALL
@@ -153,7 +153,7 @@ export class Limiter {
   }
 
   /**
-   * Sets the mode for every process at once; null restores the mode given in the code. Of a spread limit, every part
+   * Sets the mode for every process at once; null restores the mode given in the code. For a spread limit, every part
    * has the mode once this resolves; if it rejects, only some may have it: call it again.
    */
   async setMode(mode: ShapeMode | null): Promise<void> {
@@ -185,9 +185,9 @@ export class Limiter {
 
   /** The answer for one part of a decision; a place granted under `concurrency` comes with its lease. */
   read(limit: Limit, part: Part, decision: Decision, index = 0): LimitAnswer {
-    const said = readAnswer(this.name, limit.quota, decision, index)
-    if (part.lease === undefined || !decision.allowed || said.wouldRefuse) return said
-    return { ...said, lease: new Lease(this.#run, part, limit.leaseUs, decision.nowUs) }
+    const answer = readAnswer(this.name, limit.quota, decision, index)
+    if (part.lease === undefined || !decision.allowed || answer.wouldRefuse) return answer
+    return { ...answer, lease: new Lease(this.#run, part, limit.leaseUs, decision.nowUs) }
   }
 
   /** Runs a script on the control hash and a state of this limit, within `timeoutMs`. */
@@ -204,7 +204,7 @@ export class Limiter {
     return this.#decider.runBefore(this.name, this.timeoutMs, 'reserve', keys, args)
   }
 
-  /** Answers an error as `onError` says. @throws the error by default, and if Redis did not cause it */
+  /** Answers an error by `onError`. @throws the error by default, and if Redis did not cause it */
   outage(key: LimitKey, error: unknown): LimitAnswer {
     const { onError = 'throw', onFailure } = this.#options
     if (!(error instanceof LimiterUnavailableError)) throw error
@@ -212,14 +212,14 @@ export class Limiter {
     if (onError === 'throw') throw error
     const allowed = onError === 'allow'
     const { quota } = this.#named.base
-    const said = {
+    const common = {
       limit: quota,
       remaining: 0,
       resetAt: new Date(this.nowMs),
       policy: this.name,
       undecided: true,
     } as const
-    return { allowed, retryAfterMs: allowed ? 0 : 1000, ...said }
+    return { allowed, retryAfterMs: allowed ? 0 : 1000, ...common }
   }
 
   /** If the rule is known, only the question and the answer are allocated: this runs a hundred thousand times per s. */

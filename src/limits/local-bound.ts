@@ -7,15 +7,17 @@ const CLOCK_CHANGE_US = 7_200_000_000
 const SHORTEST_DAYS = { day: 1, week: 7, month: 28 }
 
 /**
- * The most units of one key that can pass above what the limit itself allows, under `sync`; the highest over all tiers.
+ * The maximum number of units of one key that can pass above the limit's own bound, under `sync`; the highest over all
+ * tiers.
  *
- * Every unit is charged to the limit before it passes, and passes at most `intervalMs` (d) later. What passes from t to
- * t + T was therefore charged between t - d and t + T.
+ * Every unit is charged to the limit before it passes, and passes at most `intervalMs` (d) later. So units that pass
+ * from t to t + T were charged between t - d and t + T.
  * - Buckets charge at most burst + (T + d) / I in that time, d / I above their own bound: d times the rate.
  * - Windows of W: the part before t is in at most ceil(d / W) windows, each charged at most `limit`. For fixed windows
  *   and the counter, T is one of their windows; for the log, whose windows begin anywhere, it is any period of W.
- * - What passes from t on but was charged before was in memory at t, where each process has at most one share of a key.
- *   With n processes that is at most n shares.
+ * - Units that pass from t on but were charged before were in memory at t, where each process has at most one share of
+ *   a
+ *   key. With n processes that is at most n shares.
  *
  * A take that asked Redis passes when Redis decided, as it does without `sync`.
  */
@@ -30,7 +32,7 @@ export function overshootBound(options: LocallyLimited): number {
   return Math.max(...bounds)
 }
 
-/** The most units that the limit charges in a period of `us`, besides those within its own bound. */
+/** The maximum number of units that the limit charges in a period of `us`, besides those within its own bound. */
 function chargedIn({ interval, window = 0, limit = 0, align }: LimitWire, us: number): number {
   if (interval !== undefined) return us / interval
   return limit * Math.ceil(us / (isCalendar(align) ? SHORTEST_DAYS[align] * DAY_US - CLOCK_CHANGE_US : window))

@@ -9,7 +9,7 @@ import { LocalShares, type TakeFromRedis } from './local-shares.ts'
 import { localName } from './local-table.ts'
 import { Refusals } from './mitigation.ts'
 
-/** What is asked if memory does not decide: the limiter and, through it, Redis. */
+/** Decides if memory does not: the limiter and, through it, Redis. */
 export interface Behind {
   limitOf(key: LimitKey): Limit | Promise<Limit>
   /** Takes from the limit in Redis. */
@@ -25,8 +25,8 @@ export interface FrontOptions extends LocallyLimited {
 }
 
 /**
- * What a limiter decides in memory before it asks Redis: first by its local bucket, then by its leased units, then by
- * remembered refusals.
+ * The decisions of a limiter in memory before it asks Redis: first by its local bucket, then by its leased units, then
+ * by remembered refusals.
  */
 export class LocalFront {
   readonly #behind: Behind
@@ -76,7 +76,7 @@ export class LocalFront {
     return this.#overshootBound
   }
 
-  /** Another definition of the limit is in force. */
+  /** The limit has another definition now. */
   follow(options: LocallyLimited): void {
     this.#overshootBound = overshootBound(options)
   }
@@ -86,7 +86,7 @@ export class LocalFront {
     this.#refusals?.forget(localName(key))
   }
 
-  /** A key was blocked or reset: what is held in memory about it is stale. */
+  /** A key was blocked or reset: data about it in memory is stale. */
   forget(key: LimitKey): void {
     const name = localName(key)
     this.#shares?.forget(name)

@@ -16,16 +16,16 @@ export interface SyncOptions {
   readonly intervalMs: number
   /** Share of the burst, or of the limit of a window, that is leased at a time. Above 0, at most 1; default 0.1. */
   readonly share?: number
-  /** The most processes that use the limit at once, default unlimited. Only `overshootBound` depends on it. */
+  /** Maximum number of processes that use the limit at once, default unlimited. Only `overshootBound` depends on it. */
   readonly processes?: number
-  /** The most keys that this process leases for at once; beyond it, the oldest is dropped. Default 10,000. */
+  /** Maximum number of keys that this process leases for at once; beyond it, the oldest is dropped. Default 10,000. */
   readonly maxLocalKeys?: number
 }
 
 /**
- * A token bucket for each key in this process, asked before the limit: what exceeds it is refused from memory. What
- * passes goes on to the limit, and counts here even if the limit refuses it. Not used in `shadow` or `off`, as
- * set by the options or this limiter's `setMode`.
+ * A token bucket for each key in this process, asked before the limit. It refuses excess requests from memory. Passing
+ * requests go on to the limit, and count here even if the limit refuses them. Not used in `shadow` or `off`, as set by
+ * the options or this limiter's `setMode`.
  */
 export interface LocalOptions {
   /** At least this process's share of the limit's rate. */
@@ -34,16 +34,16 @@ export interface LocalOptions {
   readonly burst?: number
   /** Share of the limit that this process may use, above 0, at most 1. Default 1. */
   readonly share?: number
-  /** The most keys with a bucket here at once; beyond it, the oldest is dropped. Default 10,000. */
+  /** Maximum number of keys with a bucket here at once; beyond it, the oldest is dropped. Default 10,000. */
   readonly maxLocalKeys?: number
 }
 
 export interface MitigationOptions {
-  /** The most refused keys remembered at once; beyond it, the oldest is dropped. Default 10,000. */
+  /** Maximum number of refused keys remembered at once; beyond it, the oldest is dropped. Default 10,000. */
   readonly maxKeys?: number
 }
 
-/** What a limiter decides in memory. `combine`, `peek` and `wait` still ask Redis. Not for `concurrency`. */
+/** Decisions of a limiter in memory. `combine`, `peek` and `wait` still ask Redis. Not for `concurrency`. */
 export interface LocalLimiting {
   /** Decides in memory, from units leased from the limit. Default: each take asks Redis. */
   readonly sync?: SyncOptions
@@ -73,7 +73,7 @@ const SYNC = { intervalMs: numberAbove(0, 'of ms'), share: SHARE, processes: who
 const MITIGATION = { maxKeys: wholeFrom(1) }
 
 /**
- * Validates what is decided in memory against the limit itself.
+ * Validates options for decisions in memory against the limit itself.
  * @throws InvalidLimitError, InvalidRateError
  */
 export function checkLocalLimiting(options: LocallyLimited): void {

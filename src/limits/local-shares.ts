@@ -15,7 +15,7 @@ interface Waiting {
   readonly reject: (error: unknown) => void
 }
 
-/** What this process has leased for one key. */
+/** This process's lease for one key. */
 class Share {
   readonly limit: Limit
   /** Units that may be used until `untilMs`, on the monotonic clock. */
@@ -114,12 +114,12 @@ export class LocalShares {
       }
       waiting.length = 0
     } catch (error) {
-      // One failure rejects all that waited for the lease: each would wait as long for the same error.
+      // One failure rejects all takes that waited for the lease: each would wait as long for the same error.
       for (const { reject } of waiting.splice(0)) reject(error)
     }
   }
 
-  /** Leases a share, or what is left of one, or only the cost. @returns the answer to the first waiting take */
+  /** Leases a share, or the rest of one, or only the cost. @returns the answer to the first waiting take */
   async #lease(name: string, share: Share, { key, cost }: Waiting): Promise<LimitAnswer> {
     const { limit, epoch } = share
     const whole = share.isReplaced
@@ -140,7 +140,7 @@ export class LocalShares {
   }
 
   /**
-   * The take that asked for the lease first uses up what is left of the last one, if that is still valid: those units
+   * The take that asked for the lease first uses up the rest of the last one, if that is still valid: those units
    * expire before the new ones. So a process never has more than one share.
    */
   #fill(share: Share, units: number, sentMs: number, answer: LimitAnswer): void {

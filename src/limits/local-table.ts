@@ -6,7 +6,7 @@ const LONGEST = 64
 
 /**
  * The name of a key in this process: the same for all forms of a key, and never that of another key. Cheaper than the
- * name in Redis, as hardly anything is hashed.
+ * name in Redis, because hardly anything is hashed.
  * @throws InvalidKeyError
  */
 export function localName(key: LimitKey): string {

@@ -11,8 +11,8 @@ interface Remembered {
 }
 
 /**
- * Keys that are over their limit, for as long as Redis said: until then a refused cost, and any above it, need not be
- * asked again. (Cloudflare: mitigation cache)
+ * Keys over their limit, for the time given by Redis: until then a refused cost, or a higher one, need not be asked
+ * again. (Cloudflare: mitigation cache)
  */
 export class Refusals {
   readonly #remembered: LocalTable<Remembered>
@@ -32,7 +32,7 @@ export class Refusals {
       this.#remembered.delete(name)
       return undefined
     }
-    // Sums of the clock are rounded: the wait must not exceed what Redis said.
+    // Sums of the clock are rounded: the wait must not exceed Redis's.
     return { ...found.answer, retryAfterMs: Math.min(found.answer.retryAfterMs, Math.ceil(leftMs)) }
   }
 

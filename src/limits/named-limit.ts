@@ -9,12 +9,12 @@ import { DEFAULT_LIMIT_PREFIX, type LimitKey } from './limit-keys.ts'
 import type { LimiterOptions, TierOf } from './limiter-options.ts'
 import { partControls } from './spread-keys.ts'
 
-/** Whether the given definition is in force; then the one in force, and its version or ''. */
+/** Whether the given definition applies; then the stored one, and its version or ''. */
 type DefineReply = [inForce: number, definition: string, version: string]
 /** When the mode was set (µs), and whether the limit is spread. */
 type ModeReply = [at: number, isSpread: number]
 
-/** What all users of a name must agree on. */
+/** The common definition of all users of a name. */
 type Rule = Omit<LimiterOptions, 'name' | 'prefix' | 'mode' | 'version'>
 
 interface Terms {
@@ -38,7 +38,7 @@ export class NamedLimit {
   #sawNewer = false
 
   /**
-   * @param onFollow called with the rule of a newer program, which then holds for this one too
+   * @param onFollow called with the rule of a newer program, which then applies to this one too
    * @throws InvalidLimitError, InvalidRateError
    */
   constructor(
@@ -65,7 +65,7 @@ export class NamedLimit {
   }
 
   /**
-   * Stores the definition, or learns the one in force. Concurrent callers share one request.
+   * Stores the definition, or learns the stored one. Concurrent callers share one request.
    * @throws LimitConflictError, LimiterUnavailableError
    */
   define(): Promise<void> {
@@ -113,23 +113,23 @@ export class NamedLimit {
 
   /**
    * The control hash decides what the name means. A versioned definition is sent to the parts of a spread limit each
-   * time a program starts: an earlier one may have stopped before it reached all parts. If a part has a definition
-   * newer than the control hash's, that hash has lost it: it is stored there again.
+   * time a program starts: an earlier one may have stopped before it reached all parts. If a part has a newer
+   * definition than the control hash, that hash has lost it: it is stored there again.
    */
-  async #agree(said: Terms): Promise<Terms> {
-    const inForce = await this.#defineAt(this.#limits.control, said)
+  async #agree(own: Terms): Promise<Terms> {
+    const inForce = await this.#defineAt(this.#limits.control, own)
     if (!inForce.rule.spread || (inForce.version === undefined && !this.#sawNewer)) return inForce
     const replies = await Promise.all(this.#parts().map((part) => this.#defineAt(part, inForce)))
     const newer = replies.find((terms) => terms !== inForce)
     return newer ? this.#agree(newer) : inForce
   }
 
-  /** @returns the definition in force: the given one, or a newer one. @throws LimitConflictError */
-  async #defineAt(control: string, said: Terms): Promise<Terms> {
-    const { definition, version } = said
+  /** @returns the stored definition: the given one, or a newer one. @throws LimitConflictError */
+  async #defineAt(control: string, given: Terms): Promise<Terms> {
+    const { definition, version } = given
     const args = [definition, version ?? '', defaultDeclarer()]
     const [inForce, stored, storedVersion] = await this.#run<DefineReply>('define-limit', control, args)
-    if (inForce === 1) return said
+    if (inForce === 1) return given
     const isOlder = storedVersion !== '' && (version === undefined || version < Number(storedVersion))
     if (!isOlder) throw new LimitConflictError(this.#options.name, definition, stored)
     return termsOf(stored, Number(storedVersion))

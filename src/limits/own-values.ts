@@ -6,22 +6,22 @@ import { encodeRule, isBucket } from './definition.ts'
 import { checkPool, checkSameWindow, checkSingleton, type QueueLimit, ruleOfTier } from './queue-limits.ts'
 import { decodeRate, encodeRate, type RateSchedule, type StoredRate } from './schedule.ts'
 
-/** What can be set for one value of a limit's keys, in place of what the shape says. */
+/** The settings of one value of a limit's keys, which replace the shape's. */
 export interface LimitValues {
   /**
-   * `'100/min'` or `{ limit, period }` (ms); of a bucket also a schedule. Of a window, the period is that of the limit: what is
-   * counted stays the same.
+   * `'100/min'` or `{ limit, period }` (ms); for a bucket also a schedule. For a window, the period must equal the
+   * limit's: counts stay.
    */
   readonly rate?: RateInput | RateSchedule
   /** Buckets: units that may pass back to back after idling. */
   readonly burst?: number
   /** `concurrency`: how many jobs of the value may run at once. */
   readonly concurrency?: number
-  /** Of a limit with `warmUp`: the day that its plan goes on with. A rate that is set holds the plan at its day. */
+  /** For a limit with `warmUp`: the day at which its plan continues. A rate that is set holds the plan at its day. */
   readonly day?: number
-  /** Of a pool: the member lets nothing go, until this is cleared or its time is over; what runs with it goes on. */
+  /** For a pool: the member takes no jobs, until this is cleared or its time is over; its running jobs continue. */
   readonly held?: true
-  /** One of the limit's `tiers`, in place of that of each job. `rate` and `burst` go before what it says. */
+  /** One of the limit's `tiers`, instead of each job's. `rate` and `burst` override the tier's. */
   readonly tier?: string
 }
 
@@ -31,14 +31,14 @@ export type LimitOverride = Omit<LimitValues, 'rate'> & { readonly rate?: RateIn
 /** The fields that can be set for one value. */
 export const LIMIT_VALUES: readonly (keyof LimitValues)[] = ['tier', 'rate', 'burst', 'concurrency', 'day', 'held']
 
-/** What feedback sets for one value, until a time: it holds the value, and is the most that its rate is. */
+/** Feedback's settings of one value, until a time: a hold, and a bound of its rate. */
 export interface LimitHolds {
   readonly limited?: true
   readonly slowed?: string
   readonly paced?: string
 }
 
-/** What can be lifted. */
+/** The fields that can be lifted. */
 export const LIFTED: readonly string[] = [...LIMIT_VALUES, 'limited', 'slowed', 'paced']
 
 export type StoredLimitValue = number | string | true | StoredRate | null
@@ -50,7 +50,7 @@ export function checkLimitField(field: string): void {
 }
 
 /**
- * What is set for one value of a limit, in the form that `lua/verbs/set-limit.lua` takes.
+ * The settings of one value of a limit, in the form for `lua/verbs/set-limit.lua`.
  * @throws InvalidLimitError, InvalidRateError
  */
 export function encodeLimitOverride(limit: QueueLimit, override: unknown): Record<string, StoredLimitValue> {
@@ -72,7 +72,7 @@ export function encodeLimitOverride(limit: QueueLimit, override: unknown): Recor
   return { ...others, rate: rate === null ? null : encodeRate(rate) }
 }
 
-/** What applies to a value, in its readable form; nothing for "no limit". */
+/** The current settings of a value, in readable form; nothing for "no limit". */
 export function limitInForce(limit: QueueLimit, overrides: LimitOverride & LimitHolds): LimitValues {
   const { tier, held, rate: own } = overrides
   const hold = held ? { held } : {}
@@ -85,7 +85,7 @@ export function limitInForce(limit: QueueLimit, overrides: LimitOverride & Limit
   return { ...(tier === undefined ? {} : { tier }), rate, ...burst, ...hold }
 }
 
-/** Beside a rate that follows the clock, the slower one of each time applies: it stays as it is. */
+/** If a rate follows the clock, the slower one of each time applies: it stays unchanged. */
 function slower(rate: string | RateSchedule, { slowed, paced }: LimitHolds): string | RateSchedule {
   const us = (one: string) => intervalUs(parseRate(one))
   if (typeof rate !== 'string') return rate
@@ -105,7 +105,7 @@ function checkSettable(limit: QueueLimit, field: string): void {
   throw new InvalidLimitError(`limit "${limit.name}" of ${algorithm} has no ${field}: set its ${counts.join(' or ')}`)
 }
 
-/** As if the shape said so. */
+/** As if they were in the shape. */
 function checkTogether(limit: QueueLimit, { tier, day, held, ...values }: LimitValues): void {
   if (day !== undefined) checkField('day', day, wholeFrom(1), InvalidLimitError)
   if (held !== undefined && held !== true) {

@@ -36,25 +36,28 @@ export interface QueueLimit extends LimitRule {
    */
   readonly unit?: string
   /**
-   * `group`, a name in the `keys` of jobs, or up to 4 of these: each value or combination has the limit to itself. A job that
-   * lacks one is not limited. Default: one state for the queue.
+   * `group`, a name in the `keys` of jobs, or up to 4 of these: each value or combination has the limit to itself. The
+   * limit does not apply to a job that lacks one. Default: one state for the queue.
    */
   readonly by?: string | readonly string[]
-  /** With `by`: what differs for jobs or values of a tier (`rate`, `burst`). */
+  /** With `by`: the fields that differ for jobs or values of a tier (`rate`, `burst`). */
   readonly tiers?: Readonly<Record<string, TierRule>>
-  /** With `by`, in place of a rate: quotas that grow by a plan over days. */
+  /** With `by`, instead of a rate: quotas that grow by a plan over days. */
   readonly warmUp?: WarmUp
   /** With `by`: `refuse` refuses jobs that lack one of its keys (MissingKeyError). */
   readonly missing?: 'refuse'
-  /** With `by`: values in use at once. A job that brings one more is refused (TooManyKeysError). Default: any number. */
+  /**
+   * With `by`: maximum number of values in use at once. A job with a further one is refused (TooManyKeysError).
+   * Default: any number.
+   */
   readonly maxKeys?: number
   /** 1 to 100 names, such as those of API keys. Each has the limit to itself; a job departs with the one that may go first. */
   readonly pool?: readonly string[]
   /** With `pool`: `group` keeps the jobs of a group with one member while that may go. Default: members take turns. */
   readonly sticky?: 'group'
   /**
-   * With `by` and `concurrency: 1`, for a job whose value has another that has not ended: `wait` (default), `cancel-newest`
-   * or `cancel-running`.
+   * With `by` and `concurrency: 1`, for a job if another one of its value has not ended: `wait` (default),
+   * `cancel-newest` or `cancel-running`.
    */
   readonly onConflict?: 'wait' | 'cancel-newest' | 'cancel-running'
   /**
@@ -62,7 +65,7 @@ export interface QueueLimit extends LimitRule {
    * it is refused.
    */
   readonly clampCost?: boolean
-  /** `even`: spreads what is left of a quota per day, week or month over the rest of its window. Not if shared. */
+  /** `even`: spreads the rest of a quota per day, week or month over the rest of its window. Not if shared. */
   readonly spread?: 'even' | 'key'
   /** With `spread`: when the quota is spent, such as `'08:00-20:00'` or `'mon-fri 08:00-20:00'`. Default: always. */
   readonly within?: string
@@ -111,21 +114,21 @@ const CHECKS: { readonly [F in keyof QueueLimit]?: FieldCheck } = {
   clampCost: YES_OR_NO,
   shared: YES_OR_NO,
 }
-/** What a limit counts by, if that is the group of a job. */
+/** The name of the group in `by`. */
 const GROUP = 'group'
-/** Members of a pool: the states of all are read for each departure. */
+/** Maximum number of members of a pool: each departure reads the states of all. */
 const MOST_MEMBERS = 100
 const MEMBER = /^[\w.:-]{1,64}$/
-/** Not possible in a pool, and why. */
+/** Fields that pools do not allow, and why. */
 const NOT_IN_POOLS = {
   by: 'a job names no member',
   shared: 'members are those of one queue',
   tiers: 'a member is set apart with setLimit',
   reservedShare: 'no limiter takes of it',
 } as const
-/** Names in one `by`. */
+/** Maximum number of names in one `by`. */
 const MOST_NAMES = 4
-/** More would make each departure read and charge more states than its script has time for. */
+/** With more, each departure would read and charge more states than its script has time for. */
 const MOST_KEYED = 8
 /** How a limit with `by` begins. As in `lua/shape/parsed.lua`. */
 const KEYED = '{"by":['
@@ -164,8 +167,8 @@ export function splitQueueLimits(stored: string): { readonly queue?: string; rea
 }
 
 /**
- * The name of a limit that counts by group alone, undefined if there is none. Limits by other keys give a queue groups, where
- * it has none.
+ * The name of a limit that counts by group alone, undefined if there is none. Limits by other keys give a queue groups,
+ * if it has none.
  */
 export function groupLimitIn(stored: string): string | undefined {
   const { keyed } = splitQueueLimits(stored)
@@ -173,12 +176,12 @@ export function groupLimitIn(stored: string): string | undefined {
   return limits.every(({ by }) => by === GROUP) ? limits[0]?.name : undefined
 }
 
-/** The name of a limit of which groups keep members, undefined if there is none. */
+/** The name of a limit whose groups keep members, undefined if there is none. */
 export function stickyLimitIn(stored: string): string | undefined {
   return decodeQueueLimits(stored).find(({ sticky }) => sticky)?.name
 }
 
-/** Whether the group of a job is part of what it counts by. */
+/** Whether it counts by the group of a job, among others. */
 export function isByGroup({ by }: QueueLimit): boolean {
   return [by].flat().includes(GROUP)
 }
@@ -188,12 +191,12 @@ export function decodeQueueLimits(stored: string): readonly QueueLimit[] {
   return (JSON.parse(stored) as { rule: QueueLimit }[]).map(({ rule }) => rule)
 }
 
-/** Whether a limit counts a job with these keys. */
+/** Whether a limit applies to a job with these keys. */
 export function isSubject({ by }: QueueLimit, keys: Readonly<Record<string, string>> = {}): boolean {
   return [by ?? GROUP].flat().every((name) => name === GROUP || Object.hasOwn(keys, name))
 }
 
-/** The value of each name that a limit counts by, of a job with these. */
+/** The value of each name that a limit counts by, for a job with these. */
 export function keysUnder(
   { by }: QueueLimit,
   group = '',
@@ -202,7 +205,7 @@ export function keysUnder(
   return Object.fromEntries([by ?? []].flat().map((name) => [name, name === GROUP ? group : keys[name]]))
 }
 
-/** What a job with these costs takes from a limit. As in `lua/limits/queue-limits.lua`. */
+/** The units that a job with these costs takes from a limit. As in `lua/limits/queue-limits.lua`. */
 export function costUnder(
   { unit, algorithm }: QueueLimit,
   cost: number,
@@ -217,7 +220,7 @@ export function mostUnder(limit: QueueLimit, tier?: string): number {
   return quotaOf(encodeRule(ruleOfTier(limit, tier)))
 }
 
-/** A limit as it is for a tier; without one, or with one that it does not have, as it is. */
+/** A limit as it applies to a tier; unchanged without one, or for an unknown one. */
 export function ruleOfTier(limit: QueueLimit, tier: string | undefined): QueueLimit {
   const { tiers = {} } = limit
   return tier !== undefined && Object.hasOwn(tiers, tier) ? { ...limit, ...tiers[tier] } : limit
@@ -277,7 +280,7 @@ function encodeQueueLimit(given: QueueLimit): { readonly by?: readonly string[];
   return { by: names, ...fields, ...ofTiers, ...bound, ...warms, rule: asGiven }
 }
 
-/** @param rule the fields of the limit that are those of its rule */
+/** @param rule the limit's fields that belong to its rule */
 function checkOwnFields(limit: QueueLimit, rule: object): void {
   const { name, unit, shared = false, pool } = limit
   checkLimitName(name)
@@ -346,7 +349,7 @@ export function checkSingleton(limit: QueueLimit): void {
   )
 }
 
-/** A window of the quota of the first day: what it allows a value of which nothing is known. */
+/** A window with the quota of the first day: the limit of a value without data. */
 function planned(limit: QueueLimit, [quota]: readonly (number | null)[]): QueueLimit {
   const { name, by, tiers, shared, warmUp } = limit
   const rule = { algorithm: 'fixed-window', align: 'day', rate: `${quota}/day` } as const
@@ -366,14 +369,14 @@ function planned(limit: QueueLimit, [quota]: readonly (number | null)[]): QueueL
   return { ...limit, ...rule }
 }
 
-/** A limit as a value has it on the first day of its plan, without the days that follow. */
+/** A limit as it applies to a value on the first day of its plan, without later days. */
 export function onFirstDay({ warmUp, ...limit }: QueueLimit): QueueLimit {
   if (warmUp === undefined) return limit
   const { warmUp: _, ...first } = planned({ ...limit, warmUp }, quotasOf(limit.name, warmUp))
   return first
 }
 
-/** What differs for each tier. */
+/** The fields that differ for each tier. */
 function encodeTiers(limit: QueueLimit, tiers: unknown): Readonly<Record<string, object>> {
   const { name, mode } = limit
   const isObject = typeof tiers === 'object' && tiers !== null && !Array.isArray(tiers)
@@ -399,7 +402,7 @@ function encodeTiers(limit: QueueLimit, tiers: unknown): Readonly<Record<string,
   return Object.fromEntries(own)
 }
 
-/** What was counted in one window says nothing of another. */
+/** Counts of one window mean nothing for another. */
 export function checkSameWindow({ name }: QueueLimit, base: LimitWire, other: LimitWire): void {
   if (base.window === other.window || base.algorithm === 'concurrency') return
   const [expected, given] = [base, other].map(({ window = 0 }) => window / 1000)
@@ -408,7 +411,7 @@ export function checkSameWindow({ name }: QueueLimit, base: LimitWire, other: Li
   )
 }
 
-/** What a limit counts by, in the order in which it is stored: the group, then names of keys. */
+/** The names that a limit counts by, in stored order: the group, then names of keys. */
 function namesBy({ name, by }: QueueLimit): readonly string[] | undefined {
   if (by === undefined) return undefined
   const given: readonly unknown[] = Array.isArray(by) ? by : [by]
@@ -424,14 +427,14 @@ function wrongBy(name: string, why: string, by: unknown): InvalidLimitError {
   return new InvalidLimitError(`by of limit "${name}" ${why}; got ${JSON.stringify(by) ?? by}`)
 }
 
-/** What only limits with `by` have. */
+/** Fields that only limits with `by` have. */
 function checkWithoutKeys({ name, missing, maxKeys, tiers }: QueueLimit): void {
   if (maxKeys !== undefined) throw new InvalidLimitError(`limit "${name}" has maxKeys, which is about keys: set by`)
   if (missing !== undefined) throw new InvalidLimitError(`limit "${name}" has missing, which is about keys: set by`)
   if (tiers !== undefined) throw new InvalidLimitError(`limit "${name}" has tiers, which are those of values: set by`)
 }
 
-/** What is not possible for each value of a key. */
+/** Fields that limits by key do not allow. */
 function checkKeyed({ name, key, shared, tiers, maxKeys }: QueueLimit): void {
   const own = Object.entries({ tiers, maxKeys }).find(([, value]) => value !== undefined)
   if (shared && own) {

@@ -3,7 +3,7 @@ import { InvalidLimitError } from '../errors.ts'
 import { checkField, numberAbove, numberFrom, wholeFrom } from '../field-check.ts'
 import { intervalUs, parseRate, type RateInput } from '../rate.ts'
 
-/** A provider that allows so many units in each window, a fixed window or a sliding log, with unknown window boundaries. */
+/** A provider with a quota per window, a fixed window or a sliding log, with unknown window boundaries. */
 export interface WindowProvider {
   readonly model?: 'window'
   /** Units, whole, at least 1. */
@@ -12,7 +12,10 @@ export interface WindowProvider {
   readonly windowMs: number
   /** The largest difference in the time that two units take to reach the provider. ms, default 0. */
   readonly jitterMs?: number
-  /** Units that may leave together, whole, at most the quota. Default 2 % of it, at least 1. A higher burst lowers the rate. */
+  /**
+   * Units that may start together, whole, at most the quota. Default 2 % of it, at least 1. A higher burst lowers the
+   * rate.
+   */
   readonly burst?: number
 }
 

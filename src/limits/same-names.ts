@@ -1,7 +1,9 @@
 import { plainText } from '../plain-text.ts'
 import type { QueueLimit } from './queue-limits.ts'
 
-/** What this process has seen, by the names of limits. More names than this come from outside, such as one per tenant. */
+/**
+ * Data seen by this process, by the names of limits. More names than this come from outside, such as one per tenant.
+ */
 const MOST_NAMES = 1000
 const limiters = new Set<string>()
 const unshared = new Map<string, { readonly queueName: string }>()
@@ -22,7 +24,7 @@ export function noteQueueLimits(queueName: string, limits: readonly QueueLimit[]
   }
 }
 
-/** Once per name: each counts what it lets pass itself, so together they let twice as much pass. */
+/** Once per name: each counts only its own units, so together they let twice as much pass. */
 function warn(name: string): void {
   const limit = unshared.get(name)
   if (!limit || !limiters.has(name) || warned.has(name)) return

@@ -6,11 +6,11 @@ import { zoneOffsets } from './time-zone.ts'
 /** A rate that follows the clock, such as quiet hours. */
 export interface RateSchedule {
   /**
-   * Which rate is in force when. An entry without `days`, `from` and `to` holds for all the time that no other covers. Entries
+   * The entries of the schedule. One without `days`, `from` and `to` covers all the time that no other does. Entries
    * must not overlap, and must leave no gap.
    */
   readonly schedule: readonly ScheduledRate[]
-  /** The IANA name of the zone whose clock it follows, such as `'Europe/Berlin'`. Default: UTC. */
+  /** The IANA name of its time zone, such as `'Europe/Berlin'`. Default: UTC. */
   readonly timeZone?: string
 }
 
@@ -21,16 +21,16 @@ export interface ScheduledRate {
   readonly from?: string
   /** `'HH:MM'`, after `from`. Default `'24:00'`. */
   readonly to?: string
-  /** As in a shape; `0` lets nothing leave: jobs wait until the rate is above that again. */
+  /** As in a shape; `0` lets nothing depart: jobs wait until the rate is above that again. */
   readonly rate: RateInput | 0
 }
 
-/** days, from and to, each '' if it was not given; limit, 0 for none, and period, ms. */
+/** days, from and to, each '' if missing; limit, 0 for none, and period, ms. */
 type StoredEntry = readonly [string, string, string, number, number]
 
 /**
- * The fastest rate as [limit, period ms], and the schedule: zone, entries, from which minute of the week (Monday 00:00 is 0) on
- * which entry (the first is 1) is in force, in one list, and the offsets of the zone as in `zoneOffsets`.
+ * The fastest rate as [limit, period ms], and the schedule: zone, entries, pairs of a minute of the week (Monday 00:00
+ * is 0) and the entry (the first is 1) that begins then, in one list, and the offsets of the zone as in `zoneOffsets`.
  */
 export type StoredRate =
   | readonly [number, number]
@@ -50,7 +50,7 @@ const WEEK_MINUTES = 7 * DAY_MINUTES
 const MOST_ENTRIES = 200
 const FIELDS = ['days', 'from', 'to', 'rate']
 
-/** Whether what is given as a rate follows the clock. */
+/** Whether a given rate follows the clock. */
 export function isScheduled(rate: unknown): rate is RateSchedule {
   return typeof rate === 'object' && rate !== null && 'schedule' in rate
 }
@@ -65,7 +65,7 @@ export function encodeRate(value: unknown): StoredRate {
   const [unknown] = Object.keys(rest)
   if (unknown !== undefined) {
     throw new InvalidRateError(
-      `rate has no field '${unknown}' beside schedule; it has timeZone${didYouMean(unknown, ['timeZone'])}`,
+      `rate has no field '${unknown}' next to schedule; it has timeZone${didYouMean(unknown, ['timeZone'])}`,
     )
   }
   if (!Array.isArray(schedule) || schedule.length === 0 || schedule.length > MOST_ENTRIES) {
@@ -122,7 +122,7 @@ function hoursOf(entry: ScheduledRate, i: number): Hours {
     )
   }
   const stored = [days, from, to, ...(rate === 0 ? ([0, 1000] as const) : pairOf(rateOf(rate, at)))] as const
-  // Without any of them it holds for the time that no other covers.
+  // Without any of them it covers the time that no other does.
   return { stored, days: days || from || to ? named : [], first, last }
 }
 
@@ -156,7 +156,7 @@ function minuteOf(text: unknown, at: string): number {
   throw new InvalidRateError(`${at} must be a time from '00:00' to '24:00'; got ${JSON.stringify(text)}`)
 }
 
-/** When which entry is in force, as it is stored. */
+/** When each entry applies, in stored form. */
 function weekOf(entries: readonly Hours[]): number[] {
   const minutes = coveredBy(entries)
   const [rest, another] = [...entries.keys()].filter((i) => entries[i]?.days.length === 0)
@@ -178,7 +178,7 @@ function weekOf(entries: readonly Hours[]): number[] {
   }
   const unused = entries.findIndex((_, i) => !week.some((entry, at) => at % 2 === 1 && entry === i + 1))
   if (unused >= 0) {
-    throw new InvalidRateError(`rate.schedule[${unused}] is never in force: other entries cover the whole week`)
+    throw new InvalidRateError(`rate.schedule[${unused}] never applies: other entries cover the whole week`)
   }
   return week
 }

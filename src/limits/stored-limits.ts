@@ -12,10 +12,10 @@ type Definition = Readonly<Record<string, unknown>> & {
   readonly tiers?: Readonly<Record<string, TierRule>>
 }
 
-/** A limit that programs have declared, as Redis holds it. */
+/** A limit that programs have declared, as stored in Redis. */
 export interface StoredLimit {
   readonly name: string
-  /** What all programs that use the name agreed on: options of `createLimiter`. */
+  /** The common definition of all programs that use the name: options of `createLimiter`. */
   readonly definition: Definition
   readonly version: number | undefined
   /** Host and process id of the program that declared it. */
@@ -24,17 +24,17 @@ export interface StoredLimit {
   readonly mode: ShapeMode | undefined
 }
 
-/** A key that is refused whatever it has left. */
+/** A key that is refused even with units left. */
 export interface Block {
-  /** As it is stored: long texts, and those with special characters, are hashed. With tiers: `tier:key`. */
+  /** As stored: long texts, and those with special characters, are hashed. With tiers: `tier:key`. */
   readonly key: string
   readonly until: Date
 }
 
-/** How many keys a SCAN looks at. */
+/** Number of keys that one SCAN visits. */
 const SCANNED = 1000
 
-/** The names of the limits under a prefix, sorted. Looks through the whole key space. */
+/** The names of the limits under a prefix, sorted. Searches the whole key space. */
 export async function limitNames(redis: Redis, prefix = DEFAULT_LIMIT_PREFIX): Promise<string[]> {
   const start = `${prefix}:limit:`
   const form = hashTag(prefix) === undefined ? /^\{([A-Za-z0-9_.-]+)\}$/ : /^([A-Za-z0-9_.-]+)$/
@@ -104,7 +104,7 @@ async function blocksOf(redis: Redis, control: string): Promise<Block[]> {
 const TOOL_TIMEOUT_MS = 10_000
 
 /**
- * A limiter with the definition in force, for tools.
+ * A limiter with the stored definition, for tools.
  * @param tier applies to all keys; undefined: the rule without tiers
  */
 export function limiterOf(
@@ -118,7 +118,7 @@ export function limiterOf(
   return createLimiter(redis, { ...rule, ...tiered, name, prefix, version, timeoutMs } as LimiterOptions)
 }
 
-/** Of what is described of a tier, only these can differ from the rule without tiers. */
+/** Of a tier's description, only these can differ from the rule without tiers. */
 function tierRules(tiers: Readonly<Record<string, TierRule>>): Record<string, TierRule> {
   const rules = Object.entries(tiers).map(([tier, rule]) => {
     const fields = TIER_FIELDS.flatMap((field) => (rule[field] === undefined ? [] : [[field, rule[field]]]))

@@ -18,7 +18,7 @@ export interface WaitOptions {
   readonly signal?: AbortSignal
   /** How many callers may wait for a key at once, default unlimited. (NGINX: burst) */
   readonly maxWaiting?: number
-  /** How many of those pass without waiting, though they are charged like the others. Default 0. (NGINX: delay) */
+  /** How many of those pass without waiting, although they are charged like the others. Default 0. (NGINX: delay) */
   readonly nodelay?: number
 }
 
@@ -31,7 +31,7 @@ export type ReserveReply = readonly [
   resetUs: number,
 ]
 
-/** What waiting needs from a limiter. */
+/** The parts of a limiter that waiting uses. */
 export interface Reserving {
   readonly name: string
   run<T>(script: LimitScript, key: LimitKey, args: Arguments): Promise<T>

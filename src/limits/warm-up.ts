@@ -2,20 +2,20 @@ import { checkCallOptions, gotText } from '../call-options.ts'
 import { InvalidLimitError } from '../errors.ts'
 
 /**
- * A plan over days, for a limit with `by`: each value (a mail domain, a sending IP) has the quota of its own day of the plan. A
- * day counts if something left on it, in the `timeZone` of the limit; after the last one its quota stays. Give `plan`, or
- * `start`, `factor` and `until`.
+ * A plan over days, for a limit with `by`: each value (a mail domain, a sending IP) has the quota of its own day of the
+ * plan. A day counts if a job departed on it, in the `timeZone` of the limit; after the last one its quota stays. Give
+ * `plan`, or `start`, `factor` and `until`.
  */
 export interface WarmUp {
   /** Quotas from a day of the plan on, ascending from day 1; a last quota of null lifts the limit. At most 400 days. */
   readonly plan?: readonly WarmUpDay[]
-  /** The quota of day 1, by which it grows each day, and the quota at which it stays. */
+  /** The quota of day 1, its daily growth factor, and the final quota. */
   readonly start?: number
   readonly factor?: number
   readonly until?: number
   /**
-   * With `by: 'group'`: the plan goes on to its next day only if less than this share of the jobs that started on the last one
-   * was refused by the downstream, as feedback reports it; else the day is repeated. Default: it goes on.
+   * With `by: 'group'`: the plan continues to its next day only if the downstream refused less than this share of the
+   * last day's started jobs, as feedback reports it; otherwise the day is repeated. Default: it continues.
    */
   readonly maxRefused?: number
 }

@@ -10,7 +10,7 @@ test.each<[what: string, given: unknown, message: string]>([
   [
     'a field beside it',
     { schedule: [REST], timezone: 'UTC' },
-    "rate has no field 'timezone' beside schedule; it has timeZone (did you mean 'timeZone'?)",
+    "rate has no field 'timezone' next to schedule; it has timeZone (did you mean 'timeZone'?)",
   ],
   [
     'an unknown zone',
@@ -61,7 +61,7 @@ test.each<[what: string, given: unknown, message: string]>([
     },
     'rate.schedule must cover the whole week; nothing covers sun 00:00. Add an entry with a rate alone, such as { rate: 0 }, for the rest of the time',
   ],
-  ['a rest of nothing', { schedule: [{ days: 'mon-sun', rate: 0 }, REST] }, 'rate.schedule[1] is never in force'],
+  ['a rest of nothing', { schedule: [{ days: 'mon-sun', rate: 0 }, REST] }, 'rate.schedule[1] never applies'],
   ['nothing above 0', { schedule: [{ rate: 0 }] }, 'rate.schedule must have a rate above 0; to stop a queue, pause it'],
 ])('a schedule with %s is refused by name', (_what, given, message) => {
   expect(() => encodeRate(given)).toThrow(InvalidRateError)

@@ -1,6 +1,6 @@
 import { checkArgument, checkCallOptions } from '../call-options.ts'
 
-/** What a program may pass wrongly without types: told before anything is read. All throw InvalidInputError. */
+/** Checks arguments of programs without types, before anything is read. All throw InvalidInputError. */
 
 export function checkName(call: string, name: unknown): void {
   checkArgument(typeof name === 'string', `${call}: the name of a queue`, 'a string', name)

@@ -20,7 +20,7 @@ type Granted = readonly [
 
 type GrantedGroup = readonly [id: string, interval: number | string, burst: number | string]
 
-/** What changed later of a charge, as written by `lua/reports/audit.lua`. */
+/** A later change of a charge, as written by `lua/reports/audit.lua`. */
 type Settled = readonly [
   id: string,
   slotUs: string,
@@ -93,10 +93,10 @@ function departureKey(jobId: string, slot: number | string): string {
   return `${slot} ${jobId}`
 }
 
-/** What `settleCost` changed of one charge. */
+/** The changes of one charge by `settleCost`. */
 class SettledCharge {
   #units = 0
-  /** The most that was given back at any time: others may have left on it before more was charged again. */
+  /** The largest refund at any time: other jobs may have used it before more was charged again. */
   refunded = 0
   /** When more was charged, µs. */
   readonly chargedUs: number[] = []

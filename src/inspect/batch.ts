@@ -9,14 +9,14 @@ export type Deferred<T> = () => T
 
 type Command = readonly [name: string, ...args: (string | number)[]]
 
-/** Redis is silent if nothing of an answer arrives for so long, ms. */
+/** Redis is silent if nothing of an answer arrives for this time, ms. */
 const SILENT_MS = 5000
 
 /** Read commands that are sent together, in one round trip whatever their number, except on a cluster. */
 export class Batch {
   readonly #redis: BatchClient
   readonly #commands: Command[] = []
-  /** Those that run a script, by their indices: how it is sent where Redis does not know it yet. */
+  /** Commands that run a script, by their indices: their form for a Redis that does not know the script yet. */
   readonly #scripts = new Map<number, Command>()
   /** The replies, an Error for a command that failed. */
   #replies: readonly unknown[] | undefined
@@ -67,7 +67,7 @@ export class Batch {
     }
   }
 
-  /** Grows while something arrives: an answer may be long, and its way slow. */
+  /** Grows while data arrives: an answer may be long, and its connection slow. */
   get #received(): number {
     if (this.#redis.isCluster) return this.#answered
     return (this.#redis as unknown as Receiving).stream?.bytesRead ?? 0
@@ -101,7 +101,7 @@ export class Batch {
   }
 }
 
-/** What is used of ioredis beyond its types. */
+/** The parts of ioredis that we use beyond its types. */
 interface Receiving {
   readonly stream?: { readonly bytesRead: number }
 }
@@ -110,7 +110,7 @@ function isUnknownScript(reply: unknown): boolean {
   return reply instanceof Error && reply.message.startsWith('NOSCRIPT')
 }
 
-/** Redis's reply, or undefined where it refused the command. */
+/** Redis's reply, or undefined if it refused the command. */
 export function tolerant<T>(answer: Deferred<T>): T | undefined {
   try {
     return answer()

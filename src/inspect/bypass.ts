@@ -1,8 +1,8 @@
 import type { Bypass, QueueClient, WorkerStatus } from './queue-status.ts'
 
-/** Starts past the meter count as going on for this long after the last that was found. As in `lua/reports/bypass.lua`. */
+/** Starts past the meter count as continuing for this long after the last finding. As in `lua/reports/bypass.lua`. */
 const LASTS_US = 60_000_000
-/** A shorter time says too little of how many there are. */
+/** A shorter time is too short for an estimate. */
 const LEAST_US = 1_000_000
 
 /** @param meter the hash `…:meta:meter` */

@@ -9,7 +9,7 @@ export type InspectorConnection = ShapedQueueOptions['connection']
 
 export interface ReadClient {
   readonly redis: BatchClient
-  /** Whether it was created here, and so has to be closed here. */
+  /** Whether it was created here, and has to be closed here. */
   readonly isOwn: boolean
 }
 

@@ -5,21 +5,21 @@ import type { Condition, ConditionName, QueueFacts } from './queue-status.ts'
 
 type Found = Pick<Condition, 'level' | 'text' | 'next'>
 
-/** The oldest job starves where it has waited this long, and so many times as long as the one that leaves next. */
+/** The oldest job starves if it has waited at least this long, and this many times as long as the next one. */
 const STARVING_MS = 60_000
 const STARVING_TIMES = 10
-/** A queue that refused a job so lately may be full. */
+/** A queue whose last refusal is more recent may be full. */
 const REFUSED_LATELY_MS = 30_000
-/** Where the limit on running jobs holds the next one for this long, they may hang. */
+/** If the limit on running jobs holds the next job for this long, they may hang. */
 const CROWDED_MS = 60_000
-/** From this part of its capacity on a queue has hardly any place. */
+/** From this part of its capacity on, a queue has hardly any place. */
 export const NEARLY_FULL = 0.9
-/** Where workers report but have not asked for a job for this long, their jobs may hang. */
+/** If workers report but have not asked for a job for this long, their jobs may hang. */
 const UNTAKEN_MS = 60_000
 
 /**
- * All conditions, what needs a look first at the top. The fleet page, `sluice status` and `sluice doctor` show these, and
- * decide nothing themselves.
+ * All conditions, the most urgent first. The fleet page, `sluice status` and `sluice doctor` show these, and decide
+ * nothing themselves.
  */
 const CONDITIONS: Readonly<Record<ConditionName, (queue: QueueFacts) => Found | undefined>> = {
   Unread: unread,
@@ -42,7 +42,7 @@ const CONDITIONS: Readonly<Record<ConditionName, (queue: QueueFacts) => Found | 
 const NAMES = Object.keys(CONDITIONS) as ConditionName[]
 const CHECKS = NAMES.map((name, i) => ({ name, find: CONDITIONS[name], weight: 2 ** (NAMES.length - 1 - i) }))
 
-/** The conditions of a queue, what needs a look first at the top; empty where all is as usual. */
+/** The conditions of a queue, the most urgent first; empty without any. */
 export function conditionsOf(queue: QueueFacts): Condition[] {
   return CHECKS.flatMap(({ name, find, weight }) => {
     const found = find(queue)
@@ -50,12 +50,12 @@ export function conditionsOf(queue: QueueFacts): Condition[] {
   })
 }
 
-/** Greater where a look is needed sooner; 0 where all is as usual. */
+/** Greater for a more urgent queue; 0 without conditions. */
 export function urgencyOf(conditions: readonly Condition[]): number {
   return conditions.reduce((sum, { weight }) => sum + weight, 0)
 }
 
-/** Whether all waiting jobs belong to groups that are held. Workers that find none to take do not report. */
+/** Whether all waiting jobs belong to held groups. Workers that find none to take do not report. */
 export function areAllHeld({ groups, waiting, grouped = 0 }: QueueFacts): boolean {
   if (!groups || groups.waiting > 0) return false
   // Read a moment later than the others.
@@ -75,7 +75,7 @@ function unread({ unread: parts }: QueueFacts): Found | undefined {
   if (!parts) return undefined
   const next = 'see why a node of the Redis Cluster does not answer'
   if (parts.includes('queue')) {
-    return { level: 'error', text: 'its node of Redis did not answer: nothing is known of it', next }
+    return { level: 'error', text: 'its node of Redis did not answer: nothing is known about it', next }
   }
   const names = parts.map((part) => (part === 'head' ? 'its head' : `shard ${part}`))
   return { level: 'error', text: `${names.join(', ')} did not answer: the numbers lack what is there`, next }
@@ -83,9 +83,9 @@ function unread({ unread: parts }: QueueFacts): Found | undefined {
 
 function withoutWorker(queue: QueueFacts): Found | undefined {
   const { waiting, workers, nextDueAt, at, shape } = queue
-  // Those of a queue without a shape do not report.
+  // Workers of a queue without a shape do not report.
   if (!shape) return undefined
-  // Only a worker promotes a delayed job that is due.
+  // Only a worker promotes a due delayed job.
   const isDue = nextDueAt !== undefined && nextDueAt <= at
   if ((waiting === 0 && !isDue) || workers.length > 0 || areAllHeld(queue)) return undefined
   const jobs =
@@ -104,7 +104,7 @@ function bypassed({ name, bypass, shape }: QueueFacts): Found | undefined {
   return { level: 'error', text: `${many} start past the meter${by}: ${unheldText(shape)}`, next }
 }
 
-/** What does not hold for jobs that start past the meter. */
+/** The rules that jobs past the meter break. */
 function unheldText(shape: QueueFacts['shape']): string {
   if (shape && !shape.rate && shape.limits) return 'its limits do not hold'
   if (shape && !shape.rate && shape.groups) return 'its groups get no fair turns'
@@ -140,7 +140,7 @@ function placesText(workers: QueueFacts['workers']): string {
   return [countText(workers.length, 'worker'), `${taken} of ${places} places taken`, ...away].join(', ')
 }
 
-/** What becomes of jobs when a queue is full. */
+/** The effect of a full queue on jobs. */
 const WHEN_FULL = {
   reject: 'new jobs are refused',
   'drop-oldest': 'each new job drops the oldest',
@@ -148,8 +148,8 @@ const WHEN_FULL = {
 }
 
 /**
- * Whether new jobs find no place. A worker that takes one frees a place for a moment: a queue that refused a job lately
- * and has hardly any place is full all the same.
+ * Whether new jobs find no place. A worker that takes one frees a place for a moment, so a queue with a recent refusal
+ * and hardly any place counts as full.
  */
 function isFull({ depth, capacity, lastRefusedAt, at }: QueueFacts): boolean {
   if (capacity === undefined) return false
@@ -171,7 +171,7 @@ function full(queue: QueueFacts): Found | undefined {
 }
 
 function starving({ name, groups, headAgeMs, oldestAgeMs }: QueueFacts): Found | undefined {
-  // The oldest job may be that of a group that is held: that is told by itself.
+  // The oldest job may belong to a held group, which has a condition of its own.
   if (groups && groups.paused + groups.maxed + groups.limited > 0) return undefined
   if (headAgeMs === undefined || oldestAgeMs === undefined) return undefined
   if (oldestAgeMs < Math.max(STARVING_MS, STARVING_TIMES * headAgeMs)) return undefined

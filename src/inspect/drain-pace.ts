@@ -12,9 +12,9 @@ const LONGEST_MS = 60_000
 const SHORTEST_MS = 1000
 
 /**
- * The pace of the last minute; undefined where that time is too short for an estimate.
+ * The pace of the last minute; undefined if that time is too short for an estimate.
  * @param samples oldest first
- * @param sinceMs since when the rate and the burst are in force
+ * @param sinceMs when the current rate and burst began
  */
 export function drainPace(samples: readonly Sample[], status: QueueFacts, sinceMs: number): DrainPace | undefined {
   const nowMs = status.at.getTime()

@@ -15,21 +15,23 @@ import { estimateStart } from './start-estimate.ts'
 import { type StreamEntry, type StreamReply, streamEntries } from './stream.ts'
 import { type ClockPoint, type Stretch, splitWait } from './wait-split.ts'
 
-/** How many entries of the history are read: workers keep about as many. */
+/** Number of history entries to read: workers keep about as many. */
 const HISTORY = 1000
-/** How many of BullMQ's events are read, which takes Redis less than 1 ms. It keeps as many as it is told to. */
+/**
+ * Number of BullMQ's events to read, which takes Redis less than 1 ms. BullMQ's own option decides how many it keeps.
+ */
 const EVENTS = 2000
 /** How long before the start of a wait a sample may have been taken. */
 const BEFORE_MS = 120_000
 
-/** What was read of a job and its queue. */
+/** The data read for a job and its queue. */
 interface Found {
   readonly id: string
   readonly job: FoundJob
   readonly view: JobView
-  /** Of its queue; undefined where it has none. */
+  /** The shape of its queue; undefined if there is none. */
   readonly shape: StoredShape | undefined
-  /** Its group and its place there, where it waits. */
+  /** Its group and its place there, while it waits. */
   readonly group: GroupPlace | undefined
   readonly status: QueueFacts
 }
@@ -101,7 +103,7 @@ function foundOf(name: string, id: string, view: JobView): Found {
   return {
     ...{ id, view, shape, job: jobOf(view) },
     group: state && { ...state, ahead: view.group?.before ?? 0 },
-    // A queue with a job is there.
+    // The queue exists, as it has a job.
     status: factsOf(name, view.queue) as QueueFacts,
   }
 }
@@ -112,7 +114,7 @@ function isReady({ state }: FoundJob): boolean {
 
 const CAUSES = { limited: 'rate', maxed: 'concurrency', paused: 'pause' } as const
 
-/** What holds a ready job: its own group, a limit of its keys, or else what holds the queue. */
+/** The hold of a ready job: by its own group, by a limit of its keys, or otherwise the queue's. */
 function holdOf(found: Found): Hold | undefined {
   const { status, group, view } = found
   const laneHold = laneHoldOf(found)
@@ -133,7 +135,7 @@ function holdOf(found: Found): Hold | undefined {
   }
 }
 
-/** Whether what workers noted is a limit of jobs with other keys: a job that came later is not held by it. */
+/** Whether the noted limit holds only jobs with other keys: it does not hold a job that was added later. */
 function isOfOtherLane({ status: { hold, shape }, view: { lane } }: Found): boolean {
   return !!lane && shape?.limits?.some(({ name, by }) => name === hold?.limit && by !== undefined) === true
 }
@@ -175,7 +177,10 @@ function described(found: Found, readyMs: number) {
   }
 }
 
-/** From when the job could have started until it did, or until now. Before a job is due it waits for nothing else. */
+/**
+ * The time from when the job could have started until it did, or until now. Before a job is due it waits for nothing
+ * else.
+ */
 function waitOf({ id, job, status }: Found, events: QueueEventsReading) {
   const nowMs = status.at.getTime()
   const started = ['active', 'completed', 'failed'].includes(job.state) ? job.departedMs : undefined

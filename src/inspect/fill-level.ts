@@ -3,17 +3,20 @@ import type { PartAnswer } from './parts.ts'
 /** How full a queue is, by a few cheap counts: delayed jobs beyond a horizon count too. */
 export interface FillLevel {
   readonly name: string
-  /** Jobs that wait to leave. */
+  /** Jobs that wait to depart. */
   readonly waiting: number
   readonly depth: number
-  /** undefined where the queue is not bounded. */
+  /** undefined if the queue is unbounded. */
   readonly capacity: number | undefined
 }
 
-/** What `lua/views/queue.lua` returns for it. */
+/** The result of `lua/views/queue.lua` for it. */
 export type FillLevelView = Omit<FillLevel, 'name' | 'capacity'> & { readonly capacity?: number }
 
-/** @param answers of its head, which has the capacity, and its shards, or of a queue without shards; what is unread is 0 */
+/**
+ * @param answers of its head, which has the capacity, and its shards, or of a queue without shards; unread parts count
+ * as 0
+ */
 export function fillLevelOf(name: string, answers: readonly PartAnswer<FillLevelView | undefined>[]): FillLevel {
   const parts = answers.map((answer) => ('value' in answer ? answer.value : undefined))
   const sum = (of: 'waiting' | 'depth') => parts.reduce((total, part) => total + (part?.[of] ?? 0), 0)

@@ -3,24 +3,24 @@ import { Batch, type BatchClient, type Deferred } from './batch.ts'
 
 /** A worker that runs jobs reports at least every 12 s. */
 const SILENT_MS = 20_000
-/** At most so many are looked up. */
+/** At most this many are looked up. */
 const MOST = 20
 
 /**
- * A job that holds a place of its group, or of a limit by keys. A worker that lives renews the lock of its job; that of one that died ends, and
- * the place is free once BullMQ's check for stalled jobs has found that.
+ * A job that holds a place of its group, or of a limit by keys. A live worker renews the lock of its job. The lock of a
+ * dead one expires, and the place is free once BullMQ's check for stalled jobs has found that.
  */
 export interface GroupHolder {
   readonly jobId: string
-  /** In strict order, a job holds its group until it has ended for good, also while it does not run. */
+  /** In strict order, a job holds its group until its final attempt has ended, also while it does not run. */
   readonly state: 'running' | 'delayed' | 'waiting-children' | 'waiting'
   /** When it is due, if it is delayed. */
   readonly dueAt: Date | undefined
-  /** Of another queue that shares the limit: its key prefix, as `bull:chats:`. */
+  /** The key prefix of its queue, as `bull:chats:`, if that is another one that shares the limit. */
   readonly queue?: string
   /** When its lock ends, if it is not renewed; undefined if it has ended. */
   readonly lockEndsAt: Date | undefined
-  /** Its worker, as far as that is known: `name` is BullMQ's option, `id` that of the worker in the list of workers. */
+  /** Its worker, as far as known: `name` is BullMQ's option, `id` the worker's in the list of workers. */
   readonly worker: {
     readonly id: string | undefined
     readonly name: string | undefined
@@ -33,7 +33,7 @@ export interface GroupHolder {
   readonly isSilent: boolean
 }
 
-/** The jobs that hold the places of a group, those of silent workers first: they hold it until their locks end. */
+/** The jobs that hold the places of a group, jobs of silent workers first: they hold it until their locks end. */
 export async function groupHolders(
   redis: BatchClient,
   base: string,
@@ -50,8 +50,8 @@ export async function groupHolders(
 }
 
 /**
- * The same, of the places of a limit for one value of its keys.
- * @param key of its state, in which each holder has one member or more: a number and the key of its job
+ * The same for the places of a limit for one value of its keys.
+ * @param key of its state, in which each holder has at least one member: a number and the key of its job
  */
 export async function placeHolders(
   redis: BatchClient,
@@ -137,7 +137,7 @@ interface Row {
   readonly pid?: number
 }
 
-/** An unreadable row is as good as none: another version may have written it. */
+/** An unreadable row counts as missing: another version may have written it. */
 function readRow(json: string | undefined): Row | undefined {
   try {
     return json === undefined ? undefined : (JSON.parse(json) as Row)

@@ -17,43 +17,43 @@ import { listOf, readView } from './view.ts'
 
 export type { GroupCounts } from '../queue/groups.ts'
 
-/** A group as it stands beside the others. */
+/** A group among the others. */
 export interface GroupRow extends GroupState {
-  /** For how long its next job has been ready to leave, ms; undefined where it has none. */
+  /** For how long its next job has been ready to depart, ms; undefined without one. */
   readonly headAgeMs: number | undefined
   /** Its part of the waiting jobs of all groups, 0 to 1. */
   readonly share: number
 }
 
-/** The groups of a queue that are worth a look. */
+/** The groups of a queue that are worth showing. */
 export interface GroupsView {
   readonly at: Date
   readonly counts: GroupCounts
   /** Waiting jobs of all groups. */
   readonly waiting: number
-  /** Those whose next job has been ready longest. */
+  /** Groups whose next job has been ready longest. */
   readonly oldest: readonly GroupRow[]
-  /** Those with the most waiting jobs: looked for among 100 jobs spaced over all that wait, so one may be missed. */
+  /** Groups with the most waiting jobs: found among 100 jobs spaced over all waiting ones, so one may be missed. */
   readonly largest: readonly GroupRow[]
-  /** Those held by their rate, their running jobs or a pause; of each kind the first that are due. */
+  /** Groups held by their rate, their running jobs or a pause; of each kind the first that are due. */
   readonly held: readonly GroupRow[]
 }
 
 /** One group, and its next jobs. */
 export interface GroupDetail extends GroupRow {
   readonly jobs: readonly JobRow[]
-  /** The jobs that hold its places, at most 20, where all of these are taken (`maxed`); else none. */
+  /** The jobs that hold its places, at most 20, if all of these are taken (`maxed`); otherwise none. */
   readonly holders: readonly GroupHolder[]
 }
 
-/** What `lua/views/group.lua` returns for a queue. */
+/** The result of `lua/views/group.lua` for a queue. */
 interface ManyGroups {
   readonly at: string
   /** The defaults, as stored. */
   readonly groups: string
   readonly counts: GroupCounts
   readonly waiting: number
-  /** `list`: that of the held ones in which it was found. */
+  /** `list`: the list of held groups in which it was found. */
   readonly rows: readonly (GroupRowView & { readonly list?: string })[]
 }
 
@@ -81,8 +81,8 @@ export async function groupsOf(redis: BatchClient, base: string, count: number):
 }
 
 /**
- * A group changes its list only when jobs are asked for: one that was paused since is still in line. The counts are
- * those of the rows that are shown.
+ * A group changes its list only when jobs are requested: one that was paused since is still in line. The counts match
+ * the shown rows.
  * @param listing by which held list a group was found, and how many of each list were read
  */
 function countsAsSeen(
@@ -120,13 +120,13 @@ export async function groupDetail(
   return { ...row, jobs, holders }
 }
 
-/** The same of one, with the ids of its first jobs and the waiting jobs of all groups. */
+/** The same for one group, with the ids of its first jobs and the waiting jobs of all groups. */
 interface OneGroup extends GroupView {
   readonly jobs: readonly string[]
   readonly waiting: number
 }
 
-/** All that is set for groups and is in force, by their ids. */
+/** All current settings of groups, by their ids. */
 export async function groupSettingsOf(
   redis: BatchClient,
   base: string,
@@ -145,7 +145,7 @@ interface GroupSettings {
   readonly settings: Readonly<Record<string, string>>
 }
 
-/** Of what is set for groups: the fields that `setGroup` takes. */
+/** The settings of groups that `setGroup` takes. */
 export function groupOverridesIn(
   settings: Readonly<Record<string, GroupState['overrides']>>,
 ): Readonly<Record<string, GroupOverride>> {

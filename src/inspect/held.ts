@@ -1,7 +1,7 @@
 import type { StoredClosed } from '../queue/groups.ts'
 import { type HeldMs, HOLD_CAUSES, type Hold, type HoldCause } from './queue-status.ts'
 
-/** What the head of a queue waits for. Times are µs on Redis's clock. */
+/** The wait of a queue's head. Times are µs on Redis's clock. */
 export interface Held {
   readonly hold: Hold | undefined
   /** For how long the queue has lacked a worker, whichever job was at its head, ms. */
@@ -10,23 +10,23 @@ export interface Held {
 
 type Fields = Readonly<Record<string, string>>
 
-/** What is known of the queue besides its meter. */
+/** The state of the queue besides its meter. */
 export interface HeldQueue {
   readonly nowUs: number
   readonly isWaiting: boolean
   /** Jobs that run now. */
   readonly active: number
-  /** Since when the job at the head could start; undefined where unknown. */
+  /** When the job at the head could have started; undefined if unknown. */
   readonly headReadyUs: number | undefined
-  /** Whether a pause holds, BullMQ's or the meter's; the next field is its end (µs), where it has one. */
+  /** Whether a pause holds, BullMQ's or the meter's; the next field is its end (µs), if it has one. */
   readonly isPaused: boolean
   readonly pausedUntilUs: number | undefined
 }
 
 /**
- * Since a worker last looked, the head was held by the cause that the worker found, and from the head's slot on by the lack
- * of a worker.
- * @param meter what workers noted in it (`lua/gate/held.lua`)
+ * Since a worker last asked, the head was held by the cause that the worker found, and from the head's slot on by the
+ * lack of a worker.
+ * @param meter the workers' notes in it (`lua/gate/held.lua`)
  */
 export function heldAt(meter: Fields, queue: HeldQueue): Held {
   const hold = holdNow(queue.isWaiting ? foundHold(meter) : undefined, meter, queue)
@@ -56,7 +56,7 @@ interface Found {
   readonly untilUs: number | undefined
 }
 
-/** What a worker found when it last looked; undefined where nothing waited then. */
+/** The finding of the worker that asked last; undefined if nothing waited then. */
 function foundHold(meter: Fields): Found | undefined {
   const [, name, limit] = /^([a-z]+)(?::(.*))?$/s.exec(meter.holds ?? '') ?? []
   const cause = HOLD_CAUSES.find((one) => one === name)
@@ -66,7 +66,7 @@ function foundHold(meter: Fields): Found | undefined {
   return { cause, limit, atUs, sinceUs: Number(meter.holdsSince ?? atUs), untilUs }
 }
 
-/** A pause holds from the moment it is set, whether or not a worker has looked since. */
+/** A pause holds from the moment it is set, whether or not a worker has asked since. */
 function holdNow(found: Found | undefined, meter: Fields, queue: HeldQueue): Hold | undefined {
   const { nowUs, isWaiting, isPaused, pausedUntilUs, active } = queue
   if (!isWaiting) return undefined
@@ -74,7 +74,7 @@ function holdNow(found: Found | undefined, meter: Fields, queue: HeldQueue): Hol
     const sinceUs = found?.cause === 'pause' ? found.sinceUs : lookedUs(meter, queue)
     return { cause: 'pause', since: date(sinceUs), ...(pausedUntilUs ? { until: date(pausedUntilUs) } : {}) }
   }
-  // No job runs, so the workers whose jobs took all places stopped without a last look.
+  // No job runs, so the workers whose jobs took all places stopped without asking again.
   const areGone = found?.cause === 'concurrency' && active === 0
   if (!found || areGone) return { cause: 'workers', since: date(lookedUs(meter, queue)) }
   const { cause, limit, sinceUs, untilUs } = found
@@ -85,12 +85,12 @@ function holdNow(found: Found | undefined, meter: Fields, queue: HeldQueue): Hol
   return { cause, ...(limit === undefined ? {} : { limit }), since: date(sinceUs), ...until }
 }
 
-/** The last departure, as far as it is known, µs. */
+/** The last departure, as far as known, µs. */
 function departedUs({ leftAt, seen }: Fields): number {
   return Math.max(Number(leftAt ?? 0), Number(seen ?? 0))
 }
 
-/** Since when no worker has looked at the job that is at the head now. */
+/** Since when no worker has asked for the job that is now at the head. */
 function lookedUs(meter: Fields, { nowUs, headReadyUs }: HeldQueue): number {
   return Math.min(nowUs, Math.max(Number(meter.heldAt ?? 0), headReadyUs ?? 0) || nowUs)
 }

@@ -63,7 +63,7 @@ export interface InspectorOptions {
   readonly prefix?: string
 }
 
-/** Queues read at once: the pending replies of more would take much memory. */
+/** Number of queues read at once: the pending replies of more would take much memory. */
 const READ_AT_ONCE = 30
 /**
  * The same for streams of very many queues. If more are decoded at once, they are most of the live heap: V8 may then
@@ -72,10 +72,12 @@ const READ_AT_ONCE = 30
 const STREAMED_AT_ONCE = 8
 /** Queues in which a job is looked up by one round trip, so that Redis serves others in between. */
 const LOOKED_UP_AT_ONCE = 500
-/** How long the state of queues waits for a node of a cluster that does not answer, and what else is read of one queue, ms. */
+/**
+ * How long the state of queues, and other reads of one queue, wait for a node of a cluster that does not answer, ms.
+ */
 const STATUS_WAIT_MS = 2000
 const PAGE_WAIT_MS = 5000
-/** Reads of a stream that are under way, so that Redis and the reader do not wait for each other. */
+/** Number of concurrent reads of a stream, so that Redis and the reader do not wait for each other. */
 const READS_AHEAD = 4
 
 /**
@@ -110,7 +112,7 @@ export class Inspector {
     return [...(await this.#lists.names())]
   }
 
-  /** How many shards a queue has; 0: it is not a sharded one. */
+  /** Number of shards of a queue; 0: it is not a sharded one. */
   async shardsOf(name: string): Promise<number> {
     checkName('shardsOf', name)
     return (await this.#lists.shardedAmong([name])).get(name)?.shards.length ?? 0
@@ -118,8 +120,8 @@ export class Inspector {
 
   /**
    * The state of each queue; undefined for one that does not exist. One round trip per {@link READ_AT_ONCE} queues, and
-   * one more where queues are sharded. If a node of a cluster does not answer, the queues with
-   * keys on it are `unread`, or parts of them are, after 2 s.
+   * one more for sharded queues. If a node of a cluster does not answer, the queues with keys on it are `unread`, or
+   * parts of them are, after 2 s.
    */
   async status(names: readonly string[]): Promise<(QueueStatus | undefined)[]> {
     checkNames('status', names)
@@ -131,8 +133,8 @@ export class Inspector {
   }
 
   /**
-   * The same for very many queues, without those that do not exist: {@link READS_AHEAD} times {@link STREAMED_AT_ONCE}
-   * results are in memory at a time.
+   * The same for very many queues, without missing ones: {@link READS_AHEAD} times {@link STREAMED_AT_ONCE} results are
+   * in memory at a time.
    */
   async *statuses(names: readonly string[]): AsyncGenerator<QueueStatus> {
     checkNames('statuses', names)
@@ -155,8 +157,8 @@ export class Inspector {
   }
 
   /**
-   * The names of the queues to look at first, out of very many: those with waiting jobs, then those with the largest
-   * share of their capacity taken, then those with the most jobs.
+   * The names of the most urgent queues, out of very many: queues with waiting jobs, then those with the largest share
+   * of their capacity taken, then those with the most jobs.
    */
   async fullest(names: readonly string[], count: number): Promise<string[]> {
     checkNames('fullest', names)
@@ -184,12 +186,12 @@ export class Inspector {
   }
 
   /**
-   * Views of queues: of each one the answers of its parts, the head first, or of one without shards its own alone. They
-   * are read {@link READ_AT_ONCE} together or, on a cluster, each by itself, since some may not answer.
+   * Views of queues: the answers of each queue's parts, the head first, or the only answer of one without shards. They
+   * are read {@link READ_AT_ONCE} together or, on a cluster, each by itself, because some may not answer.
    */
   async #views<T>(names: readonly string[], subject: string, asked: object): Promise<QueueAnswers<T>[]> {
     if (this.#redis.isCluster) {
-      // The keys that a sharded queue would have without shards may be on a node that is away.
+      // The keys that a sharded queue would have without shards may be on an unavailable node.
       const sharded = await this.#lists.shardedAmong(names)
       const read = (base: string) => this.#partReads.read(base, () => readView<T>(this.#redis, base, subject, asked))
       const answers = names.map((name) => Promise.all(this.#basesOf(name, sharded).map(read)))
@@ -247,8 +249,7 @@ export class Inspector {
   }
 
   /**
-   * Changes of the queue's shape, pause and mode, newest first. BullMQ's own pause is included where its author is
-   * known.
+   * Changes of the queue's shape, pause and mode, newest first. BullMQ's own pause is included if its author is known.
    */
   async history(name: string, options: HistoryOptions = {}): Promise<HistoryEntry[]> {
     checkName('history', name)
@@ -263,8 +264,8 @@ export class Inspector {
   }
 
   /**
-   * Jobs of a state, first the one that leaves next, is due next, has run longest, or ended last; those of shards in
-   * turns. A job that moves to another state during the read is still listed; one that is removed is not.
+   * Jobs of a state, starting with the next to depart, the next due, the longest running, or the last ended; those of
+   * shards in turns. A job that moves to another state during the read is still listed; a removed one is not.
    */
   async jobs(name: string, state: JobState, options: JobsOptions = {}): Promise<JobRow[]> {
     checkName('jobs', name)
@@ -278,7 +279,7 @@ export class Inspector {
     return readRows(this.#redis, places, { data: options.data === true, worker: state === 'active' })
   }
 
-  /** Failed jobs whose reason contains a text, those that failed last first: of the last 10,000 that failed. */
+  /** Failed jobs whose reason contains a text, the latest first: of the last 10,000 failed jobs. */
   async failedJobs(name: string, options: JobsOptions & { readonly failedReason: string }): Promise<FailedMatches> {
     checkName('failedJobs', name)
     checkOptions('failedJobs', options, ['start', 'count', 'data', 'failedReason'])
@@ -293,7 +294,7 @@ export class Inspector {
     return this.#each(name, read, (found) => allMatches(found, options), untilEnd(options))
   }
 
-  /** Why jobs have failed: of the last 1,000 that are kept, grouped by reasons that differ only in numbers and ids. */
+  /** Why jobs have failed: the last 1,000 that are kept, grouped by reasons that differ only in numbers and ids. */
   async failedReasons(name: string): Promise<FailedReasons> {
     checkName('failedReasons', name)
     return this.#each(name, (base) => readReasons(this.#redis, base), allReasons)
@@ -309,7 +310,7 @@ export class Inspector {
     return this.#each(name, read, (found) => found.find((one) => one !== undefined))
   }
 
-  /** Those of the queues that have a job with this id. For each queue, Redis looks up one key, or one per shard. */
+  /** The queues that have a job with this id. For each queue, Redis looks up one key, or one per shard. */
   async queuesWithJob(names: readonly string[], jobId: string): Promise<string[]> {
     checkNames('queuesWithJob', names)
     checkId('queuesWithJob', 'job', jobId)
@@ -338,7 +339,7 @@ export class Inspector {
   }
 
   /**
-   * The groups that have waited longest, that have the most jobs and that are held, out of any number.
+   * The groups with the longest wait, the groups with the most jobs and the held groups, out of any number.
    * @param options `count`: how many of each; of held ones as many of each kind. Default 10
    * @returns undefined for a queue whose shape has no groups
    */
@@ -368,15 +369,15 @@ export class Inspector {
     return this.#each(name, read, (found) => found[shardOf(groupKey(id), found.length)])
   }
 
-  /** What `setGroup` has set for groups and is in force, by their ids. Pauses and feedback are not among it. */
+  /** The current settings by `setGroup`, by group ids, without pauses and feedback. */
   async groupOverrides(name: string): Promise<Readonly<Record<string, GroupOverride>>> {
     checkName('groupOverrides', name)
     return groupOverridesIn(await this.#groupSettings(name))
   }
 
   /**
-   * All that is set for groups and is in force, by their ids, as {@link GroupState.overrides} has it: also pauses and
-   * feedback, with who, when, why and until when.
+   * All current settings of groups, by their ids, in the form of {@link GroupState.overrides}: including pauses and
+   * feedback, with author, time, reason and end.
    */
   async groupSettings(name: string): Promise<Readonly<Record<string, GroupState['overrides']>>> {
     checkName('groupSettings', name)
@@ -384,7 +385,7 @@ export class Inspector {
   }
 
   /**
-   * The values of limits with `by` for which most lanes wait, and those of which most jobs run, out of any number;
+   * The values of limits with `by` for which most lanes wait, and those with the most running jobs, out of any number;
    * and the members of pools.
    * @param options `count`: how many of each. Default 10
    * @returns undefined for a queue without limits by keys and pools
@@ -398,8 +399,8 @@ export class Inspector {
   }
 
   /**
-   * One value of a limit with `by`: as `getLimit` has it, with the jobs that wait for it and hold it, at most `count` of those
-   * that wait, and its history.
+   * One value of a limit with `by`: as from `getLimit`, with the jobs that hold it, at most `count` jobs that wait for
+   * it, and its history.
    * @param keys the value of each key that the limit counts by
    * @param options `count`: default 20
    * @returns undefined for a queue without such a limit
@@ -421,8 +422,8 @@ export class Inspector {
   }
 
   /**
-   * All that `setLimit` has set for values of limits and is in force: the values of the keys, and what was set as
-   * {@link GroupState.overrides} has it.
+   * All current settings of values of limits by `setLimit`: the values of the keys, and the settings in the form of
+   * {@link GroupState.overrides}.
    */
   async limitSettings(name: string): Promise<readonly LimitSettings[]> {
     checkName('limitSettings', name)
@@ -442,13 +443,13 @@ export class Inspector {
     }
     return this.#each(name, read, (_, { shards }) => {
       throw new InvalidInputError(
-        `queue "${name}" must not be a sharded one to be audited: its ${shards.length} shards have an audit each; give ` +
+        `queue "${name}" must not be a sharded one: its ${shards.length} shards have an audit each; give ` +
           `the prefix of one, such as ${shards[0]?.slice(0, -name.length - 2)}`,
       )
     })
   }
 
-  /** What Redis says of itself: its role, version, memory and replicas, and whether it refuses writes. */
+  /** Redis's own state: its role, version, memory and replicas, and whether it refuses writes. */
   async redisState(): Promise<RedisState> {
     if (this.#redis.isCluster) return clusterState(this.#redis as Cluster)
     const info = await this.#read((batch) => batch.add<string>('info', ...REDIS_SECTIONS))
@@ -480,8 +481,8 @@ export class Inspector {
   }
 
   /**
-   * Reads a queue, or the shards of a sharded one. Most are none: what they are is asked at the same time.
-   * @param page what each shard is asked for
+   * Reads a queue, or the shards of a sharded one. Most are not sharded: the check runs at the same time.
+   * @param page the request to each shard
    */
   async #each<T>(
     name: string,
@@ -489,7 +490,7 @@ export class Inspector {
     join: (found: T[], parts: QueueParts) => T | Promise<T>,
     page?: JobsOptions,
   ): Promise<T> {
-    // On a cluster, the keys that a sharded queue would have without shards may be on a node that is away.
+    // On a cluster, the keys that a sharded queue would have without shards may be on an unavailable node.
     const early = this.#redis.isCluster ? undefined : read(this.#base(name))
     early?.catch(() => {})
     // Without the answer, a sharded queue would look like one without jobs.
@@ -511,13 +512,13 @@ export class Inspector {
   }
 }
 
-/** The master with a key; the key itself where that is not known. */
+/** The master with a key; the key itself if unknown. */
 function nodeWith(redis: BatchClient, key: string): string {
   const nodes = redis.isCluster ? (redis as Partial<Cluster>).slots?.[slotOfKey(key)] : undefined
   return nodes?.[0] ?? key
 }
 
-/** What was read of a queue: of its head and its shards or, without shards, of itself alone. */
+/** The answers of a queue: of its head and its shards or, without shards, of itself alone. */
 interface QueueAnswers<T> {
   readonly name: string
   readonly answers: readonly PartAnswer<T | undefined>[]
@@ -531,7 +532,7 @@ async function inSlices<P, T>(places: readonly P[], size: number, read: (some: r
   return (await Promise.all(slices.map(read))).flat()
 }
 
-/** All jobs up to the end of a page: of each shard as many may be on it. */
+/** All jobs up to the end of a page: any shard may have all of them. */
 function untilEnd({ start = 0, count = 50 }: JobsOptions): JobsOptions {
   return { start: 0, count: start + count }
 }

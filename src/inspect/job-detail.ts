@@ -26,13 +26,13 @@ export interface JobDetail {
   /** The worker that runs it, or ran it last, by its name, host and process, as far as known. */
   readonly worker?: string
   readonly failedReason?: string
-  /** What its processor reported last: a number, or any JSON. 0: nothing. */
+  /** The last progress of its processor: a number, or any JSON. 0: none. */
   readonly progress: unknown
   /** Oldest first. */
   readonly logs: readonly string[]
-  /** One for each attempt that failed, oldest first; BullMQ keeps some. */
+  /** One for each failed attempt, oldest first; BullMQ keeps some. */
   readonly stacktrace: readonly string[]
-  /** Only where requested, as the next two. */
+  /** Only if requested, like the next two. */
   readonly data?: unknown
   readonly returnvalue?: unknown
   readonly opts?: Readonly<Record<string, unknown>>

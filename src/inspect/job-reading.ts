@@ -6,35 +6,35 @@ import { readView } from './view.ts'
 
 /** When a waiting job may start. Times are µs as text. */
 export interface JobPlaceView {
-  /** Jobs that leave before it; for a delayed job, also those that are due sooner. */
+  /** Jobs that depart before it; for a delayed job, also those that are due sooner. */
   readonly ahead?: number
-  /** When the rate alone lets it start, and when the limits do too; then the one that does so last. */
+  /** When the rate alone lets it start, and when the limits do too; then the limit that does so last. */
   readonly rateStart?: string
   readonly limitStart?: string
   readonly limit?: string
   /** The name of a limit whose places are all taken by running jobs: when one becomes free is unknown. */
   readonly taken?: string
-  /** Of a queue with groups, for a job that is in line. */
+  /** In a queue with groups, for a job that is in line. */
   readonly group?: {
     /** undefined for a job without a group. */
     readonly row?: GroupRowView
-    /** Jobs of its group, or without one, that leave before it. */
+    /** Jobs of its group, or without one, that depart before it. */
     readonly before: number
-    /** When its group lets it go, absent where that is not known; and the limit per group that does so last, if one does. */
+    /** When its group lets it go, absent if unknown; and the limit per group that does so last, if one does. */
     readonly start?: string
     readonly limit?: string
-    /** The last slot of its group, where it has a rate. */
+    /** The last slot of its group, if it has a rate. */
     readonly served?: string
   }
-  /** Of a queue whose limits have keys. */
+  /** In a queue whose limits have keys. */
   readonly lane?: {
-    /** Jobs of its lane that leave before it. */
+    /** Jobs of its lane that depart before it. */
     readonly before: number
     /** Whether the lane waits behind others, or until a limit has room for it. */
     readonly waits?: true
     /**
-     * The limit that holds the lane, the values of its keys, and until when at least; where jobs have to end first, the Redis
-     * key that has the holders of the places.
+     * The limit that holds the lane, the values of its keys, and until when at least; if jobs have to end first, the
+     * Redis key that has the holders of the places.
      */
     readonly hold?: {
       readonly limit: string
@@ -46,7 +46,7 @@ export interface JobPlaceView {
   }
 }
 
-/** What `lua/views/job.lua` returns for a job, and its queue. */
+/** The result of `lua/views/job.lua` for a job, and its queue. */
 export interface JobView extends JobPlaceView {
   readonly fields: Readonly<
     Partial<
@@ -57,7 +57,7 @@ export interface JobView extends JobPlaceView {
     >
   >
   readonly state: Explanation['state']
-  /** Of a delayed job. */
+  /** For a delayed job. */
   readonly dueMs?: number
   readonly cost: number
   /** Whether it waits in the part of a long list that is not searched, or behind more groups than are counted. */
@@ -65,12 +65,12 @@ export interface JobView extends JobPlaceView {
   readonly queue: QueueView
 }
 
-/** A job as it is stored. */
+/** A stored job. */
 export interface FoundJob {
   readonly name: string
   readonly state: Explanation['state']
   readonly cost: number
-  /** What limits with `by` count it by. */
+  /** The keys that limits with `by` count. */
   readonly keys: Readonly<Record<string, string>> | undefined
   readonly addedMs: number
   /** When it was or is due for the first time, by its options, ms. */

@@ -2,7 +2,7 @@ import { workerOfLock } from '../redis/ids.ts'
 import type { Batch, Deferred } from './batch.ts'
 import { parsedRow } from './worker-rows.ts'
 
-/** Which worker runs a job, or ran it last: by the name that BullMQ stores, or else by the worker that has its lock. */
+/** The worker that runs a job, or ran it last: by the name that BullMQ stores, otherwise by its lock. */
 export class JobWorkerReading {
   readonly #base: string
   readonly #name: Deferred<string | null>

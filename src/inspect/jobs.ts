@@ -30,23 +30,23 @@ export interface JobRow {
   readonly group?: string
   /** The delay with which it was added or delayed again, ms. */
   readonly delayMs: number
-  /** How often it departed. */
+  /** Number of departures. */
   readonly attemptsStarted: number
   readonly failedReason?: string
   readonly startedAt?: Date
   readonly finishedAt?: Date
-  /** Of an active job: the worker that runs it, by its name, host and process, as far as known. */
+  /** For an active job: the worker that runs it, by its name, host and process, as far as known. */
   readonly worker?: string
   /** Units of the rate. */
   readonly cost: number
-  /** The job's data; only where requested. */
+  /** The job's data; only if requested. */
   readonly data?: unknown
 }
 
 /** Failed jobs whose reason contains a text. */
 export interface FailedMatches {
   readonly jobs: readonly JobRow[]
-  /** How many match, among those that were searched. */
+  /** Number of matches, among the searched jobs. */
   readonly found: number
   /** Whether older ones were not searched. */
   readonly isFoundAtLeast: boolean
@@ -57,18 +57,20 @@ export interface FailedReason {
   /** The first line of the reason of one of them. */
   readonly reason: string
   readonly count: number
-  /** A part that the reasons have in common, by which {@link FailedMatches} finds them. */
+  /** A common part of the reasons, by which {@link FailedMatches} finds them. */
   readonly contains: string
 }
 
 /** Why jobs of a queue have failed, the most frequent reason first. */
 export interface FailedReasons {
   readonly reasons: readonly FailedReason[]
-  /** How many jobs were read: of those that are kept, the last that failed. */
+  /** Number of jobs that were read: the last failed ones that are kept. */
   readonly searched: number
 }
 
-/** Asks for the ids of a state, first the job that leaves next, is due next, has run longest, or ended last. */
+/**
+ * Asks for the ids of a state, starting with the next to depart, the next due, the longest running, or the last ended.
+ */
 export function askForIds(
   base: string,
   state: JobState,
@@ -92,7 +94,7 @@ export function askForIds(
 const SEARCHED = 10_000
 const SEARCHED_AT_ONCE = 1000
 
-/** Failed jobs that are grouped by their reasons. */
+/** Number of failed jobs that are grouped by their reasons. */
 const GROUPED = 1000
 const MOST_REASONS = 20
 
@@ -103,7 +105,7 @@ export async function readReasons(redis: BatchClient, base: string): Promise<Fai
   return failedReasons(reasons.map((reason) => [shortReason(reason), 1]))
 }
 
-/** Of all shards of a queue. */
+/** The same for all shards of a queue. */
 export function allReasons(found: readonly FailedReasons[]): FailedReasons {
   const counts = found.flatMap(({ reasons }) => reasons.map(({ reason, count }) => [reason, count] as const))
   return { ...failedReasons(counts), searched: found.reduce((sum, { searched }) => sum + searched, 0) }
@@ -124,7 +126,7 @@ async function reasonsOf(redis: BatchClient, base: string, ids: readonly string[
   })
 }
 
-/** The ids of the failed jobs whose reason contains a text, those that failed last first. */
+/** The ids of the failed jobs whose reason contains a text, the latest first. */
 export async function searchFailed(redis: BatchClient, base: string, text: string) {
   const found: string[] = []
   for (let from = 0; from < SEARCHED; from += SEARCHED_AT_ONCE) {
@@ -161,8 +163,8 @@ export interface JobPlace {
 }
 
 /**
- * What a list shows of jobs; those that no longer exist are left out.
- * @param reads besides their fields: their data, and the workers that run them
+ * Rows of jobs; missing ones are left out.
+ * @param reads in addition to their fields: their data, and the workers that run them
  */
 export async function readRows(
   redis: BatchClient,
@@ -210,7 +212,7 @@ function rowOf({ id, fields, cost, group, data }: RowView, worker: string | unde
   }
 }
 
-/** Text that is not JSON is returned as it is. */
+/** Text that is not JSON is returned unchanged. */
 export function jsonOf(json: string): unknown {
   try {
     return JSON.parse(json)

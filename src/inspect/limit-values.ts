@@ -8,10 +8,10 @@ import { type JobRow, readRows } from './jobs.ts'
 import type { HistoryEntry } from './queue-status.ts'
 import { listOf, readView } from './view.ts'
 
-/** Changes of a queue among which those of one value are looked for. */
+/** Number of a queue's changes that are searched for those of one value. */
 const HISTORY = 1000
 
-/** What is set for one value of a limit. */
+/** The settings of one value of a limit. */
 export interface LimitSettings {
   readonly limit: string
   /** The value of each key that the limit counts by. */
@@ -19,45 +19,49 @@ export interface LimitSettings {
   readonly overrides: GroupState['overrides']
 }
 
-/** The values of limits with `by` that are worth a look, and the members of pools. */
+/** The values of limits with `by` that are worth showing, and the members of pools. */
 export interface LimitValuesView {
   readonly at: Date
   /**
-   * First those for which most lanes wait: the jobs of a group with equal keys are one lane. Then those of which most jobs run.
-   * Of more than 100 values that lanes wait for, and of more running jobs, 100 are looked at. At last the members of pools.
+   * First the values for which most lanes wait: the jobs of a group with equal keys share a lane. Then those with the
+   * most running jobs. With more than 100 awaited values, or more running jobs, 100 are read. Finally the members of
+   * pools.
    */
   readonly rows: readonly LimitValueRow[]
-  /** How many values lanes wait for. */
+  /** Number of values that lanes wait for. */
   readonly values: number
-  /** How many lanes wait for the values without a row; of more than 100 values, an estimate. */
+  /** Number of lanes that wait for the values without a row; with more than 100 values, an estimate. */
   readonly otherLanes: number
-  /** How many places the jobs of this queue hold of values without a row; of more than 100 running jobs, an estimate. */
+  /**
+   * Number of places of values without a row that the jobs of this queue hold; with more than 100 running jobs, an
+   * estimate.
+   */
   readonly otherPlaces: number
 }
 
 export interface LimitValueRow extends LimitUse {
   readonly limit: string
-  /** The value of each key that the limit counts by; of a pool, `member`. */
+  /** The value of each key that the limit counts by; for a pool, `member`. */
   readonly keys: Readonly<Record<string, string>>
   /** Lanes that wait for it, or for another limit before. */
   readonly waitingLanes: number
 }
 
-/** How much of a value is in use; undefined where it has no limit. */
+/** The used part of a value; undefined if it has no limit. */
 export interface LimitUse {
-  /** Places in use; of a window what it has counted, of a bucket what has not drained or refilled yet. */
+  /** Places in use; for a window its count, for a bucket the units that have not drained or refilled yet. */
   readonly used: number | undefined
-  /** The same at most: places, units in a window, or the burst. */
+  /** The maximum of the same: places, units in a window, or the burst. */
   readonly most: number | undefined
 }
 
-/** One value of a limit, and who waits for it and holds it. */
+/** One value of a limit, its waiting jobs and its holders. */
 export interface LimitValueDetail extends LimitState, LimitUse {
-  /** The jobs that go first of those that wait for it: of each lane its first one, without lanes the first of the group. */
+  /** The first waiting jobs: the first one of each lane, without lanes the first of the group. */
   readonly jobs: readonly JobRow[]
-  /** The jobs that hold its places, at most 20; of a limit without places, none. */
+  /** The jobs that hold its places, at most 20; none for a limit without places. */
   readonly holders: readonly GroupHolder[]
-  /** What was set for it and lifted, newest first, of the last 1,000 changes of the queue. */
+  /** Its settings, set and lifted, newest first, of the last 1,000 changes of the queue. */
   readonly history: readonly HistoryEntry[]
 }
 
@@ -88,7 +92,7 @@ export async function limitValuesOf(
   return { at: new Date(Number(view.at) / 1000), rows, values, otherLanes, otherPlaces }
 }
 
-/** Those of a queue in shards, each of which has other groups. */
+/** The values of a sharded queue, whose shards have different groups. */
 export function wholeLimitValues(
   views: readonly (LimitValuesView | undefined)[],
   count: number,
@@ -154,7 +158,7 @@ function isOf(change: HistoryEntry['change'], name: string, keys: Readonly<Recor
   return change.limit === name && Object.entries(keys).every(([key, value]) => its[key] === value)
 }
 
-/** All that is set for values of limits and is in force, in the order of limits and values. */
+/** All current settings of values of limits, in the order of limits and values. */
 export async function limitSettingsOf(redis: BatchClient, base: string): Promise<readonly LimitSettings[]> {
   const view = await readView<{ readonly at: string; readonly own: unknown }>(redis, base, 'own limits', {})
   // Lua has one empty table for lists and objects.

@@ -20,13 +20,13 @@ export function baseIn(prefix: string, name: string): string {
   return `${prefix}:${name}:`
 }
 
-/** What was read of a part, or why it could not be read. */
+/** The answer of a part, or why it could not be read. */
 export type PartAnswer<T> = { readonly value: T } | { readonly error: Error }
 
 /** A node that did not answer is not asked again for this time after the wait, ms: its commands would pile up. */
 const SILENT_MS = 5000
 
-/** Reads queues and parts of sharded ones on the nodes of a cluster, of which one may be away or silent. */
+/** Reads queues and parts of sharded ones on the nodes of a cluster, one of which may be unavailable or silent. */
 export class PartReads {
   readonly #waitMs: number
   readonly #nodeOf: (key: string) => string
@@ -43,7 +43,7 @@ export class PartReads {
   }
 
   /**
-   * Rejects only if the node answered and the read failed nevertheless, as where the caller lacks permission.
+   * Rejects only if the node answered and the read failed nevertheless, such as without permission.
    * @param key the key prefix of the queue or the part, or the one key that is read
    */
   async read<T>(key: string, read: () => Promise<T>): Promise<PartAnswer<T>> {

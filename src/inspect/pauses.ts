@@ -1,7 +1,7 @@
 import type { HistoryEntry } from './queue-status.ts'
 import type { Stretch } from './wait-split.ts'
 
-/** BullMQ's pause was set or lifted, or a sample found a pause in force or not. */
+/** BullMQ's pause was set or lifted, or a sample found a pause or none. */
 export interface PauseMark {
   readonly atMs: number
   readonly paused: boolean
@@ -71,8 +71,8 @@ function queuePauses({ switches, samples, paused }: Omit<PauseSources, 'history'
 }
 
 /**
- * Start of a pause that began before the first known event. A resume event proves nothing, since resuming a queue that
- * is not paused is possible, so a sample must have found the pause.
+ * Start of a pause that began before the first known event. A resume event proves nothing, because a queue that is not
+ * paused can be resumed too, so a sample must have found the pause.
  */
 function pausedBefore(
   first: PauseMark | undefined,

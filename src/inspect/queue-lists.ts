@@ -2,12 +2,12 @@ import { shapedQueuesKey, shardedQueuesKey } from '../redis/keys.ts'
 import { Batch, type BatchClient, tolerant } from './batch.ts'
 import { baseIn, type PartReads, partsOf, type QueueParts } from './parts.ts'
 
-/** How many names are remembered, if not more are listed. */
+/** Number of remembered names, if not more are listed. */
 const MOST_KNOWN = 1000
 
 /**
- * Which queues there are, and which of them are sharded. On a cluster, the node that has these lists may not answer:
- * then what they held last counts.
+ * The existing queues, and which of them are sharded. On a cluster, the node with these lists may not answer: then
+ * their last content counts.
  */
 export class QueueLists {
   readonly #redis: BatchClient
@@ -31,7 +31,7 @@ export class QueueLists {
     return [...new Set([...shaped, ...sharded])].sort()
   }
 
-  /** Those of the queues that are sharded, and where their parts are. */
+  /** The sharded queues among the names, and the places of their parts. */
   async shardedAmong(names: readonly string[]): Promise<ReadonlyMap<string, QueueParts>> {
     const read = async () => {
       const batch = new Batch(this.#redis)
@@ -46,7 +46,7 @@ export class QueueLists {
     return sharded
   }
 
-  /** The same, with what else a batch reads. */
+  /** The same, with other reads of a batch. */
   askForParts(names: readonly string[], batch: Batch): () => ReadonlyMap<string, QueueParts> {
     if (names.length === 0) return () => new Map()
     const counts = batch.add<(string | null)[]>('hmget', shardedQueuesKey(this.#prefix), ...names)

@@ -14,7 +14,7 @@ import { workerRows } from './worker-rows.ts'
 
 type Fields = Readonly<Record<string, string>>
 
-/** What `lua/views/queue.lua` returns for a queue. Times are µs as text, unless their names say otherwise. */
+/** The result of `lua/views/queue.lua` for a queue. Times are µs as text, unless their names say otherwise. */
 export interface QueueView extends MeterView {
   readonly exists: boolean
   readonly prioritized: number
@@ -27,13 +27,13 @@ export interface QueueView extends MeterView {
   /** For how long each cause has held a head so far. */
   readonly heldUs: Readonly<Record<HoldCause, string>>
   readonly oldestReadyMs?: number
-  /** Of the first delayed job, where none waits. */
+  /** Of the first delayed job, if none waits. */
   readonly dueMs?: number
   readonly grouped?: number
   readonly largestGroup?: { readonly id: string; readonly waiting: number }
-  /** When the rate, the limits and the pause let the job at the head leave, whatever its groups do. */
+  /** When the rate, the limits and the pause let the job at the head depart, whatever its groups do. */
   readonly queueSlot?: string
-  /** Where all groups are held, the first slot of one, '' where that is not known; and the group that goes first. */
+  /** If all groups are held, the first slot of one, '' if unknown; and the group that goes first. */
   readonly groupsSlot?: string
   readonly holder?: GroupRowView
   /** The limit by keys that holds the lane that goes first, and the values of its keys. */
@@ -42,10 +42,10 @@ export interface QueueView extends MeterView {
   readonly closedLimits?: Readonly<Record<string, StoredClosed>>
 }
 
-/** What a view of a queue takes. */
+/** The arguments of a view of a queue. */
 export const QUEUE_ASKED = { nearlyFull: NEARLY_FULL }
 
-/** The facts in an answer, undefined where there is no such queue. */
+/** The facts in an answer, undefined if there is no such queue. */
 export function factsIn(name: string, answer: PartAnswer<QueueView | undefined>): PartAnswer<QueueFacts | undefined> {
   return 'error' in answer ? answer : { value: answer.value && factsOf(name, answer.value) }
 }
@@ -80,7 +80,7 @@ export function factsOf(name: string, view: QueueView): QueueFacts | undefined {
   })
 }
 
-/** What workers have reported. */
+/** The reports of workers. */
 function reported({ starts, workers: rows, meter }: QueueView, wantedMs: number, nowUs: number) {
   const number = (field: string) => Number(starts[field] ?? 0)
   const workers = workerRows(rows, nowUs / 1000, wantedMs)
@@ -102,7 +102,7 @@ function heldNow(view: QueueView, state: MeterState) {
   const dueUs = view.dueMs === undefined ? undefined : view.dueMs * 1000
   const held = heldAt(view.meter, {
     nowUs,
-    // A due job is promoted by the next worker that looks.
+    // A due job is promoted by the next worker that asks.
     isWaiting: view.waiting > 0 || (dueUs !== undefined && dueUs <= nowUs),
     active: view.active,
     headReadyUs: headAgeMs === undefined ? dueUs : nowUs - headAgeMs * 1000,
@@ -110,11 +110,11 @@ function heldNow(view: QueueView, state: MeterState) {
     pausedUntilUs: state.paused || !view.shape ? undefined : new StoredShape(view.shape).pausedUntilUs,
   })
   const hold = held.hold && closedHold(heldByGroup(held.hold, state, view), state, view)
-  // Workers that find only jobs of groups that are held take none, and have nothing to report.
+  // Workers that find only jobs of held groups take none, and have nothing to report.
   return { ...held, hold, wantedMs: hold?.cause === 'workers' ? held.wantedMs : 0 }
 }
 
-/** While a schedule lets nothing leave, the rate or the limit holds the head until it does. */
+/** While a schedule lets nothing depart, the rate or the limit holds the head until it does. */
 function closedHold(hold: Hold, { cause, rateChangesAt, shape }: MeterState, { closedLimits }: QueueView): Hold {
   if (hold.cause === 'limits') return { ...hold, ...(hold.closed ? {} : closedOf(closedLimits?.[hold.limit ?? ''])) }
   if (cause !== 'closed' || !rateChangesAt || hold.cause !== 'rate' || hold.group !== undefined) return hold
@@ -122,8 +122,8 @@ function closedHold(hold: Hold, { cause, rateChangesAt, shape }: MeterState, { c
 }
 
 /**
- * What holds the next job where all waiting jobs belong to groups that are held. Workers note the rate or a limit, whether
- * it is that of the queue or of a group, and nothing of jobs that came later: these wake none of them.
+ * The hold of the next job if all waiting jobs belong to held groups. Workers note the rate or a limit, whether it is
+ * the queue's or a group's, and nothing about later jobs: these wake none of them.
  */
 function heldByGroup(hold: Hold, state: MeterState, view: QueueView): Hold {
   const { shape: fields, holder, heldLane, groupsSlot, queueSlot, at } = view

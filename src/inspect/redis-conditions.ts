@@ -2,14 +2,14 @@ import { bytesText, countText, formatDuration } from '../plain-text.ts'
 import type { Condition, QueueStatus } from './queue-status.ts'
 import { HIGH_MEMORY, type RedisMemory, type RedisState, shareOf } from './redis-state.ts'
 
-/** What is out of the ordinary about Redis. */
+/** An unusual state of Redis. */
 export interface RedisCondition extends Pick<Condition, 'level' | 'text' | 'next'> {
   readonly name: 'Writes refused' | 'Memory' | 'Replicas' | 'Samples deleted'
 }
 
-/** A replica that was not heard from for this long needs a look. */
+/** A replica without a sign of life for this long needs a look. */
 const LAG_MS = 5000
-/** The charts reach back as far. */
+/** The charts cover this time. */
 const DAY_MS = 86_400_000
 const REFUSALS = {
   memory: 'its memory is full',
@@ -18,7 +18,7 @@ const REFUSALS = {
 }
 const NEXT = 'sluice doctor says what to do'
 
-/** The conditions of Redis, what needs a look first at the top; the page of the dashboard has the same. */
+/** The conditions of Redis, the most urgent first; the page of the dashboard has the same. */
 export function redisConditions(state: RedisState, queues: readonly QueueStatus[]): RedisCondition[] {
   const found = [refusal(state), nearlyFull(state), behind(state), deleted(state, queues)]
   return found.filter((condition) => condition !== undefined)

@@ -1,32 +1,32 @@
 import type { Cluster } from 'ioredis'
 import { withinMs } from '../redis/deadlines.ts'
 
-/** What Redis says of itself. What its user may not ask, or the server does not tell, is absent. */
+/** Redis's report about itself. Fields that its user may not read, or the server does not report, are absent. */
 export interface RedisState {
-  /** Whether a master or a replica answers; `unknown` where the user is not allowed to run INFO. */
+  /** Whether a master or a replica answers; `unknown` if the user is not allowed to run INFO. */
   readonly role: 'master' | 'replica' | 'unknown'
   /**
-   * Of a replica: how long ago it heard from its master, ms in whole seconds; its data is at most that old. undefined
-   * where it never did.
+   * For a replica: how long ago it received data from its master, ms in whole seconds; its data is at most that old.
+   * undefined if it never did.
    */
   readonly lagMs?: number
   /** `Redis 7.4.1`, `Valkey 8.0.1`. */
   readonly version?: string
-  /** On a cluster that of its fullest master. */
+  /** On a cluster, of its fullest master. */
   readonly memory?: RedisMemory
-  /** Of a master. */
+  /** Replicas of a master. */
   readonly replicas?: readonly RedisReplica[]
   /**
    * Why a master refuses writes now: its memory is full, its disk is, or too few replicas are in step
-   * (`min-replicas-to-write`). Absent where it takes them.
+   * (`min-replicas-to-write`). Absent if it accepts them.
    */
   readonly refusesWrites?: 'memory' | 'disk' | 'replicas'
 }
 
 export interface RedisMemory {
-  /** What counts against the maximum: without buffers for replicas and for the append-only file. */
+  /** The part that counts towards the maximum: without buffers for replicas and for the append-only file. */
   readonly usedBytes: number
-  /** `maxmemory`; undefined where there is none. */
+  /** `maxmemory`; undefined if there is none. */
   readonly maxBytes?: number
   /** `maxmemory-policy`. */
   readonly policy?: string
@@ -36,16 +36,16 @@ export interface RedisMemory {
 export interface RedisReplica {
   /** `host:port`. */
   readonly address: string
-  /** `online` where it is in step. */
+  /** `online` if it is in step. */
   readonly state: string
-  /** How long ago it was heard from, ms in whole seconds. */
+  /** How long ago its last sign of life came, ms in whole seconds. */
   readonly lagMs: number
 }
 
 /** The sections of INFO that {@link readRedisState} reads. */
 export const REDIS_SECTIONS = ['server', 'memory', 'persistence', 'replication'] as const
 
-/** From here on memory needs a look: a part of the maximum. */
+/** From this part of the maximum on, memory needs a look. */
 export const HIGH_MEMORY = 0.9
 
 /** Fields of INFO by name. */
@@ -102,11 +102,11 @@ function replicasOf(info: InfoFields): RedisReplica[] {
 function refusalOf(info: InfoFields, memory: RedisMemory | undefined): RedisState['refusesWrites'] {
   if (memory?.policy === 'noeviction' && shareOf(memory) >= 1) return 'memory'
   if (info.get('aof_enabled') === '1' && info.get('aof_last_write_status') === 'err') return 'disk'
-  // It is told only where replicas are required.
+  // It is reported only if replicas are required.
   return info.get('min_slaves_good_slaves') === '0' ? 'replicas' : undefined
 }
 
-/** The used part of the maximum; 0 where there is none. */
+/** The used part of the maximum; 0 if there is none. */
 export function shareOf({ usedBytes, maxBytes }: RedisMemory): number {
   return maxBytes === undefined ? 0 : usedBytes / maxBytes
 }
@@ -114,7 +114,7 @@ export function shareOf({ usedBytes, maxBytes }: RedisMemory): number {
 /** For a node that does not answer, ms. */
 const NODE_WAIT_MS = 2000
 
-/** The state of a cluster: what is worst of its masters. Those that do not answer, or may not be asked, are left out. */
+/** The state of a cluster: the worst of its masters. Masters that do not answer, or may not be asked, are left out. */
 export async function clusterState(cluster: Cluster): Promise<RedisState> {
   const role = cluster.options.scaleReads === 'master' ? 'master' : 'unknown'
   const asked = cluster.nodes('master').map((node) => {

@@ -9,7 +9,7 @@ export const RESOLUTIONS = [2, 15, 120] as const
 export type Resolution = (typeof RESOLUTIONS)[number]
 
 export interface SeriesOptions {
-  /** Only samples from then on. */
+  /** Only samples from this time on. */
   readonly since?: Date
   /** Seconds between two samples. Default: the finest that reaches back to `since`; without it, the finest. */
   readonly resolution?: Resolution
@@ -23,7 +23,7 @@ export class ReachReading {
     this.#oldest = RESOLUTIONS.map((one) => [one, batch.add('lindex', seriesKey(base, one), -1)])
   }
 
-  /** The finest list that reaches back to `since`; where none does, the finest of those that reach furthest. */
+  /** The finest list that reaches back to `since`; if none does, the finest of those that reach furthest. */
   finest(since: Date): Resolution {
     const oldest = this.#oldest.map(([one, answer]) => [one, sampleOf(answer())?.at.getTime() ?? Infinity] as const)
     const reach = Math.max(since.getTime(), Math.min(...oldest.map(([, at]) => at)))
@@ -45,7 +45,7 @@ export class SeriesReading {
   }
 }
 
-/** In units for display; undefined for what is not a sample. */
+/** In units for display; undefined for a text that is not a sample. */
 function sampleOf(json: string | null): Sample | undefined {
   const stored = readSample(json)
   if (!stored) return undefined

@@ -7,20 +7,20 @@ import type { GroupPlace, QueueFacts } from './queue-status.ts'
 const LACK_MS = 1000
 const LACK = 0.1
 
-/** A waiting job, as far as its start depends on it, and when the rate, limits and groups of its queue let it start. */
+/** The data of a waiting job that decides its start, and when the rate, limits and groups of its queue let it start. */
 export interface WaitingJob extends Omit<JobPlaceView, 'ahead'> {
-  /** Jobs that leave before it. */
+  /** Jobs that depart before it. */
   readonly ahead: number
-  /** When it may start at the earliest: the end of its delay. ms */
+  /** The earliest start: the end of its delay. ms */
   readonly readyMs: number
-  /** Its group as it stands; undefined for a job without one. */
+  /** The state of its group; undefined for a job without one. */
   readonly place: GroupPlace | undefined
 }
 
 /** The queue in which it waits. */
 export interface DrainingQueue {
   readonly status: QueueFacts
-  /** How fast it drained recently; undefined where unreported. */
+  /** How fast it drained recently; undefined if unreported. */
   readonly pace: DrainPace | undefined
 }
 
@@ -85,7 +85,7 @@ const MAXED = {
   keepFree: 'runs jobs, and the places that are left are kept for groups of which none runs (keepFree)',
 } as const
 
-/** The turns of its group are in the jobs ahead of it; this is when the group itself lets it go. */
+/** The jobs ahead of it include the turns of its group; this is when the group itself lets it go. */
 function byGroup({ group, place, lane }: WaitingJob): Bound | undefined {
   const atMs = group?.start === undefined ? Number.POSITIVE_INFINITY : Number(group.start) / 1000
   if (group?.limit !== undefined) {
@@ -103,14 +103,14 @@ function byGroup({ group, place, lane }: WaitingJob): Bound | undefined {
   return { atMs, because: `Group "${id}" ${held}.` }
 }
 
-/** What a limit of its group or its keys counts a job by. */
+/** The subject of a limit per group or key, for display. */
 function whoseLimit(limit: string, place: WaitingJob['place'], lane: WaitingJob['lane']): string {
   if (lane?.hold?.limit === limit) return keysText(lane.hold.keys)
   if (lane) return 'its keys'
   return place ? `group "${place.id}"` : 'the jobs without a group'
 }
 
-/** Where the lack of workers holds the queue, its recent pace is assumed to continue. */
+/** If the lack of workers holds the queue, its recent pace is assumed to continue. */
 function byWorkers({ ahead, lane }: WaitingJob, queue: DrainingQueue): Bound | undefined {
   const { status, pace } = queue
   const lacks = lacksWorkers(queue)
@@ -129,7 +129,7 @@ function byWorkers({ ahead, lane }: WaitingJob, queue: DrainingQueue): Bound | u
   return { atMs: status.at.getTime() + ((ahead + 1) * 1000) / pace.departuresPerSecond, because }
 }
 
-/** Whether a rate or a limit decides when jobs leave. */
+/** Whether a rate or a limit decides when jobs depart. */
 function isHeldBack({ shape, rate }: QueueFacts): boolean {
   if (shape?.mode !== 'enforce') return false
   return rate !== undefined || (shape.limits ?? []).some((limit) => limit.by === undefined)

@@ -16,7 +16,7 @@ export function streamEntries(reply: StreamReply): StreamEntry[] {
   })
 }
 
-/** The order in which entries were written, even across two streams: negative where the first is older. */
+/** The order in which entries were written, even across two streams: negative if the first is older. */
 export function compareIds(one: string, other: string): number {
   const [oneMs = 0, oneCount = 0] = one.split('-').map(Number)
   const [otherMs = 0, otherCount = 0] = other.split('-').map(Number)

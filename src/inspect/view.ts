@@ -13,7 +13,7 @@ const MASTER_WAIT_MS = 200
 
 let script: { readonly text: string; readonly sha: string } | undefined
 
-/** `lua/verbs/view.lua` as a text: its library could be named only by what BullMQ is installed. */
+/** `lua/verbs/view.lua` as a text: the name of its library depends on the installed BullMQ. */
 function viewScript() {
   if (!script) {
     const text = new LuaComposer(readLuaFile).file('verbs/view')
@@ -23,7 +23,7 @@ function viewScript() {
 }
 
 /**
- * Asks for a view of queues that are on one node, and on a cluster in one slot.
+ * Asks for a view of queues on one node, and on a cluster in one hash slot.
  * @param nowUs of the server whose clock counts, if that is another one
  */
 export function askForViews<T>(
@@ -34,7 +34,7 @@ export function askForViews<T>(
 ): Deferred<(T | undefined)[]> {
   const { text, sha } = viewScript()
   const shapes = bases.map(shapeKey)
-  // While a slot moves, no node has all keys: it refuses such a call, which is then repeated.
+  // While a hash slot moves, no node has all keys: it refuses such a call, which is then repeated.
   const keys = batch.isCluster ? [...shapes, absentKey(shapes[0])] : shapes
   const args = [keys.length, ...keys, subject, JSON.stringify(asked), nowUs ?? '', Date.now() * 1000]
   const replies = batch.addScript<string[]>(text, sha, args)
@@ -71,14 +71,14 @@ async function readTogether<T>(
   return views()
 }
 
-/** What is used of ioredis beyond its types. */
+/** The parts of ioredis that we use beyond its types. */
 interface Slotted {
-  /** The nodes with each slot, the master first, as `host:port`. */
+  /** The nodes with each hash slot, the master first, as `host:port`. */
   readonly slots?: readonly (readonly string[] | undefined)[]
 }
 
 /**
- * The time of the master with the keys, µs, where reads do not go there: its clock counts. A replica's is the next best.
+ * The time of the master with the keys, µs, if reads do not go there: its clock counts. A replica's is the next best.
  * undefined: that of the server that answers.
  */
 async function masterTime(cluster: Cluster & Slotted, base: string): Promise<number | undefined> {

@@ -11,14 +11,14 @@ export interface Stretch {
   readonly toMs: number
 }
 
-/** The causes whose share comes from the clocks. Pauses are known exactly, and the rest is the lack of workers. */
+/** The causes with clocks. Pauses are known exactly, and the rest is the lack of workers. */
 const CLOCKED = ['rate', 'limits', 'concurrency'] as const satisfies HoldCause[]
 
 /**
  * Divides a wait among its causes; the parts add up to it. Between two points the clocks are interpolated linearly over
- * the time that was not paused, since during a pause nothing else holds.
+ * the time without pauses, because during a pause nothing else holds.
  * @param points by time
- * @param pauses by time, none of which overlap
+ * @param pauses by time, without overlaps
  */
 export function splitWait(points: readonly ClockPoint[], pauses: readonly Stretch[], wait: Stretch): HeldMs {
   const wholeMs = Math.max(0, wait.toMs - wait.fromMs)
@@ -32,7 +32,7 @@ export function splitWait(points: readonly ClockPoint[], pauses: readonly Stretc
   return { rate, limits, concurrency, pause, workers: Math.max(0, wholeMs - pause - rate - limits - concurrency) }
 }
 
-/** For how much of a stretch pauses held. */
+/** How much of a stretch was paused. */
 export function pausedMs(pauses: readonly Stretch[], { fromMs, toMs }: Stretch): number {
   const parts = pauses.map((pause) => Math.max(0, Math.min(toMs, pause.toMs) - Math.max(fromMs, pause.fromMs)))
   return parts.reduce((sum, part) => sum + part, 0)
@@ -56,7 +56,7 @@ function unpausedMs({ pause: _, ...held }: HeldMs): number {
   return Object.values(held).reduce((sum, ms) => sum + ms, 0)
 }
 
-/** The time from which on `ms` were not paused. */
+/** The time since which `ms` were not paused. */
 function unpausedSince(pauses: readonly Stretch[], toMs: number, ms: number): number {
   let [fromMs, leftMs] = [toMs, ms]
   for (const pause of pauses.toReversed()) {

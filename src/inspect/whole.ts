@@ -23,8 +23,9 @@ import { compareIds } from './stream.ts'
 type StatusAnswer = PartAnswer<QueueFacts | undefined>
 
 /**
- * A queue as one, of its parts that could be read: its head and its shards, or the one part of a queue without shards.
- * @returns undefined where there is no such queue
+ * A queue as one, from the parts that could be read: its head and its shards, or the one part of a queue without
+ * shards.
+ * @returns undefined if there is no such queue
  */
 export function wholeOf(name: string, [head, ...shards]: readonly StatusAnswer[]): QueueFacts | undefined {
   if (!head) return undefined
@@ -36,7 +37,7 @@ export function wholeOf(name: string, [head, ...shards]: readonly StatusAnswer[]
   return wholeStatus(basis ? headless(basis, each) : unknownStatus(name), each, ['head', ...unread])
 }
 
-/** Replaces a head that could not be read: what the shards have of the whole. */
+/** Replaces a head that could not be read, from the shards. */
 function headless(basis: QueueFacts, shards: readonly (QueueFacts | undefined)[]): QueueFacts {
   const known = shards.filter((shard) => shard !== undefined)
   const capacities = known.flatMap(({ capacity }) => capacity ?? [])
@@ -49,7 +50,7 @@ function headless(basis: QueueFacts, shards: readonly (QueueFacts | undefined)[]
   }
 }
 
-/** A queue of which nothing could be read: all counts are 0, and the time is this machine's. */
+/** A queue without any readable part: all counts are 0, and the time is this machine's. */
 function unknownStatus(name: string): QueueFacts {
   const state = meterStateOf({
     at: String(Date.now() * 1000),
@@ -67,7 +68,7 @@ function unknownStatus(name: string): QueueFacts {
 }
 
 /**
- * A sharded queue as one: the shape is that of its head, which has no jobs, and what its shards hold is added up.
+ * A sharded queue as one: the shape of its head, which has no jobs, and the sums of its shards.
  * @param shards in order; undefined for one that has no keys yet
  * @param unread the parts that could not be read
  */
@@ -110,7 +111,7 @@ export function wholeStatus(
   }
 }
 
-/** What a whole has as many of as its shards together. */
+/** Fields that are sums over the shards. */
 const SUMMED = [
   'depth',
   'waiting',
@@ -142,7 +143,7 @@ function sumsOf(shards: readonly QueueFacts[]): Pick<QueueFacts, (typeof SUMMED)
   return Object.fromEntries(sums)
 }
 
-/** Over all shards a second is a second. */
+/** Clocks of all shards, divided by their number: a second is a second. */
 function heldOf(known: readonly QueueFacts[], answered: number): QueueFacts['heldMs'] {
   return mapCauses((cause) => known.reduce((sum, { heldMs }) => sum + heldMs[cause], 0) / Math.max(1, answered))
 }
@@ -156,7 +157,7 @@ function shardStatus(status: QueueFacts, shard: number): ShardStatus {
   }
 }
 
-/** A pause is one of the whole where it holds all shards. */
+/** A pause of the whole queue holds all shards. */
 function pausesOf(shards: readonly QueueFacts[]) {
   const [first] = shards
   const isPaused = shards.length > 0 && shards.every(({ paused }) => paused)
@@ -210,7 +211,7 @@ export function addedCounts(counts: readonly GroupCounts[]): GroupCounts {
   return { waiting: sum('waiting'), limited: sum('limited'), maxed: sum('maxed'), paused: sum('paused') }
 }
 
-/** The last one that was found; what starts past the meters of all shards adds up. */
+/** The last finding; starts past the meters of all shards add up. */
 function bypassOf(shards: readonly QueueFacts[]): Bypass | undefined {
   const found = shards.flatMap(({ bypass }) => bypass ?? [])
   const last = found.sort((one, other) => other.at.getTime() - one.at.getTime())[0]
@@ -223,7 +224,7 @@ function bypassOf(shards: readonly QueueFacts[]): Bypass | undefined {
   }
 }
 
-/** Of the shards whose heads wait, that whose head has waited longest. */
+/** The hold of the shard whose head has waited longest. */
 function longestHold(shards: readonly QueueFacts[]): Hold | undefined {
   const holds = shards.flatMap(({ hold }) => hold ?? [])
   return holds.sort((one, other) => one.since.getTime() - other.since.getTime())[0]
@@ -246,7 +247,7 @@ function startsOf(shards: readonly QueueFacts[]): StartTotals {
   }
 }
 
-/** A sharded worker is a worker in each shard: those of one process and name are shown as one. */
+/** A sharded worker is a worker in each shard: workers of one process and name are shown as one. */
 function workersOf(shards: readonly QueueFacts[]): WorkerStatus[] {
   const merged = new Map<string, WorkerStatus>()
   for (const worker of shards.flatMap(({ workers }) => workers)) {
@@ -313,7 +314,7 @@ export function allMatches(found: readonly FailedMatches[], page: { start?: numb
   }
 }
 
-/** Changes of the whole are stored by its head; those of all shards alike are taken from the first one. */
+/** Changes of the whole queue are stored by its head; changes that all shards share are taken from the first one. */
 const OF_HEAD: readonly HistoryEntry['kind'][] = ['declared', 'override', 'cleared']
 const OF_FIRST: readonly HistoryEntry['kind'][] = ['pause', 'resume']
 
@@ -330,7 +331,7 @@ export function wholeHistory(
 
 /**
  * The samples of all shards, added up: each counts as its last one until the next. A shard without an earlier sample
- * counts as at its first one, so that its total is no jump.
+ * counts as at its first one, so that its total does not jump.
  * @param everyMs the time between two samples
  */
 export function wholeSeries(lists: readonly (readonly Sample[])[], everyMs: number): Sample[] {
@@ -397,7 +398,7 @@ export function wholeGroups(views: readonly GroupsView[], count: number): Groups
   }
 }
 
-/** At most so many rows of each status. */
+/** At most `count` rows of each status. */
 function firstOfEach<R extends { readonly status: string }>(rows: readonly R[], count: number): R[] {
   const seen = new Map<string, number>()
   return rows.filter(({ status }) => {

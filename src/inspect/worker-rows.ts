@@ -61,7 +61,7 @@ function workerRow(id: string, json: string, nowMs: number): WorkerStatus | unde
   }
 }
 
-/** An idle worker reports no more: what it said of the last minutes is then true no longer. */
+/** An idle worker stops reporting: its last report about recent minutes is then outdated. */
 function recentOf({ ends, reasons }: Row, isRecent: boolean): Pick<WorkerStatus, 'recentEnds' | 'failureReasons'> {
   const counts = (isRecent && typeof ends === 'object' ? ends : null) as Partial<EndCounts> | null
   const { completed = 0, failed = 0, failedAttempts = 0 } = counts ?? {}
@@ -75,7 +75,7 @@ function listOf<T>(value: unknown): readonly T[] {
   return Array.isArray(value) ? (value as T[]) : []
 }
 
-/** undefined for what is not a report. */
+/** undefined for a text that is not a report. */
 export function parsedRow(json: string): Row | undefined {
   try {
     const row = JSON.parse(json) as Row | null

@@ -243,7 +243,7 @@ export class QueueFullError extends SluiceError implements Refusal {
   constructor(
     queueName: string,
     refusal: Refusal & { readonly capacity: number; readonly needed?: number },
-    what = `Queue "${queueName}"`,
+    what = `queue "${queueName}"`,
   ) {
     const { depth, capacity, retryAfterMs, needed = 1 } = refusal
     const places = needed > 1 ? `${depth} of ${capacity}, ${needed} needed` : `${depth} of ${capacity}`
@@ -269,7 +269,7 @@ export class GroupFullError extends QueueFullError {
     groupId: string,
     refusal: Refusal & { readonly capacity: number; readonly needed: number },
   ) {
-    super(queueName, refusal, `Group "${groupId}" of queue "${queueName}"`)
+    super(queueName, refusal, `group "${groupId}" of queue "${queueName}"`)
     this.groupId = groupId
   }
 }
@@ -303,7 +303,7 @@ export class CannotStartInTimeError extends SluiceError implements LateStart {
   constructor(queueName: string, late: LateStart, message?: string) {
     const { startsAt, retryAfterMs, maxWaitMs, mustStartBefore } = late
     const bound = mustStartBefore ? `its deadline is ${mustStartBefore.toISOString()}` : `jobs may wait ${maxWaitMs} ms`
-    super(message ?? `A job for queue "${queueName}" would start at ${startsAt.toISOString()}, but ${bound}`)
+    super(message ?? `a job for queue "${queueName}" would start at ${startsAt.toISOString()}, but ${bound}`)
     this.queueName = queueName
     this.startsAt = startsAt
     this.retryAfterMs = retryAfterMs
@@ -327,7 +327,7 @@ export class ScheduleClosedError extends CannotStartInTimeError {
 
   constructor(queueName: string, refusal: LateStart, groupId?: string) {
     const { startsAt, retryAfterMs } = refusal
-    const what = groupId === undefined ? `Queue "${queueName}"` : `Group "${groupId}" of queue "${queueName}"`
+    const what = groupId === undefined ? `queue "${queueName}"` : `group "${groupId}" of queue "${queueName}"`
     super(queueName, refusal, `${what} is closed until ${startsAt.toISOString()}: try again in ${retryAfterMs} ms`)
     this.opensAt = startsAt
     this.groupId = groupId
@@ -342,7 +342,7 @@ export class QueueUnavailableError extends SluiceError {
 
   constructor(queueName: string, reason: string, mayBeStored: boolean, options?: ErrorOptions) {
     const stored = mayBeStored ? 'the job may have been stored' : 'nothing was stored'
-    super(`Queue "${queueName}" is unavailable: ${reason}; ${stored}`, options)
+    super(`queue "${queueName}" is unavailable: ${reason}; ${stored}`, options)
     this.queueName = queueName
     this.mayBeStored = mayBeStored
   }
@@ -372,7 +372,7 @@ export class CloseTimeoutError extends SluiceError {
 
   constructor(queueName: string, timeoutMs: number) {
     super(
-      `Worker of queue "${queueName}" closed without Redis, which did not let it end within ${timeoutMs} ms: ` +
+      `worker of queue "${queueName}" closed without Redis, which did not let it end within ${timeoutMs} ms: ` +
         'jobs whose ends are not stored run again',
     )
     this.queueName = queueName
@@ -406,7 +406,7 @@ export class NotReplicatedError extends QueueUnavailableError implements Unrepli
     const [what, they, them] =
       jobIds.length === 1 ? [`job ${jobIds[0]}`, 'it', 'it'] : [`${jobIds.length} jobs`, 'they', 'them']
     this.message =
-      `Queue "${queueName}" accepted ${what}, but ${acknowledged} of ${replicas} replicas confirmed ${them} within ` +
+      `queue "${queueName}" accepted ${what}, but ${acknowledged} of ${replicas} replicas confirmed ${them} within ` +
       `${timeoutMs} ms: ${they} will run, unless a server takes over that does not have ${them}`
     this.jobIds = jobIds
     this.replicas = replicas
@@ -428,7 +428,7 @@ export class ShardsUnavailableError extends QueueUnavailableError {
     const have = done.length === 1 ? 'has' : 'have'
     const known = done.length === 0 ? 'no shard is known to have the change' : `${those(done)} ${have} the change`
     this.message =
-      `Queue "${queueName}" is unavailable in part: ${known}, but ${those(failed)} did not confirm it ` +
+      `queue "${queueName}" is unavailable in part: ${known}, but ${those(failed)} did not confirm it ` +
       `(${options.cause.message}): repeat the call when all answer`
     this.done = done
     this.failed = failed
@@ -467,7 +467,7 @@ export class MoveError extends SluiceError {
 export class NoShapeError extends SluiceError {
   constructor(queueName: string) {
     super(
-      `Queue "${queueName}" has no shape, and nothing leaves it until one is set: declare one (shape: { rate: '50/s' }) ` +
+      `queue "${queueName}" has no shape, and nothing leaves it until one is set: declare one (shape: { rate: '50/s' }) ` +
         'or pass allowUnshaped: true to run it without a rate',
     )
   }
@@ -492,7 +492,7 @@ export class UnsupportedVersionError extends SluiceError {
 export class ClusterPrefixError extends SluiceError {
   constructor(prefix: string) {
     super(
-      `On a Redis Cluster the keys of a queue must share a hash tag: use prefix: '{${prefix}}' instead of '${prefix}'`,
+      `on a Redis Cluster the keys of a queue must share a hash tag: use prefix: '{${prefix}}' instead of '${prefix}'`,
     )
   }
 }
@@ -503,7 +503,7 @@ export class RunTimeoutError extends SluiceError {
   readonly runTimeoutMs: number
 
   constructor(jobId: string, runTimeoutMs: number) {
-    super(`Job ${jobId} did not end within its runTimeoutMs of ${runTimeoutMs} ms`)
+    super(`job ${jobId} did not end within its runTimeoutMs of ${runTimeoutMs} ms`)
     this.jobId = jobId
     this.runTimeoutMs = runTimeoutMs
   }
@@ -515,7 +515,7 @@ export class WaitTimeoutError extends SluiceError {
   readonly timeoutMs: number
 
   constructor(queueName: string, timeoutMs: number, options?: ErrorOptions) {
-    super(`Queue "${queueName}" had no place within ${timeoutMs} ms`, options)
+    super(`queue "${queueName}" had no place within ${timeoutMs} ms`, options)
     this.queueName = queueName
     this.timeoutMs = timeoutMs
   }
@@ -556,7 +556,7 @@ export class LimiterUnavailableError extends SluiceError {
   readonly limitName: string
 
   constructor(limitName: string, reason: string, options?: ErrorOptions) {
-    super(`Limit "${limitName}" is unavailable: ${reason}`, options)
+    super(`limit "${limitName}" is unavailable: ${reason}`, options)
     this.limitName = limitName
   }
 }
@@ -570,7 +570,7 @@ export class LimitExceededError extends SluiceError {
   readonly retryAt: Date | undefined
 
   constructor(limitName: string, reason: string, retryAfterMs: number, retryAt?: Date) {
-    super(`Limit "${limitName}": ${reason}; try again in ${retryAfterMs} ms`)
+    super(`limit "${limitName}": ${reason}; try again in ${retryAfterMs} ms`)
     this.limitName = limitName
     this.retryAt = retryAt
     this.retryAfterMs = retryAfterMs

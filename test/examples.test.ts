@@ -157,7 +157,7 @@ test('many changes make one job: debounced the last one, throttled the first', a
 
 test('the CommonJS program has a job refused and a job done', async () => {
   expect(await run(join(built.folder, 'examples'), 'commonjs.cjs')).toEqual([
-    expect.stringMatching(/^refused: Queue "commonjs" is full \(1 of 1\): try again in \d+ ms$/),
+    expect.stringMatching(/^refused: queue "commonjs" is full \(1 of 1\): try again in \d+ ms$/),
     'job report is done: 2026-10',
   ])
   await expectNoKeys('commonjs.cjs')

@@ -358,7 +358,7 @@ function gates.groups.next_end(gate)
     for i = 1, #rows, 2 do
       local at = tonumber(rows[i + 1]) - ends[2]
       if at >= first then break end
-      -- Behind so many others, the caller looks again.
+      -- Behind that many others, the caller asks again.
       if i + 1 == 2 * groups.DUE or gates.groups.goes_before(gate, rows[i]) then
         first = at
         break

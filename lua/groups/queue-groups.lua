@@ -18,35 +18,35 @@ local job_options = use 'shape/job-options'
 local shapes = use 'shape/shapes'
 
 -- Groups: jobs of one queue that share a key (a tenant, a domain), each group with a rate, a limit on running jobs, a
--- weight and a pause of its own. Which group is next is decided by start-time fair queueing (Goyal, Vin, Cheng 1996:
+-- weight and a pause of its own. Start-time fair queueing decides which group is next (Goyal, Vin, Cheng 1996:
 -- "Start-Time Fair Queueing: A Scheduling Algorithm for Integrated Services Packet Switching Networks"): each group has
--- a start tag, the lowest leaves, the virtual time V becomes its tag, and its next tag is that plus cost / weight. Tags
--- of groups whose jobs all left, or that are held, are kept until V has passed them: otherwise a group that always has
--- one job waiting would be served after each of its departures. Groups that come later than V are in line in the order
--- in which they came, whatever their names: each gets a tag just above the last one's.
---   meta:groups                hash: v (virtual time), t (the last tag of a group that came), seq (number of the last
---                              job), tracked (1 once running jobs are recorded), at (since when the defaults are in
---                              force, µs, and which limits are), seen (Redis's time, µs), back (how far it has gone
---                              back so far, µs), filled (until when buckets are full after a loss of state, µs), plain
---                              (the job without a group that limits per group held last), none-<set> (1 if that set is
---                              certainly empty: then nothing looks it up), search (of more groups than one call looks
---                              at, the tag from which on the next one looks for those that pass the held head, and
---                              since when, µs), counted (1 once groups with running jobs are recorded), places (of the
---                              queue, for which groups at their limit on running jobs were last looked at), paces (1
---                              while rates of groups rise: groups/pace)
+-- a start tag, the lowest departs, the virtual time V becomes its tag, and its next tag is that plus cost / weight. The
+-- tags of groups without waiting jobs, and of held groups, are kept until V has passed them: otherwise a group that
+-- always has one job waiting would be served after each of its departures. Groups that come later than V are in line in
+-- order of arrival, whatever their names: each gets a tag just above the last one's.
+--   meta:groups                hash: v (virtual time), t (the last tag of a new group), seq (number of the last job),
+--                              tracked (1 once running jobs are recorded), at (when the current defaults began, µs, and
+--                              which limits they include), seen (Redis's time, µs), back (how far it has gone back so
+--                              far, µs), filled (until when buckets are full after a loss of state, µs), plain (the job
+--                              without a group that limits per group held last), none-<set> (1 if that set is certainly
+--                              empty: then it is not read), search (if one call cannot search all groups, the tag from
+--                              which the next one searches for groups that pass the held head, and since when, µs),
+--                              counted (1 once groups with running jobs are recorded), places (of the queue, at the
+--                              last check of groups at their limit on running jobs), paces (1 while rates of groups
+--                              rise: groups/pace)
 --   meta:groups:ready          sorted set, group -> tag. A group with waiting jobs is in exactly one of these four
 --   meta:groups:limited        group -> its next slot, µs. After a change of the defaults, meta:groups:stale has those
---                              that are to be looked at again
+--                              that must be checked again
 --   meta:groups:full           group -> since when its limit on running jobs has been reached, or was last checked, µs
 --   meta:groups:paused         group -> until when, µs, or +inf
 --   meta:groups:tags           group -> tag, of groups that are not ready, if it is above V
 --   meta:groups:settings       hash, group -> JSON: fields: field -> { value, by, reason, at, until? } (ms), at: of the
 --                              last change, µs. The value of `paused` and of `limited` (until a time) is true. From
---                              feedback, until a time: `slowed` (the most that its rate is) and `crowded` (the most of
---                              its jobs that run); `paced`, the rate that it accepts (groups/pace). `ramp`: since when
+--                              feedback, until a time: `slowed` (a bound of its rate) and `crowded` (a bound of its
+--                              running jobs); `paced`, the rate that `adapt` found (groups/pace). `ramp`: since when
 --                              its rate rises after a pause, ms (shape/ramp)
---   meta:groups:ends           group -> when something that was set for it for a time ends next, µs
---   meta:groups:changed        group -> when something that was set for it ended, µs; for an hour
+--   meta:groups:ends           group -> when its next temporary setting ends, µs
+--   meta:groups:changed        group -> when one of its settings ended, µs; for an hour
 --   meta:groups:held           hash, running job -> group; in strict order (groups/strict) also jobs that will run
 --                              again
 --   meta:groups:running        set of the groups with running jobs, and meta:groups:common, group -> tag of those that
@@ -55,7 +55,7 @@ local shapes = use 'shape/shapes'
 --   meta:group:jobs:<group>    sorted set of its waiting jobs: priority * 2^32 + the number of the job; -1 is the
 --                              priority of those that go first in strict order
 --   meta:group:held:<group>    set of its running jobs
---   meta:group:bucket:<group>  its bucket: origin (µs), tat (since then), interval, burst, ':' and what names the
+--   meta:group:bucket:<group>  its bucket: origin (µs), tat (since then), interval, burst, ':' and the name of the
 --                              schedule of the rate, if it has one, and `back` when it was stored; the last slot is the
 --                              origin. It expires when the bucket is empty
 -- A waiting job of a group is a member of BullMQ's `prioritized` with its number as score, below those of priority 1:
@@ -405,7 +405,7 @@ function groups.apply_places(g)
   g.places_seen = places
 end
 
--- What was set for values of limits for a time and has ended is forgotten: what it held may go.
+-- Forgets temporary settings of values of limits that have ended: jobs that they held may go.
 function groups.end_values(g)
   local ended = g.own_limits and shapes.end_own_values(g.base, g.own_limits, g.now) or {}
   for i = 1, #ended, 2 do groups.cell_freed(g, ended[i], select(2, own_values.parts(ended[i]))) end

@@ -78,7 +78,7 @@ local function group_rules(groups)
     end
     local s, live = groups.settings_at(g, own.fields, g.now)
     table.sort(over)
-    -- Of earlier steps of a ramp, the bucket takes over the last one that it knows: it was lower.
+    -- The bucket takes over the last earlier step of a ramp that it knows: it was lower.
     s.changed_at, s.before = math.max(over[#over] or at, s.ramped_at or 0), {}
     for i = 1, #over - 1 do
       s.before[i] = groups.settings_at(g, own.fields, over[i])

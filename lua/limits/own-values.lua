@@ -245,7 +245,7 @@ local function cell_in(field)
 end
 
 -- Restores the settings of values that Redis has lost, except values with later settings. known: all fields of the
--- shape, field -> text; older: the names of those of the older copy that it replaces: settings lifted since are lifted
+-- shape, field -> text; older: the names of fields of the older copy that it replaces: settings lifted since are lifted
 -- again. Returns the names of the limits.
 function own_values.restore(base, known, older)
   local names = {}

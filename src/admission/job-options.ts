@@ -27,7 +27,7 @@ export interface ShapedJobsOptions extends JobsOptions {
   /** The group that the job belongs to; the shape must have `groups`. */
   group?: JobGroup
   /**
-   * What the job uses besides its group: `{ model: 'gpt-large', host: 'api.example.com' }`. At most 16; values of 1 to 256
+   * Resources that the job uses besides its group: `{ model: 'gpt-large', host: 'api.example.com' }`. At most 16; values of 1 to 256
    * bytes.
    */
   keys?: Readonly<Record<string, string | number>>

@@ -146,7 +146,7 @@ function widestOf(limit: QueueLimit): QueueLimit {
   }
 }
 
-/** Those without an id are left out. */
+/** Entries without an id are left out. */
 function groupedBy(
   entries: readonly AuditEntry[],
   idOf: (entry: AuditEntry) => string | undefined,

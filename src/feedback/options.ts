@@ -40,7 +40,7 @@ export interface FeedbackOptions {
    */
   readonly feedbackScope?: FeedbackScope
   /**
-   * A throttled job, which uses up no attempt, fails at the first such answer this long after it first started for one. ms,
+   * A throttled job, which uses up no attempt, fails at the first such answer this long after the start of its first throttled attempt. ms,
    * default 3 days.
    */
   readonly giveUpAfterMs?: number

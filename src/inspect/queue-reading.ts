@@ -27,7 +27,7 @@ export interface QueueView extends MeterView {
   /** For how long each cause has held a head so far. */
   readonly heldUs: Readonly<Record<HoldCause, string>>
   readonly oldestReadyMs?: number
-  /** Of the first delayed job, if none waits. */
+  /** When the first delayed job is due, if none waits. */
   readonly dueMs?: number
   readonly grouped?: number
   readonly largestGroup?: { readonly id: string; readonly waiting: number }

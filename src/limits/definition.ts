@@ -40,7 +40,7 @@ export interface LimitRule {
    * first unit; `day`, `week` (on Mondays) or `month`: with those of the calendar.
    */
   readonly align?: WindowAlign
-  /** Of the calendar: an IANA name, default `UTC`. */
+  /** For the calendar: an IANA name, default `UTC`. */
   readonly timeZone?: string
   /** `concurrency`: how many at once. */
   readonly concurrency?: number

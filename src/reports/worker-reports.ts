@@ -21,7 +21,7 @@ const MANY_STARTS = 10
 /** Interval of the series that covers two hours, s. */
 const PAST_SECONDS = 15
 
-/** Of `lua/verbs/report.lua`. */
+/** The reply of `lua/verbs/report.lua`. */
 type ReportReply = readonly [nowUs: string, heldUs?: string[], workers?: number, bypassingJob?: string]
 
 /** What the reports need of their worker. */

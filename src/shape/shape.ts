@@ -49,11 +49,11 @@ export interface Shape {
   readonly mode?: ShapeMode
   /** A job that may be later than this for its slot goes back and gets a new one. ms, default 100. */
   readonly maxLatenessMs?: number
-  /** How far ahead of its slot a worker may get a job, at least. ms, default 50. */
+  /** Minimum look-ahead: how long before its slot a worker may get a job. ms, default 50. */
   readonly horizonMs?: number
   /** After a loss of state: `hold` (default) keeps the rate; `burst` starts with an empty bucket. */
   readonly onStateLoss?: 'hold' | 'burst'
-  /** An add succeeds only once so many replicas have the job: `{ replicas: 1, timeoutMs: 500 }`. */
+  /** An add succeeds only once this many replicas have the job: `{ replicas: 1, timeoutMs: 500 }`. */
   readonly durability?: Durability
   /** How many departures are kept for `sluice audit`, at most 1,000,000; `true`: 10,000. */
   readonly audit?: number | true

@@ -171,7 +171,7 @@ export class StoredShape implements ShapeIdentity {
     return this.#fields.get('groups')
   }
 
-  /** Of a shape with groups: whether they have bounds of their own, or turns, that no claim of places covers. */
+  /** Whether groups have bounds of their own, or turns, that no claim of places covers. */
   get boundsGroups(): boolean {
     if (this.limits.some((limit) => limit.maxKeys !== undefined || isSingleton(limit))) return true
     if (['maxWaitMs', 'onClosed', 'overflow'].some((field) => this.#fields.has(field))) return true

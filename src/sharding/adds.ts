@@ -229,7 +229,7 @@ function unmark(job: { readonly opts: object }): void {
   delete (job.opts as { [ASKED_ELSEWHERE]?: true })[ASKED_ELSEWHERE]
 }
 
-/** Of the refusals by several shards, the one with the earliest retry; all were full together. */
+/** The refusal with the earliest retry among several shards; all were full together. */
 function soonest(name: string, refusals: readonly Error[]): Error {
   const [first, ...rest] = refusals as [Error, ...Error[]]
   if (rest.length === 0) return first

@@ -64,7 +64,7 @@ export class ShapedJob<DataType = any, ResultType = any, NameType extends string
     json: JobJson,
     jobId?: string,
   ): Job<D, R, N> {
-    // biome-ignore lint/complexity/noThisInStatic: a job of this class is to be made
+    // biome-ignore lint/complexity/noThisInStatic: BullMQ creates the job of this class
     const job: Job<D, R, N> = super.fromJSON(queue, json, jobId)
     const { deferredFailure } = job
     if (deferredFailure) job.deferredFailure = deferredReason(deferredFailure, job.stalledCounter)

@@ -272,7 +272,7 @@ test('a run that takes longer than runTimeoutMs is aborted, and the job is retri
   worker.on('failed', (_, error) => errors.add(error))
   const job = await queue.add('job', {}, { runTimeoutMs: 50, attempts: 2 })
   await errors.reach(2)
-  const message = `Job ${job.id} did not end within its runTimeoutMs of 50 ms`
+  const message = `job ${job.id} did not end within its runTimeoutMs of 50 ms`
   for (const error of errors.all) {
     expect(error).toBeInstanceOf(RunTimeoutError)
     expect(error).toMatchObject({ message, jobId: job.id, runTimeoutMs: 50, cause: { name: 'AbortError' } })

@@ -77,7 +77,7 @@ test('a client that was closed for good is told at once; one that has not connec
   const ended = until(client, 'end')
   client.disconnect()
   await ended
-  await expect(api.take()).rejects.toThrow('Limit "lazy" is unavailable: Connection is closed')
+  await expect(api.take()).rejects.toThrow('limit "lazy" is unavailable: Connection is closed')
 })
 
 test('scripts that Redis forgets are sent again: no take is lost and none counts twice', async () => {

@@ -19,7 +19,7 @@ test('a queue takes as many jobs as its capacity and refuses the next with the n
 
 test('a refusal reads as a sentence', () => {
   const error = new QueueFullError('emails', { retryAfterMs: 240, depth: 10_000, capacity: 10_000, paused: false })
-  expect(error.message).toBe('Queue "emails" is full (10000 of 10000): try again in 240 ms')
+  expect(error.message).toBe('queue "emails" is full (10000 of 10000): try again in 240 ms')
 })
 
 test('racing producers get exactly the places there are', async () => {

@@ -109,7 +109,7 @@ const ERRORS: readonly [error: sluice.SluiceError, name: string, words: readonly
   [
     new sluice.ScheduleClosedError('mail', { ...refusal, startsAt: START }, 'acme'),
     'ScheduleClosedError',
-    ['Group "acme" of queue "mail" is closed until', START.toISOString(), '240 ms'],
+    ['group "acme" of queue "mail" is closed until', START.toISOString(), '240 ms'],
     { opensAt: START, groupId: 'acme' },
   ],
   [

@@ -49,7 +49,7 @@ describe('maxWaitMs', () => {
     expect(Math.abs(error.startsAt.getTime() - start.getTime())).toBeLessThanOrEqual(1)
     expectUntil(error.retryAfterMs, new Date(start.getTime() - 2.5 * HOUR_MS), before.at, after.at)
     expect(error.message).toBe(
-      `A job for queue "${queue.name}" would start at ${error.startsAt.toISOString()}, but jobs may wait 9000000 ms`,
+      `a job for queue "${queue.name}" would start at ${error.startsAt.toISOString()}, but jobs may wait 9000000 ms`,
     )
     expect(await queue.count()).toBe(2)
     expect((await queue.meter()).refusedTotal).toBe(1)

@@ -86,7 +86,7 @@ test('a Redis that was never reached: nothing is stored, now or later', async ()
     expect(error).toMatchObject({ mayBeStored: false, queueName: 'never' })
     const refused = `connect ECONNREFUSED 127.0.0.1:${port}`
     expect(error.message).toBe(
-      `Queue "never" is unavailable: Redis did not answer within ${ADMIT_TIMEOUT_MS} ms (${refused}); nothing was stored`,
+      `queue "never" is unavailable: Redis did not answer within ${ADMIT_TIMEOUT_MS} ms (${refused}); nothing was stored`,
     )
     expect(error.cause).toMatchObject({ message: refused })
   }
@@ -125,7 +125,7 @@ test('a command that was sent and is not answered: the job may be stored', async
   for (const error of await Promise.all(attemptsOf(queue).map(unavailable))) {
     expect(error.mayBeStored).toBe(true)
     expect(error.message).toBe(
-      `Queue "hole" is unavailable: Redis did not answer within ${ADMIT_TIMEOUT_MS} ms; the job may have been stored`,
+      `queue "hole" is unavailable: Redis did not answer within ${ADMIT_TIMEOUT_MS} ms; the job may have been stored`,
     )
   }
 })

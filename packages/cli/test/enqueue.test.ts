@@ -83,7 +83,7 @@ test.each([['--no-wait'], ['--timeout', '100ms']])(
     const { code, stderr } = await runHere(redis, ['enqueue', queue.name, '--file', file, ...args])
     expect(code).toBe(5)
     expect(stderr).toMatch(
-      /^5 jobs added, 0 were already there; to continue: --key \S+\nsluice: line 6: Queue "jobs-\d+" [^\n]+\n$/,
+      /^5 jobs added, 0 were already there; to continue: --key \S+\nsluice: line 6: queue "jobs-\d+" [^\n]+\n$/,
     )
     await queue.setShape({ capacity: 100 }, { by: 'test', reason: 'room' })
     expect(await enqueue(file)).toMatchObject({ added: 3, present: 5 })

@@ -15,7 +15,7 @@ const NOT_CONNECTED = /\bconnect ETIMEDOUT\b|\bbefore secure TLS connection was 
 /** An established connection broke: the request may have taken effect. */
 const BROKEN = new Set(['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET', 'PROTOCOL_CONNECTION_LOST'])
 
-/** What an error's code and message imply about the connection. */
+/** The state of the connection, from an error's code and message. */
 export function connectionFailure({ code, text }: Pick<OtherAnswer, 'code' | 'text'>): 'none' | 'broken' | undefined {
   if (UNREACHABLE.has(code) || HANDSHAKE.test(code) || NOT_CONNECTED.test(text)) return 'none'
   return BROKEN.has(code) ? 'broken' : undefined

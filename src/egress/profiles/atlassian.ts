@@ -10,11 +10,11 @@ import { shapelessProfile } from './profile.ts'
  * which lowers the rate if the answer gives no count. developer.atlassian.com, rate limiting
  */
 const atlassianDialect: HttpDialect = (answer) => {
-  const said = feedbackOfStatus(answer, readHttpSignals(answer))
+  const found = feedbackOfStatus(answer, readHttpSignals(answer))
   const isNear = field(answer, 'x-ratelimit-nearlimit')?.toLowerCase() === 'true'
-  const isBlind = said[0]?.kind === 'ok' && said[0].remaining === undefined
-  if (!isNear || !isBlind) return said
-  return [...said, slowDown({ reason: `${answer.status} X-RateLimit-NearLimit`, source: 'x-ratelimit' })]
+  const isBlind = found[0]?.kind === 'ok' && found[0].remaining === undefined
+  if (!isNear || !isBlind) return found
+  return [...found, slowDown({ reason: `${answer.status} X-RateLimit-NearLimit`, source: 'x-ratelimit' })]
 }
 
 export const atlassian = shapelessProfile('atlassian', atlassianDialect)

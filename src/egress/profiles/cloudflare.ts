@@ -9,8 +9,8 @@ const BLOCK_MS = 300_000
 
 /** Cloudflare's own API: the standard fields and, if they are missing, the 5 minutes of its documentation. */
 const cloudflareDialect: HttpDialect = (answer) => {
-  const said = feedbackOfStatus(answer, readHttpSignals(answer))
-  return said.map((one) =>
+  const found = feedbackOfStatus(answer, readHttpSignals(answer))
+  return found.map((one) =>
     one.kind === 'pause' && one.forMs === undefined
       ? pauseMs(BLOCK_MS, { ...one, reason: `${one.reason} blocked` })
       : one,

@@ -34,10 +34,10 @@ function rest(answer: HttpAnswer): readonly Feedback[] {
   if (status < 200 || status >= 400) return feedbackOfStatus(answer, signals)
   const remaining = Math.max(capacity - used, 0)
   const policyRate = { limit: leakPerS, period: 1000 }
-  const said = ok(status, { remaining, resetMs: freeMs, policyRate }, { source: 'x-ratelimit' })
+  const report = ok(status, { remaining, resetMs: freeMs, policyRate }, { source: 'x-ratelimit' })
   return used > NEARLY_FULL * capacity
-    ? [said, slowDown({ reason: `${status} ${full}`, source: 'x-ratelimit' })]
-    : [said]
+    ? [report, slowDown({ reason: `${status} ${full}`, source: 'x-ratelimit' })]
+    : [report]
 }
 
 function bucketOf(answer: HttpAnswer) {

@@ -134,8 +134,8 @@ export class Admission {
 
   #send<R>(client: Client, call: AddCall, sentUs: number | undefined, read: (reply: unknown) => R | Promise<R>) {
     const { script, args } = call
-    const ours = [this.#store.key, this.#store.memory.identity, loneJob(call, sentUs)]
-    const all = [...ours, ...args.slice(this.#scripts.command(script).keys)]
+    const own = [this.#store.key, this.#store.memory.identity, loneJob(call, sentUs)]
+    const all = [...own, ...args.slice(this.#scripts.command(script).keys)]
     return runScript<unknown, R>(client, this.#scripts.command('add'), all, read)
   }
 

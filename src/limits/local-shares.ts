@@ -8,7 +8,7 @@ import type { Refusals } from './mitigation.ts'
 /** Takes from the limit in Redis. */
 export type TakeFromRedis = (limit: Limit, name: string, key: LimitKey, cost: number) => Promise<LimitAnswer>
 
-interface Waiting {
+interface WaitingTake {
   readonly key: LimitKey
   readonly cost: number
   readonly resolve: (answer: LimitAnswer) => void
@@ -24,7 +24,7 @@ class Share {
   /** Redis's answer to the lease. */
   answer: LimitAnswer | undefined
   /** Takes that wait for a lease, in order. */
-  readonly waiting: Waiting[] = []
+  readonly waiting: WaitingTake[] = []
   /** Changes when the key is forgotten: a lease in flight at that time leaves nothing in memory. */
   epoch = 0
   /** Replaced by another share: it only serves the takes that still wait for it. */
@@ -101,7 +101,7 @@ export class LocalShares {
     let served = 0
     try {
       for (; served < waiting.length; served++) {
-        const { cost, resolve } = waiting[served] as Waiting
+        const { cost, resolve } = waiting[served] as WaitingTake
         const nowMs = performance.now()
         const known = share.pass(cost, nowMs) ?? this.#refusals.refusal(name, limit, cost, nowMs)
         if (known) {
@@ -110,7 +110,7 @@ export class LocalShares {
         }
         waiting.splice(0, served)
         served = 0
-        resolve(await this.#lease(name, share, waiting[0] as Waiting))
+        resolve(await this.#lease(name, share, waiting[0] as WaitingTake))
       }
       waiting.length = 0
     } catch (error) {
@@ -120,7 +120,7 @@ export class LocalShares {
   }
 
   /** Leases a share, or the rest of one, or only the cost. @returns the answer to the first waiting take */
-  async #lease(name: string, share: Share, { key, cost }: Waiting): Promise<LimitAnswer> {
+  async #lease(name: string, share: Share, { key, cost }: WaitingTake): Promise<LimitAnswer> {
     const { limit, epoch } = share
     const whole = share.isReplaced
       ? cost

@@ -1,4 +1,4 @@
-interface Waiting<Call, Reply> {
+interface PendingCall<Call, Reply> {
   readonly call: Call
   readonly resolve: (reply: Reply) => void
   readonly reject: (error: unknown) => void
@@ -26,7 +26,7 @@ const MOST_HELD_MS = 2
 /** Sends concurrent calls of a program together. Their order is kept, and each gets its own reply. */
 export class Collector<Call, Reply> {
   readonly #options: CollectorOptions<Call, Reply>
-  #waiting: Waiting<Call, Reply>[] = []
+  #waiting: PendingCall<Call, Reply>[] = []
   /** Sent but unanswered calls. */
   underWay = 0
   #sendings = 0
@@ -87,7 +87,7 @@ export class Collector<Call, Reply> {
   }
 }
 
-function settle<Call, Reply>(batch: readonly Waiting<Call, Reply>[], replies: readonly (Reply | Error)[]): void {
+function settle<Call, Reply>(batch: readonly PendingCall<Call, Reply>[], replies: readonly (Reply | Error)[]): void {
   batch.forEach(({ resolve, reject }, i) => {
     const reply = replies[i] as Reply | Error
     if (reply instanceof Error) reject(reply)

@@ -560,12 +560,12 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     this.#gathers = true
     queueMicrotask(() => {
       this.#gathers = false
-      this.#runBatches(this.#asksOnAtOnce)
+      this.#runBatches(this.#asksAgainAtOnce)
     })
   }
 
   /** If nothing holds jobs back, the loop asks again as long as each reply brings as many as requested. */
-  get #asksOnAtOnce(): boolean {
+  get #asksAgainAtOnce(): boolean {
     const isPaced = this.#exchange.shape?.pacedIntervalUs !== undefined
     return !isPaced && this.#schedule.lastStop === 'full' && !this.full
   }
@@ -583,7 +583,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     await this.#host.process(jobs, (job) => this.#ran(job))
     this.#batches -= 1
     if (!this.#gathering) return
-    this.#runBatches(this.#asksOnAtOnce)
+    this.#runBatches(this.#asksAgainAtOnce)
     this.#signal?.()
   }
 

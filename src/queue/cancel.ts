@@ -99,8 +99,7 @@ export async function cancelJobs(
     while ((await pass()) > 0);
   } finally {
     const { by, reason } = options
-    const changed = Object.entries(total).filter(([, count]) => count > 0)
-    const cancelled = changed.reduce((sum, [, count]) => sum + count, 0)
+    const cancelled = Object.values(total).reduce((sum, count) => sum + count, 0)
     if (by && cancelled > 0) await run((store) => store.note('job', { cancelled, ...filter }, { by, reason }))
   }
   return total

@@ -302,7 +302,8 @@ export const ROOMS: readonly Room[] = [
       ...within('queue', 'stock-classes errors bulk deadlines redis-failures one-clock'),
       ...within('failures', 'dead-letters redrive poison'),
       ...within('groups', 'overrides line'),
-      ...['test/cancel/waiting', 'test/cancel/many', 'test/flow/flow', 'test/shape/meter-state', 'test/worker/closing'],
+      ...['test/cancel/waiting', 'test/cancel/many', 'test/flow/flow', 'test/shape/meter-state'],
+      ...within('worker', 'closing kept-ends'),
     ],
     wide: [
       ...['test/queue/', 'test/failures/', 'test/cancel/', 'test/groups/', 'test/keys/', 'test/shape/', 'test/flow/'],

@@ -1,4 +1,6 @@
+import type { JobsOptions } from 'bullmq'
 import { expect, onTestFinished, test, vi } from 'vitest'
+import type { ShapedWorkerOptions } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
 import { eventsOf, jobs, Workshop } from './support.ts'
 
@@ -6,15 +8,34 @@ const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)
 const client = redis.client()
 
-test.each([
-  ['a job that is kept needs no memory of its end', undefined, 0],
-  ['the end of a job that is not kept is remembered apart', true, 3],
-])('%s', async (_name, removeOnComplete, remembered) => {
+type Kept = Pick<ShapedWorkerOptions, 'removeOnComplete' | 'removeOnFail'>
+
+test.each<[what: string, ofJob: JobsOptions, ofWorker: Kept, fails: boolean, remembered: number]>([
+  ['a job that is kept', {}, {}, false, 0],
+  ['a job that is not kept', { removeOnComplete: true }, {}, false, 3],
+  ['one that only a failure would remove', { removeOnFail: true }, { removeOnFail: { count: 0 } }, false, 0],
+  ['one that its worker does not keep', {}, { removeOnComplete: { count: 0 } }, false, 3],
+  ['one that 98 others push out', { removeOnComplete: { count: 99 } }, {}, false, 3],
+  ['one that 99 others do not push out', {}, { removeOnComplete: { count: 100 } }, false, 0],
+  [
+    'one that is kept although its worker keeps none',
+    { removeOnComplete: false },
+    { removeOnComplete: { count: 0 } },
+    false,
+    0,
+  ],
+  ['a failed one that is kept', { removeOnComplete: true }, { removeOnComplete: { count: 0 } }, true, 0],
+  ['a failed one that is not kept', { removeOnFail: true }, {}, true, 3],
+  ['a failed one that its worker does not keep', {}, { removeOnFail: { count: 0 } }, true, 3],
+])('the end of a job is remembered apart if the job is gone: %s', async (_what, ofJob, ofWorker, fails, remembered) => {
   const queue = shop.queue({ capacity: 100 })
-  const worker = shop.worker(queue, async () => {}, { concurrency: 1 })
-  const completed = eventsOf('completed', worker)
-  await queue.addBulk(jobs(3).map((job) => ({ ...job, opts: removeOnComplete ? { removeOnComplete } : {} })))
-  await completed.reach(3)
+  const end = async () => {
+    if (fails) throw new Error('failed')
+  }
+  const worker = shop.worker(queue, end, { concurrency: 1, ...ofWorker })
+  const ended = eventsOf(fails ? 'failed' : 'completed', worker)
+  await queue.addBulk(jobs(3).map((job) => ({ ...job, opts: ofJob })))
+  await ended.reach(3)
   const keys = await client.keys(`${queue.toKey('meta:ended:')}*`)
   const ids = await Promise.all(keys.map((key) => client.hkeys(key)))
   expect(new Set(ids.flat()).size).toBe(remembered)

@@ -21,7 +21,7 @@ export interface Shape {
   readonly rate?: RateInput | RateSchedule
   /** Units of cost that may leave back to back after idling. Default 1: even spacing. */
   readonly burst?: number
-  /** Jobs that may wait, delayed ones and parents included. */
+  /** Jobs that may wait, delayed ones and parents included. Default: unbounded. */
   readonly capacity?: number
   /** Delayed jobs count only if they are due within this many ms. */
   readonly capacityHorizonMs?: number
@@ -45,7 +45,7 @@ export interface Shape {
   readonly rampUp?: RampUp
   /** Further limits: other windows, other units, by group or key, or shared. */
   readonly limits?: readonly QueueLimit[]
-  /** `enforce` (default); `shadow` only counts; `off`. Pauses hold in all three. */
+  /** `enforce` (default); `shadow` only counts what it would hold or refuse; `off`. Pauses hold in all three. */
   readonly mode?: ShapeMode
   /** A job that may be later than this for its slot goes back and gets a new one. ms, default 100. */
   readonly maxLatenessMs?: number

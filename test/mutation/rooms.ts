@@ -140,7 +140,7 @@ export const ROOMS: readonly Room[] = [
     ],
     quick: [
       ...within('model', 'ended-together depart-order found moved-slot unshaped'),
-      ...within('worker', 'repeated-ends give-back-parts short-scripts'),
+      ...within('worker', 'repeated-ends give-back-parts short-scripts close'),
       ...within('queue-limits', 'ended-together returned'),
       ...within('cancel', 'waiting many running'),
       ...within('groups', 'ends-together life places late returned'),

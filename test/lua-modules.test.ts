@@ -13,8 +13,20 @@ const textOf = (file: string) => readFileSync(new URL(`${file}.lua`, LUA), 'utf8
 
 /** What Redis gives to every script. */
 const GLOBALS = new Set([
-  ...['_G', 'error', 'ipairs', 'next', 'pairs', 'pcall', 'rawget', 'select', 'setmetatable', 'tonumber', 'tostring'],
-  ...['type', 'unpack', 'xpcall', 'cjson', 'cmsgpack', 'math', 'redis', 'string', 'struct', 'table'],
+  ...[
+    '_G',
+    'error',
+    'getmetatable',
+    'ipairs',
+    'next',
+    'pairs',
+    'pcall',
+    'rawget',
+    'select',
+    'setmetatable',
+    'tonumber',
+  ],
+  ...['tostring', 'type', 'unpack', 'xpcall', 'cjson', 'cmsgpack', 'math', 'redis', 'string', 'struct', 'table'],
 ])
 /** What a script has besides. */
 const OF_SCRIPTS = ['KEYS', 'ARGV']

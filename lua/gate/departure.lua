@@ -112,7 +112,8 @@ function departure.count(d, id, slot)
   if gate.runs == false then return end
   d.departed = d.departed + 1
   if not d.shape or not d.shape.audit or gate.open then return end
-  d.audited[#d.audited + 1] = audit.entry(id, slot, gate.cost, d.meter, gate.limits, gate.pick)
+  local limits = d.shape.mode == 'enforce' and gate.limits or nil
+  d.audited[#d.audited + 1] = audit.entry(id, slot, gate.cost, d.meter, limits, gate.pick)
 end
 
 -- Handles one reply of BullMQ's script. True if a job was granted and another may be requested. token: the lock token
@@ -347,7 +348,7 @@ function departure.save(d)
   if (d.gate.delayed_in_shadow or 0) > 0 then
     redis.call('HINCRBY', base .. 'meta:meter', 'shadowDelayed', d.gate.delayed_in_shadow)
   end
-  if shape and shape.audit then audit.keep(base, shape.audit, d.audited) end
+  if shape and shape.audit then audit.keep(base, shape.audit, d.audited, d.now) end
   if held.counts(shape) then
     local holds, slot = departure.holds(d)
     held.note(base .. 'meta:meter', d.now, holds, slot, m and m.held)

@@ -33,6 +33,14 @@ function held.account(h, now)
   h.workers = h.workers + now - at - own
 end
 
+-- For how long something but missing workers has held the head so far, µs.
+function held.until_now(meter_key, now)
+  local h, sum = held.open(meter_key), 0
+  held.account(h, now)
+  for _, cause in ipairs(held.CAUSES) do if cause ~= 'workers' then sum = sum + h[cause] end end
+  return sum
+end
+
 -- Records what holds the head from now on. slot: µs, or nil; noted: the values of held.NOTED, if known
 function held.note(meter_key, now, holds, slot, noted)
   -- In a queue that could start more, each departure changes the past slot.

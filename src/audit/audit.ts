@@ -1,6 +1,5 @@
-import type { AuditEntry, SettledLimit } from '../inspect/queue-status.ts'
-import { type QueueLimit, ruleOfTier } from '../limits/queue-limits.ts'
-import { encodeRate } from '../limits/schedule.ts'
+import type { AuditEntry } from '../inspect/queue-status.ts'
+import type { QueueLimit } from '../limits/queue-limits.ts'
 import { type AuditedWindow, TOLERANCE_US, worseOf, worstBucketWindow } from './bucket-window.ts'
 import { type Gap, longestGaps } from './gaps.ts'
 import { auditLimit, type Charge, type LimitAudit } from './limit-audit.ts'
@@ -35,7 +34,7 @@ export interface Audit {
   readonly toUs: number | undefined
   /** Departures that were given back before they started; they are not counted above. */
   readonly givenBack: number
-  /** Departures that no bucket paced: in shadow, off, or without a rate. */
+  /** Departures that no rate and no limit counted: in shadow, or off. */
   readonly unpaced: number
   /** Separately checked parts; docs/audit.md says where departures are split. */
   readonly stretches: number
@@ -55,9 +54,7 @@ export interface AuditOptions {
   readonly last?: number
   /** The limits of the shape. */
   readonly limits?: readonly QueueLimit[]
-  /** By limit, the values with settings of their own: they are not checked. Default: none. */
-  readonly changedValues?: ReadonlyMap<string, ReadonlySet<string>>
-  /** When the current limits began, µs. Default: always. */
+  /** Since when these are in force, µs. Default: always. */
   readonly limitsSinceUs?: number
   /** When the shape may have changed, µs, ascending. */
   readonly changesUs?: readonly number[]
@@ -67,7 +64,7 @@ export interface AuditOptions {
 export function audit(entries: readonly AuditEntry[], options: AuditOptions = {}): Audit {
   const all = keptDepartures(entries)
   const kept = options.last === undefined ? all : all.slice(-options.last)
-  const { paced, unpaced } = stretchesOf(kept, options.changesUs)
+  const paced = stretchesOf(kept, options.changesUs)
   const worst = worseOf(paced.map(worstBucketWindow))
   const limits = (options.limits ?? []).map((limit) => limitOf(kept, limit, options))
   const groups = groupsOf(kept, options.changesUs)
@@ -79,7 +76,7 @@ export function audit(entries: readonly AuditEntry[], options: AuditOptions = {}
     fromUs: kept[0]?.slotUs,
     toUs: kept.at(-1)?.slotUs,
     givenBack: entries.length - all.length,
-    unpaced,
+    unpaced: kept.filter(isUnpaced).length,
     stretches: paced.length,
     worst,
     limits,
@@ -90,60 +87,40 @@ export function audit(entries: readonly AuditEntry[], options: AuditOptions = {}
   }
 }
 
-/**
- * A limit with `by` is checked for each group, or value of its keys, a pool for each member; the result is that of the
- * worst one.
- */
+/** A limit with `by` is checked for each value of its keys, a pool for each member; the result is that of the worst one. */
 function limitOf(entries: readonly AuditEntry[], limit: QueueLimit, options: AuditOptions): LimitAudit {
+  if (!(limit.by || limit.pool)) return auditLimit(limit, chargesOf(entries, limit, options))
   const { name } = limit
-  if (!(limit.by || limit.pool))
-    return auditLimit(
-      limit,
-      chargesOf(entries, ({ limits, limitsSettled }) => [limits[name], limitsSettled?.[name]], options),
-    )
   const byValue = groupedBy(entries, ({ groupLimits: its, members }) => {
     if (limit.pool) return members?.[name]
     return its && name in its.taken ? (its.values?.[name] ?? its.id) : undefined
   })
-  const changed = options.changedValues?.get(name)
-  const checked = [...byValue].filter(([value]) => !changed?.has(value))
-  const widest = widestOf(limit)
-  const found = checked.map(([value, own]) => {
-    const charges = chargesOf(
-      own,
-      ({ groupLimits: its, limits, limitsSettled }) =>
-        limit.pool ? [limits[name], limitsSettled?.[name]] : [its?.taken[name], its?.settled?.[name]],
-      options,
-    )
-    return { ...auditLimit(widest, charges), ...(limit.by === 'group' ? { group: value } : { value }) }
-  })
-  const [first = auditLimit(limit, [])] = found
+  const found = [...byValue].map(([value, own]) => ({
+    ...auditLimit(limit, chargesOf(own, limit, options)),
+    keys: keysOf(limit, value),
+  }))
   const worst = worseOf(found.map((one) => one.worst))
-  const notes = [
-    ...(widest === limit ? [] : ['checked against the widest of its tiers']),
-    ...(byValue.size > checked.length ? [`${byValue.size - checked.length} values of their own were not checked`] : []),
-  ]
   return {
-    ...(found.find((one) => worst && one.worst === worst) ?? first),
-    ...(notes.length > 0 ? { note: notes.join('; ') } : {}),
+    ...(found.find((one) => worst && one.worst === worst) ?? found[0] ?? auditLimit(limit, [])),
+    values: found.length,
     departures: found.reduce((sum, one) => sum + one.departures, 0),
     broken: found.some(({ broken }) => broken),
   }
 }
 
-/** Departures lack the tier of their jobs: no tier lets more pass than this. */
-function widestOf(limit: QueueLimit): QueueLimit {
-  if (!limit.tiers) return limit
-  const all = [limit, ...Object.keys(limit.tiers).map((tier) => ruleOfTier(limit, tier))]
-  const rates = all.flatMap(({ rate }) => (rate === undefined ? [] : [rate]))
-  const [fastest] = rates.map((rate) => encodeRate(rate)).toSorted(([a, aMs], [b, bMs]) => aMs / a - bMs / b)
-  const isOne = rates.every((one) => one === rates[0])
-  const rate = isOne ? rates[0] : fastest && { limit: fastest[0], period: fastest[1] }
-  return {
-    ...limit,
-    ...(rate === undefined ? {} : { rate }),
-    ...(all.some(({ burst }) => burst !== undefined) ? { burst: Math.max(...all.map(({ burst = 1 }) => burst)) } : {}),
+/** The keys of a value as departures have it: of several keys, each behind its length in bytes. */
+function keysOf({ by, pool }: QueueLimit, value: string): Readonly<Record<string, string>> {
+  const names = pool ? ['member'] : [by ?? []].flat()
+  if (names.length === 1) return { [names[0] as string]: value }
+  const keys: Record<string, string> = {}
+  let rest = Buffer.from(value)
+  for (const name of names) {
+    const colon = rest.indexOf(':')
+    const end = colon + 1 + Number(rest.subarray(0, colon))
+    keys[name] = rest.subarray(colon + 1, end).toString()
+    rest = rest.subarray(end)
   }
+  return keys
 }
 
 /** Entries without an id are left out. */
@@ -165,15 +142,18 @@ function groupedBy(
 /** A later charge is no departure, but may have begun a window. */
 function chargesOf(
   entries: readonly AuditEntry[],
-  takenBy: (entry: AuditEntry) => readonly [cost: number | undefined, settled: SettledLimit | undefined],
+  { name, by }: QueueLimit,
   { limitsSinceUs = 0 }: AuditOptions,
 ): Charge[] {
   return entries
-    .flatMap((entry): Charge[] => {
-      const [cost, { refunded = 0, chargedUs = [] } = {}] = takenBy(entry)
+    .flatMap(({ slotUs, limits, limitsSettled, limitRules, groupLimits: its }): Charge[] => {
+      const cost = by ? its?.taken[name] : limits[name]
       if (cost === undefined) return []
-      const later = chargedUs.map((us): Charge => ({ us, cost: 0, isSettled: true }))
-      return [{ us: entry.slotUs, cost: Math.max(0, cost - refunded) }, ...later]
+      const { refunded = 0, chargedUs = [] } = (by ? its?.settled : limitsSettled)?.[name] ?? {}
+      const own = limitRules?.[name]
+      const rule = own ? { rule: own } : {}
+      const later = chargedUs.map((us): Charge => ({ us, cost: 0, ...rule, isSettled: true }))
+      return [{ us: slotUs, cost: Math.max(0, cost - refunded), ...rule }, ...later]
     })
     .filter(({ us }) => us >= limitsSinceUs)
     .sort((one, other) => one.us - other.us)
@@ -185,7 +165,7 @@ function groupsOf(entries: readonly AuditEntry[], changesUs: readonly number[] |
   let worst: GroupsAudit['worst'] | undefined
   let broken = 0
   for (const [id, own] of byGroup) {
-    const { paced } = stretchesOf(
+    const paced = stretchesOf(
       own.map(({ refunded: _, ...one }) => ({ ...one, ...one.group })),
       changesUs,
     )
@@ -196,6 +176,10 @@ function groupsOf(entries: readonly AuditEntry[], changesUs: readonly number[] |
   }
   const departures = [...byGroup.values()].reduce((sum, own) => sum + own.length, 0)
   return worst && { groups: byGroup.size, departures, worst, broken }
+}
+
+function isUnpaced({ intervalUs, group, limits, groupLimits }: AuditEntry): boolean {
+  return intervalUs === undefined && !group && !groupLimits && Object.keys(limits).length === 0
 }
 
 function latenessOf(entries: readonly AuditEntry[]): Lateness | undefined {

@@ -1,7 +1,9 @@
+import type { ChargedRule } from '../inspect/queue-status.ts'
 import { type CalendarAlign, encodeRule, isBucket, isCalendar, type LimitWire } from '../limits/definition.ts'
-import type { QueueLimit } from '../limits/queue-limits.ts'
+import { onFirstDay, type QueueLimit } from '../limits/queue-limits.ts'
 import { ServiceCurve } from '../shape/service-curve.ts'
-import { type AuditedWindow, TOLERANCE_US, worstBucketWindow } from './bucket-window.ts'
+import { type AuditedWindow, TOLERANCE_US, worseOf, worstBucketWindow } from './bucket-window.ts'
+import type { PacedDeparture } from './stretches.ts'
 
 const DAY_MS = 86_400_000
 const TICKS_PER_US = 1024
@@ -12,11 +14,11 @@ export interface LimitAudit {
   readonly algorithm: string
   /** Departures that it charged. */
   readonly departures: number
-  /** For a limit by group: the group with the worst window, '' for jobs without a group. */
-  readonly group?: string
-  /** For a limit by other keys: their value with the worst window; for a pool, the member. */
-  readonly value?: string
-  /** Undefined if nothing was charged, or if departures do not show it. */
+  /** Of a limit with `by`, or a pool: of how many values or members it counted departures. */
+  readonly values?: number
+  /** Of these, the one whose window is the worst: its keys by name, `group: ''` for jobs without a group, `member` of a pool. */
+  readonly keys?: Readonly<Record<string, string>>
+  /** Undefined where nothing was charged, or where departures do not show it. */
   readonly worst: AuditedWindow | undefined
   readonly broken: boolean
   /** Why it was not checked, or what the check does not cover. */
@@ -27,14 +29,13 @@ export interface LimitAudit {
  * Checks charges against the rule of a limit.
  * @param charges in the order of their times
  */
-export function auditLimit(limit: QueueLimit, charges: readonly Charge[]): LimitAudit {
+export function auditLimit(given: QueueLimit, charges: readonly Charge[]): LimitAudit {
+  // Of a plan over days, each charge has the quota of its own.
+  const limit = onFirstDay(given)
   const { algorithm = 'gcra', name, mode = 'enforce', shared } = limit
   const departures = charges.filter(({ isSettled }) => !isSettled)
   const found = { name, algorithm, departures: departures.length }
   if (mode !== 'enforce') return { ...found, worst: undefined, broken: false, note: `mode ${mode}: it holds nothing` }
-  if (limit.warmUp) {
-    return { ...found, worst: undefined, broken: false, note: 'not checked: each value has the quota of its day' }
-  }
   if (algorithm === 'concurrency') {
     return { ...found, worst: undefined, broken: false, note: 'not checked: departures do not tell when jobs end' }
   }
@@ -58,13 +59,7 @@ export function auditLimit(limit: QueueLimit, charges: readonly Charge[]): Limit
 }
 
 function worstWindow(wire: LimitWire, limit: QueueLimit, charges: readonly Charge[]): AuditedWindow | undefined {
-  if (isBucket(wire.algorithm)) {
-    const { interval = 0, burst = 1 } = wire
-    const paced = (us: readonly number[]) =>
-      worstBucketWindow(charges.map(({ cost }, i) => ({ slotUs: us[i] as number, cost, intervalUs: interval, burst })))
-    const times = charges.map(({ us }) => us)
-    return wire.schedule ? worstScheduled(wire.schedule, interval, times, paced) : paced(times)
-  }
+  if (isBucket(wire.algorithm)) return worstOfBucket(wire, charges)
   const [most, windowUs] = [wire.limit as number, wire.window as number]
   switch (wire.algorithm) {
     case 'sliding-window-log':
@@ -78,18 +73,41 @@ function worstWindow(wire: LimitWire, limit: QueueLimit, charges: readonly Charg
   }
 }
 
+/** Charges under one schedule, or under none, are checked together. */
+function worstOfBucket({ interval = 0, burst = 1, schedule }: LimitWire, charges: readonly Charge[]) {
+  const paced = charges.map(({ us, cost, rule }) => ({
+    slotUs: us,
+    cost,
+    intervalUs: rule?.intervalUs ?? interval,
+    burst: rule?.burst ?? burst,
+    schedule: rule ? rule.schedule : schedule,
+  }))
+  const runs: (typeof paced)[] = []
+  for (const one of paced) {
+    const before = runs.at(-1)?.at(-1)
+    if (before && JSON.stringify(before.schedule) === JSON.stringify(one.schedule)) runs.at(-1)?.push(one)
+    else runs.push([one])
+  }
+  return worseOf(
+    runs.map((run) => {
+      const [first] = run
+      return first?.schedule ? worstScheduled(first.schedule, first.intervalUs, run) : worstBucketWindow(run)
+    }),
+  )
+}
+
 /** At a rate that follows the clock, the bucket counts in its service. */
 function worstScheduled(
   schedule: NonNullable<LimitWire['schedule']>,
   intervalUs: number,
-  times: readonly number[],
-  worst: (us: readonly number[]) => AuditedWindow | undefined,
+  charges: readonly PacedDeparture[],
 ): AuditedWindow | undefined {
+  const times = charges.map(({ slotUs }) => slotUs)
   const [firstUs = 0] = times
   const curve = new ServiceCurve([1, 1, schedule], intervalUs, firstUs)
   const start = curve.at(firstUs)
   const served = times.map((us) => Number(curve.at(us) - start) / TICKS_PER_US)
-  const found = worst(served)
+  const found = worstBucketWindow(charges.map((one, i) => ({ ...one, slotUs: served[i] as number })))
   return (
     found && {
       ...found,
@@ -121,20 +139,24 @@ export interface Charge {
   readonly us: number
   /** Without refunds. */
   readonly cost: number
+  /** What its value was allowed then; undefined where that is what the limit says of all. */
+  readonly rule?: ChargedRule
   /** A later charge for a job that cost more than expected, of cost 0: it breaks no bound, but may begin a window. */
   readonly isSettled?: boolean
 }
 
-/** The cost in a window, up to the charge at which it was fullest. */
+/** The cost in a window up to a charge, and what was allowed then. */
 interface Count {
   readonly fromUs: number
   readonly toUs: number
   readonly cost: number
+  readonly allowed: number
 }
 
 /** Windows at any position (the log): a charge from a whole window ago no longer counts. */
 function worstSlidingWindow(charges: readonly Charge[], limit: number, windowUs: number): AuditedWindow | undefined {
   const counts: Count[] = []
+  const allowed = allowedBy(limit, charges)
   let first = 0
   let cost = 0
   for (const charge of charges) {
@@ -143,9 +165,9 @@ function worstSlidingWindow(charges: readonly Charge[], limit: number, windowUs:
       cost -= (charges[first] as Charge).cost
       first += 1
     }
-    counts.push({ fromUs: (charges[first] as Charge).us, toUs: charge.us, cost })
+    counts.push({ fromUs: (charges[first] as Charge).us, toUs: charge.us, cost, allowed: allowed(charge) })
   }
-  return fullest(counts, allowedOf(limit, charges))
+  return fullest(counts)
 }
 
 /** Consecutive windows. @param windowOf names the window of a time */
@@ -154,13 +176,16 @@ function worstFixedWindow(
   limit: number,
   windowOf: (us: number) => string | number,
 ): AuditedWindow | undefined {
-  const counts = new Map<string | number, Count>()
-  for (const { us, cost } of charges) {
-    const name = windowOf(us)
-    const before = counts.get(name)
-    counts.set(name, { fromUs: before?.fromUs ?? us, toUs: us, cost: (before?.cost ?? 0) + cost })
-  }
-  return fullest([...counts.values()], allowedOf(limit, charges))
+  const allowed = allowedBy(limit, charges)
+  const last = new Map<string | number, Count>()
+  const counts = charges.map((charge) => {
+    const name = windowOf(charge.us)
+    const { fromUs = charge.us, cost = 0 } = last.get(name) ?? {}
+    const count = { fromUs, toUs: charge.us, cost: cost + charge.cost, allowed: allowed(charge) }
+    last.set(name, count)
+    return count
+  })
+  return fullest(counts)
 }
 
 /**
@@ -170,17 +195,20 @@ function worstFixedWindow(
  */
 function worstFirstWindow(charges: readonly Charge[], limit: number, windowUs: number): AuditedWindow | undefined {
   const counts: Count[] = []
+  const allowed = allowedBy(limit, charges)
   let current: Count | undefined
   let before: number | undefined
-  for (const { us, cost } of charges) {
+  for (const charge of charges) {
+    const { us, cost } = charge
     const within = current && us < current.fromUs + windowUs ? current : undefined
     const quiet = before !== undefined && us - before >= windowUs
-    if (within) current = within.cost > 0 ? { ...within, toUs: us, cost: within.cost + cost } : undefined
-    else if (current || quiet) current = { fromUs: us, toUs: us, cost }
+    const count = { fromUs: within?.fromUs ?? us, toUs: us, cost: (within?.cost ?? 0) + cost, allowed: allowed(charge) }
+    if (within) current = within.cost > 0 ? count : undefined
+    else if (current || quiet) current = count
     if (current) counts.push(current)
     before = us
   }
-  return fullest(counts, allowedOf(limit, charges))
+  return fullest(counts)
 }
 
 /**
@@ -189,26 +217,33 @@ function worstFirstWindow(charges: readonly Charge[], limit: number, windowUs: n
  */
 function worstCountedWindow(charges: readonly Charge[], limit: number, windowUs: number): AuditedWindow | undefined {
   const counts: Count[] = []
+  const allowed = allowedBy(limit, charges)
   let window = { start: Number.NEGATIVE_INFINITY, used: 0, before: 0 }
-  for (const { us, cost } of charges) {
+  for (const charge of charges) {
+    const { us } = charge
     const start = us - (us % windowUs)
     if (start > window.start) {
       window = { start, used: 0, before: start === window.start + windowUs ? window.used : 0 }
     }
-    window.used += cost
-    const reaches = 1 - (us - window.start) / windowUs
-    counts.push({ fromUs: Math.max(0, us - windowUs), toUs: us, cost: window.used + window.before * reaches })
+    window.used += charge.cost
+    const cost = window.used + window.before * (1 - (us - window.start) / windowUs)
+    counts.push({ fromUs: Math.max(0, us - windowUs), toUs: us, cost, allowed: allowed(charge) })
   }
-  return fullest(counts, allowedOf(limit, charges))
+  return fullest(counts)
 }
 
 /** A cost above the limit (which was lowered since) conforms while nothing else is charged. */
-function allowedOf(limit: number, charges: readonly Charge[]): number {
-  return charges.reduce((most, { cost }) => Math.max(most, cost), limit)
+function allowedBy(limit: number, charges: readonly Charge[]): (charge: Charge) => number {
+  const costliest = charges.reduce((most, { cost }) => Math.max(most, cost), 0)
+  return ({ rule }) => Math.max(rule?.limit ?? limit, costliest)
 }
 
 /** Windows have a fixed length: the excess is in units. */
-function fullest(counts: readonly Count[], allowed: number): AuditedWindow | undefined {
-  const worst = counts.reduce<Count | undefined>((most, one) => (!most || one.cost > most.cost ? one : most), undefined)
-  return worst && { ...worst, allowed, excessUs: worst.cost > allowed * (1 + 1e-9) ? Number.POSITIVE_INFINITY : 0 }
+function fullest(counts: readonly Count[]): AuditedWindow | undefined {
+  const left = ({ cost, allowed }: Count) => allowed - cost
+  const worst = counts.reduce<Count | undefined>(
+    (most, one) => (!most || left(one) < left(most) ? one : most),
+    undefined,
+  )
+  return worst && { ...worst, excessUs: worst.cost > worst.allowed * (1 + 1e-9) ? Number.POSITIVE_INFINITY : 0 }
 }

@@ -9,13 +9,6 @@ export interface PacedDeparture {
   readonly burst: number
 }
 
-/** Departures with one common bound, and the number of those left out. */
-export interface Stretches {
-  readonly paced: readonly (readonly PacedDeparture[])[]
-  /** Departures that no bucket paced: in shadow, off, or without a rate. */
-  readonly unpaced: number
-}
-
 /**
  * Splits departures where no bound spans both sides: at a departure that no bucket paced, where slots go back (Redis's
  * clock was set back, and the bucket with it), and where the shape changed more than once between two departures (which
@@ -23,17 +16,18 @@ export interface Stretches {
  * @param entries in the order in which they were granted
  * @param changesUs when the shape may have changed, µs, ascending
  */
-export function stretchesOf(entries: readonly AuditEntry[], changesUs: readonly number[] = []): Stretches {
+export function stretchesOf(
+  entries: readonly AuditEntry[],
+  changesUs: readonly number[] = [],
+): readonly (readonly PacedDeparture[])[] {
   const paced: PacedDeparture[][] = []
   let current: PacedDeparture[] = []
-  let unpaced = 0
   const cut = () => {
     if (current.length > 0) paced.push(current)
     current = []
   }
   for (const { slotUs, cost, refunded = 0, intervalUs, burst } of entries) {
     if (intervalUs === undefined || burst === undefined) {
-      unpaced += 1
       cut()
       continue
     }
@@ -42,7 +36,7 @@ export function stretchesOf(entries: readonly AuditEntry[], changesUs: readonly 
     current.push({ slotUs, cost: Math.max(0, cost - refunded), intervalUs, burst })
   }
   cut()
-  return { paced, unpaced }
+  return paced
 }
 
 /**

@@ -1,5 +1,6 @@
+import type { LimitWire } from '../limits/definition.ts'
 import type { Batch, Deferred } from './batch.ts'
-import type { AuditEntry } from './queue-status.ts'
+import type { AuditEntry, ChargedRule } from './queue-status.ts'
 import { type StreamReply, streamEntries } from './stream.ts'
 
 /** As written by `lua/reports/audit.lua`: numbers may be strings. */
@@ -9,14 +10,17 @@ type Granted = readonly [
   cost: number | string,
   interval: number | string,
   burst: number | string,
-  limits: Readonly<Record<string, number | readonly [cost: number, member: string]>> | 0,
+  limits: Readonly<Record<string, number | readonly [cost: number, member: string, rule?: GrantedRule]>> | 0,
   group?: GrantedGroup | 0,
   groupLimits?: readonly [
     id: string,
     taken: Readonly<Record<string, number>>,
-    values?: Readonly<Record<string, string>>,
+    values?: Readonly<Record<string, string>> | 0,
+    rules?: Readonly<Record<string, GrantedRule>>,
   ],
 ]
+
+type GrantedRule = number | readonly [interval: number | string, burst: number, schedule?: LimitWire['schedule']]
 
 type GrantedGroup = readonly [id: string, interval: number | string, burst: number | string]
 
@@ -45,18 +49,19 @@ export class AuditReading {
     const starts = startsBySlot(this.#started())
     const settled = settledOf(this.#granted())
     // A returned slot may have been granted again: the last entry of a slot is the one that was used.
-    return listed<Granted>(this.#granted())
+    return granted(this.#granted())
       .toReversed()
-      .map(([jobId, slot, cost, interval, burst, limits, group, own]) => {
+      .map(({ grantedUs, heldUs, entry: [jobId, slot, cost, interval, burst, limits, group, own] }) => {
         const startedUs = starts.get(Number(slot))?.pop()
         const later = settled.get(departureKey(jobId, slot))
         return {
           jobId,
           slotUs: Number(slot),
-          cost: Number(cost),
+          ...{ cost: Number(cost), grantedUs, heldUs },
           ...(later && later.rate.refunded > 0 ? { refunded: later.rate.refunded } : {}),
           ...(Number(interval) > 0 ? { intervalUs: Number(interval), burst: Number(burst) } : {}),
           ...limitsOf(limits || {}),
+          ...rulesOf(limits || {}, own),
           ...(later && later.limits.size > 0 ? { limitsSettled: Object.fromEntries(later.limits) } : {}),
           ...(group ? { group: groupOf(group, later?.group.refunded ?? 0) } : {}),
           ...(own ? { groupLimits: groupLimitsOf(own, later) } : {}),
@@ -74,6 +79,19 @@ function limitsOf(limits: Exclude<Granted[5], 0>): Pick<AuditEntry, 'limits' | '
     limits: Object.fromEntries(entries),
     ...(members.length > 0 ? { members: Object.fromEntries(members) } : {}),
   }
+}
+
+function rulesOf(limits: Exclude<Granted[5], 0>, own: Granted[7]): Pick<AuditEntry, 'limitRules'> {
+  const ofMembers = Object.entries(limits).map(([name, taken]) => [name, [taken].flat()[2]] as const)
+  const rules = [...ofMembers, ...Object.entries(own?.[3] ?? {})]
+  const found = rules.flatMap(([name, rule]) => (rule === undefined ? [] : [[name, ruleOf(rule as GrantedRule)]]))
+  return found.length > 0 ? { limitRules: Object.fromEntries(found) } : {}
+}
+
+function ruleOf(rule: GrantedRule): ChargedRule {
+  if (typeof rule === 'number') return { limit: rule }
+  const [interval, burst, schedule] = rule
+  return { intervalUs: Number(interval), burst, ...(schedule ? { schedule } : {}) }
 }
 
 function groupOf([id, interval, burst]: GrantedGroup, refunded: number): NonNullable<AuditEntry['group']> {
@@ -154,6 +172,13 @@ function startsBySlot(reply: StreamReply): Map<number, number[]> {
     else starts.set(slotUs, [startedUs])
   }
   return starts
+}
+
+/** Each entry of the stream holds those of one call, and the state of the queue then. */
+function granted(reply: StreamReply) {
+  return streamEntries(reply).flatMap(({ fields: { n = '[]', at, held } }) =>
+    (JSON.parse(n) as Granted[]).map((entry) => ({ entry, grantedUs: Number(at), heldUs: Number(held) })),
+  )
 }
 
 /** Each entry of the stream holds a list. */

@@ -1,4 +1,5 @@
 import type { HoldCause } from '../departure/departure.ts'
+import type { LimitWire } from '../limits/definition.ts'
 import type { GroupState } from '../queue/groups.ts'
 import type { ConcurrencyState, MeterState, RateCause } from '../queue/meter-state.ts'
 import type { QueueClient } from '../reports/queue-clients.ts'
@@ -8,7 +9,14 @@ import type { GroupHolder } from './group-holders.ts'
 export { HOLD_CAUSES, type HoldCause } from '../departure/departure.ts'
 export type { EndCounts, QueueClient, ReasonCount }
 
-/** The hold of the job at the head of the queue. */
+/** A limit by keys that holds a job for less time than another one. */
+export interface OtherHold {
+  readonly limit: string
+  readonly keys: Readonly<Record<string, string>>
+  readonly until?: Date
+}
+
+/** What holds the job at the head of the queue. */
 export interface Hold {
   readonly cause: HoldCause
   /** The name of the limit, if a limit holds it. */
@@ -23,6 +31,8 @@ export interface Hold {
    * groups. Then `until` is the earliest.
    */
   readonly keys?: Readonly<Record<string, string>>
+  /** Other limits by keys that hold it too, for less time, the last first; `until` is undefined where unknown. */
+  readonly others?: readonly OtherHold[]
   /** Never before the job could have started. */
   readonly since: Date
   /** The slot that the head would have then; undefined if unknown. */
@@ -301,7 +311,11 @@ export interface AuditEntry {
   readonly cost: number
   /** The part that `settleCost` refunded to the rate; undefined if none. */
   readonly refunded?: number
-  /** The bucket that granted it; undefined if none was enforced. */
+  /** When it was granted, µs: up to one horizon before its slot. */
+  readonly grantedUs: number
+  /** For how long something other than a lack of workers had held the queue by then, µs. */
+  readonly heldUs: number
+  /** The bucket that granted it; undefined where none was enforced. */
   readonly intervalUs?: number
   readonly burst?: number
   /** Its charge under each limit at the departure, by name. */
@@ -333,11 +347,22 @@ export interface AuditEntry {
     /** As `limitsSettled`. */
     readonly settled?: Readonly<Record<string, SettledLimit>>
   }
-  /** When its processor was called, µs on Redis's clock as its worker estimates it; undefined if unreported. */
+  /** What limits allowed its keys or its member then, by name, where that is not what they allow all. */
+  readonly limitRules?: Readonly<Record<string, ChargedRule>>
+  /** When its processor was called, µs on Redis's clock as its worker estimates it; undefined where unreported. */
   readonly startedUs?: number
 }
 
-/** The group of a job, and how many of its jobs depart before that one. */
+/** Of a bucket its interval and burst, of a window its limit. */
+export interface ChargedRule {
+  readonly intervalUs?: number
+  readonly burst?: number
+  /** Where its rate followed the clock, as the limits of a shape are stored. */
+  readonly schedule?: LimitWire['schedule']
+  readonly limit?: number
+}
+
+/** The group of a job, and how many of its jobs leave before that one. */
 export interface GroupPlace extends GroupState {
   readonly ahead: number
 }
@@ -363,6 +388,8 @@ export interface Explanation {
   /** When it last departed; undefined while it waits. */
   readonly startedAt: Date | undefined
   readonly cost: number
+  /** What it costs in other units, by their names; undefined where it names none. */
+  readonly costs: Readonly<Record<string, number>> | undefined
   /** Why it was last throttled, and why an attempt last failed. */
   readonly throttledFor: string | undefined
   readonly failedReason: string | undefined
@@ -381,9 +408,9 @@ export interface Explanation {
   /** Jobs that depart before it. */
   readonly ahead: number | undefined
   /**
-   * Whether there may be more: only 10,000 jobs at each end of a long list are searched, only the first hundred groups
-   * in line are counted, and for a job whose lane waits for a limit only jobs of that lane. Then `startsAt` is the
-   * earliest.
+   * Whether there may be more: of a long list only 10,000 jobs at each end are searched, of more than a hundred groups in
+   * line only the first hundred are counted, and of a job whose lane waits for a limit only those of its lane. Then it starts no sooner than `startsAt`, unless
+   * settled costs give units back.
    */
   readonly isAheadAtLeast: boolean
   readonly startsAt: Date | undefined

@@ -1,12 +1,11 @@
 import { expect, test } from 'vitest'
 import { audit } from '../../src/audit/audit.ts'
-import { changedValues } from '../../src/audit/changes.ts'
 import type { AuditEntry } from '../../src/inspect/queue-status.ts'
 
 const START_US = 1_764_000_000_000_000
 
 /** 10/s, burst 1. */
-function entry(ms: number, more: Partial<AuditEntry> = {}): AuditEntry {
+function entry(ms: number, more: Partial<Omit<AuditEntry, 'grantedUs' | 'heldUs'>> = {}): AuditEntry {
   const slotUs = START_US + ms * 1000
   return {
     jobId: `j${ms}`,
@@ -15,6 +14,7 @@ function entry(ms: number, more: Partial<AuditEntry> = {}): AuditEntry {
     intervalUs: 100_000,
     burst: 1,
     limits: {},
+    ...{ grantedUs: slotUs, heldUs: 0 },
     startedUs: slotUs + 500,
     ...more,
   }
@@ -69,27 +69,40 @@ test('a limit per group is held against what each group took', () => {
   const whole = audit(kept, { limits })
   expect(whole).toMatchObject({ broken: false, groups: undefined, limits: [{ name: 'tokens', departures: 5 }] })
   const broken = audit([...kept, entry(550, took('b', 2))], { limits })
-  expect(broken.limits).toMatchObject([{ group: 'b', broken: true, departures: 6, worst: { cost: 3 } }])
+  expect(broken.limits).toMatchObject([{ keys: { group: 'b' }, broken: true, departures: 6, worst: { cost: 3 } }])
   expect(audit([entry(0)], { limits }).limits).toMatchObject([{ departures: 0, broken: false }])
 })
 
-test('a value for which something was set is not checked, and tiers by the widest of them', () => {
-  const tiers = { free: { rate: '1/s' }, pro: { rate: '20/s', burst: 4 } }
-  const limits = [{ name: 'plan', by: ['group', 'host'], rate: '10/s', burst: 2, tiers }] as const
+test('a value is checked by what it was allowed when its jobs left', () => {
+  const limits = [{ name: 'plan', by: ['group', 'host'], rate: '10/s', burst: 2 }] as const
   const took = (value: string, plan: number) => ({ groupLimits: { id: 'a', taken: { plan }, values: { plan: value } } })
-  const kept = [
-    entry(0, took('1:a1:h', 4)),
-    entry(50, took('1:a1:h', 1)),
-    entry(60, took('2:é1:h', 4)),
-    entry(61, took('2:é1:h', 4)),
-  ]
-  const note = 'checked against the widest of its tiers'
-  expect(audit(kept, { limits }).limits).toMatchObject([{ broken: true, value: '2:é1:h', note }])
-  const set = { limit: 'plan', keys: { host: 'h', group: 'é' }, rate: [100, 1000] }
-  const history = [{ id: '1-0', at: new Date(), kind: 'limit', by: 'a', reason: 'b', change: set } as const]
-  expect(audit(kept, { limits, changedValues: changedValues(history, limits) }).limits).toMatchObject([
-    { broken: false, value: '1:a1:h', note: `${note}; 1 values of their own were not checked` },
-  ])
+  const faster = { limitRules: { plan: { intervalUs: 50_000, burst: 4 } } }
+  const burst = [took('1:a1:h', 2), took('2:é1:h', 4)].map((one, i) => entry(i, { ...one, ...(i ? faster : {}) }))
+  const next = (ms: number, more: object) => audit([...burst, entry(ms, { ...took('2:é1:h', 1), ...more })], { limits })
+  const keys = { group: 'é', host: 'h' }
+  expect(next(51, faster).limits).toMatchObject([{ broken: false, values: 2, departures: 3 }])
+  expect(next(50, faster).limits).toMatchObject([{ broken: true, keys }])
+  // Lowered since: what had gone before is no longer allowed.
+  expect(next(51, {}).limits).toMatchObject([{ broken: false }])
+  expect(
+    audit(
+      burst.map(({ limitRules: _, ...one }) => one),
+      { limits },
+    ).limits,
+  ).toMatchObject([{ broken: false }])
+  const twice = [0, 1].map((ms) => entry(ms, took('2:é1:h', 2)))
+  expect(audit(twice, { limits }).limits).toMatchObject([{ broken: true, keys, worst: { cost: 4 } }])
+})
+
+test('each day of a plan has its quota', () => {
+  const limits = [{ name: 'warm', by: 'host', warmUp: { plan: [{ day: 1, quota: 2 }] } }] as const
+  const took = (limit: number) => ({
+    groupLimits: { id: '', taken: { warm: 1 }, values: { warm: 'h' } },
+    limitRules: { warm: { limit } },
+  })
+  const days = [0, 1, 86_400_000, 86_400_001, 86_400_002].map((ms, i) => entry(ms, took(i < 2 ? 2 : 3)))
+  expect(audit(days, { limits }).limits).toMatchObject([{ broken: false, departures: 5 }])
+  expect(audit([...days, entry(86_400_003, took(3))], { limits }).limits).toMatchObject([{ broken: true }])
 })
 
 test('a start before its slot breaks a promise too', () => {
@@ -153,12 +166,16 @@ test('each limit is held against its own rule, since it is what it is', () => {
   expect(audit(all, { limits, limitsSinceUs: START_US + 1 }).broken).toBe(false)
 })
 
-test('gaps are the time in which the bucket was open and nothing left', () => {
-  const found = audit([0, 100, 700, 800, 1000].map((ms) => entry(ms)))
-  expect(found.gaps.map(({ jobId, openUs }) => [jobId, openUs])).toEqual([
+test('gaps are the time in which nothing held the queue and nothing left', () => {
+  const at = (ms: number, heldMs: number) => ({ ...entry(ms), heldUs: heldMs * 1000 })
+  const { gaps } = audit([at(0, 0), at(100, 100), at(700, 150), at(800, 250), at(1000, 350)])
+  expect(gaps.map(({ jobId, openUs }) => [jobId, openUs])).toEqual([
     ['j700', 500_000],
     ['j1000', 100_000],
   ])
+  // Without a rate, a limit held it.
+  const unpaced = [at(0, 0), at(500, 450), at(900, 400)].map(({ intervalUs: _, ...one }) => one)
+  expect(audit(unpaced).gaps.map(({ jobId, openUs }) => [jobId, openUs])).toEqual([['j500', 50_000]])
 })
 
 test('nothing kept, nothing found', () => {

@@ -74,7 +74,7 @@ test('limits per group: each group kept its own, and a planted departure of one 
   await queue.addBulk(jobs(3))
   await departuresOf(shop.worker(queue, async () => {}, { concurrency: 10 })).reach(15)
   const kept = await sluice.run(['audit', queue.name])
-  expect(kept.stdout).toMatch(/limit tokens \(gcra\) of (group [ab]|jobs without a group): kept; the fullest/)
+  expect(kept.stdout).toMatch(/limit tokens \(gcra\) of (group [ab]|no group), the worst of 3: kept; the fullest/)
   expect(kept.code).toBe(0)
   const stream = `${redis.prefix}:${queue.name}:meta:audit`
   const [entry] = await client.xrevrange(stream, '+', '-', 'COUNT', 1)
@@ -92,10 +92,29 @@ test('limits per group: each group kept its own, and a planted departure of one 
   ])
   await client.xadd(stream, '*', 'n', JSON.stringify(planted))
   const broken = await sluice.run(['audit', queue.name])
-  expect(broken.stdout).toMatch(/limit tokens \(gcra\) of group b: BROKEN/)
+  expect(broken.stdout).toMatch(/limit tokens \(gcra\) of group b, the worst of 3: BROKEN/)
   expect(broken.stdout).toMatch(/^BROKEN$/m)
   expect(broken.stdout).toMatch(/rate: kept/)
   expect(broken.code).toBe(1)
+})
+
+test('without a rate: a value of its own keeps what was set for it, and a wait for it is no gap', SLOW, async () => {
+  const limits = [{ name: 'rpm', by: 'model', rate: '2/s', burst: 2 }] as const
+  const queue = shop.queue({ limits, ...ON_TIME })
+  await queue.setLimit('rpm', { model: 'large' }, { rate: '4/s', burst: 1 }, { by: 'test', reason: 'test' })
+  await queue.addBulk(['large', 'small'].flatMap((model) => jobs(6, { keys: { model } })))
+  await departuresOf(shop.worker(queue, async () => {})).reach(12)
+  const { stdout } = await sluice.run(['audit', queue.name, '--json'])
+  const { gaps, ...found } = JSON.parse(stdout)
+  expect(found).toMatchObject({ departures: 12, unpaced: 0, broken: false, limits: [{ values: 2, departures: 12 }] })
+  // Some time passes until a worker that wakes has asked.
+  for (const { openUs } of gaps) expect(openUs).toBeLessThan(125_000)
+  const text = await sluice.run(['audit', queue.name])
+  expect(text.stdout).toMatch(/limit rpm \(gcra\) of model (large|small), the worst of 2: kept; the fullest/)
+  expect(text.stdout).toContain('rate: none')
+  // As the shape says it, `large` was too fast.
+  await queue.clearLimit('rpm', { model: 'large' }, { by: 'test', reason: 'test' })
+  expect((await sluice.run(['audit', queue.name])).code).toBe(0)
 })
 
 test('one of a thing is not called several', async () => {
@@ -111,7 +130,9 @@ test('one of a thing is not called several', async () => {
   expect(stdout).toContain('groups: 1 departure of 1 group with a rate of its own')
   expect(stdout).toContain('1 departure given back before the start')
   await client.xadd(stream, '*', 'n', JSON.stringify([['not paced', 2, '1', 0, 0, 0]]))
-  expect((await runHere(redis, ['audit', queue.name])).stdout).toContain('1 departure not paced')
+  expect((await runHere(redis, ['audit', queue.name])).stdout).toContain(
+    '1 departure that no rate and no limit counted: mode shadow or off',
+  )
 })
 
 test('without shape.audit it says how to turn it on', SLOW, async () => {

@@ -85,7 +85,10 @@ test('feedback is counted by source and kind from the first look on, in words th
 
 describe('departures that are kept', () => {
   const departures = (...slotsMs: number[]): AuditEntry[] =>
-    slotsMs.map((ms, i) => ({ jobId: `${i}`, slotUs: ms * 1000, cost: 1, intervalUs: 10_000, burst: 1, limits: {} }))
+    slotsMs.map((ms, i) => ({
+      ...{ jobId: `${i}`, slotUs: ms * 1000, cost: 1, intervalUs: 10_000, burst: 1, limits: {} },
+      ...{ grantedUs: ms * 1000, heldUs: 0 },
+    }))
 
   test('are held against the bound, and each worst window counts once', () => {
     const totals = new RunningTotals()

@@ -3,12 +3,13 @@ import {
   type Audit,
   type AuditedWindow,
   audit,
-  changedValues,
   changesUs,
   countText,
   formatDuration,
   type Gap,
   type GroupsAudit,
+  keysText,
+  type LimitAudit,
   plainText,
 } from 'sluice/internal'
 import { parseQueueName, wholeNumber } from '../arguments.ts'
@@ -51,7 +52,7 @@ async function auditQueue(cli: Cli, name: string, { last }: { readonly last?: nu
   const limits = status.shape?.mode === 'enforce' ? (status.shape.limits ?? []) : []
   const found = audit(entries, {
     ...(last === undefined ? {} : { last }),
-    ...{ limits, changedValues: changedValues(history, limits) },
+    limits,
     limitsSinceUs: changedSinceUs(history),
     changesUs: changesUs(history),
   })
@@ -103,18 +104,13 @@ function auditText(name: string, found: Audit, gaps: readonly ExplainedGap[]): s
   const lines = [
     `${plainText(name)}: ${countText(found.departures, 'departure')}${spanText(found)}`,
     `rate: ${boundText(found.worst, found.stretches)}`,
+    ...found.limits.map(limitText),
   ]
-  for (const { name: limit, algorithm, group, worst, note, broken } of found.limits) {
-    const noteText = note === undefined ? '' : ` (${note})`
-    const whose = group === undefined ? '' : group === '' ? ' of jobs without a group' : ` of group ${plainText(group)}`
-    lines.push(
-      `limit ${limit} (${algorithm})${whose}: ${worst ? windowText(worst, broken) : 'nothing to check'}${noteText}`,
-    )
-  }
   if (found.groups) lines.push(groupsText(found.groups))
   lines.push(latenessText(found))
   const { unpaced, givenBack } = found
-  if (unpaced > 0) lines.push(`${countText(unpaced, 'departure')} not paced: no rate, or mode shadow or off`)
+  if (unpaced > 0)
+    lines.push(`${countText(unpaced, 'departure')} that no rate and no limit counted: mode shadow or off`)
   if (givenBack > 0)
     lines.push(`${countText(givenBack, 'departure')} given back before the start, and not counted above`)
   lines.push(...gapLines(gaps), found.broken ? 'BROKEN' : 'every bound was kept')
@@ -127,9 +123,17 @@ function spanText({ fromUs, toUs }: Audit): string {
 }
 
 function boundText(worst: AuditedWindow | undefined, stretches: number): string {
-  if (!worst) return 'nothing to check'
+  if (!worst) return 'none'
   const parted = stretches > 1 ? `; checked separately in ${stretches} parts` : ''
   return `${windowText(worst, worst.excessUs > 1)}${parted}`
+}
+
+function limitText({ name, algorithm, keys, values, worst, note, broken }: LimitAudit): string {
+  const limit = `limit ${name} (${algorithm})`
+  if (!worst) return `${limit}: ${note ?? 'nothing to check'}`
+  const of = keys ? ` of ${plainText(keysText(keys))}` : ''
+  const others = values !== undefined && values > 1 ? `, the worst of ${values}` : ''
+  return `${limit}${of}${others}: ${windowText(worst, broken)}${note === undefined ? '' : ` (${note})`}`
 }
 
 function windowText({ fromUs, toUs, cost, allowed, excessUs }: AuditedWindow, broken: boolean): string {

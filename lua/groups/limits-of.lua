@@ -260,27 +260,45 @@ local function group_limits_of(base, shape, now)
     return first
   end
 
-  -- The limit that holds the first job of a lane: {limit, keys: those with the used-up value, at: until when at least,
-  -- µs, 0 if unknown, places: the key of the state of a cell whose holders have to end}. Nil if no limit does. place:
-  -- as groups.place_in_lane returns it, for any of its jobs
+  -- The parts for which a job waits, each with its time (µs, infinite where a job has to end first): the last one first. waits: the
+  -- line in which its lane stands, nil if it stands in none
+  local function holding(parts, waits)
+    local found = {}
+    for i, part in ipairs(parts) do
+      local own = part.cost > 0 and limit_checks.wait(part) or 0
+      local at = own > 0 and now + math.ceil(own) or 0
+      local stands = waits and part.cell == waits.cell
+      if stands then at = math.max(at, waits.at) end
+      if stands or at > 0 then found[#found + 1] = { part = part, at = at, i = i } end
+    end
+    table.sort(found, function(one, other)
+      if one.at ~= other.at then return one.at > other.at end
+      return one.i < other.i
+    end)
+    return found
+  end
+
+  -- What holds the first job of a lane: {limit, keys: those whose value is used up, at: until when at least, µs, 0 if that is
+  -- not known, places: the key of the state of a cell whose holders have to end, others: as much of other limits that hold it for
+  -- less time}. Nil if no limit does. place: as groups.place_in_lane returns it, of any of its jobs
   function limits.hold(g, place)
     local _, job_at = g:lane_order(place.lane)
     local id = g.enforced and job_at(1)
     if not id then return nil end
     local cost, _, costs, _, keys = job_options.cost_of_job(base .. id)
-    local parts, waits = limits.open(place.group, keys), place.waits
-    local slot, name = limits.slot(parts, cost, costs)
-    for _, part in ipairs(parts) do
-      local l = part.l
-      if waits and part.cell == waits.cell or not waits and l.name == name then
-        local at = math.max(slot, waits and waits.at or 0)
-        local known, has_places = at > now and at < math.huge, l.algorithm == 'concurrency'
-        return {
-          limit = l.name, keys = keys_of(l, place.group, place.keys), at = known and at or 0,
-          places = has_places and part.s.key or nil, closed = scheduled_bucket.closed(l, now),
-        }
-      end
+    local parts, holds = limits.open(place.group, keys), {}
+    local slot = limits.slot(parts, cost, costs)
+    for i, one in ipairs(holding(parts, place.waits)) do
+      local l = one.part.l
+      local at = i == 1 and math.max(slot, one.at) or one.at
+      holds[i] = {
+        limit = l.name, keys = keys_of(l, place.group, place.keys), at = at > now and at < math.huge and at or 0,
+        places = l.algorithm == 'concurrency' and one.part.s.key or nil, closed = scheduled_bucket.closed(l, now),
+      }
     end
+    local first = table.remove(holds, 1)
+    if first and holds[1] then first.others = holds end
+    return first
   end
 
   -- The earliest slot of a job, µs, 0 for now, infinite if a job has to end first; second, the name of the limit that
@@ -314,13 +332,16 @@ local function group_limits_of(base, shape, now)
     end
   end
 
-  -- The limit that holds a group longer than its rate does, as in limits.hold; in a queue with lanes the one of its
-  -- first job, if all its lanes wait. Nil if none does.
+  -- The limit that holds a group longer than its rate does, as limits.hold has it: in a queue with lanes the one of the lane that
+  -- goes first, if all its lanes wait; a time that is not known may be any. Nil if none does.
   function limits.cause(g, group)
     if g.lanes then
-      local id = g:waits_for_lanes(group) and redis.call('ZRANGE', g:line(group).set, 0, 0)[1]
-      local place = id and g:place_in_lane(id)
-      return place and limits.hold(g, place) or nil
+      local first
+      for _, place in ipairs(g:waits_for_lanes(group) and g:waiting_lanes(group) or {}) do
+        local hold = limits.hold(g, place)
+        if hold and (not first or hold.at < first.at) then first = hold end
+      end
+      return first
     end
     local id = g.enforced and (g:head(group) or redis.call('ZRANGE', g:line(group).set, 0, 0)[1])
     if not id then return nil end

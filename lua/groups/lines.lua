@@ -33,6 +33,8 @@ local function group_lines(groups)
   local KEPT = 0.1
   -- How often holders of places are checked, µs; at most groups.VERIFIED of them, for at most VERIFIED_CELLS cells.
   local VERIFY_US, VERIFIED_CELLS = 1000000, 100
+  -- To find the lanes of one group that wait: of all groups so many at most, else those of so many jobs.
+  local HELD_READ, FIRST_READ = 200, 32
 
   local function line_key(g, cell)
     return g.base .. 'meta:line:' .. cell
@@ -252,8 +254,27 @@ local function group_lines(groups)
     return { cell = ticket.cell, at = tonumber(redis.call('ZSCORE', due_key(g), ticket.cell) or nil) or 0 }
   end
 
-  -- If lanes wait and the rate of no group lets one go sooner: the cell that is the first to let one go, and its first
-  -- lane.
+  -- The lanes of a group that wait in lines, each by its first job, as groups.place_in_lane has it. Where many of all groups wait, only
+  -- those of its first jobs are looked at.
+  function groups.waiting_lanes(g, group)
+    local held, found, known, ids = g.base .. 'meta:lanes:held', {}, {}, {}
+    if redis.call('HLEN', held) <= HELD_READ then
+      for _, lane in ipairs(redis.call('HKEYS', held)) do
+        if groups.group_of_lane(lane) == group then ids[#ids + 1] = select(2, groups.lane_order(g, lane))(1) end
+      end
+    else
+      ids = redis.call('ZRANGE', groups.line(g, group).set, 0, FIRST_READ - 1)
+    end
+    for _, id in ipairs(ids) do
+      local place = groups.place_in_lane(g, id)
+      if place and not known[place.lane] then
+        known[place.lane], found[#found + 1] = true, place
+      end
+    end
+    return found
+  end
+
+  -- If lanes wait and the rate of no group lets one go sooner: the cell that is the first to let one go, and its first lane.
   function groups.first_waiting(g)
     local due = g.lined and redis.call('ZRANGE', due_key(g), 0, 0, 'WITHSCORES') or {}
     if not due[1] then return nil end

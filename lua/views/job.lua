@@ -65,10 +65,15 @@ local function note_lane(q, view, g, place)
   if limits then hold = limits.hold(g, place) end
   view.lane = { before = place.n, waits = place.waits and true or nil }
   if not hold then return end
-  view.lane.hold = {
-    limit = hold.limit, keys = hold.keys, ends = hold.at > 0 and as_text.us(hold.at) or nil, places = hold.places,
-    closed = hold.closed,
-  }
+  local function row(one)
+    local ends = one.at > 0 and as_text.us(one.at) or nil
+    return { limit = one.limit, keys = one.keys, ends = ends, places = one.places, closed = one.closed }
+  end
+  view.lane.hold = row(hold)
+  for i, one in ipairs(hold.others or {}) do
+    view.lane.hold.others = view.lane.hold.others or {}
+    view.lane.hold.others[i] = row(one)
+  end
 end
 
 -- Its place among the groups: `ahead` counts their turns.
@@ -131,7 +136,7 @@ function view_job.found(q, id)
   local base, fields = q.base, stored(q.base .. id, FIELDS)
   if not fields or not fields.timestamp then return nil end
   local view = { fields = fields, state = state_of(base, id), isAheadAtLeast = false }
-  view.cost = job_options.cost_of_job(base .. id)
+  view.cost, view.costs = job_options.cost(fields.opts)
   local due = redis.call('ZSCORE', base .. 'delayed', id)
   if due then view.dueMs = math.floor(tonumber(due) / 4096) end
   if not view.state then

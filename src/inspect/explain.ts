@@ -145,10 +145,20 @@ function laneHoldOf({ group, view: { lane, group: place } }: Found): Hold | unde
   if (!lane?.hold) return undefined
   if (group?.status === 'paused' || group?.status === 'maxed') return undefined
   if (group?.until && !group.heldKeys) return undefined
-  const { limit, keys, ends, closed } = lane.hold
+  const { limit, keys, ends, closed, others = [] } = lane.hold
   const until = dateOfUs(ends)
   const since = dateOfUs(place?.served) ?? new Date(0)
-  return { cause: 'limits', limit, keys, since, ...(until ? { until } : {}), ...closedOf(closed) }
+  const also = others.map((one) => ({ limit: one.limit, keys: one.keys, ...untilOf(dateOfUs(one.ends)) }))
+  return {
+    ...{ cause: 'limits', limit, keys, since },
+    ...untilOf(until),
+    ...closedOf(closed),
+    ...(also.length > 0 ? { others: also } : {}),
+  }
+}
+
+function untilOf(until: Date | undefined): Pick<Hold, 'until'> {
+  return until ? { until } : {}
 }
 
 function described(found: Found, readyMs: number) {
@@ -163,7 +173,7 @@ function described(found: Found, readyMs: number) {
     state: job.state,
     at,
     addedAt: new Date(job.addedMs),
-    cost: job.cost,
+    ...{ cost: job.cost, costs: job.costs },
     throttledFor: job.throttledFor,
     failedReason: job.failedReason,
     // The job may have become ready after the cause began to hold the jobs before it.
@@ -206,7 +216,7 @@ function estimated({ job, view, shape, group: place, status }: Found, samples: r
     ? 'and other lanes may wait for the same limit'
     : 'in a list too long to search completely'
   const jobs = ahead === 1 ? '1 job is' : `${ahead} jobs are`
-  const note = `At least ${jobs} ahead of it, ${why}: this is the earliest start.`
+  const note = `At least ${jobs} ahead of it, ${why}: it starts no sooner, unless settled costs give units back.`
   return { ...estimate, assumptions: [...estimate.assumptions, note] }
 }
 

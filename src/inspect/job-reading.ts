@@ -42,6 +42,12 @@ export interface JobPlaceView {
       readonly ends?: string
       readonly places?: string
       readonly closed?: StoredClosed
+      /** Other limits that hold it, for less time. */
+      readonly others?: readonly {
+        readonly limit: string
+        readonly keys: Readonly<Record<string, string>>
+        readonly ends?: string
+      }[]
     }
   }
 }
@@ -60,6 +66,8 @@ export interface JobView extends JobPlaceView {
   /** For a delayed job. */
   readonly dueMs?: number
   readonly cost: number
+  /** In other units. */
+  readonly costs?: Readonly<Record<string, number>>
   /** Whether it waits in the part of a long list that is not searched, or behind more groups than are counted. */
   readonly isAheadAtLeast: boolean
   readonly queue: QueueView
@@ -70,7 +78,8 @@ export interface FoundJob {
   readonly name: string
   readonly state: Explanation['state']
   readonly cost: number
-  /** The keys that limits with `by` count. */
+  readonly costs: Readonly<Record<string, number>> | undefined
+  /** What limits with `by` count it by. */
   readonly keys: Readonly<Record<string, string>> | undefined
   readonly addedMs: number
   /** When it was or is due for the first time, by its options, ms. */
@@ -87,11 +96,11 @@ export function readJobView(redis: BatchClient, base: string, id: string): Promi
   return readView<JobView>(redis, base, 'job', { id, ...QUEUE_ASKED })
 }
 
-export function jobOf({ fields, state, cost, dueMs }: JobView): FoundJob {
+export function jobOf({ fields, state, cost, costs, dueMs }: JobView): FoundJob {
   const { name = '', timestamp, ats = 0, processedOn, opts = '{}', throttledFor, failedReason } = fields
   const { delay = 0, keys } = JSON.parse(opts) as { delay?: number; keys?: FoundJob['keys'] }
   return {
-    ...{ name, state, cost, keys },
+    ...{ name, state, cost, costs, keys },
     addedMs: Number(timestamp),
     dueMs: dueMs ?? Number(timestamp) + delay,
     attemptsStarted: Number(ats),

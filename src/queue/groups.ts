@@ -42,8 +42,8 @@ export interface GroupState {
   /** Its next slot if its rate or a limit holds it, or the end of its pause; undefined if there is none. */
   readonly until: Date | undefined
   /**
-   * The limit of the shape, with `by`, that holds it; undefined if none does. If limits have keys, the group is held
-   * only if all its jobs are. This is then the limit of its first job, and `until` the earliest end.
+   * The limit of the shape, with `by`, that holds it; undefined if none does. Where limits have keys, it is held if all its
+   * jobs are; this limit is the one of the lane that goes first, as is `until`, undefined where that is not known.
    */
   readonly heldBy: string | undefined
   /** The values of the keys of that limit, including `group` if it counts groups; undefined if limits have no keys. */

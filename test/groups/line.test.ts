@@ -119,7 +119,7 @@ test('behind a hundred groups the turn of jobs without one is known, and at leas
   expect((await held.depart(121)).grants).toHaveLength(121)
   const found = await inspector.explain('held', second!.id!)
   expect(found).toMatchObject({ ahead: 200, isAheadAtLeast: true })
-  expect(found!.assumptions.join(' ')).toContain('the earliest start')
+  expect(found!.assumptions.join(' ')).toContain('it starts no sooner')
 })
 
 test('the estimate of an offer counts the turns of other groups and the own rate, whichever is later', async () => {

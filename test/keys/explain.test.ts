@@ -38,7 +38,7 @@ test('a job names the limit and the value that hold its lane, and when it starts
   expect(found.assumptions).toEqual([
     'Limit "rpm" of model gpt-large allows it then, if the jobs ahead of it take as much.',
     'No job is added ahead of it, and no job ahead of it is removed.',
-    'At least 2 jobs are ahead of it, and other lanes may wait for the same limit: this is the earliest start.',
+    'At least 2 jobs are ahead of it, and other lanes may wait for the same limit: it starts no sooner, unless settled costs give units back.',
   ])
   expect(inMs(found, found.startsAt)).toBeGreaterThan(0.3 * HOUR_MS - 60_000)
   expect(inMs(found, found.startsAt)).toBeLessThanOrEqual(0.3 * HOUR_MS)
@@ -63,6 +63,23 @@ test('a job behind none of those that are held is not counted behind them', asyn
     hold: { limit: 'rpm', keys: { model: 'a' } },
     group: { id: 'x4' },
   })
+})
+
+test('of several limits that hold a job, the one that lets it go last is named first, and what it costs is told', async () => {
+  const limits: QueueLimit[] = [
+    { name: 'rpm', by: 'model', rate: '60/h' },
+    { name: 'tpm', by: 'model', rate: '1000/h', burst: 1000, unit: 'tokens' },
+  ]
+  const queue = shop.queue({ limits })
+  for (const id of ['a', 'b']) await add(queue, id, { model: 'm' }, { costs: { tokens: 600 } })
+  await departuresOf(shop.worker(queue, async () => {})).reach(1)
+  await expect.poll(async () => (await explained(queue, 'b')).hold?.limit).toBe('tpm')
+  const found = await explained(queue, 'b')
+  const keys = { model: 'm' }
+  expect(found).toMatchObject({ cost: 1, costs: { tokens: 600 }, hold: { keys, others: [{ limit: 'rpm', keys }] } })
+  expect(inMs(found, found.hold?.until)).toBeGreaterThan(0.19 * HOUR_MS)
+  expect(inMs(found, found.hold?.others?.[0]?.until)).toBeLessThanOrEqual(60_000)
+  expect(found.assumptions[0]).toContain('Limit "tpm"')
 })
 
 test('an offer says the same of a job that comes into a lane that waits', async () => {

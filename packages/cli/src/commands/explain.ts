@@ -63,13 +63,14 @@ function rowsOf({
   lane,
   holders,
   cost,
+  costs,
   throttledFor,
   failedReason,
   waitedMs,
 }: Explanation): string[][] {
   const rows = [
     ['state', state],
-    ['cost', numberText(cost)],
+    ['cost', costText(cost, costs)],
     ['added', addedAt.toISOString()],
     ['ready', readyAt.toISOString()],
   ]
@@ -78,6 +79,12 @@ function rowsOf({
   if (startedAt) rows.push(['started', startedAt.toISOString()])
   if (keys) rows.push(['keys', plainText(keysText(keys))])
   if (hold) rows.push(['held by', `${holdText(hold)} since ${hold.since.toISOString()}${untilText(hold)}`])
+  for (const other of hold?.others ?? []) {
+    rows.push([
+      'held by, too',
+      `limit ${plainText(other.limit)} of ${plainText(keysText(other.keys))}${untilText(other)}`,
+    ])
+  }
   if (lane) rows.push(['lane', `${countText(lane.ahead, 'job')} of it before this one`])
   if (concurrency) rows.push(['concurrency', concurrencyText(concurrency)])
   if (group)
@@ -91,14 +98,21 @@ function rowsOf({
     const ms = Math.max(0, startsAt.getTime() - at.getTime())
     rows.push([
       'starts',
-      `${startsAt.toISOString()} (in ${formatDuration(ms)})${isAheadAtLeast ? ' at the earliest' : ''}`,
+      `${startsAt.toISOString()} (in ${formatDuration(ms)})${isAheadAtLeast ? ', no sooner unless settled costs give units back' : ''}`,
     ])
   }
   return [...rows, [startedAt ? 'waited' : 'waits', formatDuration(waitedMs)]]
 }
 
-/** The limit of its keys says when it lets the job's lane go at the earliest. */
-function untilText({ keys, until }: NonNullable<Explanation['hold']>): string {
+function costText(cost: number, costs: Explanation['costs']): string {
+  return [
+    numberText(cost),
+    ...Object.entries(costs ?? {}).map(([unit, units]) => `${plainText(unit)} ${numberText(units)}`),
+  ].join(', ')
+}
+
+/** The limit of its keys says when it lets the job's lane go. */
+function untilText({ keys, until }: Pick<NonNullable<Explanation['hold']>, 'keys' | 'until'>): string {
   return keys && until ? ` until ${until.toISOString()}` : ''
 }
 

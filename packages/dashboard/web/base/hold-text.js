@@ -78,7 +78,11 @@ export function holdSentence(hold, whom = 'the next job') {
   const { closed } = hold
   const end = closed ? timeIn(closed.until, closed.timeZone) : hold.until && time(hold.until)
   const until = end === undefined ? '' : ` and will until ${end}${closed ? ': its schedule lets nothing leave' : ''}`
-  return `${holderText(hold)} ${whom} since ${time(hold.since)}${until}.`
+  const others = (hold.others ?? []).map((one) => {
+    return `limit ${one.limit} of ${keysText(one.keys)}${one.until === undefined ? '' : ` until ${time(one.until)}`}`
+  })
+  const also = others.length === 0 ? '' : ` So do ${others.join(' and ')}.`
+  return `${holderText(hold)} ${whom} since ${time(hold.since)}${until}.${also}`
 }
 
 /** @param {NonNullable<import('../wire.d.ts').Explained['hold']>} hold */

@@ -111,18 +111,21 @@ function sentenceOf({ state, hold, startedAt }) {
  * @returns {[string, string][]}
  */
 function factsOf(found) {
-  const { name, state, addedAt, readyAt, startedAt, startsAt, ahead, isAheadAtLeast, cost, at } = found
+  const { name, state, addedAt, readyAt, startedAt, startsAt, ahead, isAheadAtLeast, cost, costs, at } = found
   const { throttledFor, failedReason, group, keys, lane, holders } = found
   const starts =
     startsAt === undefined
       ? 'not known'
-      : `${time(startsAt)}${isAheadAtLeast ? ' at the earliest' : ''}, in ${duration(Math.max(0, Date.parse(startsAt) - Date.parse(at)))}`
+      : `${time(startsAt)}${isAheadAtLeast ? ', no sooner unless settled costs give units back' : ''}, in ${duration(Math.max(0, Date.parse(startsAt) - Date.parse(at)))}`
   return [
     ['Name', name],
     ['State', state === 'prioritized' && group !== undefined ? 'waiting in its group' : state],
     ['Added', time(addedAt)],
     ...(readyAt === addedAt ? [] : [/** @type {[string, string]} */ (['Ready', time(readyAt)])]),
-    ['Cost', number(cost)],
+    [
+      'Cost',
+      [number(cost), ...Object.entries(costs ?? {}).map(([unit, units]) => `${unit} ${number(units)}`)].join(', '),
+    ],
     ...(group === undefined
       ? []
       : [

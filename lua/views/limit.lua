@@ -2,6 +2,7 @@ local group_limits_of = use 'groups/limits-of'
 local queue_groups = use 'groups/queue-groups'
 local own_values = use 'limits/own-values'
 local queue_limits = use 'limits/queue-limits'
+local scheduled_bucket = use 'limits/scheduled-bucket'
 local as_text = use 'redis/as-text'
 local job_options = use 'shape/job-options'
 
@@ -12,10 +13,14 @@ local view_limit = {
   SAMPLE = 100,
 }
 
--- Remaining units, used units and the time of more, unless the value has no limit.
+-- What is left, in use and when more is, unless the value has no limit; when its schedule opens, if that is closed, and of a plan
+-- its day.
 local function note_use(view, part)
   local l = part.l
+  if l.plan then view.day, view.days = l.day, #l.plan end
   if l.mode == 'off' then return view end
+  local closed = scheduled_bucket.closed(l, part.s.now)
+  view.opens = closed and closed.ends or nil
   local left, reset = l.verbs.view(part.s, l)
   local wait = math.max(l.verbs.earliest(part.s, l, 1), part.blocked)
   -- The time when a place comes back is unknown.

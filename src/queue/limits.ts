@@ -42,7 +42,13 @@ export interface LimitState {
   readonly retryAfterMs: number | undefined
   /** When all units are available again; undefined if it has no limit. */
   readonly resetAt: Date | undefined
-  /** Number of lanes that wait for it: the jobs of a group with equal keys share a lane. 0 if limits have no keys. */
+  /** Whether its schedule lets nothing leave now; then when it opens. */
+  readonly closed: boolean
+  readonly opensAt: Date | undefined
+  /** Of a limit with `warmUp`: the day of the plan that the value has reached, and how many the plan has; else undefined. */
+  readonly day: number | undefined
+  readonly days: number | undefined
+  /** How many lanes wait for it: the jobs of a group with equal keys are one. Where limits have no keys, 0. */
   readonly waitingLanes: number
 }
 
@@ -56,6 +62,10 @@ export interface LimitView {
   /** µs */
   readonly wait?: string
   readonly reset?: string
+  /** While its schedule lets nothing leave. */
+  readonly opens?: string
+  readonly day?: number
+  readonly days?: number
 }
 
 /** The settings of one queue's limits for single values of their keys. */
@@ -144,6 +154,7 @@ export function limitStateOf(limit: QueueLimit, keys: Readonly<Record<string, st
     remaining: view.left === undefined ? undefined : Math.max(0, Math.floor(Number(view.left))),
     retryAfterMs: retryAfterMsOf(view),
     resetAt: dateOfUs(view.reset),
+    ...{ closed: view.opens !== undefined, opensAt: dateOfUs(view.opens), day: view.day, days: view.days },
   }
 }
 

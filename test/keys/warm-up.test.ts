@@ -56,7 +56,9 @@ async function leave(): Promise<number> {
 }
 
 const state = async (group = 'a') => {
-  const { inForce, overrides, remaining } = await values.state('warm-up', group)
+  const { inForce, overrides, remaining, day, days } = await values.state('warm-up', group)
+  expect(days).toBeGreaterThan(0)
+  if (overrides.day) expect(day).toBe(overrides.day.value)
   return {
     rate: inForce.rate,
     day: overrides.day?.value,

@@ -59,3 +59,24 @@ test('while a schedule is closed nothing leaves, all views say until when, and j
   await departed.reach(3)
   expect(await queue.meter()).toMatchObject({ rate: '500/s', cause: 'override', rateChangesAt: undefined })
 })
+
+test('a group waits until the first of its lanes may go; a value says whether it is closed, and when it opens', async () => {
+  const { rate, opensAt } = closedFor(3)
+  const queue = shop.queue({ groups: {}, limits: [{ name: 'host', by: 'host', rate: '1/h' }] })
+  const who = { by: 'test', reason: 'test' }
+  await queue.setLimit('host', { host: 'closed' }, { rate }, who)
+  const add = (jobId: string, host: string) => queue.add('job', {}, { jobId, keys: { host }, group: { id: 'acme' } })
+  await add('first', 'closed')
+  for (const id of ['second', 'third']) await add(id, 'open')
+  const departed = departuresOf(shop.worker(queue, async () => {}))
+  await departed.reach(1)
+  await expect.poll(() => queue.getGroup('acme')).toMatchObject({ status: 'limited', heldKeys: { host: 'open' } })
+  const { until } = await queue.getGroup('acme')
+  const inspector = inspectorOf(redis, shop)
+  const [first, third] = [await inspector.explain(queue.name, 'first'), await inspector.explain(queue.name, 'third')]
+  expect(first).toMatchObject({ hold: { keys: { host: 'closed' }, closed: { until: opensAt } }, group: { until } })
+  expect(Math.abs(until!.getTime() - third!.startsAt!.getTime())).toBeLessThan(1000)
+  expect(until!.getTime()).toBeLessThan(opensAt.getTime() - 3_600_000)
+  expect(await queue.getLimit('host', { host: 'closed' })).toMatchObject({ closed: true, opensAt, day: undefined })
+  expect(await queue.getLimit('host', { host: 'open' })).toMatchObject({ closed: false, opensAt: undefined })
+})

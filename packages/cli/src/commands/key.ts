@@ -100,27 +100,29 @@ async function show(cli: Cli, name: string, limit: string, words: readonly strin
 }
 
 function stateText(cli: Cli, name: string, state: LimitState): string {
-  const { limit, keys, inForce, overrides, remaining, retryAfterMs, resetAt, waitingLanes } = state
+  const { limit, keys, inForce, overrides, day, days, waitingLanes } = state
   const rows = Object.entries(inForce).map(([field, value]) => [
     ...[field, valueText(value), overrides[field] ? 'set' : overrides.tier ? 'tier' : 'shape'],
   ])
-  const frees = retryAfterMs === undefined ? 'when a job ends' : `in ${formatDuration(retryAfterMs)}`
-  const left =
-    overrides.held || remaining === undefined
-      ? overrides.held
-        ? 'held'
-        : 'no limit'
-      : `${remaining} left, one more ${retryAfterMs === 0 ? 'now' : frees}, all at ${resetAt?.toISOString()}`
   const set = Object.entries(overrides).map(([field, { by, reason, until }]) => {
     const lasts = until ? `until ${until.toISOString()}` : 'until it is cleared'
     return `${field} set by ${plainText(by)}, ${lasts}: ${plainText(reason)}`
   })
   return [
-    `limit ${limit} of ${name}, ${plainText(keysText(keys))}: ${left}`,
+    `limit ${limit} of ${name}, ${plainText(keysText(keys))}: ${leftText(state)}`,
+    ...(day === undefined ? [] : [`day ${day} of ${days} of its plan`]),
     ...(waitingLanes > 0 ? [`${countText(waitingLanes, 'lane')} wait${waitingLanes === 1 ? 's' : ''} for it`] : []),
     ...(rows.length > 0 ? [cli.table(['field', 'value', 'from'], rows)] : []),
     ...set,
   ].join('\n')
+}
+
+function leftText({ overrides, remaining, retryAfterMs, resetAt, opensAt }: LimitState): string {
+  if (overrides.held) return 'held'
+  if (remaining === undefined) return 'no limit'
+  if (opensAt) return `closed by its schedule until ${opensAt.toISOString()}`
+  const frees = retryAfterMs === undefined ? 'when a job ends' : `in ${formatDuration(retryAfterMs)}`
+  return `${remaining} left, one more ${retryAfterMs === 0 ? 'now' : frees}, all at ${resetAt?.toISOString()}`
 }
 
 interface SetOptions {

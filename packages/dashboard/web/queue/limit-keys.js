@@ -181,12 +181,14 @@ function causeOf({ algorithm }) {
 
 /** @param {LimitValue} value */
 function sentence(value) {
-  const { used, remaining, retryAfterMs, resetAt } = value
-  if (used === undefined) return 'This key has no limit.'
+  const { used, remaining, retryAfterMs, resetAt, opensAt, day, days } = value
+  const planned = day === undefined ? '' : ` Day ${day} of ${days} of its plan.`
+  if (used === undefined) return `This key has no limit.${planned}`
+  if (opensAt !== undefined) return `${useText(value)} in use, closed by its schedule until ${time(opensAt)}.${planned}`
   const next = retryAfterMs === undefined ? 'a job has to end first' : `the next may go in ${duration(retryAfterMs)}`
   const frees = retryAfterMs === 0 ? `${count(remaining)} left` : `nothing left: ${next}`
   const all = used > 0 && resetAt !== undefined ? `, all at ${time(resetAt)}` : ''
-  return `${useText(value)} in use, ${frees}${all}.`
+  return `${useText(value)} in use, ${frees}${all}.${planned}`
 }
 
 /**

@@ -8,11 +8,11 @@ export type HoldCause = (typeof HOLD_CAUSES)[number]
 
 /** When a job started. */
 export interface Departure {
-  /** Its slot, µs on Redis's clock. */
+  /** The time at which it was allowed to start, its slot, µs on Redis's clock. */
   readonly departureTimeUs: number
   /** When its processor was called, µs on Redis's clock as estimated here. */
   readonly departedAtUs: number
-  /** The difference. */
+  /** How much later than its slot that was, µs: `departedAtUs - departureTimeUs`. */
   readonly latenessUs: number
   /** How much later it may be on Redis's own clock, µs: the fastest round trip, plus 1 µs per ms since then. */
   readonly clockErrorUs: number

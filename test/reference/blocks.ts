@@ -52,6 +52,7 @@ const OF_JOB: More = {
   group: '[Groups](groups.md#what-applies-to-a-group).',
   keys: '[Limits by keys](limits.md#by-the-keys-of-jobs).',
 }
+const OF_DEPARTURE: More = { pool: '[Pools](limits.md#pools-of-keys).' }
 const OF_GROUP: More = { capacity: '[What counts](#what-counts).' }
 const OF_DASHBOARD: More = { tokens: '[Tokens](gateway.md#tokens).', guardedBefore: '[Secure it](#secure-it).' }
 const OF_LIMIT: More = { by: '[More](#by-the-keys-of-jobs).' }
@@ -80,6 +81,10 @@ const BLOCKS: Readonly<Record<string, (declarations: Declarations) => string>> =
   'worker-options': (declarations) =>
     table(['option', 'meaning'], meanings(declarations.ownMembers('ShapedWorkerOptions'), OF_WORKER)),
   'feedback-options': (declarations) => optionsTable(declarations, ['FeedbackOptions']),
+  departure: (declarations) => {
+    const members = declarations.ownMembers('Departure').map((member) => ({ ...member, isOptional: true }))
+    return table(['field', 'meaning'], meanings(members, OF_DEPARTURE))
+  },
   events: (declarations) => eventsTable(declarations, LISTENERS),
   'polite-fetch': (declarations) => optionsTable(declarations, ['PoliteFetchOptions']),
   limiter: (declarations) => optionsTable(declarations, ['LimiterOptions'], OF_LIMITER),

@@ -25,14 +25,14 @@ export interface DepartedJob {
   readonly attemptsStarted: number
 }
 
-export interface Departure {
+export interface LoggedDeparture {
   readonly departureTimeUs: number
   readonly departedAtUs: number
   readonly latenessUs: number
 }
 
 export interface DepartureLog {
-  record(job: DepartedJob, departure: Departure): void
+  record(job: DepartedJob, departure: LoggedDeparture): void
   close(): void
 }
 

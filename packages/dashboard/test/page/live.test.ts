@@ -249,6 +249,26 @@ describePage('the page while jobs flow', () => {
     expect((await queue.getShape())?.overrides.rate).toMatchObject({ by: 'ada', reason: 'a <b>test</b>' })
   })
 
+  test('places for groups of which no job runs, and a slow start, are changed in the page', async () => {
+    const queue = shop.queue({ rate: '1/s', concurrency: 5, groups: { weight: 2 } })
+    const { page } = await stage.open({
+      options: { connection, prefix, allowActions: true },
+      query: `?queue=${queue.name}`,
+    })
+    await page.getByRole('button', { name: 'Change limits' }).click()
+    const dialog = page.getByRole('dialog', { name: 'Change limits' })
+    await dialog.getByLabel('Keep free').fill('2')
+    await dialog.getByLabel('Slow start').fill('{')
+    await dialog.getByLabel('Why').fill('to see')
+    await dialog.getByRole('button', { name: 'Change' }).click()
+    await dialog.getByRole('alert').getByText('Slow start must be JSON').waitFor()
+    await dialog.getByLabel('Slow start').fill('{"from":0.1,"overMs":60000}')
+    await dialog.getByRole('button', { name: 'Change' }).click()
+    await dialog.waitFor({ state: 'detached' })
+    const rampUp = { from: 0.1, overMs: 60_000 }
+    expect(await queue.getShape()).toMatchObject({ groups: { weight: 2, keepFree: 2 }, rampUp })
+  })
+
   test('a pause and its end, a refusal of the server, and a redrive that has nothing to do', async () => {
     const queue = shop.queue({ rate: '1/s' })
     const options = { connection, prefix, allowActions: true }

@@ -7,6 +7,17 @@ const FIELDS = /** @type {const} */ ([
   { name: 'burst', label: 'Burst', note: 'Units that may leave back to back after idling.' },
   { name: 'capacity', label: 'Capacity', note: 'Jobs that may wait. Empty: no limit.' },
   { name: 'concurrency', label: 'Concurrency', note: 'Jobs that may run at once, over all workers. Empty: no limit.' },
+  {
+    name: 'keepFree',
+    label: 'Keep free',
+    note: 'Of the concurrency, places for groups of which no job runs. Empty: none.',
+  },
+  {
+    name: 'rampUp',
+    label: 'Slow start',
+    isText: true,
+    note: 'JSON, such as {"from":0.1,"overMs":60000}: how the rate rises after a pause. Empty: at once.',
+  },
 ])
 
 /**
@@ -14,7 +25,10 @@ const FIELDS = /** @type {const} */ ([
  * @param {import('../wire.d.ts').Queue} queue
  */
 export function openShapeForm({ name, shape }) {
-  const form = new FieldsForm('shape', FIELDS, { ...shape })
+  const groups = shape?.groups
+  const rampUp = shape?.rampUp && JSON.stringify(shape.rampUp)
+  const fields = groups ? FIELDS : FIELDS.filter((one) => one.name !== 'keepFree')
+  const form = new FieldsForm('shape', fields, { ...shape, keepFree: groups?.keepFree, rampUp })
   openAction(name, {
     title: 'Change limits',
     note: 'Only the fields changed here become overrides. They apply to every slot that is not granted yet.',
@@ -22,6 +36,30 @@ export function openShapeForm({ name, shape }) {
     done: 'The limits are changed.',
     fields: form.elements,
     forGood: 'Until it is cleared',
-    action: () => ({ action: 'setShape', shape: form.changes }),
+    action: () => ({ action: 'setShape', shape: shapeOf(form.changes, groups) }),
   })
+}
+
+/**
+ * The fields as `setShape` takes them: one of the groups goes with the others of them.
+ * @param {Record<string, string | number | null>} changes
+ * @param {NonNullable<import('../wire.d.ts').Queue['shape']>['groups']} groups
+ */
+function shapeOf({ keepFree, rampUp, ...changes }, groups) {
+  const { keepFree: _, ...others } = groups ?? {}
+  const ofGroups = keepFree === null ? others : { ...others, keepFree }
+  return {
+    ...changes,
+    ...(keepFree === undefined ? {} : { groups: ofGroups }),
+    ...(rampUp === undefined ? {} : { rampUp: rampUp === null ? null : rampUpOf(String(rampUp)) }),
+  }
+}
+
+/** @param {string} text */
+function rampUpOf(text) {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new Error('Slow start must be JSON such as {"from":0.1,"overMs":60000}.')
+  }
 }

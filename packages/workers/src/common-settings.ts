@@ -1,4 +1,4 @@
-import type { Shape } from 'sluice'
+import type { FeedbackOptions, Shape } from 'sluice'
 import { encodeShape, parseRate } from 'sluice/internal'
 import {
   oneOf,
@@ -90,11 +90,24 @@ function parsed(text: string): unknown {
   }
 }
 
+function readScope(text: string): NonNullable<FeedbackOptions['feedbackScope']> {
+  if (text === 'queue' || text === 'group') return text
+  const [, kind, given = ''] = /^(by|pool):(.+)$/.exec(text) ?? []
+  const names = given.split(',')
+  const [name = ''] = names
+  const isKnown = kind === 'by' || (kind === 'pool' && names.length === 1)
+  if (!isKnown || names.includes(''))
+    throw new Error(`expected queue, group, by:host or pool:keys, got ${JSON.stringify(text)}`)
+  if (kind === 'pool') return { pool: name }
+  return { by: names.length === 1 ? name : names }
+}
+
 const feedbackSettings = {
   feedbackScope: {
     variable: 'FEEDBACK_SCOPE',
-    expected: 'queue or group: what to pause when the destination is overloaded',
-    schema: oneOf(['queue', 'group']),
+    expected:
+      'queue, group, by:KEY, by:KEY,KEY or pool:LIMIT: what to pause when the destination is overloaded. by names the keys of a limit of the shape, such as by:host',
+    schema: readBy(readScope),
     fallback: 'queue',
   },
   giveUpAfterMs: {

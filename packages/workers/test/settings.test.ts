@@ -42,6 +42,19 @@ test('what is not given takes its default', () => {
   })
 })
 
+test.each([
+  ['group', 'group'],
+  ['by:host', { by: 'host' }],
+  ['by:group,host', { by: ['group', 'host'] }],
+  ['pool:keys', { pool: 'keys' }],
+])('the scope of feedback: %s', (text, feedbackScope) => {
+  expect(readSettings(emailProgram.settings, { ...emailEnv, FEEDBACK_SCOPE: text })).toMatchObject({ feedbackScope })
+})
+
+test.each(['host', 'by:', 'by:a,,b', 'pool:a,b'])('no scope of feedback: %s', (text) => {
+  expect(problemsOf(emailProgram.settings, { ...emailEnv, FEEDBACK_SCOPE: text })).toContain('FEEDBACK_SCOPE: ')
+})
+
 test('an empty variable counts as unset', () => {
   expect(readSettings(emailProgram.settings, { ...emailEnv, CONCURRENCY: '' })).toMatchObject({ concurrency: 10 })
   expect(problemsOf(emailProgram.settings, { ...emailEnv, SMTP_URL: '' })).toContain('SMTP_URL: expected an smtp://')

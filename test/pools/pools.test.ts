@@ -83,7 +83,10 @@ test('members take turns, and their sum is what the queue can do', async () => {
   expect(kept.map(({ members: its }) => its?.keys).join('')).toBe('abcabcabcabc')
   expect(audit(kept, { limits: [KEYS] })).toMatchObject({ broken: false, limits: [{ departures: 12, broken: false }] })
   const slower = { ...KEYS, rate: '5/s' }
-  expect(audit(kept, { limits: [slower] })).toMatchObject({ broken: true, limits: [{ value: 'a', broken: true }] })
+  expect(audit(kept, { limits: [slower] })).toMatchObject({
+    broken: true,
+    limits: [{ keys: { member: 'a' }, broken: true }],
+  })
 })
 
 test('a job that goes back, by a delay or a retry, departs with another member', async () => {

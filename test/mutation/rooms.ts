@@ -244,7 +244,10 @@ export const ROOMS: readonly Room[] = [
     name: 'departure',
     of: ['src/departure'],
     quick: [
-      ...within('worker', 'repeated-ends give-back-parts short-scripts returning-jobs ask-schedule order close'),
+      ...within(
+        'worker',
+        'repeated-ends give-back-parts short-scripts returning-jobs ask-schedule order close jobs-per-script',
+      ),
       ...within('worker', 'unreported-departures kept-ends refused-end large-jobs outcomes held'),
       'test/queue/stock-classes',
       'test/cancel/running',

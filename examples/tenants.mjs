@@ -6,7 +6,7 @@ import { GroupFullError, ShapedQueue, ShapedWorker } from 'sluice'
 const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:6379' }
 const prefix = process.env.PREFIX ?? 'sluice-examples'
 
-// 50 a second for all tenants together. What every tenant has: the free plan.
+// 50 a second for all tenants together. Every tenant starts with the free plan.
 const shape = { rate: '50/s', capacity: 1000, groups: { capacity: 30, weight: 1 } }
 const queue = new ShapedQueue('campaigns', { connection, prefix, shape })
 
@@ -14,7 +14,7 @@ const PLANS = { free: { weight: 1, capacity: 30 }, pro: { weight: 4, capacity: 5
 /** Takes effect at once, in the whole fleet. */
 const setPlan = (tenant, plan) => queue.setGroup(tenant, PLANS[plan], { by: 'billing', reason: `${plan} plan` })
 
-/** Of a tenant whose part of the queue is full: when to come back, ms. */
+/** Adds a mail. If the tenant's part of the queue is full, returns when to come back, ms. */
 async function mail(tenant, to) {
   try {
     await queue.add('mail', { to }, { group: { id: tenant }, attempts: 3 })

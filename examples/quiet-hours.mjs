@@ -5,12 +5,12 @@ import { ShapedQueue, ShapedWorker } from 'sluice'
 
 const prefix = process.env.PREFIX ?? 'sluice-examples'
 const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:6379' }
-/** The customer's. */
+// The time zone of the customer.
 const timeZone = process.env.TIME_ZONE ?? 'Europe/Berlin'
 
 const shape = {
   rate: '50/s',
-  // After ten minutes without a mail it takes a minute until the whole rate is in force.
+  // After ten minutes without a mail, the rate rises to its full value within a minute.
   rampUp: { from: 0.2, overMs: 60_000, afterIdleMs: 600_000 },
   capacity: 10_000,
   groups: {},
@@ -21,11 +21,11 @@ const shape = {
 }
 const queue = new ShapedQueue('mails', { connection, prefix, shape })
 
-// Quiet hours of one customer, by its own clock: jobs wait, nothing is refused.
+// Quiet hours of one customer, by its own clock: its jobs wait, and none is refused.
 const by = { by: 'support', reason: 'ticket 4711' }
 const day = { schedule: [{ from: '08:00', to: '20:00', rate: '10/s' }, { rate: 0 }], timeZone }
 await queue.setLimit('customer', 'acme', { rate: day }, by)
-// A domain that has sent for weeks goes on with a later day of the plan; the others begin with its first.
+// A domain that has sent for weeks continues on a later day of the plan; other domains start on day 1.
 await queue.setLimit('warm-up', 'old.example', { day: 9 }, by)
 
 const mails = (count, customer, domain) =>

@@ -47,7 +47,7 @@ await queue.addBulk(Array.from({ length: 30 }, (_, i) => ({ name: 'lookup', data
 await allDone
 console.log(`calls done with a: ${calls.a}, b: ${calls.b}, c: ${calls.c}`)
 
-// By hand: nothing more departs with `c` from now on, and what runs with it goes on.
+// By hand: no more jobs depart with `c`, and those that run with it finish.
 await queue.setLimit('keys', 'c', { held: true }, { by: 'ops', reason: 'the key is to be replaced' })
 const { inForce, remaining } = await queue.getLimit('keys', 'c')
 console.log(`key c: ${inForce.held ? 'held' : 'in use'}, ${inForce.rate}, ${remaining} left`)

@@ -6,7 +6,7 @@ export const prefix = process.env.PREFIX ?? 'sluice-examples'
 
 // What the provider allows the account. `shared`: one state for every queue and limiter of that name.
 export const account = { name: 'account', algorithm: 'sliding-window-log', rate: '2400/min' }
-// Tokens of a customer, by its plan. Free is no plan here: leave it out; an unknown one is refused.
+// Tokens of a customer, by its plan. A job without a plan gets `free`; an unknown plan is refused.
 const free = { rate: '24000/min', burst: 400 }
 const plans = { pro: { rate: '240000/min', burst: 2000 } }
 export const shape = {

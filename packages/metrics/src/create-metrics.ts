@@ -91,13 +91,13 @@ export interface MetricsOptions {
   /** How many queues have a label of their own; the others share the label `other`. Default 100. */
   maxQueues?: number
   /**
-   * How many groups of each queue have a label, their id, which may name a customer: of those that have waited longest,
-   * and of those with the most waiting jobs. Default 0.
+   * How many groups of each queue have their id as a label: this many that have waited longest, and this many with the
+   * most waiting jobs. The id may name a customer. Default 0.
    */
   groups?: number
   /**
-   * How many values of each queue's limits with `by` have a label, which may name a customer: of those that most lanes
-   * wait for, and of those of which most jobs run. Default 0.
+   * How many values of each queue's limits with `by` have a label: this many that most lanes wait for, and this many with
+   * the most running jobs. The label may name a customer. Default 0.
    */
   keys?: number
   /** How long a scrape waits for Redis before it returns the last known numbers, ms. Default 5000. */

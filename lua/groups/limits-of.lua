@@ -100,8 +100,8 @@ local function group_limits_of(base, shape, now)
   local function note_warm_up(part, slot)
     local l = part.l
     if slot >= l.day_ends then
-      local why = own_values.begin_day(base, l, part.value, part.keys, slot, now)
-      if string.find(why, 'again', 1, true) then
+      local why, by = own_values.begin_day(base, l, part.value, part.keys, slot, now)
+      if by == warm_up.BY and string.find(why, 'again', 1, true) then
         local change = cjson.encode({ limit = l.name, keys = part.keys, day = l.day })
         history.note(base, now, 'limit', warm_up.BY, why, change, '')
       end

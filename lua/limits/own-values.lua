@@ -11,7 +11,7 @@ local as_text = use 'redis/as-text'
 --   meta:limits:own:<name>   hash, value -> JSON: keys: name -> value, fields: field -> { value, by, reason, at, until?
 --                            } (ms), at: of the last change, µs. Fields: tier, rate, as src/limits/schedule.ts encodes
 --                            it or null for no limit, burst, concurrency, day (limits/warm-up) and held, true, of a
---                            member of a pool. From feedback (feedback/subjects), until a time: `limited` (true: the
+--                            member of a pool or of a plan. From feedback (feedback/subjects), until a time: `limited` (true: the
 --                            value is held), `slowed` (a bound of its rate) and `paced` (the rate that `adapt` found)
 --   meta:limits:ends         cell -> when its next temporary setting ends, µs
 --   own:<cell>               field of meta:shape with the same JSON except feedback, of MIRRORED values at most:
@@ -143,6 +143,11 @@ function own_values.as_of(base, l, value, at)
   return own_values.at(l, stored and stored.fields or {}, at)
 end
 
+-- The day of a plan at a time, by the settings of the value: as warm_up.day returns it.
+local function day_of(base, l, value, fields, at)
+  return warm_up.day(base, l, value, live(fields.day, at), live(fields.rate, at) or live(fields.held, at), at)
+end
+
 -- The same for a value that may have settings, with its state brought up to now.
 function own_values.in_force(base, l, value, tier, now)
   local stored = own_values.stored(base, l.name, value)
@@ -151,8 +156,8 @@ function own_values.in_force(base, l, value, tier, now)
   local own = own_values.at(l, stored and stored.fields or {}, now, tier)
   if l.plan then
     local fields = stored and stored.fields or {}
-    local rate, entry = live(fields.rate, now), live(fields.day, now)
-    own.day, own.day_ends, own.why = warm_up.day(base, l, value, entry, rate, now)
+    local rate = live(fields.rate, now)
+    own.day, own.day_ends, own.why, own.day_by = day_of(base, l, value, fields, now)
     own.counts = l.mode ~= 'off'
     if not rate and own.counts then warm_up.apply(own, own.day) end
   end
@@ -227,16 +232,16 @@ function own_values.set(base, l, value, keys, now, change, by, reason, until_ms,
 end
 
 -- The first departure of a value on a day of its plan, at a slot (µs). l: as in_force returned it. Returns the reason
--- for the day.
+-- for the day, and its author.
 function own_values.begin_day(base, l, value, keys, slot, now)
   local stored = own_values.stored(base, l.name, value) or { fields = {} }
   local fields = stored.fields
-  local day, _, why = warm_up.day(base, l, value, live(fields.day, slot), live(fields.rate, slot), slot)
-  fields.day = warm_up.entry(day, why, slot)
+  local day, _, why, by = day_of(base, l, value, fields, slot)
+  fields.day = warm_up.entry(day, why, by, slot)
   stored.keys, stored.at = keys, as_text.us(now)
   store(base, l, value, stored)
   warm_up.forget_counts(base, l.name, value)
-  return why
+  return why, by
 end
 
 -- The cell of a field of the shape; nil if it is another one.

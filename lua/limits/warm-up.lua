@@ -1,7 +1,7 @@
 -- A plan over days (`warmUp` of a limit): each value has the quota of its own day of the plan, in windows of the
 -- calendar's day. A day counts once a job has departed on it; the next one begins with the first departure of a later
--- day. The day is the setting `day` of the value (limits/own-values), by `warm_up.BY`: value, and began, true once a
--- job has departed on it. A rate that someone sets holds the plan at its day.
+-- day. The day is the setting `day` of the value (limits/own-values), by `warm_up.BY` unless someone set it: value, and
+-- began, true once a job has departed on it. A rate that someone sets holds the plan at its day, and so does `held`.
 --   l.plan        the quotas, the last of which may be null; after the last day it stays
 --   l.maxRefused  the next day follows only if a smaller share of the day's starts was refused
 --   meta:limits:started:<name>, meta:limits:refused:<name>   hashes, value -> jobs of its day, with maxRefused
@@ -22,13 +22,14 @@ local function share_refused(base, l, value)
 end
 
 -- The day of a value at a time (µs); second, when the day after it may begin, 0 if this one does with the next
--- departure; third, why. entry: its day setting, nil for none; held: whether a rate is set
+-- departure; third, why; fourth, by whom. entry: its day setting, nil for none; held: whether the plan is held
 function warm_up.day(base, l, value, entry, held, at)
   local day, ends, why = 1, 0, ''
   if entry then
+    if not entry.began then return math.min(entry.value, #l.plan), 0, entry.reason, entry.by end
     day = math.min(entry.value, #l.plan)
-    ends = entry.began and select(2, l.verbs.window_of(l, entry.at * 1000)) or 0
-    if ends > 0 and at >= ends then
+    ends = select(2, l.verbs.window_of(l, entry.at * 1000))
+    if at >= ends then
       ends = 0
       local share = not held and l.maxRefused and share_refused(base, l, value) or 0
       if held then why = ', held'
@@ -36,7 +37,7 @@ function warm_up.day(base, l, value, entry, held, at)
       else day = math.min(day + 1, #l.plan) end
     end
   end
-  return day, ends, 'day ' .. day .. ' of ' .. #l.plan .. why
+  return day, ends, 'day ' .. day .. ' of ' .. #l.plan .. why, warm_up.BY
 end
 
 -- Applies the quota of its day. own: the limit of a value, to be changed
@@ -46,9 +47,9 @@ function warm_up.apply(own, day)
 end
 
 -- The day setting of a value from its first departure on, at a slot (µs).
-function warm_up.entry(day, why, slot)
+function warm_up.entry(day, why, by, slot)
   local at = math.floor(slot / 1000)
-  return { value = day, by = warm_up.BY, reason = why, at = at, ['until'] = at + warm_up.KEPT_MS, began = true }
+  return { value = day, by = by, reason = why, at = at, ['until'] = at + warm_up.KEPT_MS, began = true }
 end
 
 -- Counting begins again: with a day, or once a value is forgotten.

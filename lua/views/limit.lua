@@ -40,7 +40,7 @@ function view_limit.of_one(q, name, keys, tier)
   local stored = own_values.stored(q.base, name, part.value)
   local fields, l = stored and stored.fields or {}, part.l
   -- The day that comes with the next departure.
-  if fields.day and l.day_ends == 0 then fields.day.value, fields.day.reason = l.day, l.why end
+  if fields.day and l.day_ends == 0 then fields.day.value, fields.day.reason, fields.day.by = l.day, l.why, l.day_by end
   return note_use({
     at = as_text.us(q.now), fields = fields,
     lanes = part.cell and redis.call('ZCARD', q.base .. 'meta:line:' .. part.cell) or 0,

@@ -19,7 +19,10 @@ export interface LimitValues {
   readonly concurrency?: number
   /** For a limit with `warmUp`: the day at which its plan continues. A rate that is set holds the plan at its day. */
   readonly day?: number
-  /** For a pool: the member takes no jobs, until this is cleared or its time is over; its running jobs continue. */
+  /**
+   * Until this is cleared or its time is over: a member of a pool takes no jobs, and its running ones continue; a plan
+   * (`warmUp`) stays at its day.
+   */
   readonly held?: true
   /** One of the limit's `tiers`, instead of each job's. `rate` and `burst` override the tier's. */
   readonly tier?: string
@@ -100,7 +103,7 @@ function checkSettable(limit: QueueLimit, field: string): void {
   }
   const { algorithm = 'gcra', warmUp, pool } = limit
   const ofRate = isBucket(algorithm) ? ['rate', 'burst'] : ['rate']
-  const counts = algorithm === 'concurrency' ? ['concurrency'] : warmUp ? ['rate', 'day'] : ofRate
+  const counts = algorithm === 'concurrency' ? ['concurrency'] : warmUp ? ['rate', 'day', 'held'] : ofRate
   if (field === 'tier' || counts.includes(field) || (field === 'held' && pool)) return
   throw new InvalidLimitError(`limit "${limit.name}" of ${algorithm} has no ${field}: set its ${counts.join(' or ')}`)
 }

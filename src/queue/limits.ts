@@ -150,7 +150,7 @@ export function limitStateOf(limit: QueueLimit, keys: Readonly<Record<string, st
   const values = Object.fromEntries(Object.entries(overrides).map(([field, { value }]) => [field, value]))
   return {
     ...{ limit: limit.name, keys, at: new Date(atMs), overrides, waitingLanes: view.lanes },
-    inForce: limit.warmUp ? ofDay(view) : limitInForce(limit, values),
+    inForce: limit.warmUp ? ofDay(view, values) : limitInForce(limit, values),
     remaining: view.left === undefined ? undefined : Math.max(0, Math.floor(Number(view.left))),
     retryAfterMs: retryAfterMsOf(view),
     resetAt: dateOfUs(view.reset),
@@ -158,9 +158,9 @@ export function limitStateOf(limit: QueueLimit, keys: Readonly<Record<string, st
   }
 }
 
-/** The quota of the day of a plan. */
-function ofDay({ most }: LimitView): LimitValues {
-  return most === undefined ? {} : { rate: `${most}/day` }
+/** The quota of the day of a plan, and whether that is held. */
+function ofDay({ most }: LimitView, { held }: LimitOverride): LimitValues {
+  return { ...(most === undefined ? {} : { rate: `${most}/day` }), ...(held ? { held } : {}) }
 }
 
 function retryAfterMsOf({ left, wait }: LimitView): number | undefined {

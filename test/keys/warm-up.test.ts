@@ -55,6 +55,21 @@ async function leave(): Promise<number> {
   return left
 }
 
+/** What a story knows of a value: `date` is that of its last departure, `set` whether its day was set since. */
+interface Known {
+  day: number
+  date: string
+  /** On that date, and of it since its day began. */
+  left: number
+  started: number
+  refused: number
+  waits: number
+  held: boolean
+  set: boolean
+}
+
+const FRESH: Known = { day: 1, date: '', left: 0, started: 0, refused: 0, waits: 0, held: false, set: false }
+
 const state = async (group = 'a') => {
   const { inForce, overrides, remaining, day, days } = await values.state('warm-up', group)
   expect(days).toBeGreaterThan(0)
@@ -180,12 +195,34 @@ test('a rate that is set holds the plan, a day that is set is the next one, and 
   expect(await leave()).toBe(1)
   await on(2)
   expect(await leave()).toBe(3)
-  await values.set('warm-up', 'a', { day: 4 }, WHO)
-  expect(await state()).toMatchObject({ rate: '8/day', day: 4, by: 'ops' })
-  expect(await leave()).toBe(5)
-  await values.clear('warm-up', 'a', [], WHO)
-  await on(3)
+  const set = { rate: '5/day', day: 3, by: 'ops', reason: 'a test' }
+  await values.set('warm-up', 'a', { day: 3 }, WHO)
+  expect(await state()).toMatchObject(set)
   expect(await leave()).toBe(2)
+  expect(await state()).toMatchObject(set)
+  await on(3)
+  expect(await state()).toMatchObject({ day: 4, by: 'warm-up', reason: 'day 4 of 4' })
+  expect(await leave()).toBe(8)
+  await values.clear('warm-up', 'a', [], WHO)
+  await on(4)
+  expect(await leave()).toBe(2)
+})
+
+test('a plan that is held stays at its day and quota until its hold is cleared', async () => {
+  await reset()
+  await add(90)
+  expect(await leave()).toBe(2)
+  await values.set('warm-up', 'a', { held: true }, WHO)
+  await on(1)
+  expect(await leave()).toBe(2)
+  expect(await state()).toMatchObject({ rate: '2/day', day: 1, reason: 'day 1 of 4, held' })
+  expect(await values.state('warm-up', 'a')).toMatchObject({
+    inForce: { rate: '2/day', held: true },
+    overrides: { held: { value: true, by: 'ops', reason: 'a test' } },
+  })
+  await values.clear('warm-up', 'a', ['held'], WHO)
+  await on(2)
+  expect(await leave()).toBe(3)
 })
 
 test('a value without a departure for 60 days begins anew, and leaves nothing behind', async () => {
@@ -223,7 +260,7 @@ test('the day of a value is restored after a loss, as it was known on the day be
   expect(await state()).toMatchObject({ day: 3, rate: '5/day' })
 })
 
-test(`${STORIES} random stories of values, refusals, idle days and zones leave by a plan in plain TypeScript`, async () => {
+test(`${STORIES} random stories of values, refusals, holds, days that are set, idle days and zones leave by a plan in plain TypeScript`, async () => {
   for (let seed = 1; seed <= STORIES; seed++) {
     const { uniform } = randomOf(seed * 104_729 + 7)
     const below = (most: number) => Math.floor(uniform() * most)
@@ -236,7 +273,7 @@ test(`${STORIES} random stories of values, refusals, idle days and zones leave b
       limits: [limit({ timeZone, warmUp: { plan, ...(maxRefused ? { maxRefused } : {}) } })],
     })
     const dates = new Intl.DateTimeFormat('en-CA', { timeZone })
-    const known = new Map<string, { day: number; date: string; left: number; refused: number; waits: number }>()
+    const known = new Map<string, Known>()
     // Over both changes of the clocks.
     let now = Date.UTC(2026, below(2) ? 2 : 9, 5) * 1000
     for (let step = 0; step < 40; step++) {
@@ -246,25 +283,37 @@ test(`${STORIES} random stories of values, refusals, idle days and zones leave b
       const group = ['a', 'b', 'c'][below(3)] as string
       const count = below(6)
       await add(count, group)
-      const one = known.get(group) ?? { day: 1, date: '', left: 0, refused: 0, waits: 0 }
+      const one = known.get(group) ?? { ...FRESH }
       known.set(group, { ...one, waits: one.waits + count })
       let expected = 0
       for (const value of known.values()) {
         if (value.waits === 0) continue
-        if (value.date !== date) {
-          const share = value.left > 0 ? value.refused / value.left : 0
-          const repeats = maxRefused !== undefined && share > 0 && share >= maxRefused
-          if (value.date !== '' && !repeats) value.day = Math.min(value.day + 1, quotas.length)
-          Object.assign(value, { date, left: 0, refused: 0 })
+        const isNew = value.date !== date
+        if (isNew) {
+          const share = value.started > 0 ? value.refused / value.started : 0
+          const stays = value.set || value.held || (maxRefused !== undefined && share > 0 && share >= maxRefused)
+          if (value.date !== '' && !stays) value.day = Math.min(value.day + 1, quotas.length)
+          Object.assign(value, { date, left: 0 })
         }
-        const leaves = Math.min(value.waits, (quotas[value.day - 1] as number) - value.left)
-        expected += Math.max(0, leaves)
-        value.left += Math.max(0, leaves)
-        value.waits -= Math.max(0, leaves)
+        const leaves = Math.max(0, Math.min(value.waits, (quotas[value.day - 1] as number) - value.left))
+        if (isNew || (value.set && leaves > 0)) Object.assign(value, { started: 0, refused: 0, set: false })
+        expected += leaves
+        value.left += leaves
+        value.started += leaves
+        value.waits -= leaves
       }
       expect(await leave(), `seed ${seed}, step ${step}`).toBe(expected)
-      const refused = known.get(group)
-      if (refused && refused.date !== '' && below(3) === 0) {
+      const refused = known.get(group) as Known
+      if (below(4) === 0) {
+        refused.held = !refused.held
+        if (refused.held) await values.set('warm-up', group, { held: true }, WHO)
+        else await values.clear('warm-up', group, ['held'], WHO)
+      }
+      if (below(8) === 0) {
+        Object.assign(refused, { day: 1 + below(quotas.length), set: true })
+        await values.set('warm-up', group, { day: refused.day }, WHO)
+      }
+      if (refused.date !== '' && below(3) === 0) {
         await refuse(group)
         refused.refused += 1
       }
@@ -319,7 +368,7 @@ test('what is set for a value of a plan is checked', async () => {
     values.set('warm-up', 'a', override, { ...WHO, ...(ttlMs === undefined ? {} : { ttlMs }) })
   await expect(set({ day: 0 })).rejects.toThrow('day must be a whole number >= 1; got 0')
   await expect(set({ day: 2 }, 1000)).rejects.toThrow('the day of a plan has no end: leave ttlMs out')
-  await expect(set({ burst: 2 })).rejects.toThrow('has no burst: set its rate or day')
+  await expect(set({ burst: 2 })).rejects.toThrow('has no burst: set its rate or day or held')
 })
 
 test('published plans are plans', () => {

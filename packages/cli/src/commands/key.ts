@@ -53,8 +53,8 @@ function addSet(key: Command, run: Runner): void {
     .option('--burst <units>', 'of a bucket: units that may pass back to back', Number)
     .option('--concurrency <jobs>', 'its jobs that may run at once', Number)
     .option('--tier <name>', 'one of the tiers of the limit')
-    .option('--day <day>', 'of a warm-up plan: the day to continue with; --rate holds the plan', wholeNumber(1, 10_000))
-    .option('--held', 'of a pool: let nothing more depart with this member')
+    .option('--day <day>', 'of a warm-up plan: the day to continue with', wholeNumber(1, 10_000))
+    .option('--held', 'of a pool: let nothing more depart with this member; of a warm-up plan: hold its day')
     .addOption(durationOption('--for <duration>', 'how long it lasts (default: until it is cleared)'))
     .addHelpText(
       'after',
@@ -117,8 +117,9 @@ function stateText(cli: Cli, name: string, state: LimitState): string {
   ].join('\n')
 }
 
-function leftText({ overrides, remaining, retryAfterMs, resetAt, opensAt }: LimitState): string {
-  if (overrides.held) return 'held'
+function leftText({ overrides, days, remaining, retryAfterMs, resetAt, opensAt }: LimitState): string {
+  // A plan that is held goes on at its day.
+  if (overrides.held && days === undefined) return 'held'
   if (remaining === undefined) return 'no limit'
   if (opensAt) return `closed by its schedule until ${opensAt.toISOString()}`
   const frees = retryAfterMs === undefined ? 'when a job ends' : `in ${formatDuration(retryAfterMs)}`

@@ -316,21 +316,25 @@ export class CannotStartInTimeError extends SluiceError implements LateStart {
 }
 
 /**
- * Thrown with `onClosed: 'refuse'` while the schedule of the queue's rate, or of the group's, lets nothing depart.
- * Nothing was added.
+ * Thrown with `onClosed: 'refuse'` while the schedule of the queue's rate, of the group's or of one of the job's limits
+ * lets nothing depart. Nothing was added.
  */
 export class ScheduleClosedError extends CannotStartInTimeError {
   /** When it lets jobs depart again. */
   readonly opensAt: Date
   /** The group whose schedule is closed, if any. */
   readonly groupId: string | undefined
+  /** The limit whose schedule is closed, if any. */
+  readonly limitName: string | undefined
 
-  constructor(queueName: string, refusal: LateStart, groupId?: string) {
+  constructor(queueName: string, refusal: LateStart, groupId?: string, limitName?: string) {
     const { startsAt, retryAfterMs } = refusal
-    const what = groupId === undefined ? `queue "${queueName}"` : `group "${groupId}" of queue "${queueName}"`
+    const ofLimit = limitName === undefined ? '' : `limit "${limitName}" of `
+    const what = `${groupId === undefined ? ofLimit : `group "${groupId}" of `}queue "${queueName}"`
     super(queueName, refusal, `${what} is closed until ${startsAt.toISOString()}: try again in ${retryAfterMs} ms`)
     this.opensAt = startsAt
     this.groupId = groupId
+    this.limitName = limitName
   }
 }
 

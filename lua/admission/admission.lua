@@ -135,7 +135,7 @@ function admission.refusal_of_queue(base, shape, now, jobs, choose, timed)
   redis.call('HINCRBY', base .. 'meta:meter', 'refusedLate', refusals.of(jobs))
   detail[5], detail[6] = as_text.us(late.start), late.max_wait or ''
   detail[7] = late.deadline and as_text.us(late.deadline) or ''
-  detail[8] = late.closed
+  detail[8], detail[9] = late.closed, late.limit
   return { -5, detail }
 end
 

@@ -2,10 +2,13 @@ local free_places = use 'admission/free-places'
 local next_departure = use 'admission/next-departure'
 local schedule = use 'admission/schedule'
 local ageing_open = use 'gate/ageing-open'
+local group_limits_of = use 'groups/limits-of'
 local group_line = use 'groups/line'
+local queue_limits = use 'limits/queue-limits'
 local scheduled_bucket = use 'limits/scheduled-bucket'
 local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
+local job_options = use 'shape/job-options'
 
 -- Whether new jobs could start in time, by the drain schedule: at the rate and the limits, with the mean cost of the
 -- jobs ahead, if no others arrive. In an open-ended pause, or without a rate and limits (except for the end of a
@@ -98,27 +101,45 @@ function lateness.line(base, now, jobs, gone, each)
   end
 end
 
--- The first time after `from`, µs, at which the schedules of the queue and of the job's group let it depart.
-local function opens(shape, groups, job, from)
+-- The limits that a new job is subject to, as parts. of_queue: those of the queue, opened; of_keys: groups/limits-of
+local function parts_of(of_queue, of_keys, job)
+  local parts, cost, costs, _, keys = { unpack(of_queue) }, nil, nil, nil, nil
+  if job.options then cost, costs, _, keys = job_options.cost(cjson.encode(cmsgpack.unpack(job.options))) end
+  for _, part in ipairs(of_keys and of_keys.open(job.group and job.group[1] or '', keys) or {}) do parts[#parts + 1] = part end
+  for _, part in ipairs(parts) do part.cost = queue_limits.cost(part.l, cost or job.cost, costs) end
+  return parts
+end
+
+-- The first time from now on, µs, at which the schedules of the queue, of the job's group and of its limits let it depart.
+-- Second, the group or the limit that is closed now, '' each for another one.
+local function opens(shape, groups, job, parts, now)
   local group = groups and job.group and job.group[1]
-  local own, at = group and groups:bucket(group, groups:settings(group)), from
+  local own, at = group and groups:bucket(group, groups:settings(group)), now
   for _ = 1, scheduled_bucket.MOST_OPENINGS do
     local before = at
     at = scheduled_bucket.opens(shape, at)
     if own then at = scheduled_bucket.opens(own, at) end
+    at = now + queue_limits.open_from(parts, nil, at - now)
     if at == before then break end
   end
-  return at, own and scheduled_bucket.opens(own, from) > from and group or nil
+  if own and scheduled_bucket.opens(own, now) > now then return at, group, '' end
+  local is_open, limit = scheduled_bucket.opens(shape, now) == now, ''
+  for _, part in ipairs(is_open and parts or {}) do
+    if limit == '' and queue_limits.open_from({ part }, nil, 0) > 0 then limit = part.l.name end
+  end
+  return at, '', limit
 end
 
 -- With `onClosed: 'refuse'`: of the jobs that arrive while the schedules are closed, the one for which they open last,
--- as lateness.find returns it. A job with a longer delay arrives later. closed: its group, if that is closed, or ''
-local function find_closed(shape, now, jobs)
+-- as lateness.find returns it. A job with a longer delay arrives later. closed: its group, limit: its limit, if that is
+-- closed, or ''
+local function find_closed(base, shape, now, jobs)
   local late = nil
+  local of_queue, of_keys = shape.limits and queue_limits.open(shape, base, now) or {}, group_limits_of(base, shape, now)
   for _, job in ipairs(jobs) do
-    local at, group = opens(shape, jobs.groups, job, now)
+    local at, group, limit = opens(shape, jobs.groups, job, parts_of(of_queue, of_keys, job), now)
     local us = at - now - job.terms.delay * 1000
-    if at > now and us > 0 and (not late or us > late.us) then late = { us = us, start = at, closed = group or '' } end
+    if at > now and us > 0 and (not late or us > late.us) then late = { us = us, start = at, closed = group, limit = limit } end
   end
   if late then late.retry_ms = math.min(free_places.MAX_MS, math.ceil((late.start - now) / 1000)) end
   return late
@@ -127,7 +148,7 @@ end
 -- Nil if all start in time, else the details of the latest job: {retry_ms, start (µs), max_wait, deadline (ms; nil if
 -- it is met)}. A wait counts from when the job could start: for a delayed job from its due time.
 function lateness.find(base, shape, now, jobs, gone)
-  local closed = shape.refuses_closed and find_closed(shape, now, jobs)
+  local closed = shape.refuses_closed and find_closed(base, shape, now, jobs)
   if closed then return closed end
   local asked = shape.max_wait_ms ~= nil
   for _, job in ipairs(jobs) do asked = asked or job.terms.deadline ~= nil end

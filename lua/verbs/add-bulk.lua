@@ -150,8 +150,8 @@ local function admit(at)
   if missed then return missed end
   local job = described[ARGV[at]]
   if job.group and not groups then return { -7, {} } end
-  local inspects = shape and (job.group or places < 1 or shape.bounds_keys or shape.max_wait_ms or job.terms.deadline
-    or admission.cost_error(shape, job.cost))
+  local inspects = shape and (job.group or places < 1 or shape.bounds_keys or shape.max_wait_ms
+    or shape.refuses_closed or job.terms.deadline or admission.cost_error(shape, job.cost))
   local refusal, gone
   if inspects and is_new(at, {}) then
     job.options = ARGV[at + 3]

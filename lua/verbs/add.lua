@@ -84,7 +84,7 @@ groups = queue_groups.of(base, shape, now)
 if groups then groups.adding = group end
 local known = before or scheduler_id ~= '' and redis.call('ZSCORE', base .. 'repeat', scheduler_id)
 if group and not groups and not known then return refused({ -7, {} }) end
-if groups and groups.lanes and scheduler_id == '' then job.options = ARGV[5] end
+if scheduler_id == '' then job.options = ARGV[5] end
 if shape then
   local refusal
   if not known and admission.is_new(base, id, deduplication_id, {}) then

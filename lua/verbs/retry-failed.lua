@@ -33,7 +33,7 @@ if shape then
   local groups, terms = queue_groups.of(base, shape, now), new_job.terms((lifo and 'l,' or ',') .. (f[2] or 0) .. ',,')
   local group = groups and { groups.named(f[1]) }
   job = { cost = 1, terms = terms, group = group and group[1] and group }
-  if shape.bounds_keys then job.options = cmsgpack.pack(cjson.decode(f[1] or '{}')) end
+  if shape.bounds_keys or shape.refuses_closed then job.options = cmsgpack.pack(cjson.decode(f[1] or '{}')) end
   local refused = admission.refusal(base, shape, now, { job, groups = groups })
   if refused then return answer(refused[1], refused[2], '') end
 end

@@ -284,7 +284,8 @@ function events.arrive(number, now, cost, opts, priority, delay, group)
   local terms = new_job.PLAIN
   if priority > 0 or delay > 0 then terms = { place = '', priority = priority, delay = delay } end
   group = tenants.used and group or nil
-  local new = { { cost = cost, terms = terms, group = group }, groups = queue_groups.of(base, shape, now) }
+  local known = shape.refuses_closed and opts ~= '' and cmsgpack.pack(cjson.decode(opts)) or nil
+  local new = { { cost = cost, terms = terms, group = group, options = known }, groups = queue_groups.of(base, shape, now) }
   local refusal, gone = admission.refusal(base, shape, now, new, overflow.choose)
   if refusal then
     refused[#refused + 1], refused[#refused + 2] = number, refusal[1]

@@ -122,7 +122,7 @@ function missedOf(detail: readonly (string | number)[]): InvalidDeadlineError {
 }
 
 function lateOf(detail: readonly (string | number)[], queueName: string): CannotStartInTimeError {
-  const [retryAfterMs, depth, capacity, paused, start, maxWaitMs, deadlineMs, closed] = detail
+  const [retryAfterMs, depth, capacity, paused, start, maxWaitMs, deadlineMs, closed, limit] = detail
   const late = {
     startsAt: new Date(Math.min(Number(start) / 1000, MAX_DATE_MS)),
     retryAfterMs: Number(retryAfterMs),
@@ -133,7 +133,8 @@ function lateOf(detail: readonly (string | number)[], queueName: string): Cannot
     paused: paused === '1',
   }
   if (closed === undefined) return new CannotStartInTimeError(queueName, late)
-  return new ScheduleClosedError(queueName, late, closed === '' ? undefined : String(closed))
+  const nameIn = (text: string | number | undefined) => (text === '' || text === undefined ? undefined : String(text))
+  return new ScheduleClosedError(queueName, late, nameIn(closed), nameIn(limit))
 }
 
 function numberIn(text: string | number | undefined): number | undefined {

@@ -33,7 +33,7 @@ export interface Shape {
   readonly overflowTo?: string
   /** A job that would wait longer than this is refused. ms. */
   readonly maxWaitMs?: number
-  /** While the schedule of the queue or group is at 0: `wait` (default) accepts jobs; `refuse` names the time of opening. */
+  /** While the schedule of the queue, group or a limit is at 0: `wait` (default) accepts jobs; `refuse` names the time of opening. */
   readonly onClosed?: 'wait' | 'refuse'
   /** Jobs that run at once over all workers: BullMQ's global concurrency. */
   readonly concurrency?: number

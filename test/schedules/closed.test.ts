@@ -67,6 +67,39 @@ test('a group with a closed schedule of its own is refused alone; shadow mode on
   expect(await redis.client().hget(queue.toKey('meta:meter'), 'shadowRefused')).toBe('1')
 })
 
+test('a closed limit refuses the jobs that it counts, also where only the value of one of its keys is closed', async () => {
+  const { rate, opensAt } = closedFor(2)
+  const limits = [
+    { name: 'calls', unit: 'calls', rate },
+    { name: 'model', by: 'model', rate: '50/s' },
+  ]
+  const queue = shop.queue({ limits, onClosed: 'refuse' })
+  const error = await refusedUntil(opensAt, queue.add('job', {}))
+  expect(error).toMatchObject({ limitName: 'calls', groupId: undefined })
+  expect(error.message).toContain(`limit "calls" of queue "${queue.name}" is closed until`)
+  const free = { costs: { calls: 0 } }
+  await queue.add('job', {}, free)
+  const later = closedFor(3)
+  await queue.setLimit('model', 'a', { rate: later.rate }, { by: 'test', reason: 'quiet hours' })
+  const of = (model: string) => ({ ...free, keys: { model } })
+  expect(await refusedUntil(later.opensAt, queue.add('job', {}, of('a')))).toMatchObject({ limitName: 'model' })
+  await queue.add('job', {}, of('b'))
+  const bulk = ['a', 'b'].map((model) => ({ name: 'job', data: {}, opts: of(model) }))
+  await refusedUntil(later.opensAt, queue.addBulk(bulk))
+  // Both must be open.
+  await refusedUntil(later.opensAt, queue.add('job', {}, { keys: { model: 'a' } }))
+  const atOnce = await Promise.allSettled(Array.from({ length: 20 }, () => queue.add('job', {}, of('a'))))
+  expect(atOnce.every(({ status }) => status === 'rejected')).toBe(true)
+  expect((await queue.meter()).depth).toBe(2)
+})
+
+test('adds at once are refused like one while the schedule of the queue is closed', async () => {
+  const { rate } = closedFor(2)
+  const queue = shop.queue({ rate, onClosed: 'refuse' })
+  const atOnce = await Promise.allSettled(Array.from({ length: 20 }, () => queue.add('job', {})))
+  expect(atOnce.every(({ status }) => status === 'rejected')).toBe(true)
+})
+
 test('a fixed rate refuses nothing, nor does a schedule that is open', async () => {
   for (const rate of ['50/s', { schedule: [{ rate: '50/s' }] }]) {
     const queue = shop.queue({ rate, onClosed: 'refuse' })

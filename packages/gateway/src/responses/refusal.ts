@@ -126,7 +126,7 @@ function lateTerms(late: CannotStartInTimeError, { policyName }: RefusedAt): Ter
     kind: 'quota-exceeded',
     detail:
       late instanceof ScheduleClosedError
-        ? `The ${late.groupId === undefined ? 'queue' : 'group'} is closed until ${startsAt.toISOString()}.`
+        ? `The ${late.groupId !== undefined ? 'group' : late.limitName !== undefined ? 'limit' : 'queue'} is closed until ${startsAt.toISOString()}.`
         : `The job would start at ${startsAt.toISOString()}, later than ${bound}.`,
     retryAfterMs,
     violatedPolicies: [policyName],

@@ -79,7 +79,8 @@ local function open(key, l, now, packed)
     local kept_finish = kept == start and finish or select(2, window_of(l, kept))
     if kept >= start or (l.align == 'first' and now < kept_finish) then
       start, finish, s.used, s.opening = kept, kept_finish, used, opening
-    end
+    -- Another zone has days of its own: what was charged in this one counts in it, with what came before.
+    elseif seen >= start then s.used = used end
   end
   s.start, s.finish = start, finish
   return s

@@ -55,11 +55,12 @@ async function leave(): Promise<number> {
   return left
 }
 
-/** What a story knows of a value: `date` is that of its last departure, `set` whether its day was set since. */
+/** What a story knows of a value: when its day began and its last job left, µs, and whether its day was set since. */
 interface Known {
   day: number
-  date: string
-  /** On that date, and of it since its day began. */
+  beganUs: number
+  lastUs: number
+  /** On the date of the last one, and since its day began. */
   left: number
   started: number
   refused: number
@@ -68,7 +69,17 @@ interface Known {
   set: boolean
 }
 
-const FRESH: Known = { day: 1, date: '', left: 0, started: 0, refused: 0, waits: 0, held: false, set: false }
+const FRESH: Known = {
+  day: 1,
+  beganUs: 0,
+  lastUs: 0,
+  left: 0,
+  started: 0,
+  refused: 0,
+  waits: 0,
+  held: false,
+  set: false,
+}
 
 const state = async (group = 'a') => {
   const { inForce, overrides, remaining, day, days } = await values.state('warm-up', group)
@@ -260,26 +271,34 @@ test('the day of a value is restored after a loss, as it was known on the day be
   expect(await state()).toMatchObject({ day: 3, rate: '5/day' })
 })
 
-test(`${STORIES} random stories of values, refusals, holds, days that are set, idle days and zones leave by a plan in plain TypeScript`, async () => {
+test(`${STORIES} random stories of values, refusals, holds, days that are set, idle days and changing zones leave by a plan in plain TypeScript`, async () => {
   for (let seed = 1; seed <= STORIES; seed++) {
     const { uniform } = randomOf(seed * 104_729 + 7)
     const below = (most: number) => Math.floor(uniform() * most)
     const quotas = Array.from({ length: 1 + below(5) }, () => 1 + below(6))
     const plan = quotas.map((quota, i) => ({ day: i + 1, quota }))
     const maxRefused = below(2) ? 0.3 : undefined
-    const timeZone = ['UTC', 'Europe/Berlin', 'America/New_York'][below(3)] as string
-    await held.reset({
-      groups: {},
-      limits: [limit({ timeZone, warmUp: { plan, ...(maxRefused ? { maxRefused } : {}) } })],
-    })
-    const dates = new Intl.DateTimeFormat('en-CA', { timeZone })
+    const zone = () => ['UTC', 'Europe/Berlin', 'America/New_York', 'Asia/Tokyo'][below(4)] as string
+    const limitsIn = (timeZone: string) => [
+      limit({ timeZone, warmUp: { plan, ...(maxRefused ? { maxRefused } : {}) } }),
+    ]
+    const datesIn = (timeZone: string) => new Intl.DateTimeFormat('en-CA', { timeZone })
+    const timeZone = zone()
+    await held.reset({ groups: {}, limits: limitsIn(timeZone) })
+    let dates = datesIn(timeZone)
     const known = new Map<string, Known>()
     // Over both changes of the clocks.
     let now = Date.UTC(2026, below(2) ? 2 : 9, 5) * 1000
     for (let step = 0; step < 40; step++) {
       now += below(4) ? below(20) * 3_600_000_000 : below(5) * DAY_US
       await held.advanceTo(now)
-      const date = dates.format(now / 1000)
+      if (below(6) === 0) {
+        const other = zone()
+        const fields = { limits: encodeQueueLimits(limitsIn(other)) as string }
+        await held.backend.store.override(fields, 'test', 'test', undefined)
+        dates = datesIn(other)
+      }
+      const isOf = (us: number) => dates.format(us / 1000) === dates.format(now / 1000)
       const group = ['a', 'b', 'c'][below(3)] as string
       const count = below(6)
       await add(count, group)
@@ -288,15 +307,17 @@ test(`${STORIES} random stories of values, refusals, holds, days that are set, i
       let expected = 0
       for (const value of known.values()) {
         if (value.waits === 0) continue
-        const isNew = value.date !== date
-        if (isNew) {
-          const share = value.started > 0 ? value.refused / value.started : 0
-          const stays = value.set || value.held || (maxRefused !== undefined && share > 0 && share >= maxRefused)
-          if (value.date !== '' && !stays) value.day = Math.min(value.day + 1, quotas.length)
-          Object.assign(value, { date, left: 0 })
-        }
-        const leaves = Math.max(0, Math.min(value.waits, (quotas[value.day - 1] as number) - value.left))
-        if (isNew || (value.set && leaves > 0)) Object.assign(value, { started: 0, refused: 0, set: false })
+        // In another zone the day of a plan, and that of its quota, may be over by now; what left on the latter stays counted.
+        const isNew = !isOf(value.beganUs)
+        const share = value.started > 0 ? value.refused / value.started : 0
+        const stays = value.set || value.held || (maxRefused !== undefined && share > 0 && share >= maxRefused)
+        const goesOn = isNew && value.beganUs > 0 && !stays
+        const day = goesOn ? Math.min(value.day + 1, quotas.length) : value.day
+        if (!isOf(value.lastUs)) value.left = 0
+        const leaves = Math.max(0, Math.min(value.waits, (quotas[day - 1] as number) - value.left))
+        if (leaves === 0) continue
+        if (isNew || value.set) Object.assign(value, { beganUs: now, started: 0, refused: 0, set: false })
+        Object.assign(value, { day, lastUs: now })
         expected += leaves
         value.left += leaves
         value.started += leaves
@@ -313,7 +334,7 @@ test(`${STORIES} random stories of values, refusals, holds, days that are set, i
         Object.assign(refused, { day: 1 + below(quotas.length), set: true })
         await values.set('warm-up', group, { day: refused.day }, WHO)
       }
-      if (refused.date !== '' && below(3) === 0) {
+      if (refused.beganUs > 0 && below(3) === 0) {
         await refuse(group)
         refused.refused += 1
       }

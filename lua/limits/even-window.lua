@@ -62,5 +62,5 @@ end
 
 return {
   open = open, earliest = earliest, charge = charge, adjust = fixed_window.adjust, take_back = take_back, save = save,
-  view = fixed_window.view,
+  view = fixed_window.view, window_of = fixed_window.window_of,
 }

@@ -134,6 +134,14 @@ test('days are those of the time zone, and jobs leave at its midnight', async ()
   ])
 })
 
+test('the quota of each day of a plan is spread over its open hours', async () => {
+  await reset({ spread: 'even', within: '08:00-20:00' })
+  await on(0, 8)
+  await add(2 + 3)
+  const hours = (await held.drain(10, 0)).map(({ slotUs }) => (slotUs - MIDNIGHT_US) / 3_600_000_000)
+  expect(hours.map((hour) => Math.round(hour * 1000) / 1000)).toEqual([8, 14, 24 + 8, 24 + 12, 24 + 16])
+})
+
 test('what is granted ahead of midnight is of the next day, and its quota is not exceeded', async () => {
   await reset()
   await add(30)
@@ -271,7 +279,7 @@ test('the day of a value is restored after a loss, as it was known on the day be
   expect(await state()).toMatchObject({ day: 3, rate: '5/day' })
 })
 
-test(`${STORIES} random stories of values, refusals, holds, days that are set, idle days and changing zones leave by a plan in plain TypeScript`, async () => {
+test(`${STORIES} random stories of values, refusals, holds, days that are set, idle days, spread quotas and changing zones leave by a plan in plain TypeScript`, async () => {
   for (let seed = 1; seed <= STORIES; seed++) {
     const { uniform } = randomOf(seed * 104_729 + 7)
     const below = (most: number) => Math.floor(uniform() * most)
@@ -279,8 +287,10 @@ test(`${STORIES} random stories of values, refusals, holds, days that are set, i
     const plan = quotas.map((quota, i) => ({ day: i + 1, quota }))
     const maxRefused = below(2) ? 0.3 : undefined
     const zone = () => ['UTC', 'Europe/Berlin', 'America/New_York', 'Asia/Tokyo'][below(4)] as string
+    // Spread no slower than all at once.
+    const spread = below(3) ? {} : ({ spread: 'even', burst: 50, minRate: '1000000/s' } as const)
     const limitsIn = (timeZone: string) => [
-      limit({ timeZone, warmUp: { plan, ...(maxRefused ? { maxRefused } : {}) } }),
+      limit({ timeZone, ...spread, warmUp: { plan, ...(maxRefused ? { maxRefused } : {}) } }),
     ]
     const datesIn = (timeZone: string) => new Intl.DateTimeFormat('en-CA', { timeZone })
     const timeZone = zone()

@@ -222,9 +222,13 @@ export class Schedule {
     return slotUs
   }
 
-  /** The exact slot may be within the µs before the reported one, so the bucket's clock must not pass it. */
+  /**
+   * The exact slot may be within the µs before the reported one, so the bucket's clock must not pass it. Under limits, a rate that
+   * follows the clock charges the reported one.
+   */
   #charge(bucket: ReferenceBucket, cost: number, slotUs: number): void {
-    if (bucket.nextSlotUs(cost) < slotUs) bucket.advance(slotUs - bucket.nowUs)
+    const isExact = this.#curve !== undefined && this.#limits.length > 0
+    if (isExact || bucket.nextSlotUs(cost) < slotUs) bucket.advance(slotUs - bucket.nowUs)
     bucket.grant([cost], REPLAY_HORIZON_US)
   }
 

@@ -40,14 +40,14 @@ function pool.open(key, l, now)
   return s
 end
 
-function pool.earliest(s, _, cost)
+function pool.earliest(s, l, cost)
   local first = math.huge
   for _, m in ipairs(s.members) do
     m.at = m.l.mode == 'off' and m.held or math.max(m.held, m.l.verbs.earliest(m.s, m.l, cost))
     first = math.min(first, m.at)
   end
-  -- A cheap job does not go before one that waits for its member.
-  return math.max(first, s.ahead)
+  -- A cheap job does not go before one that waits for its member. Places are taken at once, wherever the slot lies.
+  return l.algorithm == 'concurrency' and first or math.max(first, s.ahead)
 end
 
 -- The member of a group: while members come and go, most groups keep theirs (rendezvous hashing).

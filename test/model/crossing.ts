@@ -338,12 +338,12 @@ export class Crossing {
 
   /**
    * Jobs that wait from the start leave in order. Not checked with events, since jobs may have been granted before a
-   * change.
+   * change, nor of groups, which take turns.
    */
   #overtaken(departed: readonly Departed[]): string | undefined {
     const { jobs, events } = this.combination
     if (events.length + this.#fleet.lost.length > 0) return undefined
-    if (jobs.some(({ atUs, fails }) => atUs !== undefined || fails)) return undefined
+    if (jobs.some(({ atUs, fails, group }) => atUs !== undefined || fails || group !== undefined)) return undefined
     let [last, lastUs] = [-1, 0]
     for (const { number, slotUs } of departed) {
       if (number < last && slotUs > lastUs) return `job ${number} departed after job ${last}`

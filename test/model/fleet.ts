@@ -249,8 +249,11 @@ export class Fleet {
     const { client } = this.redis.scripts
     const pipeline = client.pipeline()
     for (const number of numbers) {
-      const { cost, costs, priority = 0 } = this.jobs[number] as Waiting
-      const opts = JSON.stringify(cost === 1 && !costs ? {} : { cost, costs })
+      const { cost, costs, priority = 0, group } = this.jobs[number] as Waiting
+      const opts = JSON.stringify({
+        ...(cost === 1 && !costs ? {} : { cost, costs }),
+        ...(group === undefined ? {} : { group: { id: group } }),
+      })
       const fields = {
         name: 'job',
         data: '{}',

@@ -29,6 +29,8 @@ export interface Waiting {
   readonly atUs?: number | undefined
   /** 0: it waits with the jobs without a priority. */
   readonly priority?: number | undefined
+  /** Those of a group leave in turn with those of others. */
+  readonly group?: string | undefined
   /** How often it fails, and after how long it is retried, µs. */
   readonly fails?: number | undefined
   readonly backoffUs?: number | undefined
@@ -104,7 +106,7 @@ export class Schedule {
     this.#nowUs = startUs
     this.#places = holds.places ?? Number.POSITIVE_INFINITY
     this.roundingUs = holds.limits?.length ? LIMIT_ROUNDING_US : 0
-    this.#hold(holds)
+    this.#hold(holds, startUs)
   }
 
   /** Departure times, µs, in the order of the jobs, including those of retried jobs. @param changes by their times */
@@ -232,7 +234,7 @@ export class Schedule {
     bucket.grant([cost], REPLAY_HORIZON_US)
   }
 
-  #hold({ rate, burst, limits, mode = 'enforce' }: Holds): void {
+  #hold({ rate, burst, limits, mode = 'enforce' }: Holds, atUs: number): void {
     this.#mode = mode
     const intervalUs = rate === undefined ? undefined : fastestOf(rate).periodMs / fastestOf(rate).limit
     if (intervalUs && this.#intervalUs) this.roundingUs *= Math.max(1, intervalUs / this.#intervalUs)
@@ -251,8 +253,10 @@ export class Schedule {
       if (known && limit.burst !== undefined)
         this.roundingUs *= Math.max(1, intervalOf(limit) / intervalOf(known.limit))
       for (const model of models.values()) {
-        model.now = this.#nowUs
+        // One member of a pool may have been granted slots behind the change, and another one not.
+        model.now = limit.pool && limit.burst !== undefined ? Math.max(atUs, model.changedUs) : this.#nowUs
         model.change(wire, true)
+        model.now = this.#nowUs
       }
       return { limit, models }
     })
@@ -263,7 +267,7 @@ export class Schedule {
     for (const { limit, models } of this.#limits)
       if (takes[limit.name]) models.get('')?.commit(takes[limit.name] as number, 0, 0)
     if (this.#bucket) this.#bucket.advance(Math.max(0, atUs - this.#bucket.nowUs))
-    if (holds) this.#hold(holds)
+    if (holds) this.#hold(holds, atUs)
     if (probes !== undefined) this.#probe = probes ? 'armed' : undefined
     if (pausedUntilUs === undefined) return
     this.#pausedUntilUs = pausedUntilUs
@@ -271,8 +275,9 @@ export class Schedule {
     this.#bucket?.pauseUntil(pausedUntilUs)
   }
 
+  /** Members of a pool have as many each: jobs have to take one. */
   #placeOf(limit: QueueLimit, cost: number): number {
-    const most = limit.concurrency as number
+    const most = (limit.concurrency as number) * (limit.pool?.length ?? 1)
     return this.#placeUs(most, Math.min(most, cost), (running) => Math.min(most, Math.ceil(running)))
   }
 

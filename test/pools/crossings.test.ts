@@ -13,18 +13,26 @@ const scripts = new VirtualScripts(redis.client())
 const COMBINATIONS = caseCount(20, 'MODEL_COMBINATIONS')
 const SEED = Number(process.env.MODEL_SEED ?? 1)
 
-/** The same queue, where members of pools share what its limits allow; undefined if it has none, or another queue uses them. */
+/**
+ * The same queue, where members of pools share what its limits allow; undefined if it has none, or another queue uses them. Jobs
+ * that are alike are in groups in some of them, which may keep their members; in which order they leave does not matter then.
+ */
 function pooled(one: Combination): Combination | undefined {
-  const { shape, jobs, events, beside, seed } = one
-  if (beside || !shape.limits?.some(({ algorithm }) => algorithm !== 'concurrency')) return undefined
+  const { shape, jobs, events, beside, answers, workers, seed } = one
+  if (beside || !shape.limits) return undefined
   const { uniform } = randomOf(seed * 86_028_121 + 7)
   const most = Math.max(...jobs.map(({ cost, costs = {} }) => Math.max(cost, ...Object.values(costs))))
   const counts = shape.limits.map(() => 1 + Math.floor(uniform() * 4))
+  const areAlike = most === 1 && jobs.every(({ atUs, priority, fails }) => atUs === undefined && !priority && !fails)
+  const isWhole = !answers && workers.every(({ killedAfterUs }) => killedAfterUs === undefined)
+  const groups = areAlike && isWhole && uniform() < 0.6 ? 1 + Math.floor(uniform() * 5) : 0
+  const sticky = groups > 0 && uniform() < 0.5 ? ({ sticky: 'group' } as const) : {}
   const poolOf = (limit: QueueLimit, i: number): QueueLimit => {
-    if (limit.algorithm === 'concurrency' || counts[i] === 1) return limit
+    if (counts[i] === 1) return limit
     const pool = ['a', 'b', 'c', 'd'].slice(0, counts[i])
+    if (limit.algorithm === 'concurrency') return most > 1 ? limit : { ...limit, pool, ...sticky }
     const { limit: units, period } = limit.rate as { limit: number; period: number }
-    return { ...limit, pool, rate: { limit: Math.max(most, Math.ceil(units / pool.length)), period } }
+    return { ...limit, pool, ...sticky, rate: { limit: Math.max(most, Math.ceil(units / pool.length)), period } }
   }
   const limits = shape.limits.map(poolOf)
   const changed = (event: Event): Event => ({
@@ -32,10 +40,14 @@ function pooled(one: Combination): Combination | undefined {
     ...(event.sets?.limits ? { sets: { ...event.sets, limits: event.sets.limits.map(poolOf) } } : {}),
     ...(event.holds?.limits ? { holds: { ...event.holds, limits: event.holds.limits.map(poolOf) } } : {}),
   })
-  return { ...one, shape: { ...shape, limits }, events: events.map(changed) }
+  const grouped = groups === 0 ? jobs : jobs.map((job, i) => ({ ...job, group: `g${i % groups}` }))
+  return {
+    ...{ ...one, shape: { ...shape, limits, ...(groups > 0 && { groups: {} }) }, jobs: grouped },
+    events: events.map(changed),
+  }
 }
 
-test(`${COMBINATIONS} combinations of pools with holds, jobs, changes and workers leave by their exact schedules`, {
+test(`${COMBINATIONS} combinations of pools with holds, groups, changes and workers leave by their exact schedules`, {
   timeout: 600_000 + COMBINATIONS * 1000,
 }, async () => {
   const of = (seed: number) => pooled(combinationOf(seed))

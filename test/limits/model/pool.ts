@@ -62,6 +62,8 @@ export class PoolModel {
   /** µs from now until a cost conforms. */
   earliest(cost: number): number {
     const first = Math.min(...this.pool.map((name) => this.#earliestOf(name, cost)))
+    // Places are taken at once, wherever a slot lies.
+    if (this.#limit.algorithm === 'concurrency') return first
     return Math.max(first, this.#last.aheadUs - (this.#now - this.#last.atUs))
   }
 

@@ -1,4 +1,4 @@
-// A request whose user waits does not queue: it takes from the account beside the jobs.
+// A request whose user waits does not queue: it takes from the same account as the jobs.
 import { Redis } from 'ioredis'
 import { createLimiter } from 'sluice/limits'
 import { account, connection, prefix } from './queue.mjs'

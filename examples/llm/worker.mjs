@@ -19,7 +19,7 @@ async function call(job) {
   })
   const data = await response.json().catch(() => undefined)
   if (!response.ok) throw Object.assign(new Error(`the model answered ${response.status}`), { response, data })
-  // What the call did not use comes back, to the model and to the customer.
+  // The model and the customer get back what the call did not use.
   await job.settleCost({ tokens: data.usage.total_tokens })
   return data.choices[0].message.content
 }

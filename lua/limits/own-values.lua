@@ -95,8 +95,14 @@ function own_values.at(l, fields, at, tier)
   if burst and l.interval then own.burst = burst.value end
   if places then own.limit = places.value end
   if live(fields.held, at) then own.held_until = end_of(fields.held) end
+  local before = own.interval
   if rate then apply_rate(own, rate.value) end
   own.configured = own.interval
+  -- What is owed at this rate may be paid back at that of another tier, or at the one that follows what is set for a time.
+  own.longest = own.interval and math.max(own.interval, rate and rate['until'] and before or 0)
+  for _, values in pairs(own.interval and l.tiers or {}) do
+    own.longest = math.max(own.longest, l.interval, values.interval or 0)
+  end
   if live(fields.limited, at) then own.limited = end_of(fields.limited) end
   for _, field in ipairs(FELL) do
     local entry = live(fields[field], at)

@@ -57,8 +57,10 @@ function limit_state.store(key, lasts, ...)
     struct.pack(select('#', ...) > 4 and SCHEDULED or FORMAT, ...))
 end
 
--- Stores the state of a bucket. lasts: how long its level matters, in the bucket's time, µs
+-- Stores the state of a bucket. lasts: how long its level matters, in the bucket's time, µs, at its rate; l.longest: the interval
+-- of the lowest rate that may come into force meanwhile, nil if that is this one
 function limit_state.keep(s, l, lasts, level)
+  lasts = lasts * math.max(1, (l.longest or 0) / l.interval)
   if not l.service then return limit_state.store(s.key, lasts, s.now, level, l.interval, s.ahead) end
   local ends_ms = math.ceil((service.after(l.service, s.now, lasts) - s.now) / 1000) + limit_state.SLACK_MS
   redis.call('PSETEX', s.key, string.format('%.0f', ends_ms),
@@ -119,7 +121,7 @@ function limit_state.at(key, l, at, packed, before)
   local granted = raised and math.max(0, math.min(ahead, debt)) or 0
   debt = (debt - granted) * l.interval / interval + granted
   level = level_of(l, debt)
-  limit_state.store(key, debt, seen, level, l.interval, ahead)
+  limit_state.keep({ key = key, now = seen, ahead = ahead }, l, debt, level)
   return seen, level, ahead
 end
 

@@ -11,16 +11,14 @@ const MOST_MS = 10 * 365.25 * 86_400_000
  * expiries by these commands only.
  * @param nowUs an expression: the held clock. `real` is the real `redis`
  * @param index an expression: the key that knows which keys expire
- * @param locksExpire whether the locks of jobs expire too: where no worker renews them, they last
+ * @param locksExpire whether the locks of jobs, and their places, expire too: where no worker renews them, they last
  */
 export function heldExpiries({ nowUs, index, locksExpire = false }: HeldExpiries): string {
   return `(function(real)
   local function now_ms() return (${nowUs}) / 1000 end
   local function text(number) return string.format('%.0f', number) end
-  -- What a limit keeps of a value expires at the rate of now, although a lower one may follow: that of another tier, or of a
-  -- value that is set for a time.
   local function lasts(key)
-    return string.find(key, ':limit:', 1, true) or (${!locksExpire} and string.match(key, ':lock$'))
+    return ${!locksExpire} and (string.find(key, ':lock$') or string.find(key, ':limit:[^:]*:n:'))
   end
   local function keep(key, at_ms, ...)
     if not (at_ms - now_ms() < ${MOST_MS}) then error(key .. ' is kept for too long: ' .. (at_ms - now_ms()) .. ' ms') end

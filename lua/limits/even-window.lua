@@ -56,8 +56,8 @@ local function take_back(s, l, cost, slot)
   return true
 end
 
-local function save(s)
-  limit_state.store(s.key, s.finish - s.now, s.now, s.start, s.used, s.last, s.debt)
+local function save(s, l)
+  limit_state.store(s.key, fixed_window.lasts(s, l), s.now, s.start, s.used, s.last, s.debt)
 end
 
 return {

@@ -8,6 +8,8 @@ local limit_state = use 'limits/state'
 --   l.zone    for the calendar's: offsets of the time zone, {from (s since 1970), offset (s)} pairs in one list, by
 --             time
 local DAY_S = 86400
+-- Zones are 26 hours apart at most: a limit that gets another one may still be in a day that has ended here, µs.
+local OTHER_ZONE_US = 26 * 3600 * 1000000
 local LONGEST_MONTH = 31
 
 local function zone_offset(l, at_s)
@@ -124,8 +126,13 @@ local function begin(s, l, start, used, opening)
   s.start, s.finish = window_of(l, start)
 end
 
-local function save(s)
-  limit_state.store(s.key, s.finish - s.now, s.now, s.start, s.used, s.opening)
+-- How long a state matters, µs.
+local function lasts(s, l)
+  return s.finish - s.now + (l.zone and OTHER_ZONE_US or 0)
+end
+
+local function save(s, l)
+  limit_state.store(s.key, lasts(s, l), s.now, s.start, s.used, s.opening)
 end
 
 local function view(s, l)
@@ -136,5 +143,5 @@ end
 
 return {
   open = open, earliest = earliest, charge = charge, adjust = adjust, take_back = take_back, begin = begin, save = save,
-  view = view, window_of = window_of,
+  lasts = lasts, view = view, window_of = window_of,
 }

@@ -52,8 +52,8 @@ await leave
 const acme = await queue.getLimit('customer', 'acme')
 console.log(`acme: quiet for ${Math.ceil(acme.retryAfterMs / 3_600_000)} h`)
 for (const domain of ['old.example', 'new.example']) {
-  const { inForce, overrides, remaining } = await queue.getLimit('warm-up', domain)
-  console.log(`${domain}: ${overrides.day.reason}, ${remaining} of ${inForce.rate} left`)
+  const { day, days, inForce, remaining } = await queue.getLimit('warm-up', domain)
+  console.log(`${domain}: day ${day} of ${days}, ${remaining} of ${inForce.rate} left`)
 }
 console.log(`${(await queue.meter()).depth} mails wait`)
 

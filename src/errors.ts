@@ -166,7 +166,7 @@ export class TooLargeError extends InvalidInputError {
   /** The group with that capacity; undefined if it is the queue's. */
   readonly groupId: string | undefined
 
-  /** @param part the holder of that capacity, if it is not the queue */
+  /** @param what the holder of that capacity, if it is not the queue */
   constructor(
     queueName: string,
     jobs: number,

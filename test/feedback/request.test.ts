@@ -37,11 +37,11 @@ test('changes have dates and numbers, if they have any', () => {
 })
 
 test.each([
-  [0, { back: false, isWorn: false, isGivenUp: false, afterMs: 0 }],
-  [250, { back: false, isWorn: false, isGivenUp: false, afterMs: 250 }],
-  [-1, { back: true, isWorn: false, isGivenUp: false, afterMs: 0 }],
-  [-2, { back: false, isWorn: true, isGivenUp: false, afterMs: 0 }],
-  [-3, { back: false, isWorn: false, isGivenUp: true, afterMs: 0 }],
+  [0, { back: false, usesAttempt: false, isGivenUp: false, afterMs: 0 }],
+  [250, { back: false, usesAttempt: false, isGivenUp: false, afterMs: 250 }],
+  [-1, { back: true, usesAttempt: false, isGivenUp: false, afterMs: 0 }],
+  [-2, { back: false, usesAttempt: true, isGivenUp: false, afterMs: 0 }],
+  [-3, { back: false, usesAttempt: false, isGivenUp: true, afterMs: 0 }],
 ])('the code %d of a reply says what becomes of the job', (code, expected) => {
   expect(readFeedbackReply(['{}', '1', code])).toEqual({ changes: [], throttled: 1, ...expected })
   expect(readFeedbackReply(['[{"kind":"pause","at":1}]', 0, code]).changes).toEqual([

@@ -268,7 +268,7 @@ test('a job that is gone when it is looked at is not told of', async () => {
 test('what was kept for an audit, with the starts of the slots', async () => {
   const { name, base } = keysOfQueue()
   const client = redis.client()
-  const keep = (key: string, entries: unknown) => client.xadd(base + key, '*', 'n', JSON.stringify(entries))
+  const keep = (key: string, entries: unknown) => client.xadd(base + key, '*', 'n', JSON.stringify(entries), 'at', 900, 'held', 5)
   await keep('meta:audit', [
     ['1', '1000', '1', '500.5', '2', 0],
     ['2', '2000', '2.5', 0, 0, { llm: 3 }],
@@ -280,11 +280,12 @@ test('what was kept for an audit, with the starts of the slots', async () => {
     [3000, 3100],
     [1000, 1001],
   ])
+  const noted = { grantedUs: 900, heldUs: 5 }
   expect(await inspectorOf(redis, shop).audit(name)).toEqual([
-    { jobId: '1', slotUs: 1000, cost: 1, intervalUs: 500.5, burst: 2, limits: {}, startedUs: 1001 },
-    { jobId: '2', slotUs: 2000, cost: 2.5, limits: { llm: 3 } },
-    { jobId: '3', slotUs: 3000, cost: 1, intervalUs: 500.5, burst: 2, limits: {} },
-    { jobId: '4', slotUs: 3000, cost: 1, intervalUs: 500.5, burst: 2, limits: {}, startedUs: 3100 },
+    { jobId: '1', slotUs: 1000, cost: 1, ...noted, intervalUs: 500.5, burst: 2, limits: {}, startedUs: 1001 },
+    { jobId: '2', slotUs: 2000, cost: 2.5, ...noted, limits: { llm: 3 } },
+    { jobId: '3', slotUs: 3000, cost: 1, ...noted, intervalUs: 500.5, burst: 2, limits: {} },
+    { jobId: '4', slotUs: 3000, cost: 1, ...noted, intervalUs: 500.5, burst: 2, limits: {}, startedUs: 3100 },
   ])
   expect(await inspectorOf(redis, shop).audit('nobody')).toEqual([])
 })

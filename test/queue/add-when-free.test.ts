@@ -76,7 +76,7 @@ test('gives up after timeoutMs, and leaves the line to the next', async () => {
   const error = await rejection<WaitTimeoutError>(queue.addWhenFree('job', {}, { timeoutMs: 60 }))
   expect(error).toBeInstanceOf(WaitTimeoutError)
   expect(error).toMatchObject({ name: 'WaitTimeoutError', queueName: queue.name, timeoutMs: 60 })
-  expect(error.message).toBe(`Queue "${queue.name}" had no place within 60 ms`)
+  expect(error.message).toBe(`queue "${queue.name}" had no place within 60 ms`)
   expect(error.cause).toBeInstanceOf(QueueFullError)
   await queue.drain()
   await queue.addWhenFree('job', {})

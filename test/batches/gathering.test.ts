@@ -185,7 +185,9 @@ test('under a rate a batch without minSize waits for no slot', async () => {
 })
 
 test('a batch that waits for its place beyond the lateness of its jobs gives them back', async () => {
-  const queue = shop.queue({ rate: '1000/s', burst: 10, groups: {}, maxLatenessMs: 50 })
+  // A busy machine starts the first batch well within it.
+  const maxLatenessMs = 500
+  const queue = shop.queue({ rate: '1000/s', burst: 10, groups: {}, maxLatenessMs })
   const added = ['a', 'b'].map((id) => ({ name: id, data: {}, opts: { group: { id } } }))
   await queue.addBulk(added)
   const open = gate()
@@ -197,12 +199,11 @@ test('a batch that waits for its place beyond the lateness of its jobs gives the
   const departed = departuresOf(worker)
   await active.reach(2)
   await batches.reach(1)
-  setTimeout(open.open, 150)
+  setTimeout(open.open, 3 * maxLatenessMs)
   await completed.reach(2)
-  // On a busy machine, others may be late as well.
-  expect(late.all.map(({ name }) => name)).toContain('b')
+  expect(late.all.map(({ name }) => name)).toEqual(['b'])
   expect(batches.all).toEqual([['a'], ['b']])
-  expect(Math.max(...departed.all.map(({ latenessUs }) => latenessUs))).toBeLessThan(100_000)
+  expect(Math.max(...departed.all.map(({ latenessUs }) => latenessUs))).toBeLessThan(2000 * maxLatenessMs)
 })
 
 test('limits are charged for each job of a batch, by its own costs', async () => {

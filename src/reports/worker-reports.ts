@@ -202,7 +202,8 @@ export class WorkerReports {
     const runs = this.#activity.running > 0
     if (runs && sinceMs >= RUNNING_MS) return true
     const { started } = this.#counts
-    if (started === 0 && runs === this.#reportedRunning) return this.#reported.started > 0 && sinceMs >= SLOW_MS
+    // The waits of the last starts are in the report after theirs.
+    if (started + this.#reported.started === 0 && runs === this.#reportedRunning) return false
     const longestMs = started >= MANY_STARTS || runs !== this.#reportedRunning ? RUNNING_MS : SLOW_MS
     return sinceMs >= Math.min(this.#workers * REPORT_MS, longestMs)
   }

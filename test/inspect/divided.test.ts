@@ -62,7 +62,7 @@ test.each<[string, Shape, keyof HeldMs]>([
   expect(parts[cause], JSON.stringify(parts)).toBeGreaterThan(0.6 * waitedMs)
 })
 
-test('what jobs that have started waited for: several causes in turn', async () => {
+test('what jobs that have started waited for: several causes in turn, which the totals of the queue have too', async () => {
   const limits = [model({ rate: '4/s', burst: 2 }), model({ name: 'places', algorithm: 'concurrency', concurrency: 1 })]
   const queue = shop.queue({ limits })
   const run = gate()
@@ -83,4 +83,5 @@ test('what jobs that have started waited for: several causes in turn', async () 
   expect(parts.pause).toBeGreaterThan(400)
   expect(parts.limits).toBeGreaterThan(1000)
   expect(parts.limits + parts.pause, JSON.stringify(parts)).toBeGreaterThan(0.6 * waitedMs)
+  await expect.poll(async () => (await inspector.status([queue.name]))[0]!.starts.waitedMs.limits).toBeGreaterThan(1000)
 })

@@ -192,11 +192,17 @@ test.each([
   expect(await nextAfterS(90)).toBe(seconds)
 })
 
-test('a lone start is one report, and one more when nothing else follows for a minute', async () => {
-  const { start, nextAfterS } = await reporting(1)
+test.each([
+  [1, 2],
+  [3, 6],
+  [40, 60],
+])('with %i workers, a start is in a report, and its wait in one more %i s later', async (...row) => {
+  const [workers, seconds] = row
+  const { start, nextAfterS, run } = await reporting(workers)
   start(1)
-  expect(await nextAfterS(90)).toBe(2)
-  expect(await nextAfterS(90)).toBe(60)
+  const waits = () => JSON.parse((run.mock.lastCall as unknown as [string, string[]])[1][2] as string).waits
+  expect([await nextAfterS(90), waits()]).toEqual([seconds, undefined])
+  expect([await nextAfterS(90), waits()]).toEqual([seconds, 1])
   expect(await nextAfterS(90)).toBeUndefined()
 })
 

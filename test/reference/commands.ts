@@ -1,5 +1,5 @@
 import type { EventEmitter } from 'node:events'
-import { type Argument, Command, Help, type Option } from 'commander'
+import { Command, Help, type Option } from 'commander'
 import { COMMANDS } from '../../packages/cli/src/command-list.ts'
 import { addGlobalOptions } from '../../packages/cli/src/global-options.ts'
 import { table } from './tables.ts'
@@ -12,7 +12,7 @@ export function globalOptionsTable(): string {
 
 const HEAD = `# Commands
 
-After this page you know every command with its options, as \`sluice COMMAND --help\` prints them. \`--reason\` says why, for the history. [All take these options too](cli.md#options-of-every-command).
+Look up a command, its options and examples; \`sluice COMMAND --help\` prints the same. [All take these options too](cli.md#options-of-every-command), and \`--reason\` says why, for the history.
 
 <!-- Written by npm run reference from the commands themselves. -->
 `
@@ -21,11 +21,7 @@ After this page you know every command with its options, as \`sluice COMMAND --h
 export async function commandsPage(): Promise<string> {
   const program = new Command('sluice')
   for (const { load } of COMMANDS) (await load())(program, () => () => Promise.resolve())
-  const overview = table(
-    ['command', 'what it does'],
-    COMMANDS.map(({ name, summary }) => [`[${name}](#${name})`, summary]),
-  )
-  return [HEAD, `${overview}\n`, ...program.commands.flatMap((command) => sectionsOf(command, []))].join('\n')
+  return [HEAD, ...program.commands.flatMap((command) => sectionsOf(command, []))].join('\n')
 }
 
 function sectionsOf(command: Command, parents: readonly string[]): string[] {
@@ -33,13 +29,16 @@ function sectionsOf(command: Command, parents: readonly string[]): string[] {
   const words = path.join(' ')
   const { commands } = command
   const required = command.options.filter(({ mandatory }) => mandatory).map(({ flags }) => flags)
-  const options = command.options.filter(({ description }) => description !== REASON)
-  const usage = command.usage().replace('[options]', ['[options]', ...required].join(' '))
-  const own = commands.length > 0 ? [] : [`\`\`\`\n${`sluice ${words} ${usage}`.trim()}\n\`\`\`\n`]
-  const args = command.registeredArguments.filter(({ description }) => !EVIDENT.includes(description))
-  const named = args.length + options.length > 0 ? [`${optionsTable(options, args)}\n`] : []
-  const section = [`${'#'.repeat(path.length + 1)} ${words}\n`, `${command.description()}\n`, ...own, ...named]
-  return [...section, ...examplesOf(command), ...commands.flatMap((one) => sectionsOf(one, path))]
+  const usage = [...required, command.usage().replace('[options]', '').trim()].join(' ').trim()
+  const options = optionsText(command)
+  // The heading of a command that takes nothing says as much.
+  const own = commands.length > 0 || usage + options === '' ? [] : [`sluice ${words} ${usage}`.trim()]
+  const block = [...own, options, examplesOf(command)].filter((part) => part !== '').join('\n\n')
+  const section = [`${'#'.repeat(path.length + 1)} ${words}\n`]
+  // That of a group of commands only sums them up.
+  if (commands.length === 0 || block !== '') section.push(`${command.description()}\n`)
+  if (block !== '') section.push(`\`\`\`\n${block}\n\`\`\`\n`)
+  return [...section, ...commands.flatMap((one) => sectionsOf(one, path))]
 }
 
 /** The page explains it once, and the usage names it where it is required. */
@@ -51,24 +50,36 @@ const EVIDENT = [
   ...['the name of the limit', 'the old queue', 'the new queue', 'the queue of dead letters', 'the ids of letters'],
 ]
 
-function optionsTable(options: readonly Option[], args: readonly Argument[] = []): string {
+/** Arguments and options as its help aligns them. */
+function optionsText(command: Command): string {
+  const help = Object.assign(new Help(), { helpWidth: 80, minWidthToWrap: 24 })
+  const rows = [
+    ...command.registeredArguments
+      .filter(({ description }) => !EVIDENT.includes(description))
+      .map((argument) => [argument.name(), help.argumentDescription(argument)] as const),
+    ...command.options
+      .filter(({ description }) => description !== REASON)
+      .map((option) => [option.flags, help.optionDescription(option)] as const),
+  ]
+  const width = Math.max(...rows.map(([name]) => name.length))
+  return rows.map(([name, meaning]) => help.formatItem(name, width, meaning, help)).join('\n')
+}
+
+function optionsTable(options: readonly Option[]): string {
   const help = new Help()
   return table(
     ['option', 'meaning'],
-    [
-      ...args.map((argument) => [`\`${argument.name()}\``, escaped(argument.description)]),
-      ...options.map((option) => [`\`${option.flags}\``, escaped(help.optionDescription(option))]),
-    ],
+    options.map((option) => [`\`${option.flags}\``, escaped(help.optionDescription(option))]),
   )
 }
 
-/** What its help shows after the options. */
-function examplesOf(command: Command): string[] {
+/** What its help shows after the options; that lines with a $ are examples is plain. */
+function examplesOf(command: Command): string {
   let text = ''
   // It is an emitter, which its types do not say.
   const emitter = command as unknown as EventEmitter
   emitter.emit('afterHelp', { error: false, command, write: (part: string) => (text += part) })
-  return text.trim() === '' ? [] : [`\`\`\`\n${text.trim()}\n\`\`\`\n`]
+  return text.replace(/^Examples?:\n/m, '').replace(/^\n+|\s+$/g, '')
 }
 
 function escaped(text: string): string {

@@ -37,7 +37,6 @@ export const addAuditCommand: AddCommand = (program, run) => {
       `
 Examples:
   $ sluice shape set emails --audit 10000 --reason 'to be able to show it'
-  $ sluice audit emails
   $ sluice audit emails --last 1000 --json | jq .worst
 `,
     )

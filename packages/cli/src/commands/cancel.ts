@@ -23,8 +23,7 @@ export const addCancelCommand: AddCommand = (program, run) => {
     .addHelpText(
       'after',
       `
-Examples:
-  $ sluice cancel emails 4711 4712 --reason 'wrong recipients'
+Example:
   $ sluice cancel emails --group tenant-7 --older-than 1h --reason 'gone stale'
 `,
     )

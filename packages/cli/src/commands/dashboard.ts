@@ -15,12 +15,10 @@ interface Options {
 }
 
 const EXAMPLES = `
-By default it listens on this machine only, and is read-only. To open it to
-other machines, use a token file (\`sluice gateway --new-token NAME\` prints an
-entry for it) and a proxy that terminates TLS.
+To open it to other machines, use a token file (\`sluice gateway --new-token
+NAME\` prints an entry) and a proxy that terminates TLS.
 
 Examples:
-  $ sluice dashboard
   $ sluice dashboard --allow-actions --by alice
   $ sluice dashboard --redis-url redis://primary --read-url redis://replica
   $ sluice dashboard --host 0.0.0.0 --token-file tokens.json

@@ -24,7 +24,6 @@ function addList(dead: Command, run: Runner): void {
     .argument('<dead-queue>', 'the queue of dead letters', parseQueueName)
     .option('--start <letter>', 'skip this many', wholeNumber(0, 1_000_000_000), 0)
     .option('--count <letters>', 'show at most this many', wholeNumber(1, 10_000), 50)
-    .addHelpText('after', '\nExample:\n  $ sluice dead list emails-dead --count 10\n')
     .action(run(list))
 }
 
@@ -34,7 +33,6 @@ function addShow(dead: Command, run: Runner): void {
     .description('Shows one letter: the job with its data, and why it failed.')
     .argument('<dead-queue>', 'the queue of dead letters', parseQueueName)
     .argument('<letter>', 'the id of the letter', parseNonEmpty)
-    .addHelpText('after', '\nExample:\n  $ sluice dead show emails-dead 0b1f…\n')
     .action(run(show))
 }
 
@@ -54,8 +52,7 @@ function addDrop(dead: Command, run: Runner): void {
     .addHelpText(
       'after',
       `
-Examples:
-  $ sluice dead drop emails-dead 0b1f… 77aa… --reason 'sent by hand'
+Example:
   $ sluice dead drop emails-dead --failed-reason 'no such mailbox' --reason old
 `,
     )

@@ -16,8 +16,8 @@ export const addDoctorCommand: AddCommand = (program, run) => {
   program
     .command('doctor')
     .description(
-      'Checks Redis, the rights of its user, queues and workers, and says what to do about what it finds. It runs a job ' +
-        'on a temporary queue.',
+      'Checks Redis, the rights of its user, queues and workers, and says what to do. It runs a job on a temporary ' +
+        'queue. Exits with 1 if it finds an error.',
     )
     .argument('[queue...]', 'queues (default: all that have a shape)', collectQueues)
     .addOption(
@@ -28,11 +28,7 @@ export const addDoctorCommand: AddCommand = (program, run) => {
     .addHelpText(
       'after',
       `
-Exit codes: 0 no error was found, 1 an error was found (with --strict, or a
-warning).
-
 Examples:
-  $ sluice doctor
   $ sluice doctor emails --strict
   $ sluice doctor --role producer --redis-url redis://producer:secret@redis.test
   $ sluice doctor --json | jq '.findings[] | select(.level != "ok")'

@@ -25,19 +25,18 @@ export const addEnqueueCommand: AddCommand = (program, run) => {
     .command('enqueue')
     .description(
       'Adds the jobs of a file, each a line of JSON: {"name": …, "data": …, "opts": {…}}. It waits while the queue is ' +
-        'full, and may be interrupted and run again: nothing is added twice.',
+        'full. Run again, it adds nothing twice.',
     )
     .argument('<queue>', 'the queue', parseQueueName)
     .requiredOption('--file <file>', "the file; '-' is stdin (required)", parseNonEmpty)
-    .option('--key <text>', "name of the run, in which each line is added once (default: the file's content)", parseKey)
+    .option('--key <text>', "name of the run, which adds each line once (default: the file's content)", parseKey)
     .addOption(durationOption('--remember <duration>', 'how long a run is remembered').default(DAY_MS, '1d'))
-    .addOption(durationOption('--timeout <duration>', 'give up when a job waits longer than this for a place'))
+    .addOption(durationOption('--timeout <duration>', 'give up when a job waits longer for a place'))
     .option('--no-wait', 'give up when the queue is full')
     .addHelpText(
       'after',
       `
 Examples:
-  $ sluice enqueue emails --file jobs.ndjson
   $ export-jobs | sluice enqueue emails --file - --key 2026-01-31
   $ sluice enqueue emails --file jobs.ndjson --timeout 10m || echo 'still full'
 `,

@@ -20,8 +20,7 @@ export const addExplainCommand: AddCommand = (program, run) => {
     .addHelpText(
       'after',
       `
-Examples:
-  $ sluice explain emails 4711
+Example:
   $ sluice explain emails 4711 --json | jq .startsAt
 `,
     )

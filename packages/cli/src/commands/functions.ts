@@ -18,9 +18,7 @@ import { EXIT_CODES } from '../exit-codes.ts'
 export const addFunctionsCommand: AddCommand = (program, run) => {
   const functions = program
     .command('functions')
-    .description(
-      'Loads, lists and deletes libraries of Redis Functions, one for each version; with --cluster, on all masters.',
-    )
+    .description('Loads, lists and deletes libraries of Redis Functions, one for each version.')
   addLoad(functions, run)
   addList(functions, run)
   addDelete(functions, run)
@@ -30,9 +28,9 @@ function addLoad(functions: Command, run: Runner): void {
   functions
     .command('load')
     .description(
-      'Loads the library of this version. Run it for each new version if the users of your programs may not load it.',
+      'Loads the library of this version; with --cluster, on all masters. Run it for each new version if the users of ' +
+        'your programs may not load it.',
     )
-    .addHelpText('after', '\nExample:\n  $ sluice functions load --cluster\n')
     .action(run(load))
 }
 
@@ -40,7 +38,6 @@ function addList(functions: Command, run: Runner): void {
   functions
     .command('list')
     .description('Lists the libraries of Sluice, and how much memory functions take.')
-    .addHelpText('after', '\nExample:\n  $ sluice functions list\n')
     .action(run(list))
 }
 
@@ -54,8 +51,7 @@ function addDelete(functions: Command, run: Runner): void {
     .addHelpText(
       'after',
       `
-Examples:
-  $ sluice functions delete sluice_0123456789ab
+Example:
   $ sluice functions delete --others
 `,
     )

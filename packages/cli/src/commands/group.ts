@@ -36,14 +36,11 @@ function addList(group: Command, run: Runner): void {
     .argument('<queue>', 'the queue', parseQueueName)
     .addOption(new Option('--status <status>', 'only groups in this status').choices(LISTED))
     .option('--count <groups>', 'show at most this many of each status', wholeNumber(1, 1000), 10)
-    .addHelpText('after', '\nExample:\n  $ sluice group list emails --status limited\n')
     .action(run(list))
 }
 
 function addShow(group: Command, run: Runner): void {
-  groupCommand(group, 'show', 'Shows the status of a group, and what applies to it.')
-    .addHelpText('after', '\nExample:\n  $ sluice group show emails tenant-42\n')
-    .action(run(show))
+  groupCommand(group, 'show', 'Shows the status of a group, and what applies to it.').action(run(show))
 }
 
 const numberOrShare = (value: string) => (value.endsWith('%') ? value : number(value))
@@ -61,12 +58,9 @@ function addSet(group: Command, run: Runner): void {
     .option('--concurrency <jobs>', "its jobs that may run at once, or a share of the queue's: '25%'", numberOrShare)
     .option('--capacity <jobs>', 'its jobs that may wait', number)
     .option('--weight <weight>', 'its share, relative to other groups', number)
-    .option('--order <order>', "'strict': one job at a time, and none before the last one has ended for good")
-    .option(
-      '--on-failed <what>',
-      "what a job that fails for good does in strict order: 'next' goes, or 'hold' the group",
-    )
-    .addOption(durationOption('--for <duration>', 'how long it lasts (default: until it is cleared)'))
+    .option('--order <order>', "'strict': one job at a time")
+    .option('--on-failed <what>', "in strict order, when a job fails for good: 'next', or 'hold' the group")
+    .addOption(durationOption('--for <duration>', 'for how long (default: until cleared)'))
     .addHelpText(
       'after',
       "\nThe value 'none' lifts a limit.\n\nExample:\n  $ sluice group set emails tenant-42 --rate 50/s --weight 4 --reason enterprise\n",
@@ -75,24 +69,22 @@ function addSet(group: Command, run: Runner): void {
 }
 
 function addClear(group: Command, run: Runner): void {
-  const command = groupCommand(group, 'clear', 'Ends overrides of a group: the defaults apply again.')
-    .argument('[fields...]', 'fields such as rate (default: all)')
-    .addHelpText('after', "\nExample:\n  $ sluice group clear emails tenant-42 --reason 'the trial is over'\n")
+  const command = groupCommand(group, 'clear', 'Ends overrides of a group: the defaults apply again.').argument(
+    '[fields...]',
+    'fields such as rate (default: all)',
+  )
   addReason(command).action(run(clear))
 }
 
 function addPause(group: Command, run: Runner): void {
-  const command = groupCommand(group, 'pause', 'Holds the jobs of one group.')
-    .addOption(durationOption('--for <duration>', 'how long (default: until it is resumed)'))
-    .addHelpText('after', "\nExample:\n  $ sluice group pause emails tenant-42 --reason 'invoice unpaid'\n")
+  const command = groupCommand(group, 'pause', 'Holds the jobs of one group.').addOption(
+    durationOption('--for <duration>', 'for how long (default: until resumed)'),
+  )
   addReason(command).action(run(pause))
 }
 
 function addResume(group: Command, run: Runner): void {
-  const command = groupCommand(group, 'resume', 'Ends the pause of a group.').addHelpText(
-    'after',
-    '\nExample:\n  $ sluice group resume emails tenant-42 --reason paid\n',
-  )
+  const command = groupCommand(group, 'resume', 'Ends the pause of a group.')
   addReason(command).action(run(resume))
 }
 

@@ -23,7 +23,6 @@ function addFailed(jobs: Command, run: Runner): void {
     .argument('<queue>', 'the queue', parseQueueName)
     .option('--start <job>', 'skip this many', wholeNumber(0, 1_000_000_000), 0)
     .option('--count <jobs>', 'show at most this many', wholeNumber(1, 10_000), 50)
-    .addHelpText('after', '\nExample:\n  $ sluice jobs failed emails --count 10\n')
     .action(run(listFailed))
 }
 
@@ -33,7 +32,6 @@ function addShow(jobs: Command, run: Runner): void {
     .description('Shows one job with its data, options, logs and stack traces.')
     .argument('<queue>', 'the queue', parseQueueName)
     .argument('<job>', 'the id of the job', parseNonEmpty)
-    .addHelpText('after', '\nExample:\n  $ sluice jobs show emails 4711\n')
     .action(run(show))
 }
 
@@ -56,8 +54,7 @@ function addRetry(jobs: Command, run: Runner): void {
     .addHelpText(
       'after',
       `
-Examples:
-  $ sluice jobs retry emails 4711 4712 --reason 'the address is right now'
+Example:
   $ sluice jobs retry emails --failed-reason ECONNREFUSED --reason 'it is back'
 `,
     )

@@ -17,17 +17,13 @@ export const addKeyCommand: AddCommand = (program, run) => {
   addClear(key, run)
 }
 
-const EXAMPLE_KEYS = `
-For a limit by several keys, give each as name=value; for a pool, a member.
-`
-
 function keyCommand(key: Command, name: string, description: string): Command {
   return key
     .command(name)
     .description(description)
     .argument('<queue>', 'the queue', parseQueueName)
     .argument('<limit>', 'the name of the limit', parseNonEmpty)
-    .argument('<key...>', 'the value of its key; of several keys, name=value for each')
+    .argument('<key...>', 'the value, or a member of a pool; of several keys: name=value for each')
 }
 
 function addList(key: Command, run: Runner): void {
@@ -37,14 +33,15 @@ function addList(key: Command, run: Runner): void {
     .argument('<queue>', 'the queue', parseQueueName)
     .argument('[limit]', 'only those of this limit', parseNonEmpty)
     .option('--count <values>', 'show at most this many', wholeNumber(1, 10_000), 100)
-    .addHelpText('after', '\nExample:\n  $ sluice key list chats tpm\n')
     .action(run(list))
 }
 
 function addShow(key: Command, run: Runner): void {
-  keyCommand(key, 'show', 'Shows what a value may use, what it has left and until when, and what was set for it.')
-    .addHelpText('after', `${EXAMPLE_KEYS}\nExample:\n  $ sluice key show chats tpm gpt-large\n`)
-    .action(run(show))
+  keyCommand(
+    key,
+    'show',
+    'Shows what a value may use, what it has left and until when, and what was set for it.',
+  ).action(run(show))
 }
 
 function addSet(key: Command, run: Runner): void {
@@ -55,10 +52,10 @@ function addSet(key: Command, run: Runner): void {
     .option('--tier <name>', 'one of the tiers of the limit')
     .option('--day <day>', 'of a warm-up plan: the day to continue with', wholeNumber(1, 10_000))
     .option('--held', 'of a pool: let nothing more depart with this member; of a warm-up plan: hold its day')
-    .addOption(durationOption('--for <duration>', 'how long it lasts (default: until it is cleared)'))
+    .addOption(durationOption('--for <duration>', 'for how long (default: until cleared)'))
     .addHelpText(
       'after',
-      `${EXAMPLE_KEYS}\nExamples:\n  $ sluice key set chats tpm gpt-large --rate 900000/min --reason 'tier 4'\n` +
+      "\nExamples:\n  $ sluice key set chats tpm gpt-large --rate 900000/min --reason 'tier 4'\n" +
         '  $ sluice key set chats calls group=acme host=api.example.com --rate 20/s \\\n' +
         "      --for 1h --reason 'a backfill'\n",
     )
@@ -66,12 +63,10 @@ function addSet(key: Command, run: Runner): void {
 }
 
 function addClear(key: Command, run: Runner): void {
-  const command = keyCommand(key, 'clear', 'Ends what is set for a value: the shape applies again.')
-    .option('--field <fields...>', 'fields such as rate (default: all)')
-    .addHelpText(
-      'after',
-      `${EXAMPLE_KEYS}\nExample:\n  $ sluice key clear chats tpm gpt-large --reason 'the trial ended'\n`,
-    )
+  const command = keyCommand(key, 'clear', 'Ends what is set for a value: the shape applies again.').option(
+    '--field <fields...>',
+    'fields such as rate (default: all)',
+  )
   addReason(command).action(run(clear))
 }
 

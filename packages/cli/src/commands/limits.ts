@@ -40,7 +40,6 @@ function addKey(command: Command): Command {
 function addList(limits: Command, run: Runner): void {
   addPrefix(limits.command('list'))
     .description('Lists the declared limits. It scans all keys of Redis.')
-    .addHelpText('after', '\nExample:\n  $ sluice limits list\n')
     .action(run(list))
 }
 
@@ -55,10 +54,7 @@ function addShow(limits: Command, run: Runner): void {
 }
 
 function addReset(limits: Command, run: Runner): void {
-  addKey(limits.command('reset'))
-    .description('Forgets what a key has used, and ends its block.')
-    .addHelpText('after', '\nExample:\n  $ sluice limits reset logins 203.0.113.7 alice\n')
-    .action(run(reset))
+  addKey(limits.command('reset')).description('Forgets what a key has used, and ends its block.').action(run(reset))
 }
 
 function addBlock(limits: Command, run: Runner): void {
@@ -66,7 +62,6 @@ function addBlock(limits: Command, run: Runner): void {
   addKey(limits.command('block'))
     .description('Refuses a key for a while. It never shortens a block: reset ends it.')
     .addOption(option)
-    .addHelpText('after', '\nExample:\n  $ sluice limits block api tenant-42 --for 1h\n')
     .action(run(block))
 }
 

@@ -27,7 +27,6 @@ export const addMetricsCommand: AddCommand = (program, run) => {
       'after',
       `
 Examples:
-  $ sluice metrics
   $ sluice metrics emails http --port 9000
   $ sluice metrics --host 0.0.0.0 --read-url redis://replica:6379
 `,

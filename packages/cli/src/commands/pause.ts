@@ -18,12 +18,11 @@ export const addPauseCommand: AddCommand = (program, run) => {
     )
     .argument('<queue>', 'the queue', parseQueueName)
     .addOption(new Option('--until <time>', 'when it ends, ISO 8601').argParser(parseFutureTime).conflicts('for'))
-    .addOption(durationOption('--for <duration>', 'how long it lasts'))
+    .addOption(durationOption('--for <duration>', 'for how long'))
     .addHelpText(
       'after',
       `
 Examples:
-  $ sluice pause emails --for 15m --reason 'the provider asked for it'
   $ sluice pause emails --until 2026-12-24T18:00:00Z --reason holidays
   $ sluice pause emails --reason incident    # until it is resumed
 `,

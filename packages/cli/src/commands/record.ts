@@ -36,7 +36,6 @@ export const addRecordCommand: AddCommand = (program, run) => {
       'after',
       `
 Examples:
-  $ sluice record emails --for 1h --out arrivals.ndjson
   $ sluice record emails --since 2026-01-31T18:00:00Z --count 1000 > a.ndjson
   $ sluice simulate --arrivals a.ndjson --queue emails --shape rate=8/s
 `,

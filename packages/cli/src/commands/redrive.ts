@@ -26,8 +26,7 @@ export const addRedriveCommand: AddCommand = (program, run) => {
     .addHelpText(
       'after',
       `
-Examples:
-  $ sluice redrive emails --from emails-dead --reason 'fixed in 1.4.2'
+Example:
   $ sluice redrive emails --from emails-dead --count 100 --reason fixed
 `,
     )

@@ -7,13 +7,6 @@ export const addResumeCommand: AddCommand = (program, run) => {
     .command('resume')
     .description("Ends both pauses of a queue, BullMQ's and the meter's.")
     .argument('<queue>', 'the queue', parseQueueName)
-    .addHelpText(
-      'after',
-      `
-Example:
-  $ sluice resume emails --reason 'the incident is over'
-`,
-    )
   addReason(command).action(run(resume))
 }
 

@@ -21,7 +21,6 @@ function addShow(shape: Command, run: Runner): void {
     .command('show')
     .description('Shows the shape in force, and where each field comes from.')
     .argument('<queue>', 'the queue', parseQueueName)
-    .addHelpText('after', '\nExample:\n  $ sluice shape show emails\n')
     .action(run(show))
 }
 
@@ -32,7 +31,7 @@ function addSet(shape: Command, run: Runner): void {
     .argument('<queue>', 'the queue', parseQueueName)
     .addHelpText('after', SET_EXAMPLES)
   addFieldOptions(command)
-  command.addOption(durationOption('--for <duration>', 'how long it lasts (default: until it is cleared)'))
+  command.addOption(durationOption('--for <duration>', 'for how long (default: until cleared)'))
   addReason(command).action(run(set))
 }
 
@@ -43,7 +42,6 @@ Examples:
   $ sluice shape set emails --rate 20/s --for 1h --reason 'the provider is slow'
   $ sluice shape set emails --rate @office-hours.json --reason 'quiet hours'
   $ sluice shape set emails --capacity none --max-wait 10m --reason quarter-end
-  $ sluice shape set emails --mode shadow --reason 'trying it out'
 `
 
 function addClear(shape: Command, run: Runner): void {
@@ -62,7 +60,6 @@ function addHistory(shape: Command, run: Runner): void {
     .description('Shows who changed what, why and until when, newest first.')
     .argument('<queue>', 'the queue', parseQueueName)
     .option('--count <entries>', 'show at most this many', wholeNumber(1, 1000), 50)
-    .addHelpText('after', '\nExample:\n  $ sluice shape history emails --count 10\n')
     .action(run(showHistory))
 }
 

@@ -19,8 +19,8 @@ export const addShardsCommand: AddCommand = (program, run) => {
   const move = shards
     .command('move')
     .description(
-      'Moves a sharded queue to a declared, empty one with another number of shards. The new one is paused until the old ' +
-        'one is empty. No job is lost or runs twice, and the rates hold over both. It may be stopped and run again.',
+      'Moves a sharded queue to a declared, empty one with another number of shards, which is paused until the old one ' +
+        'is empty. It may be stopped and run again.',
     )
     .argument('<from>', 'the old queue', parseQueueName)
     .argument('<to>', 'the new queue', parseQueueName)
@@ -29,9 +29,8 @@ export const addShardsCommand: AddCommand = (program, run) => {
     .addHelpText(
       'after',
       `
-Examples:
-  $ sluice shards move mail mail-12 --reason 'twelve shards'
-  $ sluice shards move mail mail-12 --reason 'twelve shards' --obliterate
+Example:
+  $ sluice shards move mail mail-12 --timeout 2h --reason 'twelve shards'
 `,
     )
   addReason(move).action(run(moveQueue))

@@ -59,8 +59,6 @@ Examples:
       --shape rate=8/s,burst=10,capacity=1000 --shape rate=6/s,capacity=1000
   $ sluice simulate --arrivals arrivals.ndjson --queue emails \\
       --shape rate=20/s --svg emails.svg
-  $ sluice simulate --load '9/s for 1h' --groups 20 --shape rate=8/s \\
-      --shape '{"rate":"8/s","groups":{}}'
   $ sluice simulate --load '9/s for 1h' --groups 20 \\
       --shape '{"rate":"8/s","groups":{},"setGroup":{"group-1":{"rate":"1/s"}}}'
   $ sluice simulate --load '2/s for 8h, 50/s for 10m' --pattern bursty \\
@@ -71,8 +69,8 @@ export const addSimulateCommand: AddCommand = (program, run) => {
   program
     .command('simulate')
     .description(
-      'Predicts waits, refusals and queue length: runs the scripts of a real queue in virtual time. It keeps Redis busy, ' +
-        'so use one that nothing else depends on.',
+      'Predicts waits, refusals and queue length: runs the scripts of a real queue in virtual time. It keeps Redis ' +
+        'busy: use one of its own.',
     )
     .addOption(
       new Option('--arrivals <file>', "what sluice record wrote, or plain times; '-': stdin").conflicts('load'),
@@ -95,16 +93,11 @@ export const addSimulateCommand: AddCommand = (program, run) => {
     .addOption(
       new Option('--cost <n>', "cost of generated jobs: '2', or a range '1-5'").argParser(parseCost).default(1),
     )
-    .option(
-      '--groups <n>',
-      'spread generated jobs over this many groups, most of them in a few',
-      wholeNumber(0, 10_000),
-      0,
-    )
+    .option('--groups <n>', 'groups of generated jobs; most jobs are in a few', wholeNumber(0, 10_000), 0)
     .option('--shape <text>', "'rate=8/s,burst=10,capacity=1000', or JSON; may be repeated", collect(String), [])
     .option('--queue <name>', 'the current shape of a queue; may be repeated', collect(parseQueueName), [])
     .addOption(durationOption('--job-time <duration>', 'how long a job runs (default: 0)'))
-    .option('--concurrency <n>', 'jobs that may run at once (default: any number)', wholeNumber(1, 1e6))
+    .option('--concurrency <n>', 'jobs that may run at once (default: any)', wholeNumber(1, 1e6))
     .option('--svg <file>', 'plot queue length, waits and rates')
     .addHelpText('after', EXAMPLES)
     .action(run(runSimulations))

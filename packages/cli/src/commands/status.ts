@@ -21,8 +21,7 @@ export const addStatusCommand: AddCommand = (program, run) => {
   program
     .command('status')
     .description(
-      'Shows the state of queues, the worst first: what is out of the ordinary, how fast jobs leave and why, what waits, ' +
-        'and what holds the head.',
+      'Shows the state of queues, the worst first: their rates and why, what waits, and what holds the head.',
     )
     .argument('[queue]', 'one queue, in detail', parseQueueName)
     .option(
@@ -35,9 +34,7 @@ export const addStatusCommand: AddCommand = (program, run) => {
       'after',
       `
 Examples:
-  $ sluice status
   $ sluice status emails
-  $ sluice status --limit 10
   $ sluice status --json | jq '.queues[] | select(.depth > 1000) | .name'
 `,
     )

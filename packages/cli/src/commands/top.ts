@@ -40,7 +40,6 @@ export const addTopCommand: AddCommand = (program, run) => {
       'after',
       `
 Examples:
-  $ sluice top
   $ sluice top emails --interval 250ms
   $ sluice top --json --count 60 | jq -c '.queues[] | [.name, .depth]'
 `,

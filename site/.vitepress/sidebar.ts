@@ -49,7 +49,6 @@ export const sidebar: { text: string; items: Page[] }[] = [
       page('Shards', 'sharding'),
       page('Limits', 'limits'),
       page('Limiters', 'limiters'),
-      page('Choosing a limit', 'choosing'),
       page('Feedback', 'feedback'),
       page('What a processor must do', 'processors'),
       page('Batches', 'batches'),

@@ -28,16 +28,13 @@ export interface LimitRule {
    * `concurrency`.
    */
   readonly algorithm?: Algorithm
-  /**
-   * `'100/min'` or `{ limit, period }` (ms); the period of a window is its length. Not for `concurrency`. A bucket of one
-   * queue may follow the clock, as the rate of a shape.
-   */
+  /** `'100/min'` or `{ limit, period }` (ms); the period of a window is its length. Not for `concurrency`. */
   readonly rate?: RateInput | RateSchedule
   /** Buckets: units that may pass back to back after idling. Default 1: evenly spaced. */
   readonly burst?: number
   /**
    * `fixed-window`: where windows begin. `epoch` (default): at multiples of their length since 1970; `first`: with their
-   * first unit; `day`, `week` (on Mondays) or `month`: with those of the calendar.
+   * first unit; `day`, `week` (Monday) or `month`: with the calendar's.
    */
   readonly align?: WindowAlign
   /** For the calendar: an IANA name, default `UTC`. */
@@ -48,10 +45,7 @@ export interface LimitRule {
   readonly leaseMs?: number
   /** Share of the limit that queues leave to `take`, 0 to below 1. Default 0. */
   readonly reservedShare?: number
-  /**
-   * The reserved share is lent to queues after this long without a take. ms, default one window, the time to fill a bucket,
-   * or `leaseMs`.
-   */
+  /** The reserved share is lent to queues after this long without a take. ms, default the time to recover. */
   readonly lendAfterMs?: number
 }
 

@@ -18,25 +18,23 @@ export type TierOf =
 export interface LimiterOptions extends LimitRule, LocalLimiting {
   /** 1 to 64 letters, digits, '_', '.' or '-'. Limiters with the same name share one limit. */
   readonly name: string
-  /**
-   * Prefix of every key. Default `sluice`. On a cluster, a hash tag in it, `{acme}`, puts several limits into one hash slot.
-   */
+  /** Prefix of every key. Default `sluice`. */
   readonly prefix?: string
-  /** A higher version replaces the definition for all; programs with a lower version, or none, follow it. */
+  /** A higher version replaces the definition for all. */
   readonly version?: number
   /** `enforce` (default); `shadow` decides but lets everything pass (`wouldRefuse`); `off` does not decide. */
   readonly mode?: ShapeMode
   /** How long to wait for Redis. ms, default 100. */
   readonly timeoutMs?: number
-  /** What `take` and `peek` do when Redis does not decide: `throw` LimiterUnavailableError (default), `allow` or `deny`. */
+  /** If Redis does not decide: `throw` LimiterUnavailableError (default), `allow` or `deny`. */
   readonly onError?: OnError
   /** How scripts reach Redis: `auto` (default), as functions where possible, or `never`, as texts. */
   readonly functions?: FunctionsOption
   /** Called with each error that `onError` handles. */
   readonly onFailure?: (error: Error, key: LimitKey) => void
-  /** Keys with a state of their own at once; further keys share one state (`sharesKey` in answers). Default: unlimited. */
+  /** Keys with a state of their own; further ones share one (`sharesKey` in answers). Default: unlimited. */
   readonly maxKeys?: number
-  /** `key`: on a cluster, each node decides for part of the keys. Default: one node decides for all. */
+  /** `key`: each node of a cluster decides for part of the keys. Default: one node decides for all. */
   readonly spread?: 'key' | 'even'
   /** Rules by tier: `rate`, `burst` and `concurrency`. */
   readonly tiers?: Readonly<Record<string, TierRule>>

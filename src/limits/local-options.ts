@@ -49,10 +49,7 @@ export interface LocalLimiting {
   readonly sync?: SyncOptions
   /** A token bucket in this process, asked before the limit. Default: none. */
   readonly local?: LocalOptions
-  /**
-   * Remembers refusals: until `retryAfterMs` is over, the same cost or a higher one is refused without asking Redis. Default
-   * false.
-   */
+  /** Remembers refusals, and repeats them without asking Redis. Default false. */
   readonly mitigation?: boolean | MitigationOptions
 }
 

@@ -30,50 +30,38 @@ import { quotasOf, type WarmUp } from './warm-up.ts'
 export interface QueueLimit extends LimitRule {
   /** 1 to 64 letters, digits, '_', '.' or '-'. */
   readonly name: string
-  /**
-   * Counts a job's `costs[unit]`, 1 if the job has none; with 0 it takes nothing and does not wait. Default: the job's
-   * `cost`.
-   */
+  /** Counts a job's `costs[unit]`: 1 if it has none, and with 0 it does not wait. Default: the job's `cost`. */
   readonly unit?: string
   /**
-   * `group`, a name in the `keys` of jobs, or up to 4 of these: each value or combination has the limit to itself. The
-   * limit does not apply to a job that lacks one. Default: one state for the queue.
+   * `group`, a name in the `keys` of jobs, or up to 4 of these: each value or combination has the limit to itself. Jobs
+   * that lack one are not limited.
    */
   readonly by?: string | readonly string[]
-  /** With `by`: the fields that differ for jobs or values of a tier (`rate`, `burst`). */
+  /** With `by`: `rate` and `burst` for jobs or values of a tier. */
   readonly tiers?: Readonly<Record<string, TierRule>>
-  /** With `by`, instead of a rate: quotas that grow by a plan over days. */
+  /** With `by`, instead of a rate: quotas that grow over days. */
   readonly warmUp?: WarmUp
-  /** With `by`: `refuse` refuses jobs that lack one of its keys (MissingKeyError). */
+  /** With `by`: `refuse` refuses jobs that lack a key (MissingKeyError). */
   readonly missing?: 'refuse'
-  /**
-   * With `by`: maximum number of values in use at once. A job with a further one is refused (TooManyKeysError).
-   * Default: any number.
-   */
+  /** With `by`: values in use at once; a job with a further one is refused (TooManyKeysError). Default: any number. */
   readonly maxKeys?: number
-  /** 1 to 100 names, such as those of API keys. Each has the limit to itself; a job departs with the one that may go first. */
+  /** 1 to 100 names, such as those of API keys: each has the limit to itself. */
   readonly pool?: readonly string[]
-  /** With `pool`: `group` keeps the jobs of a group with one member while that may go. Default: members take turns. */
+  /** With `pool`: `group` keeps a group with one member while that may go. Default: members take turns. */
   readonly sticky?: 'group'
-  /**
-   * With `by` and `concurrency: 1`, for a job if another one of its value has not ended: `wait` (default),
-   * `cancel-newest` or `cancel-running`.
-   */
+  /** With `by` and `concurrency: 1`: what happens to a second job of a value. Default `wait`. */
   readonly onConflict?: 'wait' | 'cancel-newest' | 'cancel-running'
-  /**
-   * A job may cost more than the limit allows at once: it takes that much, and `settleCost` charges the rest. Default false:
-   * it is refused.
-   */
+  /** Accepts jobs that cost more than the limit allows at once; `settleCost` charges the rest. Default false. */
   readonly clampCost?: boolean
-  /** `even`: spreads the rest of a quota per day, week or month over the rest of its window. Not if shared. */
+  /** `even`: spreads a quota per day, week or month over the rest of its window. Not if shared. */
   readonly spread?: 'even' | 'key'
   /** With `spread`: when the quota is spent, such as `'08:00-20:00'` or `'mon-fri 08:00-20:00'`. Default: always. */
   readonly within?: string
   /** With `spread`: the slowest pace until the quota is used up. */
   readonly minRate?: RateInput
-  /** One state for all queues and limiters that use the name; with `by`, one for each value. Default false. */
+  /** One state, or with `by` one for each value, for all queues and limiters that use the name. Default false. */
   readonly shared?: boolean
-  /** If shared, without `by`: the key, as passed to `limiter.take`. Default: the state without a key. */
+  /** If shared, without `by`: the key as passed to `limiter.take`. Default: none. */
   readonly key?: LimitKey
   /** If shared: the limiter's `prefix`. Default: `sluice`, or the hash tag of the queue's prefix. */
   readonly prefix?: string

@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { safeShape } from '../../src/index.ts'
 
-const document = readFileSync(new URL('../../docs/choosing.md', import.meta.url), 'utf8')
-const [tree = '', table = ''] = document.split('\n## Side by side\n')
+const document = readFileSync(new URL('../../docs/limiters.md', import.meta.url), 'utf8')
+const [tree = '', table = ''] = document.split('\n### Side by side\n')
 const ALGORITHMS = [
   ...['fixed-window', 'sliding-window-log', 'sliding-window-counter'],
   ...['token-bucket', 'leaky-bucket', 'gcra'],
@@ -22,7 +22,7 @@ test('row 26: choosing, a decision tree for each kind of traffic, and memory, ac
   }
 })
 
-test('the shape that docs/choosing.md shows for a provider is what safeShape computes', () => {
+test('the shape that docs/limiters.md shows for a provider is what safeShape computes', () => {
   const [, input = ''] = /safeShape\((\{ quota: .*? \})\)/.exec(document) ?? []
   expect(input).toBe('{ quota: 100, windowMs: 60_000, burst: 10, jitterMs: 500 }')
   const { rate, burst } = safeShape({ quota: 100, windowMs: 60_000, burst: 10, jitterMs: 500 })

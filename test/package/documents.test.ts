@@ -81,7 +81,7 @@ test('docs/sizing.md and the docstring of sizeShape show what it computes', () =
   for (const [, input, output] of examples) expect(sluice.sizeShape(literal(input))).toEqual(literal(output))
 })
 
-test('the rates that docs/choosing.md chooses for a provider keep its window, and no higher ones would', () => {
+test('the rates that docs/limiters.md chooses for a provider keep its window, and no higher ones would', () => {
   const rows = [
     { quota: 100, windowMs: 60_000, burst: 10, jitterMs: 500 },
     { quota: 10, windowMs: 1000, burst: 3, jitterMs: 50 },

@@ -39,7 +39,7 @@ const OF_WORKER: More = {
 }
 const OF_LIMITER: More = {
   functions: FUNCTIONS,
-  algorithm: '[Which one](choosing.md).',
+  algorithm: '[Which one](#which-algorithm).',
   spread: '[More](#on-a-cluster).',
   sync: '[More](#decisions-in-memory).',
   local: '[More](#decisions-in-memory).',
@@ -55,7 +55,12 @@ const OF_JOB: More = {
 const OF_DEPARTURE: More = { pool: '[Pools](limits.md#pools-of-keys).' }
 const OF_GROUP: More = { capacity: '[What counts](#what-counts).' }
 const OF_DASHBOARD: More = { tokens: '[Tokens](gateway.md#tokens).', guardedBefore: '[Secure it](#secure-it).' }
-const OF_LIMIT: More = { by: '[More](#by-the-keys-of-jobs).' }
+const OF_LIMIT: More = {
+  by: '[More](#by-the-keys-of-jobs).',
+  warmUp: '[Plans](#plans-over-days).',
+  pool: '[Pools](#pools-of-keys).',
+  onConflict: '[More](#one-job-at-a-time).',
+}
 const LISTENERS = {
   worker: 'ShapedWorkerListener',
   queue: 'ShapedQueueListener',

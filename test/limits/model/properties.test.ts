@@ -175,7 +175,7 @@ function mostBetween(
     case 'fixed-window':
       if (align === 'first') return Number.POSITIVE_INFINITY
       return Math.floor(to / window) === Math.floor(from / window) ? limit + 1e-9 : Number.POSITIVE_INFINITY
-    // What the last window used counts less with every moment of this one: docs/choosing.md says what that bounds.
+    // What the last window used counts less with every moment of this one: docs/limiters.md says what that bounds.
     case 'sliding-window-counter': {
       const windows = Math.floor(to / window) - Math.floor(from / window)
       if (windows === 0) return limit + 1e-9

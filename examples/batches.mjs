@@ -1,4 +1,4 @@
-// Rows for a PostgreSQL that takes 5000 a second, written in batches of up to 500: the rate counts rows, not jobs. Needs a
+// Rows for a PostgreSQL that takes 5000 a second, written in batches of up to 500: by the producer, or by the worker. Needs a
 // Redis (REDIS_URL, or one on this machine), a PostgreSQL (DATABASE_URL) and the package pg. It leaves no table behind.
 //   npm run build && DATABASE_URL=postgres://localhost/test node examples/batches.mjs
 import pg from 'pg'
@@ -43,6 +43,19 @@ const worker = new ShapedWorker('events', (job) => database.query(insert, [JSON.
 })
 process.once('SIGTERM', () => Promise.all([worker.close(), queue.close()]).then(() => database.end()))
 
+// Rows that come one by one: a job each, which the worker gathers.
+const singles = new ShapedQueue('single-events', { connection, prefix, shape })
+const gatherer = new ShapedWorker(
+  'single-events',
+  async (job) => {
+    const batch = job.getBatch()
+    for (const one of batch) if (!one.data.name) one.setAsFailed(new Error(`row ${one.data.id} has no name`))
+    const rows = batch.map(({ data }) => data).filter(({ name }) => name)
+    await database.query(insert, [JSON.stringify(rows)])
+  },
+  { connection, prefix, shape, batch: { size: 500, minSize: 100, timeoutMs: 200 } },
+)
+
 // Adds rows as an application would, and sees how fast they came.
 let statements = 0
 const allWritten = new Promise((resolve, reject) => {
@@ -57,8 +70,26 @@ const { rows } = await database.query(
 )
 console.log(`${rows[0].count} rows in ${statements} statements within ${rows[0].ms} ms`)
 
+const ended = new Promise((resolve) => {
+  let count = 0
+  const end = () => ++count === 100 && resolve()
+  gatherer.on('completed', end).on('failed', (_job, error) => {
+    console.log(error.message)
+    end()
+  })
+})
+await singles.addBulk(
+  Array.from({ length: 100 }, (_, i) => ({ name: 'row', data: { id: -i, name: i ? 'clicked' : '' } })),
+)
+await ended
+const clicked = await database.query("select count(*) from sluice_events where name = 'clicked'")
+console.log(`${clicked.rows[0].count} more rows`)
+
 await worker.close()
-await queue.obliterate({ force: true })
-await queue.close()
+await gatherer.close()
+for (const each of [queue, singles]) {
+  await each.obliterate({ force: true })
+  await each.close()
+}
 await database.query('drop table sluice_events')
 await database.end()

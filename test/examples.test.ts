@@ -250,8 +250,9 @@ test('rows are written in batches, at a rate of rows', async () => {
   const postgres = await startPostgres()
   onTestFinished(() => postgres.stop())
   const settings = { DATABASE_URL: postgres.url }
-  const [line] = await runWith(settings, join(built.folder, 'examples'), 'batches.mjs')
+  const [line, ...gathered] = await runWith(settings, join(built.folder, 'examples'), 'batches.mjs')
   expect(line).toMatch(/^2750 rows in 6 statements within \d+ ms$/)
+  expect(gathered).toEqual(['row 0 has no name', '99 more rows'])
   // 450 ms between the first slot and the last, less the lateness that a start may have.
   expect(Number(line?.split(' ').at(-2))).toBeGreaterThan(300)
   await expectNoKeys('batches.mjs')

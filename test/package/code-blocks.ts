@@ -29,7 +29,7 @@ export function pages(): string[] {
 
 /** Pages whose code is that of examples, which are run: `isExample` tells whether a block is. */
 export function showsExamples(document: string): boolean {
-  return /docs\/(start|personal-data|recipes\/[\w-]+)\.md$/.test(document)
+  return /docs\/(start|batches|personal-data|recipes\/[\w-]+)\.md$/.test(document)
 }
 
 const EXAMPLES = join(ROOT, 'examples')

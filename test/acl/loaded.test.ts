@@ -16,8 +16,8 @@ const PASSWORD = 'pass word'
 const sha256 = createHash('sha256').update(PASSWORD).digest('hex')
 const places = { prefix: 'bull', limits: 'sluice', sha256 }
 
-test('what docs/acl.md gives to redis-cli is the template, filled in', async () => {
-  const [, commands] = /```sh\n(HASH=[\s\S]*?)```/.exec(readFileSync(join(ROOT, 'docs', 'acl.md'), 'utf8')) ?? []
+test('what docs/security.md gives to redis-cli is the template, filled in', async () => {
+  const [, commands] = /```sh\n(HASH=[\s\S]*?)```/.exec(readFileSync(join(ROOT, 'docs', 'security.md'), 'utf8')) ?? []
   const folder = temporaryFolder()
   fakeProgram(folder, 'redis-cli', 'cat')
   const env = { ...process.env, PATH: `${folder}:${process.env.PATH}`, PASSWORD }

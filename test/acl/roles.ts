@@ -78,7 +78,7 @@ const TURNS = [
 ]
 const WAKE = ['{prefix}:*:meta:wake', '{limits}:limit:*:wake']
 
-/** What each role needs; docs/acl.md explains what each role is for. */
+/** What each role needs; docs/security.md explains what each role is for. */
 export const ROLE_NEEDS: Readonly<Record<Role, RoleNeeds>> = {
   producer: {
     scripts: [...ADD, ...DECLARE, ...LOOK],

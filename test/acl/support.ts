@@ -9,7 +9,7 @@ import { type RedisService, startRedis } from '../../workers/services/redis.ts'
 import { renderAcl } from './acl-line.ts'
 import { ROLES } from './roles.ts'
 
-/** ioredis says its version to Redis 7.2 and later, and goes on without (docs/acl.md). */
+/** ioredis says its version to Redis 7.2 and later, and goes on without (docs/security.md). */
 const HARMLESS = 'client|setinfo'
 const PASSWORD = 'a password of the tests'
 

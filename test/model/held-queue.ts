@@ -42,13 +42,12 @@ export class HeldQueue {
   readonly #clockKey: string
   nowUs = START_US
 
-  /** @param expires whether its keys expire */
-  constructor(redis: { prefix: string; connection: ConnectionOptions }, client: Redis, name: string, expires = true) {
+  constructor(redis: { prefix: string; connection: ConnectionOptions }, client: Redis, name: string) {
     const { prefix, connection } = redis
     this.base = `${prefix}:${name}:`
     this.#client = client
     this.#clockKey = `${prefix}:clock`
-    const scripts = heldScripts(this.#clockKey, expires)
+    const scripts = heldScripts(this.#clockKey)
     // As a worker would set it: the scripts lock jobs for this long.
     const options = { connection, prefix, lockDuration: 30_000 }
     this.queue = new Queue(name, options, (queueName, opts, connections) => {
@@ -135,13 +134,13 @@ function indexOf(clockKey: string): string {
   return `${clockKey}:expiries`
 }
 
-function heldScripts(clockKey: string, expires: boolean): ScriptSet {
+function heldScripts(clockKey: string): ScriptSet {
   const expiries = heldExpiries({ nowUs: `real.call('GET', '${clockKey}')`, index: `'${indexOf(clockKey)}'` })
   const held: Readonly<Record<string, string>> = {
     'held-expiries': `local expire\nredis, expire = ${expiries}\nreturn expire`,
     'redis/redis-now': `return function()\n  return tonumber(redis.call('GET', '${clockKey}'))\nend`,
   }
-  const begin = `local expire = use 'held-expiries'\n${expires ? 'expire()\n' : ''}`
+  const begin = "local expire = use 'held-expiries'\nexpire()\n"
   const readLua = (file: string) => held[file] ?? (file.startsWith('verbs/') ? begin : '') + readLuaFile(file)
   return new ScriptSet(captureBullmqScripts(), 'held', readLua)
 }

@@ -4,7 +4,8 @@ import ts from 'typescript'
 import { expect, test } from 'vitest'
 import * as sluice from '../../src/index.ts'
 import { ReferenceBucket } from '../../src/testing/index.ts'
-import { exportedErrors } from '../reference/errors.ts'
+import { Declarations } from '../reference/declarations.ts'
+import { errorFields, exportedErrors } from '../reference/errors.ts'
 import { type CodeBlock, codeBlocks, documents, ROOT, showsExamples } from './code-blocks.ts'
 
 /** Values of the reader's own program, which snippets take for granted. What comes from a package they import. */
@@ -111,10 +112,21 @@ test('every link of a document leads to a file or a heading that is there', () =
   expect(broken).toEqual([])
 })
 
-test('docs/errors.md has a section for every exported error, and for no other', () => {
+test('docs/errors.md has a section for every exported error with all of its fields, and for no other', () => {
   const text = readFileSync(join(ROOT, 'docs', 'errors.md'), 'utf8')
-  const sections = [...text.matchAll(/^## (\w+Error)$/gm)].map(([, name]) => name)
-  expect(sections.toSorted()).toEqual([...exportedErrors().keys()].toSorted())
+  const sections = new Map(
+    Array.from(text.matchAll(/^## (\w+Error)\n([\s\S]*?)(?=^## )/gm), ([, name = '', section = '']) => [name, section]),
+  )
+  expect([...sections.keys()].toSorted()).toEqual([...exportedErrors().keys()].toSorted())
+  const declarations = new Declarations()
+  // The page explains these three once, for all.
+  const common = ['queueName', 'limitName', 'groupId']
+  const missing = [...sections].flatMap(([name, section]) =>
+    errorFields(declarations, name)
+      .filter((field) => !common.includes(field) && !section.includes(`\`${field}`))
+      .map((field) => `${name}.${field}`),
+  )
+  expect(missing).toEqual([])
 })
 
 test('the tests that documents name are there', () => {

@@ -28,7 +28,7 @@ const OF_SHAPE: More = {
   horizonMs: '[More](algorithm.md#horizon).',
   onStateLoss: '[More](algorithm.md#lost-state).',
   durability: '[More](high-availability.md#when-replicas-must-have-it).',
-  audit: '[Audit](audit.md).',
+  audit: '[Audit](doctor.md#audit).',
 }
 const FUNCTIONS = '[More](compatibility.md#redis-without-functions).'
 const OF_WORKER: More = {

@@ -30,18 +30,24 @@ export function exportedErrors(): ReadonlyMap<string, string> {
   return found
 }
 
+/** What each entry exports: mistakes of a program apart. */
 export function errorsTable(declarations: Declarations): string {
-  let last = ''
-  const rows = [...exportedErrors()].flatMap(([name, entry]) => {
-    const base = declarations.baseOf(name)
-    const fields = declarations.ownMembers(name).filter((member) => member.name !== 'name')
-    const shown = fields.map((field) => `\`${field.name}\``).join(', ')
-    const row = [`[${name}](#${name.toLowerCase()})`, base === 'SluiceError' ? '' : `\`${base}\``, shown]
-    const head = entry === last ? [] : [[`**${entry}**`, '', '']]
-    last = entry
-    return [...head, row]
+  const isMistake = (name: string): boolean => {
+    const base = declarations.baseOf(name) ?? ''
+    return base === 'InvalidInputError' || (base !== 'Error' && isMistake(base))
+  }
+  const rows = Object.keys(ENTRIES).map((entry) => {
+    const names = [...exportedErrors()].flatMap(([name, from]) => (from === entry ? [name] : []))
+    const links = (those: readonly string[]) => those.map((name) => `[${name}](#${name.toLowerCase()})`).join(', ')
+    const [mistakes, others] = [names.filter(isMistake), names.filter((name) => !isMistake(name))]
+    return [`\`${entry}\``, links(others), links(mistakes)]
   })
-  return table(['error', 'extends', 'fields of its own'], rows)
+  return table(['from', 'errors', 'mistakes: `InvalidInputError`'], rows)
+}
+
+/** The fields that errors add, by their names. */
+export function errorFields(declarations: Declarations, name: string): string[] {
+  return declarations.ownMembers(name).flatMap((member) => (member.name === 'name' ? [] : [member.name]))
 }
 
 function isError(value: unknown): boolean {

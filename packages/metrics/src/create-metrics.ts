@@ -19,7 +19,7 @@ const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
     name: 'sluice_up',
     type: 'gauge',
     unit: '1 or 0',
-    help: 'Whether Redis answered in time. If not, all other numbers are those of its last answer.',
+    help: 'Whether Redis answered in time. If not, all other numbers are old.',
     labels: {},
     read: ({ up }) => one(Number(up)),
   },
@@ -43,7 +43,7 @@ const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
     name: 'sluice_redis_memory_used_bytes',
     type: 'gauge',
     unit: 'bytes',
-    help: 'Memory of Redis that counts against its maximum; in a cluster, of the fullest master.',
+    help: 'Memory of Redis that counts against its maximum; of the fullest master.',
     labels: {},
     read: ({ redis }) => one(redis?.memory?.usedBytes),
   },
@@ -59,7 +59,7 @@ const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
     name: 'sluice_redis_refuses_writes',
     type: 'gauge',
     unit: '1 or 0',
-    help: 'Whether Redis refuses writes, because its memory or disk is full or too few replicas are in sync; absent for a replica.',
+    help: 'Whether Redis refuses writes, and why; absent for a replica.',
     labels: { cause: REFUSAL_CAUSES },
     read: ({ redis }) => (redis?.role === 'master' ? refusals(redis) : []),
   },
@@ -67,7 +67,7 @@ const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
     name: 'sluice_unread_queues',
     type: 'gauge',
     unit: 'queues',
-    help: 'Queues that are left out because a node of the cluster does not answer.',
+    help: 'Queues left out because a node of the cluster does not answer.',
     labels: { queue: [] },
     read: ({ unreadQueues }) => [...unreadQueues].map(([queue, value]) => ({ labels: { queue }, value })),
   },
@@ -88,19 +88,19 @@ export interface MetricsOptions {
   queues?: readonly string[]
   /** The registry for the metrics. Default: a new one. */
   register?: MetricsRegistry
-  /** How many queues have a label of their own; the others share the label `other`. Default 100. */
+  /** How many queues have a label of their own; `other` has the rest. Default 100. */
   maxQueues?: number
   /**
-   * How many groups of each queue have their id as a label: this many that have waited longest, and this many with the
-   * most waiting jobs. The id may name a customer. Default 0.
+   * How many groups of each queue have their id as a label: those that have waited longest, and as many with the most
+   * waiting jobs. The id may name a customer. Default 0.
    */
   groups?: number
   /**
-   * How many values of each queue's limits with `by` have a label: this many that most lanes wait for, and this many with
-   * the most running jobs. The label may name a customer. Default 0.
+   * The same for values of each queue's limits with `by`: those that most lanes wait for, and as many with the most
+   * running jobs. Default 0.
    */
   keys?: number
-  /** How long a scrape waits for Redis before it returns the last known numbers, ms. Default 5000. */
+  /** How long a scrape waits for Redis, ms. Default 5000. */
   timeoutMs?: number
 }
 

@@ -11,7 +11,7 @@ export const KEY_FAMILIES: readonly Family<QueueReading>[] = [
     name: 'sluice_key_waiting_lanes',
     type: 'gauge',
     unit: 'lanes',
-    help: 'Lanes that wait for each value with a label of its own; `other` has the rest.',
+    help: 'Lanes that wait for each value with a label.',
     labels: { limit: [], key: [] },
     merge: 'none',
     read: ({ limitValues }) =>
@@ -21,7 +21,7 @@ export const KEY_FAMILIES: readonly Family<QueueReading>[] = [
     name: 'sluice_key_places',
     type: 'gauge',
     unit: 'places',
-    help: 'Places of `concurrency` limits that each of these values has in use; `other` has the rest.',
+    help: 'Places of `concurrency` limits that each of these values uses.',
     labels: { limit: [], key: [] },
     merge: 'none',
     read: ({ status: { shape }, limitValues }) => {
@@ -38,7 +38,7 @@ export const KEY_FAMILIES: readonly Family<QueueReading>[] = [
     name: 'sluice_key_used_ratio',
     type: 'gauge',
     unit: '0 to 1, or above',
-    help: 'The share of its places, window or burst that each of these values has in use; above 1 while it owes units.',
+    help: 'The share of its places, window or burst that each of these values uses; above 1 while it owes units.',
     labels: { limit: [], key: [] },
     merge: 'none',
     read: ({ limitValues }) =>

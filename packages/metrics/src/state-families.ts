@@ -45,7 +45,7 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
     ...gauge(
       'sluice_concurrency_jobs',
       'jobs',
-      'Jobs that may run at once: as declared or overridden, and as in force, which feedback may lower; absent without a bound.',
+      'Jobs that may run at once: as set, and as feedback lowers it; absent without a bound.',
       ({ status: { concurrency } }) => each('limit', { set: concurrency?.set, 'in-force': concurrency?.inForce }),
     ),
     labels: { limit: ['set', 'in-force'] },
@@ -66,7 +66,7 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
     ...gauge(
       'sluice_utilisation_ratio',
       '0 to 1',
-      'The share of the concurrency and of the rate in use, as workers last reported; absent without workers.',
+      'The share of the concurrency and of the rate in use; absent without workers.',
       ({ status }) => each('resource', { concurrency: usedConcurrency(status), rate: usedRate(status) }),
     ),
     labels: { resource: ['concurrency', 'rate'] },
@@ -92,7 +92,7 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
     ...gauge(
       'sluice_clock_error_seconds',
       'seconds',
-      "By how much starts may be later than their workers know: the largest error of a worker's clock.",
+      "The largest error of a worker's clock: starts may be that much later than it knows.",
       ({ status }) => one(worstClockError(status)),
     ),
     merge: 'max',

@@ -30,9 +30,7 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
   counter('sluice_unconfirmed_total', 'jobs', 'Accepted jobs that too few replicas confirmed in time.', ({ status }) =>
     one(status.unconfirmedTotal),
   ),
-  counter('sluice_completed_total', 'jobs', 'Jobs that completed, as workers have reported.', ({ status }) =>
-    one(status.completedTotal),
-  ),
+  counter('sluice_completed_total', 'jobs', 'Jobs that completed.', ({ status }) => one(status.completedTotal)),
   counter('sluice_failed_total', 'jobs', 'Jobs that failed for good.', ({ status }) => one(status.failedTotal)),
   counter(
     'sluice_failed_attempts_total',
@@ -40,11 +38,8 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
     'Failed attempts, whether the job was retried or not.',
     ({ status }) => one(status.failedAttemptsTotal),
   ),
-  counter(
-    'sluice_bypassed_total',
-    'jobs',
-    'Starts past the meter: a program without Sluice takes jobs, which obey no rate or limits.',
-    ({ status }) => one(status.bypassedTotal),
+  counter('sluice_bypassed_total', 'jobs', 'Starts past the meter, by a program without Sluice.', ({ status }) =>
+    one(status.bypassedTotal),
   ),
   counter('sluice_shadow_refused_total', 'jobs', 'Jobs that shadow mode would have refused.', ({ status }) =>
     one(status.shadowRefusedTotal),
@@ -64,14 +59,14 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
   counter(
     'sluice_slots_lost_total',
     'units of cost',
-    'Units of cost that could have departed while jobs waited and no worker asked: that time × the rate. Since this process first looked.',
+    'Units of cost that could have departed, had a worker asked. Since this process first looked.',
     ({ lostUnits }) => one(lostUnits),
   ),
   {
     name: 'sluice_wait_seconds',
     type: 'histogram',
     unit: 'seconds',
-    help: 'How long jobs waited before their first attempt, from when they were ready.',
+    help: 'How long jobs waited for their first attempt once they were ready.',
     labels: {},
     read: ({ status: { starts } }) => histogramPoints(inSeconds(starts.wait), starts.waitSumMs / 1000),
   },
@@ -114,7 +109,7 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
     ...counter(
       'sluice_conformance_violations_total',
       'jobs, windows',
-      'Must stay 0. Jobs that started before their slots, and, with `shape.audit`, windows above the bound of the rate, checked once a minute.',
+      'Must stay 0. Jobs that started before their slots, and, with `shape.audit`, windows above the bound of the rate.',
       ({ status, boundViolations }) => each('check', { early: status.starts.early, bound: boundViolations }),
     ),
     labels: { check: ['early', 'bound'] },

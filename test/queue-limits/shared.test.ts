@@ -160,9 +160,9 @@ test('a limiter and a limit that count apart under one name are reported once, w
   await Promise.all(queues.map((queue) => queue.getShape()))
   for (const name of ['apart-after', 'apart-after', 'apart-group', 'together', 'alone']) take(name)
   expect(told().map(([text]) => text)).toEqual([
-    expect.stringMatching(/^Limit "apart-before": .* set shared: true in shape.limits, or/),
-    expect.stringMatching(/^Limit "apart-after": .* set shared: true in shape.limits, or/),
-    expect.stringMatching(/^Limit "apart-group": .* set shared: true in shape.limits, or/),
+    expect.stringMatching(/^limit "apart-before": .* set shared: true in shape.limits, or/),
+    expect.stringMatching(/^limit "apart-after": .* set shared: true in shape.limits, or/),
+    expect.stringMatching(/^limit "apart-group": .* set shared: true in shape.limits, or/),
   ])
   warning.mockRestore()
 })

@@ -4,6 +4,7 @@ local keys_in_use = use 'limits/keys-in-use'
 local own_values = use 'limits/own-values'
 local queue_limits = use 'limits/queue-limits'
 local scheduled_bucket = use 'limits/scheduled-bucket'
+local limit_state = use 'limits/state'
 local warm_up = use 'limits/warm-up'
 local as_text = use 'redis/as-text'
 local call_state = use 'redis/call-state'
@@ -68,7 +69,7 @@ local function group_limits_of(base, shape, now)
       -- A limit that is not shared has no switch.
       local switch = nil
       if not l.shared then switch = false end
-      limit_checks.prepare(l, limit_control.of_values(l, base), now, true, switch)
+      limit_checks.prepare(limit_state.lasting(l, shape.follows), limit_control.of_values(l, base), now, true, switch)
       l.states, l.since = limit_control.states_of_values(l, base), shape.rules_at
     end
     return l

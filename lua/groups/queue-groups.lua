@@ -99,6 +99,8 @@ function groups.open(base, shape, now)
     together = true, strict = shape.whole_groups, ramp_up = shape.ramp_up, ageing = ageing_open(base, shape, now),
     has_places = shape.has_places, own_limits = shape.own_limits, places_taken = {}, places_ended = {}, rested = {},
   }, { __index = groups })
+  -- The declared rate that follows an override, for bucket.kept_us.
+  g.lowest = shape.follows and shape.follows['']
   g.defaults = groups.fields(g, g.given)
   g.rests = g.enforced and g.ramp_up and g.ramp_up.afterIdleMs
   groups.note_hints(g, f, 12)

@@ -28,7 +28,8 @@ local function group_rules(groups)
       interval = interval, configured = interval, burst = given.burst or 1,
       is_strict = given.order == 'strict', concurrency = given.order == 'strict' and 1 or most_running(g, given.concurrency),
       capacity = given.capacity, has_rate = given.rate ~= nil, share = given.share, weight = given.weight or 1,
-      ungrouped = given.ungrouped, on_failed = given.onFailed, rate = given.rate and given.rate[3] and given.rate or nil,
+      ungrouped = given.ungrouped, on_failed = given.onFailed, lowest = g.lowest,
+      rate = given.rate and given.rate[3] and given.rate or nil,
     }
   end
 
@@ -84,10 +85,9 @@ local function group_rules(groups)
       s.before[i] = groups.settings_at(g, own.fields, over[i])
       s.before[i].changed_at = over[i]
     end
-    -- What was charged at a rate that is set for a time may be paid back at the rate that follows.
     local set = own.fields.rate
     local ends = set and set['until'] and set['until'] * 1000 or 0
-    if ends > g.now then s.followed_by = groups.settings_at(g, own.fields, ends).interval end
+    if ends > g.now then s.lowest = math.max(s.lowest or 0, groups.settings_at(g, own.fields, ends).interval or 0) end
     g.known[group] = s
     if g.began and #over > 0 then groups.forget(g, group, s, own, live) end
     return s
@@ -248,7 +248,7 @@ local function group_rules(groups)
     if not s.interval then return nil end
     local key, stored = g.base .. 'meta:group:bucket:' .. group, s.stored or groups.rate_text(g, s)
     local b = groups.read_bucket(g, s, redis.call('GET', key), stored)
-    b.key, b.stored, b.rests, b.followed_by = key, stored, s.rests, s.followed_by
+    b.key, b.stored, b.rests, b.lowest = key, stored, s.rests, s.lowest
     return b
   end
 
@@ -260,7 +260,7 @@ local function group_rules(groups)
     return last and last >= g.filled and last or nil
   end
 
-  -- An empty bucket is not kept for long. b: as groups.bucket returned it, and charged
+  -- b: as groups.bucket returned it, and charged
   function groups.keep_bucket(g, b)
     local last = math.floor(b.last)
     local origin, tat = b.origin + last, b.tat - last
@@ -271,8 +271,7 @@ local function group_rules(groups)
     -- Redis's clock may go back, but not by much.
     local ends = b.service and meter.time(b, b.tat) or origin + tat
     local rests_us = g.rests and ramp.rests_us(g.ramp_up, b.interval, b.interval, b.burst) or 0
-    local slower = math.max(1, (b.followed_by or 0) / b.interval)
-    local seconds = math.ceil((math.max(0, ends - g.now) * slower + rests_us) / 1000000) + 59
+    local seconds = math.ceil((bucket.kept_us(math.max(0, ends - g.now), b.interval, b.lowest) + rests_us) / 1000000)
     local kept_ms = g.kept_ms[seconds] or seconds .. '000'
     g.kept_ms[seconds] = kept_ms
     -- The same text, but faster for whole numbers.

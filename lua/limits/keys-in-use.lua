@@ -1,3 +1,4 @@
+local limit_state = use 'limits/state'
 local as_text = use 'redis/as-text'
 local call_state = use 'redis/call-state'
 
@@ -50,7 +51,7 @@ end
 
 -- Forgets a value, if it is not in use. most: of its jobs. Returns how many of them were checked.
 local function check_value(base, l, value, now, most)
-  local used, seen = redis.call('EXISTS', l.states .. value) == 1, 0
+  local used, seen = limit_state.matters(l.states .. value, l), 0
   if not used then used, seen = runs_or_waits(base, l.name, prefix_of(value), '[' .. prefix_of(value), most) end
   -- More than the checked ones may be left.
   if used or seen == most then redis.call('ZADD', keys_of(base, l.name), as_text.us(now), value)

@@ -98,11 +98,7 @@ function own_values.at(l, fields, at, tier)
   local before = own.interval
   if rate then apply_rate(own, rate.value) end
   own.configured = own.interval
-  -- What is owed at this rate may be paid back at that of another tier, or at the one that follows what is set for a time.
-  own.longest = own.interval and math.max(own.interval, rate and rate['until'] and before or 0)
-  for _, values in pairs(own.interval and l.tiers or {}) do
-    own.longest = math.max(own.longest, l.interval, values.interval or 0)
-  end
+  if before and l.lowest and rate and rate['until'] then own.lowest = math.max(l.lowest, before) end
   if live(fields.limited, at) then own.limited = end_of(fields.limited) end
   for _, field in ipairs(FELL) do
     local entry = live(fields[field], at)
@@ -296,13 +292,13 @@ local function forget(base, l, value, now)
 end
 
 -- Forgets settings of values that have ended by `at` (µs), under the limits (JSON) of the queue until then. ending: as
--- own_values.ending returns it
-function own_values.forget_ended(base, limits, ending, at)
+-- own_values.ending returns it; follows: of limit_state.lasting
+function own_values.forget_ended(base, limits, ending, at, follows)
   local by_name = {}
   for _, l in ipairs(limits and cjson.decode(limits) or {}) do if l.by or l.pool then by_name[l.name] = l end end
   for i = 1, #ending, 2 do
     local name, value = own_values.parts(ending[i])
-    local l = by_name[name] or { name = name }
+    local l = limit_state.lasting(by_name[name] or { name = name }, follows)
     limit_state.follow_clock(l)
     forget(base, l, value, at)
   end

@@ -3,6 +3,7 @@ local limit_checks = use 'limits/checks'
 local limit_control = use 'limits/control'
 local limit_pool = use 'limits/pool'
 local scheduled_bucket = use 'limits/scheduled-bucket'
+local limit_state = use 'limits/state'
 local meter = use 'meter/meter'
 local keep_key = use 'redis/keep-key'
 local parsed = use 'shape/parsed'
@@ -47,6 +48,7 @@ end
 
 -- Prepares a limit of a shape. Returns the key of its state or, for a pool, the common beginning of its members' keys.
 function queue_limits.prepare(l, shape, base, now)
+  limit_state.lasting(l, shape.follows)
   if not l.pool then
     limit_checks.prepare(l, limit_control.of_queue(l, base), now, true)
     return l.control .. l.state

@@ -57,10 +57,25 @@ function limit_state.store(key, lasts, ...)
     struct.pack(select('#', ...) > 4 and SCHEDULED or FORMAT, ...))
 end
 
--- Stores the state of a bucket. lasts: how long its level matters, in the bucket's time, µs, at its rate; l.longest: the interval
--- of the lowest rate that may come into force meanwhile, nil if that is this one
+-- Adds to a limit of a queue the lowest rate that may follow that of a state by itself, for bucket.kept_us: its own, that of
+-- a tier, or the one after an override (follows: name -> interval, nil without one). l.lowest: its interval. Returns it
+function limit_state.lasting(l, follows)
+  if not l.interval or l.shared then return l end
+  l.lowest = math.max(l.interval, follows and follows[l.name] or 0)
+  for _, values in pairs(l.tiers or {}) do l.lowest = math.max(l.lowest, values.interval or 0) end
+  return l
+end
+
+-- Whether a state is stored that is more than a paid debt.
+function limit_state.matters(key, l)
+  local left_ms = redis.call('PTTL', key)
+  return left_ms ~= -2 and (not l.lowest or left_ms > bucket.PAID_US / 1000 + limit_state.SLACK_MS)
+end
+
+-- Stores the state of a bucket. lasts: how long its level matters, in the bucket's time, µs, at its rate; l.lowest, of a
+-- queue's limit: as in bucket.kept_us
 function limit_state.keep(s, l, lasts, level)
-  lasts = lasts * math.max(1, (l.longest or 0) / l.interval)
+  if l.lowest then lasts = bucket.kept_us(lasts, l.interval, l.lowest) end
   if not l.service then return limit_state.store(s.key, lasts, s.now, level, l.interval, s.ahead) end
   local ends_ms = math.ceil((service.after(l.service, s.now, lasts) - s.now) / 1000) + limit_state.SLACK_MS
   redis.call('PSETEX', s.key, string.format('%.0f', ends_ms),
@@ -143,8 +158,8 @@ function limit_state.take_back(s, l, cost, slot)
 end
 
 -- The limits (JSON) of a queue change at `at` (µs): up to then their buckets use their old intervals. before: the old
--- limits, JSON, or false; as_of: of limits/own-values, for members of pools
-function limit_state.change_limits(base, limits, before, at, as_of)
+-- limits, JSON, or false; as_of: of limits/own-values, for members of pools; follows: of limit_state.lasting
+function limit_state.change_limits(base, limits, before, at, as_of, follows)
   local known = {}
   for _, l in ipairs(before and cjson.decode(before) or {}) do known[l.name] = l end
   local function change(l, key)
@@ -156,6 +171,7 @@ function limit_state.change_limits(base, limits, before, at, as_of)
     limit_state.at(key, l, at, packed, old)
   end
   for _, l in ipairs(cjson.decode(limits)) do
+    limit_state.lasting(l, follows)
     if l.interval and not (l.by or l.pool) then change(l, limit_control.of_queue(l, base) .. l.state) end
     for _, member in ipairs(l.interval and l.pool or {}) do
       change(as_of(base, l, member, at), limit_control.states_of_values(l, base) .. member)

@@ -7,7 +7,10 @@
 --   b.burst     b, units that may depart back to back
 local GRID = 1024
 
-local bucket = {}
+local bucket = {
+  -- How long a paid debt is remembered, µs.
+  PAID_US = 3600000000,
+}
 
 -- Rates are stored as [limit, periodMs].
 function bucket.interval(rate)
@@ -37,6 +40,13 @@ function bucket.nth_slot(b, n, cost, mean, now)
   local tat = math.max(b.tat, slot) + bucket.ceil(cost * b.interval)
   local counted = math.min(mean, b.burst)
   return math.max(slot, tat + bucket.ceil(((n - 2) * mean + counted - b.burst) * b.interval))
+end
+
+-- How long the state of a bucket that expires is kept, µs: until the debt (µs at its interval) is paid back at the lowest
+-- rate that may follow by itself (lowest: its interval, nil if there is none), and an hour longer, so that a rate that
+-- someone lowers meanwhile finds the debt.
+function bucket.kept_us(debt_us, interval, lowest)
+  return debt_us * math.max(1, (lowest or 0) / interval) + bucket.PAID_US
 end
 
 -- Applies a new interval and burst, effective since `at`. Debts are kept in units of cost, counted from the last

@@ -134,6 +134,20 @@ local function lanes_so_far(before, lanes)
   return cjson.encode(found)
 end
 
+-- The intervals of declared rates that follow overrides with an end, for bucket.kept_us: of limits by their names, and of
+-- groups as ''. Nil if there are none.
+local function following(declared, overrides)
+  local follows = {}
+  local function after(field)
+    local is_temporary = overrides[field] and overrides[field]['until'] and declared[field]
+    return is_temporary and type(declared[field].value) == 'string' and cjson.decode(declared[field].value) or {}
+  end
+  for _, l in ipairs(after('limits')) do follows[l.name] = l.interval end
+  local rate = after('groups').rate
+  follows[''] = rate and bucket.interval(rate) or nil
+  return next(follows) and follows or nil
+end
+
 -- Ends expired overrides and writes the effective values, which apply since `at` (default: now). `base` is the queue's
 -- key prefix.
 function shapes.resolve(key, base, declared, overrides, now, at)
@@ -164,7 +178,7 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   if is_repaced and (parsed.follows_clock(effective.rate) or parsed.follows_clock(before[11])) then
     shape_retime(key, base, rate, interval, effective.burst, at or now)
   end
-  redis.call('HDEL', key, 'expires', 'ownConcurrency', 'rests', unpack(SHAPE_FIELDS))
+  redis.call('HDEL', key, 'expires', 'ownConcurrency', 'rests', 'follows', unpack(SHAPE_FIELDS))
   local set = { 'declared', shapes.encode(declared), 'overrides', shapes.encode(overrides) }
   local concurrency, known
   effective.concurrency, concurrency, known =
@@ -174,15 +188,17 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   if known then set[#set + 1] = 'ownConcurrency'; set[#set + 1] = known end
   if expires then set[#set + 1] = 'expires'; set[#set + 1] = expires end
   if rests then set[#set + 1] = 'rests'; set[#set + 1] = 1 end
+  local follows = following(declared, overrides)
+  if follows then set[#set + 1] = 'follows'; set[#set + 1] = cjson.encode(follows) end
   if is_repaced then set[#set + 1] = 'changedAt'; set[#set + 1] = as_text.us(at or now) end
   if before[10] and before[6] and effective.limits ~= before[6] then
-    own_values.forget_ended(base, before[6], own_values.ending(base, at or now, own_values.MOST), at or now)
+    own_values.forget_ended(base, before[6], own_values.ending(base, at or now, own_values.MOST), at or now, follows)
   end
   if before[6] and effective.limits ~= before[6] and keys_in_use.bounded(before[6]) then
     keys_in_use.change_limits(base, before[6], effective.limits)
   end
   if effective.limits and effective.limits ~= before[6] then
-    limit_state.change_limits(base, effective.limits, before[6], at or now, own_values.as_of)
+    limit_state.change_limits(base, effective.limits, before[6], at or now, own_values.as_of, follows)
   end
   if (effective.groups or false) ~= before[7] then set[#set + 1] = 'groupsAt'; set[#set + 1] = as_text.us(at or now) end
   if before[4] and ((effective.limits or false) ~= before[6] or (effective.mode or false) ~= before[8]) then
@@ -222,7 +238,10 @@ end
 -- cells, each with the time of its end.
 function shapes.end_own_values(base, own, now)
   local key, ending, names = base .. 'meta:shape', own_values.ending(base, now, own_values.DUE), {}
-  if ending[1] then own_values.forget_ended(base, redis.call('HGET', key, 'limits'), ending, now) end
+  if ending[1] then
+    local f = redis.call('HMGET', key, 'limits', 'follows')
+    own_values.forget_ended(base, f[1], ending, now, f[2] and cjson.decode(f[2]))
+  end
   for i = 1, #ending, 2 do names[own_values.parts(ending[i])] = true end
   for name, empty_since in pairs(own) do
     if empty_since > 0 and now - empty_since > own_values.CHANGED_US then names[name] = true end

@@ -57,7 +57,7 @@ function noteUnits(base: string, { limits }: StoredShape, costs: Readonly<Record
     noted.add(id)
     const units = [...new Set(limits.flatMap((limit) => limit.unit ?? []))]
     const known = units.length > 0 ? `they count ${units.join(', ')}${didYouMean(unit, units)}` : 'none has a unit'
-    process.emitWarning(plainText(`Queue "${queueNameOf(base)}": no limit counts costs.${unit} of a job; ${known}`), {
+    process.emitWarning(plainText(`queue "${queueNameOf(base)}": no limit counts costs.${unit} of a job; ${known}`), {
       code: 'SLUICE_UNIT',
     })
   }

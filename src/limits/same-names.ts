@@ -31,7 +31,7 @@ function warn(name: string): void {
   warned.add(name)
   process.emitWarning(
     plainText(
-      `Limit "${name}": the limiter and the limit of queue "${limit.queueName}" have one name, but do not share what they ` +
+      `limit "${name}": the limiter and the limit of queue "${limit.queueName}" have one name, but do not share what they ` +
         `count: set shared: true in shape.limits, or give one of them another name`,
     ),
     { code: 'SLUICE_LIMIT_NOT_SHARED' },

@@ -174,7 +174,7 @@ export class QueueGroups {
     const state = await this.state(id).catch(() => undefined)
     if (!state || state.bound) return undefined
     return plainText(
-      `Queue "${this.#name}": group "${id}" is paused, and nothing bounds the jobs that it takes meanwhile. ` +
+      `queue "${this.#name}": group "${id}" is paused, and nothing bounds the jobs that it takes meanwhile. ` +
         'Set the capacity of the queue, of its groups (shape.groups) or of this group (setGroup)',
     )
   }

@@ -46,7 +46,7 @@ class OverrideWarnings {
       const set = `${field} is ${value === null ? 'not limited' : formatValue(value)} ${end}`
       const why = `by an override of ${by} (${reason}); ${hidden.by} declares ${formatValue(hidden.value)}`
       // Node writes the text to the terminal unescaped.
-      process.emitWarning(plainText(`Queue "${this.#queueName}": ${set} ${why}`), { code: 'SLUICE_OVERRIDE' })
+      process.emitWarning(plainText(`queue "${this.#queueName}": ${set} ${why}`), { code: 'SLUICE_OVERRIDE' })
     }
   }
 }

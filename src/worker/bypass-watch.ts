@@ -78,7 +78,7 @@ export class BypassWatch {
     const by = this.#clients.length === 0 ? '' : `, by ${this.#clients.map(clientText).join(' or ')}`
     process.emitWarning(
       plainText(
-        `Queue "${this.#worker.name}": job ${jobId} was started past the meter${by}: it obeyed neither rate nor limits. ` +
+        `queue "${this.#worker.name}": job ${jobId} was started past the meter${by}: it obeyed neither rate nor limits. ` +
           "Make every worker of the queue a ShapedWorker, or give BullMQ's Worker createShapedBackend()",
       ),
       { code: 'SLUICE_BYPASSED' },

@@ -52,7 +52,7 @@ export class ThroughputWatch {
     if (needed <= available) return
     this.#warned = true
     process.emitWarning(
-      `Queue "${this.#queueName}": jobs take ${Math.round(this.#jobMs.value ?? 0)} ms, so its rate needs ${needed} of them ` +
+      `queue "${this.#queueName}": jobs take ${Math.round(this.#jobMs.value ?? 0)} ms, so its rate needs ${needed} of them ` +
         `running at once over all workers, and this worker runs ${available}: raise concurrency or start more workers`,
       { code: 'SLUICE_CONCURRENCY' },
     )

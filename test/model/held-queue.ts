@@ -42,12 +42,13 @@ export class HeldQueue {
   readonly #clockKey: string
   nowUs = START_US
 
-  constructor(redis: { prefix: string; connection: ConnectionOptions }, client: Redis, name: string) {
+  /** @param expires whether its keys expire */
+  constructor(redis: { prefix: string; connection: ConnectionOptions }, client: Redis, name: string, expires = true) {
     const { prefix, connection } = redis
     this.base = `${prefix}:${name}:`
     this.#client = client
     this.#clockKey = `${prefix}:clock`
-    const scripts = heldScripts(this.#clockKey)
+    const scripts = heldScripts(this.#clockKey, expires)
     // As a worker would set it: the scripts lock jobs for this long.
     const options = { connection, prefix, lockDuration: 30_000 }
     this.queue = new Queue(name, options, (queueName, opts, connections) => {
@@ -134,13 +135,13 @@ function indexOf(clockKey: string): string {
   return `${clockKey}:expiries`
 }
 
-function heldScripts(clockKey: string): ScriptSet {
+function heldScripts(clockKey: string, expires: boolean): ScriptSet {
   const expiries = heldExpiries({ nowUs: `real.call('GET', '${clockKey}')`, index: `'${indexOf(clockKey)}'` })
   const held: Readonly<Record<string, string>> = {
     'held-expiries': `local expire\nredis, expire = ${expiries}\nreturn expire`,
     'redis/redis-now': `return function()\n  return tonumber(redis.call('GET', '${clockKey}'))\nend`,
   }
-  const begin = "local expire = use 'held-expiries'\nexpire()\n"
+  const begin = `local expire = use 'held-expiries'\n${expires ? 'expire()\n' : ''}`
   const readLua = (file: string) => held[file] ?? (file.startsWith('verbs/') ? begin : '') + readLuaFile(file)
   return new ScriptSet(captureBullmqScripts(), 'held', readLua)
 }

@@ -24,7 +24,7 @@ test('costs in a unit that no limit counts are warned of once, and the job is ad
   const queue = shop.queue({ limits: [{ name: 'tpm', rate: '9/s', burst: 9, unit: 'tokens' }] })
   for (let i = 0; i < 2; i++) await queue.add('job', {}, { costs: { token: 5, tokens: 2 } })
   await queue.addBulk([{ name: 'job', data: {}, opts: { costs: { 'p\nages': 1 } } }])
-  const begin = `Queue "${queue.name}": no limit counts costs.`
+  const begin = `queue "${queue.name}": no limit counts costs.`
   expect(await told()).toEqual([
     `${begin}token of a job; they count tokens (did you mean 'tokens'?)`,
     `${begin}p\\nages of a job; they count tokens`,
@@ -38,7 +38,7 @@ test('a unit whose limit goes at run time refuses no job', async () => {
   expect(await told()).toEqual([])
   await queue.setShape({ limits: [] }, { by: 'test', reason: 'no limit' })
   await queue.add('job', {}, { costs: { tokens: 2 } })
-  expect(await told()).toEqual([`Queue "${queue.name}": no limit counts costs.tokens of a job; none has a unit`])
+  expect(await told()).toEqual([`queue "${queue.name}": no limit counts costs.tokens of a job; none has a unit`])
   expect(await queue.count()).toBe(2)
 })
 

@@ -39,9 +39,9 @@ test('a warning of an override says what hides what', async () => {
   await told()
   const why = 'until it is cleared by an override of ops (incident 17); web-1 declares'
   expect(seen.toSorted()).toEqual([
-    `Queue "${queue.name}": capacity is not limited ${why} 5`,
-    `Queue "${queue.name}": limits is [{"name":"day","rate":"9/day"}] ${why} [{"name":"day","rate":"1000/day"}]`,
-    `Queue "${queue.name}": overflow is drop-oldest ${why} drop-lowest`,
+    `queue "${queue.name}": capacity is not limited ${why} 5`,
+    `queue "${queue.name}": limits is [{"name":"day","rate":"9/day"}] ${why} [{"name":"day","rate":"1000/day"}]`,
+    `queue "${queue.name}": overflow is drop-oldest ${why} drop-lowest`,
   ])
 })
 

@@ -123,7 +123,7 @@ test('a concurrency that cannot keep the rate up is warned of, once', async () =
     await completed.reach(75)
     expect(warnings.all.length).toBe(1)
     expect(warnings.all[0]!.message).toMatch(
-      new RegExp(`Queue "${queue.name}": jobs take \\d+ ms, so its rate needs \\d`),
+      new RegExp(`queue "${queue.name}": jobs take \\d+ ms, so its rate needs \\d`),
     )
   } finally {
     process.off('warning', onWarning)

@@ -1,0 +1,88 @@
+import { afterAll, expect, test } from 'vitest'
+import { randomOf } from '../../packages/cli/src/simulate/random.ts'
+import type { ShapedJobsOptions } from '../../src/admission/job-options.ts'
+import { encodeShape, type Shape } from '../../src/shape/shape.ts'
+import { caseCount } from '../support/cases.ts'
+import { useRedis } from '../support/redis.ts'
+import { HeldQueue } from './held-queue.ts'
+
+// A rate is lowered, or an override with a higher one ends, while nothing leaves. What was owed by then is not forgotten:
+// a queue whose keys expire lets jobs leave when one does whose keys never do.
+const redis = useRedis(import.meta.url)
+const client = redis.client()
+const expiring = new HeldQueue(redis, client, 'expiring')
+const lasting = new HeldQueue(redis, client, 'lasting', false)
+afterAll(() => Promise.all([expiring.close(), lasting.close()]))
+
+const HISTORIES = caseCount(20, 'MODEL_HISTORIES')
+const SEED = Number(process.env.MODEL_SEED ?? 1)
+const S = 1_000_000
+
+interface Rate {
+  readonly rate: `${number}/s` | `${number}/min` | `${number}/h`
+  readonly burst: number
+}
+
+const ALGORITHMS = ['gcra', 'token-bucket', 'leaky-bucket'] as const
+const limitOf = (name: string, { rate, burst }: Rate) => ({ name: 'limit', algorithm: name as 'gcra', rate, burst })
+const inGroup = { group: { id: 'a' } } as ShapedJobsOptions
+type Kind = readonly [name: string, shape: (rate: Rate) => Shape, job: ShapedJobsOptions]
+const KINDS: readonly Kind[] = [
+  ['the rate', (rate) => rate, {}],
+  ['groups', (rate) => ({ groups: rate }), inGroup],
+  ...ALGORITHMS.flatMap((name): Kind[] => [
+    [`a limit, ${name},`, (rate) => ({ limits: [limitOf(name, rate)] }), {}],
+    [
+      `groups by a limit, ${name},`,
+      (rate) => ({ groups: {}, limits: [{ ...limitOf(name, rate), by: 'group' }] }),
+      inGroup,
+    ],
+    [
+      `values of a limit, ${name},`,
+      (rate) => ({ limits: [{ ...limitOf(name, rate), by: 'model' }] }),
+      { keys: { model: 'm' } } as ShapedJobsOptions,
+    ],
+    [`members of a pool, ${name},`, (rate) => ({ limits: [{ ...limitOf(name, rate), pool: ['one', 'two'] }] }), {}],
+  ]),
+]
+
+test.each(KINDS)(
+  `%s remembers what is owed when its rate falls, in ${HISTORIES} histories`,
+  { timeout: 600_000 },
+  async (...kind) => {
+    for (let seed = SEED; seed < SEED + HISTORIES; seed++) {
+      const [left, due] = [await run(expiring, seed, kind), await run(lasting, seed, kind)]
+      expect(left, `seed ${seed}`).toEqual(due)
+    }
+  },
+)
+
+/** @returns the slots of all departures, µs */
+async function run(queue: HeldQueue, seed: number, [, shapeOf, job]: Kind): Promise<number[]> {
+  const { uniform } = randomOf(seed * 0x9e3779b9)
+  const pick = <T>(of: readonly T[]) => of[Math.floor(uniform() * of.length)] as T
+  const burst = pick([1, 5, 20])
+  const fast: Rate = { rate: pick(['10/s', '2/s', '60/min'] as const), burst }
+  const slow: Rate = { rate: pick(['5/min', '30/h', '1/h'] as const), burst }
+  const isDeclared = uniform() < 0.5
+  const slots: number[] = []
+  const leave = async () => {
+    for (const { slotUs } of (await queue.depart(burst)).grants) slots.push(slotUs)
+  }
+  await queue.reset(shapeOf(isDeclared ? fast : slow))
+  const set = async (rate: Rate, ttlMs: number | '' = '') => {
+    const { fields } = encodeShape(shapeOf(rate))
+    await queue.backend.store.run('override-shape', [JSON.stringify(fields), 'test', 'test', ttlMs, '0', ''])
+  }
+  const lasts = pick([100, 500])
+  if (!isDeclared) await set(fast, lasts)
+  for (let i = 0; i < 3 * burst; i++) await queue.add(job)
+  await leave()
+  await queue.advanceTo(queue.nowUs + lasts * 1000)
+  if (isDeclared) await set(slow)
+  for (let i = 0; i < 3; i++) {
+    await queue.advanceTo(queue.nowUs + Math.floor(uniform() ** 2 * 3500 * S))
+    await leave()
+  }
+  return slots
+}

@@ -6,6 +6,13 @@ export const HOLD_CAUSES = ['rate', 'limits', 'concurrency', 'pause', 'workers']
 /** The cause that keeps a job from starting: the rate, a limit, the concurrency, a pause, or no worker asking. */
 export type HoldCause = (typeof HOLD_CAUSES)[number]
 
+/** Computes a value for each cause. */
+export function mapCauses<T>(of: (cause: HoldCause, index: number) => T): Record<HoldCause, T> {
+  const values: Partial<Record<HoldCause, T>> = {}
+  for (const [i, cause] of HOLD_CAUSES.entries()) values[cause] = of(cause, i)
+  return values as Record<HoldCause, T>
+}
+
 /** When a job started. */
 export interface Departure {
   /** The time at which it was allowed to start, its slot, µs on Redis's clock. */

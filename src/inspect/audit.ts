@@ -35,41 +35,36 @@ type Settled = readonly [
   atUs: string,
 ]
 
-/** The departures that `shape.audit` recorded, in the order in which they were granted. */
-export class AuditReading {
-  readonly #granted: Deferred<StreamReply>
-  readonly #started: Deferred<StreamReply>
+/** Asks for the departures that `shape.audit` recorded, in the order in which they were granted. */
+export function askForAudit(base: string, batch: Batch): Deferred<AuditEntry[]> {
+  const grants = batch.add<StreamReply>('xrange', `${base}meta:audit`, '-', '+')
+  const started = batch.add<StreamReply>('xrange', `${base}meta:audit:starts`, '-', '+')
+  return () => entriesOf(grants(), startsBySlot(started()))
+}
 
-  constructor(base: string, batch: Batch) {
-    this.#granted = batch.add('xrange', `${base}meta:audit`, '-', '+')
-    this.#started = batch.add('xrange', `${base}meta:audit:starts`, '-', '+')
-  }
-
-  entries(): AuditEntry[] {
-    const starts = startsBySlot(this.#started())
-    const settled = settledOf(this.#granted())
-    // A returned slot may have been granted again: the last entry of a slot is the one that was used.
-    return granted(this.#granted())
-      .toReversed()
-      .map(({ grantedUs, heldUs, entry: [jobId, slot, cost, interval, burst, limits, group, own] }) => {
-        const startedUs = starts.get(Number(slot))?.pop()
-        const later = settled.get(departureKey(jobId, slot))
-        return {
-          jobId,
-          slotUs: Number(slot),
-          ...{ cost: Number(cost), grantedUs, heldUs },
-          ...(later && later.rate.refunded > 0 ? { refunded: later.rate.refunded } : {}),
-          ...(Number(interval) > 0 ? { intervalUs: Number(interval), burst: Number(burst) } : {}),
-          ...limitsOf(limits || {}),
-          ...rulesOf(limits || {}, own),
-          ...(later && later.limits.size > 0 ? { limitsSettled: Object.fromEntries(later.limits) } : {}),
-          ...(group ? { group: groupOf(group, later?.group.refunded ?? 0) } : {}),
-          ...(own ? { groupLimits: groupLimitsOf(own, later) } : {}),
-          ...(startedUs === undefined ? {} : { startedUs }),
-        }
-      })
-      .reverse()
-  }
+function entriesOf(grants: StreamReply, starts: ReadonlyMap<number, number[]>): AuditEntry[] {
+  const settled = settledOf(grants)
+  // A returned slot may have been granted again: the last entry of a slot is the one that was used.
+  return granted(grants)
+    .toReversed()
+    .map(({ grantedUs, heldUs, entry: [jobId, slot, cost, interval, burst, limits, group, own] }) => {
+      const startedUs = starts.get(Number(slot))?.pop()
+      const later = settled.get(departureKey(jobId, slot))
+      return {
+        jobId,
+        slotUs: Number(slot),
+        ...{ cost: Number(cost), grantedUs, heldUs },
+        ...(later && later.rate.refunded > 0 ? { refunded: later.rate.refunded } : {}),
+        ...(Number(interval) > 0 ? { intervalUs: Number(interval), burst: Number(burst) } : {}),
+        ...limitsOf(limits || {}),
+        ...rulesOf(limits || {}, own),
+        ...(later && later.limits.size > 0 ? { limitsSettled: Object.fromEntries(later.limits) } : {}),
+        ...(group ? { group: groupOf(group, later?.group.refunded ?? 0) } : {}),
+        ...(own ? { groupLimits: groupLimitsOf(own, later) } : {}),
+        ...(startedUs === undefined ? {} : { startedUs }),
+      }
+    })
+    .reverse()
 }
 
 function limitsOf(limits: Exclude<Granted[5], 0>): Pick<AuditEntry, 'limits' | 'members'> {

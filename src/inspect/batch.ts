@@ -110,6 +110,14 @@ function isUnknownScript(reply: unknown): boolean {
   return reply instanceof Error && reply.message.startsWith('NOSCRIPT')
 }
 
+/** Sends all that `ask` adds to a batch, in one round trip. */
+export async function inBatch<T>(redis: BatchClient, ask: (batch: Batch) => Deferred<T>): Promise<T> {
+  const batch = new Batch(redis)
+  const answer = ask(batch)
+  await batch.run()
+  return answer()
+}
+
 /** Redis's reply, or undefined if it refused the command. */
 export function tolerant<T>(answer: Deferred<T>): T | undefined {
   try {

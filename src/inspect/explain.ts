@@ -5,12 +5,12 @@ import { Batch, type BatchClient, type Deferred } from './batch.ts'
 import { drainPace } from './drain-pace.ts'
 import { type GroupHolder, groupHolders, placeHolders } from './group-holders.ts'
 import { closedOf } from './held.ts'
-import { HistoryReading } from './history.ts'
+import { askForHistory } from './history.ts'
 import { type FoundJob, type JobView, jobOf, readJobView } from './job-reading.ts'
 import { type PauseMark, pausesOf } from './pauses.ts'
 import { factsOf } from './queue-reading.ts'
 import type { Explanation, GroupPlace, HeldMs, Hold, QueueFacts, Sample } from './queue-status.ts'
-import { RESOLUTIONS, SeriesReading } from './series.ts'
+import { askForSeries, RESOLUTIONS } from './series.ts'
 import { estimateStart } from './start-estimate.ts'
 import { type StreamEntry, type StreamReply, streamEntries } from './stream.ts'
 import { type ClockPoint, type Stretch, splitWait } from './wait-split.ts'
@@ -49,17 +49,17 @@ export async function explain(
   const { job, status } = found
   const nowMs = status.at.getTime()
   const batch = new Batch(redis)
-  const lists = RESOLUTIONS.map((resolution) => new SeriesReading(base, resolution, batch))
-  const history = new HistoryReading(base, batch, { count: HISTORY })
-  const events = new QueueEventsReading(base, Math.min(job.dueMs, nowMs) - BEFORE_MS, batch)
+  const lists = RESOLUTIONS.map((resolution) => askForSeries(base, resolution, batch))
+  const history = askForHistory(base, batch, { count: HISTORY })
+  const events = askForEvents(base, Math.min(job.dueMs, nowMs) - BEFORE_MS, batch)
   const [holders] = await Promise.all([holdersFor(redis, base, found, nowMs), batch.run()])
-  const samples = lists.flatMap((list) => list.samples()).sort((one, other) => one.at.getTime() - other.at.getTime())
-  const wait = waitOf(found, events)
+  const samples = lists.flatMap((list) => list()).sort((one, other) => one.at.getTime() - other.at.getTime())
+  const wait = waitOf(found, events())
   const points = [...samples, status].map(({ at, heldMs }) => ({ atMs: at.getTime(), heldMs }))
   const pauses = pausesOf({
-    history: history.entries().reverse(),
+    history: history().reverse(),
     limits: (status.shape?.limits ?? []).map((limit) => limit.name),
-    switches: events.switches(),
+    switches: switchesIn(events()),
     samples: samples.map(({ at, paused }) => ({ atMs: at.getTime(), paused })),
     paused: status.paused,
   })
@@ -191,7 +191,7 @@ function described(found: Found, readyMs: number) {
  * The time from when the job could have started until it did, or until now. Before a job is due it waits for nothing
  * else.
  */
-function waitOf({ id, job, status }: Found, events: QueueEventsReading) {
+function waitOf({ id, job, status }: Found, events: readonly StreamEntry[]) {
   const nowMs = status.at.getTime()
   const started = ['active', 'completed', 'failed'].includes(job.state) ? job.departedMs : undefined
   if (job.state === 'delayed' || job.state === 'waiting-children') {
@@ -201,7 +201,8 @@ function waitOf({ id, job, status }: Found, events: QueueEventsReading) {
   const isFirst = job.attemptsStarted <= (started === undefined ? 0 : 1)
   // While the job waits, its time of departure is that of its previous start; otherwise that start is no longer known.
   const before = started === undefined ? (job.departedMs ?? job.dueMs) : toMs
-  const readyMs = isFirst ? job.dueMs : (events.waitingSince(id, toMs) ?? before)
+  const added = events.findLast(({ atMs, fields }) => fields.event === 'waiting' && fields.jobId === id && atMs <= toMs)
+  const readyMs = isFirst ? job.dueMs : (added?.atMs ?? before)
   return { fromMs: Math.min(readyMs, toMs), toMs, startedMs: started }
 }
 
@@ -220,33 +221,16 @@ function estimated({ job, view, shape, group: place, status }: Found, samples: r
   return { ...estimate, assumptions: [...estimate.assumptions, note] }
 }
 
-/** BullMQ's latest events since a time. */
-class QueueEventsReading {
-  readonly #events: Deferred<StreamReply>
+/** BullMQ's latest events since a time on Redis's clock, oldest first. */
+function askForEvents(base: string, sinceMs: number, batch: Batch): Deferred<StreamEntry[]> {
+  const since = Math.max(0, Math.floor(sinceMs))
+  const events = batch.add<StreamReply>('xrevrange', `${base}events`, '+', since, 'COUNT', EVENTS)
+  return () => streamEntries(events()).reverse()
+}
 
-  /** @param sinceMs on Redis's clock */
-  constructor(base: string, sinceMs: number, batch: Batch) {
-    const since = Math.max(0, Math.floor(sinceMs))
-    this.#events = batch.add('xrevrange', `${base}events`, '+', since, 'COUNT', EVENTS)
-  }
-
-  /** Oldest first. */
-  #entries(): StreamEntry[] {
-    return streamEntries(this.#events()).reverse()
-  }
-
-  /** When BullMQ's pause was set and lifted, oldest first. */
-  switches(): PauseMark[] {
-    return this.#entries().flatMap(({ atMs, fields: { event } }) =>
-      event === 'paused' || event === 'resumed' ? [{ atMs, paused: event === 'paused' }] : [],
-    )
-  }
-
-  /** When a job was last added to the waiting jobs, up to a time. ms */
-  waitingSince(jobId: string, untilMs: number): number | undefined {
-    const went = this.#entries().findLast(
-      ({ atMs, fields }) => fields.event === 'waiting' && fields.jobId === jobId && atMs <= untilMs,
-    )
-    return went?.atMs
-  }
+/** When BullMQ's pause was set and lifted. */
+function switchesIn(events: readonly StreamEntry[]): PauseMark[] {
+  return events.flatMap(({ atMs, fields: { event } }) =>
+    event === 'paused' || event === 'resumed' ? [{ atMs, paused: event === 'paused' }] : [],
+  )
 }

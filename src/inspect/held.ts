@@ -1,5 +1,5 @@
 import type { StoredClosed } from '../queue/groups.ts'
-import { type HeldMs, HOLD_CAUSES, type Hold, type HoldCause } from './queue-status.ts'
+import { HOLD_CAUSES, type Hold, type HoldCause } from './queue-status.ts'
 
 /** The wait of a queue's head. Times are µs on Redis's clock. */
 export interface Held {
@@ -39,13 +39,6 @@ export function heldAt(meter: Fields, queue: HeldQueue): Held {
 /** A cause may have held earlier jobs. It has held the job at the head only since that job became ready. */
 function ofHead(hold: Hold, { nowUs, headReadyUs = 0 }: HeldQueue): Hold {
   return { ...hold, since: date(Math.max(hold.since.getTime() * 1000, Math.min(headReadyUs, nowUs))) }
-}
-
-/** Computes a value for each cause. */
-export function mapCauses(of: (cause: HoldCause) => number): HeldMs {
-  const values: Partial<Record<HoldCause, number>> = {}
-  for (const cause of HOLD_CAUSES) values[cause] = of(cause)
-  return values as HeldMs
 }
 
 interface Found {

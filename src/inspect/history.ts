@@ -14,24 +14,24 @@ export interface HistoryOptions {
   readonly after?: string
 }
 
-/** Changes by operators, and feedback of the downstream, which has its own stream: both, newest first. */
-export class HistoryReading {
-  readonly #count: number
-  readonly #changes: Deferred<StreamReply>
-  readonly #feedback: Deferred<StreamReply>
+/** Asks for changes by operators, and for feedback of the downstream, which has its own stream: both, newest first. */
+export function askForHistory(
+  base: string,
+  batch: Batch,
+  { count = 100, after }: HistoryOptions = {},
+): Deferred<HistoryEntry[]> {
+  const range = ['+', after === undefined ? '-' : `(${after}`, 'COUNT', count] as const
+  const changes = batch.add<StreamReply>('xrevrange', `${base}meta:history`, ...range)
+  const feedback = batch.add<StreamReply>('xrevrange', `${base}meta:feedback`, ...range)
+  return () =>
+    newestFirst([
+      ...streamEntries(changes()).flatMap((entry) => changeEntry(entry) ?? []),
+      ...streamEntries(feedback()).map(feedbackEntry),
+    ]).slice(0, count)
+}
 
-  constructor(base: string, batch: Batch, { count = 100, after }: HistoryOptions = {}) {
-    const range = ['+', after === undefined ? '-' : `(${after}`, 'COUNT', count] as const
-    this.#count = count
-    this.#changes = batch.add('xrevrange', `${base}meta:history`, ...range)
-    this.#feedback = batch.add('xrevrange', `${base}meta:feedback`, ...range)
-  }
-
-  entries(): HistoryEntry[] {
-    const changes = streamEntries(this.#changes()).flatMap((entry) => changeEntry(entry) ?? [])
-    const feedback = streamEntries(this.#feedback()).map(feedbackEntry)
-    return [...changes, ...feedback].sort((one, other) => compareIds(other.id, one.id)).slice(0, this.#count)
-  }
+export function newestFirst(entries: readonly HistoryEntry[]): HistoryEntry[] {
+  return entries.toSorted((one, other) => compareIds(other.id, one.id))
 }
 
 /** Kinds that only a later version knows are left out. */

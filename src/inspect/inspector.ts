@@ -5,8 +5,8 @@ import type { GroupState } from '../queue/groups.ts'
 import { groupKey, shardOf, slotOfKey } from '../redis/shards.ts'
 import type { GroupOverride } from '../shape/groups.ts'
 import { checkId, checkName, checkNames, checkOptions, checkWhole } from './arguments.ts'
-import { AuditReading } from './audit.ts'
-import { Batch, type BatchClient, tolerant } from './batch.ts'
+import { askForAudit } from './audit.ts'
+import { type Batch, type BatchClient, type Deferred, inBatch, tolerant } from './batch.ts'
 import { type InspectorConnection, readClient } from './client.ts'
 import { areAllHeld, conditionsOf } from './conditions.ts'
 import { explain } from './explain.ts'
@@ -19,7 +19,7 @@ import {
   groupSettingsOf,
   groupsOf,
 } from './groups.ts'
-import { type HistoryOptions, HistoryReading } from './history.ts'
+import { askForHistory, type HistoryOptions } from './history.ts'
 import { type JobDetail, type JobDetailOptions, jobDetail } from './job-detail.ts'
 import { isJob } from './job-reading.ts'
 import {
@@ -49,7 +49,7 @@ import { QueueLists } from './queue-lists.ts'
 import { factsIn, QUEUE_ASKED, type QueueView } from './queue-reading.ts'
 import type { AuditEntry, Explanation, HistoryEntry, QueueStatus, Sample } from './queue-status.ts'
 import { clusterState, infoFields, REDIS_SECTIONS, type RedisState, readRedisState } from './redis-state.ts'
-import { RESOLUTIONS, ReachReading, type Resolution, type SeriesOptions, SeriesReading } from './series.ts'
+import { askForFinest, askForSeries, RESOLUTIONS, type Resolution, type SeriesOptions } from './series.ts'
 import { askForViews, readView, readViews } from './view.ts'
 import { allMatches, inTurns, wholeGroups, wholeHistory, wholeOf, wholeSeries } from './whole.ts'
 
@@ -198,21 +198,18 @@ export class Inspector {
       return (await Promise.all(answers)).map((found, i) => ({ name: names[i] as string, answers: found }))
     }
     if (names.length === 0) return []
-    const { sharded, views } = await this.#read((batch) => ({
-      sharded: this.#lists.askForParts(names, batch),
-      views: askForViews<T>(
-        batch,
-        names.map((name) => this.#base(name)),
-        [subject, asked],
-      ),
-    }))
-    const parts = sharded()
+    const own = names.map((name) => this.#base(name))
+    const [parts, views] = await this.#read((batch) => {
+      const sharded = this.#lists.askForParts(names, batch)
+      const found = askForViews<T>(batch, own, [subject, asked])
+      return () => [sharded(), found()] as const
+    })
     const bases = names.flatMap((name) => (parts.has(name) ? this.#basesOf(name, parts) : []))
     const ofParts = await inSlices(bases, READ_AT_ONCE, (some) => readViews<T>(this.#redis, some, [subject, asked]))
-    return views().map((value, i) => {
+    return views.map((value, i) => {
       const name = names[i] as string
-      const own = parts.has(name) ? ofParts.splice(0, this.#basesOf(name, parts).length) : [value]
-      return { name, answers: own.map((view) => ({ value: view })) }
+      const found = parts.has(name) ? ofParts.splice(0, this.#basesOf(name, parts).length) : [value]
+      return { name, answers: found.map((view) => ({ value: view })) }
     })
   }
 
@@ -231,9 +228,9 @@ export class Inspector {
     const isKnown = every === undefined || RESOLUTIONS.includes(every)
     checkArgument(isKnown, 'series: resolution', `one of ${RESOLUTIONS.join(', ')} (s)`, every)
     const read = async (base: string) => {
-      const { since, resolution = since ? await this.#finest(base, since) : RESOLUTIONS[0] } = options
-      const list = await this.#read((batch) => new SeriesReading(base, resolution, batch))
-      return { resolution, samples: list.samples(since) }
+      const finest = () => (from ? this.#read((batch) => askForFinest(base, from, batch)) : RESOLUTIONS[0])
+      const resolution = every ?? (await finest())
+      return { resolution, samples: await this.#read((batch) => askForSeries(base, resolution, batch, from)) }
     }
     const { samples } = await this.#each(name, read, (found) => {
       const resolution = Math.max(...found.map((one) => one.resolution)) as Resolution
@@ -254,10 +251,7 @@ export class Inspector {
   async history(name: string, options: HistoryOptions = {}): Promise<HistoryEntry[]> {
     checkName('history', name)
     checkOptions('history', options, ['count', 'after'])
-    const read = async (base: string) => {
-      const history = await this.#read((batch) => new HistoryReading(base, batch, options))
-      return history.entries()
-    }
+    const read = (base: string) => this.#read((batch) => askForHistory(base, batch, options))
     return this.#each(name, read, async (shards, { head }) =>
       wholeHistory(await this.#part(head, () => read(head)), shards, options.count),
     )
@@ -273,7 +267,7 @@ export class Inspector {
     checkOptions('jobs', options, ['start', 'count', 'data'])
     const read = async (base: string, page: JobsOptions = options) => {
       const ids = await this.#read((batch) => askForIds(base, state, batch, page))
-      return ids().map((id) => ({ base, id }))
+      return ids.map((id) => ({ base, id }))
     }
     const places = await this.#each(name, read, (found) => inTurns(found, options), untilEnd(options))
     return readRows(this.#redis, places, { data: options.data === true, worker: state === 'active' })
@@ -318,10 +312,12 @@ export class Inspector {
     for (let from = 0; from < names.length; from += LOOKED_UP_AT_ONCE) {
       const some = names.slice(from, from + LOOKED_UP_AT_ONCE)
       const sharded = await this.#lists.shardedAmong(some)
-      const answers = await this.#read((batch) =>
-        some.map((name) => (sharded.get(name)?.shards ?? [this.#base(name)]).map((base) => isJob(base, jobId, batch))),
-      )
-      found.push(...some.filter((_, i) => answers[i]?.some((answer) => answer())))
+      const having = await this.#read((batch) => {
+        const basesOf = (name: string) => sharded.get(name)?.shards ?? [this.#base(name)]
+        const answers = some.map((name) => basesOf(name).map((base) => isJob(base, jobId, batch)))
+        return () => some.filter((_, i) => answers[i]?.some((answer) => answer()))
+      })
+      found.push(...having)
     }
     return found
   }
@@ -437,10 +433,7 @@ export class Inspector {
    */
   async audit(name: string): Promise<AuditEntry[]> {
     checkName('audit', name)
-    const read = async (base: string) => {
-      const audit = await this.#read((batch) => new AuditReading(base, batch))
-      return audit.entries()
-    }
+    const read = (base: string) => this.#read((batch) => askForAudit(base, batch))
     return this.#each(name, read, (_, { shards }) => {
       throw new InvalidInputError(
         `queue "${name}" must not be a sharded one: its ${shards.length} shards have an audit each; give ` +
@@ -452,8 +445,10 @@ export class Inspector {
   /** Redis's own state: its role, version, memory and replicas, and whether it refuses writes. */
   async redisState(): Promise<RedisState> {
     if (this.#redis.isCluster) return clusterState(this.#redis as Cluster)
-    const info = await this.#read((batch) => batch.add<string>('info', ...REDIS_SECTIONS))
-    const text = tolerant(info)
+    const text = await this.#read((batch) => {
+      const info = batch.add<string>('info', ...REDIS_SECTIONS)
+      return () => tolerant(info)
+    })
     return text === undefined ? { role: 'unknown' } : readRedisState(infoFields(text))
   }
 
@@ -467,17 +462,8 @@ export class Inspector {
     return this.#each(name, read, (found) => Object.assign({}, ...found))
   }
 
-  /** One round trip for all that `ask` adds to the batch. */
-  async #read<T>(ask: (batch: Batch) => T): Promise<T> {
-    const batch = new Batch(this.#redis)
-    const asked = ask(batch)
-    await batch.run()
-    return asked
-  }
-
-  async #finest(base: string, since: Date): Promise<Resolution> {
-    const reach = await this.#read((batch) => new ReachReading(base, batch))
-    return reach.finest(since)
+  #read<T>(ask: (batch: Batch) => Deferred<T>): Promise<T> {
+    return inBatch(this.#redis, ask)
   }
 
   /**

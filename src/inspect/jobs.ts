@@ -1,5 +1,5 @@
 import { byReason, commonPart, type ReasonCount, shortReason } from '../reports/recent-ends.ts'
-import { Batch, type BatchClient, type Deferred } from './batch.ts'
+import { Batch, type BatchClient, type Deferred, inBatch } from './batch.ts'
 import { JobWorkerReading } from './job-worker.ts'
 import { listOf, readView } from './view.ts'
 
@@ -138,13 +138,6 @@ export async function searchFailed(redis: BatchClient, base: string, text: strin
     if (ids.length < SEARCHED_AT_ONCE) return { ids: found, isAll: true }
   }
   return { ids: found, isAll: false }
-}
-
-async function inBatch<T>(redis: BatchClient, ask: (batch: Batch) => Deferred<T>): Promise<T> {
-  const batch = new Batch(redis)
-  const answer = ask(batch)
-  await batch.run()
-  return answer()
 }
 
 /** A row of `lua/views/job.lua`. */

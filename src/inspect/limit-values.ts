@@ -1,9 +1,9 @@
 import { decodeQueueLimits, type QueueLimit } from '../limits/queue-limits.ts'
 import { type GroupState, readEntries, type StoredEntry } from '../queue/groups.ts'
 import { type LimitState, type LimitView, limitStateOf } from '../queue/limits.ts'
-import { Batch, type BatchClient } from './batch.ts'
+import { type BatchClient, inBatch } from './batch.ts'
 import { type GroupHolder, placeHolders } from './group-holders.ts'
-import { HistoryReading } from './history.ts'
+import { askForHistory } from './history.ts'
 import { type JobRow, readRows } from './jobs.ts'
 import type { HistoryEntry } from './queue-status.ts'
 import { listOf, readView } from './view.ts'
@@ -138,9 +138,10 @@ export async function limitValueDetail(
 ): Promise<LimitValueDetail | undefined> {
   type View = LimitView &
     UseView & { readonly limits: string; readonly jobs: readonly string[]; readonly places?: string }
-  const batch = new Batch(redis)
-  const changes = new HistoryReading(base, batch, { count: HISTORY })
-  const [view] = await Promise.all([readView<View>(redis, base, 'limit in detail', { name, keys, count }), batch.run()])
+  const [view, changes] = await Promise.all([
+    readView<View>(redis, base, 'limit in detail', { name, keys, count }),
+    inBatch(redis, (batch) => askForHistory(base, batch, { count: HISTORY })),
+  ])
   if (!view) return undefined
   const limit = decodeQueueLimits(view.limits).find((one) => one.name === name) as QueueLimit
   const state = limitStateOf(limit, keys, view)
@@ -149,7 +150,7 @@ export async function limitValueDetail(
     readRows(redis, places),
     view.places === undefined ? [] : placeHolders(redis, base, view.places, state.at.getTime()),
   ])
-  const history = changes.entries().filter(({ kind, change }) => kind === 'limit' && isOf(change, name, keys))
+  const history = changes.filter(({ kind, change }) => kind === 'limit' && isOf(change, name, keys))
   return { ...state, ...useOf(view), jobs, holders, history }
 }
 

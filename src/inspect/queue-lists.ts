@@ -1,5 +1,5 @@
 import { shapedQueuesKey, shardedQueuesKey } from '../redis/keys.ts'
-import { Batch, type BatchClient, tolerant } from './batch.ts'
+import { type Batch, type BatchClient, type Deferred, inBatch, tolerant } from './batch.ts'
 import { baseIn, type PartReads, partsOf, type QueueParts } from './parts.ts'
 
 /** Number of remembered names, if not more are listed. */
@@ -33,12 +33,7 @@ export class QueueLists {
 
   /** The sharded queues among the names, and the places of their parts. */
   async shardedAmong(names: readonly string[]): Promise<ReadonlyMap<string, QueueParts>> {
-    const read = async () => {
-      const batch = new Batch(this.#redis)
-      const parts = this.askForParts(names, batch)
-      await batch.run()
-      return parts()
-    }
+    const read = () => inBatch(this.#redis, (batch) => this.askForParts(names, batch))
     const areKnown = names.every((name) => this.#known.has(name))
     const known = areKnown ? this.#knownAmong(names) : undefined
     const sharded = await this.#answer(shardedQueuesKey(this.#prefix), read, known)
@@ -47,7 +42,7 @@ export class QueueLists {
   }
 
   /** The same, with other reads of a batch. */
-  askForParts(names: readonly string[], batch: Batch): () => ReadonlyMap<string, QueueParts> {
+  askForParts(names: readonly string[], batch: Batch): Deferred<ReadonlyMap<string, QueueParts>> {
     if (names.length === 0) return () => new Map()
     const counts = batch.add<(string | null)[]>('hmget', shardedQueuesKey(this.#prefix), ...names)
     return () => {
@@ -83,24 +78,18 @@ export class QueueLists {
 
   async #readShaped(): Promise<readonly string[]> {
     const key = shapedQueuesKey(baseIn(this.#prefix, ''))
-    const read = async () => {
-      const batch = new Batch(this.#redis)
-      const names = batch.add<string[]>('smembers', key)
-      await batch.run()
-      return names()
-    }
+    const read = () => inBatch(this.#redis, (batch) => batch.add<string[]>('smembers', key))
     this.#shapedNames = await this.#answer(key, read, this.#shapedNames)
     return this.#shapedNames
   }
 
   async #readSharded(): Promise<readonly string[]> {
     const key = shardedQueuesKey(this.#prefix)
-    const read = async () => {
-      const batch = new Batch(this.#redis)
-      const counts = batch.add<Record<string, string>>('hgetall', key)
-      await batch.run()
-      return Object.keys(tolerant(counts) ?? {})
-    }
+    const read = () =>
+      inBatch(this.#redis, (batch) => {
+        const counts = batch.add<Record<string, string>>('hgetall', key)
+        return () => Object.keys(tolerant(counts) ?? {})
+      })
     this.#shardedNames = await this.#answer(key, read, this.#shardedNames)
     return this.#shardedNames
   }

@@ -1,3 +1,4 @@
+import { mapCauses } from '../departure/departure.ts'
 import { dateOfUs, type GroupRowView, groupStateOf, type StoredClosed } from '../queue/groups.ts'
 import { ageMs, type MeterState, type MeterView, meterStateOf } from '../queue/meter-state.ts'
 import { DEAD_FIELD, LATENESS_BOUNDS_US, WAIT_BOUNDS_MS } from '../reports/start-counts.ts'
@@ -6,7 +7,7 @@ import { StoredShape } from '../shape/stored.ts'
 import { bypassOf } from './bypass.ts'
 import { NEARLY_FULL } from './conditions.ts'
 import { failingOf } from './failing.ts'
-import { closedOf, heldAt, mapCauses } from './held.ts'
+import { closedOf, heldAt } from './held.ts'
 
 import type { PartAnswer } from './parts.ts'
 import type { Hold, HoldCause, QueueFacts, StartTotals } from './queue-status.ts'

@@ -4,10 +4,12 @@ import type { GroupState } from '../queue/groups.ts'
 import type { ConcurrencyState, MeterState, RateCause } from '../queue/meter-state.ts'
 import type { QueueClient } from '../reports/queue-clients.ts'
 import type { EndCounts, ReasonCount } from '../reports/recent-ends.ts'
+import type { HeldMs } from '../reports/series-sample.ts'
 import type { GroupHolder } from './group-holders.ts'
 
 export { HOLD_CAUSES, type HoldCause } from '../departure/departure.ts'
-export type { EndCounts, QueueClient, ReasonCount }
+export type { Sample } from '../reports/series-sample.ts'
+export type { EndCounts, HeldMs, QueueClient, ReasonCount }
 
 /** A limit by keys that holds a job for less time than another one. */
 export interface OtherHold {
@@ -40,9 +42,6 @@ export interface Hold {
   /** If the schedule of the rate, or of the limit, lets nothing depart: until when, and its time zone. */
   readonly closed?: { readonly until: Date; readonly timeZone: string }
 }
-
-/** For how long each cause has held the head of the queue so far, ms in total. */
-export type HeldMs = Readonly<Record<HoldCause, number>>
 
 /** The starts of jobs that workers have reported so far. */
 export interface StartTotals {
@@ -237,35 +236,6 @@ export interface ShardStatus {
   readonly active: number
   readonly hold: Hold | undefined
   /** By BullMQ's pause, or the meter's. */
-  readonly paused: boolean
-}
-
-/** One point of the series that workers write: totals at a time. */
-export interface Sample {
-  readonly at: Date
-  readonly accepted: number
-  readonly departed: number
-  readonly refused: number
-  readonly dropped: number
-  readonly depth: number
-  readonly waiting: number
-  readonly active: number
-  readonly headAgeMs: number | undefined
-  /** The current rate, units of cost per second; undefined if jobs are not paced. */
-  readonly ratePerSecond: number | undefined
-  readonly starts: number
-  readonly latenessSumMs: number
-  /** Since the previous sample. */
-  readonly latenessMaxMs: number
-  readonly completed: number
-  /** Jobs that failed permanently. */
-  readonly failed: number
-  /** Failed attempts, whether the job was retried or not. */
-  readonly failedAttempts: number
-  /** Starts past the meter. */
-  readonly bypassed: number
-  readonly heldMs: HeldMs
-  /** Whether a pause held at that moment, BullMQ's or the meter's. */
   readonly paused: boolean
 }
 

@@ -6,7 +6,7 @@ import { shapeKey } from '../redis/keys.ts'
 import { LuaComposer } from '../redis/lua-composer.ts'
 import { readLuaFile } from '../redis/lua-files.ts'
 import { slotOfKey } from '../redis/shards.ts'
-import { Batch, type BatchClient, type Deferred } from './batch.ts'
+import { type Batch, type BatchClient, type Deferred, inBatch } from './batch.ts'
 
 /** How long a read that goes to replicas waits for the clock of their master, ms. */
 const MASTER_WAIT_MS = 200
@@ -59,16 +59,13 @@ export async function readView<T>(redis: BatchClient, base: string, subject: str
   return view
 }
 
-async function readTogether<T>(
+function readTogether<T>(
   redis: BatchClient,
   bases: readonly string[],
   view: readonly [subject: string, asked: object],
   nowUs?: number,
 ) {
-  const batch = new Batch(redis)
-  const views = askForViews<T>(batch, bases, view, nowUs)
-  await batch.run()
-  return views()
+  return inBatch(redis, (batch) => askForViews<T>(batch, bases, view, nowUs))
 }
 
 /** The parts of ioredis that we use beyond its types. */

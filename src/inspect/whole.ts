@@ -1,3 +1,4 @@
+import { mapCauses } from '../departure/departure.ts'
 import type { GroupCounts } from '../queue/groups.ts'
 import { type ConcurrencyState, meterStateOf, type RateCause } from '../queue/meter-state.ts'
 import { formatRate, unitsPerSecond } from '../rate.ts'
@@ -5,7 +6,7 @@ import { addedEnds, byReason } from '../reports/recent-ends.ts'
 import { uniqueClients } from './bypass.ts'
 import { failingOf } from './failing.ts'
 import type { GroupsView } from './groups.ts'
-import { mapCauses } from './held.ts'
+import { newestFirst } from './history.ts'
 import type { FailedMatches, JobRow } from './jobs.ts'
 import type { PartAnswer } from './parts.ts'
 import type {
@@ -18,7 +19,6 @@ import type {
   StartTotals,
   WorkerStatus,
 } from './queue-status.ts'
-import { compareIds } from './stream.ts'
 
 type StatusAnswer = PartAnswer<QueueFacts | undefined>
 
@@ -326,7 +326,7 @@ export function wholeHistory(
   const own = shards.map((entries, shard) =>
     entries.filter(({ kind }) => !OF_HEAD.includes(kind) && (shard === 0 || !OF_FIRST.includes(kind))),
   )
-  return [...head, ...own.flat()].sort((one, other) => compareIds(other.id, one.id)).slice(0, count)
+  return newestFirst([...head, ...own.flat()]).slice(0, count)
 }
 
 /**

@@ -1,5 +1,5 @@
 import { hostname } from 'node:os'
-import type { Departure } from '../departure/departure.ts'
+import { type Departure, HOLD_CAUSES } from '../departure/departure.ts'
 import type { Argument } from '../redis/commands.ts'
 import { isOutOfMemory, isPassing } from '../redis/failures.ts'
 import { seriesKey } from '../redis/keys.ts'
@@ -172,8 +172,8 @@ export class WorkerReports {
     await store.prepared()
     if (!this.#shape) return
     const samples = await (await client).lrange(seriesKey(store.base, PAST_SECONDS), 0, -1)
-    for (const { atMs, heldUs } of samples.reverse().flatMap((json) => readSample(json) ?? [])) {
-      this.#clocks.add({ atUs: atMs * 1000, heldUs })
+    for (const { at, heldMs } of samples.reverse().flatMap((json) => readSample(json) ?? [])) {
+      this.#clocks.add({ atUs: at.getTime() * 1000, heldUs: HOLD_CAUSES.map((cause) => heldMs[cause] * 1000) })
     }
     await this.#report(false)
   }

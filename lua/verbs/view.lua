@@ -1,13 +1,13 @@
 --[[
   Reads queues at one moment of Redis's clock, with the modules that decide. Nothing is written; expired entries are seen
   as ended (redis/unwritten). The work does not grow with a queue: up to some 100 commands for each, 20 more for each
-  group or value of a limit, 200 more to find such values, up to 100 groups for the place of a job, and of its list
-  10,000 entries at each end.
+  group or value of a limit, 160 for the holders of its places, 200 more to find such values, up to 100 groups for the
+  place of a job, and of its list 10,000 entries at each end.
   KEYS
     [1…]  …:meta:shape of each queue; on a cluster one more, which never exists (redis/commands.ts)
   ARGV
     [1]  what to read: crowd, shape, meter, queue, groups, group, limit, limit in detail, limit values, own limits,
-         settings, rows, found, job or place (lua/views)
+         settings, rows, detail, job or place (lua/views)
     [2]  JSON: its arguments
     [3]  now, µs, if a reader has asked another server; else ''
     [4]  now by the reader's clock, µs: for one that may not ask Redis; else ''
@@ -42,8 +42,8 @@ local function view(key, now)
   if subject == 'limit in detail' then return view_limit.in_detail(q, asked.name, asked.keys, asked.count) end
   if subject == 'limit values' then return view_limit.of_values(q, asked.count) end
   if subject == 'own limits' then return view_limit.settings(q) end
-  if subject == 'rows' then return view_job.rows(q, asked.ids, asked.data) end
-  if subject == 'found' then return view_job.found(q, asked.id) end
+  if subject == 'rows' then return view_job.rows(q, asked.ids, asked.data, asked.worker) end
+  if subject == 'detail' then return view_job.detail(q, asked.id, asked.data, asked.logs) end
   if subject == 'job' then return view_job.of_job(q, asked.id, asked.nearlyFull) end
   return view_job.place(q, asked.id, asked.searched)
 end

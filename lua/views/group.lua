@@ -4,6 +4,7 @@ local queue_groups = use 'groups/queue-groups'
 local group_share = use 'groups/share'
 local as_text = use 'redis/as-text'
 local queue_head = use 'reports/queue-head'
+local holders = use 'views/holders'
 
 -- Views of the groups of a queue. Times as in views/queue.
 local view_group = {
@@ -157,12 +158,14 @@ function view_group.of_queue(q, count)
   return view
 end
 
--- One group, with the ids of its first waiting jobs.
+-- One group. count: of its first waiting jobs, whose ids it has then, and the holders of its places if all are taken
 function view_group.of_one(q, group, count)
   if not q.shape or not q.shape.groups then return nil end
+  local row = view_group.row(view_group.open(q), group)
   return {
-    groups = q.shape.groups, waiting = view_group.waiting(q.base), row = view_group.row(view_group.open(q), group),
+    groups = q.shape.groups, waiting = view_group.waiting(q.base), row = row,
     jobs = (count or 0) > 0 and redis.call('ZRANGE', q.base .. 'meta:group:jobs:' .. group, 0, count - 1) or {},
+    holders = count and row.state == 'full' and holders.of_group(q, group) or {},
   }
 end
 

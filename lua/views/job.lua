@@ -8,6 +8,7 @@ local meter = use 'meter/meter'
 local as_text = use 'redis/as-text'
 local job_options = use 'shape/job-options'
 local view_group = use 'views/group'
+local holders = use 'views/holders'
 local view_queue = use 'views/queue'
 
 -- The view of a job: where it is, what is ahead of it, and when it may start. Times as in views/queue.
@@ -16,6 +17,9 @@ local view_job = {
   SEARCHED = 10000,
 }
 local FIELDS = { 'name', 'timestamp', 'priority', 'ats', 'processedOn', 'opts', 'throttledFor', 'failedReason' }
+
+local DETAIL_FIELDS = { 'atm', 'finishedOn', 'stacktrace', 'progress' }
+local DATA_FIELDS = { 'data', 'returnvalue' }
 
 local ROW_FIELDS = {
   'name', 'timestamp', 'priority', 'delay', 'ats', 'failedReason', 'processedOn', 'finishedOn', 'opts',
@@ -116,8 +120,15 @@ local function note_starts(q, view)
   view.limit = p.limit or p.parts[1].l.name
 end
 
--- Rows of jobs; missing ones are left out. with_data: whether to read their data too
-function view_job.rows(q, ids, with_data)
+-- The jobs that hold the places for which a job waits.
+local function holders_for(q, view)
+  local row, hold = view.group and view.group.row, view.lane and view.lane.hold
+  if row and row.state == 'full' then return holders.of_group(q, row.id) end
+  return hold and hold.places and holders.of_places(q, hold.places) or {}
+end
+
+-- Rows of jobs; missing ones are left out. with_data, with_worker: whether to read their data and their workers too
+function view_job.rows(q, ids, with_data, with_worker)
   local view = { rows = {} }
   for _, id in ipairs(ids) do
     local key = q.base .. id
@@ -125,6 +136,7 @@ function view_job.rows(q, ids, with_data)
     if row.fields and row.fields.timestamp then
       row.cost, row.group = job_options.cost(row.fields.opts), queue_groups.named(row.fields.opts)
       row.data = with_data and redis.call('HGET', key, 'data') or nil
+      row.worker = with_worker and holders.worker_of(q.base, id) or nil
       view.rows[#view.rows + 1] = row
     end
   end
@@ -147,6 +159,18 @@ function view_job.found(q, id)
   return view
 end
 
+-- One job in full. with_data: whether to read its data and result too; logs: how many lines of its log, the newest ones;
+-- nil for all
+function view_job.detail(q, id, with_data, logs)
+  local key, view = q.base .. id, view_job.found(q, id)
+  if not view then return nil end
+  for name, value in pairs(stored(key, DETAIL_FIELDS)) do view.fields[name] = value end
+  view.data = with_data and stored(key, DATA_FIELDS) or nil
+  view.worker = holders.worker_of(q.base, id)
+  view.logs = logs == 0 and {} or redis.call('LRANGE', key .. ':logs', logs and -logs or 0, -1)
+  return view
+end
+
 -- All of it, with its queue.
 function view_job.of_job(q, id, nearly_full)
   local base, view = q.base, view_job.found(q, id)
@@ -161,6 +185,7 @@ function view_job.of_job(q, id, nearly_full)
   end
   if view.ahead and q.shape and q.shape.mode == 'enforce' then note_starts(q, view) end
   view.queue = view_queue.of_queue(q, nearly_full)
+  view.holders = holders_for(q, view)
   return view
 end
 

@@ -5,6 +5,7 @@ local queue_limits = use 'limits/queue-limits'
 local scheduled_bucket = use 'limits/scheduled-bucket'
 local as_text = use 'redis/as-text'
 local job_options = use 'shape/job-options'
+local holders = use 'views/holders'
 
 -- The remaining units of a limit with `by` for one value of its keys, or of a pool for a member. Times as in
 -- views/queue.
@@ -47,14 +48,14 @@ function view_limit.of_one(q, name, keys, tier)
   }, part), part
 end
 
--- The same, with the limits as stored, the ids of the first jobs that wait for it, at most `count`, and the key of the
--- state of its places, if it has some. For a lane that is its first job; without lanes the jobs of the group.
+-- The same, with the limits as stored, the ids of the first jobs that wait for it, at most `count`, and the holders of
+-- its places, if it has some. For a lane that is its first job; without lanes the jobs of the group.
 function view_limit.in_detail(q, name, keys, count)
   local view, part = view_limit.of_one(q, name, keys)
   if not view then return nil end
   local g = queue_groups.open(q.base, q.shape, q.now)
-  view.limits, view.places = part.member and q.shape.limits or q.shape.keyed_limits, part.l.algorithm == 'concurrency' and part.s.key or nil
-  view.jobs = {}
+  view.limits, view.jobs = part.member and q.shape.limits or q.shape.keyed_limits, {}
+  view.holders = part.l.algorithm == 'concurrency' and holders.of_places(q, part.s.key) or {}
   if count == 0 or part.member then return view end
   if not g.lanes then view.jobs = redis.call('ZRANGE', q.base .. 'meta:group:jobs:' .. keys.group, 0, count - 1) end
   for _, lane in ipairs(g.lanes and redis.call('ZRANGE', q.base .. 'meta:line:' .. part.cell, 0, count - 1) or {}) do

@@ -3,7 +3,7 @@ import { decodeGroups } from '../shape/groups.ts'
 import { StoredShape } from '../shape/stored.ts'
 import { Batch, type BatchClient, type Deferred } from './batch.ts'
 import { drainPace } from './drain-pace.ts'
-import { type GroupHolder, groupHolders, placeHolders } from './group-holders.ts'
+import { holdersOf } from './group-holders.ts'
 import { closedOf } from './held.ts'
 import { askForHistory } from './history.ts'
 import { type FoundJob, type JobView, jobOf, readJobView } from './job-reading.ts'
@@ -52,7 +52,7 @@ export async function explain(
   const lists = RESOLUTIONS.map((resolution) => askForSeries(base, resolution, batch))
   const history = askForHistory(base, batch, { count: HISTORY })
   const events = askForEvents(base, Math.min(job.dueMs, nowMs) - BEFORE_MS, batch)
-  const [holders] = await Promise.all([holdersFor(redis, base, found, nowMs), batch.run()])
+  await batch.run()
   const samples = lists.flatMap((list) => list()).sort((one, other) => one.at.getTime() - other.at.getTime())
   const wait = waitOf(found, events())
   const points = [...samples, status].map(({ at, heldMs }) => ({ atMs: at.getTime(), heldMs }))
@@ -65,25 +65,13 @@ export async function explain(
   })
   return {
     ...described(found, wait.fromMs),
-    holders,
+    holders: holdersOf(view.holders, nowMs),
     readyAt: new Date(wait.fromMs),
     startedAt: wait.startedMs === undefined ? undefined : new Date(wait.startedMs),
     ...estimated(found, samples),
     waitedMs: wait.toMs - wait.fromMs,
     parts: partsOf(found, points, pauses, wait),
   }
-}
-
-/** The jobs that hold the places for which a job waits. */
-async function holdersFor(
-  redis: BatchClient,
-  base: string,
-  { view, group }: Found,
-  nowMs: number,
-): Promise<readonly GroupHolder[]> {
-  if (group?.status === 'maxed') return groupHolders(redis, base, group.id, nowMs)
-  const key = view.lane?.hold?.places
-  return key === undefined ? [] : placeHolders(redis, base, key, nowMs)
 }
 
 /** While its own group, or the limit of its keys, holds a job, it waits for nothing else. */

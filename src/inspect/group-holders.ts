@@ -1,10 +1,8 @@
-import { workerOfLock } from '../redis/ids.ts'
-import { Batch, type BatchClient, type Deferred } from './batch.ts'
+import { dateOfUs } from '../queue/groups.ts'
+import { listOf } from './view.ts'
 
 /** A worker that runs jobs reports at least every 12 s. */
 const SILENT_MS = 20_000
-/** At most this many are looked up. */
-const MOST = 20
 
 /**
  * A job that holds a place of its group, or of a limit by keys. A live worker renews the lock of its job. The lock of a
@@ -33,115 +31,42 @@ export interface GroupHolder {
   readonly isSilent: boolean
 }
 
-/** The jobs that hold the places of a group, jobs of silent workers first: they hold it until their locks end. */
-export async function groupHolders(
-  redis: BatchClient,
-  base: string,
-  group: string,
-  nowMs: number,
-): Promise<readonly GroupHolder[]> {
-  const batch = new Batch(redis)
-  const members = batch.add<string[]>('smembers', `${base}meta:group:held:${group}`)
-  await batch.run()
-  const jobs = members()
-    .slice(0, MOST)
-    .map((id) => ({ base, id }))
-  return holdersOf(redis, base, jobs, nowMs)
-}
-
-/**
- * The same for the places of a limit for one value of its keys.
- * @param key of its state, in which each holder has at least one member: a number and the key of its job
- */
-export async function placeHolders(
-  redis: BatchClient,
-  base: string,
-  key: string,
-  nowMs: number,
-): Promise<readonly GroupHolder[]> {
-  const batch = new Batch(redis)
-  const members = batch.add<string[]>('zrange', key, 0, 2 * MOST)
-  await batch.run()
-  const jobs = members().flatMap((member) => {
-    // Leases of limiters have no colon.
-    const [, itsBase, id] = /^1 (.*:)([^:]*)$/s.exec(member) ?? []
-    return itsBase === undefined || id === undefined ? [] : [{ base: itsBase, id }]
-  })
-  return holdersOf(redis, base, jobs.slice(0, MOST), nowMs)
-}
-
-interface HoldingJob {
-  readonly base: string
-  readonly id: string
-}
-
-async function holdersOf(
-  redis: BatchClient,
-  ownBase: string,
-  jobs: readonly HoldingJob[],
-  nowMs: number,
-): Promise<readonly GroupHolder[]> {
-  if (jobs.length === 0) return []
-  const batch = new Batch(redis)
-  const rows = new Map([...new Set(jobs.map(({ base }) => base))].map((base) => [base, workersOf(batch, base)]))
-  const locks = jobs.map(({ base, id }) => ({
-    ...{ base, id },
-    token: batch.add<string | null>('get', `${base}${id}:lock`),
-    lastsMs: batch.add<number>('pttl', `${base}${id}:lock`),
-    name: batch.add<string | null>('hget', base + id, 'pb'),
-    delayed: batch.add<string | null>('zscore', `${base}delayed`, id),
-    isParent: batch.add<string | null>('zscore', `${base}waiting-children`, id),
-    isWaiting: batch.add<string | null>('zscore', `${base}prioritized`, id),
-  }))
-  await batch.run()
-  const holders = locks.map(({ base, id, token, lastsMs, name, delayed, isParent, isWaiting }) => {
-    const worker = workerOfLock(token())
-    const row = readRow(worker === undefined ? undefined : rows.get(base)?.()[worker])
-    const seenMs = row?.seen
-    const due = delayed()
-    return {
-      jobId: id,
-      ...(base === ownBase ? {} : { queue: base }),
-      state: stateOf({ delayed: due, 'waiting-children': isParent(), waiting: isWaiting() }),
-      // BullMQ's score is the time in ms * 4096 and a counter.
-      dueAt: due === null ? undefined : new Date(Math.floor(Number(due) / 4096)),
-      lockEndsAt: lastsMs() > 0 ? new Date(nowMs + lastsMs()) : undefined,
-      worker: {
-        id: worker,
-        name: row?.name ?? name() ?? undefined,
-        host: row?.host,
-        pid: row?.pid,
-        seenAt: seenMs === undefined ? undefined : new Date(seenMs),
-      },
-      isSilent: seenMs !== undefined && nowMs - seenMs > SILENT_MS,
-    }
-  })
-  return holders.sort((one, other) => Number(other.isSilent) - Number(one.isSilent))
-}
-
-function stateOf(
-  scores: Readonly<Record<Exclude<GroupHolder['state'], 'running'>, string | null>>,
-): GroupHolder['state'] {
-  const states = ['delayed', 'waiting-children', 'waiting'] as const
-  return states.find((state) => scores[state] !== null) ?? 'running'
-}
-
-function workersOf(batch: Batch, base: string): Deferred<Readonly<Record<string, string>>> {
-  return batch.add<Readonly<Record<string, string>>>('hgetall', `${base}meta:workers`)
-}
-
-interface Row {
-  readonly seen?: number
+/** The worker of a job in a view, as far as known. */
+export interface JobWorkerView {
+  readonly id?: string
   readonly name?: string
   readonly host?: string
   readonly pid?: number
+  readonly seen?: number
 }
 
-/** An unreadable row counts as missing: another version may have written it. */
-function readRow(json: string | undefined): Row | undefined {
-  try {
-    return json === undefined ? undefined : (JSON.parse(json) as Row)
-  } catch {
-    return undefined
-  }
+/** A holder in a view. */
+export interface HolderView extends Pick<GroupHolder, 'state'> {
+  readonly id: string
+  readonly base?: string
+  readonly dueMs?: number
+  /** µs */
+  readonly lockEnds?: string
+  readonly worker: JobWorkerView
+}
+
+/** The holders of a view, jobs of silent workers first: they hold their places until their locks end. */
+export function holdersOf(views: readonly HolderView[], nowMs: number): readonly GroupHolder[] {
+  const holders = listOf(views).map(({ id: jobId, base, state, dueMs, lockEnds, worker }) => ({
+    ...{ jobId, state },
+    ...(base === undefined ? {} : { queue: base }),
+    dueAt: dueMs === undefined ? undefined : new Date(dueMs),
+    lockEndsAt: dateOfUs(lockEnds),
+    worker: {
+      ...{ id: worker.id, name: worker.name, host: worker.host, pid: worker.pid },
+      seenAt: worker.seen === undefined ? undefined : new Date(worker.seen),
+    },
+    isSilent: worker.seen !== undefined && nowMs - worker.seen > SILENT_MS,
+  }))
+  return holders.sort((one, other) => Number(other.isSilent) - Number(one.isSilent))
+}
+
+/** `mailer · host-a · 4711`, as far as known: the name of a worker, its host and process. */
+export function workerText({ name, host, pid }: JobWorkerView): string | undefined {
+  return [name, host, pid].filter(Boolean).join(' · ') || undefined
 }

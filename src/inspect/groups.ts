@@ -11,7 +11,7 @@ import {
 import { ageMs } from '../queue/meter-state.ts'
 import { decodeGroups, GROUP_FIELDS, type GroupDefaults, type GroupOverride } from '../shape/groups.ts'
 import type { BatchClient } from './batch.ts'
-import { type GroupHolder, groupHolders } from './group-holders.ts'
+import { type GroupHolder, type HolderView, holdersOf } from './group-holders.ts'
 import { type JobRow, readRows } from './jobs.ts'
 import { listOf, readView } from './view.ts'
 
@@ -113,17 +113,14 @@ export async function groupDetail(
   if (!view) return undefined
   const row = rowOf(view.row, decodeGroups(view.groups), view.waiting)
   const places = listOf(view.jobs).map((jobId) => ({ base, id: jobId }))
-  const [jobs, holders] = await Promise.all([
-    readRows(redis, places),
-    row.status === 'maxed' ? groupHolders(redis, base, id, row.at.getTime()) : [],
-  ])
-  return { ...row, jobs, holders }
+  return { ...row, jobs: await readRows(redis, places), holders: holdersOf(view.holders, row.at.getTime()) }
 }
 
 /** The same for one group, with the ids of its first jobs and the waiting jobs of all groups. */
 interface OneGroup extends GroupView {
   readonly jobs: readonly string[]
   readonly waiting: number
+  readonly holders: readonly HolderView[]
 }
 
 /** All current settings of groups, by their ids. */

@@ -1,9 +1,9 @@
-import { Batch, type BatchClient } from './batch.ts'
-import { type JobView, jobOf } from './job-reading.ts'
-import { JobWorkerReading } from './job-worker.ts'
+import type { BatchClient } from './batch.ts'
+import { type JobWorkerView, workerText } from './group-holders.ts'
+import { jobOf, type StoredJobView } from './job-reading.ts'
 import { jsonOf } from './jobs.ts'
 import type { Explanation } from './queue-status.ts'
-import { askForViews } from './view.ts'
+import { listOf, readView } from './view.ts'
 
 export interface JobDetailOptions {
   /** Whether to read the job's data, its result and its options. Default false. */
@@ -38,57 +38,44 @@ export interface JobDetail {
   readonly opts?: Readonly<Record<string, unknown>>
 }
 
-const FIELDS = ['atm', 'finishedOn', 'stacktrace', 'progress'] as const
-const DATA_FIELDS = ['data', 'returnvalue', 'opts'] as const
+/** The result of `lua/views/job.lua` for it. */
+interface DetailView extends StoredJobView {
+  readonly worker: JobWorkerView
+  readonly logs: readonly string[]
+  readonly data?: { readonly data?: string; readonly returnvalue?: string }
+}
 
 /** undefined where there is no such job. */
 export async function jobDetail(
   redis: BatchClient,
   base: string,
   id: string,
-  { data, logs }: JobDetailOptions,
+  options: JobDetailOptions,
 ): Promise<JobDetail | undefined> {
-  const batch = new Batch(redis)
-  const view = askForViews<JobView>(batch, [base], ['found', { id }])
-  const fields = batch.add<(string | null)[]>('hmget', base + id, ...FIELDS)
-  const stored = data ? batch.add<(string | null)[]>('hmget', base + id, ...DATA_FIELDS) : undefined
-  const worker = new JobWorkerReading(base, id, batch)
-  const lines = batch.add<string[]>('lrange', `${base}${id}:logs`, logs === undefined ? 0 : -logs, -1)
-  await batch.run()
-  const [found] = view()
-  if (!found) return undefined
-  const more = new Batch(redis)
-  worker.more(more)
-  await more.run()
-  const { name, state, addedMs, departedMs, failedReason } = jobOf(found)
-  const [attemptsMade, finishedOn, stacktrace, progress] = fields()
-  const runner = worker.worker()
+  const view = await readView<DetailView>(redis, base, 'detail', { id, ...options })
+  if (!view) return undefined
+  const { name, state, addedMs, departedMs, failedReason } = jobOf(view)
+  const { atm = 0, finishedOn, stacktrace, progress = '0', opts = '{}' } = view.fields
+  const { data = '{}', returnvalue = 'null' } = view.data ?? {}
+  const worker = workerText(view.worker)
   return {
     ...{ id, name, state },
-    attemptsMade: Number(attemptsMade ?? 0),
+    attemptsMade: Number(atm),
     addedAt: new Date(addedMs),
     ...(departedMs === undefined ? {} : { startedAt: new Date(departedMs) }),
     ...(finishedOn ? { endedAt: new Date(Number(finishedOn)) } : {}),
     ...(failedReason === undefined ? {} : { failedReason }),
-    ...(runner === undefined ? {} : { worker: runner }),
-    progress: jsonOf(progress ?? '0'),
-    logs: lines(),
+    ...(worker === undefined ? {} : { worker }),
+    progress: jsonOf(progress),
+    logs: listOf(view.logs),
     stacktrace: tracesOf(stacktrace),
-    ...(stored ? dataOf(stored()) : {}),
+    ...(view.data ? { data: jsonOf(data), returnvalue: jsonOf(returnvalue), opts: longNames(opts) } : {}),
   }
 }
 
-function tracesOf(json: string | null | undefined): string[] {
-  const traces = jsonOf(json ?? '[]')
+function tracesOf(json = '[]'): string[] {
+  const traces = jsonOf(json)
   return Array.isArray(traces) ? traces.map(String) : []
-}
-
-function dataOf([data, returnvalue, opts]: (string | null)[]) {
-  return {
-    data: jsonOf(data ?? '{}'),
-    returnvalue: jsonOf(returnvalue ?? 'null'),
-    opts: longNames(jsonOf(opts ?? '{}') as Record<string, unknown>),
-  }
 }
 
 /** BullMQ stores some options under short names. */
@@ -97,6 +84,8 @@ const LONG_NAMES: Readonly<Record<string, string>> = {
   ...{ idof: 'ignoreDependencyOnFailure', rdof: 'removeDependencyOnFailure' },
 }
 
-function longNames(opts: Readonly<Record<string, unknown>>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(opts).map(([name, value]) => [LONG_NAMES[name] ?? name, value]))
+function longNames(opts: string): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(Object(jsonOf(opts))).map(([name, value]) => [LONG_NAMES[name] ?? name, value]),
+  )
 }

@@ -1,5 +1,6 @@
 import type { GroupRowView, StoredClosed } from '../queue/groups.ts'
 import type { Batch, BatchClient, Deferred } from './batch.ts'
+import type { HolderView } from './group-holders.ts'
 import { QUEUE_ASKED, type QueueView } from './queue-reading.ts'
 import type { Explanation } from './queue-status.ts'
 import { readView } from './view.ts'
@@ -52,25 +53,24 @@ export interface JobPlaceView {
   }
 }
 
-/** The result of `lua/views/job.lua` for a job, and its queue. */
-export interface JobView extends JobPlaceView {
-  readonly fields: Readonly<
-    Partial<
-      Record<
-        'name' | 'timestamp' | 'priority' | 'ats' | 'processedOn' | 'opts' | 'throttledFor' | 'failedReason',
-        string
-      >
-    >
-  >
+/** A stored job in a view. */
+export interface StoredJobView {
+  readonly fields: Readonly<Partial<Record<string, string>>>
   readonly state: Explanation['state']
   /** For a delayed job. */
   readonly dueMs?: number
   readonly cost: number
   /** In other units. */
   readonly costs?: Readonly<Record<string, number>>
+}
+
+/** The result of `lua/views/job.lua` for a job, and its queue. */
+export interface JobView extends StoredJobView, JobPlaceView {
   /** Whether it waits in the part of a long list that is not searched, or behind more groups than are counted. */
   readonly isAheadAtLeast: boolean
   readonly queue: QueueView
+  /** The jobs that hold the places for which it waits. */
+  readonly holders: readonly HolderView[]
 }
 
 /** A stored job. */
@@ -96,7 +96,7 @@ export function readJobView(redis: BatchClient, base: string, id: string): Promi
   return readView<JobView>(redis, base, 'job', { id, ...QUEUE_ASKED })
 }
 
-export function jobOf({ fields, state, cost, costs, dueMs }: JobView): FoundJob {
+export function jobOf({ fields, state, cost, costs, dueMs }: StoredJobView): FoundJob {
   const { name = '', timestamp, ats = 0, processedOn, opts = '{}', throttledFor, failedReason } = fields
   const { delay = 0, keys } = JSON.parse(opts) as { delay?: number; keys?: FoundJob['keys'] }
   return {

@@ -1,6 +1,6 @@
 import { byReason, commonPart, type ReasonCount, shortReason } from '../reports/recent-ends.ts'
-import { Batch, type BatchClient, type Deferred, inBatch } from './batch.ts'
-import { JobWorkerReading } from './job-worker.ts'
+import { type Batch, type BatchClient, type Deferred, inBatch } from './batch.ts'
+import { type JobWorkerView, workerText } from './group-holders.ts'
 import { listOf, readView } from './view.ts'
 
 /** The states of jobs that can be listed. */
@@ -147,6 +147,7 @@ interface RowView {
   readonly cost: number
   readonly group?: string
   readonly data?: string
+  readonly worker?: JobWorkerView
 }
 
 /** The id of a job, and the key prefix of its queue or shard. */
@@ -166,14 +167,13 @@ export async function readRows(
 ): Promise<JobRow[]> {
   const bases = [...new Set(places.map(({ base }) => base))]
   const idsOf = (base: string) => places.filter((place) => place.base === base).map(({ id }) => id)
-  const [views, workers] = await Promise.all([
-    Promise.all(bases.map((base) => readView<RowsView>(redis, base, 'rows', { ids: idsOf(base), data: reads.data }))),
-    reads.worker ? workersOf(redis, places) : [],
-  ])
+  const views = await Promise.all(
+    bases.map((base) => readView<RowsView>(redis, base, 'rows', { ids: idsOf(base), ...reads })),
+  )
   const rows = views.map((view) => new Map(listOf(view?.rows ?? []).map((row) => [row.id, row])))
-  return places.flatMap(({ base, id }, i) => {
+  return places.flatMap(({ base, id }) => {
     const row = rows[bases.indexOf(base)]?.get(id)
-    return row ? [rowOf(row, workers[i])] : []
+    return row ? [rowOf(row)] : []
   })
 }
 
@@ -181,17 +181,8 @@ interface RowsView {
   readonly rows: readonly RowView[]
 }
 
-async function workersOf(redis: BatchClient, places: readonly JobPlace[]): Promise<(string | undefined)[]> {
-  const first = new Batch(redis)
-  const workers = places.map(({ base, id }) => new JobWorkerReading(base, id, first))
-  await first.run()
-  const second = new Batch(redis)
-  for (const worker of workers) worker.more(second)
-  await second.run()
-  return workers.map((worker) => worker.worker())
-}
-
-function rowOf({ id, fields, cost, group, data }: RowView, worker: string | undefined): JobRow {
+function rowOf({ id, fields, cost, group, data, worker: runner }: RowView): JobRow {
+  const worker = runner && workerText(runner)
   const { name = '', timestamp, priority = 0, delay = 0, ats = 0, failedReason, processedOn, finishedOn } = fields
   return {
     ...{ id, name, cost, priority: Number(priority), delayMs: Number(delay), attemptsStarted: Number(ats) },

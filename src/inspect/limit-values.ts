@@ -2,7 +2,7 @@ import { decodeQueueLimits, type QueueLimit } from '../limits/queue-limits.ts'
 import { type GroupState, readEntries, type StoredEntry } from '../queue/groups.ts'
 import { type LimitState, type LimitView, limitStateOf } from '../queue/limits.ts'
 import { type BatchClient, inBatch } from './batch.ts'
-import { type GroupHolder, placeHolders } from './group-holders.ts'
+import { type GroupHolder, type HolderView, holdersOf } from './group-holders.ts'
 import { askForHistory } from './history.ts'
 import { type JobRow, readRows } from './jobs.ts'
 import type { HistoryEntry } from './queue-status.ts'
@@ -137,7 +137,7 @@ export async function limitValueDetail(
   }: { readonly name: string; readonly keys: Readonly<Record<string, string>>; readonly count: number },
 ): Promise<LimitValueDetail | undefined> {
   type View = LimitView &
-    UseView & { readonly limits: string; readonly jobs: readonly string[]; readonly places?: string }
+    UseView & { readonly limits: string; readonly jobs: readonly string[]; readonly holders: readonly HolderView[] }
   const [view, changes] = await Promise.all([
     readView<View>(redis, base, 'limit in detail', { name, keys, count }),
     inBatch(redis, (batch) => askForHistory(base, batch, { count: HISTORY })),
@@ -146,10 +146,8 @@ export async function limitValueDetail(
   const limit = decodeQueueLimits(view.limits).find((one) => one.name === name) as QueueLimit
   const state = limitStateOf(limit, keys, view)
   const places = listOf(view.jobs).map((id) => ({ base, id }))
-  const [jobs, holders] = await Promise.all([
-    readRows(redis, places),
-    view.places === undefined ? [] : placeHolders(redis, base, view.places, state.at.getTime()),
-  ])
+  const jobs = await readRows(redis, places)
+  const holders = holdersOf(view.holders, state.at.getTime())
   const history = changes.filter(({ kind, change }) => kind === 'limit' && isOf(change, name, keys))
   return { ...state, ...useOf(view), jobs, holders, history }
 }

@@ -76,7 +76,7 @@ function listOf<T>(value: unknown): readonly T[] {
 }
 
 /** undefined for a text that is not a report. */
-export function parsedRow(json: string): Row | undefined {
+function parsedRow(json: string): Row | undefined {
   try {
     const row = JSON.parse(json) as Row | null
     return typeof row === 'object' ? (row ?? undefined) : undefined

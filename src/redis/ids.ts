@@ -18,10 +18,3 @@ export function uniqueId(): string {
 export function defaultDeclarer(): string {
   return `${hostname()}:${process.pid}`
 }
-
-/**
- * @returns the id of the worker that has this lock. A token is that id, a colon, and the number of the worker's lock
- */
-export function workerOfLock(token: string | null): string | undefined {
-  return token?.split(':')[0]
-}

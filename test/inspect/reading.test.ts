@@ -215,7 +215,7 @@ test('an active job names the worker that runs it: its name, host and process, a
   await expect.poll(running).toBe(`mailer · ${hostname()} · ${process.pid}`)
   expect((await inspector.job(queue.name, id))?.worker).toBe(await running())
   await client.hdel(queue.toKey(id), 'pb')
-  expect(await running()).toBe(`${hostname()} · ${process.pid}`)
+  expect(await running()).toBe(`mailer · ${hostname()} · ${process.pid}`)
   await client.hdel(queue.toKey('meta:workers'), worker.id)
   expect(await running()).toBeUndefined()
   await client.hset(queue.toKey(id), 'pb', 'mailer')

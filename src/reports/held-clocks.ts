@@ -20,21 +20,38 @@ function noTime(): number[] {
   return new Array<number>(HOLD_CAUSES.length).fill(0)
 }
 
-/** The clocks of the last hour, used to split the wait of a job among the causes that held the queue meanwhile. */
+function sumOf(heldUs: readonly number[]): number {
+  return heldUs.reduce((sum, us) => sum + us, 0)
+}
+
+/** The last clocks, used to split the wait of a job among the causes that held the queue meanwhile. */
 export class HeldClockMemory {
+  readonly #kept: number
   readonly #clocks: HeldClocks[] = []
   readonly #from = noTime()
   readonly #to = noTime()
 
+  constructor(kept = KEPT) {
+    this.#kept = kept
+  }
+
   /**
+   * Between two clocks, and before the first, a queue may have been idle: it is sampled while it has work and when its
+   * work ends, so the clocks advanced at the end of that time, and nothing waited at its start.
    * @param clocks later than the previous ones; earlier ones mean that Redis's clock went back, and the memory begins
    * again
    */
   add(clocks: HeldClocks): void {
-    const last = this.#clocks.at(-1)
-    if (last && clocks.atUs <= last.atUs) this.#clocks.length = 0
+    let last = this.#clocks.at(-1)
+    if (last && clocks.atUs <= last.atUs) {
+      this.#clocks.length = 0
+      last = undefined
+    }
+    const { atUs, heldUs } = last ?? { atUs: Number.NEGATIVE_INFINITY, heldUs: noTime() }
+    const idleUntilUs = clocks.atUs - sumOf(clocks.heldUs) + sumOf(heldUs)
+    if (idleUntilUs > atUs && idleUntilUs < clocks.atUs) this.#clocks.push({ atUs: idleUntilUs, heldUs })
     this.#clocks.push(clocks)
-    if (this.#clocks.length > KEPT) this.#clocks.shift()
+    while (this.#clocks.length > this.#kept) this.#clocks.shift()
   }
 
   /**
@@ -51,7 +68,7 @@ export class HeldClockMemory {
     for (let i = 0; i < UNCOVERED; i++) {
       sums[i] = (sums[i] as number) + Math.max(0, (to[i] as number) - (from[i] as number)) * share
     }
-    sums[UNCOVERED] = (sums[UNCOVERED] as number) + whole - held * share
+    sums[UNCOVERED] = (sums[UNCOVERED] as number) + Math.max(0, whole - held * share)
   }
 
   /**

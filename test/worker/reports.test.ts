@@ -115,6 +115,14 @@ test('a wait is divided by what held the queue meanwhile; what nothing tells of 
   expect(split(new HeldClockMemory(), 5, 9)).toEqual([0, 0, 0, 0, 4])
 })
 
+test('before the first clocks a queue had no other holds than theirs, and they ended then', () => {
+  const clocks = new HeldClockMemory()
+  clocks.add({ atUs: 5000, heldUs: [1000, 2000, 0, 0, 0] })
+  expect(split(clocks, 1000, 5000)).toEqual([1000, 2000, 0, 0, 1000])
+  clocks.add({ atUs: 9000, heldUs: [1000, 3000, 0, 0, 0] })
+  expect(split(clocks, 5000, 8000)).toEqual([0, 0, 0, 0, 3000])
+})
+
 test('a clock of Redis that went back begins anew', () => {
   const clocks = new HeldClockMemory()
   clocks.add({ atUs: 9000, heldUs: [9000, 0, 0, 0, 0] })

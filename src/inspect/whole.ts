@@ -1,14 +1,16 @@
-import { mapCauses } from '../departure/departure.ts'
+import { HOLD_CAUSES, mapCauses } from '../departure/departure.ts'
 import type { GroupCounts } from '../queue/groups.ts'
-import { type ConcurrencyState, meterStateOf, type RateCause } from '../queue/meter-state.ts'
+import type { ConcurrencyState, RateCause } from '../queue/meter-state.ts'
 import { formatRate, unitsPerSecond } from '../rate.ts'
 import { addedEnds, byReason } from '../reports/recent-ends.ts'
+import { sumsOf } from '../sums.ts'
 import { uniqueClients } from './bypass.ts'
 import { failingOf } from './failing.ts'
 import type { GroupsView } from './groups.ts'
 import { newestFirst } from './history.ts'
 import type { FailedMatches, JobRow } from './jobs.ts'
 import type { PartAnswer } from './parts.ts'
+import { factsOf } from './queue-reading.ts'
 import type {
   Bypass,
   HistoryEntry,
@@ -40,31 +42,17 @@ export function wholeOf(name: string, [head, ...shards]: readonly StatusAnswer[]
 /** Replaces a head that could not be read, from the shards. */
 function headless(basis: QueueFacts, shards: readonly (QueueFacts | undefined)[]): QueueFacts {
   const known = shards.filter((shard) => shard !== undefined)
-  const capacities = known.flatMap(({ capacity }) => capacity ?? [])
-  return {
-    ...basis,
-    shape: undefined,
-    rate: addedRate(known),
-    capacity: capacities.length === 0 ? undefined : capacities.reduce((sum, places) => sum + places, 0),
-    concurrency: undefined,
-  }
+  const capacity = sumOfKnown(known.map((shard) => shard.capacity))
+  return { ...basis, shape: undefined, rate: addedRate(known), capacity, concurrency: undefined }
 }
 
 /** A queue without any readable part: all counts are 0, and the time is this machine's. */
 function unknownStatus(name: string): QueueFacts {
-  const state = meterStateOf({
-    at: String(Date.now() * 1000),
-    ...{ depth: 0, waiting: 0, delayed: 0, waitingChildren: 0, active: 0, paused: false, meter: {} },
-  })
-  return {
-    ...state,
-    name,
-    ...sumsOf([]),
-    ...{ oldestAgeMs: undefined, nextDueAt: undefined, hold: undefined, grouped: undefined },
-    ...{ failing: undefined, bypass: undefined, samplesDeletedAt: undefined },
-    ...{ lastRefusedAt: undefined, largestGroup: undefined },
-    ...{ heldMs: mapCauses(() => 0), starts: startsOf([]), workers: [], deadLetterQueues: [] },
-  }
+  return factsOf(name, {
+    ...{ exists: true, at: String(Date.now() * 1000), paused: false, meter: {}, starts: {}, workers: {} },
+    ...{ depth: 0, waiting: 0, delayed: 0, waitingChildren: 0, active: 0, prioritized: 0, completed: 0, failed: 0 },
+    heldUs: mapCauses(() => '0'),
+  }) as QueueFacts
 }
 
 /**
@@ -84,7 +72,7 @@ export function wholeStatus(
   return {
     ...head,
     ...pausesOf(known),
-    ...sumsOf(known),
+    ...sumsOf(SUMMED, known),
     ...{ cause: causeOf(head, known), rate: rateOf(head, known) },
     concurrency: concurrencyOf(head, known),
     feedback: known.find(({ cause }) => cause === 'feedback')?.feedback ?? known.find((one) => one.feedback)?.feedback,
@@ -93,9 +81,10 @@ export function wholeStatus(
     nextDueAt: known.some(({ waiting }) => waiting > 0) ? undefined : earliest(known.map((shard) => shard.nextDueAt)),
     nextDepartureAt: earliest(known.map((shard) => shard.nextDepartureAt)),
     meanCost: departed === 0 ? 1 : sum((shard) => shard.meanCost * shard.departedTotal) / departed,
-    ...{ groups: groupsOf(known), grouped: groupedOf(known) },
+    groups: groupsOf(known),
+    grouped: sumOfKnown(known.map((shard) => shard.grouped)),
     ...{ hold: longestHold(known), bypass: bypassOf(known) },
-    heldMs: heldOf(known, shards.length - unread.filter((part) => part !== 'head').length),
+    heldMs: meanHeld(known, shards.length - unread.filter((part) => part !== 'head').length),
     starts: startsOf(known),
     ...{ workers, failing: failingOf(workers) },
     lastRefusedAt: latest(known.map((shard) => shard.lastRefusedAt)),
@@ -138,13 +127,8 @@ const SUMMED = [
   'failedKept',
 ] as const
 
-function sumsOf(shards: readonly QueueFacts[]): Pick<QueueFacts, (typeof SUMMED)[number]> {
-  const sums = SUMMED.map((field) => [field, shards.reduce((total, shard) => total + shard[field], 0)])
-  return Object.fromEntries(sums)
-}
-
 /** Clocks of all shards, divided by their number: a second is a second. */
-function heldOf(known: readonly QueueFacts[], answered: number): QueueFacts['heldMs'] {
+function meanHeld(known: readonly Pick<QueueFacts, 'heldMs'>[], answered: number): QueueFacts['heldMs'] {
   return mapCauses((cause) => known.reduce((sum, { heldMs }) => sum + heldMs[cause], 0) / Math.max(1, answered))
 }
 
@@ -182,10 +166,8 @@ function rateOf(head: QueueFacts, shards: readonly QueueFacts[]): string | undef
 }
 
 function addedRate(shards: readonly QueueFacts[]): string | undefined {
-  const rates = shards.flatMap(({ rate }) => rate ?? [])
-  if (rates.length === 0) return undefined
-  const perSecond = rates.reduce((sum, rate) => sum + unitsPerSecond(rate), 0)
-  return formatRate({ limit: Number(perSecond.toPrecision(6)), periodMs: 1000 })
+  const perSecond = sumOfKnown(shards.map(({ rate }) => (rate === undefined ? undefined : unitsPerSecond(rate))))
+  return perSecond === undefined ? undefined : formatRate({ limit: Number(perSecond.toPrecision(6)), periodMs: 1000 })
 }
 
 /** Feedback may keep a shard below its part. */
@@ -196,30 +178,23 @@ function concurrencyOf(head: QueueFacts, shards: readonly QueueFacts[]): Concurr
   return { ...head.concurrency, inForce, cause: 'feedback', until: fed.until }
 }
 
-function groupedOf(shards: readonly QueueFacts[]): number | undefined {
-  const counts = shards.flatMap(({ grouped }) => grouped ?? [])
-  return counts.length === 0 ? undefined : counts.reduce((sum, count) => sum + count, 0)
-}
-
 function groupsOf(shards: readonly QueueFacts[]): GroupCounts | undefined {
   const counts = shards.flatMap(({ groups }) => groups ?? [])
   return counts.length === 0 ? undefined : addedCounts(counts)
 }
 
 export function addedCounts(counts: readonly GroupCounts[]): GroupCounts {
-  const sum = (field: keyof GroupCounts) => counts.reduce((total, one) => total + one[field], 0)
-  return { waiting: sum('waiting'), limited: sum('limited'), maxed: sum('maxed'), paused: sum('paused') }
+  return sumsOf(['waiting', 'limited', 'maxed', 'paused'], counts)
 }
 
 /** The last finding; starts past the meters of all shards add up. */
 function bypassOf(shards: readonly QueueFacts[]): Bypass | undefined {
   const found = shards.flatMap(({ bypass }) => bypass ?? [])
   const last = found.sort((one, other) => other.at.getTime() - one.at.getTime())[0]
-  const rates = found.flatMap(({ perSecond }) => perSecond ?? [])
   if (!last) return undefined
   return {
     ...last,
-    perSecond: rates.length === 0 ? undefined : rates.reduce((sum, rate) => sum + rate, 0),
+    perSecond: sumOfKnown(found.map(({ perSecond }) => perSecond)),
     clients: uniqueClients(found.flatMap(({ clients }) => clients)),
   }
 }
@@ -232,17 +207,17 @@ function longestHold(shards: readonly QueueFacts[]): Hold | undefined {
 
 function startsOf(shards: readonly QueueFacts[]): StartTotals {
   const totals = shards.map(({ starts }) => starts)
-  const sum = (of: (starts: StartTotals) => number) => totals.reduce((total, one) => total + of(one), 0)
   const histogram = (field: 'lateness' | 'wait') =>
-    (totals[0]?.[field] ?? []).map(([le], i) => [le, sum((starts) => starts[field][i]?.[1] ?? 0)] as const)
+    (totals[0]?.[field] ?? []).map(([le], i) => {
+      return [le, totals.reduce((sum, starts) => sum + (starts[field][i]?.[1] ?? 0), 0)] as const
+    })
   return {
-    count: sum(({ count }) => count),
-    early: sum(({ early }) => early),
-    latenessSumMs: sum(({ latenessSumMs }) => latenessSumMs),
+    ...sumsOf(['count', 'early', 'latenessSumMs', 'waits', 'waitSumMs'], totals),
     lateness: histogram('lateness'),
-    waits: sum(({ waits }) => waits),
-    waitSumMs: sum(({ waitSumMs }) => waitSumMs),
-    waitedMs: mapCauses((cause) => sum(({ waitedMs }) => waitedMs[cause])),
+    waitedMs: sumsOf(
+      HOLD_CAUSES,
+      totals.map(({ waitedMs }) => waitedMs),
+    ),
     wait: histogram('wait'),
   }
 }
@@ -265,11 +240,7 @@ function addedWorkers(one: WorkerStatus, other: WorkerStatus): WorkerStatus {
   return {
     ...one,
     seenAt: one.seenAt > other.seenAt ? one.seenAt : other.seenAt,
-    concurrency: one.concurrency + other.concurrency,
-    running: one.running + other.running,
-    held: one.held + other.held,
-    started: one.started + other.started,
-    ratePerSecond: one.ratePerSecond + other.ratePerSecond,
+    ...sumsOf(['concurrency', 'running', 'held', 'started', 'ratePerSecond'], [one, other]),
     latenessMaxMs: Math.max(one.latenessMaxMs, other.latenessMaxMs),
     roundTripMs: Math.max(one.roundTripMs, other.roundTripMs),
     clockErrorMs: greatest([one.clockErrorMs, other.clockErrorMs]),
@@ -284,6 +255,12 @@ function addedWorkers(one: WorkerStatus, other: WorkerStatus): WorkerStatus {
 function greatest(numbers: readonly (number | undefined)[]): number | undefined {
   const known = numbers.filter((number) => number !== undefined)
   return known.length === 0 ? undefined : Math.max(...known)
+}
+
+/** undefined if none is known. */
+function sumOfKnown(numbers: readonly (number | undefined)[]): number | undefined {
+  const known = numbers.filter((number) => number !== undefined)
+  return known.length === 0 ? undefined : known.reduce((sum, number) => sum + number, 0)
 }
 
 function earliest(dates: readonly (Date | undefined)[]): Date | undefined {
@@ -351,28 +328,18 @@ export function wholeSeries(lists: readonly (readonly Sample[])[], everyMs: numb
   return merged
 }
 
+const COUNTED = [
+  ...(['accepted', 'departed', 'refused', 'dropped', 'depth', 'waiting', 'active'] as const),
+  ...(['starts', 'latenessSumMs', 'completed', 'failed', 'failedAttempts', 'bypassed'] as const),
+]
+
 function addedSamples(samples: readonly Sample[]): Omit<Sample, 'at'> {
-  const sum = (of: (sample: Sample) => number) => samples.reduce((total, sample) => total + of(sample), 0)
-  const ages = samples.flatMap(({ headAgeMs }) => headAgeMs ?? [])
-  const rates = samples.flatMap(({ ratePerSecond }) => ratePerSecond ?? [])
   return {
-    accepted: sum((sample) => sample.accepted),
-    departed: sum((sample) => sample.departed),
-    refused: sum((sample) => sample.refused),
-    dropped: sum((sample) => sample.dropped),
-    depth: sum((sample) => sample.depth),
-    waiting: sum((sample) => sample.waiting),
-    active: sum((sample) => sample.active),
-    headAgeMs: ages.length === 0 ? undefined : Math.max(...ages),
-    ratePerSecond: rates.length === 0 ? undefined : rates.reduce((total, rate) => total + rate, 0),
-    starts: sum((sample) => sample.starts),
-    latenessSumMs: sum((sample) => sample.latenessSumMs),
+    ...sumsOf(COUNTED, samples),
+    headAgeMs: greatest(samples.map(({ headAgeMs }) => headAgeMs)),
+    ratePerSecond: sumOfKnown(samples.map(({ ratePerSecond }) => ratePerSecond)),
     latenessMaxMs: Math.max(...samples.map(({ latenessMaxMs }) => latenessMaxMs)),
-    completed: sum((sample) => sample.completed),
-    failed: sum((sample) => sample.failed),
-    failedAttempts: sum((sample) => sample.failedAttempts),
-    bypassed: sum((sample) => sample.bypassed),
-    heldMs: mapCauses((cause) => sum(({ heldMs }) => heldMs[cause]) / samples.length),
+    heldMs: meanHeld(samples, samples.length),
     paused: samples.every(({ paused }) => paused),
   }
 }

@@ -1,3 +1,5 @@
+import { sumsOf } from '../sums.ts'
+
 /** How far back the recent ends of jobs reach, ms. */
 export const RECENT_MS = 300_000
 /** The ends are counted in parts of this length, ms, and expire part by part. */
@@ -77,8 +79,7 @@ export class RecentEnds {
 }
 
 export function addedEnds(counts: readonly EndCounts[]): EndCounts {
-  const sum = (field: keyof EndCounts) => counts.reduce((total, one) => total + one[field], 0)
-  return { completed: sum('completed'), failed: sum('failed'), failedAttempts: sum('failedAttempts') }
+  return sumsOf(['completed', 'failed', 'failedAttempts'], counts)
 }
 
 /** Adds up the counts of the same reasons: the most frequent first. */

@@ -27,6 +27,7 @@ import { checkGroupId } from '../shape/groups.ts'
 import type { ShapeField, ShapeOverride } from '../shape/shape.ts'
 import type { Attribution, ShapeConflict, StateLoss } from '../shape/store.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
+import { sumsOf } from '../sums.ts'
 import { ShardedAdds, type ShardedJob } from './adds.ts'
 import { answered, inAllShards } from './all-shards.ts'
 import { Coordinator } from './coordinator.ts'
@@ -182,18 +183,8 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
   async meter(): Promise<ShardedState> {
     await this.#agreed()
     const [shape, ...each] = await Promise.all([this.#head.getShape(), ...this.each.map((queue) => queue.meter())])
-    const sum = (field: 'depth' | 'waiting' | 'delayed' | 'waitingChildren' | 'active') =>
-      each.reduce((total, state) => total + state[field], 0)
-    return {
-      shape,
-      shards: this.shards,
-      depth: sum('depth'),
-      waiting: sum('waiting'),
-      delayed: sum('delayed'),
-      waitingChildren: sum('waitingChildren'),
-      active: sum('active'),
-      each,
-    }
+    const sums = sumsOf(['depth', 'waiting', 'delayed', 'waitingChildren', 'active'], each)
+    return { shape, shards: this.shards, ...sums, each }
   }
 
   /** Cancels a job in the shard that holds it. See {@link ShapedQueue.cancelJob}. */

@@ -39,20 +39,7 @@ export function auditLimit(given: QueueLimit, charges: readonly Charge[]): Limit
   if (algorithm === 'concurrency') {
     return { ...found, worst: undefined, broken: false, note: 'not checked: departures do not tell when jobs end' }
   }
-  const {
-    key: _,
-    prefix: __,
-    version: ___,
-    unit: ____,
-    shared: _____,
-    name: ______,
-    mode: _______,
-    by: ________,
-    pool: _________,
-    sticky: __________,
-    ...rule
-  } = limit
-  const wire = encodeRule(rule)
+  const wire = encodeRule(limit)
   const worst = worstWindow(wire, limit, wire.align === 'first' ? charges : departures)
   const note = shared ? { note: 'shared: only what this queue took' } : {}
   return { ...found, worst, broken: (worst?.excessUs ?? 0) > TOLERANCE_US, ...note }

@@ -220,7 +220,6 @@ export class Inspector {
 
   /** Samples of the queue, oldest first; empty where no worker has reported. */
   async series(name: string, options: SeriesOptions = {}): Promise<Sample[]> {
-    checkName('series', name)
     checkOptions('series', options, ['since', 'resolution'])
     const { since: from, resolution: every } = options
     const isDate = from instanceof Date && !Number.isNaN(from.getTime())
@@ -232,7 +231,7 @@ export class Inspector {
       const resolution = every ?? (await finest())
       return { resolution, samples: await this.#read((batch) => askForSeries(base, resolution, batch, from)) }
     }
-    const { samples } = await this.#each(name, read, (found) => {
+    const { samples } = await this.#each('series', name, read, (found) => {
       const resolution = Math.max(...found.map((one) => one.resolution)) as Resolution
       return {
         resolution,
@@ -249,10 +248,9 @@ export class Inspector {
    * Changes of the queue's shape, pause and mode, newest first. BullMQ's own pause is included if its author is known.
    */
   async history(name: string, options: HistoryOptions = {}): Promise<HistoryEntry[]> {
-    checkName('history', name)
     checkOptions('history', options, ['count', 'after'])
     const read = (base: string) => this.#read((batch) => askForHistory(base, batch, options))
-    return this.#each(name, read, async (shards, { head }) =>
+    return this.#each('history', name, read, async (shards, { head }) =>
       wholeHistory(await this.#part(head, () => read(head)), shards, options.count),
     )
   }
@@ -262,20 +260,18 @@ export class Inspector {
    * shards in turns. A job that moves to another state during the read is still listed; a removed one is not.
    */
   async jobs(name: string, state: JobState, options: JobsOptions = {}): Promise<JobRow[]> {
-    checkName('jobs', name)
     checkArgument(JOB_STATES.includes(state), 'jobs: the state', `one of ${JOB_STATES.join(', ')}`, state)
     checkOptions('jobs', options, ['start', 'count', 'data'])
     const read = async (base: string, page: JobsOptions = options) => {
       const ids = await this.#read((batch) => askForIds(base, state, batch, page))
       return ids.map((id) => ({ base, id }))
     }
-    const places = await this.#each(name, read, (found) => inTurns(found, options), untilEnd(options))
+    const places = await this.#each('jobs', name, read, (found) => inTurns(found, options), untilEnd(options))
     return readRows(this.#redis, places, { data: options.data === true, worker: state === 'active' })
   }
 
   /** Failed jobs whose reason contains a text, the latest first: of the last 10,000 failed jobs. */
   async failedJobs(name: string, options: JobsOptions & { readonly failedReason: string }): Promise<FailedMatches> {
-    checkName('failedJobs', name)
     checkOptions('failedJobs', options, ['start', 'count', 'data', 'failedReason'])
     const { failedReason } = options
     checkArgument(typeof failedReason === 'string', 'failedJobs: failedReason', 'a string', failedReason)
@@ -285,23 +281,21 @@ export class Inspector {
       const jobs = await readRows(this.#redis, places, { data: options.data === true })
       return { jobs, found: ids.length, isFoundAtLeast: !isAll }
     }
-    return this.#each(name, read, (found) => allMatches(found, options), untilEnd(options))
+    return this.#each('failedJobs', name, read, (found) => allMatches(found, options), untilEnd(options))
   }
 
   /** Why jobs have failed: the last 1,000 that are kept, grouped by reasons that differ only in numbers and ids. */
   async failedReasons(name: string): Promise<FailedReasons> {
-    checkName('failedReasons', name)
-    return this.#each(name, (base) => readReasons(this.#redis, base), allReasons)
+    return this.#each('failedReasons', name, (base) => readReasons(this.#redis, base), allReasons)
   }
 
   /** One job in full; undefined where there is no such job. */
   async job(name: string, jobId: string, options: JobDetailOptions = {}): Promise<JobDetail | undefined> {
-    checkName('job', name)
     checkId('job', 'job', jobId)
     checkCallOptions('job', options, ['data', 'logs'])
     checkWhole('job', 'logs', options.logs)
     const read = (base: string) => jobDetail(this.#redis, base, jobId, options)
-    return this.#each(name, read, (found) => found.find((one) => one !== undefined))
+    return this.#each('job', name, read, (found) => found.find((one) => one !== undefined))
   }
 
   /** The queues that have a job with this id. For each queue, Redis looks up one key, or one per shard. */
@@ -324,10 +318,9 @@ export class Inspector {
 
   /** Why a job has not started and when it may, or what it waited for; undefined where there is no such job. */
   async explain(name: string, jobId: string): Promise<Explanation | undefined> {
-    checkName('explain', name)
     checkId('explain', 'job', jobId)
     const read = (base: string) => explain(this.#redis, name, base, jobId)
-    return this.#each(name, read, (found) => {
+    return this.#each('explain', name, read, (found) => {
       const shard = found.findIndex((one) => one !== undefined)
       const explanation = found[shard]
       return explanation && { ...explanation, shard }
@@ -340,11 +333,10 @@ export class Inspector {
    * @returns undefined for a queue whose shape has no groups
    */
   async groups(name: string, options: { readonly count?: number } = {}): Promise<GroupsView | undefined> {
-    checkName('groups', name)
     checkOptions('groups', options, ['count'])
     const { count = 10 } = options
     const read = (base: string) => groupsOf(this.#redis, base, count)
-    return this.#each(name, read, (found) =>
+    return this.#each('groups', name, read, (found) =>
       wholeGroups(
         found.filter((view) => view !== undefined),
         count,
@@ -357,18 +349,16 @@ export class Inspector {
    * @returns undefined for a queue whose shape has no groups
    */
   async group(name: string, id: string, options: { readonly count?: number } = {}): Promise<GroupDetail | undefined> {
-    checkName('group', name)
     checkId('group', 'group', id)
     checkOptions('group', options, ['count'])
     const { count = 20 } = options
     const read = (base: string) => groupDetail(this.#redis, base, id, count)
-    return this.#each(name, read, (found) => found[shardOf(groupKey(id), found.length)])
+    return this.#each('group', name, read, (found) => found[shardOf(groupKey(id), found.length)])
   }
 
   /** The current settings by `setGroup`, by group ids, without pauses and feedback. */
   async groupOverrides(name: string): Promise<Readonly<Record<string, GroupOverride>>> {
-    checkName('groupOverrides', name)
-    return groupOverridesIn(await this.#groupSettings(name))
+    return groupOverridesIn(await this.#groupSettings('groupOverrides', name))
   }
 
   /**
@@ -376,8 +366,7 @@ export class Inspector {
    * feedback, with author, time, reason and end.
    */
   async groupSettings(name: string): Promise<Readonly<Record<string, GroupState['overrides']>>> {
-    checkName('groupSettings', name)
-    return this.#groupSettings(name)
+    return this.#groupSettings('groupSettings', name)
   }
 
   /**
@@ -387,11 +376,10 @@ export class Inspector {
    * @returns undefined for a queue without limits by keys and pools
    */
   async limitValues(name: string, options: { readonly count?: number } = {}): Promise<LimitValuesView | undefined> {
-    checkName('limitValues', name)
     checkOptions('limitValues', options, ['count'])
     const { count = 10 } = options
     const read = (base: string) => limitValuesOf(this.#redis, base, count)
-    return this.#each(name, read, (found) => wholeLimitValues(found, count))
+    return this.#each('limitValues', name, read, (found) => wholeLimitValues(found, count))
   }
 
   /**
@@ -407,14 +395,13 @@ export class Inspector {
     keys: Readonly<Record<string, string>>,
     options: { readonly count?: number } = {},
   ): Promise<LimitValueDetail | undefined> {
-    checkName('limitValue', name)
     checkArgument(typeof limit === 'string', 'limitValue: the name of a limit', 'a string', limit)
     const areTexts = typeof keys === 'object' && keys && Object.values(keys).every((value) => typeof value === 'string')
     checkArgument(areTexts, 'limitValue: the keys', "an object of strings, such as { model: 'gpt-large' }", keys)
     checkOptions('limitValue', options, ['count'])
     const { count = 20 } = options
     const read = (base: string) => limitValueDetail(this.#redis, base, { name: limit, keys, count })
-    return this.#each(name, read, (found) => found[shardOf(groupKey(keys.group ?? ''), found.length)])
+    return this.#each('limitValue', name, read, (found) => found[shardOf(groupKey(keys.group ?? ''), found.length)])
   }
 
   /**
@@ -422,9 +409,8 @@ export class Inspector {
    * {@link GroupState.overrides}.
    */
   async limitSettings(name: string): Promise<readonly LimitSettings[]> {
-    checkName('limitSettings', name)
     const read = (base: string) => limitSettingsOf(this.#redis, base)
-    return this.#each(name, read, (found) => found.flat())
+    return this.#each('limitSettings', name, read, (found) => found.flat())
   }
 
   /**
@@ -432,9 +418,8 @@ export class Inspector {
    * @throws InvalidInputError for a sharded queue: each shard has an audit of its own, at its part of the rate
    */
   async audit(name: string): Promise<AuditEntry[]> {
-    checkName('audit', name)
     const read = (base: string) => this.#read((batch) => askForAudit(base, batch))
-    return this.#each(name, read, (_, { shards }) => {
+    return this.#each('audit', name, read, (_, { shards }) => {
       throw new InvalidInputError(
         `queue "${name}" must not be a sharded one: its ${shards.length} shards have an audit each; give ` +
           `the prefix of one, such as ${shards[0]?.slice(0, -name.length - 2)}`,
@@ -457,9 +442,9 @@ export class Inspector {
     if (this.#isOwn) this.#redis.disconnect()
   }
 
-  async #groupSettings(name: string): Promise<Readonly<Record<string, GroupState['overrides']>>> {
+  #groupSettings(call: string, name: string): Promise<Readonly<Record<string, GroupState['overrides']>>> {
     const read = (base: string) => groupSettingsOf(this.#redis, base)
-    return this.#each(name, read, (found) => Object.assign({}, ...found))
+    return this.#each(call, name, read, (found) => Object.assign({}, ...found))
   }
 
   #read<T>(ask: (batch: Batch) => Deferred<T>): Promise<T> {
@@ -471,11 +456,13 @@ export class Inspector {
    * @param page the request to each shard
    */
   async #each<T>(
+    call: string,
     name: string,
     read: (base: string, page?: JobsOptions) => Promise<T>,
     join: (found: T[], parts: QueueParts) => T | Promise<T>,
     page?: JobsOptions,
   ): Promise<T> {
+    checkName(call, name)
     // On a cluster, the keys that a sharded queue would have without shards may be on an unavailable node.
     const early = this.#redis.isCluster ? undefined : read(this.#base(name))
     early?.catch(() => {})

@@ -37,20 +37,19 @@ export interface JobPlaceView {
      * The limit that holds the lane, the values of its keys, and until when at least; if jobs have to end first, the
      * Redis key that has the holders of the places.
      */
-    readonly hold?: {
-      readonly limit: string
-      readonly keys: Readonly<Record<string, string>>
-      readonly ends?: string
+    readonly hold?: LaneHoldView & {
       readonly places?: string
       readonly closed?: StoredClosed
       /** Other limits that hold it, for less time. */
-      readonly others?: readonly {
-        readonly limit: string
-        readonly keys: Readonly<Record<string, string>>
-        readonly ends?: string
-      }[]
+      readonly others?: readonly LaneHoldView[]
     }
   }
+}
+
+interface LaneHoldView {
+  readonly limit: string
+  readonly keys: Readonly<Record<string, string>>
+  readonly ends?: string
 }
 
 /** A stored job in a view. */
@@ -73,35 +72,20 @@ export interface JobView extends StoredJobView, JobPlaceView {
   readonly holders: readonly HolderView[]
 }
 
-/** A stored job. */
-export interface FoundJob {
-  readonly name: string
-  readonly state: Explanation['state']
-  readonly cost: number
-  readonly costs: Readonly<Record<string, number>> | undefined
-  /** What limits with `by` count it by. */
-  readonly keys: Readonly<Record<string, string>> | undefined
-  readonly addedMs: number
-  /** When it was or is due for the first time, by its options, ms. */
-  readonly dueMs: number
-  readonly attemptsStarted: number
-  /** When it last departed, ms. */
-  readonly departedMs: number | undefined
-  readonly throttledFor: string | undefined
-  readonly failedReason: string | undefined
-}
+export type FoundJob = ReturnType<typeof jobOf>
 
 /** @returns undefined where there is no such job */
 export function readJobView(redis: BatchClient, base: string, id: string): Promise<JobView | undefined> {
   return readView<JobView>(redis, base, 'job', { id, ...QUEUE_ASKED })
 }
 
-export function jobOf({ fields, state, cost, costs, dueMs }: StoredJobView): FoundJob {
+export function jobOf({ fields, state, cost, costs, dueMs }: StoredJobView) {
   const { name = '', timestamp, ats = 0, processedOn, opts = '{}', throttledFor, failedReason } = fields
-  const { delay = 0, keys } = JSON.parse(opts) as { delay?: number; keys?: FoundJob['keys'] }
+  const { delay = 0, keys } = JSON.parse(opts) as { delay?: number; keys?: Readonly<Record<string, string>> }
   return {
     ...{ name, state, cost, costs, keys },
     addedMs: Number(timestamp),
+    /** When it was or is due for the first time, by its options. */
     dueMs: dueMs ?? Number(timestamp) + delay,
     attemptsStarted: Number(ats),
     departedMs: processedOn ? Number(processedOn) : undefined,

@@ -4,14 +4,12 @@ import { ageMs, type MeterState, type MeterView, meterStateOf } from '../queue/m
 import { DEAD_FIELD, LATENESS_BOUNDS_US, WAIT_BOUNDS_MS } from '../reports/start-counts.ts'
 import { decodeGroups } from '../shape/groups.ts'
 import { StoredShape } from '../shape/stored.ts'
-import { bypassOf } from './bypass.ts'
 import { NEARLY_FULL } from './conditions.ts'
-import { failingOf } from './failing.ts'
 import { closedOf, heldAt } from './held.ts'
 
 import type { PartAnswer } from './parts.ts'
 import type { Hold, HoldCause, QueueFacts, StartTotals } from './queue-status.ts'
-import { workerRows } from './worker-rows.ts'
+import { bypassOf, failingOf, workerRows } from './worker-rows.ts'
 
 type Fields = Readonly<Record<string, string>>
 

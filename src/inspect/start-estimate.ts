@@ -1,11 +1,13 @@
-import type { DrainPace } from './drain-pace.ts'
 import type { JobPlaceView } from './job-reading.ts'
 import { keysText } from './keys-text.ts'
-import type { GroupPlace, QueueFacts } from './queue-status.ts'
+import type { GroupPlace, QueueFacts, Sample } from './queue-status.ts'
 
 /** Below these, the lack of workers is ignored: a short wait for a worker, or a small share of the time. */
 const LACK_MS = 1000
 const LACK = 0.1
+/** The time over which the pace is measured, ms. */
+const LONGEST_MS = 60_000
+const SHORTEST_MS = 1000
 
 /** The data of a waiting job that decides its start, and when the rate, limits and groups of its queue let it start. */
 export interface WaitingJob extends Omit<JobPlaceView, 'ahead'> {
@@ -15,6 +17,13 @@ export interface WaitingJob extends Omit<JobPlaceView, 'ahead'> {
   readonly readyMs: number
   /** The state of its group; undefined for a job without one. */
   readonly place: GroupPlace | undefined
+}
+
+/** How fast a queue drained recently, over the time in which jobs waited and no pause held. */
+interface DrainPace {
+  readonly departuresPerSecond: number
+  /** The share of that time in which the head waited for a worker, or for running jobs to end: 0 to 1. */
+  readonly lack: number
 }
 
 /** The queue in which it waits. */
@@ -141,4 +150,25 @@ function lacksWorkers({ status: { hold, at, active, concurrency }, pace }: Drain
   if (concurrency && active >= concurrency.inForce) return true
   if (hold?.cause === 'workers') return at.getTime() - hold.since.getTime() >= LACK_MS
   return hold?.cause === 'concurrency' && hold.group === undefined
+}
+
+/**
+ * The pace of the last minute; undefined if that time is too short for an estimate.
+ * @param samples oldest first
+ * @param sinceMs when the current rate and burst began
+ */
+export function drainPace(samples: readonly Sample[], status: QueueFacts, sinceMs: number): DrainPace | undefined {
+  const nowMs = status.at.getTime()
+  const earliestMs = Math.max(sinceMs, nowMs - LONGEST_MS)
+  const before = samples.findLastIndex(
+    ({ at, waiting, paused }) => waiting === 0 || paused || at.getTime() < earliestMs,
+  )
+  const first = samples[before + 1]
+  const spanMs = first ? nowMs - first.at.getTime() : 0
+  if (!first || spanMs < SHORTEST_MS) return undefined
+  const held = (cause: 'workers' | 'concurrency') => Math.max(0, status.heldMs[cause] - first.heldMs[cause])
+  return {
+    departuresPerSecond: (Math.max(0, status.departedTotal - first.departed) * 1000) / spanMs,
+    lack: Math.min(1, (held('workers') + held('concurrency')) / spanMs),
+  }
 }

@@ -4,8 +4,6 @@ import type { ConcurrencyState, RateCause } from '../queue/meter-state.ts'
 import { formatRate, unitsPerSecond } from '../rate.ts'
 import { addedEnds, byReason } from '../reports/recent-ends.ts'
 import { sumsOf } from '../sums.ts'
-import { uniqueClients } from './bypass.ts'
-import { failingOf } from './failing.ts'
 import type { GroupsView } from './groups.ts'
 import { newestFirst } from './history.ts'
 import type { FailedMatches, JobRow } from './jobs.ts'
@@ -21,6 +19,7 @@ import type {
   StartTotals,
   WorkerStatus,
 } from './queue-status.ts'
+import { failingOf, uniqueClients } from './worker-rows.ts'
 
 type StatusAnswer = PartAnswer<QueueFacts | undefined>
 

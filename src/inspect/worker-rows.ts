@@ -1,5 +1,5 @@
-import { RECENT_MS } from '../reports/recent-ends.ts'
-import type { EndCounts, QueueClient, ReasonCount, WorkerStatus } from './queue-status.ts'
+import { addedEnds, byReason, RECENT_MS } from '../reports/recent-ends.ts'
+import type { Bypass, EndCounts, Failing, QueueClient, ReasonCount, WorkerStatus } from './queue-status.ts'
 
 /**
  * A worker with jobs counts as gone after this long without a report; an idle one reports only rarely. As in
@@ -7,6 +7,13 @@ import type { EndCounts, QueueClient, ReasonCount, WorkerStatus } from './queue-
  */
 const GONE_MS = 60_000
 const GONE_IDLE_MS = 3_600_000
+/** A queue fails if at least this many attempts of the last minutes failed, and at least this share of them. */
+const LEAST_FAILED = 5
+const LEAST_SHARE = 0.1
+/** Starts past the meter count as continuing for this long after the last finding. As in `lua/reports/bypass.lua`. */
+const LASTS_US = 60_000_000
+/** A shorter time is too short for an estimate. */
+const LEAST_US = 1_000_000
 const STATES: readonly string[] = ['running', 'paused', 'overloaded'] satisfies WorkerStatus['state'][]
 
 /** A worker's report. */
@@ -87,4 +94,36 @@ function parsedRow(json: string): Row | undefined {
 
 function compare(one: string, other: string): number {
   return one < other ? -1 : Number(one > other)
+}
+
+/** From the workers' last reports about the preceding five minutes; undefined if too few attempts failed. */
+export function failingOf(workers: readonly WorkerStatus[]): Failing | undefined {
+  const { completed, failed, failedAttempts } = addedEnds(workers.map(({ recentEnds }) => recentEnds))
+  const attempts = completed + failedAttempts
+  if (failedAttempts < LEAST_FAILED || failedAttempts < LEAST_SHARE * attempts) return undefined
+  const reasons = byReason(workers.flatMap(({ failureReasons }) => failureReasons))
+  return { attempts, failedAttempts, failed, share: failedAttempts / attempts, reasons }
+}
+
+/** @param meter the hash `…:meta:meter` */
+export function bypassOf(
+  meter: Readonly<Record<string, string>>,
+  workers: readonly WorkerStatus[],
+  nowUs: number,
+): Bypass | undefined {
+  const number = (field: string) => Number(meter[field] ?? 0)
+  const atUs = number('bypassedAt')
+  if (atUs === 0 || nowUs - atUs > LASTS_US) return undefined
+  const forUs = atUs - number('bypassedFrom')
+  const count = number('bypassedTotal') - number('bypassedBase')
+  return {
+    at: new Date(atUs / 1000),
+    jobId: meter.bypassedJob ?? '',
+    perSecond: forUs >= LEAST_US ? (count * 1_000_000) / forUs : undefined,
+    clients: uniqueClients(workers.flatMap(({ bypassedBy }) => bypassedBy)),
+  }
+}
+
+export function uniqueClients(clients: readonly QueueClient[]): QueueClient[] {
+  return [...new Map(clients.map((client) => [client.address, client])).values()]
 }

@@ -1,3 +1,4 @@
+local lane_keys = use 'groups/lane-keys'
 local as_text = use 'redis/as-text'
 local job_options = use 'shape/job-options'
 
@@ -257,7 +258,9 @@ local function group_lanes(groups)
   function groups.try_lane(g, pick, s, full, by)
     local group, tag = pick.group, pick.tag
     pick.weight = s.weight
-    local cost, deferred, costs, deadline, keys = job_options.cost_of_job(g.base .. pick.id)
+    -- In a lane of one kind, all jobs have the same keys.
+    local known = not (g.lanes[2] or s.is_strict) and lane_keys(pick.lane) or nil
+    local cost, deferred, costs, deadline, keys = job_options.cost_of_job(g.base .. pick.id, known)
     pick.cost, pick.deferred, pick.costs, pick.deadline = cost, deferred, costs, deadline
     local runs = groups.runs(g, deferred, deadline)
     local paced = runs and g.enforced
@@ -269,7 +272,7 @@ local function group_lanes(groups)
     pick.slot = math.max(pick.bucket and groups.slot(g, pick.bucket, cost) or 0, pick.hold or 0)
     local own, least = pick.slot, 0
     if paced and g.limits then
-      pick.parts = g.limits.open(group, keys)
+      pick.parts = g.limits.open(group, keys, known)
       local slot, _, without_places = g.limits.slot(pick.parts, cost, costs)
       pick.slot, least = math.max(own, slot), without_places
     end
@@ -313,7 +316,9 @@ local function group_lanes(groups)
       redis.call('ZREM', lanes_of(g, group), lane)
       return nil
     end
+    -- With most fields from the beginning, the table does not grow.
     return {
+      weight = 1, cost = 1, deferred = false, is_strict = false, is_paced = false, hold = nil, bucket = nil, parts = nil,
       group = group, id = id, number = as_text.us(tonumber(heads[2]) % groups.BAND), from = 'group', tag = tag, slot = 0,
       jobs = g.base .. 'meta:group:jobs:' .. group, lane = lane, following = heads[3], following_score = heads[4],
     }

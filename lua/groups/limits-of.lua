@@ -10,6 +10,7 @@ local as_text = use 'redis/as-text'
 local call_state = use 'redis/call-state'
 local history = use 'reports/history'
 local job_options = use 'shape/job-options'
+local parsed = use 'shape/parsed'
 local shapes = use 'shape/shapes'
 
 -- The limits of a shape that apply to each value of a key separately (`by`): of the group, of a key that jobs name
@@ -22,10 +23,19 @@ local shapes = use 'shape/shapes'
 -- a limit does not apply to a job that lacks another of its keys. Nil for a queue without such limits.
 local function group_limits_of(base, shape, now)
   if not shape.keyed_limits then return nil end
-  -- revision: changes with these limits
-  local limits, known = { revision = redis.sha1hex(shape.keyed_limits) }, cjson.decode(shape.keyed_limits)
+  local keyed, known = parsed.keyed(shape), {}
+  local limits, id = { revision = keyed.revision }, base .. keyed.revision
+  for i, l in ipairs(keyed.all) do
+    known[i], l.charges_since = l, nil
+    -- Its switch is read in each call.
+    if l.shared then
+      known[i] = {}
+      for field, value in pairs(l) do known[i][field] = value end
+    end
+  end
   -- Whether they depend on the tier of a job.
   limits.tiered = string.find(shape.keyed_limits, '"tiers":', 1, true) ~= nil
+  limits.plans = string.find(shape.keyed_limits, '"plan":', 1, true) ~= nil
 
   -- The value of a job under a limit: for several keys, each after its length. Nil if it lacks one of them.
   local function value_of(l, group, keys)
@@ -85,15 +95,43 @@ local function group_limits_of(base, shape, now)
     return own_values.of_tier(prepared(l), tier)
   end
 
-  -- key: the end of the key of its state; keys: of a job, or nil; value: as value_of returns it, for reports/audit
-  local function part_of(l, key, keys, value)
-    l = in_force(l, key, keys)
-    local state = l.states .. key
-    local blocked = math.max(limit_checks.blocked(l, state, now), (l.limited or 0) - now)
-    return {
-      l = l, value = value, cell = l.name .. ':' .. key, offset = 0, blocked = blocked,
-      s = l.verbs.open(state, l, now), shared = l.shared and { control = l.control, value = key } or nil,
-    }
+  -- The cell of a value: value as value_of returns it, for reports/audit; key: the end of the key of its state
+  local function cell_of(i, key, value)
+    local l = prepared(known[i])
+    return { i = i, key = key, value = value, name = l.name .. ':' .. key, state = l.states .. key }
+  end
+
+  -- The cells of a job. lane: as groups/lane-keys has it, nil if that is not known to say all
+  local function cells_of(group, keys, lane)
+    if lane and lane.cells_of == id then return lane.cells end
+    local cells = {}
+    for i, l in ipairs(known) do
+      local value = value_of(l, group, keys)
+      if value then cells[#cells + 1] = cell_of(i, key_of(l, group, keys, value), value) end
+    end
+    if lane then lane.cells, lane.cells_of = cells, id end
+    return cells
+  end
+
+  -- The cells as parts. keys: of a job, or nil
+  local function parts_of(cells, keys)
+    local parts, states = {}, {}
+    for i, cell in ipairs(cells) do
+      states[i] = cell.state
+      -- With all fields from the beginning, the table never grows.
+      parts[i] = {
+        l = in_force(known[cell.i], cell.key, keys), value = cell.value, cell = cell.name, offset = 0, blocked = 0, cost = 0,
+        slot = 0, s = false, charged = false,
+      }
+    end
+    local packed = states[1] and redis.call('MGET', unpack(states))
+    for i, part in ipairs(parts) do
+      local l, state = part.l, states[i]
+      part.s = l.verbs.open(state, l, now, packed[i])
+      part.blocked = math.max(limit_checks.blocked(l, state, now), (l.limited or 0) - now)
+      if l.shared then part.shared = { control = l.control, value = cells[i].key } end
+    end
+    return parts
   end
 
   -- A job of the value departed under a plan over days. The first one of a day makes its day known to processes that
@@ -118,16 +156,11 @@ local function group_limits_of(base, shape, now)
   end
 
   -- The limits that apply to the job, each with the state of its cell, as in limits/queue-limits. keys: of the job, nil
-  -- if it has none
-  function limits.open(group, keys)
-    local parts = {}
-    for _, l in ipairs(known) do
-      local value = value_of(l, group, keys)
-      if value then
-        local part = part_of(l, key_of(l, group, keys, value), keys, value)
-        if l.plan then part.keys = keys_of(l, group, keys) end
-        parts[#parts + 1] = part
-      end
+  -- if it has none; lane: as in cells_of
+  function limits.open(group, keys, lane)
+    local parts = parts_of(cells_of(group, keys, lane), keys)
+    for _, part in ipairs(limits.plans and parts or {}) do
+      if part.l.plan then part.keys = keys_of(part.l, group, keys) end
     end
     return parts
   end
@@ -142,16 +175,14 @@ local function group_limits_of(base, shape, now)
 
   -- The names of the cells of a job.
   function limits.cells(group, keys)
-    local cells = {}
-    for _, l in ipairs(known) do
-      local value = value_of(l, group, keys)
-      if value then cells[#cells + 1] = l.name .. ':' .. key_of(l, group, keys, value) end
-    end
-    return cells
+    local names = {}
+    for i, cell in ipairs(cells_of(group, keys)) do names[i] = cell.name end
+    return names
   end
 
+  -- Second, its number.
   local function find(name)
-    for _, l in ipairs(known) do if l.name == name then return prepared(l) end end
+    for i, l in ipairs(known) do if l.name == name then return prepared(l), i end end
   end
 
   -- The limit of a cell, as it applies to its value; nil if there is none by now.
@@ -171,16 +202,16 @@ local function group_limits_of(base, shape, now)
   -- The limit of this name that counts by exactly these keys (name -> value), and their value in the key of its state;
   -- nil if there is none.
   function limits.named(name, keys)
-    local l, count = find(name), 0
+    local count, l, i = 0, find(name)
     for _ in pairs(keys) do count = count + 1 end
     local value = l and count == #l.by and value_of(l, keys.group, keys)
-    if value then return l, key_of(l, keys.group, keys, value) end
+    if value then return l, key_of(l, keys.group, keys, value), i end
   end
 
   -- The same as a part. tier: of a job, nil for none
   function limits.part_of(name, keys, tier)
-    local l, value = limits.named(name, keys)
-    return l and part_of(l, value, { [':tier'] = tier }, value)
+    local l, value, i = limits.named(name, keys)
+    return l and parts_of({ cell_of(i, value, value) }, { [':tier'] = tier })[1]
   end
 
   -- Sets fields for a value, as own_values.set does. Returns its settings.
@@ -193,8 +224,8 @@ local function group_limits_of(base, shape, now)
   -- The part of a cell; nil if no limit counts it by now.
   function limits.part_of_cell(cell)
     local name, value = own_values.parts(cell)
-    local l = find(name)
-    return l and part_of(l, value)
+    local l, i = find(name)
+    return l and parts_of({ cell_of(i, value) })[1]
   end
 
   -- When the first of the cells that hold jobs gets another limit, by the end of its settings, µs.

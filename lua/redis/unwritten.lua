@@ -63,6 +63,12 @@ local function unwritten(run)
     return texts[key] or call('GET', key)
   end
 
+  function handlers.MGET(...)
+    local values = call('MGET', ...)
+    for i, key in ipairs({ ... }) do values[i] = texts[key] or values[i] end
+    return values
+  end
+
   -- Views do not read the effects of these.
   local function nothing() return 0 end
   for _, name in ipairs({ 'PUBLISH', 'ZADD', 'ZREM', 'UNLINK', 'PEXPIRE' }) do handlers[name] = nothing end

@@ -23,12 +23,15 @@ end
 
 -- The cost of a job from its stored options, 1 by default; second, its costs in other units, unit -> cost, nil if there
 -- are none; third, its deadline, ms since 1970, nil if it has none; fourth, its keys and tier, nil if it has neither.
--- The options are only parsed if they may contain these.
-function job_options.cost(options)
+-- The options are only parsed if they may contain these. known: has its keys, if they need not be read
+function job_options.cost(options, known)
   if not options then return 1 end
   -- A pattern would take four times as long as a plain text.
   if not (string.find(options, '"cost', 1, true) or string.find(options, '"mustStartBefore":', 1, true)
-    or string.find(options, '"keys":', 1, true) or string.find(options, '"tier":', 1, true)) then return 1 end
+    or string.find(options, '"tier":', 1, true)) then
+    if known then return 1, nil, nil, known.keys end
+    if not string.find(options, '"keys":', 1, true) then return 1 end
+  end
   local parsed = cjson.decode(options)
   local costs = type(parsed.costs) == 'table' and parsed.costs or nil
   -- A job may cost nothing under a limit.
@@ -37,10 +40,10 @@ function job_options.cost(options)
 end
 
 -- Cost of a waiting job, whether it will only be failed (BullMQ's deferred failure: such a job never runs), its costs
--- in other units, its deadline, µs, and its keys.
-function job_options.cost_of_job(job_key)
+-- in other units, its deadline, µs, and its keys. known: as above
+function job_options.cost_of_job(job_key, known)
   local job = redis.call('HMGET', job_key, 'opts', 'defa')
-  local cost, costs, deadline, keys = job_options.cost(job[1])
+  local cost, costs, deadline, keys = job_options.cost(job[1], known)
   return cost, job[2] and true or false, costs, deadline and deadline * 1000, keys
 end
 

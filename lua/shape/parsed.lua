@@ -67,6 +67,15 @@ function parsed.needs_whole_groups(given)
   return given and (string.find(given, '"order":"strict"', 1, true) or string.find(given, '"keepFree":', 1, true)) ~= nil
 end
 
+-- The limits with `by` of a shape, decoded once: revision, which changes with them, and all.
+function parsed.keyed(shape)
+  local kept, text = shape.__index or shape, shape.keyed_limits
+  if not kept.keyed or kept.keyed.text ~= text then
+    kept.keyed = { text = text, revision = redis.sha1hex(text), all = cjson.decode(text) }
+  end
+  return kept.keyed
+end
+
 local function parse(f)
   -- Limits with `by` come last. Without groups, all jobs form one group.
   local limits, keyed_limits = f[14], nil

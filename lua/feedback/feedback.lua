@@ -187,7 +187,7 @@ end
 local function feedback_lower_limit(r, f)
   for _, l in ipairs(r.shape_limits) do
     if l.name == f.scope.limit and not l.pool then
-      limit_checks.prepare(l, limit_control.of_queue(l, r.base), r.now, true)
+      limit_checks.prepare(l, limit_control.of_queue(l, r.base), r.now)
       limit_state.lower(l, l.verbs.open(l.control .. l.state, l, r.now), f.remaining)
     end
   end

@@ -398,7 +398,7 @@ export class ShapedBackend extends RedisQueueBackend {
       if (parentKey && !added.has(parentKey)) asked.add(parentKey)
       added.add(this.toKey((calls[i] as AddCall).job.id))
     }
-    if (asked.size === 0 || !this.store.memory.stored) return undefined
+    if (!this.store.memory.stored) return undefined
     const keys = [...asked]
     const found = await Promise.all(keys.map((key) => client.hexists(key, 'name')))
     const parentKey = keys.find((_, i) => !found[i])

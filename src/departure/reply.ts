@@ -36,8 +36,6 @@ export interface DepartureReply {
   readonly lost: boolean
   /** Redis's clock, µs. Undefined if the script did not read it. */
   readonly nowUs: number | undefined
-  /** BullMQ's code: 0, or negative for an error. */
-  readonly result: number
   readonly grants: readonly Grant[]
   readonly stop: Stop
   readonly wakeUs: number | undefined
@@ -79,8 +77,6 @@ export function readDeparture(raw: Raw): DepartureReply {
   return {
     lost: raw[0] === -1,
     nowUs: optional(raw[1]),
-    // In an exchange it is a list.
-    result: typeof raw[2] === 'object' ? 0 : Number(raw[2] ?? 0),
     grants: ((raw[3] as readonly Raw[] | undefined) ?? []).map(readGrant),
     // If the script did not look for jobs, nothing is known: the worker asks.
     stop: (raw[4] as Stop | undefined) ?? 'full',

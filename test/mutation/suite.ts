@@ -45,6 +45,9 @@ export class Suite implements Reporter {
       reporters: [suite],
       silent: true,
       cache: false as const,
+      // What a mutant leaves waiting for ever fails sooner than in a run that has to pass.
+      testTimeout: 60_000,
+      expect: { poll: { timeout: 20_000 } },
     }
     const setupFiles = [join(root, 'test/mutation/load-library.ts')]
     suite.#vitest = await createVitest('test', { ...options, setupFiles, sequence: { sequencer: AsGiven } })

@@ -236,3 +236,11 @@ test('a job without a group that takes none of a unit goes before a group that w
   await queue.addBulk([...bulk('a', 1, 10), ...bulk(undefined, 1, 0)])
   expect((await departed.reach(2)).map(({ name }) => name)).toEqual(['none', 'none'])
 })
+
+test('a group that takes none of a unit goes before any number of groups that wait for the unit', async () => {
+  const queue = shop.queue({ groups: {}, limits: [{ name: 'tokens', unit: 'tokens', rate: '10/day', burst: 10 }] })
+  await queue.addBulk(Array.from({ length: 150 }, (_, i) => bulk(`waits-${i}`, 1, 10)).flat())
+  await queue.addBulk(bulk('free', 1, 0))
+  const departures = await departuresOf(shop.worker(queue, async () => {})).reach(2)
+  expect(departures.map(({ name }) => name)).toEqual(['waits-0', 'free'])
+})

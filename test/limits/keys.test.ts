@@ -117,10 +117,18 @@ test('those that wait are as many keys as there may be', async () => {
   expect(await statesWith(client, '{waiters}:g:')).toHaveLength(2)
 })
 
+test('the answer to a penalty says whether the key has a unit left', async () => {
+  const api = limiter({ name: 'left', rate: '1/h', burst: 5 })
+  const answers = [await api.penalty('joe', 4), await api.penalty('joe'), await api.reward('joe')]
+  expect(answers.map(({ allowed }) => allowed)).toEqual([true, false, true])
+  for (const answer of answers) expect(answer).not.toHaveProperty('sharesKey')
+})
+
 test('the answer to a penalty says that the key shares its state', async () => {
   const api = limiter({ name: 'settled', rate: '1/h', burst: 5, maxKeys: 1 })
   await api.take('ann')
-  expect(await api.penalty('bob')).toMatchObject({ sharesKey: true })
+  expect(await api.penalty('bob')).toMatchObject({ allowed: true, sharesKey: true })
+  expect(await api.penalty('bob', 4)).toMatchObject({ allowed: false, sharesKey: true })
 })
 
 test('no key is where another one has its waiters', async () => {

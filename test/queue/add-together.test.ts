@@ -1,9 +1,11 @@
 import { expect, test, vi } from 'vitest'
+import { POSITION } from '../../src/admission/add-call.ts'
 import { QueueFullError } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
 import { Workshop } from '../worker/support.ts'
 
-const shop = new Workshop(useRedis(import.meta.url))
+const redis = useRedis(import.meta.url)
+const shop = new Workshop(redis)
 
 /** Adds jobs in one turn of the event loop, behind one that is under way. */
 async function addTogether(add: (i: number) => Promise<unknown>, jobs: number) {
@@ -46,6 +48,17 @@ test('their order is kept, whatever their kind', async () => {
   )
   const ids = (await queue.getWaiting(0, -1)).map(({ id }) => id)
   expect(ids).toEqual(Array.from({ length: 50 }, (_, i) => `j${i}`))
+})
+
+test('each is told its own position', async () => {
+  const queue = shop.queue({ capacity: 1000 })
+  const positions: [i: number, position: number][] = []
+  await addTogether((i) => {
+    const told = { [POSITION]: (position: number) => positions.push([i, position]) }
+    return queue.add('job', {}, { ...told, delay: i % 7 === 3 ? 60_000 : 0 })
+  }, 50)
+  const waiting = Array.from({ length: 50 }, (_, i) => i).filter((i) => i % 7 !== 3)
+  expect(positions.toSorted(([one], [other]) => one - other)).toEqual(waiting.map((i, position) => [i, position]))
 })
 
 test('a bulk comes behind the jobs that were added before it', async () => {
@@ -100,6 +113,14 @@ test('one that fails inside the script fails alone', async () => {
   }, 20)
   expect(added).toHaveLength(19)
   expect(String(errors[0])).toMatch(/[Mm]issing key for parent job/)
+})
+
+test('one that Redis refuses fails alone, and says why', async () => {
+  const queue = shop.queue({ capacity: 1000 })
+  await redis.client().set(queue.toKey('taken'), 'by another program')
+  const { added, errors } = await addTogether((i) => queue.add('job', {}, { jobId: i === 10 ? 'taken' : `j${i}` }), 20)
+  expect(added).toHaveLength(19)
+  expect(String(errors[0])).toMatch('WRONGTYPE')
 })
 
 test('what was added before the queue is closed is in it, though nobody waited', async () => {

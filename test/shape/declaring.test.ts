@@ -136,6 +136,7 @@ test('a change of the shape is an event, with what it was before', async () => {
   await declares(name, 'web-1', { capacity: 5 })
   await queue.add('job', {})
   await queue.add('job', {})
+  await queue.getShape()
   expect(changes).toEqual([[9, 5]])
 })
 

@@ -1,6 +1,6 @@
 import type { Job } from 'bullmq'
 import { expect, test, vi } from 'vitest'
-import { Departures } from '../../src/departure/exchange.ts'
+import { CALLS_REMEMBERED, Departures } from '../../src/departure/exchange.ts'
 import { StockDepartures } from '../../src/departure/stock.ts'
 import { installedScripts } from '../../src/redis/scripts.ts'
 import { changeMeter } from '../support/meter.ts'
@@ -53,6 +53,16 @@ test('a batch of ends that is sent again under a rate takes no further jobs', as
   await queue.clearShape()
   for (const end of open) end()
   await worker.close(true)
+})
+
+test('what a worker may send again takes as much of Redis however many jobs it ran', async () => {
+  const queue = shop.queue({ rate: '10000/s', burst: 1000 })
+  const jobs = Array.from({ length: 3 * CALLS_REMEMBERED }, () => ({ name: 'job', data: {} }))
+  await queue.addBulk(jobs)
+  await departuresOf(shop.worker(queue, async () => {})).reach(jobs.length)
+  const remembered = await redis.client().keys(queue.toKey('meta:grants:*'))
+  expect(remembered.length).toBeGreaterThan(1)
+  expect(remembered.length).toBeLessThanOrEqual(CALLS_REMEMBERED)
 })
 
 test('of jobs that end together one has lost its lock and one is locked by another worker: the others end and fetch', async () => {

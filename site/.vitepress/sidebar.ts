@@ -23,17 +23,13 @@ export const sidebar: { text: string; items: Page[] }[] = [
   {
     text: 'Recipes',
     items: [
-      page('All recipes', 'recipes/index'),
+      page('All; tenants, debounce, HTTP, NestJS', 'recipes/index'),
       page("Mail at a provider's limit", 'recipes/mail'),
       page('Sign-up with Express, Fastify, Next.js', 'recipes/signup'),
-      page('Tenants with plans', 'recipes/tenants'),
       page('Quiet hours per customer and warm-up of a domain', 'recipes/quiet-hours'),
       page('Webhooks per endpoint', 'recipes/webhooks'),
       page('LLM calls by model, customer and tokens', 'recipes/llm'),
       page('A pool of API keys', 'recipes/pool'),
-      page('Debounce and throttle per key', 'recipes/debounce'),
-      page('Jobs over HTTP', 'recipes/http'),
-      page('NestJS', 'recipes/nestjs'),
     ],
   },
   {

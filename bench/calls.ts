@@ -1,11 +1,18 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Queue } from 'bullmq'
-import { ShapedQueue } from 'sluice'
+import type { Shape } from 'sluice'
 import { type Bench, type Figure, inTurn, type Row } from './harness/figure.ts'
-import { addJobs, makeQueue, removeQueue, type System, spacedLimiter } from './harness/queues.ts'
-import { BLOCKING_WAIT, CallMonitor, type Calls, CONNECTION_WATCH } from './harness/scripts.ts'
-import { sum } from './harness/statistics.ts'
-import { type GroupSpec, workerProcess } from './harness/workers.ts'
+import {
+  addJobs,
+  amongGroups,
+  makeQueue,
+  type OptionsOf,
+  removeQueue,
+  type System,
+  spacedLimiter,
+} from './harness/queues.ts'
+import { CallMonitor } from './harness/scripts.ts'
+import { Team } from './harness/workers.ts'
 
 const SYSTEMS = ['sluice', 'bullmq'] as const
 const WORKERS = [1, 4, 16, 32]
@@ -18,42 +25,63 @@ const ARRIVALS_SHARE = 0.8
 /** The backlog lasts this long, longer than the measurement of all groups together. */
 const BACKLOG_S = 120
 
-const hostOf = (bench: Bench, system: System) => workerProcess(bench, `calls ${system}`)
-
 interface Opened {
   readonly queue: Queue
   readonly system: System
   readonly workers: number
+  readonly team: Team
 }
 
-async function openOn(bench: Bench, queue: Queue, spec: Omit<GroupSpec, 'queue' | 'redis'>): Promise<void> {
-  await hostOf(bench, spec.system).call('open', { queue: queue.name, redis: bench.redis, ...spec })
+interface Scenario {
+  readonly what: string
+  readonly perSecond: number
+  readonly hasBacklog: boolean
+  /** Of Sluice's queue and jobs, besides the rate. */
+  readonly shape?: Shape
+  readonly opts?: OptionsOf
 }
 
-async function closeAll(bench: Bench, opened: readonly Opened[]): Promise<void> {
-  for (const { queue, system } of opened) {
-    await hostOf(bench, system).call('close', queue.name)
-    await removeQueue(queue)
-  }
-}
+const BACKLOG = { what: 'under a backlog', hasBacklog: true }
+const STEADY = { what: 'steady arrivals', hasBacklog: false }
+const SCENARIOS: readonly Scenario[] = [
+  ...[BACKLOG, STEADY].flatMap((scenario) => [1, 10].map((perSecond) => ({ ...scenario, perSecond }))),
+  { ...BACKLOG, what: '10 groups of 1/s', perSecond: 10, shape: { groups: { rate: '1/s' } }, opts: amongGroups(10) },
+]
 
 /** The same queue for each system and number of workers. */
-async function openAll(bench: Bench, perSecond: number, backlog: number): Promise<Opened[]> {
+async function openAll(bench: Bench, { perSecond, hasBacklog, shape, opts }: Scenario): Promise<Opened[]> {
   const opened: Opened[] = []
   for (const workers of bench.quick ? QUICK_WORKERS : WORKERS) {
     for (const system of SYSTEMS) {
-      const queue = await makeQueue(bench, system, 'calls', { rate: `${perSecond}/s` })
+      const queue = await makeQueue(bench, system, 'calls', { rate: `${perSecond}/s`, ...shape })
       // Added before the workers start: idle workers would return from BullMQ's blocking wait during the measurement.
-      await addJobs(queue, backlog)
-      await openOn(bench, queue, { system, workers, concurrency: 10, limiter: spacedLimiter(perSecond) })
-      opened.push({ queue, system, workers })
+      await addJobs(queue, hasBacklog ? perSecond * BACKLOG_S : 0, system === 'sluice' ? opts : {})
+      const spec = { system, processes: 1, workers, concurrency: 10, limiter: spacedLimiter(perSecond) }
+      opened.push({ queue, system, workers, team: await Team.open(bench, queue, spec, `calls ${system}`) })
     }
   }
   return opened
 }
 
-async function callsRow(bench: Bench, monitor: CallMonitor, hasBacklog: boolean, perSecond: number): Promise<Row> {
-  const opened = await openAll(bench, perSecond, hasBacklog ? perSecond * BACKLOG_S : 0)
+/** Scripts per job of each queue, for the jobs and for upkeep. */
+async function counted(bench: Bench, monitor: CallMonitor, opened: readonly Opened[]) {
+  // Not by a script, which would be counted.
+  const completed = () => Promise.all(opened.map(({ queue }) => bench.client.zcard(queue.toKey('completed'))))
+  const before = await completed()
+  monitor.reset()
+  await sleep(bench.quick ? 4000 : 20_000)
+  const after = await completed()
+  return opened.map(({ queue, system }, i) => {
+    const jobs = (after[i] as number) - (before[i] as number)
+    const { scripts, upkeep } = monitor.ofWorkers(queue.name)
+    const all = Object.fromEntries(monitor.of(queue.name))
+    return { system, jobs, scripts: scripts / jobs, upkeep: upkeep / jobs, all }
+  })
+}
+
+async function callsRow(bench: Bench, monitor: CallMonitor, scenario: Scenario): Promise<Row> {
+  const { what, perSecond, hasBacklog } = scenario
+  const opened = await openAll(bench, scenario)
   const add = () => {
     for (const { queue } of opened) queue.add('job', {}).catch((error: unknown) => console.error(error))
   }
@@ -62,101 +90,29 @@ async function callsRow(bench: Bench, monitor: CallMonitor, hasBacklog: boolean,
   // When many workers start in one process, their first round trips are long. A worker wakes that long before its next
   // slot, and asks once too early; this is over after its second slot. By then, every connection has sent its scripts.
   await sleep((bench.quick ? 1500 : 3000) + (2000 * Math.max(...workers)) / perSecond)
-  // Not by a script, which would be counted.
-  const completed = () => Promise.all(opened.map(({ queue }) => bench.client.zcard(queue.toKey('completed'))))
-  const before = await completed()
-  monitor.reset()
-  await sleep(bench.quick ? 4000 : 20_000)
-  const after = await completed()
-  const measured = opened.map(({ queue, system }, i) => {
-    const jobs = (after[i] as number) - (before[i] as number)
-    const { scripts, upkeep } = monitor.ofWorkers(queue.name)
-    return {
-      system,
-      jobs,
-      callsPerJob: scripts / jobs,
-      upkeep: upkeep / jobs,
-      all: Object.fromEntries(monitor.of(queue.name)),
-    }
-  })
+  const measured = await counted(bench, monitor, opened)
   clearInterval(adding)
-  await closeAll(bench, opened)
-  const of = (system: System) => measured.filter((one) => one.system === system)
-  const list = (system: System, what: 'callsPerJob' | 'upkeep') =>
-    of(system)
-      .map((one) => one[what].toFixed(1))
-      .join(', ')
-  const describe = (system: System) => `${list(system, 'callsPerJob')} (upkeep ${list(system, 'upkeep')})`
-  const ours = of('sluice').map(({ callsPerJob }) => callsPerJob)
-  const most = Math.max(...ours)
+  for (const { queue, team } of opened) {
+    await team.close()
+    await removeQueue(queue)
+  }
+  const list = (system: System, field: 'scripts' | 'upkeep') =>
+    measured.filter((one) => one.system === system).map((one) => one[field])
+  const inWords = (values: readonly number[]) => values.map((value) => value.toFixed(1)).join(', ')
+  const describe = (system: System) => `${inWords(list(system, 'scripts'))} (upkeep ${inWords(list(system, 'upkeep'))})`
+  const [least, most] = [Math.min(...list('sluice', 'scripts')), Math.max(...list('sluice', 'scripts'))]
   return {
-    setup: `${hasBacklog ? 'under a backlog' : 'steady arrivals'}, ${perSecond}/s, ${workers.join(', ')} workers`,
-    ...(hasBacklog && {
-      asked: `<= ${ASKED} and flat`,
-      ok: most <= ASKED && most - Math.min(...ours) <= FLAT_WITHIN,
-    }),
+    setup: `${what}, ${perSecond}/s, ${workers.join(', ')} workers`,
+    ...(hasBacklog && { asked: `<= ${ASKED} and flat`, ok: most <= ASKED && most - least <= FLAT_WITHIN }),
     reached: describe('sluice'),
     beside: describe('bullmq'),
     values: { measured },
   }
 }
 
-const IDLE_WORKERS = 16
-const HELD_MS = 60_000
-
-/** @param held whether a backlog waits for a paused meter, or for BullMQ's limiter */
-async function openIdle(bench: Bench, system: System, held: boolean): Promise<Opened> {
-  const queue = await makeQueue(bench, system, 'idle', { rate: '50/s' })
-  if (held && queue instanceof ShapedQueue) await queue.pauseUntil(Date.now() + HELD_MS, { reason: 'bench' })
-  if (held) await addJobs(queue, 100)
-  const limiter = held ? { limiter: { max: 1, duration: HELD_MS } } : {}
-  await openOn(bench, queue, { system, workers: IDLE_WORKERS, concurrency: 5, ...limiter })
-  return { queue, system, workers: IDLE_WORKERS }
+export const calls: Figure = {
+  name: 'calls',
+  title: 'Scripts that workers send per job; upkeep: lock renewal and stalled checks',
+  run: (bench) =>
+    CallMonitor.during(bench.client, (monitor) => inTurn(SCENARIOS, (scenario) => callsRow(bench, monitor, scenario))),
 }
-
-function idleRow(setup: string, ours: Calls, theirs: Calls): Row {
-  const waits = [...ours].filter(([name]) => name !== CONNECTION_WATCH)
-  const total = (calls: Iterable<readonly [string, number]>) => sum([...calls].map(([, times]) => times))
-  const list = (calls: Calls) => [...calls].map(([name, times]) => `${name} ${times}`).join(', ') || 'none'
-  return {
-    setup,
-    asked: "BullMQ's blocking wait only, beside the watch of the process's connection",
-    reached: list(ours),
-    ok: waits.every(([name]) => BLOCKING_WAIT.includes(name)) && total(waits) <= total(theirs),
-    beside: list(theirs),
-    values: { sluice: Object.fromEntries(ours), bullmq: Object.fromEntries(theirs) },
-  }
-}
-
-async function idleRows(bench: Bench, monitor: CallMonitor): Promise<Row[]> {
-  const opened: Opened[] = []
-  for (const held of [false, true]) for (const system of SYSTEMS) opened.push(await openIdle(bench, system, held))
-  await sleep(2000)
-  monitor.reset()
-  await sleep(bench.quick ? 6000 : 20_000)
-  const counted = opened.map(({ queue }): Calls => new Map(monitor.of(queue.name)))
-  await closeAll(bench, opened)
-  const [empty, stockEmpty, paused, limited] = counted as [Calls, Calls, Calls, Calls]
-  return [
-    idleRow('the queue is empty', empty, stockEmpty),
-    idleRow('the meter is paused, a backlog waits (BullMQ: limiter closed)', paused, limited),
-  ]
-}
-
-export const calls: readonly Figure[] = [
-  {
-    name: 'calls',
-    title: 'Scripts that workers send per job; upkeep: lock renewal and stalled checks',
-    run: (bench) =>
-      CallMonitor.during(bench.client, (monitor) =>
-        inTurn([true, false], (hasBacklog) =>
-          inTurn([1, 10], (perSecond) => callsRow(bench, monitor, hasBacklog, perSecond)),
-        ),
-      ),
-  },
-  {
-    name: 'idle',
-    title: `Redis calls of ${IDLE_WORKERS} idle workers over 20 s`,
-    run: (bench) => CallMonitor.during(bench.client, (monitor) => idleRows(bench, monitor)),
-  },
-]

@@ -2,12 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { JobsOptions, Queue } from 'bullmq'
 import type { Shape, ShapedQueue } from 'sluice'
 import { Inspector } from 'sluice/inspect'
-import { atLeast, compared, medianOf, rounds } from './harness/compare.ts'
-import { ALONE, type Bench, type Figure, inTurn, type Row } from './harness/figure.ts'
-import { addJobs, amongGroups, inGroup, jobsFrom, makeQueue, OPEN_GROUPS, removeQueue } from './harness/queues.ts'
-import { type Cost, costOf, usedMemory } from './harness/redis.ts'
+import { medianOf, rounds } from './harness/compare.ts'
+import { ALONE, type Bench, type Figure, type Row } from './harness/figure.ts'
+import { addJobs, amongGroups, inGroup, makeQueue, removeQueue } from './harness/queues.ts'
+import { type Cost, costOf } from './harness/redis.ts'
 import { sum } from './harness/statistics.ts'
-import { drainOnce, paced, Team, workerProcess } from './harness/workers.ts'
+import { Team, workerProcess } from './harness/workers.ts'
 
 const inWords = (n: number) => n.toLocaleString('en')
 
@@ -42,21 +42,16 @@ async function redisTimes(bench: Bench): Promise<Row[]> {
   const counts = (bench.quick ? [1, 1000, 100_000] : [1, 1000, 100_000, 1_000_000]).map(String)
   const queues = new Map<string, Queue>()
   for (const count of counts) {
-    const queue = await makeQueue(bench, 'sluice', 'groups', { groups: {}, capacity: 10_000_000 })
+    const queue = await pausedQueue(bench, 'groups', { groups: {}, capacity: 10_000_000 })
     queues.set(count, queue)
-    await queue.pause()
     if (Number(count) > ROUND_JOBS) await fill(queue, Number(count))
   }
-  const measured = await rounds(
-    bench.quick,
-    counts,
-    async (count) => {
-      const queue = queues.get(count) as Queue
-      if (Number(count) <= ROUND_JOBS) await fill(queue, Number(count))
-      return drainSome(bench, queue)
-    },
-    ROUNDS,
-  )
+  const drained = async (count: string) => {
+    const queue = queues.get(count) as Queue
+    if (Number(count) <= ROUND_JOBS) await fill(queue, Number(count))
+    return drainSome(bench, queue)
+  }
+  const measured = await rounds(bench.quick, counts, drained, ROUNDS)
   for (const queue of queues.values()) {
     await queue.drain()
     await removeQueue(queue)
@@ -76,46 +71,6 @@ async function redisTimes(bench: Bench): Promise<Row[]> {
   const spread = Math.max(...lowest) / Math.min(...lowest)
   const setup = 'the same, lowest of the rounds, from 1,000 groups on: largest over smallest'
   return [...rows, { setup, asked: '<= 1.15', reached: spread.toFixed(2), ok: spread <= 1.15, values: { lowest } }]
-}
-
-const SHAPES = { stock: {}, without: {}, fair: { groups: {} }, limited: { groups: OPEN_GROUPS } } as const
-const DRAINS = [
-  { ours: 'fair', than: 'stock', asked: 0.85 },
-  { ours: 'limited', than: 'stock', asked: 0.7 },
-  { ours: 'fair', than: 'without', asked: 0.75 },
-  { ours: 'limited', than: 'without', asked: 0.65 },
-] as const
-
-async function drains(bench: Bench): Promise<Row[]> {
-  const ways = Object.keys(SHAPES) as (keyof typeof SHAPES)[]
-  const measured = await rounds(bench.quick, ways, (way) => {
-    const [system, shape]: ['bullmq' | 'sluice', Shape] = [way === 'stock' ? 'bullmq' : 'sluice', SHAPES[way]]
-    const opts = shape.groups ? { opts: amongGroups(100) } : {}
-    return drainOnce(bench, system, { concurrency: 50, jobs: 15_000, shape, ...opts })
-  })
-  return DRAINS.map(({ ours, than, asked }) => {
-    const what = ours === 'fair' ? 'no limits' : 'rate and concurrency'
-    const setup = `drain of 100 groups at 50 at once, ${what}, over ${than === 'stock' ? "BullMQ's without groups" : 'none'}`
-    return compared<keyof typeof SHAPES>(setup, measured, { ours, over: [than], asked: atLeast(asked) })
-  })
-}
-
-async function bulks(bench: Bench): Promise<Row> {
-  const jobs = bench.quick ? 5000 : 20_000
-  const measured = await rounds(bench.quick, ['without', 'groups'] as const, async (way) => {
-    const isGrouped = way === 'groups'
-    const queue = await makeQueue(bench, 'sluice', 'groups-add', isGrouped ? { groups: {} } : {})
-    const bulk = jobsFrom(0, 100, isGrouped ? amongGroups(100) : {})
-    await queue.addBulk(bulk)
-    const cost = await costOf(bench.client, async () => {
-      for (let added = 0; added < jobs; added += bulk.length) await queue.addBulk(bulk)
-      return { units: jobs }
-    })
-    await removeQueue(queue)
-    return cost
-  })
-  const bound = { ours: 'groups', over: ['without'], asked: atLeast(0.8) } as const
-  return compared('addBulk of 100 in 100 groups, over none', measured, bound)
 }
 
 interface Left {
@@ -152,24 +107,6 @@ async function addNamed(queue: Queue, tenant: string, count: number): Promise<vo
   await addJobs(queue, count, (i): JobsOptions => ({ jobId: `${tenant}-${i}`, ...inGroup(tenant) }))
 }
 
-async function waiting(bench: Bench): Promise<Row> {
-  const backlog = bench.quick ? 10_000 : 100_000
-  const tenants = 20
-  const queue = await pausedQueue(bench, 'groups-wait', { rate: '500/s', groups: {}, audit: 1000 })
-  await addNamed(queue, 'big', backlog)
-  for (let i = 1; i < tenants; i++) await addNamed(queue, `t${i}`, 50)
-  await addNamed(queue, 'one', 1)
-  const left = await departuresOf(bench, queue, 1, 100)
-  const wait = left.findIndex(({ tenant }) => tenant === 'one')
-  return {
-    setup: `wait of a tenant with one job, beside one with ${inWords(backlog)} and ${tenants - 1} with 50, in departures`,
-    asked: `<= ${tenants + 2}`,
-    reached: String(wait),
-    ok: wait >= 0 && wait <= tenants + 2,
-    values: { wait },
-  }
-}
-
 async function shares(bench: Bench): Promise<Row> {
   const departures = bench.quick ? 2000 : 10_000
   const queue = await pausedQueue(bench, 'groups-share', { rate: '2000/s', groups: {}, audit: 20_000 })
@@ -195,19 +132,19 @@ async function shares(bench: Bench): Promise<Row> {
 
 async function rates(bench: Bench): Promise<Row> {
   const seconds = bench.quick ? 4 : 12
-  const tenants = Array.from({ length: 100 }, (_, i) => `g${i}`)
-  const intervalUs = 200_000
+  const tenants = 100
   const shape = { rate: '1000/s', groups: { rate: '5/s' }, audit: 20_000 }
   const queue = await pausedQueue(bench, 'groups-rate', shape)
-  for (const tenant of tenants) await addNamed(queue, tenant, 5 * (seconds + 3))
-  const left = await departuresOf(bench, queue, 4, tenants.length * 5 * seconds)
+  for (let i = 0; i < tenants; i++) await addNamed(queue, `g${i}`, 5 * (seconds + 3))
+  const left = await departuresOf(bench, queue, 4, tenants * 5 * seconds)
   const setup = `rate of each of 100 groups of 5/s under backlog, at a queue of 1000/s, 4 workers, over ${seconds} s`
-  return ratesRow(setup, left, tenants, intervalUs)
+  return ratesRow(setup, left)
 }
 
-/** How near each of these tenants came to its rate, and how much too close two jobs of one are. */
-export function ratesRow(setup: string, left: readonly Left[], tenants: readonly string[], intervalUs: number): Row {
-  const found = tenants.map((tenant) => {
+/** How near each tenant came to its rate of 5/s, and how much too close two jobs of one are. */
+export function ratesRow(setup: string, left: readonly Left[]): Row {
+  const intervalUs = 200_000
+  const found = [...new Set(left.map(({ tenant }) => tenant))].map((tenant) => {
     const slots = left.filter((one) => one.tenant === tenant).map(({ slotUs }) => slotUs)
     const gaps = slots.slice(1).map((slot, i) => slot - (slots[i] as number))
     return { rate: (gaps.length * intervalUs) / sum(gaps), excess: intervalUs - Math.min(...gaps) }
@@ -218,41 +155,9 @@ export function ratesRow(setup: string, left: readonly Left[], tenants: readonly
   return {
     setup,
     asked: '0.998 to 1.001, excess 0',
-    reached: `${low.toFixed(4)} to ${high.toFixed(4)}, closest two jobs ${(excess / 1000).toFixed(3)} ms too close`,
+    reached: `${low.toFixed(4)} to ${high.toFixed(4)} of ${found.length}, closest two jobs ${(excess / 1000).toFixed(3)} ms too close`,
     ok: low >= 0.998 && high <= 1.001 && excess <= 0,
     values: { reached, excess },
-  }
-}
-
-async function callsRow(bench: Bench, workers: number): Promise<Row> {
-  const queue = await makeQueue(bench, 'sluice', 'groups-calls', { rate: '100/s', groups: { rate: '5/s' } })
-  await addJobs(queue, 3000, amongGroups(30))
-  const work = { perSecond: 100, processes: 1, workers, concurrency: 10, warmUpMs: 3000 }
-  const { n, cost } = await paced(bench, queue, work, () => sleep(bench.quick ? 3000 : 6000))
-  await removeQueue(queue)
-  const setup = `calls per job, 30 groups of 5/s at 100/s, ${workers} workers`
-  const reached = `${cost.calls.toFixed(2)}, ${n} jobs`
-  return { setup, asked: '<= 3', reached, ok: cost.calls <= 3, values: cost }
-}
-
-async function memoryRow(bench: Bench, perGroup: number, asked: number): Promise<Row> {
-  const jobs = bench.quick ? 20_000 : 100_000
-  const bytesPerJob = async (shape: Shape) => {
-    const queue = await makeQueue(bench, 'sluice', 'groups-memory', shape)
-    const before = await usedMemory(bench.client)
-    await addJobs(queue, jobs, shape.groups ? amongGroups(jobs / perGroup) : {})
-    const bytes = ((await usedMemory(bench.client)) - before) / jobs
-    await removeQueue(queue)
-    return bytes
-  }
-  const [bytes, without] = [await bytesPerJob({ groups: {} }), await bytesPerJob({})]
-  return {
-    setup: `bytes per job, ${perGroup} ${perGroup === 1 ? 'job' : 'jobs'} per group`,
-    asked: `<= ${asked}`,
-    reached: bytes.toFixed(0),
-    ok: bytes <= asked,
-    beside: `without groups ${without.toFixed(0)}`,
-    values: { bytes, without },
   }
 }
 
@@ -263,13 +168,6 @@ function figure(part: string, title: string, run: (bench: Bench) => Promise<Row 
 
 export const groups: readonly Figure[] = [
   figure('departures', "Redis's time by number of groups", redisTimes),
-  figure('drain', 'drains', drains),
-  figure('bulk', 'addBulk', bulks),
-  figure('wait', 'fairness', waiting),
   figure('shares', 'weights', shares),
   figure('rates', 'rates', rates),
-  figure('calls', 'calls for each job', (bench) =>
-    inTurn(bench.quick ? [1, 4] : [1, 4, 16], (workers) => callsRow(bench, workers)),
-  ),
-  figure('memory', 'memory', async (bench) => [await memoryRow(bench, 100, 320), await memoryRow(bench, 1, 550)]),
 ]

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { JobsOptions, Queue } from 'bullmq'
+import type { Queue } from 'bullmq'
 import type { Shape } from 'sluice'
 import { holdLifeline } from '../workers/services/exit-hook.ts'
 import { findProgram } from '../workers/services/find-program.ts'
@@ -87,14 +87,11 @@ interface Case {
   open(queue: Queue, redis: RedisAddress, system: System): Counted
 }
 
-interface DrainedHow extends Omit<Case, 'what' | 'open'>, Pick<WorkerSpec, 'concurrency' | 'removeOnComplete'> {
-  readonly opts?: JobsOptions
-  /** Among how many Sluice's jobs are divided. Default: none. */
-  readonly groups?: number
-}
+type DrainedHow = Pick<Case, 'jobs' | 'asked' | 'shape'> & Pick<WorkerSpec, 'concurrency' | 'removeOnComplete'>
 
-/** A backlog that one worker drains. */
-function drain(what: string, { concurrency, removeOnComplete, opts = {}, groups, ...rest }: DrainedHow): Case {
+/** A backlog that one worker drains. @param opts of the jobs: groups are Sluice's only */
+function drain(what: string, how: DrainedHow, opts: OptionsOf = {}): Case {
+  const { concurrency, removeOnComplete, ...rest } = how
   return {
     ...rest,
     what: `drain, ${what}, ${concurrency} at once`,
@@ -102,11 +99,10 @@ function drain(what: string, { concurrency, removeOnComplete, opts = {}, groups,
       const kept = removeOnComplete && { removeOnComplete }
       // What a worker reports, it reports by the clock.
       const worker = makeWorker({ system, queue: queue.name, redis, concurrency, report: false, ...kept })
-      const optionsOf: OptionsOf = groups !== undefined && system === 'sluice' ? amongGroups(groups) : opts
       return {
         prepare: async (jobs) => {
           await queue.pause()
-          await addJobs(queue, jobs, optionsOf, BULK)
+          await addJobs(queue, jobs, how.shape?.groups && system === 'bullmq' ? {} : opts, BULK)
         },
         run: async (jobs) => {
           const completed = completions(worker, jobs)
@@ -125,25 +121,23 @@ function adds(what: string, jobs: number, asked: number, run: (queue: Queue, job
 
 /** Redis is so slow that jobs with a slot would be late, and go back. */
 const NEVER_LATE = { maxLatenessMs: 3_600_000 } as const
-const METERED = { shape: { ...OPEN_METER, ...NEVER_LATE } }
-const GROUPED = { shape: { groups: {}, ...NEVER_LATE }, groups: 100 }
-const LIMITED = { shape: { groups: OPEN_GROUPS, ...NEVER_LATE }, groups: 100 }
-const REMOVED = { opts: { removeOnComplete: true } }
-const NONE_KEPT = { removeOnComplete: { count: 0 } }
+const METERED = { ...OPEN_METER, ...NEVER_LATE }
+const GROUPED = { groups: {}, ...NEVER_LATE }
+const LIMITED = { groups: OPEN_GROUPS, ...NEVER_LATE }
+const ONE = { concurrency: 1, jobs: 200 }
+const TEN = { concurrency: 10, jobs: 500 }
+const FIFTY = { concurrency: 50, jobs: 1000 }
 
 const CASES: readonly Case[] = [
-  drain('jobs kept', { concurrency: 1, jobs: 200, asked: 1.03 }),
-  drain('jobs kept', { concurrency: 10, jobs: 500, asked: 0.97 }),
-  drain('jobs kept', { concurrency: 50, jobs: 1000, asked: 0.86 }),
-  drain('removeOnComplete: true', { concurrency: 1, jobs: 200, ...REMOVED }),
-  drain('removeOnComplete: true', { concurrency: 10, jobs: 500, ...REMOVED }),
-  drain('removeOnComplete: true', { concurrency: 50, jobs: 1000, ...REMOVED }),
-  drain("the worker's removeOnComplete: { count: 0 }", { concurrency: 1, jobs: 200, ...NONE_KEPT }),
-  drain('open meter', { concurrency: 1, jobs: 200, ...METERED, asked: 1.8 }),
-  drain('open meter', { concurrency: 50, jobs: 1000, ...METERED }),
-  drain('100 groups', { concurrency: 1, jobs: 200, ...GROUPED }),
-  drain('100 groups', { concurrency: 50, jobs: 1000, ...GROUPED }),
-  drain('100 groups with a rate and a concurrency', { concurrency: 50, jobs: 1000, ...LIMITED }),
+  drain('jobs kept', { ...ONE, asked: 1.03 }),
+  drain('jobs kept', { ...TEN, asked: 0.97 }),
+  drain('jobs kept', { ...FIFTY, asked: 0.86 }),
+  ...[ONE, TEN, FIFTY].map((how) => drain('removeOnComplete: true', how, { removeOnComplete: true })),
+  drain("the worker's removeOnComplete: { count: 0 }", { ...ONE, removeOnComplete: { count: 0 } }),
+  drain('open meter', { ...ONE, shape: METERED, asked: 1.8 }),
+  drain('open meter', { ...FIFTY, shape: METERED }),
+  ...[ONE, FIFTY].map((how) => drain('100 groups', { ...how, shape: GROUPED }, amongGroups(100))),
+  drain('100 groups with a rate and a concurrency', { ...FIFTY, shape: LIMITED }, amongGroups(100)),
   adds('add, one after another', 1500, 1.15, (queue, jobs) => addInFlight(queue, jobs, 1)),
   adds('add, 50 in flight', 3000, 0.82, (queue, jobs) => addInFlight(queue, jobs, 50)),
   adds('addBulk of 100', 5000, 0.73, (queue, jobs) => addJobs(queue, jobs, {}, BULK)),

@@ -5,10 +5,9 @@ import { dirname, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import Table from 'cli-table3'
-import { Argument, Command, Option } from 'commander'
+import { Argument, Command } from 'commander'
 import { Redis } from 'ioredis'
 import { startRedis } from '../workers/services/redis.ts'
-import { batches } from './batches.ts'
 import { calls } from './calls.ts'
 import { cancel } from './cancel.ts'
 import { changes } from './changes.ts'
@@ -18,49 +17,34 @@ import { groups } from './groups.ts'
 import { type Bench, connectionTo, type Figure, type Row } from './harness/figure.ts'
 import { Processes } from './harness/processes.ts'
 import { hints } from './hints.ts'
+import { importing } from './import.ts'
 import { instructions } from './instructions.ts'
 import { keys } from './keys.ts'
 import { limits } from './limits.ts'
+import { memory } from './memory.ts'
 import { pacing } from './pacing.ts'
 import { scale } from './scale.ts'
-import { schedules } from './schedules.ts'
 import { scripts } from './scripts.ts'
 import { sharding } from './sharding.ts'
 import { simulate } from './simulate.ts'
-import { throughput, watched } from './throughput.ts'
+import { throughput } from './throughput.ts'
 import { views } from './views.ts'
 
-const SUBJECTS: Readonly<Record<string, readonly Figure[]>> = {
-  queues: [...pacing, ...throughput, ...calls, ...changes],
-  instructions,
-  limits,
-  feedback,
-  simulate: [simulate],
-  cancel: [cancel],
-  hints: [hints],
-  watched: [watched],
-  views: [views],
-  groups,
-  keys,
-  batches: [batches],
-  schedules,
-  sharding: [sharding],
-  scale: [...scale, scripts],
-  gateway,
-}
-const FIGURES = Object.values(SUBJECTS).flat()
-/** A name stands for one figure, or for all of its subject; `instructions` is both, and then the subject. */
-const NAMED = new Map<string, readonly Figure[]>([
-  ...FIGURES.map((figure) => [figure.name, [figure]] as const),
-  ...Object.entries(SUBJECTS),
-])
+const FIGURES: readonly Figure[] = [
+  ...[...pacing, ...throughput, importing, calls, ...changes, ...instructions],
+  ...[...limits, ...feedback, simulate, cancel, hints, views, ...groups, ...keys, memory],
+  ...[sharding, ...scale, scripts, ...gateway],
+]
+/** `limits` stands for all figures whose names begin with `limits-`, too. */
+const subjectOf = ({ name }: Figure): string => name.replace(/-.*/, '')
+const NAMES = [...new Set(FIGURES.flatMap((figure) => [subjectOf(figure), figure.name]))]
 
 const HEADINGS = ['', 'asked', 'reached', 'ok', "BullMQ's own"]
 /** Peers, by the versions that are installed. */
 const LIBRARIES = ['bullmq', 'ioredis', 'rate-limiter-flexible', '@upstash/ratelimit', 'bottleneck']
 
 interface Options {
-  readonly only?: readonly string[]
+  readonly only: readonly string[]
   readonly quick?: boolean
   readonly json?: string
   readonly profile?: string
@@ -73,24 +57,20 @@ machine, or count instructions, which are the same on a busy one. The exit code 
 Examples:
   npm run bench
   npm run bench limits
-  npm run bench scale-waiting scale-day
+  npm run bench scale-waiting scale-workers
   npm run bench scale -- --quick
   npm run bench -- drain rate --json figures.json`
 
 function readOptions(): Options {
-  const names = [...NAMED.keys()]
   const command = new Command('npm run bench --')
     .description('Measures what Sluice promises, side by side with BullMQ and with other rate limiters.')
-    .addArgument(new Argument('[figures...]', 'measure only these').choices(names))
-    .addOption(new Option('--only <figure...>', 'the same').choices(names))
+    .addArgument(new Argument('[figures...]', 'measure only these').choices(NAMES))
     .option('--quick', 'shorter and fewer runs, a few minutes: to see that everything works')
     .option('--json <file>', 'where to write everything that was measured (default: bench/results/<time>.json)')
     .option('--profile <folder>', 'write a CPU profile of each worker process')
     .addHelpText('after', AFTER)
     .parse()
-  const { only = [], ...options } = command.opts<Options>()
-  const asked = [...(command.processedArgs[0] as readonly string[]), ...only]
-  return asked.length === 0 ? options : { ...options, only: asked }
+  return { ...command.opts<Omit<Options, 'only'>>(), only: command.processedArgs[0] as readonly string[] }
 }
 
 async function describeMachine(client: Redis) {
@@ -129,28 +109,17 @@ async function rowsOf(bench: Bench, { mostMinutes = 20, ...figure }: Figure): Pr
   }
 }
 
-const OK = new Map<Row['ok'], string>([
-  [true, 'yes'],
-  [false, 'NO'],
-  ['within its spread', 'within its spread'],
-])
+const inWords = (ok: Row['ok']): string => (ok === true ? 'yes' : ok === false ? 'NO' : (ok ?? ''))
 
 function tableOf(rows: readonly Row[], { headings = HEADINGS }: Figure): string {
   const chars = { mid: '', 'left-mid': '', 'mid-mid': '', 'right-mid': '' }
   const table = new Table({ head: [...headings], chars, style: { head: [], border: [], compact: true } })
   for (const { setup, cells, asked = '', reached, ok, beside = '' } of rows)
-    table.push([setup, ...(cells ?? [asked, reached, OK.get(ok) ?? '', beside].slice(0, headings.length - 1))])
+    table.push([setup, ...(cells ?? [asked, reached, inWords(ok), beside].slice(0, headings.length - 1))])
   return table.toString()
 }
 
-interface Measured {
-  readonly figure: string
-  readonly title: string
-  readonly seconds: number
-  readonly rows: readonly Row[]
-}
-
-async function measure(bench: Bench, figure: Figure): Promise<Measured> {
+async function measure(bench: Bench, figure: Figure) {
   const startedMs = performance.now()
   const rows = await rowsOf(bench, figure)
   const seconds = Math.round((performance.now() - startedMs) / 100) / 10
@@ -158,6 +127,8 @@ async function measure(bench: Bench, figure: Figure): Promise<Measured> {
   console.log(`\n${name}: ${title} [${seconds} s]\n${tableOf(rows, figure)}`)
   return { figure: name, title, seconds, rows }
 }
+
+type Measured = Awaited<ReturnType<typeof measure>>
 
 function verdict(measured: readonly Measured[]): string {
   const list = (heading: string, verdict: Row['ok']) => {
@@ -180,9 +151,10 @@ async function run({ only, quick = false, json, profile }: Options): Promise<voi
     const words = Object.entries(machine).map((entry) => entry.join(' '))
     console.log(`${redis.source}\n${words.join(' · ')}`)
     const bench: Bench = { redis: { host: redis.host, port: redis.port }, client, processes, quick }
-    const asked = new Set(only?.flatMap((name) => NAMED.get(name) as readonly Figure[]) ?? FIGURES)
+    const isAsked = (figure: Figure) =>
+      only.length === 0 || [figure.name, subjectOf(figure)].some((one) => only.includes(one))
     const figures: Measured[] = []
-    for (const figure of FIGURES) if (asked.has(figure)) figures.push(await measure(bench, figure))
+    for (const figure of FIGURES.filter(isAsked)) figures.push(await measure(bench, figure))
     const name = at.toISOString().replace(/[:.]/g, '-')
     const file = resolve(json ?? fileURLToPath(new URL(`results/${name}.json`, import.meta.url)))
     await mkdir(dirname(file), { recursive: true })

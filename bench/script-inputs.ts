@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Job, Queue, Worker } from 'bullmq'
+import { type Job, type Queue, Worker } from 'bullmq'
 import type { Redis } from 'ioredis'
 import { type Shape, ShapedFlowProducer, ShapedQueue, ShapedWorker, type ShapedWorkerOptions } from 'sluice'
 import { Inspector } from 'sluice/inspect'
@@ -8,8 +8,7 @@ import { simulate } from '../packages/cli/src/simulate/simulation.ts'
 import type { ShapedBackend } from '../src/backend/backend.ts'
 import { changeFailed, type FailedChange } from '../src/queue/failed-jobs.ts'
 import { addJobs, jobsFrom, type OptionsOf } from './harness/queues.ts'
-import type { RedisWork } from './redis-work.ts'
-import { capacityFor, middleOf } from './scale.ts'
+import { capacityFor } from './scale.ts'
 
 /** What makes some scripts as slow as they can be. */
 export interface WorstInput {
@@ -25,6 +24,8 @@ export interface Scene<Q extends Queue = Queue> {
   readonly near: Q
   /** The same queue, measured. */
   readonly far: Q
+  /** Not measured. */
+  readonly redis: Redis
   /** Of what is measured: all scripts are defined on it. */
   readonly client: Redis
   /** That of each worker, measured. The first call of a script on a connection has its text: later rounds send none. */
@@ -32,41 +33,7 @@ export interface Scene<Q extends Queue = Queue> {
   readonly jobs: number
   readonly opts: OptionsOf
 }
-
-export interface ShapedScene extends Scene<ShapedQueue> {
-  readonly redis: Redis
-  readonly inspector: Inspector
-  readonly flows: ShapedFlowProducer
-  readonly middle: string
-}
-
-type Waiting<Q extends Queue> = Pick<Scene<Q>, 'near' | 'jobs' | 'opts'>
-
-/** @param work whose clients are measured */
-export function openStock(waiting: Waiting<Queue>, work: RedisWork): Scene {
-  const client = work.client()
-  const far = new Queue(waiting.near.name, { connection: client })
-  return { ...waiting, client, far, workers: work.client() }
-}
-
-export async function openShaped(redis: Redis, waiting: Waiting<ShapedQueue>, work: RedisWork): Promise<ShapedScene> {
-  const connection = work.client()
-  return {
-    ...{ ...waiting, redis, client: connection, workers: work.client() },
-    // One command at a time takes long.
-    far: new ShapedQueue(waiting.near.name, { connection, admitTimeoutMs: 600_000 }),
-    inspector: new Inspector({ connection }),
-    flows: new ShapedFlowProducer({ connection }),
-    middle: await middleOf(waiting.near, waiting.jobs),
-  }
-}
-
-export async function closeScene({ far, client, workers, ...more }: Scene | ShapedScene): Promise<void> {
-  await far.close()
-  if ('flows' in more) await Promise.all([more.inspector.close(), more.flows.close()])
-  client.disconnect()
-  workers.disconnect()
-}
+type ShapedScene = Scene<ShapedQueue>
 
 const BY = { by: 'bench', reason: 'scale' }
 const MIB = 1024 * 1024
@@ -136,7 +103,8 @@ function commonAdds(scene: Scene): WorstInput[] {
 }
 
 export function adds(scene: ShapedScene): WorstInput[] {
-  const { near, far, flows } = scene
+  const { near, far } = scene
+  const flows = new ShapedFlowProducer({ connection: scene.client })
   const large = Math.min(LARGE, Math.max(10 * BULK, scene.jobs / 100))
   const latest = (i: number) => ({ mustStartBefore: FAR_MS + i })
   let id = 0
@@ -338,9 +306,10 @@ export function failures(scene: ShapedScene): WorstInput[] {
 }
 
 /** What people, programs and views send. */
-export function views(scene: ShapedScene): WorstInput[] {
-  const { near, far, inspector, middle, jobs, redis } = scene
+export function views(scene: ShapedScene, middle: string): WorstInput[] {
+  const { near, far, jobs, redis } = scene
   const { name } = near
+  const inspector = new Inspector({ connection: scene.client })
   const script = scriptsOf(far)
   const group = 'g1'
   return [
@@ -399,8 +368,9 @@ export function views(scene: ShapedScene): WorstInput[] {
   ]
 }
 
-/** How a job in the middle is explained: each command, not only scripts. */
-export function explanation({ near, inspector, middle }: ShapedScene): WorstInput {
+/** How a job in the middle is explained: other commands than scripts can be slow, too. */
+export function explanation({ near, client }: ShapedScene, middle: string): WorstInput {
+  const inspector = new Inspector({ connection: client })
   return { what: 'explain a job in the middle', run: () => inspector.explain(near.name, middle) }
 }
 
@@ -469,6 +439,18 @@ export function otherPrograms(redis: Redis): WorstInput[] {
           const [, nowUs] = (await script('grant-leases', SHARDS, '', '1')) as [number, string]
           await script('grant-leases', SHARDS, nowUs, '1', ...Array.from({ length: SHARDS }, () => report))
         }
+        await queue.close()
+      },
+    },
+    {
+      what: 'one value of a limit, and jobs that are cancelled together',
+      run: async (round) => {
+        const limited = { capacity: 1000, limits: [{ name: 'rpm', by: 'model', rate: '5/s' }] } as const
+        const queue = new ShapedQueue(`limited-${round}`, { connection: redis, shape: limited })
+        await queue.addBulk(jobsFrom(0, BULK, () => ({ keys: { model: 'a' } }) as object))
+        await queue.setLimit('rpm', 'a', { rate: '10/s' }, BY)
+        await queue.chargeLimit('rpm', 'a', 3)
+        await queue.cancelJobs({ name: 'job' }, { reason: BY.reason })
         await queue.close()
       },
     },

@@ -1,21 +1,20 @@
 import { readdirSync } from 'node:fs'
+import { Queue } from 'bullmq'
 import type { Redis } from 'ioredis'
+import { ShapedQueue } from 'sluice'
 import type { Bench, Figure, Row } from './harness/figure.ts'
 import { addJobs, makeQueue, removeQueue } from './harness/queues.ts'
-import { type ScriptNames, SlowCommands, scriptsOn } from './harness/scripts.ts'
+import { RedisWork } from './harness/redis-work.ts'
+import { type ScriptNames, scriptsOn } from './harness/scripts.ts'
 import { median } from './harness/statistics.ts'
-import { RedisWork } from './redis-work.ts'
 import { DEPTHS, type Depth, deepQueue } from './scale.ts'
 import {
   adds,
-  closeScene,
   drain,
   dropping,
   explanation,
   failures,
   limiters,
-  openShaped,
-  openStock,
   otherPrograms,
   type Scene,
   stockInputs,
@@ -56,11 +55,13 @@ const OURS = readdirSync(new URL('../lua/verbs/', import.meta.url)).flatMap((fil
 /** A script that no client has defined is sent whole: only that of views is. */
 const isDigest = (name: string): boolean => /^[\da-f]{40}$/.test(name)
 
-/** The slowest calls of a script with an input, one of each round. */
+/** The slowest calls of a command with an input, one of each round. */
 interface Found {
   readonly what: string
   readonly us: readonly number[]
 }
+
+const worst = (all: readonly Found[]) => all.toSorted((one, other) => median(other.us) - median(one.us))[0]
 
 /** What each command costs with each input that was tried. */
 class Slowest {
@@ -72,15 +73,14 @@ class Slowest {
     this.#work = work
   }
 
-  /** @returns the slowest call of each command, in each round */
-  async of(label: string, input: WorstInput, client?: Redis): Promise<ReadonlyMap<string, readonly number[]>> {
+  async try(label: string, input: WorstInput, client: Redis): Promise<void> {
     const slowest = new Map<string, number[]>()
     for (let round = 0; round <= ROUNDS; round++) {
       await input.prepare?.(round)
       const calls = await this.#work.during(() => input.run(round))
       await input.clear?.()
       if (round === 0) continue
-      for (const [digest, name] of client ? scriptsOn(client) : []) this.#names.set(digest, name)
+      for (const [digest, name] of scriptsOn(client)) this.#names.set(digest, name)
       for (const digest of new Set(calls.map((call) => call.name))) {
         const name = this.#names.get(digest) ?? (isDigest(digest) ? 'view' : digest)
         const us = Math.max(...calls.filter((call) => call.name === digest).map((call) => call.us))
@@ -89,51 +89,38 @@ class Slowest {
     }
     for (const [name, us] of slowest)
       this.#found.set(name, [...(this.#found.get(name) ?? []), { what: `${input.what}; ${label}`, us }])
-    return slowest
   }
 
-  /** The worst input of a script. */
-  worstOf(name: string): Found | undefined {
-    return this.#found.get(name)?.toSorted((one, other) => median(other.us) - median(one.us))[0]
-  }
-
-  /**
-   * The worst input of each script of ours, and those that no input reached.
-   * @param stock what BullMQ's own scripts cost
-   */
+  /** The worst input of each script of ours, the slowest of all other commands, and scripts that no input reached. */
   rows(stock: Slowest): Row[] {
-    const missing = OURS.filter((name) => !this.#found.has(name))
-    const rows = OURS.filter((name) => this.#found.has(name)).map((name) => {
-      const { what, us } = this.worstOf(name) as Found
-      const beside = stock.worstOf(STOCK[name] ?? name)
+    const row = (setup: string, all: readonly Found[], beside?: Found): Row => {
+      const { what, us } = worst(all) ?? { what: 'none', us: [0] }
       const ms = median(us) / 1000
-      const row: Row = {
-        setup: name,
+      return {
+        setup,
         asked: `<= ${ASKED_MS} ms`,
         reached: `${ms.toFixed(2)} ms, at most ${(Math.max(...us) / 1000).toFixed(2)} (${what})`,
         ok: ms <= ASKED_MS,
         beside: beside ? `${(median(beside.us) / 1000).toFixed(2)} ms (${beside.what})` : '',
-        values: { us, beside, all: this.#found.get(name) },
+        values: { ms, us, beside, all },
       }
-      return { row, ms }
+    }
+    const called = OURS.flatMap((name) => {
+      const all = this.#found.get(name)
+      return all ? [row(name, all, worst(stock.#found.get(STOCK[name] ?? name) ?? []))] : []
     })
-    const called = { asked: 'none', reached: missing.join(', ') || 'none', ok: missing.length === 0 }
+    const others = [...this.#found].filter(([name]) => !OURS.includes(name))
+    const named = others.flatMap(([name, all]) => all.map(({ what, us }) => ({ what: `${name}: ${what}`, us })))
+    const missing = OURS.filter((name) => !this.#found.has(name))
+    const msOf = ({ values }: Row) => (values as { ms: number }).ms
     return [
-      ...rows.toSorted((one, other) => other.ms - one.ms).map(({ row }) => row),
-      { setup: 'scripts that were not called', ...called, values: { missing } },
+      ...called.toSorted((one, other) => msOf(other) - msOf(one)),
+      row('other commands, the slowest', named),
+      {
+        ...{ setup: 'scripts that were not called', asked: 'none', reached: missing.join(', ') || 'none' },
+        ...{ ok: missing.length === 0, values: { missing } },
+      },
     ]
-  }
-}
-
-function explainedRow(label: string, calls: ReadonlyMap<string, readonly number[]>): Row {
-  const found = [...calls].map(([name, us]) => ({ name, us: median(us) })).sort((one, other) => other.us - one.us)
-  const { name, us } = found[0] ?? { name: 'none', us: 0 }
-  return {
-    setup: `explain: the slowest command, ${label}`,
-    asked: `<= ${ASKED_MS} ms`,
-    reached: `${(us / 1000).toFixed(2)} ms (${name})`,
-    ok: us <= 1000 * ASKED_MS,
-    values: { found },
   }
 }
 
@@ -155,45 +142,54 @@ async function spareMemory(client: Redis): Promise<void> {
   await client.flushall('ASYNC')
 }
 
+/** Tries inputs of the same queue, measured, and removes it. */
+async function withScene<Q extends Queue>(
+  work: RedisWork,
+  waiting: Pick<Scene<Q>, 'near' | 'redis' | 'jobs' | 'opts'>,
+  farOf: (name: string, connection: Redis) => Q,
+  use: (scene: Scene<Q>) => Promise<void>,
+): Promise<void> {
+  const [client, workers] = [work.client(), work.client()]
+  const far = farOf(waiting.near.name, client)
+  await use({ ...waiting, far, client, workers })
+  await far.close()
+  client.disconnect()
+  workers.disconnect()
+  await removeQueue(waiting.near)
+}
+
+/** A job that as many leave before as after. */
+async function middleOf({ near, jobs }: Scene): Promise<string> {
+  const [found] = await near.getJobs(['wait', 'prioritized'], jobs / 2, jobs / 2)
+  return found?.id as string
+}
+
 /** All inputs on a queue in which very many jobs wait. */
-async function inDepth(bench: Bench, work_: RedisWork, slowest: Slowest, depth: Depth, jobs: number): Promise<Row[]> {
-  await bench.client.flushall('ASYNC')
-  const { queue } = await deepQueue(bench, depth, jobs, await SlowCommands.start(bench.client))
-  const scene = await openShaped(bench.client, { near: queue, jobs, opts: depth.opts }, work_)
+async function inDepth(slowest: Slowest, scene: Scene<ShapedQueue>, depth: Depth): Promise<void> {
+  const { near, jobs, client } = scene
+  const middle = await middleOf(scene)
   const label = `${jobs} in ${depth.what}`
   const inputs = [
     ...adds(scene),
     ...(depth.what === 'priorities' ? [] : dropping(scene)),
-    ...views(scene),
+    ...views(scene, middle),
+    explanation(scene, middle),
     ...work(scene, 'without a rate', { rate: null as never }),
     ...work(scene, 'with a rate', WITH_RATE),
     ...work(scene, 'with limits', WITH_LIMITS),
     // On a queue of their own.
     ...(depth === DEPTHS[0] ? failures(scene) : []),
   ]
-  for (const input of inputs) await slowest.of(label, refilled(scene, input), scene.client)
-  const rows = [explainedRow(label, await slowest.of(label, explanation(scene)))]
-  await queue.setShape(AGEING, BY)
-  for (const input of [...adds(scene), ...work(scene, 'with ageing', { ...WITH_LIMITS, ...AGEING })])
-    await slowest.of(`${label} and age`, refilled(scene, input))
-  await queue.setShape(AGEING, BY)
-  rows.push(explainedRow(`${label} and age, with limits`, await slowest.of(label, explanation(scene))))
-  await queue.clearShape()
-  await slowest.of(label, drain(scene))
-  await closeScene(scene)
-  await removeQueue(queue)
-  return rows
-}
-
-/** BullMQ's own scripts, on a queue of its own in which as many jobs wait. */
-async function besides(bench: Bench, work: RedisWork, stock: Slowest, depth: Depth, jobs: number): Promise<void> {
-  const near = await makeQueue(bench, 'bullmq', 'stock')
-  await addJobs(near, jobs, depth.opts)
-  const scene = openStock({ near, jobs, opts: depth.opts }, work)
-  const label = `${jobs} in ${depth.what}`
-  for (const input of stockInputs(scene)) await stock.of(label, refilled(scene, input), scene.client)
-  await closeScene(scene)
-  await removeQueue(near)
+  for (const input of inputs) await slowest.try(label, refilled(scene, input), client)
+  await near.setShape(AGEING, BY)
+  const ageing = [
+    ...adds(scene),
+    explanation(scene, middle),
+    ...work(scene, 'with ageing', { ...WITH_LIMITS, ...AGEING }),
+  ]
+  for (const input of ageing) await slowest.try(`${label} and age`, refilled(scene, input), client)
+  await near.clearShape()
+  await slowest.try(label, drain(scene), client)
 }
 
 async function run(bench: Bench): Promise<Row[]> {
@@ -201,20 +197,32 @@ async function run(bench: Bench): Promise<Row[]> {
   const work = await RedisWork.start(bench.redis)
   const [slowest, stock] = [new Slowest(work), new Slowest(work)]
   const redis = work.client()
-  const rows: Row[] = []
   await spareMemory(bench.client)
   try {
-    for (const depth of DEPTHS.filter(({ what }) => what !== 'delays')) {
-      rows.push(...(await inDepth(bench, work, slowest, depth, jobs)))
-      if (!('groups' in depth.shape)) await besides(bench, work, stock, depth, jobs)
+    for (const depth of DEPTHS) {
+      const { opts } = depth
+      const near = await deepQueue(bench, depth, jobs)
+      // One command at a time takes long.
+      const shaped = (name: string, connection: Redis) => new ShapedQueue(name, { connection, admitTimeoutMs: 600_000 })
+      await withScene(work, { near, redis: bench.client, jobs, opts }, shaped, (scene) =>
+        inDepth(slowest, scene, depth),
+      )
+      if ('groups' in depth.shape) continue
+      const theirs = await makeQueue(bench, 'bullmq', 'stock')
+      await addJobs(theirs, jobs, opts)
+      const plain = (name: string, connection: Redis) => new Queue(name, { connection })
+      await withScene(work, { near: theirs, redis: bench.client, jobs, opts }, plain, async (scene) => {
+        for (const input of stockInputs(scene))
+          await stock.try(`${jobs} in ${depth.what}`, refilled(scene, input), scene.client)
+      })
     }
     await bench.client.flushall('ASYNC')
-    for (const input of [...limiters(redis), ...otherPrograms(redis)]) await slowest.of('other programs', input, redis)
+    for (const input of [...limiters(redis), ...otherPrograms(redis)]) await slowest.try('other programs', input, redis)
   } finally {
     redis.disconnect()
     work.stop()
   }
-  return [...slowest.rows(stock), ...rows]
+  return slowest.rows(stock)
 }
 
 export const scripts: Figure = {

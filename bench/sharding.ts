@@ -6,9 +6,9 @@ import { ShardedQueue, ShardedWorker } from 'sluice/sharding'
 import { worstWindow } from 'sluice/testing'
 import { CLUSTER_ARGS, formCluster } from '../test/support/cluster.ts'
 import { startRedis } from '../workers/services/redis.ts'
-import { medianOf } from './harness/compare.ts'
-import type { Bench, Figure, Row } from './harness/figure.ts'
-import { completions, inGroup, jobsFrom, type OptionsOf } from './harness/queues.ts'
+import { medianOf, rounds } from './harness/compare.ts'
+import { ALONE, type Bench, type Figure, type Row } from './harness/figure.ts'
+import { completions, inGroup, jobsFrom } from './harness/queues.ts'
 import { usageOf } from './harness/redis.ts'
 import { median, sum } from './harness/statistics.ts'
 
@@ -16,7 +16,8 @@ const MASTERS = 3
 const JOBS = 12_000
 const QUICK_JOBS = 2000
 const RATE = 300
-const ROUNDS = 5
+/** Five after the first, which loads scripts. */
+const ROUNDS = 6
 /** Jobs that a worker runs at once. */
 const PLACES = 60
 /** A node that no other has met does not know its address. */
@@ -44,46 +45,47 @@ async function withCluster<T>(masters: number, use: (opened: Opened) => Promise<
   }
 }
 
-/** A queue with a shard for each master; without `perShard`, all shards share the places of one worker. */
+/** Without shards, or with one for each master: either all share the places of one worker, or each has as many. */
 interface Setup {
   readonly masters: number
   readonly isSharded: boolean
-  readonly perShard: boolean
+  readonly places: number
 }
 
-const SETUPS: readonly Setup[] = [
-  { masters: 1, isSharded: false, perShard: false },
-  { masters: 1, isSharded: true, perShard: false },
-  ...[3, 6].flatMap((masters) => [false, true].map((perShard) => ({ masters, isSharded: true, perShard }))),
-]
+const SETUPS: Readonly<Record<string, Setup>> = Object.fromEntries(
+  [
+    { masters: 1, isSharded: false, places: PLACES },
+    { masters: 1, isSharded: true, places: PLACES },
+    ...[3, 6].flatMap((masters) => [1, masters].map((n) => ({ masters, isSharded: true, places: n * PLACES }))),
+  ].map((setup) => {
+    const { masters, isSharded, places } = setup
+    return [`${isSharded ? `${masters} shards` : 'ShapedQueue'} on ${masters} masters, ${places} jobs at once`, setup]
+  }),
+)
 
-const placesOf = ({ masters, perShard }: Setup) => (perShard ? PLACES * masters : PLACES)
+let queues = 0
 
 /** The queue, and what starts its worker. */
-function open(cluster: Cluster, setup: Setup, round: number) {
+function open(cluster: Cluster, { isSharded, masters, places: concurrency }: Setup) {
   const common = { connection: cluster as never, shape: { capacity: 100_000, groups: {} } }
-  const concurrency = placesOf(setup)
+  const name = `drained-${queues++}`
   const work = async () => undefined
-  if (!setup.isSharded) {
-    const [name, options] = [`one-${round}`, { ...common, prefix: '{one}' }]
-    return {
-      queue: new ShapedQueue(name, options),
-      startWorker: () => new ShapedWorker(name, work, { ...options, concurrency }),
-    }
+  if (isSharded) {
+    const options = { ...common, shards: masters }
+    const startWorker = () => new ShardedWorker(name, work, { ...options, concurrency })
+    return { queue: new ShardedQueue(name, options), startWorker }
   }
-  const [name, options] = [`many-${concurrency}-${round}`, { ...common, shards: setup.masters }]
-  return {
-    queue: new ShardedQueue(name, options),
-    startWorker: () => new ShardedWorker(name, work, { ...options, concurrency }),
-  }
+  const options = { ...common, prefix: '{one}' }
+  const startWorker = () => new ShapedWorker(name, work, { ...options, concurrency })
+  return { queue: new ShapedQueue(name, options), startWorker }
 }
 
 /** For each job of one drained backlog: in all Redis together, and in the busiest one. */
-async function drainCost({ cluster, nodes }: Opened, setup: Setup, round: number, jobs: number) {
-  const { queue, startWorker } = open(cluster, setup, round)
+async function drainCost({ cluster, nodes }: Opened, setup: Setup, jobs: number) {
+  const { queue, startWorker } = open(cluster, setup)
   const before = await Promise.all(nodes.map(usageOf))
-  const opts: OptionsOf = (i) => inGroup(`g${i % 600}`)
-  for (let at = 0; at < jobs; at += 1000) await queue.addBulk(jobsFrom(at, Math.min(1000, jobs - at), opts) as never)
+  for (let at = 0; at < jobs; at += 1000)
+    await queue.addBulk(jobsFrom(at, Math.min(1000, jobs - at), (i) => inGroup(`g${i % 600}`)) as never)
   const worker = startWorker()
   await completions(worker as ShapedWorker, jobs)
   const after = await Promise.all(nodes.map(usageOf))
@@ -93,34 +95,25 @@ async function drainCost({ cluster, nodes }: Opened, setup: Setup, round: number
   return { redisUs: sum(spent('redisUs')), busiestUs: Math.max(...spent('redisUs')), calls: sum(spent('calls')) }
 }
 
-type DrainCost = Awaited<ReturnType<typeof drainCost>>
-
-function costRow(setup: Setup, costs: readonly DrainCost[]): Row {
-  const { redisUs, busiestUs, calls } = medianOf(costs)
-  const busiest = costs.map((cost) => cost.busiestUs)
-  const spread = `${Math.min(...busiest).toFixed(0)} to ${Math.max(...busiest).toFixed(0)}`
-  const { masters, isSharded } = setup
-  return {
-    setup: `${isSharded ? `${masters} shards` : 'ShapedQueue'} on ${masters} masters, ${placesOf(setup)} jobs at once`,
-    reached:
-      `${redisUs.toFixed(0)} µs of all Redis and ${calls.toFixed(3)} calls per job, ${busiestUs.toFixed(0)} µs ` +
-      `(${spread}) in the busiest: at most ${Math.round(1e6 / busiestUs)} jobs/s`,
-    values: { costs },
-  }
-}
-
 /** The setups in turns, each on a cluster of its number of masters. */
 async function costRows(quick: boolean, clusters: readonly Opened[]): Promise<Row[]> {
-  const found = SETUPS.map((setup) => ({ setup, costs: [] as DrainCost[] }))
-  for (let round = 0; round <= (quick ? 1 : ROUNDS); round++) {
-    for (const { setup, costs } of found) {
-      const cluster = clusters.find(({ nodes }) => nodes.length === setup.masters) as Opened
-      const cost = await drainCost(cluster, setup, round, quick ? QUICK_JOBS : JOBS)
-      // The first round loads scripts.
-      if (round > 0) costs.push(cost)
-    }
+  const names = Object.keys(SETUPS)
+  const measure = (name: string) => {
+    const setup = SETUPS[name] as Setup
+    const cluster = clusters.find(({ nodes }) => nodes.length === setup.masters) as Opened
+    return drainCost(cluster, setup, quick ? QUICK_JOBS : JOBS)
   }
-  return found.map(({ setup, costs }) => costRow(setup, costs))
+  const measured = await rounds(quick, names, measure, ROUNDS)
+  return names.map((setup): Row => {
+    const costs = measured.map((round) => round[setup] as Awaited<ReturnType<typeof drainCost>>)
+    const { redisUs, busiestUs, calls } = medianOf(costs)
+    const busiest = costs.map((cost) => cost.busiestUs)
+    const spread = `${Math.min(...busiest).toFixed(0)} to ${Math.max(...busiest).toFixed(0)}`
+    const reached =
+      `${redisUs.toFixed(0)} µs of all Redis and ${calls.toFixed(3)} calls per job, ${busiestUs.toFixed(0)} µs ` +
+      `(${spread}) in the busiest: at most ${Math.round(1e6 / busiestUs)} jobs/s`
+    return { setup, reached, values: { costs } }
+  })
 }
 
 const SHAPE = { rate: `${RATE}/s`, burst: MASTERS, capacity: 100_000, groups: {}, audit: true } as const
@@ -300,5 +293,6 @@ export const sharding: Figure = {
     'One queue in several slots of a cluster: the work of Redis for each job, added and drained, by number of masters ' +
     'with a shard each (medians, the first round discarded; the last figure is computed from the time of the busiest ' +
     'master: what it could do on a core of its own), how fast a share moves, the bound, and what is approximate',
+  headings: ALONE,
   run,
 }

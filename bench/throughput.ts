@@ -1,210 +1,321 @@
-import { setTimeout as sleep } from 'node:timers/promises'
-import type { Queue } from 'bullmq'
-import type { Shape } from 'sluice'
+import type { JobsOptions, Queue } from 'bullmq'
+import type { QueueLimit, Shape } from 'sluice'
 import { createMetrics } from 'sluice-metrics'
-import { runCommand } from '../workers/services/run-command.ts'
-import { atLeast, atMost, compared, type Round, rounds } from './harness/compare.ts'
+import { type Asked, atLeast, atMost, compared, rounds } from './harness/compare.ts'
 import { type Bench, connectionTo, type Figure, inTurn, type Row } from './harness/figure.ts'
 import {
   addInFlight,
   addJobs,
+  amongGroups,
   makeQueue,
+  OPEN_GROUPS,
   OPEN_METER,
+  type OptionsOf,
   removeQueue,
   type System,
-  spacedLimiter,
 } from './harness/queues.ts'
 import { type Cost, costOf } from './harness/redis.ts'
-import { median } from './harness/statistics.ts'
-import { type Drained, drainOnce, paced } from './harness/workers.ts'
+import { type Drained, drainOnce } from './harness/workers.ts'
 
-const SYSTEMS = ['bullmq', 'sluice'] as const
-const OVER_BULLMQ = { ours: 'sluice', over: ['bullmq'] } as const
+const MEASURES = {
+  throughput: ({ perSecond }: Cost) => perSecond,
+  'client CPU per job': ({ clientUs }: Cost) => clientUs,
+  'Redis CPU per job': ({ redisUs }: Cost) => redisUs,
+  'time in scripts per job': ({ scriptUs }: Cost) => scriptUs,
+  'scripts per job': ({ calls }: Cost) => calls,
+} as const
 
-/** Throughput, and the CPU of the client and of Redis, each as a ratio of two ways. */
-function costRows<Way extends string>(
-  what: string,
-  measured: readonly Round<Way, Cost>[],
-  { asked, askedCpu, ...ways }: { ours: Way; over: readonly Way[]; asked: number; askedCpu?: number },
-): Row[] {
-  const cpu = { of: ({ clientUs }: Cost) => clientUs, asked: askedCpu === undefined ? undefined : atMost(askedCpu) }
-  return [
-    compared(`${what}: throughput`, measured, { ...ways, asked: atLeast(asked) }),
-    compared(`${what}: client CPU per job`, measured, { ...ways, ...cpu }),
-    compared(`${what}: Redis CPU per job`, measured, { ...ways, of: ({ redisUs }) => redisUs }),
-  ]
+/** A ratio of two ways. */
+interface Compared {
+  readonly ours: string
+  readonly over: string
+  /** Default: throughput. */
+  readonly of?: keyof typeof MEASURES
+  readonly asked?: Asked
 }
 
-/** A drain, with the throughput and the client's CPU time that it must reach, both over BullMQ's. */
-interface DrainCase extends Drained {
+/** What is done in several ways, and how these compare. */
+interface Case<Way> {
   readonly what: string
-  readonly asked: number
-  readonly askedCpu?: number
+  readonly ways: Readonly<Record<string, Way>>
+  readonly rows: readonly Compared[]
 }
 
-const PLAIN = [
-  { concurrency: 1, jobs: 4000, asked: 0.95, askedCpu: 1.1 },
-  { concurrency: 10, jobs: 10_000, asked: 1 },
-  { concurrency: 50, jobs: 15_000, asked: 1.15, askedCpu: 0.8 },
-  { concurrency: 200, jobs: 20_000, asked: 1.3 },
-] as const
-/** What is asked where the jobs are not kept, by concurrency. */
-const REMOVED: Readonly<Record<number, number>> = { 1: 0.95, 10: 1, 50: 1.1, 200: 1.25 }
-
-function removed(what: string, how: Pick<Drained, 'opts' | 'removeOnComplete'>): DrainCase[] {
-  return PLAIN.map(({ concurrency, jobs }) => ({
-    ...{ what, concurrency, jobs, asked: REMOVED[concurrency] as number },
-    ...how,
-  }))
+async function rowsOf<Way>(bench: Bench, one: Case<Way>, measure: (way: Way) => Promise<Cost>): Promise<Row[]> {
+  const { what, ways, rows } = one
+  const measured = await rounds(bench.quick, Object.keys(ways), (name) => measure(ways[name] as Way))
+  return rows.map(({ of = 'throughput', ours, over, asked }) =>
+    compared(`${what}: ${of}, ${ours} over ${over}`, measured, { ours, over: [over], of: MEASURES[of], asked }),
+  )
 }
 
-const DRAINS: readonly DrainCase[] = [
-  ...PLAIN.map((one) => ({ what: 'jobs kept', ...one })),
-  ...removed('removeOnComplete: true', { opts: { removeOnComplete: true } }),
-  ...removed("the worker's removeOnComplete: { count: 0 }", { removeOnComplete: { count: 0 } }),
-  { what: 'open meter', concurrency: 50, jobs: 15_000, shape: OPEN_METER, asked: 1 },
-]
-/**
- * V8 compiles the code of a worker during its first thousands of jobs, and a worker runs for days: each process drains
- * this many before it is measured, one at a time and many.
- */
-const WARM_UP_JOBS = 20_000
-
-async function drainRows(bench: Bench, { what, asked, askedCpu, ...drained }: DrainCase): Promise<Row[]> {
-  const measured = await rounds(bench.quick, SYSTEMS, (system) => drainOnce(bench, system, drained))
-  const bounds = { asked, ...(askedCpu !== undefined && { askedCpu }) }
-  return costRows(`${what}, ${drained.concurrency} at once`, measured, { ...OVER_BULLMQ, ...bounds })
+interface Way extends Partial<Drained> {
+  /** Default: Sluice. */
+  readonly system?: System
+  /** One scrape of the metrics per second, a high frequency in practice. */
+  readonly isScraped?: true
 }
 
-/** The cost of shaping where nothing is held. */
-const drain: Figure = {
-  name: 'drain',
-  title:
-    "Drain without a rate over BullMQ's Worker, by processes that have drained 40,000 jobs: median of interleaved pairs, the first discarded, and their spread",
-  run: async (bench) => {
-    for (const concurrency of [1, 50])
-      for (const system of SYSTEMS) await drainOnce(bench, system, { concurrency, jobs: WARM_UP_JOBS })
-    return inTurn(DRAINS, (one) => drainRows(bench, one))
-  },
+interface DrainCase extends Case<Way> {
+  readonly drained: Pick<Drained, 'concurrency' | 'jobs'> & Partial<Drained>
 }
 
-interface AddCase {
-  readonly what: string
-  readonly jobs: number
-  readonly asked: number
-  run(queue: Queue, jobs: number): Promise<void>
-}
-
-const ADDS: readonly AddCase[] = [
-  { what: 'add, one after another', jobs: 3000, asked: 0.95, run: (queue, jobs) => addInFlight(queue, jobs, 1) },
-  { what: 'add, 50 in flight', jobs: 6000, asked: 1, run: (queue, jobs) => addInFlight(queue, jobs, 50) },
-  { what: 'addBulk of 100', jobs: 10_000, asked: 1.3, run: (queue, jobs) => addJobs(queue, jobs, {}, 100) },
-  { what: 'addBulk of 1000', jobs: 20_000, asked: 1.3, run: (queue, jobs) => addJobs(queue, jobs, {}, 1000) },
-]
-const QUICK_SHARE = 5
-const WARM_UP_ADDS = 100
-
-async function addRow(bench: Bench, { what, asked, ...way }: AddCase): Promise<Row> {
-  const jobs = bench.quick ? way.jobs / QUICK_SHARE : way.jobs
-  const measured = await rounds(bench.quick, SYSTEMS, async (system) => {
-    const queue = await makeQueue(bench, system, 'add')
-    await addJobs(queue, WARM_UP_ADDS)
-    const cost = await costOf(bench.client, () => way.run(queue, jobs).then(() => ({ units: jobs })))
-    await removeQueue(queue)
-    return cost
-  })
-  return compared(what, measured, { ...OVER_BULLMQ, asked: atLeast(asked) })
-}
-
-const add: Figure = {
-  name: 'add',
-  title: "add and addBulk with a capacity set over BullMQ's Queue: median of interleaved pairs, the first discarded",
-  run: (bench) => inTurn(ADDS, (way) => addRow(bench, way)),
-}
-
-const PACED = { perSecond: 500, processes: 1, workers: 4, concurrency: 20, warmUpMs: 1000 }
-
-/** What a job costs under a backlog. */
-async function pacedOnce(bench: Bench, system: System): Promise<Cost> {
-  const { perSecond, warmUpMs } = PACED
-  const measuredMs = bench.quick ? 1000 : 5000
-  const queue = await makeQueue(bench, system, 'paced', { rate: `${perSecond}/s` })
-  await addJobs(queue, (2 * perSecond * (warmUpMs + measuredMs)) / 1000)
-  const work = { ...PACED, system, limiter: spacedLimiter(perSecond) }
-  const { cost } = await paced(bench, queue, work, () => sleep(measuredMs))
-  await removeQueue(queue)
-  return cost
-}
-
-const pacedRedis: Figure = {
-  name: 'paced-redis',
-  title:
-    "Redis's CPU time per job under a backlog, over BullMQ's limiter with { max: 1 }: median of interleaved pairs, the " +
-    'first discarded, and their spread',
-  run: async (bench) => {
-    const measured = await rounds(bench.quick, SYSTEMS, (system) => pacedOnce(bench, system))
-    const { perSecond, workers, concurrency } = PACED
-    const setup = `${perSecond}/s, ${workers} workers × ${concurrency}`
-    return [compared(setup, measured, { ...OVER_BULLMQ, of: ({ redisUs }) => redisUs, asked: atMost(0.9) })]
-  },
-}
-
-const ASKED_LOADING_MS = 25
-const WAYS_TO_LOAD = [
-  { what: 'import', flags: ['--input-type=module'], load: (name: string) => `await import('${name}')` },
-  { what: 'require()', flags: ['--input-type=commonjs'], load: (name: string) => `require('${name}')` },
-]
-
-/** What loading the package costs a program that has BullMQ already. */
-const importing: Figure = {
-  name: 'import',
-  title: 'Loading sluice after bullmq: median of 15 fresh processes (--quick: 5), least and most',
-  run: ({ quick }) =>
-    inTurn(WAYS_TO_LOAD, async ({ what, flags, load }) => {
-      const program = `${load('bullmq')}; const from = performance.now(); ${load('sluice')}; console.log(performance.now() - from)`
-      const tookMs: number[] = []
-      for (let i = 0; i < (quick ? 5 : 15); i++)
-        tookMs.push(Number(await runCommand(process.execPath, [...flags, '-e', program])))
-      const [least, mid, most] = [Math.min(...tookMs), median(tookMs), Math.max(...tookMs)]
-      const reached = `${mid.toFixed(1)} ms (${least.toFixed(1)} to ${most.toFixed(1)})`
-      const ok = mid <= ASKED_LOADING_MS
-      return { setup: what, asked: `<= ${ASKED_LOADING_MS} ms`, reached, ok, values: { tookMs } }
-    }),
-}
-
-export const throughput: readonly Figure[] = [drain, add, pacedRedis, importing]
-
-const UNWATCHED = { concurrency: 50, jobs: 15_000 }
-const WATCHED: readonly { readonly setup: string; readonly plain: Shape; readonly watched: Shape }[] = [
-  { setup: 'through the meter, each departure audited', plain: OPEN_METER, watched: { ...OPEN_METER, audit: true } },
-  { setup: 'no rate', plain: {}, watched: {} },
-]
-
-/** One scrape per second, a high frequency in practice. */
-async function scraped<T>(bench: Bench, run: () => Promise<T>): Promise<T> {
+async function drainWay(bench: Bench, drained: DrainCase['drained'], way: Way): Promise<Cost> {
+  const { system = 'sluice', isScraped, ...how } = way
+  if (!isScraped) return drainOnce(bench, system, { ...drained, ...how })
   const metrics = createMetrics({ connection: connectionTo(bench.redis) })
   const timer = setInterval(() => void metrics.text(), 1000)
   try {
-    return await run()
+    return await drainOnce(bench, system, { ...drained, ...how })
   } finally {
     clearInterval(timer)
     await metrics.close()
   }
 }
 
-export const watched: Figure = {
-  name: 'watched',
-  title:
-    `Drain at concurrency ${UNWATCHED.concurrency} with everything on (reports and series, the audit stream, a scrape of the metrics ` +
-    'each second) over the same without: median of interleaved rounds, the first discarded',
-  headings: ['', 'asked', 'reached', 'ok', 'with nothing on'],
-  run: (bench) =>
-    inTurn(WATCHED, async ({ setup, ...shapes }) => {
-      const measured = await rounds(bench.quick, ['plain', 'watched'] as const, (way) => {
-        const isWatched = way === 'watched'
-        const run = () => drainOnce(bench, 'sluice', { ...UNWATCHED, shape: shapes[way], report: isWatched })
-        return isWatched ? scraped(bench, run) : run()
-      })
-      return costRows(setup, measured, { ours: 'watched', over: ['plain'], asked: 0.95 })
-    }),
+/**
+ * V8 compiles the code of a worker during its first thousands of jobs, and a worker runs for days: each process drains
+ * this many before it is measured, one at a time and many.
+ */
+const WARM_UP_JOBS = 20_000
+const METHOD = 'median of interleaved rounds, the first discarded, and their spread'
+
+function drains(name: string, what: string, beside: string, cases: readonly DrainCase[]): Figure {
+  return {
+    name,
+    title: `Drain of a backlog by one worker with an empty processor, ${what}: ${METHOD}`,
+    headings: ['', 'asked', 'reached', 'ok', beside],
+    run: async (bench) => {
+      for (const way of Object.values(cases[0]?.ways ?? {}))
+        for (const concurrency of [1, 50]) await drainWay(bench, { concurrency, jobs: WARM_UP_JOBS }, way)
+      return inTurn(cases, (one) =>
+        rowsOf(bench, { ...one, what: `${one.what}, ${one.drained.concurrency} at once` }, (way) =>
+          drainWay(bench, one.drained, way),
+        ),
+      )
+    },
+  }
 }
+
+const SYSTEMS = { bullmq: { system: 'bullmq' }, sluice: { system: 'sluice' } } as const
+const OVER_BULLMQ = { ours: 'sluice', over: 'bullmq' } as const
+
+/** What is asked of throughput, where jobs are kept and where they are removed, and of the client's CPU time. */
+const PLAIN = [
+  { concurrency: 1, jobs: 4000, kept: 0.95, removed: 0.95, cpu: 1.1 },
+  { concurrency: 10, jobs: 10_000, kept: 1, removed: 1 },
+  { concurrency: 50, jobs: 15_000, kept: 1.15, removed: 1.1, cpu: 0.8 },
+  { concurrency: 200, jobs: 20_000, kept: 1.3, removed: 1.25 },
+] as const
+const REMOVED = {
+  'removeOnComplete: true': { opts: { removeOnComplete: true } },
+  "the worker's removeOnComplete: { count: 0 }": { removeOnComplete: { count: 0 } },
+}
+
+const drain = drains('drain', "over BullMQ's Worker", "BullMQ's own", [
+  ...PLAIN.map(({ concurrency, jobs, kept, ...more }): DrainCase => {
+    const throughput = { ...OVER_BULLMQ, asked: atLeast(kept) }
+    const cpu = 'cpu' in more && ({ ...OVER_BULLMQ, of: 'client CPU per job', asked: atMost(more.cpu) } as const)
+    const rows = cpu ? [throughput, cpu] : [throughput]
+    return { what: 'jobs kept', ways: SYSTEMS, drained: { concurrency, jobs }, rows }
+  }),
+  ...Object.entries(REMOVED).flatMap(([what, how]) =>
+    PLAIN.map(({ concurrency, jobs, removed }): DrainCase => {
+      const rows = [{ ...OVER_BULLMQ, asked: atLeast(removed) }]
+      return { what, ways: SYSTEMS, drained: { concurrency, jobs, ...how }, rows }
+    }),
+  ),
+  {
+    what: 'open meter',
+    ways: SYSTEMS,
+    drained: { concurrency: 50, jobs: 15_000, shape: OPEN_METER },
+    rows: [{ ...OVER_BULLMQ, asked: atLeast(1) }],
+  },
+])
+
+const FIFTY = { concurrency: 50, jobs: 15_000 }
+const watched = drains('watched', 'with everything on: reports, the audit stream, and scrapes', 'with nothing on', [
+  {
+    what: 'through the meter, each departure audited',
+    drained: FIFTY,
+    ways: {
+      plain: { shape: OPEN_METER, report: false },
+      watched: { shape: { ...OPEN_METER, audit: true }, isScraped: true },
+    },
+    rows: [{ ours: 'watched', over: 'plain', asked: atLeast(0.95) }],
+  },
+  {
+    what: 'no rate',
+    drained: FIFTY,
+    ways: { plain: { report: false }, watched: { isScraped: true } },
+    rows: [{ ours: 'watched', over: 'plain', asked: atLeast(0.95) }],
+  },
+])
+
+const BATCHES = [
+  { concurrency: 1, jobs: 10_000, asked: 2, calls: 0.1 },
+  { concurrency: 10, jobs: 20_000, asked: 1, calls: 0.5 },
+]
+/** What a batch saves where the processor does nothing: the rest is what it is for. */
+const batches = drains(
+  'batches',
+  'in batches of 50 over single jobs',
+  'single jobs',
+  BATCHES.map(({ asked, calls, ...drained }) => ({
+    what: 'no rate',
+    drained,
+    ways: { single: {}, batches: { batch: { size: 50 } } },
+    rows: [
+      { ours: 'batches', over: 'single', asked: atLeast(asked) },
+      { ours: 'batches', over: 'single', of: 'scripts per job', asked: atMost(calls) },
+    ],
+  })),
+)
+
+/** So many that no limit holds a job. */
+const MANY = 10_000_000
+const LIMITS = [
+  { name: 'per-second', algorithm: 'gcra', rate: { limit: MANY, period: 1000 }, burst: MANY },
+  { name: 'per-hour', algorithm: 'sliding-window-counter', rate: { limit: MANY, period: 3_600_000 } },
+  { name: 'per-day', algorithm: 'fixed-window', rate: { limit: MANY, period: 86_400_000 } },
+] as unknown as readonly QueueLimit[]
+
+const limits = drains(
+  'limits-departures',
+  'under gcra per second, a sliding counter per hour and a fixed window per day',
+  'without limits',
+  [FIFTY, { concurrency: 200, jobs: 20_000 }].map((drained) => ({
+    what: 'three limits',
+    drained,
+    ways: { none: {}, limited: { shape: { limits: LIMITS } } },
+    rows: [{ ours: 'limited', over: 'none', asked: atLeast(0.9) }],
+  })),
+)
+
+const groups = drains('groups-drain', 'of 100 groups', 'without groups', [
+  {
+    what: 'no rate',
+    drained: FIFTY,
+    ways: {
+      bullmq: { system: 'bullmq' },
+      none: {},
+      groups: { shape: { groups: {} }, opts: amongGroups(100) },
+      'with a rate and a concurrency': { shape: { groups: OPEN_GROUPS }, opts: amongGroups(100) },
+    },
+    rows: [
+      { ours: 'groups', over: 'bullmq', asked: atLeast(0.85) },
+      { ours: 'with a rate and a concurrency', over: 'bullmq', asked: atLeast(0.7) },
+      { ours: 'groups', over: 'none', asked: atLeast(0.75) },
+      { ours: 'with a rate and a concurrency', over: 'none', asked: atLeast(0.65) },
+    ],
+  },
+])
+
+const BY = ['model', 'host', 'plan', ['model', 'plan']] as const
+const byKeys = (count: number): Shape => ({
+  groups: OPEN_GROUPS,
+  limits: BY.slice(0, count).map((by, i) => ({ name: `l${i}`, by, rate: '1000000/s', burst: 1_000_000 })),
+})
+
+/** Jobs of 100 groups, each with three keys of so many values. */
+const keyed =
+  (values: number) =>
+  (i: number): JobsOptions => {
+    const keys = { model: `m${i % values}`, host: `h${(i * 7) % values}`, plan: `p${(i * 13) % values}` }
+    return { group: { id: `g${i % 100}` }, keys } as JobsOptions
+  }
+
+const inScripts = (ours: string, over: string, most: number): Compared => {
+  return { ours, over, of: 'time in scripts per job', asked: atMost(most) }
+}
+
+const keys = drains('keys-departures', 'with limits by keys', 'groups with a rate, or few keys', [
+  {
+    what: 'limits that hold nothing',
+    drained: { ...FIFTY, opts: keyed(100) },
+    ways: { groups: { shape: { groups: OPEN_GROUPS } }, two: { shape: byKeys(2) }, four: { shape: byKeys(4) } },
+    rows: [inScripts('two', 'groups', 1.25), inScripts('four', 'groups', 1.5)],
+  },
+  {
+    what: 'each departure waits for its key, 50 values at 20/s',
+    drained: {
+      concurrency: 50,
+      jobs: 10_000,
+      opts: (i) => ({ ...amongGroups(50)(i), keys: { model: `m${i % 50}` } }) as JobsOptions,
+    },
+    ways: {
+      groups: { shape: { groups: { rate: '20/s' } } },
+      keys: { shape: { groups: {}, limits: [{ name: 'rpm', by: 'model', rate: '20/s' }] } },
+    },
+    rows: [inScripts('keys', 'groups', 1.4)],
+  },
+  {
+    what: '100,000 values over 100',
+    drained: { concurrency: 50, jobs: 100_000, shape: byKeys(2) },
+    ways: { few: { opts: keyed(100) }, many: { opts: keyed(100_000) } },
+    rows: [inScripts('many', 'few', 1.2)],
+  },
+])
+
+/** One rate all the week, in pieces of a day. */
+const FLAT: Shape = {
+  ...OPEN_METER,
+  rate: {
+    schedule: [{ days: 'mon,wed,fri,sun', rate: '1000000/s' }, { rate: '1000000/s' }],
+    timeZone: 'Europe/Berlin',
+  },
+}
+const schedules = drains('schedules-cost', 'at a rate that follows the clock', 'a fixed rate', [
+  {
+    what: 'open meter',
+    drained: { concurrency: 10, jobs: 20_000 },
+    ways: { fixed: { shape: OPEN_METER }, scheduled: { shape: FLAT } },
+    rows: [{ ours: 'scheduled', over: 'fixed', of: 'Redis CPU per job', asked: atMost(1.1) }],
+  },
+])
+
+interface AddWay {
+  readonly system: System
+  readonly shape?: Shape
+  readonly opts?: OptionsOf
+}
+
+interface AddCase extends Case<AddWay> {
+  readonly jobs: number
+  run(queue: Queue, jobs: number, opts?: OptionsOf): Promise<void>
+}
+
+const inBulks = (bulk: number) => (queue: Queue, jobs: number, opts?: OptionsOf) => addJobs(queue, jobs, opts, bulk)
+const over = (asked: number) => [{ ...OVER_BULLMQ, asked: atLeast(asked) }]
+const ADDS: readonly AddCase[] = [
+  { what: 'add, one after another', ways: SYSTEMS, jobs: 3000, rows: over(0.95), run: (q, n) => addInFlight(q, n, 1) },
+  { what: 'add, 50 in flight', ways: SYSTEMS, jobs: 6000, rows: over(1), run: (q, n) => addInFlight(q, n, 50) },
+  { what: 'addBulk of 100', ways: SYSTEMS, jobs: 10_000, rows: over(1.3), run: inBulks(100) },
+  { what: 'addBulk of 1000', ways: SYSTEMS, jobs: 20_000, rows: over(1.3), run: inBulks(1000) },
+  {
+    what: 'addBulk of 100 in 100 groups',
+    ways: { none: SYSTEMS.sluice, groups: { ...SYSTEMS.sluice, shape: { groups: {} }, opts: amongGroups(100) } },
+    jobs: 20_000,
+    rows: [{ ours: 'groups', over: 'none', asked: atLeast(0.8) }],
+    run: inBulks(100),
+  },
+]
+const QUICK_SHARE = 5
+const WARM_UP_ADDS = 100
+
+async function addOnce(bench: Bench, { run, ...one }: AddCase, { system, shape, opts }: AddWay): Promise<Cost> {
+  const jobs = bench.quick ? one.jobs / QUICK_SHARE : one.jobs
+  const queue = await makeQueue(bench, system, 'add', shape)
+  await addJobs(queue, WARM_UP_ADDS, opts)
+  const cost = await costOf(bench.client, () => run(queue, jobs, opts).then(() => ({ units: jobs })))
+  await removeQueue(queue)
+  return cost
+}
+
+const add: Figure = {
+  name: 'add',
+  title: `add and addBulk with a capacity set, over BullMQ's Queue or over no groups: ${METHOD}`,
+  run: (bench) => inTurn(ADDS, (one) => rowsOf(bench, one, (way) => addOnce(bench, one, way))),
+}
+
+export const throughput: readonly Figure[] = [drain, add, watched, batches, limits, groups, keys, schedules]

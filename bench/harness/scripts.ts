@@ -1,8 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Redis } from 'ioredis'
 import { ShapedQueue } from 'sluice'
-import type { Row } from './figure.ts'
-import { median, sum } from './statistics.ts'
+import { sum } from './statistics.ts'
 
 /** `moveToActive:6.7.0`, `sluice:1.0.0:6.7.0:exchange`, or `sluice:1.0.0:6.7.0:add-flow-2` */
 const NAME_OF_COMMAND = /^(?:sluice:[^:]+:[^:]+:)?(add-flow|[^:]+)/
@@ -44,12 +43,11 @@ export type Calls = ReadonlyMap<string, number>
 
 /** What a worker sends regardless of its jobs: BullMQ renews locks and checks for stalled jobs by timers. */
 const UPKEEP: readonly string[] = ['extendLock', 'extendLocks', 'moveStalledJobsToWait']
-/** A repeated subscription: each process asks every 1.5 s whether its wake-up connection still answers. */
-export const CONNECTION_WATCH = 'subscribe'
-/** BullMQ's blocking wait: the blocking call, and the fetch after each timeout. */
-export const BLOCKING_WAIT = ['bzpopmin', 'moveToActive', 'exchange']
-/** What sleeping workers send that is no poll: blocking waits, upkeep, reports, and the watch of the connection. */
-export const NO_POLL = ['bzpopmin', 'report', CONNECTION_WATCH, ...UPKEEP]
+/**
+ * What sleeping workers send that is no poll: blocking waits, upkeep, reports, and the repeated subscription by which
+ * each process asks whether its wake-up connection still answers.
+ */
+export const NO_POLL = ['bzpopmin', 'report', 'subscribe', ...UPKEEP]
 
 const QUEUE_OF_KEY = /^[^:]+:([^:]+)(?::|$)/
 const ESCAPES: Readonly<Record<string, string>> = { n: '\n', r: '\r', t: '\t', a: '\x07', b: '\b' }
@@ -120,88 +118,4 @@ export class CallMonitor {
     this.#calls.set(queue, calls)
     calls.set(name, (calls.get(name) ?? 0) + 1)
   }
-}
-
-/** What is asked of the slowest. ms */
-const ASKED_MS = 5
-/** Commands below this are of no interest. µs */
-const FROM_US = 200
-const KEPT = 100_000
-/** Sent when a script is used for the first time: compiling it is most of its time. */
-const NOT_SLOW: readonly string[] = ['eval', 'script', 'function', 'slowlog']
-
-/** A command, or a script by its name, that Redis was busy with for long. */
-export interface SlowCommand {
-  readonly name: string
-  readonly ms: number
-  /** How many took longer than is asked: few among thousands were interrupted by what else the machine does. */
-  readonly above: number
-}
-
-type Entry = readonly [id: number, atSeconds: number, us: number, command: readonly string[]]
-
-/** Which commands keep Redis busy for how long, by its SLOWLOG. */
-export class SlowCommands {
-  readonly #client: Redis
-  readonly #names: ScriptNames
-
-  private constructor(client: Redis, names: ScriptNames) {
-    this.#client = client
-    this.#names = names
-  }
-
-  static async start(client: Redis): Promise<SlowCommands> {
-    const commands = new SlowCommands(client, await scriptNames(client))
-    await client.config('SET', 'slowlog-log-slower-than', FROM_US)
-    await client.config('SET', 'slowlog-max-len', KEPT)
-    await commands.#take()
-    return commands
-  }
-
-  /**
-   * What is slow when the same is done in several rounds, the slowest first, in the median of the rounds: Redis takes the
-   * time by the clock, so that a moment in which the machine did something else is in it.
-   */
-  async during(rounds: number, deed: (round: number) => Promise<unknown>): Promise<SlowCommand[]> {
-    const found: SlowCommand[][] = []
-    for (let round = 0; round < rounds; round++) {
-      await this.#take()
-      await deed(round)
-      found.push(await this.#take())
-    }
-    const all = found.flat()
-    return [...new Set(all.map(({ name }) => name))]
-      .map((name) => {
-        const ofName = (some: readonly SlowCommand[]) => some.filter((one) => one.name === name)
-        const slowest = found.map((round) => Math.max(0, ...ofName(round).map(({ ms }) => ms)))
-        return { name, ms: median(slowest), above: sum(ofName(all).map(({ above }) => above)) }
-      })
-      .sort((a, b) => b.ms - a.ms)
-  }
-
-  /** The slow ones since the last call, but for first uses of scripts. */
-  async #take(): Promise<SlowCommand[]> {
-    const entries = (await this.#client.slowlog('GET', KEPT)) as unknown as Entry[]
-    await this.#client.slowlog('RESET')
-    return entries
-      .map(([, , us, command]) => {
-        const name = (command[0] as string).toLowerCase()
-        const script = name === 'eval' ? undefined : scriptOf(command)
-        const known = script === undefined ? name : (this.#names.get(script) ?? script)
-        return { name: known, ms: us / 1000, above: Number(us > 1000 * ASKED_MS) }
-      })
-      .filter(({ name }) => !NOT_SLOW.includes(name))
-  }
-}
-
-export function describeSlow(slowest: readonly SlowCommand[], most = 3): string {
-  const worst = slowest.filter(({ ms }) => ms > 0).slice(0, most)
-  const describe = ({ name, ms, above }: SlowCommand) =>
-    `${name} ${ms.toFixed(1)} ms${above > 0 ? ` (${above} above ${ASKED_MS} ms)` : ''}`
-  return worst.map(describe).join(', ') || `none above ${FROM_US / 1000} ms`
-}
-
-export function slowRow(setup: string, slowest: readonly SlowCommand[], reached = describeSlow(slowest)): Row {
-  const ok = slowest.every(({ ms }) => ms <= ASKED_MS)
-  return { setup, asked: `<= ${ASKED_MS} ms`, reached, ok, values: { slowest } }
 }

@@ -7,9 +7,7 @@ import { type Bench, connectionTo, type RedisAddress } from './figure.ts'
 import { paceOf } from './pace.ts'
 import { addJobs, completions, makeQueue, makeWorker, type OptionsOf, removeQueue, type WorkerSpec } from './queues.ts'
 import { type Cost, connectedClients, costOf } from './redis.ts'
-
-/** The program of processes with workers. */
-export const WORKERS = new URL(import.meta.url)
+import { sum } from './statistics.ts'
 
 /** Equal workers on one queue in one process. */
 export interface GroupSpec extends WorkerSpec {
@@ -34,7 +32,6 @@ interface Group {
   readonly log: StartLog
   readonly workers: Worker[]
   drained?: Promise<Drain>
-  wentBack: number
 }
 
 const groups = new Map<string, Group>()
@@ -52,12 +49,7 @@ function timedWorker(spec: GroupSpec, group: Group): Worker {
     group.log.started(job.id as string)
     if (jobMs > 0) await sleep(jobMs)
   })
-  if (worker instanceof ShapedWorker) {
-    group.log.watch(worker)
-    worker.on('late', () => {
-      group.wentBack += 1
-    })
-  }
+  if (worker instanceof ShapedWorker) group.log.watch(worker)
   return worker
 }
 
@@ -79,21 +71,15 @@ export const methods = {
   async open(spec: GroupSpec): Promise<void> {
     const { queue, redis, clock = redis, workers = 1, expected } = spec
     const client = new Redis(connectionTo(clock))
-    const group: Group = { client, log: new StartLog(client), workers: [], wentBack: 0 }
+    const group: Group = { client, log: new StartLog(client), workers: [] }
     groups.set(queue, group)
-    await group.log.clock.sample()
+    await group.log.sample()
     for (let i = 0; i < workers; i++)
       group.workers.push(expected === undefined ? timedWorker(spec, group) : drainingWorker(spec, group, expected))
     await Promise.all(group.workers.map((worker) => worker.waitUntilReady()))
   },
-  /** Since the last call; `wentBack` counts jobs that were too late for their slot. */
-  async takeStarts(queue: string) {
-    const group = groupOf(queue)
-    const starts = await group.log.take()
-    const { wentBack } = group
-    group.wentBack = 0
-    return { starts, wentBack, clockErrorUs: group.log.clock.errorUs }
-  },
+  /** Since the last call. */
+  takeStarts: async (queue: string) => groupOf(queue).log.take(),
   /** Resolves when the expected number of jobs is completed. */
   drained: async (queue: string): Promise<Drain | undefined> => groupOf(queue).drained,
   async close(queue: string): Promise<void> {
@@ -102,15 +88,6 @@ export const methods = {
     client.disconnect()
     groups.delete(queue)
   },
-}
-
-export type WorkerMethods = typeof methods
-
-export interface StartsReport {
-  /** In their order. */
-  readonly starts: readonly Start[]
-  readonly wentBack: number
-  readonly clockErrorUs: number
 }
 
 type Place = Pick<GroupSpec, 'system' | 'queue' | 'redis'>
@@ -130,28 +107,22 @@ export class Team {
     this.#all = all
   }
 
-  static async open(
-    bench: Bench,
-    queue: Queue,
-    { processes, ...work }: TeamSpec,
-    one: (n: number) => ReturnType<typeof workerProcess> = (n) => workerProcess(bench, `team ${n}`),
-  ): Promise<Team> {
+  static async open(bench: Bench, queue: Queue, { processes, ...work }: TeamSpec, name = 'team'): Promise<Team> {
     const team = new Team(
       queue.name,
-      Array.from({ length: processes }, (_, n) => one(n)),
+      Array.from({ length: processes }, (_, n) => workerProcess(bench, `${name} ${n}`)),
     )
     const spec: GroupSpec = { system: 'sluice', queue: queue.name, redis: bench.redis, ...work }
     await Promise.all(team.#all.map((process) => process.call('open', spec)))
     return team
   }
 
-  /** Since the last call. */
-  async takeStarts(): Promise<StartsReport> {
+  /** Since the last call, in their order. */
+  async takeStarts(): Promise<Awaited<ReturnType<StartLog['take']>>> {
     const reports = await Promise.all(this.#all.map((process) => process.call('takeStarts', this.#queue)))
     return {
       starts: reports.flatMap(({ starts }) => starts).sort((a, b) => a.startedUs - b.startedUs),
-      wentBack: reports.reduce((total, { wentBack }) => total + wentBack, 0),
-      clockErrorUs: Math.max(...reports.map(({ clockErrorUs }) => clockErrorUs)),
+      wentBack: sum(reports.map(({ wentBack }) => wentBack)),
     }
   }
 
@@ -181,7 +152,7 @@ export async function paced(
   // That the workers opened, and the bench for its own clock: one for each process.
   const connections = (await connectedClients(client)) - before
   const fromUs = await redisTimeUs(client)
-  let report!: StartsReport
+  let report!: Awaited<ReturnType<Team['takeStarts']>>
   let steady: readonly Start[] = []
   const cost = await costOf(client, async () => {
     await during(team)
@@ -193,10 +164,8 @@ export async function paced(
   return { ...report, ...paceOf(steady, perSecond), connections, cost }
 }
 
-export type Paced = Awaited<ReturnType<typeof paced>>
-
 export function workerProcess({ processes }: Bench, name: string) {
-  return processes.named<WorkerMethods>(name, WORKERS)
+  return processes.named<typeof methods>(name, new URL(import.meta.url))
 }
 
 /** How a backlog is drained. */

@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis'
-import { connectionTo, type RedisAddress } from './harness/figure.ts'
-import { scriptOf } from './harness/scripts.ts'
-import { median } from './harness/statistics.ts'
+import { connectionTo, type RedisAddress } from './figure.ts'
+import { scriptOf } from './scripts.ts'
+import { median } from './statistics.ts'
 
 /** One call of a command, or of a script by what is called of it. */
 interface Work {

@@ -116,19 +116,22 @@ local function group_limits_of(base, shape, now)
   -- The cells as parts. keys: of a job, or nil
   local function parts_of(cells, keys)
     local parts, states = {}, {}
-    for i, cell in ipairs(cells) do
+    for i = 1, #cells do
+      local cell = cells[i]
       states[i] = cell.state
       -- With all fields from the beginning, the table never grows.
       parts[i] = {
         l = in_force(known[cell.i], cell.key, keys), value = cell.value, cell = cell.name, offset = 0, blocked = 0, cost = 0,
-        slot = 0, s = false, charged = false,
+        slot = 0, taken = 0, s = false, charged = false,
       }
     end
     local packed = states[1] and redis.call('MGET', unpack(states))
-    for i, part in ipairs(parts) do
-      local l, state = part.l, states[i]
+    for i = 1, #parts do
+      local part, state = parts[i], states[i]
+      local l = part.l
       part.s = l.verbs.open(state, l, now, packed[i])
-      part.blocked = math.max(limit_checks.blocked(l, state, now), (l.limited or 0) - now)
+      part.blocked = limit_checks.blocked(l, state, now)
+      if l.limited then part.blocked = math.max(part.blocked, l.limited - now) end
       if l.shared then part.shared = { control = l.control, value = cells[i].key } end
     end
     return parts
@@ -159,9 +162,8 @@ local function group_limits_of(base, shape, now)
   -- if it has none; lane: as in cells_of
   function limits.open(group, keys, lane)
     local parts = parts_of(cells_of(group, keys, lane), keys)
-    for _, part in ipairs(limits.plans and parts or {}) do
-      if part.l.plan then part.keys = keys_of(part.l, group, keys) end
-    end
+    if not limits.plans then return parts end
+    for _, part in ipairs(parts) do if part.l.plan then part.keys = keys_of(part.l, group, keys) end end
     return parts
   end
 
@@ -354,13 +356,15 @@ local function group_limits_of(base, shape, now)
   function limits.charge(parts, slot, job_key, lock_ms, horizon)
     queue_limits.charge(parts, slot - now, job_key, lock_ms)
     queue_limits.save(parts, base, false, horizon)
-    for _, part in ipairs(parts) do
+    for i = 1, #parts do
+      local part = parts[i]
+      local l = part.l
       part.taken = part.cost
-      if part.l.counts and part.cost > 0 then note_warm_up(part, slot) end
-      if part.l.is_paced and part.cost > 0 then
+      if l.counts and part.cost > 0 then note_warm_up(part, slot) end
+      if l.is_paced and part.cost > 0 then
         redis.call('HINCRBYFLOAT', base .. 'meta:limits:used', part.cell, as_text.exact(part.cost))
       end
-      if keys_in_use.bounds(part.l) then keys_in_use.note(base, part.l, part.value, string.sub(job_key, #base + 1), now) end
+      if keys_in_use.bounds(l) then keys_in_use.note(base, l, part.value, string.sub(job_key, #base + 1), now) end
     end
   end
 

@@ -449,7 +449,8 @@ local function group_lines(groups)
 
   -- The part of a shared cell at which it is the turn of another queue, and true; nothing if there is none.
   local function not_own_turn(g, pick)
-    for _, part in ipairs(pick.parts) do
+    for i = 1, #pick.parts do
+      local part = pick.parts[i]
       local waits = part.shared and part.cost > 0 and part.l.mode == 'enforce'
       local ends = waits and turns.until_own(part.shared, g.base, g.now, part.l.algorithm ~= 'concurrency')
       if ends then
@@ -465,7 +466,8 @@ local function group_lines(groups)
   local function waits_for(g, pick, by)
     local latest, until_us, behind = nil, 0, nil
     pick.ticket = ticket_of(g, pick.lane)
-    for _, part in ipairs(pick.parts) do
+    for i = 1, #pick.parts do
+      local part = pick.parts[i]
       local wait = part.cost > 0 and limit_checks.wait(part) or 0
       part.slot = wait > 0 and g.now + math.ceil(wait) or 0
       if part.slot > until_us then latest, until_us = part, part.slot end
@@ -584,7 +586,8 @@ local function group_lines(groups)
   function groups.cells_served(g, pick)
     local ticket, lane = pick.ticket, pick.lane
     if ticket then drop_ticket(g, lane) end
-    for _, part in ipairs(pick.parts) do
+    for i = 1, #pick.parts do
+      local part = pick.parts[i]
       if part.line and line_of(g, part.cell) then cell_served(g, pick, part) end
     end
     if not ticket then return end

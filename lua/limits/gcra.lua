@@ -7,16 +7,19 @@ local bucket = use 'meter/bucket'
 --   l.burst     units
 local function open(key, l, now, packed)
   local tat, elapsed, ahead = limit_state.load_bucket(key, l, now, packed)
-  return { key = key, now = now, tat = tat and math.max(0, tat - elapsed) or 0, ahead = ahead or -math.huge }
+  return { key = key, now = now, tat = tat and tat > elapsed and tat - elapsed or 0, ahead = ahead or -math.huge }
 end
 
 -- A cost above the burst (which was lowered since) conforms when the bucket is empty.
 local function earliest(s, l, cost)
+  if s.tat == 0 then return 0 end
   return math.max(0, s.tat + bucket.ceil((math.min(cost, l.burst) - l.burst) * l.interval))
 end
 
 local function charge(s, l, cost, offset)
-  s.tat, s.ahead = math.max(s.tat, bucket.ceil(offset)) + bucket.ceil(cost * l.interval), math.max(s.ahead, offset)
+  local from = offset > 0 and math.max(s.tat, bucket.ceil(offset)) or s.tat
+  s.tat = from + bucket.ceil(cost * l.interval)
+  if offset > s.ahead then s.ahead = offset end
 end
 
 local function adjust(s, l, cost)

@@ -95,11 +95,14 @@ function queue_limits.cost(l, cost, costs)
   return math.min(l.limit, math.ceil(asked))
 end
 
+-- A loop of numbers takes Redis less than one of ipairs, and each departure has several over its limits.
+
 -- When a job conforms to all of them: µs from now, not rounded; second, whether that is only an estimate: a taken place
 -- may be free by then, or be kept for longer; third, the name of the limit that it waits for.
 function queue_limits.wait(parts, cost, costs)
   local wait, estimated, name = 0, false, nil
-  for _, part in ipairs(parts) do
+  for i = 1, #parts do
+    local part = parts[i]
     local l = part.l
     part.cost = queue_limits.cost(l, cost, costs)
     -- A job that takes nothing of a limit does not wait for it.
@@ -119,10 +122,14 @@ function queue_limits.open_from(parts, m, offset)
   for _ = 1, scheduled_bucket.MOST_OPENINGS do
     local before = offset
     if m then offset = meter.open_from(m, offset) end
-    for _, part in ipairs(parts) do
-      local l, at = part.l, part.s.now + math.ceil(offset)
-      local opens = l.service and l.mode == 'enforce' and part.cost > 0 and scheduled_bucket.opens(l, at) or at
-      if opens > at then offset = opens - part.s.now end
+    for i = 1, #parts do
+      local part = parts[i]
+      local l = part.l
+      if l.service and l.mode == 'enforce' and part.cost > 0 then
+        local at = part.s.now + math.ceil(offset)
+        local opens = scheduled_bucket.opens(l, at)
+        if opens > at then offset = opens - part.s.now end
+      end
     end
     if offset == before then break end
   end
@@ -139,7 +146,8 @@ end
 -- Charges the costs last passed to queue_limits.wait, for a time not before its result. lock_ms: as in
 -- limits/concurrency
 function queue_limits.charge(parts, offset, job_key, lock_ms)
-  for _, part in ipairs(parts) do
+  for i = 1, #parts do
+    local part = parts[i]
     local l = part.l
     if l.algorithm == 'concurrency' then part.s.lease, part.s.lock_ms = job_key, lock_ms end
     if l.mode ~= 'off' and part.cost > 0 and part.offset <= offset then
@@ -206,7 +214,8 @@ end
 -- A queue that waits for a shared limit is woken when the limit changes or has a place. horizon: µs, of the worker
 -- itself; nil if no other queue can share the limits
 function queue_limits.save(parts, base, closed, horizon)
-  for _, part in ipairs(parts) do
+  for i = 1, #parts do
+    local part = parts[i]
     local l = part.l
     if part.charged then l.verbs.save(part.s, l) end
     if part.ahead and horizon then note_horizon(l, horizon, part.s.now) end

@@ -76,7 +76,10 @@ end
 -- queue's limit: as in bucket.kept_us
 function limit_state.keep(s, l, lasts, level)
   if l.lowest then lasts = bucket.kept_us(lasts, l.interval, l.lowest) end
-  if not l.service then return limit_state.store(s.key, lasts, s.now, level, l.interval, s.ahead) end
+  if not l.service then
+    local ms = math.ceil(lasts / 1000) + limit_state.SLACK_MS
+    return redis.call('PSETEX', s.key, ms, struct.pack(FORMAT, s.now, level, l.interval, s.ahead))
+  end
   local ends_ms = math.ceil((service.after(l.service, s.now, lasts) - s.now) / 1000) + limit_state.SLACK_MS
   redis.call('PSETEX', s.key, string.format('%.0f', ends_ms),
     struct.pack(SCHEDULED, s.now, level, l.interval, s.ahead, l.schedule_id))
@@ -147,7 +150,8 @@ function limit_state.load_bucket(key, l, now, packed)
   if not packed then return nil end
   local seen, level, ahead = limit_state.at(key, l, now, packed)
   -- If the clock went back, distances in time are kept.
-  return level, counted(l, seen, now), ahead - math.max(0, now - seen)
+  local passed = now > seen and now - seen or 0
+  return level, l.service and counted(l, seen, now) or passed, ahead - passed
 end
 
 -- Only the last charges are refunded: an earlier one would be granted twice.

@@ -35,14 +35,11 @@ export interface FeedbackOptions {
   /** Adapts the rate to the answers: `true`, or `{ decrease, increase, quietMs, floor }`. Default false: answers only pause. */
   readonly adapt?: boolean | AdaptOptions
   /**
-   * What an answer about the queue holds: `'queue'` (default); `'group'`, the group of the job; `{ by: 'host' }`, jobs of the
-   * same host in their `keys`; or `{ pool: 'keys' }`, the member of the limit `keys` with which the job departed.
+   * What an answer about the queue holds: `'queue'` (default); `'group'`, the job's group; `{ by: 'host' }`, jobs of the
+   * same host in their `keys`; or `{ pool: 'keys' }`, the job's member of the limit `keys`.
    */
   readonly feedbackScope?: FeedbackScope
-  /**
-   * A throttled job, which uses up no attempt, fails at the first such answer this long after the start of its first throttled attempt. ms,
-   * default 3 days.
-   */
+  /** A job that is still throttled this long after the start of its first throttled attempt fails. ms, default 3 days. */
   readonly giveUpAfterMs?: number
 }
 

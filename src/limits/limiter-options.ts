@@ -28,7 +28,7 @@ export interface LimiterOptions extends LimitRule, LocalLimiting {
   readonly timeoutMs?: number
   /** If Redis does not decide: `throw` LimiterUnavailableError (default), `allow` or `deny`. */
   readonly onError?: OnError
-  /** How scripts reach Redis: `auto` (default), as functions where possible, or `never`, as texts. */
+  /** Scripts as functions of Redis: `auto` (default) or `never`. */
   readonly functions?: FunctionsOption
   /** Called with each error that `onError` handles. */
   readonly onFailure?: (error: Error, key: LimitKey) => void

@@ -17,7 +17,7 @@ export interface ShapedQueueOptions extends QueueOptions {
   admitTimeoutMs?: number
   /** Who declares the shape, for operators. Default: host and process id. */
   declarer?: string
-  /** How scripts reach Redis: `auto` (default), as functions where possible, or `never`, as texts. */
+  /** Scripts as functions of Redis: `auto` (default) or `never`. */
   functions?: FunctionsOption
 }
 

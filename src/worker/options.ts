@@ -34,7 +34,7 @@ export interface ShapedWorkerOptions extends Omit<WorkerOptions, 'limiter'>, Fee
   maxLoopUtilisation?: number
   /** Reports this worker and its starts to Redis, for views and metrics. Default true. */
   report?: boolean
-  /** How scripts reach Redis: `auto` (default), as functions where possible, or `never`, as texts. */
+  /** Scripts as functions of Redis: `auto` (default) or `never`. */
   functions?: FunctionsOption
 }
 

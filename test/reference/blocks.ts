@@ -52,9 +52,7 @@ const OF_JOB: More = {
   group: '[Groups](groups.md#what-applies-to-a-group).',
   keys: '[Limits by keys](limits.md#by-the-keys-of-jobs).',
 }
-const OF_DEPARTURE: More = { pool: '[Pools](limits.md#pools-of-keys).' }
 const OF_GROUP: More = { capacity: '[What counts](#what-counts).' }
-const OF_DASHBOARD: More = { tokens: '[Tokens](gateway.md#tokens).', guardedBefore: '[Secure it](#secure-it).' }
 const OF_LIMIT: More = {
   by: '[More](#by-the-keys-of-jobs).',
   warmUp: '[Plans](#plans-over-days).',
@@ -81,17 +79,11 @@ const BLOCKS: Readonly<Record<string, (declarations: Declarations) => string>> =
   'job-options': (declarations) =>
     table(['option', 'meaning'], meanings(declarations.ownMembers('ShapedJobsOptions'), OF_JOB)),
   'job-group': (declarations) => optionsTable(declarations, ['JobGroup']),
-  'dashboard-options': (declarations) => optionsTable(declarations, ['DashboardOptions'], OF_DASHBOARD),
   'queue-options': (declarations) => optionsTable(declarations, ['ShapedQueueOptions'], { functions: FUNCTIONS }),
   'worker-options': (declarations) =>
     table(['option', 'meaning'], meanings(declarations.ownMembers('ShapedWorkerOptions'), OF_WORKER)),
   'feedback-options': (declarations) => optionsTable(declarations, ['FeedbackOptions']),
-  departure: (declarations) => {
-    const members = declarations.ownMembers('Departure').map((member) => ({ ...member, isOptional: true }))
-    return table(['field', 'meaning'], meanings(members, OF_DEPARTURE))
-  },
   events: (declarations) => eventsTable(declarations, LISTENERS),
-  'polite-fetch': (declarations) => optionsTable(declarations, ['PoliteFetchOptions']),
   limiter: (declarations) => optionsTable(declarations, ['LimiterOptions'], OF_LIMITER),
   'queue-limit': (declarations) =>
     table(['field', 'meaning'], meanings(declarations.ownMembers('QueueLimit'), OF_LIMIT)),

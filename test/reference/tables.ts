@@ -55,6 +55,9 @@ function propertiesOf(declarations: Declarations, type: ts.TypeNode): string[] {
   return declarations.has(name) ? declarations.allMembers(name).map((member) => member.name) : []
 }
 
+/** What a default or the name (`_MS`) shows by itself; the error about a wrong value says it. */
+const TYPE = /^(?:a whole number|milliseconds|true or false)[^:]*: /
+
 /** Environment variables of programs; one that several have has the default of each. */
 export function settingsTable(tables: readonly SettingTable[], omitted: SettingTable = {}): string {
   const left = new Set(Object.values(omitted).map(({ variable }) => variable))
@@ -70,7 +73,7 @@ export function settingsTable(tables: readonly SettingTable[], omitted: SettingT
     ['variable', 'value', 'default'],
     [...rows].map(([variable, { expected, defaults }]) => [
       `\`${variable}\``,
-      expected.replaceAll('|', '\\|'),
+      expected.replace(TYPE, '').replaceAll('|', '\\|'),
       [...defaults].join(', '),
     ]),
   )

@@ -63,7 +63,7 @@ const shapeSettings = {
   },
   groups: {
     variable: 'GROUP_DEFAULTS',
-    expected: `JSON of what applies to each group of the queue, such as {"rate":"5/s","concurrency":2}`,
+    expected: `JSON of what applies to each group, such as {"rate":"5/s","concurrency":2}`,
     schema: readBy(readGroups),
     fallback: '',
   },
@@ -105,22 +105,19 @@ function readScope(text: string): NonNullable<FeedbackOptions['feedbackScope']> 
 const feedbackSettings = {
   feedbackScope: {
     variable: 'FEEDBACK_SCOPE',
-    expected:
-      'queue, group, by:KEY, by:KEY,KEY or pool:LIMIT: what to pause when the destination is overloaded. by names the keys of a limit of the shape, such as by:host',
+    expected: 'queue, group, by:KEY, by:KEY,KEY or pool:LIMIT: what to pause when the destination is overloaded',
     schema: readBy(readScope),
     fallback: 'queue',
   },
   giveUpAfterMs: {
     variable: 'GIVE_UP_AFTER_MS',
-    expected:
-      'milliseconds from 0: a job that the destination throttles, or cannot be reached for, fails after so long. The default is 3 days',
+    expected: 'milliseconds from 0: how long the destination may refuse a job or be unreachable before it fails',
     schema: wholeNumber(0, 31_536_000_000),
     fallback: '259200000',
   },
   adapt: {
     variable: 'ADAPT',
-    expected:
-      'true or false: whether the rate adapts to the answers of the destination; otherwise they only pause the queue',
+    expected: 'true or false: whether answers of the destination also slow the rate',
     schema: yesOrNo,
     fallback: 'false',
   },

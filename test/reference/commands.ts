@@ -12,7 +12,7 @@ export function globalOptionsTable(): string {
 
 const HEAD = `# Commands
 
-Look up a command, its options and examples; \`sluice COMMAND --help\` prints the same. [All take these options too](cli.md#options-of-every-command), and \`--reason\` says why, for the history.
+Look up a command and its options. \`sluice COMMAND --help\` prints the same, with examples; [Command line](cli.md) shows the common ones. [All take these options too](cli.md#options-of-every-command), and \`--reason\` says why, for the history. Settings of [worker programs](workers.md) and the [gateway](gateway.md) are environment variables.
 
 <!-- Written by npm run reference from the commands themselves. -->
 `
@@ -33,10 +33,10 @@ function sectionsOf(command: Command, parents: readonly string[]): string[] {
   const options = optionsText(command)
   // The heading of a command that takes nothing says as much.
   const own = commands.length > 0 || usage + options === '' ? [] : [`sluice ${words} ${usage}`.trim()]
-  const block = [...own, options, examplesOf(command)].filter((part) => part !== '').join('\n\n')
+  const block = [...own, options, notesOf(command)].filter((part) => part !== '').join('\n\n')
   const section = [`${'#'.repeat(path.length + 1)} ${words}\n`]
   // That of a group of commands only sums them up.
-  if (commands.length === 0 || block !== '') section.push(`${command.description()}\n`)
+  if (commands.length === 0) section.push(`${command.description()}\n`)
   if (block !== '') section.push(`\`\`\`\n${block}\n\`\`\`\n`)
   return [...section, ...commands.flatMap((one) => sectionsOf(one, path))]
 }
@@ -73,13 +73,14 @@ function optionsTable(options: readonly Option[]): string {
   )
 }
 
-/** What its help shows after the options; that lines with a $ are examples is plain. */
-function examplesOf(command: Command): string {
+/** What its help says after the options, without examples. */
+function notesOf(command: Command): string {
   let text = ''
   // It is an emitter, which its types do not say.
   const emitter = command as unknown as EventEmitter
   emitter.emit('afterHelp', { error: false, command, write: (part: string) => (text += part) })
-  return text.replace(/^Examples?:\n/m, '').replace(/^\n+|\s+$/g, '')
+  const [notes = ''] = text.split(/^Examples?:$/m)
+  return notes.trim()
 }
 
 function escaped(text: string): string {

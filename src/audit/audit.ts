@@ -1,4 +1,4 @@
-import type { AuditEntry } from '../inspect/queue-status.ts'
+import type { AuditEntry, HistoryEntry } from '../inspect/queue-status.ts'
 import type { QueueLimit } from '../limits/queue-limits.ts'
 import { type AuditedWindow, TOLERANCE_US, worseOf, worstBucketWindow } from './bucket-window.ts'
 import { type Gap, longestGaps } from './gaps.ts'
@@ -190,4 +190,14 @@ function latenessOf(entries: readonly AuditEntry[]): Lateness | undefined {
   const rank = (part: number) => late[Math.ceil(part * late.length) - 1] as number
   const early = late.filter((us) => us < 0).length
   return { starts: late.length, early, p50Us: rank(0.5), p99Us: rank(0.99), maxUs: late.at(-1) as number }
+}
+
+/** The kinds of entries that change the rate, the burst or the limits. */
+const RESHAPING: readonly HistoryEntry['kind'][] = ['declared', 'override', 'cleared', 'feedback', 'restored', 'group']
+
+/** When the shape of a queue may have changed, µs, ascending. The end of an override has no entry of its own. */
+export function changesUs(history: readonly HistoryEntry[]): number[] {
+  const changes = history.filter(({ kind }) => RESHAPING.includes(kind))
+  const times = changes.flatMap(({ at, until }) => (until ? [at, until] : [at]))
+  return times.map((time) => time.getTime() * 1000).sort((one, other) => one - other)
 }

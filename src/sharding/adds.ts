@@ -17,7 +17,7 @@ import type { ShapedQueue } from '../queue/queue.ts'
 import { shardOf } from '../redis/shards.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 import { ShardedBulk } from './bulk.ts'
-import { jobIdIn, type Placement } from './placement.ts'
+import { jobIdIn, type PlacedJob, type Placement } from './placement.ts'
 
 /** A job for `addBulk` and `addOnce`. */
 // biome-ignore lint/suspicious/noExplicitAny: as BullMQ's data
@@ -25,13 +25,6 @@ export interface ShardedJob<DataType = any> {
   readonly name: string
   readonly data: DataType
   readonly opts?: (BulkJobOptions & JobTerms & Pick<ShapedJobsOptions, 'group'>) | undefined
-}
-
-/** A job for `add` and `offer`. */
-interface AddedJob<DataType> {
-  readonly name: string
-  readonly data: DataType
-  readonly opts: ShapedJobsOptions
 }
 
 /** What adding jobs needs from their queue. */
@@ -62,7 +55,7 @@ export class ShardedAdds<DataType, ResultType> {
   }
 
   /** As `ShardedQueue.add`. */
-  add(job: AddedJob<DataType>): Promise<Job<DataType, ResultType>> {
+  add(job: PlacedJob): Promise<Job<DataType, ResultType>> {
     return this.#try(async (queue, own) => {
       const added = await queue.add(job.name as never, job.data as never, own)
       unmark(added)
@@ -71,7 +64,7 @@ export class ShardedAdds<DataType, ResultType> {
   }
 
   /** Like {@link add}, but a refusal is returned, not thrown. */
-  async offer(job: AddedJob<DataType>): Promise<Offer<Job<DataType, ResultType>>> {
+  async offer(job: PlacedJob): Promise<Offer<Job<DataType, ResultType>>> {
     try {
       return await this.#try(async (queue, own) => {
         const offer = await queue.offer(job.name as never, job.data as never, own)
@@ -142,7 +135,7 @@ export class ShardedAdds<DataType, ResultType> {
   /** Calls with the shard of a job; if any will do, with one after the other until one has a place. */
   async #try<T>(
     add: (queue: ShapedQueue<DataType, ResultType>, opts: ShapedJobsOptions) => Promise<T>,
-    job: AddedJob<DataType>,
+    job: PlacedJob,
   ): Promise<T> {
     await this.#terms.started()
     const fixed = this.#terms.placement.shardFor(job)

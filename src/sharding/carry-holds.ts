@@ -4,7 +4,7 @@ import type { MeterState } from '../queue/meter-state.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
 import { encodeGroupOverride } from '../shape/groups.ts'
 import type { StoredFeedback } from '../shape/stored.ts'
-import { inspectorOf } from './carry.ts'
+import { inspectorOf } from './parts.ts'
 import type { ShardedQueue } from './queue.ts'
 
 /** Feedback holds of a group, which are copied with their end. */

@@ -1,5 +1,4 @@
 import { InvalidShapeError, MoveError } from '../errors.ts'
-import { Inspector } from '../inspect/inspector.ts'
 import type { LimitSettings } from '../inspect/limit-values.ts'
 import type { GroupState } from '../queue/groups.ts'
 import type { ShapedQueue } from '../queue/queue.ts'
@@ -7,6 +6,7 @@ import { encodeGroupOverride, GROUP_FIELDS } from '../shape/groups.ts'
 import type { ShapeOverride } from '../shape/shape.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
 import type { MoveRecord } from './move-record.ts'
+import { inspectorOf } from './parts.ts'
 import type { ShardedQueue } from './queue.ts'
 import { splitOverride } from './shapes.ts'
 
@@ -14,11 +14,6 @@ import { splitOverride } from './shapes.ts'
 const PUT_OFF_MS = 30 * 86_400_000
 /** BullMQ's codes: there is no such job, or it is not delayed. */
 const NOT_DELAYED = [-1, -3]
-
-/** Reads one shard of a queue. */
-export async function inspectorOf(shard: ShapedQueue): Promise<Inspector> {
-  return new Inspector({ connection: (await shard.backend.client) as never, prefix: shard.opts.prefix as string })
-}
 
 /**
  * Checks what the new queue must be able to take over.

@@ -1,5 +1,5 @@
 import { checkDeadLetterQueue } from '../backend/dead-letters.ts'
-import { gotText, nearName } from '../call-options.ts'
+import { checkArgument, gotText, nearName } from '../call-options.ts'
 import { InvalidInputError, UnsupportedOptionError } from '../errors.ts'
 import { checkFeedbackOptions } from '../feedback/options.ts'
 import { checkField, wholeWithin } from '../field-check.ts'
@@ -53,35 +53,25 @@ export function checkShardedQueue(options: ShardedQueueOptions): void {
   if (typeof options !== 'object' || options === null) {
     throw new InvalidInputError(`a queue needs options, such as { connection, shards, shape }; got ${gotText(options)}`)
   }
-  checkNames(options)
-  checkField('shards', options.shards, SHARDS, InvalidInputError)
-  checkPrefix(options.prefix)
-  checkPlaceBy(options.placeBy)
+  checkShared(options)
+  const { placeBy } = options
+  checkArgument(placeBy === undefined || typeof placeBy === 'function', 'placeBy', 'a function of a job', placeBy)
   checkAdmitTimeout(options.admitTimeoutMs)
 }
 
 /** Queues and workers are often created with the same object, so each accepts the other's options. */
 const OWN = ['shards', 'placeBy']
 
-/** @throws InvalidInputError for a name that almost matches one of ours, and would be ignored */
-function checkNames(options: object): void {
+/** @throws InvalidInputError; also for a name that almost matches one of ours, and would be ignored */
+function checkShared(options: ShardingOptions & { readonly prefix?: string | undefined }): void {
   for (const name in options) {
     const meant = OWN.includes(name) ? undefined : nearName(name, OWN)
     if (meant === undefined) continue
     throw new InvalidInputError(`there is no option '${name}' of a queue with shards: did you mean '${meant}'?`)
   }
-}
-
-/** @throws InvalidInputError */
-function checkPrefix(prefix: unknown): void {
-  if (prefix === undefined || typeof prefix === 'string') return
-  throw new InvalidInputError(`prefix must be a string; got ${gotText(prefix)}`)
-}
-
-/** @throws InvalidInputError */
-function checkPlaceBy(placeBy: unknown): void {
-  if (placeBy === undefined || typeof placeBy === 'function') return
-  throw new InvalidInputError(`placeBy must be a function of a job; got ${typeof placeBy}`)
+  const { shards, prefix } = options
+  checkField('shards', shards, SHARDS, InvalidInputError)
+  checkArgument(prefix === undefined || typeof prefix === 'string', 'prefix', 'a string', prefix)
 }
 
 /**
@@ -90,9 +80,7 @@ function checkPlaceBy(placeBy: unknown): void {
  */
 export function checkShardedWorker(name: string, processor: unknown, options: ShardedWorkerOptions): void {
   checkWorkerOptions(options)
-  checkNames(options)
-  checkField('shards', options.shards, SHARDS, InvalidInputError)
-  checkPrefix(options.prefix)
+  checkShared(options)
   checkConcurrency(options.concurrency, options.shards)
   checkDeadLetterQueue(options.deadLetter, name)
   checkFeedbackOptions(options)
@@ -111,8 +99,6 @@ export function checkShardedWorker(name: string, processor: unknown, options: Sh
 
 /** @throws InvalidInputError if a worker has too few places to ask each shard for a job */
 function checkConcurrency(concurrency: unknown, shards: number): void {
-  if (Number.isSafeInteger(concurrency) && (concurrency as number) >= shards) return
-  throw new InvalidInputError(
-    `concurrency must be a whole number of at least ${shards}, one for each shard; got ${gotText(concurrency)}`,
-  )
+  const isEnough = Number.isSafeInteger(concurrency) && (concurrency as number) >= shards
+  checkArgument(isEnough, 'concurrency', `a whole number of at least ${shards}, one for each shard`, concurrency)
 }

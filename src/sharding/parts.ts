@@ -1,3 +1,4 @@
+import { Inspector } from '../inspect/inspector.ts'
 import type { ShapedQueueOptions } from '../queue/options.ts'
 import { ShapedQueue } from '../queue/queue.ts'
 import type { Argument, PlainCommands } from '../redis/commands.ts'
@@ -54,4 +55,9 @@ export function shardOptions<O extends { prefix?: string }>(
     prefix: shardPrefix(options.prefix ?? 'bull', name, shard),
     ...(declared ? { shape: declared } : {}),
   }
+}
+
+/** Reads one shard of a queue. */
+export async function inspectorOf(shard: Pick<ShapedQueue, 'backend' | 'opts'>): Promise<Inspector> {
+  return new Inspector({ connection: (await shard.backend.client) as never, prefix: shard.opts.prefix as string })
 }

@@ -27,7 +27,7 @@ export function placeKey({ group, jobId, deduplication }: ShapedJobsOptions): st
 }
 
 /** A job to be added. */
-interface PlacedJob {
+export interface PlacedJob {
   readonly name: string
   readonly data: unknown
   readonly opts?: ShapedJobsOptions | undefined

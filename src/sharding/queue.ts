@@ -4,7 +4,6 @@ import type { OnceOptions } from '../admission/idempotency-key.ts'
 import type { ShapedJobsOptions } from '../admission/job-options.ts'
 import { checkArgument, checkQueueName } from '../call-options.ts'
 import { InvalidShapeError, type Refusal } from '../errors.ts'
-import { Inspector } from '../inspect/inspector.ts'
 import type { Explanation } from '../inspect/queue-status.ts'
 import type { AddedOnce } from '../queue/add-once.ts'
 import {
@@ -33,7 +32,7 @@ import { answered, inAllShards } from './all-shards.ts'
 import { Coordinator } from './coordinator.ts'
 import { ShardNumber } from './number.ts'
 import { checkShardedQueue, type ShardedQueueOptions, type ShardedState } from './options.ts'
-import { enlist, openHead, partOf, shardOptions } from './parts.ts'
+import { enlist, inspectorOf, openHead, partOf, shardOptions } from './parts.ts'
 import { Placement, shardNamedBy } from './placement.ts'
 import { Removal, type RemovalOptions } from './removal.ts'
 import { ownFields, splitOverride } from './shapes.ts'
@@ -217,11 +216,7 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
     const found = await this.#find(jobId)
     if (!found) return undefined
     const { queue, shard } = found
-    const inspector = new Inspector({
-      connection: (await queue.backend.client) as never,
-      prefix: queue.opts.prefix as string,
-    })
-    const explanation = await inspector.explain(this.name, jobId)
+    const explanation = await (await inspectorOf(queue)).explain(this.name, jobId)
     return explanation && { ...explanation, shard }
   }
 

@@ -237,7 +237,7 @@ async function keysOf(name: string): Promise<Record<string, unknown>> {
 test.each([
   [{ shards: 0 }, InvalidInputError, 'shards must be a whole number from 1 to 64; got 0'],
   [{ shards: Number.NaN }, InvalidInputError, 'shards must be a whole number from 1 to 64; got NaN'],
-  [{ shards: 3, placeBy: 'group' }, InvalidInputError, 'placeBy must be a function of a job; got string'],
+  [{ shards: 3, placeBy: 'group' }, InvalidInputError, 'placeBy must be a function of a job; got "group"'],
   [{ shards: 3, shape: { burst: 2 } }, InvalidShapeError, 'shape.burst of a queue with 3 shards must be at least 3'],
   [
     { shards: 3, shape: { capacity: 2 } },

@@ -16,10 +16,10 @@ import {
   HOLD_CAUSES,
   keysText,
   plainText,
-  redisConditions,
   urgencyOf,
 } from 'sluice/internal'
 import type { Cli } from './cli.ts'
+import { redisConditions } from './redis-conditions.ts'
 
 const NONE = '—'
 const NUMBERS = new Intl.NumberFormat('en', { maximumFractionDigits: 2 })

@@ -1,9 +1,8 @@
-import { bytesText, countText, formatDuration } from '../plain-text.ts'
-import type { Condition, QueueStatus } from './queue-status.ts'
-import { HIGH_MEMORY, type RedisMemory, type RedisState, shareOf } from './redis-state.ts'
+import type { Condition, QueueStatus, RedisMemory, RedisState } from 'sluice/inspect'
+import { bytesText, countText, formatDuration, HIGH_MEMORY, shareOf } from 'sluice/internal'
 
 /** An unusual state of Redis. */
-export interface RedisCondition extends Pick<Condition, 'level' | 'text' | 'next'> {
+interface RedisCondition extends Pick<Condition, 'level' | 'text' | 'next'> {
   readonly name: 'Writes refused' | 'Memory' | 'Replicas' | 'Samples deleted'
 }
 

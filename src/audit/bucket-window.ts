@@ -1,19 +1,11 @@
+import type { Window } from '../testing/worst-window.ts'
 import type { PacedDeparture } from './stretches.ts'
 
-/** The closed window of departures that is furthest above the bound (or least below it). */
-export interface AuditedWindow {
-  readonly fromUs: number
-  readonly toUs: number
-  /** Units that departed in it. */
-  readonly cost: number
-  /**
-   * Units allowed in it: `b + T / I`; where rate or burst changed in it, the larger burst and the faster of the rates
-   * on each side.
-   */
-  readonly allowed: number
-  /** How much longer the window would have to be for its departures to conform, µs; 0 or less: the bound holds. */
-  readonly excessUs: number
-}
+/**
+ * The closed window of departures that is furthest above the bound (or least below it). Where rate or burst changed in
+ * it, `allowed` counts the larger burst and the faster of the rates on each side.
+ */
+export type AuditedWindow = Window
 
 /** The grid of the bucket (lua/meter/bucket.lua): this many ticks are 1 µs. Sums of ticks are exact. */
 const GRID = 1024

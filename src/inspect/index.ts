@@ -1,5 +1,4 @@
 export { ReadTimeoutError } from '../errors.ts'
-export type { InspectorConnection } from './client.ts'
 export type { GroupHolder } from './group-holders.ts'
 export type {
   GroupCounts,
@@ -8,7 +7,7 @@ export type {
   GroupsView,
 } from './groups.ts'
 export type { HistoryOptions } from './history.ts'
-export { Inspector, type InspectorOptions } from './inspector.ts'
+export { Inspector, type InspectorConnection, type InspectorOptions } from './inspector.ts'
 export type { JobDetail, JobDetailOptions } from './job-detail.ts'
 export type { FailedMatches, FailedReason, FailedReasons, JobRow, JobState, JobsOptions } from './jobs.ts'
 export type {

@@ -1,13 +1,13 @@
-import type { Cluster } from 'ioredis'
-import { checkArgument, checkCallOptions } from '../call-options.ts'
+import { type Cluster, Redis, type RedisOptions } from 'ioredis'
+import { checkArgument, checkCallOptions, gotText } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
 import type { GroupState } from '../queue/groups.ts'
+import type { ShapedQueueOptions } from '../queue/options.ts'
 import { groupKey, shardOf, slotOfKey } from '../redis/shards.ts'
 import type { GroupOverride } from '../shape/groups.ts'
 import { checkId, checkName, checkNames, checkOptions, checkWhole } from './arguments.ts'
 import { askForAudit } from './audit.ts'
 import { type Batch, type BatchClient, type Deferred, inBatch, tolerant } from './batch.ts'
-import { type InspectorConnection, readClient } from './client.ts'
 import { areAllHeld, conditionsOf } from './conditions.ts'
 import { explain } from './explain.ts'
 import { compareFillLevels, type FillLevelView, fillLevelOf, TopList } from './fill-level.ts'
@@ -52,6 +52,9 @@ import { clusterState, infoFields, REDIS_SECTIONS, type RedisState, readRedisSta
 import { askForFinest, askForSeries, RESOLUTIONS, type Resolution, type SeriesOptions } from './series.ts'
 import { askForViews, readView, readViews } from './view.ts'
 import { allMatches, inTurns, wholeGroups, wholeHistory, wholeOf, wholeSeries } from './whole.ts'
+
+/** As in BullMQ: an ioredis client, or its options. */
+export type InspectorConnection = ShapedQueueOptions['connection']
 
 export interface InspectorOptions {
   /**
@@ -483,6 +486,33 @@ export class Inspector {
   #base(name: string): string {
     return baseIn(this.#prefix, name)
   }
+}
+
+/**
+ * Uses the given client, or creates one.
+ * @throws InvalidInputError for a client of another library
+ */
+function readClient(connection: InspectorConnection): { readonly redis: BatchClient; readonly isOwn: boolean } {
+  if (typeof connection !== 'object' || connection === null) throw unusable(gotText(connection))
+  if ('pipeline' in connection && typeof connection.pipeline === 'function') {
+    return { redis: connection as unknown as Redis, isOwn: false }
+  }
+  if (typeof connection.connect === 'function') throw unusable('a client of another library')
+  const {
+    url,
+    skipVersionCheck: _,
+    ...options
+  } = connection as RedisOptions & { url?: string; skipVersionCheck?: boolean }
+  // A read-only user may lack the right to run INFO, which ioredis uses to check that Redis is ready.
+  const reading = { enableReadyCheck: false, ...options } as Omit<RedisOptions, 'replyMapping'>
+  const redis = url === undefined ? new Redis(reading) : new Redis(url, reading)
+  // Each call rejects with its own error.
+  redis.on('error', () => {})
+  return { redis, isOwn: true }
+}
+
+function unusable(came: string): InvalidInputError {
+  return new InvalidInputError(`connection must be an ioredis client or its options; got ${came}`)
 }
 
 /** The master with a key; the key itself if unknown. */

@@ -33,17 +33,11 @@ export interface ShardedWorkerOptions extends Omit<ShapedWorkerOptions, 'batch'>
   readonly concurrency: number
 }
 
-/** The state of the whole queue and of its shards. */
-export interface ShardedState {
+/** The state of the whole queue and of its shards, with the sums of their jobs. */
+export interface ShardedState extends Pick<MeterState, 'depth' | 'waiting' | 'delayed' | 'waitingChildren' | 'active'> {
   /** The shape of the whole queue; undefined if none is stored. */
   readonly shape: EffectiveShape | undefined
   readonly shards: number
-  /** Jobs that hold a place, and those in each state, over all shards. */
-  readonly depth: number
-  readonly waiting: number
-  readonly delayed: number
-  readonly waitingChildren: number
-  readonly active: number
   /** Each shard: its `rate` and `capacity` are the leased ones. */
   readonly each: readonly MeterState[]
 }

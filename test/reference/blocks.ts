@@ -79,7 +79,6 @@ const BLOCKS: Readonly<Record<string, (declarations: Declarations) => string>> =
   'job-options': (declarations) =>
     table(['option', 'meaning'], meanings(declarations.ownMembers('ShapedJobsOptions'), OF_JOB)),
   'job-group': (declarations) => optionsTable(declarations, ['JobGroup']),
-  'queue-options': (declarations) => optionsTable(declarations, ['ShapedQueueOptions'], { functions: FUNCTIONS }),
   'worker-options': (declarations) =>
     table(['option', 'meaning'], meanings(declarations.ownMembers('ShapedWorkerOptions'), OF_WORKER)),
   'feedback-options': (declarations) => optionsTable(declarations, ['FeedbackOptions']),

@@ -27,11 +27,11 @@ export type OnLimit = (
 ) => HttpResponse | undefined | void | Promise<HttpResponse | undefined | void>
 
 export interface RateLimitOptions {
-  /** A limiter, or several joined by `combine`; or one of these for each tier, with `default` for all other requests. */
+  /** A limiter, or several joined by `combine`; or one of these for each tier, with `default` for the rest. */
   readonly limit: Limits | Readonly<Record<string, Limits>>
   /**
    * What a request counts against: `byAddress()`, `byApiKey()`, `byUser(fn)`, `composeKeys([…])` or a function of the
-   * request; or one of these by limit, where a limit left out counts all requests together.
+   * request; or one of these by limit.
    */
   readonly key: ByLimit<KeyOf>
   /** Units that a request takes, or a function of it. Default 1. */
@@ -46,11 +46,11 @@ export interface RateLimitOptions {
   readonly onLimit?: OnLimit
   /** How responses report the limit. Default ['draft-10']; [] for none. */
   readonly headers?: readonly HeaderForm[]
-  /** The header field that names limits in shadow mode that would have refused. Default: none, so callers do not know. */
+  /** The header field that names limits in shadow mode that would have refused. Default: none. */
   readonly shadowHeader?: string
   /** A name for the limit that several routes share, sent as `X-RateLimit-Bucket`. */
   readonly bucket?: string
-  /** `{ maxWaiting, maxWaitMs, delay }`: requests above a single limit wait for their turn, as with NGINX's `limit_req`. */
+  /** `{ maxWaiting, maxWaitMs, delay }`: requests above a single limit wait for their turn. */
   readonly burstQueue?: BurstQueue
 }
 

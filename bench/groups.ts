@@ -79,7 +79,7 @@ interface Left {
 }
 
 /** The departures of a queue whose jobs have ids `<tenant>-<number>`, in order, once so many have left. */
-export async function departuresOf(bench: Bench, queue: Queue, processes: number, count: number): Promise<Left[]> {
+async function departuresOf(bench: Bench, queue: Queue, processes: number, count: number): Promise<Left[]> {
   const team = await Team.open(bench, queue, { processes, concurrency: 50, jobMs: 1 })
   await queue.resume()
   const inspector = new Inspector({ connection: bench.client })
@@ -96,15 +96,10 @@ export async function departuresOf(bench: Bench, queue: Queue, processes: number
   return left.sort((a, b) => a.slotUs - b.slotUs)
 }
 
-export async function pausedQueue(bench: Bench, purpose: string, shape: Shape): Promise<ShapedQueue> {
+async function pausedQueue(bench: Bench, purpose: string, shape: Shape): Promise<ShapedQueue> {
   const queue = await makeQueue(bench, 'sluice', purpose, shape)
   await queue.pause()
   return queue
-}
-
-/** Jobs of one tenant, in a group of its own. */
-async function addNamed(queue: Queue, tenant: string, count: number): Promise<void> {
-  await addJobs(queue, count, (i): JobsOptions => ({ jobId: `${tenant}-${i}`, ...inGroup(tenant) }))
 }
 
 async function shares(bench: Bench): Promise<Row> {
@@ -113,7 +108,8 @@ async function shares(bench: Bench): Promise<Row> {
   const weights = Array.from({ length: 10 }, (_, i) => i + 1)
   for (const weight of weights) {
     await queue.setGroup(`w${weight}`, { weight }, { by: 'bench', reason: 'weights' })
-    await addNamed(queue, `w${weight}`, Math.ceil((departures * 1.5 * weight) / sum(weights)) + 50)
+    const count = Math.ceil((departures * 1.5 * weight) / sum(weights)) + 50
+    await addJobs(queue, count, (i) => ({ jobId: `w${weight}-${i}`, ...inGroup(`w${weight}`) }))
   }
   const left = (await departuresOf(bench, queue, 1, departures)).slice(0, departures)
   const errors = weights.map((weight) => {
@@ -130,19 +126,37 @@ async function shares(bench: Bench): Promise<Row> {
   }
 }
 
-async function rates(bench: Bench): Promise<Row> {
-  const seconds = bench.quick ? 4 : 12
-  const tenants = 100
-  const shape = { rate: '1000/s', groups: { rate: '5/s' }, audit: 20_000 }
-  const queue = await pausedQueue(bench, 'groups-rate', shape)
-  for (let i = 0; i < tenants; i++) await addNamed(queue, `g${i}`, 5 * (seconds + 3))
-  const left = await departuresOf(bench, queue, 4, tenants * 5 * seconds)
-  const setup = `rate of each of 100 groups of 5/s under backlog, at a queue of 1000/s, 4 workers, over ${seconds} s`
-  return ratesRow(setup, left)
+/** A hundred tenants at 5/s each, whose jobs have ids `<tenant>-<number>`. */
+interface RatesCase {
+  readonly what: string
+  readonly shape: Shape
+  readonly opts: (i: number) => object
 }
 
-/** How near each tenant came to its rate of 5/s, and how much too close two jobs of one are. */
-export function ratesRow(setup: string, left: readonly Left[]): Row {
+const TENANTS = 100
+const GROUP_RATES: RatesCase = {
+  what: 'groups of 5/s',
+  shape: { groups: { rate: '5/s' } },
+  opts: (i) => ({ jobId: `g${i % TENANTS}-${i}`, ...inGroup(`g${i % TENANTS}`) }),
+}
+const KEY_RATES: RatesCase = {
+  what: 'keys of 5/s, three limits a job',
+  shape: {
+    limits: [
+      { name: 'rpm', by: 'model', rate: '5/s' },
+      { name: 'pair', by: ['model', 'host'], rate: '1000/s', burst: 100 },
+      { name: 'hosts', by: 'host', rate: '2000/s', burst: 100 },
+    ],
+  },
+  opts: (i) => ({ jobId: `m${i % TENANTS}-${i}`, keys: { model: `m${i % TENANTS}`, host: `h${i % 3}` } }),
+}
+
+/** How near each tenant comes to its rate, and how much too close two jobs of one are. */
+async function rates(bench: Bench, { what, shape, opts }: RatesCase): Promise<Row> {
+  const seconds = bench.quick ? 4 : 12
+  const queue = await pausedQueue(bench, 'rates', { rate: '1000/s', audit: 20_000, ...shape })
+  await addJobs(queue, TENANTS * 5 * (seconds + 3), opts)
+  const left = await departuresOf(bench, queue, 4, TENANTS * 5 * seconds)
   const intervalUs = 200_000
   const found = [...new Set(left.map(({ tenant }) => tenant))].map((tenant) => {
     const slots = left.filter((one) => one.tenant === tenant).map(({ slotUs }) => slotUs)
@@ -153,7 +167,7 @@ export function ratesRow(setup: string, left: readonly Left[]): Row {
   const [low, high] = [Math.min(...reached), Math.max(...reached)]
   const excess = Math.max(0, ...found.map((one) => one.excess))
   return {
-    setup,
+    setup: `rate of each of 100 ${what} under backlog, at a queue of 1000/s, 4 workers, over ${seconds} s`,
     asked: '0.998 to 1.001, excess 0',
     reached: `${low.toFixed(4)} to ${high.toFixed(4)} of ${found.length}, closest two jobs ${(excess / 1000).toFixed(3)} ms too close`,
     ok: low >= 0.998 && high <= 1.001 && excess <= 0,
@@ -161,13 +175,34 @@ export function ratesRow(setup: string, left: readonly Left[]): Row {
   }
 }
 
-function figure(part: string, title: string, run: (bench: Bench) => Promise<Row | Row[]>): Figure {
-  const all = async (bench: Bench) => [await run(bench)].flat()
-  return { name: `groups-${part}`, title: `Groups: ${title}`, headings: ALONE, run: all }
+/** What workers ask of Redis while all lanes wait for long. */
+async function held(bench: Bench): Promise<Row> {
+  const lanes = bench.quick ? 1000 : 10_000
+  const queue = await pausedQueue(bench, 'keys-held', { limits: [{ name: 'daily', by: 'model', rate: '1/day' }] })
+  await addJobs(queue, 2 * lanes, (i) => ({ keys: { model: `m${i % lanes}` } }) as JobsOptions)
+  const team = await Team.open(bench, queue, { processes: 4, concurrency: 50, jobMs: 1 })
+  await queue.resume()
+  while ((await queue.getPrioritizedCount()) > lanes) await sleep(200)
+  await sleep(2000)
+  const seconds = bench.quick ? 5 : 15
+  const { calls } = await costOf(bench.client, async () => {
+    await sleep(seconds * 1000)
+    return { units: seconds }
+  })
+  await team.close()
+  await removeQueue(queue)
+  const setup = `calls of scripts a second, ${inWords(lanes)} lanes that are held, 4 workers`
+  return { setup, asked: '< 20', reached: calls.toFixed(1), ok: calls < 20, values: { calls } }
+}
+
+function figure(name: string, title: string, run: (bench: Bench) => Promise<Row | Row[]>): Figure {
+  return { name, title, headings: ALONE, run: async (bench) => [await run(bench)].flat() }
 }
 
 export const groups: readonly Figure[] = [
-  figure('departures', "Redis's time by number of groups", redisTimes),
-  figure('shares', 'weights', shares),
-  figure('rates', 'rates', rates),
+  figure('groups-departures', "Redis's time by number of groups", redisTimes),
+  figure('groups-shares', 'Groups with weights', shares),
+  figure('groups-rates', 'Groups with rates', (bench) => rates(bench, GROUP_RATES)),
+  figure('keys-rates', 'Keys with rates', (bench) => rates(bench, KEY_RATES)),
+  figure('keys-held', 'Keys whose lanes are held', held),
 ]

@@ -19,7 +19,6 @@ import { Processes } from './harness/processes.ts'
 import { hints } from './hints.ts'
 import { importing } from './import.ts'
 import { instructions } from './instructions.ts'
-import { keys } from './keys.ts'
 import { limits } from './limits.ts'
 import { memory } from './memory.ts'
 import { pacing } from './pacing.ts'
@@ -32,7 +31,7 @@ import { views } from './views.ts'
 
 const FIGURES: readonly Figure[] = [
   ...[...pacing, ...throughput, importing, calls, ...changes, ...instructions],
-  ...[...limits, ...feedback, simulate, cancel, hints, views, ...groups, ...keys, memory],
+  ...[...limits, ...feedback, simulate, cancel, hints, views, ...groups, memory],
   ...[sharding, ...scale, scripts, ...gateway],
 ]
 /** `limits` stands for all figures whose names begin with `limits-`, too. */

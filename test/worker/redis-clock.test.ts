@@ -1,5 +1,7 @@
 import { beforeEach, expect, test } from 'vitest'
+import { readDeparture } from '../../src/departure/reply.ts'
 import { type LocalTime, RedisClock } from '../../src/redis/clock.ts'
+import { idleDispatcher } from './idle-host.ts'
 
 /** A clock that stands still until it is moved. */
 class HeldTime implements LocalTime {
@@ -210,4 +212,32 @@ test('a slow call on either way shows nothing: the best sample stays', () => {
     // 1 ms of the first sample, and the margin for drift.
     expect(redisUs() - clock.nowUs()!).toBeLessThan(1200)
   }
+})
+
+test("a job that replaces an ended one departs by Redis's clock, as the same reply tells it", async () => {
+  let closing = false
+  const slotsUs: number[] = []
+  const nowUs = Date.now() * 1000
+  const aheadUs = nowUs + 3_600_000_000
+  const first = readDeparture([1, String(nowUs), 0, [[[], '1', String(nowUs), '1', '0', '']], 'full'])
+  const dispatcher = idleDispatcher({
+    closing: () => closing,
+    ask: async () => first,
+    waitForMarker: async () => 0,
+    process: async ({ id, slotUs }) => {
+      slotsUs.push(slotUs)
+      closing = id === '2'
+      if (closing) return
+      const end = { id, token: 'token', fields: [], fetches: true } as never
+      dispatcher.exchanged({
+        ends: [end],
+        results: [[[], '2', 0, 0]],
+        nowUs: aheadUs,
+        reply: undefined,
+        sentMs: dispatcher.nowMs,
+      })
+    },
+  })
+  await dispatcher.run()
+  expect(slotsUs).toEqual([nowUs, expect.closeTo(aheadUs, -8)])
 })

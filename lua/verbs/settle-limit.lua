@@ -8,7 +8,8 @@
     [2]  units; negative ones are refunded
     [3]  id of this call: a resent one changes nothing
     [4]  the latest time to settle (µs): after it nothing is done, and the id is forgotten; '' for in a minute
-  Returns the reply of decide, for one unit; {now (µs)} if it was too late.
+  Returns the reply of decide, for one unit, where the wait alone says whether it is allowed; {now (µs)} if it was too
+  late.
 ]]
 local limit_checks = use 'limits/checks'
 local limit_state = use 'limits/state'
@@ -38,7 +39,7 @@ local s = l.verbs.open(place, l, now)
 if l.mode ~= 'off' and not was_sent() then limit_state.settle(l, s, tonumber(ARGV[2])) end
 if tonumber(ARGV[2]) < 0 then turns.key_freed(KEYS[1], KEYS[2], now) end
 local wait = limit_checks.wait_of(l, s, KEYS[2], 1, now)
-local reply = { now, (wait <= 0 and 1 or 0) + (shared and 2 or 0) }
+local reply = { now, shared and 2 or 0 }
 limit_checks.tell(l, s, wait, reply, 2)
 if not shared then limit_checks.keep_place(l, KEYS[2], now + reply[#reply]) end
 return reply

@@ -210,13 +210,14 @@ function departure.hand_on(d)
     local slot = plan.slot(planned, i)
     if i > 1 or (slot and slot <= d.now + d.gate.horizon) then return slot end
     gates.groups.hold(d.gate, planned)
+    slot = math.min(slot or math.huge, queue_limits.next_end(planned.limits) + d.gate.horizon)
     if not d.gate.held then return slot end
     local head = d.gate.held
     -- The held head may let any ready group pass.
     local function any() return true end
     passes = passes or (head.unit and gates.groups.search(d.gate, head.group, head.unit, any) and d.now)
       or gates.groups.next_end(d.gate) + d.gate.horizon
-    return math.min(slot or math.huge, passes)
+    return math.min(slot, passes)
   end
   local span, lead = departure.span(d)
   if sleepers.hand_on(call.base, call.caller, d.now, span, sleepers.sooner(slots, lead)) then
@@ -240,7 +241,7 @@ function departure.sleep(d, spare)
   local function slots(i) return plan.slot(planned, i) end
   local span, lead = departure.span(d)
   local asks = sleepers.add(key, call.caller, d.now, span, sleepers.sooner(slots, lead), spare)
-  local ends = gates.groups.next_end(gate)
+  local ends = math.min(gates.groups.next_end(gate), queue_limits.next_end(gate.limits))
   if ends < math.huge then asks = sleepers.hasten(key, call.caller, asks, math.max(d.now + 1000, ends)) end
   wake.sleep_for(call.base, gate.next_id, not gate.passable and gate.next_cost, gate.costs, gate.held)
   if d.delayed > 0 then

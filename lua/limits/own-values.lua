@@ -64,6 +64,16 @@ local function end_of(entry)
   return entry['until'] and entry['until'] * 1000 or math.huge
 end
 
+-- When the first of these settings ends after a time, µs; infinite without one.
+local function next_end(fields, at)
+  local first = math.huge
+  for _, entry in pairs(fields) do
+    local ends = end_of(entry)
+    if ends > at then first = math.min(first, ends) end
+  end
+  return first
+end
+
 -- The value of a setting, unless it has ended; nil for none.
 local function live(entry, at)
   return entry and end_of(entry) > at and entry or nil
@@ -150,14 +160,16 @@ local function day_of(base, l, value, fields, at)
   return warm_up.day(base, l, value, live(fields.day, at), live(fields.rate, at) or live(fields.held, at), at)
 end
 
--- The same for a value that may have settings, with its state brought up to now.
+-- The same for a value that may have settings, with its state brought up to now. own.next_end: when the first of these
+-- ends, µs
 function own_values.in_force(base, l, value, tier, now)
   local stored = own_values.stored(base, l.name, value)
   local over = stored and ended_by(stored, now) or {}
   if over[1] then bring_up(base, l, stored, value, over, tier) end
-  local own = own_values.at(l, stored and stored.fields or {}, now, tier)
+  local fields = stored and stored.fields or {}
+  local own = own_values.at(l, fields, now, tier)
+  own.next_end = next_end(fields, now)
   if l.plan then
-    local fields = stored and stored.fields or {}
     local rate = live(fields.rate, now)
     own.day, own.day_ends, own.why, own.day_by = day_of(base, l, value, fields, now)
     own.counts = l.mode ~= 'off'
@@ -197,8 +209,7 @@ end
 
 -- Stores the settings of a value, and when the next of them ends.
 local function store(base, l, value, stored)
-  local soonest = math.huge
-  for _, entry in pairs(stored.fields) do soonest = math.min(soonest, end_of(entry)) end
+  local soonest = next_end(stored.fields, 0)
   if next(stored.fields) then
     redis.call('HSET', own_key(base, l.name), value, cjson.encode(stored))
   else

@@ -11,6 +11,7 @@ local shapes = use 'shape/shapes'
 --   s.member     the one of the last charge
 --   s.group      of the departing job, if groups keep their members
 --   s.ahead      how far ahead of now the last slot lies, µs
+--   s.ends       when the first of the members' settings ends, µs
 --   <control>:turns   names of members, the one that departed last at the end; s.ahead, and when
 local pool = {
   -- After this time all members have rested equally.
@@ -21,7 +22,8 @@ local pool = {
 
 -- key: the common beginning of the keys of the members' states
 function pool.open(key, l, now)
-  local s, rank = { now = now, members = {}, turns = l.control .. ':turns', held = math.huge }, {}
+  local s = { now = now, members = {}, turns = l.control .. ':turns', held = math.huge, ends = math.huge }
+  local rank = {}
   local turns = redis.call('GET', s.turns)
   local names, ahead, seen = {}, 0, now
   if turns then names, ahead, seen = cmsgpack.unpack(turns) end
@@ -34,7 +36,7 @@ function pool.open(key, l, now)
     s.members[i] = {
       name = name, l = own, s = own.verbs.open(key .. name, own, now), held = held, rank = rank[name] or i - #l.pool,
     }
-    s.held = math.min(s.held, held)
+    s.held, s.ends = math.min(s.held, held), math.min(s.ends, own.next_end or math.huge)
   end
   table.sort(s.members, function(one, other) return one.rank < other.rank end)
   return s
@@ -101,7 +103,7 @@ end
 
 -- A copy of a state, for queue_limits.planned. copy: of one member
 function pool.copy(s, copy)
-  local planned = { now = s.now, members = {}, held = s.held, ahead = s.ahead }
+  local planned = { now = s.now, members = {}, held = s.held, ends = s.ends, ahead = s.ahead }
   for i, m in ipairs(s.members) do
     planned.members[i] = { name = m.name, l = m.l, s = copy(m.l, m.s), held = m.held, at = m.at }
   end

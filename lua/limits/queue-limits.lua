@@ -116,6 +116,21 @@ function queue_limits.wait(parts, cost, costs)
   return wait, estimated, name
 end
 
+-- Whether the last job waits for a limit, or one that it let pass.
+local function is_awaited(part)
+  return part.awaited or limit_checks.wait(part) > 0
+end
+
+-- When a member of a pool that the last job waits for gets another limit, by the end of its settings, µs; infinite if
+-- none does.
+function queue_limits.next_end(parts)
+  local first = math.huge
+  for _, part in ipairs(parts or {}) do
+    if part.l.pool and is_awaited(part) then first = math.min(first, part.s.ends) end
+  end
+  return first
+end
+
 -- The first time after `offset`, µs from now, at which the rate (m, as meter/meter, or nil) and the limits of the last
 -- queue_limits.wait are all above 0, as far as they follow the clock.
 function queue_limits.open_from(parts, m, offset)
@@ -219,7 +234,7 @@ function queue_limits.save(parts, base, closed, horizon)
     local l = part.l
     if part.charged then l.verbs.save(part.s, l) end
     if part.ahead and horizon then note_horizon(l, horizon, part.s.now) end
-    if closed and (part.awaited or limit_checks.wait(part) > 0) then
+    if closed and is_awaited(part) then
       if l.shared then redis.call('SADD', limit_control.waiting(l.control), base) end
     elseif l.shared and has_places(l) and part.s.used < l.limit then
       -- Remaining places go to others; other workers of the queue sleep until their slots.

@@ -183,6 +183,35 @@ test('a hold ends on time', async () => {
   expect((await queue.getLimit('keys', 'a')).overrides).toEqual({})
 })
 
+test('a job starts as soon as the slower rates of all members end', async () => {
+  const queue = queueOf('slow', { limits: [{ ...KEYS, pool: ['a', 'b'] }] })
+  const { left } = workerOf('slow')
+  for (const member of ['a', 'b']) await queue.setLimit('keys', member, { rate: '1/h' }, { ...BY, ttlMs: 1000 })
+  const { overrides } = await queue.getLimit('keys', 'a')
+  await queue.addBulk(jobs(3))
+  await until(left, 3)
+  const endsUs = Number(overrides.rate?.until) * 1000
+  expect(left[2]!.atUs).toBeGreaterThanOrEqual(endsUs)
+  expect(left[2]!.atUs).toBeLessThan(endsUs + 500_000)
+})
+
+test('a worker that is full has another one start the job as soon as they end', async () => {
+  const queue = queueOf('full', { rate: '2/s', limits: [{ ...KEYS, pool: ['a'], burst: 2 }] })
+  await queue.setLimit('keys', 'a', { rate: '1/h' }, { ...BY, ttlMs: 2000 })
+  const { overrides } = await queue.getLimit('keys', 'a')
+  await queue.addBulk(jobs(3))
+  let end = () => {}
+  const long = new Promise<void>((resolve) => {
+    end = resolve
+  })
+  const run = async ({ name }: { name: string }) => (name === '1' ? long : undefined)
+  const workers = [workerOf('full', 1, run), workerOf('full', 1, run)]
+  const all = () => workers.flatMap(({ left }) => left)
+  await expect.poll(() => all().length, { timeout: 10_000, interval: 5 }).toBe(3).finally(end)
+  const last = all().find(({ name }) => name === '2')!
+  expect(last.atUs).toBeGreaterThanOrEqual(Number(overrides.rate?.until) * 1000)
+})
+
 test('what a job cost more or less is charged to its member', async () => {
   const limit: QueueLimit = { name: 'keys', pool: ['a', 'b'], rate: '1/min', burst: 10, unit: 'tokens' }
   const queue = queueOf('settled', { limits: [limit] })

@@ -1,4 +1,5 @@
 local own_values = use 'limits/own-values'
+local scheduled_bucket = use 'limits/scheduled-bucket'
 local shapes = use 'shape/shapes'
 
 -- A limit of a queue with `pool`: each member has a state like one value of a limit with `by` (limits/own-values,
@@ -52,6 +53,28 @@ function pool.earliest(s, l, cost)
   return l.algorithm == 'concurrency' and first or math.max(first, s.ahead)
 end
 
+-- The first time from `at` on, µs, when a member that conforms by then is open by its schedule.
+function pool.opens(s, at)
+  local first = math.huge
+  for _, m in ipairs(s.members) do
+    local from = math.max(at, s.now + math.ceil(m.at or m.held))
+    local opens = m.l.mode ~= 'off' and from < pool.FOREVER_US and scheduled_bucket.opens(m.l, from) or from
+    first = math.min(first, opens)
+  end
+  return first
+end
+
+-- While no member may pass anything, as scheduled_bucket.closed has it, the one that opens first; else nil.
+function pool.closed(s)
+  local first
+  for _, m in ipairs(s.members) do
+    local closed = m.l.mode ~= 'off' and scheduled_bucket.closed(m.l, s.now)
+    if not closed then return nil end
+    if not first or tonumber(closed.ends) < tonumber(first.ends) then first = closed end
+  end
+  return first
+end
+
 -- The member of a group: while members come and go, most groups keep theirs (rendezvous hashing).
 local function home_of(s)
   local home, most
@@ -62,13 +85,20 @@ local function home_of(s)
   return home
 end
 
+-- Whether a member conforms, and is open, at that time, µs from now.
+local function may_go(s, m, offset)
+  if m.at > offset then return false end
+  local at = s.now + math.ceil(offset)
+  return m.l.mode == 'off' or scheduled_bucket.opens(m.l, at) == at
+end
+
 -- The member with which the last requested job departs at that time, µs from now: the one of its group, or the one that
--- has rested longest; if none conforms by then, as in shadow mode, the first that does.
+-- has rested longest; if none may go by then, as in shadow mode, the first that conforms.
 function pool.choose(s, offset)
   local chosen, place = s.group and home_of(s), nil
-  if chosen and chosen.at > offset then chosen = nil end
+  if chosen and not may_go(s, chosen, offset) then chosen = nil end
   for i, m in ipairs(s.members) do
-    if not chosen and m.at <= offset then chosen = m end
+    if not chosen and may_go(s, m, offset) then chosen = m end
     if chosen == m then place = i end
   end
   for i, m in ipairs(not chosen and s.members or {}) do

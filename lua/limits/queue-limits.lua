@@ -131,6 +131,18 @@ function queue_limits.next_end(parts)
   return first
 end
 
+-- The first time from `at` on, µs, when the schedule of a limit lets the last job pass.
+local function opens(part, at)
+  if part.l.pool then return limit_pool.opens(part.s, at) end
+  return scheduled_bucket.opens(part.l, at)
+end
+
+-- While a limit is closed, as scheduled_bucket.closed has it; else nil.
+function queue_limits.closed(part)
+  if part.l.pool then return limit_pool.closed(part.s) end
+  return scheduled_bucket.closed(part.l, part.s.now)
+end
+
 -- The first time after `offset`, µs from now, at which the rate (m, as meter/meter, or nil) and the limits of the last
 -- queue_limits.wait are all above 0, as far as they follow the clock.
 function queue_limits.open_from(parts, m, offset)
@@ -140,10 +152,10 @@ function queue_limits.open_from(parts, m, offset)
     for i = 1, #parts do
       local part = parts[i]
       local l = part.l
-      if l.service and l.mode == 'enforce' and part.cost > 0 then
+      if (l.service or l.pool) and l.mode == 'enforce' and part.cost > 0 then
         local at = part.s.now + math.ceil(offset)
-        local opens = scheduled_bucket.opens(l, at)
-        if opens > at then offset = opens - part.s.now end
+        local from = opens(part, at)
+        if from > at then offset = from - part.s.now end
       end
     end
     if offset == before then break end

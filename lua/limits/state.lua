@@ -166,19 +166,20 @@ end
 function limit_state.change_limits(base, limits, before, at, as_of, follows)
   local known = {}
   for _, l in ipairs(before and cjson.decode(before) or {}) do known[l.name] = l end
-  local function change(l, key)
+  local function change(l, key, old)
     local packed = redis.call('GET', key)
     if not packed then return end
-    local old = known[l.name] or {}
     limit_state.follow_clock(l)
     limit_state.follow_clock(old)
     limit_state.at(key, l, at, packed, old)
   end
   for _, l in ipairs(cjson.decode(limits)) do
     limit_state.lasting(l, follows)
-    if l.interval and not (l.by or l.pool) then change(l, limit_control.of_queue(l, base) .. l.state) end
+    local old = known[l.name]
+    if l.interval and not (l.by or l.pool) then change(l, limit_control.of_queue(l, base) .. l.state, old or {}) end
     for _, member in ipairs(l.interval and l.pool or {}) do
-      change(as_of(base, l, member, at), limit_control.states_of_values(l, base) .. member)
+      local key = limit_control.states_of_values(l, base) .. member
+      change(as_of(base, l, member, at), key, old and as_of(base, old, member, at) or {})
     end
   end
 end

@@ -3,8 +3,7 @@ local occupancy = use 'admission/occupancy'
 local schedule = use 'admission/schedule'
 local held = use 'gate/held'
 local queue_groups = use 'groups/queue-groups'
-local scheduled_bucket = use 'limits/scheduled-bucket'
-local limit_state = use 'limits/state'
+local queue_limits = use 'limits/queue-limits'
 local meter = use 'meter/meter'
 local pace = use 'meter/pace'
 local service = use 'meter/service'
@@ -93,11 +92,10 @@ local function note_slots(q, view)
     local speed, ends = service.speed(shape.service, q.now)
     view.speed, view.speedEnds = as_text.exact(speed), as_text.us(ends)
   end
-  if shape.limits and string.find(shape.limits, '"schedule":', 1, true) then
+  if shape.limits and (shape.pools or string.find(shape.limits, '"schedule":', 1, true)) then
     view.closedLimits = {}
-    for _, l in ipairs(cjson.decode(shape.limits)) do
-      limit_state.follow_clock(l)
-      view.closedLimits[l.name] = scheduled_bucket.closed(l, q.now)
+    for _, part in ipairs(queue_limits.open(shape, q.base, q.now)) do
+      view.closedLimits[part.l.name] = queue_limits.closed(part)
     end
   end
   local own = queue_slot(q, m)

@@ -3,7 +3,7 @@ import { InvalidLimitError } from '../errors.ts'
 import { checkField, wholeFrom } from '../field-check.ts'
 import { intervalUs, parseRate, type RateInput } from '../rate.ts'
 import { encodeRule, isBucket } from './definition.ts'
-import { checkPool, checkSameWindow, checkSingleton, type QueueLimit, ruleOfTier } from './queue-limits.ts'
+import { checkSameWindow, checkSingleton, type QueueLimit, ruleOfTier } from './queue-limits.ts'
 import { decodeRate, encodeRate, type RateSchedule, type StoredRate } from './schedule.ts'
 
 /** The settings of one value of a limit's keys, which replace the shape's. */
@@ -114,7 +114,6 @@ function checkTogether(limit: QueueLimit, { tier, day, held, ...values }: LimitV
   if (held !== undefined && held !== true) {
     throw new InvalidLimitError(`held must be true, or is cleared with clearLimit; got ${JSON.stringify(held)}`)
   }
-  if (limit.pool) checkPool({ ...limit, ...values })
   const isKnown = tier === undefined || (typeof tier === 'string' && Object.hasOwn(limit.tiers ?? {}, tier))
   if (!isKnown) throw noSuchTier(limit.name, limit.tiers, tier)
   checkSameWindow(limit, encodeRule(limit), encodeRule({ ...limit, ...values }))

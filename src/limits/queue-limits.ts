@@ -23,7 +23,6 @@ import {
   ONE_FOR_ALL,
   statePrefix,
 } from './limit-keys.ts'
-import { isScheduled } from './schedule.ts'
 import { quotasOf, type WarmUp } from './warm-up.ts'
 
 /** A further limit that the departures of a queue must meet. */
@@ -294,8 +293,8 @@ function checkWithoutPool({ name, sticky }: QueueLimit): void {
 }
 
 /** @throws InvalidLimitError */
-export function checkPool(limit: QueueLimit): void {
-  const { name, pool, rate } = limit
+function checkPool(limit: QueueLimit): void {
+  const { name, pool } = limit
   const members: readonly unknown[] = Array.isArray(pool) ? pool : []
   const isFine = members.length <= MOST_MEMBERS && members.every((one) => typeof one === 'string' && MEMBER.test(one))
   if (members.length === 0 || !isFine) {
@@ -309,9 +308,6 @@ export function checkPool(limit: QueueLimit): void {
   for (const [field, why] of Object.entries(NOT_IN_POOLS)) {
     if (!limit[field as keyof typeof NOT_IN_POOLS]) continue
     throw new InvalidLimitError(`limit "${name}" has a pool and ${field}, but ${why}: leave one of them out`)
-  }
-  if (isScheduled(rate)) {
-    throw new InvalidLimitError(`limit "${name}" has a pool: its members need a rate without a schedule`)
   }
 }
 

@@ -175,18 +175,17 @@ export class Schedule {
 
   /** From a time on, when the rate and all limits that follow the clock let the job leave: they may close again. */
   #openFrom(us: number, job: Waiting): number {
-    // Pools have no schedules.
-    const timed = this.#limits.filter(({ models }) => models.get('')?.rule.schedule)
+    const timed = this.#limits.filter(({ models }) => [...models.values()][0]?.rule.schedule)
     let openUs = us
     for (let before = -1; before !== openUs; ) {
       before = openUs
       openUs = Math.max(openUs, this.#curve ? this.#curve.when(this.#curve.at(openUs)) : 0)
       for (const { limit, models } of timed) {
-        const [cost, model] = [costUnder(limit, job.cost, job.costs), models.get('')]
-        if (!model || cost === 0) continue
-        model.now = openUs
-        openUs += Math.ceil(model.earliest(cost))
-        model.now = this.#nowUs
+        const cost = costUnder(limit, job.cost, job.costs)
+        if (cost === 0) continue
+        for (const model of models.values()) model.now = openUs
+        openUs += Math.ceil(Math.min(...[...models.values()].map((model) => model.earliest(cost))))
+        for (const model of models.values()) model.now = this.#nowUs
       }
     }
     return openUs

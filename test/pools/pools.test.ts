@@ -207,7 +207,10 @@ test('a worker that is full has another one start the job as soon as they end', 
   const run = async ({ name }: { name: string }) => (name === '1' ? long : undefined)
   const workers = [workerOf('full', 1, run), workerOf('full', 1, run)]
   const all = () => workers.flatMap(({ left }) => left)
-  await expect.poll(() => all().length, { timeout: 10_000, interval: 5 }).toBe(3).finally(end)
+  await expect
+    .poll(() => all().length, { timeout: 10_000, interval: 5 })
+    .toBe(3)
+    .finally(end)
   const last = all().find(({ name }) => name === '2')!
   expect(last.atUs).toBeGreaterThanOrEqual(Number(overrides.rate?.until) * 1000)
 })
@@ -271,10 +274,6 @@ test('wrong pools are refused', () => {
   expect(wrong({ shared: true })).toThrow(of('shared, but members are those of one queue'))
   expect(wrong({ tiers: { gold: { rate: '1/s' } } })).toThrow(of('tiers, but a member is set apart with setLimit'))
   expect(wrong({ reservedShare: 0.5 })).toThrow(of('reservedShare, but no limiter takes of it'))
-  const schedule = [{ from: '08:00', to: '20:00', rate: '5/s' }, { rate: '1/s' }]
-  expect(wrong({ rate: { schedule, timeZone: 'UTC' } })).toThrow(
-    'has a pool: its members need a rate without a schedule',
-  )
   expect(wrong({ sticky: 'job' })).toThrow("sticky must be 'group'")
   expect(wrong({ sticky: 'group' })).toThrow(InvalidShapeError)
   expect(wrong({ pool: undefined, sticky: 'group' })).toThrow('has sticky, which is about members: set pool')

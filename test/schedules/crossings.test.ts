@@ -18,7 +18,7 @@ const SEED = Number(process.env.MODEL_SEED ?? 1)
 const CHANGE_US = 1_764_000_060_000_000
 
 /**
- * The same limits, of which buckets change for that minute too, and windows are quotas that are spread. These last for the
+ * The same limits, of which buckets, some of them pools, change for that minute too, and windows are quotas that are spread. These last for the
  * units of all jobs: until the next midnight the workers of a fleet would ask too often.
  */
 function scheduledLimits(limits: readonly QueueLimit[], units: number, draw: () => number): QueueLimit[] {
@@ -31,7 +31,8 @@ function scheduledLimits(limits: readonly QueueLimit[], units: number, draw: () 
     }
     if (one.burst === undefined) return one
     const minute = draw() < 0.6 ? 0 : { limit: limit * 0.6, period: periodMs }
-    return { ...one, rate: scheduleOf({ limit, periodMs }, minute) }
+    const pool = ['a', 'b', 'c'].slice(0, Math.floor(draw() * 6))
+    return { ...one, rate: scheduleOf({ limit, periodMs }, minute), ...(pool.length > 0 && { pool }) }
   })
 }
 

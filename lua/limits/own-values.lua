@@ -96,10 +96,11 @@ local function apply_rate(own, rate)
 end
 
 -- The limit at a time for a value with these fields. tier: of a job, nil for none; own.tier: the current one;
--- own.configured: its interval without feedback; own.limited: until when feedback holds it, µs
+-- own.untiered: l; own.configured: its interval without feedback; own.limited: until when feedback holds it, µs
 function own_values.at(l, fields, at, tier)
   local own = setmetatable({}, { __index = l })
   local set, burst, places, rate = live(fields.tier, at), live(fields.burst, at), live(fields.concurrency, at), live(fields.rate, at)
+  own.untiered = l
   own.tier = l.tiers and (set and set.value or tier)
   for field, value in pairs(own.tier and l.tiers[own.tier] or {}) do own[field] = value end
   if burst and l.interval then own.burst = burst.value end

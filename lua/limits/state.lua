@@ -96,17 +96,46 @@ local function level_of(l, debt)
   return l.algorithm == 'token-bucket' and l.burst - debt / l.interval or debt / l.interval
 end
 
+-- The time that two limits count between two times at the lower of both rates, up to `most`; µs at the first one's
+-- interval.
+local function slower(one, other, from, to, most)
+  local sum = 0
+  while from < to and sum < most do
+    local ends = to
+    for _, l in ipairs({ one, other }) do
+      if l.service then ends = math.min(ends, select(2, service.speed(l.service, from))) end
+    end
+    sum = sum + math.min(counted(one, from, ends), counted(other, from, ends) * one.interval / other.interval)
+    from = ends
+  end
+  return sum
+end
+
+-- The rate by which a state was stored; nil if its schedule is neither that of `before` nor of a tier.
+local function rate_of(l, interval, schedule, before)
+  if not schedule then return { interval = interval } end
+  local known = { before and before.schedule or false, l.untiered and l.untiered.schedule or false }
+  for _, values in pairs(l.tiers or {}) do known[#known + 1] = values.schedule or false end
+  for _, text in ipairs(known) do
+    local rate = { interval = interval, schedule = text }
+    limit_state.follow_clock(rate)
+    if rate.schedule_id == schedule then return rate end
+  end
+end
+
 -- As limit_state.at, for a rate that follows the clock or did: slots granted ahead stay, and the debt after them is
 -- counted in units. If the earlier schedule is unknown, no time counts until the limits were changed (l.since).
-local function retimed(key, l, at, seen, level, interval, ahead, before)
-  local from = math.max(seen, at)
-  local gone = before and counted(before, seen, from)
-    or counted(l, math.max(seen, l.since or from), from) * interval / l.interval
-  local debt = math.max(0, debt_of(l, level, interval) - gone)
+local function retimed(key, l, at, seen, level, interval, ahead, schedule, before)
+  local from, old = math.max(seen, at), rate_of(l, interval, schedule, before)
+  local debt, gone = debt_of(l, level, interval), nil
+  if not old then gone = counted(l, math.max(seen, l.since or from), from) * interval / l.interval
+  elseif before then gone = counted(old, seen, from)
+  else gone = slower(old, l, seen, from, debt) end
+  debt = math.max(0, debt - gone)
   ahead = ahead - (from - seen)
   local last, granted = from + math.max(0, math.ceil(ahead)), 0
   if debt > 0 and last > from then
-    local owed = math.min(debt, counted(before or l, from, last))
+    local owed = math.min(debt, counted(old or l, from, last))
     debt, granted = debt - owed, counted(l, from, last)
   end
   local s = { key = key, now = from, ahead = ahead }
@@ -130,7 +159,7 @@ function limit_state.at(key, l, at, packed, before)
   local seen, level, interval, ahead = struct.unpack(FORMAT, packed)
   local schedule = schedule_in(packed)
   if interval == l.interval and schedule == (l.schedule_id or nil) then return seen, level, ahead end
-  if schedule or l.service then return retimed(key, l, at, seen, level, interval, ahead, before) end
+  if schedule or l.service then return retimed(key, l, at, seen, level, interval, ahead, schedule, before) end
   local elapsed, raised = math.max(0, at - seen), interval > l.interval
   seen, ahead = seen + elapsed, ahead - elapsed
   if not raised and not before then elapsed = elapsed * interval / l.interval end

@@ -39,29 +39,11 @@ async function withCrew(
 interface Change {
   readonly what: string
   make(queue: ShapedQueue): Promise<void>
-  /** Resolves when workers may start again, if that is later. */
   undo(queue: ShapedQueue): Promise<void>
-  /** Whether it is tried once, as it takes a minute. */
-  readonly once?: true
 }
 
 const pause = (queue: ShapedQueue) => queue.pauseUntil(Date.now() + 60_000, BY)
 const creep = (queue: ShapedQueue) => queue.setShape(CREEP, BY)
-
-/** At least some seconds from now. */
-let opensAtMs = 0
-
-/** An hour around a full minute, which may begin on another day. */
-function closeToMinute(queue: ShapedQueue): Promise<void> {
-  opensAtMs = Math.ceil((Date.now() + 5000) / 60_000) * 60_000
-  const clock = (ms: number) => new Date(ms).toISOString().slice(11, 16)
-  const [from, to] = [clock(opensAtMs - 1_800_000), clock(opensAtMs)]
-  const closed = from < to ? { from, to, rate: 0 as const } : { from, rate: 0 as const }
-  return queue.setShape({ rate: { schedule: [closed, FAST] } }, BY)
-}
-
-/** The override stays: its rate is that of the queue. */
-const untilOpen = () => sleep(opensAtMs - Date.now())
 
 const HALTS: readonly Change[] = [
   { what: 'a pause', make: pause, undo: (queue) => queue.clearPause() },
@@ -70,7 +52,6 @@ const HALTS: readonly Change[] = [
 const WAKES: readonly Change[] = [
   { what: 'a raised rate, 1/min to 100/s', make: creep, undo: (queue) => queue.setShape(FAST, BY) },
   { what: 'a lifted pause', make: pause, undo: (queue) => queue.clearPause() },
-  { what: 'a schedule that opens at a full minute', make: closeToMinute, undo: untilOpen, once: true },
   { what: 'a cleared override of 1/min', make: creep, undo: (queue) => queue.clearShape() },
 ]
 
@@ -120,9 +101,8 @@ async function wakeOnce({ bench, queue, team }: Crew, monitor: CallMonitor, chan
   monitor.reset()
   await sleep(ASLEEP_MS)
   const polls = [...monitor.of(queue.name)].filter(([name]) => !NO_POLL.includes(name))
-  const calledUs = await redisTimeUs(bench.client)
+  const fromUs = await redisTimeUs(bench.client)
   await change.undo(queue)
-  const fromUs = change.once ? opensAtMs * 1000 : calledUs
   await sleep(FELT_MS)
   const first = (await team.takeStarts()).starts.find(({ startedUs }) => startedUs >= fromUs)
   const ms = first ? (first.startedUs - fromUs) / 1000 : Number.POSITIVE_INFINITY
@@ -131,7 +111,7 @@ async function wakeOnce({ bench, queue, team }: Crew, monitor: CallMonitor, chan
 
 async function wakeRow(crew: Crew, monitor: CallMonitor, change: Change): Promise<Row> {
   const wakes: Awaited<ReturnType<typeof wakeOnce>>[] = []
-  const times = change.once ? 1 : crew.bench.quick ? 2 : 10
+  const times = crew.bench.quick ? 2 : 10
   for (let i = 0; i < times; i++) wakes.push(await wakeOnce(crew, monitor, change))
   const slowest = Math.max(...wakes.map(({ ms }) => ms))
   const polls = wakes.flatMap((one) => one.polls)

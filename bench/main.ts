@@ -23,6 +23,7 @@ import { limits } from './limits.ts'
 import { memory } from './memory.ts'
 import { pacing } from './pacing.ts'
 import { scale } from './scale.ts'
+import { schedules } from './schedules.ts'
 import { scripts } from './scripts.ts'
 import { sharding } from './sharding.ts'
 import { simulate } from './simulate.ts'
@@ -31,7 +32,7 @@ import { views } from './views.ts'
 
 const FIGURES: readonly Figure[] = [
   ...[...pacing, ...throughput, importing, calls, ...changes, ...instructions],
-  ...[...limits, ...feedback, simulate, cancel, hints, views, ...groups, memory],
+  ...[...limits, ...feedback, simulate, cancel, hints, views, ...groups, ...schedules, memory],
   ...[sharding, ...scale, scripts, ...gateway],
 ]
 /** `limits` stands for all figures whose names begin with `limits-`, too. */

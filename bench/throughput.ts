@@ -257,23 +257,6 @@ const keys = drains('keys-departures', 'with limits by keys', 'groups with a rat
   },
 ])
 
-/** One rate all the week, in pieces of a day. */
-const FLAT: Shape = {
-  ...OPEN_METER,
-  rate: {
-    schedule: [{ days: 'mon,wed,fri,sun', rate: '1000000/s' }, { rate: '1000000/s' }],
-    timeZone: 'Europe/Berlin',
-  },
-}
-const schedules = drains('schedules-cost', 'at a rate that follows the clock', 'a fixed rate', [
-  {
-    what: 'open meter',
-    drained: { concurrency: 10, jobs: 20_000 },
-    ways: { fixed: { shape: OPEN_METER }, scheduled: { shape: FLAT } },
-    rows: [{ ours: 'scheduled', over: 'fixed', of: 'Redis CPU per job', asked: atMost(1.1) }],
-  },
-])
-
 interface AddWay {
   readonly system: System
   readonly shape?: Shape
@@ -318,4 +301,4 @@ const add: Figure = {
   run: (bench) => inTurn(ADDS, (one) => rowsOf(bench, one, (way) => addOnce(bench, one, way))),
 }
 
-export const throughput: readonly Figure[] = [drain, add, watched, batches, limits, groups, keys, schedules]
+export const throughput: readonly Figure[] = [drain, add, watched, batches, limits, groups, keys]

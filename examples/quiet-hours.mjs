@@ -5,12 +5,12 @@ import { ShapedQueue, ShapedWorker } from 'sluice'
 
 const prefix = process.env.PREFIX ?? 'sluice-examples'
 const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:6379' }
-// The time zone of the customer.
+// The customer's time zone.
 const timeZone = process.env.TIME_ZONE ?? 'Europe/Berlin'
 
 const shape = {
   rate: '50/s',
-  // After ten minutes without a mail, the rate rises to its full value within a minute.
+  // After ten minutes without an email, the rate rises to its full value within a minute.
   rampUp: { from: 0.2, overMs: 60_000, afterIdleMs: 600_000 },
   capacity: 10_000,
   groups: {},
@@ -21,7 +21,7 @@ const shape = {
 }
 const queue = new ShapedQueue('mails', { connection, prefix, shape })
 
-// Quiet hours of one customer, by its own clock: its jobs wait, and none is refused.
+// One customer's quiet hours, in its own time zone: its jobs wait, and none is refused.
 const by = { by: 'support', reason: 'ticket 4711' }
 const day = { schedule: [{ from: '08:00', to: '20:00', rate: '10/s' }, { rate: 0 }], timeZone }
 await queue.setLimit('customer', 'acme', { rate: day }, by)

@@ -18,11 +18,11 @@ import { checkOptionNames } from './option-names.ts'
 export interface ShapedJobsOptions extends JobsOptions {
   /** Units of the rate, > 0. Default 1. More than the burst is refused. */
   cost?: number
-  /** Units of other limits, by unit: `{ tokens: 1200 }`. With 0 the job does not wait for the limit. Default 1 of each. */
+  /** Units of other limits, by unit: `{ tokens: 1200 }`. With 0 the job does not wait for the limit. Default: 1 of each. */
   costs?: Readonly<Record<string, number>>
   /** A Date, or ms since 1970: a job that could only start later fails instead, and uses no slot. */
   mustStartBefore?: Date | number
-  /** After this time in the processor its `signal` is aborted. What it throws becomes a {@link RunTimeoutError}. ms. */
+  /** After this many ms the processor's `signal` is aborted. What it throws becomes a {@link RunTimeoutError}. */
   runTimeoutMs?: number
   /** The group that the job belongs to; the shape must have `groups`. */
   group?: JobGroup
@@ -38,7 +38,7 @@ export interface ShapedJobsOptions extends JobsOptions {
 export interface JobGroup {
   /** What the jobs of the group share, such as a tenant: 1 to 256 bytes. */
   id: string
-  /** The order inside the group, lowest first: 0 to 2,097,152. Default 0. */
+  /** The order within the group, lowest first: 0 to 2,097,152. Default 0. */
   priority?: number
 }
 

@@ -34,18 +34,18 @@ export interface LimitRule {
   readonly burst?: number
   /**
    * `fixed-window`: where windows begin. `epoch` (default): at multiples of their length since 1970; `first`: with their
-   * first unit; `day`, `week` (Monday) or `month`: with the calendar's.
+   * first unit; `day`, `week` (Monday) or `month`: as in the calendar.
    */
   readonly align?: WindowAlign
-  /** For the calendar: an IANA name, default `UTC`. */
+  /** The calendar's time zone: an IANA name, default `UTC`. */
   readonly timeZone?: string
   /** `concurrency`: how many at once. */
   readonly concurrency?: number
-  /** `concurrency`: how long a lease lasts unless it is extended. ms, default 30,000. */
+  /** `concurrency`: how many ms a lease lasts unless it is extended. Default 30,000. */
   readonly leaseMs?: number
   /** Share of the limit that queues leave to `take`, 0 to below 1. Default 0. */
   readonly reservedShare?: number
-  /** The reserved share is lent to queues after this long without a take. ms, default the time to recover. */
+  /** After this many ms without a take, queues may use the reserved share. Default: the time to recover from 0. */
   readonly lendAfterMs?: number
 }
 

@@ -24,15 +24,15 @@ export interface LimiterOptions extends LimitRule, LocalLimiting {
   readonly version?: number
   /** `enforce` (default); `shadow` decides but lets everything pass (`wouldRefuse`); `off` does not decide. */
   readonly mode?: ShapeMode
-  /** How long to wait for Redis. ms, default 100. */
+  /** How many ms to wait for Redis. Default 100. */
   readonly timeoutMs?: number
-  /** If Redis does not decide: `throw` LimiterUnavailableError (default), `allow` or `deny`. */
+  /** If Redis cannot decide: `throw` LimiterUnavailableError (default), `allow` or `deny`. */
   readonly onError?: OnError
   /** Scripts as functions of Redis: `auto` (default) or `never`. */
   readonly functions?: FunctionsOption
   /** Called with each error that `onError` handles. */
   readonly onFailure?: (error: Error, key: LimitKey) => void
-  /** Keys with a state of their own; further ones share one (`sharesKey` in answers). Default: unlimited. */
+  /** How many keys have their own state; all others share one (`sharesKey` in answers). Default: unlimited. */
   readonly maxKeys?: number
   /** `key`: each node of a cluster decides for part of the keys. Default: one node decides for all. */
   readonly spread?: 'key' | 'even'

@@ -16,11 +16,11 @@ import { warnUnhandled } from '../redis/unhandled-errors.ts'
 export interface ShapedQueueEventsListener<ReturnType = any> extends QueueEventsListener<ReturnType> {
   /** Jobs of any producer were refused, `count` since the last event; at most once a second. */
   refused: (args: { count: string; depth: string; capacity: string }, id: string) => void
-  /** This job was dropped for a new one. */
+  /** This job was dropped to make room for a new one. */
   dropped: (args: { jobId: string; overflow: 'drop-oldest' | 'drop-lowest' }, id: string) => void
   /** A job could not start before its `mustStartBefore`. */
   expired: (args: { jobId: string; deadline: string }, id: string) => void
-  /** A job was cancelled. `by` is empty if it is not known who did. */
+  /** A job was cancelled. `by` is empty if unknown. */
   cancelled: (args: { jobId: string; reason: string; by: string }, id: string) => void
   /** The `FeedbackChange`, as JSON. */
   feedback: (args: { change: string }, id: string) => void

@@ -8,13 +8,13 @@ import type { RateInput } from '../rate.ts'
 /** Settings of one group of a queue. A field left out sets no limit. */
 export interface GroupFields {
   /**
-   * The group's own rate, exact over all workers: `'10/s'`, `{ limit, period }` (ms), or `{ schedule, timeZone }`, which
+   * The group's own rate, exact across all workers: `'10/s'`, `{ limit, period }` (ms), or `{ schedule, timeZone }`, which
    * follows the clock.
    */
   readonly rate?: RateInput | RateSchedule
   /** Units of cost that may leave the group back to back after idling. Default 1. */
   readonly burst?: number
-  /** Jobs of the group that may run at once, over all workers: a number, or a share of the queue's concurrency: `'25%'`. */
+  /** Jobs of the group that may run at once, across all workers: a number, or a share of the queue's concurrency: `'25%'`. */
   readonly concurrency?: number | `${number}%`
   /** Jobs of the group that may wait, delayed ones included. */
   readonly capacity?: number
@@ -22,7 +22,7 @@ export interface GroupFields {
   readonly weight?: number
   /** `'strict'`: no job of the group starts before the last one has ended for good. */
   readonly order?: 'strict'
-  /** In strict order, a job that fails for good lets the `'next'` one go (default), or `'hold'` pauses the group. */
+  /** In strict order, when a job fails for good: `'next'` (default) starts the next one, `'hold'` pauses the group. */
   readonly onFailed?: 'next' | 'hold'
 }
 
@@ -38,7 +38,7 @@ export interface GroupDefaults extends GroupFields {
    * whose groups have none.
    */
   readonly share?: GroupShare
-  /** Places of the queue's `concurrency` for groups of which no job runs. */
+  /** Places of the queue's `concurrency` for groups that have no job running. */
   readonly keepFree?: number
   /** `'fair'` (default): jobs without a group form one of weight 1. `'first'`: they go before all groups, as in BullMQ Pro. */
   readonly ungrouped?: 'fair' | 'first'

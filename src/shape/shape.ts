@@ -23,7 +23,7 @@ export interface Shape {
   readonly burst?: number
   /** Jobs that may wait, delayed ones and parents included. Default: unbounded. */
   readonly capacity?: number
-  /** Delayed jobs count only if they are due within this many ms. */
+  /** Delayed jobs count towards `capacity` only if they are due within this many ms. */
   readonly capacityHorizonMs?: number
   /** Places reserved for important jobs: `{ 1: 50 }` keeps the last 50 for jobs of priority 1. */
   readonly reservedPlaces?: ReservedPlaces
@@ -31,25 +31,25 @@ export interface Shape {
   readonly overflow?: Overflow
   /** The queue that keeps a dead letter of each dropped job. */
   readonly overflowTo?: string
-  /** A job that would wait longer than this is refused. ms. */
+  /** A job that would wait longer than this many ms is refused. */
   readonly maxWaitMs?: number
-  /** While the schedule of the queue, group or a limit is at 0: `wait` (default) accepts jobs; `refuse` names the time of opening. */
+  /** While the schedule of the queue, group or a limit is at 0: `wait` (default) accepts jobs; `refuse` says when it opens. */
   readonly onClosed?: 'wait' | 'refuse'
-  /** Jobs that run at once over all workers: BullMQ's global concurrency. */
+  /** Jobs that may run at once across all workers: BullMQ's global concurrency. */
   readonly concurrency?: number
-  /** Groups of jobs take turns: the defaults of each. */
+  /** Defaults of each group; groups take turns. */
   readonly groups?: GroupDefaults
-  /** A waiting job gains one priority level per interval. ms. */
+  /** A waiting job gains one priority level each time this many ms pass. */
   readonly priorityAgeingMs?: number
   /** Slow start after a pause: `{ from: 0.1, overMs: 60_000 }`. */
   readonly rampUp?: RampUp
   /** Further limits: other windows, other units, by group or key, or shared. */
   readonly limits?: readonly QueueLimit[]
-  /** `enforce` (default); `shadow` only counts what it would hold or refuse; `off`. Pauses hold in all three. */
+  /** `enforce` (default); `shadow` only counts what it would hold or refuse; `off` does nothing. Pauses always apply. */
   readonly mode?: ShapeMode
-  /** A job that may be later than this for its slot goes back and gets a new one. ms, default 100. */
+  /** A job that may start more than this many ms after its slot goes back and gets a new one. Default 100. */
   readonly maxLatenessMs?: number
-  /** Minimum look-ahead: how long before its slot a worker may get a job. ms, default 50. */
+  /** Minimum look-ahead: how many ms before its slot a worker may get a job. Default 50. */
   readonly horizonMs?: number
   /** After a loss of state: `hold` (default) keeps the rate; `burst` starts with an empty bucket. */
   readonly onStateLoss?: 'hold' | 'burst'
@@ -57,7 +57,7 @@ export interface Shape {
   readonly durability?: Durability
   /** How many departures are kept for `sluice audit`, at most 1,000,000; `true`: 10,000. */
   readonly audit?: number | true
-  /** A declaration with a lower version, or none, never overwrites it. */
+  /** A declaration with a lower version, or without one, never replaces this one. */
   readonly version?: number
 }
 

@@ -43,7 +43,7 @@ const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
     name: 'sluice_redis_memory_used_bytes',
     type: 'gauge',
     unit: 'bytes',
-    help: 'Memory of Redis that counts against its maximum; of the fullest master.',
+    help: 'Memory that counts against the maximum, on the fullest master.',
     labels: {},
     read: ({ redis }) => one(redis?.memory?.usedBytes),
   },
@@ -88,16 +88,16 @@ export interface MetricsOptions {
   queues?: readonly string[]
   /** The registry for the metrics. Default: a new one. */
   register?: MetricsRegistry
-  /** How many queues have a label of their own; `other` has the rest. Default 100. */
+  /** How many queues have a label of their own; the rest share `other`. Default 100. */
   maxQueues?: number
   /**
-   * How many groups of each queue have their id as a label: those that have waited longest, and as many with the most
-   * waiting jobs. The id may name a customer. Default 0.
+   * In each queue, this many groups that have waited longest, and this many with the most waiting jobs, have their id
+   * as a label. The id may name a customer. Default 0.
    */
   groups?: number
   /**
-   * The same for values of each queue's limits with `by`: those that most lanes wait for, and as many with the most
-   * running jobs. Default 0.
+   * In each queue, this many values of limits with `by` that the most lanes wait for, and this many with the most
+   * running jobs, have a label. Default 0.
    */
   keys?: number
   /** How long a scrape waits for Redis, ms. Default 5000. */

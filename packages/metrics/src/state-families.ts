@@ -56,7 +56,7 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
     'The rate in force; absent without a rate.',
     ({ status }) => one(unitsPerSecond(status)),
   ),
-  gauge('sluice_bucket_level_units', 'units of cost', 'What the bucket holds; at the burst it is full.', ({ status }) =>
+  gauge('sluice_bucket_level_units', 'units of cost', 'What the bucket holds; full at the burst.', ({ status }) =>
     one(status.level),
   ),
   gauge('sluice_bucket_burst_units', 'units of cost', 'What the bucket holds at most.', ({ status }) =>
@@ -73,8 +73,11 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
     merge: 'none',
   },
   {
-    ...gauge('sluice_paused', '1 or 0', 'Whether a pause holds: of BullMQ (`queue`), or of the meter.', ({ status }) =>
-      each('pause', { queue: Number(status.paused), meter: Number(status.pausedUntil !== undefined) }),
+    ...gauge(
+      'sluice_paused',
+      '1 or 0',
+      'Whether the queue is paused, by BullMQ (`queue`) or by the meter.',
+      ({ status }) => each('pause', { queue: Number(status.paused), meter: Number(status.pausedUntil !== undefined) }),
     ),
     labels: { pause: ['queue', 'meter'] },
     merge: 'max',
@@ -92,7 +95,7 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
     ...gauge(
       'sluice_clock_error_seconds',
       'seconds',
-      "The largest error of a worker's clock: starts may be that much later than it knows.",
+      "The largest error of a worker's clock: starts may be that much later than the worker knows.",
       ({ status }) => one(worstClockError(status)),
     ),
     merge: 'max',

@@ -38,7 +38,7 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
     'Failed attempts, whether the job was retried or not.',
     ({ status }) => one(status.failedAttemptsTotal),
   ),
-  counter('sluice_bypassed_total', 'jobs', 'Starts past the meter, by a program without Sluice.', ({ status }) =>
+  counter('sluice_bypassed_total', 'jobs', 'Jobs that a program without Sluice started past the meter.', ({ status }) =>
     one(status.bypassedTotal),
   ),
   counter('sluice_shadow_refused_total', 'jobs', 'Jobs that shadow mode would have refused.', ({ status }) =>
@@ -53,13 +53,13 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
     'Slots that workers gave back and that were granted again.',
     ({ status }) => one(status.refundedTotal),
   ),
-  counter('sluice_slots_forfeited_total', 'slots', 'Slots that workers gave back too late for other jobs.', (from) =>
+  counter('sluice_slots_forfeited_total', 'slots', 'Slots that workers gave back too late to grant again.', (from) =>
     one(from.status.forfeitedTotal),
   ),
   counter(
     'sluice_slots_lost_total',
     'units of cost',
-    'Units of cost that could have departed, had a worker asked. Since this process first looked.',
+    'Units of cost that could have departed, had a worker asked. Counted from the first scrape.',
     ({ lostUnits }) => one(lostUnits),
   ),
   {
@@ -100,7 +100,7 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
     ...counter(
       'sluice_feedback_changes_total',
       'changes',
-      'Changes of rate, pause or concurrency by feedback. Since this process first looked.',
+      'Changes that feedback made to the rate, pause or concurrency. Counted from the first scrape.',
       ({ feedback }) => feedback.map(({ source, kind, count }) => ({ labels: { source, kind }, value: count })),
     ),
     labels: { source: FEEDBACK_SOURCES, kind: FEEDBACK_KINDS },

@@ -22,7 +22,7 @@ export const redisSettings = {
 export const runSettings = {
   shutdownTimeoutMs: {
     variable: 'SHUTDOWN_TIMEOUT_MS',
-    expected: 'milliseconds from 1000: within which running work must finish after SIGTERM',
+    expected: 'milliseconds from 1000: time for running work to finish after SIGTERM',
     schema: wholeNumber(1000, 3_600_000),
     fallback: '50000',
   },

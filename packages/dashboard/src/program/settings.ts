@@ -17,7 +17,8 @@ export const dashboardTable = {
   host: {
     ...host,
     variable: '--host',
-    expected: 'the IP address that it listens on; off loopback it needs --token-file, or --trust-proxy with a reason',
+    expected:
+      'the IP address that it listens on; beyond loopback it needs --token-file, or --trust-proxy with a reason',
   },
   port: { ...port, variable: '--port', fallback: '3030' },
   tokenFile: {

@@ -38,7 +38,7 @@ export function isHeader(source: NameSource | undefined): source is Extract<Name
 export interface QueueRule {
   /** The shape that the gateway declares. Default: none; the stored shape applies. */
   readonly shape?: Shape | undefined
-  /** The name of all its jobs. Default 'job'. */
+  /** The name of the queue's jobs. Default 'job'. */
   readonly jobName?: string | undefined
   /** JSON Schema of the data of a job: draft 2020-12, or draft-07 if `$schema` says so. `true` accepts anything. */
   readonly schema: boolean | Readonly<Record<string, unknown>>
@@ -48,15 +48,15 @@ export interface QueueRule {
   readonly results?: boolean | undefined
   /** What callers may set in `opts`: `delay`, `priority`, `cost`, `mustStartBefore`, `keys`. Default: nothing. */
   readonly allow?: readonly JobOption[] | undefined
-  /** What names the group of a job; needs `groups` in the shape. The caller's `priority` then counts inside the group. */
+  /** Where the group of a job comes from; needs `groups` in the shape. The caller's `priority` then counts inside the group. */
   readonly group?: NameSource | undefined
-  /** What names each of a job's keys, by the name of the key. Callers cannot set these. */
+  /** Where each of a job's keys comes from, by key name. Callers cannot set these. */
   readonly keys?: Readonly<Record<string, NameSource>> | undefined
-  /** BullMQ's `attempts`, `backoff`, `removeOnComplete` and `removeOnFail` for all its jobs. */
+  /** BullMQ's `attempts`, `backoff`, `removeOnComplete` and `removeOnFail` for the queue's jobs. */
   readonly jobOptions?: JobDefaults | undefined
-  /** Jobs in one request, at most. 1 to 200, default 200. */
+  /** The most jobs in one request. 1 to 200, default 200. */
   readonly maxJobs?: number | undefined
-  /** Bytes of a body, at most. Default 1 MiB, which is also the adapter's default. */
+  /** The most bytes in a body. Default 1 MiB, as in the adapter. */
   readonly maxBodyBytes?: number | undefined
   /** The deepest nesting of arrays and objects in a body. Default 64. */
   readonly maxDepth?: number | undefined

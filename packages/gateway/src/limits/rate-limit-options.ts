@@ -27,16 +27,16 @@ export type OnLimit = (
 ) => HttpResponse | undefined | void | Promise<HttpResponse | undefined | void>
 
 export interface RateLimitOptions {
-  /** A limiter, or several joined by `combine`; or one of these for each tier, with `default` for the rest. */
+  /** A limiter, or several joined by `combine`; or an object of these by tier, with `default` for the rest. */
   readonly limit: Limits | Readonly<Record<string, Limits>>
   /**
    * What a request counts against: `byAddress()`, `byApiKey()`, `byUser(fn)`, `composeKeys([…])` or a function of the
-   * request; or one of these by limit.
+   * request; or an object of these by limit.
    */
   readonly key: ByLimit<KeyOf>
   /** Units that a request takes, or a function of it. Default 1. */
   readonly cost?: ByLimit<Cost>
-  /** The tier of a request. Default: its identity's. */
+  /** The tier of a request. Default: its identity's tier. */
   readonly tier?: (request: HttpRequest) => string | undefined | Promise<string | undefined>
   /** Requests that are neither limited nor counted. */
   readonly skip?: (request: HttpRequest) => boolean | Promise<boolean>
@@ -50,7 +50,7 @@ export interface RateLimitOptions {
   readonly shadowHeader?: string
   /** A name for the limit that several routes share, sent as `X-RateLimit-Bucket`. */
   readonly bucket?: string
-  /** `{ maxWaiting, maxWaitMs, delay }`: requests above a single limit wait for their turn. */
+  /** `{ maxWaiting, maxWaitMs, delay }`: requests over the limit wait their turn; not with `combine`. */
   readonly burstQueue?: BurstQueue
 }
 

@@ -16,7 +16,7 @@ import { readConfigFile } from './config-file.ts'
 const who = {
   host: {
     variable: 'HOST',
-    expected: 'the IP address to listen on; off loopback it needs TOKEN_FILE, or TRUST_PROXY with a reason',
+    expected: 'the IP address to listen on; beyond loopback it needs TOKEN_FILE, or TRUST_PROXY with a reason',
     schema: readBy(readAddress),
     fallback: '127.0.0.1',
   },
@@ -28,7 +28,7 @@ const who = {
   },
   tokenFile: {
     variable: 'TOKEN_FILE',
-    expected: 'a JSON file of tokens (--new-token); without it no caller authenticates',
+    expected: 'a JSON file of tokens (--new-token); without it callers need no token',
     schema: readBy(readTokens),
     fallback: '',
   },
@@ -40,7 +40,7 @@ const who = {
   },
   trustProxyReason: {
     variable: 'TRUST_PROXY_REASON',
-    expected: 'how the proxies keep others out, to listen off loopback without TOKEN_FILE',
+    expected: 'how the proxies keep others out; needed beyond loopback without TOKEN_FILE',
     schema: textLike(/^[^\p{Cc}]{0,500}$/u),
     fallback: '',
   },
@@ -49,7 +49,7 @@ const who = {
 const bounds = {
   requestTimeoutMs: {
     variable: 'REQUEST_TIMEOUT_MS',
-    expected: 'milliseconds from 1000: within which a request must arrive',
+    expected: 'milliseconds from 1000: time for a request to arrive',
     schema: wholeNumber(1000, 3_600_000),
     fallback: '15000',
   },
@@ -61,19 +61,19 @@ const bounds = {
   },
   maxBodyBytes: {
     variable: 'MAX_BODY_BYTES',
-    expected: 'a whole number from 1: bytes of a body, at most',
+    expected: 'a whole number from 1: the most bytes in a body',
     schema: wholeNumber(1, 1_073_741_824),
     fallback: '1048576',
   },
   maxHeaderBytes: {
     variable: 'MAX_HEADER_BYTES',
-    expected: 'a whole number from 1024: bytes of all header fields, at most',
+    expected: 'a whole number from 1024: the most bytes of header fields',
     schema: wholeNumber(1024, 1_048_576),
     fallback: '16384',
   },
   maxConnections: {
     variable: 'MAX_CONNECTIONS',
-    expected: 'a whole number from 1: open connections, at most',
+    expected: 'a whole number from 1: the most open connections',
     schema: wholeNumber(1, 1_000_000),
     fallback: '10000',
   },
@@ -96,7 +96,7 @@ export const gatewayTable = {
   },
   stallTimeoutMs: {
     variable: 'STALL_TIMEOUT_MS',
-    expected: 'milliseconds from 1000: when /healthz turns 503 if requests wait and none is answered',
+    expected: 'milliseconds from 1000: how long requests may go unanswered before /healthz is 503',
     schema: wholeNumber(1000, 86_400_000),
     fallback: '60000',
   },

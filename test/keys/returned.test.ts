@@ -29,8 +29,8 @@ test.each<[string, Omit<QueueLimit, 'name'>, boolean]>([
       queue,
       async () => {
         ran += 1
-        // The others that came with it are late then.
-        const until = performance.now() + (ran % 20 === 0 ? 60 : 0)
+        // The others that came with the first of all are late then.
+        const until = performance.now() + (ran % 20 === 1 ? 60 : 0)
         while (performance.now() < until);
       },
       { concurrency: 20, autorun: false },

@@ -327,28 +327,18 @@ test('two queues and a limiter share places while workers are killed: never abov
   const list = `${prefix}:${limit.name}:order`
   const queues = [1, 2].map(() => shop.queue({ groups: {}, limits: [limit] }))
   const tenants = ['a', 'b']
-  for (const queue of queues)
-    await queue.addBulk(
-      Array.from({ length: 60 }, (_, i) => ({ name: 'job', data: {}, opts: tenant(tenants[i % 2] as string) })),
-    )
   const script = new URL('./programs/counting-worker.ts', import.meta.url)
   type Message = { type: 'ready' } | { type: 'error'; message: string }
   const start = (queue: ShapedQueue) => {
     const args = [queue.name, prefix, JSON.stringify(redis.connection), list, '100']
     return processes.fork<Message>(script, { args })
   }
-  const doomed = start(queues[0] as ShapedQueue)
-  // It is killed while jobs of its own run.
-  const holds = async () => {
-    const entries = await client.lrange(list, 0, -1)
-    const own = entries.filter((entry) => entry.includes(` ${doomed.pid} `))
-    return (
-      own.filter((entry) => entry.startsWith('start')).length > own.filter((entry) => entry.startsWith('end')).length
+  const [doomed, other] = queues.map(start) as [ReturnType<typeof start>, ReturnType<typeof start>]
+  await Promise.all([doomed, other].map((worker) => worker.waitFor('ready')))
+  for (const queue of queues)
+    await queue.addBulk(
+      Array.from({ length: 60 }, (_, i) => ({ name: 'job', data: {}, opts: tenant(tenants[i % 2] as string) })),
     )
-  }
-  while (!(await holds())) await delay(1)
-  const workers = queues.map(start)
-  await Promise.all(workers.map((worker) => worker.waitFor('ready')))
   const limiter = limiterOf({ ...limit })
   let [isDone, taken] = [false, 0]
   const takes = (async () => {
@@ -364,7 +354,16 @@ test('two queues and a limiter share places while workers are killed: never abov
       await delay(10)
     }
   })()
+  // It is killed while jobs of its own run.
+  const holds = async () => {
+    const entries = await client.lrange(list, 0, -1)
+    const own = entries.filter((entry) => entry.includes(` ${doomed.pid} `))
+    return (
+      own.filter((entry) => entry.startsWith('start')).length > own.filter((entry) => entry.startsWith('end')).length
+    )
+  }
   while (!(await holds())) await delay(1)
+  const next = start(queues[0] as ShapedQueue)
   await doomed.kill()
   await client.rpush(list, `killed all ${doomed.pid} -`)
   await expect
@@ -372,7 +371,7 @@ test('two queues and a limiter share places while workers are killed: never abov
     .toBe('60,60')
   isDone = true
   await takes
-  for (const worker of workers) {
+  for (const worker of [other, next]) {
     worker.send('close')
     await worker.exited
   }

@@ -104,11 +104,17 @@ test('a worker with free places is not said to have too few', async () => {
   process.on('warning', hear)
   onTestFinished(() => void process.off('warning', hear))
   const queue = shop.queue({ rate: '1000/s', burst: 100, maxLatenessMs: 60_000 })
-  const worker = shop.worker(queue, () => delay(100), { concurrency: 50 })
-  const completed = eventsOf('completed', worker)
-  for (const sum of [30, 60]) {
-    await queue.addBulk(Array.from({ length: 30 }, () => ({ name: 'job', data: { text: TEXT.repeat(7) } })))
-    await completed.reach(sum)
-  }
+  const rest = gate()
+  shop.keep({ close: async () => rest.open() })
+  let started = 0
+  const worker = shop.worker(queue, () => (++started <= 12 ? delay(100) : rest.opened), { concurrency: 50 })
+  const [completed, departed] = [eventsOf('completed', worker), departuresOf(worker)]
+  const addJobs = (count: number) =>
+    queue.addBulk(Array.from({ length: count }, () => ({ name: 'job', data: { text: TEXT.repeat(7) } })))
+  // How long jobs take is known then, and none of the others ends before all have come.
+  await addJobs(12)
+  await completed.reach(12)
+  await addJobs(48)
+  await departed.reach(60)
   expect(warnings.filter(({ code }) => code === 'SLUICE_CONCURRENCY')).toEqual([])
 })

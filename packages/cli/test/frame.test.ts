@@ -44,7 +44,7 @@ test('every command has a help with an example', async () => {
   expect(helps.map(({ code }) => code)).toEqual([0, 0, 0, 0])
   const [version, pause, set, email] = helps.map(({ stdout }) => stdout)
   expect(version).toBe(`${VERSION}\n`)
-  expect(pause).toContain('$ sluice pause emails --for 15m')
+  expect(pause).toContain('$ sluice pause emails --until 2026-12-24T18:00:00Z --reason holidays')
   expect(set).toContain('$ sluice shape set emails --rate 20/s')
   expect(set).toMatch(/\nGlobal options: --redis-url .* --no-color\n$/)
   expect(email).toContain('SMTP_URL')

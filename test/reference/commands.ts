@@ -12,7 +12,7 @@ export function globalOptionsTable(): string {
 
 const HEAD = `# Commands
 
-Look up a command and its options. \`sluice COMMAND --help\` prints the same, with examples; [Command line](cli.md) shows the common ones. [All take these options too](cli.md#options-of-every-command), and \`--reason\` says why, for the history. Settings of [worker programs](workers.md) and the [gateway](gateway.md) are environment variables.
+Look up a command and its options. \`sluice COMMAND --help\` prints the same, with examples. [All take these options too](cli.md#options-of-every-command). \`--reason\` says why, for the history; \`limits\` and \`doctor\` take the \`--limits-prefix\` (default: sluice). Settings of [worker programs](workers.md) and the [gateway](gateway.md) are environment variables.
 
 <!-- Written by npm run reference from the commands themselves. -->
 `
@@ -41,13 +41,21 @@ function sectionsOf(command: Command, parents: readonly string[]): string[] {
   return [...section, ...commands.flatMap((one) => sectionsOf(one, path))]
 }
 
-/** The page explains it once, and the usage names it where it is required. */
-const REASON = 'why, for the history (required)'
+/** Options that the page explains once; the usage names those that are required. */
+const EXPLAINED = ['why, for the history (required)', 'prefix of the limits']
 
 /** Arguments whose names say as much. */
 const EVIDENT = [
   ...['the queue', 'the id of the job', 'the id of the group', 'the id of the letter', 'the ids of jobs'],
-  ...['the name of the limit', 'the old queue', 'the new queue', 'the queue of dead letters', 'the ids of letters'],
+  ...[
+    'one queue, in detail',
+    'only those of this limit',
+    'the name of the limit',
+    'the old queue',
+    'the new queue',
+    'the queue of dead letters',
+    'the ids of letters',
+  ],
 ]
 
 /** Arguments and options as its help aligns them. */
@@ -58,7 +66,7 @@ function optionsText(command: Command): string {
       .filter(({ description }) => !EVIDENT.includes(description))
       .map((argument) => [argument.name(), help.argumentDescription(argument)] as const),
     ...command.options
-      .filter(({ description }) => description !== REASON)
+      .filter(({ description }) => !EXPLAINED.includes(description))
       .map((option) => [option.flags, help.optionDescription(option)] as const),
   ]
   const width = Math.max(...rows.map(([name]) => name.length))

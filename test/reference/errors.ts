@@ -40,7 +40,7 @@ export function errorsTable(declarations: Declarations): string {
     const names = [...exportedErrors()].flatMap(([name, from]) => (from === entry ? [name] : []))
     const links = (those: readonly string[]) => those.map((name) => `[${name}](#${name.toLowerCase()})`).join(', ')
     const [mistakes, others] = [names.filter(isMistake), names.filter((name) => !isMistake(name))]
-    return [`\`${entry}\``, links(others), links(mistakes)]
+    return [`\`${entry}\``, entry === 'sluice' ? 'all others' : links(others), links(mistakes)]
   })
   return table(['from', 'errors', 'mistakes: `InvalidInputError`'], rows)
 }

@@ -45,7 +45,7 @@ export interface LimitRule {
   readonly leaseMs?: number
   /** Share of the limit that queues leave to `take`, 0 to below 1. Default 0. */
   readonly reservedShare?: number
-  /** After this many ms without a take, queues may use the reserved share. Default: the time to recover from 0. */
+  /** After this many ms without a take, queues may use the reserved share. Default: until a used-up limit recovers. */
   readonly lendAfterMs?: number
 }
 

@@ -33,7 +33,7 @@ export interface Shape {
   readonly overflowTo?: string
   /** A job that would wait longer than this many ms is refused. */
   readonly maxWaitMs?: number
-  /** While the schedule of the queue, group or a limit is at 0: `wait` (default) accepts jobs; `refuse` says when it opens. */
+  /** While the schedule of the queue, group or a limit is at 0: `wait` (default) accepts jobs; `refuse` refuses them until it opens. */
   readonly onClosed?: 'wait' | 'refuse'
   /** Jobs that may run at once across all workers: BullMQ's global concurrency. */
   readonly concurrency?: number
@@ -57,7 +57,7 @@ export interface Shape {
   readonly durability?: Durability
   /** How many departures are kept for `sluice audit`, at most 1,000,000; `true`: 10,000. */
   readonly audit?: number | true
-  /** A declaration with a lower version, or without one, never replaces this one. */
+  /** A declaration with a lower version, or none, never replaces this one. */
   readonly version?: number
 }
 

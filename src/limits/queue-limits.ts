@@ -29,7 +29,7 @@ import { quotasOf, type WarmUp } from './warm-up.ts'
 export interface QueueLimit extends LimitRule {
   /** 1 to 64 letters, digits, '_', '.' or '-'. */
   readonly name: string
-  /** Counts a job's `costs[unit]`: 1 if it has none, and with 0 it does not wait. Default: the job's `cost`. */
+  /** Counts a job's `costs[unit]`, or 1 if it has none; with 0 it does not wait. Default: the job's `cost`. */
   readonly unit?: string
   /**
    * `group`, a name in the `keys` of jobs, or up to 4 of these: each value or combination has the limit to itself. Jobs
@@ -42,11 +42,11 @@ export interface QueueLimit extends LimitRule {
   readonly warmUp?: WarmUp
   /** With `by`: `refuse` refuses jobs that lack a key (MissingKeyError). */
   readonly missing?: 'refuse'
-  /** With `by`: values in use at once; a job with a further one is refused (TooManyKeysError). Default: any number. */
+  /** With `by`: values in use at once; a job with another one is refused (TooManyKeysError). Default: unlimited. */
   readonly maxKeys?: number
   /** 1 to 100 names, such as those of API keys: each has the limit to itself. */
   readonly pool?: readonly string[]
-  /** With `pool`: `group` keeps a group with one member while that may go. Default: members take turns. */
+  /** With `pool`: `group` keeps a group on one member while that may go. Default: members take turns. */
   readonly sticky?: 'group'
   /** With `by` and `concurrency: 1`: what happens to a second job of a value. Default `wait`. */
   readonly onConflict?: 'wait' | 'cancel-newest' | 'cancel-running'

@@ -1,4 +1,4 @@
-// Sign-ups and log-ins by Express.
+// Sign-ups and log-ins with Express.
 import express from 'express'
 import { Redis } from 'ioredis'
 import { createLimiter } from 'sluice/limits'
@@ -6,7 +6,7 @@ import { byAddress, connectMiddleware, rateLimit, refusalResponse } from 'sluice
 import { connection, prefix, queue } from './queue.mjs'
 
 export const redis = new Redis(connection.url)
-// Five attempts in a quarter of an hour from one address, exactly, whichever server answers.
+// Exactly five attempts per address in any 15 minutes, whichever server answers.
 const definition = { name: 'logins', algorithm: 'sliding-window-log', rate: '5/15min' }
 export const logins = createLimiter(redis, { ...definition, prefix, timeoutMs: 1000 })
 

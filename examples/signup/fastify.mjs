@@ -1,4 +1,4 @@
-// The same by Fastify: a caller cannot get twice as much by asking both.
+// The same with Fastify: a caller cannot get twice as much by asking both.
 import { fastify } from 'fastify'
 import { Redis } from 'ioredis'
 import { createLimiter } from 'sluice/limits'

@@ -1,4 +1,4 @@
-// The queue of the welcome mails, for whatever takes sign-ups. A Next.js application keeps it in lib/queue.mjs.
+// The queue of welcome mails, for all servers that take sign-ups. A Next.js application keeps it in lib/queue.mjs.
 import { ShapedQueue } from 'sluice'
 
 export const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:6379' }
@@ -7,6 +7,6 @@ export const prefix = process.env.PREFIX ?? 'sluice-examples'
 // No one waits longer than two seconds for the mail: a sign-up that would is refused at once.
 export const shape = { rate: '5/s', capacity: 1000, maxWaitMs: 2000 }
 
-// One queue for the process, which the hot reloading of Next.js does not open again.
+// One queue per process: hot reloading in Next.js does not open another.
 globalThis.welcomes ??= new ShapedQueue('welcomes', { connection, prefix, shape })
 export const queue = globalThis.welcomes

@@ -1,7 +1,7 @@
-// What the programs of the tutorial have in common.
+// Settings that the programs of the tutorial share.
 export const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:6379' }
 export const prefix = process.env.PREFIX ?? 'bull'
 export const smtpPort = Number(process.env.SMTP_PORT ?? 2525)
 
-// Two mails per second, and at most 60 that wait.
+// Two mails per second, and at most 60 waiting.
 export const shape = { rate: '2/s', capacity: 60 }

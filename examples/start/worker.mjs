@@ -9,7 +9,7 @@ async function send(job) {
   await mailServer.sendMail({ from: 'shop@example.com', to: job.data.to, subject: 'Welcome', text: 'Hello!' })
 }
 
-// BullMQ keeps every finished job, unless it is told how many.
+// By default, BullMQ keeps every finished job.
 const keep = { removeOnComplete: { count: 1000 }, removeOnFail: { count: 5000 } }
 const worker = new ShapedWorker('tutorial', send, { connection, prefix, shape, concurrency: 5, ...keep })
 console.log('worker started')

@@ -28,8 +28,8 @@ export function addGlobalOptions(program: Command): void {
     .addOption(new Option('--redis-url <url>', `where the queues are (default: ${DEFAULT_URL})`).env('REDIS_URL'))
     .addOption(new Option('--read-url <url>', 'a replica to read from').env('REDIS_READ_URL'))
     .addOption(new Option('--prefix <text>', `prefix of the keys (default: ${DEFAULT_PREFIX})`).env('PREFIX'))
-    .addOption(new Option('--cluster', 'the URL is that of a node of a Redis Cluster').env('REDIS_CLUSTER'))
-    .option('--by <name>', 'who changes things, for the history (default: user@host)')
+    .addOption(new Option('--cluster', 'the URL names a node of a Redis Cluster').env('REDIS_CLUSTER'))
+    .option('--by <name>', 'who makes the change, for the history (default: user@host)')
     .option('--json', 'print JSON')
     .option('--no-color', 'print no colours')
   program.hook('preAction', () => {

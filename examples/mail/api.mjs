@@ -7,7 +7,7 @@ const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:6379' }
 const prefix = process.env.PREFIX ?? 'sluice-examples'
 const api = process.env.MAIL_API ?? 'https://api.example.com/v1/mails'
 
-// At most 50 in any second of the provider's clock, though some requests arrive 500 ms later than others.
+// At most 50 in any second of the provider's clock, even if some requests take 500 ms longer to arrive.
 const { rate, burst } = safeShape({ quota: 50, windowMs: 1000, burst: 1, jitterMs: 500 })
 export const shape = { rate, burst, capacity: 10_000 }
 
@@ -22,15 +22,15 @@ async function send(job) {
     signal: AbortSignal.timeout(10_000),
   })
   await response.text()
-  // The error carries the response, so that the profile can read when to come back.
+  // The error carries the response, so that the profile can read when to try again.
   if (!response.ok) throw Object.assign(new Error(`the provider answered ${response.status}`), { response })
 }
 
 export const worker = new ShapedWorker('mails', send, {
   ...{ connection, prefix, shape },
-  // 33 a second that take up to 0.6 s each.
+  // Enough for 33 requests a second of up to 0.6 s each.
   concurrency: 20,
-  // A refusal holds all workers for as long as it says; `adapt` also lowers the rate, and raises it again.
+  // A refusal pauses all workers for as long as it says; `adapt` also lowers the rate, and raises it again.
   feedback: profiles.http,
   adapt: true,
   removeOnComplete: { count: 1000 },

@@ -1,4 +1,4 @@
-// The queue of the calls, and its limits. Whatever calls a model imports `ask`.
+// The queue of the calls, and its limits. Everything that calls a model imports `ask`.
 import { ShapedQueue } from 'sluice'
 
 export const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:6379' }
@@ -6,7 +6,7 @@ export const prefix = process.env.PREFIX ?? 'sluice-examples'
 
 // What the provider allows the account. `shared`: one state for every queue and limiter of that name.
 export const account = { name: 'account', algorithm: 'sliding-window-log', rate: '2400/min' }
-// Tokens of a customer, by its plan. A job without a plan gets `free`; an unknown plan is refused.
+// A customer's tokens, by plan. A job without a plan gets `free`; an unknown plan is refused.
 const free = { rate: '24000/min', burst: 400 }
 const plans = { pro: { rate: '240000/min', burst: 2000 } }
 export const shape = {

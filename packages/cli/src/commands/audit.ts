@@ -36,7 +36,7 @@ export const addAuditCommand: AddCommand = (program, run) => {
       'after',
       `
 Examples:
-  $ sluice shape set emails --audit 10000 --reason 'to be able to show it'
+  $ sluice shape set emails --audit 10000 --reason 'proof for the provider'
   $ sluice audit emails --last 1000 --json | jq .worst
 `,
     )

@@ -50,6 +50,7 @@ const EVIDENT = [
   ...[
     'one queue, in detail',
     'only those of this limit',
+    'the key, in one or several words',
     'the name of the limit',
     'the old queue',
     'the new queue',

@@ -58,7 +58,7 @@ function withOptions(command: Command): Command {
     .option('--host <address>', 'the IP address to listen on (default: 127.0.0.1)')
     .option('--port <port>', 'the port; 0: any free one (default: 3030)')
     .option('--token-file <file>', 'a JSON file of tokens: only requests with one are answered')
-    .option('--allow-actions', 'allow changes: limits, pauses, modes, groups, jobs and dead letters')
+    .option('--allow-actions', 'allow changes')
     .option('--show-data', 'show the data of jobs')
     .option('--trust-proxy <list>', 'proxies in front of it, such as 10.0.0.0/8,loopback')
     .option('--trust-proxy-reason <text>', 'how the proxies keep others out, instead of a token file')

@@ -63,7 +63,7 @@ const shapeSettings = {
   },
   groups: {
     variable: 'GROUP_DEFAULTS',
-    expected: `JSON of what applies to each group, such as {"rate":"5/s","concurrency":2}`,
+    expected: `JSON defaults for each group, such as {"rate":"5/s","concurrency":2}`,
     schema: readBy(readGroups),
     fallback: '',
   },
@@ -111,7 +111,7 @@ const feedbackSettings = {
   },
   giveUpAfterMs: {
     variable: 'GIVE_UP_AFTER_MS',
-    expected: 'milliseconds from 0: how long the destination may refuse a job or be unreachable before it fails',
+    expected: 'milliseconds from 0: how long the destination may refuse a job or be unreachable before the job fails',
     schema: wholeNumber(0, 31_536_000_000),
     fallback: '259200000',
   },
@@ -138,7 +138,7 @@ const operationSettings = {
   },
   stallTimeoutMs: {
     variable: 'STALL_TIMEOUT_MS',
-    expected: 'milliseconds from 1000: /live answers 503 when work waits this long and none is done',
+    expected: 'milliseconds from 1000: /live answers 503 when work has waited this long and none was done',
     schema: wholeNumber(1000, 86_400_000),
     fallback: '60000',
   },

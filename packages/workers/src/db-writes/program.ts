@@ -42,20 +42,20 @@ const databaseTable = {
   },
   statementTimeoutMs: {
     variable: 'STATEMENT_TIMEOUT_MS',
-    expected: 'milliseconds from 100: when PostgreSQL cancels a statement',
+    expected: 'milliseconds from 100: PostgreSQL cancels a statement after this time',
     schema: wholeNumber(100, 600_000),
     fallback: '10000',
   },
   batchRows: {
     variable: 'BATCH_ROWS',
     expected:
-      'a whole number from 1 to 1000: jobs of a batch, which CONCURRENCY counts; writes with a batchSql are one statement',
+      'a whole number from 1 to 1000: jobs per batch, all counted by CONCURRENCY; writes with batchSql run as one statement',
     schema: wholeNumber(1, 1000),
     fallback: '1',
   },
   batchWaitMs: {
     variable: 'BATCH_WAIT_MS',
-    expected: 'milliseconds from 0: how long the first of them waits for others',
+    expected: 'milliseconds from 0: how long the first job of a batch waits for others',
     schema: wholeNumber(0, 60_000),
     fallback: '5',
   },

@@ -31,7 +31,7 @@ const httpTable = {
   },
   allowUrls: {
     variable: 'ALLOW_URLS',
-    expected: 'true or false: whether jobs may also bring https:// URLs, of public addresses only',
+    expected: 'true or false: whether jobs may also contain https:// URLs, with public addresses only',
     schema: yesOrNo,
     fallback: 'false',
   },
@@ -43,7 +43,7 @@ const httpTable = {
   },
   timeoutMs: {
     variable: 'HTTP_TIMEOUT_MS',
-    expected: 'milliseconds from 100: the time for one attempt, up to the end of its answer',
+    expected: 'milliseconds from 100: the time for one attempt, including its whole answer',
     schema: wholeNumber(100, 3_600_000),
     fallback: '30000',
   },

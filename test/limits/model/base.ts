@@ -17,8 +17,9 @@ export interface Model {
   /**
    * What it allows changes: rate and burst of a bucket, the limit of the others.
    * @param certain whether it does now, and not at any time since the last change of the state: then the slower rate counts
+   * @param forgottenUntil µs: nobody knows the schedule from before, and the new rate counts from then on
    */
-  change(rule: LimitWire, certain: boolean): void
+  change(rule: LimitWire, certain: boolean, forgottenUntil?: number): void
   /** µs from now until a cost conforms. */
   earliest(cost: number): number
   /** Charges a cost for a time, µs from now. */

@@ -4,9 +4,13 @@ import { BaseModel, type Model, type View } from './base.ts'
 const TICKS_PER_US = 1024
 
 /** What the three have in common: how a debt takes another rate. */
-abstract class BucketModel extends BaseModel {
+export abstract class BucketModel extends BaseModel {
   /** µs from the last change of the state to the last slot that was charged for; below 0 where that was before it. */
   #aheadUs = Number.NEGATIVE_INFINITY
+
+  get aheadUs(): number {
+    return this.#aheadUs
+  }
 
   override change(rule: LimitWire, certain: boolean): void {
     const before = this.rule.interval ?? 0
@@ -19,6 +23,14 @@ abstract class BucketModel extends BaseModel {
     this.changeState(this.changedAt + this.elapsed)
     const grantedUs = before > after ? Math.max(0, Math.min(this.#aheadUs, debtUs)) : 0
     this.owe(((debtUs - grantedUs) * after) / before + grantedUs, rule)
+  }
+
+  /** It is another one from now on that owes so much, µs. */
+  restart(rule: LimitWire, debtUs: number, aheadUs: number): void {
+    super.change(rule, true)
+    this.owe(debtUs, rule)
+    this.changedAt = this.now
+    this.#aheadUs = aheadUs
   }
 
   /** Only of the last slot: what was charged behind others would be there twice. */
@@ -35,10 +47,11 @@ abstract class BucketModel extends BaseModel {
 
   lose(): void {
     this.#aheadUs = Number.NEGATIVE_INFINITY
+    this.changedAt = -1
   }
 
   /** What was owed at the last change of the state, µs at an interval. */
-  protected abstract debtOf(rule: LimitWire, intervalUs: number): number
+  abstract debtOf(rule: LimitWire, intervalUs: number): number
   protected abstract owe(debtUs: number, rule: LimitWire): void
 
   protected changeState(at: number, offset = Number.NEGATIVE_INFINITY): void {
@@ -87,7 +100,7 @@ export class GcraModel extends BucketModel implements Model {
     this.#debt = 0n
   }
 
-  protected override debtOf(): number {
+  override debtOf(): number {
     return us(this.#debt)
   }
 
@@ -151,7 +164,7 @@ export class TokenModel extends BucketModel implements Model {
     this.#stored = undefined
   }
 
-  protected override debtOf({ burst = 1 }: LimitWire, intervalUs: number): number {
+  override debtOf({ burst = 1 }: LimitWire, intervalUs: number): number {
     return (burst - (this.#stored ?? burst)) * intervalUs
   }
 
@@ -206,7 +219,7 @@ export class LeakyModel extends BucketModel implements Model {
     this.#stored = 0
   }
 
-  protected override debtOf(_rule: LimitWire, intervalUs: number): number {
+  override debtOf(_rule: LimitWire, intervalUs: number): number {
     return this.#stored * intervalUs
   }
 

@@ -3,9 +3,9 @@ import { ALGORITHMS, type Algorithm, type LimitWire } from '../../../src/limits/
 import { caseCount } from '../../support/cases.ts'
 import { useRedis } from '../../support/redis.ts'
 import type { Model } from './base.ts'
-import { History } from './history.ts'
+import { History, SCHEDULED } from './history.ts'
 import { createModel } from './model.ts'
-import { type Answer, DEPARTURES, type Operation, Replayer, stateKey } from './replay.ts'
+import { type Answer, DEPARTURES, type Known, type Operation, Replayer, stateKey } from './replay.ts'
 
 const redis = useRedis(import.meta.url)
 const client = redis.client()
@@ -17,6 +17,13 @@ const SEED = Number(process.env.MODEL_SEED ?? 1)
 const OPERATIONS_PER_CALL = 150
 /** Each but the first may begin with a change of the rule. */
 const CALLS_PER_HISTORY = 4
+
+/**
+ * How a limit comes to another rule: it is told; it comes upon it, and the rule before is that of a tier; it comes upon it, and
+ * a schedule before is forgotten.
+ */
+const WAYS = ['told', 'tier', 'forgotten'] as const
+type Way = (typeof WAYS)[number]
 
 afterEach(async () => {
   await redis.cleanup()
@@ -43,6 +50,28 @@ test('a script that rounds times more coarsely is found out', async () => {
   await expect(compare()).rejects.toThrow('gcra, seed')
 })
 
+const CARELESS = [
+  ['counts the higher rate where none is known', 'sum = sum + math.min(', 'sum = sum + math.max('],
+  ['counts a debt in time', 'debt * l.interval / interval + granted', 'debt + granted'],
+  ['forgets what was granted ahead', 'if debt > 0 and last > from then', 'if false then'],
+  [
+    'lets the new rate count from the last charge on',
+    'gone = counted(old, seen, from)',
+    'gone = counted(l, seen, from)',
+  ],
+  ['lets the new rate count for what it has forgotten', 'l.since or from', 'seen'],
+] as const
+
+test.each(CARELESS)('a change of a schedule that %s is found out', async (_what, text, broken) => {
+  const careless = new Replayer(client, (lua) => lua.replace(text, broken))
+  const compare = async () => {
+    for (let seed = SCHEDULED; seed <= 20 * SCHEDULED; seed += SCHEDULED) {
+      await compareHistory(careless, 'token-bucket', seed)
+    }
+  }
+  await expect(compare()).rejects.toThrow('token-bucket, seed')
+})
+
 /** @returns how many decisions were compared */
 async function compareHistory(replayer: Replayer, algorithm: Algorithm, seed: number): Promise<number> {
   const base = `${redis.prefix}:${algorithm}:h${seed}`
@@ -51,10 +80,16 @@ async function compareHistory(replayer: Replayer, algorithm: Algorithm, seed: nu
   const slots = new Map<Operation, number>()
   let decisions = 0
   for (let call = 0; call < CALLS_PER_HISTORY; call++) {
-    const changed = call > 0 && !(history.wire.schedule && history.wire.interval) && (seed + call) % 4 === 0
+    const changed = call > 0 && (history.followsClock || (seed + call) % 4 === 0)
     if (changed) history.changeRule((model.rule.burst ?? 0) - model.view().left)
     const drawn = Array.from({ length: OPERATIONS_PER_CALL }, () => history.next())
-    if (changed) drawn.unshift(firstAfter(model, history.wire, drawn[0]!, (seed + call) % 8 === 0))
+    let known: Known = {}
+    if (changed) {
+      const { now } = drawn[0] as Operation
+      const way = WAYS[(seed + call) % WAYS.length] as Way
+      known = change(model, history.wire, now, way)
+      drawn.unshift({ verb: way === 'told' ? 'change' : 'peek', now })
+    }
     const operations: Operation[] = []
     const expected = drawn.map((operation) => {
       const { cost = 1 } = operation.of ?? operation
@@ -64,7 +99,7 @@ async function compareHistory(replayer: Replayer, algorithm: Algorithm, seed: nu
       operations.push({ ...operation, verb, cost, at: at ?? operation.now })
       return answerOf(model, operations.at(-1) as Operation, (us) => slots.set(operation, us))
     })
-    const found = await replayer.replay(base, [history.wire], operations)
+    const found = await replayer.replay(base, [{ ...history.wire, ...known }], operations)
     for (const [i, operation] of operations.entries()) {
       if (!isSame(found[i]!, expected[i]!)) {
         const story = operations.slice(Math.max(0, i - 7), i + 1).map((told) => JSON.stringify(told))
@@ -78,11 +113,15 @@ async function compareHistory(replayer: Replayer, algorithm: Algorithm, seed: nu
   return decisions
 }
 
-/** Changes the rule of a model. @returns what is done then to the limit: it is told of that, or comes upon it */
-function firstAfter(model: Model, wire: LimitWire, { now }: Operation, told: boolean): Operation {
+/** @returns what the limit knows then of the rule before */
+function change(model: Model, wire: LimitWire, now: number, way: Way): Known {
+  const before = model.rule
+  const since = Math.floor((Math.max(model.changedUs, 0) + now) / 2)
   model.now = now
-  model.change(wire, told)
-  return { verb: told ? 'change' : 'peek', now }
+  model.change(wire, way === 'told', way === 'forgotten' ? since : undefined)
+  if (way === 'told') return { before }
+  if (way === 'forgotten') return { since }
+  return { tiers: { before: { ...before, schedule: before.schedule ?? false } } }
 }
 
 function isSame(one: Answer, other: Answer): boolean {

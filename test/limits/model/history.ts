@@ -1,6 +1,6 @@
 import type { Algorithm, LimitRule, LimitWire, SpreadRule } from '../../../src/limits/definition.ts'
-import { encodeRule } from '../../../src/limits/definition.ts'
-import { isScheduled, type ScheduledRate } from '../../../src/limits/schedule.ts'
+import { encodeRule, isBucket } from '../../../src/limits/definition.ts'
+import { encodeRate, isScheduled, type ScheduledRate } from '../../../src/limits/schedule.ts'
 import { createRandom, type Random } from '../../../workers/demo/outbox/random.ts'
 import type { Operation } from './replay.ts'
 
@@ -14,8 +14,10 @@ const TICKS_PER_US = 1024
 const LEASES_APART = 10
 /** The same of a bucket whose rate follows the clock: what it does has to happen at one of the rates, and at another. */
 const MAX_SCHEDULED_US = 2 ** 33
-/** One in so many. */
-const SCHEDULED = 5
+/** After a change of its schedule it may owe so much: several bursts. */
+const MAX_SCHEDULED_OWED_US = 2 ** 35
+/** One history of a bucket in so many has a rate that follows the clock. */
+export const SCHEDULED = 5
 /** How many charges may still be taken back. */
 const REMEMBERED = 6
 const ZONES = ['Europe/Berlin', 'America/New_York', 'Asia/Kolkata', 'Africa/Cairo', 'Atlantic/Azores', 'UTC']
@@ -41,6 +43,11 @@ export class History {
     this.#now += this.#random.between(0, 400 * DAY_US)
   }
 
+  /** Whether it is a bucket whose rate follows the clock, at times. */
+  get followsClock(): boolean {
+    return this.#takesSchedule && isBucket(this.#algorithm)
+  }
+
   get wire(): LimitWire {
     return encodeRule(this.#rule)
   }
@@ -50,13 +57,23 @@ export class History {
    * @param owed units of a bucket that are to come back
    */
   changeRule(owed: number): void {
-    let rule = this.#newRule()
+    let rule = this.#changedRule()
     // At the new rate it takes no longer to pay them either.
-    while (owed * (encodeRule(rule).interval ?? 0) > MAX_DRAIN_US) rule = this.#newRule()
+    while (owed * (encodeRule(rule).interval ?? 0) > mostOwedUs(rule)) rule = this.#changedRule()
     const { rate, burst, concurrency } = rule
     if (this.#rule.concurrency) this.#rule = { ...this.#rule, concurrency: concurrency as number }
     else if (this.#rule.burst && !this.#rule.align) this.#rule = { ...this.#rule, rate: rate!, burst: burst! }
     else this.#rule = { ...this.#rule, rate: { limit: this.#random.between(1, 60), period: this.#periodMs() } }
+  }
+
+  /** A rate that follows the clock may become a fixed one, and such a one another. */
+  #changedRule(): SpreadRule {
+    const { oneIn, between } = this.#random
+    if (!this.followsClock) return this.#newRule()
+    const rule: SpreadRule = { algorithm: this.#algorithm, ...this.#newSchedule() }
+    if (oneIn(2)) return rule
+    const [limit, period] = encodeRate(rule.rate)
+    return { ...rule, rate: { limit: limit * between(1, 3), period } }
   }
 
   next(): Operation {
@@ -120,9 +137,7 @@ export class History {
     const few = pick([1, 2, 3, between(1, 10), between(1, 60)])
     if (algorithm === 'concurrency') return { algorithm, concurrency: few, leaseMs: pick([1, 20, 30_000, 300_000]) }
     const period = pick([1, 7, 1000, 1000, 60_000, 900_000, DAY_MS])
-    if (!algorithm.startsWith('sliding') && algorithm !== 'fixed-window' && this.#takesSchedule) {
-      return { algorithm, ...this.#newSchedule() }
-    }
+    if (this.followsClock) return { algorithm, ...this.#newSchedule() }
     if (algorithm === 'fixed-window') return this.#newFixedWindow(few, period)
     if (algorithm.startsWith('sliding')) return { algorithm, rate: { limit: few, period } }
     for (;;) {
@@ -193,4 +208,8 @@ export class History {
     if (oneIn(40) && this.wire.window)
       this.#now += this.wire.window - (this.#now % this.wire.window) - between(0, 2) + 1
   }
+}
+
+function mostOwedUs({ rate }: SpreadRule): number {
+  return isScheduled(rate) ? MAX_SCHEDULED_OWED_US : MAX_DRAIN_US
 }

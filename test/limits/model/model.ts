@@ -1,6 +1,6 @@
 import type { Algorithm, LimitWire } from '../../../src/limits/definition.ts'
 import type { Model } from './base.ts'
-import { GcraModel, LeakyModel, TokenModel } from './buckets.ts'
+import { BucketModel, GcraModel, LeakyModel, TokenModel } from './buckets.ts'
 import { CounterModel } from './counter.ts'
 import { EvenWindowModel } from './even-window.ts'
 import { LeaseModel } from './leases.ts'
@@ -20,7 +20,7 @@ export function createModel(rule: LimitWire): Model {
     concurrency: LeaseModel,
   }
   const model = new models[rule.algorithm](rule)
-  return rule.schedule && rule.interval ? new ScheduledModel(rule, model) : model
+  return model instanceof BucketModel ? new ScheduledModel(model) : model
 }
 
 function windowModel({ align, schedule }: LimitWire) {

@@ -54,7 +54,11 @@ end
 -- As where a queue learns of it at once; else what is done next comes upon it.
 function verbs.change(op)
   local packed = op.l.interval and redis.call('GET', op.key)
-  if packed then limit_state.at(op.key, op.l, held.now, packed, true) end
+  local before = op.l.before
+  if packed then
+    limit_state.follow_clock(before)
+    limit_state.at(op.key, op.l, held.now, packed, before)
+  end
   return verbs.peek(op)
 end
 

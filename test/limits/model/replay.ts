@@ -25,7 +25,8 @@ const VERBS = [
 
 /**
  * `late` charges for a time ahead whatever that is; `settle` charges now, or gives back; `depart` charges a few times and
- * stores once; `change` tells that the rule was changed now, and looks; `takeAll` and `peekAll` decide over all limits together;
+ * stores once; `change` tells that the rule was changed now from the one before, and looks; `takeAll` and `peekAll` decide
+ * over all limits together;
  * `back` takes back what was charged for a time;
  * `undo` the charge of the operation before.
  */
@@ -54,6 +55,17 @@ export interface Answer {
   /** As the algorithm has it, neither rounded nor cut at 0. */
   readonly left: number
   readonly resetAt: number
+}
+
+/** What a limit knows of the rule before its own. */
+export interface Known {
+  /** That rule, for `change`. */
+  readonly before?: LimitWire
+  readonly tiers?: Readonly<
+    Record<string, Omit<LimitWire, 'schedule'> & { readonly schedule: LimitWire['schedule'] | false }>
+  >
+  /** When it became its own at the latest, µs. */
+  readonly since?: number
 }
 
 /** `never`: no key expires. `held`: each does by the held clock, to the millisecond; each call starts over with that. */
@@ -86,7 +98,7 @@ export class Replayer {
   /** @param base what the keys of the limits begin with */
   async replay(
     base: string,
-    wires: readonly LimitWire[],
+    wires: readonly (LimitWire & Known)[],
     operations: readonly Operation[],
     expiry: Expiry = 'never',
   ): Promise<Answer[]> {

@@ -1,7 +1,9 @@
 import { encodeRule, type LimitWire } from '../../../src/limits/definition.ts'
+import { isScheduled, type RateSchedule } from '../../../src/limits/schedule.ts'
 import type { Rate } from '../../groups/model/charges.ts'
 import type { Model } from '../../limits/model/base.ts'
 import { createModel } from '../../limits/model/model.ts'
+import { isSameRate } from '../../limits/model/scheduled.ts'
 import type { Line } from './line.ts'
 import { isPlaces, type Limit } from './shape.ts'
 
@@ -10,7 +12,7 @@ const LEASE_US = 2 ** 52
 
 /** What is set for one value in place of what the limit says, each until a time (µs); a rate of null is no limit. */
 export interface OwnValues {
-  readonly rate?: { readonly value: Rate | null; readonly untilUs: number }
+  readonly rate?: { readonly value: Rate | RateSchedule | null; readonly untilUs: number }
   readonly burst?: { readonly value: number; readonly untilUs: number }
   readonly tier?: { readonly value: string; readonly untilUs: number }
 }
@@ -201,7 +203,7 @@ export class Cell {
 
   /** If another rate applies, the state counts by it from this moment on. */
   #takeOver(atUs: number, before: LimitWire, after: LimitWire): void {
-    if (before.interval === after.interval) return
+    if (isSameRate(before, after)) return
     this.#model.now = atUs
     this.#model.change(after, true)
   }
@@ -228,7 +230,9 @@ function wireOf(limit: Limit, tier: string | undefined, { rate, burst }: OwnValu
   const rule = tier === undefined ? own : { ...own, ...tiers?.[tier] }
   const wire = encodeRule({
     ...rule,
-    ...(rate?.value ? { rate: { limit: rate.value[0], period: rate.value[1] } } : {}),
+    ...(rate?.value
+      ? { rate: isScheduled(rate.value) ? rate.value : { limit: rate.value[0], period: rate.value[1] } }
+      : {}),
     ...(burst && rule.burst !== undefined ? { burst: burst.value } : {}),
   })
   return wire.algorithm === 'concurrency' ? { ...wire, window: LEASE_US } : wire

@@ -1,12 +1,15 @@
 // A repeatable stream of operations on one queue, for the model and for a real queue alike: which come next follows from the
 // seed and from what left before. So two that decide the same are asked the same.
 
+import { isScheduled, type RateSchedule, type ScheduledRate } from '../../../src/limits/schedule.ts'
 import { createRandom, type Random } from '../../../workers/demo/outbox/random.ts'
 import type { Rate } from '../../groups/model/charges.ts'
 import type { OwnValues } from './cell.ts'
 import type { Job } from './job.ts'
 import type { ReferenceKeys, Taken } from './reference.ts'
 import { type Features, type GroupSettings, isPlaces, type Limit, namesBy, type Shape } from './shape.ts'
+
+type LimitRate = { readonly limit: number; readonly period: number }
 
 export type NewJob = Omit<Job, 'number' | 'sinceUs'>
 
@@ -58,6 +61,8 @@ export interface Choice {
   readonly hasOwnValues?: boolean
   /** Tiers of limits and jobs. Default true. */
   readonly hasTiers?: boolean
+  /** Rates of buckets, also of tiers and single values, that follow the clock. Default false. */
+  readonly hasSchedules?: boolean
   /** Limits by group alone, by which a queue has no lanes, need another one. Default false. */
   readonly hasLanes?: boolean
 }
@@ -66,6 +71,8 @@ export interface Choice {
 const MOST_WAITING = 150
 /** So near to 0 that fractions of a µs are exact. */
 const START_US = 1_000_123_457
+/** A little later, rates that follow the clock change. */
+const SWITCH = '00:17'
 const VALUES: Readonly<Record<string, readonly string[]>> = {
   model: ['large', 'small', 'tiny'],
   host: ['a.example', 'b.example'],
@@ -207,7 +214,7 @@ export class Decisions {
     const limits = (this.#shape.limits ?? []).filter((limit) => namesBy(limit).length > 0 && !isPlaces(limit))
     if (limits.length === 0) return undefined
     const { name, by = [], rate, burst, tiers } = pick(limits)
-    const { period } = rate as { period: number }
+    const period = periodOf(rate)
     const keys = [by].flat().map((key) => [key, key === 'group' ? pick(this.#groups) : pick(VALUES[key] as string[])])
     const own = { verb: 'own', atUs: this.#nowUs, limit: name, keys: Object.fromEntries(keys) } as const
     if (oneIn(4)) return { ...own, values: undefined }
@@ -215,11 +222,28 @@ export class Decisions {
     // Of a bucket, none is that of the shape or of a tier: then nothing would change at its end.
     const most = () => between(3, 60) + (burst === undefined ? 0 : 0.5)
     const values = pick<OwnValues>([
-      ...[1, 2, 3].map(() => ({ rate: { value: [most(), period] as const, untilUs: untilUs() } })),
+      ...[1, 2, 3].map(() => ({ rate: { value: this.#ownRate(most(), period, burst), untilUs: untilUs() } })),
       ...(tiers ? TIERS.map((tier) => ({ tier: { value: tier, untilUs: untilUs() } })) : []),
       ...[{ burst: { value: between(3, 8), untilUs: untilUs() } }, { rate: { value: null, untilUs: untilUs() } }],
     ])
     return { ...own, values }
+  }
+
+  #ownRate(limit: number, period: number, burst: number | undefined): Rate | RateSchedule {
+    const rate = this.#scheduled({ limit, period }, burst)
+    return isScheduled(rate) ? rate : [limit, period]
+  }
+
+  /** Of a bucket, some rates follow the clock. */
+  #scheduled(rate: LimitRate, burst: number | undefined): LimitRate | RateSchedule {
+    const { oneIn, pick } = this.#random
+    if (burst === undefined || !this.#choice.hasSchedules || !oneIn(3)) return rate
+    const slow = pick<ScheduledRate['rate']>([0, { ...rate, period: rate.period * 4 }])
+    const [from, to] = pick([
+      [SWITCH, '00:18'],
+      ['00:00', SWITCH],
+    ] as const)
+    return { schedule: [{ from, to, rate: slow }, { rate }] }
   }
 
   #change(): Decision {
@@ -241,7 +265,7 @@ export class Decisions {
   #changed(limit: Limit): Limit {
     const { between } = this.#random
     if (limit.concurrency !== undefined) return { ...limit, concurrency: between(1, 4) }
-    const { period } = limit.rate as { period: number }
+    const period = periodOf(limit.rate)
     const burst = limit.burst === undefined ? {} : { burst: between(3, 8) }
     return { ...limit, rate: { limit: between(3, 40), period }, ...burst }
   }
@@ -284,15 +308,20 @@ export class Decisions {
     const keyed = this.#choice.hasQueueLimits !== false && oneIn(8) ? {} : { by }
     const rate = { limit: between(3, 40), period: pick([500, 1000, 3000]) }
     const burst = algorithm.endsWith('window') || algorithm.startsWith('sliding') ? {} : { burst: between(3, 8) }
-    const limit = { name, ...keyed, ...unit, algorithm, rate, ...burst }
+    const follows = (one: LimitRate) => this.#scheduled(one, 'burst' in burst ? burst.burst : undefined)
+    const limit = { name, ...keyed, ...unit, algorithm, rate: 'by' in keyed ? follows(rate) : rate, ...burst }
     if (this.#choice.hasTiers === false || !('by' in keyed) || !oneIn(3)) return limit
-    const tier = () => ({ rate: { limit: between(3, 40), period: rate.period }, ...(oneIn(2) ? burst : {}) })
+    const tier = () => ({ rate: follows({ limit: between(3, 40), period: rate.period }), ...(oneIn(2) ? burst : {}) })
     return { ...limit, tiers: Object.fromEntries(TIERS.map((one) => [one, tier()])) }
   }
 
   #rate(from: number, to: number): Rate {
     return [this.#random.between(from, to), 1000]
   }
+}
+
+function periodOf(rate: Limit['rate']): number {
+  return isScheduled(rate) ? 1000 : (rate as LimitRate).period
 }
 
 function wholeMs(us: number): number {

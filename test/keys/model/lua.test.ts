@@ -1,5 +1,6 @@
 import { afterEach, expect, test } from 'vitest'
 import { encodeQueueLimits } from '../../../src/limits/queue-limits.ts'
+import { encodeRate, isScheduled } from '../../../src/limits/schedule.ts'
 import { replayText } from '../../groups/model/replay.ts'
 import { caseCount, someOf } from '../../support/cases.ts'
 import { useRedis } from '../../support/redis.ts'
@@ -20,7 +21,7 @@ const TOGETHER = 3
 const FIRST = 2 ** 20
 
 /** The gate with the rate and the limits of the queue has tests of its own. */
-const CHOICE = { hasChanges: false, hasQueueLimits: false, hasLanes: true }
+const CHOICE = { hasChanges: false, hasQueueLimits: false, hasLanes: true, hasSchedules: true }
 
 type Operation = readonly (string | number)[]
 
@@ -132,7 +133,9 @@ function operationOf(decision: Decision): Operation {
     case 'own': {
       const cleared = { clear: true }
       const [[field, entry] = ['', undefined]] = Object.entries(decision.values ?? {})
-      const change = entry ? { [field]: entry.value } : { rate: cleared, burst: cleared, tier: cleared }
+      const change = entry
+        ? { [field]: isScheduled(entry.value) ? encodeRate(entry.value) : entry.value }
+        : { rate: cleared, burst: cleared, tier: cleared }
       const until = entry && entry.untilUs < Number.POSITIVE_INFINITY ? entry.untilUs / 1000 : ''
       return ['own', atUs, decision.limit, JSON.stringify(decision.keys), JSON.stringify(change), until]
     }
@@ -218,6 +221,7 @@ const CARELESS = [
     '.at(key, after, at, packed, before)',
     '.at(key, after, at, packed)',
   ],
+  ['counts the higher of two rates that follow the clock', 'sum = sum + math.min(', 'sum = sum + math.max('],
   [
     'wakes no lane when a value of a key ends',
     'groups.cell_freed(g, ended[i], select(2, modules.limits_own_values.parts(ended[i])))',

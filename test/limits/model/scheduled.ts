@@ -181,7 +181,7 @@ export class ScheduledModel implements Model {
   }
 }
 
-function isSameRate(one: LimitWire, other: LimitWire): boolean {
+export function isSameRate(one: LimitWire, other: LimitWire): boolean {
   return one.interval === other.interval && JSON.stringify(one.schedule) === JSON.stringify(other.schedule)
 }
 

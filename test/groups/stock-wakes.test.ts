@@ -39,7 +39,8 @@ test.each([
     const [, second] = await departed.reach(2)
     expect(second?.name).toBe('free')
   },
-  20_000,
+  // Not woken, they sleep for an hour.
+  300_000,
 )
 
 test('jobs of the held group wake no worker', async () => {

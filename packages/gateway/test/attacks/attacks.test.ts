@@ -20,7 +20,7 @@ let gateway: RunningGateway
 beforeAll(async () => {
   const limits = [
     {
-      ...{ name: 'addresses', per: 'address', rate: `${PER_ADDRESS}/h`, burst: PER_ADDRESS, maxKeys: MAX_KEYS },
+      ...{ name: 'addresses', per: 'address', rate: `${PER_ADDRESS}/day`, burst: PER_ADDRESS, maxKeys: MAX_KEYS },
       // A busy machine answers later than the default allows, and the gateway then answers 503.
       timeoutMs: 20_000,
     },

@@ -10,7 +10,7 @@ const shape = { rate: '500/s', capacity: 1000, groups: {} }
 const queue = new ShapedQueue('mails', { connection, prefix, shape })
 const letters = new ShapedQueue('mails-dead', { connection, prefix, allowUnshaped: true })
 
-/** Run it again until it returns 0: jobs that run are aborted, and removed the next time. */
+/** Run it again until it returns 0: it aborts running jobs, and removes them the next time. */
 async function erase(customer, reason) {
   const who = { by: 'privacy', reason }
   const cancelled = await queue.cancelJobs({ group: customer }, { ...who, remove: true })

@@ -315,7 +315,7 @@ local function open_in_groups(call, shape)
   end
   g:begin()
   g:plain()
-  if g.plain_id then
+  if g.plain_id or g.sorts_more then
     g:save()
     return nil
   end

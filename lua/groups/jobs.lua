@@ -278,16 +278,17 @@ local function group_jobs(groups)
     return redis.call('ZRANGE', g.base .. 'meta:group:jobs:' .. group, 0, 0)[1]
   end
 
-  -- The first job without a group, and where it is. Jobs of groups before it are filed, at most STALE per call.
+  -- The first job without a group, and where it is. Jobs of groups before it are filed, at most STALE per call: if more
+  -- are there, nil, and the caller asks again.
   function groups.plain_head(g)
     while true do
       local id, from = groups.plain_first(g)
       local marker = id and string.sub(id, 1, 2) == '0:'
-      if id and not marker and g.lanes and g.sorted >= groups.STALE then
+      if id and not marker and g.sorted >= groups.STALE then
         g.sorts_more = true
         return nil
       end
-      if not id or marker or g.sorted >= groups.STALE or not groups.sort_in(g, id, from) then return id, from end
+      if not id or marker or not groups.sort_in(g, id, from) then return id, from end
       g.sorted = g.sorted + 1
     end
   end

@@ -153,6 +153,19 @@ test('jobs of a stock producer are sorted in; a stock worker takes jobs of group
   expect(done).toEqual(['c0', 'c1', 'c2'])
 })
 
+test('of very many jobs of a stock producer, none leaves while its group is paused', async () => {
+  const queue = shop.queue({ groups: {} })
+  await queue.waitUntilReady()
+  await queue.pauseGroup('a')
+  const stock = shop.keep(new Queue(queue.name, { connection: redis.connection, prefix: redis.prefix }))
+  // More than one call files.
+  await stock.addBulk([...bulk('a', 250), { name: 'plain', data: {} }] as never)
+  const departed = departuresOf(shop.worker(queue, async () => {}, { concurrency: 10 }))
+  expect(namesOf(await departed.reach(1))).toEqual(['plain'])
+  await queue.resumeGroup('a')
+  await departed.reach(251)
+})
+
 test('children of a flow belong to groups, and a full group refuses the flow', async () => {
   const queue = shop.queue({ rate: '200/s', capacity: 50, groups: { capacity: 2 } })
   await queue.waitUntilReady()

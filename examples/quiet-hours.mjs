@@ -21,7 +21,7 @@ const shape = {
 }
 const queue = new ShapedQueue('mails', { connection, prefix, shape })
 
-// One customer's quiet hours, in its own time zone: its jobs wait, and none is refused.
+// One customer's quiet hours, in its own time zone: its jobs wait while its group has places.
 const by = { by: 'support', reason: 'ticket 4711' }
 const day = { schedule: [{ from: '08:00', to: '20:00', rate: '10/s' }, { rate: 0 }], timeZone }
 await queue.setLimit('customer', 'acme', { rate: day }, by)

@@ -29,7 +29,7 @@ import { quotasOf, type WarmUp } from './warm-up.ts'
 export interface QueueLimit extends LimitRule {
   /** 1 to 64 letters, digits, '_', '.' or '-'. */
   readonly name: string
-  /** Counts a job's `costs[unit]`, or 1 if it has none; with 0 it does not wait. Default: the job's `cost`. */
+  /** Counts a job's `costs[unit]`, or 1 if it has none; at 0 the job does not wait. Default: the job's `cost`. */
   readonly unit?: string
   /**
    * `group`, a name in the `keys` of jobs, or up to 4 of these: each value or combination has the limit to itself. Jobs
@@ -46,7 +46,7 @@ export interface QueueLimit extends LimitRule {
   readonly maxKeys?: number
   /** 1 to 100 names, such as those of API keys: each has the limit to itself. */
   readonly pool?: readonly string[]
-  /** With `pool`: `group` keeps a group on one member while that may go. Default: members take turns. */
+  /** With `pool`: `group` keeps a group on one member while it may go. Default: members take turns. */
   readonly sticky?: 'group'
   /** With `by` and `concurrency: 1`: what happens to a second job of a value. Default `wait`. */
   readonly onConflict?: 'wait' | 'cancel-newest' | 'cancel-running'

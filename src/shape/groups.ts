@@ -20,7 +20,7 @@ export interface GroupFields {
   readonly capacity?: number
   /** The group's share, relative to the other groups that have jobs: 0.001 to 1000. Default 1. */
   readonly weight?: number
-  /** `'strict'`: no job of the group starts before the last one has ended for good. */
+  /** `'strict'`: no job of the group starts before the previous one ended for good. */
   readonly order?: 'strict'
   /** In strict order, when a job fails for good: `'next'` (default) starts the next one, `'hold'` pauses the group. */
   readonly onFailed?: 'next' | 'hold'
@@ -34,7 +34,7 @@ export interface GroupShare {
 /** The defaults of all groups of a queue. `{}` is fairness alone: equal parts, and a bound if the queue has one. */
 export interface GroupDefaults extends GroupFields {
   /**
-   * Bounds each group by the free places of the queue, 0.001 to 1000. Default: `{ ofFree: 1 }` in a queue with a `capacity`
+   * Bounds each group by the queue's free places: factor 0.001 to 1000. Default: `{ ofFree: 1 }` in a queue with a `capacity`
    * whose groups have none.
    */
   readonly share?: GroupShare

@@ -33,7 +33,7 @@ export interface Shape {
   readonly overflowTo?: string
   /** A job that would wait longer than this many ms is refused. */
   readonly maxWaitMs?: number
-  /** While the schedule of the queue, group or a limit is at 0: `wait` (default) accepts jobs; `refuse` refuses them until it opens. */
+  /** While the schedule of a queue, group or limit is at 0: `wait` (default) accepts jobs; `refuse` refuses them until it opens. */
   readonly onClosed?: 'wait' | 'refuse'
   /** Jobs that may run at once across all workers: BullMQ's global concurrency. */
   readonly concurrency?: number
@@ -47,7 +47,7 @@ export interface Shape {
   readonly limits?: readonly QueueLimit[]
   /** `enforce` (default); `shadow` only counts what it would hold or refuse; `off` does nothing. Pauses always apply. */
   readonly mode?: ShapeMode
-  /** A job that may start more than this many ms after its slot goes back and gets a new one. Default 100. */
+  /** A job that may start more than this many ms late goes back and gets a new slot. Default 100. */
   readonly maxLatenessMs?: number
   /** Minimum look-ahead: how many ms before its slot a worker may get a job. Default 50. */
   readonly horizonMs?: number

@@ -19,7 +19,7 @@ const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
     name: 'sluice_up',
     type: 'gauge',
     unit: '1 or 0',
-    help: 'Whether Redis answered in time. If not, all other numbers are old.',
+    help: 'Whether Redis answered in time. If not, all other numbers are stale.',
     labels: {},
     read: ({ up }) => one(Number(up)),
   },
@@ -35,7 +35,7 @@ const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
     name: 'sluice_replication_lag_seconds',
     type: 'gauge',
     unit: 'seconds',
-    help: 'How far the replica that is read is behind; absent for a master.',
+    help: 'How far behind the replica being read is; absent for a master.',
     labels: {},
     read: ({ redis }) => one(redis?.lagMs === undefined ? undefined : redis.lagMs / 1000),
   },
@@ -43,7 +43,7 @@ const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
     name: 'sluice_redis_memory_used_bytes',
     type: 'gauge',
     unit: 'bytes',
-    help: 'Memory that counts against the maximum, on the fullest master.',
+    help: 'Memory that counts towards `maxmemory`, on the fullest master.',
     labels: {},
     read: ({ redis }) => one(redis?.memory?.usedBytes),
   },
@@ -51,7 +51,7 @@ const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
     name: 'sluice_redis_memory_max_bytes',
     type: 'gauge',
     unit: 'bytes',
-    help: 'The maximum (`maxmemory`); absent if there is none.',
+    help: 'The limit that `maxmemory` sets; absent if there is none.',
     labels: {},
     read: ({ redis }) => one(redis?.memory?.maxBytes),
   },
@@ -67,7 +67,7 @@ const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
     name: 'sluice_unread_queues',
     type: 'gauge',
     unit: 'queues',
-    help: 'Queues left out because a node of the cluster does not answer.',
+    help: 'Queues left out because a cluster node does not answer.',
     labels: { queue: [] },
     read: ({ unreadQueues }) => [...unreadQueues].map(([queue, value]) => ({ labels: { queue }, value })),
   },
@@ -82,7 +82,7 @@ const QUEUE_FAMILIES = [...TRAFFIC_FAMILIES, ...STATE_FAMILIES, ...GROUP_FAMILIE
 export interface MetricsOptions {
   /** As in BullMQ: an ioredis client or its options. A read-only user or a replica is enough. */
   connection: InspectorOptions['connection']
-  /** BullMQ's prefix of the queues' keys. Default `bull`. */
+  /** BullMQ's key prefix. Default `bull`. */
   prefix?: string
   /** Names of the queues. Default: all queues that have a shape. */
   queues?: readonly string[]
@@ -91,13 +91,13 @@ export interface MetricsOptions {
   /** How many queues have a label of their own; the rest share `other`. Default 100. */
   maxQueues?: number
   /**
-   * In each queue, this many groups that have waited longest, and this many with the most waiting jobs, have their id
-   * as a label. The id may name a customer. Default 0.
+   * How many groups per queue have a label: this many that have waited longest, and this many with the most waiting
+   * jobs. A group's id may name a customer. Default 0.
    */
   groups?: number
   /**
-   * In each queue, this many values of limits with `by` that the most lanes wait for, and this many with the most
-   * running jobs, have a label. Default 0.
+   * How many values of limits with `by` have a label per queue: this many that the most lanes wait for, and this many
+   * with the most running jobs. Default 0.
    */
   keys?: number
   /** How long a scrape waits for Redis, ms. Default 5000. */

@@ -9,7 +9,7 @@ export const GROUP_FAMILIES: readonly Family<QueueReading>[] = [
     name: 'sluice_groups',
     type: 'gauge',
     unit: 'groups',
-    help: 'Groups with waiting jobs: in line, or held by a rate or limit, a concurrency or a pause.',
+    help: 'Groups with waiting jobs: in line, or held by a rate or limit, by a concurrency or by a pause.',
     labels: { state: ['waiting', 'limited', 'maxed', 'paused'] },
     read: ({ status }) => each('state', { ...status.groups }),
   },

@@ -9,7 +9,7 @@ const JOB_STATES = ['waiting', 'delayed', 'waiting-children', 'active']
 /** The current state of a queue. */
 export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
   gauge('sluice_backlog_jobs', 'jobs', 'Jobs that hold a place.', ({ status }) => one(status.depth)),
-  gauge('sluice_capacity_jobs', 'jobs', 'Jobs that may hold a place; absent without a bound.', ({ status }) =>
+  gauge('sluice_capacity_jobs', 'jobs', 'Jobs that may hold a place; absent if unbounded.', ({ status }) =>
     one(status.capacity),
   ),
   {
@@ -45,7 +45,7 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
     ...gauge(
       'sluice_concurrency_jobs',
       'jobs',
-      'Jobs that may run at once: as set, and as feedback lowers it; absent without a bound.',
+      'Jobs that may run at once: as set, and as lowered by feedback; absent if unbounded.',
       ({ status: { concurrency } }) => each('limit', { set: concurrency?.set, 'in-force': concurrency?.inForce }),
     ),
     labels: { limit: ['set', 'in-force'] },
@@ -53,20 +53,23 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
   gauge(
     'sluice_rate_units_per_second',
     'units of cost a second',
-    'The rate in force; absent without a rate.',
+    'The current rate; absent if there is none.',
     ({ status }) => one(unitsPerSecond(status)),
   ),
-  gauge('sluice_bucket_level_units', 'units of cost', 'What the bucket holds; full at the burst.', ({ status }) =>
-    one(status.level),
+  gauge(
+    'sluice_bucket_level_units',
+    'units of cost',
+    'The level of the bucket; it is full at the burst.',
+    ({ status }) => one(status.level),
   ),
-  gauge('sluice_bucket_burst_units', 'units of cost', 'What the bucket holds at most.', ({ status }) =>
+  gauge('sluice_bucket_burst_units', 'units of cost', 'The level at which the bucket is full.', ({ status }) =>
     one(status.shape?.burst),
   ),
   {
     ...gauge(
       'sluice_utilisation_ratio',
       '0 to 1',
-      'The share of the concurrency and of the rate in use; absent without workers.',
+      'How much of the concurrency and of the rate is in use; absent without workers.',
       ({ status }) => each('resource', { concurrency: usedConcurrency(status), rate: usedRate(status) }),
     ),
     labels: { resource: ['concurrency', 'rate'] },
@@ -95,7 +98,7 @@ export const STATE_FAMILIES: readonly Family<QueueReading>[] = [
     ...gauge(
       'sluice_clock_error_seconds',
       'seconds',
-      "The largest error of a worker's clock: starts may be that much later than the worker knows.",
+      "The largest error of a worker's clock: jobs may start this much later than the worker knows.",
       ({ status }) => one(worstClockError(status)),
     ),
     merge: 'max',

@@ -24,7 +24,7 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
     ),
     labels: { reason: ['full', 'late'] },
   },
-  counter('sluice_dropped_total', 'jobs', 'Waiting jobs that overflow dropped for new ones.', ({ status }) =>
+  counter('sluice_dropped_total', 'jobs', 'Waiting jobs dropped in favour of new ones (`overflow`).', ({ status }) =>
     one(status.droppedTotal),
   ),
   counter('sluice_unconfirmed_total', 'jobs', 'Accepted jobs that too few replicas confirmed in time.', ({ status }) =>
@@ -66,7 +66,7 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
     name: 'sluice_wait_seconds',
     type: 'histogram',
     unit: 'seconds',
-    help: 'How long jobs waited for their first attempt once they were ready.',
+    help: 'How long jobs, once ready, waited for their first attempt.',
     labels: {},
     read: ({ status: { starts } }) => histogramPoints(inSeconds(starts.wait), starts.waitSumMs / 1000),
   },
@@ -74,7 +74,7 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
     ...counter(
       'sluice_waited_seconds_total',
       'seconds',
-      'The waits of `sluice_wait_seconds`, by what held the jobs.',
+      'The waits in `sluice_wait_seconds`, by what held the jobs.',
       (from) => each('cause', secondsOf(from.status.starts.waitedMs)),
     ),
     labels: { cause: HOLD_CAUSES },
@@ -93,14 +93,14 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
     ),
     labels: { cause: HOLD_CAUSES },
   },
-  counter('sluice_paused_seconds_total', 'seconds', 'How long a pause held jobs that waited.', ({ heldMs }) =>
+  counter('sluice_paused_seconds_total', 'seconds', 'How long a pause held waiting jobs.', ({ heldMs }) =>
     one(heldMs.pause / 1000),
   ),
   {
     ...counter(
       'sluice_feedback_changes_total',
       'changes',
-      'Changes that feedback made to the rate, pause or concurrency. Counted from the first scrape.',
+      'Changes that feedback made to rate, pause or concurrency. Counted from the first scrape.',
       ({ feedback }) => feedback.map(({ source, kind, count }) => ({ labels: { source, kind }, value: count })),
     ),
     labels: { source: FEEDBACK_SOURCES, kind: FEEDBACK_KINDS },
@@ -109,7 +109,7 @@ export const TRAFFIC_FAMILIES: readonly Family<QueueReading>[] = [
     ...counter(
       'sluice_conformance_violations_total',
       'jobs, windows',
-      'Must stay 0. Jobs that started before their slots, and, with `shape.audit`, windows above the bound of the rate.',
+      'Must stay 0. Jobs that started before their slots and, with `shape.audit`, windows above the rate.',
       ({ status, boundViolations }) => each('check', { early: status.starts.early, bound: boundViolations }),
     ),
     labels: { check: ['early', 'bound'] },

@@ -40,28 +40,28 @@ export interface QueueRule {
   readonly shape?: Shape | undefined
   /** The name of the queue's jobs. Default 'job'. */
   readonly jobName?: string | undefined
-  /** JSON Schema of the data of a job: draft 2020-12, or draft-07 if `$schema` says so. `true` accepts anything. */
+  /** JSON Schema for a job's data: draft 2020-12, or draft-07 if `$schema` says so. `true` accepts anything. */
   readonly schema: boolean | Readonly<Record<string, unknown>>
   /** Whether a request must have an Idempotency-Key. Default 'optional'. */
   readonly idempotency?: 'optional' | 'required' | undefined
-  /** Whether callers may read what jobs return, and why they failed. Default false. */
+  /** Whether callers may read jobs' results and failure reasons. Default false. */
   readonly results?: boolean | undefined
-  /** What callers may set in `opts`: `delay`, `priority`, `cost`, `mustStartBefore`, `keys`. Default: nothing. */
+  /** Which options callers may set in `opts`: `delay`, `priority`, `cost`, `mustStartBefore`, `keys`. Default: nothing. */
   readonly allow?: readonly JobOption[] | undefined
-  /** Where the group of a job comes from; needs `groups` in the shape. The caller's `priority` then counts inside the group. */
+  /** Where a job's group comes from; needs `groups` in the shape. The caller's `priority` then counts inside the group. */
   readonly group?: NameSource | undefined
   /** Where each of a job's keys comes from, by key name. Callers cannot set these. */
   readonly keys?: Readonly<Record<string, NameSource>> | undefined
   /** BullMQ's `attempts`, `backoff`, `removeOnComplete` and `removeOnFail` for the queue's jobs. */
   readonly jobOptions?: JobDefaults | undefined
-  /** The most jobs in one request. 1 to 200, default 200. */
+  /** How many jobs a request may add: 1 to 200, default 200. */
   readonly maxJobs?: number | undefined
-  /** The most bytes in a body. Default 1 MiB, as in the adapter. */
+  /** How many bytes a body may have. Default 1 MiB, as in the adapter. */
   readonly maxBodyBytes?: number | undefined
-  /** The deepest nesting of arrays and objects in a body. Default 64. */
+  /** How deeply arrays and objects in a body may nest. Default 64. */
   readonly maxDepth?: number | undefined
   /**
-   * The longest that `Prefer: wait` may delay a response, ms; needs `results`. Default 0: not at all.
+   * How long `Prefer: wait` may delay a response, ms; needs `results`. Default 0: not at all.
    */
   readonly maxWaitMs?: number | undefined
 }

@@ -27,18 +27,18 @@ export type OnLimit = (
 ) => HttpResponse | undefined | void | Promise<HttpResponse | undefined | void>
 
 export interface RateLimitOptions {
-  /** A limiter, or several joined by `combine`; or an object of these by tier, with `default` for the rest. */
+  /** A limiter, or several joined by `combine`; or one of these for each tier, with `default` for the rest. */
   readonly limit: Limits | Readonly<Record<string, Limits>>
   /**
    * What a request counts against: `byAddress()`, `byApiKey()`, `byUser(fn)`, `composeKeys([…])` or a function of the
-   * request; or an object of these by limit.
+   * request; or one of these for each limit.
    */
   readonly key: ByLimit<KeyOf>
-  /** Units that a request takes, or a function of it. Default 1. */
+  /** Units that a request takes, or a function that returns them. Default 1. */
   readonly cost?: ByLimit<Cost>
-  /** The tier of a request. Default: its identity's tier. */
+  /** A function that returns the tier of a request. Default: its identity's tier. */
   readonly tier?: (request: HttpRequest) => string | undefined | Promise<string | undefined>
-  /** Requests that are neither limited nor counted. */
+  /** Whether a request is neither limited nor counted. */
   readonly skip?: (request: HttpRequest) => boolean | Promise<boolean>
   /** Callers that are neither limited nor counted. */
   readonly allow?: AllowList
@@ -46,11 +46,11 @@ export interface RateLimitOptions {
   readonly onLimit?: OnLimit
   /** How responses report the limit. Default ['draft-10']; [] for none. */
   readonly headers?: readonly HeaderForm[]
-  /** The header field that names limits in shadow mode that would have refused. Default: none. */
+  /** The header field that names shadow-mode limits that would have refused the request. Default: none. */
   readonly shadowHeader?: string
-  /** A name for the limit that several routes share, sent as `X-RateLimit-Bucket`. */
+  /** The name of a limit that several routes share, sent as `X-RateLimit-Bucket`. */
   readonly bucket?: string
-  /** `{ maxWaiting, maxWaitMs, delay }`: requests over the limit wait their turn; not with `combine`. */
+  /** `{ maxWaiting, maxWaitMs, delay }`: requests over the limit wait their turn. Cannot be used with `combine`. */
   readonly burstQueue?: BurstQueue
 }
 

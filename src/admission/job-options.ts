@@ -18,11 +18,11 @@ import { checkOptionNames } from './option-names.ts'
 export interface ShapedJobsOptions extends JobsOptions {
   /** Units of the rate, > 0. Default 1. More than the burst is refused. */
   cost?: number
-  /** Units of other limits, by unit: `{ tokens: 1200 }`. With 0 the job does not wait for the limit. Default: 1 of each. */
+  /** Units of other limits, by unit: `{ tokens: 1200 }`. A job with 0 does not wait for that limit. Default: 1 of each. */
   costs?: Readonly<Record<string, number>>
-  /** A Date, or ms since 1970: a job that could only start later fails instead, and uses no slot. */
+  /** A Date, or ms since 1970: a job that cannot start by then fails instead and uses no slot. */
   mustStartBefore?: Date | number
-  /** After this many ms the processor's `signal` is aborted. What it throws becomes a {@link RunTimeoutError}. */
+  /** After this many ms the processor's `signal` is aborted. An error thrown after that becomes a {@link RunTimeoutError}. */
   runTimeoutMs?: number
   /** The group that the job belongs to; the shape must have `groups`. */
   group?: JobGroup
@@ -31,7 +31,7 @@ export interface ShapedJobsOptions extends JobsOptions {
    * bytes.
    */
   keys?: Readonly<Record<string, string | number>>
-  /** Which of the `tiers` of limits applies to the job. */
+  /** Which of a limit's `tiers` applies to the job. */
   tier?: string
 }
 

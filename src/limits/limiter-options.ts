@@ -28,7 +28,7 @@ export interface LimiterOptions extends LimitRule, LocalLimiting {
   readonly timeoutMs?: number
   /** If Redis cannot decide: `throw` LimiterUnavailableError (default), `allow` or `deny`. */
   readonly onError?: OnError
-  /** Scripts as functions of Redis: `auto` (default) or `never`. */
+  /** Whether scripts run as Redis Functions: `auto` (default) or `never`. */
   readonly functions?: FunctionsOption
   /** Called with each error that `onError` handles. */
   readonly onFailure?: (error: Error, key: LimitKey) => void

@@ -11,13 +11,13 @@ import type { EffectiveShape } from '../shape/stored.ts'
 export interface ShapedQueueOptions extends QueueOptions {
   /** BullMQ's default job options, and a default `cost`, `costs`, `keys` and `tier`. */
   defaultJobOptions?: NonNullable<QueueOptions['defaultJobOptions']> & JobCosts & Pick<JobTerms, 'keys' | 'tier'>
-  /** The shape that this program declares. Default: the stored one applies. */
+  /** The shape that this program declares. Default: none, so the stored shape applies. */
   shape?: Shape
   /** An admission that takes longer fails with QueueUnavailableError. ms, default 5000. */
   admitTimeoutMs?: number
-  /** Who declares the shape, for operators. Default: host and process id. */
+  /** The name under which operators see the declared shape. Default: host and process id. */
   declarer?: string
-  /** Scripts as functions of Redis: `auto` (default) or `never`. */
+  /** Whether scripts run as Redis Functions: `auto` (default) or `never`. */
   functions?: FunctionsOption
 }
 

@@ -14,9 +14,9 @@ import { warnUnhandled } from '../redis/unhandled-errors.ts'
  */
 // biome-ignore lint/suspicious/noExplicitAny: the default is that of BullMQ's QueueEvents
 export interface ShapedQueueEventsListener<ReturnType = any> extends QueueEventsListener<ReturnType> {
-  /** Jobs of any producer were refused, `count` since the last event; at most once a second. */
+  /** `count` jobs of any producers were refused since the last event; at most one event a second. */
   refused: (args: { count: string; depth: string; capacity: string }, id: string) => void
-  /** This job was dropped to make room for a new one. */
+  /** This waiting job was dropped to make room for a new one. */
   dropped: (args: { jobId: string; overflow: 'drop-oldest' | 'drop-lowest' }, id: string) => void
   /** A job could not start before its `mustStartBefore`. */
   expired: (args: { jobId: string; deadline: string }, id: string) => void

@@ -21,23 +21,23 @@ export interface Shape {
   readonly rate?: RateInput | RateSchedule
   /** Units of cost that may leave back to back after idling. Default 1: even spacing. */
   readonly burst?: number
-  /** Jobs that may wait, delayed ones and parents included. Default: unbounded. */
+  /** Jobs that may wait, including delayed jobs and parents. Default: unbounded. */
   readonly capacity?: number
   /** Delayed jobs count towards `capacity` only if they are due within this many ms. */
   readonly capacityHorizonMs?: number
-  /** Places reserved for important jobs: `{ 1: 50 }` keeps the last 50 for jobs of priority 1. */
+  /** Places reserved for important jobs: `{ 1: 50 }` reserves the last 50 for jobs of priority 1. */
   readonly reservedPlaces?: ReservedPlaces
-  /** In a full queue: `reject` (default) a new job, `drop-oldest` or `drop-lowest` a waiting one. */
+  /** In a full queue: `reject` (default) refuses a new job; `drop-oldest` and `drop-lowest` drop a waiting one. */
   readonly overflow?: Overflow
-  /** The queue that keeps a dead letter of each dropped job. */
+  /** The queue that gets a dead letter of each dropped job. */
   readonly overflowTo?: string
   /** A job that would wait longer than this many ms is refused. */
   readonly maxWaitMs?: number
-  /** While the schedule of a queue, group or limit is at 0: `wait` (default) accepts jobs; `refuse` refuses them until it opens. */
+  /** While the scheduled rate of a queue, group or limit is 0: `wait` (default) accepts jobs; `refuse` refuses them until it opens. */
   readonly onClosed?: 'wait' | 'refuse'
   /** Jobs that may run at once across all workers: BullMQ's global concurrency. */
   readonly concurrency?: number
-  /** Defaults of each group; groups take turns. */
+  /** Defaults for each group; groups take turns. */
   readonly groups?: GroupDefaults
   /** A waiting job gains one priority level each time this many ms pass. */
   readonly priorityAgeingMs?: number
@@ -51,17 +51,17 @@ export interface Shape {
   readonly maxLatenessMs?: number
   /** Minimum look-ahead: how many ms before its slot a worker may get a job. Default 50. */
   readonly horizonMs?: number
-  /** After a loss of state: `hold` (default) keeps the rate; `burst` starts with an empty bucket. */
+  /** After a loss of state: `hold` (default) keeps the rate; `burst` allows a full burst at once. */
   readonly onStateLoss?: 'hold' | 'burst'
   /** An add succeeds only once this many replicas have the job: `{ replicas: 1, timeoutMs: 500 }`. */
   readonly durability?: Durability
-  /** How many departures are kept for `sluice audit`, at most 1,000,000; `true`: 10,000. */
+  /** How many departures to keep for `sluice audit`, at most 1,000,000; `true` keeps 10,000. */
   readonly audit?: number | true
   /** A declaration with a lower version, or none, never replaces this one. */
   readonly version?: number
 }
 
-/** How a rate rises, up to the rate of that time. */
+/** How a rate rises to the full rate. */
 export interface RampUp {
   /** Part of the rate at which it begins, 0.001 to 1. */
   readonly from: number

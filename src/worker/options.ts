@@ -20,21 +20,21 @@ export const DEFAULT_MAX_STALLED_COUNT = 2
 
 /** Options of a ShapedWorker: BullMQ's without `limiter`, and the shape. `maxStalledCount` defaults to 2. */
 export interface ShapedWorkerOptions extends Omit<WorkerOptions, 'limiter'>, FeedbackOptions {
-  /** The shape that this program declares. Default: the stored one applies. */
+  /** The shape that this program declares. Default: none, so the stored shape applies. */
   shape?: Shape
   /** Starts jobs without a rate if no shape is stored. Default false: the worker waits for one. */
   allowUnshaped?: boolean
-  /** One call of the processor runs up to `size` jobs; `concurrency` counts batches. */
+  /** One processor call runs up to `size` jobs; `concurrency` counts batches. */
   batch?: BatchOptions
-  /** Who declares the shape, for operators. Default: host and process id. */
+  /** The name under which operators see the declared shape. Default: host and process id. */
   declarer?: string
-  /** The queue that keeps each job that failed for good as a `DeadLetter`. */
+  /** The queue that gets each permanently failed job as a `DeadLetter`. */
   deadLetter?: string
-  /** Above this event loop utilisation, 0 to 1, no jobs are fetched. Default: it always fetches. */
+  /** No jobs are fetched above this event loop utilisation, 0 to 1. Default: no limit. */
   maxLoopUtilisation?: number
-  /** Reports this worker and its starts to Redis, for views and metrics. Default true. */
+  /** Whether the worker reports itself and its starts to Redis, for views and metrics. Default true. */
   report?: boolean
-  /** Scripts as functions of Redis: `auto` (default) or `never`. */
+  /** Whether scripts run as Redis Functions: `auto` (default) or `never`. */
   functions?: FunctionsOption
 }
 
@@ -63,9 +63,9 @@ export interface ShapedWorkerListener<D, R, N extends string> extends WorkerList
   late: (job: Job<D, R, N>, lateness: { latenessUs: number; clockErrorUs: number }) => void
   /** The job could not start before its `mustStartBefore`. */
   expired: (job: Job<D, R, N>, expiry: { deadline: Date }) => void
-  /** The downstream's answer changed the rate, a pause or the concurrency. */
+  /** An answer of the downstream changed the rate, a pause or the concurrency. */
   feedback: (change: FeedbackChange) => void
-  /** The downstream's answer concerns this job alone. */
+  /** An answer of the downstream concerns this job alone. */
   verdict: (job: Job<D, R, N>, verdict: JobVerdict) => void
   /** The stored shape changed. */
   shape: (shape: EffectiveShape, before: EffectiveShape | undefined) => void
@@ -73,13 +73,13 @@ export interface ShapedWorkerListener<D, R, N extends string> extends WorkerList
   shapeConflict: (conflict: ShapeConflict) => void
   /** Redis lost state; this process restored it. */
   stateLoss: (loss: StateLoss) => void
-  /** Redis's clock went back; the bucket was moved with it. */
+  /** Redis's clock went back, and the bucket was set back with it. */
   clockStep: (step: { backUs: number }) => void
   /** No jobs are fetched until `relieved` (`maxLoopUtilisation`). */
   overloaded: (load: { utilisation: number }) => void
   /** Jobs are fetched again. */
   relieved: (load: { utilisation: number }) => void
-  /** A worker without Sluice takes jobs past the meter. */
+  /** A worker without Sluice starts jobs that bypass the meter. */
   foreignWorker: (found: { jobId: string }) => void
 }
 

@@ -16,48 +16,48 @@ const PROGRAMS = [emailProgram.settings, databaseWritesProgram.settings, httpPro
 const COMMON = commonTable('')
 
 const OF_SHAPE: More = {
-  reservedPlaces: '[More](admission.md#reserved-places).',
-  overflow: '[More](admission.md#overflow).',
-  maxWaitMs: '[More](admission.md#starts-in-time).',
-  onClosed: '[More](#a-rate-that-follows-the-clock).',
-  priorityAgeingMs: '[More](admission.md#ageing).',
-  groups: '[Groups](groups.md).',
-  limits: "[A queue's limits](limits.md#a-queues-limits).",
-  rampUp: '[More](feedback.md#the-loop).',
-  maxLatenessMs: '[More](algorithm.md#late-jobs).',
-  horizonMs: '[More](algorithm.md#horizon).',
-  onStateLoss: '[More](algorithm.md#lost-state).',
-  durability: '[More](high-availability.md#when-replicas-must-have-it).',
-  audit: '[Audit](doctor.md#audit).',
+  reservedPlaces: 'admission.md#reserved-places',
+  overflow: 'admission.md#overflow',
+  maxWaitMs: 'admission.md#start-deadlines',
+  onClosed: '#a-rate-that-follows-the-clock',
+  priorityAgeingMs: 'admission.md#ageing',
+  groups: 'groups.md',
+  limits: 'limits.md#a-queues-limits',
+  rampUp: 'feedback.md#the-loop',
+  maxLatenessMs: 'algorithm.md#late-jobs',
+  horizonMs: 'algorithm.md#horizon',
+  onStateLoss: 'algorithm.md#lost-state',
+  durability: 'high-availability.md#when-replicas-must-have-it',
+  audit: 'doctor.md#audit',
 }
-const FUNCTIONS = '[More](compatibility.md#redis-without-functions).'
+const FUNCTIONS = 'compatibility.md#redis-without-functions'
 const OF_WORKER: More = {
   functions: FUNCTIONS,
-  batch: '[Batches](batches.md).',
-  deadLetter: '[Dead letters](failures.md#dead-letters).',
-  maxLoopUtilisation: '[More](workers.md#a-busy-process).',
+  batch: 'batches.md',
+  deadLetter: 'failures.md#dead-letters',
+  maxLoopUtilisation: 'workers.md#a-busy-process',
 }
 const OF_LIMITER: More = {
   functions: FUNCTIONS,
-  algorithm: '[Which one](#which-algorithm).',
-  spread: '[More](#on-a-cluster).',
-  sync: '[More](#decisions-in-memory).',
-  local: '[More](#decisions-in-memory).',
-  mitigation: '[More](#decisions-in-memory).',
+  algorithm: '#which-algorithm',
+  spread: '#on-a-cluster',
+  sync: '#decisions-in-memory',
+  local: '#decisions-in-memory',
+  mitigation: '#decisions-in-memory',
 }
 const OF_JOB: More = {
-  costs: '[Limits](limits.md#a-queues-limits).',
-  mustStartBefore: '[More](admission.md#starts-in-time).',
-  runTimeoutMs: '[More](failures.md#runs-that-take-too-long).',
-  group: '[Groups](groups.md#what-applies-to-a-group).',
-  keys: '[Limits by keys](limits.md#by-the-keys-of-jobs).',
+  costs: 'limits.md#a-queues-limits',
+  mustStartBefore: 'admission.md#start-deadlines',
+  runTimeoutMs: 'failures.md#runs-that-take-too-long',
+  group: 'groups.md#what-applies-to-a-group',
+  keys: 'limits.md#by-the-keys-of-jobs',
 }
-const OF_GROUP: More = { capacity: '[What counts](#what-counts).' }
+const OF_GROUP: More = { capacity: '#what-counts' }
 const OF_LIMIT: More = {
-  by: '[More](#by-the-keys-of-jobs).',
-  warmUp: '[Plans](#plans-over-days).',
-  pool: '[Pools](#pools-of-keys).',
-  onConflict: '[More](#one-job-at-a-time).',
+  by: '#by-the-keys-of-jobs',
+  warmUp: '#plans-over-days',
+  pool: '#pools-of-keys',
+  onConflict: '#one-job-at-a-time',
 }
 const LISTENERS = {
   worker: 'ShapedWorkerListener',

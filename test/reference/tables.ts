@@ -7,7 +7,7 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
   return [line(head), `|${'---|'.repeat(head.length)}`, ...rows.map(line)].join('\n')
 }
 
-/** More about some of the options or events, as links. */
+/** Where more is said about some of the options: their names link to it. */
 export type More = Readonly<Record<string, string>>
 
 /** The options that interfaces declare themselves or inherit from others of src. */
@@ -19,10 +19,10 @@ export function optionsTable(declarations: Declarations, names: readonly string[
 export function meanings(members: readonly Member[], more: More): string[][] {
   const unknown = Object.keys(more).filter((name) => !members.some((member) => member.name === name))
   if (unknown.length > 0) throw new Error(`there is no ${unknown.join(', ')}`)
-  return members.map(({ name, comment, isOptional }) => {
-    const required = isOptional ? [] : ['Required.']
-    return [`\`${name}\``, [comment, ...required, ...(more[name] ? [more[name]] : [])].join(' ')]
-  })
+  return members.map(({ name, comment, isOptional }) => [
+    more[name] === undefined ? `\`${name}\`` : `[\`${name}\`](${more[name]})`,
+    isOptional ? comment : `${comment} Required.`,
+  ])
 }
 
 /** Events with the objects that emit them. */

@@ -43,7 +43,7 @@ export function commonTable(defaultQueue: string) {
 const shapeSettings = {
   rate: {
     variable: 'RATE',
-    expected: "how fast jobs leave, over all workers, such as '50/s', '1000/min' or '100/15min'",
+    expected: "the rate of all workers together, such as '50/s', '1000/min' or '100/15min'",
     schema: readBy((text) => {
       parseRate(text)
       return text
@@ -51,7 +51,7 @@ const shapeSettings = {
   },
   burst: {
     variable: 'BURST',
-    expected: 'a whole number from 1: what may leave back to back after idling',
+    expected: 'a whole number from 1: how many jobs may leave back to back after idling',
     schema: wholeNumber(1, 1_000_000),
     fallback: '1',
   },
@@ -117,7 +117,7 @@ const feedbackSettings = {
   },
   adapt: {
     variable: 'ADAPT',
-    expected: 'true or false: whether answers of the destination also slow the rate',
+    expected: 'true or false: whether the rate adapts to what the destination accepts',
     schema: yesOrNo,
     fallback: 'false',
   },
@@ -138,7 +138,7 @@ const operationSettings = {
   },
   stallTimeoutMs: {
     variable: 'STALL_TIMEOUT_MS',
-    expected: 'milliseconds from 1000: /live answers 503 when work has waited this long and none was done',
+    expected: 'milliseconds from 1000: /live answers 503 when jobs have waited this long and none ran',
     schema: wholeNumber(1000, 86_400_000),
     fallback: '60000',
   },

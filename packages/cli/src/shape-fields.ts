@@ -31,7 +31,7 @@ export const FIELD_OPTIONS: readonly FieldOption[] = [
   {
     field: 'capacityHorizonMs',
     flags: '--capacity-horizon <duration>',
-    description: 'count only delayed jobs that are due within it',
+    description: 'of delayed jobs, count only those due within it',
     read: parseDuration,
   },
   {
@@ -49,7 +49,7 @@ export const FIELD_OPTIONS: readonly FieldOption[] = [
   {
     field: 'overflowTo',
     flags: '--overflow-to <queue>',
-    description: 'keeps dead letters of dropped jobs',
+    description: 'queue for dead letters of dropped jobs',
     read: asText,
   },
   {
@@ -61,7 +61,7 @@ export const FIELD_OPTIONS: readonly FieldOption[] = [
   {
     field: 'onClosed',
     flags: '--on-closed <how>',
-    description: 'while its schedule is at 0: wait or refuse',
+    description: 'while the schedule is at 0: wait or refuse',
     read: asText,
   },
   { field: 'concurrency', flags: '--concurrency <jobs>', description: 'jobs that may run at once', read: asNumber },
@@ -86,7 +86,7 @@ export const FIELD_OPTIONS: readonly FieldOption[] = [
   {
     field: 'durability',
     flags: '--durability <replicas>',
-    description: "replicas that confirm a job, and within what time: '1', '2=500ms'",
+    description: "replicas that must confirm a job, and in what time: '1', '2=500ms'",
     read: readDurability,
   },
   {

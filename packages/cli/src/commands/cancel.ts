@@ -16,8 +16,8 @@ export const addCancelCommand: AddCommand = (program, run) => {
     .argument('[jobs...]', 'the ids of jobs')
     .option('--group <id>', 'jobs of this group', parseNonEmpty)
     .option('--name <name>', 'jobs of this name', parseNonEmpty)
-    .addOption(durationOption('--older-than <duration>', 'jobs that were added longer ago'))
-    .option('--all', 'all jobs that have not ended')
+    .addOption(durationOption('--older-than <duration>', 'jobs added longer ago than this'))
+    .option('--all', 'all jobs that have not finished')
     .option('--remove', 'remove waiting jobs instead of failing them')
   addReason(command)
     .addHelpText(

@@ -20,7 +20,7 @@ export const addDeadCommand: AddCommand = (program, run) => {
 function addList(dead: Command, run: Runner): void {
   dead
     .command('list')
-    .description('Lists letters, in the order in which a redrive takes them.')
+    .description('Lists dead letters, in the order in which a redrive takes them.')
     .argument('<dead-queue>', 'the queue of dead letters', parseQueueName)
     .option('--start <letter>', 'skip this many', wholeNumber(0, 1_000_000_000), 0)
     .option('--count <letters>', 'show at most this many', wholeNumber(1, 10_000), 50)
@@ -30,7 +30,7 @@ function addList(dead: Command, run: Runner): void {
 function addShow(dead: Command, run: Runner): void {
   dead
     .command('show')
-    .description('Shows one letter: the job with its data, and why it failed.')
+    .description('Shows one dead letter: the job with its data, and why it failed.')
     .argument('<dead-queue>', 'the queue of dead letters', parseQueueName)
     .argument('<letter>', 'the id of the letter', parseNonEmpty)
     .action(run(show))
@@ -43,7 +43,7 @@ interface Reason {
 function addDrop(dead: Command, run: Runner): void {
   const command = dead
     .command('drop')
-    .description('Removes letters and their jobs for good.')
+    .description('Removes dead letters and their jobs for good.')
     .argument('<dead-queue>', 'the queue of dead letters', parseQueueName)
     .argument('[letters...]', 'the ids of letters')
     .option('--all', 'all of them')

@@ -24,14 +24,14 @@ export const addEnqueueCommand: AddCommand = (program, run) => {
   program
     .command('enqueue')
     .description(
-      'Adds the jobs of a file, each a line of JSON: {"name": …, "data": …, "opts": {…}}. It waits while the queue is ' +
+      'Adds jobs from a file, one line of JSON each: {"name": …, "data": …, "opts": {…}}. It waits while the queue is ' +
         'full. Run again, it adds nothing twice.',
     )
     .argument('<queue>', 'the queue', parseQueueName)
     .requiredOption('--file <file>', "the file; '-' is stdin (required)", parseNonEmpty)
     .option('--key <text>', "name of the run, which adds each line once (default: the file's content)", parseKey)
     .addOption(durationOption('--remember <duration>', 'how long a run is remembered').default(DAY_MS, '1d'))
-    .addOption(durationOption('--timeout <duration>', 'give up when a job waits longer for a place'))
+    .addOption(durationOption('--timeout <duration>', 'give up when a job has waited this long for a place'))
     .option('--no-wait', 'give up when the queue is full')
     .addHelpText(
       'after',

@@ -28,8 +28,8 @@ function addLoad(functions: Command, run: Runner): void {
   functions
     .command('load')
     .description(
-      'Loads the library of this version; with --cluster, on all masters. Run it for each new version if the users of ' +
-        'your programs may not load it.',
+      'Loads the library of this version; with --cluster, on all masters. Run it for each new version if your ' +
+        "programs' Redis users may not load it.",
     )
     .action(run(load))
 }
@@ -37,14 +37,14 @@ function addLoad(functions: Command, run: Runner): void {
 function addList(functions: Command, run: Runner): void {
   functions
     .command('list')
-    .description('Lists the libraries of Sluice, and how much memory functions take.')
+    .description("Lists Sluice's libraries, and the memory that functions take.")
     .action(run(list))
 }
 
 function addDelete(functions: Command, run: Runner): void {
   functions
     .command('delete')
-    .description('Deletes libraries. Programs that still use one load it again, or send their scripts as texts.')
+    .description('Deletes libraries. Programs that still use one load it again, or send the source of their scripts.')
     .argument('[libraries...]', 'their names', collectNames)
     .option('--others', 'all but the one of this version')
     .option('--force', 'also the one of this version, if named')

@@ -40,7 +40,7 @@ function addList(group: Command, run: Runner): void {
 }
 
 function addShow(group: Command, run: Runner): void {
-  groupCommand(group, 'show', 'Shows the status of a group, and what applies to it.').action(run(show))
+  groupCommand(group, 'show', 'Shows the status of a group, and its settings.').action(run(show))
 }
 
 const numberOrShare = (value: string) => (value.endsWith('%') ? value : number(value))
@@ -51,10 +51,10 @@ function addSet(group: Command, run: Runner): void {
   const command = groupCommand(
     group,
     'set',
-    "Overrides the defaults of the shape for one group, until --for is over or 'group clear'.",
+    "Overrides the shape's defaults for one group, until --for is over or 'group clear'.",
   )
     .option('--rate <rate>', "its rate: '10/s', or a schedule as JSON or @file", readRate)
-    .option('--burst <units>', 'what may leave it back to back after idling', number)
+    .option('--burst <units>', 'units that may leave it back to back', number)
     .option('--concurrency <jobs>', "its jobs that may run at once, or a share of the queue's: '25%'", numberOrShare)
     .option('--capacity <jobs>', 'its jobs that may wait', number)
     .option('--weight <weight>', 'its share, relative to other groups', number)

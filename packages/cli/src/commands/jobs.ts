@@ -19,7 +19,7 @@ export const addJobsCommand: AddCommand = (program, run) => {
 function addFailed(jobs: Command, run: Runner): void {
   jobs
     .command('failed')
-    .description('Lists failed jobs, the latest first.')
+    .description('Lists failed jobs, latest first.')
     .argument('<queue>', 'the queue', parseQueueName)
     .option('--start <job>', 'skip this many', wholeNumber(0, 1_000_000_000), 0)
     .option('--count <jobs>', 'show at most this many', wholeNumber(1, 10_000), 50)
@@ -43,12 +43,12 @@ function addRetry(jobs: Command, run: Runner): void {
   const command = jobs
     .command('retry')
     .description(
-      'Puts failed jobs back, each for one more attempt; they leave at the rate. With --all or --failed-reason it waits ' +
-        'for places, the oldest first.',
+      'Puts failed jobs back, each for one more attempt; they leave at the configured rate. With --all or --failed-reason it waits ' +
+        'for places, oldest first.',
     )
     .argument('<queue>', 'the queue', parseQueueName)
     .argument('[jobs...]', 'the ids of jobs')
-    .option('--all', 'all that have failed by now')
+    .option('--all', 'all that have failed so far')
     .option('--failed-reason <text>', 'those whose reason contains this text', parseNonEmpty)
   addReason(command)
     .addHelpText(

@@ -47,11 +47,11 @@ function addShow(key: Command, run: Runner): void {
 function addSet(key: Command, run: Runner): void {
   const command = keyCommand(key, 'set', "Overrides what the shape allows a value, until --for is over or 'key clear'.")
     .option('--rate <rate>', "its rate: '100/min', or a schedule as JSON or @file; 'none' for no limit", readRate)
-    .option('--burst <units>', 'of a bucket: units that may pass back to back', Number)
+    .option('--burst <units>', 'for a bucket: units that may pass back to back', Number)
     .option('--concurrency <jobs>', 'its jobs that may run at once', Number)
     .option('--tier <name>', 'one of the tiers of the limit')
-    .option('--day <day>', 'of a warm-up plan: the day to continue with', wholeNumber(1, 10_000))
-    .option('--held', 'of a pool: let nothing more depart with this member; of a warm-up plan: hold its day')
+    .option('--day <day>', 'for a warm-up plan: the day to continue with', wholeNumber(1, 10_000))
+    .option('--held', 'for a pool: let nothing more depart with this member; for a warm-up plan: hold its day')
     .addOption(durationOption('--for <duration>', 'for how long (default: until cleared)'))
     .addHelpText(
       'after',
@@ -63,7 +63,7 @@ function addSet(key: Command, run: Runner): void {
 }
 
 function addClear(key: Command, run: Runner): void {
-  const command = keyCommand(key, 'clear', 'Ends what is set for a value: the shape applies again.').option(
+  const command = keyCommand(key, 'clear', 'Ends overrides of a value: the shape applies again.').option(
     '--field <fields...>',
     'fields such as rate (default: all)',
   )

@@ -33,13 +33,13 @@ function addKey(command: Command): Command {
   return addPrefix(command)
     .argument('<limit>', 'the name of the limit', parseNonEmpty)
     .argument('[key...]', 'the key, in one or several words')
-    .option('--keyless', 'instead of a key: what calls without one share')
+    .option('--keyless', 'the state shared by calls without a key')
     .option('--tier <name>', 'the tier of the key', parseNonEmpty)
 }
 
 function addList(limits: Command, run: Runner): void {
   addPrefix(limits.command('list'))
-    .description('Lists the declared limits. It scans all keys of Redis.')
+    .description('Lists the declared limits. It scans the whole keyspace.')
     .action(run(list))
 }
 
@@ -60,7 +60,7 @@ function addReset(limits: Command, run: Runner): void {
 function addBlock(limits: Command, run: Runner): void {
   const option = durationOption('--for <duration>', 'how long (required)').makeOptionMandatory()
   addKey(limits.command('block'))
-    .description('Refuses a key for a while. It never shortens a block: reset ends it.')
+    .description('Refuses a key for a while. It never shortens an earlier block; limits reset ends one.')
     .addOption(option)
     .action(run(block))
 }

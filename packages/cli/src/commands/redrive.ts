@@ -15,7 +15,7 @@ export const addRedriveCommand: AddCommand = (program, run) => {
   const command = program
     .command('redrive')
     .description(
-      'Puts the jobs of dead letters back, the oldest first, as there are places. It may be stopped and run again: each ' +
+      'Puts the jobs of dead letters back, oldest first, as places become free. It can be stopped and run again: each ' +
         'job is put back once.',
     )
     .argument('<queue>', 'the queue that they failed in', parseQueueName)

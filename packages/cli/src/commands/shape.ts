@@ -9,7 +9,7 @@ import { addFieldOptions, FIELD_OPTIONS, overrideFrom } from '../shape-fields.ts
 import { historyTable, shapeText } from '../shape-text.ts'
 
 export const addShapeCommand: AddCommand = (program, run) => {
-  const shape = program.command('shape').description('Shows and changes the shape of a queue, for the whole fleet.')
+  const shape = program.command('shape').description('Shows and changes the shape of a queue, for all workers.')
   addShow(shape, run)
   addSet(shape, run)
   addClear(shape, run)
@@ -19,7 +19,7 @@ export const addShapeCommand: AddCommand = (program, run) => {
 function addShow(shape: Command, run: Runner): void {
   shape
     .command('show')
-    .description('Shows the shape in force, and where each field comes from.')
+    .description('Shows the effective shape, and where each field comes from.')
     .argument('<queue>', 'the queue', parseQueueName)
     .action(run(show))
 }
@@ -27,7 +27,7 @@ function addShow(shape: Command, run: Runner): void {
 function addSet(shape: Command, run: Runner): void {
   const command = shape
     .command('set')
-    .description("Overrides fields of the shape for the whole fleet, until --for is over or 'shape clear'.")
+    .description("Overrides fields of the shape for all workers, until --for is over or 'shape clear'.")
     .argument('<queue>', 'the queue', parseQueueName)
     .addHelpText('after', SET_EXAMPLES)
   addFieldOptions(command)

@@ -20,12 +20,12 @@ export const addShardsCommand: AddCommand = (program, run) => {
     .command('move')
     .description(
       'Moves a sharded queue to a declared, empty one with another number of shards, which is paused until the old one ' +
-        'is empty. It may be stopped and run again.',
+        'is empty. It can be stopped and run again.',
     )
     .argument('<from>', 'the old queue', parseQueueName)
     .argument('<to>', 'the new queue', parseQueueName)
     .addOption(durationOption('--timeout <duration>', 'give up after this time; the new queue stays paused'))
-    .option('--obliterate', 'remove the old queue at the end; close its workers and producers before')
+    .option('--obliterate', 'remove the old queue at the end; first close its workers and producers')
     .addHelpText(
       'after',
       `

@@ -69,11 +69,11 @@ export const addSimulateCommand: AddCommand = (program, run) => {
   program
     .command('simulate')
     .description(
-      'Predicts waits, refusals and queue length: runs the scripts of a real queue in virtual time. It keeps Redis ' +
-        'busy: use one of its own.',
+      'Predicts waits, refusals and queue length by running the real scripts in virtual time. It keeps Redis busy: use ' +
+        'a scratch server.',
     )
     .addOption(
-      new Option('--arrivals <file>', "what sluice record wrote, or plain times; '-': stdin").conflicts('load'),
+      new Option('--arrivals <file>', "output of sluice record, or plain times; '-' is stdin").conflicts('load'),
     )
     .addOption(
       new Option('--load <text>', "a generated load: '5/s for 1d', or several with commas").argParser(parseLoad),

@@ -20,9 +20,7 @@ interface StatusOptions {
 export const addStatusCommand: AddCommand = (program, run) => {
   program
     .command('status')
-    .description(
-      'Shows the state of queues, the worst first: their rates and why, what waits, and what holds the head.',
-    )
+    .description('Shows the state of queues, worst first: their rates and causes, what waits, and what holds the head.')
     .argument('[queue]', 'one queue, in detail', parseQueueName)
     .option(
       '--limit <queues>',

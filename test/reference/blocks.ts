@@ -27,7 +27,7 @@ const OF_SHAPE: More = {
   maxLatenessMs: 'algorithm.md#late-jobs',
   horizonMs: 'algorithm.md#horizon',
   onStateLoss: 'algorithm.md#lost-state',
-  durability: 'high-availability.md#when-replicas-must-have-it',
+  durability: 'high-availability.md#waiting-for-replicas',
   audit: 'doctor.md#audit',
 }
 const FUNCTIONS = 'compatibility.md#redis-without-functions'

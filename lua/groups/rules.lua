@@ -48,9 +48,10 @@ local function group_rules(groups)
     end
     local s = groups.fields(g, given)
     if given.ramp and s.interval then
-      local share, began, ends = ramp.share(g.ramp_up, given.ramp, at)
+      -- While the group is held, its rate is the one after that.
+      local share, began, ends = ramp.share(g.ramp_up, given.ramp, math.max(at, given.paused or 0, given.limited or 0))
       if ends then
-        s.interval, s.ramped_at = bucket.ceil(s.interval / share), began
+        s.interval, s.ramped_at = bucket.ceil(s.interval / share), math.min(began, at)
         soonest = math.min(soonest, ends)
       end
     end

@@ -26,14 +26,16 @@ function group_settings.stored(g, group)
   return text and cjson.decode(text) or { fields = {} }
 end
 
--- The hold of a group as a whole by these fields: the longest one, {from, since} in ms as shape/ramp has a pause, or
--- nil.
+-- The hold of a group as a whole by these fields: the longest one, {from, since, rose} in ms as shape/ramp has a pause,
+-- or nil.
 local function hold_of(fields, now_ms)
   local found
   for _, field in ipairs({ 'paused', 'limited' }) do
     local entry = fields[field]
     local ends = entry and (entry['until'] or math.huge)
-    if entry and ends > now_ms and not (found and found.since >= ends) then found = { from = entry.from or entry.at, since = ends } end
+    if entry and ends > now_ms and not (found and found.since >= ends) then
+      found = { from = entry.from or entry.at, since = ends, rose = entry.rose }
+    end
   end
   return found
 end
@@ -44,9 +46,9 @@ local function note_ramp(g, own, before, now_ms)
   local now_held = g.ramp_up and hold_of(own.fields, now_ms)
   if not g.ramp_up or not (before or now_held) then return end
   local pause = now_held or ramp.resumed(before, now_ms)
-  local rises = pause.since < math.huge and ramp.is_long(pause)
-  local ends = rises and pause.since + math.ceil(g.ramp_up.overMs)
-  own.fields.ramp = rises and { value = pause.since, by = '', reason = 'rampUp', at = now_ms, ['until'] = ends } or nil
+  local began = pause.since < math.huge and ramp.began(pause)
+  local ends = began and began + math.ceil(g.ramp_up.overMs) or 0
+  own.fields.ramp = ends > now_ms and { value = began, by = '', reason = 'rampUp', at = now_ms, ['until'] = ends } or nil
 end
 
 -- Sets fields of a group, or lifts them. change: field -> value, or {clear: true}; until_ms: nil if without end;
@@ -55,7 +57,8 @@ end
 function group_settings.change(g, group, change, by, reason, until_ms, lifts_others)
   group_settings.settle(g, group)
   local own, now_ms = group_settings.stored(g, group), math.floor(g.now / 1000)
-  local held = hold_of(own.fields, now_ms)
+  local held, rise = hold_of(own.fields, now_ms), own.fields.ramp
+  local pause = ramp.paused(held or rise and ramp.begins(rise.value), now_ms, now_ms)
   for field, entry in pairs(own.fields) do
     local over = entry['until'] and entry['until'] <= now_ms
     if over then g:release_held(group) end
@@ -67,13 +70,15 @@ function group_settings.change(g, group, change, by, reason, until_ms, lifts_oth
       own.fields[field] = nil
     else
       if before and group_settings.HOLDS[field] then value, ends = group_settings.stronger(field, value, ends, before) end
+      local holds = field == 'paused' or field == 'limited'
       own.fields[field] = {
-        value = value, by = by, reason = reason, at = now_ms, ['until'] = ends,
-        from = held and (field == 'paused' or field == 'limited') and held.from or nil,
+        value = value, by = by, reason = reason, at = now_ms, ['until'] = ends, from = holds and pause.from or nil,
+        rose = holds and pause.rose or nil,
       }
     end
   end
-  note_ramp(g, own, held, now_ms)
+  -- A rise that a departure begins, perhaps ahead of the end of a hold, goes by that.
+  if not change.ramp then note_ramp(g, own, held, now_ms) end
   own.at = as_text.us(g.now)
   g.has_settings, g.known[group] = true, nil
   if next(own.fields) == nil then

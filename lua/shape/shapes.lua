@@ -57,8 +57,9 @@ function shapes.feedback(key, now, interval, expires, rises)
     end
   end
   if doc.ramp then
-    local is_long = ramp.is_long(doc.ramp)
-    local share, _, ends = ramp.share(is_long and rises and cjson.decode(rises), doc.ramp.since, now)
+    -- During a pause the rate is the one after it.
+    local at = math.max(now, doc.ramp.since * 1000)
+    local share, _, ends = ramp.share(rises and cjson.decode(rises), ramp.began(doc.ramp), at)
     if not ends and (not rises or doc.ramp.since * 1000 <= now) then doc.ramp, ended = nil, true
     elseif ends then
       ends, rests = math.ceil(ends / 1000), doc.ramp.since >= ramp.RESTS_MS
@@ -272,6 +273,16 @@ local function shape_resolved(key, base, at)
   return shapes.read(key)
 end
 
+-- A rise that a pause of BullMQ's own holds, which a worker has noted (gate/held), until a worker asks again: before its
+-- next step.
+local function shape_hold_rise(key, base, now)
+  local holds, until_us, since_us = unpack(redis.call('HMGET', base .. 'meta:meter', 'holds', 'holdsUntil', 'holdsSince'))
+  local doc = holds == 'pause' and until_us == '' and shapes.document(redis.call('HGET', key, 'feedback'))
+  if not doc or not doc.ramp then return end
+  doc.ramp = ramp.paused(doc.ramp, math.floor(tonumber(since_us) / 1000), math.floor(now / 1000))
+  redis.call('HSET', key, 'feedback', cjson.encode(doc))
+end
+
 -- Raises its rate from a time (ms) on as after a pause; nil: from the next departure.
 function shapes.rise(key, base, now, since_ms)
   local doc = shapes.document(redis.call('HGET', key, 'feedback'))
@@ -297,6 +308,8 @@ end
 -- The shape at `now`, or nil if none is stored.
 function shapes.load(key, base, now)
   local shape = shapes.read(key)
+  local is_due = shape and shape.expires and shape.expires * 1000 <= now
+  if is_due and shape.ramp_up and shape.interval then shape_hold_rise(key, base, now) end
   -- Each override ends on time, even if no call comes then.
   while shape and shape.expires and shape.expires * 1000 <= now do
     shape = shape_resolved(key, base, shape.expires * 1000)

@@ -62,7 +62,7 @@ export interface GroupState {
   readonly inForce: GroupFields
   /**
    * Its own settings, with author, time and reason. Also `paused` and `ramp` (since when its rate rises after a pause,
-   * ms), with `rampUp` of the shape. Temporary ones: `limited` (by `rateLimitGroup` or feedback), and by feedback
+   * without shorter pauses since, ms), with `rampUp` of the shape. Temporary ones: `limited` (by `rateLimitGroup` or feedback), and by feedback
    * `slowed` (a bound of its rate), `paced` (the rate that `adapt` found) and `crowded` (a bound of its running jobs).
    */
   readonly overrides: Readonly<Record<string, Omit<OverrideEntry, 'value'> & { readonly value: unknown }>>

@@ -110,6 +110,86 @@ test('a pause that goes on, or ends before its time, counts for as long as it la
   expect(await queue.at(330_000).rate()).toBeCloseTo(55, 0)
 })
 
+/** A queue, or a group in it, whose rate begins to rise at a minute. */
+interface Rising {
+  readonly queue: Clocked
+  readonly group: string
+  readonly full: number
+  pause(ms: number): Promise<unknown>
+  resume(): Promise<unknown>
+}
+
+async function risingQueue(pause: 'pause' | 'refused'): Promise<Rising> {
+  const queue = await clocked()
+  await queue.pause(60_000)
+  return { queue, group: '', full: 100, pause: (ms) => queue[pause](ms), resume: () => queue.resume() }
+}
+
+async function risingGroup(): Promise<Rising> {
+  const queue = await clocked()
+  await queue.setGroup({ limited: true }, 60_000)
+  return {
+    ...{ queue, group: 'a', full: 10 },
+    pause: (ms) => queue.setGroup({ paused: true }, ms < Number.POSITIVE_INFINITY ? ms : undefined),
+    resume: () => queue.setGroup({ paused: { clear: true } }),
+  }
+}
+
+test.each([
+  ['a queue', () => risingQueue('pause')],
+  ['a queue by feedback', () => risingQueue('refused')],
+  ['a group', risingGroup],
+])('a short pause holds the rise of %s, which goes on after it where it was', async (_, rising) => {
+  const { queue, group, full, pause } = await rising()
+  const share = async (ms: number) => (await queue.at(60_000 + ms).rate(group)) / full
+  expect(await share(18_000)).toBeCloseTo(0.37, 3)
+  await pause(30_000)
+  // Feedback adds up to a tenth.
+  for (const ms of [18_001, 33_000, 48_000]) expect(await share(ms)).toBeCloseTo(0.37, 3)
+  const ended = await share(54_000)
+  expect(ended).toBeLessThan(0.47)
+  expect(ended).toBeGreaterThan(0.41)
+  expect(await share(86_999)).toBeLessThan(1)
+  expect(await share(93_000)).toBe(1)
+})
+
+test.each([
+  ['a queue', () => risingQueue('pause')],
+  ['a group', risingGroup],
+])('several short pauses of %s, ended before their time or prolonged, hold its rise each', async (_, rising) => {
+  const { queue, group, full, pause, resume } = await rising()
+  const share = async (ms: number) => Math.round(((await queue.at(60_000 + ms).rate(group)) / full) * 1000) / 1000
+  await share(6000)
+  await pause(600_000)
+  await share(16_000)
+  await resume()
+  // 10 s later than without the pause.
+  expect([await share(16_000), await share(18_999), await share(19_000)]).toEqual([0.19, 0.19, 0.235])
+  await share(20_000)
+  await pause(20_000)
+  await share(30_000)
+  await pause(30_000)
+  expect([await share(60_000), await share(61_999), await share(62_000)]).toEqual([0.235, 0.235, 0.28])
+  // A minute or more: from the start again.
+  await pause(40_000)
+  await share(100_000)
+  await pause(40_000)
+  expect([await share(140_000), await share(143_000), await share(200_000)]).toEqual([0.1, 0.145, 1])
+  // The rise is over: a short pause has none to hold.
+  await pause(30_000)
+  expect(await share(230_000)).toBe(1)
+})
+
+test('a group that is paused without end and released soon rises on where it was', async () => {
+  const { queue, pause, resume } = await risingGroup()
+  queue.at(78_000)
+  await pause(Number.POSITIVE_INFINITY)
+  queue.at(108_000)
+  await resume()
+  expect(await queue.rate('a')).toBe(3.7)
+  expect(await queue.at(111_000).rate('a')).toBe(4.15)
+})
+
 test('a pause by feedback does the same without adapt', async () => {
   const queue = await clocked()
   await queue.refused(120_000)

@@ -110,7 +110,7 @@ end
 function departure.count(d, id, slot)
   local gate = d.gate
   if gate.runs == false then return end
-  d.departed = d.departed + 1
+  d.departed, d.first = d.departed + 1, d.first or slot
   if not d.shape or not d.shape.audit or gate.open then return end
   local limits = d.shape.mode == 'enforce' and gate.limits or nil
   d.audited[#d.audited + 1] = audit.entry(id, slot, gate.cost, d.meter, limits, gate.pick)
@@ -249,7 +249,7 @@ function departure.sleep(d, spare)
     asks = sleepers.hasten(key, call.caller, asks, due)
   end
   if d.shape.expires then asks = math.min(asks, d.shape.expires * 1000) end
-  if departure.is_first(d) then asks = math.min(asks, ramp.step_ms(d.shape.ramp_up, d.now) * 1000) end
+  if departure.is_first(d) then asks = math.min(asks, ramp.step_ms(d.shape.ramp_up, d.first) * 1000) end
   return asks
 end
 
@@ -325,10 +325,10 @@ function departure.pace(d, count)
   if m and m.changed then m.pace = packed else redis.call('HSET', base .. 'meta:meter', 'pace', packed) end
 end
 
--- The rate of a queue that rested rises from its first departure on; after a loss of state it rests.
+-- The rate of a queue that rested rises from its first slot on, which may be ahead; after a loss of state it rests.
 function departure.rise(d)
   local key, base, shape = d.call.key, d.call.base, d.shape
-  if departure.is_first(d) then shapes.rise(key, base, d.now, math.ceil(d.now / 1000))
+  if departure.is_first(d) then shapes.rise(key, base, d.now, math.ceil(d.first / 1000))
   elseif d.meter.loss and shape.ramp_up.afterIdleMs and not shape.rests then shapes.rise(key, base, d.now) end
 end
 

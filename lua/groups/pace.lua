@@ -94,9 +94,9 @@ local function group_pace(groups)
     end
   end
 
-  -- A job has departed. If its group rested, the rate rises from now on.
-  function groups.rise(g, group)
-    local since_ms = math.ceil(g.now / 1000)
+  -- The first job of a group that rested has departed: its rate rises from that slot (µs) on, which may be ahead.
+  function groups.rise(g, group, slot)
+    local since_ms = math.ceil(slot / 1000)
     -- Its bucket has that rate already.
     g.known[group], g.rested[group] = g.rested[group], nil
     group_settings.change(g, group, { ramp = since_ms }, '', 'rampUp', since_ms + math.ceil(g.ramp_up.overMs))

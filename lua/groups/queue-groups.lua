@@ -702,7 +702,7 @@ function groups.served(g, pick, slot, cost, runs)
   if runs and b then
     bucket.charge(b, cost, meter.at(b, slot))
     groups.keep_bucket(g, b)
-    if b.rests then groups.rise(g, group) end
+    if b.rests then groups.rise(g, group, slot) end
     if pick.is_paced then groups.note_use(g, group, cost) end
   end
   if pick.lane then return groups.lane_served(g, pick, tag, runs) end

@@ -23,56 +23,110 @@ function shareAt({ from, overMs, shape }: RampUp, ms: number): number {
   return shape === 'exponential' ? from ** (1 - step / 20) : from + ((1 - from) * step) / 20
 }
 
-/** A bucket whose rate rises after it was idle. Times are µs from the start. */
+/** A pause of the meter, ms. */
+interface Pause {
+  readonly fromMs: number
+  readonly endsMs: number
+  /** How far the rate had risen before; undefined: it did not rise. */
+  readonly roseMs: number | undefined
+}
+
+/** A bucket whose rate rises after it was idle, or paused for a minute. Times are µs from the start. */
 class RisingBucket {
   readonly #full: number
   readonly #burst: number
-  readonly #rises: RampUp & { readonly afterIdleMs: number }
+  readonly #rises: RampUp
   #interval: number
   #tat = 0
   #last = 0
   #hasLeft = false
-  /** When the ramp began, ms; infinite while it rests. */
-  #sinceMs = Number.POSITIVE_INFINITY
+  #pausedUntilMs = 0
+  #pause: Pause | undefined
+  /** When the ramp began, without the short pauses since, ms; infinite while it rests; undefined without one. */
+  #sinceMs: number | undefined
 
-  constructor(intervalUs: number, burst: number, rises: RampUp & { readonly afterIdleMs: number }) {
+  constructor(intervalUs: number, burst: number, rises: RampUp) {
     this.#full = intervalUs
-    this.#interval = onGrid(intervalUs / rises.from)
+    this.#interval = intervalUs
     this.#burst = burst
     this.#rises = rises
   }
 
   grant(nowUs: number, costs: readonly number[], horizonUs: number): number[] {
-    this.#rise(nowUs)
-    const slowest = Math.max(this.#interval, this.#full / this.#rises.from)
-    const restsUs = this.#rises.afterIdleMs * 1000 + this.#burst * slowest
-    const isIdle = !this.#hasLeft || (nowUs - this.#last >= restsUs && Math.ceil(this.#tat) <= nowUs)
-    if (isIdle) this.#sinceMs = Number.POSITIVE_INFINITY
-    if (isIdle) this.#take(onGrid(this.#full / this.#rises.from), nowUs)
+    this.#passTo(nowUs)
     const slots: number[] = []
     for (const cost of costs) {
       const counted = Math.min(cost, this.#burst)
-      const slot = Math.max(nowUs, this.#last, this.#tat + (counted - this.#burst) * this.#interval)
+      const conforms = this.#tat + (counted - this.#burst) * this.#interval
+      const slot = Math.max(nowUs, this.#pausedUntilMs * 1000, this.#last, conforms)
       if (Math.ceil(slot) > nowUs + horizonUs) break
       slots.push(slot)
       this.#last = slot
       this.#tat = Math.max(this.#tat, slot) + cost * this.#interval
     }
     this.#hasLeft ||= slots.length > 0
-    if (slots.length > 0 && this.#sinceMs === Number.POSITIVE_INFINITY) this.#sinceMs = Math.ceil(nowUs / 1000)
+    const [first] = slots
+    if (first !== undefined && this.#rests) this.#sinceMs = Math.ceil(Math.ceil(first) / 1000)
     return slots
+  }
+
+  pause(nowUs: number, endsMs: number): void {
+    this.#passTo(nowUs)
+    if (endsMs <= this.#pausedUntilMs) return
+    this.#pausedUntilMs = endsMs
+    const nowMs = Math.floor(nowUs / 1000)
+    const known = this.#pause && this.#pause.endsMs > nowMs ? this.#pause : undefined
+    const roseMs = this.#sinceMs === undefined ? undefined : nowMs - this.#sinceMs
+    if (!this.#rests) this.#holdFor(known ? { ...known, endsMs } : { fromMs: nowMs, endsMs, roseMs }, nowUs)
+  }
+
+  resume(nowUs: number): void {
+    this.#passTo(nowUs)
+    this.#pausedUntilMs = 0
+    const nowMs = Math.floor(nowUs / 1000)
+    if (this.#pause && this.#pause.endsMs > nowMs && !this.#rests)
+      this.#holdFor({ ...this.#pause, endsMs: nowMs }, nowUs)
+  }
+
+  /** A minute or more begins the ramp again; less holds it. */
+  #holdFor(pause: Pause, nowUs: number): void {
+    const { fromMs, endsMs, roseMs } = pause
+    this.#pause = pause
+    if (endsMs - fromMs >= 60_000) this.#sinceMs = endsMs
+    else this.#sinceMs = roseMs === undefined ? undefined : endsMs - roseMs
+    this.#take(this.#intervalAt(Math.max(nowUs / 1000, endsMs)), nowUs)
+  }
+
+  get #rests(): boolean {
+    return this.#sinceMs === Number.POSITIVE_INFINITY
+  }
+
+  #intervalAt(ms: number): number {
+    return onGrid(this.#full / (this.#sinceMs === undefined ? 1 : shareAt(this.#rises, ms - this.#sinceMs)))
+  }
+
+  #passTo(nowUs: number): void {
+    this.#rise(nowUs)
+    const { from, afterIdleMs } = this.#rises
+    if (afterIdleMs === undefined || this.#rests) return
+    const restsUs = afterIdleMs * 1000 + this.#burst * Math.max(this.#interval, this.#full / from)
+    if (this.#hasLeft && (nowUs - this.#last < restsUs || Math.ceil(this.#tat) > nowUs)) return
+    this.#pause = undefined
+    this.#sinceMs = Number.POSITIVE_INFINITY
+    this.#take(onGrid(this.#full / from), nowUs)
   }
 
   /** Each step, when it begins: debts are kept in units. */
   #rise(nowUs: number): void {
     for (let step = 1; step <= 20; step++) {
-      const ms = Math.ceil(this.#sinceMs + (step * this.#rises.overMs) / 20)
-      if (ms * 1000 <= nowUs) this.#take(onGrid(this.#full / shareAt(this.#rises, ms - this.#sinceMs)), ms * 1000)
+      const ms = Math.ceil((this.#sinceMs ?? Number.POSITIVE_INFINITY) + (step * this.#rises.overMs) / 20)
+      const isOn = ms * 1000 <= nowUs && ms > (this.#pause?.endsMs ?? 0)
+      if (isOn) this.#take(Math.min(this.#interval, this.#intervalAt(ms)), ms * 1000)
+      if (isOn && step === 20) this.#sinceMs = undefined
     }
   }
 
   #take(interval: number, atUs: number): void {
-    if (interval >= this.#interval && this.#sinceMs !== Number.POSITIVE_INFINITY) return
     const from = Math.max(atUs, this.#last)
     this.#tat = from + onGrid((Math.max(0, this.#tat - from) / this.#interval) * interval)
     this.#interval = interval
@@ -84,66 +138,90 @@ function onGrid(us: number): number {
   return Math.ceil(us * 1024) / 1024
 }
 
+type Deed =
+  | { readonly what: 'depart'; readonly costs: readonly number[]; readonly horizonUs: number }
+  | { readonly what: 'pause'; readonly endsMs: number }
+  | { readonly what: 'resume' }
+
 interface Story {
   readonly shape: Shape
   readonly intervalUs: number
-  readonly rises: RampUp & { readonly afterIdleMs: number }
-  readonly departures: readonly {
-    readonly nowUs: number
-    readonly costs: readonly number[]
-    readonly horizonUs: number
-  }[]
+  readonly rises: RampUp
+  readonly deeds: readonly (Deed & { readonly nowUs: number })[]
 }
 
-/** Bursts of jobs, and stretches without any, of workers with different horizons. */
+/** Bursts of jobs, stretches without any, and pauses, of workers with different horizons. */
 function storyOf(seed: number): Story {
   const { uniform } = randomOf(seed * 7919 + 1)
   const pick = <T>(...of: readonly T[]): T => of[Math.floor(uniform() * of.length)] as T
   const [periodMs, burst] = [pick(20, 100, 700), pick(1, 1, 4)]
+  const afterIdleMs = pick(1000, 5000, 60_000, 60_000)
   const rises: Story['rises'] = {
-    ...{ from: pick(0.1, 0.5, 0.013), overMs: pick(2000, 60_000, 7777), afterIdleMs: pick(1000, 5000, 60_000) },
+    ...{ from: pick(0.1, 0.5, 0.013), overMs: pick(2000, 60_000, 7777) },
+    ...(uniform() < 0.75 ? { afterIdleMs } : {}),
     ...(uniform() < 0.5 ? { shape: pick('linear', 'exponential') } : {}),
   }
   let nowUs = START_US
-  const departures = Array.from({ length: 250 }, () => {
-    const idle = rises.afterIdleMs * 1000
-    nowUs += Math.floor(uniform() < 0.05 ? idle * pick(0.9, 1, 1.1, 3) : uniform() * periodMs * 3000)
+  const deeds = Array.from({ length: 250 }, () => {
+    const idleUs = afterIdleMs * 1000 * pick(0.9, 1, 1.1, 3)
+    nowUs += Math.floor(uniform() < 0.05 ? idleUs : uniform() * pick(periodMs, periodMs, rises.overMs / 20) * 3000)
     const costs = Array.from({ length: pick(0, 1, 1, 3, 8) }, () => 1 + Math.floor(uniform() * burst))
-    return { nowUs, costs, horizonUs: pick(0, 50_000, 200_000) }
+    const pausedMs = pick(1, 500, 5000, 30_000, 59_999, 60_000, 61_234)
+    const special = uniform()
+    if (special < 0.05) return { what: 'pause', nowUs, endsMs: Math.floor(nowUs / 1000) + pausedMs } as const
+    if (special < 0.08) return { what: 'resume', nowUs } as const
+    return { what: 'depart', nowUs, costs, horizonUs: pick(0, 50_000, 200_000, 3_000_000) } as const
   })
   return {
     shape: { rate: { limit: 1, period: periodMs }, burst, rampUp: rises },
     intervalUs: periodMs * 1000,
     rises,
-    departures,
+    deeds,
   }
 }
 
-test(`${STORIES} stories of idle stretches leave by the ramps of the reference, to the microsecond`, async () => {
+test(`${STORIES} stories of pauses and idle stretches leave by the ramps of the reference, to the microsecond`, async () => {
   const replayer = new Replayer(client)
   let ramps = 0
   for (let seed = 1; seed <= STORIES; seed++) {
-    const { shape, intervalUs, rises, departures } = storyOf(seed)
+    const { shape, intervalUs, rises, deeds } = storyOf(seed)
     const base = `${redis.prefix}:i${seed}:`
     const run = '1'
     const fields = { mode: 'enforce', onStateLoss: 'hold', horizonMs: 50, ...encodeShape(shape).fields } as never
     const operations: Operation[] = [{ what: 'declare', fields, now: START_US, run }]
     const reference = new RisingBucket(intervalUs, shape.burst ?? 1, rises)
-    const expected: number[][] = []
+    const expected: (readonly number[] | undefined)[] = []
     let waiting: number[] = []
-    for (const { nowUs, costs, horizonUs } of departures) {
+    for (const deed of deeds) {
+      const { nowUs } = deed
+      const at = nowUs - START_US
+      if (deed.what === 'pause') {
+        operations.push({ what: 'pause', kind: 'until', ms: deed.endsMs, now: nowUs, run })
+        expected.push(undefined)
+        reference.pause(at, deed.endsMs - START_US / 1000)
+        continue
+      }
+      if (deed.what === 'resume') {
+        operations.push({ what: 'pause', kind: 'clear', ms: 0, now: nowUs, run })
+        expected.push(undefined)
+        reference.resume(at)
+        continue
+      }
+      const { costs, horizonUs } = deed
       const jobs = costs.map((cost, i) => ({ id: String(operations.length * 10 + i), cost }))
       waiting = [...waiting, ...costs]
       operations.push({ what: 'depart', jobs, asked: 100, horizonUs, now: nowUs, run })
-      expected.push(reference.grant(nowUs - START_US, waiting.slice(0, 100), horizonUs))
-      waiting = waiting.slice(expected.at(-1)?.length)
+      const slots = reference.grant(at, waiting.slice(0, 100), horizonUs)
+      expected.push(slots)
+      waiting = waiting.slice(slots.length)
     }
     const outcomes = (await replayer.replay(base, operations)).slice(1)
     for (const [i, { reply }] of outcomes.entries()) {
+      const wanted = expected[i]?.map((us) => START_US + Math.ceil(us))
+      if (!wanted) continue
       const found = (reply as [[string, string][]])[0].map(([, slot]) => Number(slot))
-      const wanted = (expected[i] as number[]).map((us) => START_US + Math.ceil(us))
       const isSame = found.length === wanted.length && found.every((slot, at) => slot === wanted[at])
-      expect(isSame, `seed ${seed}, departure ${i}: ${found} instead of ${wanted}`).toBe(true)
+      expect(isSame, `seed ${seed}, deed ${i}: ${found} instead of ${wanted}`).toBe(true)
     }
     ramps += Number((await client.hget(`${base}meta:shape`, 'rev')) ?? 0)
     await client.unlink(...(await client.keys(`${base}*`)))
@@ -194,6 +272,24 @@ test('the queue, each group by itself and a queue that lost its state begin slow
   await queue.close()
 })
 
+test('the rate of a group that rested rises from its first slot, not from the call that granted it ahead', async () => {
+  const queue = new HeldQueue(redis, client, 'ahead')
+  await queue.reset({ groups: { rate: '10/s' }, rampUp: { ...IDLE, overMs: 2000 } })
+  const group = { group: { id: 'a' } } as never
+  await queue.add(group)
+  await queue.drain(1, 0)
+  await queue.advanceTo(queue.nowUs + 40_000_000)
+  await queue.backend.store.changeGroup('a', { limited: true }, { by: 'ada', reason: 'a test' }, 5000)
+  for (let i = 0; i < 2; i++) await queue.add(group)
+  await queue.advanceTo(queue.nowUs + 2_100_000)
+  const [first] = (await queue.depart(2, 3_000_000)).grants
+  await queue.advanceTo(first?.slotUs ?? 0)
+  const [second] = await queue.drain(1, 0)
+  // At its whole rate, the second job would leave after 0.1 s.
+  expect((second?.slotUs ?? 0) - (first?.slotUs ?? 0)).toBeGreaterThan(300_000)
+  await queue.close()
+})
+
 test('after a pause of BullMQ that a worker has noted the rate rises, also without afterIdleMs', async () => {
   const queue = new HeldQueue(redis, client, 'stock')
   await queue.reset({ rate: '10/s', rampUp: { from: 0.1, overMs: 60_000 } })
@@ -209,6 +305,28 @@ test('after a pause of BullMQ that a worker has noted the rate rises, also witho
     await queue.queue.resume()
     expect(await paceOf(queue)).toBe(rate)
     await queue.advanceTo(queue.nowUs + 120_000_000)
+  }
+  await queue.close()
+})
+
+test('a short pause of BullMQ that a worker has noted holds the rise', async () => {
+  const queue = new HeldQueue(redis, client, 'stock')
+  await queue.reset({ rate: '10/s', rampUp: { from: 0.1, overMs: 60_000 } })
+  const { store } = queue.backend
+  await store.pause({ kind: 'for', ms: 60_000, reason: 'a test' })
+  await queue.advanceTo(queue.nowUs + 60_000_000 + 19_000_000)
+  expect(await paceOf(queue)).toBe(3.7)
+  for (const [pausedUs, rate] of [
+    [50_000_000, 3.7],
+    [50_000_000, 3.7],
+    [60_000_000, 1],
+  ] as const) {
+    await queue.queue.pause()
+    await queue.add()
+    expect((await queue.depart(1)).stop).toBe('halted')
+    await queue.advanceTo(queue.nowUs + pausedUs)
+    await queue.queue.resume()
+    expect(await paceOf(queue)).toBe(rate)
   }
   await queue.close()
 })

@@ -41,7 +41,6 @@ const worker = new ShapedWorker('events', (job) => database.query(insert, [JSON.
   removeOnComplete: { count: 0 },
   removeOnFail: { count: 1000 },
 })
-process.once('SIGTERM', () => Promise.all([worker.close(), queue.close()]).then(() => database.end()))
 
 // Rows that come one by one: a job each, which the worker gathers.
 const singles = new ShapedQueue('single-events', { connection, prefix, shape })
@@ -55,6 +54,10 @@ const gatherer = new ShapedWorker(
   },
   { connection, prefix, shape, batch: { size: 500, minSize: 100, timeoutMs: 200 } },
 )
+process.once('SIGTERM', async () => {
+  await Promise.all([worker.close(), gatherer.close()])
+  await Promise.all([queue.close(), singles.close(), database.end()])
+})
 
 // Adds rows as an application would, and sees how fast they came.
 let statements = 0

@@ -5,7 +5,7 @@ import { ShapedQueue, ShapedWorker } from 'sluice'
 
 const prefix = process.env.PREFIX ?? 'sluice-examples'
 const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:6379' }
-// The customer's time zone.
+// The customer's time zone; here a domain's days begin at midnight in it too.
 const timeZone = process.env.TIME_ZONE ?? 'Europe/Berlin'
 
 const shape = {
@@ -16,7 +16,7 @@ const shape = {
   groups: {},
   limits: [
     { name: 'customer', by: 'group', rate: '10/s', burst: 5 },
-    { name: 'warm-up', by: 'domain', warmUp: { start: 3, factor: 1.5, until: 5000 } },
+    { name: 'warm-up', by: 'domain', timeZone, warmUp: { start: 3, factor: 1.5, until: 5000 } },
   ],
 }
 const queue = new ShapedQueue('mails', { connection, prefix, shape })

@@ -16,6 +16,7 @@ export const shape = {
     { ...account, shared: true, prefix },
     { name: 'requests', by: 'model', rate: '1800/min', burst: 5 },
     { name: 'tokens', by: 'model', unit: 'tokens', algorithm: 'token-bucket', rate: '120000/min', burst: 1500 },
+    { name: 'calls', by: 'group', rate: '600/min', burst: 20 },
     { name: 'plan', by: 'group', unit: 'tokens', ...free, tiers: plans },
   ],
 }

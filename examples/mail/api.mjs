@@ -22,7 +22,7 @@ async function send(job) {
     signal: AbortSignal.timeout(10_000),
   })
   await response.text()
-  // The error carries the response, so that the profile can read when to try again.
+  // In the error's response, the profile can read when to try again.
   if (!response.ok) throw Object.assign(new Error(`the provider answered ${response.status}`), { response })
 }
 

@@ -20,7 +20,7 @@ async function deliver(job) {
   const { url, event } = job.data
   const response = await fetch(url, {
     method: 'POST',
-    // The id is the same in each attempt, so that the customer can recognise a second delivery.
+    // The id is the same in each attempt: the customer can recognise a second delivery.
     headers: { 'content-type': 'application/json', 'webhook-id': job.id },
     body: JSON.stringify(event),
     // If the endpoint hangs, the attempt fails and the worker is free again.

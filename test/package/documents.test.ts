@@ -78,7 +78,7 @@ test('docs/sizing.md and the docstring of sizeShape show what it computes', () =
     readFileSync(file, 'utf8'),
   )
   const examples = [...texts.join('\n').matchAll(/sizeShape\((\{ rate.*\})\)\n(?: \* )?\/\/ (\{.*\})/g)]
-  expect(examples.length).toBe(5)
+  expect(examples.length).toBe(4)
   for (const [, input, output] of examples) expect(sluice.sizeShape(literal(input))).toEqual(literal(output))
 })
 

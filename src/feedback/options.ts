@@ -32,14 +32,14 @@ export type FeedbackScope = 'queue' | 'group' | { readonly by: string | readonly
 export interface FeedbackOptions {
   /** Interprets answers, such as `profiles.stripe` of `sluice/egress`. Default: answers are not inspected. */
   readonly feedback?: FeedbackSource
-  /** Adapts the rate to the answers: `true`, or `{ decrease, increase, quietMs, floor }`. Default false: answers only pause. */
+  /** Whether the rate adapts to the answers: `true`, or `{ decrease, increase, quietMs, floor }`. Default false: answers only pause. */
   readonly adapt?: boolean | AdaptOptions
   /**
    * What an answer about the queue holds: `'queue'` (default); `'group'`, the job's group; `{ by: 'host' }`, jobs of the
-   * same host in their `keys`; or `{ pool: 'keys' }`, the job's member of the limit `keys`.
+   * same host in their `keys`; or `{ pool: 'keys' }`, the job's member of the pool `keys`.
    */
   readonly feedbackScope?: FeedbackScope
-  /** A job that is still throttled this long after the start of its first throttled attempt fails. ms, default 3 days. */
+  /** A job fails if it is still throttled this many ms after its first throttled attempt began. Default 3 days. */
   readonly giveUpAfterMs?: number
 }
 

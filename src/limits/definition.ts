@@ -28,7 +28,7 @@ export interface LimitRule {
    * `concurrency`.
    */
   readonly algorithm?: Algorithm
-  /** `'100/min'` or `{ limit, period }` (ms); the period of a window is its length. Not for `concurrency`. */
+  /** `'100/min'` or `{ limit, period }` (ms); for windows, the period is the length. Not for `concurrency`. */
   readonly rate?: RateInput | RateSchedule
   /** Buckets: units that may pass back to back after idling. Default 1: evenly spaced. */
   readonly burst?: number
@@ -39,13 +39,13 @@ export interface LimitRule {
   readonly align?: WindowAlign
   /** The calendar's time zone: an IANA name, default `UTC`. */
   readonly timeZone?: string
-  /** `concurrency`: how many at once. */
+  /** `concurrency`: how many may run at once. */
   readonly concurrency?: number
   /** `concurrency`: how many ms a lease lasts unless it is extended. Default 30,000. */
   readonly leaseMs?: number
-  /** Share of the limit that queues leave to `take`, 0 to below 1. Default 0. */
+  /** The share of the limit that queues leave to `take`, 0 to below 1. Default 0. */
   readonly reservedShare?: number
-  /** After this many ms without a take, queues may use the reserved share. Default: until a used-up limit recovers. */
+  /** After this many ms without a `take`, queues may use the reserved share. Default: the time in which a used-up limit recovers. */
   readonly lendAfterMs?: number
 }
 

@@ -18,7 +18,7 @@ export type TierOf =
 export interface LimiterOptions extends LimitRule, LocalLimiting {
   /** 1 to 64 letters, digits, '_', '.' or '-'. Limiters with the same name share one limit. */
   readonly name: string
-  /** Prefix of every key. Default `sluice`. */
+  /** The prefix of every Redis key. Default `sluice`. */
   readonly prefix?: string
   /** A higher version replaces the definition for all. */
   readonly version?: number
@@ -34,11 +34,11 @@ export interface LimiterOptions extends LimitRule, LocalLimiting {
   readonly onFailure?: (error: Error, key: LimitKey) => void
   /** How many keys have their own state; all others share one (`sharesKey` in answers). Default: unlimited. */
   readonly maxKeys?: number
-  /** `key`: each node of a cluster decides for part of the keys. Default: one node decides for all. */
+  /** `key`: each node of a cluster decides for some of the keys. Default: one node decides for all. */
   readonly spread?: 'key' | 'even'
   /** Rules by tier: `rate`, `burst` and `concurrency`. */
   readonly tiers?: Readonly<Record<string, TierRule>>
-  /** Which tier a key has: a function, or a table by key. */
+  /** The tier of each key: a function, or an object by key. */
   readonly tierOf?: TierOf
 }
 

@@ -45,11 +45,11 @@ export interface MitigationOptions {
 
 /** Decisions of a limiter in memory. `combine`, `peek` and `wait` still ask Redis. Not for `concurrency`. */
 export interface LocalLimiting {
-  /** Decides in memory, from units leased from the limit. Default: each take asks Redis. */
+  /** Decides in memory, using units leased from the limit. Default: each take asks Redis. */
   readonly sync?: SyncOptions
-  /** A token bucket in this process, asked before the limit. Default: none. */
+  /** A token bucket for each key in this process, asked before the limit. Default: none. */
   readonly local?: LocalOptions
-  /** Remembers refusals, and repeats them without asking Redis. Default false. */
+  /** Whether refusals are repeated from memory, without asking Redis. Default false. */
   readonly mitigation?: boolean | MitigationOptions
 }
 

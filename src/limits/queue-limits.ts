@@ -29,11 +29,11 @@ import { quotasOf, type WarmUp } from './warm-up.ts'
 export interface QueueLimit extends LimitRule {
   /** 1 to 64 letters, digits, '_', '.' or '-'. */
   readonly name: string
-  /** Counts a job's `costs[unit]`, or 1 if it has none; at 0 the job does not wait. Default: the job's `cost`. */
+  /** What the limit counts: a job's `costs[unit]`, or 1 if it has none; a job with 0 does not wait. Default: its `cost`. */
   readonly unit?: string
   /**
-   * `group`, a name in the `keys` of jobs, or up to 4 of these: each value or combination has the limit to itself. Jobs
-   * that lack one are not limited.
+   * `group`, a name in the jobs' `keys`, or up to 4 of these: each value or combination has the limit to itself. A job
+   * that lacks one is not limited.
    */
   readonly by?: string | readonly string[]
   /** With `by`: `rate` and `burst` for jobs or values of a tier. */
@@ -42,23 +42,23 @@ export interface QueueLimit extends LimitRule {
   readonly warmUp?: WarmUp
   /** With `by`: `refuse` refuses jobs that lack a key (MissingKeyError). */
   readonly missing?: 'refuse'
-  /** With `by`: values in use at once; a job with another one is refused (TooManyKeysError). Default: unlimited. */
+  /** With `by`: how many values may be in use at once; a job with a further value is refused (TooManyKeysError). Default: unlimited. */
   readonly maxKeys?: number
   /** 1 to 100 names, such as those of API keys: each has the limit to itself. */
   readonly pool?: readonly string[]
-  /** With `pool`: `group` keeps a group on one member while it may go. Default: members take turns. */
+  /** With `pool`: `group` keeps each group on one member while that is free. Default: members take turns. */
   readonly sticky?: 'group'
-  /** With `by` and `concurrency: 1`: what happens to a second job of a value. Default `wait`. */
+  /** With `by` and `concurrency: 1`: what happens to a second job with the same value. Default `wait`. */
   readonly onConflict?: 'wait' | 'cancel-newest' | 'cancel-running'
   /** Accepts jobs that cost more than the limit allows at once; `settleCost` charges the rest. Default false. */
   readonly clampCost?: boolean
-  /** `even`: spreads a quota per day, week or month over the rest of its window. Not if shared. */
+  /** `even`: spreads a quota per day, week or month over the rest of its window. Not for shared limits. */
   readonly spread?: 'even' | 'key'
-  /** With `spread`: when the quota is spent, such as `'08:00-20:00'` or `'mon-fri 08:00-20:00'`. Default: always. */
+  /** With `spread`: the hours in which the quota is spent, such as `'08:00-20:00'` or `'mon-fri 08:00-20:00'`. Default: always. */
   readonly within?: string
   /** With `spread`: the slowest pace until the quota is used up. */
   readonly minRate?: RateInput
-  /** One state, or with `by` one for each value, for all queues and limiters that use the name. Default false. */
+  /** Whether all queues and limiters that use the name share one state, or with `by` one for each value. Default false. */
   readonly shared?: boolean
   /** If shared, without `by`: the key as passed to `limiter.take`. Default: none. */
   readonly key?: LimitKey

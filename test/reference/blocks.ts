@@ -39,7 +39,7 @@ const OF_WORKER: More = {
 }
 const OF_LIMITER: More = {
   functions: FUNCTIONS,
-  algorithm: '#which-algorithm',
+  algorithm: '#choosing-an-algorithm',
   spread: '#on-a-cluster',
   sync: '#decisions-in-memory',
   local: '#decisions-in-memory',

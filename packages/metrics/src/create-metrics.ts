@@ -91,13 +91,13 @@ export interface MetricsOptions {
   /** How many queues have a label of their own; the rest share `other`. Default 100. */
   maxQueues?: number
   /**
-   * How many groups per queue have a label: this many that have waited longest, and this many with the most waiting
-   * jobs. A group's id may name a customer. Default 0.
+   * In each queue, this many of the longest-waiting groups and this many of the largest have a label. A group's id may
+   * name a customer. Default 0.
    */
   groups?: number
   /**
-   * How many values of limits with `by` have a label per queue: this many that the most lanes wait for, and this many
-   * with the most running jobs. Default 0.
+   * In each queue, this many values of limits with `by` that the most lanes wait for, and this many with the most
+   * running jobs, have a label. Default 0.
    */
   keys?: number
   /** How long a scrape waits for Redis, ms. Default 5000. */

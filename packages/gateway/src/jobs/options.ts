@@ -36,7 +36,7 @@ export function isHeader(source: NameSource | undefined): source is Extract<Name
 
 /** One queue as callers see it. Everything but functions is JSON, so that it may be kept in a file. */
 export interface QueueRule {
-  /** The shape that the gateway declares. Default: none; the stored shape applies. */
+  /** The shape that the gateway declares. Default: the stored shape applies. */
   readonly shape?: Shape | undefined
   /** The name of the queue's jobs. Default 'job'. */
   readonly jobName?: string | undefined
@@ -50,9 +50,9 @@ export interface QueueRule {
   readonly allow?: readonly JobOption[] | undefined
   /** Where a job's group comes from; needs `groups` in the shape. The caller's `priority` then counts inside the group. */
   readonly group?: NameSource | undefined
-  /** Where each of a job's keys comes from, by key name. Callers cannot set these. */
+  /** Where each of a job's keys comes from, by key name. Callers cannot set these keys. */
   readonly keys?: Readonly<Record<string, NameSource>> | undefined
-  /** BullMQ's `attempts`, `backoff`, `removeOnComplete` and `removeOnFail` for the queue's jobs. */
+  /** BullMQ's `attempts`, `backoff`, `removeOnComplete` and `removeOnFail`. */
   readonly jobOptions?: JobDefaults | undefined
   /** How many jobs a request may add: 1 to 200, default 200. */
   readonly maxJobs?: number | undefined
@@ -61,7 +61,7 @@ export interface QueueRule {
   /** How deeply arrays and objects in a body may nest. Default 64. */
   readonly maxDepth?: number | undefined
   /**
-   * How long `Prefer: wait` may delay a response, ms; needs `results`. Default 0: not at all.
+   * How long `Prefer: wait` may delay a response, ms; needs `results`. Default 0.
    */
   readonly maxWaitMs?: number | undefined
 }

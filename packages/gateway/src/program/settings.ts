@@ -49,31 +49,31 @@ const who = {
 const bounds = {
   requestTimeoutMs: {
     variable: 'REQUEST_TIMEOUT_MS',
-    expected: 'milliseconds from 1000: time for a request to arrive',
+    expected: 'milliseconds from 1000: how long a request may take to arrive',
     schema: wholeNumber(1000, 3_600_000),
     fallback: '15000',
   },
   keepAliveTimeoutMs: {
     variable: 'KEEP_ALIVE_TIMEOUT_MS',
-    expected: 'milliseconds from 1000: when an idle connection is closed; longer than at the proxy',
+    expected: 'milliseconds from 1000: how long a connection may be idle; longer than at the proxy',
     schema: wholeNumber(1000, 3_600_000),
     fallback: '72000',
   },
   maxBodyBytes: {
     variable: 'MAX_BODY_BYTES',
-    expected: 'a whole number from 1: the most bytes in a body',
+    expected: 'a whole number from 1: maximum size of a body',
     schema: wholeNumber(1, 1_073_741_824),
     fallback: '1048576',
   },
   maxHeaderBytes: {
     variable: 'MAX_HEADER_BYTES',
-    expected: 'a whole number from 1024: the most bytes of header fields',
+    expected: 'a whole number from 1024: maximum size of the header fields',
     schema: wholeNumber(1024, 1_048_576),
     fallback: '16384',
   },
   maxConnections: {
     variable: 'MAX_CONNECTIONS',
-    expected: 'a whole number from 1: the most open connections',
+    expected: 'a whole number from 1: maximum number of open connections',
     schema: wholeNumber(1, 1_000_000),
     fallback: '10000',
   },

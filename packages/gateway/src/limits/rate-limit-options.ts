@@ -36,7 +36,7 @@ export interface RateLimitOptions {
   readonly key: ByLimit<KeyOf>
   /** Units that a request takes, or a function that returns them. Default 1. */
   readonly cost?: ByLimit<Cost>
-  /** A function that returns the tier of a request. Default: its identity's tier. */
+  /** The tier of a request. Default: its identity's tier. */
   readonly tier?: (request: HttpRequest) => string | undefined | Promise<string | undefined>
   /** Whether a request is neither limited nor counted. */
   readonly skip?: (request: HttpRequest) => boolean | Promise<boolean>

@@ -6,7 +6,7 @@ import type { Inspector } from 'sluice/inspect'
 import type { ShardedQueue } from 'sluice/sharding'
 import type { GlobalOptions } from './global-options.ts'
 
-export { CommandError } from './command-error.ts'
+export { CommandError, EXIT_CODES } from './command-error.ts'
 
 /** What each command receives. */
 export interface Cli {

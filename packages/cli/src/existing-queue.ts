@@ -2,8 +2,7 @@ import type { ShapedQueue } from 'sluice'
 import type { QueueStatus } from 'sluice/inspect'
 import { countText, groupKey, plainText, shardOf, shardPrefix } from 'sluice/internal'
 import type { ShardedQueue } from 'sluice/sharding'
-import { type Cli, CommandError } from './cli.ts'
-import { EXIT_CODES } from './exit-codes.ts'
+import { type Cli, CommandError, EXIT_CODES } from './cli.ts'
 
 /**
  * An existing queue, for writes: a mistyped name must not create one.

@@ -12,8 +12,7 @@ import {
   unusableText,
   WaitTimeoutError,
 } from 'sluice/internal'
-import { CommandError } from './cli.ts'
-import { EXIT_CODES } from './exit-codes.ts'
+import { CommandError, EXIT_CODES } from './cli.ts'
 
 /** How a command failed: its exit code, and the line that says why. */
 export interface Failure {

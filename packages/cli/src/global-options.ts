@@ -1,8 +1,7 @@
 import { hostname, userInfo } from 'node:os'
 import { type Command, Option } from 'commander'
 import { countText } from 'sluice/internal'
-import { CommandError } from './command-error.ts'
-import { EXIT_CODES } from './exit-codes.ts'
+import { CommandError, EXIT_CODES } from './command-error.ts'
 
 export interface GlobalOptions {
   readonly redisUrl: string

@@ -2,7 +2,7 @@ import type { ShapedQueue } from 'sluice'
 import { isRefusal, PlaceLine } from 'sluice/internal'
 import { CommandError } from './cli.ts'
 import { failureOf } from './failure.ts'
-import type { JobLine } from './job-lines.ts'
+import type { JobLine } from './job-file.ts'
 
 /** Maximum number of jobs sent at once while the queue has places. */
 const MAX_AT_ONCE = 64

@@ -1,9 +1,9 @@
 import type { EventEmitter } from 'node:events'
 import { Command } from 'commander'
 import { plainText, VERSION } from 'sluice/internal'
+import { EXIT_CODES } from './command-error.ts'
 import { COMMANDS, type ListedCommand } from './command-list.ts'
 import { addCompletionCommand } from './completion-scripts.ts'
-import { EXIT_CODES } from './exit-codes.ts'
 import { addGlobalOptions } from './global-options.ts'
 import { createRunner, report } from './runner.ts'
 

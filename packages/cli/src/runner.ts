@@ -1,5 +1,5 @@
 import type { Cli, Runner } from './cli.ts'
-import { EXIT_CODES } from './exit-codes.ts'
+import { EXIT_CODES } from './command-error.ts'
 import { failureOf } from './failure.ts'
 import { type GlobalOptions, readGlobalOptions } from './global-options.ts'
 

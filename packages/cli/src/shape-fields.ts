@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { Durability, RateSchedule, ShapeField, ShapeOverride } from 'sluice'
-import { parseDuration } from './duration.ts'
+import { parseDuration } from './arguments.ts'
 
 /** An option of `shape set`. */
 interface FieldOption {

@@ -1,6 +1,5 @@
 import { plainText } from 'sluice/internal'
-import { CommandError } from './command-error.ts'
-import { EXIT_CODES } from './exit-codes.ts'
+import { CommandError, EXIT_CODES } from './command-error.ts'
 import { shortText } from './queue-text.ts'
 
 /** Longer ids are shortened where they lead a table; JSON has them in full. */

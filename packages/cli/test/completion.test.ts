@@ -6,8 +6,7 @@ import { Command } from 'commander'
 import { afterAll, describe, expect, test } from 'vitest'
 import { useRedis } from '../../../test/support/redis.ts'
 import { COMMANDS } from '../src/command-list.ts'
-import { completionScript, SHELLS } from '../src/completion-scripts.ts'
-import { placesOf } from '../src/completion-tree.ts'
+import { completionScript, placesOf, SHELLS } from '../src/completion-scripts.ts'
 import { runHere } from './run-here.ts'
 
 const redis = useRedis(import.meta.url)

@@ -1,8 +1,7 @@
 import { Readable } from 'node:stream'
 import { describe, expect, test } from 'vitest'
 import { CommandError } from '../src/cli.ts'
-import { jobsIn } from '../src/job-file.ts'
-import { parseJobLine } from '../src/job-lines.ts'
+import { jobsIn, parseJobLine } from '../src/job-file.ts'
 
 test.each([
   ['{"name":"a"}', { name: 'a', data: {}, opts: {} }],

@@ -1,11 +1,9 @@
 import { describe, expect, test } from 'vitest'
 import { countText, formatDuration, plainText } from '../../../src/plain-text.ts'
-import { parseFutureTime, parseQueueName, wholeNumber } from '../src/arguments.ts'
-import { parseDuration } from '../src/duration.ts'
-import { flowBetween } from '../src/flow.ts'
+import { parseDuration, parseFutureTime, parseQueueName, wholeNumber } from '../src/arguments.ts'
 import { jsonLine } from '../src/json-line.ts'
 import { formatTable } from '../src/open-cli.ts'
-import { QueueWatch } from '../src/watch-queues.ts'
+import { flowBetween, QueueWatch } from '../src/watch-queues.ts'
 
 describe('durations', () => {
   test.each([

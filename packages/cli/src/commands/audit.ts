@@ -13,9 +13,8 @@ import {
   plainText,
 } from 'sluice/internal'
 import { parseQueueName, wholeNumber } from '../arguments.ts'
-import { type AddCommand, type Cli, CommandError } from '../cli.ts'
+import { type AddCommand, type Cli, CommandError, EXIT_CODES } from '../cli.ts'
 import { existingStatus } from '../existing-queue.ts'
-import { EXIT_CODES } from '../exit-codes.ts'
 
 /** The number of history entries that a queue keeps. */
 const HISTORY = 1000

@@ -1,9 +1,8 @@
 import type { CancelFilter, CancelOutcome } from 'sluice'
 import { CANCELLED, countText, plainText } from 'sluice/internal'
 import { addReason, durationOption, parseNonEmpty, parseQueueName } from '../arguments.ts'
-import { type AddCommand, type Cli, CommandError } from '../cli.ts'
+import { type AddCommand, type Cli, CommandError, EXIT_CODES } from '../cli.ts'
 import { existingWhole } from '../existing-queue.ts'
-import { EXIT_CODES } from '../exit-codes.ts'
 
 export const addCancelCommand: AddCommand = (program, run) => {
   const command = program

@@ -1,6 +1,5 @@
 import type { Command } from 'commander'
-import { type AddCommand, CommandError } from '../cli.ts'
-import { EXIT_CODES } from '../exit-codes.ts'
+import { type AddCommand, CommandError, EXIT_CODES } from '../cli.ts'
 
 interface Options {
   readonly host?: string

@@ -2,9 +2,9 @@ import { Option } from 'commander'
 import { plainText, ROLES, type Role } from 'sluice/internal'
 import { parseNonEmpty, parseQueueName } from '../arguments.ts'
 import type { AddCommand, Cli } from '../cli.ts'
+import { EXIT_CODES } from '../command-error.ts'
 import { diagnose } from '../doctor/diagnose.ts'
 import { countLevels, reportText } from '../doctor/report.ts'
-import { EXIT_CODES } from '../exit-codes.ts'
 
 interface DoctorOptions {
   readonly role: Role

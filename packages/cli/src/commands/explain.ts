@@ -1,9 +1,8 @@
 import type { Explanation } from 'sluice/inspect'
 import { concurrencyText, countText, formatDuration, HOLD_CAUSES, keysText, plainText } from 'sluice/internal'
 import { parseNonEmpty, parseQueueName } from '../arguments.ts'
-import { type AddCommand, type Cli, CommandError } from '../cli.ts'
+import { type AddCommand, type Cli, CommandError, EXIT_CODES } from '../cli.ts'
 import { existingStatus } from '../existing-queue.ts'
-import { EXIT_CODES } from '../exit-codes.ts'
 import { holderText, holdText, numberText } from '../queue-text.ts'
 
 /** Of the jobs that hold the places of a group, at most so many are named. */

@@ -12,8 +12,7 @@ import {
   loadLibrary,
   mastersOf,
 } from 'sluice/internal'
-import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
-import { EXIT_CODES } from '../exit-codes.ts'
+import { type AddCommand, type Cli, CommandError, EXIT_CODES, type Runner } from '../cli.ts'
 
 export const addFunctionsCommand: AddCommand = (program, run) => {
   const functions = program

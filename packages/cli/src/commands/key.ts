@@ -2,9 +2,8 @@ import type { Command } from 'commander'
 import type { LimitState, LimitValueKey, ShapedQueue, ShapeValue } from 'sluice'
 import { countText, formatDuration, formatValue, keysText, plainText } from 'sluice/internal'
 import { addReason, durationOption, parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
-import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
+import { type AddCommand, type Cli, CommandError, EXIT_CODES, type Runner } from '../cli.ts'
 import { existingParts, existingQueue, existingQueueOfGroup } from '../existing-queue.ts'
-import { EXIT_CODES } from '../exit-codes.ts'
 import { readRate } from '../shape-fields.ts'
 
 export const addKeyCommand: AddCommand = (program, run) => {

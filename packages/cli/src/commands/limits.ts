@@ -3,8 +3,7 @@ import { type Block, countText, formatDuration, ONE_FOR_ALL, plainText, type Sto
 import { blockedKeys, limiterOf, limitNames, storedLimit } from 'sluice/internal/bullmq'
 import type { LimitAnswer, LimitKey } from 'sluice/limits'
 import { durationOption, parseNonEmpty } from '../arguments.ts'
-import { type AddCommand, type Cli, CommandError, type Runner } from '../cli.ts'
-import { EXIT_CODES } from '../exit-codes.ts'
+import { type AddCommand, type Cli, CommandError, EXIT_CODES, type Runner } from '../cli.ts'
 import { numberText } from '../queue-text.ts'
 import { shortId } from '../short-ids.ts'
 

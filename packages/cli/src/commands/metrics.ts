@@ -1,8 +1,6 @@
 import { once } from 'node:events'
 import { parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
-import type { AddCommand, Cli } from '../cli.ts'
-import { CommandError } from '../cli.ts'
-import { EXIT_CODES } from '../exit-codes.ts'
+import { type AddCommand, type Cli, CommandError, EXIT_CODES } from '../cli.ts'
 import { connectCluster } from '../redis-client.ts'
 
 interface MetricsCommandOptions {

@@ -1,9 +1,8 @@
 import { countText, formatDuration, plainText } from 'sluice/internal'
 import type { MoveProgress, MoveResult, ShardedQueue } from 'sluice/sharding'
 import { addReason, durationOption, parseQueueName } from '../arguments.ts'
-import { type AddCommand, type Cli, CommandError } from '../cli.ts'
+import { type AddCommand, type Cli, CommandError, EXIT_CODES } from '../cli.ts'
 import { existingWhole } from '../existing-queue.ts'
-import { EXIT_CODES } from '../exit-codes.ts'
 
 interface MoveCommandOptions {
   readonly reason: string

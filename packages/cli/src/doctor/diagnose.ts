@@ -1,14 +1,21 @@
 import type { Redis } from 'ioredis'
 import type { Inspector, QueueStatus } from 'sluice/inspect'
 import { type Role, urgencyOf } from 'sluice/internal'
-import { CANARY } from './canary.ts'
-import type { Check, Examined, ExaminedQueue, QueueCheck } from './check.ts'
+import {
+  type Check,
+  type Examined,
+  type ExaminedQueue,
+  type Finding,
+  Findings,
+  type Level,
+  permitted,
+  type QueueCheck,
+} from './check.ts'
 import { access } from './checks/access.ts'
 import { bypassingWorkers } from './checks/bypassing-workers.ts'
-import { canaryJob } from './checks/canary-job.ts'
+import { CANARY, canaryJob } from './checks/canary-job.ts'
 import { clockOffset } from './checks/clock-offset.ts'
 import { concurrencyForRate } from './checks/concurrency-for-rate.ts'
-import { conditions } from './checks/conditions.ts'
 import { eviction } from './checks/eviction.ts'
 import { functions } from './checks/functions.ts'
 import { orphans } from './checks/orphans.ts'
@@ -18,8 +25,6 @@ import { replication } from './checks/replication.ts'
 import { rights } from './checks/rights.ts'
 import { versions } from './checks/versions.ts'
 import { workerClocks } from './checks/worker-clocks.ts'
-import { type Finding, Findings, type Level } from './finding.ts'
-import { permitted } from './permission.ts'
 
 /** In the order in which they are reported. */
 const CHECKS: readonly Check[] = [
@@ -122,3 +127,12 @@ function compareQueues(one: QueueFindings, other: QueueFindings): number {
 }
 
 const WORSE: readonly Level[] = ['ok', 'skipped', 'note', 'warning', 'error']
+
+/** What is out of the ordinary about the queue, a finding for each: the same that `status` and the fleet page show. */
+async function conditions({ queue, status }: ExaminedQueue): Promise<Finding[]> {
+  if (status.conditions.length === 0) return [new Findings('state', queue).ok('nothing is out of the ordinary')]
+  return status.conditions.map(({ name, level, text, next }) => {
+    const findings = new Findings(name.toLowerCase().replaceAll(' ', '-'), queue)
+    return findings[level](text, next)
+  })
+}

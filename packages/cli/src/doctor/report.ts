@@ -1,6 +1,6 @@
 import type { Colors } from 'picocolors/types.js'
 import { countText } from 'sluice/internal'
-import type { Finding, Level } from './finding.ts'
+import type { Finding, Level } from './check.ts'
 
 const SIGNS: Readonly<Record<Level, string>> = { ok: '✓', note: '·', warning: '!', error: '✗', skipped: '–' }
 

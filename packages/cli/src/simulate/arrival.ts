@@ -1,3 +1,5 @@
+import { InvalidInputError, SluiceError } from 'sluice/internal'
+
 /** A job that arrives at a queue. */
 export interface Arrival {
   /** Whole µs since 1970. */
@@ -43,3 +45,12 @@ export interface RecordedArrival {
 export function readyUs({ atUs, delayMs }: Arrival): number {
   return delayMs > 0 ? (Math.floor(atUs / 1000) + delayMs) * 1000 : atUs
 }
+
+/**
+ * Thrown for arrivals that cannot be read, and for an invalid load; names the position, the expected and the given
+ * value.
+ */
+export class InvalidArrivalsError extends InvalidInputError {}
+
+/** Thrown when a simulation was aborted, or takes longer than Redis keeps its state. */
+export class SimulationStoppedError extends SluiceError {}

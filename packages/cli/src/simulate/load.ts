@@ -1,7 +1,6 @@
 import type { RateInput } from 'sluice'
 import { intervalUs, MAX_COST, parseRate } from 'sluice/internal'
-import type { Arrival } from './arrival.ts'
-import { InvalidArrivalsError } from './errors.ts'
+import { type Arrival, InvalidArrivalsError } from './arrival.ts'
 import { type Random, randomOf } from './random.ts'
 
 /** The spacing of arrivals: regular, random, or in groups at random times. */

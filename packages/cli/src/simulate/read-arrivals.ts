@@ -1,6 +1,5 @@
 import { checkCosts, checkGroupId, checkKeys, checkTierName, MAX_COST } from 'sluice/internal'
-import type { Arrival, ArrivalGroup, RecordedArrival } from './arrival.ts'
-import { InvalidArrivalsError } from './errors.ts'
+import { type Arrival, type ArrivalGroup, InvalidArrivalsError, type RecordedArrival } from './arrival.ts'
 
 const EXPECTED = 'a time (ms since 1970 or ISO 8601), or JSON such as {"at":1767225600000,"cost":1}'
 /** From the year 2255 on, times in µs exceed the safe integers. */

@@ -1,9 +1,8 @@
 import type { Shape } from 'sluice'
 import { encodeRate, gridIntervalUs, ServiceCurve } from 'sluice/internal'
-import type { Arrival } from './arrival.ts'
-import { readyUs } from './arrival.ts'
-import { percentile } from './percentile.ts'
+import { type Arrival, readyUs } from './arrival.ts'
 import { FATE, type Outcome } from './simulation.ts'
+import { percentile } from './summary.ts'
 
 /** A point of a curve: seconds since the first arrival, and a value. */
 export type Point = readonly [seconds: number, value: number]

@@ -1,7 +1,6 @@
 import type { QueueLimit, Shape } from 'sluice'
 import { costUnder, encodeShape, isSubject, mostUnder, onFirstDay } from 'sluice/internal'
-import type { Arrival } from './arrival.ts'
-import { InvalidArrivalsError, SimulationStoppedError } from './errors.ts'
+import { type Arrival, InvalidArrivalsError, SimulationStoppedError } from './arrival.ts'
 import { encodeGroupSettings, type GroupSettings } from './group-settings.ts'
 import { type ChunkReply, SCRATCH_TTL_MS, ScratchQueue, type ScratchRedis } from './scratch-queue.ts'
 

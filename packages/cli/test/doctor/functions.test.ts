@@ -1,7 +1,7 @@
 import { beforeEach, expect, test } from 'vitest'
 import { installedScripts } from '../../../../src/redis/scripts.ts'
 import { forged, libraryOf } from '../../../../test/support/libraries.ts'
-import type { Finding } from '../../src/doctor/finding.ts'
+import type { Finding } from '../../src/doctor/check.ts'
 import { server, Ward } from './support.ts'
 
 const ward = new Ward()

@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from 'vitest'
 import { ShapedQueue } from '../../../../src/index.ts'
 import { jobs } from '../../../../test/worker/support.ts'
-import { scanQueueKeys } from '../../src/doctor/orphans/queue-keys.ts'
+import { scanQueueKeys } from '../../src/doctor/checks/orphans.ts'
 import { troubles, Ward } from './support.ts'
 
 const ward = new Ward()

@@ -4,7 +4,7 @@ import { ShapedQueue, type ShapedQueueOptions, ShapedWorker, type ShapedWorkerOp
 import { Inspector } from '../../../../src/inspect/inspector.ts'
 import type { QueueStatus } from '../../../../src/inspect/queue-status.ts'
 import { eventsOf, jobs } from '../../../../test/worker/support.ts'
-import type { Finding } from '../../src/doctor/finding.ts'
+import type { Finding } from '../../src/doctor/check.ts'
 import { levelsOf, troubles, Ward } from './support.ts'
 
 const ward = new Ward()

@@ -1,8 +1,8 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import { Findings } from '../../src/doctor/check.ts'
 import { bullmqFinding, nodeFinding, redisFinding } from '../../src/doctor/checks/versions.ts'
-import { Findings } from '../../src/doctor/finding.ts'
 import { levelsOf, server, troubles, Ward } from './support.ts'
 
 const ward = new Ward()

@@ -5,8 +5,8 @@ import { Inspector } from '../../../../src/inspect/inspector.ts'
 import type { Role } from '../../../../src/redis/role-commands.ts'
 import { type AclRedis, useAclRedis } from '../../../../test/acl/support.ts'
 import { type RedisService, type StartRedisOptions, startRedis } from '../../../../workers/services/redis.ts'
+import type { Finding, Level } from '../../src/doctor/check.ts'
 import { type DiagnoseOptions, diagnose } from '../../src/doctor/diagnose.ts'
-import type { Finding, Level } from '../../src/doctor/finding.ts'
 
 /** Those that are not as they should be. */
 export function troubles(findings: readonly Finding[]): Finding[] {

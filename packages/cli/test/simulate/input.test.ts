@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { InvalidInputError, InvalidRateError, InvalidShapeError } from '../../../../src/errors.ts'
-import { InvalidArrivalsError } from '../../src/simulate/errors.ts'
+import { InvalidArrivalsError } from '../../src/simulate/arrival.ts'
 import { arrivalsOf, type LoadOptions } from '../../src/simulate/load.ts'
 import { readArrivals } from '../../src/simulate/read-arrivals.ts'
 import { parseShapeText } from '../../src/simulate/shape-text.ts'

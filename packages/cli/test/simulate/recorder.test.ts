@@ -1,13 +1,12 @@
 import { expect, test } from 'vitest'
 import { useRedis } from '../../../../test/support/redis.ts'
 import { departuresOf, Workshop } from '../../../../test/worker/support.ts'
+import { type RecordOptions, recordArrivals } from '../../src/commands/record.ts'
 import type { RecordedArrival } from '../../src/simulate/arrival.ts'
-import { percentile } from '../../src/simulate/percentile.ts'
 import { randomOf } from '../../src/simulate/random.ts'
 import { readArrivals } from '../../src/simulate/read-arrivals.ts'
-import { type RecordOptions, recordArrivals } from '../../src/simulate/recorder.ts'
 import { FATE, simulate } from '../../src/simulate/simulation.ts'
-import { waitsMs } from '../../src/simulate/summary.ts'
+import { percentile, waitsMs } from '../../src/simulate/summary.ts'
 
 const redis = useRedis(import.meta.url)
 const shop = new Workshop(redis)

@@ -5,11 +5,10 @@ import { ReferenceBucket } from '../../../../src/testing/index.ts'
 import { useRedis } from '../../../../test/support/redis.ts'
 import type { Arrival } from '../../src/simulate/arrival.ts'
 import type { GroupSetting } from '../../src/simulate/group-settings.ts'
-import { maxMinShares } from '../../src/simulate/group-summary.ts'
 import { arrivalsOf } from '../../src/simulate/load.ts'
 import { seriesOf } from '../../src/simulate/series.ts'
 import { FATE, type Outcome, type SimulationOptions, simulate } from '../../src/simulate/simulation.ts'
-import { summarize, waitsMs } from '../../src/simulate/summary.ts'
+import { maxMinShares, summarize, waitsMs } from '../../src/simulate/summary.ts'
 
 const redis = useRedis(import.meta.url)
 const client = redis.client()

@@ -1,8 +1,7 @@
 import { isIP } from 'node:net'
 import type { Redis } from 'ioredis'
 import { isDenied } from 'sluice/internal'
-import type { Examined } from '../check.ts'
-import { type Finding, Findings } from '../finding.ts'
+import { type Examined, type Finding, Findings } from '../check.ts'
 
 /** Which user is used, and whether the traffic is encrypted. */
 export async function access({ client }: Examined): Promise<Finding[]> {

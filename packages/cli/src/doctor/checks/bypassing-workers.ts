@@ -1,9 +1,5 @@
 import { clientText, countText, shardPrefix, unreportedClients } from 'sluice/internal'
-import type { ExaminedQueue } from '../check.ts'
-import { type Finding, Findings } from '../finding.ts'
-import { answers } from '../orphans/job-places.ts'
-import { shownIds } from '../orphans/shown-ids.ts'
-import { permitted } from '../permission.ts'
+import { answers, type ExaminedQueue, type Finding, Findings, permitted, shownIds } from '../check.ts'
 
 const MAX_ACTIVE = 5000
 const REMEDY = "make every worker of the queue a ShapedWorker, or give BullMQ's Worker createShapedBackend()"

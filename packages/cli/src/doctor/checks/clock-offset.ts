@@ -1,7 +1,5 @@
 import type { Redis } from 'ioredis'
-import type { Examined } from '../check.ts'
-import { type Finding, Findings } from '../finding.ts'
-import { permitted } from '../permission.ts'
+import { type Examined, type Finding, Findings, permitted } from '../check.ts'
 
 const SAMPLES = 7
 /** NTP keeps clocks within a few ms. */

@@ -1,8 +1,6 @@
 import type { JobRow, QueueStatus } from 'sluice/inspect'
 import { concurrencyText, sizeShape } from 'sluice/internal'
-import type { ExaminedQueue } from '../check.ts'
-import { type Finding, Findings } from '../finding.ts'
-import { permitted } from '../permission.ts'
+import { type ExaminedQueue, type Finding, Findings, permitted } from '../check.ts'
 
 const SAMPLED_JOBS = 200
 const HIGH = 0.95

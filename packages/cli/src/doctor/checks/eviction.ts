@@ -1,9 +1,6 @@
 import type { RedisMemory } from 'sluice/inspect'
 import { HIGH_MEMORY, readRedisState, shareOf } from 'sluice/internal'
-import type { Examined } from '../check.ts'
-import { type Finding, Findings } from '../finding.ts'
-import { permitted } from '../permission.ts'
-import { serverInfo } from '../server-info.ts'
+import { type Examined, type Finding, Findings, permitted, serverInfo } from '../check.ts'
 
 /** Redis must never evict a key: a queue that lost some of its keys is worse than no queue. */
 export async function eviction({ client }: Examined): Promise<Finding[]> {

@@ -10,10 +10,7 @@ import {
   UnsupportedVersionError,
 } from 'sluice/internal'
 import { installedScripts } from 'sluice/internal/bullmq'
-import type { Examined } from '../check.ts'
-import { type Finding, Findings } from '../finding.ts'
-import { shownIds } from '../orphans/shown-ids.ts'
-import { permitted } from '../permission.ts'
+import { type Examined, type Finding, Findings, permitted, shownIds } from '../check.ts'
 
 /** It writes nothing, so a replica and a full Redis answer for it too. */
 const ANY_FUNCTION = 'find-new'

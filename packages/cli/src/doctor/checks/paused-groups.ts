@@ -1,8 +1,6 @@
 import type { GroupRow } from 'sluice/inspect'
 import { countText, plainText } from 'sluice/internal'
-import type { ExaminedQueue } from '../check.ts'
-import { type Finding, Findings } from '../finding.ts'
-import { answers } from '../orphans/job-places.ts'
+import { answers, type ExaminedQueue, type Finding, Findings } from '../check.ts'
 
 /** Of each kind of held groups so many are looked at. */
 const LOOKED_AT = 20

@@ -1,8 +1,5 @@
 import type { InfoFields } from 'sluice/internal'
-import type { Examined } from '../check.ts'
-import { type Finding, Findings } from '../finding.ts'
-import { permitted } from '../permission.ts'
-import { serverInfo, serverSetting } from '../server-info.ts'
+import { type Examined, type Finding, Findings, permitted, serverInfo, serverSetting } from '../check.ts'
 
 const AOF = 'CONFIG SET appendonly yes, and the same in redis.conf'
 

@@ -1,8 +1,5 @@
 import { countText, type InfoFields, readRedisState } from 'sluice/internal'
-import type { Examined } from '../check.ts'
-import { type Finding, Findings } from '../finding.ts'
-import { permitted } from '../permission.ts'
-import { serverInfo } from '../server-info.ts'
+import { type Examined, type Finding, Findings, permitted, serverInfo } from '../check.ts'
 
 const MAX_LAG_MS = 5000
 

@@ -1,6 +1,5 @@
 import { commandsOfRole, lackedRights, type Role } from 'sluice/internal'
-import type { Examined } from '../check.ts'
-import { type Finding, Findings } from '../finding.ts'
+import { type Examined, type Finding, Findings } from '../check.ts'
 
 /** Whether the user has all the rights of its role. */
 export async function rights({ client, prefix, limitsPrefix, role }: Examined): Promise<Finding[]> {

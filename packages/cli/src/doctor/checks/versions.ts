@@ -1,9 +1,6 @@
 import { TESTED_BULLMQ, UnsupportedVersionError } from 'sluice/internal'
 import { captureBullmqScripts, checkBullmqScripts } from 'sluice/internal/bullmq'
-import type { Examined } from '../check.ts'
-import { type Finding, Findings } from '../finding.ts'
-import { permitted } from '../permission.ts'
-import { serverInfo } from '../server-info.ts'
+import { type Examined, type Finding, Findings, permitted, serverInfo } from '../check.ts'
 
 /** As in `engines` of package.json. */
 const LEAST_NODE: readonly [number, number] = [20, 19]

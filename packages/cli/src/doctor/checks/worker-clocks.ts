@@ -1,6 +1,4 @@
-import type { ExaminedQueue } from '../check.ts'
-import { type Finding, Findings } from '../finding.ts'
-import { shownIds } from '../orphans/shown-ids.ts'
+import { type ExaminedQueue, type Finding, Findings, shownIds } from '../check.ts'
 
 /** A worker that is near Redis, and whose event loop is free, knows its clock to a few ms. */
 const UNSURE_MS = 50

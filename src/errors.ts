@@ -36,27 +36,21 @@ export class InvalidGroupError extends InvalidInputError {}
 
 /** Thrown for a job of a group, or a call about one, if the shape of its queue has no `groups`. */
 export class NoGroupsError extends InvalidGroupError {
-  readonly queueName: string
-
-  constructor(queueName: string) {
+  constructor(readonly queueName: string) {
     super(`queue "${queueName}" has no groups; declare shape.groups first, e.g. groups: {}`)
-    this.queueName = queueName
   }
 }
 
 /** Thrown by a process whose `shards` differs from the queue's number of shards. Nothing was changed. */
 export class ShardCountError extends InvalidInputError {
-  readonly queueName: string
-  /** The number of shards that the queue has. */
-  readonly expected: number
-  /** The number that this process declares. */
-  readonly given: number
-
-  constructor(queueName: string, expected: number, given: number) {
+  constructor(
+    readonly queueName: string,
+    /** The number of shards that the queue has. */
+    readonly expected: number,
+    /** The number that this process declares. */
+    readonly given: number,
+  ) {
     super(`queue "${queueName}" has ${countText(expected, 'shard')}: shards must be ${expected}; got ${given}`)
-    this.queueName = queueName
-    this.expected = expected
-    this.given = given
   }
 }
 
@@ -65,24 +59,22 @@ export class UnsupportedOptionError extends InvalidInputError {}
 
 /** Thrown if a cost exceeds the size of a bucket: the burst of a queue, group or limit, the limit of a window. */
 export class CostTooHighError extends InvalidInputError {
-  readonly cost: number
-  /** Size of the bucket. */
-  readonly burst: number
-  /** The limit that cannot be met; undefined for the rate of a queue. */
-  readonly limitName: string | undefined
-  /** The group with that burst; undefined for the burst of the queue or of a limit. */
-  readonly groupId: string | undefined
-
   /**
    * @param shards of a queue, each of which has that burst
    * @param instead what else than a higher burst would admit it
    */
-  constructor(cost: number, burst: number, limitName?: string, groupId?: string, shards = 1, instead = '') {
+  constructor(
+    readonly cost: number,
+    /** Size of the bucket. */
+    readonly burst: number,
+    /** The limit that cannot be met; undefined for the rate of a queue. */
+    readonly limitName: string | undefined = undefined,
+    /** The group with that burst; undefined for the burst of the queue or of a limit. */
+    readonly groupId: string | undefined = undefined,
+    shards = 1,
+    instead = '',
+  ) {
     super((shards > 1 ? shardCostText(cost, burst, shards) : costText(cost, burst, limitName, groupId)) + instead)
-    this.cost = cost
-    this.burst = burst
-    this.limitName = limitName
-    this.groupId = groupId
   }
 }
 
@@ -101,15 +93,13 @@ function costText(cost: number, burst: number, limitName?: string, groupId?: str
 
 /** Thrown for a job that lacks a key that a limit with `missing: 'refuse'` counts. Nothing was added. */
 export class MissingKeyError extends InvalidGroupError {
-  readonly limitName: string
-  /** A name in the job's `keys`, or `group`. */
-  readonly key: string
-
-  constructor(limitName: string, key: string) {
+  constructor(
+    readonly limitName: string,
+    /** A name in the job's `keys`, or `group`. */
+    readonly key: string,
+  ) {
     const what = key === 'group' ? 'a group' : `keys.${key}`
     super(`limit "${limitName}" counts by ${key}, and takes no job without it: give the job ${what}`)
-    this.limitName = limitName
-    this.key = key
   }
 }
 
@@ -118,21 +108,17 @@ export class MissingKeyError extends InvalidGroupError {
  * added.
  */
 export class TooManyKeysError extends SluiceError {
-  readonly queueName: string
-  readonly limitName: string
-  /** The job's keys that the limit counts, including `group` if it does. */
-  readonly keys: Readonly<Record<string, string>>
-  readonly maxKeys: number
-
-  constructor(queueName: string, limitName: string, keys: Readonly<Record<string, string>>, maxKeys: number) {
+  constructor(
+    readonly queueName: string,
+    readonly limitName: string,
+    /** The job's keys that the limit counts, including `group` if it does. */
+    readonly keys: Readonly<Record<string, string>>,
+    readonly maxKeys: number,
+  ) {
     super(
       `limit "${limitName}" of queue "${queueName}" has its ${maxKeys} keys in use, and takes no job of another ` +
         `(${JSON.stringify(keys)}): try again once one of them is idle, or raise maxKeys`,
     )
-    this.queueName = queueName
-    this.limitName = limitName
-    this.keys = keys
-    this.maxKeys = maxKeys
   }
 }
 
@@ -141,69 +127,54 @@ export class TooManyKeysError extends SluiceError {
  * ended, or is added by the same call. Nothing was added.
  */
 export class KeyInUseError extends SluiceError {
-  readonly queueName: string
-  readonly limitName: string
-  /** The job's keys that the limit counts, including `group` if it does. */
-  readonly keys: Readonly<Record<string, string>>
-  /** The unended job; undefined if it belongs to the same call. */
-  readonly jobId: string | undefined
-
-  constructor(queueName: string, limitName: string, keys: Readonly<Record<string, string>>, jobId?: string) {
+  constructor(
+    readonly queueName: string,
+    readonly limitName: string,
+    /** The job's keys that the limit counts, including `group` if it does. */
+    readonly keys: Readonly<Record<string, string>>,
+    /** The unended job; undefined if it belongs to the same call. */
+    readonly jobId: string | undefined = undefined,
+  ) {
     const why = jobId === undefined ? 'this call has several' : `job ${jobId} has not ended`
     super(`limit "${limitName}" of queue "${queueName}" takes one job of ${JSON.stringify(keys)} at a time: ${why}`)
-    this.queueName = queueName
-    this.limitName = limitName
-    this.keys = keys
-    this.jobId = jobId
   }
 }
 
 /** Thrown if more jobs are added at once than the queue can ever hold. */
 export class TooLargeError extends InvalidInputError {
-  readonly jobs: number
-  readonly capacity: number
-  readonly queueName: string
   /** The group with that capacity; undefined if it is the queue's. */
   readonly groupId: string | undefined
 
   /** @param what the holder of that capacity, if it is not the queue */
   constructor(
-    queueName: string,
-    jobs: number,
-    capacity: number,
+    readonly queueName: string,
+    readonly jobs: number,
+    readonly capacity: number,
     what: { readonly method?: string; readonly groupId?: string } = {},
   ) {
     const { method, groupId } = what
     const part = groupId === undefined ? method && `one ${method}` : `group "${groupId}"`
     const into = part ? `${part} of queue "${queueName}"` : `queue "${queueName}"`
     super(`${jobs} jobs at once do not fit into ${into}, which holds ${capacity}: add them in smaller parts`)
-    this.queueName = queueName
-    this.jobs = jobs
-    this.capacity = capacity
     this.groupId = groupId
   }
 }
 
 /** Thrown by `addOnce` if its key was used for another request: one with another fingerprint. Nothing was stored. */
 export class IdempotencyConflictError extends InvalidInputError {
-  readonly queueName: string
-
-  constructor(queueName: string) {
+  constructor(readonly queueName: string) {
     super(`the idempotency key was used for another request to queue "${queueName}": use a new key for each request`)
-    this.queueName = queueName
   }
 }
 
 /** Thrown by `addOnce` while an earlier call with its key is in flight. */
 export class IdempotencyInFlightError extends SluiceError {
-  readonly queueName: string
-  /** When to retry, whole ms, at least 1. */
-  readonly retryAfterMs: number
-
-  constructor(queueName: string, retryAfterMs: number) {
+  constructor(
+    readonly queueName: string,
+    /** When to retry, whole ms, at least 1. */
+    readonly retryAfterMs: number,
+  ) {
     super(`another call with this idempotency key is in flight on queue "${queueName}"; retry in ${retryAfterMs} ms`)
-    this.queueName = queueName
-    this.retryAfterMs = retryAfterMs
   }
 }
 
@@ -228,7 +199,6 @@ export interface Refusal {
 
 /** Thrown if a queue has no place left. Nothing was added. */
 export class QueueFullError extends SluiceError implements Refusal {
-  readonly queueName: string
   readonly retryAfterMs: number
   readonly depth: number
   readonly capacity: number
@@ -241,14 +211,13 @@ export class QueueFullError extends SluiceError implements Refusal {
 
   /** @param what is full, if it is not the whole queue */
   constructor(
-    queueName: string,
+    readonly queueName: string,
     refusal: Refusal & { readonly capacity: number; readonly needed?: number },
     what = `queue "${queueName}"`,
   ) {
     const { depth, capacity, retryAfterMs, needed = 1 } = refusal
     const places = needed > 1 ? `${depth} of ${capacity}, ${needed} needed` : `${depth} of ${capacity}`
     super(`${what} is full (${places}): try again in ${retryAfterMs} ms`)
-    this.queueName = queueName
     this.retryAfterMs = retryAfterMs
     this.depth = depth
     this.capacity = capacity
@@ -262,15 +231,12 @@ export class QueueFullError extends SluiceError implements Refusal {
  * `capacity`: places that it may hold now, which depends on other groups with `groups.share`. Nothing was added.
  */
 export class GroupFullError extends QueueFullError {
-  readonly groupId: string
-
   constructor(
     queueName: string,
-    groupId: string,
+    readonly groupId: string,
     refusal: Refusal & { readonly capacity: number; readonly needed: number },
   ) {
     super(queueName, refusal, `group "${groupId}" of queue "${queueName}"`)
-    this.groupId = groupId
   }
 }
 
@@ -283,7 +249,6 @@ export interface LateStart extends Refusal {
 
 /** Thrown if a job could not start in time, by the estimate of the drain schedule. Nothing was added. */
 export class CannotStartInTimeError extends SluiceError implements LateStart {
-  readonly queueName: string
   /** When it would start. */
   readonly startsAt: Date
   /**
@@ -300,11 +265,14 @@ export class CannotStartInTimeError extends SluiceError implements LateStart {
   readonly paused: boolean
 
   /** @param message replaces the message about its bound */
-  constructor(queueName: string, late: LateStart, message?: string) {
+  constructor(
+    readonly queueName: string,
+    late: LateStart,
+    message?: string,
+  ) {
     const { startsAt, retryAfterMs, maxWaitMs, mustStartBefore } = late
     const bound = mustStartBefore ? `its deadline is ${mustStartBefore.toISOString()}` : `jobs may wait ${maxWaitMs} ms`
     super(message ?? `a job for queue "${queueName}" would start at ${startsAt.toISOString()}, but ${bound}`)
-    this.queueName = queueName
     this.startsAt = startsAt
     this.retryAfterMs = retryAfterMs
     this.maxWaitMs = maxWaitMs
@@ -322,33 +290,34 @@ export class CannotStartInTimeError extends SluiceError implements LateStart {
 export class ScheduleClosedError extends CannotStartInTimeError {
   /** When it lets jobs depart again. */
   readonly opensAt: Date
-  /** The group whose schedule is closed, if any. */
-  readonly groupId: string | undefined
-  /** The limit whose schedule is closed, if any. */
-  readonly limitName: string | undefined
 
-  constructor(queueName: string, refusal: LateStart, groupId?: string, limitName?: string) {
+  constructor(
+    queueName: string,
+    refusal: LateStart,
+    /** The group whose schedule is closed, if any. */
+    readonly groupId: string | undefined = undefined,
+    /** The limit whose schedule is closed, if any. */
+    readonly limitName: string | undefined = undefined,
+  ) {
     const { startsAt, retryAfterMs } = refusal
     const ofLimit = limitName === undefined ? '' : `limit "${limitName}" of `
     const what = `${groupId === undefined ? ofLimit : `group "${groupId}" of `}queue "${queueName}"`
     super(queueName, refusal, `${what} is closed until ${startsAt.toISOString()}: try again in ${retryAfterMs} ms`)
     this.opensAt = startsAt
-    this.groupId = groupId
-    this.limitName = limitName
   }
 }
 
 /** Thrown if Redis does not answer, or answers that it cannot serve now. */
 export class QueueUnavailableError extends SluiceError {
-  readonly queueName: string
-  /** Whether the job may be stored nevertheless: it was sent, but no reply came. */
-  readonly mayBeStored: boolean
-
-  constructor(queueName: string, reason: string, mayBeStored: boolean, options?: ErrorOptions) {
+  constructor(
+    readonly queueName: string,
+    reason: string,
+    /** Whether the job may be stored nevertheless: it was sent, but no reply came. */
+    readonly mayBeStored: boolean,
+    options?: ErrorOptions,
+  ) {
     const stored = mayBeStored ? 'the job may have been stored' : 'nothing was stored'
     super(`queue "${queueName}" is unavailable: ${reason}; ${stored}`, options)
-    this.queueName = queueName
-    this.mayBeStored = mayBeStored
   }
 }
 
@@ -357,12 +326,12 @@ export class QueueUnavailableError extends SluiceError {
  * or silent.
  */
 export class ReadTimeoutError extends SluiceError {
-  readonly timeoutMs: number
-
   /** @param what did not answer */
-  constructor(what: string, timeoutMs: number) {
+  constructor(
+    what: string,
+    readonly timeoutMs: number,
+  ) {
     super(`Command timed out: ${what} has not answered within ${timeoutMs} ms`)
-    this.timeoutMs = timeoutMs
   }
 }
 
@@ -371,16 +340,14 @@ export class ReadTimeoutError extends SluiceError {
  * could not be stored run again once their locks expire, elsewhere.
  */
 export class CloseTimeoutError extends SluiceError {
-  readonly queueName: string
-  readonly timeoutMs: number
-
-  constructor(queueName: string, timeoutMs: number) {
+  constructor(
+    readonly queueName: string,
+    readonly timeoutMs: number,
+  ) {
     super(
       `worker of queue "${queueName}" closed without Redis, which did not let it end within ${timeoutMs} ms: ` +
         'jobs whose ends are not stored run again',
     )
-    this.queueName = queueName
-    this.timeoutMs = timeoutMs
   }
 }
 
@@ -421,12 +388,14 @@ export class NotReplicatedError extends QueueUnavailableError implements Unrepli
 
 /** Thrown if a change reached only some shards of a sharded queue. Repeating it when all answer completes it. */
 export class ShardsUnavailableError extends QueueUnavailableError {
-  /** The shards that have the change, and those that may not. */
-  readonly done: readonly number[]
-  readonly failed: readonly number[]
-
   /** @param options its cause: the error of the first failed shard */
-  constructor(queueName: string, done: readonly number[], failed: readonly number[], options: { cause: Error }) {
+  constructor(
+    queueName: string,
+    /** The shards that have the change, and those that may not. */
+    readonly done: readonly number[],
+    readonly failed: readonly number[],
+    options: { cause: Error },
+  ) {
     super(queueName, 'shards did not answer', true, options)
     const those = (shards: readonly number[]) => `${shards.length === 1 ? 'shard' : 'shards'} ${shards.join(', ')}`
     const have = done.length === 1 ? 'has' : 'have'
@@ -434,8 +403,6 @@ export class ShardsUnavailableError extends QueueUnavailableError {
     this.message =
       `queue "${queueName}" is unavailable in part: ${known}, but ${those(failed)} did not confirm it ` +
       `(${options.cause.message}): repeat the call when all answer`
-    this.done = done
-    this.failed = failed
   }
 }
 
@@ -456,14 +423,14 @@ export type MoveStop =
  * queue was to be removed, nothing was changed. Repeating the call continues the move.
  */
 export class MoveError extends SluiceError {
-  /** The queue that the message is about. */
-  readonly queueName: string
-  readonly stop: MoveStop
-
-  constructor(queueName: string, stop: MoveStop, message: string, options?: ErrorOptions) {
+  constructor(
+    /** The queue that the message is about. */
+    readonly queueName: string,
+    readonly stop: MoveStop,
+    message: string,
+    options?: ErrorOptions,
+  ) {
     super(`queue "${queueName}" ${message}`, options)
-    this.queueName = queueName
-    this.stop = stop
   }
 }
 
@@ -479,16 +446,15 @@ export class NoShapeError extends SluiceError {
 
 /** Thrown if the installed BullMQ has scripts of a layout that this version of Sluice does not know. */
 export class UnsupportedVersionError extends SluiceError {
-  readonly bullmqVersion: string
-  readonly testedVersions: readonly string[]
-
-  constructor(bullmqVersion: string, testedVersions: readonly string[], differences: readonly string[]) {
+  constructor(
+    readonly bullmqVersion: string,
+    readonly testedVersions: readonly string[],
+    differences: readonly string[],
+  ) {
     super(
       `bullmq ${bullmqVersion} is not supported: its scripts differ from those of ${testedVersions.join(', ')}, which this ` +
         `version of sluice was tested with (${differences.join('; ')}). Install a tested version of bullmq, or a newer sluice`,
     )
-    this.bullmqVersion = bullmqVersion
-    this.testedVersions = testedVersions
   }
 }
 
@@ -503,25 +469,22 @@ export class ClusterPrefixError extends SluiceError {
 
 /** The error of a run that took longer than its job's `runTimeoutMs`; `cause` is the processor's error. */
 export class RunTimeoutError extends SluiceError {
-  readonly jobId: string
-  readonly runTimeoutMs: number
-
-  constructor(jobId: string, runTimeoutMs: number) {
+  constructor(
+    readonly jobId: string,
+    readonly runTimeoutMs: number,
+  ) {
     super(`job ${jobId} did not end within its runTimeoutMs of ${runTimeoutMs} ms`)
-    this.jobId = jobId
-    this.runTimeoutMs = runTimeoutMs
   }
 }
 
 /** Thrown by `addWhenFree` if no place became free in time. */
 export class WaitTimeoutError extends SluiceError {
-  readonly queueName: string
-  readonly timeoutMs: number
-
-  constructor(queueName: string, timeoutMs: number, options?: ErrorOptions) {
+  constructor(
+    readonly queueName: string,
+    readonly timeoutMs: number,
+    options?: ErrorOptions,
+  ) {
     super(`queue "${queueName}" had no place within ${timeoutMs} ms`, options)
-    this.queueName = queueName
-    this.timeoutMs = timeoutMs
   }
 }
 
@@ -536,12 +499,12 @@ export class InvalidKeyError extends InvalidInputError {}
 
 /** Thrown if a name is already in use for another limit. Shows both. */
 export class LimitConflictError extends InvalidInputError {
-  readonly limitName: string
-  /** The given and the stored definition: JSON. */
-  readonly given: string
-  readonly stored: string
-
-  constructor(limitName: string, given: string, stored: string) {
+  constructor(
+    readonly limitName: string,
+    /** The given and the stored definition: JSON. */
+    readonly given: string,
+    readonly stored: string,
+  ) {
     const isSpread = [given, stored].map((definition) => definition.includes('"spread":"key"'))
     super(
       `limit "${limitName}" is already defined as ${stored}; got ${given}: ` +
@@ -549,35 +512,31 @@ export class LimitConflictError extends InvalidInputError {
           ? 'use another name, or a higher version to change it for all'
           : "use another name: 'spread' cannot be changed"),
     )
-    this.limitName = limitName
-    this.given = given
-    this.stored = stored
   }
 }
 
 /** Thrown by a limiter if Redis does not answer in time, or answers that it cannot serve now. */
 export class LimiterUnavailableError extends SluiceError {
-  readonly limitName: string
-
-  constructor(limitName: string, reason: string, options?: ErrorOptions) {
+  constructor(
+    readonly limitName: string,
+    reason: string,
+    options?: ErrorOptions,
+  ) {
     super(`limit "${limitName}" is unavailable: ${reason}`, options)
-    this.limitName = limitName
   }
 }
 
 /** Thrown by `limiter.wait` if its turn would come too late, or too many callers wait already. Nothing was charged. */
 export class LimitExceededError extends SluiceError {
-  readonly limitName: string
-  /** When to retry, whole ms, at least 1. */
-  readonly retryAfterMs: number
-  /** The same as a time on Redis's clock; undefined if unknown. */
-  readonly retryAt: Date | undefined
-
-  constructor(limitName: string, reason: string, retryAfterMs: number, retryAt?: Date) {
+  constructor(
+    readonly limitName: string,
+    reason: string,
+    /** When to retry, whole ms, at least 1. */
+    readonly retryAfterMs: number,
+    /** The same as a time on Redis's clock; undefined if unknown. */
+    readonly retryAt: Date | undefined = undefined,
+  ) {
     super(`limit "${limitName}": ${reason}; try again in ${retryAfterMs} ms`)
-    this.limitName = limitName
-    this.retryAt = retryAt
-    this.retryAfterMs = retryAfterMs
   }
 }
 
@@ -586,17 +545,15 @@ export class LimitExceededError extends SluiceError {
  * within `maxLatenessMs`. Its jobs go back, and it asks for one every two seconds.
  */
 export class UncertainClockError extends SluiceError {
-  /** How far Redis's clock may be ahead of the worker's estimate: the fastest round trip, ms. */
-  readonly clockErrorMs: number
-  readonly maxLatenessMs: number
-
-  constructor(clockErrorMs: number, maxLatenessMs: number) {
+  constructor(
+    /** How far Redis's clock may be ahead of the worker's estimate: the fastest round trip, ms. */
+    readonly clockErrorMs: number,
+    readonly maxLatenessMs: number,
+  ) {
     super(
       `Redis's clock is known only to within ${clockErrorMs.toFixed(1)} ms, and maxLatenessMs is ${maxLatenessMs}: ` +
         'run the worker nearer to Redis, or raise maxLatenessMs',
     )
-    this.clockErrorMs = clockErrorMs
-    this.maxLatenessMs = maxLatenessMs
   }
 }
 

@@ -74,8 +74,11 @@ export class Declarations {
   }
 }
 
-function memberOf(node: ts.TypeElement | ts.ClassElement): Member[] {
-  if (!ts.isPropertySignature(node) && !ts.isPropertyDeclaration(node) && !ts.isMethodSignature(node)) return []
+function memberOf(node: ts.TypeElement | ts.ClassElement | ts.ParameterDeclaration): Member[] {
+  // Parameters with modifiers are properties as well.
+  if (ts.isConstructorDeclaration(node)) return node.parameters.filter(({ modifiers }) => modifiers).flatMap(memberOf)
+  const isProperty = ts.isPropertySignature(node) || ts.isPropertyDeclaration(node) || ts.isParameter(node)
+  if (!isProperty && !ts.isMethodSignature(node)) return []
   if (ts.isPrivateIdentifier(node.name)) return []
   const type = ts.isMethodSignature(node) ? node : node.type
   const parameters = type && (ts.isFunctionTypeNode(type) || ts.isMethodSignature(type)) ? [...type.parameters] : []

@@ -2,21 +2,15 @@ import { InvalidInputError, SluiceError } from 'sluice/internal'
 
 /** Thrown for invalid options of `egressFetch`. Names every problem, never a secret. */
 export class InvalidFetchOptionsError extends InvalidInputError {
-  readonly problems: readonly string[]
-
-  constructor(problems: readonly string[]) {
+  constructor(readonly problems: readonly string[]) {
     super(problems.join('; '))
-    this.problems = problems
   }
 }
 
 /** A request cannot be sent as it is: a retry would not help. Names the fields, never their values. */
 export class InvalidRequestError extends InvalidInputError {
-  readonly problems: readonly string[]
-
-  constructor(problems: readonly string[]) {
+  constructor(readonly problems: readonly string[]) {
     super(`the request was not sent: ${problems.join('; ')}`)
-    this.problems = problems
   }
 }
 
@@ -30,11 +24,12 @@ export class RefusedAddressError extends InvalidRequestError {
 /** No complete answer arrived in time. The request may have taken effect. */
 export class RequestTimeoutError extends SluiceError {
   readonly code = 'ETIMEDOUT'
-  readonly timeoutMs: number
 
-  constructor(what: string, timeoutMs: number) {
+  constructor(
+    what: string,
+    readonly timeoutMs: number,
+  ) {
     super(`${what} was not answered within ${timeoutMs} ms`)
-    this.timeoutMs = timeoutMs
   }
 }
 
@@ -42,12 +37,13 @@ export class RequestTimeoutError extends SluiceError {
  * No complete answer arrived: the connection failed, or what arrived is not HTTP. The request may have taken effect.
  */
 export class RequestFailedError extends SluiceError {
-  /** The error code of Node, such as `ECONNREFUSED` or `ECONNRESET`, or ''. */
-  readonly code: string
-
-  constructor(what: string, reason: string, code: string) {
+  constructor(
+    what: string,
+    reason: string,
+    /** The error code of Node, such as `ECONNREFUSED` or `ECONNRESET`, or ''. */
+    readonly code: string,
+  ) {
     super(`${what} failed: ${reason}`)
-    this.code = code
   }
 }
 

@@ -5,11 +5,8 @@ export const DEFAULT_MAX_BODY_BYTES = 1_048_576
 
 /** Thrown when the body of a request is too long: 413. The rest of it is not read. */
 export class BodyTooLargeError extends InvalidInputError {
-  readonly maxBodyBytes: number
-
-  constructor(maxBodyBytes: number) {
+  constructor(readonly maxBodyBytes: number) {
     super(`the body must not be longer than ${maxBodyBytes} bytes`)
-    this.maxBodyBytes = maxBodyBytes
   }
 }
 

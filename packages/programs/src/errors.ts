@@ -8,12 +8,9 @@ export interface SettingProblem {
 
 /** The settings of a program are invalid. The message lists every problem. */
 export class SettingsError extends InvalidInputError {
-  readonly problems: readonly SettingProblem[]
-
-  constructor(problems: readonly SettingProblem[]) {
+  constructor(readonly problems: readonly SettingProblem[]) {
     const heading = problems.length === 1 ? '1 setting is wrong:' : `${problems.length} settings are wrong:`
     super([heading, ...problems.map(({ variable, problem }) => `  ${variable}: ${problem}`)].join('\n'))
-    this.problems = problems
   }
 }
 
@@ -26,22 +23,24 @@ export class StartError extends SluiceError {
 
 /** The data of a job is not what its program accepts. Names the fields, never their values. */
 export class InvalidPayloadError extends InvalidInputError {
-  readonly problems: readonly string[]
-
-  constructor(what: string, problems: readonly string[]) {
+  constructor(
+    what: string,
+    readonly problems: readonly string[],
+  ) {
     super(`${what} was not accepted: ${problems.join('; ')}`)
-    this.problems = problems
   }
 }
 
 /** The destination permanently refused a job: a retry would get the same answer. */
 export class DestinationRefusedError extends SluiceError {
-  /** The destination's own code: an SMTP reply code such as `550` or an SQLSTATE such as `23505`. */
-  readonly code: string
-
-  constructor(destination: string, code: string, answer: string, cause: unknown) {
+  constructor(
+    destination: string,
+    /** The destination's own code: an SMTP reply code such as `550` or an SQLSTATE such as `23505`. */
+    readonly code: string,
+    answer: string,
+    cause: unknown,
+  ) {
     super(`${destination} refused the job for good (${code}): ${answer}`, { cause })
-    this.code = code
   }
 }
 

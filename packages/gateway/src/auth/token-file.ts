@@ -8,13 +8,12 @@ const NAME = /^[A-Za-z0-9][\w.@-]{0,63}$/
 
 /** Thrown when a token file cannot be read or is invalid. Names the entries, never their contents. */
 export class InvalidTokenFileError extends InvalidInputError {
-  readonly file: string
-  readonly problems: readonly string[]
-
-  constructor(file: string, problems: readonly string[], options?: ErrorOptions) {
+  constructor(
+    readonly file: string,
+    readonly problems: readonly string[],
+    options?: ErrorOptions,
+  ) {
     super(problems.map((problem) => `${file}: ${problem}`).join('\n'), options)
-    this.file = file
-    this.problems = problems
   }
 }
 

@@ -25,25 +25,25 @@ export interface GatewayProblem {
 
 /** Thrown when the gateway answers with an error; nothing was added. */
 export class GatewayError extends SluiceError {
-  readonly status: number
-  readonly problem: GatewayProblem
-
-  constructor(status: number, problem: GatewayProblem) {
+  constructor(
+    readonly status: number,
+    readonly problem: GatewayProblem,
+  ) {
     super(`the gateway answered ${status}: ${problem.detail ?? problem.title ?? 'no reason given'}`)
-    this.status = status
-    this.problem = problem
   }
 }
 
 /** 429 or 503: retry later. With the key of the call nothing is added twice. */
 export class GatewayRefusedError extends GatewayError {
-  /** When to retry, ms. */
-  readonly retryAfterMs: number
   readonly violatedPolicies: readonly string[]
 
-  constructor(status: number, problem: GatewayProblem, retryAfterMs: number) {
+  constructor(
+    status: number,
+    problem: GatewayProblem,
+    /** When to retry, ms. */
+    readonly retryAfterMs: number,
+  ) {
     super(status, problem)
-    this.retryAfterMs = retryAfterMs
     this.violatedPolicies = problem['violated-policies'] ?? []
   }
 }

@@ -1,7 +1,6 @@
 import type { AuditEntry, HistoryEntry } from '../inspect/queue-status.ts'
 import type { QueueLimit } from '../limits/queue-limits.ts'
-import { type AuditedWindow, TOLERANCE_US, worseOf, worstBucketWindow } from './bucket-window.ts'
-import { type Gap, longestGaps } from './gaps.ts'
+import { type AuditedWindow, Level, TOLERANCE_US, worseOf, worstBucketWindow } from './bucket-window.ts'
 import { auditLimit, type Charge, type LimitAudit } from './limit-audit.ts'
 import { keptDepartures, stretchesOf } from './stretches.ts'
 
@@ -200,4 +199,48 @@ export function changesUs(history: readonly HistoryEntry[]): number[] {
   const changes = history.filter(({ kind }) => RESHAPING.includes(kind))
   const times = changes.flatMap(({ at, until }) => (until ? [at, until] : [at]))
   return times.map((time) => time.getTime() * 1000).sort((one, other) => one - other)
+}
+
+/** Time between two departures in which nothing held the queue: no job waited, or no worker took it. */
+export interface Gap {
+  readonly fromUs: number
+  readonly toUs: number
+  /** For how long of it nothing held the queue, µs. */
+  readonly openUs: number
+  /** The job that departed at its end. */
+  readonly jobId: string
+}
+
+/** The longest gaps, in descending order. @param entries in the order in which they were granted */
+function longestGaps(entries: readonly AuditEntry[], count = 5): Gap[] {
+  const gaps: Gap[] = []
+  let level: Level | undefined
+  let before: AuditEntry | undefined
+  for (const entry of entries) {
+    const { slotUs, cost, intervalUs, burst, jobId } = entry
+    const paced = intervalUs !== undefined && burst !== undefined
+    const same = before?.intervalUs === intervalUs && before?.burst === burst
+    if (before && slotUs > before.slotUs) {
+      const held = paced && same && level ? heldUs(level, cost, intervalUs, burst) : 0
+      const openUs = Math.min(slotUs - before.slotUs - held, openBetween(before, entry))
+      if (openUs > 1) gaps.push({ fromUs: before.slotUs, toUs: slotUs, openUs, jobId })
+    }
+    level = paced ? (same && level ? level : new Level()).after({ slotUs, cost, intervalUs, burst }) : undefined
+    before = entry
+  }
+  return gaps.sort((one, other) => other.openUs - one.openUs).slice(0, count)
+}
+
+/** How long after the last slot the bucket holds a job of that cost. */
+function heldUs({ ticks }: Level, cost: number, intervalUs: number, burst: number): number {
+  return Math.max(0, ticks / 1024 - (burst - Math.min(cost, burst)) * intervalUs)
+}
+
+/**
+ * For how long nothing held the queue between two grants. What held it is noted for a job of the mean cost, of which the bucket
+ * knows more. A counter that fell was lost with the state of Redis.
+ */
+function openBetween(before: AuditEntry, entry: AuditEntry): number {
+  const held = entry.heldUs - before.heldUs
+  return held < 0 ? 0 : entry.grantedUs - before.grantedUs - held
 }

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import type { ShapedJobsOptions } from '../admission/job-options.ts'
 import { type HeldJob, membersOf } from '../departure/held-job.ts'
 import { PauseQueueError } from '../errors.ts'
@@ -5,12 +6,17 @@ import { keysUnder } from '../limits/queue-limits.ts'
 import { formatDuration } from '../plain-text.ts'
 import type { ShapeStore } from '../shape/store.ts'
 import type { StoredShape } from '../shape/stored.ts'
-import { CallTargets } from './call-targets.ts'
 import type { Feedback, Ok, RetryJob, Scope } from './feedback.ts'
 import { LatencyLimit, type LimitedWorker } from './latency-limit.ts'
 import { NO_OKS, type OkCount, OkReports, SubjectOks } from './ok-reports.ts'
 import { type checkFeedbackOptions, isOfPool, limitOfScope } from './options.ts'
-import { applyFeedback, encodeFeedbackRequest, type FeedbackReply, type RefusedJob } from './request.ts'
+import {
+  applyFeedback,
+  encodeFeedbackRequest,
+  type FeedbackReply,
+  type RefusedJob,
+  type RefusedTarget,
+} from './request.ts'
 import { sanitizeFeedback, sanitizeFindings } from './sanitize.ts'
 import type { CallOutcome, Found } from './source.ts'
 
@@ -338,4 +344,34 @@ function isPauseQueueError(error: unknown): error is PauseQueueError {
 function pauseOf({ retryAfterMs, hard, message }: PauseQueueError): Found {
   const pause = { kind: 'pause', forMs: retryAfterMs, hard, scope: 'queue', source: 'user', reason: message } as const
   return { feedback: sanitizeFeedback(pause) as Feedback }
+}
+
+const MOST = 100
+const ID_LENGTH = 16
+
+/** Last successes of the last 100 targets of one worker: they show whether only one of the targets is refused. */
+export class CallTargets {
+  /** Departure (µs) of the last successful call; the target with the most recent success comes last. */
+  readonly #wentWellUs = new Map<string, number>()
+
+  wentWell(target: string | undefined, sentUs: number): void {
+    if (target === undefined) return
+    const before = this.#wentWellUs.get(target) ?? 0
+    this.#wentWellUs.delete(target)
+    this.#wentWellUs.set(target, Math.max(before, sentUs))
+    if (this.#wentWellUs.size <= MOST) return
+    const [oldest] = this.#wentWellUs.keys()
+    this.#wentWellUs.delete(oldest as string)
+  }
+
+  /** The target's id is a hash, because targets may contain secrets. */
+  refused(target: string | undefined): RefusedTarget | undefined {
+    if (target === undefined) return undefined
+    const others = [...this.#wentWellUs].flatMap(([name, sentUs]) => (name === target ? [] : sentUs))
+    return {
+      id: createHash('sha256').update(target).digest('base64url').slice(0, ID_LENGTH),
+      sameUs: this.#wentWellUs.get(target),
+      othersUs: others.length > 0 ? Math.max(...others) : undefined,
+    }
+  }
 }

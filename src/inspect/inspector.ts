@@ -5,7 +5,6 @@ import type { GroupState } from '../queue/groups.ts'
 import type { ShapedQueueOptions } from '../queue/options.ts'
 import { groupKey, shardOf, slotOfKey } from '../redis/shards.ts'
 import type { GroupOverride } from '../shape/groups.ts'
-import { checkId, checkName, checkNames, checkOptions, checkWhole } from './arguments.ts'
 import { askForAudit } from './audit.ts'
 import { type Batch, type BatchClient, type Deferred, inBatch, tolerant } from './batch.ts'
 import { areAllHeld, conditionsOf } from './conditions.ts'
@@ -538,4 +537,31 @@ async function inSlices<P, T>(places: readonly P[], size: number, read: (some: r
 /** All jobs up to the end of a page: any shard may have all of them. */
 function untilEnd({ start = 0, count = 50 }: JobsOptions): JobsOptions {
   return { start: 0, count: start + count }
+}
+
+/** Checks arguments of programs without types, before anything is read. All throw InvalidInputError. */
+
+function checkName(call: string, name: unknown): void {
+  checkArgument(typeof name === 'string', `${call}: the name of a queue`, 'a string', name)
+}
+
+function checkNames(call: string, names: unknown): void {
+  const isList = Array.isArray(names) && names.every((name) => typeof name === 'string')
+  checkArgument(isList, `${call}: the names of queues`, 'a list of strings', names)
+}
+
+function checkId(call: string, what: string, id: unknown): void {
+  checkArgument(typeof id === 'string', `${call}: the id of a ${what}`, 'a string', id)
+}
+
+/** @param names of its options; `start` and `count` are whole numbers */
+function checkOptions(call: string, options: object, names: readonly string[]): void {
+  checkCallOptions(call, options, names)
+  const { start, count } = options as { readonly start?: unknown; readonly count?: unknown }
+  for (const [name, value] of Object.entries({ start, count })) checkWhole(call, name, value)
+}
+
+function checkWhole(call: string, name: string, value: unknown): void {
+  const isRight = value === undefined || (Number.isSafeInteger(value) && (value as number) >= 0)
+  checkArgument(isRight, `${call}: ${name}`, 'a whole number >= 0', value)
 }

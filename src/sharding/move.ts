@@ -8,8 +8,15 @@ import { intervalUs, parseRate } from '../rate.ts'
 import { isPassing } from '../redis/failures.ts'
 import type { GroupOverride } from '../shape/groups.ts'
 import type { EffectiveShape } from '../shape/stored.ts'
-import { checkSchedulers, checkShapes, copyGroups, copyLimits, copyOverrides, moveSchedulers } from './carry.ts'
-import { copyHolds } from './carry-holds.ts'
+import {
+  checkSchedulers,
+  checkShapes,
+  copyGroups,
+  copyHolds,
+  copyLimits,
+  copyOverrides,
+  moveSchedulers,
+} from './carry.ts'
 import { MoveRecord, type RecordedMove } from './move-record.ts'
 import { MoveTime } from './move-time.ts'
 import type { ShardedState } from './options.ts'

@@ -3,7 +3,7 @@ import type { Job, JobType } from 'bullmq'
 import type { OnceOptions } from '../admission/idempotency-key.ts'
 import type { ShapedJobsOptions } from '../admission/job-options.ts'
 import { checkArgument, checkQueueName } from '../call-options.ts'
-import { InvalidShapeError, type Refusal } from '../errors.ts'
+import { InvalidGroupError, InvalidShapeError, type Refusal } from '../errors.ts'
 import type { Explanation } from '../inspect/queue-status.ts'
 import type { AddedOnce } from '../queue/add-once.ts'
 import {
@@ -16,7 +16,7 @@ import {
   noneCancelled,
 } from '../queue/cancel.ts'
 import type { Clearing, Offer, ShapeChange, ShapedQueueOptions } from '../queue/options.ts'
-import type { ShapedQueue } from '../queue/queue.ts'
+import { ShapedQueue } from '../queue/queue.ts'
 import { asUnavailable, DEFAULT_ADMIT_TIMEOUT_MS } from '../queue/unavailable.ts'
 import type { PlainCommands } from '../redis/commands.ts'
 import { shardedQueuesKey } from '../redis/keys.ts'
@@ -36,7 +36,6 @@ import { enlist, inspectorOf, openHead, partOf, shardOptions } from './parts.ts'
 import { Placement, shardNamedBy } from './placement.ts'
 import { Removal, type RemovalOptions } from './removal.ts'
 import { ownFields, splitOverride } from './shapes.ts'
-import { ShardQueue } from './shard-queue.ts'
 
 /** Longest delay between BullMQ's reconnect attempts, ms. */
 const BETWEEN_ATTEMPTS_MS = 20_000
@@ -419,5 +418,66 @@ export class ShardedQueue<DataType = any, ResultType = any> extends EventEmitter
       }),
     )
     return found.find((one) => one !== undefined)
+  }
+}
+
+/** The position of a queue among the shards. */
+interface ShardPlace {
+  readonly shard: number
+  readonly shards: number
+}
+
+/**
+ * The queue of one shard. It refuses jobs of groups that belong to another shard: the group would have its rate and its
+ * places twice.
+ */
+class ShardQueue<DataType, ResultType> extends ShapedQueue<DataType, ResultType> {
+  readonly #place: ShardPlace
+
+  constructor(name: string, options: ShapedQueueOptions, place: ShardPlace) {
+    super(name, options)
+    this.#place = place
+  }
+
+  override add(...[name, data, opts]: Parameters<ShapedQueue<DataType, ResultType>['add']>) {
+    const wrong = this.#wrong(opts)
+    return wrong ? Promise.reject(wrong) : super.add(name, data, opts)
+  }
+
+  override async addBulk(jobs: Parameters<ShapedQueue<DataType, ResultType>['addBulk']>[0]) {
+    this.#check(jobs)
+    return super.addBulk(jobs)
+  }
+
+  override async addOnce(jobs: Parameters<ShapedQueue<DataType, ResultType>['addOnce']>[0], options: OnceOptions) {
+    this.#check(jobs)
+    return super.addOnce(jobs, options)
+  }
+
+  override async upsertJobScheduler(...call: Parameters<ShapedQueue<DataType, ResultType>['upsertJobScheduler']>) {
+    const [, , template] = call
+    this.#check([{ opts: template?.opts }])
+    return super.upsertJobScheduler(...call)
+  }
+
+  /** The queue itself refuses values that are no jobs. @throws InvalidGroupError */
+  #check(jobs: readonly { readonly opts?: object | undefined }[]): void {
+    if (!Array.isArray(jobs)) return
+    for (const job of jobs) {
+      const wrong = this.#wrong(job?.opts)
+      if (wrong) throw wrong
+    }
+  }
+
+  #wrong(opts: ShapedJobsOptions | undefined): InvalidGroupError | undefined {
+    const { group }: ShapedJobsOptions = { ...this.opts.defaultJobOptions, ...opts }
+    if (typeof group?.id !== 'string') return undefined
+    const { shard, shards } = this.#place
+    const own = shardOf(groupKey(group.id), shards)
+    if (own === shard) return undefined
+    const id = JSON.stringify(group.id)
+    return new InvalidGroupError(
+      `group "${id}" belongs to shard ${own} of queue "${this.name}", not shard ${shard}; use queueOfGroup("${id}")`,
+    )
   }
 }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { CallTargets } from '../../src/feedback/call-targets.ts'
+import { CallTargets } from '../../src/feedback/loop.ts'
 
 test('the last hundred targets of a worker are kept: many hosts take no memory', () => {
   const targets = new CallTargets()

@@ -3,8 +3,8 @@ import { randomOf } from '../../packages/cli/src/simulate/random.ts'
 import type { ShapedJobsOptions } from '../../src/admission/job-options.ts'
 import { InvalidInputError } from '../../src/errors.ts'
 import { groupKey, headPrefix, shardOf, shardPrefix, slotOfKey } from '../../src/redis/shards.ts'
-import { Permits } from '../../src/sharding/permits.ts'
 import { jobIdIn, Placement, placeKey, shardNamedBy } from '../../src/sharding/placement.ts'
+import { Permits } from '../../src/sharding/worker.ts'
 
 const KEYS = Array.from({ length: 20_000 }, (_, i) => `group:tenant-${i}`)
 

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { UnreportedDepartures } from '../../src/departure/unreported.ts'
+import { UnreportedDepartures } from '../../src/departure/exchange.ts'
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ['performance'], now: 0 }))
 afterEach(() => void vi.useRealTimers())

@@ -1,3 +1,6 @@
+import { promisify } from 'node:util'
+import { gzip } from 'node:zlib'
+import { negotiate } from '@fastify/accept-negotiator'
 import type { CookieSerializeOptions } from '@fastify/cookie'
 import cookie from '@fastify/cookie'
 import type { FastifyInstance, FastifyPluginAsync, FastifyRequest } from 'fastify'
@@ -7,12 +10,10 @@ import { z } from 'zod'
 import { type Access, type Caller, openAccess, SESSION_COOKIE, TokenAccess } from './access.ts'
 import { readAction } from './action.ts'
 import { addApiRoutes, knownName } from './api-routes.ts'
-import { compressJson, takesGzip } from './compression.ts'
 import { readingConnection } from './connections.ts'
 import { EventHub } from './event-hub.ts'
 import { EventStream } from './event-stream.ts'
-import type { FleetFacts } from './fleet-reader.ts'
-import { FleetReader } from './fleet-reader.ts'
+import { type FleetFacts, FleetReader } from './fleet-reader.ts'
 import { admit, checkChange } from './guard.ts'
 import { type DashboardOptions, type ResolvedOptions, resolveOptions } from './options.ts'
 import { addPage } from './page.ts'
@@ -238,4 +239,26 @@ function addEventRoutes(api: FastifyInstance, { fleet, hub, access, callerOf }: 
     hub.add(stream)
     return reply
   })
+}
+
+/** Less than a packet is not worth the time. */
+const MIN_BYTES = 1200
+/** A fifth of the time of the best level, for a tenth more bytes: responses are made anew each time. */
+const LEVEL = 3
+const zip = promisify(gzip)
+
+/** Compresses the JSON of a scope: two hundred queues are 290 KB of it, and 30 KB compressed. */
+function compressJson(api: FastifyInstance): void {
+  api.addHook('onSend', async (request, reply, payload) => {
+    if (typeof payload !== 'string' || payload.length < MIN_BYTES) return payload
+    reply.header('vary', 'accept-encoding')
+    if (!takesGzip(request.headers['accept-encoding'])) return payload
+    const body = await zip(payload, { level: LEVEL })
+    reply.header('content-encoding', 'gzip').header('content-length', body.length)
+    return body
+  })
+}
+
+function takesGzip(acceptEncoding: string | string[] | undefined): boolean {
+  return negotiate([acceptEncoding ?? []].flat().join(), ['gzip']) === 'gzip'
 }

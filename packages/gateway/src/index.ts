@@ -1,11 +1,11 @@
 // Limited routes, load shedding and the gateway, and the adapters to frameworks. None of it knows the settings or log
 // lines of program/.
 
-export { type ConnectMiddleware, connectMiddleware } from './adapters/connect.ts'
 export type { AdapterOptions } from './adapters/core.ts'
 export { type FastifyHook, fastifyHook, fastifyMiddleware } from './adapters/fastify.ts'
 export { type FetchInfo, type FetchMiddlewareOptions, fetchMiddleware } from './adapters/fetch.ts'
 export { inOrder } from './adapters/in-order.ts'
+export { type ConnectMiddleware, connectMiddleware } from './adapters/node.ts'
 export { onlyFrom } from './auth/only-from.ts'
 export { newToken, type TokenEntry } from './auth/token-entry.ts'
 export { InvalidTokenFileError } from './auth/token-file.ts'

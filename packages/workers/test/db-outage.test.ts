@@ -11,8 +11,8 @@ import { useRedis } from '../../../test/support/redis.ts'
 import { departuresOf, eventsOf, excess, rounding, Workshop } from '../../../test/worker/support.ts'
 import { type PostgresService, startPostgres } from '../../../workers/services/postgres.ts'
 import { ensureLedger } from '../src/db-writes/ledger.ts'
-import { createDatabasePool } from '../src/db-writes/pool.ts'
 import { createDatabaseWriteProcessor } from '../src/db-writes/processor.ts'
+import { createDatabasePool } from '../src/db-writes/program.ts'
 import { parseStatements } from '../src/db-writes/statements.ts'
 
 // A real PostgreSQL that shuts down, is gone and comes up again, under the processor of the database program.

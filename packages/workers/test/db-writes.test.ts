@@ -4,9 +4,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test
 import { type PostgresService, startPostgres } from '../../../workers/services/postgres.ts'
 import { DestinationRefusedError, InvalidPayloadError, StartError } from '../../programs/src/errors.ts'
 import { ensureLedger, type WriteResult } from '../src/db-writes/ledger.ts'
-import { createDatabasePool } from '../src/db-writes/pool.ts'
 import { type DatabaseWriteJob, writeJobs } from '../src/db-writes/processor.ts'
-import { checkStatements } from '../src/db-writes/program.ts'
+import { checkStatements, createDatabasePool } from '../src/db-writes/program.ts'
 import { parseStatements } from '../src/db-writes/statements.ts'
 
 const LEDGER = 'sluice_ledger'

@@ -2,8 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { egressFetch } from '../../fetch/src/index.ts'
 import { SettingsError } from '../../programs/src/errors.ts'
 import { describeSettings, readSettings } from '../../programs/src/settings.ts'
-import { httpProgram } from '../src/http/program.ts'
-import { parseTargets, type Targets } from '../src/http/targets.ts'
+import { httpProgram, parseTargets, type Targets } from '../src/http/program.ts'
 
 const env = { REDIS_URL: 'redis://127.0.0.1:6379', RATE: '50/s' }
 

@@ -7,10 +7,9 @@ import { expect, onTestFinished, test, useConcurrentTests } from '../../../test/
 import { useRedis } from '../../../test/support/redis.ts'
 import { eventsOf, Workshop } from '../../../test/worker/support.ts'
 import { type PostgresService, startPostgres } from '../../../workers/services/postgres.ts'
-import type { WriteResult } from '../src/db-writes/ledger.ts'
-import { ensureLedger } from '../src/db-writes/ledger.ts'
-import { createDatabasePool } from '../src/db-writes/pool.ts'
+import { ensureLedger, type WriteResult } from '../src/db-writes/ledger.ts'
 import { writeJobs } from '../src/db-writes/processor.ts'
+import { createDatabasePool } from '../src/db-writes/program.ts'
 import { parseStatements } from '../src/db-writes/statements.ts'
 import { processing } from '../src/running-worker.ts'
 

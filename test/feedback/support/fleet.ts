@@ -1,6 +1,6 @@
 import type { HeldJob } from '../../../src/departure/held-job.ts'
-import { CallTargets } from '../../../src/feedback/call-targets.ts'
 import type { Feedback, Ok, Pause } from '../../../src/feedback/feedback.ts'
+import { CallTargets } from '../../../src/feedback/loop.ts'
 import { type OkCount, OkReports } from '../../../src/feedback/ok-reports.ts'
 import type { EncodedAdapt } from '../../../src/feedback/options.ts'
 import type { FeedbackReply, RefusedJob } from '../../../src/feedback/request.ts'

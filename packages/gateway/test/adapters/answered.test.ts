@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from 'vitest'
-import { connectMiddleware } from '../../src/adapters/connect.ts'
+import { connectMiddleware } from '../../src/adapters/node.ts'
 import type { Entry } from '../../src/middleware.ts'
 import { call } from './support/callers.ts'
 import { expectCalls, held, middlewareOf, turnstile } from './support/middleware.ts'

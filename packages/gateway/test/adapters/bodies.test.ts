@@ -1,7 +1,7 @@
 import { Agent } from 'node:http'
 import express from 'express'
 import { expect, test, vi } from 'vitest'
-import { connectMiddleware } from '../../src/adapters/connect.ts'
+import { connectMiddleware } from '../../src/adapters/node.ts'
 import { BodyTooLargeError } from '../../src/body.ts'
 import { call, connected, received } from './support/callers.ts'
 import { middlewareOf, turnstile } from './support/middleware.ts'

@@ -1,12 +1,12 @@
+import { domainToASCII } from 'node:url'
 import type { Job } from 'bullmq'
 import { answerOf, profiles } from 'sluice/egress'
 import { effectId } from 'sluice/internal'
 import { DestinationRefusedError, InvalidPayloadError } from 'sluice-programs'
+import { z } from 'zod'
 import { unrecoverable } from '../unrecoverable.ts'
-import { type Delivery, type RefusedRecipient, readDelivery, settle } from './delivery.ts'
 import { type Mail, type MessageOptions, messageIdOf, type OutgoingMessage, readMessage } from './message.ts'
 import type { MailTransport } from './transport.ts'
-import { withoutAddresses } from './without-addresses.ts'
 
 /** The result of a sent mail. */
 export interface SentMail {
@@ -182,4 +182,106 @@ function replyOf(error: SmtpError): string {
 function refusal(error: unknown): DestinationRefusedError {
   const { responseCode, code, message } = error as SmtpError
   return new DestinationRefusedError('the SMTP server', String(responseCode ?? code), message, error)
+}
+
+/** A recipient that the server permanently refused, and the server's reply, with addresses replaced by `…`. */
+interface RefusedRecipient {
+  readonly recipient: string
+  readonly reply: string
+}
+
+/**
+ * The state of each recipient of a mail. It is stored as the job's progress before a retry, so that the next attempt
+ * sends the mail only to those in `pending`.
+ */
+interface Delivery {
+  /** The server accepted the mail for these. */
+  readonly accepted: readonly string[]
+  readonly rejected: readonly RefusedRecipient[]
+  /** Not yet tried, or temporarily refused. */
+  readonly pending: readonly string[]
+}
+
+const storedDelivery = z.object({
+  accepted: z.array(z.string()),
+  rejected: z.array(z.object({ recipient: z.string(), reply: z.string() })),
+})
+
+/**
+ * @param progress of the job: what an earlier attempt stored; any other value is ignored
+ * @returns each recipient of the message once
+ */
+function readDelivery(progress: unknown, { to, cc }: OutgoingMessage): Delivery {
+  const recipients = [...new Set([...to, ...cc].map(({ address }) => asSent(address)))]
+  const { data: stored } = storedDelivery.safeParse(progress)
+  const accepted = recipients.filter((one) => stored?.accepted.includes(one))
+  const rejected = (stored?.rejected ?? []).filter(({ recipient }) => recipients.includes(recipient))
+  const settled = [...accepted, ...rejected.map(({ recipient }) => recipient)]
+  return { accepted, rejected, pending: recipients.filter((one) => !settled.includes(one)) }
+}
+
+/** The delivery after an attempt. Recipients that are neither accepted nor rejected stay pending. */
+function settle(before: Delivery, accepted: readonly string[], rejected: readonly RefusedRecipient[]): Delivery {
+  const settled = [...accepted, ...rejected.map(({ recipient }) => recipient)]
+  return {
+    accepted: [...before.accepted, ...accepted],
+    rejected: [...before.rejected, ...rejected],
+    pending: before.pending.filter((one) => !settled.includes(one)),
+  }
+}
+
+/** The form in which nodemailer sends an address and reports it afterwards: its domain in ASCII. */
+function asSent(address: string): string {
+  const at = address.lastIndexOf('@') + 1
+  const domain = address.slice(at)
+  return `${address.slice(0, at)}${domainToASCII(domain) || domain}`
+}
+
+/**
+ * Characters that no address accepted by `message.ts` contains. A word between them with an @ in it is an address, or
+ * begins with one.
+ */
+const BETWEEN_ADDRESSES = /([\s\p{Cc}"(),:;<>[\\\]]+)/u
+
+/** The fields of nodemailer's errors that the profiles and the processor read; its other fields repeat the envelope. */
+const KEPT = ['code', 'originalCode', 'command', 'responseCode', 'permanent', 'response', 'unsent'] as const
+
+/**
+ * Profiles distinguish destinations by the domain of the refused recipient. It is a private field, so that printing the
+ * error does not show it.
+ */
+class MaskedError extends Error {
+  readonly #domain: string
+
+  constructor(message: string, recipient: string) {
+    super(message)
+    this.#domain = recipient.slice(recipient.lastIndexOf('@'))
+  }
+
+  get recipient(): string {
+    return this.#domain
+  }
+}
+
+/**
+ * A copy of an error with every mail address in its texts replaced by `…`: servers repeat the recipient in their
+ * replies, and errors are logged and stored where mails must not be. Reply codes and the rest of the text are kept.
+ */
+function withoutAddresses(error: unknown): unknown {
+  if (!(error instanceof Error)) return error
+  const { recipient } = error as { readonly recipient?: unknown }
+  const masked = new MaskedError(maskAddresses(error.message), typeof recipient === 'string' ? recipient : '')
+  masked.name = error.name
+  masked.stack = maskAddresses(error.stack ?? '')
+  for (const field of KEPT) {
+    const value = (error as Partial<Record<(typeof KEPT)[number], unknown>>)[field]
+    if (value !== undefined)
+      Object.assign(masked, { [field]: typeof value === 'string' ? maskAddresses(value) : value })
+  }
+  return masked
+}
+
+function maskAddresses(text: string): string {
+  const words = text.split(BETWEEN_ADDRESSES)
+  return words.map((word) => (word.indexOf('@') > 0 ? '…' : word)).join('')
 }

@@ -1,6 +1,6 @@
 import type { Job } from 'bullmq'
-import { createDatabasePool } from '../../../../packages/workers/src/db-writes/pool.ts'
 import { createDatabaseWriteProcessor } from '../../../../packages/workers/src/db-writes/processor.ts'
+import { createDatabasePool } from '../../../../packages/workers/src/db-writes/program.ts'
 import { parseStatements } from '../../../../packages/workers/src/db-writes/statements.ts'
 import { createEmailProcessor } from '../../../../packages/workers/src/email/processor.ts'
 import { createMailTransport } from '../../../../packages/workers/src/email/transport.ts'

@@ -5,10 +5,10 @@ import { text } from 'node:stream/consumers'
 import express from 'express'
 import Fastify from 'fastify'
 import { onTestFinished } from '../../../../../test/support/concurrent.ts'
-import { connectMiddleware } from '../../../src/adapters/connect.ts'
 import type { AdapterOptions } from '../../../src/adapters/core.ts'
 import { fastifyMiddleware } from '../../../src/adapters/fastify.ts'
 import { fetchMiddleware } from '../../../src/adapters/fetch.ts'
+import { connectMiddleware } from '../../../src/adapters/node.ts'
 import type { Middleware } from '../../../src/middleware.ts'
 
 /** What stands behind the middleware. @param body what it reads of the request */

@@ -1,6 +1,6 @@
-import { h } from '../base/dom.js'
 import { plural } from '../base/format.js'
-import { deadQueueField, openAction } from './action-form.js'
+import { ActionBar } from './action-bar.js'
+import { deadQueueField } from './action-form.js'
 
 /**
  * @typedef {object} Chosen
@@ -34,43 +34,27 @@ const CHANGES = /** @type {const} */ ([
   },
 ])
 
-/** The buttons that change all failed jobs that match the filter. Each opens a dialog that requires a reason. */
-export class FailedActions {
-  #queue
-  #chosen
-  element
-
-  /**
-   * @param {string} queue
-   * @param {() => Chosen} chosen
-   */
-  constructor(queue, chosen) {
-    this.#queue = queue
-    this.#chosen = chosen
-    this.element = h(
-      'div',
-      { class: 'actions', role: 'group', 'aria-label': 'Actions of failed jobs' },
-      ...CHANGES.map((change) => h('button', { type: 'button', onclick: () => this.#open(change) }, change.label)),
-    )
-  }
-
-  /** @param {(typeof CHANGES)[number]} change */
-  #open({ button, action, note, done }) {
-    const { failedReason, count, deadQueues } = this.#chosen()
-    const which = failedReason === '' ? '' : ` whose reason contains “${failedReason}”`
-    const jobs = count === undefined ? 'Failed jobs' : plural(count, 'failed job')
-    const to = action === 'deadLetterJobs' ? deadQueueField('Queue of dead letters', deadQueues) : undefined
-    openAction(this.#queue, {
-      title: `${button} ${jobs}`,
-      note: `${jobs}${which}. ${note}`,
-      button,
-      done,
-      fields: to ? [to.element] : [],
-      action: () => ({
-        action,
-        ...(failedReason === '' ? {} : { failedReason }),
-        ...(to && { to: to.value }),
-      }),
-    })
-  }
+/**
+ * The buttons that change all failed jobs that match the filter.
+ * @param {string} queue
+ * @param {() => Chosen} chosen
+ */
+export function failedActions(queue, chosen) {
+  const changes = CHANGES.map(({ label, button, action, note, done }) => ({
+    label,
+    dialog: () => {
+      const { failedReason, count, deadQueues } = chosen()
+      const which = failedReason === '' ? '' : ` whose reason contains “${failedReason}”`
+      const jobs = count === undefined ? 'Failed jobs' : plural(count, 'failed job')
+      const to = action === 'deadLetterJobs' ? deadQueueField('Queue of dead letters', deadQueues) : undefined
+      return {
+        ...{ title: `${button} ${jobs}`, note: `${jobs}${which}. ${note}`, button, done },
+        fields: to ? [to.element] : [],
+        action: () => ({ action, ...(failedReason === '' ? {} : { failedReason }), ...(to && { to: to.value }) }),
+      }
+    },
+  }))
+  const bar = new ActionBar('Actions of failed jobs', changes, { queue: () => queue })
+  bar.show(queue)
+  return bar.element
 }

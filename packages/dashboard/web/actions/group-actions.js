@@ -1,6 +1,8 @@
-import { h } from '../base/dom.js'
-import { checklist, openAction } from './action-form.js'
+import { ActionBar } from './action-bar.js'
+import { checklist } from './action-form.js'
 import { FieldsForm } from './fields-form.js'
+
+/** @typedef {import('../wire.d.ts').Group} Group */
 
 /** What resuming a group lifts: a pause, and what the downstream's answers hold. */
 const HOLDS = ['paused', 'limited', 'slowed', 'crowded']
@@ -25,119 +27,76 @@ const FIELDS = /** @type {const} */ ([
   },
 ])
 
-/** The buttons that change one group. Each opens a dialog that requires a reason. */
-export class GroupActions {
-  /** @type {import('../wire.d.ts').Group | undefined} */
-  #group
-  #terms
-  #set = this.#button('Change group', openSet)
-  #clear = this.#button('Clear settings', openClear)
-  #pause = this.#button('Pause group', openPause)
-  #resume = this.#button('Resume group', openResume)
-  element = h(
-    'div',
-    { class: 'actions', role: 'group', 'aria-label': 'Actions of the group', hidden: true },
-    ...[this.#set, this.#clear, this.#pause, this.#resume],
-  )
-
-  /**
-   * @param {string} queue
-   * @param {() => void} onDone called after a change
-   */
-  constructor(queue, onDone) {
-    this.#terms = { queue, onDone }
-  }
-
-  /** @param {import('../wire.d.ts').Group} group */
-  show(group) {
-    const { overrides } = group
-    this.#group = group
-    this.element.hidden = false
-    this.#clear.hidden = settingsOf(group).length === 0
+/** @type {readonly import('./action-bar.js').Change<Group>[]} */
+const CHANGES = [
+  {
+    label: 'Change group',
+    dialog: ({ id, inForce }) => {
+      const form = new FieldsForm('settings', FIELDS, { ...inForce })
+      return {
+        title: `Change group ${id}`,
+        note: 'Only the fields changed here are set for this group, instead of the defaults of the queue.',
+        button: 'Change',
+        done: 'The group is changed.',
+        fields: form.elements,
+        forGood: 'Until it is cleared',
+        action: () => ({ action: 'setGroup', group: id, settings: form.changes }),
+      }
+    },
+  },
+  {
+    label: 'Clear settings',
+    isFor: (group) => settingsOf(group).length > 0,
+    dialog: (group) => {
+      const list = checklist('Settings', settingsOf(group))
+      return {
+        title: `Clear settings of group ${group.id}`,
+        note: 'The defaults of the queue apply again.',
+        button: 'Clear',
+        done: 'The settings are cleared.',
+        fields: [list.element],
+        action: () => ({ action: 'clearGroup', group: group.id, fields: list.chosen }),
+      }
+    },
+  },
+  {
+    label: 'Pause group',
     // As with a queue, a pause that ends by itself can be replaced.
-    this.#pause.hidden = overrides.paused !== undefined && overrides.paused.until === undefined
-    this.#resume.hidden = !HOLDS.some((hold) => overrides[hold] !== undefined)
-  }
+    isFor: ({ overrides }) => overrides.paused === undefined || overrides.paused.until !== undefined,
+    dialog: ({ id: group, bound }) => ({
+      title: `Pause group ${group}`,
+      note:
+        'No job of the group starts during the pause; other groups continue. Running jobs continue, and ' +
+        `${bound ? 'new jobs are accepted while there is room' : 'nothing bounds how many new jobs it takes'}.`,
+      button: 'Pause',
+      done: 'The group is paused.',
+      forGood: 'Until it is resumed',
+      action: () => ({ action: 'pauseGroup', group }),
+    }),
+  },
+  {
+    label: 'Resume group',
+    isFor: ({ overrides }) => HOLDS.some((hold) => overrides[hold] !== undefined),
+    dialog: ({ id: group }) => ({
+      title: `Resume group ${group}`,
+      note: 'Lifts the pause of the group, and what answers of the downstream hold. Its jobs leave again at its rate.',
+      button: 'Resume',
+      done: 'The group is resumed.',
+      action: () => ({ action: 'resumeGroup', group }),
+    }),
+  },
+]
 
-  /**
-   * @param {string} label
-   * @param {(group: import('../wire.d.ts').Group, terms: Terms) => void} open
-   */
-  #button(label, open) {
-    return h('button', { type: 'button', onclick: () => this.#group && open(this.#group, this.#terms) }, label)
-  }
-}
-
-/** @typedef {{ queue: string, onDone: () => void }} Terms */
-
-/** @param {import('../wire.d.ts').Group} group */
+/** @param {Group} group */
 function settingsOf({ overrides }) {
   return FIELDS.map(({ name }) => name).filter((name) => overrides[name] !== undefined)
 }
 
 /**
- * @param {import('../wire.d.ts').Group} group
- * @param {Terms} terms
+ * The buttons that change one group.
+ * @param {string} queue
+ * @param {() => void} onDone
  */
-function openSet({ id, inForce }, { queue, onDone }) {
-  const form = new FieldsForm('settings', FIELDS, { ...inForce })
-  openAction(queue, {
-    title: `Change group ${id}`,
-    note: 'Only the fields changed here are set for this group, instead of the defaults of the queue.',
-    button: 'Change',
-    done: 'The group is changed.',
-    fields: form.elements,
-    forGood: 'Until it is cleared',
-    action: () => ({ action: 'setGroup', group: id, settings: form.changes }),
-    onDone,
-  })
-}
-
-/**
- * @param {import('../wire.d.ts').Group} group
- * @param {Terms} terms
- */
-function openClear(group, { queue, onDone }) {
-  const list = checklist('Settings', settingsOf(group))
-  openAction(queue, {
-    title: `Clear settings of group ${group.id}`,
-    note: 'The defaults of the queue apply again.',
-    button: 'Clear',
-    done: 'The settings are cleared.',
-    fields: [list.element],
-    action: () => ({ action: 'clearGroup', group: group.id, fields: list.chosen }),
-    onDone,
-  })
-}
-
-/**
- * @param {import('../wire.d.ts').Group} group
- * @param {Terms} terms
- */
-function openPause({ id: group, bound }, { queue, onDone }) {
-  const room = bound ? 'new jobs are accepted while there is room' : 'nothing bounds how many new jobs it takes'
-  openAction(queue, {
-    title: `Pause group ${group}`,
-    note: `No job of the group starts during the pause; other groups continue. Running jobs continue, and ${room}.`,
-    button: 'Pause',
-    done: 'The group is paused.',
-    forGood: 'Until it is resumed',
-    action: () => ({ action: 'pauseGroup', group }),
-    onDone,
-  })
-}
-
-/**
- * @param {import('../wire.d.ts').Group} group
- * @param {Terms} terms
- */
-function openResume({ id: group }, { queue, onDone }) {
-  openAction(queue, {
-    title: `Resume group ${group}`,
-    note: 'Lifts the pause of the group, and what answers of the downstream hold. Its jobs leave again at its rate.',
-    button: 'Resume',
-    done: 'The group is resumed.',
-    action: () => ({ action: 'resumeGroup', group }),
-    onDone,
-  })
+export function groupActions(queue, onDone) {
+  return new ActionBar('Actions of the group', CHANGES, { queue: () => queue, onDone })
 }

@@ -1,5 +1,5 @@
-import { h } from '../base/dom.js'
-import { deadQueueField, openAction } from './action-form.js'
+import { ActionBar } from './action-bar.js'
+import { deadQueueField } from './action-form.js'
 
 /** What can be done with a job, by its state. */
 const CHANGES = /** @type {const} */ ([
@@ -50,47 +50,26 @@ const CHANGES = /** @type {const} */ ([
   },
 ])
 
-/** The buttons that change one job. Each opens a dialog that requires a reason. */
-export class JobActions {
-  #buttons
-  element
-
-  /**
-   * @param {string} queue
-   * @param {string} jobId
-   * @param {() => readonly string[]} deadQueues the known queues of dead letters
-   */
-  constructor(queue, jobId, deadQueues) {
-    this.#buttons = CHANGES.map((change) => ({
-      states: /** @type {readonly string[]} */ (change.states),
-      button: h('button', { type: 'button', onclick: () => open(queue, jobId, change, deadQueues()) }, change.label),
-    }))
-    this.element = h(
-      'div',
-      { class: 'actions', role: 'group', 'aria-label': 'Actions of the job', hidden: true },
-      ...this.#buttons.map(({ button }) => button),
-    )
-  }
-
-  /** @param {string | undefined} jobState undefined where the job is gone */
-  show(jobState) {
-    for (const { states, button } of this.#buttons) button.hidden = jobState === undefined || !states.includes(jobState)
-    this.element.hidden = this.#buttons.every(({ button }) => button.hidden)
-  }
-}
-
 /**
+ * The buttons that change one job.
  * @param {string} queue
  * @param {string} jobId
- * @param {(typeof CHANGES)[number]} change
- * @param {readonly string[]} deadQueues
+ * @param {() => readonly string[]} deadQueues the known queues of dead letters
+ * @returns {ActionBar<string>} which is shown the state of the job; undefined where the job is gone
  */
-function open(queue, jobId, { title, button, action, note, done }, deadQueues) {
-  const to = action === 'deadLetterJob' ? deadQueueField('Queue of dead letters', deadQueues) : undefined
-  openAction(queue, {
-    title: `${title} ${jobId}`,
-    ...{ note, button, done },
-    fields: to ? [to.element] : [],
-    action: () => ({ action, jobId, ...(to && { to: to.value }) }),
-  })
+export function jobActions(queue, jobId, deadQueues) {
+  const changes = CHANGES.map(({ states, label, title, button, note, done, action }) => ({
+    label,
+    isFor: (/** @type {string} */ state) => states.some((one) => one === state),
+    dialog: () => {
+      const to = action === 'deadLetterJob' ? deadQueueField('Queue of dead letters', deadQueues()) : undefined
+      return {
+        title: `${title} ${jobId}`,
+        ...{ note, button, done },
+        fields: to ? [to.element] : [],
+        action: () => ({ action, jobId, ...(to && { to: to.value }) }),
+      }
+    },
+  }))
+  return new ActionBar('Actions of the job', changes, { queue: () => queue })
 }

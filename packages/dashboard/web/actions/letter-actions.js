@@ -2,25 +2,24 @@ import { h } from '../base/dom.js'
 import { deadQueueField, field, openAction } from './action-form.js'
 
 /**
- * Opens the dialog that puts dead letters back.
- * @param {string} queue
+ * The dialog that puts dead letters back.
  * @param {readonly string[]} deadQueues the one to begin with first
  */
-export function openRedrive(queue, deadQueues) {
+export function redriveDialog(deadQueues) {
   const from = deadQueueField('Queue of dead letters', deadQueues)
   const reason = h('input', { id: 'action-failed-reason', maxlength: 1024, autocomplete: 'off' })
-  openAction(queue, {
+  return {
     title: 'Redrive',
     note: 'Puts dead letters of this queue back into it, oldest first, each as soon as there is a place.',
     button: 'Redrive',
     done: 'The redrive has begun.',
     fields: [from.element, field('Only those whose reason contains', reason, 'Empty: all of them.')],
     action: () => ({ action: 'redrive', from: from.value, ...reasonOf(reason.value) }),
-  })
+  }
 }
 
 /**
- * The same for the letter of one job.
+ * Opens the same for the letter of one job.
  * @param {string} queue
  * @param {string} from
  * @param {{ jobId: string, onDone: () => void }} terms

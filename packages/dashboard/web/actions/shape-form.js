@@ -1,4 +1,3 @@
-import { openAction } from './action-form.js'
 import { FieldsForm } from './fields-form.js'
 
 /** The fields of a shape that can be changed here, in the order of the form. */
@@ -21,15 +20,15 @@ const FIELDS = /** @type {const} */ ([
 ])
 
 /**
- * Opens the form for the limits of a queue.
+ * The form for the limits of a queue.
  * @param {import('../wire.d.ts').Queue} queue
  */
-export function openShapeForm({ name, shape }) {
+export function shapeDialog({ shape }) {
   const groups = shape?.groups
   const rampUp = shape?.rampUp && JSON.stringify(shape.rampUp)
   const fields = groups ? FIELDS : FIELDS.filter((one) => one.name !== 'keepFree')
   const form = new FieldsForm('shape', fields, { ...shape, keepFree: groups?.keepFree, rampUp })
-  openAction(name, {
+  return {
     title: 'Change limits',
     note: 'Only the fields changed here become overrides. They apply to every slot that is not granted yet.',
     button: 'Change',
@@ -37,7 +36,7 @@ export function openShapeForm({ name, shape }) {
     fields: form.elements,
     forGood: 'Until it is cleared',
     action: () => ({ action: 'setShape', shape: shapeOf(form.changes, groups) }),
-  })
+  }
 }
 
 /**

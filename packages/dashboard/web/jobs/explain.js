@@ -1,4 +1,4 @@
-import { JobActions } from '../actions/job-actions.js'
+import { jobActions } from '../actions/job-actions.js'
 import { ApiError, getExplanation, getJob } from '../base/api.js'
 import { openDialog } from '../base/dialog.js'
 import { h, setAttribute, setText } from '../base/dom.js'
@@ -25,7 +25,7 @@ const HOLDERS = 3
  */
 export function explainJob(queue, id, { mayChange, deadQueues, onClose }) {
   const answer = new Answer()
-  const actions = new JobActions(queue, id, deadQueues)
+  const actions = jobActions(queue, id, deadQueues)
   const record = new JobRecord()
   let isOpen = true
   const ask = async () => {

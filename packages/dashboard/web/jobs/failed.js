@@ -1,4 +1,4 @@
-import { FailedActions } from '../actions/failed-actions.js'
+import { failedActions } from '../actions/failed-actions.js'
 import { getFailed, getFailedReasons, getJobs } from '../base/api.js'
 import { h, setChildren, setText } from '../base/dom.js'
 import { count } from '../base/format.js'
@@ -50,7 +50,7 @@ export class Failed {
         h('label', { for: 'failed-reason' }, 'Reason contains'),
         this.#reason,
         this.#found,
-        mayChange && new FailedActions(name, chosen).element,
+        mayChange && failedActions(name, chosen),
       ),
       this.#reasons,
       this.#paged.element,

@@ -1,4 +1,4 @@
-import { GroupActions } from '../actions/group-actions.js'
+import { groupActions } from '../actions/group-actions.js'
 import { ApiError, getGroup, getGroups } from '../base/api.js'
 import { scheduleText } from '../base/change-text.js'
 import { h, setText } from '../base/dom.js'
@@ -166,7 +166,7 @@ function setByText({ overrides }) {
  * @param {{ rows: import('../jobs/job-columns.js').RowTerms, isAllowed: boolean, onClose: () => void }} terms
  */
 function showGroup(queue, id, { rows, isAllowed, onClose }) {
-  const actions = new GroupActions(queue, () => lookAgain())
+  const actions = groupActions(queue, () => lookAgain())
   const look = async () => {
     const group = await getGroup(queue, id)
     if (isAllowed) actions.show(group)

@@ -1,4 +1,4 @@
-import { LimitActions } from '../actions/limit-actions.js'
+import { limitActions } from '../actions/limit-actions.js'
 import { ApiError, getLimitValue, getLimitValues } from '../base/api.js'
 import { h, setText } from '../base/dom.js'
 import { count, duration, number, plural, time } from '../base/format.js'
@@ -159,12 +159,12 @@ function useText({ used, most }) {
  */
 function showKey(queue, limit, keys, { rows, isAllowed, onClose }) {
   const title = `limit ${limit.name} of ${keysText(keys)}`
-  const actions = new LimitActions({ queue, limit, title, onDone: () => lookAgain() })
+  const actions = limitActions(queue, () => lookAgain())
   const history = new HistoryTable()
   const look = async () => {
     const value = await getLimitValue(queue, limit.name, keys)
     // A shared limit is the same in all queues.
-    if (isAllowed && !limit.shared) actions.show(value)
+    if (isAllowed && !limit.shared) actions.show({ value, limit, title })
     history.show(value.history)
     const cause = value.retryAfterMs === 0 ? undefined : causeOf(limit)
     return { sentence: sentence(value), cause, facts: factsOf(value, limit), jobs: value.jobs }

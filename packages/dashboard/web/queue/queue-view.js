@@ -1,4 +1,4 @@
-import { Actions } from '../actions/actions.js'
+import { queueActions } from '../actions/actions.js'
 import { ApiError, getQueue } from '../base/api.js'
 import { showBadges } from '../base/badges.js'
 import { h, setText } from '../base/dom.js'
@@ -43,7 +43,7 @@ export class QueueView {
   #keysPlace = h('div', { hidden: true })
   /** @type {Promise<import('./limit-keys.js').LimitKeys | undefined> | undefined} */
   #keys
-  #actions = new Actions(() => this.#jobs.dead.queues)
+  #actions = queueActions()
   #gone = h('p', { class: 'notice', role: 'status', hidden: true })
   #content
   /** @type {readonly Change[]} newest first */
@@ -152,7 +152,7 @@ export class QueueView {
     this.#jobs.show(status)
     this.#groups.show(status, this.#mayChange)
     void this.#showKeys(status)
-    this.#actions.show(status, this.#mayChange)
+    this.#actions.show(this.#mayChange ? { ...status, deadQueues: () => this.#jobs.dead.queues } : undefined)
     this.#showBelow = () => {
       this.#timeline.show(status, this.#changes)
       this.#limits.show(status)
